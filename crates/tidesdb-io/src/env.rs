@@ -1,0 +1,30 @@
+//! An [`Env`] bundles the four seams; the engine holds one and asks nothing else of the outside.
+
+use std::sync::Arc;
+
+use crate::{Clock, Disk, Entropy, OsEntropy, RealClock, RealDisk, RealThreads, Threads};
+
+/// Everything outside the process that the engine may touch. Cloning is cheap.
+#[derive(Clone, Debug)]
+pub struct Env {
+    /// Files and directories.
+    pub disk: Arc<dyn Disk>,
+    /// Wall and monotonic time.
+    pub clock: Arc<dyn Clock>,
+    /// Background threads.
+    pub threads: Arc<dyn Threads>,
+    /// Salts and seeds.
+    pub entropy: Arc<dyn Entropy>,
+}
+
+impl Env {
+    /// The real operating system.
+    pub fn real() -> Self {
+        Self {
+            disk: Arc::new(RealDisk::new()),
+            clock: Arc::new(RealClock::new()),
+            threads: Arc::new(RealThreads::new()),
+            entropy: Arc::new(OsEntropy::new()),
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The I/O seam of TidesDB: the only place that touches the outside world.
+//!
+//! The engine reaches files, clocks, threads and randomness through an [`Env`]. Two environments exist:
+//! the real one ([`Env::real`]) and a deterministic simulated one ([`sim::SimDisk`]) that can crash at any
+//! call, lose, tear, reorder and misdirect writes, fail any call with any errno and rot bits at rest.
+//!
+//! # Contract of durability
+//!
+//! * Bytes written with [`File::write_at`] or through a [`SharedMap`] survive the death of the process, not of
+//!   the machine. They survive the machine once [`File::sync_data`] returned `Ok` *after* them.
+//! * A file's name survives once [`Dir::sync`] returned `Ok` after the call that made the name.
+//! * After a failed sync nothing is known about the bytes it covered. No caller may retry and trust it.
+//! * Reads and writes may be short. [`FileExt`] has the loops.
+
+mod clock;
+mod disk;
+mod entropy;
+mod env;
+pub mod sim;
+mod threads;
+mod vfs;
+
+pub use clock::{Clock, ManualClock, RealClock};
+pub use disk::RealDisk;
+pub use entropy::{Entropy, OsEntropy, SeededEntropy};
+pub use env::Env;
+pub use threads::{JoinHandle, RealThreads, Threads};
+pub use vfs::{Access, Dir, DirLock, Disk, File, FileExt, ReadMap, SharedMap, Space};

@@ -1,0 +1,129 @@
+//! A bounds-checked reader of bytes that came from disk. Every call may fail; none panics.
+
+use crate::{Error, Result};
+
+/// Reads fields from the front of a byte slice, and names the file and offset when one is missing.
+#[derive(Clone, Debug)]
+pub struct Decoder<'a> {
+    bytes: &'a [u8],
+    pos: usize,
+    file: &'a str,
+    base: u64,
+}
+
+impl<'a> Decoder<'a> {
+    /// Reads `bytes`, which begin at byte `base` of `file`.
+    pub fn new(bytes: &'a [u8], file: &'a str, base: u64) -> Self {
+        Self { bytes, pos: 0, file, base }
+    }
+
+    /// Bytes not read yet.
+    #[inline]
+    pub fn remaining(&self) -> usize {
+        self.bytes.len() - self.pos
+    }
+
+    /// Bytes read so far.
+    #[inline]
+    pub fn position(&self) -> usize {
+        self.pos
+    }
+
+    /// The error for damage at the current position.
+    #[cold]
+    pub fn corrupt(&self, what: &str) -> Error {
+        Error::corrupt(self.file, self.base + self.pos as u64, what)
+    }
+
+    /// The next `n` bytes.
+    #[inline]
+    pub fn take(&mut self, n: usize) -> Result<&'a [u8]> {
+        match self.pos.checked_add(n).and_then(|end| self.bytes.get(self.pos..end)) {
+            Some(out) => {
+                self.pos += n;
+                Ok(out)
+            }
+            None => Err(self.corrupt("ends too early")),
+        }
+    }
+
+    /// The next `N` bytes as an array.
+    #[inline]
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let mut out = [0; N];
+        out.copy_from_slice(self.take(N)?);
+        Ok(out)
+    }
+
+    /// One byte.
+    #[inline]
+    pub fn u8(&mut self) -> Result<u8> {
+        Ok(self.array::<1>()?[0])
+    }
+
+    /// A 16-bit number.
+    #[inline]
+    pub fn u16(&mut self) -> Result<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    /// A 32-bit number.
+    #[inline]
+    pub fn u32(&mut self) -> Result<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    /// A 64-bit number.
+    #[inline]
+    pub fn u64(&mut self) -> Result<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// A variable-length number in its shortest form; longer forms are refused, so every value has one encoding.
+    #[inline]
+    pub fn varint(&mut self) -> Result<u64> {
+        let first = self.u8()?;
+        if first < 0x80 {
+            return Ok(u64::from(first));
+        }
+        let mut n = u64::from(first & 0x7f);
+        let mut shift = 7;
+        loop {
+            let byte = self.u8()?;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                return Err(self.corrupt("number too large"));
+            }
+            n |= bits << shift;
+            if byte < 0x80 {
+                return if byte == 0 { Err(self.corrupt("number not in shortest form")) } else { Ok(n) };
+            }
+            shift += 7;
+            if shift > 63 {
+                return Err(self.corrupt("number too long"));
+            }
+        }
+    }
+
+    /// A variable-length number that must fit a `usize` and be at most `max`.
+    #[inline]
+    pub fn length(&mut self, max: usize) -> Result<usize> {
+        let n = self.varint()?;
+        match usize::try_from(n) {
+            Ok(n) if n <= max => Ok(n),
+            _ => Err(self.corrupt("length beyond its limit")),
+        }
+    }
+
+    /// A length of at most `max` and that many bytes.
+    #[inline]
+    pub fn bytes(&mut self, max: usize) -> Result<&'a [u8]> {
+        let n = self.length(max)?;
+        self.take(n)
+    }
+
+    /// Fails unless everything was read.
+    pub fn finish(&self) -> Result<()> {
+        if self.remaining() == 0 { Ok(()) } else { Err(self.corrupt("unexpected bytes at the end")) }
+    }
+}

@@ -1,0 +1,11 @@
+//! Bytes to words and back. Little-endian everywhere; whatever comes from disk is decoded with checks and may fail.
+
+mod checksum;
+mod compress;
+mod cursor;
+mod varint;
+
+pub use checksum::{Salt, bound_crc, key_hash};
+pub use compress::{Compression, compress, decompress};
+pub use cursor::Decoder;
+pub use varint::{VARINT_BYTES_MAX, put_bytes, put_varint};

@@ -1,0 +1,167 @@
+//! One error type for the whole engine: few, stable kinds, each saying what happened, where, and what to do next.
+//!
+//! Messages never contain keys or values.
+
+use std::io;
+use std::sync::Arc;
+
+/// The result of an engine call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Everything that can go wrong. Cheap to clone, so that one failure can be told to every waiter of a group.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A system call failed. Nothing that was acknowledged is lost.
+    #[error("{op} of {file}: {source}")]
+    Io {
+        /// What was attempted: `read`, `write`, `sync`, `open`, ...
+        op: &'static str,
+        /// The file or directory.
+        file: Arc<str>,
+        /// The system's error.
+        source: Arc<io::Error>,
+    },
+    /// Bytes on disk are not what was written. Nothing was changed; see `tidesdb verify` and the recovery modes.
+    #[error("corruption in {file} at byte {offset}: {what}")]
+    Corrupt {
+        /// The damaged file.
+        file: Arc<str>,
+        /// Where the damage was met.
+        offset: u64,
+        /// What was expected.
+        what: Arc<str>,
+    },
+    /// The commit was handed to the log but its fate is unknown: after reopening it is either whole or absent.
+    #[error("commit {seq} may or may not have become durable: {cause}; reopen the database to find out")]
+    CommitUnknown {
+        /// Sequence number of the commit.
+        seq: u64,
+        /// The first failure.
+        cause: Arc<Error>,
+    },
+    /// An earlier failure left the durable state unknown: writes are refused, reads go on. Reopen to recover.
+    #[error("the database refuses writes since an earlier failure: {cause}; reopen it to recover")]
+    Poisoned {
+        /// The first failure.
+        cause: Arc<Error>,
+    },
+    /// The disk has less free space than the configured floor. Reads go on; writes resume when space returns.
+    #[error("no space: {free} bytes free of the {needed} needed in {dir}; free some space and retry")]
+    NoSpace {
+        /// The directory.
+        dir: Arc<str>,
+        /// Bytes free now.
+        free: u64,
+        /// Bytes needed.
+        needed: u64,
+    },
+    /// The call would have to wait too long; retry later.
+    #[error("busy: {cause}")]
+    Busy {
+        /// What is being waited for.
+        cause: &'static str,
+    },
+    /// Another transaction committed first; retry the transaction.
+    #[error("conflict: another transaction changed what this one depends on")]
+    Conflict,
+    /// Another process, or another handle of this process, has the database open.
+    #[error("{dir} is open elsewhere: {what}")]
+    Locked {
+        /// The directory.
+        dir: Arc<str>,
+        /// Who may hold it.
+        what: Arc<str>,
+    },
+    /// The database was opened for reading.
+    #[error("the database is open for reading only")]
+    ReadOnly,
+    /// The handle was used after close.
+    #[error("the database is closed")]
+    Closed,
+    /// No such column family, file or snapshot.
+    #[error("{what} does not exist")]
+    NotFound {
+        /// What was asked for.
+        what: Arc<str>,
+    },
+    /// The name is taken.
+    #[error("{what} exists already")]
+    Exists {
+        /// What was to be made.
+        what: Arc<str>,
+    },
+    /// An argument is outside its domain. Nothing was done.
+    #[error("invalid argument: {what}")]
+    InvalidArgument {
+        /// Which, and why.
+        what: Arc<str>,
+    },
+    /// A memory limit would be exceeded. Nothing was done.
+    #[error("memory limit: {what}")]
+    MemoryLimit {
+        /// What needed the memory.
+        what: Arc<str>,
+    },
+    /// The files were written by a newer version. The directory was not touched.
+    #[error("{file} has format {found}, this version reads up to {supported}; use a newer version")]
+    FormatTooNew {
+        /// The file.
+        file: Arc<str>,
+        /// Its format.
+        found: u32,
+        /// The newest format known.
+        supported: u32,
+    },
+    /// A law of the engine was found broken; the database is poisoned. Please report it.
+    #[error("internal error: {what}")]
+    Internal {
+        /// Which law.
+        what: Arc<str>,
+    },
+}
+
+impl Error {
+    /// Whether the same call can succeed later without reopening: `Busy`, `Conflict`, `NoSpace`, `MemoryLimit`.
+    ///
+    /// ```
+    /// assert!(tidesdb::Error::Conflict.is_retryable());
+    /// assert!(!tidesdb::Error::Closed.is_retryable());
+    /// ```
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Busy { .. } | Self::Conflict | Self::NoSpace { .. } | Self::MemoryLimit { .. })
+    }
+
+    /// Whether bytes on disk were found damaged.
+    pub fn is_corruption(&self) -> bool {
+        matches!(self, Self::Corrupt { .. })
+    }
+
+    /// A failed system call on `file`.
+    pub(crate) fn io(op: &'static str, file: &str, source: io::Error) -> Self {
+        Self::Io { op, file: file.into(), source: Arc::new(source) }
+    }
+
+    /// Damage in `file` at `offset`.
+    pub(crate) fn corrupt(file: &str, offset: u64, what: impl Into<Arc<str>>) -> Self {
+        Self::Corrupt { file: file.into(), offset, what: what.into() }
+    }
+
+    /// A bad argument.
+    pub(crate) fn invalid(what: impl Into<Arc<str>>) -> Self {
+        Self::InvalidArgument { what: what.into() }
+    }
+
+    /// A broken law.
+    pub(crate) fn internal(what: impl Into<Arc<str>>) -> Self {
+        Self::Internal { what: what.into() }
+    }
+
+    /// The errno of a failed system call, if this is one.
+    pub(crate) fn io_kind(&self) -> Option<io::ErrorKind> {
+        match self {
+            Self::Io { source, .. } => Some(source.kind()),
+            _ => None,
+        }
+    }
+}

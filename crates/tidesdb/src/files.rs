@@ -1,0 +1,69 @@
+//! File names: built and parsed in one place. All names are numbers; what a user calls a family is data.
+
+use crate::types::{TableId, VlogId, WalId};
+
+/// The lock file.
+pub const LOCK: &str = "LOCK";
+/// Names the manifest in force.
+pub const CURRENT: &str = "CURRENT";
+/// A new `CURRENT` before its rename.
+pub const CURRENT_NEW: &str = "CURRENT.new";
+
+/// What a file in the database directory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FileKind {
+    /// `LOCK`
+    Lock,
+    /// `CURRENT` or `CURRENT.new`
+    Current,
+    /// `000001.manifest`
+    Manifest(u64),
+    /// `000001.wal`
+    Wal(WalId),
+    /// `000001.klog`
+    Table(TableId),
+    /// `000001.vlog`
+    Vlog(VlogId),
+    /// A file set aside: `000001.klog.orphan`, `000001.wal.lost`, a WAL segment waiting to be reused `000001.wal.free`
+    Aside,
+}
+
+/// Name of a manifest.
+pub fn manifest(n: u64) -> String {
+    format!("{n:06}.manifest")
+}
+
+/// Name of a WAL segment.
+pub fn wal(id: WalId) -> String {
+    format!("{:06}.wal", id.0)
+}
+
+/// Name of a table.
+pub fn table(id: TableId) -> String {
+    format!("{:06}.klog", id.0)
+}
+
+/// Name of a value log.
+pub fn vlog(id: VlogId) -> String {
+    format!("{:06}.vlog", id.0)
+}
+
+/// What the file called `name` is; `None` if it is not ours.
+pub fn parse(name: &str) -> Option<FileKind> {
+    match name {
+        LOCK => return Some(FileKind::Lock),
+        CURRENT | CURRENT_NEW => return Some(FileKind::Current),
+        _ => {}
+    }
+    let (stem, ext) = name.split_once('.')?;
+    let n: u64 = stem.parse().ok()?;
+    let kind = match ext {
+        "manifest" => FileKind::Manifest(n),
+        "wal" => FileKind::Wal(WalId(n)),
+        "klog" => FileKind::Table(TableId(n)),
+        "vlog" => FileKind::Vlog(VlogId(u32::try_from(n).ok()?)),
+        _ if ext.ends_with(".orphan") || ext.ends_with(".lost") || ext.ends_with(".free") => FileKind::Aside,
+        _ => return None,
+    };
+    Some(kind)
+}

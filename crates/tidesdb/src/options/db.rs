@@ -1,0 +1,80 @@
+//! Settings of a database.
+
+use std::time::Duration;
+
+/// When a commit becomes durable against a crash of the machine. In every mode the bytes are handed to the kernel
+/// before the commit returns, so the death of the process loses nothing, and a crash leaves a prefix of the commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum SyncMode {
+    /// When the system writes it back: no bound on time.
+    None,
+    /// At most this long, plus one sync, after it returned.
+    Interval(Duration),
+    /// Before it returns. The default.
+    #[default]
+    Full,
+}
+
+/// What opening does with damage in the log. Ordinary crashes never meet anything but a torn tail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum RecoveryMode {
+    /// Refuse even a torn tail: for tests, and after clean shutdowns.
+    Strict,
+    /// Cut a torn tail and report it; refuse damage elsewhere and name what would be lost. The default.
+    #[default]
+    Tail,
+    /// Stop before the first damage and report how many commits were given up; later segments are set aside.
+    PointInTime,
+    /// Skip damage; the database opens read-only, to export what can be read.
+    Salvage,
+}
+
+/// Settings of a database; see [`crate::Db::options`].
+#[derive(Clone, Debug)]
+pub struct DbOptions {
+    /// Default durability of commits. Default `Full`.
+    pub sync: SyncMode,
+    /// What to do with damage in the log. Default `Tail`.
+    pub recovery: RecoveryMode,
+    /// Bytes of decoded blocks kept in memory. Default 64 MiB.
+    pub cache_bytes: u64,
+    /// Bytes of all memtables together, flushing ones included, beyond which writers wait. Default: 4 write buffers
+    /// of the default size, 256 MiB.
+    pub memtables_bytes_max: u64,
+    /// Bytes of log kept for unflushed data before the family that pins the oldest part is flushed. Default 256 MiB.
+    pub wal_bytes_max: u64,
+    /// Bytes of one WAL segment. Fixed when the database is created. Default 64 MiB.
+    pub wal_segment_bytes: u64,
+    /// Threads for flush and compaction; 0 = the committing thread does the work itself, which makes
+    /// the order of I/O deterministic. Default: from the cores, at least 2.
+    pub background_threads: Option<usize>,
+    /// Background work is refused when less than this is free on the disk. Default 100 MiB.
+    pub disk_free_min: u64,
+    /// Create the database if there is none. Default true.
+    pub create_if_missing: bool,
+    /// Open for reading only: nothing on disk is changed. Default false.
+    pub read_only: bool,
+    /// Read tables through memory maps where the system allows. Default true.
+    pub mmap_reads: bool,
+    /// Write small WAL records through a memory map where the file system allows. Default true.
+    pub mmap_wal: bool,
+}
+
+impl Default for DbOptions {
+    fn default() -> Self {
+        Self {
+            sync: SyncMode::Full,
+            recovery: RecoveryMode::Tail,
+            cache_bytes: 64 << 20,
+            memtables_bytes_max: 256 << 20,
+            wal_bytes_max: 256 << 20,
+            wal_segment_bytes: 64 << 20,
+            background_threads: None,
+            disk_free_min: 100 << 20,
+            create_if_missing: true,
+            read_only: false,
+            mmap_reads: true,
+            mmap_wal: true,
+        }
+    }
+}

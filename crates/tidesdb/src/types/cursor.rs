@@ -1,0 +1,36 @@
+//! The contract of everything that yields entries in order: memtables, tables, levels and merges.
+
+use super::{Kind, SeqNo};
+use crate::Result;
+
+/// Walks versions in the order (key ascending, sequence number descending), both ways.
+///
+/// A new cursor is not valid until positioned. Every positioning call either leaves the cursor on an entry
+/// (`valid()`), or past an end (not valid, `Ok`), or fails (not valid, `Err`); it never skips a damaged entry.
+/// `key`, `seq`, `kind` and `expiry` may be called only while valid and cost no I/O and no decompression.
+pub trait EntryCursor: Send {
+    /// Whether the cursor stands on an entry.
+    fn valid(&self) -> bool;
+    /// To the first entry of all.
+    fn seek_to_first(&mut self) -> Result<()>;
+    /// To the last entry of all.
+    fn seek_to_last(&mut self) -> Result<()>;
+    /// To the newest version of the first key at or after `target`.
+    fn seek(&mut self, target: &[u8]) -> Result<()>;
+    /// To the oldest version of the last key at or before `target`.
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<()>;
+    /// One entry on.
+    fn next(&mut self) -> Result<()>;
+    /// One entry back.
+    fn prev(&mut self) -> Result<()>;
+    /// Key of the entry.
+    fn key(&self) -> &[u8];
+    /// Sequence number of the entry.
+    fn seq(&self) -> SeqNo;
+    /// Kind of the entry.
+    fn kind(&self) -> Kind;
+    /// Expiry of the entry in UNIX seconds, 0 = never.
+    fn expiry(&self) -> u32;
+    /// Value bytes of the entry as stored (a pointer for `PutPointer`). May read and decompress.
+    fn value(&mut self) -> Result<&[u8]>;
+}

@@ -1,0 +1,60 @@
+//! An entry: one version of one key.
+
+use super::SeqNo;
+
+/// What a version says about its key. The numbers are on disk: never change them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// The value is here.
+    Put = 1,
+    /// The value is in the value log; the bytes here are an encoded pointer.
+    PutPointer = 2,
+    /// The key is deleted.
+    Delete = 3,
+    /// The key is deleted, and was put at most once since the last delete.
+    SingleDelete = 4,
+}
+
+impl Kind {
+    /// The kind with this number.
+    #[inline]
+    pub fn from_u8(n: u8) -> Option<Self> {
+        match n {
+            1 => Some(Self::Put),
+            2 => Some(Self::PutPointer),
+            3 => Some(Self::Delete),
+            4 => Some(Self::SingleDelete),
+            _ => None,
+        }
+    }
+
+    /// Whether the version hides the key.
+    #[inline]
+    pub fn is_tombstone(self) -> bool {
+        matches!(self, Self::Delete | Self::SingleDelete)
+    }
+}
+
+/// One version of a key, borrowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryRef<'a> {
+    /// The user's key.
+    pub key: &'a [u8],
+    /// The commit that wrote it.
+    pub seq: SeqNo,
+    /// What it says.
+    pub kind: Kind,
+    /// Seconds since the UNIX epoch after which the version is dead; 0 = never. `u32::MAX` = never in practice.
+    pub expiry: u32,
+    /// The value, an encoded pointer (`PutPointer`), or nothing (tombstones).
+    pub value: &'a [u8],
+}
+
+impl EntryRef<'_> {
+    /// Whether the key is absent for a reader at wall time `now` (seconds): deleted or expired.
+    #[inline]
+    pub fn is_dead(&self, now: u32) -> bool {
+        self.kind.is_tombstone() || (self.expiry != 0 && self.expiry <= now)
+    }
+}

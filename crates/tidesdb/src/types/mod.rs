@@ -1,0 +1,26 @@
+//! The words every floor uses: keys and their order, entries, sequence numbers, ids, slices, cursors.
+
+mod cursor;
+mod entry;
+mod ids;
+mod order;
+mod slice;
+
+pub use cursor::EntryCursor;
+pub use entry::{EntryRef, Kind};
+pub use ids::{FamilyId, TableId, VlogId, WalId};
+pub use order::{Comparator, KeyCompare};
+pub use slice::Slice;
+
+/// A sequence number: the position of a commit's record in the log, in units of eight bytes. Larger is newer;
+/// all entries of one commit share it.
+pub type SeqNo = u64;
+
+/// Largest sequence number a reader can ask for: sees everything.
+pub const SEQ_MAX: SeqNo = (1 << 47) - 1;
+/// Longest key in bytes.
+pub const KEY_BYTES_MAX: usize = 64 * 1024;
+/// Longest value passed in one call, in bytes.
+pub const VALUE_BYTES_MAX: usize = u32::MAX as usize - 1;
+/// Longest name of a family in bytes of UTF-8.
+pub const FAMILY_NAME_BYTES_MAX: usize = 127;

@@ -1,0 +1,108 @@
+//! The order of a family's keys.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+/// Compares two keys; must be a total order and never change for a name.
+pub type KeyCompare = dyn Fn(&[u8], &[u8]) -> Ordering + Send + Sync;
+
+/// A named key order. The name is stored with the family and checked at each open.
+#[derive(Clone)]
+pub struct Comparator(Repr);
+
+#[derive(Clone)]
+enum Repr {
+    Bytewise,
+    Custom { name: Arc<str>, compare: Arc<KeyCompare> },
+}
+
+impl Comparator {
+    /// Plain byte order: the default and the fastest.
+    pub fn bytewise() -> Self {
+        Self(Repr::Bytewise)
+    }
+
+    /// Byte order backwards.
+    pub fn reverse_bytewise() -> Self {
+        Self::custom("reverse-bytewise", |a, b| b.cmp(a))
+    }
+
+    /// Byte order after mapping ASCII letters to lower case; keys that differ only in case are the same key.
+    pub fn case_insensitive() -> Self {
+        Self::custom("case-insensitive", |a, b| {
+            a.iter().map(u8::to_ascii_lowercase).cmp(b.iter().map(u8::to_ascii_lowercase))
+        })
+    }
+
+    /// Eight-byte little-endian unsigned numbers; other lengths sort bytewise after them.
+    pub fn u64_le() -> Self {
+        Self::custom("u64", |a, b| number_order(a, b, u64::from_le_bytes))
+    }
+
+    /// Eight-byte little-endian signed numbers; other lengths sort bytewise after them.
+    pub fn i64_le() -> Self {
+        Self::custom("i64", |a, b| number_order(a, b, i64::from_le_bytes))
+    }
+
+    /// An order of your own under a name of your own.
+    pub fn custom(
+        name: impl Into<Arc<str>>,
+        compare: impl Fn(&[u8], &[u8]) -> Ordering + Send + Sync + 'static,
+    ) -> Self {
+        Self(Repr::Custom { name: name.into(), compare: Arc::new(compare) })
+    }
+
+    /// The built-in order of this name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        [Self::bytewise(), Self::reverse_bytewise(), Self::case_insensitive(), Self::u64_le(), Self::i64_le()]
+            .into_iter()
+            .find(|c| c.name() == name)
+    }
+
+    /// The stored name.
+    pub fn name(&self) -> &str {
+        match &self.0 {
+            Repr::Bytewise => "bytewise",
+            Repr::Custom { name, .. } => name,
+        }
+    }
+
+    /// Whether this is plain byte order, which the fast paths need.
+    #[inline]
+    pub fn is_bytewise(&self) -> bool {
+        matches!(self.0, Repr::Bytewise)
+    }
+
+    /// Orders two keys.
+    #[inline]
+    pub fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        match &self.0 {
+            Repr::Bytewise => a.cmp(b),
+            Repr::Custom { compare, .. } => compare(a, b),
+        }
+    }
+
+    /// The comparing function of a custom order.
+    pub(crate) fn custom_compare(&self) -> Option<Arc<KeyCompare>> {
+        match &self.0 {
+            Repr::Bytewise => None,
+            Repr::Custom { compare, .. } => Some(Arc::clone(compare)),
+        }
+    }
+}
+
+impl fmt::Debug for Comparator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Comparator").field(&self.name()).finish()
+    }
+}
+
+fn number_order<N: Ord>(a: &[u8], b: &[u8], decode: impl Fn([u8; 8]) -> N) -> Ordering {
+    match (<[u8; 8]>::try_from(a), <[u8; 8]>::try_from(b)) {
+        (Ok(a), Ok(b)) => decode(a).cmp(&decode(b)),
+        (Ok(_), Err(_)) => Ordering::Less,
+        (Err(_), Ok(_)) => Ordering::Greater,
+        (Err(_), Err(_)) => a.cmp(b),
+    }
+}
