@@ -35,7 +35,9 @@ impl Entropy for OsEntropy {
         // within the process, which is what correctness needs.
         if rustix::rand::getrandom(&mut out, rustix::rand::GetRandomFlags::empty()) != Ok(out.len()) {
             static FALLBACK: AtomicU64 = AtomicU64::new(0x9E37_79B9_7F4A_7C15);
-            return mix(FALLBACK.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed) ^ u64::from(std::process::id()));
+            return mix(
+                FALLBACK.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed) ^ u64::from(std::process::id())
+            );
         }
         u64::from_le_bytes(out)
     }
@@ -58,7 +60,7 @@ impl Entropy for SeededEntropy {
     }
 }
 
-fn mix(seed: u64) -> u64 {
+pub(crate) fn mix(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -16,6 +16,7 @@ mod clock;
 mod disk;
 mod entropy;
 mod env;
+mod name;
 pub mod sim;
 mod threads;
 mod vfs;

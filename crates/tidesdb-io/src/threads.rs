@@ -6,6 +6,9 @@ use std::io;
 /// Starts threads.
 pub trait Threads: Send + Sync + Debug {
     /// Starts a named thread that runs `body` to its end.
+    ///
+    /// # Errors
+    /// That of the system when it has no room for another thread.
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle>;
     /// How many threads can run at once.
     fn parallelism(&self) -> usize;

@@ -3,6 +3,11 @@
 //! A directory is held by descriptor, and names are single path components made by the engine, so no
 //! name that a user chose ever becomes a path. Every error is an [`io::Error`] that keeps the errno of the system.
 
+#![expect(
+    clippy::missing_errors_doc,
+    reason = "all fail as the system does; the docs name the errors with a meaning"
+)]
+
 use std::fmt::Debug;
 use std::io;
 use std::path::Path;
@@ -31,6 +36,10 @@ pub trait Disk: Send + Sync + Debug {
     /// Opens the directory at `path`. With `create`, makes it (and missing parents) first, mode 0700, and syncs
     /// the parent so that the new name survives a power loss.
     fn open_dir(&self, path: &Path, create: bool) -> io::Result<Arc<dyn Dir>>;
+    /// Identifies the time since the machine last started. While it stays the same, bytes that were handed to the
+    /// system are still there, whoever died; once it changes, unsynced bytes may be gone. Zeros if unknown, which is
+    /// treated as changed.
+    fn boot_id(&self) -> [u8; 16];
 }
 
 /// One directory, held by descriptor.

@@ -3,20 +3,42 @@
 //! The order of the modules below is the order of the floors: a module uses only those above its own line.
 #![forbid(unsafe_code)]
 
-// Ground: words, errors, bytes.
+// Ground: words, errors, bytes, settings.
 pub mod error;
 pub mod types;
 pub mod codec;
 pub mod options;
-// Files: names, log, values, tables.
+pub mod health;
+// Files: names, values, tables, log.
 pub mod files;
 pub mod vlog;
 pub mod sst;
 pub mod wal;
-// Many sources, one stream; which tables exist.
+// Many sources, one stream; which tables exist; time; asking for work.
 pub mod merge;
 pub mod version;
+pub mod sources;
+pub mod mvcc;
+pub mod jobs;
+// One family; what all floors above share.
+pub mod family;
+pub mod shared;
+// The verbs.
+pub mod read;
+pub mod write;
+// The jobs, and who runs them.
+pub mod rewrite;
+pub mod flush;
+pub mod compact;
+pub mod background;
+// The database.
+pub mod db;
 
 pub use codec::Compression;
+pub use db::{DEFAULT_FAMILY, Db, FamilyStats, OpenOptions, RecoveryReport, Snapshot, Stats, VerifyReport};
 pub use error::{Error, Result};
 pub use options::{DbOptions, FamilyOptions, MemtableKind, ReadOptions, RecoveryMode, SyncMode, WriteOptions};
+pub use read::{Cursor, Iter};
+pub use shared::Family;
+pub use types::{Comparator, SeqNo, Slice};
+pub use write::WriteBatch;

@@ -1,1 +1,22 @@
-//! (being written)
+//! Many sources, one stream: merging, levels, what a user sees, and what may be dropped.
+//!
+//! [`MergeCursor`] makes one ordered walk of memtables, tables and levels. [`LevelCursor`] makes one source of the
+//! disjoint tables of a level. [`VisibleCursor`] shows what a reader at a sequence number sees. [`Retain`] is the only
+//! place that decides which versions a flush or compaction may drop. All are single-threaded values that
+//! may move between threads.
+
+mod heap;
+mod level;
+mod retain;
+mod source;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod visible;
+
+pub use heap::MergeCursor;
+pub use level::{LevelCursor, LevelTable};
+pub use retain::{Reason, Retain, RetainCounts, RetainRules, Verdict};
+pub use source::MergeSource;
+pub use stream::RetainStream;
+pub use visible::VisibleCursor;

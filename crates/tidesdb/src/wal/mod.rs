@@ -1,1 +1,29 @@
-//! (being written)
+//! The write-ahead log: one for the whole database, shared by all families.
+//!
+//! ```text
+//! log address space, in bytes:  | segment 0 unused | segment 1 | segment 2 | ...      each `segment_bytes` long
+//! a segment file:               | header 4096 | record | record | ... | pad record |
+//! ```
+//!
+//! * The **sequence number** of a commit is the address of its record divided by eight, so log order and version order are
+//!   one thing. [`Sequencer`] hands out addresses with one compare-and-swap and publishes commits in order.
+//! * A segment never changes its length while it is used: its blocks are allocated, its header is written and synced
+//!   before its name exists, and old segments are reused under a new salt, so that stale records never verify.
+//! * Each record says how far the log was **complete** and how far it was **synced** when it was built. With that, and the
+//!   boot identity in the segment header, recovery tells an unfinished commit, a torn tail and damage apart: see [`reader`].
+//! * The first failed write or sync poisons the log: nothing is acknowledged afterwards, ever.
+//!
+//! Layouts: `docs/formats/wal.md`.
+
+pub mod layout;
+mod log;
+pub mod reader;
+mod segment;
+mod sequencer;
+mod sync;
+
+#[cfg(test)]
+mod tests;
+
+pub use log::{Log, LogConfig};
+pub use sequencer::{Commit, Sequencer};

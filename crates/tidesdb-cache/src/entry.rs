@@ -1,0 +1,101 @@
+//! Entries: a value with its key, charge and heat, shared by the table and by handles.
+//!
+//! Everything but the heat is immutable once the entry exists. The heat is a hint: it is read and written
+//! relaxed, and a lost update is harmless.
+
+use std::fmt;
+use std::ops::Deref;
+
+use crate::key::CacheKey;
+use crate::stats::Account;
+use crate::sync::{Arc, AtomicU8, Ordering, PlainArc};
+
+/// Hits beyond this many since the hand last passed count for nothing, and cost no store.
+pub(crate) const MAX_HEAT: u8 = 3;
+
+pub(crate) struct Entry<V> {
+    pub(crate) key: CacheKey,
+    heat: AtomicU8,
+    /// All bytes of the entry: what the caller said and the entry's own.
+    pub(crate) charge: u64,
+    account: PlainArc<Account>,
+    pub(crate) value: V,
+}
+
+impl<V> Entry<V> {
+    /// Bytes of an entry besides its value: the fields above and two reference counts.
+    pub(crate) const OVERHEAD: u64 =
+        if cfg!(loom) { 0 } else { (size_of::<Self>() - size_of::<V>() + 2 * size_of::<usize>()) as u64 };
+
+    pub(crate) fn new(key: CacheKey, value: V, charge: u64, account: &PlainArc<Account>) -> Arc<Self> {
+        let charge = charge.saturating_add(Self::OVERHEAD);
+        account.born(charge);
+        Arc::new(Entry { key, heat: AtomicU8::new(0), charge, account: PlainArc::clone(account), value })
+    }
+
+    /// Notes a hit. Entries that are hot already are only read, so their line stays shared between cores.
+    #[inline]
+    pub(crate) fn touch(&self) {
+        let heat = self.heat.load(Ordering::Relaxed);
+        if heat < MAX_HEAT {
+            self.heat.store(heat + 1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn heat(&self) -> u8 {
+        self.heat.load(Ordering::Relaxed)
+    }
+
+    /// Cools by one. Returns whether the entry was cold before.
+    pub(crate) fn cool(&self) -> bool {
+        let heat = self.heat();
+        if heat != 0 {
+            self.heat.store(heat - 1, Ordering::Relaxed);
+        }
+        heat == 0
+    }
+}
+
+impl<V> Drop for Entry<V> {
+    fn drop(&mut self) {
+        self.account.died(self.charge);
+    }
+}
+
+/// A cached value that stays valid for as long as the handle lives, evicted or not, cache or no cache.
+pub struct Handle<V>(pub(crate) Arc<Entry<V>>);
+
+impl<V> Handle<V> {
+    /// The key that the value was found or inserted under.
+    #[must_use]
+    pub fn key(&self) -> CacheKey {
+        self.0.key
+    }
+
+    /// Bytes charged for the value, the cache's own overhead included.
+    #[must_use]
+    pub fn charge(&self) -> u64 {
+        self.0.charge
+    }
+}
+
+impl<V> Clone for Handle<V> {
+    fn clone(&self) -> Self {
+        Handle(Arc::clone(&self.0))
+    }
+}
+
+impl<V> Deref for Handle<V> {
+    type Target = V;
+
+    #[inline]
+    fn deref(&self) -> &V {
+        &self.0.value
+    }
+}
+
+impl<V: fmt::Debug> fmt::Debug for Handle<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Handle").field(&self.0.key).field(&self.0.value).finish()
+    }
+}

@@ -1,0 +1,34 @@
+//! [`CacheKey`]: the name of a cached block, and its hash.
+
+/// Which piece of which file a cached value was made from. File numbers are never reused.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub struct CacheKey {
+    /// Number of the file.
+    pub file: u64,
+    /// Ordinal of the block in the file.
+    pub block: u32,
+    /// Part of the block (key section, value frame, ...).
+    pub part: u8,
+}
+
+impl CacheKey {
+    /// 64 well mixed bits. Keys are not chosen by an adversary, so there is no seed; equal hashes of distinct
+    /// keys are allowed and cost a comparison.
+    #[inline]
+    pub(crate) fn hash(self) -> u64 {
+        // Odd constants with balanced bits: the golden ratio and the square root of two, as fractions of 2^64.
+        const FILE: u64 = 0x9E37_79B9_7F4A_7C15;
+        const MIX: u64 = 0x6A09_E667_F3BC_C909;
+        let within = u64::from(self.block) << 8 | u64::from(self.part);
+        let joined = self.file.wrapping_mul(FILE) ^ within;
+        let once = folded_product(joined ^ MIX, FILE);
+        folded_product(once, MIX)
+    }
+}
+
+/// The halves of the 128-bit product, combined: every bit of `a` reaches the whole word.
+#[inline]
+fn folded_product(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    (product as u64) ^ ((product >> 64) as u64)
+}

@@ -1,0 +1,152 @@
+//! [`Slot`]: one atomic word, empty or the owner of one reference to an entry. All `unsafe` of the crate is
+//! here.
+//!
+//! Invariants:
+//! 1. A non-null word, without its tag, came from `Arc::into_raw`, and the slot owns that reference.
+//! 2. A reference leaves a slot by one successful compare-and-swap (`remove`, `replace`), and the thread that
+//!    made it drops the reference through the epoch, under a guard that was alive at the swap; or the slot is
+//!    dropped, which its owner does only when nobody can be looking at it (see [`Found`]).
+//! 3. Entries are published by Release and found by Acquire, so a reader sees them whole.
+
+use std::marker::PhantomData;
+use std::ptr;
+
+use tidesdb_sync::Guard;
+
+use crate::entry::Entry;
+use crate::sync::{Arc, AtomicPtr, Ordering};
+
+/// Bits of a pointer that 64-bit systems leave zero in user space. An address that uses them is not cached.
+const TAG_BITS: u32 = if usize::BITS == 64 { 16 } else { 0 };
+const ADDRESS: usize = usize::MAX >> TAG_BITS;
+
+/// Hash bits kept in a slot's word.
+#[derive(Copy, Clone, Eq, PartialEq)]
+pub(crate) struct Tag(usize);
+
+impl Tag {
+    #[inline]
+    pub(crate) fn of(hash: u64) -> Self {
+        Tag(hash as usize & !ADDRESS)
+    }
+}
+
+pub(crate) struct Slot<V> {
+    word: AtomicPtr<Entry<V>>,
+    owns: PhantomData<Arc<Entry<V>>>,
+}
+
+/// An entry as seen in a slot under a guard. It may have left the slot since.
+///
+/// It is alive for `'g`: the slot is borrowed for `'g`, so its drop comes later, and any other way out of the
+/// slot goes through the epoch, which waits for the guard, borrowed for `'g` too (invariant 2).
+pub(crate) struct Found<'g, V> {
+    word: *mut Entry<V>,
+    guard: PhantomData<&'g Entry<V>>,
+}
+
+impl<V> Copy for Found<'_, V> {}
+
+impl<V> Clone for Found<'_, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<'g, V> Found<'g, V> {
+    #[inline]
+    fn raw(self) -> *const Entry<V> {
+        untagged(self.word)
+    }
+
+    #[inline]
+    pub(crate) fn entry(self) -> &'g Entry<V> {
+        // SAFETY: by invariant 1 this is a pointer to an entry that was made whole before it was published
+        // (invariant 3), and it lives for `'g` as said above. Entries are never borrowed mutably.
+        unsafe { &*self.raw() }
+    }
+
+    /// A reference of the caller's own.
+    #[inline]
+    pub(crate) fn share(self) -> Arc<Entry<V>> {
+        // SAFETY: the pointer came from `Arc::into_raw`, and the count is at least one during `'g`: the slot's
+        // reference is not dropped before the guard ends.
+        unsafe {
+            Arc::increment_strong_count(self.raw());
+            Arc::from_raw(self.raw())
+        }
+    }
+}
+
+impl<V: Send + Sync + 'static> Slot<V> {
+    pub(crate) fn empty() -> Self {
+        Slot { word: AtomicPtr::new(ptr::null_mut()), owns: PhantomData }
+    }
+
+    /// What the slot holds.
+    #[inline]
+    pub(crate) fn load<'g>(&'g self, _guard: &'g Guard) -> Option<Found<'g, V>> {
+        let word = self.word.load(Ordering::Acquire);
+        (!word.is_null()).then_some(Found { word, guard: PhantomData })
+    }
+
+    /// What the slot holds, if its tag is `tag`.
+    #[inline]
+    pub(crate) fn load_tagged<'g>(&'g self, tag: Tag, _guard: &'g Guard) -> Option<Found<'g, V>> {
+        let word = self.word.load(Ordering::Acquire);
+        (word.addr() & !ADDRESS == tag.0 && !word.is_null()).then_some(Found { word, guard: PhantomData })
+    }
+
+    /// Puts `entry` into the slot if the slot still holds `seen`; what it replaces is retired. Returns whether
+    /// it did.
+    pub(crate) fn put(
+        &self,
+        seen: Option<Found<'_, V>>,
+        entry: &Arc<Entry<V>>,
+        tag: Tag,
+        guard: &Guard,
+    ) -> bool {
+        let word = Arc::into_raw(Arc::clone(entry)).cast_mut();
+        let expected = seen.map_or(ptr::null_mut(), |found| found.word);
+        if word.addr() & !ADDRESS == 0 && self.swap(expected, word.map_addr(|addr| addr | tag.0), guard) {
+            return true;
+        }
+        // SAFETY: the pointer came from `Arc::into_raw` above and was not given to the slot.
+        drop(unsafe { Arc::from_raw(word.cast_const()) });
+        false
+    }
+
+    /// Empties the slot if it still holds `seen`, which is retired. Returns whether it did.
+    pub(crate) fn remove(&self, seen: Found<'_, V>, guard: &Guard) -> bool {
+        self.swap(seen.word, ptr::null_mut(), guard)
+    }
+
+    fn swap(&self, seen: *mut Entry<V>, new: *mut Entry<V>, guard: &Guard) -> bool {
+        if self.word.compare_exchange(seen, new, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        if !seen.is_null() {
+            // SAFETY: `seen` was in the slot until this exchange, so by invariant 1 it is from `Arc::into_raw`
+            // and the slot's reference is ours now. It is dropped by the epoch, hence after every guard that
+            // could have found it in this slot.
+            let owned = unsafe { Arc::from_raw(untagged(seen)) };
+            guard.defer(move || drop(owned));
+        }
+        true
+    }
+}
+
+impl<V> Drop for Slot<V> {
+    fn drop(&mut self) {
+        let word = self.word.load(Ordering::Relaxed);
+        if !word.is_null() {
+            // SAFETY: invariant 1; the exclusive borrow means that no `Found` of this slot is left.
+            drop(unsafe { Arc::from_raw(untagged(word)) });
+        }
+    }
+}
+
+#[inline]
+fn untagged<V>(word: *mut Entry<V>) -> *const Entry<V> {
+    word.map_addr(|addr| addr & ADDRESS).cast_const()
+}

@@ -1,0 +1,15 @@
+//! The atomics and reference counts of the slot protocol: the standard ones, or loom's in a model.
+
+#[cfg(not(loom))]
+pub(crate) use std::sync::{
+    Arc,
+    atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence},
+};
+
+#[cfg(loom)]
+pub(crate) use loom::sync::{
+    Arc,
+    atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence},
+};
+
+pub(crate) use std::sync::Arc as PlainArc;

@@ -1,0 +1,125 @@
+//! A regular file held by descriptor.
+
+use std::io;
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{Advice, FallocateFlags};
+use rustix::io::{Errno, retry_on_intr};
+
+use super::mmap::{self, MapRegion, RealSharedMap};
+use crate::{File, FileExt, ReadMap, SharedMap};
+
+/// Unit in which a file system may leave a hole.
+const BLOCK: usize = 4096;
+
+/// File systems on which a page fault inside a preallocated file never ends in a signal: ext2/3/4, XFS, tmpfs.
+const MAPPABLE: [u64; 3] = [0xEF53, 0x5846_5342, 0x0102_1994];
+
+/// An open file of the system.
+#[derive(Debug)]
+pub(super) struct RealFile {
+    fd: OwnedFd,
+}
+
+impl RealFile {
+    pub(super) fn new(fd: OwnedFd) -> Self {
+        Self { fd }
+    }
+
+    pub(super) fn into_fd(self) -> OwnedFd {
+        self.fd
+    }
+
+    /// Whether mapped access to this file is safe.
+    fn mappable(&self) -> io::Result<bool> {
+        // The type of `f_type` differs between machines; the magic numbers fit in 32 bits on all.
+        #[allow(clippy::useless_conversion, reason = "the field is signed on some machines")]
+        let magic = u64::try_from(rustix::fs::fstatfs(&self.fd)?.f_type).unwrap_or(0) & 0xFFFF_FFFF;
+        Ok(MAPPABLE.contains(&magic))
+    }
+
+    /// What `fallocate` does, for file systems that lack it: writes zeros past the end and rewrites every zero
+    /// block before it, which may be a hole. Nobody else may write to the range meanwhile.
+    pub(super) fn allocate_by_writing(&self, offset: u64, end: u64) -> io::Result<()> {
+        const ZEROS: [u8; BLOCK] = [0; BLOCK];
+        let this: &dyn File = self;
+        let old_len = self.len()?;
+        let mut at = offset;
+        while at < end {
+            let block_end = (at / BLOCK as u64 + 1) * BLOCK as u64;
+            let n = usize::try_from(block_end.min(end) - at).unwrap_or(BLOCK);
+            if at >= old_len {
+                this.write_all_at(&ZEROS[..n], at)?;
+            } else {
+                let inside = usize::try_from(old_len - at).unwrap_or(BLOCK).min(n);
+                let mut old = [0; BLOCK];
+                this.read_exact_at(&mut old[..inside], at)?;
+                if old == ZEROS || inside < n {
+                    this.write_all_at(&old[..n], at)?;
+                }
+            }
+            at += n as u64;
+        }
+        Ok(())
+    }
+}
+
+impl File for RealFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        Ok(rustix::io::pread(&self.fd, buf, offset)?)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
+        Ok(rustix::io::pwrite(&self.fd, buf, offset)?)
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        let end = offset.checked_add(len).ok_or(Errno::FBIG)?;
+        match retry_on_intr(|| rustix::fs::fallocate(&self.fd, FallocateFlags::empty(), offset, len)) {
+            Ok(()) => Ok(()),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.allocate_by_writing(offset, end),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        Ok(retry_on_intr(|| rustix::fs::ftruncate(&self.fd, len))?)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(rustix::fs::fdatasync(&self.fd)?)
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        Ok(rustix::fs::fsync(&self.fd)?)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        u64::try_from(rustix::fs::fstat(&self.fd)?.st_size).map_err(|_| Errno::OVERFLOW.into())
+    }
+
+    fn map_shared(&self, len: u64) -> io::Result<Option<Box<dyn SharedMap>>> {
+        if len == 0 || len > self.len()? {
+            return Err(mmap::outside());
+        }
+        if !self.mappable()? {
+            return Ok(None);
+        }
+        Ok(Some(Box::new(RealSharedMap::new(&self.fd, len)?)))
+    }
+
+    fn map_read(&self) -> io::Result<Option<ReadMap>> {
+        if !self.mappable()? {
+            return Ok(None);
+        }
+        let region = MapRegion::map(&self.fd, self.len()?)?;
+        Ok(Some(ReadMap { inner: std::sync::Arc::new(region) }))
+    }
+
+    fn drop_cache(&self) -> io::Result<()> {
+        Ok(rustix::fs::fadvise(&self.fd, 0, None, Advice::DontNeed)?)
+    }
+}

@@ -1,0 +1,141 @@
+//! The parts of the real disk that its traits do not show.
+
+use std::io;
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags};
+
+use super::file::RealFile;
+use super::mmap::{MapRegion, RealSharedMap};
+use super::{parent_of, parse_uuid};
+use crate::{Entropy, File, FileExt, SeededEntropy, SharedMap};
+
+fn new_file(dir: &std::path::Path) -> RealFile {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+    RealFile::new(rustix::fs::open(dir.join("file"), flags, Mode::from_raw_mode(0o600)).unwrap())
+}
+
+#[test]
+fn allocation_by_writing_keeps_content_and_fills_holes() {
+    let temp = tempfile::tempdir().unwrap();
+    let file = new_file(temp.path());
+    let this: &dyn File = &file;
+    this.write_all_at(b"head", 10).unwrap();
+    this.set_len(40_000).unwrap();
+    this.write_all_at(b"tail", 30_000).unwrap();
+    file.allocate_by_writing(5, 50_001).unwrap();
+    assert_eq!(this.len().unwrap(), 50_001);
+    let mut all = vec![0; 50_001];
+    this.read_exact_at(&mut all, 0).unwrap();
+    let mut want = vec![0; 50_001];
+    want[10..14].copy_from_slice(b"head");
+    want[30_000..30_004].copy_from_slice(b"tail");
+    assert!(all == want);
+    // Every block is real: 13 of 4 KiB, counted in units of 512 bytes.
+    use std::os::unix::fs::MetadataExt;
+    this.sync_all().unwrap();
+    let blocks = std::fs::metadata(temp.path().join("file")).unwrap().blocks();
+    assert!(blocks >= 13 * 8, "{blocks} blocks");
+}
+
+#[test]
+fn maps_write_any_range_and_nothing_else() {
+    const LEN: usize = 10_000;
+    let temp = tempfile::tempdir().unwrap();
+    let file = new_file(temp.path());
+    let this: &dyn File = &file;
+    this.allocate(0, LEN as u64).unwrap();
+    let Some(map) = this.map_shared(LEN as u64).unwrap() else {
+        println!("skipped: no maps on this file system");
+        return;
+    };
+    map.populate(1, LEN as u64 - 1).unwrap();
+    map.populate(LEN as u64, 0).unwrap();
+    let mut model = vec![0; LEN];
+    let rng = SeededEntropy::new(5);
+    let below = |n: u64| (rng.next_u64() % n) as usize;
+    for round in 0..3_000 {
+        let start = below(LEN as u64 + 1);
+        let len = below(if round % 10 == 0 { 5_000 } else { 40 }).min(LEN - start);
+        let data: Vec<u8> = (0..len).map(|_| rng.next_u64() as u8).collect();
+        map.write(start as u64, &data).unwrap();
+        model[start..start + len].copy_from_slice(&data);
+    }
+    let mut all = vec![0; LEN];
+    this.read_exact_at(&mut all, 0).unwrap();
+    assert!(all == model);
+    let read = this.map_read().unwrap().unwrap();
+    assert!(*read == model[..]);
+    this.write_all_at(b"seen through the map", 100).unwrap();
+    drop(map);
+    assert_eq!(&read[100..120], b"seen through the map");
+    for (offset, len) in [(LEN as u64, 1), (LEN as u64 + 1, 0), (u64::MAX, 2), (0, LEN + 1)] {
+        let map = this.map_shared(LEN as u64).unwrap().unwrap();
+        let error = map.write(offset, &vec![0; len]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(map.populate(offset, len as u64).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+    assert_eq!(this.map_shared(LEN as u64 + 1).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    assert_eq!(this.map_shared(0).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+}
+
+#[test]
+fn neighbours_in_one_word_do_not_lose_bytes() {
+    const WRITERS: usize = 4;
+    let temp = tempfile::tempdir().unwrap();
+    let file = new_file(temp.path());
+    file.allocate(0, 4096).unwrap();
+    if file.map_shared(4096).unwrap().is_none() {
+        println!("skipped: no maps on this file system");
+        return;
+    }
+    let flags = OFlags::RDWR;
+    let fd = rustix::fs::open(temp.path().join("file"), flags, Mode::empty()).unwrap();
+    let map = Arc::new(RealSharedMap::new(&fd, 4096).unwrap());
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let map = Arc::clone(&map);
+            // Runs of three bytes, dealt out in turn: every word has two or three writers.
+            scope.spawn(move || {
+                for run in (writer..4096 / 3).step_by(WRITERS) {
+                    map.write(run as u64 * 3, &[writer as u8 + 1; 3]).unwrap();
+                }
+            });
+        }
+    });
+    let region = MapRegion::map(&fd, 4096).unwrap();
+    for run in 0..4096 / 3 {
+        let want = [(run % WRITERS) as u8 + 1; 3];
+        assert_eq!(region.as_slice()[run * 3..run * 3 + 3], want, "run {run}");
+    }
+}
+
+#[test]
+fn an_empty_file_maps_to_nothing() {
+    let temp = tempfile::tempdir().unwrap();
+    let file = new_file(temp.path());
+    assert!(file.map_read().unwrap().is_none_or(|map| map.is_empty()));
+}
+
+#[test]
+fn names_of_boots_are_parsed() {
+    let parsed = parse_uuid(b"1851b7da-8a7b-4a98-b971-65609a0b6fd0").unwrap();
+    assert_eq!(parsed[..4], [0x18, 0x51, 0xb7, 0xda]);
+    assert_eq!(parsed[15], 0xd0);
+    for bad in [
+        &b""[..],
+        b"1851b7da",
+        b"1851b7da-8a7b-4a98-b971-65609a0b6fd00",
+        b"x851b7da-8a7b-4a98-b971-65609a0b6fd0",
+    ] {
+        assert_eq!(parse_uuid(bad), None);
+    }
+}
+
+#[test]
+fn parents_are_found_by_the_letter() {
+    use std::path::Path;
+    for (path, parent) in [("a/b", "a"), ("a", "."), ("/", "/"), ("/a", "/"), ("a/b/", "a")] {
+        assert_eq!(parent_of(Path::new(path)), Path::new(parent), "{path}");
+    }
+}

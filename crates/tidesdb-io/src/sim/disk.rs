@@ -1,0 +1,357 @@
+//! The simulated disk as a whole: its state behind one mutex, and the gate every call passes.
+//!
+//! Invariants: a call takes its number at the gate, before it does anything; after the crash no call takes a
+//! number or changes the disk. Open handles are counted here, not in the world, so snapshots share every file.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+
+use super::fault::{Effect, Fault, FaultId, Faults, SyncModel, errno};
+use super::image::{self, Image};
+use super::op::{Op, OpKind, OpSet};
+use super::rng::Rng;
+use super::world::{Id, World};
+
+/// Size reported for a disk without a limit: 1 TiB.
+const UNLIMITED: u64 = 1 << 40;
+
+/// The error of every call at and after the crash.
+#[derive(Debug)]
+struct SimulatedCrash;
+
+impl fmt::Display for SimulatedCrash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("simulated crash")
+    }
+}
+
+impl std::error::Error for SimulatedCrash {}
+
+/// Whether `error` comes from a crash of a simulated disk.
+pub fn is_crash(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<SimulatedCrash>())
+}
+
+pub(super) fn crash_error() -> io::Error {
+    io::Error::other(SimulatedCrash)
+}
+
+/// A simulated disk. Clones are handles of the same disk; see [`SimDisk::fork`] for a copy.
+#[derive(Clone)]
+pub struct SimDisk {
+    pub(super) state: Arc<Mutex<State>>,
+}
+
+/// When the disk crashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct CrashPoint {
+    index: u64,
+    torn: bool,
+}
+
+/// How a directory is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Locked {
+    Exclusive,
+    Shared(usize),
+}
+
+type Observer = Box<dyn FnMut(&Op, SimDisk) + Send>;
+
+pub(super) struct State {
+    pub(super) world: World,
+    pub(super) handles: BTreeMap<Id, usize>,
+    pub(super) locks: BTreeMap<Id, Locked>,
+    pub(super) rng: Rng,
+    pub(super) sync_model: SyncModel,
+    pub(super) map_shared: bool,
+    pub(super) map_read: bool,
+    faults: Faults,
+    capacity: Option<u64>,
+    full_errno: i32,
+    next_op: u64,
+    crash_at: Option<CrashPoint>,
+    crashed: bool,
+    log: Option<Vec<Op>>,
+    observer: Option<(OpSet, Observer)>,
+}
+
+/// What the gate tells a call.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    Pass,
+    Hit(Effect),
+    /// The machine dies during this call: a write may do a part of its work, then must return the crash.
+    Torn,
+}
+
+impl State {
+    fn new(world: World, seed: u64) -> Self {
+        Self {
+            world,
+            handles: BTreeMap::new(),
+            locks: BTreeMap::new(),
+            rng: Rng::new(seed),
+            sync_model: SyncModel::default(),
+            map_shared: true,
+            map_read: false,
+            faults: Faults::default(),
+            capacity: None,
+            full_errno: errno::ENOSPC,
+            next_op: 0,
+            crash_at: None,
+            crashed: false,
+            log: Some(Vec::new()),
+            observer: None,
+        }
+    }
+
+    /// Lets a call in, or fails it. `op.index` is filled in here.
+    pub(super) fn gate(&mut self, op: &mut Op) -> io::Result<Verdict> {
+        if self.crashed {
+            return Err(crash_error());
+        }
+        op.index = self.next_op;
+        if let Some((ops, mut observer)) = self.observer.take() {
+            if ops.has(op.kind) {
+                observer(op, self.fork());
+            }
+            self.observer = Some((ops, observer));
+        }
+        self.next_op += 1;
+        if let Some(point) = self.crash_at.filter(|point| point.index <= op.index) {
+            self.crashed = true;
+            if point.torn && OpSet::WRITES.has(op.kind) {
+                return Ok(Verdict::Torn);
+            }
+            self.note(op);
+            return Err(crash_error());
+        }
+        match self.faults.strike(op, &mut self.rng) {
+            None => Ok(Verdict::Pass),
+            // How a failed sync of a file ends depends on the file system.
+            Some(Effect::Errno(n)) if !OpSet::SYNCS.has(op.kind) => {
+                self.note(op);
+                Err(io::Error::from_raw_os_error(n))
+            }
+            Some(effect) => Ok(Verdict::Hit(effect)),
+        }
+    }
+
+    /// Keeps the record of a call.
+    pub(super) fn note(&mut self, op: &Op) {
+        if let Some(log) = &mut self.log {
+            log.push(op.clone());
+        }
+    }
+
+    /// How many bytes a file may grow by.
+    pub(super) fn room(&self) -> u64 {
+        match self.capacity {
+            None => u64::MAX,
+            Some(capacity) => capacity.saturating_sub(self.used()),
+        }
+    }
+
+    pub(super) fn full(&self) -> io::Error {
+        io::Error::from_raw_os_error(self.full_errno)
+    }
+
+    fn used(&self) -> u64 {
+        self.world.used(|id| self.handles.contains_key(&id))
+    }
+
+    pub(super) fn space(&self) -> crate::Space {
+        let total = self.capacity.unwrap_or(UNLIMITED);
+        crate::Space { free: total.saturating_sub(self.used()), total }
+    }
+
+    pub(super) fn collect(&mut self) {
+        let Self { world, handles, .. } = self;
+        world.collect(|id| handles.contains_key(&id));
+    }
+
+    fn fork(&self) -> SimDisk {
+        let mut world = self.world.clone();
+        world.collect(|_| false);
+        SimDisk::with(world, self.rng.clone().next(), self)
+    }
+}
+
+impl SimDisk {
+    /// An empty disk. The seed decides every random choice it makes.
+    pub fn new(seed: u64) -> Self {
+        Self { state: Arc::new(Mutex::new(State::new(World::new(), seed))) }
+    }
+
+    /// A disk with the switches of `like` and none of its faults, locks and limits.
+    fn with(world: World, seed: u64, like: &State) -> Self {
+        let state = State {
+            sync_model: like.sync_model,
+            map_shared: like.map_shared,
+            map_read: like.map_read,
+            ..State::new(world, seed)
+        };
+        Self { state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// A copy of the disk in full, with all that is pending: what the next process finds when only the last one
+    /// died. It has no faults, locks, limits and open files, and counts calls from 0. Costs little, as content is
+    /// shared until written.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        self.state.lock().fork()
+    }
+
+    /// A disk that may be found after the power failed now: all its bytes and names are durable. It has no
+    /// faults, locks and limits, and counts calls from 0. The same seed gives the same image.
+    #[must_use]
+    pub fn crash_image(&self, image: &Image, seed: u64) -> Self {
+        let state = self.state.lock();
+        Self::with(image::build(&state.world, image, seed), seed, &state)
+    }
+
+    /// Number of changes of names that are not durable yet: the bits that
+    /// [`NameFate::Mask`](super::NameFate::Mask) looks at.
+    pub fn pending_names(&self) -> usize {
+        self.state.lock().world.dirs.values().map(|dir| dir.pending.len()).sum()
+    }
+
+    /// Number of writes that are not durable yet.
+    pub fn pending_writes(&self) -> usize {
+        self.state.lock().world.files.values().map(|file| file.writes.len()).sum()
+    }
+
+    /// Number of calls so far, the failed ones too: the index of the next.
+    pub fn op_count(&self) -> u64 {
+        self.state.lock().next_op
+    }
+
+    /// The calls so far, if the log is on.
+    pub fn ops(&self) -> Vec<Op> {
+        self.state.lock().log.clone().unwrap_or_default()
+    }
+
+    /// Switches the log of calls on (as it is at first) or off, which also empties it.
+    pub fn log_ops(&self, on: bool) {
+        self.state.lock().log = on.then(Vec::new);
+    }
+
+    /// From now on calls `observer` before each call of a kind in `ops`, with that call (not done yet, so not `ok`)
+    /// and a [fork](Self::fork) of the disk: the state a crash at that call leaves. The observer must not use
+    /// this disk or its files, only the fork.
+    pub fn observe(&self, ops: impl Into<OpSet>, observer: impl FnMut(&Op, Self) + Send + 'static) {
+        self.state.lock().observer = Some((ops.into(), Box::new(observer)));
+    }
+
+    /// Ends [`SimDisk::observe`].
+    pub fn stop_observing(&self) {
+        self.state.lock().observer = None;
+    }
+
+    /// Makes call `index` and every later one fail, undone, with an error that [`is_crash`] knows.
+    pub fn crash_at(&self, index: u64) {
+        self.state.lock().crash_at = Some(CrashPoint { index, torn: false });
+    }
+
+    /// As [`SimDisk::crash_at`]; if the call is a write, a random first part of it is done.
+    pub fn crash_at_torn(&self, index: u64) {
+        self.state.lock().crash_at = Some(CrashPoint { index, torn: true });
+    }
+
+    /// Crashes: every later call fails.
+    pub fn crash_now(&self) {
+        self.state.lock().crashed = true;
+    }
+
+    /// Whether the disk has crashed.
+    pub fn crashed(&self) -> bool {
+        self.state.lock().crashed
+    }
+
+    /// Adds a fault.
+    pub fn inject(&self, fault: Fault) -> FaultId {
+        self.state.lock().faults.inject(fault)
+    }
+
+    /// How often a fault has struck; 0 once removed.
+    pub fn struck(&self, id: FaultId) -> u64 {
+        self.state.lock().faults.struck(id)
+    }
+
+    /// Takes one fault away.
+    pub fn remove_fault(&self, id: FaultId) {
+        self.state.lock().faults.remove(id);
+    }
+
+    /// Takes all faults away. A crash and a limit of space stay.
+    pub fn clear_faults(&self) {
+        self.state.lock().faults.clear();
+    }
+
+    /// What happens to pages when a sync of a file fails.
+    pub fn set_sync_model(&self, model: SyncModel) {
+        self.state.lock().sync_model = model;
+    }
+
+    /// Lets files grow by `free` more bytes in all, or without limit. The write that crosses the limit is short;
+    /// the next fails with `ENOSPC`. Cutting and unlinking files gives room back. Holes count as bytes.
+    pub fn limit_space(&self, free: Option<u64>) {
+        let mut state = self.state.lock();
+        state.capacity = free.map(|free| free.saturating_add(state.used()));
+    }
+
+    /// The errno of a full disk: `ENOSPC`, unless set to `EDQUOT` or another.
+    pub fn set_full_errno(&self, errno: i32) {
+        self.state.lock().full_errno = errno;
+    }
+
+    /// Whether files can be mapped for writing; they can at first.
+    pub fn enable_map_shared(&self, on: bool) {
+        self.state.lock().map_shared = on;
+    }
+
+    /// Whether files can be mapped for reading; they cannot at first. A map is a copy of the bytes.
+    pub fn enable_map_read(&self, on: bool) {
+        self.state.lock().map_read = on;
+    }
+
+    /// Passes a call through the gate, does it, and keeps the record.
+    pub(super) fn call<T>(
+        &self,
+        kind: OpKind,
+        path: &Arc<str>,
+        range: (u64, u64),
+        act: impl FnOnce(&mut State, Verdict) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let mut state = self.state.lock();
+        let (offset, len) = range;
+        let mut op = Op { index: 0, kind, path: Arc::clone(path), offset, len, ok: false };
+        let verdict = state.gate(&mut op)?;
+        let result = act(&mut state, verdict);
+        op.ok = result.is_ok();
+        state.note(&op);
+        result
+    }
+}
+
+impl fmt::Debug for SimDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("SimDisk");
+        // Printing must not wait: the printer may hold the lock.
+        if let Some(state) = self.state.try_lock() {
+            out.field("ops", &state.next_op).field("files", &state.world.files.len());
+        }
+        out.finish_non_exhaustive()
+    }
+}
+
+/// The error of the system that a number stands for.
+pub(super) fn os(errno: Errno) -> io::Error {
+    errno.into()
+}

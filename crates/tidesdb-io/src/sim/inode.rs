@@ -1,0 +1,123 @@
+//! One simulated file: what reads see, what a power loss leaves, and what lies between.
+//!
+//! Invariants: unless `diverged`, `durable` plus all of `writes` and `lens`, in order of `seq`, is `cached`.
+//! `diverged` is set by a failed sync that dropped its pages: then only pages written later can become durable.
+
+use std::sync::Arc;
+
+use super::SyncModel;
+use super::bytes::{Bytes, PAGE};
+
+/// A write since the last sync.
+#[derive(Clone, Debug)]
+pub(super) struct Write {
+    pub(super) seq: u64,
+    pub(super) offset: u64,
+    pub(super) data: Arc<[u8]>,
+    /// Made through a map: the kernel may have written the page back in the middle of the copy.
+    pub(super) mapped: bool,
+}
+
+impl Write {
+    pub(super) fn end(&self) -> u64 {
+        self.offset + self.data.len() as u64
+    }
+}
+
+/// A change of length since the last sync.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LenChange {
+    pub(super) seq: u64,
+    pub(super) len: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Inode {
+    pub(super) durable: Bytes,
+    pub(super) cached: Bytes,
+    /// What was durable before the last sync, for stale reads.
+    pub(super) previous: Bytes,
+    pub(super) writes: Vec<Write>,
+    pub(super) lens: Vec<LenChange>,
+    pub(super) diverged: bool,
+}
+
+impl Inode {
+    /// A file whose bytes are all durable.
+    pub(super) fn clean(bytes: Bytes) -> Self {
+        Self { durable: bytes.clone(), cached: bytes, ..Self::default() }
+    }
+
+    pub(super) fn write(&mut self, seq: u64, offset: u64, data: &[u8], mapped: bool) {
+        let old_len = self.cached.len();
+        self.cached.write(offset, data);
+        self.writes.push(Write { seq, offset, data: data.into(), mapped });
+        if self.cached.len() != old_len {
+            self.lens.push(LenChange { seq, len: self.cached.len() });
+        }
+    }
+
+    pub(super) fn set_len(&mut self, seq: u64, len: u64) {
+        if len != self.cached.len() {
+            self.cached.set_len(len);
+            self.lens.push(LenChange { seq, len });
+        }
+    }
+
+    /// What is durable once every pending change is: the content after a sync.
+    pub(super) fn settled(&self) -> Bytes {
+        if !self.diverged {
+            return self.cached.clone();
+        }
+        let mut bytes = self.durable.clone();
+        for change in &self.lens {
+            bytes.set_len(change.len);
+        }
+        // The system writes whole pages, so a write brings the lost bytes of its page along.
+        let mut pages: Vec<u64> =
+            self.writes.iter().flat_map(|w| w.offset / PAGE..w.end().div_ceil(PAGE)).collect();
+        pages.sort_unstable();
+        pages.dedup();
+        for page in pages {
+            bytes.write(page * PAGE, &self.cached.range(page * PAGE, PAGE));
+        }
+        bytes
+    }
+
+    pub(super) fn sync(&mut self) {
+        let settled = self.settled();
+        self.previous = std::mem::replace(&mut self.durable, settled);
+        self.forget_pending();
+    }
+
+    /// A sync that failed.
+    pub(super) fn fail_sync(&mut self, model: SyncModel) {
+        match model {
+            SyncModel::Bsd => {}
+            SyncModel::Btrfs => {
+                self.cached = self.durable.clone();
+                self.diverged = false;
+                self.forget_pending();
+            }
+            SyncModel::Linux => {
+                self.diverged |= self.dirty();
+                self.forget_pending();
+            }
+        }
+    }
+
+    pub(super) fn dirty(&self) -> bool {
+        !self.writes.is_empty() || !self.lens.is_empty()
+    }
+
+    fn forget_pending(&mut self) {
+        self.writes.clear();
+        self.lens.clear();
+    }
+
+    /// Changes what lies on the disk and what is read alike, behind the back of the owner.
+    pub(super) fn damage(&mut self, change: impl Fn(&mut Bytes)) {
+        change(&mut self.durable);
+        change(&mut self.cached);
+    }
+}

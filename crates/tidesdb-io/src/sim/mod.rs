@@ -1,0 +1,81 @@
+//! A deterministic simulated disk for tests: it crashes at any call, loses, tears, reorders and misdirects
+//! writes, fails any call with any errno, and rots bits at rest.
+//!
+//! [`SimDisk`] is a [`Disk`](crate::Disk) in memory. It knows for each file what reads see, what a power loss
+//! leaves, and every write between; for each directory the names and every change not synced. It is strict: a
+//! sync of a file does not make its name durable, and a rename is as volatile as a create.
+//!
+//! # Crash points
+//!
+//! Every call has a number, its [`Op::index`]. [`SimDisk::crash_at`] makes call *k* and all later ones fail;
+//! [`SimDisk::crash_image`] then builds a disk that may be found after that crash.
+//!
+//! ```
+//! use std::path::Path;
+//! use tidesdb_io::FileExt;
+//! use tidesdb_io::sim::{self, Image};
+//!
+//! let (env, disk, _clock) = sim::env(7);
+//! let dir = env.disk.open_dir(Path::new("/db"), true)?;
+//! let file = dir.create_new("1.log", 0)?;
+//! file.write_all_at(b"lost", 0)?; // never synced
+//! disk.crash_now();
+//! assert!(sim::is_crash(&file.sync_data().unwrap_err()));
+//!
+//! let (env, disk, _clock) = sim::env_on(disk.crash_image(&Image::SYNCED, 7), 7);
+//! let dir = env.disk.open_dir(Path::new("/db"), false)?;
+//! assert!(dir.list()?.is_empty());
+//! # let _ = disk;
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! To visit all crash points of a script in one run, [`SimDisk::observe`] hands out a snapshot before each call.
+//! To go on after the death of the process alone, with unsynced bytes still at risk, use [`SimDisk::fork`].
+//!
+//! # Thread rules
+//!
+//! One mutex guards a disk. The order of calls is that of the threads that make them: for a run that repeats, use
+//! one thread.
+
+mod bytes;
+mod disk;
+mod fault;
+mod handle;
+mod image;
+mod inode;
+mod op;
+mod raw;
+mod rng;
+#[cfg(test)]
+mod tests;
+mod world;
+
+use std::sync::Arc;
+
+pub use disk::{SimDisk, is_crash};
+pub use fault::{Fault, FaultId, SyncModel, errno};
+pub use image::{DataFate, Image, NameFate};
+pub use op::{Op, OpKind, OpSet};
+
+use crate::{Env, ManualClock, RealThreads, SeededEntropy};
+
+/// Wall time at which simulated environments start, in seconds since the UNIX epoch.
+const START: u64 = 1_700_000_000;
+
+/// An environment on a new, empty simulated disk, with a clock that stands still and entropy made from `seed`.
+pub fn env(seed: u64) -> (Env, Arc<SimDisk>, Arc<ManualClock>) {
+    env_on(SimDisk::new(seed), seed)
+}
+
+/// As [`env`], on the disk given.
+pub fn env_on(disk: SimDisk, seed: u64) -> (Env, Arc<SimDisk>, Arc<ManualClock>) {
+    let disk = Arc::new(disk);
+    let clock = Arc::new(ManualClock::new(START));
+    let env = Env {
+        disk: Arc::<SimDisk>::clone(&disk),
+        clock: Arc::<ManualClock>::clone(&clock),
+        threads: Arc::new(RealThreads::new()),
+        entropy: Arc::new(SeededEntropy::new(seed)),
+    };
+    (env, disk, clock)
+}

@@ -1,0 +1,105 @@
+//! The parts of the simulator against plain models.
+
+use std::sync::Arc;
+
+use super::bytes::{Bytes, PAGE};
+use super::inode::Inode;
+use super::rng::Rng;
+use super::{SyncModel, env_on};
+
+#[test]
+fn bytes_behave_as_a_vector() {
+    for seed in 0..40 {
+        let mut rng = Rng::new(seed);
+        let (mut bytes, mut model) = (Bytes::default(), Vec::new());
+        let mut kept: Vec<(Bytes, Vec<u8>)> = Vec::new();
+        for _ in 0..200 {
+            let offset = rng.below(70 * PAGE);
+            match rng.below(6) {
+                0 => {
+                    bytes.set_len(offset);
+                    model.resize(offset as usize, 0);
+                }
+                1 => kept.push((bytes.clone(), model.clone())),
+                2 => {
+                    let mut got = vec![1; rng.below(3 * PAGE) as usize];
+                    let n = bytes.read(&mut got, offset);
+                    let end = model.len().min(offset as usize + got.len());
+                    assert_eq!(got[..n], model[end.min(offset as usize)..end], "seed {seed}");
+                }
+                _ => {
+                    let data = vec![rng.next() as u8; rng.below(3 * PAGE) as usize];
+                    bytes.write(offset, &data);
+                    if !data.is_empty() {
+                        let end = offset as usize + data.len();
+                        model.resize(model.len().max(end), 0);
+                        model[offset as usize..end].copy_from_slice(&data);
+                    }
+                }
+            }
+            assert_eq!(bytes.len(), model.len() as u64, "seed {seed}");
+        }
+        kept.push((bytes, model));
+        for (bytes, model) in kept {
+            assert!(bytes.to_vec() == model, "a clone changed, seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_clone_shares_what_was_not_written() {
+    let mut file = Bytes::default();
+    file.write(0, &vec![7; 1 << 20]);
+    let copy = file.clone();
+    file.write(0, b"x");
+    assert_eq!(copy.range(0, 2), [7, 7]);
+    assert_eq!(file.range(0, 2), [b'x', 7]);
+}
+
+#[test]
+fn a_failed_sync_keeps_the_pages_that_are_not_rewritten_from_the_disk() {
+    let mut file = Inode::default();
+    file.set_len(1, 3 * PAGE);
+    file.sync();
+    file.write(2, 0, b"aa", false);
+    file.write(3, PAGE, b"bb", false);
+    file.fail_sync(SyncModel::Linux);
+    assert!(!file.dirty(), "the pages count as clean");
+    file.sync();
+    assert_eq!(file.durable.range(0, 2), [0, 0], "the retry lies");
+    assert_eq!(file.cached.range(0, 2), *b"aa");
+    // One of the lost pages is made dirty again: all of it is written.
+    file.write(4, 10, b"c", false);
+    file.sync();
+    assert_eq!(file.durable.range(0, 2), *b"aa");
+    assert_eq!(file.durable.range(PAGE, 2), [0, 0]);
+}
+
+#[test]
+fn chances_are_about_right() {
+    let mut rng = Rng::new(3);
+    let hits = (0..10_000).filter(|_| rng.chance(0.25)).count();
+    assert!((2_200..2_800).contains(&hits), "{hits} of 10000");
+    assert!((0..100).all(|_| rng.chance(1.0)) && !(0..100).any(|_| rng.chance(0.0)));
+    assert_eq!(rng.below(0), 0);
+}
+
+#[test]
+fn files_without_a_name_are_dropped_once_nothing_can_bring_them_back() {
+    let (env, disk, _) = env_on(super::SimDisk::new(1), 1);
+    let files = || disk.state.lock().world.files.len();
+    let dir = env.disk.open_dir(std::path::Path::new("/db"), true).unwrap();
+    let file = dir.create_new("a", 0).unwrap();
+    dir.sync().unwrap();
+    dir.unlink("a").unwrap();
+    assert_eq!(files(), 1);
+    dir.sync().unwrap();
+    assert_eq!(files(), 1, "still open");
+    let second = Arc::clone(&file);
+    drop(file);
+    dir.sync().unwrap();
+    assert_eq!(files(), 1, "still open");
+    drop(second);
+    dir.sync().unwrap();
+    assert_eq!(files(), 0);
+}

@@ -1,0 +1,61 @@
+//! The atomics and locks of this crate's own protocols: the standard ones, or loom's in a model.
+
+#[cfg(not(loom))]
+pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+/// A lock with a condition, in the one shape [`Event`](crate::Event) needs.
+#[cfg(not(loom))]
+#[derive(Default)]
+pub(crate) struct Gate {
+    lock: parking_lot::Mutex<()>,
+    cond: parking_lot::Condvar,
+}
+
+#[cfg(not(loom))]
+impl Gate {
+    /// Sleeps until `done()`; a timed wait sleeps once and may come back early. `done` runs under the lock.
+    pub(crate) fn wait(&self, timeout: Option<std::time::Duration>, mut done: impl FnMut() -> bool) {
+        let mut held = self.lock.lock();
+        while !done() {
+            match timeout {
+                None => self.cond.wait(&mut held),
+                Some(limit) => {
+                    self.cond.wait_for(&mut held, limit);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Wakes every sleeper. Passing through the lock lets a waiter that has decided to sleep fall asleep first.
+    pub(crate) fn wake_all(&self) {
+        drop(self.lock.lock());
+        self.cond.notify_all();
+    }
+}
+
+#[cfg(loom)]
+#[derive(Default)]
+pub(crate) struct Gate {
+    lock: loom::sync::Mutex<()>,
+    cond: loom::sync::Condvar,
+}
+
+#[cfg(loom)]
+impl Gate {
+    /// As the real one; loom has no clock, so a timed wait here never times out.
+    pub(crate) fn wait(&self, _timeout: Option<std::time::Duration>, mut done: impl FnMut() -> bool) {
+        let mut held = self.lock.lock().expect("no model panics under the lock");
+        while !done() {
+            held = self.cond.wait(held).expect("no model panics under the lock");
+        }
+    }
+
+    pub(crate) fn wake_all(&self) {
+        drop(self.lock.lock().expect("no model panics under the lock"));
+        self.cond.notify_all();
+    }
+}

@@ -1,0 +1,33 @@
+//! Concurrency primitives of TidesDB: the only source of locks, epochs, counters and wake-ups of the engine.
+//!
+//! The engine itself holds no `unsafe`; what needs it lives here behind safe types.
+//!
+//! * [`pin`], [`Guard`], [`EpochCell`]: read a shared immutable object without a reference count.
+//! * [`ShardedCounter`], [`ShardedCounters`]: statistics that do not bounce a cache line between cores.
+//! * [`Event`]: wait until "something happened"; free to signal while nobody waits.
+//! * [`Backoff`]: a spin that gives the core away soon, for waits that are nearly over already.
+//! * [`Mutex`], [`RwLock`], [`Condvar`]: locks that do not poison.
+//!
+//! Under `--cfg loom` the epoch and the event run on loom's primitives, so that models of this crate and of
+//! crates built on it can be explored exhaustively.
+
+mod backoff;
+mod cell;
+mod counter;
+#[cfg_attr(loom, path = "epoch_loom.rs")]
+mod epoch;
+mod event;
+mod facade;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+pub use backoff::Backoff;
+pub use cell::EpochCell;
+pub use counter::{ShardedCounter, ShardedCounters, thread_index};
+pub use crossbeam_utils::CachePadded;
+pub use epoch::{Guard, pin, reclaim};
+pub use event::Event;
+pub use parking_lot::{
+    Condvar, MappedMutexGuard, MappedRwLockReadGuard, Mutex, MutexGuard, RwLock, RwLockReadGuard,
+    RwLockWriteGuard, WaitTimeoutResult,
+};

@@ -1,0 +1,166 @@
+//! Which job runs when, and what a failed job means.
+//!
+//! Work is driven by debt, not by the clock: whoever makes work asks for it through `jobs`; workers take the most urgent.
+//! With no workers the committing thread runs what waits, after its commit: the order of I/O is then deterministic.
+//!
+//! A failed job leaves its inputs: it is tried again with growing pauses. Bytes that are wrong, an unknown durable state
+//! and a panic poison the database; so does an I/O error that comes back [`IO_FAILURES_MAX`] times.
+
+mod pool;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use pool::Pool;
+
+use crate::jobs::Job;
+use crate::options::SyncMode;
+use crate::shared::Shared;
+use crate::types::SeqNo;
+use crate::{Error, Result, compact, flush};
+
+/// How often in a row an I/O error may come before the database is poisoned. A full disk does not count.
+const IO_FAILURES_MAX: u32 = 3;
+
+/// Runs one job; failures are dealt with, not returned, except to callers who wait for the result.
+///
+/// # Errors
+/// Those of the job.
+pub fn run(shared: &Arc<Shared>, job: Job) -> Result<()> {
+    let result = catch_unwind(AssertUnwindSafe(|| dispatch(shared, job)))
+        .unwrap_or_else(|_| Err(Error::internal(format!("a background job panicked: {job:?}"))));
+    match &result {
+        Ok(()) => shared.retry.succeeded(),
+        Err(e) => failed(shared, job, e),
+    }
+        if result.is_ok() {
+        shared.debt.progress.advance();
+    }
+    result
+}
+
+/// Runs everything that waits, in this thread, until nothing does or something fails.
+///
+/// # Errors
+/// Those of the first job that fails.
+pub fn run_waiting(shared: &Arc<Shared>) -> Result<()> {
+    while let Some(job) = shared.jobs.pop(Duration::ZERO, false) {
+        let result = run(shared, job);
+        shared.jobs.finished(job);
+        result?;
+    }
+    Ok(())
+}
+
+fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<()> {
+    shared.health.check()?;
+    let family = |id| shared.families.read().get(&id).cloned();
+    match job {
+        Job::PrepareLog => {
+            shared.log.prepare_next()?;
+            flush_what_pins_the_log(shared);
+        }
+        Job::Flush(id) => {
+            if let Some(family) = family(id)
+                && flush::run(shared, &family)?
+            {
+                shared.jobs.push(Job::Flush(id));
+                shared.jobs.push(Job::Compact(id));
+            }
+        }
+        Job::Compact(id) => {
+            if let Some(family) = family(id)
+                && compact::run(shared, &family)?
+            {
+                shared.jobs.push(Job::Compact(id));
+                shared.jobs.push(Job::RemoveObsolete);
+            }
+        }
+        Job::RemoveObsolete => shared.remove_obsolete(),
+    }
+    Ok(())
+}
+
+/// When the log outgrows its cap, the family that holds its oldest segment is flushed.
+fn flush_what_pins_the_log(shared: &Arc<Shared>) {
+    if shared.log.bytes_since(shared.log_needed_from()) < shared.options.wal_bytes_max {
+        return;
+    }
+    let oldest = shared
+        .all_families()
+        .into_iter()
+        .filter_map(|f| f.owned_view().memtables().map(|m| m.pins).min().map(|pins| (pins, f)))
+        .min_by_key(|(pins, _)| *pins);
+    if let Some((_, family)) = oldest {
+        shared.rotate(&family);
+    }
+}
+
+fn failed(shared: &Shared, job: Job, e: &Error) {
+    if matches!(e, Error::Poisoned { .. } | Error::Closed) {
+        return;
+    }
+    tracing::warn!(?job, error = %e, "a background job failed; its inputs are kept");
+    let pause = shared.retry.failed(shared.env.clock.mono());
+    let full = matches!(e, Error::NoSpace { .. })
+        || e.io_kind().is_some_and(|k| {
+            matches!(k, std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
+        });
+    let hopeless = matches!(e, Error::Corrupt { .. } | Error::Internal { .. })
+        || (e.io_kind().is_some() && !full && shared.retry.failures() >= IO_FAILURES_MAX);
+    if hopeless {
+        shared.poison(e.clone());
+    } else {
+        tracing::info!(?pause, "it will be tried again");
+    }
+}
+
+/// What must happen from time to time: the clock is read, the log synced and sealed, failed flushes asked for again.
+#[derive(Debug, Default)]
+pub struct Ticks {
+    last_sync: Duration,
+    tail_seen: SeqNo,
+    tail_since: Duration,
+    sealed: SeqNo,
+}
+
+impl Ticks {
+    /// How often [`Ticks::tick`] wants to be called.
+    pub const PERIOD: Duration = Duration::from_millis(10);
+    /// A log without commits for this long is sealed.
+    const IDLE: Duration = Duration::from_millis(50);
+
+    /// One round.
+    pub fn tick(&mut self, shared: &Arc<Shared>) {
+        shared.refresh_clock();
+        if shared.health.is_poisoned() {
+            return;
+        }
+        let now = shared.env.clock.mono();
+        let sequencer = shared.log.sequencer();
+        if let SyncMode::Interval(period) = shared.options.sync
+            && now.saturating_sub(self.last_sync) >= period
+        {
+            self.last_sync = now;
+            let end = sequencer.written_end();
+            if sequencer.durable() < end {
+                let _ = shared.sync_to(end); // a failure has poisoned the database
+            }
+        }
+        let tail = sequencer.tail();
+        if tail != self.tail_seen {
+            (self.tail_seen, self.tail_since) = (tail, now);
+        } else if shared.options.sync == SyncMode::Full
+            && tail != self.sealed
+            && now.saturating_sub(self.tail_since) >= Self::IDLE
+        {
+            let _ = shared.log.seal(&|| shared.sync_values()); // a failure has poisoned the database
+            self.sealed = sequencer.tail();
+            self.tail_seen = self.sealed;
+        }
+        if shared.retry.due(now) {
+            shared.ask_for_pending();
+        }
+    }
+}

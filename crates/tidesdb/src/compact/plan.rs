@@ -1,0 +1,76 @@
+//! Which merge is due: a pure function of the version.
+
+use std::sync::Arc;
+
+use crate::types::Comparator;
+use crate::sources::{TableSlot, TableVersion};
+
+/// Level of the one sorted run.
+pub const BOTTOM_LEVEL: u8 = 2;
+
+/// How a plan is carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlanKind {
+    /// The inputs overlap nothing, not even each other: they only change their level.
+    Move,
+    /// The inputs are merged into new tables.
+    Merge,
+}
+
+/// What a compaction will do. It can be printed, tested and refused.
+#[derive(Clone, Debug)]
+pub struct CompactionPlan {
+    /// How.
+    pub kind: PlanKind,
+    /// Tables that go, with their level, newest data first.
+    pub inputs: Vec<(u8, Arc<TableSlot>)>,
+    /// Level of the outputs.
+    pub target: u8,
+    /// Whether no table outside the inputs holds older data of their keys.
+    pub bottom: bool,
+}
+
+/// The compaction that is due. `force` asks for one even if level 1 is below its trigger.
+pub fn pick(
+    version: &TableVersion,
+    comparator: &Comparator,
+    l1_tables_trigger: usize,
+    force: bool,
+) -> Option<CompactionPlan> {
+    let upper = tables(version, 1);
+    if upper.is_empty() || (!force && upper.len() < l1_tables_trigger.max(1)) {
+        return None;
+    }
+    let lower: Vec<_> = tables(version, BOTTOM_LEVEL)
+        .iter()
+        .filter(|t| upper.iter().any(|u| overlap(comparator, u, t)))
+        .cloned()
+        .collect();
+    let lone = |i: usize| upper.iter().skip(i + 1).all(|other| !overlap(comparator, &upper[i], other));
+    let disjoint = lower.is_empty() && (0..upper.len()).all(lone);
+    // A forced merge is asked for to drop what is dead, which a move does not do.
+    let kind = if disjoint && !force { PlanKind::Move } else { PlanKind::Merge };
+    let inputs = upper.iter().map(|t| (1, Arc::clone(t))).chain(lower.into_iter().map(|t| (BOTTOM_LEVEL, t))).collect();
+    Some(CompactionPlan { kind, inputs, target: BOTTOM_LEVEL, bottom: true })
+}
+
+/// A plan that rewrites every table.
+pub fn everything(version: &TableVersion) -> Option<CompactionPlan> {
+    let inputs: Vec<_> =
+        (1..=BOTTOM_LEVEL).flat_map(|l| tables(version, l).iter().map(move |t| (l, Arc::clone(t)))).collect();
+    (!inputs.is_empty()).then_some(CompactionPlan {
+        kind: PlanKind::Merge,
+        inputs,
+        target: BOTTOM_LEVEL,
+        bottom: true,
+    })
+}
+
+fn overlap(comparator: &Comparator, a: &TableSlot, b: &TableSlot) -> bool {
+    let (a, b) = (&a.meta, &b.meta);
+    comparator.compare(&a.smallest, &b.largest).is_le() && comparator.compare(&b.smallest, &a.largest).is_le()
+}
+
+fn tables(version: &TableVersion, level: u8) -> &[Arc<TableSlot>] {
+    version.level(level).map_or(&[], |l| l.tables())
+}

@@ -1,0 +1,80 @@
+//! Carrying out a plan.
+
+use std::sync::Arc;
+
+use super::plan::{self, BOTTOM_LEVEL, CompactionPlan, PlanKind};
+use crate::Result;
+use crate::family::{FamilyCore, Metric};
+use crate::merge::MergeCursor;
+use crate::rewrite::{self, Rewritten};
+use crate::shared::Shared;
+use crate::sources::Source;
+use crate::types::EntryCursor;
+use crate::version::{Change, VersionEdit};
+
+/// Runs the compaction of `family` that is due; `false` if none is.
+///
+/// # Errors
+/// `NoSpace`, `Io`: nothing changed. `Corrupt`: an input is damaged; inputs are kept.
+pub fn run(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool> {
+    let _one_at_a_time = family.compacting.lock();
+    let view = family.owned_view();
+    let options = &family.options;
+    match plan::pick(&view.version, &options.comparator, options.l1_tables_trigger, false) {
+        Some(plan) if !family.is_dropped() => carry_out(shared, family, &plan).map(|()| true),
+        _ => Ok(false),
+    }
+}
+
+/// Merges all tables of `family` into one sorted run.
+///
+/// # Errors
+/// As [`run`].
+pub fn everything(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<()> {
+    let _one_at_a_time = family.compacting.lock();
+    match plan::everything(&family.owned_view().version) {
+        Some(plan) if !family.is_dropped() => carry_out(shared, family, &plan),
+        _ => Ok(()),
+    }
+}
+
+fn carry_out(shared: &Arc<Shared>, family: &Arc<FamilyCore>, plan: &CompactionPlan) -> Result<()> {
+    let started = shared.env.clock.mono();
+    let out = match plan.kind {
+        PlanKind::Move => Rewritten {
+            tables: plan.inputs.iter().map(|(_, t)| Arc::clone(&t.meta)).collect(),
+            ..Rewritten::default()
+        },
+        PlanKind::Merge => merge(shared, family, plan)?,
+    };
+    let mut edit = VersionEdit::new();
+    for (level, table) in &plan.inputs {
+        edit.push(Change::RemoveTable { family: family.id, level: *level, table: table.meta.id });
+    }
+    out.add_to(shared, family, plan.target, &mut edit);
+    shared.install(edit, family, |view, version| view.with_version(version)).inspect_err(|_| {
+        if plan.kind == PlanKind::Merge {
+            out.abandon(shared);
+        }
+    })?;
+    family.count(Metric::Compactions, 1);
+    if plan.kind == PlanKind::Merge {
+        family.count(Metric::CompactionRead, plan.inputs.iter().map(|(_, t)| t.meta.file_bytes).sum());
+        family.count(Metric::CompactionWritten, out.bytes());
+    }
+    let took = shared.env.clock.mono().saturating_sub(started);
+    tracing::debug!(family = %family.name(), kind = ?plan.kind, inputs = plan.inputs.len(),
+        outputs = out.tables.len(), dropped = out.dropped, ?took, "compacted");
+    Ok(())
+}
+
+fn merge(shared: &Arc<Shared>, family: &Arc<FamilyCore>, plan: &CompactionPlan) -> Result<Rewritten> {
+    shared.check_disk()?;
+    let upper = plan.inputs.iter().filter(|(l, _)| *l != BOTTOM_LEVEL).map(|(_, t)| Source::table(t));
+    let lower: Vec<_> = plan.inputs.iter().filter(|(l, _)| *l == BOTTOM_LEVEL).map(|(_, t)| Arc::clone(t)).collect();
+    let lower = (!lower.is_empty()).then(|| Source::level(lower.into(), &family.options.comparator));
+    let sources: Vec<Source> = upper.chain(lower).collect();
+    let mut cursor = MergeCursor::new(family.options.comparator.clone(), sources);
+    cursor.seek_to_first()?;
+    rewrite::run(shared, family, cursor, plan.bottom, family.options.table_bytes)
+}

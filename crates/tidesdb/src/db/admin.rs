@@ -1,0 +1,134 @@
+//! Care for the whole database: flush, compact, verify.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::Db;
+use crate::family::FamilyCore;
+use crate::sources::TableSlot;
+use crate::types::{EntryCursor, Kind};
+use crate::vlog::VlogPointer;
+use crate::{Error, Result, compact, files, flush};
+
+/// What [`Db::verify`] checked. Its `Display` is for people.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct VerifyReport {
+    /// Tables read in full.
+    pub tables: usize,
+    /// Value logs read in full.
+    pub vlogs: usize,
+    /// Entries found in tables.
+    pub entries: u64,
+    /// Pointers followed to their value.
+    pub pointers: u64,
+    /// Everything that is wrong, each with file and offset.
+    pub damage: Vec<Error>,
+}
+
+impl VerifyReport {
+    /// Whether nothing is wrong.
+    pub fn is_ok(&self) -> bool {
+        self.damage.is_empty()
+    }
+}
+
+impl fmt::Display for VerifyReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} tables with {} entries, {} value logs with {} values referred to: ",
+            self.tables, self.entries, self.vlogs, self.pointers
+        )?;
+        if self.is_ok() {
+            return write!(f, "all good");
+        }
+        write!(f, "{} problems", self.damage.len())?;
+        self.damage.iter().try_for_each(|e| write!(f, "\n  {e}"))
+    }
+}
+
+impl Db {
+    /// Writes everything committed so far, of all families, to tables.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`, `Poisoned`, `ReadOnly`, `Closed`.
+    pub fn flush(&self) -> Result<()> {
+        let shared = &self.inner.shared;
+        shared.check_writable()?;
+        shared.all_families().iter().try_for_each(|f| flush::all(shared, f))
+    }
+
+    /// Flushes and merges each family into one sorted run without deleted, expired or hidden versions.
+    ///
+    /// # Errors
+    /// As [`Db::flush`]; `Corrupt`.
+    pub fn compact(&self) -> Result<()> {
+        self.flush()?;
+        let shared = &self.inner.shared;
+        shared.all_families().iter().try_for_each(|f| compact::everything(shared, f))?;
+        shared.remove_obsolete();
+        Ok(())
+    }
+
+    /// Reads every byte of every table and value log and checks it: checksums, order, indexes against data, filters,
+    /// counts, pointers against values. Damage is listed in the report, not returned as an error.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn verify(&self) -> Result<VerifyReport> {
+        let shared = &self.inner.shared;
+        shared.check_open()?;
+        let mut report = VerifyReport::default();
+        for family in shared.all_families() {
+            let version = family.owned_view().version.clone();
+            if let Err(e) = version.check() {
+                report.damage.push(e);
+            }
+            for slot in version.tables() {
+                report.tables += 1;
+                match slot.table.verify() {
+                    Ok(entries) => report.entries += entries,
+                    Err(e) => {
+                        report.damage.push(e);
+                        continue;
+                    }
+                }
+                if let Err(e) = follow_pointers(&family, slot, &mut report) {
+                    report.damage.push(e);
+                }
+            }
+            for (id, info) in version.vlogs() {
+                report.vlogs += 1;
+                match family.vlog.verify_file(*id) {
+                    Err(e) => report.damage.push(e),
+                    Ok(file) if info.sealed_at.is_some() && file.valid_len < file.len && info.live_bytes > 0 => {
+                        tracing::info!(vlog = id.0, "a sealed value log ends in bytes that nothing refers to");
+                    }
+                    Ok(_) => {}
+                }
+            }
+        }
+        Ok(report)
+    }
+}
+
+/// Reads each value that `slot` points to. Stops at the first damage.
+fn follow_pointers(family: &Arc<FamilyCore>, slot: &Arc<TableSlot>, report: &mut VerifyReport) -> Result<()> {
+    if slot.meta.vlog_refs.is_empty() {
+        return Ok(());
+    }
+    let name = files::table(slot.meta.id);
+    let mut cursor = crate::sst::TableCursor::new(Arc::clone(&slot.table));
+    cursor.seek_to_first()?;
+    while cursor.valid() {
+        if cursor.kind() == Kind::PutPointer {
+            let pointer = VlogPointer::decode(cursor.value()?)
+                .ok_or_else(|| Error::corrupt(&name, 0, "an entry holds a pointer of a wrong length"))?;
+            family.vlog.read(&pointer)?;
+            report.pointers += 1;
+        }
+        cursor.next()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,238 @@
+//! Families: create, drop, rename, clone, list. Each is one edit of the manifest, so a crash leaves it done or not done.
+//! Names are data: any UTF-8 up to 127 bytes; nothing on disk is named by them.
+
+use std::sync::Arc;
+
+use super::Db;
+use crate::family::FamilyCore;
+use crate::options::FamilyOptions;
+use crate::rewrite;
+use crate::shared::{Family, Shared};
+use crate::sources::{Source, TableVersion};
+use crate::types::{FamilyId, Kind};
+use crate::version::{Change, VersionEdit};
+use crate::vlog::VlogSet;
+use crate::{Error, Result};
+
+/// Loads every family the manifest names; returns the default one if it exists.
+pub(super) fn load(shared: &Arc<Shared>) -> Result<Option<Arc<FamilyCore>>> {
+    let state = shared.versions.state();
+    let mut default = None;
+    for family in state.families.values() {
+        let version = shared.versions.version(family.id).ok_or_else(|| Error::internal("a family has no version"))?;
+        let core = core(shared, family.id, &family.name, family.options.clone(), version);
+        if &*family.name == super::DEFAULT_FAMILY {
+            default = Some(Arc::clone(&core));
+        }
+        shared.families.write().insert(family.id, core);
+    }
+    Ok(default)
+}
+
+fn core(
+    shared: &Arc<Shared>,
+    id: FamilyId,
+    name: &str,
+    options: FamilyOptions,
+    version: Arc<TableVersion>,
+) -> Arc<FamilyCore> {
+    let weak = Arc::downgrade(shared);
+    let new_id = move || match weak.upgrade() {
+        Some(shared) => shared.versions.new_vlog_id(),
+        None => Err(Error::Closed),
+    };
+    let vlog = VlogSet::new(
+        Arc::clone(&shared.dir),
+        Arc::clone(&shared.env.entropy),
+        id,
+        options.vlog_file_bytes,
+        Box::new(new_id),
+    );
+    Arc::new(FamilyCore::new(id, name, options, vlog, version))
+}
+
+/// Creates a family.
+pub(super) fn create(shared: &Arc<Shared>, name: &str, options: FamilyOptions) -> Result<Arc<FamilyCore>> {
+    shared.check_writable()?;
+    let _catalog = shared.catalog.lock();
+    let id = shared.versions.new_family_id()?;
+    let mut edit = VersionEdit::new();
+    edit.push(Change::CreateFamily { family: id, name: name.into(), options: options.clone() });
+    // Commits before this moment are not this family's.
+    edit.push(Change::FlushedTo { family: id, seq: shared.log.sequencer().visible_end() - 1 });
+    publish_new(shared, id, name, options, edit)
+}
+
+/// Installs an edit that makes family `id`, and the family with it.
+fn publish_new(
+    shared: &Arc<Shared>,
+    id: FamilyId,
+    name: &str,
+    options: FamilyOptions,
+    edit: VersionEdit,
+) -> Result<Arc<FamilyCore>> {
+    let mut made = None;
+    let publish = |installed: &crate::version::Installed<'_, crate::sst::Table>| {
+        if let Some(version) = installed.versions.get(&id) {
+            let core = core(shared, id, name, options, Arc::clone(version));
+            shared.families.write().insert(id, Arc::clone(&core));
+            made = Some(core);
+        }
+    };
+    shared.versions.install(edit, publish).inspect_err(|e| shared.poison_if_unknown(e))?;
+    made.ok_or_else(|| Error::internal("a new family has no version"))
+}
+
+fn find(shared: &Shared, name: &str) -> Result<Arc<FamilyCore>> {
+    let families = shared.families.read();
+    let found = families.values().find(|f| &*f.name() == name).cloned();
+    found.ok_or_else(|| Error::NotFound { what: format!("column family {name:?}").into() })
+}
+
+impl Db {
+    fn handle(&self, core: Arc<FamilyCore>) -> Family {
+        Family { core, shared: Arc::clone(&self.inner.shared) }
+    }
+
+    /// The family called `name`.
+    ///
+    /// # Errors
+    /// `NotFound`, `Closed`.
+    pub fn family(&self, name: &str) -> Result<Family> {
+        self.inner.shared.check_open()?;
+        find(&self.inner.shared, name).map(|core| self.handle(core))
+    }
+
+    /// Creates a family.
+    ///
+    /// # Errors
+    /// `Exists`, `InvalidArgument` (name), `Io`, `ReadOnly`, `Poisoned`, `Closed`.
+    pub fn create_family(&self, name: &str, options: FamilyOptions) -> Result<Family> {
+        create(&self.inner.shared, name, options).map(|core| self.handle(core))
+    }
+
+    /// The family called `name`, created with `options` if there is none.
+    ///
+    /// # Errors
+    /// As [`Db::create_family`], except `Exists`.
+    pub fn family_or_create(&self, name: &str, options: FamilyOptions) -> Result<Family> {
+        match self.family(name) {
+            Err(Error::NotFound { .. }) => match self.create_family(name, options) {
+                Err(Error::Exists { .. }) => self.family(name),
+                other => other,
+            },
+            other => other,
+        }
+    }
+
+    /// Drops a family with all its data. Its files go when the last reader leaves.
+    ///
+    /// # Errors
+    /// `NotFound`, `InvalidArgument` for the default family, `Io`, `ReadOnly`, `Poisoned`, `Closed`.
+    pub fn drop_family(&self, name: &str) -> Result<()> {
+        let shared = &self.inner.shared;
+        shared.check_writable()?;
+        if name == super::DEFAULT_FAMILY {
+            return Err(Error::invalid("the default family cannot be dropped"));
+        }
+        let _catalog = shared.catalog.lock();
+        let core = find(shared, name)?;
+        let mut edit = VersionEdit::new();
+        edit.push(Change::DropFamily { family: core.id });
+        let publish = |_: &crate::version::Installed<'_, crate::sst::Table>| {
+            core.set_dropped();
+            shared.families.write().remove(&core.id);
+        };
+        shared.versions.install(edit, publish).inspect_err(|e| shared.poison_if_unknown(e))?;
+        let waiting: usize = core.owned_view().immutables.iter().map(|(m, _)| m.map.allocated_bytes()).sum();
+        shared.debt.subtract(waiting as u64);
+        // The core's view lets go of the tables, so that only readers keep the files.
+        core.forget_everything();
+        shared.remove_obsolete();
+        Ok(())
+    }
+
+    /// Renames a family. Handles stay valid.
+    ///
+    /// # Errors
+    /// `NotFound`, `Exists`, `InvalidArgument` (name, or the default family), `Io`, `ReadOnly`, `Poisoned`, `Closed`.
+    pub fn rename_family(&self, old: &str, new: &str) -> Result<()> {
+        let shared = &self.inner.shared;
+        shared.check_writable()?;
+        if old == super::DEFAULT_FAMILY {
+            return Err(Error::invalid("the default family cannot be renamed"));
+        }
+        let _catalog = shared.catalog.lock();
+        let core = find(shared, old)?;
+        let mut edit = VersionEdit::new();
+        edit.push(Change::RenameFamily { family: core.id, name: new.into() });
+        shared.versions.install(edit, |_| core.set_name(new)).inspect_err(|e| shared.poison_if_unknown(e))
+    }
+
+    /// Makes a family `new` with the contents and options that `source` has now.
+    ///
+    /// # Errors
+    /// `NotFound`, `Exists`, `InvalidArgument` (name), `Corrupt`, `NoSpace`, `Io`, `ReadOnly`, `Poisoned`, `Closed`.
+    pub fn clone_family(&self, source: &str, new: &str) -> Result<Family> {
+        let shared = &self.inner.shared;
+        shared.check_writable()?;
+        shared.check_disk()?;
+        let _catalog = shared.catalog.lock();
+        let from = self.handle(find(shared, source)?);
+        if find(shared, new).is_ok() {
+            return Err(Error::Exists { what: format!("column family {new:?}").into() });
+        }
+        let options = from.options().clone();
+        let id = shared.versions.new_family_id()?;
+        let scratch = core(shared, id, new, options.clone(), from.core.owned_view().version.clone());
+        let out = copy(shared, &from, &scratch)?;
+        let mut edit = VersionEdit::new();
+        edit.push(Change::CreateFamily { family: id, name: new.into(), options: options.clone() });
+        edit.push(Change::FlushedTo { family: id, seq: shared.log.sequencer().visible_end() - 1 });
+        out.add_to(shared, &scratch, 1, &mut edit);
+        publish_new(shared, id, new, options, edit)
+            .inspect_err(|_| out.abandon(shared))
+            .map(|core| self.handle(core))
+    }
+
+    /// Names of all families, sorted.
+    pub fn families(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.inner.shared.all_families().iter().map(|f| f.name().to_string()).collect();
+        names.sort_unstable();
+        names
+    }
+}
+
+/// Writes what `from` shows now as tables and value logs of `to`, durable.
+fn copy(shared: &Arc<Shared>, from: &Family, to: &Arc<FamilyCore>) -> Result<rewrite::Rewritten> {
+    let mut cursor = from.cursor()?;
+    cursor.seek_to_first()?;
+    let staging = to.staging_memtable(shared.env.entropy.next_u64());
+    let mut out = rewrite::Rewritten::default();
+    let mut map = staging;
+    while cursor.valid() {
+        let (key, seq, expiry) = (cursor.key().to_vec(), cursor.version_seq(), cursor.expiry());
+        let value = cursor.value()?;
+        let separate = value.len() >= to.options.value_threshold;
+        let pointer = if separate { Some(to.vlog.append(value, to.options.compression)?.encode()) } else { None };
+        let kind = if separate { Kind::PutPointer } else { Kind::Put };
+        let version = tidesdb_memtable::Version { seq, kind: kind as u8, expiry };
+        map.insert(&key, version, pointer.as_ref().map_or(value, |p| &p[..]))
+            .map_err(|_| Error::MemoryLimit { what: "cloning a family".into() })?;
+        cursor.next()?;
+        if map.allocated_bytes() >= to.options.write_buffer_bytes || !cursor.valid() {
+            let full = std::mem::replace(&mut map, to.staging_memtable(shared.env.entropy.next_u64()));
+            let mut source = Source::memtable(&full);
+            crate::types::EntryCursor::seek_to_first(&mut source)?;
+            match rewrite::run(shared, to, source, true, u64::MAX) {
+                Ok(part) => out.tables.extend(part.tables),
+                Err(e) => {
+                    out.abandon(shared);
+                    return Err(e);
+                }
+            }
+        }
+    }
+    to.vlog.sync().inspect_err(|_| out.abandon(shared))?;
+    Ok(out)
+}

@@ -1,0 +1,89 @@
+//! Checkpoint: a second database made of hard links, openable on its own.
+//!
+//! All families are rotated at one boundary and flushed up to it while no other flush runs, so the tables are a prefix
+//! of the commits across all families. Then the state is written as a new manifest beside links to its files.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tidesdb_io::Dir;
+
+use super::Db;
+use crate::shared::Shared;
+use crate::sst::{Table, TableContext};
+use crate::types::Comparator;
+use crate::version::{Context, State, VersionEdit, VersionSet};
+use crate::{Error, Result, files, flush};
+
+impl Db {
+    /// Makes a consistent copy of the database, as of now, in the new or empty directory `path` of the same file system.
+    /// Tables and value logs are hard links: it takes little time and, at first, no space.
+    ///
+    /// # Errors
+    /// `Exists` if the directory is not empty, `InvalidArgument` on another file system, `NoSpace`, `Io`, `Closed`, `Poisoned`.
+    pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {
+        let shared = &self.inner.shared;
+        shared.check_writable()?;
+        let _catalog = shared.catalog.lock();
+        let families = shared.all_families();
+        let flushing: Vec<_> = families.iter().map(|f| f.flushing.lock()).collect();
+        shared.rotate_all(&families);
+        for family in &families {
+            while flush::run_locked(shared, family)? {}
+        }
+        // The versions keep the files while they are linked.
+        let versions: Vec<_> = families.iter().map(|f| f.owned_view().version.clone()).collect();
+        let state = shared.versions.state();
+        drop(flushing);
+        let result = write(shared, &state, path.as_ref());
+        drop(versions);
+        result
+    }
+}
+
+fn write(shared: &Arc<Shared>, state: &State, path: &Path) -> Result<()> {
+    let name = path.display().to_string();
+    let target = shared.env.disk.open_dir(path, true).map_err(|e| Error::io("create", &name, e))?;
+    if !target.list().map_err(|e| Error::io("list", &name, e))?.is_empty() {
+        return Err(Error::Exists { what: format!("something in {name}").into() });
+    }
+    let lock = target.lock(files::LOCK, true).map_err(|e| Error::io("lock", &name, e))?;
+    let result = link_all(shared, state, &target).and_then(|()| write_manifest(shared, state, &target));
+    if result.is_err() {
+        // Nothing of a failed checkpoint may look like a database.
+        for file in target.list().unwrap_or_default() {
+            let _ = target.unlink(&file);
+        }
+    }
+    drop(lock);
+    result
+}
+
+fn link_all(shared: &Shared, state: &State, target: &Arc<dyn Dir>) -> Result<()> {
+    let tables = state.families.values().flat_map(|f| f.tables.keys().map(|id| files::table(*id)));
+    let vlogs = state.families.values().flat_map(|f| f.vlogs.keys().map(|id| files::vlog(*id)));
+    for name in tables.chain(vlogs) {
+        shared.dir.link(&name, &**target, &name).map_err(|e| match e.kind() {
+            std::io::ErrorKind::CrossesDevices => {
+                Error::invalid("a checkpoint must be on the file system of the database")
+            }
+            _ => Error::io("link", &name, e),
+        })?;
+    }
+    target.sync().map_err(|e| Error::io("sync", &target.path().display().to_string(), e))
+}
+
+fn write_manifest(shared: &Shared, state: &State, target: &Arc<dyn Dir>) -> Result<()> {
+    let tables = TableContext::new(Arc::clone(target), 0, false);
+    let tables = Arc::new(tables);
+    let comparators: Vec<Comparator> = state.families.values().map(|f| f.options.comparator.clone()).collect();
+    let context = Context {
+        dir: Arc::clone(target),
+        entropy: Arc::clone(&shared.env.entropy),
+        comparators,
+        open_table: Box::new(move |family, meta| Table::open(&tables, family.options.comparator.clone(), meta.clone())),
+    };
+    let copy = VersionSet::create(context, shared.versions.identity().wal_segment_bytes)?;
+    copy.install(state.snapshot(), |_| ())?;
+    copy.close(VersionEdit::new())
+}

@@ -1,0 +1,228 @@
+//! The database: the public verbs, each a few lines.
+
+mod admin;
+mod catalog;
+mod checkpoint;
+mod close;
+mod family;
+mod open;
+mod recover;
+mod snapshot;
+mod stats;
+
+use std::ops::RangeBounds;
+use std::path::Path;
+use std::sync::Arc;
+
+pub use admin::VerifyReport;
+pub use open::OpenOptions;
+pub use recover::RecoveryReport;
+pub use snapshot::Snapshot;
+pub use stats::{FamilyStats, Stats};
+use tidesdb_io::DirLock;
+
+use crate::Result;
+use crate::background::{self, Pool};
+use crate::options::WriteOptions;
+use crate::read::{Cursor, Iter};
+use crate::shared::{Family, Shared};
+use crate::types::{SeqNo, Slice};
+use crate::write::{self, WriteBatch};
+
+/// Name of the family that always exists.
+pub const DEFAULT_FAMILY: &str = "default";
+
+/// An open database: a cheap handle, cloneable, usable from any thread. Dropping the last handle closes it; call
+/// [`Db::close`] to learn of errors.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// let db = tidesdb::Db::open(dir.path())?;
+/// db.put(b"whale", b"blue")?;
+/// assert_eq!(db.get(b"whale")?.as_deref(), Some(&b"blue"[..]));
+/// db.delete(b"whale")?;
+/// assert!(!db.contains(b"whale")?);
+/// db.close()?;
+/// # Ok::<(), tidesdb::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Db {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// What the last handle takes with it.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) shared: Arc<Shared>,
+    default: Family,
+    pool: Pool,
+    report: RecoveryReport,
+    lock: parking::Held,
+}
+
+/// The directory lock, until close.
+mod parking {
+    use tidesdb_sync::Mutex;
+
+    /// Holds the lock of the directory.
+    pub(super) type Held = Mutex<Option<Box<dyn super::DirLock>>>;
+}
+
+impl Db {
+    /// Opens the database in `path` with default options; creates it if there is none.
+    ///
+    /// # Errors
+    /// `Locked` if it is open elsewhere; `Corrupt`, `FormatTooNew`, `Io`.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::options(path).open()
+    }
+
+    /// Options for opening the database in `path`.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// use tidesdb::{Db, SyncMode};
+    /// let db = Db::options(dir.path()).sync(SyncMode::None).cache_bytes(16 << 20).open()?;
+    /// # Ok::<(), tidesdb::Error>(())
+    /// ```
+    pub fn options(path: impl AsRef<Path>) -> OpenOptions {
+        OpenOptions::new(path.as_ref())
+    }
+
+    /// The family that the verbs without a family use.
+    pub fn default_family(&self) -> &Family {
+        &self.inner.default
+    }
+
+    /// Sets `key` to `value`; returns the commit's sequence number.
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<SeqNo> {
+        self.inner.default.put(key, value)
+    }
+
+    /// Deletes `key`, whether it exists or not.
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn delete(&self, key: &[u8]) -> Result<SeqNo> {
+        self.inner.default.delete(key)
+    }
+
+    /// An empty batch.
+    pub fn batch(&self) -> WriteBatch {
+        WriteBatch::new()
+    }
+
+    /// Commits `batch`, all or nothing, and clears it.
+    ///
+    /// # Errors
+    /// `Busy`, `NoSpace`, `NotFound` (dropped family), `ReadOnly`, `Closed`, `Poisoned`: nothing happened.
+    /// `CommitUnknown`: after reopening the commit is whole or absent.
+    pub fn write(&self, batch: &mut WriteBatch) -> Result<SeqNo> {
+        self.write_with(batch, &WriteOptions::default())
+    }
+
+    /// As [`Db::write`], with options for this commit.
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn write_with(&self, batch: &mut WriteBatch, options: &WriteOptions) -> Result<SeqNo> {
+        write(&self.inner.shared, batch, options)
+    }
+
+    /// Makes every commit so far durable; returns the first sequence number that is not.
+    ///
+    /// # Errors
+    /// The failure that poisoned the database.
+    pub fn sync(&self) -> Result<SeqNo> {
+        let shared = &self.inner.shared;
+        shared.check_writable()?;
+        shared.log.seal(&|| shared.sync_values())
+    }
+
+    /// The value of `key`.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`, `Closed`.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Slice>> {
+        self.inner.default.get(key)
+    }
+
+    /// Hands the value of `key` to `read` without copying it.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn get_with<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        self.inner.default.get_with(key, read)
+    }
+
+    /// The values of many keys at one moment.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
+        self.inner.default.multi_get(keys)
+    }
+
+    /// Whether `key` exists; never reads its value.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+        self.inner.default.contains(key)
+    }
+
+    /// All keys and values, in order, as of now.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn iter(&self) -> Result<Iter> {
+        self.inner.default.iter()
+    }
+
+    /// The keys in `range`, with their values, as of now.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn range<B: AsRef<[u8]>>(&self, range: impl RangeBounds<B>) -> Result<Iter> {
+        self.inner.default.range(range)
+    }
+
+    /// The keys that begin with `prefix`, with their values, as of now.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn prefix(&self, prefix: &[u8]) -> Result<Iter> {
+        self.inner.default.prefix(prefix)
+    }
+
+    /// A cursor over the keys as of now.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn cursor(&self) -> Result<Cursor> {
+        self.inner.default.cursor()
+    }
+
+    /// A view of all families as of now, independent of later commits.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::new(&self.inner.shared)
+    }
+
+    /// What opening did.
+    pub fn recovery_report(&self) -> &RecoveryReport {
+        &self.inner.report
+    }
+}
+
+/// Commits, then does in this thread what waits, if there are no background threads.
+pub(crate) fn write(shared: &Arc<Shared>, batch: &mut WriteBatch, options: &WriteOptions) -> Result<SeqNo> {
+    let seq = write::commit(shared, batch, options)?;
+    if shared.options.background_threads == Some(0) {
+        // The commit stands, whatever becomes of the work that follows it: a failure there shows in the next call or poisons.
+        let _ = background::run_waiting(shared);
+    }
+    Ok(seq)
+}

@@ -1,0 +1,244 @@
+//! Open: one function of named steps.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use tidesdb_io::{Dir, DirLock, Env};
+use tidesdb_sync::{Mutex, RwLock};
+
+use super::recover::{self, RecoveryReport};
+use super::{DEFAULT_FAMILY, Db, Inner, catalog};
+use crate::background::Pool;
+use crate::health::Health;
+use crate::jobs::JobQueue;
+use crate::mvcc::Snapshots;
+use crate::options::{DbOptions, FamilyOptions, RecoveryMode, SyncMode};
+use crate::shared::{Debt, Family, Retry, Shared};
+use crate::sst::{Table, TableContext};
+use crate::types::{Comparator, WalId};
+use crate::version::{Change, Context, Presence, VersionEdit, VersionSet, presence};
+use crate::wal::{Log, LogConfig, reader};
+use crate::{Error, Result, files};
+
+/// How to open a database; made by [`Db::options`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct OpenOptions {
+    path: PathBuf,
+    options: DbOptions,
+    default_family: FamilyOptions,
+    comparators: Vec<Comparator>,
+    env: Env,
+}
+
+impl OpenOptions {
+    pub(super) fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            options: DbOptions::default(),
+            default_family: FamilyOptions::default(),
+            comparators: Vec::new(),
+            env: Env::real(),
+        }
+    }
+
+    /// Durability of commits; default `Full`.
+    pub fn sync(mut self, mode: SyncMode) -> Self {
+        self.options.sync = mode;
+        self
+    }
+
+    /// What to do with damage in the log; default `Tail`.
+    pub fn recovery(mut self, mode: RecoveryMode) -> Self {
+        self.options.recovery = mode;
+        self
+    }
+
+    /// Bytes of decoded blocks kept in memory.
+    pub fn cache_bytes(mut self, bytes: u64) -> Self {
+        self.options.cache_bytes = bytes;
+        self
+    }
+
+    /// Open for reading only.
+    pub fn read_only(mut self, yes: bool) -> Self {
+        self.options.read_only = yes;
+        self
+    }
+
+    /// Create the database if there is none; default true.
+    pub fn create_if_missing(mut self, yes: bool) -> Self {
+        self.options.create_if_missing = yes;
+        self
+    }
+
+    /// Threads for flush and compaction; 0 = the committing thread does the work.
+    pub fn background_threads(mut self, n: usize) -> Self {
+        self.options.background_threads = Some(n);
+        self
+    }
+
+    /// Any other option.
+    pub fn with(mut self, change: impl FnOnce(&mut DbOptions)) -> Self {
+        change(&mut self.options);
+        self
+    }
+
+    /// Settings of the default family if the database is created now.
+    pub fn default_family(mut self, options: FamilyOptions) -> Self {
+        self.default_family = options;
+        self
+    }
+
+    /// Makes a key order of your own known; families that use it need it at each open.
+    pub fn comparator(mut self, comparator: Comparator) -> Self {
+        self.comparators.push(comparator);
+        self
+    }
+
+    /// The outside world, for tests on a simulated disk.
+    pub fn env(mut self, env: Env) -> Self {
+        self.env = env;
+        self
+    }
+
+    /// Opens the database.
+    ///
+    /// # Errors
+    /// `Locked` if it is open elsewhere, `NotFound` if there is none and none may be created, `Corrupt`, `FormatTooNew`,
+    /// `InvalidArgument` for a key order that was not given, `Io`. Nothing on disk was harmed.
+    pub fn open(mut self) -> Result<Db> {
+        if self.options.recovery == RecoveryMode::Salvage {
+            self.options.read_only = true;
+        }
+        check_options(&self.options)?;
+        let dir = self.open_dir()?;
+        let lock = self.lock(&dir)?;
+        let shared = self.build(&dir)?;
+        let default = catalog::load(&shared)?;
+        let report = recover::run(&shared)?;
+        let default = match default {
+            Some(family) => family,
+            None => catalog::create(&shared, DEFAULT_FAMILY, self.default_family.clone())?,
+        };
+        let workers = match shared.options.background_threads {
+            _ if shared.options.read_only => 0,
+            Some(n) => n,
+            None => shared.env.threads.parallelism().clamp(2, 4),
+        };
+        let pool = Pool::start(&shared, workers)?;
+        shared.ask_for_pending();
+        let default = Family { core: default, shared: Arc::clone(&shared) };
+        Ok(Db { inner: Arc::new(Inner { shared, default, pool, report, lock: Mutex::new(Some(lock)) }) })
+    }
+
+    fn open_dir(&self) -> Result<Arc<dyn Dir>> {
+        let create = self.options.create_if_missing && !self.options.read_only;
+        let path = self.path.display().to_string();
+        match self.env.disk.open_dir(&self.path, create) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                Err(Error::NotFound { what: format!("database {path}").into() })
+            }
+            other => other.map_err(|e| Error::io("open", &path, e)),
+        }
+    }
+
+    fn lock(&self, dir: &Arc<dyn Dir>) -> Result<Box<dyn DirLock>> {
+        dir.lock(files::LOCK, !self.options.read_only).map_err(|e| match e.kind() {
+            std::io::ErrorKind::WouldBlock => Error::Locked {
+                dir: self.path.display().to_string().into(),
+                what: "another process or another handle of this one holds its lock".into(),
+            },
+            _ => Error::io("lock", files::LOCK, e),
+        })
+    }
+
+    /// Reads or makes the manifest and puts the parts together; no family and no log yet.
+    fn build(&self, dir: &Arc<dyn Dir>) -> Result<Arc<Shared>> {
+        let tables = Arc::new(TableContext::new(Arc::clone(dir), self.options.cache_bytes, self.options.mmap_reads));
+        let context = self.version_context(dir, &tables);
+        let versions = match presence(&**dir)? {
+            Presence::Present => VersionSet::open(context, self.options.read_only)?.0,
+            _ if self.options.create_if_missing && !self.options.read_only => {
+                VersionSet::create(context, self.options.wal_segment_bytes)?
+            }
+            _ => return Err(Error::NotFound { what: format!("database {}", self.path.display()).into() }),
+        };
+        let health = Arc::new(Health::default());
+        let identity = versions.identity();
+        let config = LogConfig {
+            segment_bytes: identity.wal_segment_bytes,
+            db_uuid: identity.uuid,
+            boot_id: self.env.disk.boot_id(),
+            mapped: self.options.mmap_wal,
+        };
+        let first = first_segment(dir, &versions, identity.wal_segment_bytes)?;
+        let log = Log::new(&self.env, dir, config, &health, first);
+        let shared = Shared {
+            env: self.env.clone(),
+            dir: Arc::clone(dir),
+            options: self.options.clone(),
+            health,
+            log,
+            versions,
+            tables,
+            snapshots: Arc::new(Snapshots::default()),
+            jobs: JobQueue::default(),
+            families: RwLock::default(),
+            catalog: Mutex::default(),
+            rotating: Mutex::default(),
+            debt: Debt::default(),
+            retry: Retry::default(),
+            dirty_vlogs: Mutex::default(),
+            recovery_pins: AtomicU64::new(u64::MAX),
+            wall_secs: AtomicU32::new(0),
+            closed: AtomicBool::new(false),
+        };
+        shared.refresh_clock();
+        Ok(Arc::new(shared))
+    }
+
+    fn version_context(&self, dir: &Arc<dyn Dir>, tables: &Arc<TableContext>) -> Context<Table> {
+        let tables = Arc::clone(tables);
+        Context {
+            dir: Arc::clone(dir),
+            entropy: Arc::clone(&self.env.entropy),
+            comparators: self.comparators.clone(),
+            open_table: Box::new(move |family, meta| Table::open(&tables, family.options.comparator.clone(), meta.clone())),
+        }
+    }
+}
+
+fn check_options(options: &DbOptions) -> Result<()> {
+    let segment = options.wal_segment_bytes;
+    if !segment.is_multiple_of(4096) || !(16 << 10..=1 << 30).contains(&segment) {
+        return Err(Error::invalid("wal_segment_bytes must be a multiple of 4096 from 16 KiB to 1 GiB"));
+    }
+    Ok(())
+}
+
+/// A number above every segment that exists and every sequence number that was given out.
+fn first_segment(dir: &Arc<dyn Dir>, versions: &VersionSet<Table>, segment_bytes: u64) -> Result<WalId> {
+    let state = versions.state();
+    let (ids, old) = reader::segment_files(dir, WalId(0))?;
+    let on_disk = ids.iter().chain(&old).map(|id| id.0 + reader::span_of(dir, *id, segment_bytes) - 1).max().unwrap_or(0);
+    let flushed = state.families.values().map(|f| f.flushed_to).max().unwrap_or(0);
+    let used = [state.last_seq, state.durable_mark, flushed].into_iter().max().unwrap_or(0);
+    let used = used * crate::wal::layout::UNIT / segment_bytes;
+    Ok(WalId(on_disk.max(used).max(state.log_start.0) + 1))
+}
+
+impl Shared {
+    /// After recovery: log and manifest agree on where the log begins, and what is older goes.
+    pub(super) fn begin_log(&self, free: Vec<String>) -> Result<()> {
+        self.log.begin(free)?;
+        let tail = self.log.sequencer().tail();
+        let mut edit = VersionEdit::new();
+        edit.push(Change::LogStart { wal: self.log.segment_of(tail) });
+        edit.push(Change::LastSeq { seq: tail });
+        self.versions.install(edit, |_| ()).inspect_err(|e| self.poison_if_unknown(e))?;
+        self.recovery_pins.store(u64::MAX, Ordering::SeqCst);
+        Ok(())
+    }
+}

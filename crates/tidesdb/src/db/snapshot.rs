@@ -1,0 +1,104 @@
+//! A [`Snapshot`]: all families at one moment.
+
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+use super::family::prefix_range;
+use crate::Result;
+use crate::mvcc::SnapshotPin;
+use crate::options::ReadOptions;
+use crate::read::{self, Cursor, Iter};
+use crate::shared::{Family, Shared};
+use crate::types::{SeqNo, Slice};
+
+/// A view of the whole database as it was when the snapshot was taken. Cheap to clone; keeps old versions alive.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let db = tidesdb::Db::open(dir.path())?;
+/// db.put(b"k", b"old")?;
+/// let before = db.snapshot();
+/// db.put(b"k", b"new")?;
+/// assert_eq!(before.get(db.default_family(), b"k")?.as_deref(), Some(&b"old"[..]));
+/// # Ok::<(), tidesdb::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    shared: Arc<Shared>,
+    pin: SnapshotPin,
+}
+
+impl Snapshot {
+    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+        Self { pin: shared.snapshots.register(|| shared.visible()), shared: Arc::clone(shared) }
+    }
+
+    /// The newest sequence number it sees.
+    pub fn seq(&self) -> SeqNo {
+        self.pin.seq()
+    }
+
+    /// The value of `key`.
+    ///
+    /// # Errors
+    /// As [`Family::get`]. So for all reads.
+    pub fn get(&self, family: &Family, key: &[u8]) -> Result<Option<Slice>> {
+        read::get(&self.shared, &family.core, key, Some(self.seq()))
+    }
+
+    /// Whether `key` exists.
+    ///
+    /// # Errors
+    /// As [`Family::get`].
+    pub fn contains(&self, family: &Family, key: &[u8]) -> Result<bool> {
+        read::contains(&self.shared, &family.core, key, Some(self.seq()))
+    }
+
+    /// The values of many keys, in the order asked for.
+    ///
+    /// # Errors
+    /// As [`Family::get`].
+    pub fn multi_get<K: AsRef<[u8]>>(&self, family: &Family, keys: &[K]) -> Result<Vec<Option<Slice>>> {
+        read::multi_get(&self.shared, &family.core, keys, Some(self.seq()))
+    }
+
+    /// All keys and values, in order.
+    ///
+    /// # Errors
+    /// As [`Family::get`].
+    pub fn iter(&self, family: &Family) -> Result<Iter> {
+        Ok(Iter::new::<&[u8]>(self.cursor(family)?, ..))
+    }
+
+    /// The keys in `range`, with their values.
+    ///
+    /// # Errors
+    /// As [`Family::get`].
+    pub fn range<B: AsRef<[u8]>>(&self, family: &Family, range: impl RangeBounds<B>) -> Result<Iter> {
+        Ok(Iter::new(self.cursor(family)?, range))
+    }
+
+    /// The keys that begin with `prefix`, with their values.
+    ///
+    /// # Errors
+    /// As [`Family::get`].
+    pub fn prefix(&self, family: &Family, prefix: &[u8]) -> Result<Iter> {
+        Ok(Iter::new(self.cursor(family)?, prefix_range(prefix)))
+    }
+
+    /// A cursor over the keys.
+    ///
+    /// # Errors
+    /// As [`Family::get`].
+    pub fn cursor(&self, family: &Family) -> Result<Cursor> {
+        self.cursor_with(family, &ReadOptions::default())
+    }
+
+    /// A cursor with options.
+    ///
+    /// # Errors
+    /// As [`Family::get`].
+    pub fn cursor_with(&self, family: &Family, options: &ReadOptions) -> Result<Cursor> {
+        Cursor::new(&self.shared, &family.core, Some(self.pin.clone()), *options)
+    }
+}

@@ -1,0 +1,155 @@
+//! Figures about the database and its families.
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::Db;
+use crate::family::{FamilyCore, Metric};
+use crate::types::SeqNo;
+
+/// Figures about one family.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct FamilyStats {
+    /// Its name.
+    pub name: String,
+    /// Bytes of all its memtables.
+    pub memtable_bytes: u64,
+    /// Memtables waiting to be flushed.
+    pub immutables: usize,
+    /// Tables in each level, level 1 first.
+    pub level_tables: Vec<usize>,
+    /// Bytes of tables in each level, level 1 first.
+    pub level_bytes: Vec<u64>,
+    /// Entries in all tables, old versions and tombstones included.
+    pub table_entries: u64,
+    /// Tombstones in all tables.
+    pub tombstones: u64,
+    /// Bytes of filters and indexes in memory.
+    pub resident_bytes: u64,
+    /// Bytes of keys and values that users wrote since the open.
+    pub user_bytes: u64,
+    /// Bytes of tables written by flushes since the open.
+    pub flush_bytes: u64,
+    /// Flushes since the open.
+    pub flushes: u64,
+    /// Bytes of tables read and written by compactions since the open.
+    pub compaction_read: u64,
+    /// Bytes of tables written by compactions since the open.
+    pub compaction_written: u64,
+    /// Compactions since the open.
+    pub compactions: u64,
+    /// Entries that flush and compaction dropped by rule since the open.
+    pub dropped: u64,
+}
+
+impl FamilyStats {
+    pub(super) fn of(core: &FamilyCore) -> Self {
+        let view = core.owned_view();
+        let levels = view.version.levels();
+        let tables = || view.version.tables();
+        Self {
+            name: core.name().to_string(),
+            memtable_bytes: view.memtables().map(|m| m.map.allocated_bytes() as u64).sum(),
+            immutables: view.immutables.len(),
+            level_tables: levels.iter().map(|l| l.len()).collect(),
+            level_bytes: levels.iter().map(|l| l.bytes()).collect(),
+            table_entries: tables().map(|t| t.meta.entries).sum(),
+            tombstones: tables().map(|t| t.meta.tombstones).sum(),
+            resident_bytes: tables().map(|t| t.table.resident_bytes()).sum(),
+            user_bytes: core.total(Metric::UserBytes),
+            flush_bytes: core.total(Metric::FlushBytes),
+            flushes: core.total(Metric::Flushes),
+            compaction_read: core.total(Metric::CompactionRead),
+            compaction_written: core.total(Metric::CompactionWritten),
+            compactions: core.total(Metric::Compactions),
+            dropped: core.total(Metric::Dropped),
+        }
+    }
+}
+
+/// Figures about the whole database; its `Display` is for people.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Newest visible sequence number.
+    pub visible_seq: SeqNo,
+    /// First sequence number that is not durable yet.
+    pub durable_seq: SeqNo,
+    /// Bytes written to the log since the open.
+    pub wal_bytes: u64,
+    /// Bytes of log that would be replayed after a crash now.
+    pub wal_live_bytes: u64,
+    /// Blocks found in the cache and not found.
+    pub cache_hits: u64,
+    /// Blocks not found in the cache.
+    pub cache_misses: u64,
+    /// Bytes the cache holds.
+    pub cache_bytes: u64,
+    /// Live snapshots.
+    pub snapshots: usize,
+    /// Background jobs waiting.
+    pub jobs_waiting: usize,
+    /// Time writers were delayed since the open.
+    pub stall_time: Duration,
+    /// Times a writer had to stop since the open.
+    pub stalls: u64,
+    /// Each family.
+    pub families: Vec<FamilyStats>,
+}
+
+impl Db {
+    /// Figures about the database.
+    pub fn stats(&self) -> Stats {
+        let shared = &self.inner.shared;
+        let cache = shared.tables.cache_stats();
+        Stats {
+            visible_seq: shared.visible(),
+            durable_seq: shared.log.sequencer().durable(),
+            wal_bytes: shared.log.bytes_written(),
+            wal_live_bytes: shared.log.bytes_since(shared.log_needed_from()),
+            cache_hits: cache.hits,
+            cache_misses: cache.misses,
+            cache_bytes: cache.used_bytes,
+            snapshots: shared.snapshots.count(),
+            jobs_waiting: shared.jobs.waiting(),
+            stall_time: Duration::from_nanos(shared.debt.delayed_nanos.load(Ordering::Relaxed)),
+            stalls: shared.debt.stops.load(Ordering::Relaxed),
+            families: shared.all_families().iter().map(|f| FamilyStats::of(f)).collect(),
+        }
+    }
+}
+
+impl fmt::Display for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "visible sequence   {}", self.visible_seq)?;
+        writeln!(f, "durable below      {}", self.durable_seq)?;
+        writeln!(f, "log                {} B written, {} B live", self.wal_bytes, self.wal_live_bytes)?;
+        let lookups = (self.cache_hits + self.cache_misses).max(1);
+        writeln!(
+            f,
+            "block cache        {} B, {:.1} % of {} lookups hit",
+            self.cache_bytes,
+            self.cache_hits as f64 * 100.0 / lookups as f64,
+            self.cache_hits + self.cache_misses
+        )?;
+        writeln!(f, "snapshots          {}", self.snapshots)?;
+        writeln!(f, "stalls             {} stops, {:?} delayed", self.stalls, self.stall_time)?;
+        for family in &self.families {
+            writeln!(f, "family {:?}", family.name)?;
+            writeln!(f, "  memtables        {} B, {} waiting", family.memtable_bytes, family.immutables)?;
+            for (i, (tables, bytes)) in family.level_tables.iter().zip(&family.level_bytes).enumerate() {
+                writeln!(f, "  level {}          {tables} tables, {bytes} B", i + 1)?;
+            }
+            writeln!(f, "  entries          {} in tables, {} tombstones", family.table_entries, family.tombstones)?;
+            writeln!(f, "  filters, indexes {} B", family.resident_bytes)?;
+            writeln!(
+                f,
+                "  written          {} B by users, {} B by {} flushes, {} B by {} compactions",
+                family.user_bytes, family.flush_bytes, family.flushes, family.compaction_written, family.compactions
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,182 @@
+//! One column family's state: its read view, its memtables, its value log.
+//!
+//! The **read view** (active memtable, immutables, version) is one immutable object behind an atomic pointer; readers reach it
+//! under an epoch pin, without a count and without a lock. Every change replaces the whole view under `change`.
+//!
+//! Which memtable a commit goes to is decided by its sequence number, not by the moment it arrives: each memtable begins
+//! at a boundary (`from`), set while the order of commits is held. So all versions in a newer memtable are newer than all
+//! in an older one, although nobody waits for slow committers; and once everything below the next boundary is
+//! published, nothing more can come to a memtable.
+
+mod read_view;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub use read_view::{MemSlot, ReadView};
+use tidesdb_memtable::{KeyOrder, MapKind, Memtable};
+use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin};
+
+use crate::options::{FamilyOptions, MemtableKind};
+use crate::types::{FamilyId, SeqNo};
+use crate::sources::TableVersion;
+use crate::vlog::VlogSet;
+
+/// State of one family. Lives as long as a handle, a reader or the database refers to it.
+#[derive(Debug)]
+pub struct FamilyCore {
+    /// Its number; never reused.
+    pub id: FamilyId,
+    /// Its settings.
+    pub options: FamilyOptions,
+    /// Its value log.
+    pub vlog: VlogSet,
+    name: Mutex<Arc<str>>,
+    view: EpochCell<Arc<ReadView>>,
+    /// Held while the view is replaced.
+    change: Mutex<()>,
+    /// Held by the one flush of this family that runs.
+    pub flushing: Mutex<()>,
+    /// Held by the one compaction of this family that runs.
+    pub compacting: Mutex<()>,
+    dropped: AtomicBool,
+    /// Counters of what was done, see [`Metric`].
+    pub metrics: ShardedCounters<{ Metric::COUNT }>,
+}
+
+/// What a family counts.
+#[derive(Clone, Copy, Debug)]
+#[repr(usize)]
+pub enum Metric {
+    /// Bytes of keys and values that users wrote.
+    UserBytes,
+    /// Bytes of tables that flushes wrote.
+    FlushBytes,
+    /// Flushes.
+    Flushes,
+    /// Bytes of tables that compactions read.
+    CompactionRead,
+    /// Bytes of tables that compactions wrote.
+    CompactionWritten,
+    /// Compactions.
+    Compactions,
+    /// Entries that compactions and flushes dropped by rule.
+    Dropped,
+}
+
+impl Metric {
+    /// How many there are.
+    pub const COUNT: usize = 7;
+}
+
+impl FamilyCore {
+    /// A family with these tables and no memtable.
+    pub fn new(id: FamilyId, name: &str, options: FamilyOptions, vlog: VlogSet, version: Arc<TableVersion>) -> Self {
+        let view = ReadView { active: None, active_from: 0, immutables: Vec::new(), version };
+        Self {
+            id,
+            options,
+            vlog,
+            name: Mutex::new(name.into()),
+            view: EpochCell::new(Arc::new(view)),
+            change: Mutex::new(()),
+            flushing: Mutex::new(()),
+            compacting: Mutex::new(()),
+            dropped: AtomicBool::new(false),
+            metrics: ShardedCounters::new(),
+        }
+    }
+
+    /// The name now.
+    pub fn name(&self) -> Arc<str> {
+        Arc::clone(&self.name.lock())
+    }
+
+    /// After a rename.
+    pub fn set_name(&self, name: &str) {
+        *self.name.lock() = name.into();
+    }
+
+    /// Whether the family was dropped.
+    pub fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::SeqCst)
+    }
+
+    /// After a drop: new commits and reads are refused.
+    pub fn set_dropped(&self) {
+        self.dropped.store(true, Ordering::SeqCst);
+    }
+
+    /// Counts `n` more of `metric`.
+    pub fn count(&self, metric: Metric, n: u64) {
+        self.metrics.add(metric as usize, n);
+    }
+
+    /// The sum of `metric`.
+    pub fn total(&self, metric: Metric) -> u64 {
+        self.metrics.sum(metric as usize)
+    }
+
+    /// The view now, for as long as the guard lives.
+    #[inline]
+    pub fn view<'g>(&'g self, guard: &'g Guard) -> &'g Arc<ReadView> {
+        self.view.load(guard)
+    }
+
+    /// The view now, to keep.
+    pub fn owned_view(&self) -> Arc<ReadView> {
+        Arc::clone(self.view.load(&pin()))
+    }
+
+    /// Replaces the view by what `change` makes of it.
+    pub fn change_view<R>(&self, change: impl FnOnce(&ReadView) -> (ReadView, R)) -> R {
+        let _one_at_a_time = self.change.lock();
+        let (new, out) = {
+            let guard = pin();
+            change(self.view.load(&guard))
+        };
+        self.view.store(Arc::new(new));
+        out
+    }
+
+    /// Makes the memtable that commit `seq` belongs to, if nobody has yet. `published` is read under the lock: no
+    /// commit below it can still come, so the memtable pins the log from there.
+    pub fn make_slot(&self, seq: SeqNo, seed: u64, published: impl FnOnce() -> SeqNo) {
+        let _one_at_a_time = self.change.lock();
+        let view = self.owned_view();
+        if view.slot_for(seq).is_some() {
+            return;
+        }
+        let slot = Arc::new(MemSlot {
+            map: self.new_map(seed),
+            from: view.active_from,
+            pins: published().min(seq),
+        });
+        self.view.store(Arc::new(ReadView { active: Some(slot), ..(*view).clone() }));
+    }
+
+    /// A memtable of this family's order that is not part of it, to sort entries in.
+    pub fn staging_memtable(&self, seed: u64) -> Arc<Memtable> {
+        self.new_map(seed)
+    }
+
+    /// After a drop: lets go of all memtables and tables.
+    pub fn forget_everything(&self) {
+        self.change_view(|view| {
+            let version = Arc::new(view.version.emptied());
+            (ReadView { active: None, active_from: view.active_from, immutables: Vec::new(), version }, ())
+        });
+    }
+
+    fn new_map(&self, seed: u64) -> Arc<Memtable> {
+        let order = match self.options.comparator.custom_compare() {
+            None => KeyOrder::Bytewise,
+            Some(compare) => KeyOrder::Custom(compare),
+        };
+        let kind = match self.options.memtable {
+            MemtableKind::Auto => MapKind::Tree,
+            MemtableKind::SkipList => MapKind::SkipList,
+        };
+        Memtable::new(order, kind, self.options.write_buffer_bytes, seed)
+    }
+}

@@ -1,0 +1,69 @@
+//! Everything a reader of a family looks at, at one moment.
+
+use std::sync::Arc;
+
+use tidesdb_memtable::Memtable;
+
+use crate::types::SeqNo;
+use crate::sources::TableVersion;
+
+/// A memtable and its place in the order of commits.
+#[derive(Debug)]
+pub struct MemSlot {
+    /// The map.
+    pub map: Arc<Memtable>,
+    /// First sequence number that belongs here.
+    pub from: SeqNo,
+    /// First sequence number whose log must be kept for this memtable.
+    pub pins: SeqNo,
+}
+
+/// Active memtable, immutables and version of a family at one moment. Immutable itself.
+#[derive(Clone, Debug)]
+pub struct ReadView {
+    /// Written now; `None` until the first commit after a rotation.
+    pub active: Option<Arc<MemSlot>>,
+    /// First sequence number of the active memtable, whether it exists yet or not.
+    pub active_from: SeqNo,
+    /// Waiting to be flushed, newest first, each with the first sequence number that is above it.
+    pub immutables: Vec<(Arc<MemSlot>, SeqNo)>,
+    /// The tables.
+    pub version: Arc<TableVersion>,
+}
+
+impl ReadView {
+    /// The memtable that commit `seq` belongs to, if it exists.
+    #[inline]
+    pub fn slot_for(&self, seq: SeqNo) -> Option<&Arc<MemSlot>> {
+        if seq >= self.active_from {
+            return self.active.as_ref();
+        }
+        self.immutables.iter().map(|(slot, _)| slot).find(|slot| seq >= slot.from)
+    }
+
+    /// All memtables, newest first.
+    pub fn memtables(&self) -> impl Iterator<Item = &Arc<MemSlot>> {
+        self.active.iter().chain(self.immutables.iter().map(|(slot, _)| slot))
+    }
+
+    /// The view after a rotation at `boundary`.
+    pub fn rotated(&self, boundary: SeqNo) -> Self {
+        let mut next = self.clone();
+        if let Some(active) = next.active.take() {
+            next.immutables.insert(0, (active, boundary));
+        }
+        next.active_from = boundary;
+        next
+    }
+
+    /// The view after the oldest immutable became tables of `version`.
+    pub fn flushed(&self, slot: &Arc<MemSlot>, version: Arc<TableVersion>) -> Self {
+        let immutables = self.immutables.iter().filter(|(s, _)| !Arc::ptr_eq(s, slot)).cloned().collect();
+        Self { immutables, version, ..self.clone() }
+    }
+
+    /// The same memtables over other tables.
+    pub fn with_version(&self, version: Arc<TableVersion>) -> Self {
+        Self { version, ..self.clone() }
+    }
+}

@@ -1,0 +1,127 @@
+//! Flush: the oldest immutable memtable of a family becomes a table of level 1.
+//!
+//! ```text
+//! wait until nothing more can come to the memtable -> make the log durable up to its end
+//!   -> rewrite into tables -> sync files, then the directory -> install -> swap the read view -> let go of the log
+//! ```
+//!
+//! The log is made durable first in every sync mode: a table that is durable while an earlier commit of another family is not
+//! would leave a hole. The edit that adds the table also says up to where the family is flushed and where the log
+//! begins, so a crash leaves the log or the table, never neither.
+
+use std::sync::Arc;
+
+use tidesdb_sync::Backoff;
+
+use crate::family::{FamilyCore, MemSlot, Metric};
+use crate::rewrite::{self, Rewritten};
+use crate::shared::Shared;
+use crate::sources::Source;
+use crate::types::{EntryCursor, SeqNo};
+use crate::version::{Change, VersionEdit};
+use crate::{Error, Result};
+
+/// Level that flushes write to.
+pub const FLUSH_LEVEL: u8 = 1;
+
+/// Flushes the oldest immutable memtable of `family`; `false` if there is none.
+///
+/// # Errors
+/// `NoSpace`, `Io`: nothing changed, try again. Others poison.
+pub fn run(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool> {
+    let _one_at_a_time = family.flushing.lock();
+    run_locked(shared, family)
+}
+
+/// As [`run`]; the caller holds `family.flushing`.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_locked(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool> {
+    let view = family.owned_view();
+    let Some((slot, boundary)) = view.immutables.last().cloned() else {
+        return Ok(false);
+    };
+    if family.is_dropped() {
+        forget(shared, family, &slot);
+        return Ok(true);
+    }
+    shared.check_disk()?;
+    wait_published(shared, boundary)?;
+    shared.sync_to(boundary)?;
+
+    let started = shared.env.clock.mono();
+    let mut cursor = Source::memtable(&slot.map);
+    cursor.seek_to_first()?;
+    let bottom = view.version.tables().len() == 0;
+    let out = rewrite::run(shared, family, cursor, bottom, u64::MAX)?;
+    install(shared, family, &slot, boundary, &out)?;
+
+    let bytes = slot.map.allocated_bytes() as u64;
+    let took = shared.env.clock.mono().saturating_sub(started);
+    shared.debt.flushed(bytes, took);
+    family.count(Metric::FlushBytes, out.bytes());
+    family.count(Metric::Flushes, 1);
+    tracing::debug!(family = %family.name(), entries = out.entries_in, bytes = out.bytes(), ?took, "flushed");
+    Ok(true)
+}
+
+/// Waits until every commit below `boundary` is published: then nothing more can come to the memtable below it.
+fn wait_published(shared: &Shared, boundary: SeqNo) -> Result<()> {
+    let mut backoff = Backoff::new();
+    while shared.log.sequencer().visible_end() < boundary {
+        shared.health.check()?;
+        backoff.snooze();
+        if shared.options.background_threads != Some(0) {
+            // In sync mode the rest waits for the disk: long enough to sleep.
+            shared.env.clock.sleep(std::time::Duration::from_micros(200));
+        }
+    }
+    Ok(())
+}
+
+fn install(
+    shared: &Arc<Shared>,
+    family: &Arc<FamilyCore>,
+    slot: &Arc<MemSlot>,
+    boundary: SeqNo,
+    out: &Rewritten,
+) -> Result<()> {
+    let mut edit = VersionEdit::new();
+    out.add_to(shared, family, FLUSH_LEVEL, &mut edit);
+    edit.push(Change::FlushedTo { family: family.id, seq: boundary.saturating_sub(1) });
+    let first_needed = shared.log_start_edit(&mut edit, Some(slot));
+    let freed = slot.map.allocated_bytes() as u64;
+    let swapped = shared.install(edit, family, |view, version| view.flushed(slot, version));
+    match swapped {
+        Ok(()) => shared.debt.subtract(freed),
+        Err(e) => {
+            out.abandon(shared);
+            return Err(e);
+        }
+    }
+    if first_needed.0 > 0 {
+        shared.log.release_before(first_needed);
+    }
+    Ok(())
+}
+
+/// A dropped family's memtables are thrown away.
+fn forget(shared: &Shared, family: &FamilyCore, slot: &Arc<MemSlot>) {
+    let freed = slot.map.allocated_bytes() as u64;
+    family.change_view(|view| (view.flushed(slot, Arc::clone(&view.version)), ()));
+    shared.debt.subtract(freed);
+}
+
+/// Flushes everything of `family` that was committed before the call.
+///
+/// # Errors
+/// As [`run`].
+pub fn all(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<()> {
+    if shared.options.read_only {
+        return Err(Error::ReadOnly);
+    }
+    shared.rotate(family);
+    while run(shared, family)? {}
+    Ok(())
+}

@@ -1,0 +1,49 @@
+//! Healthy or poisoned. The first failure that leaves the durable state unknown is kept for ever: writes are refused with it,
+//! reads go on, and only reopening decides what is on disk.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tidesdb_sync::Mutex;
+
+use crate::{Error, Result};
+
+/// The state of health of one database.
+#[derive(Debug, Default)]
+pub struct Health {
+    poisoned: AtomicBool,
+    cause: Mutex<Option<Arc<Error>>>,
+}
+
+impl Health {
+    /// Refuses writes from now on. The first cause stays; it is returned.
+    pub fn poison(&self, error: Error) -> Arc<Error> {
+        let mut cause = self.cause.lock();
+        let kept = cause.get_or_insert_with(|| {
+            tracing::error!(%error, "database poisoned");
+            Arc::new(error)
+        });
+        self.poisoned.store(true, Ordering::SeqCst);
+        Arc::clone(kept)
+    }
+
+    /// Whether writes are refused.
+    #[inline]
+    pub fn is_poisoned(&self) -> bool {
+        self.poisoned.load(Ordering::SeqCst)
+    }
+
+    /// The first failure, if any.
+    pub fn cause(&self) -> Option<Arc<Error>> {
+        if self.is_poisoned() { self.cause.lock().clone() } else { None }
+    }
+
+    /// Fails with `Poisoned` if writes are refused.
+    #[inline]
+    pub fn check(&self) -> Result<()> {
+        match self.cause() {
+            None => Ok(()),
+            Some(cause) => Err(Error::Poisoned { cause }),
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! One ordered walk over many sources.
+//!
+//! Order: key ascending, sequence number descending, then index of the child ascending; backward is the exact reverse.
+//! The waiting children are a list sorted by their entries, so the runner-up is known for nothing and a run of entries
+//! of one child costs one comparison each; when the lead changes, the old leader is put back by
+//! binary search: as many comparisons as a loser tree, which would not know its runner-up. Nothing is
+//! allocated after construction, the key buffer of a change of direction excepted.
+//!
+//! Invariants while valid: `current` and `waiting` name distinct children that stand on entries; forward, each waiting
+//! child stands on its first entry after the current one, backward on its last before it; children named nowhere
+//! have no such entry, except the `deferred` ones, which are not positioned yet.
+
+use std::cmp::Ordering;
+
+use super::MergeSource;
+use crate::Result;
+use crate::types::{Comparator, EntryCursor, Kind, SeqNo};
+
+const NONE: usize = usize::MAX;
+
+/// Merges children into one [`EntryCursor`].
+#[derive(Debug)]
+pub struct MergeCursor<C> {
+    compare: Comparator,
+    children: Vec<C>,
+    /// The child that stands on the cursor's entry, or `NONE`.
+    current: usize,
+    /// The other children with entries to come, the next one last.
+    waiting: Vec<usize>,
+    /// After a lazy seek: children whose entries all come after the current one and that are not positioned.
+    deferred: Vec<usize>,
+    /// Whether `waiting` is still to be built, after a lazy seek.
+    partial: bool,
+    forward: bool,
+    lazy: bool,
+    /// Key of the entry at which the direction changes.
+    key: Vec<u8>,
+}
+
+impl<C: MergeSource> MergeCursor<C> {
+    /// Merges `children`. Of two entries with the same key and sequence number, that of the lower index comes first.
+    pub fn new(compare: Comparator, children: Vec<C>) -> Self {
+        let n = children.len();
+        Self {
+            compare,
+            children,
+            current: NONE,
+            waiting: Vec::with_capacity(n),
+            deferred: Vec::with_capacity(n),
+            partial: false,
+            forward: true,
+            lazy: false,
+            key: Vec::new(),
+        }
+    }
+
+    /// As [`MergeCursor::new`], for children sorted newest first: of one key, a lower child holds only versions newer
+    /// than those of a higher one. A seek that finds its exact key then leaves the older children alone
+    /// until the cursor moves on.
+    pub fn newest_first(compare: Comparator, children: Vec<C>) -> Self {
+        Self { lazy: true, ..Self::new(compare, children) }
+    }
+
+    /// The children, in the order they were given.
+    pub fn children(&self) -> &[C] {
+        &self.children
+    }
+
+    /// Gives the children back.
+    pub fn into_children(self) -> Vec<C> {
+        self.children
+    }
+
+    /// Whether child `a` stands on an entry that is met before that of child `b`.
+    #[inline]
+    fn ahead(&self, a: usize, b: usize) -> bool {
+        let (x, y) = (&self.children[a], &self.children[b]);
+        let order = match self.compare.compare(x.key(), y.key()) {
+            Ordering::Equal => y.seq().cmp(&x.seq()).then(a.cmp(&b)),
+            unequal => unequal,
+        };
+        if self.forward { order.is_lt() } else { order.is_gt() }
+    }
+
+    /// Whether child `i` stands beyond the entry `(self.key, seq)` of child `from` in the walking direction.
+    fn beyond(&self, i: usize, from: usize, seq: SeqNo) -> bool {
+        let child = &self.children[i];
+        let order = match self.compare.compare(child.key(), &self.key) {
+            Ordering::Equal => seq.cmp(&child.seq()).then(i.cmp(&from)),
+            unequal => unequal,
+        };
+        if self.forward { order.is_gt() } else { order.is_lt() }
+    }
+
+    fn clear(&mut self, forward: bool) {
+        self.current = NONE;
+        self.waiting.clear();
+        self.deferred.clear();
+        self.partial = false;
+        self.forward = forward;
+    }
+
+    /// Sorts child `i` into the waiting ones.
+    fn place(&mut self, i: usize) {
+        let at = self.waiting.partition_point(|&w| self.ahead(i, w));
+        self.waiting.insert(at, i);
+    }
+
+    /// Makes the foremost of the positioned children the current one.
+    fn settle(&mut self) {
+        for i in 0..self.children.len() {
+            if self.children[i].valid() {
+                self.place(i);
+            }
+        }
+        self.current = self.waiting.pop().unwrap_or(NONE);
+    }
+
+    /// The current child has moved on by one: restores the order.
+    #[inline]
+    fn restore(&mut self) {
+        let moved = self.current;
+        let Some((&next, rest)) = self.waiting.split_last() else {
+            if !self.children[moved].valid() {
+                self.current = NONE;
+            }
+            return;
+        };
+        if !self.children[moved].valid() {
+            self.waiting.pop();
+            self.current = next;
+            return;
+        }
+        if self.ahead(moved, next) {
+            return;
+        }
+        let at = rest.partition_point(|&w| self.ahead(moved, w));
+        let last = rest.len();
+        self.waiting.copy_within(at..last, at + 1);
+        self.waiting[at] = moved;
+        self.current = next;
+    }
+
+    /// Positions what a lazy seek left out, for walking forward.
+    #[cold]
+    fn complete(&mut self) -> Result<()> {
+        let current = self.current;
+        self.current = NONE; // not valid, should a child fail
+        self.partial = false;
+        self.key.clear();
+        self.key.extend_from_slice(self.children[current].key());
+        while let Some(i) = self.deferred.pop() {
+            self.children[i].seek(&self.key)?;
+        }
+        for i in 0..self.children.len() {
+            if i != current && self.children[i].valid() {
+                self.place(i);
+            }
+        }
+        self.current = current;
+        Ok(())
+    }
+
+    /// Turns round on the current entry.
+    #[cold]
+    fn turn(&mut self, forward: bool) -> Result<()> {
+        let current = self.current;
+        self.current = NONE;
+        self.partial = false;
+        self.forward = forward;
+        self.waiting.clear();
+        self.key.clear();
+        self.key.extend_from_slice(self.children[current].key());
+        let seq = self.children[current].seq();
+        for i in 0..self.children.len() {
+            if i != current {
+                self.turn_child(i, current, seq)?;
+                if self.children[i].valid() {
+                    self.place(i);
+                }
+            }
+        }
+        self.deferred.clear();
+        self.current = current;
+        Ok(())
+    }
+
+    /// Moves child `i` to its nearest entry beyond `(self.key, seq)` of child `from`. One step does it, unless the
+    /// child had run out or was not positioned, or entries were inserted into it meanwhile.
+    fn turn_child(&mut self, i: usize, from: usize, seq: SeqNo) -> Result<()> {
+        if self.children[i].valid() && !self.deferred.contains(&i) {
+            self.step_child(i)?;
+            if !self.children[i].valid() || self.beyond(i, from, seq) {
+                return Ok(());
+            }
+        }
+        if self.forward {
+            self.children[i].seek(&self.key)?;
+        } else {
+            self.children[i].seek_for_prev(&self.key)?;
+        }
+        while self.children[i].valid() && !self.beyond(i, from, seq) {
+            self.step_child(i)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn step_child(&mut self, i: usize) -> Result<()> {
+        if self.forward { self.children[i].next() } else { self.children[i].prev() }
+    }
+
+    #[inline]
+    fn step(&mut self) -> Result<()> {
+        let moved = self.step_child(self.current);
+        if moved.is_err() {
+            self.current = NONE;
+            return moved;
+        }
+        self.restore();
+        Ok(())
+    }
+
+    fn position(&mut self, forward: bool, mut each: impl FnMut(&mut C) -> Result<()>) -> Result<()> {
+        self.clear(forward);
+        for child in &mut self.children {
+            each(child)?;
+        }
+        self.settle();
+        Ok(())
+    }
+
+    /// Seeks newest to oldest and stops at the first child that holds the key itself: it has the newest version.
+    fn seek_lazily(&mut self, target: &[u8]) -> Result<()> {
+        self.clear(true);
+        let filtered = self.compare.is_bytewise();
+        for i in 0..self.children.len() {
+            if filtered && !self.children[i].may_contain(target) {
+                self.deferred.push(i);
+                continue;
+            }
+            self.children[i].seek(target)?;
+            if self.children[i].valid() && self.compare.compare(self.children[i].key(), target).is_eq() {
+                self.deferred.extend(i + 1..self.children.len());
+                self.partial = true;
+                self.current = i;
+                return Ok(());
+            }
+        }
+        while let Some(i) = self.deferred.pop() {
+            self.children[i].seek(target)?;
+        }
+        self.settle();
+        Ok(())
+    }
+}
+
+impl<C: MergeSource> EntryCursor for MergeCursor<C> {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.current != NONE
+    }
+
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.position(true, C::seek_to_first)
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.position(false, C::seek_to_last)
+    }
+
+    fn seek(&mut self, target: &[u8]) -> Result<()> {
+        if self.lazy && self.children.len() > 1 {
+            return self.seek_lazily(target);
+        }
+        self.position(true, |child| child.seek(target))
+    }
+
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
+        self.position(false, |child| child.seek_for_prev(target))
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        debug_assert!(self.valid());
+        if self.partial {
+            self.complete()?;
+        } else if !self.forward {
+            self.turn(true)?;
+        }
+        self.step()
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        debug_assert!(self.valid());
+        if self.forward {
+            self.turn(false)?;
+        }
+        self.step()
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.children[self.current].key()
+    }
+
+    #[inline]
+    fn seq(&self) -> SeqNo {
+        self.children[self.current].seq()
+    }
+
+    #[inline]
+    fn kind(&self) -> Kind {
+        self.children[self.current].kind()
+    }
+
+    #[inline]
+    fn expiry(&self) -> u32 {
+        self.children[self.current].expiry()
+    }
+
+    #[inline]
+    fn value(&mut self) -> Result<&[u8]> {
+        self.children[self.current].value()
+    }
+}

@@ -1,0 +1,257 @@
+//! The disjoint, sorted tables of a level as one source, opened one at a time when the walk reaches them.
+//!
+//! Invariant: when valid, the child stands on an entry of table `open`. No key has versions in two tables, so a walk
+//! never has to look into a neighbour for older or newer versions of its key.
+
+use std::sync::Arc;
+
+use super::MergeSource;
+use crate::Result;
+use crate::types::{Comparator, EntryCursor, Kind, SeqNo};
+
+/// A table of a level.
+pub trait LevelTable: Send + Sync {
+    /// Walks the table.
+    type Cursor: EntryCursor;
+    /// The first key.
+    fn smallest(&self) -> &[u8];
+    /// The last key.
+    fn largest(&self) -> &[u8];
+    /// A new cursor over the table, not positioned.
+    fn cursor(&self) -> Self::Cursor;
+    /// Points `cursor`, of another table perhaps, at this one; override it where that saves buffers.
+    fn reuse(&self, cursor: &mut Self::Cursor) {
+        *cursor = self.cursor();
+    }
+    /// Whether the table may hold a version of exactly `key`; see [`MergeSource::may_contain`].
+    fn may_contain(&self, key: &[u8]) -> bool {
+        let _ = key;
+        true
+    }
+}
+
+impl<T: LevelTable> LevelTable for Arc<T> {
+    type Cursor = T::Cursor;
+    fn smallest(&self) -> &[u8] {
+        (**self).smallest()
+    }
+    fn largest(&self) -> &[u8] {
+        (**self).largest()
+    }
+    fn cursor(&self) -> Self::Cursor {
+        (**self).cursor()
+    }
+    fn reuse(&self, cursor: &mut Self::Cursor) {
+        (**self).reuse(cursor);
+    }
+    fn may_contain(&self, key: &[u8]) -> bool {
+        (**self).may_contain(key)
+    }
+}
+
+/// Walks the tables of one level.
+pub struct LevelCursor<T: LevelTable> {
+    compare: Comparator,
+    tables: Arc<[T]>,
+    /// Cursor of the table last opened, kept for the next seek into it.
+    child: Option<T::Cursor>,
+    /// Index of that table; meaningless without a child.
+    open: usize,
+    /// Whether the child stands on the cursor's entry.
+    valid: bool,
+}
+
+impl<T: LevelTable> LevelCursor<T> {
+    /// A cursor over `tables`, which are sorted by key and disjoint. Opens none of them.
+    pub fn new(compare: Comparator, tables: Arc<[T]>) -> Self {
+        debug_assert!(
+            tables
+                .iter()
+                .zip(tables.iter().skip(1))
+                .all(|(a, b)| compare.compare(a.largest(), b.smallest()).is_lt())
+        );
+        Self { compare, tables, child: None, open: 0, valid: false }
+    }
+
+    /// Index of the first table whose last key is not before `target`, or the number of tables.
+    #[inline]
+    fn table_at(&self, target: &[u8]) -> usize {
+        if self.child.is_some() && self.covers(self.open, target) {
+            return self.open;
+        }
+        self.tables.partition_point(|t| self.compare.compare(t.largest(), target).is_lt())
+    }
+
+    #[inline]
+    fn covers(&self, table: usize, key: &[u8]) -> bool {
+        let table = &self.tables[table];
+        self.compare.compare(table.smallest(), key).is_le()
+            && self.compare.compare(key, table.largest()).is_le()
+    }
+
+    /// The cursor of table `i`, opened if it is not.
+    fn open(&mut self, i: usize) -> &mut T::Cursor {
+        let child = match self.child.take() {
+            Some(child) if self.open == i => child,
+            Some(mut child) => {
+                self.tables[i].reuse(&mut child);
+                child
+            }
+            None => self.tables[i].cursor(),
+        };
+        self.open = i;
+        self.child.insert(child)
+    }
+
+    #[inline]
+    fn child(&self) -> &T::Cursor {
+        self.child.as_ref().expect("a valid cursor has a child")
+    }
+
+    #[inline]
+    fn child_mut(&mut self) -> &mut T::Cursor {
+        self.child.as_mut().expect("a valid cursor has a child")
+    }
+
+    /// Goes to the first entry of table `i` or, should it have none, of those after it.
+    fn enter_first(&mut self, mut i: usize) -> Result<()> {
+        self.valid = false;
+        while i < self.tables.len() {
+            let child = self.open(i);
+            child.seek_to_first()?;
+            if child.valid() {
+                self.valid = true;
+                break;
+            }
+            i += 1;
+        }
+        Ok(())
+    }
+
+    /// Goes to the last entry of the last table before index `end` that has one.
+    fn enter_last(&mut self, mut end: usize) -> Result<()> {
+        self.valid = false;
+        while end > 0 {
+            end -= 1;
+            let child = self.open(end);
+            child.seek_to_last()?;
+            if child.valid() {
+                self.valid = true;
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<T: LevelTable> MergeSource for LevelCursor<T> {
+    fn may_contain(&self, key: &[u8]) -> bool {
+        let i = self.table_at(key);
+        i < self.tables.len() && self.covers(i, key) && self.tables[i].may_contain(key)
+    }
+}
+
+impl<T: LevelTable> EntryCursor for LevelCursor<T> {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.valid
+    }
+
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.enter_first(0)
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.enter_last(self.tables.len())
+    }
+
+    fn seek(&mut self, target: &[u8]) -> Result<()> {
+        self.valid = false;
+        let i = self.table_at(target);
+        if i == self.tables.len() {
+            return Ok(());
+        }
+        let child = self.open(i);
+        child.seek(target)?;
+        if child.valid() {
+            self.valid = true;
+            return Ok(());
+        }
+        self.enter_first(i + 1)
+    }
+
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
+        self.valid = false;
+        let i = self.table_at(target);
+        if i == self.tables.len() || self.compare.compare(target, self.tables[i].smallest()).is_lt() {
+            return self.enter_last(i);
+        }
+        let child = self.open(i);
+        child.seek_for_prev(target)?;
+        if child.valid() {
+            self.valid = true;
+            return Ok(());
+        }
+        self.enter_last(i)
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        debug_assert!(self.valid);
+        self.valid = false;
+        let child = self.child_mut();
+        child.next()?;
+        if child.valid() {
+            self.valid = true;
+            return Ok(());
+        }
+        self.enter_first(self.open + 1)
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        debug_assert!(self.valid);
+        self.valid = false;
+        let child = self.child_mut();
+        child.prev()?;
+        if child.valid() {
+            self.valid = true;
+            return Ok(());
+        }
+        self.enter_last(self.open)
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.child().key()
+    }
+
+    #[inline]
+    fn seq(&self) -> SeqNo {
+        self.child().seq()
+    }
+
+    #[inline]
+    fn kind(&self) -> Kind {
+        self.child().kind()
+    }
+
+    #[inline]
+    fn expiry(&self) -> u32 {
+        self.child().expiry()
+    }
+
+    #[inline]
+    fn value(&mut self) -> Result<&[u8]> {
+        self.child_mut().value()
+    }
+}
+
+impl<T: LevelTable> std::fmt::Debug for LevelCursor<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LevelCursor")
+            .field("tables", &self.tables.len())
+            .field("open", &self.open)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,288 @@
+//! A cursor over a vector, a plain model of the merged order, and what the tests of this folder share.
+
+mod level;
+mod merge;
+mod reclaim;
+mod rules;
+mod visible;
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use super::{LevelCursor, LevelTable, MergeSource};
+use crate::types::{Comparator, EntryCursor, Kind, SeqNo};
+use crate::{Error, Result};
+
+/// An owned version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Version {
+    pub(super) key: Vec<u8>,
+    pub(super) seq: SeqNo,
+    pub(super) kind: Kind,
+    pub(super) expiry: u32,
+    pub(super) value: Vec<u8>,
+}
+
+pub(super) fn version(key: &[u8], seq: SeqNo, kind: Kind) -> Version {
+    let value = if kind.is_tombstone() { Vec::new() } else { format!("v{seq}").into_bytes() };
+    Version { key: key.to_vec(), seq, kind, expiry: 0, value }
+}
+
+pub(super) fn put(key: &[u8], seq: SeqNo) -> Version {
+    version(key, seq, Kind::Put)
+}
+
+pub(super) fn order(compare: &Comparator, a: &Version, b: &Version) -> Ordering {
+    compare.compare(&a.key, &b.key).then(b.seq.cmp(&a.seq))
+}
+
+/// Walks a sorted vector. Can be told to fail at an entry, and to claim what it may contain.
+#[derive(Clone, Debug)]
+pub(super) struct VecCursor {
+    compare: Comparator,
+    run: Arc<[Version]>,
+    at: Option<usize>,
+    /// Reaching this entry fails.
+    pub(super) fails_at: Option<usize>,
+    /// Whether `may_contain` tells the truth, or always `true`.
+    pub(super) filter: bool,
+    pub(super) seeks: usize,
+}
+
+impl VecCursor {
+    pub(super) fn new(compare: &Comparator, run: Arc<[Version]>) -> Self {
+        assert!(run.is_sorted_by(|a, b| order(compare, a, b).is_le()));
+        Self { compare: compare.clone(), run, at: None, fails_at: None, filter: true, seeks: 0 }
+    }
+
+    /// Sorts `entries`, stably, and walks them.
+    pub(super) fn sorted(compare: &Comparator, mut entries: Vec<Version>) -> Self {
+        entries.sort_by(|a, b| order(compare, a, b));
+        Self::new(compare, entries.into())
+    }
+
+    fn go(&mut self, at: Option<usize>) -> Result<()> {
+        self.at = at.filter(|&i| i < self.run.len());
+        if self.at.is_some() && self.at == self.fails_at {
+            self.at = None;
+            return Err(Error::corrupt("run", 7, "planted"));
+        }
+        Ok(())
+    }
+
+    fn entry(&self) -> &Version {
+        &self.run[self.at.expect("valid")]
+    }
+}
+
+impl MergeSource for VecCursor {
+    fn may_contain(&self, key: &[u8]) -> bool {
+        !self.filter || self.run.iter().any(|v| v.key == key)
+    }
+}
+
+impl EntryCursor for VecCursor {
+    fn valid(&self) -> bool {
+        self.at.is_some()
+    }
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.go(Some(0))
+    }
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.go(self.run.len().checked_sub(1))
+    }
+    fn seek(&mut self, target: &[u8]) -> Result<()> {
+        self.seeks += 1;
+        let at = self.run.partition_point(|v| self.compare.compare(&v.key, target).is_lt());
+        self.go(Some(at))
+    }
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
+        self.seeks += 1;
+        let end = self.run.partition_point(|v| self.compare.compare(&v.key, target).is_le());
+        self.go(end.checked_sub(1))
+    }
+    fn next(&mut self) -> Result<()> {
+        let at = self.at.expect("next on a cursor that is not valid");
+        self.go(Some(at + 1))
+    }
+    fn prev(&mut self) -> Result<()> {
+        let at = self.at.expect("prev on a cursor that is not valid");
+        self.go(at.checked_sub(1))
+    }
+    fn key(&self) -> &[u8] {
+        &self.entry().key
+    }
+    fn seq(&self) -> SeqNo {
+        self.entry().seq
+    }
+    fn kind(&self) -> Kind {
+        self.entry().kind
+    }
+    fn expiry(&self) -> u32 {
+        self.entry().expiry
+    }
+    fn value(&mut self) -> Result<&[u8]> {
+        Ok(&self.run[self.at.expect("valid")].value)
+    }
+}
+
+/// A table of a level: a sorted vector with bounds.
+#[derive(Clone, Debug)]
+pub(super) struct VecTable {
+    compare: Comparator,
+    run: Arc<[Version]>,
+}
+
+impl VecTable {
+    pub(super) fn new(compare: &Comparator, run: Arc<[Version]>) -> Self {
+        Self { compare: compare.clone(), run }
+    }
+}
+
+impl LevelTable for VecTable {
+    type Cursor = VecCursor;
+    fn smallest(&self) -> &[u8] {
+        &self.run.first().expect("a table has entries").key
+    }
+    fn largest(&self) -> &[u8] {
+        &self.run.last().expect("a table has entries").key
+    }
+    fn cursor(&self) -> VecCursor {
+        VecCursor::new(&self.compare, Arc::clone(&self.run))
+    }
+    fn may_contain(&self, key: &[u8]) -> bool {
+        self.run.iter().any(|v| v.key == key)
+    }
+}
+
+/// Cuts a sorted run into tables between keys, about `size` entries each.
+pub(super) fn cut(compare: &Comparator, run: &[Version], size: usize) -> Arc<[VecTable]> {
+    let mut tables = Vec::new();
+    let mut table: Vec<Version> = Vec::new();
+    for v in run {
+        let new_key = table.last().is_some_and(|last| compare.compare(&last.key, &v.key).is_ne());
+        if new_key && table.len() >= size {
+            tables.push(VecTable::new(compare, std::mem::take(&mut table).into()));
+        }
+        table.push(v.clone());
+    }
+    if !table.is_empty() {
+        tables.push(VecTable::new(compare, table.into()));
+    }
+    tables.into()
+}
+
+/// Any source, as an engine has them.
+pub(super) enum Source {
+    Run(VecCursor),
+    Level(LevelCursor<VecTable>),
+}
+
+macro_rules! forward {
+    ($self:ident, $c:ident => $e:expr) => {
+        match $self {
+            Source::Run($c) => $e,
+            Source::Level($c) => $e,
+        }
+    };
+}
+
+impl MergeSource for Source {
+    fn may_contain(&self, key: &[u8]) -> bool {
+        forward!(self, c => c.may_contain(key))
+    }
+}
+
+impl EntryCursor for Source {
+    fn valid(&self) -> bool {
+        forward!(self, c => c.valid())
+    }
+    fn seek_to_first(&mut self) -> Result<()> {
+        forward!(self, c => c.seek_to_first())
+    }
+    fn seek_to_last(&mut self) -> Result<()> {
+        forward!(self, c => c.seek_to_last())
+    }
+    fn seek(&mut self, target: &[u8]) -> Result<()> {
+        forward!(self, c => c.seek(target))
+    }
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
+        forward!(self, c => c.seek_for_prev(target))
+    }
+    fn next(&mut self) -> Result<()> {
+        forward!(self, c => c.next())
+    }
+    fn prev(&mut self) -> Result<()> {
+        forward!(self, c => c.prev())
+    }
+    fn key(&self) -> &[u8] {
+        forward!(self, c => c.key())
+    }
+    fn seq(&self) -> SeqNo {
+        forward!(self, c => c.seq())
+    }
+    fn kind(&self) -> Kind {
+        forward!(self, c => c.kind())
+    }
+    fn expiry(&self) -> u32 {
+        forward!(self, c => c.expiry())
+    }
+    fn value(&mut self) -> Result<&[u8]> {
+        forward!(self, c => c.value())
+    }
+}
+
+/// The entry a cursor stands on.
+pub(super) fn entry<C: EntryCursor>(cursor: &mut C) -> Option<Version> {
+    cursor.valid().then(|| Version {
+        key: cursor.key().to_vec(),
+        seq: cursor.seq(),
+        kind: cursor.kind(),
+        expiry: cursor.expiry(),
+        value: cursor.value().unwrap().to_vec(),
+    })
+}
+
+/// Everything from the first entry on.
+pub(super) fn all<C: EntryCursor>(cursor: &mut C) -> Vec<Version> {
+    let mut out = Vec::new();
+    cursor.seek_to_first().unwrap();
+    while let Some(v) = entry(cursor) {
+        out.push(v);
+        cursor.next().unwrap();
+    }
+    out
+}
+
+/// A reproducible generator (SplitMix64).
+pub(super) struct Rng(pub(super) u64);
+
+impl Rng {
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+    /// A number below `n`.
+    pub(super) fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+    pub(super) fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// Runs `body` with `cases` seeds and names the one that fails.
+pub(super) fn with_seeds(cases: u64, body: impl Fn(&mut Rng)) {
+    let first = std::env::var("SEED").ok().and_then(|s| s.parse().ok());
+    let seeds = first.map_or(0..cases, |s: u64| s..s + 1);
+    for seed in seeds {
+        let run = std::panic::AssertUnwindSafe(|| body(&mut Rng(seed)));
+        if let Err(panic) = std::panic::catch_unwind(run) {
+            eprintln!("failed with SEED={seed}");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Random histories, snapshots, flushes and merges: no reader may notice that versions are dropped.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+use crate::merge::{MergeCursor, Retain, RetainRules, RetainStream, VisibleCursor};
+
+const KEYS: usize = 3;
+
+/// What the user must keep track of to use single deletes rightly.
+#[derive(Clone, Copy, Default)]
+struct Promise {
+    /// Puts since the last delete, operation by operation.
+    puts: u32,
+    /// The same, each commit counted by its last word.
+    commit_puts: u32,
+}
+
+struct World {
+    order: Comparator,
+    seq: SeqNo,
+    published: SeqNo,
+    now: u32,
+    snapshots: BTreeSet<SeqNo>,
+    /// All that was ever written, newest first within a commit when sorted.
+    history: Vec<Version>,
+    active: Vec<Version>,
+    /// Newest first.
+    runs: Vec<Vec<Version>>,
+    promises: BTreeMap<Vec<u8>, Promise>,
+    /// Whether the user keeps the promise of single deletes.
+    honest: bool,
+    dropped: u64,
+}
+
+impl World {
+    fn new(honest: bool) -> Self {
+        Self {
+            order: Comparator::bytewise(),
+            seq: 0,
+            published: 0,
+            now: 1,
+            snapshots: BTreeSet::new(),
+            history: Vec::new(),
+            active: Vec::new(),
+            runs: Vec::new(),
+            promises: BTreeMap::new(),
+            honest,
+            dropped: 0,
+        }
+    }
+
+    fn commit(&mut self, rng: &mut Rng) {
+        self.seq += 1 + rng.below(2) as u64;
+        let mut words: BTreeMap<Vec<u8>, Vec<Kind>> = BTreeMap::new();
+        for _ in 0..1 + rng.below(3) {
+            let key = vec![b'a' + rng.below(KEYS) as u8];
+            let word = words.entry(key.clone()).or_default();
+            let promise = self.promises.entry(key.clone()).or_default();
+            let deleted = word.iter().any(|k| k.is_tombstone());
+            let puts = u32::from(word.iter().any(|k| *k == Kind::Put));
+            let may = promise.puts <= 1 && (deleted || promise.commit_puts + puts <= 1);
+            let kind = match rng.below(6) {
+                0 => Kind::Delete,
+                1 | 2 if may || !self.honest => Kind::SingleDelete,
+                _ => Kind::Put,
+            };
+            promise.puts = if kind == Kind::Put { promise.puts + 1 } else { 0 };
+            word.push(kind);
+            let mut v = version(&key, self.seq, kind);
+            v.value.extend(format!("/{}", word.len()).bytes());
+            if kind == Kind::Put && rng.one_in(5) {
+                v.expiry = self.now + rng.below(4) as u32;
+            }
+            self.active.insert(0, v.clone());
+            self.history.insert(0, v);
+        }
+        for (key, word) in words {
+            let promise = self.promises.get_mut(&key).unwrap();
+            let put = word.last() == Some(&Kind::Put);
+            promise.commit_puts = if put { promise.commit_puts + 1 } else { 0 };
+        }
+    }
+
+    fn rewrite(&mut self, rng: &mut Rng, inputs: Vec<Vec<Version>>, bottom: bool) -> Vec<Version> {
+        let rules = RetainRules {
+            visible_floor: self.published,
+            snapshots: self.snapshots.iter().copied().collect(),
+            bottom,
+            now: (!rng.one_in(3)).then_some(self.now),
+        };
+        let middle = [b'a' + rng.below(KEYS) as u8];
+        let mut out = Vec::new();
+        for (from, end) in [(&[][..], Some(&middle[..])), (&middle[..], None)] {
+            let children = inputs.iter().map(|run| VecCursor::sorted(&self.order, run.clone())).collect();
+            let mut merged = MergeCursor::new(self.order.clone(), children);
+            merged.seek(from).unwrap();
+            let retain = Retain::new(rules.clone(), self.order.clone());
+            let mut stream = RetainStream::new(merged, retain, end);
+            while let Some(e) = stream.next().unwrap() {
+                let (key, value) = (e.key.to_vec(), e.value.to_vec());
+                out.push(Version { key, seq: e.seq, kind: e.kind, expiry: e.expiry, value });
+            }
+            let counts = stream.counts();
+            assert_eq!(counts.seen, counts.kept + counts.dropped_in_all());
+            self.dropped += counts.dropped_in_all();
+        }
+        assert!(out.is_sorted_by(|a, b| order(&self.order, a, b).is_lt()), "sorted, no version twice");
+        out
+    }
+
+    fn flush(&mut self, rng: &mut Rng) {
+        let active = std::mem::take(&mut self.active);
+        let bottom = self.runs.is_empty();
+        let run = self.rewrite(rng, vec![active], bottom);
+        self.runs.insert(0, run);
+    }
+
+    fn merge(&mut self, rng: &mut Rng) {
+        if self.runs.is_empty() {
+            return;
+        }
+        let from = rng.below(self.runs.len());
+        let to = from + 1 + rng.below(self.runs.len() - from);
+        let bottom = to == self.runs.len();
+        let inputs: Vec<_> = self.runs.drain(from..to).collect();
+        let run = self.rewrite(rng, inputs, bottom);
+        if !run.is_empty() || rng.one_in(2) {
+            self.runs.insert(from, run);
+        }
+    }
+
+    fn step(&mut self, rng: &mut Rng) {
+        match rng.below(16) {
+            0..=6 => self.commit(rng),
+            7 => self.published = self.seq,
+            8 => self.published += (self.seq - self.published) / 2,
+            9 => {
+                self.snapshots.insert(self.published);
+            }
+            10 => {
+                let nth = rng.below(self.snapshots.len() + 1);
+                if let Some(s) = self.snapshots.iter().nth(nth).copied() {
+                    self.snapshots.remove(&s);
+                }
+            }
+            11 => self.now += 1,
+            12 | 13 => self.flush(rng),
+            _ => self.merge(rng),
+        }
+    }
+
+    /// Every reader there is or can be still sees what was written.
+    fn check(&self) {
+        let mut sources = vec![VecCursor::sorted(&self.order, self.active.clone())];
+        sources.extend(self.runs.iter().map(|run| VecCursor::sorted(&self.order, run.clone())));
+        let merged = MergeCursor::newest_first(self.order.clone(), sources);
+        let mut stored = VisibleCursor::new(merged, self.order.clone(), 0, 0);
+        let written = VecCursor::sorted(&self.order, self.history.clone());
+        let mut written = VisibleCursor::new(written, self.order.clone(), 0, 0);
+        for reader in self.snapshots.iter().copied().chain(self.published..=self.seq) {
+            stored.set_view(reader, self.now);
+            written.set_view(reader, self.now);
+            assert_eq!(all(&mut stored), all(&mut written), "reader at {reader}");
+        }
+    }
+}
+
+#[test]
+fn no_reader_notices_what_is_dropped() {
+    let dropped = std::cell::Cell::new(0);
+    with_seeds(4000, |rng| {
+        let mut world = World::new(true);
+        for _ in 0..80 {
+            world.step(rng);
+            world.check();
+        }
+        dropped.set(dropped.get() + world.dropped);
+    });
+    assert!(dropped.get() > 1000);
+}
+
+#[test]
+fn with_no_readers_behind_everything_dead_goes_at_the_bottom() {
+    with_seeds(500, |rng| {
+        let mut world = World::new(true);
+        for _ in 0..60 {
+            world.step(rng);
+        }
+        world.snapshots.clear();
+        world.published = world.seq;
+        world.now += 10;
+        let mut inputs = vec![std::mem::take(&mut world.active)];
+        inputs.append(&mut world.runs);
+        let children = inputs.iter().map(|run| VecCursor::sorted(&world.order, run.clone())).collect();
+        let mut merged = MergeCursor::new(world.order.clone(), children);
+        merged.seek_to_first().unwrap();
+        let rules = RetainRules {
+            visible_floor: world.seq,
+            bottom: true,
+            now: Some(world.now),
+            ..RetainRules::default()
+        };
+        let mut stream = RetainStream::new(merged, Retain::new(rules, world.order.clone()), None);
+        let mut keys = BTreeSet::new();
+        while let Some(e) = stream.next().unwrap() {
+            assert!(!e.is_dead(world.now), "only what can be seen is left");
+            assert!(keys.insert(e.key.to_vec()), "only one version of a key is left");
+        }
+    });
+}
+
+#[test]
+fn a_broken_promise_breaks_no_law_of_the_merge() {
+    with_seeds(500, |rng| {
+        let mut world = World::new(false);
+        for _ in 0..80 {
+            world.step(rng);
+        }
+    });
+}

@@ -1,0 +1,210 @@
+//! One test for each rule of `retain`, by its number there. A script is versions of key `k`, newest first.
+
+use super::*;
+use crate::merge::{Reason, Retain, RetainRules, RetainStream};
+use Reason::{Bottom, Expired, Paired, Redundant, SameCommit, Shadowed};
+
+const FLOOR: SeqNo = 100;
+const NOW: u32 = 50;
+
+fn p(seq: SeqNo) -> Version {
+    put(b"k", seq)
+}
+fn d(seq: SeqNo) -> Version {
+    version(b"k", seq, Kind::Delete)
+}
+fn s(seq: SeqNo) -> Version {
+    version(b"k", seq, Kind::SingleDelete)
+}
+/// A put that has expired.
+fn x(seq: SeqNo) -> Version {
+    Version { expiry: NOW, ..p(seq) }
+}
+
+fn rules(snapshots: &[SeqNo], bottom: bool) -> RetainRules {
+    RetainRules { snapshots: snapshots.to_vec(), visible_floor: FLOOR, bottom, now: Some(NOW) }
+}
+
+/// Runs the entries, in this order, through a stream; returns what it writes and why the rest was dropped.
+fn run(rules: RetainRules, entries: Vec<Version>) -> (Vec<Version>, Vec<(Reason, u64)>) {
+    let order = Comparator::bytewise();
+    let seen = entries.len() as u64;
+    let mut cursor = VecCursor::new(&order, entries.into());
+    cursor.seek_to_first().unwrap();
+    let mut stream = RetainStream::new(cursor, Retain::new(rules, order), None);
+    let mut out = Vec::new();
+    while let Some(e) = stream.next().unwrap() {
+        out.push(Version {
+            key: e.key.to_vec(),
+            seq: e.seq,
+            kind: e.kind,
+            expiry: e.expiry,
+            value: e.value.to_vec(),
+        });
+    }
+    assert!(stream.next().unwrap().is_none());
+    let counts = *stream.counts();
+    assert_eq!((counts.seen, counts.kept), (seen, out.len() as u64));
+    assert_eq!(counts.seen, counts.kept + counts.dropped_in_all());
+    (out, counts.by_reason().filter(|(_, n)| *n > 0).collect())
+}
+
+#[track_caller]
+fn check(
+    snapshots: &[SeqNo],
+    bottom: bool,
+    entries: &[Version],
+    kept: &[Version],
+    dropped: &[(Reason, u64)],
+) {
+    let (out, reasons) = run(rules(snapshots, bottom), entries.to_vec());
+    assert_eq!(out, kept);
+    assert_eq!(reasons, dropped);
+}
+
+#[test]
+fn rule_1_a_put_under_a_newer_version_goes_unless_a_reader_stands_between() {
+    check(&[], false, &[p(9), p(5), p(3)], &[p(9)], &[(Shadowed, 2)]);
+    check(&[], false, &[d(9), p(5)], &[d(9)], &[(Shadowed, 1)]);
+    check(&[5], false, &[p(9), p(5), p(3)], &[p(9), p(5)], &[(Shadowed, 1)]);
+    check(&[8], false, &[p(9), p(5), p(3)], &[p(9), p(5)], &[(Shadowed, 1)]);
+    check(&[4, 9], false, &[p(9), p(5), p(3)], &[p(9), p(3)], &[(Shadowed, 1)]);
+    check(&[2, 9, 77], false, &[p(9), p(5), p(3)], &[p(9)], &[(Shadowed, 2)]);
+}
+
+#[test]
+fn readers_to_come_count_from_the_floor_on() {
+    check(&[], false, &[p(101), p(100), p(99)], &[p(101), p(100)], &[(Shadowed, 1)]);
+    check(&[], false, &[p(101), p(99), p(98)], &[p(101), p(99)], &[(Shadowed, 1)]);
+    check(&[], false, &[p(300), p(200), p(150)], &[p(300), p(200), p(150)], &[]);
+    check(&[], false, &[p(100), p(99)], &[p(100)], &[(Shadowed, 1)]);
+    check(&[], true, &[d(101), p(100)], &[d(101), p(100)], &[]);
+    check(&[], true, &[d(100), p(99)], &[], &[(Shadowed, 1), (Bottom, 1)]);
+}
+
+#[test]
+fn rule_2_a_tombstone_under_a_tombstone_goes_and_a_full_delete_is_stronger() {
+    check(&[], false, &[d(9), d(5)], &[d(9)], &[(Shadowed, 1)]);
+    check(&[], false, &[d(9), s(5)], &[d(9)], &[(Shadowed, 1)]);
+    check(&[], false, &[s(9), s(5)], &[s(9)], &[(Shadowed, 1)]);
+    check(&[], false, &[s(9), d(5)], &[d(9)], &[(Shadowed, 1)]);
+    // Were the first a single delete still, it would pair with the put at 4 and leave that at 3.
+    check(&[], false, &[s(9), d(5), p(4), p(3)], &[d(9)], &[(Shadowed, 3)]);
+}
+
+#[test]
+fn rule_3_a_tombstone_that_may_separate_two_puts_stays() {
+    check(&[], false, &[p(9), d(5)], &[p(9), d(5)], &[]);
+    check(&[], false, &[p(9), s(5)], &[p(9), s(5)], &[]);
+    check(&[], false, &[p(9), p(7), d(5), p(3)], &[p(9), d(5)], &[(Shadowed, 2)]);
+    check(&[3], false, &[p(9), d(5), p(3)], &[p(9), d(5), p(3)], &[]);
+    check(&[3], false, &[p(9), d(5), d(3)], &[p(9), d(3)], &[(Redundant, 1)]);
+    check(&[], true, &[p(9), d(5)], &[p(9)], &[(Bottom, 1)]);
+    check(&[3], true, &[p(9), d(5), p(3)], &[p(9), d(5), p(3)], &[]);
+}
+
+#[test]
+fn rule_4_a_single_delete_and_its_put_go_together() {
+    check(&[], false, &[s(9), p(5)], &[], &[(Paired, 2)]);
+    check(&[4, 9], false, &[s(9), p(5)], &[], &[(Paired, 2)]);
+    check(&[5], false, &[s(9), p(5)], &[s(9), p(5)], &[]);
+    check(&[8], true, &[s(9), p(5)], &[s(9), p(5)], &[]);
+    check(&[], false, &[s(9), x(5)], &[], &[(Paired, 2)]);
+    // Its put is not here: it may be further down.
+    check(&[], false, &[s(9)], &[s(9)], &[]);
+    check(&[], true, &[s(9)], &[], &[(Bottom, 1)]);
+    check(&[], false, &[s(9), p(7), s(5), p(3)], &[], &[(Paired, 4)]);
+    check(&[], false, &[p(11), s(9), p(7), s(5), p(3)], &[p(11)], &[(Paired, 4)]);
+    // What follows a pair answers the readers of its single delete.
+    check(&[], false, &[s(9), p(7), d(5)], &[d(5)], &[(Paired, 2)]);
+    check(&[], false, &[s(9), p(7), s(5)], &[s(5)], &[(Paired, 2)]);
+    // One version above it is read between the two: nothing pairs over a reader.
+    check(&[6], false, &[s(9), p(7), s(5), p(3)], &[], &[(Paired, 4)]);
+    check(&[7], false, &[s(9), p(7), s(5), p(3)], &[s(9), p(7)], &[(Paired, 2)]);
+}
+
+#[test]
+fn rule_5_a_tombstone_over_one_that_hides_goes() {
+    check(&[5], false, &[d(9), d(5)], &[d(5)], &[(Redundant, 1)]);
+    check(&[5], true, &[d(9), d(5)], &[], &[(Redundant, 1), (Bottom, 1)]);
+    check(&[5], false, &[s(9), d(5)], &[d(5)], &[(Redundant, 1)]);
+    check(&[5], false, &[d(9), x(5)], &[d(5)], &[(Redundant, 1)]);
+    check(&[5], false, &[x(9), d(5)], &[d(5)], &[(Expired, 1)]);
+    check(&[3, 5], true, &[d(9), d(5), p(3)], &[d(5), p(3)], &[(Redundant, 1)]);
+}
+
+#[test]
+fn rule_6_at_the_bottom_what_hides_nothing_goes() {
+    check(&[], true, &[d(9), p(5)], &[], &[(Shadowed, 1), (Bottom, 1)]);
+    check(&[], false, &[d(9), p(5)], &[d(9)], &[(Shadowed, 1)]);
+    // An old snapshot that sees none of it does not matter; one that sees the put does.
+    check(&[2], true, &[d(9), p(5)], &[], &[(Shadowed, 1), (Bottom, 1)]);
+    check(&[5], true, &[d(9), p(5)], &[d(9), p(5)], &[]);
+    check(&[], true, &[x(9)], &[], &[(Expired, 1)]);
+    check(&[], true, &[x(9), p(5)], &[], &[(Shadowed, 1), (Expired, 1)]);
+    check(&[5], true, &[x(9), p(5)], &[d(9), p(5)], &[]);
+}
+
+#[test]
+fn rule_7_an_expired_put_becomes_a_tombstone_above_the_bottom() {
+    check(&[], false, &[x(9)], &[d(9)], &[]);
+    check(&[], false, &[x(9), p(5)], &[d(9)], &[(Shadowed, 1)]);
+    let alive = Version { expiry: NOW + 1, ..p(9) };
+    check(&[], true, &[alive.clone()], &[alive], &[]);
+    for bottom in [false, true] {
+        let paused = RetainRules { now: None, ..rules(&[], bottom) };
+        assert_eq!(run(paused, vec![x(9), p(5)]), (vec![x(9)], vec![(Shadowed, 1)]));
+    }
+}
+
+#[test]
+fn rule_8_of_one_commit_the_last_word_stays() {
+    let first = Version { value: b"first".into(), ..p(9) };
+    check(&[9], false, &[p(9), first.clone()], &[p(9)], &[(SameCommit, 1)]);
+    check(&[9], false, &[p(9), d(9)], &[p(9)], &[(SameCommit, 1)]);
+    check(&[9], false, &[d(9), p(9)], &[d(9)], &[(SameCommit, 1)]);
+    check(&[9], false, &[s(9), p(9)], &[], &[(Paired, 2)]);
+    // The commit's put has met its single delete: the tombstone before it hides older puts still.
+    check(&[], false, &[s(9), p(7), d(7)], &[d(7)], &[(Paired, 2)]);
+    check(&[], false, &[p(9), p(7), d(7)], &[p(9), d(7)], &[(Shadowed, 1)]);
+}
+
+#[test]
+fn keys_do_not_touch_each_other() {
+    let entries = [
+        version(b"a", 9, Kind::Delete),
+        version(b"b", 5, Kind::SingleDelete),
+        put(b"c", 4),
+        version(b"d", 3, Kind::Delete),
+    ];
+    check(&[], false, &entries, &entries, &[]);
+    check(&[], true, &entries, &entries[2..3], &[(Bottom, 3)]);
+}
+
+#[test]
+fn keys_that_an_order_calls_equal_are_one_key() {
+    let order = Comparator::case_insensitive();
+    let mut retain = Retain::new(rules(&[], false), order);
+    use crate::merge::Verdict;
+    assert_eq!(retain.judge(b"Key", 9, Kind::Put, 0), Verdict::Keep);
+    assert_eq!(retain.judge(b"kEY", 8, Kind::Put, 0), Verdict::Drop(Shadowed));
+    assert!(retain.finish().is_none());
+}
+
+#[test]
+fn a_stream_stops_at_its_end_and_after_an_error() {
+    let order = Comparator::bytewise();
+    let entries: Arc<[Version]> = vec![version(b"a", 2, Kind::Delete), put(b"b", 1), put(b"c", 1)].into();
+    let mut cursor = VecCursor::new(&order, Arc::clone(&entries));
+    cursor.seek_to_first().unwrap();
+    let mut stream = RetainStream::new(cursor, Retain::new(rules(&[], false), order.clone()), Some(b"b"));
+    assert_eq!(stream.next().unwrap().unwrap().key, b"a");
+    assert!(stream.next().unwrap().is_none());
+
+    let mut cursor = VecCursor::new(&order, entries);
+    cursor.fails_at = Some(1);
+    cursor.seek_to_first().unwrap();
+    let mut stream = RetainStream::new(cursor, Retain::new(rules(&[], false), order), None);
+    assert!(stream.next().unwrap_err().is_corruption());
+    assert!(stream.next().is_err(), "a merge that failed must not look finished");
+}

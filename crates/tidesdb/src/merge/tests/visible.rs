@@ -1,0 +1,267 @@
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+use super::*;
+use crate::merge::{MergeCursor, VisibleCursor};
+
+const NOW: u32 = 100;
+
+/// What a reader sees, the slow way.
+fn view(
+    compare: &Comparator,
+    entries: &[Version],
+    snapshot: SeqNo,
+    bounds: &[Option<Vec<u8>>; 2],
+) -> Vec<Version> {
+    let mut sorted: Vec<_> = entries.iter().filter(|v| v.seq <= snapshot).cloned().collect();
+    sorted.sort_by(|a, b| order(compare, a, b));
+    sorted.dedup_by(|older, newer| compare.compare(&older.key, &newer.key).is_eq());
+    sorted.retain(|v| !v.kind.is_tombstone() && (v.expiry == 0 || v.expiry > NOW));
+    sorted.retain(|v| bounds[0].as_ref().is_none_or(|b| compare.compare(&v.key, b).is_ge()));
+    sorted.retain(|v| bounds[1].as_ref().is_none_or(|b| compare.compare(&v.key, b).is_lt()));
+    sorted
+}
+
+fn random_entries(rng: &mut Rng) -> Vec<Version> {
+    let keys = 1 + rng.below(12);
+    let tombs = 1 + rng.below(5);
+    (0..rng.below(250))
+        .map(|i| {
+            let kind = match rng.below(tombs + 2) {
+                0 => Kind::Delete,
+                1 if tombs > 2 => Kind::SingleDelete,
+                _ => Kind::Put,
+            };
+            let mut v = version(format!("{:02}", rng.below(keys)).as_bytes(), i as u64, kind);
+            v.expiry = [0, 0, NOW - 1, NOW, NOW + 1][rng.below(5)];
+            v
+        })
+        .collect()
+}
+
+fn random_walk(rng: &mut Rng, compare: &Comparator) {
+    let entries = random_entries(rng);
+    let cuts = 1 + rng.below(5);
+    let mut children: Vec<_> = entries
+        .chunks(entries.len() / cuts + 1)
+        .map(|chunk| VecCursor::sorted(compare, chunk.to_vec()))
+        .collect();
+    children.reverse(); // newest first
+    let merged = MergeCursor::newest_first(compare.clone(), children);
+    let mut cursor = VisibleCursor::new(merged, compare.clone(), 0, NOW);
+    for _ in 0..8 {
+        let snapshot = rng.below(entries.len() + 2) as u64;
+        let mut bound = || rng.one_in(2).then(|| format!("{:02}", rng.below(14)).into_bytes());
+        let bounds = [bound(), bound()];
+        cursor.set_view(snapshot, NOW);
+        cursor.set_bounds(bounds[0].as_deref(), bounds[1].as_deref());
+        walk_view(rng, compare, &mut cursor, &view(compare, &entries, snapshot, &bounds));
+    }
+}
+
+fn walk_view<C: EntryCursor>(rng: &mut Rng, compare: &Comparator, cursor: &mut C, model: &[Version]) {
+    assert!(!cursor.valid());
+    let mut at: Option<usize> = None;
+    for _ in 0..40 {
+        let target = format!("{:02}", rng.below(14)).into_bytes();
+        match (rng.below(12), at) {
+            (0, _) => {
+                cursor.seek_to_first().unwrap();
+                at = (!model.is_empty()).then_some(0);
+            }
+            (1, _) => {
+                cursor.seek_to_last().unwrap();
+                at = model.len().checked_sub(1);
+            }
+            (2, _) | (6.., None) => {
+                cursor.seek_for_prev(&target).unwrap();
+                at = model.partition_point(|v| compare.compare(&v.key, &target).is_le()).checked_sub(1);
+            }
+            (3, _) | (_, None) => {
+                cursor.seek(&target).unwrap();
+                let i = model.partition_point(|v| compare.compare(&v.key, &target).is_lt());
+                at = (i < model.len()).then_some(i);
+            }
+            (4..=7, Some(i)) => {
+                cursor.next().unwrap();
+                at = (i + 1 < model.len()).then_some(i + 1);
+            }
+            (_, Some(i)) => {
+                cursor.prev().unwrap();
+                at = i.checked_sub(1);
+            }
+        }
+        assert_eq!(entry(cursor), at.map(|i| model[i].clone()));
+    }
+}
+
+#[test]
+fn random_walks_match_the_model() {
+    with_seeds(2000, |rng| random_walk(rng, &Comparator::bytewise()));
+    with_seeds(500, |rng| random_walk(rng, &Comparator::reverse_bytewise()));
+}
+
+#[test]
+fn keys_with_very_many_versions() {
+    let order = Comparator::bytewise();
+    let mut entries: Vec<_> = (1..=5000).map(|seq| put(b"hot", seq)).collect();
+    entries.extend([put(b"a", 1), put(b"z", 1), version(b"gone", 7001, Kind::Delete)]);
+    entries.extend((6000..7000).map(|seq| put(b"gone", seq)));
+    for snapshot in [1, 31, 32, 33, 2500, 5000, 8000] {
+        let mut cursor =
+            VisibleCursor::new(VecCursor::sorted(&order, entries.clone()), order.clone(), snapshot, NOW);
+        let expected = view(&order, &entries, snapshot, &[None, None]);
+        assert_eq!(all(&mut cursor), expected);
+        let mut back = Vec::new();
+        cursor.seek_to_last().unwrap();
+        while let Some(v) = entry(&mut cursor) {
+            back.push(v);
+            cursor.prev().unwrap();
+        }
+        back.reverse();
+        assert_eq!(back, expected);
+    }
+}
+
+#[test]
+fn an_expired_version_hides_older_ones() {
+    let order = Comparator::bytewise();
+    let mut dying = put(b"k", 2);
+    dying.expiry = NOW;
+    let mut cursor = VisibleCursor::new(VecCursor::sorted(&order, vec![put(b"k", 1), dying]), order, 9, NOW);
+    assert!(all(&mut cursor).is_empty());
+    assert_eq!(cursor.hidden(), 1);
+    cursor.seek_to_last().unwrap();
+    assert!(!cursor.valid());
+    assert_eq!(cursor.hidden(), 2);
+    cursor.set_view(1, NOW);
+    assert_eq!(all(&mut cursor).len(), 1);
+    cursor.set_view(9, NOW - 1);
+    assert_eq!(all(&mut cursor)[0].seq, 2);
+}
+
+#[test]
+fn errors_pass_through_and_leave_the_cursor_invalid() {
+    let order = Comparator::bytewise();
+    let mut run = VecCursor::sorted(&order, vec![put(b"a", 1), put(b"b", 1), put(b"c", 1)]);
+    run.fails_at = Some(1);
+    let mut cursor = VisibleCursor::new(run, order, 9, NOW);
+    cursor.seek_to_first().unwrap();
+    assert!(cursor.next().is_err());
+    assert!(!cursor.valid());
+    assert!(cursor.seek(b"b").is_err());
+    // Going back from the last key needs a look at the one before it, which fails: that is an error, not an end.
+    assert!(cursor.seek_to_last().is_err());
+    assert!(!cursor.valid());
+    cursor.seek(b"c").unwrap();
+    assert_eq!(cursor.key(), b"c");
+}
+
+#[test]
+fn keys_only_does_not_read_values_backward() {
+    let order = Comparator::bytewise();
+    let mut cursor =
+        VisibleCursor::new(VecCursor::sorted(&order, vec![put(b"a", 1), put(b"b", 1)]), order, 9, NOW);
+    cursor.set_keys_only(true);
+    cursor.seek_to_last().unwrap();
+    assert_eq!((cursor.key(), cursor.seq(), cursor.kind()), (b"b".as_slice(), 1, Kind::Put));
+    assert!(cursor.value().unwrap().is_empty());
+}
+
+type Place = (Vec<u8>, Reverse<SeqNo>);
+type Shared = Arc<Mutex<BTreeSet<Place>>>;
+
+/// Walks a set that grows meanwhile, as a memtable does.
+struct Growing {
+    set: Shared,
+    at: Option<Place>,
+}
+
+impl MergeSource for Growing {}
+
+impl EntryCursor for Growing {
+    fn valid(&self) -> bool {
+        self.at.is_some()
+    }
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.seek(b"")
+    }
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.at = self.set.lock().unwrap().last().cloned();
+        Ok(())
+    }
+    fn seek(&mut self, target: &[u8]) -> Result<()> {
+        self.at = self.set.lock().unwrap().range((target.to_vec(), Reverse(SeqNo::MAX))..).next().cloned();
+        Ok(())
+    }
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
+        self.at = self.set.lock().unwrap().range(..=(target.to_vec(), Reverse(0))).next_back().cloned();
+        Ok(())
+    }
+    fn next(&mut self) -> Result<()> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let at = self.at.take().unwrap();
+        self.at = self.set.lock().unwrap().range((Excluded(at), Unbounded)).next().cloned();
+        Ok(())
+    }
+    fn prev(&mut self) -> Result<()> {
+        let at = self.at.take().unwrap();
+        self.at = self.set.lock().unwrap().range(..at).next_back().cloned();
+        Ok(())
+    }
+    fn key(&self) -> &[u8] {
+        &self.at.as_ref().unwrap().0
+    }
+    fn seq(&self) -> SeqNo {
+        self.at.as_ref().unwrap().1.0
+    }
+    fn kind(&self) -> Kind {
+        Kind::Put
+    }
+    fn expiry(&self) -> u32 {
+        0
+    }
+    fn value(&mut self) -> Result<&[u8]> {
+        Ok(b"")
+    }
+}
+
+#[test]
+fn a_view_stands_still_while_sources_grow() {
+    with_seeds(1000, |rng| {
+        let order = Comparator::bytewise();
+        let key = |rng: &mut Rng| format!("{:02}", rng.below(30)).into_bytes();
+        let mut entries = Vec::new();
+        let sets: Vec<Shared> = (0..1 + rng.below(4)).map(|_| Shared::default()).collect();
+        for seq in 1..=rng.below(60) as u64 {
+            let k = key(rng);
+            sets[rng.below(sets.len())].lock().unwrap().insert((k.clone(), Reverse(seq)));
+            entries.push(Version { value: Vec::new(), ..put(&k, seq) });
+        }
+        let children = sets.iter().map(|set| Growing { set: Arc::clone(set), at: None }).collect();
+        let merged = MergeCursor::new(order.clone(), children);
+        let model = view(&order, &entries, 60, &[None, None]);
+        let mut cursor = VisibleCursor::new(merged, order, 60, NOW);
+        let mut at = (!model.is_empty()).then_some(0);
+        cursor.seek_to_first().unwrap();
+        for seq in 61..200 {
+            assert_eq!(entry(&mut cursor), at.map(|i| model[i].clone()));
+            let Some(i) = at else {
+                cursor.seek_to_last().unwrap();
+                at = model.len().checked_sub(1);
+                continue;
+            };
+            for _ in 0..rng.below(3) {
+                sets[rng.below(sets.len())].lock().unwrap().insert((key(rng), Reverse(seq)));
+            }
+            if rng.one_in(2) {
+                cursor.next().unwrap();
+                at = (i + 1 < model.len()).then_some(i + 1);
+            } else {
+                cursor.prev().unwrap();
+                at = i.checked_sub(1);
+            }
+        }
+    });
+}

@@ -1,0 +1,381 @@
+//! What a reader sees: for each key the newest version at or below a sequence number, unless that one is a tombstone
+//! or has expired. A dead newest version hides its key; it never uncovers an older one.
+//!
+//! Forward, the cursor stands on the version it shows. Backward, the newest visible version of a key is known only
+//! after the walk has left the key, so the version is kept in buffers; a key with many versions is
+//! positioned by a seek instead. The buffers are re-used: nothing is allocated once they are warm.
+
+use crate::Result;
+use crate::types::{Comparator, EntryCursor, Kind, SeqNo};
+
+/// Versions of one key walked over before the cursor seeks past the rest.
+const WALK_MAX: usize = 32;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Not valid.
+    Nowhere,
+    /// The inner cursor stands on the version shown.
+    OnEntry,
+    /// The version shown is in the stash; the inner cursor stands before all versions of its key, or before the start.
+    Stashed,
+}
+
+/// A reader's cursor over any source of versions: each key at most once, only live ones, both ways.
+#[derive(Debug)]
+pub struct VisibleCursor<C> {
+    inner: C,
+    compare: Comparator,
+    snapshot: SeqNo,
+    now: u32,
+    keys_only: bool,
+    place: Place,
+    lower: Bound,
+    upper: Bound,
+    stash: Stash,
+    hidden: u64,
+}
+
+/// A bound whose buffer outlives its being unset.
+#[derive(Debug, Default)]
+struct Bound {
+    set: bool,
+    key: Vec<u8>,
+}
+
+impl Bound {
+    fn assign(&mut self, key: Option<&[u8]>) {
+        self.set = key.is_some();
+        self.key.clear();
+        self.key.extend_from_slice(key.unwrap_or_default());
+    }
+}
+
+/// The version shown when walking backward. `key` also remembers the key whose further versions are skipped.
+#[derive(Debug)]
+struct Stash {
+    key: Vec<u8>,
+    seq: SeqNo,
+    kind: Kind,
+    expiry: u32,
+    value: Vec<u8>,
+}
+
+impl<C: EntryCursor> VisibleCursor<C> {
+    /// Shows `inner` as of sequence number `snapshot` and wall time `now` (UNIX seconds), without bounds.
+    pub fn new(inner: C, compare: Comparator, snapshot: SeqNo, now: u32) -> Self {
+        Self {
+            inner,
+            compare,
+            snapshot,
+            now,
+            keys_only: false,
+            place: Place::Nowhere,
+            lower: Bound::default(),
+            upper: Bound::default(),
+            stash: Stash { key: Vec::new(), seq: 0, kind: Kind::Put, expiry: 0, value: Vec::new() },
+            hidden: 0,
+        }
+    }
+
+    /// Looks as of another sequence number and time. The cursor must be positioned again.
+    pub fn set_view(&mut self, snapshot: SeqNo, now: u32) {
+        self.snapshot = snapshot;
+        self.now = now;
+        self.place = Place::Nowhere;
+    }
+
+    /// Shows only keys from `lower` on (inclusive) and before `upper` (exclusive). The cursor must be positioned again.
+    pub fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
+        self.lower.assign(lower);
+        self.upper.assign(upper);
+        self.place = Place::Nowhere;
+    }
+
+    /// With `true`, values are not kept when walking backward: [`EntryCursor::value`] must not be called.
+    pub fn set_keys_only(&mut self, keys_only: bool) {
+        self.keys_only = keys_only;
+    }
+
+    /// Keys skipped because their newest version was a tombstone or had expired, since the cursor was made.
+    pub fn hidden(&self) -> u64 {
+        self.hidden
+    }
+
+    /// The source.
+    pub fn inner(&self) -> &C {
+        &self.inner
+    }
+
+    /// Gives the source back.
+    pub fn into_inner(self) -> C {
+        self.inner
+    }
+
+    #[inline]
+    fn is_dead(&self) -> bool {
+        let expiry = self.inner.expiry();
+        self.inner.kind().is_tombstone() || (expiry != 0 && expiry <= self.now)
+    }
+
+    /// Whether the inner cursor stands on a version of the remembered key.
+    #[inline]
+    fn same_key(&self) -> bool {
+        let (a, b) = (self.inner.key(), self.stash.key.as_slice());
+        if self.compare.is_bytewise() { a == b } else { self.compare.compare(a, b).is_eq() }
+    }
+
+    #[inline]
+    fn beyond_upper(&self, key: &[u8]) -> bool {
+        self.upper.set && self.compare.compare(key, &self.upper.key).is_ge()
+    }
+
+    #[inline]
+    fn below_lower(&self, key: &[u8]) -> bool {
+        self.lower.set && self.compare.compare(key, &self.lower.key).is_lt()
+    }
+
+    #[inline]
+    fn remember_key(&mut self) {
+        self.stash.key.clear();
+        self.stash.key.extend_from_slice(self.inner.key());
+    }
+
+    /// From a version of the remembered key to the first version of the next key.
+    #[inline]
+    fn leave_forward(&mut self) -> Result<()> {
+        for _ in 0..WALK_MAX {
+            self.inner.next()?;
+            if !self.inner.valid() || !self.same_key() {
+                return Ok(());
+            }
+        }
+        self.leave_far()
+    }
+
+    /// As `leave_forward`, when there are many versions.
+    #[cold]
+    fn leave_far(&mut self) -> Result<()> {
+        if self.compare.is_bytewise() {
+            return self.seek_after_key();
+        }
+        while self.inner.valid() && self.same_key() {
+            self.inner.next()?;
+        }
+        Ok(())
+    }
+
+    /// To the first key after the remembered one: in byte order the next possible key is the key and a zero.
+    fn seek_after_key(&mut self) -> Result<()> {
+        self.stash.key.push(0);
+        let sought = self.inner.seek(&self.stash.key);
+        self.stash.key.pop();
+        sought
+    }
+
+    /// From a version of the remembered key to the last version of the key before.
+    fn leave_backward(&mut self) -> Result<()> {
+        while self.inner.valid() && self.same_key() {
+            self.inner.prev()?;
+        }
+        Ok(())
+    }
+
+    /// From the first version of some key on, finds the first visible one.
+    #[inline]
+    fn find_forward(&mut self) -> Result<()> {
+        loop {
+            if !self.inner.valid() || self.beyond_upper(self.inner.key()) {
+                return Ok(());
+            }
+            if self.inner.seq() > self.snapshot {
+                self.inner.next()?;
+                continue;
+            }
+            if !self.is_dead() {
+                self.place = Place::OnEntry;
+                return Ok(());
+            }
+            self.hidden += 1;
+            self.remember_key();
+            self.leave_forward()?;
+        }
+    }
+
+    /// From the oldest version of some key back, finds the first key that is visible.
+    fn find_backward(&mut self) -> Result<()> {
+        while self.inner.valid() && !self.below_lower(self.inner.key()) {
+            self.remember_key();
+            if self.show_key_backward()? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// From the oldest version of the remembered key: shows the newest visible version, if it is live, else goes to
+    /// the key before and returns `false`.
+    fn show_key_backward(&mut self) -> Result<bool> {
+        let mut seen = 0;
+        let mut live = false;
+        while self.inner.valid() && self.same_key() && self.inner.seq() <= self.snapshot {
+            seen += 1;
+            if seen == WALK_MAX {
+                return self.show_key_by_seek();
+            }
+            live = !self.is_dead();
+            if live {
+                self.keep_version()?;
+            }
+            self.inner.prev()?;
+        }
+        self.leave_backward()?;
+        if live {
+            self.place = Place::Stashed;
+        } else if seen > 0 {
+            self.hidden += 1;
+        }
+        Ok(live)
+    }
+
+    /// As `show_key_backward`, when there are many versions, at least one of them not newer than the snapshot.
+    #[cold]
+    fn show_key_by_seek(&mut self) -> Result<bool> {
+        self.inner.seek(&self.stash.key)?;
+        while self.inner.valid() && self.same_key() && self.inner.seq() > self.snapshot {
+            self.inner.next()?;
+        }
+        let found = self.inner.valid() && self.same_key();
+        if found && !self.is_dead() {
+            self.place = Place::OnEntry;
+            return Ok(true);
+        }
+        self.hidden += 1;
+        if !found {
+            self.inner.seek_for_prev(&self.stash.key)?;
+        }
+        self.leave_backward()?;
+        Ok(false)
+    }
+
+    fn keep_version(&mut self) -> Result<()> {
+        self.stash.seq = self.inner.seq();
+        self.stash.kind = self.inner.kind();
+        self.stash.expiry = self.inner.expiry();
+        self.stash.value.clear();
+        if !self.keys_only {
+            self.stash.value.extend_from_slice(self.inner.value()?);
+        }
+        Ok(())
+    }
+}
+
+impl<C: EntryCursor> EntryCursor for VisibleCursor<C> {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.place != Place::Nowhere
+    }
+
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.place = Place::Nowhere;
+        if self.lower.set {
+            self.inner.seek(&self.lower.key)?;
+        } else {
+            self.inner.seek_to_first()?;
+        }
+        self.find_forward()
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.place = Place::Nowhere;
+        if self.upper.set {
+            self.inner.seek_for_prev(&self.upper.key)?;
+            while self.inner.valid() && self.beyond_upper(self.inner.key()) {
+                self.inner.prev()?;
+            }
+        } else {
+            self.inner.seek_to_last()?;
+        }
+        self.find_backward()
+    }
+
+    /// To the first visible key at or after `target` and within the bounds.
+    fn seek(&mut self, target: &[u8]) -> Result<()> {
+        self.place = Place::Nowhere;
+        if self.beyond_upper(target) {
+            return Ok(());
+        }
+        if self.below_lower(target) {
+            self.inner.seek(&self.lower.key)?;
+        } else {
+            self.inner.seek(target)?;
+        }
+        self.find_forward()
+    }
+
+    /// To the last visible key at or before `target` and within the bounds.
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
+        if self.beyond_upper(target) {
+            return self.seek_to_last();
+        }
+        self.place = Place::Nowhere;
+        if self.below_lower(target) {
+            return Ok(());
+        }
+        self.inner.seek_for_prev(target)?;
+        self.find_backward()
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        debug_assert!(self.valid());
+        let place = std::mem::replace(&mut self.place, Place::Nowhere);
+        if place == Place::OnEntry {
+            self.remember_key();
+            self.leave_forward()?;
+        } else if self.compare.is_bytewise() {
+            self.seek_after_key()?;
+        } else {
+            self.inner.seek(&self.stash.key)?;
+            while self.inner.valid() && self.same_key() {
+                self.inner.next()?;
+            }
+        }
+        self.find_forward()
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        debug_assert!(self.valid());
+        let place = std::mem::replace(&mut self.place, Place::Nowhere);
+        if place == Place::OnEntry {
+            self.remember_key();
+            self.leave_backward()?;
+        }
+        self.find_backward()
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        if self.place == Place::Stashed { &self.stash.key } else { self.inner.key() }
+    }
+
+    #[inline]
+    fn seq(&self) -> SeqNo {
+        if self.place == Place::Stashed { self.stash.seq } else { self.inner.seq() }
+    }
+
+    #[inline]
+    fn kind(&self) -> Kind {
+        if self.place == Place::Stashed { self.stash.kind } else { self.inner.kind() }
+    }
+
+    #[inline]
+    fn expiry(&self) -> u32 {
+        if self.place == Place::Stashed { self.stash.expiry } else { self.inner.expiry() }
+    }
+
+    #[inline]
+    fn value(&mut self) -> Result<&[u8]> {
+        if self.place == Place::Stashed { Ok(&self.stash.value) } else { self.inner.value() }
+    }
+}

@@ -1,0 +1,229 @@
+//! A [`Cursor`]: manual positioning over one moment in time, owned, `Send + 'static`.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use super::get::resolve;
+use crate::family::{FamilyCore, ReadView};
+use crate::merge::{MergeCursor, VisibleCursor};
+use crate::mvcc::SnapshotPin;
+use crate::options::ReadOptions;
+use crate::shared::Shared;
+use crate::sources::Source;
+use crate::types::{Kind, SeqNo, Slice};
+use crate::{Error, Result};
+
+/// Walks the keys of a family as they were at one moment. Seeking again costs no allocation.
+///
+/// The cursor keeps the memory and the files of its moment alive: drop or [`Cursor::refresh`] it when it is no longer needed.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let db = tidesdb::Db::open(dir.path())?;
+/// db.put(b"b", b"2")?;
+/// db.put(b"d", b"4")?;
+/// let mut cursor = db.cursor()?;
+/// cursor.seek(b"c")?;
+/// assert_eq!(cursor.key(), b"d");
+/// cursor.prev()?;
+/// assert_eq!((cursor.key(), cursor.value()?), (&b"b"[..], &b"2"[..]));
+/// # Ok::<(), tidesdb::Error>(())
+/// ```
+pub struct Cursor {
+    shared: Arc<Shared>,
+    family: Arc<FamilyCore>,
+    view: Arc<ReadView>,
+    inner: VisibleCursor<MergeCursor<Source>>,
+    seq: SeqNo,
+    snapshot: Option<SnapshotPin>,
+    options: ReadOptions,
+    /// The value that a pointer led to, until the cursor moves.
+    resolved: Option<Slice>,
+    /// Whether an [`super::Iter`] has positioned it.
+    pub(super) placed: bool,
+}
+
+impl Cursor {
+    /// A cursor at `snapshot`, or at the newest visible commit.
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        family: &Arc<FamilyCore>,
+        snapshot: Option<SnapshotPin>,
+        options: ReadOptions,
+    ) -> Result<Self> {
+        shared.check_open()?;
+        if family.is_dropped() {
+            return Err(Error::NotFound { what: format!("column family {}", family.name()).into() });
+        }
+        // The view before the sequence number: see `mvcc`. The view keeps every version of its moment.
+        let view = family.owned_view();
+        let seq = snapshot.as_ref().map_or_else(|| shared.visible(), SnapshotPin::seq);
+        Ok(Self::over(shared, family, view, seq, snapshot, options))
+    }
+
+    fn over(
+        shared: &Arc<Shared>,
+        family: &Arc<FamilyCore>,
+        view: Arc<ReadView>,
+        seq: SeqNo,
+        snapshot: Option<SnapshotPin>,
+        options: ReadOptions,
+    ) -> Self {
+        let comparator = &family.options.comparator;
+        let mut sources: Vec<Source> = view.memtables().map(|slot| Source::memtable(&slot.map)).collect();
+        for level in view.version.levels().iter().filter(|l| !l.is_empty()) {
+            if level.is_overlapping() {
+                sources.extend(level.tables().iter().map(Source::table));
+            } else {
+                sources.push(Source::level(level.tables().into(), comparator));
+            }
+        }
+        let merged = MergeCursor::newest_first(comparator.clone(), sources);
+        let inner = VisibleCursor::new(merged, comparator.clone(), seq, shared.now_secs());
+        Self {
+            shared: Arc::clone(shared),
+            family: Arc::clone(family),
+            view,
+            inner,
+            seq,
+            snapshot,
+            options,
+            resolved: None,
+            placed: false,
+        }
+    }
+
+    /// A second cursor over the same moment.
+    pub(super) fn sibling(&self) -> Self {
+        let view = Arc::clone(&self.view);
+        Self::over(&self.shared, &self.family, view, self.seq, self.snapshot.clone(), self.options)
+    }
+
+    /// Moves to the newest moment, or stays at the snapshot; the position is lost.
+    ///
+    /// # Errors
+    /// `NotFound` for a dropped family, `Closed`.
+    pub fn refresh(&mut self) -> Result<()> {
+        *self = Self::new(&self.shared, &self.family, self.snapshot.clone(), self.options)?;
+        Ok(())
+    }
+
+    /// The sequence number the cursor reads at.
+    pub fn seq(&self) -> SeqNo {
+        self.seq
+    }
+
+    /// Whether the cursor stands on a key.
+    #[inline]
+    pub fn valid(&self) -> bool {
+        self.inner.valid()
+    }
+
+    /// To the first key.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`: the cursor is then not valid. So for all that follow.
+    pub fn seek_to_first(&mut self) -> Result<()> {
+        self.resolved = None;
+        self.inner.seek_to_first()
+    }
+
+    /// To the last key.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_to_first`].
+    pub fn seek_to_last(&mut self) -> Result<()> {
+        self.resolved = None;
+        self.inner.seek_to_last()
+    }
+
+    /// To the first key at or after `target`.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_to_first`].
+    #[inline]
+    pub fn seek(&mut self, target: &[u8]) -> Result<()> {
+        self.resolved = None;
+        self.inner.seek(target)
+    }
+
+    /// To the last key at or before `target`.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_to_first`].
+    pub fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
+        self.resolved = None;
+        self.inner.seek_for_prev(target)
+    }
+
+    /// To the next key. Does nothing if not valid.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_to_first`].
+    #[inline]
+    #[expect(clippy::should_implement_trait, reason = "a cursor moves; it does not yield")]
+    pub fn next(&mut self) -> Result<()> {
+        self.resolved = None;
+        if self.valid() { self.inner.next() } else { Ok(()) }
+    }
+
+    /// To the previous key. Does nothing if not valid.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_to_first`].
+    #[inline]
+    pub fn prev(&mut self) -> Result<()> {
+        self.resolved = None;
+        if self.valid() { self.inner.prev() } else { Ok(()) }
+    }
+
+    /// The key. The cursor must be valid.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        self.inner.key()
+    }
+
+    /// The value; read only when asked for.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`; `InvalidArgument` if the cursor is for keys only or not valid.
+    #[inline]
+    pub fn value(&mut self) -> Result<&[u8]> {
+        if self.options.keys_only || !self.valid() {
+            return Err(Error::invalid("the cursor has no value here: it is for keys only, or past an end"));
+        }
+        if self.inner.kind() != Kind::PutPointer {
+            return self.inner.value();
+        }
+        if self.resolved.is_none() {
+            self.resolved = Some(resolve(&self.family, self.inner.value()?)?);
+        }
+        Ok(self.resolved.as_deref().unwrap_or_default())
+    }
+
+    /// Sequence number of the version the cursor stands on.
+    pub fn version_seq(&self) -> SeqNo {
+        self.inner.seq()
+    }
+
+    /// Expiry of the version the cursor stands on, in UNIX seconds; 0 = never.
+    pub fn expiry(&self) -> u32 {
+        self.inner.expiry()
+    }
+
+    /// The value, to keep.
+    pub(super) fn value_slice(&mut self) -> Result<Slice> {
+        self.value().map(Slice::from)
+    }
+
+    /// Compares the key with `other` in the order of the family.
+    pub(super) fn compare_key(&self, other: &[u8]) -> Ordering {
+        self.family.options.comparator.compare(self.key(), other)
+    }
+}
+
+impl std::fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cursor").field("seq", &self.seq).field("valid", &self.valid()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,180 @@
+//! Point reads: newest source first, stop at the first version that may be seen.
+
+use std::sync::Arc;
+
+use tidesdb_sync::{Guard, pin};
+
+use crate::codec::key_hash;
+use crate::family::{FamilyCore, ReadView};
+use crate::shared::Shared;
+use crate::types::{EntryRef, Kind, SeqNo, Slice};
+use crate::vlog::VlogPointer;
+use crate::{Error, Result};
+
+/// What was found for a key, still where it lies.
+enum Hit<'g> {
+    Memtable(EntryRef<'g>),
+    Table { kind: Kind, expiry: u32, value: Slice },
+}
+
+impl Hit<'_> {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Memtable(e) => e.kind,
+            Self::Table { kind, .. } => *kind,
+        }
+    }
+
+    fn expiry(&self) -> u32 {
+        match self {
+            Self::Memtable(e) => e.expiry,
+            Self::Table { expiry, .. } => *expiry,
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Memtable(e) => e.value,
+            Self::Table { value, .. } => value,
+        }
+    }
+}
+
+/// The value of `key` for a reader at `snapshot`, or at the newest visible commit.
+///
+/// # Errors
+/// `Corrupt`, `Io`, `NotFound` for a dropped family.
+pub fn get(shared: &Shared, family: &FamilyCore, key: &[u8], snapshot: Option<SeqNo>) -> Result<Option<Slice>> {
+    let guard = pin();
+    match find(shared, family, key, snapshot, true, &guard)? {
+        None => Ok(None),
+        Some(hit) if hit.kind() == Kind::PutPointer => resolve(family, hit.bytes()).map(Some),
+        Some(Hit::Table { value, .. }) => Ok(Some(value)),
+        Some(Hit::Memtable(e)) => Ok(Some(e.value.into())),
+    }
+}
+
+/// As [`get`], handing the bytes to `read` where they lie.
+///
+/// # Errors
+/// As [`get`].
+pub fn get_with<R>(
+    shared: &Shared,
+    family: &FamilyCore,
+    key: &[u8],
+    snapshot: Option<SeqNo>,
+    read: impl FnOnce(&[u8]) -> R,
+) -> Result<Option<R>> {
+    let guard = pin();
+    match find(shared, family, key, snapshot, true, &guard)? {
+        None => Ok(None),
+        Some(hit) if hit.kind() == Kind::PutPointer => Ok(Some(read(&resolve(family, hit.bytes())?))),
+        Some(hit) => Ok(Some(read(hit.bytes()))),
+    }
+}
+
+/// Whether `key` exists; never reads a value.
+///
+/// # Errors
+/// As [`get`].
+pub fn contains(shared: &Shared, family: &FamilyCore, key: &[u8], snapshot: Option<SeqNo>) -> Result<bool> {
+    Ok(find(shared, family, key, snapshot, false, &pin())?.is_some())
+}
+
+/// The values of many keys at one moment, in the order asked for.
+///
+/// # Errors
+/// As [`get`].
+pub fn multi_get<K: AsRef<[u8]>>(
+    shared: &Shared,
+    family: &FamilyCore,
+    keys: &[K],
+    snapshot: Option<SeqNo>,
+) -> Result<Vec<Option<Slice>>> {
+    let view = family.owned_view();
+    let seq = snapshot.unwrap_or_else(|| shared.visible());
+    // In key order, neighbours share blocks.
+    let mut order: Vec<usize> = (0..keys.len()).collect();
+    let comparator = &family.options.comparator;
+    order.sort_by(|a, b| comparator.compare(keys[*a].as_ref(), keys[*b].as_ref()));
+    let mut out = vec![None; keys.len()];
+    let guard = pin();
+    for i in order {
+        let Some(hit) = live(lookup(&view, comparator_key(family, keys[i].as_ref())?, seq, true, &guard)?, shared) else {
+            continue;
+        };
+        out[i] = Some(match hit {
+            hit if hit.kind() == Kind::PutPointer => resolve(family, hit.bytes())?,
+            Hit::Table { value, .. } => value,
+            Hit::Memtable(e) => e.value.into(),
+        });
+    }
+    Ok(out)
+}
+
+/// A dropped family has no keys to look for.
+fn comparator_key<'k>(family: &FamilyCore, key: &'k [u8]) -> Result<&'k [u8]> {
+    if family.is_dropped() {
+        return Err(Error::NotFound { what: format!("column family {}", family.name()).into() });
+    }
+    Ok(key)
+}
+
+fn find<'g>(
+    shared: &Shared,
+    family: &'g FamilyCore,
+    key: &[u8],
+    snapshot: Option<SeqNo>,
+    want_value: bool,
+    guard: &'g Guard,
+) -> Result<Option<Hit<'g>>> {
+    shared.check_open()?;
+    let key = comparator_key(family, key)?;
+    // The view before the sequence number: see `mvcc`.
+    let view = family.view(guard);
+    let seq = match snapshot {
+        Some(seq) => seq,
+        None => shared.visible(),
+    };
+    Ok(live(lookup(view, key, seq, want_value, guard)?, shared))
+}
+
+/// What the reader sees of a hit: nothing if it is a tombstone or expired.
+fn live<'g>(hit: Option<Hit<'g>>, shared: &Shared) -> Option<Hit<'g>> {
+    hit.filter(|h| !h.kind().is_tombstone() && (h.expiry() == 0 || h.expiry() > shared.now_secs()))
+}
+
+fn lookup<'g>(
+    view: &'g Arc<ReadView>,
+    key: &[u8],
+    seq: SeqNo,
+    want_value: bool,
+    guard: &'g Guard,
+) -> Result<Option<Hit<'g>>> {
+    for slot in view.memtables() {
+        if let Some(e) = slot.map.get(key, seq) {
+            let kind = Kind::from_u8(e.kind).ok_or_else(|| Error::internal("unknown kind in a memtable"))?;
+            return Ok(Some(Hit::Memtable(EntryRef { key: e.key, seq: e.seq, kind, expiry: e.expiry, value: e.value })));
+        }
+    }
+    let order = view.version.order();
+    let hash = key_hash(key);
+    for level in view.version.levels() {
+        for slot in level.covering(order, key) {
+            if let Some(found) = slot.table.get(key, hash, seq, want_value, guard)? {
+                return Ok(Some(Hit::Table { kind: found.kind, expiry: found.expiry, value: found.value }));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The value behind a pointer.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub(super) fn resolve(family: &FamilyCore, pointer: &[u8]) -> Result<Slice> {
+    let pointer =
+        VlogPointer::decode(pointer).ok_or_else(|| Error::internal("an entry holds a pointer of a wrong length"))?;
+    family.vlog.read(&pointer).map(Slice::from)
+}

@@ -1,0 +1,17 @@
+//! The read path in ten lines.
+//!
+//! ```text
+//! get     pin -> read view -> sequence number (in this order) -> active -> immutables, newest first
+//!         -> level 1, newest first -> deeper levels, one table each -> the value log if a pointer was found
+//!         the first version at or below the sequence number decides, a tombstone or an expired one included
+//! cursor  the same sources as one merged stream; of each key only what the reader may see
+//! ```
+
+mod cursor;
+mod get;
+mod iter;
+
+pub use cursor::Cursor;
+pub use get::{contains, get, get_with, multi_get};
+pub use iter::Iter;
+pub(crate) use iter::prefix_end;

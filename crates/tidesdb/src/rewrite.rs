@@ -1,0 +1,163 @@
+//! The one merge loop: entries in order in, tables out. Flush and every compaction run it.
+//!
+//! Law, asserted before anything is installed: entries in = entries out + entries dropped by a rule.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::family::{FamilyCore, Metric};
+use crate::merge::{Retain, RetainRules, RetainStream};
+use crate::shared::Shared;
+use crate::sst::{TableMeta, TableOptions, TableWriter};
+use crate::types::{EntryCursor, EntryRef, VlogId};
+use crate::version::{Change, VersionEdit};
+use crate::{Error, Result, files};
+
+/// What a rewrite made. The files are durable, and so are their names.
+#[derive(Debug, Default)]
+pub struct Rewritten {
+    /// The new tables, in key order, disjoint.
+    pub tables: Vec<Arc<TableMeta>>,
+    /// Entries read.
+    pub entries_in: u64,
+    /// Entries dropped by rule.
+    pub dropped: u64,
+}
+
+impl Rewritten {
+    /// Bytes of the new tables.
+    pub fn bytes(&self) -> u64 {
+        self.tables.iter().map(|t| t.file_bytes).sum()
+    }
+
+    /// Adds the new tables, and the value logs that no version names yet, to `edit`.
+    pub fn add_to(&self, shared: &Shared, family: &FamilyCore, level: u8, edit: &mut VersionEdit) {
+        let state = shared.versions.version(family.id);
+        let named = |id| state.as_ref().is_some_and(|v| v.vlogs().contains_key(&id));
+        let referred: BTreeSet<VlogId> =
+            self.tables.iter().flat_map(|t| t.vlog_refs.iter().map(|r| r.vlog)).filter(|id| !named(*id)).collect();
+        for vlog in referred {
+            if let Some(salt) = family.vlog.salt(vlog) {
+                edit.push(Change::AddVlog { family: family.id, vlog, salt });
+            }
+        }
+        for table in &self.tables {
+            edit.push(Change::AddTable { family: family.id, level, meta: Arc::clone(table) });
+        }
+    }
+
+    /// Removes the files after a failed install.
+    pub fn abandon(&self, shared: &Shared) {
+        for table in &self.tables {
+            // Left over, it is an orphan that the next open sets aside.
+            let _ = shared.dir.unlink(&files::table(table.id));
+        }
+    }
+}
+
+/// Runs `cursor`, which is positioned, to its end and writes what must be kept into tables of about `table_bytes`. All
+/// versions of a key go to one table. `bottom`: nothing older is stored of the keys of the input.
+///
+/// # Errors
+/// Those of reading and writing; all output is removed.
+pub fn run(
+    shared: &Arc<Shared>,
+    family: &FamilyCore,
+    cursor: impl EntryCursor,
+    bottom: bool,
+    table_bytes: u64,
+) -> Result<Rewritten> {
+    let mut output =
+        Output { shared, family, table_bytes, writer: None, key: Vec::new(), written: 0, out: Rewritten::default() };
+    let rules = rules(shared, bottom);
+    let retain = Retain::new(rules, family.options.comparator.clone());
+    match output.write_all(RetainStream::new(cursor, retain, None)) {
+        Ok(()) => Ok(output.out),
+        Err(e) => {
+            if let Some(writer) = output.writer.take() {
+                writer.abandon();
+            }
+            output.out.abandon(shared);
+            Err(e)
+        }
+    }
+}
+
+/// Who reads while the merge runs, and at what time.
+fn rules(shared: &Shared, bottom: bool) -> RetainRules {
+    let mut snapshots = shared.snapshots.readers(|| shared.visible());
+    let visible_floor = snapshots.pop().unwrap_or(0);
+    RetainRules { snapshots, visible_floor, bottom, now: Some(shared.now_secs()) }
+}
+
+struct Output<'a> {
+    shared: &'a Arc<Shared>,
+    family: &'a FamilyCore,
+    table_bytes: u64,
+    writer: Option<TableWriter>,
+    key: Vec<u8>,
+    written: u64,
+    out: Rewritten,
+}
+
+impl Output<'_> {
+    fn write_all<C: EntryCursor>(&mut self, mut stream: RetainStream<C>) -> Result<()> {
+        while let Some(entry) = stream.next()? {
+            self.write(entry)?;
+        }
+        self.finish_table()?;
+        let counts = stream.counts();
+        self.out.entries_in = counts.seen;
+        self.out.dropped = counts.dropped_in_all();
+        if counts.seen != self.written + self.out.dropped {
+            return Err(Error::internal(format!(
+                "a merge of {} entries wrote {} and dropped {}",
+                counts.seen, self.written, self.out.dropped
+            )));
+        }
+        if !self.out.tables.is_empty() {
+            self.shared.dir.sync().map_err(|e| Error::io("sync", "database directory", e))?;
+        }
+        self.family.count(Metric::Dropped, self.out.dropped);
+        Ok(())
+    }
+
+    fn write(&mut self, entry: EntryRef<'_>) -> Result<()> {
+        let full = self.writer.as_ref().is_some_and(|w| w.file_bytes_estimate() >= self.table_bytes);
+        if full && self.family.options.comparator.compare(entry.key, &self.key).is_ne() {
+            self.finish_table()?;
+        }
+        if self.table_bytes != u64::MAX {
+            self.key.clear();
+            self.key.extend_from_slice(entry.key);
+        }
+        if self.written.is_multiple_of(4096) {
+            self.shared.health.check()?;
+        }
+        if self.writer.is_none() {
+            self.writer = Some(self.begin_table()?);
+        }
+        if let Some(writer) = &mut self.writer {
+            writer.add(entry)?;
+            self.written += 1;
+        }
+        Ok(())
+    }
+
+    fn begin_table(&self) -> Result<TableWriter> {
+        let options = TableOptions {
+            compression: self.family.options.compression,
+            filter_bits_per_key: self.family.options.filter_bits_per_key,
+        };
+        let id = self.shared.versions.new_table_id();
+        let salt = self.shared.env.entropy.salt();
+        TableWriter::create(&self.shared.dir, id, salt, options, self.family.options.comparator.clone())
+    }
+
+    fn finish_table(&mut self) -> Result<()> {
+        if let Some(writer) = self.writer.take() {
+            self.out.tables.push(Arc::new(writer.finish()?));
+        }
+        Ok(())
+    }
+}

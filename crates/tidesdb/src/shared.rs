@@ -1,0 +1,349 @@
+//! What all floors above share: one value of this for each open database.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidesdb_io::{Dir, Env};
+use tidesdb_sync::{Event, Mutex, RwLock};
+
+use crate::family::{FamilyCore, MemSlot, ReadView};
+use crate::health::Health;
+use crate::jobs::{Job, JobQueue};
+use crate::mvcc::Snapshots;
+use crate::options::DbOptions;
+use crate::sst::{Table, TableContext};
+use crate::types::{FamilyId, SeqNo};
+use crate::sources::TableVersion;
+use crate::version::{Change, VersionEdit, VersionSet};
+use crate::wal::Log;
+use crate::{Error, Result};
+
+/// The parts of one open database.
+#[derive(Debug)]
+pub struct Shared {
+    /// The outside.
+    pub env: Env,
+    /// The database directory.
+    pub dir: Arc<dyn Dir>,
+    /// Its settings.
+    pub options: DbOptions,
+    /// Healthy or poisoned.
+    pub health: Arc<Health>,
+    /// The write-ahead log.
+    pub log: Log,
+    /// Which tables, value logs and families exist.
+    pub versions: VersionSet<Table>,
+    /// How tables are read.
+    pub tables: Arc<TableContext>,
+    /// Who reads at which point in time.
+    pub snapshots: Arc<Snapshots>,
+    /// Work for the background.
+    pub jobs: JobQueue,
+    /// Families by number; dropped ones leave.
+    pub families: RwLock<BTreeMap<FamilyId, Arc<FamilyCore>>>,
+    /// Held while a family is made, dropped or renamed.
+    pub catalog: Mutex<()>,
+    /// Held while the order of commits is held.
+    pub rotating: Mutex<()>,
+    /// Memory that waits to be flushed, and who waits for it.
+    pub debt: Debt,
+    /// Failures of background work in a row, and when to try again.
+    pub retry: Retry,
+    /// Families whose value log was written since its last sync.
+    pub dirty_vlogs: Mutex<Vec<Arc<FamilyCore>>>,
+    /// The log is kept from here while recovery replays it; `SeqNo::MAX` afterwards.
+    pub recovery_pins: AtomicU64,
+    /// Wall clock in seconds, refreshed by the background.
+    pub wall_secs: AtomicU32,
+    /// Whether `close` was called.
+    pub closed: AtomicBool,
+}
+
+/// Immutable memtables in bytes, and how fast they go.
+#[derive(Debug, Default)]
+pub struct Debt {
+    /// Bytes of all immutable memtables.
+    pub immutable_bytes: AtomicU64,
+    /// Measured flush rate in bytes per second; 0 = not measured yet.
+    pub drain_rate: AtomicU64,
+    /// Advances when a flush or compaction is done.
+    pub progress: Event,
+    /// Nanoseconds writers were delayed, and writers that had to stop.
+    pub delayed_nanos: AtomicU64,
+    /// Times a writer had to stop.
+    pub stops: AtomicU64,
+}
+
+impl Debt {
+    /// A flush freed `bytes` of memtable in `took`.
+    pub fn flushed(&self, bytes: u64, took: Duration) {
+        let rate = (bytes as f64 / took.as_secs_f64().max(1e-6)) as u64;
+        let old = self.drain_rate.load(Ordering::Relaxed);
+        self.drain_rate.store(if old == 0 { rate } else { (old * 3 + rate) / 4 }, Ordering::Relaxed);
+    }
+
+    /// Memory went to wait for a flush.
+    pub fn add(&self, bytes: u64) {
+        self.immutable_bytes.fetch_add(bytes, Ordering::SeqCst);
+    }
+
+    /// Memory no longer waits.
+    pub fn subtract(&self, bytes: u64) {
+        let _ = self.immutable_bytes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |b| Some(b.saturating_sub(bytes)));
+    }
+}
+
+/// Failures of background work in a row, and when to try again.
+#[derive(Debug, Default)]
+pub struct Retry {
+    failures: AtomicU32,
+    due_nanos: AtomicU64,
+}
+
+impl Retry {
+    const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+    /// A job succeeded.
+    pub fn succeeded(&self) {
+        if self.failures.load(Ordering::Relaxed) != 0 {
+            self.failures.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// A job failed at `now`; returns how long to wait before the next try.
+    pub fn failed(&self, now: Duration) -> Duration {
+        let n = self.failures.fetch_add(1, Ordering::Relaxed);
+        let pause = Duration::from_millis(50 << n.min(8)).min(Self::PAUSE_MAX);
+        self.due_nanos.store((now + pause).as_nanos() as u64, Ordering::Relaxed);
+        pause
+    }
+
+    /// Failures in a row.
+    pub fn failures(&self) -> u32 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is time to try again.
+    pub fn due(&self, now: Duration) -> bool {
+        let due = self.due_nanos.load(Ordering::Relaxed);
+        due != 0 && now.as_nanos() as u64 >= due && self.due_nanos.swap(0, Ordering::Relaxed) != 0
+    }
+}
+
+impl Shared {
+    /// Fails unless writes are possible.
+    pub fn check_writable(&self) -> Result<()> {
+        self.health.check()?;
+        if self.options.read_only {
+            return Err(Error::ReadOnly);
+        }
+        self.check_open()
+    }
+
+    /// Fails after close.
+    #[inline]
+    pub fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Newest sequence number a reader may see.
+    #[inline]
+    pub fn visible(&self) -> SeqNo {
+        self.log.sequencer().snapshot()
+    }
+
+    /// Wall time in seconds, as of the last refresh.
+    #[inline]
+    pub fn now_secs(&self) -> u32 {
+        self.wall_secs.load(Ordering::Relaxed)
+    }
+
+    /// Reads the wall clock again.
+    pub fn refresh_clock(&self) {
+        let now = u32::try_from(self.env.clock.wall_secs()).unwrap_or(u32::MAX - 1);
+        self.wall_secs.store(now, Ordering::Relaxed);
+    }
+
+    /// Makes durable every value that a record in the log refers to.
+    ///
+    /// # Errors
+    /// `Io`; the caller poisons.
+    pub fn sync_values(&self) -> Result<()> {
+        let dirty = std::mem::take(&mut *self.dirty_vlogs.lock());
+        dirty.iter().try_for_each(|family| family.vlog.sync())
+    }
+
+    /// Makes the log and the values durable up to `end`.
+    ///
+    /// # Errors
+    /// The failure that poisoned the database.
+    pub fn sync_to(&self, end: SeqNo) -> Result<()> {
+        self.log.sync_to(end, &|| self.sync_values())
+    }
+
+    /// All families.
+    pub fn all_families(&self) -> Vec<Arc<FamilyCore>> {
+        self.families.read().values().cloned().collect()
+    }
+
+    /// First sequence number whose log is still needed: by a memtable, by a commit on its way, or by recovery.
+    pub fn log_needed_from(&self) -> SeqNo {
+        self.log_needed_without(None)
+    }
+
+    /// As [`Shared::log_needed_from`], once `flushed` is in tables.
+    pub fn log_needed_without(&self, flushed: Option<&Arc<MemSlot>>) -> SeqNo {
+        // The published end first: a memtable made after this line pins from there or above.
+        let published = self.log.sequencer().visible_end().min(self.recovery_pins.load(Ordering::SeqCst));
+        let pins = |f: &Arc<FamilyCore>| {
+            let view = f.owned_view();
+            view.memtables().filter(|m| flushed.is_none_or(|gone| !Arc::ptr_eq(m, gone))).map(|m| m.pins).min()
+        };
+        self.all_families().iter().filter_map(pins).min().map_or(published, |p| p.min(published))
+    }
+
+    /// Makes `edit` durable and swaps the read view of `family`, both or none, in this order.
+    ///
+    /// # Errors
+    /// Those of [`VersionSet::install`]; an unknown state of the manifest poisons the database.
+    pub fn install(
+        &self,
+        edit: VersionEdit,
+        family: &FamilyCore,
+        swap: impl FnOnce(&ReadView, Arc<TableVersion>) -> ReadView,
+    ) -> Result<()> {
+        let publish = |installed: &crate::version::Installed<'_, Table>| {
+            if let Some(version) = installed.versions.get(&family.id) {
+                family.change_view(|view| (swap(view, Arc::clone(version)), ()));
+            }
+        };
+        self.versions.install(edit, publish).inspect_err(|e| self.poison_if_unknown(e))
+    }
+
+    /// Poisons the database if `e` leaves the manifest in doubt.
+    pub fn poison_if_unknown(&self, e: &Error) {
+        if matches!(e, Error::Io { .. } | Error::Poisoned { .. }) && self.versions.manifest().is_none() {
+            self.poison(e.clone());
+        }
+    }
+
+    /// Refuses writes from now on; whoever waits is woken and sees it.
+    pub fn poison(&self, e: Error) -> Arc<Error> {
+        let cause = match e {
+            Error::Poisoned { cause } => self.health.poison((*cause).clone()),
+            e => self.health.poison(e),
+        };
+        self.log.sequencer().stop();
+        self.log.wake_waiters();
+        self.debt.progress.advance();
+        cause
+    }
+
+    /// Fails with `NoSpace` if background work would leave too little of the disk.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`.
+    pub fn check_disk(&self) -> Result<()> {
+        let space = self.dir.space().map_err(|e| Error::io("read free space", "database directory", e))?;
+        let needed = self.options.disk_free_min;
+        if space.free < needed {
+            let dir = self.dir.path().display().to_string().into();
+            return Err(Error::NoSpace { dir, free: space.free, needed });
+        }
+        Ok(())
+    }
+
+    /// Removes files that no version and no reader needs; those that resist are tried again later.
+    pub fn remove_obsolete(&self) {
+        if !self.options.read_only {
+            self.versions.unlink_obsolete();
+        }
+    }
+
+    /// Asks for everything that is due: after a failure, jobs are not in the queue any more.
+    pub fn ask_for_pending(&self) {
+        for family in self.all_families() {
+            if !family.owned_view().immutables.is_empty() {
+                self.jobs.push(Job::Flush(family.id));
+            }
+            self.jobs.push(Job::Compact(family.id));
+        }
+    }
+
+    /// An edit that says where the log begins: at the first segment that is needed, without `flushed`.
+    pub fn log_start_edit(&self, edit: &mut VersionEdit, flushed: Option<&Arc<MemSlot>>) -> crate::types::WalId {
+        let tail = self.log.sequencer().visible_end();
+        let first = self.log.segment_of(self.log_needed_without(flushed));
+        edit.push(Change::LogStart { wal: first });
+        edit.push(Change::LastSeq { seq: tail - 1 });
+        edit.push(Change::DurableMark { seq: self.log.sequencer().durable() });
+        first
+    }
+
+    /// Makes the active memtable of `family` immutable and asks for its flush. Does nothing if it is empty.
+    pub fn rotate(&self, family: &Arc<FamilyCore>) {
+        self.rotate_if(family, |_| true);
+    }
+
+    /// As [`Shared::rotate`], if the active memtable has reached its size.
+    pub fn rotate_if_full(&self, family: &Arc<FamilyCore>) {
+        let limit = family.options.write_buffer_bytes;
+        self.rotate_if(family, |bytes| bytes >= limit);
+    }
+
+    /// Rotates all `families` at one boundary: their immutables then hold the same prefix of the commits.
+    pub fn rotate_all(&self, families: &[Arc<FamilyCore>]) {
+        let _one_at_a_time = self.rotating.lock();
+        let boundary = self.log.sequencer().hold();
+        let mut bytes = 0;
+        for family in families {
+            bytes += family.owned_view().active.as_ref().map_or(0, |a| a.map.allocated_bytes() as u64);
+            family.change_view(|view| (view.rotated(boundary), ()));
+        }
+        self.log.sequencer().release();
+        self.debt.add(bytes);
+        families.iter().for_each(|f| self.jobs.push(Job::Flush(f.id)));
+    }
+
+    fn rotate_if(&self, family: &Arc<FamilyCore>, wanted: impl Fn(usize) -> bool) {
+        let _one_at_a_time = self.rotating.lock();
+        let Some(bytes) = family.owned_view().active.as_ref().map(|a| a.map.allocated_bytes()) else {
+            return;
+        };
+        if !wanted(bytes) {
+            return;
+        }
+        self.debt.add(bytes as u64);
+        let boundary = self.log.sequencer().hold();
+        family.change_view(|view| (view.rotated(boundary), ()));
+        self.log.sequencer().release();
+        self.jobs.push(Job::Flush(family.id));
+    }
+}
+
+/// A column family: a cheap handle, cloneable, usable from any thread. It stays valid across a rename; after
+/// a drop its calls fail with `NotFound`.
+#[derive(Clone, Debug)]
+pub struct Family {
+    pub(crate) core: Arc<FamilyCore>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Family {
+    /// Its number, which is never reused.
+    pub fn id(&self) -> FamilyId {
+        self.core.id
+    }
+
+    /// Its name now.
+    pub fn name(&self) -> String {
+        self.core.name().to_string()
+    }
+
+    /// Its settings.
+    pub fn options(&self) -> &crate::options::FamilyOptions {
+        &self.core.options
+    }
+}

@@ -1,0 +1,138 @@
+//! Where entries come from: a memtable, a table, or a level of disjoint tables, as one kind of cursor without dynamic dispatch.
+
+use std::sync::Arc;
+
+use tidesdb_memtable::Memtable;
+
+use crate::Result;
+use crate::codec::key_hash;
+use crate::merge::{LevelCursor, LevelTable, MergeSource};
+use crate::sst::{Table, TableCursor};
+use crate::types::{Comparator, EntryCursor, Kind, SeqNo};
+use crate::version;
+
+/// A table in a version.
+pub type TableSlot = version::TableSlot<Table>;
+/// All tables of a family at one moment.
+pub type TableVersion = version::FamilyVersion<Table>;
+
+/// One source of entries.
+pub enum Source {
+    /// A memtable.
+    Memtable(tidesdb_memtable::Cursor),
+    /// A table of level 1.
+    Table(TableCursor),
+    /// A deeper level.
+    Level(LevelCursor<Arc<TableSlot>>),
+}
+
+impl LevelTable for Arc<TableSlot> {
+    type Cursor = TableCursor;
+
+    fn smallest(&self) -> &[u8] {
+        &self.meta.smallest
+    }
+
+    fn largest(&self) -> &[u8] {
+        &self.meta.largest
+    }
+
+    fn cursor(&self) -> TableCursor {
+        TableCursor::new(Arc::clone(&self.table))
+    }
+}
+
+impl Source {
+    /// A cursor over a memtable.
+    pub fn memtable(map: &Arc<Memtable>) -> Self {
+        Self::Memtable(map.cursor())
+    }
+
+    /// A cursor over one table.
+    pub fn table(slot: &Arc<TableSlot>) -> Self {
+        Self::Table(slot.cursor())
+    }
+
+    /// A cursor over disjoint tables in key order.
+    pub fn level(tables: Arc<[Arc<TableSlot>]>, comparator: &Comparator) -> Self {
+        Self::Level(LevelCursor::new(comparator.clone(), tables))
+    }
+}
+
+macro_rules! each {
+    ($self:ident, $m:ident => $memtable:expr, $c:ident => $other:expr) => {
+        match $self {
+            Source::Memtable($m) => $memtable,
+            Source::Table($c) => $other,
+            Source::Level($c) => $other,
+        }
+    };
+}
+
+impl EntryCursor for Source {
+    #[inline]
+    fn valid(&self) -> bool {
+        each!(self, m => m.valid(), c => c.valid())
+    }
+
+    fn seek_to_first(&mut self) -> Result<()> {
+        each!(self, m => { m.seek_to_first(); Ok(()) }, c => c.seek_to_first())
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        each!(self, m => { m.seek_to_last(); Ok(()) }, c => c.seek_to_last())
+    }
+
+    fn seek(&mut self, target: &[u8]) -> Result<()> {
+        each!(self, m => { m.seek(target); Ok(()) }, c => c.seek(target))
+    }
+
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
+        each!(self, m => { m.seek_for_prev(target); Ok(()) }, c => c.seek_for_prev(target))
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        each!(self, m => { m.next(); Ok(()) }, c => c.next())
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        each!(self, m => { m.prev(); Ok(()) }, c => c.prev())
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        each!(self, m => m.entry().key, c => c.key())
+    }
+
+    #[inline]
+    fn seq(&self) -> SeqNo {
+        each!(self, m => m.entry().seq, c => c.seq())
+    }
+
+    #[inline]
+    fn kind(&self) -> Kind {
+        // A memtable holds only kinds that a batch encoded.
+        each!(self, m => Kind::from_u8(m.entry().kind).unwrap_or(Kind::Delete), c => c.kind())
+    }
+
+    #[inline]
+    fn expiry(&self) -> u32 {
+        each!(self, m => m.entry().expiry, c => c.expiry())
+    }
+
+    #[inline]
+    fn value(&mut self) -> Result<&[u8]> {
+        each!(self, m => Ok(m.entry().value), c => c.value())
+    }
+}
+
+impl MergeSource for Source {
+    fn may_contain(&self, key: &[u8]) -> bool {
+        match self {
+            Self::Table(c) => c.table().may_contain(key_hash(key)),
+            Self::Memtable(_) | Self::Level(_) => true,
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Data blocks: up to 256 entries as columns. The header and the key section answer everything but values; the
+//! values follow in frames of their own, decoded only when asked for.
+//!
+//! ```text
+//! header | frame table | key section (raw, or compressed) | frame 0 | frame 1 | ...
+//! key section: prefix | heads | short lengths | tail ends | value ends | kinds | seqs | expiries | tails
+//! ```
+//!
+//! In byte order, keys are cut in three: the prefix that all keys of the block share, the head (the next eight bytes
+//! as one number) and the tail. In other orders keys are stored whole, as tails.
+
+mod builder;
+mod reader;
+mod search;
+
+use crate::types::{KEY_BYTES_MAX, Kind};
+
+pub(super) use builder::{BlockBuilder, BuiltBlock};
+pub(super) use reader::{Block, Frame};
+pub(super) use search::Find;
+
+/// Length of a block header.
+pub(super) const HEADER_BYTES: usize = 44;
+/// Length of an entry of the frame table.
+pub(super) const FRAME_BYTES: usize = 10;
+/// Most entries of a block.
+pub(super) const ENTRIES_MAX: usize = 256;
+/// Most bytes of a raw key section: the longest key beside a full block of long keys, and its columns.
+pub(super) const KEY_SECTION_MAX: usize = 256 << 10;
+/// Bytes of keys that close a block.
+pub(super) const KEY_BYTES_TARGET: usize = 32 << 10;
+/// Bytes of values that close a block.
+pub(super) const VALUE_BYTES_TARGET: usize = 16 << 10;
+/// Bytes of values in a frame, unless a single value is longer.
+pub(super) const FRAME_BYTES_TARGET: usize = 4 << 10;
+
+/// All suffixes (keys without the prefix) have one length, in the header; else there are columns.
+pub(super) const SUFFIX_UNIFORM: u8 = 1;
+/// All values have one length.
+pub(super) const VALUE_UNIFORM: u8 = 2;
+/// All entries have one kind.
+pub(super) const KIND_UNIFORM: u8 = 4;
+/// All entries have one expiry.
+pub(super) const EXPIRY_UNIFORM: u8 = 8;
+/// Keys are cut into prefix, head and tail: the order is byte order.
+pub(super) const HEADS: u8 = 16;
+/// Tail ends take four bytes instead of two.
+pub(super) const TAILS_WIDE: u8 = 32;
+/// Value ends take four bytes instead of two.
+pub(super) const VALUES_WIDE: u8 = 64;
+const FLAGS: u8 = 127;
+
+/// What a block header says, checked, and where the columns lie. Offsets count from the begin of the block, of
+/// which the key section is decompressed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Shape {
+    pub(super) entries: u32,
+    pub(super) frames: u32,
+    pub(super) key_raw: u32,
+    pub(super) key_disk: u32,
+    pub(super) suffix: u32,
+    pub(super) value: u32,
+    pub(super) expiry: u32,
+    pub(super) base_seq: u64,
+    pub(super) flags: u8,
+    pub(super) kind: u8,
+    pub(super) seq_width: u8,
+    pub(super) prefix_at: u32,
+    pub(super) heads_at: u32,
+    pub(super) shorts_at: u32,
+    pub(super) tail_ends_at: u32,
+    pub(super) value_ends_at: u32,
+    pub(super) kinds_at: u32,
+    pub(super) seqs_at: u32,
+    pub(super) expiries_at: u32,
+    pub(super) tails_at: u32,
+    pub(super) end: u32,
+}
+
+/// The fields of a header as they lie on disk, without the checksum that precedes them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Header {
+    pub(super) key_raw: u32,
+    pub(super) key_disk: u32,
+    pub(super) base_seq: u64,
+    pub(super) prefix: u32,
+    pub(super) suffix: u32,
+    pub(super) value: u32,
+    pub(super) expiry: u32,
+    pub(super) entries: u16,
+    pub(super) frames: u16,
+    pub(super) flags: u8,
+    pub(super) kind: u8,
+    pub(super) seq_width: u8,
+}
+
+impl Header {
+    /// The bytes after the checksum.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.key_raw.to_le_bytes());
+        out.extend_from_slice(&self.key_disk.to_le_bytes());
+        out.extend_from_slice(&self.base_seq.to_le_bytes());
+        for n in [self.prefix, self.suffix, self.value, self.expiry] {
+            out.extend_from_slice(&n.to_le_bytes());
+        }
+        out.extend_from_slice(&self.entries.to_le_bytes());
+        out.extend_from_slice(&self.frames.to_le_bytes());
+        out.extend_from_slice(&[self.flags, self.kind, self.seq_width, 0]);
+    }
+
+    /// Reads the fields; checks nothing.
+    #[inline]
+    fn decode(b: &[u8; HEADER_BYTES]) -> Self {
+        let u32_at = |at: usize| u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]]);
+        Self {
+            key_raw: u32_at(4),
+            key_disk: u32_at(8),
+            base_seq: u64::from(u32_at(12)) | u64::from(u32_at(16)) << 32,
+            prefix: u32_at(20),
+            suffix: u32_at(24),
+            value: u32_at(28),
+            expiry: u32_at(32),
+            entries: u16::from_le_bytes([b[36], b[37]]),
+            frames: u16::from_le_bytes([b[38], b[39]]),
+            flags: b[40],
+            kind: b[41],
+            seq_width: b[42],
+        }
+    }
+}
+
+impl Shape {
+    /// What the header of `block` says. Only the header and the length of the columns are checked.
+    #[inline]
+    pub(super) fn parse(block: &[u8]) -> Result<Self, &'static str> {
+        let bytes = block.first_chunk::<HEADER_BYTES>().ok_or("block shorter than its header")?;
+        Self::new(&Header::decode(bytes))
+    }
+
+    /// Where the columns of a block with this header lie.
+    #[inline]
+    pub(super) fn new(h: &Header) -> Result<Self, &'static str> {
+        let entries = u32::from(h.entries);
+        let frames = u32::from(h.frames);
+        let bad_kind = if h.flags & KIND_UNIFORM != 0 { Kind::from_u8(h.kind).is_none() } else { h.kind != 0 };
+        if entries == 0 || entries > ENTRIES_MAX as u32 || frames > entries || h.flags & !FLAGS != 0 || bad_kind {
+            return Err("header of a block");
+        }
+        let prefix_limit = if h.flags & HEADS != 0 { KEY_BYTES_MAX as u32 } else { 0 };
+        if h.key_raw > KEY_SECTION_MAX as u32
+            || h.key_disk > h.key_raw
+            || h.prefix > prefix_limit
+            || h.suffix > KEY_BYTES_MAX as u32
+            || !matches!(h.seq_width, 0 | 1 | 2 | 4 | 8)
+        {
+            return Err("lengths in the header of a block");
+        }
+        let shape = Self::place(h, entries, frames);
+        if shape.tails_at > shape.end { Err("columns longer than the key section") } else { Ok(shape) }
+    }
+
+    #[inline]
+    fn place(h: &Header, entries: u32, frames: u32) -> Self {
+        let has = |flag: u8| u32::from(h.flags & flag != 0);
+        let varying = |flag: u8| entries * (1 - has(flag));
+        let prefix_at = (HEADER_BYTES + FRAME_BYTES * frames as usize) as u32;
+        let heads_at = prefix_at + h.prefix;
+        let shorts_at = heads_at + 8 * entries * has(HEADS);
+        let tail_ends_at = shorts_at + varying(SUFFIX_UNIFORM) * has(HEADS);
+        let value_ends_at = tail_ends_at + varying(SUFFIX_UNIFORM) * (2 + 2 * has(TAILS_WIDE));
+        let kinds_at = value_ends_at + varying(VALUE_UNIFORM) * (2 + 2 * has(VALUES_WIDE));
+        let seqs_at = kinds_at + varying(KIND_UNIFORM);
+        let expiries_at = seqs_at + entries * u32::from(h.seq_width);
+        let tails_at = expiries_at + 4 * varying(EXPIRY_UNIFORM);
+        Self {
+            entries,
+            frames,
+            key_raw: h.key_raw,
+            key_disk: h.key_disk,
+            suffix: h.suffix,
+            value: h.value,
+            expiry: h.expiry,
+            base_seq: h.base_seq,
+            flags: h.flags,
+            kind: h.kind,
+            seq_width: h.seq_width,
+            prefix_at,
+            heads_at,
+            shorts_at,
+            tail_ends_at,
+            value_ends_at,
+            kinds_at,
+            seqs_at,
+            expiries_at,
+            tails_at,
+            end: prefix_at + h.key_raw,
+        }
+    }
+
+    /// Whether a flag is set.
+    #[inline]
+    pub(super) fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Whether the key section is compressed on disk.
+    #[inline]
+    pub(super) fn is_compressed(&self) -> bool {
+        self.key_disk != self.key_raw
+    }
+
+    /// Length on disk of header, frame table and key section.
+    #[inline]
+    pub(super) fn disk_bytes(&self) -> usize {
+        self.prefix_at as usize + self.key_disk as usize
+    }
+}
+
+/// Header, frame table and decompressed key section of a block: what the block cache holds.
+#[derive(Debug)]
+pub struct KeyBlock {
+    pub(super) shape: Shape,
+    pub(super) bytes: Box<[u8]>,
+}
+
+impl KeyBlock {
+    /// Bytes in memory.
+    pub fn charge(&self) -> u64 {
+        (size_of::<Self>() + self.bytes.len()) as u64
+    }
+}

@@ -1,0 +1,263 @@
+//! [`Block`]: the fields of the entries of a block whose key section is at hand.
+//!
+//! A block is validated once, when its bytes come from disk. After that no accessor fails; where bytes of a map should
+//! have changed since, an accessor gives empty or zero fields rather than panic.
+
+use super::{
+    ENTRIES_MAX, EXPIRY_UNIFORM, FRAME_BYTES, HEADER_BYTES, HEADS, KIND_UNIFORM, SUFFIX_UNIFORM, Shape,
+    TAILS_WIDE, VALUE_UNIFORM, VALUES_WIDE,
+};
+use crate::codec::Compression;
+use crate::types::{Kind, SeqNo};
+
+/// A view of a block: its shape, and header, frame table and raw key section as bytes.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::sst) struct Block<'a> {
+    pub(in crate::sst) shape: &'a Shape,
+    pub(in crate::sst) bytes: &'a [u8],
+}
+
+/// A frame: values of consecutive entries, compressed together.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::sst) struct Frame {
+    /// First entry.
+    pub(in crate::sst) first: usize,
+    /// The entry after the last.
+    pub(in crate::sst) end: usize,
+    /// Where the frame begins, counted from the end of the key section on disk.
+    pub(in crate::sst) at: u64,
+    /// Length on disk.
+    pub(in crate::sst) disk: usize,
+    /// Length decompressed.
+    pub(in crate::sst) raw: usize,
+    /// Where its first value begins among the value bytes of the block.
+    pub(in crate::sst) base: usize,
+    /// Checksum.
+    pub(in crate::sst) crc: u32,
+}
+
+impl<'a> Block<'a> {
+    /// Number of entries.
+    #[inline]
+    pub(in crate::sst) fn len(&self) -> usize {
+        self.shape.entries as usize
+    }
+
+    /// The bytes that all keys begin with.
+    #[inline]
+    pub(in crate::sst) fn prefix(&self) -> &'a [u8] {
+        self.part(self.shape.prefix_at as usize, self.shape.heads_at as usize)
+    }
+
+    /// For each key, the eight bytes after the prefix, zero-padded: little-endian forms of big-endian numbers.
+    #[inline]
+    pub(in crate::sst) fn heads(&self) -> &'a [[u8; 8]] {
+        self.part(self.shape.heads_at as usize, self.shape.shorts_at as usize).as_chunks().0
+    }
+
+    /// How many bytes of its head key `i` has.
+    #[inline]
+    pub(in crate::sst) fn head_len(&self, i: usize) -> usize {
+        let len = match self.shape.has(SUFFIX_UNIFORM) {
+            true => self.shape.suffix as usize,
+            false => self.bytes.get(self.shape.shorts_at as usize + i).map_or(0, |&b| usize::from(b)),
+        };
+        len.min(8)
+    }
+
+    /// The bytes of key `i` after prefix and head.
+    #[inline]
+    pub(in crate::sst) fn tail(&self, i: usize) -> &'a [u8] {
+        let s = self.shape;
+        let (start, end) = match s.has(SUFFIX_UNIFORM) {
+            true => {
+                let len = if s.has(HEADS) { s.suffix.saturating_sub(8) } else { s.suffix } as usize;
+                (i * len, i * len + len)
+            }
+            false => self.ends(s.tail_ends_at, s.has(TAILS_WIDE), i),
+        };
+        let tails = s.tails_at as usize;
+        self.part(tails + start, tails + end)
+    }
+
+    /// Where value `i` begins and ends among the value bytes of the block.
+    #[inline]
+    pub(in crate::sst) fn value_span(&self, i: usize) -> (usize, usize) {
+        let s = self.shape;
+        match s.has(VALUE_UNIFORM) {
+            true => (i * s.value as usize, (i + 1) * s.value as usize),
+            false => self.ends(s.value_ends_at, s.has(VALUES_WIDE), i),
+        }
+    }
+
+    /// Kind of entry `i`.
+    #[inline]
+    pub(in crate::sst) fn kind(&self, i: usize) -> Kind {
+        let kind = match self.shape.has(KIND_UNIFORM) {
+            true => self.shape.kind,
+            false => self.bytes.get(self.shape.kinds_at as usize + i).map_or(0, |&b| b),
+        };
+        Kind::from_u8(kind).unwrap_or(Kind::Put)
+    }
+
+    /// Sequence number of entry `i`.
+    #[inline]
+    pub(in crate::sst) fn seq(&self, i: usize) -> SeqNo {
+        let s = self.shape;
+        let width = usize::from(s.seq_width);
+        if width == 0 {
+            return s.base_seq;
+        }
+        let at = s.seqs_at as usize + i * width;
+        let delta = match s.seq_width {
+            1 => u64::from(self.array::<1>(at)[0]),
+            2 => u64::from(u16::from_le_bytes(self.array(at))),
+            4 => u64::from(u32::from_le_bytes(self.array(at))),
+            _ => u64::from_le_bytes(self.array(at)),
+        };
+        s.base_seq.wrapping_add(delta)
+    }
+
+    /// Expiry of entry `i`.
+    #[inline]
+    pub(in crate::sst) fn expiry(&self, i: usize) -> u32 {
+        match self.shape.has(EXPIRY_UNIFORM) {
+            true => self.shape.expiry,
+            false => u32::from_le_bytes(self.array(self.shape.expiries_at as usize + 4 * i)),
+        }
+    }
+
+    /// Makes `key`, of which the first `prefix` bytes are this block's prefix already, key `i`.
+    #[inline]
+    pub(in crate::sst) fn append_suffix(&self, i: usize, key: &mut Vec<u8>) {
+        if self.shape.has(HEADS) {
+            let head = self.heads().get(i).map_or(0, |h| u64::from_le_bytes(*h));
+            let prefix = key.len();
+            key.extend_from_slice(&head.swap_bytes().to_le_bytes());
+            let head_len = self.head_len(i);
+            if head_len < 8 {
+                key.truncate(prefix + head_len);
+                return;
+            }
+        }
+        key.extend_from_slice(self.tail(i));
+    }
+
+    /// Makes `key` key `i`.
+    pub(in crate::sst) fn key_into(&self, i: usize, key: &mut Vec<u8>) {
+        key.clear();
+        key.extend_from_slice(self.prefix());
+        self.append_suffix(i, key);
+    }
+
+    /// Number `f` and place of the frame that holds value `i`. None if the block has no values.
+    #[inline]
+    pub(in crate::sst) fn frame_of(&self, i: usize) -> Option<(usize, Frame)> {
+        self.frames().enumerate().find(|(_, f)| i < f.end)
+    }
+
+    /// The frames in order.
+    #[inline]
+    pub(in crate::sst) fn frames(&self) -> impl Iterator<Item = Frame> + use<'a> {
+        let block = *self;
+        let (mut first, mut at, mut base) = (0, 0, 0);
+        let table = self.part(HEADER_BYTES, self.shape.prefix_at as usize).as_chunks::<FRAME_BYTES>().0;
+        table.iter().map(move |t| {
+            let end = usize::from(u16::from_le_bytes([t[0], t[1]]));
+            let disk = u32::from_le_bytes([t[2], t[3], t[4], t[5]]) as usize;
+            let crc = u32::from_le_bytes([t[6], t[7], t[8], t[9]]);
+            let value_end = end.checked_sub(1).map_or(0, |last| block.value_span(last).1);
+            let frame = Frame { first, end, at, disk, raw: value_end.saturating_sub(base), base, crc };
+            (first, at, base) = (end, at + disk as u64, value_end);
+            frame
+        })
+    }
+
+    /// Checks everything that accessors rely on. `values_disk` is the length of all frames.
+    pub(in crate::sst) fn validate(&self, values_disk: u64, compression: Compression) -> Result<(), &'static str> {
+        let s = self.shape;
+        let n = self.len();
+        if self.bytes.len() != s.end as usize {
+            return Err("length of the key section");
+        }
+        self.validate_tails()?;
+        let kinds = self.part(s.kinds_at as usize, s.seqs_at as usize);
+        if kinds.iter().any(|&k| Kind::from_u8(k).is_none()) {
+            return Err("kind of an entry");
+        }
+        if (0..n).any(|i| self.seq(i) < s.base_seq) {
+            return Err("sequence number of an entry");
+        }
+        if (0..n).any(|i| self.value_span(i).0 > self.value_span(i).1) {
+            return Err("lengths of values");
+        }
+        self.validate_frames(values_disk, compression)
+    }
+
+    fn validate_tails(&self) -> Result<(), &'static str> {
+        let (s, n) = (self.shape, self.len());
+        let tails = (s.end - s.tails_at) as usize;
+        let good = match s.has(SUFFIX_UNIFORM) {
+            true => {
+                let len = if s.has(HEADS) { s.suffix.saturating_sub(8) } else { s.suffix };
+                n * len as usize == tails
+            }
+            false => {
+                let shorts = self.part(s.shorts_at as usize, s.tail_ends_at as usize);
+                let spans = || (0..n).map(|i| self.ends(s.tail_ends_at, s.has(TAILS_WIDE), i));
+                spans().all(|(start, end)| start <= end)
+                    && spans().last().is_some_and(|(_, end)| end == tails)
+                    && shorts.iter().zip(spans()).all(|(&short, (start, end))| {
+                        short == 8 || (short < 8 && start == end)
+                    })
+            }
+        };
+        if good { Ok(()) } else { Err("lengths of keys") }
+    }
+
+    fn validate_frames(&self, values_disk: u64, compression: Compression) -> Result<(), &'static str> {
+        let n = self.len();
+        let total = self.value_span(n - 1).1;
+        let mut seen = (0, 0);
+        for f in self.frames() {
+            if f.end <= f.first || f.end > n || f.raw == 0 || f.disk > f.raw || f.raw > longest_raw(compression, f.disk) {
+                return Err("frame table");
+            }
+            seen = (f.end, f.at + f.disk as u64);
+        }
+        let expected = if total == 0 { (0, values_disk) } else { (n, values_disk) };
+        if n <= ENTRIES_MAX && seen == expected { Ok(()) } else { Err("frames do not cover the values") }
+    }
+
+    /// Begin and end of item `i` of a column of ends.
+    #[inline]
+    fn ends(&self, column: u32, wide: bool, i: usize) -> (usize, usize) {
+        let at = column as usize;
+        let end = |i: usize| match wide {
+            true => u32::from_le_bytes(self.array(at + 4 * i)) as usize,
+            false => usize::from(u16::from_le_bytes(self.array(at + 2 * i))),
+        };
+        (if i == 0 { 0 } else { end(i - 1) }, end(i))
+    }
+
+    #[inline]
+    fn part(&self, start: usize, end: usize) -> &'a [u8] {
+        self.bytes.get(start..end).unwrap_or_default()
+    }
+
+    #[inline]
+    fn array<const N: usize>(&self, at: usize) -> [u8; N] {
+        self.bytes.get(at..).and_then(|b| b.first_chunk::<N>()).map_or([0; N], |b| *b)
+    }
+}
+
+/// The most bytes that `disk` compressed bytes can stand for: what a decoder may allocate.
+pub(in crate::sst) fn longest_raw(compression: Compression, disk: usize) -> usize {
+    match compression {
+        Compression::None => disk,
+        Compression::Snappy => disk.saturating_mul(64),
+        Compression::Lz4 | Compression::Lz4Fast => disk.saturating_mul(256),
+        // A block of 128 KiB that repeats one byte takes four bytes.
+        Compression::Zstd => disk.saturating_mul(32 << 10).saturating_add(128 << 10),
+    }
+}

@@ -1,0 +1,124 @@
+//! A blocked Bloom filter: all bits of a key lie in one cache line, so a query touches memory once (Putze, Sanders and
+//! Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", 2007).
+//!
+//! The high half of a key's hash chooses the line, a mix of all of it gives nine bits for each probe. Immutable
+//! once built; an empty filter (no lines) lets everything pass.
+
+use crate::codec::{Decoder, Salt};
+use crate::{Error, Result};
+
+use super::layout::{begin_section, open_section, seal_section};
+
+/// Bytes of a line.
+const LINE_BYTES: usize = 64;
+const LINE_BITS: u64 = 512;
+/// More probes than this save less than they cost.
+const PROBES_MAX: u32 = 8;
+/// Any odd number with balanced bits; part of the format.
+const MIX: u64 = 0x9E6C_63D0_876A_68EB;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(align(64))]
+struct Line([u64; 8]);
+
+/// Tells which keys are certainly not in a table.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Filter {
+    lines: Box<[Line]>,
+    probes: u32,
+}
+
+impl Filter {
+    /// A filter of `bits_per_key` bits for each of `hashes`.
+    pub(super) fn build(hashes: &[u64], bits_per_key: u32) -> Self {
+        if hashes.is_empty() || bits_per_key == 0 {
+            return Self { lines: Box::default(), probes: 0 };
+        }
+        let bits = hashes.len() as u64 * u64::from(bits_per_key);
+        let lines = bits.div_ceil(LINE_BITS).min(u64::from(u32::MAX));
+        // ln 2 bits per key is the best number of probes of a plain Bloom filter; crowded lines want fewer.
+        let probes = (bits_per_key * 5 / 8).clamp(1, PROBES_MAX);
+        let mut lines = vec![Line([0; 8]); lines as usize].into_boxed_slice();
+        for &hash in hashes {
+            let at = line_of(hash, lines.len());
+            if let Some(line) = lines.get_mut(at) {
+                for (word, bit) in probes_of(hash, probes) {
+                    line.0[word] |= bit;
+                }
+            }
+        }
+        Self { lines, probes }
+    }
+
+    /// Whether a key of this hash may be in the table. False means that it certainly is not.
+    #[inline]
+    pub(super) fn may_contain(&self, hash: u64) -> bool {
+        match self.lines.get(line_of(hash, self.lines.len())) {
+            Some(line) => probes_of(hash, self.probes).fold(true, |all, (word, bit)| all & (line.0[word] & bit != 0)),
+            None => true,
+        }
+    }
+
+    /// The filter as a section at `at`; nothing for an empty filter.
+    pub(super) fn encode(&self, salt: &Salt, at: u64) -> Vec<u8> {
+        if self.lines.is_empty() {
+            return Vec::new();
+        }
+        let mut out = begin_section();
+        out.reserve_exact(1 + self.lines.len() * LINE_BYTES);
+        out.push(self.probes as u8);
+        for word in self.lines.iter().flat_map(|l| l.0) {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        seal_section(salt, at, &mut out);
+        out
+    }
+
+    /// Reads a section that lies at `at`.
+    pub(super) fn decode(section: &[u8], salt: &Salt, file: &str, at: u64) -> Result<Self> {
+        if section.is_empty() {
+            return Ok(Self { lines: Box::default(), probes: 0 });
+        }
+        let body = open_section(salt, at, section, file, "filter")?;
+        let mut d = Decoder::new(body, file, at);
+        let probes = u32::from(d.u8()?);
+        let (lines, rest) = d.take(d.remaining())?.as_chunks::<LINE_BYTES>();
+        if !(1..=PROBES_MAX).contains(&probes) || lines.is_empty() || !rest.is_empty() {
+            return Err(Error::corrupt(file, at, "shape of the filter"));
+        }
+        let lines = lines.iter().map(decode_line).collect();
+        Ok(Self { lines, probes })
+    }
+
+    /// Bytes in memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.lines.len() * LINE_BYTES
+    }
+}
+
+fn decode_line(bytes: &[u8; LINE_BYTES]) -> Line {
+    let mut line = Line([0; 8]);
+    for (word, bytes) in line.0.iter_mut().zip(bytes.as_chunks::<8>().0) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    line
+}
+
+/// The line of a key: the high half of its hash, scaled to the number of lines.
+#[inline]
+fn line_of(hash: u64, lines: usize) -> usize {
+    (((hash >> 32) * lines as u64) >> 32) as usize
+}
+
+/// The words of the line, and the bit in each, of a key's probes.
+#[inline]
+fn probes_of(hash: u64, probes: u32) -> impl Iterator<Item = (usize, u64)> {
+    let product = u128::from(hash) * u128::from(MIX);
+    // 128 bits hold fourteen probes of nine bits; the low half alone holds seven, and the eighth uses the high half.
+    let low = (product as u64) ^ ((product >> 64) as u64);
+    let high = (product >> 64) as u64;
+    (0..probes).map(move |i| {
+        let bits = if i < 7 { low >> (9 * i) } else { high >> 20 };
+        ((bits as usize >> 6) & 7, 1 << (bits & 63))
+    })
+}

@@ -1,0 +1,116 @@
+//! The frame of a table file: sections, their checksums, and the footer. See `docs/formats/klog.md`.
+//!
+//! A footer keeps its length, the place of its fields and its kind of checksum in every version of the format, so that
+//! any version can tell a damaged file from a newer one.
+
+use crate::codec::{Decoder, Salt, bound_crc};
+use crate::types::TableId;
+use crate::{Error, Result};
+
+/// Last bytes of a table file.
+pub(super) const MAGIC: [u8; 4] = *b"TKLG";
+/// The format that is written, and the newest that can be read.
+pub(super) const VERSION: u16 = 1;
+/// Checksums of blocks and sections: CRC32C bound to salt and offset.
+pub(super) const CHECKSUM_CRC32C: u8 = 1;
+/// Length of the footer.
+pub(super) const FOOTER_BYTES: usize = 64;
+/// Length of a checksum.
+pub(super) const CRC_BYTES: usize = 4;
+/// Where the footer's checksum lies in it; the magic bytes follow it.
+const FOOTER_CRC_AT: usize = 56;
+
+/// Where the sections of a table lie. Data begins at 0, each section ends where the next begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Footer {
+    /// Drawn for this file alone.
+    pub(super) salt: Salt,
+    /// Number of the table.
+    pub(super) id: TableId,
+    /// End of the data blocks, begin of the filter.
+    pub(super) filter_at: u64,
+    /// Begin of the index.
+    pub(super) index_at: u64,
+    /// Begin of the properties, which end at the footer.
+    pub(super) props_at: u64,
+    /// Number of data blocks.
+    pub(super) blocks: u32,
+}
+
+impl Footer {
+    /// The bytes of the footer, to be written at `at`.
+    pub(super) fn encode(&self, at: u64) -> [u8; FOOTER_BYTES] {
+        let mut out = Vec::with_capacity(FOOTER_BYTES);
+        out.extend_from_slice(&self.salt);
+        out.extend_from_slice(&self.id.0.to_le_bytes());
+        out.extend_from_slice(&self.filter_at.to_le_bytes());
+        out.extend_from_slice(&self.index_at.to_le_bytes());
+        out.extend_from_slice(&self.props_at.to_le_bytes());
+        out.extend_from_slice(&self.blocks.to_le_bytes());
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&[CHECKSUM_CRC32C, 0]);
+        let crc = bound_crc(&self.salt, at, &[&out, &MAGIC]);
+        out.extend_from_slice(&crc.to_le_bytes());
+        out.extend_from_slice(&MAGIC);
+        let mut bytes = [0; FOOTER_BYTES];
+        bytes.copy_from_slice(&out);
+        bytes
+    }
+
+    /// Reads the footer that lies at `at`. Its salt must be `salt`.
+    pub(super) fn decode(bytes: &[u8; FOOTER_BYTES], salt: &Salt, file: &str, at: u64) -> Result<Self> {
+        let (body, rest) = bytes.split_at(FOOTER_CRC_AT);
+        let (crc, magic) = rest.split_at(CRC_BYTES);
+        if magic != MAGIC {
+            return Err(Error::corrupt(file, at + (FOOTER_CRC_AT + CRC_BYTES) as u64, "not the end of a table"));
+        }
+        if bound_crc(salt, at, &[body, magic]).to_le_bytes() != crc {
+            return Err(Error::corrupt(file, at, "checksum of the footer, or another file under this name"));
+        }
+        let mut d = Decoder::new(body, file, at);
+        let footer = Self {
+            salt: d.array()?,
+            id: TableId(d.u64()?),
+            filter_at: d.u64()?,
+            index_at: d.u64()?,
+            props_at: d.u64()?,
+            blocks: d.u32()?,
+        };
+        let version = d.u16()?;
+        if version > VERSION {
+            let (found, supported) = (u32::from(version), u32::from(VERSION));
+            return Err(Error::FormatTooNew { file: file.into(), found, supported });
+        }
+        if version == 0 || d.u8()? != CHECKSUM_CRC32C || d.u8()? != 0 || footer.salt != *salt {
+            return Err(d.corrupt("field of the footer"));
+        }
+        let ordered =
+            footer.filter_at <= footer.index_at && footer.index_at <= footer.props_at && footer.props_at <= at;
+        if ordered { Ok(footer) } else { Err(d.corrupt("sections of the footer out of order")) }
+    }
+}
+
+/// A section: the checksum, then the body that was appended to `out` after [`begin_section`].
+pub(super) fn seal_section(salt: &Salt, at: u64, section: &mut [u8]) {
+    let (crc, body) = section.split_at_mut(CRC_BYTES);
+    crc.copy_from_slice(&bound_crc(salt, at, &[body]).to_le_bytes());
+}
+
+/// Room for the checksum of a section whose body is appended next.
+pub(super) fn begin_section() -> Vec<u8> {
+    vec![0; CRC_BYTES]
+}
+
+/// The body of a section that lies at `at`.
+pub(super) fn open_section<'a>(
+    salt: &Salt,
+    at: u64,
+    section: &'a [u8],
+    file: &str,
+    what: &str,
+) -> Result<&'a [u8]> {
+    match section.split_first_chunk::<CRC_BYTES>() {
+        Some((crc, body)) if bound_crc(salt, at, &[body]).to_le_bytes() == *crc => Ok(body),
+        _ => Err(Error::corrupt(file, at, format!("checksum of the {what}"))),
+    }
+}

@@ -1,0 +1,420 @@
+//! A version edit: a list of changes that become durable and visible together.
+//!
+//! On disk an edit is a run of changes, each `tag u8 | length varint | body`. A body is read whole: bytes left over
+//! are damage. New facts get new tags. A tag with [`IGNORABLE`] set may be skipped by a version that does not know
+//! it; it states one fact, so the newest body of each such tag is carried into later snapshots of the state. Any
+//! other unknown tag means that a newer version wrote the file, and it is refused.
+
+use std::sync::Arc;
+
+use crate::codec::{Compression, Decoder, Salt, put_bytes, put_varint};
+use crate::options::MemtableKind;
+use crate::sst::TableMeta;
+use crate::types::{Comparator, FAMILY_NAME_BYTES_MAX, FamilyId, SeqNo, TableId, VlogId, WalId};
+use crate::{Error, FamilyOptions, Result};
+
+/// Newest format of manifests this version writes and reads.
+pub const MANIFEST_FORMAT: u32 = 1;
+/// Bit of a tag that tells an older reader it may skip the change.
+pub const IGNORABLE: u8 = 0x80;
+/// Longest stored name of a key order in bytes.
+pub const COMPARATOR_NAME_BYTES_MAX: usize = 255;
+
+/// One change of the state.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Change {
+    /// A family begins. Its id must not have been used before.
+    CreateFamily {
+        /// The new family.
+        family: FamilyId,
+        /// Its name.
+        name: Arc<str>,
+        /// Its settings.
+        options: FamilyOptions,
+    },
+    /// A family ends, with all its tables and value logs.
+    DropFamily {
+        /// The family.
+        family: FamilyId,
+    },
+    /// A family gets another name.
+    RenameFamily {
+        /// The family.
+        family: FamilyId,
+        /// Its new name.
+        name: Arc<str>,
+    },
+    /// A family gets other settings. The key order must stay.
+    SetOptions {
+        /// The family.
+        family: FamilyId,
+        /// Its new settings.
+        options: FamilyOptions,
+    },
+    /// A table joins a level. Its file, and the file's name, are durable.
+    AddTable {
+        /// The family.
+        family: FamilyId,
+        /// Level, 1 for L1.
+        level: u8,
+        /// Facts about the table.
+        meta: Arc<TableMeta>,
+    },
+    /// A table leaves its level.
+    RemoveTable {
+        /// The family.
+        family: FamilyId,
+        /// Level, 1 for L1.
+        level: u8,
+        /// The table.
+        table: TableId,
+    },
+    /// A value log begins. Its file, and the file's name, are durable.
+    AddVlog {
+        /// The family.
+        family: FamilyId,
+        /// The value log.
+        vlog: VlogId,
+        /// Salt of its file.
+        salt: Salt,
+    },
+    /// A value log is complete.
+    SealVlog {
+        /// The family.
+        family: FamilyId,
+        /// The value log.
+        vlog: VlogId,
+        /// Its final length in bytes.
+        bytes: u64,
+        /// No commit after this one refers to it.
+        sealed_at: SeqNo,
+    },
+    /// A value log without live values ends.
+    RemoveVlog {
+        /// The family.
+        family: FamilyId,
+        /// The value log.
+        vlog: VlogId,
+    },
+    /// All numbers below these are used. Counters never go back.
+    NextIds {
+        /// Next table.
+        table: TableId,
+        /// Next value log.
+        vlog: VlogId,
+        /// Next family.
+        family: FamilyId,
+    },
+    /// Log segments below this one are obsolete.
+    LogStart {
+        /// First segment needed.
+        wal: WalId,
+    },
+    /// All commits of the family up to here are in tables.
+    FlushedTo {
+        /// The family.
+        family: FamilyId,
+        /// The last commit covered.
+        seq: SeqNo,
+    },
+    /// A commit at least this new exists.
+    LastSeq {
+        /// The commit.
+        seq: SeqNo,
+    },
+    /// The log was durable up to here.
+    DurableMark {
+        /// The commit.
+        seq: SeqNo,
+    },
+    /// The wall clock at the time of the edit, so that a clock set back is noticed.
+    ClockMark {
+        /// Seconds since the UNIX epoch.
+        wall_secs: u64,
+    },
+    /// The database was closed in order; nothing follows in this manifest.
+    CleanShutdown,
+    /// A change of a newer version that this one may ignore.
+    Unknown {
+        /// Its tag; [`IGNORABLE`] is set.
+        tag: u8,
+        /// Its body.
+        body: Arc<[u8]>,
+    },
+}
+
+mod tag {
+    pub(super) const CREATE_FAMILY: u8 = 1;
+    pub(super) const DROP_FAMILY: u8 = 2;
+    pub(super) const RENAME_FAMILY: u8 = 3;
+    pub(super) const SET_OPTIONS: u8 = 4;
+    pub(super) const ADD_TABLE: u8 = 5;
+    pub(super) const REMOVE_TABLE: u8 = 6;
+    pub(super) const ADD_VLOG: u8 = 7;
+    pub(super) const SEAL_VLOG: u8 = 8;
+    pub(super) const REMOVE_VLOG: u8 = 9;
+    pub(super) const NEXT_IDS: u8 = 10;
+    pub(super) const LOG_START: u8 = 11;
+    pub(super) const FLUSHED_TO: u8 = 12;
+    pub(super) const LAST_SEQ: u8 = 13;
+    pub(super) const DURABLE_MARK: u8 = 14;
+    pub(super) const CLEAN_SHUTDOWN: u8 = 15;
+    pub(super) const CLOCK_MARK: u8 = super::IGNORABLE | 1;
+}
+
+impl Change {
+    fn tag(&self) -> u8 {
+        match self {
+            Self::CreateFamily { .. } => tag::CREATE_FAMILY,
+            Self::DropFamily { .. } => tag::DROP_FAMILY,
+            Self::RenameFamily { .. } => tag::RENAME_FAMILY,
+            Self::SetOptions { .. } => tag::SET_OPTIONS,
+            Self::AddTable { .. } => tag::ADD_TABLE,
+            Self::RemoveTable { .. } => tag::REMOVE_TABLE,
+            Self::AddVlog { .. } => tag::ADD_VLOG,
+            Self::SealVlog { .. } => tag::SEAL_VLOG,
+            Self::RemoveVlog { .. } => tag::REMOVE_VLOG,
+            Self::NextIds { .. } => tag::NEXT_IDS,
+            Self::LogStart { .. } => tag::LOG_START,
+            Self::FlushedTo { .. } => tag::FLUSHED_TO,
+            Self::LastSeq { .. } => tag::LAST_SEQ,
+            Self::DurableMark { .. } => tag::DURABLE_MARK,
+            Self::CleanShutdown => tag::CLEAN_SHUTDOWN,
+            Self::ClockMark { .. } => tag::CLOCK_MARK,
+            Self::Unknown { tag, .. } => *tag,
+        }
+    }
+
+    /// The family the change is about, if it is about one.
+    pub fn family(&self) -> Option<FamilyId> {
+        match self {
+            Self::CreateFamily { family, .. }
+            | Self::DropFamily { family }
+            | Self::RenameFamily { family, .. }
+            | Self::SetOptions { family, .. }
+            | Self::AddTable { family, .. }
+            | Self::RemoveTable { family, .. }
+            | Self::AddVlog { family, .. }
+            | Self::SealVlog { family, .. }
+            | Self::RemoveVlog { family, .. }
+            | Self::FlushedTo { family, .. } => Some(*family),
+            Self::NextIds { .. }
+            | Self::LogStart { .. }
+            | Self::LastSeq { .. }
+            | Self::DurableMark { .. }
+            | Self::ClockMark { .. }
+            | Self::CleanShutdown
+            | Self::Unknown { .. } => None,
+        }
+    }
+
+    fn put_body(&self, out: &mut Vec<u8>) {
+        if let Some(family) = self.family() {
+            put_varint(out, u64::from(family.0));
+        }
+        match self {
+            Self::CreateFamily { name, options, .. } => {
+                put_bytes(out, name.as_bytes());
+                put_options(out, options);
+            }
+            Self::RenameFamily { name, .. } => put_bytes(out, name.as_bytes()),
+            Self::SetOptions { options, .. } => put_options(out, options),
+            Self::AddTable { level, meta, .. } => {
+                out.push(*level);
+                meta.encode(out);
+            }
+            Self::RemoveTable { level, table, .. } => {
+                out.push(*level);
+                put_varint(out, table.0);
+            }
+            Self::AddVlog { vlog, salt, .. } => {
+                put_varint(out, u64::from(vlog.0));
+                out.extend_from_slice(salt);
+            }
+            Self::SealVlog { vlog, bytes, sealed_at, .. } => {
+                put_varint(out, u64::from(vlog.0));
+                put_varint(out, *bytes);
+                put_varint(out, *sealed_at);
+            }
+            Self::RemoveVlog { vlog, .. } => put_varint(out, u64::from(vlog.0)),
+            Self::NextIds { table, vlog, family } => {
+                put_varint(out, table.0);
+                put_varint(out, u64::from(vlog.0));
+                put_varint(out, u64::from(family.0));
+            }
+            Self::LogStart { wal } => put_varint(out, wal.0),
+            Self::FlushedTo { seq, .. } | Self::LastSeq { seq } | Self::DurableMark { seq } => put_varint(out, *seq),
+            Self::ClockMark { wall_secs } => put_varint(out, *wall_secs),
+            Self::Unknown { body, .. } => out.extend_from_slice(body),
+            Self::DropFamily { .. } | Self::CleanShutdown => {}
+        }
+    }
+
+    fn decode(tag: u8, d: &mut Decoder<'_>) -> Result<Option<Self>> {
+        let change = match tag {
+            tag::CREATE_FAMILY => {
+                Self::CreateFamily { family: family(d)?, name: name(d)?, options: options(d)? }
+            }
+            tag::DROP_FAMILY => Self::DropFamily { family: family(d)? },
+            tag::RENAME_FAMILY => Self::RenameFamily { family: family(d)?, name: name(d)? },
+            tag::SET_OPTIONS => Self::SetOptions { family: family(d)?, options: options(d)? },
+            tag::ADD_TABLE => {
+                Self::AddTable { family: family(d)?, level: d.u8()?, meta: Arc::new(TableMeta::decode(d)?) }
+            }
+            tag::REMOVE_TABLE => {
+                Self::RemoveTable { family: family(d)?, level: d.u8()?, table: TableId(d.varint()?) }
+            }
+            tag::ADD_VLOG => Self::AddVlog { family: family(d)?, vlog: vlog(d)?, salt: d.array()? },
+            tag::SEAL_VLOG => Self::SealVlog {
+                family: family(d)?,
+                vlog: vlog(d)?,
+                bytes: d.varint()?,
+                sealed_at: d.varint()?,
+            },
+            tag::REMOVE_VLOG => Self::RemoveVlog { family: family(d)?, vlog: vlog(d)? },
+            tag::NEXT_IDS => Self::NextIds { table: TableId(d.varint()?), vlog: vlog(d)?, family: family(d)? },
+            tag::LOG_START => Self::LogStart { wal: WalId(d.varint()?) },
+            tag::FLUSHED_TO => Self::FlushedTo { family: family(d)?, seq: d.varint()? },
+            tag::LAST_SEQ => Self::LastSeq { seq: d.varint()? },
+            tag::DURABLE_MARK => Self::DurableMark { seq: d.varint()? },
+            tag::CLEAN_SHUTDOWN => Self::CleanShutdown,
+            tag::CLOCK_MARK => Self::ClockMark { wall_secs: d.varint()? },
+            _ if tag & IGNORABLE != 0 => Self::Unknown { tag, body: d.take(d.remaining())?.into() },
+            _ => return Ok(None),
+        };
+        Ok(Some(change))
+    }
+}
+
+/// Changes that are applied together or not at all, in their order.
+#[derive(Clone, Debug, Default)]
+pub struct VersionEdit {
+    changes: Vec<Change>,
+}
+
+impl VersionEdit {
+    /// An edit that changes nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a change at the end.
+    pub fn push(&mut self, change: Change) -> &mut Self {
+        self.changes.push(change);
+        self
+    }
+
+    /// The changes in order.
+    pub fn changes(&self) -> &[Change] {
+        &self.changes
+    }
+
+    /// True when there is no change.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// Appends the encoded edit.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut body = Vec::new();
+        for change in &self.changes {
+            body.clear();
+            change.put_body(&mut body);
+            out.push(change.tag());
+            put_bytes(out, &body);
+        }
+    }
+
+    /// Decodes an edit that is all of `bytes`, which begin at byte `base` of `file`. Key orders are not resolved:
+    /// one that is not built in gets the right name and byte order until the state is complete.
+    ///
+    /// # Errors
+    /// `Corrupt` for bytes that no version wrote, `FormatTooNew` for a change this version must not ignore.
+    pub fn decode(bytes: &[u8], file: &str, base: u64) -> Result<Self> {
+        let mut edit = Self::new();
+        let mut d = Decoder::new(bytes, file, base);
+        while d.remaining() > 0 {
+            let tag = d.u8()?;
+            let length = d.length(d.remaining())?;
+            let at = base + d.position() as u64;
+            let mut body = Decoder::new(d.take(length)?, file, at);
+            match Change::decode(tag, &mut body)? {
+                Some(change) => {
+                    body.finish()?;
+                    edit.changes.push(change);
+                }
+                None if tag == 0 => return Err(body.corrupt("change with tag 0")),
+                None => {
+                    let (found, supported) = (MANIFEST_FORMAT + 1, MANIFEST_FORMAT);
+                    return Err(Error::FormatTooNew { file: file.into(), found, supported });
+                }
+            }
+        }
+        Ok(edit)
+    }
+}
+
+impl FromIterator<Change> for VersionEdit {
+    fn from_iter<I: IntoIterator<Item = Change>>(changes: I) -> Self {
+        Self { changes: changes.into_iter().collect() }
+    }
+}
+
+fn family(d: &mut Decoder<'_>) -> Result<FamilyId> {
+    small(d).map(FamilyId)
+}
+
+fn vlog(d: &mut Decoder<'_>) -> Result<VlogId> {
+    small(d).map(VlogId)
+}
+
+fn small(d: &mut Decoder<'_>) -> Result<u32> {
+    let n = d.varint()?;
+    u32::try_from(n).map_err(|_| d.corrupt("number beyond 32 bits"))
+}
+
+fn text(d: &mut Decoder<'_>, max: usize) -> Result<Arc<str>> {
+    let bytes = d.bytes(max)?;
+    std::str::from_utf8(bytes).map(Arc::from).map_err(|_| d.corrupt("name is not UTF-8"))
+}
+
+fn name(d: &mut Decoder<'_>) -> Result<Arc<str>> {
+    text(d, FAMILY_NAME_BYTES_MAX)
+}
+
+fn size(d: &mut Decoder<'_>) -> Result<usize> {
+    let n = d.varint()?;
+    usize::try_from(n).map_err(|_| d.corrupt("size beyond this machine"))
+}
+
+fn put_options(out: &mut Vec<u8>, o: &FamilyOptions) {
+    put_bytes(out, o.comparator.name().as_bytes());
+    put_varint(out, o.write_buffer_bytes as u64);
+    put_varint(out, o.value_threshold as u64);
+    out.push(o.compression as u8);
+    put_varint(out, u64::from(o.filter_bits_per_key));
+    put_varint(out, o.table_bytes);
+    put_varint(out, o.l1_tables_trigger as u64);
+    out.push(o.memtable as u8);
+    put_varint(out, o.vlog_file_bytes);
+}
+
+fn options(d: &mut Decoder<'_>) -> Result<FamilyOptions> {
+    let order = text(d, COMPARATOR_NAME_BYTES_MAX)?;
+    Ok(FamilyOptions {
+        comparator: Comparator::by_name(&order).unwrap_or_else(|| Comparator::custom(order, <[u8]>::cmp)),
+        write_buffer_bytes: size(d)?,
+        value_threshold: size(d)?,
+        compression: Compression::from_u8(d.u8()?).ok_or_else(|| d.corrupt("unknown compression"))?,
+        filter_bits_per_key: small(d)?,
+        table_bytes: d.varint()?,
+        l1_tables_trigger: size(d)?,
+        memtable: match d.u8()? {
+            0 => MemtableKind::Auto,
+            1 => MemtableKind::SkipList,
+            _ => return Err(d.corrupt("unknown kind of memtable")),
+        },
+        vlog_file_bytes: d.varint()?,
+    })
+}

@@ -1,0 +1,254 @@
+//! The immutable map of one family: its levels and value logs at one moment.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+use super::level::{Level, TableSlot};
+use super::obsolete::{FileGuard, ObsoleteFiles};
+use super::state::{FamilyState, VlogInfo};
+use crate::files::FileKind;
+use crate::sst::{Table, TableMeta};
+use crate::types::{Comparator, FamilyId, SeqNo, TableId, VlogId};
+use crate::{Error, FamilyOptions, Result};
+
+/// A value log in a version. Sharing the slot keeps its file: who may hold references to a value log without
+/// holding a version that names it (a memtable filled after the version was taken) keeps the slot.
+#[derive(Debug)]
+pub struct VlogSlot {
+    /// The value log.
+    pub id: VlogId,
+    file: FileGuard,
+}
+
+/// All tables and value logs of a family at one moment. Immutable; shared by `Arc`.
+pub struct FamilyVersion<T = Table> {
+    state: Arc<FamilyState>,
+    levels: Vec<Level<T>>,
+    slots: BTreeMap<TableId, Arc<TableSlot<T>>>,
+    vlogs: BTreeMap<VlogId, Arc<VlogSlot>>,
+}
+
+impl<T> FamilyVersion<T> {
+    /// The version of `state`. Slots of `prev` are shared; tables that are new are opened.
+    pub(super) fn build(
+        state: &Arc<FamilyState>,
+        prev: Option<&Self>,
+        queue: &Arc<ObsoleteFiles>,
+        open: &mut dyn FnMut(&FamilyState, &Arc<TableMeta>) -> Result<Arc<T>>,
+    ) -> Result<Self> {
+        let mut slots = BTreeMap::new();
+        let mut by_level: Vec<Vec<Arc<TableSlot<T>>>> = Vec::new();
+        for (&id, (level, meta)) in &state.tables {
+            let slot = match prev.and_then(|p| p.slots.get(&id)) {
+                Some(slot) => Arc::clone(slot),
+                None => {
+                    let file = FileGuard::new(FileKind::Table(id), queue);
+                    Arc::new(TableSlot::new(Arc::clone(meta), open(state, meta)?, file))
+                }
+            };
+            let index = usize::from(*level).saturating_sub(1);
+            if by_level.len() <= index {
+                by_level.resize_with(index + 1, Vec::new);
+            }
+            by_level[index].push(Arc::clone(&slot));
+            slots.insert(id, slot);
+        }
+        let vlog_slot = |&id: &VlogId| match prev.and_then(|p| p.vlogs.get(&id)) {
+            Some(slot) => (id, Arc::clone(slot)),
+            None => (id, Arc::new(VlogSlot { id, file: FileGuard::new(FileKind::Vlog(id), queue) })),
+        };
+        let order = &state.options.comparator;
+        let levels = by_level.into_iter().enumerate().map(|(i, t)| Level::new(t, order, i == 0)).collect();
+        let vlogs = state.vlogs.keys().map(vlog_slot).collect();
+        let this = Self { state: Arc::clone(state), levels, slots, vlogs };
+        this.check()?;
+        Ok(this)
+    }
+
+    /// Tells the guards of all files that `next` (the version after this one, if the family lives on) lacks.
+    pub(super) fn retire_into(&self, next: Option<&Self>) {
+        for (id, slot) in &self.slots {
+            if next.is_none_or(|n| !n.slots.contains_key(id)) {
+                slot.guard().set_obsolete();
+            }
+        }
+        for (id, slot) in &self.vlogs {
+            if next.is_none_or(|n| !n.vlogs.contains_key(id)) {
+                slot.file.set_obsolete();
+            }
+        }
+    }
+
+    /// Number of the family.
+    pub fn id(&self) -> FamilyId {
+        self.state.id
+    }
+
+    /// What the manifest records of the family.
+    pub fn state(&self) -> &Arc<FamilyState> {
+        &self.state
+    }
+
+    /// Settings of the family.
+    pub fn options(&self) -> &FamilyOptions {
+        &self.state.options
+    }
+
+    /// Order of the keys.
+    pub fn order(&self) -> &Comparator {
+        &self.state.options.comparator
+    }
+
+    /// All commits up to here are in tables.
+    pub fn flushed_to(&self) -> SeqNo {
+        self.state.flushed_to
+    }
+
+    /// The levels; the first is L1. Trailing empty levels are absent.
+    pub fn levels(&self) -> &[Level<T>] {
+        &self.levels
+    }
+
+    /// Tables of level `n`, 1 for L1: newest first there, by key in deeper levels.
+    pub fn level(&self, n: u8) -> &[Arc<TableSlot<T>>] {
+        self.get_level(n).map(Level::tables).unwrap_or_default()
+    }
+
+    /// As [`FamilyVersion::level`], to keep.
+    pub fn level_arc(&self, n: u8) -> Arc<[Arc<TableSlot<T>>]> {
+        self.get_level(n).map(Level::tables_arc).unwrap_or_default()
+    }
+
+    /// Number of tables in level `n`.
+    pub fn level_len(&self, n: u8) -> usize {
+        self.level(n).len()
+    }
+
+    /// Bytes of the tables in level `n`.
+    pub fn level_bytes(&self, n: u8) -> u64 {
+        self.get_level(n).map(Level::bytes).unwrap_or_default()
+    }
+
+    fn get_level(&self, n: u8) -> Option<&Level<T>> {
+        self.levels.get(usize::from(n).checked_sub(1)?)
+    }
+
+    /// Number of the deepest level that holds a table; 0 without tables.
+    pub fn depth(&self) -> u8 {
+        self.levels.len() as u8
+    }
+
+    /// Whether there is no table.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// All tables that may hold `key`, newest data first: the order in which a read must look.
+    #[inline]
+    pub fn tables_for<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = &'a Arc<TableSlot<T>>> {
+        self.levels.iter().flat_map(move |level| level.covering(self.order(), key))
+    }
+
+    /// Tables of level `n` whose range meets `range`, in the order of [`FamilyVersion::level`].
+    pub fn tables_meeting<'k>(&self, n: u8, range: &impl RangeBounds<&'k [u8]>) -> Vec<Arc<TableSlot<T>>> {
+        self.get_level(n).map(|l| l.meeting(self.order(), range)).unwrap_or_default()
+    }
+
+    /// The table numbered `id`.
+    pub fn table(&self, id: TableId) -> Option<&Arc<TableSlot<T>>> {
+        self.slots.get(&id)
+    }
+
+    /// All tables, by number.
+    pub fn tables(&self) -> impl ExactSizeIterator<Item = &Arc<TableSlot<T>>> {
+        self.slots.values()
+    }
+
+    /// Bytes of all table files.
+    pub fn table_bytes(&self) -> u64 {
+        self.levels.iter().map(Level::bytes).fold(0, u64::saturating_add)
+    }
+
+    /// The slot of a value log.
+    pub fn vlog(&self, id: VlogId) -> Option<&Arc<VlogSlot>> {
+        self.vlogs.get(&id)
+    }
+
+    /// Facts about each value log, with the exact count of its live bytes.
+    pub fn vlogs(&self) -> &BTreeMap<VlogId, VlogInfo> {
+        &self.state.vlogs
+    }
+
+    /// Whether a table at a level deeper than `level` may hold a key in `range`.
+    pub fn any_deeper<'k>(&self, level: u8, range: &impl RangeBounds<&'k [u8]>) -> bool {
+        let deeper = self.levels.get(usize::from(level)..).unwrap_or_default();
+        deeper.iter().any(|l| !l.meeting(self.order(), range).is_empty())
+    }
+
+    /// Restates every law of the map.
+    ///
+    /// # Errors
+    /// `Internal`, naming the law and the tables.
+    pub fn check(&self) -> Result<()> {
+        let law = |holds: bool, what: &str, t: TableId| match holds {
+            true => Ok(()),
+            false => Err(Error::internal(format!("family {}, table {}: {what}", self.state.id.0, t.0))),
+        };
+        let order = self.order();
+        for slot in self.slots.values() {
+            let m = slot.meta();
+            law(order.compare(&m.smallest, &m.largest).is_le(), "smallest key above largest", m.id)?;
+            law(m.min_seq <= m.max_seq, "oldest commit above newest", m.id)?;
+            law(self.state.tables.get(&m.id).is_some_and(|(_, s)| Arc::ptr_eq(s, m)), "not in the state", m.id)?;
+        }
+        law(self.levels.iter().map(Level::len).sum::<usize>() == self.slots.len(), "in two levels", TableId(0))?;
+        for level in &self.levels {
+            if level.is_overlapping() {
+                self.check_ages(level)?;
+                continue;
+            }
+            for pair in level.tables().windows(2) {
+                let [a, b] = pair else { continue };
+                let apart = order.compare(&a.meta().largest, &b.meta().smallest).is_lt();
+                law(apart, "overlaps its neighbour in a sorted level", b.meta().id)?;
+            }
+        }
+        self.check_vlogs()
+    }
+
+    /// In L1, of two tables that may share a key one is newer in all its entries.
+    fn check_ages(&self, level: &Level<T>) -> Result<()> {
+        let tables = level.tables();
+        for (i, newer) in tables.iter().enumerate() {
+            for older in tables.iter().skip(i + 1).filter(|o| o.meta().max_seq >= newer.meta().min_seq) {
+                if older.meets(self.order(), &(&*newer.meta().smallest..=&*newer.meta().largest)) {
+                    let (a, b) = (newer.meta().id.0, older.meta().id.0);
+                    return Err(Error::internal(format!("tables {a} and {b} of L1 interleave in age")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The counts of live values are exactly the sums over the tables.
+    fn check_vlogs(&self) -> Result<()> {
+        let mut sums: BTreeMap<VlogId, (u64, u64)> = self.vlogs.keys().map(|id| (*id, (0, 0))).collect();
+        for r in self.slots.values().flat_map(|s| &s.meta().vlog_refs) {
+            let sum = sums.entry(r.vlog).or_default();
+            *sum = (sum.0.saturating_add(r.bytes), sum.1.saturating_add(r.count));
+        }
+        let told = self.state.vlogs.iter().map(|(id, v)| (*id, (v.live_bytes, v.live_count)));
+        if sums == told.collect() {
+            return Ok(());
+        }
+        Err(Error::internal(format!("family {}: live bytes of value logs do not add up", self.state.id.0)))
+    }
+}
+
+impl<T> fmt::Debug for FamilyVersion<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FamilyVersion").field("family", &self.id()).field("levels", &self.levels).finish_non_exhaustive()
+    }
+}

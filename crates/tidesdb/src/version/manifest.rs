@@ -1,0 +1,157 @@
+//! The manifest: an append-only file of version edits, and its writer.
+//!
+//! An append is two steps, each synced: the record goes to fresh pages, then the mark page of its parity says that
+//! it counts. An edit is acknowledged after the second. So at any moment one mark is whole and names a durable
+//! prefix, and the record after that prefix, if whole, was complete before its mark was begun.
+//!
+//! Space is allocated ahead, zeroed and kept in reserve, so that an edit can be written on a full disk. A failed
+//! allocation changes nothing; after any failed write or sync the manifest takes no further append.
+
+use std::io;
+use std::sync::Arc;
+
+use tidesdb_io::{Dir, File, FileExt};
+
+use super::format::{Header, Mark, PAGE, RECORDS_AT, encode_record, mark_at, page_up};
+use crate::files;
+use crate::{Error, Result};
+
+/// Space kept beyond the last record.
+const RESERVE_BYTES: u64 = 64 << 10;
+/// The reserve is topped up when it falls below this.
+const RESERVE_LOW_BYTES: u64 = 32 << 10;
+/// A manifest smaller than this is not rolled over.
+const ROLL_BYTES_MIN: u64 = 4 << 20;
+/// A larger one is, when it is this many times the snapshot it began with.
+const ROLL_FACTOR: u64 = 4;
+
+/// Why an append failed, and whether the file may have changed.
+#[derive(Debug)]
+pub(super) struct AppendError {
+    pub(super) error: Error,
+    pub(super) poisons: bool,
+}
+
+/// The manifest in force, open for appending.
+#[derive(Debug)]
+pub(super) struct Manifest {
+    file: Arc<dyn File>,
+    name: Arc<str>,
+    header: Header,
+    records: u64,
+    chain: u32,
+    next: u64,
+    file_bytes: u64,
+    roll_at: u64,
+}
+
+impl Manifest {
+    /// Writes a manifest that begins with `snapshot`, and syncs it. The directory is not synced.
+    pub(super) fn create(dir: &dyn Dir, header: Header, snapshot: &[u8]) -> Result<Self> {
+        let name: Arc<str> = files::manifest(header.number).into();
+        let (record, chain) = encode_record(&header.salt, RECORDS_AT, 1, header.chain(), snapshot)?;
+        let next = RECORDS_AT + record.len() as u64;
+        let file_bytes = next + RESERVE_BYTES;
+        let end = RECORDS_AT + (super::format::RECORD_HEADER_BYTES + snapshot.len()) as u64;
+        let mark = Mark { number: 1, end, file_bytes, chain };
+        let io = |op| {
+            let name = Arc::clone(&name);
+            move |e| disk_error(dir, op, &name, file_bytes, e)
+        };
+        let file = dir.create_new(&name, file_bytes).map_err(io("create"))?;
+        let mut bytes = header.encode();
+        bytes.extend_from_slice(&mark.encode(&header.salt, mark_at(0)));
+        bytes.extend_from_slice(&mark.encode(&header.salt, mark_at(1)));
+        bytes.extend_from_slice(&record);
+        file.write_all_at(&bytes, 0).map_err(io("write"))?;
+        file.sync_all().map_err(io("sync"))?;
+        let roll_at = ROLL_BYTES_MIN.max(record.len() as u64 * ROLL_FACTOR);
+        Ok(Self { file, name, header, records: 1, chain, next, file_bytes, roll_at })
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.header.number
+    }
+
+    pub(super) fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Bytes of the file in use.
+    pub(super) fn bytes(&self) -> u64 {
+        self.next
+    }
+
+    /// Whether the file has grown so much that a new one should take its place.
+    pub(super) fn wants_roll(&self) -> bool {
+        self.next >= self.roll_at
+    }
+
+    /// Puts off the next attempt to roll over, after one has failed.
+    pub(super) fn postpone_roll(&mut self) {
+        self.roll_at = self.next + ROLL_BYTES_MIN / 4;
+    }
+
+    /// Makes an edit durable.
+    pub(super) fn append(&mut self, dir: &dyn Dir, payload: &[u8]) -> std::result::Result<(), AppendError> {
+        let (number, at) = (self.records + 1, self.next);
+        let (record, chain) = encode_record(&self.header.salt, at, number, self.chain, payload).map_err(harmless)?;
+        let next = at + record.len() as u64;
+        let grown = self.reserve(dir, next).map_err(harmless)?;
+        let mark = Mark {
+            number,
+            end: at + (super::format::RECORD_HEADER_BYTES + payload.len()) as u64,
+            file_bytes: self.file_bytes,
+            chain,
+        };
+        debug_assert_eq!(page_up(mark.end), next);
+        self.write_synced(&record, at, grown).map_err(poisonous)?;
+        let slot = mark_at(number);
+        self.write_synced(&mark.encode(&self.header.salt, slot), slot, false).map_err(poisonous)?;
+        (self.records, self.chain, self.next) = (number, chain, next);
+        Ok(())
+    }
+
+    /// Makes room up to `next` and, if the disk allows, a reserve beyond it. Tells whether the file grew.
+    fn reserve(&mut self, dir: &dyn Dir, next: u64) -> Result<bool> {
+        if next + RESERVE_LOW_BYTES <= self.file_bytes {
+            return Ok(false);
+        }
+        let to = page_up(next) + RESERVE_BYTES;
+        match self.file.allocate(self.file_bytes, to - self.file_bytes) {
+            Ok(()) => {
+                self.file_bytes = to;
+                Ok(true)
+            }
+            Err(_) if next <= self.file_bytes => Ok(false), // the reserve is for exactly this
+            Err(e) => Err(disk_error(dir, "allocate", &self.name, to - self.file_bytes, e)),
+        }
+    }
+
+    fn write_synced(&self, bytes: &[u8], at: u64, grown: bool) -> Result<()> {
+        debug_assert!(at % PAGE == 0 && bytes.len() as u64 % PAGE == 0);
+        self.file.write_all_at(bytes, at).map_err(|e| Error::io("write", &self.name, e))?;
+        let synced = if grown { self.file.sync_all() } else { self.file.sync_data() };
+        synced.map_err(|e| Error::io("sync", &self.name, e))
+    }
+}
+
+fn harmless(error: Error) -> AppendError {
+    AppendError { error, poisons: false }
+}
+
+fn poisonous(error: Error) -> AppendError {
+    AppendError { error, poisons: true }
+}
+
+/// A failed call, as `NoSpace` when the disk or the quota is full.
+fn disk_error(dir: &dyn Dir, op: &'static str, file: &str, needed: u64, e: io::Error) -> Error {
+    match e.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::NoSpace {
+            dir: dir.path().display().to_string().into(),
+            free: dir.space().map_or(0, |s| s.free),
+            needed,
+        },
+        _ => Error::io(op, file, e),
+    }
+}

@@ -1,0 +1,175 @@
+//! Files no version needs.
+//!
+//! Each slot of a version owns a [`FileGuard`]. When an edit that drops the file is durable, the guard is told; when
+//! the last version or reader that shares the slot is gone, the guard puts the file on the queue. The background
+//! takes files from the queue and unlinks them; what fails stays on the queue, and a file that a crash left behind
+//! is an orphan at the next open. So a file is never unlinked before the manifest forgot it, nor under a reader.
+
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tidesdb_io::Dir;
+use tidesdb_sync::Mutex;
+
+use super::state::State;
+use crate::files::{self, FileKind};
+use crate::types::{TableId, VlogId};
+
+/// Extension of a file set aside.
+const ORPHAN: &str = ".orphan";
+
+/// Queue of files to unlink.
+#[derive(Debug, Default)]
+pub struct ObsoleteFiles {
+    queue: Mutex<Vec<FileKind>>,
+}
+
+impl ObsoleteFiles {
+    /// Adds a file that no version and no reader needs, and that the manifest in force does not name.
+    pub(super) fn push(&self, file: FileKind) {
+        self.queue.lock().push(file);
+    }
+
+    /// Takes all files from the queue. The taker unlinks them, or puts them back.
+    pub fn take(&self) -> Vec<FileKind> {
+        std::mem::take(&mut *self.queue.lock())
+    }
+
+    /// Puts back files that could not be unlinked.
+    pub fn put_back(&self, files: impl IntoIterator<Item = FileKind>) {
+        self.queue.lock().extend(files);
+    }
+
+    /// Number of files that wait.
+    pub fn len(&self) -> usize {
+        self.queue.lock().len()
+    }
+
+    /// Whether no file waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Unlinks what is on the queue; returns how many files went. Those that could not go stay on the queue.
+    pub fn unlink_all(&self, dir: &dyn Dir) -> usize {
+        let files = self.take();
+        let count = files.len();
+        let failed: Vec<FileKind> = files.into_iter().filter(|f| !unlink(dir, *f)).collect();
+        let gone = count - failed.len();
+        self.put_back(failed);
+        gone
+    }
+}
+
+fn unlink(dir: &dyn Dir, file: FileKind) -> bool {
+    let Some(name) = name_of(file) else { return true };
+    match dir.unlink(&name) {
+        Ok(()) => true,
+        Err(e) if e.kind() == ErrorKind::NotFound => true,
+        Err(e) => {
+            tracing::warn!(file = %name, error = %e, "an obsolete file stays for now");
+            false
+        }
+    }
+}
+
+/// Name of a numbered file.
+fn name_of(file: FileKind) -> Option<String> {
+    match file {
+        FileKind::Manifest(n) => Some(files::manifest(n)),
+        FileKind::Wal(id) => Some(files::wal(id)),
+        FileKind::Table(id) => Some(files::table(id)),
+        FileKind::Vlog(id) => Some(files::vlog(id)),
+        FileKind::Lock | FileKind::Current | FileKind::Aside => None,
+    }
+}
+
+/// Owned by whoever needs a file; queues it when it is obsolete and the owner is gone.
+#[derive(Debug)]
+pub struct FileGuard {
+    file: FileKind,
+    obsolete: AtomicBool,
+    queue: Arc<ObsoleteFiles>,
+}
+
+impl FileGuard {
+    pub(super) fn new(file: FileKind, queue: &Arc<ObsoleteFiles>) -> Self {
+        Self { file, obsolete: AtomicBool::new(false), queue: Arc::clone(queue) }
+    }
+
+    /// Says that the durable manifest does not name the file any more.
+    pub(super) fn set_obsolete(&self) {
+        self.obsolete.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for FileGuard {
+    fn drop(&mut self) {
+        if self.obsolete.load(Ordering::Acquire) {
+            self.queue.push(self.file);
+        }
+    }
+}
+
+/// What [`Orphans::settle`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OrphanReport {
+    /// Files set aside.
+    pub set_aside: usize,
+    /// Files that an earlier open had set aside, unlinked now.
+    pub unlinked: usize,
+    /// Files that could not be moved or unlinked; they are tried again at the next open.
+    pub failed: usize,
+}
+
+/// Files that were in the directory when it was opened and that the manifest does not name.
+#[derive(Debug, Default)]
+pub(super) struct Orphans {
+    strays: Vec<String>,
+    aside: Vec<String>,
+}
+
+impl Orphans {
+    /// Finds them among `names`, which do not hold the manifest in force, and of which the manifest `spent` is going
+    /// to be unlinked. Those already aside may go only if the last session was closed in order.
+    pub(super) fn find(names: &[String], state: &State, spent: Option<u64>, clean: bool) -> Self {
+        let tables: BTreeSet<&TableId> = state.families.values().flat_map(|f| f.tables.keys()).collect();
+        let vlogs: BTreeSet<&VlogId> = state.families.values().flat_map(|f| f.vlogs.keys()).collect();
+        let stray = |name: &str| match files::parse(name) {
+            Some(FileKind::Table(id)) => name == files::table(id) && !tables.contains(&id),
+            Some(FileKind::Vlog(id)) => name == files::vlog(id) && !vlogs.contains(&id),
+            Some(FileKind::Manifest(n)) => name == files::manifest(n) && spent != Some(n),
+            _ => false,
+        };
+        let aside = |name: &str| clean && name.ends_with(ORPHAN) && files::parse(name) == Some(FileKind::Aside);
+        Self {
+            strays: names.iter().filter(|n| stray(n)).cloned().collect(),
+            aside: names.iter().filter(|n| aside(n)).cloned().collect(),
+        }
+    }
+
+    /// Moves strays aside and unlinks what was aside before.
+    pub(super) fn settle(self, dir: &dyn Dir) -> OrphanReport {
+        let mut report = OrphanReport::default();
+        for name in self.aside {
+            count(dir.unlink(&name), &name, &mut report.unlinked, &mut report.failed);
+        }
+        for name in self.strays {
+            let to = format!("{name}{ORPHAN}");
+            count(dir.rename(&name, &to), &name, &mut report.set_aside, &mut report.failed);
+        }
+        report
+    }
+}
+
+fn count(done: std::io::Result<()>, name: &str, good: &mut usize, bad: &mut usize) {
+    match done {
+        Ok(()) => *good += 1,
+        Err(e) => {
+            tracing::warn!(file = %name, error = %e, "an orphan stays for now");
+            *bad += 1;
+        }
+    }
+}

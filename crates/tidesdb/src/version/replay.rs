@@ -1,0 +1,317 @@
+//! Reads a manifest back, and decides whether what it finds is whole, the trace of a crash, or damage.
+//!
+//! 1. The newest whole mark says which records are durable and where they end. None whole: damage.
+//! 2. All of those must be whole, numbered and chained; anything else is damage.
+//! 3. One record more may stand behind them: its append was synced but its mark was not. It counts.
+//! 4. Whatever else follows is the torn trace of an append that nobody was told of; it is reported. A whole record
+//!    there, or any trace after a close in order, is damage.
+//!
+//! Reading changes nothing. A failed read is an error of its own, never taken for an end of the file.
+
+use std::io::ErrorKind;
+
+use tidesdb_io::{Access, Dir, File, FileExt};
+
+use super::current::{self, Current, manifests_of};
+use super::edit::VersionEdit;
+use super::format::{
+    Header, Mark, PAGE, PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES, RECORDS_AT, RecordHeader, first_nonzero, page_up,
+};
+use super::state::State;
+use crate::codec::Salt;
+use crate::files::{self, CURRENT, FileKind};
+use crate::{Error, Result};
+
+const CHUNK_BYTES: usize = 16 * PAGE as usize;
+/// More than any append leaves behind the last record.
+const TAIL_BYTES_MAX: u64 = PAYLOAD_BYTES_MAX as u64 + (1 << 20);
+
+/// What reading the manifest found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ManifestReport {
+    /// The file.
+    pub file: String,
+    /// Records that count.
+    pub records: u64,
+    /// Bytes in use.
+    pub bytes: u64,
+    /// Whether the database was closed in order.
+    pub clean: bool,
+    /// Bytes behind the last record that hold traces of an append that did not finish.
+    pub torn_bytes: u64,
+    /// The last record was complete but not yet marked: its install was not acknowledged, or its mark is damaged.
+    pub unmarked_record: bool,
+    /// A mark is damaged that no crash explains; the other one and the records told the same.
+    pub repaired_mark: bool,
+}
+
+/// A manifest as read.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub(super) state: State,
+    pub(super) header: Header,
+    pub(super) report: ManifestReport,
+}
+
+/// Whether a directory holds a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// Nothing, or what a creation that did not finish left behind.
+    Absent,
+    /// A database.
+    Present,
+}
+
+/// Tells whether there is a database in `dir`.
+///
+/// # Errors
+/// `Corrupt` when there are files of one but nothing names its manifest; `Io` when the directory cannot be read.
+pub fn presence(dir: &dyn Dir) -> Result<Presence> {
+    let names = list(dir)?;
+    if names.iter().any(|n| n == CURRENT) {
+        return Ok(Presence::Present);
+    }
+    for name in &names {
+        let lost = match files::parse(name) {
+            Some(FileKind::Table(_) | FileKind::Vlog(_) | FileKind::Wal(_)) => true,
+            Some(FileKind::Manifest(n)) => was_in_force(dir, n)?,
+            _ => false,
+        };
+        if lost {
+            let what = format!("missing, yet {name} exists; manifests here: {}", manifests_of(&names));
+            return Err(Error::corrupt(CURRENT, 0, what));
+        }
+    }
+    Ok(Presence::Absent)
+}
+
+/// Whether a manifest holds more than an unfinished creation leaves.
+fn was_in_force(dir: &dyn Dir, number: u64) -> Result<bool> {
+    match load_file(dir, number, None, &mut |_, _| {}) {
+        Ok(found) => Ok(found.report.records > 1 || !found.state.families.is_empty()),
+        Err(Error::Corrupt { .. }) => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+/// All names in the directory.
+pub(super) fn list(dir: &dyn Dir) -> Result<Vec<String>> {
+    dir.list().map_err(|e| Error::io("list", &dir.path().display().to_string(), e))
+}
+
+/// Reads the manifest in force. `visit` sees each edit with the offset of its record.
+pub(super) fn load(dir: &dyn Dir, visit: &mut dyn FnMut(u64, &VersionEdit)) -> Result<Loaded> {
+    let found = current::read(dir).map_err(|e| with_manifests(dir, e))?;
+    let current = found.ok_or_else(|| Error::NotFound { what: format!("database in {:?}", dir.path()).into() })?;
+    load_file(dir, current.number, Some(&current), visit).map_err(|e| with_manifests(dir, e))
+}
+
+/// Adds the names of the manifests to an error, for whoever must decide what to do.
+fn with_manifests(dir: &dyn Dir, e: Error) -> Error {
+    match (e, list(dir)) {
+        (Error::Corrupt { file, offset, what }, Ok(names)) => {
+            let what = format!("{what}; manifests here: {}", manifests_of(&names));
+            Error::Corrupt { file, offset, what: what.into() }
+        }
+        (e, _) => e,
+    }
+}
+
+fn load_file(
+    dir: &dyn Dir,
+    number: u64,
+    current: Option<&Current>,
+    visit: &mut dyn FnMut(u64, &VersionEdit),
+) -> Result<Loaded> {
+    let name = files::manifest(number);
+    let file = dir.open(&name, Access::Read).map_err(|e| match e.kind() {
+        ErrorKind::NotFound => Error::corrupt(CURRENT, 16, format!("names {name}, which is missing")),
+        _ => Error::io("open", &name, e),
+    })?;
+    let file_bytes = file.len().map_err(|e| Error::io("length", &name, e))?;
+    let page = Source { file: &*file, name: &name, file_bytes }.bytes(0, PAGE as usize)?;
+    let header = Header::decode(&page, &name)?;
+    let meant = current.is_none_or(|c| c.salt == header.salt && c.uuid == header.identity.uuid);
+    if header.number != number || !meant {
+        return Err(Error::corrupt(&name, 0, "this is another manifest than the one meant"));
+    }
+    let source = Source { file: &*file, name: &name, file_bytes };
+    let mut reader = Reader { source, header, chain: header.chain(), state: State::default(), visit };
+    let (mark, other) = reader.read_marks()?;
+    let end = reader.replay(&mark, other.as_ref())?;
+    let mut report = ManifestReport { records: mark.number, bytes: end, ..ManifestReport::default() };
+    reader.read_tail(&mark, &mut report)?;
+    report.repaired_mark = other.is_none() && !report.unmarked_record;
+    let state = reader.state;
+    report.clean = state.clean;
+    state.check().map_err(|e| Error::corrupt(&name, RECORDS_AT, e.to_string()))?;
+    report.file = name;
+    Ok(Loaded { state, header, report })
+}
+
+/// The file, its length as it was when it was opened.
+struct Source<'a> {
+    file: &'a dyn File,
+    name: &'a str,
+    file_bytes: u64,
+}
+
+impl Source<'_> {
+    /// `n` bytes at `at`.
+    fn bytes(&self, at: u64, n: usize) -> Result<Vec<u8>> {
+        if at.checked_add(n as u64).is_none_or(|end| end > self.file_bytes) {
+            return Err(Error::corrupt(self.name, self.file_bytes, "file was cut"));
+        }
+        let mut out = Vec::new();
+        out.try_reserve_exact(n).map_err(|_| Error::MemoryLimit { what: "reading the manifest".into() })?;
+        out.resize(n, 0);
+        self.file.read_exact_at(&mut out, at).map_err(|e| Error::io("read", self.name, e))?;
+        Ok(out)
+    }
+
+    /// The record at `at` with its padding, all of it below `limit`; `None` if there is no whole one.
+    fn record(&self, salt: &Salt, at: u64, limit: u64) -> Result<Option<Record>> {
+        if at.saturating_add(PAGE) > limit {
+            return Ok(None);
+        }
+        let first = self.bytes(at, PAGE as usize)?;
+        let header = RecordHeader::decode(&first, self.name, at)?;
+        let used = RECORD_HEADER_BYTES + header.length;
+        let next = page_up(at + used as u64);
+        if header.length > PAYLOAD_BYTES_MAX || next > limit {
+            return Ok(None);
+        }
+        let mut bytes = first;
+        if next > at + PAGE {
+            bytes.extend_from_slice(&self.bytes(at + PAGE, (next - at - PAGE) as usize)?);
+        }
+        let (body, padding) = bytes.split_at(used);
+        if !header.matches(salt, at, &body[4..]) || first_nonzero(padding).is_some() {
+            return Ok(None);
+        }
+        let payload = body[RECORD_HEADER_BYTES..].to_vec();
+        Ok(Some(Record { at, header, payload, next }))
+    }
+}
+
+struct Record {
+    at: u64,
+    header: RecordHeader,
+    payload: Vec<u8>,
+    next: u64,
+}
+
+impl Record {
+    /// Where it ends, its padding not counted.
+    fn end(&self) -> u64 {
+        self.at + (RECORD_HEADER_BYTES + self.payload.len()) as u64
+    }
+}
+
+struct Reader<'a> {
+    source: Source<'a>,
+    header: Header,
+    chain: u32,
+    state: State,
+    visit: &'a mut dyn FnMut(u64, &VersionEdit),
+}
+
+impl Reader<'_> {
+    fn corrupt(&self, at: u64, what: &str) -> Error {
+        Error::corrupt(self.source.name, at, what)
+    }
+
+    /// The newest mark, and the other one if it is whole too.
+    fn read_marks(&self) -> Result<(Mark, Option<Mark>)> {
+        let mut found = Vec::new();
+        for at in [PAGE, 2 * PAGE] {
+            let page = self.source.bytes(at, PAGE as usize)?;
+            found.extend(Mark::decode(&page, &self.header.salt, at));
+        }
+        found.sort_by_key(|m| m.number);
+        let newest = found.pop().ok_or_else(|| self.corrupt(PAGE, "no mark is whole"))?;
+        if self.source.file_bytes < newest.file_bytes {
+            return Err(self.corrupt(self.source.file_bytes, "file was cut"));
+        }
+        if newest.end > newest.file_bytes || newest.end < RECORDS_AT {
+            return Err(self.corrupt(PAGE, "a mark names an impossible end"));
+        }
+        Ok((newest, found.pop()))
+    }
+
+    /// Applies the records that `mark` promises; returns where the next one would begin.
+    fn replay(&mut self, mark: &Mark, other: Option<&Mark>) -> Result<u64> {
+        let (mut at, limit) = (RECORDS_AT, page_up(mark.end));
+        for number in 1..=mark.number {
+            let record = self.source.record(&self.header.salt, at, limit)?;
+            let record = record.filter(|r| self.follows(r, number));
+            let record = record.ok_or_else(|| self.corrupt(at, "a durable record is damaged"))?;
+            self.apply(&record)?;
+            at = record.next;
+            for m in [Some(mark), other].into_iter().flatten().filter(|m| m.number == number) {
+                if m.end != record.end() || m.chain != record.header.crc {
+                    return Err(self.corrupt(record.at, "a record is not the one its mark names"));
+                }
+            }
+        }
+        if at == limit { Ok(at) } else { Err(self.corrupt(at, "the records end before their mark says")) }
+    }
+
+    fn follows(&self, record: &Record, number: u64) -> bool {
+        record.header.number == number && record.header.prev == self.chain
+    }
+
+    fn apply(&mut self, record: &Record) -> Result<()> {
+        let edit =
+            VersionEdit::decode(&record.payload, self.source.name, record.at + RECORD_HEADER_BYTES as u64)?;
+        if self.state.clean {
+            return Err(self.corrupt(record.at, "a record follows the close of the database"));
+        }
+        (self.visit)(record.at, &edit);
+        self.state.apply(&edit).map_err(|e| self.corrupt(record.at, &format!("impossible edit: {e}")))?;
+        self.chain = record.header.crc;
+        Ok(())
+    }
+
+    /// Judges what lies behind the marked records.
+    fn read_tail(&mut self, mark: &Mark, report: &mut ManifestReport) -> Result<()> {
+        let file_bytes = self.source.file_bytes;
+        let mut at = report.bytes;
+        if file_bytes - at > TAIL_BYTES_MAX || (self.state.clean && file_bytes != mark.file_bytes) {
+            return Err(self.corrupt(file_bytes, "file is too long"));
+        }
+        if let Some(record) = self.source.record(&self.header.salt, at, file_bytes)? {
+            if !self.follows(&record, mark.number + 1) {
+                return Err(self.corrupt(at, "a record that is not the next one"));
+            }
+            self.apply(&record)?;
+            at = record.next;
+            *report = ManifestReport { records: mark.number + 1, bytes: at, unmarked_record: true, ..report.clone() };
+        }
+        report.torn_bytes = self.scan_torn(at)?;
+        if report.torn_bytes > 0 && (report.unmarked_record || self.state.clean) {
+            return Err(self.corrupt(at, "bytes behind the last record that no append left"));
+        }
+        Ok(())
+    }
+
+    /// Bytes from `start` to the last one that is not zero. A whole record among them is damage.
+    fn scan_torn(&self, start: u64) -> Result<u64> {
+        let mut torn_to = start;
+        let mut at = start;
+        while at < self.source.file_bytes {
+            let n = (self.source.file_bytes - at).min(CHUNK_BYTES as u64) as usize;
+            let chunk = self.source.bytes(at, n)?;
+            for (i, page) in chunk.chunks(PAGE as usize).enumerate() {
+                let page_at = at + i as u64 * PAGE;
+                let Some(last) = page.iter().rposition(|b| *b != 0) else { continue };
+                torn_to = page_at + last as u64 + 1;
+                if self.source.record(&self.header.salt, page_at, self.source.file_bytes)?.is_some() {
+                    return Err(self.corrupt(start, "a record is damaged, and a whole one follows"));
+                }
+            }
+            at += n as u64;
+        }
+        Ok(torn_to - start)
+    }
+}

@@ -1,0 +1,436 @@
+//! The version set: the state in force, and [`VersionSet::install`], the one way to change it.
+//!
+//! An install validates the edit on a clone of the state, opens the tables it adds, appends it to the manifest and
+//! syncs; only then do the state and the versions change, under the one lock, and `publish` runs under it too, so
+//! that installs are seen in the order in which they became durable. If anything fails nothing is published. A
+//! failed write or sync leaves the manifest in doubt: every later install is refused until the database is reopened.
+//!
+//! Opening for writing always begins a new manifest: what was read, perhaps only from the system's cache, becomes
+//! durable again before anything relies on it, and no append ever follows a torn one.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidesdb_io::{Dir, Entropy};
+use tidesdb_sync::Mutex;
+
+use super::current::{self, Current, SwitchError};
+use super::edit::{Change, VersionEdit};
+use super::format::{Header, Identity};
+use super::manifest::{AppendError, Manifest};
+use super::obsolete::{ObsoleteFiles, OrphanReport, Orphans};
+use super::replay::{self, ManifestReport, Presence};
+use super::state::{FamilyState, State};
+use super::{FamilyVersion, presence};
+use crate::files::{self, FileKind};
+use crate::sst::{Table, TableMeta};
+use crate::types::{Comparator, FamilyId, TableId, VlogId};
+use crate::{Error, Result};
+
+/// Opens a table that an edit adds.
+pub type OpenTable<T = Table> = dyn Fn(&FamilyState, &Arc<TableMeta>) -> Result<Arc<T>> + Send + Sync;
+
+/// What a version set needs from above.
+pub struct Context<T = Table> {
+    /// Directory of the database, locked.
+    pub dir: Arc<dyn Dir>,
+    /// Source of salts.
+    pub entropy: Arc<dyn Entropy>,
+    /// Key orders that are not built in.
+    pub comparators: Vec<Comparator>,
+    /// Opens tables.
+    pub open_table: Box<OpenTable<T>>,
+}
+
+/// What `publish` sees: the state and versions just installed.
+pub struct Installed<'a, T = Table> {
+    /// The state.
+    pub state: &'a State,
+    /// The versions.
+    pub versions: &'a BTreeMap<FamilyId, Arc<FamilyVersion<T>>>,
+}
+
+/// The state in force and the manifest that records it.
+pub struct VersionSet<T = Table> {
+    context: Context<T>,
+    identity: Identity,
+    next_table: AtomicU64,
+    next_vlog: AtomicU64,
+    next_family: AtomicU64,
+    obsolete: Arc<ObsoleteFiles>,
+    orphans: Mutex<Option<Orphans>>,
+    inner: Mutex<Inner<T>>,
+}
+
+struct Inner<T> {
+    phase: Phase,
+    state: State,
+    versions: BTreeMap<FamilyId, Arc<FamilyVersion<T>>>,
+    next_manifest: u64,
+}
+
+enum Phase {
+    ReadOnly,
+    Writable(Manifest),
+    Poisoned(Arc<Error>),
+    Closed,
+}
+
+impl<T> VersionSet<T> {
+    /// Creates the database: a first manifest without families, and `CURRENT`.
+    ///
+    /// # Errors
+    /// `Exists` if there is a database, `Corrupt` if there are traces of one, `NoSpace` and `Io` from the disk.
+    pub fn create(context: Context<T>, wal_segment_bytes: u64) -> Result<Self> {
+        if presence(&*context.dir)? == Presence::Present {
+            return Err(Error::Exists { what: format!("database in {:?}", context.dir.path()).into() });
+        }
+        let identity = Identity { uuid: context.entropy.salt(), wal_segment_bytes };
+        let names = replay::list(&*context.dir)?;
+        let this = Self::new(context, identity, State::default(), &names);
+        this.begin_manifest(&names, None, false)?;
+        Ok(this)
+    }
+
+    /// Opens the database. For writing, a new manifest takes the place of the one read, and the directory must be
+    /// locked; `read_only` changes nothing on disk.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none, `Corrupt` for damage, `FormatTooNew`, `InvalidArgument` for a key order that
+    /// was not given, and what opening a table fails with.
+    pub fn open(context: Context<T>, read_only: bool) -> Result<(Self, ManifestReport)> {
+        let loaded = replay::load(&*context.dir, &mut |_, _| {})?;
+        let mut state = loaded.state;
+        resolve_orders(&mut state, &context.comparators)?;
+        let names = replay::list(&*context.dir)?;
+        state.clean = false;
+        let this = Self::new(context, loaded.header.identity, state, &names);
+        this.open_tables()?;
+        if !read_only {
+            // One that was damaged is set aside like an orphan, as evidence.
+            let spent = Some(loaded.header.number).filter(|_| !loaded.report.repaired_mark);
+            this.begin_manifest(&names, spent, loaded.report.clean)?;
+            spent.into_iter().for_each(|n| this.obsolete.push(FileKind::Manifest(n)));
+        }
+        Ok((this, loaded.report))
+    }
+
+    fn new(context: Context<T>, identity: Identity, state: State, names: &[String]) -> Self {
+        let (mut table, mut vlog) = (state.next_table.0, u64::from(state.next_vlog.0));
+        let mut manifest = 1;
+        for name in names {
+            // A file set aside keeps its number too, so that a later one is not set aside over it.
+            match files::parse(name.trim_end_matches(".orphan")) {
+                Some(FileKind::Table(id)) => table = table.max(id.0.saturating_add(1)),
+                Some(FileKind::Vlog(id)) => vlog = vlog.max(u64::from(id.0) + 1),
+                Some(FileKind::Manifest(n)) => manifest = manifest.max(n.saturating_add(1)),
+                _ => {}
+            }
+        }
+        let inner =
+            Inner { phase: Phase::ReadOnly, next_manifest: manifest, versions: BTreeMap::new(), state: state.clone() };
+        Self {
+            context,
+            identity,
+            next_table: AtomicU64::new(table),
+            next_vlog: AtomicU64::new(vlog),
+            next_family: AtomicU64::new(state.next_family.0.into()),
+            obsolete: Arc::default(),
+            orphans: Mutex::new(None),
+            inner: Mutex::new(inner),
+        }
+    }
+
+    /// Builds the first versions.
+    fn open_tables(&self) -> Result<()> {
+        let mut inner = self.inner.lock();
+        let mut versions = BTreeMap::new();
+        for (id, family) in &inner.state.families {
+            versions.insert(*id, Arc::new(self.build(family, None)?));
+        }
+        inner.versions = versions;
+        Ok(())
+    }
+
+    /// Writes the state to a new manifest and puts it in force. `spent` is one that will be unlinked.
+    fn begin_manifest(&self, names: &[String], spent: Option<u64>, clean: bool) -> Result<()> {
+        let mut inner = self.inner.lock();
+        let manifest = self.write_manifest(&mut inner).map_err(|e| e.error)?;
+        *self.orphans.lock() = Some(Orphans::find(names, &inner.state, spent, clean));
+        inner.phase = Phase::Writable(manifest);
+        Ok(())
+    }
+
+    fn write_manifest(&self, inner: &mut Inner<T>) -> std::result::Result<Manifest, SwitchError> {
+        let header = Header {
+            salt: self.context.entropy.salt(),
+            identity: self.identity,
+            number: inner.next_manifest,
+        };
+        inner.next_manifest += 1;
+        let dir = &*self.context.dir;
+        let mut snapshot = Vec::new();
+        inner.state.snapshot().encode(&mut snapshot);
+        let scrap = |error| {
+            self.obsolete.push(FileKind::Manifest(header.number));
+            SwitchError { error, unknown: false }
+        };
+        let manifest = Manifest::create(dir, header, &snapshot).map_err(scrap)?;
+        // A directory tells of a failed sync once: names that others made may be lost too, so this is in doubt.
+        let unsynced = |e| SwitchError { error: Error::io("directory sync", "manifest", e), unknown: true };
+        dir.sync().map_err(unsynced)?;
+        let to = Current { number: header.number, salt: header.salt, uuid: header.identity.uuid };
+        current::switch(dir, &to).map_err(|e| if e.unknown { e } else { scrap(e.error) })?;
+        Ok(manifest)
+    }
+
+    fn build(&self, family: &Arc<FamilyState>, prev: Option<&FamilyVersion<T>>) -> Result<FamilyVersion<T>> {
+        FamilyVersion::build(family, prev, &self.obsolete, &mut |f, m| (self.context.open_table)(f, m))
+    }
+
+    /// A number for a new table.
+    pub fn new_table_id(&self) -> TableId {
+        TableId(self.next_table.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A number for a new value log.
+    ///
+    /// # Errors
+    /// `Internal` after four thousand million of them.
+    pub fn new_vlog_id(&self) -> Result<VlogId> {
+        draw(&self.next_vlog).map(VlogId)
+    }
+
+    /// A number for a new family.
+    ///
+    /// # Errors
+    /// `Internal` after four thousand million of them.
+    pub fn new_family_id(&self) -> Result<FamilyId> {
+        draw(&self.next_family).map(FamilyId)
+    }
+
+    /// What is fixed since the database was created.
+    pub fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// The state in force.
+    pub fn state(&self) -> State {
+        self.inner.lock().state.clone()
+    }
+
+    /// The version of a family in force.
+    pub fn version(&self, family: FamilyId) -> Option<Arc<FamilyVersion<T>>> {
+        self.inner.lock().versions.get(&family).cloned()
+    }
+
+    /// Number and used bytes of the manifest in force; `None` when it takes no more edits.
+    pub fn manifest(&self) -> Option<(u64, u64)> {
+        match &self.inner.lock().phase {
+            Phase::Writable(m) => Some((m.number(), m.bytes())),
+            _ => None,
+        }
+    }
+
+    /// Whether an earlier failure left the durable state unknown, so that edits are refused.
+    pub fn is_poisoned(&self) -> bool {
+        matches!(self.inner.lock().phase, Phase::Poisoned(_))
+    }
+
+    /// Files waiting to be unlinked.
+    pub fn obsolete(&self) -> &Arc<ObsoleteFiles> {
+        &self.obsolete
+    }
+
+    /// Unlinks the files no version and no reader needs; returns how many. Failures are retried by the next call.
+    pub fn unlink_obsolete(&self) -> usize {
+        self.obsolete.unlink_all(&*self.context.dir)
+    }
+
+    /// Sets aside files that were there at open and that the manifest does not name; unlinks those set aside
+    /// earlier if the last session was closed in order. Call once, after recovery has succeeded.
+    pub fn settle_orphans(&self) -> OrphanReport {
+        let orphans = self.orphans.lock().take();
+        orphans.map(|o| o.settle(&*self.context.dir)).unwrap_or_default()
+    }
+
+    /// Makes `edit` durable, puts it in force and calls `publish`. One install at a time; `publish` must not
+    /// install.
+    ///
+    /// # Errors
+    /// Nothing was published. `Exists`, `NotFound`, `InvalidArgument`, `Internal` for an edit that does not fit the
+    /// state, `NoSpace`, and errors of opening tables: nothing was written either. `Io`: the edit is in or out,
+    /// and later calls fail with `Poisoned`. `ReadOnly`, `Closed`.
+    pub fn install(&self, edit: &VersionEdit, publish: impl FnOnce(&Installed<'_, T>)) -> Result<()> {
+        let mut inner = self.inner.lock();
+        let inner = &mut *inner;
+        self.install_locked(inner, edit.clone())?;
+        publish(&Installed { state: &inner.state, versions: &inner.versions });
+        Ok(())
+    }
+
+    /// Installs `edit` as the last one: the database was closed in order.
+    ///
+    /// # Errors
+    /// As [`VersionSet::install`]; no error and nothing done for a set opened for reading only.
+    pub fn close(&self, edit: &VersionEdit) -> Result<()> {
+        let mut edit = edit.clone();
+        let mut inner = self.inner.lock();
+        match inner.phase {
+            Phase::ReadOnly => {}
+            _ => {
+                edit.push(Change::CleanShutdown);
+                self.install_locked(&mut inner, edit)?;
+            }
+        }
+        inner.phase = Phase::Closed;
+        Ok(())
+    }
+
+    fn install_locked(&self, inner: &mut Inner<T>, mut edit: VersionEdit) -> Result<()> {
+        self.roll_if_large(inner)?;
+        inner.manifest()?;
+        self.add_counters(&inner.state, &mut edit);
+        let mut state = inner.state.clone();
+        state.apply(&edit)?;
+        let fresh = self.build_touched(inner, &state, &edit)?;
+        if !edit.is_empty() {
+            self.append(inner, &edit)?;
+        }
+        inner.state = state;
+        for (id, next) in fresh {
+            let prev = match &next {
+                Some(next) => inner.versions.insert(id, Arc::clone(next)),
+                None => inner.versions.remove(&id),
+            };
+            if let Some(prev) = prev {
+                prev.retire_into(next.as_deref());
+            }
+        }
+        Ok(())
+    }
+
+    /// Numbers drawn since the last edit become used by this one.
+    fn add_counters(&self, state: &State, edit: &mut VersionEdit) {
+        let table = TableId(self.next_table.load(Ordering::Relaxed));
+        let vlog = VlogId(clamp(&self.next_vlog));
+        let family = FamilyId(clamp(&self.next_family));
+        if !edit.is_empty() && (table, vlog, family) != (state.next_table, state.next_vlog, state.next_family) {
+            edit.push(Change::NextIds { table, vlog, family });
+        }
+    }
+
+    /// New versions of the families that `edit` touches; `None` for those it drops.
+    #[expect(clippy::type_complexity, reason = "a list of pairs, used once")]
+    fn build_touched(
+        &self,
+        inner: &Inner<T>,
+        state: &State,
+        edit: &VersionEdit,
+    ) -> Result<BTreeMap<FamilyId, Option<Arc<FamilyVersion<T>>>>> {
+        let mut fresh = BTreeMap::new();
+        for id in edit.changes().iter().filter_map(Change::family) {
+            if fresh.contains_key(&id) {
+                continue;
+            }
+            let prev = inner.versions.get(&id).map(|v| &**v);
+            let next = state.families.get(&id).map(|f| self.build(f, prev)).transpose()?;
+            fresh.insert(id, next.map(Arc::new));
+        }
+        Ok(fresh)
+    }
+
+    fn append(&self, inner: &mut Inner<T>, edit: &VersionEdit) -> Result<()> {
+        let mut payload = Vec::new();
+        edit.encode(&mut payload);
+        let appended = inner.manifest()?.append(&*self.context.dir, &payload);
+        appended.map_err(|AppendError { error, poisons }| {
+            if poisons {
+                inner.phase = Phase::Poisoned(Arc::new(error.clone()));
+            }
+            error
+        })
+    }
+
+    /// Begins a new manifest when the old one has grown. Failing to is harmless while `CURRENT` was not touched.
+    fn roll_if_large(&self, inner: &mut Inner<T>) -> Result<()> {
+        if !inner.manifest()?.wants_roll() {
+            return Ok(());
+        }
+        match self.write_manifest(inner) {
+            Ok(new) => {
+                self.obsolete.push(FileKind::Manifest(inner.manifest()?.number()));
+                inner.phase = Phase::Writable(new);
+                Ok(())
+            }
+            Err(SwitchError { error, unknown: true }) => {
+                inner.phase = Phase::Poisoned(Arc::new(error.clone()));
+                Err(error)
+            }
+            Err(SwitchError { error, unknown: false }) => {
+                tracing::warn!(%error, "the manifest could not be rolled over; it goes on growing for now");
+                inner.manifest()?.postpone_roll();
+                Ok(())
+            }
+        }
+    }
+}
+
+impl<T> fmt::Debug for VersionSet<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VersionSet").field("identity", &self.identity).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for Context<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+impl<T> Inner<T> {
+    /// The manifest, if it takes edits.
+    fn manifest(&mut self) -> Result<&mut Manifest> {
+        match &mut self.phase {
+            Phase::Writable(m) => Ok(m),
+            Phase::ReadOnly => Err(Error::ReadOnly),
+            Phase::Closed => Err(Error::Closed),
+            Phase::Poisoned(cause) => Err(Error::Poisoned { cause: Arc::clone(cause) }),
+        }
+    }
+}
+
+/// Reads the manifest of the database in `dir` edit by edit, for tools. `visit` gets the offset of each record.
+///
+/// # Errors
+/// As [`VersionSet::open`]; `visit` has seen what comes before the damage.
+pub fn inspect(dir: &dyn Dir, visit: &mut dyn FnMut(u64, &VersionEdit)) -> Result<(State, ManifestReport)> {
+    let loaded = replay::load(dir, visit)?;
+    Ok((loaded.state, loaded.report))
+}
+
+/// Gives each family its key order.
+fn resolve_orders(state: &mut State, given: &[Comparator]) -> Result<()> {
+    for family in state.families.values_mut() {
+        let name = family.options.comparator.name();
+        if Comparator::by_name(name).is_some() {
+            continue;
+        }
+        let order = given.iter().find(|c| c.name() == name).cloned().ok_or_else(|| {
+            Error::invalid(format!("family {:?} orders its keys by {name:?}: give that order to open", family.name))
+        })?;
+        Arc::make_mut(family).options.comparator = order;
+    }
+    Ok(())
+}
+
+fn draw(counter: &AtomicU64) -> Result<u32> {
+    let n = counter.fetch_add(1, Ordering::Relaxed);
+    u32::try_from(n).ok().filter(|n| *n < u32::MAX).ok_or_else(|| Error::internal("numbers are used up"))
+}
+
+fn clamp(counter: &AtomicU64) -> u32 {
+    u32::try_from(counter.load(Ordering::Relaxed)).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,349 @@
+//! The state that the manifest records: families, the tables and value logs of each, counters and marks.
+//!
+//! Pure data. It changes only by [`State::apply`], which checks each change against what is there; the same code
+//! runs when an edit is installed and when the manifest is replayed, so both refuse the same edits. Families are
+//! shared by `Arc`: a clone of the state costs one pointer for each.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use super::edit::{COMPARATOR_NAME_BYTES_MAX, Change, VersionEdit};
+use crate::codec::Salt;
+use crate::sst::TableMeta;
+use crate::types::{FAMILY_NAME_BYTES_MAX, FamilyId, SeqNo, TableId, VlogId, WalId};
+use crate::{Error, FamilyOptions, Result};
+
+/// Deepest level a table can be in.
+pub const LEVEL_MAX: u8 = 64;
+
+/// A value log of a family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VlogInfo {
+    /// Salt of its file.
+    pub salt: Salt,
+    /// Its final length, 0 while it is being written.
+    pub bytes: u64,
+    /// No commit after this one refers to it; `None` while it is being written.
+    pub sealed_at: Option<SeqNo>,
+    /// Bytes that installed tables refer to.
+    pub live_bytes: u64,
+    /// Values that installed tables refer to.
+    pub live_count: u64,
+}
+
+/// What is recorded of one family.
+#[derive(Clone, Debug)]
+pub struct FamilyState {
+    /// Its number.
+    pub id: FamilyId,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its settings.
+    pub options: FamilyOptions,
+    /// Its tables, each with its level (1 for L1).
+    pub tables: BTreeMap<TableId, (u8, Arc<TableMeta>)>,
+    /// Its value logs.
+    pub vlogs: BTreeMap<VlogId, VlogInfo>,
+    /// All its commits up to here are in tables.
+    pub flushed_to: SeqNo,
+}
+
+/// All that the manifest records.
+#[derive(Clone, Debug)]
+pub struct State {
+    /// The families.
+    pub families: BTreeMap<FamilyId, Arc<FamilyState>>,
+    names: Arc<BTreeMap<Arc<str>, FamilyId>>,
+    /// Next number of a table.
+    pub next_table: TableId,
+    /// Next number of a value log.
+    pub next_vlog: VlogId,
+    /// Next number of a family.
+    pub next_family: FamilyId,
+    /// Log segments below this one are obsolete.
+    pub log_start: WalId,
+    /// A commit at least this new exists.
+    pub last_seq: SeqNo,
+    /// The log was durable at least up to here.
+    pub durable_mark: SeqNo,
+    /// Wall clock of the newest edit that told it, in seconds since the UNIX epoch.
+    pub clock_mark: u64,
+    /// Whether the database was closed in order after the last edit.
+    pub clean: bool,
+    /// Facts of newer versions, by tag.
+    pub unknown: BTreeMap<u8, Arc<[u8]>>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            families: BTreeMap::new(),
+            names: Arc::default(),
+            next_table: TableId(1),
+            next_vlog: VlogId(1),
+            next_family: FamilyId(1),
+            log_start: WalId(0),
+            last_seq: 0,
+            durable_mark: 0,
+            clock_mark: 0,
+            clean: false,
+            unknown: BTreeMap::new(),
+        }
+    }
+}
+
+impl FamilyState {
+    /// Value logs that nothing can refer to any more: complete, without a live value in any table, and every
+    /// commit that may refer to them is flushed.
+    pub fn obsolete_vlogs(&self) -> impl Iterator<Item = VlogId> {
+        self.vlogs.iter().filter(|(_, v)| self.is_obsolete(v)).map(|(id, _)| *id)
+    }
+
+    fn is_obsolete(&self, v: &VlogInfo) -> bool {
+        v.live_count == 0 && v.live_bytes == 0 && v.sealed_at.is_some_and(|seq| seq <= self.flushed_to)
+    }
+
+    fn add_table(&mut self, level: u8, meta: &Arc<TableMeta>) -> Result<()> {
+        if level == 0 || level > LEVEL_MAX {
+            return Err(Error::internal(format!("table {} in level {level}", meta.id.0)));
+        }
+        for r in &meta.vlog_refs {
+            let live = self.vlogs.get_mut(&r.vlog).ok_or_else(|| missing("value log", r.vlog.0.into()))?;
+            live.live_bytes = add(live.live_bytes, r.bytes)?;
+            live.live_count = add(live.live_count, r.count)?;
+        }
+        match self.tables.insert(meta.id, (level, Arc::clone(meta))) {
+            None => Ok(()),
+            Some(_) => Err(Error::internal(format!("table {} is there already", meta.id.0))),
+        }
+    }
+
+    fn remove_table(&mut self, level: u8, table: TableId) -> Result<()> {
+        let (found, meta) = self.tables.remove(&table).ok_or_else(|| missing("table", table.0))?;
+        if found != level {
+            return Err(Error::internal(format!("table {} is in level {found}, not {level}", table.0)));
+        }
+        for r in &meta.vlog_refs {
+            let live = self.vlogs.get_mut(&r.vlog).ok_or_else(|| missing("value log", r.vlog.0.into()))?;
+            live.live_bytes = sub(live.live_bytes, r.bytes)?;
+            live.live_count = sub(live.live_count, r.count)?;
+        }
+        Ok(())
+    }
+
+    fn seal_vlog(&mut self, vlog: VlogId, bytes: u64, sealed_at: SeqNo) -> Result<()> {
+        let info = self.vlogs.get_mut(&vlog).ok_or_else(|| missing("value log", vlog.0.into()))?;
+        if info.sealed_at.is_some() {
+            return Err(Error::internal(format!("value log {} is complete already", vlog.0)));
+        }
+        info.bytes = bytes;
+        info.sealed_at = Some(sealed_at);
+        Ok(())
+    }
+
+    fn remove_vlog(&mut self, vlog: VlogId) -> Result<()> {
+        let info = self.vlogs.get(&vlog).ok_or_else(|| missing("value log", vlog.0.into()))?;
+        if !self.is_obsolete(info) {
+            return Err(Error::internal(format!("value log {} is still needed", vlog.0)));
+        }
+        self.vlogs.remove(&vlog);
+        Ok(())
+    }
+
+    fn changes(&self, out: &mut Vec<Change>) {
+        let family = self.id;
+        out.push(Change::CreateFamily { family, name: Arc::clone(&self.name), options: self.options.clone() });
+        for (&vlog, info) in &self.vlogs {
+            out.push(Change::AddVlog { family, vlog, salt: info.salt });
+            if let Some(sealed_at) = info.sealed_at {
+                out.push(Change::SealVlog { family, vlog, bytes: info.bytes, sealed_at });
+            }
+        }
+        for (level, meta) in self.tables.values() {
+            out.push(Change::AddTable { family, level: *level, meta: Arc::clone(meta) });
+        }
+        if self.flushed_to > 0 {
+            out.push(Change::FlushedTo { family, seq: self.flushed_to });
+        }
+    }
+}
+
+impl State {
+    /// The family called `name`.
+    pub fn family_by_name(&self, name: &str) -> Option<&Arc<FamilyState>> {
+        self.names.get(name).and_then(|id| self.families.get(id))
+    }
+
+    /// The one edit that makes this state from nothing.
+    pub fn snapshot(&self) -> VersionEdit {
+        let mut out = vec![Change::NextIds {
+            table: self.next_table,
+            vlog: self.next_vlog,
+            family: self.next_family,
+        }];
+        self.families.values().for_each(|f| f.changes(&mut out));
+        out.push(Change::LogStart { wal: self.log_start });
+        out.push(Change::LastSeq { seq: self.last_seq });
+        out.push(Change::DurableMark { seq: self.durable_mark });
+        out.push(Change::ClockMark { wall_secs: self.clock_mark });
+        out.extend(self.unknown.iter().map(|(&tag, body)| Change::Unknown { tag, body: Arc::clone(body) }));
+        out.into_iter().collect()
+    }
+
+    /// Applies the changes in order. On error the state is half changed: apply to a clone.
+    ///
+    /// # Errors
+    /// `Exists`, `NotFound` and `InvalidArgument` for what a user may ask in vain; `Internal` for an edit that
+    /// no correct engine makes.
+    pub fn apply(&mut self, edit: &VersionEdit) -> Result<()> {
+        self.clean = false;
+        edit.changes().iter().try_for_each(|change| self.apply_one(change))
+    }
+
+    fn apply_one(&mut self, change: &Change) -> Result<()> {
+        match change {
+            Change::CreateFamily { family, name, options } => self.create_family(*family, name, options)?,
+            Change::DropFamily { family } => {
+                let dropped = self.families.remove(family).ok_or_else(|| missing("family", family.0.into()))?;
+                Arc::make_mut(&mut self.names).remove(&dropped.name);
+            }
+            Change::RenameFamily { family, name } => self.rename_family(*family, name)?,
+            Change::SetOptions { family, options } => {
+                let f = self.family_mut(*family)?;
+                if f.options.comparator.name() != options.comparator.name() {
+                    return Err(Error::invalid("the key order of a family cannot change"));
+                }
+                let comparator = f.options.comparator.clone();
+                f.options = FamilyOptions { comparator, ..options.clone() };
+            }
+            Change::AddTable { family, level, meta } => self.family_mut(*family)?.add_table(*level, meta)?,
+            Change::RemoveTable { family, level, table } => {
+                self.family_mut(*family)?.remove_table(*level, *table)?;
+            }
+            Change::AddVlog { family, vlog, salt } => {
+                let info = VlogInfo { salt: *salt, bytes: 0, sealed_at: None, live_bytes: 0, live_count: 0 };
+                if self.family_mut(*family)?.vlogs.insert(*vlog, info).is_some() {
+                    return Err(Error::internal(format!("value log {} is there already", vlog.0)));
+                }
+            }
+            Change::SealVlog { family, vlog, bytes, sealed_at } => {
+                self.family_mut(*family)?.seal_vlog(*vlog, *bytes, *sealed_at)?;
+            }
+            Change::RemoveVlog { family, vlog } => self.family_mut(*family)?.remove_vlog(*vlog)?,
+            Change::FlushedTo { family, seq } => {
+                let f = self.family_mut(*family)?;
+                f.flushed_to = f.flushed_to.max(*seq);
+            }
+            _ => self.apply_mark(change),
+        }
+        Ok(())
+    }
+
+    /// Facts that only grow, so that their order does not matter.
+    fn apply_mark(&mut self, change: &Change) {
+        match change {
+            Change::NextIds { table, vlog, family } => {
+                self.next_table = self.next_table.max(*table);
+                self.next_vlog = self.next_vlog.max(*vlog);
+                self.next_family = self.next_family.max(*family);
+            }
+            Change::LogStart { wal } => self.log_start = self.log_start.max(*wal),
+            Change::LastSeq { seq } => self.last_seq = self.last_seq.max(*seq),
+            Change::DurableMark { seq } => self.durable_mark = self.durable_mark.max(*seq),
+            Change::ClockMark { wall_secs } => self.clock_mark = *wall_secs,
+            Change::CleanShutdown => self.clean = true,
+            Change::Unknown { tag, body } => {
+                self.unknown.insert(*tag, Arc::clone(body));
+            }
+            _ => {}
+        }
+    }
+
+    fn create_family(&mut self, id: FamilyId, name: &Arc<str>, options: &FamilyOptions) -> Result<()> {
+        check_name(name)?;
+        if options.comparator.name().len() > COMPARATOR_NAME_BYTES_MAX {
+            return Err(Error::invalid(format!("name of a key order beyond {COMPARATOR_NAME_BYTES_MAX} bytes")));
+        }
+        if self.family_by_name(name).is_some() {
+            return Err(taken(name));
+        }
+        let family = FamilyState {
+            id,
+            name: Arc::clone(name),
+            options: options.clone(),
+            tables: BTreeMap::new(),
+            vlogs: BTreeMap::new(),
+            flushed_to: 0,
+        };
+        Arc::make_mut(&mut self.names).insert(Arc::clone(name), id);
+        match self.families.insert(id, Arc::new(family)) {
+            None => Ok(()),
+            Some(_) => Err(Error::internal(format!("family {} is there already", id.0))),
+        }
+    }
+
+    fn rename_family(&mut self, id: FamilyId, name: &Arc<str>) -> Result<()> {
+        check_name(name)?;
+        if self.names.get(name).is_some_and(|other| *other != id) {
+            return Err(taken(name));
+        }
+        let old = std::mem::replace(&mut self.family_mut(id)?.name, Arc::clone(name));
+        let names = Arc::make_mut(&mut self.names);
+        names.remove(&old);
+        names.insert(Arc::clone(name), id);
+        Ok(())
+    }
+
+    fn family_mut(&mut self, id: FamilyId) -> Result<&mut FamilyState> {
+        self.families.get_mut(&id).map(Arc::make_mut).ok_or_else(|| missing("family", id.0.into()))
+    }
+
+    /// Restates what must hold between families: names and numbers are unique and below their counters.
+    ///
+    /// # Errors
+    /// `Internal`, naming the law.
+    pub fn check(&self) -> Result<()> {
+        let mut names = HashSet::new();
+        let mut tables = HashSet::new();
+        let mut vlogs = HashSet::new();
+        for (id, family) in &self.families {
+            let counted = *id < self.next_family
+                && family.tables.keys().all(|t| *t < self.next_table)
+                && family.vlogs.keys().all(|v| *v < self.next_vlog);
+            let unique = names.insert(&family.name)
+                && self.names.get(&family.name) == Some(id)
+                && family.tables.keys().all(|t| tables.insert(*t))
+                && family.vlogs.keys().all(|v| vlogs.insert(*v));
+            if !counted || !unique || *id != family.id {
+                return Err(Error::internal(format!("family {}: a number or name is used twice", id.0)));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    match name.len() {
+        0 => Err(Error::invalid("the name of a family is empty")),
+        n if n > FAMILY_NAME_BYTES_MAX => {
+            Err(Error::invalid(format!("the name of a family is {n} bytes, at most {FAMILY_NAME_BYTES_MAX}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn taken(name: &str) -> Error {
+    Error::Exists { what: format!("family {name:?}").into() }
+}
+
+fn missing(what: &str, id: u64) -> Error {
+    Error::NotFound { what: format!("{what} {id}").into() }
+}
+
+fn add(a: u64, b: u64) -> Result<u64> {
+    a.checked_add(b).ok_or_else(|| Error::internal("live bytes of a value log overflow"))
+}
+
+fn sub(a: u64, b: u64) -> Result<u64> {
+    a.checked_sub(b).ok_or_else(|| Error::internal("live bytes of a value log below zero"))
+}

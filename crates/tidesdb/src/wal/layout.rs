@@ -1,0 +1,193 @@
+//! Bytes of segment headers and record headers. Told in prose in `docs/formats/wal.md`; held by golden tests.
+
+use crate::codec::{Decoder, Salt, bound_crc};
+use crate::types::SeqNo;
+use crate::{Error, Result};
+
+/// First bytes of a segment.
+pub const SEGMENT_MAGIC: u64 = 0x314C_4157_5344_4954; // "TIDSWAL1"
+/// Format of segments this code writes, and the newest it reads.
+pub const SEGMENT_FORMAT: u32 = 1;
+/// Bytes before the first record of a segment.
+pub const SEGMENT_HEADER_BYTES: u64 = 4096;
+/// Bytes of the header that mean something; zeros follow.
+const HEADER_USED: usize = 96;
+/// Bytes before a record's body.
+pub const RECORD_HEADER_BYTES: usize = 32;
+/// Longest body.
+pub const BODY_BYTES_MAX: u64 = u32::MAX as u64;
+/// Addresses are multiples of this; a sequence number counts in it.
+pub const UNIT: u64 = 8;
+
+/// What a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum RecordKind {
+    /// A commit: its body is a batch.
+    Commit = 1,
+    /// Fills the rest of a segment; its body is not written and not covered.
+    Pad = 2,
+    /// Written when the log falls idle after a sync: repeats what is synced, so that later damage is told from a torn tail.
+    Seal = 3,
+}
+
+impl RecordKind {
+    fn from_u8(n: u8) -> Option<Self> {
+        [Self::Commit, Self::Pad, Self::Seal].into_iter().find(|k| *k as u8 == n)
+    }
+}
+
+/// What stands at the front of a segment file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentHeader {
+    /// Number of the segment: its first address divided by `segment_bytes`.
+    pub id: u64,
+    /// Length of one segment of this database.
+    pub segment_bytes: u64,
+    /// How many segments' worth of addresses this file covers: 1, or more for one oversized record.
+    pub span: u32,
+    /// Random, drawn anew each time the file is used.
+    pub salt: Salt,
+    /// The database.
+    pub db_uuid: [u8; 16],
+    /// The boot of the machine under which the segment was written.
+    pub boot_id: [u8; 16],
+}
+
+impl SegmentHeader {
+    /// The 4096 bytes of the header.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(SEGMENT_HEADER_BYTES as usize);
+        out.extend_from_slice(&SEGMENT_MAGIC.to_le_bytes());
+        out.extend_from_slice(&SEGMENT_FORMAT.to_le_bytes());
+        out.extend_from_slice(&self.span.to_le_bytes());
+        out.extend_from_slice(&self.id.to_le_bytes());
+        out.extend_from_slice(&self.segment_bytes.to_le_bytes());
+        out.extend_from_slice(&self.salt);
+        out.extend_from_slice(&self.db_uuid);
+        out.extend_from_slice(&self.boot_id);
+        out.resize(HEADER_USED - 4, 0);
+        let crc = bound_crc(&self.salt, 0, &[&out]);
+        out.extend_from_slice(&crc.to_le_bytes());
+        out.resize(SEGMENT_HEADER_BYTES as usize, 0);
+        out
+    }
+
+    /// Reads a header and checks every byte of it, the zeros included.
+    pub fn decode(bytes: &[u8], file: &str) -> Result<Self> {
+        let mut d = Decoder::new(bytes, file, 0);
+        if d.u64()? != SEGMENT_MAGIC {
+            return Err(Error::corrupt(file, 0, "not a WAL segment: bad magic"));
+        }
+        let format = d.u32()?;
+        let span = d.u32()?;
+        let header = Self {
+            id: d.u64()?,
+            segment_bytes: d.u64()?,
+            span,
+            salt: d.array()?,
+            db_uuid: d.array()?,
+            boot_id: d.array()?,
+        };
+        let rest = d.take(HEADER_USED - 4 - d.position())?;
+        let crc = d.u32()?;
+        if crc != bound_crc(&header.salt, 0, &[&bytes[..HEADER_USED - 4]]) {
+            return Err(Error::corrupt(file, 0, "checksum of the segment header does not match"));
+        }
+        if format > SEGMENT_FORMAT {
+            return Err(Error::FormatTooNew { file: file.into(), found: format, supported: SEGMENT_FORMAT });
+        }
+        let padding = d.take(SEGMENT_HEADER_BYTES as usize - HEADER_USED)?;
+        if rest.iter().chain(padding).any(|b| *b != 0) {
+            return Err(Error::corrupt(file, 0, "padding of the segment header is not zero"));
+        }
+        Ok(header)
+    }
+}
+
+/// What stands before a record's body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordHeader {
+    /// Address of the record divided by [`UNIT`].
+    pub seq: SeqNo,
+    /// Bytes of the body.
+    pub body_len: u32,
+    /// Kind of the record.
+    pub kind: RecordKind,
+    /// Operations in the body; saturates.
+    pub ops: u32,
+    /// Every record that begins before this sequence number was in the log when this record was built.
+    pub complete: SeqNo,
+    /// Every record that begins before this sequence number was durable when this record was built.
+    pub synced: SeqNo,
+}
+
+const OPS_MAX: u32 = (1 << 24) - 1;
+/// A distance that stands for "no claim".
+const NO_CLAIM: u32 = u32::MAX;
+
+impl RecordHeader {
+    /// The 32 bytes of the header, for this body with its zeros up to the next [`UNIT`], in a segment with this salt.
+    pub fn encode(&self, salt: &Salt, body: &[u8]) -> [u8; RECORD_HEADER_BYTES] {
+        let mut out = [0u8; RECORD_HEADER_BYTES];
+        out[4..8].copy_from_slice(&self.body_len.to_le_bytes());
+        out[8..16].copy_from_slice(&self.seq.to_le_bytes());
+        out[16..20].copy_from_slice(&distance(self.seq, self.complete).to_le_bytes());
+        out[20..24].copy_from_slice(&distance(self.seq, self.synced).to_le_bytes());
+        let ops_and_kind = self.ops.min(OPS_MAX) | (self.kind as u32) << 24;
+        out[24..28].copy_from_slice(&ops_and_kind.to_le_bytes());
+        let crc = bound_crc(salt, self.seq * UNIT, &[&out[4..], body]);
+        out[..4].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// Whether `bytes` begin like a record with this sequence number: a cheap test before the checksum.
+    #[inline]
+    pub fn looks_like(bytes: &[u8], seq: SeqNo) -> bool {
+        bytes.len() >= RECORD_HEADER_BYTES && bytes[8..16] == seq.to_le_bytes()
+    }
+
+    /// Reads the record that begins `bytes` at sequence number `seq`, or `None` if no valid one does.
+    pub fn decode<'a>(bytes: &'a [u8], seq: SeqNo, salt: &Salt) -> Option<(Self, &'a [u8])> {
+        if !Self::looks_like(bytes, seq) {
+            return None;
+        }
+        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let (ops_and_kind, body_len) = (word(24), word(4));
+        let kind = RecordKind::from_u8((ops_and_kind >> 24) as u8)?;
+        let rest = &bytes[RECORD_HEADER_BYTES..];
+        let padded = (body_len as usize).checked_next_multiple_of(UNIT as usize)?;
+        let covered = if kind == RecordKind::Pad { &[][..] } else { rest.get(..padded)? };
+        let body = rest.get(..body_len as usize)?;
+        if word(0) != bound_crc(salt, seq * UNIT, &[&bytes[4..RECORD_HEADER_BYTES], covered]) || word(28) != 0 {
+            return None;
+        }
+        let claim = |d: u32| if d == NO_CLAIM { 0 } else { seq.saturating_sub(u64::from(d)) };
+        let header = Self {
+            seq,
+            body_len,
+            kind,
+            ops: ops_and_kind & OPS_MAX,
+            complete: claim(word(16)),
+            synced: claim(word(20)),
+        };
+        Some((header, body))
+    }
+
+    /// Bytes of the whole record in the log, rounded up to [`UNIT`].
+    pub fn record_bytes(&self) -> u64 {
+        record_bytes(u64::from(self.body_len))
+    }
+}
+
+/// Bytes in the log of a record with this body, rounded up to [`UNIT`].
+pub fn record_bytes(body_len: u64) -> u64 {
+    (RECORD_HEADER_BYTES as u64 + body_len).next_multiple_of(UNIT)
+}
+
+fn distance(seq: SeqNo, claim: SeqNo) -> u32 {
+    if claim == 0 || claim > seq {
+        return NO_CLAIM;
+    }
+    u32::try_from(seq - claim).unwrap_or(NO_CLAIM)
+}

@@ -1,0 +1,266 @@
+//! The log while it is written: segments by number, one append, release of what is no longer needed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidesdb_io::{Dir, Env};
+use tidesdb_sync::{EpochCell, Mutex, ShardedCounter, pin};
+
+use super::layout::{RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, UNIT};
+use super::segment::Segment;
+use super::sequencer::{Commit, Sequencer};
+use super::sync::Group;
+use crate::health::Health;
+use crate::types::{SeqNo, WalId};
+use crate::{Error, Result, files};
+
+/// Segments reached without a lock.
+const RECENT: usize = 4;
+/// Old segment files kept for reuse.
+const FREE_MAX: usize = 2;
+
+/// What a log needs to know about its database.
+#[derive(Clone, Debug)]
+pub struct LogConfig {
+    /// Bytes of a segment.
+    pub segment_bytes: u64,
+    /// Identity of the database.
+    pub db_uuid: [u8; 16],
+    /// Identity of this boot of the machine.
+    pub boot_id: [u8; 16],
+    /// Write small records through a map where the file system allows.
+    pub mapped: bool,
+}
+
+/// The write-ahead log of one database. Shared by all threads.
+#[derive(Debug)]
+pub struct Log {
+    pub(super) config: LogConfig,
+    pub(super) env: Env,
+    dir: Arc<dyn Dir>,
+    pub(super) health: Arc<Health>,
+    pub(super) sequencer: Sequencer,
+    pub(super) group: Group,
+    table: Mutex<Segments>,
+    recent: [EpochCell<Option<Arc<Segment>>>; RECENT],
+    /// Highest segment that is ready; raised before half of the one below is used.
+    ready_max: AtomicU64,
+    bytes: ShardedCounter,
+}
+
+#[derive(Debug, Default)]
+struct Segments {
+    live: BTreeMap<u64, Arc<Segment>>,
+    free: Vec<String>,
+}
+
+impl Log {
+    /// A log that will begin at segment `first`, which must be above every segment that exists. Touches no file.
+    pub fn new(env: &Env, dir: &Arc<dyn Dir>, config: LogConfig, health: &Arc<Health>, first: WalId) -> Self {
+        Self {
+            sequencer: Sequencer::new(config.segment_bytes, first.0),
+            config,
+            env: env.clone(),
+            dir: Arc::clone(dir),
+            health: Arc::clone(health),
+            group: Group::default(),
+            table: Mutex::new(Segments::default()),
+            recent: std::array::from_fn(|_| EpochCell::new(None)),
+            ready_max: AtomicU64::new(0),
+            bytes: ShardedCounter::new(),
+        }
+    }
+
+    /// Makes the first segment ready; `free` are files of older logs to reuse.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn begin(&self, free: Vec<String>) -> Result<()> {
+        self.table.lock().free = free;
+        self.ensure(self.segment_of(self.sequencer.tail()).0, 1).map(drop)
+    }
+
+    /// The order of commits.
+    pub fn sequencer(&self) -> &Sequencer {
+        &self.sequencer
+    }
+
+    /// Bytes of records handed to the log so far.
+    pub fn bytes_written(&self) -> u64 {
+        self.bytes.sum()
+    }
+
+    /// Reserves a place for `record`, writes it there and tells the order of commits.
+    ///
+    /// `record` is room for a header, then the body. `mapped` asks for the path without a system call.
+    ///
+    /// # Errors
+    /// The reserved commit and the failure. The caller must poison: the log now has a hole.
+    pub fn append(
+        &self,
+        record: &mut Vec<u8>,
+        ops: u32,
+        mapped: bool,
+    ) -> std::result::Result<Commit, (Commit, Error)> {
+        self.append_kind(RecordKind::Commit, record, ops, mapped)
+    }
+
+    pub(super) fn append_kind(
+        &self,
+        kind: RecordKind,
+        record: &mut Vec<u8>,
+        ops: u32,
+        mapped: bool,
+    ) -> std::result::Result<Commit, (Commit, Error)> {
+        let body_len = record.len() - RECORD_HEADER_BYTES;
+        record.resize(record.len().next_multiple_of(UNIT as usize), 0);
+        let commit = self.sequencer.reserve(record.len() as u64);
+        let header = RecordHeader {
+            seq: commit.seq,
+            body_len: body_len as u32,
+            kind,
+            ops,
+            complete: self.sequencer.visible_end(),
+            synced: self.sequencer.durable(),
+        };
+        self.write(&commit, &header, record, mapped).map_err(|e| (commit, e))?;
+        self.sequencer.written(&commit);
+        self.bytes.add(record.len() as u64);
+        Ok(commit)
+    }
+
+    fn write(&self, commit: &Commit, header: &RecordHeader, record: &mut [u8], mapped: bool) -> Result<()> {
+        let address = commit.seq * UNIT;
+        let id = address / self.config.segment_bytes;
+        let span = (record.len() as u64 + SEGMENT_HEADER_BYTES).div_ceil(self.config.segment_bytes);
+        let segment = self.segment(id, span)?;
+        if let Some((seq, bytes)) = commit.pad {
+            // After the next segment exists, so that a pad without a successor is damage.
+            self.write_pad(seq, bytes, header)?;
+        }
+        let (head, body) = record.split_at_mut(RECORD_HEADER_BYTES);
+        head.copy_from_slice(&header.encode(segment.salt(), body));
+        segment.write(address - segment.header.id * self.config.segment_bytes, record, mapped)
+    }
+
+    fn write_pad(&self, seq: SeqNo, bytes: u64, claims: &RecordHeader) -> Result<()> {
+        let segment = self.segment(seq * UNIT / self.config.segment_bytes, 1)?;
+        let pad = RecordHeader {
+            seq,
+            body_len: (bytes - RECORD_HEADER_BYTES as u64) as u32,
+            kind: RecordKind::Pad,
+            ops: 0,
+            ..*claims
+        };
+        let head = pad.encode(segment.salt(), &[]);
+        segment.write(seq * UNIT % self.config.segment_bytes, &head, false)
+    }
+
+    /// The segment `id`, from the few recent ones without a lock.
+    fn segment(&self, id: u64, span: u64) -> Result<Arc<Segment>> {
+        let guard = pin();
+        match self.recent[id as usize % RECENT].load(&guard) {
+            Some(s) if s.header.id == id && u64::from(s.header.span) == span => Ok(Arc::clone(s)),
+            _ => self.ensure(id, span),
+        }
+    }
+
+    /// The segment `id`, made ready now if it is not yet.
+    fn ensure(&self, id: u64, span: u64) -> Result<Arc<Segment>> {
+        let mut table = self.table.lock();
+        if let Some(s) = table.live.get(&id)
+            && u64::from(s.header.span) == span
+        {
+            return Ok(Arc::clone(s));
+        }
+        let header = SegmentHeader {
+            id,
+            segment_bytes: self.config.segment_bytes,
+            span: u32::try_from(span).map_err(|_| Error::invalid("commit too large for the log"))?,
+            salt: self.env.entropy.salt(),
+            db_uuid: self.config.db_uuid,
+            boot_id: self.config.boot_id,
+        };
+        let reuse = if span == 1 { table.free.pop() } else { None };
+        let segment = Arc::new(Segment::create(&self.dir, header, reuse, self.config.mapped)?);
+        table.live.insert(id, Arc::clone(&segment));
+        self.recent[id as usize % RECENT].store(Some(Arc::clone(&segment)));
+        self.ready_max.fetch_max(id + span - 1, Ordering::SeqCst);
+        Ok(segment)
+    }
+
+    /// Whether the next segment should be made ready in the background.
+    #[inline]
+    pub fn wants_next(&self, commit: &Commit) -> bool {
+        let address = commit.seq * UNIT;
+        address % self.config.segment_bytes > self.config.segment_bytes / 2
+            && address / self.config.segment_bytes >= self.ready_max.load(Ordering::Relaxed)
+    }
+
+    /// Makes the segment after the tail's ready.
+    ///
+    /// # Errors
+    /// `Io`; nothing is lost, the next append tries again.
+    pub fn prepare_next(&self) -> Result<()> {
+        let next = self.sequencer.tail() * UNIT / self.config.segment_bytes + 1;
+        if self.ready_max.load(Ordering::SeqCst) < next {
+            self.ensure(next, 1)?;
+        }
+        Ok(())
+    }
+
+    /// The segment that holds `seq`.
+    pub fn segment_of(&self, seq: SeqNo) -> WalId {
+        WalId(seq * UNIT / self.config.segment_bytes)
+    }
+
+    /// Bytes of log from `seq` to the tail.
+    pub fn bytes_since(&self, seq: SeqNo) -> u64 {
+        self.sequencer.tail().saturating_sub(seq) * UNIT
+    }
+
+    /// Segments whose bytes below `end` are perhaps not durable yet.
+    pub(super) fn segments_between(&self, from: SeqNo, end: SeqNo) -> Vec<Arc<Segment>> {
+        let (first, last) = (self.segment_of(from).0, self.segment_of(end).0);
+        let table = self.table.lock();
+        // A span that began below `first` reaches into the range.
+        table.live.values().filter(|s| s.header.id <= last && (s.header.id >= first || s.covers(first))).cloned().collect()
+    }
+
+    /// Lets go of every segment below `first`, which the manifest no longer needs: two files stay for reuse, others go.
+    pub fn release_before(&self, first: WalId) {
+        let mut table = self.table.lock();
+        let keep = table.live.split_off(&first.0);
+        for (id, segment) in std::mem::replace(&mut table.live, keep) {
+            if segment.covers(first.0) {
+                table.live.insert(id, segment);
+                continue;
+            }
+            let cell = &self.recent[id as usize % RECENT];
+            if cell.load(&pin()).as_ref().is_some_and(|s| s.header.id == id) {
+                cell.store(None);
+            }
+            let name = files::wal(WalId(id));
+            let free = format!("{name}.free");
+            if segment.header.span == 1 && table.free.len() < FREE_MAX && self.dir.rename(&name, &free).is_ok() {
+                table.free.push(free);
+            } else if let Err(error) = self.dir.unlink(&name) {
+                tracing::warn!(%name, %error, "an obsolete log segment could not be removed; it is ignored");
+            }
+        }
+    }
+
+    /// Removes every file of the log after a clean shutdown: all data is in tables.
+    pub fn remove_all(&self) {
+        let mut table = self.table.lock();
+        let names = table.live.keys().map(|id| files::wal(WalId(*id))).chain(table.free.iter().cloned()).collect::<Vec<_>>();
+        table.live.clear();
+        table.free.clear();
+        for name in names {
+            if let Err(error) = self.dir.unlink(&name) {
+                tracing::warn!(%name, %error, "a log segment could not be removed; the next open does it");
+            }
+        }
+    }
+}

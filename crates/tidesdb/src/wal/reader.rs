@@ -1,0 +1,374 @@
+//! Reading the log after a crash: which records count, where the log ends, and what is damage.
+//!
+//! Every segment is walked from its header. An address where no valid record begins is a **hole**; the walk goes on at the
+//! next address where one does. Let `X` be a hole, `synced` the highest promise "durable up to here" made by any valid
+//! record or by the manifest, `complete` the highest promise "in the log up to here".
+//!
+//! | case | meaning | what happens (`Tail`) |
+//! |---|---|---|
+//! | `X < synced` | bytes that were durable are gone | refuse, naming file and offset |
+//! | same boot, records after `X`, `X < complete` | bytes the kernel had are gone | refuse |
+//! | same boot, records after `X`, `X >= complete` | a commit that was being written when the process died; it never returned | skip it |
+//! | other boot, records after `X` | the machine stopped; later bytes reached the disk before earlier ones | cut at `X`: a prefix |
+//! | nothing after `X` | the end, or a torn tail | end there |
+//! | a pad record without a next segment | the segment existed before the pad | refuse |
+//!
+//! A read error is none of these: opening fails.
+
+use std::sync::Arc;
+
+use tidesdb_io::{Access, Dir, FileExt, ReadMap};
+
+use super::layout::{RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, UNIT};
+use crate::files::{self, FileKind};
+use crate::options::RecoveryMode;
+use crate::types::{SeqNo, WalId};
+use crate::{Error, Result};
+
+/// The expectations a log is read with.
+#[derive(Clone, Debug)]
+pub struct ScanConfig {
+    /// Bytes of a segment, from the manifest.
+    pub segment_bytes: u64,
+    /// Identity of the database.
+    pub db_uuid: [u8; 16],
+    /// Identity of this boot.
+    pub boot_id: [u8; 16],
+    /// First segment that counts, from the manifest.
+    pub first: WalId,
+    /// Whether that segment is known to have existed.
+    pub first_existed: bool,
+    /// The manifest's promise: durable up to here.
+    pub watermark: SeqNo,
+    /// What to do with damage.
+    pub mode: RecoveryMode,
+}
+
+/// What the log holds.
+#[derive(Clone, Debug, Default)]
+pub struct Scan {
+    segments: Vec<SegmentHeader>,
+    /// Replay ends before this address; `None` = to the end.
+    pub cut: Option<SeqNo>,
+    /// First address after the last valid record that is replayed.
+    pub end: SeqNo,
+    /// Commits that will be replayed.
+    pub commits: u64,
+    /// Commits after the cut that are given up.
+    pub discarded: u64,
+    /// Addresses of commits that were being written when the process died.
+    pub unfinished: Vec<SeqNo>,
+    /// Whether the log ended in bytes that are not a record although something was written there.
+    pub sealed: bool,
+    /// Damage that `PointInTime` or `Salvage` went past.
+    pub damage: Option<Error>,
+    /// Highest segment number that any file uses.
+    pub last_segment: u64,
+    /// Durable up to here, by the highest promise found.
+    pub synced: SeqNo,
+    /// Whether the log was written since the machine last started.
+    pub same_boot: bool,
+}
+
+/// What a walk saw.
+#[derive(Default)]
+struct Walk {
+    holes: Vec<Hole>,
+    synced: SeqNo,
+    complete: SeqNo,
+    commits: Vec<(SeqNo, u64)>,
+    end: SeqNo,
+    sealed: bool,
+    same_boot: bool,
+    dangling_pad: Option<SeqNo>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Hole {
+    at: SeqNo,
+    followed: bool,
+}
+
+/// What a hole means for the replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Skip,
+    Cut,
+    Damage,
+}
+
+fn judge(hole: Hole, walk: &Walk) -> Verdict {
+    if hole.at < walk.synced {
+        Verdict::Damage
+    } else if !hole.followed {
+        Verdict::Skip
+    } else if !walk.same_boot {
+        Verdict::Cut
+    } else if hole.at < walk.complete {
+        Verdict::Damage
+    } else {
+        Verdict::Skip
+    }
+}
+
+/// Bytes of a whole segment file.
+enum SegmentBytes {
+    Mapped(ReadMap),
+    Read(Vec<u8>),
+}
+
+impl std::ops::Deref for SegmentBytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Mapped(m) => m,
+            Self::Read(v) => v,
+        }
+    }
+}
+
+/// Numbers of all segments in `dir` from `first` on, in order, and the names of those below it.
+pub fn segment_files(dir: &Arc<dyn Dir>, first: WalId) -> Result<(Vec<WalId>, Vec<WalId>)> {
+    let names = dir.list().map_err(|e| Error::io("list", "database directory", e))?;
+    let mut ids: Vec<WalId> = names
+        .iter()
+        .filter_map(|n| match files::parse(n) {
+            Some(FileKind::Wal(id)) => Some(id),
+            _ => None,
+        })
+        .collect();
+    ids.sort_unstable();
+    Ok(ids.into_iter().partition(|id| *id >= first))
+}
+
+/// How many segments' worth of addresses the file `id` covers, judged by its length alone.
+pub fn span_of(dir: &Arc<dyn Dir>, id: WalId, segment_bytes: u64) -> u64 {
+    let len = dir.open(&files::wal(id), Access::Read).and_then(|f| f.len()).unwrap_or(0);
+    len.div_ceil(segment_bytes).max(1)
+}
+
+/// Reads the whole log once and decides what counts. Nothing on disk is changed.
+///
+/// # Errors
+/// `Corrupt` for damage that `config.mode` does not go past; `Io`.
+pub fn scan(dir: &Arc<dyn Dir>, config: &ScanConfig) -> Result<Scan> {
+    let (ids, _) = segment_files(dir, config.first)?;
+    let mut walk =
+        Walk { synced: config.watermark, same_boot: true, end: first_seq(config, config.first.0), ..Walk::default() };
+    let mut segments = Vec::new();
+    if config.first_existed && ids.first() != Some(&config.first) {
+        walk.holes.push(Hole { at: first_seq(config, config.first.0), followed: false });
+        walk.dangling_pad = Some(first_seq(config, config.first.0));
+    }
+    let mut expected = if config.first_existed { config.first.0 } else { ids.first().map_or(0, |id| id.0) };
+    for id in ids {
+        if id.0 < expected {
+            return Err(Error::corrupt(&files::wal(id), 0, "overlaps the segment before it"));
+        }
+        if id.0 > expected {
+            walk.holes.push(Hole { at: first_seq(config, expected), followed: false });
+        }
+        let (header, bytes) = match load(dir, id, config) {
+            Ok(x) => x,
+            Err(e) if e.is_corruption() && config.mode == RecoveryMode::Salvage => {
+                tracing::warn!(error = %e, "skipping a damaged log segment");
+                continue;
+            }
+            Err(e) => return Err(e),
+        };
+        expected = id.0 + u64::from(header.span);
+        walk.same_boot &= header.boot_id == config.boot_id;
+        walk_segment(&header, &bytes, &mut walk);
+        segments.push(header);
+    }
+    let last_segment = segments.last().map_or(config.first.0, |h| h.id + u64::from(h.span) - 1);
+    decide(walk, segments, last_segment, config)
+}
+
+fn first_seq(config: &ScanConfig, id: u64) -> SeqNo {
+    (id * config.segment_bytes + SEGMENT_HEADER_BYTES) / UNIT
+}
+
+fn decide(walk: Walk, segments: Vec<SegmentHeader>, last_segment: u64, config: &ScanConfig) -> Result<Scan> {
+    let mut out = Scan {
+        segments,
+        end: walk.end,
+        sealed: walk.sealed,
+        last_segment,
+        synced: walk.synced,
+        same_boot: walk.same_boot,
+        ..Scan::default()
+    };
+    let damage_at = |at: SeqNo, what: &str| {
+        let id = at * UNIT / config.segment_bytes;
+        let lost = walk.commits.iter().filter(|(seq, _)| *seq > at).count();
+        Error::corrupt(
+            &files::wal(WalId(id)),
+            at * UNIT % config.segment_bytes,
+            format!(
+                "{what}; commits from sequence number {at} on are affected, {lost} whole commits follow \
+                 (see recovery modes PointInTime and Salvage)"
+            ),
+        )
+    };
+    let mut verdict = None;
+    for hole in &walk.holes {
+        match judge(*hole, &walk) {
+            Verdict::Skip if hole.followed => out.unfinished.push(hole.at),
+            Verdict::Skip => {}
+            Verdict::Cut => {
+                verdict = Some((hole.at, None));
+                break;
+            }
+            Verdict::Damage => {
+                verdict = Some((hole.at, Some(damage_at(hole.at, "a record that was complete is damaged"))));
+                break;
+            }
+        }
+    }
+    if verdict.is_none()
+        && let Some(at) = walk.dangling_pad
+    {
+        verdict = Some((at, Some(damage_at(at, "the segment that follows is missing"))));
+    }
+    if config.mode == RecoveryMode::Strict && verdict.is_none() && !walk.sealed && walk.end > first_seq(config, config.first.0) {
+        verdict = Some((walk.end, Some(damage_at(walk.end, "the log does not end in a seal"))));
+    }
+    if let Some((at, damage)) = verdict {
+        match (config.mode, damage) {
+            (RecoveryMode::Salvage, damage) => out.damage = damage,
+            (RecoveryMode::PointInTime, damage) => {
+                out.damage = damage;
+                out.cut = Some(at);
+            }
+            (RecoveryMode::Tail, None) => out.cut = Some(at),
+            (RecoveryMode::Strict, None) => return Err(damage_at(at, "torn tail")),
+            (_, Some(damage)) => return Err(damage),
+        }
+    }
+    if let Some(cut) = out.cut {
+        out.unfinished.retain(|at| *at < cut);
+        out.end = walk.commits.iter().filter(|(seq, _)| *seq < cut).map(|(seq, units)| seq + units).max().unwrap_or(cut).min(cut);
+    }
+    out.commits = walk.commits.iter().filter(|(seq, _)| out.cut.is_none_or(|cut| *seq < cut)).count() as u64;
+    out.discarded = walk.commits.len() as u64 - out.commits;
+    Ok(out)
+}
+
+/// Opens a segment and checks its header against the database.
+fn load(dir: &Arc<dyn Dir>, id: WalId, config: &ScanConfig) -> Result<(SegmentHeader, SegmentBytes)> {
+    let name = files::wal(id);
+    let io = |op| move |e| Error::io(op, &files::wal(id), e);
+    let file = dir.open(&name, Access::Read).map_err(io("open"))?;
+    let len = file.len().map_err(io("read length"))?;
+    let mut head = vec![0; len.min(SEGMENT_HEADER_BYTES) as usize];
+    file.read_exact_at(&mut head, 0).map_err(io("read"))?;
+    let header = SegmentHeader::decode(&head, &name)?;
+    if header.id != id.0 || header.db_uuid != config.db_uuid || header.segment_bytes != config.segment_bytes {
+        return Err(Error::corrupt(&name, 0, "the segment belongs elsewhere"));
+    }
+    if header.segment_bytes.checked_mul(u64::from(header.span)) != Some(len) {
+        return Err(Error::corrupt(&name, len, "the file is not as long as its header says"));
+    }
+    if let Some(map) = file.map_read().map_err(io("map"))? {
+        return Ok((header, SegmentBytes::Mapped(map)));
+    }
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(len as usize).map_err(|_| Error::MemoryLimit { what: "reading a log segment".into() })?;
+    bytes.resize(len as usize, 0);
+    file.read_exact_at(&mut bytes, 0).map_err(io("read"))?;
+    Ok((header, SegmentBytes::Read(bytes)))
+}
+
+/// Walks one segment; holes and promises go to `walk`.
+fn walk_segment(header: &SegmentHeader, bytes: &[u8], walk: &mut Walk) {
+    let base = header.id * header.segment_bytes;
+    let mut pos = SEGMENT_HEADER_BYTES;
+    walk.dangling_pad = None;
+    let mut any = false;
+    while pos + RECORD_HEADER_BYTES as u64 <= bytes.len() as u64 {
+        let seq = (base + pos) / UNIT;
+        let Some(record) = record_at(bytes, pos, seq, header) else {
+            walk.holes.push(Hole { at: seq, followed: false });
+            match next_record(bytes, pos + UNIT, base, header) {
+                Some(next) => {
+                    pos = next;
+                    continue;
+                }
+                None => return,
+            }
+        };
+        if !any || walk.holes.last().is_some_and(|h| !h.followed) {
+            // Everything open before this record is followed by it.
+            walk.holes.iter_mut().for_each(|h| h.followed = true);
+            any = true;
+        }
+        walk.synced = walk.synced.max(record.synced);
+        walk.complete = walk.complete.max(record.complete);
+        walk.sealed = record.kind == RecordKind::Seal;
+        if record.kind == RecordKind::Pad {
+            walk.dangling_pad = Some((base + bytes.len() as u64 + SEGMENT_HEADER_BYTES) / UNIT);
+            return;
+        }
+        if record.kind == RecordKind::Commit {
+            walk.commits.push((seq, record.record_bytes() / UNIT));
+        }
+        pos += record.record_bytes();
+        walk.end = (base + pos) / UNIT;
+    }
+}
+
+fn record_at(bytes: &[u8], pos: u64, seq: SeqNo, header: &SegmentHeader) -> Option<RecordHeader> {
+    let rest = bytes.get(pos as usize..)?;
+    let (record, _) = RecordHeader::decode(rest, seq, &header.salt)?;
+    let fills = record.record_bytes() == rest.len() as u64;
+    (record.kind != RecordKind::Pad || fills).then_some(record)
+}
+
+/// The next offset from `pos` on where a valid record begins.
+fn next_record(bytes: &[u8], pos: u64, base: u64, header: &SegmentHeader) -> Option<u64> {
+    (pos..bytes.len() as u64).step_by(UNIT as usize).find(|at| {
+        let seq = (base + at) / UNIT;
+        RecordHeader::looks_like(&bytes[*at as usize..], seq) && record_at(bytes, *at, seq, header).is_some()
+    })
+}
+
+/// Hands every commit that counts to `apply`, in order: sequence number, body, and the file and offset of the body. `false`
+/// ends the replay.
+///
+/// # Errors
+/// Those of `apply`; `Io`; `Corrupt` if the log changed since [`scan`].
+pub fn replay(
+    dir: &Arc<dyn Dir>,
+    config: &ScanConfig,
+    scan: &Scan,
+    mut apply: impl FnMut(SeqNo, &[u8], &str, u64) -> Result<bool>,
+) -> Result<()> {
+    for known in &scan.segments {
+        let (header, bytes) = load(dir, WalId(known.id), config)?;
+        let name = files::wal(WalId(header.id));
+        let base = header.id * header.segment_bytes;
+        let mut pos = SEGMENT_HEADER_BYTES;
+        while pos + RECORD_HEADER_BYTES as u64 <= bytes.len() as u64 {
+            let seq = (base + pos) / UNIT;
+            if scan.cut.is_some_and(|cut| seq >= cut) {
+                return Ok(());
+            }
+            let decoded = RecordHeader::decode(&bytes[pos as usize..], seq, &header.salt);
+            match decoded {
+                Some((record, body)) if record.kind == RecordKind::Commit => {
+                    if !apply(seq, body, &name, pos + RECORD_HEADER_BYTES as u64)? {
+                        return Ok(());
+                    }
+                    pos += record.record_bytes();
+                }
+                Some((record, _)) => pos += record.record_bytes(),
+                None => match next_record(&bytes, pos + UNIT, base, &header) {
+                    Some(next) => pos = next,
+                    None => break,
+                },
+            }
+        }
+    }
+    Ok(())
+}

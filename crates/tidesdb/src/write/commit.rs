@@ -1,0 +1,147 @@
+//! Commit: the only door through which data enters.
+//!
+//! Laws: log order is sequence order; nothing is inserted that is not in the log; nothing is visible before all
+//! that came before it is; after the first failure nothing is acknowledged. A failure before the log is touched leaves nothing
+//! behind; one after it is `CommitUnknown`, and the database is poisoned.
+
+use std::sync::Arc;
+
+use tidesdb_memtable::Version;
+use tidesdb_sync::pin;
+
+use super::batch::{Op, WriteBatch, encode_op, ops};
+use super::stall;
+use crate::family::{FamilyCore, MemSlot, Metric};
+use crate::jobs::Job;
+use crate::options::{SyncMode, WriteOptions};
+use crate::shared::Shared;
+use crate::types::{FamilyId, Kind, SeqNo};
+use crate::wal::Commit;
+use crate::wal::layout::RECORD_HEADER_BYTES;
+use crate::{Error, Result};
+
+/// The name of a batch in error messages.
+const BODY: &str = "a batch in memory";
+
+/// Commits `batch` and clears it. Returns its sequence number.
+///
+/// # Errors
+/// Before the log: nothing happened and the batch is kept. `CommitUnknown` after it.
+pub fn commit(shared: &Arc<Shared>, batch: &mut WriteBatch, options: &WriteOptions) -> Result<SeqNo> {
+    shared.check_writable()?;
+    if batch.is_empty() {
+        return Ok(shared.visible());
+    }
+    if let Some(gone) = batch.families.iter().find(|f| f.is_dropped()) {
+        return Err(Error::NotFound { what: format!("column family {}", gone.name()).into() });
+    }
+    stall::admit(shared, batch)?;
+    separate(shared, batch)?;
+
+    let durable = options.sync.unwrap_or(shared.options.sync) == SyncMode::Full;
+    let appended = shared.log.append(&mut batch.record, batch.ops, !durable);
+    let commit = appended.map_err(|(commit, e)| unknown(shared, &commit, e))?;
+    insert(shared, batch, &commit).map_err(|e| unknown(shared, &commit, e))?;
+    finish(shared, &commit, durable)?;
+    after(shared, batch, &commit);
+    Ok(commit.seq)
+}
+
+/// The database no longer knows what is in its log: poison it, and say so.
+fn unknown(shared: &Shared, commit: &Commit, e: Error) -> Error {
+    Error::CommitUnknown { seq: commit.seq, cause: shared.poison(e) }
+}
+
+/// Moves values from their family's threshold up to the value log; a pointer takes their place.
+fn separate(shared: &Shared, batch: &mut WriteBatch) -> Result<()> {
+    let largest = batch.value_bytes_max;
+    if batch.families.iter().all(|f| largest < f.options.value_threshold) {
+        return Ok(());
+    }
+    let mut record = Vec::with_capacity(batch.record.len());
+    record.resize(RECORD_HEADER_BYTES, 0);
+    for op in ops(&batch.record[RECORD_HEADER_BYTES..], BODY, 0) {
+        let op = op?;
+        let family = family_of(&batch.families, &op)?;
+        if op.kind != Kind::Put || op.value.len() < family.options.value_threshold {
+            encode_op(&mut record, &op);
+            continue;
+        }
+        // A failed value write leaves garbage at the end of a value log at worst: nothing refers to it.
+        let pointer = family.vlog.append(op.value, family.options.compression)?.encode();
+        encode_op(&mut record, &Op { kind: Kind::PutPointer, value: &pointer, ..op });
+    }
+    let mut dirty = shared.dirty_vlogs.lock();
+    for family in &batch.families {
+        if !dirty.iter().any(|f| Arc::ptr_eq(f, family)) {
+            dirty.push(Arc::clone(family));
+        }
+    }
+    drop(dirty);
+    batch.record = record;
+    batch.value_bytes_max = 0;
+    Ok(())
+}
+
+#[inline]
+fn family_of<'a>(families: &'a [Arc<FamilyCore>], op: &Op<'_>) -> Result<&'a Arc<FamilyCore>> {
+    families.iter().find(|f| f.id == op.family).ok_or_else(|| Error::internal("a batch lost one of its families"))
+}
+
+/// Inserts every operation into the memtable that the commit's sequence number belongs to.
+fn insert(shared: &Shared, batch: &WriteBatch, commit: &Commit) -> Result<()> {
+    let guard = pin();
+    let mut slots: Vec<(FamilyId, &Arc<MemSlot>)> = Vec::with_capacity(batch.families.len());
+    for family in &batch.families {
+        if family.view(&guard).slot_for(commit.seq).is_none() {
+            let seed = shared.env.entropy.next_u64();
+            family.make_slot(commit.seq, seed, || shared.log.sequencer().visible_end());
+        }
+        let slot = family.view(&guard).slot_for(commit.seq);
+        slots.push((family.id, slot.ok_or_else(|| Error::internal("a commit has no memtable"))?));
+    }
+    for op in ops(&batch.record[RECORD_HEADER_BYTES..], BODY, 0) {
+        let op = op?;
+        let slot = slots.iter().find(|(id, _)| *id == op.family);
+        let (_, slot) = slot.ok_or_else(|| Error::internal("a batch lost one of its families"))?;
+        let version = Version { seq: commit.seq, kind: op.kind as u8, expiry: op.expiry };
+        let full = |_| Error::internal("a memtable ran out of address space");
+        slot.map.insert(op.key, version, op.value).map_err(full)?;
+    }
+    Ok(())
+}
+
+/// Publishes the commit: now, or once it is durable.
+fn finish(shared: &Shared, commit: &Commit, durable: bool) -> Result<()> {
+    let sequencer = shared.log.sequencer();
+    if !durable {
+        sequencer.done(commit);
+        return Ok(());
+    }
+    sequencer.ready(commit);
+    shared.sync_to(commit.end).map_err(|e| unknown(shared, commit, e))?;
+    sequencer.publish();
+    sequencer.acknowledge(commit);
+    Ok(())
+}
+
+/// What follows from the commit: a full memtable is rotated, the next log segment made ready.
+fn after(shared: &Shared, batch: &mut WriteBatch, commit: &Commit) {
+    let guard = pin();
+    for family in &batch.families {
+        let full = |bytes: usize| bytes >= family.options.write_buffer_bytes;
+        if family.view(&guard).active.as_ref().is_some_and(|a| full(a.map.allocated_bytes())) {
+            shared.rotate_if_full(family);
+        }
+    }
+    if let [family] = batch.families.as_slice() {
+        family.count(Metric::UserBytes, batch.user_bytes);
+    } else {
+        let share = batch.user_bytes / batch.families.len() as u64;
+        batch.families.iter().for_each(|f| f.count(Metric::UserBytes, share));
+    }
+    if shared.log.wants_next(commit) {
+        shared.jobs.push(Job::PrepareLog);
+    }
+    batch.clear();
+}

@@ -1,0 +1,18 @@
+//! The write path in ten lines.
+//!
+//! ```text
+//! WriteBatch::put      encodes the operation once, in the log's own form
+//! commit               the only door through which data enters:
+//!   stall::admit         wait here if flushing lags, before an order is drawn
+//!   separate             values from the threshold up go to the value log, a pointer takes their place
+//!   log.append           one compare-and-swap gives the sequence number, then the bytes go to the kernel
+//!   insert               into the memtable that the sequence number belongs to
+//!   publish              visible to all, after it is durable if the commit asks for that
+//! ```
+
+mod batch;
+mod commit;
+mod stall;
+
+pub use batch::{Op, WriteBatch, ops};
+pub use commit::commit;

@@ -1,0 +1,93 @@
+//! Slow down, stop, resume: writers pay for the debt they make, before they draw a place in the order of commits.
+//!
+//! ```text
+//! delay per byte
+//!   |                                 ____ stop: wait for progress
+//!   |                             ..''
+//!   |                       ..--''
+//!   |______________..----''
+//!   0             S = 1/2           H = memtables_bytes_max          bytes of immutable memtables
+//! ```
+//!
+//! Between `S` and `H` the delay grows with the square of the debt, measured against the flush rate, so writers meet the
+//! rate of the disk smoothly. Above `H` a writer waits for a flush; if none makes progress for [`PATIENCE`], the write
+//! fails with `Busy` and nothing was done. A family with too many tables in level 1 feeds the same curve.
+//! Reads are never delayed.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::batch::WriteBatch;
+use crate::jobs::Job;
+use crate::shared::Shared;
+use crate::{Error, Result};
+
+/// How long a stopped writer waits without any progress.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Flush rate assumed before one is measured, in bytes per second.
+const DRAIN_RATE_ASSUMED: u64 = 200 << 20;
+/// Longest delay of one commit.
+const DELAY_MAX: Duration = Duration::from_millis(20);
+/// Delays shorter than this are not worth a system call.
+const DELAY_MIN: Duration = Duration::from_micros(50);
+/// Tables in level 1 at which writers begin to slow down, and at which they stop.
+const L1_SLOW: usize = 12;
+const L1_STOP: usize = 24;
+
+/// Waits as long as the debt demands.
+///
+/// # Errors
+/// `Busy` if nothing made progress for a long time.
+pub(super) fn admit(shared: &Shared, batch: &WriteBatch) -> Result<()> {
+    let debt = debt(shared, batch);
+    if debt <= 0.5 || shared.options.background_threads == Some(0) {
+        return Ok(());
+    }
+    if debt >= 1.0 {
+        return stop(shared, batch);
+    }
+    let rate = match shared.debt.drain_rate.load(Ordering::Relaxed) {
+        0 => DRAIN_RATE_ASSUMED,
+        rate => rate,
+    };
+    let weight = (debt - 0.5) * 2.0;
+    let delay = Duration::from_secs_f64(batch.bytes() as f64 / rate as f64 * weight * weight).min(DELAY_MAX);
+    if delay >= DELAY_MIN {
+        shared.debt.delayed_nanos.fetch_add(delay.as_nanos() as u64, Ordering::Relaxed);
+        shared.env.clock.sleep(delay);
+    }
+    Ok(())
+}
+
+/// Debt as a fraction of what is allowed: 0.5 starts the delays, 1 stops.
+fn debt(shared: &Shared, batch: &WriteBatch) -> f64 {
+    let bytes = shared.debt.immutable_bytes.load(Ordering::Relaxed) as f64;
+    let memory = bytes / shared.options.memtables_bytes_max.max(1) as f64;
+    let guard = tidesdb_sync::pin();
+    let tables = batch.families.iter().map(|f| f.view(&guard).version.level(1).map_or(0, |l| l.len())).max().unwrap_or(0);
+    let tables = tables.saturating_sub(L1_SLOW) as f64 / (L1_STOP - L1_SLOW) as f64 * 0.5 + 0.5;
+    if tables > 0.5 { memory.max(tables) } else { memory }
+}
+
+#[cold]
+fn stop(shared: &Shared, batch: &WriteBatch) -> Result<()> {
+    shared.debt.stops.fetch_add(1, Ordering::Relaxed);
+    let started = shared.env.clock.mono();
+    while debt(shared, batch) >= 1.0 {
+        let seen = shared.debt.progress.current();
+        if debt(shared, batch) < 1.0 {
+            break;
+        }
+        shared.check_writable()?;
+        for family in &batch.families {
+            shared.jobs.push(Job::Flush(family.id));
+            shared.jobs.push(Job::Compact(family.id));
+        }
+        if !shared.debt.progress.wait_while(seen, Some(PATIENCE)) {
+            return Err(Error::Busy { cause: "flushing makes no progress; see the log for the reason" });
+        }
+    }
+    let waited = shared.env.clock.mono().saturating_sub(started);
+    shared.debt.delayed_nanos.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
+    Ok(())
+}

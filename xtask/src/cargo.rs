@@ -1,0 +1,79 @@
+//! Runs Cargo, visibly: each command is printed before it runs, so that it can be repeated by hand.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What a failed stage says.
+pub(crate) type Done = Result<(), String>;
+
+/// One Cargo command.
+pub(crate) struct Cargo {
+    args: Vec<String>,
+    env: Vec<(String, String)>,
+}
+
+impl Cargo {
+    /// `cargo` with these arguments, separated by spaces.
+    pub(crate) fn new(line: &str) -> Cargo {
+        Cargo { args: line.split_whitespace().map(str::to_owned).collect(), env: Vec::new() }
+    }
+
+    /// Adds arguments as they are.
+    pub(crate) fn args(mut self, args: &[String]) -> Cargo {
+        self.args.extend(args.iter().cloned());
+        self
+    }
+
+    /// Sets a variable, unless the caller's environment has it already.
+    pub(crate) fn env(mut self, key: &str, value: &str) -> Cargo {
+        if std::env::var_os(key).is_none() {
+            self.env.push((key.to_owned(), value.to_owned()));
+        }
+        self
+    }
+
+    /// Adds `flags` to those of the caller under `key`, and builds into a folder of its own, since other flags
+    /// would throw away what the usual build left.
+    pub(crate) fn flags(mut self, root: &Path, key: &str, flags: &str, folder: &str) -> Cargo {
+        let before = std::env::var(key).unwrap_or_default();
+        self.env.push((key.to_owned(), format!("{before} {flags}").trim().to_owned()));
+        let target = target(root).join(folder).to_string_lossy().into_owned();
+        self.env.push(("CARGO_TARGET_DIR".to_owned(), target));
+        self
+    }
+
+    /// Runs it at the root.
+    ///
+    /// # Errors
+    /// If it cannot be started or fails.
+    pub(crate) fn run(&self, root: &Path) -> Done {
+        let env: String = self.env.iter().map(|(key, value)| format!("{key}='{value}' ")).collect();
+        let line = format!("{env}cargo {}", self.args.join(" "));
+        eprintln!("$ {line}");
+        let mut command = Command::new("cargo");
+        command.args(&self.args).envs(self.env.iter().cloned()).current_dir(root);
+        // Cargo told us which toolchain it runs; another one (`+nightly`) must be free to choose.
+        if self.args.first().is_some_and(|arg| arg.starts_with('+')) {
+            command.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO").env_remove("RUSTC");
+        }
+        match command.status() {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(format!("failed ({status}): {line}")),
+            Err(error) => Err(format!("cannot start ({error}): {line}")),
+        }
+    }
+}
+
+/// Whether a command exists and succeeds, quietly.
+pub(crate) fn works(program: &str, args: &[&str]) -> bool {
+    let mut command = Command::new(program);
+    command.args(args).env_remove("RUSTUP_TOOLCHAIN");
+    command.output().is_ok_and(|output| output.status.success())
+}
+
+fn target(root: &Path) -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(dir) => root.join(dir),
+        None => root.join("target"),
+    }
+}

@@ -1,0 +1,70 @@
+//! The one door of the repository: `cargo xtask`.
+//!
+//! Every check that runs anywhere runs from here, so that a machine and a person run the same commands. The
+//! programs are written with the standard library alone: they compile in seconds and need no network.
+
+mod lexer;
+mod source;
+mod tree;
+mod tidy;
+mod cargo;
+mod stages;
+mod soak;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  quick               before each commit: tidy, format, clippy, unit tests
+  test                every test of the workspace, doc tests and examples included
+  tidy [--stats]      the house rules; with the figures of the house
+  ci [STAGE...]       what the build server runs; without a stage all of them; `extra` is all but `test`
+                      stages: tidy lint test docs loom crash kill sweep model asan miri
+  loom [NAME]         all interleavings of the lock-free parts; NAME filters the models
+  asan                the leaf crates under the address sanitizer (needs nightly Rust)
+  miri                the leaf crates under Miri (needs nightly Rust and its component)
+  bench [ARGS]        the speed example of the engine
+  crash|kill|sweep|model [ARGS]
+                      the programs of crates/testkit
+  soak --hours H [--seed N] [--only NAME]
+                      those four in turn, each round with the next seed, until the time is over or one fails
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let (command, rest) =
+        args.split_first().map_or(("help", &[][..]), |(first, rest)| (first.as_str(), rest));
+    let root = root();
+    let done = match command {
+        "tidy" => return tidy::run(&root, rest.iter().any(|arg| arg == "--stats")),
+        "quick" => stages::run(&root, &["tidy", "lint", "unit"]),
+        "test" => stages::run(&root, &["test"]),
+        "ci" => stages::ci(&root, rest),
+        "loom" => stages::loom(&root, rest),
+        "asan" | "miri" => stages::run(&root, &[command]),
+        "bench" => stages::bench(&root, rest),
+        "crash" | "kill" | "sweep" | "model" => stages::testkit(&root, command, rest),
+        "soak" => soak::run(&root, rest),
+        "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            Ok(())
+        }
+        other => Err(format!("no command `{other}`\n\n{HELP}")),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The root of the repository: the folder above this package, as `cargo run` names it, else as it was built.
+fn root() -> PathBuf {
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let here = PathBuf::from(here);
+    here.parent().map_or(here.clone(), PathBuf::from)
+}

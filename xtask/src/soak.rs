@@ -1,0 +1,100 @@
+//! `cargo xtask soak`: the test programs in turn, for hours, each round with the next seed.
+//!
+//! A program takes `--seed N` and fails by its exit code. The first failure ends the run and is printed as a
+//! command that repeats it.
+
+use crate::cargo::Done;
+use crate::stages;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const PROGRAMS: [&str; 4] = ["model", "crash", "sweep", "kill"];
+
+/// What to run and for how long.
+#[derive(Debug, PartialEq)]
+struct Plan {
+    time: Duration,
+    seed: u64,
+    programs: Vec<String>,
+}
+
+/// Runs the plan that `args` state.
+///
+/// # Errors
+/// On arguments that make no sense, and on the first failure of a program.
+#[expect(clippy::disallowed_methods, reason = "a tool may look at the clock")]
+pub(crate) fn run(root: &Path, args: &[String]) -> Done {
+    let mut plan = parse(args)?;
+    plan.programs.retain(|program| stages::has_program(root, program));
+    if plan.programs.is_empty() {
+        return Err("crates/testkit has none of these programs".to_owned());
+    }
+    let begin = Instant::now();
+    let mut runs = 0;
+    let mut seed = plan.seed;
+    while begin.elapsed() < plan.time {
+        for program in &plan.programs {
+            let args = ["--seed".to_owned(), seed.to_string()];
+            if let Err(message) = stages::testkit(root, program, &args) {
+                return Err(format!("{message}\nrepeat with: cargo xtask {program} --seed {seed}"));
+            }
+            runs += 1;
+            let minutes = begin.elapsed().as_secs() / 60;
+            println!("soak: {minutes} min, {runs} runs, last {program} with seed {seed}, 0 failures");
+        }
+        seed += 1;
+    }
+    println!("soak: done, {runs} runs, seeds {} to {}, 0 failures", plan.seed, seed.saturating_sub(1));
+    Ok(())
+}
+
+fn parse(args: &[String]) -> Result<Plan, String> {
+    let programs = PROGRAMS.iter().map(|program| (*program).to_owned()).collect();
+    let mut plan = Plan { time: Duration::ZERO, seed: 1, programs };
+    for pair in args.chunks(2) {
+        let [key, value] = pair else { return Err(format!("`{}` needs a value", pair[0])) };
+        match key.as_str() {
+            "--hours" => plan.time = hours(value)?,
+            "--seed" => plan.seed = value.parse().map_err(|_| format!("`{value}` is no seed"))?,
+            "--only" if PROGRAMS.contains(&value.as_str()) => plan.programs = vec![value.clone()],
+            "--only" => return Err(format!("`{value}` is none of {}", PROGRAMS.join(" "))),
+            other => return Err(format!("no option `{other}`")),
+        }
+    }
+    if plan.time.is_zero() {
+        return Err("say how long: --hours H".to_owned());
+    }
+    Ok(plan)
+}
+
+fn hours(value: &str) -> Result<Duration, String> {
+    let hours: f64 = value.parse().map_err(|_| format!("`{value}` is no number of hours"))?;
+    Duration::try_from_secs_f64(hours * 3600.0).map_err(|_| format!("`{value}` is no number of hours"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(line: &str) -> Result<Plan, String> {
+        parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn options_make_a_plan() {
+        let plan = plan("--hours 0.5 --seed 7 --only crash").expect("all of it is right");
+        assert_eq!(
+            plan,
+            Plan { time: Duration::from_secs(1800), seed: 7, programs: vec!["crash".to_owned()] }
+        );
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for line in
+            ["", "--hours", "--hours -1", "--hours x", "--hours 1 --only x", "--hours 1 --fast 1", "--seed 1"]
+        {
+            assert!(plan(line).is_err(), "{line}");
+        }
+    }
+}

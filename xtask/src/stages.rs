@@ -1,0 +1,228 @@
+//! The stages of a check run, the same here and on a build server.
+//!
+//! A stage that cannot run says `SKIPPED` and why; it never passes in silence.
+
+use crate::cargo::{Cargo, Done, works};
+use crate::tidy;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Stages in the order of a full run: the quick refusals first.
+const ALL: [&str; 11] =
+    ["tidy", "lint", "test", "docs", "loom", "crash", "kill", "sweep", "model", "asan", "miri"];
+
+/// Packages that hold `unsafe`.
+const LEAVES: [&str; 4] = ["tidesdb-sync", "tidesdb-io", "tidesdb-memtable", "tidesdb-cache"];
+
+/// Packages with loom models.
+const MODELLED: [&str; 3] = ["tidesdb-memtable", "tidesdb-cache", "tidesdb-sync"];
+
+/// The peers need C++ and are built on request only.
+const WORKSPACE: &str = "--workspace --exclude tidesdb-bench-peers";
+
+/// What became of a stage.
+enum Outcome {
+    Passed,
+    Skipped(String),
+}
+
+type Staged = Result<Outcome, String>;
+
+/// Runs the named stages, all of them without a name; `extra` stands for all but `test`.
+///
+/// # Errors
+/// The first stage that fails, or a name that is none.
+pub(crate) fn ci(root: &Path, names: &[String]) -> Done {
+    let mut stages = Vec::new();
+    for name in names {
+        match ALL.iter().find(|stage| *stage == name) {
+            Some(stage) => stages.push(*stage),
+            None if name == "extra" => stages.extend(ALL.iter().filter(|stage| **stage != "test")),
+            None => return Err(format!("no stage `{name}`; there are: extra {}", ALL.join(" "))),
+        }
+    }
+    if names.is_empty() {
+        stages.extend(ALL);
+    }
+    run(root, &stages)
+}
+
+/// Runs stages in order, each with its time, and stops at the first that fails.
+///
+/// # Errors
+/// What the failed stage says.
+#[expect(clippy::disallowed_methods, reason = "a tool may look at the clock")]
+pub(crate) fn run(root: &Path, names: &[&str]) -> Done {
+    let mut summary = Vec::new();
+    for name in names {
+        eprintln!("== {name}");
+        let begin = Instant::now();
+        let outcome = stage(root, name);
+        let took = begin.elapsed();
+        let line = line(name, &outcome, took);
+        eprintln!("== {line}");
+        summary.push(line);
+        if let Err(message) = outcome {
+            return Err(format!("stage `{name}`: {message}"));
+        }
+    }
+    println!("{}", summary.join("\n"));
+    Ok(())
+}
+
+fn line(name: &str, outcome: &Staged, took: Duration) -> String {
+    let seconds = took.as_secs_f64();
+    match outcome {
+        Ok(Outcome::Passed) => format!("{name:<6} ok       {seconds:7.1} s"),
+        Ok(Outcome::Skipped(why)) => format!("{name:<6} SKIPPED  {seconds:7.1} s  {why}"),
+        Err(_) => format!("{name:<6} FAILED   {seconds:7.1} s"),
+    }
+}
+
+fn stage(root: &Path, name: &str) -> Staged {
+    let done = match name {
+        "tidy" => tidy_stage(root),
+        "lint" => lint(root),
+        "unit" => Cargo::new(&format!("test {} --lib --bins", workspace(root))).run(root),
+        "test" => Cargo::new(&format!("test {}", workspace(root))).run(root),
+        "docs" => docs(root),
+        "loom" => loom(root, &[]),
+        "asan" => return asan(root),
+        "miri" => return miri(root),
+        program => return testkit_stage(root, program),
+    };
+    done.map(|()| Outcome::Passed)
+}
+
+fn tidy_stage(root: &Path) -> Done {
+    match tidy::run(root, false) {
+        ExitCode::SUCCESS => Ok(()),
+        _ => Err("the house rules are broken, see above".to_owned()),
+    }
+}
+
+fn lint(root: &Path) -> Done {
+    Cargo::new("fmt --all --check").run(root)?;
+    Cargo::new(&format!("clippy {} --all-targets -- -D warnings", workspace(root))).run(root)
+}
+
+fn docs(root: &Path) -> Done {
+    let docs = Cargo::new(&format!("doc {} --no-deps", workspace(root)));
+    docs.env("RUSTDOCFLAGS", "-D warnings").run(root)
+}
+
+/// Explores the loom models; `args` may hold the name of one.
+///
+/// # Errors
+/// If a model fails.
+pub(crate) fn loom(root: &Path, args: &[String]) -> Done {
+    let packages = packages(root, &MODELLED, |dir| dir.join("tests/loom.rs").is_file());
+    if packages.is_empty() {
+        return Err("no crate has tests/loom.rs".to_owned());
+    }
+    let loom = Cargo::new(&format!("test --release {packages} --test loom --")).args(args);
+    let loom = loom.env("LOOM_MAX_PREEMPTIONS", "2");
+    // Link-time optimisation pays for nothing here and doubles the build.
+    let loom = loom.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
+    loom.flags(root, "RUSTFLAGS", "--cfg loom", "loom").run(root)
+}
+
+fn asan(root: &Path) -> Staged {
+    if !works("cargo", &["+nightly", "--version"]) {
+        return Ok(Outcome::Skipped("no nightly Rust: rustup toolchain install nightly".to_owned()));
+    }
+    let Some(host) = host() else { return Err("rustc does not name its host".to_owned()) };
+    let packages = packages(root, &LEAVES, |_| true);
+    let test = Cargo::new(&format!("+nightly test {packages} --lib --tests --target {host}"));
+    // The epoch collector frees at its leisure, so what is unfreed at the end is no leak.
+    let test = test.env("ASAN_OPTIONS", "detect_leaks=0");
+    test.flags(root, "RUSTFLAGS", "-Zsanitizer=address", "asan").run(root)?;
+    Ok(Outcome::Passed)
+}
+
+fn miri(root: &Path) -> Staged {
+    if !works("cargo", &["+nightly", "miri", "--version"]) {
+        return Ok(Outcome::Skipped("no Miri: rustup +nightly component add miri rust-src".to_owned()));
+    }
+    let packages = packages(root, &LEAVES, |_| true);
+    let flags = "-Zmiri-disable-isolation -Zmiri-ignore-leaks";
+    let test = Cargo::new(&format!("+nightly miri test {packages} --lib"));
+    test.flags(root, "MIRIFLAGS", flags, "miri").run(root)?;
+    Ok(Outcome::Passed)
+}
+
+/// Runs the speed example with `args`.
+///
+/// # Errors
+/// If it cannot be built or fails.
+pub(crate) fn bench(root: &Path, args: &[String]) -> Done {
+    Cargo::new("run --release --package tidesdb --example speed --").args(args).run(root)
+}
+
+/// Runs a program of the test kit with `args`.
+///
+/// # Errors
+/// If there is no such program, or it fails.
+pub(crate) fn testkit(root: &Path, program: &str, args: &[String]) -> Done {
+    if !has_program(root, program) {
+        return Err(format!("crates/testkit has no program `{program}`"));
+    }
+    Cargo::new(&format!("run --release --package testkit --bin {program} --")).args(args).run(root)
+}
+
+fn testkit_stage(root: &Path, program: &str) -> Staged {
+    if !has_program(root, program) {
+        return Ok(Outcome::Skipped(format!("crates/testkit has no program `{program}`")));
+    }
+    testkit(root, program, &[]).map(|()| Outcome::Passed)
+}
+
+/// Whether the test kit has this program.
+pub(crate) fn has_program(root: &Path, program: &str) -> bool {
+    let kit = root.join("crates/testkit");
+    let manifest = std::fs::read_to_string(kit.join("Cargo.toml")).unwrap_or_default();
+    kit.join(format!("src/bin/{program}.rs")).is_file()
+        || kit.join(format!("src/bin/{program}/main.rs")).is_file()
+        || manifest.lines().any(|line| line.replace(' ', "") == format!("name=\"{program}\""))
+}
+
+/// `-p` for each of these crates that exists and is `wanted`.
+fn packages(root: &Path, names: &[&str], wanted: impl Fn(&Path) -> bool) -> String {
+    let here = |name: &&&str| {
+        let dir = root.join("crates").join(name);
+        dir.join("Cargo.toml").is_file() && wanted(&dir)
+    };
+    names.iter().filter(here).map(|name| format!("-p {name} ")).collect::<String>().trim().to_owned()
+}
+
+fn workspace(root: &Path) -> &'static str {
+    if root.join("crates/tidesdb-bench-peers").is_dir() { WORKSPACE } else { "--workspace" }
+}
+
+fn host() -> Option<String> {
+    let output = std::process::Command::new("rustc").arg("-vV").output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("host: ")).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_stage_is_refused() {
+        let error = ci(Path::new("nowhere"), &["nonsense".to_owned()]).expect_err("there is no such stage");
+        assert!(error.contains("nonsense") && error.contains("docs"));
+    }
+
+    #[test]
+    fn a_skipped_stage_says_so() {
+        let outcome = testkit_stage(Path::new("nowhere"), "crash");
+        let text = line("crash", &outcome, Duration::from_millis(1500));
+        assert!(
+            text.contains("SKIPPED") && text.contains("1.5 s") && text.contains("crates/testkit"),
+            "{text}"
+        );
+    }
+}

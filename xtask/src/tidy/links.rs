@@ -1,0 +1,105 @@
+//! Relative links in Markdown lead to a file, and to a heading if they name one.
+
+use super::{Finding, docs};
+use crate::tree::{Tree, join, normal, parent};
+
+/// Findings in all Markdown files.
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut out = Vec::new();
+    for (path, text) in tree.texts.iter().filter(|(path, _)| path.ends_with(".md")) {
+        for (line, target) in links(text) {
+            if let Some(fault) = fault(tree, path, target) {
+                out.push(Finding::new(path, line, fault));
+            }
+        }
+    }
+    out
+}
+
+fn fault(tree: &Tree, from: &str, target: &str) -> Option<String> {
+    let outside = ["http://", "https://", "mailto:"];
+    if outside.iter().any(|scheme| target.starts_with(scheme)) {
+        return None;
+    }
+    let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+    let path = if file.is_empty() { from.to_owned() } else { normal(&join(&parent(from), file)) };
+    let path = path.trim_end_matches('/').to_owned();
+    let folder = format!("{path}/");
+    if !tree.paths.iter().any(|known| *known == path || known.starts_with(&folder)) {
+        return Some(format!("dead link: `{target}`"));
+    }
+    let text = tree.texts.get(&path).filter(|_| path.ends_with(".md") && !anchor.is_empty())?;
+    let known = lines(text).iter().any(|(_, line)| docs::heading(line).is_some() && slug(line) == anchor);
+    (!known).then(|| format!("no such heading: `{target}`"))
+}
+
+/// Lines outside of fenced code, numbered from 1.
+fn lines(text: &str) -> Vec<(usize, &str)> {
+    let mut fenced = false;
+    let mut out = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        if !fenced && !fence {
+            out.push((at + 1, line));
+        }
+    }
+    out
+}
+
+/// Targets of `[text](target)` and of `[name]: target`.
+fn links(text: &str) -> Vec<(usize, &str)> {
+    let mut out = Vec::new();
+    for (number, line) in lines(text) {
+        // Odd pieces between backticks are code.
+        for piece in line.split('`').step_by(2) {
+            let targets = piece.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
+            out.extend(targets.map(|target| (number, target)));
+        }
+        if let Some((_, target)) =
+            line.split_once("]: ").filter(|_| line.starts_with('[') && !line.starts_with("[ "))
+        {
+            out.extend(target.split_whitespace().next().map(|target| (number, target)));
+        }
+    }
+    out
+}
+
+/// A heading as the anchor that forges make of it.
+fn slug(heading: &str) -> String {
+    let title = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = title.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::test_kit::{places, tree};
+    use super::*;
+
+    fn findings(text: &str) -> Vec<String> {
+        places(&check(&tree(&[("docs/a.md", text), ("b.md", "# The `Title`, here\n"), ("docs/x/c.txt", "")])))
+    }
+
+    #[test]
+    fn dead_links_fire() {
+        for text in ["[a](gone.md)", "x [`a`](../gone.md)", "[a](../b.md#none)", "[a](#none)", "[a]: gone.md"]
+        {
+            assert_eq!(findings(text), ["docs/a.md:1"], "{text}");
+        }
+    }
+
+    #[test]
+    fn live_links_are_silent() {
+        for text in [
+            "[a](../b.md) and [b](../b.md#the-title-here)",
+            "[a](x/) [b](x/c.txt) [c](https://example.org/gone.md) [d](mailto:a@b.c)",
+            "# Here\n[a](#here)",
+            "`[a](gone.md)`",
+            "```\n[a](gone.md)\n```",
+            "- [ ]: not a link",
+        ] {
+            assert_eq!(findings(text), [] as [&str; 0], "{text}");
+        }
+    }
+}

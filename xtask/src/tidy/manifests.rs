@@ -1,0 +1,80 @@
+//! Dependencies come from the workspace table, so that the root manifest shows all of them.
+
+use super::Finding;
+use crate::tree::Tree;
+
+/// Findings in the manifests of all crates; the fuzzing crate is a workspace of its own.
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut out = Vec::new();
+    for (path, text) in &tree.texts {
+        if path.ends_with("/Cargo.toml") && !path.starts_with("fuzz/") {
+            out.extend(foreign(text).into_iter().map(|(line, name)| {
+                Finding::new(
+                    path,
+                    line,
+                    format!("`{name}` is not from the workspace table: write `{name}.workspace = true`"),
+                )
+            }));
+        }
+    }
+    out
+}
+
+/// Dependencies without `workspace = true`, by line and name.
+fn foreign(text: &str) -> Vec<(usize, String)> {
+    let mut out = Vec::new();
+    let mut inside = false;
+    let mut table: Option<(usize, String)> = None;
+    for (at, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or("").trim();
+        if let Some(name) = line.strip_prefix('[') {
+            out.extend(table.take());
+            let name = name.trim_end_matches(']');
+            inside = name.ends_with("dependencies");
+            table = name.split_once("dependencies.").map(|(_, own)| (at + 1, own.to_owned()));
+        } else if table.is_some() && is_workspace(line) {
+            table = None;
+        } else if let Some((key, _)) = line.split_once('=').filter(|_| inside) {
+            let name = key.trim().split('.').next().unwrap_or("").to_owned();
+            if !line.contains("workspace = true") {
+                out.push((at + 1, name));
+            }
+        }
+    }
+    out.extend(table);
+    out
+}
+
+fn is_workspace(line: &str) -> bool {
+    line.replace(' ', "") == "workspace=true"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::test_kit::{places, tree};
+    use super::*;
+
+    fn findings(text: &str) -> Vec<String> {
+        places(&check(&tree(&[("a/Cargo.toml", text)])))
+    }
+
+    #[test]
+    fn own_versions_fire() {
+        assert_eq!(findings("[dependencies]\na = \"1\"\n"), ["a/Cargo.toml:2"]);
+        assert_eq!(
+            findings("[target.'cfg(loom)'.dev-dependencies]\nb = { version = \"1\" }\n"),
+            ["a/Cargo.toml:2"]
+        );
+        assert_eq!(
+            findings("[dependencies.c]\nversion = \"1\"\n[lints]\nworkspace = true\n"),
+            ["a/Cargo.toml:1"]
+        );
+    }
+
+    #[test]
+    fn workspace_ones_are_silent() {
+        let text = "[package]\nname = \"x\"\n[dependencies]\na.workspace = true # why\nb = { workspace = true, features = [\"f\"] }
+[dev-dependencies.c]\nworkspace = true\n[features]\nd = []\n";
+        assert_eq!(findings(text), [] as [&str; 0]);
+    }
+}

@@ -1,0 +1,102 @@
+//! `cargo xtask tidy`: the house rules that neither rustc nor clippy holds.
+//!
+//! A rule is a function from a [`Tree`] to [`Finding`]s, without side effects, in a file with its tests, which
+//! show it fire and stay silent. Adding one means a file and a line in [`RULES`].
+
+mod comments;
+mod docs;
+mod floors;
+mod links;
+mod manifests;
+mod outside;
+mod reach;
+mod sizes;
+mod stats;
+mod unsafety;
+mod words;
+
+use crate::tree::Tree;
+use std::fmt;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Something that breaks a rule.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Finding {
+    /// File, relative to the root.
+    pub path: String,
+    /// Line, from 1.
+    pub line: usize,
+    /// What is wrong and, where that is not plain, what to do.
+    pub text: String,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, text: impl Into<String>) -> Finding {
+        Finding { path: path.to_owned(), line, text: text.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.path, self.line, self.text)
+    }
+}
+
+type Rule = fn(&Tree) -> Vec<Finding>;
+
+const RULES: [(&str, Rule); 11] = [
+    ("floors", floors::check),
+    ("sizes", sizes::check),
+    ("unsafe", unsafety::check),
+    ("reach", reach::check),
+    ("comments", comments::check),
+    ("docs", docs::check),
+    ("links", links::check),
+    ("outside", outside::check),
+    ("manifests", manifests::check),
+    ("words", words::check),
+    ("paths", words::check_paths),
+];
+
+/// Checks the repository at `root` and prints what it finds; with `stats` the figures of the house too.
+pub(crate) fn run(root: &Path, stats: bool) -> ExitCode {
+    let tree = match Tree::read(root) {
+        Ok(tree) => tree,
+        Err(error) => {
+            eprintln!("tidy: cannot list {}: {error}", root.display());
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut count = 0;
+    for (name, rule) in RULES {
+        let mut findings = rule(&tree);
+        findings.sort();
+        for finding in &findings {
+            println!("{finding} [{name}]");
+        }
+        count += findings.len();
+    }
+    if stats {
+        print!("{}", stats::report(&tree));
+    }
+    println!("tidy: {} sources, {} rules, {count} findings", tree.sources.len(), RULES.len());
+    if count == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+#[cfg(test)]
+mod test_kit {
+    use super::{Finding, Tree};
+
+    /// A manifest that names a package, for snippets that need a crate.
+    pub(super) const MANIFEST: &str = "[package]\nname = \"a\"\n";
+
+    pub(super) fn tree(files: &[(&str, &str)]) -> Tree {
+        Tree::of(files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect())
+    }
+
+    /// `path:line` of each finding.
+    pub(super) fn places(findings: &[Finding]) -> Vec<String> {
+        findings.iter().map(|finding| format!("{}:{}", finding.path, finding.line)).collect()
+    }
+}
