@@ -271,7 +271,7 @@ impl Source {
                 continue;
             }
             if inner {
-                return vec![0..self.code.len()];
+                return std::iter::once(0..self.code.len()).collect();
             }
             let item = self.after_attributes(at);
             let comma_ends = !self.is_item_keyword(item);

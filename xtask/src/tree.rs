@@ -112,13 +112,15 @@ impl Tree {
             return true;
         }
         let parts: Vec<_> = inside.split('/').collect();
-        match parts.as_slice() {
-            ["build.rs"] | ["src", "lib.rs" | "main.rs"] => true,
-            ["src", "bin", _] | ["src", "bin", _, "main.rs"] => true,
-            ["tests" | "examples" | "benches", _] => true,
-            ["tests" | "examples" | "benches", _, "main.rs"] => true,
-            _ => false,
-        }
+        matches!(
+            parts.as_slice(),
+            ["build.rs"]
+                | ["src", "lib.rs" | "main.rs"]
+                | ["src", "bin", _]
+                | ["src", "bin", _, "main.rs"]
+                | ["tests" | "examples" | "benches", _]
+                | ["tests" | "examples" | "benches", _, "main.rs"]
+        )
     }
 
     /// Records `path` and all files that its `mod` lines reach. `dir` is where its child modules live.

@@ -1,5 +1,7 @@
 //! The real disk: permissions, refusals, durability of names, and the lock across processes.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
@@ -196,7 +198,7 @@ fn child_that_holds_a_lock() {
 /// The other process; its output stays open, or it could not end well.
 struct Child {
     process: std::process::Child,
-    _output: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    _output: io::Lines<BufReader<std::process::ChildStdout>>,
 }
 
 impl Child {

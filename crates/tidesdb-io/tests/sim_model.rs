@@ -1,5 +1,7 @@
 //! The simulated disk against a model that keeps every version of everything.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -104,13 +106,16 @@ impl Model {
     }
 }
 
+/// An open file, by its number in the model, with its map if there is one.
+type Open = (usize, Arc<dyn File>, Option<Box<dyn SharedMap>>);
+
 struct Script {
     seed: u64,
     rng: SeededEntropy,
     sim: SimDisk,
     dir: Arc<dyn Dir>,
     model: Model,
-    open: Vec<(usize, Arc<dyn File>, Option<Box<dyn SharedMap>>)>,
+    open: Vec<Open>,
     cuts: bool,
 }
 

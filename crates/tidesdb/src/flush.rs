@@ -53,7 +53,7 @@ pub fn run_locked(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool
     let started = shared.env.clock.mono();
     let mut cursor = Source::memtable(&slot.map);
     cursor.seek_to_first()?;
-    let bottom = view.version.tables().len() == 0;
+    let bottom = view.version.is_empty();
     let out = rewrite::run(shared, family, cursor, bottom, u64::MAX)?;
     install(shared, family, &slot, boundary, &out)?;
 
@@ -92,7 +92,7 @@ fn install(
     edit.push(Change::FlushedTo { family: family.id, seq: boundary.saturating_sub(1) });
     let first_needed = shared.log_start_edit(&mut edit, Some(slot));
     let freed = slot.map.allocated_bytes() as u64;
-    let swapped = shared.install(edit, family, |view, version| view.flushed(slot, version));
+    let swapped = shared.install(&edit, family, |view, version| view.flushed(slot, version));
     match swapped {
         Ok(()) => shared.debt.subtract(freed),
         Err(e) => {

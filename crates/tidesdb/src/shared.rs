@@ -210,7 +210,7 @@ impl Shared {
     /// Those of [`VersionSet::install`]; an unknown state of the manifest poisons the database.
     pub fn install(
         &self,
-        edit: VersionEdit,
+        edit: &VersionEdit,
         family: &FamilyCore,
         swap: impl FnOnce(&ReadView, Arc<TableVersion>) -> ReadView,
     ) -> Result<()> {
@@ -222,9 +222,25 @@ impl Shared {
         self.versions.install(edit, publish).inspect_err(|e| self.poison_if_unknown(e))
     }
 
+    /// Makes `edit` durable and gives every family its new version.
+    ///
+    /// # Errors
+    /// As [`Shared::install`].
+    pub fn install_for_all(&self, edit: &VersionEdit) -> Result<()> {
+        let families = self.all_families();
+        let publish = |installed: &crate::version::Installed<'_, Table>| {
+            for family in &families {
+                if let Some(version) = installed.versions.get(&family.id) {
+                    family.change_view(|view| (view.with_version(Arc::clone(version)), ()));
+                }
+            }
+        };
+        self.versions.install(edit, publish).inspect_err(|e| self.poison_if_unknown(e))
+    }
+
     /// Poisons the database if `e` leaves the manifest in doubt.
     pub fn poison_if_unknown(&self, e: &Error) {
-        if matches!(e, Error::Io { .. } | Error::Poisoned { .. }) && self.versions.manifest().is_none() {
+        if self.versions.is_poisoned() {
             self.poison(e.clone());
         }
     }
@@ -232,7 +248,7 @@ impl Shared {
     /// Refuses writes from now on; whoever waits is woken and sees it.
     pub fn poison(&self, e: Error) -> Arc<Error> {
         let cause = match e {
-            Error::Poisoned { cause } => self.health.poison((*cause).clone()),
+            Error::Poisoned { cause } | Error::CommitUnknown { cause, .. } => self.health.poison((*cause).clone()),
             e => self.health.poison(e),
         };
         self.log.sequencer().stop();

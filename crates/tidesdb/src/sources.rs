@@ -30,15 +30,15 @@ impl LevelTable for Arc<TableSlot> {
     type Cursor = TableCursor;
 
     fn smallest(&self) -> &[u8] {
-        &self.meta.smallest
+        &self.meta().smallest
     }
 
     fn largest(&self) -> &[u8] {
-        &self.meta.largest
+        &self.meta().largest
     }
 
     fn cursor(&self) -> TableCursor {
-        TableCursor::new(Arc::clone(&self.table))
+        TableCursor::new(Arc::clone(self.table()))
     }
 }
 
@@ -51,6 +51,11 @@ impl Source {
     /// A cursor over one table.
     pub fn table(slot: &Arc<TableSlot>) -> Self {
         Self::Table(slot.cursor())
+    }
+
+    /// A cursor over one table that leaves the block cache alone, for merges.
+    pub fn table_uncached(slot: &Arc<TableSlot>) -> Self {
+        Self::Table(TableCursor::bypassing_cache(Arc::clone(slot.table())))
     }
 
     /// A cursor over disjoint tables in key order.

@@ -7,7 +7,7 @@
 use super::Finding;
 use crate::source::{Path, Source};
 use crate::tree::{Crate, Module, Tree};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The floors of one crate.
 struct House<'a> {
@@ -34,17 +34,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut out = sorting(tree);
     for krate in tree.crates.iter().filter(|krate| krate.dir.starts_with("crates/")) {
         let Some(house) = House::of(tree, krate) else { continue };
-        let edges = house.edges(tree, krate);
-        for edge in edges.iter().filter(|edge| edge.to > edge.from) {
-            let text = format!(
-                "`{}` names `{}`, which stands on a higher floor",
-                house.floors[edge.from], house.floors[edge.to]
-            );
-            out.push(Finding::new(&edge.path, edge.line, text));
-        }
-        if let (Some(root), Some(knot)) = (&krate.root, house.knot(&edges)) {
-            out.push(Finding::new(root, 1, format!("these modules name each other in a circle: {knot}")));
-        }
+        out.extend(house.findings(tree, krate));
     }
     out
 }
@@ -78,15 +68,50 @@ impl<'a> House<'a> {
         let floors: Vec<_> = top.map(|m| m.name).collect();
         let mut exports = BTreeMap::new();
         for path in root.paths().iter().filter(|path| path.import) {
-            let names = path.names.iter().filter(|name| !matches!(**name, "crate" | "self"));
-            if let Some(floor) = names.clone().next().and_then(|first| floors.iter().position(|f| f == first))
-            {
-                if !floors.contains(&path.alias) {
-                    exports.insert(path.alias, floor);
-                }
+            let first = path.names.iter().find(|name| !matches!(**name, "crate" | "self"));
+            let floor = first.and_then(|first| floors.iter().position(|floor| floor == first));
+            if let Some(floor) = floor.filter(|_| !floors.contains(&path.alias)) {
+                exports.insert(path.alias, floor);
             }
         }
         Some(House { floors, exports })
+    }
+
+    fn findings(&self, tree: &Tree, krate: &Crate) -> Vec<Finding> {
+        let edges = self.edges(tree, krate);
+        let upward: BTreeSet<_> = edges
+            .iter()
+            .filter(|edge| edge.to > edge.from)
+            .map(|e| (&e.path, e.line, e.from, e.to))
+            .collect();
+        let names = |(path, line, from, to): &(&String, usize, usize, usize)| {
+            let (from, to) = (self.floors[*from], self.floors[*to]);
+            Finding::new(path, *line, format!("`{from}` names `{to}`, which stands on a higher floor"))
+        };
+        let mut out: Vec<_> = upward.iter().map(names).collect();
+        let root = krate.root.as_deref().unwrap_or(&krate.dir);
+        match self.knot(&edges) {
+            Some(knot) => {
+                out.push(Finding::new(root, 1, format!("these modules name each other in a circle: {knot}")))
+            }
+            None if !out.is_empty() => out.push(Finding::new(root, 1, self.advice(&edges))),
+            None => {}
+        }
+        out
+    }
+
+    /// An order of the floors without imports that point up, as near to the present one as can be.
+    fn advice(&self, edges: &[Edge]) -> String {
+        let mut order: Vec<usize> = Vec::new();
+        let ready = |floor: usize, order: &[usize]| {
+            let mut needs = edges.iter().filter(|edge| edge.from == floor);
+            !order.contains(&floor) && needs.all(|edge| order.contains(&edge.to))
+        };
+        while let Some(next) = (0..self.floors.len()).find(|&floor| ready(floor, &order)) {
+            order.push(next);
+        }
+        let names: Vec<_> = order.iter().map(|&floor| self.floors[floor]).collect();
+        format!("this order of `mod` lines would do: {}", names.join(", "))
     }
 
     /// Every mention of a floor by another one, outside of tests.
@@ -137,24 +162,34 @@ impl<'a> House<'a> {
         self.floors.iter().position(|floor| *floor == name)
     }
 
-    /// The modules that reach each other both ways, if there are any.
+    /// The smallest circle of modules that name each other, if there is one.
     fn knot(&self, edges: &[Edge]) -> Option<String> {
-        let mut reach: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); self.floors.len()];
-        for edge in edges {
-            reach[edge.from].insert(edge.to);
-        }
-        // Floors are few: close the relation by brute force.
-        for middle in 0..reach.len() {
-            for from in 0..reach.len() {
-                if reach[from].contains(&middle) {
-                    let more = reach[middle].clone();
-                    reach[from].extend(more);
-                }
+        // Each circle has an import that points up.
+        let upward = edges.iter().filter(|edge| edge.to > edge.from);
+        let circle = upward.filter_map(|edge| self.way(edges, edge.to, edge.from)).min_by_key(Vec::len)?;
+        let names: Vec<_> = circle.iter().chain(circle.first()).map(|&floor| self.floors[floor]).collect();
+        Some(names.join(" -> "))
+    }
+
+    /// A shortest way between two floors along the imports.
+    fn way(&self, edges: &[Edge], from: usize, to: usize) -> Option<Vec<usize>> {
+        let mut before = BTreeMap::from([(from, from)]);
+        let mut queue = VecDeque::from([from]);
+        while let Some(floor) = queue.pop_front() {
+            if floor == to {
+                let step = |floor: &usize| before.get(floor).copied().filter(|_| *floor != from);
+                let mut way: Vec<_> = std::iter::successors(Some(to), step).collect();
+                way.reverse();
+                return Some(way);
+            }
+            for edge in edges.iter().filter(|edge| edge.from == floor) {
+                before.entry(edge.to).or_insert_with(|| {
+                    queue.push_back(edge.to);
+                    floor
+                });
             }
         }
-        let knot: Vec<_> =
-            (0..reach.len()).filter(|&i| reach[i].contains(&i)).map(|i| self.floors[i]).collect();
-        (!knot.is_empty()).then(|| knot.join(", "))
+        None
     }
 }
 
@@ -192,8 +227,18 @@ mod tests {
             "fn f() { m!(crate::High::new()) }",
             "use crate::*;",
         ] {
-            assert_eq!(findings(ROOT, low, ""), ["crates/a/src/low.rs:1"], "{low}");
+            assert_eq!(findings(ROOT, low, ""), ["crates/a/src/low.rs:1", "crates/a/src/lib.rs:1"], "{low}");
         }
+    }
+
+    #[test]
+    fn a_better_order_is_named() {
+        let tree = tree(&[
+            ("crates/a/Cargo.toml", MANIFEST),
+            ("crates/a/src/lib.rs", "mod a { use crate::c::X; } mod b { use crate::a::X; } mod c {}"),
+        ]);
+        let advice = "this order of `mod` lines would do: c, a, b";
+        assert!(check(&tree).iter().any(|finding| finding.text == advice));
     }
 
     #[test]
@@ -207,9 +252,19 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_is_told_once() {
-        let found = findings(ROOT, "use crate::high::High;", "use crate::low::Low;");
-        assert_eq!(found, ["crates/a/src/low.rs:1", "crates/a/src/lib.rs:1"]);
+    fn the_smallest_circle_is_told() {
+        let tree = tree(&[
+            ("crates/a/Cargo.toml", MANIFEST),
+            (
+                "crates/a/src/lib.rs",
+                "mod a { use crate::d::X; } mod b { use crate::{a::X, c::X}; } mod c { use crate::b::X; }
+                 mod d { use crate::c::X; }",
+            ),
+        ]);
+        let told: Vec<_> =
+            check(&tree).into_iter().filter(|finding| finding.text.contains("circle")).collect();
+        assert_eq!(told.len(), 1);
+        assert!(told[0].text.ends_with(": c -> b -> c"), "{}", told[0].text);
     }
 
     #[test]

@@ -2,7 +2,9 @@
 //!
 //! Invariants: a [`Mapping`] owns `[base, base + len)`, mapped for its whole life and unmapped once, on drop;
 //! `base` is page-aligned. A writable map is touched through 8-byte atomics only, so writers that overlap by
-//! mistake mix their bytes and never race. Maps are `Send + Sync`: the memory belongs to no thread.
+//! mistake mix their bytes and never race. The atomics are relaxed: a writer that hands its bytes to another
+//! thread, to sync them, must do so through something that orders memory. Maps are `Send + Sync`: the memory
+//! belongs to no thread.
 
 use std::io;
 use std::ptr::{self, NonNull};

@@ -99,7 +99,12 @@ fn make_dirs(path: &Path) -> io::Result<()> {
         Err(Errno::NOENT) => {}
         Err(e) => return Err(e.into()),
     }
-    make_dirs(parent_of(path))?;
+    let parent = parent_of(path);
+    if parent == path {
+        // An empty path has no parent to make.
+        return Err(Errno::NOENT.into());
+    }
+    make_dirs(parent)?;
     match retry_on_intr(|| rustix::fs::mkdir(path, DIR_MODE)) {
         // Another process may make the same directory at the same time.
         Ok(()) | Err(Errno::EXIST) => sync_parent(path, false),

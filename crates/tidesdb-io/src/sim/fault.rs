@@ -59,13 +59,12 @@ pub(super) enum Effect {
 impl Effect {
     /// The kinds of call it can be done to.
     fn domain(&self) -> OpSet {
-        let (read, write) = (OpSet::of(OpKind::Read), OpSet::WRITES);
         match self {
             Self::Errno(_) => OpSet::ALL,
-            Self::Short => read | OpSet::of(OpKind::Write),
-            Self::LoseWrite | Self::Misdirect(_) | Self::MisdirectTo(_) => write,
-            Self::StaleRead => read,
-            Self::LieSync => OpSet::SYNCS | OpSet::of(OpKind::SyncDir),
+            Self::Short => OpKind::Read | OpKind::Write,
+            Self::LoseWrite | Self::Misdirect(_) | Self::MisdirectTo(_) => OpSet::WRITES,
+            Self::StaleRead => OpKind::Read.into(),
+            Self::LieSync => OpSet::SYNCS | OpKind::SyncDir,
         }
     }
 }

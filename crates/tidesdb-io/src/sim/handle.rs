@@ -27,7 +27,7 @@ impl Disk for SimDisk {
         let walk = self.call(OpKind::OpenDir, &label, NO_RANGE, |state, _| {
             let walk = state.world.walk(path);
             match walk.end {
-                Err(Errno::NOENT) if create => {}
+                Err(Errno::NOENT) if create && !walk.missing.is_empty() => {}
                 end => end?,
             }
             Ok(walk)
@@ -232,7 +232,9 @@ impl State {
             Verdict::Hit(Effect::MisdirectTo(ref path)) => target = self.find(Path::new(path)).ok(),
             _ => {}
         }
-        if let (Some(id), Some(at)) = (target, at) {
+        if let (Some(id), Some(at)) = (target, at)
+            && part > 0
+        {
             part = part.min(self.fitting(id, at, part)?);
             let seq = self.world.next_seq();
             self.world.file_mut(id)?.write(seq, at, &data[..part], mapped);

@@ -67,7 +67,7 @@ pub fn env(seed: u64) -> (Env, Arc<SimDisk>, Arc<ManualClock>) {
     env_on(SimDisk::new(seed), seed)
 }
 
-/// As [`env`], on the disk given.
+/// As [`env()`], on the disk given.
 pub fn env_on(disk: SimDisk, seed: u64) -> (Env, Arc<SimDisk>, Arc<ManualClock>) {
     let disk = Arc::new(disk);
     let clock = Arc::new(ManualClock::new(START));

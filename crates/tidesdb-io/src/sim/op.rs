@@ -54,7 +54,7 @@ pub enum OpKind {
     DropCache,
 }
 
-/// A set of [`OpKind`]s. Sets are joined with `|`.
+/// A set of [`OpKind`]s. Sets and kinds are joined with `|`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpSet(u32);
 
@@ -106,10 +106,17 @@ impl From<OpKind> for OpSet {
     }
 }
 
-impl std::ops::BitOr for OpSet {
+impl<T: Into<Self>> std::ops::BitOr<T> for OpSet {
     type Output = Self;
-    fn bitor(self, other: Self) -> Self {
-        self.join(other)
+    fn bitor(self, other: T) -> Self {
+        self.join(other.into())
+    }
+}
+
+impl<T: Into<OpSet>> std::ops::BitOr<T> for OpKind {
+    type Output = OpSet;
+    fn bitor(self, other: T) -> OpSet {
+        OpSet::of(self).join(other.into())
     }
 }
 

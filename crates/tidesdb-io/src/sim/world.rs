@@ -217,6 +217,9 @@ impl World {
     /// Walks a path from the root; `..` is taken by the letter.
     pub(super) fn walk<'p>(&self, path: &'p Path) -> Walk<'p> {
         let mut walk = Walk { dir: ROOT, parent: ROOT, missing: Vec::new(), end: Ok(()) };
+        if path.as_os_str().is_empty() {
+            return Walk { end: Err(Errno::NOENT), ..walk };
+        }
         let mut names: Vec<&str> = Vec::new();
         for component in path.components() {
             match component {

@@ -42,7 +42,9 @@ impl Compression {
 
     /// The algorithm of this name.
     pub fn by_name(name: &str) -> Option<Self> {
-        [Self::None, Self::Snappy, Self::Lz4, Self::Zstd, Self::Lz4Fast].into_iter().find(|c| c.name() == name)
+        [Self::None, Self::Snappy, Self::Lz4, Self::Zstd, Self::Lz4Fast]
+            .into_iter()
+            .find(|c| c.name() == name)
     }
 }
 

@@ -37,11 +37,11 @@ pub fn pick(
     l1_tables_trigger: usize,
     force: bool,
 ) -> Option<CompactionPlan> {
-    let upper = tables(version, 1);
+    let upper = version.level(1);
     if upper.is_empty() || (!force && upper.len() < l1_tables_trigger.max(1)) {
         return None;
     }
-    let lower: Vec<_> = tables(version, BOTTOM_LEVEL)
+    let lower: Vec<_> = version.level(BOTTOM_LEVEL)
         .iter()
         .filter(|t| upper.iter().any(|u| overlap(comparator, u, t)))
         .cloned()
@@ -57,7 +57,7 @@ pub fn pick(
 /// A plan that rewrites every table.
 pub fn everything(version: &TableVersion) -> Option<CompactionPlan> {
     let inputs: Vec<_> =
-        (1..=BOTTOM_LEVEL).flat_map(|l| tables(version, l).iter().map(move |t| (l, Arc::clone(t)))).collect();
+        (1..=BOTTOM_LEVEL).flat_map(|l| version.level(l).iter().map(move |t| (l, Arc::clone(t)))).collect();
     (!inputs.is_empty()).then_some(CompactionPlan {
         kind: PlanKind::Merge,
         inputs,
@@ -67,10 +67,6 @@ pub fn everything(version: &TableVersion) -> Option<CompactionPlan> {
 }
 
 fn overlap(comparator: &Comparator, a: &TableSlot, b: &TableSlot) -> bool {
-    let (a, b) = (&a.meta, &b.meta);
+    let (a, b) = (a.meta(), b.meta());
     comparator.compare(&a.smallest, &b.largest).is_le() && comparator.compare(&b.smallest, &a.largest).is_le()
-}
-
-fn tables(version: &TableVersion, level: u8) -> &[Arc<TableSlot>] {
-    version.level(level).map_or(&[], |l| l.tables())
 }

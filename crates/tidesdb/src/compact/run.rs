@@ -42,24 +42,24 @@ fn carry_out(shared: &Arc<Shared>, family: &Arc<FamilyCore>, plan: &CompactionPl
     let started = shared.env.clock.mono();
     let out = match plan.kind {
         PlanKind::Move => Rewritten {
-            tables: plan.inputs.iter().map(|(_, t)| Arc::clone(&t.meta)).collect(),
+            tables: plan.inputs.iter().map(|(_, t)| Arc::clone(t.meta())).collect(),
             ..Rewritten::default()
         },
         PlanKind::Merge => merge(shared, family, plan)?,
     };
     let mut edit = VersionEdit::new();
     for (level, table) in &plan.inputs {
-        edit.push(Change::RemoveTable { family: family.id, level: *level, table: table.meta.id });
+        edit.push(Change::RemoveTable { family: family.id, level: *level, table: table.meta().id });
     }
     out.add_to(shared, family, plan.target, &mut edit);
-    shared.install(edit, family, |view, version| view.with_version(version)).inspect_err(|_| {
+    shared.install(&edit, family, |view, version| view.with_version(version)).inspect_err(|_| {
         if plan.kind == PlanKind::Merge {
             out.abandon(shared);
         }
     })?;
     family.count(Metric::Compactions, 1);
     if plan.kind == PlanKind::Merge {
-        family.count(Metric::CompactionRead, plan.inputs.iter().map(|(_, t)| t.meta.file_bytes).sum());
+        family.count(Metric::CompactionRead, plan.inputs.iter().map(|(_, t)| t.meta().file_bytes).sum());
         family.count(Metric::CompactionWritten, out.bytes());
     }
     let took = shared.env.clock.mono().saturating_sub(started);
@@ -70,7 +70,7 @@ fn carry_out(shared: &Arc<Shared>, family: &Arc<FamilyCore>, plan: &CompactionPl
 
 fn merge(shared: &Arc<Shared>, family: &Arc<FamilyCore>, plan: &CompactionPlan) -> Result<Rewritten> {
     shared.check_disk()?;
-    let upper = plan.inputs.iter().filter(|(l, _)| *l != BOTTOM_LEVEL).map(|(_, t)| Source::table(t));
+    let upper = plan.inputs.iter().filter(|(l, _)| *l != BOTTOM_LEVEL).map(|(_, t)| Source::table_uncached(t));
     let lower: Vec<_> = plan.inputs.iter().filter(|(l, _)| *l == BOTTOM_LEVEL).map(|(_, t)| Arc::clone(t)).collect();
     let lower = (!lower.is_empty()).then(|| Source::level(lower.into(), &family.options.comparator));
     let sources: Vec<Source> = upper.chain(lower).collect();

@@ -46,7 +46,7 @@ fn core(
         Arc::clone(&shared.env.entropy),
         id,
         options.vlog_file_bytes,
-        Box::new(new_id),
+        new_id,
     );
     Arc::new(FamilyCore::new(id, name, options, vlog, version))
 }
@@ -79,7 +79,7 @@ fn publish_new(
             made = Some(core);
         }
     };
-    shared.versions.install(edit, publish).inspect_err(|e| shared.poison_if_unknown(e))?;
+    shared.versions.install(&edit, publish).inspect_err(|e| shared.poison_if_unknown(e))?;
     made.ok_or_else(|| Error::internal("a new family has no version"))
 }
 
@@ -143,11 +143,10 @@ impl Db {
             core.set_dropped();
             shared.families.write().remove(&core.id);
         };
-        shared.versions.install(edit, publish).inspect_err(|e| shared.poison_if_unknown(e))?;
+        shared.versions.install(&edit, publish).inspect_err(|e| shared.poison_if_unknown(e))?;
         let waiting: usize = core.owned_view().immutables.iter().map(|(m, _)| m.map.allocated_bytes()).sum();
         shared.debt.subtract(waiting as u64);
-        // The core's view lets go of the tables, so that only readers keep the files.
-        core.forget_everything();
+        core.forget_memtables();
         shared.remove_obsolete();
         Ok(())
     }
@@ -166,7 +165,7 @@ impl Db {
         let core = find(shared, old)?;
         let mut edit = VersionEdit::new();
         edit.push(Change::RenameFamily { family: core.id, name: new.into() });
-        shared.versions.install(edit, |_| core.set_name(new)).inspect_err(|e| shared.poison_if_unknown(e))
+        shared.versions.install(&edit, |_| core.set_name(new)).inspect_err(|e| shared.poison_if_unknown(e))
     }
 
     /// Makes a family `new` with the contents and options that `source` has now.

@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use tidesdb_cache::Cache;
 use tidesdb_io::Dir;
 
 use super::Db;
@@ -74,16 +75,15 @@ fn link_all(shared: &Shared, state: &State, target: &Arc<dyn Dir>) -> Result<()>
 }
 
 fn write_manifest(shared: &Shared, state: &State, target: &Arc<dyn Dir>) -> Result<()> {
-    let tables = TableContext::new(Arc::clone(target), 0, false);
-    let tables = Arc::new(tables);
+    let tables = TableContext { dir: Arc::clone(target), cache: Arc::new(Cache::new(0)), use_mmap: false };
     let comparators: Vec<Comparator> = state.families.values().map(|f| f.options.comparator.clone()).collect();
     let context = Context {
         dir: Arc::clone(target),
         entropy: Arc::clone(&shared.env.entropy),
         comparators,
-        open_table: Box::new(move |family, meta| Table::open(&tables, family.options.comparator.clone(), meta.clone())),
+        open_table: Box::new(move |family, meta| Table::open(&tables, &family.options.comparator, meta.clone())),
     };
     let copy = VersionSet::create(context, shared.versions.identity().wal_segment_bytes)?;
-    copy.install(state.snapshot(), |_| ())?;
-    copy.close(VersionEdit::new())
+    copy.install(&state.snapshot(), |_| ())?;
+    copy.close(&VersionEdit::new())
 }

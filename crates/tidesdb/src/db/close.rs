@@ -31,6 +31,14 @@ impl Inner {
         result
     }
 
+    /// Ends without writing anything.
+    pub(super) fn abandon(&self) {
+        let lock = self.lock.lock().take();
+        self.pool.stop(&self.shared);
+        self.shared.closed.store(true, Ordering::SeqCst);
+        drop(lock);
+    }
+
     /// Everything to tables; then the manifest says that there is no log.
     fn settle(&self) -> Result<()> {
         let shared = &self.shared;
@@ -48,7 +56,7 @@ impl Inner {
         edit.push(Change::LastSeq { seq: tail });
         edit.push(Change::LogStart { wal: crate::types::WalId(shared.log.segment_of(tail).0 + 1) });
         shared.remove_obsolete();
-        shared.versions.close(edit)?;
+        shared.versions.close(&edit)?;
         shared.log.remove_all();
         Ok(())
     }

@@ -211,6 +211,12 @@ impl Db {
         Snapshot::new(&self.inner.shared)
     }
 
+    /// Lets go of the database as a process that dies does: nothing more is written, not even what a close would write.
+    #[doc(hidden)]
+    pub fn abandon(self) {
+        self.inner.abandon();
+    }
+
     /// What opening did.
     pub fn recovery_report(&self) -> &RecoveryReport {
         &self.inner.report

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
+use tidesdb_cache::Cache;
 use tidesdb_io::{Dir, DirLock, Env};
 use tidesdb_sync::{Mutex, RwLock};
 
@@ -17,7 +18,7 @@ use crate::options::{DbOptions, FamilyOptions, RecoveryMode, SyncMode};
 use crate::shared::{Debt, Family, Retry, Shared};
 use crate::sst::{Table, TableContext};
 use crate::types::{Comparator, WalId};
-use crate::version::{Change, Context, Presence, VersionEdit, VersionSet, presence};
+use crate::version::{Context, Presence, VersionSet, presence};
 use crate::wal::{Log, LogConfig, reader};
 use crate::{Error, Result, files};
 
@@ -156,7 +157,11 @@ impl OpenOptions {
 
     /// Reads or makes the manifest and puts the parts together; no family and no log yet.
     fn build(&self, dir: &Arc<dyn Dir>) -> Result<Arc<Shared>> {
-        let tables = Arc::new(TableContext::new(Arc::clone(dir), self.options.cache_bytes, self.options.mmap_reads));
+        let tables = Arc::new(TableContext {
+            dir: Arc::clone(dir),
+            cache: Arc::new(Cache::new(self.options.cache_bytes)),
+            use_mmap: self.options.mmap_reads,
+        });
         let context = self.version_context(dir, &tables);
         let versions = match presence(&**dir)? {
             Presence::Present => VersionSet::open(context, self.options.read_only)?.0,
@@ -205,7 +210,7 @@ impl OpenOptions {
             dir: Arc::clone(dir),
             entropy: Arc::clone(&self.env.entropy),
             comparators: self.comparators.clone(),
-            open_table: Box::new(move |family, meta| Table::open(&tables, family.options.comparator.clone(), meta.clone())),
+            open_table: Box::new(move |family, meta| Table::open(&tables, &family.options.comparator, meta.clone())),
         }
     }
 }
@@ -227,18 +232,4 @@ fn first_segment(dir: &Arc<dyn Dir>, versions: &VersionSet<Table>, segment_bytes
     let used = [state.last_seq, state.durable_mark, flushed].into_iter().max().unwrap_or(0);
     let used = used * crate::wal::layout::UNIT / segment_bytes;
     Ok(WalId(on_disk.max(used).max(state.log_start.0) + 1))
-}
-
-impl Shared {
-    /// After recovery: log and manifest agree on where the log begins, and what is older goes.
-    pub(super) fn begin_log(&self, free: Vec<String>) -> Result<()> {
-        self.log.begin(free)?;
-        let tail = self.log.sequencer().tail();
-        let mut edit = VersionEdit::new();
-        edit.push(Change::LogStart { wal: self.log.segment_of(tail) });
-        edit.push(Change::LastSeq { seq: tail });
-        self.versions.install(edit, |_| ()).inspect_err(|e| self.poison_if_unknown(e))?;
-        self.recovery_pins.store(u64::MAX, Ordering::SeqCst);
-        Ok(())
-    }
 }

@@ -4,17 +4,21 @@
 //! hold what the disk does not. So all of it goes to new, synced tables first, then the manifest moves the
 //! beginning of the log past it, then the old segments go. A crash at any point starts over from the same log.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tidesdb_io::Access;
 use tidesdb_memtable::Version;
 
 use crate::family::FamilyCore;
 use crate::shared::Shared;
-use crate::types::{Kind, SeqNo, WalId};
-use crate::version::{Change, State, VersionEdit};
+use crate::rewrite::{self, Rewritten};
+use crate::sources::Source;
+use crate::types::{EntryCursor, FamilyId, Kind, SeqNo, VlogId, WalId};
+use crate::version::{Change, FamilyState, State, VersionEdit};
 use crate::vlog::VlogPointer;
 use crate::wal::reader::{self, Scan, ScanConfig};
 use crate::write::{Op, ops};
@@ -79,23 +83,28 @@ pub(super) fn run(shared: &Arc<Shared>) -> Result<RecoveryReport> {
     let scan = reader::scan(&shared.dir, &config)?;
     shared.recovery_pins.store(first_seq(&config), Ordering::SeqCst);
 
-    let mut replay = Replay { shared, state: &state, scan: &scan, commits: 0, operations: 0, stopped_at: None };
-    reader::replay(&shared.dir, &config, &scan, |seq, body, file, base| replay.commit(seq, body, file, base))?;
-    let (commits, operations, stopped_at) = (replay.commits, replay.operations, replay.stopped_at);
+    let mut replay = Replay {
+        shared,
+        state: &state,
+        scan: &scan,
+        commits: 0,
+        operations: 0,
+        stopped_at: None,
+        tables: Vec::new(),
+    };
     let mut report = RecoveryReport {
         clean: scan.commits == 0 && scan.cut.is_none() && scan.damage.is_none(),
-        commits,
-        operations,
-        discarded: scan.discarded + (scan.commits - commits.min(scan.commits)),
         unfinished: scan.unfinished.len() as u64,
-        cut: stopped_at.or(scan.cut),
         damage: scan.damage.clone(),
-        end: stopped_at.unwrap_or(scan.end),
-        orphans: 0,
-        took: Duration::ZERO,
+        ..RecoveryReport::default()
     };
+    let result = replay.run(&config, &mut report);
+    if let Err(e) = result {
+        replay.tables.iter().for_each(|(_, out)| out.abandon(shared));
+        return Err(e);
+    }
     if !shared.options.read_only {
-        persist(shared, &config, &report)?;
+        remove_old_segments(shared, &config, &report)?;
         report.orphans = shared.versions.settle_orphans().set_aside;
     }
     report.took = shared.env.clock.mono().saturating_sub(started);
@@ -130,12 +139,26 @@ struct Replay<'a> {
     commits: u64,
     operations: u64,
     stopped_at: Option<SeqNo>,
+    /// Tables written so far, installed all together at the end.
+    tables: Vec<(Arc<FamilyCore>, Rewritten)>,
 }
 
 impl Replay<'_> {
+    fn run(&mut self, config: &ScanConfig, report: &mut RecoveryReport) -> Result<()> {
+        let scan = self.scan;
+        let dir = Arc::clone(&self.shared.dir);
+        reader::replay(&dir, config, scan, |seq, body, file, base| self.commit(seq, body, file, base))?;
+        report.commits = self.commits;
+        report.operations = self.operations;
+        report.discarded = scan.discarded + scan.commits.saturating_sub(self.commits);
+        report.cut = self.stopped_at.or(scan.cut);
+        report.end = self.stopped_at.unwrap_or(scan.end);
+        if self.shared.options.read_only { Ok(()) } else { self.persist() }
+    }
+
     /// Applies one commit; `false` ends the replay before it.
     fn commit(&mut self, seq: SeqNo, body: &[u8], file: &str, base: u64) -> Result<bool> {
-        self.relieve(seq)?;
+        self.relieve()?;
         if !self.values_are_there(seq, body, file, base)? {
             self.stopped_at = Some(seq);
             return Ok(false);
@@ -169,24 +192,111 @@ impl Replay<'_> {
     }
 
     /// Between two commits: full memtables become tables, so that a long log fits in the memory of a short one.
-    fn relieve(&self, seq: SeqNo) -> Result<()> {
+    fn relieve(&mut self) -> Result<()> {
         if self.shared.options.read_only || !self.commits.is_multiple_of(64) {
             return Ok(());
         }
         for family in self.shared.all_families() {
             let bytes = family.owned_view().active.as_ref().map_or(0, |a| a.map.allocated_bytes());
             if bytes >= family.options.write_buffer_bytes {
-                self.shared.debt.add(bytes as u64);
-                family.change_view(|view| (view.rotated(seq), ()));
-                flush::run(self.shared, &family)?;
+                self.write_table(&family)?;
             }
         }
         Ok(())
     }
 
-    /// After a stop of the machine a record can be there without the value it points to: such a commit was never durable.
+    /// Writes the memtable of `family` as tables that are not installed yet.
+    fn write_table(&mut self, family: &Arc<FamilyCore>) -> Result<()> {
+        let view = family.owned_view();
+        let Some(slot) = &view.active else {
+            return Ok(());
+        };
+        let bottom = view.version.is_empty() && !self.tables.iter().any(|(f, _)| Arc::ptr_eq(f, family));
+        let mut cursor = Source::memtable(&slot.map);
+        cursor.seek_to_first()?;
+        let out = rewrite::run(self.shared, family, cursor, bottom, u64::MAX)?;
+        self.tables.push((Arc::clone(family), out));
+        family.forget_memtables();
+        Ok(())
+    }
+
+    /// Makes durable what was replayed and moves the beginning of the log past it, in one edit: a crash before it starts over
+    /// from the same log, whose bytes may still be in the system's cache alone.
+    fn persist(&mut self) -> Result<()> {
+        let shared = self.shared;
+        for family in shared.all_families() {
+            self.write_table(&family)?;
+        }
+        self.sync_values()?;
+        shared.log.begin(Vec::new())?;
+        let tail = shared.log.sequencer().tail();
+        let mut edit = VersionEdit::new();
+        for (family, out) in &self.tables {
+            out.add_to(shared, family, flush::FLUSH_LEVEL, &mut edit);
+        }
+        for family in self.state.families.keys() {
+            edit.push(Change::FlushedTo { family: *family, seq: tail - 1 });
+        }
+        self.seal_vlogs(tail - 1, &mut edit)?;
+        edit.push(Change::LogStart { wal: shared.log.segment_of(tail) });
+        edit.push(Change::LastSeq { seq: tail });
+        shared.install_for_all(&edit)?;
+        shared.recovery_pins.store(u64::MAX, Ordering::SeqCst);
+        self.tables.clear();
+        self.remove_dead_vlogs()
+    }
+
+    /// Makes durable the value logs of earlier sessions that the new tables refer to.
+    fn sync_values(&self) -> Result<()> {
+        let refs = self.tables.iter().flat_map(|(_, out)| &out.tables).flat_map(|t| &t.vlog_refs);
+        let ids: BTreeSet<VlogId> = refs.map(|r| r.vlog).collect();
+        for id in ids {
+            let name = files::vlog(id);
+            let file = self.shared.dir.open(&name, Access::ReadWrite).map_err(|e| Error::io("open", &name, e))?;
+            file.sync_all().map_err(|e| Error::io("sync", &name, e))?;
+        }
+        self.shared.dir.sync().map_err(|e| Error::io("sync", "database directory", e))
+    }
+
+    /// Value logs of earlier sessions are complete: nothing is appended to them any more.
+    fn seal_vlogs(&self, sealed_at: SeqNo, edit: &mut VersionEdit) -> Result<()> {
+        let added: Vec<(FamilyId, VlogId)> = edit
+            .changes()
+            .iter()
+            .filter_map(|c| match c {
+                Change::AddVlog { family, vlog, .. } => Some((*family, *vlog)),
+                _ => None,
+            })
+            .collect();
+        let open = |f: &Arc<FamilyState>| {
+            let id = f.id;
+            let unsealed = f.vlogs.iter().filter(|(_, v)| v.sealed_at.is_none()).map(move |(v, _)| (id, *v));
+            unsealed.collect::<Vec<_>>()
+        };
+        for (family, vlog) in self.state.families.values().flat_map(open).chain(added) {
+            let core = self.shared.families.read().get(&family).cloned();
+            let core = core.ok_or_else(|| Error::internal("a family of the manifest is not loaded"))?;
+            let bytes = core.vlog.info(vlog)?.bytes;
+            edit.push(Change::SealVlog { family, vlog, bytes, sealed_at });
+        }
+        Ok(())
+    }
+
+    /// Value logs that nothing refers to any more.
+    fn remove_dead_vlogs(&self) -> Result<()> {
+        let mut edit = VersionEdit::new();
+        for family in self.shared.versions.state().families.values() {
+            for vlog in family.obsolete_vlogs() {
+                edit.push(Change::RemoveVlog { family: family.id, vlog });
+            }
+        }
+        if edit.is_empty() { Ok(()) } else { self.shared.install_for_all(&edit) }
+    }
+
+    /// A record that was not durable can be there without the value it points to: after a stop of the machine, or a
+    /// failed sync of the value log. Such a commit was never acknowledged as durable.
     fn values_are_there(&self, seq: SeqNo, body: &[u8], file: &str, base: u64) -> Result<bool> {
-        if self.scan.same_boot || seq < self.scan.synced {
+        if seq < self.scan.synced {
             return Ok(true);
         }
         for op in ops(body, file, base) {
@@ -207,53 +317,16 @@ impl Replay<'_> {
     }
 }
 
-/// Makes durable what was replayed, then moves the beginning of the log past it.
-fn persist(shared: &Arc<Shared>, config: &ScanConfig, report: &RecoveryReport) -> Result<()> {
-    for family in shared.all_families() {
-        flush::all(shared, &family)?;
-    }
-    seal_old_vlogs(shared)?;
+/// The old log is no longer needed by anything on disk.
+fn remove_old_segments(shared: &Arc<Shared>, config: &ScanConfig, report: &RecoveryReport) -> Result<()> {
     let (ids, old) = reader::segment_files(&shared.dir, config.first)?;
-    shared.begin_log(Vec::new())?;
-    // Only now nothing on disk needs the old segments.
+    let begin = shared.log.segment_of(shared.log.sequencer().tail());
     let cut = report.damage.as_ref().and(report.cut).map(|seq| shared.log.segment_of(seq));
-    for id in ids.into_iter().chain(old).filter(|id| *id < shared.log.segment_of(shared.log.sequencer().tail())) {
+    for id in ids.into_iter().chain(old).filter(|id| *id < begin) {
         retire(shared, id, cut.is_some_and(|cut| id >= cut));
     }
     remove_free(shared);
     Ok(())
-}
-
-/// Value logs of earlier sessions are complete: nothing is appended to them any more.
-fn seal_old_vlogs(shared: &Arc<Shared>) -> Result<()> {
-    let sealed_at = shared.log.sequencer().tail() - 1;
-    let mut edit = VersionEdit::new();
-    let state = shared.versions.state();
-    for family in state.families.values() {
-        for (id, info) in family.vlogs.iter().filter(|(_, info)| info.sealed_at.is_none()) {
-            let core = shared.families.read().get(&family.id).cloned();
-            let bytes = core.map_or(Ok(info.bytes), |core| core.vlog.file_bytes(*id))?;
-            edit.push(Change::SealVlog { family: family.id, vlog: *id, bytes, sealed_at });
-        }
-        edit.push(Change::FlushedTo { family: family.id, seq: sealed_at });
-    }
-    if !edit.is_empty() {
-        shared.versions.install(edit, |_| ()).inspect_err(|e| shared.poison_if_unknown(e))?;
-    }
-    let mut edit = VersionEdit::new();
-    for family in shared.versions.state().families.values() {
-        edit_obsolete_vlogs(family, &mut edit);
-    }
-    if edit.is_empty() {
-        return Ok(());
-    }
-    shared.versions.install(edit, |_| ()).inspect_err(|e| shared.poison_if_unknown(e))
-}
-
-fn edit_obsolete_vlogs(family: &crate::version::FamilyState, edit: &mut VersionEdit) {
-    for vlog in family.obsolete_vlogs() {
-        edit.push(Change::RemoveVlog { family: family.id, vlog });
-    }
 }
 
 /// A segment whose commits are in tables goes; one that was given up is kept for a person to look at.

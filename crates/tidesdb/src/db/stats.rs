@@ -55,9 +55,9 @@ impl FamilyStats {
             immutables: view.immutables.len(),
             level_tables: levels.iter().map(|l| l.len()).collect(),
             level_bytes: levels.iter().map(|l| l.bytes()).collect(),
-            table_entries: tables().map(|t| t.meta.entries).sum(),
-            tombstones: tables().map(|t| t.meta.tombstones).sum(),
-            resident_bytes: tables().map(|t| t.table.resident_bytes()).sum(),
+            table_entries: tables().map(|t| t.meta().entries).sum(),
+            tombstones: tables().map(|t| t.meta().tombstones).sum(),
+            resident_bytes: tables().map(|t| t.table().resident_bytes()).sum(),
             user_bytes: core.total(Metric::UserBytes),
             flush_bytes: core.total(Metric::FlushBytes),
             flushes: core.total(Metric::Flushes),
@@ -103,7 +103,7 @@ impl Db {
     /// Figures about the database.
     pub fn stats(&self) -> Stats {
         let shared = &self.inner.shared;
-        let cache = shared.tables.cache_stats();
+        let cache = shared.tables.cache.stats();
         Stats {
             visible_seq: shared.visible(),
             durable_seq: shared.log.sequencer().durable(),

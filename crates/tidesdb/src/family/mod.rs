@@ -160,10 +160,10 @@ impl FamilyCore {
         self.new_map(seed)
     }
 
-    /// After a drop: lets go of all memtables and tables.
-    pub fn forget_everything(&self) {
+    /// After a drop: lets go of all memtables.
+    pub fn forget_memtables(&self) {
         self.change_view(|view| {
-            let version = Arc::new(view.version.emptied());
+            let version = Arc::clone(&view.version);
             (ReadView { active: None, active_from: view.active_from, immutables: Vec::new(), version }, ())
         });
     }

@@ -10,7 +10,7 @@ use crate::mvcc::SnapshotPin;
 use crate::options::ReadOptions;
 use crate::shared::Shared;
 use crate::sources::Source;
-use crate::types::{Kind, SeqNo, Slice};
+use crate::types::{EntryCursor, Kind, SeqNo, Slice};
 use crate::{Error, Result};
 
 /// Walks the keys of a family as they were at one moment. Seeking again costs no allocation.
@@ -75,7 +75,7 @@ impl Cursor {
             if level.is_overlapping() {
                 sources.extend(level.tables().iter().map(Source::table));
             } else {
-                sources.push(Source::level(level.tables().into(), comparator));
+                sources.push(Source::level(level.tables_arc(), comparator));
             }
         }
         let merged = MergeCursor::newest_first(comparator.clone(), sources);

@@ -157,13 +157,13 @@ fn lookup<'g>(
             return Ok(Some(Hit::Memtable(EntryRef { key: e.key, seq: e.seq, kind, expiry: e.expiry, value: e.value })));
         }
     }
-    let order = view.version.order();
+    if view.version.is_empty() {
+        return Ok(None);
+    }
     let hash = key_hash(key);
-    for level in view.version.levels() {
-        for slot in level.covering(order, key) {
-            if let Some(found) = slot.table.get(key, hash, seq, want_value, guard)? {
-                return Ok(Some(Hit::Table { kind: found.kind, expiry: found.expiry, value: found.value }));
-            }
+    for slot in view.version.tables_for(key) {
+        if let Some(found) = slot.table().get(key, hash, seq, want_value, guard)? {
+            return Ok(Some(Hit::Table { kind: found.kind, expiry: found.expiry, value: found.value }));
         }
     }
     Ok(None)

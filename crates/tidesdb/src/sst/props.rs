@@ -17,7 +17,7 @@ pub struct VlogRef {
 }
 
 /// What the manifest knows of a table.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableMeta {
     /// Number of the table; its file is called after it.
     pub id: TableId,
@@ -148,6 +148,32 @@ impl TableMeta {
             (self == expected, "properties"),
         ];
         same.iter().find(|(same, _)| !same).map(|(_, what)| *what)
+    }
+}
+
+impl Default for TableMeta {
+    /// The description of a table without entries.
+    fn default() -> Self {
+        Self {
+            id: TableId(0),
+            salt: [0; 16],
+            file_bytes: 0,
+            entries: 0,
+            keys: 0,
+            tombstones: 0,
+            single_deletes: 0,
+            smallest: Vec::new(),
+            largest: Vec::new(),
+            min_seq: 0,
+            max_seq: 0,
+            oldest_expiry: 0,
+            newest_expiry: 0,
+            has_eternal: false,
+            raw_key_bytes: 0,
+            raw_value_bytes: 0,
+            compression: Compression::None,
+            vlog_refs: Vec::new(),
+        }
     }
 }
 

@@ -57,7 +57,11 @@ impl Current {
             return Err(bad("checksum mismatch"));
         }
         if format > MANIFEST_FORMAT {
-            return Err(Error::FormatTooNew { file: CURRENT.into(), found: format, supported: MANIFEST_FORMAT });
+            return Err(Error::FormatTooNew {
+                file: CURRENT.into(),
+                found: format,
+                supported: MANIFEST_FORMAT,
+            });
         }
         d.finish()?;
         if format == 0 || first_nonzero(&zeros).or(first_nonzero(&more_zeros)).is_some() {

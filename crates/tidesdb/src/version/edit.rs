@@ -244,7 +244,9 @@ impl Change {
                 put_varint(out, u64::from(family.0));
             }
             Self::LogStart { wal } => put_varint(out, wal.0),
-            Self::FlushedTo { seq, .. } | Self::LastSeq { seq } | Self::DurableMark { seq } => put_varint(out, *seq),
+            Self::FlushedTo { seq, .. } | Self::LastSeq { seq } | Self::DurableMark { seq } => {
+                put_varint(out, *seq)
+            }
             Self::ClockMark { wall_secs } => put_varint(out, *wall_secs),
             Self::Unknown { body, .. } => out.extend_from_slice(body),
             Self::DropFamily { .. } | Self::CleanShutdown => {}
@@ -273,7 +275,9 @@ impl Change {
                 sealed_at: d.varint()?,
             },
             tag::REMOVE_VLOG => Self::RemoveVlog { family: family(d)?, vlog: vlog(d)? },
-            tag::NEXT_IDS => Self::NextIds { table: TableId(d.varint()?), vlog: vlog(d)?, family: family(d)? },
+            tag::NEXT_IDS => {
+                Self::NextIds { table: TableId(d.varint()?), vlog: vlog(d)?, family: family(d)? }
+            }
             tag::LOG_START => Self::LogStart { wal: WalId(d.varint()?) },
             tag::FLUSHED_TO => Self::FlushedTo { family: family(d)?, seq: d.varint()? },
             tag::LAST_SEQ => Self::LastSeq { seq: d.varint()? },

@@ -13,6 +13,9 @@ use crate::sst::{Table, TableMeta};
 use crate::types::{Comparator, FamilyId, SeqNo, TableId, VlogId};
 use crate::{Error, FamilyOptions, Result};
 
+/// Opens a table that an edit adds.
+pub type OpenTable<T = Table> = dyn Fn(&FamilyState, &Arc<TableMeta>) -> Result<Arc<T>> + Send + Sync;
+
 /// A value log in a version. Sharing the slot keeps its file: who may hold references to a value log without
 /// holding a version that names it (a memtable filled after the version was taken) keeps the slot.
 #[derive(Debug)]
@@ -36,7 +39,7 @@ impl<T> FamilyVersion<T> {
         state: &Arc<FamilyState>,
         prev: Option<&Self>,
         queue: &Arc<ObsoleteFiles>,
-        open: &mut dyn FnMut(&FamilyState, &Arc<TableMeta>) -> Result<Arc<T>>,
+        open: &OpenTable<T>,
     ) -> Result<Self> {
         let mut slots = BTreeMap::new();
         let mut by_level: Vec<Vec<Arc<TableSlot<T>>>> = Vec::new();
@@ -201,9 +204,13 @@ impl<T> FamilyVersion<T> {
             let m = slot.meta();
             law(order.compare(&m.smallest, &m.largest).is_le(), "smallest key above largest", m.id)?;
             law(m.min_seq <= m.max_seq, "oldest commit above newest", m.id)?;
-            law(self.state.tables.get(&m.id).is_some_and(|(_, s)| Arc::ptr_eq(s, m)), "not in the state", m.id)?;
+            law(self.state.tables.get(&m.id).is_some_and(|(_, s)| s == m), "not in the state", m.id)?;
         }
-        law(self.levels.iter().map(Level::len).sum::<usize>() == self.slots.len(), "in two levels", TableId(0))?;
+        law(
+            self.levels.iter().map(Level::len).sum::<usize>() == self.slots.len(),
+            "in two levels",
+            TableId(0),
+        )?;
         for level in &self.levels {
             if level.is_overlapping() {
                 self.check_ages(level)?;
@@ -249,6 +256,9 @@ impl<T> FamilyVersion<T> {
 
 impl<T> fmt::Debug for FamilyVersion<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FamilyVersion").field("family", &self.id()).field("levels", &self.levels).finish_non_exhaustive()
+        f.debug_struct("FamilyVersion")
+            .field("family", &self.id())
+            .field("levels", &self.levels)
+            .finish_non_exhaustive()
     }
 }

@@ -1,15 +1,15 @@
 //! Bytes of a manifest. `docs/formats/manifest.md` draws them and proves what they detect.
 //!
 //! ```text
-//! page 0   header            who, which format, salt
-//! page 1   mark of even records: how many records are durable, and where they end
-//! page 2   mark of odd records
-//! page 3.. records           each begins on a page of its own; the rest of its last page is zeros
-//! ...      reserve           zeros
+//! page 0     header          who, which format, salt
+//! page 1, 3  mark of even records, two copies: how many records are durable, and where they end
+//! page 2, 4  mark of odd records, two copies
+//! page 5...  records         each begins on a page of its own; the rest of its last page is zeros
+//! ...        reserve         zeros
 //! ```
 //!
 //! A page is 4096 bytes. No page that holds synced bytes is ever written again, except the mark pages, of which the
-//! newer one is never touched. Every byte is covered: by a checksum bound to salt and offset, or by being zero.
+//! newer pair is never touched. Every byte is covered: by a checksum bound to salt and offset, or by being zero.
 
 use crate::codec::{Decoder, Salt, bound_crc};
 use crate::{Error, Result};
@@ -19,7 +19,7 @@ use super::edit::MANIFEST_FORMAT;
 /// Unit of placement in bytes.
 pub(super) const PAGE: u64 = 4096;
 /// Offset of the first record.
-pub(super) const RECORDS_AT: u64 = 3 * PAGE;
+pub(super) const RECORDS_AT: u64 = 5 * PAGE;
 /// Bytes before the payload of a record.
 pub(super) const RECORD_HEADER_BYTES: usize = 20;
 /// Longest payload of a record.
@@ -48,7 +48,7 @@ pub(super) struct Header {
     pub(super) number: u64,
 }
 
-/// Page 1 or 2: the first `number` records are durable.
+/// Pages 1 to 4: the first `number` records are durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     /// Count of records.
@@ -66,9 +66,10 @@ pub(super) fn page_up(offset: u64) -> u64 {
     offset.next_multiple_of(PAGE)
 }
 
-/// Offset of the page that holds the mark of record `number`.
-pub(super) fn mark_at(number: u64) -> u64 {
-    PAGE + (number % 2) * PAGE
+/// Offsets of the two pages that hold the mark of record `number`.
+pub(super) fn marks_at(number: u64) -> [u64; 2] {
+    let first = PAGE + (number % 2) * PAGE;
+    [first, first + 2 * PAGE]
 }
 
 /// Offset of the first byte that is not zero.
@@ -156,13 +157,19 @@ impl Mark {
         let crc = bound_crc(salt, at, &[page.get(..d.position())?]);
         let whole = d.u32().ok()? == crc && magic == MARK_MAGIC && first_nonzero(reserved).is_none();
         let plain = first_nonzero(d.take(d.remaining()).ok()?).is_none();
-        let placed = number == 1 || (number > 1 && mark_at(number) == at);
+        let placed = number == 1 || (number > 1 && marks_at(number).contains(&at));
         (whole && plain && placed).then_some(Self { number, end, file_bytes, chain })
     }
 }
 
 /// Bytes of record `number` at `at`, padded with zeros to whole pages, and its checksum.
-pub(super) fn encode_record(salt: &Salt, at: u64, number: u64, prev: u32, payload: &[u8]) -> Result<(Vec<u8>, u32)> {
+pub(super) fn encode_record(
+    salt: &Salt,
+    at: u64,
+    number: u64,
+    prev: u32,
+    payload: &[u8],
+) -> Result<(Vec<u8>, u32)> {
     let length = u32::try_from(payload.len()).ok().filter(|_| payload.len() <= PAYLOAD_BYTES_MAX);
     let length = length.ok_or_else(|| Error::invalid("version edit beyond 1 GiB"))?;
     let mut head = [0; RECORD_HEADER_BYTES - 4];

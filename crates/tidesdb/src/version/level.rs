@@ -95,7 +95,8 @@ impl<T> Level<T> {
             tables.sort_by(|a, b| order.compare(&a.meta.smallest, &b.meta.smallest));
         }
         let fenced = !overlapping && order.is_bytewise();
-        let fences = if fenced { tables.iter().map(|t| fence(&t.meta.largest)).collect() } else { Vec::new() };
+        let fences =
+            if fenced { tables.iter().map(|t| fence(&t.meta.largest)).collect() } else { Vec::new() };
         let bytes = tables.iter().map(|t| t.meta.file_bytes).fold(0, u64::saturating_add);
         Self { tables: tables.into(), bytes, fences, overlapping }
     }
@@ -157,12 +158,17 @@ impl<T> Level<T> {
         order: &'a Comparator,
         key: &'a [u8],
     ) -> impl Iterator<Item = &'a Arc<TableSlot<T>>> {
-        let (many, one) = if self.overlapping { (self.tables(), None) } else { (&[][..], self.find(order, key)) };
+        let (many, one) =
+            if self.overlapping { (self.tables(), None) } else { (&[][..], self.find(order, key)) };
         many.iter().filter(move |t| t.covers(order, key)).chain(one)
     }
 
     /// All tables whose range meets `range`, in the order of [`Level::tables`].
-    pub fn meeting<'k>(&self, order: &Comparator, range: &impl RangeBounds<&'k [u8]>) -> Vec<Arc<TableSlot<T>>> {
+    pub fn meeting<'k>(
+        &self,
+        order: &Comparator,
+        range: &impl RangeBounds<&'k [u8]>,
+    ) -> Vec<Arc<TableSlot<T>>> {
         let from = match (self.overlapping, range.start_bound()) {
             (false, Bound::Included(key) | Bound::Excluded(key)) => self.lower_bound(order, key),
             _ => 0,

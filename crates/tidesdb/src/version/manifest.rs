@@ -1,8 +1,8 @@
 //! The manifest: an append-only file of version edits, and its writer.
 //!
-//! An append is two steps, each synced: the record goes to fresh pages, then the mark page of its parity says that
-//! it counts. An edit is acknowledged after the second. So at any moment one mark is whole and names a durable
-//! prefix, and the record after that prefix, if whole, was complete before its mark was begun.
+//! An append is two steps, each synced: the record goes to fresh pages, then the two mark pages of its parity say
+//! that it counts. An edit is acknowledged after the second. So at any moment one pair of marks is whole and names
+//! a durable prefix, and the record after that prefix, if whole, was complete before its marks were begun.
 //!
 //! Space is allocated ahead, zeroed and kept in reserve, so that an edit can be written on a full disk. A failed
 //! allocation changes nothing; after any failed write or sync the manifest takes no further append.
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use tidesdb_io::{Dir, File, FileExt};
 
-use super::format::{Header, Mark, PAGE, RECORDS_AT, encode_record, mark_at, page_up};
+use super::format::{Header, Mark, PAGE, RECORDS_AT, encode_record, marks_at, page_up};
 use crate::files;
 use crate::{Error, Result};
 
@@ -21,7 +21,7 @@ const RESERVE_BYTES: u64 = 64 << 10;
 /// The reserve is topped up when it falls below this.
 const RESERVE_LOW_BYTES: u64 = 32 << 10;
 /// A manifest smaller than this is not rolled over.
-const ROLL_BYTES_MIN: u64 = 4 << 20;
+const ROLL_BYTES_MIN: u64 = if cfg!(test) { 64 << 10 } else { 4 << 20 };
 /// A larger one is, when it is this many times the snapshot it began with.
 const ROLL_FACTOR: u64 = 4;
 
@@ -60,8 +60,9 @@ impl Manifest {
         };
         let file = dir.create_new(&name, file_bytes).map_err(io("create"))?;
         let mut bytes = header.encode();
-        bytes.extend_from_slice(&mark.encode(&header.salt, mark_at(0)));
-        bytes.extend_from_slice(&mark.encode(&header.salt, mark_at(1)));
+        for at in (PAGE..RECORDS_AT).step_by(PAGE as usize) {
+            bytes.extend_from_slice(&mark.encode(&header.salt, at));
+        }
         bytes.extend_from_slice(&record);
         file.write_all_at(&bytes, 0).map_err(io("write"))?;
         file.sync_all().map_err(io("sync"))?;
@@ -95,7 +96,8 @@ impl Manifest {
     /// Makes an edit durable.
     pub(super) fn append(&mut self, dir: &dyn Dir, payload: &[u8]) -> std::result::Result<(), AppendError> {
         let (number, at) = (self.records + 1, self.next);
-        let (record, chain) = encode_record(&self.header.salt, at, number, self.chain, payload).map_err(harmless)?;
+        let (record, chain) =
+            encode_record(&self.header.salt, at, number, self.chain, payload).map_err(harmless)?;
         let next = at + record.len() as u64;
         let grown = self.reserve(dir, next).map_err(harmless)?;
         let mark = Mark {
@@ -105,9 +107,12 @@ impl Manifest {
             chain,
         };
         debug_assert_eq!(page_up(mark.end), next);
-        self.write_synced(&record, at, grown).map_err(poisonous)?;
-        let slot = mark_at(number);
-        self.write_synced(&mark.encode(&self.header.salt, slot), slot, false).map_err(poisonous)?;
+        self.write(&record, at).map_err(poisonous)?;
+        self.sync(grown).map_err(poisonous)?;
+        for slot in marks_at(number) {
+            self.write(&mark.encode(&self.header.salt, slot), slot).map_err(poisonous)?;
+        }
+        self.sync(false).map_err(poisonous)?;
         (self.records, self.chain, self.next) = (number, chain, next);
         Ok(())
     }
@@ -128,9 +133,12 @@ impl Manifest {
         }
     }
 
-    fn write_synced(&self, bytes: &[u8], at: u64, grown: bool) -> Result<()> {
-        debug_assert!(at % PAGE == 0 && bytes.len() as u64 % PAGE == 0);
-        self.file.write_all_at(bytes, at).map_err(|e| Error::io("write", &self.name, e))?;
+    fn write(&self, bytes: &[u8], at: u64) -> Result<()> {
+        debug_assert!(at.is_multiple_of(PAGE) && (bytes.len() as u64).is_multiple_of(PAGE));
+        self.file.write_all_at(bytes, at).map_err(|e| Error::io("write", &self.name, e))
+    }
+
+    fn sync(&self, grown: bool) -> Result<()> {
         let synced = if grown { self.file.sync_all() } else { self.file.sync_data() };
         synced.map_err(|e| Error::io("sync", &self.name, e))
     }

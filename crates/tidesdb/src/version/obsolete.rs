@@ -143,7 +143,8 @@ impl Orphans {
             Some(FileKind::Manifest(n)) => name == files::manifest(n) && spent != Some(n),
             _ => false,
         };
-        let aside = |name: &str| clean && name.ends_with(ORPHAN) && files::parse(name) == Some(FileKind::Aside);
+        let aside =
+            |name: &str| clean && name.ends_with(ORPHAN) && files::parse(name) == Some(FileKind::Aside);
         Self {
             strays: names.iter().filter(|n| stray(n)).cloned().collect(),
             aside: names.iter().filter(|n| aside(n)).cloned().collect(),

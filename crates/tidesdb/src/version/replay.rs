@@ -1,8 +1,8 @@
 //! Reads a manifest back, and decides whether what it finds is whole, the trace of a crash, or damage.
 //!
 //! 1. The newest whole mark says which records are durable and where they end. None whole: damage.
-//! 2. All of those must be whole, numbered and chained; anything else is damage.
-//! 3. One record more may stand behind them: its append was synced but its mark was not. It counts.
+//! 2. All of those must be whole, numbered and chained, and agree with every other mark; else it is damage.
+//! 3. One record more may stand behind them: its append was synced but its marks were not. It counts.
 //! 4. Whatever else follows is the torn trace of an append that nobody was told of; it is reported. A whole record
 //!    there, or any trace after a close in order, is damage.
 //!
@@ -15,7 +15,8 @@ use tidesdb_io::{Access, Dir, File, FileExt};
 use super::current::{self, Current, manifests_of};
 use super::edit::VersionEdit;
 use super::format::{
-    Header, Mark, PAGE, PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES, RECORDS_AT, RecordHeader, first_nonzero, page_up,
+    Header, Mark, PAGE, PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES, RECORDS_AT, RecordHeader, first_nonzero,
+    page_up,
 };
 use super::state::State;
 use crate::codec::Salt;
@@ -39,9 +40,11 @@ pub struct ManifestReport {
     pub clean: bool,
     /// Bytes behind the last record that hold traces of an append that did not finish.
     pub torn_bytes: u64,
-    /// The last record was complete but not yet marked: its install was not acknowledged, or its mark is damaged.
+    /// The last record was complete but not yet marked: its install was not acknowledged, or its marks are damaged.
     pub unmarked_record: bool,
-    /// A mark is damaged that no crash explains; the other one and the records told the same.
+    /// The last record was marked once, not twice: its install was not acknowledged, or one mark is damaged.
+    pub half_marked: bool,
+    /// A mark is damaged that no crash explains; the others and the records told the same.
     pub repaired_mark: bool,
 }
 
@@ -102,7 +105,8 @@ pub(super) fn list(dir: &dyn Dir) -> Result<Vec<String>> {
 /// Reads the manifest in force. `visit` sees each edit with the offset of its record.
 pub(super) fn load(dir: &dyn Dir, visit: &mut dyn FnMut(u64, &VersionEdit)) -> Result<Loaded> {
     let found = current::read(dir).map_err(|e| with_manifests(dir, e))?;
-    let current = found.ok_or_else(|| Error::NotFound { what: format!("database in {:?}", dir.path()).into() })?;
+    let current =
+        found.ok_or_else(|| Error::NotFound { what: format!("database in {:?}", dir.path()).into() })?;
     load_file(dir, current.number, Some(&current), visit).map_err(|e| with_manifests(dir, e))
 }
 
@@ -137,16 +141,25 @@ fn load_file(
     }
     let source = Source { file: &*file, name: &name, file_bytes };
     let mut reader = Reader { source, header, chain: header.chain(), state: State::default(), visit };
-    let (mark, other) = reader.read_marks()?;
-    let end = reader.replay(&mark, other.as_ref())?;
+    let (mark, marks) = reader.read_marks()?;
+    let end = reader.replay(&mark, &marks)?;
     let mut report = ManifestReport { records: mark.number, bytes: end, ..ManifestReport::default() };
     reader.read_tail(&mark, &mut report)?;
-    report.repaired_mark = other.is_none() && !report.unmarked_record;
+    judge_marks(&marks, mark.number, &mut report);
     let state = reader.state;
     report.clean = state.clean;
     state.check().map_err(|e| Error::corrupt(&name, RECORDS_AT, e.to_string()))?;
     report.file = name;
     Ok(Loaded { state, header, report })
+}
+
+/// Says which marks are missing. Those of the next record, and the older pair, are written only after that record is
+/// durable; so unless it is there, the older pair must be whole.
+fn judge_marks(marks: &[Mark], newest: u64, report: &mut ManifestReport) {
+    let count = |number| marks.iter().filter(|m| m.number == number).count();
+    report.half_marked = !report.unmarked_record && count(newest) < 2;
+    report.repaired_mark =
+        !report.unmarked_record && if newest == 1 { count(1) < 4 } else { count(newest - 1) < 2 };
 }
 
 /// The file, its length as it was when it was opened.
@@ -221,34 +234,34 @@ impl Reader<'_> {
         Error::corrupt(self.source.name, at, what)
     }
 
-    /// The newest mark, and the other one if it is whole too.
-    fn read_marks(&self) -> Result<(Mark, Option<Mark>)> {
+    /// The newest mark, and all that are whole.
+    fn read_marks(&self) -> Result<(Mark, Vec<Mark>)> {
         let mut found = Vec::new();
-        for at in [PAGE, 2 * PAGE] {
+        for at in (PAGE..RECORDS_AT).step_by(PAGE as usize) {
             let page = self.source.bytes(at, PAGE as usize)?;
             found.extend(Mark::decode(&page, &self.header.salt, at));
         }
-        found.sort_by_key(|m| m.number);
-        let newest = found.pop().ok_or_else(|| self.corrupt(PAGE, "no mark is whole"))?;
+        let newest = found.iter().max_by_key(|m| m.number).copied();
+        let newest = newest.ok_or_else(|| self.corrupt(PAGE, "no mark is whole"))?;
         if self.source.file_bytes < newest.file_bytes {
             return Err(self.corrupt(self.source.file_bytes, "file was cut"));
         }
         if newest.end > newest.file_bytes || newest.end < RECORDS_AT {
             return Err(self.corrupt(PAGE, "a mark names an impossible end"));
         }
-        Ok((newest, found.pop()))
+        Ok((newest, found))
     }
 
-    /// Applies the records that `mark` promises; returns where the next one would begin.
-    fn replay(&mut self, mark: &Mark, other: Option<&Mark>) -> Result<u64> {
-        let (mut at, limit) = (RECORDS_AT, page_up(mark.end));
-        for number in 1..=mark.number {
+    /// Applies the records that the newest mark promises; returns where the next one would begin.
+    fn replay(&mut self, newest: &Mark, marks: &[Mark]) -> Result<u64> {
+        let (mut at, limit) = (RECORDS_AT, page_up(newest.end));
+        for number in 1..=newest.number {
             let record = self.source.record(&self.header.salt, at, limit)?;
             let record = record.filter(|r| self.follows(r, number));
             let record = record.ok_or_else(|| self.corrupt(at, "a durable record is damaged"))?;
             self.apply(&record)?;
             at = record.next;
-            for m in [Some(mark), other].into_iter().flatten().filter(|m| m.number == number) {
+            for m in marks.iter().filter(|m| m.number == number) {
                 if m.end != record.end() || m.chain != record.header.crc {
                     return Err(self.corrupt(record.at, "a record is not the one its mark names"));
                 }
@@ -286,7 +299,12 @@ impl Reader<'_> {
             }
             self.apply(&record)?;
             at = record.next;
-            *report = ManifestReport { records: mark.number + 1, bytes: at, unmarked_record: true, ..report.clone() };
+            *report = ManifestReport {
+                records: mark.number + 1,
+                bytes: at,
+                unmarked_record: true,
+                ..report.clone()
+            };
         }
         report.torn_bytes = self.scan_torn(at)?;
         if report.torn_bytes > 0 && (report.unmarked_record || self.state.clean) {

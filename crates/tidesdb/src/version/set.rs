@@ -23,14 +23,11 @@ use super::manifest::{AppendError, Manifest};
 use super::obsolete::{ObsoleteFiles, OrphanReport, Orphans};
 use super::replay::{self, ManifestReport, Presence};
 use super::state::{FamilyState, State};
-use super::{FamilyVersion, presence};
+use super::{FamilyVersion, OpenTable, presence};
 use crate::files::{self, FileKind};
-use crate::sst::{Table, TableMeta};
+use crate::sst::Table;
 use crate::types::{Comparator, FamilyId, TableId, VlogId};
 use crate::{Error, Result};
-
-/// Opens a table that an edit adds.
-pub type OpenTable<T = Table> = dyn Fn(&FamilyState, &Arc<TableMeta>) -> Result<Arc<T>> + Send + Sync;
 
 /// What a version set needs from above.
 pub struct Context<T = Table> {
@@ -129,8 +126,12 @@ impl<T> VersionSet<T> {
                 _ => {}
             }
         }
-        let inner =
-            Inner { phase: Phase::ReadOnly, next_manifest: manifest, versions: BTreeMap::new(), state: state.clone() };
+        let inner = Inner {
+            phase: Phase::ReadOnly,
+            next_manifest: manifest,
+            versions: BTreeMap::new(),
+            state: state.clone(),
+        };
         Self {
             context,
             identity,
@@ -187,7 +188,7 @@ impl<T> VersionSet<T> {
     }
 
     fn build(&self, family: &Arc<FamilyState>, prev: Option<&FamilyVersion<T>>) -> Result<FamilyVersion<T>> {
-        FamilyVersion::build(family, prev, &self.obsolete, &mut |f, m| (self.context.open_table)(f, m))
+        FamilyVersion::build(family, prev, &self.obsolete, &*self.context.open_table)
     }
 
     /// A number for a new table.
@@ -257,7 +258,7 @@ impl<T> VersionSet<T> {
     }
 
     /// Makes `edit` durable, puts it in force and calls `publish`. One install at a time; `publish` must not
-    /// install.
+    /// call the set.
     ///
     /// # Errors
     /// Nothing was published. `Exists`, `NotFound`, `InvalidArgument`, `Internal` for an edit that does not fit the
@@ -295,10 +296,14 @@ impl<T> VersionSet<T> {
         self.add_counters(&inner.state, &mut edit);
         let mut state = inner.state.clone();
         state.apply(&edit)?;
+        state.check()?;
         let fresh = self.build_touched(inner, &state, &edit)?;
         if !edit.is_empty() {
             self.append(inner, &edit)?;
         }
+        self.next_table.fetch_max(state.next_table.0, Ordering::Relaxed);
+        self.next_vlog.fetch_max(state.next_vlog.0.into(), Ordering::Relaxed);
+        self.next_family.fetch_max(state.next_family.0.into(), Ordering::Relaxed);
         inner.state = state;
         for (id, next) in fresh {
             let prev = match &next {
@@ -317,13 +322,13 @@ impl<T> VersionSet<T> {
         let table = TableId(self.next_table.load(Ordering::Relaxed));
         let vlog = VlogId(clamp(&self.next_vlog));
         let family = FamilyId(clamp(&self.next_family));
-        if !edit.is_empty() && (table, vlog, family) != (state.next_table, state.next_vlog, state.next_family) {
+        if !edit.is_empty() && (table, vlog, family) != (state.next_table, state.next_vlog, state.next_family)
+        {
             edit.push(Change::NextIds { table, vlog, family });
         }
     }
 
     /// New versions of the families that `edit` touches; `None` for those it drops.
-    #[expect(clippy::type_complexity, reason = "a list of pairs, used once")]
     fn build_touched(
         &self,
         inner: &Inner<T>,
@@ -419,7 +424,10 @@ fn resolve_orders(state: &mut State, given: &[Comparator]) -> Result<()> {
             continue;
         }
         let order = given.iter().find(|c| c.name() == name).cloned().ok_or_else(|| {
-            Error::invalid(format!("family {:?} orders its keys by {name:?}: give that order to open", family.name))
+            Error::invalid(format!(
+                "family {:?} orders its keys by {name:?}: give that order to open",
+                family.name
+            ))
         })?;
         Arc::make_mut(family).options.comparator = order;
     }

@@ -152,7 +152,11 @@ impl FamilyState {
 
     fn changes(&self, out: &mut Vec<Change>) {
         let family = self.id;
-        out.push(Change::CreateFamily { family, name: Arc::clone(&self.name), options: self.options.clone() });
+        out.push(Change::CreateFamily {
+            family,
+            name: Arc::clone(&self.name),
+            options: self.options.clone(),
+        });
         for (&vlog, info) in &self.vlogs {
             out.push(Change::AddVlog { family, vlog, salt: info.salt });
             if let Some(sealed_at) = info.sealed_at {
@@ -176,11 +180,8 @@ impl State {
 
     /// The one edit that makes this state from nothing.
     pub fn snapshot(&self) -> VersionEdit {
-        let mut out = vec![Change::NextIds {
-            table: self.next_table,
-            vlog: self.next_vlog,
-            family: self.next_family,
-        }];
+        let mut out =
+            vec![Change::NextIds { table: self.next_table, vlog: self.next_vlog, family: self.next_family }];
         self.families.values().for_each(|f| f.changes(&mut out));
         out.push(Change::LogStart { wal: self.log_start });
         out.push(Change::LastSeq { seq: self.last_seq });
@@ -201,10 +202,12 @@ impl State {
     }
 
     fn apply_one(&mut self, change: &Change) -> Result<()> {
+        self.count_ids(change)?;
         match change {
             Change::CreateFamily { family, name, options } => self.create_family(*family, name, options)?,
             Change::DropFamily { family } => {
-                let dropped = self.families.remove(family).ok_or_else(|| missing("family", family.0.into()))?;
+                let dropped =
+                    self.families.remove(family).ok_or_else(|| missing("family", family.0.into()))?;
                 Arc::make_mut(&mut self.names).remove(&dropped.name);
             }
             Change::RenameFamily { family, name } => self.rename_family(*family, name)?,
@@ -239,6 +242,27 @@ impl State {
         Ok(())
     }
 
+    /// A number that is used is below its counter.
+    fn count_ids(&mut self, change: &Change) -> Result<()> {
+        let used_up = || Error::internal("numbers are used up");
+        match change {
+            Change::CreateFamily { family, .. } => {
+                let next = family.0.checked_add(1).ok_or_else(used_up)?;
+                self.next_family = self.next_family.max(FamilyId(next));
+            }
+            Change::AddTable { meta, .. } => {
+                let next = meta.id.0.checked_add(1).ok_or_else(used_up)?;
+                self.next_table = self.next_table.max(TableId(next));
+            }
+            Change::AddVlog { vlog, .. } => {
+                let next = vlog.0.checked_add(1).ok_or_else(used_up)?;
+                self.next_vlog = self.next_vlog.max(VlogId(next));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// Facts that only grow, so that their order does not matter.
     fn apply_mark(&mut self, change: &Change) {
         match change {
@@ -262,7 +286,9 @@ impl State {
     fn create_family(&mut self, id: FamilyId, name: &Arc<str>, options: &FamilyOptions) -> Result<()> {
         check_name(name)?;
         if options.comparator.name().len() > COMPARATOR_NAME_BYTES_MAX {
-            return Err(Error::invalid(format!("name of a key order beyond {COMPARATOR_NAME_BYTES_MAX} bytes")));
+            return Err(Error::invalid(format!(
+                "name of a key order beyond {COMPARATOR_NAME_BYTES_MAX} bytes"
+            )));
         }
         if self.family_by_name(name).is_some() {
             return Err(taken(name));

@@ -39,7 +39,9 @@ pub fn commit(shared: &Arc<Shared>, batch: &mut WriteBatch, options: &WriteOptio
     separate(shared, batch)?;
 
     let durable = options.sync.unwrap_or(shared.options.sync) == SyncMode::Full;
+    let end = batch.record.len();
     let appended = shared.log.append(&mut batch.record, batch.ops, !durable);
+    batch.record.truncate(end); // the log pads a record
     let commit = appended.map_err(|(commit, e)| unknown(shared, &commit, e))?;
     insert(shared, batch, &commit).map_err(|e| unknown(shared, &commit, e))?;
     finish(shared, &commit, durable)?;

@@ -64,7 +64,7 @@ fn debt(shared: &Shared, batch: &WriteBatch) -> f64 {
     let bytes = shared.debt.immutable_bytes.load(Ordering::Relaxed) as f64;
     let memory = bytes / shared.options.memtables_bytes_max.max(1) as f64;
     let guard = tidesdb_sync::pin();
-    let tables = batch.families.iter().map(|f| f.view(&guard).version.level(1).map_or(0, |l| l.len())).max().unwrap_or(0);
+    let tables = batch.families.iter().map(|f| f.view(&guard).version.level_len(1)).max().unwrap_or(0);
     let tables = tables.saturating_sub(L1_SLOW) as f64 / (L1_STOP - L1_SLOW) as f64 * 0.5 + 0.5;
     if tables > 0.5 { memory.max(tables) } else { memory }
 }

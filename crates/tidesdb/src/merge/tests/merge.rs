@@ -1,6 +1,16 @@
 use super::*;
 use crate::merge::MergeCursor;
 
+/// Keys of 0 to 11 bytes that differ early, late, and by trailing zeros only.
+fn name(n: usize) -> Vec<u8> {
+    match n % 4 {
+        0 => format!("{n:02}").into_bytes(),
+        1 => format!("12345678{n}").into_bytes(),
+        2 => vec![0; n % 11],
+        _ => [b"1234567".as_slice(), &vec![0; n % 5]].concat(),
+    }
+}
+
 /// Random runs over few keys. With `newest_first`, of one key lower runs hold newer versions than higher ones.
 fn runs(rng: &mut Rng, compare: &Comparator, newest_first: bool) -> Vec<Vec<Version>> {
     let n = 1 + rng.below(12);
@@ -9,7 +19,7 @@ fn runs(rng: &mut Rng, compare: &Comparator, newest_first: bool) -> Vec<Vec<Vers
         .map(|i| {
             let entries = (0..rng.below(40)).map(|_| {
                 let band = if newest_first { (n - i) as u64 * 10 } else { 0 };
-                put(format!("{:02}", rng.below(keys)).as_bytes(), band + rng.below(10) as u64)
+                put(&name(rng.below(keys)), band + rng.below(10) as u64)
             });
             let mut run: Vec<_> = entries.collect();
             run.sort_by(|a, b| order(compare, a, b));
@@ -45,7 +55,7 @@ fn random_walk(rng: &mut Rng, compare: &Comparator) {
     };
     let mut at: Option<usize> = None;
     for _ in 0..300 {
-        let target = format!("{:02}", rng.below(32)).into_bytes();
+        let target = name(rng.below(32));
         let step = rng.below(20);
         match (step, at) {
             (0, _) => {

@@ -169,7 +169,7 @@ impl World {
 #[test]
 fn no_reader_notices_what_is_dropped() {
     let dropped = std::cell::Cell::new(0);
-    with_seeds(4000, |rng| {
+    with_seeds(2500, |rng| {
         let mut world = World::new(true);
         for _ in 0..80 {
             world.step(rng);

@@ -265,3 +265,36 @@ fn a_view_stands_still_while_sources_grow() {
         }
     });
 }
+
+#[test]
+fn a_merge_keeps_its_order_while_sources_grow() {
+    with_seeds(500, |rng| {
+        let order = Comparator::bytewise();
+        let sets: Vec<Shared> = (0..3).map(|_| Shared::default()).collect();
+        let insert = |rng: &mut Rng, seq: SeqNo| {
+            let key = format!("{:02}", rng.below(30)).into_bytes();
+            sets[rng.below(3)].lock().unwrap().insert((key, Reverse(seq)));
+        };
+        (1..40).for_each(|seq| insert(rng, seq));
+        let children = sets.iter().map(|set| Growing { set: Arc::clone(set), at: None }).collect();
+        let mut merged = MergeCursor::new(order, children);
+        merged.seek(b"15").unwrap();
+        for seq in 40..140 {
+            if !merged.valid() {
+                break;
+            }
+            let before = (merged.key().to_vec(), Reverse(merged.seq()));
+            (0..rng.below(4)).for_each(|i| insert(rng, seq * 4 + i as u64));
+            let forward = rng.one_in(2);
+            if forward {
+                merged.next().unwrap()
+            } else {
+                merged.prev().unwrap()
+            }
+            if merged.valid() {
+                let after = (merged.key().to_vec(), Reverse(merged.seq()));
+                assert_eq!(before < after, forward, "{before:?} then {after:?}");
+            }
+        }
+    });
+}

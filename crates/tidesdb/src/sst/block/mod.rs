@@ -15,9 +15,9 @@ mod search;
 
 use crate::types::{KEY_BYTES_MAX, Kind};
 
-pub(super) use builder::{BlockBuilder, BuiltBlock};
-pub(super) use reader::{Block, Frame};
-pub(super) use search::Find;
+pub(super) use builder::{BlockBuilder, BuiltBlock, common_prefix};
+pub(super) use reader::{Block, Frame, longest_raw};
+pub(super) use search::{Find, head_of, partition};
 
 /// Length of a block header.
 pub(super) const HEADER_BYTES: usize = 44;
@@ -201,6 +201,11 @@ impl Shape {
     #[inline]
     pub(super) fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
+    }
+
+    /// Whether keys are cut into prefix, head and tail.
+    pub(super) fn has_heads(&self) -> bool {
+        self.has(HEADS)
     }
 
     /// Whether the key section is compressed on disk.

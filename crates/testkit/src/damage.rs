@@ -1,0 +1,226 @@
+//! Damage to one file, and where a file may be damaged without anybody having to notice: the list of declared padding.
+//!
+//! The list is part of the formats. A byte that is not on it is covered by a checksum or must be zero, so a change of it
+//! must be met by an error.
+
+use std::ops::Range;
+
+use crate::rng::Rng;
+
+/// One change of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// The byte at an offset becomes another.
+    Byte(u64, u8),
+    /// The file is cut to a length.
+    Cut(u64),
+    /// Bytes are appended.
+    Append(Vec<u8>),
+    /// Two blocks change places.
+    Swap {
+        /// Offset of the first.
+        a: u64,
+        /// Offset of the second.
+        b: u64,
+        /// Length of each.
+        len: u64,
+    },
+    /// Bytes of another file are written over a block.
+    Graft {
+        /// Offset in this file.
+        at: u64,
+        /// What is written there.
+        bytes: Vec<u8>,
+        /// Where they come from.
+        from: String,
+    },
+    /// The file is gone.
+    Missing,
+    /// The file has the content of another.
+    Replaced {
+        /// That content.
+        bytes: Vec<u8>,
+        /// Where it comes from.
+        by: String,
+    },
+}
+
+impl Damage {
+    /// The file after the damage; `None` if it is gone.
+    pub fn apply(&self, old: &[u8]) -> Option<Vec<u8>> {
+        let mut new = old.to_vec();
+        match self {
+            Self::Byte(at, byte) => new[*at as usize] = *byte,
+            Self::Cut(len) => new.truncate(*len as usize),
+            Self::Append(bytes) => new.extend_from_slice(bytes),
+            Self::Swap { a, b, len } => {
+                for i in 0..*len {
+                    new.swap((a + i) as usize, (b + i) as usize);
+                }
+            }
+            Self::Graft { at, bytes, .. } => new[*at as usize..*at as usize + bytes.len()].copy_from_slice(bytes),
+            Self::Missing => return None,
+            Self::Replaced { bytes, .. } => new.clone_from(bytes),
+        }
+        Some(new)
+    }
+
+    /// Name of the kind of damage.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Byte(..) => "byte",
+            Self::Cut(_) => "cut",
+            Self::Append(_) => "append",
+            Self::Swap { .. } => "swap",
+            Self::Graft { .. } => "graft",
+            Self::Missing => "missing",
+            Self::Replaced { .. } => "replaced",
+        }
+    }
+}
+
+/// One file of a database that is damaged.
+#[derive(Clone, Debug)]
+pub struct Victim {
+    /// Its name.
+    pub name: String,
+    /// Its content.
+    pub bytes: Vec<u8>,
+    /// Where a change may go unnoticed, and why.
+    pub declared: Vec<(Range<u64>, &'static str)>,
+}
+
+const PAGE: u64 = 4096;
+
+impl Victim {
+    /// The file `name`. `current` is the manifest in force; `closed`: the database was closed in order.
+    pub fn new(name: &str, bytes: Vec<u8>, current: &str, closed: bool) -> Self {
+        let len = bytes.len() as u64;
+        let whole = |why| vec![(0..u64::MAX, why)];
+        let declared = match name.rsplit_once('.').map_or(name, |(_, ext)| ext) {
+            "LOCK" => whole("the lock file has no content"),
+            "free" => whole("a log segment that waits for reuse"),
+            "orphan" | "lost" => whole("a file set aside"),
+            "manifest" if name != current => whole("a manifest that is not in force"),
+            "manifest" => manifest(&bytes, closed),
+            "wal" => wal(&bytes),
+            "vlog" => vec![(len..u64::MAX, "what follows the last value of a value log")],
+            _ => Vec::new(),
+        };
+        Self { name: name.to_owned(), bytes, declared }
+    }
+
+    /// Why nobody has to notice that the file became `new`; `None` if somebody has to.
+    pub fn excuse(&self, new: Option<&[u8]>) -> Option<&'static str> {
+        let Some(new) = new else {
+            return self.declared.iter().find(|(range, _)| *range == (0..u64::MAX)).map(|(_, why)| *why);
+        };
+        let changed = (0..self.bytes.len().max(new.len()) as u64)
+            .filter(|at| self.bytes.get(*at as usize) != new.get(*at as usize));
+        let mut why = None;
+        for at in changed {
+            let declared = self.declared.iter().find(|(range, _)| range.contains(&at));
+            why = Some(declared?.1);
+        }
+        why
+    }
+}
+
+fn word(bytes: &[u8], at: u64) -> u32 {
+    let at = at as usize;
+    bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)
+}
+
+/// The four mark pages repeat each other; behind the records of a manifest that was not closed an append may have been torn.
+fn manifest(bytes: &[u8], closed: bool) -> Vec<(Range<u64>, &'static str)> {
+    let mut out = vec![(PAGE..5 * PAGE, "one of the four marks of a manifest; the others say the same")];
+    if !closed {
+        let (mut end, mut number) = (5 * PAGE, 1);
+        while word(bytes, end + 8) == number {
+            end += (20 + u64::from(word(bytes, end + 4))).next_multiple_of(PAGE);
+            number += 1;
+        }
+        out.push((end..u64::MAX, "the reserve of a manifest, where an append may have been torn"));
+    }
+    out
+}
+
+/// The body of a pad, what follows the last record, and a last seal: it promises for the records before it, and nothing promises
+/// for it.
+fn wal(bytes: &[u8]) -> Vec<(Range<u64>, &'static str)> {
+    let (mut pos, mut seal) = (PAGE, None);
+    let len = bytes.len() as u64;
+    while pos + 32 <= len && word(bytes, pos + 8) != 0 {
+        let kind = bytes[pos as usize + 27];
+        if kind == 2 {
+            return vec![(pos + 32..len, "the body of a pad")];
+        }
+        seal = (kind == 3).then_some(pos);
+        pos += (32 + u64::from(word(bytes, pos + 4))).next_multiple_of(8);
+    }
+    let mut out = vec![(pos..len, "what follows the last record of a log segment")];
+    out.extend(seal.map(|at| (at..at + 32, "a seal that nothing follows")));
+    out
+}
+
+/// All damage to `victim` that a sweep tries: every `stride`-th byte each way, every `stride`-th length, and `blocks` swaps and
+/// grafts of 64 to 512 bytes.
+pub fn all(victim: &Victim, others: &[Victim], stride: u64, blocks: u64, rng: &mut Rng) -> Vec<Damage> {
+    let len = victim.bytes.len() as u64;
+    let mut out = Vec::new();
+    for at in (rng.below(stride)..len).step_by(stride as usize) {
+        let old = victim.bytes[at as usize];
+        let flipped = old ^ 1 << rng.below(8);
+        out.extend([flipped, 0, 0xFF].into_iter().filter(|b| *b != old).map(|b| Damage::Byte(at, b)));
+    }
+    // A longer stride in long runs of one byte, where neighbouring cuts are alike.
+    for at in (rng.below(stride)..len).step_by(stride as usize) {
+        let plain = at + 64 < len && victim.bytes[at as usize..at as usize + 64].iter().all(|b| *b == 0);
+        if !plain || at.is_multiple_of(512) {
+            out.push(Damage::Cut(at));
+        }
+    }
+    for garbage in [vec![0; 1], vec![0; 512], rng.bytes(1), rng.bytes(64), rng.bytes(5000)] {
+        out.push(Damage::Append(garbage));
+    }
+    out.push(Damage::Missing);
+    if len > 0 {
+        out.push(Damage::Replaced { bytes: Vec::new(), by: "nothing".into() });
+    }
+    for other in others.iter().filter(|o| o.name != victim.name) {
+        let ext = |name: &str| name.rsplit_once('.').map(|(_, ext)| ext.to_owned());
+        if ext(&other.name) == ext(&victim.name) && other.bytes != victim.bytes {
+            out.push(Damage::Replaced { bytes: other.bytes.clone(), by: other.name.clone() });
+        }
+    }
+    for _ in 0..blocks {
+        out.extend(block(victim, others, rng));
+    }
+    out.retain(|damage| damage.apply(&victim.bytes).as_deref() != Some(&victim.bytes[..]));
+    out
+}
+
+/// A random swap and a random graft.
+fn block(victim: &Victim, others: &[Victim], rng: &mut Rng) -> Vec<Damage> {
+    let mut out = Vec::new();
+    let len = victim.bytes.len() as u64;
+    let size = [64, 128, 512][rng.below(3) as usize];
+    // Half of the time somewhere near the data.
+    let used = victim.bytes.iter().rposition(|b| *b != 0).map_or(0, |at| at as u64 + 1);
+    let reach = if rng.one_in(2) { used.clamp(size + 1, len.max(size + 1)) } else { len };
+    if len >= 2 * size {
+        let (a, b) = (rng.below(reach - size + 1).min(len - size), rng.below(len - size + 1));
+        if a.abs_diff(b) >= size {
+            out.push(Damage::Swap { a, b, len: size });
+        }
+    }
+    let other = &others[rng.below(others.len() as u64) as usize];
+    let size = size.min(len).min(other.bytes.len() as u64);
+    if size > 0 {
+        let from = rng.below(other.bytes.len() as u64 - size + 1);
+        let at = if rng.one_in(2) && from + size <= len { from } else { rng.below(len - size + 1) };
+        let bytes = other.bytes[from as usize..(from + size) as usize].to_vec();
+        out.push(Damage::Graft { at, bytes, from: format!("{} at {from}", other.name) });
+    }
+    out
+}

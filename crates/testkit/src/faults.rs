@@ -1,0 +1,269 @@
+//! T09, T10, T11 on the simulated disk: every call of a script fails in turn, each way it can, once and for ever.
+
+use std::collections::BTreeSet;
+
+use tidesdb_io::sim::{Fault, Op, OpKind, OpSet, SyncModel, errno};
+
+use crate::rng::Rng;
+use crate::script::{self, Recipe};
+use crate::trial::{Outcome, Plan, Trial, rehearse};
+use crate::world::Config;
+
+/// Bytes of a segment header; records of the log come after it.
+const SEGMENT_HEADER_BYTES: u64 = 4096;
+
+/// Figures of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Scripts.
+    pub scripts: u64,
+    /// Calls made to fail.
+    pub points: u64,
+    /// Trials.
+    pub cases: u64,
+    /// Strikes.
+    pub struck: u64,
+    /// Steps that failed.
+    pub errors: u64,
+    /// Trials that ended poisoned.
+    pub poisoned: u64,
+    /// Trials that went on without a reopen.
+    pub went_on: u64,
+    /// Images opened.
+    pub images: u64,
+    /// Broken promises.
+    pub violations: u64,
+}
+
+impl Totals {
+    fn add(&mut self, out: &Outcome) {
+        self.cases += 1;
+        self.struck += out.struck;
+        self.errors += out.errors;
+        self.poisoned += u64::from(out.poisoned);
+        self.went_on += u64::from(out.went_on);
+        self.images += out.images;
+    }
+
+    /// The figures for a line.
+    pub fn figures(&self, seed: u64) -> [(&'static str, u64); 10] {
+        [
+            ("scripts", self.scripts),
+            ("fault_points", self.points),
+            ("cases", self.cases),
+            ("struck", self.struck),
+            ("errors", self.errors),
+            ("poisoned", self.poisoned),
+            ("went_on", self.went_on),
+            ("images", self.images),
+            ("violations", self.violations),
+            ("seed", seed),
+        ]
+    }
+
+    /// Adds the figures of another worker.
+    pub fn merge(&mut self, other: &Self) {
+        self.scripts += other.scripts;
+        self.points += other.points;
+        self.cases += other.cases;
+        self.struck += other.struck;
+        self.errors += other.errors;
+        self.poisoned += other.poisoned;
+        self.went_on += other.went_on;
+        self.images += other.images;
+        self.violations += other.violations;
+    }
+}
+
+/// The script of number `seed`.
+pub fn trial(seed: u64) -> Trial {
+    let recipe = Recipe { steps: 40, ..Recipe::numbered(seed) };
+    let mut config = Config::numbered(seed / 2);
+    config.write_buffer = config.write_buffer.min(32 << 10);
+    Trial { seed, config, steps: script::make(&recipe, seed, 1_700_000_000) }
+}
+
+/// The ways a call of `kind` can fail.
+fn errnos(kind: OpKind) -> &'static [i32] {
+    match kind {
+        OpKind::Create => &[errno::EIO, errno::ENOSPC, errno::EMFILE],
+        OpKind::Open | OpKind::OpenDir | OpKind::Lock | OpKind::List => &[errno::EIO, errno::EMFILE],
+        OpKind::Write
+        | OpKind::Allocate
+        | OpKind::Rename
+        | OpKind::Link
+        | OpKind::MakeDir
+        | OpKind::SyncData
+        | OpKind::SyncAll
+        | OpKind::SyncDir => &[errno::EIO, errno::ENOSPC],
+        _ => &[errno::EIO],
+    }
+}
+
+fn on_log(op: &Op) -> bool {
+    let record = OpSet::WRITES.has(op.kind) && op.offset >= SEGMENT_HEADER_BYTES;
+    op.path.contains(".wal") && (record || op.kind == OpKind::SyncData)
+}
+
+fn on_reads(kind: OpKind) -> bool {
+    matches!(kind, OpKind::Open | OpKind::Read | OpKind::Len | OpKind::MapRead | OpKind::OpenDir)
+}
+
+/// Plans that make call `k` of `ops` fail, once, and all calls of its kind from there on.
+fn plans(ops: &[Op], k: usize) -> Vec<Plan> {
+    let op = &ops[k];
+    let earlier = ops[..k].iter().filter(|other| other.kind == op.kind).count() as u64;
+    let mut plans = Vec::new();
+    for &errno in errnos(op.kind) {
+        let once = Fault::errno(errno).skip(k as u64);
+        let for_ever = Fault::errno(errno).on(op.kind).skip(earlier).forever();
+        for (how, fault) in [("once", once), ("for ever", for_ever)] {
+            plans.push(Plan {
+                what: format!("errno {errno} {how} from call {k}: {:?} {} at {}", op.kind, op.path, op.offset),
+                faults: vec![fault],
+                sync_model: [SyncModel::Linux, SyncModel::Bsd][k % 2],
+                on_log: on_log(op),
+                on_reads: on_reads(op.kind),
+                ..Plan::default()
+            });
+        }
+    }
+    plans
+}
+
+/// Which calls to fail: at most about `limit`, all kinds of call on all kinds of file among them.
+fn choose(ops: &[Op], limit: usize, rng: &mut Rng) -> BTreeSet<usize> {
+    let mut chosen = BTreeSet::new();
+    let mut seen = BTreeSet::new();
+    for (k, op) in ops.iter().enumerate() {
+        let ext = op.path.split_once('.').map_or("", |(_, ext)| ext);
+        if seen.insert((op.kind, ext.to_owned())) {
+            chosen.insert(k);
+        }
+    }
+    if ops.len() <= limit {
+        return (0..ops.len()).collect();
+    }
+    while chosen.len() < limit {
+        chosen.insert(rng.below(ops.len() as u64) as usize);
+    }
+    chosen
+}
+
+/// Runs `plan`; tells people of a violation.
+pub fn case(trial: &Trial, plan: &Plan, totals: &mut Totals) {
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| trial.run(plan)));
+    match result.unwrap_or_else(|_| Err("panic".into())) {
+        Ok(out) => totals.add(&out),
+        Err(e) => {
+            totals.cases += 1;
+            totals.violations += 1;
+            eprintln!("VIOLATION seed {} ({}, {:?}): {e}", trial.seed, plan.what, trial.config);
+        }
+    }
+}
+
+/// T09: every call fails, at most about `limit` of a script.
+pub fn every_call(seed: u64, limit: usize, mut begin: impl FnMut(&str)) -> Totals {
+    let mut totals = Totals { scripts: 1, ..Totals::default() };
+    let trial = trial(seed);
+    begin(&format!("seed {seed} rehearsal"));
+    let ops = match rehearse(&trial) {
+        Ok((ops, _)) => ops,
+        Err(e) => {
+            eprintln!("VIOLATION seed {seed}: {e}");
+            totals.violations = 1;
+            return totals;
+        }
+    };
+    let mut rng = Rng::new(seed);
+    for k in choose(&ops, limit, &mut rng) {
+        totals.points += 1;
+        for plan in plans(&ops, k) {
+            begin(&format!("seed {seed} {}", plan.what));
+            case(&trial, &plan, &mut totals);
+        }
+    }
+    for plan in harmless_plans(seed) {
+        begin(&format!("seed {seed} {}", plan.what));
+        case(&trial, &plan, &mut totals);
+    }
+    totals
+}
+
+/// Short reads and writes and interrupted calls, which nobody may notice.
+fn harmless_plans(seed: u64) -> Vec<Plan> {
+    let io = OpKind::Read | OpKind::Write;
+    let faults = [
+        ("every read and write is short", vec![Fault::short().on(io).forever()]),
+        ("every other read and write is interrupted", vec![Fault::errno(errno::EINTR).on(io).every(2).forever()]),
+        (
+            "some are short, some interrupted",
+            vec![
+                Fault::errno(errno::EINTR).on(io).chance(0.3).forever(),
+                Fault::short().on(io).chance(0.5 + 0.1 * (seed % 4) as f64).forever(),
+            ],
+        ),
+    ];
+    let plan = |(what, faults): (&str, Vec<Fault>)| Plan {
+        what: what.into(),
+        faults,
+        harmless: true,
+        ..Plan::default()
+    };
+    faults.into_iter().map(plan).collect()
+}
+
+/// T10: each sync of a script fails, by each model of what that leaves in the page cache; at most `limit` for each kind of
+/// file.
+pub fn every_sync(seed: u64, limit: usize, mut begin: impl FnMut(&str)) -> Totals {
+    let mut totals = Totals { scripts: 1, ..Totals::default() };
+    let trial = trial(seed);
+    begin(&format!("seed {seed} rehearsal"));
+    let Ok((ops, _)) = rehearse(&trial) else {
+        return totals; // told by T09
+    };
+    let mut rng = Rng::new(seed);
+    for ext in [".wal", ".klog", ".vlog", ".manifest", "CURRENT", ""] {
+        let of_kind = |op: &Op| match ext {
+            "" => op.kind == OpKind::SyncDir,
+            _ => OpSet::SYNCS.has(op.kind) && op.path.contains(ext),
+        };
+        let all: Vec<usize> = (0..ops.len()).filter(|k| of_kind(&ops[*k])).collect();
+        let wanted = (0..limit.min(all.len())).map(|i| {
+            if all.len() <= limit { all[i] } else { all[rng.below(all.len() as u64) as usize] }
+        });
+        for k in wanted.collect::<BTreeSet<_>>() {
+            totals.points += 1;
+            for model in [SyncModel::Linux, SyncModel::Btrfs, SyncModel::Bsd] {
+                for plan in plans(&ops, k).into_iter().take(2) {
+                    let plan = Plan { sync_model: model, what: format!("{model:?}: {}", plan.what), ..plan };
+                    begin(&format!("seed {seed} {}", plan.what));
+                    case(&trial, &plan, &mut totals);
+                }
+            }
+        }
+    }
+    totals
+}
+
+/// T11: the disk is full after so many more bytes, for `cases` different amounts.
+pub fn every_budget(seed: u64, cases: u64, mut begin: impl FnMut(&str)) -> Totals {
+    let mut totals = Totals { scripts: 1, ..Totals::default() };
+    let trial = trial(seed);
+    begin(&format!("seed {seed} rehearsal"));
+    let Ok((ops, _)) = rehearse(&trial) else {
+        return totals; // told by T09
+    };
+    let made: u64 = ops.iter().filter(|op| matches!(op.kind, OpKind::Create | OpKind::Write)).map(|op| op.len).sum();
+    let mut rng = Rng::new(seed);
+    for _ in 0..cases {
+        totals.points += 1;
+        // Most of what is written is overwritten or unlinked: the small amounts are the interesting ones.
+        let space = rng.below(made / (1 << rng.below(4)) + 1);
+        let plan = Plan { what: format!("a disk of {space} bytes"), space: Some(space), ..Plan::default() };
+        begin(&format!("seed {seed} {}", plan.what));
+        case(&trial, &plan, &mut totals);
+    }
+    totals
+}

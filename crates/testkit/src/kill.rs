@@ -1,0 +1,294 @@
+//! T04: a child process commits on a real directory and is killed at any moment; the parent opens what it left and holds it
+//! against every acknowledgement that came through the pipe.
+//!
+//! Each thread of the child counts its commits. Commit `n` of thread `t` puts `t:n` and the counter into two families and
+//! deletes `t:(n - WINDOW)`, so what must be there follows from the counter alone: nothing more, nothing less.
+
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use tidesdb::{Compression, Db, Family, FamilyOptions, SyncMode};
+use tidesdb_io::{Clock, RealClock};
+
+use crate::rng::Rng;
+
+/// Threads of the child.
+pub const THREADS: usize = 8;
+/// Commits of each thread that are kept.
+const WINDOW: u64 = 120;
+/// Bytes of one message: thread, then counter.
+const MESSAGE_BYTES: usize = 16;
+/// The thread number that says: open, now I begin.
+const READY: u64 = u64::MAX;
+const SECOND: &str = "second";
+
+/// Figures of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Children killed.
+    pub kills: u64,
+    /// Those killed before they had opened the database.
+    pub early: u64,
+    /// Acknowledgements that came through the pipe.
+    pub acked: u64,
+    /// Keys compared.
+    pub keys: u64,
+    /// Directories checked with `verify`.
+    pub verified: u64,
+    /// Broken promises.
+    pub violations: u64,
+}
+
+/// How the child of a number commits.
+fn sync_mode(n: u64) -> SyncMode {
+    [SyncMode::None, SyncMode::Interval(Duration::from_millis(20)), SyncMode::Full][(n % 3) as usize]
+}
+
+fn open(path: &Path, mode: SyncMode) -> tidesdb::Result<(Db, Family)> {
+    let family = FamilyOptions::default().write_buffer(64 << 10).compression(Compression::Lz4);
+    let db = Db::options(path)
+        .sync(mode)
+        .background_threads(2)
+        .default_family(family.clone())
+        .with(|o| {
+            o.wal_segment_bytes = 128 << 10;
+            o.disk_free_min = 0;
+        })
+        .open()?;
+    let second = db.family_or_create(SECOND, family)?;
+    Ok((db, second))
+}
+
+fn key(thread: usize, n: u64) -> Vec<u8> {
+    format!("{thread}:{n:010}").into_bytes()
+}
+
+fn counter_key(thread: usize) -> Vec<u8> {
+    format!("counter{thread}").into_bytes()
+}
+
+fn value(thread: usize, n: u64) -> Vec<u8> {
+    let mut rng = Rng::new(n * THREADS as u64 + thread as u64);
+    let len = if rng.one_in(16) { 600 + rng.below(5000) } else { rng.below(200) };
+    rng.bytes(len as usize)
+}
+
+fn counter(family: &Family, thread: usize) -> tidesdb::Result<u64> {
+    let bytes = family.get(&counter_key(thread))?;
+    Ok(bytes.and_then(|b| <[u8; 8]>::try_from(&b[..]).ok()).map_or(0, u64::from_le_bytes))
+}
+
+/// What the child does until it is killed.
+///
+/// # Errors
+/// What stopped it; nothing should.
+pub fn child(path: &Path, n: u64) -> Result<(), String> {
+    let (db, second) = open(path, sync_mode(n)).map_err(|e| e.to_string())?;
+    let pipe = std::io::stdout().as_fd().try_clone_to_owned().map_err(|e| e.to_string())?;
+    let pipe = std::fs::File::from(pipe);
+    tell(&pipe, READY, 0)?;
+    let first_error = std::thread::scope(|scope| {
+        let mut threads: Vec<_> = (0..THREADS)
+            .map(|t| {
+                let (db, second, pipe) = (&db, &second, &pipe);
+                scope.spawn(move || commit_for_ever(db, second, t, pipe))
+            })
+            .collect();
+        if n.is_multiple_of(4) {
+            threads.push(scope.spawn(|| {
+                loop {
+                    db.compact().map_err(|e| format!("compact: {e}"))?;
+                }
+            }));
+        }
+        threads.into_iter().map(|t| t.join().unwrap_or_else(|_| Err("a thread panicked".into()))).find(Result::is_err)
+    });
+    first_error.unwrap_or(Ok(()))
+}
+
+fn commit_for_ever(db: &Db, second: &Family, thread: usize, pipe: &std::fs::File) -> Result<(), String> {
+    let mut n = counter(second, thread).map_err(|e| e.to_string())?;
+    let mut batch = db.batch();
+    loop {
+        n += 1;
+        for family in [db.default_family(), second] {
+            let filled = batch
+                .put(family, &key(thread, n), &value(thread, n))
+                .and_then(|()| batch.put(family, &counter_key(thread), &n.to_le_bytes()));
+            filled.map_err(|e| e.to_string())?;
+            if n > WINDOW {
+                batch.delete(family, &key(thread, n - WINDOW)).map_err(|e| e.to_string())?;
+            }
+        }
+        db.write(&mut batch).map_err(|e| format!("commit: {e}"))?;
+        tell(pipe, thread as u64, n)?;
+    }
+}
+
+/// One `write` of less than a pipe takes whole.
+fn tell(mut pipe: &std::fs::File, thread: u64, n: u64) -> Result<(), String> {
+    let mut message = [0; MESSAGE_BYTES];
+    message[..8].copy_from_slice(&thread.to_le_bytes());
+    message[8..].copy_from_slice(&n.to_le_bytes());
+    pipe.write_all(&message).map_err(|e| format!("pipe: {e}"))
+}
+
+/// What came through the pipe of one child.
+struct Heard {
+    acked: [u64; THREADS],
+    messages: u64,
+    ready: bool,
+}
+
+/// The parent: kills children one after the other.
+pub struct Killer {
+    program: PathBuf,
+    path: PathBuf,
+    rng: Rng,
+    acked: [u64; THREADS],
+    clock: RealClock,
+    /// Figures so far.
+    pub totals: Totals,
+}
+
+impl Killer {
+    /// Kills children made by `program --child PATH NUMBER` on the directory `path`.
+    pub fn new(program: &Path, path: &Path, seed: u64) -> Self {
+        Self {
+            program: program.to_owned(),
+            path: path.to_owned(),
+            rng: Rng::new(seed),
+            acked: [0; THREADS],
+            clock: RealClock::new(),
+            totals: Totals::default(),
+        }
+    }
+
+    /// Starts child `n`, kills it and looks at what it left.
+    ///
+    /// # Errors
+    /// What was promised and is not there.
+    pub fn once(&mut self, n: u64) -> Result<(), String> {
+        let heard = self.run_and_kill(n)?;
+        self.totals.kills += 1;
+        self.totals.early += u64::from(!heard.ready);
+        self.totals.acked += heard.messages;
+        for (known, new) in self.acked.iter_mut().zip(heard.acked) {
+            *known = new.max(*known);
+        }
+        let (db, second) = open(&self.path, SyncMode::None).map_err(|e| format!("open after the kill: {e}"))?;
+        let result = self.look(&db, &second, n);
+        drop(second);
+        // Mostly the next child recovers once more; sometimes it finds a clean database.
+        if n.is_multiple_of(7) { db.close().map_err(|e| format!("close: {e}"))? } else { db.abandon() }
+        result
+    }
+
+    fn run_and_kill(&mut self, n: u64) -> Result<Heard, String> {
+        let mut child = Command::new(&self.program)
+            .arg("--child")
+            .arg(&self.path)
+            .arg(n.to_string())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|e| format!("spawn: {e}"))?;
+        let mut pipe = child.stdout.take().ok_or("no pipe")?;
+        let pause = Duration::from_millis(5 + self.rng.below(196));
+        let in_recovery = self.rng.one_in(6);
+        let ready = AtomicU64::new(0);
+        let heard = std::thread::scope(|scope| {
+            let listener = scope.spawn(|| listen(&mut pipe, &ready));
+            if in_recovery {
+                self.clock.sleep(pause / 10);
+            } else {
+                self.wait_ready(&ready, &mut child);
+                self.clock.sleep(pause);
+            }
+            let ended = child.try_wait();
+            let killed = child.kill();
+            let waited = child.wait();
+            let heard = listener.join().map_err(|_| "the listener panicked")?;
+            match (ended, killed, waited) {
+                (Ok(None), Ok(()), Ok(_)) => Ok(heard),
+                other => Err(format!("the child ended by itself: {other:?}")),
+            }
+        });
+        heard
+    }
+
+    fn wait_ready(&self, ready: &AtomicU64, child: &mut Child) {
+        for _ in 0..10_000 {
+            if ready.load(Relaxed) != 0 || !matches!(child.try_wait(), Ok(None)) {
+                return;
+            }
+            self.clock.sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn look(&mut self, db: &Db, second: &Family, n: u64) -> Result<(), String> {
+        for thread in 0..THREADS {
+            let at = counter(second, thread).map_err(|e| e.to_string())?;
+            if at < self.acked[thread] {
+                return Err(format!("thread {thread}: commit {} was acknowledged, {at} is the last", self.acked[thread]));
+            }
+            self.acked[thread] = at;
+            for family in [db.default_family(), second] {
+                if counter(family, thread).map_err(|e| e.to_string())? != at {
+                    return Err(format!("thread {thread}: commit {at} is torn"));
+                }
+                self.totals.keys += window(family, thread, at)?;
+            }
+        }
+        if n.is_multiple_of(5) {
+            let report = db.verify().map_err(|e| e.to_string())?;
+            self.totals.verified += 1;
+            if !report.is_ok() {
+                return Err(format!("verify: {report}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The keys of a thread in one family are those of its last commits, with their values.
+fn window(family: &Family, thread: usize, at: u64) -> Result<u64, String> {
+    let first = at.saturating_sub(WINDOW) + 1;
+    let mut expected = first..=at;
+    let mut keys = 0;
+    for item in family.prefix(format!("{thread}:").as_bytes()).map_err(|e| e.to_string())? {
+        let (k, v) = item.map_err(|e| e.to_string())?;
+        let n = expected.next().ok_or_else(|| format!("thread {thread}: more keys than commits"))?;
+        if *k != *key(thread, n) {
+            return Err(format!("thread {thread}: hole at commit {n} of {at}"));
+        }
+        if *v != *value(thread, n) {
+            return Err(format!("thread {thread}: commit {n} has a wrong value"));
+        }
+        keys += 1;
+    }
+    match expected.next() {
+        Some(n) => Err(format!("thread {thread}: commits {n} to {at} are missing")),
+        None => Ok(keys),
+    }
+}
+
+fn listen(pipe: &mut impl Read, ready: &AtomicU64) -> Heard {
+    let mut heard = Heard { acked: [0; THREADS], messages: 0, ready: false };
+    let mut message = [0; MESSAGE_BYTES];
+    while pipe.read_exact(&mut message).is_ok() {
+        let word = |at: usize| u64::from_le_bytes(message[at..at + 8].try_into().unwrap_or_default());
+        let (thread, n) = (word(0), word(8));
+        if thread == READY {
+            heard.ready = true;
+            ready.store(1, Relaxed);
+        } else if let Some(acked) = heard.acked.get_mut(thread as usize) {
+            *acked = n;
+            heard.messages += 1;
+        }
+    }
+    heard
+}

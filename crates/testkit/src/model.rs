@@ -1,0 +1,57 @@
+//! The truth: ordered maps with every commit remembered, small enough to be checked by reading it.
+
+use std::collections::BTreeMap;
+
+/// Contents of all families, by name.
+pub type Contents = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
+
+/// Number of a family in the order of creation; names may be reused, numbers are not.
+pub type FamilyNo = usize;
+
+/// One operation of a commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Op {
+    /// The family.
+    pub family: FamilyNo,
+    /// The key.
+    pub key: Vec<u8>,
+    /// The new value, or `None` for a delete.
+    pub value: Option<Vec<u8>>,
+    /// When the value expires, in UNIX seconds; 0 = never.
+    pub expiry: u32,
+    /// Whether a delete is a single-delete.
+    pub single: bool,
+}
+
+/// Commits and families of one database, from its creation on.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    /// Every commit that was tried, in order.
+    pub commits: Vec<Vec<Op>>,
+    /// Names of families that exist, by number.
+    pub families: BTreeMap<FamilyNo, String>,
+    /// How many families were ever made.
+    pub families_made: usize,
+}
+
+impl Model {
+    /// What every family holds after the first `commits` commits, for a reader at wall time `now`.
+    pub fn contents(&self, families: &BTreeMap<FamilyNo, String>, commits: usize, now: u32) -> Contents {
+        let mut maps: BTreeMap<FamilyNo, BTreeMap<&[u8], (&[u8], u32)>> =
+            families.keys().map(|no| (*no, BTreeMap::new())).collect();
+        for op in self.commits.iter().take(commits).flatten() {
+            let Some(map) = maps.get_mut(&op.family) else {
+                continue; // dropped
+            };
+            match &op.value {
+                Some(value) => map.insert(&op.key, (value, op.expiry)),
+                None => map.remove(op.key.as_slice()),
+            };
+        }
+        let live = |(_, (_, expiry)): &(&[u8], (&[u8], u32))| *expiry == 0 || *expiry > now;
+        let own = |(key, (value, _)): (&[u8], (&[u8], u32))| (key.to_vec(), value.to_vec());
+        maps.into_iter()
+            .map(|(no, map)| (families[&no].clone(), map.into_iter().filter(live).map(own).collect()))
+            .collect()
+    }
+}

@@ -1,0 +1,206 @@
+//! T08: the order of calls on the disk. Whatever a test does, these rules hold in its log of calls, for an engine
+//! without background threads on a healthy disk.
+//!
+//! 1. When a manifest is written and tables were made since its last write, each of these is synced, and so are all value
+//!    logs, and so is the directory that holds their names.
+//! 2. A table, value log, manifest or log segment loses its name only when the manifest in force has no unsynced byte
+//!    and no switch of `CURRENT` is unsynced. Tables that no manifest was ever told of are free to go.
+//! 3. `CURRENT` is switched only to a manifest that is synced and whose name is durable, by a synced file.
+//! 4. A log segment takes its name only after its header is synced, and takes records only after its name is durable.
+
+use std::collections::BTreeSet;
+
+use tidesdb_io::sim::{Op, OpKind, OpSet};
+
+/// How often each rule was put to the test.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Calls looked at.
+    pub ops: u64,
+    /// Writes of a manifest that could name new tables.
+    pub installs: u64,
+    /// Names taken away.
+    pub removals: u64,
+    /// Switches of `CURRENT`.
+    pub switches: u64,
+    /// Writes of log records.
+    pub records: u64,
+}
+
+impl Counts {
+    /// Adds the counts of another log.
+    pub fn add(&mut self, other: Self) {
+        self.ops += other.ops;
+        self.installs += other.installs;
+        self.removals += other.removals;
+        self.switches += other.switches;
+        self.records += other.records;
+    }
+}
+
+/// What the rules need to know of one directory.
+#[derive(Default)]
+struct Checker {
+    counts: Counts,
+    /// Files with bytes that are not synced.
+    dirty: BTreeSet<String>,
+    /// Files whose name is not durable.
+    unnamed: BTreeSet<String>,
+    /// Tables made since the last write of a manifest.
+    fresh: BTreeSet<String>,
+    /// Whether `CURRENT` was switched and the directory not synced.
+    switched: bool,
+    manifest: Option<String>,
+}
+
+/// Bytes of a segment header; records come after it.
+const SEGMENT_HEADER_BYTES: u64 = 4096;
+
+/// Checks the calls below `dir`, from the creation of the database on.
+///
+/// # Errors
+/// The first call that breaks a rule, in words.
+pub fn check(dir: &str, ops: &[Op]) -> Result<Counts, String> {
+    let mut checker = Checker::default();
+    for op in ops.iter().filter(|op| op.ok) {
+        checker.counts.ops += 1;
+        let name = match op.path.strip_prefix(dir) {
+            Some("") => "",
+            Some(rest) => rest.trim_start_matches('/'),
+            None => continue,
+        };
+        checker.step(op, name).map_err(|rule| format!("call {} ({:?} {}): {rule}", op.index, op.kind, op.path))?;
+    }
+    Ok(checker.counts)
+}
+
+/// A segment is known by its number, whatever it is called while it is made ready.
+fn identity(name: &str) -> String {
+    name.trim_end_matches(".free").to_owned()
+}
+
+impl Checker {
+    fn step(&mut self, op: &Op, name: &str) -> Result<(), String> {
+        match op.kind {
+            OpKind::Create => self.created(name, op.len),
+            OpKind::SyncDir if name.is_empty() => {
+                self.unnamed.clear();
+                self.switched = false;
+                Ok(())
+            }
+            OpKind::SyncData | OpKind::SyncAll => {
+                self.dirty.remove(&identity(name));
+                Ok(())
+            }
+            OpKind::Rename => self.renamed(name),
+            OpKind::Unlink => self.unlinked(name),
+            kind if OpSet::WRITES.has(kind) => self.written(op, name),
+            OpKind::SetLen | OpKind::Allocate => {
+                self.dirty.insert(identity(name));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn created(&mut self, name: &str, prealloc: u64) -> Result<(), String> {
+        self.unnamed.insert(identity(name));
+        if prealloc > 0 {
+            self.dirty.insert(identity(name));
+        }
+        if name.ends_with(".klog") {
+            self.fresh.insert(name.to_owned());
+        }
+        if name.ends_with(".manifest") {
+            self.manifest = Some(name.to_owned());
+        }
+        Ok(())
+    }
+
+    fn written(&mut self, op: &Op, name: &str) -> Result<(), String> {
+        let identity = identity(name);
+        if identity.ends_with(".wal") && op.offset >= SEGMENT_HEADER_BYTES {
+            self.counts.records += 1;
+            if self.unnamed.contains(&identity) {
+                return Err("rule 4: a record goes to a segment whose name is not durable".into());
+            }
+        }
+        if name.ends_with(".manifest") {
+            self.manifest = Some(name.to_owned());
+            self.manifest_written()?;
+        }
+        self.dirty.insert(identity);
+        Ok(())
+    }
+
+    fn manifest_written(&mut self) -> Result<(), String> {
+        if self.fresh.is_empty() {
+            return Ok(());
+        }
+        self.counts.installs += 1;
+        for table in std::mem::take(&mut self.fresh) {
+            if self.dirty.contains(&table) {
+                return Err(format!("rule 1: {table} is not synced"));
+            }
+            if self.unnamed.contains(&table) {
+                return Err(format!("rule 1: the name of {table} is not durable"));
+            }
+        }
+        match self.dirty.iter().chain(&self.unnamed).find(|f| f.ends_with(".vlog")) {
+            Some(vlog) => Err(format!("rule 1: {vlog} is not synced")),
+            None => Ok(()),
+        }
+    }
+
+    fn renamed(&mut self, from: &str) -> Result<(), String> {
+        if from == "CURRENT.new" {
+            return self.current_switched();
+        }
+        if from.ends_with(".wal.free") {
+            // Taken over under another number, or made ready: both begin with a name that is not durable.
+            if self.dirty.contains(&identity(from)) {
+                return Err("rule 4: a segment gets its name before its header is synced".into());
+            }
+            self.unnamed.insert(identity(from));
+            return Ok(());
+        }
+        // Set aside for reuse: what it still holds unsynced is of no use to anyone.
+        self.dirty.remove(&identity(from));
+        self.removed()
+    }
+
+    fn current_switched(&mut self) -> Result<(), String> {
+        self.counts.switches += 1;
+        if self.dirty.contains("CURRENT.new") {
+            return Err("rule 3: the new CURRENT is not synced".into());
+        }
+        if let Some(manifest) = &self.manifest {
+            if self.dirty.contains(manifest) {
+                return Err(format!("rule 3: {manifest} is not synced"));
+            }
+            if self.unnamed.contains(manifest) {
+                return Err(format!("rule 3: the name of {manifest} is not durable"));
+            }
+        }
+        self.switched = true;
+        Ok(())
+    }
+
+    fn unlinked(&mut self, name: &str) -> Result<(), String> {
+        let known = [".klog", ".vlog", ".manifest", ".wal"].iter().any(|ext| name.ends_with(ext));
+        let never_named = self.fresh.remove(name);
+        self.dirty.remove(&identity(name));
+        if known && !never_named { self.removed() } else { Ok(()) }
+    }
+
+    fn removed(&mut self) -> Result<(), String> {
+        self.counts.removals += 1;
+        if self.switched {
+            return Err("rule 2: a file goes before the switch of CURRENT is durable".into());
+        }
+        match self.dirty.iter().find(|f| f.ends_with(".manifest")) {
+            Some(manifest) => Err(format!("rule 2: a file goes while {manifest} is not synced")),
+            None => Ok(()),
+        }
+    }
+}

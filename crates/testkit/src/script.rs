@@ -1,0 +1,128 @@
+//! Scripts: lists of steps made from a seed, to be run against the engine and the model.
+
+use crate::model::{FamilyNo, Op};
+use crate::rng::Rng;
+
+/// One step of a script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Commit these operations; `full` asks for durability before it returns.
+    Commit {
+        /// The operations.
+        ops: Vec<Op>,
+        /// Whether to override the sync mode with `Full`.
+        full: bool,
+    },
+    /// Make a family.
+    Create(String),
+    /// Drop a family.
+    Drop(FamilyNo),
+    /// Give a family another name.
+    Rename(FamilyNo, String),
+    /// Write everything to tables.
+    Flush,
+    /// Merge everything.
+    Compact,
+    /// Make everything durable.
+    Sync,
+    /// Close and open again.
+    Reopen,
+    /// Copy the database into a directory of this number.
+    Checkpoint(usize),
+}
+
+/// What a script is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Recipe {
+    /// Number of steps.
+    pub steps: usize,
+    /// Distinct keys for each family.
+    pub keys: u64,
+    /// Longest small value.
+    pub value_bytes: u64,
+    /// One commit in this many has values for the value log; 0 = none.
+    pub large_one_in: u64,
+    /// Whether families come and go.
+    pub families: bool,
+    /// One step in this many is maintenance (flush, compact, reopen, ...).
+    pub maintenance_one_in: u64,
+}
+
+impl Recipe {
+    /// Twelve different workloads.
+    pub fn numbered(n: u64) -> Self {
+        let base = Self { steps: 60, keys: 40, value_bytes: 60, large_one_in: 0, families: false, maintenance_one_in: 0 };
+        match n % 12 {
+            0 => base,
+            1 => Self { maintenance_one_in: 12, ..base },
+            2 => Self { large_one_in: 3, maintenance_one_in: 15, ..base },
+            3 => Self { families: true, ..base },
+            4 => Self { families: true, maintenance_one_in: 10, large_one_in: 6, ..base },
+            5 => Self { value_bytes: 900, steps: 120, ..base },
+            6 => Self { keys: 3, steps: 150, maintenance_one_in: 20, ..base },
+            7 => Self { keys: 4000, value_bytes: 300, steps: 150, ..base },
+            8 => Self { value_bytes: 900, large_one_in: 2, steps: 100, maintenance_one_in: 25, ..base },
+            9 => Self { families: true, value_bytes: 600, steps: 120, maintenance_one_in: 30, ..base },
+            10 => Self { steps: 40, maintenance_one_in: 3, ..base },
+            _ => Self { steps: 200, maintenance_one_in: 15, families: true, large_one_in: 10, ..base },
+        }
+    }
+}
+
+/// Makes a script. Family 0 is the default one and is never dropped or renamed.
+pub fn make(recipe: &Recipe, seed: u64, now: u32) -> Vec<Step> {
+    let mut rng = Rng::new(seed);
+    let mut live: Vec<FamilyNo> = vec![0];
+    let mut made = 1;
+    let mut steps = Vec::with_capacity(recipe.steps);
+    for i in 0..recipe.steps {
+        if recipe.families && rng.one_in(12) {
+            steps.push(family_step(&mut rng, &mut live, &mut made));
+        } else if recipe.maintenance_one_in != 0 && rng.one_in(recipe.maintenance_one_in) {
+            steps.push(match rng.below(7) {
+                0 | 1 => Step::Flush,
+                2 => Step::Compact,
+                3 => Step::Sync,
+                4 => Step::Checkpoint(i),
+                _ => Step::Reopen,
+            });
+        } else {
+            steps.push(commit_step(recipe, &mut rng, &live, now));
+        }
+    }
+    steps
+}
+
+fn family_step(rng: &mut Rng, live: &mut Vec<FamilyNo>, made: &mut usize) -> Step {
+    let name = |rng: &mut Rng| ["..", "a/b", "", "CON", "x\n", "family"][rng.below(6) as usize].to_owned() + &rng.next_u64().to_string();
+    match rng.below(3) {
+        0 if live.len() > 1 => Step::Drop(live.remove(1 + rng.below(live.len() as u64 - 1) as usize)),
+        1 if live.len() > 1 => Step::Rename(live[1 + rng.below(live.len() as u64 - 1) as usize], name(rng)),
+        _ => {
+            live.push(*made);
+            *made += 1;
+            Step::Create(name(rng))
+        }
+    }
+}
+
+fn commit_step(recipe: &Recipe, rng: &mut Rng, live: &[FamilyNo], now: u32) -> Step {
+    let ops = (0..1 + rng.below(5)).map(|_| {
+        let family = live[rng.below(live.len() as u64) as usize];
+        let key = format!("key{:05}", rng.below(recipe.keys)).into_bytes();
+        let large = recipe.large_one_in != 0 && rng.one_in(recipe.large_one_in);
+        let value = match rng.below(5) {
+            0 => None,
+            _ if large => Some({ let n = 600 + rng.below(3000) as usize; rng.bytes(n) }),
+            _ => Some({ let n = rng.below(recipe.value_bytes + 1) as usize; rng.bytes(n) }),
+        };
+        let expiry = match rng.below(12) {
+            0 => now + 3600,
+            1 => now.saturating_sub(10),
+            _ => 0,
+        };
+        let expiry = if value.is_some() { expiry } else { 0 };
+        Op { family, key, value, expiry, single: false }
+    });
+    Step::Commit { ops: ops.collect(), full: rng.one_in(6) }
+}

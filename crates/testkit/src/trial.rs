@@ -1,0 +1,256 @@
+//! One trial of T09, T10 or T11: a script runs on a disk with a fault, then everything that was promised is looked for.
+//!
+//! What is required, whatever fails:
+//! * every error is one of the system's, names its file and operation, and is never taken for damage;
+//! * what a step could not do did not happen, or is in doubt and whole;
+//! * after a failed write or sync of the log nothing is acknowledged until the next open;
+//! * reads go on and show what was acknowledged; a poisoned database says so each time;
+//! * opening again, on the page cache as it is and on what a power loss leaves, keeps the promises of the sync mode;
+//! * what was recovered once is durable: a power loss after the recovery does not take it back.
+
+use std::sync::Arc;
+
+use tidesdb::Error;
+use tidesdb_io::Env;
+use tidesdb_io::sim::{self, Fault, FaultId, Image, SimDisk, SyncModel};
+
+use crate::check::{self, Demand};
+use crate::script::Step;
+use crate::world::{Config, PATH, Promises, Shared, World};
+
+/// What goes wrong, and what that excuses.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// For messages.
+    pub what: String,
+    /// The faults, injected before the first call.
+    pub faults: Vec<Fault>,
+    /// What a failed sync leaves in the page cache.
+    pub sync_model: SyncModel,
+    /// Bytes free on the disk.
+    pub space: Option<u64>,
+    /// The first strike is at a write or sync of log records: no commit may be acknowledged after it.
+    pub on_log: bool,
+    /// The fault is at calls that reads need.
+    pub on_reads: bool,
+    /// Nothing may be noticed at all.
+    pub harmless: bool,
+}
+
+/// What a trial saw.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Strikes of the faults.
+    pub struck: u64,
+    /// Steps that failed.
+    pub errors: u64,
+    /// Commits that were acknowledged.
+    pub acked: u64,
+    /// Images of the disk that were opened afterwards.
+    pub images: u64,
+    /// Whether the database was poisoned in the end.
+    pub poisoned: bool,
+    /// Whether it went on without being opened again, once the fault was gone.
+    pub went_on: bool,
+}
+
+/// A script and what it runs on.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// Of the disk and of all choices.
+    pub seed: u64,
+    /// Settings of the engine.
+    pub config: Config,
+    /// What to do.
+    pub steps: Vec<Step>,
+}
+
+struct Run<'a> {
+    trial: &'a Trial,
+    plan: &'a Plan,
+    env: Env,
+    disk: Arc<SimDisk>,
+    ids: Vec<FaultId>,
+    promises: Shared,
+    out: Outcome,
+}
+
+impl Trial {
+    /// Runs the script under `plan`.
+    ///
+    /// # Errors
+    /// The promise that was broken, in words.
+    pub fn run(&self, plan: &Plan) -> Result<Outcome, String> {
+        let (env, disk, _clock) = sim::env(self.seed);
+        disk.log_ops(false);
+        disk.set_sync_model(plan.sync_model);
+        disk.limit_space(plan.space);
+        let ids = plan.faults.iter().map(|f| disk.inject(f.clone())).collect();
+        let promises = Shared::default();
+        let mut run = Run { trial: self, plan, env, disk, ids, promises, out: Outcome::default() };
+        match World::open(&run.env, self.config, run.promises.clone()) {
+            Ok(mut world) => {
+                world.cache_may_revert = plan.sync_model == SyncModel::Btrfs;
+                let steps = run.all_steps(&mut world);
+                let end = steps.and_then(|()| run.end_of_session(&mut world));
+                world.abandon();
+                end?;
+            }
+            Err(e) => run.judge(&e)?,
+        }
+        run.out.struck = run.struck();
+        run.disk.clear_faults();
+        run.disk.limit_space(None);
+        run.reopen_all()?;
+        Ok(run.out)
+    }
+}
+
+impl Run<'_> {
+    fn struck(&self) -> u64 {
+        self.ids.iter().map(|id| self.disk.struck(*id)).sum()
+    }
+
+    fn all_steps(&mut self, world: &mut World) -> Result<(), String> {
+        let mut log_failed = self.plan.on_log && self.struck() > 0;
+        for (i, step) in self.trial.steps.iter().enumerate() {
+            let struck_before = self.struck();
+            let result = world.run(step);
+            if matches!(step, Step::Reopen) {
+                log_failed = false;
+            }
+            match result {
+                Ok(()) if log_failed && matches!(step, Step::Commit { .. } | Step::Sync) => {
+                    return Err(format!("step {i} was acknowledged after the log had failed"));
+                }
+                Ok(()) => {}
+                Err(e) => {
+                    self.judge(&e).map_err(|what| format!("step {i} {}: {what}", kind(step)))?;
+                    if world.is_down() {
+                        return Ok(());
+                    }
+                    self.undo(world, step, &e);
+                }
+            }
+            log_failed |= self.plan.on_log && self.struck() > struck_before && !matches!(step, Step::Reopen);
+        }
+        Ok(())
+    }
+
+    /// A failed step on families did nothing, unless the manifest is in doubt now.
+    fn undo(&self, world: &mut World, step: &Step, e: &Error) {
+        let families = matches!(step, Step::Create(_) | Step::Drop(_) | Step::Rename(..));
+        if families && (matches!(e, Error::Poisoned { .. }) || !is_poisoned(world)) {
+            world.undo_families();
+        }
+    }
+
+    /// Whether `e` may come from the fault.
+    fn judge(&mut self, e: &Error) -> Result<(), String> {
+        self.out.errors += 1;
+        if self.plan.harmless {
+            return Err(format!("a harmless fault was noticed: {e}"));
+        }
+        let mut root = e;
+        while let Error::Poisoned { cause } | Error::CommitUnknown { cause, .. } = root {
+            root = cause;
+        }
+        match root {
+            Error::Io { op, file, .. } if !op.is_empty() && !file.is_empty() => Ok(()),
+            Error::NoSpace { .. } => Ok(()),
+            _ => Err(format!("a failed call was reported as: {e}")),
+        }
+    }
+
+    /// Reads go on, the health is told truly, and a healthy database goes on once the fault is gone.
+    fn end_of_session(&mut self, world: &mut World) -> Result<(), String> {
+        if world.is_down() {
+            return Ok(());
+        }
+        if self.plan.on_reads {
+            self.disk.clear_faults();
+        }
+        self.out.acked = self.promises.lock().acked as u64;
+        self.live(world).map_err(|e| format!("while the fault lasts: {e}"))?;
+        self.out.struck = self.struck();
+        self.out.poisoned = is_poisoned(world);
+        self.disk.clear_faults();
+        self.disk.limit_space(None);
+        let goes_on = [Step::Flush, Step::Commit { ops: Vec::new(), full: true }].iter().map(|s| world.run(s));
+        let goes_on = goes_on.collect::<Result<Vec<()>, _>>();
+        match (&goes_on, self.out.poisoned) {
+            (Ok(_), false) => self.out.went_on = true,
+            (Err(Error::Poisoned { .. }), true) => {}
+            (Ok(_), true) => return Err("a poisoned database took a commit".into()),
+            (Err(e), _) => return Err(format!("healthy, and yet it does not go on after the fault: {e}")),
+        }
+        self.live(world).map_err(|e| format!("after the fault: {e}"))
+    }
+
+    /// What readers see is what was acknowledged.
+    fn live(&self, world: &World) -> Result<(), String> {
+        let contents = check::dump(world.db())?;
+        let p = self.promises.lock();
+        let now = u32::try_from(self.env.clock.wall_secs()).unwrap_or(u32::MAX);
+        let expected = p.model.contents(&p.families_after, p.acked, now);
+        if contents == expected || contents == p.model.contents(&p.families_before, p.acked, now) {
+            return Ok(());
+        }
+        Err(format!("readers see something else than what was acknowledged: {}", check::difference(&contents, &expected)))
+    }
+
+    /// Opens what is left, in every shape it may be found in.
+    fn reopen_all(&mut self) -> Result<(), String> {
+        let promises = self.promises.lock().clone();
+        let kept_cache = self.plan.sync_model != SyncModel::Btrfs || self.out.struck == 0;
+        let demand = Demand { everything: kept_cache, thorough: self.trial.seed.is_multiple_of(4) };
+        let after = self.disk.fork();
+        let recovered = self.open(&after, &promises, demand).map_err(|e| format!("opened again: {e}"))?;
+        if !demand.thorough {
+            // The recovery must not have trusted the page cache.
+            let certain = Promises { durable: recovered, ..promises.clone() };
+            let lost_power = after.crash_image(&Image::SYNCED, self.trial.seed);
+            let demand = Demand { everything: false, thorough: false };
+            self.open(&lost_power, &certain, demand).map_err(|e| format!("a power loss after the recovery: {e}"))?;
+        }
+        for (i, image) in Image::STANDARD.iter().enumerate() {
+            let disk = self.disk.crash_image(image, self.trial.seed + i as u64);
+            let demand = Demand { everything: false, thorough: false };
+            self.open(&disk, &promises, demand).map_err(|e| format!("after a power loss, {image:?}: {e}"))?;
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, disk: &SimDisk, promises: &Promises, demand: Demand) -> Result<usize, String> {
+        self.out.images += 1;
+        let (env, disk, _clock) = sim::env_on(disk.clone(), self.trial.seed ^ 0x5EED);
+        disk.log_ops(false);
+        check::recovered(&env, &self.trial.config, promises, demand)
+    }
+}
+
+/// Asked by a call that is refused in any case and touches nothing.
+fn is_poisoned(world: &World) -> bool {
+    matches!(world.db().drop_family(tidesdb::DEFAULT_FAMILY), Err(Error::Poisoned { .. }))
+}
+
+fn kind(step: &Step) -> String {
+    let text = format!("{step:?}");
+    text.split([' ', '(', '{']).next().unwrap_or_default().to_owned()
+}
+
+/// The calls of a run without faults, and the order they came in, checked.
+///
+/// # Errors
+/// A step that failed on a healthy disk, or a broken rule of [`crate::order`].
+pub fn rehearse(trial: &Trial) -> Result<(Vec<sim::Op>, crate::order::Counts), String> {
+    let (env, disk, _clock) = sim::env(trial.seed);
+    let mut world = World::open(&env, trial.config, Shared::default()).map_err(|e| format!("open: {e}"))?;
+    for (i, step) in trial.steps.iter().enumerate() {
+        world.run(step).map_err(|e| format!("step {i} {} on a healthy disk: {e}", kind(step)))?;
+    }
+    let ops = disk.ops();
+    world.abandon();
+    let counts = crate::order::check(PATH, &ops)?;
+    Ok((ops, counts))
+}

@@ -1,0 +1,70 @@
+//! A watchdog: no case may hang. Each worker says what it begins; one that takes too long ends the process by name.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::ThreadId;
+use std::time::Duration;
+
+use tidesdb_io::{Clock, RealClock, RealThreads, Threads};
+
+/// Watches the cases of all threads of a runner.
+#[derive(Debug)]
+pub struct Watch {
+    clock: RealClock,
+    limit: Duration,
+    cases: Mutex<BTreeMap<String, (Duration, String)>>,
+}
+
+impl Watch {
+    /// Starts watching; a case longer than `limit` ends the process with code 3.
+    pub fn start(limit: Duration) -> Arc<Self> {
+        let this = Arc::new(Self { clock: RealClock::new(), limit, cases: Mutex::default() });
+        let watched = Arc::clone(&this);
+        let watching = RealThreads::new().spawn(
+            "watchdog",
+            Box::new(move || {
+                loop {
+                    watched.clock.sleep(Duration::from_millis(500));
+                    watched.look();
+                }
+            }),
+        );
+        if let Err(e) = watching {
+            eprintln!("no watchdog: {e}");
+        }
+        this
+    }
+
+    /// The calling thread begins a case.
+    pub fn begin(&self, what: &str) {
+        let now = self.clock.mono();
+        let mut cases = self.cases.lock().unwrap_or_else(PoisonError::into_inner);
+        cases.insert(name(std::thread::current().id()), (now, what.to_owned()));
+    }
+
+    /// The calling thread has nothing to watch.
+    pub fn end(&self) {
+        let mut cases = self.cases.lock().unwrap_or_else(PoisonError::into_inner);
+        cases.remove(&name(std::thread::current().id()));
+    }
+
+    /// Time since the watch started.
+    pub fn elapsed(&self) -> Duration {
+        self.clock.mono()
+    }
+
+    fn look(&self) {
+        let now = self.clock.mono();
+        let cases = self.cases.lock().unwrap_or_else(PoisonError::into_inner);
+        for (since, what) in cases.values() {
+            if now.saturating_sub(*since) > self.limit {
+                eprintln!("VIOLATION hang: {what} runs for {:?}", now.saturating_sub(*since));
+                std::process::exit(3);
+            }
+        }
+    }
+}
+
+fn name(id: ThreadId) -> String {
+    format!("{id:?}")
+}

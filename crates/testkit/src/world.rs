@@ -1,0 +1,316 @@
+//! The engine under a script on a simulated disk, and what it has promised so far.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidesdb::{Compression, Db, Error, Family, FamilyOptions, Result, SeqNo, SyncMode, WriteOptions};
+use tidesdb_io::Env;
+
+use crate::model::{FamilyNo, Model, Op};
+use crate::script::Step;
+
+/// Key in the default family that holds the number of the last commit.
+pub const MARK: &[u8] = b"\x00commit";
+/// Where the database lives.
+pub const PATH: &str = "/db";
+
+/// How the engine is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Sync mode of commits.
+    pub sync: SyncMode,
+    /// Bytes of a memtable.
+    pub write_buffer: usize,
+    /// Bytes of a log segment.
+    pub wal_segment: u64,
+    /// Compression of tables and values.
+    pub compression: Compression,
+}
+
+impl Config {
+    /// A configuration made from a number, so that different seeds try different ones.
+    pub fn numbered(n: u64) -> Self {
+        Self {
+            sync: [SyncMode::Full, SyncMode::None, SyncMode::Interval(std::time::Duration::from_millis(50))]
+                [(n % 3) as usize],
+            write_buffer: [8 << 10, 32 << 10, 1 << 20][(n / 3 % 3) as usize],
+            wal_segment: [16 << 10, 64 << 10][(n / 9 % 2) as usize],
+            compression: [Compression::Lz4, Compression::None, Compression::Zstd, Compression::Snappy]
+                [(n / 18 % 4) as usize],
+        }
+    }
+
+    /// Settings of each family.
+    pub fn family(&self) -> FamilyOptions {
+        FamilyOptions::default().write_buffer(self.write_buffer).compression(self.compression)
+    }
+
+    /// Opens the database, without threads.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn open(&self, env: &Env, path: &Path) -> Result<Db> {
+        Db::options(path)
+            .env(env.clone())
+            .sync(self.sync)
+            .background_threads(0)
+            .cache_bytes(64 << 10)
+            .default_family(self.family())
+            .with(|o| {
+                o.wal_segment_bytes = self.wal_segment;
+                o.disk_free_min = 0;
+            })
+            .open()
+    }
+}
+
+/// What the engine has promised.
+#[derive(Clone, Debug, Default)]
+pub struct Promises {
+    /// The model, with the commit that is under way as its last.
+    pub model: Model,
+    /// Commits acknowledged.
+    pub acked: usize,
+    /// Commits acknowledged as durable.
+    pub durable: usize,
+    /// Families as they were before the step under way.
+    pub families_before: BTreeMap<FamilyNo, String>,
+    /// Families as they are after it.
+    pub families_after: BTreeMap<FamilyNo, String>,
+    /// Checkpoints that returned: number, and the commits they must hold at least.
+    pub checkpoints: Vec<(usize, usize)>,
+    /// Whether the engine has returned from its first open.
+    pub opened: bool,
+}
+
+/// Promises, shared with an observer of the disk.
+#[derive(Clone, Debug, Default)]
+pub struct Shared(Arc<Mutex<Promises>>);
+
+impl Shared {
+    /// The promises.
+    pub fn lock(&self) -> MutexGuard<'_, Promises> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs the steps of a script one after the other.
+pub struct World {
+    env: Env,
+    config: Config,
+    /// What was promised.
+    pub promises: Shared,
+    /// Whether a failed sync may take acknowledged commits back that were not durable, as on Btrfs.
+    pub cache_may_revert: bool,
+    db: Option<Db>,
+    handles: BTreeMap<FamilyNo, Family>,
+}
+
+impl World {
+    /// Opens the database.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn open(env: &Env, config: Config, promises: Shared) -> Result<Self> {
+        {
+            let mut p = promises.lock();
+            p.families_before = BTreeMap::new();
+            p.families_after = [(0, tidesdb::DEFAULT_FAMILY.to_owned())].into();
+        }
+        let db = config.open(env, Path::new(PATH))?;
+        let handles = [(0, db.default_family().clone())].into();
+        {
+            let mut p = promises.lock();
+            p.model.families_made = 1;
+            p.families_before = p.families_after.clone();
+            p.opened = true;
+        }
+        Ok(Self { env: env.clone(), config, promises, cache_may_revert: false, db: Some(db), handles })
+    }
+
+    /// The open database.
+    ///
+    /// # Panics
+    /// After a failed reopen.
+    pub fn db(&self) -> &Db {
+        self.db.as_ref().expect("the last reopen succeeded")
+    }
+
+    /// Runs one step.
+    ///
+    /// # Errors
+    /// Those of the engine. The promises say what was acknowledged before.
+    pub fn run(&mut self, step: &Step) -> Result<()> {
+        match step {
+            Step::Commit { ops, full } => self.commit(ops, *full),
+            Step::Flush => self.db().flush(),
+            Step::Compact => self.db().compact(),
+            Step::Sync => self.sync(),
+            Step::Reopen => self.reopen(),
+            Step::Checkpoint(n) => self.checkpoint(*n),
+            Step::Create(_) | Step::Drop(_) | Step::Rename(..) => self.family(step),
+        }
+    }
+
+    /// Commits `ops` and the number of the commit. Operations on families that could not be made are left out.
+    fn commit(&mut self, ops: &[Op], full: bool) -> Result<()> {
+        let mut ops: Vec<Op> = ops.iter().filter(|op| self.handles.contains_key(&op.family)).cloned().collect();
+        let number = {
+            let mut p = self.promises.lock();
+            let number = p.model.commits.len() + 1;
+            let value = Some(number.to_string().into_bytes());
+            ops.push(Op { family: 0, key: MARK.to_vec(), value, expiry: 0, single: false });
+            p.model.commits.push(ops.clone());
+            number
+        };
+        let result = self.write(&ops, full);
+        let mut p = self.promises.lock();
+        match result {
+            Ok(_) => {
+                p.acked = number;
+                if full || self.config.sync == SyncMode::Full {
+                    p.durable = number;
+                }
+                Ok(())
+            }
+            // In doubt: the commit stays the model's last, and no further one may be acknowledged.
+            Err(e @ Error::CommitUnknown { .. }) => Err(e),
+            Err(e) => {
+                p.model.commits.pop();
+                Err(e)
+            }
+        }
+    }
+
+    fn write(&self, ops: &[Op], full: bool) -> Result<SeqNo> {
+        let mut batch = self.db().batch();
+        for op in ops {
+            let family = &self.handles[&op.family];
+            match &op.value {
+                Some(value) => batch.put_expiring(family, &op.key, value, op.expiry)?,
+                None if op.single => batch.single_delete(family, &op.key)?,
+                None => batch.delete(family, &op.key)?,
+            }
+        }
+        let options = if full { WriteOptions::default().sync(SyncMode::Full) } else { WriteOptions::default() };
+        self.db().write_with(&mut batch, &options)
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.db().sync()?;
+        let mut p = self.promises.lock();
+        p.durable = p.acked;
+        Ok(())
+    }
+
+    /// Closes and opens again. After a close that failed it is opened all the same; the error is returned.
+    fn reopen(&mut self) -> Result<()> {
+        self.handles.clear();
+        let closed = self.db.take().map_or(Ok(()), Db::close);
+        if closed.is_ok() {
+            let mut p = self.promises.lock();
+            p.durable = p.acked;
+        }
+        let db = self.config.open(&self.env, Path::new(PATH))?;
+        self.settle(&db)?;
+        let families = self.promises.lock().families_after.clone();
+        for (no, name) in families {
+            self.handles.insert(no, db.family(&name)?);
+        }
+        self.db = Some(db);
+        closed
+    }
+
+    /// What was in doubt before a reopen is known after it, and durable.
+    fn settle(&self, db: &Db) -> Result<()> {
+        let mark = db.get(MARK)?.and_then(|m| String::from_utf8_lossy(&m).parse().ok()).unwrap_or(0);
+        let names = db.families();
+        let mut p = self.promises.lock();
+        let least = if self.cache_may_revert { p.durable } else { p.acked };
+        if mark >= least && mark <= p.model.commits.len() {
+            p.model.commits.truncate(mark);
+            (p.acked, p.durable) = (mark, mark);
+        }
+        let are = |families: &BTreeMap<FamilyNo, String>| {
+            let mut given: Vec<&String> = families.values().collect();
+            given.sort_unstable();
+            given.into_iter().eq(&names)
+        };
+        if are(&p.families_after) {
+            p.families_before = p.families_after.clone();
+        } else if are(&p.families_before) {
+            p.families_after = p.families_before.clone();
+        }
+        Ok(())
+    }
+
+    fn checkpoint(&mut self, n: usize) -> Result<()> {
+        self.db().checkpoint(checkpoint_path(n))?;
+        let mut p = self.promises.lock();
+        p.durable = p.acked; // a checkpoint flushes
+        let acked = p.acked;
+        p.checkpoints.push((n, acked));
+        Ok(())
+    }
+
+    /// Makes, drops or renames a family. Numbers are given out whether it works or not, as the script counts them; steps on
+    /// a family that could not be made are left out.
+    fn family(&mut self, step: &Step) -> Result<()> {
+        let before = self.promises.lock().families_after.clone();
+        let mut after = before.clone();
+        let made = self.promises.lock().model.families_made;
+        match step {
+            Step::Create(name) => drop(after.insert(made, name.clone())),
+            Step::Drop(no) | Step::Rename(no, _) if !before.contains_key(no) => return Ok(()),
+            Step::Drop(no) => drop(after.remove(no)),
+            Step::Rename(no, name) => drop(after.insert(*no, name.clone())),
+            _ => {}
+        }
+        self.promises.lock().families_after = after;
+        let result = match step {
+            Step::Create(name) => {
+                self.promises.lock().model.families_made += 1;
+                self.db().create_family(name, self.config.family()).map(|f| drop(self.handles.insert(made, f)))
+            }
+            Step::Drop(no) => {
+                let result = self.db().drop_family(&before[no]);
+                if result.is_ok() {
+                    self.handles.remove(no);
+                }
+                result
+            }
+            Step::Rename(no, name) => self.db().rename_family(&before[no], name),
+            _ => Ok(()),
+        };
+        if result.is_ok() {
+            let mut p = self.promises.lock();
+            p.families_before = p.families_after.clone();
+        }
+        result
+    }
+
+    /// After a step on families has failed and the database is healthy: nothing was done.
+    pub fn undo_families(&mut self) {
+        let mut p = self.promises.lock();
+        p.families_after = p.families_before.clone();
+    }
+
+    /// Whether a reopen has failed.
+    pub fn is_down(&self) -> bool {
+        self.db.is_none()
+    }
+
+    /// Ends without closing, as a process that dies does: nothing more reaches the disk.
+    pub fn abandon(mut self) {
+        self.handles.clear();
+        if let Some(db) = self.db.take() {
+            db.abandon();
+        }
+    }
+}
+
+/// Directory of checkpoint `n`.
+pub fn checkpoint_path(n: usize) -> PathBuf {
+    PathBuf::from(format!("/checkpoint{n}"))
+}

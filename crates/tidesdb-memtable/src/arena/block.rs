@@ -1,0 +1,180 @@
+//! [`Blocks`]: the memory an arena took from the system, newest first.
+//!
+//! Invariants: every block begins with a [`Block`] header and is freed with the layout it records; a piece
+//! handed out lies wholly inside one block, is aligned to [`ALIGN`] and is never handed out again.
+//! Threads: none of its own; the arena keeps it under its lock.
+//!
+//! Small blocks come from the process heap. Blocks of 2 MiB and more of an arena that expects to be large are
+//! mappings of their own, aligned to huge pages and advised to use them: a fresh page costs 0.25-0.5 us of
+//! fault per 4 KiB, a fresh huge page a third of that per byte.
+
+use std::alloc::Layout;
+use std::mem::size_of;
+use std::ptr::NonNull;
+
+/// Alignment of blocks and of every piece: a cache line.
+pub(super) const ALIGN: usize = 64;
+/// Bytes before the first piece of a block.
+pub(super) const HEADER: usize = ALIGN;
+
+const SMALLEST: usize = 4 << 10;
+const HUGE_PAGE: usize = 2 << 20;
+/// Largest block of an arena that expects to be large.
+const LARGEST: usize = 8 << 20;
+/// From this expected capacity on, huge pages are asked for.
+const HUGE_FROM: usize = 32 << 20;
+
+/// The head of a block.
+struct Block {
+    /// The block taken before this one.
+    previous: Option<NonNull<Block>>,
+    layout: Layout,
+    /// A mapping of its own, not from the heap.
+    mapped: bool,
+}
+
+const _: () = assert!(size_of::<Block>() <= HEADER);
+
+/// See the module documentation.
+pub(super) struct Blocks {
+    newest: Option<NonNull<Block>>,
+    /// The unused rest of the block that pieces are cut from.
+    rest: Option<(NonNull<u8>, usize)>,
+    /// Ordinary blocks grow up to this.
+    largest: usize,
+    huge: bool,
+}
+
+// SAFETY: the blocks are owned by this value alone; the pointers are moved and freed like a Vec's.
+unsafe impl Send for Blocks {}
+
+impl Blocks {
+    pub(super) fn new(capacity_hint: usize) -> Self {
+        let huge = capacity_hint >= HUGE_FROM;
+        let largest = if huge { LARGEST } else { (capacity_hint / 4).clamp(4 * SMALLEST, HUGE_PAGE / 2) };
+        Blocks { newest: None, rest: None, largest: largest.next_power_of_two(), huge }
+    }
+
+    /// A piece of at least `least` and at most `wish` bytes (both rounded up to [`ALIGN`]) and its length.
+    /// `handed_out` sizes a new block.
+    pub(super) fn take(&mut self, least: usize, wish: usize, handed_out: u64) -> Option<(NonNull<u8>, usize)> {
+        let least = least.checked_next_multiple_of(ALIGN)?;
+        let wish = wish.checked_next_multiple_of(ALIGN)?;
+        if self.rest.is_none_or(|(_, left)| left < least) {
+            if least > self.largest / 4 {
+                // Its own block, so that the rest of the current one stays in use.
+                let layout = Layout::from_size_align(least.checked_add(HEADER)?, ALIGN).ok()?;
+                return Some((self.add_block(layout)?, least));
+            }
+            let size = usize::try_from(handed_out).unwrap_or(self.largest).next_power_of_two();
+            let size = size.max(HEADER + least).next_power_of_two().clamp(SMALLEST, self.largest);
+            let start = self.add_block(Layout::from_size_align(size, ALIGN).ok()?)?;
+            self.rest = Some((start, size - HEADER));
+        }
+        let (start, left) = self.rest?;
+        let got = wish.min(left);
+        debug_assert!(got >= least && got % ALIGN == 0);
+        // SAFETY: got <= left, so the result is inside the block or one past its end.
+        self.rest = Some((unsafe { start.add(got) }, left - got));
+        Some((start, got))
+    }
+
+    /// Takes a block from the system and returns its first byte after the header.
+    fn add_block(&mut self, layout: Layout) -> Option<NonNull<u8>> {
+        let mapped = self.huge && layout.size() >= HUGE_PAGE && mapping::AVAILABLE;
+        let start = if mapped {
+            mapping::reserve(layout.size())?
+        } else {
+            debug_assert!(layout.size() > 0);
+            // SAFETY: the layout is not empty.
+            NonNull::new(unsafe { std::alloc::alloc(layout) })?
+        };
+        let block = start.cast::<Block>();
+        // SAFETY: the block is fresh, aligned to ALIGN and longer than HEADER >= size_of::<Block>().
+        unsafe { block.write(Block { previous: self.newest, layout, mapped }) };
+        self.newest = Some(block);
+        // SAFETY: every layout is longer than HEADER.
+        Some(unsafe { start.add(HEADER) })
+    }
+}
+
+impl Drop for Blocks {
+    fn drop(&mut self) {
+        while let Some(newest) = self.newest {
+            // SAFETY: the list holds initialized headers of blocks not yet freed.
+            let block = unsafe { newest.read() };
+            self.newest = block.previous;
+            if block.mapped {
+                // SAFETY: `reserve` made the mapping with this size, and nothing refers to it any more.
+                unsafe { mapping::release(newest.cast(), block.layout.size()) };
+            } else {
+                // SAFETY: allocated with this layout, and nothing refers to it any more.
+                unsafe { std::alloc::dealloc(newest.cast().as_ptr(), block.layout) };
+            }
+        }
+    }
+}
+
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+mod mapping {
+    //! Anonymous mappings on huge pages.
+
+    use super::HUGE_PAGE;
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+    use std::ptr::{self, NonNull};
+
+    pub(super) const AVAILABLE: bool = true;
+
+    /// `size` bytes aligned to a huge page; `None` when the system has none.
+    pub(super) fn reserve(size: usize) -> Option<NonNull<u8>> {
+        let size = size.checked_next_multiple_of(HUGE_PAGE)?;
+        let padded = size.checked_add(HUGE_PAGE)?;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new anonymous mapping touches no memory of ours.
+        let start = unsafe { mmap_anonymous(ptr::null_mut(), padded, ProtFlags::READ | ProtFlags::WRITE, flags) };
+        let start = start.ok()?;
+        let skip = start.addr().next_multiple_of(HUGE_PAGE) - start.addr();
+        // SAFETY: skip < HUGE_PAGE, so this is inside the mapping.
+        let aligned = unsafe { start.byte_add(skip) };
+        if skip > 0 {
+            // SAFETY: the bytes before `aligned` are ours and unused. A failure only leaves them mapped.
+            let _ = unsafe { munmap(start, skip) };
+        }
+        if skip < HUGE_PAGE {
+            // SAFETY: aligned + size is inside the mapping, and what follows is ours and unused.
+            let _ = unsafe { munmap(aligned.byte_add(size), HUGE_PAGE - skip) };
+        }
+        // SAFETY: the range is a whole mapping of ours. Advice changes no contents; without it pages are small.
+        let _ = unsafe { madvise(aligned, size, Advice::LinuxHugepage) };
+        NonNull::new(aligned.cast())
+    }
+
+    /// Frees what [`reserve`] returned.
+    ///
+    /// # Safety
+    ///
+    /// `start` came from `reserve(size)`, and nothing uses the memory any more.
+    pub(super) unsafe fn release(start: NonNull<u8>, size: usize) {
+        let size = size.next_multiple_of(HUGE_PAGE);
+        // SAFETY: by contract the mapping is ours and unused.
+        let _ = unsafe { munmap(start.as_ptr().cast(), size) };
+    }
+}
+
+#[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
+mod mapping {
+    //! No mappings here: everything comes from the heap.
+
+    use std::ptr::NonNull;
+
+    pub(super) const AVAILABLE: bool = false;
+
+    pub(super) fn reserve(_size: usize) -> Option<NonNull<u8>> {
+        None
+    }
+
+    /// # Safety
+    ///
+    /// Never called: `reserve` returns nothing.
+    pub(super) unsafe fn release(_start: NonNull<u8>, _size: usize) {}
+}

@@ -1,0 +1,39 @@
+//! The write buffer of TidesDB: concurrent ordered maps of versions, in an arena.
+//!
+//! [`Memtable`] is one interface over two maps. The default is a B+tree whose nodes are locked optimistically
+//! (readers write nothing, writers lock one leaf); the other is a lock-free skip list, which also takes any key
+//! order. Each is the model of the other in the tests.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `memtable.rs`, `cursor.rs`, `entry.rs` | the interface; versions of a key and how they are chained |
+//! | `tree/` | the B+tree |
+//! | `skiplist/` | the skip list |
+//! | `arena/` | memory: handed out by many threads, freed at once |
+//! | `sync.rs` | atomics, real or loom's |
+//!
+//! # Who may do what
+//!
+//! This is one of the crates that may hold `unsafe`. Its proofs rest on three facts. Memory of an arena never
+//! moves and is freed only with its memtable. A record, a tower and a node are written completely before a
+//! Release store publishes them. Afterwards only atomic fields change: `next` of a record, the links and
+//! `newest` of a tower, and everything in a node; a reader of a node believes what it read only if the node's
+//! version word did not change meanwhile.
+//!
+//! # What it does not do
+//!
+//! It gives versions no meaning beyond their order: kinds, expiry, tombstones and snapshots are the caller's.
+//! It removes nothing. It does not limit its size; the caller compares [`Memtable::allocated_bytes`] with its
+//! budget and starts a new memtable.
+
+mod arena;
+mod cursor;
+mod entry;
+mod memtable;
+mod skiplist;
+mod sync;
+mod tree;
+
+pub use cursor::Cursor;
+pub use entry::{Entry, ValueHandle, Version};
+pub use memtable::{KeyOrder, MapKind, Memtable, MemtableFull};

@@ -1,0 +1,55 @@
+//! [`SkipListWalk`]: a place in the skip list, moved key by key.
+//!
+//! Threads: the list may grow meanwhile; a walk sees every key whose insert returned before the step that
+//! passes its place.
+
+use crate::cursor::KeyWalk;
+use crate::entry::RecordRef;
+
+use super::tower::TowerRef;
+use super::{Compare, SkipList};
+
+/// Stands on a key or past an end.
+pub(crate) struct SkipListWalk<'a, C> {
+    list: &'a SkipList<C>,
+    tower: Option<TowerRef<'a>>,
+}
+
+impl<'a, C: Compare> SkipListWalk<'a, C> {
+    pub(crate) fn new(list: &'a SkipList<C>) -> Self {
+        SkipListWalk { list, tower: None }
+    }
+}
+
+impl<'a, C: Compare> KeyWalk<'a> for SkipListWalk<'a, C> {
+    fn first(&mut self) {
+        self.tower = self.list.next(None, 0);
+    }
+
+    fn last(&mut self) {
+        self.tower = self.list.last();
+    }
+
+    fn at_or_after(&mut self, key: &[u8]) {
+        self.tower = self.list.at_or_after(key);
+    }
+
+    fn at_or_before(&mut self, key: &[u8]) {
+        self.tower = match self.list.locate(key) {
+            Ok(tower) => Some(tower),
+            Err(splice) => splice.before[0],
+        };
+    }
+
+    fn after(&mut self) {
+        self.tower = self.tower.and_then(|tower| self.list.next(Some(tower), 0));
+    }
+
+    fn before(&mut self) {
+        self.tower = self.tower.and_then(|tower| self.list.before(tower.key()));
+    }
+
+    fn newest(&self) -> Option<RecordRef<'a>> {
+        self.tower.map(TowerRef::newest)
+    }
+}

@@ -1,0 +1,223 @@
+//! [`SkipList`]: a lock-free sorted list of keys with a chain of versions each.
+//!
+//! One tower per key, linked at `height` levels; its versions hang off `newest`. Nothing is ever unlinked, so
+//! an insert is a compare-exchange per level, from the bottom up, and a lost race is repaired by walking on
+//! from where it was lost.
+//!
+//! Invariants: the keys of each level ascend strictly; a tower linked at a level is linked at every level
+//! below; a linked tower has at least one version.
+//! Threads: everything may run at once with everything. Towers and records are published by Release and
+//! reached by Acquire.
+//!
+//! The height of a tower is a keyed hash of its key: no thread state, no shared generator, the same list for
+//! the same keys and seed, and unknown to whoever chooses keys without knowing the seed.
+
+mod cursor;
+#[cfg(all(test, not(loom)))]
+mod tests;
+mod tower;
+
+use std::cmp::Ordering as Order;
+use std::ptr;
+use std::sync::Arc;
+
+use crate::arena::Arena;
+use crate::entry::RecordRef;
+use crate::memtable::MemtableFull;
+use crate::sync::{AtomicPtr, Ordering};
+pub(crate) use cursor::SkipListWalk;
+use tower::{Tower, TowerRef};
+
+/// Levels of the list: enough for 4^20 keys. A model needs one level above the bottom.
+const MAX_HEIGHT: usize = if cfg!(loom) { 2 } else { 20 };
+
+/// How keys compare.
+pub(crate) trait Compare: Send + Sync {
+    fn compare(&self, a: &[u8], b: &[u8]) -> Order;
+}
+
+/// Byte by byte.
+pub(crate) struct Bytewise;
+
+impl Compare for Bytewise {
+    #[inline]
+    fn compare(&self, a: &[u8], b: &[u8]) -> Order {
+        a.cmp(b)
+    }
+}
+
+/// The user's order.
+pub(crate) struct Custom(pub(crate) Arc<dyn Fn(&[u8], &[u8]) -> Order + Send + Sync>);
+
+impl Compare for Custom {
+    #[inline]
+    fn compare(&self, a: &[u8], b: &[u8]) -> Order {
+        (self.0)(a, b)
+    }
+}
+
+/// See the module documentation.
+pub(crate) struct SkipList<C> {
+    /// The first tower of each level.
+    heads: [AtomicPtr<Tower>; MAX_HEIGHT],
+    compare: C,
+    seed: u64,
+}
+
+/// Where a missing key belongs: its neighbours at each level. `None` is an end of the list.
+struct Splice<'a> {
+    before: [Option<TowerRef<'a>>; MAX_HEIGHT],
+    after: [Option<TowerRef<'a>>; MAX_HEIGHT],
+}
+
+impl<C: Compare> SkipList<C> {
+    pub(crate) fn new(compare: C, seed: u64) -> Self {
+        SkipList { heads: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())), compare, seed }
+    }
+
+    /// Inserts a private record of `arena`.
+    pub(crate) fn insert<'a>(&'a self, arena: &'a Arena, record: RecordRef<'a>) -> Result<(), MemtableFull> {
+        let mut splice = match self.locate(record.key()) {
+            Ok(tower) => {
+                tower.add_version(record);
+                return Ok(());
+            }
+            Err(splice) => splice,
+        };
+        let height = self.height_of(record.key());
+        let tower = TowerRef::create(arena, record, height)?;
+        for level in 0..height {
+            if let Some(same) = self.link(tower, level, &mut splice) {
+                // Another thread brought the key in between; the new tower stays unused.
+                same.add_version(record);
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Newest version of `key` at or below `snapshot`.
+    pub(crate) fn get(&self, key: &[u8], snapshot: u64) -> Option<RecordRef<'_>> {
+        let tower = self.at_or_after(key)?;
+        if self.compare.compare(tower.key(), key).is_ne() {
+            return None;
+        }
+        tower.newest().visible_at(snapshot)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.next(None, 0).is_none()
+    }
+
+    /// Links `tower` at `level` between its neighbours; at the bottom, the tower that has its key already.
+    fn link<'a>(&'a self, tower: TowerRef<'a>, level: usize, splice: &mut Splice<'a>) -> Option<TowerRef<'a>> {
+        loop {
+            let (before, after) = (splice.before[level], splice.after[level]);
+            let expected = after.map_or(ptr::null_mut(), TowerRef::as_ptr);
+            tower.set_next(level, expected);
+            let link = self.link_of(before, level);
+            // Release: publishes the tower and its record.
+            if link.compare_exchange(expected, tower.as_ptr(), Ordering::Release, Ordering::Relaxed).is_ok() {
+                return None;
+            }
+            let (before, after, same) = self.walk_level(before, level, tower.key());
+            if same {
+                debug_assert_eq!(level, 0, "only one tower of a key passes the bottom");
+                return after;
+            }
+            (splice.before[level], splice.after[level]) = (before, after);
+        }
+    }
+
+    /// The tower of `key`, or where it belongs.
+    fn locate(&self, key: &[u8]) -> Result<TowerRef<'_>, Splice<'_>> {
+        let mut splice = Splice { before: [None; MAX_HEIGHT], after: [None; MAX_HEIGHT] };
+        let mut before = None;
+        for level in (0..MAX_HEIGHT).rev() {
+            let (left, right, same) = self.walk_level(before, level, key);
+            if let (true, Some(tower)) = (same, right) {
+                return Ok(tower);
+            }
+            (splice.before[level], splice.after[level]) = (left, right);
+            before = left;
+        }
+        Err(splice)
+    }
+
+    /// From `before`, whose key is less, along one level: the last tower with a lesser key, the one after it,
+    /// and whether that has `key` itself.
+    fn walk_level<'a>(
+        &'a self,
+        mut before: Option<TowerRef<'a>>,
+        level: usize,
+        key: &[u8],
+    ) -> (Option<TowerRef<'a>>, Option<TowerRef<'a>>, bool) {
+        loop {
+            let Some(next) = self.next(before, level) else { return (before, None, false) };
+            match self.compare.compare(next.key(), key) {
+                Order::Less => before = Some(next),
+                order => return (before, Some(next), order.is_eq()),
+            }
+        }
+    }
+
+    /// The first tower whose key is at or after `key`.
+    fn at_or_after(&self, key: &[u8]) -> Option<TowerRef<'_>> {
+        match self.locate(key) {
+            Ok(tower) => Some(tower),
+            Err(splice) => splice.after[0],
+        }
+    }
+
+    /// The last tower whose key is before `key`.
+    fn before(&self, key: &[u8]) -> Option<TowerRef<'_>> {
+        let mut before = None;
+        for level in (0..MAX_HEIGHT).rev() {
+            before = self.walk_level(before, level, key).0;
+        }
+        before
+    }
+
+    /// The last tower of all.
+    fn last(&self) -> Option<TowerRef<'_>> {
+        let mut last = None;
+        for level in (0..MAX_HEIGHT).rev() {
+            while let Some(next) = self.next(last, level) {
+                last = Some(next);
+            }
+        }
+        last
+    }
+
+    /// The tower after `before` at `level`; the first one after `None`.
+    #[inline]
+    fn next<'a>(&'a self, before: Option<TowerRef<'a>>, level: usize) -> Option<TowerRef<'a>> {
+        let next = self.link_of(before, level).load(Ordering::Acquire);
+        // SAFETY: links hold towers created by `insert` in an arena that outlives the list's users; Acquire
+        // pairs with the Release that linked them.
+        unsafe { TowerRef::from_ptr(next) }
+    }
+
+    #[inline]
+    fn link_of<'a>(&'a self, before: Option<TowerRef<'a>>, level: usize) -> &'a AtomicPtr<Tower> {
+        before.map_or(&self.heads[level], |tower| tower.link(level))
+    }
+
+    /// 1 with probability 3/4, 2 with 3/16, and so on.
+    fn height_of(&self, key: &[u8]) -> usize {
+        let mut hash = self.seed ^ (key.len() as u64);
+        for part in key.chunks(8) {
+            let mut word = [0; 8];
+            word[..part.len()].copy_from_slice(part);
+            hash = fold(hash ^ u64::from_le_bytes(word));
+        }
+        let hash = fold(hash ^ 0x9E37_79B9_7F4A_7C15);
+        (1 + hash.trailing_zeros() as usize / 2).min(MAX_HEIGHT)
+    }
+}
+
+/// The two halves of a 128-bit product mixed: every input bit reaches every output bit after two rounds.
+fn fold(x: u64) -> u64 {
+    let product = u128::from(x ^ 0xA076_1D64_78BD_642F) * 0xE703_7ED1_A0B4_28DB;
+    (product as u64) ^ ((product >> 64) as u64)
+}

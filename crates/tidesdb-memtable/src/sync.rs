@@ -1,0 +1,128 @@
+//! The atomics, locks and thread state of this crate: the standard ones, or loom's in a model.
+//!
+//! Nothing else in the crate names `std::sync::atomic`, so that a model sees every shared access.
+
+#[cfg(not(loom))]
+pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
+
+/// Pauses of one wait before it gives the core away: the awaited thread may well be off its core.
+#[cfg(not(loom))]
+const MAX_PAUSES: u32 = 64;
+
+/// A wait for another running thread: some pauses, then the core is yielded each time.
+#[derive(Default)]
+pub(crate) struct Spin {
+    #[cfg(not(loom))]
+    pauses: u32,
+}
+
+impl Spin {
+    #[inline]
+    pub(crate) fn wait(&mut self) {
+        #[cfg(loom)]
+        loom::thread::yield_now();
+        #[cfg(not(loom))]
+        if self.pauses < MAX_PAUSES {
+            self.pauses += 1;
+            std::hint::spin_loop();
+        } else {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A lock that does not poison.
+#[derive(Default)]
+pub(crate) struct Mutex<T> {
+    #[cfg(not(loom))]
+    inner: parking_lot::Mutex<T>,
+    #[cfg(loom)]
+    inner: loom::sync::Mutex<T>,
+}
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        #[cfg(not(loom))]
+        let inner = parking_lot::Mutex::new(value);
+        #[cfg(loom)]
+        let inner = loom::sync::Mutex::new(value);
+        Mutex { inner }
+    }
+
+    #[cfg(not(loom))]
+    pub(crate) fn lock(&self) -> impl std::ops::DerefMut<Target = T> + '_ {
+        self.inner.lock()
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn lock(&self) -> impl std::ops::DerefMut<Target = T> + '_ {
+        self.inner.lock().expect("no model panics under the lock")
+    }
+
+    /// The value, for a destructor.
+    #[cfg(not(loom))]
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.inner.get_mut()
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.inner.get_mut().expect("no model panics under the lock")
+    }
+}
+
+/// A number that no other memtable of this process ever has. Not part of any protocol, so never loom's.
+pub(crate) fn unique_id() -> u64 {
+    static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A small number of this thread, handed out in order of first use.
+#[cfg(not(loom))]
+#[inline]
+pub(crate) fn thread_index() -> usize {
+    static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    thread_local! {
+        static INDEX: std::cell::Cell<usize> = const { std::cell::Cell::new(usize::MAX) };
+    }
+    INDEX.with(|index| {
+        if index.get() == usize::MAX {
+            index.set(NEXT.fetch_add(1, Ordering::Relaxed));
+        }
+        index.get()
+    })
+}
+
+/// All threads of a model share one lane of the arena, which is the harder case.
+#[cfg(loom)]
+pub(crate) fn thread_index() -> usize {
+    0
+}
+
+/// A remembered address, good only together with the [`unique_id`] it was stored under.
+pub(crate) type Hint = (u64, *mut ());
+
+#[cfg(not(loom))]
+thread_local! {
+    static HINT: std::cell::Cell<Hint> = const { std::cell::Cell::new((0, std::ptr::null_mut())) };
+}
+
+#[cfg(loom)]
+loom::thread_local! {
+    static HINT: std::cell::Cell<Hint> = std::cell::Cell::new((0, std::ptr::null_mut()));
+}
+
+/// The hint this thread stored last.
+#[inline]
+pub(crate) fn hint() -> Hint {
+    HINT.with(std::cell::Cell::get)
+}
+
+/// Replaces the hint of this thread.
+#[inline]
+pub(crate) fn set_hint(hint: Hint) {
+    HINT.with(|cell| cell.set(hint));
+}

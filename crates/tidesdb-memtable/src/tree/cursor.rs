@@ -1,0 +1,153 @@
+//! [`TreeWalk`]: a place in the tree, moved key by key over a copy of one leaf's slots.
+//!
+//! Copying a leaf costs about a nanosecond per entry; after that a step needs no validation, and the records to
+//! come can be fetched ahead. Forwards the next leaf is the one linked when the copy was made: a leaf's low
+//! fence never changes, so it begins where the copy ended, whatever was split since. Backwards the walk descends
+//! from the root, once per leaf.
+
+use super::node::{FANOUT, NodeRef};
+use super::{Target, Tree};
+use crate::cursor::KeyWalk;
+use crate::entry::RecordRef;
+
+/// How many slots ahead of the walk records are fetched.
+const AHEAD: usize = 6;
+
+/// Stands on a key or past an end.
+pub(crate) struct TreeWalk<'a> {
+    tree: &'a Tree,
+    /// The newest versions of the leaf's keys when it was copied.
+    slots: [Option<RecordRef<'a>>; FANOUT],
+    count: usize,
+    /// Below `count` while the walk stands on a key.
+    at: usize,
+    /// The leaf after the copied one.
+    next: Option<NodeRef<'a>>,
+}
+
+impl<'a> TreeWalk<'a> {
+    pub(crate) fn new(tree: &'a Tree) -> Self {
+        TreeWalk { tree, slots: [None; FANOUT], count: 0, at: 0, next: None }
+    }
+
+    /// Copies the leaf for `target`; the slot of `key` in it and whether that holds the key itself.
+    fn enter(&mut self, target: Target<'_>, key: &[u8]) -> (usize, bool) {
+        loop {
+            let Some((leaf, seen)) = self.tree.try_descend(target) else { continue };
+            let Some(place) = leaf.locate(key, seen) else { continue };
+            let next = leaf.next_leaf(seen);
+            if let Some(count) = leaf.copy_keys(&mut self.slots, seen) {
+                (self.count, self.next) = (count, next);
+                return (place.index, place.found.is_some());
+            }
+        }
+    }
+
+    /// Copies `leaf` as it is now.
+    fn load(&mut self, leaf: NodeRef<'a>) {
+        loop {
+            let seen = leaf.lock.read();
+            let next = leaf.next_leaf(seen);
+            if let Some(count) = leaf.copy_keys(&mut self.slots, seen) {
+                (self.count, self.next, self.at) = (count, next, 0);
+                return;
+            }
+        }
+    }
+
+    /// Stands on slot `at`, or on the first key of the leaves after it.
+    fn settle_forwards(&mut self, at: usize) {
+        self.at = at;
+        while self.at >= self.count {
+            let Some(next) = self.next else {
+                self.count = 0;
+                return;
+            };
+            self.load(next);
+        }
+        self.fetch_all();
+    }
+
+    /// Stands on the slot before `end`. There is one unless the copied leaf is the first.
+    fn settle_backwards(&mut self, end: usize) {
+        match end.checked_sub(1) {
+            Some(at) => self.at = at,
+            None => self.count = 0,
+        }
+    }
+
+    /// Asks for what a forward walk from here needs first.
+    fn fetch_all(&self) {
+        for slot in self.slots[..self.count].iter().skip(self.at + 1).take(AHEAD).flatten() {
+            fetch(slot.as_ptr());
+        }
+    }
+}
+
+impl<'a> KeyWalk<'a> for TreeWalk<'a> {
+    fn first(&mut self) {
+        self.load(self.tree.first_leaf());
+        self.settle_forwards(0);
+    }
+
+    fn last(&mut self) {
+        loop {
+            let Some((leaf, seen)) = self.tree.try_descend(Target::Last) else { continue };
+            if let Some(count) = leaf.copy_keys(&mut self.slots, seen) {
+                (self.count, self.next) = (count, None);
+                return self.settle_backwards(count);
+            }
+        }
+    }
+
+    fn at_or_after(&mut self, key: &[u8]) {
+        let (index, _) = self.enter(Target::Key(key), key);
+        self.settle_forwards(index);
+    }
+
+    fn at_or_before(&mut self, key: &[u8]) {
+        let (index, found) = self.enter(Target::Key(key), key);
+        self.settle_backwards(index + usize::from(found));
+    }
+
+    #[inline]
+    fn after(&mut self) {
+        let at = self.at + 1;
+        if at >= self.count {
+            return self.settle_forwards(at);
+        }
+        self.at = at;
+        match self.slots.get(at + AHEAD) {
+            Some(Some(record)) if at + AHEAD < self.count => fetch(record.as_ptr()),
+            _ => {}
+        }
+    }
+
+    fn before(&mut self) {
+        if self.at > 0 {
+            self.at -= 1;
+            return;
+        }
+        let Some(first) = self.newest() else { return };
+        let (index, _) = self.enter(Target::Before(first.key()), first.key());
+        self.settle_backwards(index);
+    }
+
+    #[inline]
+    fn newest(&self) -> Option<RecordRef<'a>> {
+        self.slots[..self.count].get(self.at).copied().flatten()
+    }
+}
+
+/// Asks the processor for the memory at `at`.
+#[inline]
+fn fetch<T>(at: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch of any address is harmless.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = at;
+}

@@ -1,0 +1,190 @@
+//! Inserting into the tree: descent, splits, and the append hint.
+//!
+//! Threads: see the tree. Every step that meets another writer gives up with `Conflict`, holding nothing, and
+//! the insert starts again from the root.
+
+use std::cmp::Ordering as Order;
+
+use super::Tree;
+use super::lock::{Locked, Seen, VersionLock};
+use super::node::{FANOUT, NodeRef};
+use crate::arena::Arena;
+use crate::entry::RecordRef;
+use crate::memtable::MemtableFull;
+use crate::sync::{Ordering, hint, set_hint};
+
+/// How an attempt ended.
+enum Attempt {
+    Done,
+    /// Another writer was in the way, or the tree was changed on the way: start again.
+    Again,
+}
+
+/// What leads to a node: its parent, or the anchor of the tree for the root.
+#[derive(Clone, Copy)]
+struct Above<'a> {
+    lock: &'a VersionLock,
+    seen: Seen,
+    parent: Option<NodeRef<'a>>,
+}
+
+impl Tree {
+    /// Inserts a private record of `arena`, which must be the same for all inserts into this tree.
+    #[inline]
+    pub(crate) fn insert<'a>(&'a self, arena: &'a Arena, record: RecordRef<'a>) -> Result<(), MemtableFull> {
+        if self.try_append(record) {
+            return Ok(());
+        }
+        loop {
+            if let Attempt::Done = self.try_insert(arena, record)? {
+                return Ok(());
+            }
+        }
+    }
+
+    fn try_insert<'a>(&'a self, arena: &'a Arena, record: RecordRef<'a>) -> Result<Attempt, MemtableFull> {
+        let anchored = self.anchor.read();
+        let Some(mut node) = self.root(anchored) else { return Ok(Attempt::Again) };
+        let mut above = Above { lock: &self.anchor, seen: anchored, parent: None };
+        let mut seen = node.lock.read();
+        if !above.lock.validate(above.seen) {
+            return Ok(Attempt::Again);
+        }
+        loop {
+            let meta = node.meta();
+            if meta.count >= FANOUT {
+                self.try_split(arena, above, (node, seen), record.key())?;
+                return Ok(Attempt::Again);
+            }
+            if meta.level == 0 {
+                return Ok(self.try_insert_in_leaf(node, seen, record));
+            }
+            let Some((child, child_seen)) = step_down(node, seen, record.key()) else {
+                return Ok(Attempt::Again);
+            };
+            above = Above { lock: &node.node().lock, seen, parent: Some(node) };
+            (node, seen) = (child, child_seen);
+        }
+    }
+
+    fn try_insert_in_leaf<'a>(&'a self, leaf: NodeRef<'a>, seen: Seen, record: RecordRef<'a>) -> Attempt {
+        let Some(place) = leaf.locate(record.key(), seen) else { return Attempt::Again };
+        // The version is unchanged if this succeeds, so the place is right and the leaf is not full.
+        let Some(locked) = leaf.lock.try_lock(seen) else { return Attempt::Again };
+        match place.found {
+            Some(newest) if newest.seq() > record.seq() => newest.link_older(record),
+            Some(newest) => {
+                record.set_older(Some(newest));
+                leaf.replace_key(place.index, record);
+            }
+            None => {
+                let last = place.index == leaf.meta().count;
+                leaf.insert_key(place.index, record);
+                drop(locked);
+                self.remember(last.then_some(leaf));
+            }
+        }
+        Attempt::Done
+    }
+
+    /// Splits a full node, if nothing changed since `above.seen` and `seen` were read.
+    #[cold]
+    fn try_split<'a>(
+        &'a self,
+        arena: &'a Arena,
+        above: Above<'a>,
+        (node, seen): (NodeRef<'a>, Seen),
+        key: &[u8],
+    ) -> Result<(), MemtableFull> {
+        let Some(_above_locked) = above.lock.try_lock(above.seen) else { return Ok(()) };
+        let Some(node_locked) = node.lock.try_lock(seen) else { return Ok(()) };
+        let level = node.meta().level;
+        // Take all memory before the first change: a split is done wholly or not at all.
+        let right = if level == 0 { NodeRef::leaf(arena)? } else { NodeRef::inner(arena, level)? };
+        let parent = match above.parent {
+            Some(parent) => parent,
+            None => NodeRef::inner(arena, level + 1)?,
+        };
+        let separator = node.split(right, split_point(node, &node_locked, key));
+        if above.parent.is_some() {
+            // Its lock is held, so locating cannot fail; the separator is new to it.
+            let place = parent.locate(separator.key(), _above_locked.seen());
+            parent.insert_child(place.expect("the parent is locked").index, separator, right);
+        } else {
+            parent.set_first_child(node);
+            parent.insert_child(0, separator, right);
+            self.root.store(parent.as_ptr(), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Appends to the leaf where this thread's last insert was an append, if the key belongs at its end.
+    #[inline]
+    fn try_append<'a>(&'a self, record: RecordRef<'a>) -> bool {
+        let (id, address) = hint();
+        if id != self.id {
+            return false;
+        }
+        // SAFETY: this thread stored the address together with the id of this tree, so it is one of its leaves,
+        // which this thread has seen.
+        let leaf = unsafe { NodeRef::from_ptr(address.cast()) };
+        leaf.is_some_and(|leaf| append(leaf, record).is_some())
+    }
+
+    /// Keeps the hint only while this thread appends, so that others never pay for it.
+    #[inline]
+    fn remember(&self, appended: Option<NodeRef<'_>>) {
+        match appended {
+            Some(leaf) => set_hint((self.id, leaf.as_ptr().cast())),
+            None if hint().0 == self.id => set_hint((0, std::ptr::null_mut())),
+            None => {}
+        }
+    }
+}
+
+/// Appends to `leaf` if it has room and the key lies between its last key and its high fence.
+#[inline]
+fn append<'a>(leaf: NodeRef<'a>, record: RecordRef<'a>) -> Option<()> {
+    let seen = leaf.lock.try_read()?;
+    let count = leaf.meta().count;
+    if count == 0 || count >= FANOUT {
+        return None;
+    }
+    let last = leaf.key(count - 1, seen)?;
+    if last.key().cmp(record.key()) != Order::Less {
+        return None;
+    }
+    let below_high = match leaf.high(seen) {
+        Ok(Some(high)) => record.key() < high.key(),
+        Ok(None) => true,
+        Err(()) => false,
+    };
+    if !below_high {
+        return None;
+    }
+    let _locked = leaf.lock.try_lock(seen)?;
+    leaf.insert_key(count, record);
+    Some(())
+}
+
+/// The child for `key` and its version; `None` if a writer was in the way.
+#[inline]
+fn step_down<'a>(node: NodeRef<'a>, seen: Seen, key: &[u8]) -> Option<(NodeRef<'a>, Seen)> {
+    let place = node.locate(key, seen)?;
+    let child = node.child(place.index + usize::from(place.found.is_some()), seen)?;
+    let child_seen = child.lock.read();
+    node.lock.validate(seen).then_some((child, child_seen))
+}
+
+/// The first slot that moves to the right: the middle, except that a leaf which grows at an end is split there,
+/// so that ascending and descending loads leave full leaves behind.
+fn split_point(node: NodeRef<'_>, locked: &Locked<'_>, key: &[u8]) -> usize {
+    if node.meta().level > 0 {
+        return FANOUT / 2;
+    }
+    match node.locate(key, locked.seen()).map(|place| place.index) {
+        Some(0) => 1,
+        Some(FANOUT) => FANOUT - 1,
+        _ => FANOUT / 2,
+    }
+}

@@ -1,0 +1,80 @@
+//! [`VersionLock`]: a lock that readers do not take; they look at its version before and after.
+//!
+//! Bit 0 is set while a writer is inside; every write adds 2. What it guards is atomics, read and written
+//! relaxed. A reader that sees the same even version before and after has seen what one writer left, and that
+//! writer's work happens before the reader's second look.
+//!
+//! The order rests on three edges: the writer's fence after locking keeps its stores behind the lock bit, its
+//! unlocking Release publishes them, and the reader's fence before the second look keeps its loads before it.
+
+use crate::sync::{AtomicU64, Ordering, Spin, fence};
+
+/// See the module documentation.
+pub(super) struct VersionLock(AtomicU64);
+
+/// A version at which nobody was writing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Seen(u64);
+
+/// The write side is held until this drops, which begins a new version.
+pub(super) struct Locked<'a> {
+    lock: &'a VersionLock,
+    version: u64,
+}
+
+impl VersionLock {
+    pub(super) fn new() -> Self {
+        VersionLock(AtomicU64::new(0))
+    }
+
+    /// The current version, waiting for a writer to leave.
+    #[inline]
+    pub(super) fn read(&self) -> Seen {
+        let mut spin = Spin::default();
+        loop {
+            if let Some(seen) = self.try_read() {
+                return seen;
+            }
+            spin.wait();
+        }
+    }
+
+    /// The current version, unless a writer is inside.
+    #[inline]
+    pub(super) fn try_read(&self) -> Option<Seen> {
+        let version = self.0.load(Ordering::Acquire);
+        (version & 1 == 0).then_some(Seen(version))
+    }
+
+    /// Whether everything loaded since `seen` was read belongs to that version.
+    #[inline]
+    pub(super) fn validate(&self, seen: Seen) -> bool {
+        fence(Ordering::Acquire);
+        self.0.load(Ordering::Relaxed) == seen.0
+    }
+
+    /// Locks if the version is still `seen`: then everything loaded since is still true, and stays so.
+    #[inline]
+    pub(super) fn try_lock(&self, seen: Seen) -> Option<Locked<'_>> {
+        let locked = seen.0 | 1;
+        self.0.compare_exchange(seen.0, locked, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        fence(Ordering::Release);
+        Some(Locked { lock: self, version: locked })
+    }
+}
+
+impl Locked<'_> {
+    /// The version while locked, for methods that readers and the writer share.
+    #[inline]
+    pub(super) fn seen(&self) -> Seen {
+        Seen(self.version)
+    }
+}
+
+impl Drop for Locked<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // Only the holder writes the word while it is locked, so no read-modify-write is needed.
+        self.lock.0.store(self.version + 1, Ordering::Release);
+    }
+}

@@ -1,0 +1,127 @@
+//! [`Tree`]: a B+tree of keys whose nodes are locked optimistically.
+//!
+//! A reader descends by looking at each node's version before and after (`lock.rs`), child after parent, and
+//! starts again if a writer was in the way; it writes nothing. A writer descends the same way, splits full nodes
+//! it meets (so a parent always has room), and locks one leaf to insert. Nodes are never merged or freed.
+//!
+//! Invariants: besides those of a node, all leaves are at level 0 and linked from `first` in key order; a
+//! child's fences are the separators around it in its parent.
+//! Threads: everything may run at once with everything. Locks are taken parent before child and never waited
+//! for while another is held (taking one fails instead), so there is no deadlock.
+
+mod cursor;
+mod insert;
+mod lock;
+mod node;
+mod search;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+use std::ptr::NonNull;
+
+use crate::entry::RecordRef;
+use crate::sync::{AtomicPtr, Ordering, unique_id};
+pub(crate) use cursor::TreeWalk;
+use lock::{Seen, VersionLock};
+use node::{Node, NodeRef};
+
+/// See the module documentation.
+pub(crate) struct Tree {
+    /// Guards `root` as a parent's lock guards its children.
+    anchor: VersionLock,
+    root: AtomicPtr<Node>,
+    /// The leftmost leaf, for ever. Owned, so that an empty tree needs no arena.
+    first: NonNull<Node>,
+    /// Tells the append hints of different trees apart.
+    id: u64,
+}
+
+// SAFETY: the pointers lead to nodes, which are Sync; `first` is owned and freed once.
+unsafe impl Send for Tree {}
+// SAFETY: shared access goes through atomics and version locks.
+unsafe impl Sync for Tree {}
+
+/// Which child leads to where a cursor wants to go.
+#[derive(Clone, Copy)]
+enum Target<'k> {
+    /// The leaf that holds this key, or would.
+    Key(&'k [u8]),
+    /// The leaf that holds the greatest key less than this one.
+    Before(&'k [u8]),
+    /// The last leaf.
+    Last,
+}
+
+impl Tree {
+    pub(crate) fn new() -> Tree {
+        let first = NonNull::from(Box::leak(Box::new(Node::new(0))));
+        Tree { anchor: VersionLock::new(), root: AtomicPtr::new(first.as_ptr()), first, id: unique_id() }
+    }
+
+    /// Newest version of `key` at or below `snapshot`.
+    pub(crate) fn get(&self, key: &[u8], snapshot: u64) -> Option<RecordRef<'_>> {
+        loop {
+            let Some((leaf, seen)) = self.try_descend(Target::Key(key)) else { continue };
+            let Some(place) = leaf.locate(key, seen) else { continue };
+            match place.found {
+                // Validated when it was found; versions that come later are above the snapshot.
+                Some(newest) => return newest.visible_at(snapshot),
+                None if leaf.lock.validate(seen) => return None,
+                None => {}
+            }
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first_leaf().meta().count == 0
+    }
+
+    fn first_leaf(&self) -> NodeRef<'_> {
+        // SAFETY: created in `new` and freed in `drop`.
+        unsafe { NodeRef::from_ptr(self.first.as_ptr()) }.expect("not null")
+    }
+
+    /// The leaf for `target`, with the version at which it was that; `None` if a writer was in the way.
+    #[inline]
+    fn try_descend(&self, target: Target<'_>) -> Option<(NodeRef<'_>, Seen)> {
+        let anchored = self.anchor.read();
+        let mut node = self.root(anchored)?;
+        let mut seen = node.lock.read();
+        if !self.anchor.validate(anchored) {
+            return None;
+        }
+        while node.meta().level > 0 {
+            let index = match target {
+                Target::Key(key) => {
+                    let place = node.locate(key, seen)?;
+                    place.index + usize::from(place.found.is_some())
+                }
+                Target::Before(key) => node.locate(key, seen)?.index,
+                Target::Last => node.meta().count,
+            };
+            let child = node.child(index, seen)?;
+            let child_seen = child.lock.read();
+            if !node.lock.validate(seen) {
+                return None;
+            }
+            (node, seen) = (child, child_seen);
+        }
+        Some((node, seen))
+    }
+
+    fn root(&self, anchored: Seen) -> Option<NodeRef<'_>> {
+        let root = self.root.load(Ordering::Relaxed);
+        if !self.anchor.validate(anchored) {
+            return None;
+        }
+        // SAFETY: validated, so the node that a writer put here, created before that.
+        unsafe { NodeRef::from_ptr(root) }
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        // SAFETY: leaked from a Box in `new`; nothing borrows the tree any more. The other nodes are the arena's.
+        drop(unsafe { Box::from_raw(self.first.as_ptr()) });
+    }
+}

@@ -1,0 +1,403 @@
+//! [`Node`] and [`Inner`]: what the tree is made of, and how a node changes under its lock.
+//!
+//! ```text
+//! leaf  (1 KiB) = lock | meta | link | high | low | prefix[3] | heads[60] | keys[60]
+//! inner (1.5 KiB) = the same, keys being separators | children[61]
+//! ```
+//!
+//! Slot `i` holds a key (`keys[i]`: in a leaf the newest version, in an inner node any version of the separator)
+//! and its *head*: the 8 bytes of the key after the node's prefix, big-endian, padded with zeros, so that
+//! comparing heads compares keys except on ties.
+//!
+//! Prefix: every key of the node shares its first `plen` bytes. Of these, the first `flen` are common to both
+//! fences (`low <= key < high`), so every key that is routed here has them; the rest, at most 24 bytes, is kept in
+//! `prefix`, where a search compares it without touching a record. A new key that does not share the prefix
+//! shortens it. `flen` may be less than the fences share, never more.
+//!
+//! Invariants: the keys ascend strictly; `high` and `low` are null for no fence; `low` never changes once
+//! published; a leaf with a low fence holds that very key; `link` of a leaf is the leaf that begins at `high`;
+//! `level` never changes; `count <= FANOUT`.
+//!
+//! Threads: all fields are atomics, so a racing read is a defined one; what it yields counts only after
+//! [`VersionLock::validate`]. Changes need the lock (or a node that nobody else can see).
+
+use std::marker::PhantomData;
+use std::mem::align_of;
+use std::ops::Deref;
+use std::ptr::{self, NonNull};
+
+use super::lock::{Seen, VersionLock};
+use super::search::{copy_up, head_of, shared_prefix};
+use crate::arena::Arena;
+use crate::entry::{Record, RecordRef};
+use crate::memtable::MemtableFull;
+use crate::sync::{AtomicPtr, AtomicU64, Ordering};
+
+/// Keys of a node. A model needs small nodes to see splits at all.
+pub(super) const FANOUT: usize = if cfg!(loom) { 4 } else { 60 };
+/// Words of the inline prefix.
+const PREFIX_WORDS: usize = 3;
+/// Longest part of the prefix that is kept inline.
+pub(super) const INLINE: usize = 8 * PREFIX_WORDS;
+/// Lengths in `meta` have 16 bits.
+const MAX_FENCE_PREFIX: usize = u16::MAX as usize - INLINE;
+/// A split takes a longer prefix only if it gains this many bytes: with less, the heads still tell keys apart,
+/// and to lengthen it means to touch every record.
+const REHEAD_GAIN: usize = 4;
+
+/// A leaf, or the common part of an inner node.
+#[repr(C, align(64))]
+pub(super) struct Node {
+    pub(super) lock: VersionLock,
+    meta: AtomicU64,
+    /// Leaf: the next one. Inner: unused.
+    link: AtomicPtr<Node>,
+    high: AtomicPtr<Record>,
+    low: AtomicPtr<Record>,
+    prefix: [AtomicU64; PREFIX_WORDS],
+    pub(super) heads: [AtomicU64; FANOUT],
+    keys: [AtomicPtr<Record>; FANOUT],
+}
+
+/// A node whose keys separate children: child `i` holds the keys from separator `i - 1` up to before separator `i`.
+#[repr(C, align(64))]
+struct Inner {
+    node: Node,
+    children: [AtomicPtr<Node>; FANOUT + 1],
+}
+
+/// The numbers of a node, in one word, so that they are consistent with each other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Meta {
+    pub(super) count: usize,
+    pub(super) level: usize,
+    pub(super) plen: usize,
+    pub(super) flen: usize,
+}
+
+impl Meta {
+    #[inline]
+    fn unpack(word: u64) -> Meta {
+        let field = |shift: u32| (word >> shift) as usize & 0xFFFF;
+        Meta { count: field(0), level: field(16), plen: field(32), flen: field(48) }
+    }
+
+    #[inline]
+    fn pack(self) -> u64 {
+        debug_assert!(self.count <= FANOUT && self.flen <= self.plen && self.plen - self.flen <= INLINE);
+        self.count as u64 | (self.level as u64) << 16 | (self.plen as u64) << 32 | (self.flen as u64) << 48
+    }
+}
+
+impl Node {
+    pub(super) fn new(level: usize) -> Node {
+        let meta = Meta { count: 0, level, plen: 0, flen: 0 };
+        Node {
+            lock: VersionLock::new(),
+            meta: AtomicU64::new(meta.pack()),
+            link: AtomicPtr::new(ptr::null_mut()),
+            high: AtomicPtr::new(ptr::null_mut()),
+            low: AtomicPtr::new(ptr::null_mut()),
+            prefix: std::array::from_fn(|_| AtomicU64::new(0)),
+            heads: std::array::from_fn(|_| AtomicU64::new(0)),
+            keys: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
+        }
+    }
+
+    #[inline]
+    pub(super) fn meta(&self) -> Meta {
+        Meta::unpack(self.meta.load(Ordering::Relaxed))
+    }
+
+    fn set_meta(&self, meta: Meta) {
+        self.meta.store(meta.pack(), Ordering::Relaxed);
+    }
+
+    /// Word `i` of the inline prefix.
+    #[inline]
+    pub(super) fn prefix_word(&self, i: usize) -> u64 {
+        self.prefix[i].load(Ordering::Relaxed)
+    }
+}
+
+/// A node that lives for `'a`, with the provenance of its whole allocation.
+#[derive(Clone, Copy)]
+pub(super) struct NodeRef<'a> {
+    ptr: NonNull<Node>,
+    _life: PhantomData<&'a Node>,
+}
+
+impl Deref for NodeRef<'_> {
+    type Target = Node;
+
+    #[inline]
+    fn deref(&self) -> &Node {
+        self.node()
+    }
+}
+
+impl<'a> NodeRef<'a> {
+    /// An empty leaf of the arena.
+    pub(super) fn leaf(arena: &'a Arena) -> Result<NodeRef<'a>, MemtableFull> {
+        let ptr = arena.alloc(size_of::<Node>(), align_of::<Node>()).ok_or(MemtableFull)?.cast::<Node>();
+        // SAFETY: fresh bytes of the right size and alignment.
+        unsafe { ptr.write(Node::new(0)) };
+        Ok(NodeRef { ptr, _life: PhantomData })
+    }
+
+    /// An inner node of the arena with no child yet.
+    pub(super) fn inner(arena: &'a Arena, level: usize) -> Result<NodeRef<'a>, MemtableFull> {
+        debug_assert!(level > 0);
+        let ptr = arena.alloc(size_of::<Inner>(), align_of::<Inner>()).ok_or(MemtableFull)?.cast::<Inner>();
+        let children = std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut()));
+        // SAFETY: fresh bytes of the right size and alignment.
+        unsafe { ptr.write(Inner { node: Node::new(level), children }) };
+        Ok(NodeRef { ptr: ptr.cast(), _life: PhantomData })
+    }
+
+    /// The node at `ptr`, if it is not null.
+    ///
+    /// # Safety
+    ///
+    /// A non-null `ptr` came from [`as_ptr`](Self::as_ptr) or is a leaf's own allocation, the node lives for
+    /// `'a`, and its creation happens before this call.
+    #[inline]
+    pub(super) unsafe fn from_ptr(ptr: *mut Node) -> Option<NodeRef<'a>> {
+        NonNull::new(ptr).map(|ptr| NodeRef { ptr, _life: PhantomData })
+    }
+
+    #[inline]
+    pub(super) fn as_ptr(self) -> *mut Node {
+        self.ptr.as_ptr()
+    }
+
+    #[inline]
+    pub(super) fn node(self) -> &'a Node {
+        // SAFETY: initialized when created, alive for 'a, and all its fields are atomics.
+        unsafe { self.ptr.as_ref() }
+    }
+
+    #[inline]
+    fn children(self) -> &'a [AtomicPtr<Node>; FANOUT + 1] {
+        assert!(self.meta().level > 0);
+        // SAFETY: 1. a node above level 0 was created as an Inner, and levels never change; 2. as in `node`;
+        // 3. the pointer spans the whole Inner.
+        unsafe { &(*self.ptr.cast::<Inner>().as_ptr()).children }
+    }
+
+    /// Child `i`, or `None` if the node is not what it was when `seen` was read.
+    #[inline]
+    pub(super) fn child(self, i: usize, seen: Seen) -> Option<NodeRef<'a>> {
+        let child = self.children()[i.min(FANOUT)].load(Ordering::Relaxed);
+        if !self.lock.validate(seen) {
+            return None;
+        }
+        // SAFETY: validated, so the node that a writer put here, created before that.
+        unsafe { NodeRef::from_ptr(child) }
+    }
+
+    /// The record in slot `i`, or `None` if the node is not what it was when `seen` was read.
+    #[inline]
+    pub(super) fn key(self, i: usize, seen: Seen) -> Option<RecordRef<'a>> {
+        let record = self.node().keys[i].load(Ordering::Relaxed);
+        if !self.lock.validate(seen) {
+            return None;
+        }
+        // SAFETY: validated, so the record that a writer put here, written before that.
+        unsafe { RecordRef::from_ptr(record) }
+    }
+
+    /// The next leaf, or `None` if there is none or the node is not what it was when `seen` was read.
+    #[inline]
+    pub(super) fn next_leaf(self, seen: Seen) -> Option<NodeRef<'a>> {
+        let next = self.link.load(Ordering::Relaxed);
+        if !self.lock.validate(seen) {
+            return None;
+        }
+        // SAFETY: validated, so the leaf that a writer put here, created before that.
+        unsafe { NodeRef::from_ptr(next) }
+    }
+
+    /// Copies the records of all slots; how many, or `None` if the node is not what it was when `seen` was read.
+    #[inline]
+    pub(super) fn copy_keys(self, into: &mut [Option<RecordRef<'a>>; FANOUT], seen: Seen) -> Option<usize> {
+        let count = self.meta().count.min(FANOUT);
+        let mut raw = [ptr::null_mut(); FANOUT];
+        for (to, from) in raw[..count].iter_mut().zip(&self.node().keys) {
+            *to = from.load(Ordering::Relaxed);
+        }
+        if !self.lock.validate(seen) {
+            return None;
+        }
+        for (to, from) in into[..count].iter_mut().zip(&raw) {
+            // SAFETY: validated, so the records that writers put here, written before that.
+            *to = unsafe { RecordRef::from_ptr(*from) };
+        }
+        Some(count)
+    }
+
+    /// The high fence, or `Err` if the node is not what it was when `seen` was read.
+    #[inline]
+    pub(super) fn high(self, seen: Seen) -> Result<Option<RecordRef<'a>>, ()> {
+        let high = self.high.load(Ordering::Relaxed);
+        if !self.lock.validate(seen) {
+            return Err(());
+        }
+        // SAFETY: validated, so the record that a writer put here, written before that.
+        Ok(unsafe { RecordRef::from_ptr(high) })
+    }
+}
+
+/// Changes. The caller holds the lock, or the node is still private.
+impl<'a> NodeRef<'a> {
+    /// A record that only the holder of the lock may read without validating.
+    fn own_record(self, slot: &AtomicPtr<Record>) -> Option<RecordRef<'a>> {
+        // SAFETY: the caller holds the lock, so the slot is what the last writer left, and taking the lock
+        // acquired that writer's work.
+        unsafe { RecordRef::from_ptr(slot.load(Ordering::Relaxed)) }
+    }
+
+    fn own_key(self, i: usize) -> RecordRef<'a> {
+        self.own_record(&self.keys[i]).expect("slots below the count are filled")
+    }
+
+    /// Puts another version of the same key into slot `i`.
+    pub(super) fn replace_key(self, i: usize, record: RecordRef<'a>) {
+        self.keys[i].store(record.as_ptr(), Ordering::Relaxed);
+    }
+
+    /// Puts a new key into slot `i` and moves what is there up. The node must not be full.
+    pub(super) fn insert_key(self, i: usize, record: RecordRef<'a>) {
+        self.fit_prefix(record.key());
+        let meta = self.meta();
+        assert!(i <= meta.count && meta.count < FANOUT);
+        copy_up(&self.heads, i, meta.count);
+        copy_up(&self.keys, i, meta.count);
+        self.heads[i].store(head_of(record.key(), meta.plen), Ordering::Relaxed);
+        self.keys[i].store(record.as_ptr(), Ordering::Relaxed);
+        self.set_meta(Meta { count: meta.count + 1, ..meta });
+    }
+
+    /// Puts separator and right child behind child `i`.
+    pub(super) fn insert_child(self, i: usize, separator: RecordRef<'a>, right: NodeRef<'a>) {
+        let count = self.meta().count;
+        self.insert_key(i, separator);
+        copy_up(self.children(), i + 1, count + 1);
+        self.children()[i + 1].store(right.as_ptr(), Ordering::Relaxed);
+    }
+
+    /// Sets the leftmost child of a node that has none.
+    pub(super) fn set_first_child(self, child: NodeRef<'a>) {
+        self.children()[0].store(child.as_ptr(), Ordering::Relaxed);
+    }
+
+    /// Moves the slots from `at` on into the empty node `right` and makes it the right neighbour. In an inner
+    /// node the separator at `at` moves to neither. Returns the key that separates the two.
+    pub(super) fn split(self, right: NodeRef<'a>, at: usize) -> RecordRef<'a> {
+        let meta = self.meta();
+        assert!(0 < at && at < meta.count);
+        let separator = self.own_key(at);
+        let from = if meta.level == 0 { at } else { at + 1 };
+        for (to, i) in (from..meta.count).enumerate() {
+            right.heads[to].store(self.heads[i].load(Ordering::Relaxed), Ordering::Relaxed);
+            right.keys[to].store(self.keys[i].load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        if meta.level == 0 {
+            right.link.store(self.link.load(Ordering::Relaxed), Ordering::Relaxed);
+            self.link.store(right.as_ptr(), Ordering::Relaxed);
+        } else {
+            for (to, i) in (from..=meta.count).enumerate() {
+                let child = self.children()[i].load(Ordering::Relaxed);
+                right.children()[to].store(child, Ordering::Relaxed);
+            }
+        }
+        right.high.store(self.high.load(Ordering::Relaxed), Ordering::Relaxed);
+        right.low.store(separator.as_ptr(), Ordering::Relaxed);
+        self.high.store(separator.as_ptr(), Ordering::Relaxed);
+        right.set_meta(Meta { count: meta.count - from, ..meta });
+        self.set_meta(Meta { count: at, ..meta });
+        right.refit_prefix();
+        self.refit_prefix();
+        separator
+    }
+
+    /// Shortens the prefix to what `key` shares with it. The new heads follow from the old ones and the inline
+    /// prefix, so no record is touched.
+    fn fit_prefix(self, key: &[u8]) {
+        let mut meta = self.meta();
+        if meta.count == 0 {
+            meta.plen = key.len().min(meta.flen + INLINE);
+            self.set_prefix(key, meta);
+            return;
+        }
+        let shared = self.shared_inline(key, meta);
+        if shared == meta.plen {
+            return;
+        }
+        let cut = meta.plen - shared;
+        let front = self.inline_from(shared - meta.flen);
+        for head in &self.heads[..meta.count] {
+            // The bytes cut off the prefix, then as much of the old head as fits behind them.
+            let old = head.load(Ordering::Relaxed);
+            let new = if cut < 8 { (front & !(u64::MAX >> (8 * cut))) | old >> (8 * cut) } else { front };
+            head.store(new, Ordering::Relaxed);
+        }
+        meta.plen = shared;
+        self.set_meta(meta);
+    }
+
+    /// How much of the node's prefix `key` shares, given that it shares the fences' part.
+    fn shared_inline(self, key: &[u8], meta: Meta) -> usize {
+        for word in 0..PREFIX_WORDS {
+            let differ = head_of(key, meta.flen + 8 * word) ^ self.prefix_word(word);
+            if differ != 0 {
+                let same = meta.flen + 8 * word + differ.leading_zeros() as usize / 8;
+                return same.min(meta.plen).min(key.len());
+            }
+        }
+        meta.plen.min(key.len())
+    }
+
+    /// The 8 bytes of the inline prefix from offset `at` on, zeros after its end.
+    fn inline_from(self, at: usize) -> u64 {
+        let word = |i: usize| if i < PREFIX_WORDS { self.prefix_word(i) } else { 0 };
+        let shift = 8 * (at % 8) as u32;
+        let low = word(at / 8 + 1).checked_shr(64 - shift).unwrap_or(0);
+        word(at / 8) << shift | low
+    }
+
+    /// After a split: recomputes what the fences share, and lengthens the prefix if that gains enough.
+    fn refit_prefix(self) {
+        let mut meta = self.meta();
+        let first = self.own_key(0).key();
+        let fences = match (self.own_record(&self.low), self.own_record(&self.high)) {
+            (Some(low), Some(high)) => shared_prefix(low.key(), high.key()).min(MAX_FENCE_PREFIX),
+            _ => 0,
+        };
+        let longest = if meta.count == 1 {
+            meta.plen
+        } else {
+            shared_prefix(first, self.own_key(meta.count - 1).key()).min(fences + INLINE)
+        };
+        let longer = longest >= meta.plen + REHEAD_GAIN;
+        if longer {
+            meta.plen = longest;
+        }
+        meta.flen = fences.min(meta.plen);
+        self.set_prefix(first, meta);
+        if longer {
+            for i in 0..meta.count {
+                let head = head_of(self.own_key(i).key(), meta.plen);
+                self.heads[i].store(head, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Takes the prefix lengths from `meta` and the inline bytes from `key`, which has the prefix.
+    fn set_prefix(self, key: &[u8], meta: Meta) {
+        for word in 0..PREFIX_WORDS {
+            self.prefix[word].store(head_of(key, meta.flen + 8 * word), Ordering::Relaxed);
+        }
+        self.set_meta(meta);
+    }
+}

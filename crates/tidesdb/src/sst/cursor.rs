@@ -1,0 +1,308 @@
+//! Walks a table both ways, one block in hand. Buffers are reused: after warm-up, neither steps nor seeks
+//! allocate while key sections are mapped or cached.
+
+use std::sync::Arc;
+
+use tidesdb_cache::Handle;
+
+use super::block::{Block, Shape};
+use super::index::Fence;
+use super::reader::{CachedPart, Keys};
+use super::source::slice;
+use super::Table;
+use crate::types::{EntryCursor, Kind, SeqNo};
+use crate::{Error, Result};
+
+/// Where the key section of the current block is.
+enum Held {
+    /// Nowhere: no block in hand.
+    None,
+    /// In the map, here.
+    Mapped { at: u64, len: usize },
+    /// In the cache.
+    Cached(Handle<CachedPart>),
+    /// In the cursor's own buffer.
+    Own,
+}
+
+/// The frame decoded last.
+#[derive(Default)]
+struct DecodedFrame {
+    /// Entries whose values it holds; none if nothing is decoded.
+    first: usize,
+    end: usize,
+    /// Where its values begin among those of the block.
+    base: usize,
+    /// In the map, if it is there in the raw.
+    mapped: Option<(u64, usize)>,
+}
+
+/// A cursor over one table.
+pub struct TableCursor {
+    table: Arc<Table>,
+    fill_cache: bool,
+    held: Held,
+    shape: Shape,
+    fence: Fence,
+    /// Number of the block in hand.
+    b: usize,
+    /// The entry stood on; past the end of the block if not valid.
+    slot: usize,
+    valid: bool,
+    key: Vec<u8>,
+    prefix: usize,
+    frame: DecodedFrame,
+    own: Vec<u8>,
+    disk: Vec<u8>,
+    raw: Vec<u8>,
+}
+
+impl TableCursor {
+    /// A cursor for readers: what it decodes goes into the block cache.
+    pub fn new(table: Arc<Table>) -> Self {
+        Self {
+            table,
+            fill_cache: true,
+            held: Held::None,
+            shape: Shape::default(),
+            fence: Fence::default(),
+            b: 0,
+            slot: 0,
+            valid: false,
+            key: Vec::new(),
+            prefix: 0,
+            frame: DecodedFrame::default(),
+            own: Vec::new(),
+            disk: Vec::new(),
+            raw: Vec::new(),
+        }
+    }
+
+    /// A cursor for whole walks (compaction, verification): leaves the block cache to others.
+    pub fn bypassing_cache(table: Arc<Table>) -> Self {
+        Self { fill_cache: false, ..Self::new(table) }
+    }
+
+    /// The table walked.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// Walks another table from now on, with the buffers at hand. The cursor is not valid then.
+    pub fn reset(&mut self, table: Arc<Table>) {
+        self.table = table;
+        self.held = Held::None;
+        self.frame = DecodedFrame::default();
+        self.valid = false;
+    }
+
+    /// Entries of the current block after this one: so many steps stay in memory. 0 if not valid.
+    pub fn remaining_in_block(&self) -> usize {
+        if self.valid { self.shape.entries as usize - 1 - self.slot } else { 0 }
+    }
+
+    #[inline]
+    fn block(&self) -> Option<Block<'_>> {
+        let bytes = match &self.held {
+            Held::None => return None,
+            Held::Mapped { at, len } => self.table.source.map().and_then(|map| slice(map, *at, *len))?,
+            Held::Cached(part) => return part.keys(),
+            Held::Own => &self.own,
+        };
+        Some(Block { shape: &self.shape, bytes })
+    }
+
+    /// Takes block `b` in hand.
+    fn load(&mut self, b: usize) -> Result<()> {
+        if b == self.b && !matches!(self.held, Held::None) {
+            return Ok(());
+        }
+        self.held = Held::None;
+        self.frame = DecodedFrame::default();
+        let fence = self.table.fence(b)?;
+        self.held = match self.table.mapped_keys(b, fence)? {
+            Some(Keys::Mapped(shape, _)) => {
+                self.shape = shape;
+                Held::Mapped { at: fence.at, len: fence.key_part }
+            }
+            _ => match self.table.cached_keys(b) {
+                Some(part) => Held::Cached(part),
+                None if self.fill_cache => Held::Cached(self.table.load_keys(b, fence)?),
+                None => {
+                    self.shape = self.table.read_keys_into(fence, &mut self.disk, &mut self.own)?;
+                    Held::Own
+                }
+            },
+        };
+        if let Held::Cached(part) = &self.held {
+            self.shape = *part.keys().ok_or_else(|| self.table.wrong_part(b))?.shape;
+        }
+        (self.b, self.fence) = (b, fence);
+        let mut key = std::mem::take(&mut self.key);
+        key.clear();
+        key.extend_from_slice(self.block().map_or(&[][..], |block| block.prefix()));
+        (self.prefix, self.key) = (key.len(), key);
+        Ok(())
+    }
+
+    /// Stands on entry `slot` of the block in hand.
+    #[inline]
+    fn stand(&mut self, slot: usize) {
+        let mut key = std::mem::take(&mut self.key);
+        key.truncate(self.prefix);
+        if let Some(block) = self.block() {
+            block.append_suffix(slot, &mut key);
+        }
+        self.key = key;
+        self.slot = slot;
+        self.valid = true;
+    }
+
+    /// Stands on the first entry of block `b`, or past the end.
+    fn enter_front(&mut self, b: usize) -> Result<()> {
+        self.valid = false;
+        if b < self.table.index.blocks() {
+            self.load(b)?;
+            self.stand(0);
+        }
+        Ok(())
+    }
+
+    /// Stands on the last entry of the block before `b`, or before the first.
+    fn enter_back(&mut self, b: usize) -> Result<()> {
+        self.valid = false;
+        if let Some(b) = b.checked_sub(1) {
+            self.load(b)?;
+            self.stand(self.shape.entries as usize - 1);
+        }
+        Ok(())
+    }
+
+    /// Decodes the frame of the current value, if it is not at hand.
+    #[cold]
+    fn decode_frame(&mut self) -> Result<()> {
+        let Some((f, frame)) = self.block().and_then(|block| block.frame_of(self.slot)) else {
+            return Err(self.table.corrupt(self.fence.at, "value without a frame"));
+        };
+        self.frame = DecodedFrame::default();
+        let buffers = (&mut self.disk, &mut self.raw);
+        let values = self.table.frame_values((self.b, f), self.fence, frame, buffers)?;
+        let in_place = frame.disk == frame.raw;
+        let at = self.fence.at + self.fence.key_part as u64 + frame.at;
+        let mapped = (in_place && self.table.source.map().is_some()).then_some((at, values.len()));
+        if in_place && mapped.is_none() {
+            std::mem::swap(&mut self.disk, &mut self.raw);
+        }
+        self.frame = DecodedFrame { first: frame.first, end: frame.end, base: frame.base, mapped };
+        Ok(())
+    }
+}
+
+impl EntryCursor for TableCursor {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.valid
+    }
+
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.enter_front(0)
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.enter_back(self.table.index.blocks())
+    }
+
+    fn seek(&mut self, target: &[u8]) -> Result<()> {
+        self.valid = false;
+        let order = &self.table.comparator;
+        if !self.block().is_some_and(|block| block.covers(order, target)) {
+            let b = self.table.index.first_block(order, target);
+            self.load(b)?;
+        }
+        let order = &self.table.comparator;
+        let slot = self.block().map_or(0, |block| block.search(order, target, false).0);
+        if slot < self.shape.entries as usize {
+            self.stand(slot);
+            Ok(())
+        } else {
+            self.enter_front(self.b + 1)
+        }
+    }
+
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
+        self.valid = false;
+        let b = self.table.index.last_block(&self.table.comparator, target);
+        self.load(b)?;
+        let order = &self.table.comparator;
+        match self.block().map_or(0, |block| block.search(order, target, true).0) {
+            0 => self.enter_back(b),
+            after => {
+                self.stand(after - 1);
+                Ok(())
+            }
+        }
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        debug_assert!(self.valid);
+        if self.slot + 1 < self.shape.entries as usize {
+            self.stand(self.slot + 1);
+            Ok(())
+        } else {
+            self.enter_front(self.b + 1)
+        }
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        debug_assert!(self.valid);
+        if self.slot > 0 {
+            self.stand(self.slot - 1);
+            Ok(())
+        } else {
+            self.enter_back(self.b)
+        }
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    #[inline]
+    fn seq(&self) -> SeqNo {
+        self.block().map_or(0, |block| block.seq(self.slot))
+    }
+
+    #[inline]
+    fn kind(&self) -> Kind {
+        self.block().map_or(Kind::Put, |block| block.kind(self.slot))
+    }
+
+    #[inline]
+    fn expiry(&self) -> u32 {
+        self.block().map_or(0, |block| block.expiry(self.slot))
+    }
+
+    #[inline]
+    fn value(&mut self) -> Result<&[u8]> {
+        let Some(block) = self.block() else { return Err(Error::internal("value of no entry")) };
+        let (start, end) = block.value_span(self.slot);
+        if start == end {
+            return Ok(&[]);
+        }
+        if !(self.frame.first..self.frame.end).contains(&self.slot) {
+            self.decode_frame()?;
+        }
+        let values = match self.frame.mapped {
+            Some((at, len)) => self.table.source.map().and_then(|map| slice(map, at, len)),
+            None => Some(&*self.raw),
+        };
+        let span = start.wrapping_sub(self.frame.base)..end.wrapping_sub(self.frame.base);
+        match values.and_then(|values| values.get(span)) {
+            Some(value) => Ok(value),
+            None => Err(self.table.corrupt(self.fence.at, "value outside its frame")),
+        }
+    }
+}

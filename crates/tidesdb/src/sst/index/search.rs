@@ -1,0 +1,235 @@
+//! The index in memory: which block a key belongs to, and where the block lies.
+
+use std::cmp::Ordering;
+
+use super::tree::Tree;
+use crate::codec::{Compression, Decoder, Salt};
+use crate::sst::block::{HEADER_BYTES, common_prefix, head_of, longest_raw, partition};
+use crate::sst::layout::open_section;
+use crate::types::{Comparator, KEY_BYTES_MAX, SeqNo};
+use crate::Result;
+
+/// Where a block lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::sst) struct Fence {
+    /// Offset in the file.
+    pub(in crate::sst) at: u64,
+    /// Length of header, frame table and key section.
+    pub(in crate::sst) key_part: usize,
+    /// Length of all.
+    pub(in crate::sst) disk: u64,
+}
+
+/// The index of an open table. Fence `i` separates block `i` from block `i + 1`.
+#[derive(Debug)]
+pub(in crate::sst) struct Index {
+    bytewise: bool,
+    /// What all fences begin with; empty unless the order is byte order.
+    prefix: Box<[u8]>,
+    /// In byte order, the eight bytes of each fence after the prefix, zero-padded; else nothing.
+    heads: Tree,
+    /// Fences without the prefix.
+    suffixes: Box<[u8]>,
+    suffix_ends: Box<[u32]>,
+    /// Offset and length of the key part of each block.
+    places: Box<[(u64, u32)]>,
+    /// End of the last block.
+    data_end: u64,
+    /// Blocks that go on with versions of the key their predecessor ended with, and their first sequence number.
+    going_on: Box<[(u32, SeqNo)]>,
+}
+
+impl Index {
+    /// Reads a section that lies at `at` and describes `blocks` blocks that fill the file up to `data_end`.
+    pub(in crate::sst) fn decode(
+        section: &[u8],
+        (salt, file, at): (&Salt, &str, u64),
+        (blocks, data_end): (u32, u64),
+        (bytewise, compression): (bool, Compression),
+    ) -> Result<Self> {
+        let body = open_section(salt, at, section, file, "index")?;
+        let mut d = Decoder::new(body, file, at);
+        // Each block takes four bytes at least, which bounds the allocations by the bytes at hand.
+        if blocks == 0 || blocks as usize > body.len() / 4 {
+            return Err(d.corrupt("number of blocks"));
+        }
+        let mut fences = Fences::default();
+        let mut places = Vec::with_capacity(blocks as usize);
+        let mut going_on = Vec::new();
+        let mut offset = 0u64;
+        for block in 0..blocks {
+            fences.read(&mut d, block)?;
+            let length = d.varint()?;
+            let key_part = d.length(u32::MAX as usize)?;
+            let disk = length >> 1;
+            // A fence is no longer than the first key behind it, which bounds what sharing can make of few bytes.
+            let too_long = fences.fence.len() > longest_raw(compression, key_part);
+            if key_part < HEADER_BYTES || disk < key_part as u64 || disk > data_end - offset || too_long {
+                return Err(d.corrupt("length of a block"));
+            }
+            if length & 1 == 1 {
+                going_on.push((block, d.varint()?));
+            }
+            places.push((offset, key_part as u32));
+            offset += disk;
+        }
+        d.finish()?;
+        if offset != data_end {
+            return Err(d.corrupt("blocks do not fill the data"));
+        }
+        let (prefix, heads, suffixes, suffix_ends) = fences.build(bytewise);
+        Ok(Self {
+            bytewise,
+            prefix,
+            heads,
+            suffixes,
+            suffix_ends,
+            places: places.into(),
+            data_end,
+            going_on: going_on.into(),
+        })
+    }
+
+    /// Number of blocks.
+    #[inline]
+    pub(in crate::sst) fn blocks(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Where block `b` lies.
+    #[inline]
+    pub(in crate::sst) fn place(&self, b: usize) -> Option<Fence> {
+        let &(at, key_part) = self.places.get(b)?;
+        let end = self.places.get(b + 1).map_or(self.data_end, |next| next.0);
+        Some(Fence { at, key_part: key_part as usize, disk: end - at })
+    }
+
+    /// The first block that can hold `target` or something after it.
+    #[inline]
+    pub(in crate::sst) fn first_block(&self, order: &Comparator, target: &[u8]) -> usize {
+        let (fence, equal) = self.search(order, target, false);
+        // A fence that equals the target lies above all before it, unless versions of the target go on over it.
+        if equal && (self.going_on.is_empty() || self.goes_on(fence + 1).is_none()) { fence + 1 } else { fence }
+    }
+
+    /// The last block that can hold `target` or something before it.
+    pub(in crate::sst) fn last_block(&self, order: &Comparator, target: &[u8]) -> usize {
+        self.search(order, target, true).0
+    }
+
+    /// The block that holds the newest version of `target` at or below `snapshot`, if any does.
+    #[inline]
+    pub(in crate::sst) fn block_of(&self, order: &Comparator, target: &[u8], snapshot: SeqNo) -> usize {
+        let first = self.first_block(order, target);
+        if self.going_on.is_empty() { first } else { self.skip_newer(order, target, snapshot, first) }
+    }
+
+    /// Among blocks that go on with versions of `target` after `first`: the last one that begins above `snapshot`, or at
+    /// it; the block before it otherwise ends above the snapshot.
+    fn skip_newer(&self, order: &Comparator, target: &[u8], snapshot: SeqNo, first: usize) -> usize {
+        let last = self.last_block(order, target);
+        partition(first + 1, last + 1, |b| self.goes_on(b).is_some_and(|seq| seq >= snapshot)) - 1
+    }
+
+    /// If versions go on from the block before into block `b`: its first sequence number.
+    pub(in crate::sst) fn goes_on(&self, b: usize) -> Option<SeqNo> {
+        let i = self.going_on.binary_search_by_key(&b, |&(block, _)| block as usize).ok()?;
+        self.going_on.get(i).map(|&(_, seq)| seq)
+    }
+
+    /// Fence `i` as a whole key.
+    pub(in crate::sst) fn fence(&self, i: usize) -> Vec<u8> {
+        [&self.prefix, self.suffix(i)].concat()
+    }
+
+    /// Bytes in memory.
+    pub(in crate::sst) fn bytes(&self) -> usize {
+        self.heads.bytes()
+            + self.prefix.len()
+            + self.suffixes.len()
+            + size_of_val(&*self.suffix_ends)
+            + size_of_val(&*self.places)
+            + size_of_val(&*self.going_on)
+    }
+
+    /// How many fences lie before `target` (or at it, with `after_equal`), and whether the next one equals it.
+    #[inline]
+    fn search(&self, order: &Comparator, target: &[u8], after_equal: bool) -> (usize, bool) {
+        let before = |ordering: Ordering| match ordering {
+            Ordering::Less => true,
+            Ordering::Equal => after_equal,
+            Ordering::Greater => false,
+        };
+        let n = self.suffix_ends.len();
+        if !self.bytewise {
+            let at = partition(0, n, |i| before(order.compare(self.suffix(i), target)));
+            return (at, at < n && order.compare(self.suffix(at), target).is_eq());
+        }
+        let Some(suffix) = target.strip_prefix(&*self.prefix) else {
+            return (if target < &*self.prefix { 0 } else { n }, false);
+        };
+        let head = head_of(suffix);
+        let start = self.heads.below(head).min(n);
+        if start == n || self.heads.get(start) != head {
+            return (start, false);
+        }
+        let end = partition(start + 1, n, |i| self.heads.get(i) == head);
+        let at = partition(start, end, |i| before(self.suffix(i).cmp(suffix)));
+        (at, at < end && self.suffix(at) == suffix)
+    }
+
+    #[inline]
+    fn suffix(&self, i: usize) -> &[u8] {
+        let end = |i: usize| self.suffix_ends.get(i).map_or(0, |e| *e as usize);
+        self.suffixes.get(if i == 0 { 0 } else { end(i - 1) }..end(i)).unwrap_or_default()
+    }
+}
+
+/// Fences as read, whole.
+#[derive(Default)]
+struct Fences {
+    fence: Vec<u8>,
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    common: Option<Vec<u8>>,
+}
+
+impl Fences {
+    fn read(&mut self, d: &mut Decoder<'_>, block: u32) -> Result<()> {
+        let shared = d.length(self.fence.len())?;
+        self.fence.truncate(shared);
+        let rest = d.bytes(KEY_BYTES_MAX - shared)?;
+        if block == 0 {
+            return if rest.is_empty() { Ok(()) } else { Err(d.corrupt("fence before the first block")) };
+        }
+        self.fence.extend_from_slice(rest);
+        // Sharing can describe more bytes than the index has; a table that long does not exist.
+        if self.bytes.len() + self.fence.len() > u32::MAX as usize {
+            return Err(d.corrupt("fences too long"));
+        }
+        self.bytes.extend_from_slice(&self.fence);
+        self.ends.push(self.bytes.len());
+        let fence = &self.fence;
+        let common = self.common.get_or_insert_with(|| fence.clone());
+        common.truncate(common_prefix(common, fence));
+        Ok(())
+    }
+
+    fn build(self, bytewise: bool) -> (Box<[u8]>, Tree, Box<[u8]>, Box<[u32]>) {
+        let prefix = if bytewise { self.common.unwrap_or_default() } else { Vec::new() };
+        let mut suffixes = Vec::new();
+        let mut suffix_ends = Vec::with_capacity(self.ends.len());
+        let mut heads = Vec::new();
+        let mut start = 0;
+        for &end in &self.ends {
+            let suffix = self.bytes.get(start + prefix.len()..end).unwrap_or_default();
+            suffixes.extend_from_slice(suffix);
+            suffix_ends.push(suffixes.len() as u32);
+            if bytewise {
+                heads.push(head_of(suffix));
+            }
+            start = end;
+        }
+        (prefix.into(), Tree::new(&heads), suffixes.into(), suffix_ends.into())
+    }
+}

@@ -1,0 +1,443 @@
+//! An open table: index and filter in memory, blocks read and checked as they are needed.
+//!
+//! Of a mapped file, a block and each of its frames are verified once per open (a bit each), and key sections stored
+//! raw are used in place. Otherwise key sections are verified and decoded into the block cache, and every frame is
+//! verified at each read. All methods may be called by any number of threads.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use tidesdb_cache::{Cache, CacheKey, Handle};
+use tidesdb_io::{Access, Dir};
+use tidesdb_sync::Guard;
+
+use super::block::{Block, FRAME_BYTES_TARGET, Find, Frame, KeyBlock, Shape};
+use super::filter::Filter;
+use super::index::{Fence, Index};
+use super::layout::{CRC_BYTES, FOOTER_BYTES, Footer, open_section};
+use super::source::{Source, slice};
+use super::TableMeta;
+use crate::codec::{Decoder, bound_crc, decompress};
+use crate::types::{Comparator, Kind, SeqNo, Slice};
+use crate::{Error, Result, files};
+
+/// What the block cache holds of tables.
+#[derive(Debug)]
+pub enum CachedPart {
+    /// A key section (part 0).
+    Keys(KeyBlock),
+    /// The values of a frame (part 1 + number of the frame), where decoding is dear.
+    Values(Box<[u8]>),
+}
+
+/// What tables are opened with.
+#[derive(Clone, Debug)]
+pub struct TableContext {
+    /// Where the files are.
+    pub dir: Arc<dyn Dir>,
+    /// Decoded parts of blocks.
+    pub cache: Arc<Cache<CachedPart>>,
+    /// Whether to map files into memory.
+    pub use_mmap: bool,
+}
+
+/// A version that a lookup found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The commit that wrote it.
+    pub seq: SeqNo,
+    /// What it says.
+    pub kind: Kind,
+    /// Expiry in UNIX seconds, 0 = never.
+    pub expiry: u32,
+    /// The value as stored; empty if it was not wanted.
+    pub value: Slice,
+}
+
+/// An open table.
+pub struct Table {
+    pub(super) meta: Arc<TableMeta>,
+    pub(super) name: String,
+    pub(super) comparator: Comparator,
+    pub(super) source: Source,
+    pub(super) index: Index,
+    pub(super) filter: Filter,
+    pub(super) footer: Footer,
+    cache: Arc<Cache<CachedPart>>,
+    /// Of a mapped file: what was verified of each block. Bit 0 is the key section, bit 1 + f is frame f.
+    verified: Box<[AtomicU16]>,
+}
+
+/// Frames beyond this number have no bit and are verified at each use.
+const FRAME_BITS: usize = 15;
+
+/// The key section of a block, held for reading.
+pub(super) enum Keys<'a> {
+    /// In place, in the map.
+    Mapped(Shape, &'a [u8]),
+    /// In the cache, while the guard lives.
+    Pinned(&'a KeyBlock),
+    /// In the cache, while the handle lives.
+    Held(Handle<CachedPart>),
+}
+
+impl Keys<'_> {
+    #[inline]
+    pub(super) fn block(&self) -> Option<Block<'_>> {
+        match self {
+            Self::Mapped(shape, bytes) => Some(Block { shape, bytes }),
+            Self::Pinned(keys) => Some(keys.block()),
+            Self::Held(part) => part.keys(),
+        }
+    }
+}
+
+impl CachedPart {
+    /// The block, if this is a key section.
+    #[inline]
+    pub(super) fn keys(&self) -> Option<Block<'_>> {
+        match self {
+            Self::Keys(keys) => Some(keys.block()),
+            Self::Values(_) => None,
+        }
+    }
+}
+
+impl KeyBlock {
+    #[inline]
+    pub(super) fn block(&self) -> Block<'_> {
+        Block { shape: &self.shape, bytes: &self.bytes }
+    }
+}
+
+thread_local! {
+    /// Scratch of lookups: bytes read, bytes decoded. Never borrowed across a call that could lead back here.
+    static SCRATCH: RefCell<(Vec<u8>, Vec<u8>)> = const { RefCell::new((Vec::new(), Vec::new())) };
+}
+
+impl Table {
+    /// Opens the table that `meta` describes, and refuses any other file.
+    ///
+    /// # Errors
+    /// `Corrupt` if the file is damaged or not the one described, `FormatTooNew`, `Io`.
+    pub fn open(context: &TableContext, comparator: &Comparator, meta: Arc<TableMeta>) -> Result<Arc<Self>> {
+        let name = files::table(meta.id);
+        let file = context.dir.open(&name, Access::Read).map_err(|e| Error::io("open", &name, e))?;
+        let source = Source::open(file, context.use_mmap, meta.file_bytes, &name)?;
+        let footer = read_footer(&source, &meta, &name)?;
+        let footer_at = meta.file_bytes - FOOTER_BYTES as u64;
+        let mut buf = Vec::new();
+        let mut section = |start: u64, end: u64| -> Result<Vec<u8>> {
+            let len = usize::try_from(end - start).map_err(|_| Error::corrupt(&name, start, "section too long"))?;
+            source.read(start, len, &mut buf, &name).map(<[u8]>::to_vec)
+        };
+        let props = section(footer.props_at, footer_at)?;
+        check_props(&props, &footer, &meta, &name)?;
+        let filter = section(footer.filter_at, footer.index_at)?;
+        let filter = Filter::decode(&filter, &meta.salt, &name, footer.filter_at)?;
+        let index = section(footer.index_at, footer.props_at)?;
+        let index = Index::decode(
+            &index,
+            (&meta.salt, &name, footer.index_at),
+            (footer.blocks, footer.filter_at),
+            (comparator.is_bytewise(), meta.compression),
+        )?;
+        let bits = if source.map().is_some() { index.blocks() } else { 0 };
+        Ok(Arc::new(Self {
+            comparator: comparator.clone(),
+            source,
+            footer,
+            filter,
+            verified: (0..bits).map(|_| AtomicU16::new(0)).collect(),
+            index,
+            cache: Arc::clone(&context.cache),
+            name,
+            meta,
+        }))
+    }
+
+    /// What the manifest knows of the table.
+    pub fn meta(&self) -> &Arc<TableMeta> {
+        &self.meta
+    }
+
+    /// Whether the table may hold a key with this hash ([`codec::key_hash`](crate::codec::key_hash)); false is certain.
+    /// Only for byte order: other orders have no filter, as their equal keys may differ in bytes.
+    #[inline]
+    pub fn may_contain(&self, hash: u64) -> bool {
+        self.filter.may_contain(hash)
+    }
+
+    /// Bytes of index and filter in memory.
+    pub fn resident_bytes(&self) -> u64 {
+        (self.index.bytes() + self.filter.bytes() + size_of_val(&*self.verified)) as u64
+    }
+
+    /// The newest version of `key`, whose hash is `hash`, at or below `snapshot`. With `want_value` false, the value is
+    /// neither read nor decoded, and comes back empty.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`.
+    #[inline]
+    pub fn get(
+        &self,
+        key: &[u8],
+        hash: u64,
+        snapshot: SeqNo,
+        want_value: bool,
+        guard: &Guard,
+    ) -> Result<Option<Found>> {
+        if self.filter.may_contain(hash) { self.find(key, snapshot, want_value, guard) } else { Ok(None) }
+    }
+
+    fn find(&self, key: &[u8], snapshot: SeqNo, want_value: bool, guard: &Guard) -> Result<Option<Found>> {
+        let mut b = self.index.block_of(&self.comparator, key, snapshot);
+        loop {
+            let keys = self.keys(b, guard)?;
+            let block = keys.block().ok_or_else(|| self.wrong_part(b))?;
+            match block.find(&self.comparator, key, snapshot) {
+                Find::At(i) => {
+                    let value = if want_value { self.value(b, block, i, guard)? } else { Slice::from(&[][..]) };
+                    let (seq, kind, expiry) = (block.seq(i), block.kind(i), block.expiry(i));
+                    return Ok(Some(Found { seq, kind, expiry, value }));
+                }
+                Find::Beyond if self.index.goes_on(b + 1).is_some() => b += 1,
+                Find::Beyond | Find::Absent => return Ok(None),
+            }
+        }
+    }
+
+    /// The key section of block `b`: in place, or from the cache, read into it if need be.
+    #[inline]
+    pub(super) fn keys<'a>(&'a self, b: usize, guard: &'a Guard) -> Result<Keys<'a>> {
+        let fence = self.fence(b)?;
+        if let Some(keys) = self.mapped_keys(b, fence)? {
+            return Ok(keys);
+        }
+        let cache_key = self.cache_key(b, 0);
+        match self.cache.get_pinned(cache_key, guard) {
+            Some(CachedPart::Keys(keys)) => Ok(Keys::Pinned(keys)),
+            _ => self.load_keys(b, fence).map(Keys::Held),
+        }
+    }
+
+    /// The key section of block `b` in the map, verified, if the file is mapped and the section is stored raw.
+    #[inline]
+    pub(super) fn mapped_keys(&self, b: usize, fence: Fence) -> Result<Option<Keys<'_>>> {
+        let Some(map) = self.source.map() else { return Ok(None) };
+        let bytes = slice(map, fence.at, fence.key_part).ok_or_else(|| self.corrupt(fence.at, "block out of file"))?;
+        if self.verified.get(b).is_none_or(|bits| bits.load(Ordering::Relaxed) & 1 == 0) {
+            self.check_keys(b, fence, bytes)?;
+        }
+        let shape = Shape::parse(bytes).map_err(|what| self.corrupt(fence.at, what))?;
+        Ok(if shape.is_compressed() { None } else { Some(Keys::Mapped(shape, bytes)) })
+    }
+
+    /// Verifies the key part of a mapped block, and validates it if it is used in place.
+    #[cold]
+    fn check_keys(&self, b: usize, fence: Fence, bytes: &[u8]) -> Result<()> {
+        self.check_crc(fence, bytes)?;
+        let shape = self.shape(fence, bytes)?;
+        if !shape.is_compressed() {
+            self.validate(fence, Block { shape: &shape, bytes })?;
+        }
+        self.mark_verified(b, 0);
+        Ok(())
+    }
+
+    /// Reads, verifies and decodes a key section into the cache.
+    #[cold]
+    pub(super) fn load_keys(&self, b: usize, fence: Fence) -> Result<Handle<CachedPart>> {
+        let keys = self.read_keys(fence)?;
+        let charge = keys.charge();
+        Ok(self.cache.insert(self.cache_key(b, 0), CachedPart::Keys(keys), charge))
+    }
+
+    /// The cached key section of block `b`, held, if there is one.
+    pub(super) fn cached_keys(&self, b: usize) -> Option<Handle<CachedPart>> {
+        self.cache.get(self.cache_key(b, 0)).filter(|part| part.keys().is_some())
+    }
+
+    /// Reads, verifies and decodes a key section.
+    pub(super) fn read_keys(&self, fence: Fence) -> Result<KeyBlock> {
+        let (mut disk, mut bytes) = (Vec::new(), Vec::new());
+        let shape = self.read_keys_into(fence, &mut disk, &mut bytes)?;
+        Ok(KeyBlock { shape, bytes: bytes.into() })
+    }
+
+    /// Reads a key section with the help of `disk` and leaves header, frame table and raw key section in `bytes`.
+    pub(super) fn read_keys_into(&self, fence: Fence, disk: &mut Vec<u8>, bytes: &mut Vec<u8>) -> Result<Shape> {
+        let read = self.source.read(fence.at, fence.key_part, disk, &self.name)?;
+        self.check_crc(fence, read)?;
+        let shape = self.shape(fence, read)?;
+        let (front, keys) = read.split_at(shape.prefix_at as usize);
+        bytes.clear();
+        bytes.extend_from_slice(front);
+        if shape.is_compressed() {
+            bytes.resize(shape.end as usize, 0);
+            let raw = &mut bytes[shape.prefix_at as usize..];
+            decompress(self.meta.compression, keys, raw, |what| self.corrupt(fence.at, what))?;
+        } else {
+            bytes.extend_from_slice(keys);
+        }
+        self.validate(fence, Block { shape: &shape, bytes })?;
+        Ok(shape)
+    }
+
+    fn check_crc(&self, fence: Fence, key_part: &[u8]) -> Result<()> {
+        match key_part.split_first_chunk::<CRC_BYTES>() {
+            Some((crc, rest)) if bound_crc(&self.meta.salt, fence.at, &[rest]).to_le_bytes() == *crc => Ok(()),
+            _ => Err(self.corrupt(fence.at, "checksum of a block")),
+        }
+    }
+
+    /// The shape of a block whose key part is as long as the index says.
+    fn shape(&self, fence: Fence, key_part: &[u8]) -> Result<Shape> {
+        let shape = Shape::parse(key_part).map_err(|what| self.corrupt(fence.at, what))?;
+        if shape.disk_bytes() != fence.key_part {
+            return Err(self.corrupt(fence.at, "length of a key section differs from the index"));
+        }
+        if shape.has_heads() != self.comparator.is_bytewise() {
+            return Err(self.corrupt(fence.at, "block written for another key order"));
+        }
+        Ok(shape)
+    }
+
+    fn validate(&self, fence: Fence, block: Block<'_>) -> Result<()> {
+        let values_disk = fence.disk - fence.key_part as u64;
+        block.validate(values_disk, self.meta.compression).map_err(|what| self.corrupt(fence.at, what))
+    }
+
+    /// Value `i` of block `b`, owned.
+    fn value(&self, b: usize, block: Block<'_>, i: usize, guard: &Guard) -> Result<Slice> {
+        let (start, end) = block.value_span(i);
+        if start == end {
+            return Ok(Slice::from(&[][..]));
+        }
+        let fence = self.fence(b)?;
+        let (f, frame) = block.frame_of(i).ok_or_else(|| self.corrupt(fence.at, "value without a frame"))?;
+        let span = (start - frame.base, end - frame.base);
+        let in_place = frame.disk == frame.raw && self.source.map().is_some();
+        if !in_place && f < usize::from(u8::MAX) && frame.raw <= FRAME_BYTES_TARGET {
+            return self.cached_value((b, f), fence, frame, span, guard);
+        }
+        SCRATCH.with_borrow_mut(|(disk, raw)| {
+            let values = self.frame_values((b, f), fence, frame, (disk, raw))?;
+            self.part_of(fence, values, span)
+        })
+    }
+
+    /// A value by way of the cached frame.
+    fn cached_value(
+        &self,
+        (b, f): (usize, usize),
+        fence: Fence,
+        frame: Frame,
+        span: (usize, usize),
+        guard: &Guard,
+    ) -> Result<Slice> {
+        let key = self.cache_key(b, f as u8 + 1);
+        if let Some(CachedPart::Values(values)) = self.cache.get_pinned(key, guard) {
+            return self.part_of(fence, values, span);
+        }
+        SCRATCH.with_borrow_mut(|(disk, raw)| {
+            let values: Box<[u8]> = self.frame_values((b, f), fence, frame, (disk, raw))?.into();
+            let value = self.part_of(fence, &values, span)?;
+            let charge = (values.len() + size_of::<CachedPart>()) as u64;
+            self.cache.insert(key, CachedPart::Values(values), charge);
+            Ok(value)
+        })
+    }
+
+    fn part_of(&self, fence: Fence, values: &[u8], (start, end): (usize, usize)) -> Result<Slice> {
+        values.get(start..end).map(Slice::from).ok_or_else(|| self.corrupt(fence.at, "value outside its frame"))
+    }
+
+    /// The values of frame `f` of block `b`, verified: in place, or in one of the buffers (bytes read, bytes decoded).
+    pub(super) fn frame_values<'a>(
+        &'a self,
+        (b, f): (usize, usize),
+        fence: Fence,
+        frame: Frame,
+        (disk, raw): (&'a mut Vec<u8>, &'a mut Vec<u8>),
+    ) -> Result<&'a [u8]> {
+        let at = fence.at + fence.key_part as u64 + frame.at;
+        let bytes = self.source.read(at, frame.disk, disk, &self.name)?;
+        let bit = f + 1;
+        let known = bit <= FRAME_BITS
+            && self.verified.get(b).is_some_and(|bits| bits.load(Ordering::Relaxed) & 1 << bit != 0);
+        if !known {
+            if bound_crc(&self.meta.salt, at, &[bytes]) != frame.crc {
+                return Err(self.corrupt(at, "checksum of values"));
+            }
+            self.mark_verified(b, bit);
+        }
+        if frame.disk == frame.raw {
+            return Ok(bytes);
+        }
+        raw.resize(frame.raw, 0);
+        decompress(self.meta.compression, bytes, raw, |what| self.corrupt(at, what))?;
+        Ok(raw)
+    }
+
+    fn mark_verified(&self, b: usize, bit: usize) {
+        if let (Some(bits), true) = (self.verified.get(b), bit <= FRAME_BITS) {
+            bits.fetch_or(1 << bit, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    pub(super) fn fence(&self, b: usize) -> Result<Fence> {
+        self.index.place(b).ok_or_else(|| self.wrong_part(b))
+    }
+
+    #[inline]
+    fn cache_key(&self, b: usize, part: u8) -> CacheKey {
+        CacheKey { file: self.meta.id.0, block: b as u32, part }
+    }
+
+    #[cold]
+    pub(super) fn corrupt(&self, at: u64, what: &str) -> Error {
+        Error::corrupt(&self.name, at, what)
+    }
+
+    #[cold]
+    pub(super) fn wrong_part(&self, b: usize) -> Error {
+        Error::internal(format!("no key section of block {b} of {}", self.name))
+    }
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table").field("name", &self.name).field("entries", &self.meta.entries).finish_non_exhaustive()
+    }
+}
+
+/// Reads the footer and checks that it is that of the table described.
+pub(super) fn read_footer(source: &Source, meta: &TableMeta, name: &str) -> Result<Footer> {
+    let Some(at) = meta.file_bytes.checked_sub(FOOTER_BYTES as u64) else {
+        return Err(Error::corrupt(name, 0, "file shorter than a footer"));
+    };
+    let mut buf = Vec::new();
+    let bytes = source.read(at, FOOTER_BYTES, &mut buf, name)?;
+    let bytes = bytes.first_chunk().ok_or_else(|| Error::corrupt(name, at, "file ends too early"))?;
+    let footer = Footer::decode(bytes, &meta.salt, name, at)?;
+    if footer.id == meta.id { Ok(footer) } else { Err(Error::corrupt(name, at, "another table under this name")) }
+}
+
+/// Checks the properties in the file against the description.
+pub(super) fn check_props(section: &[u8], footer: &Footer, meta: &TableMeta, name: &str) -> Result<()> {
+    let body = open_section(&meta.salt, footer.props_at, section, name, "properties")?;
+    let mut d = Decoder::new(body, name, footer.props_at);
+    let found = TableMeta::decode_props(&mut d)?;
+    d.finish()?;
+    let found = TableMeta { id: footer.id, salt: footer.salt, file_bytes: meta.file_bytes, ..found };
+    match found.difference(meta) {
+        None => Ok(()),
+        Some(what) => {
+            Err(Error::corrupt(name, footer.props_at, format!("{what} of the table differ from the manifest")))
+        }
+    }
+}

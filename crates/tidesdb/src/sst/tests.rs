@@ -1,0 +1,165 @@
+//! Tests of tables on the simulated disk, and what they share: a random source, a rig, a model.
+
+mod bench;
+mod corruption;
+mod faults;
+mod golden;
+mod model;
+mod parts;
+
+use std::cmp::Ordering;
+use std::path::Path;
+use std::sync::Arc;
+
+use tidesdb_cache::Cache;
+use tidesdb_io::Dir;
+use tidesdb_io::sim::{self, SimDisk};
+
+use super::{CachedPart, Table, TableContext, TableMeta, TableOptions, TableWriter};
+use crate::Result;
+use crate::codec::{Compression, Salt, key_hash};
+use crate::types::{Comparator, EntryCursor, EntryRef, Kind, SeqNo, TableId};
+
+pub(super) const ALL: [Compression; 5] =
+    [Compression::None, Compression::Snappy, Compression::Lz4, Compression::Zstd, Compression::Lz4Fast];
+
+/// A reproducible source of numbers.
+pub(super) struct Rng(u64);
+
+impl Rng {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    pub(super) fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+
+    pub(super) fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+
+    pub(super) fn bytes(&mut self, n: usize) -> Vec<u8> {
+        (0..n).map(|_| self.next() as u8).collect()
+    }
+}
+
+/// An entry, owned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) key: Vec<u8>,
+    pub(super) seq: SeqNo,
+    pub(super) kind: Kind,
+    pub(super) expiry: u32,
+    pub(super) value: Vec<u8>,
+}
+
+impl Entry {
+    pub(super) fn put(key: impl AsRef<[u8]>, seq: SeqNo, value: impl AsRef<[u8]>) -> Self {
+        Self { key: key.as_ref().into(), seq, kind: Kind::Put, expiry: 0, value: value.as_ref().into() }
+    }
+
+    pub(super) fn borrow(&self) -> EntryRef<'_> {
+        EntryRef { key: &self.key, seq: self.seq, kind: self.kind, expiry: self.expiry, value: &self.value }
+    }
+}
+
+/// A directory on a simulated disk.
+pub(super) struct Rig {
+    pub(super) disk: Arc<SimDisk>,
+    pub(super) dir: Arc<dyn Dir>,
+}
+
+pub(super) const DB: &str = "/db";
+
+impl Rig {
+    pub(super) fn new() -> Self {
+        let (env, disk, _clock) = sim::env(1);
+        let dir = env.disk.open_dir(Path::new(DB), true).unwrap();
+        Self { disk, dir }
+    }
+
+    pub(super) fn path(&self, id: u64) -> String {
+        format!("{DB}/{}", crate::files::table(TableId(id)))
+    }
+
+    pub(super) fn write(
+        &self,
+        id: u64,
+        entries: &[Entry],
+        options: TableOptions,
+        order: &Comparator,
+    ) -> Arc<TableMeta> {
+        let mut w = TableWriter::create(&self.dir, TableId(id), salt(id), options, order.clone()).unwrap();
+        for e in entries {
+            w.add(e.borrow()).unwrap();
+        }
+        Arc::new(w.finish().unwrap())
+    }
+
+    pub(super) fn context(&self, use_mmap: bool, cache_bytes: u64) -> TableContext {
+        let cache: Cache<CachedPart> = Cache::new(cache_bytes);
+        TableContext { dir: Arc::clone(&self.dir), cache: Arc::new(cache), use_mmap }
+    }
+
+    pub(super) fn open(&self, meta: &Arc<TableMeta>, order: &Comparator, use_mmap: bool) -> Result<Arc<Table>> {
+        Table::open(&self.context(use_mmap, 1 << 18), order, Arc::clone(meta))
+    }
+}
+
+pub(super) fn salt(id: u64) -> Salt {
+    let mut rng = Rng::new(id);
+    let mut salt = [0; 16];
+    salt.copy_from_slice(&rng.bytes(16));
+    salt
+}
+
+pub(super) fn options(compression: Compression) -> TableOptions {
+    TableOptions { compression, filter_bits_per_key: 10 }
+}
+
+/// The entry at the cursor, owned.
+pub(super) fn at(cursor: &mut impl EntryCursor) -> Result<Entry> {
+    let (key, seq, kind, expiry) = (cursor.key().to_vec(), cursor.seq(), cursor.kind(), cursor.expiry());
+    Ok(Entry { key, seq, kind, expiry, value: cursor.value()?.to_vec() })
+}
+
+/// Looks a key up.
+pub(super) fn get(table: &Table, key: &[u8], snapshot: SeqNo) -> Result<Option<Entry>> {
+    let guard = tidesdb_sync::pin();
+    let found = table.get(key, key_hash(key), snapshot, true, &guard)?;
+    Ok(found.map(|f| Entry { key: key.into(), seq: f.seq, kind: f.kind, expiry: f.expiry, value: f.value.into_vec() }))
+}
+
+/// What a lookup must find among sorted entries. The key is the one asked with: orders may hold others equal.
+pub(super) fn expect_get(entries: &[Entry], order: &Comparator, key: &[u8], snapshot: SeqNo) -> Option<Entry> {
+    let start = entries.partition_point(|e| order.compare(&e.key, key) == Ordering::Less);
+    let found = entries[start..]
+        .iter()
+        .take_while(|e| order.compare(&e.key, key).is_eq())
+        .find(|e| e.seq <= snapshot)?;
+    Some(Entry { key: key.into(), ..found.clone() })
+}
+
+/// All entries, forward. An error ends the walk and is given back.
+pub(super) fn scan(table: &Arc<Table>) -> (Vec<Entry>, Result<()>) {
+    let mut out = Vec::new();
+    let mut cursor = super::TableCursor::new(Arc::clone(table));
+    let mut step = cursor.seek_to_first();
+    while step.is_ok() && cursor.valid() {
+        match at(&mut cursor) {
+            Ok(e) => out.push(e),
+            Err(e) => return (out, Err(e)),
+        }
+        step = cursor.next();
+    }
+    assert!(step.is_ok() || !cursor.valid());
+    (out, step)
+}

@@ -1,0 +1,275 @@
+//! Damage of every kind at every byte: it must be reported, never shown as another answer.
+//!
+//! A table file has no padding: every changed byte must be found by `open` or `verify`, and every lookup and walk
+//! must give the right answer or an error.
+
+use super::*;
+use crate::sst::layout::{CRC_BYTES, FOOTER_BYTES};
+use crate::sst::TableCursor;
+use crate::codec::bound_crc;
+use crate::Error;
+
+/// Two data blocks, versions that go on from one to the other, all kinds, expiries, frames.
+fn entries() -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for i in 0..250u64 {
+        let key = format!("k{:03}", i * 3);
+        let value = if i % 40 == 0 { "text ".repeat(60) } else { "x".repeat((i % 3) as usize) };
+        let kind = if i % 50 == 7 { Kind::Delete } else { Kind::Put };
+        let value = if kind == Kind::Put { value.into_bytes() } else { Vec::new() };
+        let expiry = if i % 9 == 0 { 1_800_000_000 + i as u32 } else { 0 };
+        entries.push(Entry { key: key.into(), seq: 1000 + i, kind, expiry, value });
+    }
+    entries.extend((0..20).rev().map(|i| Entry::put("v", 5000 + i, "version")));
+    let pointer = [3u8, 0, 0, 0, 9, 0, 0, 0].iter().copied().chain([0; 16]).collect();
+    entries.push(Entry { kind: Kind::PutPointer, value: pointer, ..Entry::put("w", 1, "") });
+    entries.push(Entry { kind: Kind::SingleDelete, ..Entry::put("x", 2, "") });
+    entries
+}
+
+/// The file of table `id` as bytes.
+fn bytes(rig: &Rig, id: u64) -> Vec<u8> {
+    rig.disk.read_file(rig.path(id)).unwrap()
+}
+
+/// Opens the table with the file as `bytes`, uses it in all ways, and returns whether the damage was reported.
+/// Panics on a wrong answer or an error that is not corruption.
+fn damage_is_seen(rig: &Rig, meta: &Arc<TableMeta>, bytes: &[u8], use_mmap: bool, entries: &[Entry]) -> bool {
+    rig.disk.write_file(rig.path(meta.id.0), bytes).unwrap();
+    let corrupt = |e: &Error| assert!(matches!(e, Error::Corrupt { file, .. } if file.ends_with(".klog")), "{e}");
+    let table = match rig.open(meta, &Comparator::bytewise(), use_mmap) {
+        Ok(table) => table,
+        Err(e) => {
+            corrupt(&e);
+            return true;
+        }
+    };
+    for e in entries.iter().step_by(11) {
+        match get(&table, &e.key, e.seq) {
+            Ok(found) => assert_eq!(found.as_ref(), Some(e)),
+            Err(e) => corrupt(&e),
+        }
+    }
+    let (seen, end) = scan(&table);
+    assert_eq!(seen, entries[..seen.len()]);
+    match &end {
+        Ok(()) => assert_eq!(seen.len(), entries.len()),
+        Err(e) => corrupt(e),
+    }
+    let mut cursor = TableCursor::new(Arc::clone(&table));
+    if cursor.seek_to_last().is_ok() {
+        assert_eq!(cursor.key(), entries[entries.len() - 1].key);
+    }
+    match table.verify() {
+        Ok(_) => false,
+        Err(e) => {
+            corrupt(&e);
+            true
+        }
+    }
+}
+
+type Mutation = fn(u8) -> u8;
+
+const MUTATIONS: [Mutation; 5] = [|b| b ^ 1, |b| b ^ 0x80, |_| 0, |_| 0xFF, |b| b.wrapping_add(1)];
+
+#[test]
+fn every_damaged_byte_is_reported() {
+    let entries = entries();
+    let order = Comparator::bytewise();
+    for compression in ALL {
+        let rig = Rig::new();
+        let meta = rig.write(1, &entries, options(compression), &order);
+        let good = bytes(&rig, 1);
+        assert!(!damage_is_seen(&rig, &meta, &good, true, &entries));
+        let (mut tried, mut seen) = (0, 0);
+        for at in 0..good.len() {
+            for (m, mutate) in MUTATIONS.iter().enumerate() {
+                let mut bad = good.clone();
+                bad[at] = mutate(bad[at]);
+                // Both ways to read take their turn at each byte.
+                if bad != good {
+                    tried += 1;
+                    let reported = damage_is_seen(&rig, &meta, &bad, (at + m) % 2 == 0, &entries);
+                    assert!(reported, "{compression:?}: byte {at} of {} changed unseen", good.len());
+                    seen += 1;
+                }
+            }
+        }
+        println!("{compression:?}: {} bytes, {seen} of {tried} changes reported", good.len());
+    }
+}
+
+#[test]
+fn truncation_and_growth_are_reported() {
+    let entries = entries();
+    let rig = Rig::new();
+    let meta = rig.write(1, &entries, options(Compression::Lz4), &Comparator::bytewise());
+    let good = bytes(&rig, 1);
+    for len in 0..good.len() {
+        assert!(damage_is_seen(&rig, &meta, &good[..len], len % 2 == 0, &entries));
+        // Even where the manifest had the shorter length.
+        let short = Arc::new(TableMeta { file_bytes: len as u64, ..(*meta).clone() });
+        assert!(damage_is_seen(&rig, &short, &good[..len], len % 2 == 0, &entries));
+    }
+    for more in [1, 64, 4096] {
+        let longer = [&*good, &vec![0; more]].concat();
+        assert!(damage_is_seen(&rig, &meta, &longer, true, &entries));
+    }
+}
+
+#[test]
+fn moved_blocks_and_bursts_are_reported() {
+    let entries = entries();
+    let rig = Rig::new();
+    let meta = rig.write(1, &entries, options(Compression::None), &Comparator::bytewise());
+    let good = bytes(&rig, 1);
+    let mut rng = Rng::new(9);
+    for round in 0..4000 {
+        let mut bad = good.clone();
+        let most = [8, 64, 512, 4096][rng.below(4)];
+        let len = 1 + rng.below(most).min(good.len() / 2 - 1);
+        let (a, b) = (rng.below(good.len() - len), rng.below(good.len() - len));
+        match rng.below(4) {
+            0 => bad[a..a + len].fill(0),
+            1 => bad.copy_within(a..a + len, b),
+            2 => {
+                let bytes = rng.bytes(len);
+                bad[a..a + len].copy_from_slice(&bytes);
+            }
+            _ => {
+                for i in 0..len {
+                    bad.swap(a + i, b + i);
+                }
+            }
+        }
+        if bad != good {
+            assert!(damage_is_seen(&rig, &meta, &bad, round % 2 == 0, &entries), "round {round}");
+        }
+    }
+}
+
+#[test]
+fn parts_of_other_tables_are_reported() {
+    let entries = entries();
+    let rig = Rig::new();
+    let order = Comparator::bytewise();
+    let options = options(Compression::None);
+    let meta = rig.write(1, &entries, options, &order);
+    let good = bytes(&rig, 1);
+    // The same entries in another file: same layout, same lengths, another salt.
+    rig.write(2, &entries, options, &order);
+    let other = bytes(&rig, 2);
+    assert_eq!(good.len(), other.len());
+    assert!(damage_is_seen(&rig, &meta, &other, true, &entries), "a whole other table");
+    let table = {
+        rig.disk.write_file(rig.path(1), &good).unwrap();
+        rig.open(&meta, &order, true).unwrap()
+    };
+    for b in 0..table.index.blocks() {
+        let place = table.index.place(b).unwrap();
+        let range = place.at as usize..(place.at + place.disk) as usize;
+        let mut bad = good.clone();
+        bad[range.clone()].copy_from_slice(&other[range]);
+        assert!(damage_is_seen(&rig, &meta, &bad, b % 2 == 0, &entries), "block {b} of the other table");
+    }
+    // An older table of the same number, as a restored backup could bring back.
+    let older = rig.write(3, &entries[..100], options, &order);
+    let renumbered = Arc::new(TableMeta { id: TableId(3), ..(*meta).clone() });
+    assert!(matches!(rig.open(&renumbered, &order, true), Err(Error::Corrupt { .. })));
+    assert!(rig.open(&older, &order, true).is_ok());
+    // A manifest that describes something else.
+    rig.disk.write_file(rig.path(1), &good).unwrap();
+    for wrong in [
+        TableMeta { entries: 3, ..(*meta).clone() },
+        TableMeta { smallest: b"a".to_vec(), ..(*meta).clone() },
+        TableMeta { max_seq: 1, ..(*meta).clone() },
+        TableMeta { compression: Compression::Zstd, ..(*meta).clone() },
+        TableMeta { vlog_refs: Vec::new(), ..(*meta).clone() },
+    ] {
+        assert!(matches!(rig.open(&Arc::new(wrong), &order, true), Err(Error::Corrupt { .. })));
+    }
+    assert!(matches!(
+        rig.open(&meta, &Comparator::reverse_bytewise(), true).and_then(|t| t.verify()),
+        Err(Error::Corrupt { .. })
+    ));
+}
+
+/// Repairs the checksum of the part of the file that byte `at` lies in, as a forger would.
+fn reseal(bytes: &mut [u8], at: usize, table: &Table) {
+    let salt = table.meta.salt;
+    let f = table.footer;
+    let end = bytes.len() - FOOTER_BYTES;
+    let mut seal = |start: u64, end: usize, part: std::ops::Range<usize>| {
+        if part.contains(&at) {
+            let crc = bound_crc(&salt, start, &[&bytes[start as usize + CRC_BYTES..end]]);
+            bytes[start as usize..start as usize + CRC_BYTES].copy_from_slice(&crc.to_le_bytes());
+        }
+    };
+    for (start, to) in [(f.filter_at, f.index_at), (f.index_at, f.props_at), (f.props_at, end as u64)] {
+        seal(start, to as usize, start as usize..to as usize);
+    }
+    for b in 0..table.index.blocks() {
+        let place = table.index.place(b).unwrap();
+        let keys = place.at as usize + place.key_part;
+        seal(place.at, keys, place.at as usize..keys);
+    }
+    if at >= end {
+        let crc = bound_crc(&salt, end as u64, &[&bytes[end..end + 56], &bytes[end + 60..]]);
+        bytes[end + 56..end + 60].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+#[test]
+fn forged_checksums_never_cause_a_panic() {
+    for seed in 0..6000 {
+        let mut rng = Rng::new(seed);
+        let compression = ALL[seed as usize % 5];
+        let entries = &entries()[rng.below(200)..];
+        let order = if rng.one_in(4) { Comparator::u64_le() } else { Comparator::bytewise() };
+        let mut entries = entries.to_vec();
+        entries.sort_by(|a, b| order.compare(&a.key, &b.key).then(b.seq.cmp(&a.seq)));
+        let rig = Rig::new();
+        let meta = rig.write(1, &entries, options(compression), &order);
+        let mut bad = bytes(&rig, 1);
+        let table = rig.open(&meta, &order, true).unwrap();
+        for _ in 0..1 + rng.below(3) {
+            let at = if rng.one_in(3) { rng.below(50) } else { rng.below(bad.len()) };
+            bad[at] = rng.next() as u8;
+            reseal(&mut bad, at, &table);
+        }
+        rig.disk.write_file(rig.path(1), &bad).unwrap();
+        for use_mmap in [false, true] {
+            let Ok(table) = rig.open(&meta, &order, use_mmap) else { continue };
+            let _ = table.verify();
+            let _ = scan(&table);
+            for e in entries.iter().step_by(17) {
+                let _ = get(&table, &e.key, e.seq);
+                let mut cursor = TableCursor::bypassing_cache(Arc::clone(&table));
+                if cursor.seek_for_prev(&e.key).is_ok() && cursor.valid() {
+                    let _ = at(&mut cursor);
+                    let _ = cursor.prev();
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn random_bytes_are_not_a_table() {
+    let rig = Rig::new();
+    let order = Comparator::bytewise();
+    for seed in 0..3000 {
+        let mut rng = Rng::new(seed);
+        let n = rng.below(400);
+        let mut junk = rng.bytes(n);
+        if let (true, Some(end)) = (rng.one_in(2), junk.last_chunk_mut::<4>()) {
+            *end = *b"TKLG";
+        }
+        rig.disk.write_file(rig.path(1), &junk).unwrap();
+        let meta = Arc::new(TableMeta { id: TableId(1), file_bytes: n as u64, ..TableMeta::default() });
+        assert!(matches!(rig.open(&meta, &order, seed % 2 == 0), Err(Error::Corrupt { .. })), "seed {seed}");
+        let mut d = crate::codec::Decoder::new(&junk, "manifest", 0);
+        let _ = TableMeta::decode(&mut d);
+    }
+}

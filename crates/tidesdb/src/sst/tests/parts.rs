@@ -1,0 +1,62 @@
+//! Filter, search tree and sizes on their own.
+
+use super::*;
+use crate::sst::filter::Filter;
+
+#[test]
+fn a_filter_has_no_false_negatives_and_few_false_positives() {
+    for (bits, limit) in [(1, 0.75), (4, 0.20), (10, 0.013), (16, 0.003), (32, 0.001)] {
+        let n = 50_000;
+        let hash = |i: u64| key_hash(&i.to_le_bytes());
+        let hashes: Vec<_> = (0..n).map(hash).collect();
+        let filter = Filter::build(&hashes, bits);
+        assert!(hashes.iter().all(|&h| filter.may_contain(h)));
+        let tries = 200_000;
+        let wrong = (n..n + tries).filter(|&i| filter.may_contain(hash(i))).count();
+        let rate = wrong as f64 / tries as f64;
+        println!("{bits} bits per key: {rate:.5} false positives");
+        assert!(rate < limit, "{bits} bits: {rate}");
+        let section = filter.encode(&salt(1), 77);
+        assert_eq!(Filter::decode(&section, &salt(1), "f", 77).unwrap(), filter);
+        assert!(Filter::decode(&section, &salt(1), "f", 78).is_err());
+    }
+    let none = Filter::build(&[], 10);
+    assert!(none.may_contain(1) && none.encode(&salt(1), 0).is_empty());
+}
+
+#[test]
+fn tables_hold_their_size() {
+    let entries: Vec<_> = (0..20_000u64)
+        .map(|i| Entry::put(format!("{:016x}", i * 0x1234_5678_9ABC), i, &key_hash(&i.to_le_bytes()).to_le_bytes()))
+        .collect();
+    let rig = Rig::new();
+    let order = Comparator::bytewise();
+    let meta = rig.write(1, &entries, options(Compression::None), &order);
+    let overhead = meta.file_bytes as f64 / 20_000.0 - 8.0;
+    println!("{overhead:.2} bytes per entry besides the value");
+    assert!(overhead < 20.0);
+    let table = rig.open(&meta, &order, true).unwrap();
+    assert!(table.resident_bytes() < 20_000 * 2);
+}
+
+#[test]
+fn the_estimate_is_near_the_size() {
+    let rig = Rig::new();
+    let mut w = TableWriter::create(
+        &rig.dir,
+        TableId(1),
+        salt(1),
+        options(Compression::Lz4),
+        Comparator::bytewise(),
+    )
+    .unwrap();
+    let mut rng = Rng::new(3);
+    for i in 0..30_000u64 {
+        w.add(Entry::put(i.to_be_bytes(), i, rng.bytes(100)).borrow()).unwrap();
+    }
+    assert_eq!(w.entries(), 30_000);
+    let estimate = w.file_bytes_estimate() as f64;
+    let meta = w.finish().unwrap();
+    let ratio = estimate / meta.file_bytes as f64;
+    assert!((0.97..1.03).contains(&ratio), "{ratio}");
+}

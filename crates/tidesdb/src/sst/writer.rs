@@ -1,0 +1,286 @@
+//! Writes a table from front to back: blocks as they fill, then filter, index, properties and footer, then one sync.
+//!
+//! The order of entries is checked always: a table out of order would hide keys from searches. After any error the
+//! writer is of no use but to be abandoned.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use tidesdb_io::{Dir, File, FileExt};
+
+use super::block::BlockBuilder;
+use super::filter::Filter;
+use super::index::IndexBuilder;
+use super::layout::{Footer, begin_section, seal_section};
+use super::{TableMeta, VlogRef};
+use crate::codec::{Compression, Salt, key_hash};
+use crate::types::{Comparator, EntryRef, KEY_BYTES_MAX, Kind, TableId, VALUE_BYTES_MAX, VlogId};
+use crate::{Error, FamilyOptions, Result, files};
+
+/// Bytes gathered before a write.
+const WRITE_BYTES: usize = 1 << 20;
+/// Length of an encoded pointer into a value log.
+const POINTER_BYTES: usize = 24;
+
+/// How a table is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableOptions {
+    /// Compression of the blocks.
+    pub compression: Compression,
+    /// Bits of filter for each key; 0 = no filter.
+    pub filter_bits_per_key: u32,
+}
+
+impl From<&FamilyOptions> for TableOptions {
+    fn from(options: &FamilyOptions) -> Self {
+        Self { compression: options.compression, filter_bits_per_key: options.filter_bits_per_key }
+    }
+}
+
+/// A table under construction. Dropping it leaves a partial file that no manifest names.
+pub struct TableWriter {
+    dir: Arc<dyn Dir>,
+    file: Arc<dyn File>,
+    name: String,
+    comparator: Comparator,
+    options: TableOptions,
+    meta: TableMeta,
+    block: BlockBuilder,
+    index: IndexBuilder,
+    /// Hash of each key, if there is to be a filter.
+    hashes: Vec<u64>,
+    /// The last key of the blocks before the present one.
+    last: Vec<u8>,
+    /// Bytes on disk.
+    written: u64,
+    /// Bytes that follow them.
+    out: Vec<u8>,
+}
+
+impl TableWriter {
+    /// Creates the file of table `id` in `dir`. The salt must be fresh.
+    ///
+    /// # Errors
+    /// `Io` if the file exists or cannot be created.
+    pub fn create(
+        dir: &Arc<dyn Dir>,
+        id: TableId,
+        salt: Salt,
+        options: TableOptions,
+        comparator: Comparator,
+    ) -> Result<Self> {
+        let name = files::table(id);
+        let file = dir.create_new(&name, 0).map_err(|e| Error::io("create", &name, e))?;
+        let meta = TableMeta { id, salt, compression: options.compression, ..TableMeta::default() };
+        let bytewise = comparator.is_bytewise();
+        Ok(Self {
+            dir: Arc::clone(dir),
+            file,
+            name,
+            comparator,
+            options,
+            meta,
+            block: BlockBuilder::new(bytewise, options.compression),
+            index: IndexBuilder::new(bytewise),
+            hashes: Vec::new(),
+            last: Vec::new(),
+            written: 0,
+            out: Vec::with_capacity(WRITE_BYTES + (WRITE_BYTES >> 3)),
+        })
+    }
+
+    /// Adds an entry: a key after the last one, or an older version of the same key.
+    ///
+    /// # Errors
+    /// `Internal` if the entry is out of order or malformed; `Io` if a write fails.
+    pub fn add(&mut self, e: EntryRef<'_>) -> Result<()> {
+        let new_key = self.check_order(&e)?;
+        self.note(&e, new_key)?;
+        if !self.block.has_room(e.key.len(), e.value.len()) {
+            self.finish_block()?;
+        }
+        self.block.add(&e);
+        Ok(())
+    }
+
+    /// Number of entries so far.
+    pub fn entries(&self) -> u64 {
+        self.meta.entries
+    }
+
+    /// The key added last; empty at the start.
+    pub fn last_key(&self) -> &[u8] {
+        if self.block.len() > 0 { self.block.last_key() } else { &self.last }
+    }
+
+    /// About how long the file would be if it were finished now.
+    pub fn file_bytes_estimate(&self) -> u64 {
+        let filter = self.hashes.len() as u64 * u64::from(self.options.filter_bits_per_key) / 8;
+        let pending = self.out.len() + self.block.raw_bytes() + self.index.len();
+        self.written + pending as u64 + filter
+    }
+
+    /// Completes the file and makes its bytes durable; the name is not, before the directory is synced.
+    ///
+    /// # Errors
+    /// `Internal` for a table without entries; `Io` if a write or the sync fails.
+    pub fn finish(mut self) -> Result<TableMeta> {
+        if self.meta.entries == 0 {
+            return Err(Error::internal("a table without entries"));
+        }
+        self.finish_block()?;
+        let salt = self.meta.salt;
+        let filter_at = self.end();
+        let filter = Filter::build(&self.hashes, self.options.filter_bits_per_key).encode(&salt, filter_at);
+        self.append(&filter)?;
+        let index_at = self.end();
+        let blocks = self.index.blocks();
+        let index = std::mem::replace(&mut self.index, IndexBuilder::new(false)).finish(&salt, index_at);
+        self.append(&index)?;
+        let props_at = self.end();
+        let mut props = begin_section();
+        self.meta.largest = std::mem::take(&mut self.last);
+        self.meta.encode_props(&mut props);
+        seal_section(&salt, props_at, &mut props);
+        self.append(&props)?;
+        let footer = Footer { salt, id: self.meta.id, filter_at, index_at, props_at, blocks };
+        let footer = footer.encode(self.end());
+        self.append(&footer)?;
+        self.write_out()?;
+        self.file.sync_data().map_err(|e| Error::io("sync", &self.name, e))?;
+        self.meta.file_bytes = self.written;
+        Ok(self.meta)
+    }
+
+    /// Gives the table up and removes its file. A file that cannot be removed is left: no manifest names it.
+    pub fn abandon(self) {
+        let Self { dir, file, name, .. } = self;
+        drop(file);
+        if let Err(error) = dir.unlink(&name) {
+            tracing::warn!(name, %error, "an abandoned table could not be removed");
+        }
+    }
+
+    /// Whether the entry begins a new key.
+    #[inline]
+    fn check_order(&self, e: &EntryRef<'_>) -> Result<bool> {
+        if e.key.len() > KEY_BYTES_MAX || e.value.len() > VALUE_BYTES_MAX {
+            return Err(Error::internal("entry too long for a table"));
+        }
+        if self.meta.entries == 0 {
+            return Ok(true);
+        }
+        let (last, last_seq) = (self.last_key(), self.last_seq());
+        match self.comparator.compare(last, e.key) {
+            Ordering::Less => Ok(true),
+            Ordering::Equal if e.seq < last_seq => Ok(false),
+            _ => Err(Error::internal(format!("entries out of order in {}", self.name))),
+        }
+    }
+
+    /// The sequence number added last. A block is finished only when an entry follows, so it is never empty here.
+    #[inline]
+    fn last_seq(&self) -> u64 {
+        self.block.last_seq()
+    }
+
+    /// Counts the entry into the properties.
+    #[inline]
+    fn note(&mut self, e: &EntryRef<'_>, new_key: bool) -> Result<()> {
+        let meta = &mut self.meta;
+        if meta.entries == 0 {
+            meta.smallest = e.key.to_vec();
+            meta.min_seq = e.seq;
+        }
+        if new_key {
+            meta.keys += 1;
+            if self.options.filter_bits_per_key > 0 && self.comparator.is_bytewise() {
+                self.hashes.push(key_hash(e.key));
+            }
+        }
+        meta.entries += 1;
+        meta.min_seq = meta.min_seq.min(e.seq);
+        meta.max_seq = meta.max_seq.max(e.seq);
+        meta.raw_key_bytes += e.key.len() as u64;
+        meta.raw_value_bytes += e.value.len() as u64;
+        meta.note_expiry(e.expiry);
+        match e.kind {
+            Kind::Put => Ok(()),
+            Kind::PutPointer => meta.note_pointer(e.value),
+            Kind::Delete | Kind::SingleDelete if e.value.is_empty() => {
+                meta.tombstones += 1;
+                meta.single_deletes += u64::from(e.kind == Kind::SingleDelete);
+                Ok(())
+            }
+            Kind::Delete | Kind::SingleDelete => Err(Error::internal("a tombstone with a value")),
+        }
+    }
+
+    fn finish_block(&mut self) -> Result<()> {
+        let first_block = self.index.blocks() == 0;
+        let same = !first_block && self.comparator.compare(&self.last, self.block.first_key()).is_eq();
+        let goes_on = same.then(|| self.block.first_seq());
+        // The builder is emptied by `finish`, but its keys are needed for the fence after it.
+        let first = self.block.first_key().to_vec();
+        let last = self.block.last_key().to_vec();
+        let at = self.end();
+        let built = self.block.finish(&self.meta.salt, at, &mut self.out);
+        if u32::try_from(built.disk).is_err() {
+            return Err(Error::internal("block longer than 4 GiB"));
+        }
+        let before = (!first_block).then_some(&*self.last);
+        self.index.add(before, &first, goes_on, built);
+        self.last = last;
+        if self.out.len() >= WRITE_BYTES { self.write_out() } else { Ok(()) }
+    }
+
+    /// Where the next byte will lie.
+    fn end(&self) -> u64 {
+        self.written + self.out.len() as u64
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.out.extend_from_slice(bytes);
+        if self.out.len() >= WRITE_BYTES { self.write_out() } else { Ok(()) }
+    }
+
+    fn write_out(&mut self) -> Result<()> {
+        self.file.write_all_at(&self.out, self.written).map_err(|e| Error::io("write", &self.name, e))?;
+        self.written += self.out.len() as u64;
+        self.out.clear();
+        Ok(())
+    }
+}
+
+impl TableMeta {
+    /// Counts the expiry of an entry.
+    #[inline]
+    pub(super) fn note_expiry(&mut self, expiry: u32) {
+        if expiry == 0 {
+            self.has_eternal = true;
+            return;
+        }
+        self.oldest_expiry = if self.oldest_expiry == 0 { expiry } else { self.oldest_expiry.min(expiry) };
+        self.newest_expiry = self.newest_expiry.max(expiry);
+    }
+
+    /// Counts the value that an encoded pointer refers to.
+    pub(super) fn note_pointer(&mut self, pointer: &[u8]) -> Result<()> {
+        let (Some(id), Some(len)) = (pointer.first_chunk::<4>(), pointer.get(4..).and_then(|p| p.first_chunk::<4>()))
+        else {
+            return Err(Error::internal("malformed pointer into a value log"));
+        };
+        if pointer.len() != POINTER_BYTES {
+            return Err(Error::internal("malformed pointer into a value log"));
+        }
+        let (vlog, bytes) = (VlogId(u32::from_le_bytes(*id)), u64::from(u32::from_le_bytes(*len)));
+        match self.vlog_refs.binary_search_by_key(&vlog, |r| r.vlog) {
+            Ok(i) => {
+                self.vlog_refs[i].bytes += bytes;
+                self.vlog_refs[i].count += 1;
+            }
+            Err(i) => self.vlog_refs.insert(i, VlogRef { vlog, bytes, count: 1 }),
+        }
+        Ok(())
+    }
+}

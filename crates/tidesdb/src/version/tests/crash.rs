@@ -1,0 +1,214 @@
+//! Crashes at every call that changes the disk, in every kind of image: the state found is the one before or after
+//! the install that was interrupted, nothing acknowledged is lost, and no image is refused.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use tidesdb_io::sim::{DataFate, Image, NameFate, OpSet, SimDisk};
+use tidesdb_sync::Mutex;
+
+/// What the world was told: states that may be found.
+#[derive(Default)]
+struct Oracle {
+    /// The state after the last acknowledged install.
+    acked: Vec<u8>,
+    /// The state that the running install would make.
+    tried: Option<Vec<u8>>,
+    /// Whether the creation was acknowledged.
+    created: bool,
+}
+
+#[derive(Default)]
+struct Count {
+    points: u64,
+    images: u64,
+    before: u64,
+    after: u64,
+    unmarked: u64,
+    torn: u64,
+    half: u64,
+}
+
+fn images() -> Vec<Image> {
+    let rough =
+        [512, 4096].map(|size| Image { data: DataFate::PowersafeOff { size }, names: NameFate::Subset });
+    Image::STANDARD.into_iter().chain(rough).collect()
+}
+
+fn check_image(disk: SimDisk, oracle: &Oracle, seed: u64, count: &mut Count, what: &str) {
+    let (env, _disk, _) = sim::env_on(disk, seed);
+    let found = env.disk.open_dir(Path::new(DB), true).map(|dir| presence(&*dir)).unwrap();
+    let found = found.unwrap_or_else(|e| panic!("{what}: {e}"));
+    if found == Presence::Absent {
+        assert!(!oracle.created, "{what}: the database is gone");
+        create(&env);
+        return;
+    }
+    let (set, report) = try_open(&env).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let state = facts(&set.state());
+    let after = oracle.tried.as_ref() == Some(&state);
+    assert!(after || state == oracle.acked, "{what}: a state that never was");
+    assert!(!report.repaired_mark, "{what}: a crash taken for damage");
+    count.before += u64::from(!after);
+    count.after += u64::from(after);
+    count.unmarked += u64::from(report.unmarked_record);
+    count.torn += u64::from(report.torn_bytes > 0);
+    count.half += u64::from(report.half_marked);
+    set.settle_orphans();
+    set.unlink_obsolete();
+    // Life goes on, and what is installed now is there later.
+    let changes = step(&set, 90);
+    install(&set, changes).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let state = facts(&set.state());
+    drop(set);
+    let (set, _) = try_open(&env).unwrap_or_else(|e| panic!("{what}: second open: {e}"));
+    assert_eq!(facts(&set.state()), state, "{what}: second open");
+}
+
+/// Runs `script` once and checks every crash point of it.
+fn sweep(seed: u64, script: impl FnOnce(&Env, &Arc<Mutex<Oracle>>)) -> Count {
+    let (env, disk, _) = sim::env(seed);
+    env.disk.open_dir(Path::new(DB), true).unwrap();
+    let oracle = Arc::new(Mutex::new(Oracle::default()));
+    let count = Arc::new(Mutex::new(Count::default()));
+    let (told, counted) = (Arc::clone(&oracle), Arc::clone(&count));
+    disk.observe(OpSet::CHANGES, move |op, fork| {
+        let (oracle, mut count) = (told.lock(), counted.lock());
+        count.points += 1;
+        for (i, image) in images().iter().enumerate() {
+            for again in 0..2 {
+                let image_seed = seed ^ op.index << 8 ^ (i as u64) << 1 ^ again;
+                let what = format!("seed {seed}, before {:?} {} #{}, {image:?}", op.kind, op.path, op.index);
+                count.images += 1;
+                check_image(fork.crash_image(image, image_seed), &oracle, image_seed, &mut count, &what);
+            }
+        }
+    });
+    script(&env, &oracle);
+    disk.stop_observing();
+    let count = std::mem::take(&mut *count.lock());
+    println!(
+        "seed {seed}: {} crash points, {} images, {} before, {} after ({} unmarked, {} half marked, {} torn)",
+        count.points, count.images, count.before, count.after, count.unmarked, count.half, count.torn
+    );
+    count
+}
+
+fn tell(oracle: &Mutex<Oracle>, change: impl FnOnce(&mut Oracle)) {
+    change(&mut oracle.lock());
+}
+
+/// Installs while the oracle knows both outcomes.
+fn observed(set: &Set, changes: Vec<Change>, oracle: &Mutex<Oracle>) {
+    let mut next = set.state();
+    next.apply(&edit(changes.iter().cloned())).unwrap();
+    let next = facts(&next);
+    tell(oracle, |o| o.tried = Some(next.clone()));
+    install(set, changes).unwrap();
+    tell(oracle, |o| *o = Oracle { acked: next, tried: None, created: true });
+}
+
+fn created(env: &Env, oracle: &Mutex<Oracle>) -> Set {
+    tell(oracle, |o| o.acked = facts(&State::default()));
+    let set = create(env);
+    tell(oracle, |o| o.created = true);
+    set
+}
+
+#[test]
+fn installs() {
+    let count = sweep(1, |env, oracle| {
+        let set = created(env, oracle);
+        for n in 0..12 {
+            observed(&set, step(&set, n), oracle);
+            set.unlink_obsolete();
+        }
+        // An edit of several pages.
+        let big = Change::Unknown { tag: IGNORABLE | 1 << 6, body: vec![7; 10_000].into() };
+        observed(&set, vec![big], oracle);
+        observed(&set, step(&set, 13), oracle);
+    });
+    assert!(count.points > 60 && count.images > 1400, "the sweep has shrunk");
+    assert!(
+        count.after > 0 && count.unmarked > 0 && count.half > 0 && count.torn > 0,
+        "the sweep does not reach what it is for"
+    );
+}
+
+#[test]
+fn open_close_and_roll_over() {
+    let count = sweep(2, |env, oracle| {
+        let mut set = created(env, oracle);
+        let mut numbers = BTreeSet::new();
+        for n in 0..40 {
+            observed(&set, step(&set, n), oracle);
+            numbers.extend(set.manifest().map(|m| m.0));
+            if n % 16 == 15 {
+                set.close(&VersionEdit::new()).unwrap();
+                set = open(env).0;
+                set.settle_orphans();
+            }
+            set.unlink_obsolete();
+        }
+        assert!(numbers.len() > 4, "no manifest was rolled over: {numbers:?}");
+    });
+    assert!(count.points > 150, "the sweep has shrunk");
+}
+
+#[test]
+fn families() {
+    sweep(3, |env, oracle| {
+        let set = created(env, oracle);
+        for n in 0..4u32 {
+            let id = set.new_family_id().unwrap();
+            let name = ["..", "a/b\u{0}", "CON", "\u{1F30A}"][n as usize];
+            observed(&set, vec![create_family(id.0, name)], oracle);
+            let table = meta(set.new_table_id().0, ("a", "b"), (1, 2), &[]);
+            observed(&set, vec![add(id.0, 1, &table)], oracle);
+            observed(&set, vec![Change::RenameFamily { family: id, name: "again".into() }], oracle);
+            observed(&set, vec![Change::DropFamily { family: id }], oracle);
+            set.unlink_obsolete();
+        }
+    });
+}
+
+/// A crash while a crash is being recovered from.
+#[test]
+fn crash_in_recovery() {
+    let (_env, disk, set) = disk_with(4, 6);
+    let acked = facts(&set.state());
+    let changes = step(&set, 6);
+    let mut tried = set.state();
+    tried.apply(&edit(changes.iter().cloned())).unwrap();
+    let tried = facts(&tried);
+    let start = disk.op_count();
+    install(&set, changes).unwrap();
+    let mut nested = 0;
+    for point in start..=disk.op_count() {
+        let (_env, disk, set) = disk_with(4, 6);
+        disk.crash_at_torn(point);
+        let _ = install(&set, step(&set, 6));
+        disk.crash_now();
+        for (i, image) in images().iter().enumerate() {
+            let first = disk.crash_image(image, i as u64);
+            for at in 0..40 {
+                let (env, again, _) = sim::env_on(first.fork(), i as u64);
+                again.crash_at_torn(at);
+                let whole = try_open(&env).is_ok();
+                let (env, _, _) =
+                    sim::env_on(again.crash_image(&images()[(i + at as usize) % images().len()], at), 9);
+                let (set, report) =
+                    try_open(&env).unwrap_or_else(|e| panic!("{image:?} at {point}, then {at}: {e}"));
+                let state = facts(&set.state());
+                assert!(state == acked || state == tried, "{image:?} at {point}, then {at}");
+                assert!(!report.repaired_mark, "{image:?} at {point}, then {at}");
+                nested += 1;
+                if whole {
+                    break;
+                }
+            }
+        }
+    }
+    println!("nested crash points: {nested}");
+    assert!(nested > 500);
+}

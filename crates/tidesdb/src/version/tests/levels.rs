@@ -1,0 +1,115 @@
+//! Levels: order, search, and the laws a version restates.
+
+use super::*;
+use crate::types::Comparator;
+use crate::version::level::Level;
+use proptest::prelude::*;
+
+fn family_with(order: Comparator, tables: &[(u8, Arc<TableMeta>)]) -> Result<FamilyVersion<TableId>> {
+    let options = FamilyOptions::default().comparator(order);
+    let mut state = State::default();
+    let mut e = edit([Change::CreateFamily { family: FamilyId(1), name: "f".into(), options }]);
+    for (level, meta) in tables {
+        e.push(add(1, *level, meta));
+    }
+    state.apply(&e)?;
+    let family = &state.families[&FamilyId(1)];
+    FamilyVersion::build(family, None, &Arc::default(), &|_, m| Ok(Arc::new(m.id)))
+}
+
+fn ids<'a>(slots: impl IntoIterator<Item = &'a Arc<TableSlot<TableId>>>) -> Vec<u64> {
+    slots.into_iter().map(|s| s.id().0).collect()
+}
+
+#[test]
+fn reads_look_newest_first() {
+    let v = family_with(
+        Comparator::bytewise(),
+        &[
+            (1, meta(7, ("a", "m"), (30, 39), &[])),
+            (1, meta(9, ("c", "z"), (10, 19), &[])),
+            (1, meta(8, ("b", "d"), (20, 29), &[])),
+            (2, meta(1, ("d", "e"), (1, 9), &[])),
+            (2, meta(2, ("a", "c"), (1, 9), &[])),
+            (4, meta(3, ("c", "c"), (1, 1), &[])),
+        ],
+    )
+    .unwrap();
+    assert_eq!(ids(v.level(1)), [7, 8, 9]);
+    assert_eq!(ids(v.level(2)), [2, 1]);
+    assert_eq!((v.depth(), v.level_len(3), v.level_len(9), v.level_bytes(2)), (4, 0, 0, 2003));
+    assert_eq!(ids(v.tables_for(b"c")), [7, 8, 9, 2, 3]);
+    assert_eq!(ids(v.tables_for(b"n")), [9]);
+    assert_eq!(ids(v.tables_for(b"cc")), [7, 8, 9]);
+    assert_eq!(ids(v.tables_for(b"zz")), [0u64; 0]);
+    assert_eq!(ids(&v.tables_meeting(2, &(&b"c"[..]..=&b"d"[..]))), [2, 1]);
+    assert_eq!(ids(&v.tables_meeting(2, &(&b"c"[..]..&b"d"[..]))), [2]);
+    assert_eq!(ids(&v.tables_meeting(1, &(&b"e"[..]..))), [7, 9]);
+    assert!(v.any_deeper(2, &(&b"a"[..]..)) && !v.any_deeper(4, &(..)) && !v.any_deeper(2, &(&b"d"[..]..)));
+}
+
+#[test]
+fn broken_laws_are_refused() {
+    let bytewise = Comparator::bytewise;
+    let broken = [
+        ("overlaps", vec![(2, meta(1, ("a", "c"), (1, 1), &[])), (2, meta(2, ("c", "d"), (1, 1), &[]))]),
+        ("smallest key", vec![(2, meta(1, ("b", "a"), (1, 1), &[]))]),
+        ("oldest commit", vec![(1, meta(1, ("a", "b"), (2, 1), &[]))]),
+        ("interleave", vec![(1, meta(1, ("a", "b"), (1, 9), &[])), (1, meta(2, ("b", "c"), (5, 20), &[]))]),
+        ("interleave", vec![(1, meta(1, ("a", "b"), (1, 9), &[])), (1, meta(2, ("a", "c"), (9, 20), &[]))]),
+        ("level 0", vec![(0, meta(1, ("a", "b"), (1, 1), &[]))]),
+        ("level 65", vec![(65, meta(1, ("a", "b"), (1, 1), &[]))]),
+        ("there already", vec![(1, meta(1, ("a", "b"), (1, 1), &[])), (2, meta(1, ("a", "b"), (1, 1), &[]))]),
+        ("value log 4", vec![(1, meta(1, ("a", "b"), (1, 1), &[(4, 1, 1)]))]),
+    ];
+    for (law, tables) in broken {
+        let e = family_with(bytewise(), &tables).unwrap_err().to_string();
+        assert!(e.contains(law), "{law}: {e}");
+    }
+    // The same tables under another order are fine, or the other way round.
+    family_with(Comparator::reverse_bytewise(), &[(2, meta(1, ("b", "a"), (1, 1), &[]))]).unwrap();
+    let apart = [(1, meta(1, ("a", "b"), (1, 9), &[])), (1, meta(2, ("c", "d"), (5, 20), &[]))];
+    family_with(bytewise(), &apart).unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// The search over prefixes finds what a walk over all tables finds.
+    #[test]
+    fn search_is_a_walk(
+        mut cuts in prop::collection::btree_set(prop::collection::vec(prop::sample::select(vec![0u8, 1, b'a', 255]), 0..12), 2..40),
+        probes in prop::collection::vec(prop::collection::vec(prop::sample::select(vec![0u8, 1, b'a', 255]), 0..12), 1..20),
+        reverse in any::<bool>(),
+    ) {
+        let order = if reverse { Comparator::reverse_bytewise() } else { Comparator::bytewise() };
+        if cuts.len() % 2 == 1 {
+            cuts.pop_last();
+        }
+        let mut cuts: Vec<Vec<u8>> = cuts.into_iter().collect();
+        cuts.sort_by(|a, b| order.compare(a, b));
+        let queue = Arc::default();
+        let slot = |(i, pair): (usize, &[Vec<u8>])| {
+            let mut m = (*meta(i as u64, ("", ""), (1, 1), &[])).clone();
+            (m.smallest, m.largest) = (pair[0].as_slice().into(), pair[1].as_slice().into());
+            let guard = FileGuard::new(crate::files::FileKind::Table(m.id), &queue);
+            let id = Arc::new(m.id);
+            Arc::new(TableSlot::new(Arc::new(m), id, guard))
+        };
+        let tables: Vec<_> = cuts.chunks(2).enumerate().map(slot).collect();
+        let level = Level::new(tables.iter().rev().cloned().collect(), &order, false);
+        prop_assert_eq!(ids(level.tables()), ids(&tables));
+        for key in probes.iter().chain(&cuts) {
+            let walked = tables.iter().find(|t| t.covers(&order, key)).map(|t| t.id());
+            prop_assert_eq!(level.find(&order, key).map(|t| t.id()), walked);
+            let at = tables.iter().position(|t| order.compare(&t.meta().largest, key).is_ge());
+            prop_assert_eq!(level.lower_bound(&order, key), at.unwrap_or(tables.len()));
+            for other in &probes {
+                let (lo, hi) = if order.compare(key, other).is_le() { (key, other) } else { (other, key) };
+                let range = lo.as_slice()..hi.as_slice();
+                let walked: Vec<_> = tables.iter().filter(|t| t.meets(&order, &range)).cloned().collect();
+                prop_assert_eq!(ids(&level.meeting(&order, &range)), ids(&walked));
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Tests of the map. All run on the simulated disk; seeds are in the messages.
+
+mod codec;
+mod crash;
+mod detect;
+mod faults;
+mod levels;
+mod logic;
+mod order;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tidesdb_io::sim::{self, SimDisk};
+use tidesdb_io::{Dir, Env};
+
+use super::*;
+use crate::sst::{TableMeta, VlogRef};
+use crate::types::{FamilyId, SeqNo, TableId, VlogId};
+use crate::{Error, FamilyOptions, Result};
+
+/// Where the database of a test lies.
+const DB: &str = "/db";
+/// Bytes of a segment in tests.
+const SEGMENT: u64 = 1 << 20;
+
+/// In tests an open table is its number.
+type Set = VersionSet<TableId>;
+
+fn dir_of(env: &Env) -> Arc<dyn Dir> {
+    env.disk.open_dir(Path::new(DB), true).unwrap()
+}
+
+fn context(env: &Env, dir: &Arc<dyn Dir>) -> Context<TableId> {
+    Context {
+        dir: Arc::clone(dir),
+        entropy: Arc::clone(&env.entropy),
+        comparators: Vec::new(),
+        open_table: Box::new(|_, meta| Ok(Arc::new(meta.id))),
+    }
+}
+
+fn try_create(env: &Env) -> Result<Set> {
+    let dir = env.disk.open_dir(Path::new(DB), true).map_err(|e| Error::io("open", DB, e))?;
+    Set::create(context(env, &dir), SEGMENT)
+}
+
+fn create(env: &Env) -> Set {
+    try_create(env).unwrap()
+}
+
+fn try_open(env: &Env) -> Result<(Set, ManifestReport)> {
+    let dir = env.disk.open_dir(Path::new(DB), true).map_err(|e| Error::io("open", DB, e))?;
+    Set::open(context(env, &dir), false)
+}
+
+fn open(env: &Env) -> (Set, ManifestReport) {
+    try_open(env).unwrap()
+}
+
+/// Opens what is there, or creates.
+fn open_or_create(env: &Env) -> Result<Set> {
+    let dir = env.disk.open_dir(Path::new(DB), true).map_err(|e| Error::io("open", DB, e))?;
+    match presence(&*dir)? {
+        Presence::Present => try_open(env).map(|(set, _)| set),
+        Presence::Absent => try_create(env),
+    }
+}
+
+/// All of a state as bytes, to compare. Counters may run ahead between sessions, so they are left out.
+fn facts(state: &State) -> Vec<u8> {
+    let all = state.snapshot();
+    let mut out = Vec::new();
+    let kept = all.changes().iter().filter(|c| !matches!(c, Change::NextIds { .. })).cloned();
+    kept.collect::<VersionEdit>().encode(&mut out);
+    out
+}
+
+fn meta(id: u64, keys: (&str, &str), seqs: (SeqNo, SeqNo), refs: &[(u32, u64, u64)]) -> Arc<TableMeta> {
+    Arc::new(TableMeta {
+        id: TableId(id),
+        salt: [id as u8; 16],
+        file_bytes: 1000 + id,
+        entries: 10,
+        keys: 9,
+        tombstones: 1,
+        single_deletes: 0,
+        smallest: keys.0.as_bytes().into(),
+        largest: keys.1.as_bytes().into(),
+        min_seq: seqs.0,
+        max_seq: seqs.1,
+        oldest_expiry: 0,
+        newest_expiry: 0,
+        has_eternal: true,
+        raw_key_bytes: 90,
+        raw_value_bytes: 900,
+        compression: crate::Compression::Lz4,
+        vlog_refs: refs.iter().map(|&(v, bytes, count)| VlogRef { vlog: VlogId(v), bytes, count }).collect(),
+    })
+}
+
+fn edit(changes: impl IntoIterator<Item = Change>) -> VersionEdit {
+    changes.into_iter().collect()
+}
+
+fn create_family(id: u32, name: &str) -> Change {
+    Change::CreateFamily { family: FamilyId(id), name: name.into(), options: FamilyOptions::default() }
+}
+
+fn add(family: u32, level: u8, meta: &Arc<TableMeta>) -> Change {
+    Change::AddTable { family: FamilyId(family), level, meta: Arc::clone(meta) }
+}
+
+fn remove(family: u32, level: u8, table: u64) -> Change {
+    Change::RemoveTable { family: FamilyId(family), level, table: TableId(table) }
+}
+
+/// Installs without publishing to anyone.
+fn install(set: &Set, changes: impl IntoIterator<Item = Change>) -> Result<()> {
+    set.install(&edit(changes), |_| {})
+}
+
+/// One step of the scripts that crash and fault tests run: what a life of flushes and compactions does.
+fn step(set: &Set, n: u64) -> Vec<Change> {
+    let family = 1 + (n % 2) as u32;
+    let exists = set.state().families.contains_key(&FamilyId(family));
+    if !exists {
+        let id = set.new_family_id().unwrap();
+        let name = format!("family {}", id.0);
+        return vec![create_family(id.0, &name)];
+    }
+    let version = set.version(FamilyId(family)).unwrap();
+    if version.level_len(1) >= 3 {
+        let out = meta(set.new_table_id().0, ("a", "z"), (1, n), &[]);
+        let old: Vec<Change> =
+            version.tables().map(|t| remove(family, level_of(&version, t.id()), t.id().0)).collect();
+        return old.into_iter().chain([add(family, 2, &out)]).collect();
+    }
+    let flushed = meta(set.new_table_id().0, ("b", "y"), (10 * n, 10 * n + 9), &[]);
+    let seq = 10 * n + 9;
+    vec![
+        add(family, 1, &flushed),
+        Change::FlushedTo { family: FamilyId(family), seq },
+        Change::LastSeq { seq },
+    ]
+}
+
+fn level_of(version: &FamilyVersion<TableId>, id: TableId) -> u8 {
+    version.state().tables[&id].0
+}
+
+fn disk_with(seed: u64, installs: u64) -> (Env, Arc<SimDisk>, Set) {
+    let (env, disk, _clock) = sim::env(seed);
+    let set = create(&env);
+    for n in 0..installs {
+        let changes = step(&set, n);
+        install(&set, changes).unwrap();
+    }
+    (env, disk, set)
+}

@@ -1,0 +1,301 @@
+//! One value log file: reserving room, writing, reading back.
+//!
+//! Appenders reserve by one addition and then write side by side. `reserved` only grows; a reservation counts if it begins
+//! below `bytes_max`, so exactly one counted reservation reaches it, and that one is the last: it sets `end`.
+//! `settled` counts the bytes of reservations whose write has ended, well or not; once it equals `end` nobody
+//! will ever write again. `dirty` is set after each write and before it settles: who reads `settled == end` sees all of it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use tidesdb_io::{Access, Dir, File, FileExt};
+
+use super::format::{FILE_HEADER_BYTES, FileHeader, RECORD_HEADER_BYTES, RecordHeader};
+use super::{VlogPointer, scratch};
+use crate::codec::{Compression, Salt, compress, decompress};
+use crate::types::{FamilyId, VALUE_BYTES_MAX, VlogId};
+use crate::{Error, Result, files};
+
+/// Payloads stored as they are are copied behind their header up to here, to spare a system call; longer ones are not.
+const ONE_CALL_BYTES_MAX: usize = 64 << 10;
+
+/// A value log file, open.
+#[derive(Debug)]
+pub(super) struct VlogFile {
+    pub(super) id: VlogId,
+    pub(super) salt: Salt,
+    name: Arc<str>,
+    file: Arc<dyn File>,
+    bytes_max: u64,
+    reserved: AtomicU64,
+    /// Where the last record ends; 0 while more may be appended.
+    end: AtomicU64,
+    settled: AtomicU64,
+    dirty: AtomicBool,
+    /// Length at the last look.
+    len_seen: AtomicU64,
+}
+
+/// Fills `buf` with a record: room for its header, and the payload if it is compressed or small. `None`: the payload is
+/// the value itself, too long to be worth a copy.
+fn prepare(value: &[u8], compression: Compression, buf: &mut Vec<u8>) -> Option<Compression> {
+    buf.clear();
+    buf.resize(RECORD_HEADER_BYTES, 0);
+    if compress(compression, value, buf).is_some() {
+        return Some(compression);
+    }
+    if value.len() > ONE_CALL_BYTES_MAX {
+        return None;
+    }
+    buf.extend_from_slice(value);
+    Some(Compression::None)
+}
+
+impl VlogFile {
+    /// Creates the file and makes its header and its name durable.
+    pub(super) fn create(dir: &dyn Dir, header: FileHeader, bytes_max: u64) -> Result<Self> {
+        let name: Arc<str> = files::vlog(header.vlog).into();
+        let file = dir.create_new(&name, 0).map_err(|e| Error::io("create", &name, e))?;
+        let made = file
+            .write_all_at(&header.encode(), 0)
+            .and_then(|()| file.sync_data())
+            .map_err(|e| Error::io("write", &name, e))
+            .and_then(|()| dir.sync().map_err(|e| Error::io("sync", &dir.path().to_string_lossy(), e)));
+        if let Err(e) = made {
+            // Should this fail too, the next open sets the file aside: nothing refers to it.
+            let _ = dir.unlink(&name);
+            return Err(e);
+        }
+        Ok(Self::with(file, name, header, bytes_max))
+    }
+
+    /// Opens a file of an earlier session, for reading.
+    pub(super) fn open(dir: &dyn Dir, family: FamilyId, vlog: VlogId) -> Result<Self> {
+        let name: Arc<str> = files::vlog(vlog).into();
+        let file = dir.open(&name, Access::Read).map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => Error::corrupt(&name, 0, "the value log is missing"),
+            _ => Error::io("open", &name, e),
+        })?;
+        let mut bytes = [0; FILE_HEADER_BYTES];
+        file.read_exact_at(&mut bytes, 0).map_err(|e| short_is_corrupt(e, &name, 0))?;
+        let header = FileHeader::decode(&bytes, &name)?;
+        if header.vlog != vlog || header.family != family {
+            return Err(Error::corrupt(&name, 12, "the file is of another family, or has another number"));
+        }
+        let len = file.len().map_err(|e| Error::io("stat", &name, e))?;
+        let this = Self::with(file, name, header, 0);
+        this.end.store(len, Ordering::Relaxed);
+        this.settled.store(len, Ordering::Relaxed);
+        Ok(this)
+    }
+
+    fn with(file: Arc<dyn File>, name: Arc<str>, header: FileHeader, bytes_max: u64) -> Self {
+        let start = FILE_HEADER_BYTES as u64;
+        Self {
+            id: header.vlog,
+            salt: header.salt,
+            name,
+            file,
+            bytes_max,
+            reserved: AtomicU64::new(start),
+            end: AtomicU64::new(0),
+            settled: AtomicU64::new(start),
+            dirty: AtomicBool::new(false),
+            len_seen: AtomicU64::new(start),
+        }
+    }
+
+    /// Appends `value`; `None` if the file is full.
+    pub(super) fn append(&self, value: &[u8], compression: Compression) -> Result<Option<VlogPointer>> {
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(Error::invalid(format!("a value is longer than {VALUE_BYTES_MAX} bytes")));
+        }
+        if self.is_full() {
+            return Ok(None); // spares the compression
+        }
+        scratch::with(|buf| match prepare(value, compression, buf) {
+            Some(codec) => self.append_record(value.len() as u32, codec, buf, None),
+            None => self.append_record(value.len() as u32, Compression::None, buf, Some(value)),
+        })
+    }
+
+    /// Writes the record in `buf`, its header still to be filled in, followed by `rest`.
+    fn append_record(
+        &self,
+        raw_len: u32,
+        codec: Compression,
+        buf: &mut [u8],
+        rest: Option<&[u8]>,
+    ) -> Result<Option<VlogPointer>> {
+        let (head, payload) = buf.split_at_mut(RECORD_HEADER_BYTES);
+        let payload = rest.unwrap_or(payload);
+        let mut header = RecordHeader::new(payload, raw_len, codec);
+        let bytes = RECORD_HEADER_BYTES as u64 + u64::from(header.disk_len);
+        let Some(offset) = self.reserve(bytes) else {
+            return Ok(None);
+        };
+        header.bind(&self.salt, offset);
+        head.copy_from_slice(&header.encode());
+        let written = self.file.write_all_at(buf, offset).and_then(|()| match rest {
+            Some(rest) => self.file.write_all_at(rest, offset + RECORD_HEADER_BYTES as u64),
+            None => Ok(()),
+        });
+        self.dirty.store(true, Ordering::SeqCst);
+        self.settled.fetch_add(bytes, Ordering::SeqCst);
+        written.map_err(|e| Error::io("write", &self.name, e))?;
+        Ok(Some(header.pointer(self.id, offset)))
+    }
+
+    fn is_full(&self) -> bool {
+        self.reserved.load(Ordering::Relaxed) >= self.bytes_max
+    }
+
+    fn reserve(&self, bytes: u64) -> Option<u64> {
+        let offset = self.reserved.fetch_add(bytes, Ordering::SeqCst);
+        if offset >= self.bytes_max {
+            return None;
+        }
+        if offset + bytes >= self.bytes_max {
+            self.end.store(offset + bytes, Ordering::SeqCst);
+        }
+        Some(offset)
+    }
+
+    /// Lets no further record begin.
+    pub(super) fn close(&self) {
+        let end = self.reserved.fetch_add(self.bytes_max, Ordering::SeqCst);
+        if end < self.bytes_max {
+            self.end.store(end, Ordering::SeqCst);
+        }
+    }
+
+    /// The final length, once nobody will write any more.
+    pub(super) fn sealed_len(&self) -> Option<u64> {
+        let end = self.end.load(Ordering::SeqCst);
+        (end != 0 && self.settled.load(Ordering::SeqCst) == end).then_some(end)
+    }
+
+    /// Bytes whose writes have ended.
+    pub(super) fn settled_len(&self) -> u64 {
+        self.settled.load(Ordering::SeqCst)
+    }
+
+    /// Whether bytes were written since the last sync began.
+    pub(super) fn is_dirty(&self) -> bool {
+        self.dirty.load(Ordering::SeqCst)
+    }
+
+    /// Makes durable what was appended before the call. Not for two threads at once.
+    pub(super) fn sync(&self) -> Result<()> {
+        if self.dirty.swap(false, Ordering::SeqCst) {
+            self.file.sync_data().map_err(|e| Error::io("sync", &self.name, e))?;
+        }
+        Ok(())
+    }
+
+    /// The value that `pointer`, which names this file, points at.
+    pub(super) fn read(&self, pointer: &VlogPointer) -> Result<Vec<u8>> {
+        if pointer.raw_len == pointer.disk_len && pointer.disk_len as usize > ONE_CALL_BYTES_MAX {
+            return self.read_in_place(pointer);
+        }
+        scratch::with(|buf| {
+            let (header, payload) = self.read_record(pointer, buf)?;
+            if header.codec == Compression::None {
+                return Ok(payload.to_vec());
+            }
+            let mut value = vec![0; header.raw_len as usize];
+            decompress(header.codec, payload, &mut value, |what| self.corrupt(pointer.offset, what))?;
+            Ok(value)
+        })
+    }
+
+    /// Checks the record that `pointer` names.
+    pub(super) fn check(&self, pointer: &VlogPointer) -> Result<()> {
+        scratch::with(|buf| self.read_record(pointer, buf).map(drop))
+    }
+
+    /// The record that `pointer` names, verified: its header, and its payload as stored, which is in `buf`.
+    fn read_record<'b>(
+        &self,
+        pointer: &VlogPointer,
+        buf: &'b mut Vec<u8>,
+    ) -> Result<(RecordHeader, &'b [u8])> {
+        self.check_range(pointer)?;
+        let bytes = RECORD_HEADER_BYTES + pointer.disk_len as usize;
+        if buf.len() < bytes {
+            buf.resize(bytes, 0);
+        }
+        let record = &mut buf[..bytes];
+        self.read_exact(record, pointer.offset)?;
+        let (head, payload) = record.split_at(RECORD_HEADER_BYTES);
+        let header = self.check_header(pointer, head)?;
+        self.check_payload(pointer, &header, payload)?;
+        Ok((header, payload))
+    }
+
+    /// As `read`, for a long payload stored as it is: read where it will stay.
+    fn read_in_place(&self, pointer: &VlogPointer) -> Result<Vec<u8>> {
+        self.check_range(pointer)?;
+        let mut head = [0; RECORD_HEADER_BYTES];
+        self.read_exact(&mut head, pointer.offset)?;
+        let header = self.check_header(pointer, &head)?;
+        let mut value = vec![0; pointer.raw_len as usize];
+        self.read_exact(&mut value, pointer.offset + RECORD_HEADER_BYTES as u64)?;
+        self.check_payload(pointer, &header, &value)?;
+        Ok(value)
+    }
+
+    fn check_header(&self, pointer: &VlogPointer, head: &[u8]) -> Result<RecordHeader> {
+        let header = RecordHeader::decode(head, &self.salt, pointer.offset)
+            .ok_or_else(|| self.corrupt(pointer.offset, "checksum of a record's header is wrong"))?;
+        if header.pointer(self.id, pointer.offset) == *pointer {
+            Ok(header)
+        } else {
+            Err(self.corrupt(pointer.offset, "the pointer is of another record"))
+        }
+    }
+
+    fn check_payload(&self, pointer: &VlogPointer, header: &RecordHeader, payload: &[u8]) -> Result<()> {
+        if header.payload_matches(payload) {
+            Ok(())
+        } else {
+            Err(self.corrupt(pointer.offset, "checksum of a value is wrong"))
+        }
+    }
+
+    /// Refuses a pointer beyond the end, before memory is asked for.
+    fn check_range(&self, pointer: &VlogPointer) -> Result<()> {
+        let Some(end) = pointer.offset.checked_add(pointer.record_bytes()) else {
+            return Err(self.corrupt(pointer.offset, "a pointer leads beyond the end"));
+        };
+        if end > self.len_seen.load(Ordering::Relaxed) {
+            let len = self.len()?;
+            self.len_seen.store(len, Ordering::Relaxed);
+            if end > len {
+                return Err(self.corrupt(pointer.offset, "a pointer leads beyond the end"));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn len(&self) -> Result<u64> {
+        self.file.len().map_err(|e| Error::io("stat", &self.name, e))
+    }
+
+    pub(super) fn read_exact(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.file.read_exact_at(buf, offset).map_err(|e| short_is_corrupt(e, &self.name, offset))
+    }
+
+    #[cold]
+    fn corrupt(&self, offset: u64, what: &str) -> Error {
+        Error::corrupt(&self.name, offset, what)
+    }
+}
+
+fn short_is_corrupt(e: io::Error, name: &str, offset: u64) -> Error {
+    match e.kind() {
+        io::ErrorKind::UnexpectedEof => Error::corrupt(name, offset, "the file ends too early"),
+        _ => Error::io("read", name, e),
+    }
+}

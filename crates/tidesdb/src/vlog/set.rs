@@ -1,0 +1,238 @@
+//! The value logs of one family: one that is appended to, the earlier ones, those of earlier sessions opened when asked
+//! for.
+//!
+//! Thread rules: everything takes `&self`. Appenders share a read lock for the time of a pointer copy, and write side by side.
+//! `rotating` orders the creation of files; `syncing` lets one sync run at a time, because who finds a
+//! file clean must know that the sync that cleaned it has ended. The other locks are held for an instant only, and
+//! one at a time.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use tidesdb_io::{Dir, Entropy};
+use tidesdb_sync::{Mutex, RwLock};
+
+use super::VlogPointer;
+use super::file::VlogFile;
+use super::format::FileHeader;
+use super::scan::{self, RecordInfo, VlogReport};
+use crate::codec::{Compression, Salt};
+use crate::types::{FamilyId, VlogId};
+use crate::{Error, Result, files};
+
+type NewId = dyn Fn() -> Result<VlogId> + Send + Sync;
+
+/// The value logs of a family.
+pub struct VlogSet {
+    dir: Arc<dyn Dir>,
+    entropy: Arc<dyn Entropy>,
+    family: FamilyId,
+    file_bytes_max: u64,
+    new_id: Box<NewId>,
+    /// All files open.
+    files: RwLock<BTreeMap<VlogId, Arc<VlogFile>>>,
+    /// The one that is appended to, once there is one.
+    current: RwLock<Option<Arc<VlogFile>>>,
+    rotating: Mutex<()>,
+    /// Held by the sync under way. The first failure: what it covered is lost for good, no later sync may claim otherwise.
+    syncing: Mutex<Option<Error>>,
+    /// Files of this session that may have bytes not synced.
+    unsynced: Mutex<Vec<Arc<VlogFile>>>,
+}
+
+/// A value log as the set knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VlogInfo {
+    /// Its number.
+    pub id: VlogId,
+    /// Its salt.
+    pub salt: Salt,
+    /// Bytes written, file header included; the length, if it is sealed.
+    pub bytes: u64,
+    /// Whether nothing will be written to it any more.
+    pub sealed: bool,
+}
+
+impl VlogSet {
+    /// The value logs of `family` in `dir`, none of them opened. A file is begun when the first value comes, and a new
+    /// one when a record has reached `file_bytes_max` bytes; `new_id` draws numbers that were never used before.
+    pub fn new(
+        dir: Arc<dyn Dir>,
+        entropy: Arc<dyn Entropy>,
+        family: FamilyId,
+        file_bytes_max: u64,
+        new_id: impl Fn() -> Result<VlogId> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            dir,
+            entropy,
+            family,
+            file_bytes_max: file_bytes_max.max(4096),
+            new_id: Box::new(new_id),
+            files: RwLock::default(),
+            current: RwLock::default(),
+            rotating: Mutex::default(),
+            syncing: Mutex::default(),
+            unsynced: Mutex::default(),
+        }
+    }
+
+    /// Writes `value` and returns where. The bytes are in the kernel when this returns; durable after [`VlogSet::sync`].
+    ///
+    /// # Errors
+    /// `Io`: nothing refers to what was written, and the call may be repeated. `InvalidArgument`: longer than 4 GiB.
+    pub fn append(&self, value: &[u8], compression: Compression) -> Result<VlogPointer> {
+        loop {
+            let current = self.current.read().clone();
+            if let Some(file) = &current
+                && let Some(pointer) = file.append(value, compression)?
+            {
+                return Ok(pointer);
+            }
+            self.begin_file(current.as_ref())?;
+        }
+    }
+
+    /// Begins a file, unless someone did since `full` was current.
+    fn begin_file(&self, full: Option<&Arc<VlogFile>>) -> Result<()> {
+        let _one = self.rotating.lock();
+        if self.current.read().as_ref().map(|f| f.id) != full.map(|f| f.id) {
+            return Ok(());
+        }
+        let header = FileHeader { family: self.family, vlog: (self.new_id)()?, salt: self.entropy.salt() };
+        let file = Arc::new(VlogFile::create(&*self.dir, header, self.file_bytes_max)?);
+        self.files.write().insert(file.id, Arc::clone(&file));
+        // Known to sync before anyone can append to it.
+        self.unsynced.lock().push(Arc::clone(&file));
+        *self.current.write() = Some(file);
+        Ok(())
+    }
+
+    /// Ends the current file: the next value begins a new one.
+    pub fn rotate(&self) {
+        let _one = self.rotating.lock();
+        if let Some(file) = self.current.write().take() {
+            file.close();
+        }
+    }
+
+    /// Makes durable every value whose [`VlogSet::append`] returned before this call.
+    ///
+    /// # Errors
+    /// `Io`, and the same again for ever after: what became of the values is not known.
+    pub fn sync(&self) -> Result<()> {
+        let mut failed = self.syncing.lock();
+        if let Some(e) = &*failed {
+            return Err(e.clone());
+        }
+        let files = self.unsynced.lock().clone();
+        if let Err(e) = files.iter().try_for_each(|file| file.sync()) {
+            *failed = Some(e.clone());
+            return Err(e);
+        }
+        // The order matters: a write makes the file dirty before it settles.
+        self.unsynced.lock().retain(|file| file.sealed_len().is_none() || file.is_dirty());
+        Ok(())
+    }
+
+    /// The value that `pointer` points at.
+    ///
+    /// # Errors
+    /// `Corrupt` if the file or the record is not there or is not what the pointer was made for; `Io`.
+    pub fn read(&self, pointer: &VlogPointer) -> Result<Vec<u8>> {
+        self.file(pointer.vlog)?.read(pointer)
+    }
+
+    /// Whether the record that `pointer` names is there and whole.
+    ///
+    /// # Errors
+    /// `Io`, `FormatTooNew`: the question could not be answered.
+    pub fn verify_pointer(&self, pointer: &VlogPointer) -> Result<bool> {
+        match self.file(pointer.vlog).and_then(|file| file.check(pointer)) {
+            Ok(()) => Ok(true),
+            Err(Error::Corrupt { .. }) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Walks all records of a file and checks every byte. Whether a break means damage depends: a sealed file of
+    /// a clean shutdown has none; one that was written in a crash may have a torn tail and gaps that nothing refers to.
+    ///
+    /// # Errors
+    /// `Corrupt` if the file or its header is damaged or missing; `Io`; `FormatTooNew`.
+    pub fn verify_file(&self, id: VlogId) -> Result<VlogReport> {
+        self.scan(id, |_| {})
+    }
+
+    /// As [`VlogSet::verify_file`], showing each whole record to `visit`.
+    ///
+    /// # Errors
+    /// As [`VlogSet::verify_file`].
+    pub fn scan(&self, id: VlogId, visit: impl FnMut(&RecordInfo)) -> Result<VlogReport> {
+        let file = self.file(id)?;
+        let len = file.len()?;
+        scan::scan(&file, len, visit)
+    }
+
+    /// The salt of a file; `None` if it cannot be opened.
+    pub fn salt(&self, id: VlogId) -> Option<Salt> {
+        self.file(id).ok().map(|file| file.salt)
+    }
+
+    /// What is known of a file, which is opened if it is not.
+    ///
+    /// # Errors
+    /// `Corrupt` if it is missing or its header is damaged; `Io`; `FormatTooNew`.
+    pub fn info(&self, id: VlogId) -> Result<VlogInfo> {
+        self.file(id).map(|file| info(&file))
+    }
+
+    /// The files open, in the order of their numbers.
+    pub fn files(&self) -> Vec<VlogInfo> {
+        self.files.read().values().map(|file| info(file)).collect()
+    }
+
+    /// Closes a sealed file, which is opened again when asked for. Values being read stay readable.
+    pub fn close(&self, id: VlogId) {
+        self.files.write().remove(&id);
+    }
+
+    /// Closes and deletes a file that nothing refers to.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn remove(&self, id: VlogId) -> Result<()> {
+        self.close(id);
+        let name = files::vlog(id);
+        self.dir.unlink(&name).map_err(|e| Error::io("unlink", &name, e))
+    }
+
+    fn file(&self, id: VlogId) -> Result<Arc<VlogFile>> {
+        if let Some(file) = self.files.read().get(&id) {
+            return Ok(Arc::clone(file));
+        }
+        // Two threads may open it at once; the first to come back is kept.
+        let file = Arc::new(VlogFile::open(&*self.dir, self.family, id)?);
+        Ok(Arc::clone(self.files.write().entry(id).or_insert(file)))
+    }
+}
+
+fn info(file: &VlogFile) -> VlogInfo {
+    let sealed = file.sealed_len();
+    VlogInfo {
+        id: file.id,
+        salt: file.salt,
+        bytes: sealed.unwrap_or_else(|| file.settled_len()),
+        sealed: sealed.is_some(),
+    }
+}
+
+impl fmt::Debug for VlogSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VlogSet")
+            .field("family", &self.family)
+            .field("files", &self.files())
+            .finish_non_exhaustive()
+    }
+}

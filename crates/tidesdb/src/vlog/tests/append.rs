@@ -1,0 +1,154 @@
+use std::sync::Mutex;
+
+use tidesdb_io::RealDisk;
+
+use super::*;
+use crate::Error;
+
+#[test]
+fn pointers_are_their_fields_in_order() {
+    let p = VlogPointer { vlog: VlogId(0x0403_0201), disk_len: 5, offset: 6, raw_len: 7, crc: 0x0B0A_0908 };
+    let bytes = p.encode();
+    assert_eq!(bytes, [1, 2, 3, 4, 5, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 8, 9, 10, 11]);
+    assert_eq!(VlogPointer::decode(&bytes), Some(p));
+    assert_eq!(VlogPointer::decode(&bytes[..23]), None);
+    assert_eq!(VlogPointer::decode(&[0; 25]), None);
+}
+
+#[test]
+fn every_compression_and_size_comes_back() {
+    let (env, _) = world();
+    let set = set(&env, 1, 1 << 20);
+    let mut written = Vec::new();
+    for compression in COMPRESSIONS {
+        for len in [0, 1, 15, 16, 17, 500, 4096, 65_535, 65_536, 65_537, 300_000] {
+            for value in [noise(len as u64, len), text(len as u64, len)] {
+                let pointer = set.append(&value, compression).unwrap();
+                assert_eq!(pointer.raw_len as usize, len);
+                written.push((pointer, value));
+            }
+        }
+    }
+    assert!(written.iter().any(|(p, _)| p.disk_len < p.raw_len), "something was compressed");
+    for (pointer, value) in &written {
+        assert!(set.read(pointer).unwrap() == *value);
+        assert!(set.verify_pointer(pointer).unwrap());
+    }
+    set.rotate();
+    let files = set.files();
+    let records: u64 = files.iter().map(|f| set.verify_file(f.id).unwrap().records).sum();
+    assert_eq!(records, written.len() as u64);
+    let bytes: u64 = written.iter().map(|(p, _)| p.record_bytes()).sum();
+    assert_eq!(bytes + 40 * files.len() as u64, files.iter().map(|f| f.bytes).sum::<u64>());
+    for file in &files {
+        assert!(file.sealed);
+        let report = set.verify_file(file.id).unwrap();
+        assert!(report.is_whole());
+        assert_eq!(report.len, file.bytes);
+    }
+}
+
+#[test]
+fn full_files_are_left_for_new_ones() {
+    let (env, _) = world();
+    let set = set(&env, 10, 4096);
+    let value = noise(1, 1000);
+    let pointers: Vec<_> = (0..50).map(|_| set.append(&value, Compression::None).unwrap()).collect();
+    // 40 + 4 * 1018 = 4112: the fourth record of each file reaches the limit.
+    let ids: Vec<_> = pointers.iter().map(|p| p.vlog.0).collect();
+    assert_eq!(ids, (0..50).map(|i| 10 + i / 4).collect::<Vec<_>>());
+    let files = set.files();
+    assert!(files[..12].iter().all(|f| f.sealed && f.bytes == 4112));
+    assert_eq!((files[12].sealed, files[12].bytes), (false, 40 + 2 * 1018));
+    // One value larger than a file is still one record.
+    let large = set.append(&noise(2, 100_000), Compression::None).unwrap();
+    assert_eq!(set.read(&large).unwrap(), noise(2, 100_000));
+    assert!(set.files()[12].sealed);
+}
+
+#[test]
+fn later_sessions_read_and_never_append_to_old_files() {
+    let (env, _) = world();
+    let old = set(&env, 1, 1 << 20);
+    let pointer = old.append(b"first", Compression::None).unwrap();
+    let salt = old.salt(VlogId(1)).unwrap();
+    drop(old);
+    let new = set(&env, 2, 1 << 20);
+    assert!(new.files().is_empty());
+    assert_eq!(new.append(b"second", Compression::None).unwrap().vlog, VlogId(2));
+    assert_eq!(new.salt(VlogId(1)), Some(salt));
+    assert_eq!(new.read(&pointer).unwrap(), b"first");
+    let info = new.info(VlogId(1)).unwrap();
+    assert!(info.sealed);
+    assert_eq!(info.bytes, 40 + 18 + 5);
+    new.close(VlogId(1));
+    assert_eq!(new.read(&pointer).unwrap(), b"first");
+    new.remove(VlogId(1)).unwrap();
+    assert!(new.read(&pointer).unwrap_err().is_corruption());
+    assert_eq!(new.salt(VlogId(1)), None);
+    assert!(!new.verify_pointer(&pointer).unwrap());
+    let mut seen = Vec::new();
+    new.scan(VlogId(2), |r| seen.push(r.pointer)).unwrap();
+    assert_eq!(seen.iter().map(|p| new.read(p).unwrap()).collect::<Vec<_>>(), [b"second"]);
+}
+
+#[test]
+fn many_threads_append_sync_rotate_and_read() {
+    let tmp = tempfile::tempdir().unwrap();
+    let env = Env { disk: Arc::new(RealDisk::new()), ..Env::real() };
+    let dir = env.disk.open_dir(&tmp.path().join("db"), true).unwrap();
+    let next = AtomicU32::new(1);
+    let new_id = move || Ok(VlogId(next.fetch_add(1, Ordering::SeqCst)));
+    let set = VlogSet::new(dir, Arc::clone(&env.entropy), FAMILY, 64 << 10, new_id);
+    let all = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for thread in 0..8_u64 {
+            let (set, all) = (&set, &all);
+            scope.spawn(move || {
+                let mut mine = Vec::new();
+                for i in 0..400_u64 {
+                    let seed = thread * 1000 + i;
+                    let len = (seed * 37 % 3000) as usize;
+                    let value = if i % 2 == 0 { noise(seed, len) } else { text(seed, len) };
+                    let pointer = set.append(&value, COMPRESSIONS[(seed % 5) as usize]).unwrap();
+                    assert_eq!(set.read(&pointer).unwrap(), value);
+                    mine.push((pointer, value));
+                    match i % 100 {
+                        0 => set.sync().unwrap(),
+                        50 => set.rotate(),
+                        _ => {}
+                    }
+                }
+                all.lock().unwrap().append(&mut mine);
+            });
+        }
+    });
+    set.rotate();
+    set.sync().unwrap();
+    let mut all = all.into_inner().unwrap();
+    all.sort_by_key(|(p, _)| (p.vlog, p.offset));
+    for (pointer, value) in &all {
+        assert_eq!(set.read(pointer).unwrap(), *value);
+    }
+    for pair in all.windows(2).filter(|pair| pair[0].0.vlog == pair[1].0.vlog) {
+        assert_eq!(
+            pair[0].0.offset + pair[0].0.record_bytes(),
+            pair[1].0.offset,
+            "records touch, none overlap"
+        );
+    }
+    let mut records = 0;
+    for file in set.files() {
+        let report = set.verify_file(file.id).unwrap();
+        assert!(file.sealed && report.is_whole() && report.len == file.bytes, "{file:?} {report:?}");
+        records += report.records;
+    }
+    assert_eq!(records, 3200);
+}
+
+#[test]
+fn failed_draws_of_a_number_are_passed_on() {
+    let (env, _) = world();
+    let set = VlogSet::new(directory(&env), Arc::clone(&env.entropy), FAMILY, 1 << 20, || Err(Error::Closed));
+    assert!(matches!(set.append(b"x", Compression::None), Err(Error::Closed)));
+}

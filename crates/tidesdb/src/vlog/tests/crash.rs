@@ -1,0 +1,167 @@
+use std::sync::Mutex;
+
+use tidesdb_io::sim::{Fault, Image, OpKind, OpSet, errno};
+
+use super::*;
+use crate::Error;
+
+/// What was promised so far: values, and how many of them a sync covered.
+#[derive(Default)]
+struct Promised {
+    values: Vec<(VlogPointer, Vec<u8>)>,
+    synced: usize,
+}
+
+#[test]
+fn synced_values_survive_a_crash_at_any_call() {
+    let (env, disk) = world();
+    let promised = Arc::new(Mutex::new(Promised::default()));
+    let points = Arc::new(Mutex::new(Vec::new()));
+    let (p, q) = (Arc::clone(&promised), Arc::clone(&points));
+    disk.observe(OpSet::ALL, move |_, fork| {
+        let p = p.lock().unwrap();
+        q.lock().unwrap().push((fork, p.values.clone(), p.synced));
+    });
+    let vlogs = set(&env, 1, 4096);
+    for i in 0..30_u64 {
+        let value = noise(i, 100 + (i as usize * 331) % 900);
+        let pointer = vlogs.append(&value, Compression::None).unwrap();
+        promised.lock().unwrap().values.push((pointer, value));
+        if i % 4 == 3 {
+            vlogs.sync().unwrap();
+            let mut p = promised.lock().unwrap();
+            p.synced = p.values.len();
+        }
+    }
+    disk.stop_observing();
+    let points = std::mem::take(&mut *points.lock().unwrap());
+    assert!(points.len() > 50);
+    for (at, (fork, values, synced)) in points.into_iter().enumerate() {
+        for (i, image) in Image::STANDARD.iter().enumerate() {
+            let (env, _, _) = sim::env_on(fork.crash_image(image, i as u64), 9);
+            let after = set(&env, 100, 4096);
+            for (n, (pointer, value)) in values.iter().enumerate() {
+                match after.read(pointer) {
+                    Ok(found) => assert_eq!(found, *value),
+                    Err(e) => {
+                        assert!(n >= synced && e.is_corruption(), "call {at}, {image:?}: value {n}: {e}")
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_torn_tail_is_told_from_what_is_whole() {
+    let (env, _) = world();
+    let vlogs = set(&env, 1, 1 << 20);
+    let ends: Vec<_> = (0..5)
+        .map(|i| {
+            let p = vlogs.append(&noise(i, 200), Compression::None).unwrap();
+            p.offset + p.record_bytes()
+        })
+        .collect();
+    drop(vlogs);
+    let whole = read_file(&env, "000001.vlog");
+    for len in 40..=whole.len() {
+        write_file(&env, "000001.vlog", &whole[..len]);
+        let report = set(&env, 2, 4096).verify_file(VlogId(1)).unwrap();
+        let kept = ends.iter().filter(|end| **end <= len as u64).count();
+        assert_eq!(report.records, kept as u64);
+        assert_eq!(report.valid_len, kept.checked_sub(1).map_or(40, |i| ends[i]));
+        assert_eq!((report.len, report.gap_bytes), (len as u64, 0));
+        assert_eq!(report.is_whole(), report.tail_bytes() == 0);
+    }
+    for len in 0..40 {
+        write_file(&env, "000001.vlog", &whole[..len]);
+        assert!(set(&env, 2, 4096).verify_file(VlogId(1)).unwrap_err().is_corruption());
+    }
+}
+
+#[test]
+fn a_failed_write_leaves_a_gap_and_harms_nothing_else() {
+    let (env, disk) = world();
+    let vlogs = set(&env, 1, 1 << 20);
+    let before = vlogs.append(b"before", Compression::None).unwrap();
+    disk.inject(Fault::errno(errno::ENOSPC).on(OpKind::Write));
+    assert!(matches!(vlogs.append(&noise(1, 100), Compression::None), Err(Error::Io { op: "write", .. })));
+    let after = vlogs.append(b"after", Compression::None).unwrap();
+    vlogs.sync().unwrap();
+    assert_eq!(vlogs.read(&before).unwrap(), b"before");
+    assert_eq!(vlogs.read(&after).unwrap(), b"after");
+    let report = vlogs.verify_file(VlogId(1)).unwrap();
+    assert_eq!(report.records, 2);
+    assert_eq!(report.gaps, [40 + 24..40 + 24 + 118]);
+    assert_eq!((report.gap_bytes, report.tail_bytes()), (118, 0));
+    assert!(!report.is_whole());
+    vlogs.rotate();
+    assert!(vlogs.files()[0].sealed);
+}
+
+#[test]
+fn short_writes_and_reads_are_finished() {
+    let (env, disk) = world();
+    disk.inject(Fault::short().every(2).forever());
+    let vlogs = set(&env, 1, 1 << 20);
+    for len in [10, 5000, 200_000] {
+        let p = vlogs.append(&noise(7, len), Compression::None).unwrap();
+        assert_eq!(vlogs.read(&p).unwrap(), noise(7, len));
+    }
+    assert!(vlogs.verify_file(VlogId(1)).unwrap().is_whole());
+}
+
+#[test]
+fn a_failed_sync_is_never_forgotten() {
+    let (env, disk) = world();
+    let vlogs = set(&env, 1, 1 << 20);
+    vlogs.append(b"x", Compression::None).unwrap();
+    disk.inject(Fault::errno(errno::EIO).on(OpSet::SYNCS));
+    assert!(matches!(vlogs.sync(), Err(Error::Io { op: "sync", .. })));
+    // The system would say Ok now, and the bytes would still not be there.
+    assert!(vlogs.sync().is_err());
+    vlogs.append(b"y", Compression::None).unwrap();
+    assert!(vlogs.sync().is_err());
+}
+
+#[test]
+fn a_file_that_cannot_be_begun_leaves_nothing_behind() {
+    for op in [OpSet::from(OpKind::Write), OpSet::SYNCS, OpKind::SyncDir.into()] {
+        let (env, disk) = world();
+        let vlogs = set(&env, 1, 1 << 20);
+        disk.inject(Fault::errno(errno::EIO).on(op));
+        assert!(vlogs.append(b"x", Compression::None).is_err());
+        assert!(directory(&env).list().unwrap().is_empty());
+        assert_eq!(vlogs.append(b"x", Compression::None).unwrap().vlog, VlogId(2));
+        vlogs.sync().unwrap();
+    }
+}
+
+#[test]
+fn only_files_with_new_bytes_are_synced() {
+    let (env, disk) = world();
+    let vlogs = set(&env, 1, 4096);
+    let syncs = || disk.ops().iter().filter(|op| op.kind == OpKind::SyncData).count();
+    for i in 0..20 {
+        vlogs.append(&noise(i, 1000), Compression::None).unwrap();
+    }
+    let created = syncs();
+    vlogs.sync().unwrap();
+    assert_eq!(syncs() - created, 5);
+    vlogs.sync().unwrap();
+    assert_eq!(syncs() - created, 5);
+    vlogs.append(b"z", Compression::None).unwrap();
+    vlogs.sync().unwrap();
+    assert_eq!(syncs() - created, 7, "one for the header of the new file, one for its value");
+}
+
+#[test]
+fn read_errors_are_not_damage() {
+    let (env, disk) = world();
+    let vlogs = set(&env, 1, 4096);
+    let p = vlogs.append(b"x", Compression::None).unwrap();
+    disk.inject(Fault::errno(errno::EIO).on(OpKind::Read).forever());
+    assert!(matches!(vlogs.read(&p), Err(Error::Io { op: "read", .. })));
+    assert!(matches!(vlogs.verify_pointer(&p), Err(Error::Io { .. })));
+    assert!(matches!(vlogs.verify_file(VlogId(1)), Err(Error::Io { .. })));
+}
