@@ -230,10 +230,11 @@ pub fn every_sync(seed: u64, limit: usize, mut begin: impl FnMut(&str)) -> Total
             _ => OpSet::SYNCS.has(op.kind) && op.path.contains(ext),
         };
         let all: Vec<usize> = (0..ops.len()).filter(|k| of_kind(&ops[*k])).collect();
-        let wanted = (0..limit.min(all.len())).map(|i| {
-            if all.len() <= limit { all[i] } else { all[rng.below(all.len() as u64) as usize] }
-        });
-        for k in wanted.collect::<BTreeSet<_>>() {
+        let mut wanted: BTreeSet<usize> = all.iter().copied().filter(|_| all.len() <= limit).collect();
+        if all.len() > limit {
+            wanted.extend((0..limit).map(|_| all[rng.below(all.len() as u64) as usize]));
+        }
+        for k in wanted {
             totals.points += 1;
             for model in [SyncModel::Linux, SyncModel::Btrfs, SyncModel::Bsd] {
                 for plan in plans(&ops, k).into_iter().take(2) {
@@ -260,7 +261,8 @@ pub fn every_budget(seed: u64, cases: u64, mut begin: impl FnMut(&str)) -> Total
     for _ in 0..cases {
         totals.points += 1;
         // Most of what is written is overwritten or unlinked: the small amounts are the interesting ones.
-        let space = rng.below(made / (1 << rng.below(4)) + 1);
+        let part = 1 << rng.below(4);
+        let space = rng.below(made / part + 1);
         let plan = Plan { what: format!("a disk of {space} bytes"), space: Some(space), ..Plan::default() };
         begin(&format!("seed {seed} {}", plan.what));
         case(&trial, &plan, &mut totals);

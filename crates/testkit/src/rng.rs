@@ -20,7 +20,7 @@ impl Rng {
 
     /// A number below `n`.
     pub fn below(&mut self, n: u64) -> u64 {
-        (u128::from(self.next_u64()) * u128::from(n) >> 64) as u64
+        ((u128::from(self.next_u64()) * u128::from(n)) >> 64) as u64
     }
 
     /// Whether something of probability 1 in `n` happens.

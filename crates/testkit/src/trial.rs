@@ -176,12 +176,11 @@ impl Run<'_> {
         self.out.poisoned = is_poisoned(world);
         self.disk.clear_faults();
         self.disk.limit_space(None);
-        let goes_on = [Step::Flush, Step::Commit { ops: Vec::new(), full: true }].iter().map(|s| world.run(s));
-        let goes_on = goes_on.collect::<Result<Vec<()>, _>>();
+        let goes_on = world.run(&Step::Flush).and_then(|()| world.run(&Step::Commit { ops: Vec::new(), full: true }));
         match (&goes_on, self.out.poisoned) {
-            (Ok(_), false) => self.out.went_on = true,
+            (Ok(()), false) => self.out.went_on = true,
             (Err(Error::Poisoned { .. }), true) => {}
-            (Ok(_), true) => return Err("a poisoned database took a commit".into()),
+            (Ok(()), true) => return Err("a poisoned database took a commit".into()),
             (Err(e), _) => return Err(format!("healthy, and yet it does not go on after the fault: {e}")),
         }
         self.live(world).map_err(|e| format!("after the fault: {e}"))

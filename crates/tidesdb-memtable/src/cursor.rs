@@ -34,6 +34,10 @@ pub(crate) trait KeyWalk<'a> {
     fn newest(&self) -> Option<RecordRef<'a>>;
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the tree's walk is the usual one, and a box would cost a malloc per cursor"
+)]
 enum Walk<'a> {
     Tree(TreeWalk<'a>),
     SkipList(SkipListWalk<'a, Bytewise>),
@@ -134,7 +138,10 @@ impl Cursor {
 
     /// One entry on: the next older version of the key, or the newest of the next key.
     #[inline]
-    #[allow(clippy::should_implement_trait, reason = "the customary name of a cursor step; it returns nothing")]
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "the customary name of a cursor step; it returns nothing"
+    )]
     pub fn next(&mut self) {
         let Some(record) = self.record else { return };
         match record.older() {

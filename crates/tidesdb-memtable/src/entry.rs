@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use crate::arena::Arena;
 use crate::memtable::{Memtable, MemtableFull};
-use crate::sync::{AtomicPtr, Ordering};
+use crate::sync::{AtomicPtr, Born, Ordering};
 
 /// What an insert says about its version besides key and value. Only `seq` means anything to this crate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -125,6 +125,7 @@ impl fmt::Debug for ValueHandle {
 /// The head of a version in the arena; key and value follow at [`KEY_AT`].
 #[repr(C)]
 pub(crate) struct Record {
+    born: Born,
     /// The next older version of the key.
     next: AtomicPtr<Record>,
     seq: u64,
@@ -161,6 +162,7 @@ impl<'a> RecordRef<'a> {
         let size = (KEY_AT + key.len() + value.len()).max(size_of::<Record>());
         let start = arena.alloc_entry(size, align_of::<Record>()).ok_or(MemtableFull)?;
         let head = Record {
+            born: Born::new(),
             next: AtomicPtr::new(ptr::null_mut()),
             seq: version.seq,
             value_len,
@@ -199,7 +201,9 @@ impl<'a> RecordRef<'a> {
     #[inline]
     fn head(self) -> &'a Record {
         // SAFETY: initialized in `create`, alive for 'a, and only its atomic field ever changes.
-        unsafe { self.ptr.as_ref() }
+        let head = unsafe { self.ptr.as_ref() };
+        head.born.check();
+        head
     }
 
     #[inline]

@@ -36,4 +36,4 @@ mod tree;
 
 pub use cursor::Cursor;
 pub use entry::{Entry, ValueHandle, Version};
-pub use memtable::{KeyOrder, MapKind, Memtable, MemtableFull};
+pub use memtable::{CompareFn, KeyOrder, MapKind, Memtable, MemtableFull};

@@ -14,6 +14,9 @@ use crate::entry::{Entry, RecordRef, ValueHandle, Version};
 use crate::skiplist::{Bytewise, Custom, SkipList};
 use crate::tree::Tree;
 
+/// A user's key order: total, the same for ever.
+pub type CompareFn = dyn Fn(&[u8], &[u8]) -> Ordering + Send + Sync;
+
 /// Key order of a map.
 #[derive(Clone)]
 pub enum KeyOrder {
@@ -22,7 +25,7 @@ pub enum KeyOrder {
     /// The exact reverse of `Bytewise`.
     ReverseBytewise,
     /// Any total order. Keys that compare equal are one key.
-    Custom(Arc<dyn Fn(&[u8], &[u8]) -> Ordering + Send + Sync>),
+    Custom(Arc<CompareFn>),
 }
 
 impl fmt::Debug for KeyOrder {

@@ -61,22 +61,44 @@ impl<T> Mutex<T> {
     pub(crate) fn lock(&self) -> impl std::ops::DerefMut<Target = T> + '_ {
         self.inner.lock().expect("no model panics under the lock")
     }
+}
 
-    /// The value, for a destructor.
-    #[cfg(not(loom))]
-    pub(crate) fn get_mut(&mut self) -> &mut T {
-        self.inner.get_mut()
+/// Stands in a published structure for its plain fields: a model fails if their writing does not happen before
+/// [`check`](Self::check). Otherwise nothing.
+#[cfg(not(loom))]
+pub(crate) struct Born;
+
+#[cfg(not(loom))]
+impl Born {
+    #[inline]
+    pub(crate) fn new() -> Self {
+        Born
     }
 
-    #[cfg(loom)]
-    pub(crate) fn get_mut(&mut self) -> &mut T {
-        self.inner.get_mut().expect("no model panics under the lock")
+    #[inline]
+    pub(crate) fn check(&self) {}
+}
+
+#[cfg(loom)]
+pub(crate) struct Born(loom::cell::UnsafeCell<()>);
+
+#[cfg(loom)]
+impl Born {
+    pub(crate) fn new() -> Self {
+        let cell = loom::cell::UnsafeCell::new(());
+        cell.with_mut(|_| ());
+        Born(cell)
+    }
+
+    pub(crate) fn check(&self) {
+        self.0.with(|_| ());
     }
 }
 
 /// A number that no other memtable of this process ever has. Not part of any protocol, so never loom's.
 pub(crate) fn unique_id() -> u64 {
-    static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+    use std::sync::atomic::AtomicU64 as Counter;
+    static NEXT: Counter = Counter::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 

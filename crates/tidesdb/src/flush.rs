@@ -88,7 +88,7 @@ fn install(
     out: &Rewritten,
 ) -> Result<()> {
     let mut edit = VersionEdit::new();
-    out.add_to(shared, family, FLUSH_LEVEL, &mut edit);
+    out.add_to(shared, family, FLUSH_LEVEL, &mut edit).inspect_err(|_| out.abandon(shared))?;
     edit.push(Change::FlushedTo { family: family.id, seq: boundary.saturating_sub(1) });
     let first_needed = shared.log_start_edit(&mut edit, Some(slot));
     let freed = slot.map.allocated_bytes() as u64;

@@ -30,24 +30,34 @@ impl Rewritten {
         self.tables.iter().map(|t| t.file_bytes).sum()
     }
 
-    /// Adds the new tables, and the value logs that no version names yet, to `edit`.
-    pub fn add_to(&self, shared: &Shared, family: &FamilyCore, level: u8, edit: &mut VersionEdit) {
+    /// Adds the new tables, and the value logs that neither a version nor `edit` names yet, to `edit`.
+    ///
+    /// # Errors
+    /// Those of opening a value log.
+    pub fn add_to(&self, shared: &Shared, family: &FamilyCore, level: u8, edit: &mut VersionEdit) -> Result<()> {
         let state = shared.versions.version(family.id);
-        let named = |id| state.as_ref().is_some_and(|v| v.vlogs().contains_key(&id));
+        let mut named: BTreeSet<VlogId> = state.iter().flat_map(|v| v.vlogs().keys().copied()).collect();
+        named.extend(edit.changes().iter().filter_map(|c| match c {
+            Change::AddVlog { vlog, .. } => Some(*vlog),
+            _ => None,
+        }));
         let referred: BTreeSet<VlogId> =
-            self.tables.iter().flat_map(|t| t.vlog_refs.iter().map(|r| r.vlog)).filter(|id| !named(*id)).collect();
+            self.tables.iter().flat_map(|t| t.vlog_refs.iter().map(|r| r.vlog)).filter(|id| !named.contains(id)).collect();
         for vlog in referred {
-            if let Some(salt) = family.vlog.salt(vlog) {
-                edit.push(Change::AddVlog { family: family.id, vlog, salt });
-            }
+            let salt = family.vlog.info(vlog)?.salt;
+            edit.push(Change::AddVlog { family: family.id, vlog, salt });
         }
         for table in &self.tables {
             edit.push(Change::AddTable { family: family.id, level, meta: Arc::clone(table) });
         }
+        Ok(())
     }
 
-    /// Removes the files after a failed install.
+    /// Removes the files after a failed install, unless the manifest is in doubt: the next open may find them named.
     pub fn abandon(&self, shared: &Shared) {
+        if shared.versions.is_poisoned() {
+            return;
+        }
         for table in &self.tables {
             // Left over, it is an orphan that the next open sets aside.
             let _ = shared.dir.unlink(&files::table(table.id));

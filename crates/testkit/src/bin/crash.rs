@@ -2,7 +2,7 @@
 //! and holds it against the model. `crash [--points N] [--seed S] [--threads T]`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use testkit::check::{self, Demand};
@@ -66,17 +66,27 @@ fn one_script(seed: u64, totals: &Arc<Totals>) {
     let seen = promises.clone();
     let shared_totals = Arc::clone(totals);
     let mut rng = Rng::new(seed);
+    // Checked after the step, not inside the call: the observer holds the disk, and dropping parts of the engine uses it.
+    let points: Arc<Mutex<Vec<(Op, SimDisk, Promises)>>> = Arc::default();
+    let collected = Arc::clone(&points);
     disk.observe(OpSet::CHANGES, move |op: &Op, fork: SimDisk| {
-        shared_totals.points.fetch_add(1, Relaxed);
-        let promises = seen.lock().clone();
-        every_image(seed, op, &fork, &config, &promises, &mut rng, &shared_totals);
+        collected.lock().unwrap_or_else(PoisonError::into_inner).push((op.clone(), fork, seen.lock().clone()));
     });
+    let mut check_points = || {
+        for (op, fork, promises) in std::mem::take(&mut *points.lock().unwrap_or_else(PoisonError::into_inner)) {
+            shared_totals.points.fetch_add(1, Relaxed);
+            every_image(seed, &op, &fork, &config, &promises, &mut rng, &shared_totals);
+        }
+    };
     let mut world = match World::open(&env, config, promises.clone()) {
         Ok(world) => world,
         Err(e) => return wrong(totals, seed, "open", &e.to_string()),
     };
+    check_points();
     for step in &steps {
-        if let Err(e) = world.run(step) {
+        let result = world.run(step);
+        check_points();
+        if let Err(e) = result {
             wrong(totals, seed, "a step on a healthy disk failed", &format!("{step:?}: {e}"));
             break;
         }

@@ -57,7 +57,12 @@ impl Blocks {
 
     /// A piece of at least `least` and at most `wish` bytes (both rounded up to [`ALIGN`]) and its length.
     /// `handed_out` sizes a new block.
-    pub(super) fn take(&mut self, least: usize, wish: usize, handed_out: u64) -> Option<(NonNull<u8>, usize)> {
+    pub(super) fn take(
+        &mut self,
+        least: usize,
+        wish: usize,
+        handed_out: u64,
+    ) -> Option<(NonNull<u8>, usize)> {
         let least = least.checked_next_multiple_of(ALIGN)?;
         let wish = wish.checked_next_multiple_of(ALIGN)?;
         if self.rest.is_none_or(|(_, left)| left < least) {
@@ -87,7 +92,13 @@ impl Blocks {
         } else {
             debug_assert!(layout.size() > 0);
             // SAFETY: the layout is not empty.
-            NonNull::new(unsafe { std::alloc::alloc(layout) })?
+            let start = NonNull::new(unsafe { std::alloc::alloc(layout) })?;
+            if cfg!(loom) {
+                // Models should notice memory that is read before it is written.
+                // SAFETY: the block is layout.size() bytes long.
+                unsafe { start.write_bytes(0xA5, layout.size()) };
+            }
+            start
         };
         let block = start.cast::<Block>();
         // SAFETY: the block is fresh, aligned to ALIGN and longer than HEADER >= size_of::<Block>().
@@ -131,7 +142,8 @@ mod mapping {
         let padded = size.checked_add(HUGE_PAGE)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a new anonymous mapping touches no memory of ours.
-        let start = unsafe { mmap_anonymous(ptr::null_mut(), padded, ProtFlags::READ | ProtFlags::WRITE, flags) };
+        let start =
+            unsafe { mmap_anonymous(ptr::null_mut(), padded, ProtFlags::READ | ProtFlags::WRITE, flags) };
         let start = start.ok()?;
         let skip = start.addr().next_multiple_of(HUGE_PAGE) - start.addr();
         // SAFETY: skip < HUGE_PAGE, so this is inside the mapping.

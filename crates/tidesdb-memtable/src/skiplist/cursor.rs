@@ -31,14 +31,12 @@ impl<'a, C: Compare> KeyWalk<'a> for SkipListWalk<'a, C> {
     }
 
     fn at_or_after(&mut self, key: &[u8]) {
-        self.tower = self.list.at_or_after(key);
+        self.tower = self.list.search(key).1;
     }
 
     fn at_or_before(&mut self, key: &[u8]) {
-        self.tower = match self.list.locate(key) {
-            Ok(tower) => Some(tower),
-            Err(splice) => splice.before[0],
-        };
+        let (before, at_or_after, same) = self.list.search(key);
+        self.tower = if same { at_or_after } else { before };
     }
 
     fn after(&mut self) {
@@ -46,7 +44,7 @@ impl<'a, C: Compare> KeyWalk<'a> for SkipListWalk<'a, C> {
     }
 
     fn before(&mut self) {
-        self.tower = self.tower.and_then(|tower| self.list.before(tower.key()));
+        self.tower = self.tower.and_then(|tower| self.list.search(tower.key()).0);
     }
 
     fn newest(&self) -> Option<RecordRef<'a>> {

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use crate::arena::Arena;
 use crate::entry::RecordRef;
-use crate::memtable::MemtableFull;
+use crate::memtable::{CompareFn, MemtableFull};
 use crate::sync::{AtomicPtr, Ordering};
 pub(crate) use cursor::SkipListWalk;
 use tower::{Tower, TowerRef};
@@ -47,7 +47,7 @@ impl Compare for Bytewise {
 }
 
 /// The user's order.
-pub(crate) struct Custom(pub(crate) Arc<dyn Fn(&[u8], &[u8]) -> Order + Send + Sync>);
+pub(crate) struct Custom(pub(crate) Arc<CompareFn>);
 
 impl Compare for Custom {
     #[inline]
@@ -77,13 +77,11 @@ impl<C: Compare> SkipList<C> {
 
     /// Inserts a private record of `arena`.
     pub(crate) fn insert<'a>(&'a self, arena: &'a Arena, record: RecordRef<'a>) -> Result<(), MemtableFull> {
-        let mut splice = match self.locate(record.key()) {
-            Ok(tower) => {
-                tower.add_version(record);
-                return Ok(());
-            }
-            Err(splice) => splice,
-        };
+        let mut splice = Splice { before: [None; MAX_HEIGHT], after: [None; MAX_HEIGHT] };
+        if let Some(tower) = self.locate(record.key(), &mut splice) {
+            tower.add_version(record);
+            return Ok(());
+        }
         let height = self.height_of(record.key());
         let tower = TowerRef::create(arena, record, height)?;
         for level in 0..height {
@@ -98,11 +96,10 @@ impl<C: Compare> SkipList<C> {
 
     /// Newest version of `key` at or below `snapshot`.
     pub(crate) fn get(&self, key: &[u8], snapshot: u64) -> Option<RecordRef<'_>> {
-        let tower = self.at_or_after(key)?;
-        if self.compare.compare(tower.key(), key).is_ne() {
-            return None;
+        match self.search(key) {
+            (_, Some(tower), true) => tower.newest().visible_at(snapshot),
+            _ => None,
         }
-        tower.newest().visible_at(snapshot)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -110,7 +107,12 @@ impl<C: Compare> SkipList<C> {
     }
 
     /// Links `tower` at `level` between its neighbours; at the bottom, the tower that has its key already.
-    fn link<'a>(&'a self, tower: TowerRef<'a>, level: usize, splice: &mut Splice<'a>) -> Option<TowerRef<'a>> {
+    fn link<'a>(
+        &'a self,
+        tower: TowerRef<'a>,
+        level: usize,
+        splice: &mut Splice<'a>,
+    ) -> Option<TowerRef<'a>> {
         loop {
             let (before, after) = (splice.before[level], splice.after[level]);
             let expected = after.map_or(ptr::null_mut(), TowerRef::as_ptr);
@@ -129,19 +131,27 @@ impl<C: Compare> SkipList<C> {
         }
     }
 
-    /// The tower of `key`, or where it belongs.
-    fn locate(&self, key: &[u8]) -> Result<TowerRef<'_>, Splice<'_>> {
-        let mut splice = Splice { before: [None; MAX_HEIGHT], after: [None; MAX_HEIGHT] };
+    /// The tower of `key`; if there is none, `splice` tells where it belongs.
+    fn locate<'a>(&'a self, key: &[u8], splice: &mut Splice<'a>) -> Option<TowerRef<'a>> {
         let mut before = None;
         for level in (0..MAX_HEIGHT).rev() {
             let (left, right, same) = self.walk_level(before, level, key);
-            if let (true, Some(tower)) = (same, right) {
-                return Ok(tower);
+            if same {
+                return right;
             }
             (splice.before[level], splice.after[level]) = (left, right);
             before = left;
         }
-        Err(splice)
+        None
+    }
+
+    /// The last tower whose key is before `key`, the one after it, and whether that has `key` itself.
+    fn search(&self, key: &[u8]) -> (Option<TowerRef<'_>>, Option<TowerRef<'_>>, bool) {
+        let mut before = None;
+        for level in (1..MAX_HEIGHT).rev() {
+            before = self.walk_level(before, level, key).0;
+        }
+        self.walk_level(before, 0, key)
     }
 
     /// From `before`, whose key is less, along one level: the last tower with a lesser key, the one after it,
@@ -159,23 +169,6 @@ impl<C: Compare> SkipList<C> {
                 order => return (before, Some(next), order.is_eq()),
             }
         }
-    }
-
-    /// The first tower whose key is at or after `key`.
-    fn at_or_after(&self, key: &[u8]) -> Option<TowerRef<'_>> {
-        match self.locate(key) {
-            Ok(tower) => Some(tower),
-            Err(splice) => splice.after[0],
-        }
-    }
-
-    /// The last tower whose key is before `key`.
-    fn before(&self, key: &[u8]) -> Option<TowerRef<'_>> {
-        let mut before = None;
-        for level in (0..MAX_HEIGHT).rev() {
-            before = self.walk_level(before, level, key).0;
-        }
-        before
     }
 
     /// The last tower of all.

@@ -10,11 +10,12 @@ use std::ptr::{self, NonNull};
 use crate::arena::Arena;
 use crate::entry::{Record, RecordRef};
 use crate::memtable::MemtableFull;
-use crate::sync::{AtomicPtr, Ordering};
+use crate::sync::{AtomicPtr, Born, Ordering};
 
 /// The head of a tower; `height` links follow it.
 #[repr(C)]
 pub(super) struct Tower {
+    born: Born,
     /// The version that brought the key: its bytes are the tower's key.
     first: *mut Record,
     newest: AtomicPtr<Record>,
@@ -40,7 +41,12 @@ impl<'a> TowerRef<'a> {
     ) -> Result<TowerRef<'a>, MemtableFull> {
         let size = size_of::<Tower>() + height * LINK_SIZE;
         let ptr = arena.alloc(size, align_of::<Tower>()).ok_or(MemtableFull)?.cast::<Tower>();
-        let head = Tower { first: record.as_ptr(), newest: AtomicPtr::new(record.as_ptr()), height };
+        let head = Tower {
+            born: Born::new(),
+            first: record.as_ptr(),
+            newest: AtomicPtr::new(record.as_ptr()),
+            height,
+        };
         // SAFETY: fresh bytes of the right size and alignment.
         unsafe { ptr.write(head) };
         let tower = TowerRef { ptr, _life: PhantomData };
@@ -70,7 +76,9 @@ impl<'a> TowerRef<'a> {
     #[inline]
     fn head(self) -> &'a Tower {
         // SAFETY: initialized in `create`, alive for 'a, and only its atomic field ever changes.
-        unsafe { self.ptr.as_ref() }
+        let head = unsafe { self.ptr.as_ref() };
+        head.born.check();
+        head
     }
 
     #[inline]
@@ -100,12 +108,8 @@ impl<'a> TowerRef<'a> {
             record.set_older(Some(newest));
             let slot = &self.head().newest;
             // Release: publishes the record.
-            let swap = slot.compare_exchange(
-                newest.as_ptr(),
-                record.as_ptr(),
-                Ordering::Release,
-                Ordering::Relaxed,
-            );
+            let swap =
+                slot.compare_exchange(newest.as_ptr(), record.as_ptr(), Ordering::Release, Ordering::Relaxed);
             if swap.is_ok() {
                 return;
             }

@@ -31,7 +31,7 @@ use super::search::{copy_up, head_of, shared_prefix};
 use crate::arena::Arena;
 use crate::entry::{Record, RecordRef};
 use crate::memtable::MemtableFull;
-use crate::sync::{AtomicPtr, AtomicU64, Ordering};
+use crate::sync::{AtomicPtr, AtomicU64, Born, Ordering};
 
 /// Keys of a node. A model needs small nodes to see splits at all.
 pub(super) const FANOUT: usize = if cfg!(loom) { 4 } else { 60 };
@@ -48,6 +48,7 @@ const REHEAD_GAIN: usize = 4;
 /// A leaf, or the common part of an inner node.
 #[repr(C, align(64))]
 pub(super) struct Node {
+    born: Born,
     pub(super) lock: VersionLock,
     meta: AtomicU64,
     /// Leaf: the next one. Inner: unused.
@@ -93,6 +94,7 @@ impl Node {
     pub(super) fn new(level: usize) -> Node {
         let meta = Meta { count: 0, level, plen: 0, flen: 0 };
         Node {
+            born: Born::new(),
             lock: VersionLock::new(),
             meta: AtomicU64::new(meta.pack()),
             link: AtomicPtr::new(ptr::null_mut()),
@@ -174,7 +176,9 @@ impl<'a> NodeRef<'a> {
     #[inline]
     pub(super) fn node(self) -> &'a Node {
         // SAFETY: initialized when created, alive for 'a, and all its fields are atomics.
-        unsafe { self.ptr.as_ref() }
+        let node = unsafe { self.ptr.as_ref() };
+        node.born.check();
+        node
     }
 
     #[inline]

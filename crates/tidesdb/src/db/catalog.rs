@@ -188,7 +188,7 @@ impl Db {
         let mut edit = VersionEdit::new();
         edit.push(Change::CreateFamily { family: id, name: new.into(), options: options.clone() });
         edit.push(Change::FlushedTo { family: id, seq: shared.log.sequencer().visible_end() - 1 });
-        out.add_to(shared, &scratch, 1, &mut edit);
+        out.add_to(shared, &scratch, 1, &mut edit).inspect_err(|_| out.abandon(shared))?;
         publish_new(shared, id, new, options, edit)
             .inspect_err(|_| out.abandon(shared))
             .map(|core| self.handle(core))

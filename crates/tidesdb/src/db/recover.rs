@@ -232,7 +232,7 @@ impl Replay<'_> {
         let tail = shared.log.sequencer().tail();
         let mut edit = VersionEdit::new();
         for (family, out) in &self.tables {
-            out.add_to(shared, family, flush::FLUSH_LEVEL, &mut edit);
+            out.add_to(shared, family, flush::FLUSH_LEVEL, &mut edit)?;
         }
         for family in self.state.families.keys() {
             edit.push(Change::FlushedTo { family: *family, seq: tail - 1 });

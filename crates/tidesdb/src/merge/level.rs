@@ -30,25 +30,6 @@ pub trait LevelTable: Send + Sync {
     }
 }
 
-impl<T: LevelTable> LevelTable for Arc<T> {
-    type Cursor = T::Cursor;
-    fn smallest(&self) -> &[u8] {
-        (**self).smallest()
-    }
-    fn largest(&self) -> &[u8] {
-        (**self).largest()
-    }
-    fn cursor(&self) -> Self::Cursor {
-        (**self).cursor()
-    }
-    fn reuse(&self, cursor: &mut Self::Cursor) {
-        (**self).reuse(cursor);
-    }
-    fn may_contain(&self, key: &[u8]) -> bool {
-        (**self).may_contain(key)
-    }
-}
-
 /// Walks the tables of one level.
 pub struct LevelCursor<T: LevelTable> {
     compare: Comparator,

@@ -5,13 +5,16 @@ use std::sync::Arc;
 
 use tidesdb_cache::Handle;
 
+use super::Table;
 use super::block::{Block, Shape};
 use super::index::Fence;
 use super::reader::{CachedPart, Keys};
 use super::source::slice;
-use super::Table;
 use crate::types::{EntryCursor, Kind, SeqNo};
 use crate::{Error, Result};
+
+/// A buffer that a long value made larger than this is not kept for the next value.
+const KEPT_BYTES: usize = 1 << 20;
 
 /// Where the key section of the current block is.
 enum Held {
@@ -185,6 +188,11 @@ impl TableCursor {
             return Err(self.table.corrupt(self.fence.at, "value without a frame"));
         };
         self.frame = DecodedFrame::default();
+        for buffer in [&mut self.disk, &mut self.raw] {
+            if buffer.capacity() > KEPT_BYTES {
+                *buffer = Vec::new();
+            }
+        }
         let buffers = (&mut self.disk, &mut self.raw);
         let values = self.table.frame_values((self.b, f), self.fence, frame, buffers)?;
         let in_place = frame.disk == frame.raw;

@@ -10,10 +10,10 @@ use crate::{Error, Result};
 use super::layout::{begin_section, open_section, seal_section};
 
 /// Bytes of a line.
-const LINE_BYTES: usize = 64;
+pub(super) const LINE_BYTES: usize = 64;
 const LINE_BITS: u64 = 512;
 /// More probes than this save less than they cost.
-const PROBES_MAX: u32 = 8;
+pub(super) const PROBES_MAX: u32 = 8;
 /// Any odd number with balanced bits; part of the format.
 const MIX: u64 = 0x9E6C_63D0_876A_68EB;
 
@@ -54,7 +54,9 @@ impl Filter {
     #[inline]
     pub(super) fn may_contain(&self, hash: u64) -> bool {
         match self.lines.get(line_of(hash, self.lines.len())) {
-            Some(line) => probes_of(hash, self.probes).fold(true, |all, (word, bit)| all & (line.0[word] & bit != 0)),
+            Some(line) => {
+                probes_of(hash, self.probes).fold(true, |all, (word, bit)| all & (line.0[word] & bit != 0))
+            }
             None => true,
         }
     }

@@ -62,7 +62,11 @@ impl Footer {
         let (body, rest) = bytes.split_at(FOOTER_CRC_AT);
         let (crc, magic) = rest.split_at(CRC_BYTES);
         if magic != MAGIC {
-            return Err(Error::corrupt(file, at + (FOOTER_CRC_AT + CRC_BYTES) as u64, "not the end of a table"));
+            return Err(Error::corrupt(
+                file,
+                at + (FOOTER_CRC_AT + CRC_BYTES) as u64,
+                "not the end of a table",
+            ));
         }
         if bound_crc(salt, at, &[body, magic]).to_le_bytes() != crc {
             return Err(Error::corrupt(file, at, "checksum of the footer, or another file under this name"));
@@ -84,8 +88,9 @@ impl Footer {
         if version == 0 || d.u8()? != CHECKSUM_CRC32C || d.u8()? != 0 || footer.salt != *salt {
             return Err(d.corrupt("field of the footer"));
         }
-        let ordered =
-            footer.filter_at <= footer.index_at && footer.index_at <= footer.props_at && footer.props_at <= at;
+        let ordered = footer.filter_at <= footer.index_at
+            && footer.index_at <= footer.props_at
+            && footer.props_at <= at;
         if ordered { Ok(footer) } else { Err(d.corrupt("sections of the footer out of order")) }
     }
 }

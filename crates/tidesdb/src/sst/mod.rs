@@ -10,6 +10,7 @@
 //! reader.rs <--- index/search.rs    key -> block        cursor.rs   walks entries both ways
 //!    |     <---- block/search.rs    key -> entry        verify.rs   reads and checks everything
 //!    |     <---- block/reader.rs    entry -> fields     source.rs   map or file -> bytes
+//!    `---------- values.rs          frame -> values
 //! ```
 //!
 //! The bytes are described in `docs/formats/klog.md`; the constants are in `layout.rs` and `block/mod.rs`.
@@ -28,6 +29,7 @@ mod reader;
 mod source;
 #[cfg(test)]
 mod tests;
+mod values;
 mod verify;
 mod writer;
 

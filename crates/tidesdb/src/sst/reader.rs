@@ -4,7 +4,6 @@
 //! raw are used in place. Otherwise key sections are verified and decoded into the block cache, and every frame is
 //! verified at each read. All methods may be called by any number of threads.
 
-use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -13,12 +12,12 @@ use tidesdb_cache::{Cache, CacheKey, Handle};
 use tidesdb_io::{Access, Dir};
 use tidesdb_sync::Guard;
 
-use super::block::{Block, FRAME_BYTES_TARGET, Find, Frame, KeyBlock, Shape};
+use super::TableMeta;
+use super::block::{Block, Find, KeyBlock, Shape};
 use super::filter::Filter;
 use super::index::{Fence, Index};
 use super::layout::{CRC_BYTES, FOOTER_BYTES, Footer, open_section};
 use super::source::{Source, slice};
-use super::TableMeta;
 use crate::codec::{Decoder, bound_crc, decompress};
 use crate::types::{Comparator, Kind, SeqNo, Slice};
 use crate::{Error, Result, files};
@@ -65,13 +64,13 @@ pub struct Table {
     pub(super) index: Index,
     pub(super) filter: Filter,
     pub(super) footer: Footer,
-    cache: Arc<Cache<CachedPart>>,
+    pub(super) cache: Arc<Cache<CachedPart>>,
     /// Of a mapped file: what was verified of each block. Bit 0 is the key section, bit 1 + f is frame f.
-    verified: Box<[AtomicU16]>,
+    pub(super) verified: Box<[AtomicU16]>,
 }
 
 /// Frames beyond this number have no bit and are verified at each use.
-const FRAME_BITS: usize = 15;
+pub(super) const FRAME_BITS: usize = 15;
 
 /// The key section of a block, held for reading.
 pub(super) enum Keys<'a> {
@@ -112,11 +111,6 @@ impl KeyBlock {
     }
 }
 
-thread_local! {
-    /// Scratch of lookups: bytes read, bytes decoded. Never borrowed across a call that could lead back here.
-    static SCRATCH: RefCell<(Vec<u8>, Vec<u8>)> = const { RefCell::new((Vec::new(), Vec::new())) };
-}
-
 impl Table {
     /// Opens the table that `meta` describes, and refuses any other file.
     ///
@@ -130,7 +124,8 @@ impl Table {
         let footer_at = meta.file_bytes - FOOTER_BYTES as u64;
         let mut buf = Vec::new();
         let mut section = |start: u64, end: u64| -> Result<Vec<u8>> {
-            let len = usize::try_from(end - start).map_err(|_| Error::corrupt(&name, start, "section too long"))?;
+            let len =
+                usize::try_from(end - start).map_err(|_| Error::corrupt(&name, start, "section too long"))?;
             source.read(start, len, &mut buf, &name).map(<[u8]>::to_vec)
         };
         let props = section(footer.props_at, footer_at)?;
@@ -199,7 +194,8 @@ impl Table {
             let block = keys.block().ok_or_else(|| self.wrong_part(b))?;
             match block.find(&self.comparator, key, snapshot) {
                 Find::At(i) => {
-                    let value = if want_value { self.value(b, block, i, guard)? } else { Slice::from(&[][..]) };
+                    let value =
+                        if want_value { self.value(b, block, i, guard)? } else { Slice::from(&[][..]) };
                     let (seq, kind, expiry) = (block.seq(i), block.kind(i), block.expiry(i));
                     return Ok(Some(Found { seq, kind, expiry, value }));
                 }
@@ -227,7 +223,8 @@ impl Table {
     #[inline]
     pub(super) fn mapped_keys(&self, b: usize, fence: Fence) -> Result<Option<Keys<'_>>> {
         let Some(map) = self.source.map() else { return Ok(None) };
-        let bytes = slice(map, fence.at, fence.key_part).ok_or_else(|| self.corrupt(fence.at, "block out of file"))?;
+        let bytes = slice(map, fence.at, fence.key_part)
+            .ok_or_else(|| self.corrupt(fence.at, "block out of file"))?;
         if self.verified.get(b).is_none_or(|bits| bits.load(Ordering::Relaxed) & 1 == 0) {
             self.check_keys(b, fence, bytes)?;
         }
@@ -268,7 +265,12 @@ impl Table {
     }
 
     /// Reads a key section with the help of `disk` and leaves header, frame table and raw key section in `bytes`.
-    pub(super) fn read_keys_into(&self, fence: Fence, disk: &mut Vec<u8>, bytes: &mut Vec<u8>) -> Result<Shape> {
+    pub(super) fn read_keys_into(
+        &self,
+        fence: Fence,
+        disk: &mut Vec<u8>,
+        bytes: &mut Vec<u8>,
+    ) -> Result<Shape> {
         let read = self.source.read(fence.at, fence.key_part, disk, &self.name)?;
         self.check_crc(fence, read)?;
         let shape = self.shape(fence, read)?;
@@ -288,7 +290,9 @@ impl Table {
 
     fn check_crc(&self, fence: Fence, key_part: &[u8]) -> Result<()> {
         match key_part.split_first_chunk::<CRC_BYTES>() {
-            Some((crc, rest)) if bound_crc(&self.meta.salt, fence.at, &[rest]).to_le_bytes() == *crc => Ok(()),
+            Some((crc, rest)) if bound_crc(&self.meta.salt, fence.at, &[rest]).to_le_bytes() == *crc => {
+                Ok(())
+            }
             _ => Err(self.corrupt(fence.at, "checksum of a block")),
         }
     }
@@ -310,79 +314,8 @@ impl Table {
         block.validate(values_disk, self.meta.compression).map_err(|what| self.corrupt(fence.at, what))
     }
 
-    /// Value `i` of block `b`, owned.
-    fn value(&self, b: usize, block: Block<'_>, i: usize, guard: &Guard) -> Result<Slice> {
-        let (start, end) = block.value_span(i);
-        if start == end {
-            return Ok(Slice::from(&[][..]));
-        }
-        let fence = self.fence(b)?;
-        let (f, frame) = block.frame_of(i).ok_or_else(|| self.corrupt(fence.at, "value without a frame"))?;
-        let span = (start - frame.base, end - frame.base);
-        let in_place = frame.disk == frame.raw && self.source.map().is_some();
-        if !in_place && f < usize::from(u8::MAX) && frame.raw <= FRAME_BYTES_TARGET {
-            return self.cached_value((b, f), fence, frame, span, guard);
-        }
-        SCRATCH.with_borrow_mut(|(disk, raw)| {
-            let values = self.frame_values((b, f), fence, frame, (disk, raw))?;
-            self.part_of(fence, values, span)
-        })
-    }
-
-    /// A value by way of the cached frame.
-    fn cached_value(
-        &self,
-        (b, f): (usize, usize),
-        fence: Fence,
-        frame: Frame,
-        span: (usize, usize),
-        guard: &Guard,
-    ) -> Result<Slice> {
-        let key = self.cache_key(b, f as u8 + 1);
-        if let Some(CachedPart::Values(values)) = self.cache.get_pinned(key, guard) {
-            return self.part_of(fence, values, span);
-        }
-        SCRATCH.with_borrow_mut(|(disk, raw)| {
-            let values: Box<[u8]> = self.frame_values((b, f), fence, frame, (disk, raw))?.into();
-            let value = self.part_of(fence, &values, span)?;
-            let charge = (values.len() + size_of::<CachedPart>()) as u64;
-            self.cache.insert(key, CachedPart::Values(values), charge);
-            Ok(value)
-        })
-    }
-
-    fn part_of(&self, fence: Fence, values: &[u8], (start, end): (usize, usize)) -> Result<Slice> {
-        values.get(start..end).map(Slice::from).ok_or_else(|| self.corrupt(fence.at, "value outside its frame"))
-    }
-
-    /// The values of frame `f` of block `b`, verified: in place, or in one of the buffers (bytes read, bytes decoded).
-    pub(super) fn frame_values<'a>(
-        &'a self,
-        (b, f): (usize, usize),
-        fence: Fence,
-        frame: Frame,
-        (disk, raw): (&'a mut Vec<u8>, &'a mut Vec<u8>),
-    ) -> Result<&'a [u8]> {
-        let at = fence.at + fence.key_part as u64 + frame.at;
-        let bytes = self.source.read(at, frame.disk, disk, &self.name)?;
-        let bit = f + 1;
-        let known = bit <= FRAME_BITS
-            && self.verified.get(b).is_some_and(|bits| bits.load(Ordering::Relaxed) & 1 << bit != 0);
-        if !known {
-            if bound_crc(&self.meta.salt, at, &[bytes]) != frame.crc {
-                return Err(self.corrupt(at, "checksum of values"));
-            }
-            self.mark_verified(b, bit);
-        }
-        if frame.disk == frame.raw {
-            return Ok(bytes);
-        }
-        raw.resize(frame.raw, 0);
-        decompress(self.meta.compression, bytes, raw, |what| self.corrupt(at, what))?;
-        Ok(raw)
-    }
-
-    fn mark_verified(&self, b: usize, bit: usize) {
+    /// Notes that the key section (0) or frame `bit - 1` of a mapped block was verified.
+    pub(super) fn mark_verified(&self, b: usize, bit: usize) {
         if let (Some(bits), true) = (self.verified.get(b), bit <= FRAME_BITS) {
             bits.fetch_or(1 << bit, Ordering::Relaxed);
         }
@@ -394,7 +327,7 @@ impl Table {
     }
 
     #[inline]
-    fn cache_key(&self, b: usize, part: u8) -> CacheKey {
+    pub(super) fn cache_key(&self, b: usize, part: u8) -> CacheKey {
         CacheKey { file: self.meta.id.0, block: b as u32, part }
     }
 
@@ -411,7 +344,10 @@ impl Table {
 
 impl fmt::Debug for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Table").field("name", &self.name).field("entries", &self.meta.entries).finish_non_exhaustive()
+        f.debug_struct("Table")
+            .field("name", &self.name)
+            .field("entries", &self.meta.entries)
+            .finish_non_exhaustive()
     }
 }
 
@@ -424,7 +360,11 @@ pub(super) fn read_footer(source: &Source, meta: &TableMeta, name: &str) -> Resu
     let bytes = source.read(at, FOOTER_BYTES, &mut buf, name)?;
     let bytes = bytes.first_chunk().ok_or_else(|| Error::corrupt(name, at, "file ends too early"))?;
     let footer = Footer::decode(bytes, &meta.salt, name, at)?;
-    if footer.id == meta.id { Ok(footer) } else { Err(Error::corrupt(name, at, "another table under this name")) }
+    if footer.id == meta.id {
+        Ok(footer)
+    } else {
+        Err(Error::corrupt(name, at, "another table under this name"))
+    }
 }
 
 /// Checks the properties in the file against the description.
@@ -436,8 +376,10 @@ pub(super) fn check_props(section: &[u8], footer: &Footer, meta: &TableMeta, nam
     let found = TableMeta { id: footer.id, salt: footer.salt, file_bytes: meta.file_bytes, ..found };
     match found.difference(meta) {
         None => Ok(()),
-        Some(what) => {
-            Err(Error::corrupt(name, footer.props_at, format!("{what} of the table differ from the manifest")))
-        }
+        Some(what) => Err(Error::corrupt(
+            name,
+            footer.props_at,
+            format!("{what} of the table differ from the manifest"),
+        )),
     }
 }

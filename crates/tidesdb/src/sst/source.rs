@@ -33,9 +33,17 @@ impl Source {
     }
 
     /// `len` bytes at `at`: of the map, or read into `buf`.
-    pub(super) fn read<'a>(&'a self, at: u64, len: usize, buf: &'a mut Vec<u8>, name: &str) -> Result<&'a [u8]> {
+    pub(super) fn read<'a>(
+        &'a self,
+        at: u64,
+        len: usize,
+        buf: &'a mut Vec<u8>,
+        name: &str,
+    ) -> Result<&'a [u8]> {
         match self {
-            Self::Map(map) => slice(map, at, len).ok_or_else(|| Error::corrupt(name, at, "file ends too early")),
+            Self::Map(map) => {
+                slice(map, at, len).ok_or_else(|| Error::corrupt(name, at, "file ends too early"))
+            }
             Self::File(file) => {
                 buf.clear();
                 buf.resize(len, 0);

@@ -109,7 +109,12 @@ impl Rig {
         TableContext { dir: Arc::clone(&self.dir), cache: Arc::new(cache), use_mmap }
     }
 
-    pub(super) fn open(&self, meta: &Arc<TableMeta>, order: &Comparator, use_mmap: bool) -> Result<Arc<Table>> {
+    pub(super) fn open(
+        &self,
+        meta: &Arc<TableMeta>,
+        order: &Comparator,
+        use_mmap: bool,
+    ) -> Result<Arc<Table>> {
         Table::open(&self.context(use_mmap, 1 << 18), order, Arc::clone(meta))
     }
 }
@@ -135,11 +140,22 @@ pub(super) fn at(cursor: &mut impl EntryCursor) -> Result<Entry> {
 pub(super) fn get(table: &Table, key: &[u8], snapshot: SeqNo) -> Result<Option<Entry>> {
     let guard = tidesdb_sync::pin();
     let found = table.get(key, key_hash(key), snapshot, true, &guard)?;
-    Ok(found.map(|f| Entry { key: key.into(), seq: f.seq, kind: f.kind, expiry: f.expiry, value: f.value.into_vec() }))
+    Ok(found.map(|f| Entry {
+        key: key.into(),
+        seq: f.seq,
+        kind: f.kind,
+        expiry: f.expiry,
+        value: f.value.into_vec(),
+    }))
 }
 
 /// What a lookup must find among sorted entries. The key is the one asked with: orders may hold others equal.
-pub(super) fn expect_get(entries: &[Entry], order: &Comparator, key: &[u8], snapshot: SeqNo) -> Option<Entry> {
+pub(super) fn expect_get(
+    entries: &[Entry],
+    order: &Comparator,
+    key: &[u8],
+    snapshot: SeqNo,
+) -> Option<Entry> {
     let start = entries.partition_point(|e| order.compare(&e.key, key) == Ordering::Less);
     let found = entries[start..]
         .iter()

@@ -9,9 +9,9 @@ use super::index::Fence;
 use super::layout::{FOOTER_BYTES, open_section};
 use super::reader::{check_props, read_footer};
 use super::{Table, TableMeta};
+use crate::Result;
 use crate::codec::{bound_crc, decompress, key_hash};
 use crate::types::{KEY_BYTES_MAX, Kind, SeqNo};
-use crate::Result;
 
 /// What the walk has seen so far.
 struct Walk {
@@ -49,9 +49,8 @@ impl Table {
         };
         match found.difference(&self.meta) {
             None => Ok(found.entries),
-            Some(what) => {
-                Err(self.corrupt(self.footer.props_at, &format!("{what} of the entries differ from the properties")))
-            }
+            Some(what) => Err(self
+                .corrupt(self.footer.props_at, &format!("{what} of the entries differ from the properties"))),
         }
     }
 
@@ -60,7 +59,10 @@ impl Table {
         let (meta, name) = (&self.meta, &self.name);
         let footer = read_footer(&self.source, meta, name)?;
         if footer != self.footer {
-            return Err(self.corrupt(meta.file_bytes - FOOTER_BYTES as u64, "footer changed since the table was opened"));
+            return Err(self.corrupt(
+                meta.file_bytes - FOOTER_BYTES as u64,
+                "footer changed since the table was opened",
+            ));
         }
         let mut buf = Vec::new();
         let mut read = |start: u64, end: u64| -> Result<Arc<[u8]>> {
@@ -132,7 +134,8 @@ impl Table {
                 return Err(self.corrupt(self.footer.filter_at, "filter denies a key of the table"));
             }
             let (start, end) = block.value_span(i);
-            let value = values.get(start..end).ok_or_else(|| self.corrupt(fence.at, "value outside its block"))?;
+            let value =
+                values.get(start..end).ok_or_else(|| self.corrupt(fence.at, "value outside its block"))?;
             self.count(walk, (block.kind(i), block.expiry(i), value), seq, new_key, fence)?;
             std::mem::swap(&mut walk.key, &mut walk.last);
             walk.last_seq = seq;

@@ -120,11 +120,22 @@ impl TableWriter {
         self.written + pending as u64 + filter
     }
 
-    /// Completes the file and makes its bytes durable; the name is not, before the directory is synced.
+    /// Completes the file and makes its bytes durable; the name is not, before the directory is synced. On failure the
+    /// table is abandoned.
     ///
     /// # Errors
     /// `Internal` for a table without entries; `Io` if a write or the sync fails.
     pub fn finish(mut self) -> Result<TableMeta> {
+        match self.complete() {
+            Ok(()) => Ok(self.meta),
+            Err(e) => {
+                self.abandon();
+                Err(e)
+            }
+        }
+    }
+
+    fn complete(&mut self) -> Result<()> {
         if self.meta.entries == 0 {
             return Err(Error::internal("a table without entries"));
         }
@@ -149,7 +160,7 @@ impl TableWriter {
         self.write_out()?;
         self.file.sync_data().map_err(|e| Error::io("sync", &self.name, e))?;
         self.meta.file_bytes = self.written;
-        Ok(self.meta)
+        Ok(())
     }
 
     /// Gives the table up and removes its file. A file that cannot be removed is left: no manifest names it.
@@ -225,9 +236,6 @@ impl TableWriter {
         let last = self.block.last_key().to_vec();
         let at = self.end();
         let built = self.block.finish(&self.meta.salt, at, &mut self.out);
-        if u32::try_from(built.disk).is_err() {
-            return Err(Error::internal("block longer than 4 GiB"));
-        }
         let before = (!first_block).then_some(&*self.last);
         self.index.add(before, &first, goes_on, built);
         self.last = last;
@@ -266,7 +274,8 @@ impl TableMeta {
 
     /// Counts the value that an encoded pointer refers to.
     pub(super) fn note_pointer(&mut self, pointer: &[u8]) -> Result<()> {
-        let (Some(id), Some(len)) = (pointer.first_chunk::<4>(), pointer.get(4..).and_then(|p| p.first_chunk::<4>()))
+        let (Some(id), Some(len)) =
+            (pointer.first_chunk::<4>(), pointer.get(4..).and_then(|p| p.first_chunk::<4>()))
         else {
             return Err(Error::internal("malformed pointer into a value log"));
         };

@@ -74,10 +74,6 @@ impl Manifest {
         self.header.number
     }
 
-    pub(super) fn header(&self) -> &Header {
-        &self.header
-    }
-
     /// Bytes of the file in use.
     pub(super) fn bytes(&self) -> u64 {
         self.next

@@ -151,13 +151,19 @@ impl Orphans {
         }
     }
 
-    /// Moves strays aside and unlinks what was aside before.
-    pub(super) fn settle(self, dir: &dyn Dir) -> OrphanReport {
+    /// Moves strays aside, except those that `state` has come to name (recovery adopts value logs that only the log
+    /// knew), and unlinks what was aside before.
+    pub(super) fn settle(self, dir: &dyn Dir, state: &State) -> OrphanReport {
         let mut report = OrphanReport::default();
+        let adopted = |name: &str| match files::parse(name) {
+            Some(FileKind::Table(id)) => state.families.values().any(|f| f.tables.contains_key(&id)),
+            Some(FileKind::Vlog(id)) => state.families.values().any(|f| f.vlogs.contains_key(&id)),
+            _ => false,
+        };
         for name in self.aside {
             count(dir.unlink(&name), &name, &mut report.unlinked, &mut report.failed);
         }
-        for name in self.strays {
+        for name in self.strays.into_iter().filter(|name| !adopted(name)) {
             let to = format!("{name}{ORPHAN}");
             count(dir.rename(&name, &to), &name, &mut report.set_aside, &mut report.failed);
         }

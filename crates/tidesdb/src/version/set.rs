@@ -254,7 +254,7 @@ impl<T> VersionSet<T> {
     /// earlier if the last session was closed in order. Call once, after recovery has succeeded.
     pub fn settle_orphans(&self) -> OrphanReport {
         let orphans = self.orphans.lock().take();
-        orphans.map(|o| o.settle(&*self.context.dir)).unwrap_or_default()
+        orphans.map(|o| o.settle(&*self.context.dir, &self.inner.lock().state)).unwrap_or_default()
     }
 
     /// Makes `edit` durable, puts it in force and calls `publish`. One install at a time; `publish` must not
@@ -263,7 +263,8 @@ impl<T> VersionSet<T> {
     /// # Errors
     /// Nothing was published. `Exists`, `NotFound`, `InvalidArgument`, `Internal` for an edit that does not fit the
     /// state, `NoSpace`, and errors of opening tables: nothing was written either. `Io`: the edit is in or out,
-    /// and later calls fail with `Poisoned`. `ReadOnly`, `Closed`.
+    /// and later calls fail with `Poisoned`; the files it adds must stay, as the next open may find them named
+    /// ([`VersionSet::is_poisoned`] tells). `ReadOnly`, `Closed`.
     pub fn install(&self, edit: &VersionEdit, publish: impl FnOnce(&Installed<'_, T>)) -> Result<()> {
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
@@ -296,7 +297,8 @@ impl<T> VersionSet<T> {
         self.add_counters(&inner.state, &mut edit);
         let mut state = inner.state.clone();
         state.apply(&edit)?;
-        state.check()?;
+        state.check_added(&edit)?;
+        debug_assert!(state.check().is_ok(), "{:?}", state.check());
         let fresh = self.build_touched(inner, &state, &edit)?;
         if !edit.is_empty() {
             self.append(inner, &edit)?;

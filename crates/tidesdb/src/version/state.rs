@@ -348,6 +348,31 @@ impl State {
     }
 }
 
+impl State {
+    /// [`State::check`] after `edit` was applied to a state that passed it: looks only at what may have changed.
+    ///
+    /// # Errors
+    /// As [`State::check`].
+    pub fn check_added(&self, edit: &VersionEdit) -> Result<()> {
+        let added = |c: &&Change| matches!(c, Change::AddTable { .. } | Change::AddVlog { .. });
+        if edit.changes().iter().filter(added).count() > 64 {
+            return self.check();
+        }
+        edit.changes().iter().try_for_each(|change| {
+            let holders = match change {
+                Change::AddTable { meta, .. } => {
+                    self.families.values().filter(|f| f.tables.contains_key(&meta.id)).count()
+                }
+                Change::AddVlog { vlog, .. } => {
+                    self.families.values().filter(|f| f.vlogs.contains_key(vlog)).count()
+                }
+                _ => 0,
+            };
+            if holders < 2 { Ok(()) } else { Err(Error::internal("a file would belong to two families")) }
+        })
+    }
+}
+
 fn check_name(name: &str) -> Result<()> {
     match name.len() {
         0 => Err(Error::invalid("the name of a family is empty")),

@@ -37,11 +37,10 @@ pub(super) struct VlogFile {
     len_seen: AtomicU64,
 }
 
-/// Fills `buf` with a record: room for its header, and the payload if it is compressed or small. `None`: the payload is
+/// Appends a record to `buf`: room for its header, and the payload if it is compressed or small. `None`: the payload is
 /// the value itself, too long to be worth a copy.
 fn prepare(value: &[u8], compression: Compression, buf: &mut Vec<u8>) -> Option<Compression> {
-    buf.clear();
-    buf.resize(RECORD_HEADER_BYTES, 0);
+    buf.resize(buf.len() + RECORD_HEADER_BYTES, 0);
     if compress(compression, value, buf).is_some() {
         return Some(compression);
     }
@@ -50,6 +49,38 @@ fn prepare(value: &[u8], compression: Compression, buf: &mut Vec<u8>) -> Option<
     }
     buf.extend_from_slice(value);
     Some(Compression::None)
+}
+
+/// Records that are written together.
+#[derive(Debug)]
+pub(super) struct Group<'b> {
+    buf: &'b mut Vec<u8>,
+    /// Where in `buf` each begins, and its header, which is not bound to a place yet.
+    records: Vec<(usize, RecordHeader)>,
+}
+
+impl<'b> Group<'b> {
+    /// An empty group that uses the memory of `buf`.
+    pub(super) fn new(buf: &'b mut Vec<u8>) -> Self {
+        buf.clear();
+        Self { buf, records: Vec::new() }
+    }
+
+    /// Adds `value`; `false` if it is so long that it is better appended alone.
+    pub(super) fn add(&mut self, value: &[u8], compression: Compression) -> bool {
+        if value.len() > ONE_CALL_BYTES_MAX {
+            return false;
+        }
+        let at = self.buf.len();
+        let codec = prepare(value, compression, self.buf).unwrap_or(Compression::None);
+        let payload = &self.buf[at + RECORD_HEADER_BYTES..];
+        self.records.push((at, RecordHeader::new(payload, value.len() as u32, codec)));
+        true
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.buf.len()
+    }
 }
 
 impl VlogFile {
@@ -114,9 +145,12 @@ impl VlogFile {
         if self.is_full() {
             return Ok(None); // spares the compression
         }
-        scratch::with(|buf| match prepare(value, compression, buf) {
-            Some(codec) => self.append_record(value.len() as u32, codec, buf, None),
-            None => self.append_record(value.len() as u32, Compression::None, buf, Some(value)),
+        scratch::with(|buf| {
+            buf.clear();
+            match prepare(value, compression, buf) {
+                Some(codec) => self.append_record(value.len() as u32, codec, buf, None),
+                None => self.append_record(value.len() as u32, Compression::None, buf, Some(value)),
+            }
         })
     }
 
@@ -128,23 +162,45 @@ impl VlogFile {
         buf: &mut [u8],
         rest: Option<&[u8]>,
     ) -> Result<Option<VlogPointer>> {
-        let (head, payload) = buf.split_at_mut(RECORD_HEADER_BYTES);
-        let payload = rest.unwrap_or(payload);
-        let mut header = RecordHeader::new(payload, raw_len, codec);
-        let bytes = RECORD_HEADER_BYTES as u64 + u64::from(header.disk_len);
+        let mut header = RecordHeader::new(rest.unwrap_or(&buf[RECORD_HEADER_BYTES..]), raw_len, codec);
+        let placed = self.place(RECORD_HEADER_BYTES as u64 + u64::from(header.disk_len), |offset| {
+            header.bind(&self.salt, offset);
+            buf[..RECORD_HEADER_BYTES].copy_from_slice(&header.encode());
+            self.file.write_all_at(buf, offset)?;
+            rest.map_or(Ok(()), |rest| self.file.write_all_at(rest, offset + RECORD_HEADER_BYTES as u64))
+        })?;
+        Ok(placed.map(|offset| header.pointer(self.id, offset)))
+    }
+
+    /// Appends the records of `group` by one write, adds their pointers to `out` and empties the group; does nothing
+    /// and returns `false` if the file is full.
+    pub(super) fn append_group(&self, group: &mut Group<'_>, out: &mut Vec<VlogPointer>) -> Result<bool> {
+        let Group { buf, records } = group;
+        let placed = self.place(buf.len() as u64, |offset| {
+            for (at, header) in records.iter_mut() {
+                header.bind(&self.salt, offset + *at as u64);
+                buf[*at..*at + RECORD_HEADER_BYTES].copy_from_slice(&header.encode());
+            }
+            self.file.write_all_at(buf, offset)
+        })?;
+        let Some(offset) = placed else {
+            return Ok(false);
+        };
+        out.extend(records.drain(..).map(|(at, header)| header.pointer(self.id, offset + at as u64)));
+        buf.clear();
+        Ok(true)
+    }
+
+    /// Reserves `bytes` and has them written; `None` if the file is full.
+    fn place(&self, bytes: u64, write: impl FnOnce(u64) -> io::Result<()>) -> Result<Option<u64>> {
         let Some(offset) = self.reserve(bytes) else {
             return Ok(None);
         };
-        header.bind(&self.salt, offset);
-        head.copy_from_slice(&header.encode());
-        let written = self.file.write_all_at(buf, offset).and_then(|()| match rest {
-            Some(rest) => self.file.write_all_at(rest, offset + RECORD_HEADER_BYTES as u64),
-            None => Ok(()),
-        });
+        let written = write(offset);
         self.dirty.store(true, Ordering::SeqCst);
         self.settled.fetch_add(bytes, Ordering::SeqCst);
         written.map_err(|e| Error::io("write", &self.name, e))?;
-        Ok(Some(header.pointer(self.id, offset)))
+        Ok(Some(offset))
     }
 
     fn is_full(&self) -> bool {

@@ -58,7 +58,7 @@ impl World {
             let word = words.entry(key.clone()).or_default();
             let promise = self.promises.entry(key.clone()).or_default();
             let deleted = word.iter().any(|k| k.is_tombstone());
-            let puts = u32::from(word.iter().any(|k| *k == Kind::Put));
+            let puts = u32::from(word.contains(&Kind::Put));
             let may = promise.puts <= 1 && (deleted || promise.commit_puts + puts <= 1);
             let kind = match rng.below(6) {
                 0 => Kind::Delete,

@@ -150,7 +150,7 @@ fn rule_7_an_expired_put_becomes_a_tombstone_above_the_bottom() {
     check(&[], false, &[x(9)], &[d(9)], &[]);
     check(&[], false, &[x(9), p(5)], &[d(9)], &[(Shadowed, 1)]);
     let alive = Version { expiry: NOW + 1, ..p(9) };
-    check(&[], true, &[alive.clone()], &[alive], &[]);
+    check(&[], true, std::slice::from_ref(&alive), std::slice::from_ref(&alive), &[]);
     for bottom in [false, true] {
         let paused = RetainRules { now: None, ..rules(&[], bottom) };
         assert_eq!(run(paused, vec![x(9), p(5)]), (vec![x(9)], vec![(Shadowed, 1)]));

@@ -1,10 +1,10 @@
 //! Gathers entries and lays them out as a block. Buffers are kept from block to block.
 
-use super::{
-    ENTRIES_MAX, EXPIRY_UNIFORM, FRAME_BYTES, FRAME_BYTES_TARGET, HEADER_BYTES, HEADS, Header, KEY_BYTES_TARGET,
-    KIND_UNIFORM, SUFFIX_UNIFORM, TAILS_WIDE, VALUE_BYTES_TARGET, VALUE_UNIFORM, VALUES_WIDE,
-};
 use super::search::head_of;
+use super::{
+    ENTRIES_MAX, EXPIRY_UNIFORM, FRAME_BYTES, FRAME_BYTES_TARGET, HEADER_BYTES, HEADS, Header,
+    KEY_BYTES_TARGET, KIND_UNIFORM, SUFFIX_UNIFORM, VALUE_BYTES_TARGET, VALUE_UNIFORM,
+};
 use crate::codec::{Compression, Salt, bound_crc, compress};
 use crate::types::{EntryRef, SeqNo};
 
@@ -159,10 +159,6 @@ impl BlockBuilder {
             self.frame_table.push(FrameEnd { entries: i + 1, end: self.frames.len() });
             start = end;
         }
-        // Empty values at the very end belong to the last frame.
-        if let Some(last) = self.frame_table.last_mut() {
-            last.entries = self.value_ends.len();
-        }
     }
 
     /// Writes the key section into `self.section`; the header lacks lengths and number of frames.
@@ -205,17 +201,15 @@ impl BlockBuilder {
                 *sum += suffix(i).saturating_sub(head);
                 Some(*sum as u32)
             });
-            if put_ends(ends, section) {
-                header.flags |= TAILS_WIDE;
-            }
+            put_ends(ends, section);
         }
         let ends = &self.value_ends;
         let value = ends.first().map_or(0, |e| *e);
         if ends.windows(2).all(|w| w[1] - w[0] == value) {
             header.flags |= VALUE_UNIFORM;
             header.value = value;
-        } else if put_ends(ends.iter().copied(), section) {
-            header.flags |= VALUES_WIDE;
+        } else {
+            put_ends(ends.iter().copied(), section);
         }
     }
 
@@ -287,14 +281,12 @@ impl BlockBuilder {
     }
 }
 
-/// Appends the ends with two bytes each, or four (returns true) if the last needs them.
-fn put_ends(ends: impl Iterator<Item = u32> + Clone, section: &mut Vec<u8>) -> bool {
-    let wide = ends.clone().last().is_some_and(|end| end > u32::from(u16::MAX));
-    match wide {
-        true => section.extend(ends.flat_map(u32::to_le_bytes)),
-        false => section.extend(ends.flat_map(|end| (end as u16).to_le_bytes())),
+/// Appends a column of ends. A block of more than one entry has so few bytes that two suffice for each.
+fn put_ends(ends: impl Iterator<Item = u32>, section: &mut Vec<u8>) {
+    for end in ends {
+        debug_assert!(end <= u32::from(u16::MAX));
+        section.extend_from_slice(&(end as u16).to_le_bytes());
     }
-    wide
 }
 
 fn push_frame(frames: &mut Vec<u8>, compression: Compression, raw: &[u8]) {

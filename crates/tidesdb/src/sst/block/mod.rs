@@ -27,7 +27,8 @@ pub(super) const FRAME_BYTES: usize = 10;
 pub(super) const ENTRIES_MAX: usize = 256;
 /// Most bytes of a raw key section: the longest key beside a full block of long keys, and its columns.
 pub(super) const KEY_SECTION_MAX: usize = 256 << 10;
-/// Bytes of keys that close a block.
+/// Bytes of keys that close a block. Like those of values below 64 KiB, as ends of tails and values are u16 columns; a
+/// single longer key or value has a block of its own, without columns.
 pub(super) const KEY_BYTES_TARGET: usize = 32 << 10;
 /// Bytes of values that close a block.
 pub(super) const VALUE_BYTES_TARGET: usize = 16 << 10;
@@ -44,18 +45,13 @@ pub(super) const KIND_UNIFORM: u8 = 4;
 pub(super) const EXPIRY_UNIFORM: u8 = 8;
 /// Keys are cut into prefix, head and tail: the order is byte order.
 pub(super) const HEADS: u8 = 16;
-/// Tail ends take four bytes instead of two.
-pub(super) const TAILS_WIDE: u8 = 32;
-/// Value ends take four bytes instead of two.
-pub(super) const VALUES_WIDE: u8 = 64;
-const FLAGS: u8 = 127;
+const FLAGS: u8 = 31;
 
 /// What a block header says, checked, and where the columns lie. Offsets count from the begin of the block, of
 /// which the key section is decompressed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Shape {
     pub(super) entries: u32,
-    pub(super) frames: u32,
     pub(super) key_raw: u32,
     pub(super) key_disk: u32,
     pub(super) suffix: u32,
@@ -142,8 +138,14 @@ impl Shape {
     pub(super) fn new(h: &Header) -> Result<Self, &'static str> {
         let entries = u32::from(h.entries);
         let frames = u32::from(h.frames);
-        let bad_kind = if h.flags & KIND_UNIFORM != 0 { Kind::from_u8(h.kind).is_none() } else { h.kind != 0 };
-        if entries == 0 || entries > ENTRIES_MAX as u32 || frames > entries || h.flags & !FLAGS != 0 || bad_kind {
+        let bad_kind =
+            if h.flags & KIND_UNIFORM != 0 { Kind::from_u8(h.kind).is_none() } else { h.kind != 0 };
+        if entries == 0
+            || entries > ENTRIES_MAX as u32
+            || frames > entries
+            || h.flags & !FLAGS != 0
+            || bad_kind
+        {
             return Err("header of a block");
         }
         let prefix_limit = if h.flags & HEADS != 0 { KEY_BYTES_MAX as u32 } else { 0 };
@@ -167,14 +169,13 @@ impl Shape {
         let heads_at = prefix_at + h.prefix;
         let shorts_at = heads_at + 8 * entries * has(HEADS);
         let tail_ends_at = shorts_at + varying(SUFFIX_UNIFORM) * has(HEADS);
-        let value_ends_at = tail_ends_at + varying(SUFFIX_UNIFORM) * (2 + 2 * has(TAILS_WIDE));
-        let kinds_at = value_ends_at + varying(VALUE_UNIFORM) * (2 + 2 * has(VALUES_WIDE));
+        let value_ends_at = tail_ends_at + 2 * varying(SUFFIX_UNIFORM);
+        let kinds_at = value_ends_at + 2 * varying(VALUE_UNIFORM);
         let seqs_at = kinds_at + varying(KIND_UNIFORM);
         let expiries_at = seqs_at + entries * u32::from(h.seq_width);
         let tails_at = expiries_at + 4 * varying(EXPIRY_UNIFORM);
         Self {
             entries,
-            frames,
             key_raw: h.key_raw,
             key_disk: h.key_disk,
             suffix: h.suffix,

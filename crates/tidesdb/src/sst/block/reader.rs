@@ -5,7 +5,7 @@
 
 use super::{
     ENTRIES_MAX, EXPIRY_UNIFORM, FRAME_BYTES, HEADER_BYTES, HEADS, KIND_UNIFORM, SUFFIX_UNIFORM, Shape,
-    TAILS_WIDE, VALUE_UNIFORM, VALUES_WIDE,
+    VALUE_UNIFORM,
 };
 use crate::codec::Compression;
 use crate::types::{Kind, SeqNo};
@@ -74,7 +74,7 @@ impl<'a> Block<'a> {
                 let len = if s.has(HEADS) { s.suffix.saturating_sub(8) } else { s.suffix } as usize;
                 (i * len, i * len + len)
             }
-            false => self.ends(s.tail_ends_at, s.has(TAILS_WIDE), i),
+            false => self.ends(s.tail_ends_at, i),
         };
         let tails = s.tails_at as usize;
         self.part(tails + start, tails + end)
@@ -86,7 +86,7 @@ impl<'a> Block<'a> {
         let s = self.shape;
         match s.has(VALUE_UNIFORM) {
             true => (i * s.value as usize, (i + 1) * s.value as usize),
-            false => self.ends(s.value_ends_at, s.has(VALUES_WIDE), i),
+            false => self.ends(s.value_ends_at, i),
         }
     }
 
@@ -174,7 +174,11 @@ impl<'a> Block<'a> {
     }
 
     /// Checks everything that accessors rely on. `values_disk` is the length of all frames.
-    pub(in crate::sst) fn validate(&self, values_disk: u64, compression: Compression) -> Result<(), &'static str> {
+    pub(in crate::sst) fn validate(
+        &self,
+        values_disk: u64,
+        compression: Compression,
+    ) -> Result<(), &'static str> {
         let s = self.shape;
         let n = self.len();
         if self.bytes.len() != s.end as usize {
@@ -204,12 +208,13 @@ impl<'a> Block<'a> {
             }
             false => {
                 let shorts = self.part(s.shorts_at as usize, s.tail_ends_at as usize);
-                let spans = || (0..n).map(|i| self.ends(s.tail_ends_at, s.has(TAILS_WIDE), i));
+                let spans = || (0..n).map(|i| self.ends(s.tail_ends_at, i));
                 spans().all(|(start, end)| start <= end)
-                    && spans().last().is_some_and(|(_, end)| end == tails)
-                    && shorts.iter().zip(spans()).all(|(&short, (start, end))| {
-                        short == 8 || (short < 8 && start == end)
-                    })
+                    && spans().next_back().is_some_and(|(_, end)| end == tails)
+                    && shorts
+                        .iter()
+                        .zip(spans())
+                        .all(|(&short, (start, end))| short == 8 || (short < 8 && start == end))
             }
         };
         if good { Ok(()) } else { Err("lengths of keys") }
@@ -220,7 +225,12 @@ impl<'a> Block<'a> {
         let total = self.value_span(n - 1).1;
         let mut seen = (0, 0);
         for f in self.frames() {
-            if f.end <= f.first || f.end > n || f.raw == 0 || f.disk > f.raw || f.raw > longest_raw(compression, f.disk) {
+            if f.end <= f.first
+                || f.end > n
+                || f.raw == 0
+                || f.disk > f.raw
+                || f.raw > longest_raw(compression, f.disk)
+            {
                 return Err("frame table");
             }
             seen = (f.end, f.at + f.disk as u64);
@@ -231,12 +241,8 @@ impl<'a> Block<'a> {
 
     /// Begin and end of item `i` of a column of ends.
     #[inline]
-    fn ends(&self, column: u32, wide: bool, i: usize) -> (usize, usize) {
-        let at = column as usize;
-        let end = |i: usize| match wide {
-            true => u32::from_le_bytes(self.array(at + 4 * i)) as usize,
-            false => usize::from(u16::from_le_bytes(self.array(at + 2 * i))),
-        };
+    fn ends(&self, column: u32, i: usize) -> (usize, usize) {
+        let end = |i: usize| usize::from(u16::from_le_bytes(self.array(column as usize + 2 * i)));
         (if i == 0 { 0 } else { end(i - 1) }, end(i))
     }
 

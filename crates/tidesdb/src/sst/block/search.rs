@@ -21,7 +21,12 @@ impl Block<'_> {
     /// The first entry whose key is not before `target` (after it, with `after_equal`), and whether that entry's key
     /// equals `target`. The number of entries if there is none.
     #[inline]
-    pub(in crate::sst) fn search(&self, order: &Comparator, target: &[u8], after_equal: bool) -> (usize, bool) {
+    pub(in crate::sst) fn search(
+        &self,
+        order: &Comparator,
+        target: &[u8],
+        after_equal: bool,
+    ) -> (usize, bool) {
         if order.is_bytewise() && self.shape.has(HEADS) {
             self.search_heads(target, after_equal)
         } else {
@@ -53,7 +58,8 @@ impl Block<'_> {
     pub(in crate::sst) fn covers(&self, order: &Comparator, target: &[u8]) -> bool {
         let last = self.len() - 1;
         if !(order.is_bytewise() && self.shape.has(HEADS)) {
-            return order.compare(self.tail(0), target).is_lt() && order.compare(target, self.tail(last)).is_le();
+            return order.compare(self.tail(0), target).is_lt()
+                && order.compare(target, self.tail(last)).is_le();
         }
         let Some(suffix) = target.strip_prefix(self.prefix()) else { return false };
         let head = head_of(suffix);
@@ -147,7 +153,11 @@ fn heads_below(mut heads: &[[u8; 8]], head: u64) -> usize {
 
 /// The first of `start..end` for which `before` does not hold; it holds for a front part.
 #[inline]
-pub(in crate::sst) fn partition(mut start: usize, mut end: usize, mut before: impl FnMut(usize) -> bool) -> usize {
+pub(in crate::sst) fn partition(
+    mut start: usize,
+    mut end: usize,
+    mut before: impl FnMut(usize) -> bool,
+) -> usize {
     while start < end {
         let middle = start.midpoint(end);
         if before(middle) { start = middle + 1 } else { end = middle }

@@ -11,3 +11,5 @@ mod tree;
 
 pub(super) use builder::IndexBuilder;
 pub(super) use search::{Fence, Index};
+#[cfg(test)]
+pub(super) use tree::Tree;

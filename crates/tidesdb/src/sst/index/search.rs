@@ -3,11 +3,11 @@
 use std::cmp::Ordering;
 
 use super::tree::Tree;
+use crate::Result;
 use crate::codec::{Compression, Decoder, Salt};
 use crate::sst::block::{HEADER_BYTES, common_prefix, head_of, longest_raw, partition};
 use crate::sst::layout::open_section;
 use crate::types::{Comparator, KEY_BYTES_MAX, SeqNo};
-use crate::Result;
 
 /// Where a block lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,13 +24,7 @@ pub(in crate::sst) struct Fence {
 #[derive(Debug)]
 pub(in crate::sst) struct Index {
     bytewise: bool,
-    /// What all fences begin with; empty unless the order is byte order.
-    prefix: Box<[u8]>,
-    /// In byte order, the eight bytes of each fence after the prefix, zero-padded; else nothing.
-    heads: Tree,
-    /// Fences without the prefix.
-    suffixes: Box<[u8]>,
-    suffix_ends: Box<[u32]>,
+    fences: Fences,
     /// Offset and length of the key part of each block.
     places: Box<[(u64, u32)]>,
     /// End of the last block.
@@ -53,7 +47,7 @@ impl Index {
         if blocks == 0 || blocks as usize > body.len() / 4 {
             return Err(d.corrupt("number of blocks"));
         }
-        let mut fences = Fences::default();
+        let mut fences = WholeFences::default();
         let mut places = Vec::with_capacity(blocks as usize);
         let mut going_on = Vec::new();
         let mut offset = 0u64;
@@ -77,13 +71,9 @@ impl Index {
         if offset != data_end {
             return Err(d.corrupt("blocks do not fill the data"));
         }
-        let (prefix, heads, suffixes, suffix_ends) = fences.build(bytewise);
         Ok(Self {
             bytewise,
-            prefix,
-            heads,
-            suffixes,
-            suffix_ends,
+            fences: fences.cut(bytewise),
             places: places.into(),
             data_end,
             going_on: going_on.into(),
@@ -109,7 +99,11 @@ impl Index {
     pub(in crate::sst) fn first_block(&self, order: &Comparator, target: &[u8]) -> usize {
         let (fence, equal) = self.search(order, target, false);
         // A fence that equals the target lies above all before it, unless versions of the target go on over it.
-        if equal && (self.going_on.is_empty() || self.goes_on(fence + 1).is_none()) { fence + 1 } else { fence }
+        if equal && (self.going_on.is_empty() || self.goes_on(fence + 1).is_none()) {
+            fence + 1
+        } else {
+            fence
+        }
     }
 
     /// The last block that can hold `target` or something before it.
@@ -139,15 +133,15 @@ impl Index {
 
     /// Fence `i` as a whole key.
     pub(in crate::sst) fn fence(&self, i: usize) -> Vec<u8> {
-        [&self.prefix, self.suffix(i)].concat()
+        [&self.fences.prefix, self.fences.suffix(i)].concat()
     }
 
     /// Bytes in memory.
     pub(in crate::sst) fn bytes(&self) -> usize {
-        self.heads.bytes()
-            + self.prefix.len()
-            + self.suffixes.len()
-            + size_of_val(&*self.suffix_ends)
+        self.fences.heads.bytes()
+            + self.fences.prefix.len()
+            + self.fences.suffixes.len()
+            + size_of_val(&*self.fences.ends)
             + size_of_val(&*self.places)
             + size_of_val(&*self.going_on)
     }
@@ -160,41 +154,62 @@ impl Index {
             Ordering::Equal => after_equal,
             Ordering::Greater => false,
         };
-        let n = self.suffix_ends.len();
+        let fences = &self.fences;
+        let n = fences.len();
         if !self.bytewise {
-            let at = partition(0, n, |i| before(order.compare(self.suffix(i), target)));
-            return (at, at < n && order.compare(self.suffix(at), target).is_eq());
+            let at = partition(0, n, |i| before(order.compare(fences.suffix(i), target)));
+            return (at, at < n && order.compare(fences.suffix(at), target).is_eq());
         }
-        let Some(suffix) = target.strip_prefix(&*self.prefix) else {
-            return (if target < &*self.prefix { 0 } else { n }, false);
+        let Some(suffix) = target.strip_prefix(&*fences.prefix) else {
+            return (if target < &*fences.prefix { 0 } else { n }, false);
         };
         let head = head_of(suffix);
-        let start = self.heads.below(head).min(n);
-        if start == n || self.heads.get(start) != head {
+        let start = fences.heads.below(head).min(n);
+        if start == n || fences.heads.get(start) != head {
             return (start, false);
         }
-        let end = partition(start + 1, n, |i| self.heads.get(i) == head);
-        let at = partition(start, end, |i| before(self.suffix(i).cmp(suffix)));
-        (at, at < end && self.suffix(at) == suffix)
+        let end = partition(start + 1, n, |i| fences.heads.get(i) == head);
+        let at = partition(start, end, |i| before(fences.suffix(i).cmp(suffix)));
+        (at, at < end && fences.suffix(at) == suffix)
+    }
+}
+
+/// The fences, cut for searching.
+#[derive(Debug)]
+struct Fences {
+    /// What all fences begin with; empty unless the order is byte order.
+    prefix: Box<[u8]>,
+    /// In byte order, the eight bytes of each fence after the prefix, zero-padded; else nothing.
+    heads: Tree,
+    /// Fences without the prefix.
+    suffixes: Box<[u8]>,
+    ends: Box<[u32]>,
+}
+
+impl Fences {
+    #[inline]
+    fn len(&self) -> usize {
+        self.ends.len()
     }
 
+    /// Fence `i` without the prefix.
     #[inline]
     fn suffix(&self, i: usize) -> &[u8] {
-        let end = |i: usize| self.suffix_ends.get(i).map_or(0, |e| *e as usize);
+        let end = |i: usize| self.ends.get(i).map_or(0, |e| *e as usize);
         self.suffixes.get(if i == 0 { 0 } else { end(i - 1) }..end(i)).unwrap_or_default()
     }
 }
 
 /// Fences as read, whole.
 #[derive(Default)]
-struct Fences {
+struct WholeFences {
     fence: Vec<u8>,
     bytes: Vec<u8>,
     ends: Vec<usize>,
     common: Option<Vec<u8>>,
 }
 
-impl Fences {
+impl WholeFences {
     fn read(&mut self, d: &mut Decoder<'_>, block: u32) -> Result<()> {
         let shared = d.length(self.fence.len())?;
         self.fence.truncate(shared);
@@ -215,21 +230,27 @@ impl Fences {
         Ok(())
     }
 
-    fn build(self, bytewise: bool) -> (Box<[u8]>, Tree, Box<[u8]>, Box<[u32]>) {
+    /// Takes off what all have in common.
+    fn cut(self, bytewise: bool) -> Fences {
         let prefix = if bytewise { self.common.unwrap_or_default() } else { Vec::new() };
         let mut suffixes = Vec::new();
-        let mut suffix_ends = Vec::with_capacity(self.ends.len());
+        let mut ends = Vec::with_capacity(self.ends.len());
         let mut heads = Vec::new();
         let mut start = 0;
         for &end in &self.ends {
             let suffix = self.bytes.get(start + prefix.len()..end).unwrap_or_default();
             suffixes.extend_from_slice(suffix);
-            suffix_ends.push(suffixes.len() as u32);
+            ends.push(suffixes.len() as u32);
             if bytewise {
                 heads.push(head_of(suffix));
             }
             start = end;
         }
-        (prefix.into(), Tree::new(&heads), suffixes.into(), suffix_ends.into())
+        Fences {
+            prefix: prefix.into(),
+            heads: Tree::new(&heads),
+            suffixes: suffixes.into(),
+            ends: ends.into(),
+        }
     }
 }

@@ -11,7 +11,7 @@ struct Node([u64; KEYS]);
 
 /// Sorted numbers, searchable.
 #[derive(Debug)]
-pub(super) struct Tree {
+pub(in crate::sst) struct Tree {
     /// Levels from the root to the leaves; the leaves are the numbers in order. Padding is `u64::MAX`.
     nodes: Box<[Node]>,
     /// Where each level begins, from the root to the leaves.
@@ -20,7 +20,7 @@ pub(super) struct Tree {
 
 impl Tree {
     /// A tree of sorted `numbers`.
-    pub(super) fn new(numbers: &[u64]) -> Self {
+    pub(in crate::sst) fn new(numbers: &[u64]) -> Self {
         let mut layers = vec![leaves(numbers)];
         let mut smallest: Vec<u64> = numbers.chunks(KEYS).map(|c| c[0]).collect();
         while smallest.len() > 1 {
@@ -37,7 +37,7 @@ impl Tree {
 
     /// How many numbers are smaller than `n`.
     #[inline]
-    pub(super) fn below(&self, n: u64) -> usize {
+    pub(in crate::sst) fn below(&self, n: u64) -> usize {
         let mut at = 0;
         for &level in &self.levels[..self.levels.len() - 1] {
             at = at * CHILDREN + self.below_in(level + at, n);
@@ -48,13 +48,13 @@ impl Tree {
 
     /// Number `i`; `u64::MAX` past the end.
     #[inline]
-    pub(super) fn get(&self, i: usize) -> u64 {
+    pub(in crate::sst) fn get(&self, i: usize) -> u64 {
         let leaves = self.levels[self.levels.len() - 1];
         self.nodes.get(leaves + i / KEYS).map_or(u64::MAX, |node| node.0[i % KEYS])
     }
 
     /// Bytes in memory.
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::sst) fn bytes(&self) -> usize {
         size_of_val(&*self.nodes) + size_of_val(&*self.levels)
     }
 

@@ -71,7 +71,11 @@ fn write(dir: &Arc<dyn Dir>, id: u64, compression: Compression) -> Arc<TableMeta
 }
 
 fn measure(table: &Arc<Table>, what: &str) {
-    println!("{what}: resident {:.1} MB, {} blocks", table.resident_bytes() as f64 / 1e6, table.index.blocks());
+    println!(
+        "{what}: resident {:.1} MB, {} blocks",
+        table.resident_bytes() as f64 / 1e6,
+        table.index.blocks()
+    );
     let mut rng = Rng::new(5);
     let n = 400_000;
     let lookups = |name: &str, keys: &[[u8; 16]], want: bool| {
@@ -123,7 +127,8 @@ fn table() {
     let temp = tempfile::tempdir().unwrap();
     let dir = Env::real().disk.open_dir(temp.path(), true).unwrap();
     let order = Comparator::bytewise();
-    for (id, compression) in [Compression::None, Compression::Lz4, Compression::Zstd].into_iter().enumerate() {
+    for (id, compression) in [Compression::None, Compression::Lz4, Compression::Zstd].into_iter().enumerate()
+    {
         let meta = write(&dir, id as u64, compression);
         for use_mmap in [true, false] {
             let cache = Arc::new(Cache::new(64 << 20));

@@ -4,10 +4,10 @@
 //! must give the right answer or an error.
 
 use super::*;
-use crate::sst::layout::{CRC_BYTES, FOOTER_BYTES};
-use crate::sst::TableCursor;
-use crate::codec::bound_crc;
 use crate::Error;
+use crate::codec::bound_crc;
+use crate::sst::TableCursor;
+use crate::sst::layout::{CRC_BYTES, FOOTER_BYTES};
 
 /// Two data blocks, versions that go on from one to the other, all kinds, expiries, frames.
 fn entries() -> Vec<Entry> {
@@ -36,7 +36,8 @@ fn bytes(rig: &Rig, id: u64) -> Vec<u8> {
 /// Panics on a wrong answer or an error that is not corruption.
 fn damage_is_seen(rig: &Rig, meta: &Arc<TableMeta>, bytes: &[u8], use_mmap: bool, entries: &[Entry]) -> bool {
     rig.disk.write_file(rig.path(meta.id.0), bytes).unwrap();
-    let corrupt = |e: &Error| assert!(matches!(e, Error::Corrupt { file, .. } if file.ends_with(".klog")), "{e}");
+    let corrupt =
+        |e: &Error| assert!(matches!(e, Error::Corrupt { file, .. } if file.ends_with(".klog")), "{e}");
     let table = match rig.open(meta, &Comparator::bytewise(), use_mmap) {
         Ok(table) => table,
         Err(e) => {
@@ -217,6 +218,34 @@ fn reseal(bytes: &mut [u8], at: usize, table: &Table) {
     if at >= end {
         let crc = bound_crc(&salt, end as u64, &[&bytes[end..end + 56], &bytes[end + 60..]]);
         bytes[end + 56..end + 60].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+#[test]
+fn verify_finds_what_checksums_cannot() {
+    let entries = entries();
+    let rig = Rig::new();
+    let order = Comparator::bytewise();
+    let meta = rig.write(1, &entries, options(Compression::None), &order);
+    let good = bytes(&rig, 1);
+    let table = rig.open(&meta, &order, false).unwrap();
+    let place = table.index.place(0).unwrap();
+    let shape = table.read_keys(place).unwrap().shape;
+    let column = |at: u32| place.at as usize + at as usize;
+    let (heads, kinds, seqs) = (column(shape.heads_at), column(shape.kinds_at), column(shape.seqs_at));
+    let filter = table.footer.filter_at as usize;
+    for (at, byte, expected) in [
+        (filter + CRC_BYTES + 8, 0, "filter denies"),
+        (heads + 8 * 5, 0, "out of order"),
+        (seqs + 4, 0xFF, "largest sequence number"),
+        (kinds, 3, "tombstone with a value"),
+    ] {
+        let mut bad = good.clone();
+        bad[at..at + 8].fill(byte);
+        reseal(&mut bad, at, &table);
+        rig.disk.write_file(rig.path(1), &bad).unwrap();
+        let error = rig.open(&meta, &order, true).unwrap().verify().unwrap_err();
+        assert!(error.is_corruption() && error.to_string().contains(expected), "{expected}: {error}");
     }
 }
 

@@ -56,11 +56,13 @@ fn write_and_sync_errors_reach_the_caller() {
         let rig = Rig::new();
         rig.disk.inject(Fault::errno(errno::ENOSPC).on(kind).forever());
         let mut w =
-            TableWriter::create(&rig.dir, TableId(1), salt(1), options(Compression::Lz4), order.clone()).unwrap();
+            TableWriter::create(&rig.dir, TableId(1), salt(1), options(Compression::Lz4), order.clone())
+                .unwrap();
         for e in entries() {
             w.add(e.borrow()).unwrap();
         }
         assert!(matches!(w.finish(), Err(Error::Io { .. })));
+        assert_eq!(rig.dir.list().unwrap(), Vec::<String>::new(), "a failed table is removed");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::sst::filter::Filter;
+use crate::sst::index::Tree;
 
 #[test]
 fn a_filter_has_no_false_negatives_and_few_false_positives() {
@@ -27,7 +28,9 @@ fn a_filter_has_no_false_negatives_and_few_false_positives() {
 #[test]
 fn tables_hold_their_size() {
     let entries: Vec<_> = (0..20_000u64)
-        .map(|i| Entry::put(format!("{:016x}", i * 0x1234_5678_9ABC), i, &key_hash(&i.to_le_bytes()).to_le_bytes()))
+        .map(|i| {
+            Entry::put(format!("{:016x}", i * 0x1234_5678_9ABC), i, key_hash(&i.to_le_bytes()).to_le_bytes())
+        })
         .collect();
     let rig = Rig::new();
     let order = Comparator::bytewise();
@@ -42,21 +45,35 @@ fn tables_hold_their_size() {
 #[test]
 fn the_estimate_is_near_the_size() {
     let rig = Rig::new();
-    let mut w = TableWriter::create(
-        &rig.dir,
-        TableId(1),
-        salt(1),
-        options(Compression::Lz4),
-        Comparator::bytewise(),
-    )
-    .unwrap();
+    let mut w =
+        TableWriter::create(&rig.dir, TableId(1), salt(1), options(Compression::Lz4), Comparator::bytewise())
+            .unwrap();
     let mut rng = Rng::new(3);
     for i in 0..30_000u64 {
-        w.add(Entry::put(i.to_be_bytes(), i, rng.bytes(100)).borrow()).unwrap();
+        w.add(Entry::put(format!("{i:08}"), i, rng.bytes(100)).borrow()).unwrap();
     }
     assert_eq!(w.entries(), 30_000);
     let estimate = w.file_bytes_estimate() as f64;
     let meta = w.finish().unwrap();
     let ratio = estimate / meta.file_bytes as f64;
     assert!((0.97..1.03).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn the_tree_counts_like_a_bisection() {
+    let mut rng = Rng::new(11);
+    for n in (0..40).chain([255, 256, 257, 271, 272, 273, 289, 4623, 4624, 4625, 80_000]) {
+        for spread in [1, 3, u64::MAX] {
+            let mut numbers: Vec<u64> = (0..n).map(|_| rng.next() % spread).collect();
+            numbers.extend((n > 20).then_some(u64::MAX));
+            numbers.sort_unstable();
+            let tree = Tree::new(&numbers);
+            for i in 0..300 {
+                let near = numbers.get(rng.below(numbers.len().max(1))).map_or(0, |n| *n);
+                let ask = [near, near.wrapping_add(1), near.wrapping_sub(1), rng.next()][i % 4];
+                assert_eq!(tree.below(ask), numbers.partition_point(|&n| n < ask), "{n} numbers");
+            }
+            assert_eq!((0..numbers.len()).map(|i| tree.get(i)).collect::<Vec<_>>(), numbers);
+        }
+    }
 }

@@ -19,14 +19,17 @@ struct Victim {
     disk: Arc<SimDisk>,
     path: String,
     facts: Vec<u8>,
+    /// Bytes of the manifest in use; the reserve follows.
+    used: usize,
 }
 
 impl Victim {
     fn new(disk: &SimDisk, name: &str) -> Self {
         let disk = Arc::new(disk.fork());
         disk.log_ops(false);
-        let facts = facts(&read(&disk).unwrap().0);
-        Self { disk, path: format!("{DB}/{name}"), facts }
+        let (state, report) = read(&disk).unwrap();
+        let used = report.bytes as usize;
+        Self { disk, path: format!("{DB}/{name}"), facts: facts(&state), used }
     }
 
     /// Reads with `bytes` in place of the file.
@@ -80,7 +83,7 @@ fn victims() -> Vec<(&'static str, Victim, bool)> {
 fn every_byte_of_the_manifest() {
     for (kind, victim, clean) in victims() {
         let good = victim.bytes();
-        let used = good.len() - (64 << 10);
+        let used = victim.used;
         let mut counts = [0; 2];
         // The reserve is one run of zeros: a sample of it, and its last byte.
         let reserve = (used..good.len()).step_by(251).chain([good.len() - 1]);
@@ -97,7 +100,12 @@ fn every_byte_of_the_manifest() {
                 counts[usize::from(seen == Seen::Reported)] += 1;
             }
         }
-        println!("{kind}: {} bytes, refused {}, repaired or reported {}", good.len(), counts[0], counts[1]);
+        println!(
+            "{kind}: {used} bytes of {}, refused {}, repaired or reported {}",
+            good.len(),
+            counts[0],
+            counts[1]
+        );
     }
 }
 
@@ -106,7 +114,7 @@ fn every_length_of_the_manifest() {
     for (kind, victim, clean) in victims() {
         let good = victim.bytes();
         // Each length within the used pages, a sample of the reserve.
-        let used = good.len() - (64 << 10);
+        let used = victim.used;
         for length in (0..used).chain((used..good.len()).step_by(97)).chain([good.len() - 1]) {
             let seen = victim.judge(&good[..length], &|| format!("{kind}: cut to {length}"));
             assert_eq!(seen, Seen::Refused, "{kind}: cut to {length}");
@@ -128,7 +136,7 @@ fn every_length_of_the_manifest() {
 fn bursts_and_swapped_pages() {
     for (kind, victim, _) in victims() {
         let good = victim.bytes();
-        let used = good.len() - (64 << 10);
+        let used = victim.used;
         for size in [2, 64, 512, 4096] {
             for at in (0..used).step_by(64) {
                 for fill in [0u8, 0x5a] {
@@ -237,4 +245,59 @@ fn a_newer_format_is_refused_and_left_alone() {
     let changes =
         disk.ops().into_iter().filter(|op| op.index >= ops && sim::OpSet::CHANGES.has(op.kind)).count();
     assert_eq!((changes, disk.read_file(&path).unwrap()), (0, bytes));
+}
+
+/// Files that no single fault makes, but a device that loses many writes, or a bug, might.
+#[test]
+fn old_marks_stale_records_and_forged_chains() {
+    use crate::version::format::{Header, RECORDS_AT, encode_record};
+    let (_env, disk, set) = disk_with(61, 3);
+    let name = files::manifest(set.manifest().unwrap().0);
+    let before = disk.read_file(format!("{DB}/{name}")).unwrap();
+    let mut ends = vec![set.manifest().unwrap().1 as usize];
+    for n in 3..8 {
+        install(&set, step(&set, n)).unwrap();
+        ends.push(set.manifest().unwrap().1 as usize);
+    }
+    let victim = Victim::new(&disk, &name);
+    let good = victim.bytes();
+    let (marks, page) = (PAGE as usize..RECORDS_AT as usize, PAGE as usize);
+
+    // All marks are older than the last records.
+    let mut old = good.clone();
+    old[marks.clone()].copy_from_slice(&before[marks]);
+    assert_eq!(victim.judge(&old, &|| "old marks".into()), Seen::Refused);
+    old[ends[0]] ^= 1; // and the first of them is damaged
+    assert_eq!(victim.judge(&old, &|| "old marks, torn record".into()), Seen::Refused);
+    old[ends[0]..ends[1]].fill(0);
+    assert_eq!(victim.judge(&old, &|| "old marks, lost record".into()), Seen::Refused);
+
+    // A record with every checksum right that does not follow the one before it.
+    let header = Header::decode(&good[..page], &name).unwrap();
+    let payload_len = u32::from_le_bytes(good[ends[0] + 4..ends[0] + 8].try_into().unwrap()) as usize;
+    let payload = &good[ends[0] + 20..ends[0] + 20 + payload_len];
+    let number = u64::from_le_bytes(good[ends[0] + 8..ends[0] + 16].try_into().unwrap());
+    for (number, prev_of) in [(number, 1), (number + 2, 0)] {
+        let prev = u32::from_le_bytes(good[ends[0] + 16..ends[0] + 20].try_into().unwrap()) ^ prev_of;
+        let (record, _) = encode_record(&header.salt, ends[0] as u64, number, prev, payload).unwrap();
+        let mut forged = good.clone();
+        forged[ends[0]..ends[1]].copy_from_slice(&record);
+        assert_eq!(victim.judge(&forged, &|| format!("forged record {number}")), Seen::Refused);
+    }
+
+    // Each manifest has a salt of its own, so pages of an older one do not pass.
+    let (env, disk, set) = disk_with(62, 3);
+    let older = disk.read_file(format!("{DB}/{}", files::manifest(1))).unwrap();
+    drop(set);
+    let (set, _) = open(&env);
+    let victim = Victim::new(&disk, &files::manifest(set.manifest().unwrap().0));
+    let newer = victim.bytes();
+    assert_ne!(older[16..32], newer[16..32], "the salt was used before");
+    for at in (0..newer.len().min(older.len())).step_by(page) {
+        let mut mixed = newer.clone();
+        mixed[at..at + page].copy_from_slice(&older[at..at + page]);
+        if mixed != newer {
+            assert_ne!(victim.judge(&mixed, &|| format!("old page at {at}")), Seen::Unnoticed);
+        }
+    }
 }

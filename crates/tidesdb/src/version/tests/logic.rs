@@ -130,6 +130,10 @@ fn churn_of_families_never_brings_data_back() {
     }
 }
 
+fn vlog_of(family: u32) -> Change {
+    Change::AddVlog { family: FamilyId(family), vlog: VlogId(1), salt: [1; 16] }
+}
+
 #[test]
 fn edits_that_do_not_fit_change_nothing() {
     let (_env, _disk, set) = disk_with(5, 0);
@@ -137,7 +141,7 @@ fn edits_that_do_not_fit_change_nothing() {
     let before = (facts(&set.state()), set.manifest());
     let family = FamilyId(1);
     let seal = Change::SealVlog { family, vlog: VlogId(9), bytes: 1, sealed_at: 1 };
-    let vlog = Change::AddVlog { family, vlog: VlogId(1), salt: [1; 16] };
+    let vlog = vlog_of(1);
     let referring = meta(3, ("a", "b"), (5, 6), &[(1, 5, 1)]);
     let other_order = FamilyOptions::default().comparator(Comparator::reverse_bytewise());
     let bad: Vec<Vec<Change>> = vec![
@@ -153,6 +157,9 @@ fn edits_that_do_not_fit_change_nothing() {
         vec![vlog, add(1, 2, &referring), Change::DropFamily { family }, add(1, 2, &referring)],
         vec![Change::SetOptions { family, options: other_order }],
         vec![Change::DropFamily { family: FamilyId(2) }],
+        vec![create_family(2, "g"), add(2, 1, &meta(1, ("a", "b"), (1, 2), &[]))],
+        vec![vlog_of(1), create_family(2, "g"), vlog_of(2)],
+        vec![Change::AddTable { family, level: 2, meta: meta(u64::MAX, ("a", "b"), (5, 6), &[]) }],
     ];
     for changes in bad {
         let what = format!("{changes:?}");
@@ -236,9 +243,14 @@ fn files_go_when_the_last_reader_goes() {
     disk.inject(Fault::errno(errno::EACCES).on(OpKind::Unlink));
     assert_eq!((set.unlink_obsolete(), set.obsolete().len()), (0, 1), "a failure is tried again");
     assert_eq!((set.unlink_obsolete(), set.obsolete().len()), (1, 0));
+    install(&set, [create_family(2, "g"), add(2, 1, &meta(4, ("a", "b"), (1, 1), &[]))]).unwrap();
     install(&set, [Change::DropFamily { family: FamilyId(1) }]).unwrap();
     assert_eq!(set.unlink_obsolete(), 1);
     assert_eq!(file_names(&env), ["000001.manifest", "CURRENT"]);
+    let queue = Arc::clone(set.obsolete());
+    install(&set, [Change::RenameFamily { family: FamilyId(2), name: "h".into() }]).unwrap();
+    drop(set);
+    assert!(queue.is_empty(), "a table that the manifest names would go: {:?}", queue.take());
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn meta(id: u64, keys: (&str, &str), seqs: (SeqNo, SeqNo), refs: &[(u32, u64, u6
     Arc::new(TableMeta {
         id: TableId(id),
         salt: [id as u8; 16],
-        file_bytes: 1000 + id,
+        file_bytes: 1000 + id % 100,
         entries: 10,
         keys: 9,
         tombstones: 1,

@@ -1,6 +1,7 @@
 use std::sync::Mutex;
 
 use tidesdb_io::RealDisk;
+use tidesdb_io::sim::{Fault, OpKind, errno};
 
 use super::*;
 use crate::Error;
@@ -45,6 +46,40 @@ fn every_compression_and_size_comes_back() {
         let report = set.verify_file(file.id).unwrap();
         assert!(report.is_whole());
         assert_eq!(report.len, file.bytes);
+    }
+}
+
+#[test]
+fn values_appended_together_are_like_values_appended_alone() {
+    for compression in COMPRESSIONS {
+        let (env, disk) = world();
+        let set = set(&env, 1, 300 << 10);
+        let value = |i: usize| match i % 50 {
+            0 => Vec::new(),
+            1 => noise(i as u64, 70_000),
+            2 => text(i as u64, 70_000),
+            n if n % 2 == 0 => noise(i as u64, n * 83),
+            n => text(i as u64, n * 83),
+        };
+        let values: Vec<_> = (0..500).map(value).collect();
+        let mut pointers = Vec::new();
+        set.append_all(values.iter().map(Vec::as_slice), compression, &mut pointers).unwrap();
+        assert_eq!(pointers.len(), values.len());
+        for (pointer, value) in pointers.iter().zip(&values) {
+            assert_eq!(set.read(pointer).unwrap(), *value);
+        }
+        set.rotate();
+        let reports: Vec<_> = set.files().iter().map(|f| set.verify_file(f.id).unwrap()).collect();
+        assert!(reports.len() > 1 && reports.iter().all(|r| r.is_whole()));
+        assert_eq!(reports.iter().map(|r| r.records).sum::<u64>(), 500);
+        let writes = disk.ops().iter().filter(|op| op.kind == OpKind::Write).count();
+        assert!(writes < 80, "{writes} writes");
+
+        disk.inject(Fault::errno(errno::EIO).on(OpKind::Write).skip(1));
+        let more = set.append_all(values.iter().map(Vec::as_slice), compression, &mut pointers);
+        assert!(matches!(more, Err(Error::Io { .. })));
+        assert!(pointers.iter().all(|p| set.verify_pointer(p).unwrap()));
+        set.append_all([], compression, &mut pointers).unwrap();
     }
 }
 

@@ -1,0 +1,223 @@
+//! Random operations. They say what to do with the n-th family, snapshot or cursor that happens to exist, so a list from which
+//! some were taken away still means something.
+
+use std::ops::Bound;
+
+use crate::rng::Rng;
+
+/// Distinct keys of a family.
+pub const KEYS: u64 = 48;
+
+/// A change of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Which of the live families.
+    pub family: u64,
+    /// Number of the key.
+    pub key: u64,
+    /// What happens to it.
+    pub what: What,
+}
+
+/// What happens to a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A value of this length, made from this seed.
+    Put(u64, u64),
+    /// As `Put`, for so many seconds.
+    PutTtl(u64, u64, u64),
+    /// Gone.
+    Delete,
+    /// Gone, if the promise of a single delete can be kept; else a delete.
+    SingleDelete,
+}
+
+/// A move of a cursor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Move {
+    /// To the first key at or after one.
+    Seek(u64),
+    /// To the last key at or before one.
+    SeekForPrev(u64),
+    /// To the first key.
+    First,
+    /// To the last key.
+    Last,
+    /// One on.
+    Next,
+    /// One back.
+    Prev,
+}
+
+/// Bounds of a range, as numbers of keys.
+pub type Bounds = (Bound<u64>, Bound<u64>);
+
+/// Who reads.
+pub type Reader = Option<u64>;
+
+/// One operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// One change by the verb of a family.
+    One(Change),
+    /// Changes in one commit.
+    Batch(Vec<Change>, bool),
+    /// `get` and `get_with`.
+    Get(Reader, u64, u64),
+    /// `contains`.
+    Contains(Reader, u64, u64),
+    /// `multi_get`.
+    MultiGet(Reader, u64, Vec<u64>),
+    /// A new cursor, its moves, and whether it is kept.
+    Walk(Reader, u64, Vec<Move>, bool),
+    /// Moves of a cursor that was kept.
+    WalkOn(u64, Vec<Move>),
+    /// A range, pulled from the front (`true`) and the back.
+    Range(Reader, u64, Bounds, Vec<bool>),
+    /// All keys that begin like a key, at most so many bytes of it; from the back if asked to.
+    Prefix(Reader, u64, u64, u64, bool),
+    /// All keys without values.
+    KeysOnly(Reader, u64),
+    /// Takes a snapshot.
+    Snapshot,
+    /// Lets one go.
+    DropSnapshot(u64),
+    /// Makes a family.
+    Create(u64),
+    /// Drops one.
+    Drop(u64),
+    /// Gives one another name.
+    Rename(u64, u64),
+    /// Makes a copy of one.
+    Clone(u64, u64),
+    /// Flushes one, or all.
+    Flush(Option<u64>),
+    /// Compacts one, or all.
+    Compact(Option<u64>),
+    /// Makes everything durable.
+    Sync,
+    /// Closes, or dies, and opens again.
+    Reopen(bool),
+    /// A checkpoint, opened and compared.
+    Checkpoint,
+    /// `verify`.
+    Verify,
+    /// Lets seconds pass.
+    Advance(u64),
+}
+
+/// The key of a number: short and long ones, ones that are prefixes of others, zeros and 0xFF at both ends.
+pub fn key(n: u64) -> Vec<u8> {
+    match n % KEYS {
+        0 => vec![0],
+        1 => vec![0, 0],
+        2 => vec![0xFF],
+        3 => vec![0xFF; 3],
+        4 => vec![b'k'; 300],
+        5 => vec![b'k'; 301],
+        6 => b"k".to_vec(),
+        n if n < 12 => format!("k1\0{n}").into_bytes(),
+        n => format!("k{n:03}").into_bytes(),
+    }
+}
+
+/// The value of a length and seed.
+pub fn value(len: u64, seed: u64) -> Vec<u8> {
+    Rng::new(seed).bytes(len as usize)
+}
+
+/// A list of `count` operations.
+pub fn make(rng: &mut Rng, count: usize) -> Vec<Op> {
+    (0..count).map(|_| op(rng)).collect()
+}
+
+fn op(rng: &mut Rng) -> Op {
+    let family = rng.below(8);
+    let key = rng.below(KEYS);
+    let reader = if rng.one_in(3) { Some(rng.below(8)) } else { None };
+    match rng.below(1000) {
+        0..300 => Op::One(change(rng)),
+        300..380 => {
+            let count = 1 + rng.below(6);
+            Op::Batch((0..count).map(|_| change(rng)).collect(), rng.one_in(4))
+        }
+        380..540 => Op::Get(reader, family, key),
+        540..600 => Op::Contains(reader, family, key),
+        600..650 => {
+            let count = rng.below(12);
+            Op::MultiGet(reader, family, (0..count).map(|_| rng.below(KEYS)).collect())
+        }
+        650..720 => {
+            let kept = rng.one_in(8);
+            Op::Walk(reader, family, moves(rng), kept)
+        }
+        720..760 => Op::WalkOn(rng.below(8), moves(rng)),
+        760..830 => {
+            let bounds = (bound(rng), bound(rng));
+            let pulls = rng.below(40);
+            let mood = rng.below(3);
+            let front = |rng: &mut Rng| if mood == 2 { rng.one_in(2) } else { mood == 0 };
+            Op::Range(reader, family, bounds, (0..pulls).map(|_| front(rng)).collect())
+        }
+        830..860 => Op::Prefix(reader, family, key, 1 + rng.below(4), rng.one_in(2)),
+        860..875 => Op::KeysOnly(reader, family),
+        875..895 => Op::Snapshot,
+        895..912 => Op::DropSnapshot(rng.below(8)),
+        n => care(rng, n),
+    }
+}
+
+fn care(rng: &mut Rng, n: u64) -> Op {
+    let family = rng.below(8);
+    let one = if rng.one_in(2) { Some(family) } else { None };
+    match n {
+        912..918 => Op::Create(rng.below(40)),
+        918..922 => Op::Drop(family),
+        922..926 => Op::Rename(family, rng.below(40)),
+        926..929 => Op::Clone(family, rng.below(40)),
+        929..945 => Op::Flush(one),
+        945..955 => Op::Compact(one),
+        955..965 => Op::Sync,
+        965..971 => Op::Reopen(rng.one_in(2)),
+        971..973 => Op::Checkpoint,
+        973..977 => Op::Verify,
+        _ => Op::Advance(1 + rng.below(30)),
+    }
+}
+
+fn change(rng: &mut Rng) -> Change {
+    let len = match rng.below(10) {
+        0 => 0,
+        1 | 2 => 500 + rng.below(2500),
+        _ => rng.below(120),
+    };
+    let seed = rng.next_u64();
+    let what = match rng.below(10) {
+        0..5 => What::Put(len, seed),
+        5 => What::PutTtl(len, seed, rng.below(60)),
+        6 | 7 => What::Delete,
+        _ => What::SingleDelete,
+    };
+    Change { family: rng.below(8), key: rng.below(KEYS), what }
+}
+
+fn moves(rng: &mut Rng) -> Vec<Move> {
+    let count = 1 + rng.below(12);
+    let one = |rng: &mut Rng| match rng.below(12) {
+        0 | 1 => Move::Seek(rng.below(KEYS)),
+        2 | 3 => Move::SeekForPrev(rng.below(KEYS)),
+        4 => Move::First,
+        5 => Move::Last,
+        6..9 => Move::Next,
+        _ => Move::Prev,
+    };
+    (0..count).map(|_| one(rng)).collect()
+}
+
+fn bound(rng: &mut Rng) -> Bound<u64> {
+    match rng.below(3) {
+        0 => Bound::Unbounded,
+        1 => Bound::Included(rng.below(KEYS)),
+        _ => Bound::Excluded(rng.below(KEYS)),
+    }
+}

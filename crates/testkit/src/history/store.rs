@@ -1,0 +1,114 @@
+//! The truth with a memory: every key's versions, so that a reader of any moment can be answered.
+
+use std::collections::BTreeMap;
+
+/// Number of a family in the order of creation.
+pub type FamilyNo = usize;
+/// A moment: commits are numbered from 1.
+pub type Moment = u64;
+/// Keys and values, in order.
+pub type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+
+#[derive(Clone, Debug)]
+struct Version {
+    at: Moment,
+    value: Option<Vec<u8>>,
+    expiry: u32,
+}
+
+/// One key.
+#[derive(Clone, Debug, Default)]
+struct Cell {
+    versions: Vec<Version>,
+    /// Puts since the last delete, as the promise of a single delete counts them; 2 = too many, or not to be told.
+    puts: u8,
+}
+
+/// What one commit does to a key, in order.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// The family.
+    pub family: FamilyNo,
+    /// The key.
+    pub key: Vec<u8>,
+    /// The value, or `None` for a delete.
+    pub value: Option<Vec<u8>>,
+    /// When it expires; 0 = never.
+    pub expiry: u32,
+}
+
+/// All families, dropped ones too.
+#[derive(Clone, Debug, Default)]
+pub struct Store {
+    families: BTreeMap<FamilyNo, BTreeMap<Vec<u8>, Cell>>,
+    now: Moment,
+}
+
+impl Store {
+    /// The last commit.
+    pub fn moment(&self) -> Moment {
+        self.now
+    }
+
+    /// Makes a family.
+    pub fn create(&mut self, family: FamilyNo) {
+        self.families.insert(family, BTreeMap::new());
+    }
+
+    /// Makes a family of what another shows now.
+    pub fn copy(&mut self, from: FamilyNo, to: FamilyNo, wall: u32) {
+        let mut map = BTreeMap::new();
+        for (key, cell) in &self.families[&from] {
+            if let Some(v) = cell.read(self.now, wall) {
+                let version = Version { at: 0, value: v.value.clone(), expiry: v.expiry };
+                map.insert(key.clone(), Cell { versions: vec![version], puts: 1 });
+            }
+        }
+        self.families.insert(to, map);
+    }
+
+    /// Whether a single delete of `key` keeps the promise it needs.
+    pub fn may_single_delete(&self, family: FamilyNo, key: &[u8]) -> bool {
+        self.families[&family].get(key).is_none_or(|cell| cell.puts < 2)
+    }
+
+    /// One commit. `oldest` is the oldest moment anybody may still read.
+    pub fn commit(&mut self, writes: Vec<Write>, oldest: Moment) {
+        self.now += 1;
+        for write in writes {
+            let Some(map) = self.families.get_mut(&write.family) else { continue };
+            let cell = map.entry(write.key).or_default();
+            let again = cell.versions.last().is_some_and(|v| v.at == self.now);
+            cell.puts = match (again, &write.value) {
+                (true, _) => 2,
+                (false, Some(_)) => (cell.puts + 1).min(2),
+                (false, None) => 0,
+            };
+            if again {
+                cell.versions.pop();
+            }
+            cell.versions.push(Version { at: self.now, value: write.value, expiry: write.expiry });
+            let keep = cell.versions.iter().rposition(|v| v.at <= oldest).unwrap_or(0);
+            cell.versions.drain(..keep);
+        }
+    }
+
+    /// The value of `key` for a reader of `at`, at wall time `wall`.
+    pub fn get(&self, family: FamilyNo, key: &[u8], at: Moment, wall: u32) -> Option<&Vec<u8>> {
+        self.families[&family].get(key)?.read(at, wall)?.value.as_ref()
+    }
+
+    /// All that a reader of `at` sees at wall time `wall`.
+    pub fn rows(&self, family: FamilyNo, at: Moment, wall: u32) -> Rows {
+        let row = |(key, cell): (&Vec<u8>, &Cell)| Some((key.clone(), cell.read(at, wall)?.value.clone()?));
+        self.families[&family].iter().filter_map(row).collect()
+    }
+}
+
+impl Cell {
+    fn read(&self, at: Moment, wall: u32) -> Option<&Version> {
+        let version = self.versions.iter().rev().find(|v| v.at <= at)?;
+        let live = version.value.is_some() && (version.expiry == 0 || version.expiry > wall);
+        live.then_some(version)
+    }
+}

@@ -1,0 +1,2 @@
+//! The `tidesdb` program.
+fn main() {}

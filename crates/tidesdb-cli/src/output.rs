@@ -1,0 +1,148 @@
+//! What commands write: rows, JSON and lines for people, to one buffered stream that is a terminal or not.
+
+use std::io::{self, Write};
+
+use serde_json::{Map, Value};
+
+use crate::failure::Outcome;
+use crate::host;
+use crate::text::{self, Escape};
+
+/// The output of a command.
+pub(crate) struct Out<'a> {
+    to: &'a mut dyn Write,
+    terminal: bool,
+    colours: bool,
+    scratch: Vec<u8>,
+}
+
+/// How a piece of text looks on a terminal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Style {
+    /// Headings.
+    Title,
+    /// What matters in a line.
+    Strong,
+    /// All is well.
+    Good,
+    /// Something is wrong.
+    Bad,
+    /// Side remarks.
+    Faint,
+}
+
+impl<'a> Out<'a> {
+    /// Output to `to`.
+    pub(crate) fn new(to: &'a mut dyn Write, terminal: bool) -> Self {
+        Self { to, terminal, colours: host::colours(terminal), scratch: Vec::new() }
+    }
+
+    /// Whether a person reads along.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// A line of text.
+    pub(crate) fn line(&mut self, text: impl AsRef<str>) -> Outcome<()> {
+        self.to.write_all(text.as_ref().as_bytes())?;
+        Ok(self.to.write_all(b"\n")?)
+    }
+
+    /// `text` in a style, if the terminal has colours.
+    pub(crate) fn paint(&self, style: Style, text: &str) -> String {
+        let code = match style {
+            Style::Title => "1;36",
+            Style::Strong => "1",
+            Style::Good => "32",
+            Style::Bad => "1;31",
+            Style::Faint => "2",
+        };
+        if self.colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    /// One JSON value on a line of its own.
+    pub(crate) fn json(&mut self, value: &Value) -> Outcome<()> {
+        self.line(value.to_string())
+    }
+
+    /// A key and perhaps its value on one line, escaped so that it stays one line and can be read back.
+    pub(crate) fn row(&mut self, key: &[u8], value: Option<&[u8]>) -> Outcome<()> {
+        let (for_key, for_value) = match self.terminal {
+            true => (Escape::Terminal, Escape::Terminal),
+            false => (Escape::Key, Escape::Value),
+        };
+        self.scratch.clear();
+        text::escape(key, for_key, &mut self.scratch);
+        if let Some(value) = value {
+            self.scratch.push(b'\t');
+            text::escape(value, for_value, &mut self.scratch);
+        }
+        self.scratch.push(b'\n');
+        Ok(self.to.write_all(&self.scratch)?)
+    }
+
+    /// A value alone: as it is, or for a terminal escaped and with a line feed.
+    pub(crate) fn value(&mut self, value: &[u8]) -> Outcome<()> {
+        if self.terminal {
+            return self.line(text::printable(value));
+        }
+        Ok(self.to.write_all(value)?)
+    }
+}
+
+impl Write for Out<'_> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.to.write(buf)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+/// Bytes as a member of a JSON object: a string under `name` if they are UTF-8, else base64 under `name_base64`.
+pub(crate) fn put_bytes(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => object.insert(name.to_owned(), text.into()),
+        Err(_) => object.insert(format!("{name}_base64"), text::base64(bytes).into()),
+    };
+}
+
+/// A row as a JSON object.
+pub(crate) fn row_json(key: &[u8], value: Option<&[u8]>) -> Value {
+    let mut object = Map::new();
+    put_bytes(&mut object, "key", key);
+    if let Some(value) = value {
+        put_bytes(&mut object, "value", value);
+    }
+    Value::Object(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(terminal: bool, write: impl FnOnce(&mut Out<'_>)) -> String {
+        let mut bytes = Vec::new();
+        write(&mut Out::new(&mut bytes, terminal));
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn rows_stay_lines() {
+        let row = |out: &mut Out<'_>| out.row(b"a\tb", Some(b"c\td\n\x01")).unwrap();
+        assert_eq!(written(false, row), "a\\tb\tc\td\\n\x01\n");
+        assert_eq!(written(true, row), "a\\tb\tc\\td\\n\\x01\n");
+    }
+
+    #[test]
+    fn values_are_exact_unless_a_person_looks() {
+        assert_eq!(written(false, |out| out.value(b"a\nb").unwrap()), "a\nb");
+        assert_eq!(written(true, |out| out.value(b"a\nb").unwrap()), "a\\nb\n");
+    }
+
+    #[test]
+    fn json_rows_keep_all_bytes() {
+        assert_eq!(row_json(b"k", Some(b"\xff")).to_string(), r#"{"key":"k","value_base64":"/w=="}"#);
+        assert_eq!(row_json(b"k", None).to_string(), r#"{"key":"k"}"#);
+    }
+}

@@ -1,0 +1,186 @@
+//! Which keys a command is about, and walking them in the order of the family.
+
+use std::ffi::OsString;
+
+use tidesdb::{Cursor, Family, ReadOptions};
+
+use crate::failure::{Failure, Outcome};
+use crate::session::Session;
+
+/// A range of keys as arguments.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Range")]
+pub(crate) struct RangeArgs {
+    /// Only keys that begin with this
+    #[arg(short, long, value_name = "KEY", conflicts_with_all = ["from", "to"])]
+    prefix: Option<OsString>,
+    /// Begin at this key
+    #[arg(long, value_name = "KEY")]
+    from: Option<OsString>,
+    /// End before this key
+    #[arg(long, value_name = "KEY")]
+    to: Option<OsString>,
+    /// Stop after this many rows
+    #[arg(short = 'n', long, value_name = "ROWS")]
+    limit: Option<u64>,
+    /// From the last key to the first
+    #[arg(short, long)]
+    reverse: bool,
+}
+
+/// A range of keys.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Range {
+    prefix: Vec<u8>,
+    low: Option<Vec<u8>>,
+    high: Option<Vec<u8>>,
+    limit: Option<u64>,
+    reverse: bool,
+}
+
+impl RangeArgs {
+    /// The range that is meant.
+    pub(crate) fn resolve(&self, session: &Session) -> Outcome<Range> {
+        let bytes = |arg: &Option<OsString>| {
+            arg.as_deref().map(|a| session.bytes(a).map(|b| b.into_owned())).transpose()
+        };
+        let prefix = bytes(&self.prefix)?.unwrap_or_default();
+        if !prefix.is_empty() && !session.family()?.options().comparator.is_bytewise() {
+            return Err(Failure::usage("--prefix needs a family in byte order").next("use --from and --to"));
+        }
+        Ok(Range { prefix, low: bytes(&self.from)?, high: bytes(&self.to)?, limit: self.limit, reverse: self.reverse })
+    }
+}
+
+impl Range {
+    /// All keys that begin with `prefix`, in byte order.
+    pub(crate) fn prefix(prefix: &[u8]) -> Self {
+        Self { prefix: prefix.to_vec(), ..Self::default() }
+    }
+
+    /// Shows each row to `visit` until it says `false`; values are empty and not read unless `values`. Returns how many.
+    pub(crate) fn walk(
+        &self,
+        family: &Family,
+        values: bool,
+        mut visit: impl FnMut(&[u8], &[u8]) -> Outcome<bool>,
+    ) -> Outcome<u64> {
+        let mut cursor = family.cursor_with(&ReadOptions { keys_only: !values })?;
+        let mut key = Vec::new();
+        let mut rows = 0;
+        self.place(family, &mut cursor)?;
+        while cursor.valid() && self.limit.is_none_or(|limit| rows < limit) && self.holds(family, cursor.key()) {
+            rows += 1;
+            let more = if values {
+                key.clear();
+                key.extend_from_slice(cursor.key());
+                visit(&key, cursor.value()?)?
+            } else {
+                visit(cursor.key(), &[])?
+            };
+            if !more {
+                break;
+            }
+            if self.reverse { cursor.prev()? } else { cursor.next()? }
+        }
+        Ok(rows)
+    }
+
+    /// Puts the cursor on the first key of the walk, if there is one.
+    fn place(&self, family: &Family, cursor: &mut Cursor) -> Outcome<()> {
+        let low = self.low.as_ref().or(Some(&self.prefix)).filter(|low| !low.is_empty());
+        if !self.reverse {
+            return Ok(match low {
+                Some(low) => cursor.seek(low)?,
+                None => cursor.seek_to_first()?,
+            });
+        }
+        let high = self.high.clone().or_else(|| after(&self.prefix));
+        let Some(high) = high.filter(|high| !high.is_empty()) else {
+            return Ok(cursor.seek_to_last()?);
+        };
+        cursor.seek_for_prev(&high)?;
+        if cursor.valid() && family.options().comparator.compare(cursor.key(), &high).is_eq() {
+            cursor.prev()?;
+        }
+        Ok(())
+    }
+
+    fn holds(&self, family: &Family, key: &[u8]) -> bool {
+        let order = &family.options().comparator;
+        key.starts_with(&self.prefix)
+            && self.low.as_ref().is_none_or(|low| order.compare(key, low).is_ge())
+            && self.high.as_ref().is_none_or(|high| order.compare(key, high).is_lt())
+    }
+}
+
+/// The first key in byte order after all that begin with `prefix`.
+fn after(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|b| *b != 0xff)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidesdb::{Comparator, Db, FamilyOptions};
+
+    fn keys(family: &Family, range: &Range) -> Vec<String> {
+        let mut out = Vec::new();
+        let keep = |k: &[u8], v: &[u8]| {
+            assert_eq!(k, v);
+            out.push(String::from_utf8_lossy(k).into_owned());
+            Ok(true)
+        };
+        range.walk(family, true, keep).unwrap();
+        let mut keys_only = 0;
+        range.walk(family, false, |_, v| Ok(v.is_empty() && { keys_only += 1; true })).unwrap();
+        assert_eq!(keys_only, out.len());
+        out
+    }
+
+    fn range(prefix: &str, low: Option<&str>, high: Option<&str>, limit: Option<u64>, reverse: bool) -> Range {
+        let own = |s: Option<&str>| s.map(|s| s.as_bytes().to_vec());
+        Range { prefix: prefix.into(), low: own(low), high: own(high), limit, reverse }
+    }
+
+    #[test]
+    fn both_directions_see_the_same_rows() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path()).unwrap();
+        let names = ["a", "aa", "ab", "b", "ba", "c"];
+        let turned = db.create_family("turned", FamilyOptions::default().comparator(Comparator::reverse_bytewise())).unwrap();
+        for family in [db.default_family(), &turned] {
+            for name in names {
+                family.put(name.as_bytes(), name.as_bytes()).unwrap();
+            }
+        }
+        let plain = db.default_family();
+        for (prefix, low, high, expected) in [
+            ("", None, None, &names[..]),
+            ("a", None, None, &names[..3]),
+            ("", Some("aa"), Some("b"), &names[1..3]),
+            ("", Some("ac"), None, &names[3..]),
+            ("", None, Some("bz"), &names[..5]),
+            ("x", None, None, &[]),
+        ] {
+            assert_eq!(keys(plain, &range(prefix, low, high, None, false)), expected);
+            let mut back = keys(plain, &range(prefix, low, high, None, true));
+            assert_eq!(back.len(), expected.len());
+            back.reverse();
+            assert_eq!(back, expected);
+        }
+        assert_eq!(keys(plain, &range("", None, None, Some(2), true)), ["c", "ba"]);
+        assert_eq!(keys(&turned, &range("", Some("ba"), Some("aa"), None, false)), ["ba", "b", "ab"]);
+        assert_eq!(keys(&turned, &range("", Some("ba"), Some("aa"), None, true)), ["ab", "b", "ba"]);
+    }
+
+    #[test]
+    fn the_end_of_a_prefix() {
+        assert_eq!(after(b"ab"), Some(b"ac".to_vec()));
+        assert_eq!(after(b"a\xff\xff"), Some(b"b".to_vec()));
+        assert_eq!(after(b"\xff"), None);
+    }
+}

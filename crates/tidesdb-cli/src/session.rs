@@ -1,0 +1,180 @@
+//! An open database and the settings that the commands on it share.
+
+use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use tidesdb::{Db, Family, RecoveryMode, SyncMode, WriteOptions};
+
+use crate::failure::{Failure, Outcome};
+use crate::text;
+
+/// Where the database is and how it is opened.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Database")]
+pub(crate) struct Place {
+    /// Directory of the database
+    #[arg(short, long, value_name = "PATH", env = "TIDESDB_DB", global = true)]
+    pub(crate) db: Option<PathBuf>,
+    /// What to do with damage in the log: tail, strict, point-in-time or salvage
+    #[arg(long, value_name = "MODE", global = true, value_parser = recovery_mode, default_value = "tail")]
+    pub(crate) recovery: RecoveryMode,
+}
+
+/// What every command on a database understands.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Common")]
+pub(crate) struct Common {
+    /// Column family [default: default]
+    #[arg(short, long, value_name = "NAME", global = true)]
+    pub(crate) family: Option<String>,
+    /// When writes are durable: none, full, or interval:TIME such as interval:50ms
+    #[arg(long, value_name = "MODE", global = true, value_parser = Sync::from_str)]
+    pub(crate) sync: Option<Sync>,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Keys and values on the command line hold escapes: \t \n \r \0 \\ \xHH
+    #[arg(short, long, global = true)]
+    pub(crate) escapes: bool,
+}
+
+/// What a command needs of the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// It only reads; the directory stays as it is.
+    Read,
+    /// It writes, or asks for work.
+    Write,
+    /// It writes, and makes the database if there is none.
+    Create,
+}
+
+/// A sync mode as an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sync(pub(crate) SyncMode);
+
+impl FromStr for Sync {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mode = match text.split_once(':') {
+            None if text == "none" => SyncMode::None,
+            None if text == "full" => SyncMode::Full,
+            Some(("interval", time)) => SyncMode::Interval(duration(time)?),
+            _ => return Err("expected none, full, or interval:TIME such as interval:50ms".to_owned()),
+        };
+        Ok(Self(mode))
+    }
+}
+
+/// A time such as `50ms`, `30s`, `5m`, `12h` or `7d`.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let bad = || format!("{text:?} is no time; write 50ms, 30s, 5m, 12h or 7d");
+    let split = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(bad)?;
+    let n: u64 = text[..split].parse().map_err(|_| bad())?;
+    let millis = match &text[split..] {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return Err(bad()),
+    };
+    n.checked_mul(millis).map(Duration::from_millis).ok_or_else(bad)
+}
+
+fn recovery_mode(text: &str) -> Result<RecoveryMode, String> {
+    match text {
+        "tail" => Ok(RecoveryMode::Tail),
+        "strict" => Ok(RecoveryMode::Strict),
+        "point-in-time" => Ok(RecoveryMode::PointInTime),
+        "salvage" => Ok(RecoveryMode::Salvage),
+        _ => Err("expected tail, strict, point-in-time or salvage".to_owned()),
+    }
+}
+
+impl Place {
+    /// The directory.
+    pub(crate) fn path(&self) -> Outcome<&PathBuf> {
+        let missing = || Failure::usage("which database?").next("add --db PATH, or set TIDESDB_DB");
+        self.db.as_ref().ok_or_else(missing)
+    }
+}
+
+/// An open database with the settings of one command.
+#[derive(Clone, Debug)]
+pub(crate) struct Session {
+    pub(crate) db: Db,
+    pub(crate) path: PathBuf,
+    pub(crate) common: Common,
+}
+
+impl Session {
+    /// Opens the database.
+    pub(crate) fn open(place: &Place, common: &Common, access: Access) -> Outcome<Self> {
+        let path = place.path()?;
+        let sync = common.sync.map_or(SyncMode::Full, |sync| sync.0);
+        let db = Db::options(path)
+            .recovery(place.recovery)
+            .sync(sync)
+            .read_only(access == Access::Read)
+            .create_if_missing(access == Access::Create)
+            .open()?;
+        Ok(Self { db, path: path.clone(), common: common.clone() })
+    }
+
+    /// The family that the command is about.
+    pub(crate) fn family(&self) -> Outcome<Family> {
+        let name = self.common.family.as_deref().unwrap_or(tidesdb::DEFAULT_FAMILY);
+        Ok(self.db.family(name)?)
+    }
+
+    /// How a write of this command is synced; `unless` counts if the user did not say.
+    pub(crate) fn write_options(&self, unless: SyncMode) -> WriteOptions {
+        WriteOptions::default().sync(self.common.sync.map_or(unless, |sync| sync.0))
+    }
+
+    /// An argument as the bytes it stands for.
+    pub(crate) fn bytes<'a>(&self, argument: &'a OsStr) -> Outcome<Cow<'a, [u8]>> {
+        let given = argument.as_bytes();
+        if !self.common.escapes {
+            return Ok(given.into());
+        }
+        let mut out = Vec::with_capacity(given.len());
+        text::unescape(given, &mut out)
+            .map_err(|e| Failure::usage(format!("argument {:?}: {e}", text::printable(given))))?;
+        Ok(out.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sync_modes() {
+        assert_eq!("none".parse(), Ok(Sync(SyncMode::None)));
+        assert_eq!("full".parse(), Ok(Sync(SyncMode::Full)));
+        assert_eq!("interval:50ms".parse(), Ok(Sync(SyncMode::Interval(Duration::from_millis(50)))));
+        for bad in ["", "interval", "interval:", "interval:5", "interval:x5s", "full:1s", "NONE"] {
+            assert!(bad.parse::<Sync>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn times() {
+        assert_eq!(duration("2d"), Ok(Duration::from_secs(172_800)));
+        assert_eq!(duration("0ms"), Ok(Duration::ZERO));
+        for bad in ["", "5", "s", "-1s", "5 s", "99999999999999999999s", "18446744073709551615d"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_database_must_be_named() {
+        assert!(Place::default().path().unwrap_err().message().contains("--db"));
+    }
+}

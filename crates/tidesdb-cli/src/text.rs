@@ -1,0 +1,298 @@
+//! Bytes as text, and back: escapes, base64, words of a command line, numbers for people.
+//!
+//! The escapes are `\t`, `\n`, `\r`, `\0`, `\\` and `\xHH`. Whatever [`escape`] writes, [`unescape`] reads back byte for byte.
+
+use std::fmt::Write;
+
+/// Which bytes get an escape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Escape {
+    /// Only what a key in a TSV line cannot hold: backslash, tab, line feed.
+    Key,
+    /// Only what a value in a TSV line cannot hold: backslash, line feed.
+    Value,
+    /// Also control characters and what is not UTF-8, for the eyes.
+    Terminal,
+}
+
+/// Appends `bytes` with escapes.
+pub(crate) fn escape(bytes: &[u8], how: Escape, out: &mut Vec<u8>) {
+    if how == Escape::Terminal {
+        return escape_for_terminal(bytes, out);
+    }
+    let special = |b: &u8| matches!(b, b'\\' | b'\n') || (*b == b'\t' && how == Escape::Key);
+    let mut rest = bytes;
+    while let Some(at) = rest.iter().position(special) {
+        out.extend_from_slice(&rest[..at]);
+        push_escape(rest[at], out);
+        rest = &rest[at + 1..];
+    }
+    out.extend_from_slice(rest);
+}
+
+fn escape_for_terminal(bytes: &[u8], out: &mut Vec<u8>) {
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\\' => push_escape(b'\\', out),
+                c if c.is_control() => {
+                    let mut buf = [0; 4];
+                    c.encode_utf8(&mut buf).bytes().for_each(|b| push_escape(b, out));
+                }
+                c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+        chunk.invalid().iter().for_each(|b| push_escape(*b, out));
+    }
+}
+
+fn push_escape(byte: u8, out: &mut Vec<u8>) {
+    let short = match byte {
+        b'\\' => b'\\',
+        b'\t' => b't',
+        b'\n' => b'n',
+        b'\r' => b'r',
+        _ => {
+            out.extend_from_slice(format!("\\x{byte:02x}").as_bytes());
+            return;
+        }
+    };
+    out.extend_from_slice(&[b'\\', short]);
+}
+
+/// `bytes` as text for a terminal or a message.
+pub(crate) fn printable(bytes: &[u8]) -> String {
+    let mut out = Vec::with_capacity(bytes.len());
+    escape(bytes, Escape::Terminal, &mut out);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// Appends `text` with its escapes resolved; the error says which one is not known.
+pub(crate) fn unescape(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+    let mut rest = text;
+    while let Some(at) = rest.iter().position(|b| *b == b'\\') {
+        out.extend_from_slice(&rest[..at]);
+        rest = &rest[at + 1..];
+        let (byte, used) = resolve(rest)?;
+        out.push(byte);
+        rest = &rest[used..];
+    }
+    out.extend_from_slice(rest);
+    Ok(())
+}
+
+/// The byte that the escape after a backslash stands for, and the length of the escape.
+fn resolve(rest: &[u8]) -> Result<(u8, usize), String> {
+    let byte = match rest.first() {
+        Some(b't') => b'\t',
+        Some(b'n') => b'\n',
+        Some(b'r') => b'\r',
+        Some(b'0') => 0,
+        Some(b'\\') => b'\\',
+        Some(b'x') => {
+            let digits = rest.get(1..3).and_then(|d| std::str::from_utf8(d).ok());
+            let byte = digits.filter(|d| !d.starts_with('+')).and_then(|d| u8::from_str_radix(d, 16).ok());
+            return byte.map(|b| (b, 3)).ok_or_else(|| r"\x needs two hexadecimal digits".to_owned());
+        }
+        Some(other) => {
+            return Err(format!(r"unknown escape \{}; a backslash itself is written \\", printable(&[*other])));
+        }
+        None => return Err(r"a backslash at the end; a backslash itself is written \\".to_owned()),
+    };
+    Ok((byte, 1))
+}
+
+const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// `bytes` in base64 with padding (RFC 4648, section 4).
+pub(crate) fn base64(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let n = chunk.iter().fold(0u32, |n, b| n << 8 | u32::from(*b)) << (8 * (3 - chunk.len()));
+        for i in 0..4 {
+            let digit = BASE64[(n >> (18 - 6 * i) & 63) as usize];
+            out.push(if i <= chunk.len() { char::from(digit) } else { '=' });
+        }
+    }
+    out
+}
+
+/// The bytes that `text` encodes; `None` unless it is canonical base64.
+pub(crate) fn unbase64(text: &str) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(text.len() / 4 * 3);
+    let digits = text.trim_end_matches('=');
+    for chunk in digits.as_bytes().chunks(4) {
+        let mut n = 0u32;
+        for digit in chunk {
+            n = n << 6 | BASE64.iter().position(|b| b == digit)? as u32;
+        }
+        n <<= 6 * (4 - chunk.len());
+        let bytes = [(n >> 16) as u8, (n >> 8) as u8, n as u8];
+        out.extend_from_slice(&bytes[..chunk.len().checked_sub(1)?]);
+    }
+    (base64(&out) == text).then_some(out)
+}
+
+/// The words of a command line: separated by blanks; `'...'` holds anything as it is, `"..."` holds escapes and `\"`.
+pub(crate) fn words(line: &str) -> Result<Vec<Vec<u8>>, String> {
+    let mut out = Vec::new();
+    let mut rest = line.trim_start();
+    while !rest.is_empty() {
+        let mut word = Vec::new();
+        rest = one_word(rest, &mut word)?.trim_start();
+        out.push(word);
+    }
+    Ok(out)
+}
+
+/// Reads a word from the front of `rest`, returns what follows it.
+fn one_word<'a>(mut rest: &'a str, word: &mut Vec<u8>) -> Result<&'a str, String> {
+    while let Some(c) = rest.chars().next().filter(|c| !c.is_whitespace()) {
+        let after = &rest[c.len_utf8()..];
+        match c {
+            '\'' => {
+                let end = after.find('\'').ok_or("a ' without its end")?;
+                word.extend_from_slice(&after.as_bytes()[..end]);
+                rest = &after[end + 1..];
+            }
+            '"' => {
+                let end = end_of_quote(after).ok_or("a \" without its end")?;
+                let inner = after[..end].replace("\\\"", "\\x22");
+                unescape(inner.as_bytes(), word)?;
+                rest = &after[end + 1..];
+            }
+            _ => {
+                word.extend_from_slice(&rest.as_bytes()[..c.len_utf8()]);
+                rest = after;
+            }
+        }
+    }
+    Ok(rest)
+}
+
+/// Where the closing `"` is.
+fn end_of_quote(text: &str) -> Option<usize> {
+    let mut escaped = false;
+    text.bytes().position(|b| {
+        let end = b == b'"' && !escaped;
+        escaped = b == b'\\' && !escaped;
+        end
+    })
+}
+
+/// A number with its thousands apart.
+pub(crate) fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// A number of bytes with a unit.
+pub(crate) fn size(bytes: u64) -> String {
+    let units = ["KiB", "MiB", "GiB", "TiB"];
+    let mut scaled = bytes as f64;
+    let mut unit = "B";
+    for larger in units {
+        if scaled < 1024.0 {
+            break;
+        }
+        scaled /= 1024.0;
+        unit = larger;
+    }
+    if unit == "B" { format!("{bytes} B") } else { format!("{scaled:.1} {unit}") }
+}
+
+/// Rows and bytes in a time, with their rates.
+pub(crate) fn rates(rows: u64, bytes: u64, secs: f64) -> String {
+    let secs = secs.max(1e-6);
+    let mut out = format!("{secs:.2} s");
+    let per_second = grouped((rows as f64 / secs) as u64);
+    // Writing to a string cannot fail.
+    let _ = write!(out, ", {per_second} rows/s, {}/s", size((bytes as f64 / secs) as u64));
+    out
+}
+
+/// `n` of something, in the right number.
+pub(crate) fn count(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(n), if n == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn escaped(bytes: &[u8], how: Escape) -> Vec<u8> {
+        let mut out = Vec::new();
+        escape(bytes, how, &mut out);
+        out
+    }
+
+    #[test]
+    fn any_bytes_survive_escaping() {
+        let all: Vec<u8> = (0..=255).chain([b'\\', b'\\', b'x', b'4', b'1', b'\\', b'\n']).collect();
+        for how in [Escape::Key, Escape::Value, Escape::Terminal] {
+            let text = escaped(&all, how);
+            assert!(!text.contains(&b'\n'));
+            assert_eq!(text.contains(&b'\t'), how == Escape::Value);
+            let mut back = Vec::new();
+            unescape(&text, &mut back).unwrap();
+            assert_eq!(back, all, "{how:?}");
+        }
+    }
+
+    #[test]
+    fn terminals_get_no_control_characters() {
+        let text = escaped("a\u{1b}[31m\u{9b}\u{e9}\u{85}\u{ff}".as_bytes(), Escape::Terminal);
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(text, "a\\x1b[31m\\xc2\\x9b\u{e9}\\xc2\\x85\u{ff}");
+        assert_eq!(printable(b"\xff\x00ok"), r"\xff\x00ok");
+    }
+
+    #[test]
+    fn wrong_escapes_are_named() {
+        let bad = |text: &str| unescape(text.as_bytes(), &mut Vec::new()).unwrap_err();
+        assert!(bad(r"C:\dir").contains(r"unknown escape \d"));
+        assert!(bad(r"\x4").contains("two hexadecimal digits"));
+        assert!(bad(r"\x+4").contains("two hexadecimal digits"));
+        assert!(bad("end\\").contains("at the end"));
+    }
+
+    #[test]
+    fn base64_both_ways() {
+        for (bytes, text) in [(&b""[..], ""), (b"f", "Zg=="), (b"fo", "Zm8="), (b"foo", "Zm9v"), (b"\xff\xfe\xfd", "//79")] {
+            assert_eq!(base64(bytes), text);
+            assert_eq!(unbase64(text).unwrap(), bytes);
+        }
+        let all: Vec<u8> = (0..=255).collect();
+        assert_eq!(unbase64(&base64(&all)).unwrap(), all);
+        for bad in ["Zg", "Zh==", "Z", "====", "Zm9v=", "Zm 9"] {
+            assert_eq!(unbase64(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn words_know_quotes() {
+        let of = |line: &str| words(line).unwrap();
+        assert_eq!(of("  put a  b "), [b"put", &b"a"[..], b"b"]);
+        assert_eq!(of(r#"'a \x' "b \x41\"\\" pre'fix'"x""#), [&br"a \x"[..], br#"b A"\"#, b"prefixx"]);
+        assert_eq!(of("''"), [b""]);
+        assert!(words("'a").is_err() && words(r#""a\""#).is_err() && words(r#""\q""#).is_err());
+        assert!(of("").is_empty());
+    }
+
+    #[test]
+    fn numbers_for_people() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+        assert_eq!(size(1023), "1023 B");
+        assert_eq!(size(1536), "1.5 KiB");
+        assert_eq!(count(1, "row", "rows"), "1 row");
+    }
+}

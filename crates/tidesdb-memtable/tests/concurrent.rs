@@ -1,0 +1,229 @@
+//! Many threads on one memtable: nothing lost, nothing out of order, and what was inserted before a read began
+//! is seen by it.
+#![cfg(not(loom))]
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
+
+use tidesdb_memtable::{KeyOrder, MapKind, Memtable, Version};
+
+const KINDS: [MapKind; 2] = [MapKind::Tree, MapKind::SkipList];
+
+fn mix(x: u64) -> u64 {
+    let x = (x ^ (x >> 31)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (x ^ (x >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9) ^ (x >> 32)
+}
+
+/// How thread `t` makes its `i`-th key. Shared keys are written by all threads.
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    Random,
+    OwnAscending,
+    SharedAscending,
+    /// All threads fight for the same few keys and prefixes.
+    SharedHot,
+    NestedPrefix,
+}
+
+impl Shape {
+    fn key(self, t: u64, i: u64) -> Vec<u8> {
+        match self {
+            Shape::Random => format!("{:016x}{t:02}", mix(t << 32 | i)).into_bytes(),
+            Shape::OwnAscending => format!("{t:02}{i:014}").into_bytes(),
+            Shape::SharedAscending => format!("{i:016}").into_bytes(),
+            Shape::SharedHot => format!("{:04}", mix(i + t) % 200).into_bytes(),
+            Shape::NestedPrefix => {
+                let mut key = vec![b'x'; (mix(i) % 64) as usize];
+                key.extend_from_slice(&(mix(i + 7) % 512).to_le_bytes()[..2]);
+                key
+            }
+        }
+    }
+}
+
+const SHAPES: [Shape; 5] =
+    [Shape::Random, Shape::OwnAscending, Shape::SharedAscending, Shape::SharedHot, Shape::NestedPrefix];
+
+/// Inserts come in any order of `seq`; every (thread, step) has its own.
+fn seq_of(t: u64, i: u64) -> u64 {
+    (mix(i * 64 + t) << 32) | (i * 64 + t)
+}
+
+fn insert_all(memtable: &Memtable, shape: Shape, t: u64, count: u64, progress: &AtomicU64) {
+    for i in 0..count {
+        let version = Version { seq: seq_of(t, i), kind: t as u8, expiry: i as u32 };
+        memtable.insert(&shape.key(t, i), version, &[t as u8; 9]).expect("memory");
+        progress.store(i + 1, Ordering::Release);
+    }
+}
+
+/// Walks once; returns the number of entries.
+fn check_order(memtable: &Arc<Memtable>, forwards: bool) -> u64 {
+    let mut cursor = memtable.cursor();
+    let mut last: Option<(Vec<u8>, u64)> = None;
+    let mut count = 0;
+    if forwards {
+        cursor.seek_to_first()
+    } else {
+        cursor.seek_to_last()
+    }
+    while cursor.valid() {
+        let entry = cursor.entry();
+        if let Some((key, seq)) = &last {
+            let here = (entry.key, u64::MAX - entry.seq);
+            let there = (key.as_slice(), u64::MAX - seq);
+            assert!(if forwards { there < here } else { here < there }, "{there:?} and {here:?}");
+        }
+        last = Some((entry.key.to_vec(), entry.seq));
+        count += 1;
+        if forwards { cursor.next() } else { cursor.prev() }
+    }
+    count
+}
+
+/// Gets and seeks what `progress` says is there.
+fn check_visible(memtable: &Arc<Memtable>, shape: Shape, progress: &[AtomicU64], round: u64) {
+    let mut cursor = memtable.cursor();
+    for (t, progress) in progress.iter().enumerate() {
+        let done = progress.load(Ordering::Acquire);
+        if done == 0 {
+            continue;
+        }
+        for i in [done - 1, mix(round) % done] {
+            let (key, seq) = (shape.key(t as u64, i), seq_of(t as u64, i));
+            let entry = memtable.get(&key, seq).expect("inserted before the get");
+            assert_eq!((entry.key, entry.seq, entry.expiry), (key.as_slice(), seq, i as u32));
+            cursor.seek(&key);
+            while cursor.entry().seq != seq {
+                assert_eq!(cursor.entry().key, key.as_slice(), "the version is among those of its key");
+                cursor.next();
+            }
+            cursor.seek_for_prev(&key);
+            assert_eq!(cursor.entry().key, key.as_slice());
+        }
+    }
+}
+
+fn stress(kind: MapKind, order: KeyOrder, shape: Shape, threads: u64, count: u64) {
+    println!("{kind:?} {order:?} {shape:?} {threads} threads");
+    let reverse = matches!(order, KeyOrder::ReverseBytewise);
+    let memtable = Memtable::new(order, kind, 4 << 20, 5);
+    let progress: Vec<_> = (0..threads).map(|_| AtomicU64::new(0)).collect();
+    let stop = AtomicBool::new(false);
+    let start = Barrier::new(threads as usize);
+    std::thread::scope(|scope| {
+        let (memtable, progress, stop, start) = (&memtable, &progress, &stop, &start);
+        let reader = scope.spawn(move || {
+            let mut round = 0;
+            while !stop.load(Ordering::Acquire) || round < 2 {
+                if !reverse {
+                    check_order(memtable, round % 2 == 0);
+                }
+                check_visible(memtable, shape, progress, round);
+                round += 1;
+            }
+        });
+        let writers: Vec<_> = (0..threads)
+            .map(|t| {
+                scope.spawn(move || {
+                    start.wait();
+                    insert_all(memtable, shape, t, count, &progress[t as usize]);
+                })
+            })
+            .collect();
+        writers.into_iter().for_each(|writer| writer.join().expect("writer"));
+        stop.store(true, Ordering::Release);
+        reader.join().expect("reader");
+    });
+    assert_eq!(memtable.entries(), threads * count);
+    if !reverse {
+        assert_eq!(check_order(&memtable, true), threads * count);
+        assert_eq!(check_order(&memtable, false), threads * count);
+    }
+    for t in 0..threads {
+        for i in 0..count {
+            let entry = memtable.get(&shape.key(t, i), seq_of(t, i)).expect("inserted");
+            assert_eq!((entry.seq, entry.kind, entry.expiry), (seq_of(t, i), t as u8, i as u32));
+        }
+    }
+}
+
+/// Chains of hot keys are walked linearly, so they get fewer inserts.
+fn count_of(shape: Shape, threads: u64) -> u64 {
+    match shape {
+        Shape::SharedHot | Shape::NestedPrefix => 12_000 / threads,
+        _ => 80_000 / threads,
+    }
+}
+
+#[test]
+fn two_threads() {
+    for (kind, shape) in KINDS.into_iter().flat_map(|k| SHAPES.map(|s| (k, s))) {
+        stress(kind, KeyOrder::Bytewise, shape, 2, count_of(shape, 2));
+    }
+}
+
+#[test]
+fn eight_threads() {
+    for (kind, shape) in KINDS.into_iter().flat_map(|k| SHAPES.map(|s| (k, s))) {
+        stress(kind, KeyOrder::Bytewise, shape, 8, count_of(shape, 8));
+    }
+}
+
+#[test]
+fn reverse_and_custom_orders() {
+    let custom = || KeyOrder::Custom(Arc::new(<[u8]>::cmp));
+    for shape in SHAPES {
+        stress(MapKind::Tree, KeyOrder::ReverseBytewise, shape, 4, count_of(shape, 8));
+        stress(MapKind::SkipList, custom(), shape, 4, count_of(shape, 8));
+    }
+}
+
+#[test]
+fn one_thread_over_many_memtables_strands_no_memory() {
+    let memtables: Vec<_> =
+        (0..500).map(|i| Memtable::new(KeyOrder::Bytewise, MapKind::Tree, 64 << 20, i)).collect();
+    assert!(memtables.iter().all(|m| m.is_empty() && m.allocated_bytes() == 0));
+    for i in 0..100_u64 {
+        for memtable in &memtables {
+            let version = Version { seq: i, kind: 0, expiry: 0 };
+            memtable.insert(&mix(i).to_le_bytes(), version, &[1; 100]).expect("memory");
+        }
+    }
+    // 100 entries of 136 bytes, two more leaves and an inner node.
+    let sizes: Vec<_> = memtables.iter().map(|m| m.allocated_bytes()).collect();
+    assert!(sizes.iter().all(|size| *size < 32 << 10), "{sizes:?}");
+    assert!(memtables.iter().all(|m| m.entries() == 100));
+}
+
+#[test]
+fn handles_and_cursors_outlive_their_memtable() {
+    for kind in KINDS {
+        let memtable = Memtable::new(KeyOrder::Bytewise, kind, 1 << 20, 1);
+        memtable.insert(b"key", Version { seq: 1, kind: 0, expiry: 0 }, b"value").expect("memory");
+        memtable.insert(b"none", Version { seq: 2, kind: 0, expiry: 0 }, b"").expect("memory");
+        let value = memtable.value_handle(&memtable.get(b"key", 1).expect("inserted"));
+        let empty = memtable.value_handle(&memtable.get(b"none", 9).expect("inserted"));
+        let mut cursor = memtable.cursor();
+        drop(memtable);
+        let reader = std::thread::scope(|scope| {
+            scope
+                .spawn(move || {
+                    cursor.seek(b"l");
+                    cursor.entry().key.to_vec()
+                })
+                .join()
+        });
+        assert_eq!(reader.expect("reader"), b"none");
+        assert_eq!((&*value, &*empty, &*value.clone()), (&b"value"[..], &b""[..], &b"value"[..]));
+    }
+}
+
+#[test]
+#[should_panic(expected = "another memtable")]
+fn a_handle_on_a_foreign_entry_is_refused() {
+    let memtables = [1, 2].map(|seed| Memtable::new(KeyOrder::Bytewise, MapKind::Tree, 1 << 20, seed));
+    memtables[0].insert(b"key", Version { seq: 1, kind: 0, expiry: 0 }, b"value").expect("memory");
+    let entry = memtables[0].get(b"key", 1).expect("inserted");
+    let _ = memtables[1].value_handle(&entry);
+}

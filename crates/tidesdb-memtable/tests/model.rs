@@ -1,0 +1,398 @@
+//! Random operations on each map and order, step by step against a `BTreeMap`, with keys chosen to be hard:
+//! nested prefixes, runs of 0xFF and 0x00, long shared parts, ascending and descending loads, many versions.
+#![cfg(not(loom))]
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use tidesdb_memtable::{Cursor, KeyOrder, MapKind, Memtable, Version};
+
+/// xorshift64*.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        (self.next() >> 16) % n
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Keys {
+    /// Few symbols, among them both extremes; short.
+    Alphabet,
+    Hex,
+    /// Few keys, so that most operations meet an existing one.
+    Hot,
+    /// `aaaa...` of any length, then one byte.
+    Nested,
+    Ascending,
+    Descending,
+    /// Tens of KiB in common, then a little.
+    Huge,
+    /// 40 bytes in common, then a number: longer than what a node keeps inline.
+    LongPrefix,
+}
+
+impl Keys {
+    fn make(self, random: &mut Random, step: u64) -> Vec<u8> {
+        match self {
+            Keys::Alphabet => {
+                let symbols = [0, 1, b'a', 0xFE, 0xFF];
+                let length = 1 + random.below(11);
+                (0..length).map(|_| symbols[random.below(symbols.len() as u64) as usize]).collect()
+            }
+            Keys::Hex => format!("{:016x}", random.next()).into_bytes(),
+            Keys::Hot => format!("{:08}", random.below(100)).into_bytes(),
+            Keys::Nested => {
+                let mut key = vec![b'a'; random.below(300) as usize];
+                key.push(b'`' + random.below(3) as u8);
+                key
+            }
+            Keys::Ascending => format!("{:016}", step + random.below(3)).into_bytes(),
+            Keys::Descending => format!("{:016}", u64::from(u32::MAX) - step - random.below(3)).into_bytes(),
+            Keys::Huge => {
+                let mut key = vec![0xFF; (65_530 - random.below(2) * 65_000) as usize];
+                key.extend_from_slice(&random.below(200).to_le_bytes()[..6]);
+                key
+            }
+            Keys::LongPrefix => format!("{:040}{:06}", 7, random.below(50_000)).into_bytes(),
+        }
+    }
+}
+
+/// Key orders, and an encoding of keys whose byte order is that order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Order {
+    Forward,
+    Reverse,
+    /// Shorter keys first.
+    ByLength,
+}
+
+impl Order {
+    fn of_memtable(self) -> KeyOrder {
+        match self {
+            Order::Forward => KeyOrder::Bytewise,
+            Order::Reverse => KeyOrder::ReverseBytewise,
+            Order::ByLength => KeyOrder::Custom(Arc::new(|a, b| (a.len(), a).cmp(&(b.len(), b)))),
+        }
+    }
+
+    fn encode(self, key: &[u8]) -> Vec<u16> {
+        match self {
+            Order::Forward => key.iter().map(|b| u16::from(*b)).collect(),
+            // The end of a key sorts after every byte.
+            Order::Reverse => key.iter().map(|b| 255 - u16::from(*b)).chain([256]).collect(),
+            Order::ByLength => {
+                let length = [(key.len() >> 16) as u16, key.len() as u16];
+                length.into_iter().chain(key.iter().map(|b| u16::from(*b))).collect()
+            }
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Debug)]
+struct Item {
+    key: Vec<u8>,
+    seq: u64,
+    kind: u8,
+    expiry: u32,
+    value: Vec<u8>,
+}
+
+/// The slow twin: versions per key in a sorted map, and a place in it.
+struct Model {
+    order: Order,
+    map: BTreeMap<Vec<u16>, Vec<Item>>,
+    place: Option<(Vec<u16>, usize)>,
+}
+
+impl Model {
+    fn insert(&mut self, item: Item) {
+        let versions = self.map.entry(self.order.encode(&item.key)).or_default();
+        let at = versions.iter().position(|v| v.seq <= item.seq).unwrap_or(versions.len());
+        versions.insert(at, item);
+    }
+
+    fn get(&self, key: &[u8], snapshot: u64) -> Option<&Item> {
+        self.map.get(&self.order.encode(key))?.iter().find(|v| v.seq <= snapshot)
+    }
+
+    fn current(&self) -> Option<&Item> {
+        let (key, at) = self.place.as_ref()?;
+        Some(&self.map[key][*at])
+    }
+
+    fn stand_on_newest(&mut self, found: Option<Vec<u16>>) {
+        self.place = found.map(|key| (key, 0));
+    }
+
+    fn stand_on_oldest(&mut self, found: Option<Vec<u16>>) {
+        self.place = found.map(|key| {
+            let oldest = self.map[&key].len() - 1;
+            (key, oldest)
+        });
+    }
+
+    fn first_from(&self, from: Bound<&Vec<u16>>) -> Option<Vec<u16>> {
+        self.map.range::<Vec<u16>, _>((from, Bound::Unbounded)).next().map(|(k, _)| k.clone())
+    }
+
+    fn last_to(&self, to: Bound<&Vec<u16>>) -> Option<Vec<u16>> {
+        self.map.range::<Vec<u16>, _>((Bound::Unbounded, to)).next_back().map(|(k, _)| k.clone())
+    }
+
+    fn next_key(&mut self) {
+        let Some((key, _)) = self.place.take() else { return };
+        self.stand_on_newest(self.first_from(Bound::Excluded(&key)));
+    }
+
+    fn next(&mut self) {
+        match self.place.take() {
+            Some((key, at)) if at + 1 < self.map[&key].len() => self.place = Some((key, at + 1)),
+            place => {
+                self.place = place;
+                self.next_key();
+            }
+        }
+    }
+
+    fn prev(&mut self) {
+        match self.place.take() {
+            Some((key, at)) if at > 0 => self.place = Some((key, at - 1)),
+            Some((key, _)) => self.stand_on_oldest(self.last_to(Bound::Excluded(&key))),
+            None => {}
+        }
+    }
+}
+
+fn assert_same(cursor: &Cursor, model: &Model, what: &str) {
+    let ours = cursor.valid().then(|| cursor.entry()).map(|e| Item {
+        key: e.key.to_vec(),
+        seq: e.seq,
+        kind: e.kind,
+        expiry: e.expiry,
+        value: e.value.to_vec(),
+    });
+    assert_eq!(ours.as_ref(), model.current(), "{what}");
+}
+
+struct Run {
+    memtable: Arc<Memtable>,
+    model: Model,
+    random: Random,
+    keys: Keys,
+    inserted: u64,
+}
+
+impl Run {
+    fn new(kind: MapKind, order: Order, keys: Keys, seed: u64) -> Run {
+        println!("{kind:?} {order:?} {keys:?} seed {seed}");
+        let memtable = Memtable::new(order.of_memtable(), kind, 1 << 20, seed);
+        let model = Model { order, map: BTreeMap::new(), place: None };
+        Run { memtable, model, random: Random(seed * 2 + 1), keys, inserted: 0 }
+    }
+
+    fn insert(&mut self, step: u64) {
+        let key = self.keys.make(&mut self.random, step);
+        // Mostly ascending, often late, sometimes equal.
+        let seq = (step + self.random.below(8)).saturating_sub(self.random.below(8));
+        let value = vec![step as u8; self.random.below(40) as usize];
+        let item = Item { key, seq, kind: (step % 251) as u8, expiry: step as u32, value };
+        let version = Version { seq, kind: item.kind, expiry: item.expiry };
+        self.memtable.insert(&item.key, version, &item.value).expect("memory");
+        self.model.insert(item);
+        self.inserted += 1;
+    }
+
+    fn get(&mut self, step: u64) {
+        let key = self.keys.make(&mut self.random, step);
+        let snapshot = if self.random.below(4) == 0 { u64::MAX } else { self.random.below(step + 2) };
+        let ours =
+            self.memtable.get(&key, snapshot).map(|e| (e.key.to_vec(), e.seq, e.kind, e.value.to_vec()));
+        let theirs = self.model.get(&key, snapshot);
+        assert_eq!(ours, theirs.map(|i| (i.key.clone(), i.seq, i.kind, i.value.clone())));
+    }
+
+    /// Positions the cursor somewhere and takes some steps.
+    fn walk(&mut self, cursor: &mut Cursor, step: u64) {
+        let target = self.keys.make(&mut self.random, step);
+        let encoded = self.model.order.encode(&target);
+        match self.random.below(10) {
+            0 => {
+                cursor.seek_to_first();
+                self.model.stand_on_newest(self.model.first_from(Bound::Unbounded));
+            }
+            1 => {
+                cursor.seek_to_last();
+                self.model.stand_on_oldest(self.model.last_to(Bound::Unbounded));
+            }
+            2..=5 => {
+                cursor.seek(&target);
+                self.model.stand_on_newest(self.model.first_from(Bound::Included(&encoded)));
+            }
+            _ => {
+                cursor.seek_for_prev(&target);
+                self.model.stand_on_oldest(self.model.last_to(Bound::Included(&encoded)));
+            }
+        }
+        assert_same(cursor, &self.model, "after positioning");
+        for _ in 0..self.random.below(6) {
+            match self.random.below(5) {
+                0 | 1 => {
+                    cursor.next();
+                    self.model.next();
+                }
+                2 | 3 => {
+                    cursor.prev();
+                    self.model.prev();
+                }
+                _ => {
+                    cursor.next_key();
+                    self.model.next_key();
+                }
+            }
+            assert_same(cursor, &self.model, "after a step");
+        }
+    }
+
+    /// Everything, forwards and backwards.
+    fn check_all(&mut self) {
+        assert_eq!(self.memtable.entries(), self.inserted);
+        assert_eq!(self.memtable.is_empty(), self.inserted == 0);
+        let mut cursor = self.memtable.cursor();
+        cursor.seek_to_first();
+        for item in self.model.map.values().flatten() {
+            assert!(cursor.valid());
+            assert_eq!((cursor.entry().key, cursor.entry().seq), (item.key.as_slice(), item.seq));
+            assert_eq!(cursor.entry().value, item.value);
+            cursor.next();
+        }
+        assert!(!cursor.valid());
+        cursor.seek_to_last();
+        for item in self.model.map.values().flatten().rev() {
+            assert!(cursor.valid());
+            assert_eq!((cursor.entry().key, cursor.entry().seq), (item.key.as_slice(), item.seq));
+            assert_eq!(cursor.entry().expiry, item.expiry);
+            cursor.prev();
+        }
+        assert!(!cursor.valid());
+    }
+
+    fn run(mut self, steps: u64) {
+        let mut cursor = self.memtable.cursor();
+        for step in 0..steps {
+            match self.random.below(10) {
+                0..=5 => self.insert(step),
+                6..=7 => self.get(step),
+                _ => self.walk(&mut cursor, step),
+            }
+        }
+        self.check_all();
+    }
+}
+
+const ALL: [(MapKind, Order); 5] = [
+    (MapKind::Tree, Order::Forward),
+    (MapKind::Tree, Order::Reverse),
+    (MapKind::SkipList, Order::Forward),
+    (MapKind::SkipList, Order::Reverse),
+    (MapKind::Tree, Order::ByLength),
+];
+
+fn run_all(keys: Keys, steps: u64) {
+    for (kind, order) in ALL {
+        for seed in 1..=2 {
+            Run::new(kind, order, keys, seed).run(steps);
+        }
+    }
+}
+
+#[test]
+fn few_symbols() {
+    run_all(Keys::Alphabet, 30_000);
+}
+
+#[test]
+fn random_hex() {
+    run_all(Keys::Hex, 30_000);
+}
+
+#[test]
+fn many_versions_out_of_order() {
+    run_all(Keys::Hot, 20_000);
+}
+
+#[test]
+fn nested_prefixes() {
+    run_all(Keys::Nested, 10_000);
+}
+
+#[test]
+fn ascending() {
+    run_all(Keys::Ascending, 30_000);
+}
+
+#[test]
+fn descending() {
+    run_all(Keys::Descending, 30_000);
+}
+
+#[test]
+fn prefixes_longer_than_a_node_keeps() {
+    run_all(Keys::LongPrefix, 20_000);
+}
+
+#[test]
+fn keys_of_64_kib() {
+    for (kind, order) in ALL {
+        Run::new(kind, order, Keys::Huge, 1).run(300);
+    }
+}
+
+#[test]
+fn empty_and_small_maps_of_every_size() {
+    for (kind, order) in ALL {
+        for size in 0..130 {
+            let mut run = Run::new(kind, order, Keys::Alphabet, 100 + size);
+            let mut cursor = run.memtable.cursor();
+            (0..size).for_each(|step| run.insert(step));
+            (0..20).for_each(|step| run.walk(&mut cursor, step));
+            run.check_all();
+        }
+    }
+}
+
+/// The two maps given the same operations show the same entries.
+#[test]
+fn each_map_is_the_model_of_the_other() {
+    for keys in [Keys::Alphabet, Keys::Hex, Keys::Nested, Keys::LongPrefix, Keys::Descending] {
+        let tree = Memtable::new(KeyOrder::Bytewise, MapKind::Tree, 1 << 20, 3);
+        let list = Memtable::new(KeyOrder::Bytewise, MapKind::SkipList, 1 << 20, 3);
+        let mut random = Random(77);
+        for step in 0..50_000 {
+            let key = keys.make(&mut random, step);
+            let version = Version { seq: random.below(1000), kind: 1, expiry: step as u32 };
+            tree.insert(&key, version, b"v").expect("memory");
+            list.insert(&key, version, b"v").expect("memory");
+        }
+        let (mut a, mut b) = (tree.cursor(), list.cursor());
+        a.seek_to_first();
+        b.seek_to_first();
+        while a.valid() && b.valid() {
+            let (x, y) = (a.entry(), b.entry());
+            assert_eq!((x.key, x.seq, x.expiry), (y.key, y.seq, y.expiry));
+            a.next();
+            b.next();
+        }
+        assert_eq!(a.valid(), b.valid());
+    }
+}

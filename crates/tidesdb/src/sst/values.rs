@@ -1,0 +1,135 @@
+//! Values of entries: frames read, verified, decoded, and cached where that pays.
+//!
+//! Frames that need decoding or a read are cached, one in a few of them; a value of a mapped frame that is stored
+//! raw is copied from the map. Long values have frames of their own and never enter the cache.
+
+use std::cell::RefCell;
+use std::sync::atomic::Ordering;
+
+use tidesdb_sync::Guard;
+
+use super::Table;
+use super::block::{Block, FRAME_BYTES_TARGET, Frame};
+use super::index::Fence;
+use super::reader::{CachedPart, FRAME_BITS};
+use crate::Result;
+use crate::codec::{Compression, bound_crc, decompress};
+use crate::types::Slice;
+
+/// What lookups of a thread reuse.
+struct Scratch {
+    /// Bytes read.
+    disk: Vec<u8>,
+    /// Bytes decoded.
+    raw: Vec<u8>,
+    /// How many frames were decoded.
+    decoded: u32,
+}
+
+/// Of so many frames decoded, one is cached: what is asked for again and again gets in soon, and lookups all over a
+/// table larger than the cache are not slowed by filling it in vain.
+const ADMIT_ONE_IN: u32 = 4;
+
+thread_local! {
+    /// Never borrowed across a call that could lead back here.
+    static SCRATCH: RefCell<Scratch> = const { RefCell::new(Scratch { disk: Vec::new(), raw: Vec::new(), decoded: 0 }) };
+}
+
+impl Table {
+    /// Value `i` of block `b`, owned.
+    pub(super) fn value(&self, b: usize, block: Block<'_>, i: usize, guard: &Guard) -> Result<Slice> {
+        let (start, end) = block.value_span(i);
+        if start == end {
+            return Ok(Slice::from(&[][..]));
+        }
+        let fence = self.fence(b)?;
+        let (f, frame) = block.frame_of(i).ok_or_else(|| self.corrupt(fence.at, "value without a frame"))?;
+        let span = (start.wrapping_sub(frame.base), end.wrapping_sub(frame.base));
+        if frame.raw > FRAME_BYTES_TARGET {
+            return self.long_value((b, f), fence, frame, span);
+        }
+        let in_place = frame.disk == frame.raw && self.source.map().is_some();
+        if !in_place && f < usize::from(u8::MAX) {
+            return self.cached_value((b, f), fence, frame, span, guard);
+        }
+        SCRATCH.with_borrow_mut(|s| {
+            let values = self.frame_values((b, f), fence, frame, (&mut s.disk, &mut s.raw))?;
+            self.part_of(fence, values, span)
+        })
+    }
+
+    /// The value of a frame of its own: decoded into the memory that is handed out, and no more is kept.
+    fn long_value(
+        &self,
+        (b, f): (usize, usize),
+        fence: Fence,
+        frame: Frame,
+        span: (usize, usize),
+    ) -> Result<Slice> {
+        let (mut disk, mut raw) = (Vec::new(), Vec::new());
+        let values = self.frame_values((b, f), fence, frame, (&mut disk, &mut raw))?;
+        if span != (0, values.len()) || self.source.map().is_some() && frame.disk == frame.raw {
+            return self.part_of(fence, values, span);
+        }
+        Ok(Slice::from(if frame.disk == frame.raw { disk } else { raw }))
+    }
+
+    /// A value by way of the cached frame.
+    fn cached_value(
+        &self,
+        (b, f): (usize, usize),
+        fence: Fence,
+        frame: Frame,
+        span: (usize, usize),
+        guard: &Guard,
+    ) -> Result<Slice> {
+        let key = self.cache_key(b, f as u8 + 1);
+        if let Some(CachedPart::Values(values)) = self.cache.get_pinned(key, guard) {
+            return self.part_of(fence, values, span);
+        }
+        SCRATCH.with_borrow_mut(|s| {
+            s.decoded = s.decoded.wrapping_add(1);
+            let admit = self.meta.compression == Compression::Zstd || s.decoded % ADMIT_ONE_IN == 0;
+            let values = self.frame_values((b, f), fence, frame, (&mut s.disk, &mut s.raw))?;
+            if admit {
+                let charge = (values.len() + size_of::<CachedPart>()) as u64;
+                self.cache.insert(key, CachedPart::Values(values.into()), charge);
+            }
+            self.part_of(fence, values, span)
+        })
+    }
+
+    fn part_of(&self, fence: Fence, values: &[u8], (start, end): (usize, usize)) -> Result<Slice> {
+        values
+            .get(start..end)
+            .map(Slice::from)
+            .ok_or_else(|| self.corrupt(fence.at, "value outside its frame"))
+    }
+
+    /// The values of frame `f` of block `b`, verified: in place, or in one of the buffers (bytes read, bytes decoded).
+    pub(super) fn frame_values<'a>(
+        &'a self,
+        (b, f): (usize, usize),
+        fence: Fence,
+        frame: Frame,
+        (disk, raw): (&'a mut Vec<u8>, &'a mut Vec<u8>),
+    ) -> Result<&'a [u8]> {
+        let at = fence.at + fence.key_part as u64 + frame.at;
+        let bytes = self.source.read(at, frame.disk, disk, &self.name)?;
+        let bit = f + 1;
+        let known = bit <= FRAME_BITS
+            && self.verified.get(b).is_some_and(|bits| bits.load(Ordering::Relaxed) & 1 << bit != 0);
+        if !known {
+            if bound_crc(&self.meta.salt, at, &[bytes]) != frame.crc {
+                return Err(self.corrupt(at, "checksum of values"));
+            }
+            self.mark_verified(b, bit);
+        }
+        if frame.disk == frame.raw {
+            return Ok(bytes);
+        }
+        raw.resize(frame.raw, 0);
+        decompress(self.meta.compression, bytes, raw, |what| self.corrupt(at, what))?;
+        Ok(raw)
+    }
+}
