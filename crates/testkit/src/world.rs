@@ -283,10 +283,14 @@ impl World {
             Step::Rename(no, name) => self.db().rename_family(&before[no], name),
             _ => Ok(()),
         };
-        if result.is_ok() {
-            let mut p = self.promises.lock();
-            p.families_before = p.families_after.clone();
+        let mut p = self.promises.lock();
+        match &result {
+            Ok(()) => p.families_before = p.families_after.clone(),
+            // Refused: what an earlier step left in doubt is still that.
+            Err(Error::Poisoned { .. }) => p.families_after = before,
+            Err(_) => {}
         }
+        drop(p);
         result
     }
 

@@ -95,6 +95,19 @@ impl Born {
     }
 }
 
+/// Asks the processor for the cache line at `at`, which may be any address.
+#[inline]
+pub(crate) fn fetch<T>(at: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch of any address is harmless.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = at;
+}
+
 /// A number that no other memtable of this process ever has. Not part of any protocol, so never loom's.
 pub(crate) fn unique_id() -> u64 {
     use std::sync::atomic::AtomicU64 as Counter;

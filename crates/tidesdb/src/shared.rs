@@ -154,9 +154,12 @@ impl Shared {
         self.log.sequencer().snapshot()
     }
 
-    /// Wall time in seconds, as of the last refresh.
+    /// Wall time in seconds, as of the last refresh; as of now if there is no thread that refreshes it.
     #[inline]
     pub fn now_secs(&self) -> u32 {
+        if self.options.background_threads == Some(0) || self.options.read_only {
+            self.refresh_clock();
+        }
         self.wall_secs.load(Ordering::Relaxed)
     }
 

@@ -172,6 +172,10 @@ fn append<'a>(leaf: NodeRef<'a>, record: RecordRef<'a>) -> Option<()> {
 fn step_down<'a>(node: NodeRef<'a>, seen: Seen, key: &[u8]) -> Option<(NodeRef<'a>, Seen)> {
     let place = node.locate(key, seen)?;
     let child = node.child(place.index + usize::from(place.found.is_some()), seen)?;
+    if node.meta().level == 1 {
+        // Its slots are likely to move: better miss on all lines at once than one after the other.
+        child.fetch();
+    }
     let child_seen = child.lock.read();
     node.lock.validate(seen).then_some((child, child_seen))
 }

@@ -31,7 +31,7 @@ use super::search::{copy_up, head_of, shared_prefix};
 use crate::arena::Arena;
 use crate::entry::{Record, RecordRef};
 use crate::memtable::MemtableFull;
-use crate::sync::{AtomicPtr, AtomicU64, Born, Ordering};
+use crate::sync::{AtomicPtr, AtomicU64, Born, Ordering, fetch};
 
 /// Keys of a node. A model needs small nodes to see splits at all.
 pub(super) const FANOUT: usize = if cfg!(loom) { 4 } else { 60 };
@@ -220,6 +220,20 @@ impl<'a> NodeRef<'a> {
         }
         // SAFETY: validated, so the leaf that a writer put here, created before that.
         unsafe { NodeRef::from_ptr(next) }
+    }
+
+    /// Asks for all lines of a leaf.
+    #[inline]
+    pub(super) fn fetch(self) {
+        for line in 0..size_of::<Node>() / 64 {
+            fetch(self.ptr.as_ptr().cast::<u8>().wrapping_add(64 * line));
+        }
+    }
+
+    /// What slot `i` may hold, good for nothing but fetching it.
+    #[inline]
+    pub(super) fn hint_of_key(self, i: usize) -> *const Record {
+        self.node().keys.get(i).map_or(ptr::null(), |key| key.load(Ordering::Relaxed))
     }
 
     /// Copies the records of all slots; how many, or `None` if the node is not what it was when `seen` was read.

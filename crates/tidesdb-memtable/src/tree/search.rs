@@ -163,12 +163,9 @@ impl<T> Slot for AtomicPtr<T> {
 #[inline]
 pub(super) fn copy_up<T: Slot>(slots: &[T], from: usize, count: usize) {
     assert!(count < slots.len());
-    let mut end = count;
     #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
-    {
-        end = simd::copy_up(slots, from, count);
-    }
-    for i in (from..end).rev() {
+    let count = simd::copy_up(slots, from, count);
+    for i in (from..count).rev() {
         slots[i].copy_to(&slots[i + 1]);
     }
 }

@@ -51,8 +51,9 @@ fn carry_out(shared: &Arc<Shared>, family: &Arc<FamilyCore>, plan: &CompactionPl
     for (level, table) in &plan.inputs {
         edit.push(Change::RemoveTable { family: family.id, level: *level, table: table.meta().id });
     }
-    out.add_to(shared, family, plan.target, &mut edit);
-    shared.install(&edit, family, |view, version| view.with_version(version)).inspect_err(|_| {
+    let added = out.add_to(shared, family, plan.target, &mut edit);
+    let installed = added.and_then(|()| shared.install(&edit, family, |view, version| view.with_version(version)));
+    installed.inspect_err(|_| {
         if plan.kind == PlanKind::Merge {
             out.abandon(shared);
         }

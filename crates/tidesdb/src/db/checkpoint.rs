@@ -12,8 +12,9 @@ use tidesdb_io::Dir;
 use super::Db;
 use crate::shared::Shared;
 use crate::sst::{Table, TableContext};
-use crate::types::Comparator;
-use crate::version::{Context, State, VersionEdit, VersionSet};
+use crate::types::{Comparator, WalId};
+use crate::version::{Change, Context, State, VersionEdit, VersionSet};
+use crate::wal::layout::UNIT;
 use crate::{Error, Result, files, flush};
 
 impl Db {
@@ -49,7 +50,7 @@ fn write(shared: &Arc<Shared>, state: &State, path: &Path) -> Result<()> {
         return Err(Error::Exists { what: format!("something in {name}").into() });
     }
     let lock = target.lock(files::LOCK, true).map_err(|e| Error::io("lock", &name, e))?;
-    let result = link_all(shared, state, &target).and_then(|()| write_manifest(shared, state, &target));
+    let result = fill(shared, state, &target);
     if result.is_err() {
         // Nothing of a failed checkpoint may look like a database.
         for file in target.list().unwrap_or_default() {
@@ -74,7 +75,9 @@ fn link_all(shared: &Shared, state: &State, target: &Arc<dyn Dir>) -> Result<()>
     target.sync().map_err(|e| Error::io("sync", &target.path().display().to_string(), e))
 }
 
-fn write_manifest(shared: &Shared, state: &State, target: &Arc<dyn Dir>) -> Result<()> {
+/// The files first, then a first manifest that names them all: until `CURRENT` is there nothing looks like a database.
+fn fill(shared: &Shared, state: &State, target: &Arc<dyn Dir>) -> Result<()> {
+    link_all(shared, state, target)?;
     let tables = TableContext { dir: Arc::clone(target), cache: Arc::new(Cache::new(0)), use_mmap: false };
     let comparators: Vec<Comparator> = state.families.values().map(|f| f.options.comparator.clone()).collect();
     let context = Context {
@@ -83,7 +86,11 @@ fn write_manifest(shared: &Shared, state: &State, target: &Arc<dyn Dir>) -> Resu
         comparators,
         open_table: Box::new(move |family, meta| Table::open(&tables, &family.options.comparator, meta.clone())),
     };
-    let copy = VersionSet::create(context, shared.versions.identity().wal_segment_bytes)?;
-    copy.install(&state.snapshot(), |_| ())?;
-    copy.close(&VersionEdit::new())
+    let segment_bytes = shared.versions.identity().wal_segment_bytes;
+    let log_start = WalId(state.log_start.0.max(state.last_seq * UNIT / segment_bytes) + 1);
+    let copy = VersionSet::create_with(context, segment_bytes, state.clone())?;
+    // The copy has no log, and one that is begun later comes after every number that was given out.
+    let mut edit = VersionEdit::new();
+    edit.push(Change::LogStart { wal: log_start });
+    copy.close(&edit)
 }

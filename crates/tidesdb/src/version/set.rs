@@ -91,6 +91,20 @@ impl<T> VersionSet<T> {
         Ok(this)
     }
 
+    /// Creates a database that holds `state` from its first manifest on. The files that `state` names are in the directory
+    /// and durable, and nothing else is.
+    ///
+    /// # Errors
+    /// `NoSpace` and `Io` from the disk, and what opening a table fails with.
+    pub fn create_with(context: Context<T>, wal_segment_bytes: u64, state: State) -> Result<Self> {
+        let identity = Identity { uuid: context.entropy.salt(), wal_segment_bytes };
+        let names = replay::list(&*context.dir)?;
+        let this = Self::new(context, identity, state, &names);
+        this.open_tables()?;
+        this.begin_manifest(&names, None, false)?;
+        Ok(this)
+    }
+
     /// Opens the database. For writing, a new manifest takes the place of the one read, and the directory must be
     /// locked; `read_only` changes nothing on disk.
     ///

@@ -81,6 +81,8 @@ struct Walk {
     sealed: bool,
     same_boot: bool,
     dangling_pad: Option<SeqNo>,
+    /// Begin of a segment that must have existed and is not there, though a later one is.
+    missing: Option<SeqNo>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +160,7 @@ pub fn scan(dir: &Arc<dyn Dir>, config: &ScanConfig) -> Result<Scan> {
     let mut segments = Vec::new();
     if config.first_existed && ids.first() != Some(&config.first) {
         walk.holes.push(Hole { at: first_seq(config, config.first.0), followed: false });
-        walk.dangling_pad = Some(first_seq(config, config.first.0));
+        walk.missing = Some(first_seq(config, config.first.0));
     }
     let mut expected = if config.first_existed { config.first.0 } else { ids.first().map_or(0, |id| id.0) };
     for id in ids {
@@ -167,6 +169,7 @@ pub fn scan(dir: &Arc<dyn Dir>, config: &ScanConfig) -> Result<Scan> {
         }
         if id.0 > expected {
             walk.holes.push(Hole { at: first_seq(config, expected), followed: false });
+            walk.missing = walk.missing.or(walk.dangling_pad);
         }
         let (header, bytes) = match load(dir, id, config) {
             Ok(x) => x,
@@ -226,9 +229,9 @@ fn decide(walk: Walk, segments: Vec<SegmentHeader>, last_segment: u64, config: &
             }
         }
     }
-    if verdict.is_none()
-        && let Some(at) = walk.dangling_pad
-    {
+    // A segment's name is durable before the pad that leads to it: what is missing was taken away, whatever else was lost.
+    let gone = walk.missing.filter(|gone| verdict.as_ref().is_none_or(|(at, damage)| damage.is_none() && at >= gone));
+    if let Some(at) = gone.or(walk.dangling_pad.filter(|_| verdict.is_none())) {
         verdict = Some((at, Some(damage_at(at, "the segment that follows is missing"))));
     }
     if config.mode == RecoveryMode::Strict && verdict.is_none() && !walk.sealed && walk.end > first_seq(config, config.first.0) {

@@ -47,12 +47,13 @@ pub(super) struct VecCursor {
     /// Whether `may_contain` tells the truth, or always `true`.
     pub(super) filter: bool,
     pub(super) seeks: usize,
+    pub(super) steps: usize,
 }
 
 impl VecCursor {
     pub(super) fn new(compare: &Comparator, run: Arc<[Version]>) -> Self {
         assert!(run.is_sorted_by(|a, b| order(compare, a, b).is_le()));
-        Self { compare: compare.clone(), run, at: None, fails_at: None, filter: true, seeks: 0 }
+        Self { compare: compare.clone(), run, at: None, fails_at: None, filter: true, seeks: 0, steps: 0 }
     }
 
     /// Sorts `entries`, stably, and walks them.
@@ -102,10 +103,12 @@ impl EntryCursor for VecCursor {
         self.go(end.checked_sub(1))
     }
     fn next(&mut self) -> Result<()> {
+        self.steps += 1;
         let at = self.at.expect("next on a cursor that is not valid");
         self.go(Some(at + 1))
     }
     fn prev(&mut self) -> Result<()> {
+        self.steps += 1;
         let at = self.at.expect("prev on a cursor that is not valid");
         self.go(at.checked_sub(1))
     }

@@ -2,6 +2,7 @@
 //! equal head, mostly one. In other orders: bisection over whole keys.
 
 use std::cmp::Ordering;
+use std::hint::select_unpredictable;
 
 use super::{Block, HEADS};
 use crate::types::{Comparator, SeqNo};
@@ -136,19 +137,18 @@ fn short_head_of(suffix: &[u8]) -> u64 {
     u64::from_le_bytes(head).swap_bytes()
 }
 
-/// How many of the sorted `heads` are smaller than `head`. No branch depends on the data.
+/// How many of the sorted `heads` are smaller than `head`. No jump depends on the data: half of them would be
+/// mispredicted.
 #[inline]
-fn heads_below(mut heads: &[[u8; 8]], head: u64) -> usize {
-    let mut below = 0;
-    while heads.len() > 1 {
-        let half = heads.len() / 2;
-        let (left, right) = heads.split_at(half);
-        let less = u64::from_le_bytes(left[half - 1]) < head;
-        below += if less { half } else { 0 };
-        let skip = if less { half } else { 0 };
-        heads = &heads[skip..skip + right.len()];
+fn heads_below(heads: &[[u8; 8]], head: u64) -> usize {
+    let less = |i: usize| heads.get(i).is_some_and(|h| u64::from_le_bytes(*h) < head);
+    let (mut start, mut len) = (0, heads.len());
+    while len > 1 {
+        let half = len / 2;
+        start += select_unpredictable(less(start + half - 1), half, 0);
+        len -= half;
     }
-    below + usize::from(heads.first().is_some_and(|h| u64::from_le_bytes(*h) < head))
+    start + usize::from(less(start))
 }
 
 /// The first of `start..end` for which `before` does not hold; it holds for a front part.

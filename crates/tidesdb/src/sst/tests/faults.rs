@@ -30,8 +30,11 @@ fn read_errors_are_reported_and_nothing_is_skipped() {
             assert!(matches!(lookup, Err(Error::Io { .. })), "{lookup:?}");
             rig.disk.clear_faults();
             let mut cursor = TableCursor::new(Arc::clone(&table));
+            cursor.seek_to_first().unwrap();
             rig.disk.inject(Fault::errno(errno::EIO).on(OpKind::Read).times(1));
             assert!(cursor.seek(&entries[1500].key).is_err() && !cursor.valid());
+            rig.disk.inject(Fault::errno(errno::EIO).on(OpKind::Read).times(1));
+            assert!(cursor.seek_for_prev(&entries[700].key).is_err() && !cursor.valid());
             rig.disk.clear_faults();
             cursor.seek(&entries[1500].key).unwrap();
             assert_eq!(at(&mut cursor).unwrap(), entries[1500], "usable after an error");

@@ -1,8 +1,11 @@
 //! Filter, search tree and sizes on their own.
 
 use super::*;
+use crate::codec::Decoder;
+use crate::sst::VlogRef;
 use crate::sst::filter::Filter;
 use crate::sst::index::Tree;
+use crate::types::VlogId;
 
 #[test]
 fn a_filter_has_no_false_negatives_and_few_false_positives() {
@@ -75,5 +78,17 @@ fn the_tree_counts_like_a_bisection() {
             }
             assert_eq!((0..numbers.len()).map(|i| tree.get(i)).collect::<Vec<_>>(), numbers);
         }
+    }
+}
+
+#[test]
+fn descriptions_have_one_form() {
+    let vlog_ref = |id| VlogRef { vlog: VlogId(id), bytes: 1, count: 1 };
+    for (refs, good) in [([1, 2], true), ([2, 1], false), ([2, 2], false)] {
+        let meta = TableMeta { vlog_refs: refs.map(vlog_ref).into(), ..TableMeta::default() };
+        let mut encoded = Vec::new();
+        meta.encode(&mut encoded);
+        let decoded = TableMeta::decode(&mut Decoder::new(&encoded, "manifest", 0));
+        assert_eq!(decoded.is_ok_and(|d| d == meta), good, "{refs:?}");
     }
 }

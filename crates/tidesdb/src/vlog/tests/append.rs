@@ -5,6 +5,8 @@ use tidesdb_io::sim::{Fault, OpKind, errno};
 
 use super::*;
 use crate::Error;
+use crate::vlog::file::{Group, VlogFile};
+use crate::vlog::format::FileHeader;
 
 #[test]
 fn pointers_are_their_fields_in_order() {
@@ -99,6 +101,25 @@ fn full_files_are_left_for_new_ones() {
     let large = set.append(&noise(2, 100_000), Compression::None).unwrap();
     assert_eq!(set.read(&large).unwrap(), noise(2, 100_000));
     assert!(set.files()[12].sealed);
+    // Ending a file that is full already changes nothing about it.
+    let full = *set.files().last().unwrap();
+    set.rotate();
+    assert_eq!((full.sealed, Some(&full)), (true, set.files().last()));
+}
+
+#[test]
+fn a_record_that_came_too_late_does_not_move_the_end() {
+    let (env, _) = world();
+    let header = FileHeader { family: FAMILY, vlog: VlogId(1), salt: [1; 16] };
+    let file = VlogFile::create(&*directory(&env), header, 4096).unwrap();
+    assert!(file.append(&noise(1, 5000), Compression::None).unwrap().is_some());
+    let (mut buf, mut out) = (Vec::new(), Vec::new());
+    let mut late = Group::new(&mut buf);
+    assert!(late.add(b"late", Compression::None));
+    assert!(!file.append_group(&mut late, &mut out).unwrap());
+    assert_eq!((late.bytes(), out.len()), (18 + 4, 0), "kept for the next file");
+    file.close();
+    assert_eq!(file.sealed_len(), Some(40 + 18 + 5000));
 }
 
 #[test]

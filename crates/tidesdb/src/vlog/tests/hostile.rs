@@ -89,6 +89,7 @@ fn files_under_another_name_or_of_another_family_or_salt_are_refused() {
     write_file(&env, "000002.vlog", &whole);
     let vlogs = set(&env, 9, 4096);
     assert!(vlogs.read(&VlogPointer { vlog: VlogId(2), ..written[0].0 }).unwrap_err().is_corruption());
+    assert!(vlogs.verify_file(VlogId(2)).unwrap_err().is_corruption());
 
     let salt: Salt = whole[20..36].try_into().unwrap();
     let mut other = whole.clone();

@@ -1,0 +1,62 @@
+//! `tidesdb checkpoint`: a second database of the same content.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use crate::failure::{Exit, Outcome};
+use crate::host;
+use crate::output::Out;
+use crate::session::Session;
+use crate::text::{count, size};
+
+/// Make a consistent copy of the database in a new directory
+///
+/// The copy is made of hard links: it takes little time and at first no space, and must be on the same file system. It is a
+/// database of its own.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Checkpoint {
+    /// Directory of the copy; must be new or empty
+    path: PathBuf,
+}
+
+impl Checkpoint {
+    pub(crate) fn run(&self, session: &Session, out: &mut Out<'_>) -> Outcome {
+        let started = host::now();
+        session.db.checkpoint(&self.path)?;
+        let secs = started.elapsed().as_secs_f64();
+        let (files, bytes) = contents(&self.path);
+        let path = self.path.display();
+        if session.common.json {
+            out.json(&json!({ "path": path.to_string(), "files": files, "bytes": bytes, "seconds": secs }))?;
+        } else {
+            out.line(format!("{path}: {}, {}, {secs:.3} s", count(files, "file", "files"), size(bytes)))?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Number of files in a directory and their bytes, for information.
+fn contents(path: &PathBuf) -> (u64, u64) {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    entries.filter_map(|e| e.metadata().ok()).fold((0, 0), |(files, bytes), m| (files + 1, bytes + m.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stage::Stage;
+    use super::*;
+    use tidesdb::Db;
+
+    #[test]
+    fn the_copy_opens_and_stays_as_it_was() {
+        let stage = Stage::with(&["a"]);
+        let copy = stage.dir.path().join("copy");
+        let text = stage.run(&["checkpoint", copy.to_str().unwrap()]);
+        assert!(text.contains(" files, "), "{text}");
+        stage.run(&["put", "a", "changed"]);
+        let db = Db::open(&copy).unwrap();
+        assert_eq!(db.get(b"a").unwrap().unwrap(), b"a");
+        assert_eq!(stage.fails(&["checkpoint", copy.to_str().unwrap()]).exit, Exit::Usage);
+    }
+}

@@ -1,0 +1,69 @@
+//! `tidesdb compact`: merges tables.
+
+use serde_json::json;
+
+use crate::failure::{Exit, Outcome};
+use crate::host;
+use crate::output::Out;
+use crate::session::Session;
+use crate::text::{count, size};
+
+/// Merge all tables of a family into one sorted run
+///
+/// Deleted, expired and overwritten entries go, and so does their space. Without --family, all families.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Compact {
+    /// Only write what is in memory to tables
+    #[arg(long)]
+    flush_only: bool,
+}
+
+impl Compact {
+    pub(crate) fn run(&self, session: &Session, out: &mut Out<'_>) -> Outcome {
+        let started = host::now();
+        session.db.flush()?;
+        let names = match &session.common.family {
+            Some(name) => vec![name.clone()],
+            None => session.db.families(),
+        };
+        for name in names {
+            let family = session.db.family(&name)?;
+            let before = family.stats();
+            if !self.flush_only {
+                family.compact()?;
+            }
+            let after = family.stats();
+            let tables = |s: &tidesdb::FamilyStats| s.level_tables.iter().sum::<usize>();
+            let bytes = |s: &tidesdb::FamilyStats| s.level_bytes.iter().sum::<u64>();
+            let secs = started.elapsed().as_secs_f64();
+            if session.common.json {
+                out.json(&json!({
+                    "family": name, "seconds": secs,
+                    "tables_before": tables(&before), "bytes_before": bytes(&before),
+                    "tables_after": tables(&after), "bytes_after": bytes(&after),
+                }))?;
+            } else {
+                let told = |s| format!("{}, {}", count(tables(s) as u64, "table", "tables"), size(bytes(s)));
+                out.line(format!("{name}: {} -> {}, {secs:.2} s", told(&before), told(&after)))?;
+            }
+        }
+        Ok(Exit::Done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stage::Stage;
+
+    #[test]
+    fn overwritten_entries_go() {
+        let stage = Stage::with(&["a", "b"]);
+        stage.run(&["compact", "--flush-only"]);
+        stage.run(&["put", "a", "new"]);
+        stage.run(&["delete", "b"]);
+        let text = stage.run(&["compact"]);
+        assert!(text.starts_with("default: 2 tables, ") && text.contains(" -> 1 table, "), "{text}");
+        assert_eq!(stage.db.stats().families[0].table_entries, 1);
+        assert_eq!(stage.run(&["get", "a"]), "new");
+    }
+}

@@ -1,0 +1,165 @@
+//! `tidesdb families`: the column families of a database.
+
+use serde_json::json;
+use tidesdb::{Comparator, Compression, FamilyOptions};
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::Out;
+use crate::session::{Access, Session};
+use crate::text;
+
+/// List, create, drop, rename or clone column families
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Families {
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+/// What to do with families.
+#[derive(Clone, Debug, clap::Subcommand)]
+enum Action {
+    /// List the families (the default)
+    List,
+    /// Create a family
+    Create(Create),
+    /// Drop a family with all its data
+    Drop {
+        /// The family
+        name: String,
+    },
+    /// Give a family another name
+    Rename {
+        /// The name now
+        old: String,
+        /// The new name
+        new: String,
+    },
+    /// Make a copy of a family under a new name
+    Clone {
+        /// The family
+        source: String,
+        /// Name of the copy
+        new: String,
+    },
+}
+
+/// A family to be.
+#[derive(Clone, Debug, clap::Args)]
+struct Create {
+    /// Its name
+    name: String,
+    /// Compression: none, snappy, lz4, lz4-fast or zstd
+    #[arg(long, default_value = "lz4", value_parser = compression)]
+    compression: Compression,
+    /// Order of its keys: bytewise, reverse-bytewise, case-insensitive, u64 or i64
+    #[arg(long, default_value = "bytewise", value_parser = comparator)]
+    order: Comparator,
+    /// Values of this many bytes and more go to the value log
+    #[arg(long, value_name = "BYTES")]
+    value_threshold: Option<usize>,
+    /// Memory in which writes gather before they go to a table
+    #[arg(long, value_name = "BYTES")]
+    write_buffer: Option<usize>,
+}
+
+fn compression(name: &str) -> Result<Compression, String> {
+    Compression::by_name(name).ok_or_else(|| "expected none, snappy, lz4, lz4-fast or zstd".to_owned())
+}
+
+fn comparator(name: &str) -> Result<Comparator, String> {
+    let known = "expected bytewise, reverse-bytewise, case-insensitive, u64 or i64";
+    Comparator::by_name(name).ok_or_else(|| known.to_owned())
+}
+
+impl Create {
+    fn options(&self) -> FamilyOptions {
+        let mut options = FamilyOptions::default().compression(self.compression).comparator(self.order.clone());
+        if let Some(bytes) = self.value_threshold {
+            options = options.value_threshold(bytes);
+        }
+        if let Some(bytes) = self.write_buffer {
+            options = options.write_buffer(bytes);
+        }
+        options
+    }
+}
+
+impl Families {
+    /// Only the list reads only.
+    pub(crate) fn access(&self) -> Access {
+        match self.action {
+            None | Some(Action::List) => Access::Read,
+            Some(Action::Create(_)) => Access::Create,
+            Some(_) => Access::Write,
+        }
+    }
+
+    pub(crate) fn run(&self, session: &Session, out: &mut Out<'_>) -> Outcome {
+        if session.common.family.is_some() {
+            return Err(Failure::usage("--family has no meaning here: name the families as arguments"));
+        }
+        let db = &session.db;
+        match self.action.as_ref().unwrap_or(&Action::List) {
+            Action::List => return list(session, out),
+            Action::Create(create) => drop(db.create_family(&create.name, create.options())?),
+            Action::Drop { name } => db.drop_family(name)?,
+            Action::Rename { old, new } => db.rename_family(old, new)?,
+            Action::Clone { source, new } => drop(db.clone_family(source, new)?),
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn list(session: &Session, out: &mut Out<'_>) -> Outcome {
+    for name in session.db.families() {
+        let family = session.db.family(&name)?;
+        let (stats, options) = (family.stats(), family.options());
+        let tables: usize = stats.level_tables.iter().sum();
+        let bytes: u64 = stats.level_bytes.iter().sum();
+        let (compression, order) = (options.compression.name(), options.comparator.name());
+        if session.common.json {
+            out.json(&json!({
+                "name": name, "tables": tables, "bytes": bytes, "entries": stats.table_entries,
+                "memtable_bytes": stats.memtable_bytes, "compression": compression, "order": order,
+            }))?;
+        } else if out.is_terminal() {
+            let name = out.paint(crate::output::Style::Strong, &name);
+            let tables = text::count(tables as u64, "table", "tables");
+            out.line(format!("{name}  {tables}, {}, {compression}, {order}", text::size(bytes)))?;
+        } else {
+            out.line(name)?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stage::Stage;
+    use super::*;
+
+    #[test]
+    fn a_family_from_birth_to_death() {
+        let stage = Stage::with(&["a"]);
+        stage.run(&["families", "create", "one", "--compression", "zstd", "--order", "u64", "--value-threshold", "99"]);
+        let options = stage.db.family("one").unwrap().options().clone();
+        assert_eq!((options.compression, options.value_threshold), (Compression::Zstd, 99));
+        assert_eq!(options.comparator.name(), "u64");
+        stage.run(&["families", "rename", "one", "two"]);
+        stage.run(&["families", "clone", "default", "copy"]);
+        assert_eq!(stage.run(&["families"]), "copy\ndefault\ntwo\n");
+        assert_eq!(stage.run(&["get", "--family", "copy", "a"]), "a");
+        stage.run(&["families", "drop", "two"]);
+        stage.run(&["families", "drop", "copy"]);
+        assert!(stage.run(&["families", "list", "--json"]).starts_with("{\"name\":\"default\",\"tables\":"));
+    }
+
+    #[test]
+    fn mistakes() {
+        let stage = Stage::new();
+        assert_eq!(stage.fails(&["families", "drop", "none"]).exit, Exit::Usage);
+        assert_eq!(stage.fails(&["families", "drop", "default"]).exit, Exit::Usage);
+        assert_eq!(stage.fails(&["families", "create", "default"]).exit, Exit::Usage);
+        assert_eq!(stage.fails(&["families", "--family", "x"]).exit, Exit::Usage);
+    }
+}

@@ -1,0 +1,71 @@
+//! The commands, one file each: its arguments, its help, what it does, and its tests.
+//!
+//! A [`Verb`] works on an open database, so the shell runs it as the command line does. `tour`, `inspect` and `shell`
+//! open what they need themselves.
+
+pub(crate) mod checkpoint;
+pub(crate) mod compact;
+pub(crate) mod delete;
+pub(crate) mod dump;
+pub(crate) mod families;
+pub(crate) mod get;
+pub(crate) mod load;
+pub(crate) mod put;
+pub(crate) mod scan;
+pub(crate) mod stats;
+pub(crate) mod verify;
+pub(crate) mod inspect;
+pub(crate) mod shell;
+pub(crate) mod tour;
+
+#[cfg(test)]
+mod stage;
+
+use crate::failure::Outcome;
+use crate::output::Out;
+use crate::session::{Access, Session};
+
+/// A command on an open database.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub(crate) enum Verb {
+    Load(load::Load),
+    Dump(dump::Dump),
+    Get(get::Get),
+    Put(put::Put),
+    Delete(delete::Delete),
+    Scan(scan::Scan),
+    Families(families::Families),
+    Stats(stats::Stats),
+    Verify(verify::Verify),
+    Compact(compact::Compact),
+    Checkpoint(checkpoint::Checkpoint),
+}
+
+impl Verb {
+    /// What it needs of the database.
+    pub(crate) fn access(&self) -> Access {
+        match self {
+            Self::Dump(_) | Self::Get(_) | Self::Scan(_) | Self::Stats(_) | Self::Verify(_) => Access::Read,
+            Self::Families(families) => families.access(),
+            Self::Delete(_) | Self::Compact(_) | Self::Checkpoint(_) => Access::Write,
+            Self::Load(_) | Self::Put(_) => Access::Create,
+        }
+    }
+
+    /// Does it.
+    pub(crate) fn run(&self, session: &Session, out: &mut Out<'_>) -> Outcome {
+        match self {
+            Self::Load(command) => command.run(session, out),
+            Self::Dump(command) => command.run(session, out),
+            Self::Get(command) => command.run(session, out),
+            Self::Put(command) => command.run(session),
+            Self::Delete(command) => command.run(session, out),
+            Self::Scan(command) => command.run(session, out),
+            Self::Families(command) => command.run(session, out),
+            Self::Stats(command) => command.run(session, out),
+            Self::Verify(command) => command.run(session, out),
+            Self::Compact(command) => command.run(session, out),
+            Self::Checkpoint(command) => command.run(session, out),
+        }
+    }
+}

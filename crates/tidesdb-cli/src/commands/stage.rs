@@ -1,0 +1,69 @@
+//! For the tests of commands: a database in a temporary directory, and command lines run against it in this process.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use tidesdb::Db;
+
+use super::Verb;
+use crate::failure::{Exit, Failure};
+use crate::output::Out;
+use crate::session::{Common, Session};
+
+/// A command line without the program's name.
+#[derive(Parser)]
+#[command(multicall = true)]
+struct Line {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// A database to try commands on.
+pub(super) struct Stage {
+    pub(super) dir: tempfile::TempDir,
+    pub(super) db: Db,
+}
+
+impl Stage {
+    pub(super) fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::options(dir.path().join("db")).sync(tidesdb::SyncMode::None).open().unwrap();
+        Self { dir, db }
+    }
+
+    /// A database with these rows, key and value alike.
+    pub(super) fn with(keys: &[&str]) -> Self {
+        let stage = Self::new();
+        keys.iter().for_each(|key| drop(stage.db.put(key.as_bytes(), key.as_bytes()).unwrap()));
+        stage
+    }
+
+    /// A file in the directory beside the database.
+    pub(super) fn file(&self, name: &str, content: &[u8]) -> PathBuf {
+        let path = self.dir.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+
+    pub(super) fn try_run(&self, words: &[&str], terminal: bool) -> Result<(Exit, String), Failure> {
+        let line = Line::try_parse_from(words).unwrap_or_else(|e| panic!("{e}"));
+        let session = Session { db: self.db.clone(), path: self.dir.path().join("db"), common: line.common };
+        let mut bytes = Vec::new();
+        let exit = line.verb.run(&session, &mut Out::new(&mut bytes, terminal))?;
+        Ok((exit, String::from_utf8(bytes).unwrap()))
+    }
+
+    /// Output of a command that ends with `Done`.
+    pub(super) fn run(&self, words: &[&str]) -> String {
+        let (exit, out) = self.try_run(words, false).unwrap_or_else(|e| panic!("{}", e.message()));
+        assert_eq!(exit, Exit::Done, "{words:?}");
+        out
+    }
+
+    /// What a command that fails says.
+    pub(super) fn fails(&self, words: &[&str]) -> Failure {
+        self.try_run(words, false).expect_err("the command must fail")
+    }
+}

@@ -1,0 +1,109 @@
+//! `tidesdb verify`: reads everything and checks it.
+
+use serde_json::{Value, json};
+use tidesdb::{Error, VerifyReport};
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::host;
+use crate::output::{Out, Style};
+use crate::session::Session;
+use crate::text::{count, grouped};
+
+/// Read every byte of every table and value log and check it
+///
+/// Checks checksums, the order of the keys, indexes and filters against the data, and that every value that is referred to
+/// is there. Changes nothing. Each damage is printed with its file and offset; exit code 1 if there is any.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Verify {}
+
+impl Verify {
+    pub(crate) fn run(&self, session: &Session, out: &mut Out<'_>) -> Outcome {
+        let started = host::now();
+        let report = session.db.verify()?;
+        let secs = started.elapsed().as_secs_f64();
+        if session.common.json {
+            out.json(&report_json(&report, secs))?;
+        } else {
+            print(&report, secs, out)?;
+        }
+        Ok(if report.is_ok() { Exit::Done } else { Exit::No })
+    }
+
+    /// What to say when the database is so damaged that it does not open; any other failure stays one.
+    pub(crate) fn not_open(failure: Failure, json: bool, out: &mut Out<'_>) -> Outcome {
+        let Some(damage) = failure.damage() else { return Err(failure) };
+        if json {
+            out.json(&json!({ "ok": false, "damage": [damage_json(damage)] }))?;
+        } else {
+            out.line(out.paint(Style::Bad, "damage"))?;
+            out.line(format!("  {damage}"))?;
+            out.line("the database does not open, so nothing else was checked")?;
+        }
+        Ok(Exit::No)
+    }
+}
+
+fn print(report: &VerifyReport, secs: f64, out: &mut Out<'_>) -> Outcome<()> {
+    out.line(format!(
+        "read {} with {} and {} with {} in {secs:.2} s",
+        count(report.tables as u64, "table", "tables"),
+        count(report.entries, "entry", "entries"),
+        count(report.vlogs as u64, "value log", "value logs"),
+        count(report.pointers, "value", "values"),
+    ))?;
+    if report.is_ok() {
+        return out.line(out.paint(Style::Good, "all good"));
+    }
+    let title = format!("{} damaged places", grouped(report.damage.len() as u64));
+    out.line(out.paint(Style::Bad, &title))?;
+    report.damage.iter().try_for_each(|damage| out.line(format!("  {damage}")))?;
+    out.line("restore a checkpoint, or save what can be read with `tidesdb dump`")
+}
+
+fn report_json(report: &VerifyReport, secs: f64) -> Value {
+    json!({
+        "ok": report.is_ok(),
+        "tables": report.tables,
+        "entries": report.entries,
+        "vlogs": report.vlogs,
+        "pointers": report.pointers,
+        "seconds": secs,
+        "damage": report.damage.iter().map(damage_json).collect::<Vec<_>>(),
+    })
+}
+
+fn damage_json(damage: &Error) -> Value {
+    match damage {
+        Error::Corrupt { file, offset, what } => json!({ "file": **file, "offset": offset, "what": **what }),
+        other => json!({ "what": other.to_string() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stage::Stage;
+    use super::*;
+
+    #[test]
+    fn a_whole_database_is_good() {
+        let stage = Stage::with(&["a", "b"]);
+        stage.db.flush().unwrap();
+        let text = stage.run(&["verify"]);
+        assert!(text.starts_with("read 1 table with 2 entries and 0 value logs with 0 values in "), "{text}");
+        assert!(text.ends_with("all good\n"), "{text}");
+        let json: Value = serde_json::from_str(&stage.run(&["verify", "--json"])).unwrap();
+        assert_eq!((&json["ok"], &json["entries"]), (&Value::from(true), &Value::from(2)));
+    }
+
+    #[test]
+    fn damage_at_open_is_told_as_damage() {
+        let damage = Error::Corrupt { file: "000003.klog".into(), offset: 9, what: "checksum".into() };
+        let mut bytes = Vec::new();
+        let exit = Verify::not_open(damage.into(), true, &mut Out::new(&mut bytes, false)).unwrap();
+        assert_eq!(exit, Exit::No);
+        let json: Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!((&json["damage"][0]["file"], &json["damage"][0]["offset"]), (&"000003.klog".into(), &9.into()));
+        let locked = Failure::from(Error::Closed);
+        assert!(Verify::not_open(locked, false, &mut Out::new(&mut bytes, false)).is_err());
+    }
+}

@@ -1,0 +1,226 @@
+//! Comma-separated values (RFC 4180), of any bytes. A column is named by the header, or by its number from 1.
+//!
+//! The value is a column, or, if only the key's column is named, the whole row as a JSON object.
+
+use std::io::BufRead;
+
+use csv::{ByteRecord, Reader, ReaderBuilder};
+use serde_json::{Map, Value};
+
+use super::{Row, RowError, Rows};
+
+/// Which columns are what.
+#[derive(Clone, Debug)]
+pub(crate) struct Columns {
+    /// Column of the key.
+    pub(crate) key: Option<String>,
+    /// Column of the value.
+    pub(crate) value: Option<String>,
+    /// Whether the first row names the columns.
+    pub(crate) header: bool,
+}
+
+impl Default for Columns {
+    fn default() -> Self {
+        Self { key: None, value: None, header: true }
+    }
+}
+
+/// Columns by position.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    key: usize,
+    /// `None`: the whole row.
+    value: Option<usize>,
+}
+
+/// Reads rows.
+pub(crate) struct CsvRows<R> {
+    reader: Reader<R>,
+    columns: Columns,
+    places: Option<Places>,
+    header: ByteRecord,
+    record: ByteRecord,
+    json: Vec<u8>,
+}
+
+impl<R: BufRead> CsvRows<R> {
+    /// Rows of `input`.
+    pub(crate) fn new(input: R, columns: Columns) -> Self {
+        let reader = ReaderBuilder::new().has_headers(columns.header).from_reader(input);
+        let (header, record) = (ByteRecord::new(), ByteRecord::new());
+        Self { reader, columns, places: None, header, record, json: Vec::new() }
+    }
+
+    fn find_columns(&mut self) -> Result<Places, RowError> {
+        if self.columns.header {
+            self.header = self.reader.byte_headers().map_err(csv_error)?.clone();
+        }
+        let names: Vec<_> = self.header.iter().map(String::from_utf8_lossy).collect();
+        let find = |wanted: &str| -> Result<usize, RowError> {
+            if let Some(at) = names.iter().position(|name| name == wanted) {
+                return Ok(at);
+            }
+            match wanted.parse::<usize>() {
+                Ok(n) if n > 0 => Ok(n - 1),
+                _ => Err(RowError::Unfit(no_column(wanted, &names))),
+            }
+        };
+        let (default_key, default_value) = if self.columns.header { ("key", "value") } else { ("1", "2") };
+        let key = find(self.columns.key.as_deref().unwrap_or(default_key))?;
+        let value = match (&self.columns.value, &self.columns.key) {
+            (Some(value), _) => Some(find(value)?),
+            (None, None) => Some(find(default_value)?),
+            (None, Some(_)) => None,
+        };
+        Ok(Places { key, value })
+    }
+
+    /// Puts the whole row into `json`: an object by column name, or an array if there is no header.
+    fn row_as_json(&mut self, line: u64) -> Result<(), RowError> {
+        let text = |bytes: &[u8]| {
+            let text = std::str::from_utf8(bytes).map_err(|_| RowError::Bad {
+                line,
+                why: "a field is not UTF-8 and cannot go into JSON; name one column with --value".to_owned(),
+            })?;
+            Ok::<_, RowError>(Value::from(text))
+        };
+        let row = if self.columns.header {
+            let mut object = Map::new();
+            for (name, field) in self.header.iter().zip(&self.record) {
+                object.insert(String::from_utf8_lossy(name).into_owned(), text(field)?);
+            }
+            Value::Object(object)
+        } else {
+            Value::Array(self.record.iter().map(text).collect::<Result<_, _>>()?)
+        };
+        self.json.clear();
+        self.json.extend_from_slice(row.to_string().as_bytes());
+        Ok(())
+    }
+}
+
+impl<R: BufRead> Rows for CsvRows<R> {
+    fn next_row(&mut self) -> Result<Option<Row<'_>>, RowError> {
+        let places = match self.places {
+            Some(places) => places,
+            None => *self.places.insert(self.find_columns()?),
+        };
+        if !self.reader.read_byte_record(&mut self.record).map_err(csv_error)? {
+            return Ok(None);
+        }
+        let line = self.record.position().map_or(0, csv::Position::line);
+        if places.value.is_none() {
+            self.row_as_json(line)?;
+        }
+        let field = |at: usize| {
+            let why = || format!("there is no column {}, the row has {}", at + 1, self.record.len());
+            self.record.get(at).ok_or_else(|| RowError::Bad { line, why: why() })
+        };
+        let key = field(places.key)?;
+        let value = match places.value {
+            Some(at) => field(at)?,
+            None => &self.json,
+        };
+        Ok(Some(Row { line, key, value }))
+    }
+}
+
+fn no_column(wanted: &str, names: &[std::borrow::Cow<'_, str>]) -> String {
+    let quoted: Vec<String> = names.iter().take(20).map(|name| format!("{name:?}")).collect();
+    match names.is_empty() {
+        true => format!("there is no column {wanted:?}: without a header, columns are numbers from 1"),
+        false => format!("there is no column {wanted:?}; the header names {}", quoted.join(", ")),
+    }
+}
+
+fn csv_error(e: csv::Error) -> RowError {
+    let line = e.position().map_or(0, csv::Position::line);
+    match e.into_kind() {
+        csv::ErrorKind::Io(e) => RowError::Io(e),
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            RowError::Bad { line, why: format!("{len} fields where {expected_len} are expected") }
+        }
+        other => RowError::Bad { line, why: format!("{other:?}") },
+    }
+}
+
+/// Appends the names of the two columns.
+pub(crate) fn write_csv_header(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"key,value\n");
+}
+
+/// Appends a row.
+pub(crate) fn write_csv_row(key: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    write_field(key, out);
+    out.push(b',');
+    write_field(value, out);
+    out.push(b'\n');
+}
+
+fn write_field(field: &[u8], out: &mut Vec<u8>) {
+    if !field.iter().any(|b| matches!(b, b',' | b'"' | b'\n' | b'\r')) {
+        out.extend_from_slice(field);
+        return;
+    }
+    out.push(b'"');
+    for part in field.split_inclusive(|b| *b == b'"') {
+        out.extend_from_slice(part);
+        if part.ends_with(b"\"") {
+            out.push(b'"');
+        }
+    }
+    out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::read_all;
+    use super::*;
+
+    fn columns(key: &str, value: &str, header: bool) -> Columns {
+        let own = |s: &str| (!s.is_empty()).then(|| s.to_owned());
+        Columns { key: own(key), value: own(value), header }
+    }
+
+    fn rows(text: &str, columns: Columns) -> Vec<(String, String)> {
+        let text_of = |b: Vec<u8>| String::from_utf8(b).unwrap();
+        let read = read_all(&mut CsvRows::new(text.as_bytes(), columns));
+        read.into_iter().map(|row| row.map(|(k, v)| (text_of(k), text_of(v))).unwrap()).collect()
+    }
+
+    fn unfit(text: &str, columns: Columns) -> String {
+        match CsvRows::new(text.as_bytes(), columns).next_row() {
+            Err(RowError::Unfit(why)) => why,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    const CITIES: &str = "name,country,people\nOslo,NO,709000\n\"Paris, \"\"ville\"\"\",FR,2100000\n";
+
+    #[test]
+    fn columns_by_name_by_number_or_the_whole_row() {
+        let named = rows(CITIES, columns("name", "people", true));
+        assert_eq!(named[1], ("Paris, \"ville\"".to_owned(), "2100000".to_owned()));
+        assert_eq!(rows(CITIES, columns("2", "1", true))[0], ("NO".to_owned(), "Oslo".to_owned()));
+        let whole = rows(CITIES, columns("name", "", true));
+        assert_eq!(whole[0].1, r#"{"name":"Oslo","country":"NO","people":"709000"}"#);
+        assert_eq!(rows("a,b\nc,d\n", columns("", "", false)), [("a".into(), "b".into()), ("c".into(), "d".into())]);
+        assert_eq!(rows("a,b\n", columns("2", "", false)), [("b".into(), r#"["a","b"]"#.into())]);
+    }
+
+    #[test]
+    fn a_missing_column_is_told_with_those_there_are() {
+        assert!(unfit(CITIES, Columns::default()).contains(r#"no column "key"; the header names "name", "country""#));
+        assert!(unfit("a,b\n", columns("x", "", false)).contains("numbers from 1"));
+    }
+
+    #[test]
+    fn bad_rows_are_named_and_passed() {
+        let text = "key,value\na,1\nb\nc,2,3\nd,4\n";
+        let read = read_all(&mut CsvRows::new(text.as_bytes(), Columns::default()));
+        assert_eq!(read[1].as_ref().unwrap_err(), &(3, "1 fields where 2 are expected".to_owned()));
+        assert_eq!(read[2].as_ref().unwrap_err().0, 4);
+        assert_eq!(read[3].as_ref().unwrap().0, b"d");
+    }
+}

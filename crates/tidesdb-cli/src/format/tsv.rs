@@ -1,0 +1,91 @@
+//! Lines `KEY<TAB>VALUE`. The first tab ends the key; the value may hold more of them.
+//!
+//! A line ends at a line feed and nothing else is trimmed. With escapes, `\t \n \r \0 \\ \xHH` stand for their bytes;
+//! only what a line cannot hold is written escaped, so plain text reads as what it is.
+
+use std::io::BufRead;
+
+use super::{Lines, Row, RowError, Rows};
+use crate::text::{self, Escape};
+
+/// Reads rows.
+pub(crate) struct TsvRows<R> {
+    lines: Lines<R>,
+    escapes: bool,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl<R: BufRead> TsvRows<R> {
+    /// Rows of `input`; without `escapes` a backslash is a byte like any other.
+    pub(crate) fn new(input: R, escapes: bool) -> Self {
+        Self { lines: Lines::new(input), escapes, key: Vec::new(), value: Vec::new() }
+    }
+}
+
+impl<R: BufRead> Rows for TsvRows<R> {
+    fn next_row(&mut self) -> Result<Option<Row<'_>>, RowError> {
+        if !self.lines.advance()? {
+            return Ok(None);
+        }
+        let line = self.lines.number;
+        let text = &*self.lines.line;
+        let bad = |why: String| RowError::Bad { line, why };
+        let Some(tab) = text.iter().position(|b| *b == b'\t') else {
+            return Err(bad("no tab between key and value".to_owned()));
+        };
+        let (mut key, mut value) = (&text[..tab], &text[tab + 1..]);
+        if self.escapes && text.contains(&b'\\') {
+            self.key.clear();
+            self.value.clear();
+            text::unescape(key, &mut self.key).map_err(|e| bad(format!("key: {e}")))?;
+            text::unescape(value, &mut self.value).map_err(|e| bad(format!("value: {e}")))?;
+            (key, value) = (&self.key, &self.value);
+        }
+        Ok(Some(Row { line, key, value }))
+    }
+}
+
+/// Appends a row.
+pub(crate) fn write_tsv_row(key: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    text::escape(key, Escape::Key, out);
+    out.push(b'\t');
+    text::escape(value, Escape::Value, out);
+    out.push(b'\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::read_all;
+    use super::*;
+
+    #[test]
+    fn first_tab_splits_and_escapes_resolve() {
+        let text = b"a\tb\tc\n\\x41\\t\t\\n\\\\\nlast\t";
+        let rows = read_all(&mut TsvRows::new(&text[..], true));
+        let row = |k: &[u8], v: &[u8]| Ok((k.to_vec(), v.to_vec()));
+        assert_eq!(rows, [row(b"a", b"b\tc"), row(b"A\t", b"\n\\"), row(b"last", b"")]);
+    }
+
+    #[test]
+    fn without_escapes_a_backslash_is_a_byte() {
+        let rows = read_all(&mut TsvRows::new(&b"C:\\dir\tx\\q\r\n"[..], false));
+        assert_eq!(rows, [Ok((b"C:\\dir".to_vec(), b"x\\q\r".to_vec()))]);
+    }
+
+    #[test]
+    fn bad_rows_are_named_and_passed() {
+        let rows = read_all(&mut TsvRows::new(&b"a\tb\nno\n\nc\\q\td\ne\tf\\x1\ng\th\n"[..], true));
+        let lines: Vec<u64> = rows.iter().filter_map(|r| r.as_ref().err().map(|(line, _)| *line)).collect();
+        assert_eq!(lines, [2, 3, 4, 5]);
+        assert_eq!(rows.iter().filter(|r| r.is_ok()).count(), 2);
+        assert!(rows[3].as_ref().unwrap_err().1.starts_with("key: unknown escape"));
+    }
+
+    #[test]
+    fn plain_rows_are_written_as_they_are() {
+        let mut out = Vec::new();
+        write_tsv_row(b"key", b"a\tb \xff\r", &mut out);
+        assert_eq!(out, b"key\ta\tb \xff\r\n");
+    }
+}
