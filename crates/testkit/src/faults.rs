@@ -256,13 +256,17 @@ pub fn every_budget(seed: u64, cases: u64, mut begin: impl FnMut(&str)) -> Total
     let Ok((ops, _)) = rehearse(&trial) else {
         return totals; // told by T09
     };
-    let made: u64 = ops.iter().filter(|op| matches!(op.kind, OpKind::Create | OpKind::Write)).map(|op| op.len).sum();
+    let bytes = |ops: &[Op]| -> u64 {
+        ops.iter().filter(|op| matches!(op.kind, OpKind::Create | OpKind::Allocate)).map(|op| op.len).sum()
+    };
+    let first = ops.iter().position(on_log).unwrap_or(ops.len());
+    let (least, most) = (bytes(&ops[..first]), bytes(&ops) + 64 * 1024);
     let mut rng = Rng::new(seed);
-    for _ in 0..cases {
+    for n in 0..cases {
         totals.points += 1;
-        // Most of what is written is overwritten or unlinked: the small amounts are the interesting ones.
+        // Some do not even take an empty database; of the rest the small ones are the interesting ones.
         let part = 1 << rng.below(4);
-        let space = rng.below(made / part + 1);
+        let space = if n.is_multiple_of(8) { rng.below(least) } else { least + rng.below((most - least) / part + 1) };
         let plan = Plan { what: format!("a disk of {space} bytes"), space: Some(space), ..Plan::default() };
         begin(&format!("seed {seed} {}", plan.what));
         case(&trial, &plan, &mut totals);

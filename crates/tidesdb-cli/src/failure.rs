@@ -33,6 +33,7 @@ pub(crate) struct Failure {
     pub(crate) exit: Exit,
     what: String,
     next: Option<String>,
+    damage: Option<Box<Error>>,
 }
 
 /// How a command ended.
@@ -41,12 +42,17 @@ pub(crate) type Outcome<T = Exit> = Result<T, Failure>;
 impl Failure {
     /// The command line or the input is wrong.
     pub(crate) fn usage(what: impl Into<String>) -> Self {
-        Self { exit: Exit::Usage, what: what.into(), next: None }
+        Self { exit: Exit::Usage, what: what.into(), next: None, damage: None }
     }
 
     /// It could not be done.
     pub(crate) fn failed(what: impl Into<String>) -> Self {
-        Self { exit: Exit::Failed, what: what.into(), next: None }
+        Self { exit: Exit::Failed, what: what.into(), next: None, damage: None }
+    }
+
+    /// A check said no.
+    pub(crate) fn no(what: impl Into<String>) -> Self {
+        Self { exit: Exit::No, ..Self::failed(what) }
     }
 
     /// A system call on one of the user's files failed.
@@ -60,9 +66,20 @@ impl Failure {
         self
     }
 
+    /// Says where it happened.
+    pub(crate) fn at(mut self, place: &str) -> Self {
+        self.what = format!("{place}: {}", self.what);
+        self
+    }
+
     /// Whether nobody reads our output any more: no reason to complain.
     pub(crate) fn is_hangup(&self) -> bool {
         self.exit == Exit::Done
+    }
+
+    /// The damage on disk, if that is the reason.
+    pub(crate) fn damage(&self) -> Option<&Error> {
+        self.damage.as_deref()
     }
 
     /// The message, on one line or two.
@@ -98,7 +115,8 @@ impl From<Error> for Failure {
             }
             _ => None,
         };
-        Self { exit, what: e.to_string(), next: next.map(Into::into) }
+        let damage = e.is_corruption().then(|| Box::new(e.clone()));
+        Self { exit, what: e.to_string(), next: next.map(Into::into), damage }
     }
 }
 
@@ -106,7 +124,7 @@ impl From<Error> for Failure {
 impl From<io::Error> for Failure {
     fn from(e: io::Error) -> Self {
         let exit = if e.kind() == io::ErrorKind::BrokenPipe { Exit::Done } else { Exit::Failed };
-        Self { exit, what: format!("cannot write the output: {e}"), next: None }
+        Self { exit, what: format!("cannot write the output: {e}"), next: None, damage: None }
     }
 }
 

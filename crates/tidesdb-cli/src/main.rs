@@ -1,2 +1,104 @@
-//! The `tidesdb` program.
-fn main() {}
+//! The `tidesdb` program: looks at, fills, checks and copies databases. `docs/cli.md` describes it.
+//!
+//! The order of the modules below is the order of the floors: a module uses only those above its own line.
+
+mod host;
+mod failure;
+mod text;
+mod output;
+mod progress;
+mod session;
+mod range;
+mod format;
+mod commands;
+
+use std::io::{BufWriter, IsTerminal, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use commands::inspect::Inspect;
+use commands::shell::Shell;
+use commands::tour::{Tour, Witness};
+use commands::verify::Verify;
+use commands::Verb;
+use failure::Outcome;
+use output::Out;
+use session::{Access, Common, Place, Session};
+
+/// Looks at, fills, checks and copies TidesDB databases
+///
+/// Begin with `tidesdb tour`. Exit codes: 0 done; 1 the answer is no (no such key, damage found); 2 wrong command line or
+/// input; 3 it could not be done (I/O, corruption, no space); 4 another process has the database open.
+#[derive(Parser)]
+#[command(version, name = "tidesdb", max_term_width = 100)]
+struct Cli {
+    #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Tour(Tour),
+    #[command(flatten)]
+    Verb(Verb),
+    Inspect(Inspect),
+    Shell(Shell),
+    #[command(hide = true)]
+    Witness(Witness),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let stdout = std::io::stdout();
+    let terminal = stdout.is_terminal();
+    let mut stdout = BufWriter::with_capacity(256 << 10, stdout.lock());
+    let outcome = cli.run(&mut Out::new(&mut stdout, terminal)).and_then(|exit| Ok(stdout.flush().map(|()| exit)?));
+    outcome.unwrap_or_else(|failure| {
+        let _ = stdout.flush(); // what was found before the failure; the failure itself is told below
+        if !failure.is_hangup() {
+            eprintln!("{}", failure.message());
+        }
+        failure.exit
+    })
+    .into()
+}
+
+impl Cli {
+    fn run(&self, out: &mut Out<'_>) -> Outcome {
+        match &self.command {
+            Command::Tour(tour) => tour.run(out),
+            Command::Witness(witness) => witness.run(out),
+            Command::Inspect(inspect) => inspect.run(&self.place, self.common.json, out),
+            Command::Shell(shell) => self.with_session(shell.access(), |session| shell.run(session.clone(), out)),
+            Command::Verb(verb) => self.run_verb(verb, out),
+        }
+    }
+
+    fn run_verb(&self, verb: &Verb, out: &mut Out<'_>) -> Outcome {
+        match (self.with_session(verb.access(), |session| verb.run(session, out)), verb) {
+            (Err(failure), Verb::Verify(_)) => Verify::not_open(failure, self.common.json, out),
+            (outcome, _) => outcome,
+        }
+    }
+
+    /// Opens the database, works on it, and closes it; a failed close is a failure of the command.
+    fn with_session(&self, access: Access, work: impl FnOnce(&Session) -> Outcome) -> Outcome {
+        let session = Session::open(&self.place, &self.common, access)?;
+        let exit = work(&session)?;
+        session.db.close()?;
+        Ok(exit)
+    }
+}
+
+/// The parts that every invocation shares are well formed.
+#[cfg(test)]
+#[test]
+fn the_command_line_is_consistent() {
+    use clap::CommandFactory;
+    Cli::command().debug_assert();
+}

@@ -7,15 +7,23 @@
 #![cfg(loom)]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use loom::thread;
 use tidesdb_memtable::{KeyOrder, MapKind, Memtable, Version};
 
+/// Explores all schedules of `model` and prints how many there were.
 fn check(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.max_branches = 100_000;
     builder.preemption_bound = builder.preemption_bound.or(Some(2));
-    builder.check(model);
+    let executions = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&executions);
+    builder.check(move || {
+        count.fetch_add(1, Ordering::Relaxed);
+        model();
+    });
+    println!("{} executions", executions.load(Ordering::Relaxed));
 }
 
 fn filled(kind: MapKind, keys: &[&[u8]]) -> Arc<Memtable> {
@@ -31,6 +39,15 @@ fn insert(memtable: &Memtable, key: &[u8], seq: u64) {
 fn spawn_insert(memtable: &Arc<Memtable>, key: &'static [u8], seq: u64) -> thread::JoinHandle<()> {
     let memtable = Arc::clone(memtable);
     thread::spawn(move || insert(&memtable, key, seq))
+}
+
+/// Runs `read` beside the writers. In a thread of its own: loom finds more schedules so than in the main thread.
+fn spawn_read(
+    memtable: &Arc<Memtable>,
+    read: impl FnOnce(&Arc<Memtable>) + 'static,
+) -> thread::JoinHandle<()> {
+    let memtable = Arc::clone(memtable);
+    thread::spawn(move || read(&memtable))
 }
 
 /// The sequence number seen, after checking the rest of the entry.
@@ -52,15 +69,11 @@ fn entries(memtable: &Arc<Memtable>) -> Vec<(Vec<u8>, u64)> {
     all
 }
 
-/// Two inserts of new keys, with or without a split, while a third thread reads an old key and a new one.
-fn insert_insert_read(kind: MapKind, before: &'static [&'static [u8]], new: [&'static [u8]; 2]) {
+/// Two inserts of new keys, with or without a split.
+fn insert_insert(kind: MapKind, before: &'static [&'static [u8]], new: [&'static [u8]; 2]) {
     check(move || {
         let memtable = filled(kind, before);
         let writers = new.map(|key| spawn_insert(&memtable, key, 2));
-        if let Some(old) = before.first() {
-            assert_eq!(get(&memtable, old, 9), Some(1), "an old key is always there");
-        }
-        assert!(matches!(get(&memtable, new[0], 9), None | Some(2)));
         writers.into_iter().for_each(|writer| writer.join().expect("writer"));
         let mut expected: Vec<_> = before.iter().map(|key| (key.to_vec(), 1)).collect();
         expected.extend(new.iter().map(|key| (key.to_vec(), 2)));
@@ -70,19 +83,67 @@ fn insert_insert_read(kind: MapKind, before: &'static [&'static [u8]], new: [&'s
     });
 }
 
+/// An insert of a new key while another thread gets the last of the old ones.
+fn insert_read(kind: MapKind, before: &'static [&'static [u8]], new: &'static [u8]) {
+    check(move || {
+        let memtable = filled(kind, before);
+        let writer = spawn_insert(&memtable, new, 2);
+        let reader = spawn_read(&memtable, move |memtable| {
+            let old = before.last().expect("some key");
+            assert_eq!(get(memtable, old, 9), Some(1), "an old key is always there");
+        });
+        reader.join().expect("reader");
+        writer.join().expect("writer");
+        assert_eq!(get(&memtable, new, 9), Some(2));
+    });
+}
+
 #[test]
 fn tree_two_inserts_into_one_leaf() {
-    insert_insert_read(MapKind::Tree, &[b"m"], [b"a", b"z"]);
+    insert_insert(MapKind::Tree, &[b"m"], [b"a", b"z"]);
+}
+
+#[test]
+fn tree_get_during_an_insert() {
+    insert_read(MapKind::Tree, &[b"m"], b"a");
 }
 
 #[test]
 fn tree_inserts_that_shrink_the_prefix() {
-    insert_insert_read(MapKind::Tree, &[b"common-1"], [b"common-2", b"comma"]);
+    insert_insert(MapKind::Tree, &[b"common-1"], [b"common-2", b"comma"]);
+}
+
+#[test]
+fn tree_get_during_an_insert_that_shrinks_the_prefix() {
+    insert_read(MapKind::Tree, &[b"common-1"], b"comma");
 }
 
 #[test]
 fn tree_two_inserts_into_a_full_root() {
-    insert_insert_read(MapKind::Tree, &[b"b", b"d", b"f", b"h"], [b"c", b"g"]);
+    insert_insert(MapKind::Tree, &[b"b", b"d", b"f", b"h"], [b"c", b"g"]);
+}
+
+#[test]
+fn tree_get_during_a_split_of_the_root() {
+    insert_read(MapKind::Tree, &[b"b", b"d", b"f", b"h"], b"c");
+}
+
+#[test]
+fn tree_get_during_a_split_below_the_root() {
+    insert_read(MapKind::Tree, &[b"b", b"d", b"f", b"h", b"j", b"l", b"n"], b"k");
+}
+
+/// The leaf that splits is not the root: a descent may be between it and its parent.
+#[test]
+fn tree_insert_beside_a_split() {
+    check(|| {
+        let memtable = filled(MapKind::Tree, &[b"b", b"d", b"f", b"h", b"j", b"l", b"n"]);
+        let writers = [b"k", b"m"].map(|key| spawn_insert(&memtable, key, 2));
+        writers.into_iter().for_each(|writer| writer.join().expect("writer"));
+        assert_eq!((get(&memtable, b"k", 9), get(&memtable, b"m", 9)), (Some(2), Some(2)));
+        let keys: Vec<_> = entries(&memtable).into_iter().map(|(key, _)| key[0]).collect();
+        assert_eq!(keys, b"bdfhjklmn");
+    });
 }
 
 #[test]
@@ -90,8 +151,11 @@ fn tree_walk_during_a_split() {
     check(|| {
         let memtable = filled(MapKind::Tree, &[b"b", b"d", b"f", b"h"]);
         let writer = spawn_insert(&memtable, b"e", 2);
-        let keys: Vec<_> = entries(&memtable).into_iter().map(|(key, _)| key[0]).collect();
-        assert!(keys == b"bdfh" || keys == b"bdefh", "{keys:?}");
+        let reader = spawn_read(&memtable, |memtable| {
+            let keys: Vec<_> = entries(memtable).into_iter().map(|(key, _)| key[0]).collect();
+            assert!(keys == b"bdfh" || keys == b"bdefh", "{keys:?}");
+        });
+        reader.join().expect("reader");
         writer.join().expect("writer");
     });
 }
@@ -101,14 +165,17 @@ fn tree_walk_back_during_a_split() {
     check(|| {
         let memtable = filled(MapKind::Tree, &[b"b", b"d", b"f", b"h", b"j"]);
         let writer = spawn_insert(&memtable, b"c", 2);
-        let mut cursor = memtable.cursor();
-        cursor.seek_for_prev(b"f");
-        let mut keys = Vec::new();
-        while cursor.valid() {
-            keys.push(cursor.entry().key[0]);
-            cursor.prev();
-        }
-        assert!(keys == b"fdb" || keys == b"fdcb", "{keys:?}");
+        let reader = spawn_read(&memtable, |memtable| {
+            let mut cursor = memtable.cursor();
+            cursor.seek_for_prev(b"f");
+            let mut keys = Vec::new();
+            while cursor.valid() {
+                keys.push(cursor.entry().key[0]);
+                cursor.prev();
+            }
+            assert!(keys == b"fdb" || keys == b"fdcb", "{keys:?}");
+        });
+        reader.join().expect("reader");
         writer.join().expect("writer");
     });
 }
@@ -121,22 +188,37 @@ fn tree_inserts_into_a_full_inner_node() {
         let old: Vec<_> = (0..17).map(|i| [b'a', i * 2]).collect();
         old.iter().for_each(|key| insert(&memtable, key, 1));
         let writer = spawn_insert(&memtable, b"a\x21", 2);
-        assert_eq!(get(&memtable, &old[16], 9), Some(1));
+        let reader = spawn_read(&memtable, |memtable| assert_eq!(get(memtable, b"a\x20", 9), Some(1)));
+        reader.join().expect("reader");
         writer.join().expect("writer");
         assert_eq!(get(&memtable, b"a\x21", 9), Some(2));
         assert_eq!(entries(&memtable).len(), 18);
     });
 }
 
-/// Versions of one key from two threads, not in order; a reader at each snapshot.
-fn version_chain(kind: MapKind) {
+/// Versions of one key from two threads, not in order.
+fn two_versions(kind: MapKind) {
     check(move || {
         let memtable = filled(kind, &[b"k"]);
         let writers = [5, 3].map(|seq| spawn_insert(&memtable, b"k", seq));
-        assert!(matches!(get(&memtable, b"k", 9), Some(1 | 3 | 5)));
-        assert!(matches!(get(&memtable, b"k", 4), Some(1 | 3)));
-        assert_eq!(get(&memtable, b"k", 2), Some(1));
         writers.into_iter().for_each(|writer| writer.join().expect("writer"));
+        let seqs: Vec<_> = entries(&memtable).into_iter().map(|(_, seq)| seq).collect();
+        assert_eq!(seqs, [5, 3, 1]);
+    });
+}
+
+/// A version arrives, in order or late, while a reader looks from two snapshots.
+fn version_and_reader(kind: MapKind, seqs: [u64; 2]) {
+    check(move || {
+        let memtable = filled(kind, &[b"k"]);
+        insert(&memtable, b"k", seqs[0]);
+        let writer = spawn_insert(&memtable, b"k", seqs[1]);
+        let reader = spawn_read(&memtable, |memtable| {
+            assert!(matches!(get(memtable, b"k", 4), Some(1 | 3)));
+            assert_eq!(get(memtable, b"k", 2), Some(1));
+        });
+        reader.join().expect("reader");
+        writer.join().expect("writer");
         let seqs: Vec<_> = entries(&memtable).into_iter().map(|(_, seq)| seq).collect();
         assert_eq!(seqs, [5, 3, 1]);
     });
@@ -144,12 +226,16 @@ fn version_chain(kind: MapKind) {
 
 #[test]
 fn tree_version_chain() {
-    version_chain(MapKind::Tree);
+    two_versions(MapKind::Tree);
+    version_and_reader(MapKind::Tree, [3, 5]);
+    version_and_reader(MapKind::Tree, [5, 3]);
 }
 
 #[test]
 fn skip_list_version_chain() {
-    version_chain(MapKind::SkipList);
+    two_versions(MapKind::SkipList);
+    version_and_reader(MapKind::SkipList, [3, 5]);
+    version_and_reader(MapKind::SkipList, [5, 3]);
 }
 
 /// Both threads land in the middle of the chain, behind the same newest version.
@@ -159,7 +245,9 @@ fn skip_list_two_late_versions() {
         let memtable = filled(MapKind::SkipList, &[b"k"]);
         insert(&memtable, b"k", 9);
         let writers = [5, 3].map(|seq| spawn_insert(&memtable, b"k", seq));
-        assert!(matches!(get(&memtable, b"k", 5), Some(1 | 3 | 5)));
+        let reader =
+            spawn_read(&memtable, |memtable| assert!(matches!(get(memtable, b"k", 5), Some(1 | 3 | 5))));
+        reader.join().expect("reader");
         writers.into_iter().for_each(|writer| writer.join().expect("writer"));
         let seqs: Vec<_> = entries(&memtable).into_iter().map(|(_, seq)| seq).collect();
         assert_eq!(seqs, [9, 5, 3, 1]);
@@ -168,7 +256,12 @@ fn skip_list_two_late_versions() {
 
 #[test]
 fn skip_list_two_inserts_into_one_gap() {
-    insert_insert_read(MapKind::SkipList, &[b"a", b"z"], [b"m", b"n"]);
+    insert_insert(MapKind::SkipList, &[b"a", b"z"], [b"m", b"n"]);
+}
+
+#[test]
+fn skip_list_get_during_an_insert() {
+    insert_read(MapKind::SkipList, &[b"a", b"z"], b"m");
 }
 
 #[test]
@@ -176,7 +269,9 @@ fn skip_list_two_inserts_of_one_new_key() {
     check(|| {
         let memtable = Memtable::new(KeyOrder::Bytewise, MapKind::SkipList, 1 << 16, 1);
         let writers = [5, 3].map(|seq| spawn_insert(&memtable, b"k", seq));
-        assert!(matches!(get(&memtable, b"k", 9), None | Some(3 | 5)));
+        let reader =
+            spawn_read(&memtable, |memtable| assert!(matches!(get(memtable, b"k", 9), None | Some(3 | 5))));
+        reader.join().expect("reader");
         writers.into_iter().for_each(|writer| writer.join().expect("writer"));
         let seqs: Vec<_> = entries(&memtable).into_iter().map(|(_, seq)| seq).collect();
         assert_eq!(seqs, [5, 3]);

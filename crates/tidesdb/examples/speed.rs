@@ -42,30 +42,47 @@ fn main() {
         let _ = std::fs::remove_dir_all(&dir);
         let rate = run(&dir, scale);
         let _ = std::fs::remove_dir_all(&dir);
-        println!("{rate} {}", peak_rss_kib());
+        println!("{rate} {} {}", peak_rss_kib(), CPU_NANOS.load(Relaxed) as f64 * 1e9 / rate / WALL_NANOS.load(Relaxed) as f64);
         return;
     }
     let runs: usize = value("--runs").map_or(5, |s| s.parse().unwrap());
     let only = value("--only");
-    println!("{:<22} {:>12} {:>25} {:>10}  unit", "workload", "median", "range", "RSS MiB");
+    println!("{:<22} {:>12} {:>25} {:>10} {:>10}  unit", "workload", "median", "range", "CPU ns/op", "RSS MiB");
     for (name, unit, _) in WORKLOADS.iter().filter(|w| only.as_ref().is_none_or(|o| w.0.contains(o.as_str()))) {
-        let mut results: Vec<(f64, u64)> = (0..runs).map(|_| child(name, scale)).collect();
+        let mut results: Vec<(f64, u64, f64)> = (0..runs).map(|_| child(name, scale)).collect();
         results.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let (median, _) = results[runs / 2];
+        let median = results[runs / 2].0;
+        let mut cpu: Vec<f64> = results.iter().map(|r| r.2).collect();
+        cpu.sort_by(f64::total_cmp);
+        let cpu = cpu[runs / 2];
         let rss = results.iter().map(|r| r.1).max().unwrap_or(0) / 1024;
-        println!("{name:<22} {median:>12.0} {:>12.0}..{:>11.0} {rss:>10}  {unit}", results[0].0, results[runs - 1].0);
+        println!("{name:<22} {median:>12.0} {:>12.0}..{:>11.0} {cpu:>10.0} {rss:>10}  {unit}", results[0].0, results[runs - 1].0);
     }
 }
 
-fn child(name: &str, scale: u64) -> (f64, u64) {
+fn child(name: &str, scale: u64) -> (f64, u64, f64) {
     let exe = std::env::current_exe().unwrap();
     let out = Command::new(exe).args(["--child", name, "--scale", &scale.to_string()]).output().unwrap();
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     let mut words = text.split_whitespace();
-    match (words.next().and_then(|w| w.parse().ok()), words.next().and_then(|w| w.parse().ok())) {
-        (Some(rate), Some(rss)) => (rate, rss),
+    let mut number = || words.next().and_then(|w| w.parse::<f64>().ok());
+    match (number(), number(), number()) {
+        (Some(rate), Some(rss), Some(cpu)) => (rate, rss as u64, cpu),
         _ => panic!("{name} failed: {}", String::from_utf8_lossy(&out.stderr)),
     }
+}
+
+/// Processor time of the measured phase, all threads, and how long it took.
+static CPU_NANOS: AtomicU64 = AtomicU64::new(0);
+static WALL_NANOS: AtomicU64 = AtomicU64::new(0);
+
+/// Processor time of this process so far.
+fn cpu_nanos() -> u64 {
+    const NANOS_PER_TICK: u64 = 10_000_000;
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = |i: usize| fields.split_whitespace().nth(i).and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
+    (ticks(11) + ticks(12)) * NANOS_PER_TICK
 }
 
 fn peak_rss_kib() -> u64 {
@@ -123,9 +140,12 @@ fn timed(threads: u64, body: impl Fn(u64) + Sync) -> Duration {
             })
             .collect();
         barrier.wait();
-        let start = Instant::now();
+        let (start, cpu) = (Instant::now(), cpu_nanos());
         handles.into_iter().for_each(|h| h.join().unwrap());
-        start.elapsed()
+        let took = start.elapsed();
+        CPU_NANOS.store(cpu_nanos() - cpu, Relaxed);
+        WALL_NANOS.store(took.as_nanos() as u64, Relaxed);
+        took
     })
 }
 
@@ -192,7 +212,7 @@ fn reads(dir: &Path, scale: u64, read: fn(&Db, u64, u64) -> u64) -> f64 {
     load(&db, READ_KEYS, true);
     db.close().unwrap();
     let db = open(dir, SyncMode::None);
-    while db.stats().jobs_waiting > 0 {
+    while db.stats().jobs_pending > 0 {
         std::thread::sleep(Duration::from_millis(20));
     }
     let share = 400_000 * scale / 100;

@@ -78,9 +78,10 @@ impl JobQueue {
         inner.waiting.is_empty() && inner.running.is_empty()
     }
 
-    /// Number of jobs that wait.
-    pub fn waiting(&self) -> usize {
-        self.inner.lock().waiting.len()
+    /// Number of jobs that wait or run.
+    pub fn pending(&self) -> usize {
+        let inner = self.inner.lock();
+        inner.waiting.len() + inner.running.values().sum::<usize>()
     }
 
     /// Workers end after their current job.

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use tidesdb_cache::Cache;
+use tidesdb_io::Dir;
 use tidesdb_memtable::Memtable;
 
 use crate::Result;
 use crate::codec::key_hash;
 use crate::merge::{LevelCursor, LevelTable, MergeSource};
-use crate::sst::{Table, TableCursor};
+use crate::sst::{Table, TableContext, TableCursor};
 use crate::types::{Comparator, EntryCursor, Kind, SeqNo};
 use crate::version;
 
@@ -24,6 +26,28 @@ pub enum Source {
     Table(TableCursor),
     /// A deeper level.
     Level(LevelCursor<Arc<TableSlot>>),
+    /// A deeper level, as input of a merge.
+    Run(LevelCursor<MergeInput>),
+}
+
+/// A table opened for one merge.
+#[derive(Clone, Debug)]
+pub struct MergeInput(Arc<Table>);
+
+impl LevelTable for MergeInput {
+    type Cursor = TableCursor;
+
+    fn smallest(&self) -> &[u8] {
+        &self.0.meta().smallest
+    }
+
+    fn largest(&self) -> &[u8] {
+        &self.0.meta().largest
+    }
+
+    fn cursor(&self) -> TableCursor {
+        TableCursor::bypassing_cache(Arc::clone(&self.0))
+    }
 }
 
 impl LevelTable for Arc<TableSlot> {
@@ -53,9 +77,27 @@ impl Source {
         Self::Table(slot.cursor())
     }
 
-    /// A cursor over one table that leaves the block cache alone, for merges.
-    pub fn table_uncached(slot: &Arc<TableSlot>) -> Self {
-        Self::Table(TableCursor::bypassing_cache(Arc::clone(slot.table())))
+    /// Cursors over inputs of a merge: opened a second time, read by system calls and past the block cache, so that a merge
+    /// neither fills the cache nor keeps whole tables mapped. Those of a `run` are disjoint, in key order, and make one cursor.
+    ///
+    /// # Errors
+    /// Those of opening a table.
+    pub fn for_merge(
+        dir: &Arc<dyn Dir>,
+        comparator: &Comparator,
+        tables: &[Arc<TableSlot>],
+        run: bool,
+    ) -> Result<Vec<Self>> {
+        let context = TableContext { dir: Arc::clone(dir), cache: Arc::new(Cache::new(0)), use_mmap: false };
+        let open = |slot: &Arc<TableSlot>| Table::open(&context, comparator, Arc::clone(slot.meta())).map(MergeInput);
+        let inputs = tables.iter().map(open).collect::<Result<Vec<_>>>()?;
+        if inputs.is_empty() {
+            return Ok(Vec::new());
+        }
+        if run {
+            return Ok(vec![Self::Run(LevelCursor::new(comparator.clone(), inputs.into()))]);
+        }
+        Ok(inputs.iter().map(|input| Self::Table(input.cursor())).collect())
     }
 
     /// A cursor over disjoint tables in key order.
@@ -70,6 +112,7 @@ macro_rules! each {
             Source::Memtable($m) => $memtable,
             Source::Table($c) => $other,
             Source::Level($c) => $other,
+            Source::Run($c) => $other,
         }
     };
 }
@@ -137,7 +180,7 @@ impl MergeSource for Source {
     fn may_contain(&self, key: &[u8]) -> bool {
         match self {
             Self::Table(c) => c.table().may_contain(key_hash(key)),
-            Self::Memtable(_) | Self::Level(_) => true,
+            Self::Memtable(_) | Self::Level(_) | Self::Run(_) => true,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::session::{Common, Session};
 
 /// A command line without the program's name.
 #[derive(Parser)]
-#[command(multicall = true)]
+#[command(no_binary_name = true)]
 struct Line {
     #[command(flatten)]
     common: Common,
@@ -36,7 +36,7 @@ impl Stage {
     /// A database with these rows, key and value alike.
     pub(super) fn with(keys: &[&str]) -> Self {
         let stage = Self::new();
-        keys.iter().for_each(|key| drop(stage.db.put(key.as_bytes(), key.as_bytes()).unwrap()));
+        keys.iter().for_each(|key| assert!(stage.db.put(key.as_bytes(), key.as_bytes()).is_ok()));
         stage
     }
 

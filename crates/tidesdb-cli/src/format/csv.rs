@@ -104,7 +104,10 @@ impl<R: BufRead> Rows for CsvRows<R> {
     fn next_row(&mut self) -> Result<Option<Row<'_>>, RowError> {
         let places = match self.places {
             Some(places) => places,
-            None => *self.places.insert(self.find_columns()?),
+            None => {
+                let found = self.find_columns()?;
+                *self.places.insert(found)
+            }
         };
         if !self.reader.read_byte_record(&mut self.record).map_err(csv_error)? {
             return Ok(None);

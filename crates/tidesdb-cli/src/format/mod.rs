@@ -12,8 +12,8 @@ use std::io::{self, BufRead, Read, Write};
 use std::path::Path;
 use std::rc::Rc;
 
-pub(crate) use self::csv::{CsvRows, write_csv_header, write_csv_row};
-pub(crate) use self::jsonl::{JsonlRows, write_jsonl_row};
+pub(crate) use self::csv::{Columns, CsvRows, write_csv_header, write_csv_row};
+pub(crate) use self::jsonl::{Fields, JsonlRows, write_jsonl_row};
 pub(crate) use self::tsv::{TsvRows, write_tsv_row};
 
 /// A format of files.

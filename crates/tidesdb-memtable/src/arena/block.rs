@@ -6,7 +6,8 @@
 //!
 //! Small blocks come from the process heap. Blocks of 2 MiB and more of an arena that expects to be large are
 //! mappings of their own, aligned to huge pages and advised to use them: a fresh page costs 0.25-0.5 us of
-//! fault per 4 KiB, a fresh huge page a third of that per byte.
+//! fault per 4 KiB, a fresh huge page a third of that per byte. A few of these mappings are kept when an arena
+//! drops, for the next one, and marked so that the system can take their pages whenever it is short of memory.
 
 use std::alloc::Layout;
 use std::mem::size_of;
@@ -128,17 +129,35 @@ impl Drop for Blocks {
 
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 mod mapping {
-    //! Anonymous mappings on huge pages.
+    //! Anonymous mappings on huge pages, and a few spare ones of the usual size.
 
-    use super::HUGE_PAGE;
+    use super::{HUGE_PAGE, LARGEST};
+    use parking_lot::Mutex;
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
     use std::ptr::{self, NonNull};
 
     pub(super) const AVAILABLE: bool = true;
 
-    /// `size` bytes aligned to a huge page; `None` when the system has none.
+    /// Spare mappings kept, at most: 64 MiB.
+    const MAX_SPARE: usize = 8;
+
+    /// An unused mapping of [`LARGEST`] bytes. The system may take its pages until they are written again.
+    struct Spare(NonNull<u8>);
+
+    // SAFETY: whoever holds the value owns the mapping.
+    unsafe impl Send for Spare {}
+
+    /// Mappings of arenas that were dropped, for those to come: their pages need no fault and no zeroing.
+    static SPARE: Mutex<Vec<Spare>> = Mutex::new(Vec::new());
+
+    /// `size` bytes aligned to a huge page, with any contents; `None` when the system has none.
     pub(super) fn reserve(size: usize) -> Option<NonNull<u8>> {
         let size = size.checked_next_multiple_of(HUGE_PAGE)?;
+        if size == LARGEST
+            && let Some(Spare(start)) = SPARE.lock().pop()
+        {
+            return Some(start);
+        }
         let padded = size.checked_add(HUGE_PAGE)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a new anonymous mapping touches no memory of ours.
@@ -168,6 +187,16 @@ mod mapping {
     /// `start` came from `reserve(size)`, and nothing uses the memory any more.
     pub(super) unsafe fn release(start: NonNull<u8>, size: usize) {
         let size = size.next_multiple_of(HUGE_PAGE);
+        if size == LARGEST {
+            let mut spare = SPARE.lock();
+            if spare.len() < MAX_SPARE {
+                // SAFETY: by contract the mapping is ours and nothing needs its contents. A failure leaves its
+                // pages resident.
+                let _ = unsafe { madvise(start.as_ptr().cast(), size, Advice::LinuxFree) };
+                spare.push(Spare(start));
+                return;
+            }
+        }
         // SAFETY: by contract the mapping is ours and unused.
         let _ = unsafe { munmap(start.as_ptr().cast(), size) };
     }

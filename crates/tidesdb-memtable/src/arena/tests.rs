@@ -1,1 +1,105 @@
-//! Unit tests.
+//! Unit tests of the arena: nothing overlaps, everything is counted, limits hold.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+/// Allocates in several threads and checks that the pieces are disjoint and writable.
+fn allocate(arena: &Arena, threads: usize, sizes: &[(usize, usize)]) -> u64 {
+    let pieces: Vec<(usize, usize)> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|t| {
+                scope.spawn(move || {
+                    let take = |&(size, align): &(usize, usize)| {
+                        let at = arena.alloc_entry(size, align).expect("memory");
+                        assert_eq!(at.addr().get() % align, 0);
+                        // SAFETY: `size` fresh bytes.
+                        unsafe { at.write_bytes(t as u8, size) };
+                        (at.addr().get(), size)
+                    };
+                    sizes.iter().map(take).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("worker")).collect()
+    });
+    let count = pieces.len() as u64;
+    let sorted: BTreeMap<usize, usize> = pieces.into_iter().collect();
+    assert_eq!(sorted.len() as u64, count, "no address twice");
+    let ends = sorted.iter().map(|(at, size)| at + size);
+    assert!(ends.zip(sorted.keys().skip(1)).all(|(end, next)| end <= *next), "no overlap");
+    assert!(sorted.values().sum::<usize>() <= arena.allocated_bytes());
+    count
+}
+
+#[test]
+fn pieces_are_disjoint_and_counted() {
+    let mixed: Vec<_> = (0..3000)
+        .map(|i| (32 + i * 37 % 400, 8))
+        .chain([(1024, 64), (5000, 8), (70_000, 8), (9, 8)])
+        .collect();
+    for (hint, threads) in [(0, 1), (1 << 20, 8), (64 << 20, 3)] {
+        let arena = Arena::new(hint);
+        assert_eq!((arena.entries(), arena.allocated_bytes()), (0, 0));
+        let mut count = allocate(&arena, threads, &mixed);
+        assert_eq!(arena.entries(), count);
+        count += allocate(&arena, threads, &mixed);
+        assert_eq!(arena.entries(), count);
+    }
+}
+
+#[test]
+fn a_large_arena_grows_into_mappings() {
+    let arena = Arena::new(64 << 20);
+    let count = allocate(&arena, 2, &[(1 << 20, 8); 12]) + allocate(&arena, 2, &[(120, 8); 100_000]);
+    assert_eq!(arena.entries(), count);
+    assert!(arena.allocated_bytes() < 60 << 20);
+}
+
+/// Arenas that follow each other use the same mappings; arenas that live together never do.
+#[test]
+fn dropped_mappings_are_used_again_but_not_twice() {
+    for _ in 0..3 {
+        let arenas = [Arena::new(64 << 20), Arena::new(64 << 20)];
+        let mut pieces = Vec::new();
+        for i in 0..2 * 40 * 16 {
+            let at = arenas[i % 2].alloc(64 << 10, 8).expect("memory").cast::<u64>();
+            // SAFETY: 64 KiB of fresh bytes, aligned to 8.
+            unsafe { at.write(i as u64) };
+            pieces.push(at);
+        }
+        for (i, at) in pieces.iter().enumerate() {
+            // SAFETY: written above, and the arena is alive.
+            assert_eq!(unsafe { at.read() }, i as u64);
+        }
+    }
+}
+
+#[test]
+fn a_small_arena_takes_a_page() {
+    let arena = Arena::new(64 << 20);
+    allocate(&arena, 1, &[(100, 8); 20]);
+    assert!(arena.allocated_bytes() <= 4096);
+}
+
+#[test]
+fn the_limit_holds_and_small_pieces_still_fit() {
+    let arena = Arena::with_limit(1 << 20, 64 << 10);
+    assert!(arena.alloc(100_000, 8).is_none());
+    let mut taken = 0;
+    while arena.alloc_entry(500, 8).is_some() {
+        taken += 1;
+    }
+    assert!(arena.allocated_bytes() <= 64 << 10);
+    assert!(taken * 500 > 40 << 10, "{taken}");
+    assert_eq!(arena.entries(), taken);
+    arena.uncount();
+    assert_eq!(arena.entries(), taken - 1);
+}
+
+#[test]
+fn an_absurd_size_is_refused() {
+    let arena = Arena::new(1 << 20);
+    assert!(arena.alloc(usize::MAX / 2, 8).is_none());
+    assert!(arena.alloc(16, 8).is_some());
+}

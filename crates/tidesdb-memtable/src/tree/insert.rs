@@ -96,7 +96,7 @@ impl Tree {
         (node, seen): (NodeRef<'a>, Seen),
         key: &[u8],
     ) -> Result<(), MemtableFull> {
-        let Some(_above_locked) = above.lock.try_lock(above.seen) else { return Ok(()) };
+        let Some(above_locked) = above.lock.try_lock(above.seen) else { return Ok(()) };
         let Some(node_locked) = node.lock.try_lock(seen) else { return Ok(()) };
         let level = node.meta().level;
         // Take all memory before the first change: a split is done wholly or not at all.
@@ -108,7 +108,7 @@ impl Tree {
         let separator = node.split(right, split_point(node, &node_locked, key));
         if above.parent.is_some() {
             // Its lock is held, so locating cannot fail; the separator is new to it.
-            let place = parent.locate(separator.key(), _above_locked.seen());
+            let place = parent.locate(separator.key(), above_locked.seen());
             parent.insert_child(place.expect("the parent is locked").index, separator, right);
         } else {
             parent.set_first_child(node);

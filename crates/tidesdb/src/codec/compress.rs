@@ -1,6 +1,8 @@
 //! Compression of blocks and values. The algorithm is a byte on disk; the raw size is always stored beside the
 //! bytes, so that a decoder allocates what the writer had and no hostile length decides.
 
+use std::cell::RefCell;
+
 use crate::{Error, Result};
 
 /// A compression algorithm. The numbers are on disk: never change them.
@@ -84,6 +86,45 @@ pub fn compress(algorithm: Compression, raw: &[u8], out: &mut Vec<u8>) -> Option
     }
 }
 
+thread_local! {
+    /// Making a context costs more than decoding a block.
+    static ZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+fn zstd_into(bytes: &[u8], out: &mut [u8]) -> std::io::Result<usize> {
+    ZSTD.with_borrow_mut(|context| {
+        let context = match context {
+            Some(context) => context,
+            None => context.insert(zstd::bulk::Decompressor::new()?),
+        };
+        context.decompress_to_buffer(bytes, out)
+    })
+}
+
+/// Decompresses at least the first `want` bytes of `bytes` into `out`, whose length must be the raw length. Stops early
+/// where the algorithm can, which checks only the part that is decoded: the caller has verified a checksum of `bytes`.
+///
+/// # Errors
+/// As [`decompress`].
+pub fn decompress_prefix(
+    algorithm: Compression,
+    bytes: &[u8],
+    out: &mut [u8],
+    want: usize,
+    corrupt: impl Fn(&str) -> Error,
+) -> Result<()> {
+    let raw = out.len();
+    match algorithm {
+        Compression::Lz4 | Compression::Lz4Fast if want < raw => {
+            match lzzzz::lz4::decompress_partial(bytes, &mut out[..want], raw) {
+                Ok(n) if n >= want => Ok(()),
+                _ => Err(corrupt("bad lz4 stream")),
+            }
+        }
+        _ => decompress(algorithm, bytes, out, corrupt),
+    }
+}
+
 /// Decompresses `bytes` into `out`, whose length must be the raw length. `what` is called for the error's place.
 ///
 /// # Errors
@@ -112,7 +153,7 @@ pub fn decompress(
             lzzzz::lz4::decompress(bytes, out).map_err(|_| corrupt("bad lz4 stream"))?
         }
         Compression::Zstd => {
-            zstd::bulk::decompress_to_buffer(bytes, out).map_err(|_| corrupt("bad zstd stream"))?
+            zstd_into(bytes, out).map_err(|_| corrupt("bad zstd stream"))?
         }
     };
     if n == out.len() { Ok(()) } else { Err(corrupt("raw length differs from the stored one")) }

@@ -71,10 +71,13 @@ fn carry_out(shared: &Arc<Shared>, family: &Arc<FamilyCore>, plan: &CompactionPl
 
 fn merge(shared: &Arc<Shared>, family: &Arc<FamilyCore>, plan: &CompactionPlan) -> Result<Rewritten> {
     shared.check_disk()?;
-    let upper = plan.inputs.iter().filter(|(l, _)| *l != BOTTOM_LEVEL).map(|(_, t)| Source::table_uncached(t));
-    let lower: Vec<_> = plan.inputs.iter().filter(|(l, _)| *l == BOTTOM_LEVEL).map(|(_, t)| Arc::clone(t)).collect();
-    let lower = (!lower.is_empty()).then(|| Source::level(lower.into(), &family.options.comparator));
-    let sources: Vec<Source> = upper.chain(lower).collect();
+    let order = &family.options.comparator;
+    let of = |bottom: bool| {
+        let inputs = plan.inputs.iter().filter(move |(level, _)| (*level == BOTTOM_LEVEL) == bottom);
+        inputs.map(|(_, t)| Arc::clone(t)).collect::<Vec<_>>()
+    };
+    let mut sources = Source::for_merge(&shared.dir, order, &of(false), false)?;
+    sources.extend(Source::for_merge(&shared.dir, order, &of(true), true)?);
     let mut cursor = MergeCursor::new(family.options.comparator.clone(), sources);
     cursor.seek_to_first()?;
     rewrite::run(shared, family, cursor, plan.bottom, family.options.table_bytes)

@@ -4,13 +4,14 @@
 //! hold what the disk does not. So all of it goes to new, synced tables first, then the manifest moves the
 //! beginning of the log past it, then the old segments go. A crash at any point starts over from the same log.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidesdb_io::Access;
+use tidesdb_io::{Access, File, FileExt};
 use tidesdb_memtable::Version;
 
 use crate::family::FamilyCore;
@@ -91,6 +92,7 @@ pub(super) fn run(shared: &Arc<Shared>) -> Result<RecoveryReport> {
         operations: 0,
         stopped_at: None,
         tables: Vec::new(),
+        doubtful: BTreeMap::new(),
     };
     let mut report = RecoveryReport {
         clean: scan.commits == 0 && scan.cut.is_none() && scan.damage.is_none(),
@@ -141,6 +143,8 @@ struct Replay<'a> {
     stopped_at: Option<SeqNo>,
     /// Tables written so far, installed all together at the end.
     tables: Vec<(Arc<FamilyCore>, Rewritten)>,
+    /// Parts of value logs that replayed commits refer to and that nothing promises to be durable.
+    doubtful: BTreeMap<VlogId, Range<u64>>,
 }
 
 impl Replay<'_> {
@@ -246,14 +250,19 @@ impl Replay<'_> {
         self.remove_dead_vlogs()
     }
 
-    /// Makes durable the value logs of earlier sessions that the new tables refer to.
+    /// Makes durable the value logs of earlier sessions that the new tables refer to. What may be in the system's cache alone,
+    /// and clean there since a sync failed, is written again: only then a sync covers it.
     fn sync_values(&self) -> Result<()> {
         let refs = self.tables.iter().flat_map(|(_, out)| &out.tables).flat_map(|t| &t.vlog_refs);
         let ids: BTreeSet<VlogId> = refs.map(|r| r.vlog).collect();
         for id in ids {
             let name = files::vlog(id);
-            let file = self.shared.dir.open(&name, Access::ReadWrite).map_err(|e| Error::io("open", &name, e))?;
-            file.sync_all().map_err(|e| Error::io("sync", &name, e))?;
+            let io = |op| move |e| Error::io(op, &files::vlog(id), e);
+            let file = self.shared.dir.open(&name, Access::ReadWrite).map_err(io("open"))?;
+            if let Some(range) = self.doubtful.get(&id) {
+                rewrite_in_place(&*file, range.clone()).map_err(io("rewrite"))?;
+            }
+            file.sync_all().map_err(io("sync"))?;
         }
         self.shared.dir.sync().map_err(|e| Error::io("sync", "database directory", e))
     }
@@ -295,7 +304,7 @@ impl Replay<'_> {
 
     /// A record that was not durable can be there without the value it points to: after a stop of the machine, or a
     /// failed sync of the value log. Such a commit was never acknowledged as durable.
-    fn values_are_there(&self, seq: SeqNo, body: &[u8], file: &str, base: u64) -> Result<bool> {
+    fn values_are_there(&mut self, seq: SeqNo, body: &[u8], file: &str, base: u64) -> Result<bool> {
         if seq < self.scan.synced {
             return Ok(true);
         }
@@ -308,13 +317,29 @@ impl Replay<'_> {
             let pointer = VlogPointer::decode(op.value)
                 .ok_or_else(|| Error::corrupt(file, base, "a pointer of a wrong length"))?;
             match family.vlog.read(&pointer) {
-                Ok(_) => {}
+                Ok(_) => {
+                    let (from, to) = (pointer.offset, pointer.offset + pointer.record_bytes());
+                    let range = self.doubtful.entry(pointer.vlog).or_insert(from..to);
+                    *range = range.start.min(from)..range.end.max(to);
+                }
                 Err(e) if e.is_corruption() || e.io_kind() == Some(std::io::ErrorKind::NotFound) => return Ok(false),
                 Err(e) => return Err(e),
             }
         }
         Ok(true)
     }
+}
+
+/// Writes a part of a file over itself.
+fn rewrite_in_place(file: &dyn File, mut range: Range<u64>) -> std::io::Result<()> {
+    let mut buf = vec![0; (64 << 10).min(range.end - range.start) as usize];
+    while !range.is_empty() {
+        let n = buf.len().min((range.end - range.start) as usize);
+        file.read_exact_at(&mut buf[..n], range.start)?;
+        file.write_all_at(&buf[..n], range.start)?;
+        range.start += n as u64;
+    }
+    Ok(())
 }
 
 /// The old log is no longer needed by anything on disk.

@@ -89,8 +89,8 @@ pub struct Stats {
     pub cache_bytes: u64,
     /// Live snapshots.
     pub snapshots: usize,
-    /// Background jobs waiting.
-    pub jobs_waiting: usize,
+    /// Background jobs waiting or running.
+    pub jobs_pending: usize,
     /// Time writers were delayed since the open.
     pub stall_time: Duration,
     /// Times a writer had to stop since the open.
@@ -113,7 +113,7 @@ impl Db {
             cache_misses: cache.misses,
             cache_bytes: cache.used_bytes,
             snapshots: shared.snapshots.count(),
-            jobs_waiting: shared.jobs.waiting(),
+            jobs_pending: shared.jobs.pending(),
             stall_time: Duration::from_nanos(shared.debt.delayed_nanos.load(Ordering::Relaxed)),
             stalls: shared.debt.stops.load(Ordering::Relaxed),
             families: shared.all_families().iter().map(|f| FamilyStats::of(f)).collect(),

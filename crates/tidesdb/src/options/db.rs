@@ -66,7 +66,7 @@ impl Default for DbOptions {
             sync: SyncMode::Full,
             recovery: RecoveryMode::Tail,
             cache_bytes: 64 << 20,
-            memtables_bytes_max: 256 << 20,
+            memtables_bytes_max: 160 << 20,
             wal_bytes_max: 256 << 20,
             wal_segment_bytes: 64 << 20,
             background_threads: None,

@@ -194,7 +194,7 @@ impl TableCursor {
             }
         }
         let buffers = (&mut self.disk, &mut self.raw);
-        let values = self.table.frame_values((self.b, f), self.fence, frame, buffers)?;
+        let values = self.table.frame_values((self.b, f), self.fence, frame, usize::MAX, buffers)?;
         let in_place = frame.disk == frame.raw;
         let at = self.fence.at + self.fence.key_part as u64 + frame.at;
         let mapped = (in_place && self.table.source.map().is_some()).then_some((at, values.len()));

@@ -13,7 +13,7 @@ use super::block::{Block, FRAME_BYTES_TARGET, Frame};
 use super::index::Fence;
 use super::reader::{CachedPart, FRAME_BITS};
 use crate::Result;
-use crate::codec::{Compression, bound_crc, decompress};
+use crate::codec::{Compression, bound_crc, decompress_prefix};
 use crate::types::Slice;
 
 /// What lookups of a thread reuse.
@@ -53,7 +53,7 @@ impl Table {
             return self.cached_value((b, f), fence, frame, span, guard);
         }
         SCRATCH.with_borrow_mut(|s| {
-            let values = self.frame_values((b, f), fence, frame, (&mut s.disk, &mut s.raw))?;
+            let values = self.frame_values((b, f), fence, frame, span.1, (&mut s.disk, &mut s.raw))?;
             self.part_of(fence, values, span)
         })
     }
@@ -67,7 +67,7 @@ impl Table {
         span: (usize, usize),
     ) -> Result<Slice> {
         let (mut disk, mut raw) = (Vec::new(), Vec::new());
-        let values = self.frame_values((b, f), fence, frame, (&mut disk, &mut raw))?;
+        let values = self.frame_values((b, f), fence, frame, usize::MAX, (&mut disk, &mut raw))?;
         if span != (0, values.len()) || self.source.map().is_some() && frame.disk == frame.raw {
             return self.part_of(fence, values, span);
         }
@@ -90,7 +90,8 @@ impl Table {
         SCRATCH.with_borrow_mut(|s| {
             s.decoded = s.decoded.wrapping_add(1);
             let admit = self.meta.compression == Compression::Zstd || s.decoded % ADMIT_ONE_IN == 0;
-            let values = self.frame_values((b, f), fence, frame, (&mut s.disk, &mut s.raw))?;
+            let want = if admit { usize::MAX } else { span.1 };
+            let values = self.frame_values((b, f), fence, frame, want, (&mut s.disk, &mut s.raw))?;
             if admit {
                 let charge = (values.len() + size_of::<CachedPart>()) as u64;
                 self.cache.insert(key, CachedPart::Values(values.into()), charge);
@@ -107,11 +108,13 @@ impl Table {
     }
 
     /// The values of frame `f` of block `b`, verified: in place, or in one of the buffers (bytes read, bytes decoded).
+    /// Only the first `want` bytes are sure to be decoded.
     pub(super) fn frame_values<'a>(
         &'a self,
         (b, f): (usize, usize),
         fence: Fence,
         frame: Frame,
+        want: usize,
         (disk, raw): (&'a mut Vec<u8>, &'a mut Vec<u8>),
     ) -> Result<&'a [u8]> {
         let at = fence.at + fence.key_part as u64 + frame.at;
@@ -129,7 +132,7 @@ impl Table {
             return Ok(bytes);
         }
         raw.resize(frame.raw, 0);
-        decompress(self.meta.compression, bytes, raw, |what| self.corrupt(at, what))?;
+        decompress_prefix(self.meta.compression, bytes, raw, want, |what| self.corrupt(at, what))?;
         Ok(raw)
     }
 }

@@ -1,0 +1,52 @@
+//! Every runner in small, so that each test of the whole engine runs with `cargo test`.
+
+use std::process::Command;
+
+/// Runs a program of this package; it must succeed and print the line of its test.
+fn run(program: &str, args: &[&str], line: &str) {
+    let out = Command::new(program).args(args).output().unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    print!("{stdout}");
+    eprint!("{stderr}");
+    assert!(out.status.success(), "{program} {args:?}: {}", out.status);
+    assert!(stdout.lines().any(|l| l.starts_with(line)), "no line {line}");
+}
+
+#[test]
+fn crash() {
+    run(env!("CARGO_BIN_EXE_crash"), &["--points", "400", "--threads", "2", "--seed", "11"], "T01 ");
+}
+
+#[test]
+fn faults() {
+    let args = ["--cases", "600", "--points", "30", "--seed", "12"];
+    let bin = env!("CARGO_BIN_EXE_faults");
+    run(bin, &[&args[..], &["--only", "9"]].concat(), "T09 ");
+    run(bin, &[&args[..], &["--only", "10"]].concat(), "T10 ");
+    run(bin, &[&args[..], &["--only", "11"]].concat(), "T11 ");
+}
+
+#[test]
+fn kill() {
+    run(env!("CARGO_BIN_EXE_kill"), &["--kills", "24", "--seed", "13"], "T04 ");
+}
+
+#[test]
+fn sweep() {
+    run(env!("CARGO_BIN_EXE_sweep"), &["--stride", "61", "--blocks", "20", "--seed", "14"], "T27 ");
+}
+
+#[test]
+fn model() {
+    run(env!("CARGO_BIN_EXE_model"), &["--ops", "64000", "--length", "2000", "--seed", "15"], "T14 ");
+}
+
+#[test]
+fn order() {
+    run(env!("CARGO_BIN_EXE_order"), &["--scripts", "60", "--seed", "16"], "T08 ");
+}
+
+#[test]
+fn tmpfs() {
+    run(env!("CARGO_BIN_EXE_tmpfs"), &["--rounds", "2", "--mib", "20", "--seed", "17"], "T11-tmpfs ");
+}

@@ -1,0 +1,158 @@
+//! `tidesdb inspect`: what the files of a database say.
+
+use std::path::Path;
+
+use serde_json::json;
+use tidesdb::{Error, inspect};
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Out, Style};
+use crate::session::Place;
+use crate::text::count;
+
+/// Show what the files of a database say, and where they are damaged
+///
+/// Reads only, takes no lock, and also works on a database that does not open. Each record, block, edit and value is shown
+/// with its offset. Exit code 1 if there is damage.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Inspect {
+    /// Kind of the files
+    #[arg(value_enum)]
+    kind: Kind,
+    /// File, by name or number; none: all of the kind
+    file: Option<String>,
+    /// Show each operation, entry or value
+    #[arg(long)]
+    entries: bool,
+}
+
+/// A kind of file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Kind {
+    /// Segments of the write-ahead log
+    Wal,
+    /// Tables
+    Table,
+    /// Manifest: which tables there are, edit by edit
+    Manifest,
+    /// Value logs
+    Vlog,
+}
+
+impl Kind {
+    fn extension(self) -> &'static str {
+        match self {
+            Self::Wal => "wal",
+            Self::Table => "klog",
+            Self::Manifest => "manifest",
+            Self::Vlog => "vlog",
+        }
+    }
+}
+
+impl Inspect {
+    pub(crate) fn run(&self, place: &Place, as_json: bool, out: &mut Out<'_>) -> Outcome {
+        let path = place.path()?;
+        let names = match (&self.file, self.kind) {
+            (Some(_), Kind::Manifest) => return Err(Failure::usage("the manifest in force is the only one to show")),
+            (None, Kind::Manifest) => vec!["manifest".to_owned()],
+            (Some(file), kind) => vec![name_of(file, kind)],
+            (None, kind) => files_of(path, kind)?,
+        };
+        let mut damage = Vec::new();
+        for name in &names {
+            // Lines are written as they come; a failed write ends the command after the file.
+            let mut written = Ok(());
+            let mut show = |line: &str| {
+                if written.is_ok() {
+                    written = if as_json { out.json(&json!({ "file": name, "line": line })) } else { out.line(line) };
+                }
+            };
+            let found = match self.kind {
+                Kind::Wal => inspect::wal(path, name, self.entries, &mut show),
+                Kind::Table => inspect::table(path, name, self.entries, &mut show),
+                Kind::Manifest => inspect::manifest(path, &mut show),
+                Kind::Vlog => inspect::vlog(path, name, self.entries, &mut show),
+            };
+            written?;
+            damage.extend(found?);
+        }
+        summary(&names, &damage, as_json, out)
+    }
+}
+
+fn summary(names: &[String], damage: &[Error], as_json: bool, out: &mut Out<'_>) -> Outcome {
+    for e in damage {
+        match (as_json, e) {
+            (true, Error::Corrupt { file, offset, what }) => {
+                out.json(&json!({ "file": **file, "offset": offset, "damage": **what }))?;
+            }
+            (true, other) => out.json(&json!({ "damage": other.to_string() }))?,
+            (false, e) => out.line(out.paint(Style::Bad, &format!("damage: {e}")))?,
+        }
+    }
+    if !as_json && damage.is_empty() {
+        let read = count(names.len() as u64, "file", "files");
+        out.line(out.paint(Style::Good, &format!("{read} read, no damage")))?;
+    }
+    Ok(if damage.is_empty() { Exit::Done } else { Exit::No })
+}
+
+/// A file name from what the user gave: `3`, `000003`, `000003.klog`, or a path to it.
+fn name_of(file: &str, kind: Kind) -> String {
+    let name = Path::new(file).file_name().and_then(|name| name.to_str()).unwrap_or(file);
+    match name.parse::<u64>() {
+        Ok(number) => format!("{number:06}.{}", kind.extension()),
+        Err(_) => name.to_owned(),
+    }
+}
+
+/// Names of all files of a kind, by number.
+fn files_of(path: &Path, kind: Kind) -> Outcome<Vec<String>> {
+    let entries = std::fs::read_dir(path).map_err(|e| Failure::file("list", path, &e))?;
+    let names = entries.filter_map(|e| e.ok()?.file_name().into_string().ok());
+    let mut names: Vec<(u64, String)> = names
+        .filter_map(|name| {
+            let (stem, extension) = name.split_once('.')?;
+            (extension == kind.extension()).then_some((stem.parse().ok()?, name.clone()))
+        })
+        .collect();
+    names.sort_unstable();
+    Ok(names.into_iter().map(|(_, name)| name).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stage::Stage;
+    use super::*;
+
+    fn run(stage: &Stage, kind: Kind, file: Option<&str>, as_json: bool) -> Outcome<(Exit, String)> {
+        let command = Inspect { kind, file: file.map(Into::into), entries: true };
+        let place = Place { db: Some(stage.dir.path().join("db")), ..Place::default() };
+        let mut bytes = Vec::new();
+        let exit = command.run(&place, as_json, &mut Out::new(&mut bytes, false))?;
+        Ok((exit, String::from_utf8(bytes).unwrap()))
+    }
+
+    #[test]
+    fn files_by_name_or_number() {
+        assert_eq!(name_of("3", Kind::Table), "000003.klog");
+        assert_eq!(name_of("db/000012.wal", Kind::Wal), "000012.wal");
+    }
+
+    #[test]
+    fn all_kinds_of_an_open_database() {
+        let stage = Stage::with(&["apple", "pear"]);
+        stage.db.put(b"big", &[1; 4096]).unwrap();
+        stage.db.flush().unwrap();
+        stage.db.put(b"late", b"v").unwrap();
+        for (kind, part) in [(Kind::Wal, "late"), (Kind::Table, "pear"), (Kind::Manifest, "add table"), (Kind::Vlog, "value of 4096")] {
+            let (exit, text) = run(&stage, kind, None, false).unwrap();
+            assert_eq!(exit, Exit::Done, "{text}");
+            assert!(text.contains(part) && text.ends_with(" read, no damage\n"), "{kind:?}: {text}");
+        }
+        let (_, text) = run(&stage, Kind::Wal, None, true).unwrap();
+        assert!(text.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "{text}");
+        assert_eq!(run(&stage, Kind::Table, Some("999"), false).unwrap_err().exit, Exit::Usage);
+    }
+}

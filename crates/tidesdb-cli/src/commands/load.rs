@@ -1,0 +1,277 @@
+//! `tidesdb load`: rows of a file into a family.
+//!
+//! Rows are committed in batches, in the order of the input, so what an interrupted load leaves is a prefix of the input.
+//! The last of several rows with the same key wins.
+
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use serde_json::json;
+use tidesdb::{Family, SyncMode, WriteBatch, WriteOptions};
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::format::{self, Counted, CsvRows, Format, JsonlRows, RowError, Rows, TsvRows};
+use crate::host;
+use crate::output::Out;
+use crate::progress::Progress;
+use crate::session::Session;
+use crate::text::{count, rates, size};
+
+/// Load rows from a TSV, CSV or JSON lines file
+///
+/// The database is made if there is none. Unless --sync says otherwise, everything is made durable once, at the end. A row
+/// whose key exists already replaces its value; how many did is told.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Load {
+    /// The file; - or none: standard input
+    file: Option<PathBuf>,
+    /// Its format, if its extension (.tsv, .tab, .csv, .jsonl, .ndjson) does not tell
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// CSV column (name, or number from 1) or JSON member that is the key
+    #[arg(long, alias = "key-column", value_name = "NAME")]
+    key: Option<String>,
+    /// CSV column or JSON member that is the value; with --key alone the whole row is
+    #[arg(long, alias = "value-column", value_name = "NAME", requires = "key")]
+    value: Option<String>,
+    /// CSV without a header: columns are numbers
+    #[arg(long)]
+    no_header: bool,
+    /// TSV: a backslash is a byte like any other
+    #[arg(long)]
+    no_escapes: bool,
+    /// Pass over malformed rows and count them
+    #[arg(long)]
+    skip_bad: bool,
+}
+
+/// A batch is committed when it has this many rows ...
+const BATCH_ROWS: usize = 1000;
+/// ... or this many bytes.
+const BATCH_BYTES: usize = 4 << 20;
+const READ_BYTES: usize = 1 << 20;
+
+/// What a load did.
+#[derive(Debug, Default)]
+struct Tally {
+    rows: u64,
+    bytes: u64,
+    replaced: u64,
+    bad: u64,
+    first_bad: Option<String>,
+}
+
+impl Load {
+    pub(crate) fn run(&self, session: &Session, out: &mut Out<'_>) -> Outcome {
+        let family = session.family()?;
+        let started = host::now();
+        let (mut rows, read, total) = self.open()?;
+        let progress = Progress::new(total);
+        let mut loader = Loader::new(session, &family)?;
+        let result = self.feed(&mut *rows, &mut loader, |tally| progress.update(tally.rows, read.get()));
+        drop(progress);
+        // The rows before a malformed one are kept.
+        if let Err(LoadError::Row(_)) = &result {
+            loader.commit()?;
+        }
+        result.map_err(|e| self.explain(e, loader.tally.rows))?;
+        session.db.sync()?;
+        loader.tally.bytes = read.get();
+        tell(&loader.tally, started.elapsed().as_secs_f64(), session.common.json, out)?;
+        Ok(Exit::Done)
+    }
+
+    /// The rows of the input, a counter of the bytes read, and how many there are, if that is known.
+    fn open(&self) -> Outcome<(Box<dyn Rows>, Rc<Cell<u64>>, Option<u64>)> {
+        let path = self.file.as_deref().filter(|path| *path != Path::new("-"));
+        let Some(format) = self.format.or_else(|| path.and_then(Format::of)) else {
+            let name = path.map_or("the standard input".to_owned(), |path| path.display().to_string());
+            let what = format!("in which format is {name}?");
+            return Err(Failure::usage(what).next("add --format tsv, --format csv or --format jsonl"));
+        };
+        self.check_options(format)?;
+        let (input, total): (Box<dyn Read>, _) = match path {
+            None => (Box::new(io::stdin()), None),
+            Some(path) => {
+                let file = host::open(path).map_err(|e| Failure::file("open", path, &e))?;
+                let meta = file.metadata().map_err(|e| Failure::file("read", path, &e))?;
+                if meta.is_dir() {
+                    return Err(Failure::usage(format!("{} is a directory", path.display())));
+                }
+                (Box::new(file), meta.is_file().then_some(meta.len()))
+            }
+        };
+        let (counted, read) = Counted::new(input);
+        let input = BufReader::with_capacity(READ_BYTES, counted);
+        Ok((self.rows(input, format), read, total))
+    }
+
+    fn check_options(&self, format: Format) -> Outcome<()> {
+        let given = [
+            (self.key.is_some() && format == Format::Tsv, "--key is for CSV and JSON lines"),
+            (self.no_header && format != Format::Csv, "--no-header is for CSV"),
+            (self.no_escapes && format != Format::Tsv, "--no-escapes is for TSV"),
+        ];
+        match given.iter().find(|(wrong, _)| *wrong) {
+            Some((_, why)) => Err(Failure::usage(*why)),
+            None => Ok(()),
+        }
+    }
+
+    fn rows(&self, input: impl BufRead + 'static, format: Format) -> Box<dyn Rows> {
+        let (key, value) = (self.key.clone(), self.value.clone());
+        match format {
+            Format::Tsv => Box::new(TsvRows::new(input, !self.no_escapes)),
+            Format::Csv => Box::new(CsvRows::new(input, format::Columns { key, value, header: !self.no_header })),
+            Format::Jsonl => Box::new(JsonlRows::new(input, format::Fields { key, value })),
+        }
+    }
+
+    /// Reads all rows into `loader`; `shown` sees the tally after each batch.
+    fn feed(&self, rows: &mut dyn Rows, loader: &mut Loader<'_>, shown: impl Fn(&Tally)) -> Result<(), LoadError> {
+        loop {
+            let full = match rows.next_row() {
+                Ok(None) => break,
+                Ok(Some(row)) => match loader.add(row.key, row.value) {
+                    Ok(full) => full,
+                    // What the engine refuses in a row, such as an empty key, is a fault of the row.
+                    Err(tidesdb::Error::InvalidArgument { what }) => {
+                        self.bad(row.line, what.to_string(), &mut loader.tally)?;
+                        false
+                    }
+                    Err(e) => return Err(LoadError::Engine(e)),
+                },
+                Err(RowError::Bad { line, why }) => {
+                    self.bad(line, why, &mut loader.tally)?;
+                    false
+                }
+                Err(e) => return Err(LoadError::Row(e)),
+            };
+            if full {
+                loader.commit().map_err(LoadError::Engine)?;
+                shown(&loader.tally);
+            }
+        }
+        loader.commit().map_err(LoadError::Engine)
+    }
+
+    fn bad(&self, line: u64, why: String, tally: &mut Tally) -> Result<(), LoadError> {
+        if !self.skip_bad {
+            return Err(LoadError::Row(RowError::Bad { line, why }));
+        }
+        tally.bad += 1;
+        tally.first_bad.get_or_insert_with(|| format!("line {line}: {why}"));
+        Ok(())
+    }
+
+    fn explain(&self, e: LoadError, rows: u64) -> Failure {
+        let name = self.file.as_ref().map_or("standard input".into(), |file| file.display().to_string());
+        let loaded = format!("the {} before are loaded", count(rows, "row", "rows"));
+        match e {
+            LoadError::Engine(e) => Failure::from(e).next(format!("{loaded}; load again when the cause is gone")),
+            LoadError::Row(RowError::Io(e)) => Failure::failed(format!("cannot read {name}: {e}")).next(loaded),
+            LoadError::Row(RowError::Unfit(why)) => Failure::usage(format!("{name}: {why}")).next("see --key, --value, --no-header"),
+            LoadError::Row(RowError::Bad { line, why }) => Failure::usage(format!("{name}, line {line}: {why}"))
+                .next(format!("{loaded}; mend the line and load again, or add --skip-bad")),
+        }
+    }
+}
+
+/// Why a load ended early.
+enum LoadError {
+    Row(RowError),
+    Engine(tidesdb::Error),
+}
+
+fn tell(tally: &Tally, secs: f64, json: bool, out: &mut Out<'_>) -> Outcome<()> {
+    if json {
+        return out.json(&json!({
+            "rows": tally.rows, "bytes": tally.bytes, "seconds": secs, "replaced": tally.replaced, "bad": tally.bad,
+        }));
+    }
+    let rows = count(tally.rows, "row", "rows");
+    out.line(format!("{rows}, {} in {}", size(tally.bytes), rates(tally.rows, tally.bytes, secs)))?;
+    if tally.replaced > 0 {
+        out.line(format!("{} replaced a value: the last one wins", count(tally.replaced, "row", "rows")))?;
+    }
+    if let Some(first) = &tally.first_bad {
+        out.line(format!("{} passed over, the first in {first}", count(tally.bad, "malformed row", "malformed rows")))?;
+    }
+    Ok(())
+}
+
+/// Gathers rows into batches and commits them.
+struct Loader<'a> {
+    session: &'a Session,
+    family: &'a Family,
+    options: WriteOptions,
+    batch: WriteBatch,
+    batch_replaced: u64,
+    seen: Seen,
+    tally: Tally,
+}
+
+impl<'a> Loader<'a> {
+    fn new(session: &'a Session, family: &'a Family) -> Outcome<Self> {
+        let options = session.write_options(SyncMode::None);
+        let (batch, tally) = (WriteBatch::new(), Tally::default());
+        Ok(Self { session, family, options, batch, batch_replaced: 0, seen: Seen::new(family)?, tally })
+    }
+
+    /// Adds a row; says whether the batch is full.
+    fn add(&mut self, key: &[u8], value: &[u8]) -> tidesdb::Result<bool> {
+        self.batch.put(self.family, key, value)?;
+        self.batch_replaced += u64::from(self.seen.is_there(self.family, key)?);
+        Ok(self.batch.len() >= BATCH_ROWS || self.batch.bytes() >= BATCH_BYTES)
+    }
+
+    fn commit(&mut self) -> tidesdb::Result<()> {
+        let rows = self.batch.len() as u64;
+        self.session.db.write_with(&mut self.batch, &self.options)?;
+        self.tally.rows += rows;
+        self.tally.replaced += std::mem::take(&mut self.batch_replaced);
+        self.seen.committed();
+        Ok(())
+    }
+}
+
+/// Tells which keys of the input exist already, in the family or in an earlier row.
+///
+/// A key above all others needs no look, so sorted input costs nothing. Memory is that of a batch.
+struct Seen {
+    /// The largest key of the family and the rows so far; empty if there is none.
+    largest: Vec<u8>,
+    /// Hashes of the keys of this batch, which the family does not show yet.
+    pending: HashSet<u64>,
+    hasher: RandomState,
+}
+
+impl Seen {
+    fn new(family: &Family) -> Outcome<Self> {
+        let mut cursor = family.cursor()?;
+        cursor.seek_to_last()?;
+        let largest = if cursor.valid() { cursor.key().to_vec() } else { Vec::new() };
+        Ok(Self { largest, pending: HashSet::new(), hasher: RandomState::new() })
+    }
+
+    fn is_there(&mut self, family: &Family, key: &[u8]) -> tidesdb::Result<bool> {
+        let fresh = self.pending.insert(self.hasher.hash_one(key));
+        if self.largest.is_empty() || family.options().comparator.compare(key, &self.largest).is_gt() {
+            self.largest.clear();
+            self.largest.extend_from_slice(key);
+            return Ok(false);
+        }
+        Ok(!fresh || family.contains(key)?)
+    }
+
+    fn committed(&mut self) {
+        self.pending.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,194 @@
+//! `tidesdb shell`: commands one after another on one open database, typed or from a pipe.
+//!
+//! A line is a command as on the command line, read by the same parser. `'...'` holds words with blanks, `"..."` also
+//! resolves escapes. From a pipe there is no prompt, and the first failure ends the shell.
+
+mod complete;
+
+use std::ffi::OsString;
+use std::io::{self, BufRead, IsTerminal};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use clap::Parser;
+use rustyline::error::ReadlineError;
+use rustyline::history::FileHistory;
+use rustyline::{CompletionType, Config, Editor};
+
+use self::complete::Completion;
+use super::Verb;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Out, Style};
+use crate::session::{Access, Common, Session};
+use crate::text;
+
+/// Type commands on an open database
+///
+/// The database is made if there is none. Keeps a history in $XDG_STATE_HOME/tidesdb or ~/.local/state/tidesdb. Commands
+/// from a pipe run without a prompt; the first that fails ends the shell with its exit code.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Shell {
+    /// Open the database for reading only
+    #[arg(long)]
+    read_only: bool,
+    /// Keep no history
+    #[arg(long)]
+    no_history: bool,
+}
+
+/// A line of the shell.
+#[derive(Parser)]
+#[command(no_binary_name = true, name = "", bin_name = "")]
+struct Line {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    verb: Typed,
+}
+
+/// What can be typed: every verb, and what only a shell needs.
+#[derive(clap::Subcommand)]
+enum Typed {
+    #[command(flatten)]
+    Verb(Verb),
+    /// Make a family the one that commands without --family are about
+    Use {
+        /// The family
+        name: String,
+    },
+    /// Make all commits so far durable
+    Sync,
+    /// Leave
+    #[command(alias = "exit")]
+    Quit,
+}
+
+/// Whether the shell goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Line(Exit),
+    End,
+}
+
+impl Shell {
+    /// What the shell needs of the database.
+    pub(crate) fn access(&self) -> Access {
+        if self.read_only { Access::Read } else { Access::Create }
+    }
+
+    pub(crate) fn run(&self, session: Session, out: &mut Out<'_>) -> Outcome {
+        if io::stdin().is_terminal() {
+            return self.interact(session, out);
+        }
+        run_script(session, &mut io::stdin().lock(), out)
+    }
+
+    fn interact(&self, mut session: Session, out: &mut Out<'_>) -> Outcome {
+        let config = Config::builder().completion_type(CompletionType::List).auto_add_history(true).build();
+        let broken = |e: ReadlineError| Failure::failed(format!("cannot read the terminal: {e}"));
+        let mut editor: Editor<Completion, FileHistory> = Editor::with_config(config).map_err(broken)?;
+        let history = if self.no_history { None } else { history_file() };
+        if let Some(path) = &history {
+            let _ = editor.load_history(path); // there is none the first time
+        }
+        let hint = "`help` lists the commands, Tab completes, `quit` leaves";
+        out.line(format!("{}, {}; {hint}", session.path.display(), session.db.recovery_report()))?;
+        loop {
+            io::Write::flush(out)?;
+            editor.set_helper(Some(Completion::new(session.db.families())));
+            match editor.readline(&prompt(&session)) {
+                Ok(line) => match run_line(&mut session, &line, out) {
+                    Ok(Next::End) => break,
+                    Ok(Next::Line(Exit::No)) if !session.common.json => out.line(out.paint(Style::Faint, "no"))?,
+                    Ok(Next::Line(_)) => {}
+                    Err(e) => out.line(out.paint(Style::Bad, &e.message()))?,
+                },
+                Err(ReadlineError::Interrupted) => {}
+                Err(ReadlineError::Eof) => break,
+                Err(e) => return Err(broken(e)),
+            }
+        }
+        if let Some(path) = &history {
+            let made = path.parent().is_none_or(|dir| std::fs::create_dir_all(dir).is_ok());
+            if let Some(e) = made.then(|| editor.save_history(path).err()).flatten() {
+                out.line(format!("the history could not be kept in {}: {e}", path.display()))?;
+            }
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Where the history is kept.
+fn history_file() -> Option<PathBuf> {
+    let dir = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let state = dir("XDG_STATE_HOME").or_else(|| Some(dir("HOME")?.join(".local/state")))?;
+    Some(state.join("tidesdb").join("history"))
+}
+
+fn prompt(session: &Session) -> String {
+    let name = session.path.file_name().unwrap_or(session.path.as_os_str()).to_string_lossy();
+    match &session.common.family {
+        Some(family) => format!("{name}/{family}> "),
+        None => format!("{name}> "),
+    }
+}
+
+/// Runs lines until the end or the first failure. The exit code is that of the last command.
+fn run_script(mut session: Session, input: &mut dyn BufRead, out: &mut Out<'_>) -> Outcome {
+    let mut last = Exit::Done;
+    for (number, line) in input.lines().enumerate() {
+        let line = line.map_err(|e| Failure::failed(format!("cannot read line {}: {e}", number + 1)))?;
+        match run_line(&mut session, &line, out).map_err(|e| e.at(&format!("line {}", number + 1)))? {
+            Next::Line(exit) => last = exit,
+            Next::End => break,
+        }
+    }
+    Ok(last)
+}
+
+/// Runs one line.
+fn run_line(session: &mut Session, line: &str, out: &mut Out<'_>) -> Outcome<Next> {
+    let line = line.trim();
+    if line.is_empty() || line.starts_with('#') {
+        return Ok(Next::Line(Exit::Done));
+    }
+    let words = text::words(line).map_err(Failure::usage)?;
+    let parsed = match Line::try_parse_from(words.into_iter().map(OsString::from_vec)) {
+        Ok(parsed) => parsed,
+        Err(e) if !e.use_stderr() => {
+            out.line(e.to_string().trim_end())?;
+            return Ok(Next::Line(Exit::Done));
+        }
+        Err(e) => return Err(Failure::usage(e.to_string().trim_start_matches("error: ").trim_end())),
+    };
+    let settings = settings(&session.common, parsed.common);
+    match parsed.verb {
+        Typed::Verb(verb) => {
+            let session = Session { common: settings, ..session.clone() };
+            verb.run(&session, out).map(Next::Line)
+        }
+        Typed::Use { name } => {
+            session.db.family(&name)?;
+            session.common.family = Some(name).filter(|name| name != tidesdb::DEFAULT_FAMILY);
+            Ok(Next::Line(Exit::Done))
+        }
+        Typed::Sync => {
+            session.db.sync()?;
+            Ok(Next::Line(Exit::Done))
+        }
+        Typed::Quit => Ok(Next::End),
+    }
+}
+
+/// The settings of a line: its own, else those of the shell.
+fn settings(shell: &Common, line: Common) -> Common {
+    Common {
+        family: line.family.or_else(|| shell.family.clone()),
+        sync: line.sync.or(shell.sync),
+        json: line.json || shell.json,
+        escapes: line.escapes || shell.escapes,
+    }
+}
+
+#[cfg(test)]
+mod tests;

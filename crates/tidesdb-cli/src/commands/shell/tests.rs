@@ -1,0 +1,50 @@
+use super::*;
+use tidesdb::Db;
+
+fn script(lines: &str) -> (Outcome, String, tempfile::TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let session = Session { db: Db::open(&path).unwrap(), path, common: Common::default() };
+    let mut bytes = Vec::new();
+    let outcome = run_script(session, &mut lines.as_bytes(), &mut Out::new(&mut bytes, false));
+    (outcome, String::from_utf8(bytes).unwrap(), dir)
+}
+
+#[test]
+fn a_session() {
+    let (outcome, text, _dir) = script(
+        "# comments and empty lines are passed over\n\n\
+         put a 'two words'\nput \"b\\x01\" \"\\\"q\\\"\"\nscan\nget a\n\
+         families create users\nuse users\nput ann 1\nscan\nscan --family default --count\n\
+         use default\nget ann\nsync\nget --json a\nquit\nput never here\n",
+    );
+    assert_eq!(outcome.unwrap(), Exit::Done);
+    assert_eq!(text, "a\ttwo words\nb\x01\t\"q\"\ntwo wordsann\t1\n2\n{\"key\":\"a\",\"value\":\"two words\"}\n");
+}
+
+#[test]
+fn the_first_failure_ends_a_script_and_names_its_line() {
+    let (outcome, text, _dir) = script("put a 1\nput\nscan\n");
+    let failure = outcome.unwrap_err();
+    assert_eq!((failure.exit, text.as_str()), (Exit::Usage, ""));
+    assert!(failure.message().contains("line 2: "), "{}", failure.message());
+    assert!(script("use none\n").0.is_err());
+    assert!(script("get 'a\n").0.is_err());
+    assert!(script("frobnicate\n").0.is_err());
+}
+
+#[test]
+fn the_last_command_gives_the_exit_code() {
+    assert_eq!(script("get none\n").0.unwrap(), Exit::No);
+    assert_eq!(script("get none\nput a b\n").0.unwrap(), Exit::Done);
+}
+
+#[test]
+fn help_lists_every_verb() {
+    let (outcome, text, _dir) = script("help\nhelp scan\nscan --help\n");
+    assert_eq!(outcome.unwrap(), Exit::Done);
+    for name in ["load", "dump", "get", "put", "delete", "scan", "families", "stats", "verify", "compact", "use", "quit"] {
+        assert!(text.contains(&format!("\n  {name} ")), "{name} in {text}");
+    }
+    assert_eq!(text.matches("--keys-only").count(), 2, "{text}");
+}

@@ -1,0 +1,152 @@
+//! A child process writes numbered records, each durable before it is acknowledged; it is killed in the middle; and
+//! every acknowledged record must be there afterwards.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidesdb::{Db, FamilyOptions, SyncMode};
+
+use super::count;
+use super::guide::Guide;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::host;
+use crate::output::Out;
+use crate::text::grouped;
+
+/// Writes records until it is killed, and prints the number of each that was acknowledged; for `tour`
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Witness {
+    /// Directory of the database
+    path: PathBuf,
+}
+
+const RECORDS: &str = "records";
+const SIGKILL: i32 = 9;
+/// The child is killed after this time ...
+const LIFE: Duration = Duration::from_millis(1000);
+/// ... but not before it has acknowledged this many records, unless it takes too long.
+const RECORDS_MIN: u64 = 20;
+const LIFE_MAX: Duration = Duration::from_secs(20);
+/// The child ends by itself here, should its parent vanish without closing the pipe.
+const RECORDS_MAX: u64 = 50_000_000;
+
+fn record(n: u64) -> (String, String) {
+    (format!("{n:012}"), format!("record {n}, acknowledged once it was on disk"))
+}
+
+impl Witness {
+    pub(crate) fn run(&self, out: &mut Out<'_>) -> Outcome {
+        let db = Db::options(&self.path).sync(SyncMode::Full).create_if_missing(false).open()?;
+        let records = db.family_or_create(RECORDS, FamilyOptions::default())?;
+        for n in 1..=RECORDS_MAX {
+            let (key, value) = record(n);
+            records.put(key.as_bytes(), value.as_bytes())?;
+            out.line(n.to_string())?;
+            out.flush()?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Kills a writer and opens its database again. `rows` is what the default family had.
+pub(super) fn kill_and_recover(path: &Path, rows: u64, guide: &mut Guide<'_, '_>) -> Outcome<Db> {
+    guide.title("Kill")?;
+    let mut child = spawn(path)?;
+    guide.say(format!("process {} writes records, each synced before it is acknowledged ...", child.id()))?;
+    let acknowledged = watch_and_kill(&mut child, guide)?;
+
+    let started = host::now();
+    let db = Db::open(path)?;
+    let took = started.elapsed().as_secs_f64() * 1e3;
+    guide.say(format!("opened again in {took:.1} ms: {}", db.recovery_report()))?;
+    let records = db.family(RECORDS)?;
+    let mut present = 0;
+    for n in 1..=acknowledged {
+        let (key, value) = record(n);
+        present += u64::from(records.get_with(key.as_bytes(), |found| found == value.as_bytes())? == Some(true));
+    }
+    let text = format!("{} of {} acknowledged records are there", grouped(present), grouped(acknowledged));
+    guide.promise(present == acknowledged, text)?;
+    // The last put may have returned, or reached the disk, without being told to us.
+    let extra = count(&records)?.saturating_sub(acknowledged);
+    guide.promise(extra <= 1, format!("and {extra} more, which was on its way when the process died"))?;
+    guide.promise(count(db.default_family())? == rows, "everything from before the kill is there too")?;
+    Ok(db)
+}
+
+fn spawn(path: &Path) -> Outcome<Child> {
+    let failed = |e| Failure::failed(format!("cannot start a second process of this program: {e}"));
+    let program = std::env::current_exe().map_err(failed)?;
+    let mut command = Command::new(program);
+    command.arg("witness").arg(path).stdin(Stdio::null()).stdout(Stdio::piped());
+    command.spawn().map_err(failed)
+}
+
+/// Reads what the child acknowledges, kills it after a while, and returns the last number it told.
+fn watch_and_kill(child: &mut Child, guide: &mut Guide<'_, '_>) -> Outcome<u64> {
+    let pipe = child.stdout.take().ok_or_else(|| Failure::failed("the second process has no output"))?;
+    let last = AtomicU64::new(0);
+    let started = host::now();
+    let status = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| read_numbers(pipe, &last));
+        let alive = |child: &mut Child| matches!(child.try_wait(), Ok(None));
+        while alive(child) && started.elapsed() < LIFE_MAX {
+            if started.elapsed() >= LIFE && last.load(Ordering::Relaxed) >= RECORDS_MIN {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let killed = child.kill();
+        let status = child.wait();
+        // What was told before the death is still in the pipe: read it to its end.
+        let in_order = reader.join().unwrap_or(false);
+        killed.and(status).map(|status| (status, in_order))
+    });
+    let secs = started.elapsed().as_secs_f64();
+    let (status, in_order) = status.map_err(|e| Failure::failed(format!("cannot kill the second process: {e}")))?;
+    let last = last.into_inner();
+    guide.say(format!(
+        "... and is killed with SIGKILL after {secs:.1} s and {} records, {} each second",
+        grouped(last),
+        grouped((last as f64 / secs) as u64)
+    ))?;
+    guide.promise(status.signal() == Some(SIGKILL) && in_order && last > 0, "it died in the middle of its work")?;
+    Ok(last)
+}
+
+/// Reads lines `1`, `2`, ... to the end of `pipe`. A last line without its end does not count: its number may be cut.
+fn read_numbers(pipe: impl Read, last: &AtomicU64) -> bool {
+    let mut pipe = BufReader::new(pipe);
+    let mut line = String::new();
+    let mut expected = 1;
+    loop {
+        line.clear();
+        match pipe.read_line(&mut line) {
+            Ok(0) => return true,
+            Ok(_) if !line.ends_with('\n') => return true,
+            Ok(_) if line.trim_end() == expected.to_string() => {
+                last.store(expected, Ordering::Relaxed);
+                expected += 1;
+            }
+            _ => return false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_number_does_not_count() {
+        for (text, last, in_order) in [("1\n2\n3", 2, true), ("1\n3\n", 1, false), ("", 0, true), ("1\nx\n", 1, false)] {
+            let found = AtomicU64::new(0);
+            assert_eq!(read_numbers(text.as_bytes(), &found), in_order, "{text:?}");
+            assert_eq!(found.into_inner(), last, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! `tidesdb tour`: what the engine does, before the reader's eyes, on real data. Every claim is checked; the first
+//! that does not hold ends the tour with exit code 1. Every figure is measured as it is printed.
+
+mod guide;
+mod unicode;
+mod rows;
+mod moments;
+mod crash;
+mod damage;
+
+use std::path::{Path, PathBuf};
+
+use tidesdb::{Db, Family};
+
+pub(crate) use self::crash::Witness;
+use self::guide::Guide;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::host;
+use crate::output::{Out, Style};
+
+/// Watch a database at work: load, look up, scan, index, snapshot, checkpoint, kill -9, recovery, bit rot
+///
+/// Takes a few seconds, needs nothing, and leaves nothing behind. Begin here.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Tour {
+    /// Make the databases in this new directory and keep them
+    #[arg(long, value_name = "PATH")]
+    dir: Option<PathBuf>,
+}
+
+/// Name of the family that finds characters by their name.
+const BY_NAME: &str = "by-name";
+
+impl Tour {
+    pub(crate) fn run(&self, out: &mut Out<'_>) -> Outcome {
+        let started = host::now();
+        let temporary = if self.dir.is_some() { None } else { Some(temporary()?) };
+        let dir = match (&self.dir, &temporary) {
+            (Some(dir), _) => dir.clone(),
+            (None, Some(temporary)) => temporary.path().to_owned(),
+            (None, None) => return Err(Failure::failed("no directory to work in")),
+        };
+        if self.dir.is_some() && std::fs::read_dir(&dir).is_ok_and(|mut entries| entries.next().is_some()) {
+            return Err(Failure::usage(format!("{} is not empty", dir.display())).next("name a new directory"));
+        }
+        let mut guide = Guide::new(out);
+        guide.say(format!("A database of every Unicode character, in {}", dir.display()))?;
+        walk(&dir, &mut guide)?;
+        let (promises, secs) = (guide.promises(), started.elapsed().as_secs_f64());
+        let result = format!("{promises} promises checked, all kept, in {secs:.1} s.");
+        out.line("")?;
+        out.line(out.paint(Style::Good, &result))?;
+        self.what_next(&dir, out)?;
+        Ok(Exit::Done)
+    }
+
+    fn what_next(&self, dir: &Path, out: &mut Out<'_>) -> Outcome<()> {
+        let program = if std::env::var_os("CARGO").is_some() { "cargo run --release --" } else { "tidesdb" };
+        out.line("")?;
+        out.line(out.paint(Style::Strong, "Next"))?;
+        if self.dir.is_some() {
+            let db = dir.join("db");
+            out.line(format!("  {program} shell --db {}    look around in this database", db.display()))?;
+        }
+        out.line(format!("  {program} shell --db my.db          a database of your own; `help` lists the commands"))?;
+        out.line(format!("  {program} load --db my.db FILE.tsv  fill it from TSV, CSV or JSON lines"))?;
+        out.line(format!("  {program} --help                    all commands; docs/cli.md describes them"))?;
+        out.line("  README.md                                    the library in a Rust program")
+    }
+}
+
+fn temporary() -> Outcome<tempfile::TempDir> {
+    let made = tempfile::Builder::new().prefix("tidesdb-tour-").tempdir();
+    made.map_err(|e| Failure::failed(format!("cannot make a temporary directory: {e}")).next("name one with --dir"))
+}
+
+fn walk(dir: &Path, guide: &mut Guide<'_, '_>) -> Outcome<()> {
+    let place = dir.join("db");
+    let db = Db::open(&place)?;
+    rows::load(&db, guide)?;
+    rows::look_up(&db, guide)?;
+    rows::scan(&db, guide)?;
+    let names = moments::index(&db, guide)?;
+    moments::snapshot(&db, &names, guide)?;
+    let copy = dir.join("copy");
+    moments::checkpoint(&db, &copy, guide)?;
+    let before = count(db.default_family())?;
+    drop(names);
+    db.close()?;
+    let db = crash::kill_and_recover(&place, before, guide)?;
+    damage::flip_a_bit(&db, &copy, &dir.join("damaged"), guide)?;
+    Ok(db.close()?)
+}
+
+/// Number of rows of a family.
+fn count(family: &Family) -> Outcome<u64> {
+    crate::range::Range::default().walk(family, false, |_, _| Ok(true))
+}

@@ -1,0 +1,89 @@
+//! The manifest: its edits, and the state they add up to.
+
+use std::path::Path;
+
+use super::{hex, keep_damage, open, shown};
+use crate::version::{self, Change, State};
+use crate::{Error, Result};
+
+/// Shows the manifest in force of the database in `path`: every edit with its offset, then what the database consists of.
+/// Returns the damage; edits before it are shown.
+///
+/// # Errors
+/// `NotFound` if there is no database, `Io`, `FormatTooNew`.
+pub fn manifest(path: impl AsRef<Path>, show: &mut dyn FnMut(&str)) -> Result<Vec<Error>> {
+    let (_, dir) = open(path.as_ref())?;
+    let mut damage = Vec::new();
+    let read = version::inspect(&*dir, &mut |at, edit| {
+        show(&format!("  @{at}"));
+        edit.changes().iter().for_each(|change| show(&format!("      {}", describe(change))));
+    });
+    let Some((state, report)) = keep_damage(read, &mut damage)? else { return Ok(damage) };
+    show(&format!("{}: {} records in {} bytes", report.file, report.records, report.bytes));
+    show(&format!("  closed in order: {}", if report.clean { "yes" } else { "no" }));
+    if report.torn_bytes > 0 {
+        show(&format!("  {} bytes of an edit that was not finished", report.torn_bytes));
+    }
+    if report.unmarked_record || report.half_marked {
+        show("  the last edit was being made durable when the writer stopped");
+    }
+    if report.repaired_mark {
+        show("  one of the copies of a mark is damaged; the other copy was used");
+    }
+    show_state(&state, show);
+    Ok(damage)
+}
+
+fn show_state(state: &State, show: &mut dyn FnMut(&str)) {
+    show(&format!("state: log from segment {}, durable below {}", state.log_start.0, state.durable_mark));
+    for family in state.families.values() {
+        let (id, name) = (family.id.0, &family.name);
+        let (compression, order) = (family.options.compression.name(), family.options.comparator.name());
+        show(&format!("  family {id} {name:?}: {compression}, {order}, flushed to {}", family.flushed_to));
+        for (level, meta) in family.tables.values() {
+            let (low, high) = (shown(&meta.smallest), shown(&meta.largest));
+            let (table, entries, bytes) = (meta.id.0, meta.entries, meta.file_bytes);
+            show(&format!("    table {table:06} level {level}, {entries} entries, {bytes} bytes, {low} .. {high}"));
+        }
+        for (vlog, info) in &family.vlogs {
+            let state = if info.sealed_at.is_some() { "sealed" } else { "open" };
+            let (bytes, live) = (info.bytes, info.live_bytes);
+            show(&format!("    value log {:06} {state}, {bytes} bytes, {live} live", vlog.0));
+        }
+    }
+}
+
+fn describe(change: &Change) -> String {
+    match change {
+        Change::CreateFamily { family, name, .. } => format!("create family {} {name:?}", family.0),
+        Change::DropFamily { family } => format!("drop family {}", family.0),
+        Change::RenameFamily { family, name } => format!("rename family {} to {name:?}", family.0),
+        Change::SetOptions { family, .. } => format!("set options of family {}", family.0),
+        Change::AddTable { family, level, meta } => format!(
+            "add table {:06} to family {} level {level}: {} entries, {} bytes, salt {}",
+            meta.id.0,
+            family.0,
+            meta.entries,
+            meta.file_bytes,
+            hex(&meta.salt)
+        ),
+        Change::RemoveTable { family, level, table } => {
+            format!("remove table {:06} from family {} level {level}", table.0, family.0)
+        }
+        Change::AddVlog { family, vlog, .. } => format!("add value log {:06} to family {}", vlog.0, family.0),
+        Change::SealVlog { family, vlog, bytes, sealed_at } => {
+            format!("seal value log {:06} of family {} at {bytes} bytes, seqno {sealed_at}", vlog.0, family.0)
+        }
+        Change::RemoveVlog { family, vlog } => format!("remove value log {:06} from family {}", vlog.0, family.0),
+        Change::NextIds { table, vlog, family } => {
+            format!("next numbers: table {}, value log {}, family {}", table.0, vlog.0, family.0)
+        }
+        Change::LogStart { wal } => format!("log begins at segment {}", wal.0),
+        Change::FlushedTo { family, seq } => format!("family {} flushed to {seq}", family.0),
+        Change::LastSeq { seq } => format!("last seqno {seq}"),
+        Change::DurableMark { seq } => format!("durable below {seq}"),
+        Change::ClockMark { wall_secs } => format!("clock {wall_secs}"),
+        Change::CleanShutdown => "closed in order".to_owned(),
+        Change::Unknown { tag, .. } => format!("a change of a newer version, tag {tag}"),
+    }
+}
