@@ -94,9 +94,10 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(e: Error) -> Self {
         let exit = match &e {
-            Error::NotFound { .. } | Error::Exists { .. } | Error::InvalidArgument { .. } | Error::ReadOnly => {
-                Exit::Usage
-            }
+            Error::NotFound { .. }
+            | Error::Exists { .. }
+            | Error::InvalidArgument { .. }
+            | Error::ReadOnly => Exit::Usage,
             Error::Locked { .. } | Error::Busy { .. } => Exit::InUse,
             _ => Exit::Failed,
         };
@@ -106,7 +107,9 @@ impl From<Error> for Failure {
                  be read",
             ),
             Error::Locked { .. } => Some("wait until the other process closes it, or stop that process"),
-            Error::Poisoned { .. } | Error::CommitUnknown { .. } => Some("run the command again: opening recovers"),
+            Error::Poisoned { .. } | Error::CommitUnknown { .. } => {
+                Some("run the command again: opening recovers")
+            }
             Error::NotFound { what } if what.starts_with("database") => {
                 Some("check --db; `put`, `load` and `shell` create a database")
             }

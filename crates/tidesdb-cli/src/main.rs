@@ -17,11 +17,11 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use commands::Verb;
 use commands::inspect::Inspect;
 use commands::shell::Shell;
 use commands::tour::{Tour, Witness};
 use commands::verify::Verify;
-use commands::Verb;
 use failure::Outcome;
 use output::Out;
 use session::{Access, Common, Place, Session};
@@ -57,15 +57,17 @@ fn main() -> ExitCode {
     let stdout = std::io::stdout();
     let terminal = stdout.is_terminal();
     let mut stdout = BufWriter::with_capacity(256 << 10, stdout.lock());
-    let outcome = cli.run(&mut Out::new(&mut stdout, terminal)).and_then(|exit| Ok(stdout.flush().map(|()| exit)?));
-    outcome.unwrap_or_else(|failure| {
-        let _ = stdout.flush(); // what was found before the failure; the failure itself is told below
-        if !failure.is_hangup() {
-            eprintln!("{}", failure.message());
-        }
-        failure.exit
-    })
-    .into()
+    let outcome =
+        cli.run(&mut Out::new(&mut stdout, terminal)).and_then(|exit| Ok(stdout.flush().map(|()| exit)?));
+    outcome
+        .unwrap_or_else(|failure| {
+            let _ = stdout.flush(); // what was found before the failure; the failure itself is told below
+            if !failure.is_hangup() {
+                eprintln!("{}", failure.message());
+            }
+            failure.exit
+        })
+        .into()
 }
 
 impl Cli {
@@ -74,7 +76,9 @@ impl Cli {
             Command::Tour(tour) => tour.run(out),
             Command::Witness(witness) => witness.run(out),
             Command::Inspect(inspect) => inspect.run(&self.place, self.common.json, out),
-            Command::Shell(shell) => self.with_session(shell.access(), |session| shell.run(session.clone(), out)),
+            Command::Shell(shell) => {
+                self.with_session(shell.access(), |session| shell.run(session.clone(), out))
+            }
             Command::Verb(verb) => self.run_verb(verb, out),
         }
     }

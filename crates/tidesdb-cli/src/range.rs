@@ -48,7 +48,13 @@ impl RangeArgs {
         if !prefix.is_empty() && !session.family()?.options().comparator.is_bytewise() {
             return Err(Failure::usage("--prefix needs a family in byte order").next("use --from and --to"));
         }
-        Ok(Range { prefix, low: bytes(&self.from)?, high: bytes(&self.to)?, limit: self.limit, reverse: self.reverse })
+        Ok(Range {
+            prefix,
+            low: bytes(&self.from)?,
+            high: bytes(&self.to)?,
+            limit: self.limit,
+            reverse: self.reverse,
+        })
     }
 }
 
@@ -69,7 +75,10 @@ impl Range {
         let mut key = Vec::new();
         let mut rows = 0;
         self.place(family, &mut cursor)?;
-        while cursor.valid() && self.limit.is_none_or(|limit| rows < limit) && self.holds(family, cursor.key()) {
+        while cursor.valid()
+            && self.limit.is_none_or(|limit| rows < limit)
+            && self.holds(family, cursor.key())
+        {
             rows += 1;
             let more = if values {
                 key.clear();
@@ -90,10 +99,11 @@ impl Range {
     fn place(&self, family: &Family, cursor: &mut Cursor) -> Outcome<()> {
         let low = self.low.as_ref().or(Some(&self.prefix)).filter(|low| !low.is_empty());
         if !self.reverse {
-            return Ok(match low {
+            match low {
                 Some(low) => cursor.seek(low)?,
                 None => cursor.seek_to_first()?,
-            });
+            }
+            return Ok(());
         }
         let high = self.high.clone().or_else(|| after(&self.prefix));
         let Some(high) = high.filter(|high| !high.is_empty()) else {
@@ -136,12 +146,25 @@ mod tests {
         };
         range.walk(family, true, keep).unwrap();
         let mut keys_only = 0;
-        range.walk(family, false, |_, v| Ok(v.is_empty() && { keys_only += 1; true })).unwrap();
+        range
+            .walk(family, false, |_, v| {
+                Ok(v.is_empty() && {
+                    keys_only += 1;
+                    true
+                })
+            })
+            .unwrap();
         assert_eq!(keys_only, out.len());
         out
     }
 
-    fn range(prefix: &str, low: Option<&str>, high: Option<&str>, limit: Option<u64>, reverse: bool) -> Range {
+    fn range(
+        prefix: &str,
+        low: Option<&str>,
+        high: Option<&str>,
+        limit: Option<u64>,
+        reverse: bool,
+    ) -> Range {
         let own = |s: Option<&str>| s.map(|s| s.as_bytes().to_vec());
         Range { prefix: prefix.into(), low: own(low), high: own(high), limit, reverse }
     }
@@ -151,7 +174,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let db = Db::open(dir.path()).unwrap();
         let names = ["a", "aa", "ab", "b", "ba", "c"];
-        let turned = db.create_family("turned", FamilyOptions::default().comparator(Comparator::reverse_bytewise())).unwrap();
+        let turned = db
+            .create_family("turned", FamilyOptions::default().comparator(Comparator::reverse_bytewise()))
+            .unwrap();
         for family in [db.default_family(), &turned] {
             for name in names {
                 family.put(name.as_bytes(), name.as_bytes()).unwrap();

@@ -95,7 +95,10 @@ fn resolve(rest: &[u8]) -> Result<(u8, usize), String> {
             return byte.map(|b| (b, 3)).ok_or_else(|| r"\x needs two hexadecimal digits".to_owned());
         }
         Some(other) => {
-            return Err(format!(r"unknown escape \{}; a backslash itself is written \\", printable(&[*other])));
+            return Err(format!(
+                r"unknown escape \{}; a backslash itself is written \\",
+                printable(&[*other])
+            ));
         }
         None => return Err(r"a backslash at the end; a backslash itself is written \\".to_owned()),
     };
@@ -265,7 +268,9 @@ mod tests {
 
     #[test]
     fn base64_both_ways() {
-        for (bytes, text) in [(&b""[..], ""), (b"f", "Zg=="), (b"fo", "Zm8="), (b"foo", "Zm9v"), (b"\xff\xfe\xfd", "//79")] {
+        for (bytes, text) in
+            [(&b""[..], ""), (b"f", "Zg=="), (b"fo", "Zm8="), (b"foo", "Zm9v"), (b"\xff\xfe\xfd", "//79")]
+        {
             assert_eq!(base64(bytes), text);
             assert_eq!(unbase64(text).unwrap(), bytes);
         }

@@ -18,6 +18,7 @@ mod counter;
 mod epoch;
 mod event;
 mod facade;
+mod prefetch;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
@@ -27,6 +28,7 @@ pub use counter::{ShardedCounter, ShardedCounters, thread_index};
 pub use crossbeam_utils::CachePadded;
 pub use epoch::{Guard, pin, reclaim};
 pub use event::Event;
+pub use prefetch::{prefetch, prefetch_value};
 pub use parking_lot::{
     Condvar, MappedMutexGuard, MappedRwLockReadGuard, Mutex, MutexGuard, RwLock, RwLockReadGuard,
     RwLockWriteGuard, WaitTimeoutResult,

@@ -157,6 +157,20 @@ impl Error {
         Self::Internal { what: what.into() }
     }
 
+    /// Whether something is short that may come back: space on the disk, a quota, file descriptors.
+    pub(crate) fn is_shortage(&self) -> bool {
+        const ENFILE: i32 = 23;
+        const EMFILE: i32 = 24;
+        match self {
+            Self::NoSpace { .. } => true,
+            Self::Io { source, .. } => {
+                matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+                    || matches!(source.raw_os_error(), Some(ENFILE | EMFILE))
+            }
+            _ => false,
+        }
+    }
+
     /// The errno of a failed system call, if this is one.
     pub(crate) fn io_kind(&self) -> Option<io::ErrorKind> {
         match self {

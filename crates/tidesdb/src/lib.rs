@@ -31,8 +31,9 @@ pub mod rewrite;
 pub mod flush;
 pub mod compact;
 pub mod background;
-// The database.
+// The database; its files, seen from outside.
 pub mod db;
+pub mod inspect;
 
 pub use codec::Compression;
 pub use db::{DEFAULT_FAMILY, Db, FamilyStats, OpenOptions, RecoveryReport, Snapshot, Stats, VerifyReport};

@@ -83,7 +83,10 @@ mod tests {
     fn some_or_none() {
         let stage = Stage::with(&["a", "b", "c"]);
         assert_eq!(stage.run(&["delete", "a", "b", "x"]), "2 keys deleted\n");
-        assert_eq!(stage.try_run(&["delete", "a"], false).unwrap(), (Exit::No, "0 keys deleted\n".to_owned()));
+        assert_eq!(
+            stage.try_run(&["delete", "a"], false).unwrap(),
+            (Exit::No, "0 keys deleted\n".to_owned())
+        );
         assert_eq!(stage.run(&["scan", "--keys-only"]), "c\n");
     }
 

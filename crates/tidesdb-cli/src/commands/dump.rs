@@ -53,7 +53,12 @@ impl Dump {
         if session.common.json {
             out.json(&json!({ "rows": rows, "bytes": bytes, "seconds": secs }))?;
         } else {
-            out.line(format!("{}, {} in {}", count(rows, "row", "rows"), size(bytes), rates(rows, bytes, secs)))?;
+            out.line(format!(
+                "{}, {} in {}",
+                count(rows, "row", "rows"),
+                size(bytes),
+                rates(rows, bytes, secs)
+            ))?;
         }
         Ok(Exit::Done)
     }

@@ -73,7 +73,8 @@ fn comparator(name: &str) -> Result<Comparator, String> {
 
 impl Create {
     fn options(&self) -> FamilyOptions {
-        let mut options = FamilyOptions::default().compression(self.compression).comparator(self.order.clone());
+        let mut options =
+            FamilyOptions::default().compression(self.compression).comparator(self.order.clone());
         if let Some(bytes) = self.value_threshold {
             options = options.value_threshold(bytes);
         }
@@ -141,7 +142,17 @@ mod tests {
     #[test]
     fn a_family_from_birth_to_death() {
         let stage = Stage::with(&["a"]);
-        stage.run(&["families", "create", "one", "--compression", "zstd", "--order", "u64", "--value-threshold", "99"]);
+        stage.run(&[
+            "families",
+            "create",
+            "one",
+            "--compression",
+            "zstd",
+            "--order",
+            "u64",
+            "--value-threshold",
+            "99",
+        ]);
         let options = stage.db.family("one").unwrap().options().clone();
         assert_eq!((options.compression, options.value_threshold), (Compression::Zstd, 99));
         assert_eq!(options.comparator.name(), "u64");

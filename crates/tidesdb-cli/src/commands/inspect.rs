@@ -54,7 +54,9 @@ impl Inspect {
     pub(crate) fn run(&self, place: &Place, as_json: bool, out: &mut Out<'_>) -> Outcome {
         let path = place.path()?;
         let names = match (&self.file, self.kind) {
-            (Some(_), Kind::Manifest) => return Err(Failure::usage("the manifest in force is the only one to show")),
+            (Some(_), Kind::Manifest) => {
+                return Err(Failure::usage("the manifest in force is the only one to show"));
+            }
             (None, Kind::Manifest) => vec!["manifest".to_owned()],
             (Some(file), kind) => vec![name_of(file, kind)],
             (None, kind) => files_of(path, kind)?,
@@ -65,7 +67,11 @@ impl Inspect {
             let mut written = Ok(());
             let mut show = |line: &str| {
                 if written.is_ok() {
-                    written = if as_json { out.json(&json!({ "file": name, "line": line })) } else { out.line(line) };
+                    written = if as_json {
+                        out.json(&json!({ "file": name, "line": line }))
+                    } else {
+                        out.line(line)
+                    };
                 }
             };
             let found = match self.kind {
@@ -146,7 +152,12 @@ mod tests {
         stage.db.put(b"big", &[1; 4096]).unwrap();
         stage.db.flush().unwrap();
         stage.db.put(b"late", b"v").unwrap();
-        for (kind, part) in [(Kind::Wal, "late"), (Kind::Table, "pear"), (Kind::Manifest, "add table"), (Kind::Vlog, "value of 4096")] {
+        for (kind, part) in [
+            (Kind::Wal, "late"),
+            (Kind::Table, "pear"),
+            (Kind::Manifest, "add table"),
+            (Kind::Vlog, "value of 4096"),
+        ] {
             let (exit, text) = run(&stage, kind, None, false).unwrap();
             assert_eq!(exit, Exit::Done, "{text}");
             assert!(text.contains(part) && text.ends_with(" read, no damage\n"), "{kind:?}: {text}");

@@ -65,14 +65,24 @@ struct Tally {
     first_bad: Option<String>,
 }
 
+/// An open input.
+struct Input {
+    rows: Box<dyn Rows>,
+    /// Bytes read so far.
+    read: Rc<Cell<u64>>,
+    /// Bytes in all, if that is known.
+    total: Option<u64>,
+}
+
 impl Load {
     pub(crate) fn run(&self, session: &Session, out: &mut Out<'_>) -> Outcome {
         let family = session.family()?;
         let started = host::now();
-        let (mut rows, read, total) = self.open()?;
-        let progress = Progress::new(total);
+        let mut input = self.open()?;
+        let progress = Progress::new(input.total);
         let mut loader = Loader::new(session, &family)?;
-        let result = self.feed(&mut *rows, &mut loader, |tally| progress.update(tally.rows, read.get()));
+        let result =
+            self.feed(&mut *input.rows, &mut loader, |tally| progress.update(tally.rows, input.read.get()));
         drop(progress);
         // The rows before a malformed one are kept.
         if let Err(LoadError::Row(_)) = &result {
@@ -80,13 +90,12 @@ impl Load {
         }
         result.map_err(|e| self.explain(e, loader.tally.rows))?;
         session.db.sync()?;
-        loader.tally.bytes = read.get();
+        loader.tally.bytes = input.read.get();
         tell(&loader.tally, started.elapsed().as_secs_f64(), session.common.json, out)?;
         Ok(Exit::Done)
     }
 
-    /// The rows of the input, a counter of the bytes read, and how many there are, if that is known.
-    fn open(&self) -> Outcome<(Box<dyn Rows>, Rc<Cell<u64>>, Option<u64>)> {
+    fn open(&self) -> Outcome<Input> {
         let path = self.file.as_deref().filter(|path| *path != Path::new("-"));
         let Some(format) = self.format.or_else(|| path.and_then(Format::of)) else {
             let name = path.map_or("the standard input".to_owned(), |path| path.display().to_string());
@@ -107,7 +116,7 @@ impl Load {
         };
         let (counted, read) = Counted::new(input);
         let input = BufReader::with_capacity(READ_BYTES, counted);
-        Ok((self.rows(input, format), read, total))
+        Ok(Input { rows: self.rows(input, format), read, total })
     }
 
     fn check_options(&self, format: Format) -> Outcome<()> {
@@ -126,13 +135,20 @@ impl Load {
         let (key, value) = (self.key.clone(), self.value.clone());
         match format {
             Format::Tsv => Box::new(TsvRows::new(input, !self.no_escapes)),
-            Format::Csv => Box::new(CsvRows::new(input, format::Columns { key, value, header: !self.no_header })),
+            Format::Csv => {
+                Box::new(CsvRows::new(input, format::Columns { key, value, header: !self.no_header }))
+            }
             Format::Jsonl => Box::new(JsonlRows::new(input, format::Fields { key, value })),
         }
     }
 
     /// Reads all rows into `loader`; `shown` sees the tally after each batch.
-    fn feed(&self, rows: &mut dyn Rows, loader: &mut Loader<'_>, shown: impl Fn(&Tally)) -> Result<(), LoadError> {
+    fn feed(
+        &self,
+        rows: &mut dyn Rows,
+        loader: &mut Loader<'_>,
+        shown: impl Fn(&Tally),
+    ) -> Result<(), LoadError> {
         loop {
             let full = match rows.next_row() {
                 Ok(None) => break,
@@ -172,11 +188,19 @@ impl Load {
         let name = self.file.as_ref().map_or("standard input".into(), |file| file.display().to_string());
         let loaded = format!("the {} before are loaded", count(rows, "row", "rows"));
         match e {
-            LoadError::Engine(e) => Failure::from(e).next(format!("{loaded}; load again when the cause is gone")),
-            LoadError::Row(RowError::Io(e)) => Failure::failed(format!("cannot read {name}: {e}")).next(loaded),
-            LoadError::Row(RowError::Unfit(why)) => Failure::usage(format!("{name}: {why}")).next("see --key, --value, --no-header"),
-            LoadError::Row(RowError::Bad { line, why }) => Failure::usage(format!("{name}, line {line}: {why}"))
-                .next(format!("{loaded}; mend the line and load again, or add --skip-bad")),
+            LoadError::Engine(e) => {
+                Failure::from(e).next(format!("{loaded}; load again when the cause is gone"))
+            }
+            LoadError::Row(RowError::Io(e)) => {
+                Failure::failed(format!("cannot read {name}: {e}")).next(loaded)
+            }
+            LoadError::Row(RowError::Unfit(why)) => {
+                Failure::usage(format!("{name}: {why}")).next("see --key, --value, --no-header")
+            }
+            LoadError::Row(RowError::Bad { line, why }) => {
+                Failure::usage(format!("{name}, line {line}: {why}"))
+                    .next(format!("{loaded}; mend the line and load again, or add --skip-bad"))
+            }
         }
     }
 }
@@ -199,7 +223,10 @@ fn tell(tally: &Tally, secs: f64, json: bool, out: &mut Out<'_>) -> Outcome<()> 
         out.line(format!("{} replaced a value: the last one wins", count(tally.replaced, "row", "rows")))?;
     }
     if let Some(first) = &tally.first_bad {
-        out.line(format!("{} passed over, the first in {first}", count(tally.bad, "malformed row", "malformed rows")))?;
+        out.line(format!(
+            "{} passed over, the first in {first}",
+            count(tally.bad, "malformed row", "malformed rows")
+        ))?;
     }
     Ok(())
 }

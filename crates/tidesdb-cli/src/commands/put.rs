@@ -43,7 +43,9 @@ impl Put {
 
 fn read_value(input: &mut dyn Read) -> Outcome<Vec<u8>> {
     let mut value = Vec::new();
-    input.read_to_end(&mut value).map_err(|e| Failure::failed(format!("cannot read the standard input: {e}")))?;
+    input
+        .read_to_end(&mut value)
+        .map_err(|e| Failure::failed(format!("cannot read the standard input: {e}")))?;
     Ok(value)
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct Shell {
     no_history: bool,
 }
 
-/// A line of the shell.
+/// Commands on the open database; `help COMMAND` tells more
 #[derive(Parser)]
 #[command(no_binary_name = true, name = "", bin_name = "")]
 struct Line {
@@ -99,7 +99,9 @@ impl Shell {
             match editor.readline(&prompt(&session)) {
                 Ok(line) => match run_line(&mut session, &line, out) {
                     Ok(Next::End) => break,
-                    Ok(Next::Line(Exit::No)) if !session.common.json => out.line(out.paint(Style::Faint, "no"))?,
+                    Ok(Next::Line(Exit::No)) if !session.common.json => {
+                        out.line(out.paint(Style::Faint, "no"))?
+                    }
                     Ok(Next::Line(_)) => {}
                     Err(e) => out.line(out.paint(Style::Bad, &e.message()))?,
                 },

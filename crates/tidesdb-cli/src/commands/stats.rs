@@ -19,7 +19,11 @@ impl Stats {
     pub(crate) fn run(&self, session: &Session, out: &mut Out<'_>) -> Outcome {
         if session.common.family.is_some() {
             let family = session.family()?.stats();
-            if session.common.json { out.json(&family_json(&family))? } else { print_family(&family, out)? }
+            if session.common.json {
+                out.json(&family_json(&family))?
+            } else {
+                print_family(&family, out)?
+            }
             return Ok(Exit::Done);
         }
         let stats = session.db.stats();
@@ -37,7 +41,7 @@ impl Stats {
         let cache = size(stats.cache_bytes);
         out.line(format!("  block cache       {cache}, {rate:.1} % of {} lookups hit", grouped(lookups)))?;
         out.line(format!("  snapshots         {}", stats.snapshots))?;
-        out.line(format!("  jobs waiting      {}", stats.jobs_waiting))?;
+        out.line(format!("  jobs waiting      {}", stats.jobs_pending))?;
         out.line(format!("  writers held up   {:?}, stopped {} times", stats.stall_time, stats.stalls))?;
         stats.families.iter().try_for_each(|family| print_family(family, out))?;
         Ok(Exit::Done)
@@ -73,7 +77,7 @@ fn database_json(stats: &tidesdb::Stats) -> Value {
         "cache_misses": stats.cache_misses,
         "cache_bytes": stats.cache_bytes,
         "snapshots": stats.snapshots,
-        "jobs_waiting": stats.jobs_waiting,
+        "jobs_waiting": stats.jobs_pending,
         "stall_seconds": stats.stall_time.as_secs_f64(),
         "stalls": stats.stalls,
         "families": stats.families.iter().map(family_json).collect::<Vec<_>>(),

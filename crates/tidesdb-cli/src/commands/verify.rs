@@ -102,7 +102,10 @@ mod tests {
         let exit = Verify::not_open(damage.into(), true, &mut Out::new(&mut bytes, false)).unwrap();
         assert_eq!(exit, Exit::No);
         let json: Value = serde_json::from_slice(&bytes).unwrap();
-        assert_eq!((&json["damage"][0]["file"], &json["damage"][0]["offset"]), (&"000003.klog".into(), &9.into()));
+        assert_eq!(
+            (&json["damage"][0]["file"], &json["damage"][0]["offset"]),
+            (&"000003.klog".into(), &9.into())
+        );
         let locked = Failure::from(Error::Closed);
         assert!(Verify::not_open(locked, false, &mut Out::new(&mut bytes, false)).is_err());
     }

@@ -208,13 +208,19 @@ mod tests {
         assert_eq!(rows(CITIES, columns("2", "1", true))[0], ("NO".to_owned(), "Oslo".to_owned()));
         let whole = rows(CITIES, columns("name", "", true));
         assert_eq!(whole[0].1, r#"{"name":"Oslo","country":"NO","people":"709000"}"#);
-        assert_eq!(rows("a,b\nc,d\n", columns("", "", false)), [("a".into(), "b".into()), ("c".into(), "d".into())]);
+        assert_eq!(
+            rows("a,b\nc,d\n", columns("", "", false)),
+            [("a".into(), "b".into()), ("c".into(), "d".into())]
+        );
         assert_eq!(rows("a,b\n", columns("2", "", false)), [("b".into(), r#"["a","b"]"#.into())]);
     }
 
     #[test]
     fn a_missing_column_is_told_with_those_there_are() {
-        assert!(unfit(CITIES, Columns::default()).contains(r#"no column "key"; the header names "name", "country""#));
+        assert!(
+            unfit(CITIES, Columns::default())
+                .contains(r#"no column "key"; the header names "name", "country""#)
+        );
         assert!(unfit("a,b\n", columns("x", "", false)).contains("numbers from 1"));
     }
 

@@ -78,7 +78,9 @@ fn own_member(object: &mut Map<String, Value>, name: &str) -> Result<Vec<u8>, St
     match (object.get_mut(name).map(Value::take), object.get(&encoded)) {
         (Some(Value::String(text)), None) => Ok(text.into_bytes()),
         (None, Some(Value::String(text))) => text::unbase64(text).ok_or(format!("{encoded:?} is not base64")),
-        (None, None) => Err(format!("no member {name:?}; for other objects name the key's member with --key")),
+        (None, None) => {
+            Err(format!("no member {name:?}; for other objects name the key's member with --key"))
+        }
         _ => Err(format!("needs a string in {name:?} or in {encoded:?}, and not both")),
     }
 }
@@ -97,7 +99,8 @@ mod tests {
     fn rows(text: &str, key: &str, value: &str) -> Vec<Result<(String, String), (u64, String)>> {
         let own = |s: &str| (!s.is_empty()).then(|| s.to_owned());
         let text_of = |b: Vec<u8>| String::from_utf8(b).unwrap();
-        let read = read_all(&mut JsonlRows::new(text.as_bytes(), Fields { key: own(key), value: own(value) }));
+        let read =
+            read_all(&mut JsonlRows::new(text.as_bytes(), Fields { key: own(key), value: own(value) }));
         read.into_iter().map(|row| row.map(|(k, v)| (text_of(k), text_of(v)))).collect()
     }
 

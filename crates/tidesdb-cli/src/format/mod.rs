@@ -173,8 +173,11 @@ impl<W: Write> RowWriter<W> {
 mod tests {
     use super::*;
 
-    /// Every row of `rows`; bad ones as their line and reason.
-    pub(super) fn read_all(rows: &mut dyn Rows) -> Vec<Result<(Vec<u8>, Vec<u8>), (u64, String)>> {
+    /// A row, or the line and the reason of a bad one.
+    type Read = Result<(Vec<u8>, Vec<u8>), (u64, String)>;
+
+    /// Every row of `rows`.
+    pub(super) fn read_all(rows: &mut dyn Rows) -> Vec<Read> {
         let mut out = Vec::new();
         loop {
             match rows.next_row() {

@@ -3,8 +3,9 @@
 //! Work is driven by debt, not by the clock: whoever makes work asks for it through `jobs`; workers take the most urgent.
 //! With no workers the committing thread runs what waits, after its commit: the order of I/O is then deterministic.
 //!
-//! A failed job leaves its inputs: it is tried again with growing pauses. Bytes that are wrong, an unknown durable state
-//! and a panic poison the database; so does an I/O error that comes back [`IO_FAILURES_MAX`] times.
+//! A failed job leaves its inputs: it is tried again with growing pauses. An unknown durable state and a panic poison the
+//! database; so does an I/O error that comes back [`IO_FAILURES_MAX`] times, unless it says that something is
+//! short (space, descriptors). A damaged input of a compaction only fails that compaction.
 
 mod pool;
 
@@ -103,12 +104,10 @@ fn failed(shared: &Shared, job: Job, e: &Error) {
     }
     tracing::warn!(?job, error = %e, "a background job failed; its inputs are kept");
     let pause = shared.retry.failed(shared.env.clock.mono());
-    let full = matches!(e, Error::NoSpace { .. })
-        || e.io_kind().is_some_and(|k| {
-            matches!(k, std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
-        });
-    let hopeless = matches!(e, Error::Corrupt { .. } | Error::Internal { .. })
-        || (e.io_kind().is_some() && !full && shared.retry.failures() >= IO_FAILURES_MAX);
+    let io = e.io_kind().is_some() && !e.is_shortage() && shared.retry.failures() >= IO_FAILURES_MAX;
+    // A damaged input of a compaction harms only the keys it holds: its tables stay, reads of them say what is wrong.
+    let damage = e.is_corruption() && !matches!(job, Job::Compact(_));
+    let hopeless = io || damage || matches!(e, Error::Internal { .. });
     if hopeless {
         shared.poison(e.clone());
     } else {

@@ -43,7 +43,9 @@ fn show_state(state: &State, show: &mut dyn FnMut(&str)) {
         for (level, meta) in family.tables.values() {
             let (low, high) = (shown(&meta.smallest), shown(&meta.largest));
             let (table, entries, bytes) = (meta.id.0, meta.entries, meta.file_bytes);
-            show(&format!("    table {table:06} level {level}, {entries} entries, {bytes} bytes, {low} .. {high}"));
+            show(&format!(
+                "    table {table:06} level {level}, {entries} entries, {bytes} bytes, {low} .. {high}"
+            ));
         }
         for (vlog, info) in &family.vlogs {
             let state = if info.sealed_at.is_some() { "sealed" } else { "open" };
@@ -74,7 +76,9 @@ fn describe(change: &Change) -> String {
         Change::SealVlog { family, vlog, bytes, sealed_at } => {
             format!("seal value log {:06} of family {} at {bytes} bytes, seqno {sealed_at}", vlog.0, family.0)
         }
-        Change::RemoveVlog { family, vlog } => format!("remove value log {:06} from family {}", vlog.0, family.0),
+        Change::RemoveVlog { family, vlog } => {
+            format!("remove value log {:06} from family {}", vlog.0, family.0)
+        }
         Change::NextIds { table, vlog, family } => {
             format!("next numbers: table {}, value log {}, family {}", table.0, vlog.0, family.0)
         }

@@ -27,14 +27,17 @@ const KEY_SHOWN_MAX: usize = 64;
 /// Opens the directory at `path`.
 fn open(path: &Path) -> Result<(Env, Arc<dyn Dir>)> {
     let env = Env::real();
-    let dir = env.disk.open_dir(path, false).map_err(|e| Error::io("open", &path.display().to_string(), e))?;
+    let dir =
+        env.disk.open_dir(path, false).map_err(|e| Error::io("open", &path.display().to_string(), e))?;
     Ok((env, dir))
 }
 
 /// A key for the eyes.
 fn shown(key: &[u8]) -> String {
     match key.get(..KEY_SHOWN_MAX) {
-        Some(front) if key.len() > KEY_SHOWN_MAX => format!("{}... ({} bytes)", front.escape_ascii(), key.len()),
+        Some(front) if key.len() > KEY_SHOWN_MAX => {
+            format!("{}... ({} bytes)", front.escape_ascii(), key.len())
+        }
         _ => key.escape_ascii().to_string(),
     }
 }

@@ -18,17 +18,26 @@ use crate::{Error, Result};
 /// # Errors
 /// `NotFound` if it is no table or the manifest does not name it, `InvalidArgument` if the family has a key order of its
 /// own, `Io`, `FormatTooNew`; `Corrupt` only for a damaged manifest.
-pub fn table(path: impl AsRef<Path>, file: &str, entries: bool, show: &mut dyn FnMut(&str)) -> Result<Vec<Error>> {
+pub fn table(
+    path: impl AsRef<Path>,
+    file: &str,
+    entries: bool,
+    show: &mut dyn FnMut(&str),
+) -> Result<Vec<Error>> {
     let Some(FileKind::Table(id)) = files::parse(file) else { return Err(no_such(file)) };
     let (_, dir) = open(path.as_ref())?;
     let (state, _) = version::inspect(&*dir, &mut |_, _| ())?;
-    let found = state.families.values().find_map(|f| f.tables.get(&id).map(|(level, meta)| (f, *level, meta)));
+    let found =
+        state.families.values().find_map(|f| f.tables.get(&id).map(|(level, meta)| (f, *level, meta)));
     let Some((family, level, meta)) = found else {
         return Err(Error::NotFound { what: format!("table {file} in the manifest").into() });
     };
     let order = &family.options.comparator;
     if crate::types::Comparator::by_name(order.name()).is_none() {
-        return Err(Error::invalid(format!("keys of {file} are in the order {:?} of its program", order.name())));
+        return Err(Error::invalid(format!(
+            "keys of {file} are in the order {:?} of its program",
+            order.name()
+        )));
     }
     show(&format!("{file}: family {:?}, level {level}, {} bytes", family.name, meta.file_bytes));
     show(&format!("  salt         {}", hex(&meta.salt)));
@@ -38,7 +47,10 @@ pub fn table(path: impl AsRef<Path>, file: &str, entries: bool, show: &mut dyn F
     show(&format!("  compression  {}", meta.compression.name()));
     show(&format!("  raw bytes    {} of keys, {} of values", meta.raw_key_bytes, meta.raw_value_bytes));
     for vlog in &meta.vlog_refs {
-        show(&format!("  refers to    {} values, {} bytes of value log {:06}", vlog.count, vlog.bytes, vlog.vlog.0));
+        show(&format!(
+            "  refers to    {} values, {} bytes of value log {:06}",
+            vlog.count, vlog.bytes, vlog.vlog.0
+        ));
     }
     let context = TableContext { dir: Arc::clone(&dir), cache: Arc::new(Cache::new(0)), use_mmap: false };
     let mut damage = Vec::new();

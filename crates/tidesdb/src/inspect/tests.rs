@@ -60,13 +60,17 @@ fn every_kind_of_file_tells_what_it_holds() {
     let db = fill(path);
     let (text, damage) = look(|show| manifest(path, show));
     assert!(damage.is_empty());
-    for part in ["create family 2 \"users\"", "add table", "state: log from segment", "key00000 .. key01999"] {
+    for part in ["create family 2 \"users\"", "add table", "state: log from segment", "key00000 .. key01999"]
+    {
         assert!(text.contains(part), "{part} in {text}");
     }
     let log = files_of(path, ".wal").pop().unwrap();
     let (text, damage) = look(|show| wal(path, &log, true, show));
     assert!(damage.is_empty(), "{damage:?}");
-    assert!(text.contains("Put family 1 late, 10 bytes") && text.contains("Delete family 1 key00007"), "{text}");
+    assert!(
+        text.contains("Put family 1 late, 10 bytes") && text.contains("Delete family 1 key00007"),
+        "{text}"
+    );
     for name in files_of(path, ".klog") {
         let (text, damage) = look(|show| table(path, &name, true, show));
         assert!(damage.is_empty(), "{damage:?}");

@@ -16,7 +16,12 @@ use crate::{Error, Result};
 /// # Errors
 /// `NotFound` if it is no value log or the manifest does not name it, `Io`, `FormatTooNew`; `Corrupt` only for a
 /// damaged manifest.
-pub fn vlog(path: impl AsRef<Path>, file: &str, entries: bool, show: &mut dyn FnMut(&str)) -> Result<Vec<Error>> {
+pub fn vlog(
+    path: impl AsRef<Path>,
+    file: &str,
+    entries: bool,
+    show: &mut dyn FnMut(&str),
+) -> Result<Vec<Error>> {
     let Some(FileKind::Vlog(id)) = files::parse(file) else { return Err(no_such(file)) };
     let (env, dir) = open(path.as_ref())?;
     let (state, _) = version::inspect(&*dir, &mut |_, _| ())?;

@@ -7,7 +7,9 @@ use tidesdb_io::{Access, FileExt};
 use super::{hex, no_such, open, shown};
 use crate::files::{self, FileKind};
 use crate::types::SeqNo;
-use crate::wal::layout::{RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, UNIT};
+use crate::wal::layout::{
+    RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, UNIT,
+};
 use crate::write::ops;
 use crate::{Error, Result};
 
@@ -16,7 +18,12 @@ use crate::{Error, Result};
 ///
 /// # Errors
 /// `NotFound` if it is no segment, `Io`, `FormatTooNew`, `MemoryLimit`.
-pub fn wal(path: impl AsRef<Path>, file: &str, entries: bool, show: &mut dyn FnMut(&str)) -> Result<Vec<Error>> {
+pub fn wal(
+    path: impl AsRef<Path>,
+    file: &str,
+    entries: bool,
+    show: &mut dyn FnMut(&str),
+) -> Result<Vec<Error>> {
     let Some(FileKind::Wal(id)) = files::parse(file) else { return Err(no_such(file)) };
     let (_, dir) = open(path.as_ref())?;
     let handle = dir.open(file, Access::Read).map_err(|e| Error::io("open", file, e))?;
@@ -84,7 +91,8 @@ impl<'a> Segment<'a> {
         }
         let rest = usize::try_from(pos).ok().and_then(|pos| self.bytes.get(pos..)).unwrap_or_default();
         if !rest.is_empty() {
-            let what = if rest.iter().all(|b| *b == 0) { "zeros" } else { "no records: torn, or of an earlier use" };
+            let what =
+                if rest.iter().all(|b| *b == 0) { "zeros" } else { "no records: torn, or of an earlier use" };
             show(&format!("  @{pos:<10} {} bytes left, {what}", rest.len()));
         }
         show(&format!("  {records} records"));
@@ -97,7 +105,8 @@ impl<'a> Segment<'a> {
         for op in ops(body, self.file, pos + RECORD_HEADER_BYTES as u64) {
             match op {
                 Ok(op) => {
-                    let expiry = if op.expiry == 0 { String::new() } else { format!(", expires {}", op.expiry) };
+                    let expiry =
+                        if op.expiry == 0 { String::new() } else { format!(", expires {}", op.expiry) };
                     let (kind, family, key) = (op.kind, op.family.0, shown(op.key));
                     show(&format!("      {kind:?} family {family} {key}, {} bytes{expiry}", op.value.len()));
                 }
@@ -125,5 +134,7 @@ impl<'a> Segment<'a> {
 
 fn describe(pos: u64, record: &RecordHeader) -> String {
     let RecordHeader { seq, body_len, kind, ops, complete, synced } = record;
-    format!("  @{pos:<10} {kind:?} seqno {seq}, {ops} operations, {body_len} bytes; complete {complete}, synced {synced}")
+    format!(
+        "  @{pos:<10} {kind:?} seqno {seq}, {ops} operations, {body_len} bytes; complete {complete}, synced {synced}"
+    )
 }

@@ -161,6 +161,7 @@ fn lookup<'g>(
         return Ok(None);
     }
     let hash = key_hash(key);
+    view.version.tables_for(key).for_each(|slot| slot.table().prefetch(hash));
     for slot in view.version.tables_for(key) {
         if let Some(found) = slot.table().get(key, hash, seq, want_value, guard)? {
             return Ok(Some(Hit::Table { kind: found.kind, expiry: found.expiry, value: found.value }));

@@ -4,6 +4,8 @@
 //! The high half of a key's hash chooses the line, a mix of all of it gives nine bits for each probe. Immutable
 //! once built; an empty filter (no lines) lets everything pass.
 
+use tidesdb_sync::prefetch_value;
+
 use crate::codec::{Decoder, Salt};
 use crate::{Error, Result};
 
@@ -58,6 +60,14 @@ impl Filter {
                 probes_of(hash, self.probes).fold(true, |all, (word, bit)| all & (line.0[word] & bit != 0))
             }
             None => true,
+        }
+    }
+
+    /// Begins to load what [`Filter::may_contain`] will look at.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        if let Some(line) = self.lines.get(line_of(hash, self.lines.len())) {
+            prefetch_value(line);
         }
     }
 

@@ -10,7 +10,7 @@
 //! reader.rs <--- index/search.rs    key -> block        cursor.rs   walks entries both ways
 //!    |     <---- block/search.rs    key -> entry        verify.rs   reads and checks everything
 //!    |     <---- block/reader.rs    entry -> fields     source.rs   map or file -> bytes
-//!    `---------- values.rs          frame -> values
+//!    `---------- values.rs          frame -> values     describe.rs shows blocks one by one
 //! ```
 //!
 //! The bytes are described in `docs/formats/klog.md`; the constants are in `layout.rs` and `block/mod.rs`.
@@ -21,6 +21,7 @@
 
 mod block;
 mod cursor;
+mod describe;
 mod filter;
 mod index;
 mod layout;
@@ -35,6 +36,7 @@ mod writer;
 
 pub use block::KeyBlock;
 pub use cursor::TableCursor;
+pub use describe::{BlockContent, BlockInfo};
 pub use props::{TableMeta, VlogRef};
 pub use reader::{CachedPart, Found, Table, TableContext};
 pub use writer::{TableOptions, TableWriter};

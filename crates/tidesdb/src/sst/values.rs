@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 
-use tidesdb_sync::Guard;
+use tidesdb_sync::{Guard, prefetch};
 
 use super::Table;
 use super::block::{Block, FRAME_BYTES_TARGET, Frame};
@@ -84,6 +84,10 @@ impl Table {
         guard: &Guard,
     ) -> Result<Slice> {
         let key = self.cache_key(b, f as u8 + 1);
+        if let Some(map) = self.source.map() {
+            // Most lookups end there: it loads while the cache is asked.
+            prefetch(map, (fence.at + fence.key_part as u64 + frame.at) as usize);
+        }
         if let Some(CachedPart::Values(values)) = self.cache.get_pinned(key, guard) {
             return self.part_of(fence, values, span);
         }

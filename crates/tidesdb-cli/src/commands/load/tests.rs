@@ -13,7 +13,8 @@ fn each_format_by_its_extension() {
     load(&stage, "a.tsv", b"t\\t\tv\tw\n", &[]).unwrap();
     load(&stage, "a.csv", b"key,value\nc,\"x\"\"y\"\n", &[]).unwrap();
     load(&stage, "a.jsonl", b"{\"key\":\"j\",\"value\":\"\\u0001\"}\n", &[]).unwrap();
-    load(&stage, "cities.csv", b"name,n\nOslo,7\n", &["--key-column", "name", "--value-column", "n"]).unwrap();
+    load(&stage, "cities.csv", b"name,n\nOslo,7\n", &["--key-column", "name", "--value-column", "n"])
+        .unwrap();
     load(&stage, "people.ndjson", b"{\"id\":5}\n", &["--key", "id"]).unwrap();
     load(&stage, "raw", b"C:\\x\t\\\n", &["--format", "tsv", "--no-escapes"]).unwrap();
     load(&stage, "plain.csv", b"p,q\n", &["--no-header"]).unwrap();
@@ -81,5 +82,8 @@ fn mistakes_are_told_before_anything_is_read() {
         assert_eq!(load(&stage, name, b"a,b\nc,d\n", more).unwrap_err().exit, Exit::Usage, "{name} {more:?}");
     }
     assert_eq!(stage.fails(&["load", "--format", "tsv", "/nonexistent"]).exit, Exit::Failed);
-    assert_eq!(stage.fails(&["load", "--format", "tsv", stage.dir.path().to_str().unwrap()]).exit, Exit::Usage);
+    assert_eq!(
+        stage.fails(&["load", "--format", "tsv", stage.dir.path().to_str().unwrap()]).exit,
+        Exit::Usage
+    );
 }

@@ -19,7 +19,10 @@ fn a_session() {
          use default\nget ann\nsync\nget --json a\nquit\nput never here\n",
     );
     assert_eq!(outcome.unwrap(), Exit::Done);
-    assert_eq!(text, "a\ttwo words\nb\x01\t\"q\"\ntwo wordsann\t1\n2\n{\"key\":\"a\",\"value\":\"two words\"}\n");
+    assert_eq!(
+        text,
+        "a\ttwo words\nb\x01\t\"q\"\ntwo wordsann\t1\n2\n{\"key\":\"a\",\"value\":\"two words\"}\n"
+    );
 }
 
 #[test]
@@ -43,7 +46,10 @@ fn the_last_command_gives_the_exit_code() {
 fn help_lists_every_verb() {
     let (outcome, text, _dir) = script("help\nhelp scan\nscan --help\n");
     assert_eq!(outcome.unwrap(), Exit::Done);
-    for name in ["load", "dump", "get", "put", "delete", "scan", "families", "stats", "verify", "compact", "use", "quit"] {
+    for name in [
+        "load", "dump", "get", "put", "delete", "scan", "families", "stats", "verify", "compact", "use",
+        "quit",
+    ] {
         assert!(text.contains(&format!("\n  {name} ")), "{name} in {text}");
     }
     assert_eq!(text.matches("--keys-only").count(), 2, "{text}");

@@ -67,13 +67,18 @@ pub(super) fn kill_and_recover(path: &Path, rows: u64, guide: &mut Guide<'_, '_>
     let mut present = 0;
     for n in 1..=acknowledged {
         let (key, value) = record(n);
-        present += u64::from(records.get_with(key.as_bytes(), |found| found == value.as_bytes())? == Some(true));
+        present +=
+            u64::from(records.get_with(key.as_bytes(), |found| found == value.as_bytes())? == Some(true));
     }
     let text = format!("{} of {} acknowledged records are there", grouped(present), grouped(acknowledged));
     guide.promise(present == acknowledged, text)?;
     // The last put may have returned, or reached the disk, without being told to us.
     let extra = count(&records)?.saturating_sub(acknowledged);
-    guide.promise(extra <= 1, format!("and {extra} more, which was on its way when the process died"))?;
+    let also = match extra {
+        0 => "and nothing else".to_owned(),
+        extra => format!("and {extra} more, which was on its way when the process died"),
+    };
+    guide.promise(extra <= 1, also)?;
     guide.promise(count(db.default_family())? == rows, "everything from before the kill is there too")?;
     Ok(db)
 }
@@ -107,14 +112,18 @@ fn watch_and_kill(child: &mut Child, guide: &mut Guide<'_, '_>) -> Outcome<u64> 
         killed.and(status).map(|status| (status, in_order))
     });
     let secs = started.elapsed().as_secs_f64();
-    let (status, in_order) = status.map_err(|e| Failure::failed(format!("cannot kill the second process: {e}")))?;
+    let (status, in_order) =
+        status.map_err(|e| Failure::failed(format!("cannot kill the second process: {e}")))?;
     let last = last.into_inner();
     guide.say(format!(
         "... and is killed with SIGKILL after {secs:.1} s and {} records, {} each second",
         grouped(last),
         grouped((last as f64 / secs) as u64)
     ))?;
-    guide.promise(status.signal() == Some(SIGKILL) && in_order && last > 0, "it died in the middle of its work")?;
+    guide.promise(
+        status.signal() == Some(SIGKILL) && in_order && last > 0,
+        "it died in the middle of its work",
+    )?;
     Ok(last)
 }
 
@@ -143,7 +152,9 @@ mod tests {
 
     #[test]
     fn a_cut_number_does_not_count() {
-        for (text, last, in_order) in [("1\n2\n3", 2, true), ("1\n3\n", 1, false), ("", 0, true), ("1\nx\n", 1, false)] {
+        for (text, last, in_order) in
+            [("1\n2\n3", 2, true), ("1\n3\n", 1, false), ("", 0, true), ("1\nx\n", 1, false)]
+        {
             let found = AtomicU64::new(0);
             assert_eq!(read_numbers(text.as_bytes(), &found), in_order, "{text:?}");
             assert_eq!(found.into_inner(), last, "{text:?}");

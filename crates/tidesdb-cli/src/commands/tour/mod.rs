@@ -41,7 +41,9 @@ impl Tour {
             (None, None) => return Err(Failure::failed("no directory to work in")),
         };
         if self.dir.is_some() && std::fs::read_dir(&dir).is_ok_and(|mut entries| entries.next().is_some()) {
-            return Err(Failure::usage(format!("{} is not empty", dir.display())).next("name a new directory"));
+            return Err(
+                Failure::usage(format!("{} is not empty", dir.display())).next("name a new directory")
+            );
         }
         let mut guide = Guide::new(out);
         guide.say(format!("A database of every Unicode character, in {}", dir.display()))?;
@@ -56,22 +58,28 @@ impl Tour {
 
     fn what_next(&self, dir: &Path, out: &mut Out<'_>) -> Outcome<()> {
         let program = if std::env::var_os("CARGO").is_some() { "cargo run --release --" } else { "tidesdb" };
+        let mut next = vec![
+            (format!("{program} shell --db my.db"), "a database of your own; `help` lists the commands"),
+            (format!("{program} load --db my.db FILE.tsv"), "fill it from TSV, CSV or JSON lines"),
+            (format!("{program} --help"), "all commands; docs/cli.md describes them"),
+            ("README.md".to_owned(), "the library in a Rust program"),
+        ];
+        if self.dir.is_some() {
+            let look = format!("{program} shell --db {}", dir.join("db").display());
+            next.insert(0, (look, "look around in this database"));
+        }
+        let width = next.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
         out.line("")?;
         out.line(out.paint(Style::Strong, "Next"))?;
-        if self.dir.is_some() {
-            let db = dir.join("db");
-            out.line(format!("  {program} shell --db {}    look around in this database", db.display()))?;
-        }
-        out.line(format!("  {program} shell --db my.db          a database of your own; `help` lists the commands"))?;
-        out.line(format!("  {program} load --db my.db FILE.tsv  fill it from TSV, CSV or JSON lines"))?;
-        out.line(format!("  {program} --help                    all commands; docs/cli.md describes them"))?;
-        out.line("  README.md                                    the library in a Rust program")
+        next.iter().try_for_each(|(command, what)| out.line(format!("  {command:width$}   {what}")))
     }
 }
 
 fn temporary() -> Outcome<tempfile::TempDir> {
     let made = tempfile::Builder::new().prefix("tidesdb-tour-").tempdir();
-    made.map_err(|e| Failure::failed(format!("cannot make a temporary directory: {e}")).next("name one with --dir"))
+    made.map_err(|e| {
+        Failure::failed(format!("cannot make a temporary directory: {e}")).next("name one with --dir")
+    })
 }
 
 fn walk(dir: &Path, guide: &mut Guide<'_, '_>) -> Outcome<()> {

@@ -72,7 +72,8 @@ pub(super) fn snapshot(db: &Db, names: &Family, guide: &mut Guide<'_, '_>) -> Ou
     }
     db.write(&mut batch)?;
     let whale = key(WHALE);
-    guide.say(format!("{} deleted by mistake: the block of the whale", counted(rows as u64, "row", "rows")))?;
+    guide
+        .say(format!("{} deleted by mistake: the block of the whale", counted(rows as u64, "row", "rows")))?;
     guide.promise(!db.contains(whale.as_bytes())? && db.prefix(block)?.next().is_none(), "they are gone")?;
     let old = before.get(characters, whale.as_bytes())?;
     guide.say("the snapshot from before still shows them:")?;

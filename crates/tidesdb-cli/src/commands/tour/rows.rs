@@ -40,7 +40,8 @@ pub(super) fn load(db: &Db, guide: &mut Guide<'_, '_>) -> Outcome<()> {
     db.sync()?;
     let synced = started.elapsed().as_secs_f64() - written;
     guide.say(format!("{} characters, {} in {}", grouped(rows), size(bytes), rates(rows, bytes, written)))?;
-    guide.say(format!("in batches of {BATCH_ROWS}, then one sync for all of them: {:.1} ms", synced * 1e3))?;
+    guide
+        .say(format!("in batches of {BATCH_ROWS}, then one sync for all of them: {:.1} ms", synced * 1e3))?;
     db.flush()?;
     let stats = family.stats();
     let table_bytes: u64 = stats.level_bytes.iter().sum();
@@ -99,7 +100,10 @@ pub(super) fn scan(db: &Db, guide: &mut Guide<'_, '_>) -> Outcome<()> {
     for (key, fields) in backwards.iter().take(5) {
         guide.show(pretty(key, fields))?;
     }
-    guide.promise(backwards.len() == 16 && backwards.is_sorted_by(|a, b| *a.0 > *b.0), "sixteen animals, in order")?;
+    guide.promise(
+        backwards.len() == 16 && backwards.is_sorted_by(|a, b| *a.0 > *b.0),
+        "sixteen animals, in order",
+    )?;
 
     let started = host::now();
     let mut expected = characters();

@@ -1,0 +1,360 @@
+//! The built program from outside: what it prints, what it leaves, how it exits.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A place to run the program in.
+struct Stage {
+    dir: tempfile::TempDir,
+}
+
+/// What a run gave.
+struct Run {
+    code: i32,
+    out: Vec<u8>,
+    err: String,
+}
+
+impl Run {
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.out).unwrap()
+    }
+}
+
+impl Stage {
+    fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn write(&self, name: &str, content: &[u8]) -> String {
+        std::fs::write(self.path(name), content).unwrap();
+        self.path(name).to_str().unwrap().to_owned()
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidesdb"));
+        command
+            .args(words)
+            .env("TIDESDB_DB", self.path("db"))
+            .env_remove("CARGO")
+            .current_dir(self.dir.path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Run {
+        result(self.command(words).output().unwrap())
+    }
+
+    /// A run that must end well; its output.
+    fn ok(&self, words: &[&str]) -> String {
+        let run = self.run(words);
+        assert_eq!(run.code, 0, "{words:?}: {}", run.err);
+        String::from_utf8(run.out).unwrap()
+    }
+
+    fn with_input(&self, words: &[&str], input: &[u8]) -> Run {
+        let mut child = self.command(words).stdin(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || drop(stdin.write_all(input))); // the program may end before it has read all
+            result(child.wait_with_output().unwrap())
+        })
+    }
+}
+
+fn result(output: Output) -> Run {
+    Run {
+        code: output.status.code().unwrap(),
+        out: output.stdout,
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// Numbers that look random; Marsaglia's xorshift.
+fn draws(seed: u64) -> impl Iterator<Item = u64> {
+    let mut n = seed;
+    std::iter::from_fn(move || {
+        n ^= n << 13;
+        n ^= n >> 7;
+        n ^= n << 17;
+        Some(n)
+    })
+}
+
+fn files_of(path: &Path, extension: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(path).unwrap().map(|e| e.unwrap().path());
+    entries.filter(|path| path.extension().is_some_and(|e| e == extension)).collect()
+}
+
+#[test]
+fn a_dump_of_a_loaded_file_is_the_sorted_file() {
+    let stage = Stage::new();
+    let mut lines: Vec<String> = draws(7)
+        .take(20_000)
+        .enumerate()
+        .map(|(i, n)| format!("user:{n:016x}:{i}\tvalue {i}\t{}", n % 1000))
+        .collect();
+    let input = lines.join("\n") + "\n";
+    let file = stage.write("in.tsv", input.as_bytes());
+    assert!(stage.ok(&["load", &file]).starts_with("20,000 rows, "));
+    lines.sort_unstable();
+    assert_eq!(stage.ok(&["dump"]), lines.join("\n") + "\n");
+}
+
+#[test]
+fn hostile_bytes_survive_every_format() {
+    let stage = Stage::new();
+    let seed = 0xBADC_0FFE;
+    let mut draw = draws(seed);
+    let mut byte = || (draw.next().unwrap() >> 32) as u8;
+    let mut input = Vec::new();
+    for n in 0..3000u32 {
+        // Every byte is escaped, so the input says exactly which bytes are meant.
+        let mut hex = |length: u32, out: &mut Vec<u8>| {
+            (0..length).for_each(|_| out.extend_from_slice(format!("\\x{:02X}", byte()).as_bytes()));
+        };
+        input.extend_from_slice(format!("{n:04}").as_bytes());
+        hex(n % 9, &mut input);
+        input.push(b'\t');
+        hex(n % 31, &mut input);
+        input.push(b'\n');
+    }
+    let first = stage.with_input(&["load", "--format", "tsv"], &input);
+    assert_eq!(first.code, 0, "seed {seed}: {}", first.err);
+    let expected = stage.run(&["dump"]).out;
+    for name in ["again.tsv", "again.csv", "again.jsonl"] {
+        stage.ok(&["dump", "--output", name]);
+        stage.ok(&["families", "create", name]);
+        stage.ok(&["load", name, "--family", name]);
+        assert_eq!(stage.run(&["dump", "--family", name]).out, expected, "seed {seed}, {name}");
+        assert_eq!(stage.run(&["scan", "--family", name]).out, expected, "seed {seed}, {name}");
+    }
+    // The bytes that were meant, read one by one.
+    let key = std::str::from_utf8(
+        input.split(|b| *b == b'\n').nth(8).unwrap().split(|b| *b == b'\t').next().unwrap(),
+    );
+    let value = stage.run(&["get", "-e", key.unwrap()]);
+    assert_eq!((value.code, value.out.len()), (0, 8));
+}
+
+#[test]
+fn standard_input_in_each_format() {
+    let stage = Stage::new();
+    assert_eq!(stage.with_input(&["load", "--format", "csv", "-"], b"key,value\na,1\n").code, 0);
+    assert_eq!(stage.with_input(&["load", "--format", "jsonl", "--key", "id"], b"{\"id\":\"b\"}\n").code, 0);
+    assert_eq!(stage.with_input(&["put", "c"], b"from\nstdin").code, 0);
+    assert_eq!(stage.ok(&["scan"]), "a\t1\nb\t{\"id\":\"b\"}\nc\tfrom\\nstdin\n");
+    assert_eq!(stage.run(&["get", "c"]).out, b"from\nstdin");
+    let unnamed = stage.with_input(&["load"], b"a\tb\n");
+    assert_eq!(unnamed.code, 2);
+    assert!(unnamed.err.contains("--format tsv"), "{}", unnamed.err);
+}
+
+#[test]
+fn bad_rows_name_their_line_or_are_counted() {
+    let stage = Stage::new();
+    let file = stage.write("in.tsv", b"a\t1\nno tab here\nb\t2\nb\t3\n");
+    let run = stage.run(&["load", &file]);
+    assert_eq!(run.code, 2);
+    assert!(run.err.contains("in.tsv, line 2: no tab"), "{}", run.err);
+    assert!(run.err.contains("the 1 row before are loaded") && run.err.contains("--skip-bad"), "{}", run.err);
+    assert_eq!(stage.ok(&["scan"]), "a\t1\n");
+    let told = stage.ok(&["load", &file, "--skip-bad"]);
+    assert!(told.contains("2 rows replaced a value"), "{told}");
+    assert!(told.contains("1 malformed row passed over, the first in line 2: no tab"), "{told}");
+    let json: Vec<_> = draws(1).take(3).collect();
+    let file =
+        stage.write("in.jsonl", format!("{{\"key\":\"x\",\"value\":\"{}\"}}\n{{\n", json[0]).as_bytes());
+    let run = stage.run(&["load", &file, "--json"]);
+    assert!(run.code == 2 && run.err.contains("line 2: not a JSON object"), "{}", run.err);
+}
+
+#[test]
+fn exit_codes() {
+    let stage = Stage::new();
+    for (words, code) in [
+        (&["get", "a"][..], 2), // no database yet
+        (&["stats"], 2),
+        (&["put", "a", "1"], 0),
+        (&["get", "a"], 0),
+        (&["get", "b"], 1),
+        (&["delete", "b"], 1),
+        (&["delete", "a"], 0),
+        (&["get", "a", "--family", "none"], 2),
+        (&["frobnicate"], 2),
+        (&["load", "missing.tsv"], 3),
+        (&["verify"], 0),
+        (&["--version"], 0),
+    ] {
+        assert_eq!(stage.run(words).code, code, "{words:?}");
+    }
+    let nowhere = stage.command(&["stats"]).env_remove("TIDESDB_DB").output().unwrap();
+    assert_eq!(nowhere.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&nowhere.stderr).contains("--db PATH"));
+    assert!(!stage.path("missing").exists());
+}
+
+#[test]
+fn a_database_in_use_is_told_apart() {
+    let stage = Stage::new();
+    stage.ok(&["put", "a", "1"]);
+    let mut shell = stage.command(&["shell"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = shell.stdin.take().unwrap();
+    stdin.write_all(b"get a\nget --json a\n").unwrap();
+    let started = std::time::Duration::from_millis(20);
+    let busy = (0..250).find_map(|_| {
+        std::thread::sleep(started);
+        Some(stage.run(&["get", "a"])).filter(|run| run.code != 0)
+    });
+    let busy = busy.expect("the shell holds the database");
+    assert_eq!(busy.code, 4, "{}", busy.err);
+    assert!(busy.err.contains("is open elsewhere") && busy.err.contains("next: wait"), "{}", busy.err);
+    drop(stdin);
+    assert_eq!(shell.wait().unwrap().code(), Some(0));
+    assert_eq!(stage.ok(&["get", "a"]), "1");
+}
+
+#[test]
+fn scans() {
+    let stage = Stage::new();
+    stage.with_input(&["load", "--format", "tsv"], b"a\t1\nab\t2\nb\t3\nc\t4\n");
+    for (words, expected) in [
+        (&["scan", "--prefix", "a"][..], "a\t1\nab\t2\n"),
+        (&["scan", "--from", "ab", "--to", "c", "--keys-only"], "ab\nb\n"),
+        (&["scan", "--reverse", "--limit", "1"], "c\t4\n"),
+        (&["scan", "--count"], "4\n"),
+        (&["scan", "--json", "--limit", "1"], "{\"key\":\"a\",\"value\":\"1\"}\n"),
+    ] {
+        assert_eq!(stage.ok(words), expected, "{words:?}");
+    }
+    assert_eq!(stage.run(&["scan", "--prefix", "a", "--from", "b"]).code, 2);
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let stage = Stage::new();
+    let rows: String = (0..200_000).map(|n| format!("{n:08}\tsome value to fill the pipe\n")).collect();
+    assert_eq!(stage.with_input(&["load", "--format", "tsv"], rows.as_bytes()).code, 0);
+    let mut child = stage.command(&["scan"]).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr), (Some(0), Vec::new()));
+}
+
+#[test]
+fn families() {
+    let stage = Stage::new();
+    stage.ok(&["families", "create", "users", "--compression", "zstd"]);
+    stage.ok(&["put", "--family", "users", "ann", "1"]);
+    stage.ok(&["families", "clone", "users", "copy"]);
+    stage.ok(&["families", "rename", "copy", "second"]);
+    stage.ok(&["families", "drop", "users"]);
+    assert_eq!(stage.ok(&["families"]), "default\nsecond\n");
+    assert_eq!(stage.ok(&["get", "--family", "second", "ann"]), "1");
+    let run = stage.run(&["families", "drop", "users"]);
+    assert!(run.code == 2 && run.err.contains("does not exist"), "{}", run.err);
+    assert!(stage.ok(&["families", "list", "--json"]).contains("\"compression\":\"zstd\""));
+}
+
+#[test]
+fn care() {
+    let stage = Stage::new();
+    let rows: String = (0..5000).map(|n| format!("{:05}\t{n}\n", n % 2000)).collect();
+    stage.with_input(&["load", "--format", "tsv"], rows.as_bytes());
+    assert!(stage.ok(&["compact"]).contains("-> 1 table, "));
+    let stats = stage.ok(&["stats", "--json"]);
+    assert!(stats.contains("\"table_entries\":2000,"), "{stats}");
+    assert!(stage.ok(&["stats"]).contains("family default"));
+    stage.ok(&["checkpoint", "copy"]);
+    assert!(stage.ok(&["verify", "--db", "copy"]).ends_with("all good\n"));
+    assert_eq!(stage.ok(&["dump", "--db", "copy"]), stage.ok(&["dump"]));
+    assert_eq!(stage.run(&["checkpoint", "copy"]).code, 2);
+}
+
+#[test]
+fn damage_is_found_and_named() {
+    let stage = Stage::new();
+    let rows: String = (0..20_000).map(|n| format!("{n:06}\tvalue {n}\n")).collect();
+    stage.with_input(&["load", "--format", "tsv"], rows.as_bytes());
+    stage.ok(&["compact"]);
+    let table = files_of(&stage.path("db"), "klog").pop().unwrap();
+    let name = table.file_name().unwrap().to_str().unwrap().to_owned();
+    let whole = std::fs::read(&table).unwrap();
+    // In the data, in the index, in the footer.
+    for at in [whole.len() / 2, whole.len() - 500, whole.len() - 20] {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        std::fs::write(&table, &bytes).unwrap();
+        let run = stage.run(&["verify"]);
+        assert_eq!(run.code, 1, "{at}: {}", run.err);
+        assert!(run.text().contains(&format!("corruption in {name} at byte ")), "{at}: {}", run.text());
+        let run = stage.run(&["inspect", "table", "--json"]);
+        assert_eq!(run.code, 1, "{at}: {}", run.err);
+        assert!(run.text().contains(&format!("{{\"file\":\"{name}\",\"offset\":")), "{at}: {}", run.text());
+    }
+    let mut bytes = whole.clone();
+    bytes[whole.len() / 2] ^= 1;
+    std::fs::write(&table, &bytes).unwrap();
+    let run = stage.run(&["dump"]);
+    assert_eq!(run.code, 3);
+    assert!(run.err.contains(&name) && run.err.contains("next: `tidesdb verify`"), "{}", run.err);
+    std::fs::write(&table, &whole).unwrap();
+    assert_eq!(stage.ok(&["dump"]), rows);
+}
+
+#[test]
+fn inspecting_every_kind_of_file() {
+    let stage = Stage::new();
+    stage.with_input(&["put", "big"], &[b'x'; 9000]);
+    stage.ok(&["put", "small", "v"]);
+    for (words, part) in [
+        (&["inspect", "manifest"][..], "family 1 \"default\""),
+        (&["inspect", "table", "--entries"], "small seqno"),
+        (&["inspect", "vlog", "--entries"], "value of 9000 bytes"),
+        (&["inspect", "wal"], "no damage"),
+    ] {
+        let text = stage.ok(words);
+        assert!(text.contains(part), "{words:?}: {text}");
+    }
+    assert_eq!(stage.run(&["inspect", "table", "424242"]).code, 2);
+}
+
+#[test]
+fn a_shell_in_a_pipe() {
+    let stage = Stage::new();
+    let script = b"put 'two words' \"tab\\there\"\nfamilies create f\nuse f\nput x y\nscan\nuse default\nscan\nget none\n";
+    let run = stage.with_input(&["shell"], script);
+    assert_eq!((run.code, run.text()), (1, "x\ty\ntwo words\ttab\there\n"), "{}", run.err);
+    assert_eq!(stage.ok(&["scan", "--family", "f"]), "x\ty\n");
+    let run = stage.with_input(&["shell"], b"scan\nfrob\nscan\n");
+    assert_eq!(run.code, 2);
+    assert!(run.err.contains("line 2: "), "{}", run.err);
+    let run = stage.with_input(&["shell", "--read-only"], b"put a b\n");
+    assert!(run.code == 2 && run.err.contains("reading only"), "{}", run.err);
+}
+
+#[test]
+fn the_tour_keeps_its_promises() {
+    let stage = Stage::new();
+    let text = stage.ok(&["tour", "--dir", "kept"]);
+    for part in
+        ["SPOUTING WHALE", "SIGKILL", "acknowledged records are there", "corruption in ", "all kept, in "]
+    {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert!(!text.contains('\x1b') && !text.contains("BROKEN"), "{text}");
+    assert_eq!(
+        stage.ok(&["get", "--db", "kept/db", "--family", "records", "000000000001"]).split(',').next(),
+        Some("record 1")
+    );
+    assert_eq!(stage.run(&["verify", "--db", "kept/damaged"]).code, 1);
+    let again = stage.run(&["tour", "--dir", "kept"]);
+    assert!(again.code == 2 && again.err.contains("is not empty"), "{}", again.err);
+}
