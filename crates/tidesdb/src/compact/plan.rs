@@ -6,7 +6,7 @@ use crate::types::Comparator;
 use crate::sources::{TableSlot, TableVersion};
 
 /// Level of the one sorted run.
-pub const BOTTOM_LEVEL: u8 = 2;
+pub(super) const BOTTOM_LEVEL: u8 = 2;
 
 /// How a plan is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,21 +41,38 @@ pub fn pick(
     if upper.is_empty() || (!force && upper.len() < l1_tables_trigger.max(1)) {
         return None;
     }
-    let lower: Vec<_> = version.level(BOTTOM_LEVEL)
-        .iter()
-        .filter(|t| upper.iter().any(|u| overlap(comparator, u, t)))
-        .cloned()
-        .collect();
-    let lone = |i: usize| upper.iter().skip(i + 1).all(|other| !overlap(comparator, &upper[i], other));
-    let disjoint = lower.is_empty() && (0..upper.len()).all(lone);
+    let lower = version.level(BOTTOM_LEVEL);
+    let lone = |i: usize| upper.iter().skip(i + 1).chain(lower.iter()).all(|other| !overlap(comparator, &upper[i], other));
     // A forced merge is asked for to drop what is dead, which a move does not do.
-    let kind = if disjoint && !force { PlanKind::Move } else { PlanKind::Merge };
-    let inputs = upper.iter().map(|t| (1, Arc::clone(t))).chain(lower.into_iter().map(|t| (BOTTOM_LEVEL, t))).collect();
+    let kind = if !force && (0..upper.len()).all(lone) { PlanKind::Move } else { PlanKind::Merge };
+    let upper_inputs = upper.iter().map(|t| (1, Arc::clone(t)));
+    let inputs = match kind {
+        PlanKind::Move => upper_inputs.collect(),
+        PlanKind::Merge => {
+            upper_inputs.chain(between(upper, lower, comparator).map(|t| (BOTTOM_LEVEL, Arc::clone(t)))).collect()
+        }
+    };
     Some(CompactionPlan { kind, inputs, target: BOTTOM_LEVEL, bottom: true })
 }
 
+/// The tables of `lower` from the smallest to the largest key of `upper`. Those in a gap of `upper` belong to them: an output
+/// may span the gap.
+fn between<'v>(
+    upper: &'v Level<Table>,
+    lower: &'v Level<Table>,
+    comparator: &'v Comparator,
+) -> impl Iterator<Item = &'v Arc<TableSlot>> {
+    let order = |a: &&[u8], b: &&[u8]| comparator.compare(a, b);
+    let smallest = upper.iter().map(|t| &*t.meta().smallest).min_by(order);
+    let largest = upper.iter().map(|t| &*t.meta().largest).max_by(order);
+    lower.iter().filter(move |t| {
+        smallest.is_some_and(|key| comparator.compare(&t.meta().largest, key).is_ge())
+            && largest.is_some_and(|key| comparator.compare(&t.meta().smallest, key).is_le())
+    })
+}
+
 /// A plan that rewrites every table.
-pub fn everything(version: &TableVersion) -> Option<CompactionPlan> {
+pub(super) fn everything(version: &TableVersion) -> Option<CompactionPlan> {
     let inputs: Vec<_> =
         (1..=BOTTOM_LEVEL).flat_map(|l| version.level(l).iter().map(move |t| (l, Arc::clone(t)))).collect();
     (!inputs.is_empty()).then_some(CompactionPlan {

@@ -8,7 +8,7 @@ use tidesdb_cache::Cache;
 use tidesdb_io::{Dir, DirLock, Env};
 use tidesdb_sync::{Mutex, RwLock};
 
-use super::recover::{self, RecoveryReport};
+use super::recover;
 use super::{DEFAULT_FAMILY, Db, Inner, catalog};
 use crate::background::Pool;
 use crate::health::Health;

@@ -2,39 +2,53 @@
 
 use std::sync::Arc;
 
+use tidesdb_memtable::{Entry, Memtable};
 use tidesdb_sync::{Guard, pin};
 
 use crate::codec::key_hash;
 use crate::family::{FamilyCore, ReadView};
 use crate::shared::Shared;
-use crate::types::{EntryRef, Kind, SeqNo, Slice};
+use crate::types::{Kind, SeqNo, Slice};
 use crate::vlog::VlogPointer;
 use crate::{Error, Result};
 
 /// What was found for a key, still where it lies.
 enum Hit<'g> {
-    Memtable(EntryRef<'g>),
+    Memtable { entry: Entry<'g>, kind: Kind, map: &'g Arc<Memtable> },
     Table { kind: Kind, expiry: u32, value: Slice },
 }
 
+/// Values from this size on are handed out where they lie in the memtable; a smaller one costs less to copy than to pin.
+const PINNED_BYTES_MIN: usize = 1024;
+
 impl Hit<'_> {
+    /// The value, to keep.
+    fn into_slice(self) -> Slice {
+        match self {
+            Self::Table { value, .. } => value,
+            Self::Memtable { entry, map, .. } if entry.value.len() >= PINNED_BYTES_MIN => {
+                Slice::pinned(map.value_handle(&entry))
+            }
+            Self::Memtable { entry, .. } => entry.value.into(),
+        }
+    }
+
     fn kind(&self) -> Kind {
         match self {
-            Self::Memtable(e) => e.kind,
-            Self::Table { kind, .. } => *kind,
+            Self::Memtable { kind, .. } | Self::Table { kind, .. } => *kind,
         }
     }
 
     fn expiry(&self) -> u32 {
         match self {
-            Self::Memtable(e) => e.expiry,
+            Self::Memtable { entry, .. } => entry.expiry,
             Self::Table { expiry, .. } => *expiry,
         }
     }
 
     fn bytes(&self) -> &[u8] {
         match self {
-            Self::Memtable(e) => e.value,
+            Self::Memtable { entry, .. } => entry.value,
             Self::Table { value, .. } => value,
         }
     }
@@ -49,8 +63,7 @@ pub fn get(shared: &Shared, family: &FamilyCore, key: &[u8], snapshot: Option<Se
     match find(shared, family, key, snapshot, true, &guard)? {
         None => Ok(None),
         Some(hit) if hit.kind() == Kind::PutPointer => resolve(family, hit.bytes()).map(Some),
-        Some(Hit::Table { value, .. }) => Ok(Some(value)),
-        Some(Hit::Memtable(e)) => Ok(Some(e.value.into())),
+        Some(hit) => Ok(Some(hit.into_slice())),
     }
 }
 
@@ -105,8 +118,7 @@ pub fn multi_get<K: AsRef<[u8]>>(
         };
         out[i] = Some(match hit {
             hit if hit.kind() == Kind::PutPointer => resolve(family, hit.bytes())?,
-            Hit::Table { value, .. } => value,
-            Hit::Memtable(e) => e.value.into(),
+            hit => hit.into_slice(),
         });
     }
     Ok(out)
@@ -154,7 +166,7 @@ fn lookup<'g>(
     for slot in view.memtables() {
         if let Some(e) = slot.map.get(key, seq) {
             let kind = Kind::from_u8(e.kind).ok_or_else(|| Error::internal("unknown kind in a memtable"))?;
-            return Ok(Some(Hit::Memtable(EntryRef { key: e.key, seq: e.seq, kind, expiry: e.expiry, value: e.value })));
+            return Ok(Some(Hit::Memtable { entry: e, kind, map: &slot.map }));
         }
     }
     if view.version.is_empty() {

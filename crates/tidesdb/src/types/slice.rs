@@ -1,8 +1,7 @@
 //! A value handed to the user: owned or pinned, `Send + 'static`, dereferencing to bytes.
 
 use std::fmt;
-use std::ops::{Deref, Range};
-use std::sync::Arc;
+use std::ops::Deref;
 
 use tidesdb_memtable::ValueHandle;
 
@@ -20,7 +19,6 @@ pub struct Slice(Repr);
 enum Repr {
     Owned(Box<[u8]>),
     Memtable(ValueHandle),
-    Shared { owner: Arc<[u8]>, range: Range<usize> },
 }
 
 impl Slice {
@@ -29,18 +27,11 @@ impl Slice {
         Self(Repr::Memtable(handle))
     }
 
-    /// A part of shared bytes. The range must lie inside.
-    pub(crate) fn shared(owner: Arc<[u8]>, range: Range<usize>) -> Self {
-        debug_assert!(range.end <= owner.len());
-        Self(Repr::Shared { owner, range })
-    }
-
     /// The bytes as an owned vector; copies unless they are owned already.
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {
             Repr::Owned(b) => b.into_vec(),
             Repr::Memtable(h) => h.to_vec(),
-            Repr::Shared { owner, range } => owner[range].to_vec(),
         }
     }
 }
@@ -52,7 +43,6 @@ impl Deref for Slice {
         match &self.0 {
             Repr::Owned(b) => b,
             Repr::Memtable(h) => h,
-            Repr::Shared { owner, range } => &owner[range.clone()],
         }
     }
 }
