@@ -75,7 +75,10 @@ pub fn recovered(env: &Env, config: &Config, promises: &Promises, demand: Demand
         || contents == expected(&promises.families_before)
         || (before_open && contents.values().all(BTreeMap::is_empty));
     if !fits {
-        return Err(format!("contents are not those after commit {p}: {}", difference(&contents, &expected(&promises.families_after))));
+        return Err(format!(
+            "contents are not those after commit {p}: {}",
+            difference(&contents, &expected(&promises.families_after))
+        ));
     }
     if demand.thorough {
         thorough(db, env, &config, &contents)?;
@@ -146,7 +149,12 @@ pub fn difference(got: &Contents, want: &Contents) -> String {
             let (g, w) = (got.get(key), want.get(key));
             if g != w {
                 let show = |v: Option<&Vec<u8>>| v.map_or("nothing".into(), |v| format!("{} bytes", v.len()));
-                return format!("family {name:?}, key {:?}: {} instead of {}", String::from_utf8_lossy(key), show(g), show(w));
+                return format!(
+                    "family {name:?}, key {:?}: {} instead of {}",
+                    String::from_utf8_lossy(key),
+                    show(g),
+                    show(w)
+                );
             }
         }
     }

@@ -58,7 +58,9 @@ impl Damage {
                     new.swap((a + i) as usize, (b + i) as usize);
                 }
             }
-            Self::Graft { at, bytes, .. } => new[*at as usize..*at as usize + bytes.len()].copy_from_slice(bytes),
+            Self::Graft { at, bytes, .. } => {
+                new[*at as usize..*at as usize + bytes.len()].copy_from_slice(bytes)
+            }
             Self::Missing => return None,
             Self::Replaced { bytes, .. } => new.clone_from(bytes),
         }
@@ -88,11 +90,15 @@ pub struct Victim {
     pub bytes: Vec<u8>,
     /// Where a change may go unnoticed, and why.
     pub declared: Vec<(Range<u64>, &'static str)>,
+    /// The last seal of a log segment that nothing follows. Damage of it together with records before it looks like a write
+    /// that did not finish: the one declared blind spot.
+    pub last_seal: Option<Range<u64>>,
     /// Why nobody has to notice that the file is gone, if so.
     pub may_go: Option<&'static str>,
 }
 
 const PAGE: u64 = 4096;
+const LAST_SEAL: &str = "a seal that nothing follows";
 
 impl Victim {
     /// The file `name`. `current` is the manifest in force; `closed`: the database was closed in order.
@@ -112,7 +118,15 @@ impl Victim {
         let all = declared.iter().find(|(range, _)| *range == (0..u64::MAX)).map(|(_, why)| *why);
         let unused = name.ends_with(".wal") && declared.iter().any(|(range, _)| range.start == PAGE);
         let may_go = all.or(unused.then_some("a log segment that holds no record yet"));
-        Self { name: name.to_owned(), bytes, declared, may_go }
+        let last_seal = declared.iter().find(|(_, why)| *why == LAST_SEAL).map(|(range, _)| range.clone());
+        Self { name: name.to_owned(), bytes, declared, last_seal, may_go }
+    }
+
+    /// Whether the end of the log was damaged with the seal that promises for it.
+    pub fn is_blind_spot(&self, new: Option<&[u8]>) -> bool {
+        let (Some(seal), Some(new)) = (&self.last_seal, new) else { return false };
+        let changed = |at: u64| self.bytes.get(at as usize) != new.get(at as usize);
+        new.len() == self.bytes.len() && seal.clone().any(changed) && (PAGE..seal.start).any(changed)
     }
 
     /// Why nobody has to notice that the file became `new`; `None` if somebody has to.
@@ -162,7 +176,7 @@ fn wal(bytes: &[u8]) -> Vec<(Range<u64>, &'static str)> {
         pos += (32 + u64::from(word(bytes, pos + 4))).next_multiple_of(8);
     }
     let mut out = vec![(pos..len, "what follows the last record of a log segment")];
-    out.extend(seal.map(|at| (at..at + 32, "a seal that nothing follows")));
+    out.extend(seal.map(|at| (at..at + 32, LAST_SEAL)));
     out
 }
 

@@ -119,7 +119,10 @@ fn plans(ops: &[Op], k: usize) -> Vec<Plan> {
         let for_ever = Fault::errno(errno).on(op.kind).skip(earlier).forever();
         for (how, fault) in [("once", once), ("for ever", for_ever)] {
             plans.push(Plan {
-                what: format!("errno {errno} {how} from call {k}: {:?} {} at {}", op.kind, op.path, op.offset),
+                what: format!(
+                    "errno {errno} {how} from call {k}: {:?} {} at {}",
+                    op.kind, op.path, op.offset
+                ),
                 faults: vec![fault],
                 sync_model: [SyncModel::Linux, SyncModel::Bsd][k % 2],
                 on_log: on_log(op),
@@ -196,7 +199,10 @@ fn harmless_plans(seed: u64) -> Vec<Plan> {
     let io = OpKind::Read | OpKind::Write;
     let faults = [
         ("every read and write is short", vec![Fault::short().on(io).forever()]),
-        ("every other read and write is interrupted", vec![Fault::errno(errno::EINTR).on(io).every(2).forever()]),
+        (
+            "every other read and write is interrupted",
+            vec![Fault::errno(errno::EINTR).on(io).every(2).forever()],
+        ),
         (
             "some are short, some interrupted",
             vec![
@@ -266,7 +272,8 @@ pub fn every_budget(seed: u64, cases: u64, mut begin: impl FnMut(&str)) -> Total
         totals.points += 1;
         // Some do not even take an empty database; of the rest the small ones are the interesting ones.
         let part = 1 << rng.below(4);
-        let space = if n.is_multiple_of(8) { rng.below(least) } else { least + rng.below((most - least) / part + 1) };
+        let space =
+            if n.is_multiple_of(8) { rng.below(least) } else { least + rng.below((most - least) / part + 1) };
         let plan = Plan { what: format!("a disk of {space} bytes"), space: Some(space), ..Plan::default() };
         begin(&format!("seed {seed} {}", plan.what));
         case(&trial, &plan, &mut totals);

@@ -117,7 +117,8 @@ fn commit_all(db: &Db, second: &Family, thread: u64, failed: &AtomicBool) -> See
         let value = value(thread, n);
         let late = failed.load(SeqCst);
         let mut batch = db.batch();
-        let filled = batch.put(db.default_family(), &key, &value).and_then(|()| batch.put(second, &key, &value));
+        let filled =
+            batch.put(db.default_family(), &key, &value).and_then(|()| batch.put(second, &key, &value));
         match filled.and_then(|()| db.write(&mut batch)) {
             Ok(_) => {
                 seen.acked.insert(n);
@@ -164,7 +165,11 @@ fn show(db: &Db, seen: &mut [Seen]) -> Result<(), String> {
     for (thread, seen) in seen.iter_mut().enumerate() {
         for n in std::mem::take(&mut seen.unknown) {
             let visible = db.get(&key(thread as u64, n)).map_err(|e| e.to_string())?.is_some();
-            if visible { seen.acked.insert(n) } else { seen.unknown.insert(n) };
+            if visible {
+                seen.acked.insert(n)
+            } else {
+                seen.unknown.insert(n)
+            };
         }
     }
     Ok(())

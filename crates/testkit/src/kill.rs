@@ -105,7 +105,10 @@ pub fn child(path: &Path, n: u64) -> Result<(), String> {
                 }
             }));
         }
-        threads.into_iter().map(|t| t.join().unwrap_or_else(|_| Err("a thread panicked".into()))).find(Result::is_err)
+        threads
+            .into_iter()
+            .map(|t| t.join().unwrap_or_else(|_| Err("a thread panicked".into())))
+            .find(Result::is_err)
     });
     first_error.unwrap_or(Ok(()))
 }
@@ -180,11 +183,16 @@ impl Killer {
         for (known, new) in self.acked.iter_mut().zip(heard.acked) {
             *known = new.max(*known);
         }
-        let (db, second) = open(&self.path, SyncMode::None).map_err(|e| format!("open after the kill: {e}"))?;
+        let (db, second) =
+            open(&self.path, SyncMode::None).map_err(|e| format!("open after the kill: {e}"))?;
         let result = self.look(&db, &second, n);
         drop(second);
         // Mostly the next child recovers once more; sometimes it finds a clean database.
-        if n.is_multiple_of(7) { db.close().map_err(|e| format!("close: {e}"))? } else { db.abandon() }
+        if n.is_multiple_of(7) {
+            db.close().map_err(|e| format!("close: {e}"))?
+        } else {
+            db.abandon()
+        }
         result
     }
 
@@ -200,7 +208,7 @@ impl Killer {
         let pause = Duration::from_millis(5 + self.rng.below(196));
         let in_recovery = self.rng.one_in(6);
         let ready = AtomicU64::new(0);
-        let heard = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let listener = scope.spawn(|| listen(&mut pipe, &ready));
             if in_recovery {
                 self.clock.sleep(pause / 10);
@@ -216,8 +224,7 @@ impl Killer {
                 (Ok(None), Ok(()), Ok(_)) => Ok(heard),
                 other => Err(format!("the child ended by itself: {other:?}")),
             }
-        });
-        heard
+        })
     }
 
     fn wait_ready(&self, ready: &AtomicU64, child: &mut Child) {
@@ -233,7 +240,10 @@ impl Killer {
         for thread in 0..THREADS {
             let at = counter(second, thread).map_err(|e| e.to_string())?;
             if at < self.acked[thread] {
-                return Err(format!("thread {thread}: commit {} was acknowledged, {at} is the last", self.acked[thread]));
+                return Err(format!(
+                    "thread {thread}: commit {} was acknowledged, {at} is the last",
+                    self.acked[thread]
+                ));
             }
             self.acked[thread] = at;
             for family in [db.default_family(), second] {

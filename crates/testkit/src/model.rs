@@ -23,6 +23,9 @@ pub struct Op {
     pub single: bool,
 }
 
+/// Keys with value and expiry.
+type Rows<'m> = BTreeMap<&'m [u8], (&'m [u8], u32)>;
+
 /// Commits and families of one database, from its creation on.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
@@ -37,7 +40,7 @@ pub struct Model {
 impl Model {
     /// What every family holds after the first `commits` commits, for a reader at wall time `now`.
     pub fn contents(&self, families: &BTreeMap<FamilyNo, String>, commits: usize, now: u32) -> Contents {
-        let mut maps: BTreeMap<FamilyNo, BTreeMap<&[u8], (&[u8], u32)>> =
+        let mut maps: BTreeMap<FamilyNo, Rows<'_>> =
             families.keys().map(|no| (*no, BTreeMap::new())).collect();
         for op in self.commits.iter().take(commits).flatten() {
             let Some(map) = maps.get_mut(&op.family) else {

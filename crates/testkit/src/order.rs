@@ -73,7 +73,9 @@ pub fn check(dir: &str, ops: &[Op]) -> Result<Counts, String> {
             Some(rest) => rest.trim_start_matches('/'),
             None => continue,
         };
-        checker.step(op, name).map_err(|rule| format!("call {} ({:?} {}): {rule}", op.index, op.kind, op.path))?;
+        checker
+            .step(op, name)
+            .map_err(|rule| format!("call {} ({:?} {}): {rule}", op.index, op.kind, op.path))?;
     }
     Ok(checker.counts)
 }

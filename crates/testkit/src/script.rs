@@ -51,7 +51,14 @@ pub struct Recipe {
 impl Recipe {
     /// Twelve different workloads.
     pub fn numbered(n: u64) -> Self {
-        let base = Self { steps: 60, keys: 40, value_bytes: 60, large_one_in: 0, families: false, maintenance_one_in: 0 };
+        let base = Self {
+            steps: 60,
+            keys: 40,
+            value_bytes: 60,
+            large_one_in: 0,
+            families: false,
+            maintenance_one_in: 0,
+        };
         match n % 12 {
             0 => base,
             1 => Self { maintenance_one_in: 12, ..base },
@@ -94,7 +101,10 @@ pub fn make(recipe: &Recipe, seed: u64, now: u32) -> Vec<Step> {
 }
 
 fn family_step(rng: &mut Rng, live: &mut Vec<FamilyNo>, made: &mut usize) -> Step {
-    let name = |rng: &mut Rng| ["..", "a/b", "", "CON", "x\n", "family"][rng.below(6) as usize].to_owned() + &rng.next_u64().to_string();
+    let name = |rng: &mut Rng| {
+        ["..", "a/b", "", "CON", "x\n", "family"][rng.below(6) as usize].to_owned()
+            + &rng.next_u64().to_string()
+    };
     match rng.below(3) {
         0 if live.len() > 1 => Step::Drop(live.remove(1 + rng.below(live.len() as u64 - 1) as usize)),
         1 if live.len() > 1 => Step::Rename(live[1 + rng.below(live.len() as u64 - 1) as usize], name(rng)),
@@ -113,8 +123,14 @@ fn commit_step(recipe: &Recipe, rng: &mut Rng, live: &[FamilyNo], now: u32) -> S
         let large = recipe.large_one_in != 0 && rng.one_in(recipe.large_one_in);
         let value = match rng.below(5) {
             0 => None,
-            _ if large => Some({ let n = 600 + rng.below(3000) as usize; rng.bytes(n) }),
-            _ => Some({ let n = rng.below(recipe.value_bytes + 1) as usize; rng.bytes(n) }),
+            _ if large => Some({
+                let n = 600 + rng.below(3000) as usize;
+                rng.bytes(n)
+            }),
+            _ => Some({
+                let n = rng.below(recipe.value_bytes + 1) as usize;
+                rng.bytes(n)
+            }),
         };
         let expiry = match rng.below(12) {
             0 => now + 3600,

@@ -16,7 +16,8 @@ use crate::rng::Rng;
 use crate::world::{Config, PATH};
 
 /// Names of the databases that are damaged.
-pub const SHAPES: [&str; 6] = ["sealed log", "sealed log, machine stopped", "closed", "closed, plain", "mixed", "many tables"];
+pub const SHAPES: [&str; 6] =
+    ["sealed log", "sealed log, machine stopped", "closed", "closed, plain", "mixed", "many tables"];
 
 /// What became of a damaged database.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +26,8 @@ enum Verdict {
     Detected,
     /// All is there, and the reason why that may be.
     Harmless(&'static str),
+    /// The end of the log is gone with the seal that promises for it: declared, counted, and kept rare.
+    Blind,
     /// All is there, and nothing says why that may be.
     Undeclared,
     /// A promise is broken.
@@ -46,6 +49,8 @@ pub struct Figures {
     pub harmless: u64,
     /// Changes that nobody told of, outside of declared padding, though nothing was lost.
     pub undeclared: u64,
+    /// Damage of the end of a log together with the seal that promises for it.
+    pub blind: u64,
     /// Lost or wrong data, panics, deleted files.
     pub silent: u64,
 }
@@ -71,6 +76,7 @@ impl Report {
             own.detected += f.detected;
             own.harmless += f.harmless;
             own.undeclared += f.undeclared;
+            own.blind += f.blind;
             own.silent += f.silent;
         }
         for (why, n) in other.declared {
@@ -88,11 +94,14 @@ impl Report {
             sum.detected += f.detected;
             sum.harmless += f.harmless;
             sum.undeclared += f.undeclared;
+            sum.blind += f.blind;
             sum.silent += f.silent;
         }
         sum
     }
 }
+
+const LOST_KEY: &str = "a lost key without an error";
 
 /// A database to be damaged, and what it holds.
 pub struct Subject {
@@ -139,7 +148,12 @@ impl Subject {
         Ok(Self { disk, config, contents, victims, name: SHAPES[shape] })
     }
 
-    /// Damages every file; at most `most` changes of each if not 0.
+    /// Its files.
+    pub fn victims(&self) -> &[Victim] {
+        &self.victims
+    }
+
+    /// Damages every file: every `stride`-th byte, and `blocks` random blocks of each.
     pub fn sweep(&self, stride: u64, blocks: u64, seed: u64, mut begin: impl FnMut(&str)) -> Report {
         let mut rng = Rng::new(seed);
         let mut report = Report::default();
@@ -156,9 +170,15 @@ impl Subject {
                         figures.harmless += 1;
                         *report.declared.entry(why).or_default() += 1;
                     }
+                    Verdict::Blind => figures.blind += 1,
                     Verdict::Undeclared => {
                         figures.undeclared += 1;
-                        report.tell(self.name, victim, &damage, "nobody noticed, and it is no declared padding");
+                        report.tell(
+                            self.name,
+                            victim,
+                            &damage,
+                            "nobody noticed, and it is no declared padding",
+                        );
                     }
                     Verdict::Broken(what) => {
                         figures.silent += 1;
@@ -188,6 +208,7 @@ impl Subject {
         let seen = catch_unwind(AssertUnwindSafe(|| self.read_all(&env)));
         let met = match seen {
             Err(_) => return Verdict::Broken("panic".into()),
+            Ok(Err(what)) if what == LOST_KEY && victim.is_blind_spot(new) => return Verdict::Blind,
             Ok(Err(what)) => return Verdict::Broken(what),
             Ok(Ok(met)) => met,
         };
@@ -220,7 +241,7 @@ impl Subject {
                 match family.get(key) {
                     Ok(Some(got)) if *got == **value => {}
                     Ok(Some(_)) => return Err("a wrong value without an error".into()),
-                    Ok(None) => return Err("a lost key without an error".into()),
+                    Ok(None) => return Err(LOST_KEY.into()),
                     Err(e) => (_, met) = (names_file(&e)?, Met::Damage),
                 }
             }
@@ -271,7 +292,9 @@ impl Report {
 /// An error about damage must say where it is.
 fn names_file(e: &Error) -> Result<(), String> {
     match e {
-        Error::Corrupt { file, .. } | Error::FormatTooNew { file, .. } | Error::Io { file, .. } if !file.is_empty() => {
+        Error::Corrupt { file, .. } | Error::FormatTooNew { file, .. } | Error::Io { file, .. }
+            if !file.is_empty() =>
+        {
             Ok(())
         }
         Error::NotFound { .. } | Error::Internal { .. } => Err(format!("damage was told as: {e}")),
@@ -308,7 +331,9 @@ fn lengths(disk: &SimDisk) -> BTreeMap<String, u64> {
 /// A file that is gone, or shorter than it was. One that was set aside is neither.
 fn lost_file(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> Option<String> {
     let kept = |name: &str, len: u64| {
-        ["", ".orphan", ".lost"].iter().any(|aside| after.get(&format!("{name}{aside}")).is_some_and(|n| *n >= len))
+        ["", ".orphan", ".lost"]
+            .iter()
+            .any(|aside| after.get(&format!("{name}{aside}")).is_some_and(|n| *n >= len))
     };
     let transient = |name: &str| name.ends_with(".free") || name == "CURRENT";
     before.iter().find(|(name, len)| !transient(name) && !kept(name, **len)).map(|(name, _)| name.clone())

@@ -180,7 +180,8 @@ impl Run<'_> {
         self.live(world).map_err(|e| format!("while the fault lasts: {e}"))?;
         self.out.poisoned = is_poisoned(world);
         self.heal();
-        let goes_on = world.run(&Step::Flush).and_then(|()| world.run(&Step::Commit { ops: Vec::new(), full: true }));
+        let goes_on =
+            world.run(&Step::Flush).and_then(|()| world.run(&Step::Commit { ops: Vec::new(), full: true }));
         match (&goes_on, self.out.poisoned) {
             (Ok(()), false) => self.out.went_on = true,
             (Err(Error::Poisoned { .. }), true) => {}
@@ -203,7 +204,10 @@ impl Run<'_> {
         if contents == expected || contents == p.model.contents(&p.families_before, p.acked, now) {
             return Ok(());
         }
-        Err(format!("readers see something else than what was acknowledged: {}", check::difference(&contents, &expected)))
+        Err(format!(
+            "readers see something else than what was acknowledged: {}",
+            check::difference(&contents, &expected)
+        ))
     }
 
     /// Whether a failed sync took bytes back that were acknowledged and not durable.
@@ -214,7 +218,8 @@ impl Run<'_> {
     /// Opens what is left, in every shape it may be found in.
     fn reopen_all(&mut self) -> Result<(), String> {
         let promises = self.promises.lock().clone();
-        let demand = Demand { everything: !self.cache_reverted(), thorough: self.trial.seed.is_multiple_of(4) };
+        let demand =
+            Demand { everything: !self.cache_reverted(), thorough: self.trial.seed.is_multiple_of(4) };
         let after = self.disk.fork();
         let recovered = self.open(&after, &promises, demand).map_err(|e| format!("opened again: {e}"))?;
         if !demand.thorough {
@@ -222,7 +227,8 @@ impl Run<'_> {
             let certain = Promises { durable: recovered, ..promises.clone() };
             let lost_power = after.crash_image(&Image::SYNCED, self.trial.seed);
             let demand = Demand { everything: false, thorough: false };
-            self.open(&lost_power, &certain, demand).map_err(|e| format!("a power loss after the recovery: {e}"))?;
+            self.open(&lost_power, &certain, demand)
+                .map_err(|e| format!("a power loss after the recovery: {e}"))?;
         }
         for (i, image) in Image::STANDARD.iter().enumerate() {
             let disk = self.disk.crash_image(image, self.trial.seed + i as u64);

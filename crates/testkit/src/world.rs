@@ -155,7 +155,8 @@ impl World {
 
     /// Commits `ops` and the number of the commit. Operations on families that could not be made are left out.
     fn commit(&mut self, ops: &[Op], full: bool) -> Result<()> {
-        let mut ops: Vec<Op> = ops.iter().filter(|op| self.handles.contains_key(&op.family)).cloned().collect();
+        let mut ops: Vec<Op> =
+            ops.iter().filter(|op| self.handles.contains_key(&op.family)).cloned().collect();
         let number = {
             let mut p = self.promises.lock();
             let number = p.model.commits.len() + 1;
@@ -193,7 +194,8 @@ impl World {
                 None => batch.delete(family, &op.key)?,
             }
         }
-        let options = if full { WriteOptions::default().sync(SyncMode::Full) } else { WriteOptions::default() };
+        let options =
+            if full { WriteOptions::default().sync(SyncMode::Full) } else { WriteOptions::default() };
         self.db().write_with(&mut batch, &options)
     }
 
@@ -271,7 +273,9 @@ impl World {
         let result = match step {
             Step::Create(name) => {
                 self.promises.lock().model.families_made += 1;
-                self.db().create_family(name, self.config.family()).map(|f| drop(self.handles.insert(made, f)))
+                self.db()
+                    .create_family(name, self.config.family())
+                    .map(|f| drop(self.handles.insert(made, f)))
             }
             Step::Drop(no) => {
                 let result = self.db().drop_family(&before[no]);

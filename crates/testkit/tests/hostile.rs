@@ -1,5 +1,7 @@
 //! Names and directories that mean harm, and databases that are open already.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -13,8 +15,29 @@ use tidesdb_io::sim::{self, OpKind, OpSet};
 fn hostile_names() -> Vec<String> {
     let long = "n".repeat(127);
     let names = [
-        "..", ".", "../x", "../../etc/passwd", "a/b", "/", "nul\0byte", "CON", "con", "CURRENT", "LOCK", "000001.wal",
-        "Ab", "aB", "x\ny", "\u{202E}gnp", "\u{1F40B}", "e\u{301}", "\u{E9}", " ", "--help", "%s%n", &long,
+        "..",
+        ".",
+        "../x",
+        "../../etc/passwd",
+        "a/b",
+        "/",
+        "nul\0byte",
+        "CON",
+        "con",
+        "CURRENT",
+        "LOCK",
+        "000001.wal",
+        "Ab",
+        "aB",
+        "x\ny",
+        "\u{202E}gnp",
+        "\u{1F40B}",
+        "e\u{301}",
+        "\u{E9}",
+        " ",
+        "--help",
+        "%s%n",
+        &long,
     ];
     names.map(str::to_owned).to_vec()
 }
@@ -29,7 +52,10 @@ fn family_names_are_data() {
         family.put(b"name", name.as_bytes()).unwrap();
     }
     for bad in ["".to_owned(), "n".repeat(128), "\u{1F40B}".repeat(64)] {
-        assert!(matches!(db.create_family(&bad, FamilyOptions::default()), Err(Error::InvalidArgument { .. })));
+        assert!(matches!(
+            db.create_family(&bad, FamilyOptions::default()),
+            Err(Error::InvalidArgument { .. })
+        ));
         assert!(matches!(db.rename_family("..", &bad), Err(Error::InvalidArgument { .. })));
     }
     check_names(&db, false);
@@ -78,7 +104,8 @@ fn in_place_of_each_file(make: impl Fn(&Path, &Path)) {
     let temp = tempfile::tempdir().unwrap();
     let model = temp.path().join("model");
     small(&model);
-    let names: Vec<_> = fs::read_dir(&model).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    let names: Vec<_> =
+        fs::read_dir(&model).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     assert!(names.len() >= 6, "{names:?}");
     for name in names {
         let dir = temp.path().join(format!("db-{name}"));
@@ -95,7 +122,10 @@ fn in_place_of_each_file(make: impl Fn(&Path, &Path)) {
             Err(e) => println!("{name}: {e}"),
             // Files that hold nothing, or are replaced anyway.
             Ok(db) => {
-                assert!(name.ends_with(".free") || name.ends_with(".wal") || name.ends_with(".manifest"), "{name} was followed");
+                assert!(
+                    name.ends_with(".free") || name.ends_with(".wal") || name.ends_with(".manifest"),
+                    "{name} was followed"
+                );
                 db.close().unwrap();
             }
         }
@@ -213,15 +243,24 @@ fn reading_changes_nothing() {
     for closed in [false, true] {
         let (env, disk, _clock) = sim::env(5);
         let open = |read_only| {
-            Db::options("/db").env(env.clone()).background_threads(0).read_only(read_only).sync(SyncMode::Full)
-                .with(|o| o.wal_segment_bytes = 64 << 10).open()
+            Db::options("/db")
+                .env(env.clone())
+                .background_threads(0)
+                .read_only(read_only)
+                .sync(SyncMode::Full)
+                .with(|o| o.wal_segment_bytes = 64 << 10)
+                .open()
         };
         assert!(matches!(open(true), Err(Error::NotFound { .. })), "there is none, and none is made");
         let db = open(false).unwrap();
         db.put(b"flushed", &[7; 2000]).unwrap();
         db.flush().unwrap();
         db.put(b"logged", &[8; 2000]).unwrap();
-        if closed { db.close().unwrap() } else { db.abandon() }
+        if closed {
+            db.close().unwrap()
+        } else {
+            db.abandon()
+        }
         let from = disk.ops().len();
         let db = open(true).unwrap();
         assert_eq!(db.get(b"flushed").unwrap().as_deref(), Some(&[7; 2000][..]));

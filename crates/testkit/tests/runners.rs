@@ -1,5 +1,7 @@
 //! Every runner in small, so that each test of the whole engine runs with `cargo test`.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
 use std::process::Command;
 
 /// Runs a program of this package; it must succeed and print the line of its test.

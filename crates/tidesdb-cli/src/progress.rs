@@ -30,6 +30,13 @@ impl Progress {
         Self { bar }
     }
 
+    /// Says something in place of rows and rates.
+    pub(crate) fn say(&self, text: String) {
+        if !self.bar.is_hidden() {
+            self.bar.set_message(text);
+        }
+    }
+
     /// `rows` and `bytes` are done.
     pub(crate) fn update(&self, rows: u64, bytes: u64) {
         if self.bar.is_hidden() {

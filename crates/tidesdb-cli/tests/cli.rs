@@ -310,6 +310,26 @@ fn damage_is_found_and_named() {
 }
 
 #[test]
+fn a_killed_load_leaves_a_prefix() {
+    let stage = Stage::new();
+    let rows: String = (0..300_000).map(|n| format!("{n:07}\tvalue {n}\n")).collect();
+    let mut child =
+        stage.command(&["load", "--format", "tsv", "--sync", "none"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // Half of the input goes in; the program waits for more when it is killed.
+    stdin.write_all(&rows.as_bytes()[..rows.len() / 2]).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    drop(stdin);
+    let verified = stage.ok(&["verify"]);
+    assert!(verified.contains("log: recovered ") && verified.ends_with("all good\n"), "{verified}");
+    let dump = stage.ok(&["dump"]);
+    assert!(rows.starts_with(&dump) && dump.ends_with('\n') && dump.len() > 1000, "{} bytes", dump.len());
+    assert!(stage.ok(&["inspect", "wal"]).contains("Commit seqno "));
+}
+
+#[test]
 fn inspecting_every_kind_of_file() {
     let stage = Stage::new();
     stage.with_input(&["put", "big"], &[b'x'; 9000]);

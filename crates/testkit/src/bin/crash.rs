@@ -2,14 +2,16 @@
 //! and holds it against the model. `crash [--points N] [--seed S] [--threads T]`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use testkit::check::{self, Demand};
-use testkit::report::{argument, line};
+use testkit::order;
+use testkit::report::{argument, exit, finish};
 use testkit::rng::Rng;
 use testkit::script::{self, Recipe};
-use testkit::world::{Config, Promises, Shared, World};
+use testkit::world::{Config, PATH, Promises, Shared, World};
 use tidesdb_io::sim::{self, Image, Op, OpSet, SimDisk};
 
 #[derive(Default)]
@@ -25,7 +27,7 @@ struct Totals {
 /// Points of recovery to crash at, for each image that is looked into.
 const NESTED_MAX: u64 = 40;
 
-fn main() {
+fn main() -> ExitCode {
     let points = argument("points").unwrap_or(20_000);
     let seed = argument("seed").unwrap_or(1);
     let threads = argument("threads").unwrap_or(2);
@@ -36,7 +38,7 @@ fn main() {
             let (totals, next) = (Arc::clone(&totals), Arc::clone(&next));
             scope.spawn(move || {
                 while totals.points.load(Relaxed) < points && totals.wrong.load(Relaxed) < 20 {
-                    one_script(next.fetch_add(1, Relaxed), &totals);
+                    one_script(next.fetch_add(1, Relaxed), points, &totals);
                 }
             });
         }
@@ -51,31 +53,33 @@ fn main() {
         ("violations", n(&totals.wrong)),
         ("seed", seed),
     ];
-    println!("{}", line("T01", &figures));
-    std::process::exit(i32::from(n(&totals.wrong) > 0));
+    exit(finish(
+        "T01",
+        &figures,
+        &[("crash_points", points), ("images", points * 11), ("nested", points / 10)],
+    ))
 }
 
 /// Runs one script on a disk that shows each state a crash could leave.
-fn one_script(seed: u64, totals: &Arc<Totals>) {
+fn one_script(seed: u64, enough: u64, totals: &Totals) {
     let config = Config::numbered(seed);
     let recipe = Recipe::numbered(seed / 7);
     let (env, disk, _clock) = sim::env(seed);
-    disk.log_ops(false);
     let steps = script::make(&recipe, seed, env.clock.wall_secs() as u32);
     let promises = Shared::default();
     let seen = promises.clone();
-    let shared_totals = Arc::clone(totals);
     let mut rng = Rng::new(seed);
     // Checked after the step, not inside the call: the observer holds the disk, and dropping parts of the engine uses it.
-    let points: Arc<Mutex<Vec<(Op, SimDisk, Promises)>>> = Arc::default();
+    let points: Arc<Mutex<Vec<Case>>> = Arc::default();
     let collected = Arc::clone(&points);
-    disk.observe(OpSet::CHANGES, move |op: &Op, fork: SimDisk| {
-        collected.lock().unwrap_or_else(PoisonError::into_inner).push((op.clone(), fork, seen.lock().clone()));
+    disk.observe(OpSet::CHANGES, move |op: &Op, disk: SimDisk| {
+        let case = Case { seed, config, what: format!("{op:?}"), disk, promises: seen.lock().clone() };
+        collected.lock().unwrap_or_else(PoisonError::into_inner).push(case);
     });
     let mut check_points = || {
-        for (op, fork, promises) in std::mem::take(&mut *points.lock().unwrap_or_else(PoisonError::into_inner)) {
-            shared_totals.points.fetch_add(1, Relaxed);
-            every_image(seed, &op, &fork, &config, &promises, &mut rng, &shared_totals);
+        for case in std::mem::take(&mut *points.lock().unwrap_or_else(PoisonError::into_inner)) {
+            totals.points.fetch_add(1, Relaxed);
+            every_image(&case, &mut rng, totals);
         }
     };
     let mut world = match World::open(&env, config, promises.clone()) {
@@ -83,7 +87,7 @@ fn one_script(seed: u64, totals: &Arc<Totals>) {
         Err(e) => return wrong(totals, seed, "open", &e.to_string()),
     };
     check_points();
-    for step in &steps {
+    for step in steps.iter().take_while(|_| totals.points.load(Relaxed) < enough) {
         let result = world.run(step);
         check_points();
         if let Err(e) = result {
@@ -92,6 +96,9 @@ fn one_script(seed: u64, totals: &Arc<Totals>) {
         }
     }
     disk.stop_observing();
+    if let Err(e) = order::check(PATH, &disk.ops()) {
+        wrong(totals, seed, "order of calls", &e);
+    }
     world.abandon();
     match check::checkpoints(&env, &config, &promises.lock()) {
         Ok(n) => drop(totals.checkpoints.fetch_add(n as u64, Relaxed)),
@@ -100,78 +107,78 @@ fn one_script(seed: u64, totals: &Arc<Totals>) {
     totals.scripts.fetch_add(1, Relaxed);
 }
 
-fn every_image(seed: u64, op: &Op, fork: &SimDisk, config: &Config, promises: &Promises, rng: &mut Rng, totals: &Totals) {
-    let kinds = &Image::STANDARD;
-    for i in 0..kinds.len() {
-        let image_seed = rng.next_u64();
-        let disk = fork.crash_image(&kinds[i], image_seed);
-        let what = format!("{op:?} image {:?} seed {image_seed}", kinds[i]);
-        let nested = rng.one_in(20);
-        one_image(seed, &what, disk, config, promises, Demand { everything: false, thorough: rng.one_in(10) }, nested, totals);
-    }
-    let demand = Demand { everything: true, thorough: rng.one_in(10) };
-    one_image(seed, &format!("{op:?} killed"), fork.fork(), config, promises, demand, rng.one_in(20), totals);
+/// A disk to be recovered, and what it must hold.
+struct Case {
+    seed: u64,
+    config: Config,
+    what: String,
+    disk: SimDisk,
+    promises: Promises,
 }
 
-#[expect(clippy::too_many_arguments, reason = "all of it is one case")]
-fn one_image(
-    seed: u64,
-    what: &str,
-    disk: SimDisk,
-    config: &Config,
-    promises: &Promises,
-    demand: Demand,
-    nested: bool,
-    totals: &Totals,
-) {
+impl Case {
+    /// The same promises on another disk.
+    fn on(&self, what: String, disk: SimDisk) -> Self {
+        Self { what, disk, promises: self.promises.clone(), ..*self }
+    }
+
+    /// Recovers a copy of the disk and compares.
+    fn recover(&self, seed: u64, demand: Demand) -> Result<(), String> {
+        let (env, disk, _clock) = sim::env_on(self.disk.fork(), seed);
+        disk.log_ops(false);
+        let recover = AssertUnwindSafe(|| check::recovered(&env, &self.config, &self.promises, demand));
+        catch_unwind(recover).unwrap_or_else(|_| Err("panic".into())).map(drop)
+    }
+}
+
+fn every_image(case: &Case, rng: &mut Rng, totals: &Totals) {
+    for image in &Image::STANDARD {
+        let image_seed = rng.next_u64();
+        let disk = case.disk.crash_image(image, image_seed);
+        let what = format!("{} image {image:?} seed {image_seed}", case.what);
+        let demand = Demand { everything: false, thorough: rng.one_in(10) };
+        one_image(&case.on(what, disk), demand, rng.one_in(20), totals);
+    }
+    let demand = Demand { everything: true, thorough: rng.one_in(10) };
+    one_image(&case.on(format!("{} killed", case.what), case.disk.fork()), demand, rng.one_in(20), totals);
+}
+
+fn one_image(case: &Case, demand: Demand, nested: bool, totals: &Totals) {
     totals.images.fetch_add(1, Relaxed);
     if nested {
-        crash_in_recovery(seed, what, &disk, config, promises, demand, totals);
+        crash_in_recovery(case, demand, totals);
     }
-    let (env, disk, _clock) = sim::env_on(disk, seed ^ 0xABCD);
-    disk.log_ops(false);
-    let result = catch_unwind(AssertUnwindSafe(|| check::recovered(&env, config, promises, demand)));
-    match result {
-        Ok(Ok(_)) => {}
-        Ok(Err(e)) => wrong(totals, seed, what, &e),
-        Err(_) => wrong(totals, seed, what, "panic"),
+    if let Err(e) = case.recover(case.seed ^ 0xABCD, demand) {
+        wrong(totals, case.seed, &case.what, &e);
     }
 }
 
 /// T02: crashes while recovering from a crash; the second recovery must keep the same promises.
-fn crash_in_recovery(
-    seed: u64,
-    what: &str,
-    image: &SimDisk,
-    config: &Config,
-    promises: &Promises,
-    demand: Demand,
-    totals: &Totals,
-) {
-    let total = {
-        let (env, disk, _clock) = sim::env_on(image.fork(), seed);
+fn crash_in_recovery(case: &Case, demand: Demand, totals: &Totals) {
+    let seed = case.seed;
+    let open = |disk: &SimDisk, crash_at: Option<u64>| {
+        let (env, disk, _clock) = sim::env_on(disk.fork(), seed);
         disk.log_ops(false);
-        let Ok(db) = config.open(&env, std::path::Path::new(testkit::world::PATH)) else {
-            return; // told by the caller
-        };
-        db.abandon();
-        disk.op_count()
+        crash_at.into_iter().for_each(|k| disk.crash_at(k));
+        let db = case.config.open(&env, PATH.as_ref()).map(tidesdb::Db::abandon);
+        (db.is_ok(), disk)
     };
+    let (opened, whole) = open(&case.disk, None);
+    let total = whole.op_count();
+    if !opened {
+        return; // told by the caller
+    }
     let stride = (total / NESTED_MAX).max(1);
     for k in (0..total).step_by(stride as usize) {
-        let (env, disk, _clock) = sim::env_on(image.fork(), seed);
-        disk.log_ops(false);
-        disk.crash_at(k);
-        drop(config.open(&env, std::path::Path::new(testkit::world::PATH)).map(tidesdb::Db::abandon));
+        let (_, disk) = open(&case.disk, Some(k));
         totals.nested.fetch_add(1, Relaxed);
         let kind = &Image::STANDARD[(k % Image::STANDARD.len() as u64) as usize];
-        let (second, machine_lived) = if k % 3 == 0 { (disk.fork(), true) } else { (disk.crash_image(kind, k), false) };
-        let (env, disk, _clock) = sim::env_on(second, seed + k);
-        disk.log_ops(false);
+        let machine_lived = k.is_multiple_of(3);
+        let second = if machine_lived { disk.fork() } else { disk.crash_image(kind, k) };
+        let second = case.on(format!("{}, then a crash at call {k} of the recovery", case.what), second);
         let demand = Demand { everything: demand.everything && machine_lived, thorough: false };
-        let result = catch_unwind(AssertUnwindSafe(|| check::recovered(&env, config, promises, demand)));
-        if let Err(e) = result.unwrap_or_else(|_| Err("panic".into())) {
-            wrong(totals, seed, &format!("{what}, then a crash at call {k} of the recovery"), &e);
+        if let Err(e) = second.recover(seed + k, demand) {
+            wrong(totals, seed, &second.what, &e);
             return;
         }
     }

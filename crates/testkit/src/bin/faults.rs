@@ -30,13 +30,16 @@ fn main() -> ExitCode {
     }
     if wanted(10) {
         let per_kind = points / 12 + 2;
-        let mut t = run(seed, cases / 2, &watch, &|n, w| faults::every_sync(n, per_kind, |what| w.begin(what)));
+        let mut t =
+            run(seed, cases / 2, &watch, &|n, w| faults::every_sync(n, per_kind, |what| w.begin(what)));
         let groups = run(seed, cases / 10, &watch, &|n, w| group::many(n, 10, |what| w.begin(what)));
         t.merge(&groups);
         good &= end("T10", &t, seed, cases / 2);
     }
     if wanted(11) {
-        let t = run(seed, cases / 4, &watch, &|n, w| faults::every_budget(n, points as u64 / 2, |what| w.begin(what)));
+        let t = run(seed, cases / 4, &watch, &|n, w| {
+            faults::every_budget(n, points as u64 / 2, |what| w.begin(what))
+        });
         good &= end("T11", &t, seed, cases / 4);
     }
     exit(good)

@@ -36,6 +36,11 @@ fn main() -> ExitCode {
         ("violations", violations),
         ("seed", seed),
     ];
-    let floors = [("records", scripts * 10), ("installs", scripts / 2), ("removals", scripts / 2), ("switches", scripts)];
+    let floors = [
+        ("records", scripts * 10),
+        ("installs", scripts / 2),
+        ("removals", scripts / 2),
+        ("switches", scripts),
+    ];
     exit(finish("T08", &figures, &floors))
 }

@@ -16,7 +16,8 @@ struct Mount<'p>(&'p Path);
 impl<'p> Mount<'p> {
     fn new(path: &'p Path, mib: u64) -> Option<Self> {
         let size = format!("size={mib}m");
-        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tidesdb-test"]).arg(path).output();
+        let mount =
+            Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tidesdb-test"]).arg(path).output();
         mount.ok().filter(|out| out.status.success()).map(|_| Self(path))
     }
 }

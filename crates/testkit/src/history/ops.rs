@@ -6,7 +6,7 @@ use std::ops::Bound;
 use crate::rng::Rng;
 
 /// Distinct keys of a family.
-pub const KEYS: u64 = 48;
+pub(super) const KEYS: u64 = 48;
 
 /// A change of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,10 +50,10 @@ pub enum Move {
 }
 
 /// Bounds of a range, as numbers of keys.
-pub type Bounds = (Bound<u64>, Bound<u64>);
+pub(super) type Bounds = (Bound<u64>, Bound<u64>);
 
 /// Who reads.
-pub type Reader = Option<u64>;
+pub(super) type Reader = Option<u64>;
 
 /// One operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,7 +107,7 @@ pub enum Op {
 }
 
 /// The key of a number: short and long ones, ones that are prefixes of others, zeros and 0xFF at both ends.
-pub fn key(n: u64) -> Vec<u8> {
+pub(super) fn key(n: u64) -> Vec<u8> {
     match n % KEYS {
         0 => vec![0],
         1 => vec![0, 0],
@@ -122,7 +122,7 @@ pub fn key(n: u64) -> Vec<u8> {
 }
 
 /// The value of a length and seed.
-pub fn value(len: u64, seed: u64) -> Vec<u8> {
+pub(super) fn value(len: u64, seed: u64) -> Vec<u8> {
     Rng::new(seed).bytes(len as usize)
 }
 

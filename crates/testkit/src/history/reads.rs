@@ -66,7 +66,7 @@ impl Runner<'_> {
 
     pub(super) fn read(&mut self, op: &Op) -> Result<(), String> {
         match op {
-            Op::WalkOn(n, moves) => return self.walk_on(*n, moves),
+            Op::WalkOn(n, moves) => self.walk_on(*n, moves),
             Op::Get(reader, family, ..)
             | Op::Contains(reader, family, ..)
             | Op::MultiGet(reader, family, _)
@@ -109,7 +109,16 @@ impl Runner<'_> {
         } else {
             self.count("get", "snapshot");
         }
-        self.count("get", if expected.is_some() { "found" } else if expired { "expired" } else { "none" });
+        self.count(
+            "get",
+            if expected.is_some() {
+                "found"
+            } else if expired {
+                "expired"
+            } else {
+                "none"
+            },
+        );
         Ok(())
     }
 
@@ -216,7 +225,11 @@ impl Runner<'_> {
         }
         let mut expected = rows.iter();
         for (i, front) in pulls.iter().enumerate() {
-            let (got, want) = if *front { (iter.next(), expected.next()) } else { (iter.next_back(), expected.next_back()) };
+            let (got, want) = if *front {
+                (iter.next(), expected.next())
+            } else {
+                (iter.next_back(), expected.next_back())
+            };
             let got = got.transpose().map_err(|e| e.to_string())?;
             match (&got, want) {
                 (None, None) => self.count("range", "exhausted"),
@@ -287,7 +300,9 @@ fn make_move(held: &mut Held, one: &Move) -> Result<(), String> {
     match position {
         None if cursor.valid() => Err(format!("{one:?}: on {} instead of past an end", show(cursor.key()))),
         None => Ok(()),
-        Some(at) if !cursor.valid() => Err(format!("{one:?}: past an end instead of on {}", show(&rows[at].0))),
+        Some(at) if !cursor.valid() => {
+            Err(format!("{one:?}: past an end instead of on {}", show(&rows[at].0)))
+        }
         Some(at) if *cursor.key() != *rows[at].0 => {
             Err(format!("{one:?}: on {} instead of {}", show(cursor.key()), show(&rows[at].0)))
         }
@@ -315,7 +330,9 @@ fn inside(bounds: &(Bound<Vec<u8>>, Bound<Vec<u8>>), key: &[u8]) -> bool {
 
 fn upside_down(bounds: &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> bool {
     match (&bounds.0, &bounds.1) {
-        (Bound::Included(low) | Bound::Excluded(low), Bound::Included(high) | Bound::Excluded(high)) => low > high,
+        (Bound::Included(low) | Bound::Excluded(low), Bound::Included(high) | Bound::Excluded(high)) => {
+            low > high
+        }
         _ => false,
     }
 }

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidesdb::{Compression, Cursor, Db, Error, Family, FamilyOptions, MemtableKind, Snapshot, SyncMode, WriteOptions};
+use tidesdb::{
+    Compression, Cursor, Db, Error, Family, FamilyOptions, MemtableKind, Snapshot, SyncMode, WriteOptions,
+};
 use tidesdb_io::sim;
 use tidesdb_io::{Env, ManualClock};
 
@@ -414,7 +416,9 @@ impl Runner<'_> {
 
     fn compact(&mut self, which: Option<u64>) -> Result<(), String> {
         self.count("compact", if which.is_some() { "one" } else { "ok" });
-        which.map_or_else(|| self.db().compact(), |n| self.live(n).handle.compact()).map_err(|e| e.to_string())
+        which
+            .map_or_else(|| self.db().compact(), |n| self.live(n).handle.compact())
+            .map_err(|e| e.to_string())
     }
 
     /// Closes, or dies, and opens again: nothing may be lost either way, because the machine lives on.

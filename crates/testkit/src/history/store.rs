@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 /// Number of a family in the order of creation.
-pub type FamilyNo = usize;
+pub(super) type FamilyNo = usize;
 /// A moment: commits are numbered from 1.
-pub type Moment = u64;
+pub(super) type Moment = u64;
 /// Keys and values, in order.
-pub type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+pub(super) type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 
 #[derive(Clone, Debug)]
 struct Version {
@@ -26,7 +26,7 @@ struct Cell {
 
 /// What one commit does to a key, in order.
 #[derive(Clone, Debug)]
-pub struct Write {
+pub(super) struct Write {
     /// The family.
     pub family: FamilyNo,
     /// The key.
@@ -39,24 +39,24 @@ pub struct Write {
 
 /// All families, dropped ones too.
 #[derive(Clone, Debug, Default)]
-pub struct Store {
+pub(super) struct Store {
     families: BTreeMap<FamilyNo, BTreeMap<Vec<u8>, Cell>>,
     now: Moment,
 }
 
 impl Store {
     /// The last commit.
-    pub fn moment(&self) -> Moment {
+    pub(super) fn moment(&self) -> Moment {
         self.now
     }
 
     /// Makes a family.
-    pub fn create(&mut self, family: FamilyNo) {
+    pub(super) fn create(&mut self, family: FamilyNo) {
         self.families.insert(family, BTreeMap::new());
     }
 
     /// Makes a family of what another shows now.
-    pub fn copy(&mut self, from: FamilyNo, to: FamilyNo, wall: u32) {
+    pub(super) fn copy(&mut self, from: FamilyNo, to: FamilyNo, wall: u32) {
         let mut map = BTreeMap::new();
         for (key, cell) in &self.families[&from] {
             if let Some(v) = cell.read(self.now, wall) {
@@ -68,12 +68,12 @@ impl Store {
     }
 
     /// Whether a single delete of `key` keeps the promise it needs.
-    pub fn may_single_delete(&self, family: FamilyNo, key: &[u8]) -> bool {
+    pub(super) fn may_single_delete(&self, family: FamilyNo, key: &[u8]) -> bool {
         self.families[&family].get(key).is_none_or(|cell| cell.puts < 2)
     }
 
     /// One commit. `oldest` is the oldest moment anybody may still read.
-    pub fn commit(&mut self, writes: Vec<Write>, oldest: Moment) {
+    pub(super) fn commit(&mut self, writes: Vec<Write>, oldest: Moment) {
         self.now += 1;
         for write in writes {
             let Some(map) = self.families.get_mut(&write.family) else { continue };
@@ -94,12 +94,12 @@ impl Store {
     }
 
     /// The value of `key` for a reader of `at`, at wall time `wall`.
-    pub fn get(&self, family: FamilyNo, key: &[u8], at: Moment, wall: u32) -> Option<&Vec<u8>> {
+    pub(super) fn get(&self, family: FamilyNo, key: &[u8], at: Moment, wall: u32) -> Option<&Vec<u8>> {
         self.families[&family].get(key)?.read(at, wall)?.value.as_ref()
     }
 
     /// All that a reader of `at` sees at wall time `wall`.
-    pub fn rows(&self, family: FamilyNo, at: Moment, wall: u32) -> Rows {
+    pub(super) fn rows(&self, family: FamilyNo, at: Moment, wall: u32) -> Rows {
         let row = |(key, cell): (&Vec<u8>, &Cell)| Some((key.clone(), cell.read(at, wall)?.value.clone()?));
         self.families[&family].iter().filter_map(row).collect()
     }

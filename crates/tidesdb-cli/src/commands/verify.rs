@@ -1,18 +1,19 @@
 //! `tidesdb verify`: reads everything and checks it.
 
 use serde_json::{Value, json};
-use tidesdb::{Error, VerifyReport};
+use tidesdb::{Error, RecoveryReport, VerifyReport};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::host;
 use crate::output::{Out, Style};
 use crate::session::Session;
-use crate::text::{count, grouped};
+use crate::text::count;
 
 /// Read every byte of every table and value log and check it
 ///
-/// Checks checksums, the order of the keys, indexes and filters against the data, and that every value that is referred to
-/// is there. Changes nothing. Each damage is printed with its file and offset; exit code 1 if there is any.
+/// Opening reads and checks the log; after that this checks checksums, the order of the keys, indexes and filters against
+/// the data, and that every value that is referred to is there. Changes nothing. Each damage is printed with its file
+/// and offset; exit code 1 if there is any.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Verify {}
 
@@ -21,12 +22,14 @@ impl Verify {
         let started = host::now();
         let report = session.db.verify()?;
         let secs = started.elapsed().as_secs_f64();
+        // Opening has read and judged the whole log.
+        let log = session.db.recovery_report();
         if session.common.json {
-            out.json(&report_json(&report, secs))?;
+            out.json(&report_json(&report, log, secs))?;
         } else {
-            print(&report, secs, out)?;
+            print(&report, log, secs, out)?;
         }
-        Ok(if report.is_ok() { Exit::Done } else { Exit::No })
+        Ok(if report.is_ok() && log.damage.is_none() { Exit::Done } else { Exit::No })
     }
 
     /// What to say when the database is so damaged that it does not open; any other failure stays one.
@@ -43,7 +46,10 @@ impl Verify {
     }
 }
 
-fn print(report: &VerifyReport, secs: f64, out: &mut Out<'_>) -> Outcome<()> {
+fn print(report: &VerifyReport, log: &RecoveryReport, secs: f64, out: &mut Out<'_>) -> Outcome<()> {
+    if !log.clean {
+        out.line(format!("log: {log}"))?;
+    }
     out.line(format!(
         "read {} with {} and {} with {} in {secs:.2} s",
         count(report.tables as u64, "table", "tables"),
@@ -51,24 +57,26 @@ fn print(report: &VerifyReport, secs: f64, out: &mut Out<'_>) -> Outcome<()> {
         count(report.vlogs as u64, "value log", "value logs"),
         count(report.pointers, "value", "values"),
     ))?;
-    if report.is_ok() {
+    let damage: Vec<&Error> = log.damage.iter().chain(&report.damage).collect();
+    if damage.is_empty() {
         return out.line(out.paint(Style::Good, "all good"));
     }
-    let title = format!("{} damaged places", grouped(report.damage.len() as u64));
+    let title = count(damage.len() as u64, "damaged place", "damaged places");
     out.line(out.paint(Style::Bad, &title))?;
-    report.damage.iter().try_for_each(|damage| out.line(format!("  {damage}")))?;
+    damage.iter().try_for_each(|damage| out.line(format!("  {damage}")))?;
     out.line("restore a checkpoint, or save what can be read with `tidesdb dump`")
 }
 
-fn report_json(report: &VerifyReport, secs: f64) -> Value {
+fn report_json(report: &VerifyReport, log: &RecoveryReport, secs: f64) -> Value {
     json!({
-        "ok": report.is_ok(),
+        "ok": report.is_ok() && log.damage.is_none(),
+        "log_commits": log.commits,
         "tables": report.tables,
         "entries": report.entries,
         "vlogs": report.vlogs,
         "pointers": report.pointers,
         "seconds": secs,
-        "damage": report.damage.iter().map(damage_json).collect::<Vec<_>>(),
+        "damage": log.damage.iter().chain(&report.damage).map(damage_json).collect::<Vec<_>>(),
     })
 }
 

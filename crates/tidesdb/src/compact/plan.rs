@@ -58,13 +58,13 @@ pub fn pick(
 /// The tables of `lower` from the smallest to the largest key of `upper`. Those in a gap of `upper` belong to them: an output
 /// may span the gap.
 fn between<'v>(
-    upper: &'v Level<Table>,
-    lower: &'v Level<Table>,
+    upper: &'v [Arc<TableSlot>],
+    lower: &'v [Arc<TableSlot>],
     comparator: &'v Comparator,
 ) -> impl Iterator<Item = &'v Arc<TableSlot>> {
     let order = |a: &&[u8], b: &&[u8]| comparator.compare(a, b);
-    let smallest = upper.iter().map(|t| &*t.meta().smallest).min_by(order);
-    let largest = upper.iter().map(|t| &*t.meta().largest).max_by(order);
+    let smallest = upper.iter().map(|t| &t.meta().smallest[..]).min_by(order);
+    let largest = upper.iter().map(|t| &t.meta().largest[..]).max_by(order);
     lower.iter().filter(move |t| {
         smallest.is_some_and(|key| comparator.compare(&t.meta().largest, key).is_ge())
             && largest.is_some_and(|key| comparator.compare(&t.meta().smallest, key).is_le())

@@ -11,6 +11,9 @@ use super::log::Log;
 use crate::types::SeqNo;
 use crate::{Error, Result};
 
+/// Bytes between the two seals of an idle log.
+const SEAL_DISTANCE: usize = 4096;
+
 /// Who syncs, and who waits.
 #[derive(Debug, Default)]
 pub(super) struct Group {
@@ -91,16 +94,20 @@ impl Log {
         if self.sequencer.tail() <= *sealed {
             return Ok(tail);
         }
-        let mut record = vec![0; RECORD_HEADER_BYTES];
-        let commit = self.append_kind(RecordKind::Seal, &mut record, 0, false).map_err(|(_, e)| {
-            let cause = self.health.poison(e);
-            self.sequencer.stop();
-            Error::Poisoned { cause }
-        })?;
-        self.sequencer.done(&commit);
-        *sealed = commit.end;
+        // Two seals with a page between them: a damaged page never takes the last record and both seals.
+        for body in [SEAL_DISTANCE, 0] {
+            let mut record = vec![0; RECORD_HEADER_BYTES + body];
+            let commit = self.append_kind(RecordKind::Seal, &mut record, 0, false).map_err(|(_, e)| {
+                let cause = self.health.poison(e);
+                self.sequencer.stop();
+                Error::Poisoned { cause }
+            })?;
+            self.sequencer.done(&commit);
+            *sealed = commit.end;
+        }
+        let end = *sealed;
         drop(sealed);
-        self.sync_to(commit.end, values)?;
+        self.sync_to(end, values)?;
         Ok(tail)
     }
 }

@@ -73,6 +73,7 @@ fn debt(shared: &Shared, batch: &WriteBatch) -> f64 {
 fn stop(shared: &Shared, batch: &WriteBatch) -> Result<()> {
     shared.debt.stops.fetch_add(1, Ordering::Relaxed);
     let started = shared.env.clock.mono();
+    let mut idle_since = started;
     while debt(shared, batch) >= 1.0 {
         let seen = shared.debt.progress.current();
         if debt(shared, batch) < 1.0 {
@@ -83,7 +84,12 @@ fn stop(shared: &Shared, batch: &WriteBatch) -> Result<()> {
             shared.jobs.push(Job::Flush(family.id));
             shared.jobs.push(Job::Compact(family.id));
         }
-        if !shared.debt.progress.wait_while(seen, Some(PATIENCE)) {
+        // A timed wait may end early, so the clock decides.
+        let progress = shared.debt.progress.wait_while(seen, Some(PATIENCE));
+        let now = shared.env.clock.mono();
+        if progress {
+            idle_since = now;
+        } else if now.saturating_sub(idle_since) >= PATIENCE {
             return Err(Error::Busy { cause: "flushing makes no progress; see the log for the reason" });
         }
     }

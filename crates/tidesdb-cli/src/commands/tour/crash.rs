@@ -15,6 +15,7 @@ use super::guide::Guide;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::host;
 use crate::output::Out;
+use crate::progress::Progress;
 use crate::text::grouped;
 
 /// Writes records until it is killed, and prints the number of each that was acknowledged; for `tour`
@@ -96,6 +97,7 @@ fn watch_and_kill(child: &mut Child, guide: &mut Guide<'_, '_>) -> Outcome<u64> 
     let pipe = child.stdout.take().ok_or_else(|| Failure::failed("the second process has no output"))?;
     let last = AtomicU64::new(0);
     let started = host::now();
+    let progress = Progress::new(None);
     let status = std::thread::scope(|scope| {
         let reader = scope.spawn(|| read_numbers(pipe, &last));
         let alive = |child: &mut Child| matches!(child.try_wait(), Ok(None));
@@ -103,6 +105,7 @@ fn watch_and_kill(child: &mut Child, guide: &mut Guide<'_, '_>) -> Outcome<u64> 
             if started.elapsed() >= LIFE && last.load(Ordering::Relaxed) >= RECORDS_MIN {
                 break;
             }
+            progress.say(format!("{} acknowledged", grouped(last.load(Ordering::Relaxed))));
             std::thread::sleep(Duration::from_millis(5));
         }
         let killed = child.kill();
@@ -111,6 +114,7 @@ fn watch_and_kill(child: &mut Child, guide: &mut Guide<'_, '_>) -> Outcome<u64> 
         let in_order = reader.join().unwrap_or(false);
         killed.and(status).map(|status| (status, in_order))
     });
+    drop(progress);
     let secs = started.elapsed().as_secs_f64();
     let (status, in_order) =
         status.map_err(|e| Failure::failed(format!("cannot kill the second process: {e}")))?;

@@ -4,7 +4,7 @@ use tidesdb::{Db, SyncMode, WriteBatch, WriteOptions};
 
 use super::count;
 use super::guide::Guide;
-use super::unicode::{self, DATA, characters, key, pretty};
+use super::unicode::{self, characters, key, pretty};
 use crate::failure::Outcome;
 use crate::host;
 use crate::progress::Progress;
@@ -20,7 +20,7 @@ const LOOKUPS: usize = 20_000;
 pub(super) fn load(db: &Db, guide: &mut Guide<'_, '_>) -> Outcome<()> {
     guide.title("Load")?;
     let started = host::now();
-    let progress = Progress::new(Some(DATA.len() as u64));
+    let progress = Progress::new(Some(characters().map(|c| c.fields.len() as u64).sum()));
     let family = db.default_family();
     let quick = WriteOptions::default().sync(SyncMode::None);
     let mut batch = WriteBatch::new();
