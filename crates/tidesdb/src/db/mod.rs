@@ -43,7 +43,7 @@ pub const DEFAULT_FAMILY: &str = "default";
 /// db.delete(b"whale")?;
 /// assert!(!db.contains(b"whale")?);
 /// db.close()?;
-/// # Ok::<(), tidesdb::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Db {
@@ -83,7 +83,7 @@ impl Db {
     /// # let dir = tempfile::tempdir()?;
     /// use tidesdb::{Db, SyncMode};
     /// let db = Db::options(dir.path()).sync(SyncMode::None).cache_bytes(16 << 20).open()?;
-    /// # Ok::<(), tidesdb::Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn options(path: impl AsRef<Path>) -> OpenOptions {
         OpenOptions::new(path.as_ref())

@@ -20,7 +20,7 @@ use crate::types::{SeqNo, Slice};
 /// let before = db.snapshot();
 /// db.put(b"k", b"new")?;
 /// assert_eq!(before.get(db.default_family(), b"k")?.as_deref(), Some(&b"old"[..]));
-/// # Ok::<(), tidesdb::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Snapshot {

@@ -26,8 +26,9 @@ use crate::{Error, Result};
 /// cursor.seek(b"c")?;
 /// assert_eq!(cursor.key(), b"d");
 /// cursor.prev()?;
-/// assert_eq!((cursor.key(), cursor.value()?), (&b"b"[..], &b"2"[..]));
-/// # Ok::<(), tidesdb::Error>(())
+/// assert_eq!(cursor.key(), b"b");
+/// assert_eq!(cursor.value()?, b"2");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Cursor {
     shared: Arc<Shared>,

@@ -14,7 +14,7 @@ use crate::types::Slice;
 /// for n in 0..5u8 { db.put(&[n], b"v")?; }
 /// let keys: Vec<u8> = db.range::<&[u8]>(&[1u8][..]..&[4u8][..])?.rev().map(|kv| kv.map(|(k, _)| k[0])).collect::<Result<_, _>>()?;
 /// assert_eq!(keys, [3, 2, 1]);
-/// # Ok::<(), tidesdb::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Iter {
     front: Cursor,

@@ -29,7 +29,7 @@ const BATCH_BYTES_MAX: usize = (1 << 32) - (1 << 20);
 /// batch.put(&mails, b"ann@example.org", b"ann")?;
 /// db.write(&mut batch)?;
 /// assert!(batch.is_empty());
-/// # Ok::<(), tidesdb::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct WriteBatch {
