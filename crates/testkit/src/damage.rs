@@ -90,15 +90,12 @@ pub struct Victim {
     pub bytes: Vec<u8>,
     /// Where a change may go unnoticed, and why.
     pub declared: Vec<(Range<u64>, &'static str)>,
-    /// The last seal of a log segment that nothing follows. Damage of it together with records before it looks like a write
-    /// that did not finish: the one declared blind spot.
-    pub last_seal: Option<Range<u64>>,
     /// Why nobody has to notice that the file is gone, if so.
     pub may_go: Option<&'static str>,
 }
 
 const PAGE: u64 = 4096;
-const LAST_SEAL: &str = "a seal that nothing follows";
+const LAST_SEALS: &str = "the seals at the end of a log, which promise for what is before them";
 
 impl Victim {
     /// The file `name`. `current` is the manifest in force; `closed`: the database was closed in order.
@@ -118,15 +115,7 @@ impl Victim {
         let all = declared.iter().find(|(range, _)| *range == (0..u64::MAX)).map(|(_, why)| *why);
         let unused = name.ends_with(".wal") && declared.iter().any(|(range, _)| range.start == PAGE);
         let may_go = all.or(unused.then_some("a log segment that holds no record yet"));
-        let last_seal = declared.iter().find(|(_, why)| *why == LAST_SEAL).map(|(range, _)| range.clone());
-        Self { name: name.to_owned(), bytes, declared, last_seal, may_go }
-    }
-
-    /// Whether the end of the log was damaged with the seal that promises for it.
-    pub fn is_blind_spot(&self, new: Option<&[u8]>) -> bool {
-        let (Some(seal), Some(new)) = (&self.last_seal, new) else { return false };
-        let changed = |at: u64| self.bytes.get(at as usize) != new.get(at as usize);
-        new.len() == self.bytes.len() && seal.clone().any(changed) && (PAGE..seal.start).any(changed)
+        Self { name: name.to_owned(), bytes, declared, may_go }
     }
 
     /// Why nobody has to notice that the file became `new`; `None` if somebody has to.
@@ -162,22 +151,22 @@ fn manifest(bytes: &[u8], closed: bool) -> Vec<(Range<u64>, &'static str)> {
     out
 }
 
-/// The body of a pad, what follows the last record, and a last seal: it promises for the records before it, and nothing promises
-/// for it.
+/// The body of a pad, what follows the last record, and the seals at the end: they promise for the records before them, and
+/// nothing promises for them.
 fn wal(bytes: &[u8]) -> Vec<(Range<u64>, &'static str)> {
-    let (mut pos, mut seal) = (PAGE, None);
+    let (mut pos, mut seals) = (PAGE, PAGE);
     let len = bytes.len() as u64;
     while pos + 32 <= len && word(bytes, pos + 8) != 0 {
         let kind = bytes[pos as usize + 27];
         if kind == 2 {
             return vec![(pos + 32..len, "the body of a pad")];
         }
-        seal = (kind == 3).then_some(pos);
         pos += (32 + u64::from(word(bytes, pos + 4))).next_multiple_of(8);
+        if kind != 3 {
+            seals = pos;
+        }
     }
-    let mut out = vec![(pos..len, "what follows the last record of a log segment")];
-    out.extend(seal.map(|at| (at..at + 32, LAST_SEAL)));
-    out
+    vec![(seals..pos, LAST_SEALS), (pos..len, "what follows the last record of a log segment")]
 }
 
 /// All damage to `victim` that a sweep tries: every `stride`-th byte each way, every `stride`-th length, and `blocks` swaps and

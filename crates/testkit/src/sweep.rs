@@ -26,8 +26,6 @@ enum Verdict {
     Detected,
     /// All is there, and the reason why that may be.
     Harmless(&'static str),
-    /// The end of the log is gone with the seal that promises for it: declared, counted, and kept rare.
-    Blind,
     /// All is there, and nothing says why that may be.
     Undeclared,
     /// A promise is broken.
@@ -49,8 +47,6 @@ pub struct Figures {
     pub harmless: u64,
     /// Changes that nobody told of, outside of declared padding, though nothing was lost.
     pub undeclared: u64,
-    /// Damage of the end of a log together with the seal that promises for it.
-    pub blind: u64,
     /// Lost or wrong data, panics, deleted files.
     pub silent: u64,
 }
@@ -76,7 +72,6 @@ impl Report {
             own.detected += f.detected;
             own.harmless += f.harmless;
             own.undeclared += f.undeclared;
-            own.blind += f.blind;
             own.silent += f.silent;
         }
         for (why, n) in other.declared {
@@ -94,7 +89,6 @@ impl Report {
             sum.detected += f.detected;
             sum.harmless += f.harmless;
             sum.undeclared += f.undeclared;
-            sum.blind += f.blind;
             sum.silent += f.silent;
         }
         sum
@@ -170,7 +164,6 @@ impl Subject {
                         figures.harmless += 1;
                         *report.declared.entry(why).or_default() += 1;
                     }
-                    Verdict::Blind => figures.blind += 1,
                     Verdict::Undeclared => {
                         figures.undeclared += 1;
                         report.tell(
@@ -208,7 +201,6 @@ impl Subject {
         let seen = catch_unwind(AssertUnwindSafe(|| self.read_all(&env)));
         let met = match seen {
             Err(_) => return Verdict::Broken("panic".into()),
-            Ok(Err(what)) if what == LOST_KEY && victim.is_blind_spot(new) => return Verdict::Blind,
             Ok(Err(what)) => return Verdict::Broken(what),
             Ok(Ok(met)) => met,
         };

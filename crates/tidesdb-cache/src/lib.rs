@@ -26,13 +26,13 @@
 //! former capacity per inserting thread, until the next insert. Entries that were evicted but are still held by
 //! handles or pins are outside it; [`CacheStats::live_bytes`] counts them too.
 
-mod cache;
-mod entry;
-mod key;
-mod slot;
-mod stats;
 mod sync;
+mod key;
+mod stats;
+mod entry;
+mod slot;
 mod table;
+mod cache;
 #[cfg(all(test, not(loom)))]
 mod tests;
 

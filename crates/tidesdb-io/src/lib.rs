@@ -12,14 +12,15 @@
 //! * After a failed sync nothing is known about the bytes it covered. No caller may retry and trust it.
 //! * Reads and writes may be short. [`FileExt`] has the loops.
 
-mod clock;
-mod disk;
-mod entropy;
-mod env;
-mod name;
-pub mod sim;
-mod threads;
+mod region;
 mod vfs;
+mod name;
+mod clock;
+mod threads;
+mod entropy;
+mod disk;
+mod env;
+pub mod sim;
 
 pub use clock::{Clock, ManualClock, RealClock};
 pub use disk::RealDisk;

@@ -115,7 +115,7 @@ pub trait SharedMap: Send + Sync + Debug {
 /// A read-only mapping of a whole file; derefs to its bytes. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ReadMap {
-    pub(crate) inner: Arc<crate::disk::MapRegion>,
+    pub(crate) inner: Arc<crate::region::MapRegion>,
 }
 
 impl std::ops::Deref for ReadMap {

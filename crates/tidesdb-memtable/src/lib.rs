@@ -6,9 +6,10 @@
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `memtable.rs`, `cursor.rs`, `entry.rs` | the interface; versions of a key and how they are chained |
+//! | `memtable/` | the interface: the memtable, its cursor, the entries it shows |
 //! | `tree/` | the B+tree |
 //! | `skiplist/` | the skip list |
+//! | `order.rs`, `record.rs`, `walk.rs` | what the maps share: key order, versions and their chains, stepping |
 //! | `arena/` | memory: handed out by many threads, freed at once |
 //! | `sync.rs` | atomics, real or loom's |
 //!
@@ -26,14 +27,15 @@
 //! It removes nothing. It does not limit its size; the caller compares [`Memtable::allocated_bytes`] with its
 //! budget and starts a new memtable.
 
-mod arena;
-mod cursor;
-mod entry;
-mod memtable;
-mod skiplist;
 mod sync;
+mod arena;
+mod order;
+mod record;
+mod walk;
+mod skiplist;
 mod tree;
+mod memtable;
 
-pub use cursor::Cursor;
-pub use entry::{Entry, ValueHandle, Version};
-pub use memtable::{CompareFn, KeyOrder, MapKind, Memtable, MemtableFull};
+pub use memtable::{Cursor, Entry, MapKind, Memtable, ValueHandle};
+pub use order::{CompareFn, KeyOrder};
+pub use record::{MemtableFull, Version};

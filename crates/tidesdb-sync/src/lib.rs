@@ -11,14 +11,14 @@
 //! Under `--cfg loom` the epoch and the event run on loom's primitives, so that models of this crate and of
 //! crates built on it can be explored exhaustively.
 
+mod facade;
 mod backoff;
-mod cell;
 mod counter;
+mod prefetch;
 #[cfg_attr(loom, path = "epoch_loom.rs")]
 mod epoch;
+mod cell;
 mod event;
-mod facade;
-mod prefetch;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
@@ -28,8 +28,8 @@ pub use counter::{ShardedCounter, ShardedCounters, thread_index};
 pub use crossbeam_utils::CachePadded;
 pub use epoch::{Guard, pin, reclaim};
 pub use event::Event;
-pub use prefetch::{prefetch, prefetch_value};
 pub use parking_lot::{
     Condvar, MappedMutexGuard, MappedRwLockReadGuard, Mutex, MutexGuard, RwLock, RwLockReadGuard,
     RwLockWriteGuard, WaitTimeoutResult,
 };
+pub use prefetch::{prefetch, prefetch_value};

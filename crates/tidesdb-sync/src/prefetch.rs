@@ -7,7 +7,9 @@ pub fn prefetch(bytes: &[u8], offset: usize) {
     if let Some(byte) = bytes.get(offset) {
         // SAFETY: the address is that of a live byte, and a prefetch reads nothing that the program can see.
         unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(std::ptr::from_ref(byte).cast());
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
+                std::ptr::from_ref(byte).cast(),
+            );
         }
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
@@ -20,7 +22,9 @@ pub fn prefetch_value<T>(value: &T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: the address is that of a live value, and a prefetch reads nothing that the program can see.
     unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(std::ptr::from_ref(value).cast());
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
+            std::ptr::from_ref(value).cast(),
+        );
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = value;

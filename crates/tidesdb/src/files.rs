@@ -6,6 +6,8 @@ use crate::types::{TableId, VlogId, WalId};
 pub const LOCK: &str = "LOCK";
 /// Names the manifest in force.
 pub const CURRENT: &str = "CURRENT";
+/// Says that a sync of the log failed in this boot of the machine, so pages may have been given up behind the log's back. Empty.
+pub const SYNC_FAILED: &str = "SYNC-FAILED";
 /// A new `CURRENT` before its rename.
 pub const CURRENT_NEW: &str = "CURRENT.new";
 
@@ -24,6 +26,8 @@ pub enum FileKind {
     Table(TableId),
     /// `000001.vlog`
     Vlog(VlogId),
+    /// `SYNC-FAILED`
+    SyncFailed,
     /// A file set aside: `000001.klog.orphan`, `000001.wal.lost`, a WAL segment waiting to be reused `000001.wal.free`
     Aside,
 }
@@ -53,6 +57,7 @@ pub fn parse(name: &str) -> Option<FileKind> {
     match name {
         LOCK => return Some(FileKind::Lock),
         CURRENT | CURRENT_NEW => return Some(FileKind::Current),
+        SYNC_FAILED => return Some(FileKind::SyncFailed),
         _ => {}
     }
     let (stem, ext) = name.split_once('.')?;

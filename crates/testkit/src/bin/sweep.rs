@@ -54,7 +54,6 @@ fn main() -> ExitCode {
         ("detected", t.detected),
         ("declared", t.harmless),
         ("undeclared", t.undeclared),
-        ("blind", t.blind),
         ("silent", t.silent),
         ("violations", t.silent + t.undeclared + broken + missing),
         ("seed", seed),
@@ -65,8 +64,8 @@ fn main() -> ExitCode {
 fn print(report: &Report) {
     for (kind, f) in &report.kinds {
         println!(
-            "{kind:>10}: {:>2} files {:>7} bytes {:>8} mutations {:>8} detected {:>7} declared {:>5} undeclared {:>3} blind {:>5} silent",
-            f.files, f.bytes, f.mutations, f.detected, f.harmless, f.undeclared, f.blind, f.silent
+            "{kind:>10}: {:>2} files {:>7} bytes {:>8} mutations {:>8} detected {:>7} declared {:>5} undeclared {:>5} silent",
+            f.files, f.bytes, f.mutations, f.detected, f.harmless, f.undeclared, f.silent
         );
     }
     for (why, n) in &report.declared {

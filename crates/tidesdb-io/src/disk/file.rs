@@ -6,7 +6,8 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{Advice, FallocateFlags};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::mmap::{self, MapRegion, RealSharedMap};
+use super::mmap::{self, RealSharedMap};
+use crate::region::MapRegion;
 use crate::{File, FileExt, ReadMap, SharedMap};
 
 /// Unit in which a file system may leave a hole.

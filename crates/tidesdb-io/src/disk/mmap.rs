@@ -1,20 +1,18 @@
-//! Memory maps of files: the only unsafe code of this crate.
+//! Writable memory maps of files.
 //!
-//! Invariants: a [`Mapping`] owns `[base, base + len)`, mapped for its whole life and unmapped once, on drop;
-//! `base` is page-aligned. A writable map is touched through 8-byte atomics only, so writers that overlap by
-//! mistake mix their bytes and never race. The atomics are relaxed: a writer that hands its bytes to another
-//! thread, to sync them, must do so through something that orders memory. Maps are `Send + Sync`: the memory
-//! belongs to no thread.
+//! Invariants: the map is touched through 8-byte atomics only, so writers that overlap by mistake mix their bytes
+//! and never race. The atomics are relaxed: a writer that hands its bytes to another thread, to sync them, must do
+//! so through something that orders memory.
 
 use std::io;
-use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fd::AsFd;
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::{Advice, ProtFlags};
 
 use crate::SharedMap;
+use crate::region::Mapping;
 
 /// Bytes in a word of a writable map.
 const WORD: usize = size_of::<u64>();
@@ -22,77 +20,6 @@ const WORD: usize = size_of::<u64>();
 /// The error for a range that does not lie inside a map or file.
 pub(super) fn outside() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "range outside the file")
-}
-
-/// A live mapping of the first `len` bytes of a file.
-#[derive(Debug)]
-struct Mapping {
-    base: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: the mapping is process-wide memory; unmapping it on another thread than the mapping one is allowed.
-unsafe impl Send for Mapping {}
-// SAFETY: `&Mapping` gives only the address and the length; users add their own rules for access.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    /// Maps `[0, len)` of `fd`, shared. `len` must not be zero.
-    fn new(fd: impl AsFd, len: u64, prot: ProtFlags) -> io::Result<Self> {
-        // No object may be larger than `isize::MAX`, or slices of it would be unsound.
-        let len = isize::try_from(len).map_err(|_| Errno::NOMEM)?.unsigned_abs();
-        // SAFETY: a null hint lets the kernel choose an address, so no existing mapping is replaced.
-        let base = unsafe { rustix::mm::mmap(ptr::null_mut(), len, prot, MapFlags::SHARED, fd, 0) }?;
-        let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
-        Ok(Self { base, len })
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: `base` and `len` are those of a successful mmap, unmapped here only, and `&mut self` proves
-        // that no borrow of the memory is left.
-        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
-        debug_assert_eq!(unmapped, Ok(()));
-    }
-}
-
-/// The bytes behind a [`crate::ReadMap`].
-#[derive(Debug)]
-pub(crate) struct MapRegion(Region);
-
-#[derive(Debug)]
-enum Region {
-    Mapped(Mapping),
-    Owned(Vec<u8>),
-}
-
-impl MapRegion {
-    /// Maps `[0, len)` of a file for reading.
-    pub(super) fn map(fd: impl AsFd, len: u64) -> io::Result<Self> {
-        if len == 0 {
-            return Ok(Self::owned(Vec::new()));
-        }
-        Ok(Self(Region::Mapped(Mapping::new(fd, len, ProtFlags::READ)?)))
-    }
-
-    /// A region in ordinary memory, for disks that have no pages to map.
-    pub(crate) fn owned(bytes: Vec<u8>) -> Self {
-        Self(Region::Owned(bytes))
-    }
-
-    /// All bytes.
-    pub(crate) fn as_slice(&self) -> &[u8] {
-        match &self.0 {
-            Region::Owned(bytes) => bytes,
-            Region::Mapped(map) => {
-                // SAFETY: the range is mapped readable while `map` lives and shorter than `isize::MAX`. Its bytes
-                // do not change: `File::map_read` is for files that are complete, no writable map or writer of
-                // which exists, and the directory lock keeps other processes from writing.
-                unsafe { std::slice::from_raw_parts(map.base.as_ptr(), map.len) }
-            }
-        }
-    }
 }
 
 /// A writable shared map of a file.
@@ -107,7 +34,7 @@ impl RealSharedMap {
 
     /// The range as indices, if it lies inside the map.
     fn range(&self, offset: u64, len: u64) -> io::Result<(usize, usize)> {
-        let end = offset.checked_add(len).filter(|&end| end <= self.0.len as u64).ok_or_else(outside)?;
+        let end = offset.checked_add(len).filter(|&end| end <= self.0.len() as u64).ok_or_else(outside)?;
         // Both fit: `end` is at most `len`, a usize.
         Ok((usize::try_from(offset).map_err(|_| outside())?, usize::try_from(end).map_err(|_| outside())?))
     }
@@ -118,7 +45,10 @@ impl RealSharedMap {
         // multiple of a word, so `len` rounded up to a word is mapped, for reading and writing, while `self`
         // lives. Every access of this process to the memory goes through these atomics of one size.
         unsafe {
-            std::slice::from_raw_parts(self.0.base.as_ptr().cast::<AtomicU64>(), self.0.len.div_ceil(WORD))
+            std::slice::from_raw_parts(
+                self.0.base().as_ptr().cast::<AtomicU64>(),
+                self.0.len().div_ceil(WORD),
+            )
         }
     }
 }
@@ -178,7 +108,7 @@ impl SharedMap for RealSharedMap {
         // no byte of them.
         let advised = unsafe {
             rustix::mm::madvise(
-                self.0.base.as_ptr().add(start).cast(),
+                self.0.base().as_ptr().add(start).cast(),
                 end - start,
                 Advice::LinuxPopulateWrite,
             )

@@ -10,8 +10,6 @@ mod mmap;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use mmap::MapRegion;
-
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

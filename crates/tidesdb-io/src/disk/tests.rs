@@ -6,8 +6,9 @@ use std::sync::Arc;
 use rustix::fs::{Mode, OFlags};
 
 use super::file::RealFile;
-use super::mmap::{MapRegion, RealSharedMap};
+use super::mmap::RealSharedMap;
 use super::{parent_of, parse_uuid};
+use crate::region::MapRegion;
 use crate::{Entropy, File, FileExt, SeededEntropy, SharedMap};
 
 fn new_file(dir: &std::path::Path) -> RealFile {

@@ -14,8 +14,8 @@ use super::disk::{Locked, SimDisk, State, Verdict, crash_error, os};
 use super::fault::{Effect, SyncModel};
 use super::op::OpKind;
 use super::world::{Id, Node};
-use crate::disk::MapRegion;
 use crate::name::check_name;
+use crate::region::MapRegion;
 use crate::{Access, Dir, DirLock, Disk, File, ReadMap, SharedMap, Space};
 
 /// A call without offset and length.

@@ -3,8 +3,8 @@
 //! Threads: the list may grow meanwhile; a walk sees every key whose insert returned before the step that
 //! passes its place.
 
-use crate::cursor::KeyWalk;
-use crate::entry::RecordRef;
+use crate::record::RecordRef;
+use crate::walk::KeyWalk;
 
 use super::tower::TowerRef;
 use super::{Compare, SkipList};

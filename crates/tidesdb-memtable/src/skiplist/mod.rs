@@ -22,8 +22,8 @@ use std::ptr;
 use std::sync::Arc;
 
 use crate::arena::Arena;
-use crate::entry::RecordRef;
-use crate::memtable::{CompareFn, MemtableFull};
+use crate::order::CompareFn;
+use crate::record::{MemtableFull, RecordRef};
 use crate::sync::{AtomicPtr, Ordering};
 pub(crate) use cursor::SkipListWalk;
 use tower::{Tower, TowerRef};

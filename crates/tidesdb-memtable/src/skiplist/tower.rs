@@ -8,8 +8,7 @@ use std::mem::{align_of, size_of};
 use std::ptr::{self, NonNull};
 
 use crate::arena::Arena;
-use crate::entry::{Record, RecordRef};
-use crate::memtable::MemtableFull;
+use crate::record::{MemtableFull, Record, RecordRef};
 use crate::sync::{AtomicPtr, Born, Ordering};
 
 /// The head of a tower; `height` links follow it.

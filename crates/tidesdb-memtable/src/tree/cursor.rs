@@ -7,9 +7,9 @@
 
 use super::node::{FANOUT, NodeRef};
 use super::{Target, Tree};
-use crate::cursor::KeyWalk;
-use crate::entry::{Record, RecordRef};
+use crate::record::{Record, RecordRef};
 use crate::sync::fetch;
+use crate::walk::KeyWalk;
 
 /// How many slots ahead of the walk records are fetched: a miss takes as long as a dozen steps.
 const AHEAD: usize = 12;

@@ -9,8 +9,7 @@ use super::Tree;
 use super::lock::{Locked, Seen, VersionLock};
 use super::node::{FANOUT, NodeRef};
 use crate::arena::Arena;
-use crate::entry::RecordRef;
-use crate::memtable::MemtableFull;
+use crate::record::{MemtableFull, RecordRef};
 use crate::sync::{Ordering, hint, set_hint};
 
 /// How an attempt ended.

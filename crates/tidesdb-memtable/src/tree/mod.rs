@@ -19,7 +19,7 @@ mod tests;
 
 use std::ptr::NonNull;
 
-use crate::entry::RecordRef;
+use crate::record::RecordRef;
 use crate::sync::{AtomicPtr, Ordering, unique_id};
 pub(crate) use cursor::TreeWalk;
 use lock::{Seen, VersionLock};

@@ -29,8 +29,7 @@ use std::ptr::{self, NonNull};
 use super::lock::{Seen, VersionLock};
 use super::search::{copy_up, head_of, shared_prefix};
 use crate::arena::Arena;
-use crate::entry::{Record, RecordRef};
-use crate::memtable::MemtableFull;
+use crate::record::{MemtableFull, Record, RecordRef};
 use crate::sync::{AtomicPtr, AtomicU64, Born, Ordering, fetch};
 
 /// Keys of a node. A model needs small nodes to see splits at all.

@@ -7,7 +7,7 @@ use std::cmp::Ordering as Order;
 
 use super::lock::Seen;
 use super::node::{FANOUT, INLINE, Meta, Node, NodeRef};
-use crate::entry::RecordRef;
+use crate::record::RecordRef;
 use crate::sync::{AtomicPtr, AtomicU64, Ordering};
 
 /// Where a key belongs in a node.

@@ -4,8 +4,9 @@ use super::node::FANOUT;
 use super::search::{bisect, copy_up, head_of, lower_bound, shared_prefix};
 use super::*;
 use crate::arena::Arena;
-use crate::entry::Version;
-use crate::memtable::{KeyOrder, MapKind, Memtable};
+use crate::memtable::{MapKind, Memtable};
+use crate::order::KeyOrder;
+use crate::record::Version;
 use crate::sync::AtomicU64;
 
 fn record<'a>(arena: &'a Arena, key: &[u8]) -> RecordRef<'a> {

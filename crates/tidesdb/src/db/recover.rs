@@ -41,6 +41,8 @@ pub struct RecoveryReport {
     pub unfinished: u64,
     /// Where the log was cut, as a sequence number.
     pub cut: Option<SeqNo>,
+    /// Whether a sync of the log had failed before.
+    pub sync_failed: bool,
     /// Damage that the recovery mode went past.
     pub damage: Option<Error>,
     /// First sequence number after the recovered commits.
@@ -63,6 +65,9 @@ impl fmt::Display for RecoveryReport {
         if let Some(cut) = self.cut {
             write!(f, "; the log was cut at sequence number {cut}, {} later commits given up", self.discarded)?;
         }
+        if self.sync_failed {
+            f.write_str("; a sync of the log had failed before")?;
+        }
         if let Some(damage) = &self.damage {
             write!(f, "; went past damage: {damage}")?;
         }
@@ -80,7 +85,7 @@ impl fmt::Display for RecoveryReport {
 pub(super) fn run(shared: &Arc<Shared>) -> Result<RecoveryReport> {
     let started = shared.env.clock.mono();
     let state = shared.versions.state();
-    let config = scan_config(shared, &state);
+    let config = scan_config(shared, &state)?;
     let scan = reader::scan(&shared.dir, &config)?;
     shared.recovery_pins.store(first_seq(&config), Ordering::SeqCst);
 
@@ -97,6 +102,7 @@ pub(super) fn run(shared: &Arc<Shared>) -> Result<RecoveryReport> {
     let mut report = RecoveryReport {
         clean: scan.commits == 0 && scan.cut.is_none() && scan.damage.is_none(),
         unfinished: scan.unfinished.len() as u64,
+        sync_failed: config.sync_failed,
         damage: scan.damage.clone(),
         ..RecoveryReport::default()
     };
@@ -118,7 +124,8 @@ fn first_seq(config: &ScanConfig) -> SeqNo {
     config.first.0 * config.segment_bytes / crate::wal::layout::UNIT
 }
 
-fn scan_config(shared: &Shared, state: &State) -> ScanConfig {
+fn scan_config(shared: &Shared, state: &State) -> Result<ScanConfig> {
+    let names = shared.dir.list().map_err(|e| Error::io("list", "database directory", e))?;
     let identity = shared.versions.identity();
     let mut config = ScanConfig {
         segment_bytes: identity.wal_segment_bytes,
@@ -127,11 +134,12 @@ fn scan_config(shared: &Shared, state: &State) -> ScanConfig {
         first: state.log_start,
         first_existed: false,
         watermark: state.durable_mark,
+        sync_failed: names.iter().any(|name| name == files::SYNC_FAILED),
         mode: shared.options.recovery,
     };
     // A sequence number inside the first segment was given out, so the segment existed.
     config.first_existed = state.log_start.0 > 0 && state.last_seq > first_seq(&config);
-    config
+    Ok(config)
 }
 
 struct Replay<'a> {
@@ -350,7 +358,7 @@ fn remove_old_segments(shared: &Arc<Shared>, config: &ScanConfig, report: &Recov
     for id in ids.into_iter().chain(old).filter(|id| *id < begin) {
         retire(shared, id, cut.is_some_and(|cut| id >= cut));
     }
-    remove_free(shared);
+    remove_spent(shared);
     Ok(())
 }
 
@@ -363,12 +371,12 @@ fn retire(shared: &Shared, id: WalId, lost: bool) {
     }
 }
 
-/// Segment files that waited for reuse in an earlier session.
-fn remove_free(shared: &Shared) {
+/// Segment files that waited for reuse in an earlier session, and the note of a failed sync: the log it speaks of is replayed.
+fn remove_spent(shared: &Shared) {
     let names = shared.dir.list().unwrap_or_default();
-    for name in names.iter().filter(|n| n.ends_with(".wal.free")) {
+    for name in names.iter().filter(|n| n.ends_with(".wal.free") || *n == files::SYNC_FAILED) {
         if let Err(error) = shared.dir.unlink(name) {
-            tracing::warn!(%name, %error, "an unused log segment could not be removed; it is ignored");
+            tracing::warn!(%name, %error, "a spent file of the log could not be removed; the next open tries again");
         }
     }
 }

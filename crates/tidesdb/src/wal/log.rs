@@ -38,7 +38,7 @@ pub struct LogConfig {
 pub struct Log {
     pub(super) config: LogConfig,
     pub(super) env: Env,
-    dir: Arc<dyn Dir>,
+    pub(super) dir: Arc<dyn Dir>,
     pub(super) health: Arc<Health>,
     pub(super) sequencer: Sequencer,
     pub(super) group: Group,

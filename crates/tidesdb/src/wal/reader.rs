@@ -13,6 +13,9 @@
 //! | nothing after `X` | the end, or a torn tail | end there |
 //! | a pad record without a next segment | the segment existed before the pad | refuse |
 //!
+//! A failed sync may give up pages that were written. The log leaves a note of it, and the open after it takes "same boot" for
+//! "other boot".
+//!
 //! A read error is none of these: opening fails.
 
 use std::sync::Arc;
@@ -40,6 +43,8 @@ pub struct ScanConfig {
     pub first_existed: bool,
     /// The manifest's promise: durable up to here.
     pub watermark: SeqNo,
+    /// A sync failed since the machine last started: what was not durable may be gone.
+    pub sync_failed: bool,
     /// What to do with damage.
     pub mode: RecoveryMode,
 }
@@ -66,8 +71,6 @@ pub struct Scan {
     pub last_segment: u64,
     /// Durable up to here, by the highest promise found.
     pub synced: SeqNo,
-    /// Whether the log was written since the machine last started.
-    pub same_boot: bool,
 }
 
 /// What a walk saw.
@@ -155,8 +158,12 @@ pub fn span_of(dir: &Arc<dyn Dir>, id: WalId, segment_bytes: u64) -> u64 {
 /// `Corrupt` for damage that `config.mode` does not go past; `Io`.
 pub fn scan(dir: &Arc<dyn Dir>, config: &ScanConfig) -> Result<Scan> {
     let (ids, _) = segment_files(dir, config.first)?;
-    let mut walk =
-        Walk { synced: config.watermark, same_boot: true, end: first_seq(config, config.first.0), ..Walk::default() };
+    let mut walk = Walk {
+        synced: config.watermark,
+        same_boot: !config.sync_failed,
+        end: first_seq(config, config.first.0),
+        ..Walk::default()
+    };
     let mut segments = Vec::new();
     if config.first_existed && ids.first() != Some(&config.first) {
         walk.holes.push(Hole { at: first_seq(config, config.first.0), followed: false });
@@ -199,7 +206,6 @@ fn decide(walk: Walk, segments: Vec<SegmentHeader>, last_segment: u64, config: &
         sealed: walk.sealed,
         last_segment,
         synced: walk.synced,
-        same_boot: walk.same_boot,
         ..Scan::default()
     };
     let damage_at = |at: SeqNo, what: &str| {

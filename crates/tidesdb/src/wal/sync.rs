@@ -8,6 +8,7 @@ use tidesdb_sync::{Backoff, Condvar, Mutex};
 
 use super::layout::{RECORD_HEADER_BYTES, RecordKind};
 use super::log::Log;
+use crate::files;
 use crate::types::SeqNo;
 use crate::{Error, Result};
 
@@ -65,12 +66,23 @@ impl Log {
             backoff.snooze();
         };
         self.sync_files(target, values).map_err(|e| {
+            self.note_failed_sync();
             let cause = self.health.poison(e);
             self.sequencer.stop();
             Error::Poisoned { cause }
         })?;
         self.sequencer.set_durable(target);
         Ok(())
+    }
+
+    /// Leaves a note for the next open. It needs no sync: after a stop of the machine the boot identity tells as much.
+    fn note_failed_sync(&self) {
+        match self.dir.create_new(files::SYNC_FAILED, 0) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                tracing::warn!(%error, "a sync failed, and no note of it could be left for the next open");
+            }
+            _ => {}
+        }
     }
 
     fn sync_files(&self, target: SeqNo, values: &dyn Fn() -> Result<()>) -> Result<()> {
