@@ -140,14 +140,19 @@ pub(crate) fn thread_index() -> usize {
 /// A remembered address, good only together with the [`unique_id`] it was stored under.
 pub(crate) type Hint = (u64, *mut ());
 
+/// Address of a node and a slot of it, for comparing only: it may be long gone.
+pub(crate) type Place = (usize, usize);
+
 #[cfg(not(loom))]
 thread_local! {
     static HINT: std::cell::Cell<Hint> = const { std::cell::Cell::new((0, std::ptr::null_mut())) };
+    static PLACE: std::cell::Cell<Place> = const { std::cell::Cell::new((0, 0)) };
 }
 
 #[cfg(loom)]
 loom::thread_local! {
     static HINT: std::cell::Cell<Hint> = std::cell::Cell::new((0, std::ptr::null_mut()));
+    static PLACE: std::cell::Cell<Place> = std::cell::Cell::new((0, 0));
 }
 
 /// The hint this thread stored last.
@@ -160,4 +165,15 @@ pub(crate) fn hint() -> Hint {
 #[inline]
 pub(crate) fn set_hint(hint: Hint) {
     HINT.with(|cell| cell.set(hint));
+}
+
+/// The place this thread stored last.
+pub(crate) fn last_place() -> Place {
+    PLACE.with(std::cell::Cell::get)
+}
+
+/// Replaces the place of this thread.
+#[inline]
+pub(crate) fn set_last_place(place: Place) {
+    PLACE.with(|cell| cell.set(place));
 }

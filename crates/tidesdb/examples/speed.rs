@@ -3,7 +3,11 @@
 //! `cargo run --release -p tidesdb --example speed -- [--runs N] [--only NAME] [--scale PERCENT]`. Each run of each workload is a
 //! process of its own on a fresh directory; medians and ranges are printed. `--keep` leaves the process in the
 //! foreground for a profiler: `speed --child NAME`.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a benchmark ends at the first surprise and reads the clock")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a benchmark ends at the first surprise and reads the clock"
+)]
 
 use std::path::Path;
 use std::process::Command;
@@ -42,13 +46,21 @@ fn main() {
         let _ = std::fs::remove_dir_all(&dir);
         let rate = run(&dir, scale);
         let _ = std::fs::remove_dir_all(&dir);
-        println!("{rate} {} {}", peak_rss_kib(), CPU_NANOS.load(Relaxed) as f64 * 1e9 / rate / WALL_NANOS.load(Relaxed) as f64);
+        println!(
+            "{rate} {} {}",
+            peak_rss_kib(),
+            CPU_NANOS.load(Relaxed) as f64 * 1e9 / rate / WALL_NANOS.load(Relaxed) as f64
+        );
         return;
     }
     let runs: usize = value("--runs").map_or(5, |s| s.parse().unwrap());
     let only = value("--only");
-    println!("{:<22} {:>12} {:>25} {:>10} {:>10}  unit", "workload", "median", "range", "CPU ns/op", "RSS MiB");
-    for (name, unit, _) in WORKLOADS.iter().filter(|w| only.as_ref().is_none_or(|o| w.0.contains(o.as_str()))) {
+    println!(
+        "{:<22} {:>12} {:>25} {:>10} {:>10}  unit",
+        "workload", "median", "range", "CPU ns/op", "RSS MiB"
+    );
+    for (name, unit, _) in WORKLOADS.iter().filter(|w| only.as_ref().is_none_or(|o| w.0.contains(o.as_str())))
+    {
         let mut results: Vec<(f64, u64, f64)> = (0..runs).map(|_| child(name, scale)).collect();
         results.sort_by(|a, b| a.0.total_cmp(&b.0));
         let median = results[runs / 2].0;
@@ -56,7 +68,11 @@ fn main() {
         cpu.sort_by(f64::total_cmp);
         let cpu = cpu[runs / 2];
         let rss = results.iter().map(|r| r.1).max().unwrap_or(0) / 1024;
-        println!("{name:<22} {median:>12.0} {:>12.0}..{:>11.0} {cpu:>10.0} {rss:>10}  {unit}", results[0].0, results[runs - 1].0);
+        println!(
+            "{name:<22} {median:>12.0} {:>12.0}..{:>11.0} {cpu:>10.0} {rss:>10}  {unit}",
+            results[0].0,
+            results[runs - 1].0
+        );
     }
 }
 
@@ -97,13 +113,11 @@ fn open(dir: &Path, sync: SyncMode) -> Db {
 
 /// A 16-byte key: sequential decimal digits, or a number spread over the whole space.
 fn key(n: u64, random: bool) -> [u8; 16] {
-    let n = if random { mix(n) } else { n };
-    let mut out = [0; 16];
-    for (i, b) in out.iter_mut().enumerate() {
-        *b = if random { b"0123456789abcdef"[(n >> (60 - 4 * i)) as usize & 15] } else { 0 };
-    }
-    if !random {
-        out = *format!("{n:016}").as_bytes().first_chunk().unwrap();
+    let (mut n, base) = if random { (mix(n), 16) } else { (n, 10) };
+    let mut out = [b'0'; 16];
+    for digit in out.iter_mut().rev() {
+        *digit = b"0123456789abcdef"[(n % base) as usize];
+        n /= base;
     }
     out
 }
@@ -218,7 +232,9 @@ fn reads(dir: &Path, scale: u64, read: fn(&Db, u64, u64) -> u64) -> f64 {
     let share = 400_000 * scale / 100;
     read(&db, share, 99);
     let done = AtomicU64::new(0);
-    let took = timed(THREADS, |t| drop(done.fetch_add(read(&db, share, t + 1), Relaxed)));
+    let took = timed(THREADS, |t| {
+        done.fetch_add(read(&db, share, t + 1), Relaxed);
+    });
     db.close().unwrap();
     done.load(Relaxed) as f64 / took.as_secs_f64()
 }

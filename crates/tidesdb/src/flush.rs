@@ -14,15 +14,12 @@ use std::sync::Arc;
 use tidesdb_sync::Backoff;
 
 use crate::family::{FamilyCore, MemSlot, Metric};
-use crate::rewrite::{self, Rewritten};
+use crate::rewrite::{self, FLUSH_LEVEL, Rewritten, Target};
 use crate::shared::Shared;
 use crate::sources::Source;
 use crate::types::{EntryCursor, SeqNo};
 use crate::version::{Change, VersionEdit};
 use crate::{Error, Result};
-
-/// Level that flushes write to.
-pub const FLUSH_LEVEL: u8 = 1;
 
 /// Flushes the oldest immutable memtable of `family`; `false` if there is none.
 ///
@@ -53,8 +50,7 @@ pub fn run_locked(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool
     let started = shared.env.clock.mono();
     let mut cursor = Source::memtable(&slot.map);
     cursor.seek_to_first()?;
-    let bottom = view.version.is_empty();
-    let out = rewrite::run(shared, family, cursor, bottom, u64::MAX)?;
+    let out = rewrite::run(shared, family, cursor, Target::flush(view.version.is_empty()))?;
     install(shared, family, &slot, boundary, &out)?;
 
     let bytes = slot.map.allocated_bytes() as u64;

@@ -38,7 +38,10 @@ impl Health {
         if self.is_poisoned() { self.cause.lock().clone() } else { None }
     }
 
-    /// Fails with `Poisoned` if writes are refused.
+    /// Fails if writes are refused.
+    ///
+    /// # Errors
+    /// `Poisoned`, with the first failure.
     #[inline]
     pub fn check(&self) -> Result<()> {
         match self.cause() {

@@ -54,7 +54,10 @@ impl JobQueue {
                 *inner.running.entry(job).or_insert(0) += 1;
                 return Some(job);
             }
-            if self.is_closed() || patience.is_zero() || self.changed.wait_for(&mut inner, patience).timed_out() {
+            if self.is_closed()
+                || patience.is_zero()
+                || self.changed.wait_for(&mut inner, patience).timed_out()
+            {
                 return None;
             }
         }

@@ -38,7 +38,9 @@ pub mod inspect;
 pub use codec::Compression;
 pub use db::{DEFAULT_FAMILY, Db, FamilyStats, OpenOptions, RecoveryReport, Snapshot, Stats, VerifyReport};
 pub use error::{Error, Result};
-pub use options::{DbOptions, FamilyOptions, MemtableKind, ReadOptions, RecoveryMode, SyncMode, WriteOptions};
+pub use options::{
+    DbOptions, FamilyOptions, MemtableKind, ReadOptions, RecoveryMode, SyncMode, WriteOptions,
+};
 pub use read::{Cursor, Iter};
 pub use shared::Family;
 pub use types::{Comparator, SeqNo, Slice};

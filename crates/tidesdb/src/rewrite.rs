@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::codec::Compression;
 use crate::family::{FamilyCore, Metric};
 use crate::merge::{Retain, RetainRules, RetainStream};
 use crate::shared::Shared;
@@ -12,6 +13,35 @@ use crate::sst::{TableMeta, TableOptions, TableWriter};
 use crate::types::{EntryCursor, EntryRef, VlogId};
 use crate::version::{Change, VersionEdit};
 use crate::{Error, Result, files};
+
+/// Level that flushes write to.
+pub const FLUSH_LEVEL: u8 = 1;
+
+/// Where a rewrite goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Level of the new tables.
+    pub level: u8,
+    /// Nothing older is stored of the keys of the input.
+    pub bottom: bool,
+    /// About how long a table may get.
+    pub table_bytes: u64,
+}
+
+impl Target {
+    /// One table in the level that flushes write to.
+    pub fn flush(bottom: bool) -> Self {
+        Self { level: FLUSH_LEVEL, bottom, table_bytes: u64::MAX }
+    }
+
+    /// What is flushed is soon merged: there the processor time of writers counts for more than a few bytes.
+    fn compression(&self, wanted: Compression) -> Compression {
+        match wanted {
+            Compression::Lz4 if self.level == FLUSH_LEVEL => Compression::Lz4Fast,
+            other => other,
+        }
+    }
+}
 
 /// What a rewrite made. The files are durable, and so are their names.
 #[derive(Debug, Default)]
@@ -34,15 +64,25 @@ impl Rewritten {
     ///
     /// # Errors
     /// Those of opening a value log.
-    pub fn add_to(&self, shared: &Shared, family: &FamilyCore, level: u8, edit: &mut VersionEdit) -> Result<()> {
+    pub fn add_to(
+        &self,
+        shared: &Shared,
+        family: &FamilyCore,
+        level: u8,
+        edit: &mut VersionEdit,
+    ) -> Result<()> {
         let state = shared.versions.version(family.id);
         let mut named: BTreeSet<VlogId> = state.iter().flat_map(|v| v.vlogs().keys().copied()).collect();
         named.extend(edit.changes().iter().filter_map(|c| match c {
             Change::AddVlog { vlog, .. } => Some(*vlog),
             _ => None,
         }));
-        let referred: BTreeSet<VlogId> =
-            self.tables.iter().flat_map(|t| t.vlog_refs.iter().map(|r| r.vlog)).filter(|id| !named.contains(id)).collect();
+        let referred: BTreeSet<VlogId> = self
+            .tables
+            .iter()
+            .flat_map(|t| t.vlog_refs.iter().map(|r| r.vlog))
+            .filter(|id| !named.contains(id))
+            .collect();
         for vlog in referred {
             let salt = family.vlog.info(vlog)?.salt;
             edit.push(Change::AddVlog { family: family.id, vlog, salt });
@@ -65,8 +105,8 @@ impl Rewritten {
     }
 }
 
-/// Runs `cursor`, which is positioned, to its end and writes what must be kept into tables of about `table_bytes`. All
-/// versions of a key go to one table. `bottom`: nothing older is stored of the keys of the input.
+/// Runs `cursor`, which is positioned, to its end and writes what must be kept into tables. All versions of a key go to one
+/// table.
 ///
 /// # Errors
 /// Those of reading and writing; all output is removed.
@@ -74,12 +114,18 @@ pub fn run(
     shared: &Arc<Shared>,
     family: &FamilyCore,
     cursor: impl EntryCursor,
-    bottom: bool,
-    table_bytes: u64,
+    target: Target,
 ) -> Result<Rewritten> {
-    let mut output =
-        Output { shared, family, table_bytes, writer: None, key: Vec::new(), written: 0, out: Rewritten::default() };
-    let rules = rules(shared, bottom);
+    let mut output = Output {
+        shared,
+        family,
+        target,
+        writer: None,
+        key: Vec::new(),
+        written: 0,
+        out: Rewritten::default(),
+    };
+    let rules = rules(shared, target.bottom);
     let retain = Retain::new(rules, family.options.comparator.clone());
     match output.write_all(RetainStream::new(cursor, retain, None)) {
         Ok(()) => Ok(output.out),
@@ -103,7 +149,7 @@ fn rules(shared: &Shared, bottom: bool) -> RetainRules {
 struct Output<'a> {
     shared: &'a Arc<Shared>,
     family: &'a FamilyCore,
-    table_bytes: u64,
+    target: Target,
     writer: Option<TableWriter>,
     key: Vec<u8>,
     written: u64,
@@ -133,11 +179,11 @@ impl Output<'_> {
     }
 
     fn write(&mut self, entry: EntryRef<'_>) -> Result<()> {
-        let full = self.writer.as_ref().is_some_and(|w| w.file_bytes_estimate() >= self.table_bytes);
+        let full = self.writer.as_ref().is_some_and(|w| w.file_bytes_estimate() >= self.target.table_bytes);
         if full && self.family.options.comparator.compare(entry.key, &self.key).is_ne() {
             self.finish_table()?;
         }
-        if self.table_bytes != u64::MAX {
+        if self.target.table_bytes != u64::MAX {
             self.key.clear();
             self.key.extend_from_slice(entry.key);
         }
@@ -156,7 +202,7 @@ impl Output<'_> {
 
     fn begin_table(&self) -> Result<TableWriter> {
         let options = TableOptions {
-            compression: self.family.options.compression,
+            compression: self.target.compression(self.family.options.compression),
             filter_bits_per_key: self.family.options.filter_bits_per_key,
         };
         let id = self.shared.versions.new_table_id();

@@ -13,9 +13,9 @@ use crate::health::Health;
 use crate::jobs::{Job, JobQueue};
 use crate::mvcc::Snapshots;
 use crate::options::DbOptions;
+use crate::sources::TableVersion;
 use crate::sst::{Table, TableContext};
 use crate::types::{FamilyId, SeqNo};
-use crate::sources::TableVersion;
 use crate::version::{Change, VersionEdit, VersionSet};
 use crate::wal::Log;
 use crate::{Error, Result};
@@ -91,7 +91,9 @@ impl Debt {
 
     /// Memory no longer waits.
     pub fn subtract(&self, bytes: u64) {
-        let _ = self.immutable_bytes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |b| Some(b.saturating_sub(bytes)));
+        let _ = self
+            .immutable_bytes
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |b| Some(b.saturating_sub(bytes)));
     }
 }
 
@@ -134,6 +136,9 @@ impl Retry {
 
 impl Shared {
     /// Fails unless writes are possible.
+    ///
+    /// # Errors
+    /// `Poisoned`, `ReadOnly`, `Closed`.
     pub fn check_writable(&self) -> Result<()> {
         self.health.check()?;
         if self.options.read_only {
@@ -143,6 +148,9 @@ impl Shared {
     }
 
     /// Fails after close.
+    ///
+    /// # Errors
+    /// `Closed`.
     #[inline]
     pub fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
@@ -202,7 +210,10 @@ impl Shared {
         let published = self.log.sequencer().visible_end().min(self.recovery_pins.load(Ordering::SeqCst));
         let pins = |f: &Arc<FamilyCore>| {
             let view = f.owned_view();
-            view.memtables().filter(|m| flushed.is_none_or(|gone| !Arc::ptr_eq(m, gone))).map(|m| m.pins).min()
+            view.memtables()
+                .filter(|m| flushed.is_none_or(|gone| !Arc::ptr_eq(m, gone)))
+                .map(|m| m.pins)
+                .min()
         };
         self.all_families().iter().filter_map(pins).min().map_or(published, |p| p.min(published))
     }
@@ -251,7 +262,9 @@ impl Shared {
     /// Refuses writes from now on; whoever waits is woken and sees it.
     pub fn poison(&self, e: Error) -> Arc<Error> {
         let cause = match e {
-            Error::Poisoned { cause } | Error::CommitUnknown { cause, .. } => self.health.poison((*cause).clone()),
+            Error::Poisoned { cause } | Error::CommitUnknown { cause, .. } => {
+                self.health.poison((*cause).clone())
+            }
             e => self.health.poison(e),
         };
         self.log.sequencer().stop();
@@ -292,7 +305,11 @@ impl Shared {
     }
 
     /// An edit that says where the log begins: at the first segment that is needed, without `flushed`.
-    pub fn log_start_edit(&self, edit: &mut VersionEdit, flushed: Option<&Arc<MemSlot>>) -> crate::types::WalId {
+    pub fn log_start_edit(
+        &self,
+        edit: &mut VersionEdit,
+        flushed: Option<&Arc<MemSlot>>,
+    ) -> crate::types::WalId {
         let tail = self.log.sequencer().visible_end();
         let first = self.log.segment_of(self.log_needed_without(flushed));
         edit.push(Change::LogStart { wal: first });

@@ -89,7 +89,9 @@ impl Source {
         run: bool,
     ) -> Result<Vec<Self>> {
         let context = TableContext { dir: Arc::clone(dir), cache: Arc::new(Cache::new(0)), use_mmap: false };
-        let open = |slot: &Arc<TableSlot>| Table::open(&context, comparator, Arc::clone(slot.meta())).map(MergeInput);
+        let open = |slot: &Arc<TableSlot>| {
+            Table::open(&context, comparator, Arc::clone(slot.meta())).map(MergeInput)
+        };
         let inputs = tables.iter().map(open).collect::<Result<Vec<_>>>()?;
         if inputs.is_empty() {
             return Ok(Vec::new());

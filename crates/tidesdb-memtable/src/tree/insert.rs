@@ -10,7 +10,7 @@ use super::lock::{Locked, Seen, VersionLock};
 use super::node::{FANOUT, NodeRef};
 use crate::arena::Arena;
 use crate::record::{MemtableFull, RecordRef};
-use crate::sync::{Ordering, hint, set_hint};
+use crate::sync::{Ordering, hint, last_place, set_hint, set_last_place};
 
 /// How an attempt ended.
 enum Attempt {
@@ -80,6 +80,7 @@ impl Tree {
                 let last = place.index == leaf.meta().count;
                 leaf.insert_key(place.index, record);
                 drop(locked);
+                set_last_place((leaf.as_ptr().addr(), place.index));
                 self.remember(last.then_some(leaf));
             }
         }
@@ -180,7 +181,8 @@ fn step_down<'a>(node: NodeRef<'a>, seen: Seen, key: &[u8]) -> Option<(NodeRef<'
 }
 
 /// The first slot that moves to the right: the middle, except that a leaf which grows at an end is split there,
-/// so that ascending and descending loads leave full leaves behind.
+/// so that ascending and descending loads leave full leaves behind. The same for a thread whose keys ascend between those
+/// of others: what was there before the run goes to the right, and the run goes on at the end of its leaf.
 fn split_point(node: NodeRef<'_>, locked: &Locked<'_>, key: &[u8]) -> usize {
     if node.meta().level > 0 {
         return FANOUT / 2;
@@ -188,6 +190,7 @@ fn split_point(node: NodeRef<'_>, locked: &Locked<'_>, key: &[u8]) -> usize {
     match node.locate(key, locked.seen()).map(|place| place.index) {
         Some(0) => 1,
         Some(FANOUT) => FANOUT - 1,
+        Some(index) if last_place() == (node.as_ptr().addr(), index - 1) => index,
         _ => FANOUT / 2,
     }
 }

@@ -160,3 +160,23 @@ fn a_full_memtable_keeps_what_it_has() {
         }
     }
 }
+
+#[test]
+fn ascending_runs_between_other_keys_leave_full_leaves() {
+    let arena = Arena::new(1 << 20);
+    let tree = Tree::new();
+    // The first keys of eight ranges lie together in one leaf; then each range is filled in turn.
+    const RUN: usize = 1000;
+    let keys = (0..8).map(|range| (range, 0)).chain((0..8).flat_map(|range| (1..RUN).map(move |n| (range, n))));
+    for (range, n) in keys {
+        let record = record(&arena, format!("{range}{n:06}").as_bytes());
+        tree.insert(&arena, record).expect("memory");
+    }
+    let (mut leaves, mut count, mut leaf) = (0, 0, Some(tree.first_leaf()));
+    while let Some(node) = leaf {
+        (leaves, count) = (leaves + 1, count + node.meta().count);
+        leaf = node.next_leaf(node.lock.read());
+    }
+    assert_eq!(count, 8 * RUN);
+    assert!(count * 10 >= leaves * FANOUT * 9, "{leaves} leaves for {count} keys");
+}

@@ -4,7 +4,7 @@
 //! With no workers the committing thread runs what waits, after its commit: the order of I/O is then deterministic.
 //!
 //! A failed job leaves its inputs: it is tried again with growing pauses. An unknown durable state and a panic poison the
-//! database; so does an I/O error that comes back [`IO_FAILURES_MAX`] times, unless it says that something is
+//! database; so does an I/O error that comes back `IO_FAILURES_MAX` times, unless it says that something is
 //! short (space, descriptors). A damaged input of a compaction only fails that compaction.
 
 mod pool;
@@ -35,7 +35,7 @@ pub fn run(shared: &Arc<Shared>, job: Job) -> Result<()> {
         Ok(()) => shared.retry.succeeded(),
         Err(e) => failed(shared, job, e),
     }
-        if result.is_ok() {
+    if result.is_ok() {
         shared.debt.progress.advance();
     }
     result

@@ -152,9 +152,7 @@ pub fn decompress(
         Compression::Lz4 | Compression::Lz4Fast => {
             lzzzz::lz4::decompress(bytes, out).map_err(|_| corrupt("bad lz4 stream"))?
         }
-        Compression::Zstd => {
-            zstd_into(bytes, out).map_err(|_| corrupt("bad zstd stream"))?
-        }
+        Compression::Zstd => zstd_into(bytes, out).map_err(|_| corrupt("bad zstd stream"))?,
     };
     if n == out.len() { Ok(()) } else { Err(corrupt("raw length differs from the stored one")) }
 }

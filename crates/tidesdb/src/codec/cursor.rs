@@ -36,6 +36,9 @@ impl<'a> Decoder<'a> {
     }
 
     /// The next `n` bytes.
+    ///
+    /// # Errors
+    /// `Corrupt` if there are fewer bytes.
     #[inline]
     pub fn take(&mut self, n: usize) -> Result<&'a [u8]> {
         match self.pos.checked_add(n).and_then(|end| self.bytes.get(self.pos..end)) {
@@ -48,6 +51,9 @@ impl<'a> Decoder<'a> {
     }
 
     /// The next `N` bytes as an array.
+    ///
+    /// # Errors
+    /// `Corrupt` if there are fewer bytes.
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         let mut out = [0; N];
@@ -56,30 +62,45 @@ impl<'a> Decoder<'a> {
     }
 
     /// One byte.
+    ///
+    /// # Errors
+    /// `Corrupt` if there are fewer bytes.
     #[inline]
     pub fn u8(&mut self) -> Result<u8> {
         Ok(self.array::<1>()?[0])
     }
 
     /// A 16-bit number.
+    ///
+    /// # Errors
+    /// `Corrupt` if there are fewer bytes.
     #[inline]
     pub fn u16(&mut self) -> Result<u16> {
         self.array().map(u16::from_le_bytes)
     }
 
     /// A 32-bit number.
+    ///
+    /// # Errors
+    /// `Corrupt` if there are fewer bytes.
     #[inline]
     pub fn u32(&mut self) -> Result<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
     /// A 64-bit number.
+    ///
+    /// # Errors
+    /// `Corrupt` if there are fewer bytes.
     #[inline]
     pub fn u64(&mut self) -> Result<u64> {
         self.array().map(u64::from_le_bytes)
     }
 
     /// A variable-length number in its shortest form; longer forms are refused, so every value has one encoding.
+    ///
+    /// # Errors
+    /// `Corrupt` if it is cut off, too large, or not in shortest form.
     #[inline]
     pub fn varint(&mut self) -> Result<u64> {
         let first = self.u8()?;
@@ -106,6 +127,9 @@ impl<'a> Decoder<'a> {
     }
 
     /// A variable-length number that must fit a `usize` and be at most `max`.
+    ///
+    /// # Errors
+    /// `Corrupt` if the number is cut off, not in shortest form, or above `max`.
     #[inline]
     pub fn length(&mut self, max: usize) -> Result<usize> {
         let n = self.varint()?;
@@ -116,6 +140,9 @@ impl<'a> Decoder<'a> {
     }
 
     /// A length of at most `max` and that many bytes.
+    ///
+    /// # Errors
+    /// `Corrupt` if there are fewer bytes, or the length is above `max`.
     #[inline]
     pub fn bytes(&mut self, max: usize) -> Result<&'a [u8]> {
         let n = self.length(max)?;
@@ -123,6 +150,9 @@ impl<'a> Decoder<'a> {
     }
 
     /// Fails unless everything was read.
+    ///
+    /// # Errors
+    /// `Corrupt` if a byte is left over.
     pub fn finish(&self) -> Result<()> {
         if self.remaining() == 0 { Ok(()) } else { Err(self.corrupt("unexpected bytes at the end")) }
     }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::types::Comparator;
 use crate::sources::{TableSlot, TableVersion};
+use crate::types::Comparator;
 
 /// Level of the one sorted run.
 pub(super) const BOTTOM_LEVEL: u8 = 2;
@@ -42,15 +42,17 @@ pub fn pick(
         return None;
     }
     let lower = version.level(BOTTOM_LEVEL);
-    let lone = |i: usize| upper.iter().skip(i + 1).chain(lower.iter()).all(|other| !overlap(comparator, &upper[i], other));
+    let lone = |i: usize| {
+        upper.iter().skip(i + 1).chain(lower.iter()).all(|other| !overlap(comparator, &upper[i], other))
+    };
     // A forced merge is asked for to drop what is dead, which a move does not do.
     let kind = if !force && (0..upper.len()).all(lone) { PlanKind::Move } else { PlanKind::Merge };
     let upper_inputs = upper.iter().map(|t| (1, Arc::clone(t)));
     let inputs = match kind {
         PlanKind::Move => upper_inputs.collect(),
-        PlanKind::Merge => {
-            upper_inputs.chain(between(upper, lower, comparator).map(|t| (BOTTOM_LEVEL, Arc::clone(t)))).collect()
-        }
+        PlanKind::Merge => upper_inputs
+            .chain(between(upper, lower, comparator).map(|t| (BOTTOM_LEVEL, Arc::clone(t))))
+            .collect(),
     };
     Some(CompactionPlan { kind, inputs, target: BOTTOM_LEVEL, bottom: true })
 }

@@ -6,7 +6,7 @@ use super::plan::{self, BOTTOM_LEVEL, CompactionPlan, PlanKind};
 use crate::Result;
 use crate::family::{FamilyCore, Metric};
 use crate::merge::MergeCursor;
-use crate::rewrite::{self, Rewritten};
+use crate::rewrite::{self, Rewritten, Target};
 use crate::shared::Shared;
 use crate::sources::Source;
 use crate::types::EntryCursor;
@@ -52,7 +52,8 @@ fn carry_out(shared: &Arc<Shared>, family: &Arc<FamilyCore>, plan: &CompactionPl
         edit.push(Change::RemoveTable { family: family.id, level: *level, table: table.meta().id });
     }
     let added = out.add_to(shared, family, plan.target, &mut edit);
-    let installed = added.and_then(|()| shared.install(&edit, family, |view, version| view.with_version(version)));
+    let installed =
+        added.and_then(|()| shared.install(&edit, family, |view, version| view.with_version(version)));
     installed.inspect_err(|_| {
         if plan.kind == PlanKind::Merge {
             out.abandon(shared);
@@ -80,5 +81,7 @@ fn merge(shared: &Arc<Shared>, family: &Arc<FamilyCore>, plan: &CompactionPlan) 
     sources.extend(Source::for_merge(&shared.dir, order, &of(true), true)?);
     let mut cursor = MergeCursor::new(family.options.comparator.clone(), sources);
     cursor.seek_to_first()?;
-    rewrite::run(shared, family, cursor, plan.bottom, family.options.table_bytes)
+    let target =
+        Target { level: plan.target, bottom: plan.bottom, table_bytes: family.options.table_bytes };
+    rewrite::run(shared, family, cursor, target)
 }

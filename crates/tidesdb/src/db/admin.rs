@@ -105,7 +105,11 @@ impl Db {
                     // Bytes that are no record can be values whose commit a crash cut off: what matters is that every value
                     // that is referred to can be read, which is checked above.
                     Ok(file) if !file.is_whole() => {
-                        tracing::info!(vlog = id.0, live = info.live_bytes, "a value log has bytes that are no record");
+                        tracing::info!(
+                            vlog = id.0,
+                            live = info.live_bytes,
+                            "a value log has bytes that are no record"
+                        );
                     }
                     Ok(_) => {}
                 }

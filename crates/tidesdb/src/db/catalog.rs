@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Db;
 use crate::family::FamilyCore;
 use crate::options::FamilyOptions;
-use crate::rewrite;
+use crate::rewrite::{self, FLUSH_LEVEL, Target};
 use crate::shared::{Family, Shared};
 use crate::sources::{Source, TableVersion};
 use crate::types::{FamilyId, Kind};
@@ -19,7 +19,8 @@ pub(super) fn load(shared: &Arc<Shared>) -> Result<Option<Arc<FamilyCore>>> {
     let state = shared.versions.state();
     let mut default = None;
     for family in state.families.values() {
-        let version = shared.versions.version(family.id).ok_or_else(|| Error::internal("a family has no version"))?;
+        let version =
+            shared.versions.version(family.id).ok_or_else(|| Error::internal("a family has no version"))?;
         let core = core(shared, family.id, &family.name, family.options.clone(), version);
         if &*family.name == super::DEFAULT_FAMILY {
             default = Some(Arc::clone(&core));
@@ -188,7 +189,7 @@ impl Db {
         let mut edit = VersionEdit::new();
         edit.push(Change::CreateFamily { family: id, name: new.into(), options: options.clone() });
         edit.push(Change::FlushedTo { family: id, seq: shared.log.sequencer().visible_end() - 1 });
-        out.add_to(shared, &scratch, 1, &mut edit).inspect_err(|_| out.abandon(shared))?;
+        out.add_to(shared, &scratch, FLUSH_LEVEL, &mut edit).inspect_err(|_| out.abandon(shared))?;
         publish_new(shared, id, new, options, edit)
             .inspect_err(|_| out.abandon(shared))
             .map(|core| self.handle(core))
@@ -196,7 +197,8 @@ impl Db {
 
     /// Names of all families, sorted.
     pub fn families(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.inner.shared.all_families().iter().map(|f| f.name().to_string()).collect();
+        let mut names: Vec<String> =
+            self.inner.shared.all_families().iter().map(|f| f.name().to_string()).collect();
         names.sort_unstable();
         names
     }
@@ -213,7 +215,8 @@ fn copy(shared: &Arc<Shared>, from: &Family, to: &Arc<FamilyCore>) -> Result<rew
         let (key, seq, expiry) = (cursor.key().to_vec(), cursor.version_seq(), cursor.expiry());
         let value = cursor.value()?;
         let separate = value.len() >= to.options.value_threshold;
-        let pointer = if separate { Some(to.vlog.append(value, to.options.compression)?.encode()) } else { None };
+        let pointer =
+            if separate { Some(to.vlog.append(value, to.options.compression)?.encode()) } else { None };
         let kind = if separate { Kind::PutPointer } else { Kind::Put };
         let version = tidesdb_memtable::Version { seq, kind: kind as u8, expiry };
         map.insert(&key, version, pointer.as_ref().map_or(value, |p| &p[..]))
@@ -223,7 +226,7 @@ fn copy(shared: &Arc<Shared>, from: &Family, to: &Arc<FamilyCore>) -> Result<rew
             let full = std::mem::replace(&mut map, to.staging_memtable(shared.env.entropy.next_u64()));
             let mut source = Source::memtable(&full);
             crate::types::EntryCursor::seek_to_first(&mut source)?;
-            match rewrite::run(shared, to, source, true, u64::MAX) {
+            match rewrite::run(shared, to, source, Target::flush(true)) {
                 Ok(part) => out.tables.extend(part.tables),
                 Err(e) => {
                     out.abandon(shared);

@@ -79,12 +79,15 @@ fn link_all(shared: &Shared, state: &State, target: &Arc<dyn Dir>) -> Result<()>
 fn fill(shared: &Shared, state: &State, target: &Arc<dyn Dir>) -> Result<()> {
     link_all(shared, state, target)?;
     let tables = TableContext { dir: Arc::clone(target), cache: Arc::new(Cache::new(0)), use_mmap: false };
-    let comparators: Vec<Comparator> = state.families.values().map(|f| f.options.comparator.clone()).collect();
+    let comparators: Vec<Comparator> =
+        state.families.values().map(|f| f.options.comparator.clone()).collect();
     let context = Context {
         dir: Arc::clone(target),
         entropy: Arc::clone(&shared.env.entropy),
         comparators,
-        open_table: Box::new(move |family, meta| Table::open(&tables, &family.options.comparator, meta.clone())),
+        open_table: Box::new(move |family, meta| {
+            Table::open(&tables, &family.options.comparator, meta.clone())
+        }),
     };
     let segment_bytes = shared.versions.identity().wal_segment_bytes;
     let log_start = WalId(state.log_start.0.max(state.last_seq * UNIT / segment_bytes) + 1);

@@ -52,7 +52,8 @@ impl Family {
         /// A spare buffer larger than this goes back to the allocator.
         const SPARE_BYTES_MAX: usize = 64 << 10;
         let mut batch = SPARE.with(|s| s.borrow_mut().take()).unwrap_or_default();
-        let result = fill(&mut batch).and_then(|()| super::write(&self.shared, &mut batch, &WriteOptions::default()));
+        let result =
+            fill(&mut batch).and_then(|()| super::write(&self.shared, &mut batch, &WriteOptions::default()));
         if batch.bytes() <= SPARE_BYTES_MAX {
             batch.clear();
             SPARE.with(|s| *s.borrow_mut() = Some(batch));

@@ -210,7 +210,9 @@ impl OpenOptions {
             dir: Arc::clone(dir),
             entropy: Arc::clone(&self.env.entropy),
             comparators: self.comparators.clone(),
-            open_table: Box::new(move |family, meta| Table::open(&tables, &family.options.comparator, meta.clone())),
+            open_table: Box::new(move |family, meta| {
+                Table::open(&tables, &family.options.comparator, meta.clone())
+            }),
         }
     }
 }
@@ -227,7 +229,12 @@ fn check_options(options: &DbOptions) -> Result<()> {
 fn first_segment(dir: &Arc<dyn Dir>, versions: &VersionSet<Table>, segment_bytes: u64) -> Result<WalId> {
     let state = versions.state();
     let (ids, old) = reader::segment_files(dir, WalId(0))?;
-    let on_disk = ids.iter().chain(&old).map(|id| id.0 + reader::span_of(dir, *id, segment_bytes) - 1).max().unwrap_or(0);
+    let on_disk = ids
+        .iter()
+        .chain(&old)
+        .map(|id| id.0 + reader::span_of(dir, *id, segment_bytes) - 1)
+        .max()
+        .unwrap_or(0);
     let flushed = state.families.values().map(|f| f.flushed_to).max().unwrap_or(0);
     let used = [state.last_seq, state.durable_mark, flushed].into_iter().max().unwrap_or(0);
     let used = used * crate::wal::layout::UNIT / segment_bytes;

@@ -15,15 +15,15 @@ use tidesdb_io::{Access, File, FileExt};
 use tidesdb_memtable::Version;
 
 use crate::family::FamilyCore;
+use crate::rewrite::{self, FLUSH_LEVEL, Rewritten, Target};
 use crate::shared::Shared;
-use crate::rewrite::{self, Rewritten};
 use crate::sources::Source;
 use crate::types::{EntryCursor, FamilyId, Kind, SeqNo, VlogId, WalId};
 use crate::version::{Change, FamilyState, State, VersionEdit};
 use crate::vlog::VlogPointer;
 use crate::wal::reader::{self, Scan, ScanConfig};
 use crate::write::{Op, ops};
-use crate::{Error, Result, files, flush};
+use crate::{Error, Result, files};
 
 /// What opening did. Its `Display` is for people.
 #[derive(Clone, Debug, Default)]
@@ -63,7 +63,11 @@ impl fmt::Display for RecoveryReport {
             write!(f, "; {} commits were unfinished and never returned", self.unfinished)?;
         }
         if let Some(cut) = self.cut {
-            write!(f, "; the log was cut at sequence number {cut}, {} later commits given up", self.discarded)?;
+            write!(
+                f,
+                "; the log was cut at sequence number {cut}, {} later commits given up",
+                self.discarded
+            )?;
         }
         if self.sync_failed {
             f.write_str("; a sync of the log had failed before")?;
@@ -226,7 +230,7 @@ impl Replay<'_> {
         let bottom = view.version.is_empty() && !self.tables.iter().any(|(f, _)| Arc::ptr_eq(f, family));
         let mut cursor = Source::memtable(&slot.map);
         cursor.seek_to_first()?;
-        let out = rewrite::run(self.shared, family, cursor, bottom, u64::MAX)?;
+        let out = rewrite::run(self.shared, family, cursor, Target::flush(bottom))?;
         self.tables.push((Arc::clone(family), out));
         family.forget_memtables();
         Ok(())
@@ -244,7 +248,7 @@ impl Replay<'_> {
         let tail = shared.log.sequencer().tail();
         let mut edit = VersionEdit::new();
         for (family, out) in &self.tables {
-            out.add_to(shared, family, flush::FLUSH_LEVEL, &mut edit)?;
+            out.add_to(shared, family, FLUSH_LEVEL, &mut edit)?;
         }
         for family in self.state.families.keys() {
             edit.push(Change::FlushedTo { family: *family, seq: tail - 1 });
@@ -330,7 +334,9 @@ impl Replay<'_> {
                     let range = self.doubtful.entry(pointer.vlog).or_insert(from..to);
                     *range = range.start.min(from)..range.end.max(to);
                 }
-                Err(e) if e.is_corruption() || e.io_kind() == Some(std::io::ErrorKind::NotFound) => return Ok(false),
+                Err(e) if e.is_corruption() || e.io_kind() == Some(std::io::ErrorKind::NotFound) => {
+                    return Ok(false);
+                }
                 Err(e) => return Err(e),
             }
         }
@@ -365,7 +371,8 @@ fn remove_old_segments(shared: &Arc<Shared>, config: &ScanConfig, report: &Recov
 /// A segment whose commits are in tables goes; one that was given up is kept for a person to look at.
 fn retire(shared: &Shared, id: WalId, lost: bool) {
     let name = files::wal(id);
-    let result = if lost { shared.dir.rename(&name, &format!("{name}.lost")) } else { shared.dir.unlink(&name) };
+    let result =
+        if lost { shared.dir.rename(&name, &format!("{name}.lost")) } else { shared.dir.unlink(&name) };
     if let Err(error) = result {
         tracing::warn!(%name, %error, "an old log segment could not be removed; it is ignored");
     }

@@ -142,12 +142,20 @@ impl fmt::Display for Stats {
             for (i, (tables, bytes)) in family.level_tables.iter().zip(&family.level_bytes).enumerate() {
                 writeln!(f, "  level {}          {tables} tables, {bytes} B", i + 1)?;
             }
-            writeln!(f, "  entries          {} in tables, {} tombstones", family.table_entries, family.tombstones)?;
+            writeln!(
+                f,
+                "  entries          {} in tables, {} tombstones",
+                family.table_entries, family.tombstones
+            )?;
             writeln!(f, "  filters, indexes {} B", family.resident_bytes)?;
             writeln!(
                 f,
                 "  written          {} B by users, {} B by {} flushes, {} B by {} compactions",
-                family.user_bytes, family.flush_bytes, family.flushes, family.compaction_written, family.compactions
+                family.user_bytes,
+                family.flush_bytes,
+                family.flushes,
+                family.compaction_written,
+                family.compactions
             )?;
         }
         Ok(())

@@ -18,8 +18,8 @@ use tidesdb_memtable::{KeyOrder, MapKind, Memtable};
 use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin};
 
 use crate::options::{FamilyOptions, MemtableKind};
-use crate::types::{FamilyId, SeqNo};
 use crate::sources::TableVersion;
+use crate::types::{FamilyId, SeqNo};
 use crate::vlog::VlogSet;
 
 /// State of one family. Lives as long as a handle, a reader or the database refers to it.
@@ -71,7 +71,13 @@ impl Metric {
 
 impl FamilyCore {
     /// A family with these tables and no memtable.
-    pub fn new(id: FamilyId, name: &str, options: FamilyOptions, vlog: VlogSet, version: Arc<TableVersion>) -> Self {
+    pub fn new(
+        id: FamilyId,
+        name: &str,
+        options: FamilyOptions,
+        vlog: VlogSet,
+        version: Arc<TableVersion>,
+    ) -> Self {
         let view = ReadView { active: None, active_from: 0, immutables: Vec::new(), version };
         Self {
             id,
@@ -147,11 +153,8 @@ impl FamilyCore {
         if view.slot_for(seq).is_some() {
             return;
         }
-        let slot = Arc::new(MemSlot {
-            map: self.new_map(seed),
-            from: view.active_from,
-            pins: published().min(seq),
-        });
+        let slot =
+            Arc::new(MemSlot { map: self.new_map(seed), from: view.active_from, pins: published().min(seq) });
         self.view.store(Arc::new(ReadView { active: Some(slot), ..(*view).clone() }));
     }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tidesdb_memtable::Memtable;
 
-use crate::types::SeqNo;
 use crate::sources::TableVersion;
+use crate::types::SeqNo;
 
 /// A memtable and its place in the order of commits.
 #[derive(Debug)]

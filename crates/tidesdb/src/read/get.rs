@@ -58,7 +58,12 @@ impl Hit<'_> {
 ///
 /// # Errors
 /// `Corrupt`, `Io`, `NotFound` for a dropped family.
-pub fn get(shared: &Shared, family: &FamilyCore, key: &[u8], snapshot: Option<SeqNo>) -> Result<Option<Slice>> {
+pub fn get(
+    shared: &Shared,
+    family: &FamilyCore,
+    key: &[u8],
+    snapshot: Option<SeqNo>,
+) -> Result<Option<Slice>> {
     let guard = pin();
     match find(shared, family, key, snapshot, true, &guard)? {
         None => Ok(None),
@@ -113,7 +118,9 @@ pub fn multi_get<K: AsRef<[u8]>>(
     let mut out = vec![None; keys.len()];
     let guard = pin();
     for i in order {
-        let Some(hit) = live(lookup(&view, comparator_key(family, keys[i].as_ref())?, seq, true, &guard)?, shared) else {
+        let Some(hit) =
+            live(lookup(&view, comparator_key(family, keys[i].as_ref())?, seq, true, &guard)?, shared)
+        else {
             continue;
         };
         out[i] = Some(match hit {
@@ -187,7 +194,7 @@ fn lookup<'g>(
 /// # Errors
 /// `Corrupt`, `Io`.
 pub(super) fn resolve(family: &FamilyCore, pointer: &[u8]) -> Result<Slice> {
-    let pointer =
-        VlogPointer::decode(pointer).ok_or_else(|| Error::internal("an entry holds a pointer of a wrong length"))?;
+    let pointer = VlogPointer::decode(pointer)
+        .ok_or_else(|| Error::internal("an entry holds a pointer of a wrong length"))?;
     family.vlog.read(&pointer).map(Slice::from)
 }

@@ -8,6 +8,7 @@ use crate::Result;
 /// A new cursor is not valid until positioned. Every positioning call either leaves the cursor on an entry
 /// (`valid()`), or past an end (not valid, `Ok`), or fails (not valid, `Err`); it never skips a damaged entry.
 /// `key`, `seq`, `kind` and `expiry` may be called only while valid and cost no I/O and no decompression.
+#[expect(clippy::missing_errors_doc, reason = "all fail alike: `Corrupt` or `Io` of the source")]
 pub trait EntryCursor: Send {
     /// Whether the cursor stands on an entry.
     fn valid(&self) -> bool;

@@ -113,7 +113,7 @@ impl Drop for FileGuard {
     }
 }
 
-/// What [`Orphans::settle`] did.
+/// What settling the orphans did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OrphanReport {
     /// Files set aside.

@@ -74,6 +74,9 @@ impl SegmentHeader {
     }
 
     /// Reads a header and checks every byte of it, the zeros included.
+    ///
+    /// # Errors
+    /// `Corrupt`, `FormatTooNew`.
     pub fn decode(bytes: &[u8], file: &str) -> Result<Self> {
         let mut d = Decoder::new(bytes, file, 0);
         if d.u64()? != SEGMENT_MAGIC {
@@ -159,7 +162,8 @@ impl RecordHeader {
         let padded = (body_len as usize).checked_next_multiple_of(UNIT as usize)?;
         let covered = if kind == RecordKind::Pad { &[][..] } else { rest.get(..padded)? };
         let body = rest.get(..body_len as usize)?;
-        if word(0) != bound_crc(salt, seq * UNIT, &[&bytes[4..RECORD_HEADER_BYTES], covered]) || word(28) != 0 {
+        if word(0) != bound_crc(salt, seq * UNIT, &[&bytes[4..RECORD_HEADER_BYTES], covered]) || word(28) != 0
+        {
             return None;
         }
         let claim = |d: u32| if d == NO_CLAIM { 0 } else { seq.saturating_sub(u64::from(d)) };

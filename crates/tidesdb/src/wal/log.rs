@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tidesdb_io::{Dir, Env};
 use tidesdb_sync::{EpochCell, Mutex, ShardedCounter, pin};
 
-use super::layout::{RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, UNIT};
+use super::layout::{
+    RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, UNIT,
+};
 use super::segment::Segment;
 use super::sequencer::{Commit, Sequencer};
 use super::sync::Group;
@@ -225,7 +227,12 @@ impl Log {
         let (first, last) = (self.segment_of(from).0, self.segment_of(end).0);
         let table = self.table.lock();
         // A span that began below `first` reaches into the range.
-        table.live.values().filter(|s| s.header.id <= last && (s.header.id >= first || s.covers(first))).cloned().collect()
+        table
+            .live
+            .values()
+            .filter(|s| s.header.id <= last && (s.header.id >= first || s.covers(first)))
+            .cloned()
+            .collect()
     }
 
     /// Lets go of every segment below `first`, which the manifest no longer needs: two files stay for reuse, others go.
@@ -243,7 +250,10 @@ impl Log {
             }
             let name = files::wal(WalId(id));
             let free = format!("{name}.free");
-            if segment.header.span == 1 && table.free.len() < FREE_MAX && self.dir.rename(&name, &free).is_ok() {
+            if segment.header.span == 1
+                && table.free.len() < FREE_MAX
+                && self.dir.rename(&name, &free).is_ok()
+            {
                 table.free.push(free);
             } else if let Err(error) = self.dir.unlink(&name) {
                 tracing::warn!(%name, %error, "an obsolete log segment could not be removed; it is ignored");
@@ -254,7 +264,12 @@ impl Log {
     /// Removes every file of the log after a clean shutdown: all data is in tables.
     pub fn remove_all(&self) {
         let mut table = self.table.lock();
-        let names = table.live.keys().map(|id| files::wal(WalId(*id))).chain(table.free.iter().cloned()).collect::<Vec<_>>();
+        let names = table
+            .live
+            .keys()
+            .map(|id| files::wal(WalId(*id)))
+            .chain(table.free.iter().cloned())
+            .collect::<Vec<_>>();
         table.live.clear();
         table.free.clear();
         for name in names {

@@ -22,7 +22,9 @@ use std::sync::Arc;
 
 use tidesdb_io::{Access, Dir, FileExt, ReadMap};
 
-use super::layout::{RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, UNIT};
+use super::layout::{
+    RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, UNIT,
+};
 use crate::files::{self, FileKind};
 use crate::options::RecoveryMode;
 use crate::types::{SeqNo, WalId};
@@ -133,6 +135,9 @@ impl std::ops::Deref for SegmentBytes {
 }
 
 /// Numbers of all segments in `dir` from `first` on, in order, and the names of those below it.
+///
+/// # Errors
+/// `Io`.
 pub fn segment_files(dir: &Arc<dyn Dir>, first: WalId) -> Result<(Vec<WalId>, Vec<WalId>)> {
     let names = dir.list().map_err(|e| Error::io("list", "database directory", e))?;
     let mut ids: Vec<WalId> = names
@@ -187,7 +192,8 @@ pub fn scan(dir: &Arc<dyn Dir>, config: &ScanConfig) -> Result<Scan> {
             Err(e) => return Err(e),
         };
         expected = id.0 + u64::from(header.span);
-        walk.same_boot &= header.boot_id == config.boot_id;
+        // All zeros stand for "unknown", which is the same as nothing.
+        walk.same_boot &= header.boot_id == config.boot_id && header.boot_id != [0; 16];
         walk_segment(&header, &bytes, &mut walk);
         segments.push(header);
     }
@@ -208,42 +214,7 @@ fn decide(walk: Walk, segments: Vec<SegmentHeader>, last_segment: u64, config: &
         synced: walk.synced,
         ..Scan::default()
     };
-    let damage_at = |at: SeqNo, what: &str| {
-        let id = at * UNIT / config.segment_bytes;
-        let lost = walk.commits.iter().filter(|(seq, _)| *seq > at).count();
-        Error::corrupt(
-            &files::wal(WalId(id)),
-            at * UNIT % config.segment_bytes,
-            format!(
-                "{what}; commits from sequence number {at} on are affected, {lost} whole commits follow \
-                 (see recovery modes PointInTime and Salvage)"
-            ),
-        )
-    };
-    let mut verdict = None;
-    for hole in &walk.holes {
-        match judge(*hole, &walk) {
-            Verdict::Skip if hole.followed => out.unfinished.push(hole.at),
-            Verdict::Skip => {}
-            Verdict::Cut => {
-                verdict = Some((hole.at, None));
-                break;
-            }
-            Verdict::Damage => {
-                verdict = Some((hole.at, Some(damage_at(hole.at, "a record that was complete is damaged"))));
-                break;
-            }
-        }
-    }
-    // A segment's name is durable before the pad that leads to it: what is missing was taken away, whatever else was lost.
-    let gone = walk.missing.filter(|gone| verdict.as_ref().is_none_or(|(at, damage)| damage.is_none() && at >= gone));
-    if let Some(at) = gone.or(walk.dangling_pad.filter(|_| verdict.is_none())) {
-        verdict = Some((at, Some(damage_at(at, "the segment that follows is missing"))));
-    }
-    if config.mode == RecoveryMode::Strict && verdict.is_none() && !walk.sealed && walk.end > first_seq(config, config.first.0) {
-        verdict = Some((walk.end, Some(damage_at(walk.end, "the log does not end in a seal"))));
-    }
-    if let Some((at, damage)) = verdict {
+    if let Some((at, damage)) = first_stop(&walk, config, &mut out.unfinished) {
         match (config.mode, damage) {
             (RecoveryMode::Salvage, damage) => out.damage = damage,
             (RecoveryMode::PointInTime, damage) => {
@@ -251,17 +222,73 @@ fn decide(walk: Walk, segments: Vec<SegmentHeader>, last_segment: u64, config: &
                 out.cut = Some(at);
             }
             (RecoveryMode::Tail, None) => out.cut = Some(at),
-            (RecoveryMode::Strict, None) => return Err(damage_at(at, "torn tail")),
+            (RecoveryMode::Strict, None) => return Err(damage_at(&walk, config, at, "torn tail")),
             (_, Some(damage)) => return Err(damage),
         }
     }
     if let Some(cut) = out.cut {
         out.unfinished.retain(|at| *at < cut);
-        out.end = walk.commits.iter().filter(|(seq, _)| *seq < cut).map(|(seq, units)| seq + units).max().unwrap_or(cut).min(cut);
+        out.end = walk
+            .commits
+            .iter()
+            .filter(|(seq, _)| *seq < cut)
+            .map(|(seq, units)| seq + units)
+            .max()
+            .unwrap_or(cut)
+            .min(cut);
     }
     out.commits = walk.commits.iter().filter(|(seq, _)| out.cut.is_none_or(|cut| *seq < cut)).count() as u64;
     out.discarded = walk.commits.len() as u64 - out.commits;
     Ok(out)
+}
+
+/// Where the log may not be read on, and the damage there, if it is damage and not the trace of a stop of the machine.
+/// Addresses that are merely skipped go to `unfinished`.
+fn first_stop(
+    walk: &Walk,
+    config: &ScanConfig,
+    unfinished: &mut Vec<SeqNo>,
+) -> Option<(SeqNo, Option<Error>)> {
+    let damaged = |at, what| Some((at, Some(damage_at(walk, config, at, what))));
+    let mut stop = None;
+    for hole in &walk.holes {
+        match judge(*hole, walk) {
+            Verdict::Skip if hole.followed => unfinished.push(hole.at),
+            Verdict::Skip => {}
+            Verdict::Cut => {
+                stop = Some((hole.at, None));
+                break;
+            }
+            Verdict::Damage => {
+                stop = damaged(hole.at, "a record that was complete is damaged");
+                break;
+            }
+        }
+    }
+    // A segment's name is durable before the pad that leads to it: what is missing was taken away, whatever else was lost.
+    let before_stop = |gone: &SeqNo| stop.as_ref().is_none_or(|(at, damage)| damage.is_none() && at >= gone);
+    let gone = walk.missing.filter(before_stop).or(walk.dangling_pad.filter(|_| stop.is_none()));
+    if let Some(at) = gone {
+        stop = damaged(at, "the segment that follows is missing");
+    }
+    let begun = walk.end > first_seq(config, config.first.0);
+    if config.mode == RecoveryMode::Strict && stop.is_none() && !walk.sealed && begun {
+        stop = damaged(walk.end, "the log does not end in a seal");
+    }
+    stop
+}
+
+fn damage_at(walk: &Walk, config: &ScanConfig, at: SeqNo, what: &str) -> Error {
+    let id = at * UNIT / config.segment_bytes;
+    let lost = walk.commits.iter().filter(|(seq, _)| *seq > at).count();
+    Error::corrupt(
+        &files::wal(WalId(id)),
+        at * UNIT % config.segment_bytes,
+        format!(
+            "{what}; commits from sequence number {at} on are affected, {lost} whole commits follow \
+             (see recovery modes PointInTime and Salvage)"
+        ),
+    )
 }
 
 /// Opens a segment and checks its header against the database.
@@ -283,7 +310,9 @@ fn load(dir: &Arc<dyn Dir>, id: WalId, config: &ScanConfig) -> Result<(SegmentHe
         return Ok((header, SegmentBytes::Mapped(map)));
     }
     let mut bytes = Vec::new();
-    bytes.try_reserve_exact(len as usize).map_err(|_| Error::MemoryLimit { what: "reading a log segment".into() })?;
+    bytes
+        .try_reserve_exact(len as usize)
+        .map_err(|_| Error::MemoryLimit { what: "reading a log segment".into() })?;
     bytes.resize(len as usize, 0);
     file.read_exact_at(&mut bytes, 0).map_err(io("read"))?;
     Ok((header, SegmentBytes::Read(bytes)))

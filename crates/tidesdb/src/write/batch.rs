@@ -126,7 +126,10 @@ impl WriteBatch {
 
     fn push(&mut self, family: &Family, kind: Kind, expiry: u32, key: &[u8], value: &[u8]) -> Result<()> {
         if key.is_empty() || key.len() > KEY_BYTES_MAX {
-            return Err(Error::invalid(format!("a key has 1 to {KEY_BYTES_MAX} bytes, this one {}", key.len())));
+            return Err(Error::invalid(format!(
+                "a key has 1 to {KEY_BYTES_MAX} bytes, this one {}",
+                key.len()
+            )));
         }
         if value.len() > VALUE_BYTES_MAX || self.record.len() + key.len() + value.len() > BATCH_BYTES_MAX {
             return Err(Error::invalid("a value or batch is limited to 4 GiB; split it"));

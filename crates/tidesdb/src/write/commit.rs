@@ -87,7 +87,10 @@ fn separate(shared: &Shared, batch: &mut WriteBatch) -> Result<()> {
 
 #[inline]
 fn family_of<'a>(families: &'a [Arc<FamilyCore>], op: &Op<'_>) -> Result<&'a Arc<FamilyCore>> {
-    families.iter().find(|f| f.id == op.family).ok_or_else(|| Error::internal("a batch lost one of its families"))
+    families
+        .iter()
+        .find(|f| f.id == op.family)
+        .ok_or_else(|| Error::internal("a batch lost one of its families"))
 }
 
 /// Inserts every operation into the memtable that the commit's sequence number belongs to.

@@ -1,0 +1,94 @@
+//! Memory that holds the bytes of a file: mapped from it, or copied.
+//!
+//! Invariants: a [`Mapping`] owns `[base, base + len)`, mapped for its whole life and unmapped once, on drop; `base`
+//! is page-aligned. Threads: both types are `Send + Sync`, for the memory belongs to no thread.
+//!
+//! Unsafe code of this crate is here and in `disk/mmap.rs`, which writes through a map.
+
+use std::io;
+use std::ptr::{self, NonNull};
+
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+
+/// A live mapping of the first `len` bytes of a file.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping is process-wide memory; unmapping it on another thread than the mapping one is allowed.
+unsafe impl Send for Mapping {}
+// SAFETY: `&Mapping` gives only the address and the length; users add their own rules for access.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `[0, len)` of `fd`, shared. `len` must not be zero.
+    pub(crate) fn new(fd: impl AsFd, len: u64, prot: ProtFlags) -> io::Result<Self> {
+        // No object may be larger than `isize::MAX`, or slices of it would be unsound.
+        let len = isize::try_from(len).map_err(|_| Errno::NOMEM)?.unsigned_abs();
+        // SAFETY: a null hint lets the kernel choose an address, so no existing mapping is replaced.
+        let base = unsafe { rustix::mm::mmap(ptr::null_mut(), len, prot, MapFlags::SHARED, fd, 0) }?;
+        let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
+        Ok(Self { base, len })
+    }
+
+    /// Its first byte; the address is that of a page.
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Its length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: `base` and `len` are those of a successful mmap, unmapped here only, and `&mut self` proves
+        // that no borrow of the memory is left.
+        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+        debug_assert_eq!(unmapped, Ok(()));
+    }
+}
+
+/// The bytes behind a [`crate::ReadMap`].
+#[derive(Debug)]
+pub(crate) struct MapRegion(Region);
+
+#[derive(Debug)]
+enum Region {
+    Mapped(Mapping),
+    Owned(Vec<u8>),
+}
+
+impl MapRegion {
+    /// Maps `[0, len)` of a file for reading.
+    pub(crate) fn map(fd: impl AsFd, len: u64) -> io::Result<Self> {
+        if len == 0 {
+            return Ok(Self::owned(Vec::new()));
+        }
+        Ok(Self(Region::Mapped(Mapping::new(fd, len, ProtFlags::READ)?)))
+    }
+
+    /// A region in ordinary memory, for disks that have no pages to map.
+    pub(crate) fn owned(bytes: Vec<u8>) -> Self {
+        Self(Region::Owned(bytes))
+    }
+
+    /// All bytes.
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        match &self.0 {
+            Region::Owned(bytes) => bytes,
+            Region::Mapped(map) => {
+                // SAFETY: the range is mapped readable while `map` lives and shorter than `isize::MAX`. Its bytes
+                // do not change: `File::map_read` is for files that are complete, no writable map or writer of
+                // which exists, and the directory lock keeps other processes from writing.
+                unsafe { std::slice::from_raw_parts(map.base.as_ptr(), map.len) }
+            }
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! [`Cursor`]: walks all versions of a memtable in the order (key, newest first), both ways.
+//!
+//! A map knows how to step from key to key ([`KeyWalk`]); the cursor adds the versions of each key and the
+//! reverse order, which is the forward walk with its directions swapped.
+//!
+//! Visibility: a positioning call, and a step that leaves the part of the map the cursor has copied, sees every
+//! entry whose insert returned before it began. Later inserts may be seen or missed. That is enough for
+//! snapshots: what a snapshot may show was inserted before the snapshot was taken, so before the cursor moved.
+//!
+//! Threads: a cursor belongs to one thread at a time and may move between threads.
+
+use std::sync::Arc;
+
+use super::{Entry, Map, Memtable};
+use crate::record::RecordRef;
+use crate::skiplist::{Bytewise, Custom, SkipListWalk};
+use crate::tree::TreeWalk;
+use crate::walk::KeyWalk;
+
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the tree's walk is the usual one, and a box would cost a malloc per cursor"
+)]
+enum Walk<'a> {
+    Tree(TreeWalk<'a>),
+    SkipList(SkipListWalk<'a, Bytewise>),
+    Custom(SkipListWalk<'a, Custom>),
+}
+
+macro_rules! each_walk {
+    ($walk:expr, $w:ident => $body:expr) => {
+        match $walk {
+            Walk::Tree($w) => $body,
+            Walk::SkipList($w) => $body,
+            Walk::Custom($w) => $body,
+        }
+    };
+}
+
+/// A cursor over all versions: keys ascending in the memtable's order, the versions of a key newest first.
+///
+/// It keeps the memtable alive. A new cursor is not valid until positioned; a step from an invalid cursor does
+/// nothing. Going back over a key with many versions is quadratic in their number.
+///
+/// ```
+/// use tidesdb_memtable::{KeyOrder, MapKind, Memtable, Version};
+///
+/// let memtable = Memtable::new(KeyOrder::Bytewise, MapKind::Tree, 1 << 20, 1);
+/// for (seq, key) in [(1, b"a"), (2, b"b"), (3, b"a")] {
+///     memtable.insert(key, Version { seq, kind: 0, expiry: 0 }, b"value").unwrap();
+/// }
+/// let mut cursor = memtable.cursor();
+/// cursor.seek_to_first();
+/// let mut seen = Vec::new();
+/// while cursor.valid() {
+///     seen.push((cursor.entry().key.to_vec(), cursor.entry().seq));
+///     cursor.next();
+/// }
+/// assert_eq!(seen, [(b"a".to_vec(), 3), (b"a".to_vec(), 1), (b"b".to_vec(), 2)]);
+/// ```
+pub struct Cursor {
+    /// Borrows from `memtable`, for which the Arc below stands in; never handed out as `'static`.
+    walk: Walk<'static>,
+    /// The version stood on, one of the key `walk` stands on.
+    record: Option<RecordRef<'static>>,
+    reverse: bool,
+    memtable: Arc<Memtable>,
+}
+
+// SAFETY: all pointers of a cursor lead into its memtable, which is Sync and which its Arc keeps alive.
+unsafe impl Send for Cursor {}
+
+impl Cursor {
+    pub(super) fn new(memtable: Arc<Memtable>) -> Self {
+        // SAFETY: 1. the Arc in this cursor keeps the memtable at its address as long as `walk` exists;
+        // 2. no method returns anything with the lengthened lifetime.
+        let pinned: &'static Memtable = unsafe { &*Arc::as_ptr(&memtable) };
+        let walk = match &pinned.map {
+            Map::Tree(tree) => Walk::Tree(TreeWalk::new(tree)),
+            Map::SkipList(list) => Walk::SkipList(SkipListWalk::new(list)),
+            Map::Custom(list) => Walk::Custom(SkipListWalk::new(list)),
+        };
+        Cursor { walk, record: None, reverse: pinned.reverse, memtable }
+    }
+
+    /// To the newest version of the first key at or after `target`.
+    pub fn seek(&mut self, target: &[u8]) {
+        match self.reverse {
+            false => each_walk!(&mut self.walk, walk => walk.at_or_after(target)),
+            true => each_walk!(&mut self.walk, walk => walk.at_or_before(target)),
+        }
+        self.stand_on_newest();
+    }
+
+    /// To the oldest version of the last key at or before `target`.
+    pub fn seek_for_prev(&mut self, target: &[u8]) {
+        match self.reverse {
+            false => each_walk!(&mut self.walk, walk => walk.at_or_before(target)),
+            true => each_walk!(&mut self.walk, walk => walk.at_or_after(target)),
+        }
+        self.stand_on_oldest();
+    }
+
+    /// To the first entry of all.
+    pub fn seek_to_first(&mut self) {
+        match self.reverse {
+            false => each_walk!(&mut self.walk, walk => walk.first()),
+            true => each_walk!(&mut self.walk, walk => walk.last()),
+        }
+        self.stand_on_newest();
+    }
+
+    /// To the last entry of all.
+    pub fn seek_to_last(&mut self) {
+        match self.reverse {
+            false => each_walk!(&mut self.walk, walk => walk.last()),
+            true => each_walk!(&mut self.walk, walk => walk.first()),
+        }
+        self.stand_on_oldest();
+    }
+
+    /// One entry on: the next older version of the key, or the newest of the next key.
+    #[inline]
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "the customary name of a cursor step; it returns nothing"
+    )]
+    pub fn next(&mut self) {
+        let Some(record) = self.record else { return };
+        match record.older() {
+            Some(older) => self.record = Some(older),
+            None => self.next_key(),
+        }
+    }
+
+    /// To the newest version of the next key, past all older versions of this one.
+    #[inline]
+    pub fn next_key(&mut self) {
+        if self.record.is_none() {
+            return;
+        }
+        match self.reverse {
+            false => each_walk!(&mut self.walk, walk => walk.after()),
+            true => each_walk!(&mut self.walk, walk => walk.before()),
+        }
+        self.stand_on_newest();
+    }
+
+    /// One entry back: the next newer version of the key, or the oldest of the previous key.
+    pub fn prev(&mut self) {
+        let Some(record) = self.record else { return };
+        if let Some(newer) = self.newer_than(record) {
+            self.record = Some(newer);
+            return;
+        }
+        match self.reverse {
+            false => each_walk!(&mut self.walk, walk => walk.before()),
+            true => each_walk!(&mut self.walk, walk => walk.after()),
+        }
+        self.stand_on_oldest();
+    }
+
+    /// Whether the cursor stands on an entry.
+    #[inline]
+    #[must_use]
+    pub fn valid(&self) -> bool {
+        self.record.is_some()
+    }
+
+    /// The entry stood on.
+    ///
+    /// # Panics
+    ///
+    /// If the cursor is not [`valid`](Self::valid).
+    #[inline]
+    #[must_use]
+    pub fn entry(&self) -> Entry<'_> {
+        let record = self.record.expect("the cursor stands on an entry");
+        Entry::new(record, &self.memtable)
+    }
+
+    #[inline]
+    fn stand_on_newest(&mut self) {
+        self.record = each_walk!(&self.walk, walk => walk.newest());
+    }
+
+    fn stand_on_oldest(&mut self) {
+        self.stand_on_newest();
+        self.record = self.record.map(RecordRef::oldest);
+    }
+
+    /// The version of the same key just newer than `record`; `None` if it is the newest the walk knows.
+    fn newer_than(&self, record: RecordRef<'static>) -> Option<RecordRef<'static>> {
+        let mut newer = each_walk!(&self.walk, walk => walk.newest())?;
+        if newer.as_ptr() == record.as_ptr() {
+            return None;
+        }
+        loop {
+            let older = newer.older()?;
+            if older.as_ptr() == record.as_ptr() {
+                return Some(newer);
+            }
+            newer = older;
+        }
+    }
+}

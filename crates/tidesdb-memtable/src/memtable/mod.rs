@@ -1,0 +1,165 @@
+//! [`Memtable`]: the public face; an arena and one of the maps over it.
+//!
+//! Invariants: the map holds only records of the arena; neither gives memory back before the memtable drops,
+//! so whatever borrows from the memtable stays valid.
+//! Threads: every method may run on any thread at any time.
+
+mod cursor;
+mod entry;
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::arena::Arena;
+use crate::order::KeyOrder;
+use crate::record::{MemtableFull, RecordRef, Version};
+use crate::skiplist::{Bytewise, Custom, SkipList};
+use crate::tree::Tree;
+
+pub use cursor::Cursor;
+pub use entry::{Entry, ValueHandle};
+
+/// Which map keeps the entries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MapKind {
+    /// The B+tree with optimistic locks. A custom order falls back to the skip list.
+    Tree,
+    /// The lock-free skip list.
+    SkipList,
+}
+
+/// The map behind the interface. A reverse order is kept forwards; the cursor turns it round.
+enum Map {
+    Tree(Tree),
+    SkipList(SkipList<Bytewise>),
+    Custom(SkipList<Custom>),
+}
+
+/// A concurrent ordered map from (key, sequence number) to a value, in memory that is freed all at once.
+///
+/// Any number of threads may insert, get and walk at the same time. An entry is visible to every get and every
+/// cursor positioning that begins after its insert returned.
+///
+/// A get of an old snapshot walks the newer versions of its key one by one, so it is linear in their number.
+///
+/// ```
+/// use tidesdb_memtable::{KeyOrder, MapKind, Memtable, Version};
+///
+/// let memtable = Memtable::new(KeyOrder::Bytewise, MapKind::Tree, 64 << 20, 1);
+/// memtable.insert(b"key", Version { seq: 7, kind: 0, expiry: 0 }, b"old")?;
+/// memtable.insert(b"key", Version { seq: 9, kind: 0, expiry: 0 }, b"new")?;
+/// assert_eq!(memtable.get(b"key", u64::MAX).unwrap().value, b"new");
+/// assert_eq!(memtable.get(b"key", 8).unwrap().value, b"old");
+/// assert!(memtable.get(b"key", 6).is_none());
+/// # Ok::<(), tidesdb_memtable::MemtableFull>(())
+/// ```
+pub struct Memtable {
+    map: Map,
+    reverse: bool,
+    arena: Arena,
+}
+
+impl Memtable {
+    /// An empty memtable that expects about `capacity_hint_bytes`; it may grow beyond that, up to 32 GiB.
+    ///
+    /// It takes little memory until something is inserted. `seed` varies the shape of a skip list.
+    #[must_use]
+    pub fn new(order: KeyOrder, kind: MapKind, capacity_hint_bytes: usize, seed: u64) -> Arc<Memtable> {
+        Self::with_arena(order, kind, Arena::new(capacity_hint_bytes), seed)
+    }
+
+    pub(crate) fn with_arena(order: KeyOrder, kind: MapKind, arena: Arena, seed: u64) -> Arc<Memtable> {
+        let reverse = matches!(order, KeyOrder::ReverseBytewise);
+        let map = match (order, kind) {
+            (KeyOrder::Custom(compare), _) => Map::Custom(SkipList::new(Custom(compare), seed)),
+            (_, MapKind::SkipList) => Map::SkipList(SkipList::new(Bytewise, seed)),
+            (_, MapKind::Tree) => Map::Tree(Tree::new()),
+        };
+        Arc::new(Memtable { map, reverse, arena })
+    }
+
+    /// Inserts one version of `key`.
+    ///
+    /// The versions of a key are ordered by `seq`, newest first, in whatever order they are inserted; of two
+    /// with the same `seq` the one inserted later comes first.
+    ///
+    /// # Errors
+    ///
+    /// [`MemtableFull`] when there is no memory or address space for it, or the key is longer than 16 MiB or
+    /// the value than 4 GiB; nothing is inserted then.
+    #[inline]
+    pub fn insert(&self, key: &[u8], version: Version, value: &[u8]) -> Result<(), MemtableFull> {
+        let record = RecordRef::create(&self.arena, key, version, value)?;
+        let inserted = match &self.map {
+            Map::Tree(tree) => tree.insert(&self.arena, record),
+            Map::SkipList(list) => list.insert(&self.arena, record),
+            Map::Custom(list) => list.insert(&self.arena, record),
+        };
+        if inserted.is_err() {
+            self.arena.uncount();
+        }
+        inserted
+    }
+
+    /// Newest version of `key` with a sequence number at or below `snapshot`.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, key: &[u8], snapshot: u64) -> Option<Entry<'_>> {
+        let record = match &self.map {
+            Map::Tree(tree) => tree.get(key, snapshot),
+            Map::SkipList(list) => list.get(key, snapshot),
+            Map::Custom(list) => list.get(key, snapshot),
+        };
+        record.map(|record| Entry::new(record, self))
+    }
+
+    /// A cursor over all versions, not yet positioned.
+    #[must_use]
+    pub fn cursor(self: &Arc<Self>) -> Cursor {
+        Cursor::new(Arc::clone(self))
+    }
+
+    /// A handle on the value of `entry` that keeps this memtable alive.
+    ///
+    /// # Panics
+    ///
+    /// If the entry is not one of this memtable.
+    #[must_use]
+    pub fn value_handle(self: &Arc<Self>, entry: &Entry<'_>) -> ValueHandle {
+        entry.handle(self)
+    }
+
+    /// Bytes of memory taken for entries and index: what a memory budget should charge.
+    #[must_use]
+    pub fn allocated_bytes(&self) -> usize {
+        self.arena.allocated_bytes()
+    }
+
+    /// Versions inserted. Exact when nobody inserts, else approximate. Takes a lock for a moment.
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        self.arena.entries()
+    }
+
+    /// Whether nothing was inserted yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        match &self.map {
+            Map::Tree(tree) => tree.is_empty(),
+            Map::SkipList(list) => list.is_empty(),
+            Map::Custom(list) => list.is_empty(),
+        }
+    }
+}
+
+impl fmt::Debug for Memtable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if matches!(self.map, Map::Tree(_)) { MapKind::Tree } else { MapKind::SkipList };
+        f.debug_struct("Memtable")
+            .field("kind", &kind)
+            .field("reverse", &self.reverse)
+            .field("entries", &self.entries())
+            .field("allocated_bytes", &self.allocated_bytes())
+            .finish()
+    }
+}

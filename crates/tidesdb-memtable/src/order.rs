@@ -1,0 +1,29 @@
+//! The order of keys in a map. The maps call a custom order from any thread, so it must be `Send + Sync`.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+/// A user's key order: total, the same for ever.
+pub type CompareFn = dyn Fn(&[u8], &[u8]) -> Ordering + Send + Sync;
+
+/// Key order of a map.
+#[derive(Clone)]
+pub enum KeyOrder {
+    /// Byte by byte, shorter first.
+    Bytewise,
+    /// The exact reverse of `Bytewise`.
+    ReverseBytewise,
+    /// Any total order. Keys that compare equal are one key.
+    Custom(Arc<CompareFn>),
+}
+
+impl fmt::Debug for KeyOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            KeyOrder::Bytewise => "Bytewise",
+            KeyOrder::ReverseBytewise => "ReverseBytewise",
+            KeyOrder::Custom(_) => "Custom",
+        })
+    }
+}

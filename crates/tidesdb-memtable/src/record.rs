@@ -1,0 +1,221 @@
+//! Records: how one version of a key lies in the arena.
+//!
+//! ```text
+//! next: ptr | seq: u64 | value_len: u32 | expiry: u32 | key_len << 8 | kind: u32 | key | value
+//! ```
+//!
+//! Invariants: a record is written completely before it is published and only `next` changes afterwards;
+//! along `next`, one key's versions go from the newest to the oldest, `seq` never rising.
+//! Threads: all fields but `next` are plain memory; the publishing store releases them and every path to a
+//! record acquires them (a validated node or an Acquire load of a link).
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::{align_of, offset_of, size_of};
+use std::ptr::{self, NonNull};
+
+use crate::arena::Arena;
+use crate::sync::{AtomicPtr, Born, Ordering};
+
+/// What an insert says about its version besides key and value. Only `seq` means anything to this crate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Version {
+    /// Sequence number. Higher is newer.
+    pub seq: u64,
+    /// Kind of the version (a put, a tombstone, ...).
+    pub kind: u8,
+    /// When the version expires, in the caller's unit.
+    pub expiry: u32,
+}
+
+/// The memtable's memory is exhausted; nothing was inserted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemtableFull;
+
+impl fmt::Display for MemtableFull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the memtable has no memory left")
+    }
+}
+
+impl std::error::Error for MemtableFull {}
+
+/// The head of a version in the arena; key and value follow at [`KEY_AT`].
+#[repr(C)]
+pub(crate) struct Record {
+    born: Born,
+    /// The next older version of the key.
+    next: AtomicPtr<Record>,
+    seq: u64,
+    value_len: u32,
+    expiry: u32,
+    /// key_len << 8 | kind
+    key_len_kind: u32,
+}
+
+/// The key begins in what would be padding of the head.
+const KEY_AT: usize = offset_of!(Record, key_len_kind) + size_of::<u32>();
+/// Longest key: its length has 24 bits.
+const MAX_KEY: usize = (1 << 24) - 1;
+
+/// A published or private record that lives for `'a`, with the provenance of all its bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct RecordRef<'a> {
+    ptr: NonNull<Record>,
+    _life: PhantomData<&'a Record>,
+}
+
+impl<'a> RecordRef<'a> {
+    /// Copies a version into the arena. It is private until its pointer is published.
+    pub(crate) fn create(
+        arena: &'a Arena,
+        key: &[u8],
+        version: Version,
+        value: &[u8],
+    ) -> Result<RecordRef<'a>, MemtableFull> {
+        if key.len() > MAX_KEY {
+            return Err(MemtableFull);
+        }
+        let value_len = u32::try_from(value.len()).map_err(|_| MemtableFull)?;
+        let size = (KEY_AT + key.len() + value.len()).max(size_of::<Record>());
+        let start = arena.alloc_entry(size, align_of::<Record>()).ok_or(MemtableFull)?;
+        let head = Record {
+            born: Born::new(),
+            next: AtomicPtr::new(ptr::null_mut()),
+            seq: version.seq,
+            value_len,
+            expiry: version.expiry,
+            key_len_kind: (key.len() as u32) << 8 | u32::from(version.kind),
+        };
+        let ptr = start.cast::<Record>();
+        // SAFETY: `start` has at least size_of::<Record>() fresh bytes of its alignment.
+        unsafe { ptr.write(head) };
+        // SAFETY: KEY_AT + key.len() + value.len() <= size.
+        let key_at = unsafe { start.as_ptr().add(KEY_AT) };
+        // SAFETY: as above, and the fresh bytes overlap no borrowed slice.
+        unsafe { ptr::copy_nonoverlapping(key.as_ptr(), key_at, key.len()) };
+        // SAFETY: as above.
+        unsafe { ptr::copy_nonoverlapping(value.as_ptr(), key_at.add(key.len()), value.len()) };
+        Ok(RecordRef { ptr, _life: PhantomData })
+    }
+
+    /// The record at `ptr`, if it is not null.
+    ///
+    /// # Safety
+    ///
+    /// A non-null `ptr` came from [`as_ptr`](Self::as_ptr), its record lives for `'a`, and everything written
+    /// by the publisher happens before this call.
+    #[inline]
+    pub(crate) unsafe fn from_ptr(ptr: *mut Record) -> Option<RecordRef<'a>> {
+        NonNull::new(ptr).map(|ptr| RecordRef { ptr, _life: PhantomData })
+    }
+
+    /// For publishing in an atomic pointer.
+    #[inline]
+    pub(crate) fn as_ptr(self) -> *mut Record {
+        self.ptr.as_ptr()
+    }
+
+    #[inline]
+    fn head(self) -> &'a Record {
+        // SAFETY: initialized in `create`, alive for 'a, and only its atomic field ever changes.
+        let head = unsafe { self.ptr.as_ref() };
+        head.born.check();
+        head
+    }
+
+    #[inline]
+    fn key_len(self) -> usize {
+        (self.head().key_len_kind >> 8) as usize
+    }
+
+    #[inline]
+    fn bytes(self, at: usize, len: usize) -> &'a [u8] {
+        debug_assert!(at + len <= self.key_len() + self.head().value_len as usize);
+        // SAFETY: 1. `create` initialized key_len + value_len bytes from KEY_AT on, and the callers stay
+        // inside; 2. they never change; 3. the pointer spans the whole allocation.
+        unsafe { std::slice::from_raw_parts(self.ptr.as_ptr().cast::<u8>().add(KEY_AT + at), len) }
+    }
+
+    #[inline]
+    pub(crate) fn key(self) -> &'a [u8] {
+        self.bytes(0, self.key_len())
+    }
+
+    #[inline]
+    pub(crate) fn value(self) -> &'a [u8] {
+        self.bytes(self.key_len(), self.head().value_len as usize)
+    }
+
+    #[inline]
+    pub(crate) fn seq(self) -> u64 {
+        self.head().seq
+    }
+
+    #[inline]
+    pub(crate) fn kind(self) -> u8 {
+        (self.head().key_len_kind & 0xFF) as u8
+    }
+
+    #[inline]
+    pub(crate) fn expiry(self) -> u32 {
+        self.head().expiry
+    }
+
+    /// The next older version of the same key.
+    #[inline]
+    pub(crate) fn older(self) -> Option<RecordRef<'a>> {
+        let next = self.head().next.load(Ordering::Acquire);
+        // SAFETY: links hold published records of the same arena; Acquire pairs with the publishing Release.
+        unsafe { RecordRef::from_ptr(next) }
+    }
+
+    /// Sets the older neighbour of a record that is still private.
+    #[inline]
+    pub(crate) fn set_older(self, older: Option<RecordRef<'a>>) {
+        let next = older.map_or(ptr::null_mut(), RecordRef::as_ptr);
+        self.head().next.store(next, Ordering::Relaxed);
+    }
+
+    /// Newest version at or below `snapshot` in the chain that begins here. Linear in the versions above it.
+    #[inline]
+    pub(crate) fn visible_at(self, snapshot: u64) -> Option<RecordRef<'a>> {
+        let mut record = self;
+        while record.seq() > snapshot {
+            record = record.older()?;
+        }
+        Some(record)
+    }
+
+    /// Oldest version of the chain that begins here.
+    pub(crate) fn oldest(self) -> RecordRef<'a> {
+        let mut record = self;
+        while let Some(older) = record.older() {
+            record = older;
+        }
+        record
+    }
+
+    /// Publishes `new` in its place among the versions older than `self`, which must be newer than `new`.
+    /// Any number of threads may do so at once.
+    pub(crate) fn link_older(self, new: RecordRef<'a>) {
+        debug_assert!(self.seq() > new.seq());
+        let mut before = self;
+        loop {
+            let after = before.older();
+            if let Some(after) = after
+                && after.seq() > new.seq()
+            {
+                before = after;
+                continue;
+            }
+            new.set_older(after);
+            let expected = after.map_or(ptr::null_mut(), RecordRef::as_ptr);
+            // Release: publishes the record. Nothing is ever unlinked, so on failure `before` still stands.
+            let link = &before.head().next;
+            if link.compare_exchange(expected, new.as_ptr(), Ordering::Release, Ordering::Relaxed).is_ok() {
+                return;
+            }
+        }
+    }
+}
