@@ -110,6 +110,9 @@ pub trait SharedMap: Send + Sync + Debug {
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
     /// Makes the pages of a range present and writable, so that later writes do not fault.
     fn populate(&self, offset: u64, len: u64) -> io::Result<()>;
+    /// Gives the pages of the mapping back to the system's cache of the file. No byte changes; a later write faults
+    /// them in again.
+    fn release(&self) -> io::Result<()>;
 }
 
 /// A read-only mapping of a whole file; derefs to its bytes. Cheap to clone.

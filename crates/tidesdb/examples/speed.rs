@@ -113,11 +113,14 @@ fn open(dir: &Path, sync: SyncMode) -> Db {
 
 /// A 16-byte key: sequential decimal digits, or a number spread over the whole space.
 fn key(n: u64, random: bool) -> [u8; 16] {
-    let (mut n, base) = if random { (mix(n), 16) } else { (n, 10) };
+    if random { digits::<16>(mix(n)) } else { digits::<10>(n) }
+}
+
+fn digits<const BASE: u64>(mut n: u64) -> [u8; 16] {
     let mut out = [b'0'; 16];
     for digit in out.iter_mut().rev() {
-        *digit = b"0123456789abcdef"[(n % base) as usize];
-        n /= base;
+        *digit = b"0123456789abcdef"[(n % BASE) as usize];
+        n /= BASE;
     }
     out
 }

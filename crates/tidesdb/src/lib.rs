@@ -45,3 +45,8 @@ pub use read::{Cursor, Iter};
 pub use shared::Family;
 pub use types::{Comparator, SeqNo, Slice};
 pub use write::WriteBatch;
+
+/// The example of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

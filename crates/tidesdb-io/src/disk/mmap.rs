@@ -125,4 +125,11 @@ impl SharedMap for RealSharedMap {
             Err(e) => Err(e.into()),
         }
     }
+
+    fn release(&self) -> io::Result<()> {
+        // SAFETY: the range is the whole mapping, which is shared: its pages stay in the cache of the file with every
+        // byte that was stored, so whoever looks at the mapping next sees the same.
+        unsafe { rustix::mm::madvise(self.0.base().as_ptr().cast(), self.0.len(), Advice::LinuxDontNeed) }?;
+        Ok(())
+    }
 }

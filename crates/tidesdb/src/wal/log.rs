@@ -200,14 +200,18 @@ impl Log {
             && address / self.config.segment_bytes >= self.ready_max.load(Ordering::Relaxed)
     }
 
-    /// Makes the segment after the tail's ready.
+    /// Makes the segment after the tail's ready, and lets go of the pages of the one before it.
     ///
     /// # Errors
     /// `Io`; nothing is lost, the next append tries again.
     pub fn prepare_next(&self) -> Result<()> {
-        let next = self.sequencer.tail() * UNIT / self.config.segment_bytes + 1;
-        if self.ready_max.load(Ordering::SeqCst) < next {
-            self.ensure(next, 1)?;
+        let current = self.sequencer.tail() * UNIT / self.config.segment_bytes;
+        if self.ready_max.load(Ordering::SeqCst) <= current {
+            self.ensure(current + 1, 1)?;
+        }
+        let full = current.checked_sub(1).and_then(|id| self.table.lock().live.get(&id).cloned());
+        if let Some(full) = full {
+            full.release_pages();
         }
         Ok(())
     }

@@ -86,6 +86,15 @@ impl Segment {
         Ok(())
     }
 
+    /// Nothing more will be written: its pages leave the memory of the process and stay in the system's cache.
+    pub(super) fn release_pages(&self) {
+        if let Some(map) = &self.map
+            && let Err(error) = map.release()
+        {
+            tracing::debug!(name = %self.name, %error, "the pages of a log segment stay mapped");
+        }
+    }
+
     /// Makes durable what was written before the call. One caller at a time; skips the system call when nothing was.
     pub(super) fn sync(&self) -> Result<()> {
         if self.dirty.swap(false, SeqCst) {
