@@ -12,7 +12,7 @@ fn answers_are_never_wrong_whatever_is_evicted() {
         let mut random = Random(seed ^ capacity);
         let cache: Cache<u64> = Cache::new(capacity);
         let mut model: HashMap<(u64, u32), u64> = HashMap::new();
-        for round in 0..30_000 {
+        for round in 0..if cfg!(miri) { 200 } else { 30_000 } {
             let (file, block) = (random.below(5), random.below(60) as u32);
             let known = model.get(&(file, block)).copied();
             match random.below(20) {
@@ -47,11 +47,12 @@ fn answers_are_never_wrong_whatever_is_evicted() {
         }
         let stats = cache.stats();
         assert_eq!(stats.inserts > 0, capacity >= 1 << 10, "{stats:?}");
-        assert_eq!(stats.entries > 100, capacity == 1 << 20, "{stats:?}");
+        assert!(cfg!(miri) || (stats.entries > 100) == (capacity == 1 << 20), "{stats:?}");
     }
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "statistics over many operations, hours under Miri")]
 fn uses_its_capacity_and_no_more() {
     let alive = Arc::new(AtomicU64::new(0));
     for (capacity, charge) in [(1u64 << 20, 1000), (1 << 20, 4000), (8 << 20, 16_000), (64 << 10, 2000)] {

@@ -169,7 +169,13 @@ impl Replay<'_> {
         report.discarded = scan.discarded + scan.commits.saturating_sub(self.commits);
         report.cut = self.stopped_at.or(scan.cut);
         report.end = self.stopped_at.unwrap_or(scan.end);
-        if self.shared.options.read_only { Ok(()) } else { self.persist() }
+        if !self.shared.options.read_only {
+            return self.persist();
+        }
+        if self.commits == 0 {
+            self.shared.recovery_pins.store(u64::MAX, Ordering::SeqCst); // nothing of the log is needed
+        }
+        Ok(())
     }
 
     /// Applies one commit; `false` ends the replay before it.
