@@ -24,7 +24,7 @@ cargo xtask COMMAND
                       stages: tidy lint test docs loom crash kill sweep model asan miri
   loom [NAME]         all interleavings of the lock-free parts; NAME filters the models
   asan                the leaf crates under the address sanitizer (needs nightly Rust)
-  miri                the leaf crates under Miri (needs nightly Rust and its component)
+  miri                the lock-free leaf crates under Miri (needs nightly Rust and its component)
   bench [ARGS]        the speed example of the engine
   crash|kill|sweep|model [ARGS]
                       the programs of crates/testkit

@@ -2,42 +2,17 @@
 
 use std::ops::Bound;
 
-use tidesdb::{Cursor, Error, Iter, Slice};
+use tidesdb::{Cursor, Error, Iter};
 
 use super::ops::{Bounds, Move, Op, Reader, key};
 use super::run::{Held, Live, Runner};
-use super::store::{Moment, Rows};
+use super::store::{Moment, Rows, same_rows, show};
 
 /// Who reads what: a family, and the snapshot it is read through.
 struct View {
     family: Live,
     snapshot: Option<usize>,
     at: Moment,
-}
-
-/// An iterator yields just `rows`.
-pub(super) fn same_rows(
-    iter: impl Iterator<Item = tidesdb::Result<(Slice, Slice)>>,
-    rows: &[(Vec<u8>, Vec<u8>)],
-) -> Result<(), String> {
-    let mut expected = rows.iter();
-    for item in iter {
-        let (k, v) = item.map_err(|e| e.to_string())?;
-        match expected.next() {
-            Some((key, value)) if *k == **key && *v == **value => {}
-            Some((key, _)) => return Err(format!("{:?} instead of {:?}, or its value", show(&k), show(key))),
-            None => return Err(format!("{:?} instead of the end", show(&k))),
-        }
-    }
-    match expected.next() {
-        Some((key, _)) => Err(format!("the end instead of {:?}", show(key))),
-        None => Ok(()),
-    }
-}
-
-fn show(key: &[u8]) -> String {
-    let text = key[..key.len().min(12)].escape_ascii().to_string();
-    format!("{text} ({} bytes)", key.len())
 }
 
 impl Runner<'_> {

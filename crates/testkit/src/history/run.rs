@@ -12,7 +12,7 @@ use tidesdb_io::{Env, ManualClock};
 
 use super::Coverage;
 use super::ops::{Change, Op, What, key, value};
-use super::store::{FamilyNo, Moment, Rows, Store, Write};
+use super::store::{FamilyNo, Moment, Rows, Store, Write, same_rows};
 use crate::rng::Rng;
 
 /// Where a history runs.
@@ -467,7 +467,7 @@ impl Runner<'_> {
     /// Everything a family holds now.
     fn compare(&self, handle: &Family, no: FamilyNo) -> Result<(), String> {
         let rows = self.store.rows(no, self.store.moment(), self.wall());
-        super::reads::same_rows(handle.iter().map_err(|e| e.to_string())?, &rows)
+        same_rows(handle.iter().map_err(|e| e.to_string())?, &rows)
             .map_err(|e| format!("all of family {no}: {e}"))
     }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use tidesdb::Slice;
+
 /// Number of a family in the order of creation.
 pub(super) type FamilyNo = usize;
 /// A moment: commits are numbered from 1.
@@ -111,4 +113,29 @@ impl Cell {
         let live = version.value.is_some() && (version.expiry == 0 || version.expiry > wall);
         live.then_some(version)
     }
+}
+
+/// An iterator yields just `rows`.
+pub(super) fn same_rows(
+    iter: impl Iterator<Item = tidesdb::Result<(Slice, Slice)>>,
+    rows: &[(Vec<u8>, Vec<u8>)],
+) -> Result<(), String> {
+    let mut expected = rows.iter();
+    for item in iter {
+        let (k, v) = item.map_err(|e| e.to_string())?;
+        match expected.next() {
+            Some((key, value)) if *k == **key && *v == **value => {}
+            Some((key, _)) => return Err(format!("{:?} instead of {:?}, or its value", show(&k), show(key))),
+            None => return Err(format!("{:?} instead of the end", show(&k))),
+        }
+    }
+    match expected.next() {
+        Some((key, _)) => Err(format!("the end instead of {:?}", show(key))),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn show(key: &[u8]) -> String {
+    let text = key[..key.len().min(12)].escape_ascii().to_string();
+    format!("{text} ({} bytes)", key.len())
 }

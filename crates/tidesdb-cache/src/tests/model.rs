@@ -52,7 +52,7 @@ fn answers_are_never_wrong_whatever_is_evicted() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many operations, hours under Miri")]
+#[cfg_attr(miri, ignore = "counts over many operations; too slow under Miri")]
 fn uses_its_capacity_and_no_more() {
     let alive = Arc::new(AtomicU64::new(0));
     for (capacity, charge) in [(1u64 << 20, 1000), (1 << 20, 4000), (8 << 20, 16_000), (64 << 10, 2000)] {
@@ -154,6 +154,7 @@ fn a_pin_keeps_what_it_found() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "counts over many operations; too slow under Miri")]
 fn shrinking_is_immediate_and_growing_keeps_the_contents() {
     let alive = Arc::new(AtomicU64::new(0));
     let cache = Cache::new(1 << 20);
@@ -184,6 +185,7 @@ fn shrinking_is_immediate_and_growing_keeps_the_contents() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "counts over many operations; too slow under Miri")]
 fn hot_entries_survive_a_scan() {
     let cache = Cache::new(4 << 20);
     let touch_all = || (0..500).filter(|block| cache.get(key(1, *block)).is_some()).count();
@@ -195,6 +197,7 @@ fn hot_entries_survive_a_scan() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "counts over many operations; too slow under Miri")]
 fn hashes_spread_over_windows_and_tags() {
     let mut windows = vec![0u32; 4096];
     for file in 1000..1032 {
@@ -242,6 +245,7 @@ fn caches_and_handles_cross_threads() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "counts over many operations; too slow under Miri")]
 fn hot_windows_still_let_new_entries_in() {
     // One window of 16 slots, all of it hot: new keys must neither starve nor wipe out the rest.
     let cache = Cache::new(16 << 10);

@@ -33,6 +33,7 @@ fn allocate(arena: &Arena, threads: usize, sizes: &[(usize, usize)]) -> u64 {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "counts over many operations; too slow under Miri")]
 fn pieces_are_disjoint_and_counted() {
     let mixed: Vec<_> = (0..3000)
         .map(|i| (32 + i * 37 % 400, 8))
@@ -49,6 +50,7 @@ fn pieces_are_disjoint_and_counted() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "counts over many operations; too slow under Miri")]
 fn a_large_arena_grows_into_mappings() {
     let arena = Arena::new(64 << 20);
     let count = allocate(&arena, 2, &[(1 << 20, 8); 12]) + allocate(&arena, 2, &[(120, 8); 100_000]);

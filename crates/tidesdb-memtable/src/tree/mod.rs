@@ -9,11 +9,12 @@
 //! Threads: everything may run at once with everything. Locks are taken parent before child and never waited
 //! for while another is held (taking one fails instead), so there is no deadlock.
 
-mod cursor;
-mod insert;
 mod lock;
+mod words;
 mod node;
 mod search;
+mod insert;
+mod cursor;
 #[cfg(all(test, not(loom)))]
 mod tests;
 

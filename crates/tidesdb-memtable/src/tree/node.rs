@@ -27,7 +27,7 @@ use std::ops::Deref;
 use std::ptr::{self, NonNull};
 
 use super::lock::{Seen, VersionLock};
-use super::search::{copy_up, head_of, shared_prefix};
+use super::words::{copy_up, head_of, shared_prefix};
 use crate::arena::Arena;
 use crate::record::{MemtableFull, Record, RecordRef};
 use crate::sync::{AtomicPtr, AtomicU64, Born, Ordering, fetch};

@@ -7,8 +7,9 @@ use std::cmp::Ordering as Order;
 
 use super::lock::Seen;
 use super::node::{FANOUT, INLINE, Meta, Node, NodeRef};
+use super::words::head_of;
 use crate::record::RecordRef;
-use crate::sync::{AtomicPtr, AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 
 /// Where a key belongs in a node.
 pub(super) struct Place<'a> {
@@ -82,39 +83,6 @@ fn compare_prefix(node: &Node, key: &[u8], meta: Meta) -> Order {
     if key.len() < meta.plen { Order::Less } else { Order::Equal }
 }
 
-/// The 8 bytes of `key` from `at` on as a number whose order is theirs, padded with zeros.
-#[inline]
-pub(super) fn head_of(key: &[u8], at: usize) -> u64 {
-    let word = |from: usize| {
-        let bytes: &[u8; 8] = key[from..from + 8].try_into().expect("eight bytes");
-        u64::from_le_bytes(*bytes).swap_bytes()
-    };
-    let rest = key.len().saturating_sub(at);
-    if rest >= 8 {
-        word(at)
-    } else if rest == 0 {
-        0
-    } else if key.len() >= 8 {
-        word(key.len() - 8) << (8 * (8 - rest))
-    } else {
-        key[at..].iter().fold(0, |head, byte| head << 8 | u64::from(*byte)) << (8 * (8 - rest))
-    }
-}
-
-/// Length of the longest common prefix.
-pub(super) fn shared_prefix(a: &[u8], b: &[u8]) -> usize {
-    let length = a.len().min(b.len());
-    let mut at = 0;
-    while at < length {
-        let differ = head_of(a, at) ^ head_of(b, at);
-        if differ != 0 {
-            return (at + differ.leading_zeros() as usize / 8).min(length);
-        }
-        at += 8;
-    }
-    length
-}
-
 /// Number of the first `count` heads that are less than `head`. If the heads change meanwhile, some number not
 /// above `count`.
 #[inline]
@@ -140,41 +108,11 @@ pub(super) fn bisect(heads: &[AtomicU64; FANOUT], count: usize, head: u64) -> us
     low
 }
 
-/// A word that can be moved to another slot: an atomic of 8 bytes (in a model, whatever stands for it).
-pub(super) trait Slot {
-    fn copy_to(&self, to: &Self);
-}
-
-impl Slot for AtomicU64 {
-    #[inline]
-    fn copy_to(&self, to: &Self) {
-        to.store(self.load(Ordering::Relaxed), Ordering::Relaxed);
-    }
-}
-
-impl<T> Slot for AtomicPtr<T> {
-    #[inline]
-    fn copy_to(&self, to: &Self) {
-        to.store(self.load(Ordering::Relaxed), Ordering::Relaxed);
-    }
-}
-
-/// Moves slots `from..count` up by one; slot `count` must exist.
-#[inline]
-pub(super) fn copy_up<T: Slot>(slots: &[T], from: usize, count: usize) {
-    assert!(count < slots.len());
-    #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
-    let count = simd::copy_up(slots, from, count);
-    for i in (from..count).rev() {
-        slots[i].copy_to(&slots[i + 1]);
-    }
-}
-
 #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
 pub(super) mod simd {
-    //! All heads of a node compared at once, on processors with AVX-512, and slots moved in pairs.
+    //! All heads of a node compared at once, on processors with AVX-512.
 
-    use super::{AtomicU64, FANOUT, Ordering, Slot};
+    use super::{AtomicU64, FANOUT, Ordering};
     use std::arch::asm;
     use std::sync::atomic::AtomicU8;
 
@@ -240,34 +178,5 @@ pub(super) mod simd {
             );
         }
         less.trailing_ones() as usize
-    }
-    /// Moves slots up by one, from the last down, four at a time; what is left to move is `from..` the result.
-    ///
-    /// In assembly because readers race with the stores; every processor of this architecture has the
-    /// instructions.
-    #[inline]
-    pub(in crate::tree) fn copy_up<T: Slot>(slots: &[T], from: usize, count: usize) -> usize {
-        const { assert!(size_of::<T>() == 8) };
-        assert!(count < slots.len());
-        let mut end = count;
-        while end >= from + 4 {
-            end -= 4;
-            // SAFETY: 1. slots end..end + 5 exist, as end + 4 <= count < slots.len(); 2. they are atomics, so
-            // storing through a shared reference is allowed; 3. the block touches nothing but these 40 bytes and
-            // the registers it names; both loads come before the stores that overlap them.
-            unsafe {
-                asm!(
-                    "movdqu {low}, [{at}]",
-                    "movdqu {high}, [{at} + 16]",
-                    "movdqu [{at} + 24], {high}",
-                    "movdqu [{at} + 8], {low}",
-                    at = in(reg) slots.as_ptr().add(end),
-                    low = out(xmm_reg) _,
-                    high = out(xmm_reg) _,
-                    options(nostack, preserves_flags),
-                );
-            }
-        }
-        end
     }
 }

@@ -1,7 +1,8 @@
 //! Unit tests of the tree's parts: heads, searches, prefixes, splits; and what happens when memory runs out.
 
 use super::node::FANOUT;
-use super::search::{bisect, copy_up, head_of, lower_bound, shared_prefix};
+use super::search::{bisect, lower_bound};
+use super::words::{copy_up, head_of, shared_prefix};
 use super::*;
 use crate::arena::Arena;
 use crate::memtable::{MapKind, Memtable};
@@ -167,7 +168,8 @@ fn ascending_runs_between_other_keys_leave_full_leaves() {
     let tree = Tree::new();
     // The first keys of eight ranges lie together in one leaf; then each range is filled in turn.
     const RUN: usize = 1000;
-    let keys = (0..8).map(|range| (range, 0)).chain((0..8).flat_map(|range| (1..RUN).map(move |n| (range, n))));
+    let keys =
+        (0..8).map(|range| (range, 0)).chain((0..8).flat_map(|range| (1..RUN).map(move |n| (range, n))));
     for (range, n) in keys {
         let record = record(&arena, format!("{range}{n:06}").as_bytes());
         tree.insert(&arena, record).expect("memory");

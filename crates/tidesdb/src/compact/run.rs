@@ -81,7 +81,6 @@ fn merge(shared: &Arc<Shared>, family: &Arc<FamilyCore>, plan: &CompactionPlan) 
     sources.extend(Source::for_merge(&shared.dir, order, &of(true), true)?);
     let mut cursor = MergeCursor::new(family.options.comparator.clone(), sources);
     cursor.seek_to_first()?;
-    let target =
-        Target { level: plan.target, bottom: plan.bottom, table_bytes: family.options.table_bytes };
+    let target = Target { level: plan.target, bottom: plan.bottom, table_bytes: family.options.table_bytes };
     rewrite::run(shared, family, cursor, target)
 }

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tidesdb_io::{Dir, Env};
 use tidesdb_sync::{EpochCell, Mutex, ShardedCounter, pin};
 
+use super::group::Group;
 use super::layout::{
     RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, UNIT,
 };
 use super::segment::Segment;
 use super::sequencer::{Commit, Sequencer};
-use super::sync::Group;
 use crate::health::Health;
 use crate::types::{SeqNo, WalId};
 use crate::{Error, Result, files};

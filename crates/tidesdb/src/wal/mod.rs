@@ -16,10 +16,11 @@
 //! Layouts: `docs/formats/wal.md`.
 
 pub mod layout;
-mod log;
 pub mod reader;
 mod segment;
 mod sequencer;
+mod group;
+mod log;
 mod sync;
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! so all commits written before the sync began become durable together; the others sleep until it is done
 //! and look again. The first failure poisons: every waiter gets it, and no sync of the log is tried again.
 
-use tidesdb_sync::{Backoff, Condvar, Mutex};
+use tidesdb_sync::Backoff;
 
 use super::layout::{RECORD_HEADER_BYTES, RecordKind};
 use super::log::Log;
@@ -14,14 +14,6 @@ use crate::{Error, Result};
 
 /// Bytes between the two seals of an idle log.
 const SEAL_DISTANCE: usize = 4096;
-
-/// Who syncs, and who waits.
-#[derive(Debug, Default)]
-pub(super) struct Group {
-    leading: Mutex<bool>,
-    done: Condvar,
-    sealed: Mutex<SeqNo>,
-}
 
 impl Log {
     /// Returns once everything up to `end` is durable. `values` makes durable what records refer to, before the records.
