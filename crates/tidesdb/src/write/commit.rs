@@ -60,19 +60,29 @@ fn separate(shared: &Shared, batch: &mut WriteBatch) -> Result<()> {
     if batch.families.iter().all(|f| largest < f.options.value_threshold) {
         return Ok(());
     }
+    let all = ops(&batch.record[RECORD_HEADER_BYTES..], BODY, 0).collect::<Result<Vec<Op<'_>>>>()?;
+    let is_large = |op: &Op<'_>, family: &FamilyCore| {
+        op.family == family.id && op.kind == Kind::Put && op.value.len() >= family.options.value_threshold
+    };
+    let mut pointers = Vec::new();
+    for family in &batch.families {
+        // A failed value write leaves garbage at the end of a value log at worst: nothing refers to it.
+        let values = all.iter().filter(|op| is_large(op, family)).map(|op| op.value);
+        let mut out = Vec::new();
+        family.vlog.append_all(values, family.options.compression, &mut out)?;
+        pointers.push((family, out.into_iter()));
+    }
     let mut record = Vec::with_capacity(batch.record.len());
     record.resize(RECORD_HEADER_BYTES, 0);
-    for op in ops(&batch.record[RECORD_HEADER_BYTES..], BODY, 0) {
-        let op = op?;
-        let family = family_of(&batch.families, &op)?;
-        if op.kind != Kind::Put || op.value.len() < family.options.value_threshold {
-            encode_op(&mut record, &op);
+    for op in &all {
+        let Some((_, pointers)) = pointers.iter_mut().find(|(family, _)| is_large(op, family)) else {
+            encode_op(&mut record, op);
             continue;
-        }
-        // A failed value write leaves garbage at the end of a value log at worst: nothing refers to it.
-        let pointer = family.vlog.append(op.value, family.options.compression)?.encode();
-        encode_op(&mut record, &Op { kind: Kind::PutPointer, value: &pointer, ..op });
+        };
+        let pointer = pointers.next().ok_or_else(|| Error::internal("a large value was not written"))?;
+        encode_op(&mut record, &Op { kind: Kind::PutPointer, value: &pointer.encode(), ..*op });
     }
+    drop(all);
     let mut dirty = shared.dirty_vlogs.lock();
     for family in &batch.families {
         if !dirty.iter().any(|f| Arc::ptr_eq(f, family)) {
@@ -83,14 +93,6 @@ fn separate(shared: &Shared, batch: &mut WriteBatch) -> Result<()> {
     batch.record = record;
     batch.value_bytes_max = 0;
     Ok(())
-}
-
-#[inline]
-fn family_of<'a>(families: &'a [Arc<FamilyCore>], op: &Op<'_>) -> Result<&'a Arc<FamilyCore>> {
-    families
-        .iter()
-        .find(|f| f.id == op.family)
-        .ok_or_else(|| Error::internal("a batch lost one of its families"))
 }
 
 /// Inserts every operation into the memtable that the commit's sequence number belongs to.
