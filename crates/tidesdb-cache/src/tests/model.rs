@@ -12,7 +12,7 @@ fn answers_are_never_wrong_whatever_is_evicted() {
         let mut random = Random(seed ^ capacity);
         let cache: Cache<u64> = Cache::new(capacity);
         let mut model: HashMap<(u64, u32), u64> = HashMap::new();
-        for round in 0..if cfg!(miri) { 200 } else { 30_000 } {
+        for round in 0..if cfg!(miri) { 60 } else { 30_000 } {
             let (file, block) = (random.below(5), random.below(60) as u32);
             let known = model.get(&(file, block)).copied();
             match random.below(20) {
@@ -216,6 +216,7 @@ fn hashes_spread_over_windows_and_tags() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "the search for equal hashes is too slow under Miri")]
 fn equal_hashes_do_not_mix_up_keys() {
     // The hash starts from `file * c ^ within`, so keys whose `within` makes up for the file's part collide in
     // all 64 bits. `within` has 40 bits; look for files whose products agree in the other 24.

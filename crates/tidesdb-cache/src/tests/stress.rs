@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use super::*;
 
 const THREADS: u64 = 8;
-const ROUNDS: u64 = if cfg!(miri) { 100 } else { 40_000 };
+const ROUNDS: u64 = if cfg!(miri) { 30 } else { 40_000 };
 
 #[test]
 fn many_threads_stay_within_capacity_and_drop_each_value_once() {
@@ -109,7 +109,7 @@ fn resizing_under_load_loses_no_charge() {
             });
         }
         let mut random = Random(seed);
-        for _ in 0..if cfg!(miri) { 10 } else { 300 } {
+        for _ in 0..if cfg!(miri) { 3 } else { 300 } {
             cache.set_capacity(random.below(512 << 10));
         }
         cache.set_capacity(128 << 10);

@@ -10,6 +10,9 @@ use crate::order::KeyOrder;
 use crate::record::Version;
 use crate::sync::AtomicU64;
 
+/// Miri is slow, and looks at memory rather than at results.
+const STRIDE: usize = if cfg!(miri) { 20 } else { 1 };
+
 fn record<'a>(arena: &'a Arena, key: &[u8]) -> RecordRef<'a> {
     RecordRef::create(arena, key, Version { seq: 1, kind: 0, expiry: 0 }, b"").expect("memory")
 }
@@ -44,7 +47,7 @@ fn heads_order_like_the_bytes_they_stand_for() {
 #[test]
 fn all_searches_agree() {
     let mut state = 7;
-    for count in 0..=FANOUT {
+    for count in (0..=FANOUT).step_by(STRIDE) {
         let mut sorted: Vec<u64> = (0..count).map(|_| next_random(&mut state) >> (state % 64)).collect();
         sorted.sort_unstable();
         // Slots after the count hold leftovers.
@@ -62,7 +65,7 @@ fn all_searches_agree() {
 
 #[test]
 fn slots_move_up_by_one() {
-    for count in 0..FANOUT {
+    for count in (0..FANOUT).step_by(STRIDE) {
         for from in 0..=count {
             let slots: [AtomicU64; FANOUT] = std::array::from_fn(|i| AtomicU64::new(i as u64));
             copy_up(&slots, from, count);
@@ -75,7 +78,7 @@ fn slots_move_up_by_one() {
 /// Keys that share, lose and regain prefixes of every length around the inline one, in one node at a time.
 #[test]
 fn a_node_finds_its_keys_while_its_prefix_shrinks() {
-    for shared in 0..60 {
+    for shared in (0..60).step_by(STRIDE) {
         let arena = Arena::new(1 << 20);
         let leaf = NodeRef::leaf(&arena).expect("memory");
         let seen = leaf.lock.read();
@@ -100,6 +103,7 @@ fn a_node_finds_its_keys_while_its_prefix_shrinks() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "counts over many operations; too slow under Miri")]
 fn an_ascending_load_leaves_full_leaves() {
     let arena = Arena::new(1 << 20);
     let tree = Tree::new();
@@ -120,7 +124,7 @@ fn an_ascending_load_leaves_full_leaves() {
 
 #[test]
 fn hints_of_a_dropped_tree_mean_nothing_to_the_next() {
-    for round in 0..100 {
+    for round in 0..if cfg!(miri) { 3 } else { 100 } {
         let memtable = Memtable::new(KeyOrder::Bytewise, MapKind::Tree, 1 << 20, round);
         for i in 0..200_u64 {
             let version = Version { seq: i, kind: 0, expiry: 0 };
@@ -133,7 +137,8 @@ fn hints_of_a_dropped_tree_mean_nothing_to_the_next() {
 #[test]
 fn a_full_memtable_keeps_what_it_has() {
     for kind in [MapKind::Tree, MapKind::SkipList] {
-        for limit in [4 << 10, 9 << 10, 50 << 10, 300 << 10] {
+        let few = if cfg!(miri) { 2 } else { 4 };
+        for limit in [4 << 10, 9 << 10, 50 << 10, 300 << 10].into_iter().take(few) {
             let arena = Arena::with_limit(1 << 20, limit);
             let memtable = Memtable::with_arena(KeyOrder::Bytewise, kind, arena, 1);
             let mut state = limit;
@@ -163,6 +168,7 @@ fn a_full_memtable_keeps_what_it_has() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "counts over many operations; too slow under Miri")]
 fn ascending_runs_between_other_keys_leave_full_leaves() {
     let arena = Arena::new(1 << 20);
     let tree = Tree::new();

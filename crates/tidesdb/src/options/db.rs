@@ -38,15 +38,15 @@ pub struct DbOptions {
     pub recovery: RecoveryMode,
     /// Bytes of decoded blocks kept in memory. Default 64 MiB.
     pub cache_bytes: u64,
-    /// Bytes of all memtables together, flushing ones included, beyond which writers wait. Default: 4 write buffers
-    /// of the default size, 256 MiB.
+    /// Bytes of memtables that wait for a flush, of all families together, at which writers stop; they are slowed from one
+    /// half of it on. Active memtables come on top. Default 160 MiB: two and a half write buffers of the default size.
     pub memtables_bytes_max: u64,
     /// Bytes of log kept for unflushed data before the family that pins the oldest part is flushed. Default 256 MiB.
     pub wal_bytes_max: u64,
     /// Bytes of one WAL segment. Fixed when the database is created. Default 64 MiB.
     pub wal_segment_bytes: u64,
     /// Threads for flush and compaction; 0 = the committing thread does the work itself, which makes
-    /// the order of I/O deterministic. Default: from the cores, at least 2.
+    /// the order of I/O deterministic, and nobody serves `SyncMode::Interval`. Default: from the cores, 2 to 4.
     pub background_threads: Option<usize>,
     /// Background work is refused when less than this is free on the disk. Default 100 MiB.
     pub disk_free_min: u64,
