@@ -21,15 +21,16 @@ cargo xtask COMMAND
   test                every test of the workspace, doc tests and examples included
   tidy [--stats]      the house rules; with the figures of the house
   ci [STAGE...]       what the build server runs; without a stage all of them; `extra` is all but `test`
-                      stages: tidy lint test docs loom crash kill sweep model asan miri
+                      stages: tidy lint test docs loom crash faults order kill sweep model asan miri
   loom [NAME]         all interleavings of the lock-free parts; NAME filters the models
   asan                the leaf crates under the address sanitizer (needs nightly Rust)
   miri                the lock-free leaf crates under Miri (needs nightly Rust and its component)
   bench [ARGS]        the speed example of the engine
-  crash|kill|sweep|model [ARGS]
-                      the programs of crates/testkit
+  crash|faults|order|kill|sweep|model|tmpfs [ARGS]
+                      the programs of crates/testkit, at full size
   soak --hours H [--seed N] [--only NAME]
-                      those four in turn, each round with the next seed, until the time is over or one fails
+                      those in turn, without tmpfs (it needs root), each round with the next seed, until the
+                      time is over or one fails
 ";
 
 fn main() -> ExitCode {
@@ -45,7 +46,7 @@ fn main() -> ExitCode {
         "loom" => stages::loom(&root, rest),
         "asan" | "miri" => stages::run(&root, &[command]),
         "bench" => stages::bench(&root, rest),
-        "crash" | "kill" | "sweep" | "model" => stages::testkit(&root, command, rest),
+        command if stages::is_kit(command) => stages::testkit(&root, command, rest),
         "soak" => soak::run(&root, rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

@@ -9,8 +9,21 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run: the quick refusals first.
-const ALL: [&str; 11] =
-    ["tidy", "lint", "test", "docs", "loom", "crash", "kill", "sweep", "model", "asan", "miri"];
+const ALL: [&str; 13] = [
+    "tidy", "lint", "test", "docs", "loom", "crash", "faults", "order", "kill", "sweep", "model", "asan",
+    "miri",
+];
+
+/// Programs of the test kit, and the size of a check run: minutes all together. Without arguments they run at full size.
+const KIT: [(&str, &[&str]); 7] = [
+    ("crash", &["--points", "5000"]),
+    ("faults", &["--cases", "2000"]),
+    ("order", &["--scripts", "100"]),
+    ("kill", &["--kills", "90"]),
+    ("sweep", &["--stride", "7"]),
+    ("model", &["--ops", "300000"]),
+    ("tmpfs", &[]),
+];
 
 /// Packages that hold `unsafe`.
 const LEAVES: [&str; 4] = ["tidesdb-sync", "tidesdb-io", "tidesdb-memtable", "tidesdb-cache"];
@@ -170,14 +183,21 @@ pub(crate) fn testkit(root: &Path, program: &str, args: &[String]) -> Done {
     if !has_program(root, program) {
         return Err(format!("crates/testkit has no program `{program}`"));
     }
-    Cargo::new(&format!("run --release --package testkit --bin {program} --")).args(args).run(root)
+    Cargo::new(&format!("run --profile quick --package testkit --bin {program} --")).args(args).run(root)
 }
 
 fn testkit_stage(root: &Path, program: &str) -> Staged {
     if !has_program(root, program) {
         return Ok(Outcome::Skipped(format!("crates/testkit has no program `{program}`")));
     }
-    testkit(root, program, &[]).map(|()| Outcome::Passed)
+    let args = KIT.iter().find(|(name, _)| *name == program).map_or(&[][..], |(_, args)| args);
+    let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+    testkit(root, program, &args).map(|()| Outcome::Passed)
+}
+
+/// Whether `command` names a program of the test kit.
+pub(crate) fn is_kit(command: &str) -> bool {
+    KIT.iter().any(|(name, _)| *name == command)
 }
 
 /// Whether the test kit has this program.

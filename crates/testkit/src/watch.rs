@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use tidesdb_io::{Clock, RealClock, RealThreads, Threads};
+use tidesdb_io::{Clock, Priority, RealClock, RealThreads, Threads};
 
 /// Watches the cases of all threads of a runner.
 #[derive(Debug)]
@@ -22,6 +22,7 @@ impl Watch {
         let watched = Arc::clone(&this);
         let watching = RealThreads::new().spawn(
             "watchdog",
+            Priority::Normal,
             Box::new(move || {
                 loop {
                     watched.clock.sleep(Duration::from_millis(500));

@@ -26,5 +26,5 @@ pub use clock::{Clock, ManualClock, RealClock};
 pub use disk::RealDisk;
 pub use entropy::{Entropy, OsEntropy, SeededEntropy};
 pub use env::Env;
-pub use threads::{JoinHandle, RealThreads, Threads};
+pub use threads::{JoinHandle, Priority, RealThreads, Threads};
 pub use vfs::{Access, Dir, DirLock, Disk, File, FileExt, ReadMap, SharedMap, Space};

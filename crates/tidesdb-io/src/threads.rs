@@ -3,15 +3,28 @@
 use std::fmt::Debug;
 use std::io;
 
+/// The niceness of a low priority: about a tenth of a busy processor beside one normal thread.
+const LOW_NICE: i32 = 10;
+
 /// Starts threads.
 pub trait Threads: Send + Sync + Debug {
     /// Starts a named thread that runs `body` to its end.
     ///
     /// # Errors
     /// That of the system when it has no room for another thread.
-    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle>;
+    fn spawn(&self, name: &str, priority: Priority, body: Box<dyn FnOnce() + Send>)
+    -> io::Result<JoinHandle>;
     /// How many threads can run at once.
     fn parallelism(&self) -> usize;
+}
+
+/// How a thread shares processors that are all busy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    /// As every other thread.
+    Normal,
+    /// Gives way to normal threads, without ever starving.
+    Low,
 }
 
 /// Waits for a thread started by [`Threads::spawn`].
@@ -37,8 +50,20 @@ impl RealThreads {
 }
 
 impl Threads for RealThreads {
-    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle> {
-        std::thread::Builder::new().name(name.to_owned()).spawn(body).map(JoinHandle)
+    fn spawn(
+        &self,
+        name: &str,
+        priority: Priority,
+        body: Box<dyn FnOnce() + Send>,
+    ) -> io::Result<JoinHandle> {
+        let run = move || {
+            if priority == Priority::Low {
+                // For the calling thread alone. Where it is forbidden, the thread runs as any other.
+                let _ = rustix::process::setpriority_process(None, LOW_NICE);
+            }
+            body();
+        };
+        std::thread::Builder::new().name(name.to_owned()).spawn(run).map(JoinHandle)
     }
 
     fn parallelism(&self) -> usize {

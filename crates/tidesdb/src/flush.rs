@@ -26,8 +26,15 @@ use crate::{Error, Result};
 /// # Errors
 /// `NoSpace`, `Io`: nothing changed, try again. Others poison.
 pub fn run(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool> {
-    let _one_at_a_time = family.flushing.lock();
-    run_locked(shared, family)
+    let flushed = {
+        let _one_at_a_time = family.flushing.lock();
+        run_locked(shared, family)?
+    };
+    if flushed {
+        // The read view that held the memtable is garbage now; its memory counts until it is collected.
+        tidesdb_sync::reclaim();
+    }
+    Ok(flushed)
 }
 
 /// As [`run`]; the caller holds `family.flushing`.
@@ -35,8 +42,7 @@ pub fn run(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool> {
 /// # Errors
 /// As [`run`].
 pub fn run_locked(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool> {
-    let view = family.owned_view();
-    let Some((slot, boundary)) = view.immutables.last().cloned() else {
+    let Some((slot, boundary)) = family.owned_view().immutables.last().cloned() else {
         return Ok(false);
     };
     if family.is_dropped() {
@@ -50,7 +56,8 @@ pub fn run_locked(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool
     let started = shared.env.clock.mono();
     let mut cursor = Source::memtable(&slot.map);
     cursor.seek_to_first()?;
-    let out = rewrite::run(shared, family, cursor, Target::flush(view.version.is_empty()))?;
+    let bottom = family.owned_view().version.is_empty();
+    let out = rewrite::run(shared, family, cursor, Target::flush(bottom))?;
     install(shared, family, &slot, boundary, &out)?;
 
     let bytes = slot.map.allocated_bytes() as u64;
@@ -63,7 +70,10 @@ pub fn run_locked(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool
 }
 
 /// Waits until every commit below `boundary` is published: then nothing more can come to the memtable below it.
-fn wait_published(shared: &Shared, boundary: SeqNo) -> Result<()> {
+///
+/// # Errors
+/// `Poisoned`.
+pub fn wait_published(shared: &Shared, boundary: SeqNo) -> Result<()> {
     let mut backoff = Backoff::new();
     while shared.log.sequencer().visible_end() < boundary {
         shared.health.check()?;
@@ -83,6 +93,11 @@ fn install(
     boundary: SeqNo,
     out: &Rewritten,
 ) -> Result<()> {
+    debug_assert!(slot.from < boundary, "a memtable covers at least one sequence number");
+    debug_assert!(
+        out.tables.iter().all(|t| t.max_seq < boundary),
+        "nothing of a newer memtable is in the table"
+    );
     let mut edit = VersionEdit::new();
     out.add_to(shared, family, FLUSH_LEVEL, &mut edit).inspect_err(|_| out.abandon(shared))?;
     edit.push(Change::FlushedTo { family: family.id, seq: boundary.saturating_sub(1) });

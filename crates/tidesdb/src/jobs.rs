@@ -1,6 +1,6 @@
 //! Asking for background work. Whoever asks never sees who works: workers live on a floor above.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -21,7 +21,15 @@ pub enum Job {
     RemoveObsolete,
 }
 
-/// Jobs waiting to be done: each at most once, no matter how often it is asked for.
+impl Job {
+    /// Whether it may take long and nobody waits for it at once.
+    pub fn is_long(self) -> bool {
+        matches!(self, Self::Compact(_) | Self::RemoveObsolete)
+    }
+}
+
+/// Jobs waiting to be done: each at most once, no matter how often it is asked for, and never twice at a time, so that no
+/// worker waits for another.
 #[derive(Debug, Default)]
 pub struct JobQueue {
     inner: Mutex<Inner>,
@@ -32,26 +40,26 @@ pub struct JobQueue {
 #[derive(Debug, Default)]
 struct Inner {
     waiting: BTreeSet<Job>,
-    running: HashMap<Job, usize>,
+    running: BTreeSet<Job>,
 }
 
 impl JobQueue {
     /// Asks for `job`.
     pub fn push(&self, job: Job) {
         if self.inner.lock().waiting.insert(job) {
-            self.changed.notify_one();
+            self.changed.notify_all(); // not every worker takes every job
         }
     }
 
-    /// The most urgent job, waiting at most `patience` for one; `None` when there is none or the queue is closed. A worker
-    /// that may not take long jobs passes `short_only`.
-    pub fn pop(&self, patience: Duration, short_only: bool) -> Option<Job> {
+    /// The most urgent job of those that `wanted` names, waiting at most `patience` for one; `None` when there is none or the
+    /// queue is closed.
+    pub fn pop(&self, patience: Duration, wanted: impl Fn(Job) -> bool) -> Option<Job> {
         let mut inner = self.inner.lock();
         loop {
-            let next = inner.waiting.iter().copied().find(|j| !(short_only && matches!(j, Job::Compact(_))));
-            if let Some(job) = next {
+            let may = |job: &Job| !inner.running.contains(job) && wanted(*job);
+            if let Some(job) = inner.waiting.iter().copied().find(may) {
                 inner.waiting.remove(&job);
-                *inner.running.entry(job).or_insert(0) += 1;
+                inner.running.insert(job);
                 return Some(job);
             }
             if self.is_closed()
@@ -66,12 +74,7 @@ impl JobQueue {
     /// A job from [`JobQueue::pop`] is done.
     pub fn finished(&self, job: Job) {
         let mut inner = self.inner.lock();
-        if let Some(n) = inner.running.get_mut(&job) {
-            *n -= 1;
-            if *n == 0 {
-                inner.running.remove(&job);
-            }
-        }
+        inner.running.remove(&job);
         self.changed.notify_all();
     }
 
@@ -84,7 +87,7 @@ impl JobQueue {
     /// Number of jobs that wait or run.
     pub fn pending(&self) -> usize {
         let inner = self.inner.lock();
-        inner.waiting.len() + inner.running.values().sum::<usize>()
+        inner.waiting.len() + inner.running.len()
     }
 
     /// Workers end after their current job.

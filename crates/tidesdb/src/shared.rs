@@ -68,7 +68,7 @@ pub struct Debt {
     pub immutable_bytes: AtomicU64,
     /// Measured flush rate in bytes per second; 0 = not measured yet.
     pub drain_rate: AtomicU64,
-    /// Advances when a flush or compaction is done.
+    /// Advances when the debt fell: a memtable went, or a compaction is done. A job with nothing to do is no progress.
     pub progress: Event,
     /// Nanoseconds writers were delayed, and writers that had to stop.
     pub delayed_nanos: AtomicU64,
@@ -94,6 +94,7 @@ impl Debt {
         let _ = self
             .immutable_bytes
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |b| Some(b.saturating_sub(bytes)));
+        self.progress.advance();
     }
 }
 
@@ -290,6 +291,7 @@ impl Shared {
     /// Removes files that no version and no reader needs; those that resist are tried again later.
     pub fn remove_obsolete(&self) {
         if !self.options.read_only {
+            tidesdb_sync::reclaim(); // a view that was just replaced still owns its files
             self.versions.unlink_obsolete();
         }
     }

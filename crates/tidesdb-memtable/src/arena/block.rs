@@ -138,8 +138,8 @@ mod mapping {
 
     pub(super) const AVAILABLE: bool = true;
 
-    /// Spare mappings kept, at most: 128 MiB, as memtables are often dropped in pairs.
-    const MAX_SPARE: usize = 16;
+    /// Spare mappings kept, at most: 64 MiB.
+    const MAX_SPARE: usize = 8;
 
     /// An unused mapping of [`LARGEST`] bytes. The system may take its pages until they are written again.
     struct Spare(NonNull<u8>);

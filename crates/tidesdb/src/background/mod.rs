@@ -32,13 +32,11 @@ pub fn run(shared: &Arc<Shared>, job: Job) -> Result<()> {
     let result = catch_unwind(AssertUnwindSafe(|| dispatch(shared, job)))
         .unwrap_or_else(|_| Err(Error::internal(format!("a background job panicked: {job:?}"))));
     match &result {
-        Ok(()) => shared.retry.succeeded(),
+        Ok(true) => shared.retry.succeeded(),
+        Ok(false) => {}
         Err(e) => failed(shared, job, e),
     }
-    if result.is_ok() {
-        shared.debt.progress.advance();
-    }
-    result
+    result.map(drop)
 }
 
 /// Runs everything that waits, in this thread, until nothing does or something fails.
@@ -46,7 +44,7 @@ pub fn run(shared: &Arc<Shared>, job: Job) -> Result<()> {
 /// # Errors
 /// Those of the first job that fails.
 pub fn run_waiting(shared: &Arc<Shared>) -> Result<()> {
-    while let Some(job) = shared.jobs.pop(Duration::ZERO, false) {
+    while let Some(job) = shared.jobs.pop(Duration::ZERO, |_| true) {
         let result = run(shared, job);
         shared.jobs.finished(job);
         result?;
@@ -54,7 +52,8 @@ pub fn run_waiting(shared: &Arc<Shared>) -> Result<()> {
     Ok(())
 }
 
-fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<()> {
+/// Runs `job`; whether tables were written, which proves that the disk works.
+fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
     shared.health.check()?;
     let family = |id| shared.families.read().get(&id).cloned();
     match job {
@@ -68,6 +67,7 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<()> {
             {
                 shared.jobs.push(Job::Flush(id));
                 shared.jobs.push(Job::Compact(id));
+                return Ok(true);
             }
         }
         Job::Compact(id) => {
@@ -76,11 +76,12 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<()> {
             {
                 shared.jobs.push(Job::Compact(id));
                 shared.jobs.push(Job::RemoveObsolete);
+                return Ok(true);
             }
         }
         Job::RemoveObsolete => shared.remove_obsolete(),
     }
-    Ok(())
+    Ok(false)
 }
 
 /// When the log outgrows its cap, the family that holds its oldest segment is flushed.

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidesdb_io::JoinHandle;
+use tidesdb_io::{JoinHandle, Priority};
 use tidesdb_sync::Mutex;
 
 use super::{Ticks, run};
+use crate::jobs::Job;
 use crate::shared::Shared;
 use crate::{Error, Result};
 
@@ -28,12 +29,17 @@ impl Pool {
         }
         for i in 0..workers {
             let shared = Arc::clone(shared);
-            // The first of several workers never takes a long job, so that flushes never wait behind one.
-            let short_only = i == 0 && workers > 1;
-            pool.spawn(&shared.clone(), "tidesdb-worker", move || work(&shared, short_only))?;
+            // Of several workers one half takes short jobs and never waits behind a long one. The other half takes the long
+            // ones and gives way to the threads of the user, until their debt makes those wait.
+            let (name, priority, takes) = match i * 2 < workers {
+                _ if workers == 1 => ("tidesdb-worker", Priority::Normal, Takes::All),
+                true => ("tidesdb-flush", Priority::Normal, Takes::Short),
+                false => ("tidesdb-compact", Priority::Low, Takes::Long),
+            };
+            pool.spawn(&shared.clone(), name, priority, move || work(&shared, takes))?;
         }
         let timekeeper = Arc::clone(shared);
-        pool.spawn(shared, "tidesdb-clock", move || {
+        pool.spawn(shared, "tidesdb-clock", Priority::Normal, move || {
             let mut ticks = Ticks::default();
             while !timekeeper.jobs.is_closed() {
                 timekeeper.env.clock.sleep(Ticks::PERIOD);
@@ -43,8 +49,14 @@ impl Pool {
         Ok(pool)
     }
 
-    fn spawn(&self, shared: &Arc<Shared>, name: &str, body: impl FnOnce() + Send + 'static) -> Result<()> {
-        match shared.env.threads.spawn(name, Box::new(body)) {
+    fn spawn(
+        &self,
+        shared: &Arc<Shared>,
+        name: &str,
+        priority: Priority,
+        body: impl FnOnce() + Send + 'static,
+    ) -> Result<()> {
+        match shared.env.threads.spawn(name, priority, Box::new(body)) {
             Ok(handle) => {
                 self.threads.lock().push(handle);
                 Ok(())
@@ -65,9 +77,22 @@ impl Pool {
     }
 }
 
-fn work(shared: &Arc<Shared>, short_only: bool) {
+/// Which jobs a worker takes.
+#[derive(Clone, Copy, Debug)]
+enum Takes {
+    All,
+    Short,
+    Long,
+}
+
+fn work(shared: &Arc<Shared>, takes: Takes) {
+    let wanted = |job: Job| match takes {
+        Takes::All => true,
+        Takes::Short => !job.is_long(),
+        Takes::Long => job.is_long(),
+    };
     while !shared.jobs.is_closed() {
-        if let Some(job) = shared.jobs.pop(Duration::from_millis(200), short_only) {
+        if let Some(job) = shared.jobs.pop(Duration::from_millis(200), wanted) {
             let _ = run(shared, job); // failures are dealt with inside
             shared.jobs.finished(job);
         }

@@ -8,7 +8,7 @@ use crate::family::{FamilyCore, Metric};
 use crate::merge::MergeCursor;
 use crate::rewrite::{self, Rewritten, Target};
 use crate::shared::Shared;
-use crate::sources::Source;
+use crate::sources::{Source, TableVersion};
 use crate::types::EntryCursor;
 use crate::version::{Change, VersionEdit};
 
@@ -18,9 +18,9 @@ use crate::version::{Change, VersionEdit};
 /// `NoSpace`, `Io`: nothing changed. `Corrupt`: an input is damaged; inputs are kept.
 pub fn run(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool> {
     let _one_at_a_time = family.compacting.lock();
-    let view = family.owned_view();
     let options = &family.options;
-    match plan::pick(&view.version, &options.comparator, options.l1_tables_trigger, false) {
+    let version = version_of(family);
+    match plan::pick(&version, &options.comparator, options.l1_tables_trigger, false) {
         Some(plan) if !family.is_dropped() => carry_out(shared, family, &plan).map(|()| true),
         _ => Ok(false),
     }
@@ -32,10 +32,16 @@ pub fn run(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool> {
 /// As [`run`].
 pub fn everything(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<()> {
     let _one_at_a_time = family.compacting.lock();
-    match plan::everything(&family.owned_view().version) {
+    let version = version_of(family);
+    match plan::everything(&version) {
         Some(plan) if !family.is_dropped() => carry_out(shared, family, &plan),
         _ => Ok(()),
     }
+}
+
+/// The tables now. Not the view: that would keep the memtables of this moment in memory until the merge is done.
+fn version_of(family: &FamilyCore) -> Arc<TableVersion> {
+    Arc::clone(&family.owned_view().version)
 }
 
 fn carry_out(shared: &Arc<Shared>, family: &Arc<FamilyCore>, plan: &CompactionPlan) -> Result<()> {
@@ -59,6 +65,7 @@ fn carry_out(shared: &Arc<Shared>, family: &Arc<FamilyCore>, plan: &CompactionPl
             out.abandon(shared);
         }
     })?;
+    shared.debt.progress.advance();
     family.count(Metric::Compactions, 1);
     if plan.kind == PlanKind::Merge {
         family.count(Metric::CompactionRead, plan.inputs.iter().map(|(_, t)| t.meta().file_bytes).sum());

@@ -47,7 +47,8 @@ impl Inner {
             flush::all(shared, &family)?;
         }
         shared.closed.store(true, Ordering::SeqCst);
-        // Commits that slipped in before `closed` was seen.
+        // Commits that slipped in before `closed` was set. One that reserves its place after this line sees `closed`.
+        flush::wait_published(shared, shared.log.sequencer().tail())?;
         for family in shared.all_families() {
             flush::all(shared, &family)?;
         }

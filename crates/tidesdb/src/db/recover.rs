@@ -21,6 +21,7 @@ use crate::sources::Source;
 use crate::types::{EntryCursor, FamilyId, Kind, SeqNo, VlogId, WalId};
 use crate::version::{Change, FamilyState, State, VersionEdit};
 use crate::vlog::VlogPointer;
+use crate::wal::layout::{SEGMENT_HEADER_BYTES, UNIT};
 use crate::wal::reader::{self, Scan, ScanConfig};
 use crate::write::{Op, ops};
 use crate::{Error, Result, files};
@@ -125,7 +126,7 @@ pub(super) fn run(shared: &Arc<Shared>) -> Result<RecoveryReport> {
 }
 
 fn first_seq(config: &ScanConfig) -> SeqNo {
-    config.first.0 * config.segment_bytes / crate::wal::layout::UNIT
+    config.first.0 * config.segment_bytes / UNIT
 }
 
 fn scan_config(shared: &Shared, state: &State) -> Result<ScanConfig> {
@@ -141,8 +142,10 @@ fn scan_config(shared: &Shared, state: &State) -> Result<ScanConfig> {
         sync_failed: names.iter().any(|name| name == files::SYNC_FAILED),
         mode: shared.options.recovery,
     };
-    // A sequence number inside the first segment was given out, so the segment existed.
-    config.first_existed = state.log_start.0 > 0 && state.last_seq > first_seq(&config);
+    // A sequence number behind the header of the first segment was given out, so the segment existed. One record may fill the
+    // segment before to its end: the next number is then behind that header, and nothing was written there yet.
+    let header = SEGMENT_HEADER_BYTES / UNIT;
+    config.first_existed = state.log_start.0 > 0 && state.last_seq >= first_seq(&config) + header;
     Ok(config)
 }
 

@@ -4,12 +4,12 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use super::family::prefix_range;
-use crate::Result;
 use crate::mvcc::SnapshotPin;
 use crate::options::ReadOptions;
 use crate::read::{self, Cursor, Iter};
 use crate::shared::{Family, Shared};
 use crate::types::{SeqNo, Slice};
+use crate::{Error, Result};
 
 /// A view of the whole database as it was when the snapshot was taken. Cheap to clone; keeps old versions alive.
 ///
@@ -33,6 +33,14 @@ impl Snapshot {
         Self { pin: shared.snapshots.register(|| shared.visible()), shared: Arc::clone(shared) }
     }
 
+    /// Sequence numbers of one database mean nothing in another.
+    fn check(&self, family: &Family) -> Result<()> {
+        if Arc::ptr_eq(&self.shared, &family.shared) {
+            return Ok(());
+        }
+        Err(Error::invalid("a snapshot reads families of its own database only"))
+    }
+
     /// The newest sequence number it sees.
     pub fn seq(&self) -> SeqNo {
         self.pin.seq()
@@ -43,6 +51,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Family::get`]. So for all reads.
     pub fn get(&self, family: &Family, key: &[u8]) -> Result<Option<Slice>> {
+        self.check(family)?;
         read::get(&self.shared, &family.core, key, Some(self.seq()))
     }
 
@@ -51,6 +60,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Family::get`].
     pub fn contains(&self, family: &Family, key: &[u8]) -> Result<bool> {
+        self.check(family)?;
         read::contains(&self.shared, &family.core, key, Some(self.seq()))
     }
 
@@ -59,6 +69,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Family::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, family: &Family, keys: &[K]) -> Result<Vec<Option<Slice>>> {
+        self.check(family)?;
         read::multi_get(&self.shared, &family.core, keys, Some(self.seq()))
     }
 
@@ -99,6 +110,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Family::get`].
     pub fn cursor_with(&self, family: &Family, options: &ReadOptions) -> Result<Cursor> {
+        self.check(family)?;
         Cursor::new(&self.shared, &family.core, Some(self.pin.clone()), *options)
     }
 }

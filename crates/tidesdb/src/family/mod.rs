@@ -153,6 +153,7 @@ impl FamilyCore {
         if view.slot_for(seq).is_some() {
             return;
         }
+        debug_assert!(seq >= view.active_from, "an immutable memtable is never missing");
         let slot =
             Arc::new(MemSlot { map: self.new_map(seed), from: view.active_from, pins: published().min(seq) });
         self.view.store(Arc::new(ReadView { active: Some(slot), ..(*view).clone() }));

@@ -48,6 +48,7 @@ impl ReadView {
 
     /// The view after a rotation at `boundary`.
     pub fn rotated(&self, boundary: SeqNo) -> Self {
+        debug_assert!(boundary >= self.active_from, "boundaries ascend");
         let mut next = self.clone();
         if let Some(active) = next.active.take() {
             next.immutables.insert(0, (active, boundary));
@@ -58,6 +59,10 @@ impl ReadView {
 
     /// The view after the oldest immutable became tables of `version`.
     pub fn flushed(&self, slot: &Arc<MemSlot>, version: Arc<TableVersion>) -> Self {
+        debug_assert!(
+            self.immutables.last().is_none_or(|(oldest, _)| Arc::ptr_eq(oldest, slot)),
+            "memtables are flushed in the order of their commits"
+        );
         let immutables = self.immutables.iter().filter(|(s, _)| !Arc::ptr_eq(s, slot)).cloned().collect();
         Self { immutables, version, ..self.clone() }
     }

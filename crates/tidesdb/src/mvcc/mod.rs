@@ -6,5 +6,7 @@
 //! drops versions takes the list under the same lock, so no snapshot falls into a gap.
 
 mod snapshots;
+#[cfg(test)]
+mod tests;
 
 pub use snapshots::{SnapshotPin, Snapshots};

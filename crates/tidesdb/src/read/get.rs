@@ -109,6 +109,7 @@ pub fn multi_get<K: AsRef<[u8]>>(
     keys: &[K],
     snapshot: Option<SeqNo>,
 ) -> Result<Vec<Option<Slice>>> {
+    shared.check_open()?;
     let view = family.owned_view();
     let seq = snapshot.unwrap_or_else(|| shared.visible());
     // In key order, neighbours share blocks.

@@ -97,6 +97,11 @@ impl VlogSet {
         }
     }
 
+    /// Whether its files are in the directory held by `dir`, which stands for one open database.
+    pub fn is_in(&self, dir: &Arc<dyn Dir>) -> bool {
+        Arc::ptr_eq(&self.dir, dir)
+    }
+
     /// Appends `values` as [`VlogSet::append`] does, and adds their pointers to `out` in order. Many values share one
     /// write (measured: 0.4 us a value of 600 bytes instead of 1.2).
     ///

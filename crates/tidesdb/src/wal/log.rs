@@ -55,6 +55,8 @@ pub struct Log {
 struct Segments {
     live: BTreeMap<u64, Arc<Segment>>,
     free: Vec<String>,
+    /// No file is made any more: the directory may be another opener's by now.
+    closed: bool,
 }
 
 impl Log {
@@ -115,6 +117,7 @@ impl Log {
         ops: u32,
         mapped: bool,
     ) -> std::result::Result<Commit, (Commit, Error)> {
+        debug_assert!(record.len() >= RECORD_HEADER_BYTES, "a record begins with room for its header");
         let body_len = record.len() - RECORD_HEADER_BYTES;
         record.resize(record.len().next_multiple_of(UNIT as usize), 0);
         let commit = self.sequencer.reserve(record.len() as u64);
@@ -141,6 +144,7 @@ impl Log {
             // After the next segment exists, so that a pad without a successor is damage.
             self.write_pad(seq, bytes, header)?;
         }
+        debug_assert!(header.complete <= commit.seq && header.synced <= commit.seq, "promises look back");
         let (head, body) = record.split_at_mut(RECORD_HEADER_BYTES);
         head.copy_from_slice(&header.encode(segment.salt(), body));
         segment.write(address - segment.header.id * self.config.segment_bytes, record, mapped)
@@ -171,8 +175,12 @@ impl Log {
     /// The segment `id`, made ready now if it is not yet.
     fn ensure(&self, id: u64, span: u64) -> Result<Arc<Segment>> {
         let mut table = self.table.lock();
+        if table.closed {
+            return Err(Error::Closed);
+        }
+        // A preparation, which asks for a short one, may come after an oversized record took the place: that one stays.
         if let Some(s) = table.live.get(&id)
-            && u64::from(s.header.span) == span
+            && (span == 1 || u64::from(s.header.span) == span)
         {
             return Ok(Arc::clone(s));
         }
@@ -276,6 +284,7 @@ impl Log {
             .collect::<Vec<_>>();
         table.live.clear();
         table.free.clear();
+        table.closed = true;
         for name in names {
             if let Err(error) = self.dir.unlink(&name) {
                 tracing::warn!(%name, %error, "a log segment could not be removed; the next open does it");

@@ -353,6 +353,9 @@ fn walk_segment(header: &SegmentHeader, bytes: &[u8], walk: &mut Walk) {
         }
         pos += record.record_bytes();
         walk.end = (base + pos) / UNIT;
+        if header.span > 1 {
+            return; // the file of an oversized record holds nothing else; its rest is unused
+        }
     }
 }
 

@@ -74,6 +74,10 @@ impl Segment {
     /// Copies `bytes` to `offset` of the file. `mapped` asks for the path without a system call.
     pub(super) fn write(&self, offset: u64, bytes: &[u8], mapped: bool) -> Result<()> {
         debug_assert!(offset >= SEGMENT_HEADER_BYTES);
+        debug_assert!(
+            offset + bytes.len() as u64 <= self.header.segment_bytes * u64::from(self.header.span),
+            "a segment never grows"
+        );
         match &self.map {
             Some(map) if mapped && bytes.len() < MAPPED_BYTES_MAX => {
                 map.write(offset, bytes).map_err(|e| Error::io("write", &self.name, e))?;

@@ -80,6 +80,7 @@ impl Sequencer {
     ///
     /// Waits only while the tail is held by a rotation (about a microsecond) or the ring is full.
     pub fn reserve(&self, bytes: u64) -> Commit {
+        debug_assert!(bytes.is_multiple_of(UNIT) && bytes >= RECORD_HEADER_BYTES as u64);
         let mut backoff = Backoff::new();
         loop {
             let t = self.tail.load(SeqCst);
@@ -142,6 +143,7 @@ impl Sequencer {
     }
 
     fn set(&self, c: &Commit, state: u64) {
+        debug_assert!(self.slot(c.ticket).load(SeqCst) < c.end << 2 | state, "states and rounds only go up");
         self.slot(c.ticket).store(c.end << 2 | state, SeqCst);
     }
 
@@ -160,6 +162,7 @@ impl Sequencer {
             if end <= v >> TICKET_BITS || !may {
                 return;
             }
+            debug_assert!(end <= self.tail(), "what is published was reserved");
             let _ = self.visible.compare_exchange(v, end << TICKET_BITS | ticket, SeqCst, SeqCst);
         }
     }
@@ -201,17 +204,24 @@ impl Sequencer {
         let v = self.visible.load(SeqCst);
         let (mut end, mut ticket) = (v >> TICKET_BITS, v & TICKET_MASK);
         loop {
-            ticket = (ticket + 1) & TICKET_MASK;
-            let slot = self.slot(ticket).load(SeqCst);
+            let next = (ticket + 1) & TICKET_MASK;
+            let slot = self.slot(next).load(SeqCst);
+            // A slot goes to a commit of the next round only once `visible` is past it. Then it says nothing about this place.
+            let v = self.visible.load(SeqCst);
+            if v >> TICKET_BITS > end {
+                (end, ticket) = (v >> TICKET_BITS, v & TICKET_MASK);
+                continue;
+            }
             if slot >> 2 <= end || slot & 3 < WRITTEN {
                 return end;
             }
-            end = slot >> 2;
+            (end, ticket) = (slot >> 2, next);
         }
     }
 
     /// The log is durable up to `end`.
     pub fn set_durable(&self, end: SeqNo) {
+        debug_assert!(end <= self.tail(), "what is durable was reserved");
         self.durable.fetch_max(end, SeqCst);
         self.publish();
     }
@@ -231,7 +241,8 @@ impl Sequencer {
 
     /// Ends a [`Sequencer::hold`].
     pub fn release(&self) {
-        self.tail.fetch_and(!HELD, SeqCst);
+        let before = self.tail.fetch_and(!HELD, SeqCst);
+        debug_assert!(before & HELD != 0, "only a held tail is released");
     }
 
     /// After poisoning: readers stop waiting for commits that will never be published.

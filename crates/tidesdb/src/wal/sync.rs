@@ -64,6 +64,7 @@ impl Log {
             Error::Poisoned { cause }
         })?;
         self.sequencer.set_durable(target);
+        debug_assert!(self.sequencer.durable() >= end);
         Ok(())
     }
 

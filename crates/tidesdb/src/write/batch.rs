@@ -37,8 +37,9 @@ pub struct WriteBatch {
     pub(super) record: Vec<u8>,
     pub(super) ops: u32,
     pub(super) value_bytes_max: usize,
-    pub(super) user_bytes: u64,
     pub(super) families: Vec<Arc<FamilyCore>>,
+    /// Bytes of keys and values for each of them.
+    pub(super) user_bytes: Vec<u64>,
 }
 
 impl Default for WriteBatch {
@@ -54,8 +55,8 @@ impl WriteBatch {
             record: vec![0; RECORD_HEADER_BYTES],
             ops: 0,
             value_bytes_max: 0,
-            user_bytes: 0,
             families: Vec::new(),
+            user_bytes: Vec::new(),
         }
     }
 
@@ -120,8 +121,8 @@ impl WriteBatch {
         self.record.truncate(RECORD_HEADER_BYTES);
         self.ops = 0;
         self.value_bytes_max = 0;
-        self.user_bytes = 0;
         self.families.clear();
+        self.user_bytes.clear();
     }
 
     fn push(&mut self, family: &Family, kind: Kind, expiry: u32, key: &[u8], value: &[u8]) -> Result<()> {
@@ -134,14 +135,16 @@ impl WriteBatch {
         if value.len() > VALUE_BYTES_MAX || self.record.len() + key.len() + value.len() > BATCH_BYTES_MAX {
             return Err(Error::invalid("a value or batch is limited to 4 GiB; split it"));
         }
-        let known = self.families.last().is_some_and(|f| Arc::ptr_eq(f, &family.core));
-        if !known && !self.families.iter().any(|f| Arc::ptr_eq(f, &family.core)) {
+        let known = self.families.iter().rposition(|f| Arc::ptr_eq(f, &family.core));
+        let at = known.unwrap_or_else(|| {
             self.families.push(Arc::clone(&family.core));
-        }
+            self.user_bytes.push(0);
+            self.families.len() - 1
+        });
         encode_op(&mut self.record, &Op { family: family.core.id, kind, expiry, key, value });
         self.ops += 1;
         self.value_bytes_max = self.value_bytes_max.max(value.len());
-        self.user_bytes += (key.len() + value.len()) as u64;
+        self.user_bytes[at] += (key.len() + value.len()) as u64;
         Ok(())
     }
 }

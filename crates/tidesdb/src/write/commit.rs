@@ -4,7 +4,9 @@
 //! that came before it is; after the first failure nothing is acknowledged. A failure before the log is touched leaves nothing
 //! behind; one after it is `CommitUnknown`, and the database is poisoned.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tidesdb_memtable::Version;
 use tidesdb_sync::pin;
@@ -20,6 +22,8 @@ use crate::wal::Commit;
 use crate::wal::layout::RECORD_HEADER_BYTES;
 use crate::{Error, Result};
 
+/// A longer batch counts its memtables instead of pinning them: nobody's memory is kept back while it is inserted.
+const PINNED_OPS_MAX: u32 = 64;
 /// The name of a batch in error messages.
 const BODY: &str = "a batch in memory";
 
@@ -35,6 +39,9 @@ pub fn commit(shared: &Arc<Shared>, batch: &mut WriteBatch, options: &WriteOptio
     if let Some(gone) = batch.families.iter().find(|f| f.is_dropped()) {
         return Err(Error::NotFound { what: format!("column family {}", gone.name()).into() });
     }
+    if batch.families.iter().any(|f| !f.vlog.is_in(&shared.dir)) {
+        return Err(Error::invalid("a batch holds a family of another database"));
+    }
     stall::admit(shared, batch)?;
     separate(shared, batch)?;
 
@@ -43,9 +50,14 @@ pub fn commit(shared: &Arc<Shared>, batch: &mut WriteBatch, options: &WriteOptio
     let appended = shared.log.append(&mut batch.record, batch.ops, !durable);
     batch.record.truncate(end); // the log pads a record
     let commit = appended.map_err(|(commit, e)| unknown(shared, &commit, e))?;
+    debug_assert!(commit.seq < commit.end);
     insert(shared, batch, &commit).map_err(|e| unknown(shared, &commit, e))?;
     finish(shared, &commit, durable)?;
     after(shared, batch, &commit);
+    if shared.closed.load(Ordering::SeqCst) {
+        // Perhaps too late for `close` to have waited for it: only the next open knows.
+        return Err(Error::CommitUnknown { seq: commit.seq, cause: Arc::new(Error::Closed) });
+    }
     Ok(commit.seq)
 }
 
@@ -107,13 +119,26 @@ fn insert(shared: &Shared, batch: &WriteBatch, commit: &Commit) -> Result<()> {
         let slot = family.view(&guard).slot_for(commit.seq);
         slots.push((family.id, slot.ok_or_else(|| Error::internal("a commit has no memtable"))?));
     }
+    if batch.ops <= PINNED_OPS_MAX {
+        return insert_into(&slots, batch, commit);
+    }
+    let kept: Vec<_> = slots.iter().map(|(id, slot)| (*id, Arc::clone(slot))).collect();
+    drop(guard);
+    insert_into(&kept, batch, commit)
+}
+
+fn insert_into<S: Borrow<Arc<MemSlot>>>(
+    slots: &[(FamilyId, S)],
+    batch: &WriteBatch,
+    commit: &Commit,
+) -> Result<()> {
     for op in ops(&batch.record[RECORD_HEADER_BYTES..], BODY, 0) {
         let op = op?;
         let slot = slots.iter().find(|(id, _)| *id == op.family);
         let (_, slot) = slot.ok_or_else(|| Error::internal("a batch lost one of its families"))?;
         let version = Version { seq: commit.seq, kind: op.kind as u8, expiry: op.expiry };
         let full = |_| Error::internal("a memtable ran out of address space");
-        slot.map.insert(op.key, version, op.value).map_err(full)?;
+        slot.borrow().map.insert(op.key, version, op.value).map_err(full)?;
     }
     Ok(())
 }
@@ -127,6 +152,7 @@ fn finish(shared: &Shared, commit: &Commit, durable: bool) -> Result<()> {
     }
     sequencer.ready(commit);
     shared.sync_to(commit.end).map_err(|e| unknown(shared, commit, e))?;
+    debug_assert!(sequencer.durable() >= commit.end, "durable before visible");
     sequencer.publish();
     sequencer.acknowledge(commit);
     Ok(())
@@ -141,11 +167,8 @@ fn after(shared: &Shared, batch: &mut WriteBatch, commit: &Commit) {
             shared.rotate_if_full(family);
         }
     }
-    if let [family] = batch.families.as_slice() {
-        family.count(Metric::UserBytes, batch.user_bytes);
-    } else {
-        let share = batch.user_bytes / batch.families.len() as u64;
-        batch.families.iter().for_each(|f| f.count(Metric::UserBytes, share));
+    for (family, bytes) in batch.families.iter().zip(&batch.user_bytes) {
+        family.count(Metric::UserBytes, *bytes);
     }
     if shared.log.wants_next(commit) {
         shared.jobs.push(Job::PrepareLog);

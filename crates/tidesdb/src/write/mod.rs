@@ -13,6 +13,8 @@
 mod batch;
 mod commit;
 mod stall;
+#[cfg(test)]
+mod tests;
 
 pub use batch::{Op, WriteBatch, ops};
 pub use commit::commit;

@@ -1,0 +1,62 @@
+//! What a write costs and what it survives, in each sync mode.
+//!
+//! `cargo run --release -p tidesdb --example durability [FOLDER]` (a folder on a real disk shows real costs)
+#![expect(clippy::disallowed_methods, reason = "an example may look at the clock")]
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tidesdb::{Db, SyncMode, WriteOptions};
+
+const WRITES: u32 = 200;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let temp = tempfile::tempdir()?;
+    let folder = std::env::args_os().nth(1).map_or(temp.path().to_owned(), PathBuf::from);
+
+    // In every mode a write that returned survives the end of the process, and a power cut leaves the first so many
+    // writes, never a hole. The mode says how many.
+    let modes = [
+        (SyncMode::Full, "full", "every write that returned"),
+        (SyncMode::Interval(Duration::from_millis(100)), "interval", "all but about the last 100 ms"),
+        (SyncMode::None, "none", "up to the last flush or sync"),
+    ];
+    println!("mode       per write    a power cut leaves");
+    for (mode, name, survives) in modes {
+        let took = write(&folder.join(name), mode)?;
+        println!("{name:<9} {took:>10.1?}    {survives}");
+    }
+
+    // One write can ask for more than its database gives; all before it become durable with it.
+    let db = Db::options(folder.join("none")).sync(SyncMode::None).open()?;
+    let mut batch = db.batch();
+    batch.put(db.default_family(), b"order 17", b"paid")?;
+    let seq = db.write_with(&mut batch, &WriteOptions::default().sync(SyncMode::Full))?;
+    println!("\norder 17 is commit {seq}; durable now: everything below {}", db.stats().durable_seq);
+
+    // So can a moment: after `sync`, everything so far is durable.
+    db.put(b"order 18", b"paid")?;
+    println!("after sync: everything below {}", db.sync()?);
+    db.close()?;
+
+    let db = Db::open(folder.join("none"))?;
+    println!("opened again: {}", db.recovery_report());
+    let kept = db.iter()?.count();
+    if kept != WRITES as usize + 2 {
+        return Err(format!("{kept} of {} writes are left", WRITES + 2).into());
+    }
+    Ok(())
+}
+
+/// Time per write.
+fn write(folder: &Path, mode: SyncMode) -> tidesdb::Result<Duration> {
+    let db = Db::options(folder).sync(mode).open()?;
+    let start = Instant::now();
+    for n in 0..WRITES {
+        db.put(format!("key {n:04}").as_bytes(), b"value")?;
+    }
+    let took = start.elapsed() / WRITES;
+    db.close()?;
+    Ok(took)
+}

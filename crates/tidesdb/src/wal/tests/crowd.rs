@@ -1,0 +1,196 @@
+//! Many threads at the sequencer and at the log.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+
+use super::*;
+use crate::wal::Sequencer;
+
+const THREADS: u64 = 4;
+
+/// What one thread saw of its commits: the commit, and the time just before it was published.
+type Seen = (Commit, u64);
+
+/// Every reservation is where the one before it ended, or at the next segment behind an exact pad.
+fn assert_dense(seen: &[Seen]) {
+    for (a, b) in seen.iter().zip(&seen[1..]) {
+        let (a, b) = (a.0, b.0);
+        match b.pad {
+            None => assert_eq!(b.seq, a.end),
+            Some((at, bytes)) => {
+                assert_eq!(at, a.end);
+                assert_eq!(at * UNIT + bytes + SEGMENT_HEADER_BYTES, b.seq * UNIT);
+            }
+        }
+    }
+}
+
+#[test]
+fn dense_addresses_and_a_prefix_that_never_passes_an_unfinished_commit() {
+    const COMMITS: u64 = 20_000;
+    let s = Sequencer::new(SEGMENT, 1);
+    let (time, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let worker = |thread: u64| {
+        let mut out: Vec<Seen> = Vec::new();
+        for i in 0..COMMITS {
+            let bytes = 32 + 8 * ((i * 7 + thread * 13) % 40) + if i % 997 == 0 { 2 * SEGMENT } else { 0 };
+            let c = s.reserve(bytes);
+            if i % 3 == 0 {
+                s.written(&c);
+            }
+            if i % 64 == thread {
+                std::thread::yield_now();
+            }
+            let at = time.fetch_add(1, SeqCst);
+            s.done(&c);
+            assert!(s.snapshot() >= c.seq, "a reader after the return misses the commit");
+            out.push((c, at));
+        }
+        out
+    };
+    let observer = || {
+        let mut out = Vec::new();
+        while !stop.load(SeqCst) {
+            let end = s.visible_end();
+            out.push((end, time.load(SeqCst)));
+        }
+        out
+    };
+    let (mut seen, observed) = std::thread::scope(|scope| {
+        let observer = scope.spawn(observer);
+        let workers: Vec<_> = (0..THREADS).map(|t| scope.spawn(move || worker(t))).collect();
+        let seen: Vec<Seen> = workers.into_iter().flat_map(|w| w.join().unwrap()).collect();
+        stop.store(true, SeqCst);
+        (seen, observer.join().unwrap())
+    });
+    seen.sort_by_key(|(c, _)| c.seq);
+    assert_dense(&seen);
+    assert_eq!(s.visible_end(), seen.last().unwrap().0.end);
+    // The time at which the last of the first `n` commits was published, for each `n`.
+    let mut finished = vec![0];
+    finished.extend(seen.iter().map(|(_, at)| *at).scan(0, |latest, at| {
+        *latest = at.max(*latest);
+        Some(*latest)
+    }));
+    for (end, now) in observed {
+        let visible = seen.partition_point(|(c, _)| c.end <= end);
+        assert!(visible == 0 || finished[visible] < now, "visible too early");
+    }
+}
+
+#[test]
+fn a_rotation_splits_the_commits_at_its_boundary() {
+    let s = Sequencer::new(SEGMENT, 1);
+    let boundaries = Mutex::new(vec![s.tail()]);
+    let stop = AtomicBool::new(false);
+    let all: Vec<Commit> = std::thread::scope(|scope| {
+        let rotator = scope.spawn(|| {
+            while !stop.load(SeqCst) {
+                let boundary = s.hold();
+                assert_eq!(s.tail(), boundary, "a commit was ordered while the tail was held");
+                boundaries.lock().unwrap().push(boundary);
+                s.release();
+                std::thread::yield_now();
+            }
+        });
+        let worker = || {
+            let commits = (0..20_000).map(|_| {
+                let c = s.reserve(48);
+                s.done(&c);
+                c
+            });
+            commits.collect::<Vec<_>>()
+        };
+        let workers: Vec<_> = (0..THREADS).map(|_| scope.spawn(worker)).collect();
+        let all = workers.into_iter().flat_map(|w| w.join().unwrap()).collect();
+        stop.store(true, SeqCst);
+        rotator.join().unwrap();
+        all
+    });
+    let boundaries = boundaries.into_inner().unwrap();
+    assert!(boundaries.is_sorted());
+    for c in &all {
+        let later = boundaries.partition_point(|b| *b <= c.seq);
+        let crossed = boundaries.get(later).is_some_and(|b| *b < c.end);
+        assert!(!crossed, "a boundary lies inside a commit");
+    }
+    assert_eq!(s.visible_end(), all.iter().map(|c| c.end).max().unwrap());
+}
+
+#[test]
+fn many_writers_lose_and_mix_nothing() {
+    let rig = Rig::on(SimDisk::new(1), 64 << 10);
+    rig.disk.log_ops(false);
+    let log = rig.log(true);
+    let write = |thread: u64| {
+        let one = |i: u64| {
+            let mut body = body(thread * 1000 + i, 8 + (i * 37 % 900) as usize);
+            body[0] = thread as u8;
+            (put_by(&log, &body, i.is_multiple_of(2)).seq, body)
+        };
+        (0..500).map(one).collect::<Vec<Read>>()
+    };
+    let mut written: Vec<Read> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..THREADS).map(|t| scope.spawn(move || write(t))).collect();
+        workers.into_iter().flat_map(|w| w.join().unwrap()).collect()
+    });
+    written.sort();
+    let (found, read) = rig.reopened().read().unwrap();
+    assert_eq!(read, written);
+    assert!(found.unfinished.is_empty() && found.cut.is_none());
+}
+
+#[test]
+fn what_a_sync_returned_for_survives_the_power() {
+    let rig = Rig::on(SimDisk::new(1), 32 << 10);
+    rig.disk.log_ops(false);
+    let log = rig.log(false);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (log, rig) = (&log, &rig);
+            scope.spawn(move || {
+                for i in 0..40 {
+                    let body = body(thread * 100 + i, 300);
+                    let commit = log.append(&mut record(&body), 1, false).unwrap();
+                    log.sequencer().ready(&commit);
+                    log.sync_to(commit.end, &no_values).unwrap();
+                    assert!(log.sequencer().visible_end() >= commit.end);
+                    if i % 10 != 0 {
+                        continue;
+                    }
+                    let after = Rig::on(rig.disk.crash_image(&sim::Image::SYNCED, i), 32 << 10);
+                    let config = ScanConfig { boot_id: OTHER_BOOT, ..after.config() };
+                    let (_, read) = after.read_with(&config).unwrap();
+                    assert!(read.contains(&(commit.seq, body)), "thread {thread}, commit {i}");
+                }
+            });
+        }
+    });
+}
+
+/// The next segment is made ready in the background while a record that needs a longer one takes its place.
+#[test]
+fn preparing_never_replaces_a_segment_in_use() {
+    let rig = Rig::on(SimDisk::new(1), SEGMENT);
+    rig.disk.log_ops(false);
+    let log = rig.log(false);
+    let stop = AtomicBool::new(false);
+    let written: Vec<Read> = std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(SeqCst) {
+                    log.prepare_next().unwrap();
+                }
+            });
+        }
+        let one = |i: u64| {
+            let body = body(i, if i.is_multiple_of(2) { SEGMENT as usize } else { 100 });
+            (put(&log, &body).seq, body)
+        };
+        let written = (0..600).map(one).collect();
+        stop.store(true, SeqCst);
+        written
+    });
+    let (_, read) = rig.reopened().read().unwrap();
+    assert!(read == written, "{} of {} commits are left", read.len(), written.len());
+}

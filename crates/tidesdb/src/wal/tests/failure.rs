@@ -1,0 +1,165 @@
+//! The first failure is the last: after it nothing is acknowledged.
+
+use tidesdb_io::sim::{Fault, OpSet, errno};
+
+use super::*;
+use crate::Error;
+
+fn is_errno(e: &Error, errno: i32) -> bool {
+    match e {
+        Error::Io { source, .. } => source.raw_os_error() == Some(errno),
+        Error::Poisoned { cause } => is_errno(cause, errno),
+        _ => false,
+    }
+}
+
+#[test]
+fn a_failed_sync_poisons_and_is_never_tried_again() {
+    for errno in [errno::EIO, errno::ENOSPC] {
+        let rig = Rig::new();
+        let log = rig.log(false);
+        let commit = log.append(&mut record(b"doubtful"), 1, false).unwrap();
+        log.sequencer().ready(&commit);
+        rig.disk.inject(Fault::errno(errno).on(OpSet::SYNCS));
+        let e = log.sync_to(commit.end, &no_values).unwrap_err();
+        assert!(matches!(e, Error::Poisoned { .. }) && is_errno(&e, errno), "{e}");
+        assert!(rig.health.is_poisoned());
+        let syncs = rig.disk.ops().iter().filter(|op| op.kind == OpKind::SyncData).count();
+        for _ in 0..2 {
+            assert!(is_errno(&log.sync_to(commit.end, &no_values).unwrap_err(), errno), "the first cause");
+            assert!(is_errno(&log.seal(&no_values).unwrap_err(), errno));
+        }
+        let again = rig.disk.ops().iter().filter(|op| op.kind == OpKind::SyncData).count();
+        assert_eq!(syncs, again, "a later sync could succeed and mean nothing");
+        assert!(log.sequencer().visible_end() <= commit.seq, "nobody sees it");
+        assert!(log.sequencer().durable() <= commit.seq);
+        assert!(rig.disk.file_names(DB).unwrap().contains(&files::SYNC_FAILED.to_owned()));
+    }
+}
+
+#[test]
+fn what_was_durable_before_the_failure_stays_acknowledged() {
+    let rig = Rig::new();
+    let log = rig.log(false);
+    let [a, b] = [b"a", b"b"].map(|body| put(&log, body));
+    log.sync_to(b.end, &no_values).unwrap();
+    let c = put(&log, b"c");
+    rig.disk.inject(Fault::errno(errno::EIO).on(OpSet::SYNCS));
+    assert!(log.sync_to(c.end, &no_values).is_err());
+    assert!(log.sync_to(a.end, &no_values).is_ok() && log.sync_to(b.end, &no_values).is_ok());
+}
+
+#[test]
+fn every_waiter_gets_the_failure() {
+    let rig = Rig::new();
+    let log = rig.log(false);
+    let commits: Vec<_> = (0..8).map(|i| put(&log, &body(i, 20))).collect();
+    let values = || {
+        std::thread::sleep(std::time::Duration::from_millis(20)); // the others come to wait
+        Err(Error::io("sync", "000001.vlog", std::io::Error::from_raw_os_error(errno::EIO)))
+    };
+    std::thread::scope(|scope| {
+        let waiters: Vec<_> = commits.iter().map(|c| scope.spawn(|| log.sync_to(c.end, &values))).collect();
+        for waiter in waiters {
+            assert!(is_errno(&waiter.join().unwrap().unwrap_err(), errno::EIO));
+        }
+    });
+    assert_eq!(rig.count(OpKind::SyncData), 0, "records were synced although their values were not");
+}
+
+#[test]
+fn a_failed_write_names_its_commit_and_leaves_a_hole_that_no_sync_passes() {
+    for errno in [errno::EIO, errno::ENOSPC] {
+        let rig = Rig::new();
+        let log = rig.log(false);
+        let a = put(&log, b"before");
+        rig.disk.inject(Fault::errno(errno).on(OpSet::WRITES));
+        let (lost, e) = log.append(&mut record(b"lost"), 1, false).unwrap_err();
+        assert_eq!(lost.seq, a.end);
+        assert!(is_errno(&e, errno), "{e}");
+        let b = log.append(&mut record(b"after"), 1, false).unwrap();
+        rig.health.poison(e); // as the caller must
+        log.wake_waiters();
+        assert!(is_errno(&log.sync_to(b.end, &no_values).unwrap_err(), errno));
+        assert!(log.sequencer().visible_end() <= lost.seq);
+        let (found, read) = rig.reopened().read().unwrap();
+        assert_eq!(read.len(), 2, "the log itself may keep what came after: it was never acknowledged");
+        assert_eq!(found.unfinished, [lost.seq]);
+    }
+}
+
+#[test]
+fn who_waits_for_a_hole_is_woken_by_the_failure() {
+    let rig = Rig::new();
+    let log = rig.log(false);
+    let _never_written = log.sequencer().reserve(40);
+    let commit = log.append(&mut record(b"after"), 1, false).unwrap();
+    std::thread::scope(|scope| {
+        let waiters = [(); 3].map(|()| scope.spawn(|| log.sync_to(commit.end, &no_values)));
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        rig.health.poison(Error::internal("elsewhere"));
+        log.wake_waiters();
+        for waiter in waiters {
+            assert!(matches!(waiter.join().unwrap(), Err(Error::Poisoned { .. })));
+        }
+    });
+}
+
+#[test]
+fn each_step_of_making_a_segment_may_fail() {
+    let steps = [OpKind::Create, OpKind::Write, OpKind::SyncAll, OpKind::Rename, OpKind::SyncDir];
+    for kind in steps {
+        let rig = Rig::new();
+        let log = rig.log(false);
+        put(&log, &body(1, 8000));
+        let id = rig.disk.inject(Fault::errno(errno::ENOSPC).on(kind));
+        let e = log.prepare_next().unwrap_err();
+        assert!(is_errno(&e, errno::ENOSPC), "{kind:?}: {e}");
+        assert_eq!(rig.disk.struck(id), 1);
+        // In the background it harms nobody, and the next try works.
+        log.prepare_next().unwrap();
+        let commits = [2, 3].map(|i| put(&log, &body(i, 8000)));
+        let (_, read) = rig.reopened().read().unwrap();
+        assert_eq!(read.len(), 3, "{kind:?}");
+        assert_eq!(read[2].0, commits[1].seq);
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_at_the_switch_fails_the_commit_only() {
+    let rig = Rig::new();
+    let log = rig.log(false);
+    let a = put(&log, &body(1, 8000));
+    rig.disk.limit_space(Some(0));
+    let (_, e) = log.append(&mut record(&body(2, 8000)), 1, false).unwrap_err();
+    assert!(is_errno(&e, errno::ENOSPC), "{e}");
+    rig.disk.limit_space(None);
+    let (found, read) = rig.reopened().read().unwrap();
+    assert_eq!(read, [(a.seq, body(1, 8000))]);
+    assert!(found.cut.is_none());
+}
+
+#[test]
+fn a_failed_seal_poisons() {
+    for faults in
+        [Fault::errno(errno::EIO).on(OpSet::WRITES), Fault::errno(errno::EIO).on(OpSet::SYNCS).skip(1)]
+    {
+        let rig = Rig::new();
+        let log = rig.log(false);
+        put(&log, b"x");
+        rig.disk.inject(faults);
+        assert!(is_errno(&log.seal(&no_values).unwrap_err(), errno::EIO));
+        assert!(rig.health.is_poisoned());
+        assert!(matches!(log.seal(&no_values), Err(Error::Poisoned { .. })));
+    }
+}
+
+#[test]
+fn short_writes_are_completed() {
+    let rig = Rig::new();
+    let log = rig.log(false);
+    rig.disk.inject(Fault::short().on(OpKind::Write).forever());
+    let commit = put(&log, &body(1, 9000));
+    rig.disk.clear_faults();
+    assert_eq!(rig.reopened().read().unwrap().1, [(commit.seq, body(1, 9000))]);
+}

@@ -1,0 +1,216 @@
+//! Append and read back; group commit; seals.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use super::*;
+use crate::wal::layout::record_bytes;
+
+/// Bodies of these lengths come back, through the map and through system calls.
+fn round_trip(segment: u64, lengths: &[usize]) {
+    for mapped in [false, true] {
+        let rig = Rig::on(SimDisk::new(1), segment);
+        let log = rig.log(mapped);
+        let bodies: Vec<_> = lengths.iter().enumerate().map(|(i, n)| body(i as u64, *n)).collect();
+        let written: Vec<Read> = bodies.iter().map(|b| (put_by(&log, b, mapped).seq, b.clone())).collect();
+        let (found, read) = rig.reopened().read().unwrap();
+        assert!(read == written, "mapped: {mapped}, lengths {lengths:?}");
+        assert!(found.end > written[written.len() - 1].0 && found.end <= log.sequencer().tail());
+        assert_eq!(log.bytes_written(), lengths.iter().map(|n| record_bytes(*n as u64)).sum());
+        assert!(found.unfinished.is_empty() && found.cut.is_none() && !found.sealed);
+    }
+}
+
+#[test]
+fn small_records() {
+    round_trip(SEGMENT, &(0..70).collect::<Vec<_>>());
+}
+
+#[test]
+fn records_around_the_limit_of_the_map() {
+    let limit = (16 << 10) - RECORD_HEADER_BYTES;
+    round_trip(64 << 10, &(limit - 17..limit + 17).collect::<Vec<_>>());
+}
+
+#[test]
+fn records_around_the_length_of_a_segment() {
+    let full = (SEGMENT - SEGMENT_HEADER_BYTES) as usize - RECORD_HEADER_BYTES;
+    for len in full - 9..=full + 9 {
+        round_trip(SEGMENT, &[1, len, 2, len, len, 3]);
+    }
+}
+
+#[test]
+fn records_longer_than_segments() {
+    let two = (2 * SEGMENT - SEGMENT_HEADER_BYTES) as usize - RECORD_HEADER_BYTES;
+    for len in [two - 8, two, two + 1, 5 * SEGMENT as usize + 77] {
+        round_trip(SEGMENT, &[len, 9, len, len, 9]);
+    }
+}
+
+#[test]
+fn every_rest_of_a_segment() {
+    let room = (SEGMENT - SEGMENT_HEADER_BYTES) as usize - RECORD_HEADER_BYTES;
+    for rest in (0..=96).step_by(8) {
+        for next in [0, 8, 24, 40, 64, 72] {
+            round_trip(SEGMENT, &[room - rest, next, 5]);
+        }
+    }
+}
+
+#[test]
+fn an_empty_log_is_read_as_empty() {
+    let rig = Rig::new();
+    let config = ScanConfig { first_existed: false, ..rig.config() };
+    assert_eq!(rig.read_with(&config).unwrap().1, []);
+    drop(rig.log(false));
+    let (found, read) = rig.reopened().read().unwrap();
+    assert_eq!((read.len(), found.last_segment, found.cut), (0, 1, None));
+}
+
+#[test]
+fn the_padding_of_a_body_is_no_part_of_it() {
+    let rig = Rig::new();
+    let log = rig.log(false);
+    let mut buffer = record(b"abc");
+    log.sequencer().done(&log.append(&mut buffer, 1, false).unwrap());
+    assert_eq!(rig.reopened().read().unwrap().1[0].1, b"abc");
+}
+
+#[test]
+fn one_sync_covers_all_that_is_written() {
+    let rig = Rig::new();
+    let log = rig.log(false);
+    let commits: Vec<_> = (0..10).map(|i| log.append(&mut record(&body(i, 50)), 1, false).unwrap()).collect();
+    commits.iter().for_each(|c| log.sequencer().ready(c));
+    let before = rig.count(OpKind::SyncData);
+    log.sync_to(commits[3].end, &no_values).unwrap();
+    assert_eq!(rig.count(OpKind::SyncData) - before, 1);
+    assert_eq!(log.sequencer().durable(), commits[9].end, "the leader takes all that is there");
+    log.sync_to(commits[9].end, &no_values).unwrap();
+    assert_eq!(rig.count(OpKind::SyncData) - before, 1, "nothing was left to sync");
+}
+
+#[test]
+fn a_sync_covers_every_segment_since_the_last() {
+    let rig = Rig::new();
+    let log = rig.log(false);
+    let commits: Vec<_> = (0..8).map(|i| put(&log, &body(i, 9000))).collect();
+    assert!(log.segment_of(commits[7].seq).0 >= 8);
+    log.sync_to(commits[7].end, &no_values).unwrap();
+    assert_eq!(rig.disk.pending_writes(), 0, "an earlier segment was not synced");
+}
+
+#[test]
+fn values_are_durable_before_the_records_that_refer_to_them() {
+    let rig = Rig::new();
+    let log = rig.log(false);
+    let commit = put(&log, b"refers");
+    let before = rig.count(OpKind::SyncData);
+    let calls = AtomicUsize::new(0);
+    let values = || {
+        assert_eq!(rig.count(OpKind::SyncData), before, "the log was synced first");
+        calls.fetch_add(1, SeqCst);
+        Ok(())
+    };
+    log.sync_to(commit.end, &values).unwrap();
+    assert_eq!(calls.load(SeqCst), 1);
+}
+
+/// While one thread syncs, others gather; one further sync serves them all.
+#[test]
+fn waiters_share_a_sync() {
+    let rig = Rig::new();
+    let log = rig.log(false);
+    let (syncing, go_on) = (Barrier::new(2), Barrier::new(2));
+    let leads = AtomicUsize::new(0);
+    let first = put(&log, b"first");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let values = || {
+                leads.fetch_add(1, SeqCst);
+                syncing.wait();
+                go_on.wait();
+                Ok(())
+            };
+            log.sync_to(first.end, &values).unwrap();
+        });
+        syncing.wait();
+        let later: Vec<_> = (0..5).map(|i| put(&log, &body(i, 20))).collect();
+        for commit in later {
+            let (log, leads) = (&log, &leads);
+            scope.spawn(move || {
+                let values = || {
+                    leads.fetch_add(1, SeqCst);
+                    Ok(())
+                };
+                log.sync_to(commit.end, &values).unwrap();
+                assert!(log.sequencer().durable() >= commit.end);
+            });
+        }
+        go_on.wait();
+    });
+    assert_eq!(leads.load(SeqCst), 2, "one sync at a time, one for all who came during the first");
+}
+
+#[test]
+fn a_sync_waits_for_a_commit_that_is_still_being_written() {
+    let rig = Rig::new();
+    let log = rig.log(false);
+    let slow = log.sequencer().reserve(40);
+    let commit = log.append(&mut record(b"later"), 1, false).unwrap();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| log.sync_to(commit.end, &no_values));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(!waiter.is_finished(), "durable with a hole before it");
+        log.sequencer().written(&slow);
+        waiter.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn seals_come_in_pairs_a_page_apart() {
+    let rig = Rig::new();
+    let log = rig.log(false);
+    let commit = put(&log, b"x");
+    let end = log.seal(&no_values).unwrap();
+    assert_eq!(end, commit.end, "durable up to the last commit");
+    assert_eq!(rig.disk.pending_writes(), 0, "the seals are durable too");
+    let (found, read) = rig.reopened().read().unwrap();
+    assert!(found.sealed && found.synced >= commit.end);
+    assert_eq!(read.len(), 1);
+    // The one with a page of zeros, and the last.
+    assert_eq!((found.end - commit.end) * UNIT, 32 + 4096 + 32);
+    assert_eq!(log.sequencer().visible_end(), found.end);
+}
+
+#[test]
+fn a_log_is_sealed_once_until_something_is_written() {
+    let rig = Rig::new();
+    let log = rig.log(false);
+    put(&log, b"x");
+    log.seal(&no_values).unwrap();
+    let tail = log.sequencer().tail();
+    log.seal(&no_values).unwrap();
+    assert_eq!(log.sequencer().tail(), tail);
+    put(&log, b"y");
+    assert!(!rig.reopened().read().unwrap().0.sealed, "a commit after the seals undoes them");
+    log.seal(&no_values).unwrap();
+    assert!(log.sequencer().tail() > tail);
+    let strict = ScanConfig { mode: RecoveryMode::Strict, ..rig.config() };
+    let (found, read) = rig.reopened().read_with(&strict).unwrap();
+    assert!(found.sealed && read.len() == 2);
+}
+
+#[test]
+fn seals_cross_segments() {
+    let room = (SEGMENT - SEGMENT_HEADER_BYTES) as usize - RECORD_HEADER_BYTES;
+    for rest in [0, 32, 64, 4096, 4128, 4160] {
+        let rig = Rig::new();
+        let log = rig.log(false);
+        put(&log, &body(1, room - rest));
+        log.seal(&no_values).unwrap();
+        let (found, read) = rig.reopened().read().unwrap();
+        assert!(found.sealed && read.len() == 1, "rest of {rest}");
+    }
+}

@@ -1,0 +1,141 @@
+//! Tests of the log: golden bytes, the order of commits, the log on a simulated disk, and the reader's rules of damage.
+
+mod crowd;
+mod failure;
+mod golden;
+mod log;
+mod reader;
+mod segments;
+mod sequencer;
+mod sweep;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tidesdb_io::sim::{self, OpKind, SimDisk};
+use tidesdb_io::{Dir, Env};
+
+use super::layout::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, UNIT};
+use super::reader::{Scan, ScanConfig, replay, scan};
+use super::{Commit, Log, LogConfig};
+use crate::health::Health;
+use crate::options::RecoveryMode;
+use crate::types::{SeqNo, WalId};
+use crate::{Result, files};
+
+const DB: &str = "/db";
+/// Bytes of a segment in most tests.
+const SEGMENT: u64 = 16 << 10;
+const UUID: [u8; 16] = [0xDB; 16];
+const BOOT: [u8; 16] = [0xB0; 16];
+const OTHER_BOOT: [u8; 16] = [0xB1; 16];
+
+/// A simulated disk with a directory for a log.
+struct Rig {
+    env: Env,
+    disk: Arc<SimDisk>,
+    dir: Arc<dyn Dir>,
+    health: Arc<Health>,
+    segment: u64,
+}
+
+/// A commit as it is read back.
+type Read = (SeqNo, Vec<u8>);
+
+impl Rig {
+    fn new() -> Self {
+        Self::on(SimDisk::new(1), SEGMENT)
+    }
+
+    fn on(disk: SimDisk, segment: u64) -> Self {
+        let (env, disk, _clock) = sim::env_on(disk, 1);
+        let dir = env.disk.open_dir(Path::new(DB), true).unwrap();
+        Self { env, disk, dir, health: Arc::default(), segment }
+    }
+
+    /// A log that begins at segment 1.
+    fn log(&self, mapped: bool) -> Log {
+        let log = self.log_at(WalId(1), mapped);
+        log.begin(Vec::new()).unwrap();
+        log
+    }
+
+    fn log_at(&self, first: WalId, mapped: bool) -> Log {
+        let config = LogConfig { segment_bytes: self.segment, db_uuid: UUID, boot_id: BOOT, mapped };
+        Log::new(&self.env, &self.dir, config, &self.health, first)
+    }
+
+    fn config(&self) -> ScanConfig {
+        ScanConfig {
+            segment_bytes: self.segment,
+            db_uuid: UUID,
+            boot_id: BOOT,
+            first: WalId(1),
+            first_existed: true,
+            watermark: 0,
+            sync_failed: false,
+            mode: RecoveryMode::Tail,
+        }
+    }
+
+    fn read(&self) -> Result<(Scan, Vec<Read>)> {
+        self.read_with(&self.config())
+    }
+
+    fn read_with(&self, config: &ScanConfig) -> Result<(Scan, Vec<Read>)> {
+        let found = scan(&self.dir, config)?;
+        let mut commits = Vec::new();
+        replay(&self.dir, config, &found, |seq, body, _, _| {
+            commits.push((seq, body.to_vec()));
+            Ok(true)
+        })?;
+        assert_eq!(found.commits, commits.len() as u64, "the scan counts what the replay yields");
+        Ok((found, commits))
+    }
+
+    /// The rig as the next process finds it, after the death of this one alone.
+    fn reopened(&self) -> Self {
+        Self::on(self.disk.fork(), self.segment)
+    }
+
+    fn count(&self, kind: OpKind) -> usize {
+        self.disk.ops().iter().filter(|op| op.kind == kind && op.ok).count()
+    }
+
+    /// Changes the byte at an address of the log.
+    fn damage(&self, address: u64) {
+        let (file, offset) = self.place(address);
+        self.disk.corrupt(file, offset, |b| b ^ 0x10).unwrap();
+    }
+
+    fn place(&self, address: u64) -> (String, u64) {
+        (format!("{DB}/{}", files::wal(WalId(address / self.segment))), address % self.segment)
+    }
+}
+
+/// A record with this body: room for the header, then the body.
+fn record(body: &[u8]) -> Vec<u8> {
+    let mut out = vec![0; RECORD_HEADER_BYTES];
+    out.extend_from_slice(body);
+    out
+}
+
+/// Appends a commit and makes it visible.
+fn put(log: &Log, body: &[u8]) -> Commit {
+    put_by(log, body, false)
+}
+
+fn put_by(log: &Log, body: &[u8], mapped: bool) -> Commit {
+    let commit = log.append(&mut record(body), 1, mapped).unwrap();
+    log.sequencer().done(&commit);
+    commit
+}
+
+/// A body of `len` bytes that differs from its neighbours'.
+fn body(n: u64, len: usize) -> Vec<u8> {
+    (0..len as u64).map(|i| (n.wrapping_mul(31) ^ i.wrapping_mul(7)) as u8 | 1).collect()
+}
+
+fn no_values() -> Result<()> {
+    Ok(())
+}

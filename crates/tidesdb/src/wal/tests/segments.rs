@@ -1,0 +1,193 @@
+//! Segments are made before they are needed, used again under a new salt, and let go of.
+
+use super::*;
+use crate::wal::layout::SegmentHeader;
+
+fn names(rig: &Rig) -> Vec<String> {
+    rig.disk.file_names(DB).unwrap()
+}
+
+/// Fills one segment for each of `0..n`; returns the commits.
+fn fill(log: &Log, n: u64) -> Vec<Commit> {
+    (0..n).map(|i| put(log, &body(i, 11_000))).collect()
+}
+
+#[test]
+fn a_file_has_its_length_and_its_header_before_its_name() {
+    let rig = Rig::new();
+    // Whatever is lost, a segment that has its name is whole.
+    rig.disk.observe(OpKind::Write, |_, fork| {
+        for seed in 0..4 {
+            for image in sim::Image::STANDARD {
+                let after = fork.crash_image(&image, seed);
+                for name in after.file_names(DB).unwrap().iter().filter(|n| n.ends_with(".wal")) {
+                    let bytes = after.read_file(format!("{DB}/{name}")).unwrap();
+                    assert_eq!(bytes.len() as u64, SEGMENT);
+                    SegmentHeader::decode(&bytes[..4096], name).unwrap();
+                }
+            }
+        }
+    });
+    fill(&rig.log(false), 4);
+}
+
+#[test]
+fn a_pad_is_written_only_when_its_successor_exists() {
+    let rig = Rig::new();
+    let log = rig.log(false);
+    fill(&log, 4);
+    let ops = rig.disk.ops();
+    let is_pad = |op: &&sim::Op| op.kind == OpKind::Write && op.len == 32;
+    let pads: Vec<_> = ops.iter().filter(is_pad).collect();
+    assert_eq!(pads.len(), 3);
+    for pad in pads {
+        let id: u64 =
+            pad.path.trim_start_matches("/db/").trim_end_matches(".wal").parse().unwrap_or_else(|_| {
+                // An open file keeps the name it was made by.
+                pad.path.trim_start_matches("/db/").trim_end_matches(".wal.free").parse().unwrap()
+            });
+        let next = format!("/db/{}.free", files::wal(WalId(id + 1)));
+        let made = ops.iter().position(|op| op.kind == OpKind::Rename && *op.path == *next).unwrap();
+        let durable = ops[made..].iter().find(|op| op.kind == OpKind::SyncDir && op.ok).unwrap();
+        assert!(durable.index < pad.index, "the pad of {id} came first");
+    }
+}
+
+#[test]
+fn the_next_segment_is_asked_for_from_the_middle_on() {
+    let rig = Rig::new();
+    let log = rig.log(false);
+    let early = put(&log, b"x");
+    assert!(!log.wants_next(&early));
+    put(&log, &body(1, 6000));
+    let late = put(&log, b"y");
+    assert!(log.wants_next(&late));
+    log.prepare_next().unwrap();
+    assert!(!log.wants_next(&late), "it is there");
+    assert_eq!(names(&rig), ["000001.wal", "000002.wal"]);
+    log.prepare_next().unwrap();
+    assert_eq!(names(&rig), ["000001.wal", "000002.wal"]);
+    fill(&log, 1);
+    assert_eq!(names(&rig), ["000001.wal", "000002.wal"], "the one that was made is used");
+}
+
+#[test]
+fn a_prepared_segment_makes_way_for_an_oversized_record() {
+    let rig = Rig::new();
+    let log = rig.log(true);
+    let a = put(&log, b"a");
+    log.prepare_next().unwrap();
+    let big = body(7, 3 * SEGMENT as usize); // with two headers a little more than three segments
+    let b = put(&log, &big);
+    let c = put(&log, b"c");
+    let (found, read) = rig.reopened().read().unwrap();
+    assert!(read == [(a.seq, b"a".to_vec()), (b.seq, big), (c.seq, b"c".to_vec())]);
+    assert_eq!(found.last_segment, 6);
+    assert_eq!(names(&rig), ["000001.wal", "000002.wal", "000006.wal"]);
+}
+
+#[test]
+fn an_empty_prepared_segment_at_the_end_is_no_damage() {
+    let rig = Rig::new();
+    let log = rig.log(false);
+    let a = put(&log, b"a");
+    log.prepare_next().unwrap();
+    let (found, read) = rig.reopened().read().unwrap();
+    assert_eq!(read, [(a.seq, b"a".to_vec())]);
+    assert_eq!((found.last_segment, found.end), (2, a.end));
+}
+
+#[test]
+fn old_segments_wait_for_reuse_two_of_them() {
+    let rig = Rig::new();
+    let log = rig.log(false);
+    let commits = fill(&log, 6);
+    log.release_before(log.segment_of(commits[5].seq));
+    let left = names(&rig);
+    assert_eq!(left.iter().filter(|n| n.ends_with(".free")).count(), 2, "{left:?}");
+    assert_eq!(left.iter().filter(|n| n.ends_with(".wal")).collect::<Vec<_>>(), ["000006.wal"]);
+    assert_eq!(rig.count(OpKind::Create), 6);
+    fill(&log, 2);
+    assert_eq!(rig.count(OpKind::Create), 6, "the waiting files were used");
+    fill(&log, 1);
+    assert_eq!(rig.count(OpKind::Create), 7);
+}
+
+#[test]
+fn stale_records_of_a_used_file_never_come_back() {
+    let rig = Rig::new();
+    let log = rig.log(false);
+    for i in 0..200 {
+        put(&log, &body(i, 200));
+    }
+    let tail = log.sequencer().tail();
+    log.release_before(log.segment_of(tail));
+    let mut written = fill(&log, 2);
+    written.push(put(&log, b"last"));
+    let config = ScanConfig { first: log.segment_of(tail), ..rig.config() };
+    let old: Vec<_> = rig.reopened().read_with(&config).unwrap().1;
+    let new: Vec<SeqNo> = old.iter().map(|r| r.0).filter(|s| *s >= tail).collect();
+    assert_eq!(new, written.iter().map(|c| c.seq).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_same_file_gets_another_salt() {
+    let rig = Rig::new();
+    let log = rig.log(false);
+    let commits = fill(&log, 2);
+    let salt = |name: &str| rig.disk.read_file(format!("{DB}/{name}")).unwrap()[32..48].to_vec();
+    let first = salt("000001.wal");
+    log.release_before(log.segment_of(commits[1].seq));
+    fill(&log, 1);
+    assert_eq!(rig.count(OpKind::Create), 2, "segment 3 is the file of segment 1");
+    assert_ne!(salt("000003.wal"), first);
+}
+
+#[test]
+fn a_span_is_kept_while_its_end_is_needed() {
+    let rig = Rig::new();
+    let log = rig.log(false);
+    let big = put(&log, &body(1, 3 * SEGMENT as usize));
+    let first = log.segment_of(big.seq);
+    log.release_before(WalId(first.0 + 1));
+    assert!(names(&rig).contains(&files::wal(first)), "it still covers what is needed");
+    log.release_before(log.segment_of(big.end));
+    assert!(!names(&rig).iter().any(|n| n.starts_with(&files::wal(first))), "long files are not kept");
+}
+
+#[test]
+fn files_of_an_earlier_log_are_taken_over() {
+    let rig = Rig::new();
+    let log = rig.log(false);
+    let commits = fill(&log, 3);
+    log.release_before(log.segment_of(commits[2].seq));
+    let free: Vec<String> = names(&rig).into_iter().filter(|n| n.ends_with(".free")).collect();
+    let next = rig.reopened();
+    let log = next.log_at(WalId(4), false);
+    log.begin(free).unwrap();
+    let commit = put(&log, b"new");
+    assert_eq!(next.count(OpKind::Create), 0);
+    let config = ScanConfig { first: WalId(4), ..next.config() };
+    assert_eq!(next.reopened().read_with(&config).unwrap().1, [(commit.seq, b"new".to_vec())]);
+}
+
+#[test]
+fn remove_all_leaves_nothing() {
+    let rig = Rig::new();
+    let log = rig.log(false);
+    let commits = fill(&log, 5);
+    log.release_before(log.segment_of(commits[3].seq));
+    log.prepare_next().unwrap();
+    log.remove_all();
+    assert_eq!(names(&rig), Vec::<String>::new());
+}
+
+#[test]
+fn bytes_since_and_segment_of() {
+    let rig = Rig::new();
+    let log = rig.log(false);
+    let a = put(&log, b"a");
+    assert_eq!(log.segment_of(a.seq), WalId(1));
+    assert_eq!(log.bytes_since(a.seq), 40);
+    assert_eq!(log.bytes_since(a.end + 100), 0);
+}

@@ -1,0 +1,162 @@
+//! Checkpoints: a second database, complete and on its own.
+
+use std::path::Path;
+
+use tidesdb::{Comparator, Db, Error};
+use tidesdb_io::sim::{Fault, Image, OpKind, errno};
+
+use crate::common::{Sim, contents, fill, noise, small};
+
+fn sample(sim: &Sim) -> Db {
+    let db = sim.open();
+    let a = db.create_family("a", small()).unwrap();
+    fill(db.default_family(), 300, b"small");
+    fill(&a, 50, &noise(1, 2000));
+    db.compact().unwrap();
+    fill(&a, 20, b"in the memtable");
+    db.delete(b"key000001").unwrap();
+    db
+}
+
+fn assert_same(a: &Db, b: &Db) {
+    assert_eq!(a.families(), b.families());
+    for name in a.families() {
+        assert!(contents(&a.family(&name).unwrap()) == contents(&b.family(&name).unwrap()), "family {name}");
+    }
+}
+
+#[test]
+fn it_opens_with_the_same_content() {
+    let sim = Sim::new();
+    let db = sample(&sim);
+    db.checkpoint("/copy").unwrap();
+    let copy = sim.options_at("/copy").open().unwrap();
+    assert!(copy.recovery_report().clean);
+    assert_same(&db, &copy);
+    assert!(copy.verify().unwrap().is_ok());
+}
+
+#[test]
+fn the_two_go_their_own_ways() {
+    let sim = Sim::new();
+    let db = sample(&sim);
+    db.checkpoint("/copy").unwrap();
+    let expected = contents(db.default_family());
+    fill(db.default_family(), 300, &noise(2, 1000));
+    db.drop_family("a").unwrap();
+    db.compact().unwrap();
+    db.close().unwrap();
+    let copy = sim.options_at("/copy").open().unwrap();
+    assert!(contents(copy.default_family()) == expected);
+    assert_eq!(copy.families(), ["a", "default"]);
+    copy.put(b"only here", b"v").unwrap();
+    copy.compact().unwrap();
+    copy.close().unwrap();
+    let db = sim.open();
+    assert!(!db.contains(b"only here").unwrap() && db.verify().unwrap().is_ok());
+    assert!(sim.options_at("/copy").open().unwrap().verify().unwrap().is_ok());
+}
+
+#[test]
+fn a_copy_outlives_the_removal_of_its_source() {
+    let sim = Sim::new();
+    let db = sample(&sim);
+    db.checkpoint("/copy").unwrap();
+    let expected = contents(&db.family("a").unwrap());
+    db.close().unwrap();
+    for name in sim.disk.file_names("/db").unwrap() {
+        sim.disk.remove_file(format!("/db/{name}")).unwrap();
+    }
+    let copy = sim.options_at("/copy").open().unwrap();
+    assert!(contents(&copy.family("a").unwrap()) == expected);
+}
+
+#[test]
+fn a_copy_survives_the_power_once_it_returned() {
+    let sim = Sim::new();
+    let db = sample(&sim);
+    db.checkpoint("/copy").unwrap();
+    for (i, image) in Image::STANDARD.iter().enumerate() {
+        let after = sim.power_lost(image, i as u64);
+        assert_same(&db, &after.options_at("/copy").open().unwrap());
+    }
+}
+
+#[test]
+fn a_copy_of_a_copy() {
+    let sim = Sim::new();
+    let db = sample(&sim);
+    db.checkpoint("/copy").unwrap();
+    let copy = sim.options_at("/copy").open().unwrap();
+    copy.put(b"more", b"v").unwrap();
+    copy.checkpoint("/second").unwrap();
+    assert_same(&copy, &sim.options_at("/second").open().unwrap());
+}
+
+#[test]
+fn sequence_numbers_go_on_in_the_copy() {
+    let sim = Sim::new();
+    let db = sample(&sim);
+    let last = db.put(b"k", b"v").unwrap();
+    db.checkpoint("/copy").unwrap();
+    let copy = sim.options_at("/copy").open().unwrap();
+    assert!(copy.put(b"k", b"w").unwrap() > last);
+    assert_eq!(copy.get(b"k").unwrap().unwrap(), b"w");
+}
+
+#[test]
+fn a_directory_with_something_in_it_is_refused_and_left_alone() {
+    let sim = Sim::new();
+    let db = sample(&sim);
+    sim.env.disk.open_dir(Path::new("/full"), true).unwrap();
+    sim.disk.write_file("/full/precious", b"data").unwrap();
+    assert!(matches!(db.checkpoint("/full"), Err(Error::Exists { .. })));
+    assert!(db.checkpoint("/db").is_err(), "onto itself");
+    assert_eq!(sim.disk.file_names("/full").unwrap(), ["precious"]);
+    db.checkpoint("/copy").unwrap();
+    assert!(matches!(db.checkpoint("/copy"), Err(Error::Exists { .. })));
+    assert_same(&db, &sim.options_at("/copy").open().unwrap());
+}
+
+#[test]
+fn a_failed_checkpoint_leaves_nothing_that_looks_like_a_database() {
+    for kind in [OpKind::Link, OpKind::SyncDir, OpKind::Create, OpKind::Rename] {
+        let sim = Sim::new();
+        let db = sample(&sim);
+        db.flush().unwrap();
+        sim.disk.inject(
+            Fault::errno(errno::EIO).on(kind).path_if(|p| p.starts_with("/copy") || p.ends_with("log")),
+        );
+        let Err(_) = db.checkpoint("/copy") else { continue };
+        sim.disk.clear_faults();
+        let opened = sim.options_at("/copy").create_if_missing(false).open();
+        assert!(matches!(opened, Err(Error::NotFound { .. })), "{kind:?}: {opened:?}");
+        assert!(db.verify().unwrap().is_ok());
+        db.put(b"k", b"v").unwrap();
+        db.checkpoint("/copy2").unwrap();
+    }
+}
+
+#[test]
+fn an_empty_database_and_own_orders() {
+    let sim = Sim::new();
+    let order = Comparator::custom("mine", |a, b| b.cmp(a));
+    let db = sim.options().comparator(order.clone()).open().unwrap();
+    db.checkpoint("/empty").unwrap();
+    assert!(contents(sim.options_at("/empty").open().unwrap().default_family()).is_empty());
+    let f = db.create_family("f", small().comparator(order.clone())).unwrap();
+    fill(&f, 10, b"v");
+    db.checkpoint("/copy").unwrap();
+    let copy = sim.options_at("/copy").comparator(order).open().unwrap();
+    assert_same(&db, &copy);
+}
+
+#[test]
+fn on_a_real_disk_files_are_shared() {
+    let temp = tempfile::tempdir().unwrap();
+    let db = Db::open(temp.path().join("db")).unwrap();
+    fill(db.default_family(), 100, &noise(3, 600));
+    db.checkpoint(temp.path().join("copy")).unwrap();
+    let copy = Db::open(temp.path().join("copy")).unwrap();
+    assert_same(&db, &copy);
+}

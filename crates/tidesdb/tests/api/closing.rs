@@ -1,0 +1,175 @@
+//! Close, and what is used afterwards: errors, never a panic, and nothing acknowledged is lost.
+
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+use tidesdb::{Error, FamilyOptions, SyncMode};
+use tidesdb_io::sim::{Fault, OpSet, errno};
+
+use crate::common::{Sim, contents, fill, small};
+
+#[test]
+fn every_call_after_close_says_closed() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family().clone();
+    fill(&f, 10, b"v");
+    let snapshot = db.snapshot();
+    let mut batch = db.batch();
+    batch.put(&f, b"k", b"v").unwrap();
+    let after = db.clone();
+    db.close().unwrap();
+    let calls = [
+        after.put(b"k", b"v").map(drop),
+        after.delete(b"k").map(drop),
+        after.write(&mut batch).map(drop),
+        f.single_delete(b"k").map(drop),
+        f.put_with_ttl(b"k", b"v", std::time::Duration::from_secs(1)).map(drop),
+        after.get(b"k").map(drop),
+        after.contains(b"k").map(drop),
+        after.multi_get(&[b"k"]).map(drop),
+        after.get_with(b"k", <[u8]>::len).map(drop),
+        after.iter().map(drop),
+        after.range("a".."b").map(drop),
+        after.prefix(b"a").map(drop),
+        after.cursor().map(drop),
+        snapshot.get(&f, b"k").map(drop),
+        snapshot.contains(&f, b"k").map(drop),
+        snapshot.multi_get(&f, &[b"k"]).map(drop),
+        snapshot.iter(&f).map(drop),
+        snapshot.cursor(&f).map(drop),
+        after.snapshot().get(&f, b"k").map(drop),
+        after.flush(),
+        f.flush(),
+        after.compact(),
+        f.compact(),
+        after.sync().map(drop),
+        after.checkpoint("/copy"),
+        after.verify().map(drop),
+        after.family("default").map(drop),
+        after.create_family("x", FamilyOptions::default()).map(drop),
+        after.family_or_create("x", FamilyOptions::default()).map(drop),
+        after.drop_family("x"),
+        after.rename_family("x", "y"),
+        after.clone_family("default", "y").map(drop),
+    ];
+    for (i, call) in calls.into_iter().enumerate() {
+        assert!(matches!(call, Err(Error::Closed)), "call {i}: {call:?}");
+    }
+    let _ = (after.stats().to_string(), f.stats(), after.families(), after.recovery_report().to_string());
+    assert_eq!(batch.len(), 1, "the batch is kept");
+    after.close().unwrap();
+}
+
+#[test]
+fn nothing_of_a_closed_database_touches_the_next() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let old = db.clone();
+    db.close().unwrap();
+    let db = sim.open();
+    assert!(old.put(b"k", b"v").is_err());
+    drop(old);
+    db.put(b"k", b"v").unwrap();
+    assert!(matches!(sim.options().open(), Err(Error::Locked { .. })), "the lock is the new one's");
+}
+
+#[test]
+fn iterators_outlive_the_close() {
+    let sim = Sim::new();
+    let db = sim.open();
+    fill(db.default_family(), 300, &[1; 700]);
+    db.flush().unwrap();
+    fill(db.default_family(), 400, b"memtable");
+    let mut iter = db.iter().unwrap();
+    iter.next().unwrap().unwrap();
+    db.close().unwrap();
+    let reopened = sim.open();
+    reopened.compact().unwrap();
+    // Its files may be gone by now: an error is fine, a panic or a wrong value is not.
+    for kv in iter {
+        match kv {
+            Ok((_, v)) => assert_eq!(v, b"memtable"),
+            Err(e) => assert!(!e.is_corruption(), "{e}"),
+        }
+    }
+}
+
+#[test]
+fn a_clean_close_leaves_no_log() {
+    let sim = Sim::new();
+    let db = sim.open();
+    fill(db.default_family(), 3000, &[1; 100]);
+    db.close().unwrap();
+    let left = sim.disk.file_names("/db").unwrap();
+    assert!(!left.iter().any(|n| n.contains(".wal")), "{left:?}");
+    assert_eq!(contents(sim.open().default_family()).len(), 3000);
+}
+
+#[test]
+fn a_close_that_fails_loses_nothing() {
+    for kind in [OpSet::SYNCS, OpSet::WRITES] {
+        let sim = Sim::new();
+        let db = sim.open();
+        fill(db.default_family(), 100, b"v");
+        sim.disk.inject(Fault::errno(errno::EIO).on(kind).forever());
+        assert!(db.close().is_err());
+        sim.disk.clear_faults();
+        assert_eq!(contents(sim.open().default_family()).len(), 100);
+    }
+}
+
+#[test]
+fn two_threads_close_at_once() {
+    let sim = Sim::new();
+    let db = sim.options().background_threads(2).open().unwrap();
+    fill(db.default_family(), 500, &[1; 100]);
+    std::thread::scope(|s| {
+        for _ in 0..4 {
+            let db = db.clone();
+            s.spawn(move || db.close().unwrap());
+        }
+    });
+    drop(db);
+    assert!(sim.open().recovery_report().clean);
+}
+
+/// What returned before or during a close is there after the next open.
+#[test]
+fn a_close_among_writers_loses_no_acknowledged_commit() {
+    for round in 0..40u32 {
+        let sim = Sim::new();
+        let mode = if round % 2 == 0 { SyncMode::None } else { SyncMode::Full };
+        let db = sim.options().sync(mode).background_threads(1).default_family(small()).open().unwrap();
+        let begun = AtomicBool::new(false);
+        let acknowledged: Vec<u32> = std::thread::scope(|s| {
+            let write = |thread: u32| {
+                let (db, begun) = (db.clone(), &begun);
+                move || {
+                    let mut n = 0;
+                    while db.put(&(thread << 24 | n).to_be_bytes(), b"v").is_ok() {
+                        n += 1;
+                        begun.store(n > 50, SeqCst);
+                    }
+                    n
+                }
+            };
+            let writers: Vec<_> = (0..3).map(|t| s.spawn(write(t))).collect();
+            while !begun.load(SeqCst) {
+                std::thread::yield_now();
+            }
+            db.clone().close().unwrap();
+            writers.into_iter().map(|w| w.join().unwrap()).collect()
+        });
+        drop(db);
+        let db = sim.open();
+        for (thread, n) in (0u32..).zip(acknowledged) {
+            for i in 0..n {
+                let there = db.contains(&(thread << 24 | i).to_be_bytes()).unwrap();
+                assert!(
+                    there,
+                    "round {round}, {mode:?}: {i} of {n} of thread {thread} was acknowledged and is lost"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! A database on a simulated disk, without threads of its own unless asked for, and how to compare contents.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tidesdb::{Db, Family, FamilyOptions, Iter, OpenOptions, Result};
+use tidesdb_io::sim::{self, Image, SimDisk};
+use tidesdb_io::{Env, ManualClock};
+
+/// Where the database lies.
+pub(crate) const DB: &str = "/db";
+
+/// A key with its value.
+pub(crate) type Pair = (Vec<u8>, Vec<u8>);
+
+/// A simulated machine.
+pub(crate) struct Sim {
+    pub(crate) env: Env,
+    pub(crate) disk: Arc<SimDisk>,
+    pub(crate) clock: Arc<ManualClock>,
+}
+
+impl Sim {
+    pub(crate) fn new() -> Self {
+        Self::on(SimDisk::new(7))
+    }
+
+    pub(crate) fn on(disk: SimDisk) -> Self {
+        let (env, disk, clock) = sim::env_on(disk, 7);
+        disk.log_ops(false);
+        Self { env, disk, clock }
+    }
+
+    /// Options for the database of this machine: small segments, no threads.
+    pub(crate) fn options(&self) -> OpenOptions {
+        self.options_at(DB)
+    }
+
+    pub(crate) fn options_at(&self, path: impl AsRef<Path>) -> OpenOptions {
+        Db::options(path)
+            .env(self.env.clone())
+            .background_threads(0)
+            .cache_bytes(1 << 20)
+            .default_family(small())
+            .with(|o| {
+                o.wal_segment_bytes = 64 << 10;
+                o.disk_free_min = 0;
+            })
+    }
+
+    pub(crate) fn open(&self) -> Db {
+        self.options().open().unwrap()
+    }
+
+    /// The machine after the death of the process.
+    pub(crate) fn killed(&self) -> Self {
+        Self::on(self.disk.fork())
+    }
+
+    /// The machine after the power failed.
+    pub(crate) fn power_lost(&self, image: &Image, seed: u64) -> Self {
+        Self::on(self.disk.crash_image(image, seed))
+    }
+}
+
+impl Sim {
+    /// Asserts that the files come to be as wanted: what a reader or another test's thread still holds goes a little later.
+    pub(crate) fn eventually(&self, db: &Db, wanted: impl Fn(&[String]) -> bool) {
+        for _ in 0..200 {
+            db.compact().unwrap();
+            if wanted(&self.disk.file_names(DB).unwrap()) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        panic!("{:?}", self.disk.file_names(DB).unwrap());
+    }
+}
+
+/// Settings with a small memtable; values from 512 bytes on go to the value log.
+pub(crate) fn small() -> FamilyOptions {
+    FamilyOptions::default().write_buffer(1 << 20)
+}
+
+/// Everything an iterator yields.
+pub(crate) fn pairs(iter: impl Iterator<Item = Result<(tidesdb::Slice, tidesdb::Slice)>>) -> Vec<Pair> {
+    iter.map(|kv| kv.map(|(k, v)| (k.into_vec(), v.into_vec())).unwrap()).collect()
+}
+
+/// The keys that an iterator yields, as text.
+pub(crate) fn keys(iter: Result<Iter>) -> Vec<String> {
+    text(pairs(iter.unwrap()).into_iter().map(|(k, _)| k))
+}
+
+/// The keys that an iterator yields from its end, as text.
+pub(crate) fn keys_back(iter: Result<Iter>) -> Vec<String> {
+    text(pairs(iter.unwrap().rev()).into_iter().map(|(k, _)| k))
+}
+
+fn text(keys: impl Iterator<Item = Vec<u8>>) -> Vec<String> {
+    keys.map(|k| String::from_utf8(k).unwrap()).collect()
+}
+
+/// All of a family.
+pub(crate) fn contents(family: &Family) -> Vec<Pair> {
+    pairs(family.iter().unwrap())
+}
+
+/// The value of a key, to compare.
+pub(crate) fn value(family: &Family, key: &[u8]) -> Option<Vec<u8>> {
+    family.get(key).unwrap().map(tidesdb::Slice::into_vec)
+}
+
+/// Bytes that do not compress, the same for the same seed.
+pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut x = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut next = || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+/// Puts `n` numbered keys.
+pub(crate) fn fill(family: &Family, n: u32, value: &[u8]) {
+    for i in 0..n {
+        family.put(format!("key{i:06}").as_bytes(), value).unwrap();
+    }
+}
+
+/// Puts one-letter keys with themselves as value.
+pub(crate) fn letters(family: &Family, letters: &str) {
+    for letter in letters.bytes() {
+        family.put(&[letter], &[letter]).unwrap();
+    }
+}

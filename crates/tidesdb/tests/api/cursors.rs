@@ -1,0 +1,224 @@
+//! Cursors: seek, step, turn round, refresh.
+
+use tidesdb::{Cursor, Db, Error, ReadOptions};
+
+use crate::common::{Sim, fill, letters, noise};
+
+/// The letters b, d, f, h: two in a table, two in the memtable.
+fn four(sim: &Sim) -> Db {
+    let db = sim.open();
+    letters(db.default_family(), "bfx");
+    db.flush().unwrap();
+    letters(db.default_family(), "dh");
+    db.delete(b"x").unwrap();
+    db
+}
+
+fn at(cursor: &Cursor) -> &str {
+    if cursor.valid() { std::str::from_utf8(cursor.key()).unwrap() } else { "-" }
+}
+
+#[test]
+fn seek_and_seek_for_prev() {
+    let sim = Sim::new();
+    let db = four(&sim);
+    let mut c = db.cursor().unwrap();
+    assert!(!c.valid(), "a new cursor stands nowhere");
+    for (target, forth, back) in [
+        ("a", "b", "-"),
+        ("b", "b", "b"),
+        ("c", "d", "b"),
+        ("d", "d", "d"),
+        ("g", "h", "f"),
+        ("h", "h", "h"),
+        ("i", "-", "h"),
+        ("x", "-", "h"),
+        ("", "b", "-"),
+    ] {
+        c.seek(target.as_bytes()).unwrap();
+        assert_eq!(at(&c), forth, "seek {target}");
+        c.seek_for_prev(target.as_bytes()).unwrap();
+        assert_eq!(at(&c), back, "seek_for_prev {target}");
+    }
+}
+
+#[test]
+fn turning_round_everywhere() {
+    let sim = Sim::new();
+    let db = four(&sim);
+    let mut c = db.cursor().unwrap();
+    c.seek_to_first().unwrap();
+    let mut path = String::new();
+    // n = next, p = prev
+    for step in "nnppnnnpppnnn".chars() {
+        path.push_str(at(&c));
+        if step == 'n' { c.next().unwrap() } else { c.prev().unwrap() }
+    }
+    assert_eq!(path, "bdfdbdfhfdbdf");
+    assert_eq!(at(&c), "h");
+}
+
+#[test]
+fn turning_round_after_a_seek() {
+    let sim = Sim::new();
+    let db = four(&sim);
+    let mut c = db.cursor().unwrap();
+    for (target, next, prev) in [("c", "f", "b"), ("d", "f", "b"), ("e", "h", "d")] {
+        c.seek(target.as_bytes()).unwrap();
+        c.next().unwrap();
+        assert_eq!(at(&c), next);
+        c.seek(target.as_bytes()).unwrap();
+        c.prev().unwrap();
+        assert_eq!(at(&c), prev);
+        c.seek_for_prev(target.as_bytes()).unwrap();
+        let here = at(&c).to_owned();
+        c.next().unwrap();
+        c.prev().unwrap();
+        assert_eq!(at(&c), here);
+    }
+}
+
+#[test]
+fn past_the_ends() {
+    let sim = Sim::new();
+    let db = four(&sim);
+    let mut c = db.cursor().unwrap();
+    c.seek_to_last().unwrap();
+    assert_eq!(at(&c), "h");
+    c.next().unwrap();
+    assert!(!c.valid());
+    c.next().unwrap();
+    c.prev().unwrap();
+    assert!(!c.valid(), "past an end only a seek helps");
+    assert!(matches!(c.value(), Err(Error::InvalidArgument { .. })));
+    c.seek_to_first().unwrap();
+    c.prev().unwrap();
+    assert!(!c.valid());
+    c.seek(b"d").unwrap();
+    assert_eq!(at(&c), "d");
+    assert_eq!(c.value().unwrap(), b"d");
+}
+
+#[test]
+fn nothing_to_stand_on() {
+    let sim = Sim::new();
+    let db = sim.open();
+    db.put(b"k", b"v").unwrap();
+    db.delete(b"k").unwrap();
+    let mut c = db.cursor().unwrap();
+    c.seek_to_first().unwrap();
+    assert!(!c.valid());
+    c.seek_to_last().unwrap();
+    assert!(!c.valid());
+    c.seek(b"k").unwrap();
+    assert!(!c.valid());
+    c.seek_for_prev(b"k").unwrap();
+    assert!(!c.valid());
+}
+
+#[test]
+fn refresh_sees_what_came_since() {
+    let sim = Sim::new();
+    let db = four(&sim);
+    let mut c = db.cursor().unwrap();
+    let seq = c.seq();
+    db.put(b"e", b"new").unwrap();
+    db.delete(b"b").unwrap();
+    c.seek(b"e").unwrap();
+    assert_eq!(at(&c), "f");
+    c.refresh().unwrap();
+    assert!(!c.valid() && c.seq() > seq);
+    c.seek_to_first().unwrap();
+    assert_eq!(at(&c), "d");
+    c.next().unwrap();
+    assert_eq!(at(&c), "e");
+}
+
+#[test]
+fn a_cursor_of_a_snapshot_stays_there() {
+    let sim = Sim::new();
+    let db = four(&sim);
+    let snapshot = db.snapshot();
+    let mut c = snapshot.cursor(db.default_family()).unwrap();
+    drop(snapshot);
+    db.delete(b"b").unwrap();
+    db.compact().unwrap();
+    c.refresh().unwrap();
+    c.seek_to_first().unwrap();
+    assert_eq!(at(&c), "b");
+}
+
+#[test]
+fn refresh_of_a_dropped_family_and_a_closed_database_fails() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let a = db.create_family("a", tidesdb::FamilyOptions::default()).unwrap();
+    let (mut gone, mut closed) = (a.cursor().unwrap(), db.cursor().unwrap());
+    db.drop_family("a").unwrap();
+    assert!(matches!(gone.refresh(), Err(Error::NotFound { .. })));
+    db.close().unwrap();
+    assert!(matches!(closed.refresh(), Err(Error::Closed)));
+}
+
+#[test]
+fn keys_only_has_no_values() {
+    let sim = Sim::new();
+    let db = four(&sim);
+    let mut c = db.default_family().cursor_with(&ReadOptions { keys_only: true }).unwrap();
+    c.seek_to_first().unwrap();
+    assert_eq!(at(&c), "b");
+    assert!(matches!(c.value(), Err(Error::InvalidArgument { .. })));
+}
+
+#[test]
+fn values_are_read_when_asked_for_and_again_after_a_move() {
+    let sim = Sim::new();
+    let db = sim.open();
+    for i in 0..50u8 {
+        db.put(&[i], &noise(u64::from(i), if i % 2 == 0 { 3000 } else { 10 })).unwrap();
+    }
+    db.flush().unwrap();
+    let mut c = db.cursor().unwrap();
+    c.seek_to_last().unwrap();
+    for i in (0..50u8).rev() {
+        let expected = noise(u64::from(i), if i % 2 == 0 { 3000 } else { 10 });
+        assert!(c.value().unwrap() == expected && c.value().unwrap() == expected);
+        c.prev().unwrap();
+    }
+}
+
+#[test]
+fn many_seeks_over_many_tables() {
+    let sim = Sim::new();
+    let family = crate::common::small().write_buffer(32 << 10);
+    let db = sim.options().default_family(family).open().unwrap();
+    for i in 0..4000u32 {
+        db.put(&(i.wrapping_mul(2_654_435_761) % 4000).to_be_bytes(), &i.to_be_bytes()).unwrap();
+    }
+    let exists: Vec<u32> =
+        db.iter().unwrap().map(|kv| u32::from_be_bytes(kv.unwrap().0[..].try_into().unwrap())).collect();
+    assert!(exists.is_sorted() && exists.len() > 1000);
+    let mut c = db.cursor().unwrap();
+    for target in (0..4100u32).step_by(7) {
+        c.seek(&target.to_be_bytes()).unwrap();
+        let i = exists.partition_point(|k| *k < target);
+        let here = c.valid().then(|| u32::from_be_bytes(c.key().try_into().unwrap()));
+        assert_eq!(here, exists.get(i).copied());
+        c.seek_for_prev(&target.to_be_bytes()).unwrap();
+        let here = c.valid().then(|| u32::from_be_bytes(c.key().try_into().unwrap()));
+        let i = exists.partition_point(|k| *k <= target);
+        assert_eq!(here, i.checked_sub(1).map(|i| exists[i]));
+    }
+}
+
+#[test]
+fn a_cursor_says_which_version_it_stands_on() {
+    let sim = Sim::new();
+    let db = sim.open();
+    fill(db.default_family(), 3, b"v");
+    let seq = db.put(b"key000001", b"w").unwrap();
+    db.compact().unwrap();
+    let mut c = db.cursor().unwrap();
+    c.seek(b"key000001").unwrap();
+    assert_eq!((c.version_seq(), c.expiry()), (seq, 0));
+}

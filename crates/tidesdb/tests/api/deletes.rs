@@ -1,0 +1,119 @@
+//! Deletes and single deletes: the key is gone, everywhere, and in the end so is the tombstone.
+
+use tidesdb::Family;
+
+use crate::common::{Sim, contents, fill, small, value};
+
+fn assert_gone(f: &Family, key: &[u8], place: &str) {
+    assert!(value(f, key).is_none(), "get, {place}");
+    assert!(!f.contains(key).unwrap(), "contains, {place}");
+    assert_eq!(f.multi_get(&[key]).unwrap(), [None], "multi_get, {place}");
+    assert!(contents(f).iter().all(|(k, _)| k != key), "scan, {place}");
+    assert!(f.iter().unwrap().rev().all(|kv| *kv.unwrap().0 != *key), "backward scan, {place}");
+}
+
+#[test]
+fn a_deleted_key_is_gone_wherever_it_was() {
+    type Delete = fn(&Family, &[u8]) -> tidesdb::Result<u64>;
+    let deletes: [Delete; 2] = [Family::delete, Family::single_delete];
+    for delete in deletes {
+        for flushed in [false, true] {
+            let sim = Sim::new();
+            let db = sim.open();
+            let f = db.default_family();
+            fill(f, 10, &[1; 600]);
+            if flushed {
+                db.compact().unwrap();
+            }
+            delete(f, b"key000004").unwrap();
+            assert_gone(f, b"key000004", "memtable");
+            db.flush().unwrap();
+            assert_gone(f, b"key000004", "level 1");
+            db.compact().unwrap();
+            assert_gone(f, b"key000004", "bottom");
+            assert_eq!((f.stats().table_entries, f.stats().tombstones), (9, 0), "nothing is left of it");
+            let killed = sim.killed().open();
+            assert_gone(killed.default_family(), b"key000004", "reopened");
+        }
+    }
+}
+
+#[test]
+fn a_key_can_come_back() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    for round in 0..6u8 {
+        db.put(b"k", &[round; 700]).unwrap();
+        assert_eq!(value(f, b"k").unwrap(), [round; 700]);
+        if round % 2 == 0 {
+            db.flush().unwrap()
+        } else {
+            db.compact().unwrap()
+        }
+        assert_eq!(value(f, b"k").unwrap(), [round; 700]);
+        if round % 3 == 0 {
+            f.single_delete(b"k").unwrap()
+        } else {
+            f.delete(b"k").unwrap()
+        };
+        assert_gone(f, b"k", "between");
+    }
+}
+
+#[test]
+fn deleting_what_is_not_there_is_fine() {
+    let sim = Sim::new();
+    let db = sim.open();
+    db.delete(b"k").unwrap();
+    db.default_family().single_delete(b"l").unwrap();
+    db.delete(b"k").unwrap();
+    db.compact().unwrap();
+    assert_eq!(db.default_family().stats().table_entries, 0);
+    db.put(b"k", b"v").unwrap();
+    assert!(db.contains(b"k").unwrap());
+}
+
+#[test]
+fn a_put_and_its_single_delete_vanish_together_in_a_flush() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    db.put(b"k", b"v").unwrap();
+    f.single_delete(b"k").unwrap();
+    db.put(b"other", b"v").unwrap();
+    db.flush().unwrap();
+    assert_eq!(f.stats().table_entries, 1, "neither reached a table");
+}
+
+#[test]
+fn a_tombstone_in_level_1_hides_what_lies_below() {
+    let sim = Sim::new();
+    let db = sim.options().default_family(small()).open().unwrap();
+    let f = db.default_family();
+    fill(f, 100, b"v");
+    db.compact().unwrap();
+    for i in (0..100).step_by(2) {
+        f.delete(format!("key{i:06}").as_bytes()).unwrap();
+    }
+    db.flush().unwrap();
+    assert_eq!((contents(f).len(), f.stats().tombstones), (50, 50));
+    assert_gone(f, b"key000010", "below");
+    assert!(f.contains(b"key000011").unwrap());
+}
+
+#[test]
+fn everything_deleted_leaves_nothing() {
+    let sim = Sim::new();
+    let db = sim.options().default_family(small().write_buffer(64 << 10)).open().unwrap();
+    let f = db.default_family();
+    fill(f, 2000, &[3; 100]);
+    for i in 0..2000 {
+        f.delete(format!("key{i:06}").as_bytes()).unwrap();
+    }
+    db.compact().unwrap();
+    let stats = f.stats();
+    assert_eq!((stats.table_entries, stats.level_tables.iter().sum::<usize>()), (0, 0));
+    assert!(contents(f).is_empty());
+    sim.eventually(&db, |names| !names.iter().any(|n| n.ends_with(".klog")));
+}

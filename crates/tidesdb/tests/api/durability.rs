@@ -1,0 +1,316 @@
+//! What survives which crash, and what the report says about it.
+
+use std::time::Duration;
+
+use tidesdb::{Db, RecoveryMode, SyncMode, WriteOptions};
+use tidesdb_io::sim::{Fault, Image, OpSet, errno};
+
+use crate::common::{Sim, contents, fill, small, value};
+
+fn survivors(after: &Sim) -> usize {
+    let db = after.open();
+    let n = contents(db.default_family()).len();
+    assert!(db.verify().unwrap().is_ok());
+    n
+}
+
+/// Puts keys 0 to 99, some with large values, and kills nothing yet.
+fn hundred(db: &Db) {
+    for i in 0..100u8 {
+        db.put(&[i], &vec![i; if i % 10 == 0 { 2000 } else { 20 }]).unwrap();
+    }
+}
+
+#[test]
+fn the_death_of_the_process_loses_nothing_in_any_mode() {
+    for mode in [SyncMode::None, SyncMode::Interval(Duration::from_secs(60)), SyncMode::Full] {
+        let sim = Sim::new();
+        let db = sim.options().sync(mode).open().unwrap();
+        hundred(&db);
+        assert_eq!(survivors(&sim.killed()), 100, "{mode:?}");
+    }
+}
+
+#[test]
+fn full_survives_the_power() {
+    let sim = Sim::new();
+    let db = sim.open();
+    hundred(&db);
+    for (i, image) in Image::STANDARD.iter().enumerate() {
+        assert_eq!(survivors(&sim.power_lost(image, i as u64)), 100, "{image:?}");
+    }
+}
+
+#[test]
+fn without_sync_the_power_takes_the_end_only() {
+    let sim = Sim::new();
+    let db = sim.options().sync(SyncMode::None).open().unwrap();
+    hundred(&db);
+    for seed in 0..30 {
+        let image = Image::STANDARD[seed % 10];
+        let after = sim.power_lost(&image, seed as u64);
+        let db = after.open();
+        let left = contents(db.default_family());
+        for (i, (key, _)) in left.iter().enumerate() {
+            assert_eq!(*key, [i as u8], "a hole with {image:?}, seed {seed}");
+        }
+    }
+    assert_eq!(survivors(&sim.power_lost(&Image::SYNCED, 1)), 0, "nothing was ever synced");
+}
+
+#[test]
+fn sync_makes_all_so_far_durable() {
+    let sim = Sim::new();
+    let db = sim.options().sync(SyncMode::None).open().unwrap();
+    hundred(&db);
+    let last = db.put(b"last", b"v").unwrap();
+    let durable = db.sync().unwrap();
+    assert!(durable > last && db.stats().durable_seq >= durable);
+    db.put(b"unsynced", b"v").unwrap();
+    for (i, image) in Image::STANDARD.iter().enumerate() {
+        let n = survivors(&sim.power_lost(image, i as u64));
+        assert!(n == 101 || n == 102, "{n} with {image:?}");
+    }
+    assert_eq!(survivors(&sim.power_lost(&Image::SYNCED, 1)), 101);
+}
+
+#[test]
+fn one_durable_write_takes_all_before_it_along() {
+    let sim = Sim::new();
+    let db = sim.options().sync(SyncMode::None).open().unwrap();
+    hundred(&db);
+    let mut batch = db.batch();
+    batch.put(db.default_family(), b"last", &[1; 3000]).unwrap();
+    db.write_with(&mut batch, &WriteOptions::default().sync(SyncMode::Full)).unwrap();
+    assert_eq!(survivors(&sim.power_lost(&Image::SYNCED, 1)), 101);
+}
+
+#[test]
+fn one_lazy_write_among_durable_ones() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let mut batch = db.batch();
+    batch.put(db.default_family(), b"lazy", b"v").unwrap();
+    db.write_with(&mut batch, &WriteOptions::default().sync(SyncMode::None)).unwrap();
+    assert_eq!(survivors(&sim.power_lost(&Image::SYNCED, 1)), 0);
+    db.put(b"k", b"v").unwrap();
+    assert_eq!(survivors(&sim.power_lost(&Image::SYNCED, 1)), 2);
+}
+
+#[test]
+fn flush_close_and_checkpoint_are_durable_in_every_mode() {
+    for how in ["flush", "close", "checkpoint"] {
+        let sim = Sim::new();
+        let db = sim.options().sync(SyncMode::None).open().unwrap();
+        hundred(&db);
+        match how {
+            "flush" => db.flush().unwrap(),
+            "close" => db.close().unwrap(),
+            _ => db.checkpoint("/copy").unwrap(),
+        }
+        assert_eq!(survivors(&sim.power_lost(&Image::SYNCED, 1)), 100, "{how}");
+    }
+}
+
+#[test]
+fn an_interval_is_kept_by_the_background() {
+    let sim = Sim::new();
+    let mode = SyncMode::Interval(Duration::from_millis(50));
+    let db = sim.options().sync(mode).background_threads(1).open().unwrap();
+    let seq = db.put(b"k", b"v").unwrap();
+    for _ in 0..500 {
+        sim.clock.advance(Duration::from_millis(60));
+        std::thread::sleep(Duration::from_millis(10));
+        if db.stats().durable_seq > seq {
+            assert_eq!(survivors(&sim.power_lost(&Image::SYNCED, 1)), 1);
+            return;
+        }
+    }
+    panic!("the commit was never synced");
+}
+
+#[test]
+fn the_report_tells_what_was_done() {
+    let sim = Sim::new();
+    let db = sim.open();
+    assert!(db.recovery_report().clean, "a new database");
+    hundred(&db);
+    let mut batch = db.batch();
+    batch.put(db.default_family(), b"x", b"1").unwrap();
+    batch.delete(db.default_family(), b"y").unwrap();
+    db.write(&mut batch).unwrap();
+    let killed = sim.killed();
+    let db2 = killed.open();
+    let report = db2.recovery_report();
+    assert_eq!((report.clean, report.commits, report.operations), (false, 101, 102));
+    assert_eq!((report.discarded, report.unfinished, report.cut), (0, 0, None));
+    assert!(report.damage.is_none() && report.to_string().contains("101 commits"), "{report}");
+    db2.close().unwrap();
+    let again = killed.open();
+    assert!(again.recovery_report().clean && again.recovery_report().to_string().contains("clean"));
+}
+
+#[test]
+fn what_was_recovered_is_not_recovered_twice() {
+    let sim = Sim::new();
+    hundred(&sim.open());
+    let mut machine = sim.killed();
+    for round in 0..3 {
+        let db = machine.open();
+        assert_eq!(contents(db.default_family()).len(), 100, "round {round}");
+        db.abandon();
+        machine = machine.killed();
+    }
+    let db = machine.open();
+    assert_eq!(db.recovery_report().commits, 0);
+    db.delete(&[3]).unwrap();
+    assert_eq!(survivors(&machine.killed()), 99);
+}
+
+#[test]
+fn strict_accepts_a_synced_log_and_refuses_another() {
+    let sim = Sim::new();
+    let db = sim.open();
+    hundred(&db);
+    let strict = |sim: &Sim| sim.options().recovery(RecoveryMode::Strict).open();
+    assert!(strict(&sim.killed()).unwrap_err().is_corruption());
+    db.sync().unwrap();
+    assert_eq!(contents(strict(&sim.killed()).unwrap().default_family()).len(), 100);
+}
+
+#[test]
+fn an_idle_log_is_sealed() {
+    let sim = Sim::new();
+    let db = sim.options().background_threads(1).open().unwrap();
+    hundred(&db);
+    for _ in 0..500 {
+        let killed = sim.killed();
+        if let Ok(sealed) = killed.options().recovery(RecoveryMode::Strict).open() {
+            assert_eq!(contents(sealed.default_family()).len(), 100);
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("the log was never sealed");
+}
+
+/// Flips a bit in the value of key 5, which lies in the log.
+fn damaged() -> Sim {
+    let sim = Sim::new();
+    let db = sim.open();
+    for i in 0..10u8 {
+        db.put(&[i], format!("value number {i}").as_bytes()).unwrap();
+    }
+    db.sync().unwrap();
+    let killed = sim.killed();
+    let names = killed.disk.file_names("/db").unwrap();
+    for name in names.iter().filter(|n| n.ends_with(".wal")) {
+        let path = format!("/db/{name}");
+        let bytes = killed.disk.read_file(&path).unwrap();
+        if let Some(at) = bytes.windows(14).position(|w| w == b"value number 5") {
+            killed.disk.corrupt(&path, at as u64, |b| b ^ 1).unwrap();
+            return killed;
+        }
+    }
+    panic!("the value is not in the log");
+}
+
+#[test]
+fn damage_in_the_log_is_refused_and_nothing_is_changed() {
+    let sim = damaged();
+    let files = |sim: &Sim| {
+        let names = sim.disk.file_names("/db").unwrap();
+        let data = names.into_iter().filter(|n| !n.ends_with(".manifest") && n != "CURRENT");
+        data.map(|n| (sim.disk.read_file(format!("/db/{n}")).unwrap(), n)).collect::<Vec<_>>()
+    };
+    let before = files(&sim);
+    for _ in 0..2 {
+        let e = sim.options().open().unwrap_err();
+        assert!(e.is_corruption() && e.to_string().contains(".wal at byte"), "{e}");
+    }
+    assert!(files(&sim) == before);
+}
+
+#[test]
+fn point_in_time_keeps_the_prefix_and_sets_the_rest_aside() {
+    let sim = damaged();
+    let db = sim.options().recovery(RecoveryMode::PointInTime).open().unwrap();
+    assert_eq!(contents(db.default_family()).len(), 5);
+    let report = db.recovery_report();
+    assert_eq!((report.commits, report.discarded, report.damage.is_some()), (5, 4, true), "{report}");
+    assert!(sim.disk.file_names("/db").unwrap().iter().any(|n| n.ends_with(".wal.lost")));
+    db.put(&[5], b"again").unwrap();
+    drop(db);
+    assert_eq!(contents(sim.open().default_family()).len(), 6, "an ordinary open works again");
+}
+
+#[test]
+fn salvage_shows_all_that_can_be_read() {
+    let sim = damaged();
+    let db = sim.options().recovery(RecoveryMode::Salvage).open().unwrap();
+    let keys: Vec<u8> = contents(db.default_family()).iter().map(|(k, _)| k[0]).collect();
+    assert_eq!(keys, [0, 1, 2, 3, 4, 6, 7, 8, 9]);
+    assert!(db.recovery_report().damage.is_some());
+}
+
+#[test]
+fn a_failed_sync_is_never_followed_by_success() {
+    let sim = Sim::new();
+    let db = sim.open();
+    db.put(b"before", b"v").unwrap();
+    sim.disk.inject(Fault::errno(errno::EIO).on(OpSet::SYNCS));
+    let e = db.put(b"doubtful", b"v").unwrap_err();
+    assert!(matches!(e, tidesdb::Error::CommitUnknown { .. }), "{e}");
+    for _ in 0..3 {
+        assert!(matches!(db.put(b"k", b"v"), Err(tidesdb::Error::Poisoned { .. })));
+        assert!(matches!(db.sync(), Err(tidesdb::Error::Poisoned { .. })));
+        assert!(db.flush().is_err());
+    }
+    assert_eq!(value(db.default_family(), b"before").unwrap(), b"v", "reads go on");
+    assert!(!db.contains(b"doubtful").unwrap());
+    assert!(db.close().is_err());
+    let db = sim.open();
+    assert!(db.recovery_report().sync_failed);
+    assert!(db.contains(b"before").unwrap());
+    db.put(b"after", b"v").unwrap();
+}
+
+#[test]
+fn records_longer_than_a_segment_survive_with_what_follows() {
+    let sim = Sim::new();
+    let db = sim.options().default_family(small().value_threshold(1 << 20)).open().unwrap();
+    let big = crate::common::noise(1, 300_000);
+    for i in 0..5u8 {
+        db.put(&[i], &big).unwrap();
+        db.put(&[100 + i], b"small").unwrap();
+    }
+    for after in [sim.killed(), sim.power_lost(&Image::SYNCED, 1)] {
+        let db = after.open();
+        assert_eq!(contents(db.default_family()).len(), 10);
+        assert!(value(db.default_family(), &[4]).unwrap() == big);
+    }
+}
+
+/// The next number is then behind the header of a segment that does not exist yet.
+#[test]
+fn a_segment_filled_to_its_end_and_flushed_opens_again() {
+    for len in 61_380..61_410 {
+        let sim = Sim::new();
+        let db = sim.options().default_family(small().value_threshold(1 << 20)).open().unwrap();
+        db.put(b"k", &vec![1; len]).unwrap();
+        db.flush().unwrap();
+        assert_eq!(survivors(&sim.killed()), 1, "value of {len} bytes");
+        db.put(b"l", b"v").unwrap();
+        assert_eq!(survivors(&sim.killed()), 2, "value of {len} bytes");
+    }
+}
+
+#[test]
+fn keys_and_values_do_not_depend_on_how_the_log_is_written() {
+    for mmap in [false, true] {
+        let sim = Sim::new();
+        let db = sim.options().sync(SyncMode::None).with(|o| o.mmap_wal = mmap).open().unwrap();
+        fill(db.default_family(), 2000, &[7; 100]);
+        assert_eq!(survivors(&sim.killed()), 2000, "mapped: {mmap}");
+    }
+}

@@ -1,0 +1,179 @@
+//! Expiry: a key that is too old is gone from every read, and its bytes go with the next compaction.
+
+use std::time::Duration;
+
+use crate::common::{Sim, contents, value};
+
+const TEN: Duration = Duration::from_secs(10);
+
+#[test]
+fn a_key_expires_at_its_second() {
+    for place in ["memtable", "level 1", "bottom"] {
+        let sim = Sim::new();
+        let db = sim.open();
+        let f = db.default_family();
+        f.put_with_ttl(b"k", b"v", TEN).unwrap();
+        db.put(b"keeps", b"v").unwrap();
+        match place {
+            "level 1" => db.flush().unwrap(),
+            "bottom" => db.compact().unwrap(),
+            _ => {}
+        }
+        sim.clock.advance(Duration::from_secs(9));
+        assert_eq!(value(f, b"k").unwrap(), b"v", "{place}");
+        assert_eq!(contents(f).len(), 2);
+        sim.clock.advance(Duration::from_secs(1));
+        assert!(value(f, b"k").is_none() && !f.contains(b"k").unwrap(), "{place}");
+        assert_eq!(f.multi_get(&[b"k"]).unwrap(), [None]);
+        assert_eq!(f.get_with(b"k", <[u8]>::len).unwrap(), None);
+        assert_eq!(contents(f).len(), 1);
+        assert_eq!(f.iter().unwrap().rev().count(), 1);
+        db.compact().unwrap();
+        assert_eq!(f.stats().table_entries, 1, "{place}: its bytes are gone");
+    }
+}
+
+#[test]
+fn an_expired_version_never_uncovers_an_older_one() {
+    for compacted in [false, true] {
+        let sim = Sim::new();
+        let db = sim.open();
+        let f = db.default_family();
+        db.put(b"k", b"older").unwrap();
+        db.compact().unwrap();
+        f.put_with_ttl(b"k", b"newer", TEN).unwrap();
+        sim.clock.advance(TEN);
+        if compacted {
+            db.compact().unwrap();
+        } else {
+            db.flush().unwrap();
+        }
+        assert!(value(f, b"k").is_none() && contents(f).is_empty(), "compacted: {compacted}");
+        db.compact().unwrap();
+        assert!(value(f, b"k").is_none() && contents(f).is_empty());
+    }
+}
+
+#[test]
+fn a_put_without_expiry_ends_the_expiry() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    f.put_with_ttl(b"k", b"short", TEN).unwrap();
+    db.put(b"k", b"for ever").unwrap();
+    sim.clock.advance(100 * TEN);
+    assert_eq!(value(f, b"k").unwrap(), b"for ever");
+}
+
+#[test]
+fn a_new_expiry_replaces_the_old() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    f.put_with_ttl(b"k", b"1", TEN).unwrap();
+    sim.clock.advance(TEN / 2);
+    f.put_with_ttl(b"k", b"2", TEN).unwrap();
+    sim.clock.advance(TEN / 2 + TEN / 5);
+    assert_eq!(value(f, b"k").unwrap(), b"2");
+    sim.clock.advance(TEN);
+    assert!(value(f, b"k").is_none());
+}
+
+#[test]
+fn large_values_expire_too_and_survive_until_then() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    f.put_with_ttl(b"k", &[1; 5000], TEN).unwrap();
+    db.flush().unwrap();
+    let killed = sim.killed();
+    let db = killed.open();
+    assert_eq!(value(db.default_family(), b"k").unwrap(), [1; 5000]);
+    killed.clock.advance(TEN);
+    assert!(value(db.default_family(), b"k").is_none());
+}
+
+#[test]
+fn the_expiry_is_kept_in_the_log() {
+    let sim = Sim::new();
+    let db = sim.open();
+    db.default_family().put_with_ttl(b"k", b"v", TEN).unwrap();
+    let killed = sim.killed();
+    let db = killed.open();
+    assert!(db.contains(b"k").unwrap());
+    killed.clock.advance(TEN);
+    assert!(!db.contains(b"k").unwrap());
+}
+
+#[test]
+fn a_moment_in_the_past_is_expired_at_once() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    db.put(b"k", b"old").unwrap();
+    let mut batch = db.batch();
+    batch.put_expiring(f, b"k", b"v", 1).unwrap();
+    batch.put_expiring(f, b"for ever", b"v", 0).unwrap();
+    batch.put_expiring(f, b"last", b"v", u32::MAX).unwrap();
+    db.write(&mut batch).unwrap();
+    assert_eq!(contents(f).into_iter().map(|(k, _)| k).collect::<Vec<_>>(), [&b"for ever"[..], b"last"]);
+}
+
+#[test]
+fn durations_are_rounded_to_at_least_a_second_and_never_overflow() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    f.put_with_ttl(b"short", b"v", Duration::from_millis(1)).unwrap();
+    f.put_with_ttl(b"long", b"v", Duration::MAX).unwrap();
+    assert!(f.contains(b"short").unwrap() && f.contains(b"long").unwrap());
+    sim.clock.advance(Duration::from_secs(1));
+    assert!(!f.contains(b"short").unwrap() && f.contains(b"long").unwrap());
+}
+
+#[test]
+fn a_clock_that_goes_back_shows_the_key_again_until_it_is_compacted() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    f.put_with_ttl(b"k", b"v", TEN).unwrap();
+    let now = 1_700_000_000;
+    sim.clock.set_wall_secs(now + 100);
+    assert!(!f.contains(b"k").unwrap());
+    sim.clock.set_wall_secs(now);
+    assert!(f.contains(b"k").unwrap());
+    sim.clock.set_wall_secs(now + 100);
+    db.compact().unwrap();
+    sim.clock.set_wall_secs(now);
+    assert!(!f.contains(b"k").unwrap());
+}
+
+#[test]
+fn with_threads_the_clock_is_read_in_the_background() {
+    let sim = Sim::new();
+    let db = sim.options().background_threads(1).open().unwrap();
+    let f = db.default_family();
+    f.put_with_ttl(b"k", b"v", TEN).unwrap();
+    assert!(f.contains(b"k").unwrap());
+    sim.clock.advance(TEN);
+    for _ in 0..500 {
+        if !f.contains(b"k").unwrap() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("the key has not expired");
+}
+
+#[test]
+fn a_deleted_key_with_an_expiry_stays_deleted() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    f.put_with_ttl(b"k", b"v", TEN).unwrap();
+    db.delete(b"k").unwrap();
+    sim.clock.advance(TEN);
+    db.compact().unwrap();
+    assert!(value(f, b"k").is_none());
+    assert_eq!(f.stats().table_entries, 0);
+}

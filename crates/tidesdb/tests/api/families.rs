@@ -1,0 +1,291 @@
+//! Create, drop, rename, clone, list.
+
+use tidesdb::{Comparator, Db, Error, Family, FamilyOptions};
+
+use crate::common::{Sim, contents, fill, small, value};
+
+fn make(db: &Db, name: &str) -> Family {
+    db.create_family(name, small()).unwrap()
+}
+
+#[test]
+fn families_are_apart() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let (a, b) = (make(&db, "a"), make(&db, "b"));
+    a.put(b"k", b"1").unwrap();
+    b.put(b"k", b"2").unwrap();
+    b.delete(b"k").unwrap();
+    assert_eq!(value(&a, b"k").unwrap(), b"1");
+    assert!(value(&b, b"k").is_none() && value(db.default_family(), b"k").is_none());
+}
+
+#[test]
+fn they_are_listed_in_order_and_found() {
+    let sim = Sim::new();
+    let db = sim.open();
+    for name in ["zebra", "ant", "Ant"] {
+        make(&db, name);
+    }
+    assert_eq!(db.families(), ["Ant", "ant", "default", "zebra"]);
+    assert_eq!(db.family("ant").unwrap().name(), "ant");
+    assert!(matches!(db.family("bee"), Err(Error::NotFound { .. })));
+    db.close().unwrap();
+    assert_eq!(sim.open().families(), ["Ant", "ant", "default", "zebra"]);
+}
+
+#[test]
+fn a_name_is_taken_once() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let a = make(&db, "a");
+    assert!(matches!(db.create_family("a", small()), Err(Error::Exists { .. })));
+    assert!(matches!(db.create_family("default", small()), Err(Error::Exists { .. })));
+    assert_eq!(db.family_or_create("a", small()).unwrap().id(), a.id());
+    make(&db, "b");
+    assert!(matches!(db.rename_family("b", "a"), Err(Error::Exists { .. })));
+    assert!(matches!(db.clone_family("b", "a"), Err(Error::Exists { .. })));
+}
+
+#[test]
+fn the_default_family_stays() {
+    let sim = Sim::new();
+    let db = sim.open();
+    assert!(matches!(db.drop_family("default"), Err(Error::InvalidArgument { .. })));
+    assert!(matches!(db.rename_family("default", "x"), Err(Error::InvalidArgument { .. })));
+    assert_eq!(db.families(), ["default"]);
+}
+
+#[test]
+fn what_is_missing_is_not_found() {
+    let sim = Sim::new();
+    let db = sim.open();
+    assert!(matches!(db.drop_family("x"), Err(Error::NotFound { .. })));
+    assert!(matches!(db.rename_family("x", "y"), Err(Error::NotFound { .. })));
+    assert!(matches!(db.clone_family("x", "y"), Err(Error::NotFound { .. })));
+}
+
+#[test]
+fn names_are_data() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let long = "n".repeat(127);
+    for name in ["..", "../x", "/", "a/b", "nul\0", "LOCK", "000001.wal", " ", "\u{1F40B}", "x\ny", &long] {
+        make(&db, name).put(b"name", name.as_bytes()).unwrap();
+    }
+    for bad in ["", &"n".repeat(128)] {
+        assert!(matches!(db.create_family(bad, small()), Err(Error::InvalidArgument { .. })));
+    }
+    db.close().unwrap();
+    let db = sim.open();
+    for name in db.families().iter().filter(|n| *n != "default") {
+        assert_eq!(value(&db.family(name).unwrap(), b"name").unwrap(), name.as_bytes());
+    }
+    assert_eq!(db.families().len(), 12);
+}
+
+#[test]
+fn a_dropped_family_is_gone_for_its_handles() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let a = make(&db, "a");
+    a.put(b"k", b"v").unwrap();
+    db.drop_family("a").unwrap();
+    let gone = [
+        a.get(b"k").map(drop),
+        a.contains(b"k").map(drop),
+        a.multi_get(&[b"k"]).map(drop),
+        a.iter().map(drop),
+        a.cursor().map(drop),
+        a.put(b"k", b"w").map(drop),
+        a.delete(b"k").map(drop),
+        db.snapshot().get(&a, b"k").map(drop),
+        db.snapshot().iter(&a).map(drop),
+    ];
+    for (i, call) in gone.into_iter().enumerate() {
+        assert!(matches!(call, Err(Error::NotFound { .. })), "call {i}: {call:?}");
+    }
+    assert_eq!(db.families(), ["default"]);
+}
+
+#[test]
+fn a_batch_for_a_dropped_family_does_nothing() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let (a, b) = (make(&db, "a"), make(&db, "b"));
+    let mut batch = db.batch();
+    batch.put(&a, b"k", b"v").unwrap();
+    batch.put(&b, b"k", b"v").unwrap();
+    db.drop_family("a").unwrap();
+    assert!(matches!(db.write(&mut batch), Err(Error::NotFound { .. })));
+    assert_eq!(batch.len(), 2, "the batch is kept");
+    assert!(value(&b, b"k").is_none());
+}
+
+#[test]
+fn a_new_family_of_an_old_name_is_empty() {
+    for flushed in [false, true] {
+        let sim = Sim::new();
+        let db = sim.open();
+        let old = make(&db, "a");
+        fill(&old, 50, &[1; 600]);
+        if flushed {
+            old.flush().unwrap();
+        }
+        db.drop_family("a").unwrap();
+        let new = make(&db, "a");
+        assert!(new.id() != old.id() && contents(&new).is_empty());
+        new.put(b"k", b"v").unwrap();
+        // Neither after a kill, when the log holds commits of both.
+        let db = sim.killed().open();
+        assert_eq!(contents(&db.family("a").unwrap()), [(b"k".to_vec(), b"v".to_vec())]);
+    }
+}
+
+#[test]
+fn readers_outlive_the_drop() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let a = make(&db, "a");
+    fill(&a, 100, &[3; 700]);
+    a.flush().unwrap();
+    fill(&a, 50, &[4; 10]);
+    let mut iter = a.iter().unwrap();
+    iter.next().unwrap().unwrap();
+    db.drop_family("a").unwrap();
+    db.compact().unwrap();
+    assert_eq!(iter.map(Result::unwrap).count(), 99);
+}
+
+#[test]
+fn files_of_a_dropped_family_go_when_the_last_reader_leaves() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let a = make(&db, "a");
+    fill(&a, 100, &[3; 700]);
+    a.flush().unwrap();
+    let data = || {
+        let is_data = |n: &&String| n.ends_with(".klog") || n.ends_with(".vlog");
+        sim.disk.file_names("/db").unwrap().iter().filter(is_data).count()
+    };
+    assert_eq!(data(), 2);
+    let reader = a.iter().unwrap();
+    db.drop_family("a").unwrap();
+    drop(reader);
+    drop(a);
+    db.put(b"k", b"v").unwrap();
+    db.compact().unwrap();
+    db.close().unwrap();
+    let db = sim.open();
+    assert_eq!(data(), 1, "only that of the default family: {:?}", sim.disk.file_names("/db"));
+    assert!(db.verify().unwrap().is_ok());
+}
+
+#[test]
+fn a_rename_keeps_data_handles_and_number() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let a = make(&db, "a");
+    a.put(b"k", b"v").unwrap();
+    db.rename_family("a", "b").unwrap();
+    assert_eq!((a.name().as_str(), db.family("b").unwrap().id()), ("b", a.id()));
+    assert!(matches!(db.family("a"), Err(Error::NotFound { .. })));
+    a.put(b"l", b"w").unwrap();
+    let db = sim.killed().open();
+    assert_eq!(db.families(), ["b", "default"]);
+    assert_eq!(contents(&db.family("b").unwrap()).len(), 2);
+}
+
+#[test]
+fn names_can_be_swapped() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let (a, b) = (make(&db, "a"), make(&db, "b"));
+    for (from, to) in [("a", "x"), ("b", "a"), ("x", "b")] {
+        db.rename_family(from, to).unwrap();
+    }
+    assert_eq!((a.name(), b.name()), ("b".into(), "a".into()));
+    db.close().unwrap();
+    assert_eq!(sim.open().family("b").unwrap().id(), a.id());
+}
+
+#[test]
+fn a_clone_holds_what_its_source_shows_now() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let a = make(&db, "a");
+    fill(&a, 200, &[1; 40]);
+    a.flush().unwrap();
+    a.put(b"key000003", &[9; 3000]).unwrap();
+    a.delete(b"key000005").unwrap();
+    let copy = db.clone_family("a", "copy").unwrap();
+    let expected = contents(&a);
+    assert_eq!(contents(&copy), expected);
+    a.put(b"later", b"x").unwrap();
+    copy.delete(b"key000000").unwrap();
+    assert_eq!((contents(&a).len(), contents(&copy).len()), (200, 198));
+    let db = sim.killed().open();
+    assert_eq!(contents(&db.family("copy").unwrap()), expected[1..]);
+    assert!(db.verify().unwrap().is_ok());
+}
+
+#[test]
+fn a_clone_of_nothing_and_one_larger_than_a_memtable() {
+    let sim = Sim::new();
+    let db = sim.open();
+    make(&db, "empty");
+    assert!(contents(&db.clone_family("empty", "nothing").unwrap()).is_empty());
+    let big = db.create_family("big", FamilyOptions::default().write_buffer(64 << 10)).unwrap();
+    fill(&big, 3000, &[7; 100]);
+    let copy = db.clone_family("big", "much").unwrap();
+    assert_eq!(contents(&copy), contents(&big));
+}
+
+#[test]
+fn a_clone_outlives_its_source() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let a = make(&db, "a");
+    fill(&a, 20, &[5; 900]);
+    let copy = db.clone_family("a", "copy").unwrap();
+    db.drop_family("a").unwrap();
+    drop(a);
+    db.compact().unwrap();
+    assert_eq!(contents(&copy).len(), 20);
+    db.close().unwrap();
+    assert_eq!(contents(&sim.open().family("copy").unwrap()).len(), 20);
+}
+
+#[test]
+fn options_are_kept_across_opens_and_clones() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let options =
+        small().comparator(Comparator::reverse_bytewise()).filter_bits_per_key(0).value_threshold(9);
+    db.create_family("a", options).unwrap();
+    db.clone_family("a", "b").unwrap();
+    db.close().unwrap();
+    let db = sim.open();
+    for name in ["a", "b"] {
+        let family = db.family(name).unwrap();
+        let o = family.options();
+        assert_eq!(
+            (o.comparator.name(), o.filter_bits_per_key, o.value_threshold),
+            ("reverse-bytewise", 0, 9)
+        );
+    }
+}
+
+#[test]
+fn a_thousand_families() {
+    let sim = Sim::new();
+    let db = sim.open();
+    for i in 0..1000 {
+        make(&db, &format!("f{i}")).put(b"n", format!("{i}").as_bytes()).unwrap();
+    }
+    let db = sim.killed().open();
+    for i in [0, 1, 499, 998, 999] {
+        assert_eq!(value(&db.family(&format!("f{i}")).unwrap(), b"n").unwrap(), format!("{i}").as_bytes());
+    }
+    assert_eq!(db.families().len(), 1001);
+}

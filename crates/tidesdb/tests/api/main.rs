@@ -1,0 +1,24 @@
+//! What the engine does, seen through its public face only: one file for each subject, each test short.
+#![expect(clippy::big_endian_bytes, reason = "numbers as keys, in their order")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+mod common;
+
+mod batches;
+mod checkpoints;
+mod closing;
+mod comparators;
+mod concurrency;
+mod cursors;
+mod deletes;
+mod durability;
+mod expiry;
+mod families;
+mod iterators;
+mod maintenance;
+mod opening;
+mod pressure;
+mod reads;
+mod snapshots;
+mod statistics;
+mod verify;

@@ -1,0 +1,170 @@
+//! Flush and compact: any time, any number of times, without a change of content.
+
+use tidesdb::{Compression, FamilyOptions};
+use tidesdb_io::sim::{Fault, OpKind, OpSet, errno};
+
+use crate::common::{Sim, contents, fill, noise, small};
+
+#[test]
+fn nothing_to_do_is_fine() {
+    let sim = Sim::new();
+    let db = sim.open();
+    for _ in 0..3 {
+        db.flush().unwrap();
+        db.compact().unwrap();
+    }
+    assert_eq!(db.default_family().stats().flushes, 0);
+    assert!(!sim.disk.file_names("/db").unwrap().iter().any(|n| n.ends_with(".klog")));
+}
+
+#[test]
+fn twice_is_as_good_as_once() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    fill(f, 500, &noise(1, 700));
+    f.delete(b"key000100").unwrap();
+    let expected = contents(f);
+    for step in 0..6 {
+        if step % 2 == 0 {
+            db.flush().unwrap()
+        } else {
+            db.compact().unwrap()
+        }
+        assert!(contents(f) == expected, "step {step}");
+    }
+    let stats = f.stats();
+    assert_eq!((stats.flushes, stats.table_entries), (1, 499));
+}
+
+#[test]
+fn a_family_is_flushed_alone() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let a = db.create_family("a", small()).unwrap();
+    a.put(b"k", b"v").unwrap();
+    db.put(b"k", b"v").unwrap();
+    a.flush().unwrap();
+    assert_eq!((a.stats().flushes, db.default_family().stats().flushes), (1, 0));
+    assert!(db.default_family().stats().memtable_bytes > 0);
+    a.compact().unwrap();
+    assert_eq!(contents(sim.killed().open().default_family()).len(), 1, "the log was kept for the other");
+}
+
+#[test]
+fn compaction_removes_the_files_it_replaced() {
+    let sim = Sim::new();
+    let db = sim.open();
+    for round in 0..5u8 {
+        fill(db.default_family(), 100, &[round; 100]);
+        db.flush().unwrap();
+    }
+    sim.eventually(&db, |names| names.iter().filter(|n| n.ends_with(".klog")).count() == 1);
+}
+
+#[test]
+fn large_results_are_split_into_tables() {
+    let sim = Sim::new();
+    let options = FamilyOptions { table_bytes: 64 << 10, ..small().compression(Compression::None) };
+    let db = sim.options().default_family(options).open().unwrap();
+    for i in 0..4000u32 {
+        db.put(&i.to_be_bytes(), &noise(u64::from(i), 100)).unwrap();
+    }
+    db.compact().unwrap();
+    let stats = db.default_family().stats();
+    assert!(stats.level_tables.iter().sum::<usize>() >= 5, "{:?}", stats.level_tables);
+    assert_eq!(contents(db.default_family()).len(), 4000);
+    assert!(db.verify().unwrap().is_ok());
+}
+
+#[test]
+fn every_compression() {
+    for compression in [Compression::None, Compression::Lz4, Compression::Zstd, Compression::Snappy] {
+        let sim = Sim::new();
+        let db = sim.options().default_family(small().compression(compression)).open().unwrap();
+        let f = db.default_family();
+        fill(f, 1000, b"the same text again and again");
+        f.put(b"big", &[7; 50_000]).unwrap();
+        f.put(b"noise", &noise(1, 5000)).unwrap();
+        let expected = contents(f);
+        db.compact().unwrap();
+        assert!(contents(f) == expected, "{compression:?}");
+        let db = sim.killed().open();
+        assert!(contents(db.default_family()) == expected && db.verify().unwrap().is_ok());
+    }
+}
+
+#[test]
+fn memtables_are_flushed_when_full_and_merged_when_many() {
+    let sim = Sim::new();
+    let db = sim.options().default_family(small().write_buffer(64 << 10)).open().unwrap();
+    for i in 0..20_000u32 {
+        db.put(&(i % 5000).to_be_bytes(), &noise(u64::from(i), 60)).unwrap();
+    }
+    let stats = db.default_family().stats();
+    assert!(stats.flushes > 5 && stats.compactions > 1, "{stats:?}");
+    assert!(stats.level_tables[0] < 12 && stats.memtable_bytes < 1 << 20, "{stats:?}");
+    assert_eq!(contents(db.default_family()).len(), 5000);
+}
+
+#[test]
+fn a_full_disk_stops_the_flush_and_nothing_else() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    fill(f, 100, &[1; 100]);
+    sim.disk.inject(Fault::errno(errno::ENOSPC).on(OpKind::Create).path_ends(".klog").forever());
+    for _ in 0..5 {
+        assert!(db.flush().is_err());
+    }
+    assert_eq!(contents(f).len(), 100);
+    db.put(b"more", b"v").unwrap();
+    sim.disk.clear_faults();
+    db.flush().unwrap();
+    assert_eq!(contents(f).len(), 101);
+    assert_eq!(contents(sim.killed().open().default_family()).len(), 101);
+}
+
+#[test]
+fn the_floor_of_free_space_is_kept() {
+    let sim = Sim::new();
+    let db = sim.options().with(|o| o.disk_free_min = 10 << 20).open().unwrap();
+    fill(db.default_family(), 10, b"v");
+    sim.disk.limit_space(Some(5 << 20));
+    let e = db.flush().unwrap_err();
+    assert!(matches!(e, tidesdb::Error::NoSpace { .. }) && e.is_retryable(), "{e}");
+    db.put(b"k", b"v").unwrap();
+    sim.disk.limit_space(None);
+    db.flush().unwrap();
+    assert_eq!(contents(db.default_family()).len(), 11);
+}
+
+#[test]
+fn a_flush_that_fails_half_way_leaves_no_files() {
+    for kind in [OpSet::WRITES, OpSet::SYNCS] {
+        let sim = Sim::new();
+        let db = sim.open();
+        fill(db.default_family(), 100, b"v");
+        let before = sim.disk.file_names("/db").unwrap();
+        sim.disk.inject(Fault::errno(errno::ENOSPC).on(kind).path_ends(".klog"));
+        assert!(db.flush().is_err());
+        assert_eq!(sim.disk.file_names("/db").unwrap(), before);
+        db.flush().unwrap();
+        assert!(db.verify().unwrap().is_ok());
+    }
+}
+
+#[test]
+fn overwritten_values_free_their_file_at_the_next_open() {
+    let sim = Sim::new();
+    for round in 0..4u64 {
+        let db = sim.open();
+        fill(db.default_family(), 100, &noise(round, 2000));
+        db.compact().unwrap();
+        db.close().unwrap();
+    }
+    sim.open().close().unwrap();
+    let db = sim.open();
+    sim.eventually(&db, |names| names.iter().filter(|n| n.ends_with(".vlog")).count() == 1);
+    assert_eq!(contents(db.default_family())[0].1, noise(3, 2000));
+}

@@ -1,0 +1,188 @@
+//! Open, create, read-only, open twice.
+
+use tidesdb::{Db, Error, FamilyOptions, RecoveryMode};
+use tidesdb_io::sim::OpSet;
+
+use crate::common::{Sim, contents, small, value};
+
+#[test]
+fn a_new_database_is_made_and_found_again_on_a_real_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("deep/er/db");
+    let db = Db::open(&path).unwrap();
+    db.put(b"k", b"v").unwrap();
+    db.close().unwrap();
+    let db = Db::open(&path).unwrap();
+    assert_eq!(db.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
+    assert!(db.recovery_report().clean);
+}
+
+#[test]
+fn a_missing_database_is_not_made_against_the_will() {
+    let sim = Sim::new();
+    for options in [sim.options().create_if_missing(false), sim.options().read_only(true)] {
+        assert!(matches!(options.open(), Err(Error::NotFound { .. })));
+    }
+    assert!(sim.disk.file_names("/db").is_err(), "not even the directory");
+}
+
+#[test]
+fn an_empty_directory_is_no_database() {
+    let sim = Sim::new();
+    sim.env.disk.open_dir("/db".as_ref(), true).unwrap();
+    assert!(matches!(sim.options().create_if_missing(false).open(), Err(Error::NotFound { .. })));
+    sim.open().put(b"k", b"v").unwrap();
+}
+
+#[test]
+fn the_second_open_is_refused_and_harms_nothing() {
+    let sim = Sim::new();
+    let db = sim.open();
+    db.put(b"k", b"v").unwrap();
+    for _ in 0..2 {
+        assert!(matches!(sim.options().open(), Err(Error::Locked { .. })));
+        assert!(matches!(sim.options().read_only(true).open(), Err(Error::Locked { .. })));
+    }
+    db.put(b"k", b"w").unwrap();
+    db.close().unwrap();
+    assert_eq!(value(sim.open().default_family(), b"k").unwrap(), b"w");
+}
+
+#[test]
+fn clones_keep_the_database_open_and_the_last_closes_it() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let clone = db.clone();
+    drop(db);
+    clone.put(b"k", b"v").unwrap();
+    assert!(matches!(sim.options().open(), Err(Error::Locked { .. })));
+    drop(clone);
+    assert!(sim.open().recovery_report().clean, "dropped in order");
+}
+
+#[test]
+fn families_outlive_the_handle_of_the_database_only_to_say_closed() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let family = db.default_family().clone();
+    drop(db);
+    assert!(matches!(family.put(b"k", b"v"), Err(Error::Closed)));
+    assert!(matches!(family.get(b"k"), Err(Error::Closed)));
+    drop(sim.open());
+}
+
+#[test]
+fn two_readers_and_no_writer() {
+    let sim = Sim::new();
+    sim.open().put(b"k", b"v").unwrap();
+    let read = || sim.options().read_only(true).open();
+    let (a, b) = (read().unwrap(), read().unwrap());
+    assert!(matches!(sim.options().open(), Err(Error::Locked { .. })));
+    assert_eq!(value(a.default_family(), b"k"), value(b.default_family(), b"k"));
+}
+
+#[test]
+fn a_reader_sees_the_log_and_changes_nothing() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let other = db.create_family("other", small()).unwrap();
+    db.put(b"flushed", &[1; 2000]).unwrap();
+    db.flush().unwrap();
+    db.put(b"logged", &[2; 2000]).unwrap();
+    other.put(b"x", b"y").unwrap();
+    let after = sim.killed();
+    after.disk.log_ops(true);
+    let db = after.options().read_only(true).open().unwrap();
+    assert_eq!(value(db.default_family(), b"flushed").unwrap(), [1; 2000]);
+    assert_eq!(value(db.default_family(), b"logged").unwrap(), [2; 2000]);
+    assert_eq!(value(&db.family("other").unwrap(), b"x").unwrap(), b"y");
+    assert!(db.verify().unwrap().is_ok());
+    drop(db);
+    let changes: Vec<_> = after.disk.ops().into_iter().filter(|op| OpSet::CHANGES.has(op.kind)).collect();
+    let lock = tidesdb_io::sim::OpKind::Lock;
+    assert!(changes.iter().all(|op| op.kind == lock), "{changes:?}");
+}
+
+#[test]
+fn a_reader_refuses_every_change() {
+    let sim = Sim::new();
+    sim.open().put(b"k", b"v").unwrap();
+    let db = sim.options().read_only(true).open().unwrap();
+    let refusals = [
+        db.put(b"k", b"w").map(drop),
+        db.delete(b"k").map(drop),
+        db.default_family().single_delete(b"k").map(drop),
+        db.flush(),
+        db.compact(),
+        db.sync().map(drop),
+        db.checkpoint("/copy"),
+        db.create_family("x", FamilyOptions::default()).map(drop),
+        db.drop_family("x"),
+        db.rename_family("x", "y"),
+        db.clone_family("default", "y").map(drop),
+    ];
+    for (i, refusal) in refusals.into_iter().enumerate() {
+        assert!(matches!(refusal, Err(Error::ReadOnly)), "call {i}: {refusal:?}");
+    }
+    assert_eq!(contents(db.default_family()), [(b"k".to_vec(), b"v".to_vec())]);
+}
+
+#[test]
+fn bad_lengths_of_segments_are_refused_before_anything_is_made() {
+    for bytes in [0, 4096, (16 << 10) + 1, (1 << 30) + 4096] {
+        let sim = Sim::new();
+        let opened = sim.options().with(|o| o.wal_segment_bytes = bytes).open();
+        assert!(matches!(opened, Err(Error::InvalidArgument { .. })), "{bytes}");
+        assert!(sim.disk.file_names("/db").is_err());
+    }
+}
+
+#[test]
+fn the_length_of_segments_is_fixed_at_creation() {
+    let sim = Sim::new();
+    sim.options().with(|o| o.wal_segment_bytes = 32 << 10).open().unwrap().put(b"k", b"v").unwrap();
+    let db = sim.options().with(|o| o.wal_segment_bytes = 1 << 20).open().unwrap();
+    db.put(b"k", b"w").unwrap();
+    let lens: Vec<u64> = sim
+        .disk
+        .file_names("/db")
+        .unwrap()
+        .iter()
+        .filter(|n| n.ends_with(".wal"))
+        .map(|n| sim.disk.read_file(format!("/db/{n}")).unwrap().len() as u64)
+        .collect();
+    assert!(!lens.is_empty() && lens.iter().all(|n| *n == 32 << 10), "{lens:?}");
+}
+
+#[test]
+fn settings_of_the_default_family_are_kept() {
+    let sim = Sim::new();
+    drop(sim.options().default_family(small().value_threshold(77)).open().unwrap());
+    let db = sim.options().default_family(small().value_threshold(99)).open().unwrap();
+    assert_eq!(db.default_family().options().value_threshold, 77);
+}
+
+#[test]
+fn salvage_opens_for_reading_only() {
+    let sim = Sim::new();
+    sim.open().put(b"k", b"v").unwrap();
+    let db = sim.options().recovery(RecoveryMode::Salvage).open().unwrap();
+    assert_eq!(value(db.default_family(), b"k").unwrap(), b"v");
+    assert!(matches!(db.put(b"k", b"w"), Err(Error::ReadOnly)));
+}
+
+#[test]
+fn many_opens_leave_no_files_behind() {
+    let sim = Sim::new();
+    for i in 0..6 {
+        let db = sim.open();
+        db.put(b"k", &[i]).unwrap();
+        db.close().unwrap();
+    }
+    let db = sim.open();
+    // LOCK, CURRENT, one manifest, one table, one log.
+    sim.eventually(&db, |names| names.len() == 5);
+    db.close().unwrap();
+    let left = sim.disk.file_names("/db").unwrap();
+    assert!(left.len() <= 4, "{left:?}");
+}

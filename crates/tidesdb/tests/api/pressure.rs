@@ -1,0 +1,110 @@
+//! A writer faster than the disk: memory stays bounded, writers wait, nobody waits for ever.
+
+use std::time::Duration;
+
+use tidesdb::{Error, SyncMode};
+use tidesdb_io::sim::{Fault, OpKind, errno};
+
+use crate::common::{Sim, contents, small};
+
+const LIMIT: u64 = 4 << 20;
+const BUFFER: usize = 512 << 10;
+
+fn limited(sim: &Sim) -> tidesdb::Db {
+    let options = sim.options().background_threads(1).sync(SyncMode::None);
+    let options = options.default_family(small().write_buffer(BUFFER).value_threshold(1 << 20));
+    options
+        .with(|o| {
+            o.memtables_bytes_max = LIMIT;
+            o.wal_segment_bytes = 1 << 20;
+        })
+        .open()
+        .unwrap()
+}
+
+#[test]
+fn memtables_stay_under_their_limit_on_a_slow_disk() {
+    let sim = Sim::new();
+    let db = limited(&sim);
+    // Each sync of a table takes a while, so flushing lags far behind.
+    sim.disk.observe(OpKind::SyncData, |op, _| {
+        if op.path.ends_with(".klog") {
+            std::thread::sleep(Duration::from_millis(15));
+        }
+    });
+    let mut highest = 0;
+    for i in 0..30_000u32 {
+        db.put(&i.to_be_bytes(), &[1; 900]).unwrap();
+        if i % 16 == 0 {
+            highest = highest.max(db.default_family().stats().memtable_bytes);
+        }
+    }
+    // What waits is limited; the active one, and one that fills while the limit is met, come on top.
+    assert!(highest <= LIMIT + 3 * BUFFER as u64, "{highest} bytes of memtables");
+    let stats = db.stats();
+    assert!(stats.stall_time > Duration::ZERO || stats.stalls > 0, "nobody ever waited: {stats}");
+    assert_eq!(db.iter().unwrap().keys_only().count(), 30_000);
+}
+
+#[test]
+fn a_writer_that_no_flush_will_help_gets_busy_and_nothing_is_done() {
+    let sim = Sim::new();
+    let db = limited(&sim);
+    sim.disk.inject(Fault::errno(errno::ENOSPC).on(OpKind::Create).path_ends(".klog").forever());
+    let ticking = std::sync::atomic::AtomicBool::new(true);
+    let (written, e) = std::thread::scope(|s| {
+        // Time flies: patience is measured on the clock of the environment.
+        s.spawn(|| {
+            while ticking.load(std::sync::atomic::Ordering::SeqCst) {
+                sim.clock.advance(Duration::from_millis(500));
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let mut written = 0u32;
+        let e = loop {
+            match db.put(&written.to_be_bytes(), &[1; 20_000]) {
+                Ok(_) => written += 1,
+                Err(e) => break e,
+            }
+            assert!(written < 2000, "memory without bounds");
+        };
+        ticking.store(false, std::sync::atomic::Ordering::SeqCst);
+        (written, e)
+    });
+    assert!(matches!(e, Error::Busy { .. }) && e.is_retryable(), "{e}");
+    assert_eq!(contents(db.default_family()).len(), written as usize);
+    sim.disk.clear_faults();
+    db.flush().unwrap();
+    db.put(b"again", b"v").unwrap();
+}
+
+#[test]
+fn readers_are_never_held_up_by_waiting_writers() {
+    let sim = Sim::new();
+    let db = limited(&sim);
+    db.put(b"k", b"v").unwrap();
+    sim.disk.inject(Fault::errno(errno::ENOSPC).on(OpKind::Create).path_ends(".klog").forever());
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            // Fills up to the limit, then waits there.
+            for i in 0..400u32 {
+                if db.put(&i.to_be_bytes(), &[1; 20_000]).is_err() {
+                    break;
+                }
+            }
+            done.store(true, std::sync::atomic::Ordering::SeqCst);
+        });
+        while db.stats().stalls == 0 && !done.load(std::sync::atomic::Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!done.load(std::sync::atomic::Ordering::SeqCst), "the writer never had to wait");
+        for _ in 0..100 {
+            assert_eq!(db.get(b"k").unwrap().unwrap(), b"v");
+            assert!(db.iter().unwrap().next().unwrap().is_ok());
+        }
+        sim.disk.clear_faults();
+        sim.clock.advance(Duration::from_secs(6)); // the retry is due
+    });
+    assert_eq!(contents(db.default_family()).len(), 401, "the writer went on");
+}

@@ -1,0 +1,140 @@
+//! Figures that add up.
+
+use tidesdb::FamilyStats;
+
+use crate::common::{Sim, fill, noise, small};
+
+fn of(db: &tidesdb::Db) -> FamilyStats {
+    db.default_family().stats()
+}
+
+#[test]
+fn a_new_database_counts_nothing() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let (all, f) = (db.stats(), of(&db));
+    assert_eq!((all.snapshots, all.stalls, all.families.len()), (0, 0, 1));
+    assert_eq!((f.name.as_str(), f.memtable_bytes, f.user_bytes, f.table_entries), ("default", 0, 0, 0));
+    assert_eq!((f.flushes, f.compactions, f.immutables), (0, 0, 0));
+}
+
+#[test]
+fn bytes_of_users_are_counted_once() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let a = db.create_family("a", small()).unwrap();
+    db.put(b"four", &[1; 96]).unwrap();
+    assert_eq!(of(&db).user_bytes, 100);
+    db.put(b"four", &[1; 996]).unwrap();
+    assert_eq!(of(&db).user_bytes, 1100, "with a value in the value log");
+    let mut batch = db.batch();
+    batch.put(&a, b"0123456789", &[0; 90]).unwrap();
+    batch.put(db.default_family(), b"0123456789", &[0; 890]).unwrap();
+    db.write(&mut batch).unwrap();
+    assert_eq!(of(&db).user_bytes + a.stats().user_bytes, 1100 + 1000);
+    assert_eq!((of(&db).user_bytes, a.stats().user_bytes), (2000, 100), "each family its own");
+}
+
+#[test]
+fn entries_and_tables_follow_flush_and_compaction() {
+    let sim = Sim::new();
+    let db = sim.open();
+    fill(db.default_family(), 100, b"v");
+    db.flush().unwrap();
+    db.delete(b"key000000").unwrap();
+    db.flush().unwrap();
+    let f = of(&db);
+    assert_eq!((f.table_entries, f.tombstones, f.level_tables[0], f.flushes), (101, 1, 2, 2));
+    assert_eq!(f.memtable_bytes, 0);
+    db.compact().unwrap();
+    let f = of(&db);
+    assert_eq!((f.table_entries, f.tombstones, f.compactions), (99, 0, 1));
+    assert_eq!((f.level_tables[0], f.level_tables.iter().sum::<usize>()), (0, 1));
+    assert!(f.dropped >= 2, "{}", f.dropped);
+}
+
+#[test]
+fn level_bytes_are_the_bytes_of_the_files() {
+    let sim = Sim::new();
+    let db = sim.options().default_family(small().write_buffer(64 << 10)).open().unwrap();
+    for i in 0..3000u32 {
+        db.put(&i.to_be_bytes(), &noise(u64::from(i), 100)).unwrap();
+    }
+    db.flush().unwrap();
+    let is_whole = |names: &[String]| {
+        let tables = names.iter().filter(|n| n.ends_with(".klog"));
+        let on_disk: usize = tables.map(|n| sim.disk.read_file(format!("/db/{n}")).unwrap().len()).sum();
+        of(&db).level_bytes.iter().sum::<u64>() == on_disk as u64
+    };
+    sim.eventually(&db, is_whole);
+    let f = of(&db);
+    assert!(
+        f.flush_bytes > 300_000 && f.compaction_written >= f.level_bytes.iter().sum() && f.resident_bytes > 0
+    );
+}
+
+#[test]
+fn memtable_bytes_grow_and_go() {
+    let sim = Sim::new();
+    let db = sim.open();
+    fill(db.default_family(), 500, &[1; 100]);
+    let held = of(&db).memtable_bytes;
+    assert!((50_000..2_000_000).contains(&held), "{held}");
+    db.flush().unwrap();
+    assert_eq!(of(&db).memtable_bytes, 0);
+}
+
+#[test]
+fn the_log_is_measured_and_goes_after_a_flush() {
+    let sim = Sim::new();
+    let db = sim.open();
+    fill(db.default_family(), 1000, &[1; 100]);
+    let stats = db.stats();
+    assert!(stats.wal_bytes > 100_000 && stats.wal_live_bytes >= stats.wal_bytes);
+    db.flush().unwrap();
+    let after = db.stats();
+    assert!(after.wal_live_bytes < 64 << 10, "{}", after.wal_live_bytes);
+    assert!(after.wal_bytes >= stats.wal_bytes);
+}
+
+#[test]
+fn sequence_numbers_are_told() {
+    let sim = Sim::new();
+    let db = sim.options().sync(tidesdb::SyncMode::None).open().unwrap();
+    let seq = db.put(b"k", b"v").unwrap();
+    let stats = db.stats();
+    assert!(stats.visible_seq >= seq && stats.durable_seq <= seq);
+    db.sync().unwrap();
+    assert!(db.stats().durable_seq > seq);
+}
+
+#[test]
+fn the_cache_counts_and_stays_in_its_bounds() {
+    let sim = Sim::new();
+    let db = sim.options().cache_bytes(256 << 10).open().unwrap();
+    for i in 0..5000u32 {
+        db.put(&i.to_be_bytes(), &noise(u64::from(i), 200)).unwrap();
+    }
+    db.compact().unwrap();
+    for _ in 0..2 {
+        for i in 0..5000u32 {
+            db.get(&i.to_be_bytes()).unwrap().unwrap();
+        }
+    }
+    let stats = db.stats();
+    assert!(stats.cache_hits > 1000 && stats.cache_misses > 100, "{stats}");
+    assert!(stats.cache_bytes > 0 && stats.cache_bytes <= 256 << 10, "{}", stats.cache_bytes);
+}
+
+#[test]
+fn they_read_well() {
+    let sim = Sim::new();
+    let db = sim.open();
+    db.create_family("whales", small()).unwrap();
+    fill(db.default_family(), 10, b"v");
+    db.flush().unwrap();
+    let text = db.stats().to_string();
+    for word in ["whales", "level 1", "block cache", "log", "flushes"] {
+        assert!(text.contains(word), "{word} is not in:\n{text}");
+    }
+}
