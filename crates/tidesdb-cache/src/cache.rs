@@ -162,6 +162,14 @@ impl<V: Send + Sync + 'static> Cache<V> {
         reclaim();
     }
 
+    /// Whether an insert is likely to evict something: less than a sixteenth of the capacity is free.
+    #[inline]
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        let capacity = self.capacity.load(Ordering::Relaxed);
+        self.account.used() > capacity - capacity / 16
+    }
+
     /// What happened so far, and the bytes in use.
     #[must_use]
     pub fn stats(&self) -> CacheStats {

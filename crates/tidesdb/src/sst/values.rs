@@ -26,9 +26,9 @@ struct Scratch {
     decoded: u32,
 }
 
-/// Of so many frames decoded, one is cached: what is asked for again and again gets in soon, and lookups all over a
-/// table larger than the cache are not slowed by filling it in vain.
-const ADMIT_ONE_IN: u32 = 4;
+/// Of so many frames decoded, one is cached once the cache is full: what is asked for again and again gets in soon, and
+/// lookups all over a table larger than the cache are not slowed by filling it in vain.
+const ADMIT_ONE_IN: u32 = 16;
 
 thread_local! {
     /// Never borrowed across a call that could lead back here.
@@ -93,7 +93,9 @@ impl Table {
         }
         SCRATCH.with_borrow_mut(|s| {
             s.decoded = s.decoded.wrapping_add(1);
-            let admit = self.meta.compression == Compression::Zstd || s.decoded % ADMIT_ONE_IN == 0;
+            let admit = self.meta.compression == Compression::Zstd
+                || s.decoded.is_multiple_of(ADMIT_ONE_IN)
+                || !self.cache.is_full();
             let want = if admit { usize::MAX } else { span.1 };
             let values = self.frame_values((b, f), fence, frame, want, (&mut s.disk, &mut s.raw))?;
             if admit {
