@@ -88,8 +88,11 @@ fn every_byte_of_the_manifest() {
         // The reserve is one run of zeros: a sample of it, and its last byte.
         let reserve = (used..good.len()).step_by(251).chain([good.len() - 1]);
         for at in (0..used).chain(reserve) {
-            for to in [good[at] ^ 1 << (at % 8), 0, 0xff, good[at].wrapping_add(1)] {
-                if to == good[at] {
+            for (n, to) in
+                [good[at] ^ 1 << (at % 8), 0, 0xff, good[at].wrapping_add(1)].into_iter().enumerate()
+            {
+                // A flip of every byte; the other changes of some. `cargo xtask sweep` does them all.
+                if to == good[at] || n > 0 && !at.is_multiple_of(16) {
                     continue;
                 }
                 let mut bad = good.clone();
