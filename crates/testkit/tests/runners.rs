@@ -16,12 +16,12 @@ fn run(program: &str, args: &[&str], line: &str) {
 
 #[test]
 fn crash() {
-    run(env!("CARGO_BIN_EXE_crash"), &["--points", "400", "--threads", "2", "--seed", "11"], "T01 ");
+    run(env!("CARGO_BIN_EXE_crash"), &["--points", "250", "--threads", "2", "--seed", "11"], "T01 ");
 }
 
 #[test]
 fn faults() {
-    let args = ["--cases", "600", "--points", "30", "--seed", "12"];
+    let args = ["--cases", "400", "--points", "30", "--seed", "12"];
     let bin = env!("CARGO_BIN_EXE_faults");
     run(bin, &[&args[..], &["--only", "9"]].concat(), "T09 ");
     run(bin, &[&args[..], &["--only", "10"]].concat(), "T10 ");
@@ -30,17 +30,17 @@ fn faults() {
 
 #[test]
 fn kill() {
-    run(env!("CARGO_BIN_EXE_kill"), &["--kills", "24", "--seed", "13"], "T04 ");
+    run(env!("CARGO_BIN_EXE_kill"), &["--kills", "12", "--seed", "13"], "T04 ");
 }
 
 #[test]
 fn sweep() {
-    run(env!("CARGO_BIN_EXE_sweep"), &["--stride", "61", "--blocks", "20", "--seed", "14"], "T27 ");
+    run(env!("CARGO_BIN_EXE_sweep"), &["--stride", "127", "--blocks", "10", "--seed", "14"], "T27 ");
 }
 
 #[test]
 fn model() {
-    run(env!("CARGO_BIN_EXE_model"), &["--ops", "64000", "--length", "2000", "--seed", "15"], "T14 ");
+    run(env!("CARGO_BIN_EXE_model"), &["--ops", "40000", "--length", "2000", "--seed", "15"], "T14 ");
 }
 
 #[test]

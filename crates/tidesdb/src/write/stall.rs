@@ -24,6 +24,8 @@ use crate::{Error, Result};
 
 /// How long a stopped writer waits without any progress.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How often it looks at the clock.
+const LOOK: Duration = Duration::from_millis(100);
 /// Flush rate assumed before one is measured, in bytes per second.
 const DRAIN_RATE_ASSUMED: u64 = 200 << 20;
 /// Longest delay of one commit.
@@ -85,7 +87,7 @@ fn stop(shared: &Shared, batch: &WriteBatch) -> Result<()> {
             shared.jobs.push(Job::Compact(family.id));
         }
         // A timed wait may end early, so the clock decides.
-        let progress = shared.debt.progress.wait_while(seen, Some(PATIENCE));
+        let progress = shared.debt.progress.wait_while(seen, Some(LOOK));
         let now = shared.env.clock.mono();
         if progress {
             idle_since = now;
