@@ -109,13 +109,23 @@ fn on_reads(kind: OpKind) -> bool {
     matches!(kind, OpKind::Open | OpKind::Read | OpKind::Len | OpKind::MapRead | OpKind::OpenDir)
 }
 
+/// How the name of the file ends that `op` is about: its extensions, or the whole name if it has none.
+fn ending(op: &Op) -> &str {
+    let name = op.path.rsplit_once('/').map_or(&*op.path, |(_, name)| name);
+    name.find('.').map_or(name, |dot| &name[dot..])
+}
+
 /// Plans that make call `k` of `ops` fail, once, and all calls of its kind from there on.
+///
+/// Calls are counted by kind and file ending: obsolete files go when the last reader anywhere in the process has let go,
+/// so removals come a little sooner or later in each run.
 fn plans(ops: &[Op], k: usize) -> Vec<Plan> {
     let op = &ops[k];
     let earlier = ops[..k].iter().filter(|other| other.kind == op.kind).count() as u64;
+    let alike = ops[..k].iter().filter(|other| other.kind == op.kind && ending(other) == ending(op)).count();
     let mut plans = Vec::new();
     for &errno in errnos(op.kind) {
-        let once = Fault::errno(errno).skip(k as u64);
+        let once = Fault::errno(errno).on(op.kind).path_ends(ending(op)).skip(alike as u64);
         let for_ever = Fault::errno(errno).on(op.kind).skip(earlier).forever();
         for (how, fault) in [("once", once), ("for ever", for_ever)] {
             plans.push(Plan {
