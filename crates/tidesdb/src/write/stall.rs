@@ -24,8 +24,10 @@ use crate::{Error, Result};
 
 /// How long a stopped writer waits without any progress.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often it looks at the clock.
+/// How often it looks at the clock, and how often at least before it gives up: a clock that jumps, as after a machine
+/// slept, proves nothing about flushing.
 const LOOK: Duration = Duration::from_millis(100);
+const LOOKS_MIN: u32 = 20;
 /// Flush rate assumed before one is measured, in bytes per second.
 const DRAIN_RATE_ASSUMED: u64 = 200 << 20;
 /// Longest delay of one commit.
@@ -75,7 +77,7 @@ fn debt(shared: &Shared, batch: &WriteBatch) -> f64 {
 fn stop(shared: &Shared, batch: &WriteBatch) -> Result<()> {
     shared.debt.stops.fetch_add(1, Ordering::Relaxed);
     let started = shared.env.clock.mono();
-    let mut idle_since = started;
+    let (mut idle_since, mut idle_looks) = (started, 0);
     while debt(shared, batch) >= 1.0 {
         let seen = shared.debt.progress.current();
         if debt(shared, batch) < 1.0 {
@@ -90,8 +92,11 @@ fn stop(shared: &Shared, batch: &WriteBatch) -> Result<()> {
         let progress = shared.debt.progress.wait_while(seen, Some(LOOK));
         let now = shared.env.clock.mono();
         if progress {
-            idle_since = now;
-        } else if now.saturating_sub(idle_since) >= PATIENCE {
+            (idle_since, idle_looks) = (now, 0);
+            continue;
+        }
+        idle_looks += 1;
+        if idle_looks >= LOOKS_MIN && now.saturating_sub(idle_since) >= PATIENCE {
             return Err(Error::Busy { cause: "flushing makes no progress; see the log for the reason" });
         }
     }
