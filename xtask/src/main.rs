@@ -18,10 +18,10 @@ const HELP: &str = "\
 cargo xtask COMMAND
 
   quick               before each commit: tidy, format, clippy, unit tests
-  test                every test of the workspace, doc tests and examples included
+  test                every test, doc tests and examples included; those of the benchmark are in `ci bench`
   tidy [--stats]      the house rules; with the figures of the house
   ci [STAGE...]       what the build server runs; without a stage all of them; `extra` is all but `test`
-                      stages: tidy lint test docs loom crash faults order kill sweep model asan miri
+                      stages: tidy lint test bench docs loom crash faults order kill sweep model asan miri
   loom [NAME]         all interleavings of the lock-free parts; NAME filters the models
   asan                the leaf crates under the address sanitizer (needs nightly Rust)
   miri                the lock-free leaf crates under Miri (needs nightly Rust and its component)

@@ -9,9 +9,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run: the quick refusals first.
-const ALL: [&str; 13] = [
-    "tidy", "lint", "test", "docs", "loom", "crash", "faults", "order", "kill", "sweep", "model", "asan",
-    "miri",
+const ALL: [&str; 14] = [
+    "tidy", "lint", "test", "bench", "docs", "loom", "crash", "faults", "order", "kill", "sweep", "model",
+    "asan", "miri",
 ];
 
 /// Programs of the test kit, and the size of a check run: minutes all together. Without arguments they run at full size.
@@ -99,7 +99,11 @@ fn stage(root: &Path, name: &str) -> Staged {
         "lint" => lint(root),
         "unit" => Cargo::new(&format!("test {} --lib --bins", workspace(root))).run(root),
         // A full run gains nothing from incremental files, and they cost a third of the build.
-        "test" => Cargo::new(&format!("test {}", workspace(root))).env("CARGO_INCREMENTAL", "0").run(root),
+        "test" => {
+            let test = format!("test {} --exclude tidesdb-bench", workspace(root));
+            Cargo::new(&test).env("CARGO_INCREMENTAL", "0").run(root)
+        }
+        "bench" => Cargo::new("test -p tidesdb-bench -p tidesdb-cli --features tidesdb-cli/bench").run(root),
         "docs" => docs(root),
         "loom" => loom(root, &[]),
         "asan" => return asan(root),
@@ -118,7 +122,11 @@ fn tidy_stage(root: &Path) -> Done {
 
 fn lint(root: &Path) -> Done {
     Cargo::new("fmt --all --check").run(root)?;
-    Cargo::new(&format!("clippy {} --all-targets -- -D warnings", workspace(root))).run(root)
+    Cargo::new(&format!(
+        "clippy {} --all-targets --features tidesdb-cli/bench -- -D warnings",
+        workspace(root)
+    ))
+    .run(root)
 }
 
 fn docs(root: &Path) -> Done {

@@ -18,6 +18,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use commands::Verb;
+#[cfg(feature = "bench")]
+use commands::bench::Bench;
 use commands::inspect::Inspect;
 use commands::shell::Shell;
 use commands::tour::{Tour, Witness};
@@ -48,6 +50,8 @@ enum Command {
     Verb(Verb),
     Inspect(Inspect),
     Shell(Shell),
+    #[cfg(feature = "bench")]
+    Bench(Box<Bench>),
     #[command(hide = true)]
     Witness(Witness),
 }
@@ -75,6 +79,8 @@ impl Cli {
         match &self.command {
             Command::Tour(tour) => tour.run(out),
             Command::Witness(witness) => witness.run(out),
+            #[cfg(feature = "bench")]
+            Command::Bench(bench) => bench.run(self.common.json, out),
             Command::Inspect(inspect) => inspect.run(&self.place, self.common.json, out),
             Command::Shell(shell) => {
                 self.with_session(shell.access(), |session| shell.run(session.clone(), out))

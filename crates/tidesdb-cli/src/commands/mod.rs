@@ -1,7 +1,7 @@
 //! The commands, one file each: its arguments, its help, what it does, and its tests.
 //!
-//! A [`Verb`] works on an open database, so the shell runs it as the command line does. `tour`, `inspect` and `shell`
-//! open what they need themselves.
+//! A [`Verb`] works on an open database, so the shell runs it as the command line does. `tour`, `inspect`, `shell` and
+//! `bench` open what they need themselves.
 
 pub(crate) mod checkpoint;
 pub(crate) mod compact;
@@ -17,6 +17,8 @@ pub(crate) mod verify;
 pub(crate) mod inspect;
 pub(crate) mod shell;
 pub(crate) mod tour;
+#[cfg(feature = "bench")]
+pub(crate) mod bench;
 
 #[cfg(test)]
 mod stage;

@@ -1,0 +1,187 @@
+//! Two results side by side: what became slower, and by how much more than chance.
+//!
+//! A row is a regression if its median fell by more than the threshold and the ranges of its repetitions do not overlap,
+//! or if it failed where it did not before.
+
+use std::fmt::Write;
+
+use crate::report::{Line, lines, table_rate};
+use crate::run::Results;
+
+/// One line of the comparison.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// Row, operation and engine.
+    pub name: String,
+    /// Operations a second before and after; none where it is missing.
+    pub rates: (Option<f64>, Option<f64>),
+    /// What to think of it.
+    pub verdict: Verdict,
+}
+
+/// What to think of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Within the threshold or the noise.
+    Same,
+    /// Faster beyond both.
+    Better,
+    /// Slower beyond both.
+    Worse,
+    /// It failed, and did not before.
+    Broken,
+    /// It failed before, and does not any more.
+    Repaired,
+    /// It is in one of them only, or failed in both.
+    Incomparable,
+}
+
+/// Compares line by line; `threshold` is a part of the old rate, as 0.05.
+pub fn compare(old: &Results, new: &Results, threshold: f64) -> Vec<Change> {
+    let (old, new) = (lines(old), lines(new));
+    let name = |l: &Line| (l.row.clone(), l.engine.clone(), l.operation.clone());
+    let partner = |all: &[Line], l: &Line| all.iter().find(|o| name(o) == name(l)).cloned();
+    let broken = |all: &[Line], l: &Line| {
+        all.iter().any(|o| o.failure.is_some() && (&o.row, &o.engine) == (&l.row, &l.engine))
+    };
+    let mut changes: Vec<Change> = new
+        .iter()
+        .map(|line| {
+            let before = partner(&old, line);
+            let verdict = match (&before, line.failure.is_some()) {
+                (_, true) if broken(&old, line) => Verdict::Incomparable,
+                (_, true) => Verdict::Broken,
+                (Some(before), false) => judge(before, line, threshold),
+                (None, false) if broken(&old, line) => Verdict::Repaired,
+                (None, false) => Verdict::Incomparable,
+            };
+            change(before.as_ref(), Some(line), verdict)
+        })
+        .collect();
+    let gone = old.iter().filter(|l| partner(&new, l).is_none() && !broken(&new, l));
+    changes.extend(gone.map(|l| change(Some(l), None, Verdict::Incomparable)));
+    changes
+}
+
+fn judge(old: &Line, new: &Line, threshold: f64) -> Verdict {
+    let ratio = new.rate.median / old.rate.median.max(f64::MIN_POSITIVE);
+    if ratio < 1.0 - threshold && new.rate.high < old.rate.low {
+        return Verdict::Worse;
+    }
+    if ratio > 1.0 + threshold && new.rate.low > old.rate.high {
+        return Verdict::Better;
+    }
+    Verdict::Same
+}
+
+fn change(old: Option<&Line>, new: Option<&Line>, verdict: Verdict) -> Change {
+    let rate = |l: Option<&Line>| l.filter(|l| l.failure.is_none()).map(|l| l.rate.median);
+    let name = old.or(new).map_or_else(String::new, |l| format!("{} {} {}", l.row, l.operation, l.engine));
+    Change { name, rates: (rate(old), rate(new)), verdict }
+}
+
+/// Whether anything became worse.
+pub fn is_worse(changes: &[Change]) -> bool {
+    changes.iter().any(|c| matches!(c.verdict, Verdict::Worse | Verdict::Broken))
+}
+
+/// The comparison as a table, with the geometric mean of all ratios.
+pub fn table(changes: &[Change]) -> String {
+    let width = changes.iter().map(|c| c.name.len()).max().unwrap_or(0);
+    let mut out = format!("{:<width$}  {:>8}  {:>8}  {:>6}\n", "row", "old", "new", "ratio");
+    let (mut logs, mut n) = (0.0, 0u32);
+    for change in changes {
+        let show = |r: Option<f64>| r.map_or_else(|| "-".to_owned(), table_rate);
+        let ratio = match change.rates {
+            (Some(old), Some(new)) if old > 0.0 && new > 0.0 => {
+                (logs, n) = (logs + (new / old).ln(), n + 1);
+                format!("{:.2}", new / old)
+            }
+            _ => "-".to_owned(),
+        };
+        let verdict = match change.verdict {
+            Verdict::Same => "",
+            Verdict::Better => "better",
+            Verdict::Worse => "WORSE",
+            Verdict::Broken => "BROKEN",
+            Verdict::Repaired => "repaired",
+            Verdict::Incomparable => "not comparable",
+        };
+        let (old, new) = (show(change.rates.0), show(change.rates.1));
+        let line = format!("{:<width$}  {old:>8}  {new:>8}  {ratio:>6}  {verdict}", change.name);
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
+    let mean = if n == 0 { 1.0 } else { (logs / f64::from(n)).exp() };
+    let _ = writeln!(out, "geometric mean of {n} ratios: {mean:.3}");
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::Machine;
+    use crate::run::FORMAT;
+    use crate::spec::Spec;
+    use crate::stage::Outcome;
+    use crate::workload::Phase;
+
+    fn results(rows: &[(&str, &[u64])]) -> Results {
+        let mut outcomes = Vec::new();
+        for (name, rates) in rows {
+            let spec = Spec { name: (*name).to_owned(), ..Spec::default() };
+            for rate in *rates {
+                let mut outcome = Outcome::new("tidesdb", &spec);
+                outcome.phases =
+                    vec![Phase { operation: "PUT".to_owned(), ops: *rate, seconds: 1.0, latency: None }];
+                outcome.failure = (*rate == 0).then(|| "lost".to_owned());
+                outcomes.push(outcome);
+            }
+        }
+        let machine = Machine::default();
+        let rows = Vec::new();
+        Results {
+            rows,
+            format: FORMAT,
+            version: String::new(),
+            suite: String::new(),
+            begun: 0,
+            seed: 0,
+            machine,
+            outcomes,
+        }
+    }
+
+    #[test]
+    fn only_what_is_beyond_the_noise_is_flagged() {
+        let old = results(&[
+            ("same", &[100, 110]),
+            ("slow", &[100, 110]),
+            ("noisy", &[80, 100, 110]),
+            ("fast", &[100]),
+            ("breaks", &[100]),
+            ("heals", &[0]),
+            ("gone", &[1]),
+        ]);
+        let new = results(&[
+            ("same", &[97, 108]),
+            ("slow", &[80, 90]),
+            ("noisy", &[60, 70, 90]),
+            ("fast", &[150]),
+            ("breaks", &[0]),
+            ("heals", &[5]),
+            ("new", &[1]),
+        ]);
+        let changes = compare(&old, &new, 0.05);
+        let of = |name: &str| changes.iter().find(|c| c.name.starts_with(name)).unwrap().verdict;
+        assert_eq!(of("same"), Verdict::Same);
+        assert_eq!(of("slow"), Verdict::Worse);
+        assert_eq!(of("noisy"), Verdict::Same);
+        assert_eq!(of("fast"), Verdict::Better);
+        assert_eq!(of("breaks"), Verdict::Broken);
+        assert_eq!(of("heals"), Verdict::Repaired);
+        assert_eq!((of("gone"), of("new")), (Verdict::Incomparable, Verdict::Incomparable));
+        assert!(is_worse(&changes) && !is_worse(&compare(&old, &old, 0.05)));
+        let text = table(&changes);
+        assert!(text.contains("WORSE") && text.contains("geometric mean of 4 ratios: 0.9"), "{text}");
+    }
+}

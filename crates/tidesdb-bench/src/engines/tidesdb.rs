@@ -1,0 +1,192 @@
+//! This engine.
+//!
+//! A batch of one is a plain put or delete. The session's cursor is kept over all seeks and moved to the newest commit by
+//! `refresh`. In every sync mode the engine hands a commit to the system before it returns, so the class `none` runs as
+//! `os`.
+
+use std::time::Duration;
+
+use ::tidesdb::{Cursor, Db, Family, FamilyOptions, SyncMode, WriteBatch};
+
+use crate::engine::{Config, Engine, Result, Session, Stats};
+use crate::measure::now;
+use crate::spec::Durability;
+
+/// Longer background work after the writes is a failure.
+const SETTLE: Duration = Duration::from_secs(600);
+const POLL: Duration = Duration::from_millis(2);
+
+struct Tides {
+    db: Db,
+    settings: String,
+    batch: u64,
+}
+
+pub(super) fn open(config: &Config) -> Result<Box<dyn Engine>> {
+    let spec = &config.spec;
+    let sync = if spec.durability == Durability::Device { SyncMode::Full } else { SyncMode::None };
+    let memtable = usize::try_from(spec.memtable).map_err(|e| e.to_string())?;
+    let family = FamilyOptions::default().write_buffer(memtable);
+    let waiting = spec.memtable * 5 / 2;
+    let settings = format!(
+        "tidesdb {}: sync {sync:?}, cache {} B, memtable {memtable} B, memtables waiting {waiting} B, compression {:?}, filter {} \
+         bits/key, values in the log from {} B, other settings as they come",
+        env!("CARGO_PKG_VERSION"),
+        spec.cache,
+        family.compression,
+        family.filter_bits_per_key,
+        family.value_threshold,
+    );
+    let db = Db::options(&config.dir)
+        .sync(sync)
+        .cache_bytes(spec.cache)
+        .with(|o| o.memtables_bytes_max = waiting)
+        .default_family(family)
+        .open()
+        .map_err(said)?;
+    Ok(Box::new(Tides { db, settings, batch: spec.batch }))
+}
+
+fn said(error: ::tidesdb::Error) -> String {
+    error.to_string()
+}
+
+impl Engine for Tides {
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        let family = self.db.default_family();
+        let direct = self.batch == 1;
+        let (batch, key) = (self.db.batch(), Vec::new());
+        Ok(Box::new(TidesSession { db: &self.db, family, batch, cursor: None, key, direct }))
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.db.sync().map(drop).map_err(said)
+    }
+
+    fn settle(&self) -> Result<()> {
+        let start = now();
+        self.db.flush().map_err(said)?;
+        while self.db.stats().jobs_pending > 0 {
+            if start.elapsed() > SETTLE {
+                return Err(format!("background work is not done after {SETTLE:?}"));
+            }
+            std::thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        self.db.close().map_err(said)
+    }
+
+    fn stats(&self) -> Stats {
+        let stats = self.db.stats();
+        Stats {
+            stalls: stats.stalls,
+            stalled: stats.stall_time.as_secs_f64(),
+            cache_hits: stats.cache_hits,
+            cache_misses: stats.cache_misses,
+        }
+    }
+
+    fn settings(&self) -> String {
+        self.settings.clone()
+    }
+}
+
+struct TidesSession<'a> {
+    db: &'a Db,
+    family: &'a Family,
+    batch: WriteBatch,
+    cursor: Option<Cursor>,
+    /// Copy of the key of a row.
+    key: Vec<u8>,
+    direct: bool,
+}
+
+impl TidesSession<'_> {
+    fn cursor(&mut self) -> Result<&mut Cursor> {
+        match &mut self.cursor {
+            Some(cursor) => Ok(cursor),
+            empty => Ok(empty.insert(self.family.cursor().map_err(said)?)),
+        }
+    }
+}
+
+impl Session for TidesSession<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        if self.direct {
+            return self.family.put(key, value).map(drop).map_err(said);
+        }
+        self.batch.put(self.family, key, value).map_err(said)
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        if self.direct {
+            return self.family.delete(key).map(drop).map_err(said);
+        }
+        self.batch.delete(self.family, key).map_err(said)
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        if self.direct {
+            return Ok(());
+        }
+        self.db.write(&mut self.batch).map(drop).map_err(said)
+    }
+
+    fn get(&mut self, key: &[u8], value: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        Ok(self.family.get_with(key, value).map_err(said)?.is_some())
+    }
+
+    fn seek(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let cursor = self.cursor()?;
+        cursor.seek(key).map_err(said)?;
+        if cursor.valid() {
+            found(cursor.key());
+        }
+        Ok(cursor.valid())
+    }
+
+    fn range(&mut self, key: &[u8], limit: u64, row: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
+        let mut copy = std::mem::take(&mut self.key);
+        let cursor = self.cursor()?;
+        cursor.seek(key).map_err(said)?;
+        let n = rows(cursor, &mut copy, limit, row);
+        self.key = copy;
+        n
+    }
+
+    fn iterate(&mut self, row: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
+        let mut cursor = self.family.cursor().map_err(said)?;
+        cursor.seek_to_first().map_err(said)?;
+        rows(&mut cursor, &mut self.key, u64::MAX, row)
+    }
+
+    fn refresh(&mut self) -> Result<()> {
+        match &mut self.cursor {
+            Some(cursor) => cursor.refresh().map_err(said),
+            None => Ok(()),
+        }
+    }
+}
+
+fn rows(
+    cursor: &mut Cursor,
+    key: &mut Vec<u8>,
+    limit: u64,
+    row: &mut dyn FnMut(&[u8], &[u8]),
+) -> Result<u64> {
+    let mut n = 0;
+    while n < limit && cursor.valid() {
+        // Key and value cannot be borrowed together: the value may have to be fetched into the cursor.
+        key.clear();
+        key.extend_from_slice(cursor.key());
+        row(key, cursor.value().map_err(said)?);
+        n += 1;
+        if n < limit {
+            cursor.next().map_err(said)?;
+        }
+    }
+    Ok(n)
+}

@@ -1,0 +1,32 @@
+//! The benchmark: workloads on an engine, each operation timed, each answer checked.
+//!
+//! A *row* is one workload with all its settings ([`Spec`]). It runs in a process of its own on a fresh directory
+//! ([`stage`]); a [`run::Plan`] runs many rows on many engines, repeated and interleaved; [`report`] takes the
+//! [`Results`] as data. A row whose answers are wrong has failed, whatever its speed.
+//!
+//! The order of the modules below is the order of the floors: a module uses only those above its own line.
+#![forbid(unsafe_code)]
+
+// Ground: chance, keys, values, clock, process.
+pub mod rng;
+pub mod keys;
+pub mod values;
+pub mod measure;
+pub mod process;
+// What a row is, and what it runs on.
+pub mod spec;
+pub mod engine;
+pub mod engines;
+// One row: the model, the checks, the operations, the stages.
+pub mod verify;
+pub mod workload;
+pub mod stage;
+// Many rows, and what is made of them.
+pub mod suite;
+pub mod run;
+pub mod report;
+pub mod compare;
+
+pub use run::Results;
+pub use spec::Spec;
+pub use stage::Outcome;

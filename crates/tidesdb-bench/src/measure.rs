@@ -1,0 +1,205 @@
+//! The clock and the histograms.
+//!
+//! Latencies are nanoseconds in HDR histograms with three significant digits, one per thread, merged at the end. A thread
+//! reads the clock once at each boundary between operations: the end of one is the start of the next.
+
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+/// Longer latencies count as this many nanoseconds: 1000 s.
+const LONGEST: u64 = 1_000_000_000_000;
+/// A thread that is early by more than this sleeps; the rest it spins.
+const NAP: Duration = Duration::from_micros(200);
+
+/// The present.
+#[inline]
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures real time; the engine keeps its own")]
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+/// A histogram of nanoseconds.
+#[derive(Clone, Debug)]
+pub struct Recorder(Histogram<u64>);
+
+impl Default for Recorder {
+    fn default() -> Self {
+        Self(Histogram::new_with_bounds(1, LONGEST, 3).expect("the bounds are in order"))
+    }
+}
+
+impl Recorder {
+    /// Counts one latency.
+    #[inline]
+    pub fn record(&mut self, latency: Duration) {
+        self.0.saturating_record(latency.as_nanos() as u64);
+    }
+
+    /// Takes in what another thread counted.
+    pub fn merge(&mut self, other: &Self) {
+        self.0.add(&other.0).expect("all histograms have the same bounds");
+    }
+
+    /// Figures of what was counted, or `None` for nothing.
+    pub fn latency(&self) -> Option<Latency> {
+        let h = &self.0;
+        let micros = |nanos: u64| nanos as f64 / 1e3;
+        let (mean, deviation) = (h.mean() / 1e3, h.stdev() / 1e3);
+        (!h.is_empty()).then(|| Latency {
+            samples: h.len(),
+            mean,
+            deviation,
+            variation: if mean > 0.0 { 100.0 * deviation / mean } else { 0.0 },
+            min: micros(h.min()),
+            p50: micros(h.value_at_quantile(0.5)),
+            p95: micros(h.value_at_quantile(0.95)),
+            p99: micros(h.value_at_quantile(0.99)),
+            p999: micros(h.value_at_quantile(0.999)),
+            max: micros(h.max()),
+        })
+    }
+}
+
+/// Latencies in microseconds; one sample per commit, whatever its batch, and per read.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// How many were measured.
+    pub samples: u64,
+    /// Their mean.
+    pub mean: f64,
+    /// Their standard deviation.
+    pub deviation: f64,
+    /// Deviation in percent of the mean.
+    pub variation: f64,
+    /// The shortest.
+    pub min: f64,
+    /// The median.
+    pub p50: f64,
+    /// 95 % are not longer.
+    pub p95: f64,
+    /// 99 % are not longer.
+    pub p99: f64,
+    /// 99.9 % are not longer.
+    pub p999: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+/// Measures the operations of one thread, back to back or at a fixed rate.
+#[derive(Debug)]
+pub struct Meter {
+    start: Instant,
+    last: Instant,
+    /// Closed loop: none. Open loop: the time between two starts, and how many were due.
+    pace: Option<(Duration, u32)>,
+    recorders: Vec<Recorder>,
+}
+
+impl Meter {
+    /// For so many kinds of operations; `pace` is the time between starts in an open loop.
+    pub fn new(kinds: usize, pace: Option<Duration>) -> Self {
+        let start = now();
+        let recorders = vec![Recorder::default(); kinds];
+        Self { start, last: start, pace: pace.map(|every| (every, 0)), recorders }
+    }
+
+    /// The first operation begins now.
+    pub fn begin(&mut self) {
+        self.start = now();
+        self.last = self.start;
+    }
+
+    /// The operation that began at the last boundary is done. In an open loop it counts from when it was due, so that
+    /// waiting behind a slow one is part of the latency; then it is waited until the next one is due.
+    #[inline]
+    pub fn lap(&mut self, kind: usize) {
+        let end = now();
+        self.recorders[kind].record(end - self.last);
+        self.last = end;
+        if self.pace.is_some() {
+            self.wait(end);
+        }
+    }
+
+    #[cold]
+    fn wait(&mut self, mut present: Instant) {
+        let Some((every, due)) = &mut self.pace else { return };
+        *due += 1;
+        let next = self.start + *every * *due;
+        while present < next {
+            let early = next - present;
+            if early > NAP {
+                std::thread::sleep(early - NAP / 2)
+            } else {
+                std::hint::spin_loop()
+            }
+            present = now();
+        }
+        self.last = next;
+    }
+
+    /// Time from the beginning to the last boundary.
+    #[inline]
+    pub fn elapsed(&self) -> Duration {
+        self.last - self.start
+    }
+
+    /// When it began and ended, and what it counted.
+    pub fn finish(self) -> (Instant, Instant, Vec<Recorder>) {
+        (self.start, self.last, self.recorders)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_of_a_known_distribution() {
+        let mut halves = [Recorder::default(), Recorder::default()];
+        for n in 1..=10_000u64 {
+            halves[n as usize % 2].record(Duration::from_micros(n));
+        }
+        let [mut all, other] = halves;
+        all.merge(&other);
+        let latency = all.latency().unwrap();
+        let near = |got: f64, want: f64| assert!((got - want).abs() <= want * 0.002, "{got}, not {want}");
+        assert_eq!(latency.samples, 10_000);
+        near(latency.mean, 5000.5);
+        near(latency.deviation, 2886.75);
+        near(latency.variation, 57.73);
+        near(latency.p50, 5000.0);
+        near(latency.p95, 9500.0);
+        near(latency.p99, 9900.0);
+        near(latency.p999, 9990.0);
+        near(latency.max, 10_000.0);
+        near(latency.min, 1.0);
+        assert_eq!(Recorder::default().latency(), None);
+    }
+
+    #[test]
+    fn an_open_loop_counts_the_wait_behind_a_slow_operation() {
+        let every = Duration::from_millis(2);
+        let mut meter = Meter::new(1, Some(every));
+        for n in 0..10 {
+            if n == 3 {
+                std::thread::sleep(Duration::from_millis(11));
+            }
+            meter.lap(0);
+        }
+        let (_, _, recorders) = meter.finish();
+        let latency = recorders[0].latency().unwrap();
+        assert_eq!(latency.samples, 10);
+        let delayed = recorders[0].0.count_between(2_000_000, LONGEST);
+        assert!(delayed >= 4, "the operations due during the slow one waited too: {delayed}");
+    }
+
+    #[test]
+    fn an_open_loop_keeps_its_rate() {
+        let mut meter = Meter::new(1, Some(Duration::from_millis(1)));
+        (0..50).for_each(|_| meter.lap(0));
+        assert!(meter.elapsed() >= Duration::from_millis(49), "{:?}", meter.elapsed());
+    }
+}

@@ -1,0 +1,161 @@
+//! What the system says about this process, its files and the machine. Figures that a system does not give are 0.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+/// Counters of this process since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Processor seconds in user mode, in steps of a hundredth.
+    pub user: f64,
+    /// Processor seconds in the kernel, in steps of a hundredth.
+    pub system: f64,
+    /// Processor seconds of all threads, to the nanosecond.
+    pub processor: f64,
+    /// Bytes read from devices; not those found in the page cache.
+    pub read: u64,
+    /// Bytes that were or will be written to devices.
+    pub written: u64,
+}
+
+const TICKS: f64 = 100.0;
+
+impl Usage {
+    /// The counters now.
+    pub fn now() -> Self {
+        let stat = text("/proc/self/stat");
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let seconds = |i: usize| fields.get(i).and_then(|f| f.parse::<f64>().ok()).unwrap_or(0.0) / TICKS;
+        let io = text("/proc/self/io");
+        let time = clock_gettime(ClockId::ProcessCPUTime);
+        Self {
+            user: seconds(11),
+            system: seconds(12),
+            processor: time.tv_sec as f64 + time.tv_nsec as f64 / 1e9,
+            read: number(&io, "read_bytes:"),
+            written: number(&io, "write_bytes:"),
+        }
+    }
+
+    /// What was used since `before`.
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            user: self.user - before.user,
+            system: self.system - before.system,
+            processor: self.processor - before.processor,
+            read: self.read.saturating_sub(before.read),
+            written: self.written.saturating_sub(before.written),
+        }
+    }
+}
+
+/// Most bytes this process had in memory at a time.
+pub fn peak_memory() -> u64 {
+    number(&text("/proc/self/status"), "VmHWM:") << 10
+}
+
+/// Most bytes of addresses this process had at a time.
+pub fn peak_addresses() -> u64 {
+    number(&text("/proc/self/status"), "VmPeak:") << 10
+}
+
+/// Bytes of all files below `dir`.
+pub fn bytes_below(dir: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(dir) else { return 0 };
+    let sizes = entries.flatten().map(|entry| match entry.metadata() {
+        Ok(meta) if meta.is_dir() => bytes_below(&entry.path()),
+        Ok(meta) => meta.len(),
+        Err(_) => 0,
+    });
+    sizes.sum()
+}
+
+/// Seconds since 1970.
+#[expect(clippy::disallowed_methods, reason = "a report says when it was made")]
+pub fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}
+
+/// The machine a report was made on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Model of the processor.
+    pub processor: String,
+    /// Processors this program may use.
+    pub processors: usize,
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Kernel and its version.
+    pub kernel: String,
+    /// Type of the file system that holds the databases.
+    pub file_system: String,
+    /// How this program was compiled.
+    pub build: String,
+    /// Runnable processes when the run began, over one minute: what else the machine was doing.
+    pub load: f64,
+}
+
+impl Machine {
+    /// This machine, with databases in `dir`.
+    pub fn here(dir: &Path) -> Self {
+        let cpu = text("/proc/cpuinfo");
+        let model = cpu.lines().find_map(|l| l.strip_prefix("model name")).unwrap_or_default();
+        Self {
+            processor: model.trim_start_matches([' ', '\t', ':']).to_owned(),
+            processors: std::thread::available_parallelism().map_or(1, Into::into),
+            memory: number(&text("/proc/meminfo"), "MemTotal:") << 10,
+            kernel: text("/proc/sys/kernel/osrelease").trim().to_owned(),
+            file_system: file_system(dir),
+            build: if cfg!(debug_assertions) { "with assertions: not for publication" } else { "release" }
+                .to_owned(),
+            load: text("/proc/loadavg").split_whitespace().next().and_then(|w| w.parse().ok()).unwrap_or(0.0),
+        }
+    }
+}
+
+fn file_system(dir: &Path) -> String {
+    let out = Command::new("stat").args(["-f", "-c", "%T"]).arg(dir).output();
+    out.map_or_else(|_| String::new(), |out| String::from_utf8_lossy(&out.stdout).trim().to_owned())
+}
+
+fn text(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// The number after `name` in lines such as `name 12 kB`.
+fn number(text: &str, name: &str) -> u64 {
+    let line = text.lines().find_map(|l| l.strip_prefix(name));
+    line.and_then(|l| l.split_whitespace().next()).and_then(|n| n.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_uses_what_it_uses() {
+        let before = Usage::now();
+        let mut n = 0u64;
+        while Usage::now().since(&before).processor < 0.03 {
+            n = std::hint::black_box(n + 1);
+        }
+        let used = Usage::now().since(&before);
+        assert!(used.processor >= 0.03 && used.user + used.system <= used.processor + 0.05, "{used:?}");
+        assert!(peak_memory() > 1 << 20 && peak_addresses() >= peak_memory());
+    }
+
+    #[test]
+    fn all_files_below_a_directory_count() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("sub")).unwrap();
+        fs::write(dir.path().join("a"), [0; 100]).unwrap();
+        fs::write(dir.path().join("sub/b"), [0; 23]).unwrap();
+        assert_eq!(bytes_below(dir.path()), 123);
+        assert_eq!(bytes_below(&dir.path().join("none")), 0);
+    }
+}

@@ -1,0 +1,146 @@
+//! Lists of rows by name.
+
+mod reference;
+
+use crate::keys::Pattern;
+use crate::spec::{Blend, Durability, Spec, Workload};
+
+/// A list of rows.
+pub struct Suite {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it is for.
+    pub about: &'static str,
+    /// How often each row runs if nothing else is said.
+    pub repeat: usize,
+    rows: fn() -> Vec<Spec>,
+}
+
+/// All suites.
+pub const ALL: [Suite; 5] = [
+    Suite {
+        name: "quick",
+        about: "every kind of operation, under a minute for this engine",
+        repeat: 3,
+        rows: quick,
+    },
+    Suite { name: "ycsb", about: "the core workloads A to F of YCSB", repeat: 3, rows: ycsb },
+    Suite {
+        name: "standard",
+        about: "the 25 tests of the reference; use --scale to fit the machine",
+        repeat: 1,
+        rows: reference::standard,
+    },
+    Suite { name: "old", about: "the first twelve of them, 64 MiB cache", repeat: 1, rows: reference::old },
+    Suite {
+        name: "synced",
+        about: "the reference's tests with durable commits",
+        repeat: 1,
+        rows: reference::synced,
+    },
+];
+
+/// The suite of that name.
+pub fn named(name: &str) -> Option<&'static Suite> {
+    ALL.iter().find(|suite| suite.name == name)
+}
+
+/// Rows keep at least so many operations per thread, however small the scale.
+const LEAST: u64 = 100;
+
+impl Suite {
+    /// Its rows, with numbers of operations multiplied by `scale`.
+    pub fn rows(&self, scale: f64) -> Vec<Spec> {
+        let shrink =
+            |n: u64, threads: u64| ((n as f64 * scale) as u64).max(LEAST * threads) / threads * threads;
+        let mut rows = (self.rows)();
+        for row in &mut rows {
+            let threads = row.threads as u64;
+            row.ops = shrink(row.ops, threads);
+            if row.keys > 0 {
+                row.keys = shrink(row.keys, threads);
+            }
+        }
+        rows
+    }
+}
+
+fn quick() -> Vec<Spec> {
+    let base = Spec { threads: 4, keys: 400_000, ..Spec::default() };
+    let row = |name: &str, workload, ops| Spec { name: name.to_owned(), workload, ops, ..base.clone() };
+    let write =
+        |name, ops, batch, pattern| Spec { batch, pattern, keys: 0, ..row(name, Workload::Write, ops) };
+    vec![
+        write("put_seq_b1000", 2_000_000, 1000, Pattern::Seq),
+        write("put_random_b1000", 1_500_000, 1000, Pattern::Random),
+        write("put_random_b1", 600_000, 1, Pattern::Random),
+        Spec {
+            durability: Durability::Device,
+            threads: 16,
+            ..write("put_durable_t16", 16_000, 1, Pattern::Random)
+        },
+        Spec { value_bytes: 4096, ..write("put_4k_b100", 60_000, 100, Pattern::Random) },
+        row("get_random", Workload::Read, 800_000),
+        Spec { pattern: Pattern::Scrambled, ..row("get_zipfian", Workload::Read, 800_000) },
+        row("seek_random", Workload::Seek, 600_000),
+        row("range_100", Workload::Range, 40_000),
+        Spec { batch: 1000, keys: 0, ..row("delete_b1000", Workload::Delete, 400_000) },
+        Spec { batch: 10, ..row("churn_b10", Workload::Churn, 600_000) },
+        Spec { batch: 10, keys: 0, ..row("queue_b10", Workload::Queue, 100_000) },
+        Spec { pattern: Pattern::Scrambled, ..row("concurrent_50_50", Workload::Blend, 400_000) },
+    ]
+}
+
+fn ycsb() -> Vec<Spec> {
+    let none = Blend::default();
+    let letters = [
+        ('a', Blend { read: 50, update: 50, ..none }),
+        ('b', Blend { read: 95, update: 5, ..none }),
+        ('c', Blend { read: 100, ..none }),
+        ('d', Blend { read: 95, insert: 5, latest: true, ..none }),
+        ('e', Blend { scan: 95, insert: 5, ..none }),
+        ('f', Blend { read: 50, modify: 50, ..none }),
+    ];
+    let row = |(letter, blend): (char, Blend)| Spec {
+        name: format!("ycsb_{letter}"),
+        workload: Workload::Blend,
+        pattern: Pattern::Scrambled,
+        blend,
+        ops: if blend.scan > 0 { 200_000 } else { 2_000_000 },
+        keys: 1_000_000,
+        key_bytes: 24,
+        value_bytes: 1000,
+        threads: 4,
+        ..Spec::default()
+    };
+    letters.into_iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_row_can_run_and_has_a_name_of_its_own() {
+        for suite in &ALL {
+            for scale in [1.0, 0.001] {
+                let rows = suite.rows(scale);
+                rows.iter().for_each(|row| assert_eq!(row.check(), Ok(()), "{}", row.name));
+                let names: HashSet<_> = rows.iter().map(|row| row.name.clone()).collect();
+                assert_eq!(names.len(), rows.len(), "{}", suite.name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_standard_suite_is_complete() {
+        let rows = named("standard").unwrap().rows(1.0);
+        assert_eq!((reference::old().len(), rows.len(), reference::synced().len()), (23, 47, 23));
+        let row = |name: &str| rows.iter().find(|r| r.name == name).unwrap().clone();
+        assert_eq!((row("seek_zipfian_5M_t8").ops, row("seek_zipfian_5M_t8").cache), (5_000_000, 64 << 20));
+        assert_eq!(row("range_seq_100_4M_t16").cache, 6 << 30);
+        assert_eq!(row("sync_write_random_500K_t16_b1000").durability, Durability::Device);
+        assert_eq!(named("standard").unwrap().rows(0.01)[0].ops, 100_000);
+    }
+}

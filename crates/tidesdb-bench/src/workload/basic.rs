@@ -1,0 +1,155 @@
+//! Puts, gets, deletes, seeks, ranges, and reading everything in order.
+
+use std::sync::atomic::AtomicBool;
+
+use super::lane::{Gathered, Limit};
+use super::{Bench, Measured, Model, Phase};
+use crate::engine::{Engine, Result};
+use crate::keys::Stream;
+use crate::measure::now;
+use crate::verify::Summary;
+
+impl Bench<'_> {
+    pub(super) fn write(&self, engine: &dyn Engine, limit: Limit) -> Result<Measured> {
+        let puts = self.puts(engine, limit, |thread| self.writing(thread))?;
+        Ok(Measured::of(puts, Model::Written))
+    }
+
+    pub(super) fn read(&self, engine: &dyn Engine, limit: Limit) -> Result<Measured> {
+        let gets = self.gets(engine, limit, |thread| self.reading(thread, None))?;
+        Ok(Measured::of(gets, |_| Model::Filled))
+    }
+
+    pub(super) fn mixed(&self, engine: &dyn Engine, limit: Limit) -> Result<Measured> {
+        let puts = self.puts(engine, limit, |thread| self.writing(thread))?;
+        let gets = self
+            .gets(engine, limit, |thread| self.reading(thread, Some(puts.lanes[thread as usize].max(1))))?;
+        let mut measured = Measured::of(puts, Model::Written);
+        measured.phases.extend(gets.phases);
+        measured.checked += gets.checked;
+        measured.processor += gets.processor;
+        Ok(measured)
+    }
+
+    /// Puts in batches; each thread returns how many.
+    pub(super) fn puts(
+        &self,
+        engine: &dyn Engine,
+        limit: Limit,
+        stream: impl Fn(u64) -> Stream + Sync,
+    ) -> Result<Gathered<u64>> {
+        self.parallel(engine, &["PUT"], limit, |lane, session| {
+            let mut stream = stream(lane.thread);
+            while lane.more() {
+                let batch = lane.batch(self.spec.batch);
+                for _ in 0..batch {
+                    lane.put(session, stream.advance(), 0)?;
+                }
+                session.commit()?;
+                lane.lap(0, batch)?;
+            }
+            Ok(lane.done)
+        })
+    }
+
+    fn gets(
+        &self,
+        engine: &dyn Engine,
+        limit: Limit,
+        stream: impl Fn(u64) -> Stream + Sync,
+    ) -> Result<Gathered<()>> {
+        self.parallel(engine, &["GET"], limit, |lane, session| {
+            let mut stream = stream(lane.thread);
+            while lane.more() {
+                let found = lane.get(session, stream.advance(), Some(0))?;
+                lane.check.ensure(found, || "a key that was written is missing".to_owned());
+                lane.lap(0, 1)?;
+            }
+            Ok(())
+        })
+    }
+
+    pub(super) fn deletes(&self, engine: &dyn Engine, limit: Limit) -> Result<Measured> {
+        let done = self.parallel(engine, &["DELETE"], limit, |lane, session| {
+            let mut stream = self.writing(lane.thread);
+            while lane.more() {
+                let batch = lane.batch(self.spec.batch);
+                for _ in 0..batch {
+                    lane.aim(stream.advance());
+                    session.delete(&lane.key)?;
+                }
+                session.commit()?;
+                lane.lap(0, batch)?;
+            }
+            Ok(lane.done)
+        })?;
+        Ok(Measured::of(done, Model::Deleted))
+    }
+
+    pub(super) fn seek(&self, engine: &dyn Engine, limit: Limit) -> Result<Measured> {
+        let done = self.parallel(engine, &["SEEK"], limit, |lane, session| {
+            let mut stream = self.reading(lane.thread, None);
+            while lane.more() {
+                lane.aim(stream.advance());
+                let mut right = false;
+                let valid = session.seek(&lane.key, &mut |key| right = *key == lane.key[..])?;
+                lane.check
+                    .ensure(valid && right, || "a seek to a key that is there ended elsewhere".to_owned());
+                lane.lap(0, 1)?;
+            }
+            Ok(())
+        })?;
+        Ok(Measured::of(done, |_| Model::Filled))
+    }
+
+    pub(super) fn ranges(&self, engine: &dyn Engine, limit: Limit) -> Result<Measured> {
+        let done = self.parallel(engine, &["RANGE"], limit, |lane, session| {
+            let mut stream = self.reading(lane.thread, None);
+            while lane.more() {
+                let item = lane.aim(stream.advance());
+                let due = lane.check.due();
+                let (check, mut last) = (&mut lane.check, None);
+                let rows = session.range(&lane.key, self.spec.range, &mut |key, value| {
+                    if !due {
+                        std::hint::black_box((key, value));
+                        return;
+                    }
+                    let id = check.row(true, last, key, value);
+                    let right = last.map_or(id == item.id, |last| self.order.follows(last, id));
+                    check.ensure(right, || "a range skipped a key or began at a wrong one".to_owned());
+                    last = Some(id);
+                })?;
+                let right = match self.order.rows(item.id, self.spec.range) {
+                    Some(wanted) => rows == wanted,
+                    None => rows >= 1,
+                };
+                check.ensure(right, || format!("a range of {rows} rows: some are missing"));
+                lane.lap(0, 1)?;
+            }
+            Ok(())
+        })?;
+        Ok(Measured::of(done, |_| Model::Filled))
+    }
+
+    /// Reads all rows on one thread; returns what is there, and how many values were compared.
+    ///
+    /// # Errors
+    /// A failed read, keys out of order, keys or values that nobody wrote.
+    pub fn iterate(&self, engine: &dyn Engine, versions: bool) -> Result<(Phase, Summary, u64)> {
+        let stop = AtomicBool::new(false);
+        let mut lane = self.lane(0, 0, Limit::Count(1), &stop);
+        let mut session = engine.session()?;
+        let (mut found, mut last) = (Summary::default(), None);
+        let (check, values) = (&mut lane.check, lane.values);
+        let start = now();
+        let ops = session.iterate(&mut |key, value| {
+            let due = check.due();
+            let id = check.row(due, last, key, value);
+            found.add(id, if versions { values.version(value) } else { 0 });
+            last = Some(id);
+        })?;
+        let seconds = start.elapsed().as_secs_f64();
+        check.verdict()?;
+        Ok((Phase { operation: "ITER".to_owned(), ops, seconds, latency: None }, found, check.checked()))
+    }
+}

@@ -1,0 +1,197 @@
+//! Threads that begin together, and what one of them carries.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::{Bench, Phase};
+use crate::engine::{Engine, Result, Session};
+use crate::keys::{Item, Keys};
+use crate::measure::{Meter, Recorder};
+use crate::process::Usage;
+use crate::values::Values;
+use crate::verify::{Check, SAMPLE};
+
+/// When a thread is done.
+#[derive(Clone, Copy, Debug)]
+pub enum Limit {
+    /// After so many operations.
+    Count(u64),
+    /// After this time.
+    Time(Duration),
+}
+
+/// One thread of a phase.
+pub(super) struct Lane<'a> {
+    pub(super) thread: u64,
+    pub(super) keys: &'a Keys,
+    pub(super) values: &'a Values,
+    pub(super) key: Vec<u8>,
+    pub(super) value: Vec<u8>,
+    pub(super) check: Check,
+    /// Operations done.
+    pub(super) done: u64,
+    counts: Vec<u64>,
+    meter: Meter,
+    limit: Limit,
+    stop: &'a AtomicBool,
+}
+
+impl Lane<'_> {
+    /// Whether there is more to do.
+    #[inline]
+    pub(super) fn more(&self) -> bool {
+        let more = match self.limit {
+            Limit::Count(count) => self.done < count,
+            Limit::Time(time) => self.meter.elapsed() < time,
+        };
+        more && !self.stop.load(Ordering::Relaxed)
+    }
+
+    /// The size of the next batch.
+    pub(super) fn batch(&self, batch: u64) -> u64 {
+        match self.limit {
+            Limit::Count(count) => batch.min(count - self.done),
+            Limit::Time(_) => batch,
+        }
+    }
+
+    /// Writes the key of `index` into `self.key`.
+    #[inline]
+    pub(super) fn aim(&mut self, index: u64) -> Item {
+        let item = self.keys.item(index);
+        self.keys.write(item.id, &mut self.key);
+        item
+    }
+
+    /// Puts the value of `index` into the open batch.
+    #[inline]
+    pub(super) fn put(&mut self, session: &mut dyn Session, index: u64, version: u32) -> Result<()> {
+        let item = self.aim(index);
+        self.values.fill(item, version, &mut self.value);
+        session.put(&self.key, &self.value)
+    }
+
+    /// Gets the value of `index`; `want` is its version, if known. Returns whether there is one.
+    #[inline]
+    pub(super) fn get(&mut self, session: &mut dyn Session, index: u64, want: Option<u32>) -> Result<bool> {
+        let item = self.aim(index);
+        let due = self.check.due();
+        let check = &mut self.check;
+        session.get(&self.key, &mut |value| check.value(due, item.id, want, value))
+    }
+
+    /// `ops` operations of a kind are done, and their answers were right.
+    #[inline]
+    pub(super) fn lap(&mut self, kind: usize, ops: u64) -> Result<()> {
+        self.meter.lap(kind);
+        self.counts[kind] += ops;
+        self.done += ops;
+        self.check.verdict()
+    }
+}
+
+/// What all threads measured, and what each of them returned.
+pub(super) struct Gathered<T> {
+    pub(super) phases: Vec<Phase>,
+    pub(super) lanes: Vec<T>,
+    pub(super) checked: u64,
+    /// Processor seconds of the whole process.
+    pub(super) processor: f64,
+}
+
+/// What one thread brings back.
+struct Brought<T> {
+    result: T,
+    checked: u64,
+    counts: Vec<u64>,
+    start: Instant,
+    end: Instant,
+    recorders: Vec<Recorder>,
+}
+
+impl Bench<'_> {
+    /// Runs `body` on every thread. `kinds` names the operations it laps. The first failure stops all.
+    pub(super) fn parallel<T: Send>(
+        &self,
+        engine: &dyn Engine,
+        kinds: &[&str],
+        limit: Limit,
+        body: impl Fn(&mut Lane<'_>, &mut dyn Session) -> Result<T> + Sync,
+    ) -> Result<Gathered<T>> {
+        let threads = self.spec.threads;
+        let (barrier, stop) = (Barrier::new(threads), AtomicBool::new(false));
+        let work = |thread| {
+            let session = engine.session();
+            let mut lane = self.lane(thread as u64, kinds.len(), limit, &stop);
+            barrier.wait();
+            lane.meter.begin();
+            let result = session.and_then(|mut session| body(&mut lane, &mut *session));
+            if result.is_err() {
+                stop.store(true, Ordering::Relaxed);
+            }
+            let (start, end, recorders) = lane.meter.finish();
+            let (checked, counts) = (lane.check.checked(), lane.counts);
+            result.map(|result| Brought { result, checked, counts, start, end, recorders })
+        };
+        let before = Usage::now();
+        let brought = std::thread::scope(|scope| {
+            let handles: Vec<_> = (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
+            handles
+                .into_iter()
+                .map(|h| h.join().unwrap_or_else(|_| Err("a thread panicked".to_owned())))
+                .collect()
+        });
+        let processor = Usage::now().since(&before).processor;
+        gather(kinds, brought, processor)
+    }
+
+    /// What a thread carries.
+    pub(super) fn lane<'a>(
+        &'a self,
+        thread: u64,
+        kinds: usize,
+        limit: Limit,
+        stop: &'a AtomicBool,
+    ) -> Lane<'a> {
+        let pace = (self.spec.rate > 0.0).then(|| {
+            let commits = self.spec.rate / self.spec.threads as f64 / self.spec.batch as f64;
+            Duration::from_secs_f64(1.0 / commits)
+        });
+        Lane {
+            thread,
+            keys: &self.keys,
+            values: &self.values,
+            key: self.keys.buffer(),
+            value: self.values.buffer(),
+            check: self.check(),
+            done: 0,
+            counts: vec![0; kinds],
+            meter: Meter::new(kinds, pace),
+            limit,
+            stop,
+        }
+    }
+
+    /// The checks of a thread.
+    pub(super) fn check(&self) -> Check {
+        let every = if self.spec.verify { 1 } else { SAMPLE };
+        Check::new(self.keys.clone(), self.values.clone(), every, self.lenient)
+    }
+}
+
+fn gather<T>(kinds: &[&str], brought: Vec<Result<Brought<T>>>, processor: f64) -> Result<Gathered<T>> {
+    let brought = brought.into_iter().collect::<Result<Vec<_>>>()?;
+    let start = brought.iter().map(|b| b.start).min();
+    let end = brought.iter().map(|b| b.end).max();
+    let seconds = start.zip(end).map_or(0.0, |(start, end)| (end - start).as_secs_f64());
+    let phase = |(kind, name): (usize, &&str)| {
+        let mut all = Recorder::default();
+        brought.iter().for_each(|b| all.merge(&b.recorders[kind]));
+        let ops = brought.iter().map(|b| b.counts[kind]).sum();
+        Phase { operation: (*name).to_owned(), ops, seconds, latency: all.latency() }
+    };
+    let phases = kinds.iter().enumerate().map(phase).filter(|p| p.ops > 0).collect();
+    let checked = brought.iter().map(|b| b.checked).sum();
+    Ok(Gathered { phases, lanes: brought.into_iter().map(|b| b.result).collect(), checked, processor })
+}

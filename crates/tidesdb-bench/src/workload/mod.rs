@@ -1,0 +1,191 @@
+//! The workloads: what each thread does, and what must be in the database afterwards.
+//!
+//! A [`Bench`] knows the row and the model. Every phase runs on all threads at once ([`lane`]); its timed part holds the
+//! operations, the making of their keys and values, and the checks of the answers, nothing else. What a model cannot
+//! follow while the clock runs it replays afterwards: generators are deterministic.
+
+mod lane;
+mod model;
+mod basic;
+mod churn;
+mod queue;
+mod blend;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{Engine, Result};
+use crate::keys::{Keys, Pattern, Stream, Zipf};
+use crate::measure::Latency;
+use crate::rng::Rng;
+use crate::spec::{Spec, Workload};
+use crate::values::Values;
+
+use lane::Gathered;
+pub use lane::Limit;
+pub use model::Model;
+use model::Order;
+
+/// One kind of operation, measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Phase {
+    /// PUT, GET, DELETE, SEEK, RANGE, ITER, ...
+    pub operation: String,
+    /// How many were done; rows for ITER, commits count by their operations.
+    pub ops: u64,
+    /// From the first start to the last end, in seconds.
+    pub seconds: f64,
+    /// Latencies; none for ITER.
+    pub latency: Option<Latency>,
+}
+
+impl Phase {
+    /// Operations a second.
+    pub fn rate(&self) -> f64 {
+        if self.seconds > 0.0 { self.ops as f64 / self.seconds } else { 0.0 }
+    }
+}
+
+/// What a workload measured, and what the database must hold now.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// The kinds of operations.
+    pub phases: Vec<Phase>,
+    /// What must be there.
+    pub model: Model,
+    /// Processor seconds of all threads, those of the engine included, while operations ran.
+    pub processor: f64,
+    /// Whether that includes the versions; not if threads overwrite each other's keys.
+    pub versions: bool,
+    /// Answers that were compared byte by byte.
+    pub checked: u64,
+}
+
+impl Default for Measured {
+    fn default() -> Self {
+        Self { phases: Vec::new(), model: Model::Filled, processor: 0.0, versions: true, checked: 0 }
+    }
+}
+
+impl Measured {
+    /// Of one phase.
+    fn of<T>(done: Gathered<T>, model: impl FnOnce(Vec<T>) -> Model) -> Self {
+        let Gathered { phases, lanes, checked, processor } = done;
+        Self { phases, model: model(lanes), processor, versions: true, checked }
+    }
+}
+
+/// A row, ready to run.
+pub struct Bench<'a> {
+    spec: &'a Spec,
+    keys: Keys,
+    values: Values,
+    zipf: Option<Arc<Zipf>>,
+    order: Order,
+    lenient: bool,
+}
+
+impl<'a> Bench<'a> {
+    /// Prepares a row for an engine that keeps its data, or not.
+    ///
+    /// # Errors
+    /// If the row cannot be run.
+    pub fn new(spec: &'a Spec, keeps_data: bool) -> Result<Self> {
+        spec.check()?;
+        let latest = spec.workload == Workload::Blend && spec.blend.latest;
+        let zipf = matches!(spec.pattern, Pattern::Zipfian | Pattern::Scrambled) || latest;
+        let shape = || Arc::new(Zipf::new(spec.population(), spec.theta, spec.theta_offset));
+        let mut bench = Self {
+            spec,
+            keys: spec.keys()?,
+            values: spec.values()?,
+            zipf: zipf.then(shape),
+            order: Order::Unknown,
+            lenient: !keeps_data,
+        };
+        if spec.workload == Workload::Range {
+            bench.order = bench.order();
+        }
+        Ok(bench)
+    }
+
+    /// Fills the database for a workload that needs data; not measured.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub fn populate(&self, engine: &dyn Engine) -> Result<()> {
+        self.puts(engine, Limit::Count(self.spec.share()), |thread| self.filling(thread)).map(drop)
+    }
+
+    /// Runs the workload.
+    ///
+    /// # Errors
+    /// A failed operation or a wrong answer.
+    pub fn run(&self, engine: &dyn Engine) -> Result<Measured> {
+        let limit = self.limit();
+        match self.spec.workload {
+            Workload::Write => self.write(engine, limit),
+            Workload::Read => self.read(engine, limit),
+            Workload::Mixed => self.mixed(engine, limit),
+            Workload::Delete => self.deletes(engine, limit),
+            Workload::Seek => self.seek(engine, limit),
+            Workload::Range => self.ranges(engine, limit),
+            Workload::Iterate => Ok(Measured::default()),
+            Workload::Churn => self.churn(engine, limit),
+            Workload::Queue => self.queue(engine, limit),
+            Workload::Blend => self.blended(engine, limit),
+        }
+    }
+
+    fn limit(&self) -> Limit {
+        match self.spec.seconds > 0.0 {
+            true => Limit::Time(Duration::from_secs_f64(self.spec.seconds)),
+            false => Limit::Count(self.spec.quota()),
+        }
+    }
+
+    /// The indexes that `thread` writes.
+    fn writing(&self, thread: u64) -> Stream {
+        let n = self.spec.population();
+        match (self.spec.pattern, &self.zipf) {
+            (Pattern::Uniform, _) => Stream::Uniform { rng: Rng::new(self.spec.seed, thread), n },
+            (Pattern::Zipfian | Pattern::Scrambled, Some(zipf)) => {
+                Stream::Zipf { rng: Rng::new(self.spec.seed, thread), zipf: zipf.clone() }
+            }
+            _ => self.slice(thread, self.spec.share()),
+        }
+    }
+
+    /// The indexes that `thread` writes to fill the database.
+    fn filling(&self, thread: u64) -> Stream {
+        if self.is_filled_by_drawing() { self.writing(thread) } else { self.slice(thread, self.spec.share()) }
+    }
+
+    /// As the reference does for its zipfian reads; otherwise all keys are there, popular or not.
+    fn is_filled_by_drawing(&self) -> bool {
+        let drawn = !self.spec.workload.needs_data() && self.spec.pattern.is_drawn();
+        let versions = matches!(self.spec.workload, Workload::Churn | Workload::Blend);
+        drawn || (self.spec.pattern == Pattern::Zipfian && !versions)
+    }
+
+    /// The indexes that `thread` reads, all of them written; `written` of its own share if that is not all.
+    fn reading(&self, thread: u64, written: Option<u64>) -> Stream {
+        let share = self.spec.share();
+        match (self.spec.pattern, written) {
+            (p, written) if p.is_drawn() => self.writing(thread).again(written.unwrap_or(share)),
+            (_, Some(written)) => self.slice(thread, written),
+            (Pattern::Random, None) => Stream::sweep(self.spec.population(), thread * share),
+            _ => self.slice(thread, share),
+        }
+    }
+
+    fn slice(&self, thread: u64, written: u64) -> Stream {
+        let first = thread * self.spec.share();
+        Stream::ascending(first, first + written)
+    }
+}

@@ -1,0 +1,281 @@
+//! Every workload on engines that keep their promises, and on three that do not.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use super::*;
+use crate::engine::{Config, Session, Stats};
+use crate::engines;
+use crate::spec::Blend;
+use crate::stage::{Task, perform};
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// How an engine deceives.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Lie {
+    None,
+    /// A cursor that is used again shows the key before the right one, now and then.
+    StaleCursor,
+    /// One put in 1500 is forgotten.
+    LostWrite,
+    /// The fiftieth commit fails, and says so.
+    FailedCommit,
+    /// A value of another key, of the same length.
+    WrongValue,
+    /// Deletes do nothing.
+    Undead,
+    /// A range leaves out its third row.
+    Gap,
+}
+
+/// A map under a lock.
+struct Liar {
+    map: Mutex<Map>,
+    lie: Lie,
+}
+
+struct LiarSession<'a> {
+    engine: &'a Liar,
+    batch: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    puts: u64,
+    commits: u64,
+    seeks: u64,
+}
+
+impl Engine for Liar {
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(LiarSession { engine: self, batch: Vec::new(), puts: 0, commits: 0, seeks: 0 }))
+    }
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+    fn stats(&self) -> Stats {
+        Stats::default()
+    }
+    fn settings(&self) -> String {
+        format!("{:?}", self.lie)
+    }
+}
+
+impl Session for LiarSession<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.puts += 1;
+        if self.engine.lie != Lie::LostWrite || !self.puts.is_multiple_of(1500) {
+            self.batch.push((key.to_vec(), Some(value.to_vec())));
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        if self.engine.lie != Lie::Undead {
+            self.batch.push((key.to_vec(), None));
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        self.commits += 1;
+        if self.engine.lie == Lie::FailedCommit && self.commits == 50 {
+            return Err("no space left".to_owned());
+        }
+        let mut map = self.engine.map.lock().unwrap();
+        for (key, value) in self.batch.drain(..) {
+            match value {
+                Some(value) => map.insert(key, value),
+                None => map.remove(&key),
+            };
+        }
+        Ok(())
+    }
+
+    fn get(&mut self, key: &[u8], value: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let map = self.engine.map.lock().unwrap();
+        let Some(right) = map.get(key) else { return Ok(false) };
+        let wrong = map.values().next().filter(|_| self.engine.lie == Lie::WrongValue);
+        value(wrong.unwrap_or(right));
+        Ok(true)
+    }
+
+    fn seek(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let map = self.engine.map.lock().unwrap();
+        self.seeks += 1;
+        let stale = self.engine.lie == Lie::StaleCursor && self.seeks.is_multiple_of(1000);
+        let before = map.range(..key.to_vec()).next_back().filter(|_| stale);
+        let right = map.range(key.to_vec()..).next();
+        let shown = before.or(right);
+        shown.into_iter().for_each(|(key, _)| found(key));
+        Ok(shown.is_some())
+    }
+
+    fn range(&mut self, key: &[u8], limit: u64, row: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
+        let map = self.engine.map.lock().unwrap();
+        let gap = |n: usize| self.engine.lie == Lie::Gap && n == 2;
+        let rows = map.range(key.to_vec()..).enumerate().filter(|(n, _)| !gap(*n)).take(limit as usize);
+        Ok(rows.map(|(_, (key, value))| row(key, value)).count() as u64)
+    }
+
+    fn iterate(&mut self, row: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
+        let map = self.engine.map.lock().unwrap();
+        map.iter().for_each(|(key, value)| row(key, value));
+        Ok(map.len() as u64)
+    }
+
+    fn refresh(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Runs a row on a map; what the row found wrong is an error.
+fn on_map(spec: &Spec, lie: Lie) -> Result<Measured> {
+    let engine = Liar { map: Mutex::new(Map::new()), lie: Lie::None };
+    let bench = Bench::new(spec, true)?;
+    if spec.workload.needs_data() {
+        bench.populate(&engine)?;
+    }
+    let engine = Liar { lie, ..engine };
+    let measured = bench.run(&engine)?;
+    let (_, found, _) = bench.iterate(&engine, measured.versions)?;
+    found.compare(&bench.expected(&measured.model))?;
+    Ok(measured)
+}
+
+fn row(workload: Workload, pattern: Pattern) -> Spec {
+    Spec { workload, pattern, ops: 20_000, batch: 10, threads: 3, range: 20, ..Spec::default() }
+}
+
+fn rows() -> Vec<Spec> {
+    let mut rows = Vec::new();
+    for workload in Workload::ALL {
+        for pattern in Pattern::ALL {
+            for verify in [false, true] {
+                let spec = Spec { verify, ..row(workload, pattern) };
+                rows.extend(spec.check().is_ok().then_some(spec));
+            }
+        }
+    }
+    let none = Blend::default();
+    let blends = [
+        Blend { read: 95, insert: 5, latest: true, ..none },
+        Blend { scan: 95, insert: 5, ..none },
+        Blend { read: 50, modify: 50, ..none },
+    ];
+    rows.extend(blends.map(|blend| Spec { blend, ..row(Workload::Blend, Pattern::Scrambled) }));
+    rows.push(Spec { filling: crate::values::Filling::Sawtooth, ..row(Workload::Mixed, Pattern::Stride) });
+    rows.push(Spec { key_bytes: 256, value_bytes: 4096, ops: 3000, ..row(Workload::Mixed, Pattern::Stride) });
+    rows
+}
+
+#[test]
+fn an_honest_engine_passes_every_workload() {
+    for spec in rows() {
+        let what = format!("{:?} {:?}", spec.workload, spec.pattern);
+        let measured = on_map(&spec, Lie::None).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let ops: u64 = measured.phases.iter().map(|p| p.ops).sum();
+        let whole = [Workload::Iterate, Workload::Mixed].contains(&spec.workload);
+        assert!(whole || ops.abs_diff(spec.ops) < 200, "{what}: {ops} operations");
+        for phase in &measured.phases {
+            let latency = phase.latency.as_ref().unwrap_or_else(|| panic!("{what}: no latency"));
+            assert!(phase.rate() > 0.0 && latency.p50 <= latency.p99 && latency.p99 <= latency.max, "{what}");
+        }
+    }
+}
+
+#[track_caller]
+fn caught(spec: &Spec, lie: Lie, words: &str) {
+    let failure = on_map(spec, lie).expect_err("the lie passes");
+    assert!(failure.contains(words), "{lie:?}: {failure}");
+}
+
+#[test]
+fn a_wrong_key_from_a_reused_cursor_is_caught() {
+    caught(&row(Workload::Seek, Pattern::Random), Lie::StaleCursor, "a seek to a key that is there");
+    caught(&row(Workload::Seek, Pattern::Zipfian), Lie::StaleCursor, "a seek to a key that is there");
+}
+
+#[test]
+fn one_lost_write_is_caught_without_reading_a_value() {
+    for pattern in [Pattern::Seq, Pattern::Random, Pattern::Stride] {
+        caught(&row(Workload::Write, pattern), Lie::LostWrite, "it should be");
+        caught(&row(Workload::Mixed, pattern), Lie::LostWrite, "missing");
+    }
+    caught(&row(Workload::Queue, Pattern::Seq), Lie::LostWrite, "the front of a queue");
+    let churn = on_map(&row(Workload::Churn, Pattern::Random), Lie::LostWrite).unwrap_err();
+    assert!(["missing", "version", "it should be"].iter().any(|w| churn.contains(w)), "{churn}");
+}
+
+#[test]
+fn a_commit_that_fails_is_caught() {
+    for workload in [Workload::Write, Workload::Mixed, Workload::Delete, Workload::Churn, Workload::Blend] {
+        caught(&row(workload, Pattern::Random), Lie::FailedCommit, "no space left");
+    }
+}
+
+#[test]
+fn other_lies_are_caught() {
+    caught(&row(Workload::Read, Pattern::Random), Lie::WrongValue, "never written for this key");
+    caught(&row(Workload::Delete, Pattern::Random), Lie::Undead, "it should be");
+    caught(&row(Workload::Churn, Pattern::Random), Lie::Undead, "a deleted key is back");
+    caught(&row(Workload::Queue, Pattern::Seq), Lie::Undead, "the front of a queue");
+    caught(&row(Workload::Range, Pattern::Seq), Lie::Gap, "skipped");
+    caught(&Spec { verify: true, ..row(Workload::Range, Pattern::Random) }, Lie::Gap, "skipped");
+}
+
+/// Both stages of a row on a real engine, in this process.
+fn staged(engine: &str, spec: &Spec) -> crate::Outcome {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("db");
+    let mut task = Task { engine: engine.to_owned(), dir: at, spec: spec.clone(), fill: true };
+    if spec.workload.needs_data() {
+        let filled = perform(&task, engines::open);
+        assert_eq!(filled.failure, None);
+    }
+    task.fill = false;
+    perform(&task, engines::open)
+}
+
+#[test]
+fn the_null_engine_runs_every_workload() {
+    for spec in rows() {
+        let outcome = staged("null", &spec);
+        assert_eq!(outcome.failure, None, "{:?} {:?}", spec.workload, spec.pattern);
+        assert_eq!(outcome.phases.last().map(|p| p.operation.as_str()), Some("ITER"));
+    }
+}
+
+#[test]
+fn this_engine_passes_every_workload() {
+    for workload in Workload::ALL {
+        for batch in [1, 10] {
+            let spec = Spec { ops: 6000, batch, ..row(workload, Pattern::Random) };
+            let outcome = staged("tidesdb", &spec);
+            assert_eq!(outcome.failure, None, "{workload:?}");
+            assert!(outcome.settings.contains("tidesdb") && outcome.db_bytes > 0);
+        }
+    }
+}
+
+#[test]
+fn a_row_can_be_timed_and_paced() {
+    for workload in [Workload::Write, Workload::Read, Workload::Mixed, Workload::Queue, Workload::Blend] {
+        let spec = Spec { seconds: 0.15, keys: 9000, ..row(workload, Pattern::Random) };
+        on_map(&spec, Lie::None).unwrap_or_else(|e| panic!("{workload:?}: {e}"));
+    }
+    let spec = Spec { rate: 10_000.0, ops: 3000, ..row(Workload::Write, Pattern::Seq) };
+    let measured = on_map(&spec, Lie::None).unwrap();
+    assert!((5_000.0..10_500.0).contains(&measured.phases[0].rate()), "{}", measured.phases[0].rate());
+}
+
+#[test]
+fn an_engine_that_cannot_open_fails_its_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let task = Task { engine: "none".to_owned(), dir: dir.path().into(), spec: Spec::default(), fill: false };
+    let refuse = |_: &Config| Err("the door is locked".to_owned());
+    assert_eq!(perform(&task, refuse).failure.as_deref(), Some("the door is locked"));
+}

@@ -1,0 +1,373 @@
+//! `bench`: measures engines, checks their answers, and compares results. `docs/bench.md` describes it.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::builder::PossibleValuesParser;
+use indicatif::{ProgressBar, ProgressStyle};
+use tidesdb_bench::keys::Pattern;
+use tidesdb_bench::run::{Event, Plan, child};
+use tidesdb_bench::spec::{Blend, Durability, Spec, Workload};
+use tidesdb_bench::values::Filling;
+use tidesdb_bench::{Outcome, Results, compare, engines, report, suite};
+
+use crate::failure::{Exit, Failure, Outcome as Ended};
+use crate::output::{Out, Style};
+
+/// Measure engines and check their answers
+///
+/// Each row of a suite runs in a process of its own on a fresh directory. A row with a wrong or failed answer is shown as
+/// FAILED, and the exit code is 1.
+#[derive(Clone, Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    what: Option<What>,
+    /// Which rows: `bench list` shows the suites
+    #[arg(default_value = "quick")]
+    suite: String,
+    #[command(flatten)]
+    settings: Settings,
+    /// Only rows whose name contains this
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
+    /// Multiply the numbers of operations
+    #[arg(long, value_name = "F", default_value_t = 1.0, value_parser = positive)]
+    scale: f64,
+}
+
+#[derive(Clone, Debug, clap::Subcommand)]
+enum What {
+    /// Compare two results, and flag what became slower
+    Compare(Compare),
+    /// Run a single row, all of whose settings are options
+    Run(Box<Single>),
+    /// Show suites, workloads, patterns and engines
+    List,
+    /// Do a task for another process
+    #[command(hide = true)]
+    Child { task: String },
+}
+
+/// How to run rows.
+#[derive(Clone, Debug, clap::Args)]
+struct Settings {
+    /// Engines, separated by commas
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "tidesdb")]
+    engine: Vec<String>,
+    /// How often each row runs [default: the suite's own]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..1000))]
+    repeat: Option<u64>,
+    /// Write results.json and results.csv into this directory
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Check every answer in full, not one of 64
+    #[arg(long)]
+    verify: bool,
+    /// Where the databases are made and removed [default: the directory for temporary files]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Where chance begins
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+struct Compare {
+    /// The results.json from before
+    old: PathBuf,
+    /// The results.json from after
+    new: PathBuf,
+    /// Changes of less than this many percent are none
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = positive)]
+    threshold: f64,
+}
+
+/// One row.
+#[derive(Clone, Debug, clap::Args)]
+struct Single {
+    #[command(flatten)]
+    settings: Settings,
+    /// What is done
+    #[arg(long, value_parser = PossibleValuesParser::new(Workload::ALL.map(Workload::name)), default_value = "write")]
+    workload: String,
+    /// Which keys in which order
+    #[arg(long, value_parser = PossibleValuesParser::new(Pattern::ALL.map(Pattern::name)), default_value = "random")]
+    pattern: String,
+    /// Operations, over all threads
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    ops: u64,
+    /// Go on for this many seconds instead
+    #[arg(long, value_name = "S", value_parser = positive)]
+    seconds: Option<f64>,
+    /// Keys in the database before [default: as many as operations]
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    keys: u64,
+    /// Threads that issue operations
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    threads: usize,
+    /// Operations in a commit
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    batch: u64,
+    /// Bytes of a key
+    #[arg(long, value_name = "B", default_value_t = 16)]
+    key_size: usize,
+    /// Bytes of a value
+    #[arg(long, value_name = "B", default_value_t = 100)]
+    value_size: usize,
+    /// Percent of a value that can be compressed away, or `sawtooth` for the values of the reference
+    #[arg(long, value_name = "PERCENT", default_value = "50", value_parser = filling)]
+    compressible: Filling,
+    /// Rows of a range
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    range: u64,
+    /// Exponent of Zipf's law
+    #[arg(long, value_name = "F", default_value_t = 0.99)]
+    theta: f64,
+    /// What a commit survives: nothing, the death of the process, the loss of power
+    #[arg(long, value_parser = PossibleValuesParser::new(Durability::ALL.map(Durability::name)), default_value = "os")]
+    durability: String,
+    /// Block cache in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 64)]
+    cache: u64,
+    /// Memtable in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 64)]
+    memtable: u64,
+    /// Start so many operations a second (an open loop); latencies count from when they were due
+    #[arg(long, value_name = "N", value_parser = positive)]
+    rate: Option<f64>,
+    /// Percentages of a blend: get,update,insert,scan,modify
+    #[arg(long, value_name = "LIST", default_value = "50,50,0,0,0", value_parser = blend)]
+    shares: Blend,
+    /// Do not wait for background work before the operations begin
+    #[arg(long)]
+    unsettled: bool,
+}
+
+impl Bench {
+    /// Runs it.
+    pub(crate) fn run(&self, json: bool, out: &mut Out<'_>) -> Ended {
+        match &self.what {
+            None => self.suite(json, out),
+            Some(What::Run(single)) => single.settings.run("single", vec![single.spec()?], 1, json, out),
+            Some(What::Compare(compare)) => compare.run(out),
+            Some(What::List) => list(out),
+            Some(What::Child { task }) => {
+                out.line(child(task).map_err(Failure::usage)?)?;
+                Ok(Exit::Done)
+            }
+        }
+    }
+
+    fn suite(&self, json: bool, out: &mut Out<'_>) -> Ended {
+        let suite = suite::named(&self.suite).ok_or_else(|| {
+            Failure::usage(format!("no suite {:?}", self.suite)).next("`tidesdb bench list` shows them")
+        })?;
+        let mut rows = suite.rows(self.scale);
+        rows.retain(|row| self.only.as_ref().is_none_or(|only| row.name.contains(only.as_str())));
+        if rows.is_empty() {
+            return Err(Failure::usage("no row has such a name").next("`tidesdb bench list` shows them"));
+        }
+        self.settings.run(suite.name, rows, suite.repeat, json, out)
+    }
+}
+
+impl Settings {
+    fn run(&self, suite: &str, mut rows: Vec<Spec>, repeat: usize, json: bool, out: &mut Out<'_>) -> Ended {
+        for row in &mut rows {
+            row.verify |= self.verify;
+            row.seed = self.seed;
+        }
+        let program =
+            std::env::current_exe().map_err(|e| Failure::failed(format!("cannot find this program: {e}")))?;
+        let plan = Plan {
+            suite: suite.to_owned(),
+            rows,
+            engines: self.engine.clone(),
+            repeat: self.repeat.map_or(repeat, |n| n as usize),
+            seed: self.seed,
+            dir: self.dir.clone().unwrap_or_else(std::env::temp_dir),
+            program: [program.into_os_string()]
+                .into_iter()
+                .chain(["bench", "child"].map(OsString::from))
+                .collect(),
+        };
+        if let Some(dir) = &self.out {
+            fs::create_dir_all(dir).map_err(|e| Failure::file("create", dir, &e))?;
+        }
+        let results = watch(&plan)?;
+        self.keep(&results)?;
+        if json {
+            out.line(report::json(&results).map_err(Failure::failed)?)?;
+        } else {
+            out.line(report::table(&results).trim_end())?;
+        }
+        match results.outcomes.iter().filter(|o| o.failure.is_some()).count() {
+            0 => Ok(Exit::Done),
+            n => Err(Failure::no(format!("{n} of {} rows failed", results.outcomes.len()))),
+        }
+    }
+
+    /// Writes the files, if a directory is given.
+    fn keep(&self, results: &Results) -> Ended<()> {
+        let Some(dir) = &self.out else { return Ok(()) };
+        let files = [("results.json", report::json(results)), ("results.csv", report::csv(results))];
+        for (name, text) in files {
+            let path = dir.join(name);
+            fs::write(&path, text.map_err(Failure::failed)?)
+                .map_err(|e| Failure::file("write", &path, &e))?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs a plan with a progress bar on the standard error stream.
+fn watch(plan: &Plan) -> Ended<Results> {
+    let bar = ProgressBar::new(plan.len() as u64);
+    if let Ok(style) =
+        ProgressStyle::with_template("{bar:30} {pos}/{len}  {msg}, {elapsed} gone, {eta} to go")
+    {
+        bar.set_style(style.progress_chars("#>-"));
+    }
+    bar.enable_steady_tick(Duration::from_millis(100));
+    let results = plan.run(|event| match event {
+        Event::Begin(spec, engine, done, _) => {
+            bar.set_position(done as u64);
+            bar.set_message(format!("{} on {engine}", spec.name));
+        }
+        Event::End(outcome) => {
+            bar.println(progress(outcome));
+        }
+    });
+    bar.finish_and_clear();
+    results.map_err(Failure::usage)
+}
+
+/// One line about a row that has ended.
+fn progress(outcome: &Outcome) -> String {
+    let name = format!("{} on {}", outcome.spec.name, outcome.engine);
+    match &outcome.failure {
+        Some(failure) => format!("{name}: FAILED: {failure}"),
+        None => {
+            let rates: Vec<String> =
+                outcome.phases.iter().map(|p| format!("{} {:.0}/s", p.operation, p.rate())).collect();
+            format!("{name}: {}", rates.join(", "))
+        }
+    }
+}
+
+impl Compare {
+    fn run(&self, out: &mut Out<'_>) -> Ended {
+        let read = |path: &Path| -> Ended<Results> {
+            let text = fs::read_to_string(path).map_err(|e| Failure::file("read", path, &e))?;
+            report::from_json(&text).map_err(|what| Failure::usage(what).at(&path.display().to_string()))
+        };
+        let (old, new) = (read(&self.old)?, read(&self.new)?);
+        if old.machine.processor != new.machine.processor
+            || old.machine.file_system != new.machine.file_system
+        {
+            out.line(out.paint(Style::Bad, "these results are from different machines"))?;
+        }
+        let changes = compare::compare(&old, &new, self.threshold / 100.0);
+        out.line(compare::table(&changes).trim_end())?;
+        match compare::is_worse(&changes) {
+            true => Err(Failure::no("something became worse")),
+            false => Ok(Exit::Done),
+        }
+    }
+}
+
+impl Single {
+    fn spec(&self) -> Ended<Spec> {
+        let bad = || Failure::usage("an unknown name");
+        let spec = Spec {
+            name: format!("{}_{}", self.workload, self.pattern),
+            workload: Workload::named(&self.workload).ok_or_else(bad)?,
+            pattern: Pattern::named(&self.pattern).ok_or_else(bad)?,
+            blend: self.shares,
+            ops: self.ops,
+            seconds: self.seconds.unwrap_or(0.0),
+            keys: self.keys,
+            threads: self.threads,
+            batch: self.batch,
+            key_bytes: self.key_size,
+            value_bytes: self.value_size,
+            filling: self.compressible,
+            range: self.range,
+            theta: self.theta,
+            durability: Durability::named(&self.durability).ok_or_else(bad)?,
+            cache: self.cache << 20,
+            memtable: self.memtable << 20,
+            rate: self.rate.unwrap_or(0.0),
+            settle: !self.unsettled,
+            ..Spec::default()
+        };
+        spec.check().map_err(Failure::usage)?;
+        Ok(spec)
+    }
+}
+
+fn list(out: &mut Out<'_>) -> Ended {
+    out.line(out.paint(Style::Title, "suites"))?;
+    for suite in &suite::ALL {
+        out.line(format!("  {:<10} {}", suite.name, suite.about))?;
+        let rows: Vec<String> = suite.rows(1.0).into_iter().map(|row| row.name).collect();
+        for names in rows.chunks(4) {
+            out.line(format!("             {}", names.join(" ")))?;
+        }
+    }
+    out.line(out.paint(Style::Title, "engines"))?;
+    for engine in &engines::ALL {
+        out.line(format!("  {:<10} {}", engine.name, engine.about))?;
+    }
+    out.line(out.paint(Style::Title, "workloads"))?;
+    out.line(format!("  {}", Workload::ALL.map(Workload::name).join(" ")))?;
+    out.line(out.paint(Style::Title, "patterns"))?;
+    out.line(format!("  {}", Pattern::ALL.map(Pattern::name).join(" ")))?;
+    Ok(Exit::Done)
+}
+
+/// A number above 0.
+fn positive(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
+    if number.is_finite() && number > 0.0 { Ok(number) } else { Err("it must be above 0".to_owned()) }
+}
+
+fn filling(text: &str) -> Result<Filling, String> {
+    match text {
+        "sawtooth" => Ok(Filling::Sawtooth),
+        percent => match percent.parse() {
+            Ok(percent @ 0..=100) => Ok(Filling::Percent(percent)),
+            _ => Err("expected a percentage, or sawtooth".to_owned()),
+        },
+    }
+}
+
+fn blend(text: &str) -> Result<Blend, String> {
+    let shares: Vec<u8> = text.split(',').filter_map(|s| s.trim().parse().ok()).collect();
+    match shares[..] {
+        [read, update, insert, scan, modify]
+            if shares.iter().map(|s| u32::from(*s)).sum::<u32>() == 100 && text.split(',').count() == 5 =>
+        {
+            Ok(Blend { read, update, insert, scan, modify, latest: false })
+        }
+        _ => Err("expected five percentages, together 100: get,update,insert,scan,modify".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_understood() {
+        assert_eq!(filling("30"), Ok(Filling::Percent(30)));
+        assert_eq!(filling("sawtooth"), Ok(Filling::Sawtooth));
+        assert!(filling("101").is_err());
+        assert_eq!(blend("95,0,5,0,0").map(|b| (b.read, b.insert)), Ok((95, 5)));
+        assert!(blend("95,0,5,0").is_err() && blend("95,0,5,0,1").is_err() && blend("95,x,5,0,0,0").is_err());
+        assert!(positive("0").is_err() && positive("nan").is_err() && positive("0.5") == Ok(0.5));
+    }
+}

@@ -1,0 +1,86 @@
+//! `tidesdb bench` as a program: child processes, files, exit codes.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn bench(dir: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidesdb"));
+    command.arg("bench").args(args).env("TMPDIR", dir).output().expect("the program starts")
+}
+
+fn text(out: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
+}
+
+#[test]
+fn a_suite_runs_and_is_kept_and_compared() {
+    let dir = tempfile::tempdir().unwrap();
+    let (kept, databases) = (dir.path().join("kept"), dir.path().join("databases"));
+    let kept_arg = kept.to_str().unwrap();
+    let args = ["quick", "--scale", "0.003", "--repeat", "2", "--engine", "tidesdb,null", "--out", kept_arg];
+    let out = bench(dir.path(), &[&args[..], &["--dir", databases.to_str().unwrap()]].concat());
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out));
+    let table = text(&out);
+    for words in ["get_random", "queue_b10", "seed 1", "ITER", "sync Full"] {
+        assert!(table.contains(words), "{words}: {table}");
+    }
+    assert_eq!(std::fs::read_dir(&databases).unwrap().count(), 0, "databases are removed");
+    let csv = std::fs::read_to_string(kept.join("results.csv")).unwrap();
+    assert!(csv.starts_with("engine,test_name,operation,ops_per_sec,duration_sec,"));
+    let results = kept.join("results.json");
+    let results = results.to_str().unwrap();
+    let same = bench(dir.path(), &["compare", results, results]);
+    assert_eq!(same.status.code(), Some(0), "{}", text(&same));
+    assert!(text(&same).contains("geometric mean"));
+}
+
+#[test]
+fn a_slower_result_is_flagged() {
+    let dir = tempfile::tempdir().unwrap();
+    let kept = dir.path().to_str().unwrap();
+    let out = bench(dir.path(), &["run", "--engine", "null", "--ops", "2000", "--out", kept]);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out));
+    let old = std::fs::read_to_string(dir.path().join("results.json")).unwrap();
+    let slow = old.replace("\"seconds\": 0.0", "\"seconds\": 9.0");
+    assert_ne!(old, slow);
+    let (a, b) = (dir.path().join("results.json"), dir.path().join("slow.json"));
+    std::fs::write(&b, slow).unwrap();
+    let out = bench(dir.path(), &["compare", a.to_str().unwrap(), b.to_str().unwrap()]);
+    assert_eq!(out.status.code(), Some(1), "{}", text(&out));
+    assert!(text(&out).contains("WORSE"), "{}", text(&out));
+}
+
+#[test]
+fn single_rows_and_mistakes() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| bench(dir.path(), &[&["run", "--ops", "4000"], args].concat());
+    for args in [
+        &["--workload", "write", "--pattern", "random", "--batch", "100"][..],
+        &["--workload", "read", "--pattern", "stride", "--verify"],
+        &["--workload", "blend", "--pattern", "scrambled", "--shares", "50,20,10,10,10", "--rate", "50000"],
+        &["--workload", "mixed", "--seconds", "0.1", "--durability", "none"],
+        &["--workload", "range", "--compressible", "sawtooth", "--range", "10", "--unsettled"],
+    ] {
+        let out = run(args);
+        assert_eq!(out.status.code(), Some(0), "{args:?}: {}", text(&out));
+    }
+    for (args, words) in [
+        (&["--engine", "nonesuch"][..], "nonesuch"),
+        (&["--threads", "0"], "threads"),
+        (&["--workload", "sleep"], "sleep"),
+    ] {
+        let out = run(args);
+        assert_eq!(out.status.code(), Some(2), "{args:?}: {}", text(&out));
+        assert!(text(&out).contains(words), "{}", text(&out));
+    }
+    assert_eq!(bench(dir.path(), &["nonesuch"]).status.code(), Some(2));
+    assert!(text(&bench(dir.path(), &["list"])).contains("sync_write_random_500K_t16_b1000"));
+}
+
+#[test]
+fn a_row_that_cannot_run_fails_and_so_does_the_program() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = bench(dir.path(), &["run", "--ops", "1000", "--value-size", "100000000000000", "--json"]);
+    assert_eq!(out.status.code(), Some(1), "{}", text(&out));
+    assert!(text(&out).contains("without a result"), "{}", text(&out));
+}
