@@ -51,6 +51,10 @@ pub fn run_locked(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool
     }
     shared.check_disk()?;
     wait_published(shared, boundary)?;
+    if slot.map.is_empty() {
+        forget(shared, family, &slot);
+        return Ok(true);
+    }
     shared.sync_to(boundary)?;
 
     let started = shared.env.clock.mono();
@@ -117,11 +121,21 @@ fn install(
     Ok(())
 }
 
-/// A dropped family's memtables are thrown away.
+/// A memtable that is empty, or whose family was dropped, is thrown away.
 fn forget(shared: &Shared, family: &FamilyCore, slot: &Arc<MemSlot>) {
     let freed = slot.map.allocated_bytes() as u64;
     family.change_view(|view| (view.flushed(slot, Arc::clone(&view.version)), ()));
     shared.debt.subtract(freed);
+}
+
+/// Flushes what `family` has of the commits below `boundary`, the boundary of a rotation; the caller holds `family.flushing`.
+///
+/// # Errors
+/// As [`run`].
+pub fn up_to(shared: &Arc<Shared>, family: &Arc<FamilyCore>, boundary: SeqNo) -> Result<()> {
+    let due = || family.owned_view().immutables.last().is_some_and(|(_, end)| *end <= boundary);
+    while due() && run_locked(shared, family)? {}
+    Ok(())
 }
 
 /// Flushes everything of `family` that was committed before the call.

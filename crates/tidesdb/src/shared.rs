@@ -331,9 +331,14 @@ impl Shared {
         self.rotate_if(family, |bytes| bytes >= limit);
     }
 
-    /// Rotates all `families` at one boundary: their immutables then hold the same prefix of the commits.
-    pub fn rotate_all(&self, families: &[Arc<FamilyCore>]) {
+    /// Rotates all `families` at one boundary and returns it: their immutables then hold the same prefix of the commits.
+    pub fn rotate_all(&self, families: &[Arc<FamilyCore>]) -> SeqNo {
         let _one_at_a_time = self.rotating.lock();
+        let sequencer = self.log.sequencer();
+        for family in families {
+            // A commit may have its number and not yet its memtable: it must find one that ends at the boundary.
+            family.make_slot(sequencer.tail(), self.env.entropy.next_u64(), || sequencer.visible_end());
+        }
         let boundary = self.log.sequencer().hold();
         let mut bytes = 0;
         for family in families {
@@ -343,6 +348,7 @@ impl Shared {
         self.log.sequencer().release();
         self.debt.add(bytes);
         families.iter().for_each(|f| self.jobs.push(Job::Flush(f.id)));
+        boundary
     }
 
     fn rotate_if(&self, family: &Arc<FamilyCore>, wanted: impl Fn(usize) -> bool) {

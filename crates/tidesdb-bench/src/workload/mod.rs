@@ -1,6 +1,6 @@
 //! The workloads: what each thread does, and what must be in the database afterwards.
 //!
-//! A [`Bench`] knows the row and the model. Every phase runs on all threads at once ([`lane`]); its timed part holds the
+//! A [`Bench`] knows the row and the model. Every phase runs on all threads at once (the module `lane`); its timed part holds the
 //! operations, the making of their keys and values, and the checks of the answers, nothing else. What a model cannot
 //! follow while the clock runs it replays afterwards: generators are deterministic.
 

@@ -75,6 +75,7 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
                 && compact::run(shared, &family)?
             {
                 shared.jobs.push(Job::Compact(id));
+                shared.remove_obsolete(); // at once: a job for it would wait behind every compaction that is due
                 shared.jobs.push(Job::RemoveObsolete);
                 return Ok(true);
             }

@@ -186,6 +186,8 @@ impl Db {
         let id = shared.versions.new_family_id()?;
         let scratch = core(shared, id, new, options.clone(), from.core.owned_view().version.clone());
         let out = copy(shared, &from, &scratch)?;
+        // What was copied becomes durable: so must every commit before it.
+        shared.sync_to(shared.log.sequencer().visible_end()).inspect_err(|_| out.abandon(shared))?;
         let mut edit = VersionEdit::new();
         edit.push(Change::CreateFamily { family: id, name: new.into(), options: options.clone() });
         edit.push(Change::FlushedTo { family: id, seq: shared.log.sequencer().visible_end() - 1 });

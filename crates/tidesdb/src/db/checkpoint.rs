@@ -29,9 +29,9 @@ impl Db {
         let _catalog = shared.catalog.lock();
         let families = shared.all_families();
         let flushing: Vec<_> = families.iter().map(|f| f.flushing.lock()).collect();
-        shared.rotate_all(&families);
+        let boundary = shared.rotate_all(&families);
         for family in &families {
-            while flush::run_locked(shared, family)? {}
+            flush::up_to(shared, family, boundary)?; // and no further: the copy holds a prefix of the commits
         }
         // The versions keep the files while they are linked.
         let versions: Vec<_> = families.iter().map(|f| f.owned_view().version.clone()).collect();

@@ -47,10 +47,13 @@ impl Inner {
             flush::all(shared, &family)?;
         }
         shared.closed.store(true, Ordering::SeqCst);
-        // Commits that slipped in before `closed` was set. One that reserves its place after this line sees `closed`.
-        flush::wait_published(shared, shared.log.sequencer().tail())?;
-        for family in shared.all_families() {
-            flush::all(shared, &family)?;
+        // Commits that slipped in before `closed` was set. One that reserves its place after the boundary sees `closed`, and
+        // goes with the log, whole.
+        let families = shared.all_families();
+        let boundary = shared.rotate_all(&families);
+        for family in &families {
+            let _one_at_a_time = family.flushing.lock();
+            flush::up_to(shared, family, boundary)?;
         }
         let tail = shared.log.sequencer().tail();
         let mut edit = VersionEdit::new();
