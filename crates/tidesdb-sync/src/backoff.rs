@@ -1,8 +1,12 @@
-//! [`Backoff`]: spin a little, then give the core away.
+//! [`Backoff`]: spin a little, then give the core away, then sleep.
 //!
-//! For waits on another *running* thread only (a lock word held for tens of nanoseconds). Whatever may take
+//! For waits on another *running* thread (a lock word held for tens of nanoseconds). Whatever usually takes
 //! longer sleeps on an [`Event`](crate::Event). With few cores the awaited thread may well be off its core,
-//! so a wait that spins without yielding can burn a whole time slice.
+//! so a wait that spins without yielding can burn a whole time slice; and one that only yields burns a core while
+//! another thread inserts a batch of a million keys.
+
+#[cfg(not(loom))]
+use std::time::Duration;
 
 /// Counts the rounds of one wait; a new one for each wait.
 ///
@@ -18,10 +22,16 @@
 #[derive(Debug, Default)]
 pub struct Backoff {
     pauses: u32,
+    yields: u32,
 }
 
 /// Pause instructions of one wait before it begins to yield.
 const MAX_PAUSES: u32 = 64;
+/// Yields of one wait before it begins to sleep.
+const MAX_YIELDS: u32 = 64;
+/// Length of a sleep: a timer of the system is not much finer.
+#[cfg(not(loom))]
+const SLEEP: Duration = Duration::from_micros(50);
 
 impl Backoff {
     /// A wait that has not begun.
@@ -30,11 +40,11 @@ impl Backoff {
         Self::default()
     }
 
-    /// Waits a moment: 1, 2, 4, ... pauses, 64 in all; from then on yields the core each time.
+    /// Waits a moment: 1, 2, 4, ... pauses, 64 in all; then yields the core, 64 times; from then on sleeps.
     #[inline]
     pub fn snooze(&mut self) {
         if cfg!(loom) || self.pauses >= MAX_PAUSES {
-            yield_core();
+            self.give_way();
             return;
         }
         let round = (self.pauses + 1).min(MAX_PAUSES - self.pauses);
@@ -44,17 +54,22 @@ impl Backoff {
         self.pauses += round;
     }
 
+    #[cold]
+    fn give_way(&mut self) {
+        #[cfg(loom)]
+        loom::thread::yield_now();
+        #[cfg(not(loom))]
+        if self.yields < MAX_YIELDS {
+            self.yields += 1;
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(SLEEP);
+        }
+    }
+
     /// Whether the cheap part is over, so that the caller had better sleep on something.
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
         self.pauses >= MAX_PAUSES
     }
-}
-
-#[cold]
-fn yield_core() {
-    #[cfg(not(loom))]
-    std::thread::yield_now();
-    #[cfg(loom)]
-    loom::thread::yield_now();
 }

@@ -47,12 +47,18 @@ impl<T: Send + Sync + 'static> EpochCell<T> {
 
     /// Puts `value` in place; the former one is destroyed once every pin that lives now has ended.
     pub fn store(&self, value: T) {
+        self.store_lazily(value);
+        // Stores are rare and their values heavy (memtables, table versions): do not leave them in the buffer.
+        pin().flush();
+    }
+
+    /// As [`EpochCell::store`], but destroys nothing now: for callers that hold what others wait for. They call
+    /// [`reclaim`](crate::reclaim) afterwards, or the former value waits in a buffer of this thread.
+    pub fn store_lazily(&self, value: T) {
         let guard = pin();
         let former = self.current.swap(Box::into_raw(Box::new(value)), Ordering::AcqRel);
         let former = Retired(former);
         guard.defer(move || drop(former));
-        // Stores are rare and their values heavy (memtables, table versions): do not leave them in the buffer.
-        guard.flush();
     }
 }
 

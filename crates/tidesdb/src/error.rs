@@ -157,17 +157,19 @@ impl Error {
         Self::Internal { what: what.into() }
     }
 
+    /// Whether the disk or a quota is full.
+    pub(crate) fn is_full(&self) -> bool {
+        let full = |kind| matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        matches!(self, Self::NoSpace { .. }) || self.io_kind().is_some_and(full)
+    }
+
     /// Whether something is short that may come back: space on the disk, a quota, file descriptors.
     pub(crate) fn is_shortage(&self) -> bool {
         const ENFILE: i32 = 23;
         const EMFILE: i32 = 24;
         match self {
-            Self::NoSpace { .. } => true,
-            Self::Io { source, .. } => {
-                matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-                    || matches!(source.raw_os_error(), Some(ENFILE | EMFILE))
-            }
-            _ => false,
+            Self::Io { source, .. } if matches!(source.raw_os_error(), Some(ENFILE | EMFILE)) => true,
+            other => other.is_full(),
         }
     }
 

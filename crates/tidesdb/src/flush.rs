@@ -77,7 +77,7 @@ pub fn run_locked(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool
 ///
 /// # Errors
 /// `Poisoned`.
-pub fn wait_published(shared: &Shared, boundary: SeqNo) -> Result<()> {
+fn wait_published(shared: &Shared, boundary: SeqNo) -> Result<()> {
     let mut backoff = Backoff::new();
     while shared.log.sequencer().visible_end() < boundary {
         shared.health.check()?;
@@ -106,15 +106,11 @@ fn install(
     out.add_to(shared, family, FLUSH_LEVEL, &mut edit).inspect_err(|_| out.abandon(shared))?;
     edit.push(Change::FlushedTo { family: family.id, seq: boundary.saturating_sub(1) });
     let first_needed = shared.log_start_edit(&mut edit, Some(slot));
-    let freed = slot.map.allocated_bytes() as u64;
-    let swapped = shared.install(&edit, family, |view, version| view.flushed(slot, version));
-    match swapped {
-        Ok(()) => shared.debt.subtract(freed),
-        Err(e) => {
-            out.abandon(shared);
-            return Err(e);
-        }
-    }
+    let mut freed = 0;
+    shared
+        .install(&edit, family, |version| freed = family.release(slot, Some(version)))
+        .inspect_err(|_| out.abandon(shared))?;
+    shared.debt.subtract(freed);
     if first_needed.0 > 0 {
         shared.log.release_before(first_needed);
     }
@@ -123,9 +119,7 @@ fn install(
 
 /// A memtable that is empty, or whose family was dropped, is thrown away.
 fn forget(shared: &Shared, family: &FamilyCore, slot: &Arc<MemSlot>) {
-    let freed = slot.map.allocated_bytes() as u64;
-    family.change_view(|view| (view.flushed(slot, Arc::clone(&view.version)), ()));
-    shared.debt.subtract(freed);
+    shared.debt.subtract(family.release(slot, None));
 }
 
 /// Flushes what `family` has of the commits below `boundary`, the boundary of a rotation; the caller holds `family.flushing`.
@@ -135,6 +129,7 @@ fn forget(shared: &Shared, family: &FamilyCore, slot: &Arc<MemSlot>) {
 pub fn up_to(shared: &Arc<Shared>, family: &Arc<FamilyCore>, boundary: SeqNo) -> Result<()> {
     let due = || family.owned_view().immutables.last().is_some_and(|(_, end)| *end <= boundary);
     while due() && run_locked(shared, family)? {}
+    tidesdb_sync::reclaim();
     Ok(())
 }
 

@@ -8,9 +8,9 @@ use std::time::Duration;
 use tidesdb_io::{Dir, Env};
 use tidesdb_sync::{Event, Mutex, RwLock};
 
-use crate::family::{FamilyCore, MemSlot, ReadView};
+use crate::family::{FamilyCore, MemSlot};
 use crate::health::Health;
-use crate::jobs::{Job, JobQueue};
+use crate::jobs::{Job, JobQueue, Retry};
 use crate::mvcc::Snapshots;
 use crate::options::DbOptions;
 use crate::sources::TableVersion;
@@ -98,43 +98,6 @@ impl Debt {
     }
 }
 
-/// Failures of background work in a row, and when to try again.
-#[derive(Debug, Default)]
-pub struct Retry {
-    failures: AtomicU32,
-    due_nanos: AtomicU64,
-}
-
-impl Retry {
-    const PAUSE_MAX: Duration = Duration::from_secs(5);
-
-    /// A job succeeded.
-    pub fn succeeded(&self) {
-        if self.failures.load(Ordering::Relaxed) != 0 {
-            self.failures.store(0, Ordering::Relaxed);
-        }
-    }
-
-    /// A job failed at `now`; returns how long to wait before the next try.
-    pub fn failed(&self, now: Duration) -> Duration {
-        let n = self.failures.fetch_add(1, Ordering::Relaxed);
-        let pause = Duration::from_millis(50 << n.min(8)).min(Self::PAUSE_MAX);
-        self.due_nanos.store((now + pause).as_nanos() as u64, Ordering::Relaxed);
-        pause
-    }
-
-    /// Failures in a row.
-    pub fn failures(&self) -> u32 {
-        self.failures.load(Ordering::Relaxed)
-    }
-
-    /// Whether it is time to try again.
-    pub fn due(&self, now: Duration) -> bool {
-        let due = self.due_nanos.load(Ordering::Relaxed);
-        due != 0 && now.as_nanos() as u64 >= due && self.due_nanos.swap(0, Ordering::Relaxed) != 0
-    }
-}
-
 impl Shared {
     /// Fails unless writes are possible.
     ///
@@ -219,7 +182,7 @@ impl Shared {
         self.all_families().iter().filter_map(pins).min().map_or(published, |p| p.min(published))
     }
 
-    /// Makes `edit` durable and swaps the read view of `family`, both or none, in this order.
+    /// Makes `edit` durable and then has the read view of `family` swapped, both or none.
     ///
     /// # Errors
     /// Those of [`VersionSet::install`]; an unknown state of the manifest poisons the database.
@@ -227,11 +190,11 @@ impl Shared {
         &self,
         edit: &VersionEdit,
         family: &FamilyCore,
-        swap: impl FnOnce(&ReadView, Arc<TableVersion>) -> ReadView,
+        swap: impl FnOnce(Arc<TableVersion>),
     ) -> Result<()> {
         let publish = |installed: &crate::version::Installed<'_, Table>| {
             if let Some(version) = installed.versions.get(&family.id) {
-                family.change_view(|view| (swap(view, Arc::clone(version)), ()));
+                swap(Arc::clone(version));
             }
         };
         self.versions.install(edit, publish).inspect_err(|e| self.poison_if_unknown(e))
@@ -246,7 +209,7 @@ impl Shared {
         let publish = |installed: &crate::version::Installed<'_, Table>| {
             for family in &families {
                 if let Some(version) = installed.versions.get(&family.id) {
-                    family.change_view(|view| (view.with_version(Arc::clone(version)), ()));
+                    family.change_view(|view| view.with_version(Arc::clone(version)));
                 }
             }
         };
@@ -279,13 +242,7 @@ impl Shared {
     /// # Errors
     /// `NoSpace`, `Io`.
     pub fn check_disk(&self) -> Result<()> {
-        let space = self.dir.space().map_err(|e| Error::io("read free space", "database directory", e))?;
-        let needed = self.options.disk_free_min;
-        if space.free < needed {
-            let dir = self.dir.path().display().to_string().into();
-            return Err(Error::NoSpace { dir, free: space.free, needed });
-        }
-        Ok(())
+        self.log.check_space(self.options.disk_free_min)
     }
 
     /// Removes files that no version and no reader needs; those that resist are tried again later.
@@ -339,31 +296,26 @@ impl Shared {
             // A commit may have its number and not yet its memtable: it must find one that ends at the boundary.
             family.make_slot(sequencer.tail(), self.env.entropy.next_u64(), || sequencer.visible_end());
         }
-        let boundary = self.log.sequencer().hold();
-        let mut bytes = 0;
-        for family in families {
-            bytes += family.owned_view().active.as_ref().map_or(0, |a| a.map.allocated_bytes() as u64);
-            family.change_view(|view| (view.rotated(boundary), ()));
-        }
-        self.log.sequencer().release();
-        self.debt.add(bytes);
-        families.iter().for_each(|f| self.jobs.push(Job::Flush(f.id)));
-        boundary
+        self.rotate_now(families)
     }
 
     fn rotate_if(&self, family: &Arc<FamilyCore>, wanted: impl Fn(usize) -> bool) {
         let _one_at_a_time = self.rotating.lock();
-        let Some(bytes) = family.owned_view().active.as_ref().map(|a| a.map.allocated_bytes()) else {
-            return;
-        };
-        if !wanted(bytes) {
-            return;
+        let active = family.owned_view().active.as_ref().map(|a| a.map.allocated_bytes());
+        if active.is_some_and(wanted) {
+            self.rotate_now(std::slice::from_ref(family));
         }
-        self.debt.add(bytes as u64);
+    }
+
+    /// The caller holds `rotating`.
+    fn rotate_now(&self, families: &[Arc<FamilyCore>]) -> SeqNo {
         let boundary = self.log.sequencer().hold();
-        family.change_view(|view| (view.rotated(boundary), ()));
+        let bytes: u64 = families.iter().map(|f| f.rotate(boundary)).sum();
         self.log.sequencer().release();
-        self.jobs.push(Job::Flush(family.id));
+        tidesdb_sync::reclaim(); // not while the order of commits was held: it may free whole memtables
+        self.debt.add(bytes);
+        families.iter().for_each(|f| self.jobs.push(Job::Flush(f.id)));
+        boundary
     }
 }
 

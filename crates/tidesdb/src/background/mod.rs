@@ -23,6 +23,10 @@ use crate::{Error, Result, compact, flush};
 
 /// How often in a row an I/O error may come before the database is poisoned. A full disk does not count.
 const IO_FAILURES_MAX: u32 = 3;
+/// The longest pause before failed work is tried again.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// The same for a compaction whose input is damaged: it reads that damage again for nothing, most likely.
+const DAMAGE_PAUSE_MAX: Duration = Duration::from_secs(300);
 
 /// Runs one job; failures are dealt with, not returned, except to callers who wait for the result.
 ///
@@ -72,8 +76,10 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
         }
         Job::Compact(id) => {
             if let Some(family) = family(id)
+                && !family.compaction_retry.waits(shared.env.clock.mono())
                 && compact::run(shared, &family)?
             {
+                family.compaction_retry.succeeded();
                 shared.jobs.push(Job::Compact(id));
                 shared.remove_obsolete(); // at once: a job for it would wait behind every compaction that is due
                 shared.jobs.push(Job::RemoveObsolete);
@@ -85,18 +91,16 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
     Ok(false)
 }
 
-/// When the log outgrows its cap, the family that holds its oldest segment is flushed.
+/// When the log outgrows its cap, every family whose active memtable holds on to what is beyond the cap is flushed.
 fn flush_what_pins_the_log(shared: &Arc<Shared>) {
-    if shared.log.bytes_since(shared.log_needed_from()) < shared.options.wal_bytes_max {
+    let beyond = |pins| shared.log.bytes_since(pins) >= shared.options.wal_bytes_max;
+    if !beyond(shared.log_needed_from()) {
         return;
     }
-    let oldest = shared
-        .all_families()
-        .into_iter()
-        .filter_map(|f| f.owned_view().memtables().map(|m| m.pins).min().map(|pins| (pins, f)))
-        .min_by_key(|(pins, _)| *pins);
-    if let Some((_, family)) = oldest {
-        shared.rotate(&family);
+    for family in shared.all_families() {
+        if family.owned_view().active.as_ref().is_some_and(|slot| beyond(slot.pins)) {
+            shared.rotate(&family);
+        }
     }
 }
 
@@ -105,16 +109,21 @@ fn failed(shared: &Shared, job: Job, e: &Error) {
         return;
     }
     tracing::warn!(?job, error = %e, "a background job failed; its inputs are kept");
-    let pause = shared.retry.failed(shared.env.clock.mono());
-    let io = e.io_kind().is_some() && !e.is_shortage() && shared.retry.failures() >= IO_FAILURES_MAX;
-    // A damaged input of a compaction harms only the keys it holds: its tables stay, reads of them say what is wrong.
-    let damage = e.is_corruption() && !matches!(job, Job::Compact(_));
-    let hopeless = io || damage || matches!(e, Error::Internal { .. });
-    if hopeless {
-        shared.poison(e.clone());
-    } else {
-        tracing::info!(?pause, "it will be tried again");
+    let now = shared.env.clock.mono();
+    if let (Job::Compact(id), true) = (job, e.is_corruption()) {
+        // A damaged input harms only the keys it holds: its tables stay, reads of them say what is wrong.
+        if let Some(family) = shared.families.read().get(&id) {
+            family.compaction_retry.failed(now, DAMAGE_PAUSE_MAX);
+        }
+        return;
     }
+    let io = e.io_kind().is_some() && !e.is_shortage() && shared.retry.count_failure() >= IO_FAILURES_MAX;
+    if io || e.is_corruption() || matches!(e, Error::Internal { .. }) {
+        shared.poison(e.clone());
+        return;
+    }
+    let pause = shared.retry.failed(now, PAUSE_MAX);
+    tracing::info!(?pause, "it will be tried again");
 }
 
 /// What must happen from time to time: the clock is read, the log synced and sealed, failed flushes asked for again.
@@ -124,6 +133,7 @@ pub struct Ticks {
     tail_seen: SeqNo,
     tail_since: Duration,
     sealed: SeqNo,
+    last_sweep: Duration,
 }
 
 impl Ticks {
@@ -131,6 +141,8 @@ impl Ticks {
     pub const PERIOD: Duration = Duration::from_millis(10);
     /// A log without commits for this long is sealed.
     const IDLE: Duration = Duration::from_millis(50);
+    /// How often obsolete files are looked for.
+    const SWEEP: Duration = Duration::from_secs(1);
 
     /// One round.
     pub fn tick(&mut self, shared: &Arc<Shared>) {
@@ -162,6 +174,10 @@ impl Ticks {
         }
         if shared.retry.due(now) {
             shared.ask_for_pending();
+        }
+        if !shared.versions.obsolete().is_empty() && now.saturating_sub(self.last_sweep) >= Self::SWEEP {
+            self.last_sweep = now;
+            shared.jobs.push(Job::RemoveObsolete); // the last reader of a file left after its compaction had cleaned up
         }
     }
 }

@@ -58,8 +58,9 @@ fn carry_out(shared: &Arc<Shared>, family: &Arc<FamilyCore>, plan: &CompactionPl
         edit.push(Change::RemoveTable { family: family.id, level: *level, table: table.meta().id });
     }
     let added = out.add_to(shared, family, plan.target, &mut edit);
-    let installed =
-        added.and_then(|()| shared.install(&edit, family, |view, version| view.with_version(version)));
+    let installed = added.and_then(|()| {
+        shared.install(&edit, family, |version| family.change_view(|view| view.with_version(version)))
+    });
     installed.inspect_err(|_| {
         if plan.kind == PlanKind::Merge {
             out.abandon(shared);

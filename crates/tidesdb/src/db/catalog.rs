@@ -145,9 +145,7 @@ impl Db {
             shared.families.write().remove(&core.id);
         };
         shared.versions.install(&edit, publish).inspect_err(|e| shared.poison_if_unknown(e))?;
-        let waiting: usize = core.owned_view().immutables.iter().map(|(m, _)| m.map.allocated_bytes()).sum();
-        shared.debt.subtract(waiting as u64);
-        core.forget_memtables();
+        shared.debt.subtract(core.forget_memtables());
         shared.remove_obsolete();
         Ok(())
     }

@@ -12,10 +12,10 @@ use super::recover;
 use super::{DEFAULT_FAMILY, Db, Inner, catalog};
 use crate::background::Pool;
 use crate::health::Health;
-use crate::jobs::JobQueue;
+use crate::jobs::{Job, JobQueue, Retry};
 use crate::mvcc::Snapshots;
 use crate::options::{DbOptions, FamilyOptions, RecoveryMode, SyncMode};
-use crate::shared::{Debt, Family, Retry, Shared};
+use crate::shared::{Debt, Family, Shared};
 use crate::sst::{Table, TableContext};
 use crate::types::{Comparator, WalId};
 use crate::version::{Context, Presence, VersionSet, presence};
@@ -130,6 +130,7 @@ impl OpenOptions {
         };
         let pool = Pool::start(&shared, workers)?;
         shared.ask_for_pending();
+        shared.jobs.push(Job::RemoveObsolete); // what recovery replaced
         let default = Family { core: default, shared: Arc::clone(&shared) };
         Ok(Db { inner: Arc::new(Inner { shared, default, pool, report, lock: Mutex::new(Some(lock)) }) })
     }

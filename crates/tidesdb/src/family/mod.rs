@@ -17,6 +17,7 @@ pub use read_view::{MemSlot, ReadView};
 use tidesdb_memtable::{KeyOrder, MapKind, Memtable};
 use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin};
 
+use crate::jobs::Retry;
 use crate::options::{FamilyOptions, MemtableKind};
 use crate::sources::TableVersion;
 use crate::types::{FamilyId, SeqNo};
@@ -39,6 +40,8 @@ pub struct FamilyCore {
     pub flushing: Mutex<()>,
     /// Held by the one compaction of this family that runs.
     pub compacting: Mutex<()>,
+    /// After a compaction met damage.
+    pub compaction_retry: Retry,
     dropped: AtomicBool,
     /// Counters of what was done, see [`Metric`].
     pub metrics: ShardedCounters<{ Metric::COUNT }>,
@@ -88,6 +91,7 @@ impl FamilyCore {
             change: Mutex::new(()),
             flushing: Mutex::new(()),
             compacting: Mutex::new(()),
+            compaction_retry: Retry::default(),
             dropped: AtomicBool::new(false),
             metrics: ShardedCounters::new(),
         }
@@ -134,15 +138,34 @@ impl FamilyCore {
         Arc::clone(self.view.load(&pin()))
     }
 
-    /// Replaces the view by what `change` makes of it.
-    pub fn change_view<R>(&self, change: impl FnOnce(&ReadView) -> (ReadView, R)) -> R {
+    /// Replaces the view by what `change` makes of it. The former one is freed at some later time, or by
+    /// [`tidesdb_sync::reclaim`].
+    pub fn change_view(&self, change: impl FnOnce(&ReadView) -> ReadView) {
         let _one_at_a_time = self.change.lock();
-        let (new, out) = {
-            let guard = pin();
-            change(self.view.load(&guard))
-        };
-        self.view.store(Arc::new(new));
-        out
+        let new = change(self.view.load(&pin()));
+        self.view.store_lazily(Arc::new(new));
+    }
+
+    /// Makes the active memtable, if there is one, immutable: it ends at `boundary`. Returns its bytes.
+    pub fn rotate(&self, boundary: SeqNo) -> u64 {
+        let mut bytes = 0;
+        self.change_view(|view| {
+            bytes = view.active.as_ref().map_or(0, |slot| slot.map.allocated_bytes() as u64);
+            view.rotated(boundary)
+        });
+        bytes
+    }
+
+    /// The immutable `slot` is in the tables of `version`, or not needed any more. Returns its bytes if it was there.
+    pub fn release(&self, slot: &Arc<MemSlot>, version: Option<Arc<TableVersion>>) -> u64 {
+        let mut bytes = 0;
+        self.change_view(|view| {
+            if view.immutables.iter().any(|(s, _)| Arc::ptr_eq(s, slot)) {
+                bytes = slot.map.allocated_bytes() as u64;
+            }
+            view.flushed(slot, version.unwrap_or_else(|| Arc::clone(&view.version)))
+        });
+        bytes
     }
 
     /// Makes the memtable that commit `seq` belongs to, if nobody has yet. `published` is read under the lock: no
@@ -164,12 +187,15 @@ impl FamilyCore {
         self.new_map(seed)
     }
 
-    /// After a drop: lets go of all memtables.
-    pub fn forget_memtables(&self) {
+    /// After a drop: lets go of all memtables. Returns the bytes of those that waited for a flush.
+    pub fn forget_memtables(&self) -> u64 {
+        let mut bytes = 0;
         self.change_view(|view| {
+            bytes = view.immutables.iter().map(|(slot, _)| slot.map.allocated_bytes() as u64).sum();
             let version = Arc::clone(&view.version);
-            (ReadView { active: None, active_from: view.active_from, immutables: Vec::new(), version }, ())
+            ReadView { active: None, active_from: view.active_from, immutables: Vec::new(), version }
         });
+        bytes
     }
 
     fn new_map(&self, seed: u64) -> Arc<Memtable> {

@@ -117,8 +117,8 @@ pub fn multi_get<K: AsRef<[u8]>>(
     let comparator = &family.options.comparator;
     order.sort_by(|a, b| comparator.compare(keys[*a].as_ref(), keys[*b].as_ref()));
     let mut out = vec![None; keys.len()];
-    let guard = pin();
     for i in order {
+        let guard = pin(); // for each key: a pin over many reads would keep everybody's memory back
         let Some(hit) =
             live(lookup(&view, comparator_key(family, keys[i].as_ref())?, seq, true, &guard)?, shared)
         else {

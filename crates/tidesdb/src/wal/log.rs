@@ -45,6 +45,8 @@ pub struct Log {
     pub(super) sequencer: Sequencer,
     pub(super) group: Group,
     table: Mutex<Segments>,
+    /// Held while files of segments are made, renamed or removed; taken before `table`.
+    preparing: Mutex<()>,
     recent: [EpochCell<Option<Arc<Segment>>>; RECENT],
     /// Highest segment that is ready; raised before half of the one below is used.
     ready_max: AtomicU64,
@@ -70,6 +72,7 @@ impl Log {
             health: Arc::clone(health),
             group: Group::default(),
             table: Mutex::new(Segments::default()),
+            preparing: Mutex::new(()),
             recent: std::array::from_fn(|_| EpochCell::new(None)),
             ready_max: AtomicU64::new(0),
             bytes: ShardedCounter::new(),
@@ -95,18 +98,52 @@ impl Log {
         self.bytes.sum()
     }
 
+    /// Makes sure that a record of `bytes` meets a segment that is ready: what a full disk refuses, it refuses here, before the
+    /// record has a place in the order of commits.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`: nothing happened.
+    pub fn make_room(&self, bytes: u64) -> Result<()> {
+        let segment = self.config.segment_bytes;
+        // What others add at the same time may go before: a quarter of a segment is kept for them.
+        let end = self.sequencer.tail() * UNIT + bytes + segment / 4;
+        if end / segment <= self.ready_max.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        if bytes > segment - SEGMENT_HEADER_BYTES {
+            // It gets a file of its own, whose number nobody knows yet.
+            return self.check_space(bytes + 2 * segment);
+        }
+        self.prepare_next().map_err(|e| if e.is_full() { self.no_space(segment) } else { e })
+    }
+
+    /// Fails if less than `needed` bytes of the disk are free.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`.
+    pub fn check_space(&self, needed: u64) -> Result<()> {
+        let space = self.dir.space().map_err(|e| Error::io("read free space", "database directory", e))?;
+        if space.free < needed { Err(self.no_space(needed)) } else { Ok(()) }
+    }
+
+    /// The error for a disk that lacks the `needed` bytes.
+    pub fn no_space(&self, needed: u64) -> Error {
+        let free = self.dir.space().map_or(0, |space| space.free);
+        Error::NoSpace { dir: self.dir.path().display().to_string().into(), free, needed }
+    }
+
     /// Reserves a place for `record`, writes it there and tells the order of commits.
     ///
     /// `record` is room for a header, then the body. `mapped` asks for the path without a system call.
     ///
     /// # Errors
-    /// The reserved commit and the failure. The caller must poison: the log now has a hole.
+    /// The failure, and the commit if a place was reserved: then the caller must poison, for the log has a hole.
     pub fn append(
         &self,
         record: &mut Vec<u8>,
         ops: u32,
         mapped: bool,
-    ) -> std::result::Result<Commit, (Commit, Error)> {
+    ) -> std::result::Result<Commit, (Option<Commit>, Error)> {
         self.append_kind(RecordKind::Commit, record, ops, mapped)
     }
 
@@ -116,20 +153,23 @@ impl Log {
         record: &mut Vec<u8>,
         ops: u32,
         mapped: bool,
-    ) -> std::result::Result<Commit, (Commit, Error)> {
+    ) -> std::result::Result<Commit, (Option<Commit>, Error)> {
         debug_assert!(record.len() >= RECORD_HEADER_BYTES, "a record begins with room for its header");
-        let body_len = record.len() - RECORD_HEADER_BYTES;
+        let body_len = u32::try_from(record.len() - RECORD_HEADER_BYTES)
+            .map_err(|_| (None, Error::invalid("a commit is limited to 4 GiB")))?;
         record.resize(record.len().next_multiple_of(UNIT as usize), 0);
-        let commit = self.sequencer.reserve(record.len() as u64);
+        let Some(commit) = self.sequencer.reserve(record.len() as u64) else {
+            return Err((None, self.health.check().err().unwrap_or(Error::Closed)));
+        };
         let header = RecordHeader {
             seq: commit.seq,
-            body_len: body_len as u32,
+            body_len,
             kind,
             ops,
             complete: self.sequencer.visible_end(),
             synced: self.sequencer.durable(),
         };
-        self.write(&commit, &header, record, mapped).map_err(|e| (commit, e))?;
+        self.write(&commit, &header, record, mapped).map_err(|e| (Some(commit), e))?;
         self.sequencer.written(&commit);
         self.bytes.add(record.len() as u64);
         Ok(commit)
@@ -165,25 +205,30 @@ impl Log {
 
     /// The segment `id`, from the few recent ones without a lock.
     fn segment(&self, id: u64, span: u64) -> Result<Arc<Segment>> {
-        let guard = pin();
-        match self.recent[id as usize % RECENT].load(&guard) {
-            Some(s) if s.header.id == id && u64::from(s.header.span) == span => Ok(Arc::clone(s)),
+        let recent = self.recent[id as usize % RECENT].load(&pin()).clone();
+        match recent {
+            Some(s) if s.header.id == id && u64::from(s.header.span) == span => Ok(s),
             _ => self.ensure(id, span),
         }
     }
 
     /// The segment `id`, made ready now if it is not yet.
     fn ensure(&self, id: u64, span: u64) -> Result<Arc<Segment>> {
-        let mut table = self.table.lock();
-        if table.closed {
-            return Err(Error::Closed);
-        }
-        // A preparation, which asks for a short one, may come after an oversized record took the place: that one stays.
-        if let Some(s) = table.live.get(&id)
-            && (span == 1 || u64::from(s.header.span) == span)
-        {
-            return Ok(Arc::clone(s));
-        }
+        // Not under the lock of the table, which every sync takes: a file takes milliseconds to make.
+        let _one_at_a_time = self.preparing.lock();
+        let reuse = {
+            let mut table = self.table.lock();
+            if table.closed {
+                return Err(Error::Closed);
+            }
+            // A preparation, which asks for a short one, may come after an oversized record took the place: that one stays.
+            if let Some(s) = table.live.get(&id)
+                && (span == 1 || u64::from(s.header.span) == span)
+            {
+                return Ok(Arc::clone(s));
+            }
+            if span == 1 { table.free.pop() } else { None }
+        };
         let header = SegmentHeader {
             id,
             segment_bytes: self.config.segment_bytes,
@@ -192,9 +237,8 @@ impl Log {
             db_uuid: self.config.db_uuid,
             boot_id: self.config.boot_id,
         };
-        let reuse = if span == 1 { table.free.pop() } else { None };
         let segment = Arc::new(Segment::create(&self.dir, header, reuse, self.config.mapped)?);
-        table.live.insert(id, Arc::clone(&segment));
+        self.table.lock().live.insert(id, Arc::clone(&segment));
         self.recent[id as usize % RECENT].store(Some(Arc::clone(&segment)));
         self.ready_max.fetch_max(id + span - 1, Ordering::SeqCst);
         Ok(segment)
@@ -249,24 +293,25 @@ impl Log {
 
     /// Lets go of every segment below `first`, which the manifest no longer needs: two files stay for reuse, others go.
     pub fn release_before(&self, first: WalId) {
-        let mut table = self.table.lock();
-        let keep = table.live.split_off(&first.0);
-        for (id, segment) in std::mem::replace(&mut table.live, keep) {
-            if segment.covers(first.0) {
-                table.live.insert(id, segment);
-                continue;
-            }
+        let _one_at_a_time = self.preparing.lock();
+        let (gone, mut room) = {
+            let mut table = self.table.lock();
+            let (gone, keep) = std::mem::take(&mut table.live)
+                .into_iter()
+                .partition::<BTreeMap<_, _>, _>(|(id, s)| *id < first.0 && !s.covers(first.0));
+            table.live = keep;
+            (gone, FREE_MAX.saturating_sub(table.free.len()))
+        };
+        for (id, segment) in gone {
             let cell = &self.recent[id as usize % RECENT];
             if cell.load(&pin()).as_ref().is_some_and(|s| s.header.id == id) {
                 cell.store(None);
             }
             let name = files::wal(WalId(id));
             let free = format!("{name}.free");
-            if segment.header.span == 1
-                && table.free.len() < FREE_MAX
-                && self.dir.rename(&name, &free).is_ok()
-            {
-                table.free.push(free);
+            if segment.header.span == 1 && room > 0 && self.dir.rename(&name, &free).is_ok() {
+                room -= 1;
+                self.table.lock().free.push(free);
             } else if let Err(error) = self.dir.unlink(&name) {
                 tracing::warn!(%name, %error, "an obsolete log segment could not be removed; it is ignored");
             }
@@ -275,17 +320,13 @@ impl Log {
 
     /// Removes every file of the log after a clean shutdown: all data is in tables.
     pub fn remove_all(&self) {
-        let mut table = self.table.lock();
-        let names = table
-            .live
-            .keys()
-            .map(|id| files::wal(WalId(*id)))
-            .chain(table.free.iter().cloned())
-            .collect::<Vec<_>>();
-        table.live.clear();
-        table.free.clear();
-        table.closed = true;
-        for name in names {
+        let _one_at_a_time = self.preparing.lock();
+        let (live, free) = {
+            let mut table = self.table.lock();
+            table.closed = true;
+            (std::mem::take(&mut table.live), std::mem::take(&mut table.free))
+        };
+        for name in live.into_keys().map(|id| files::wal(WalId(id))).chain(free) {
             if let Err(error) = self.dir.unlink(&name) {
                 tracing::warn!(%name, %error, "a log segment could not be removed; the next open does it");
             }

@@ -78,11 +78,15 @@ impl Sequencer {
 
     /// Reserves a record of `bytes` (header included, a multiple of eight).
     ///
-    /// Waits only while the tail is held by a rotation (about a microsecond) or the ring is full.
-    pub fn reserve(&self, bytes: u64) -> Commit {
+    /// Waits only while the tail is held by a rotation (about a microsecond) or the ring is full. `None` after a
+    /// [`Sequencer::stop`]: a ring that is full then would stay so.
+    pub fn reserve(&self, bytes: u64) -> Option<Commit> {
         debug_assert!(bytes.is_multiple_of(UNIT) && bytes >= RECORD_HEADER_BYTES as u64);
         let mut backoff = Backoff::new();
         loop {
+            if self.stopped.load(SeqCst) {
+                return None;
+            }
             let t = self.tail.load(SeqCst);
             let ticket = (t + 1) & TICKET_MASK;
             let outstanding = ticket.wrapping_sub(self.visible.load(SeqCst)) & TICKET_MASK;
@@ -96,7 +100,7 @@ impl Sequencer {
             let next = (end / UNIT) << TICKET_BITS | ticket;
             if self.tail.compare_exchange_weak(t, next, SeqCst, SeqCst).is_ok() {
                 let pad = (start != pos).then(|| (pos / UNIT, self.segment_bytes - pos % self.segment_bytes));
-                return Commit { seq: start / UNIT, end: end / UNIT, ticket, pad };
+                return Some(Commit { seq: start / UNIT, end: end / UNIT, ticket, pad });
             }
         }
     }
@@ -245,7 +249,7 @@ impl Sequencer {
         debug_assert!(before & HELD != 0, "only a held tail is released");
     }
 
-    /// After poisoning: readers stop waiting for commits that will never be published.
+    /// After poisoning: nothing is reserved any more, and readers stop waiting for commits that will never be published.
     pub fn stop(&self) {
         self.stopped.store(true, SeqCst);
     }

@@ -86,14 +86,15 @@ impl Log {
         Ok(())
     }
 
-    /// Makes the whole log durable and, if records came since the last time, appends a seal that says so: damage below
+    /// Makes everything durable that was committed before the call and, if records came since the last time, appends a seal that says so: damage below
     /// a seal is never taken for a torn tail. Returns how far the log is durable.
     ///
     /// # Errors
     /// As [`Log::sync_to`].
     pub fn seal(&self, values: &dyn Fn() -> Result<()>) -> Result<SeqNo> {
         self.health.check()?;
-        let tail = self.sequencer.written_end();
+        // Not only the gap-free prefix: the caller's own commit may be behind one that is still being written.
+        let tail = self.sequencer.tail();
         self.sync_to(tail, values)?;
         let mut sealed = self.group.sealed.lock();
         if self.sequencer.tail() <= *sealed {

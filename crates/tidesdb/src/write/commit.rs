@@ -43,22 +43,49 @@ pub fn commit(shared: &Arc<Shared>, batch: &mut WriteBatch, options: &WriteOptio
         return Err(Error::invalid("a batch holds a family of another database"));
     }
     stall::admit(shared, batch)?;
-    separate(shared, batch)?;
+    shared.log.make_room(batch.record.len() as u64)?;
+    separate(shared, batch).map_err(|e| match e.is_full() {
+        true => shared.log.no_space(batch.record.len() as u64),
+        false => e,
+    })?;
 
     let durable = options.sync.unwrap_or(shared.options.sync) == SyncMode::Full;
     let end = batch.record.len();
     let appended = shared.log.append(&mut batch.record, batch.ops, !durable);
     batch.record.truncate(end); // the log pads a record
-    let commit = appended.map_err(|(commit, e)| unknown(shared, &commit, e))?;
+    let commit = appended.map_err(|(commit, e)| match commit {
+        Some(commit) => unknown(shared, &commit, e),
+        None => e,
+    })?;
     debug_assert!(commit.seq < commit.end);
+    let unfinished = Unfinished(shared);
     insert(shared, batch, &commit).map_err(|e| unknown(shared, &commit, e))?;
     finish(shared, &commit, durable)?;
+    unfinished.finished();
     after(shared, batch, &commit);
     if shared.closed.load(Ordering::SeqCst) {
         // Perhaps too late for `close` to have waited for it: only the next open knows.
         return Err(Error::CommitUnknown { seq: commit.seq, cause: Arc::new(Error::Closed) });
     }
     Ok(commit.seq)
+}
+
+/// A commit that is in the log and not yet published. If it ends so, by a panic of a key order that the user wrote, everybody
+/// would wait for it: the database is poisoned instead.
+struct Unfinished<'a>(&'a Shared);
+
+impl Unfinished<'_> {
+    fn finished(self) {
+        let _ = std::mem::ManuallyDrop::new(self);
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        self.0.poison(Error::internal(
+            "a commit ended before it was published; a comparator may have panicked",
+        ));
+    }
 }
 
 /// The database no longer knows what is in its log: poison it, and say so.

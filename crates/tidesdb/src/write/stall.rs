@@ -34,9 +34,10 @@ const DRAIN_RATE_ASSUMED: u64 = 200 << 20;
 const DELAY_MAX: Duration = Duration::from_millis(20);
 /// Delays shorter than this are not worth a system call.
 const DELAY_MIN: Duration = Duration::from_micros(50);
-/// Tables in level 1 at which writers begin to slow down, and at which they stop.
-const L1_SLOW: usize = 12;
-const L1_STOP: usize = 24;
+/// Tables in level 1 at which writers begin to slow down, and at which they stop: at least so many, and so many times the
+/// number at which a compaction begins.
+const L1_SLOW: (usize, usize) = (12, 2);
+const L1_STOP: (usize, usize) = (24, 3);
 
 /// Waits as long as the debt demands.
 ///
@@ -68,9 +69,21 @@ fn debt(shared: &Shared, batch: &WriteBatch) -> f64 {
     let bytes = shared.debt.immutable_bytes.load(Ordering::Relaxed) as f64;
     let memory = bytes / shared.options.memtables_bytes_max.max(1) as f64;
     let guard = tidesdb_sync::pin();
-    let tables = batch.families.iter().map(|f| f.view(&guard).version.level_len(1)).max().unwrap_or(0);
-    let tables = tables.saturating_sub(L1_SLOW) as f64 / (L1_STOP - L1_SLOW) as f64 * 0.5 + 0.5;
-    if tables > 0.5 { memory.max(tables) } else { memory }
+    let debts = batch
+        .families
+        .iter()
+        .map(|f| table_debt(f.view(&guard).version.level_len(1), f.options.l1_tables_trigger));
+    debts.fold(memory, f64::max)
+}
+
+/// What `tables` tables in level 1 weigh.
+fn table_debt(tables: usize, trigger: usize) -> f64 {
+    let limit = |(least, times): (usize, usize)| least.max(trigger.saturating_mul(times));
+    let (slow, stop) = (limit(L1_SLOW), limit(L1_STOP));
+    if tables <= slow {
+        return 0.0;
+    }
+    0.5 + (tables - slow) as f64 / (stop - slow) as f64 * 0.5
 }
 
 #[cold]

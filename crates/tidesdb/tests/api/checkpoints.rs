@@ -1,11 +1,12 @@
 //! Checkpoints: a second database, complete and on its own.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use tidesdb::{Comparator, Db, Error};
+use tidesdb::{Comparator, Db, Error, SyncMode};
 use tidesdb_io::sim::{Fault, Image, OpKind, errno};
 
-use crate::common::{Sim, contents, fill, noise, small};
+use crate::common::{DB, Sim, contents, fill, noise, put_twice, small};
 
 fn sample(sim: &Sim) -> Db {
     let db = sim.open();
@@ -159,4 +160,37 @@ fn on_a_real_disk_files_are_shared() {
     db.checkpoint(temp.path().join("copy")).unwrap();
     let copy = Db::open(temp.path().join("copy")).unwrap();
     assert_same(&db, &copy);
+}
+
+/// Each commit writes the same to two families: every copy must hold the same prefix of both.
+#[test]
+fn a_copy_among_writers_is_one_moment_of_all_families() {
+    let sim = Sim::new();
+    let small = small().write_buffer(32 << 10);
+    let open = |path: &str| {
+        let options = sim.options_at(path).sync(SyncMode::None).default_family(small.clone());
+        options.background_threads(2).open().unwrap()
+    };
+    let db = open(DB);
+    let [a, b] = ["a", "b"].map(|name| db.create_family(name, small.clone()).unwrap());
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        for thread in 0..3 {
+            let (db, a, b, stop) = (&db, &a, &b, &stop);
+            s.spawn(move || {
+                for i in (0..).take_while(|_| !stop.load(SeqCst)) {
+                    put_twice(db, [a, b], thread, i).unwrap();
+                }
+            });
+        }
+        for n in 0..12 {
+            let path = format!("/copy{n}");
+            db.checkpoint(&path).unwrap();
+            let copy = open(&path);
+            let [a, b] = ["a", "b"].map(|name| contents(&copy.family(name).unwrap()));
+            assert!(a == b, "copy {n}: {} and {} keys, or other values", a.len(), b.len());
+            copy.close().unwrap();
+        }
+        stop.store(true, SeqCst);
+    });
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use tidesdb::{Error, FamilyOptions, SyncMode};
 use tidesdb_io::sim::{Fault, OpSet, errno};
 
-use crate::common::{Sim, contents, fill, small};
+use crate::common::{Sim, contents, fill, put_twice, small};
 
 #[test]
 fn every_call_after_close_says_closed() {
@@ -171,5 +171,31 @@ fn a_close_among_writers_loses_no_acknowledged_commit() {
                 );
             }
         }
+    }
+}
+
+/// Commits that come while the database closes are there whole or not at all, in all their families.
+#[test]
+fn a_commit_among_the_close_is_whole_or_absent() {
+    for round in 0..8 {
+        let sim = Sim::new();
+        let options = || sim.options().sync(SyncMode::None).background_threads(2);
+        let db = options().open().unwrap();
+        let families = ["a", "b"].map(|name| db.create_family(name, small()).unwrap());
+        std::thread::scope(|s| {
+            for thread in 0..3 {
+                let (db, [a, b]) = (db.clone(), families.clone());
+                s.spawn(move || {
+                    let writes = (0..).map(|i| put_twice(&db, [&a, &b], thread, i));
+                    writes.take_while(|done| done.is_ok()).count()
+                });
+            }
+            std::thread::sleep(std::time::Duration::from_millis(round));
+            db.clone().close().unwrap();
+        });
+        drop((db, families));
+        let db = options().open().unwrap();
+        let [a, b] = ["a", "b"].map(|name| contents(&db.family(name).unwrap()));
+        assert!(a == b, "round {round}: {} and {} keys, or other values", a.len(), b.len());
     }
 }

@@ -136,3 +136,14 @@ pub(crate) fn letters(family: &Family, letters: &str) {
         family.put(&[letter], &[letter]).unwrap();
     }
 }
+
+/// One commit that puts the same into two families.
+pub(crate) fn put_twice(db: &Db, families: [&Family; 2], thread: u8, i: u32) -> Result<()> {
+    let mut batch = db.batch();
+    let key = [&[thread][..], &(i % 100).to_be_bytes()].concat();
+    let value = [&i.to_be_bytes()[..], &[1; 200]].concat();
+    for family in families {
+        batch.put(family, &key, &value)?;
+    }
+    db.write(&mut batch).map(drop)
+}

@@ -1,8 +1,11 @@
 //! Key orders: the built-in ones and one's own.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
 use tidesdb::{Comparator, Db, Error, Family, MemtableKind};
 
-use crate::common::{Sim, contents, fill, keys, keys_back, small, value};
+use crate::common::{Sim, contents, fill, keys, keys_back, letters, small, value};
 
 fn with(sim: &Sim, order: Comparator) -> (Db, Family) {
     let db = sim.options().comparator(order.clone()).open().unwrap();
@@ -125,4 +128,27 @@ fn both_kinds_of_memtable_show_the_same() {
         keys_back(list.range("key000100".."key000200")),
         keys_back(db.range("key000100".."key000200"))
     );
+}
+
+#[test]
+fn a_comparator_that_panics_harms_nobody_else() {
+    static ANGRY: AtomicBool = AtomicBool::new(false);
+    let order = Comparator::custom("moody", |a, b| {
+        assert!(!ANGRY.load(SeqCst), "in a bad mood");
+        a.cmp(b)
+    });
+    let sim = Sim::new();
+    let (db, f) = with(&sim, order.clone());
+    letters(&f, "ac");
+    ANGRY.store(true, SeqCst);
+    let panicked = catch_unwind(AssertUnwindSafe(|| f.put(b"b", b"v")));
+    assert!(panicked.is_err());
+    ANGRY.store(false, SeqCst);
+    // Whether it is in the log is unknown to who wrote it: the database says so and nobody waits.
+    assert!(matches!(db.put(b"other", b"v"), Err(Error::Poisoned { .. })));
+    assert_eq!(keys(f.iter()), ["a", "c"]);
+    drop((db, f));
+    let db = sim.options().comparator(order).open().unwrap();
+    let found = keys(db.family("ordered").unwrap().iter());
+    assert!(found == ["a", "b", "c"] || found == ["a", "c"], "{found:?}");
 }

@@ -1,6 +1,7 @@
 //! Create, drop, rename, clone, list.
 
-use tidesdb::{Comparator, Db, Error, Family, FamilyOptions};
+use tidesdb::{Comparator, Db, Error, Family, FamilyOptions, SyncMode};
+use tidesdb_io::sim::Image;
 
 use crate::common::{Sim, contents, fill, small, value};
 
@@ -288,4 +289,19 @@ fn a_thousand_families() {
         assert_eq!(value(&db.family(&format!("f{i}")).unwrap(), b"n").unwrap(), format!("{i}").as_bytes());
     }
     assert_eq!(db.families().len(), 1001);
+}
+
+/// The copy is durable at once, so what it was copied from must be, too.
+#[test]
+fn after_a_power_failure_a_clone_holds_nothing_that_its_source_has_not() {
+    for (i, image) in Image::STANDARD.iter().enumerate() {
+        let sim = Sim::new();
+        let db = sim.options().sync(SyncMode::None).open().unwrap();
+        fill(db.default_family(), 200, b"not synced by anybody");
+        db.clone_family("default", "copy").unwrap();
+        fill(db.default_family(), 300, b"later");
+        let after = sim.power_lost(image, i as u64).open();
+        assert_eq!(contents(&after.family("copy").unwrap()).len(), 200);
+        assert!(contents(after.default_family()).len() >= 200, "image {i}");
+    }
 }

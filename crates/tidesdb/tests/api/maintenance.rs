@@ -3,7 +3,7 @@
 use tidesdb::{Compression, FamilyOptions};
 use tidesdb_io::sim::{Fault, OpKind, OpSet, errno};
 
-use crate::common::{Sim, contents, fill, noise, small};
+use crate::common::{DB, Sim, contents, fill, noise, small};
 
 #[test]
 fn nothing_to_do_is_fine() {
@@ -167,4 +167,24 @@ fn overwritten_values_free_their_file_at_the_next_open() {
     let db = sim.open();
     sim.eventually(&db, |names| names.iter().filter(|n| n.ends_with(".vlog")).count() == 1);
     assert_eq!(contents(db.default_family())[0].1, noise(3, 2000));
+}
+
+#[test]
+fn files_go_when_their_last_reader_leaves() {
+    let sim = Sim::new();
+    let db = sim.options().background_threads(1).open().unwrap();
+    let tables = || sim.disk.file_names(DB).unwrap().iter().filter(|n| n.ends_with(".klog")).count();
+    fill(db.default_family(), 100, b"v");
+    db.flush().unwrap();
+    let reader = db.iter().unwrap();
+    fill(db.default_family(), 100, b"w");
+    db.compact().unwrap();
+    assert_eq!(tables(), 2, "the reader needs one that no version has");
+    drop(reader);
+    let gone = (0..1000).any(|_| {
+        sim.clock.advance(std::time::Duration::from_millis(100));
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        tables() == 1
+    });
+    assert!(gone, "nobody removes what the reader left");
 }

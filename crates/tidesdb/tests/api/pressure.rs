@@ -108,3 +108,44 @@ fn readers_are_never_held_up_by_waiting_writers() {
     });
     assert_eq!(contents(db.default_family()).len(), 401, "the writer went on");
 }
+
+#[test]
+fn a_full_disk_refuses_writes_and_takes_them_again_when_there_is_room() {
+    for sync in [SyncMode::None, SyncMode::Full] {
+        let sim = Sim::new();
+        let db = sim.options().sync(sync).open().unwrap();
+        sim.disk.limit_space(Some(0));
+        let mut written = 0u32;
+        let e = loop {
+            match db.put(&written.to_be_bytes(), &[1; 3000]) {
+                Ok(_) => written += 1,
+                Err(e) => break e,
+            }
+            assert!(written < 1000, "a full disk takes everything");
+        };
+        assert!(matches!(e, Error::NoSpace { .. }) && e.is_retryable(), "{e}");
+        let mut large = db.batch();
+        large.put(db.default_family(), b"large", &[1; 200_000]).unwrap();
+        assert!(matches!(db.write(&mut large), Err(Error::NoSpace { .. })));
+        assert_eq!(contents(db.default_family()).len(), written as usize);
+        sim.disk.limit_space(None);
+        db.write(&mut large).unwrap();
+        db.put(b"again", b"v").unwrap();
+        db.close().unwrap();
+        assert_eq!(contents(sim.open().default_family()).len(), written as usize + 2);
+    }
+}
+
+#[test]
+fn a_late_compaction_is_no_reason_to_stop_before_it_is_due() {
+    let sim = Sim::new();
+    let db = sim.options().background_threads(1).open().unwrap();
+    let f = db.create_family("late", tidesdb::FamilyOptions { l1_tables_trigger: 40, ..small() }).unwrap();
+    for i in 0..35u32 {
+        f.put(&i.to_be_bytes(), b"v").unwrap();
+        f.flush().unwrap();
+    }
+    assert_eq!(f.stats().level_tables[0], 35);
+    f.put(b"k", b"v").unwrap();
+    assert_eq!(db.stats().stalls, 0);
+}

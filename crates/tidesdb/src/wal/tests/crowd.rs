@@ -34,7 +34,7 @@ fn dense_addresses_and_a_prefix_that_never_passes_an_unfinished_commit() {
         let mut out: Vec<Seen> = Vec::new();
         for i in 0..COMMITS {
             let bytes = 32 + 8 * ((i * 7 + thread * 13) % 40) + if i % 997 == 0 { 2 * SEGMENT } else { 0 };
-            let c = s.reserve(bytes);
+            let c = s.reserve(bytes).unwrap();
             if i % 3 == 0 {
                 s.written(&c);
             }
@@ -95,7 +95,7 @@ fn a_rotation_splits_the_commits_at_its_boundary() {
         });
         let worker = || {
             let commits = (0..20_000).map(|_| {
-                let c = s.reserve(48);
+                let c = s.reserve(48).unwrap();
                 s.done(&c);
                 c
             });

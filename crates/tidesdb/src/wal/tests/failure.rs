@@ -75,6 +75,7 @@ fn a_failed_write_names_its_commit_and_leaves_a_hole_that_no_sync_passes() {
         let a = put(&log, b"before");
         rig.disk.inject(Fault::errno(errno).on(OpSet::WRITES));
         let (lost, e) = log.append(&mut record(b"lost"), 1, false).unwrap_err();
+        let lost = lost.unwrap();
         assert_eq!(lost.seq, a.end);
         assert!(is_errno(&e, errno), "{e}");
         let b = log.append(&mut record(b"after"), 1, false).unwrap();
@@ -92,7 +93,7 @@ fn a_failed_write_names_its_commit_and_leaves_a_hole_that_no_sync_passes() {
 fn who_waits_for_a_hole_is_woken_by_the_failure() {
     let rig = Rig::new();
     let log = rig.log(false);
-    let _never_written = log.sequencer().reserve(40);
+    let _never_written = log.sequencer().reserve(40).unwrap();
     let commit = log.append(&mut record(b"after"), 1, false).unwrap();
     std::thread::scope(|scope| {
         let waiters = [(); 3].map(|()| scope.spawn(|| log.sync_to(commit.end, &no_values)));
@@ -162,4 +163,40 @@ fn short_writes_are_completed() {
     let commit = put(&log, &body(1, 9000));
     rig.disk.clear_faults();
     assert_eq!(rig.reopened().read().unwrap().1, [(commit.seq, body(1, 9000))]);
+}
+
+#[test]
+fn a_stopped_order_of_commits_hands_out_nothing() {
+    let rig = Rig::new();
+    let log = rig.log(false);
+    // Nobody ever finishes: the ring fills up.
+    for _ in 1..1 << 14 {
+        log.sequencer().reserve(32).unwrap();
+    }
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| log.append(&mut record(b"no place"), 1, false));
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        assert!(!waiter.is_finished(), "the ring has room for more than it has slots");
+        rig.health.poison(Error::internal("elsewhere"));
+        log.sequencer().stop();
+        let (commit, e) = waiter.join().unwrap().unwrap_err();
+        assert!(commit.is_none() && matches!(e, Error::Poisoned { .. }), "{e}");
+    });
+}
+
+#[test]
+fn room_is_made_before_a_place_is_drawn() {
+    let rig = Rig::new();
+    let log = rig.log(false);
+    let a = put(&log, &body(1, 8000));
+    rig.disk.limit_space(Some(0));
+    for bytes in [8000, 100_000] {
+        assert!(matches!(log.make_room(bytes), Err(Error::NoSpace { .. })), "{bytes}");
+    }
+    assert_eq!(log.sequencer().tail(), a.end, "nothing happened");
+    rig.disk.limit_space(None);
+    log.make_room(8000).unwrap();
+    rig.disk.limit_space(Some(0));
+    let b = put(&log, &body(2, 8000));
+    assert!(log.segment_of(b.seq) > log.segment_of(a.seq), "the segment was ready");
 }

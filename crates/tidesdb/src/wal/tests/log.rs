@@ -157,7 +157,7 @@ fn waiters_share_a_sync() {
 fn a_sync_waits_for_a_commit_that_is_still_being_written() {
     let rig = Rig::new();
     let log = rig.log(false);
-    let slow = log.sequencer().reserve(40);
+    let slow = log.sequencer().reserve(40).unwrap();
     let commit = log.append(&mut record(b"later"), 1, false).unwrap();
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| log.sync_to(commit.end, &no_values));
@@ -165,6 +165,21 @@ fn a_sync_waits_for_a_commit_that_is_still_being_written() {
         assert!(!waiter.is_finished(), "durable with a hole before it");
         log.sequencer().written(&slow);
         waiter.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_seal_covers_the_commits_behind_one_that_is_still_being_written() {
+    let rig = Rig::new();
+    let log = rig.log(false);
+    let slow = log.sequencer().reserve(40).unwrap();
+    let mine = put(&log, b"mine");
+    std::thread::scope(|scope| {
+        let sealing = scope.spawn(|| log.seal(&no_values));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(!sealing.is_finished(), "the commit of the caller is not durable");
+        log.sequencer().done(&slow);
+        assert!(sealing.join().unwrap().unwrap() >= mine.end);
     });
 }
 
