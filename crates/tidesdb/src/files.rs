@@ -52,7 +52,7 @@ pub fn vlog(id: VlogId) -> String {
     format!("{:06}.vlog", id.0)
 }
 
-/// What the file called `name` is; `None` if it is not ours.
+/// What the file called `name` is; `None` if it is not ours: a name that is never written here, such as `1.wal`.
 pub fn parse(name: &str) -> Option<FileKind> {
     match name {
         LOCK => return Some(FileKind::Lock),
@@ -62,6 +62,9 @@ pub fn parse(name: &str) -> Option<FileKind> {
     }
     let (stem, ext) = name.split_once('.')?;
     let n: u64 = stem.parse().ok()?;
+    if format!("{n:06}") != stem {
+        return None;
+    }
     let kind = match ext {
         "manifest" => FileKind::Manifest(n),
         "wal" => FileKind::Wal(WalId(n)),

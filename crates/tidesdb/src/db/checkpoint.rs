@@ -33,9 +33,7 @@ impl Db {
         for family in &families {
             flush::up_to(shared, family, boundary)?; // and no further: the copy holds a prefix of the commits
         }
-        // The versions keep the files while they are linked.
-        let versions: Vec<_> = families.iter().map(|f| f.owned_view().version.clone()).collect();
-        let state = shared.versions.state();
+        let (state, versions) = shared.versions.pinned_state();
         drop(flushing);
         let result = write(shared, &state, path.as_ref());
         drop(versions);

@@ -229,7 +229,7 @@ fn check_options(options: &DbOptions) -> Result<()> {
 /// A number above every segment that exists and every sequence number that was given out.
 fn first_segment(dir: &Arc<dyn Dir>, versions: &VersionSet<Table>, segment_bytes: u64) -> Result<WalId> {
     let state = versions.state();
-    let (ids, old) = reader::segment_files(dir, WalId(0))?;
+    let (ids, old) = reader::segment_files(dir, WalId(0), segment_bytes)?;
     let on_disk = ids
         .iter()
         .chain(&old)

@@ -15,10 +15,11 @@ use tidesdb_io::{Access, File, FileExt};
 use tidesdb_memtable::Version;
 
 use crate::family::FamilyCore;
+use crate::options::RecoveryMode;
 use crate::rewrite::{self, FLUSH_LEVEL, Rewritten, Target};
 use crate::shared::Shared;
 use crate::sources::Source;
-use crate::types::{EntryCursor, FamilyId, Kind, SeqNo, VlogId, WalId};
+use crate::types::{EntryCursor, FamilyId, Kind, SeqNo, VlogId};
 use crate::version::{Change, FamilyState, State, VersionEdit};
 use crate::vlog::VlogPointer;
 use crate::wal::layout::{SEGMENT_HEADER_BYTES, UNIT};
@@ -112,12 +113,14 @@ pub(super) fn run(shared: &Arc<Shared>) -> Result<RecoveryReport> {
         ..RecoveryReport::default()
     };
     let result = replay.run(&config, &mut report);
+    let result =
+        result.and_then(|()| if shared.options.read_only { Ok(()) } else { replay.persist(&report) });
     if let Err(e) = result {
         replay.tables.iter().for_each(|(_, out)| out.abandon(shared));
         return Err(e);
     }
     if !shared.options.read_only {
-        remove_old_segments(shared, &config, &report)?;
+        remove_old_segments(shared, &config)?;
         report.orphans = shared.versions.settle_orphans().set_aside;
     }
     report.took = shared.env.clock.mono().saturating_sub(started);
@@ -172,10 +175,7 @@ impl Replay<'_> {
         report.discarded = scan.discarded + scan.commits.saturating_sub(self.commits);
         report.cut = self.stopped_at.or(scan.cut);
         report.end = self.stopped_at.unwrap_or(scan.end);
-        if !self.shared.options.read_only {
-            return self.persist();
-        }
-        if self.commits == 0 {
+        if self.shared.options.read_only && self.commits == 0 {
             self.shared.recovery_pins.store(u64::MAX, Ordering::SeqCst); // nothing of the log is needed
         }
         Ok(())
@@ -185,6 +185,9 @@ impl Replay<'_> {
     fn commit(&mut self, seq: SeqNo, body: &[u8], file: &str, base: u64) -> Result<bool> {
         self.relieve()?;
         if !self.values_are_there(seq, body, file, base)? {
+            if self.shared.options.recovery == RecoveryMode::Strict {
+                return Err(Error::corrupt(file, base, "a commit whose value is not in its value log"));
+            }
             self.stopped_at = Some(seq);
             return Ok(false);
         }
@@ -247,8 +250,9 @@ impl Replay<'_> {
 
     /// Makes durable what was replayed and moves the beginning of the log past it, in one edit: a crash before it starts over
     /// from the same log, whose bytes may still be in the system's cache alone.
-    fn persist(&mut self) -> Result<()> {
+    fn persist(&mut self, report: &RecoveryReport) -> Result<()> {
         let shared = self.shared;
+        keep_lost_segments(shared, report)?;
         for family in shared.all_families() {
             self.write_table(&family)?;
         }
@@ -366,25 +370,37 @@ fn rewrite_in_place(file: &dyn File, mut range: Range<u64>) -> std::io::Result<(
 }
 
 /// The old log is no longer needed by anything on disk.
-fn remove_old_segments(shared: &Arc<Shared>, config: &ScanConfig, report: &RecoveryReport) -> Result<()> {
-    let (ids, old) = reader::segment_files(&shared.dir, config.first)?;
+fn remove_old_segments(shared: &Arc<Shared>, config: &ScanConfig) -> Result<()> {
+    let (ids, old) = reader::segment_files(&shared.dir, config.first, config.segment_bytes)?;
     let begin = shared.log.segment_of(shared.log.sequencer().tail());
-    let cut = report.damage.as_ref().and(report.cut).map(|seq| shared.log.segment_of(seq));
     for id in ids.into_iter().chain(old).filter(|id| *id < begin) {
-        retire(shared, id, cut.is_some_and(|cut| id >= cut));
+        let name = files::wal(id);
+        if let Err(error) = shared.dir.unlink(&name) {
+            tracing::warn!(%name, %error, "an old log segment could not be removed; it is ignored");
+        }
     }
     remove_spent(shared);
     Ok(())
 }
 
-/// A segment whose commits are in tables goes; one that was given up is kept for a person to look at.
-fn retire(shared: &Shared, id: WalId, lost: bool) {
-    let name = files::wal(id);
-    let result =
-        if lost { shared.dir.rename(&name, &format!("{name}.lost")) } else { shared.dir.unlink(&name) };
-    if let Err(error) = result {
-        tracing::warn!(%name, %error, "an old log segment could not be removed; it is ignored");
+/// Segments that are given up because of damage are kept for a person to look at. They get a second name before the manifest
+/// lets go of the first, so that a crash in between loses neither.
+fn keep_lost_segments(shared: &Arc<Shared>, report: &RecoveryReport) -> Result<()> {
+    let Some(cut) = report.damage.as_ref().and(report.cut) else {
+        return Ok(());
+    };
+    let segment_bytes = shared.versions.identity().wal_segment_bytes;
+    let (lost, _) = reader::segment_files(&shared.dir, shared.log.segment_of(cut), segment_bytes)?;
+    for name in lost.into_iter().map(files::wal) {
+        let kept = format!("{name}.lost");
+        match shared.dir.link(&name, &*shared.dir, &kept) {
+            Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(Error::io("link", &kept, e));
+            }
+            _ => {}
+        }
     }
+    Ok(())
 }
 
 /// Segment files that waited for reuse in an earlier session, and the note of a failed sync: the log it speaks of is replayed.

@@ -236,6 +236,12 @@ impl<T> VersionSet<T> {
         self.inner.lock().state.clone()
     }
 
+    /// The state in force with the versions of all families, which keep its files.
+    pub fn pinned_state(&self) -> (State, Vec<Arc<FamilyVersion<T>>>) {
+        let inner = self.inner.lock();
+        (inner.state.clone(), inner.versions.values().cloned().collect())
+    }
+
     /// The version of a family in force.
     pub fn version(&self, family: FamilyId) -> Option<Arc<FamilyVersion<T>>> {
         self.inner.lock().versions.get(&family).cloned()

@@ -16,6 +16,8 @@ const HEADER_USED: usize = 96;
 pub const RECORD_HEADER_BYTES: usize = 32;
 /// Longest body.
 pub const BODY_BYTES_MAX: u64 = u32::MAX as u64;
+/// Sequence numbers are smaller.
+pub const SEQ_MAX: u64 = 1 << 47;
 /// Addresses are multiples of this; a sequence number counts in it.
 pub const UNIT: u64 = 8;
 

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use tidesdb_io::{Access, Dir, FileExt, ReadMap};
 
 use super::layout::{
-    RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, UNIT,
+    RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SEQ_MAX, SegmentHeader, UNIT,
 };
 use crate::files::{self, FileKind};
 use crate::options::RecoveryMode;
@@ -88,6 +88,8 @@ struct Walk {
     dangling_pad: Option<SeqNo>,
     /// Begin of a segment that must have existed and is not there, though a later one is.
     missing: Option<SeqNo>,
+    /// Begin of a segment whose header is damaged, at which the walk ended.
+    unreadable: Option<(SeqNo, Error)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,16 +136,21 @@ impl std::ops::Deref for SegmentBytes {
     }
 }
 
-/// Numbers of all segments in `dir` from `first` on, in order, and the names of those below it.
+/// Numbers of all segments in `dir` from `first` on, in order, and of those below it. A number that no log can come to is
+/// somebody else's file.
 ///
 /// # Errors
 /// `Io`.
-pub fn segment_files(dir: &Arc<dyn Dir>, first: WalId) -> Result<(Vec<WalId>, Vec<WalId>)> {
+pub fn segment_files(
+    dir: &Arc<dyn Dir>,
+    first: WalId,
+    segment_bytes: u64,
+) -> Result<(Vec<WalId>, Vec<WalId>)> {
     let names = dir.list().map_err(|e| Error::io("list", "database directory", e))?;
     let mut ids: Vec<WalId> = names
         .iter()
         .filter_map(|n| match files::parse(n) {
-            Some(FileKind::Wal(id)) => Some(id),
+            Some(FileKind::Wal(id)) if id.0 < SEQ_MAX * UNIT / segment_bytes => Some(id),
             _ => None,
         })
         .collect();
@@ -162,7 +169,7 @@ pub fn span_of(dir: &Arc<dyn Dir>, id: WalId, segment_bytes: u64) -> u64 {
 /// # Errors
 /// `Corrupt` for damage that `config.mode` does not go past; `Io`.
 pub fn scan(dir: &Arc<dyn Dir>, config: &ScanConfig) -> Result<Scan> {
-    let (ids, _) = segment_files(dir, config.first)?;
+    let (ids, _) = segment_files(dir, config.first, config.segment_bytes)?;
     let mut walk = Walk {
         synced: config.watermark,
         same_boot: !config.sync_failed,
@@ -185,11 +192,15 @@ pub fn scan(dir: &Arc<dyn Dir>, config: &ScanConfig) -> Result<Scan> {
         }
         let (header, bytes) = match load(dir, id, config) {
             Ok(x) => x,
-            Err(e) if e.is_corruption() && config.mode == RecoveryMode::Salvage => {
+            Err(Unusable::Damaged(e) | Unusable::Foreign(e)) if config.mode == RecoveryMode::Salvage => {
                 tracing::warn!(error = %e, "skipping a damaged log segment");
                 continue;
             }
-            Err(e) => return Err(e),
+            Err(Unusable::Damaged(e)) if config.mode == RecoveryMode::PointInTime => {
+                walk.unreadable = Some((first_seq(config, id.0), e));
+                break;
+            }
+            Err(e) => return Err(e.into()),
         };
         expected = id.0 + u64::from(header.span);
         // All zeros stand for "unknown", which is the same as nothing.
@@ -214,7 +225,9 @@ fn decide(walk: Walk, segments: Vec<SegmentHeader>, last_segment: u64, config: &
         synced: walk.synced,
         ..Scan::default()
     };
-    if let Some((at, damage)) = first_stop(&walk, config, &mut out.unfinished) {
+    let stop = first_stop(&walk, config, &mut out.unfinished);
+    let unreadable = walk.unreadable.clone().map(|(at, e)| (at, Some(e)));
+    if let Some((at, damage)) = stop.or(unreadable) {
         match (config.mode, damage) {
             (RecoveryMode::Salvage, damage) => out.damage = damage,
             (RecoveryMode::PointInTime, damage) => {
@@ -291,20 +304,44 @@ fn damage_at(walk: &Walk, config: &ScanConfig, at: SeqNo, what: &str) -> Error {
     )
 }
 
+/// Why a segment cannot be walked.
+enum Unusable {
+    /// Its header or its length is damaged.
+    Damaged(Error),
+    /// It is whole and not what its name says: somebody moved files.
+    Foreign(Error),
+    /// It could not be read.
+    Failed(Error),
+}
+
+impl From<Unusable> for Error {
+    fn from(e: Unusable) -> Self {
+        match e {
+            Unusable::Damaged(e) | Unusable::Foreign(e) | Unusable::Failed(e) => e,
+        }
+    }
+}
+
 /// Opens a segment and checks its header against the database.
-fn load(dir: &Arc<dyn Dir>, id: WalId, config: &ScanConfig) -> Result<(SegmentHeader, SegmentBytes)> {
+fn load(
+    dir: &Arc<dyn Dir>,
+    id: WalId,
+    config: &ScanConfig,
+) -> std::result::Result<(SegmentHeader, SegmentBytes), Unusable> {
     let name = files::wal(id);
-    let io = |op| move |e| Error::io(op, &files::wal(id), e);
+    let io = |op| move |e| Unusable::Failed(Error::io(op, &files::wal(id), e));
     let file = dir.open(&name, Access::Read).map_err(io("open"))?;
     let len = file.len().map_err(io("read length"))?;
     let mut head = vec![0; len.min(SEGMENT_HEADER_BYTES) as usize];
     file.read_exact_at(&mut head, 0).map_err(io("read"))?;
-    let header = SegmentHeader::decode(&head, &name)?;
+    let header = SegmentHeader::decode(&head, &name)
+        .map_err(|e| if e.is_corruption() { Unusable::Damaged(e) } else { Unusable::Failed(e) })?;
     if header.id != id.0 || header.db_uuid != config.db_uuid || header.segment_bytes != config.segment_bytes {
-        return Err(Error::corrupt(&name, 0, "the segment belongs elsewhere"));
+        return Err(Unusable::Foreign(Error::corrupt(&name, 0, "the segment belongs elsewhere")));
     }
     if header.segment_bytes.checked_mul(u64::from(header.span)) != Some(len) {
-        return Err(Error::corrupt(&name, len, "the file is not as long as its header says"));
+        let what = "the file is not as long as its header says";
+        return Err(Unusable::Damaged(Error::corrupt(&name, len, what)));
     }
     if let Some(map) = file.map_read().map_err(io("map"))? {
         return Ok((header, SegmentBytes::Mapped(map)));
@@ -312,7 +349,7 @@ fn load(dir: &Arc<dyn Dir>, id: WalId, config: &ScanConfig) -> Result<(SegmentHe
     let mut bytes = Vec::new();
     bytes
         .try_reserve_exact(len as usize)
-        .map_err(|_| Error::MemoryLimit { what: "reading a log segment".into() })?;
+        .map_err(|_| Unusable::Failed(Error::MemoryLimit { what: "reading a log segment".into() }))?;
     bytes.resize(len as usize, 0);
     file.read_exact_at(&mut bytes, 0).map_err(io("read"))?;
     Ok((header, SegmentBytes::Read(bytes)))

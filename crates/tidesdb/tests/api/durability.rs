@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidesdb::{Db, RecoveryMode, SyncMode, WriteOptions};
 use tidesdb_io::sim::{Fault, Image, OpSet, errno};
 
-use crate::common::{Sim, contents, fill, small, value};
+use crate::common::{Sim, contents, fill, noise, small, value};
 
 fn survivors(after: &Sim) -> usize {
     let db = after.open();
@@ -244,6 +244,82 @@ fn point_in_time_keeps_the_prefix_and_sets_the_rest_aside() {
     assert_eq!(contents(sim.open().default_family()).len(), 6, "an ordinary open works again");
 }
 
+/// What is given up stays on disk even if the machine dies while the rest is recovered.
+#[test]
+fn point_in_time_loses_no_file_in_a_crash() {
+    let all = damaged().disk;
+    let lost = all.file_names("/db").unwrap().into_iter().filter(|n| n.ends_with(".wal")).max().unwrap();
+    let bytes = all.read_file(format!("/db/{lost}")).unwrap();
+    for step in 0.. {
+        let sim = Sim::on(all.fork());
+        let fault = sim.disk.inject(Fault::errno(errno::EIO).skip(step).forever());
+        let opened = sim.options().recovery(RecoveryMode::PointInTime).open();
+        let done = opened.is_ok() && sim.disk.struck(fault) == 0;
+        drop(opened);
+        let after = sim.power_lost(&Image::STANDARD[0], u64::from(step));
+        let names = after.disk.file_names("/db").unwrap();
+        let kept = names.iter().filter(|n| n.starts_with(&lost));
+        assert!(
+            kept.clone().any(|n| after.disk.read_file(format!("/db/{n}")).unwrap() == bytes),
+            "after step {step}: {names:?}"
+        );
+        let again = after.options().recovery(RecoveryMode::PointInTime).open().unwrap();
+        assert_eq!(contents(again.default_family()).len(), 5, "step {step}");
+        drop(again);
+        let names = after.disk.file_names("/db").unwrap();
+        assert!(names.contains(&format!("{lost}.lost")), "after step {step} and another open: {names:?}");
+        if done {
+            return;
+        }
+    }
+}
+
+#[test]
+fn point_in_time_goes_past_a_damaged_header() {
+    let sim = Sim::new();
+    let db = sim.open();
+    for i in 0..200u8 {
+        db.put(&[i], &noise(u64::from(i), 500)).unwrap();
+    }
+    let after = sim.killed();
+    let segments = |sim: &Sim| {
+        let mut all = sim.disk.file_names("/db").unwrap();
+        all.retain(|n| n.ends_with(".wal"));
+        all.sort();
+        all
+    };
+    let second = format!("/db/{}", segments(&after)[1]);
+    let mut bytes = after.disk.read_file(&second).unwrap();
+    bytes[20] ^= 1;
+    after.disk.write_file(&second, &bytes).unwrap();
+    assert!(after.options().open().unwrap_err().is_corruption());
+    let db = after.options().recovery(RecoveryMode::PointInTime).open().unwrap();
+    let found = contents(db.default_family());
+    assert!(!found.is_empty() && found.len() < 200, "{} keys", found.len());
+    assert!(found.iter().enumerate().all(|(i, (k, _))| k[0] as usize == i), "a prefix");
+    assert!(db.recovery_report().damage.is_some());
+}
+
+#[test]
+fn files_with_names_like_ours_are_nobodys_business() {
+    let sim = Sim::new();
+    let db = sim.open();
+    fill(db.default_family(), 100, b"v");
+    drop(db);
+    let names = ["18446744073709551615.wal", "7.wal", "0000009.klog", "99999999999999.wal", "-1.vlog"];
+    for name in names {
+        sim.disk.write_file(format!("/db/{name}"), b"not ours").unwrap();
+    }
+    for mode in [RecoveryMode::Tail, RecoveryMode::Strict, RecoveryMode::PointInTime] {
+        let db = sim.options().recovery(mode).open().unwrap();
+        assert_eq!(contents(db.default_family()).len(), 100);
+        db.compact().unwrap();
+        db.close().unwrap();
+    }
+    let left = sim.disk.file_names("/db").unwrap();
+    assert!(names.iter().all(|n| left.contains(&(*n).to_owned())), "{left:?}");
+}
+
 #[test]
 fn salvage_shows_all_that_can_be_read() {
     let sim = damaged();
@@ -279,7 +355,7 @@ fn a_failed_sync_is_never_followed_by_success() {
 fn records_longer_than_a_segment_survive_with_what_follows() {
     let sim = Sim::new();
     let db = sim.options().default_family(small().value_threshold(1 << 20)).open().unwrap();
-    let big = crate::common::noise(1, 300_000);
+    let big = noise(1, 300_000);
     for i in 0..5u8 {
         db.put(&[i], &big).unwrap();
         db.put(&[100 + i], b"small").unwrap();
