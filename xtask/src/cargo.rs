@@ -71,7 +71,8 @@ pub(crate) fn works(program: &str, args: &[&str]) -> bool {
     command.output().is_ok_and(|output| output.status.success())
 }
 
-fn target(root: &Path) -> PathBuf {
+/// Where Cargo puts what it builds.
+pub(crate) fn target(root: &Path) -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(dir) => root.join(dir),
         None => root.join("target"),

@@ -8,6 +8,7 @@ mod source;
 mod tree;
 mod tidy;
 mod cargo;
+mod gate;
 mod stages;
 mod soak;
 
@@ -21,11 +22,13 @@ cargo xtask COMMAND
   test                every test, doc tests and examples included; those of the benchmark are in `ci bench`
   tidy [--stats]      the house rules; with the figures of the house
   ci [STAGE...]       what the build server runs; without a stage all of them; `extra` is all but `test`
-                      stages: tidy lint test bench docs loom crash faults order kill sweep model asan miri
+                      stages: tidy lint test bench gate docs loom crash faults order kill sweep model asan miri
   loom [NAME]         all interleavings of the lock-free parts; NAME filters the models
   asan                the leaf crates under the address sanitizer (needs nightly Rust)
   miri                the lock-free leaf crates under Miri (needs nightly Rust and its component)
   bench [ARGS]        the speed example of the engine
+  bench-gate [--update]
+                      instructions per operation against xtask/budgets.txt (needs valgrind)
   crash|faults|order|kill|sweep|model|tmpfs [ARGS]
                       the programs of crates/testkit, at full size
   soak --hours H [--seed N] [--only NAME]
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         "loom" => stages::loom(&root, rest),
         "asan" | "miri" => stages::run(&root, &[command]),
         "bench" => stages::bench(&root, rest),
+        "bench-gate" => gate::run(&root, rest),
         command if stages::is_kit(command) => stages::testkit(&root, command, rest),
         "soak" => soak::run(&root, rest),
         "help" | "--help" | "-h" => {

@@ -3,15 +3,15 @@
 //! A stage that cannot run says `SKIPPED` and why; it never passes in silence.
 
 use crate::cargo::{Cargo, Done, works};
-use crate::tidy;
+use crate::{gate, tidy};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run: the quick refusals first.
-const ALL: [&str; 14] = [
-    "tidy", "lint", "test", "bench", "docs", "loom", "crash", "faults", "order", "kill", "sweep", "model",
-    "asan", "miri",
+const ALL: [&str; 15] = [
+    "tidy", "lint", "test", "bench", "gate", "docs", "loom", "crash", "faults", "order", "kill", "sweep",
+    "model", "asan", "miri",
 ];
 
 /// Programs of the test kit, and the size of a check run: minutes all together. Without arguments they run at full size.
@@ -104,6 +104,10 @@ fn stage(root: &Path, name: &str) -> Staged {
             Cargo::new(&test).env("CARGO_INCREMENTAL", "0").run(root)
         }
         "bench" => Cargo::new("test -p tidesdb-bench -p tidesdb-cli --features tidesdb-cli/bench").run(root),
+        "gate" => match gate::hindrance() {
+            Some(why) => return Ok(Outcome::Skipped(why.to_owned())),
+            None => gate::run(root, &[]),
+        },
         "docs" => docs(root),
         "loom" => loom(root, &[]),
         "asan" => return asan(root),

@@ -8,6 +8,7 @@ use tidesdb_sync::{Guard, pin};
 use crate::codec::key_hash;
 use crate::family::{FamilyCore, ReadView};
 use crate::shared::Shared;
+use crate::sst::Table;
 use crate::types::{Kind, SeqNo, Slice};
 use crate::vlog::VlogPointer;
 use crate::{Error, Result};
@@ -181,13 +182,41 @@ fn lookup<'g>(
         return Ok(None);
     }
     let hash = key_hash(key);
-    view.version.tables_for(key).for_each(|slot| slot.table().prefetch(hash));
-    for slot in view.version.tables_for(key) {
-        if let Some(found) = slot.table().get(key, hash, seq, want_value, guard)? {
+    let mut candidates = Candidates::default();
+    view.version.tables_for(key, |slot| {
+        slot.table().prefetch(hash);
+        candidates.push(slot.table());
+    });
+    for table in candidates.iter() {
+        if let Some(found) = table.get(key, hash, seq, want_value, guard)? {
             return Ok(Some(Hit::Table { kind: found.kind, expiry: found.expiry, value: found.value }));
         }
     }
     Ok(None)
+}
+
+/// Tables to look into, newest first; an allocation only if there are very many.
+#[derive(Default)]
+struct Candidates<'a> {
+    first: [Option<&'a Table>; 12],
+    count: usize,
+    more: Vec<&'a Table>,
+}
+
+impl<'a> Candidates<'a> {
+    #[inline]
+    fn push(&mut self, table: &'a Table) {
+        match self.first.get_mut(self.count) {
+            Some(place) => *place = Some(table),
+            None => self.more.push(table),
+        }
+        self.count += 1;
+    }
+
+    #[inline]
+    fn iter(&self) -> impl Iterator<Item = &'a Table> {
+        self.first.iter().flatten().chain(&self.more).copied()
+    }
 }
 
 /// The value behind a pointer.

@@ -148,10 +148,11 @@ impl<T> FamilyVersion<T> {
         self.slots.is_empty()
     }
 
-    /// All tables that may hold `key`, newest data first: the order in which a read must look.
+    /// Hands all tables that may hold `key` to `each`, newest data first: the order in which a read must look.
     #[inline]
-    pub fn tables_for<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = &'a Arc<TableSlot<T>>> {
-        self.levels.iter().flat_map(move |level| level.covering(self.order(), key))
+    pub fn tables_for<'a>(&'a self, key: &[u8], mut each: impl FnMut(&'a TableSlot<T>)) {
+        let order = self.order();
+        self.levels.iter().for_each(|level| level.covering(order, key, &mut each));
     }
 
     /// Tables of level `n` whose range meets `range`, in the order of [`FamilyVersion::level`].

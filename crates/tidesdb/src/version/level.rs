@@ -152,15 +152,16 @@ impl<T> Level<T> {
         from + self.tables.get(from..from + equal).unwrap_or_default().partition_point(before)
     }
 
-    /// All tables that may hold `key`, newest first.
-    pub fn covering<'a>(
-        &'a self,
-        order: &'a Comparator,
-        key: &'a [u8],
-    ) -> impl Iterator<Item = &'a Arc<TableSlot<T>>> {
-        let (many, one) =
-            if self.overlapping { (self.tables(), None) } else { (&[][..], self.find(order, key)) };
-        many.iter().filter(move |t| t.covers(order, key)).chain(one)
+    /// Hands all tables that may hold `key` to `each`, newest first.
+    #[inline]
+    pub fn covering<'a>(&'a self, order: &Comparator, key: &[u8], each: &mut impl FnMut(&'a TableSlot<T>)) {
+        if !self.overlapping {
+            self.find(order, key).map(|slot| each(slot));
+            return;
+        }
+        for slot in self.tables.iter().filter(|t| t.covers(order, key)) {
+            each(slot);
+        }
     }
 
     /// All tables whose range meets `range`, in the order of [`Level::tables`].
@@ -188,6 +189,10 @@ impl<T> fmt::Debug for Level<T> {
     }
 }
 
+#[inline]
 fn fence(key: &[u8]) -> u64 {
-    (0..8).fold(0, |n, i| n << 8 | u64::from(key.get(i).copied().unwrap_or(0)))
+    match key.first_chunk::<8>() {
+        Some(front) => u64::from_be_bytes(*front),
+        None => (0..8).fold(0, |n, i| n << 8 | u64::from(key.get(i).copied().unwrap_or(0))),
+    }
 }

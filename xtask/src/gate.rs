@@ -1,0 +1,116 @@
+//! `bench-gate`: instructions per operation, counted by callgrind, against committed budgets.
+//!
+//! A timer on a busy machine cannot see a slowdown of five per cent; a count of instructions sees one of one per cent, the
+//! same on every run. It does not see cache misses and system calls: those are for `bench` and `tidesdb bench`.
+
+use crate::cargo::{Cargo, Done, target, works};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+const BUDGETS: &str = "xtask/budgets.txt";
+/// More than the budget by so many per cent fails; less by twice as many asks for a lower budget.
+const TOLERANCE: f64 = 5.0;
+
+/// Why nothing can be counted here, if so.
+pub(crate) fn hindrance() -> Option<&'static str> {
+    let found = works("valgrind", &["--version"]);
+    (!found).then_some("no valgrind: apt-get install valgrind")
+}
+
+/// Counts every operation of the example `gate` and compares; with `--update` writes the budgets anew.
+///
+/// # Errors
+/// An operation over its budget, or one without; callgrind that cannot run.
+pub(crate) fn run(root: &Path, args: &[String]) -> Done {
+    if let Some(why) = hindrance() {
+        return Err(why.to_owned());
+    }
+    Cargo::new("build --release --package tidesdb --example gate").run(root)?;
+    let program = target(root).join("release/examples/gate");
+    let mut counts = Vec::new();
+    for line in output(&mut Command::new(&program))?.0.lines() {
+        let (name, count) = line.split_once(' ').ok_or("the example lists its operations otherwise")?;
+        let count: u64 = count.parse().map_err(|_| format!("no number of operations in `{line}`"))?;
+        counts.push((name.to_owned(), instructions(&program, name)? as f64 / count as f64));
+    }
+    if args.iter().any(|arg| arg == "--update") {
+        let text: String = counts.iter().map(|(name, n)| format!("{name} {n:.0}\n")).collect();
+        return std::fs::write(root.join(BUDGETS), text).map_err(|e| format!("{BUDGETS}: {e}"));
+    }
+    let budgets = std::fs::read_to_string(root.join(BUDGETS)).map_err(|e| format!("{BUDGETS}: {e}"))?;
+    let (table, over) = judge(&counts, &budgets);
+    print!("{table}");
+    if over.is_empty() {
+        return Ok(());
+    }
+    Err(format!("over the budget: {}; if it is worth it: cargo xtask bench-gate --update", over.join(", ")))
+}
+
+/// Instructions inside the measured function.
+fn instructions(program: &Path, name: &str) -> Result<u64, String> {
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"]);
+    valgrind.arg("--toggle-collect=*measured*").arg(program).arg(name);
+    let (_, said) = output(&mut valgrind)?;
+    let count = said.lines().find_map(|line| line.split_once("Collected :")).map(|(_, count)| count.trim());
+    match count.and_then(|count| count.parse().ok()) {
+        Some(count) if count > 0 => Ok(count),
+        _ => Err(format!("callgrind counted nothing for `{name}`:\n{said}")),
+    }
+}
+
+/// What a command writes to its two outputs.
+fn output(command: &mut Command) -> Result<(String, String), String> {
+    let line = format!("{command:?}");
+    let output = command.output().map_err(|e| format!("cannot start ({e}): {line}"))?;
+    let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    if output.status.success() { Ok((out, err)) } else { Err(format!("{line} failed:\n{err}")) }
+}
+
+/// The table, and the operations that need more than they may.
+fn judge(counts: &[(String, f64)], budgets: &str) -> (String, Vec<String>) {
+    let mut table = format!("{:<16} {:>12} {:>8}\n", "operation", "instructions", "budget");
+    let mut over = Vec::new();
+    for (name, count) in counts {
+        let budget = budgets.lines().filter_map(|line| line.split_once(' ')).find(|(known, _)| known == name);
+        let budget = budget.and_then(|(_, budget)| budget.trim().parse::<f64>().ok()).unwrap_or(0.0);
+        let percent = (count / budget - 1.0) * 100.0;
+        let verdict = if percent > TOLERANCE {
+            over.push(name.clone());
+            "  OVER"
+        } else if percent < -2.0 * TOLERANCE {
+            "  lower the budget: cargo xtask bench-gate --update"
+        } else {
+            ""
+        };
+        let _ = writeln!(table, "{name:<16} {count:>12.0} {budget:>8.0} {percent:>+6.1} %{verdict}");
+    }
+    (table, over)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_the_budget_and_no_budget_fail() {
+        let counts = [("a", 104.0), ("b", 106.0), ("c", 80.0), ("d", 1.0)].map(|(n, c)| (n.to_owned(), c));
+        let (table, over) = judge(&counts, "a 100\nb 100\nc 100\n");
+        assert_eq!(over, ["b", "d"]);
+        assert!(table.contains("+6.0 %  OVER") && table.contains("lower the budget"), "{table}");
+    }
+
+    #[test]
+    fn every_operation_has_a_budget() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let budgets = std::fs::read_to_string(root.join(BUDGETS)).expect("the budgets are committed");
+        let example =
+            std::fs::read_to_string(root.join("crates/tidesdb/examples/gate.rs")).expect("the example");
+        for line in budgets.lines() {
+            let name = line.split(' ').next().unwrap_or_default();
+            assert!(example.contains(&format!("(\"{name}\", ")), "{name} is not counted any more");
+        }
+        assert!(budgets.lines().count() >= 9);
+    }
+}
