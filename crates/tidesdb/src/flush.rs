@@ -127,10 +127,13 @@ fn forget(shared: &Shared, family: &FamilyCore, slot: &Arc<MemSlot>) {
 /// # Errors
 /// As [`run`].
 pub fn up_to(shared: &Arc<Shared>, family: &Arc<FamilyCore>, boundary: SeqNo) -> Result<()> {
-    let due = || family.owned_view().immutables.last().is_some_and(|(_, end)| *end <= boundary);
-    while due() && run_locked(shared, family)? {}
+    while is_due(family, boundary) && run_locked(shared, family)? {}
     tidesdb_sync::reclaim();
     Ok(())
+}
+
+fn is_due(family: &FamilyCore, boundary: SeqNo) -> bool {
+    family.owned_view().immutables.last().is_some_and(|(_, end)| *end <= boundary)
 }
 
 /// Flushes everything of `family` that was committed before the call.
@@ -142,6 +145,8 @@ pub fn all(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<()> {
         return Err(Error::ReadOnly);
     }
     shared.rotate(family);
-    while run(shared, family)? {}
+    // No further: among writers there would be no end.
+    let boundary = shared.log.sequencer().tail();
+    while is_due(family, boundary) && run(shared, family)? {}
     Ok(())
 }

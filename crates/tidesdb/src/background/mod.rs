@@ -141,7 +141,7 @@ impl Ticks {
     pub const PERIOD: Duration = Duration::from_millis(10);
     /// A log without commits for this long is sealed.
     const IDLE: Duration = Duration::from_millis(50);
-    /// How often obsolete files are looked for.
+    /// How often memory and files that nobody needs are looked for.
     const SWEEP: Duration = Duration::from_secs(1);
 
     /// One round.
@@ -175,9 +175,13 @@ impl Ticks {
         if shared.retry.due(now) {
             shared.ask_for_pending();
         }
-        if !shared.versions.obsolete().is_empty() && now.saturating_sub(self.last_sweep) >= Self::SWEEP {
+        if now.saturating_sub(self.last_sweep) >= Self::SWEEP {
             self.last_sweep = now;
-            shared.jobs.push(Job::RemoveObsolete); // the last reader of a file left after its compaction had cleaned up
+            // What a reader still used when it was replaced: on an idle database nobody else would free it.
+            tidesdb_sync::reclaim();
+            if !shared.versions.obsolete().is_empty() {
+                shared.jobs.push(Job::RemoveObsolete);
+            }
         }
     }
 }
