@@ -115,6 +115,7 @@ impl FamilyCore {
     /// After a drop: new commits and reads are refused.
     pub fn set_dropped(&self) {
         self.dropped.store(true, Ordering::SeqCst);
+        self.vlog.doom();
     }
 
     /// Counts `n` more of `metric`.

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidesdb_io::{Dir, Entropy};
 use tidesdb_sync::{Mutex, RwLock};
@@ -42,6 +43,8 @@ pub struct VlogSet {
     syncing: Mutex<Option<Error>>,
     /// Files of this session that may have bytes not synced.
     unsynced: Mutex<Vec<Arc<VlogFile>>>,
+    /// Whether the files go when this does.
+    doomed: AtomicBool,
 }
 
 /// A value log as the set knows it.
@@ -78,7 +81,14 @@ impl VlogSet {
             rotating: Mutex::default(),
             syncing: Mutex::default(),
             unsynced: Mutex::default(),
+            doomed: AtomicBool::new(false),
         }
+    }
+
+    /// After the family was dropped: the files go with the last handle. Those that the manifest never named, because nothing
+    /// was flushed since they were begun, have nobody else to remove them.
+    pub fn doom(&self) {
+        self.doomed.store(true, Ordering::SeqCst);
     }
 
     /// Writes `value` and returns where. The bytes are in the kernel when this returns; durable after [`VlogSet::sync`].
@@ -273,6 +283,22 @@ fn info(file: &VlogFile) -> VlogInfo {
         salt: file.salt,
         bytes: sealed.unwrap_or_else(|| file.settled_len()),
         sealed: sealed.is_some(),
+    }
+}
+
+impl Drop for VlogSet {
+    fn drop(&mut self) {
+        if !self.doomed.load(Ordering::SeqCst) {
+            return;
+        }
+        for name in self.files.get_mut().keys().copied().map(files::vlog) {
+            match self.dir.unlink(&name) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    tracing::warn!(%name, %error, "a value log of a dropped family stays until the next open");
+                }
+                _ => {}
+            }
+        }
     }
 }
 

@@ -291,6 +291,21 @@ fn a_thousand_families() {
     assert_eq!(db.families().len(), 1001);
 }
 
+#[test]
+fn values_that_were_never_flushed_go_with_their_family() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.create_family("large", small()).unwrap();
+    fill(&f, 10, &[7; 5000]);
+    let vlogs = || sim.disk.file_names("/db").unwrap().iter().filter(|n| n.ends_with(".vlog")).count();
+    assert_eq!(vlogs(), 1);
+    let reader = f.iter().unwrap();
+    db.drop_family("large").unwrap();
+    assert_eq!(reader.map(Result::unwrap).count(), 10, "a reader goes on");
+    drop(f);
+    sim.eventually(&db, |names| !names.iter().any(|n| n.ends_with(".vlog")));
+}
+
 /// The copy is durable at once, so what it was copied from must be, too.
 #[test]
 fn after_a_power_failure_a_clone_holds_nothing_that_its_source_has_not() {
