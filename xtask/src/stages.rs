@@ -9,9 +9,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run: the quick refusals first.
-const ALL: [&str; 15] = [
-    "tidy", "lint", "test", "bench", "gate", "docs", "loom", "crash", "faults", "order", "kill", "sweep",
-    "model", "asan", "miri",
+const ALL: [&str; 16] = [
+    "tidy", "lint", "test", "bench", "gate", "report", "docs", "loom", "crash", "faults", "order", "kill",
+    "sweep", "model", "asan", "miri",
 ];
 
 /// Programs of the test kit, and the size of a check run: minutes all together. Without arguments they run at full size.
@@ -108,6 +108,7 @@ fn stage(root: &Path, name: &str) -> Staged {
             Some(why) => return Ok(Outcome::Skipped(why.to_owned())),
             None => gate::run(root, &[]),
         },
+        "report" => return report(root),
         "docs" => docs(root),
         "loom" => loom(root, &[]),
         "asan" => return asan(root),
@@ -131,6 +132,19 @@ fn lint(root: &Path) -> Done {
         workspace(root)
     ))
     .run(root)
+}
+
+/// Opens the report of the benchmark in a browser.
+fn report(root: &Path) -> Staged {
+    let named = std::env::var("CHROMIUM").unwrap_or_default();
+    let names = [named.as_str(), "chromium", "chromium-browser", "google-chrome"];
+    if !names.iter().any(|name| !name.is_empty() && works(name, &["--version"])) {
+        return Ok(Outcome::Skipped(
+            "no Chromium: apt-get install chromium, or name it in CHROMIUM".to_owned(),
+        ));
+    }
+    Cargo::new("test -p tidesdb-bench --lib -- --ignored report::browser").run(root)?;
+    Ok(Outcome::Passed)
 }
 
 fn docs(root: &Path) -> Done {

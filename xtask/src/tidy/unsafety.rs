@@ -5,12 +5,14 @@ use crate::source::Source;
 use crate::tree::Tree;
 
 /// Folders that may hold `unsafe`.
-const LEAVES: [&str; 5] = [
+const LEAVES: [&str; 6] = [
     "crates/tidesdb-io/",
     "crates/tidesdb-sync/",
     "crates/tidesdb-memtable/",
     "crates/tidesdb-cache/",
     "crates/tidesdb-capi/",
+    // Interfaces of other engines: a memory map, functions in a library.
+    "crates/tidesdb-bench-peers/src/bin/",
 ];
 
 /// How far above the keyword the note may end, for attributes and the head of a long statement.
