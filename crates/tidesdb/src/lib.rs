@@ -26,6 +26,7 @@ pub mod shared;
 // The verbs.
 pub mod read;
 pub mod write;
+pub mod txn;
 // The jobs, and who runs them.
 pub mod rewrite;
 pub mod flush;
@@ -39,10 +40,11 @@ pub use codec::Compression;
 pub use db::{DEFAULT_FAMILY, Db, FamilyStats, OpenOptions, RecoveryReport, Snapshot, Stats, VerifyReport};
 pub use error::{Error, Result};
 pub use options::{
-    DbOptions, FamilyOptions, MemtableKind, ReadOptions, RecoveryMode, SyncMode, WriteOptions,
+    DbOptions, FamilyOptions, Isolation, MemtableKind, ReadOptions, RecoveryMode, SyncMode, WriteOptions,
 };
 pub use read::{Cursor, Iter};
 pub use shared::Family;
+pub use txn::{Savepoint, Transaction};
 pub use types::{Comparator, SeqNo, Slice};
 pub use write::WriteBatch;
 

@@ -22,6 +22,9 @@ pub type TableVersion = version::FamilyVersion<Table>;
 pub enum Source {
     /// A memtable.
     Memtable(tidesdb_memtable::Cursor),
+    /// Writes of a transaction, which its own reader takes for as new as can be: for commits of the sequence number it reads
+    /// at, which no commit has.
+    Own(tidesdb_memtable::Cursor, SeqNo),
     /// A table of level 1.
     Table(TableCursor),
     /// A deeper level.
@@ -72,6 +75,11 @@ impl Source {
         Self::Memtable(map.cursor())
     }
 
+    /// A cursor over a transaction's own writes, for a reader at `seq`.
+    pub fn own(map: &Arc<Memtable>, seq: SeqNo) -> Self {
+        Self::Own(map.cursor(), seq)
+    }
+
     /// A cursor over one table.
     pub fn table(slot: &Arc<TableSlot>) -> Self {
         Self::Table(slot.cursor())
@@ -111,7 +119,7 @@ impl Source {
 macro_rules! each {
     ($self:ident, $m:ident => $memtable:expr, $c:ident => $other:expr) => {
         match $self {
-            Source::Memtable($m) => $memtable,
+            Source::Memtable($m) | Source::Own($m, _) => $memtable,
             Source::Table($c) => $other,
             Source::Level($c) => $other,
             Source::Run($c) => $other,
@@ -158,7 +166,13 @@ impl EntryCursor for Source {
 
     #[inline]
     fn seq(&self) -> SeqNo {
-        each!(self, m => m.entry().seq, c => c.seq())
+        match self {
+            Self::Own(_, seq) => *seq,
+            Self::Memtable(m) => m.entry().seq,
+            Self::Table(c) => c.seq(),
+            Self::Level(c) => c.seq(),
+            Self::Run(c) => c.seq(),
+        }
     }
 
     #[inline]
@@ -182,7 +196,7 @@ impl MergeSource for Source {
     fn may_contain(&self, key: &[u8]) -> bool {
         match self {
             Self::Table(c) => c.table().may_contain(key_hash(key)),
-            Self::Memtable(_) | Self::Level(_) | Self::Run(_) => true,
+            Self::Memtable(_) | Self::Own(..) | Self::Level(_) | Self::Run(_) => true,
         }
     }
 }

@@ -1,11 +1,11 @@
 //! The verbs of one column family.
 
-use std::ops::{Bound, RangeBounds};
+use std::ops::RangeBounds;
 use std::time::Duration;
 
 use super::stats::FamilyStats;
 use crate::options::{ReadOptions, WriteOptions};
-use crate::read::{self, Cursor, Iter, prefix_end};
+use crate::read::{self, Cursor, Iter, prefix_range};
 use crate::shared::Family;
 use crate::types::{SeqNo, Slice};
 use crate::write::WriteBatch;
@@ -157,9 +157,4 @@ impl Family {
     pub fn stats(&self) -> FamilyStats {
         FamilyStats::of(&self.core)
     }
-}
-
-/// The range of all keys that begin with `prefix`.
-pub(super) fn prefix_range(prefix: &[u8]) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
-    (Bound::Included(prefix.to_vec()), prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded))
 }

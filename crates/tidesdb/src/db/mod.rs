@@ -9,6 +9,7 @@ mod open;
 mod recover;
 mod snapshot;
 mod stats;
+mod transact;
 
 use std::ops::RangeBounds;
 use std::path::Path;

@@ -3,10 +3,9 @@
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use super::family::prefix_range;
 use crate::mvcc::SnapshotPin;
 use crate::options::ReadOptions;
-use crate::read::{self, Cursor, Iter};
+use crate::read::{self, Cursor, Iter, prefix_range};
 use crate::shared::{Family, Shared};
 use crate::types::{SeqNo, Slice};
 use crate::{Error, Result};

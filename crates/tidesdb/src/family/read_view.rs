@@ -46,6 +46,12 @@ impl ReadView {
         self.active.iter().chain(self.immutables.iter().map(|(slot, _)| slot))
     }
 
+    /// The memtables that may hold a version newer than `since`, newest first.
+    pub fn memtables_since(&self, since: SeqNo) -> impl Iterator<Item = &Arc<MemSlot>> {
+        let waiting = self.immutables.iter().take_while(move |(_, end)| *end > since + 1);
+        self.active.iter().chain(waiting.map(|(slot, _)| slot))
+    }
+
     /// The view after a rotation at `boundary`.
     pub fn rotated(&self, boundary: SeqNo) -> Self {
         debug_assert!(boundary >= self.active_from, "boundaries ascend");

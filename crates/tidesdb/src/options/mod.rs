@@ -6,4 +6,4 @@ mod per_call;
 
 pub use db::{DbOptions, RecoveryMode, SyncMode};
 pub use family::{FamilyOptions, MemtableKind};
-pub use per_call::{ReadOptions, WriteOptions};
+pub use per_call::{Isolation, ReadOptions, WriteOptions};

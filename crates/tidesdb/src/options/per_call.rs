@@ -24,6 +24,32 @@ impl WriteOptions {
     }
 }
 
+/// What a [`Transaction`](crate::Transaction) may see of others, and when its commit is refused.
+/// [docs/transactions.md](https://github.com/tidesdb/tidesdb-rs/blob/main/docs/transactions.md) has a schedule for each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Isolation {
+    /// Each read sees the newest data, also of commits that are about to be published.
+    ReadUncommitted,
+    /// Each read sees what was committed before it.
+    #[default]
+    ReadCommitted,
+    /// All reads see the moment of the beginning; refused if a key that was read has been written since.
+    RepeatableRead,
+    /// All reads see the moment of the beginning; refused if a key that it writes has been written since: the first to commit
+    /// wins.
+    Snapshot,
+    /// As if transactions ran one after the other: refused if a key that was read, or any key in an interval that was walked,
+    /// has been written since.
+    Serializable,
+}
+
+impl Isolation {
+    /// Whether a commit depends on what was read.
+    pub(crate) fn depends_on_reads(self) -> bool {
+        matches!(self, Self::RepeatableRead | Self::Serializable)
+    }
+}
+
 /// Settings of one read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadOptions {

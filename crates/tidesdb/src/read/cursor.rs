@@ -1,16 +1,20 @@
 //! A [`Cursor`]: manual positioning over one moment in time, owned, `Send + 'static`.
 
 use std::cmp::Ordering;
+use std::ops::Bound;
 use std::sync::Arc;
 
+use tidesdb_memtable::Memtable;
+
 use super::get::resolve;
+use super::track::Track;
 use crate::family::{FamilyCore, ReadView};
 use crate::merge::{MergeCursor, VisibleCursor};
 use crate::mvcc::SnapshotPin;
 use crate::options::ReadOptions;
 use crate::shared::Shared;
 use crate::sources::Source;
-use crate::types::{EntryCursor, Kind, SeqNo, Slice};
+use crate::types::{EntryCursor, Kind, SEQ_MAX, SeqNo, Slice};
 use crate::{Error, Result};
 
 /// Walks the keys of a family as they were at one moment. Seeking again costs no allocation.
@@ -36,12 +40,38 @@ pub struct Cursor {
     view: Arc<ReadView>,
     inner: VisibleCursor<MergeCursor<Source>>,
     seq: SeqNo,
-    snapshot: Option<SnapshotPin>,
+    moment: Moment,
     options: ReadOptions,
+    /// Writes of the transaction that the cursor belongs to.
+    own: Option<Arc<Memtable>>,
+    /// Notes what the cursor looks at.
+    track: Option<Track>,
     /// The value that a pointer led to, until the cursor moves.
     resolved: Option<Slice>,
     /// Whether an [`super::Iter`] has positioned it.
     pub(super) placed: bool,
+}
+
+/// When a read is.
+#[derive(Clone, Debug)]
+pub enum Moment {
+    /// At the newest visible commit, as of the beginning of the read.
+    Now,
+    /// With everything that is in the memtables, visible yet or not.
+    Uncommitted,
+    /// At a snapshot.
+    Snapshot(SnapshotPin),
+}
+
+impl Moment {
+    /// The sequence number to read at.
+    pub fn seq(&self, shared: &Shared) -> SeqNo {
+        match self {
+            Self::Now => shared.visible(),
+            Self::Uncommitted => SEQ_MAX,
+            Self::Snapshot(pin) => pin.seq(),
+        }
+    }
 }
 
 impl Cursor {
@@ -52,26 +82,52 @@ impl Cursor {
         snapshot: Option<SnapshotPin>,
         options: ReadOptions,
     ) -> Result<Self> {
+        let moment = snapshot.map_or(Moment::Now, Moment::Snapshot);
+        Self::in_transaction(shared, family, moment, (None, None), options)
+    }
+
+    /// A cursor that also shows the transaction's `own` writes, and notes in `track` what it looks at.
+    pub(crate) fn in_transaction(
+        shared: &Arc<Shared>,
+        family: &Arc<FamilyCore>,
+        moment: Moment,
+        (own, track): (Option<Arc<Memtable>>, Option<Track>),
+        options: ReadOptions,
+    ) -> Result<Self> {
         shared.check_open()?;
         if family.is_dropped() {
             return Err(Error::NotFound { what: format!("column family {}", family.name()).into() });
         }
         // The view before the sequence number: see `mvcc`. The view keeps every version of its moment.
         let view = family.owned_view();
-        let seq = snapshot.as_ref().map_or_else(|| shared.visible(), SnapshotPin::seq);
-        Ok(Self::over(shared, family, view, seq, snapshot, options))
+        let seq = moment.seq(shared);
+        let inner = Self::merged(shared, family, &view, seq, own.as_ref());
+        Ok(Self {
+            shared: Arc::clone(shared),
+            family: Arc::clone(family),
+            view,
+            inner,
+            seq,
+            moment,
+            options,
+            own,
+            track,
+            resolved: None,
+            placed: false,
+        })
     }
 
-    fn over(
-        shared: &Arc<Shared>,
-        family: &Arc<FamilyCore>,
-        view: Arc<ReadView>,
+    /// What a reader at `seq` sees of `view`.
+    fn merged(
+        shared: &Shared,
+        family: &FamilyCore,
+        view: &ReadView,
         seq: SeqNo,
-        snapshot: Option<SnapshotPin>,
-        options: ReadOptions,
-    ) -> Self {
+        own: Option<&Arc<Memtable>>,
+    ) -> VisibleCursor<MergeCursor<Source>> {
         let comparator = &family.options.comparator;
-        let mut sources: Vec<Source> = view.memtables().map(|slot| Source::memtable(&slot.map)).collect();
+        let mut sources: Vec<Source> = own.map(|map| Source::own(map, seq)).into_iter().collect();
+        sources.extend(view.memtables().map(|slot| Source::memtable(&slot.map)));
         for level in view.version.levels().iter().filter(|l| !l.is_empty()) {
             if level.is_overlapping() {
                 sources.extend(level.tables().iter().map(Source::table));
@@ -80,24 +136,31 @@ impl Cursor {
             }
         }
         let merged = MergeCursor::newest_first(comparator.clone(), sources);
-        let inner = VisibleCursor::new(merged, comparator.clone(), seq, shared.now_secs());
+        VisibleCursor::new(merged, comparator.clone(), seq, shared.now_secs())
+    }
+
+    /// A second cursor over the same moment.
+    pub(super) fn sibling(&self) -> Self {
         Self {
-            shared: Arc::clone(shared),
-            family: Arc::clone(family),
-            view,
-            inner,
-            seq,
-            snapshot,
-            options,
+            shared: Arc::clone(&self.shared),
+            family: Arc::clone(&self.family),
+            view: Arc::clone(&self.view),
+            inner: Self::merged(&self.shared, &self.family, &self.view, self.seq, self.own.as_ref()),
+            seq: self.seq,
+            moment: self.moment.clone(),
+            options: self.options,
+            own: self.own.clone(),
+            track: self.track.as_ref().map(Track::sibling),
             resolved: None,
             placed: false,
         }
     }
 
-    /// A second cursor over the same moment.
-    pub(super) fn sibling(&self) -> Self {
-        let view = Arc::clone(&self.view);
-        Self::over(&self.shared, &self.family, view, self.seq, self.snapshot.clone(), self.options)
+    /// Only what is within these bounds counts as looked at.
+    pub(super) fn clip(&mut self, low: &Bound<Vec<u8>>, high: &Bound<Vec<u8>>) {
+        if let Some(track) = &mut self.track {
+            track.clip(low, high);
+        }
     }
 
     /// Moves to the newest moment, or stays at the snapshot; the position is lost.
@@ -105,7 +168,8 @@ impl Cursor {
     /// # Errors
     /// `NotFound` for a dropped family, `Closed`.
     pub fn refresh(&mut self) -> Result<()> {
-        *self = Self::new(&self.shared, &self.family, self.snapshot.clone(), self.options)?;
+        let own = (self.own.clone(), self.track.as_ref().map(Track::sibling));
+        *self = Self::in_transaction(&self.shared, &self.family, self.moment.clone(), own, self.options)?;
         Ok(())
     }
 
@@ -126,7 +190,9 @@ impl Cursor {
     /// `Corrupt`, `Io`: the cursor is then not valid. So for all that follow.
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.resolved = None;
-        self.inner.seek_to_first()
+        self.inner.seek_to_first()?;
+        self.note(|track, landed| track.forward(Bound::Unbounded, landed));
+        Ok(())
     }
 
     /// To the last key.
@@ -135,7 +201,9 @@ impl Cursor {
     /// As [`Cursor::seek_to_first`].
     pub fn seek_to_last(&mut self) -> Result<()> {
         self.resolved = None;
-        self.inner.seek_to_last()
+        self.inner.seek_to_last()?;
+        self.note(|track, landed| track.backward(Bound::Unbounded, landed));
+        Ok(())
     }
 
     /// To the first key at or after `target`.
@@ -145,7 +213,9 @@ impl Cursor {
     #[inline]
     pub fn seek(&mut self, target: &[u8]) -> Result<()> {
         self.resolved = None;
-        self.inner.seek(target)
+        self.inner.seek(target)?;
+        self.note(|track, landed| track.forward(Bound::Included(target), landed));
+        Ok(())
     }
 
     /// To the last key at or before `target`.
@@ -154,7 +224,9 @@ impl Cursor {
     /// As [`Cursor::seek_to_first`].
     pub fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
         self.resolved = None;
-        self.inner.seek_for_prev(target)
+        self.inner.seek_for_prev(target)?;
+        self.note(|track, landed| track.backward(Bound::Included(target), landed));
+        Ok(())
     }
 
     /// To the next key. Does nothing if not valid.
@@ -165,7 +237,12 @@ impl Cursor {
     #[expect(clippy::should_implement_trait, reason = "a cursor moves; it does not yield")]
     pub fn next(&mut self) -> Result<()> {
         self.resolved = None;
-        if self.valid() { self.inner.next() } else { Ok(()) }
+        if !self.valid() {
+            return Ok(());
+        }
+        self.inner.next()?;
+        self.note(Track::next);
+        Ok(())
     }
 
     /// To the previous key. Does nothing if not valid.
@@ -175,7 +252,20 @@ impl Cursor {
     #[inline]
     pub fn prev(&mut self) -> Result<()> {
         self.resolved = None;
-        if self.valid() { self.inner.prev() } else { Ok(()) }
+        if !self.valid() {
+            return Ok(());
+        }
+        self.inner.prev()?;
+        self.note(Track::prev);
+        Ok(())
+    }
+
+    /// Tells the transaction, if there is one, where the cursor has come to.
+    #[inline]
+    fn note(&mut self, tell: impl FnOnce(&mut Track, Option<&[u8]>)) {
+        if let Some(track) = &mut self.track {
+            tell(track, self.inner.valid().then(|| self.inner.key()));
+        }
     }
 
     /// The key. The cursor must be valid.

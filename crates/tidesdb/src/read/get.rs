@@ -133,6 +133,45 @@ pub fn multi_get<K: AsRef<[u8]>>(
     Ok(out)
 }
 
+/// Sequence number of the newest version of `key` below `end`, whatever it says; 0 if there is none above `since`. Looks only
+/// into what may hold such a version.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn newest_version(
+    view: &Arc<ReadView>,
+    key: &[u8],
+    (since, end): (SeqNo, SeqNo),
+    guard: &Guard,
+) -> Result<SeqNo> {
+    for slot in view.memtables_since(since) {
+        if let Some(e) = slot.map.get(key, end - 1) {
+            return Ok(e.seq);
+        }
+    }
+    let hash = key_hash(key);
+    let mut candidates = Candidates::default();
+    view.version.tables_for(key, |slot| {
+        if slot.meta().max_seq > since {
+            candidates.push(slot.table());
+        }
+    });
+    for table in candidates.iter() {
+        if let Some(found) = table.get(key, hash, end - 1, false, guard)? {
+            return Ok(found.seq);
+        }
+    }
+    Ok(0)
+}
+
+/// Whether a reader at `seq` sees a value for `key` in `view`.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn sees(shared: &Shared, view: &Arc<ReadView>, key: &[u8], seq: SeqNo, guard: &Guard) -> Result<bool> {
+    Ok(live(lookup(view, key, seq, false, guard)?, shared).is_some())
+}
+
 /// A dropped family has no keys to look for.
 fn comparator_key<'k>(family: &FamilyCore, key: &'k [u8]) -> Result<&'k [u8]> {
     if family.is_dropped() {

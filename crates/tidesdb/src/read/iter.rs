@@ -35,16 +35,11 @@ enum State {
 
 impl Iter {
     /// A range of `cursor`'s keys, in the order of the family.
-    pub(crate) fn new<B: AsRef<[u8]>>(cursor: Cursor, range: impl RangeBounds<B>) -> Self {
+    pub(crate) fn new<B: AsRef<[u8]>>(mut cursor: Cursor, range: impl RangeBounds<B>) -> Self {
         let own = |b: Bound<&B>| b.map(|b| b.as_ref().to_vec());
-        Self {
-            low: own(range.start_bound()),
-            high: own(range.end_bound()),
-            front: cursor,
-            back: None,
-            state: State::Fresh,
-            keys_only: false,
-        }
+        let (low, high) = (own(range.start_bound()), own(range.end_bound()));
+        cursor.clip(&low, &high);
+        Self { low, high, front: cursor, back: None, state: State::Fresh, keys_only: false }
     }
 
     /// Yields empty values and never reads one.
@@ -169,9 +164,14 @@ impl std::fmt::Debug for Iter {
 }
 
 /// The first key after all that begin with `prefix`, in byte order; `None` if there is none.
-pub(crate) fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
+fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|b| *b != 0xff)?;
     let mut end = prefix[..=last].to_vec();
     end[last] += 1;
     Some(end)
+}
+
+/// The range of all keys that begin with `prefix`.
+pub(crate) fn prefix_range(prefix: &[u8]) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    (Bound::Included(prefix.to_vec()), prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded))
 }

@@ -10,8 +10,11 @@
 mod cursor;
 mod get;
 mod iter;
+mod track;
 
-pub use cursor::Cursor;
-pub use get::{contains, get, get_with, multi_get};
+pub use cursor::{Cursor, Moment};
+pub use get::{contains, get, get_with, multi_get, newest_version, sees};
 pub use iter::Iter;
-pub(crate) use iter::prefix_end;
+pub(crate) use iter::prefix_range;
+pub(crate) use track::Track;
+pub use track::{Span, Spans, is_before};

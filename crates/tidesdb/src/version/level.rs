@@ -156,7 +156,9 @@ impl<T> Level<T> {
     #[inline]
     pub fn covering<'a>(&'a self, order: &Comparator, key: &[u8], each: &mut impl FnMut(&'a TableSlot<T>)) {
         if !self.overlapping {
-            self.find(order, key).map(|slot| each(slot));
+            if let Some(slot) = self.find(order, key) {
+                each(slot);
+            }
             return;
         }
         for slot in self.tables.iter().filter(|t| t.covers(order, key)) {

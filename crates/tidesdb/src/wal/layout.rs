@@ -16,8 +16,6 @@ const HEADER_USED: usize = 96;
 pub const RECORD_HEADER_BYTES: usize = 32;
 /// Longest body.
 pub const BODY_BYTES_MAX: u64 = u32::MAX as u64;
-/// Sequence numbers are smaller.
-pub const SEQ_MAX: u64 = 1 << 47;
 /// Addresses are multiples of this; a sequence number counts in it.
 pub const UNIT: u64 = 8;
 
@@ -31,11 +29,13 @@ pub enum RecordKind {
     Pad = 2,
     /// Written when the log falls idle after a sync: repeats what is synced, so that later damage is told from a torn tail.
     Seal = 3,
+    /// A commit that was refused after its place was drawn: like a commit, and nothing of it counts.
+    Refused = 4,
 }
 
 impl RecordKind {
     fn from_u8(n: u8) -> Option<Self> {
-        [Self::Commit, Self::Pad, Self::Seal].into_iter().find(|k| *k as u8 == n)
+        [Self::Commit, Self::Pad, Self::Seal, Self::Refused].into_iter().find(|k| *k as u8 == n)
     }
 }
 

@@ -35,6 +35,14 @@ pub struct LogConfig {
     pub mapped: bool,
 }
 
+/// A place in the log that is to be filled.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Where, and when in the order of commits.
+    pub commit: Commit,
+    body_len: u32,
+}
+
 /// The write-ahead log of one database. Shared by all threads.
 #[derive(Debug)]
 pub struct Log {
@@ -154,25 +162,52 @@ impl Log {
         ops: u32,
         mapped: bool,
     ) -> std::result::Result<Commit, (Option<Commit>, Error)> {
+        let place = self.reserve(record).map_err(|e| (None, e))?;
+        match self.write_at(&place, kind, ops, record, mapped) {
+            Ok(()) => Ok(place.commit),
+            Err(e) => Err((Some(place.commit), e)),
+        }
+    }
+
+    /// Reserves a place for `record` and pads it. The place must be filled by [`Log::write_at`], or the caller must poison.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, `Poisoned`: nothing happened.
+    pub fn reserve(&self, record: &mut Vec<u8>) -> Result<Place> {
         debug_assert!(record.len() >= RECORD_HEADER_BYTES, "a record begins with room for its header");
         let body_len = u32::try_from(record.len() - RECORD_HEADER_BYTES)
-            .map_err(|_| (None, Error::invalid("a commit is limited to 4 GiB")))?;
+            .map_err(|_| Error::invalid("a commit is limited to 4 GiB"))?;
         record.resize(record.len().next_multiple_of(UNIT as usize), 0);
-        let Some(commit) = self.sequencer.reserve(record.len() as u64) else {
-            return Err((None, self.health.check().err().unwrap_or(Error::Closed)));
-        };
+        match self.sequencer.reserve(record.len() as u64) {
+            Some(commit) => Ok(Place { commit, body_len }),
+            None => Err(self.health.check().err().unwrap_or(Error::Closed)),
+        }
+    }
+
+    /// Writes the padded `record` to its place and tells the order of commits.
+    ///
+    /// # Errors
+    /// `Io`; the caller must poison.
+    pub fn write_at(
+        &self,
+        place: &Place,
+        kind: RecordKind,
+        ops: u32,
+        record: &mut [u8],
+        mapped: bool,
+    ) -> Result<()> {
         let header = RecordHeader {
-            seq: commit.seq,
-            body_len,
+            seq: place.commit.seq,
+            body_len: place.body_len,
             kind,
             ops,
             complete: self.sequencer.visible_end(),
             synced: self.sequencer.durable(),
         };
-        self.write(&commit, &header, record, mapped).map_err(|e| (Some(commit), e))?;
-        self.sequencer.written(&commit);
+        self.write(&place.commit, &header, record, mapped)?;
+        self.sequencer.written(&place.commit);
         self.bytes.add(record.len() as u64);
-        Ok(commit)
+        Ok(())
     }
 
     fn write(&self, commit: &Commit, header: &RecordHeader, record: &mut [u8], mapped: bool) -> Result<()> {

@@ -26,5 +26,5 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
-pub use log::{Log, LogConfig};
+pub use log::{Log, LogConfig, Place};
 pub use sequencer::{Commit, Sequencer};

@@ -23,11 +23,11 @@ use std::sync::Arc;
 use tidesdb_io::{Access, Dir, FileExt, ReadMap};
 
 use super::layout::{
-    RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SEQ_MAX, SegmentHeader, UNIT,
+    RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, UNIT,
 };
 use crate::files::{self, FileKind};
 use crate::options::RecoveryMode;
-use crate::types::{SeqNo, WalId};
+use crate::types::{SEQ_MAX, SeqNo, WalId};
 use crate::{Error, Result};
 
 /// The expectations a log is read with.
@@ -150,7 +150,7 @@ pub fn segment_files(
     let mut ids: Vec<WalId> = names
         .iter()
         .filter_map(|n| match files::parse(n) {
-            Some(FileKind::Wal(id)) if id.0 < SEQ_MAX * UNIT / segment_bytes => Some(id),
+            Some(FileKind::Wal(id)) if id.0 <= SEQ_MAX / segment_bytes * UNIT => Some(id),
             _ => None,
         })
         .collect();

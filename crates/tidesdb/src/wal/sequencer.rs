@@ -205,6 +205,26 @@ impl Sequencer {
 
     /// End of the gap-free prefix whose bytes are with the kernel.
     pub fn written_end(&self) -> SeqNo {
+        self.prefix_end(WRITTEN)
+    }
+
+    /// Waits until every commit ordered before `c` is in the memtables, whether visible or not, or was refused. False if the
+    /// order was stopped.
+    pub fn wait_for_earlier(&self, c: &Commit) -> bool {
+        let begin = c.pad.map_or(c.seq, |(seq, _)| seq);
+        let mut backoff = Backoff::new();
+        while self.prefix_end(READY) < begin {
+            if self.stopped.load(SeqCst) {
+                return false;
+            }
+            self.publish();
+            backoff.snooze();
+        }
+        true
+    }
+
+    /// End of the gap-free prefix of commits that have come to `state` or further.
+    fn prefix_end(&self, state: u64) -> SeqNo {
         let v = self.visible.load(SeqCst);
         let (mut end, mut ticket) = (v >> TICKET_BITS, v & TICKET_MASK);
         loop {
@@ -216,7 +236,7 @@ impl Sequencer {
                 (end, ticket) = (v >> TICKET_BITS, v & TICKET_MASK);
                 continue;
             }
-            if slot >> 2 <= end || slot & 3 < WRITTEN {
+            if slot >> 2 <= end || slot & 3 < state {
                 return end;
             }
             (end, ticket) = (slot >> 2, next);

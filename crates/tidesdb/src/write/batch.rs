@@ -125,6 +125,45 @@ impl WriteBatch {
         self.user_bytes.clear();
     }
 
+    /// Whether an operation is for `family`.
+    pub(crate) fn has_family(&self, family: &Arc<FamilyCore>) -> bool {
+        self.families.iter().any(|f| Arc::ptr_eq(f, family))
+    }
+
+    /// The family of that number, if an operation is for it.
+    pub(crate) fn family(&self, id: FamilyId) -> Option<&Arc<FamilyCore>> {
+        self.families.iter().find(|f| f.id == id)
+    }
+
+    /// Bytes of all operations.
+    pub(crate) fn body_bytes(&self) -> usize {
+        self.record.len() - RECORD_HEADER_BYTES
+    }
+
+    /// The operations after the first `bytes` bytes of them.
+    pub(crate) fn ops_from(&self, bytes: usize) -> impl Iterator<Item = Result<Op<'_>>> {
+        ops(&self.record[RECORD_HEADER_BYTES + bytes..], "a batch in memory", bytes as u64)
+    }
+
+    /// Where the batch is now, to come back to.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark {
+            bytes: self.record.len(),
+            ops: self.ops,
+            value_bytes_max: self.value_bytes_max,
+            user_bytes: self.user_bytes.clone(),
+        }
+    }
+
+    /// Forgets what came after `mark`.
+    pub(crate) fn cut_back(&mut self, mark: &Mark) {
+        self.record.truncate(mark.bytes);
+        self.ops = mark.ops;
+        self.value_bytes_max = mark.value_bytes_max;
+        self.families.truncate(mark.user_bytes.len());
+        self.user_bytes.clone_from(&mark.user_bytes);
+    }
+
     fn push(&mut self, family: &Family, kind: Kind, expiry: u32, key: &[u8], value: &[u8]) -> Result<()> {
         if key.is_empty() || key.len() > KEY_BYTES_MAX {
             return Err(Error::invalid(format!(
@@ -147,6 +186,15 @@ impl WriteBatch {
         self.user_bytes[at] += (key.len() + value.len()) as u64;
         Ok(())
     }
+}
+
+/// A place in a batch.
+#[derive(Clone, Debug)]
+pub struct Mark {
+    bytes: usize,
+    ops: u32,
+    value_bytes_max: usize,
+    user_bytes: Vec<u64>,
 }
 
 /// One decoded operation.

@@ -19,7 +19,7 @@ use crate::options::{SyncMode, WriteOptions};
 use crate::shared::Shared;
 use crate::types::{FamilyId, Kind, SeqNo};
 use crate::wal::Commit;
-use crate::wal::layout::RECORD_HEADER_BYTES;
+use crate::wal::layout::{RECORD_HEADER_BYTES, RecordKind};
 use crate::{Error, Result};
 
 /// A longer batch counts its memtables instead of pinning them: nobody's memory is kept back while it is inserted.
@@ -32,24 +32,12 @@ const BODY: &str = "a batch in memory";
 /// # Errors
 /// Before the log: nothing happened and the batch is kept. `CommitUnknown` after it.
 pub fn commit(shared: &Arc<Shared>, batch: &mut WriteBatch, options: &WriteOptions) -> Result<SeqNo> {
-    shared.check_writable()?;
+    check(shared, batch)?;
     if batch.is_empty() {
         return Ok(shared.visible());
     }
-    if let Some(gone) = batch.families.iter().find(|f| f.is_dropped()) {
-        return Err(Error::NotFound { what: format!("column family {}", gone.name()).into() });
-    }
-    if batch.families.iter().any(|f| !f.vlog.is_in(&shared.dir)) {
-        return Err(Error::invalid("a batch holds a family of another database"));
-    }
-    stall::admit(shared, batch)?;
-    shared.log.make_room(batch.record.len() as u64)?;
-    separate(shared, batch).map_err(|e| match e.is_full() {
-        true => shared.log.no_space(batch.record.len() as u64),
-        false => e,
-    })?;
-
-    let durable = options.sync.unwrap_or(shared.options.sync) == SyncMode::Full;
+    make_ready(shared, batch)?;
+    let durable = is_durable(shared, options);
     let end = batch.record.len();
     let appended = shared.log.append(&mut batch.record, batch.ops, !durable);
     batch.record.truncate(end); // the log pads a record
@@ -57,17 +45,89 @@ pub fn commit(shared: &Arc<Shared>, batch: &mut WriteBatch, options: &WriteOptio
         Some(commit) => unknown(shared, &commit, e),
         None => e,
     })?;
-    debug_assert!(commit.seq < commit.end);
     let unfinished = Unfinished(shared);
-    insert(shared, batch, &commit).map_err(|e| unknown(shared, &commit, e))?;
-    finish(shared, &commit, durable)?;
+    complete(shared, batch, &commit, durable)?;
     unfinished.finished();
-    after(shared, batch, &commit);
-    if shared.closed.load(Ordering::SeqCst) {
-        // Perhaps too late for `close` to have waited for it: only the next open knows.
-        return Err(Error::CommitUnknown { seq: commit.seq, cause: Arc::new(Error::Closed) });
+    after(shared, batch, &commit)
+}
+
+/// As [`commit`], if `still_valid` says so of all commits that come before this one: it is asked with the first sequence number
+/// that does not count, when everything below is in the memtables. Commits without a condition go on meanwhile and wait
+/// for nobody; those with one are decided in the order in which they drew their places.
+///
+/// # Errors
+/// `Conflict` if it does not; nothing happened and the batch is kept. Others as [`commit`].
+pub fn commit_if(
+    shared: &Arc<Shared>,
+    batch: &mut WriteBatch,
+    options: &WriteOptions,
+    still_valid: impl Fn(&WriteBatch, SeqNo) -> Result<bool>,
+) -> Result<SeqNo> {
+    check(shared, batch)?;
+    if batch.is_empty() {
+        return Ok(shared.visible());
     }
-    Ok(commit.seq)
+    // Most conflicts are there already: then the log need not hear of it.
+    if !still_valid(batch, shared.log.sequencer().visible_end())? {
+        return Err(Error::Conflict);
+    }
+    make_ready(shared, batch)?;
+    let durable = is_durable(shared, options);
+    let end = batch.record.len();
+    let place = shared.log.reserve(&mut batch.record)?;
+    let padded = batch.record.len();
+    batch.record.truncate(end);
+    let unfinished = Unfinished(shared);
+    let verdict = match shared.log.sequencer().wait_for_earlier(&place.commit) {
+        true => still_valid(batch, place.commit.seq),
+        false => shared.health.check().map(|()| false),
+    };
+    let kind = if matches!(verdict, Ok(true)) { RecordKind::Commit } else { RecordKind::Refused };
+    batch.record.resize(padded, 0);
+    let written = shared.log.write_at(&place, kind, batch.ops, &mut batch.record, !durable);
+    batch.record.truncate(end);
+    written.map_err(|e| unknown(shared, &place.commit, e))?;
+    if kind == RecordKind::Refused {
+        shared.log.sequencer().done(&place.commit);
+        unfinished.finished();
+        return Err(verdict.err().unwrap_or(Error::Conflict));
+    }
+    complete(shared, batch, &place.commit, durable)?;
+    unfinished.finished();
+    after(shared, batch, &place.commit)
+}
+
+fn is_durable(shared: &Shared, options: &WriteOptions) -> bool {
+    options.sync.unwrap_or(shared.options.sync) == SyncMode::Full
+}
+
+/// Whether `batch` may be committed to this database at all.
+fn check(shared: &Shared, batch: &WriteBatch) -> Result<()> {
+    shared.check_writable()?;
+    if let Some(gone) = batch.families.iter().find(|f| f.is_dropped()) {
+        return Err(Error::NotFound { what: format!("column family {}", gone.name()).into() });
+    }
+    if batch.families.iter().any(|f| !f.vlog.is_in(&shared.dir)) {
+        return Err(Error::invalid("a batch holds a family of another database"));
+    }
+    Ok(())
+}
+
+/// All that can be refused without harm is done before a place in the order of commits is drawn.
+fn make_ready(shared: &Arc<Shared>, batch: &mut WriteBatch) -> Result<()> {
+    stall::admit(shared, batch)?;
+    shared.log.make_room(batch.record.len() as u64)?;
+    separate(shared, batch).map_err(|e| match e.is_full() {
+        true => shared.log.no_space(batch.record.len() as u64),
+        false => e,
+    })
+}
+
+/// The record is in the log: insert it and publish it.
+fn complete(shared: &Shared, batch: &WriteBatch, commit: &Commit, durable: bool) -> Result<()> {
+    debug_assert!(commit.seq < commit.end);
+    insert(shared, batch, commit).map_err(|e| unknown(shared, commit, e))?;
+    finish(shared, commit, durable)
 }
 
 /// A commit that is in the log and not yet published. If it ends so, by a panic of a key order that the user wrote, everybody
@@ -186,7 +246,7 @@ fn finish(shared: &Shared, commit: &Commit, durable: bool) -> Result<()> {
 }
 
 /// What follows from the commit: a full memtable is rotated, the next log segment made ready.
-fn after(shared: &Shared, batch: &mut WriteBatch, commit: &Commit) {
+fn after(shared: &Shared, batch: &mut WriteBatch, commit: &Commit) -> Result<SeqNo> {
     let guard = pin();
     for family in &batch.families {
         let full = |bytes: usize| bytes >= family.options.write_buffer_bytes;
@@ -201,4 +261,9 @@ fn after(shared: &Shared, batch: &mut WriteBatch, commit: &Commit) {
         shared.jobs.push(Job::PrepareLog);
     }
     batch.clear();
+    if shared.closed.load(Ordering::SeqCst) {
+        // Perhaps too late for `close` to have waited for it: only the next open knows.
+        return Err(Error::CommitUnknown { seq: commit.seq, cause: Arc::new(Error::Closed) });
+    }
+    Ok(commit.seq)
 }

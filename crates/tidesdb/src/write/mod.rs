@@ -8,6 +8,8 @@
 //!   log.append           one compare-and-swap gives the sequence number, then the bytes go to the kernel
 //!   insert               into the memtable that the sequence number belongs to
 //!   publish              visible to all, after it is durable if the commit asks for that
+//! commit_if            the same with a condition, decided between the drawing of the place and the writing of the record:
+//!                      a record that is refused is written as such
 //! ```
 
 mod batch;
@@ -16,5 +18,5 @@ mod stall;
 #[cfg(test)]
 mod tests;
 
-pub use batch::{Op, WriteBatch, ops};
-pub use commit::commit;
+pub use batch::{Mark, Op, WriteBatch, ops};
+pub use commit::{commit, commit_if};

@@ -1,0 +1,82 @@
+//! What a transaction has read, as far as its level must know.
+
+use std::sync::Arc;
+
+use crate::family::FamilyCore;
+use crate::read::Spans;
+
+/// Keys and intervals that were read.
+#[derive(Debug, Default)]
+pub(super) struct Footprint {
+    families: Vec<Arc<FamilyCore>>,
+    points: Vec<Point>,
+    keys: Vec<u8>,
+    /// Sort and drop what is double when there are so many points.
+    tidy_at: usize,
+    /// Intervals walked by cursors.
+    pub(super) spans: Spans,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    family: u32,
+    len: u32,
+    start: usize,
+}
+
+const TIDY_MIN: usize = 4096;
+
+impl Footprint {
+    /// `key` was read, found or not.
+    pub(super) fn read(&mut self, family: &Arc<FamilyCore>, key: &[u8]) {
+        if self.points.len() >= self.tidy_at.max(TIDY_MIN) {
+            self.tidy();
+        }
+        let known = self.families.iter().position(|f| Arc::ptr_eq(f, family));
+        let index = known.unwrap_or_else(|| {
+            self.families.push(Arc::clone(family));
+            self.families.len() - 1
+        });
+        let start = self.keys.len();
+        self.keys.extend_from_slice(key);
+        self.points.push(Point { family: index as u32, len: key.len() as u32, start });
+    }
+
+    /// All keys that were read.
+    pub(super) fn points(&self) -> impl Iterator<Item = (&Arc<FamilyCore>, &[u8])> {
+        self.points.iter().map(|p| (&self.families[p.family as usize], self.key(p)))
+    }
+
+    /// Forgets everything; cursors of before add to what nobody reads any more.
+    pub(super) fn clear(&mut self) {
+        self.families.clear();
+        self.points.clear();
+        self.keys.clear();
+        self.tidy_at = 0;
+        self.spans = Spans::default();
+    }
+
+    /// Number of keys and intervals.
+    pub(super) fn len(&self) -> usize {
+        self.points.len() + self.spans.lock().len()
+    }
+
+    fn key(&self, point: &Point) -> &[u8] {
+        &self.keys[point.start..point.start + point.len as usize]
+    }
+
+    fn tidy(&mut self) {
+        let mut points = std::mem::take(&mut self.points);
+        let place = |p: &Point| (p.family, self.key(p));
+        points.sort_unstable_by(|a, b| place(a).cmp(&place(b)));
+        points.dedup_by(|a, b| place(a) == place(b));
+        let mut keys = Vec::with_capacity(self.keys.len());
+        for point in &mut points {
+            let start = keys.len();
+            keys.extend_from_slice(self.key(point));
+            point.start = start;
+        }
+        (self.points, self.keys) = (points, keys);
+        self.tidy_at = self.points.len() * 2;
+    }
+}

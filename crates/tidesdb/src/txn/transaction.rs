@@ -1,0 +1,372 @@
+//! The transaction itself: what a user holds.
+
+use std::cell::RefCell;
+use std::ops::RangeBounds;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::footprint::Footprint;
+use super::own::{OwnWrite, OwnWrites};
+use super::validate::Depends;
+use crate::options::{Isolation, ReadOptions, WriteOptions};
+use crate::read::{self, Cursor, Iter, Moment, Track, prefix_range};
+use crate::shared::{Family, Shared};
+use crate::types::{SeqNo, Slice};
+use crate::write::{self, Mark, WriteBatch};
+use crate::{Error, Result};
+
+/// Reads and writes at one [`Isolation`] level, committed all or none. Belongs to one thread at a time; dropping it without a
+/// commit undoes it. It keeps old versions alive while it is open, from `RepeatableRead` up.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let db = tidesdb::Db::open(dir.path())?;
+/// use tidesdb::Isolation;
+/// let accounts = db.default_family();
+/// db.put(b"ann", b"10")?;
+/// let mut tx = db.begin(Isolation::Serializable);
+/// assert_eq!(tx.get(accounts, b"ann")?.as_deref(), Some(&b"10"[..]));
+/// tx.put(accounts, b"ann", b"7")?;
+/// tx.put(accounts, b"ben", b"3")?;
+/// assert_eq!(tx.get(accounts, b"ben")?.as_deref(), Some(&b"3"[..])); // its own write
+/// assert!(!db.contains(b"ben")?); // nobody else's yet
+/// tx.commit()?;
+/// assert!(db.contains(b"ben")?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Transaction {
+    shared: Arc<Shared>,
+    isolation: Isolation,
+    moment: Moment,
+    batch: WriteBatch,
+    own: RefCell<OwnWrites>,
+    reads: RefCell<Footprint>,
+    savepoints: Vec<(u64, Mark)>,
+    savepoints_made: u64,
+    open: bool,
+}
+
+/// A place in a transaction to come back to; made by [`Transaction::savepoint`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Savepoint(u64);
+
+impl Transaction {
+    pub(crate) fn new(shared: &Arc<Shared>, isolation: Isolation) -> Self {
+        Self {
+            moment: moment(shared, isolation),
+            shared: Arc::clone(shared),
+            isolation,
+            batch: WriteBatch::new(),
+            own: RefCell::default(),
+            reads: RefCell::default(),
+            savepoints: Vec::new(),
+            savepoints_made: 0,
+            open: true,
+        }
+    }
+
+    /// Its level.
+    pub fn isolation(&self) -> Isolation {
+        self.isolation
+    }
+
+    /// The sequence number it reads at; `None` if each call reads at a moment of its own.
+    pub fn snapshot_seq(&self) -> Option<SeqNo> {
+        match &self.moment {
+            Moment::Snapshot(pin) => Some(pin.seq()),
+            Moment::Now | Moment::Uncommitted => None,
+        }
+    }
+
+    /// Number of its writes so far.
+    pub fn len(&self) -> usize {
+        self.batch.len()
+    }
+
+    /// Whether it has written nothing so far.
+    pub fn is_empty(&self) -> bool {
+        self.batch.is_empty()
+    }
+
+    /// Number of keys and intervals that its commit depends on. A key that is read often may count more than once.
+    pub fn reads_tracked(&self) -> usize {
+        self.reads.borrow().len()
+    }
+
+    /// Sets `key` to `value`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an empty or too long key, a too long value or transaction, or after its end: nothing
+    /// was done. So for all writes.
+    pub fn put(&mut self, family: &Family, key: &[u8], value: &[u8]) -> Result<()> {
+        self.for_writing(family)?.put(family, key, value)
+    }
+
+    /// Sets `key` to `value` for `ttl`, counted from now in whole seconds (at least one).
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn put_with_ttl(&mut self, family: &Family, key: &[u8], value: &[u8], ttl: Duration) -> Result<()> {
+        self.for_writing(family)?.put_ttl(family, key, value, ttl)
+    }
+
+    /// Sets `key` to `value` until `expiry`, in seconds since the UNIX epoch; 0 = for ever.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn put_expiring(&mut self, family: &Family, key: &[u8], value: &[u8], expiry: u32) -> Result<()> {
+        self.for_writing(family)?.put_expiring(family, key, value, expiry)
+    }
+
+    /// Deletes `key`, whether it exists or not.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn delete(&mut self, family: &Family, key: &[u8]) -> Result<()> {
+        self.for_writing(family)?.delete(family, key)
+    }
+
+    /// Deletes `key`, which was put at most once since it was last deleted.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn single_delete(&mut self, family: &Family, key: &[u8]) -> Result<()> {
+        self.for_writing(family)?.single_delete(family, key)
+    }
+
+    /// The value of `key`, its own writes first.
+    ///
+    /// # Errors
+    /// As [`Family::get`]; `InvalidArgument` after its end, or for a family of another database. So for all reads.
+    pub fn get(&self, family: &Family, key: &[u8]) -> Result<Option<Slice>> {
+        self.read(family, key, true)
+    }
+
+    /// As [`Transaction::get`], without making the commit depend on it.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn get_untracked(&self, family: &Family, key: &[u8]) -> Result<Option<Slice>> {
+        self.read(family, key, false)
+    }
+
+    /// Whether `key` exists, its own writes first. The commit may depend on it as on a read.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn contains(&self, family: &Family, key: &[u8]) -> Result<bool> {
+        self.check(family)?;
+        match self.own.borrow_mut().get(&self.batch, &family.core, key)? {
+            Some(own) => Ok(matches!(own, OwnWrite::Value(_))),
+            None => {
+                self.note_read(family, key);
+                read::contains(&self.shared, &family.core, key, self.read_seq())
+            }
+        }
+    }
+
+    /// The values of many keys, in the order asked for.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn multi_get<K: AsRef<[u8]>>(&self, family: &Family, keys: &[K]) -> Result<Vec<Option<Slice>>> {
+        keys.iter().map(|key| self.get(family, key.as_ref())).collect()
+    }
+
+    /// All keys and values, in order, its own writes included.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn iter(&self, family: &Family) -> Result<Iter> {
+        Ok(Iter::new::<&[u8]>(self.cursor(family)?, ..))
+    }
+
+    /// The keys in `range` with their values, its own writes included.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn range<B: AsRef<[u8]>>(&self, family: &Family, range: impl RangeBounds<B>) -> Result<Iter> {
+        Ok(Iter::new(self.cursor(family)?, range))
+    }
+
+    /// The keys that begin with `prefix` with their values, its own writes included. For byte-wise orders.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn prefix(&self, family: &Family, prefix: &[u8]) -> Result<Iter> {
+        Ok(Iter::new(self.cursor(family)?, prefix_range(prefix)))
+    }
+
+    /// A cursor that shows the transaction's own writes among the others. Of writes that come later it may show some: make
+    /// another one to be sure to see them.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn cursor(&self, family: &Family) -> Result<Cursor> {
+        self.cursor_with(family, &ReadOptions::default())
+    }
+
+    /// As [`Transaction::cursor`], with options.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn cursor_with(&self, family: &Family, options: &ReadOptions) -> Result<Cursor> {
+        self.check(family)?;
+        let own = self.own.borrow_mut().map(&self.batch, &family.core)?;
+        let tracked = self.isolation.depends_on_reads();
+        let track = tracked.then(|| Track::new(&self.reads.borrow().spans, &family.core));
+        Cursor::in_transaction(&self.shared, &family.core, self.moment.clone(), (own, track), *options)
+    }
+
+    /// A place to come back to. Savepoints nest.
+    pub fn savepoint(&mut self) -> Savepoint {
+        self.savepoints_made += 1;
+        self.savepoints.push((self.savepoints_made, self.batch.mark()));
+        Savepoint(self.savepoints_made)
+    }
+
+    /// Undoes all writes since `savepoint`, which stays; savepoints made after it are gone. What was read meanwhile still
+    /// counts.
+    ///
+    /// # Errors
+    /// `NotFound` if the savepoint is gone.
+    pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
+        let at = self.find(savepoint)?;
+        self.savepoints.truncate(at + 1);
+        if let Some((_, mark)) = self.savepoints.last() {
+            self.batch.cut_back(mark);
+        }
+        self.own.get_mut().clear();
+        Ok(())
+    }
+
+    /// Forgets `savepoint` and those made after it; the writes stay.
+    ///
+    /// # Errors
+    /// `NotFound` if the savepoint is gone.
+    pub fn release(&mut self, savepoint: Savepoint) -> Result<()> {
+        let at = self.find(savepoint)?;
+        self.savepoints.truncate(at);
+        Ok(())
+    }
+
+    /// Commits all writes, or none; returns the commit's sequence number. The transaction has then ended, however it went.
+    ///
+    /// # Errors
+    /// `Conflict` if somebody wrote what the level protects: nothing happened, [`Transaction::reset`] and do it again. Others
+    /// as [`Db::write`](crate::Db::write).
+    pub fn commit(&mut self) -> Result<SeqNo> {
+        self.commit_with(&WriteOptions::default())
+    }
+
+    /// As [`Transaction::commit`], with options for this commit.
+    ///
+    /// # Errors
+    /// As [`Transaction::commit`].
+    pub fn commit_with(&mut self, options: &WriteOptions) -> Result<SeqNo> {
+        self.check_open()?;
+        self.open = false;
+        let reads = self.reads.borrow();
+        let depends = Depends {
+            reads: self.isolation.depends_on_reads().then_some(&*reads),
+            seen_only: self.isolation == Isolation::RepeatableRead,
+        };
+        let checks_writes = self.isolation == Isolation::Snapshot;
+        let done = match &self.moment {
+            Moment::Snapshot(pin) if checks_writes || (depends.reads.is_some() && reads.len() > 0) => {
+                let since = pin.seq();
+                write::commit_if(&self.shared, &mut self.batch, options, |batch, end| {
+                    let writes = checks_writes.then_some(batch);
+                    depends.unchanged(&self.shared, writes, (since, end))
+                })
+            }
+            _ => write::commit(&self.shared, &mut self.batch, options),
+        };
+        drop(reads);
+        self.moment = Moment::Now; // old versions are not needed any more
+        done
+    }
+
+    /// Undoes everything. The transaction has then ended.
+    pub fn rollback(&mut self) {
+        self.open = false;
+        self.forget();
+        self.moment = Moment::Now;
+    }
+
+    /// Begins anew, at the same level and as of now, in the memory of the old one. What was not committed is undone.
+    pub fn reset(&mut self) {
+        self.forget();
+        self.moment = moment(&self.shared, self.isolation);
+        self.open = true;
+    }
+
+    fn forget(&mut self) {
+        self.batch.clear();
+        self.own.get_mut().clear();
+        self.reads.get_mut().clear();
+        self.savepoints.clear();
+    }
+
+    fn read(&self, family: &Family, key: &[u8], tracked: bool) -> Result<Option<Slice>> {
+        self.check(family)?;
+        match self.own.borrow_mut().get(&self.batch, &family.core, key)? {
+            Some(OwnWrite::Value(value)) => return Ok(Some(value)),
+            Some(OwnWrite::Deleted) => return Ok(None),
+            None => {}
+        }
+        if tracked {
+            self.note_read(family, key);
+        }
+        read::get(&self.shared, &family.core, key, self.read_seq())
+    }
+
+    fn note_read(&self, family: &Family, key: &[u8]) {
+        if self.isolation.depends_on_reads() {
+            self.reads.borrow_mut().read(&family.core, key);
+        }
+    }
+
+    /// `None`: as of now.
+    fn read_seq(&self) -> Option<SeqNo> {
+        match &self.moment {
+            Moment::Now => None,
+            other => Some(other.seq(&self.shared)),
+        }
+    }
+
+    fn find(&self, savepoint: Savepoint) -> Result<usize> {
+        let at = self.savepoints.iter().position(|(id, _)| *id == savepoint.0);
+        at.ok_or_else(|| Error::NotFound { what: "the savepoint".into() })
+    }
+
+    fn for_writing(&mut self, family: &Family) -> Result<&mut WriteBatch> {
+        self.check(family)?;
+        Ok(&mut self.batch)
+    }
+
+    fn check(&self, family: &Family) -> Result<()> {
+        self.check_open()?;
+        if Arc::ptr_eq(&self.shared, &family.shared) {
+            return Ok(());
+        }
+        Err(Error::invalid("a transaction is about families of its own database only"))
+    }
+
+    fn check_open(&self) -> Result<()> {
+        if self.open {
+            Ok(())
+        } else {
+            Err(Error::invalid("the transaction has ended; reset it to begin anew"))
+        }
+    }
+}
+
+fn moment(shared: &Arc<Shared>, isolation: Isolation) -> Moment {
+    match isolation {
+        Isolation::ReadUncommitted => Moment::Uncommitted,
+        Isolation::ReadCommitted => Moment::Now,
+        _ => Moment::Snapshot(shared.snapshots.register(|| shared.visible())),
+    }
+}

@@ -1,0 +1,412 @@
+//! Transactions: own writes, savepoints, conflicts, and the end.
+
+use std::time::Duration;
+
+use tidesdb::{Comparator, Cursor, Db, Error, Isolation, SyncMode, Transaction, WriteOptions};
+use tidesdb_io::sim::{Fault, OpKind, errno};
+
+use crate::common::{Sim, contents, fill, keys, keys_back, letters, noise, pairs, small, value};
+
+const LEVELS: [Isolation; 5] = [
+    Isolation::ReadUncommitted,
+    Isolation::ReadCommitted,
+    Isolation::RepeatableRead,
+    Isolation::Snapshot,
+    Isolation::Serializable,
+];
+
+fn own(tx: &Transaction, db: &Db, key: &[u8]) -> Option<Vec<u8>> {
+    tx.get(db.default_family(), key).unwrap().map(tidesdb::Slice::into_vec)
+}
+
+#[test]
+fn a_commit_is_seen_whole_and_a_rollback_never() {
+    for level in LEVELS {
+        let sim = Sim::new();
+        let db = sim.open();
+        let [a, b] = ["a", "b"].map(|name| db.create_family(name, small()).unwrap());
+        let mut tx = db.begin(level);
+        tx.put(&a, b"k", b"1").unwrap();
+        tx.put(&b, b"k", b"2").unwrap();
+        tx.delete(&b, b"gone").unwrap();
+        assert_eq!((tx.len(), value(&a, b"k")), (3, None), "{level:?}: nobody else sees it");
+        let seq = tx.commit().unwrap();
+        assert_eq!((value(&a, b"k").unwrap(), value(&b, b"k").unwrap()), (b"1".to_vec(), b"2".to_vec()));
+        assert!(db.snapshot().seq() >= seq);
+        let mut tx = db.begin(level);
+        tx.delete(&a, b"k").unwrap();
+        tx.rollback();
+        drop(db.begin(level));
+        assert!(a.contains(b"k").unwrap());
+        let after = sim.killed().open();
+        assert_eq!(value(&after.family("b").unwrap(), b"k").unwrap(), b"2");
+    }
+}
+
+/// As many writes as it takes to leave the simple path, each checked against a model.
+#[test]
+fn own_writes_come_first_everywhere() {
+    for level in LEVELS {
+        let sim = Sim::new();
+        let db = sim.open();
+        let f = db.default_family();
+        let mut model = std::collections::BTreeMap::new();
+        for i in 0..60u8 {
+            f.put(&[i * 2], &[i]).unwrap();
+            model.insert(vec![i * 2], vec![i]);
+        }
+        f.flush().unwrap();
+        let mut tx = db.begin(level);
+        for (i, random) in noise(1, 80).into_iter().enumerate() {
+            let key = vec![random % 120];
+            if random % 3 == 0 {
+                tx.delete(f, &key).unwrap();
+                model.remove(&key);
+            } else {
+                tx.put(f, &key, &[i as u8, 7]).unwrap();
+                model.insert(key, vec![i as u8, 7]);
+            }
+            if i % 9 == 0 {
+                for key in 0..120u8 {
+                    assert_eq!(own(&tx, &db, &[key]).as_ref(), model.get(&vec![key]), "{level:?} {i} {key}");
+                    assert_eq!(tx.contains(f, &[key]).unwrap(), model.contains_key(&vec![key]));
+                }
+            }
+            let all: Vec<_> = model.clone().into_iter().collect();
+            assert_eq!(pairs(tx.iter(f).unwrap()), all, "{level:?} after {i}");
+            let back = pairs(tx.iter(f).unwrap().rev());
+            assert!(back.iter().rev().eq(&all), "{level:?} backward after {i}");
+            let some: Vec<_> = model.range(vec![30]..vec![60]).map(|(k, v)| (k.clone(), v.clone())).collect();
+            assert_eq!(pairs(tx.range(f, [30u8]..[60]).unwrap()), some);
+        }
+        tx.commit().unwrap();
+        assert_eq!(contents(f), model.into_iter().collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn own_writes_hide_later_commits_of_others() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    let mut tx = db.begin(Isolation::ReadCommitted);
+    letters(f, "ac");
+    tx.put(f, b"a", b"mine").unwrap();
+    tx.delete(f, b"c").unwrap();
+    f.put(b"a", b"newer").unwrap();
+    f.put(b"c", b"newer").unwrap();
+    f.put(b"d", b"newer").unwrap();
+    assert_eq!((own(&tx, &db, b"a").unwrap(), own(&tx, &db, b"c")), (b"mine".to_vec(), None));
+    assert_eq!(keys(tx.iter(f)), ["a", "d"]);
+    assert_eq!(keys_back(tx.iter(f)), ["d", "a"]);
+    tx.commit().unwrap();
+    assert_eq!(value(f, b"a").unwrap(), b"mine");
+}
+
+#[test]
+fn orders_of_ones_own_and_large_values() {
+    let sim = Sim::new();
+    let order = Comparator::reverse_bytewise();
+    let db = sim.options().comparator(order.clone()).open().unwrap();
+    let f = db.create_family("reverse", small().comparator(order)).unwrap();
+    letters(&f, "ace");
+    let mut tx = db.begin(Isolation::Serializable);
+    tx.put(&f, b"b", &[9; 5000]).unwrap();
+    tx.delete(&f, b"c").unwrap();
+    assert_eq!(keys(tx.iter(&f)), ["e", "b", "a"]);
+    assert_eq!(tx.get(&f, b"b").unwrap().unwrap().len(), 5000);
+    tx.commit().unwrap();
+    assert_eq!(
+        (keys(f.iter()), value(&f, b"b").unwrap().len()),
+        (["e", "b", "a"].map(String::from).to_vec(), 5000)
+    );
+}
+
+#[test]
+fn time_to_live_and_single_deletes() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    f.put(b"once", b"v").unwrap();
+    let mut tx = db.begin(Isolation::Snapshot);
+    tx.put_with_ttl(f, b"short", b"v", Duration::from_secs(10)).unwrap();
+    tx.single_delete(f, b"once").unwrap();
+    tx.commit().unwrap();
+    assert_eq!(keys(f.iter()), ["short"]);
+    sim.clock.advance(Duration::from_secs(11));
+    assert!(!f.contains(b"short").unwrap());
+}
+
+#[test]
+fn savepoints_nest() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    let other = db.create_family("other", small()).unwrap();
+    let mut tx = db.begin(Isolation::Snapshot);
+    tx.put(f, b"a", b"1").unwrap();
+    let outer = tx.savepoint();
+    tx.put(f, b"b", b"1").unwrap();
+    let inner = tx.savepoint();
+    tx.put(&other, b"c", b"1").unwrap();
+    tx.delete(f, b"a").unwrap();
+    assert_eq!(keys(tx.iter(f)), ["b"]);
+    tx.rollback_to(inner).unwrap();
+    assert_eq!((keys(tx.iter(f)), keys(tx.iter(&other))), (vec!["a".into(), "b".into()], vec![]));
+    tx.put(f, b"d", b"1").unwrap();
+    tx.rollback_to(inner).unwrap();
+    tx.rollback_to(outer).unwrap();
+    assert_eq!(keys(tx.iter(f)), ["a"]);
+    assert!(matches!(tx.rollback_to(inner), Err(Error::NotFound { .. })), "it was made after the outer one");
+    tx.put(f, b"e", b"1").unwrap();
+    tx.release(outer).unwrap();
+    assert!(matches!(tx.rollback_to(outer), Err(Error::NotFound { .. })));
+    tx.commit().unwrap();
+    assert_eq!((keys(f.iter()), other.iter().unwrap().count()), (vec!["a".into(), "e".into()], 0));
+}
+
+#[test]
+fn the_end_is_the_end_until_a_reset() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    let mut tx = db.begin(Isolation::Serializable);
+    tx.put(f, b"a", b"1").unwrap();
+    tx.commit().unwrap();
+    let calls = [
+        tx.put(f, b"b", b"1"),
+        tx.delete(f, b"b"),
+        tx.get(f, b"a").map(drop),
+        tx.iter(f).map(drop),
+        tx.commit().map(drop),
+    ];
+    assert!(calls.iter().all(|r| matches!(r, Err(Error::InvalidArgument { .. }))), "{calls:?}");
+    tx.reset();
+    assert_eq!((tx.len(), own(&tx, &db, b"a").unwrap()), (0, b"1".to_vec()));
+    tx.put(f, b"b", b"1").unwrap();
+    tx.commit_with(&WriteOptions::default().sync(SyncMode::Full)).unwrap();
+    assert_eq!(keys(f.iter()), ["a", "b"]);
+    let elsewhere = Sim::new();
+    let stranger = elsewhere.open();
+    tx.reset();
+    assert!(matches!(tx.put(stranger.default_family(), b"k", b"v"), Err(Error::InvalidArgument { .. })));
+    assert!(matches!(tx.get(stranger.default_family(), b"k"), Err(Error::InvalidArgument { .. })));
+}
+
+#[test]
+fn a_refused_commit_leaves_nothing_even_after_a_crash() {
+    for sync in [SyncMode::None, SyncMode::Full] {
+        let sim = Sim::new();
+        let db = sim.options().sync(sync).open().unwrap();
+        let f = db.default_family();
+        letters(f, "abc");
+        let mut tx = db.begin(Isolation::Snapshot);
+        tx.put(f, b"a", b"lost").unwrap();
+        tx.put(f, b"z", &[1; 3000]).unwrap();
+        f.put(b"a", b"won").unwrap();
+        assert!(matches!(tx.commit(), Err(Error::Conflict)));
+        f.put(b"later", b"v").unwrap();
+        assert_eq!(
+            (value(f, b"a").unwrap(), keys(f.iter())),
+            (b"won".to_vec(), ["a", "b", "c", "later"].map(String::from).to_vec())
+        );
+        let after = sim.killed().open();
+        assert_eq!(contents(after.default_family()), contents(f));
+        tx.reset();
+        tx.put(f, b"a", b"again").unwrap();
+        tx.commit().unwrap();
+        assert_eq!(value(f, b"a").unwrap(), b"again");
+    }
+}
+
+/// Conflicts are found wherever the newer version is by now.
+#[test]
+fn conflicts_are_found_in_tables_too() {
+    for steps in 0..4 {
+        let sim = Sim::new();
+        let db = sim.open();
+        let f = db.default_family();
+        fill(f, 200, b"v");
+        let begin = || {
+            let mut writer = db.begin(Isolation::Snapshot);
+            writer.put(f, b"key000100", b"w").unwrap();
+            let mut reader = db.begin(Isolation::Serializable);
+            assert!(reader.get(f, b"key000100").unwrap().is_some());
+            reader.put(f, b"other", b"w").unwrap();
+            let mut walker = db.begin(Isolation::Serializable);
+            assert_eq!(walker.range(f, "key000090".."key000110").unwrap().count(), 20);
+            walker.put(f, b"other2", b"w").unwrap();
+            let mut stranger = db.begin(Isolation::Serializable);
+            assert_eq!(stranger.range(f, "key000000".."key000050").unwrap().count(), 50);
+            stranger.put(f, b"key000150", b"w").unwrap();
+            [writer, reader, walker, stranger]
+        };
+        let mut all = begin();
+        f.delete(b"key000100").unwrap();
+        match steps {
+            0 => {}
+            1 => db.flush().unwrap(),
+            2 => db.compact().unwrap(),
+            _ => {
+                db.compact().unwrap();
+                f.put(b"more", b"v").unwrap();
+                db.compact().unwrap();
+            }
+        }
+        let refused: Vec<bool> =
+            all.iter_mut().map(|tx| matches!(tx.commit(), Err(Error::Conflict))).collect();
+        assert_eq!(refused, [true, true, true, false], "{steps}");
+    }
+}
+
+fn stands(tx: &Transaction, db: &Db, seek: impl FnOnce(&mut Cursor) -> tidesdb::Result<()>) -> usize {
+    let mut cursor = tx.cursor(db.default_family()).unwrap();
+    seek(&mut cursor).unwrap();
+    usize::from(cursor.valid())
+}
+
+#[test]
+fn intervals_end_where_the_walk_ended() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    letters(f, "bdfhj");
+    // What a walk looked at, and a key beside it and in it.
+    type Walk = fn(&Transaction, &Db) -> usize;
+    let walks: [(Walk, &str, &str); 7] = [
+        (|tx, db| tx.range(db.default_family(), "c".."g").unwrap().count(), "abghz", "cdef"),
+        (|tx, db| tx.iter(db.default_family()).unwrap().take(1).count(), "cdez", "ab"),
+        (|tx, db| tx.iter(db.default_family()).unwrap().rev().take(1).count(), "abghi", "jkz"),
+        (|tx, db| tx.range(db.default_family(), "c"..).unwrap().take(2).count(), "abghz", "cdef"),
+        (|tx, db| stands(tx, db, |cursor| cursor.seek(b"e")), "adgz", "ef"),
+        (|tx, db| stands(tx, db, |cursor| cursor.seek_for_prev(b"e")), "abcfz", "de"),
+        (|tx, db| stands(tx, db, |cursor| cursor.seek(b"x")), "abjkw", "xyz"),
+    ];
+    for (i, (walk, beside, inside)) in walks.iter().enumerate() {
+        for (keys, refused) in [(beside, false), (inside, true)] {
+            for key in keys.bytes() {
+                let mut tx = db.begin(Isolation::Serializable);
+                walk(&tx, &db);
+                tx.put(f, b"result", b"v").unwrap();
+                let existed = f.contains(&[key]).unwrap();
+                f.put(&[key], b"other").unwrap();
+                let done = tx.commit();
+                assert_eq!(
+                    matches!(done, Err(Error::Conflict)),
+                    refused,
+                    "walk {i}, {}: {done:?}",
+                    key as char
+                );
+                db.delete(b"result").unwrap();
+                if !existed {
+                    f.delete(&[key]).unwrap();
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_cursor_still_in_use_counts_up_to_where_it_stands() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    letters(f, "abcdef");
+    for (steps, refused) in [(1, false), (3, true)] {
+        let mut tx = db.begin(Isolation::Serializable);
+        let mut cursor = tx.cursor(f).unwrap();
+        cursor.seek_to_first().unwrap();
+        for _ in 0..steps {
+            cursor.next().unwrap();
+        }
+        tx.put(f, b"z", b"v").unwrap();
+        f.put(b"d", b"other").unwrap();
+        assert_eq!(matches!(tx.commit(), Err(Error::Conflict)), refused, "{steps} steps");
+        drop(cursor);
+    }
+}
+
+#[test]
+fn reads_that_do_not_count() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    letters(f, "ab");
+    let mut tx = db.begin(Isolation::Serializable);
+    assert!(tx.get_untracked(f, b"a").unwrap().is_some());
+    tx.put(f, b"c", b"v").unwrap();
+    assert!(tx.get(f, b"c").unwrap().is_some(), "its own write");
+    assert_eq!(tx.reads_tracked(), 0);
+    f.put(b"a", b"other").unwrap();
+    f.put(b"c", b"other").unwrap();
+    tx.commit().unwrap();
+    let mut only_reads = db.begin(Isolation::Serializable);
+    assert!(only_reads.get(f, b"a").unwrap().is_some());
+    f.put(b"a", b"another").unwrap();
+    only_reads.commit().unwrap();
+}
+
+#[test]
+fn many_reads_of_few_keys_stay_few() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    let mut tx = db.begin(Isolation::Serializable);
+    for i in 0..40_000u32 {
+        tx.get(f, &(i % 700).to_be_bytes()).unwrap();
+    }
+    assert!(tx.reads_tracked() < 10_000, "{}", tx.reads_tracked());
+    f.put(&699u32.to_be_bytes(), b"v").unwrap();
+    tx.put(f, b"k", b"v").unwrap();
+    assert!(matches!(tx.commit(), Err(Error::Conflict)), "none of them is forgotten");
+}
+
+#[test]
+fn transact_does_it_again_after_a_conflict() {
+    let sim = Sim::new();
+    let db = sim.options().sync(SyncMode::None).open().unwrap();
+    let f = db.default_family();
+    f.put(b"n", &0u64.to_le_bytes()).unwrap();
+    std::thread::scope(|s| {
+        for _ in 0..4 {
+            s.spawn(|| {
+                for _ in 0..250 {
+                    db.transact(|tx| {
+                        let n = tx.get(f, b"n")?.map_or(0, |v| u64::from_le_bytes(v[..].try_into().unwrap()));
+                        tx.put(f, b"n", &(n + 1).to_le_bytes())
+                    })
+                    .unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(value(f, b"n").unwrap(), 1000u64.to_le_bytes());
+    let failed = db.transact(|tx| {
+        tx.put(f, b"n", b"x")?;
+        Err::<(), _>(Error::Busy { cause: "the body says so" })
+    });
+    assert!(matches!(failed, Err(Error::Busy { .. })));
+    assert_eq!(value(f, b"n").unwrap(), 1000u64.to_le_bytes());
+}
+
+#[test]
+fn a_conflict_check_that_cannot_read_refuses_and_harms_nothing() {
+    let sim = Sim::new();
+    let db = sim.options().cache_bytes(0).with(|o| o.mmap_reads = false).open().unwrap();
+    let f = db.default_family();
+    fill(f, 100, b"v");
+    let mut tx = db.begin(Isolation::Serializable);
+    tx.get(f, b"key000050").unwrap();
+    tx.put(f, b"k", b"v").unwrap();
+    f.put(b"key000050x", b"v").unwrap();
+    f.put(b"key000049x", b"v").unwrap();
+    db.compact().unwrap();
+    let fault = sim.disk.inject(Fault::errno(errno::EIO).on(OpKind::Read).path_ends(".klog").forever());
+    let done = tx.commit();
+    assert!(matches!(done, Err(Error::Io { .. })), "{done:?}");
+    assert!(sim.disk.struck(fault) > 0);
+    sim.disk.clear_faults();
+    f.put(b"after", b"v").unwrap();
+    assert!(!f.contains(b"k").unwrap());
+    assert_eq!(contents(sim.killed().open().default_family()), contents(f));
+}
