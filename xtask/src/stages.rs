@@ -9,19 +9,35 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run: the quick refusals first.
-const ALL: [&str; 16] = [
-    "tidy", "lint", "test", "bench", "gate", "report", "docs", "loom", "crash", "faults", "order", "kill",
-    "sweep", "model", "asan", "miri",
+const ALL: [&str; 17] = [
+    "tidy",
+    "lint",
+    "test",
+    "bench",
+    "gate",
+    "report",
+    "docs",
+    "loom",
+    "crash",
+    "faults",
+    "order",
+    "kill",
+    "sweep",
+    "model",
+    "isolation",
+    "asan",
+    "miri",
 ];
 
 /// Programs of the test kit, and the size of a check run: minutes all together. Without arguments they run at full size.
-const KIT: [(&str, &[&str]); 7] = [
+const KIT: [(&str, &[&str]); 8] = [
     ("crash", &["--points", "5000"]),
     ("faults", &["--cases", "2000"]),
     ("order", &["--scripts", "100"]),
     ("kill", &["--kills", "90"]),
     ("sweep", &["--stride", "7"]),
     ("model", &["--ops", "300000"]),
+    ("isolation", &["--transactions", "200000"]),
     ("tmpfs", &[]),
 ];
 

@@ -16,3 +16,4 @@ pub mod history;
 pub mod kill;
 pub mod faults;
 pub mod group;
+pub mod isolation;

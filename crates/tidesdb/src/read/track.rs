@@ -54,14 +54,16 @@ impl Track {
 
     /// The cursor went from `from` forward to `landed`, or to the end.
     pub(super) fn forward(&mut self, from: Bound<&[u8]>, landed: Option<&[u8]>) {
+        let low = self.clipped_low(key_of(from));
         let high = self.clipped_high(landed);
-        self.begin(from.map(<[u8]>::to_vec), high);
+        self.begin(low, high);
     }
 
     /// The cursor went from `from` backward to `landed`, or to the beginning.
     pub(super) fn backward(&mut self, from: Bound<&[u8]>, landed: Option<&[u8]>) {
         let low = self.clipped_low(landed);
-        self.begin(low, from.map(<[u8]>::to_vec));
+        let high = self.clipped_high(key_of(from));
+        self.begin(low, high);
     }
 
     /// The cursor went on forward.
@@ -102,6 +104,13 @@ impl Track {
             }
             _ => self.low.clone(),
         }
+    }
+}
+
+fn key_of(bound: Bound<&[u8]>) -> Option<&[u8]> {
+    match bound {
+        Bound::Included(key) | Bound::Excluded(key) => Some(key),
+        Bound::Unbounded => None,
     }
 }
 

@@ -1,0 +1,221 @@
+//! The judge. It knows of each key every version that was committed, and in which order: so it needs no graph of guesses, but asks of each
+//! read whether it is what the level had to show, and of each commit whether the level had to refuse it. It also asks of each
+//! refusal whether there was a reason.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use tidesdb::Isolation;
+
+use super::{End, Key, Read, Record, Walk};
+
+/// What the judge found.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// What must not be.
+    pub violations: Vec<String>,
+    /// Commits with writes.
+    pub committed: u64,
+    /// Commits that were refused.
+    pub refused: u64,
+    /// Lost updates at the levels that allow them.
+    pub lost_updates: u64,
+    /// Commits at the snapshot level that a serializable one could not have made.
+    pub write_skews: u64,
+    /// Commits at repeatable read whose walks were no longer true.
+    pub phantoms: u64,
+    /// Pairs of different reads of a key within one transaction, where the level allows that.
+    pub changed_reads: u64,
+}
+
+/// Every committed version of every key: sequence number and value, ascending.
+struct Versions(BTreeMap<Key, Vec<(u64, Option<u64>)>>);
+
+impl Versions {
+    fn of(records: &[Record], base: &BTreeMap<Key, u64>) -> Self {
+        let mut all: BTreeMap<Key, Vec<(u64, Option<u64>)>> =
+            base.iter().map(|(key, value)| (*key, vec![(0, Some(*value))])).collect();
+        for record in records {
+            if let End::Committed(seq) = record.end {
+                for (key, value) in &record.writes {
+                    all.entry(*key).or_default().push((seq, *value));
+                }
+            }
+        }
+        all.values_mut().for_each(|versions| versions.sort_unstable());
+        Self(all)
+    }
+
+    fn at(&self, key: Key, seq: u64) -> Option<u64> {
+        let versions = self.0.get(&key)?;
+        let before = versions.partition_point(|(at, _)| *at <= seq);
+        versions.get(before.checked_sub(1)?)?.1
+    }
+
+    /// Whether `key` was written in `from < seq < to`.
+    fn written(&self, key: Key, (from, to): (u64, u64)) -> bool {
+        let versions = self.0.get(&key).map_or(&[][..], Vec::as_slice);
+        let next = versions.partition_point(|(at, _)| *at <= from);
+        versions.get(next).is_some_and(|(at, _)| *at < to)
+    }
+
+    fn walk(&self, walk: &Walk, seq: u64) -> Vec<(Key, u64)> {
+        let keys = self.0.range((Bound::Included(walk.low), Bound::Excluded(walk.high)));
+        let others = keys.map(|(key, _)| *key).filter(|key| !walk.own.contains(key));
+        others.filter_map(|key| self.at(key, seq).map(|value| (key, value))).collect()
+    }
+
+    fn written_into(&self, walk: &Walk, during: (u64, u64)) -> bool {
+        let mut keys = self.0.range((Bound::Included(walk.low), Bound::Excluded(walk.high)));
+        keys.any(|(key, _)| self.written(*key, during))
+    }
+
+    /// The moments in `from..=to` at which something changed, and the first.
+    fn moments(&self, keys: impl Iterator<Item = Key>, (from, to): (u64, u64)) -> Vec<u64> {
+        let mut out = vec![from];
+        for key in keys {
+            let versions = self.0.get(&key).map_or(&[][..], Vec::as_slice);
+            out.extend(versions.iter().map(|(at, _)| *at).filter(|at| *at > from && *at <= to));
+        }
+        out
+    }
+}
+
+/// Judges all transactions that ran on a database that held `base` before. Those of one thread are in order.
+pub fn check(records: &[Record], base: &BTreeMap<Key, u64>) -> Findings {
+    let versions = Versions::of(records, base);
+    let mut found = Findings::default();
+    let mut last_commit: BTreeMap<usize, u64> = BTreeMap::new();
+    for (n, record) in records.iter().enumerate() {
+        let mut wrong =
+            |what: String| found.violations.push(format!("transaction {n}, {:?}: {what}", record.level));
+        check_reads(record, &versions, &mut wrong);
+        let before = last_commit.get(&record.thread).copied().unwrap_or(0);
+        if record.snapshot.is_some_and(|s| s < before) {
+            wrong(format!("it begins before {before}, a commit of the same thread"));
+        }
+        if let End::Committed(seq) = record.end
+            && !record.writes.is_empty()
+        {
+            last_commit.insert(record.thread, seq);
+        }
+        check_end(record, &versions, &mut wrong);
+        count(record, &versions, &mut found);
+    }
+    found
+}
+
+fn check_reads(record: &Record, versions: &Versions, wrong: &mut impl FnMut(String)) {
+    for read in &record.reads {
+        let good = match record.snapshot {
+            Some(seq) => versions.at(read.key, seq) == read.value,
+            None => loosely(record.level, versions, read),
+        };
+        if !good {
+            wrong(format!("read {read:?} at {:?}", record.snapshot));
+        }
+    }
+    for walk in &record.walks {
+        let good = match record.snapshot {
+            Some(seq) => versions.walk(walk, seq) == walk.found,
+            None if record.level == Isolation::ReadCommitted => {
+                let moments = versions.moments(walk.low..walk.high, walk.moment);
+                moments.into_iter().any(|seq| versions.walk(walk, seq) == walk.found)
+            }
+            None => walk.found.iter().all(|(key, value)| {
+                let read = Read { key: *key, value: Some(*value), moment: walk.moment };
+                loosely(record.level, versions, &read)
+            }),
+        };
+        if !good {
+            wrong(format!("walked {walk:?} at {:?}", record.snapshot));
+        }
+    }
+}
+
+/// Whether a read without a snapshot shows what was committed at some moment of it; for `ReadUncommitted`, at or after it.
+fn loosely(level: Isolation, versions: &Versions, read: &Read) -> bool {
+    let (from, to) = read.moment;
+    let to = if level == Isolation::ReadUncommitted { u64::MAX } else { to };
+    let mut moments = versions.moments(std::iter::once(read.key), (from, to)).into_iter();
+    moments.any(|seq| versions.at(read.key, seq) == read.value)
+}
+
+/// Whether what the level protects was written in `during`.
+fn disturbed(record: &Record, versions: &Versions, during: (u64, u64)) -> bool {
+    match record.level {
+        Isolation::ReadUncommitted | Isolation::ReadCommitted => false,
+        Isolation::Snapshot => record.writes.keys().any(|key| versions.written(*key, during)),
+        Isolation::RepeatableRead => {
+            let seen = |walk: &Walk| {
+                let mut keys = (walk.low..walk.high).filter(|key| versions.at(*key, during.0).is_some());
+                keys.any(|key| versions.written(key, during))
+            };
+            record.reads.iter().any(|read| versions.written(read.key, during))
+                || record.walks.iter().any(seen)
+        }
+        Isolation::Serializable => untrue(record, versions, during),
+    }
+}
+
+/// Whether anything that was read was written in `during`.
+fn untrue(record: &Record, versions: &Versions, during: (u64, u64)) -> bool {
+    record.reads.iter().any(|read| versions.written(read.key, during))
+        || record.walks.iter().any(|walk| versions.written_into(walk, during))
+}
+
+fn check_end(record: &Record, versions: &Versions, wrong: &mut impl FnMut(String)) {
+    let Some(snapshot) = record.snapshot else {
+        if matches!(record.end, End::Refused(_)) {
+            wrong("refused, at a level without conditions".to_owned());
+        }
+        return;
+    };
+    match record.end {
+        End::Committed(seq) if !record.writes.is_empty() => {
+            if disturbed(record, versions, (snapshot, seq)) {
+                wrong(format!("committed at {seq}, disturbed since {snapshot}: {record:?}"));
+            }
+        }
+        End::Refused(seen) => {
+            if record.writes.is_empty() {
+                wrong("refused although it wrote nothing".to_owned());
+            }
+            if !disturbed(record, versions, (snapshot, seen + 1)) {
+                wrong(format!("refused for no reason between {snapshot} and {seen}: {record:?}"));
+            }
+        }
+        End::Committed(_) | End::RolledBack => {}
+    }
+}
+
+/// What weaker levels allow must be seen to happen, or the transactions were not concurrent.
+fn count(record: &Record, versions: &Versions, found: &mut Findings) {
+    let mut reads: Vec<&Read> = record.reads.iter().collect();
+    reads.sort_by_key(|read| read.key);
+    found.changed_reads +=
+        reads.windows(2).filter(|w| w[0].key == w[1].key && w[0].value != w[1].value).count() as u64;
+    match record.end {
+        End::Refused(_) => found.refused += 1,
+        End::Committed(seq) if !record.writes.is_empty() => {
+            found.committed += 1;
+            let lost = |read: &&Read| {
+                record.writes.contains_key(&read.key) && versions.written(read.key, (read.moment.1, seq))
+            };
+            match (record.level, record.snapshot) {
+                (Isolation::ReadCommitted, _) => {
+                    found.lost_updates += record.reads.iter().filter(lost).count() as u64;
+                }
+                (Isolation::Snapshot, Some(s)) => {
+                    found.write_skews += u64::from(untrue(record, versions, (s, seq)))
+                }
+                (Isolation::RepeatableRead, Some(s)) => {
+                    let changed = |walk: &Walk| versions.written_into(walk, (s, seq));
+                    found.phantoms += u64::from(record.walks.iter().any(changed));
+                }
+                _ => {}
+            }
+        }
+        End::Committed(_) | End::RolledBack => {}
+    }
+}

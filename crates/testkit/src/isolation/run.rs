@@ -1,0 +1,176 @@
+//! Random transactions of all levels at once, on one database with small memtables.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use tidesdb::{Db, Error, Family, FamilyOptions, Isolation, SyncMode, Transaction};
+
+use super::{End, Key, Read, Record, Walk};
+use crate::rng::Rng;
+
+const KEYS: Key = 48;
+const LEVELS: [Isolation; 5] = [
+    Isolation::ReadUncommitted,
+    Isolation::ReadCommitted,
+    Isolation::RepeatableRead,
+    Isolation::Snapshot,
+    Isolation::Serializable,
+];
+
+/// Runs `threads` times `each` transactions in a new database in `dir`. Returns what the transactions did, and what was there
+/// before them.
+///
+/// # Errors
+/// What the engine says, or a read of a transaction's own write that did not show it.
+pub fn run(
+    dir: &Path,
+    threads: usize,
+    each: u64,
+    seed: u64,
+) -> Result<(Vec<Record>, BTreeMap<Key, u64>), String> {
+    let family = FamilyOptions::default().write_buffer(64 << 10);
+    let options = Db::options(dir).sync(SyncMode::None).default_family(family);
+    let db = options.open().map_err(|e| e.to_string())?;
+    let mut base = BTreeMap::new();
+    for key in (0..KEYS).step_by(2) {
+        db.put(&key.to_be_bytes(), &u64::from(key).to_le_bytes()).map_err(|e| e.to_string())?;
+        base.insert(key, u64::from(key));
+    }
+    let mut records = Vec::new();
+    std::thread::scope(|scope| {
+        let start = |thread| {
+            let db = &db;
+            scope.spawn(move || Worker::new(db, thread, seed).run(each))
+        };
+        let workers: Vec<_> = (0..threads).map(start).collect();
+        for worker in workers {
+            records.extend(worker.join().map_err(|_| "a thread panicked")??);
+        }
+        Ok::<(), String>(())
+    })?;
+    db.close().map_err(|e| e.to_string())?;
+    Ok((records, base))
+}
+
+struct Worker<'a> {
+    db: &'a Db,
+    thread: usize,
+    random: Rng,
+    written: u64,
+}
+
+impl<'a> Worker<'a> {
+    fn new(db: &'a Db, thread: usize, seed: u64) -> Self {
+        Self { db, thread, random: Rng::new(seed << 8 | thread as u64), written: 0 }
+    }
+
+    fn run(mut self, count: u64) -> Result<Vec<Record>, String> {
+        (0..count).map(|_| self.transaction().map_err(|e| e.to_string())).collect()
+    }
+
+    fn family(&self) -> &'a Family {
+        self.db.default_family()
+    }
+
+    fn visible(&self) -> u64 {
+        self.db.snapshot().seq()
+    }
+
+    fn key(&mut self) -> Key {
+        self.random.below(u64::from(KEYS)) as Key
+    }
+
+    fn transaction(&mut self) -> tidesdb::Result<Record> {
+        let level = LEVELS[self.random.below(5) as usize];
+        let mut tx = self.db.begin(level);
+        let mut record = Record {
+            level,
+            thread: self.thread,
+            snapshot: tx.snapshot_seq(),
+            reads: Vec::new(),
+            walks: Vec::new(),
+            writes: BTreeMap::new(),
+            end: End::RolledBack,
+        };
+        for _ in 0..1 + self.random.below(6) {
+            match self.random.below(10) {
+                0..4 => self.read(&tx, &mut record)?,
+                4 => self.walk(&tx, &mut record)?,
+                5..9 => self.write(&mut tx, &mut record)?,
+                _ => std::thread::yield_now(),
+            }
+        }
+        if self.random.one_in(20) {
+            tx.rollback();
+            return Ok(record);
+        }
+        record.end = match tx.commit() {
+            Ok(seq) => End::Committed(seq),
+            Err(Error::Conflict) => End::Refused(self.visible()),
+            Err(e) => return Err(e),
+        };
+        Ok(record)
+    }
+
+    fn read(&mut self, tx: &Transaction, record: &mut Record) -> tidesdb::Result<()> {
+        let key = self.key();
+        let before = self.visible();
+        let value = tx.get(self.family(), &key.to_be_bytes())?.map(|v| number(&v));
+        match record.writes.get(&key) {
+            Some(own) if *own == value => {}
+            Some(own) => return Err(wrong(format!("own write of {key}: {own:?}, read {value:?}"))),
+            None => record.reads.push(Read { key, value, moment: (before, self.visible()) }),
+        }
+        Ok(())
+    }
+
+    fn walk(&mut self, tx: &Transaction, record: &mut Record) -> tidesdb::Result<()> {
+        let (a, b) = (self.key(), self.key());
+        let (low, high) = (a.min(b), a.max(b).min(a.min(b) + 8));
+        let before = self.visible();
+        let range = tx.range(self.family(), low.to_be_bytes()..high.to_be_bytes())?;
+        let mut found = if self.random.one_in(2) {
+            range.collect::<tidesdb::Result<Vec<_>>>()?
+        } else {
+            let mut back = range.rev().collect::<tidesdb::Result<Vec<_>>>()?;
+            back.reverse();
+            back
+        }
+        .into_iter()
+        .map(|(k, v)| (Key::from_be_bytes([k[0], k[1]]), number(&v)))
+        .collect::<Vec<_>>();
+        let own: Vec<Key> = record.writes.range(low..high).map(|(key, _)| *key).collect();
+        for key in &own {
+            let shown = found.iter().find(|(k, _)| k == key).map(|(_, v)| *v);
+            if record.writes.get(key) != Some(&shown) {
+                return Err(wrong(format!("own write of {key} in a walk: read {shown:?}")));
+            }
+        }
+        found.retain(|(key, _)| !own.contains(key));
+        record.walks.push(Walk { low, high, found, own, moment: (before, self.visible()) });
+        Ok(())
+    }
+
+    fn write(&mut self, tx: &mut Transaction, record: &mut Record) -> tidesdb::Result<()> {
+        let key = self.key();
+        if self.random.one_in(5) {
+            tx.delete(self.family(), &key.to_be_bytes())?;
+            record.writes.insert(key, None);
+            return Ok(());
+        }
+        self.written += 1;
+        // No value is ever written twice.
+        let value = (self.thread as u64 + 1) << 40 | self.written;
+        tx.put(self.family(), &key.to_be_bytes(), &value.to_le_bytes())?;
+        record.writes.insert(key, Some(value));
+        Ok(())
+    }
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    bytes.first_chunk().map_or(u64::MAX, |bytes| u64::from_le_bytes(*bytes))
+}
+
+fn wrong(what: String) -> Error {
+    Error::Internal { what: what.into() }
+}
