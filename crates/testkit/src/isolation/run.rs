@@ -33,7 +33,7 @@ pub fn run(
     let db = options.open().map_err(|e| e.to_string())?;
     let mut base = BTreeMap::new();
     for key in (0..KEYS).step_by(2) {
-        db.put(&key.to_be_bytes(), &u64::from(key).to_le_bytes()).map_err(|e| e.to_string())?;
+        db.put(&bytes(key), &u64::from(key).to_le_bytes()).map_err(|e| e.to_string())?;
         base.insert(key, u64::from(key));
     }
     let mut records = Vec::new();
@@ -115,7 +115,7 @@ impl<'a> Worker<'a> {
     fn read(&mut self, tx: &Transaction, record: &mut Record) -> tidesdb::Result<()> {
         let key = self.key();
         let before = self.visible();
-        let value = tx.get(self.family(), &key.to_be_bytes())?.map(|v| number(&v));
+        let value = tx.get(self.family(), &bytes(key))?.map(|v| number(&v));
         match record.writes.get(&key) {
             Some(own) if *own == value => {}
             Some(own) => return Err(wrong(format!("own write of {key}: {own:?}, read {value:?}"))),
@@ -128,7 +128,7 @@ impl<'a> Worker<'a> {
         let (a, b) = (self.key(), self.key());
         let (low, high) = (a.min(b), a.max(b).min(a.min(b) + 8));
         let before = self.visible();
-        let range = tx.range(self.family(), low.to_be_bytes()..high.to_be_bytes())?;
+        let range = tx.range(self.family(), bytes(low)..bytes(high))?;
         let mut found = if self.random.one_in(2) {
             range.collect::<tidesdb::Result<Vec<_>>>()?
         } else {
@@ -137,7 +137,7 @@ impl<'a> Worker<'a> {
             back
         }
         .into_iter()
-        .map(|(k, v)| (Key::from_be_bytes([k[0], k[1]]), number(&v)))
+        .map(|(k, v)| (Key::from(k[0]) << 8 | Key::from(k[1]), number(&v)))
         .collect::<Vec<_>>();
         let own: Vec<Key> = record.writes.range(low..high).map(|(key, _)| *key).collect();
         for key in &own {
@@ -154,17 +154,22 @@ impl<'a> Worker<'a> {
     fn write(&mut self, tx: &mut Transaction, record: &mut Record) -> tidesdb::Result<()> {
         let key = self.key();
         if self.random.one_in(5) {
-            tx.delete(self.family(), &key.to_be_bytes())?;
+            tx.delete(self.family(), &bytes(key))?;
             record.writes.insert(key, None);
             return Ok(());
         }
         self.written += 1;
         // No value is ever written twice.
         let value = (self.thread as u64 + 1) << 40 | self.written;
-        tx.put(self.family(), &key.to_be_bytes(), &value.to_le_bytes())?;
+        tx.put(self.family(), &bytes(key), &value.to_le_bytes())?;
         record.writes.insert(key, Some(value));
         Ok(())
     }
+}
+
+/// A key in the order of the database.
+fn bytes(key: Key) -> [u8; 2] {
+    [(key >> 8) as u8, key as u8]
 }
 
 fn number(bytes: &[u8]) -> u64 {

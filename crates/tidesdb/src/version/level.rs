@@ -194,7 +194,7 @@ impl<T> fmt::Debug for Level<T> {
 #[inline]
 fn fence(key: &[u8]) -> u64 {
     match key.first_chunk::<8>() {
-        Some(front) => u64::from_be_bytes(*front),
+        Some(front) => u64::from_le_bytes(*front).swap_bytes(),
         None => (0..8).fold(0, |n, i| n << 8 | u64::from(key.get(i).copied().unwrap_or(0))),
     }
 }

@@ -256,7 +256,7 @@ fn point_in_time_loses_no_file_in_a_crash() {
         let opened = sim.options().recovery(RecoveryMode::PointInTime).open();
         let done = opened.is_ok() && sim.disk.struck(fault) == 0;
         drop(opened);
-        let after = sim.power_lost(&Image::STANDARD[0], u64::from(step));
+        let after = sim.power_lost(&Image::STANDARD[0], step);
         let names = after.disk.file_names("/db").unwrap();
         let kept = names.iter().filter(|n| n.starts_with(&lost));
         assert!(
