@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidesdb::{Compression, Db, Error, Family, FamilyOptions, Result, SeqNo, SyncMode, WriteOptions};
+use tidesdb::{
+    Compression, Db, Error, Family, FamilyOptions, Isolation, Result, SeqNo, SyncMode, WriteOptions,
+};
 use tidesdb_io::Env;
 
 use crate::model::{FamilyNo, Model, Op};
@@ -165,7 +167,7 @@ impl World {
             p.model.commits.push(ops.clone());
             number
         };
-        let result = self.write(&ops, full);
+        let result = if number % 3 == 0 { self.transact(&ops, full) } else { self.write(&ops, full) };
         let mut p = self.promises.lock();
         match result {
             Ok(_) => {
@@ -197,6 +199,32 @@ impl World {
         let options =
             if full { WriteOptions::default().sync(SyncMode::Full) } else { WriteOptions::default() };
         self.db().write_with(&mut batch, &options)
+    }
+
+    /// As `write`, through a transaction that has read what it writes; another one that comes too late must be refused.
+    fn transact(&self, ops: &[Op], full: bool) -> Result<SeqNo> {
+        let late_family = &self.handles[&0];
+        let mut late = self.db().begin(Isolation::Snapshot);
+        late.put(late_family, MARK, b"never")?;
+        let mut tx = self.db().begin(Isolation::Serializable);
+        for op in ops {
+            let family = &self.handles[&op.family];
+            if tx.get(family, &op.key).is_err() {
+                return self.write(ops, full); // what a failed disk cannot show any more
+            }
+            match &op.value {
+                Some(value) => tx.put_expiring(family, &op.key, value, op.expiry)?,
+                None if op.single => tx.single_delete(family, &op.key)?,
+                None => tx.delete(family, &op.key)?,
+            }
+        }
+        let options =
+            if full { WriteOptions::default().sync(SyncMode::Full) } else { WriteOptions::default() };
+        let seq = tx.commit_with(&options)?;
+        match late.commit() {
+            Ok(_) => Err(Error::Internal { what: "a transaction that came too late was not refused".into() }),
+            Err(_) => Ok(seq), // a conflict, or a fault that is met again by the next step
+        }
     }
 
     fn sync(&mut self) -> Result<()> {

@@ -169,6 +169,33 @@ fn a_sync_waits_for_a_commit_that_is_still_being_written() {
 }
 
 #[test]
+fn a_refused_record_is_whole_and_counts_for_nothing() {
+    for mapped in [false, true] {
+        let rig = Rig::new();
+        let log = rig.log(mapped);
+        let before = put(&log, b"before");
+        let mut refused = record(b"refused");
+        let place = log.reserve(&mut refused).unwrap();
+        let after = put(&log, b"after");
+        assert!(!log.sequencer().visible_end() > place.commit.seq);
+        std::thread::scope(|scope| {
+            let next = scope.spawn(|| log.sequencer().wait_for_earlier(&after));
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            assert!(!next.is_finished(), "what comes later is decided later");
+            log.write_at(&place, RecordKind::Refused, 1, &mut refused, mapped).unwrap();
+            log.sequencer().done(&place.commit);
+            assert!(next.join().unwrap());
+        });
+        assert_eq!(log.sequencer().visible_end(), after.end);
+        log.seal(&no_values).unwrap();
+        let strict = ScanConfig { mode: RecoveryMode::Strict, ..rig.config() };
+        let (found, read) = rig.reopened().read_with(&strict).unwrap();
+        assert_eq!(read.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), [before.seq, after.seq]);
+        assert!(found.unfinished.is_empty() && found.damage.is_none());
+    }
+}
+
+#[test]
 fn a_seal_covers_the_commits_behind_one_that_is_still_being_written() {
     let rig = Rig::new();
     let log = rig.log(false);

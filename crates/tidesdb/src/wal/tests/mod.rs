@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tidesdb_io::sim::{self, OpKind, SimDisk};
 use tidesdb_io::{Dir, Env};
 
-use super::layout::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, UNIT};
+use super::layout::{RECORD_HEADER_BYTES, RecordKind, SEGMENT_HEADER_BYTES, UNIT};
 use super::reader::{Scan, ScanConfig, replay, scan};
 use super::{Commit, Log, LogConfig};
 use crate::health::Health;
