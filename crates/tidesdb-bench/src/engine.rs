@@ -59,6 +59,11 @@ pub trait Engine: Send + Sync {
     /// Version and exact settings, for the report.
     fn settings(&self) -> String;
 
+    /// Why writers had to stop, if it tells.
+    fn causes(&self) -> Vec<Cause> {
+        Vec::new()
+    }
+
     /// Whether it keeps what it is given. If not, answers are compared as always but not held against it.
     fn keeps_data(&self) -> bool {
         true
@@ -76,6 +81,17 @@ pub struct Stats {
     pub cache_hits: u64,
     /// Blocks not found in the cache.
     pub cache_misses: u64,
+}
+
+/// One cause of stalls.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cause {
+    /// In the engine's words.
+    pub cause: String,
+    /// How often.
+    pub count: u64,
+    /// Seconds, all threads together; 0 if the engine counts only.
+    pub seconds: f64,
 }
 
 /// The engine in the hands of one thread. Operations after a failed one are undefined.

@@ -17,12 +17,14 @@ pub mod process;
 pub mod spec;
 pub mod engine;
 pub mod engines;
+pub mod rivals;
 // One row: the model, the checks, the operations, the stages.
 pub mod verify;
 pub mod workload;
 pub mod stage;
 // Many rows, and what is made of them.
 pub mod suite;
+mod children;
 pub mod run;
 pub mod report;
 pub mod compare;

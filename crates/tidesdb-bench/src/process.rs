@@ -96,6 +96,12 @@ pub struct Machine {
     pub file_system: String,
     /// How this program was compiled.
     pub build: String,
+    /// The compiler of this program.
+    #[serde(default)]
+    pub compiler: String,
+    /// The commit it was built from; empty if that was not to be found out.
+    #[serde(default)]
+    pub commit: String,
     /// Runnable processes when the run began, over one minute: what else the machine was doing.
     pub load: f64,
 }
@@ -113,6 +119,8 @@ impl Machine {
             file_system: file_system(dir),
             build: if cfg!(debug_assertions) { "with assertions: not for publication" } else { "release" }
                 .to_owned(),
+            compiler: env!("TIDESDB_BENCH_COMPILER").to_owned(),
+            commit: env!("TIDESDB_BENCH_COMMIT").to_owned(),
             load: text("/proc/loadavg").split_whitespace().next().and_then(|w| w.parse().ok()).unwrap_or(0.0),
         }
     }

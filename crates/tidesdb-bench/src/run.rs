@@ -1,20 +1,24 @@
 //! Many rows: each in a child process on a fresh directory, repeated, engines side by side, in a shuffled order.
 //!
-//! The parent runs one child at a time and waits for it. What a child cannot report - it crashed, it wrote nonsense - is
-//! a failed row.
+//! The parent runs one child at a time and waits for it. What a child cannot report - it crashed, it hung, it wrote
+//! nonsense - is a failed row.
 
 use std::ffi::OsString;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::children::Running;
+use crate::engine::Open;
 use crate::engines;
 use crate::process::{Machine, unix_seconds};
+use crate::rivals;
 use crate::rng::Rng;
-use crate::spec::Spec;
-use crate::stage::{Outcome, Task, perform};
+use crate::spec::{Spec, Workload};
+use crate::stage::{Outcome, Stage, Task, perform, restarted, write_until_killed};
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -33,6 +37,10 @@ pub struct Plan {
     pub dir: PathBuf,
     /// The program that calls [`child`], and its first arguments; the task is one more.
     pub program: Vec<OsString>,
+    /// Directories with the programs of rivals.
+    pub peers: Vec<PathBuf>,
+    /// A child process that takes longer than this is killed, and its row has failed.
+    pub patience: Duration,
 }
 
 /// Everything that was measured: what reports are made of.
@@ -78,17 +86,21 @@ impl Plan {
         self.len() == 0
     }
 
-    /// Row, engine and repetition, in the order in which they run: engines side by side.
+    /// Row, engine and repetition, in the order in which they run: engines side by side, the stages over one database one
+    /// after the other.
     pub fn order(&self) -> Vec<(&Spec, &str, usize)> {
         let mut rng = Rng::new(self.seed, 0);
         let mut order = Vec::with_capacity(self.len());
+        let together = |a: &Spec, b: &Spec| a.is_stage() && a.database == b.database;
         for repetition in 0..self.repeat {
-            let mut rows: Vec<&Spec> = self.rows.iter().collect();
-            rng.shuffle(&mut rows);
-            for row in rows {
+            let mut units: Vec<&[Spec]> = self.rows.chunk_by(together).collect();
+            rng.shuffle(&mut units);
+            for unit in units {
                 let mut engines: Vec<&str> = self.engines.iter().map(String::as_str).collect();
                 rng.shuffle(&mut engines);
-                order.extend(engines.into_iter().map(|engine| (row, engine, repetition)));
+                for engine in engines {
+                    order.extend(unit.iter().map(|row| (row, engine, repetition)));
+                }
             }
         }
         order
@@ -99,9 +111,7 @@ impl Plan {
     /// # Errors
     /// If an engine is unknown, a row makes no sense, or the directory cannot be used. Rows that fail are results.
     pub fn run(&self, mut watch: impl FnMut(Event<'_>)) -> Result<Results, String> {
-        for engine in &self.engines {
-            engines::named(engine).ok_or_else(|| format!("no engine {engine:?} in this build"))?;
-        }
+        self.engines.iter().try_for_each(|engine| self.program(engine).map(drop))?;
         for row in &self.rows {
             row.check().map_err(|what| format!("{}: {what}", row.name))?;
         }
@@ -117,76 +127,149 @@ impl Plan {
             rows: self.rows.iter().map(|row| row.name.clone()).collect(),
             outcomes: Vec::with_capacity(self.len()),
         };
+        let mut place =
+            Place { dir: self.dir.join(format!("tidesdb-bench-{}", std::process::id())), of: None };
         for (row, engine, repetition) in self.order() {
             watch(Event::Begin(row, engine, results.outcomes.len(), self.len()));
-            let mut outcome = self.row(row, engine);
+            let mut outcome = self.row(row, engine, repetition, &mut place);
             outcome.repetition = repetition;
             watch(Event::End(&outcome));
             results.outcomes.push(outcome);
         }
+        place.clear()?;
         Ok(results)
     }
 
-    fn row(&self, spec: &Spec, engine: &str) -> Outcome {
-        let dir = self.dir.join(format!("tidesdb-bench-{}", std::process::id()));
-        let mut outcome = self.stages(spec, engine, &dir);
-        let gone = if dir.exists() { fs::remove_dir_all(&dir) } else { Ok(()) };
-        if let (Err(e), None) = (gone, &outcome.failure) {
-            outcome.failure = Some(format!("cannot remove {}: {e}", dir.display()));
+    fn row(&self, spec: &Spec, engine: &str, repetition: usize, place: &mut Place) -> Outcome {
+        if let Some(reason) = rivals::absent(engine, spec) {
+            return Outcome::absent(engine, spec, reason);
+        }
+        let owner = (spec.database.clone(), engine.to_owned(), repetition);
+        let stays = spec.is_stage() && place.of.as_ref().is_some_and(|of| of.owner == owner);
+        if !stays {
+            if let Err(failure) = place.clear() {
+                return Outcome::failed(engine, spec, failure);
+            }
+            place.of = Some(Tenant { owner, broken: None });
+        }
+        if let Some(broken) = place.of.as_ref().and_then(|of| of.broken.as_ref()) {
+            return Outcome::failed(engine, spec, format!("not run: the stage {broken} failed before"));
+        }
+        let mut outcome = self.stages(spec, engine, &place.dir);
+        if let (Some(of), Some(_)) = (&mut place.of, &outcome.failure) {
+            of.broken = Some(spec.name.clone());
+        }
+        let gone = if spec.is_stage() { Ok(()) } else { place.clear() };
+        if let (Err(failure), None) = (gone, &outcome.failure) {
+            outcome.failure = Some(failure);
         }
         outcome
     }
 
     fn stages(&self, spec: &Spec, engine: &str, dir: &Path) -> Outcome {
-        if dir.exists() {
-            return Outcome::failed(engine, spec, format!("{} is in the way", dir.display()));
-        }
-        let mut task =
-            Task { engine: engine.to_owned(), dir: dir.to_owned(), spec: spec.clone(), fill: true };
-        if spec.workload.needs_data() {
-            let filled = self.start(&task);
-            if let Some(failure) = filled.failure {
+        let task = |stage| Task { engine: engine.to_owned(), dir: dir.to_owned(), spec: spec.clone(), stage };
+        if spec.workload.needs_data() && !dir.exists() {
+            if let Err(failure) = self.finished(&task(Stage::Fill)) {
                 return Outcome::failed(engine, spec, format!("while filling the database: {failure}"));
             }
             // What the filling left to the system to write shall not be written while the row is measured.
             rustix::fs::sync();
         }
-        task.fill = false;
-        self.start(&task)
+        let done = match spec.workload {
+            Workload::Kill => self.killed(&task),
+            _ => self.start(&task(Stage::Measure)).and_then(Running::finish),
+        };
+        done.unwrap_or_else(|failure| Outcome::failed(engine, spec, failure))
     }
 
-    /// Runs a task in a child process.
-    fn start(&self, task: &Task) -> Outcome {
-        self.child(task).unwrap_or_else(|failure| Outcome::failed(&task.engine, &task.spec, failure))
+    /// Puts until a kill, then two more processes that open the database.
+    fn killed(&self, task: &impl Fn(Stage) -> Task) -> Result<Outcome, String> {
+        let written = self.start(&task(Stage::Write))?.kill_after_result()?;
+        if written.failure.is_some() {
+            return Ok(written);
+        }
+        let counted = self.finished(&task(Stage::Count))?;
+        let reopened =
+            self.finished(&task(Stage::Reopen)).map_err(|what| format!("after a clean close: {what}"))?;
+        Ok(restarted(written, counted, reopened.open))
     }
 
-    fn child(&self, task: &Task) -> Result<Outcome, String> {
-        let (program, first) = self.program.split_first().ok_or("no program to run")?;
+    /// The outcome of a task that did not fail.
+    fn finished(&self, task: &Task) -> Result<Outcome, String> {
+        let outcome = self.start(task)?.finish()?;
+        match outcome.failure {
+            Some(failure) => Err(failure),
+            None => Ok(outcome),
+        }
+    }
+
+    fn start(&self, task: &Task) -> Result<Running, String> {
         let line = serde_json::to_string(task).map_err(|e| e.to_string())?;
-        let out = Command::new(program)
-            .args(first)
-            .arg(line)
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|e| format!("cannot start {}: {e}", Path::new(program).display()))?;
-        let text = String::from_utf8_lossy(&out.stdout);
-        let outcome = text.lines().rev().find_map(|line| serde_json::from_str::<Outcome>(line).ok());
-        outcome.ok_or_else(|| {
-            let said = String::from_utf8_lossy(&out.stderr);
-            let last: Vec<&str> = said.lines().rev().take(3).collect();
-            format!("the process ended without a result ({}) {}", out.status, last.join(" / "))
+        Running::start(&self.program(&task.engine)?, &line, self.patience)
+    }
+
+    /// The program of an engine, and its first arguments.
+    fn program(&self, engine: &str) -> Result<Vec<OsString>, String> {
+        let Some(rival) = rivals::named(engine) else {
+            let own = engines::named(engine).map(|_| self.program.clone());
+            return own.ok_or_else(|| format!("no engine {engine:?} in this build"));
+        };
+        rival.check(rivals::split(engine).1)?;
+        let found = rival.find(&self.peers).map(|path| vec![path.into_os_string()]);
+        found.ok_or_else(|| {
+            format!("the program {} of {engine} is not built:\n{}", rival.program(), rival.recipe())
         })
     }
 }
 
-/// What the child process does: the task in, the line to print out. An engine that is not there fails the row.
+/// The directory of the databases.
+struct Place {
+    dir: PathBuf,
+    of: Option<Tenant>,
+}
+
+/// Whose database is there.
+struct Tenant {
+    /// Shared database, engine, repetition.
+    owner: (String, String, usize),
+    /// A stage that failed: nobody knows what is in the database now.
+    broken: Option<String>,
+}
+
+impl Place {
+    /// Removes the database. What was there before the first row is not removed.
+    fn clear(&mut self) -> Result<(), String> {
+        match (self.of.take(), self.dir.exists()) {
+            (None, true) => Err(format!("{} is in the way", self.dir.display())),
+            (Some(_), true) => fs::remove_dir_all(&self.dir)
+                .map_err(|e| format!("cannot remove {}: {e}", self.dir.display())),
+            (_, false) => Ok(()),
+        }
+    }
+}
+
+/// What a child process does: the task in, a line for the standard output out. What goes wrong with the engine is in the
+/// outcome. `say` prints a line at once, for a process that will be killed.
 ///
 /// # Errors
 /// If the task cannot be read.
-pub fn child(task: &str) -> Result<String, String> {
-    let task: Task = serde_json::from_str(task).map_err(|e| e.to_string())?;
-    let outcome = perform(&task, engines::open);
+pub fn child(task: &str, open: Open, say: impl FnOnce(&str)) -> Result<String, String> {
+    let task: Task = serde_json::from_str(task).map_err(|e| format!("no task: {e}"))?;
+    let outcome = match task.stage {
+        Stage::Write => write_until_killed(&task, open, |outcome| {
+            say(&serde_json::to_string(outcome).unwrap_or_default());
+            wait_for_the_end();
+        }),
+        _ => perform(&task, open),
+    };
     serde_json::to_string(&outcome).map_err(|e| e.to_string())
+}
+
+/// Waits to be killed. If the parent is gone, nothing is tidied up either.
+fn wait_for_the_end() {
+    let mut rest = Vec::new();
+    let _ = std::io::stdin().read_to_end(&mut rest);
+    std::process::exit(1);
 }
 
 #[cfg(test)]
@@ -203,6 +286,8 @@ mod tests {
             seed: 5,
             dir: dir.to_owned(),
             program: program.iter().map(OsString::from).collect(),
+            peers: Vec::new(),
+            patience: Duration::from_secs(60),
         }
     }
 
@@ -225,6 +310,67 @@ mod tests {
         );
         let first: std::collections::HashSet<_> = order.chunks(2).map(|pair| pair[0].1).collect();
         assert_eq!(first.len(), 2, "each engine goes first sometimes");
+    }
+
+    #[test]
+    fn stages_over_one_database_stay_together_and_in_order() {
+        let mut plan = plan(&[], Path::new(""));
+        for row in &mut plan.rows[3..7] {
+            row.database = "shared".to_owned();
+        }
+        let names: Vec<&str> = plan.rows[3..7].iter().map(|row| row.name.as_str()).collect();
+        let order = plan.order();
+        assert_eq!(order.len(), plan.len());
+        let mut found = 0;
+        for (at, entry) in order.iter().enumerate().filter(|(_, entry)| entry.0.name == names[0]) {
+            let stages = &order[at..at + 4];
+            assert!(stages.iter().map(|s| s.0.name.as_str()).eq(names.iter().copied()), "in order");
+            assert!(stages.iter().all(|s| (s.1, s.2) == (entry.1, entry.2)), "of one engine");
+            found += 1;
+        }
+        assert_eq!(found, 4);
+    }
+
+    #[test]
+    fn the_stages_after_one_that_failed_do_not_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut plan = plan(&["sh", "-c", "exit 1"], dir.path());
+        (plan.engines, plan.repeat) = (vec!["tidesdb".to_owned()], 1);
+        plan.rows.truncate(3);
+        for row in &mut plan.rows[..2] {
+            row.database = "shared".to_owned();
+        }
+        let results = plan.run(|_| ()).unwrap();
+        let failure = |name: &str| {
+            let outcome = results.outcomes.iter().find(|o| o.spec.name == name).unwrap();
+            outcome.failure.clone().unwrap_or_default()
+        };
+        assert!(failure(&plan.rows[0].name).contains("without a result"));
+        let second = failure(&plan.rows[1].name);
+        assert!(second.contains("not run") && second.contains(&plan.rows[0].name), "{second}");
+        assert!(failure(&plan.rows[2].name).contains("without a result"), "a row of its own runs");
+    }
+
+    #[test]
+    fn a_rival_that_hangs_or_does_not_offer_a_class_has_no_figures() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut plan = plan(&[], &dir.path().join("databases"));
+        (plan.engines, plan.repeat) = (vec!["redb".to_owned()], 1);
+        plan.rows.retain(|row| ["put_seq_b1000", "put_durable_t16"].contains(&row.name.as_str()));
+        (plan.peers, plan.patience) = (vec![dir.path().to_owned()], Duration::from_millis(200));
+        let missing = plan.run(|_| ()).unwrap_err();
+        assert!(missing.contains("tidesdb-bench-redb") && missing.contains("--features redb"), "{missing}");
+        let program = dir.path().join("tidesdb-bench-redb");
+        fs::write(&program, "#!/bin/sh\nexec sleep 100\n").unwrap();
+        let status = std::process::Command::new("chmod").arg("+x").arg(&program).status().unwrap();
+        assert!(status.success());
+        let results = plan.run(|_| ()).unwrap();
+        let of = |name: &str| results.outcomes.iter().find(|o| o.spec.name == name).unwrap();
+        let absent = of("put_seq_b1000");
+        assert_eq!(absent.failure, None);
+        assert!(absent.absent.as_deref().unwrap_or_default().contains("no durability os"), "{absent:?}");
+        let hung = of("put_durable_t16").failure.as_deref().unwrap_or_default();
+        assert!(hung.starts_with("hung: "), "{hung}");
     }
 
     #[test]

@@ -30,11 +30,13 @@ pub enum Workload {
     Queue,
     /// Reads and writes at the same time, in the shares of [`Blend`].
     Blend,
+    /// Puts, in batches; then the process is killed, and the database opened again.
+    Kill,
 }
 
 impl Workload {
     /// All workloads.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Write,
         Self::Read,
         Self::Mixed,
@@ -45,6 +47,7 @@ impl Workload {
         Self::Churn,
         Self::Queue,
         Self::Blend,
+        Self::Kill,
     ];
 
     /// Its name on command lines and in reports.
@@ -60,6 +63,7 @@ impl Workload {
             Self::Churn => "churn",
             Self::Queue => "queue",
             Self::Blend => "blend",
+            Self::Kill => "kill",
         }
     }
 
@@ -70,7 +74,7 @@ impl Workload {
 
     /// Whether it needs a database that another process filled before.
     pub fn needs_data(self) -> bool {
-        !matches!(self, Self::Write | Self::Mixed | Self::Queue)
+        !matches!(self, Self::Write | Self::Mixed | Self::Queue | Self::Kill)
     }
 }
 
@@ -169,6 +173,9 @@ pub struct Spec {
     pub verify: bool,
     /// Where chance begins.
     pub seed: u64,
+    /// Rows of a suite with the same name here, if it is not empty, are stages over one database, in their order.
+    #[serde(default)]
+    pub database: String,
 }
 
 /// Keys of a row that is given a time, not a number.
@@ -201,6 +208,7 @@ impl Default for Spec {
             settle: true,
             verify: false,
             seed: 1,
+            database: String::new(),
         }
     }
 }
@@ -238,9 +246,15 @@ impl Spec {
                 self.has_versions() && self.pattern == Pattern::Reverse,
                 "reverse keys have no room for new ones",
             ),
-            (self.seconds > 0.0 && self.workload == Workload::Delete, "deletes are counted, not timed"),
             (
-                self.workload == Workload::Delete && self.keys != 0 && self.keys != self.ops,
+                self.seconds > 0.0 && matches!(self.workload, Workload::Delete | Workload::Kill),
+                "deletes, and puts before a kill, are counted, not timed",
+            ),
+            (
+                self.workload == Workload::Delete
+                    && !self.is_stage()
+                    && self.keys != 0
+                    && self.keys != self.ops,
                 "a delete row deletes as many keys as there are",
             ),
             (self.rate < 0.0 || !self.rate.is_finite(), "a rate is a number of operations a second"),
@@ -249,6 +263,20 @@ impl Spec {
         match wrong.into_iter().find(|(is, _)| *is) {
             Some((_, what)) => Err(what.to_owned()),
             None => Ok(()),
+        }
+    }
+
+    /// Whether the row shares its database with others.
+    pub fn is_stage(&self) -> bool {
+        !self.database.is_empty()
+    }
+
+    /// Whether it writes, so that its durability matters.
+    pub fn writes(&self) -> bool {
+        match self.workload {
+            Workload::Read | Workload::Seek | Workload::Range | Workload::Iterate => false,
+            Workload::Blend => self.blend.update + self.blend.insert + self.blend.modify > 0,
+            _ => true,
         }
     }
 

@@ -1,18 +1,34 @@
-//! One stage of a row, in a process of its own: filling the database, or the measured operations. The parent process
-//! sends a [`Task`] and reads an [`Outcome`], each one line of JSON.
+//! One stage of a row, in a process of its own: filling the database, the measured operations, or what comes before and
+//! after a kill. The parent process sends a [`Task`] and reads an [`Outcome`], each one line of JSON.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Config, Engine, Open, Result, Stats};
-use crate::measure::now;
+use crate::engine::{Cause, Config, Engine, Open, Result, Stats};
+use crate::measure::{Latency, now};
 use crate::process::{self, Usage};
+use crate::rivals;
 use crate::spec::{Durability, Spec};
-use crate::workload::{Bench, Phase};
+use crate::workload::{Bench, Model, Phase};
 
 /// Operations in a commit while the database is filled.
 const FILL_BATCH: u64 = 1000;
+
+/// Which part of a row a child process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stage {
+    /// Fills the database; not measured.
+    Fill,
+    /// The operations.
+    Measure,
+    /// Puts, then says so and waits to be killed.
+    Write,
+    /// Opens after the kill, counts what is there, closes.
+    Count,
+    /// Opens after a clean close, and closes.
+    Reopen,
+}
 
 /// What a child process has to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -23,8 +39,8 @@ pub struct Task {
     pub dir: PathBuf,
     /// The row.
     pub spec: Spec,
-    /// Whether to fill the database, not to measure.
-    pub fill: bool,
+    /// Which part of the row.
+    pub stage: Stage,
 }
 
 /// What a row measured. Times are seconds, sizes bytes.
@@ -38,6 +54,9 @@ pub struct Outcome {
     pub repetition: usize,
     /// Why its figures mean nothing, if so.
     pub failure: Option<String>,
+    /// Why the engine does not offer such a row, if so; then there are no figures, and it is no failure.
+    #[serde(default)]
+    pub absent: Option<String>,
     /// The kinds of operations; the last one is reading all rows in order.
     pub phases: Vec<Phase>,
     /// What the process used from just after the open until all rows were read.
@@ -62,6 +81,12 @@ pub struct Outcome {
     pub db_bytes: u64,
     /// What the engine says.
     pub stats: Stats,
+    /// Why writers had to stop, if the engine tells.
+    #[serde(default)]
+    pub causes: Vec<Cause>,
+    /// How it opened after a kill and after a clean close, if that was the row.
+    #[serde(default)]
+    pub restart: Option<Restart>,
     /// Version and settings of the engine.
     pub settings: String,
     /// Answers that were compared byte by byte.
@@ -70,7 +95,25 @@ pub struct Outcome {
     pub keys: u64,
 }
 
+/// How an engine comes back. Times are seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Restart {
+    /// Opening after the process was killed right after its last commit.
+    pub killed: f64,
+    /// Opening after a clean close.
+    pub clean: f64,
+    /// Puts whose commit had returned.
+    pub acknowledged: u64,
+    /// How many of them were there after the kill.
+    pub survived: u64,
+}
+
 impl Outcome {
+    /// An outcome of a row that the engine does not offer.
+    pub fn absent(engine: &str, spec: &Spec, reason: impl Into<String>) -> Self {
+        Self { absent: Some(reason.into()), ..Self::new(engine, spec) }
+    }
+
     /// An outcome without figures.
     pub fn failed(engine: &str, spec: &Spec, failure: impl Into<String>) -> Self {
         Self { failure: Some(failure.into()), ..Self::new(engine, spec) }
@@ -82,6 +125,7 @@ impl Outcome {
             spec: spec.clone(),
             repetition: 0,
             failure: None,
+            absent: None,
             phases: Vec::new(),
             usage: Usage::default(),
             processor: 0.0,
@@ -94,6 +138,8 @@ impl Outcome {
             peak_addresses: 0,
             db_bytes: 0,
             stats: Stats::default(),
+            causes: Vec::new(),
+            restart: None,
             settings: String::new(),
             checked: 0,
             keys: 0,
@@ -118,7 +164,7 @@ impl Outcome {
             match phase.operation.as_str() {
                 "GET" | "SEEK" => payload.read += phase.ops * entry,
                 "RANGE" | "SCAN" => payload.read += phase.ops * entry * self.spec.range,
-                "ITER" => {}
+                "ITER" | "OPEN" | "REOPEN" => {}
                 _ => payload.written += phase.ops * entry,
             }
         }
@@ -138,7 +184,13 @@ pub struct Payload {
 /// Does a task; what goes wrong is in the outcome.
 pub fn perform(task: &Task, open: Open) -> Outcome {
     let mut outcome = Outcome::new(&task.engine, &task.spec);
-    let done = if task.fill { fill(task, open) } else { measure(task, open, &mut outcome) };
+    let done = match task.stage {
+        Stage::Fill => fill(task, open),
+        Stage::Measure => measure(task, open, &mut outcome),
+        Stage::Count => count(task, open, &mut outcome),
+        Stage::Reopen => reopen(task, open, &mut outcome),
+        Stage::Write => Err("only a process of its own can be killed".to_owned()),
+    };
     outcome.failure = done.err();
     outcome
 }
@@ -147,7 +199,7 @@ fn fill(task: &Task, open: Open) -> Result<()> {
     let mut config = task.config();
     config.spec.batch = FILL_BATCH;
     config.spec.rate = 0.0;
-    config.spec.durability = Durability::Os;
+    config.spec.durability = rivals::filling_class(&task.engine);
     let engine = open(&config)?;
     Bench::new(&config.spec, engine.keeps_data())?.populate(&*engine)?;
     engine.sync()?;
@@ -188,11 +240,89 @@ fn finish(task: &Task, engine: Box<dyn Engine>, before: &Usage, outcome: &mut Ou
     outcome.settle = start.elapsed().as_secs_f64();
     outcome.settled_written = Usage::now().since(before).written;
     outcome.stats = engine.stats();
+    outcome.causes = engine.causes();
     let start = now();
     engine.close()?;
     outcome.close = start.elapsed().as_secs_f64();
     outcome.db_bytes = process::bytes_below(&task.dir);
     Ok(())
+}
+
+/// Puts with the durability of the row; `done` tells the parent and does not return. Returns why it failed.
+pub fn write_until_killed(task: &Task, open: Open, done: impl FnOnce(&Outcome)) -> Outcome {
+    let mut outcome = Outcome::new(&task.engine, &task.spec);
+    let written = write(task, open, &mut outcome, done);
+    outcome.failure = written.err();
+    outcome
+}
+
+fn write(task: &Task, open: Open, outcome: &mut Outcome, done: impl FnOnce(&Outcome)) -> Result<()> {
+    let engine = open(&task.config())?;
+    outcome.settings = engine.settings();
+    let bench = Bench::new(&task.spec, engine.keeps_data())?;
+    let (start, before) = (now(), Usage::now());
+    let measured = bench.run(&*engine)?;
+    outcome.wall = start.elapsed().as_secs_f64();
+    outcome.usage = Usage::now().since(&before);
+    outcome.peak_memory = process::peak_memory();
+    outcome.peak_addresses = process::peak_addresses();
+    outcome.processor = measured.processor;
+    outcome.phases = measured.phases;
+    outcome.stats = engine.stats();
+    outcome.causes = engine.causes();
+    done(outcome);
+    Err("the process was not killed".to_owned())
+}
+
+/// Opens after the kill and counts.
+fn count(task: &Task, open: Open, outcome: &mut Outcome) -> Result<()> {
+    let engine = opened(task, open, outcome)?;
+    let bench = Bench::new(&task.spec, engine.keeps_data())?;
+    let (iter, found, checked) = bench.iterate(&*engine, true)?;
+    outcome.phases = vec![iter];
+    (outcome.keys, outcome.checked) = (found.count, checked);
+    if engine.keeps_data() && task.spec.durability != Durability::None {
+        let puts = vec![task.spec.quota(); task.spec.threads];
+        found
+            .compare(&bench.expected(&Model::Written(puts)))
+            .map_err(|what| format!("after the kill: {what}"))?;
+    }
+    let start = now();
+    engine.close()?;
+    outcome.close = start.elapsed().as_secs_f64();
+    outcome.db_bytes = process::bytes_below(&task.dir);
+    Ok(())
+}
+
+fn reopen(task: &Task, open: Open, outcome: &mut Outcome) -> Result<()> {
+    opened(task, open, outcome)?.close()
+}
+
+fn opened(task: &Task, open: Open, outcome: &mut Outcome) -> Result<Box<dyn Engine>> {
+    let begin = now();
+    let engine = open(&task.config())?;
+    outcome.open = begin.elapsed().as_secs_f64();
+    Ok(engine)
+}
+
+/// One operation that took so many seconds.
+fn once(operation: &str, seconds: f64) -> Phase {
+    let us = seconds * 1e6;
+    let (samples, deviation, variation) = (1, 0.0, 0.0);
+    let [mean, min, p50, p95, p99, p999, max] = [us; 7];
+    let latency = Latency { samples, mean, deviation, variation, min, p50, p95, p99, p999, max };
+    Phase { operation: operation.to_owned(), ops: 1, seconds, latency: Some(latency) }
+}
+
+/// What the stages of a row with a kill say together: the puts, the count after the kill, the opening after a close.
+pub(crate) fn restarted(mut written: Outcome, counted: Outcome, clean: f64) -> Outcome {
+    let acknowledged = written.phases.iter().map(|p| p.ops).sum();
+    written.restart = Some(Restart { killed: counted.open, clean, acknowledged, survived: counted.keys });
+    written.phases.extend([once("REOPEN", counted.open), once("OPEN", clean)]);
+    written.phases.extend(counted.phases);
+    (written.open, written.close) = (counted.open, counted.close);
+    (written.keys, written.checked, written.db_bytes) = (counted.keys, counted.checked, counted.db_bytes);
+    written
 }
 
 impl Task {

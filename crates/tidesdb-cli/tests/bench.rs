@@ -27,11 +27,68 @@ fn a_suite_runs_and_is_kept_and_compared() {
     assert_eq!(std::fs::read_dir(&databases).unwrap().count(), 0, "databases are removed");
     let csv = std::fs::read_to_string(kept.join("results.csv")).unwrap();
     assert!(csv.starts_with("engine,test_name,operation,ops_per_sec,duration_sec,"));
+    let page = std::fs::read_to_string(kept.join("report.html")).unwrap();
+    assert!(page.contains("No rival was measured") && page.contains("put_random_b1"));
     let results = kept.join("results.json");
     let results = results.to_str().unwrap();
+    let again = dir.path().join("again");
+    let out = bench(dir.path(), &["report", results, "--out", again.to_str().unwrap()]);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out));
+    assert!(text(&out).contains("get_random") && text(&out).contains("report.html"));
+    assert_eq!(std::fs::read_to_string(again.join("report.html")).unwrap(), page);
+    assert!(again.join("plots/02-writes.svg").is_file());
     let same = bench(dir.path(), &["compare", results, results]);
     assert_eq!(same.status.code(), Some(0), "{}", text(&same));
     assert!(text(&same).contains("geometric mean"));
+}
+
+#[test]
+fn an_engine_is_killed_and_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let kept = dir.path().join("kept");
+    for durability in ["none", "os", "device"] {
+        let args =
+            ["run", "--workload", "kill", "--ops", "20000", "--batch", "100", "--durability", durability];
+        let out = bench(dir.path(), &[&args[..], &["--out", kept.to_str().unwrap()]].concat());
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out));
+        for words in ["REOPEN", "OPEN", "PUT", "ITER"] {
+            assert!(text(&out).contains(words), "{words}: {}", text(&out));
+        }
+        let results = std::fs::read_to_string(kept.join("results.json")).unwrap();
+        assert!(results.contains("\"acknowledged\": 20000") && results.contains("\"survived\": 20000"));
+    }
+}
+
+#[test]
+fn stages_share_a_database_and_large_values_are_scaled() {
+    let dir = tempfile::tempdir().unwrap();
+    let databases = dir.path().join("databases");
+    let run = |suite, scale| {
+        let args = [suite, "--scale", scale, "--verify", "--dir", databases.to_str().unwrap()];
+        let out = bench(dir.path(), &args);
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out));
+        assert_eq!(std::fs::read_dir(&databases).unwrap().count(), 0, "databases are removed");
+    };
+    run("larger-than-memory", "0.003");
+    run("1gb", "0.002");
+}
+
+#[test]
+fn a_rival_that_is_not_built_is_explained_before_anything_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let databases = dir.path().join("databases");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidesdb"));
+    command.args(["bench", "quick", "--vs", "rocksdb", "--dir"]).arg(&databases);
+    let out = command.env("TIDESDB_BENCH_PEERS", dir.path()).output().unwrap();
+    // Somebody may have built it beside this program.
+    if !Path::new(env!("CARGO_BIN_EXE_tidesdb")).with_file_name("tidesdb-bench-rocksdb").exists() {
+        assert_eq!(out.status.code(), Some(2), "{}", text(&out));
+        for words in ["libclang-dev", "--features rocksdb", "minutes", "TIDESDB_BENCH_PEERS"] {
+            assert!(text(&out).contains(words), "{words}: {}", text(&out));
+        }
+        assert!(!databases.exists());
+    }
+    assert!(text(&bench(dir.path(), &["list"])).contains("tidesdb-bench-peers --features fjall"));
 }
 
 #[test]
@@ -45,8 +102,13 @@ fn a_slower_result_is_flagged() {
     assert_ne!(old, slow);
     let (a, b) = (dir.path().join("results.json"), dir.path().join("slow.json"));
     std::fs::write(&b, slow).unwrap();
-    let out = bench(dir.path(), &["compare", a.to_str().unwrap(), b.to_str().unwrap()]);
+    let page = dir.path().join("compare.html");
+    let out = bench(
+        dir.path(),
+        &["compare", a.to_str().unwrap(), b.to_str().unwrap(), "--html", page.to_str().unwrap()],
+    );
     assert_eq!(out.status.code(), Some(1), "{}", text(&out));
+    assert!(std::fs::read_to_string(page).unwrap().contains("regression"));
     assert!(text(&out).contains("WORSE"), "{}", text(&out));
 }
 

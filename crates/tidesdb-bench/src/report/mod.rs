@@ -1,15 +1,35 @@
-//! What is made of [`Results`]: a table for the terminal, CSV, JSON. Each maker takes the results as data and returns
-//! text; another one is another file.
+//! What is made of [`Results`]: a table for the terminal, CSV, JSON, and a page with plots. Each maker takes the results
+//! as data and returns text; another one is another file.
+//!
+//! Names of engines, rows and settings come from files and may be hostile: what goes into HTML or SVG is escaped where it
+//! is written.
 
+mod words;
+mod lines;
+mod score;
 mod columns;
 mod table;
+mod svg;
+mod plots;
+mod html;
 
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod browser;
 #[cfg(test)]
 mod tests;
 
 pub use columns::{COLUMNS, csv};
+pub(crate) use html::{TOGGLE, page};
+pub use html::{html, plot_files};
+pub(crate) use lines::in_order;
+pub use lines::{Line, Spread, engines, lines};
+pub(crate) use plots::{Cast, Contest, Dots, NARROW, WIDE, ratio_spread};
+pub use score::{Better, Duel, LeftOut, Mark, Ratio, Score, TIE, Tally, geometric_mean, ratio};
 pub(crate) use table::rate as table_rate;
-pub use table::{Line, Spread, lines, table};
+pub use table::table;
+pub(crate) use words::{Unit, counted, date, escape};
 
 use crate::run::{FORMAT, Results};
 

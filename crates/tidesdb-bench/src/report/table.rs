@@ -1,135 +1,83 @@
-//! The table for the terminal: one line per row, kind of operation and engine; medians over the repetitions, with ranges.
+//! The table for the terminal: one line per row, kind of operation and engine, medians with ranges, and behind each
+//! rival how many times faster this engine is. At the end the geometric means.
 
 use std::fmt::Write;
 
 use crate::run::Results;
-use crate::stage::Outcome;
+use crate::spec::Durability;
 
-/// A median and the smallest and largest that were seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Spread {
-    /// The smallest.
-    pub low: f64,
-    /// The median; of an even number, the mean of the two in the middle.
-    pub median: f64,
-    /// The largest.
-    pub high: f64,
-}
+use super::lines::{Line, OURS, Spread, lines};
+use super::score::Score;
+use super::words::{counted, figure};
 
-impl Spread {
-    /// Of these figures; zeros if there are none.
-    pub fn of(mut figures: Vec<f64>) -> Self {
-        figures.sort_by(f64::total_cmp);
-        let (Some(low), Some(high)) = (figures.first(), figures.last()) else { return Self::default() };
-        let n = figures.len();
-        Self { low: *low, median: f64::midpoint(figures[(n - 1) / 2], figures[n / 2]), high: *high }
-    }
-}
-
-/// One kind of operation of one row on one engine, over all repetitions.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Line {
-    /// Name of the row.
-    pub row: String,
-    /// The engine.
-    pub engine: String,
-    /// The operation; empty if no repetition got that far.
-    pub operation: String,
-    /// Operations a second.
-    pub rate: Spread,
-    /// Latencies in microseconds.
-    pub p50: Spread,
-    /// Latencies in microseconds.
-    pub p99: Spread,
-    /// Latencies in microseconds.
-    pub p999: Spread,
-    /// Processor seconds for a million operations, of all kinds in the row together but ITER.
-    pub processor: Spread,
-    /// Most bytes of memory.
-    pub memory: Spread,
-    /// Why it failed, if any repetition did.
-    pub failure: Option<String>,
-}
-
-/// The lines of a report, in the order of the suite.
-pub fn lines(results: &Results) -> Vec<Line> {
-    let mut groups: Vec<(&str, &str, Vec<&Outcome>)> = Vec::new();
-    for outcome in &results.outcomes {
-        let (row, engine) = (outcome.spec.name.as_str(), outcome.engine.as_str());
-        match groups.iter_mut().find(|g| (g.0, g.1) == (row, engine)) {
-            Some(group) => group.2.push(outcome),
-            None => groups.push((row, engine, vec![outcome])),
-        }
-    }
-    let place = |row: &str| results.rows.iter().position(|r| r == row);
-    groups.sort_by_key(|(row, engine, _)| (place(row), *engine));
-    groups.into_iter().flat_map(|(row, engine, outcomes)| group(row, engine, &outcomes)).collect()
-}
-
-fn group(row: &str, engine: &str, outcomes: &[&Outcome]) -> Vec<Line> {
-    let failure = outcomes.iter().find_map(|o| o.failure.clone());
-    let good: Vec<&Outcome> = outcomes.iter().copied().filter(|o| o.failure.is_none()).collect();
-    let operations: Vec<&str> =
-        good.first().map_or(Vec::new(), |o| o.phases.iter().map(|p| p.operation.as_str()).collect());
-    let line = |operation: &str| {
-        let phases = || good.iter().flat_map(|o| o.phases.iter()).filter(|p| p.operation == operation);
-        let latency = |pick: fn(&crate::measure::Latency) -> f64| {
-            Spread::of(phases().filter_map(|p| p.latency.as_ref()).map(pick).collect())
-        };
-        Line {
-            row: row.to_owned(),
-            engine: engine.to_owned(),
-            operation: operation.to_owned(),
-            rate: Spread::of(phases().map(|p| p.rate()).collect()),
-            p50: latency(|l| l.p50),
-            p99: latency(|l| l.p99),
-            p999: latency(|l| l.p999),
-            processor: Spread::of(good.iter().map(|o| o.processor_per_million()).collect()),
-            memory: Spread::of(good.iter().map(|o| o.peak_memory as f64).collect()),
-            failure: failure.clone(),
-        }
-    };
-    match (&failure, operations.is_empty()) {
-        (Some(_), _) | (None, true) => vec![line("")],
-        (None, false) => operations.into_iter().map(line).collect(),
-    }
-}
-
-const HEAD: [&str; 10] =
-    ["row", "engine", "operation", "ops/s", "range", "p50 us", "p99 us", "p99.9 us", "CPU s/M", "RSS MiB"];
-/// Columns that are words, not figures.
-const WORDS: usize = 3;
+const HEAD: [&str; 12] = [
+    "row",
+    "engine",
+    "operation",
+    "ops/s",
+    "range",
+    "ratio",
+    "",
+    "p50 us",
+    "p99 us",
+    "p99.9 us",
+    "CPU s/M",
+    "RSS MiB",
+];
+/// Columns that only rivals fill.
+const RATIO: std::ops::Range<usize> = 5..7;
+/// Columns that stand on the left of their place.
+const LEFT: [usize; 4] = [0, 1, 2, RATIO.start + 1];
 
 /// The table.
 pub fn table(results: &Results) -> String {
-    let mut rows: Vec<[String; 10]> = vec![HEAD.map(str::to_owned)];
+    let all = lines(results);
+    let score = Score::of(&all);
+    let mut rows: Vec<Vec<String>> = vec![HEAD.map(str::to_owned).to_vec()];
     let mut failures = String::new();
-    for line in lines(results) {
+    for line in &all {
         match &line.failure {
             Some(failure) => {
                 let _ = writeln!(failures, "FAILED {} on {}: {failure}", line.row, line.engine);
-                let mut cells = [const { String::new() }; 10];
-                (cells[0], cells[1], cells[2]) = (line.row.clone(), line.engine.clone(), "FAILED".to_owned());
+                let mut cells = vec![line.row.clone(), line.engine.clone(), "FAILED".to_owned()];
+                cells.resize(HEAD.len(), String::new());
                 rows.push(cells);
             }
-            None => rows.push(cells(&line)),
+            None if line.absent.is_some() => {
+                let mut cells = vec![line.row.clone(), line.engine.clone(), "not offered".to_owned()];
+                cells.resize(HEAD.len(), String::new());
+                rows.push(cells);
+            }
+            None => rows.push(cells(line, &score)),
         }
     }
-    let mut widths = [0; 10];
-    for row in &rows {
-        widths.iter_mut().zip(row).for_each(|(width, cell)| *width = cell.len().max(*width));
+    if score.rivals.is_empty() {
+        rows.iter_mut().for_each(|row| drop(row.drain(RATIO)));
     }
-    let mut out = header(results);
+    let left = if score.rivals.is_empty() { &LEFT[..3] } else { &LEFT };
+    header(results) + &aligned(&rows, left) + &failures + &means(&score)
+}
+
+/// Lines of cells in columns, each as wide as its widest cell; `left` are the columns of words.
+fn aligned(rows: &[Vec<String>], left: &[usize]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let mut widths = vec![0; columns];
+    for row in rows {
+        widths.iter_mut().zip(row).for_each(|(width, cell)| *width = cell.chars().count().max(*width));
+    }
+    let mut out = String::new();
     for row in rows {
         let mut text = String::new();
-        for (i, (cell, width)) in row.iter().zip(widths).enumerate() {
-            let _ =
-                if i < WORDS { write!(text, "{cell:<width$}  ") } else { write!(text, "{cell:>width$}  ") };
+        for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let _ = match left.contains(&i) {
+                true => write!(text, "{cell:<width$}  "),
+                false => write!(text, "{cell:>width$}  "),
+            };
         }
         out.push_str(text.trim_end());
         out.push('\n');
     }
-    out + &failures
+    out
 }
 
 fn header(results: &Results) -> String {
@@ -160,9 +108,10 @@ fn header(results: &Results) -> String {
     out
 }
 
-fn cells(line: &Line) -> [String; 10] {
+fn cells(line: &Line, score: &Score) -> Vec<String> {
     let micros = |s: &Spread| if s.high > 0.0 { figure(s.median) } else { String::new() };
-    [
+    let duel = score.duel(&line.row, &line.operation, &line.engine);
+    vec![
         line.row.clone(),
         line.engine.clone(),
         line.operation.clone(),
@@ -172,12 +121,55 @@ fn cells(line: &Line) -> [String; 10] {
         } else {
             format!("{}..{}", rate(line.rate.low), rate(line.rate.high))
         },
+        duel.map_or_else(String::new, |d| format!("{}x", figure(d.ratio.value))),
+        duel.map_or_else(String::new, |d| d.ratio.mark.word().to_owned()),
         micros(&line.p50),
         micros(&line.p99),
         micros(&line.p999),
         format!("{:.2}", line.processor.median),
         format!("{:.0}", line.memory.median / f64::from(1 << 20)),
     ]
+}
+
+/// What the rates of a class are.
+pub(crate) fn class_words(class: Durability) -> &'static str {
+    match class {
+        Durability::None => "commits that may be lost with the process",
+        Durability::Os => "commits that survive the death of the process",
+        Durability::Device => "commits that survive the loss of power",
+    }
+}
+
+/// Geometric means for each class, rival and kind of operation, and what is in none of them.
+fn means(score: &Score) -> String {
+    let mut out = String::new();
+    if score.rivals.is_empty() {
+        return out;
+    }
+    let _ = writeln!(out, "\nratio: how many times faster {OURS} is; tie: ranges overlap, or less than 3 %");
+    for class in score.classes() {
+        let _ = writeln!(out, "\nclass {}: {}", class.name(), class_words(class));
+        let kinds = score.kinds(class);
+        let mut rows = vec![["geometric mean", "wins", "ties", "losses", "all"].map(str::to_owned).to_vec()];
+        rows[0].extend(kinds.iter().map(|kind| (*kind).to_owned()));
+        for rival in score.rivals.iter().filter(|rival| score.against(class, rival).next().is_some()) {
+            let tally = score.tally(class, rival);
+            let times = |n: Option<f64>| n.map_or_else(|| "-".to_owned(), |n| format!("{}x", figure(n)));
+            let mut row = vec![format!("{OURS} / {rival}")];
+            row.extend([tally.wins, tally.ties, tally.losses].map(|n| n.to_string()));
+            row.push(times(score.mean(class, rival)));
+            row.extend(kinds.iter().map(|kind| times(score.mean_of(class, rival, kind))));
+            rows.push(row);
+        }
+        out.push_str(&aligned(&rows, &[0]));
+    }
+    if !score.left_out.is_empty() {
+        let _ = writeln!(out, "\n{} in no mean:", counted(score.left_out.len(), "comparison"));
+        for left in &score.left_out {
+            let _ = writeln!(out, "  {} against {}: {}", left.row, left.rival, left.reason);
+        }
+    }
+    out
 }
 
 /// Three digits and a unit.
@@ -188,14 +180,5 @@ pub(crate) fn rate(n: f64) -> String {
         n if n >= 1e3 => format!("{} K", figure(n / 1e3)),
         0.0 => String::new(),
         n => figure(n),
-    }
-}
-
-/// Three digits.
-fn figure(n: f64) -> String {
-    match n {
-        n if n >= 100.0 => format!("{n:.0}"),
-        n if n >= 10.0 => format!("{n:.1}"),
-        n => format!("{n:.2}"),
     }
 }

@@ -101,3 +101,140 @@ fn medians_are_medians() {
     assert_eq!(Spread::of(vec![3.0, 1.0, 2.0, 10.0]), Spread { low: 1.0, median: 2.5, high: 10.0 });
     assert_eq!(Spread::of(Vec::new()), Spread::default());
 }
+
+fn spread(low: f64, median: f64, high: f64) -> Spread {
+    Spread { low, median, high }
+}
+
+#[test]
+fn wins_and_losses_are_beyond_chance() {
+    let at = |n: f64| spread(n * 0.99, n, n * 1.01);
+    let mark = |a: Spread, b: Spread, better| ratio(&a, &b, better).map(|r| r.mark);
+    let (high, low) = (Better::Higher, Better::Lower);
+    assert_eq!(mark(at(2.0), at(1.0), high), Some(Mark::Win));
+    assert_eq!(mark(at(2.0), at(1.0), low), Some(Mark::Loss));
+    assert_eq!(mark(at(1.0), at(2.0), low), Some(Mark::Win));
+    assert_eq!(mark(spread(1.0, 2.0, 3.0), spread(0.5, 1.0, 1.1), high), Some(Mark::Tie), "ranges overlap");
+    let exact = |n: f64| spread(n, n, n);
+    assert_eq!(mark(exact(1.029), exact(1.0), high), Some(Mark::Tie), "less than 3 %");
+    assert_eq!(mark(exact(1.031), exact(1.0), high), Some(Mark::Win));
+    assert_eq!(mark(exact(1.0), exact(1.031), high), Some(Mark::Loss));
+    assert_eq!(mark(Spread::default(), exact(1.0), high), None);
+    assert_eq!(ratio(&exact(1.0), &exact(4.0), low).map(|r| r.value), Some(4.0));
+}
+
+#[test]
+fn means_are_geometric() {
+    assert_eq!(geometric_mean([]), None);
+    assert!((geometric_mean([0.5, 2.0]).unwrap() - 1.0).abs() < 1e-12);
+    assert!((geometric_mean([2.0, 8.0]).unwrap() - 4.0).abs() < 1e-12);
+}
+
+fn line(row: &str, engine: &str, operation: &str, rate: f64) -> Line {
+    let (row, engine, operation) = (row.to_owned(), engine.to_owned(), operation.to_owned());
+    Line { row, engine, operation, rate: spread(rate, rate, rate), ..Line::default() }
+}
+
+#[test]
+fn kinds_weigh_the_same_and_classes_are_apart() {
+    use crate::spec::Durability;
+    let mut lines = Vec::new();
+    for (row, ours) in [("a", 2.0), ("b", 2.0), ("c", 2.0)] {
+        lines.extend([line(row, "tidesdb", "ITER", ours), line(row, "rival", "ITER", 1.0)]);
+    }
+    lines.extend([line("d", "tidesdb", "PUT", 8.0), line("d", "rival", "PUT", 1.0)]);
+    let mut durable = [line("e", "tidesdb", "PUT", 1.0), line("e", "rival", "PUT", 9.0)];
+    durable.iter_mut().for_each(|l| l.spec.durability = Durability::Device);
+    lines.extend(durable);
+    lines.extend([line("d", "null", "PUT", 99.0), line("f", "tidesdb", "PUT", 1.0)]);
+    let score = Score::of(&lines);
+    assert_eq!(score.rivals, ["rival"], "the yardstick is none");
+    assert!((score.mean(Durability::Os, "rival").unwrap() - 4.0).abs() < 1e-12);
+    assert!((score.mean(Durability::Device, "rival").unwrap() - 1.0 / 9.0).abs() < 1e-12);
+    assert_eq!(score.tally(Durability::Os, "rival"), Tally { wins: 4, ties: 0, losses: 0 });
+    assert_eq!(score.kinds(Durability::Os), ["PUT", "ITER"]);
+}
+
+#[test]
+fn what_failed_or_is_of_another_class_is_in_no_mean() {
+    use crate::spec::Durability;
+    let mut lines = Vec::new();
+    for row in ["good", "fails", "differs", "absent"] {
+        lines.extend([line(row, "tidesdb", "PUT", 2.0), line(row, "rival", "PUT", 1.0)]);
+    }
+    lines[3].failure = Some("lost".to_owned());
+    lines[5].spec.durability = Durability::None;
+    lines[7].absent = Some("no such class".to_owned());
+    let score = Score::of(&lines);
+    assert_eq!(score.duels.iter().map(|d| d.row.as_str()).collect::<Vec<_>>(), ["good"]);
+    let out: Vec<_> = score.left_out.iter().map(|l| (l.row.as_str(), l.reason.as_str())).collect();
+    assert_eq!(
+        out,
+        [
+            ("fails", "rival: lost"),
+            ("differs", "another durability class"),
+            ("absent", "rival does not offer it: no such class")
+        ]
+    );
+}
+
+#[test]
+fn the_table_has_ratios_and_means() {
+    let text = table(&fixture::results("quick"));
+    let put = text.lines().find(|l| l.starts_with("put_random_b1 ") && l.contains(" gamma ")).unwrap();
+    assert!(put.contains("x  win"), "{put}");
+    let get = text.lines().find(|l| l.starts_with("get_random ") && l.contains(" gamma ")).unwrap();
+    assert!(get.contains("x  loss"), "{get}");
+    let null = text.lines().find(|l| l.starts_with("get_random ") && l.contains(" null ")).unwrap();
+    assert!(!null.contains("x  "), "{null}");
+    for words in ["class os:", "class device:", "tidesdb / gamma", "in no mean:", "not offered"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}
+
+#[test]
+fn the_page_is_whole_and_asks_nobody_for_anything() {
+    for suite in ["quick", "standard", "ycsb"] {
+        let results = fixture::results(suite);
+        let page = html(&results);
+        for word in ["http:", "https:", "//", "src=", "@import", "url(", "@font-face"] {
+            // The hostile name, escaped, has a source.
+            let found = page.replace("&lt;img src=x", "").matches(word).count();
+            assert_eq!(found, 0, "{word}");
+        }
+        assert!(!page.contains("<img") && page.matches("<script>").count() == 1, "names stay names");
+        for id in ["figures", "environment", "settings", "verification", "method"] {
+            assert!(page.contains(&format!("id=\"{id}\"")), "{id}");
+        }
+        for (at, _) in page.match_indices("href=\"#") {
+            let name = page[at + 7..].split('"').next().unwrap();
+            assert!(page.contains(&format!("id=\"{name}\"")), "{name}");
+        }
+        let body = &page[page.find("<main>").unwrap()..page.find("<script>").unwrap()];
+        let body = body.replace(" hidden>", " hidden=\"\">").replace("<details open ", "<details open=\"\" ");
+        roxmltree::Document::parse(body.replace("<br>", "<br/>").trim()).unwrap();
+        assert!(page.contains("a cursor showed a key that was deleted"), "failures are said");
+    }
+}
+
+#[test]
+fn files_of_plots_are_whole() {
+    let files = plot_files(&fixture::results("quick"));
+    assert_eq!(files.len(), 20, "17, three of them double");
+    for (name, text) in files {
+        assert!(name.ends_with(".svg") && name.is_ascii(), "{name}");
+        roxmltree::Document::parse(&text).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!(text.matches("http").count(), 1, "{name}: the name of the format only");
+    }
+}
+
+#[test]
+fn a_report_of_one_engine_or_of_nothing_is_one_too() {
+    let page = html(&results());
+    assert!(page.contains("No row can be compared with rival."));
+    let mut alone = results();
+    alone.outcomes.truncate(3);
+    assert!(html(&alone).contains("No rival was measured."));
+    alone.outcomes.clear();
+    assert!(html(&alone).contains("Not drawn") && plot_files(&alone).is_empty());
+}

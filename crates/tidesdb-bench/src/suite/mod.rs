@@ -1,5 +1,6 @@
 //! Lists of rows by name.
 
+mod large;
 mod reference;
 
 use crate::keys::Pattern;
@@ -13,30 +14,72 @@ pub struct Suite {
     pub about: &'static str,
     /// How often each row runs if nothing else is said.
     pub repeat: usize,
+    /// What the option `--scale` multiplies.
+    scales: Scales,
     rows: fn() -> Vec<Spec>,
 }
 
+/// What the scale multiplies.
+#[derive(Clone, Copy)]
+enum Scales {
+    /// Numbers of operations and keys.
+    Operations,
+    /// The size of values.
+    Values,
+    /// The memory that the suite supposes: keys, operations, cache, memtable.
+    Memory,
+}
+
 /// All suites.
-pub const ALL: [Suite; 5] = [
+pub const ALL: [Suite; 7] = [
     Suite {
         name: "quick",
         about: "every kind of operation, under a minute for this engine",
         repeat: 3,
+        scales: Scales::Operations,
         rows: quick,
     },
-    Suite { name: "ycsb", about: "the core workloads A to F of YCSB", repeat: 3, rows: ycsb },
+    Suite {
+        name: "ycsb",
+        about: "the core workloads A to F of YCSB",
+        repeat: 3,
+        scales: Scales::Operations,
+        rows: ycsb,
+    },
     Suite {
         name: "standard",
         about: "the 25 tests of the reference; use --scale to fit the machine",
         repeat: 1,
+        scales: Scales::Operations,
         rows: reference::standard,
     },
-    Suite { name: "old", about: "the first twelve of them, 64 MiB cache", repeat: 1, rows: reference::old },
+    Suite {
+        name: "old",
+        about: "the first twelve of them, 64 MiB cache",
+        repeat: 1,
+        scales: Scales::Operations,
+        rows: reference::old,
+    },
     Suite {
         name: "synced",
         about: "the reference's tests with durable commits",
         repeat: 1,
+        scales: Scales::Operations,
         rows: reference::synced,
+    },
+    Suite {
+        name: "1gb",
+        about: "ten values of 1 GiB, as the reference; --scale multiplies the size of the values",
+        repeat: 1,
+        scales: Scales::Values,
+        rows: large::gigabyte,
+    },
+    Suite {
+        name: "larger-than-memory",
+        about: "stages over one database of twice a supposed memory of 1 GiB; --scale multiplies that memory",
+        repeat: 1,
+        scales: Scales::Memory,
+        rows: large::larger_than_memory,
     },
 ];
 
@@ -47,14 +90,24 @@ pub fn named(name: &str) -> Option<&'static Suite> {
 
 /// Rows keep at least so many operations per thread, however small the scale.
 const LEAST: u64 = 100;
+/// Sizes that are scaled keep at least so many bytes.
+const LEAST_BYTES: u64 = 1 << 16;
 
 impl Suite {
-    /// Its rows, with numbers of operations multiplied by `scale`.
+    /// Its rows, with what the suite scales multiplied by `scale`.
     pub fn rows(&self, scale: f64) -> Vec<Spec> {
-        let shrink =
-            |n: u64, threads: u64| ((n as f64 * scale) as u64).max(LEAST * threads) / threads * threads;
+        let times = |n: u64| (n as f64 * scale) as u64;
+        let shrink = |n: u64, threads: u64| times(n).max(LEAST * threads) / threads * threads;
         let mut rows = (self.rows)();
         for row in &mut rows {
+            if let Scales::Values = self.scales {
+                row.value_bytes = times(row.value_bytes as u64).max(LEAST_BYTES) as usize;
+                continue;
+            }
+            if let Scales::Memory = self.scales {
+                row.cache = times(row.cache).max(LEAST_BYTES);
+                row.memtable = times(row.memtable).max(LEAST_BYTES);
+            }
             let threads = row.threads as u64;
             row.ops = shrink(row.ops, threads);
             if row.keys > 0 {
@@ -88,6 +141,7 @@ fn quick() -> Vec<Spec> {
         Spec { batch: 10, ..row("churn_b10", Workload::Churn, 600_000) },
         Spec { batch: 10, keys: 0, ..row("queue_b10", Workload::Queue, 100_000) },
         Spec { pattern: Pattern::Scrambled, ..row("concurrent_50_50", Workload::Blend, 400_000) },
+        Spec { batch: 100, keys: 0, ..row("kill_b100", Workload::Kill, 300_000) },
     ]
 }
 

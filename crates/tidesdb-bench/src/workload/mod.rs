@@ -129,7 +129,7 @@ impl<'a> Bench<'a> {
     pub fn run(&self, engine: &dyn Engine) -> Result<Measured> {
         let limit = self.limit();
         match self.spec.workload {
-            Workload::Write => self.write(engine, limit),
+            Workload::Write | Workload::Kill => self.write(engine, limit),
             Workload::Read => self.read(engine, limit),
             Workload::Mixed => self.mixed(engine, limit),
             Workload::Delete => self.deletes(engine, limit),

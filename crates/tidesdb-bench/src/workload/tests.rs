@@ -7,7 +7,7 @@ use super::*;
 use crate::engine::{Config, Session, Stats};
 use crate::engines;
 use crate::spec::Blend;
-use crate::stage::{Task, perform};
+use crate::stage::{Stage, Task, perform};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -231,12 +231,12 @@ fn other_lies_are_caught() {
 fn staged(engine: &str, spec: &Spec) -> crate::Outcome {
     let dir = tempfile::tempdir().unwrap();
     let at = dir.path().join("db");
-    let mut task = Task { engine: engine.to_owned(), dir: at, spec: spec.clone(), fill: true };
+    let mut task = Task { engine: engine.to_owned(), dir: at, spec: spec.clone(), stage: Stage::Fill };
     if spec.workload.needs_data() {
         let filled = perform(&task, engines::open);
         assert_eq!(filled.failure, None);
     }
-    task.fill = false;
+    task.stage = Stage::Measure;
     perform(&task, engines::open)
 }
 
@@ -275,7 +275,8 @@ fn a_row_can_be_timed_and_paced() {
 #[test]
 fn an_engine_that_cannot_open_fails_its_row() {
     let dir = tempfile::tempdir().unwrap();
-    let task = Task { engine: "none".to_owned(), dir: dir.path().into(), spec: Spec::default(), fill: false };
+    let (dir, spec, stage) = (dir.path().into(), Spec::default(), Stage::Measure);
+    let task = Task { engine: "none".to_owned(), dir, spec, stage };
     let refuse = |_: &Config| Err("the door is locked".to_owned());
     assert_eq!(perform(&task, refuse).failure.as_deref(), Some("the door is locked"));
 }

@@ -1,20 +1,26 @@
 //! `bench`: measures engines, checks their answers, and compares results. `docs/bench.md` describes it.
 
+mod against;
+mod kept;
+mod watch;
+
 use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
-use indicatif::{ProgressBar, ProgressStyle};
 use tidesdb_bench::keys::Pattern;
-use tidesdb_bench::run::{Event, Plan, child};
+use tidesdb_bench::run::{Plan, child};
 use tidesdb_bench::spec::{Blend, Durability, Spec, Workload};
 use tidesdb_bench::values::Filling;
-use tidesdb_bench::{Outcome, Results, compare, engines, report, suite};
+use tidesdb_bench::{engines, report, rivals, suite};
 
 use crate::failure::{Exit, Failure, Outcome as Ended};
 use crate::output::{Out, Style};
+
+use kept::{Compare, Redraw};
+use watch::watch;
 
 /// Measure engines and check their answers
 ///
@@ -40,15 +46,17 @@ pub(crate) struct Bench {
 
 #[derive(Clone, Debug, clap::Subcommand)]
 enum What {
-    /// Compare two results, and flag what became slower
     Compare(Compare),
+    Report(Redraw),
     /// Run a single row, all of whose settings are options
     Run(Box<Single>),
     /// Show suites, workloads, patterns and engines
     List,
     /// Do a task for another process
     #[command(hide = true)]
-    Child { task: String },
+    Child {
+        task: String,
+    },
 }
 
 /// How to run rows.
@@ -57,10 +65,14 @@ struct Settings {
     /// Engines, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "tidesdb")]
     engine: Vec<String>,
+    /// Rivals beside them, separated by commas; `all` are those that are built. Each is a program of its own, sought in
+    /// the directories of TIDESDB_BENCH_PEERS, then beside this program; `bench list` shows them
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    vs: Vec<String>,
     /// How often each row runs [default: the suite's own]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..1000))]
     repeat: Option<u64>,
-    /// Write results.json and results.csv into this directory
+    /// Write results.json, results.csv, report.html and plots into this directory
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Check every answer in full, not one of 64
@@ -72,17 +84,9 @@ struct Settings {
     /// Where chance begins
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-}
-
-#[derive(Clone, Debug, clap::Args)]
-struct Compare {
-    /// The results.json from before
-    old: PathBuf,
-    /// The results.json from after
-    new: PathBuf,
-    /// Changes of less than this many percent are none
-    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = positive)]
-    threshold: f64,
+    /// Kill a process that takes longer than this many seconds; its row is shown as hung
+    #[arg(long, value_name = "S", default_value_t = 3600.0, value_parser = positive)]
+    patience: f64,
 }
 
 /// One row.
@@ -153,9 +157,11 @@ impl Bench {
             None => self.suite(json, out),
             Some(What::Run(single)) => single.settings.run("single", vec![single.spec()?], 1, json, out),
             Some(What::Compare(compare)) => compare.run(out),
+            Some(What::Report(redraw)) => redraw.run(out),
             Some(What::List) => list(out),
             Some(What::Child { task }) => {
-                out.line(child(task).map_err(Failure::usage)?)?;
+                let last = child(task, engines::open, |line| println!("{line}")).map_err(Failure::usage)?;
+                out.line(last)?;
                 Ok(Exit::Done)
             }
         }
@@ -180,12 +186,14 @@ impl Settings {
             row.verify |= self.verify;
             row.seed = self.seed;
         }
+        let peers = rivals::places();
+        let engines = against::engines_of(&self.engine, &self.vs, &peers)?;
         let program =
             std::env::current_exe().map_err(|e| Failure::failed(format!("cannot find this program: {e}")))?;
         let plan = Plan {
             suite: suite.to_owned(),
             rows,
-            engines: self.engine.clone(),
+            engines,
             repeat: self.repeat.map_or(repeat, |n| n as usize),
             seed: self.seed,
             dir: self.dir.clone().unwrap_or_else(std::env::temp_dir),
@@ -193,12 +201,16 @@ impl Settings {
                 .into_iter()
                 .chain(["bench", "child"].map(OsString::from))
                 .collect(),
+            peers,
+            patience: Duration::from_secs_f64(self.patience),
         };
         if let Some(dir) = &self.out {
             fs::create_dir_all(dir).map_err(|e| Failure::file("create", dir, &e))?;
         }
         let results = watch(&plan)?;
-        self.keep(&results)?;
+        if let Some(dir) = &self.out {
+            kept::keep(&results, dir)?;
+        }
         if json {
             out.line(report::json(&results).map_err(Failure::failed)?)?;
         } else {
@@ -207,74 +219,6 @@ impl Settings {
         match results.outcomes.iter().filter(|o| o.failure.is_some()).count() {
             0 => Ok(Exit::Done),
             n => Err(Failure::no(format!("{n} of {} rows failed", results.outcomes.len()))),
-        }
-    }
-
-    /// Writes the files, if a directory is given.
-    fn keep(&self, results: &Results) -> Ended<()> {
-        let Some(dir) = &self.out else { return Ok(()) };
-        let files = [("results.json", report::json(results)), ("results.csv", report::csv(results))];
-        for (name, text) in files {
-            let path = dir.join(name);
-            fs::write(&path, text.map_err(Failure::failed)?)
-                .map_err(|e| Failure::file("write", &path, &e))?;
-        }
-        Ok(())
-    }
-}
-
-/// Runs a plan with a progress bar on the standard error stream.
-fn watch(plan: &Plan) -> Ended<Results> {
-    let bar = ProgressBar::new(plan.len() as u64);
-    if let Ok(style) =
-        ProgressStyle::with_template("{bar:30} {pos}/{len}  {msg}, {elapsed} gone, {eta} to go")
-    {
-        bar.set_style(style.progress_chars("#>-"));
-    }
-    bar.enable_steady_tick(Duration::from_millis(100));
-    let results = plan.run(|event| match event {
-        Event::Begin(spec, engine, done, _) => {
-            bar.set_position(done as u64);
-            bar.set_message(format!("{} on {engine}", spec.name));
-        }
-        Event::End(outcome) => {
-            bar.println(progress(outcome));
-        }
-    });
-    bar.finish_and_clear();
-    results.map_err(Failure::usage)
-}
-
-/// One line about a row that has ended.
-fn progress(outcome: &Outcome) -> String {
-    let name = format!("{} on {}", outcome.spec.name, outcome.engine);
-    match &outcome.failure {
-        Some(failure) => format!("{name}: FAILED: {failure}"),
-        None => {
-            let rates: Vec<String> =
-                outcome.phases.iter().map(|p| format!("{} {:.0}/s", p.operation, p.rate())).collect();
-            format!("{name}: {}", rates.join(", "))
-        }
-    }
-}
-
-impl Compare {
-    fn run(&self, out: &mut Out<'_>) -> Ended {
-        let read = |path: &Path| -> Ended<Results> {
-            let text = fs::read_to_string(path).map_err(|e| Failure::file("read", path, &e))?;
-            report::from_json(&text).map_err(|what| Failure::usage(what).at(&path.display().to_string()))
-        };
-        let (old, new) = (read(&self.old)?, read(&self.new)?);
-        if old.machine.processor != new.machine.processor
-            || old.machine.file_system != new.machine.file_system
-        {
-            out.line(out.paint(Style::Bad, "these results are from different machines"))?;
-        }
-        let changes = compare::compare(&old, &new, self.threshold / 100.0);
-        out.line(compare::table(&changes).trim_end())?;
-        match compare::is_worse(&changes) {
-            true => Err(Failure::no("something became worse")),
-            false => Ok(Exit::Done),
         }
     }
 }
@@ -322,6 +266,7 @@ fn list(out: &mut Out<'_>) -> Ended {
     for engine in &engines::ALL {
         out.line(format!("  {:<10} {}", engine.name, engine.about))?;
     }
+    against::list(out)?;
     out.line(out.paint(Style::Title, "workloads"))?;
     out.line(format!("  {}", Workload::ALL.map(Workload::name).join(" ")))?;
     out.line(out.paint(Style::Title, "patterns"))?;

@@ -3,20 +3,46 @@
 //! A row is a regression if its median fell by more than the threshold and the ranges of its repetitions do not overlap,
 //! or if it failed where it did not before.
 
+mod page;
+
 use std::fmt::Write;
 
-use crate::report::{Line, lines, table_rate};
+use crate::report::{Line, Spread, counted, geometric_mean, lines, table_rate};
 use crate::run::Results;
+
+pub use page::html;
 
 /// One line of the comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// Row, operation and engine.
-    pub name: String,
-    /// Operations a second before and after; none where it is missing.
-    pub rates: (Option<f64>, Option<f64>),
+    /// The row.
+    pub row: String,
+    /// The operation; empty if it failed.
+    pub operation: String,
+    /// The engine.
+    pub engine: String,
+    /// Operations a second before and after, with their ranges; none where it is missing.
+    pub rates: (Option<Spread>, Option<Spread>),
     /// What to think of it.
     pub verdict: Verdict,
+}
+
+impl Change {
+    /// Row, operation and engine.
+    pub fn name(&self) -> String {
+        let words = [&self.row, &self.operation, &self.engine];
+        let there: Vec<&str> =
+            words.iter().map(|word| word.as_str()).filter(|word| !word.is_empty()).collect();
+        there.join(" ")
+    }
+
+    /// How many times as fast it became.
+    pub fn ratio(&self) -> Option<f64> {
+        match self.rates {
+            (Some(old), Some(new)) if old.median > 0.0 && new.median > 0.0 => Some(new.median / old.median),
+            _ => None,
+        }
+    }
 }
 
 /// What to think of a change.
@@ -34,6 +60,20 @@ pub enum Verdict {
     Repaired,
     /// It is in one of them only, or failed in both.
     Incomparable,
+}
+
+impl Verdict {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Same => "",
+            Self::Better => "better",
+            Self::Worse => "WORSE",
+            Self::Broken => "BROKEN",
+            Self::Repaired => "repaired",
+            Self::Incomparable => "not comparable",
+        }
+    }
 }
 
 /// Compares line by line; `threshold` is a part of the old rate, as 0.05.
@@ -75,9 +115,15 @@ fn judge(old: &Line, new: &Line, threshold: f64) -> Verdict {
 }
 
 fn change(old: Option<&Line>, new: Option<&Line>, verdict: Verdict) -> Change {
-    let rate = |l: Option<&Line>| l.filter(|l| l.failure.is_none()).map(|l| l.rate.median);
-    let name = old.or(new).map_or_else(String::new, |l| format!("{} {} {}", l.row, l.operation, l.engine));
-    Change { name, rates: (rate(old), rate(new)), verdict }
+    let rate = |l: Option<&Line>| l.filter(|l| l.is_measured()).map(|l| l.rate);
+    let named = |pick: fn(&Line) -> &String| old.or(new).map(pick).cloned().unwrap_or_default();
+    Change {
+        row: named(|l| &l.row),
+        operation: named(|l| &l.operation),
+        engine: named(|l| &l.engine),
+        rates: (rate(old), rate(new)),
+        verdict,
+    }
 }
 
 /// Whether anything became worse.
@@ -85,35 +131,55 @@ pub fn is_worse(changes: &[Change]) -> bool {
     changes.iter().any(|c| matches!(c.verdict, Verdict::Worse | Verdict::Broken))
 }
 
-/// The comparison as a table, with the geometric mean of all ratios.
+/// The geometric mean of all ratios, and how many there are.
+pub fn mean(changes: &[Change]) -> Option<(f64, usize)> {
+    let ratios: Vec<f64> = changes.iter().filter_map(Change::ratio).collect();
+    geometric_mean(ratios.iter().copied()).map(|mean| (mean, ratios.len()))
+}
+
+/// The comparison as a table, with what changed beyond chance at the end, and the geometric mean of all ratios.
 pub fn table(changes: &[Change]) -> String {
-    let width = changes.iter().map(|c| c.name.len()).max().unwrap_or(0);
+    let width = changes.iter().map(|c| c.name().chars().count()).max().unwrap_or(0);
     let mut out = format!("{:<width$}  {:>8}  {:>8}  {:>6}\n", "row", "old", "new", "ratio");
-    let (mut logs, mut n) = (0.0, 0u32);
     for change in changes {
-        let show = |r: Option<f64>| r.map_or_else(|| "-".to_owned(), table_rate);
-        let ratio = match change.rates {
-            (Some(old), Some(new)) if old > 0.0 && new > 0.0 => {
-                (logs, n) = (logs + (new / old).ln(), n + 1);
-                format!("{:.2}", new / old)
-            }
-            _ => "-".to_owned(),
-        };
-        let verdict = match change.verdict {
-            Verdict::Same => "",
-            Verdict::Better => "better",
-            Verdict::Worse => "WORSE",
-            Verdict::Broken => "BROKEN",
-            Verdict::Repaired => "repaired",
-            Verdict::Incomparable => "not comparable",
-        };
+        let show = |r: Option<Spread>| r.map_or_else(|| "-".to_owned(), |r| table_rate(r.median));
+        let ratio = change.ratio().map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
         let (old, new) = (show(change.rates.0), show(change.rates.1));
-        let line = format!("{:<width$}  {old:>8}  {new:>8}  {ratio:>6}  {verdict}", change.name);
+        let (name, verdict) = (change.name(), change.verdict.word());
+        let line = format!("{name:<width$}  {old:>8}  {new:>8}  {ratio:>6}  {verdict}");
         let _ = writeln!(out, "{}", line.trim_end());
     }
-    let mean = if n == 0 { 1.0 } else { (logs / f64::from(n)).exp() };
+    out.push('\n');
+    for (title, verdicts) in [
+        ("regression", [Verdict::Worse, Verdict::Broken]),
+        ("improvement", [Verdict::Better, Verdict::Repaired]),
+    ] {
+        section(&mut out, title, changes.iter().filter(|c| verdicts.contains(&c.verdict)).collect());
+    }
+    let (mean, n) = mean(changes).unwrap_or((1.0, 0));
     let _ = writeln!(out, "geometric mean of {n} ratios: {mean:.3}");
     out
+}
+
+/// What changed, the most first, with the ranges that prove it.
+fn section(out: &mut String, title: &str, mut changes: Vec<&Change>) {
+    let size = |c: &Change| c.ratio().map_or(f64::INFINITY, |ratio| ratio.ln().abs());
+    changes.sort_by(|a, b| size(b).total_cmp(&size(a)));
+    let _ = writeln!(out, "{}", counted(changes.len(), title));
+    for change in changes {
+        let range = |r: Option<Spread>| match r {
+            Some(r) => format!("{}..{}", table_rate(r.low), table_rate(r.high)),
+            None => "no figures".to_owned(),
+        };
+        let (old, new) = (range(change.rates.0), range(change.rates.1));
+        let ratio = change.ratio().map_or_else(String::new, |ratio| format!(", {ratio:.2}x"));
+        let what = match change.verdict {
+            Verdict::Broken => "it failed, and did not before".to_owned(),
+            Verdict::Repaired => format!("{new}, failed before"),
+            _ => format!("{old} -> {new}{ratio}"),
+        };
+        let _ = writeln!(out, "  {}: {what}", change.name());
+    }
 }
 
 #[cfg(test)]
@@ -172,7 +238,7 @@ mod tests {
             ("new", &[1]),
         ]);
         let changes = compare(&old, &new, 0.05);
-        let of = |name: &str| changes.iter().find(|c| c.name.starts_with(name)).unwrap().verdict;
+        let of = |name: &str| changes.iter().find(|c| c.row == name).unwrap().verdict;
         assert_eq!(of("same"), Verdict::Same);
         assert_eq!(of("slow"), Verdict::Worse);
         assert_eq!(of("noisy"), Verdict::Same);
@@ -182,6 +248,7 @@ mod tests {
         assert_eq!((of("gone"), of("new")), (Verdict::Incomparable, Verdict::Incomparable));
         assert!(is_worse(&changes) && !is_worse(&compare(&old, &old, 0.05)));
         let text = table(&changes);
+        assert!(text.contains("2 regressions\n  breaks tidesdb: it failed, and did not before\n  slow PUT tidesdb: 100..110 -> 80.0..90.0, 0.81x"), "{text}");
         assert!(text.contains("WORSE") && text.contains("geometric mean of 4 ratios: 0.9"), "{text}");
     }
 }

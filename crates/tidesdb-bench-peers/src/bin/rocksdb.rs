@@ -1,0 +1,220 @@
+//! RocksDB, set as somebody would who knows it; `rocksdb:blob` keeps large values in blob files.
+//!
+//! The session's iterator is kept over all seeks and refreshed. The class `none` leaves the log in the process's memory until
+//! it is full.
+
+use std::process::ExitCode;
+
+use rocksdb::{
+    BlockBasedOptions, Cache, DB, DBCompressionType, DBRawIterator, FlushOptions, Options,
+    WaitForCompactOptions, WriteBatch, WriteOptions,
+};
+use tidesdb_bench::engine::{Cause, Config, Engine, Result, Session, Stats};
+use tidesdb_bench::rivals;
+use tidesdb_bench::spec::Durability;
+
+fn main() -> ExitCode {
+    tidesdb_bench_peers::serve(open)
+}
+
+/// Values of this size and more go to blob files, if there are any.
+const BLOB: u64 = 4096;
+
+struct Rocks {
+    db: DB,
+    settings: String,
+    batch: u64,
+    durability: Durability,
+}
+
+fn said(error: rocksdb::Error) -> String {
+    error.to_string()
+}
+
+fn open(config: &Config) -> Result<Box<dyn Engine>> {
+    let spec = &config.spec;
+    let blob = rivals::split(&config.engine).1 == Some("blob");
+    let size = |n: u64| usize::try_from(n).map_err(|e| e.to_string());
+    let cache = Cache::new_hyper_clock_cache(size(spec.cache)?, 0);
+    let mut table = BlockBasedOptions::default();
+    table.set_block_size(4096);
+    table.set_block_cache(&cache);
+    table.set_cache_index_and_filter_blocks(true);
+    table.set_pin_l0_filter_and_index_blocks_in_cache(true);
+    table.set_bloom_filter(10.0, false);
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    options.set_block_based_table_factory(&table);
+    options.set_compression_type(DBCompressionType::Lz4);
+    options.set_write_buffer_size(size(spec.memtable)?);
+    options.set_max_write_buffer_number(4);
+    options.set_level_compaction_dynamic_level_bytes(true);
+    options.set_enable_pipelined_write(true);
+    options.set_recycle_log_file_num(4);
+    options.set_bytes_per_sync(1 << 20);
+    options.set_max_open_files(-1);
+    options.increase_parallelism(2);
+    options.set_max_subcompactions(2);
+    options.set_manual_wal_flush(spec.durability == Durability::None);
+    if blob {
+        options.set_enable_blob_files(true);
+        options.set_min_blob_size(BLOB);
+        options.set_blob_compression_type(DBCompressionType::Lz4);
+        options.set_enable_blob_gc(true);
+        options.set_blob_cache(&cache);
+    }
+    let db = DB::open(&options, &config.dir).map_err(said)?;
+    let settings = format!(
+        "RocksDB 11: log {}, hyper clock cache {} B with index and filters, memtable {} B (4 at most), 4 KiB blocks, LZ4, filter \
+         10 bits/key, dynamic levels, pipelined writes, 2 jobs, blob files {}, checksums {}",
+        match spec.durability {
+            Durability::None => "in the process",
+            Durability::Os => "in the system",
+            Durability::Device => "synced",
+        },
+        spec.cache,
+        spec.memtable,
+        if blob { "from 4 KiB" } else { "off" },
+        if cfg!(target_feature = "sse4.2") {
+            "by the processor"
+        } else {
+            "in software: build with target-cpu=native"
+        },
+    );
+    Ok(Box::new(Rocks { db, settings, batch: spec.batch, durability: spec.durability }))
+}
+
+/// Counters of stalls by cause, as the engine names them.
+const STALLS: &std::ffi::CStr = c"rocksdb.cf-write-stall-stats";
+
+impl Engine for Rocks {
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        let mut how = WriteOptions::default();
+        how.set_sync(self.durability == Durability::Device);
+        let batch = WriteBatch::default();
+        Ok(Box::new(RocksSession { db: &self.db, how, batch, cursor: None, direct: self.batch == 1 }))
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.db.flush_wal(true).map_err(said)
+    }
+
+    fn settle(&self) -> Result<()> {
+        let mut flush = FlushOptions::default();
+        flush.set_wait(true);
+        self.db.flush_opt(&flush).map_err(said)?;
+        self.db.wait_for_compact(&WaitForCompactOptions::default()).map_err(said)
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        // It leaves its memtable in the log, as it always does.
+        let flushed = self.db.flush_wal(false).map_err(said);
+        self.db.cancel_all_background_work(true);
+        drop(self);
+        flushed
+    }
+
+    fn stats(&self) -> Stats {
+        Stats { stalls: self.causes().iter().map(|cause| cause.count).sum(), ..Stats::default() }
+    }
+
+    fn causes(&self) -> Vec<Cause> {
+        let Ok(Some(text)) = self.db.property_value(STALLS) else { return Vec::new() };
+        let causes = text.lines().filter_map(|line| line.split_once(':'));
+        let counted = causes.map(|(cause, count)| (cause.trim(), count.trim().parse().unwrap_or(0)));
+        // Its totals repeat the causes.
+        let told = counted.filter(|(cause, count)| *count > 0 && !cause.contains("total"));
+        told.map(|(cause, count)| Cause { cause: cause.to_owned(), count, seconds: 0.0 }).collect()
+    }
+
+    fn settings(&self) -> String {
+        self.settings.clone()
+    }
+}
+
+struct RocksSession<'a> {
+    db: &'a DB,
+    how: WriteOptions,
+    batch: WriteBatch,
+    cursor: Option<DBRawIterator<'a>>,
+    direct: bool,
+}
+
+impl<'a> RocksSession<'a> {
+    fn cursor(&mut self) -> &mut DBRawIterator<'a> {
+        let db = self.db;
+        self.cursor.get_or_insert_with(|| db.raw_iterator())
+    }
+}
+
+fn rows(cursor: &mut DBRawIterator<'_>, limit: u64, row: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
+    let mut n = 0;
+    while let Some((key, value)) = cursor.item() {
+        row(key, value);
+        n += 1;
+        if n == limit {
+            return Ok(n);
+        }
+        cursor.next();
+    }
+    cursor.status().map(|()| n).map_err(said)
+}
+
+impl Session for RocksSession<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        if self.direct {
+            return self.db.put_opt(key, value, &self.how).map_err(said);
+        }
+        self.batch.put(key, value);
+        Ok(())
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        if self.direct {
+            return self.db.delete_opt(key, &self.how).map_err(said);
+        }
+        self.batch.delete(key);
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        if self.direct || self.batch.is_empty() {
+            return Ok(());
+        }
+        self.db.write_opt(std::mem::take(&mut self.batch), &self.how).map_err(said)
+    }
+
+    fn get(&mut self, key: &[u8], value: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let found = self.db.get_pinned(key).map_err(said)?;
+        if let Some(found) = &found {
+            value(found);
+        }
+        Ok(found.is_some())
+    }
+
+    fn seek(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let cursor = self.cursor();
+        cursor.seek(key);
+        match cursor.key() {
+            Some(key) => found(key),
+            None => cursor.status().map_err(said)?,
+        }
+        Ok(cursor.valid())
+    }
+
+    fn range(&mut self, key: &[u8], limit: u64, row: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
+        let cursor = self.cursor();
+        cursor.seek(key);
+        rows(cursor, limit, row)
+    }
+
+    fn iterate(&mut self, row: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
+        let mut cursor = self.db.raw_iterator();
+        cursor.seek_to_first();
+        rows(&mut cursor, u64::MAX, row)
+    }
+
+    fn refresh(&mut self) -> Result<()> {
+        self.cursor.as_mut().map_or(Ok(()), |cursor| cursor.refresh().map_err(said))
+    }
+}

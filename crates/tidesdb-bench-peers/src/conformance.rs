@@ -1,0 +1,127 @@
+//! Whether an adapter does what the benchmark asks, held against a map: put, get, delete, batches, seek, range, iterate,
+//! several sessions, settling, and opening again.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use tidesdb_bench::engine::{Config, Engine, Open, Result, Session};
+use tidesdb_bench::rivals;
+use tidesdb_bench::rng::Rng;
+use tidesdb_bench::spec::{Durability, Spec};
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Keys that are used; few, so that they are overwritten and deleted often.
+const KEYS: u64 = 3000;
+const STEPS: u64 = 400;
+
+/// Runs the checks with every class of durability and batches of one and of many; returns what was done.
+///
+/// # Errors
+/// The first answer that differs from the model's, and what was asked; or what the engine says.
+pub fn run(open: Open, engine: &str, dir: &Path, seed: u64) -> Result<String> {
+    let mut done = Vec::new();
+    for durability in Durability::ALL {
+        if rivals::named(engine).is_some_and(|rival| !rival.classes.contains(&durability)) {
+            continue;
+        }
+        for batch in [1, 20] {
+            let what = format!("durability {}, batch {batch}, seed {seed}", durability.name());
+            let dir = dir.join(format!("{}-{batch}", durability.name()));
+            // A small memtable, so that files are written and read as well.
+            let spec = Spec { durability, batch, memtable: 1 << 20, cache: 1 << 20, ..Spec::default() };
+            let config = Config { engine: engine.to_owned(), dir, spec };
+            life(open, &config, seed).map_err(|failure| format!("{what}: {failure}"))?;
+            done.push(what);
+        }
+    }
+    Ok(done.join("\n"))
+}
+
+/// Opened three times: used, used again, counted.
+fn life(open: Open, config: &Config, seed: u64) -> Result<()> {
+    let (mut model, mut rng) = (Model::new(), Rng::new(seed, config.spec.batch));
+    for round in 0..3 {
+        let engine = open(config)?;
+        (!engine.settings().is_empty()).then_some(()).ok_or("no settings")?;
+        iterate(&*engine, &model).map_err(|what| format!("round {round}, after the open: {what}"))?;
+        if round < 2 {
+            work(&*engine, &mut model, &mut rng, config.spec.batch)
+                .map_err(|what| format!("round {round}: {what}"))?;
+            engine.settle()?;
+            iterate(&*engine, &model).map_err(|what| format!("round {round}, settled: {what}"))?;
+        }
+        engine.sync()?;
+        engine.close()?;
+    }
+    Ok(())
+}
+
+fn work(engine: &dyn Engine, model: &mut Model, rng: &mut Rng, batch: u64) -> Result<()> {
+    let mut writer = engine.session()?;
+    let mut reader = engine.session()?;
+    for step in 0..STEPS {
+        for _ in 0..batch.max(5) {
+            write(&mut *writer, model, rng)?;
+            if batch == 1 {
+                writer.commit()?;
+            }
+        }
+        writer.commit()?;
+        let session = if step % 2 == 0 { &mut writer } else { &mut reader };
+        session.refresh()?;
+        for _ in 0..5 {
+            read(&mut **session, model, rng).map_err(|what| format!("step {step}: {what}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn key(rng: &mut Rng) -> Vec<u8> {
+    format!("{:016}", rng.below(KEYS) * 7).into_bytes()
+}
+
+fn write(session: &mut dyn Session, model: &mut Model, rng: &mut Rng) -> Result<()> {
+    let key = key(rng);
+    if rng.below(4) == 0 {
+        session.delete(&key)?;
+        model.remove(&key);
+        return Ok(());
+    }
+    // Now and then a value that some engines keep apart.
+    let length = if rng.below(50) == 0 { 8192 } else { 8 + rng.below(200) };
+    let value: Vec<u8> = (0..length).map(|_| rng.below(256) as u8).collect();
+    session.put(&key, &value)?;
+    model.insert(key, value);
+    Ok(())
+}
+
+fn read(session: &mut dyn Session, model: &Model, rng: &mut Rng) -> Result<()> {
+    let at = key(rng);
+    let shown = String::from_utf8_lossy(&at).into_owned();
+    let (mut value, mut first, mut rows) = (None, None, Vec::new());
+    let found = session.get(&at, &mut |v| value = Some(v.to_vec()))?;
+    same(found, value.as_ref() == model.get(&at) && found == value.is_some(), || format!("get {shown}"))?;
+    let valid = session.seek(&at, &mut |k| first = Some(k.to_vec()))?;
+    let wanted = model.range(at.clone()..).next().map(|(k, _)| k);
+    same(&first, first.as_ref() == wanted && valid == first.is_some(), || {
+        format!("seek {shown}, it should be {wanted:?}")
+    })?;
+    let limit = 1 + rng.below(20);
+    let n = session.range(&at, limit, &mut |k, v| rows.push((k.to_vec(), v.to_vec())))?;
+    let wanted: Vec<_> =
+        model.range(at..).take(limit as usize).map(|(k, v)| (k.clone(), v.clone())).collect();
+    same(n, rows == wanted && n == rows.len() as u64, || format!("{limit} rows from {shown}"))
+}
+
+fn same(got: impl std::fmt::Debug, right: bool, asked: impl FnOnce() -> String) -> Result<()> {
+    if right { Ok(()) } else { Err(format!("{}: the answer {got:?} is wrong", asked())) }
+}
+
+fn iterate(engine: &dyn Engine, model: &Model) -> Result<()> {
+    let mut session = engine.session()?;
+    let mut rows = Vec::new();
+    let n = session.iterate(&mut |k, v| rows.push((k.to_vec(), v.to_vec())))?;
+    let right = n == rows.len() as u64 && rows.iter().map(|(k, v)| (k, v)).eq(model.iter());
+    same(n, right, || format!("all rows, it should be {}", model.len()))
+}

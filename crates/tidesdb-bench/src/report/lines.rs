@@ -1,0 +1,177 @@
+//! Results as lines: one per row, kind of operation and engine, each figure a median over the repetitions with its range.
+
+use crate::run::Results;
+use crate::spec::Spec;
+use crate::stage::Outcome;
+use crate::workload::Phase;
+
+/// A median and the smallest and largest that were seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spread {
+    /// The smallest.
+    pub low: f64,
+    /// The median; of an even number, the mean of the two in the middle.
+    pub median: f64,
+    /// The largest.
+    pub high: f64,
+}
+
+impl Spread {
+    /// Of these figures; zeros if there are none.
+    pub fn of(mut figures: Vec<f64>) -> Self {
+        figures.sort_by(f64::total_cmp);
+        let (Some(low), Some(high)) = (figures.first(), figures.last()) else { return Self::default() };
+        let n = figures.len();
+        Self { low: *low, median: f64::midpoint(figures[(n - 1) / 2], figures[n / 2]), high: *high }
+    }
+
+    /// Whether there is a figure; nothing that is measured is 0 or below.
+    pub fn is_there(&self) -> bool {
+        self.low > 0.0 && self.high.is_finite()
+    }
+
+    /// Each of the three changed.
+    pub(crate) fn map(self, change: impl Fn(f64) -> f64) -> Self {
+        Self { low: change(self.low), median: change(self.median), high: change(self.high) }
+    }
+}
+
+/// One kind of operation of one row on one engine, over all repetitions. Figures that were not measured are zeros.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Line {
+    /// Name of the row.
+    pub row: String,
+    /// The engine.
+    pub engine: String,
+    /// The operation; empty if no repetition got that far.
+    pub operation: String,
+    /// The settings of the row.
+    pub spec: Spec,
+    /// Operations a second.
+    pub rate: Spread,
+    /// Latencies in microseconds.
+    pub p50: Spread,
+    /// Latencies in microseconds.
+    pub p95: Spread,
+    /// Latencies in microseconds.
+    pub p99: Spread,
+    /// Latencies in microseconds.
+    pub p999: Spread,
+    /// Standard deviation of the latency in percent of its mean.
+    pub variation: Spread,
+    /// Processor seconds for a million operations, of all kinds in the row together but ITER.
+    pub processor: Spread,
+    /// Most bytes of memory.
+    pub memory: Spread,
+    /// Bytes written until all background work was done, for each byte of keys and values that operations named.
+    pub write_amp: Spread,
+    /// Bytes of the files for each byte of keys and values that are there.
+    pub space_amp: Spread,
+    /// Bytes of the files after the close.
+    pub size: Spread,
+    /// Seconds from the open until all rows were read.
+    pub wall: Spread,
+    /// Why it failed, if any repetition did.
+    pub failure: Option<String>,
+    /// Why the engine does not offer such a row, if so.
+    pub absent: Option<String>,
+}
+
+impl Line {
+    /// Whether it has figures that may be shown.
+    pub fn is_measured(&self) -> bool {
+        self.failure.is_none() && self.absent.is_none()
+    }
+
+    /// Whether its operation is the opening of the database, of which there is one.
+    pub fn is_opening(&self) -> bool {
+        OPENINGS.contains(&self.operation.as_str())
+    }
+}
+
+/// Operations that open the database: after a clean close, after a kill.
+pub(crate) const OPENINGS: [&str; 2] = ["OPEN", "REOPEN"];
+
+/// The lines of a report, in the order of the suite.
+pub fn lines(results: &Results) -> Vec<Line> {
+    let mut groups: Vec<(&str, &str, Vec<&Outcome>)> = Vec::new();
+    for outcome in &results.outcomes {
+        let (row, engine) = (outcome.spec.name.as_str(), outcome.engine.as_str());
+        match groups.iter_mut().find(|g| (g.0, g.1) == (row, engine)) {
+            Some(group) => group.2.push(outcome),
+            None => groups.push((row, engine, vec![outcome])),
+        }
+    }
+    let engines = engines(results);
+    let place = |row: &str| results.rows.iter().position(|r| r == row);
+    groups.sort_by_key(|(row, engine, _)| (place(row), engines.iter().position(|e| e == engine)));
+    groups.into_iter().flat_map(|(row, engine, outcomes)| group(row, engine, &outcomes)).collect()
+}
+
+/// This engine's name.
+pub(crate) const OURS: &str = "tidesdb";
+/// The engine that keeps nothing: a yardstick, no rival.
+pub(crate) const YARDSTICK: &str = "null";
+
+/// The engines: this one first, the yardstick last, the others by name between.
+pub fn engines(results: &Results) -> Vec<String> {
+    in_order(results.outcomes.iter().map(|o| o.engine.clone()).collect())
+}
+
+/// Each name once: this engine first, the yardstick last.
+pub(crate) fn in_order(mut names: Vec<String>) -> Vec<String> {
+    names.sort_by_key(|name| (name != OURS, name == YARDSTICK, name.clone()));
+    names.dedup();
+    names
+}
+
+fn group(row: &str, engine: &str, outcomes: &[&Outcome]) -> Vec<Line> {
+    let failure = outcomes.iter().find_map(|o| o.failure.clone());
+    let good: Vec<&Outcome> = outcomes.iter().copied().filter(|o| o.failure.is_none()).collect();
+    let operations: Vec<&str> =
+        good.first().map_or(Vec::new(), |o| o.phases.iter().map(|p| p.operation.as_str()).collect());
+    let shared = Line {
+        row: row.to_owned(),
+        engine: engine.to_owned(),
+        spec: outcomes.first().map_or_else(Spec::default, |o| o.spec.clone()),
+        failure: failure.clone(),
+        absent: outcomes.iter().find_map(|o| o.absent.clone()),
+        ..of_row(&good)
+    };
+    match (&failure, operations.is_empty()) {
+        (Some(_), _) | (None, true) => vec![shared],
+        (None, false) => operations.into_iter().map(|o| of_operation(&shared, o, &good)).collect(),
+    }
+}
+
+/// What all operations of a row share.
+fn of_row(good: &[&Outcome]) -> Line {
+    let spread = |pick: &dyn Fn(&Outcome) -> f64| Spread::of(good.iter().map(|o| pick(o)).collect());
+    let per = |n: u64, by: u64| if by == 0 { 0.0 } else { n as f64 / by as f64 };
+    Line {
+        processor: spread(&Outcome::processor_per_million),
+        memory: spread(&|o| o.peak_memory as f64),
+        write_amp: spread(&|o| per(o.settled_written, o.payload().written)),
+        space_amp: spread(&|o| per(o.db_bytes, o.keys * o.spec.entry_bytes())),
+        size: spread(&|o| o.db_bytes as f64),
+        wall: spread(&|o| o.wall),
+        ..Line::default()
+    }
+}
+
+fn of_operation(shared: &Line, operation: &str, good: &[&Outcome]) -> Line {
+    let phases = || good.iter().flat_map(|o| o.phases.iter()).filter(|p| p.operation == operation);
+    let latency = |pick: fn(&crate::measure::Latency) -> f64| {
+        Spread::of(phases().filter_map(|p| p.latency.as_ref()).map(pick).collect())
+    };
+    Line {
+        operation: operation.to_owned(),
+        rate: Spread::of(phases().map(Phase::rate).collect()),
+        p50: latency(|l| l.p50),
+        p95: latency(|l| l.p95),
+        p99: latency(|l| l.p99),
+        p999: latency(|l| l.p999),
+        variation: latency(|l| l.variation),
+        ..shared.clone()
+    }
+}

@@ -1,0 +1,120 @@
+//! Plots of made-up results: which there are, what they say, and that their drawings are well-formed.
+
+use roxmltree::{Document, Node};
+
+use super::super::fixture;
+use super::super::lines::{engines, lines};
+use super::*;
+
+fn made(suite: &str) -> (Vec<Plot>, Vec<(usize, &'static str)>) {
+    let results = fixture::results(suite);
+    let all = lines(&results);
+    plots(&all, &engines(&results), &Score::of(&all))
+}
+
+fn classes<'a>(node: Node<'a, '_>) -> Vec<&'a str> {
+    node.attribute("class").unwrap_or_default().split_whitespace().collect()
+}
+
+#[test]
+fn all_seventeen_are_drawn_where_there_are_figures() {
+    let (plots, missing) = made("quick");
+    assert_eq!(plots.iter().map(|p| p.number).collect::<Vec<_>>(), (1..=17).collect::<Vec<_>>());
+    assert!(missing.is_empty());
+    for plot in &plots {
+        assert!(plot.caption.contains("is better"), "{}", plot.caption);
+        assert!(plot.finding.contains("tidesdb wins"), "{}: {}", plot.slug, plot.finding);
+    }
+    let (plots, missing) = made("ycsb");
+    let missing: Vec<usize> = missing.iter().map(|(number, _)| *number).collect();
+    assert_eq!(missing, [4, 5, 7, 8, 17], "blends have no deletes, no seeks and nothing to lay side by side");
+    assert_eq!(plots.len() + missing.len(), 17);
+}
+
+#[test]
+fn drawings_are_well_formed_and_inside_their_frames() {
+    let (plots, _) = made("quick");
+    for chart in plots.iter().flat_map(|p| &p.charts) {
+        for (canvas, class) in [(&chart.wide, "wide"), (&chart.narrow, "narrow")] {
+            let text = canvas.inline("name", "about", class);
+            assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+            let document = Document::parse(&text).unwrap();
+            for node in document.descendants().filter(|n| n.has_attribute("x") || n.has_attribute("x1")) {
+                let number = |name: &str| node.attribute(name).map(|n| n.parse::<f64>().unwrap());
+                let x = number("x").or(number("x1")).unwrap();
+                assert!((-1.0..=canvas.width + 1.0).contains(&x), "{node:?} in {}", canvas.width);
+                let y = number("y").or(number("y1")).unwrap();
+                assert!((-1.0..=canvas.height + 1.0).contains(&y), "{node:?} in {}", canvas.height);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_plot_has_a_sign_for_each_engine_and_row_and_says_how_it_ended() {
+    let (plots, _) = made("quick");
+    let seeks = plots.iter().find(|p| p.slug == "seeks").unwrap();
+    let text = seeks.charts[0].wide.inline("", "", "");
+    let document = Document::parse(&text).unwrap();
+    let signs = document.descendants().filter(|n| n.has_tag_name("path") && classes(*n).contains(&"mark"));
+    // Six in the legend, six in the only row: this engine, four rivals and the one that loses; the yardstick is out.
+    assert_eq!(signs.clone().count(), 12);
+    assert_eq!(signs.filter(|n| n.children().any(|c| c.has_tag_name("title"))).count(), 6);
+    let verdicts: Vec<&str> = document
+        .descendants()
+        .filter(|n| n.has_tag_name("text") && classes(*n).contains(&"loss"))
+        .filter_map(|n| n.text())
+        .collect();
+    assert_eq!(verdicts.len(), 1);
+    assert!(verdicts[0].ends_with('\u{25bc}'), "the sign says it without colour: {verdicts:?}");
+    assert!(seeks.finding.contains("loses 1 (to gamma)"), "{}", seeks.finding);
+}
+
+#[test]
+fn ratios_lie_on_their_side_of_one() {
+    let (plots, _) = made("quick");
+    let text = plots[0].charts[0].wide.inline("", "", "");
+    let document = Document::parse(&text).unwrap();
+    let one = document.descendants().find(|n| classes(*n) == ["one"]).unwrap();
+    let one: f64 = one.attribute("x1").unwrap().parse().unwrap();
+    let (mut faster, mut slower) = (0, 0);
+    for sign in document.descendants().filter(|n| n.has_tag_name("path")) {
+        let Some(title) = sign.children().find(|c| c.has_tag_name("title")).and_then(|t| t.text()) else {
+            continue;
+        };
+        let place = sign.attribute("transform").unwrap();
+        let x: f64 = place["translate(".len()..].split(' ').next().unwrap().parse().unwrap();
+        if title.ends_with("win") {
+            faster += 1;
+            assert!(x > one, "{title}");
+        }
+        if title.ends_with("loss") {
+            slower += 1;
+            assert!(x < one, "{title}");
+        }
+        assert_eq!(classes(sign).contains(&"hollow"), title.ends_with("tie"), "{title}");
+    }
+    assert!(faster > 100 && slower > 20, "{faster} {slower}");
+}
+
+#[test]
+fn scaling_goes_along_the_setting() {
+    let (plots, _) = made("quick");
+    for (slug, labels) in [
+        ("batches", &["1", "10", "100", "1k", "10k"][..]),
+        ("values", &["16 B", "64 B", "256 B", "1024 B", "4096 B"]),
+        ("threads", &["1", "4", "8", "16"]),
+    ] {
+        let text = plots.iter().find(|p| p.slug == slug).unwrap().charts[0].wide.inline("", "", "");
+        let document = Document::parse(&text).unwrap();
+        let ticks: Vec<(f64, &str)> = document
+            .descendants()
+            .filter(|n| n.has_tag_name("text") && classes(*n) == ["soft", "small", "mid"])
+            .filter_map(|n| Some((n.attribute("x")?.parse().ok()?, n.text()?)))
+            .collect();
+        let found = ticks
+            .windows(labels.len())
+            .any(|w| w.iter().map(|t| t.1).eq(labels.iter().copied()) && w.is_sorted_by(|a, b| a.0 < b.0));
+        assert!(found, "{slug}: {ticks:?}");
+    }
+}

@@ -1,0 +1,227 @@
+//! The other engines: each is a program of its own, so that C libraries never meet in one process.
+//!
+//! Such a program does what a child process of this one does: one task in, one outcome out. It is sought in the
+//! directories of `TIDESDB_BENCH_PEERS`, then beside the running program. Nothing here is linked with another engine.
+
+use std::path::{Path, PathBuf};
+
+use crate::spec::{Durability, Spec};
+
+/// Where programs of rivals are, if not beside the running one; directories as in `PATH`.
+pub const PLACES: &str = "TIDESDB_BENCH_PEERS";
+
+/// An engine that another program brings.
+#[derive(Debug, PartialEq)]
+pub struct Rival {
+    /// Its name, and that of the feature that builds its program.
+    pub name: &'static str,
+    /// What it is.
+    pub about: &'static str,
+    /// What may follow its name and a colon.
+    pub variants: &'static [&'static str],
+    /// Classes of durability that it offers.
+    pub classes: &'static [Durability],
+    /// Packages of Debian that its build needs.
+    pub packages: &'static str,
+    /// Seconds of its release build on two processors, once the benchmark itself is built. The processor time was measured
+    /// for RocksDB, whose build uses both; the others on a busy machine, so they are upper bounds.
+    pub build_seconds: u64,
+}
+
+use Durability::{Device, None as Nothing, Os};
+
+/// All rivals.
+pub const ALL: [Rival; 7] = [
+    Rival {
+        name: "rocksdb",
+        about: "RocksDB; rocksdb:blob keeps values of 4 KiB and more in blob files",
+        variants: &["blob"],
+        classes: &[Nothing, Os, Device],
+        packages: "g++ libclang-dev",
+        build_seconds: 900,
+    },
+    Rival {
+        name: "tidesdb-c",
+        about: "TidesDB 10, in C",
+        variants: &[],
+        classes: &[Nothing, Os, Device],
+        packages: "cmake gcc pkg-config liblz4-dev",
+        build_seconds: 47,
+    },
+    Rival {
+        name: "libtidesdb",
+        about: "a libtidesdb.so of version 9 in C: libtidesdb:/path/to/libtidesdb.so",
+        variants: &["PATH"],
+        classes: &[Nothing, Os, Device],
+        packages: "",
+        build_seconds: 20,
+    },
+    Rival {
+        name: "lmdb",
+        about: "LMDB, a copy-on-write B+ tree in a memory map",
+        variants: &[],
+        classes: &[Os, Device],
+        packages: "gcc",
+        build_seconds: 54,
+    },
+    Rival {
+        name: "fjall",
+        about: "Fjall, a log-structured store in Rust",
+        variants: &[],
+        classes: &[Nothing, Os, Device],
+        packages: "",
+        build_seconds: 60,
+    },
+    Rival {
+        name: "surrealkv",
+        about: "SurrealKV, a log-structured store in Rust",
+        variants: &[],
+        classes: &[Os, Device],
+        packages: "",
+        build_seconds: 218,
+    },
+    Rival {
+        name: "redb",
+        about: "redb, a copy-on-write B-tree in Rust",
+        variants: &[],
+        classes: &[Nothing, Device],
+        packages: "",
+        build_seconds: 108,
+    },
+];
+
+/// The rival of that name; what follows a colon is its argument.
+pub fn named(engine: &str) -> Option<&'static Rival> {
+    let (name, _) = split(engine);
+    ALL.iter().find(|rival| rival.name == name)
+}
+
+/// Name and argument of an engine.
+pub fn split(engine: &str) -> (&str, Option<&str>) {
+    engine.split_once(':').map_or((engine, None), |(name, argument)| (name, Some(argument)))
+}
+
+/// Directories in which programs of rivals are sought.
+pub fn places() -> Vec<PathBuf> {
+    let named = std::env::var_os(PLACES).map(|list| std::env::split_paths(&list).collect::<Vec<_>>());
+    let own = std::env::current_exe().ok();
+    let beside = own.as_deref().and_then(Path::parent).map(Path::to_owned);
+    named.into_iter().flatten().chain(beside).collect()
+}
+
+/// Why the engine does not offer such a row, if so: rows of different classes of durability are never mixed.
+pub fn absent(engine: &str, spec: &Spec) -> Option<String> {
+    let rival = named(engine)?;
+    let offered = rival.classes.contains(&spec.durability) || !spec.writes();
+    (!offered).then(|| {
+        let classes: Vec<&str> = rival.classes.iter().map(|class| class.name()).collect();
+        format!("{engine} has no durability {}, only {}", spec.durability.name(), classes.join(" and "))
+    })
+}
+
+/// The class with which a database is filled: nothing is measured then, and it is synced afterwards.
+pub fn filling_class(engine: &str) -> Durability {
+    match named(engine) {
+        Some(rival) if !rival.classes.contains(&Os) => rival.classes.first().copied().unwrap_or(Device),
+        _ => Os,
+    }
+}
+
+impl Rival {
+    /// The name of its program.
+    pub fn program(&self) -> String {
+        format!("tidesdb-bench-{}", self.name)
+    }
+
+    /// Its program in the first of `places` that has it.
+    pub fn find(&self, places: &[PathBuf]) -> Option<PathBuf> {
+        let name = format!("{}{}", self.program(), std::env::consts::EXE_SUFFIX);
+        places.iter().map(|place| place.join(&name)).find(|path| path.is_file())
+    }
+
+    /// Refuses an argument that it does not know.
+    ///
+    /// # Errors
+    /// What it knows.
+    pub fn check(&self, argument: Option<&str>) -> Result<(), String> {
+        match (argument, self.variants) {
+            (None, ["PATH"]) => Err(format!("{0} needs a path: {0}:/path/to/libtidesdb.so", self.name)),
+            (Some(path), ["PATH"]) => match Path::new(path).is_file() {
+                true => Ok(()),
+                false => Err(format!("{}: there is no file {path}", self.name)),
+            },
+            (Some(argument), variants) if !variants.contains(&argument) => match variants {
+                [] => Err(format!("{} has no variant {argument:?}", self.name)),
+                _ => Err(format!("{} has no variant {argument:?}, only {}", self.name, variants.join(", "))),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    /// How to build its program, in words for a terminal.
+    pub fn recipe(&self) -> String {
+        let mut out = String::new();
+        if !self.packages.is_empty() {
+            out += &format!("  apt-get install {}\n", self.packages);
+        }
+        out += &format!("  {}\n", self.command());
+        let time = match self.build_seconds {
+            s if s >= 120 => format!("{} minutes", s.div_ceil(60)),
+            s => format!("{s} s"),
+        };
+        out + &format!("which takes about {time} on two processors")
+    }
+
+    /// The command that builds its program.
+    pub fn command(&self) -> String {
+        format!(
+            "RUSTFLAGS=\"-C target-cpu=native\" cargo build --release -p tidesdb-bench-peers --features {}",
+            self.name
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::Workload;
+
+    #[test]
+    fn engines_are_found_by_name_and_argument() {
+        assert_eq!(named("rocksdb:blob").map(|r| r.name), Some("rocksdb"));
+        assert_eq!(split("libtidesdb:/a:b"), ("libtidesdb", Some("/a:b")));
+        assert_eq!(named("tidesdb"), None);
+        assert_eq!(named("tidesdb-c").map(Rival::program).as_deref(), Some("tidesdb-bench-tidesdb-c"));
+        let rocks = named("rocksdb").unwrap();
+        assert_eq!((rocks.check(None), rocks.check(Some("blob"))), (Ok(()), Ok(())));
+        assert!(rocks.check(Some("x")).unwrap_err().contains("only blob"));
+        assert!(named("redb:x").unwrap().check(Some("x")).is_err());
+        let library = named("libtidesdb").unwrap();
+        assert!(library.check(None).unwrap_err().contains("needs a path"));
+        assert!(library.check(Some("/none/lib.so")).unwrap_err().contains("/none/lib.so"));
+    }
+
+    #[test]
+    fn classes_are_not_mixed() {
+        let write = |durability| Spec { durability, ..Spec::default() };
+        assert!(absent("redb", &write(Os)).unwrap().contains("only none and device"));
+        assert_eq!(absent("redb", &Spec { workload: Workload::Read, ..write(Os) }), None);
+        assert!(absent("lmdb", &write(Nothing)).is_some());
+        assert_eq!(absent("tidesdb", &write(Nothing)), None);
+        assert_eq!((filling_class("redb"), filling_class("lmdb"), filling_class("null")), (Nothing, Os, Os));
+        assert!(ALL.iter().all(|rival| rival.classes.contains(&Device)));
+    }
+
+    #[test]
+    fn a_program_is_found_in_the_first_place_that_has_it() {
+        let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let places = [a.path().to_owned(), b.path().to_owned()];
+        let rival = named("fjall").unwrap();
+        assert_eq!(rival.find(&places), None);
+        let program = b.path().join(format!("tidesdb-bench-fjall{}", std::env::consts::EXE_SUFFIX));
+        std::fs::write(&program, "").unwrap();
+        assert_eq!(rival.find(&places), Some(program));
+        assert!(rival.recipe().contains("--features fjall") && !rival.recipe().contains("apt-get"));
+        assert!(named("rocksdb").unwrap().recipe().contains("apt-get install g++ libclang-dev"));
+    }
+}

@@ -1,0 +1,95 @@
+//! Files of a run: results to keep, and the report that is drawn from them, now or later.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tidesdb_bench::{Results, compare, report};
+
+use crate::failure::{Exit, Failure, Outcome as Ended};
+use crate::output::{Out, Style};
+
+/// Writes `results.json`, `results.csv` and the report into a directory.
+pub(super) fn keep(results: &Results, dir: &Path) -> Ended<()> {
+    let files = [("results.json", report::json(results)), ("results.csv", report::csv(results))];
+    for (name, text) in files {
+        write(&dir.join(name), &text.map_err(Failure::failed)?)?;
+    }
+    draw(results, dir)
+}
+
+/// Writes `report.html` and `plots/*.svg` into a directory.
+fn draw(results: &Results, dir: &Path) -> Ended<()> {
+    let plots = dir.join("plots");
+    fs::create_dir_all(&plots).map_err(|e| Failure::file("create", &plots, &e))?;
+    write(&dir.join("report.html"), &report::html(results))?;
+    for (name, text) in report::plot_files(results) {
+        write(&plots.join(name), &text)?;
+    }
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> Ended<()> {
+    fs::write(path, text).map_err(|e| Failure::file("write", path, &e))
+}
+
+fn read(path: &Path) -> Ended<Results> {
+    let text = fs::read_to_string(path).map_err(|e| Failure::file("read", path, &e))?;
+    report::from_json(&text).map_err(|what| Failure::usage(what).at(&path.display().to_string()))
+}
+
+/// Draw the report of results again: the table, report.html and plots
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Redraw {
+    /// A results.json
+    results: PathBuf,
+    /// Where to write report.html and plots/ [default: beside the results]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+impl Redraw {
+    pub(super) fn run(&self, out: &mut Out<'_>) -> Ended {
+        let results = read(&self.results)?;
+        let beside = self.results.parent().unwrap_or(Path::new(""));
+        let dir = self.out.as_deref().unwrap_or(beside);
+        draw(&results, dir)?;
+        out.line(report::table(&results).trim_end())?;
+        out.line(format!("\n{}", dir.join("report.html").display()))?;
+        Ok(Exit::Done)
+    }
+}
+
+/// Compare two results, and flag what became slower
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Compare {
+    /// The results.json from before
+    old: PathBuf,
+    /// The results.json from after
+    new: PathBuf,
+    /// Changes of less than this many percent are none
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = super::positive)]
+    threshold: f64,
+    /// Write the comparison as a page too
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+impl Compare {
+    pub(super) fn run(&self, out: &mut Out<'_>) -> Ended {
+        let (old, new) = (read(&self.old)?, read(&self.new)?);
+        if old.machine.processor != new.machine.processor
+            || old.machine.file_system != new.machine.file_system
+        {
+            out.line(out.paint(Style::Bad, "these results are from different machines"))?;
+        }
+        let changes = compare::compare(&old, &new, self.threshold / 100.0);
+        if let Some(path) = &self.html {
+            write(path, &compare::html(&old, &new, &changes))?;
+        }
+        out.line(compare::table(&changes).trim_end())?;
+        match compare::is_worse(&changes) {
+            true => Err(Failure::no("something became worse")),
+            false => Ok(Exit::Done),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! How far a run is: row n of m, engine, repetition, and an estimate of the time that is left. Nothing is drawn unless
+//! the standard error stream is a terminal.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tidesdb_bench::measure::now;
+use tidesdb_bench::run::{Event, Plan};
+use tidesdb_bench::{Outcome, Results};
+
+use crate::failure::{Failure, Outcome as Ended};
+
+/// Runs a plan with a progress bar on the standard error stream.
+pub(super) fn watch(plan: &Plan) -> Ended<Results> {
+    let bar = ProgressBar::new(plan.len() as u64);
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {msg}") {
+        bar.set_style(style.progress_chars("#>-"));
+    }
+    bar.enable_steady_tick(Duration::from_millis(100));
+    let mut estimate = Estimate::new(plan);
+    let results = plan.run(|event| match event {
+        Event::Begin(spec, engine, done, all) => {
+            estimate.begin(&spec.name, engine, done);
+            bar.set_position(done as u64);
+            bar.set_message(message(plan, &estimate, (done, all)));
+        }
+        Event::End(outcome) => {
+            estimate.end();
+            bar.println(progress(outcome));
+        }
+    });
+    bar.finish_and_clear();
+    results.map_err(Failure::usage)
+}
+
+/// What stands beside the bar.
+fn message(plan: &Plan, estimate: &Estimate, (done, all): (usize, usize)) -> String {
+    let round = (plan.rows.len() * plan.engines.len()).max(1);
+    let left = match estimate.left() {
+        Some(left) => format!(", about {} left", time(left)),
+        None => String::new(),
+    };
+    let (row, engine) = (&estimate.row, &estimate.engine);
+    format!(
+        "row {} of {all}: {row} on {engine}, repetition {} of {}{left}",
+        done + 1,
+        done / round + 1,
+        plan.repeat
+    )
+}
+
+fn time(seconds: f64) -> String {
+    match seconds.round() as u64 {
+        s if s >= 3600 => format!("{} h {:02} min", s / 3600, s / 60 % 60),
+        s if s >= 60 => format!("{} min {:02} s", s / 60, s % 60),
+        s => format!("{s} s"),
+    }
+}
+
+/// One line about a row that has ended.
+fn progress(outcome: &Outcome) -> String {
+    let name = format!("{} on {}", outcome.spec.name, outcome.engine);
+    match (&outcome.failure, &outcome.absent) {
+        (Some(failure), _) => format!("{name}: FAILED: {failure}"),
+        (None, Some(why)) => format!("{name}: not offered: {why}"),
+        (None, None) => {
+            let rates: Vec<String> =
+                outcome.phases.iter().map(|p| format!("{} {:.0}/s", p.operation, p.rate())).collect();
+            format!("{name}: {}", rates.join(", "))
+        }
+    }
+}
+
+/// How long rows took, by row and engine, to guess how long the others will.
+struct Estimate {
+    /// All rows in the order in which they run.
+    order: Vec<(String, String)>,
+    /// Row, engine and seconds of those that ended.
+    took: Vec<(String, String, f64)>,
+    done: usize,
+    row: String,
+    engine: String,
+    begun: Instant,
+}
+
+impl Estimate {
+    fn new(plan: &Plan) -> Self {
+        let order = plan.order().into_iter().map(|(spec, engine, _)| (spec.name.clone(), engine.to_owned()));
+        let order = order.collect();
+        Self { order, took: Vec::new(), done: 0, row: String::new(), engine: String::new(), begun: now() }
+    }
+
+    fn begin(&mut self, row: &str, engine: &str, done: usize) {
+        (self.row, self.engine, self.done, self.begun) = (row.to_owned(), engine.to_owned(), done, now());
+    }
+
+    fn end(&mut self) {
+        self.took.push((self.row.clone(), self.engine.clone(), self.begun.elapsed().as_secs_f64()));
+    }
+
+    /// Seconds that the present row and those after it will take; unknown while no row has ended.
+    fn left(&self) -> Option<f64> {
+        let rest = self.order.get(self.done..).unwrap_or_default();
+        rest.iter().map(|(row, engine)| self.guess(row, engine)).sum()
+    }
+
+    /// As long as the same before; else as this row on other engines; else as the rows so far.
+    fn guess(&self, row: &str, engine: &str) -> Option<f64> {
+        let mean = |wanted: &dyn Fn(&(String, String, f64)) -> bool| {
+            let times: Vec<f64> = self.took.iter().filter(|t| wanted(t)).map(|t| t.2).collect();
+            (!times.is_empty()).then(|| times.iter().sum::<f64>() / times.len() as f64)
+        };
+        mean(&|t| t.0 == row && t.1 == engine).or_else(|| mean(&|t| t.0 == row)).or_else(|| mean(&|_| true))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_guess_uses_what_is_known_best() {
+        let named = |row: &str, engine: &str| (row.to_owned(), engine.to_owned());
+        let order = vec![named("a", "x"), named("a", "y"), named("b", "x"), named("a", "x")];
+        let mut estimate = Estimate {
+            order,
+            took: Vec::new(),
+            done: 0,
+            row: String::new(),
+            engine: String::new(),
+            begun: now(),
+        };
+        assert_eq!(estimate.left(), None);
+        estimate.took.push(("a".into(), "x".into(), 10.0));
+        estimate.done = 1;
+        assert_eq!(estimate.left(), Some(30.0), "one row known, all guessed alike");
+        estimate.took.push(("a".into(), "y".into(), 2.0));
+        estimate.done = 2;
+        assert_eq!(estimate.left(), Some(6.0 + 10.0), "the mean for b, its own time for a");
+        estimate.done = 4;
+        assert_eq!(estimate.left(), Some(0.0));
+    }
+
+    #[test]
+    fn times_are_short() {
+        assert_eq!(
+            (time(0.4), time(59.6), time(3725.0)),
+            ("0 s".into(), "1 min 00 s".into(), "1 h 02 min".into())
+        );
+    }
+}
