@@ -7,18 +7,26 @@
 use std::hint::black_box;
 use std::path::Path;
 
-use tidesdb::{Cursor, Db, Family, SyncMode, WriteBatch};
+use tidesdb::{Cursor, Db, Family, Isolation, SyncMode, Transaction, WriteBatch};
 
 const KEYS: u64 = 50_000;
 
 /// Name, how often it is done, and how.
 type Operation = (&'static str, u64, fn(&Path, u64));
 
-const OPERATIONS: [Operation; 9] = [
+const OPERATIONS: [Operation; 11] = [
     ("put", 10_000, |dir, n| put_measured(loaded(dir, SyncMode::None, false).default_family(), n)),
     ("put-batch-1000", 20_000, |dir, n| {
         let db = loaded(dir, SyncMode::None, false);
         batches_measured(&db, &mut db.batch(), n);
+    }),
+    ("tx-batch-1000", 20_000, |dir, n| {
+        let db = loaded(dir, SyncMode::None, false);
+        transactions_measured(&db, &mut db.begin(Isolation::ReadCommitted), n, 1000);
+    }),
+    ("tx-serializable", 5_000, |dir, n| {
+        let db = loaded(dir, SyncMode::None, true);
+        updates_measured(&db, &mut db.begin(Isolation::Serializable), n);
     }),
     ("commit-sync", 200, |dir, n| put_measured(loaded(dir, SyncMode::Full, false).default_family(), n)),
     ("get-memtable", 20_000, |dir, n| get(&loaded(dir, SyncMode::None, false), n, 0)),
@@ -133,6 +141,29 @@ fn batches_measured(db: &Db, batch: &mut WriteBatch, n: u64) {
         if batch.len() == 1000 {
             db.write(batch).unwrap();
         }
+    }
+}
+
+#[inline(never)]
+fn transactions_measured(db: &Db, tx: &mut Transaction, n: u64, writes: usize) {
+    for i in 0..n {
+        tx.put(db.default_family(), &key(scattered(i) % (KEYS * 2)), &value(i)).unwrap();
+        if tx.len() == writes {
+            tx.commit().unwrap();
+            tx.reset();
+        }
+    }
+}
+
+/// Read one key, write it, commit.
+#[inline(never)]
+fn updates_measured(db: &Db, tx: &mut Transaction, n: u64) {
+    for i in 0..n {
+        let key = key(scattered(i) % KEYS * 2);
+        black_box(tx.get(db.default_family(), &key).unwrap());
+        tx.put(db.default_family(), &key, &value(i)).unwrap();
+        tx.commit().unwrap();
+        tx.reset();
     }
 }
 

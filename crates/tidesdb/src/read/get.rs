@@ -149,6 +149,9 @@ pub fn newest_version(
             return Ok(e.seq);
         }
     }
+    if view.version.flushed_to() <= since {
+        return Ok(0);
+    }
     let hash = key_hash(key);
     let mut candidates = Candidates::default();
     view.version.tables_for(key, |slot| {

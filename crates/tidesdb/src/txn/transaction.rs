@@ -275,10 +275,9 @@ impl Transaction {
         let checks_writes = self.isolation == Isolation::Snapshot;
         let done = match &self.moment {
             Moment::Snapshot(pin) if checks_writes || (depends.reads.is_some() && reads.len() > 0) => {
-                let since = pin.seq();
-                write::commit_if(&self.shared, &mut self.batch, options, |batch, end| {
+                write::commit_if(&self.shared, &mut self.batch, options, pin.seq(), |batch, during| {
                     let writes = checks_writes.then_some(batch);
-                    depends.unchanged(&self.shared, writes, (since, end))
+                    depends.unchanged(&self.shared, writes, pin.seq(), during)
                 })
             }
             _ => write::commit(&self.shared, &mut self.batch, options),

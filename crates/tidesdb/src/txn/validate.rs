@@ -9,7 +9,6 @@ use tidesdb_sync::pin;
 
 use super::footprint::Footprint;
 use crate::Result;
-use crate::family::ReadView;
 use crate::read::{Span, is_before, newest_version, sees};
 use crate::shared::Shared;
 use crate::sources::Source;
@@ -26,7 +25,8 @@ pub(super) struct Depends<'a> {
 }
 
 impl Depends<'_> {
-    /// Whether none of it, nor any key of `writes`, has a version in `since < seq < end`.
+    /// Whether none of it, nor any key of `writes`, has a version in `during`, both ends excluded. The transaction read at
+    /// `snapshot`.
     ///
     /// # Errors
     /// `Corrupt`, `Io`: it cannot be said.
@@ -34,6 +34,7 @@ impl Depends<'_> {
         &self,
         shared: &Shared,
         writes: Option<&WriteBatch>,
+        snapshot: SeqNo,
         during: (SeqNo, SeqNo),
     ) -> Result<bool> {
         let (since, _) = during;
@@ -56,51 +57,55 @@ impl Depends<'_> {
         }
         let spans = reads.spans.lock();
         for span in &*spans {
-            if self.written_into(shared, span, during)? {
+            if self.written_into(shared, span, snapshot, during)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    fn written_into(&self, shared: &Shared, span: &Span, during: (SeqNo, SeqNo)) -> Result<bool> {
+    fn written_into(
+        &self,
+        shared: &Shared,
+        span: &Span,
+        snapshot: SeqNo,
+        during: (SeqNo, SeqNo),
+    ) -> Result<bool> {
         let view = span.family.owned_view();
         let mut sources: Vec<Source> =
             view.memtables_since(during.0).map(|slot| Source::memtable(&slot.map)).collect();
         let tables = view.version.tables().filter(|slot| slot.meta().max_seq > during.0);
         sources.extend(tables.map(Source::table));
+        let counts = |key: &[u8]| Ok(!self.seen_only || sees(shared, &view, key, snapshot, &pin())?);
         for source in &mut sources {
-            if self.found_in(shared, source, span, &view, during)? {
+            if found_in(source, span, during, counts)? {
                 return Ok(true);
             }
         }
         Ok(false)
     }
+}
 
-    fn found_in(
-        &self,
-        shared: &Shared,
-        source: &mut Source,
-        span: &Span,
-        view: &std::sync::Arc<ReadView>,
-        (since, end): (SeqNo, SeqNo),
-    ) -> Result<bool> {
-        let order = &span.family.options.comparator;
-        match &span.low {
-            Bound::Unbounded => source.seek_to_first()?,
-            Bound::Included(low) | Bound::Excluded(low) => source.seek(low)?,
-        }
-        let outside =
-            |key: &[u8]| matches!(&span.low, Bound::Excluded(low) if order.compare(key, low).is_eq());
-        while source.valid() && is_before(order, source.key(), &span.high) {
-            if source.seq() > since && source.seq() < end && !outside(source.key()) {
-                let key = source.key();
-                if !self.seen_only || sees(shared, view, key, since, &pin())? {
-                    return Ok(true);
-                }
-            }
-            source.next()?;
-        }
-        Ok(false)
+/// Whether `source` has a version in `span` and `during` of a key that counts.
+fn found_in(
+    source: &mut Source,
+    span: &Span,
+    (since, end): (SeqNo, SeqNo),
+    counts: impl Fn(&[u8]) -> Result<bool>,
+) -> Result<bool> {
+    let order = &span.family.options.comparator;
+    match &span.low {
+        Bound::Unbounded => source.seek_to_first()?,
+        Bound::Included(low) | Bound::Excluded(low) => source.seek(low)?,
     }
+    let outside = |key: &[u8]| matches!(&span.low, Bound::Excluded(low) if order.compare(key, low).is_eq());
+    while source.valid() && is_before(order, source.key(), &span.high) {
+        if source.seq() > since && source.seq() < end && !outside(source.key()) {
+            if counts(source.key())? {
+                return Ok(true);
+            }
+        }
+        source.next()?;
+    }
+    Ok(false)
 }

@@ -51,9 +51,9 @@ pub fn commit(shared: &Arc<Shared>, batch: &mut WriteBatch, options: &WriteOptio
     after(shared, batch, &commit)
 }
 
-/// As [`commit`], if `still_valid` says so of all commits that come before this one: it is asked with the first sequence number
-/// that does not count, when everything below is in the memtables. Commits without a condition go on meanwhile and wait
-/// for nobody; those with one are decided in the order in which they drew their places.
+/// As [`commit`], if `still_valid` says so of all commits after `since` that come before this one. It is asked with a
+/// range of sequence numbers, both ends excluded, when all that lies in it is in the memtables. Commits without a condition go
+/// on meanwhile and wait for nobody; those with one are decided in the order in which they drew their places.
 ///
 /// # Errors
 /// `Conflict` if it does not; nothing happened and the batch is kept. Others as [`commit`].
@@ -61,14 +61,16 @@ pub fn commit_if(
     shared: &Arc<Shared>,
     batch: &mut WriteBatch,
     options: &WriteOptions,
-    still_valid: impl Fn(&WriteBatch, SeqNo) -> Result<bool>,
+    since: SeqNo,
+    still_valid: impl Fn(&WriteBatch, (SeqNo, SeqNo)) -> Result<bool>,
 ) -> Result<SeqNo> {
     check(shared, batch)?;
     if batch.is_empty() {
         return Ok(shared.visible());
     }
     // Most conflicts are there already: then the log need not hear of it.
-    if !still_valid(batch, shared.log.sequencer().visible_end())? {
+    let seen = shared.log.sequencer().visible_end();
+    if !still_valid(batch, (since, seen))? {
         return Err(Error::Conflict);
     }
     make_ready(shared, batch)?;
@@ -79,7 +81,8 @@ pub fn commit_if(
     batch.record.truncate(end);
     let unfinished = Unfinished(shared);
     let verdict = match shared.log.sequencer().wait_for_earlier(&place.commit) {
-        true => still_valid(batch, place.commit.seq),
+        true if place.commit.seq <= seen => Ok(true),
+        true => still_valid(batch, (since.max(seen - 1), place.commit.seq)),
         false => shared.health.check().map(|()| false),
     };
     let kind = if matches!(verdict, Ok(true)) { RecordKind::Commit } else { RecordKind::Refused };
