@@ -100,10 +100,9 @@ fn found_in(
     }
     let outside = |key: &[u8]| matches!(&span.low, Bound::Excluded(low) if order.compare(key, low).is_eq());
     while source.valid() && is_before(order, source.key(), &span.high) {
-        if source.seq() > since && source.seq() < end && !outside(source.key()) {
-            if counts(source.key())? {
-                return Ok(true);
-            }
+        let during = source.seq() > since && source.seq() < end;
+        if during && !outside(source.key()) && counts(source.key())? {
+            return Ok(true);
         }
         source.next()?;
     }
