@@ -196,6 +196,30 @@ impl<'a> RecordRef<'a> {
         record
     }
 
+    /// Whether `self`, inserted later, says all that `old` said: same sequence number, same kind. Nobody who may see the one
+    /// can want the other.
+    #[inline]
+    pub(crate) fn supersedes(self, old: RecordRef<'a>) -> bool {
+        self.seq() == old.seq() && self.kind() == old.kind()
+    }
+
+    /// As [`link_older`](Self::link_older), for one thread at a time: a version that `new` supersedes leaves the chain. Returns
+    /// whether one did.
+    pub(crate) fn link_older_alone(self, new: RecordRef<'a>) -> bool {
+        debug_assert!(self.seq() > new.seq());
+        let mut before = self;
+        let mut after = before.older();
+        while let Some(newer) = after.filter(|after| after.seq() > new.seq()) {
+            before = newer;
+            after = newer.older();
+        }
+        let superseded = after.filter(|after| new.supersedes(*after));
+        new.set_older(superseded.map_or(after, RecordRef::older));
+        // Release: publishes the record. A reader on the superseded one still finds its way to the older ones.
+        before.head().next.store(new.as_ptr(), Ordering::Release);
+        superseded.is_some()
+    }
+
     /// Publishes `new` in its place among the versions older than `self`, which must be newer than `new`.
     /// Any number of threads may do so at once.
     pub(crate) fn link_older(self, new: RecordRef<'a>) {

@@ -390,9 +390,53 @@ fn each_map_is_the_model_of_the_other() {
         while a.valid() && b.valid() {
             let (x, y) = (a.entry(), b.entry());
             assert_eq!((x.key, x.seq, x.expiry), (y.key, y.seq, y.expiry));
-            a.next();
-            b.next();
+            let shown = (x.key.to_vec(), x.seq);
+            step(&mut a, &shown);
+            step(&mut b, &shown);
         }
         assert_eq!(a.valid(), b.valid());
     }
+}
+
+/// Past all versions of one key with one sequence number: of these a map may show the last alone.
+fn step(cursor: &mut Cursor, shown: &(Vec<u8>, u64)) {
+    while cursor.valid() && (cursor.entry().key, cursor.entry().seq) == (&shown.0[..], shown.1) {
+        cursor.next();
+    }
+}
+
+/// A batch that puts one key often leaves one version of it; another kind, or another batch, is another version.
+#[test]
+fn the_tree_forgets_what_is_superseded() {
+    let tree = Memtable::new(KeyOrder::Bytewise, MapKind::Tree, 1 << 20, 3);
+    let put = |seq, kind, value: &[u8]| {
+        tree.insert(b"k", Version { seq, kind, expiry: 0 }, value).expect("memory");
+    };
+    put(20, 1, b"20");
+    for i in 0..100u8 {
+        put(10, 1, &[i]);
+        put(30, 1, &[i]);
+    }
+    put(10, 2, b"deleted");
+    put(10, 1, b"back");
+    let mut cursor = tree.cursor();
+    cursor.seek_to_first();
+    let mut seen = Vec::new();
+    while cursor.valid() {
+        let e = cursor.entry();
+        seen.push((e.seq, e.kind, e.value.to_vec()));
+        cursor.next();
+    }
+    let expected: [(u64, u8, &[u8]); 5] =
+        [(30, 1, &[99]), (20, 1, b"20"), (10, 1, b"back"), (10, 2, b"deleted"), (10, 1, &[99])];
+    assert_eq!(seen, expected.map(|(seq, kind, value)| (seq, kind, value.to_vec())));
+    assert_eq!(tree.entries(), 5);
+    assert_eq!(tree.get(b"k", 15).expect("a version").value, b"back");
+    cursor.seek_to_last();
+    let mut back = 0;
+    while cursor.valid() {
+        back += 1;
+        cursor.prev();
+    }
+    assert_eq!(back, 5);
 }

@@ -197,7 +197,8 @@ impl Cursor {
         }
         loop {
             let older = newer.older()?;
-            if older.as_ptr() == record.as_ptr() {
+            // A superseded record is not in the chain any more; what took its place is next to be met.
+            if older.as_ptr() == record.as_ptr() || older.seq() < record.seq() {
                 return Some(newer);
             }
             newer = older;

@@ -81,7 +81,7 @@ impl Memtable {
     /// Inserts one version of `key`.
     ///
     /// The versions of a key are ordered by `seq`, newest first, in whatever order they are inserted; of two
-    /// with the same `seq` the one inserted later comes first.
+    /// with the same `seq` the one inserted later comes first, and the other may be forgotten if their kinds are the same too.
     ///
     /// # Errors
     ///

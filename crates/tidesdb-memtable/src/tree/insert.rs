@@ -56,7 +56,7 @@ impl Tree {
                 return Ok(Attempt::Again);
             }
             if meta.level == 0 {
-                return Ok(self.try_insert_in_leaf(node, seen, record));
+                return Ok(self.try_insert_in_leaf(arena, node, seen, record));
             }
             let Some((child, child_seen)) = step_down(node, seen, record.key()) else {
                 return Ok(Attempt::Again);
@@ -66,15 +66,30 @@ impl Tree {
         }
     }
 
-    fn try_insert_in_leaf<'a>(&'a self, leaf: NodeRef<'a>, seen: Seen, record: RecordRef<'a>) -> Attempt {
+    fn try_insert_in_leaf<'a>(
+        &'a self,
+        arena: &'a Arena,
+        leaf: NodeRef<'a>,
+        seen: Seen,
+        record: RecordRef<'a>,
+    ) -> Attempt {
         let Some(place) = leaf.locate(record.key(), seen) else { return Attempt::Again };
         // The version is unchanged if this succeeds, so the place is right and the leaf is not full.
         let Some(locked) = leaf.lock.try_lock(seen) else { return Attempt::Again };
         match place.found {
-            Some(newest) if newest.seq() > record.seq() => newest.link_older(record),
+            Some(newest) if newest.seq() > record.seq() => {
+                if newest.link_older_alone(record) {
+                    arena.uncount();
+                }
+            }
             Some(newest) => {
-                record.set_older(Some(newest));
+                // A batch that puts one key a hundred times would else make a chain that all others walk, lock in hand.
+                let superseded = record.supersedes(newest);
+                record.set_older(if superseded { newest.older() } else { Some(newest) });
                 leaf.replace_key(place.index, record);
+                if superseded {
+                    arena.uncount();
+                }
             }
             None => {
                 let last = place.index == leaf.meta().count;
