@@ -9,8 +9,9 @@ use std::path::Path;
 use std::process::Command;
 
 const BUDGETS: &str = "xtask/instructions.txt";
-/// More than the budget by so many per cent fails; less by twice as many asks for a lower budget.
-const TOLERANCE: f64 = 5.0;
+/// More than the budget by so many per cent fails; less by twice as many asks for a lower budget. Another processor chooses other
+/// routines of the C library, worth a few per cent.
+const TOLERANCE: f64 = 10.0;
 
 /// Why nothing can be counted here, if so.
 pub(crate) fn hindrance() -> Option<&'static str> {
@@ -95,10 +96,10 @@ mod tests {
 
     #[test]
     fn more_than_the_budget_and_no_budget_fail() {
-        let counts = [("a", 104.0), ("b", 106.0), ("c", 80.0), ("d", 1.0)].map(|(n, c)| (n.to_owned(), c));
+        let counts = [("a", 109.0), ("b", 111.0), ("c", 75.0), ("d", 1.0)].map(|(n, c)| (n.to_owned(), c));
         let (table, over) = judge(&counts, "a 100\nb 100\nc 100\n");
         assert_eq!(over, ["b", "d"]);
-        assert!(table.contains("+6.0 %  OVER") && table.contains("lower the budget"), "{table}");
+        assert!(table.contains("+11.0 %  OVER") && table.contains("lower the budget"), "{table}");
     }
 
     #[test]

@@ -97,6 +97,12 @@ fn libtidesdb() {
     assert!(refused(&format!("libtidesdb:{}", text.display())).contains("cannot be loaded"));
     let other = refused("libtidesdb:libm.so.6");
     assert!(other.contains("libm.so.6: it has no function tidesdb_default_config"), "{other}");
+    let model = dir.path().join("libmodel.so");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/model_libtidesdb.c");
+    let mut compile = Command::new("cc");
+    compile.args(["-std=c11", "-Wall", "-Werror", "-O1", "-shared", "-fPIC", "-pthread", "-o"]);
+    assert!(compile.arg(&model).arg(source).status().expect("a C compiler").success());
+    conforms(program, &format!("libtidesdb:{}", model.display()));
     if let Ok(library) = std::env::var("TIDESDB_LIBRARY") {
         conforms(program, &format!("libtidesdb:{library}"));
     }
