@@ -38,7 +38,7 @@ pub const ALL: [Rival; 7] = [
         variants: &["blob"],
         classes: &[Nothing, Os, Device],
         packages: "g++ libclang-dev",
-        build_seconds: 900,
+        build_seconds: 960,
     },
     Rival {
         name: "tidesdb-c",

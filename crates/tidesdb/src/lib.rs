@@ -37,7 +37,9 @@ pub mod db;
 pub mod inspect;
 
 pub use codec::Compression;
-pub use db::{DEFAULT_FAMILY, Db, FamilyStats, OpenOptions, RecoveryReport, Snapshot, Stats, VerifyReport};
+pub use db::{
+    DEFAULT_FAMILY, Db, FamilyStats, OpenOptions, RecoveryReport, Snapshot, StallStats, Stats, VerifyReport,
+};
 pub use error::{Error, Result};
 pub use options::{
     DbOptions, FamilyOptions, Isolation, MemtableKind, ReadOptions, RecoveryMode, SyncMode, WriteOptions,

@@ -70,10 +70,21 @@ pub struct Debt {
     pub drain_rate: AtomicU64,
     /// Advances when the debt fell: a memtable went, or a compaction is done. A job with nothing to do is no progress.
     pub progress: Event,
-    /// Nanoseconds writers were delayed, and writers that had to stop.
-    pub delayed_nanos: AtomicU64,
-    /// Times a writer had to stop.
-    pub stops: AtomicU64,
+    /// Writers held up because memtables wait for their flush.
+    pub by_memtables: HeldUp,
+    /// Writers held up because level 1 waits for its compaction.
+    pub by_tables: HeldUp,
+}
+
+/// How writers were held up for one cause.
+#[derive(Debug, Default)]
+pub struct HeldUp {
+    /// Nanoseconds, all threads together.
+    pub nanos: AtomicU64,
+    /// Commits that were slowed down.
+    pub slowed: AtomicU64,
+    /// Commits that had to stop.
+    pub stopped: AtomicU64,
 }
 
 impl Debt {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ::tidesdb::{Cursor, Db, Family, FamilyOptions, SyncMode, WriteBatch};
 
-use crate::engine::{Config, Engine, Result, Session, Stats};
+use crate::engine::{Cause, Config, Engine, Result, Session, Stats};
 use crate::measure::now;
 use crate::spec::Durability;
 
@@ -82,11 +82,27 @@ impl Engine for Tides {
     fn stats(&self) -> Stats {
         let stats = self.db.stats();
         Stats {
-            stalls: stats.stalls,
-            stalled: stats.stall_time.as_secs_f64(),
+            stalls: stats.stalls(),
+            stalled: stats.stall_time().as_secs_f64(),
             cache_hits: stats.cache_hits,
             cache_misses: stats.cache_misses,
         }
+    }
+
+    fn causes(&self) -> Vec<Cause> {
+        let stats = self.db.stats();
+        let told = [
+            ("memtables wait for their flush", stats.stalled_by_memtables),
+            ("tables in level 1", stats.stalled_by_tables),
+        ];
+        told.into_iter()
+            .filter(|(_, held)| held.slowed + held.stopped > 0)
+            .map(|(cause, held)| Cause {
+                cause: cause.to_owned(),
+                count: held.slowed + held.stopped,
+                seconds: held.time.as_secs_f64(),
+            })
+            .collect()
     }
 
     fn settings(&self) -> String {

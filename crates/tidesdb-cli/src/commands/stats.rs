@@ -42,7 +42,14 @@ impl Stats {
         out.line(format!("  block cache       {cache}, {rate:.1} % of {} lookups hit", grouped(lookups)))?;
         out.line(format!("  snapshots         {}", stats.snapshots))?;
         out.line(format!("  jobs waiting      {}", stats.jobs_pending))?;
-        out.line(format!("  writers held up   {:?}, stopped {} times", stats.stall_time, stats.stalls))?;
+        for (cause, held) in [("memtables", stats.stalled_by_memtables), ("tables", stats.stalled_by_tables)]
+        {
+            let (slowed, stopped) = (grouped(held.slowed), grouped(held.stopped));
+            out.line(format!(
+                "  held by {cause:<9} {:?}, {slowed} commits slowed, {stopped} stopped",
+                held.time
+            ))?;
+        }
         stats.families.iter().try_for_each(|family| print_family(family, out))?;
         Ok(Exit::Done)
     }
@@ -78,10 +85,16 @@ fn database_json(stats: &tidesdb::Stats) -> Value {
         "cache_bytes": stats.cache_bytes,
         "snapshots": stats.snapshots,
         "jobs_waiting": stats.jobs_pending,
-        "stall_seconds": stats.stall_time.as_secs_f64(),
-        "stalls": stats.stalls,
+        "stall_seconds": stats.stall_time().as_secs_f64(),
+        "stalls": stats.stalls(),
+        "stalled_by_memtables": stalls_json(stats.stalled_by_memtables),
+        "stalled_by_tables": stalls_json(stats.stalled_by_tables),
         "families": stats.families.iter().map(family_json).collect::<Vec<_>>(),
     })
+}
+
+fn stalls_json(held: tidesdb::StallStats) -> Value {
+    json!({ "seconds": held.time.as_secs_f64(), "slowed": held.slowed, "stopped": held.stopped })
 }
 
 fn family_json(family: &FamilyStats) -> Value {

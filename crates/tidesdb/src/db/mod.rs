@@ -19,7 +19,7 @@ pub use admin::VerifyReport;
 pub use open::OpenOptions;
 pub use recover::RecoveryReport;
 pub use snapshot::Snapshot;
-pub use stats::{FamilyStats, Stats};
+pub use stats::{FamilyStats, StallStats, Stats};
 use tidesdb_io::DirLock;
 
 use crate::Result;

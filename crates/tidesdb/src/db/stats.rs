@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::Db;
 use crate::family::{FamilyCore, Metric};
+use crate::shared::HeldUp;
 use crate::types::SeqNo;
 
 /// Figures about one family.
@@ -91,12 +92,46 @@ pub struct Stats {
     pub snapshots: usize,
     /// Background jobs waiting or running.
     pub jobs_pending: usize,
-    /// Time writers were delayed since the open.
-    pub stall_time: Duration,
-    /// Times a writer had to stop since the open.
-    pub stalls: u64,
+    /// Writers held up since the open because memtables wait for their flush.
+    pub stalled_by_memtables: StallStats,
+    /// Writers held up since the open because a family has too many tables in level 1.
+    pub stalled_by_tables: StallStats,
     /// Each family.
     pub families: Vec<FamilyStats>,
+}
+
+impl Stats {
+    /// Time writers were held up since the open, all threads together.
+    pub fn stall_time(&self) -> Duration {
+        self.stalled_by_memtables.time + self.stalled_by_tables.time
+    }
+
+    /// Times a writer had to stop since the open.
+    pub fn stalls(&self) -> u64 {
+        self.stalled_by_memtables.stopped + self.stalled_by_tables.stopped
+    }
+}
+
+/// How writers were held up for one cause since the open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StallStats {
+    /// Time, all threads together.
+    pub time: Duration,
+    /// Commits that were slowed down.
+    pub slowed: u64,
+    /// Commits that had to stop.
+    pub stopped: u64,
+}
+
+impl StallStats {
+    fn of(held: &HeldUp) -> Self {
+        Self {
+            time: Duration::from_nanos(held.nanos.load(Ordering::Relaxed)),
+            slowed: held.slowed.load(Ordering::Relaxed),
+            stopped: held.stopped.load(Ordering::Relaxed),
+        }
+    }
 }
 
 impl Db {
@@ -114,8 +149,8 @@ impl Db {
             cache_bytes: cache.used_bytes,
             snapshots: shared.snapshots.count(),
             jobs_pending: shared.jobs.pending(),
-            stall_time: Duration::from_nanos(shared.debt.delayed_nanos.load(Ordering::Relaxed)),
-            stalls: shared.debt.stops.load(Ordering::Relaxed),
+            stalled_by_memtables: StallStats::of(&shared.debt.by_memtables),
+            stalled_by_tables: StallStats::of(&shared.debt.by_tables),
             families: shared.all_families().iter().map(|f| FamilyStats::of(f)).collect(),
         }
     }
@@ -135,7 +170,11 @@ impl fmt::Display for Stats {
             self.cache_hits + self.cache_misses
         )?;
         writeln!(f, "snapshots          {}", self.snapshots)?;
-        writeln!(f, "stalls             {} stops, {:?} delayed", self.stalls, self.stall_time)?;
+        for (cause, held) in [("memtables", self.stalled_by_memtables), ("tables   ", self.stalled_by_tables)]
+        {
+            let StallStats { time, slowed, stopped } = held;
+            writeln!(f, "held by {cause}  {time:?}, {slowed} slowed, {stopped} stopped")?;
+        }
         for family in &self.families {
             writeln!(f, "family {:?}", family.name)?;
             writeln!(f, "  memtables        {} B, {} waiting", family.memtable_bytes, family.immutables)?;

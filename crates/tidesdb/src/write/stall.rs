@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use super::batch::WriteBatch;
 use crate::jobs::Job;
-use crate::shared::Shared;
+use crate::shared::{HeldUp, Shared};
 use crate::{Error, Result};
 
 /// How long a stopped writer waits without any progress.
@@ -44,7 +44,7 @@ const L1_STOP: (usize, usize) = (24, 3);
 /// # Errors
 /// `Busy` if nothing made progress for a long time.
 pub(super) fn admit(shared: &Shared, batch: &WriteBatch) -> Result<()> {
-    let debt = debt(shared, batch);
+    let (debt, cause) = debt(shared, batch);
     if debt <= 0.5 || shared.options.background_threads == Some(0) {
         return Ok(());
     }
@@ -58,14 +58,15 @@ pub(super) fn admit(shared: &Shared, batch: &WriteBatch) -> Result<()> {
     let weight = (debt - 0.5) * 2.0;
     let delay = Duration::from_secs_f64(batch.bytes() as f64 / rate as f64 * weight * weight).min(DELAY_MAX);
     if delay >= DELAY_MIN {
-        shared.debt.delayed_nanos.fetch_add(delay.as_nanos() as u64, Ordering::Relaxed);
+        cause.nanos.fetch_add(delay.as_nanos() as u64, Ordering::Relaxed);
+        cause.slowed.fetch_add(1, Ordering::Relaxed);
         shared.env.clock.sleep(delay);
     }
     Ok(())
 }
 
-/// Debt as a fraction of what is allowed: 0.5 starts the delays, 1 stops.
-fn debt(shared: &Shared, batch: &WriteBatch) -> f64 {
+/// Debt as a fraction of what is allowed, 0.5 starts the delays and 1 stops, and which of the two causes weighs more.
+fn debt<'a>(shared: &'a Shared, batch: &WriteBatch) -> (f64, &'a HeldUp) {
     let bytes = shared.debt.immutable_bytes.load(Ordering::Relaxed) as f64;
     let memory = bytes / shared.options.memtables_bytes_max.max(1) as f64;
     let guard = tidesdb_sync::pin();
@@ -73,7 +74,8 @@ fn debt(shared: &Shared, batch: &WriteBatch) -> f64 {
         .families
         .iter()
         .map(|f| table_debt(f.view(&guard).version.level_len(1), f.options.l1_tables_trigger));
-    debts.fold(memory, f64::max)
+    let tables = debts.fold(0.0, f64::max);
+    if tables > memory { (tables, &shared.debt.by_tables) } else { (memory, &shared.debt.by_memtables) }
 }
 
 /// What `tables` tables in level 1 weigh.
@@ -88,12 +90,13 @@ fn table_debt(tables: usize, trigger: usize) -> f64 {
 
 #[cold]
 fn stop(shared: &Shared, batch: &WriteBatch) -> Result<()> {
-    shared.debt.stops.fetch_add(1, Ordering::Relaxed);
+    let cause = debt(shared, batch).1;
+    cause.stopped.fetch_add(1, Ordering::Relaxed);
     let started = shared.env.clock.mono();
     let (mut idle_since, mut idle_looks) = (started, 0);
-    while debt(shared, batch) >= 1.0 {
+    while debt(shared, batch).0 >= 1.0 {
         let seen = shared.debt.progress.current();
-        if debt(shared, batch) < 1.0 {
+        if debt(shared, batch).0 < 1.0 {
             break;
         }
         shared.check_writable()?;
@@ -114,6 +117,6 @@ fn stop(shared: &Shared, batch: &WriteBatch) -> Result<()> {
         }
     }
     let waited = shared.env.clock.mono().saturating_sub(started);
-    shared.debt.delayed_nanos.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
+    cause.nanos.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
     Ok(())
 }

@@ -13,7 +13,7 @@ fn a_new_database_counts_nothing() {
     let sim = Sim::new();
     let db = sim.open();
     let (all, f) = (db.stats(), of(&db));
-    assert_eq!((all.snapshots, all.stalls, all.families.len()), (0, 0, 1));
+    assert_eq!((all.snapshots, all.stalls(), all.families.len()), (0, 0, 1));
     assert_eq!((f.name.as_str(), f.memtable_bytes, f.user_bytes, f.table_entries), ("default", 0, 0, 0));
     assert_eq!((f.flushes, f.compactions, f.immutables), (0, 0, 0));
 }
