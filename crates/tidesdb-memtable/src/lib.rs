@@ -9,7 +9,7 @@
 //! | `memtable/` | the interface: the memtable, its cursor, the entries it shows |
 //! | `tree/` | the B+tree |
 //! | `skiplist/` | the skip list |
-//! | `order.rs`, `record.rs`, `walk.rs` | what the maps share: key order, versions and their chains, stepping |
+//! | `order.rs`, `record/`, `walk.rs` | what the maps share: key order, versions and their chains, stepping |
 //! | `arena/` | memory: handed out by many threads, freed at once |
 //! | `sync.rs` | atomics, real or loom's |
 //!
@@ -17,7 +17,7 @@
 //!
 //! This is one of the crates that may hold `unsafe`. Its proofs rest on three facts. Memory of an arena never
 //! moves and is freed only with its memtable. A record, a tower and a node are written completely before a
-//! Release store publishes them. Afterwards only atomic fields change: `next` of a record, the links and
+//! Release store publishes them. Afterwards only atomic fields change: `next` of a record (or of its skip), the links and
 //! `newest` of a tower, and everything in a node; a reader of a node believes what it read only if the node's
 //! version word did not change meanwhile.
 //!

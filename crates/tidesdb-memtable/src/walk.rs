@@ -11,10 +11,10 @@ pub(crate) trait KeyWalk<'a> {
     fn first(&mut self);
     /// To the last key.
     fn last(&mut self);
-    /// To the first key at or after `key`.
-    fn at_or_after(&mut self, key: &[u8]);
-    /// To the last key at or before `key`.
-    fn at_or_before(&mut self, key: &[u8]);
+    /// To the first key at or after `key`; whether that is `key` itself.
+    fn at_or_after(&mut self, key: &[u8]) -> bool;
+    /// To the last key at or before `key`; whether that is `key` itself.
+    fn at_or_before(&mut self, key: &[u8]) -> bool;
     /// To the next key, from a key.
     fn after(&mut self);
     /// To the previous key, from a key.

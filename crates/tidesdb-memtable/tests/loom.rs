@@ -238,6 +238,84 @@ fn skip_list_version_chain() {
     version_and_reader(MapKind::SkipList, [5, 3]);
 }
 
+/// A chain grows while a reader looks at its old end: under loom every second record carries a skip, here those of 3, 5
+/// and 7.
+fn growth_and_reader(kind: MapKind, new: &'static [u64], read: fn(&Arc<Memtable>)) {
+    check(move || {
+        let memtable = filled(kind, &[b"k"]);
+        (2..=4).for_each(|seq| insert(&memtable, b"k", seq));
+        let writer = {
+            let memtable = Arc::clone(&memtable);
+            thread::spawn(move || new.iter().for_each(|seq| insert(&memtable, b"k", *seq)))
+        };
+        let reader = spawn_read(&memtable, read);
+        reader.join().expect("reader");
+        writer.join().expect("writer");
+        let seqs: Vec<_> = entries(&memtable).into_iter().map(|(_, seq)| seq).collect();
+        assert!(seqs.into_iter().rev().eq(1..5 + new.len() as u64));
+    });
+}
+
+fn read_old(memtable: &Arc<Memtable>) {
+    assert_eq!(get(memtable, b"k", 1), Some(1));
+}
+
+/// From an old version back to the newest.
+fn walk_back(memtable: &Arc<Memtable>) {
+    let mut cursor = memtable.cursor();
+    cursor.seek_version(b"k", 1);
+    let mut seqs = Vec::new();
+    while cursor.valid() {
+        seqs.push(cursor.entry().seq);
+        cursor.prev();
+    }
+    assert!(seqs.len() >= 4 && seqs.iter().copied().eq(1..=seqs.len() as u64), "{seqs:?}");
+}
+
+/// Versions arrive while a reader looks, among them 4, which lands right behind a record that carries a skip.
+fn late_behind_a_skip(kind: MapKind, new: &'static [u64]) {
+    check(move || {
+        let memtable = Memtable::new(KeyOrder::Bytewise, kind, 1 << 16, 1);
+        [1, 2, 5, 6].into_iter().for_each(|seq| insert(&memtable, b"k", seq));
+        let writers: Vec<_> = new.iter().map(|seq| spawn_insert(&memtable, b"k", *seq)).collect();
+        let reader = spawn_read(&memtable, |memtable| assert!(matches!(get(memtable, b"k", 4), Some(2 | 4))));
+        reader.join().expect("reader");
+        writers.into_iter().for_each(|writer| writer.join().expect("writer"));
+        assert_eq!(get(&memtable, b"k", 4), Some(4));
+        assert_eq!(entries(&memtable).len(), 4 + new.len());
+    });
+}
+
+/// Two threads race for a head that is to carry a skip.
+fn two_heads(kind: MapKind) {
+    check(move || {
+        let memtable = filled(kind, &[b"k"]);
+        (2..=4).for_each(|seq| insert(&memtable, b"k", seq));
+        let writers = [5, 6].map(|seq| spawn_insert(&memtable, b"k", seq));
+        writers.into_iter().for_each(|writer| writer.join().expect("writer"));
+        (7..=8).for_each(|seq| insert(&memtable, b"k", seq));
+        assert!((1..=8).all(|seq| get(&memtable, b"k", seq) == Some(seq)));
+        let seqs: Vec<_> = entries(&memtable).into_iter().map(|(_, seq)| seq).collect();
+        assert_eq!(seqs, [8, 7, 6, 5, 4, 3, 2, 1]);
+    });
+}
+
+#[test]
+fn tree_skips() {
+    growth_and_reader(MapKind::Tree, &[5], read_old);
+    growth_and_reader(MapKind::Tree, &[5], walk_back);
+    late_behind_a_skip(MapKind::Tree, &[4]);
+    two_heads(MapKind::Tree);
+}
+
+#[test]
+fn skip_list_skips() {
+    growth_and_reader(MapKind::SkipList, &[5, 6, 7], read_old);
+    growth_and_reader(MapKind::SkipList, &[5, 6, 7], walk_back);
+    late_behind_a_skip(MapKind::SkipList, &[4, 7]);
+    two_heads(MapKind::SkipList);
+}
+
 /// Both threads land in the middle of the chain, behind the same newest version.
 #[test]
 fn skip_list_two_late_versions() {

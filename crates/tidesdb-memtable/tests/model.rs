@@ -31,6 +31,8 @@ enum Keys {
     Hex,
     /// Few keys, so that most operations meet an existing one.
     Hot,
+    /// Three keys, so that each gets thousands of versions.
+    Few,
     /// `aaaa...` of any length, then one byte.
     Nested,
     Ascending,
@@ -51,6 +53,7 @@ impl Keys {
             }
             Keys::Hex => format!("{:016x}", random.next()).into_bytes(),
             Keys::Hot => format!("{:08}", random.below(100)).into_bytes(),
+            Keys::Few => vec![b'a' + random.below(3) as u8; 3],
             Keys::Nested => {
                 let mut key = vec![b'a'; random.below(300) as usize];
                 key.push(b'`' + random.below(3) as u8);
@@ -142,6 +145,14 @@ impl Model {
         });
     }
 
+    fn stand_at_version(&mut self, key: &Vec<u16>, seq: u64) {
+        let at = self.map.get(key).and_then(|versions| versions.iter().position(|v| v.seq <= seq));
+        match at {
+            Some(at) => self.place = Some((key.clone(), at)),
+            None => self.stand_on_newest(self.first_from(Bound::Excluded(key))),
+        }
+    }
+
     fn first_from(&self, from: Bound<&Vec<u16>>) -> Option<Vec<u16>> {
         self.map.range::<Vec<u16>, _>((from, Bound::Unbounded)).next().map(|(k, _)| k.clone())
     }
@@ -226,7 +237,12 @@ impl Run {
     fn walk(&mut self, cursor: &mut Cursor, step: u64) {
         let target = self.keys.make(&mut self.random, step);
         let encoded = self.model.order.encode(&target);
-        match self.random.below(10) {
+        match self.random.below(12) {
+            10.. => {
+                let seq = self.random.below(step + 10);
+                cursor.seek_version(&target, seq);
+                self.model.stand_at_version(&encoded, seq);
+            }
             0 => {
                 cursor.seek_to_first();
                 self.model.stand_on_newest(self.model.first_from(Bound::Unbounded));
@@ -329,6 +345,11 @@ fn random_hex() {
 #[test]
 fn many_versions_out_of_order() {
     run_all(Keys::Hot, 20_000);
+}
+
+#[test]
+fn thousands_of_versions() {
+    run_all(Keys::Few, 12_000);
 }
 
 #[test]

@@ -14,9 +14,13 @@ use std::sync::Arc;
 use tidesdb_sync::Backoff;
 
 use crate::family::{FamilyCore, MemSlot, Metric};
+use crate::jobs::Job;
+use crate::merge::Purge;
+use crate::ranges::{RangeSet, RangeTombstone};
 use crate::rewrite::{self, FLUSH_LEVEL, Rewritten, Target};
 use crate::shared::Shared;
-use crate::sources::Source;
+use crate::sources::{Source, TableVersion};
+use crate::sst::TableMeta;
 use crate::types::{EntryCursor, SeqNo};
 use crate::version::{Change, VersionEdit};
 use crate::{Error, Result};
@@ -51,7 +55,7 @@ pub fn run_locked(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool
     }
     shared.check_disk()?;
     wait_published(shared, boundary)?;
-    if slot.map.is_empty() {
+    if slot.is_empty() {
         forget(shared, family, &slot);
         return Ok(true);
     }
@@ -61,16 +65,29 @@ pub fn run_locked(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool
     let mut cursor = Source::memtable(&slot.map);
     cursor.seek_to_first()?;
     let bottom = family.owned_view().version.is_empty();
-    let out = rewrite::run(shared, family, cursor, Target::flush(bottom))?;
+    let purge = Purge { ranges: slot.ranges.to_owned(), complete_to: boundary - 1 };
+    let mut out = rewrite::run(shared, family, cursor, Target::flush(bottom), &purge)?;
+    out.ranges = still_hiding(&family.owned_view().version, &out.tables, &purge.ranges);
     install(shared, family, &slot, boundary, &out)?;
 
-    let bytes = slot.map.allocated_bytes() as u64;
+    let bytes = slot.bytes() as u64;
     let took = shared.env.clock.mono().saturating_sub(started);
     shared.debt.flushed(bytes, took);
     family.count(Metric::FlushBytes, out.bytes());
     family.count(Metric::Flushes, 1);
     tracing::debug!(family = %family.name(), entries = out.entries_in, bytes = out.bytes(), ?took, "flushed");
     Ok(true)
+}
+
+/// Those of `ranges` that cover an older entry of a table of `version`, or of `new`.
+fn still_hiding(
+    version: &TableVersion,
+    new: &[Arc<TableMeta>],
+    ranges: &RangeSet,
+) -> Vec<Arc<RangeTombstone>> {
+    let tables = || version.tables().map(|slot| slot.meta()).chain(new);
+    let hides = |range: &&Arc<RangeTombstone>| tables().any(|table| table.may_be_hidden(version.order(), range));
+    ranges.iter().filter(hides).cloned().collect()
 }
 
 /// Waits until every commit below `boundary` is published: then nothing more can come to the memtable below it.
@@ -148,5 +165,6 @@ pub fn all(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<()> {
     // No further: among writers there would be no end.
     let boundary = shared.log.sequencer().tail();
     while is_due(family, boundary) && run(shared, family)? {}
+    shared.jobs.push(Job::Compact(family.id));
     Ok(())
 }

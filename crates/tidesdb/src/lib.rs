@@ -9,8 +9,9 @@ pub mod types;
 pub mod codec;
 pub mod options;
 pub mod health;
-// Files: names, values, tables, log.
+// Files: names, values, tables, log; deletes of whole ranges.
 pub mod files;
+pub mod ranges;
 pub mod vlog;
 pub mod sst;
 pub mod wal;
@@ -41,6 +42,7 @@ pub use db::{
     DEFAULT_FAMILY, Db, FamilyStats, OpenOptions, RecoveryReport, Snapshot, StallStats, Stats, VerifyReport,
 };
 pub use error::{Error, Result};
+pub use family::{CommitHook, Committed, CommittedOp};
 pub use options::{
     DbOptions, FamilyOptions, Isolation, MemtableKind, ReadOptions, RecoveryMode, SyncMode, WriteOptions,
 };

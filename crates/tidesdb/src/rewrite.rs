@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use crate::codec::Compression;
 use crate::family::{FamilyCore, Metric};
-use crate::merge::{Retain, RetainRules, RetainStream};
+use crate::merge::{Purge, PurgeCursor, PurgeTally, Retain, RetainRules, RetainStream};
+use crate::ranges::RangeTombstone;
 use crate::shared::Shared;
 use crate::sst::{TableMeta, TableOptions, TableWriter};
 use crate::types::{EntryCursor, EntryRef, VlogId};
 use crate::version::{Change, VersionEdit};
+use crate::wal::layout::UNIT;
 use crate::{Error, Result, files};
 
 /// Level that flushes write to.
@@ -48,6 +50,8 @@ impl Target {
 pub struct Rewritten {
     /// The new tables, in key order, disjoint.
     pub tables: Vec<Arc<TableMeta>>,
+    /// Range tombstones that came with the input and are not in the manifest yet.
+    pub ranges: Vec<Arc<RangeTombstone>>,
     /// Entries read.
     pub entries_in: u64,
     /// Entries dropped by rule.
@@ -90,6 +94,9 @@ impl Rewritten {
         for table in &self.tables {
             edit.push(Change::AddTable { family: family.id, level, meta: Arc::clone(table) });
         }
+        for range in &self.ranges {
+            edit.push(Change::AddRange { family: family.id, range: Arc::clone(range) });
+        }
         Ok(())
     }
 
@@ -105,8 +112,8 @@ impl Rewritten {
     }
 }
 
-/// Runs `cursor`, which is positioned, to its end and writes what must be kept into tables. All versions of a key go to one
-/// table.
+/// Runs `cursor`, which is positioned, to its end and writes what must be kept into tables, without what `purge` deletes for all
+/// readers. All versions of a key go to one table.
 ///
 /// # Errors
 /// Those of reading and writing; all output is removed.
@@ -115,7 +122,11 @@ pub fn run(
     family: &FamilyCore,
     cursor: impl EntryCursor,
     target: Target,
+    purge: &Purge,
 ) -> Result<Rewritten> {
+    let rules = rules(shared, target.bottom);
+    let order = &family.options.comparator;
+    let cursor = PurgeCursor::new(cursor, order.clone(), purge, rules.clone())?;
     let mut output = Output {
         shared,
         family,
@@ -123,10 +134,10 @@ pub fn run(
         writer: None,
         key: Vec::new(),
         written: 0,
+        purged: cursor.tally(),
         out: Rewritten::default(),
     };
-    let rules = rules(shared, target.bottom);
-    let retain = Retain::new(rules, family.options.comparator.clone());
+    let retain = Retain::new(rules, order.clone());
     match output.write_all(RetainStream::new(cursor, retain, None)) {
         Ok(()) => Ok(output.out),
         Err(e) => {
@@ -140,8 +151,10 @@ pub fn run(
 }
 
 /// Who reads while the merge runs, and at what time.
-fn rules(shared: &Shared, bottom: bool) -> RetainRules {
-    let mut snapshots = shared.snapshots.readers(|| shared.visible());
+pub fn rules(shared: &Shared, bottom: bool) -> RetainRules {
+    // Sequence numbers count the log in units.
+    let history = shared.options.history_bytes / UNIT;
+    let mut snapshots = shared.snapshots.readers(|| shared.visible().saturating_sub(history));
     let visible_floor = snapshots.pop().unwrap_or(0);
     RetainRules { snapshots, visible_floor, bottom, now: Some(shared.now_secs()) }
 }
@@ -153,6 +166,7 @@ struct Output<'a> {
     writer: Option<TableWriter>,
     key: Vec<u8>,
     written: u64,
+    purged: Arc<PurgeTally>,
     out: Rewritten,
 }
 
@@ -163,9 +177,9 @@ impl Output<'_> {
         }
         self.finish_table()?;
         let counts = stream.counts();
-        self.out.entries_in = counts.seen;
-        self.out.dropped = counts.dropped_in_all();
-        if counts.seen != self.written + self.out.dropped {
+        self.out.entries_in = counts.seen + self.purged.dropped();
+        self.out.dropped = counts.dropped_in_all() + self.purged.dropped();
+        if counts.seen != self.written + counts.dropped_in_all() {
             return Err(Error::internal(format!(
                 "a merge of {} entries wrote {} and dropped {}",
                 counts.seen, self.written, self.out.dropped
@@ -211,7 +225,8 @@ impl Output<'_> {
     }
 
     fn finish_table(&mut self) -> Result<()> {
-        if let Some(writer) = self.writer.take() {
+        if let Some(mut writer) = self.writer.take() {
+            writer.set_purged_to(self.purged.purged_to());
             self.out.tables.push(Arc::new(writer.finish()?));
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! What all floors above share: one value of this for each open database.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,7 +22,6 @@ use crate::wal::Log;
 use crate::{Error, Result};
 
 /// The parts of one open database.
-#[derive(Debug)]
 pub struct Shared {
     /// The outside.
     pub env: Env,
@@ -59,6 +59,13 @@ pub struct Shared {
     pub wall_secs: AtomicU32,
     /// Whether `close` was called.
     pub closed: AtomicBool,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.dir.path();
+        f.debug_struct("Shared").field("path", &path).field("visible", &self.visible()).finish_non_exhaustive()
+    }
 }
 
 /// Immutable memtables in bytes, and how fast they go.
@@ -312,7 +319,7 @@ impl Shared {
 
     fn rotate_if(&self, family: &Arc<FamilyCore>, wanted: impl Fn(usize) -> bool) {
         let _one_at_a_time = self.rotating.lock();
-        let active = family.owned_view().active.as_ref().map(|a| a.map.allocated_bytes());
+        let active = family.owned_view().active.as_ref().map(|a| a.bytes());
         if active.is_some_and(wanted) {
             self.rotate_now(std::slice::from_ref(family));
         }

@@ -40,6 +40,10 @@ pub struct MergeInput(Arc<Table>);
 impl LevelTable for MergeInput {
     type Cursor = TableCursor;
 
+    fn max_seq(&self) -> SeqNo {
+        self.0.meta().max_seq
+    }
+
     fn smallest(&self) -> &[u8] {
         &self.0.meta().smallest
     }
@@ -55,6 +59,10 @@ impl LevelTable for MergeInput {
 
 impl LevelTable for Arc<TableSlot> {
     type Cursor = TableCursor;
+
+    fn max_seq(&self) -> SeqNo {
+        self.meta().max_seq
+    }
 
     fn smallest(&self) -> &[u8] {
         &self.meta().smallest
@@ -128,6 +136,10 @@ macro_rules! each {
 }
 
 impl EntryCursor for Source {
+    fn skip_older(&mut self, below: SeqNo, until: Option<&[u8]>) -> Result<()> {
+        each!(self, _m => Ok(()), c => c.skip_older(below, until))
+    }
+
     #[inline]
     fn valid(&self) -> bool {
         each!(self, m => m.valid(), c => c.valid())
@@ -145,6 +157,19 @@ impl EntryCursor for Source {
         each!(self, m => { m.seek(target); Ok(()) }, c => c.seek(target))
     }
 
+    fn seek_version(&mut self, target: &[u8], seq: SeqNo) -> Result<()> {
+        match self {
+            // All own writes are of one sequence number here, and of others from 1 on in their memtable.
+            Self::Own(m, own) if seq < *own => m.seek_version(target, 0),
+            Self::Own(m, _) => m.seek(target),
+            Self::Memtable(m) => m.seek_version(target, seq),
+            Self::Table(c) => return c.seek_version(target, seq),
+            Self::Level(c) => return c.seek_version(target, seq),
+            Self::Run(c) => return c.seek_version(target, seq),
+        }
+        Ok(())
+    }
+
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
         each!(self, m => { m.seek_for_prev(target); Ok(()) }, c => c.seek_for_prev(target))
     }
@@ -152,6 +177,11 @@ impl EntryCursor for Source {
     #[inline]
     fn next(&mut self) -> Result<()> {
         each!(self, m => { m.next(); Ok(()) }, c => c.next())
+    }
+
+    #[inline]
+    fn next_key(&mut self) -> Result<()> {
+        each!(self, m => { m.next_key(); Ok(()) }, c => c.next_key())
     }
 
     #[inline]

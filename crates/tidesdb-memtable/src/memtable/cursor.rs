@@ -40,7 +40,8 @@ macro_rules! each_walk {
 /// A cursor over all versions: keys ascending in the memtable's order, the versions of a key newest first.
 ///
 /// It keeps the memtable alive. A new cursor is not valid until positioned; a step from an invalid cursor does
-/// nothing. Going back over a key with many versions is quadratic in their number.
+/// nothing. Of a key with n versions any one is found in O(log n) steps, and so is the oldest; a step back costs
+/// O(log n) too.
 ///
 /// ```
 /// use tidesdb_memtable::{KeyOrder, MapKind, Memtable, Version};
@@ -85,11 +86,30 @@ impl Cursor {
 
     /// To the newest version of the first key at or after `target`.
     pub fn seek(&mut self, target: &[u8]) {
+        self.walk_to(target);
+        self.stand_on_newest();
+    }
+
+    /// To the first entry at or after version `seq` of `target`: the newest version of `target` at or below `seq`, or, if
+    /// there is none, the newest of the next key.
+    pub fn seek_version(&mut self, target: &[u8], seq: u64) {
+        let found = self.walk_to(target);
+        self.stand_on_newest();
+        if let Some(newest) = self.record.filter(|_| found) {
+            match newest.visible_at(seq) {
+                Some(record) => self.record = Some(record),
+                None => self.next_key(),
+            }
+        }
+    }
+
+    /// Moves the walk to the first key at or after `target`; whether that is `target` itself.
+    #[inline]
+    fn walk_to(&mut self, target: &[u8]) -> bool {
         match self.reverse {
             false => each_walk!(&mut self.walk, walk => walk.at_or_after(target)),
             true => each_walk!(&mut self.walk, walk => walk.at_or_before(target)),
         }
-        self.stand_on_newest();
     }
 
     /// To the oldest version of the last key at or before `target`.
@@ -97,7 +117,7 @@ impl Cursor {
         match self.reverse {
             false => each_walk!(&mut self.walk, walk => walk.at_or_before(target)),
             true => each_walk!(&mut self.walk, walk => walk.at_or_after(target)),
-        }
+        };
         self.stand_on_oldest();
     }
 
@@ -149,7 +169,8 @@ impl Cursor {
     /// One entry back: the next newer version of the key, or the oldest of the previous key.
     pub fn prev(&mut self) {
         let Some(record) = self.record else { return };
-        if let Some(newer) = self.newer_than(record) {
+        let newest = each_walk!(&self.walk, walk => walk.newest());
+        if let Some(newer) = newest.and_then(|newest| newest.newer_than(record)) {
             self.record = Some(newer);
             return;
         }
@@ -187,21 +208,5 @@ impl Cursor {
     fn stand_on_oldest(&mut self) {
         self.stand_on_newest();
         self.record = self.record.map(RecordRef::oldest);
-    }
-
-    /// The version of the same key just newer than `record`; `None` if it is the newest the walk knows.
-    fn newer_than(&self, record: RecordRef<'static>) -> Option<RecordRef<'static>> {
-        let mut newer = each_walk!(&self.walk, walk => walk.newest())?;
-        if newer.as_ptr() == record.as_ptr() {
-            return None;
-        }
-        loop {
-            let older = newer.older()?;
-            // A superseded record is not in the chain any more; what took its place is next to be met.
-            if older.as_ptr() == record.as_ptr() || older.seq() < record.seq() {
-                return Some(newer);
-            }
-            newer = older;
-        }
     }
 }

@@ -40,7 +40,7 @@ enum Map {
 /// Any number of threads may insert, get and walk at the same time. An entry is visible to every get and every
 /// cursor positioning that begins after its insert returned.
 ///
-/// A get of an old snapshot walks the newer versions of its key one by one, so it is linear in their number.
+/// A get of an old snapshot finds its version in O(log n) steps among the n newer ones of its key.
 ///
 /// ```
 /// use tidesdb_memtable::{KeyOrder, MapKind, Memtable, Version};
@@ -85,7 +85,7 @@ impl Memtable {
     ///
     /// # Errors
     ///
-    /// [`MemtableFull`] when there is no memory or address space for it, or the key is longer than 16 MiB or
+    /// [`MemtableFull`] when there is no memory or address space for it, or the key is longer than 256 KiB or
     /// the value than 4 GiB; nothing is inserted then.
     #[inline]
     pub fn insert(&self, key: &[u8], version: Version, value: &[u8]) -> Result<(), MemtableFull> {

@@ -30,13 +30,16 @@ impl<'a, C: Compare> KeyWalk<'a> for SkipListWalk<'a, C> {
         self.tower = self.list.last();
     }
 
-    fn at_or_after(&mut self, key: &[u8]) {
-        self.tower = self.list.search(key).1;
+    fn at_or_after(&mut self, key: &[u8]) -> bool {
+        let (_, at_or_after, same) = self.list.search(key);
+        self.tower = at_or_after;
+        same
     }
 
-    fn at_or_before(&mut self, key: &[u8]) {
+    fn at_or_before(&mut self, key: &[u8]) -> bool {
         let (before, at_or_after, same) = self.list.search(key);
         self.tower = if same { at_or_after } else { before };
+        same
     }
 
     fn after(&mut self) {

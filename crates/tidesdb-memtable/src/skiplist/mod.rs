@@ -79,7 +79,7 @@ impl<C: Compare> SkipList<C> {
     pub(crate) fn insert<'a>(&'a self, arena: &'a Arena, record: RecordRef<'a>) -> Result<(), MemtableFull> {
         let mut splice = Splice { before: [None; MAX_HEIGHT], after: [None; MAX_HEIGHT] };
         if let Some(tower) = self.locate(record.key(), &mut splice) {
-            tower.add_version(record);
+            tower.add_version(record, arena);
             return Ok(());
         }
         let height = self.height_of(record.key());
@@ -87,7 +87,7 @@ impl<C: Compare> SkipList<C> {
         for level in 0..height {
             if let Some(same) = self.link(tower, level, &mut splice) {
                 // Another thread brought the key in between; the new tower stays unused.
-                same.add_version(record);
+                same.add_version(record, arena);
                 return Ok(());
             }
         }

@@ -97,14 +97,14 @@ impl<'a> TowerRef<'a> {
     }
 
     /// Publishes `record` in its place among the versions: before all that are not newer.
-    pub(super) fn add_version(self, record: RecordRef<'a>) {
+    pub(super) fn add_version(self, record: RecordRef<'a>, arena: &'a Arena) {
         loop {
             let newest = self.newest();
             if newest.seq() > record.seq() {
                 newest.link_older(record);
                 return;
             }
-            record.set_older(Some(newest));
+            record.put_on(newest, arena);
             let slot = &self.head().newest;
             // Release: publishes the record.
             let swap =

@@ -116,14 +116,16 @@ impl<'a> KeyWalk<'a> for TreeWalk<'a> {
         }
     }
 
-    fn at_or_after(&mut self, key: &[u8]) {
-        let (index, _) = self.enter(Target::Key(key), key);
+    fn at_or_after(&mut self, key: &[u8]) -> bool {
+        let (index, found) = self.enter(Target::Key(key), key);
         self.settle_forwards(index);
+        found
     }
 
-    fn at_or_before(&mut self, key: &[u8]) {
+    fn at_or_before(&mut self, key: &[u8]) -> bool {
         let (index, found) = self.enter(Target::Key(key), key);
         self.settle_backwards(index + usize::from(found));
+        found
     }
 
     #[inline]

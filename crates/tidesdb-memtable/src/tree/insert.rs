@@ -83,9 +83,8 @@ impl Tree {
                 }
             }
             Some(newest) => {
-                // A batch that puts one key a hundred times would else make a chain that all others walk, lock in hand.
-                let superseded = record.supersedes(newest);
-                record.set_older(if superseded { newest.older() } else { Some(newest) });
+                // A batch that puts one key a hundred times is one version.
+                let superseded = record.put_on_alone(newest, arena);
                 leaf.replace_key(place.index, record);
                 if superseded {
                     arena.uncount();

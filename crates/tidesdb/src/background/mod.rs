@@ -15,6 +15,7 @@ use std::time::Duration;
 
 pub use pool::Pool;
 
+use crate::family::FamilyCore;
 use crate::jobs::Job;
 use crate::options::SyncMode;
 use crate::shared::Shared;
@@ -179,6 +180,11 @@ impl Ticks {
             self.last_sweep = now;
             // What a reader still used when it was replaced: on an idle database nobody else would free it.
             tidesdb_sync::reclaim();
+            // A snapshot may have gone that kept deleted ranges alive.
+            let ranges = |f: &Arc<FamilyCore>| !f.owned_view().version.ranges().is_empty();
+            for family in shared.all_families().iter().filter(|f| ranges(f)) {
+                shared.jobs.push(Job::Compact(family.id));
+            }
             if !shared.versions.obsolete().is_empty() {
                 shared.jobs.push(Job::RemoveObsolete);
             }

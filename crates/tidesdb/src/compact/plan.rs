@@ -2,11 +2,17 @@
 
 use std::sync::Arc;
 
+use crate::merge::RetainRules;
 use crate::sources::{TableSlot, TableVersion};
+use crate::sst::TableMeta;
 use crate::types::Comparator;
 
 /// Level of the one sorted run.
 pub(super) const BOTTOM_LEVEL: u8 = 2;
+/// Tombstones in level 1 below which their number is no reason to merge.
+const DENSE_MIN: u64 = 10_000;
+/// A merge for the sake of tombstones reads at most so many entries of the level below for each.
+const DENSE_SHARE: u64 = 10;
 
 /// How a plan is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +21,8 @@ pub enum PlanKind {
     Move,
     /// The inputs are merged into new tables.
     Merge,
+    /// Range tombstones delete all that is in the inputs: they go unread.
+    Drop,
 }
 
 /// What a compaction will do. It can be printed, tested and refused.
@@ -38,23 +46,72 @@ pub fn pick(
     force: bool,
 ) -> Option<CompactionPlan> {
     let upper = version.level(1);
-    if upper.is_empty() || (!force && upper.len() < l1_tables_trigger.max(1)) {
+    let lower = version.level(BOTTOM_LEVEL);
+    let force = force || is_dense(upper, lower, comparator);
+    let due = force || upper.len() >= l1_tables_trigger.max(1);
+    if upper.is_empty() || !due {
         return None;
     }
-    let lower = version.level(BOTTOM_LEVEL);
     let lone = |i: usize| {
         upper.iter().skip(i + 1).chain(lower.iter()).all(|other| !overlap(comparator, &upper[i], other))
     };
     // A forced merge is asked for to drop what is dead, which a move does not do.
     let kind = if !force && (0..upper.len()).all(lone) { PlanKind::Move } else { PlanKind::Merge };
-    let upper_inputs = upper.iter().map(|t| (1, Arc::clone(t)));
-    let inputs = match kind {
-        PlanKind::Move => upper_inputs.collect(),
-        PlanKind::Merge => upper_inputs
-            .chain(between(upper, lower, comparator).map(|t| (BOTTOM_LEVEL, Arc::clone(t))))
-            .collect(),
-    };
+    let mut inputs: Vec<_> = upper.iter().map(|t| (1, Arc::clone(t))).collect();
+    if kind == PlanKind::Merge {
+        inputs.extend(between(upper, lower, comparator).map(|t| (BOTTOM_LEVEL, Arc::clone(t))));
+    }
     Some(CompactionPlan { kind, inputs, target: BOTTOM_LEVEL, bottom: true })
+}
+
+/// Tables that hold nothing but what range tombstones delete for all readers.
+pub(super) fn deleted(version: &TableVersion, readers: &RetainRules) -> Option<CompactionPlan> {
+    let order = version.order();
+    let is_deleted = |table: &Arc<TableSlot>| {
+        version.ranges().iter().any(|range| {
+            let meta = table.meta();
+            range.seq > meta.max_seq
+                && range.covers(order, &meta.smallest)
+                && range.covers(order, &meta.largest)
+                && !readers.reader_within(meta.min_seq..range.seq)
+        })
+    };
+    let inputs: Vec<_> = all_tables(version).filter(|(_, table)| is_deleted(table)).collect();
+    (!inputs.is_empty()).then_some(CompactionPlan { kind: PlanKind::Drop, inputs, target: 1, bottom: false })
+}
+
+/// A table of whose blocks at least half are deleted for all readers by one range tombstone: it is rewritten where it is, so that
+/// the disk comes back soon.
+pub(super) fn half_deleted(version: &TableVersion, readers: &RetainRules) -> Option<CompactionPlan> {
+    let order = version.order();
+    let is_half_deleted = |table: &Arc<TableSlot>| {
+        version.ranges().iter().any(|range| {
+            let meta = table.meta();
+            meta.may_be_hidden(order, range)
+                && !readers.reader_within(meta.min_seq..range.seq)
+                && table.table().is_half_of(range.start.as_deref(), range.end.as_deref())
+        })
+    };
+    let (level, table) = all_tables(version).find(|(_, table)| is_half_deleted(table))?;
+    Some(CompactionPlan {
+        kind: PlanKind::Merge,
+        inputs: vec![(level, table)],
+        target: level,
+        bottom: level == BOTTOM_LEVEL,
+    })
+}
+
+fn all_tables(version: &TableVersion) -> impl Iterator<Item = (u8, Arc<TableSlot>)> {
+    (1..=BOTTOM_LEVEL).flat_map(|l| version.level(l).iter().map(move |t| (l, Arc::clone(t))))
+}
+
+/// Whether level 1 is made of tombstones for the most part, many enough to pay for a merge with what they delete: scans
+/// step over each of them until then.
+fn is_dense(upper: &[Arc<TableSlot>], lower: &[Arc<TableSlot>], comparator: &Comparator) -> bool {
+    let sum = |of: fn(&TableMeta) -> u64| upper.iter().map(|t| of(t.meta())).sum::<u64>();
+    let (tombstones, entries) = (sum(|m| m.tombstones), sum(|m| m.entries));
+    let beneath: u64 = between(upper, lower, comparator).map(|t| t.meta().entries).sum();
+    tombstones >= DENSE_MIN && tombstones * 2 >= entries && tombstones * DENSE_SHARE >= beneath
 }
 
 /// The tables of `lower` from the smallest to the largest key of `upper`. Those in a gap of `upper` belong to them: an output
@@ -75,8 +132,7 @@ fn between<'v>(
 
 /// A plan that rewrites every table.
 pub(super) fn everything(version: &TableVersion) -> Option<CompactionPlan> {
-    let inputs: Vec<_> =
-        (1..=BOTTOM_LEVEL).flat_map(|l| version.level(l).iter().map(move |t| (l, Arc::clone(t)))).collect();
+    let inputs: Vec<_> = all_tables(version).collect();
     (!inputs.is_empty()).then_some(CompactionPlan {
         kind: PlanKind::Merge,
         inputs,

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use super::plan::{self, BOTTOM_LEVEL, CompactionPlan, PlanKind};
 use crate::Result;
 use crate::family::{FamilyCore, Metric};
-use crate::merge::MergeCursor;
+use crate::merge::{MergeCursor, Purge};
+use crate::ranges::RangeTombstone;
 use crate::rewrite::{self, Rewritten, Target};
 use crate::shared::Shared;
 use crate::sources::{Source, TableVersion};
-use crate::types::EntryCursor;
+use crate::types::{EntryCursor, SeqNo};
 use crate::version::{Change, VersionEdit};
 
 /// Runs the compaction of `family` that is due; `false` if none is.
@@ -20,8 +21,14 @@ pub fn run(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool> {
     let _one_at_a_time = family.compacting.lock();
     let options = &family.options;
     let version = version_of(family);
-    match plan::pick(&version, &options.comparator, options.l1_tables_trigger, false) {
-        Some(plan) if !family.is_dropped() => carry_out(shared, family, &plan).map(|()| true),
+    let readers = (!version.ranges().is_empty()).then(|| rewrite::rules(shared, false));
+    let plan = readers
+        .as_ref()
+        .and_then(|readers| plan::deleted(&version, readers))
+        .or_else(|| plan::pick(&version, &options.comparator, options.l1_tables_trigger, false))
+        .or_else(|| readers.as_ref().and_then(|readers| plan::half_deleted(&version, readers)));
+    match plan {
+        Some(plan) if !family.is_dropped() => carry_out(shared, family, &version, &plan).map(|()| true),
         _ => Ok(false),
     }
 }
@@ -34,7 +41,7 @@ pub fn everything(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<()> 
     let _one_at_a_time = family.compacting.lock();
     let version = version_of(family);
     match plan::everything(&version) {
-        Some(plan) if !family.is_dropped() => carry_out(shared, family, &plan),
+        Some(plan) if !family.is_dropped() => carry_out(shared, family, &version, &plan),
         _ => Ok(()),
     }
 }
@@ -44,18 +51,27 @@ fn version_of(family: &FamilyCore) -> Arc<TableVersion> {
     Arc::clone(&family.owned_view().version)
 }
 
-fn carry_out(shared: &Arc<Shared>, family: &Arc<FamilyCore>, plan: &CompactionPlan) -> Result<()> {
+fn carry_out(
+    shared: &Arc<Shared>,
+    family: &Arc<FamilyCore>,
+    version: &Arc<TableVersion>,
+    plan: &CompactionPlan,
+) -> Result<()> {
     let started = shared.env.clock.mono();
     let out = match plan.kind {
         PlanKind::Move => Rewritten {
             tables: plan.inputs.iter().map(|(_, t)| Arc::clone(t.meta())).collect(),
             ..Rewritten::default()
         },
-        PlanKind::Merge => merge(shared, family, plan)?,
+        PlanKind::Merge => merge(shared, family, version, plan)?,
+        PlanKind::Drop => Rewritten::default(),
     };
     let mut edit = VersionEdit::new();
     for (level, table) in &plan.inputs {
         edit.push(Change::RemoveTable { family: family.id, level: *level, table: table.meta().id });
+    }
+    for seq in no_longer_hiding(version, plan, &out) {
+        edit.push(Change::RemoveRange { family: family.id, seq });
     }
     let added = out.add_to(shared, family, plan.target, &mut edit);
     let installed = added.and_then(|()| {
@@ -78,7 +94,22 @@ fn carry_out(shared: &Arc<Shared>, family: &Arc<FamilyCore>, plan: &CompactionPl
     Ok(())
 }
 
-fn merge(shared: &Arc<Shared>, family: &Arc<FamilyCore>, plan: &CompactionPlan) -> Result<Rewritten> {
+/// Range tombstones of `version` that cover no older entry of any table once `plan` is carried out. Tables that were flushed since are
+/// newer than all of them.
+fn no_longer_hiding(version: &TableVersion, plan: &CompactionPlan, out: &Rewritten) -> Vec<SeqNo> {
+    let is_input = |id| plan.inputs.iter().any(|(_, table)| table.meta().id == id);
+    let kept = version.tables().map(|t| t.meta()).filter(|meta| !is_input(meta.id));
+    let tables: Vec<_> = kept.chain(&out.tables).collect();
+    let hides = |range: &RangeTombstone| tables.iter().any(|t| t.may_be_hidden(version.order(), range));
+    version.ranges().iter().filter(|range| !hides(range)).map(|range| range.seq).collect()
+}
+
+fn merge(
+    shared: &Arc<Shared>,
+    family: &Arc<FamilyCore>,
+    version: &TableVersion,
+    plan: &CompactionPlan,
+) -> Result<Rewritten> {
     shared.check_disk()?;
     let order = &family.options.comparator;
     let of = |bottom: bool| {
@@ -90,5 +121,6 @@ fn merge(shared: &Arc<Shared>, family: &Arc<FamilyCore>, plan: &CompactionPlan) 
     let mut cursor = MergeCursor::new(family.options.comparator.clone(), sources);
     cursor.seek_to_first()?;
     let target = Target { level: plan.target, bottom: plan.bottom, table_bytes: family.options.table_bytes };
-    rewrite::run(shared, family, cursor, target)
+    let purge = Purge { ranges: version.ranges().clone(), complete_to: version.flushed_to() };
+    rewrite::run(shared, family, cursor, target, &purge)
 }

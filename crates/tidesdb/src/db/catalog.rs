@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Db;
 use crate::family::FamilyCore;
+use crate::merge::Purge;
 use crate::options::FamilyOptions;
 use crate::rewrite::{self, FLUSH_LEVEL, Target};
 use crate::shared::{Family, Shared};
@@ -226,7 +227,7 @@ fn copy(shared: &Arc<Shared>, from: &Family, to: &Arc<FamilyCore>) -> Result<rew
             let full = std::mem::replace(&mut map, to.staging_memtable(shared.env.entropy.next_u64()));
             let mut source = Source::memtable(&full);
             crate::types::EntryCursor::seek_to_first(&mut source)?;
-            match rewrite::run(shared, to, source, Target::flush(true)) {
+            match rewrite::run(shared, to, source, Target::flush(true), &Purge::nothing()) {
                 Ok(part) => out.tables.extend(part.tables),
                 Err(e) => {
                     out.abandon(shared);

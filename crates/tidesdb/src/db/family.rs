@@ -1,9 +1,11 @@
 //! The verbs of one column family.
 
 use std::ops::RangeBounds;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::stats::FamilyStats;
+use crate::family::CommitHook;
 use crate::options::{ReadOptions, WriteOptions};
 use crate::read::{self, Cursor, Iter, prefix_range};
 use crate::shared::Family;
@@ -42,6 +44,33 @@ impl Family {
     /// As [`crate::Db::write`].
     pub fn single_delete(&self, key: &[u8]) -> Result<SeqNo> {
         self.one(|batch| batch.single_delete(self, key))
+    }
+
+    /// Deletes all keys in `range`, in the order of the family, at the cost of one put: see [`WriteBatch::delete_range`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// let users = db.default_family();
+    /// for n in 0..1000u32 { users.put(format!("user:{n:03}").as_bytes(), b"...")?; }
+    /// users.delete_range("user:100".."user:900")?;
+    /// users.delete_prefix(b"user:9")?;
+    /// assert_eq!(users.iter()?.count(), 100);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`WriteBatch::delete_range`] and [`crate::Db::write`].
+    pub fn delete_range<B: AsRef<[u8]>>(&self, range: impl RangeBounds<B>) -> Result<SeqNo> {
+        self.one(|batch| batch.delete_range(self, range))
+    }
+
+    /// Deletes all keys that begin with `prefix`, at the cost of one put.
+    ///
+    /// # Errors
+    /// As [`WriteBatch::delete_prefix`] and [`crate::Db::write`].
+    pub fn delete_prefix(&self, prefix: &[u8]) -> Result<SeqNo> {
+        self.one(|batch| batch.delete_prefix(self, prefix))
     }
 
     /// A put is a batch of one. The buffer is kept for the thread's next.
@@ -151,6 +180,28 @@ impl Family {
         compact::everything(&self.shared, &self.core)?;
         self.shared.remove_obsolete();
         Ok(())
+    }
+
+    /// Has `hook` called after each commit to the family, once the commit is visible, in the thread that committed and before
+    /// its call returns. `None`: no longer. Commits of several threads are told as they end: sort by sequence number what must be
+    /// in order. The hook must not commit to the same family without end, and a panic in it is the committer's.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    /// use std::sync::Arc;
+    /// let told = Arc::new(AtomicUsize::new(0));
+    /// let seen = Arc::clone(&told);
+    /// db.default_family().set_commit_hook(Some(Arc::new(move |commit: &tidesdb::Committed<'_>| {
+    ///     seen.fetch_add(commit.ops.len(), Ordering::Relaxed);
+    /// })));
+    /// db.put(b"k", b"v")?;
+    /// assert_eq!(told.load(Ordering::Relaxed), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_commit_hook(&self, hook: Option<Arc<CommitHook>>) {
+        self.core.hook.set(hook);
     }
 
     /// Figures about the family.

@@ -111,6 +111,22 @@ impl Db {
         self.inner.default.delete(key)
     }
 
+    /// Deletes all keys in `range` at the cost of one put: see [`Family::delete_range`].
+    ///
+    /// # Errors
+    /// As [`Family::delete_range`].
+    pub fn delete_range<B: AsRef<[u8]>>(&self, range: impl RangeBounds<B>) -> Result<SeqNo> {
+        self.inner.default.delete_range(range)
+    }
+
+    /// Deletes all keys that begin with `prefix` at the cost of one put.
+    ///
+    /// # Errors
+    /// As [`Family::delete_prefix`].
+    pub fn delete_prefix(&self, prefix: &[u8]) -> Result<SeqNo> {
+        self.inner.default.delete_prefix(prefix)
+    }
+
     /// An empty batch.
     pub fn batch(&self) -> WriteBatch {
         WriteBatch::new()
@@ -210,6 +226,26 @@ impl Db {
     /// A view of all families as of now, independent of later commits.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(&self.inner.shared)
+    }
+
+    /// A view of all families as they were when the commit of sequence number `seq` was the newest. Expiry is judged by the
+    /// clock of the reads.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let db = tidesdb::Db::options(dir.path()).history_bytes(64 << 20).open()?;
+    /// let first = db.put(b"k", b"old")?;
+    /// db.put(b"k", b"new")?;
+    /// db.default_family().compact()?;
+    /// assert_eq!(db.at(first)?.get(db.default_family(), b"k")?.as_deref(), Some(&b"old"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the number is not reached yet, or no longer kept: of before this opening of the database, or farther
+    /// back than [`OpenOptions::history_bytes`]. `Closed`.
+    pub fn at(&self, seq: SeqNo) -> Result<Snapshot> {
+        Snapshot::at(&self.inner.shared, seq)
     }
 
     /// Lets go of the database as a process that dies does: nothing more is written, not even what a close would write.

@@ -56,6 +56,12 @@ impl OpenOptions {
         self
     }
 
+    /// How much of the past [`Db::at`] can go back to, as bytes of log.
+    pub fn history_bytes(mut self, bytes: u64) -> Self {
+        self.options.history_bytes = bytes;
+        self
+    }
+
     /// Bytes of decoded blocks kept in memory.
     pub fn cache_bytes(mut self, bytes: u64) -> Self {
         self.options.cache_bytes = bytes;
@@ -119,6 +125,7 @@ impl OpenOptions {
         let shared = self.build(&dir)?;
         let default = catalog::load(&shared)?;
         let report = recover::run(&shared)?;
+        shared.snapshots.begin_at(shared.visible());
         let default = match default {
             Some(family) => family,
             None => catalog::create(&shared, DEFAULT_FAMILY, self.default_family.clone())?,

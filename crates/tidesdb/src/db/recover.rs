@@ -15,6 +15,7 @@ use tidesdb_io::{Access, File, FileExt};
 use tidesdb_memtable::Version;
 
 use crate::family::FamilyCore;
+use crate::merge::Purge;
 use crate::options::RecoveryMode;
 use crate::rewrite::{self, FLUSH_LEVEL, Rewritten, Target};
 use crate::shared::Shared;
@@ -212,6 +213,11 @@ impl Replay<'_> {
         family.make_slot(seq, self.shared.env.entropy.next_u64(), || seq);
         let view = family.owned_view();
         let slot = view.slot_for(seq).ok_or_else(|| Error::internal("a replayed commit has no memtable"))?;
+        let seq = seq + u64::from(op.rank);
+        if op.kind == Kind::RangeDelete {
+            slot.ranges.add(&family.options.comparator, op.range_tombstone(seq));
+            return Ok(());
+        }
         let version = Version { seq, kind: op.kind as u8, expiry: op.expiry };
         slot.map
             .insert(op.key, version, op.value)
@@ -225,7 +231,7 @@ impl Replay<'_> {
             return Ok(());
         }
         for family in self.shared.all_families() {
-            let bytes = family.owned_view().active.as_ref().map_or(0, |a| a.map.allocated_bytes());
+            let bytes = family.owned_view().active.as_ref().map_or(0, |a| a.bytes());
             if bytes >= family.options.write_buffer_bytes {
                 self.write_table(&family)?;
             }
@@ -242,7 +248,10 @@ impl Replay<'_> {
         let bottom = view.version.is_empty() && !self.tables.iter().any(|(f, _)| Arc::ptr_eq(f, family));
         let mut cursor = Source::memtable(&slot.map);
         cursor.seek_to_first()?;
-        let out = rewrite::run(self.shared, family, cursor, Target::flush(bottom))?;
+        let ranges = slot.ranges.to_owned();
+        let purge = Purge { ranges: ranges.clone(), complete_to: 0 };
+        let mut out = rewrite::run(self.shared, family, cursor, Target::flush(bottom), &purge)?;
+        out.ranges = ranges.iter().cloned().collect();
         self.tables.push((Arc::clone(family), out));
         family.forget_memtables();
         Ok(())

@@ -32,6 +32,20 @@ impl Snapshot {
         Self { pin: shared.snapshots.register(|| shared.visible()), shared: Arc::clone(shared) }
     }
 
+    pub(super) fn at(shared: &Arc<Shared>, seq: SeqNo) -> Result<Self> {
+        shared.check_open()?;
+        let newest = shared.visible();
+        if seq > newest {
+            return Err(Error::invalid(format!("sequence number {seq} is not reached yet; the newest is {newest}")));
+        }
+        match shared.snapshots.register_at(seq) {
+            Ok(pin) => Ok(Self { pin, shared: Arc::clone(shared) }),
+            Err(floor) => Err(Error::invalid(format!(
+                "sequence number {seq} is no longer kept; the oldest is {floor}; see history_bytes"
+            ))),
+        }
+    }
+
     /// Sequence numbers of one database mean nothing in another.
     fn check(&self, family: &Family) -> Result<()> {
         if Arc::ptr_eq(&self.shared, &family.shared) {

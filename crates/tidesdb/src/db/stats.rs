@@ -27,6 +27,8 @@ pub struct FamilyStats {
     pub table_entries: u64,
     /// Tombstones in all tables.
     pub tombstones: u64,
+    /// Range tombstones, in memtables and in force over tables.
+    pub range_tombstones: u64,
     /// Bytes of filters and indexes in memory.
     pub resident_bytes: u64,
     /// Bytes of keys and values that users wrote since the open.
@@ -52,12 +54,14 @@ impl FamilyStats {
         let tables = || view.version.tables();
         Self {
             name: core.name().to_string(),
-            memtable_bytes: view.memtables().map(|m| m.map.allocated_bytes() as u64).sum(),
+            memtable_bytes: view.memtables().map(|m| m.bytes() as u64).sum(),
             immutables: view.immutables.len(),
             level_tables: levels.iter().map(|l| l.len()).collect(),
             level_bytes: levels.iter().map(|l| l.bytes()).collect(),
             table_entries: tables().map(|t| t.meta().entries).sum(),
             tombstones: tables().map(|t| t.meta().tombstones).sum(),
+            range_tombstones: (view.memtables().map(|m| m.ranges.to_owned().len()).sum::<usize>()
+                + view.version.ranges().len()) as u64,
             resident_bytes: tables().map(|t| t.table().resident_bytes()).sum(),
             user_bytes: core.total(Metric::UserBytes),
             flush_bytes: core.total(Metric::FlushBytes),

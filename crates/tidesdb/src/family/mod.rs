@@ -8,17 +8,20 @@
 //! in an older one, although nobody waits for slow committers; and once everything below the next boundary is
 //! published, nothing more can come to a memtable.
 
+mod hook;
 mod read_view;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+pub use hook::{CommitHook, Committed, CommittedOp, HookCell};
 pub use read_view::{MemSlot, ReadView};
 use tidesdb_memtable::{KeyOrder, MapKind, Memtable};
 use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin};
 
 use crate::jobs::Retry;
 use crate::options::{FamilyOptions, MemtableKind};
+use crate::ranges::SharedRanges;
 use crate::sources::TableVersion;
 use crate::types::{FamilyId, SeqNo};
 use crate::vlog::VlogSet;
@@ -42,6 +45,8 @@ pub struct FamilyCore {
     pub compacting: Mutex<()>,
     /// After a compaction met damage.
     pub compaction_retry: Retry,
+    /// Told of each commit to the family.
+    pub hook: HookCell,
     dropped: AtomicBool,
     /// Counters of what was done, see [`Metric`].
     pub metrics: ShardedCounters<{ Metric::COUNT }>,
@@ -92,6 +97,7 @@ impl FamilyCore {
             flushing: Mutex::new(()),
             compacting: Mutex::new(()),
             compaction_retry: Retry::default(),
+            hook: HookCell::default(),
             dropped: AtomicBool::new(false),
             metrics: ShardedCounters::new(),
         }
@@ -151,7 +157,7 @@ impl FamilyCore {
     pub fn rotate(&self, boundary: SeqNo) -> u64 {
         let mut bytes = 0;
         self.change_view(|view| {
-            bytes = view.active.as_ref().map_or(0, |slot| slot.map.allocated_bytes() as u64);
+            bytes = view.active.as_ref().map_or(0, |slot| slot.bytes() as u64);
             view.rotated(boundary)
         });
         bytes
@@ -162,7 +168,7 @@ impl FamilyCore {
         let mut bytes = 0;
         self.change_view(|view| {
             if view.immutables.iter().any(|(s, _)| Arc::ptr_eq(s, slot)) {
-                bytes = slot.map.allocated_bytes() as u64;
+                bytes = slot.bytes() as u64;
             }
             view.flushed(slot, version.unwrap_or_else(|| Arc::clone(&view.version)))
         });
@@ -178,8 +184,12 @@ impl FamilyCore {
             return;
         }
         debug_assert!(seq >= view.active_from, "an immutable memtable is never missing");
-        let slot =
-            Arc::new(MemSlot { map: self.new_map(seed), from: view.active_from, pins: published().min(seq) });
+        let slot = Arc::new(MemSlot {
+            map: self.new_map(seed),
+            ranges: SharedRanges::default(),
+            from: view.active_from,
+            pins: published().min(seq),
+        });
         self.view.store(Arc::new(ReadView { active: Some(slot), ..(*view).clone() }));
     }
 
@@ -192,7 +202,7 @@ impl FamilyCore {
     pub fn forget_memtables(&self) -> u64 {
         let mut bytes = 0;
         self.change_view(|view| {
-            bytes = view.immutables.iter().map(|(slot, _)| slot.map.allocated_bytes() as u64).sum();
+            bytes = view.immutables.iter().map(|(slot, _)| slot.bytes() as u64).sum();
             let version = Arc::clone(&view.version);
             ReadView { active: None, active_from: view.active_from, immutables: Vec::new(), version }
         });

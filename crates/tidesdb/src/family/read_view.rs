@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tidesdb_memtable::Memtable;
 
+use crate::ranges::SharedRanges;
 use crate::sources::TableVersion;
 use crate::types::SeqNo;
 
@@ -12,10 +13,25 @@ use crate::types::SeqNo;
 pub struct MemSlot {
     /// The map.
     pub map: Arc<Memtable>,
+    /// Range tombstones, beside the map.
+    pub ranges: SharedRanges,
     /// First sequence number that belongs here.
     pub from: SeqNo,
     /// First sequence number whose log must be kept for this memtable.
     pub pins: SeqNo,
+}
+
+impl MemSlot {
+    /// Bytes in memory.
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.map.allocated_bytes() + self.ranges.bytes()
+    }
+
+    /// Whether nothing was written to it.
+    pub fn is_empty(&self) -> bool {
+        self.map.is_empty() && self.ranges.is_empty()
+    }
 }
 
 /// Active memtable, immutables and version of a family at one moment. Immutable itself.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::{hex, keep_damage, open, shown};
+use crate::ranges::RangeTombstone;
 use crate::version::{self, Change, State};
 use crate::{Error, Result};
 
@@ -47,6 +48,7 @@ fn show_state(state: &State, show: &mut dyn FnMut(&str)) {
                 "    table {table:06} level {level}, {entries} entries, {bytes} bytes, {low} .. {high}"
             ));
         }
+        family.ranges.values().for_each(|range| show(&format!("    {}", shown_range(range))));
         for (vlog, info) in &family.vlogs {
             let state = if info.sealed_at.is_some() { "sealed" } else { "open" };
             let (bytes, live) = (info.bytes, info.live_bytes);
@@ -84,10 +86,19 @@ fn describe(change: &Change) -> String {
         }
         Change::LogStart { wal } => format!("log begins at segment {}", wal.0),
         Change::FlushedTo { family, seq } => format!("family {} flushed to {seq}", family.0),
+        Change::AddRange { family, range } => format!("add to family {} {}", family.0, shown_range(range)),
+        Change::RemoveRange { family, seq } => {
+            format!("remove range tombstone {seq} from family {}", family.0)
+        }
         Change::LastSeq { seq } => format!("last seqno {seq}"),
         Change::DurableMark { seq } => format!("durable below {seq}"),
         Change::ClockMark { wall_secs } => format!("clock {wall_secs}"),
         Change::CleanShutdown => "closed in order".to_owned(),
         Change::Unknown { tag, .. } => format!("a change of a newer version, tag {tag}"),
     }
+}
+
+fn shown_range(range: &RangeTombstone) -> String {
+    let border = |key: &Option<Box<[u8]>>| key.as_ref().map_or_else(|| "no end".to_owned(), |key| shown(key));
+    format!("range tombstone {}, {} .. {}", range.seq, border(&range.start), border(&range.end))
 }

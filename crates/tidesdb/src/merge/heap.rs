@@ -221,20 +221,51 @@ impl<C: MergeSource> MergeCursor<C> {
                 return Ok(());
             }
         }
-        if self.forward {
-            self.children[i].seek(&self.key)?;
-        } else {
-            self.children[i].seek_for_prev(&self.key)?;
-        }
+        self.seek_near(i, from, seq)?;
         while self.children[i].valid() && !self.beyond(i, from, seq) {
             self.step_child(i)?;
         }
         Ok(())
     }
 
+    /// Moves child `i` near `(self.key, seq)` of child `from`: a step or two before its place in the walking direction.
+    fn seek_near(&mut self, i: usize, from: usize, seq: SeqNo) -> Result<()> {
+        let child = &mut self.children[i];
+        // Backward, the same version of a lower child is still to come.
+        let seq = if self.forward || i > from { Some(seq) } else { seq.checked_sub(1) };
+        let Some(seq) = seq else { return child.seek_for_prev(&self.key) };
+        child.seek_version(&self.key, seq)?;
+        if self.forward || child.valid() { Ok(()) } else { child.seek_to_last() }
+    }
+
     #[inline]
     fn step_child(&mut self, i: usize) -> Result<()> {
         if self.forward { self.children[i].next() } else { self.children[i].prev() }
+    }
+
+    /// Moves all children that stand on the key of the entry, the current one last, on to the next key.
+    #[inline]
+    fn leave_key(&mut self) -> Result<()> {
+        let current = self.current;
+        while let Some(&next) = self.waiting.last()
+            && self.same_key(next, current)
+        {
+            self.waiting.pop();
+            self.children[next].next_key()?;
+            if self.children[next].valid() {
+                self.place(next);
+            }
+        }
+        self.children[current].next_key()
+    }
+
+    #[inline]
+    fn same_key(&self, a: usize, b: usize) -> bool {
+        if self.heads[a] != self.heads[b] {
+            return false;
+        }
+        let (a, b) = (self.children[a].key(), self.children[b].key());
+        if self.bytewise { a == b } else { self.compare.compare(a, b).is_eq() }
     }
 
     #[inline]
@@ -257,8 +288,17 @@ impl<C: MergeSource> MergeCursor<C> {
         Ok(())
     }
 
-    /// Seeks newest to oldest and stops at the first child that holds the key itself: it has the newest version.
-    fn seek_lazily(&mut self, target: &[u8]) -> Result<()> {
+    /// Positions all children at `target` by `seek`; with `lazy`, newest to oldest, up to the first that stands on a version
+    /// of the key itself: what the others have of it is older.
+    #[inline]
+    fn seek_by(&mut self, target: &[u8], seek: impl Fn(&mut C) -> Result<()>) -> Result<()> {
+        if self.lazy && self.children.len() > 1 {
+            return self.seek_lazily(target, seek);
+        }
+        self.position(true, seek)
+    }
+
+    fn seek_lazily(&mut self, target: &[u8], seek: impl Fn(&mut C) -> Result<()>) -> Result<()> {
         self.clear(true);
         let filtered = self.compare.is_bytewise();
         for i in 0..self.children.len() {
@@ -266,7 +306,7 @@ impl<C: MergeSource> MergeCursor<C> {
                 self.deferred.push(i);
                 continue;
             }
-            self.children[i].seek(target)?;
+            seek(&mut self.children[i])?;
             if self.children[i].valid() && self.compare.compare(self.children[i].key(), target).is_eq() {
                 self.deferred.extend(i + 1..self.children.len());
                 self.partial = true;
@@ -275,7 +315,7 @@ impl<C: MergeSource> MergeCursor<C> {
             }
         }
         while let Some(i) = self.deferred.pop() {
-            self.children[i].seek(target)?;
+            seek(&mut self.children[i])?;
         }
         self.settle();
         Ok(())
@@ -283,6 +323,21 @@ impl<C: MergeSource> MergeCursor<C> {
 }
 
 impl<C: MergeSource> EntryCursor for MergeCursor<C> {
+    fn skip_older(&mut self, below: SeqNo, until: Option<&[u8]>) -> Result<()> {
+        if self.current == NONE || !self.forward {
+            return Ok(());
+        }
+        if self.partial {
+            self.complete()?;
+        }
+        self.clear(true);
+        for child in &mut self.children {
+            child.skip_older(below, until)?;
+        }
+        self.settle();
+        Ok(())
+    }
+
     #[inline]
     fn valid(&self) -> bool {
         self.current != NONE
@@ -297,10 +352,11 @@ impl<C: MergeSource> EntryCursor for MergeCursor<C> {
     }
 
     fn seek(&mut self, target: &[u8]) -> Result<()> {
-        if self.lazy && self.children.len() > 1 {
-            return self.seek_lazily(target);
-        }
-        self.position(true, |child| child.seek(target))
+        self.seek_by(target, |child| child.seek(target))
+    }
+
+    fn seek_version(&mut self, target: &[u8], seq: SeqNo) -> Result<()> {
+        self.seek_by(target, |child| child.seek_version(target, seq))
     }
 
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
@@ -316,6 +372,23 @@ impl<C: MergeSource> EntryCursor for MergeCursor<C> {
             self.turn(true)?;
         }
         self.step()
+    }
+
+    #[inline]
+    fn next_key(&mut self) -> Result<()> {
+        debug_assert!(self.valid());
+        if self.partial {
+            self.complete()?;
+        } else if !self.forward {
+            self.turn(true)?;
+        }
+        let left = self.leave_key();
+        if left.is_err() {
+            self.current = NONE;
+            return left;
+        }
+        self.restore();
+        Ok(())
     }
 
     #[inline]

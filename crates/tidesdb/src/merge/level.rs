@@ -7,12 +7,16 @@ use std::sync::Arc;
 
 use super::MergeSource;
 use crate::Result;
-use crate::types::{Comparator, EntryCursor, Kind, SeqNo};
+use crate::types::{Comparator, EntryCursor, Kind, SEQ_MAX, SeqNo};
 
 /// A table of a level.
 pub trait LevelTable: Send + Sync {
     /// Walks the table.
     type Cursor: EntryCursor;
+    /// No version in the table is newer than this.
+    fn max_seq(&self) -> SeqNo {
+        SEQ_MAX
+    }
     /// The first key.
     fn smallest(&self) -> &[u8];
     /// The last key.
@@ -133,6 +137,18 @@ impl<T: LevelTable> MergeSource for LevelCursor<T> {
 }
 
 impl<T: LevelTable> EntryCursor for LevelCursor<T> {
+    fn skip_older(&mut self, below: SeqNo, until: Option<&[u8]>) -> Result<()> {
+        while self.valid && self.tables[self.open].max_seq() < below {
+            let table = &self.tables[self.open];
+            match until {
+                Some(key) if self.compare.compare(self.key(), key).is_ge() => break,
+                Some(key) if self.compare.compare(key, table.largest()).is_le() => return self.seek(key),
+                _ => self.enter_first(self.open + 1)?,
+            }
+        }
+        Ok(())
+    }
+
     #[inline]
     fn valid(&self) -> bool {
         self.valid
@@ -161,6 +177,21 @@ impl<T: LevelTable> EntryCursor for LevelCursor<T> {
         self.enter_first(i + 1)
     }
 
+    fn seek_version(&mut self, target: &[u8], seq: SeqNo) -> Result<()> {
+        self.valid = false;
+        let i = self.table_at(target);
+        if i == self.tables.len() {
+            return Ok(());
+        }
+        let child = self.open(i);
+        child.seek_version(target, seq)?;
+        if child.valid() {
+            self.valid = true;
+            return Ok(());
+        }
+        self.enter_first(i + 1)
+    }
+
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
         self.valid = false;
         let i = self.table_at(target);
@@ -182,6 +213,19 @@ impl<T: LevelTable> EntryCursor for LevelCursor<T> {
         self.valid = false;
         let child = self.child_mut();
         child.next()?;
+        if child.valid() {
+            self.valid = true;
+            return Ok(());
+        }
+        self.enter_first(self.open + 1)
+    }
+
+    #[inline]
+    fn next_key(&mut self) -> Result<()> {
+        debug_assert!(self.valid);
+        self.valid = false;
+        let child = self.child_mut();
+        child.next_key()?;
         if child.valid() {
             self.valid = true;
             return Ok(());

@@ -6,7 +6,9 @@
 //! may move between threads.
 
 mod heap;
+mod hide;
 mod level;
+mod purge;
 mod retain;
 mod source;
 mod stream;
@@ -15,7 +17,9 @@ mod tests;
 mod visible;
 
 pub use heap::MergeCursor;
+pub use hide::HidingCursor;
 pub use level::{LevelCursor, LevelTable};
+pub use purge::{Purge, PurgeCursor, PurgeTally};
 pub use retain::{Reason, Retain, RetainCounts, RetainRules, Verdict};
 pub use source::MergeSource;
 pub use stream::RetainStream;

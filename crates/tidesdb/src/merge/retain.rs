@@ -72,7 +72,7 @@ pub struct RetainRules {
 impl RetainRules {
     /// Whether some reader sees a version of number `from` but none of number `to`.
     #[inline]
-    fn reader_within(&self, readers: Range<SeqNo>) -> bool {
+    pub fn reader_within(&self, readers: Range<SeqNo>) -> bool {
         if readers.is_empty() {
             return false;
         }

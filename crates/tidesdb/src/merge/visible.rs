@@ -8,7 +8,7 @@
 use crate::Result;
 use crate::types::{Comparator, EntryCursor, Kind, SeqNo};
 
-/// Versions of one key walked over before the cursor seeks past the rest.
+/// Versions walked over before the cursor seeks past the others of their key.
 const WALK_MAX: usize = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,64 +141,79 @@ impl<C: EntryCursor> VisibleCursor<C> {
         self.stash.key.extend_from_slice(self.inner.key());
     }
 
-    /// From a version of the remembered key to the first version of the next key.
-    #[inline]
-    fn leave_forward(&mut self) -> Result<()> {
-        for _ in 0..WALK_MAX {
-            self.inner.next()?;
-            if !self.inner.valid() || !self.same_key() {
-                return Ok(());
-            }
-        }
-        self.leave_far()
-    }
-
-    /// As `leave_forward`, when there are many versions.
-    #[cold]
-    fn leave_far(&mut self) -> Result<()> {
-        if self.compare.is_bytewise() {
-            return self.seek_after_key();
-        }
-        while self.inner.valid() && self.same_key() {
-            self.inner.next()?;
-        }
-        Ok(())
-    }
-
     /// To the first key after the remembered one: in byte order the next possible key is the key and a zero.
     fn seek_after_key(&mut self) -> Result<()> {
-        self.stash.key.push(0);
-        let sought = self.inner.seek(&self.stash.key);
-        self.stash.key.pop();
-        sought
+        if self.compare.is_bytewise() {
+            self.stash.key.push(0);
+            let sought = self.inner.seek(&self.stash.key);
+            self.stash.key.pop();
+            return sought;
+        }
+        self.inner.seek(&self.stash.key)?;
+        if self.inner.valid() && self.same_key() { self.inner.next_key() } else { Ok(()) }
     }
 
     /// From a version of the remembered key to the last version of the key before.
     fn leave_backward(&mut self) -> Result<()> {
+        let mut left = WALK_MAX;
         while self.inner.valid() && self.same_key() {
-            self.inner.prev()?;
+            // A source that grows may have got newer versions since the last seek.
+            if left > 0 {
+                self.inner.prev()?;
+                left -= 1;
+            } else {
+                self.leave_backward_far()?;
+                left = WALK_MAX;
+            }
         }
         Ok(())
+    }
+
+    /// To the last entry before the newest version of the remembered key.
+    #[cold]
+    fn leave_backward_far(&mut self) -> Result<()> {
+        self.inner.seek(&self.stash.key)?;
+        if self.inner.valid() { self.inner.prev() } else { self.inner.seek_to_last() }
+    }
+
+    /// One entry on among versions above the snapshot, after `passed` of them without a break; how many it is then. If all
+    /// of the last ones were of one key, to the version of that key that the snapshot sees.
+    #[cold]
+    fn pass_newer(&mut self, passed: usize) -> Result<usize> {
+        if passed == WALK_MAX {
+            self.remember_key();
+        } else if passed == 2 * WALK_MAX && self.same_key() {
+            self.inner.seek_version(&self.stash.key, self.snapshot)?;
+            return Ok(0);
+        }
+        self.inner.next()?;
+        Ok(if passed < 2 * WALK_MAX { passed + 1 } else { 0 })
     }
 
     /// From the first version of some key on, finds the first visible one.
     #[inline]
     fn find_forward(&mut self) -> Result<()> {
+        let mut newer = 0;
         loop {
             if !self.inner.valid() || self.beyond_upper(self.inner.key()) {
                 return Ok(());
             }
             if self.inner.seq() > self.snapshot {
-                self.inner.next()?;
+                if newer < WALK_MAX {
+                    self.inner.next()?;
+                    newer += 1;
+                } else {
+                    newer = self.pass_newer(newer)?;
+                }
                 continue;
             }
+            newer = 0;
             if !self.is_dead() {
                 self.place = Place::OnEntry;
                 return Ok(());
             }
             self.hidden += 1;
-            self.remember_key();
-            self.leave_forward()?;
+            self.inner.next_key()?;
         }
     }
 
@@ -241,10 +256,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
     /// As `show_key_backward`, when there are many versions, at least one of them not newer than the snapshot.
     #[cold]
     fn show_key_by_seek(&mut self) -> Result<bool> {
-        self.inner.seek(&self.stash.key)?;
-        while self.inner.valid() && self.same_key() && self.inner.seq() > self.snapshot {
-            self.inner.next()?;
-        }
+        self.inner.seek_version(&self.stash.key, self.snapshot)?;
         let found = self.inner.valid() && self.same_key();
         if found && !self.is_dead() {
             self.place = Place::OnEntry;
@@ -290,8 +302,9 @@ impl<C: EntryCursor> EntryCursor for VisibleCursor<C> {
         self.place = Place::Nowhere;
         if self.upper.set {
             self.inner.seek_for_prev(&self.upper.key)?;
-            while self.inner.valid() && self.beyond_upper(self.inner.key()) {
-                self.inner.prev()?;
+            if self.inner.valid() && self.beyond_upper(self.inner.key()) {
+                self.remember_key();
+                self.leave_backward()?;
             }
         } else {
             self.inner.seek_to_last()?;
@@ -313,6 +326,15 @@ impl<C: EntryCursor> EntryCursor for VisibleCursor<C> {
         self.find_forward()
     }
 
+    /// To the version of `target` that is shown, if it is at or below `seq`, else to the first visible key after it.
+    fn seek_version(&mut self, target: &[u8], seq: SeqNo) -> Result<()> {
+        self.seek(target)?;
+        if self.valid() && self.compare.compare(self.key(), target).is_eq() && self.seq() > seq {
+            return self.next();
+        }
+        Ok(())
+    }
+
     /// To the last visible key at or before `target` and within the bounds.
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
         if self.beyond_upper(target) {
@@ -331,17 +353,16 @@ impl<C: EntryCursor> EntryCursor for VisibleCursor<C> {
         debug_assert!(self.valid());
         let place = std::mem::replace(&mut self.place, Place::Nowhere);
         if place == Place::OnEntry {
-            self.remember_key();
-            self.leave_forward()?;
-        } else if self.compare.is_bytewise() {
-            self.seek_after_key()?;
+            self.inner.next_key()?;
         } else {
-            self.inner.seek(&self.stash.key)?;
-            while self.inner.valid() && self.same_key() {
-                self.inner.next()?;
-            }
+            self.seek_after_key()?;
         }
         self.find_forward()
+    }
+
+    /// As `next`: no key is shown twice.
+    fn next_key(&mut self) -> Result<()> {
+        self.next()
     }
 
     fn prev(&mut self) -> Result<()> {

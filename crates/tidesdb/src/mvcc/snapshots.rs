@@ -10,7 +10,15 @@ use crate::types::SeqNo;
 /// All live snapshots of a database. No limit on their number.
 #[derive(Debug, Default)]
 pub struct Snapshots {
-    live: Mutex<BTreeMap<SeqNo, usize>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// How many there are at each sequence number.
+    live: BTreeMap<SeqNo, usize>,
+    /// Below this, versions may be gone that no live snapshot needs.
+    floor: SeqNo,
 }
 
 /// A registered snapshot; dropping it lets its versions go.
@@ -23,27 +31,44 @@ pub struct SnapshotPin {
 impl Snapshots {
     /// Registers a snapshot at the sequence number that `now` reads under the lock.
     pub fn register(self: &Arc<Self>, now: impl FnOnce() -> SeqNo) -> SnapshotPin {
-        let mut live = self.live.lock();
+        let mut state = self.state.lock();
         let seq = now();
-        *live.entry(seq).or_insert(0) += 1;
+        *state.live.entry(seq).or_insert(0) += 1;
         SnapshotPin { seq, all: Arc::clone(self) }
     }
 
-    /// All live snapshots in ascending order, and then `now`, read under the same lock: the points in time at which
-    /// someone reads, or can begin to read.
-    pub fn readers(&self, now: impl FnOnce() -> SeqNo) -> Vec<SeqNo> {
-        let live = self.live.lock();
-        let mut out: Vec<SeqNo> = live.keys().copied().collect();
-        let now = now();
-        if out.last() != Some(&now) {
-            out.push(now);
+    /// Registers a snapshot at `seq`, which is published, if everything that it shows is still there; else the first sequence
+    /// number of which that is sure.
+    ///
+    /// # Errors
+    /// That number.
+    pub fn register_at(self: &Arc<Self>, seq: SeqNo) -> Result<SnapshotPin, SeqNo> {
+        let mut state = self.state.lock();
+        if seq < state.floor && !state.live.contains_key(&seq) {
+            return Err(state.floor);
         }
-        out
+        *state.live.entry(seq).or_insert(0) += 1;
+        Ok(SnapshotPin { seq, all: Arc::clone(self) })
+    }
+
+    /// Nothing is sure of the time before `seq`.
+    pub fn begin_at(&self, seq: SeqNo) {
+        let mut state = self.state.lock();
+        state.floor = state.floor.max(seq);
+    }
+
+    /// All live snapshots before `floor` in ascending order, and then `floor`, read under the same lock: the points in time at
+    /// which someone reads, and the first of all those at which someone can begin to read.
+    pub fn readers(&self, floor: impl FnOnce() -> SeqNo) -> Vec<SeqNo> {
+        let mut state = self.state.lock();
+        let floor = floor();
+        state.floor = state.floor.max(floor);
+        state.live.range(..floor).map(|(seq, _)| *seq).chain([floor]).collect()
     }
 
     /// Number of live snapshots.
     pub fn count(&self) -> usize {
-        self.live.lock().values().sum()
+        self.state.lock().live.values().sum()
     }
 }
 
@@ -62,11 +87,11 @@ impl Clone for SnapshotPin {
 
 impl Drop for SnapshotPin {
     fn drop(&mut self) {
-        let mut live = self.all.live.lock();
-        if let Some(n) = live.get_mut(&self.seq) {
+        let mut state = self.all.state.lock();
+        if let Some(n) = state.live.get_mut(&self.seq) {
             *n -= 1;
             if *n == 0 {
-                live.remove(&self.seq);
+                state.live.remove(&self.seq);
             }
         }
     }

@@ -50,6 +50,9 @@ pub struct DbOptions {
     pub background_threads: Option<usize>,
     /// Background work is refused when less than this is free on the disk. Default 100 MiB.
     pub disk_free_min: u64,
+    /// The past that [`crate::Db::at`] can go back to, as bytes of log: what was overwritten or deleted since is kept. Default 0:
+    /// only until the next flush or merge.
+    pub history_bytes: u64,
     /// Create the database if there is none. Default true.
     pub create_if_missing: bool,
     /// Open for reading only: nothing on disk is changed. Default false.
@@ -71,6 +74,7 @@ impl Default for DbOptions {
             wal_segment_bytes: 64 << 20,
             background_threads: None,
             disk_free_min: 100 << 20,
+            history_bytes: 0,
             create_if_missing: true,
             read_only: false,
             mmap_reads: true,

@@ -9,12 +9,13 @@ use tidesdb_memtable::Memtable;
 use super::get::resolve;
 use super::track::Track;
 use crate::family::{FamilyCore, ReadView};
-use crate::merge::{MergeCursor, VisibleCursor};
+use crate::merge::{HidingCursor, MergeCursor, VisibleCursor};
 use crate::mvcc::SnapshotPin;
 use crate::options::ReadOptions;
+use crate::ranges::{Hidden, RangeSet, RangeTombstone};
 use crate::shared::Shared;
 use crate::sources::Source;
-use crate::types::{EntryCursor, Kind, SEQ_MAX, SeqNo, Slice};
+use crate::types::{Comparator, EntryCursor, Kind, SEQ_MAX, SeqNo, Slice};
 use crate::{Error, Result};
 
 /// Walks the keys of a family as they were at one moment. Seeking again costs no allocation.
@@ -38,18 +39,43 @@ pub struct Cursor {
     shared: Arc<Shared>,
     family: Arc<FamilyCore>,
     view: Arc<ReadView>,
-    inner: VisibleCursor<MergeCursor<Source>>,
+    inner: Walk,
     seq: SeqNo,
     moment: Moment,
     options: ReadOptions,
     /// Writes of the transaction that the cursor belongs to.
-    own: Option<Arc<Memtable>>,
+    own: Option<OwnReads>,
     /// Notes what the cursor looks at.
     track: Option<Track>,
     /// The value that a pointer led to, until the cursor moves.
     resolved: Option<Slice>,
     /// Whether an [`super::Iter`] has positioned it.
     pub(super) placed: bool,
+}
+
+/// What a cursor stands on.
+type Walk = VisibleCursor<HidingCursor<MergeCursor<Source>>>;
+
+/// What a reader at `seq` sees of `view`, not positioned yet.
+pub fn show(shared: &Shared, view: &ReadView, family: &FamilyCore, seq: SeqNo) -> impl EntryCursor + use<> {
+    Cursor::merged(shared, family, view, seq, None)
+}
+
+/// A transaction's own writes to a family, as a reader sees them.
+#[derive(Clone, Debug)]
+pub struct OwnReads {
+    /// Its puts and deletes; the newest of a key counts.
+    pub map: Arc<Memtable>,
+    /// Its range deletes, which hide everything that is not its own. Their sequence numbers mean nothing.
+    pub ranges: Vec<RangeTombstone>,
+}
+
+impl OwnReads {
+    /// The range deletes for a reader at `seq`: newer than all commits it sees, and not newer than its own writes.
+    fn ranges_at(&self, order: &Comparator, seq: SeqNo) -> RangeSet {
+        let at = |range: &RangeTombstone| Arc::new(RangeTombstone { seq, ..range.clone() });
+        RangeSet::new(order, self.ranges.iter().map(at).collect())
+    }
 }
 
 /// When a read is.
@@ -91,7 +117,7 @@ impl Cursor {
         shared: &Arc<Shared>,
         family: &Arc<FamilyCore>,
         moment: Moment,
-        (own, track): (Option<Arc<Memtable>>, Option<Track>),
+        (own, track): (Option<OwnReads>, Option<Track>),
         options: ReadOptions,
     ) -> Result<Self> {
         shared.check_open()?;
@@ -123,10 +149,10 @@ impl Cursor {
         family: &FamilyCore,
         view: &ReadView,
         seq: SeqNo,
-        own: Option<&Arc<Memtable>>,
-    ) -> VisibleCursor<MergeCursor<Source>> {
+        own: Option<&OwnReads>,
+    ) -> Walk {
         let comparator = &family.options.comparator;
-        let mut sources: Vec<Source> = own.map(|map| Source::own(map, seq)).into_iter().collect();
+        let mut sources: Vec<Source> = own.map(|own| Source::own(&own.map, seq)).into_iter().collect();
         sources.extend(view.memtables().map(|slot| Source::memtable(&slot.map)));
         for level in view.version.levels().iter().filter(|l| !l.is_empty()) {
             if level.is_overlapping() {
@@ -136,7 +162,12 @@ impl Cursor {
             }
         }
         let merged = MergeCursor::newest_first(comparator.clone(), sources);
-        VisibleCursor::new(merged, comparator.clone(), seq, shared.now_secs())
+        let mut ranges: Vec<RangeSet> = view.memtables().map(|slot| slot.ranges.to_owned()).collect();
+        ranges.push(view.version.ranges().clone());
+        ranges.extend(own.map(|own| own.ranges_at(comparator, seq)));
+        let hidden = Hidden::new(ranges, seq);
+        let hiding = HidingCursor::new(merged, comparator.clone(), hidden);
+        VisibleCursor::new(hiding, comparator.clone(), seq, shared.now_secs())
     }
 
     /// A second cursor over the same moment.

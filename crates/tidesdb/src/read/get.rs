@@ -167,6 +167,13 @@ pub fn newest_version(
     Ok(0)
 }
 
+/// Sequence number of the newest range tombstone over `key` below `end`; 0 if there is none above `since`.
+pub fn newest_range(view: &Arc<ReadView>, key: &[u8], (since, end): (SeqNo, SeqNo), guard: &Guard) -> SeqNo {
+    let order = view.version.order();
+    let memtables = view.memtables_since(since).map(|slot| slot.ranges.newest(order, key, end - 1, guard));
+    memtables.chain([view.version.ranges().newest(order, key, end - 1)]).max().unwrap_or(0)
+}
+
 /// Whether a reader at `seq` sees a value for `key` in `view`.
 ///
 /// # Errors
@@ -214,8 +221,14 @@ fn lookup<'g>(
     want_value: bool,
     guard: &'g Guard,
 ) -> Result<Option<Hit<'g>>> {
+    let order = view.version.order();
     for slot in view.memtables() {
-        if let Some(e) = slot.map.get(key, seq) {
+        let found = slot.map.get(key, seq);
+        let deleted = slot.ranges.newest(order, key, seq, guard);
+        if deleted > found.as_ref().map_or(0, |e| e.seq) {
+            return Ok(None); // and with it everything older
+        }
+        if let Some(e) = found {
             let kind = Kind::from_u8(e.kind).ok_or_else(|| Error::internal("unknown kind in a memtable"))?;
             return Ok(Some(Hit::Memtable { entry: e, kind, map: &slot.map }));
         }
@@ -223,6 +236,10 @@ fn lookup<'g>(
     if view.version.is_empty() {
         return Ok(None);
     }
+    let deleted = match view.version.ranges() {
+        ranges if ranges.is_empty() => 0,
+        ranges => ranges.newest(order, key, seq),
+    };
     let hash = key_hash(key);
     let mut candidates = Candidates::default();
     view.version.tables_for(key, |slot| {
@@ -231,6 +248,9 @@ fn lookup<'g>(
     });
     for table in candidates.iter() {
         if let Some(found) = table.get(key, hash, seq, want_value, guard)? {
+            if found.seq < deleted {
+                return Ok(None);
+            }
             return Ok(Some(Hit::Table { kind: found.kind, expiry: found.expiry, value: found.value }));
         }
     }

@@ -12,8 +12,8 @@ mod get;
 mod iter;
 mod track;
 
-pub use cursor::{Cursor, Moment};
-pub use get::{contains, get, get_with, multi_get, newest_version, sees};
+pub use cursor::{Cursor, Moment, OwnReads, show};
+pub use get::{contains, get, get_with, multi_get, newest_range, newest_version, sees};
 pub use iter::Iter;
 pub(crate) use iter::prefix_range;
 pub(crate) use track::Track;

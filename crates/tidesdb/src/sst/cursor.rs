@@ -53,6 +53,8 @@ pub struct TableCursor {
     slot: usize,
     valid: bool,
     key: Vec<u8>,
+    /// A key whose versions were left behind.
+    passed: Vec<u8>,
     prefix: usize,
     frame: DecodedFrame,
     own: Vec<u8>,
@@ -73,6 +75,7 @@ impl TableCursor {
             slot: 0,
             valid: false,
             key: Vec::new(),
+            passed: Vec::new(),
             prefix: 0,
             frame: DecodedFrame::default(),
             own: Vec::new(),
@@ -181,6 +184,31 @@ impl TableCursor {
         Ok(())
     }
 
+    /// From the last entry of the block in hand to the first version of the next key.
+    #[cold]
+    fn leave_block(&mut self) -> Result<()> {
+        self.valid = false;
+        if self.table.index.goes_on(self.b + 1).is_none() {
+            return self.enter_front(self.b + 1);
+        }
+        std::mem::swap(&mut self.key, &mut self.passed);
+        let b = self.table.index.last_block(&self.table.comparator, &self.passed);
+        self.load(b)?;
+        let slot = self.block().map_or(0, |block| block.search(&self.table.comparator, &self.passed, true).0);
+        self.stand_from(slot)
+    }
+
+    /// Stands on entry `slot` of the block in hand, or on the first of the next block if there is no such entry.
+    #[inline]
+    fn stand_from(&mut self, slot: usize) -> Result<()> {
+        if slot < self.shape.entries as usize {
+            self.stand(slot);
+            Ok(())
+        } else {
+            self.enter_front(self.b + 1)
+        }
+    }
+
     /// Decodes the frame of the current value, if it is not at hand.
     #[cold]
     fn decode_frame(&mut self) -> Result<()> {
@@ -207,6 +235,20 @@ impl TableCursor {
 }
 
 impl EntryCursor for TableCursor {
+    fn skip_older(&mut self, below: SeqNo, until: Option<&[u8]>) -> Result<()> {
+        if !self.valid || self.table.meta.max_seq >= below {
+            return Ok(());
+        }
+        match until {
+            Some(key) if self.table.comparator.compare(&self.key, key).is_lt() => self.seek(key),
+            Some(_) => Ok(()),
+            None => {
+                self.valid = false;
+                Ok(())
+            }
+        }
+    }
+
     #[inline]
     fn valid(&self) -> bool {
         self.valid
@@ -229,12 +271,16 @@ impl EntryCursor for TableCursor {
         }
         let order = &self.table.comparator;
         let slot = self.block().map_or(0, |block| block.search(order, target, false).0);
-        if slot < self.shape.entries as usize {
-            self.stand(slot);
-            Ok(())
-        } else {
-            self.enter_front(self.b + 1)
-        }
+        self.stand_from(slot)
+    }
+
+    fn seek_version(&mut self, target: &[u8], seq: SeqNo) -> Result<()> {
+        self.valid = false;
+        let b = self.table.index.block_of(&self.table.comparator, target, seq);
+        self.load(b)?;
+        let order = &self.table.comparator;
+        let slot = self.block().map_or(0, |block| block.search_version(order, target, seq));
+        self.stand_from(slot)
     }
 
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
@@ -254,12 +300,25 @@ impl EntryCursor for TableCursor {
     #[inline]
     fn next(&mut self) -> Result<()> {
         debug_assert!(self.valid);
-        if self.slot + 1 < self.shape.entries as usize {
-            self.stand(self.slot + 1);
-            Ok(())
-        } else {
-            self.enter_front(self.b + 1)
+        self.stand_from(self.slot + 1)
+    }
+
+    #[inline]
+    fn next_key(&mut self) -> Result<()> {
+        debug_assert!(self.valid);
+        let order = &self.table.comparator;
+        let entries = self.shape.entries as usize;
+        let mut slot = self.slot + 1;
+        if let Some(block) = self.block() {
+            while slot < entries && block.goes_on(order, slot) {
+                slot += 1;
+            }
         }
+        if slot == entries {
+            return self.leave_block();
+        }
+        self.stand(slot);
+        Ok(())
     }
 
     #[inline]

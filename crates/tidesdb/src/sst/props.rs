@@ -2,7 +2,8 @@
 //! opening a table compares the two.
 
 use crate::codec::{Compression, Decoder, Salt, put_bytes, put_varint};
-use crate::types::{KEY_BYTES_MAX, SeqNo, TableId, VlogId};
+use crate::ranges::RangeTombstone;
+use crate::types::{Comparator, KEY_BYTES_MAX, SeqNo, TableId, VlogId};
 use crate::{Error, Result};
 
 /// What a table refers to in one value log file.
@@ -51,6 +52,8 @@ pub struct TableMeta {
     pub raw_key_bytes: u64,
     /// Bytes of all values (pointers for values in a value log), uncompressed.
     pub raw_value_bytes: u64,
+    /// No entry is covered by a range tombstone of a sequence number up to this one.
+    pub purged_to: SeqNo,
     /// Compression of the blocks.
     pub compression: Compression,
     /// The value logs referred to, by ascending number.
@@ -58,6 +61,13 @@ pub struct TableMeta {
 }
 
 impl TableMeta {
+    /// Whether `range` may cover an older entry of the table.
+    pub fn may_be_hidden(&self, order: &Comparator, range: &RangeTombstone) -> bool {
+        range.seq > self.min_seq
+            && range.seq > self.purged_to
+            && range.meets(order, &self.smallest, &self.largest)
+    }
+
     /// Appends the encoded form, as stored in the manifest.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.id.0);
@@ -87,6 +97,7 @@ impl TableMeta {
         out.extend_from_slice(&[u8::from(self.has_eternal), self.compression as u8]);
         put_varint(out, self.raw_key_bytes);
         put_varint(out, self.raw_value_bytes);
+        put_varint(out, self.purged_to);
         put_bytes(out, &self.smallest);
         put_bytes(out, &self.largest);
         put_varint(out, self.vlog_refs.len() as u64);
@@ -119,6 +130,7 @@ impl TableMeta {
             },
             raw_key_bytes: d.varint()?,
             raw_value_bytes: d.varint()?,
+            purged_to: d.varint()?,
             smallest: d.bytes(KEY_BYTES_MAX)?.to_vec(),
             largest: d.bytes(KEY_BYTES_MAX)?.to_vec(),
             ..Self::default()
@@ -171,6 +183,7 @@ impl Default for TableMeta {
             has_eternal: false,
             raw_key_bytes: 0,
             raw_value_bytes: 0,
+            purged_to: 0,
             compression: Compression::None,
             vlog_refs: Vec::new(),
         }

@@ -168,6 +168,19 @@ impl Table {
         self.filter.may_contain(hash)
     }
 
+    /// Whether at least half of the blocks lie between these keys (`None` = no border).
+    pub fn is_half_of(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> bool {
+        let order = &self.comparator;
+        let first = start.map_or(0, |key| self.index.first_block(order, key));
+        let last = end.map_or(self.index.blocks(), |key| self.index.first_block(order, key));
+        let inside = |key: &[u8]| {
+            start.is_none_or(|start| order.compare(start, key).is_le())
+                && end.is_none_or(|end| order.compare(key, end).is_lt())
+        };
+        let covered = last.saturating_sub(first) * 2 >= self.index.blocks();
+        covered && (inside(&self.meta.smallest) || inside(&self.meta.largest) || last > first + 1)
+    }
+
     /// Begins to load what [`Table::get`] looks at first, so that the filters of several tables load at once.
     #[inline]
     pub fn prefetch(&self, hash: u64) {

@@ -44,6 +44,7 @@ impl Table {
             salt: self.meta.salt,
             file_bytes: self.meta.file_bytes,
             compression: self.meta.compression,
+            purged_to: self.meta.purged_to,
             largest: walk.last,
             ..walk.meta
         };

@@ -14,7 +14,7 @@ use super::index::IndexBuilder;
 use super::layout::{Footer, begin_section, seal_section};
 use super::{TableMeta, VlogRef};
 use crate::codec::{Compression, Salt, key_hash};
-use crate::types::{Comparator, EntryRef, KEY_BYTES_MAX, Kind, TableId, VALUE_BYTES_MAX, VlogId};
+use crate::types::{Comparator, EntryRef, KEY_BYTES_MAX, Kind, SeqNo, TableId, VALUE_BYTES_MAX, VlogId};
 use crate::{Error, FamilyOptions, Result, files};
 
 /// Bytes gathered before a write.
@@ -101,6 +101,11 @@ impl TableWriter {
         }
         self.block.add(&e);
         Ok(())
+    }
+
+    /// Notes that no entry is covered by a range tombstone of a sequence number up to `seq`.
+    pub fn set_purged_to(&mut self, seq: SeqNo) {
+        self.meta.purged_to = seq;
     }
 
     /// Number of entries so far.
@@ -224,6 +229,7 @@ impl TableWriter {
                 Ok(())
             }
             Kind::Delete | Kind::SingleDelete => Err(Error::internal("a tombstone with a value")),
+            Kind::RangeDelete => Err(Error::internal("a range tombstone among the versions of a key")),
         }
     }
 

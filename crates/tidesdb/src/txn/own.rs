@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use tidesdb_memtable::{Memtable, Version};
+use tidesdb_memtable::Version;
 
 use crate::family::FamilyCore;
-use crate::types::{FamilyId, Kind, SEQ_MAX, Slice};
+use crate::ranges::RangeTombstone;
+use crate::read::OwnReads;
+use crate::types::{Comparator, FamilyId, Kind, SEQ_MAX, Slice};
 use crate::write::WriteBatch;
 use crate::{Error, Result};
 
@@ -21,7 +23,7 @@ pub(super) enum OwnWrite {
 /// Own writes by family. Versions are numbered in the order of the operations.
 #[derive(Debug, Default)]
 pub(super) struct OwnWrites {
-    maps: Vec<(FamilyId, Arc<Memtable>)>,
+    families: Vec<(FamilyId, OwnReads)>,
     /// Bytes of the batch that are in the maps.
     covered: usize,
     count: u64,
@@ -33,15 +35,15 @@ impl OwnWrites {
         *self = Self::default();
     }
 
-    /// The writes of `family` as a map; `None` if it has none.
+    /// The writes of `family` for a cursor; `None` if it has none.
     ///
     /// # Errors
     /// `MemoryLimit`.
-    pub(super) fn map(
+    pub(super) fn reads(
         &mut self,
         batch: &WriteBatch,
         family: &Arc<FamilyCore>,
-    ) -> Result<Option<Arc<Memtable>>> {
+    ) -> Result<Option<OwnReads>> {
         if !batch.has_family(family) {
             return Ok(None);
         }
@@ -67,40 +69,77 @@ impl OwnWrites {
             let mut last = None;
             for op in batch.ops_from(0) {
                 let op = op?;
-                if op.family == family.id && order.compare(op.key, key).is_eq() {
+                let same = match op.kind {
+                    Kind::RangeDelete => op.range_tombstone(0).covers(order, key),
+                    _ => order.compare(op.key, key).is_eq(),
+                };
+                if op.family == family.id && same {
                     last = Some(op);
                 }
             }
             return Ok(last.map(|op| own_write(op.kind, op.value)));
         }
         self.catch_up(batch)?;
-        let Some(map) = self.find(family.id) else { return Ok(None) };
-        let found = map.get(key, SEQ_MAX);
-        Ok(found.map(|e| own_write(Kind::from_u8(e.kind).unwrap_or(Kind::Delete), e.value)))
+        let Some(own) = self.find(family.id) else { return Ok(None) };
+        if let Some(e) = own.map.get(key, SEQ_MAX) {
+            return Ok(Some(own_write(Kind::from_u8(e.kind).unwrap_or(Kind::Delete), e.value)));
+        }
+        let order = &family.options.comparator;
+        let deleted = own.ranges.iter().any(|range| range.covers(order, key));
+        Ok(deleted.then_some(OwnWrite::Deleted))
     }
 
-    fn find(&self, family: FamilyId) -> Option<&Arc<Memtable>> {
-        self.maps.iter().find(|(id, _)| *id == family).map(|(_, map)| map)
+    fn find(&mut self, family: FamilyId) -> Option<&mut OwnReads> {
+        self.families.iter_mut().find(|(id, _)| *id == family).map(|(_, own)| own)
     }
 
     /// Adds the operations that came since the last time.
     fn catch_up(&mut self, batch: &WriteBatch) -> Result<()> {
         for op in batch.ops_from(self.covered) {
             let op = op?;
+            let family = batch.family(op.family).ok_or_else(|| Error::internal("a batch lost a family"))?;
             if self.find(op.family).is_none() {
-                let family =
-                    batch.family(op.family).ok_or_else(|| Error::internal("a batch lost a family"))?;
-                self.maps.push((op.family, family.staging_memtable(u64::from(op.family.0))));
+                let map = family.staging_memtable(u64::from(op.family.0));
+                self.families.push((op.family, OwnReads { map, ranges: Vec::new() }));
             }
             self.count += 1;
-            let version = Version { seq: self.count, kind: op.kind as u8, expiry: op.expiry };
-            let map = self.find(op.family).ok_or_else(|| Error::internal("a map that was just made"))?;
-            map.insert(op.key, version, op.value)
-                .map_err(|_| Error::MemoryLimit { what: "the writes of a transaction".into() })?;
+            let mut version = Version { seq: self.count, kind: op.kind as u8, expiry: op.expiry };
+            let own = self.find(op.family).ok_or_else(|| Error::internal("a map that was just made"))?;
+            if op.kind == Kind::RangeDelete {
+                version.kind = Kind::Delete as u8;
+                delete_range(own, &family.options.comparator, op.range_tombstone(0), version)?;
+            } else {
+                own.map.insert(op.key, version, op.value).map_err(|_| full())?;
+            }
         }
         self.covered = batch.body_bytes();
         Ok(())
     }
+}
+
+/// Deletes what the transaction itself wrote in the range, key by key, and notes the range for all the rest.
+fn delete_range(
+    own: &mut OwnReads,
+    order: &Comparator,
+    range: RangeTombstone,
+    version: Version,
+) -> Result<()> {
+    let mut cursor = own.map.cursor();
+    match &range.start {
+        Some(start) => cursor.seek(start),
+        None => cursor.seek_to_first(),
+    }
+    while cursor.valid() && range.covers(order, cursor.entry().key) {
+        let key = cursor.entry().key.to_vec();
+        cursor.next_key();
+        own.map.insert(&key, version, &[]).map_err(|_| full())?;
+    }
+    own.ranges.push(range);
+    Ok(())
+}
+
+fn full() -> Error {
+    Error::MemoryLimit { what: "the writes of a transaction".into() }
 }
 
 fn own_write(kind: Kind, value: &[u8]) -> OwnWrite {

@@ -135,6 +135,27 @@ impl Transaction {
         self.for_writing(family)?.single_delete(family, key)
     }
 
+    /// Deletes all keys in `range`, in the order of the family, at the cost of one write: see
+    /// [`WriteBatch::delete_range`]. At `Snapshot`, somebody else's write into the range is a conflict.
+    ///
+    /// # Errors
+    /// As [`WriteBatch::delete_range`].
+    pub fn delete_range<B: AsRef<[u8]>>(
+        &mut self,
+        family: &Family,
+        range: impl RangeBounds<B>,
+    ) -> Result<()> {
+        self.for_writing(family)?.delete_range(family, range)
+    }
+
+    /// Deletes all keys that begin with `prefix`, at the cost of one write.
+    ///
+    /// # Errors
+    /// As [`WriteBatch::delete_prefix`].
+    pub fn delete_prefix(&mut self, family: &Family, prefix: &[u8]) -> Result<()> {
+        self.for_writing(family)?.delete_prefix(family, prefix)
+    }
+
     /// The value of `key`, its own writes first.
     ///
     /// # Errors
@@ -213,7 +234,7 @@ impl Transaction {
     /// As [`Transaction::get`].
     pub fn cursor_with(&self, family: &Family, options: &ReadOptions) -> Result<Cursor> {
         self.check(family)?;
-        let own = self.own.borrow_mut().map(&self.batch, &family.core)?;
+        let own = self.own.borrow_mut().reads(&self.batch, &family.core)?;
         let tracked = self.isolation.depends_on_reads();
         let track = tracked.then(|| Track::new(&self.reads.borrow().spans, &family.core));
         Cursor::in_transaction(&self.shared, &family.core, self.moment.clone(), (own, track), *options)

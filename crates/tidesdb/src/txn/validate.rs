@@ -4,16 +4,19 @@
 //! of the transaction: a lookup for each key, a walk over each interval again.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use tidesdb_sync::pin;
 
 use super::footprint::Footprint;
 use crate::Result;
-use crate::read::{Span, is_before, newest_version, sees};
+use crate::family::{FamilyCore, ReadView};
+use crate::ranges::RangeSet;
+use crate::read::{Span, is_before, newest_range, newest_version, sees, show};
 use crate::shared::Shared;
 use crate::sources::Source;
-use crate::types::{EntryCursor, SeqNo};
-use crate::write::WriteBatch;
+use crate::types::{EntryCursor, Kind, SeqNo};
+use crate::write::{Op, WriteBatch};
 
 /// What the commit of a transaction depends on, beside the keys it writes.
 #[derive(Clone, Copy, Debug)]
@@ -37,21 +40,26 @@ impl Depends<'_> {
         snapshot: SeqNo,
         during: (SeqNo, SeqNo),
     ) -> Result<bool> {
-        let (since, _) = during;
         if let Some(batch) = writes {
             for op in batch.ops_from(0) {
                 let op = op?;
                 let Some(family) = batch.family(op.family) else { continue };
-                let guard = pin();
-                if newest_version(family.view(&guard), op.key, during, &guard)? > since {
+                if op.kind == Kind::RangeDelete {
+                    let span = span_of(family, &op);
+                    let all = Depends { reads: None, seen_only: false };
+                    if all.written_into(shared, &span, snapshot, during)? {
+                        return Ok(false);
+                    }
+                    continue;
+                }
+                if is_written(shared, family, op.key, snapshot, during)? {
                     return Ok(false);
                 }
             }
         }
         let Some(reads) = self.reads else { return Ok(true) };
         for (family, key) in reads.points() {
-            let guard = pin();
-            if newest_version(family.view(&guard), key, during, &guard)? > since {
+            if is_written(shared, family, key, snapshot, during)? {
                 return Ok(false);
             }
         }
@@ -72,6 +80,9 @@ impl Depends<'_> {
         during: (SeqNo, SeqNo),
     ) -> Result<bool> {
         let view = span.family.owned_view();
+        if deleted_from(shared, &view, span, snapshot, during)? {
+            return Ok(true);
+        }
         let mut sources: Vec<Source> =
             view.memtables_since(during.0).map(|slot| Source::memtable(&slot.map)).collect();
         let tables = view.version.tables().filter(|slot| slot.meta().max_seq > during.0);
@@ -84,6 +95,69 @@ impl Depends<'_> {
         }
         Ok(false)
     }
+}
+
+/// Whether `key` has a version in `during`, or the snapshot shows a value that a range tombstone of `during` deleted.
+fn is_written(
+    shared: &Shared,
+    family: &FamilyCore,
+    key: &[u8],
+    snapshot: SeqNo,
+    during: (SeqNo, SeqNo),
+) -> Result<bool> {
+    let guard = pin();
+    let view = family.view(&guard);
+    if newest_version(view, key, during, &guard)? > during.0 {
+        return Ok(true);
+    }
+    Ok(newest_range(view, key, during, &guard) > during.0 && sees(shared, view, key, snapshot, &guard)?)
+}
+
+/// What a range delete writes to.
+fn span_of(family: &Arc<FamilyCore>, op: &Op<'_>) -> Span {
+    let border = |key: &[u8], some: fn(Vec<u8>) -> Bound<Vec<u8>>| match key {
+        [] => Bound::Unbounded,
+        key => some(key.to_vec()),
+    };
+    let (low, high) = (border(op.key, Bound::Included), border(op.value, Bound::Excluded));
+    Span { family: Arc::clone(family), low, high }
+}
+
+/// Whether a range tombstone of `during` deleted a key in `span` that the snapshot shows. One that deleted nothing there changed
+/// nothing; what came and went since changed nothing, or is found as a version.
+fn deleted_from(
+    shared: &Shared,
+    view: &Arc<ReadView>,
+    span: &Span,
+    snapshot: SeqNo,
+    (since, end): (SeqNo, SeqNo),
+) -> Result<bool> {
+    let memtables: Vec<RangeSet> =
+        view.memtables_since(since).map(|slot| slot.ranges.to_owned()).filter(|set| !set.is_empty()).collect();
+    let all = memtables.iter().chain([view.version.ranges()]).flat_map(RangeSet::iter);
+    let order = &span.family.options.comparator;
+    let mut cursor = None;
+    for range in all.filter(|range| range.seq > since && range.seq < end) {
+        let cursor = cursor.get_or_insert_with(|| show(shared, view, &span.family, snapshot));
+        match (&span.low, &range.start) {
+            (Bound::Included(low) | Bound::Excluded(low), Some(start)) if order.compare(low, start).is_lt() => {
+                cursor.seek(start)?;
+            }
+            (Bound::Included(low) | Bound::Excluded(low), _) => cursor.seek(low)?,
+            (Bound::Unbounded, Some(start)) => cursor.seek(start)?,
+            (Bound::Unbounded, None) => cursor.seek_to_first()?,
+        }
+        if let Bound::Excluded(low) = &span.low
+            && cursor.valid()
+            && order.compare(cursor.key(), low).is_eq()
+        {
+            cursor.next()?;
+        }
+        if cursor.valid() && is_before(order, cursor.key(), &span.high) && range.covers(order, cursor.key()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Whether `source` has a version in `span` and `during` of a key that counts.

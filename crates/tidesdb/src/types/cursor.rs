@@ -18,10 +18,15 @@ pub trait EntryCursor: Send {
     fn seek_to_last(&mut self) -> Result<()>;
     /// To the newest version of the first key at or after `target`.
     fn seek(&mut self, target: &[u8]) -> Result<()>;
+    /// To the first entry at or after version `seq` of `target`: the newest version of `target` at or below `seq`, or, if
+    /// there is none, the newest of the next key. Costs what a seek costs, however many versions `target` has.
+    fn seek_version(&mut self, target: &[u8], seq: SeqNo) -> Result<()>;
     /// To the oldest version of the last key at or before `target`.
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()>;
     /// One entry on.
     fn next(&mut self) -> Result<()>;
+    /// To the newest version of the next key, past the older versions of this one. Costs no more than a step and a seek.
+    fn next_key(&mut self) -> Result<()>;
     /// One entry back.
     fn prev(&mut self) -> Result<()>;
     /// Key of the entry.
@@ -34,4 +39,10 @@ pub trait EntryCursor: Send {
     fn expiry(&self) -> u32;
     /// Value bytes of the entry as stored (a pointer for `PutPointer`). May read and decompress.
     fn value(&mut self) -> Result<&[u8]>;
+    /// Forwards from an entry that is older than `below`, on past others such, but not to a key after `until` (`None` = no bound)
+    /// and as far as it costs little: whole tables and blocks. Not past any other entry.
+    fn skip_older(&mut self, below: SeqNo, until: Option<&[u8]>) -> Result<()> {
+        let _ = (below, until);
+        Ok(())
+    }
 }

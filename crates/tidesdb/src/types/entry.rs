@@ -14,10 +14,13 @@ pub enum Kind {
     Delete = 3,
     /// The key is deleted, and was put at most once since the last delete.
     SingleDelete = 4,
+    /// All keys from this one to the one that is the value are deleted. Only batches and the log hold it: no version of a
+    /// key is of this kind.
+    RangeDelete = 5,
 }
 
 impl Kind {
-    /// The kind with this number.
+    /// The kind of a version with this number.
     #[inline]
     pub fn from_u8(n: u8) -> Option<Self> {
         match n {
@@ -32,7 +35,7 @@ impl Kind {
     /// Whether the version hides the key.
     #[inline]
     pub fn is_tombstone(self) -> bool {
-        matches!(self, Self::Delete | Self::SingleDelete)
+        matches!(self, Self::Delete | Self::SingleDelete | Self::RangeDelete)
     }
 }
 

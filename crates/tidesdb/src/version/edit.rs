@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::codec::{Compression, Decoder, Salt, put_bytes, put_varint};
 use crate::options::MemtableKind;
+use crate::ranges::{BORDER_BYTES_MAX, RangeTombstone};
 use crate::sst::TableMeta;
 use crate::types::{Comparator, FAMILY_NAME_BYTES_MAX, FamilyId, SeqNo, TableId, VlogId, WalId};
 use crate::{Error, FamilyOptions, Result};
@@ -118,6 +119,20 @@ pub enum Change {
         /// The last commit covered.
         seq: SeqNo,
     },
+    /// A range tombstone is in force: what it hides may be in tables.
+    AddRange {
+        /// The family.
+        family: FamilyId,
+        /// The tombstone.
+        range: Arc<RangeTombstone>,
+    },
+    /// A range tombstone hides nothing any more.
+    RemoveRange {
+        /// The family.
+        family: FamilyId,
+        /// The tombstone's sequence number.
+        seq: SeqNo,
+    },
     /// A commit at least this new exists.
     LastSeq {
         /// The commit.
@@ -160,6 +175,8 @@ mod tag {
     pub(super) const LAST_SEQ: u8 = 13;
     pub(super) const DURABLE_MARK: u8 = 14;
     pub(super) const CLEAN_SHUTDOWN: u8 = 15;
+    pub(super) const ADD_RANGE: u8 = 16;
+    pub(super) const REMOVE_RANGE: u8 = 17;
     pub(super) const CLOCK_MARK: u8 = super::IGNORABLE | 1;
 }
 
@@ -178,6 +195,8 @@ impl Change {
             Self::NextIds { .. } => tag::NEXT_IDS,
             Self::LogStart { .. } => tag::LOG_START,
             Self::FlushedTo { .. } => tag::FLUSHED_TO,
+            Self::AddRange { .. } => tag::ADD_RANGE,
+            Self::RemoveRange { .. } => tag::REMOVE_RANGE,
             Self::LastSeq { .. } => tag::LAST_SEQ,
             Self::DurableMark { .. } => tag::DURABLE_MARK,
             Self::CleanShutdown => tag::CLEAN_SHUTDOWN,
@@ -198,6 +217,8 @@ impl Change {
             | Self::AddVlog { family, .. }
             | Self::SealVlog { family, .. }
             | Self::RemoveVlog { family, .. }
+            | Self::AddRange { family, .. }
+            | Self::RemoveRange { family, .. }
             | Self::FlushedTo { family, .. } => Some(*family),
             Self::NextIds { .. }
             | Self::LogStart { .. }
@@ -244,9 +265,15 @@ impl Change {
                 put_varint(out, u64::from(family.0));
             }
             Self::LogStart { wal } => put_varint(out, wal.0),
-            Self::FlushedTo { seq, .. } | Self::LastSeq { seq } | Self::DurableMark { seq } => {
-                put_varint(out, *seq)
+            Self::AddRange { range, .. } => {
+                put_varint(out, range.seq);
+                put_bytes(out, range.start.as_deref().unwrap_or_default());
+                put_bytes(out, range.end.as_deref().unwrap_or_default());
             }
+            Self::FlushedTo { seq, .. }
+            | Self::RemoveRange { seq, .. }
+            | Self::LastSeq { seq }
+            | Self::DurableMark { seq } => put_varint(out, *seq),
             Self::ClockMark { wall_secs } => put_varint(out, *wall_secs),
             Self::Unknown { body, .. } => out.extend_from_slice(body),
             Self::DropFamily { .. } | Self::CleanShutdown => {}
@@ -280,6 +307,8 @@ impl Change {
             }
             tag::LOG_START => Self::LogStart { wal: WalId(d.varint()?) },
             tag::FLUSHED_TO => Self::FlushedTo { family: family(d)?, seq: d.varint()? },
+            tag::ADD_RANGE => Self::AddRange { family: family(d)?, range: Arc::new(range(d)?) },
+            tag::REMOVE_RANGE => Self::RemoveRange { family: family(d)?, seq: d.varint()? },
             tag::LAST_SEQ => Self::LastSeq { seq: d.varint()? },
             tag::DURABLE_MARK => Self::DurableMark { seq: d.varint()? },
             tag::CLEAN_SHUTDOWN => Self::CleanShutdown,
@@ -385,6 +414,12 @@ fn text(d: &mut Decoder<'_>, max: usize) -> Result<Arc<str>> {
 
 fn name(d: &mut Decoder<'_>) -> Result<Arc<str>> {
     text(d, FAMILY_NAME_BYTES_MAX)
+}
+
+fn range(d: &mut Decoder<'_>) -> Result<RangeTombstone> {
+    let seq = d.varint()?;
+    let mut border = || d.bytes(BORDER_BYTES_MAX).map(|key| (!key.is_empty()).then(|| key.into()));
+    Ok(RangeTombstone { seq, start: border()?, end: border()? })
 }
 
 fn size(d: &mut Decoder<'_>) -> Result<usize> {

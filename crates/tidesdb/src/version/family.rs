@@ -9,6 +9,7 @@ use super::level::{Level, TableSlot};
 use super::obsolete::{FileGuard, ObsoleteFiles};
 use super::state::{FamilyState, VlogInfo};
 use crate::files::FileKind;
+use crate::ranges::RangeSet;
 use crate::sst::{Table, TableMeta};
 use crate::types::{Comparator, FamilyId, SeqNo, TableId, VlogId};
 use crate::{Error, FamilyOptions, Result};
@@ -31,6 +32,7 @@ pub struct FamilyVersion<T = Table> {
     levels: Vec<Level<T>>,
     slots: BTreeMap<TableId, Arc<TableSlot<T>>>,
     vlogs: BTreeMap<VlogId, Arc<VlogSlot>>,
+    ranges: RangeSet,
 }
 
 impl<T> FamilyVersion<T> {
@@ -65,7 +67,11 @@ impl<T> FamilyVersion<T> {
         let order = &state.options.comparator;
         let levels = by_level.into_iter().enumerate().map(|(i, t)| Level::new(t, order, i == 0)).collect();
         let vlogs = state.vlogs.keys().map(vlog_slot).collect();
-        let this = Self { state: Arc::clone(state), levels, slots, vlogs };
+        let ranges = match prev {
+            Some(prev) if Arc::ptr_eq(&prev.state.ranges, &state.ranges) => prev.ranges.clone(),
+            _ => RangeSet::new(order, state.ranges.values().cloned().collect()),
+        };
+        let this = Self { state: Arc::clone(state), levels, slots, vlogs, ranges };
         this.check()?;
         Ok(this)
     }
@@ -141,6 +147,12 @@ impl<T> FamilyVersion<T> {
     /// Number of the deepest level that holds a table; 0 without tables.
     pub fn depth(&self) -> u8 {
         self.levels.len() as u8
+    }
+
+    /// Range tombstones of all that is in tables. Those of the memtables lie there.
+    #[inline]
+    pub fn ranges(&self) -> &RangeSet {
+        &self.ranges
     }
 
     /// Whether there is no table.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::edit::{COMPARATOR_NAME_BYTES_MAX, Change, VersionEdit};
 use crate::codec::Salt;
+use crate::ranges::RangeTombstone;
 use crate::sst::TableMeta;
 use crate::types::{FAMILY_NAME_BYTES_MAX, FamilyId, SeqNo, TableId, VlogId, WalId};
 use crate::{Error, FamilyOptions, Result};
@@ -44,6 +45,8 @@ pub struct FamilyState {
     pub tables: BTreeMap<TableId, (u8, Arc<TableMeta>)>,
     /// Its value logs.
     pub vlogs: BTreeMap<VlogId, VlogInfo>,
+    /// Range tombstones of flushed commits, by sequence number.
+    pub ranges: Arc<BTreeMap<SeqNo, Arc<RangeTombstone>>>,
     /// All its commits up to here are in tables.
     pub flushed_to: SeqNo,
 }
@@ -150,6 +153,18 @@ impl FamilyState {
         Ok(())
     }
 
+    fn add_range(&mut self, range: &Arc<RangeTombstone>) -> Result<()> {
+        match Arc::make_mut(&mut self.ranges).insert(range.seq, Arc::clone(range)) {
+            None => Ok(()),
+            Some(_) => Err(Error::internal(format!("range tombstone {} is there already", range.seq))),
+        }
+    }
+
+    fn remove_range(&mut self, seq: SeqNo) -> Result<()> {
+        let removed = Arc::make_mut(&mut self.ranges).remove(&seq);
+        removed.map(|_| ()).ok_or_else(|| missing("range tombstone", seq))
+    }
+
     fn changes(&self, out: &mut Vec<Change>) {
         let family = self.id;
         out.push(Change::CreateFamily {
@@ -166,6 +181,7 @@ impl FamilyState {
         for (level, meta) in self.tables.values() {
             out.push(Change::AddTable { family, level: *level, meta: Arc::clone(meta) });
         }
+        out.extend(self.ranges.values().map(|range| Change::AddRange { family, range: Arc::clone(range) }));
         if self.flushed_to > 0 {
             out.push(Change::FlushedTo { family, seq: self.flushed_to });
         }
@@ -233,6 +249,8 @@ impl State {
                 self.family_mut(*family)?.seal_vlog(*vlog, *bytes, *sealed_at)?;
             }
             Change::RemoveVlog { family, vlog } => self.family_mut(*family)?.remove_vlog(*vlog)?,
+            Change::AddRange { family, range } => self.family_mut(*family)?.add_range(range)?,
+            Change::RemoveRange { family, seq } => self.family_mut(*family)?.remove_range(*seq)?,
             Change::FlushedTo { family, seq } => {
                 let f = self.family_mut(*family)?;
                 f.flushed_to = f.flushed_to.max(*seq);
@@ -299,6 +317,7 @@ impl State {
             options: options.clone(),
             tables: BTreeMap::new(),
             vlogs: BTreeMap::new(),
+            ranges: Arc::default(),
             flushed_to: 0,
         };
         Arc::make_mut(&mut self.names).insert(Arc::clone(name), id);

@@ -2,14 +2,21 @@
 //!
 //! One operation: `kind u8 (high bit: has expiry) | family varint | key length varint | value length varint |
 //! [expiry u32] | key | value`. The layout is part of `docs/formats/wal.md`.
+//!
+//! A range delete has the first key as key, the first key not deleted as value, either empty for none; and always its rank,
+//! counted from 1 among those of the batch, in place of an expiry. The rank makes its sequence number, and that of what follows it, higher than that of what
+//! comes before: so an operation is never shorter than the eight bytes that a sequence number stands for.
 
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::codec::{Decoder, put_varint};
 use crate::family::FamilyCore;
+use crate::ranges::{BORDER_BYTES_MAX, Interval, RangeTombstone};
+use crate::read::prefix_range;
 use crate::shared::Family;
-use crate::types::{FamilyId, KEY_BYTES_MAX, Kind, VALUE_BYTES_MAX};
+use crate::types::{FamilyId, KEY_BYTES_MAX, Kind, SeqNo, VALUE_BYTES_MAX};
 use crate::wal::layout::RECORD_HEADER_BYTES;
 use crate::{Error, Result};
 
@@ -36,10 +43,14 @@ pub struct WriteBatch {
     /// Room for the record's header, then the operations.
     pub(super) record: Vec<u8>,
     pub(super) ops: u32,
+    /// How many of them delete a range.
+    pub(super) ranges: u32,
     pub(super) value_bytes_max: usize,
     pub(super) families: Vec<Arc<FamilyCore>>,
     /// Bytes of keys and values for each of them.
     pub(super) user_bytes: Vec<u64>,
+    /// The operations before values were moved to the value log, if a hook is to see them.
+    pub(super) whole: Option<Vec<u8>>,
 }
 
 impl Default for WriteBatch {
@@ -54,9 +65,11 @@ impl WriteBatch {
         Self {
             record: vec![0; RECORD_HEADER_BYTES],
             ops: 0,
+            ranges: 0,
             value_bytes_max: 0,
             families: Vec::new(),
             user_bytes: Vec::new(),
+            whole: None,
         }
     }
 
@@ -101,6 +114,58 @@ impl WriteBatch {
         self.push(family, Kind::SingleDelete, 0, key, &[])
     }
 
+    /// Deletes all keys in `range`, in the order of the family, at the cost of one operation: those that exist, and those that
+    /// this batch put before. An empty range deletes nothing.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// for n in 0..9u8 { db.put(&[n], b"v")?; }
+    /// let mut batch = db.batch();
+    /// batch.delete_range(db.default_family(), [2u8]..[7])?;
+    /// batch.put(db.default_family(), &[4], b"new")?;
+    /// db.write(&mut batch)?;
+    /// let keys: Vec<u8> = db.iter()?.map(|kv| kv.map(|(k, _)| k[0])).collect::<Result<_, _>>()?;
+    /// assert_eq!(keys, [0, 1, 4, 7, 8]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` for too long a bound or batch, and for bounds that cannot be had in an order of one's own: empty
+    /// ones, and an excluded start. The batch is as before.
+    pub fn delete_range<B: AsRef<[u8]>>(
+        &mut self,
+        family: &Family,
+        range: impl RangeBounds<B>,
+    ) -> Result<()> {
+        let order = &family.core.options.comparator;
+        let bound = |bound: Bound<&B>| bound.map(|key| key.as_ref().to_vec());
+        let (start, end) = (bound(range.start_bound()), bound(range.end_bound()));
+        let Some(interval) = Interval::new(order, start, end)? else { return Ok(()) };
+        let (start, end) = (interval.start.unwrap_or_default(), interval.end.unwrap_or_default());
+        if self.record.len() + start.len() + end.len() > BATCH_BYTES_MAX {
+            return Err(Error::invalid("a batch is limited to 4 GiB; split it"));
+        }
+        self.ranges += 1;
+        self.append(family, Kind::RangeDelete, 0, &start, &end);
+        if let Some(last) = interval.last {
+            self.delete(family, &last)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes all keys that begin with `prefix`, at the cost of one operation.
+    ///
+    /// # Errors
+    /// `InvalidArgument` in an order other than that of bytes, where such keys are not neighbours. Others as
+    /// [`WriteBatch::delete_range`].
+    pub fn delete_prefix(&mut self, family: &Family, prefix: &[u8]) -> Result<()> {
+        if !family.core.options.comparator.is_bytewise() {
+            return Err(Error::invalid("keys of one prefix are neighbours in byte order only"));
+        }
+        self.delete_range(family, prefix_range(prefix))
+    }
+
     /// Number of operations.
     pub fn len(&self) -> usize {
         self.ops as usize
@@ -120,9 +185,11 @@ impl WriteBatch {
     pub fn clear(&mut self) {
         self.record.truncate(RECORD_HEADER_BYTES);
         self.ops = 0;
+        self.ranges = 0;
         self.value_bytes_max = 0;
         self.families.clear();
         self.user_bytes.clear();
+        self.whole = None;
     }
 
     /// Whether an operation is for `family`.
@@ -150,6 +217,7 @@ impl WriteBatch {
         Mark {
             bytes: self.record.len(),
             ops: self.ops,
+            ranges: self.ranges,
             value_bytes_max: self.value_bytes_max,
             user_bytes: self.user_bytes.clone(),
         }
@@ -159,6 +227,7 @@ impl WriteBatch {
     pub(crate) fn cut_back(&mut self, mark: &Mark) {
         self.record.truncate(mark.bytes);
         self.ops = mark.ops;
+        self.ranges = mark.ranges;
         self.value_bytes_max = mark.value_bytes_max;
         self.families.truncate(mark.user_bytes.len());
         self.user_bytes.clone_from(&mark.user_bytes);
@@ -174,17 +243,22 @@ impl WriteBatch {
         if value.len() > VALUE_BYTES_MAX || self.record.len() + key.len() + value.len() > BATCH_BYTES_MAX {
             return Err(Error::invalid("a value or batch is limited to 4 GiB; split it"));
         }
+        self.append(family, kind, expiry, key, value);
+        Ok(())
+    }
+
+    fn append(&mut self, family: &Family, kind: Kind, expiry: u32, key: &[u8], value: &[u8]) {
         let known = self.families.iter().rposition(|f| Arc::ptr_eq(f, &family.core));
         let at = known.unwrap_or_else(|| {
             self.families.push(Arc::clone(&family.core));
             self.user_bytes.push(0);
             self.families.len() - 1
         });
-        encode_op(&mut self.record, &Op { family: family.core.id, kind, expiry, key, value });
+        let op = Op { family: family.core.id, kind, expiry, key, value, rank: self.ranges };
+        encode_op(&mut self.record, &op);
         self.ops += 1;
         self.value_bytes_max = self.value_bytes_max.max(value.len());
         self.user_bytes[at] += (key.len() + value.len()) as u64;
-        Ok(())
     }
 }
 
@@ -193,6 +267,7 @@ impl WriteBatch {
 pub struct Mark {
     bytes: usize,
     ops: u32,
+    ranges: u32,
     value_bytes_max: usize,
     user_bytes: Vec<u64>,
 }
@@ -206,21 +281,32 @@ pub struct Op<'a> {
     pub kind: Kind,
     /// Expiry in UNIX seconds; 0 = none.
     pub expiry: u32,
-    /// The key.
+    /// The key; of a range delete, the first key deleted, empty = from the first of all.
     pub key: &'a [u8],
-    /// The value or pointer.
+    /// The value or pointer; of a range delete, the first key not deleted, empty = to the last of all.
     pub value: &'a [u8],
+    /// Range deletes of the batch up to this operation: so much is its sequence number above that of the commit.
+    pub rank: u32,
+}
+
+impl Op<'_> {
+    /// What a range delete of sequence number `seq` deletes.
+    pub fn range_tombstone(&self, seq: SeqNo) -> RangeTombstone {
+        let border = |key: &[u8]| (!key.is_empty()).then(|| key.into());
+        RangeTombstone { seq, start: border(self.key), end: border(self.value) }
+    }
 }
 
 /// Appends an operation.
 pub(super) fn encode_op(out: &mut Vec<u8>, op: &Op<'_>) {
     out.reserve(op.key.len() + op.value.len() + 24);
+    let number = if op.kind == Kind::RangeDelete { op.rank } else { op.expiry };
     out.push(op.kind as u8 | if op.expiry != 0 { HAS_EXPIRY } else { 0 });
     put_varint(out, u64::from(op.family.0));
     put_varint(out, op.key.len() as u64);
     put_varint(out, op.value.len() as u64);
-    if op.expiry != 0 {
-        out.extend_from_slice(&op.expiry.to_le_bytes());
+    if number != 0 {
+        out.extend_from_slice(&number.to_le_bytes());
     }
     out.extend_from_slice(op.key);
     out.extend_from_slice(op.value);
@@ -229,12 +315,16 @@ pub(super) fn encode_op(out: &mut Vec<u8>, op: &Op<'_>) {
 /// The operations of a record's body, which lies at `base` of `file`.
 pub fn ops<'a>(body: &'a [u8], file: &'a str, base: u64) -> impl Iterator<Item = Result<Op<'a>>> {
     let mut d = Decoder::new(body, file, base);
-    std::iter::from_fn(move || (d.remaining() > 0).then(|| decode_op(&mut d)))
+    let mut rank = 0;
+    std::iter::from_fn(move || (d.remaining() > 0).then(|| decode_op(&mut d, &mut rank)))
 }
 
 #[inline]
-fn decode_op<'a>(d: &mut Decoder<'a>) -> Result<Op<'a>> {
+fn decode_op<'a>(d: &mut Decoder<'a>, rank: &mut u32) -> Result<Op<'a>> {
     let first = d.u8()?;
+    if first == Kind::RangeDelete as u8 {
+        return decode_range(d, rank);
+    }
     let kind = Kind::from_u8(first & !HAS_EXPIRY).ok_or_else(|| d.corrupt("unknown kind of operation"))?;
     let family = u32::try_from(d.varint()?).map_err(|_| d.corrupt("family number too large"))?;
     let key_len = d.length(KEY_BYTES_MAX)?;
@@ -243,5 +333,17 @@ fn decode_op<'a>(d: &mut Decoder<'a>) -> Result<Op<'a>> {
     if key_len == 0 {
         return Err(d.corrupt("empty key"));
     }
-    Ok(Op { family: FamilyId(family), kind, expiry, key: d.take(key_len)?, value: d.take(value_len)? })
+    Ok(Op { family: FamilyId(family), kind, expiry, key: d.take(key_len)?, value: d.take(value_len)?, rank: *rank })
+}
+
+fn decode_range<'a>(d: &mut Decoder<'a>, rank: &mut u32) -> Result<Op<'a>> {
+    let family = u32::try_from(d.varint()?).map_err(|_| d.corrupt("family number too large"))?;
+    let (start, end) = (d.length(BORDER_BYTES_MAX)?, d.length(BORDER_BYTES_MAX)?);
+    let told = d.u32()?;
+    if told == 0 || (*rank != 0 && told != *rank + 1) {
+        return Err(d.corrupt("rank of a range delete"));
+    }
+    *rank = told;
+    let (key, value) = (d.take(start)?, d.take(end)?);
+    Ok(Op { family: FamilyId(family), kind: Kind::RangeDelete, expiry: 0, key, value, rank: told })
 }

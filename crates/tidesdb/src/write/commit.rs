@@ -13,7 +13,7 @@ use tidesdb_sync::pin;
 
 use super::batch::{Op, WriteBatch, encode_op, ops};
 use super::stall;
-use crate::family::{FamilyCore, MemSlot, Metric};
+use crate::family::{Committed, CommittedOp, FamilyCore, MemSlot, Metric};
 use crate::jobs::Job;
 use crate::options::{SyncMode, WriteOptions};
 use crate::shared::Shared;
@@ -185,6 +185,9 @@ fn separate(shared: &Shared, batch: &mut WriteBatch) -> Result<()> {
         encode_op(&mut record, &Op { kind: Kind::PutPointer, value: &pointer.encode(), ..*op });
     }
     drop(all);
+    if batch.families.iter().any(|f| f.hook.is_set()) {
+        batch.whole = Some(batch.record.clone());
+    }
     let mut dirty = shared.dirty_vlogs.lock();
     for family in &batch.families {
         if !dirty.iter().any(|f| Arc::ptr_eq(f, family)) {
@@ -222,11 +225,19 @@ fn insert_into<S: Borrow<Arc<MemSlot>>>(
     batch: &WriteBatch,
     commit: &Commit,
 ) -> Result<()> {
+    let lost = || Error::internal("a batch lost one of its families");
     for op in ops(&batch.record[RECORD_HEADER_BYTES..], BODY, 0) {
         let op = op?;
         let slot = slots.iter().find(|(id, _)| *id == op.family);
-        let (_, slot) = slot.ok_or_else(|| Error::internal("a batch lost one of its families"))?;
-        let version = Version { seq: commit.seq, kind: op.kind as u8, expiry: op.expiry };
+        let (_, slot) = slot.ok_or_else(lost)?;
+        let seq = commit.seq + u64::from(op.rank);
+        debug_assert!(seq < commit.end, "a commit has a sequence number for each range delete");
+        if op.kind == Kind::RangeDelete {
+            let family = batch.family(op.family).ok_or_else(lost)?;
+            slot.borrow().ranges.add(&family.options.comparator, op.range_tombstone(seq));
+            continue;
+        }
+        let version = Version { seq, kind: op.kind as u8, expiry: op.expiry };
         let full = |_| Error::internal("a memtable ran out of address space");
         slot.borrow().map.insert(op.key, version, op.value).map_err(full)?;
     }
@@ -250,23 +261,53 @@ fn finish(shared: &Shared, commit: &Commit, durable: bool) -> Result<()> {
 
 /// What follows from the commit: a full memtable is rotated, the next log segment made ready.
 fn after(shared: &Shared, batch: &mut WriteBatch, commit: &Commit) -> Result<SeqNo> {
-    let guard = pin();
-    for family in &batch.families {
-        let full = |bytes: usize| bytes >= family.options.write_buffer_bytes;
-        if family.view(&guard).active.as_ref().is_some_and(|a| full(a.map.allocated_bytes())) {
-            shared.rotate_if_full(family);
-        }
-    }
+    rotate_full(shared, batch);
     for (family, bytes) in batch.families.iter().zip(&batch.user_bytes) {
         family.count(Metric::UserBytes, *bytes);
     }
     if shared.log.wants_next(commit) {
         shared.jobs.push(Job::PrepareLog);
     }
+    let last = commit.seq + u64::from(batch.ranges);
+    if batch.families.iter().any(|f| f.hook.is_set()) {
+        tell_hooks(batch, last)?;
+    }
     batch.clear();
     if shared.closed.load(Ordering::SeqCst) {
         // Perhaps too late for `close` to have waited for it: only the next open knows.
         return Err(Error::CommitUnknown { seq: commit.seq, cause: Arc::new(Error::Closed) });
     }
-    Ok(commit.seq)
+    Ok(last)
+}
+
+fn rotate_full(shared: &Shared, batch: &WriteBatch) {
+    let guard = pin();
+    for family in &batch.families {
+        let full = |bytes: usize| bytes >= family.options.write_buffer_bytes;
+        if family.view(&guard).active.as_ref().is_some_and(|a| full(a.bytes())) {
+            shared.rotate_if_full(family);
+        }
+    }
+}
+
+/// Tells each family's hook what was committed to it.
+#[cold]
+fn tell_hooks(batch: &WriteBatch, seq: SeqNo) -> Result<()> {
+    let record = batch.whole.as_ref().unwrap_or(&batch.record);
+    let all = ops(&record[RECORD_HEADER_BYTES..], BODY, 0).collect::<Result<Vec<Op<'_>>>>()?;
+    for family in &batch.families {
+        let Some(hook) = family.hook.get() else { continue };
+        let of_family = all.iter().filter(|op| op.family == family.id);
+        let ops: Vec<CommittedOp<'_>> = of_family.map(committed).collect();
+        hook(&Committed::new(seq, &ops));
+    }
+    Ok(())
+}
+
+fn committed<'a>(op: &Op<'a>) -> CommittedOp<'a> {
+    match op.kind {
+        Kind::Put | Kind::PutPointer => CommittedOp::Put { key: op.key, value: op.value, expiry: op.expiry },
+        Kind::Delete | Kind::SingleDelete => CommittedOp::Delete { key: op.key },
+        Kind::RangeDelete => CommittedOp::DeleteRange { start: op.key, end: op.value },
+    }
 }

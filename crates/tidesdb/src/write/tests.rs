@@ -16,7 +16,7 @@ fn decode(body: &[u8]) -> Result<Vec<Op<'_>>> {
 }
 
 fn op<'a>(kind: Kind, expiry: u32, key: &'a [u8], value: &'a [u8]) -> Op<'a> {
-    Op { family: FamilyId(300), kind, expiry, key, value }
+    Op { family: FamilyId(300), kind, expiry, key, value, rank: 0 }
 }
 
 #[test]

@@ -15,7 +15,12 @@ fn random_walk(rng: &mut Rng, compare: &Comparator) {
             0 => (cursor.seek_to_first().unwrap(), model.seek_to_first().unwrap()),
             1 => (cursor.seek_to_last().unwrap(), model.seek_to_last().unwrap()),
             2 => (cursor.seek_for_prev(&target).unwrap(), model.seek_for_prev(&target).unwrap()),
-            3..=9 if model.valid() => (cursor.next().unwrap(), model.next().unwrap()),
+            3 if model.valid() => (cursor.next_key().unwrap(), model.next_key().unwrap()),
+            4 => {
+                let seq = rng.below(10) as u64;
+                (cursor.seek_version(&target, seq).unwrap(), model.seek_version(&target, seq).unwrap())
+            }
+            5..=9 if model.valid() => (cursor.next().unwrap(), model.next().unwrap()),
             10..=15 if model.valid() => (cursor.prev().unwrap(), model.prev().unwrap()),
             _ => (cursor.seek(&target).unwrap(), model.seek(&target).unwrap()),
         };

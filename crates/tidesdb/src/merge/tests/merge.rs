@@ -75,7 +75,19 @@ fn random_walk(rng: &mut Rng, compare: &Comparator) {
                 cursor.seek_for_prev(&target).unwrap();
                 at = model.partition_point(|v| compare.compare(&v.key, &target).is_le()).checked_sub(1);
             }
-            (4..=12, Some(i)) => {
+            (4, _) => {
+                let seq = rng.below(130) as u64;
+                cursor.seek_version(&target, seq).unwrap();
+                let before = |v: &Version| compare.compare(&v.key, &target).then(seq.cmp(&v.seq)).is_lt();
+                let i = model.partition_point(before);
+                at = (i < model.len()).then_some(i);
+            }
+            (5 | 6, Some(i)) => {
+                cursor.next_key().unwrap();
+                let i = model.partition_point(|v| compare.compare(&v.key, &model[i].key).is_le());
+                at = (i < model.len()).then_some(i);
+            }
+            (7..=12, Some(i)) => {
                 cursor.next().unwrap();
                 at = (i + 1 < model.len()).then_some(i + 1);
             }

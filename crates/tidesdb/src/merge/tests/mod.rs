@@ -97,6 +97,12 @@ impl EntryCursor for VecCursor {
         let at = self.run.partition_point(|v| self.compare.compare(&v.key, target).is_lt());
         self.go(Some(at))
     }
+    fn seek_version(&mut self, target: &[u8], seq: SeqNo) -> Result<()> {
+        self.seeks += 1;
+        let order = |v: &Version| self.compare.compare(&v.key, target).then(seq.cmp(&v.seq));
+        let at = self.run.partition_point(|v| order(v).is_lt());
+        self.go(Some(at))
+    }
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
         self.seeks += 1;
         let end = self.run.partition_point(|v| self.compare.compare(&v.key, target).is_le());
@@ -106,6 +112,12 @@ impl EntryCursor for VecCursor {
         self.steps += 1;
         let at = self.at.expect("next on a cursor that is not valid");
         self.go(Some(at + 1))
+    }
+    fn next_key(&mut self) -> Result<()> {
+        self.steps += 1;
+        let key = &self.entry().key;
+        let end = self.run.partition_point(|v| self.compare.compare(&v.key, key).is_le());
+        self.go(Some(end))
     }
     fn prev(&mut self) -> Result<()> {
         self.steps += 1;
@@ -209,11 +221,17 @@ impl EntryCursor for Source {
     fn seek(&mut self, target: &[u8]) -> Result<()> {
         forward!(self, c => c.seek(target))
     }
+    fn seek_version(&mut self, target: &[u8], seq: SeqNo) -> Result<()> {
+        forward!(self, c => c.seek_version(target, seq))
+    }
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
         forward!(self, c => c.seek_for_prev(target))
     }
     fn next(&mut self) -> Result<()> {
         forward!(self, c => c.next())
+    }
+    fn next_key(&mut self) -> Result<()> {
+        forward!(self, c => c.next_key())
     }
     fn prev(&mut self) -> Result<()> {
         forward!(self, c => c.prev())

@@ -53,6 +53,17 @@ impl Block<'_> {
         }
     }
 
+    /// The first entry at or after version `snapshot` of `target`: its newest version at or below `snapshot`, or the next key.
+    /// The number of entries if there is none.
+    pub(in crate::sst) fn search_version(&self, order: &Comparator, target: &[u8], snapshot: SeqNo) -> usize {
+        let (first, equal) = self.search(order, target, false);
+        if !equal {
+            return first;
+        }
+        let (end, _) = self.search(order, target, true);
+        partition(first, end, |i| self.seq(i) > snapshot)
+    }
+
     /// Whether `target` lies after the first key and not after the last one, so that its place is in this block.
     #[inline]
     pub(in crate::sst) fn covers(&self, order: &Comparator, target: &[u8]) -> bool {
@@ -67,6 +78,19 @@ impl Block<'_> {
         let at = |i: usize| heads.get(i).map_or(0, |h| u64::from_le_bytes(*h));
         (head > at(0) || (head == at(0) && self.compare_suffix(0, suffix).is_lt()))
             && (head < at(last) || (head == at(last) && self.compare_suffix(last, suffix).is_ge()))
+    }
+
+    /// Whether entry `i` is another version of the key of the entry before it.
+    #[inline]
+    pub(in crate::sst) fn goes_on(&self, order: &Comparator, i: usize) -> bool {
+        let Some(before) = i.checked_sub(1) else { return false };
+        if !self.shape.has(HEADS) {
+            return order.compare(self.tail(before), self.tail(i)).is_eq();
+        }
+        let heads = self.heads();
+        heads.get(before) == heads.get(i)
+            && self.head_len(before) == self.head_len(i)
+            && self.tail(before) == self.tail(i)
     }
 
     #[inline]

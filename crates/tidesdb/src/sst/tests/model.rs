@@ -156,12 +156,21 @@ fn check_seek(
         0 => random_key(rng, flavour),
         _ => entries[rng.below(entries.len())].key.clone(),
     };
-    let mut place = if rng.one_in(2) {
-        cursor.seek(&target).unwrap();
-        entries.partition_point(|e| order.compare(&e.key, &target).is_lt())
-    } else {
-        cursor.seek_for_prev(&target).unwrap();
-        entries.partition_point(|e| order.compare(&e.key, &target).is_le()).wrapping_sub(1)
+    let mut place = match rng.below(4) {
+        0 => {
+            cursor.seek(&target).unwrap();
+            entries.partition_point(|e| order.compare(&e.key, &target).is_lt())
+        }
+        1 => {
+            cursor.seek_for_prev(&target).unwrap();
+            entries.partition_point(|e| order.compare(&e.key, &target).is_le()).wrapping_sub(1)
+        }
+        _ => {
+            let near = entries[rng.below(entries.len())].seq;
+            let seq = [near, near.wrapping_sub(1), rng.below(60_000) as u64][rng.below(3)];
+            cursor.seek_version(&target, seq).unwrap();
+            entries.partition_point(|e| order.compare(&e.key, &target).then(seq.cmp(&e.seq)).is_lt())
+        }
     };
     for _ in 0..rng.below(12) {
         let Some(e) = entries.get(place) else { break };
@@ -171,12 +180,19 @@ fn check_seek(
         } else {
             assert_eq!((cursor.key(), cursor.seq(), cursor.kind()), (&*e.key, e.seq, e.kind));
         }
-        if rng.one_in(2) {
-            cursor.next().unwrap();
-            place = place.wrapping_add(1);
-        } else {
-            cursor.prev().unwrap();
-            place = place.wrapping_sub(1);
+        match rng.below(5) {
+            0 => {
+                cursor.next_key().unwrap();
+                place = entries.partition_point(|other| order.compare(&other.key, &e.key).is_le());
+            }
+            1 | 2 => {
+                cursor.next().unwrap();
+                place = place.wrapping_add(1);
+            }
+            _ => {
+                cursor.prev().unwrap();
+                place = place.wrapping_sub(1);
+            }
         }
     }
     assert_eq!(cursor.valid(), place < entries.len());

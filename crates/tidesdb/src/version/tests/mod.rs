@@ -94,6 +94,7 @@ fn meta(id: u64, keys: (&str, &str), seqs: (SeqNo, SeqNo), refs: &[(u32, u64, u6
         has_eternal: true,
         raw_key_bytes: 90,
         raw_value_bytes: 900,
+        purged_to: 0,
         compression: crate::Compression::Lz4,
         vlog_refs: refs.iter().map(|&(v, bytes, count)| VlogRef { vlog: VlogId(v), bytes, count }).collect(),
     })

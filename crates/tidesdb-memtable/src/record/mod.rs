@@ -1,13 +1,17 @@
 //! Records: how one version of a key lies in the arena.
 //!
 //! ```text
-//! next: ptr | seq: u64 | value_len: u32 | expiry: u32 | key_len << 8 | kind: u32 | key | value
+//! next: ptr | seq: u64 | value_len: u32 | expiry: u32 | key_len: 18 bits, run: 6, kind: 8 | key | value
 //! ```
 //!
-//! Invariants: a record is written completely before it is published and only `next` changes afterwards;
-//! along `next`, one key's versions go from the newest to the oldest, `seq` never rising.
+//! Invariants: a record is written completely before it is published and only `next` changes afterwards. How the
+//! versions of a key hang together, and what `run` counts, is told in `chain.rs`.
 //! Threads: all fields but `next` are plain memory; the publishing store releases them and every path to a
 //! record acquires them (a validated node or an Acquire load of a link).
+
+mod chain;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -15,7 +19,7 @@ use std::mem::{align_of, offset_of, size_of};
 use std::ptr::{self, NonNull};
 
 use crate::arena::Arena;
-use crate::sync::{AtomicPtr, Born, Ordering};
+use crate::sync::{AtomicPtr, Born};
 
 /// What an insert says about its version besides key and value. Only `seq` means anything to this crate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,19 +48,23 @@ impl std::error::Error for MemtableFull {}
 #[repr(C)]
 pub(crate) struct Record {
     born: Born,
-    /// The next older version of the key.
+    /// The next older version of the key, or a marked pointer to a skip, see `chain.rs`.
     next: AtomicPtr<Record>,
     seq: u64,
     value_len: u32,
     expiry: u32,
-    /// key_len << 8 | kind
-    key_len_kind: u32,
+    /// key_len << 14 | run << 8 | kind
+    key_len_run_kind: u32,
 }
 
 /// The key begins in what would be padding of the head.
-const KEY_AT: usize = offset_of!(Record, key_len_kind) + size_of::<u32>();
-/// Longest key: its length has 24 bits.
-const MAX_KEY: usize = (1 << 24) - 1;
+const KEY_AT: usize = offset_of!(Record, key_len_run_kind) + size_of::<u32>();
+/// Bits of the kind.
+const KIND_BITS: u32 = 8;
+/// Bits of the kind and the run.
+const KIND_RUN_BITS: u32 = KIND_BITS + 6;
+/// Longest key: its length has the other 18 bits.
+const MAX_KEY: usize = (1 << (u32::BITS - KIND_RUN_BITS)) - 1;
 
 /// A published or private record that lives for `'a`, with the provenance of all its bytes.
 #[derive(Clone, Copy)]
@@ -85,7 +93,7 @@ impl<'a> RecordRef<'a> {
             seq: version.seq,
             value_len,
             expiry: version.expiry,
-            key_len_kind: (key.len() as u32) << 8 | u32::from(version.kind),
+            key_len_run_kind: (key.len() as u32) << KIND_RUN_BITS | u32::from(version.kind),
         };
         let ptr = start.cast::<Record>();
         // SAFETY: `start` has at least size_of::<Record>() fresh bytes of its alignment.
@@ -126,7 +134,7 @@ impl<'a> RecordRef<'a> {
 
     #[inline]
     fn key_len(self) -> usize {
-        (self.head().key_len_kind >> 8) as usize
+        (self.head().key_len_run_kind >> KIND_RUN_BITS) as usize
     }
 
     #[inline]
@@ -154,92 +162,11 @@ impl<'a> RecordRef<'a> {
 
     #[inline]
     pub(crate) fn kind(self) -> u8 {
-        (self.head().key_len_kind & 0xFF) as u8
+        (self.head().key_len_run_kind & 0xFF) as u8
     }
 
     #[inline]
     pub(crate) fn expiry(self) -> u32 {
         self.head().expiry
-    }
-
-    /// The next older version of the same key.
-    #[inline]
-    pub(crate) fn older(self) -> Option<RecordRef<'a>> {
-        let next = self.head().next.load(Ordering::Acquire);
-        // SAFETY: links hold published records of the same arena; Acquire pairs with the publishing Release.
-        unsafe { RecordRef::from_ptr(next) }
-    }
-
-    /// Sets the older neighbour of a record that is still private.
-    #[inline]
-    pub(crate) fn set_older(self, older: Option<RecordRef<'a>>) {
-        let next = older.map_or(ptr::null_mut(), RecordRef::as_ptr);
-        self.head().next.store(next, Ordering::Relaxed);
-    }
-
-    /// Newest version at or below `snapshot` in the chain that begins here. Linear in the versions above it.
-    #[inline]
-    pub(crate) fn visible_at(self, snapshot: u64) -> Option<RecordRef<'a>> {
-        let mut record = self;
-        while record.seq() > snapshot {
-            record = record.older()?;
-        }
-        Some(record)
-    }
-
-    /// Oldest version of the chain that begins here.
-    pub(crate) fn oldest(self) -> RecordRef<'a> {
-        let mut record = self;
-        while let Some(older) = record.older() {
-            record = older;
-        }
-        record
-    }
-
-    /// Whether `self`, inserted later, says all that `old` said: same sequence number, same kind. Nobody who may see the one
-    /// can want the other.
-    #[inline]
-    pub(crate) fn supersedes(self, old: RecordRef<'a>) -> bool {
-        self.seq() == old.seq() && self.kind() == old.kind()
-    }
-
-    /// As [`link_older`](Self::link_older), for one thread at a time: a version that `new` supersedes leaves the chain. Returns
-    /// whether one did.
-    pub(crate) fn link_older_alone(self, new: RecordRef<'a>) -> bool {
-        debug_assert!(self.seq() > new.seq());
-        let mut before = self;
-        let mut after = before.older();
-        while let Some(newer) = after.filter(|after| after.seq() > new.seq()) {
-            before = newer;
-            after = newer.older();
-        }
-        let superseded = after.filter(|after| new.supersedes(*after));
-        new.set_older(superseded.map_or(after, RecordRef::older));
-        // Release: publishes the record. A reader on the superseded one still finds its way to the older ones.
-        before.head().next.store(new.as_ptr(), Ordering::Release);
-        superseded.is_some()
-    }
-
-    /// Publishes `new` in its place among the versions older than `self`, which must be newer than `new`.
-    /// Any number of threads may do so at once.
-    pub(crate) fn link_older(self, new: RecordRef<'a>) {
-        debug_assert!(self.seq() > new.seq());
-        let mut before = self;
-        loop {
-            let after = before.older();
-            if let Some(after) = after
-                && after.seq() > new.seq()
-            {
-                before = after;
-                continue;
-            }
-            new.set_older(after);
-            let expected = after.map_or(ptr::null_mut(), RecordRef::as_ptr);
-            // Release: publishes the record. Nothing is ever unlinked, so on failure `before` still stands.
-            let link = &before.head().next;
-            if link.compare_exchange(expected, new.as_ptr(), Ordering::Release, Ordering::Relaxed).is_ok() {
-                return;
-            }
-        }
     }
 }

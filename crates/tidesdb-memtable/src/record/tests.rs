@@ -1,0 +1,112 @@
+//! Unit tests of the version chains: how far a walk is, and what stays after superseding.
+
+use super::*;
+use crate::memtable::{MapKind, Memtable};
+use crate::order::KeyOrder;
+
+const KINDS: [MapKind; 2] = [MapKind::Tree, MapKind::SkipList];
+/// Miri is slow, and looks at memory rather than at results.
+const VERSIONS: u64 = if cfg!(miri) { 100 } else { 100_000 };
+
+fn version(seq: u64, kind: u8) -> Version {
+    Version { seq, kind, expiry: 0 }
+}
+
+/// A chain of `VERSIONS` records, the newest one.
+fn long_chain(arena: &Arena) -> RecordRef<'_> {
+    let create = |seq| RecordRef::create(arena, b"key", version(seq, 1), b"value").expect("memory");
+    (2..=VERSIONS).fold(create(1), |newest, seq| {
+        let record = create(seq);
+        record.put_on(newest, arena);
+        record
+    })
+}
+
+#[test]
+fn every_version_is_few_steps_from_the_newest() {
+    let arena = Arena::new(1 << 20);
+    let newest = long_chain(&arena);
+    let stride = if cfg!(miri) { 1 } else { 37 };
+    let mut most = 0;
+    for seq in (1..VERSIONS).step_by(stride) {
+        most = most.max(newest.steps_to(seq));
+        assert_eq!(newest.visible_at(seq).map(RecordRef::seq), Some(seq));
+    }
+    // Twice the logarithm of the number of skips, and the walk between two skips.
+    let skips = (VERSIONS / 8).ilog2() as usize;
+    println!("at most {most} steps among {VERSIONS} versions");
+    assert!(most <= 3 * skips + 10, "{most}");
+    assert!(newest.visible_at(0).is_none());
+    assert_eq!((newest.oldest().seq(), newest.visible_at(u64::MAX).map(RecordRef::seq)), (1, Some(VERSIONS)));
+}
+
+#[test]
+fn a_late_version_lands_in_its_place_behind_any_skip() {
+    let arena = Arena::new(1 << 20);
+    let create = |seq| RecordRef::create(&arena, b"key", version(seq, 1), b"value").expect("memory");
+    let mut newest = create(10);
+    for i in 2..=100 {
+        let record = create(i * 10);
+        record.put_on(newest, &arena);
+        newest = record;
+    }
+    for i in 0..100 {
+        newest.link_older(create(i * 10 + 5));
+    }
+    assert!(!newest.link_older_alone(create(3)));
+    assert!(newest.link_older_alone(create(3)));
+    let mut seqs: Vec<u64> = (0..100).flat_map(|i| [i * 10 + 5, i * 10 + 10]).chain([3]).collect();
+    seqs.sort_unstable_by(|a, b| b.cmp(a));
+    let mut record = Some(newest);
+    for seq in seqs {
+        let here = record.expect("not the end");
+        assert_eq!(here.seq(), seq);
+        assert_eq!(newest.visible_at(seq).map(RecordRef::as_ptr), Some(here.as_ptr()));
+        if let Some(older) = here.older() {
+            assert_eq!(newest.newer_than(older).map(RecordRef::as_ptr), Some(here.as_ptr()));
+        }
+        record = here.older();
+    }
+    assert!(record.is_none());
+}
+
+/// Batches that put a key several times, in order and late, with kinds that repeat: of one sequence number the last put
+/// is seen, whatever was forgotten.
+#[test]
+fn the_last_of_equal_versions_is_seen_at_every_snapshot() {
+    let steps = if cfg!(miri) { 120 } else { 20_000 };
+    for kind in KINDS {
+        let mut random = 0x9E37_79B9_7F4A_7C15_u64;
+        println!("{kind:?} seed {random}");
+        let mut next = |n: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            (random >> 16) % n
+        };
+        let memtable = Memtable::new(KeyOrder::Bytewise, kind, 1 << 20, 1);
+        let mut model = std::collections::BTreeMap::new();
+        for step in 0..steps {
+            let late = if next(4) == 0 { next(30) } else { 0 };
+            let seq = (1 + step / 5_u64).saturating_sub(late);
+            let record = version(seq, next(2) as u8);
+            memtable.insert(b"key", record, &step.to_le_bytes()).expect("memory");
+            model.insert(seq, (record.kind, step.to_le_bytes()));
+        }
+        for snapshot in 0..=steps / 5 + 1 {
+            let seen = memtable.get(b"key", snapshot).map(|e| (e.seq, (e.kind, e.value.to_vec())));
+            let expected = model.range(..=snapshot).next_back();
+            assert_eq!(seen, expected.map(|(seq, (kind, value))| (*seq, (*kind, value.to_vec()))));
+        }
+        let mut cursor = memtable.cursor();
+        let mut count = 0;
+        cursor.seek_to_last();
+        let mut last = 0;
+        while cursor.valid() {
+            assert!(cursor.entry().seq >= last);
+            (last, count) = (cursor.entry().seq, count + 1);
+            cursor.prev();
+        }
+        assert_eq!((count, last), (memtable.entries(), *model.last_key_value().expect("some").0));
+    }
+}

@@ -1,0 +1,89 @@
+//! Commit hooks: the user's functions that are told what was committed to a family.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tidesdb_sync::Mutex;
+
+use crate::types::SeqNo;
+
+/// Called after a commit is visible, in the thread that committed.
+pub type CommitHook = dyn Fn(&Committed<'_>) + Send + Sync;
+
+/// What one commit did to one family.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Committed<'a> {
+    /// The commit's sequence number: higher than that of all commits before it.
+    pub seq: SeqNo,
+    /// Its operations on the family, in the order in which they were added.
+    pub ops: &'a [CommittedOp<'a>],
+}
+
+impl<'a> Committed<'a> {
+    /// Commit `seq` with these operations.
+    pub fn new(seq: SeqNo, ops: &'a [CommittedOp<'a>]) -> Self {
+        Self { seq, ops }
+    }
+}
+
+/// One operation of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CommittedOp<'a> {
+    /// A put.
+    Put {
+        /// The key.
+        key: &'a [u8],
+        /// Its new value.
+        value: &'a [u8],
+        /// Seconds since the UNIX epoch after which it is dead; 0 = never.
+        expiry: u32,
+    },
+    /// A delete of one key.
+    Delete {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// A delete of all keys of a range.
+    DeleteRange {
+        /// First key deleted; empty = from the first of all.
+        start: &'a [u8],
+        /// First key not deleted; empty = to the last of all.
+        end: &'a [u8],
+    },
+}
+
+/// The place of a family's hook. Costs a commit one load while there is none.
+#[derive(Default)]
+pub struct HookCell {
+    used: AtomicBool,
+    hook: Mutex<Option<Arc<CommitHook>>>,
+}
+
+impl HookCell {
+    /// Sets or removes the hook.
+    pub fn set(&self, hook: Option<Arc<CommitHook>>) {
+        let mut cell = self.hook.lock();
+        self.used.store(hook.is_some(), Ordering::Release);
+        *cell = hook;
+    }
+
+    /// Whether there is one.
+    #[inline]
+    pub fn is_set(&self) -> bool {
+        self.used.load(Ordering::Acquire)
+    }
+
+    /// The hook, to call without holding anything.
+    pub fn get(&self) -> Option<Arc<CommitHook>> {
+        if self.is_set() { self.hook.lock().clone() } else { None }
+    }
+}
+
+impl fmt::Debug for HookCell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HookCell").field("set", &self.is_set()).finish()
+    }
+}

@@ -1,0 +1,143 @@
+//! [`HidingCursor`]: a source without what range tombstones hide from one reader.
+//!
+//! A tombstone that the reader sees hides the oldest versions of a key, never a newer one before an older one. So what is left
+//! may be shown as if the rest had never been.
+
+use crate::Result;
+use crate::ranges::Hidden;
+use crate::types::{Comparator, EntryCursor, Kind, SeqNo};
+
+/// Hidden entries after which whole tables are passed over.
+const LEAP_AFTER: u64 = 8;
+
+/// Walks `C` both ways, past what is hidden. Costs a branch where nothing is.
+#[derive(Debug)]
+pub struct HidingCursor<C> {
+    inner: C,
+    order: Comparator,
+    hidden: Option<Hidden>,
+}
+
+impl<C: EntryCursor> HidingCursor<C> {
+    /// Walks `inner` without what `hidden` covers.
+    pub fn new(inner: C, order: Comparator, hidden: Option<Hidden>) -> Self {
+        Self { inner, order, hidden }
+    }
+
+    #[inline]
+    fn forwards(&mut self) -> Result<()> {
+        if self.hidden.is_some() { self.skip_forwards() } else { Ok(()) }
+    }
+
+    #[inline]
+    fn backwards(&mut self) -> Result<()> {
+        if self.hidden.is_some() { self.skip_backwards() } else { Ok(()) }
+    }
+
+    #[inline]
+    fn is_hidden(&mut self) -> bool {
+        let Some(hidden) = &mut self.hidden else { return false };
+        self.inner.valid() && hidden.covers(&self.order, self.inner.key(), self.inner.seq())
+    }
+
+    fn skip_forwards(&mut self) -> Result<()> {
+        let mut steps = 0u64;
+        let mut leap_at = LEAP_AFTER;
+        while self.is_hidden() {
+            self.inner.next()?;
+            steps += 1;
+            if steps < leap_at || !self.is_hidden() {
+                continue;
+            }
+            // Where it does not help it is tried ever more seldom.
+            leap_at *= 8;
+            if let Some(hidden) = &self.hidden {
+                self.inner.skip_older(hidden.below(), hidden.high())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn skip_backwards(&mut self) -> Result<()> {
+        while self.is_hidden() {
+            self.inner.prev()?;
+        }
+        Ok(())
+    }
+}
+
+impl<C: EntryCursor> EntryCursor for HidingCursor<C> {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.inner.valid()
+    }
+
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.inner.seek_to_first()?;
+        self.forwards()
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.inner.seek_to_last()?;
+        self.backwards()
+    }
+
+    #[inline]
+    fn seek(&mut self, target: &[u8]) -> Result<()> {
+        self.inner.seek(target)?;
+        self.forwards()
+    }
+
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
+        self.inner.seek_for_prev(target)?;
+        self.backwards()
+    }
+
+    fn seek_version(&mut self, target: &[u8], seq: SeqNo) -> Result<()> {
+        self.inner.seek_version(target, seq)?;
+        self.forwards()
+    }
+
+    #[inline]
+    fn next_key(&mut self) -> Result<()> {
+        self.inner.next_key()?;
+        self.forwards()
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        self.inner.next()?;
+        self.forwards()
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        self.inner.prev()?;
+        self.backwards()
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.inner.key()
+    }
+
+    #[inline]
+    fn seq(&self) -> SeqNo {
+        self.inner.seq()
+    }
+
+    #[inline]
+    fn kind(&self) -> Kind {
+        self.inner.kind()
+    }
+
+    #[inline]
+    fn expiry(&self) -> u32 {
+        self.inner.expiry()
+    }
+
+    #[inline]
+    fn value(&mut self) -> Result<&[u8]> {
+        self.inner.value()
+    }
+}

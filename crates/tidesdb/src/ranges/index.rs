@@ -1,0 +1,136 @@
+//! [`RangeIndex`]: a few tombstones arranged for the question "which cover this key?".
+//!
+//! The borders of all tombstones cut the key space into pieces; a segment tree over the pieces (Bentley, 1977) holds each
+//! tombstone in O(log n) nodes. A key asks the nodes on the way from its piece to the root.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use super::RangeTombstone;
+use crate::types::{Comparator, SeqNo};
+
+/// Immutable.
+#[derive(Debug)]
+pub(super) struct RangeIndex {
+    tombstones: Vec<Arc<RangeTombstone>>,
+    /// Where pieces meet: starts and ends, sorted, each once.
+    borders: Vec<Border>,
+    /// `seqs[nodes[i]..nodes[i + 1]]` are those of node `i`, ascending. The leaf of piece `p` is node `pieces + p`.
+    nodes: Vec<u32>,
+    seqs: Vec<SeqNo>,
+}
+
+/// A border is the start or the end of a tombstone.
+#[derive(Clone, Copy, Debug)]
+struct Border {
+    tombstone: u32,
+    is_end: bool,
+}
+
+impl RangeIndex {
+    pub(super) fn new(order: &Comparator, tombstones: Vec<Arc<RangeTombstone>>) -> Self {
+        let mut this = Self { tombstones, borders: Vec::new(), nodes: Vec::new(), seqs: Vec::new() };
+        let all = (0..this.tombstones.len() as u32)
+            .flat_map(|tombstone| [false, true].map(|is_end| Border { tombstone, is_end }));
+        let mut borders: Vec<Border> = all.filter(|b| this.key(*b).is_some()).collect();
+        borders.sort_by(|a, b| this.compare(order, *a, *b));
+        borders.dedup_by(|a, b| this.compare(order, *a, *b).is_eq());
+        this.borders = borders;
+        let pieces = this.borders.len() + 1;
+        let mut held: Vec<Vec<SeqNo>> = vec![Vec::new(); 2 * pieces];
+        for tombstone in &this.tombstones {
+            let mut low = pieces + tombstone.start.as_ref().map_or(0, |key| this.piece(order, key));
+            let mut high = pieces + tombstone.end.as_ref().map_or(pieces, |key| this.piece(order, key));
+            while low < high {
+                if low % 2 == 1 {
+                    held[low].push(tombstone.seq);
+                    low += 1;
+                }
+                if high % 2 == 1 {
+                    high -= 1;
+                    held[high].push(tombstone.seq);
+                }
+                (low, high) = (low / 2, high / 2);
+            }
+        }
+        for node in &mut held {
+            node.sort_unstable();
+            this.nodes.push(this.seqs.len() as u32);
+            this.seqs.extend_from_slice(node);
+        }
+        this.nodes.push(this.seqs.len() as u32);
+        this
+    }
+
+    pub(super) fn tombstones(&self) -> &[Arc<RangeTombstone>] {
+        &self.tombstones
+    }
+
+    /// The newest tombstone over `key` that is not newer than `snapshot`; 0 = none.
+    pub(super) fn newest(&self, order: &Comparator, key: &[u8], snapshot: SeqNo) -> SeqNo {
+        self.newest_in(self.piece(order, key), snapshot)
+    }
+
+    /// The oldest tombstone over `key` that is newer than `seq`.
+    pub(super) fn oldest_above(&self, order: &Comparator, key: &[u8], seq: SeqNo) -> Option<SeqNo> {
+        let above = |node: usize| {
+            let seqs = self.node(node);
+            seqs.get(seqs.partition_point(|s| *s <= seq)).copied()
+        };
+        self.way_up(self.piece(order, key)).filter_map(above).min()
+    }
+
+    /// As [`RangeIndex::newest`], with the borders of the piece around `key`, in which the answer is the same.
+    pub(super) fn around(
+        &self,
+        order: &Comparator,
+        key: &[u8],
+        snapshot: SeqNo,
+    ) -> (SeqNo, Option<&[u8]>, Option<&[u8]>) {
+        let piece = self.piece(order, key);
+        let low = piece.checked_sub(1).and_then(|b| self.border(b));
+        (self.newest_in(piece, snapshot), low, self.border(piece))
+    }
+
+    fn newest_in(&self, piece: usize, snapshot: SeqNo) -> SeqNo {
+        let newest = |node: usize| {
+            let seqs = self.node(node);
+            seqs[..seqs.partition_point(|s| *s <= snapshot)].last().copied().unwrap_or(0)
+        };
+        self.way_up(piece).map(newest).max().unwrap_or(0)
+    }
+
+    /// The piece that `key` lies in: the number of borders that are not after it.
+    fn piece(&self, order: &Comparator, key: &[u8]) -> usize {
+        self.borders
+            .partition_point(|border| self.key(*border).is_some_and(|at| order.compare(at, key).is_le()))
+    }
+
+    fn way_up(&self, piece: usize) -> impl Iterator<Item = usize> {
+        let leaf = self.borders.len() + 1 + piece;
+        std::iter::successors(Some(leaf), |node| (*node > 1).then_some(node / 2))
+    }
+
+    fn node(&self, node: usize) -> &[SeqNo] {
+        match (self.nodes.get(node), self.nodes.get(node + 1)) {
+            (Some(from), Some(to)) => &self.seqs[*from as usize..*to as usize],
+            _ => &[],
+        }
+    }
+
+    fn border(&self, index: usize) -> Option<&[u8]> {
+        self.borders.get(index).and_then(|border| self.key(*border))
+    }
+
+    fn key(&self, border: Border) -> Option<&[u8]> {
+        let tombstone = self.tombstones.get(border.tombstone as usize)?;
+        if border.is_end { tombstone.end.as_deref() } else { tombstone.start.as_deref() }
+    }
+
+    fn compare(&self, order: &Comparator, a: Border, b: Border) -> Ordering {
+        match (self.key(a), self.key(b)) {
+            (Some(a), Some(b)) => order.compare(a, b),
+            _ => Ordering::Equal,
+        }
+    }
+}

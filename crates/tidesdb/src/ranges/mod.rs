@@ -1,0 +1,119 @@
+//! Range tombstones: one entry that deletes all keys of an interval.
+//!
+//! ```text
+//! write --> memtable slot (RangeSet behind an epoch cell) --flush--> manifest, resident in the family's version
+//! read:  a version of a key is dead if a tombstone covers the key, is newer than it and not newer than the reader
+//! merge: what is dead for every reader is left out; a tombstone that hides nothing any more leaves the manifest
+//! ```
+//!
+//! Tables know nothing of them, so nothing is cut at the borders of tables and files.
+//! Every tombstone has a sequence number of its own, above all that was written before it, in its own batch too; so it
+//! covers exactly the versions with smaller numbers.
+
+mod hidden;
+mod index;
+mod set;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::types::{Comparator, KEY_BYTES_MAX, SeqNo};
+use crate::{Error, Result};
+
+pub use hidden::Hidden;
+pub use set::{RangeSet, SharedRanges};
+
+/// Deletes every version older than `seq` of the keys from `start` (inclusive) to `end` (exclusive).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RangeTombstone {
+    /// Its place in the order of commits.
+    pub seq: SeqNo,
+    /// First key covered; `None` = from the first key of all.
+    pub start: Option<Box<[u8]>>,
+    /// First key after those covered; `None` = to the last key of all.
+    pub end: Option<Box<[u8]>>,
+}
+
+impl RangeTombstone {
+    /// Whether `key` lies in the interval.
+    pub fn covers(&self, order: &Comparator, key: &[u8]) -> bool {
+        self.start.as_ref().is_none_or(|start| order.compare(start, key).is_le())
+            && self.end.as_ref().is_none_or(|end| order.compare(key, end).is_lt())
+    }
+
+    /// Whether some key from `smallest` to `largest`, both inclusive, may lie in the interval.
+    pub fn meets(&self, order: &Comparator, smallest: &[u8], largest: &[u8]) -> bool {
+        self.start.as_ref().is_none_or(|start| order.compare(start, largest).is_le())
+            && self.end.as_ref().is_none_or(|end| order.compare(smallest, end).is_lt())
+    }
+
+    /// Bytes it takes in memory, about.
+    fn bytes(&self) -> usize {
+        let length = |key: &Option<Box<[u8]>>| key.as_ref().map_or(0, |key| key.len());
+        size_of::<Arc<Self>>() + size_of::<Self>() + 64 + length(&self.start) + length(&self.end)
+    }
+}
+
+/// Longest border: the key after the longest key is a byte longer.
+pub const BORDER_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
+
+/// A range of keys in the form that a tombstone has.
+#[derive(Debug)]
+pub struct Interval {
+    /// First key; `None` = from the first of all.
+    pub start: Option<Vec<u8>>,
+    /// First key after; `None` = to the last of all.
+    pub end: Option<Vec<u8>>,
+    /// This key belongs to the range, too: an order of one's own does not tell the key after it.
+    pub last: Option<Vec<u8>>,
+}
+
+impl Interval {
+    /// The form of a range of standard bounds; `None` if it is empty.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a bound that is too long, or that does not exist in the order.
+    pub fn new(order: &Comparator, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Result<Option<Self>> {
+        let mut this = Self { start: None, end: None, last: None };
+        for key in [&start, &end] {
+            let (Bound::Included(key) | Bound::Excluded(key)) = key else { continue };
+            if key.len() > KEY_BYTES_MAX || (key.is_empty() && !order.is_bytewise()) {
+                let what = "a bound of a range has 1 to 65536 bytes; for none, leave it open";
+                return Err(Error::invalid(what));
+            }
+        }
+        this.start = match start {
+            Bound::Unbounded => None,
+            Bound::Included(key) => Some(key),
+            Bound::Excluded(key) if order.is_bytewise() => Some(next_key(key)),
+            Bound::Excluded(_) => {
+                return Err(Error::invalid("in this order the range to delete must begin with its first key"));
+            }
+        };
+        this.end = match end {
+            Bound::Unbounded => None,
+            Bound::Excluded(key) => Some(key),
+            Bound::Included(key) if order.is_bytewise() => Some(next_key(key)),
+            Bound::Included(key) => {
+                let inside = this.start.as_ref().is_none_or(|start| order.compare(start, &key).is_le());
+                this.last = inside.then(|| key.clone());
+                Some(key)
+            }
+        };
+        this.start = this.start.filter(|key| !key.is_empty());
+        let empty = match (&this.start, &this.end) {
+            (_, Some(end)) if end.is_empty() => true,
+            (Some(start), Some(end)) => order.compare(start, end).is_ge(),
+            _ => false,
+        };
+        Ok((!empty || this.last.is_some()).then_some(this))
+    }
+}
+
+/// In byte order, the first key after `key`.
+fn next_key(mut key: Vec<u8>) -> Vec<u8> {
+    key.push(0);
+    key
+}
