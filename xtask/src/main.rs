@@ -23,14 +23,15 @@ cargo xtask COMMAND
   tidy [--stats]      the house rules; with the figures of the house
   ci [STAGE...]       what the build server runs; without a stage all of them; `extra` is all but `test`
                       stages: tidy lint test bench gate report docs loom crash faults order kill sweep
-                      model isolation asan miri; `report` opens the benchmark's report in Chromium
+                      model isolation invariants asan miri; `report` opens the benchmark's report in
+                      Chromium
   loom [NAME]         all interleavings of the lock-free parts; NAME filters the models
   asan                the leaf crates under the address sanitizer (needs nightly Rust)
   miri                the lock-free leaf crates under Miri (needs nightly Rust and its component)
   bench [ARGS]        the speed example of the engine
   bench-gate [--update]
                       instructions per operation against xtask/instructions.txt (needs valgrind)
-  crash|faults|order|kill|sweep|model|isolation|tmpfs [ARGS]
+  crash|faults|order|kill|sweep|model|isolation|invariants|tmpfs [ARGS]
                       the programs of crates/testkit, at full size
   soak --hours H [--seed N] [--only NAME]
                       those in turn, without tmpfs (it needs root), each round with the next seed, until the

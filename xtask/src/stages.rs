@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run: the quick refusals first.
-const ALL: [&str; 17] = [
+const ALL: [&str; 18] = [
     "tidy",
     "lint",
     "test",
@@ -25,19 +25,21 @@ const ALL: [&str; 17] = [
     "sweep",
     "model",
     "isolation",
+    "invariants",
     "asan",
     "miri",
 ];
 
 /// Programs of the test kit, and the size of a check run: minutes all together. Without arguments they run at full size.
-const KIT: [(&str, &[&str]); 8] = [
+const KIT: [(&str, &[&str]); 9] = [
     ("crash", &["--points", "5000"]),
     ("faults", &["--cases", "2000"]),
     ("order", &["--scripts", "100"]),
     ("kill", &["--kills", "90"]),
     ("sweep", &["--stride", "7"]),
     ("model", &["--ops", "300000"]),
-    ("isolation", &["--transactions", "200000"]),
+    ("isolation", &["--transactions", "120000"]),
+    ("invariants", &["--points", "3000"]),
     ("tmpfs", &[]),
 ];
 

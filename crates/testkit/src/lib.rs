@@ -17,3 +17,4 @@ pub mod kill;
 pub mod faults;
 pub mod group;
 pub mod isolation;
+pub mod invariants;

@@ -39,6 +39,11 @@ fn sweep() {
 }
 
 #[test]
+fn invariants() {
+    run(env!("CARGO_BIN_EXE_invariants"), &["--points", "400", "--seed", "18"], "T13-invariants ");
+}
+
+#[test]
 fn model() {
     run(env!("CARGO_BIN_EXE_model"), &["--ops", "40000", "--length", "2000", "--seed", "15"], "T14 ");
 }

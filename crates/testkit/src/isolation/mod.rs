@@ -1,6 +1,8 @@
 //! T13: are transactions isolated as their level says? Threads run random transactions of all levels at once and note what they
-//! saw; the checker replays what was committed, in the order of sequence numbers, and judges every transaction.
+//! saw; the checker replays what was committed, in the order of sequence numbers, and judges every transaction. What it knows of
+//! the engine's own numbers, [`append`] does without.
 
+pub mod append;
 mod check;
 mod run;
 #[cfg(test)]
@@ -15,6 +17,15 @@ pub use run::run;
 
 /// A key.
 pub type Key = u16;
+
+/// All levels, the weakest first.
+pub const LEVELS: [Isolation; 5] = [
+    Isolation::ReadUncommitted,
+    Isolation::ReadCommitted,
+    Isolation::RepeatableRead,
+    Isolation::Snapshot,
+    Isolation::Serializable,
+];
 
 /// What one transaction did and saw.
 #[derive(Clone, Debug)]
@@ -70,4 +81,13 @@ pub enum End {
     Refused(u64),
     /// By its own will.
     RolledBack,
+}
+
+/// A key in the order of the database.
+fn bytes(key: Key) -> [u8; 2] {
+    [(key >> 8) as u8, key as u8]
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    bytes.first_chunk().map_or(u64::MAX, |bytes| u64::from_le_bytes(*bytes))
 }

@@ -3,19 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use tidesdb::{Db, Error, Family, FamilyOptions, Isolation, SyncMode, Transaction};
+use tidesdb::{Db, Error, Family, FamilyOptions, SyncMode, Transaction};
 
-use super::{End, Key, Read, Record, Walk};
+use super::{End, Key, LEVELS, Read, Record, Walk, bytes, number};
 use crate::rng::Rng;
 
 const KEYS: Key = 48;
-const LEVELS: [Isolation; 5] = [
-    Isolation::ReadUncommitted,
-    Isolation::ReadCommitted,
-    Isolation::RepeatableRead,
-    Isolation::Snapshot,
-    Isolation::Serializable,
-];
 
 /// Runs `threads` times `each` transactions in a new database in `dir`. Returns what the transactions did, and what was there
 /// before them.
@@ -165,15 +158,6 @@ impl<'a> Worker<'a> {
         record.writes.insert(key, Some(value));
         Ok(())
     }
-}
-
-/// A key in the order of the database.
-fn bytes(key: Key) -> [u8; 2] {
-    [(key >> 8) as u8, key as u8]
-}
-
-fn number(bytes: &[u8]) -> u64 {
-    bytes.first_chunk().map_or(u64::MAX, |bytes| u64::from_le_bytes(*bytes))
 }
 
 fn wrong(what: String) -> Error {
