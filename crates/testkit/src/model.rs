@@ -21,6 +21,8 @@ pub struct Op {
     pub expiry: u32,
     /// Whether a delete is a single-delete.
     pub single: bool,
+    /// If set, everything from `key` on and before this is deleted.
+    pub until: Option<Vec<u8>>,
 }
 
 /// Keys with value and expiry.
@@ -46,6 +48,10 @@ impl Model {
             let Some(map) = maps.get_mut(&op.family) else {
                 continue; // dropped
             };
+            if let Some(until) = &op.until {
+                map.retain(|key, _| *key < &*op.key || *key >= &**until);
+                continue;
+            }
             match &op.value {
                 Some(value) => map.insert(&op.key, (value, op.expiry)),
                 None => map.remove(op.key.as_slice()),

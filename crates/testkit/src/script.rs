@@ -138,7 +138,11 @@ fn commit_step(recipe: &Recipe, rng: &mut Rng, live: &[FamilyNo], now: u32) -> S
             _ => 0,
         };
         let expiry = if value.is_some() { expiry } else { 0 };
-        Op { family, key, value, expiry, single: false }
+        let until = (value.is_none() && rng.one_in(2)).then(|| {
+            let to = rng.below(recipe.keys) + 1;
+            format!("key{to:05}").into_bytes()
+        });
+        Op { family, key, value, expiry, single: false, until }
     });
     Step::Commit { ops: ops.collect(), full: rng.one_in(6) }
 }

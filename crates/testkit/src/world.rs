@@ -163,7 +163,7 @@ impl World {
             let mut p = self.promises.lock();
             let number = p.model.commits.len() + 1;
             let value = Some(number.to_string().into_bytes());
-            ops.push(Op { family: 0, key: MARK.to_vec(), value, expiry: 0, single: false });
+            ops.push(Op { family: 0, key: MARK.to_vec(), value, expiry: 0, single: false, until: None });
             p.model.commits.push(ops.clone());
             number
         };
@@ -190,6 +190,10 @@ impl World {
         let mut batch = self.db().batch();
         for op in ops {
             let family = &self.handles[&op.family];
+            if let Some(until) = &op.until {
+                batch.delete_range(family, op.key.as_slice()..until)?;
+                continue;
+            }
             match &op.value {
                 Some(value) => batch.put_expiring(family, &op.key, value, op.expiry)?,
                 None if op.single => batch.single_delete(family, &op.key)?,
@@ -211,6 +215,10 @@ impl World {
             let family = &self.handles[&op.family];
             if tx.get(family, &op.key).is_err() {
                 return self.write(ops, full); // what a failed disk cannot show any more
+            }
+            if let Some(until) = &op.until {
+                tx.delete_range(family, op.key.as_slice()..until)?;
+                continue;
             }
             match &op.value {
                 Some(value) => tx.put_expiring(family, &op.key, value, op.expiry)?,

@@ -28,6 +28,7 @@ pub const REQUIRED: &[(&str, &str)] = &[
     ("put_ttl", "ok"),
     ("delete", "ok"),
     ("single_delete", "ok"),
+    ("delete_range", "ok"),
     ("batch", "ok"),
     ("batch", "durable"),
     ("get", "found"),

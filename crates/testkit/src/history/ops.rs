@@ -30,6 +30,8 @@ pub enum What {
     Delete,
     /// Gone, if the promise of a single delete can be kept; else a delete.
     SingleDelete,
+    /// All keys from this one to the one of another number, in their order, the greater one excluded.
+    DeleteRange(u64),
 }
 
 /// A move of a cursor.
@@ -195,7 +197,9 @@ fn change(rng: &mut Rng) -> Change {
     let what = match rng.below(10) {
         0..5 => What::Put(len, seed),
         5 => What::PutTtl(len, seed, rng.below(60)),
-        6 | 7 => What::Delete,
+        6 => What::Delete,
+        7 if rng.one_in(4) => What::DeleteRange(rng.below(KEYS)),
+        7 => What::Delete,
         _ => What::SingleDelete,
     };
     Change { family: rng.below(8), key: rng.below(KEYS), what }

@@ -258,8 +258,13 @@ impl Runner<'_> {
             What::Delete => (None, 0, "delete"),
             What::SingleDelete if self.store.may_single_delete(family, &key) => (None, 0, "single_delete"),
             What::SingleDelete => (None, 0, "delete"),
+            What::DeleteRange(other) => {
+                let other = super::ops::key(other);
+                let (key, until) = if key < other { (key, other) } else { (other, key) };
+                return (Write { family, key, value: None, expiry: 0, until: Some(until) }, "delete_range");
+            }
         };
-        (Write { family, key, value, expiry }, verb)
+        (Write { family, key, value, expiry, until: None }, verb)
     }
 
     fn one(&mut self, change: &Change) -> Result<(), String> {
@@ -273,6 +278,9 @@ impl Runner<'_> {
                 filled.and_then(|()| self.db().write(&mut batch))
             }
             (None, "single_delete") => family.single_delete(&write.key),
+            (None, "delete_range") => {
+                family.delete_range(&*write.key..write.until.as_deref().unwrap_or_default())
+            }
             (None, _) => family.delete(&write.key),
         };
         result.map_err(|e| e.to_string())?;
@@ -293,6 +301,9 @@ impl Runner<'_> {
             let filled = match (&write.value, verb) {
                 (Some(value), _) => batch.put_expiring(family, &write.key, value, write.expiry),
                 (None, "single_delete") if !again => batch.single_delete(family, &write.key),
+                (None, "delete_range") => {
+                    batch.delete_range(family, &*write.key..write.until.as_deref().unwrap_or_default())
+                }
                 (None, _) => batch.delete(family, &write.key),
             };
             filled.map_err(|e| e.to_string())?;

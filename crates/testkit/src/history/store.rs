@@ -37,6 +37,8 @@ pub(super) struct Write {
     pub value: Option<Vec<u8>>,
     /// When it expires; 0 = never.
     pub expiry: u32,
+    /// If set, every key from `key` on and before this is deleted.
+    pub until: Option<Vec<u8>>,
 }
 
 /// All families, dropped ones too.
@@ -78,21 +80,36 @@ impl Store {
     pub(super) fn commit(&mut self, writes: Vec<Write>, oldest: Moment) {
         self.now += 1;
         for write in writes {
-            let Some(map) = self.families.get_mut(&write.family) else { continue };
-            let cell = map.entry(write.key).or_default();
-            let again = cell.versions.last().is_some_and(|v| v.at == self.now);
-            cell.puts = match (again, &write.value) {
-                (true, _) => 2,
-                (false, Some(_)) => (cell.puts + 1).min(2),
-                (false, None) => 0,
-            };
-            if again {
-                cell.versions.pop();
+            // The keys of a range are those that are there by now: this commit may have put some.
+            for write in self.singly(write) {
+                self.write(write, oldest);
             }
-            cell.versions.push(Version { at: self.now, value: write.value, expiry: write.expiry });
-            let keep = cell.versions.iter().rposition(|v| v.at <= oldest).unwrap_or(0);
-            cell.versions.drain(..keep);
         }
+    }
+
+    fn write(&mut self, write: Write, oldest: Moment) {
+        let Some(map) = self.families.get_mut(&write.family) else { return };
+        let cell = map.entry(write.key).or_default();
+        let again = cell.versions.last().is_some_and(|v| v.at == self.now);
+        cell.puts = match (again, &write.value) {
+            (true, _) => 2,
+            (false, Some(_)) => (cell.puts + 1).min(2),
+            (false, None) => 0,
+        };
+        if again {
+            cell.versions.pop();
+        }
+        cell.versions.push(Version { at: self.now, value: write.value, expiry: write.expiry });
+        let keep = cell.versions.iter().rposition(|v| v.at <= oldest).unwrap_or(0);
+        cell.versions.drain(..keep);
+    }
+
+    /// A delete of a range as deletes of the keys in it.
+    fn singly(&self, write: Write) -> Vec<Write> {
+        let Some(until) = write.until.clone() else { return vec![write] };
+        let Some(map) = self.families.get(&write.family) else { return Vec::new() };
+        let keys = map.keys().filter(|key| **key >= write.key && **key < until);
+        keys.map(|key| Write { key: key.clone(), value: None, expiry: 0, until: None, ..write }).collect()
     }
 
     /// The value of `key` for a reader of `at`, at wall time `wall`.
