@@ -179,6 +179,58 @@ fn reverse_and_custom_orders() {
     }
 }
 
+/// One key that two threads give versions in about the order of their numbers, while readers look back at any of those
+/// that are there for sure: all below what each writer had seen when it took its number.
+fn one_hot_key(kind: MapKind) {
+    const VERSIONS: u64 = 60_000;
+    let memtable = Memtable::new(KeyOrder::Bytewise, kind, 4 << 20, 5);
+    memtable.insert(b"key", Version { seq: 0, kind: 0, expiry: 0 }, b"0").expect("memory");
+    let taken = AtomicU64::new(1);
+    let low = [const { AtomicU64::new(1) }; 2];
+    let done = || low.iter().all(|low| low.load(Ordering::SeqCst) == VERSIONS);
+    let write = |low: &AtomicU64| loop {
+        low.store(taken.load(Ordering::SeqCst).min(VERSIONS), Ordering::SeqCst);
+        let seq = taken.fetch_add(1, Ordering::SeqCst);
+        if seq >= VERSIONS {
+            return low.store(VERSIONS, Ordering::SeqCst);
+        }
+        memtable.insert(b"key", Version { seq, kind: 0, expiry: 0 }, &seq.to_le_bytes()).expect("memory");
+    };
+    let read = |seed: u64| {
+        let mut cursor = memtable.cursor();
+        let mut round = seed;
+        loop {
+            let last = done();
+            let sure = low.iter().map(|low| low.load(Ordering::SeqCst)).min().expect("two");
+            let seq = mix(round) % sure;
+            round += 1;
+            assert_eq!(memtable.get(b"key", seq).map(|entry| entry.seq), Some(seq));
+            cursor.seek_version(b"key", seq);
+            assert_eq!(cursor.entry().seq, seq);
+            cursor.prev();
+            assert!(!cursor.valid() || cursor.entry().seq > seq);
+            cursor.seek_for_prev(b"key");
+            assert_eq!(cursor.entry().seq, 0);
+            if last {
+                return;
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let (write, read) = (&write, &read);
+        low.iter().for_each(|low| drop(scope.spawn(move || write(low))));
+        (0..2).for_each(|seed| drop(scope.spawn(move || read(seed << 32))));
+    });
+    assert_eq!(check_order(&memtable, true), VERSIONS);
+    assert_eq!(check_order(&memtable, false), VERSIONS);
+    assert!((0..VERSIONS).all(|seq| memtable.get(b"key", seq).is_some_and(|entry| entry.seq == seq)));
+}
+
+#[test]
+fn old_versions_of_a_hot_key_stay_in_sight() {
+    KINDS.into_iter().for_each(one_hot_key);
+}
+
 #[test]
 fn one_thread_over_many_memtables_strands_no_memory() {
     let memtables: Vec<_> =

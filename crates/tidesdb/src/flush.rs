@@ -86,7 +86,8 @@ fn still_hiding(
     ranges: &RangeSet,
 ) -> Vec<Arc<RangeTombstone>> {
     let tables = || version.tables().map(|slot| slot.meta()).chain(new);
-    let hides = |range: &&Arc<RangeTombstone>| tables().any(|table| table.may_be_hidden(version.order(), range));
+    let hides =
+        |range: &&Arc<RangeTombstone>| tables().any(|table| table.may_be_hidden(version.order(), range));
     ranges.iter().filter(hides).cloned().collect()
 }
 

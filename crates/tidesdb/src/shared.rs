@@ -64,7 +64,10 @@ pub struct Shared {
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.dir.path();
-        f.debug_struct("Shared").field("path", &path).field("visible", &self.visible()).finish_non_exhaustive()
+        f.debug_struct("Shared")
+            .field("path", &path)
+            .field("visible", &self.visible())
+            .finish_non_exhaustive()
     }
 }
 

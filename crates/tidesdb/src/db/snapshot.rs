@@ -36,7 +36,9 @@ impl Snapshot {
         shared.check_open()?;
         let newest = shared.visible();
         if seq > newest {
-            return Err(Error::invalid(format!("sequence number {seq} is not reached yet; the newest is {newest}")));
+            return Err(Error::invalid(format!(
+                "sequence number {seq} is not reached yet; the newest is {newest}"
+            )));
         }
         match shared.snapshots.register_at(seq) {
             Ok(pin) => Ok(Self { pin, shared: Arc::clone(shared) }),

@@ -44,7 +44,7 @@ impl<C: EntryCursor> HidingCursor<C> {
         let mut steps = 0u64;
         let mut leap_at = LEAP_AFTER;
         while self.is_hidden() {
-            self.inner.next()?;
+            self.inner.next_key()?; // what is older of this key is hidden, too
             steps += 1;
             if steps < leap_at || !self.is_hidden() {
                 continue;

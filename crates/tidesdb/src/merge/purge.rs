@@ -63,8 +63,7 @@ impl<C: EntryCursor> PurgeCursor<C> {
     /// # Errors
     /// Those of `inner`.
     pub fn new(inner: C, order: Comparator, purge: &Purge, rules: RetainRules) -> Result<Self> {
-        let tally =
-            PurgeTally { dropped: AtomicU64::new(0), purged_to: AtomicU64::new(purge.complete_to) };
+        let tally = PurgeTally { dropped: AtomicU64::new(0), purged_to: AtomicU64::new(purge.complete_to) };
         let ranges = purge.ranges.clone();
         let hidden = Hidden::new(vec![ranges.clone()], SEQ_MAX);
         let mut this = Self { inner, order, ranges, rules, hidden, tally: Arc::new(tally) };

@@ -89,7 +89,9 @@ impl Interval {
             Bound::Included(key) => Some(key),
             Bound::Excluded(key) if order.is_bytewise() => Some(next_key(key)),
             Bound::Excluded(_) => {
-                return Err(Error::invalid("in this order the range to delete must begin with its first key"));
+                return Err(Error::invalid(
+                    "in this order the range to delete must begin with its first key",
+                ));
             }
         };
         this.end = match end {

@@ -39,11 +39,7 @@ impl OwnWrites {
     ///
     /// # Errors
     /// `MemoryLimit`.
-    pub(super) fn reads(
-        &mut self,
-        batch: &WriteBatch,
-        family: &Arc<FamilyCore>,
-    ) -> Result<Option<OwnReads>> {
+    pub(super) fn reads(&mut self, batch: &WriteBatch, family: &Arc<FamilyCore>) -> Result<Option<OwnReads>> {
         if !batch.has_family(family) {
             return Ok(None);
         }

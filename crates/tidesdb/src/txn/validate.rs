@@ -132,15 +132,20 @@ fn deleted_from(
     snapshot: SeqNo,
     (since, end): (SeqNo, SeqNo),
 ) -> Result<bool> {
-    let memtables: Vec<RangeSet> =
-        view.memtables_since(since).map(|slot| slot.ranges.to_owned()).filter(|set| !set.is_empty()).collect();
+    let memtables: Vec<RangeSet> = view
+        .memtables_since(since)
+        .map(|slot| slot.ranges.to_owned())
+        .filter(|set| !set.is_empty())
+        .collect();
     let all = memtables.iter().chain([view.version.ranges()]).flat_map(RangeSet::iter);
     let order = &span.family.options.comparator;
     let mut cursor = None;
     for range in all.filter(|range| range.seq > since && range.seq < end) {
         let cursor = cursor.get_or_insert_with(|| show(shared, view, &span.family, snapshot));
         match (&span.low, &range.start) {
-            (Bound::Included(low) | Bound::Excluded(low), Some(start)) if order.compare(low, start).is_lt() => {
+            (Bound::Included(low) | Bound::Excluded(low), Some(start))
+                if order.compare(low, start).is_lt() =>
+            {
                 cursor.seek(start)?;
             }
             (Bound::Included(low) | Bound::Excluded(low), _) => cursor.seek(low)?,

@@ -333,7 +333,14 @@ fn decode_op<'a>(d: &mut Decoder<'a>, rank: &mut u32) -> Result<Op<'a>> {
     if key_len == 0 {
         return Err(d.corrupt("empty key"));
     }
-    Ok(Op { family: FamilyId(family), kind, expiry, key: d.take(key_len)?, value: d.take(value_len)?, rank: *rank })
+    Ok(Op {
+        family: FamilyId(family),
+        kind,
+        expiry,
+        key: d.take(key_len)?,
+        value: d.take(value_len)?,
+        rank: *rank,
+    })
 }
 
 fn decode_range<'a>(d: &mut Decoder<'a>, rank: &mut u32) -> Result<Op<'a>> {

@@ -97,6 +97,49 @@ fn check(family: &Family, model: &Model, reverse: bool, snapshot: Option<&Snapsh
     }
 }
 
+/// The same operations in a batch and in a transaction, one of which is committed.
+fn commit(
+    db: &Db,
+    family: &Family,
+    (dice, model): (&mut Dice, &mut Model),
+    (byte, transact, reverse): (u8, bool, bool),
+    what: &str,
+) {
+    let mut batch = db.batch();
+    let mut tx = db.begin(Isolation::Snapshot);
+    for _ in 0..1 + dice.below(12) {
+        let (key, range) = (dice.key(), dice.range(!reverse));
+        match dice.below(8) {
+            0 => {
+                batch.delete_range(family, range.clone()).unwrap();
+                tx.delete_range(family, range.clone()).unwrap();
+                delete_from(model, &range, reverse);
+            }
+            1 => {
+                batch.delete(family, &key).unwrap();
+                tx.delete(family, &key).unwrap();
+                model.remove(&key);
+            }
+            _ => {
+                let value = vec![byte; 1 + dice.below(40) as usize];
+                batch.put(family, &key, &value).unwrap();
+                tx.put(family, &key, &value).unwrap();
+                model.insert(key.clone(), value);
+            }
+        }
+        let probe = dice.key();
+        let own = tx.get(family, &probe).unwrap().map(tidesdb::Slice::into_vec);
+        assert_eq!(own, model.get(&probe).cloned(), "{what}: own writes first");
+    }
+    assert_eq!(pairs(tx.iter(family).unwrap()), in_order(model, reverse), "{what}: own walk");
+    if transact {
+        tx.commit().unwrap();
+    } else {
+        drop(tx);
+        db.write(&mut batch).unwrap();
+    }
+}
+
 fn one_history(seed: u64, order: Comparator, threads: usize) {
     let sim = Sim::new();
     let reverse = order.name() == "reverse-bytewise";
@@ -141,39 +184,7 @@ fn one_history(seed: u64, order: Comparator, threads: usize) {
                 model.retain(|key, _| !key.starts_with(&prefix));
             }
             kind => {
-                let mut batch = db.batch();
-                let mut tx = db.begin(Isolation::Snapshot);
-                for _ in 0..1 + dice.below(12) {
-                    let (key, range) = (dice.key(), dice.range(!reverse));
-                    match dice.below(8) {
-                        0 => {
-                            batch.delete_range(&family, range.clone()).unwrap();
-                            tx.delete_range(&family, range.clone()).unwrap();
-                            delete_from(&mut model, &range, reverse);
-                        }
-                        1 => {
-                            batch.delete(&family, &key).unwrap();
-                            tx.delete(&family, &key).unwrap();
-                            model.remove(&key);
-                        }
-                        _ => {
-                            let value = vec![step as u8; 1 + dice.below(40) as usize];
-                            batch.put(&family, &key, &value).unwrap();
-                            tx.put(&family, &key, &value).unwrap();
-                            model.insert(key.clone(), value);
-                        }
-                    }
-                    let probe = dice.key();
-                    let own = tx.get(&family, &probe).unwrap().map(tidesdb::Slice::into_vec);
-                    assert_eq!(own, model.get(&probe).cloned(), "{what}: own writes first");
-                }
-                assert_eq!(pairs(tx.iter(&family).unwrap()), in_order(&model, reverse), "{what}: own walk");
-                if kind % 2 == 0 {
-                    tx.commit().unwrap();
-                } else {
-                    drop(tx);
-                    db.write(&mut batch).unwrap();
-                }
+                commit(&db, &family, (&mut dice, &mut model), (step as u8, kind % 2 == 0, reverse), &what)
             }
         }
     }
@@ -313,8 +324,10 @@ fn a_transaction_and_a_range_delete_conflict_exactly() {
     };
     let delete = |from: u8, to: u8| move |db: &Db| assert!(db.delete_range([from]..[to]).unwrap() > 0);
     let get = |key: u8| move |tx: &mut tidesdb::Transaction| drop(tx.get(f, &[key]).unwrap());
-    let walk = |from: u8, to: u8| move |tx: &mut tidesdb::Transaction| {
-        drop(pairs(tx.range(f, [from]..[to]).unwrap()));
+    let walk = |from: u8, to: u8| {
+        move |tx: &mut tidesdb::Transaction| {
+            drop(pairs(tx.range(f, [from]..[to]).unwrap()));
+        }
     };
     let own_range =
         |from: u8, to: u8| move |tx: &mut tidesdb::Transaction| tx.delete_range(f, [from]..[to]).unwrap();
