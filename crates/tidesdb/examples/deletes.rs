@@ -1,0 +1,109 @@
+//! What deletes cost a scan: `cargo run --release --example deletes [MILLIONS]`.
+//!
+//! Of N million keys and a tenth as many behind them, all but the tenth are deleted, one by one or by one range delete. Then the tenth is scanned from the
+//! beginning of the family, over what was deleted: at once, and when the background is done. Last, a transaction of N million puts.
+
+use std::time::{Duration, Instant};
+
+use tidesdb::{Db, Family, Isolation, SyncMode};
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+fn key(n: u64) -> [u8; 16] {
+    let mut key = *b"key-............";
+    key[4..].copy_from_slice(format!("{n:012}").as_bytes());
+    key
+}
+
+fn fill(db: &Db, from: u64, to: u64) -> Outcome<()> {
+    let mut batch = db.batch();
+    for n in from..to {
+        batch.put(db.default_family(), &key(n), &[7; 100])?;
+        if batch.len() == 1000 || n + 1 == to {
+            db.write(&mut batch)?;
+        }
+    }
+    Ok(())
+}
+
+fn settle(db: &Db) -> Outcome<()> {
+    db.flush()?;
+    while db.stats().jobs_pending > 0 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// Seconds for all rows, the best of three.
+fn scan(family: &Family, rows: u64) -> Outcome<f64> {
+    let mut best = f64::MAX;
+    for _ in 0..3 {
+        let started = Instant::now();
+        let mut cursor = family.cursor()?;
+        cursor.seek_to_first()?;
+        let mut count = 0;
+        while cursor.valid() {
+            count += 1;
+            cursor.next()?;
+        }
+        best = best.min(started.elapsed().as_secs_f64());
+        assert_eq!(count, rows);
+    }
+    Ok(best)
+}
+
+fn open() -> Outcome<(tempfile::TempDir, Db)> {
+    let dir = tempfile::tempdir()?;
+    let db = Db::options(dir.path()).sync(SyncMode::None).open()?;
+    Ok((dir, db))
+}
+
+fn main() -> Outcome<()> {
+    let millions: u64 = std::env::args().nth(1).map_or(Ok(10), |n| n.parse())?;
+    let (desert, rows) = (millions * 1_000_000, millions * 100_000);
+
+    let (_dir, db) = open()?;
+    fill(&db, desert, desert + rows)?;
+    settle(&db)?;
+    let plain = scan(db.default_family(), rows)?;
+    println!("{rows} rows, nothing deleted before them: {plain:.3} s");
+
+    for how in ["one by one", "by one range delete"] {
+        let (_dir, db) = open()?;
+        fill(&db, 0, desert + rows)?;
+        settle(&db)?;
+        let started = Instant::now();
+        if how == "one by one" {
+            let mut batch = db.batch();
+            for n in 0..desert {
+                batch.delete(db.default_family(), &key(n))?;
+                if batch.len() == 1000 {
+                    db.write(&mut batch)?;
+                }
+            }
+            db.write(&mut batch)?;
+        } else {
+            db.delete_range(key(0)..key(desert))?;
+        }
+        let took = started.elapsed();
+        let at_once = scan(db.default_family(), rows)?;
+        settle(&db)?;
+        let settled = scan(db.default_family(), rows)?;
+        println!(
+            "{desert} keys deleted {how} in {took:.2?}: {at_once:.3} s ({:.1} times) at once, {settled:.3} s ({:.2} times) settled, {} MiB of tables",
+            at_once / plain,
+            settled / plain,
+            db.default_family().stats().level_bytes.iter().sum::<u64>() >> 20,
+        );
+    }
+
+    let (_dir, db) = open()?;
+    let started = Instant::now();
+    let mut tx = db.begin(Isolation::Snapshot);
+    for n in 0..desert {
+        tx.put(db.default_family(), &key(n), &[7; 100])?;
+    }
+    tx.commit()?;
+    println!("a transaction of {desert} puts: {:.2?}", started.elapsed());
+    Ok(())
+}
