@@ -45,6 +45,9 @@ pub struct FamilyCore {
     pub compacting: Mutex<()>,
     /// After a compaction met damage.
     pub compaction_retry: Retry,
+    /// Intervals in which readers at some number found deleted keys only: for those at that number or a later one, what is
+    /// older than it is as good as covered by a range tombstone. Known in memory alone, and never relied on by a merge.
+    pub deserts: SharedRanges,
     /// Told of each commit to the family.
     pub hook: HookCell,
     dropped: AtomicBool,
@@ -97,6 +100,7 @@ impl FamilyCore {
             flushing: Mutex::new(()),
             compacting: Mutex::new(()),
             compaction_retry: Retry::default(),
+            deserts: SharedRanges::default(),
             hook: HookCell::default(),
             dropped: AtomicBool::new(false),
             metrics: ShardedCounters::new(),

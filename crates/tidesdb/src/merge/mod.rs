@@ -23,4 +23,4 @@ pub use purge::{Purge, PurgeCursor, PurgeTally};
 pub use retain::{Reason, Retain, RetainCounts, RetainRules, Verdict};
 pub use source::MergeSource;
 pub use stream::RetainStream;
-pub use visible::VisibleCursor;
+pub use visible::{Desert, VisibleCursor};

@@ -34,7 +34,23 @@ pub struct VisibleCursor<C> {
     upper: Bound,
     stash: Stash,
     hidden: u64,
+    /// Where the deleted keys begin that are being walked over.
+    desert_start: Vec<u8>,
+    desert: Option<Desert>,
 }
+
+/// Keys from `start` on and before `end` (`None` = to the last of all), of which the reader saw none: all deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Desert {
+    /// First of them.
+    pub start: Vec<u8>,
+    /// The key that comes after them.
+    pub end: Option<Vec<u8>>,
+}
+
+/// Deleted keys in a row after which the place is remembered, and from which on they are told of.
+const DESERT_NOTED: usize = 8;
+const DESERT_MIN: usize = 1024;
 
 /// A bound whose buffer outlives its being unset.
 #[derive(Debug, Default)]
@@ -75,6 +91,8 @@ impl<C: EntryCursor> VisibleCursor<C> {
             upper: Bound::default(),
             stash: Stash { key: Vec::new(), seq: 0, kind: Kind::Put, expiry: 0, value: Vec::new() },
             hidden: 0,
+            desert_start: Vec::new(),
+            desert: None,
         }
     }
 
@@ -194,8 +212,10 @@ impl<C: EntryCursor> VisibleCursor<C> {
     #[inline]
     fn find_forward(&mut self) -> Result<()> {
         let mut newer = 0;
+        let mut dead = 0;
         loop {
             if !self.inner.valid() || self.beyond_upper(self.inner.key()) {
+                self.leave_desert(dead);
                 return Ok(());
             }
             if self.inner.seq() > self.snapshot {
@@ -210,11 +230,38 @@ impl<C: EntryCursor> VisibleCursor<C> {
             newer = 0;
             if !self.is_dead() {
                 self.place = Place::OnEntry;
+                self.leave_desert(dead);
                 return Ok(());
             }
             self.hidden += 1;
+            // What has expired may come back with a clock that is set back; what is deleted may not.
+            dead = if self.inner.kind().is_tombstone() { dead + 1 } else { 0 };
+            if dead == DESERT_NOTED {
+                self.desert_start.clear();
+                self.desert_start.extend_from_slice(self.inner.key());
+            }
             self.inner.next_key()?;
         }
+    }
+
+    /// After `dead` deleted keys in a row.
+    #[inline]
+    fn leave_desert(&mut self, dead: usize) {
+        if dead >= DESERT_MIN {
+            let end = self.inner.valid().then(|| self.inner.key().to_vec());
+            self.desert = Some(Desert { start: self.desert_start.clone(), end });
+        }
+    }
+
+    /// Whether the last step went over a desert.
+    #[inline]
+    pub fn met_desert(&self) -> bool {
+        self.desert.is_some()
+    }
+
+    /// The desert that the last step went over, once.
+    pub fn take_desert(&mut self) -> Option<Desert> {
+        self.desert.take()
     }
 
     /// From the oldest version of some key back, finds the first key that is visible.

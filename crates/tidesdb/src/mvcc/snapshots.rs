@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tidesdb_sync::Mutex;
+use tidesdb_sync::modelled::Mutex;
 
 use crate::types::SeqNo;
 

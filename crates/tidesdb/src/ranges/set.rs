@@ -131,6 +131,20 @@ impl SharedRanges {
         self.used.store(true, Ordering::Release);
     }
 
+    /// As [`SharedRanges::add`], for what may be forgotten: of those that lie within the new one none stays, of the others the
+    /// newest `max`.
+    pub fn learn(&self, order: &Comparator, tombstone: RangeTombstone, max: usize) {
+        let _one_at_a_time = self.change.lock();
+        let guard = pin();
+        let known = self.set.load(&guard).iter();
+        let mut kept: Vec<_> = known.filter(|old| !tombstone.includes(order, old)).cloned().collect();
+        kept.sort_by_key(|old| std::cmp::Reverse(old.seq));
+        kept.truncate(max);
+        kept.push(Arc::new(tombstone));
+        self.set.store_lazily(RangeSet::new(order, kept));
+        self.used.store(true, Ordering::Release);
+    }
+
     /// Whether there is none.
     #[inline]
     pub fn is_empty(&self) -> bool {

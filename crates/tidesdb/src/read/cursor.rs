@@ -41,6 +41,9 @@ pub struct Cursor {
     view: Arc<ReadView>,
     inner: Walk,
     seq: SeqNo,
+    /// Whether the view surely holds every commit up to `seq`. A memtable may be made between the taking of the view and of the
+    /// number; to this reader it is as if it came a little earlier, but not to others.
+    complete: bool,
     moment: Moment,
     options: ReadOptions,
     /// Writes of the transaction that the cursor belongs to.
@@ -52,6 +55,9 @@ pub struct Cursor {
     /// Whether an [`super::Iter`] has positioned it.
     pub(super) placed: bool,
 }
+
+/// Deserts that a family remembers.
+const DESERTS_MAX: usize = 64;
 
 /// What a cursor stands on.
 type Walk = VisibleCursor<HidingCursor<MergeCursor<Source>>>;
@@ -124,6 +130,7 @@ impl Cursor {
         if family.is_dropped() {
             return Err(Error::NotFound { what: format!("column family {}", family.name()).into() });
         }
+        let before = moment.seq(shared);
         // The view before the sequence number: see `mvcc`. The view keeps every version of its moment.
         let view = family.owned_view();
         let seq = moment.seq(shared);
@@ -134,6 +141,7 @@ impl Cursor {
             view,
             inner,
             seq,
+            complete: before == seq,
             moment,
             options,
             own,
@@ -164,6 +172,7 @@ impl Cursor {
         let merged = MergeCursor::newest_first(comparator.clone(), sources);
         let mut ranges: Vec<RangeSet> = view.memtables().map(|slot| slot.ranges.to_owned()).collect();
         ranges.push(view.version.ranges().clone());
+        ranges.push(family.deserts.to_owned());
         ranges.extend(own.map(|own| own.ranges_at(comparator, seq)));
         let hidden = Hidden::new(ranges, seq);
         let hiding = HidingCursor::new(merged, comparator.clone(), hidden);
@@ -178,6 +187,7 @@ impl Cursor {
             view: Arc::clone(&self.view),
             inner: Self::merged(&self.shared, &self.family, &self.view, self.seq, self.own.as_ref()),
             seq: self.seq,
+            complete: self.complete,
             moment: self.moment.clone(),
             options: self.options,
             own: self.own.clone(),
@@ -291,11 +301,26 @@ impl Cursor {
         Ok(())
     }
 
+    /// Remembers deleted keys that a scan went over: the next one leaps.
+    #[cold]
+    fn learn_desert(&mut self) {
+        let Some(desert) = self.inner.take_desert() else { return };
+        // A transaction's own deletes are nobody else's, and what is not committed may still go.
+        if self.own.is_none() && self.seq != SEQ_MAX && self.complete {
+            let (start, end) = (Some(desert.start.into()), desert.end.map(Into::into));
+            let found = RangeTombstone { seq: self.seq, start, end };
+            self.family.deserts.learn(&self.family.options.comparator, found, DESERTS_MAX);
+        }
+    }
+
     /// Tells the transaction, if there is one, where the cursor has come to.
     #[inline]
     fn note(&mut self, tell: impl FnOnce(&mut Track, Option<&[u8]>)) {
         if let Some(track) = &mut self.track {
             tell(track, self.inner.valid().then(|| self.inner.key()));
+        }
+        if self.inner.met_desert() {
+            self.learn_desert();
         }
     }
 

@@ -20,8 +20,7 @@
 //! All accesses that decide an order are SeqCst: a committer stores its slot and then looks at its neighbour's while
 //! the neighbour does the same; with less, both could miss the other and the prefix would stand still.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-
+use tidesdb_sync::modelled::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use tidesdb_sync::{Backoff, CachePadded};
 
 use super::layout::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, UNIT};
@@ -30,7 +29,8 @@ use crate::types::SeqNo;
 const HELD: u64 = 1 << 63;
 const TICKET_BITS: u32 = 16;
 const TICKET_MASK: u64 = (1 << TICKET_BITS) - 1;
-const RING_SLOTS: usize = 1 << 14;
+/// A model fills it with a handful of commits.
+const RING_SLOTS: usize = if cfg!(loom) { 4 } else { 1 << 14 };
 
 const WRITTEN: u64 = 1;
 const READY: u64 = 2;

@@ -1,6 +1,6 @@
 //! Deletes and single deletes: the key is gone, everywhere, and in the end so is the tombstone.
 
-use tidesdb::Family;
+use tidesdb::{Family, Isolation};
 
 use crate::common::{Sim, contents, fill, small, value};
 
@@ -116,4 +116,39 @@ fn everything_deleted_leaves_nothing() {
     assert_eq!((stats.table_entries, stats.level_tables.iter().sum::<usize>()), (0, 0));
     assert!(contents(f).is_empty());
     sim.eventually(&db, |names| !names.iter().any(|n| n.ends_with(".klog")));
+}
+
+/// The second scan leaps over what the first one found to be deleted; nobody else is led astray.
+#[test]
+fn a_desert_of_deletes_is_walked_over_once() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.create_family("f", small()).unwrap();
+    fill(&f, 6000, b"v");
+    f.flush().unwrap();
+    let before = db.snapshot();
+    for i in 10..5000u32 {
+        f.delete(format!("key{i:06}").as_bytes()).unwrap();
+    }
+    f.flush().unwrap();
+    let uncommitted = db.begin(Isolation::ReadUncommitted);
+    let mut own = db.begin(Isolation::Snapshot);
+    own.delete_range(&f, "key005000".."key005990").unwrap();
+    for round in 0..3 {
+        assert_eq!(f.iter().unwrap().count(), 1010, "round {round}");
+        assert_eq!(f.iter().unwrap().rev().count(), 1010);
+        assert_eq!(f.range("key004000"..).unwrap().count(), 1000);
+        assert_eq!(before.iter(&f).unwrap().count(), 6000, "an older reader sees what was deleted since");
+        assert_eq!(uncommitted.iter(&f).unwrap().count(), 1010);
+        assert_eq!(own.iter(&f).unwrap().count(), 20);
+    }
+    f.put(b"key002000", b"again").unwrap();
+    assert_eq!(f.iter().unwrap().count(), 1011, "what is put later is seen");
+    assert_eq!(f.range("key001000".."key003000").unwrap().count(), 1);
+    f.put_with_ttl(b"key002001", b"dies", std::time::Duration::from_secs(5)).unwrap();
+    assert_eq!(f.iter().unwrap().count(), 1012);
+    sim.clock.advance(std::time::Duration::from_secs(10));
+    drop((before, own, uncommitted));
+    f.compact().unwrap();
+    assert_eq!(f.iter().unwrap().count(), 1011);
 }
