@@ -45,6 +45,8 @@ pub struct Shared {
     pub families: RwLock<BTreeMap<FamilyId, Arc<FamilyCore>>>,
     /// Held while a family is made, dropped or renamed.
     pub catalog: Mutex<()>,
+    /// Held by the commit with a condition that is being decided.
+    pub deciding: Mutex<()>,
     /// Held while the order of commits is held.
     pub rotating: Mutex<()>,
     /// Memory that waits to be flushed, and who waits for it.

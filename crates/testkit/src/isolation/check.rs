@@ -2,7 +2,7 @@
 //! read whether it is what the level had to show, and of each commit whether the level had to refuse it. It also asks of each
 //! refusal whether there was a reason.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use tidesdb::Isolation;
@@ -29,7 +29,11 @@ pub struct Findings {
 }
 
 /// Every committed version of every key: sequence number and value, ascending.
-struct Versions(BTreeMap<Key, Vec<(u64, Option<u64>)>>);
+struct Versions {
+    all: BTreeMap<Key, Vec<(u64, Option<u64>)>>,
+    /// What was committed and written over by the same commit.
+    overwritten: BTreeSet<(Key, Option<u64>)>,
+}
 
 impl Versions {
     fn of(records: &[Record], base: &BTreeMap<Key, u64>) -> Self {
@@ -43,30 +47,31 @@ impl Versions {
             }
         }
         all.values_mut().for_each(|versions| versions.sort_unstable());
-        Self(all)
+        let committed = records.iter().filter(|record| matches!(record.end, End::Committed(_)));
+        Self { all, overwritten: committed.flat_map(|record| record.overwritten.iter().copied()).collect() }
     }
 
     fn at(&self, key: Key, seq: u64) -> Option<u64> {
-        let versions = self.0.get(&key)?;
+        let versions = self.all.get(&key)?;
         let before = versions.partition_point(|(at, _)| *at <= seq);
         versions.get(before.checked_sub(1)?)?.1
     }
 
     /// Whether `key` was written in `from < seq < to`.
     fn written(&self, key: Key, (from, to): (u64, u64)) -> bool {
-        let versions = self.0.get(&key).map_or(&[][..], Vec::as_slice);
+        let versions = self.all.get(&key).map_or(&[][..], Vec::as_slice);
         let next = versions.partition_point(|(at, _)| *at <= from);
         versions.get(next).is_some_and(|(at, _)| *at < to)
     }
 
     fn walk(&self, walk: &Walk, seq: u64) -> Vec<(Key, u64)> {
-        let keys = self.0.range((Bound::Included(walk.low), Bound::Excluded(walk.high)));
+        let keys = self.all.range((Bound::Included(walk.low), Bound::Excluded(walk.high)));
         let others = keys.map(|(key, _)| *key).filter(|key| !walk.own.contains(key));
         others.filter_map(|key| self.at(key, seq).map(|value| (key, value))).collect()
     }
 
     fn written_into(&self, walk: &Walk, during: (u64, u64)) -> bool {
-        let mut keys = self.0.range((Bound::Included(walk.low), Bound::Excluded(walk.high)));
+        let mut keys = self.all.range((Bound::Included(walk.low), Bound::Excluded(walk.high)));
         keys.any(|(key, _)| self.written(*key, during))
     }
 
@@ -74,7 +79,7 @@ impl Versions {
     fn moments(&self, keys: impl Iterator<Item = Key>, (from, to): (u64, u64)) -> Vec<u64> {
         let mut out = vec![from];
         for key in keys {
-            let versions = self.0.get(&key).map_or(&[][..], Vec::as_slice);
+            let versions = self.all.get(&key).map_or(&[][..], Vec::as_slice);
             out.extend(versions.iter().map(|(at, _)| *at).filter(|at| *at > from && *at <= to));
         }
         out
@@ -138,7 +143,9 @@ fn loosely(level: Isolation, versions: &Versions, read: &Read) -> bool {
     let (from, to) = read.moment;
     let to = if level == Isolation::ReadUncommitted { u64::MAX } else { to };
     let mut moments = versions.moments(std::iter::once(read.key), (from, to)).into_iter();
+    let between = || versions.overwritten.contains(&(read.key, read.value));
     moments.any(|seq| versions.at(read.key, seq) == read.value)
+        || (level == Isolation::ReadUncommitted && between())
 }
 
 /// Whether what the level protects was written in `during`.

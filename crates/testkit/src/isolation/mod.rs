@@ -42,6 +42,8 @@ pub struct Record {
     pub walks: Vec<Walk>,
     /// What it wrote; `None` = deleted.
     pub writes: BTreeMap<Key, Option<u64>>,
+    /// What it wrote and then wrote over. Only `ReadUncommitted` may see that, between the two inserts of the commit.
+    pub overwritten: Vec<(Key, Option<u64>)>,
     /// How it ended.
     pub end: End,
 }

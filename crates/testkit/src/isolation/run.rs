@@ -83,6 +83,7 @@ impl<'a> Worker<'a> {
             reads: Vec::new(),
             walks: Vec::new(),
             writes: BTreeMap::new(),
+            overwritten: Vec::new(),
             end: End::RolledBack,
         };
         for _ in 0..1 + self.random.below(6) {
@@ -148,15 +149,21 @@ impl<'a> Worker<'a> {
         let key = self.key();
         if self.random.one_in(5) {
             tx.delete(self.family(), &bytes(key))?;
-            record.writes.insert(key, None);
+            record.note_write(key, None);
             return Ok(());
         }
         self.written += 1;
         // No value is ever written twice.
         let value = (self.thread as u64 + 1) << 40 | self.written;
         tx.put(self.family(), &bytes(key), &value.to_le_bytes())?;
-        record.writes.insert(key, Some(value));
+        record.note_write(key, Some(value));
         Ok(())
+    }
+}
+
+impl Record {
+    fn note_write(&mut self, key: Key, value: Option<u64>) {
+        self.overwritten.extend(self.writes.insert(key, value).map(|old| (key, old)));
     }
 }
 

@@ -2,7 +2,7 @@ use super::*;
 
 fn record(level: Isolation, snapshot: u64, end: End) -> Record {
     let (reads, walks, writes) = (Vec::new(), Vec::new(), BTreeMap::new());
-    Record { level, thread: 0, snapshot: Some(snapshot), reads, walks, writes, end }
+    Record { level, thread: 0, snapshot: Some(snapshot), reads, walks, writes, overwritten: Vec::new(), end }
 }
 
 impl Record {
@@ -122,4 +122,17 @@ fn a_real_run_is_isolated() {
     let found = check(&records, &base);
     assert!(found.violations.is_empty(), "{}", found.violations.join("\n"));
     assert!(found.committed > 2000, "{found:?}");
+}
+
+/// A value that its own transaction wrote over: at read uncommitted it may be seen, elsewhere never.
+#[test]
+fn an_intermediate_value_is_seen_at_read_uncommitted_alone() {
+    let mut writer = record(Snapshot, 5, End::Committed(10)).writes(1, 12);
+    writer.overwritten.push((1, Some(11)));
+    for (level, violations) in [(ReadUncommitted, 0), (ReadCommitted, 1)] {
+        let mut reader = record(level, 5, End::RolledBack).by(1).reads(1, Some(11));
+        reader.snapshot = None;
+        let found = check(&[writer.clone(), reader], &BTreeMap::new());
+        assert_eq!(found.violations.len(), violations, "{level:?}: {:?}", found.violations);
+    }
 }

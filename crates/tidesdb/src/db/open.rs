@@ -200,6 +200,7 @@ impl OpenOptions {
             jobs: JobQueue::default(),
             families: RwLock::default(),
             catalog: Mutex::default(),
+            deciding: Mutex::default(),
             rotating: Mutex::default(),
             debt: Debt::default(),
             retry: Retry::default(),

@@ -76,6 +76,9 @@ pub fn commit_if(
     make_ready(shared, batch)?;
     let durable = is_durable(shared, options);
     let end = batch.record.len();
+    // One at a time, from the drawing of the place to the insert: whoever had drawn a place and lost the processor would make all
+    // the others wait behind it. Whoever has it takes the lock instead.
+    let deciding = shared.deciding.lock();
     let place = shared.log.reserve(&mut batch.record)?;
     let padded = batch.record.len();
     batch.record.truncate(end);
@@ -95,7 +98,10 @@ pub fn commit_if(
         unfinished.finished();
         return Err(verdict.err().unwrap_or(Error::Conflict));
     }
-    complete(shared, batch, &place.commit, durable)?;
+    insert(shared, batch, &place.commit).map_err(|e| unknown(shared, &place.commit, e))?;
+    publish(shared, &place.commit, durable);
+    drop(deciding);
+    make_durable(shared, &place.commit, durable)?;
     unfinished.finished();
     after(shared, batch, &place.commit)
 }
@@ -130,7 +136,8 @@ fn make_ready(shared: &Arc<Shared>, batch: &mut WriteBatch) -> Result<()> {
 fn complete(shared: &Shared, batch: &WriteBatch, commit: &Commit, durable: bool) -> Result<()> {
     debug_assert!(commit.seq < commit.end);
     insert(shared, batch, commit).map_err(|e| unknown(shared, commit, e))?;
-    finish(shared, commit, durable)
+    publish(shared, commit, durable);
+    make_durable(shared, commit, durable)
 }
 
 /// A commit that is in the log and not yet published. If it ends so, by a panic of a key order that the user wrote, everybody
@@ -245,13 +252,21 @@ fn insert_into<S: Borrow<Arc<MemSlot>>>(
 }
 
 /// Publishes the commit: now, or once it is durable.
-fn finish(shared: &Shared, commit: &Commit, durable: bool) -> Result<()> {
+fn publish(shared: &Shared, commit: &Commit, durable: bool) {
     let sequencer = shared.log.sequencer();
-    if !durable {
+    if durable {
+        sequencer.ready(commit);
+    } else {
         sequencer.done(commit);
+    }
+}
+
+/// Returns when the commit is durable, if it is to be.
+fn make_durable(shared: &Shared, commit: &Commit, durable: bool) -> Result<()> {
+    if !durable {
         return Ok(());
     }
-    sequencer.ready(commit);
+    let sequencer = shared.log.sequencer();
     shared.sync_to(commit.end).map_err(|e| unknown(shared, commit, e))?;
     debug_assert!(sequencer.durable() >= commit.end, "durable before visible");
     sequencer.publish();

@@ -1,0 +1,231 @@
+//! Readers against a merge that drops versions: whoever reads at a number finds the version of that number.
+//!
+//! All commits write one key, so a reader at `s` must find the newest place at or below `s`. The merge is a flush of all that
+//! is published together with what was flushed before; rules and judge are the engine's.
+
+use std::sync::Arc;
+
+use tidesdb::SeqNo;
+use tidesdb::merge::{Retain, RetainRules, Verdict};
+use tidesdb::mvcc::Snapshots;
+use tidesdb::types::{Comparator, Kind};
+use tidesdb_sync::{EpochCell, pin};
+
+use super::{Log, RECORD, check, join, spawn};
+
+/// What a reader takes in one step.
+#[derive(Clone, Debug, Default)]
+struct View {
+    /// Versions in tables, newest first.
+    table: Vec<SeqNo>,
+    /// All places from here on are in the memtable.
+    memtable_from: usize,
+}
+
+struct World {
+    log: Log,
+    snapshots: Arc<Snapshots>,
+    view: EpochCell<View>,
+    /// For how long old versions are kept for whoever asks for them by number.
+    history: u64,
+}
+
+impl World {
+    /// The key was written `versions` times already.
+    fn new(history: u64, versions: u64) -> Arc<Self> {
+        let world = Self {
+            log: Log::new(),
+            snapshots: Arc::default(),
+            view: EpochCell::new(View::default()),
+            history,
+        };
+        for _ in 0..versions {
+            world.log.put(1);
+        }
+        Arc::new(world)
+    }
+
+    fn visible(&self) -> SeqNo {
+        self.log.sequencer.snapshot()
+    }
+
+    /// A reader at `seq` finds in `view` what it must.
+    fn check(&self, view: &View, seq: SeqNo) {
+        let end = self.log.places_at(seq);
+        let inserted = (view.memtable_from..end).rev().find(|place| self.log.inserted(*place) != 0);
+        let in_table = || view.table.iter().copied().find(|version| *version <= seq);
+        let found = inserted.map(|place| self.log.seq(place)).or_else(in_table);
+        assert_eq!(found, Some(self.log.seq(end - 1)), "a reader at {seq} in {view:?}");
+    }
+
+    fn check_now(&self, seq: SeqNo) {
+        let guard = pin();
+        self.check(self.view.load(&guard), seq);
+    }
+
+    /// One merge at a time. The input is chosen first and its readers are asked for second, as the engine does.
+    fn merge(&self) {
+        let guard = pin();
+        let old = self.view.load(&guard);
+        let memtable_from = self.log.place(self.log.sequencer.visible_end());
+        let flushed = (old.memtable_from..memtable_from).rev();
+        let mut input: Vec<SeqNo> = flushed.map(|place| self.log.seq(place)).collect();
+        input.extend(&old.table);
+        let mut judge = Retain::new(self.rules(), Comparator::bytewise());
+        input.retain(|version| judge.judge(b"k", *version, Kind::Put, 0) == Verdict::Keep);
+        self.view.store(View { table: input, memtable_from });
+    }
+
+    /// As `rewrite::rules`.
+    fn rules(&self) -> RetainRules {
+        let mut snapshots = self.snapshots.readers(|| self.visible().saturating_sub(self.history));
+        let visible_floor = snapshots.pop().expect("the floor");
+        RetainRules { snapshots, visible_floor, bottom: true, now: None }
+    }
+
+    /// After all threads: versions that nobody needs do go.
+    fn finish(&self, kept: usize) {
+        self.merge();
+        let guard = pin();
+        let view = self.view.load(&guard);
+        assert_eq!(view.table.len(), kept, "{view:?}");
+        self.check(view, self.visible());
+    }
+}
+
+#[test]
+fn a_registered_snapshot_keeps_its_versions() {
+    check(|| {
+        let world = World::new(0, 1);
+        let writer = spawn(&world, |world| {
+            world.log.put(1);
+        });
+        let merge = spawn(&world, |world| world.merge());
+        let reader = spawn(&world, |world| {
+            let snapshot = world.snapshots.register(|| world.visible());
+            world.check_now(snapshot.seq());
+            let clone = snapshot.clone();
+            drop(snapshot);
+            world.check_now(clone.seq());
+        });
+        [writer, merge, reader].into_iter().for_each(join);
+        world.finish(1);
+    });
+}
+
+/// The snapshot may be older than both merges, between them, or newer than both.
+#[test]
+fn a_snapshot_outlives_merge_after_merge() {
+    check(|| {
+        let world = World::new(0, 1);
+        let merges = spawn(&world, |world| {
+            world.log.put(1);
+            world.merge();
+            world.log.put(1);
+            world.merge();
+        });
+        let reader = spawn(&world, |world| {
+            let snapshot = world.snapshots.register(|| world.visible());
+            world.check_now(snapshot.seq());
+            snapshot
+        });
+        join(merges);
+        let snapshot = join(reader);
+        world.check_now(snapshot.seq());
+        drop(snapshot);
+        assert_eq!(world.snapshots.count(), 0);
+        world.finish(1);
+    });
+}
+
+#[test]
+fn a_reader_without_a_snapshot_takes_the_view_first() {
+    check(|| {
+        let world = World::new(0, 1);
+        let writer = spawn(&world, |world| {
+            world.log.put(1);
+        });
+        let merge = spawn(&world, |world| world.merge());
+        let reader = spawn(&world, |world| {
+            let guard = pin();
+            let view = world.view.load(&guard);
+            world.check(view, world.visible());
+        });
+        [writer, merge, reader].into_iter().for_each(join);
+        world.finish(1);
+    });
+}
+
+/// The other way round a merge in between drops the version: the model above can fail.
+#[test]
+#[should_panic(expected = "a reader at")]
+fn the_number_first_would_miss_a_version() {
+    check(|| {
+        let world = World::new(0, 1);
+        let writer = spawn(&world, |world| {
+            world.log.put(1);
+        });
+        let merge = spawn(&world, |world| world.merge());
+        let reader = spawn(&world, |world| world.check_now(world.visible()));
+        [writer, merge, reader].into_iter().for_each(join);
+    });
+}
+
+/// Somebody asks for the past: it is refused for a reason, or all of it is there and stays.
+fn ask_for_the_past(history: u64, kept: usize) {
+    check(move || {
+        let world = World::new(history, 2);
+        let past = world.log.seq(1) - 1;
+        let writer = spawn(&world, |world| {
+            world.log.put(1);
+        });
+        let merge = spawn(&world, |world| world.merge());
+        let reader = spawn(&world, move |world| {
+            let asked = world.snapshots.register_at(past);
+            match &asked {
+                Ok(snapshot) => world.check_now(snapshot.seq()),
+                Err(floor) => assert!(past < *floor && floor + world.history <= world.visible()),
+            }
+            asked
+        });
+        [writer, merge].into_iter().for_each(join);
+        if let Ok(snapshot) = join(reader) {
+            world.check_now(past);
+            world.merge();
+            world.check_now(snapshot.seq());
+        }
+        world.finish(kept);
+    });
+}
+
+#[test]
+fn the_past_is_refused_or_whole() {
+    ask_for_the_past(0, 1);
+}
+
+#[test]
+fn the_past_within_the_history_is_whole() {
+    ask_for_the_past(RECORD, 2);
+}
+
+/// Whoever knows a number that is kept can register it from the snapshot of somebody else, below the floor.
+#[test]
+fn the_past_of_a_live_snapshot_can_be_shared() {
+    check(|| {
+        let world = World::new(0, 1);
+        let first = world.snapshots.register(|| world.visible());
+        let past = first.seq();
+        let merge = spawn(&world, |world| {
+            world.log.put(1);
+            world.merge();
+        });
+        let owner = spawn(&world, move |_| drop(first));
+        let sharer = spawn(&world, move |world| {
+            if let Ok(snapshot) = world.snapshots.register_at(past) {
+                world.check_now(snapshot.seq());
+            }
+        });
+        [merge, owner, sharer].into_iter().for_each(join);
+        world.finish(1);
+    });
+}
