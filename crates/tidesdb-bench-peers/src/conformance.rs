@@ -1,13 +1,13 @@
 //! Whether an adapter does what the benchmark asks, held against a map: put, get, delete, batches, seek, range, iterate,
-//! several sessions, settling, and opening again.
+//! several sessions, settling, and opening again; and transactions of every level, if it has any.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use tidesdb_bench::engine::{Config, Engine, Open, Result, Session};
+use tidesdb_bench::engine::{Config, Ended, Engine, Open, Result, Session, Transactions};
 use tidesdb_bench::rivals;
 use tidesdb_bench::rng::Rng;
-use tidesdb_bench::spec::{Durability, Spec};
+use tidesdb_bench::spec::{Durability, Isolation, Spec, Workload};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -32,6 +32,18 @@ pub fn run(open: Open, engine: &str, dir: &Path, seed: u64) -> Result<String> {
             let spec = Spec { durability, batch, memtable: 1 << 20, cache: 1 << 20, ..Spec::default() };
             let config = Config { engine: engine.to_owned(), dir, spec };
             life(open, &config, seed).map_err(|failure| format!("{what}: {failure}"))?;
+            done.push(what);
+        }
+    }
+    if rivals::named(engine).is_none_or(|rival| rival.transactions) {
+        for level in Isolation::ALL {
+            let what = format!("transactions, {}, seed {seed}", level.name());
+            let (workload, memtable) = (Workload::Transaction, 1 << 20);
+            let spec = Spec { workload, isolation: Some(level), memtable, ..Spec::default() };
+            let config = Config { engine: engine.to_owned(), dir: dir.join(level.short()), spec };
+            life(open, &config, seed)
+                .and_then(|()| transact(open, &config, level, seed))
+                .map_err(|failure| format!("{what}: {failure}"))?;
             done.push(what);
         }
     }
@@ -124,4 +136,86 @@ fn iterate(engine: &dyn Engine, model: &Model) -> Result<()> {
     let n = session.iterate(&mut |k, v| rows.push((k.to_vec(), v.to_vec())))?;
     let right = n == rows.len() as u64 && rows.iter().map(|(k, v)| (k, v)).eq(model.iter());
     same(n, right, || format!("all rows, it should be {}", model.len()))
+}
+
+/// Commits, rollbacks and conflicts, on what is in the database.
+fn transact(open: Open, config: &Config, level: Isolation, seed: u64) -> Result<()> {
+    let engine = open(config)?;
+    let (mut model, mut rng) = (Model::new(), Rng::new(seed, 7));
+    engine.session()?.iterate(&mut |k, v| drop(model.insert(k.to_vec(), v.to_vec())))?;
+    let mut session = engine.session()?;
+    for step in 0..STEPS {
+        let before = model.clone();
+        let tx = transactions(&mut *session)?;
+        tx.begin(level)?;
+        for _ in 0..20 {
+            step_in(tx, &mut model, &mut rng).map_err(|what| format!("transaction {step}: {what}"))?;
+        }
+        if rng.below(4) == 0 {
+            tx.rollback()?;
+            model = before;
+        } else {
+            let ended = tx.commit()?;
+            same(ended, ended == Ended::Committed, || format!("transaction {step}, alone"))?;
+        }
+    }
+    drop(session);
+    iterate(&*engine, &model)?;
+    conflict(&*engine, level)?;
+    engine.close()
+}
+
+/// Two sessions that add one to the same counter.
+fn conflict(engine: &dyn Engine, level: Isolation) -> Result<()> {
+    let mut sessions = [engine.session()?, engine.session()?];
+    let key = b"a counter of two";
+    for _ in 0..50 {
+        let first = transactions(&mut *sessions[0])?;
+        first.begin(level)?;
+        first.put(key, b"0")?;
+        same((), first.commit()? == Ended::Committed, || "the first put".to_owned())?;
+        for session in &mut sessions {
+            let tx = transactions(&mut **session)?;
+            tx.begin(level)?;
+            let mut shown = Vec::new();
+            tx.get(key, &mut |value| shown = value.to_vec())?;
+            same(&shown, shown == b"0", || "a get before both commits".to_owned())?;
+        }
+        let mut ended = Vec::new();
+        for session in &mut sessions {
+            let tx = transactions(&mut **session)?;
+            tx.put(key, b"1")?;
+            ended.push(tx.commit()?);
+        }
+        let refused = ended.iter().filter(|e| **e == Ended::Conflict).count();
+        same(ended, refused == usize::from(level.keeps_updates()), || "two updates of a key".to_owned())?;
+    }
+    Ok(())
+}
+
+fn transactions(session: &mut dyn Session) -> Result<&mut dyn Transactions> {
+    session.transactions().ok_or_else(|| "it has no transactions".to_owned())
+}
+
+/// One call in a transaction, which sees its own writes.
+fn step_in(tx: &mut dyn Transactions, model: &mut Model, rng: &mut Rng) -> Result<()> {
+    let at = key(rng);
+    match rng.below(4) {
+        0 => {
+            tx.delete(&at)?;
+            model.remove(&at);
+        }
+        1 => {
+            let value: Vec<u8> = (0..8 + rng.below(200)).map(|_| rng.below(256) as u8).collect();
+            tx.put(&at, &value)?;
+            model.insert(at, value);
+        }
+        _ => {
+            let mut value = None;
+            let found = tx.get(&at, &mut |v| value = Some(v.to_vec()))?;
+            let right = value.as_ref() == model.get(&at) && found == value.is_some();
+            same(found, right, || format!("get {}", String::from_utf8_lossy(&at)))?;
+        }
+    }
+    Ok(())
 }

@@ -27,6 +27,9 @@ fn conforms(program: &str, engine: &str) {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         assert!(out.status.success(), "{engine}: {}{}", text(&out.stdout), text(&out.stderr));
         assert!(text(&out.stdout).contains("durability device, batch 20"), "{}", text(&out.stdout));
+        let transactions = text(&out.stdout).matches("transactions, ").count();
+        let offered = ["rocksdb", "rocksdb:blob", "tidesdb-c"].contains(&engine);
+        assert_eq!(transactions, if offered { 5 } else { 0 }, "{}", text(&out.stdout));
     }
 }
 

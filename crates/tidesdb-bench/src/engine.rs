@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::spec::Spec;
+use crate::spec::{Isolation, Spec};
 
 /// What can go wrong, in words.
 pub type Result<T> = std::result::Result<T, String>;
@@ -144,4 +144,57 @@ pub trait Session {
     /// # Errors
     /// What the engine says.
     fn refresh(&mut self) -> Result<()>;
+
+    /// Transactions, if the engine offers any; apart from the open batch of the session.
+    fn transactions(&mut self) -> Option<&mut dyn Transactions> {
+        None
+    }
+}
+
+/// How a transaction ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// All its writes are there.
+    Committed,
+    /// Nothing happened, because of what others committed: do it again.
+    Conflict,
+}
+
+/// One transaction after the other. Between `begin` and the end all calls are part of it.
+pub trait Transactions {
+    /// Begins one. The last one has ended.
+    ///
+    /// # Errors
+    /// What the engine says.
+    fn begin(&mut self, level: Isolation) -> Result<()>;
+
+    /// Shows the value of `key` as the transaction sees it, its own writes first; returns whether there is one.
+    ///
+    /// # Errors
+    /// What the engine says.
+    fn get(&mut self, key: &[u8], value: &mut dyn FnMut(&[u8])) -> Result<bool>;
+
+    /// Sets `key` to `value`.
+    ///
+    /// # Errors
+    /// What the engine says.
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
+
+    /// Deletes `key`.
+    ///
+    /// # Errors
+    /// What the engine says.
+    fn delete(&mut self, key: &[u8]) -> Result<()>;
+
+    /// Ends it with the durability of the row: all of it, or nothing.
+    ///
+    /// # Errors
+    /// What the engine says, other than that there was a conflict.
+    fn commit(&mut self) -> Result<Ended>;
+
+    /// Ends it; nothing happened.
+    ///
+    /// # Errors
+    /// What the engine says.
+    fn rollback(&mut self) -> Result<()>;
 }

@@ -14,6 +14,7 @@ pub mod values;
 pub mod measure;
 pub mod process;
 // What a row is, and what it runs on.
+mod isolation;
 pub mod spec;
 pub mod engine;
 pub mod engines;

@@ -21,6 +21,8 @@ pub struct Rival {
     pub variants: &'static [&'static str],
     /// Classes of durability that it offers.
     pub classes: &'static [Durability],
+    /// Whether its program runs rows of transactions.
+    pub transactions: bool,
     /// Packages of Debian that its build needs.
     pub packages: &'static str,
     /// Seconds of its release build on two processors, once the benchmark itself is built. For RocksDB half its processor
@@ -37,6 +39,7 @@ pub const ALL: [Rival; 7] = [
         about: "RocksDB; rocksdb:blob keeps values of 4 KiB and more in blob files",
         variants: &["blob"],
         classes: &[Nothing, Os, Device],
+        transactions: true,
         packages: "g++ libclang-dev",
         build_seconds: 960,
     },
@@ -45,6 +48,7 @@ pub const ALL: [Rival; 7] = [
         about: "TidesDB 10, in C",
         variants: &[],
         classes: &[Nothing, Os, Device],
+        transactions: true,
         packages: "cmake gcc pkg-config liblz4-dev",
         build_seconds: 47,
     },
@@ -53,6 +57,7 @@ pub const ALL: [Rival; 7] = [
         about: "a libtidesdb.so of version 9 in C: libtidesdb:/path/to/libtidesdb.so",
         variants: &["PATH"],
         classes: &[Nothing, Os, Device],
+        transactions: false,
         packages: "",
         build_seconds: 51,
     },
@@ -61,6 +66,7 @@ pub const ALL: [Rival; 7] = [
         about: "LMDB, a copy-on-write B+ tree in a memory map",
         variants: &[],
         classes: &[Os, Device],
+        transactions: false,
         packages: "gcc",
         build_seconds: 54,
     },
@@ -69,6 +75,7 @@ pub const ALL: [Rival; 7] = [
         about: "Fjall, a log-structured store in Rust",
         variants: &[],
         classes: &[Nothing, Os, Device],
+        transactions: false,
         packages: "",
         build_seconds: 60,
     },
@@ -77,6 +84,7 @@ pub const ALL: [Rival; 7] = [
         about: "SurrealKV, a log-structured store in Rust",
         variants: &[],
         classes: &[Os, Device],
+        transactions: false,
         packages: "",
         build_seconds: 218,
     },
@@ -85,6 +93,7 @@ pub const ALL: [Rival; 7] = [
         about: "redb, a copy-on-write B-tree in Rust",
         variants: &[],
         classes: &[Nothing, Device],
+        transactions: false,
         packages: "",
         build_seconds: 40,
     },
@@ -112,6 +121,9 @@ pub fn places() -> Vec<PathBuf> {
 /// Why the engine does not offer such a row, if so: rows of different classes of durability are never mixed.
 pub fn absent(engine: &str, spec: &Spec) -> Option<String> {
     let rival = named(engine)?;
+    if spec.level().is_some() && !rival.transactions {
+        return Some(format!("the program of {engine} has no transactions"));
+    }
     let offered = rival.classes.contains(&spec.durability) || !spec.writes();
     (!offered).then(|| {
         let classes: Vec<&str> = rival.classes.iter().map(|class| class.name()).collect();
@@ -208,6 +220,10 @@ mod tests {
         assert_eq!(absent("redb", &Spec { workload: Workload::Read, ..write(Os) }), None);
         assert!(absent("lmdb", &write(Nothing)).is_some());
         assert_eq!(absent("tidesdb", &write(Nothing)), None);
+        let counters = Spec { workload: Workload::Transaction, ..Spec::default() };
+        assert!(absent("fjall", &counters).unwrap().contains("no transactions"));
+        assert_eq!((absent("rocksdb", &counters), absent("tidesdb-c", &counters)), (None, None));
+        assert!(absent("redb", &Spec { isolation: counters.level(), ..write(Device) }).is_some());
         assert_eq!((filling_class("redb"), filling_class("lmdb"), filling_class("null")), (Nothing, Os, Os));
         assert!(ALL.iter().all(|rival| rival.classes.contains(&Device)));
     }

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::isolation::{Contention, HOT, Isolation};
 use crate::keys::{INDEX_MAX, KEY_BYTES, Keys, Pattern};
 use crate::values::{Filling, VALUE_BYTES_MIN, Values};
 
@@ -32,11 +33,13 @@ pub enum Workload {
     Blend,
     /// Puts, in batches; then the process is killed, and the database opened again.
     Kill,
+    /// Transactions, each of which adds one to the counters of `tx_ops` keys.
+    Transaction,
 }
 
 impl Workload {
     /// All workloads.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Write,
         Self::Read,
         Self::Mixed,
@@ -48,6 +51,7 @@ impl Workload {
         Self::Queue,
         Self::Blend,
         Self::Kill,
+        Self::Transaction,
     ];
 
     /// Its name on command lines and in reports.
@@ -64,6 +68,7 @@ impl Workload {
             Self::Queue => "queue",
             Self::Blend => "blend",
             Self::Kill => "kill",
+            Self::Transaction => "transaction",
         }
     }
 
@@ -137,7 +142,7 @@ pub struct Spec {
     pub pattern: Pattern,
     /// Shares of the workload `Blend`.
     pub blend: Blend,
-    /// Operations, over all threads.
+    /// Operations, over all threads; transactions count as one.
     pub ops: u64,
     /// If not 0, operations go on for this time instead, in seconds.
     pub seconds: f64,
@@ -173,6 +178,15 @@ pub struct Spec {
     pub verify: bool,
     /// Where chance begins.
     pub seed: u64,
+    /// The level of transactions; with the workload `Write`, batches are committed as such transactions.
+    #[serde(default)]
+    pub isolation: Option<Isolation>,
+    /// Operations of a transaction, each a get and a put of the same key.
+    #[serde(default)]
+    pub tx_ops: u64,
+    /// Whether transactions of several threads meet.
+    #[serde(default)]
+    pub contention: Contention,
     /// Rows of a suite with the same name here, if it is not empty, are stages over one database, in their order.
     #[serde(default)]
     pub database: String,
@@ -182,6 +196,8 @@ pub struct Spec {
 const TIMED_KEYS: u64 = 1_000_000;
 /// Indexes of one thread of such a row.
 const TIMED_SHARE: u64 = 1_000_000_000_000;
+/// Most operations of a transaction.
+const TX_OPS_MAX: u64 = 1_000_000;
 
 impl Default for Spec {
     fn default() -> Self {
@@ -208,6 +224,9 @@ impl Default for Spec {
             settle: true,
             verify: false,
             seed: 1,
+            isolation: None,
+            tx_ops: 10,
+            contention: Contention::Low,
             database: String::new(),
         }
     }
@@ -257,6 +276,14 @@ impl Spec {
                     && self.keys != self.ops,
                 "a delete row deletes as many keys as there are",
             ),
+            (
+                self.workload == Workload::Transaction && !(1..=TX_OPS_MAX).contains(&self.tx_ops),
+                "a transaction has from one to a million operations",
+            ),
+            (
+                self.workload == Workload::Write && self.isolation.is_some() && self.pattern.is_drawn(),
+                "puts in transactions are never refused: each key is written once",
+            ),
             (self.rate < 0.0 || !self.rate.is_finite(), "a rate is a number of operations a second"),
             (self.ops > INDEX_MAX || self.keys > INDEX_MAX, "too many operations"),
         ];
@@ -281,7 +308,22 @@ impl Spec {
     }
 
     fn has_versions(&self) -> bool {
-        matches!(self.workload, Workload::Churn | Workload::Queue | Workload::Blend)
+        matches!(self.workload, Workload::Churn | Workload::Queue | Workload::Blend | Workload::Transaction)
+    }
+
+    /// The level of its transactions, if it has any.
+    pub fn level(&self) -> Option<Isolation> {
+        match self.workload {
+            Workload::Transaction => Some(self.isolation.unwrap_or(Isolation::ReadCommitted)),
+            Workload::Write => self.isolation,
+            _ => None,
+        }
+    }
+
+    /// Keys that all threads share, if they do.
+    pub fn hot_keys(&self) -> Option<u64> {
+        let hot = || HOT.max(self.tx_ops).min(self.population());
+        (self.contention == Contention::High).then(hot)
     }
 
     /// Keys in the database before the operations: whole shares of the threads.
@@ -360,6 +402,9 @@ mod tests {
         assert!(bad(|s| s.key_bytes = 8).contains("keys"));
         let blend = |s: &mut Spec| (s.workload, s.blend.read) = (Workload::Blend, 49);
         assert!(bad(blend).contains("100 percent"));
+        assert!(bad(|s| (s.workload, s.tx_ops) = (Workload::Transaction, 0)).contains("a transaction"));
+        let drawn = |s: &mut Spec| (s.isolation, s.pattern) = (Some(Isolation::Snapshot), Pattern::Uniform);
+        assert!(bad(drawn).contains("never refused"));
         assert!(bad(|s| (s.workload, s.filling) = (Workload::Churn, Filling::Sawtooth)).contains("sawtooth"));
     }
 }

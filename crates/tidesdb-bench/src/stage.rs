@@ -10,7 +10,7 @@ use crate::measure::{Latency, now};
 use crate::process::{self, Usage};
 use crate::rivals;
 use crate::spec::{Durability, Spec};
-use crate::workload::{Bench, Model, Phase};
+use crate::workload::{Bench, Model, Phase, Transacted};
 
 /// Operations in a commit while the database is filled.
 const FILL_BATCH: u64 = 1000;
@@ -87,6 +87,9 @@ pub struct Outcome {
     /// How it opened after a kill and after a clean close, if that was the row.
     #[serde(default)]
     pub restart: Option<Restart>,
+    /// How transactions ended, if that was the row.
+    #[serde(default)]
+    pub transacted: Option<Transacted>,
     /// Version and settings of the engine.
     pub settings: String,
     /// Answers that were compared byte by byte.
@@ -140,6 +143,7 @@ impl Outcome {
             stats: Stats::default(),
             causes: Vec::new(),
             restart: None,
+            transacted: None,
             settings: String::new(),
             checked: 0,
             keys: 0,
@@ -165,6 +169,10 @@ impl Outcome {
                 "GET" | "SEEK" => payload.read += phase.ops * entry,
                 "RANGE" | "SCAN" => payload.read += phase.ops * entry * self.spec.range,
                 "ITER" | "OPEN" | "REOPEN" => {}
+                "TX" => {
+                    payload.read += phase.ops * self.spec.tx_ops * entry;
+                    payload.written += phase.ops * self.spec.tx_ops * entry;
+                }
                 _ => payload.written += phase.ops * entry,
             }
         }
@@ -225,10 +233,11 @@ fn measure(task: &Task, open: Open, outcome: &mut Outcome) -> Result<()> {
     outcome.checked = measured.checked + checked;
     outcome.keys = found.count;
     outcome.processor = measured.processor;
-    outcome.phases = measured.phases;
+    outcome.transacted = measured.transacted;
+    outcome.phases.clone_from(&measured.phases);
     outcome.phases.push(iter);
     if engine.keeps_data() {
-        found.compare(&bench.expected(&measured.model))?;
+        bench.verify(&measured, &found)?;
     }
     finish(task, engine, &before, outcome)
 }

@@ -16,6 +16,8 @@ pub const SAMPLE: u64 = 64;
 pub struct Summary {
     /// How many keys.
     pub count: u64,
+    /// Their versions, added up.
+    pub versions: u64,
     sum: u64,
 }
 
@@ -23,13 +25,21 @@ impl Summary {
     /// Adds a key that is not in it.
     #[inline]
     pub fn add(&mut self, id: u64, version: u32) {
+        self.add_apart(id, version, version);
+    }
+
+    /// Adds a key of which `version` is compared and `counted` only added up.
+    #[inline]
+    pub fn add_apart(&mut self, id: u64, version: u32, counted: u32) {
         self.count += 1;
+        self.versions += u64::from(counted);
         self.sum = self.sum.wrapping_add(mix(id.wrapping_add(mix(u64::from(version) + 1))));
     }
 
     /// Adds a set without common keys.
     pub fn merge(&mut self, other: &Self) {
         self.count += other.count;
+        self.versions += other.versions;
         self.sum = self.sum.wrapping_add(other.sum);
     }
 

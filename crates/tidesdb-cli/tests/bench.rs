@@ -120,6 +120,8 @@ fn single_rows_and_mistakes() {
         &["--workload", "write", "--pattern", "random", "--batch", "100"][..],
         &["--workload", "read", "--pattern", "stride", "--verify"],
         &["--workload", "blend", "--pattern", "scrambled", "--shares", "50,20,10,10,10", "--rate", "50000"],
+        &["--workload", "transaction", "--isolation", "si", "--tx-ops", "5", "--conflict", "high"],
+        &["--workload", "write", "--batch", "100", "--isolation", "read-committed"],
         &["--workload", "mixed", "--seconds", "0.1", "--durability", "none"],
         &["--workload", "range", "--compressible", "sawtooth", "--range", "10", "--unsettled"],
     ] {
@@ -129,6 +131,8 @@ fn single_rows_and_mistakes() {
     for (args, words) in [
         (&["--engine", "nonesuch"][..], "nonesuch"),
         (&["--threads", "0"], "threads"),
+        (&["--workload", "transaction", "--isolation", "none"], "serializable"),
+        (&["--workload", "transaction", "--tx-ops", "0"], "a transaction has"),
         (&["--workload", "sleep"], "sleep"),
     ] {
         let out = run(args);

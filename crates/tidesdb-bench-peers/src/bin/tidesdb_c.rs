@@ -8,9 +8,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use self_cell::self_cell;
-use tidesdb_bench::engine::{Cause, Config, Engine, Result, Session, Stats};
+use tidesdb_bench::engine::{Cause, Config, Ended, Engine, Result, Session, Stats, Transactions};
 use tidesdb_bench::measure::now;
-use tidesdb_bench::spec::Durability;
+use tidesdb_bench::spec::{Durability, Isolation};
 use tidesdb_c::{
     ColumnFamily, ColumnFamilyConfig, CompressionAlgorithm, Error, IsolationLevel, Iterator, LogLevel,
     SyncMode, TidesDB, Transaction,
@@ -69,7 +69,8 @@ fn open(config: &Config) -> Result<Box<dyn Engine>> {
     }
     let settings = format!(
         "TidesDB (C) {}: sync {sync:?}, cache {} B, memtable {} B (4 at most), 4 KiB blocks, LZ4, filter 10 bits/key, values apart \
-         from {BLOB} B, 1 flush and 1 compaction thread, read committed, a transaction reset for each read",
+         from {BLOB} B, 1 flush and 1 compaction thread, read committed, a transaction reset for each read; transactions reset for \
+         each of them, at its levels of the same names",
         tidesdb_c::TIDESDB_LINKED_VERSION,
         spec.cache,
         spec.memtable,
@@ -85,6 +86,7 @@ impl Engine for Tides {
             family,
             write: Reused::new(&self.db),
             read: Reused::new(&self.db),
+            transaction: Reused::new(&self.db),
             cursor: None,
         }))
     }
@@ -149,13 +151,14 @@ impl Engine for Tides {
 struct Reused<'a> {
     db: &'a TidesDB,
     transaction: Option<Transaction<'a>>,
+    level: IsolationLevel,
     /// Whether it has begun and not ended.
     active: bool,
 }
 
 impl<'a> Reused<'a> {
     fn new(db: &'a TidesDB) -> Self {
-        Self { db, transaction: None, active: false }
+        Self { db, transaction: None, level: ISOLATION, active: false }
     }
 
     /// The transaction, begun.
@@ -163,11 +166,11 @@ impl<'a> Reused<'a> {
         let transaction = match &mut self.transaction {
             Some(transaction) => {
                 if !self.active {
-                    transaction.reset(ISOLATION).map_err(said)?;
+                    transaction.reset(self.level).map_err(said)?;
                 }
                 transaction
             }
-            empty => empty.insert(self.db.begin_transaction_with_isolation(ISOLATION).map_err(said)?),
+            empty => empty.insert(self.db.begin_transaction_with_isolation(self.level).map_err(said)?),
         };
         self.active = true;
         Ok(transaction)
@@ -195,6 +198,8 @@ struct TidesSession<'a> {
     family: ColumnFamily<'a>,
     write: Reused<'a>,
     read: Reused<'a>,
+    /// For rows of transactions.
+    transaction: Reused<'a>,
     cursor: Option<Kept<'a>>,
 }
 
@@ -287,5 +292,62 @@ impl Session for TidesSession<'_> {
     fn refresh(&mut self) -> Result<()> {
         self.cursor = None;
         Ok(())
+    }
+
+    fn transactions(&mut self) -> Option<&mut dyn Transactions> {
+        Some(self)
+    }
+}
+
+/// Its levels have the names of ours.
+fn level_of(level: Isolation) -> IsolationLevel {
+    match level {
+        Isolation::ReadUncommitted => IsolationLevel::ReadUncommitted,
+        Isolation::ReadCommitted => IsolationLevel::ReadCommitted,
+        Isolation::RepeatableRead => IsolationLevel::RepeatableRead,
+        Isolation::Snapshot => IsolationLevel::Snapshot,
+        Isolation::Serializable => IsolationLevel::Serializable,
+    }
+}
+
+impl Transactions for TidesSession<'_> {
+    fn begin(&mut self, level: Isolation) -> Result<()> {
+        self.transaction.level = level_of(level);
+        self.transaction.begun().map(drop)
+    }
+
+    fn get(&mut self, key: &[u8], value: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        match self.transaction.begun()?.get(&self.family, key) {
+            Ok(found) => {
+                value(&found);
+                Ok(true)
+            }
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(said(error)),
+        }
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.transaction.begun()?.put(&self.family, key, value).map_err(said)
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        self.transaction.begun()?.delete(&self.family, key).map_err(said)
+    }
+
+    fn commit(&mut self) -> Result<Ended> {
+        let done = self.transaction.begun()?.commit();
+        self.transaction.active = false;
+        match done {
+            Ok(()) => Ok(Ended::Committed),
+            Err(error) if error.is_conflict() || error.is_locked() => Ok(Ended::Conflict),
+            Err(error) => Err(said(error)),
+        }
+    }
+
+    fn rollback(&mut self) -> Result<()> {
+        let done = self.transaction.begun()?.rollback();
+        self.transaction.active = false;
+        done.map_err(said)
     }
 }

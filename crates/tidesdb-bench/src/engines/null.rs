@@ -1,8 +1,9 @@
 //! An engine that does nothing: it counts, and answers reads from the generator. What remains is the cost of the
 //! benchmark itself.
 
-use crate::engine::{Config, Engine, Result, Session, Stats};
+use crate::engine::{Config, Ended, Engine, Result, Session, Stats, Transactions};
 use crate::keys::{Item, Keys};
+use crate::spec::Isolation;
 use crate::values::Values;
 
 struct Null {
@@ -108,6 +109,38 @@ impl Session for NullSession<'_> {
     }
 
     fn refresh(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn transactions(&mut self) -> Option<&mut dyn Transactions> {
+        Some(self)
+    }
+}
+
+impl Transactions for NullSession<'_> {
+    fn begin(&mut self, level: Isolation) -> Result<()> {
+        std::hint::black_box(level);
+        Ok(())
+    }
+
+    fn get(&mut self, key: &[u8], value: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        Session::get(self, key, value)
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        Session::put(self, key, value)
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        Session::delete(self, key)
+    }
+
+    fn commit(&mut self) -> Result<Ended> {
+        Session::commit(self).map(|()| Ended::Committed)
+    }
+
+    fn rollback(&mut self) -> Result<()> {
+        self.pending = 0;
         Ok(())
     }
 }

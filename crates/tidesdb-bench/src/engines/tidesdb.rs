@@ -6,11 +6,11 @@
 
 use std::time::Duration;
 
-use ::tidesdb::{Cursor, Db, Family, FamilyOptions, SyncMode, WriteBatch};
+use ::tidesdb::{Cursor, Db, Error, Family, FamilyOptions, SyncMode, Transaction, WriteBatch};
 
-use crate::engine::{Cause, Config, Engine, Result, Session, Stats};
+use crate::engine::{Cause, Config, Ended, Engine, Result, Session, Stats, Transactions};
 use crate::measure::now;
-use crate::spec::Durability;
+use crate::spec::{Durability, Isolation};
 
 /// Longer background work after the writes is a failure.
 const SETTLE: Duration = Duration::from_secs(600);
@@ -56,7 +56,8 @@ impl Engine for Tides {
         let family = self.db.default_family();
         let direct = self.batch == 1;
         let (batch, key) = (self.db.batch(), Vec::new());
-        Ok(Box::new(TidesSession { db: &self.db, family, batch, cursor: None, key, direct }))
+        let transactions = TidesTransactions { db: &self.db, family, open: None };
+        Ok(Box::new(TidesSession { db: &self.db, family, batch, cursor: None, key, direct, transactions }))
     }
 
     fn sync(&self) -> Result<()> {
@@ -118,6 +119,7 @@ struct TidesSession<'a> {
     /// Copy of the key of a row.
     key: Vec<u8>,
     direct: bool,
+    transactions: TidesTransactions<'a>,
 }
 
 impl TidesSession<'_> {
@@ -184,6 +186,76 @@ impl Session for TidesSession<'_> {
             Some(cursor) => cursor.refresh().map_err(said),
             None => Ok(()),
         }
+    }
+
+    fn transactions(&mut self) -> Option<&mut dyn Transactions> {
+        Some(&mut self.transactions)
+    }
+}
+
+/// A transaction that is used over and over.
+struct TidesTransactions<'a> {
+    db: &'a Db,
+    family: &'a Family,
+    open: Option<Transaction>,
+}
+
+impl TidesTransactions<'_> {
+    fn open(&mut self) -> Result<&mut Transaction> {
+        self.open.as_mut().ok_or_else(|| "no transaction has begun".to_owned())
+    }
+}
+
+fn level_of(level: Isolation) -> ::tidesdb::Isolation {
+    match level {
+        Isolation::ReadUncommitted => ::tidesdb::Isolation::ReadUncommitted,
+        Isolation::ReadCommitted => ::tidesdb::Isolation::ReadCommitted,
+        Isolation::RepeatableRead => ::tidesdb::Isolation::RepeatableRead,
+        Isolation::Snapshot => ::tidesdb::Isolation::Snapshot,
+        Isolation::Serializable => ::tidesdb::Isolation::Serializable,
+    }
+}
+
+impl Transactions for TidesTransactions<'_> {
+    fn begin(&mut self, level: Isolation) -> Result<()> {
+        let level = level_of(level);
+        match &mut self.open {
+            Some(open) if open.isolation() == level => open.reset(),
+            other => *other = Some(self.db.begin(level)),
+        }
+        Ok(())
+    }
+
+    fn get(&mut self, key: &[u8], value: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let family = self.family;
+        let found = self.open()?.get(family, key).map_err(said)?;
+        if let Some(found) = &found {
+            value(found);
+        }
+        Ok(found.is_some())
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let family = self.family;
+        self.open()?.put(family, key, value).map_err(said)
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        let family = self.family;
+        self.open()?.delete(family, key).map_err(said)
+    }
+
+    fn commit(&mut self) -> Result<Ended> {
+        match self.open()?.commit() {
+            Ok(_) => Ok(Ended::Committed),
+            Err(Error::Conflict) => Ok(Ended::Conflict),
+            Err(error) => Err(said(error)),
+        }
+    }
+
+    fn rollback(&mut self) -> Result<()> {
+        self.open()?.rollback();
+        Ok(())
     }
 }
 

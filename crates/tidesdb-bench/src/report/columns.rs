@@ -4,12 +4,12 @@
 //! figures.
 
 use crate::run::Results;
-use crate::spec::Durability;
+use crate::spec::{Durability, Workload};
 use crate::stage::Outcome;
 use crate::workload::Phase;
 
 /// The columns.
-pub const COLUMNS: [&str; 48] = [
+pub const COLUMNS: [&str; 53] = [
     "engine",
     "test_name",
     "operation",
@@ -58,6 +58,11 @@ pub const COLUMNS: [&str; 48] = [
     "keys_at_end",
     "rate_limit",
     "seed",
+    "isolation",
+    "tx_ops",
+    "contention",
+    "conflicts",
+    "conflict_percent",
 ];
 
 const MB: f64 = 1_048_576.0;
@@ -138,6 +143,21 @@ fn ours(outcome: &Outcome, phase: &Phase, line: &mut Vec<String>) {
     line.extend([outcome.checked, outcome.keys].map(|n| n.to_string()));
     line.push(spec.rate.to_string());
     line.push(spec.seed.to_string());
+    line.extend(transactions(outcome));
+}
+
+/// `isolation` to `conflict_percent`; empty where there are none.
+fn transactions(outcome: &Outcome) -> [String; 5] {
+    let spec = &outcome.spec;
+    let counters = (spec.workload == Workload::Transaction).then_some(spec);
+    let text = |text: Option<String>| text.unwrap_or_default();
+    [
+        text(spec.level().map(|level| level.name().to_owned())),
+        text(counters.map(|spec| spec.tx_ops.to_string())),
+        text(counters.map(|spec| spec.contention.name().to_owned())),
+        text(outcome.transacted.map(|t| t.conflicts.to_string())),
+        text(outcome.transacted.map(|t| format!("{:.3}", t.conflict_rate()))),
+    ]
 }
 
 /// Empty where there is nothing to divide by.

@@ -9,7 +9,7 @@ use crate::run::{FORMAT, Results};
 use crate::spec::{Durability, Spec, Workload};
 use crate::stage::{Outcome, Restart};
 use crate::suite;
-use crate::workload::Phase;
+use crate::workload::{Phase, Transacted};
 
 /// A rival that is so many times as fast in writes, reads and cursors.
 type Rival = (&'static str, f64, f64, f64);
@@ -116,6 +116,7 @@ fn ours(row: &Spec, repetition: usize, rng: &mut Rng) -> Outcome {
         Workload::Churn => vec![("CHURN", write), ("GET", 4e5)],
         Workload::Queue => vec![("APPEND", write), ("TAKE", 3e5)],
         Workload::Blend => vec![("GET", 3e5), ("UPDATE", 2.9e5)],
+        Workload::Transaction => vec![("TX", 2e5 / row.tx_ops as f64)],
         Workload::Iterate => Vec::new(),
     };
     let mut outcome = Outcome::new("tidesdb", row);
@@ -127,6 +128,9 @@ fn ours(row: &Spec, repetition: usize, rng: &mut Rng) -> Outcome {
         let (killed, clean) = (0.08 * chance(rng), 0.01 * chance(rng));
         outcome.restart = Some(Restart { killed, clean, acknowledged: row.ops, survived: row.ops });
         outcome.phases.extend([opening("REOPEN", killed), opening("OPEN", clean)]);
+    }
+    if row.workload == Workload::Transaction {
+        outcome.transacted = Some(Transacted { committed: row.ops, conflicts: row.ops });
     }
     outcome.causes = vec![Cause { cause: "memtables <full>".to_owned(), count: 3, seconds: 0.25 }];
     let rows = row.population();

@@ -3,7 +3,7 @@
 use crate::run::Results;
 use crate::spec::Spec;
 use crate::stage::Outcome;
-use crate::workload::Phase;
+use crate::workload::{Phase, Transacted};
 
 /// A median and the smallest and largest that were seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -59,6 +59,8 @@ pub struct Line {
     pub p999: Spread,
     /// Standard deviation of the latency in percent of its mean.
     pub variation: Spread,
+    /// Refused attempts of transactions in percent of all attempts; none if nothing could be refused.
+    pub conflicts: Option<Spread>,
     /// Processor seconds for a million operations, of all kinds in the row together but ITER.
     pub processor: Spread,
     /// Most bytes of memory.
@@ -147,8 +149,11 @@ fn group(row: &str, engine: &str, outcomes: &[&Outcome]) -> Vec<Line> {
 /// What all operations of a row share.
 fn of_row(good: &[&Outcome]) -> Line {
     let spread = |pick: &dyn Fn(&Outcome) -> f64| Spread::of(good.iter().map(|o| pick(o)).collect());
+    let refused: Vec<f64> =
+        good.iter().filter_map(|o| o.transacted.as_ref()).map(Transacted::conflict_rate).collect();
     let per = |n: u64, by: u64| if by == 0 { 0.0 } else { n as f64 / by as f64 };
     Line {
+        conflicts: (!refused.is_empty()).then(|| Spread::of(refused)),
         processor: spread(&Outcome::processor_per_million),
         memory: spread(&|o| o.peak_memory as f64),
         write_amp: spread(&|o| per(o.settled_written, o.payload().written)),
@@ -172,6 +177,7 @@ fn of_operation(shared: &Line, operation: &str, good: &[&Outcome]) -> Line {
         p99: latency(|l| l.p99),
         p999: latency(|l| l.p999),
         variation: latency(|l| l.variation),
+        conflicts: shared.conflicts.filter(|_| operation == "TX"),
         ..shared.clone()
     }
 }

@@ -10,7 +10,7 @@ use super::lines::{Line, OURS, Spread, lines};
 use super::score::Score;
 use super::words::{counted, figure};
 
-const HEAD: [&str; 12] = [
+const HEAD: [&str; 13] = [
     "row",
     "engine",
     "operation",
@@ -23,6 +23,7 @@ const HEAD: [&str; 12] = [
     "p99.9 us",
     "CPU s/M",
     "RSS MiB",
+    "conflicts",
 ];
 /// Columns that only rivals fill.
 const RATIO: std::ops::Range<usize> = 5..7;
@@ -50,6 +51,9 @@ pub fn table(results: &Results) -> String {
             }
             None => rows.push(cells(line, &score)),
         }
+    }
+    if all.iter().all(|line| line.conflicts.is_none()) {
+        rows.iter_mut().for_each(|row| row.truncate(HEAD.len() - 1));
     }
     if score.rivals.is_empty() {
         rows.iter_mut().for_each(|row| drop(row.drain(RATIO)));
@@ -128,6 +132,7 @@ fn cells(line: &Line, score: &Score) -> Vec<String> {
         micros(&line.p999),
         format!("{:.2}", line.processor.median),
         format!("{:.0}", line.memory.median / f64::from(1 << 20)),
+        line.conflicts.map_or_else(String::new, |s| format!("{} %", figure(s.median))),
     ]
 }
 

@@ -194,7 +194,7 @@ fn the_table_has_ratios_and_means() {
 
 #[test]
 fn the_page_is_whole_and_asks_nobody_for_anything() {
-    for suite in ["quick", "standard", "ycsb"] {
+    for suite in ["quick", "standard", "ycsb", "transactions"] {
         let results = fixture::results(suite);
         let page = html(&results);
         for word in ["http:", "https:", "//", "src=", "@import", "url(", "@font-face"] {
@@ -215,6 +215,19 @@ fn the_page_is_whole_and_asks_nobody_for_anything() {
         roxmltree::Document::parse(body.replace("<br>", "<br/>").trim()).unwrap();
         assert!(page.contains("a cursor showed a key that was deleted"), "failures are said");
     }
+}
+
+#[test]
+fn conflicts_are_in_every_report_of_transactions_and_in_no_other() {
+    let results = fixture::results("transactions");
+    let text = table(&results);
+    let of = |row: &str| text.lines().find(|l| l.starts_with(row) && l.contains(" TX ")).unwrap();
+    assert!(of("tx_10_si_high ").ends_with("50.0 %"), "{text}");
+    assert!(html(&results).contains("50.0 % conflicts</span>"));
+    let lines = csv(&results).unwrap();
+    assert!(lines.contains(",serializable,1000,high,20,50.000"), "{lines}");
+    assert!(lines.contains(",read-committed,,,,"), "puts in transactions");
+    assert!(!table(&fixture::results("quick")).contains("conflicts"));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod large;
 mod reference;
+mod transactions;
 
 use crate::keys::Pattern;
 use crate::spec::{Blend, Durability, Spec, Workload};
@@ -31,7 +32,7 @@ enum Scales {
 }
 
 /// All suites.
-pub const ALL: [Suite; 7] = [
+pub const ALL: [Suite; 8] = [
     Suite {
         name: "quick",
         about: "every kind of operation, under a minute for this engine",
@@ -81,6 +82,13 @@ pub const ALL: [Suite; 7] = [
         scales: Scales::Memory,
         rows: large::larger_than_memory,
     },
+    Suite {
+        name: "transactions",
+        about: "1, 10 and 1000 operations at every level, with conflicts and without",
+        repeat: 1,
+        scales: Scales::Operations,
+        rows: transactions::all,
+    },
 ];
 
 /// The suite of that name.
@@ -90,6 +98,8 @@ pub fn named(name: &str) -> Option<&'static Suite> {
 
 /// Rows keep at least so many operations per thread, however small the scale.
 const LEAST: u64 = 100;
+/// The same for transactions.
+const LEAST_TRANSACTIONS: u64 = 5;
 /// Sizes that are scaled keep at least so many bytes.
 const LEAST_BYTES: u64 = 1 << 16;
 
@@ -109,7 +119,11 @@ impl Suite {
                 row.memtable = times(row.memtable).max(LEAST_BYTES);
             }
             let threads = row.threads as u64;
-            row.ops = shrink(row.ops, threads);
+            row.ops = match row.workload {
+                // Each of them has many operations itself.
+                Workload::Transaction => times(row.ops).max(LEAST_TRANSACTIONS * threads) / threads * threads,
+                _ => shrink(row.ops, threads),
+            };
             if row.keys > 0 {
                 row.keys = shrink(row.keys, threads);
             }

@@ -3,10 +3,12 @@
 use std::sync::atomic::AtomicBool;
 
 use super::lane::{Gathered, Limit};
+use super::transaction::transactions_of;
 use super::{Bench, Measured, Model, Phase};
 use crate::engine::{Engine, Result};
 use crate::keys::Stream;
 use crate::measure::now;
+use crate::spec::Workload;
 use crate::verify::Summary;
 
 impl Bench<'_> {
@@ -42,6 +44,11 @@ impl Bench<'_> {
             let mut stream = stream(lane.thread);
             while lane.more() {
                 let batch = lane.batch(self.spec.batch);
+                if let Some(level) = self.spec.level().filter(|_| self.spec.workload == Workload::Write) {
+                    lane.put_all(transactions_of(session)?, level, &mut stream, batch)?;
+                    lane.lap(0, batch)?;
+                    continue;
+                }
                 for _ in 0..batch {
                     lane.put(session, stream.advance(), 0)?;
                 }
@@ -146,7 +153,8 @@ impl Bench<'_> {
         let ops = session.iterate(&mut |key, value| {
             let due = check.due();
             let id = check.row(due, last, key, value);
-            found.add(id, if versions { values.version(value) } else { 0 });
+            let version = values.version(value);
+            found.add_apart(id, if versions { version } else { 0 }, version);
             last = Some(id);
         })?;
         let seconds = start.elapsed().as_secs_f64();

@@ -10,6 +10,7 @@ mod basic;
 mod churn;
 mod queue;
 mod blend;
+mod transaction;
 
 #[cfg(test)]
 mod tests;
@@ -25,11 +26,13 @@ use crate::measure::Latency;
 use crate::rng::Rng;
 use crate::spec::{Spec, Workload};
 use crate::values::Values;
+use crate::verify::Summary;
 
 use lane::Gathered;
 pub use lane::Limit;
 pub use model::Model;
 use model::Order;
+pub use transaction::Transacted;
 
 /// One kind of operation, measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -64,11 +67,14 @@ pub struct Measured {
     pub versions: bool,
     /// Answers that were compared byte by byte.
     pub checked: u64,
+    /// How transactions ended, if there were any that could be refused.
+    pub transacted: Option<Transacted>,
 }
 
 impl Default for Measured {
     fn default() -> Self {
-        Self { phases: Vec::new(), model: Model::Filled, processor: 0.0, versions: true, checked: 0 }
+        let (phases, model) = (Vec::new(), Model::Filled);
+        Self { phases, model, processor: 0.0, versions: true, checked: 0, transacted: None }
     }
 }
 
@@ -76,7 +82,7 @@ impl Measured {
     /// Of one phase.
     fn of<T>(done: Gathered<T>, model: impl FnOnce(Vec<T>) -> Model) -> Self {
         let Gathered { phases, lanes, checked, processor } = done;
-        Self { phases, model: model(lanes), processor, versions: true, checked }
+        Self { phases, model: model(lanes), processor, checked, ..Self::default() }
     }
 }
 
@@ -139,7 +145,21 @@ impl<'a> Bench<'a> {
             Workload::Churn => self.churn(engine, limit),
             Workload::Queue => self.queue(engine, limit),
             Workload::Blend => self.blended(engine, limit),
+            Workload::Transaction => self.transactions(engine, limit),
         }
+    }
+
+    /// Whether what was `found` in the database is what the operations left there.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn verify(&self, measured: &Measured, found: &Summary) -> Result<()> {
+        let wanted = self.expected(&measured.model);
+        match &measured.model {
+            Model::Counted(counted) if found.count == wanted.count => counted.check(found.versions)?,
+            _ => {}
+        }
+        found.compare(&wanted)
     }
 
     fn limit(&self) -> Limit {
@@ -169,7 +189,8 @@ impl<'a> Bench<'a> {
     /// As the reference does for its zipfian reads; otherwise all keys are there, popular or not.
     fn is_filled_by_drawing(&self) -> bool {
         let drawn = !self.spec.workload.needs_data() && self.spec.pattern.is_drawn();
-        let versions = matches!(self.spec.workload, Workload::Churn | Workload::Blend);
+        let versions =
+            matches!(self.spec.workload, Workload::Churn | Workload::Blend | Workload::Transaction);
         drawn || (self.spec.pattern == Pattern::Zipfian && !versions)
     }
 

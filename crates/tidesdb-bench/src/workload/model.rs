@@ -1,6 +1,7 @@
 //! What must be in the database, computed from the row alone after the clock has stopped.
 
 use super::Bench;
+use super::transaction::Counted;
 use crate::keys::{Pattern, Stream};
 use crate::verify::Summary;
 
@@ -15,6 +16,8 @@ pub enum Model {
     Deleted(Vec<u64>),
     /// What it was filled with, and so many new keys of each thread.
     Inserted(Vec<u64>),
+    /// What it was filled with, each key with its counter.
+    Counted(Counted),
     /// Known already.
     Known(Summary),
 }
@@ -126,6 +129,13 @@ impl Bench<'_> {
                     for n in 0..*inserts {
                         all.add(self.keys.item(self.inserted(thread as u64, n)).id, 0);
                     }
+                }
+                all
+            }
+            Model::Counted(counted) => {
+                let mut all = Summary::default();
+                for (index, version) in (0..).zip(counted.versions()) {
+                    all.add(self.keys.item(index).id, version);
                 }
                 all
             }

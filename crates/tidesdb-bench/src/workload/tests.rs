@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use super::*;
-use crate::engine::{Config, Session, Stats};
+use crate::engine::{Config, Ended, Session, Stats, Transactions};
 use crate::engines;
-use crate::spec::Blend;
+use crate::spec::{Blend, Contention, Isolation};
 use crate::stage::{Stage, Task, perform};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -27,6 +27,12 @@ enum Lie {
     Undead,
     /// A range leaves out its third row.
     Gap,
+    /// The fiftieth transaction is committed without its last write.
+    LostUpdate,
+    /// No transaction is ever refused.
+    NeverRefused,
+    /// Every transaction is refused.
+    AlwaysRefused,
 }
 
 /// A map under a lock.
@@ -41,11 +47,21 @@ struct LiarSession<'a> {
     puts: u64,
     commits: u64,
     seeks: u64,
+    transaction: LiarTransaction<'a>,
 }
 
 impl Engine for Liar {
     fn session(&self) -> Result<Box<dyn Session + '_>> {
-        Ok(Box::new(LiarSession { engine: self, batch: Vec::new(), puts: 0, commits: 0, seeks: 0 }))
+        let transaction = LiarTransaction {
+            engine: self,
+            checks: false,
+            read: Map::new(),
+            written: Map::new(),
+            gets: 0,
+            commits: 0,
+        };
+        let batch = Vec::new();
+        Ok(Box::new(LiarSession { engine: self, batch, puts: 0, commits: 0, seeks: 0, transaction }))
     }
     fn sync(&self) -> Result<()> {
         Ok(())
@@ -130,6 +146,75 @@ impl Session for LiarSession<'_> {
     fn refresh(&mut self) -> Result<()> {
         Ok(())
     }
+
+    fn transactions(&mut self) -> Option<&mut dyn Transactions> {
+        Some(&mut self.transaction)
+    }
+}
+
+/// A transaction that is refused if a value that it read is another one now.
+struct LiarTransaction<'a> {
+    engine: &'a Liar,
+    checks: bool,
+    read: Map,
+    written: Map,
+    gets: u64,
+    commits: u64,
+}
+
+impl Transactions for LiarTransaction<'_> {
+    fn begin(&mut self, level: Isolation) -> Result<()> {
+        self.checks = level.keeps_updates();
+        self.rollback()
+    }
+
+    fn get(&mut self, key: &[u8], value: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        if let Some(own) = self.written.get(key) {
+            value(own);
+            return Ok(true);
+        }
+        let found = self.engine.map.lock().unwrap().get(key).cloned();
+        self.gets += 1;
+        if self.gets.is_multiple_of(64) {
+            // Somebody else shall have the time to write it.
+            std::thread::yield_now();
+        }
+        if let Some(found) = &found {
+            value(found);
+            self.read.insert(key.to_vec(), found.clone());
+        }
+        Ok(found.is_some())
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.written.insert(key.to_vec(), value.to_vec());
+        Ok(())
+    }
+
+    fn delete(&mut self, _key: &[u8]) -> Result<()> {
+        Err("no row of transactions deletes".to_owned())
+    }
+
+    fn commit(&mut self) -> Result<Ended> {
+        self.commits += 1;
+        let lie = self.engine.lie;
+        let mut map = self.engine.map.lock().unwrap();
+        let changed = self.read.iter().any(|(key, value)| map.get(key) != Some(value));
+        if (self.checks && changed && lie != Lie::NeverRefused) || lie == Lie::AlwaysRefused {
+            return Ok(Ended::Conflict);
+        }
+        if lie == Lie::LostUpdate && self.commits == 50 {
+            self.written.pop_last();
+        }
+        map.extend(std::mem::take(&mut self.written)); // `append` would rebuild the whole map
+        Ok(Ended::Committed)
+    }
+
+    fn rollback(&mut self) -> Result<()> {
+        self.read.clear();
+        self.written.clear();
+        Ok(())
+    }
 }
 
 /// Runs a row on a map; what the row found wrong is an error.
@@ -142,12 +227,18 @@ fn on_map(spec: &Spec, lie: Lie) -> Result<Measured> {
     let engine = Liar { lie, ..engine };
     let measured = bench.run(&engine)?;
     let (_, found, _) = bench.iterate(&engine, measured.versions)?;
-    found.compare(&bench.expected(&measured.model))?;
+    bench.verify(&measured, &found)?;
     Ok(measured)
 }
 
 fn row(workload: Workload, pattern: Pattern) -> Spec {
     Spec { workload, pattern, ops: 20_000, batch: 10, threads: 3, range: 20, ..Spec::default() }
+}
+
+/// Many transactions of three threads, or few on few keys.
+fn counters(contention: Contention, level: Isolation) -> Spec {
+    let (isolation, tx_ops, ops, keys) = (Some(level), 5, 3000, 3000);
+    Spec { isolation, contention, tx_ops, ops, keys, ..row(Workload::Transaction, Pattern::Random) }
 }
 
 fn rows() -> Vec<Spec> {
@@ -167,6 +258,11 @@ fn rows() -> Vec<Spec> {
         Blend { read: 50, modify: 50, ..none },
     ];
     rows.extend(blends.map(|blend| Spec { blend, ..row(Workload::Blend, Pattern::Scrambled) }));
+    for contention in Contention::ALL {
+        rows.extend(Isolation::ALL.map(|level| counters(contention, level)));
+    }
+    let puts = row(Workload::Write, Pattern::Random);
+    rows.push(Spec { isolation: Some(Isolation::Snapshot), batch: 100, ..puts });
     rows.push(Spec { filling: crate::values::Filling::Sawtooth, ..row(Workload::Mixed, Pattern::Stride) });
     rows.push(Spec { key_bytes: 256, value_bytes: 4096, ops: 3000, ..row(Workload::Mixed, Pattern::Stride) });
     rows
@@ -179,6 +275,10 @@ fn an_honest_engine_passes_every_workload() {
         let measured = on_map(&spec, Lie::None).unwrap_or_else(|e| panic!("{what}: {e}"));
         let ops: u64 = measured.phases.iter().map(|p| p.ops).sum();
         let whole = [Workload::Iterate, Workload::Mixed].contains(&spec.workload);
+        let conflicts = measured.transacted.map_or(0, |t| t.conflicts);
+        let refused =
+            spec.contention == Contention::High && spec.level().is_some_and(Isolation::keeps_updates);
+        assert_eq!(conflicts > 0, refused, "{what}: {conflicts} conflicts at {:?}", spec.level());
         assert!(whole || ops.abs_diff(spec.ops) < 200, "{what}: {ops} operations");
         for phase in &measured.phases {
             let latency = phase.latency.as_ref().unwrap_or_else(|| panic!("{what}: no latency"));
@@ -227,6 +327,29 @@ fn other_lies_are_caught() {
     caught(&Spec { verify: true, ..row(Workload::Range, Pattern::Random) }, Lie::Gap, "skipped");
 }
 
+#[test]
+fn a_lost_update_is_caught_where_none_may_be_lost() {
+    for level in Isolation::ALL {
+        // With keys of its own a thread may find it when it reads the key again.
+        let failure = on_map(&counters(Contention::Low, level), Lie::LostUpdate).unwrap_err();
+        assert!(failure.contains("are lost") || failure.contains("the newest is"), "{level:?}: {failure}");
+        let crowded = counters(Contention::High, level);
+        if level.keeps_updates() {
+            caught(&crowded, Lie::LostUpdate, "are lost");
+            caught(&crowded, Lie::NeverRefused, "are lost");
+        } else {
+            on_map(&crowded, Lie::NeverRefused).unwrap_or_else(|e| panic!("{level:?} may lose some: {e}"));
+        }
+    }
+}
+
+#[test]
+fn a_transaction_that_is_always_refused_fails_its_row() {
+    caught(&counters(Contention::Low, Isolation::Snapshot), Lie::AlwaysRefused, "refused 100000 times");
+    let puts = Spec { isolation: Some(Isolation::Snapshot), ..row(Workload::Write, Pattern::Random) };
+    caught(&puts, Lie::AlwaysRefused, "in conflict");
+}
+
 /// Both stages of a row on a real engine, in this process.
 fn staged(engine: &str, spec: &Spec) -> crate::Outcome {
     let dir = tempfile::tempdir().unwrap();
@@ -257,6 +380,13 @@ fn this_engine_passes_every_workload() {
             let outcome = staged("tidesdb", &spec);
             assert_eq!(outcome.failure, None, "{workload:?}");
             assert!(outcome.settings.contains("tidesdb") && outcome.db_bytes > 0);
+        }
+    }
+    for contention in Contention::ALL {
+        for level in Isolation::ALL {
+            let outcome = staged("tidesdb", &counters(contention, level));
+            assert_eq!(outcome.failure, None, "{contention:?}, {level:?}");
+            assert_eq!(outcome.transacted.map(|t| t.committed), Some(3000));
         }
     }
 }

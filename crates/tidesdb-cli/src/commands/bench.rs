@@ -12,7 +12,7 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 use tidesdb_bench::keys::Pattern;
 use tidesdb_bench::run::{Plan, child};
-use tidesdb_bench::spec::{Blend, Durability, Spec, Workload};
+use tidesdb_bench::spec::{Blend, Contention, Durability, Isolation, Spec, Workload};
 use tidesdb_bench::values::Filling;
 use tidesdb_bench::{engines, report, rivals, suite};
 
@@ -100,7 +100,7 @@ struct Single {
     /// Which keys in which order
     #[arg(long, value_parser = PossibleValuesParser::new(Pattern::ALL.map(Pattern::name)), default_value = "random")]
     pattern: String,
-    /// Operations, over all threads
+    /// Operations, over all threads; transactions, if that is the workload
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     ops: u64,
     /// Go on for this many seconds instead
@@ -145,6 +145,16 @@ struct Single {
     /// Percentages of a blend: get,update,insert,scan,modify
     #[arg(long, value_name = "LIST", default_value = "50,50,0,0,0", value_parser = blend)]
     shares: Blend,
+    /// Level of transactions: read-uncommitted, read-committed, repeatable-read, snapshot, serializable, or ru, rc, rr, si, ser
+    /// [default: read-committed]. With the workload `write`, batches are committed as such transactions
+    #[arg(long, value_name = "LEVEL", value_parser = isolation)]
+    isolation: Option<Isolation>,
+    /// Operations of a transaction, each a get and a put of the same key
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    tx_ops: u64,
+    /// Whether transactions meet: each thread has keys of its own (low), or all have the same hundred (high)
+    #[arg(long, value_parser = PossibleValuesParser::new(Contention::ALL.map(Contention::name)), default_value = "low")]
+    conflict: String,
     /// Do not wait for background work before the operations begin
     #[arg(long)]
     unsettled: bool,
@@ -246,6 +256,9 @@ impl Single {
             memtable: self.memtable << 20,
             rate: self.rate.unwrap_or(0.0),
             settle: !self.unsettled,
+            isolation: self.isolation,
+            tx_ops: self.tx_ops,
+            contention: Contention::named(&self.conflict).ok_or_else(bad)?,
             ..Spec::default()
         };
         spec.check().map_err(Failure::usage)?;
@@ -290,6 +303,11 @@ fn filling(text: &str) -> Result<Filling, String> {
     }
 }
 
+fn isolation(text: &str) -> Result<Isolation, String> {
+    let names = || Isolation::ALL.map(|level| format!("{} ({})", level.name(), level.short())).join(", ");
+    Isolation::named(text).ok_or_else(|| format!("expected one of {}", names()))
+}
+
 fn blend(text: &str) -> Result<Blend, String> {
     let shares: Vec<u8> = text.split(',').filter_map(|s| s.trim().parse().ok()).collect();
     match shares[..] {
@@ -313,6 +331,8 @@ mod tests {
         assert!(filling("101").is_err());
         assert_eq!(blend("95,0,5,0,0").map(|b| (b.read, b.insert)), Ok((95, 5)));
         assert!(blend("95,0,5,0").is_err() && blend("95,0,5,0,1").is_err() && blend("95,x,5,0,0,0").is_err());
+        assert_eq!(isolation("si"), isolation("snapshot"));
+        assert!(isolation("none").unwrap_err().contains("serializable (ser)"));
         assert!(positive("0").is_err() && positive("nan").is_err() && positive("0.5") == Ok(0.5));
     }
 }

@@ -106,13 +106,16 @@ fn body(group: &[&Line], score: &Score) -> String {
         };
         let ours = if line.engine == OURS { " class=\"ours\"" } else { "" };
         let micros = |s: &Spread| if s.is_there() { Unit::Micros.show(s.median) } else { String::new() };
+        let conflicts = line.conflicts.map_or_else(String::new, |s| {
+            format!(" <span class=\"soft\">{} conflicts</span>", Unit::Percent.show(s.median))
+        });
         let range = match line.rate.low == line.rate.high {
             true => String::new(),
             false => format!("{}{DASH}{}", Unit::Rate.show(line.rate.low), Unit::Rate.show(line.rate.high)),
         };
         let _ = writeln!(
             out,
-            "<tr{ours}><th scope=\"row\">{row}</th><td>{operation}</td><td>{class}</td><td>{}</td><td>{}</td><td>{range}</td>{ratio}\
+            "<tr{ours}><th scope=\"row\">{row}</th><td>{operation}</td><td>{class}</td><td>{}{conflicts}</td><td>{}</td><td>{range}</td>{ratio}\
              <td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
             escape(&line.engine),
             Unit::Rate.show(line.rate.median),

@@ -79,8 +79,8 @@ const KINDS: [Kind; 17] = [
     Kind {
         slug: "writes",
         title: "Throughput of writes",
-        caption: "Operations per second; higher is better. Signs are medians, bars behind them the range of the repetitions.",
-        make: |s| s.rates(&["PUT", "UPDATE", "INSERT", "MODIFY", "APPEND", "CHURN"]),
+        caption: "Operations per second; higher is better. Signs are medians, bars behind them the range of the repetitions. TX counts whole transactions.",
+        make: |s| s.rates(&["PUT", "UPDATE", "INSERT", "MODIFY", "APPEND", "CHURN", "TX"]),
     },
     Kind {
         slug: "reads",

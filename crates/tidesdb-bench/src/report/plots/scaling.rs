@@ -58,7 +58,9 @@ pub(super) fn values(stage: &Stage<'_>) -> Option<Drawn> {
         fixed: |s| format!("{}, batches of {}", counted(s.threads, "thread"), s.batch),
         words: |n| format!("values of {n}"),
     };
-    axis.plot(stage, |line| !matches!(line.operation.as_str(), "ITER" | "SCAN" | "RANGE" | "SEEK" | "DELETE"))
+    axis.plot(stage, |line| {
+        !matches!(line.operation.as_str(), "ITER" | "SCAN" | "RANGE" | "SEEK" | "DELETE" | "TX")
+    })
 }
 
 /// Rates of durable writes over threads.

@@ -2,16 +2,23 @@
 //!
 //! The session's iterator is kept over all seeks and refreshed. The class `none` leaves the log in the process's memory until
 //! it is full.
+//!
+//! Rows of transactions open its optimistic transactional database, all others the plain one.
+
+mod base;
+mod transaction;
 
 use std::process::ExitCode;
 
 use rocksdb::{
-    BlockBasedOptions, Cache, DB, DBCompressionType, DBRawIterator, FlushOptions, Options,
-    WaitForCompactOptions, WriteBatch, WriteOptions,
+    BlockBasedOptions, Cache, DB, DBCompressionType, DBRawIteratorWithThreadMode, OptimisticTransactionDB,
+    Options, WriteOptions,
 };
-use tidesdb_bench::engine::{Cause, Config, Engine, Result, Session, Stats};
+use tidesdb_bench::engine::{Cause, Config, Engine, Result, Session, Stats, Transactions};
 use tidesdb_bench::rivals;
-use tidesdb_bench::spec::Durability;
+use tidesdb_bench::spec::{Durability, Spec};
+
+use base::Base;
 
 fn main() -> ExitCode {
     tidesdb_bench_peers::serve(open)
@@ -20,8 +27,8 @@ fn main() -> ExitCode {
 /// Values of this size and more go to blob files, if there are any.
 const BLOB: u64 = 4096;
 
-struct Rocks {
-    db: DB,
+struct Rocks<D> {
+    db: D,
     settings: String,
     batch: u64,
     durability: Durability,
@@ -32,8 +39,21 @@ fn said(error: rocksdb::Error) -> String {
 }
 
 fn open(config: &Config) -> Result<Box<dyn Engine>> {
+    match config.spec.level() {
+        Some(level) => opened::<OptimisticTransactionDB>(config, transaction::words(level)),
+        None => opened::<DB>(config, ""),
+    }
+}
+
+fn opened<D: Base>(config: &Config, transactions: &str) -> Result<Box<dyn Engine>> {
     let spec = &config.spec;
     let blob = rivals::split(&config.engine).1 == Some("blob");
+    let db = D::at(&options(spec, blob)?, &config.dir).map_err(said)?;
+    let settings = settings(spec, blob) + transactions;
+    Ok(Box::new(Rocks { db, settings, batch: spec.batch, durability: spec.durability }))
+}
+
+fn options(spec: &Spec, blob: bool) -> Result<Options> {
     let size = |n: u64| usize::try_from(n).map_err(|e| e.to_string());
     let cache = Cache::new_hyper_clock_cache(size(spec.cache)?, 0);
     let mut table = BlockBasedOptions::default();
@@ -63,8 +83,11 @@ fn open(config: &Config) -> Result<Box<dyn Engine>> {
         options.set_enable_blob_gc(true);
         options.set_blob_cache(&cache);
     }
-    let db = DB::open(&options, &config.dir).map_err(said)?;
-    let settings = format!(
+    Ok(options)
+}
+
+fn settings(spec: &Spec, blob: bool) -> String {
+    format!(
         "RocksDB 11: log {}, hyper clock cache {} B with index and filters, memtable {} B (4 at most), 4 KiB blocks, LZ4, filter \
          10 bits/key, dynamic levels, pipelined writes, 2 jobs, blob files {}, checksums {}",
         match spec.durability {
@@ -80,36 +103,36 @@ fn open(config: &Config) -> Result<Box<dyn Engine>> {
         } else {
             "in software: build with target-cpu=native"
         },
-    );
-    Ok(Box::new(Rocks { db, settings, batch: spec.batch, durability: spec.durability }))
+    )
 }
 
 /// Counters of stalls by cause, as the engine names them.
 const STALLS: &std::ffi::CStr = c"rocksdb.cf-write-stall-stats";
 
-impl Engine for Rocks {
+impl<D: Base> Engine for Rocks<D> {
     fn session(&self) -> Result<Box<dyn Session + '_>> {
-        let mut how = WriteOptions::default();
-        how.set_sync(self.durability == Durability::Device);
-        let batch = WriteBatch::default();
-        Ok(Box::new(RocksSession { db: &self.db, how, batch, cursor: None, direct: self.batch == 1 }))
+        let how = || {
+            let mut how = WriteOptions::default();
+            how.set_sync(self.durability == Durability::Device);
+            how
+        };
+        let (transactions, how) = (self.db.transactions(how()), how());
+        let (batch, direct) = (D::Batch::default(), self.batch == 1);
+        Ok(Box::new(RocksSession { db: &self.db, how, batch, cursor: None, direct, transactions }))
     }
 
     fn sync(&self) -> Result<()> {
-        self.db.flush_wal(true).map_err(said)
+        self.db.flush_log(true).map_err(said)
     }
 
     fn settle(&self) -> Result<()> {
-        let mut flush = FlushOptions::default();
-        flush.set_wait(true);
-        self.db.flush_opt(&flush).map_err(said)?;
-        self.db.wait_for_compact(&WaitForCompactOptions::default()).map_err(said)
+        self.db.settle().map_err(said)
     }
 
     fn close(self: Box<Self>) -> Result<()> {
         // It leaves its memtable in the log, as it always does.
-        let flushed = self.db.flush_wal(false).map_err(said);
-        self.db.cancel_all_background_work(true);
+        let flushed = self.db.flush_log(false).map_err(said);
+        self.db.end_background_work();
         drop(self);
         flushed
     }
@@ -119,7 +142,7 @@ impl Engine for Rocks {
     }
 
     fn causes(&self) -> Vec<Cause> {
-        let Ok(Some(text)) = self.db.property_value(STALLS) else { return Vec::new() };
+        let Ok(Some(text)) = self.db.property(STALLS) else { return Vec::new() };
         let causes = text.lines().filter_map(|line| line.split_once(':'));
         let counted = causes.map(|(cause, count)| (cause.trim(), count.trim().parse().unwrap_or(0)));
         // Its totals repeat the causes.
@@ -132,22 +155,27 @@ impl Engine for Rocks {
     }
 }
 
-struct RocksSession<'a> {
-    db: &'a DB,
+struct RocksSession<'a, D: Base> {
+    db: &'a D,
     how: WriteOptions,
-    batch: WriteBatch,
-    cursor: Option<DBRawIterator<'a>>,
+    batch: D::Batch,
+    cursor: Option<DBRawIteratorWithThreadMode<'a, D>>,
     direct: bool,
+    transactions: Option<Box<dyn Transactions + 'a>>,
 }
 
-impl<'a> RocksSession<'a> {
-    fn cursor(&mut self) -> &mut DBRawIterator<'a> {
+impl<'a, D: Base> RocksSession<'a, D> {
+    fn cursor(&mut self) -> &mut DBRawIteratorWithThreadMode<'a, D> {
         let db = self.db;
-        self.cursor.get_or_insert_with(|| db.raw_iterator())
+        self.cursor.get_or_insert_with(|| db.cursor())
     }
 }
 
-fn rows(cursor: &mut DBRawIterator<'_>, limit: u64, row: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
+fn rows<D: Base>(
+    cursor: &mut DBRawIteratorWithThreadMode<'_, D>,
+    limit: u64,
+    row: &mut dyn FnMut(&[u8], &[u8]),
+) -> Result<u64> {
     let mut n = 0;
     while let Some((key, value)) = cursor.item() {
         row(key, value);
@@ -160,32 +188,32 @@ fn rows(cursor: &mut DBRawIterator<'_>, limit: u64, row: &mut dyn FnMut(&[u8], &
     cursor.status().map(|()| n).map_err(said)
 }
 
-impl Session for RocksSession<'_> {
+impl<D: Base> Session for RocksSession<'_, D> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         if self.direct {
-            return self.db.put_opt(key, value, &self.how).map_err(said);
+            return self.db.put_one(key, value, &self.how).map_err(said);
         }
-        self.batch.put(key, value);
+        D::put(&mut self.batch, key, value);
         Ok(())
     }
 
     fn delete(&mut self, key: &[u8]) -> Result<()> {
         if self.direct {
-            return self.db.delete_opt(key, &self.how).map_err(said);
+            return self.db.delete_one(key, &self.how).map_err(said);
         }
-        self.batch.delete(key);
+        D::delete(&mut self.batch, key);
         Ok(())
     }
 
     fn commit(&mut self) -> Result<()> {
-        if self.direct || self.batch.is_empty() {
+        if self.direct || D::is_empty(&self.batch) {
             return Ok(());
         }
-        self.db.write_opt(std::mem::take(&mut self.batch), &self.how).map_err(said)
+        self.db.commit(std::mem::take(&mut self.batch), &self.how).map_err(said)
     }
 
     fn get(&mut self, key: &[u8], value: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let found = self.db.get_pinned(key).map_err(said)?;
+        let found = self.db.value(key).map_err(said)?;
         if let Some(found) = &found {
             value(found);
         }
@@ -209,12 +237,19 @@ impl Session for RocksSession<'_> {
     }
 
     fn iterate(&mut self, row: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
-        let mut cursor = self.db.raw_iterator();
+        let mut cursor = self.db.cursor();
         cursor.seek_to_first();
         rows(&mut cursor, u64::MAX, row)
     }
 
     fn refresh(&mut self) -> Result<()> {
         self.cursor.as_mut().map_or(Ok(()), |cursor| cursor.refresh().map_err(said))
+    }
+
+    fn transactions(&mut self) -> Option<&mut dyn Transactions> {
+        match &mut self.transactions {
+            Some(transactions) => Some(&mut **transactions),
+            None => None,
+        }
     }
 }

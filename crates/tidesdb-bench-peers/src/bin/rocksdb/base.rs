@@ -1,0 +1,107 @@
+//! What the plain and the transactional database have in common. Their crate has the same methods for both, but no trait.
+
+use std::ffi::CStr;
+use std::path::Path;
+
+use rocksdb::{
+    DB, DBAccess, DBPinnableSlice, DBRawIteratorWithThreadMode, Error, FlushOptions, OptimisticTransactionDB,
+    Options, WaitForCompactOptions, WriteBatchWithTransaction, WriteOptions,
+};
+use tidesdb_bench::engine::Transactions;
+
+use crate::transaction::RocksTransactions;
+
+type Result<T> = std::result::Result<T, Error>;
+
+/// A database.
+pub(crate) trait Base: DBAccess + Send + Sync + Sized + 'static {
+    /// Writes that are committed together.
+    type Batch: Default;
+
+    fn at(options: &Options, dir: &Path) -> Result<Self>;
+    fn put(batch: &mut Self::Batch, key: &[u8], value: &[u8]);
+    fn delete(batch: &mut Self::Batch, key: &[u8]);
+    fn is_empty(batch: &Self::Batch) -> bool;
+    fn commit(&self, batch: Self::Batch, how: &WriteOptions) -> Result<()>;
+    fn put_one(&self, key: &[u8], value: &[u8], how: &WriteOptions) -> Result<()>;
+    fn delete_one(&self, key: &[u8], how: &WriteOptions) -> Result<()>;
+    fn value(&self, key: &[u8]) -> Result<Option<DBPinnableSlice<'_>>>;
+    fn cursor(&self) -> DBRawIteratorWithThreadMode<'_, Self>;
+    fn flush_log(&self, sync: bool) -> Result<()>;
+    /// Writes out memtables and waits for the background work.
+    fn settle(&self) -> Result<()>;
+    fn end_background_work(&self);
+    fn property(&self, name: &CStr) -> Result<Option<String>>;
+    /// Transactions, if it has any.
+    fn transactions<'a>(&'a self, how: WriteOptions) -> Option<Box<dyn Transactions + 'a>>;
+}
+
+macro_rules! base {
+    ($db:ty, $in_transactions:literal, $transactions:expr) => {
+        impl Base for $db {
+            type Batch = WriteBatchWithTransaction<$in_transactions>;
+
+            fn at(options: &Options, dir: &Path) -> Result<Self> {
+                Self::open(options, dir)
+            }
+
+            fn put(batch: &mut Self::Batch, key: &[u8], value: &[u8]) {
+                batch.put(key, value);
+            }
+
+            fn delete(batch: &mut Self::Batch, key: &[u8]) {
+                batch.delete(key);
+            }
+
+            fn is_empty(batch: &Self::Batch) -> bool {
+                batch.is_empty()
+            }
+
+            fn commit(&self, batch: Self::Batch, how: &WriteOptions) -> Result<()> {
+                self.write_opt(batch, how)
+            }
+
+            fn put_one(&self, key: &[u8], value: &[u8], how: &WriteOptions) -> Result<()> {
+                self.put_opt(key, value, how)
+            }
+
+            fn delete_one(&self, key: &[u8], how: &WriteOptions) -> Result<()> {
+                self.delete_opt(key, how)
+            }
+
+            fn value(&self, key: &[u8]) -> Result<Option<DBPinnableSlice<'_>>> {
+                self.get_pinned(key)
+            }
+
+            fn cursor(&self) -> DBRawIteratorWithThreadMode<'_, Self> {
+                self.raw_iterator()
+            }
+
+            fn flush_log(&self, sync: bool) -> Result<()> {
+                self.flush_wal(sync)
+            }
+
+            fn settle(&self) -> Result<()> {
+                let mut flush = FlushOptions::default();
+                flush.set_wait(true);
+                self.flush_opt(&flush)?;
+                self.wait_for_compact(&WaitForCompactOptions::default())
+            }
+
+            fn end_background_work(&self) {
+                self.cancel_all_background_work(true);
+            }
+
+            fn property(&self, name: &CStr) -> Result<Option<String>> {
+                self.property_value(name)
+            }
+
+            fn transactions<'a>(&'a self, how: WriteOptions) -> Option<Box<dyn Transactions + 'a>> {
+                $transactions(self, how)
+            }
+        }
+    };
+}
+
+base!(DB, false, |_, _| None);
+base!(OptimisticTransactionDB, true, RocksTransactions::of);

@@ -1,0 +1,104 @@
+//! Optimistic transactions. The crate has no way to use one again: each is a new one.
+//!
+//! This engine has no levels, so each of ours is the weakest combination of its means that keeps the promise. Keys that a
+//! transaction writes are checked at every level from the moment they are written on; there is nothing weaker.
+
+use rocksdb::{
+    Error, ErrorKind, OptimisticTransactionDB, OptimisticTransactionOptions, ReadOptions, Transaction,
+    WriteOptions,
+};
+use tidesdb_bench::engine::{Ended, Result, Transactions};
+use tidesdb_bench::spec::Isolation;
+
+use crate::said;
+
+/// What a level is here.
+pub(crate) fn words(level: Isolation) -> &'static str {
+    match level {
+        Isolation::ReadUncommitted | Isolation::ReadCommitted => {
+            "; optimistic transactions, read uncommitted and read committed: no snapshot, plain reads"
+        }
+        Isolation::Snapshot => "; optimistic transactions, snapshot: its snapshot, plain reads of it",
+        Isolation::RepeatableRead | Isolation::Serializable => {
+            "; optimistic transactions, repeatable read and serializable: its snapshot, get_for_update (keys, no ranges)"
+        }
+    }
+}
+
+/// The transactions of a session.
+pub(crate) struct RocksTransactions<'a> {
+    db: &'a OptimisticTransactionDB,
+    how: WriteOptions,
+    options: OptimisticTransactionOptions,
+    read: ReadOptions,
+    /// Whether what it reads must not change.
+    for_update: bool,
+    open: Option<Transaction<'a, OptimisticTransactionDB>>,
+}
+
+impl<'a> RocksTransactions<'a> {
+    #[expect(clippy::unnecessary_wraps, reason = "the plain database has none")]
+    pub(crate) fn of(
+        db: &'a OptimisticTransactionDB,
+        how: WriteOptions,
+    ) -> Option<Box<dyn Transactions + 'a>> {
+        let (options, read) = (OptimisticTransactionOptions::default(), ReadOptions::default());
+        Some(Box::new(Self { db, how, options, read, for_update: false, open: None }))
+    }
+
+    fn open(&self) -> Result<&Transaction<'a, OptimisticTransactionDB>> {
+        self.open.as_ref().ok_or_else(|| "no transaction has begun".to_owned())
+    }
+}
+
+/// It could not prove that there was no conflict, or there was one.
+fn is_conflict(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Busy | ErrorKind::TryAgain)
+}
+
+impl Transactions for RocksTransactions<'_> {
+    fn begin(&mut self, level: Isolation) -> Result<()> {
+        self.options.set_snapshot(level >= Isolation::RepeatableRead);
+        self.for_update = matches!(level, Isolation::RepeatableRead | Isolation::Serializable);
+        let open = self.db.transaction_opt(&self.how, &self.options);
+        // Its own snapshot, which lives as long as it does; none if it has none.
+        self.read.set_snapshot(&open.snapshot());
+        self.open = Some(open);
+        Ok(())
+    }
+
+    fn get(&mut self, key: &[u8], value: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let open = self.open()?;
+        let found = match self.for_update {
+            true => open.get_pinned_for_update_opt(key, true, &self.read),
+            false => open.get_pinned_opt(key, &self.read),
+        };
+        let found = found.map_err(said)?;
+        if let Some(found) = &found {
+            value(found);
+        }
+        Ok(found.is_some())
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.open()?.put(key, value).map_err(said)
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        self.open()?.delete(key).map_err(said)
+    }
+
+    fn commit(&mut self) -> Result<Ended> {
+        let open = self.open.take().ok_or("no transaction has begun")?;
+        match open.commit() {
+            Ok(()) => Ok(Ended::Committed),
+            Err(error) if is_conflict(&error) => Ok(Ended::Conflict),
+            Err(error) => Err(said(error)),
+        }
+    }
+
+    fn rollback(&mut self) -> Result<()> {
+        let open = self.open.take().ok_or("no transaction has begun")?;
+        open.rollback().map_err(said)
+    }
+}
