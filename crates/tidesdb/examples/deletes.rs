@@ -3,6 +3,8 @@
 //! Of N million keys and a tenth as many behind them, all but the tenth are deleted, one by one or by one range delete. Then the tenth is scanned from the
 //! beginning of the family, over what was deleted: at once, and when the background is done. Last, a transaction of N million puts.
 
+#![expect(clippy::disallowed_methods, reason = "a stop watch, outside of the engine")]
+
 use std::time::{Duration, Instant};
 
 use tidesdb::{Db, Family, Isolation, SyncMode};

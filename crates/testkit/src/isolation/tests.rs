@@ -35,7 +35,7 @@ fn violations(records: &[Record]) -> usize {
     check(records, &base()).violations.len()
 }
 
-use Isolation::{ReadCommitted, RepeatableRead, Serializable, Snapshot};
+use Isolation::{ReadCommitted, ReadUncommitted, RepeatableRead, Serializable, Snapshot};
 
 #[test]
 fn a_good_history_is_good() {

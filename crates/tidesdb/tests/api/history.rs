@@ -6,6 +6,9 @@ use tidesdb::{Committed, CommittedOp, Error, Isolation};
 
 use crate::common::{Sim, contents, keys, letters, pairs, small, value};
 
+/// A commit, and what was told of it.
+type Told = (u64, Vec<String>);
+
 #[test]
 fn the_past_can_be_read_as_far_back_as_it_is_kept() {
     let sim = Sim::new();
@@ -60,7 +63,7 @@ fn a_hook_is_told_of_what_its_family_got_once_it_is_visible() {
     let db = sim.open();
     let f = db.create_family("f", small()).unwrap();
     let other = db.create_family("other", small()).unwrap();
-    let told: Arc<Mutex<Vec<(u64, Vec<String>)>>> = Arc::default();
+    let told: Arc<Mutex<Vec<Told>>> = Arc::default();
     let (told_by_hook, reader) = (Arc::clone(&told), f.clone());
     f.set_commit_hook(Some(Arc::new(move |commit: &Committed<'_>| {
         let shown = |op: &CommittedOp<'_>| match op {
