@@ -7,11 +7,13 @@
 //! * [`Event`]: wait until "something happened"; free to signal while nobody waits.
 //! * [`Backoff`]: a spin that gives the core away soon, for waits that are nearly over already.
 //! * [`Mutex`], [`RwLock`], [`Condvar`]: locks that do not poison.
+//! * [`modelled`]: atomics and a lock for protocols of higher crates that models explore.
 //!
 //! Under `--cfg loom` the epoch and the event run on loom's primitives, so that models of this crate and of
 //! crates built on it can be explored exhaustively.
 
 mod facade;
+pub mod modelled;
 mod backoff;
 mod counter;
 mod prefetch;

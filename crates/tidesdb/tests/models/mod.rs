@@ -8,7 +8,7 @@ mod publish;
 mod validated;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering as Counting};
+use std::sync::atomic::AtomicUsize;
 
 use loom::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use loom::thread;
@@ -30,10 +30,10 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
     let executions = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&executions);
     builder.check(move || {
-        count.fetch_add(1, Counting::Relaxed);
+        count.fetch_add(1, Relaxed);
         model();
     });
-    println!("{} executions", executions.load(Counting::Relaxed));
+    println!("{} executions", executions.load(Relaxed));
 }
 
 /// Runs `body` on what is shared, in a thread of its own.

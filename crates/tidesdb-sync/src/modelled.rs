@@ -1,0 +1,67 @@
+//! The atomics and the lock of a protocol that models explore: the standard ones, or loom's in a model.
+//!
+//! loom takes a SeqCst access for one that acquires and releases, except that a SeqCst load returns nothing older than
+//! the last SeqCst store. It does not count the initial value as such a store; here it is one. So a protocol whose
+//! accesses are all SeqCst is explored with their full strength, and one that is weakened shows it.
+
+#[cfg(not(loom))]
+pub use parking_lot::Mutex;
+#[cfg(not(loom))]
+pub use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+#[cfg(loom)]
+pub use in_model::{AtomicBool, AtomicU64, Mutex, Ordering};
+
+#[cfg(loom)]
+mod in_model {
+    use std::fmt;
+    use std::ops::{Deref, DerefMut};
+
+    use loom::sync::atomic;
+    pub use loom::sync::atomic::Ordering;
+
+    macro_rules! atomic {
+        ($name:ident, $value:ty) => {
+            /// The real one in a model.
+            #[derive(Debug)]
+            pub struct $name(atomic::$name);
+
+            impl $name {
+                /// See the real one.
+                pub fn new(value: $value) -> Self {
+                    let atomic = atomic::$name::new(value);
+                    atomic.store(value, Ordering::SeqCst);
+                    Self(atomic)
+                }
+            }
+
+            impl Deref for $name {
+                type Target = atomic::$name;
+
+                fn deref(&self) -> &Self::Target {
+                    &self.0
+                }
+            }
+        };
+    }
+
+    atomic!(AtomicBool, bool);
+    atomic!(AtomicU64, u64);
+
+    /// The real one in a model.
+    #[derive(Default)]
+    pub struct Mutex<T>(loom::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        /// See the real one.
+        pub fn lock(&self) -> impl DerefMut<Target = T> + '_ {
+            self.0.lock().expect("no model panics under the lock")
+        }
+    }
+
+    impl<T> fmt::Debug for Mutex<T> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.debug_struct("Mutex").finish_non_exhaustive()
+        }
+    }
+}
