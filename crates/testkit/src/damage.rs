@@ -95,6 +95,8 @@ pub struct Victim {
 }
 
 const PAGE: u64 = 4096;
+const PAD: u8 = 2;
+const SEAL: u8 = 3;
 const LAST_SEALS: &str = "the seals at the end of a log, which promise for what is before them";
 
 impl Victim {
@@ -116,6 +118,21 @@ impl Victim {
         let unused = name.ends_with(".wal") && declared.iter().any(|(range, _)| range.start == PAGE);
         let may_go = all.or(unused.then_some("a log segment that holds no record yet"));
         Self { name: name.to_owned(), bytes, declared, may_go }
+    }
+
+    /// Why a log may lose what it holds in silence, being `new`: from the first damaged record on nothing is whole, both of the seals
+    /// that promised for it included. They lie a page apart, so that takes damage at two places.
+    pub fn nothing_tells(&self, new: Option<&[u8]>) -> Option<&'static str> {
+        let new = new.filter(|_| self.name.ends_with(".wal"))?;
+        let touched = |range: &Range<u64>| {
+            let part = range.start as usize..(range.end as usize).min(self.bytes.len());
+            new.get(part.clone()) != self.bytes.get(part)
+        };
+        let records = records(&self.bytes);
+        let first = records.iter().position(|(range, _)| touched(range))?;
+        let seals = records[first..].iter().filter(|(_, kind)| *kind == SEAL).count();
+        let all = seals >= 2 && records[first..].iter().all(|(range, _)| touched(range));
+        all.then_some("a record and both seals after it, at two places")
     }
 
     /// Why nobody has to notice that the file became `new`; `None` if somebody has to.
@@ -151,18 +168,32 @@ fn manifest(bytes: &[u8], closed: bool) -> Vec<(Range<u64>, &'static str)> {
     out
 }
 
+/// The records of a log segment, with their kinds, up to a pad or the end.
+fn records(bytes: &[u8]) -> Vec<(Range<u64>, u8)> {
+    let (mut out, mut pos) = (Vec::new(), PAGE);
+    while pos + 32 <= bytes.len() as u64 && word(bytes, pos + 8) != 0 {
+        let end = pos + (32 + u64::from(word(bytes, pos + 4))).next_multiple_of(8);
+        let kind = bytes[pos as usize + 27];
+        out.push((pos..end, kind));
+        if kind == PAD {
+            break;
+        }
+        pos = end;
+    }
+    out
+}
+
 /// The body of a pad, what follows the last record, and the seals at the end: they promise for the records before them, and
 /// nothing promises for them.
 fn wal(bytes: &[u8]) -> Vec<(Range<u64>, &'static str)> {
     let (mut pos, mut seals) = (PAGE, PAGE);
     let len = bytes.len() as u64;
-    while pos + 32 <= len && word(bytes, pos + 8) != 0 {
-        let kind = bytes[pos as usize + 27];
-        if kind == 2 {
-            return vec![(pos + 32..len, "the body of a pad")];
+    for (range, kind) in records(bytes) {
+        if kind == PAD {
+            return vec![(range.start + 32..len, "the body of a pad")];
         }
-        pos += (32 + u64::from(word(bytes, pos + 4))).next_multiple_of(8);
-        if kind != 3 {
+        pos = range.end;
+        if kind != SEAL {
             seals = pos;
         }
     }
