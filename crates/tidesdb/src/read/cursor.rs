@@ -12,7 +12,7 @@ use crate::family::{FamilyCore, ReadView};
 use crate::merge::{HidingCursor, MergeCursor, VisibleCursor};
 use crate::mvcc::SnapshotPin;
 use crate::options::ReadOptions;
-use crate::ranges::{Hidden, RangeSet, RangeTombstone};
+use crate::ranges::{Hidden, RangeSet, RangeTombstone, SharedRanges};
 use crate::shared::Shared;
 use crate::sources::Source;
 use crate::types::{Comparator, EntryCursor, Kind, SEQ_MAX, SeqNo, Slice};
@@ -170,9 +170,10 @@ impl Cursor {
             }
         }
         let merged = MergeCursor::newest_first(comparator.clone(), sources);
-        let mut ranges: Vec<RangeSet> = view.memtables().map(|slot| slot.ranges.to_owned()).collect();
-        ranges.push(view.version.ranges().clone());
-        ranges.push(family.deserts.to_owned());
+        let mut ranges: Vec<RangeSet> = Vec::new(); // takes no memory where there are none
+        let shared_ranges = view.memtables().map(|slot| &slot.ranges).chain([&family.deserts]);
+        ranges.extend(shared_ranges.filter(|set| !set.is_empty()).map(SharedRanges::to_owned));
+        ranges.extend(Some(view.version.ranges()).filter(|set| !set.is_empty()).cloned());
         ranges.extend(own.map(|own| own.ranges_at(comparator, seq)));
         let hidden = Hidden::new(ranges, seq);
         let hiding = HidingCursor::new(merged, comparator.clone(), hidden);
