@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use crate::codec::Compression;
 use crate::family::{FamilyCore, Metric};
-use crate::merge::{Purge, PurgeCursor, PurgeTally, Retain, RetainRules, RetainStream};
+use crate::merge::{Purge, Retain, RetainRules, RetainStream};
 use crate::ranges::RangeTombstone;
 use crate::shared::Shared;
 use crate::sst::{TableMeta, TableOptions, TableWriter};
-use crate::types::{EntryCursor, EntryRef, VlogId};
+use crate::types::{EntryCursor, EntryRef, SeqNo, VlogId};
 use crate::version::{Change, VersionEdit};
 use crate::wal::layout::UNIT;
 use crate::{Error, Result, files};
@@ -124,9 +124,6 @@ pub fn run(
     target: Target,
     purge: &Purge,
 ) -> Result<Rewritten> {
-    let rules = rules(shared, target.bottom);
-    let order = &family.options.comparator;
-    let cursor = PurgeCursor::new(cursor, order.clone(), purge, rules.clone())?;
     let mut output = Output {
         shared,
         family,
@@ -134,11 +131,10 @@ pub fn run(
         writer: None,
         key: Vec::new(),
         written: 0,
-        purged: cursor.tally(),
         out: Rewritten::default(),
     };
-    let retain = Retain::new(rules, order.clone());
-    match output.write_all(RetainStream::new(cursor, retain, None)) {
+    let retain = Retain::new(rules(shared, target.bottom), family.options.comparator.clone());
+    match output.write_all(RetainStream::new(cursor, retain, None).purging(purge)) {
         Ok(()) => Ok(output.out),
         Err(e) => {
             if let Some(writer) = output.writer.take() {
@@ -166,19 +162,21 @@ struct Output<'a> {
     writer: Option<TableWriter>,
     key: Vec<u8>,
     written: u64,
-    purged: Arc<PurgeTally>,
     out: Rewritten,
 }
 
 impl Output<'_> {
     fn write_all<C: EntryCursor>(&mut self, mut stream: RetainStream<C>) -> Result<()> {
-        while let Some(entry) = stream.next()? {
-            self.write(entry)?;
+        loop {
+            // Of what was written: the table is finished before the next entry is added.
+            let purged_to = stream.purged_to();
+            let Some(entry) = stream.next()? else { break };
+            self.write(entry, purged_to)?;
         }
-        self.finish_table()?;
+        self.finish_table(stream.purged_to())?;
         let counts = stream.counts();
-        self.out.entries_in = counts.seen + self.purged.dropped();
-        self.out.dropped = counts.dropped_in_all() + self.purged.dropped();
+        self.out.entries_in = counts.seen + stream.purged();
+        self.out.dropped = counts.dropped_in_all() + stream.purged();
         if counts.seen != self.written + counts.dropped_in_all() {
             return Err(Error::internal(format!(
                 "a merge of {} entries wrote {} and dropped {}",
@@ -192,10 +190,10 @@ impl Output<'_> {
         Ok(())
     }
 
-    fn write(&mut self, entry: EntryRef<'_>) -> Result<()> {
+    fn write(&mut self, entry: EntryRef<'_>, purged_to: SeqNo) -> Result<()> {
         let full = self.writer.as_ref().is_some_and(|w| w.file_bytes_estimate() >= self.target.table_bytes);
         if full && self.family.options.comparator.compare(entry.key, &self.key).is_ne() {
-            self.finish_table()?;
+            self.finish_table(purged_to)?;
         }
         if self.target.table_bytes != u64::MAX {
             self.key.clear();
@@ -224,9 +222,9 @@ impl Output<'_> {
         TableWriter::create(&self.shared.dir, id, salt, options, self.family.options.comparator.clone())
     }
 
-    fn finish_table(&mut self) -> Result<()> {
+    fn finish_table(&mut self, purged_to: SeqNo) -> Result<()> {
         if let Some(mut writer) = self.writer.take() {
-            writer.set_purged_to(self.purged.purged_to());
+            writer.set_purged_to(purged_to);
             self.out.tables.push(Arc::new(writer.finish()?));
         }
         Ok(())

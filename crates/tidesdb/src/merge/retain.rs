@@ -254,6 +254,10 @@ impl Retain {
     }
 
     /// The order of the keys.
+    pub(super) fn rules(&self) -> &RetainRules {
+        &self.rules
+    }
+
     pub(super) fn order(&self) -> &Comparator {
         &self.compare
     }

@@ -1,7 +1,8 @@
 //! The loop of flush and compaction: a merged walk, judged, as the entries to be written.
 
+use super::purge::{Purge, Purger};
 use super::{Retain, RetainCounts, Verdict};
-use crate::types::{EntryCursor, EntryRef};
+use crate::types::{EntryCursor, EntryRef, SeqNo};
 use crate::{Error, Result};
 
 /// Walks a source of versions and yields those that must be written, in order.
@@ -10,6 +11,7 @@ use crate::{Error, Result};
 #[derive(Debug)]
 pub struct RetainStream<C> {
     inner: C,
+    purger: Purger,
     retain: Retain,
     /// Keys from here on belong to the next piece of the merge.
     end: Option<Box<[u8]>>,
@@ -40,7 +42,15 @@ enum Found {
 impl<C: EntryCursor> RetainStream<C> {
     /// Judges what `inner` yields from its position on, up to the key `end` (exclusive), if one is given.
     pub fn new(inner: C, retain: Retain, end: Option<&[u8]>) -> Self {
-        Self { inner, retain, end: end.map(Into::into), step: Step::Judge }
+        let purger = Purger::new(&Purge::nothing(), retain.order().clone());
+        Self { inner, purger, retain, end: end.map(Into::into), step: Step::Judge }
+    }
+
+    /// Leaves out first what `purge` deletes for all readers.
+    #[must_use]
+    pub fn purging(mut self, purge: &Purge) -> Self {
+        self.purger = Purger::new(purge, self.retain.order().clone());
+        self
     }
 
     /// The next entry to write; `None` at the end.
@@ -69,6 +79,16 @@ impl<C: EntryCursor> RetainStream<C> {
         self.retain.counts()
     }
 
+    /// Entries that were purged; they are none of those that were seen.
+    pub fn purged(&self) -> u64 {
+        self.purger.dropped
+    }
+
+    /// Nothing that was yielded so far is covered by a range tombstone of a number up to this one.
+    pub fn purged_to(&self) -> SeqNo {
+        self.purger.purged_to
+    }
+
     /// What is to be yielded and what to do after that.
     fn find(&mut self, mut step: Step) -> Result<(Found, Step)> {
         loop {
@@ -83,6 +103,10 @@ impl<C: EntryCursor> RetainStream<C> {
                 return Ok((Found::Last, Step::Done));
             }
             let inner = &self.inner;
+            if self.purger.drops(self.retain.rules(), inner.key(), inner.seq()) {
+                step = Step::Advance;
+                continue;
+            }
             let verdict = self.retain.judge(inner.key(), inner.seq(), inner.kind(), inner.expiry());
             step = if verdict == Verdict::Keep { Step::Yield } else { Step::Advance };
             if self.retain.released().is_some() {

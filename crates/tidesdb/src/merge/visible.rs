@@ -6,7 +6,7 @@
 //! positioned by a seek instead. The buffers are re-used: nothing is allocated once they are warm.
 
 use crate::Result;
-use crate::types::{Comparator, EntryCursor, Kind, SeqNo};
+use crate::types::{Comparator, EntryCursor, KeyBorder, Kind, SeqNo};
 
 /// Versions walked over before the cursor seeks past the others of their key.
 const WALK_MAX: usize = 32;
@@ -30,8 +30,8 @@ pub struct VisibleCursor<C> {
     now: u32,
     keys_only: bool,
     place: Place,
-    lower: Bound,
-    upper: Bound,
+    lower: KeyBorder,
+    upper: KeyBorder,
     stash: Stash,
     hidden: u64,
     /// Where the deleted keys begin that are being walked over.
@@ -51,21 +51,6 @@ pub struct Desert {
 /// Deleted keys in a row after which the place is remembered, and from which on they are told of.
 const DESERT_NOTED: usize = 8;
 const DESERT_MIN: usize = 1024;
-
-/// A bound whose buffer outlives its being unset.
-#[derive(Debug, Default)]
-struct Bound {
-    set: bool,
-    key: Vec<u8>,
-}
-
-impl Bound {
-    fn assign(&mut self, key: Option<&[u8]>) {
-        self.set = key.is_some();
-        self.key.clear();
-        self.key.extend_from_slice(key.unwrap_or_default());
-    }
-}
 
 /// The version shown when walking backward. `key` also remembers the key whose further versions are skipped.
 #[derive(Debug)]
@@ -87,8 +72,8 @@ impl<C: EntryCursor> VisibleCursor<C> {
             now,
             keys_only: false,
             place: Place::Nowhere,
-            lower: Bound::default(),
-            upper: Bound::default(),
+            lower: KeyBorder::default(),
+            upper: KeyBorder::default(),
             stash: Stash { key: Vec::new(), seq: 0, kind: Kind::Put, expiry: 0, value: Vec::new() },
             hidden: 0,
             desert_start: Vec::new(),
@@ -145,12 +130,12 @@ impl<C: EntryCursor> VisibleCursor<C> {
 
     #[inline]
     fn beyond_upper(&self, key: &[u8]) -> bool {
-        self.upper.set && self.compare.compare(key, &self.upper.key).is_ge()
+        self.upper.get().is_some_and(|upper| self.compare.compare(key, upper).is_ge())
     }
 
     #[inline]
     fn below_lower(&self, key: &[u8]) -> bool {
-        self.lower.set && self.compare.compare(key, &self.lower.key).is_lt()
+        self.lower.get().is_some_and(|lower| self.compare.compare(key, lower).is_lt())
     }
 
     #[inline]
@@ -337,8 +322,8 @@ impl<C: EntryCursor> EntryCursor for VisibleCursor<C> {
 
     fn seek_to_first(&mut self) -> Result<()> {
         self.place = Place::Nowhere;
-        if self.lower.set {
-            self.inner.seek(&self.lower.key)?;
+        if let Some(lower) = self.lower.get() {
+            self.inner.seek(lower)?;
         } else {
             self.inner.seek_to_first()?;
         }
@@ -347,8 +332,8 @@ impl<C: EntryCursor> EntryCursor for VisibleCursor<C> {
 
     fn seek_to_last(&mut self) -> Result<()> {
         self.place = Place::Nowhere;
-        if self.upper.set {
-            self.inner.seek_for_prev(&self.upper.key)?;
+        if let Some(upper) = self.upper.get() {
+            self.inner.seek_for_prev(upper)?;
             if self.inner.valid() && self.beyond_upper(self.inner.key()) {
                 self.remember_key();
                 self.leave_backward()?;
@@ -365,10 +350,9 @@ impl<C: EntryCursor> EntryCursor for VisibleCursor<C> {
         if self.beyond_upper(target) {
             return Ok(());
         }
-        if self.below_lower(target) {
-            self.inner.seek(&self.lower.key)?;
-        } else {
-            self.inner.seek(target)?;
+        match self.lower.get() {
+            Some(lower) if self.compare.compare(target, lower).is_lt() => self.inner.seek(lower)?,
+            _ => self.inner.seek(target)?,
         }
         self.find_forward()
     }

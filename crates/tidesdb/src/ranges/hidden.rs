@@ -4,7 +4,7 @@
 
 use super::RangeSet;
 use super::set::tighter;
-use crate::types::{Comparator, SeqNo};
+use crate::types::{Comparator, KeyBorder, SeqNo};
 
 /// The tombstones of all that a reader at one sequence number looks at.
 #[derive(Debug)]
@@ -14,34 +14,15 @@ pub struct Hidden {
     /// Versions below this are hidden in the piece that is remembered; 0 = none.
     below: SeqNo,
     known: bool,
-    low: Border,
-    high: Border,
-}
-
-/// A border whose buffer outlives its being unset.
-#[derive(Debug, Default)]
-struct Border {
-    set: bool,
-    key: Vec<u8>,
-}
-
-impl Border {
-    fn assign(&mut self, key: Option<&[u8]>) {
-        self.set = key.is_some();
-        self.key.clear();
-        self.key.extend_from_slice(key.unwrap_or_default());
-    }
-
-    fn get(&self) -> Option<&[u8]> {
-        self.set.then_some(&*self.key)
-    }
+    low: KeyBorder,
+    high: KeyBorder,
 }
 
 impl Hidden {
     /// For a reader at `snapshot`; `None` if there is no tombstone at all.
     pub fn new(sets: Vec<RangeSet>, snapshot: SeqNo) -> Option<Self> {
         let sets: Vec<RangeSet> = sets.into_iter().filter(|set| !set.is_empty()).collect();
-        let (low, high) = (Border::default(), Border::default());
+        let (low, high) = (KeyBorder::default(), KeyBorder::default());
         (!sets.is_empty()).then_some(Self { sets, snapshot, below: 0, known: false, low, high })
     }
 

@@ -1,11 +1,13 @@
 //! The words every floor uses: keys and their order, entries, sequence numbers, ids, slices, cursors.
 
+mod border;
 mod cursor;
 mod entry;
 mod ids;
 mod order;
 mod slice;
 
+pub use border::KeyBorder;
 pub use cursor::EntryCursor;
 pub use entry::{EntryRef, Kind};
 pub use ids::{FamilyId, TableId, VlogId, WalId};

@@ -46,7 +46,8 @@ pub fn commit(shared: &Arc<Shared>, batch: &mut WriteBatch, options: &WriteOptio
         None => e,
     })?;
     let unfinished = Unfinished(shared);
-    complete(shared, batch, &commit, durable)?;
+    insert_and_publish(shared, batch, &commit, durable)?;
+    make_durable(shared, &commit, durable)?;
     unfinished.finished();
     after(shared, batch, &commit)
 }
@@ -98,8 +99,7 @@ pub fn commit_if(
         unfinished.finished();
         return Err(verdict.err().unwrap_or(Error::Conflict));
     }
-    insert(shared, batch, &place.commit).map_err(|e| unknown(shared, &place.commit, e))?;
-    publish(shared, &place.commit, durable);
+    insert_and_publish(shared, batch, &place.commit, durable)?;
     drop(deciding);
     make_durable(shared, &place.commit, durable)?;
     unfinished.finished();
@@ -132,12 +132,17 @@ fn make_ready(shared: &Arc<Shared>, batch: &mut WriteBatch) -> Result<()> {
     })
 }
 
-/// The record is in the log: insert it and publish it.
-fn complete(shared: &Shared, batch: &WriteBatch, commit: &Commit, durable: bool) -> Result<()> {
+/// The record is in the log: inserts it, and publishes it now, or says that it is ready to be published once it is durable.
+fn insert_and_publish(shared: &Shared, batch: &WriteBatch, commit: &Commit, durable: bool) -> Result<()> {
     debug_assert!(commit.seq < commit.end);
     insert(shared, batch, commit).map_err(|e| unknown(shared, commit, e))?;
-    publish(shared, commit, durable);
-    make_durable(shared, commit, durable)
+    let sequencer = shared.log.sequencer();
+    if durable {
+        sequencer.ready(commit);
+    } else {
+        sequencer.done(commit);
+    }
+    Ok(())
 }
 
 /// A commit that is in the log and not yet published. If it ends so, by a panic of a key order that the user wrote, everybody
@@ -249,16 +254,6 @@ fn insert_into<S: Borrow<Arc<MemSlot>>>(
         slot.borrow().map.insert(op.key, version, op.value).map_err(full)?;
     }
     Ok(())
-}
-
-/// Publishes the commit: now, or once it is durable.
-fn publish(shared: &Shared, commit: &Commit, durable: bool) {
-    let sequencer = shared.log.sequencer();
-    if durable {
-        sequencer.ready(commit);
-    } else {
-        sequencer.done(commit);
-    }
 }
 
 /// Returns when the commit is durable, if it is to be.
