@@ -152,3 +152,38 @@ fn a_desert_of_deletes_is_walked_over_once() {
     f.compact().unwrap();
     assert_eq!(f.iter().unwrap().count(), 1011);
 }
+
+/// What a scan learned is about what was older than the scan, however far the log has gone since.
+#[test]
+fn what_is_put_into_a_desert_is_seen_for_ever() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.create_family("f", small()).unwrap();
+    fill(&f, 3000, b"v");
+    for i in 0..3000u32 {
+        f.delete(format!("key{i:06}").as_bytes()).unwrap();
+    }
+    assert_eq!(f.iter().unwrap().count(), 0);
+    f.put(b"key001500", b"later").unwrap();
+    for i in 0..200u32 {
+        f.put(format!("z{i:06}").as_bytes(), &[0; 400]).unwrap();
+        assert_eq!(f.range("key".."l").unwrap().count(), 1, "after {i} more commits");
+    }
+}
+
+/// A transaction that deletes thousands of keys walks over them; nobody else is told that they are gone.
+#[test]
+fn a_desert_of_a_transaction_is_its_own() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.create_family("f", small()).unwrap();
+    fill(&f, 3000, b"v");
+    let mut tx = db.begin(Isolation::Snapshot);
+    for i in 0..2990u32 {
+        tx.delete(&f, format!("key{i:06}").as_bytes()).unwrap();
+    }
+    assert_eq!(tx.iter(&f).unwrap().count(), 10);
+    assert_eq!(f.iter().unwrap().count(), 3000);
+    tx.rollback();
+    assert_eq!(f.iter().unwrap().count(), 3000);
+}
