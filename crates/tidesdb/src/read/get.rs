@@ -8,7 +8,7 @@ use tidesdb_sync::{Guard, pin};
 use crate::codec::key_hash;
 use crate::family::{FamilyCore, ReadView};
 use crate::shared::Shared;
-use crate::sst::Table;
+use crate::sst::{Table, TableValue};
 use crate::types::{Kind, SeqNo, Slice};
 use crate::vlog::VlogPointer;
 use crate::{Error, Result};
@@ -16,7 +16,7 @@ use crate::{Error, Result};
 /// What was found for a key, still where it lies.
 enum Hit<'g> {
     Memtable { entry: Entry<'g>, kind: Kind, map: &'g Arc<Memtable> },
-    Table { kind: Kind, expiry: u32, value: Slice },
+    Table { kind: Kind, expiry: u32, value: TableValue<'g> },
 }
 
 /// Values from this size on are handed out where they lie in the memtable; a smaller one costs less to copy than to pin.
@@ -26,7 +26,7 @@ impl Hit<'_> {
     /// The value, to keep.
     fn into_slice(self) -> Slice {
         match self {
-            Self::Table { value, .. } => value,
+            Self::Table { value, .. } => value.into_slice(),
             Self::Memtable { entry, map, .. } if entry.value.len() >= PINNED_BYTES_MIN => {
                 Slice::pinned(map.value_handle(&entry))
             }

@@ -39,4 +39,5 @@ pub use cursor::TableCursor;
 pub use describe::{BlockContent, BlockInfo};
 pub use props::{TableMeta, VlogRef};
 pub use reader::{CachedPart, Found, Table, TableContext};
+pub use values::TableValue;
 pub use writer::{TableOptions, TableWriter};

@@ -18,8 +18,9 @@ use super::filter::Filter;
 use super::index::{Fence, Index};
 use super::layout::{CRC_BYTES, FOOTER_BYTES, Footer, open_section};
 use super::source::{Source, slice};
+use super::values::TableValue;
 use crate::codec::{Decoder, bound_crc, decompress};
-use crate::types::{Comparator, Kind, SeqNo, Slice};
+use crate::types::{Comparator, Kind, SeqNo};
 use crate::{Error, Result, files};
 
 /// What the block cache holds of tables.
@@ -44,7 +45,7 @@ pub struct TableContext {
 
 /// A version that a lookup found.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct Found<'g> {
     /// The commit that wrote it.
     pub seq: SeqNo,
     /// What it says.
@@ -52,7 +53,7 @@ pub struct Found {
     /// Expiry in UNIX seconds, 0 = never.
     pub expiry: u32,
     /// The value as stored; empty if it was not wanted.
-    pub value: Slice,
+    pub value: TableValue<'g>,
 }
 
 /// An open table.
@@ -198,26 +199,34 @@ impl Table {
     /// # Errors
     /// `Corrupt`, `Io`.
     #[inline]
-    pub fn get(
-        &self,
+    pub fn get<'g>(
+        &'g self,
         key: &[u8],
         hash: u64,
         snapshot: SeqNo,
         want_value: bool,
-        guard: &Guard,
-    ) -> Result<Option<Found>> {
+        guard: &'g Guard,
+    ) -> Result<Option<Found<'g>>> {
         if self.filter.may_contain(hash) { self.find(key, snapshot, want_value, guard) } else { Ok(None) }
     }
 
-    fn find(&self, key: &[u8], snapshot: SeqNo, want_value: bool, guard: &Guard) -> Result<Option<Found>> {
+    fn find<'g>(
+        &'g self,
+        key: &[u8],
+        snapshot: SeqNo,
+        want_value: bool,
+        guard: &'g Guard,
+    ) -> Result<Option<Found<'g>>> {
         let mut b = self.index.block_of(&self.comparator, key, snapshot);
         loop {
             let keys = self.keys(b, guard)?;
             let block = keys.block().ok_or_else(|| self.wrong_part(b))?;
             match block.find(&self.comparator, key, snapshot) {
                 Find::At(i) => {
-                    let value =
-                        if want_value { self.value(b, block, i, guard)? } else { Slice::from(&[][..]) };
+                    let value = match want_value {
+                        true => self.value(b, block, i, guard)?,
+                        false => TableValue::InPlace(&[]),
+                    };
                     let (seq, kind, expiry) = (block.seq(i), block.kind(i), block.expiry(i));
                     return Ok(Some(Found { seq, kind, expiry, value }));
                 }

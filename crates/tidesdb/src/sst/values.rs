@@ -1,9 +1,10 @@
 //! Values of entries: frames read, verified, decoded, and cached where that pays.
 //!
 //! Frames that need decoding or a read are cached, one in a few of them; a value of a mapped frame that is stored
-//! raw is copied from the map. Long values have frames of their own and never enter the cache.
+//! raw, or of a cached frame, is handed out in place. Long values have frames of their own and never enter the cache.
 
 use std::cell::RefCell;
+use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
 use tidesdb_sync::{Guard, prefetch};
@@ -12,6 +13,7 @@ use super::Table;
 use super::block::{Block, FRAME_BYTES_TARGET, Frame};
 use super::index::Fence;
 use super::reader::{CachedPart, FRAME_BITS};
+use super::source::slice;
 use crate::Result;
 use crate::codec::{Compression, bound_crc, decompress_prefix};
 use crate::types::Slice;
@@ -35,26 +37,69 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = const { RefCell::new(Scratch { disk: Vec::new(), raw: Vec::new(), decoded: 0 }) };
 }
 
+/// A value of a table.
+#[derive(Clone, Debug)]
+pub enum TableValue<'g> {
+    /// In the map, or in the cache, while the guard lives.
+    InPlace(&'g [u8]),
+    /// Read or decoded for the asker.
+    Owned(Slice),
+}
+
+impl TableValue<'_> {
+    /// The value, to keep.
+    pub fn into_slice(self) -> Slice {
+        match self {
+            Self::InPlace(bytes) => bytes.into(),
+            Self::Owned(slice) => slice,
+        }
+    }
+}
+
+impl Deref for TableValue<'_> {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::InPlace(bytes) => bytes,
+            Self::Owned(slice) => slice,
+        }
+    }
+}
+
 impl Table {
-    /// Value `i` of block `b`, owned.
-    pub(super) fn value(&self, b: usize, block: Block<'_>, i: usize, guard: &Guard) -> Result<Slice> {
+    /// Value `i` of block `b`.
+    pub(super) fn value<'g>(
+        &'g self,
+        b: usize,
+        block: Block<'_>,
+        i: usize,
+        guard: &'g Guard,
+    ) -> Result<TableValue<'g>> {
         let (start, end) = block.value_span(i);
         if start == end {
-            return Ok(Slice::from(&[][..]));
+            return Ok(TableValue::InPlace(&[]));
         }
         let fence = self.fence(b)?;
         let (f, frame) = block.frame_of(i).ok_or_else(|| self.corrupt(fence.at, "value without a frame"))?;
         let span = (start.wrapping_sub(frame.base), end.wrapping_sub(frame.base));
-        if frame.raw > FRAME_BYTES_TARGET {
-            return self.long_value((b, f), fence, frame, span);
+        if frame.disk == frame.raw
+            && let Some(map) = self.source.map()
+        {
+            let at = fence.at + fence.key_part as u64 + frame.at;
+            let values = slice(map, at, frame.disk).ok_or_else(|| self.corrupt(at, "file ends too early"))?;
+            self.check_values((b, f), at, frame, values)?;
+            return self.part_of(fence, values, span).map(TableValue::InPlace);
         }
-        let in_place = frame.disk == frame.raw && self.source.map().is_some();
-        if !in_place && f < usize::from(u8::MAX) {
+        if frame.raw > FRAME_BYTES_TARGET {
+            return self.long_value((b, f), fence, frame, span).map(TableValue::Owned);
+        }
+        if f < usize::from(u8::MAX) {
             return self.cached_value((b, f), fence, frame, span, guard);
         }
         SCRATCH.with_borrow_mut(|s| {
             let values = self.frame_values((b, f), fence, frame, span.1, (&mut s.disk, &mut s.raw))?;
-            self.part_of(fence, values, span)
+            self.part_of(fence, values, span).map(|value| TableValue::Owned(value.into()))
         })
     }
 
@@ -68,28 +113,28 @@ impl Table {
     ) -> Result<Slice> {
         let (mut disk, mut raw) = (Vec::new(), Vec::new());
         let values = self.frame_values((b, f), fence, frame, usize::MAX, (&mut disk, &mut raw))?;
-        if span != (0, values.len()) || self.source.map().is_some() && frame.disk == frame.raw {
-            return self.part_of(fence, values, span);
+        if span != (0, values.len()) {
+            return self.part_of(fence, values, span).map(Slice::from);
         }
         Ok(Slice::from(if frame.disk == frame.raw { disk } else { raw }))
     }
 
     /// A value by way of the cached frame.
-    fn cached_value(
-        &self,
+    fn cached_value<'g>(
+        &'g self,
         (b, f): (usize, usize),
         fence: Fence,
         frame: Frame,
         span: (usize, usize),
-        guard: &Guard,
-    ) -> Result<Slice> {
+        guard: &'g Guard,
+    ) -> Result<TableValue<'g>> {
         let key = self.cache_key(b, f as u8 + 1);
         if let Some(map) = self.source.map() {
             // Most lookups end there: it loads while the cache is asked.
             prefetch(map, (fence.at + fence.key_part as u64 + frame.at) as usize);
         }
         if let Some(CachedPart::Values(values)) = self.cache.get_pinned(key, guard) {
-            return self.part_of(fence, values, span);
+            return self.part_of(fence, values, span).map(TableValue::InPlace);
         }
         SCRATCH.with_borrow_mut(|s| {
             s.decoded = s.decoded.wrapping_add(1);
@@ -102,15 +147,12 @@ impl Table {
                 let charge = (values.len() + size_of::<CachedPart>()) as u64;
                 self.cache.insert(key, CachedPart::Values(values.into()), charge);
             }
-            self.part_of(fence, values, span)
+            self.part_of(fence, values, span).map(|value| TableValue::Owned(value.into()))
         })
     }
 
-    fn part_of(&self, fence: Fence, values: &[u8], (start, end): (usize, usize)) -> Result<Slice> {
-        values
-            .get(start..end)
-            .map(Slice::from)
-            .ok_or_else(|| self.corrupt(fence.at, "value outside its frame"))
+    fn part_of<'v>(&self, fence: Fence, values: &'v [u8], (start, end): (usize, usize)) -> Result<&'v [u8]> {
+        values.get(start..end).ok_or_else(|| self.corrupt(fence.at, "value outside its frame"))
     }
 
     /// The values of frame `f` of block `b`, verified: in place, or in one of the buffers (bytes read, bytes decoded).
@@ -125,6 +167,18 @@ impl Table {
     ) -> Result<&'a [u8]> {
         let at = fence.at + fence.key_part as u64 + frame.at;
         let bytes = self.source.read(at, frame.disk, disk, &self.name)?;
+        self.check_values((b, f), at, frame, bytes)?;
+        if frame.disk == frame.raw {
+            return Ok(bytes);
+        }
+        raw.resize(frame.raw, 0);
+        decompress_prefix(self.meta.compression, bytes, raw, want, |what| self.corrupt(at, what))?;
+        Ok(raw)
+    }
+
+    /// Verifies the bytes of frame `f` of block `b`, which begin at `at`; of a mapped file, once.
+    #[inline]
+    fn check_values(&self, (b, f): (usize, usize), at: u64, frame: Frame, bytes: &[u8]) -> Result<()> {
         let bit = f + 1;
         let known = bit <= FRAME_BITS
             && self.verified.get(b).is_some_and(|bits| bits.load(Ordering::Relaxed) & 1 << bit != 0);
@@ -134,11 +188,6 @@ impl Table {
             }
             self.mark_verified(b, bit);
         }
-        if frame.disk == frame.raw {
-            return Ok(bytes);
-        }
-        raw.resize(frame.raw, 0);
-        decompress_prefix(self.meta.compression, bytes, raw, want, |what| self.corrupt(at, what))?;
-        Ok(raw)
+        Ok(())
     }
 }

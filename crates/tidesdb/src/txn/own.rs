@@ -1,13 +1,11 @@
 //! A transaction's own writes, sorted for reading. Made when they are first read, kept up with the batch afterwards.
 
-use std::sync::Arc;
-
 use tidesdb_memtable::Version;
 
 use crate::family::FamilyCore;
 use crate::ranges::RangeTombstone;
 use crate::read::OwnReads;
-use crate::types::{Comparator, FamilyId, Kind, SEQ_MAX, Slice};
+use crate::types::{Comparator, FamilyId, Kind, SEQ_MAX};
 use crate::write::WriteBatch;
 use crate::{Error, Result};
 
@@ -15,8 +13,9 @@ use crate::{Error, Result};
 const LOOK_THROUGH_MAX: usize = 16;
 
 /// What the transaction itself says of a key.
-pub(super) enum OwnWrite {
-    Value(Slice),
+#[derive(Clone, Copy, Debug)]
+pub(super) enum OwnWrite<'a> {
+    Value(&'a [u8]),
     Deleted,
 }
 
@@ -35,62 +34,40 @@ impl OwnWrites {
         *self = Self::default();
     }
 
-    /// The writes of `family` for a cursor; `None` if it has none.
-    ///
-    /// # Errors
-    /// `MemoryLimit`.
-    pub(super) fn reads(&mut self, batch: &WriteBatch, family: &Arc<FamilyCore>) -> Result<Option<OwnReads>> {
-        if !batch.has_family(family) {
-            return Ok(None);
-        }
-        self.catch_up(batch)?;
-        Ok(self.find(family.id).cloned())
+    /// Whether a batch is so short, and not sorted yet, that [`look_through`] finds a key soonest.
+    pub(super) fn is_short(&self, batch: &WriteBatch) -> bool {
+        self.covered == 0 && batch.len() <= LOOK_THROUGH_MAX
     }
 
-    /// What the batch says of `key`, if anything.
-    ///
-    /// # Errors
-    /// `MemoryLimit`.
-    pub(super) fn get(
-        &mut self,
-        batch: &WriteBatch,
-        family: &Arc<FamilyCore>,
-        key: &[u8],
-    ) -> Result<Option<OwnWrite>> {
-        if !batch.has_family(family) {
-            return Ok(None);
-        }
-        if self.covered == 0 && batch.len() <= LOOK_THROUGH_MAX {
-            let order = &family.options.comparator;
-            let mut last = None;
-            for op in batch.ops_from(0) {
-                let op = op?;
-                let same = match op.kind {
-                    Kind::RangeDelete => op.range_tombstone(0).covers(order, key),
-                    _ => order.compare(op.key, key).is_eq(),
-                };
-                if op.family == family.id && same {
-                    last = Some(op);
-                }
-            }
-            return Ok(last.map(|op| own_write(op.kind, op.value)));
-        }
-        self.catch_up(batch)?;
-        let Some(own) = self.find(family.id) else { return Ok(None) };
+    /// Whether all of the batch is sorted, so that [`OwnWrites::get`] may be asked.
+    pub(super) fn is_caught_up(&self, batch: &WriteBatch) -> bool {
+        self.covered == batch.body_bytes()
+    }
+
+    /// What the sorted batch says of `key`, if anything.
+    pub(super) fn get(&self, family: &FamilyCore, key: &[u8]) -> Option<OwnWrite<'_>> {
+        let own = self.of(family)?;
         if let Some(e) = own.map.get(key, SEQ_MAX) {
-            return Ok(Some(own_write(Kind::from_u8(e.kind).unwrap_or(Kind::Delete), e.value)));
+            return Some(own_write(Kind::from_u8(e.kind).unwrap_or(Kind::Delete), e.value));
         }
         let order = &family.options.comparator;
-        let deleted = own.ranges.iter().any(|range| range.covers(order, key));
-        Ok(deleted.then_some(OwnWrite::Deleted))
+        own.ranges.iter().any(|range| range.covers(order, key)).then_some(OwnWrite::Deleted)
+    }
+
+    /// The sorted writes of `family`, if it has any.
+    pub(super) fn of(&self, family: &FamilyCore) -> Option<&OwnReads> {
+        self.families.iter().find(|(id, _)| *id == family.id).map(|(_, own)| own)
     }
 
     fn find(&mut self, family: FamilyId) -> Option<&mut OwnReads> {
         self.families.iter_mut().find(|(id, _)| *id == family).map(|(_, own)| own)
     }
 
-    /// Adds the operations that came since the last time.
-    fn catch_up(&mut self, batch: &WriteBatch) -> Result<()> {
+    /// Sorts the operations that came since the last time.
+    ///
+    /// # Errors
+    /// `MemoryLimit`.
+    pub(super) fn catch_up(&mut self, batch: &WriteBatch) -> Result<()> {
         for op in batch.ops_from(self.covered) {
             let op = op?;
             let family = batch.family(op.family).ok_or_else(|| Error::internal("a batch lost a family"))?;
@@ -111,6 +88,30 @@ impl OwnWrites {
         self.covered = batch.body_bytes();
         Ok(())
     }
+}
+
+/// What a short batch says of `key`, if anything.
+///
+/// # Errors
+/// `Internal`: the batch cannot be read.
+pub(super) fn look_through<'b>(
+    batch: &'b WriteBatch,
+    family: &FamilyCore,
+    key: &[u8],
+) -> Result<Option<OwnWrite<'b>>> {
+    let order = &family.options.comparator;
+    let mut last = None;
+    for op in batch.ops_from(0) {
+        let op = op?;
+        let same = match op.kind {
+            Kind::RangeDelete => op.range_tombstone(0).covers(order, key),
+            _ => order.compare(op.key, key).is_eq(),
+        };
+        if op.family == family.id && same {
+            last = Some(own_write(op.kind, op.value));
+        }
+    }
+    Ok(last)
 }
 
 /// Deletes what the transaction itself wrote in the range, key by key, and notes the range for all the rest.
@@ -138,6 +139,6 @@ fn full() -> Error {
     Error::MemoryLimit { what: "the writes of a transaction".into() }
 }
 
-fn own_write(kind: Kind, value: &[u8]) -> OwnWrite {
-    if kind.is_tombstone() { OwnWrite::Deleted } else { OwnWrite::Value(value.into()) }
+fn own_write(kind: Kind, value: &[u8]) -> OwnWrite<'_> {
+    if kind.is_tombstone() { OwnWrite::Deleted } else { OwnWrite::Value(value) }
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::footprint::Footprint;
-use super::own::{OwnWrite, OwnWrites};
+use super::own::{OwnWrite, OwnWrites, look_through};
 use super::validate::Depends;
 use crate::options::{Isolation, ReadOptions, WriteOptions};
-use crate::read::{self, Cursor, Iter, Moment, Track, prefix_range};
+use crate::read::{self, Cursor, Iter, Moment, OwnReads, Track, prefix_range};
 use crate::shared::{Family, Shared};
 use crate::types::{SeqNo, Slice};
 use crate::write::{self, Mark, WriteBatch};
@@ -164,6 +164,19 @@ impl Transaction {
         self.read(family, key, true)
     }
 
+    /// Hands the value of `key`, its own writes first, to `read` where it lies: no copy is made of what is in memory.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn get_with<R>(
+        &self,
+        family: &Family,
+        key: &[u8],
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        self.read_with(family, key, true, read)
+    }
+
     /// As [`Transaction::get`], without making the commit depend on it.
     ///
     /// # Errors
@@ -172,19 +185,33 @@ impl Transaction {
         self.read(family, key, false)
     }
 
+    /// As [`Transaction::get_with`], without making the commit depend on it.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn get_untracked_with<R>(
+        &self,
+        family: &Family,
+        key: &[u8],
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        self.read_with(family, key, false, read)
+    }
+
     /// Whether `key` exists, its own writes first. The commit may depend on it as on a read.
     ///
     /// # Errors
     /// As [`Transaction::get`].
     pub fn contains(&self, family: &Family, key: &[u8]) -> Result<bool> {
-        self.check(family)?;
-        match self.own.borrow_mut().get(&self.batch, &family.core, key)? {
-            Some(own) => Ok(matches!(own, OwnWrite::Value(_))),
-            None => {
-                self.note_read(family, key);
-                read::contains(&self.shared, &family.core, key, self.read_seq())
-            }
-        }
+        self.exists(family, key, true)
+    }
+
+    /// As [`Transaction::contains`], without making the commit depend on it.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn contains_untracked(&self, family: &Family, key: &[u8]) -> Result<bool> {
+        self.exists(family, key, false)
     }
 
     /// The values of many keys, in the order asked for.
@@ -234,7 +261,7 @@ impl Transaction {
     /// As [`Transaction::get`].
     pub fn cursor_with(&self, family: &Family, options: &ReadOptions) -> Result<Cursor> {
         self.check(family)?;
-        let own = self.own.borrow_mut().reads(&self.batch, &family.core)?;
+        let own = self.own_reads(family)?;
         let tracked = self.isolation.depends_on_reads();
         let track = tracked.then(|| Track::new(&self.reads.borrow().spans, &family.core));
         Cursor::in_transaction(&self.shared, &family.core, self.moment.clone(), (own, track), *options)
@@ -322,6 +349,24 @@ impl Transaction {
         self.open = true;
     }
 
+    /// As [`Transaction::reset`], at another level.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// use tidesdb::Isolation;
+    /// let mut tx = db.begin(Isolation::Serializable);
+    /// tx.put(db.default_family(), b"k", b"v")?;
+    /// tx.commit()?;
+    /// tx.reset_at(Isolation::ReadCommitted);
+    /// assert_eq!((tx.isolation(), tx.len()), (Isolation::ReadCommitted, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reset_at(&mut self, isolation: Isolation) {
+        self.isolation = isolation;
+        self.reset();
+    }
+
     fn forget(&mut self) {
         self.batch.clear();
         self.own.get_mut().clear();
@@ -330,22 +375,71 @@ impl Transaction {
     }
 
     fn read(&self, family: &Family, key: &[u8], tracked: bool) -> Result<Option<Slice>> {
-        self.check(family)?;
-        match self.own.borrow_mut().get(&self.batch, &family.core, key)? {
-            Some(OwnWrite::Value(value)) => return Ok(Some(value)),
-            Some(OwnWrite::Deleted) => return Ok(None),
-            None => {}
+        match self.ask_own(family, key, tracked, |value| Slice::from(value))? {
+            Own::Said(said) => Ok(said),
+            Own::Silent(_) => read::get(&self.shared, &family.core, key, self.read_seq()),
         }
-        if tracked {
-            self.note_read(family, key);
-        }
-        read::get(&self.shared, &family.core, key, self.read_seq())
     }
 
-    fn note_read(&self, family: &Family, key: &[u8]) {
-        if self.isolation.depends_on_reads() {
+    fn read_with<R>(
+        &self,
+        family: &Family,
+        key: &[u8],
+        tracked: bool,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        match self.ask_own(family, key, tracked, read)? {
+            Own::Said(said) => Ok(said),
+            Own::Silent(read) => read::get_with(&self.shared, &family.core, key, self.read_seq(), read),
+        }
+    }
+
+    fn exists(&self, family: &Family, key: &[u8], tracked: bool) -> Result<bool> {
+        match self.ask_own(family, key, tracked, |_| ())? {
+            Own::Said(said) => Ok(said.is_some()),
+            Own::Silent(_) => read::contains(&self.shared, &family.core, key, self.read_seq()),
+        }
+    }
+
+    /// What the transaction's own writes say of `key`. If nothing, the others are to be asked, which is noted if it is tracked.
+    /// `read` may call the transaction again: nothing is borrowed for writing meanwhile.
+    fn ask_own<R, F: FnOnce(&[u8]) -> R>(
+        &self,
+        family: &Family,
+        key: &[u8],
+        tracked: bool,
+        read: F,
+    ) -> Result<Own<R, F>> {
+        self.check(family)?;
+        if self.batch.has_family(&family.core) {
+            if self.own.borrow().is_short(&self.batch) {
+                if let Some(said) = look_through(&self.batch, &family.core, key)? {
+                    return Ok(Own::said(said, read));
+                }
+            } else {
+                if !self.own.borrow().is_caught_up(&self.batch) {
+                    self.own.borrow_mut().catch_up(&self.batch)?;
+                }
+                if let Some(said) = self.own.borrow().get(&family.core, key) {
+                    return Ok(Own::said(said, read));
+                }
+            }
+        }
+        if tracked && self.isolation.depends_on_reads() {
             self.reads.borrow_mut().read(&family.core, key);
         }
+        Ok(Own::Silent(read))
+    }
+
+    /// Its writes to `family` for a cursor; `None` if there are none.
+    fn own_reads(&self, family: &Family) -> Result<Option<OwnReads>> {
+        if !self.batch.has_family(&family.core) {
+            return Ok(None);
+        }
+        if !self.own.borrow().is_caught_up(&self.batch) {
+            self.own.borrow_mut().catch_up(&self.batch)?;
+        }
+        Ok(self.own.borrow().of(&family.core).cloned())
     }
 
     /// `None`: as of now.
@@ -380,6 +474,21 @@ impl Transaction {
         } else {
             Err(Error::invalid("the transaction has ended; reset it to begin anew"))
         }
+    }
+}
+
+/// What own writes said of a key; if nothing, the reader comes back unused.
+enum Own<R, F> {
+    Said(Option<R>),
+    Silent(F),
+}
+
+impl<R, F: FnOnce(&[u8]) -> R> Own<R, F> {
+    fn said(own: OwnWrite<'_>, read: F) -> Self {
+        Self::Said(match own {
+            OwnWrite::Value(value) => Some(read(value)),
+            OwnWrite::Deleted => None,
+        })
     }
 }
 

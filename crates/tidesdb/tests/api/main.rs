@@ -17,6 +17,7 @@ mod history;
 mod isolation;
 mod families;
 mod iterators;
+mod lent;
 mod maintenance;
 mod opening;
 mod pressure;
