@@ -15,20 +15,20 @@ use crate::version::{Change, VersionEdit};
 use crate::vlog::VlogSet;
 use crate::{Error, Result};
 
-/// Loads every family the manifest names; returns the default one if it exists.
-pub(super) fn load(shared: &Arc<Shared>) -> Result<Option<Arc<FamilyCore>>> {
+/// Loads every family the manifest names; returns the one called `default` if it exists.
+pub(super) fn load(shared: &Arc<Shared>, default: &str) -> Result<Option<Arc<FamilyCore>>> {
     let state = shared.versions.state();
-    let mut default = None;
+    let mut found = None;
     for family in state.families.values() {
         let version =
             shared.versions.version(family.id).ok_or_else(|| Error::internal("a family has no version"))?;
         let core = core(shared, family.id, &family.name, family.options.clone(), version);
-        if &*family.name == super::DEFAULT_FAMILY {
-            default = Some(Arc::clone(&core));
+        if &*family.name == default {
+            found = Some(Arc::clone(&core));
         }
         shared.families.write().insert(family.id, core);
     }
-    Ok(default)
+    Ok(found)
 }
 
 fn core(
@@ -134,11 +134,11 @@ impl Db {
     pub fn drop_family(&self, name: &str) -> Result<()> {
         let shared = &self.inner.shared;
         shared.check_writable()?;
-        if name == super::DEFAULT_FAMILY {
-            return Err(Error::invalid("the default family cannot be dropped"));
-        }
         let _catalog = shared.catalog.lock();
         let core = find(shared, name)?;
+        if core.id == self.inner.default.id() {
+            return Err(Error::invalid("the default family cannot be dropped"));
+        }
         let mut edit = VersionEdit::new();
         edit.push(Change::DropFamily { family: core.id });
         let publish = |_: &crate::version::Installed<'_, crate::sst::Table>| {
@@ -158,11 +158,11 @@ impl Db {
     pub fn rename_family(&self, old: &str, new: &str) -> Result<()> {
         let shared = &self.inner.shared;
         shared.check_writable()?;
-        if old == super::DEFAULT_FAMILY {
-            return Err(Error::invalid("the default family cannot be renamed"));
-        }
         let _catalog = shared.catalog.lock();
         let core = find(shared, old)?;
+        if core.id == self.inner.default.id() {
+            return Err(Error::invalid("the default family cannot be renamed"));
+        }
         let mut edit = VersionEdit::new();
         edit.push(Change::RenameFamily { family: core.id, name: new.into() });
         shared.versions.install(&edit, |_| core.set_name(new)).inspect_err(|e| shared.poison_if_unknown(e))

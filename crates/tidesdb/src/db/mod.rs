@@ -30,7 +30,7 @@ use crate::shared::{Family, Shared};
 use crate::types::{SeqNo, Slice};
 use crate::write::{self, WriteBatch};
 
-/// Name of the family that always exists.
+/// Name of the default family, unless [`OpenOptions::default_family_name`] says another.
 pub const DEFAULT_FAMILY: &str = "default";
 
 /// An open database: a cheap handle, cloneable, usable from any thread. Dropping the last handle closes it; call

@@ -29,6 +29,7 @@ pub struct OpenOptions {
     path: PathBuf,
     options: DbOptions,
     default_family: FamilyOptions,
+    default_name: String,
     comparators: Vec<Comparator>,
     env: Env,
 }
@@ -39,6 +40,7 @@ impl OpenOptions {
             path: path.to_owned(),
             options: DbOptions::default(),
             default_family: FamilyOptions::default(),
+            default_name: DEFAULT_FAMILY.into(),
             comparators: Vec::new(),
             env: Env::real(),
         }
@@ -92,7 +94,13 @@ impl OpenOptions {
         self
     }
 
-    /// Settings of the default family if the database is created now.
+    /// Which family is [`Db::default_family`]; created if there is none. Default [`DEFAULT_FAMILY`].
+    pub fn default_family_name(mut self, name: impl Into<String>) -> Self {
+        self.default_name = name.into();
+        self
+    }
+
+    /// Settings of the default family if it is created now.
     pub fn default_family(mut self, options: FamilyOptions) -> Self {
         self.default_family = options;
         self
@@ -123,12 +131,12 @@ impl OpenOptions {
         let dir = self.open_dir()?;
         let lock = self.lock(&dir)?;
         let shared = self.build(&dir)?;
-        let default = catalog::load(&shared)?;
+        let default = catalog::load(&shared, &self.default_name)?;
         let report = recover::run(&shared)?;
         shared.snapshots.begin_at(shared.visible());
         let default = match default {
             Some(family) => family,
-            None => catalog::create(&shared, DEFAULT_FAMILY, self.default_family.clone())?,
+            None => catalog::create(&shared, &self.default_name, self.default_family.clone())?,
         };
         let workers = match shared.options.background_threads {
             _ if shared.options.read_only => 0,

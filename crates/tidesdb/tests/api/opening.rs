@@ -186,3 +186,31 @@ fn many_opens_leave_no_files_behind() {
     let left = sim.disk.file_names("/db").unwrap();
     assert!(left.len() <= 4, "{left:?}");
 }
+
+#[test]
+fn another_family_can_be_the_default_one() {
+    let sim = Sim::new();
+    sim.open().put(b"k", b"of default").unwrap();
+    let open = || sim.options().default_family(small().value_threshold(77)).default_family_name("main");
+    for round in 0..2u8 {
+        let db = open().open().unwrap();
+        assert_eq!(db.default_family().name(), "main");
+        assert_eq!(db.default_family().options().value_threshold, 77);
+        assert_eq!(value(db.default_family(), b"k"), (round > 0).then(|| b"of main".to_vec()));
+        db.put(b"k", b"of main").unwrap();
+        assert!(matches!(db.drop_family("main"), Err(Error::InvalidArgument { .. })));
+        assert!(matches!(db.rename_family("main", "x"), Err(Error::InvalidArgument { .. })));
+        assert_eq!(value(&db.family("default").unwrap(), b"k").unwrap(), b"of default");
+    }
+    let db = open().open().unwrap();
+    // The name is not what protects it.
+    db.rename_family("default", "other").unwrap();
+    db.create_family("default", small()).unwrap();
+    db.drop_family("default").unwrap();
+    db.drop_family("other").unwrap();
+    assert_eq!(db.families(), ["main"]);
+    db.close().unwrap();
+    let e = sim.options().read_only(true).open().unwrap_err();
+    assert!(matches!(e, Error::ReadOnly), "{e}: no default family, and none can be made");
+    assert_eq!(sim.open().families(), ["default", "main"]);
+}
