@@ -51,7 +51,7 @@ struct Create {
     /// Compression: none, snappy, lz4, lz4-fast or zstd
     #[arg(long, default_value = "lz4", value_parser = compression)]
     compression: Compression,
-    /// Order of its keys: bytewise, reverse-bytewise, case-insensitive, u64 or i64
+    /// Order of its keys: bytewise, reverse-bytewise, case-insensitive, lexicographic, u64 or i64
     #[arg(long, default_value = "bytewise", value_parser = comparator)]
     order: Comparator,
     /// Values of this many bytes and more go to the value log
@@ -67,7 +67,7 @@ fn compression(name: &str) -> Result<Compression, String> {
 }
 
 fn comparator(name: &str) -> Result<Comparator, String> {
-    let known = "expected bytewise, reverse-bytewise, case-insensitive, u64 or i64";
+    let known = "expected bytewise, reverse-bytewise, case-insensitive, lexicographic, u64 or i64";
     Comparator::by_name(name).ok_or_else(|| known.to_owned())
 }
 

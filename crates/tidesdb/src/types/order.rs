@@ -45,6 +45,12 @@ impl Comparator {
         Self::custom("i64", |a, b| number_order(a, b, i64::from_le_bytes))
     }
 
+    /// Byte order of what comes before the first zero byte of each key, as C compares strings; keys that differ only after it are
+    /// the same key.
+    pub fn lexicographic() -> Self {
+        Self::custom("lexicographic", |a, b| until_zero(a).cmp(until_zero(b)))
+    }
+
     /// An order of your own under a name of your own.
     pub fn custom(
         name: impl Into<Arc<str>>,
@@ -55,9 +61,15 @@ impl Comparator {
 
     /// The built-in order of this name.
     pub fn by_name(name: &str) -> Option<Self> {
-        [Self::bytewise(), Self::reverse_bytewise(), Self::case_insensitive(), Self::u64_le(), Self::i64_le()]
-            .into_iter()
-            .find(|c| c.name() == name)
+        let built_in = [
+            Self::bytewise,
+            Self::reverse_bytewise,
+            Self::case_insensitive,
+            Self::u64_le,
+            Self::i64_le,
+            Self::lexicographic,
+        ];
+        built_in.into_iter().map(|order| order()).find(|order| order.name() == name)
     }
 
     /// The stored name.
@@ -96,6 +108,10 @@ impl fmt::Debug for Comparator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Comparator").field(&self.name()).finish()
     }
+}
+
+fn until_zero(key: &[u8]) -> &[u8] {
+    key.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
 fn number_order<N: Ord>(a: &[u8], b: &[u8], decode: impl Fn([u8; 8]) -> N) -> Ordering {

@@ -44,8 +44,28 @@ fn the_built_in_orders() {
     orders(&Comparator::bytewise(), &bytes, &[b"\0", b"a", b"aa", b"b", b"\xff"]);
     orders(&Comparator::reverse_bytewise(), &bytes, &[b"\xff", b"b", b"aa", b"a", b"\0"]);
     let [one, big, neg] = [1, 256, -1].map(i64::to_le_bytes);
+    let strings: [&[u8]; 5] = [b"b", b"ab", b"\xff", b"a", b"\0z"];
+    orders(&Comparator::lexicographic(), &strings, &[b"\0z", b"a", b"ab", b"b", b"\xff"]);
     orders(&Comparator::u64_le(), &[&neg, &big, b"odd", &one], &[&one, &big, &neg, b"odd"]);
     orders(&Comparator::i64_le(), &[&big, b"odd", &neg, &one], &[&neg, &one, &big, b"odd"]);
+}
+
+#[test]
+fn what_follows_a_zero_does_not_count() {
+    let sim = Sim::new();
+    let order = Comparator::by_name("lexicographic").unwrap();
+    let db = sim.open();
+    let f = db.create_family("strings", small().comparator(order.clone())).unwrap();
+    f.put(b"key\0one", b"1").unwrap();
+    f.flush().unwrap();
+    f.put(b"key\0two", b"2").unwrap();
+    f.put(b"key2", b"3").unwrap();
+    assert_eq!((value(&f, b"key"), contents(&f).len()), (Some(b"2".to_vec()), 2));
+    f.compact().unwrap();
+    assert_eq!((value(&f, b"key\0"), contents(&f).len()), (Some(b"2".to_vec()), 2));
+    let mut keys: [&[u8]; 6] = [b"b", b"", b"a\0b", b"a\x01", b"\0x", b"aa"];
+    keys.sort_by(|a, b| order.compare(a, b));
+    assert_eq!(keys, [&b""[..], b"\0x", b"a\0b", b"a\x01", b"aa", b"b"]);
 }
 
 #[test]
