@@ -51,6 +51,8 @@ pub struct Shared {
     pub rotating: Mutex<()>,
     /// Memory that waits to be flushed, and who waits for it.
     pub debt: Debt,
+    /// Commits that are to be durable within some time.
+    pub sync_due: SyncDue,
     /// Failures of background work in a row, and when to try again.
     pub retry: Retry,
     /// Families whose value log was written since its last sync.
@@ -97,6 +99,45 @@ pub struct HeldUp {
     pub slowed: AtomicU64,
     /// Commits that had to stop.
     pub stopped: AtomicU64,
+}
+
+/// When the log must be synced for commits that were promised to be durable within some time. Time is that of the last tick: a
+/// promise is kept a little too early rather than too late.
+#[derive(Debug)]
+pub struct SyncDue {
+    tick_nanos: AtomicU64,
+    /// `u64::MAX` = no commit waits.
+    due_nanos: AtomicU64,
+}
+
+impl Default for SyncDue {
+    fn default() -> Self {
+        Self { tick_nanos: AtomicU64::new(0), due_nanos: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl SyncDue {
+    /// A commit that has its place in the log is to be durable within `period`. Of many such commits only the first after a
+    /// sync writes here.
+    pub fn within(&self, period: Duration) {
+        let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
+        let due = self.tick_nanos.load(Ordering::Relaxed).saturating_add(period);
+        if due < self.due_nanos.load(Ordering::SeqCst) {
+            self.due_nanos.fetch_min(due, Ordering::SeqCst);
+        }
+    }
+
+    /// It is `now`; whether a sync is due. If so it is said once, and the tail of the log read afterwards is behind every commit
+    /// that relied on it: their places were drawn before they looked here.
+    pub fn tick(&self, now: Duration) -> bool {
+        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        self.tick_nanos.store(now, Ordering::Relaxed);
+        let due = now >= self.due_nanos.load(Ordering::SeqCst);
+        if due {
+            self.due_nanos.swap(u64::MAX, Ordering::SeqCst);
+        }
+        due
+    }
 }
 
 impl Debt {

@@ -8,6 +8,8 @@
 //! short (space, descriptors). A damaged input of a compaction only fails that compaction.
 
 mod pool;
+#[cfg(test)]
+mod tests;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -130,7 +132,6 @@ fn failed(shared: &Shared, job: Job, e: &Error) {
 /// What must happen from time to time: the clock is read, the log synced and sealed, failed flushes asked for again.
 #[derive(Debug, Default)]
 pub struct Ticks {
-    last_sync: Duration,
     tail_seen: SeqNo,
     tail_since: Duration,
     sealed: SeqNo,
@@ -153,14 +154,8 @@ impl Ticks {
         }
         let now = shared.env.clock.mono();
         let sequencer = shared.log.sequencer();
-        if let SyncMode::Interval(period) = shared.options.sync
-            && now.saturating_sub(self.last_sync) >= period
-        {
-            self.last_sync = now;
-            let end = sequencer.written_end();
-            if sequencer.durable() < end {
-                let _ = shared.sync_to(end); // a failure has poisoned the database
-            }
+        if shared.sync_due.tick(now) {
+            let _ = shared.sync_to(sequencer.tail()); // a failure has poisoned the database
         }
         let tail = sequencer.tail();
         if tail != self.tail_seen {

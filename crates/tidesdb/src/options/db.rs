@@ -8,7 +8,7 @@ use std::time::Duration;
 pub enum SyncMode {
     /// When the system writes it back: no bound on time.
     None,
-    /// At most this long, plus one sync, after it returned.
+    /// At most this long, plus 10 ms and one sync, after it returned; every commit before it too.
     Interval(Duration),
     /// Before it returns. The default.
     #[default]

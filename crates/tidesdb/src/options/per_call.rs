@@ -11,7 +11,7 @@ use super::SyncMode;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteOptions {
     /// Overrides the database's sync mode for this commit. `Full` makes it, and all commits before it, durable
-    /// before the call returns.
+    /// before the call returns; `Interval` some time later, by the background.
     pub sync: Option<SyncMode>,
 }
 

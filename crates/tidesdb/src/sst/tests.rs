@@ -145,7 +145,7 @@ pub(super) fn get(table: &Table, key: &[u8], snapshot: SeqNo) -> Result<Option<E
         seq: f.seq,
         kind: f.kind,
         expiry: f.expiry,
-        value: f.value.into_vec(),
+        value: f.value.to_vec(),
     }))
 }
 

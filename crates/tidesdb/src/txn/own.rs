@@ -19,6 +19,21 @@ pub(super) enum OwnWrite<'a> {
     Deleted,
 }
 
+/// What own writes said of a key; if nothing, the reader comes back unused.
+pub(super) enum Own<R, F> {
+    Said(Option<R>),
+    Silent(F),
+}
+
+impl<R, F: FnOnce(&[u8]) -> R> Own<R, F> {
+    pub(super) fn said(own: OwnWrite<'_>, read: F) -> Self {
+        Self::Said(match own {
+            OwnWrite::Value(value) => Some(read(value)),
+            OwnWrite::Deleted => None,
+        })
+    }
+}
+
 /// Own writes by family. Versions are numbered in the order of the operations.
 #[derive(Debug, Default)]
 pub(super) struct OwnWrites {

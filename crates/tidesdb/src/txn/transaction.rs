@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::footprint::Footprint;
-use super::own::{OwnWrite, OwnWrites, look_through};
+use super::own::{Own, OwnWrites, look_through};
 use super::validate::Depends;
 use crate::options::{Isolation, ReadOptions, WriteOptions};
 use crate::read::{self, Cursor, Iter, Moment, OwnReads, Track, prefix_range};
@@ -474,21 +474,6 @@ impl Transaction {
         } else {
             Err(Error::invalid("the transaction has ended; reset it to begin anew"))
         }
-    }
-}
-
-/// What own writes said of a key; if nothing, the reader comes back unused.
-enum Own<R, F> {
-    Said(Option<R>),
-    Silent(F),
-}
-
-impl<R, F: FnOnce(&[u8]) -> R> Own<R, F> {
-    fn said(own: OwnWrite<'_>, read: F) -> Self {
-        Self::Said(match own {
-            OwnWrite::Value(value) => Some(read(value)),
-            OwnWrite::Deleted => None,
-        })
     }
 }
 

@@ -37,7 +37,8 @@ pub fn commit(shared: &Arc<Shared>, batch: &mut WriteBatch, options: &WriteOptio
         return Ok(shared.visible());
     }
     make_ready(shared, batch)?;
-    let durable = is_durable(shared, options);
+    let sync = options.sync.unwrap_or(shared.options.sync);
+    let durable = sync == SyncMode::Full;
     let end = batch.record.len();
     let appended = shared.log.append(&mut batch.record, batch.ops, !durable);
     batch.record.truncate(end); // the log pads a record
@@ -47,7 +48,7 @@ pub fn commit(shared: &Arc<Shared>, batch: &mut WriteBatch, options: &WriteOptio
     })?;
     let unfinished = Unfinished(shared);
     insert_and_publish(shared, batch, &commit, durable)?;
-    make_durable(shared, &commit, durable)?;
+    make_durable(shared, &commit, sync)?;
     unfinished.finished();
     after(shared, batch, &commit)
 }
@@ -75,7 +76,8 @@ pub fn commit_if(
         return Err(Error::Conflict);
     }
     make_ready(shared, batch)?;
-    let durable = is_durable(shared, options);
+    let sync = options.sync.unwrap_or(shared.options.sync);
+    let durable = sync == SyncMode::Full;
     let end = batch.record.len();
     // One at a time, from the drawing of the place to the insert: whoever had drawn a place and lost the processor would make all
     // the others wait behind it. Whoever has it takes the lock instead.
@@ -101,13 +103,9 @@ pub fn commit_if(
     }
     insert_and_publish(shared, batch, &place.commit, durable)?;
     drop(deciding);
-    make_durable(shared, &place.commit, durable)?;
+    make_durable(shared, &place.commit, sync)?;
     unfinished.finished();
     after(shared, batch, &place.commit)
-}
-
-fn is_durable(shared: &Shared, options: &WriteOptions) -> bool {
-    options.sync.unwrap_or(shared.options.sync) == SyncMode::Full
 }
 
 /// Whether `batch` may be committed to this database at all.
@@ -256,10 +254,15 @@ fn insert_into<S: Borrow<Arc<MemSlot>>>(
     Ok(())
 }
 
-/// Returns when the commit is durable, if it is to be.
-fn make_durable(shared: &Shared, commit: &Commit, durable: bool) -> Result<()> {
-    if !durable {
-        return Ok(());
+/// Returns when the commit is durable, if it is to be now; if it is to be later, says when.
+fn make_durable(shared: &Shared, commit: &Commit, sync: SyncMode) -> Result<()> {
+    match sync {
+        SyncMode::None => return Ok(()),
+        SyncMode::Interval(period) => {
+            shared.sync_due.within(period);
+            return Ok(());
+        }
+        SyncMode::Full => {}
     }
     let sequencer = shared.log.sequencer();
     shared.sync_to(commit.end).map_err(|e| unknown(shared, commit, e))?;

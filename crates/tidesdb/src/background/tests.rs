@@ -1,0 +1,113 @@
+//! Ticks by hand, on a simulated disk whose power fails.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidesdb_io::ManualClock;
+use tidesdb_io::sim::{self, Image, SimDisk};
+
+use super::Ticks;
+use crate::options::{Isolation, SyncMode, WriteOptions};
+use crate::{Db, OpenOptions};
+
+const SEED: u64 = 7;
+
+struct Machine {
+    disk: Arc<SimDisk>,
+    clock: Arc<ManualClock>,
+    db: Db,
+    ticks: Ticks,
+}
+
+fn options(env: tidesdb_io::Env) -> OpenOptions {
+    Db::options("/db").env(env).background_threads(0).with(|o| {
+        o.wal_segment_bytes = 64 << 10;
+        o.disk_free_min = 0;
+    })
+}
+
+impl Machine {
+    fn new(mode: SyncMode) -> Self {
+        let (env, disk, clock) = sim::env_on(SimDisk::new(SEED), SEED);
+        let db = options(env).sync(mode).open().unwrap();
+        Self { disk, clock, db, ticks: Ticks::default() }
+    }
+
+    fn put(&self, key: &[u8], mode: SyncMode) {
+        let mut batch = self.db.batch();
+        batch.put(self.db.default_family(), key, &[7; 2000]).unwrap();
+        self.db.write_with(&mut batch, &WriteOptions::default().sync(mode)).unwrap();
+    }
+
+    /// Time passes, tick by tick.
+    fn pass(&mut self, millis: u64) {
+        for _ in 0..millis / 10 {
+            self.clock.advance(Duration::from_millis(10));
+            self.ticks.tick(&self.db.inner.shared);
+        }
+    }
+
+    /// How many commits a power failure would leave.
+    fn durable(&self) -> usize {
+        let (env, ..) = sim::env_on(self.disk.crash_image(&Image::SYNCED, SEED), SEED);
+        options(env).open().unwrap().iter().unwrap().count()
+    }
+}
+
+const SECOND: SyncMode = SyncMode::Interval(Duration::from_secs(1));
+
+#[test]
+fn a_commit_is_durable_after_its_interval_and_not_before() {
+    let mut m = Machine::new(SyncMode::None);
+    m.pass(500);
+    m.put(b"none", SyncMode::None);
+    m.put(b"a", SECOND);
+    m.pass(600);
+    m.put(b"later", SECOND);
+    m.pass(390);
+    assert_eq!(m.durable(), 0);
+    m.pass(20);
+    assert_eq!(m.durable(), 3, "with all that was there");
+    m.put(b"none again", SyncMode::None);
+    m.pass(5000);
+    assert_eq!(m.durable(), 3, "nobody asked for more");
+    m.put(b"b", SECOND);
+    m.pass(980);
+    assert_eq!(m.durable(), 3);
+    m.pass(30);
+    assert_eq!(m.durable(), 5);
+}
+
+#[test]
+fn the_shortest_interval_counts() {
+    let mut m = Machine::new(SECOND);
+    m.db.put(b"as the database", b"v").unwrap();
+    m.put(b"soon", SyncMode::Interval(Duration::from_millis(50)));
+    m.db.put(b"as the database again", b"v").unwrap();
+    m.pass(40);
+    assert_eq!(m.durable(), 0);
+    m.pass(20);
+    assert_eq!(m.durable(), 3);
+    // The promise of those that were synced early is kept too, without another sync.
+    let syncs = m.db.stats().durable_seq;
+    m.pass(3000);
+    assert_eq!(m.db.stats().durable_seq, syncs);
+    m.put(b"never, as good as", SyncMode::Interval(Duration::MAX));
+    m.pass(3000);
+    assert_eq!(m.durable(), 3);
+}
+
+#[test]
+fn transactions_keep_it_too() {
+    for isolation in [Isolation::ReadCommitted, Isolation::Serializable] {
+        let mut m = Machine::new(SyncMode::None);
+        let mut tx = m.db.begin(isolation);
+        tx.get(m.db.default_family(), b"k").unwrap();
+        tx.put(m.db.default_family(), b"k", b"v").unwrap();
+        tx.commit_with(&WriteOptions::default().sync(SECOND)).unwrap();
+        m.pass(980);
+        assert_eq!(m.durable(), 0);
+        m.pass(30);
+        assert_eq!(m.durable(), 1);
+    }
+}
