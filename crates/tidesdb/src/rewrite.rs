@@ -214,8 +214,8 @@ impl Output<'_> {
 
     fn begin_table(&self) -> Result<TableWriter> {
         let options = TableOptions {
-            compression: self.target.compression(self.family.options.compression),
-            filter_bits_per_key: self.family.options.filter_bits_per_key,
+            compression: self.target.compression(self.family.options.compression()),
+            filter_bits_per_key: self.family.options.filter_bits_per_key(),
         };
         let id = self.shared.versions.new_table_id();
         let salt = self.shared.env.entropy.salt();

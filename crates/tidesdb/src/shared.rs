@@ -348,7 +348,7 @@ impl Shared {
 
     /// As [`Shared::rotate`], if the active memtable has reached its size.
     pub fn rotate_if_full(&self, family: &Arc<FamilyCore>) {
-        let limit = family.options.write_buffer_bytes;
+        let limit = family.options.write_buffer_bytes();
         self.rotate_if(family, |bytes| bytes >= limit);
     }
 
@@ -402,8 +402,8 @@ impl Family {
         self.core.name().to_string()
     }
 
-    /// Its settings.
-    pub fn options(&self) -> &crate::options::FamilyOptions {
-        &self.core.options
+    /// Its settings now.
+    pub fn options(&self) -> crate::options::FamilyOptions {
+        self.core.options.now()
     }
 }

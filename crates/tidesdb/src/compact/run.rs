@@ -25,7 +25,7 @@ pub fn run(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool> {
     let plan = readers
         .as_ref()
         .and_then(|readers| plan::deleted(&version, readers))
-        .or_else(|| plan::pick(&version, &options.comparator, options.l1_tables_trigger, false))
+        .or_else(|| plan::pick(&version, &options.comparator, options.l1_tables_trigger(), false))
         .or_else(|| readers.as_ref().and_then(|readers| plan::half_deleted(&version, readers)));
     match plan {
         Some(plan) if !family.is_dropped() => carry_out(shared, family, &version, &plan).map(|()| true),
@@ -120,7 +120,8 @@ fn merge(
     sources.extend(Source::for_merge(&shared.dir, order, &of(true), true)?);
     let mut cursor = MergeCursor::new(family.options.comparator.clone(), sources);
     cursor.seek_to_first()?;
-    let target = Target { level: plan.target, bottom: plan.bottom, table_bytes: family.options.table_bytes };
+    let target =
+        Target { level: plan.target, bottom: plan.bottom, table_bytes: family.options.table_bytes() };
     let purge = Purge { ranges: version.ranges().clone(), complete_to: version.flushed_to() };
     rewrite::run(shared, family, cursor, target, &purge)
 }

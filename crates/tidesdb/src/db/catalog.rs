@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Db;
 use crate::family::FamilyCore;
+use crate::jobs::Job;
 use crate::merge::Purge;
 use crate::options::FamilyOptions;
 use crate::rewrite::{self, FLUSH_LEVEL, Target};
@@ -89,6 +90,42 @@ fn find(shared: &Shared, name: &str) -> Result<Arc<FamilyCore>> {
     let families = shared.families.read();
     let found = families.values().find(|f| &*f.name() == name).cloned();
     found.ok_or_else(|| Error::NotFound { what: format!("column family {name:?}").into() })
+}
+
+impl Family {
+    /// Changes settings for what is written from now on: the next memtable, flush, merge or value. `keep`: for good; otherwise
+    /// until the database is closed. What is written already stays as it is.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// let family = db.default_family();
+    /// family.change_options(family.options().value_threshold(4096), true)?;
+    /// assert_eq!(family.options().value_threshold, 4096);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the key order or the kind of memtable is another one, `NotFound` (dropped family), `Io`,
+    /// `ReadOnly`, `Poisoned`, `Closed`: nothing changed.
+    pub fn change_options(&self, options: FamilyOptions, keep: bool) -> Result<()> {
+        let (shared, core) = (&self.shared, &self.core);
+        shared.check_writable()?;
+        core.options.check_change(&options)?;
+        let _catalog = shared.catalog.lock();
+        if core.is_dropped() {
+            return Err(Error::NotFound { what: format!("column family {}", core.name()).into() });
+        }
+        if keep {
+            let mut edit = VersionEdit::new();
+            edit.push(Change::SetOptions { family: core.id, options: options.clone() });
+            shared.install(&edit, core, |version| core.change_view(|view| view.with_version(version)))?;
+        }
+        core.options.change(&options);
+        core.vlog.set_file_bytes_max(options.vlog_file_bytes);
+        shared.jobs.push(Job::Compact(core.id)); // the trigger may be another one
+        Ok(())
+    }
 }
 
 impl Db {
@@ -181,7 +218,7 @@ impl Db {
         if find(shared, new).is_ok() {
             return Err(Error::Exists { what: format!("column family {new:?}").into() });
         }
-        let options = from.options().clone();
+        let options = from.options();
         let id = shared.versions.new_family_id()?;
         let scratch = core(shared, id, new, options.clone(), from.core.owned_view().version.clone());
         let out = copy(shared, &from, &scratch)?;
@@ -215,15 +252,15 @@ fn copy(shared: &Arc<Shared>, from: &Family, to: &Arc<FamilyCore>) -> Result<rew
     while cursor.valid() {
         let (key, seq, expiry) = (cursor.key().to_vec(), cursor.version_seq(), cursor.expiry());
         let value = cursor.value()?;
-        let separate = value.len() >= to.options.value_threshold;
+        let separate = value.len() >= to.options.value_threshold();
         let pointer =
-            if separate { Some(to.vlog.append(value, to.options.compression)?.encode()) } else { None };
+            if separate { Some(to.vlog.append(value, to.options.compression())?.encode()) } else { None };
         let kind = if separate { Kind::PutPointer } else { Kind::Put };
         let version = tidesdb_memtable::Version { seq, kind: kind as u8, expiry };
         map.insert(&key, version, pointer.as_ref().map_or(value, |p| &p[..]))
             .map_err(|_| Error::MemoryLimit { what: "cloning a family".into() })?;
         cursor.next()?;
-        if map.allocated_bytes() >= to.options.write_buffer_bytes || !cursor.valid() {
+        if map.allocated_bytes() >= to.options.write_buffer_bytes() || !cursor.valid() {
             let full = std::mem::replace(&mut map, to.staging_memtable(shared.env.entropy.next_u64()));
             let mut source = Source::memtable(&full);
             crate::types::EntryCursor::seek_to_first(&mut source)?;

@@ -232,7 +232,7 @@ impl Replay<'_> {
         }
         for family in self.shared.all_families() {
             let bytes = family.owned_view().active.as_ref().map_or(0, |a| a.bytes());
-            if bytes >= family.options.write_buffer_bytes {
+            if bytes >= family.options.write_buffer_bytes() {
                 self.write_table(&family)?;
             }
         }

@@ -20,7 +20,7 @@ use tidesdb_memtable::{KeyOrder, MapKind, Memtable};
 use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin};
 
 use crate::jobs::Retry;
-use crate::options::{FamilyOptions, MemtableKind};
+use crate::options::{FamilyOptions, LiveOptions, MemtableKind};
 use crate::ranges::SharedRanges;
 use crate::sources::TableVersion;
 use crate::types::{FamilyId, SeqNo};
@@ -32,7 +32,7 @@ pub struct FamilyCore {
     /// Its number; never reused.
     pub id: FamilyId,
     /// Its settings.
-    pub options: FamilyOptions,
+    pub options: LiveOptions,
     /// Its value log.
     pub vlog: VlogSet,
     name: Mutex<Arc<str>>,
@@ -92,7 +92,7 @@ impl FamilyCore {
         let view = ReadView { active: None, active_from: 0, immutables: Vec::new(), version };
         Self {
             id,
-            options,
+            options: LiveOptions::new(options),
             vlog,
             name: Mutex::new(name.into()),
             view: EpochCell::new(Arc::new(view)),
@@ -222,6 +222,6 @@ impl FamilyCore {
             MemtableKind::Auto => MapKind::Tree,
             MemtableKind::SkipList => MapKind::SkipList,
         };
-        Memtable::new(order, kind, self.options.write_buffer_bytes, seed)
+        Memtable::new(order, kind, self.options.write_buffer_bytes(), seed)
     }
 }

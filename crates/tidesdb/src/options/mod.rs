@@ -2,8 +2,10 @@
 
 mod db;
 mod family;
+mod live;
 mod per_call;
 
 pub use db::{DbOptions, RecoveryMode, SyncMode};
 pub use family::{FamilyOptions, MemtableKind};
+pub(crate) use live::LiveOptions;
 pub use per_call::{Isolation, ReadOptions, WriteOptions};

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tidesdb_io::{Dir, Entropy};
 use tidesdb_sync::{Mutex, RwLock};
@@ -25,6 +25,9 @@ use crate::{Error, Result, files};
 /// Values are gathered into writes of about this many bytes.
 const GROUP_BYTES: usize = 256 << 10;
 
+/// No file is full before it has this many bytes.
+const FILE_BYTES_MIN: u64 = 4096;
+
 type NewId = dyn Fn() -> Result<VlogId> + Send + Sync;
 
 /// The value logs of a family.
@@ -32,7 +35,7 @@ pub struct VlogSet {
     dir: Arc<dyn Dir>,
     entropy: Arc<dyn Entropy>,
     family: FamilyId,
-    file_bytes_max: u64,
+    file_bytes_max: AtomicU64,
     new_id: Box<NewId>,
     /// All files open.
     files: RwLock<BTreeMap<VlogId, Arc<VlogFile>>>,
@@ -74,7 +77,7 @@ impl VlogSet {
             dir,
             entropy,
             family,
-            file_bytes_max: file_bytes_max.max(4096),
+            file_bytes_max: file_bytes_max.max(FILE_BYTES_MIN).into(),
             new_id: Box::new(new_id),
             files: RwLock::default(),
             current: RwLock::default(),
@@ -83,6 +86,11 @@ impl VlogSet {
             unsynced: Mutex::default(),
             doomed: AtomicBool::new(false),
         }
+    }
+
+    /// Has files that are begun from now on grow to `bytes`.
+    pub fn set_file_bytes_max(&self, bytes: u64) {
+        self.file_bytes_max.store(bytes.max(FILE_BYTES_MIN), Ordering::Relaxed);
     }
 
     /// After the family was dropped: the files go with the last handle. Those that the manifest never named, because nothing
@@ -159,7 +167,8 @@ impl VlogSet {
             return Ok(());
         }
         let header = FileHeader { family: self.family, vlog: (self.new_id)()?, salt: self.entropy.salt() };
-        let file = Arc::new(VlogFile::create(&*self.dir, header, self.file_bytes_max)?);
+        let file =
+            Arc::new(VlogFile::create(&*self.dir, header, self.file_bytes_max.load(Ordering::Relaxed))?);
         self.files.write().insert(file.id, Arc::clone(&file));
         // Known to sync before anyone can append to it.
         self.unsynced.lock().push(Arc::clone(&file));

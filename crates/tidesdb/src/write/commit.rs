@@ -169,25 +169,27 @@ fn unknown(shared: &Shared, commit: &Commit, e: Error) -> Error {
 /// Moves values from their family's threshold up to the value log; a pointer takes their place.
 fn separate(shared: &Shared, batch: &mut WriteBatch) -> Result<()> {
     let largest = batch.value_bytes_max;
-    if batch.families.iter().all(|f| largest < f.options.value_threshold) {
+    if batch.families.iter().all(|f| largest < f.options.value_threshold()) {
         return Ok(());
     }
     let all = ops(&batch.record[RECORD_HEADER_BYTES..], BODY, 0).collect::<Result<Vec<Op<'_>>>>()?;
-    let is_large = |op: &Op<'_>, family: &FamilyCore| {
-        op.family == family.id && op.kind == Kind::Put && op.value.len() >= family.options.value_threshold
+    let is_large = |op: &Op<'_>, family: &FamilyCore, threshold: usize| {
+        op.family == family.id && op.kind == Kind::Put && op.value.len() >= threshold
     };
     let mut pointers = Vec::new();
     for family in &batch.families {
         // A failed value write leaves garbage at the end of a value log at worst: nothing refers to it.
-        let values = all.iter().filter(|op| is_large(op, family)).map(|op| op.value);
+        let threshold = family.options.value_threshold(); // once: it may change meanwhile
+        let values = all.iter().filter(|op| is_large(op, family, threshold)).map(|op| op.value);
         let mut out = Vec::new();
-        family.vlog.append_all(values, family.options.compression, &mut out)?;
-        pointers.push((family, out.into_iter()));
+        family.vlog.append_all(values, family.options.compression(), &mut out)?;
+        pointers.push((family, threshold, out.into_iter()));
     }
     let mut record = Vec::with_capacity(batch.record.len());
     record.resize(RECORD_HEADER_BYTES, 0);
     for op in &all {
-        let Some((_, pointers)) = pointers.iter_mut().find(|(family, _)| is_large(op, family)) else {
+        let owner = pointers.iter_mut().find(|(family, threshold, _)| is_large(op, family, *threshold));
+        let Some((_, _, pointers)) = owner else {
             encode_op(&mut record, op);
             continue;
         };
@@ -296,7 +298,7 @@ fn after(shared: &Shared, batch: &mut WriteBatch, commit: &Commit) -> Result<Seq
 fn rotate_full(shared: &Shared, batch: &WriteBatch) {
     let guard = pin();
     for family in &batch.families {
-        let full = |bytes: usize| bytes >= family.options.write_buffer_bytes;
+        let full = |bytes: usize| bytes >= family.options.write_buffer_bytes();
         if family.view(&guard).active.as_ref().is_some_and(|a| full(a.bytes())) {
             shared.rotate_if_full(family);
         }

@@ -73,7 +73,7 @@ fn debt<'a>(shared: &'a Shared, batch: &WriteBatch) -> (f64, &'a HeldUp) {
     let debts = batch
         .families
         .iter()
-        .map(|f| table_debt(f.view(&guard).version.level_len(1), f.options.l1_tables_trigger));
+        .map(|f| table_debt(f.view(&guard).version.level_len(1), f.options.l1_tables_trigger()));
     let tables = debts.fold(0.0, f64::max);
     if tables > memory { (tables, &shared.debt.by_tables) } else { (memory, &shared.debt.by_memtables) }
 }

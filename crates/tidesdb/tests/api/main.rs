@@ -23,6 +23,7 @@ mod opening;
 mod pressure;
 mod ranges;
 mod reads;
+mod settings;
 mod snapshots;
 mod statistics;
 mod transactions;

@@ -1,0 +1,131 @@
+//! Settings of a family that change while it is open.
+
+use tidesdb::{Comparator, Compression, Error, Family, FamilyOptions, MemtableKind};
+
+use crate::common::{Sim, contents, fill, noise, small, value};
+
+fn tables(f: &Family) -> usize {
+    f.stats().level_tables.iter().sum()
+}
+
+#[test]
+fn what_is_kept_outlives_the_close_and_what_is_not_does_not() {
+    let sim = Sim::new();
+    for (keep, expected) in [(false, 512), (true, 4000), (false, 4000)] {
+        let db = sim.open();
+        let f = db.default_family();
+        let options = FamilyOptions { value_threshold: if keep { 4000 } else { 70 }, ..f.options() };
+        f.change_options(options.clone(), keep).unwrap();
+        assert_eq!(f.options().value_threshold, options.value_threshold);
+        let killed = sim.killed();
+        assert_eq!(killed.open().default_family().options().value_threshold, expected, "{keep}");
+        db.close().unwrap();
+        assert_eq!(sim.open().default_family().options().value_threshold, expected, "{keep}");
+    }
+}
+
+#[test]
+fn all_of_them_are_kept() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let mut options = small().write_buffer(333_333).value_threshold(77).compression(Compression::Zstd);
+    (options.filter_bits_per_key, options.table_bytes, options.l1_tables_trigger) = (3, 1 << 20, 9);
+    options.vlog_file_bytes = 99_999;
+    db.default_family().change_options(options.clone(), true).unwrap();
+    let shown = format!("{options:?}");
+    assert_eq!(format!("{:?}", db.default_family().options()), shown);
+    db.close().unwrap();
+    assert_eq!(format!("{:?}", sim.open().default_family().options()), shown);
+}
+
+#[test]
+fn what_cannot_change_is_refused() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.create_family("f", small()).unwrap();
+    for options in [small().comparator(Comparator::u64_le()), small().memtable(MemtableKind::SkipList)] {
+        let e = f.change_options(options.value_threshold(1), false).unwrap_err();
+        assert!(matches!(e, Error::InvalidArgument { .. }), "{e}");
+    }
+    assert_eq!(f.options().value_threshold, 512);
+    db.drop_family("f").unwrap();
+    assert!(matches!(f.change_options(small(), true), Err(Error::NotFound { .. })));
+    let default = db.default_family().clone();
+    db.close().unwrap();
+    assert!(matches!(default.change_options(small(), false), Err(Error::Closed)));
+    let db = sim.options().read_only(true).open().unwrap();
+    assert!(matches!(db.default_family().change_options(small(), true), Err(Error::ReadOnly)));
+}
+
+#[test]
+fn a_smaller_buffer_and_trigger_count_from_the_next_commit_on() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    fill(f, 1000, &[5; 100]);
+    assert_eq!(tables(f), 0);
+    f.change_options(small().write_buffer(64 << 10), false).unwrap();
+    f.put(b"one more", b"v").unwrap();
+    assert_eq!(tables(f), 1);
+    let mut options = f.options();
+    options.l1_tables_trigger = 100;
+    f.change_options(options.clone(), false).unwrap();
+    for i in 0..10 {
+        f.put(&[i], b"v").unwrap();
+        f.flush().unwrap();
+    }
+    f.put(b"jobs", b"run").unwrap();
+    let level1 = || f.stats().level_tables[0];
+    assert!(level1() >= 10, "{:?}", f.stats().level_tables);
+    options.l1_tables_trigger = 4;
+    f.change_options(options, false).unwrap();
+    f.put(b"jobs", b"run again").unwrap();
+    assert_eq!(level1(), 0, "merged: {:?}", f.stats().level_tables);
+}
+
+#[test]
+fn values_tables_and_filters_follow() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    let file_bytes = |end: &str| -> usize {
+        let names = sim.disk.file_names("/db").unwrap();
+        let sizes = names.iter().filter(|n| n.ends_with(end));
+        sizes.map(|n| sim.disk.read_file(format!("/db/{n}")).unwrap().len()).sum()
+    };
+    f.put(b"inline", &noise(1, 300)).unwrap();
+    assert_eq!(file_bytes(".vlog"), 0);
+    f.change_options(small().value_threshold(100), false).unwrap();
+    f.put(b"apart", &noise(2, 300)).unwrap();
+    assert!(file_bytes(".vlog") >= 300);
+    assert_eq!(value(f, b"inline").unwrap(), noise(1, 300));
+    assert_eq!(value(f, b"apart").unwrap(), noise(2, 300));
+    fill(f, 2000, b"easy to compress, easy to compress, easy to compress");
+    f.compact().unwrap();
+    let (compressed, filters) = (f.stats().level_bytes.iter().sum::<u64>(), f.stats().resident_bytes);
+    let before = contents(f);
+    f.change_options(small().compression(Compression::None).filter_bits_per_key(0), false).unwrap();
+    f.compact().unwrap();
+    assert!(f.stats().level_bytes.iter().sum::<u64>() > 2 * compressed);
+    assert!(f.stats().resident_bytes + 2000 < filters);
+    let mut options = f.options();
+    (options.table_bytes, options.vlog_file_bytes) = (16 << 10, 4096);
+    f.change_options(options.value_threshold(100), true).unwrap();
+    f.compact().unwrap();
+    assert!(tables(f) > 4);
+    assert_eq!(contents(f), before);
+    let files = || sim.disk.file_names("/db").unwrap().iter().filter(|n| n.ends_with(".vlog")).count();
+    let large = |f: &Family, keys: std::ops::Range<u8>| {
+        for i in keys {
+            f.put(&[i], &noise(i.into(), 1000)).unwrap();
+        }
+    };
+    let old = files();
+    large(f, 0..30);
+    assert_eq!(files(), old, "the file in use keeps its own bound");
+    db.close().unwrap();
+    let db = sim.open();
+    large(db.default_family(), 30..60);
+    assert!(files() > old + 4, "{} files", files());
+    assert_eq!(contents(db.default_family()).len(), before.len() + 60);
+}
