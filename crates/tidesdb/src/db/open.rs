@@ -11,6 +11,7 @@ use tidesdb_sync::{Mutex, RwLock};
 use super::recover;
 use super::{DEFAULT_FAMILY, Db, Inner, catalog};
 use crate::background::Pool;
+use crate::family::Orders;
 use crate::health::Health;
 use crate::jobs::{Job, JobQueue, Retry};
 use crate::mvcc::Snapshots;
@@ -31,6 +32,7 @@ pub struct OpenOptions {
     default_family: FamilyOptions,
     default_name: String,
     comparators: Vec<Comparator>,
+    await_comparators: bool,
     env: Env,
 }
 
@@ -42,6 +44,7 @@ impl OpenOptions {
             default_family: FamilyOptions::default(),
             default_name: DEFAULT_FAMILY.into(),
             comparators: Vec::new(),
+            await_comparators: false,
             env: Env::real(),
         }
     }
@@ -109,6 +112,13 @@ impl OpenOptions {
     /// Makes a key order of your own known; families that use it need it at each open.
     pub fn comparator(mut self, comparator: Comparator) -> Self {
         self.comparators.push(comparator);
+        self
+    }
+
+    /// Opens although the key order of a family is not known; default false. Such a family waits until
+    /// [`Db::register_comparator`] and takes no part in anything until then. The default family cannot wait.
+    pub fn await_comparators(mut self, yes: bool) -> Self {
+        self.await_comparators = yes;
         self
     }
 
@@ -207,6 +217,7 @@ impl OpenOptions {
             snapshots: Arc::new(Snapshots::default()),
             jobs: JobQueue::default(),
             families: RwLock::default(),
+            orders: Orders::new(self.comparators.clone()),
             catalog: Mutex::default(),
             deciding: Mutex::default(),
             rotating: Mutex::default(),
@@ -229,6 +240,7 @@ impl OpenOptions {
             dir: Arc::clone(dir),
             entropy: Arc::clone(&self.env.entropy),
             comparators: self.comparators.clone(),
+            may_wait: if self.await_comparators { |name| name != DEFAULT_FAMILY } else { |_| false },
             open_table: Box::new(move |family, meta| {
                 Table::open(&tables, &family.options.comparator, meta.clone())
             }),

@@ -8,7 +8,7 @@
 //! Opening for writing always begins a new manifest: what was read, perhaps only from the system's cache, becomes
 //! durable again before anything relies on it, and no append ever follows a torn one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,6 +37,8 @@ pub struct Context<T = Table> {
     pub entropy: Arc<dyn Entropy>,
     /// Key orders that are not built in.
     pub comparators: Vec<Comparator>,
+    /// Whether the family of this name may go without its key order until [`VersionSet::learn`].
+    pub may_wait: fn(&str) -> bool,
     /// Opens tables.
     pub open_table: Box<OpenTable<T>>,
 }
@@ -65,6 +67,8 @@ struct Inner<T> {
     phase: Phase,
     state: State,
     versions: BTreeMap<FamilyId, Arc<FamilyVersion<T>>>,
+    /// Families whose key order is not known: they have no version.
+    waiting: BTreeSet<FamilyId>,
     next_manifest: u64,
 }
 
@@ -96,11 +100,12 @@ impl<T> VersionSet<T> {
     ///
     /// # Errors
     /// `NoSpace` and `Io` from the disk, and what opening a table fails with.
-    pub fn create_with(context: Context<T>, wal_segment_bytes: u64, state: State) -> Result<Self> {
+    pub fn create_with(context: Context<T>, wal_segment_bytes: u64, mut state: State) -> Result<Self> {
         let identity = Identity { uuid: context.entropy.salt(), wal_segment_bytes };
+        let waiting = resolve_orders(&mut state, &context)?;
         let names = replay::list(&*context.dir)?;
         let this = Self::new(context, identity, state, &names);
-        this.open_tables()?;
+        this.open_tables(waiting)?;
         this.begin_manifest(&names, None, false)?;
         Ok(this)
     }
@@ -110,15 +115,15 @@ impl<T> VersionSet<T> {
     ///
     /// # Errors
     /// `NotFound` if there is none, `Corrupt` for damage, `FormatTooNew`, `InvalidArgument` for a key order that
-    /// was not given, and what opening a table fails with.
+    /// was not given and that the family may not wait for, and what opening a table fails with.
     pub fn open(context: Context<T>, read_only: bool) -> Result<(Self, ManifestReport)> {
         let loaded = replay::load(&*context.dir, &mut |_, _| {})?;
         let mut state = loaded.state;
-        resolve_orders(&mut state, &context.comparators)?;
+        let waiting = resolve_orders(&mut state, &context)?;
         let names = replay::list(&*context.dir)?;
         state.clean = false;
         let this = Self::new(context, loaded.header.identity, state, &names);
-        this.open_tables()?;
+        this.open_tables(waiting)?;
         if !read_only {
             // One that was damaged is set aside like an orphan, as evidence.
             let spent = Some(loaded.header.number).filter(|_| !loaded.report.repaired_mark);
@@ -144,6 +149,7 @@ impl<T> VersionSet<T> {
             phase: Phase::ReadOnly,
             next_manifest: manifest,
             versions: BTreeMap::new(),
+            waiting: BTreeSet::new(),
             state: state.clone(),
         };
         Self {
@@ -158,14 +164,37 @@ impl<T> VersionSet<T> {
         }
     }
 
-    /// Builds the first versions.
-    fn open_tables(&self) -> Result<()> {
+    /// Builds the first versions, of all families but those that wait.
+    fn open_tables(&self, waiting: BTreeSet<FamilyId>) -> Result<()> {
         let mut inner = self.inner.lock();
         let mut versions = BTreeMap::new();
-        for (id, family) in &inner.state.families {
+        for (id, family) in inner.state.families.iter().filter(|(id, _)| !waiting.contains(id)) {
             versions.insert(*id, Arc::new(self.build(family, None)?));
         }
         inner.versions = versions;
+        inner.waiting = waiting;
+        Ok(())
+    }
+
+    /// Gives `order` to the families that wait for it, and opens their tables; all of them or none.
+    ///
+    /// # Errors
+    /// What opening a table fails with.
+    pub fn learn(&self, order: &Comparator) -> Result<()> {
+        let mut inner = self.inner.lock();
+        let mut learned = Vec::new();
+        for family in inner.waiting.iter().filter_map(|id| inner.state.families.get(id)) {
+            if family.options.comparator.name() == order.name() {
+                let mut family = Arc::clone(family);
+                Arc::make_mut(&mut family).options.comparator = order.clone();
+                learned.push((Arc::new(self.build(&family, None)?), family));
+            }
+        }
+        for (version, family) in learned {
+            inner.waiting.remove(&family.id);
+            inner.versions.insert(family.id, version);
+            inner.state.families.insert(family.id, family);
+        }
         Ok(())
     }
 
@@ -242,7 +271,7 @@ impl<T> VersionSet<T> {
         (inner.state.clone(), inner.versions.values().cloned().collect())
     }
 
-    /// The version of a family in force.
+    /// The version of a family in force; `None` also while it waits for its key order.
     pub fn version(&self, family: FamilyId) -> Option<Arc<FamilyVersion<T>>> {
         self.inner.lock().versions.get(&family).cloned()
     }
@@ -326,7 +355,8 @@ impl<T> VersionSet<T> {
         self.next_table.fetch_max(state.next_table.0, Ordering::Relaxed);
         self.next_vlog.fetch_max(state.next_vlog.0.into(), Ordering::Relaxed);
         self.next_family.fetch_max(state.next_family.0.into(), Ordering::Relaxed);
-        inner.state = state;
+        let before = std::mem::replace(&mut inner.state, state);
+        self.forget_waiting(inner, &before);
         for (id, next) in fresh {
             let prev = match &next {
                 Some(next) => inner.versions.insert(id, Arc::clone(next)),
@@ -359,7 +389,7 @@ impl<T> VersionSet<T> {
     ) -> Result<BTreeMap<FamilyId, Option<Arc<FamilyVersion<T>>>>> {
         let mut fresh = BTreeMap::new();
         for id in edit.changes().iter().filter_map(Change::family) {
-            if fresh.contains_key(&id) {
+            if fresh.contains_key(&id) || inner.waiting.contains(&id) {
                 continue;
             }
             let prev = inner.versions.get(&id).map(|v| &**v);
@@ -367,6 +397,16 @@ impl<T> VersionSet<T> {
             fresh.insert(id, next.map(Arc::new));
         }
         Ok(fresh)
+    }
+
+    /// Of families that were dropped while they waited, no version has the files.
+    fn forget_waiting(&self, inner: &mut Inner<T>, before: &State) {
+        let Inner { waiting, state, .. } = inner;
+        let gone = |id: &FamilyId| !state.families.contains_key(id);
+        for family in waiting.extract_if(.., |id| gone(id)).filter_map(|id| before.families.get(&id)) {
+            family.tables.keys().for_each(|id| self.obsolete.push(FileKind::Table(*id)));
+            family.vlogs.keys().for_each(|id| self.obsolete.push(FileKind::Vlog(*id)));
+        }
     }
 
     fn append(&self, inner: &mut Inner<T>, edit: &VersionEdit) -> Result<()> {
@@ -438,22 +478,27 @@ pub fn inspect(dir: &dyn Dir, visit: &mut dyn FnMut(u64, &VersionEdit)) -> Resul
     Ok((loaded.state, loaded.report))
 }
 
-/// Gives each family its key order.
-fn resolve_orders(state: &mut State, given: &[Comparator]) -> Result<()> {
+/// Gives each family its key order; returns those that wait for it.
+fn resolve_orders<T>(state: &mut State, context: &Context<T>) -> Result<BTreeSet<FamilyId>> {
+    let mut waiting = BTreeSet::new();
     for family in state.families.values_mut() {
         let name = family.options.comparator.name();
         if Comparator::by_name(name).is_some() {
             continue;
         }
-        let order = given.iter().find(|c| c.name() == name).cloned().ok_or_else(|| {
-            Error::invalid(format!(
-                "family {:?} orders its keys by {name:?}: give that order to open",
-                family.name
-            ))
-        })?;
-        Arc::make_mut(family).options.comparator = order;
+        let order = context.comparators.iter().find(|c| c.name() == name).cloned();
+        match order {
+            Some(order) => Arc::make_mut(family).options.comparator = order,
+            None if (context.may_wait)(&family.name) => drop(waiting.insert(family.id)),
+            None => {
+                return Err(Error::invalid(format!(
+                    "family {:?} orders its keys by {name:?}: give that order to open",
+                    family.name
+                )));
+            }
+        }
     }
-    Ok(())
+    Ok(waiting)
 }
 
 fn draw(counter: &AtomicU64) -> Result<u32> {

@@ -29,3 +29,4 @@ mod statistics;
 mod transactions;
 mod verify;
 mod versions;
+mod waiting;
