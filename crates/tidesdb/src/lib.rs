@@ -39,7 +39,8 @@ pub mod inspect;
 
 pub use codec::Compression;
 pub use db::{
-    DEFAULT_FAMILY, Db, FamilyStats, OpenOptions, RecoveryReport, Snapshot, StallStats, Stats, VerifyReport,
+    DEFAULT_FAMILY, Db, FamilyStats, OpenOptions, RangeEstimate, RecoveryReport, Snapshot, StallStats, Stats,
+    VerifyReport,
 };
 pub use error::{Error, Result};
 pub use family::{CommitHook, Committed, CommittedOp};

@@ -1,6 +1,7 @@
 //! Carrying out a plan.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::plan::{self, BOTTOM_LEVEL, CompactionPlan, PlanKind};
 use crate::Result;
@@ -57,6 +58,7 @@ fn carry_out(
     version: &Arc<TableVersion>,
     plan: &CompactionPlan,
 ) -> Result<()> {
+    let _merging = Merging::begin(family);
     let started = shared.env.clock.mono();
     let out = match plan.kind {
         PlanKind::Move => Rewritten {
@@ -92,6 +94,23 @@ fn carry_out(
     tracing::debug!(family = %family.name(), kind = ?plan.kind, inputs = plan.inputs.len(),
         outputs = out.tables.len(), dropped = out.dropped, ?took, "compacted");
     Ok(())
+}
+
+/// Says of its family that tables are being merged, for as long as it lives.
+struct Merging<'a>(&'a FamilyCore);
+
+impl<'a> Merging<'a> {
+    /// The caller holds `compacting`.
+    fn begin(family: &'a FamilyCore) -> Self {
+        family.merging.store(true, Ordering::Relaxed);
+        Self(family)
+    }
+}
+
+impl Drop for Merging<'_> {
+    fn drop(&mut self) {
+        self.0.merging.store(false, Ordering::Relaxed);
+    }
 }
 
 /// Range tombstones of `version` that cover no older entry of any table once `plan` is carried out. Tables that were flushed since are

@@ -11,7 +11,7 @@ use crate::read::{self, Cursor, Iter, prefix_range};
 use crate::shared::Family;
 use crate::types::{SeqNo, Slice};
 use crate::write::WriteBatch;
-use crate::{Result, compact, flush};
+use crate::{Error, Result, compact, flush};
 
 impl Family {
     /// Sets `key` to `value`; returns the commit's sequence number.
@@ -169,6 +169,20 @@ impl Family {
     pub fn flush(&self) -> Result<()> {
         self.shared.check_writable()?;
         flush::all(&self.shared, &self.core)
+    }
+
+    /// Has everything committed so far written to tables by the background, and returns at once. Without threads the next commit
+    /// does it. A family with nothing to flush is left as it is.
+    ///
+    /// # Errors
+    /// `NotFound` (dropped family), `Poisoned`, `ReadOnly`, `Closed`.
+    pub fn start_flush(&self) -> Result<()> {
+        self.shared.check_writable()?;
+        if self.core.is_dropped() {
+            return Err(Error::NotFound { what: format!("column family {}", self.core.name()).into() });
+        }
+        self.shared.rotate(&self.core);
+        Ok(())
     }
 
     /// Flushes and merges all tables into one sorted run without deleted, expired or hidden versions.

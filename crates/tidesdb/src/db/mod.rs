@@ -4,6 +4,7 @@ mod admin;
 mod catalog;
 mod checkpoint;
 mod close;
+mod estimate;
 mod family;
 mod open;
 mod recover;
@@ -17,6 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use admin::VerifyReport;
+pub use estimate::RangeEstimate;
 pub use open::OpenOptions;
 pub use recover::RecoveryReport;
 pub use snapshot::Snapshot;

@@ -7,7 +7,9 @@ use std::time::Duration;
 use super::Db;
 use crate::family::{FamilyCore, Metric};
 use crate::shared::HeldUp;
+use crate::sst::{TableMeta, VlogRef};
 use crate::types::SeqNo;
+use crate::vlog::VlogPointer;
 
 /// Figures about one family.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +25,20 @@ pub struct FamilyStats {
     pub level_tables: Vec<usize>,
     /// Bytes of tables in each level, level 1 first.
     pub level_bytes: Vec<u64>,
+    /// Entries of the tables of each level, level 1 first, old versions and tombstones included.
+    pub level_entries: Vec<u64>,
+    /// Tombstones in the tables of each level, level 1 first.
+    pub level_tombstones: Vec<u64>,
+    /// Entries in all memtables, old versions and tombstones included.
+    pub memtable_entries: u64,
+    /// Bytes of the keys of all entries in tables, before compression.
+    pub key_bytes: u64,
+    /// Bytes of the values of all entries in tables, before compression; of those in value logs, the bytes they take there.
+    pub value_bytes: u64,
+    /// Whether a memtable waits to be flushed, or is being flushed.
+    pub flushing: bool,
+    /// Whether tables of the family are being merged.
+    pub compacting: bool,
     /// Entries in all tables, old versions and tombstones included.
     pub table_entries: u64,
     /// Tombstones in all tables.
@@ -52,12 +68,22 @@ impl FamilyStats {
         let view = core.owned_view();
         let levels = view.version.levels();
         let tables = || view.version.tables();
+        let by_level = |of: fn(&TableMeta) -> u64| {
+            levels.iter().map(|l| l.tables().iter().map(|t| of(t.meta())).sum()).collect()
+        };
         Self {
             name: core.name().to_string(),
             memtable_bytes: view.memtables().map(|m| m.bytes() as u64).sum(),
             immutables: view.immutables.len(),
             level_tables: levels.iter().map(|l| l.len()).collect(),
             level_bytes: levels.iter().map(|l| l.bytes()).collect(),
+            level_entries: by_level(|meta| meta.entries),
+            level_tombstones: by_level(|meta| meta.tombstones),
+            memtable_entries: view.memtables().map(|m| m.map.entries()).sum(),
+            key_bytes: tables().map(|t| t.meta().raw_key_bytes).sum(),
+            value_bytes: tables().map(|t| value_bytes(t.meta())).sum(),
+            flushing: !view.immutables.is_empty(),
+            compacting: core.merging.load(Ordering::Relaxed),
             table_entries: tables().map(|t| t.meta().entries).sum(),
             tombstones: tables().map(|t| t.meta().tombstones).sum(),
             range_tombstones: (view.memtables().map(|m| m.ranges.to_owned().len()).sum::<usize>()
@@ -72,6 +98,13 @@ impl FamilyStats {
             dropped: core.total(Metric::Dropped),
         }
     }
+}
+
+/// Values in the table itself, and what it refers to in value logs.
+fn value_bytes(meta: &TableMeta) -> u64 {
+    let sum = |of: fn(&VlogRef) -> u64| meta.vlog_refs.iter().map(of).sum::<u64>();
+    let pointers = sum(|r| r.count) * VlogPointer::BYTES as u64;
+    meta.raw_value_bytes.saturating_sub(pointers) + sum(|r| r.bytes)
 }
 
 /// Figures about the whole database; its `Display` is for people.
@@ -92,6 +125,10 @@ pub struct Stats {
     pub cache_misses: u64,
     /// Bytes the cache holds.
     pub cache_bytes: u64,
+    /// Parts of blocks the cache holds.
+    pub cache_entries: u64,
+    /// Parts of the cache that are locked on their own: one, as none of it is locked.
+    pub cache_shards: u64,
     /// Live snapshots.
     pub snapshots: usize,
     /// Background jobs waiting or running.
@@ -151,6 +188,8 @@ impl Db {
             cache_hits: cache.hits,
             cache_misses: cache.misses,
             cache_bytes: cache.used_bytes,
+            cache_entries: cache.entries,
+            cache_shards: 1,
             snapshots: shared.snapshots.count(),
             jobs_pending: shared.jobs.pending(),
             stalled_by_memtables: StallStats::of(&shared.debt.by_memtables),

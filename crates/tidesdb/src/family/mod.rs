@@ -45,6 +45,8 @@ pub struct FamilyCore {
     pub flushing: Mutex<()>,
     /// Held by the one compaction of this family that runs.
     pub compacting: Mutex<()>,
+    /// Whether tables of this family are being merged.
+    pub merging: AtomicBool,
     /// After a compaction met damage.
     pub compaction_retry: Retry,
     /// Intervals in which readers at some number found deleted keys only: for those at that number or a later one, what is
@@ -101,6 +103,7 @@ impl FamilyCore {
             change: Mutex::new(()),
             flushing: Mutex::new(()),
             compacting: Mutex::new(()),
+            merging: AtomicBool::new(false),
             compaction_retry: Retry::default(),
             deserts: SharedRanges::default(),
             hook: HookCell::default(),

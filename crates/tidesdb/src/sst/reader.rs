@@ -5,6 +5,7 @@
 //! verified at each read. All methods may be called by any number of threads.
 
 use std::fmt;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -180,6 +181,23 @@ impl Table {
         };
         let covered = last.saturating_sub(first) * 2 >= self.index.blocks();
         covered && (inside(&self.meta.smallest) || inside(&self.meta.largest) || last > first + 1)
+    }
+
+    /// How many blocks may hold keys between these bounds, how many there are, and the bytes on disk of the former.
+    pub fn blocks_within(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> (u64, u64, u64) {
+        let order = &self.comparator;
+        let all = self.index.blocks();
+        let first = match start {
+            Bound::Included(key) | Bound::Excluded(key) => self.index.first_block(order, key),
+            Bound::Unbounded => 0,
+        };
+        let last = match end {
+            Bound::Included(key) | Bound::Excluded(key) => self.index.last_block(order, key),
+            Bound::Unbounded => all,
+        };
+        let within = first..(last.saturating_add(1)).min(all);
+        let bytes = within.clone().filter_map(|b| self.index.place(b)).map(|fence| fence.disk).sum();
+        (within.len() as u64, all as u64, bytes)
     }
 
     /// Begins to load what [`Table::get`] looks at first, so that the filters of several tables load at once.

@@ -12,6 +12,7 @@ mod concurrency;
 mod cursors;
 mod deletes;
 mod durability;
+mod estimates;
 mod expiry;
 mod history;
 mod isolation;
