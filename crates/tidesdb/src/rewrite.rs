@@ -28,12 +28,14 @@ pub struct Target {
     pub bottom: bool,
     /// About how long a table may get.
     pub table_bytes: u64,
+    /// How often merges had been stopped when this one began; `None` for what is no merge, and goes on.
+    pub stops_seen: Option<u64>,
 }
 
 impl Target {
     /// One table in the level that flushes write to.
     pub fn flush(bottom: bool) -> Self {
-        Self { level: FLUSH_LEVEL, bottom, table_bytes: u64::MAX }
+        Self { level: FLUSH_LEVEL, bottom, table_bytes: u64::MAX, stops_seen: None }
     }
 
     /// What is flushed is soon merged: there the processor time of writers counts for more than a few bytes.
@@ -201,6 +203,7 @@ impl Output<'_> {
         }
         if self.written.is_multiple_of(4096) {
             self.shared.health.check()?;
+            self.shared.merges.check(self.target.stops_seen)?;
         }
         if self.writer.is_none() {
             self.writer = Some(self.begin_table()?);

@@ -53,6 +53,8 @@ pub struct Shared {
     pub rotating: Mutex<()>,
     /// Memory that waits to be flushed, and who waits for it.
     pub debt: Debt,
+    /// Whether merges begin by themselves, and how to stop them.
+    pub merges: Merges,
     /// Commits that are to be durable within some time.
     pub sync_due: SyncDue,
     /// Failures of background work in a row, and when to try again.
@@ -101,6 +103,44 @@ pub struct HeldUp {
     pub slowed: AtomicU64,
     /// Commits that had to stop.
     pub stopped: AtomicU64,
+}
+
+/// Stopping merges. Those that run look here now and then.
+#[derive(Debug, Default)]
+pub struct Merges {
+    off: AtomicBool,
+    stops: AtomicU64,
+}
+
+impl Merges {
+    /// Stops those that run; none begins by itself any more.
+    pub fn stop(&self) {
+        self.off.store(true, Ordering::SeqCst);
+        self.stops.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Whether none begins by itself.
+    pub fn are_off(&self) -> bool {
+        self.off.load(Ordering::SeqCst)
+    }
+
+    /// How often they were stopped so far.
+    pub fn stops(&self) -> u64 {
+        self.stops.load(Ordering::SeqCst)
+    }
+
+    /// Fails if they were stopped since there were `seen` stops.
+    ///
+    /// # Errors
+    /// `Busy`.
+    pub fn check(&self, seen: Option<u64>) -> Result<()> {
+        match seen {
+            Some(seen) if seen != self.stops() => {
+                Err(Error::Busy { cause: "the merge was stopped; nothing changed" })
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// When the log must be synced for commits that were promised to be durable within some time. Time is that of the last tick: a

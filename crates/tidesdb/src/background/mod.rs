@@ -108,8 +108,8 @@ fn flush_what_pins_the_log(shared: &Arc<Shared>) {
 }
 
 fn failed(shared: &Shared, job: Job, e: &Error) {
-    if matches!(e, Error::Poisoned { .. } | Error::Closed) {
-        return;
+    if matches!(e, Error::Poisoned { .. } | Error::Closed | Error::Busy { .. }) {
+        return; // `Busy`: merges were stopped
     }
     tracing::warn!(?job, error = %e, "a background job failed; its inputs are kept");
     let now = shared.env.clock.mono();

@@ -13,4 +13,4 @@ mod plan;
 mod run;
 
 pub use plan::{CompactionPlan, PlanKind, pick};
-pub use run::{everything, run};
+pub use run::{everything, run, within};

@@ -1,5 +1,6 @@
 //! Which merge is due: a pure function of the version.
 
+use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use crate::merge::RetainRules;
@@ -133,6 +134,35 @@ fn between<'v>(
 /// A plan that rewrites every table.
 pub(super) fn everything(version: &TableVersion) -> Option<CompactionPlan> {
     let inputs: Vec<_> = all_tables(version).collect();
+    (!inputs.is_empty()).then_some(CompactionPlan {
+        kind: PlanKind::Merge,
+        inputs,
+        target: BOTTOM_LEVEL,
+        bottom: true,
+    })
+}
+
+/// A plan that rewrites every table that meets `range`, so that in it nothing is left that no reader needs. With them go the
+/// older tables of level 1 that overlap one of level 1 that goes, as what goes down must not get below older data, and
+/// the tables of the level below that lie between the first and the last key of all.
+pub(super) fn within<'k>(
+    version: &TableVersion,
+    range: &impl RangeBounds<&'k [u8]>,
+) -> Option<CompactionPlan> {
+    let order = version.order();
+    let upper = version.level(1);
+    let mut goes: Vec<bool> = upper.iter().map(|table| table.meets(order, range)).collect();
+    for newer in 0..upper.len() {
+        for older in newer + 1..upper.len() {
+            goes[older] |= goes[newer] && overlap(order, &upper[newer], &upper[older]);
+        }
+    }
+    let mut tables: Vec<_> =
+        upper.iter().zip(goes).filter(|(_, goes)| *goes).map(|(t, _)| Arc::clone(t)).collect();
+    let mut inputs: Vec<_> = tables.iter().map(|table| (1, Arc::clone(table))).collect();
+    tables.extend(version.tables_meeting(BOTTOM_LEVEL, range));
+    let lower = between(&tables, version.level(BOTTOM_LEVEL), order);
+    inputs.extend(lower.map(|table| (BOTTOM_LEVEL, Arc::clone(table))));
     (!inputs.is_empty()).then_some(CompactionPlan {
         kind: PlanKind::Merge,
         inputs,

@@ -1,5 +1,6 @@
 //! Carrying out a plan.
 
+use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -17,9 +18,13 @@ use crate::version::{Change, VersionEdit};
 /// Runs the compaction of `family` that is due; `false` if none is.
 ///
 /// # Errors
-/// `NoSpace`, `Io`: nothing changed. `Corrupt`: an input is damaged; inputs are kept.
+/// `NoSpace`, `Io`, `Busy` if merges were stopped: nothing changed. `Corrupt`: an input is damaged; inputs are kept.
 pub fn run(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool> {
+    let stops = shared.merges.stops(); // first, so that no later stop goes unnoticed
     let _one_at_a_time = family.compacting.lock();
+    if shared.merges.are_off() {
+        return Ok(false);
+    }
     let options = &family.options;
     let version = version_of(family);
     let readers = (!version.ranges().is_empty()).then(|| rewrite::rules(shared, false));
@@ -29,7 +34,9 @@ pub fn run(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool> {
         .or_else(|| plan::pick(&version, &options.comparator, options.l1_tables_trigger(), false))
         .or_else(|| readers.as_ref().and_then(|readers| plan::half_deleted(&version, readers)));
     match plan {
-        Some(plan) if !family.is_dropped() => carry_out(shared, family, &version, &plan).map(|()| true),
+        Some(plan) if !family.is_dropped() => {
+            carry_out(shared, family, (&version, &plan), stops).map(|()| true)
+        }
         _ => Ok(false),
     }
 }
@@ -39,10 +46,29 @@ pub fn run(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool> {
 /// # Errors
 /// As [`run`].
 pub fn everything(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<()> {
+    let stops = shared.merges.stops(); // first, so that no later stop goes unnoticed
     let _one_at_a_time = family.compacting.lock();
     let version = version_of(family);
     match plan::everything(&version) {
-        Some(plan) if !family.is_dropped() => carry_out(shared, family, &version, &plan),
+        Some(plan) if !family.is_dropped() => carry_out(shared, family, (&version, &plan), stops),
+        _ => Ok(()),
+    }
+}
+
+/// Merges the tables of `family` that meet `range`, and those that must go along.
+///
+/// # Errors
+/// As [`run`].
+pub fn within<'k>(
+    shared: &Arc<Shared>,
+    family: &Arc<FamilyCore>,
+    range: &impl RangeBounds<&'k [u8]>,
+) -> Result<()> {
+    let stops = shared.merges.stops(); // first, so that no later stop goes unnoticed
+    let _one_at_a_time = family.compacting.lock();
+    let version = version_of(family);
+    match plan::within(&version, range) {
+        Some(plan) if !family.is_dropped() => carry_out(shared, family, (&version, &plan), stops),
         _ => Ok(()),
     }
 }
@@ -55,8 +81,8 @@ fn version_of(family: &FamilyCore) -> Arc<TableVersion> {
 fn carry_out(
     shared: &Arc<Shared>,
     family: &Arc<FamilyCore>,
-    version: &Arc<TableVersion>,
-    plan: &CompactionPlan,
+    (version, plan): (&Arc<TableVersion>, &CompactionPlan),
+    stops: u64,
 ) -> Result<()> {
     let _merging = Merging::begin(family);
     let started = shared.env.clock.mono();
@@ -65,7 +91,7 @@ fn carry_out(
             tables: plan.inputs.iter().map(|(_, t)| Arc::clone(t.meta())).collect(),
             ..Rewritten::default()
         },
-        PlanKind::Merge => merge(shared, family, version, plan)?,
+        PlanKind::Merge => merge(shared, family, (version, plan), stops)?,
         PlanKind::Drop => Rewritten::default(),
     };
     let mut edit = VersionEdit::new();
@@ -126,8 +152,8 @@ fn no_longer_hiding(version: &TableVersion, plan: &CompactionPlan, out: &Rewritt
 fn merge(
     shared: &Arc<Shared>,
     family: &Arc<FamilyCore>,
-    version: &TableVersion,
-    plan: &CompactionPlan,
+    (version, plan): (&TableVersion, &CompactionPlan),
+    stops: u64,
 ) -> Result<Rewritten> {
     shared.check_disk()?;
     let order = &family.options.comparator;
@@ -139,8 +165,12 @@ fn merge(
     sources.extend(Source::for_merge(&shared.dir, order, &of(true), true)?);
     let mut cursor = MergeCursor::new(family.options.comparator.clone(), sources);
     cursor.seek_to_first()?;
-    let target =
-        Target { level: plan.target, bottom: plan.bottom, table_bytes: family.options.table_bytes() };
+    let target = Target {
+        level: plan.target,
+        bottom: plan.bottom,
+        table_bytes: family.options.table_bytes(),
+        stops_seen: Some(stops),
+    };
     let purge = Purge { ranges: version.ranges().clone(), complete_to: version.flushed_to() };
     rewrite::run(shared, family, cursor, target, &purge)
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Db;
 use crate::family::FamilyCore;
@@ -9,6 +10,10 @@ use crate::sources::TableSlot;
 use crate::types::{EntryCursor, Kind};
 use crate::vlog::VlogPointer;
 use crate::{Error, Result, compact, files, flush};
+
+/// How long one look for merges that run takes, and after how many of them nobody waits any longer.
+const LOOK: Duration = Duration::from_millis(10);
+const LOOKS_MAX: u32 = 3000;
 
 /// What [`Db::verify`] checked. Its `Display` is for people.
 #[derive(Clone, Debug, Default)]
@@ -68,6 +73,33 @@ impl Db {
         let shared = &self.inner.shared;
         shared.all_families().iter().try_for_each(|f| compact::everything(shared, f))?;
         shared.remove_obsolete();
+        Ok(())
+    }
+
+    /// Stops all merges that run: what they wrote is thrown away, and the tables stay as they were. From now on none begins by
+    /// itself until the database is closed, and no writer waits for one; [`Db::compact`] and [`Family::compact`] still work.
+    /// Returns when none runs.
+    ///
+    /// [`Family::compact`]: crate::Family::compact
+    ///
+    /// # Errors
+    /// `Busy` if one still runs after half a minute: it will stop. `Poisoned`, `ReadOnly`, `Closed`.
+    pub fn cancel_compactions(&self) -> Result<()> {
+        let shared = &self.inner.shared;
+        shared.check_writable()?;
+        shared.merges.stop();
+        shared.debt.progress.advance(); // writers that wait for them
+        let mut looks = 0;
+        for family in shared.all_families() {
+            // Whoever holds it may be about to begin one.
+            while family.compacting.try_lock().is_none() {
+                if looks == LOOKS_MAX {
+                    return Err(Error::Busy { cause: "a merge has not come to an end yet" });
+                }
+                let seen = shared.debt.progress.current();
+                looks += u32::from(!shared.debt.progress.wait_while(seen, Some(LOOK)));
+            }
+        }
         Ok(())
     }
 

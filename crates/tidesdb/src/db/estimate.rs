@@ -78,7 +78,8 @@ impl Family {
     }
 }
 
-fn is_empty(order: &Comparator, (start, end): Range<'_>) -> bool {
+/// Whether no key is in a range.
+pub(super) fn is_empty(order: &Comparator, (start, end): Range<'_>) -> bool {
     match (start, end) {
         (Bound::Included(start), Bound::Included(end)) => order.compare(start, end).is_gt(),
         (Bound::Included(start) | Bound::Excluded(start), Bound::Included(end) | Bound::Excluded(end)) => {

@@ -4,6 +4,7 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::estimate::is_empty;
 use super::stats::FamilyStats;
 use crate::family::CommitHook;
 use crate::options::{ReadOptions, WriteOptions};
@@ -188,11 +189,36 @@ impl Family {
     /// Flushes and merges all tables into one sorted run without deleted, expired or hidden versions.
     ///
     /// # Errors
-    /// As [`Family::flush`]; `Corrupt`.
+    /// As [`Family::flush`]; `Corrupt`, `Busy` if [`Db::cancel_compactions`](crate::Db::cancel_compactions) stopped it.
     pub fn compact(&self) -> Result<()> {
         self.flush()?;
         compact::everything(&self.shared, &self.core)?;
         self.shared.remove_obsolete();
+        Ok(())
+    }
+
+    /// Flushes, and merges the tables that meet `range`: in it no deleted, expired or hidden versions are left, except what a
+    /// snapshot needs. Other tables stay as they are, but for those that must go along: older ones of level 1 that overlap one
+    /// that goes, and those of level 2 between the first and the last key of all. Waits for another merge of the family to end.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// let logs = db.default_family();
+    /// logs.delete_range("2024-01".."2024-07")?;
+    /// logs.compact_range("2024-01".."2024-07")?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Family::compact`].
+    pub fn compact_range<B: AsRef<[u8]>>(&self, range: impl RangeBounds<B>) -> Result<()> {
+        let range = (range.start_bound().map(B::as_ref), range.end_bound().map(B::as_ref));
+        self.flush()?;
+        if !is_empty(&self.core.options.comparator, range) {
+            compact::within(&self.shared, &self.core, &range)?;
+            self.shared.remove_obsolete();
+        }
         Ok(())
     }
 

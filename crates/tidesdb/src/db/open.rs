@@ -16,7 +16,7 @@ use crate::health::Health;
 use crate::jobs::{Job, JobQueue, Retry};
 use crate::mvcc::Snapshots;
 use crate::options::{DbOptions, FamilyOptions, RecoveryMode, SyncMode};
-use crate::shared::{Debt, Family, Shared, SyncDue};
+use crate::shared::{Debt, Family, Merges, Shared, SyncDue};
 use crate::sst::{Table, TableContext};
 use crate::types::{Comparator, WalId};
 use crate::version::{Context, Presence, VersionSet, presence};
@@ -222,6 +222,7 @@ impl OpenOptions {
             deciding: Mutex::default(),
             rotating: Mutex::default(),
             debt: Debt::default(),
+            merges: Merges::default(),
             sync_due: SyncDue::default(),
             retry: Retry::default(),
             dirty_vlogs: Mutex::default(),

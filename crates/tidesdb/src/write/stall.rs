@@ -74,7 +74,11 @@ fn debt<'a>(shared: &'a Shared, batch: &WriteBatch) -> (f64, &'a HeldUp) {
         .families
         .iter()
         .map(|f| table_debt(f.view(&guard).version.level_len(1), f.options.l1_tables_trigger()));
-    let tables = debts.fold(0.0, f64::max);
+    let tables = match debts.fold(0.0, f64::max) {
+        // Nobody works on that debt, so that to wait for it would have no end.
+        debt if debt > 0.0 && shared.merges.are_off() => 0.0,
+        debt => debt,
+    };
     if tables > memory { (tables, &shared.debt.by_tables) } else { (memory, &shared.debt.by_memtables) }
 }
 

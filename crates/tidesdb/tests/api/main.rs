@@ -20,6 +20,7 @@ mod families;
 mod iterators;
 mod lent;
 mod maintenance;
+mod merging;
 mod opening;
 mod pressure;
 mod ranges;

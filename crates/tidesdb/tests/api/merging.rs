@@ -1,0 +1,229 @@
+//! Merges asked for: of a range only, and stopped.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::time::Duration;
+
+use tidesdb::{Db, Error, Family, FamilyOptions, Snapshot, SyncMode};
+
+use crate::common::{Sim, contents, fill, keys, noise, pairs, small};
+
+/// Never merged unless asked for; tables of a few blocks.
+fn quiet() -> FamilyOptions {
+    FamilyOptions { l1_tables_trigger: 1000, table_bytes: 16 << 10, ..small() }
+}
+
+fn tables(sim: &Sim) -> Vec<String> {
+    let mut names = sim.disk.file_names("/db").unwrap();
+    names.retain(|name| name.ends_with(".klog"));
+    names.sort();
+    names
+}
+
+fn put(f: &Family, keys: std::ops::Range<u32>, round: u64) {
+    for i in keys {
+        f.put(format!("key{i:06}").as_bytes(), &noise(u64::from(i) + round, 100)).unwrap();
+    }
+}
+
+#[test]
+fn only_the_range_is_rewritten() {
+    let sim = Sim::new();
+    let db = sim.options().default_family(quiet()).open().unwrap();
+    let f = db.default_family();
+    put(f, 0..3000, 0);
+    f.compact().unwrap();
+    let before = tables(&sim);
+    assert!(before.len() > 10, "{before:?}");
+    put(f, 1000..1100, 1);
+    f.delete_range("key001050".."key001060").unwrap();
+    f.delete(b"key001070").unwrap();
+    f.compact_range("key001000".."key001100").unwrap();
+    let after = tables(&sim);
+    let kept = before.iter().filter(|name| after.contains(name)).count();
+    assert!(kept + 4 >= before.len() && kept < before.len(), "{kept} of {}", before.len());
+    let stats = f.stats();
+    assert_eq!((stats.level_tables[0], stats.tombstones, stats.range_tombstones), (0, 0, 0));
+    assert_eq!((stats.table_entries, contents(f).len()), (3000 - 11, 3000 - 11));
+    assert!(db.verify().unwrap().is_ok());
+}
+
+#[test]
+fn what_does_not_meet_the_range_stays() {
+    let sim = Sim::new();
+    let db = sim.options().default_family(quiet()).open().unwrap();
+    let f = db.default_family();
+    for (i, letter) in ["a", "b", "c"].into_iter().enumerate() {
+        f.put(letter.as_bytes(), b"1").unwrap();
+        f.flush().unwrap();
+        f.delete(letter.as_bytes()).unwrap();
+        f.put(format!("{letter}{letter}").as_bytes(), b"2").unwrap();
+        f.flush().unwrap();
+        assert_eq!(f.stats().level_tables[0], 2 * (i + 1));
+    }
+    for nothing in [(Bound::Included("x"), Bound::Unbounded), (Bound::Included("bz"), Bound::Included("bb"))]
+    {
+        f.compact_range::<&str>(nothing).unwrap();
+    }
+    assert_eq!(f.stats().level_tables, [6]);
+    f.compact_range("b"..="bb").unwrap();
+    assert_eq!((f.stats().level_tables, f.stats().tombstones), (vec![4, 1], 2));
+    f.compact_range("bb"..).unwrap();
+    assert_eq!((f.stats().level_tables, f.stats().tombstones), (vec![2, 1], 1));
+    f.compact_range::<&str>(..).unwrap();
+    assert_eq!((f.stats().level_tables, f.stats().tombstones), (vec![0, 1], 0));
+    assert_eq!(keys(f.iter()), ["aa", "bb", "cc"]);
+    assert!(db.verify().unwrap().is_ok());
+}
+
+/// A newer table over the range pulls the older ones below it along.
+#[test]
+fn newest_first_stays_right() {
+    let sim = Sim::new();
+    let db = sim.options().default_family(quiet()).open().unwrap();
+    let f = db.default_family();
+    for (keys, value) in [("az", "oldest"), ("mz", "older"), ("cm", "newer")] {
+        for key in keys.bytes() {
+            f.put(&[key], value.as_bytes()).unwrap();
+        }
+        f.flush().unwrap();
+    }
+    // The newest overlaps both others; the range meets the oldest and the newest.
+    f.compact_range("c".."d").unwrap();
+    let expected = [("a", "oldest"), ("c", "newer"), ("m", "newer"), ("z", "older")];
+    let expected = expected.map(|(k, v)| (k.as_bytes().to_vec(), v.as_bytes().to_vec()));
+    assert_eq!(contents(f), expected);
+    assert!(db.verify().unwrap().is_ok());
+    drop(db);
+    assert_eq!(contents(sim.open().default_family()), expected);
+}
+
+#[test]
+fn random_histories_match_the_model() {
+    for seed in 0..20u64 {
+        let sim = Sim::new();
+        let db =
+            sim.options().default_family(FamilyOptions { table_bytes: 4 << 10, ..quiet() }).open().unwrap();
+        let f = db.default_family();
+        let mut model = BTreeMap::new();
+        let mut old: Vec<(Snapshot, BTreeMap<Vec<u8>, Vec<u8>>)> = Vec::new();
+        let dice = noise(seed, 4000);
+        for (step, roll) in dice.chunks_exact(4).enumerate() {
+            let [from, to] = [roll[1].min(roll[2]), roll[1].max(roll[2])].map(|n| vec![b'k', n]);
+            match roll[0] % 16 {
+                0..8 => {
+                    let value = vec![roll[3]; 1 + usize::from(roll[3])];
+                    f.put(&from, &value).unwrap();
+                    model.insert(from, value);
+                }
+                8..10 => {
+                    f.delete(&from).unwrap();
+                    model.remove(&from);
+                }
+                10 => {
+                    f.delete_range(from.clone()..to.clone()).unwrap();
+                    model.retain(|key, _| *key < from || *key >= to);
+                }
+                11..13 => f.flush().unwrap(),
+                13..15 => f.compact_range(from.clone()..to.clone()).unwrap(),
+                _ if old.len() < 3 => old.push((db.snapshot(), model.clone())),
+                _ => drop(old.remove(usize::from(roll[3] % 3))),
+            }
+            let all: BTreeMap<_, _> = contents(f).into_iter().collect();
+            assert!(all == model, "seed {seed}, step {step}");
+        }
+        for (snapshot, then) in &old {
+            let all: BTreeMap<_, _> = pairs(snapshot.iter(f).unwrap()).into_iter().collect();
+            assert!(all == *then, "seed {seed}");
+        }
+        drop(old);
+        assert!(db.verify().unwrap().is_ok(), "seed {seed}");
+        f.compact_range::<&[u8]>(..).unwrap();
+        let stats = f.stats();
+        let left = (stats.table_entries, stats.tombstones, stats.range_tombstones);
+        assert_eq!(left, (model.len() as u64, 0, 0), "seed {seed}");
+        drop(db);
+        let all: BTreeMap<_, _> = contents(sim.open().default_family()).into_iter().collect();
+        assert!(all == model, "seed {seed}, opened again");
+    }
+}
+
+fn three_rounds(f: &Family) {
+    for round in 0..3 {
+        put(f, 0..20_000, round);
+        f.flush().unwrap();
+    }
+}
+
+#[test]
+fn a_merge_that_runs_is_stopped_and_leaves_all_as_it_was() {
+    let sim = Sim::new();
+    let options = FamilyOptions { write_buffer_bytes: 64 << 20, ..quiet() };
+    let db = sim.options().default_family(options).open().unwrap();
+    let f = db.default_family();
+    three_rounds(f);
+    let (levels, files) = (f.stats().level_tables, tables(&sim));
+    let stopped = (0..100).any(|_| {
+        std::thread::scope(|s| {
+            let merge = s.spawn(|| f.compact_range("key000000".."key000001"));
+            while !f.stats().compacting && !merge.is_finished() {
+                std::thread::yield_now();
+            }
+            db.cancel_compactions().unwrap();
+            assert!(!f.stats().compacting || merge.is_finished());
+            matches!(merge.join().unwrap(), Err(Error::Busy { .. }))
+        })
+    });
+    assert!(stopped, "every merge was faster");
+    if f.stats().level_tables == levels {
+        assert_eq!(tables(&sim), files, "what was begun is gone");
+    }
+    assert!(db.verify().unwrap().is_ok());
+    db.put(b"the database", b"is well").unwrap();
+    f.compact().unwrap();
+    assert_eq!(f.stats().level_tables[0], 0, "a merge that is asked for still runs");
+    assert_eq!(contents(f).len(), 20_001);
+}
+
+#[test]
+fn none_begins_by_itself_until_the_next_open() {
+    let sim = Sim::new();
+    let open = || {
+        let options = sim.options().sync(SyncMode::None).background_threads(2);
+        options.default_family(FamilyOptions { l1_tables_trigger: 2, ..small() }).open().unwrap()
+    };
+    let level1 = |db: &Db| db.default_family().stats().level_tables[0];
+    let db = open();
+    db.cancel_compactions().unwrap();
+    // Far beyond where writers stop.
+    for i in 0..60u8 {
+        db.put(&[i], b"v").unwrap();
+        db.flush().unwrap();
+    }
+    assert_eq!(level1(&db), 60);
+    fill(db.default_family(), 1000, b"v");
+    let stats = db.stats();
+    assert_eq!((stats.stalled_by_tables.stopped, stats.stalled_by_tables.slowed), (0, 0));
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(level1(&db), 60);
+    db.default_family().compact().unwrap();
+    assert_eq!(level1(&db), 0);
+    for i in 0..10u8 {
+        db.put(&[i], b"v").unwrap();
+        db.flush().unwrap();
+    }
+    assert_eq!(level1(&db), 10);
+    db.close().unwrap();
+    assert!(matches!(
+        sim.options().read_only(true).open().unwrap().cancel_compactions(),
+        Err(Error::ReadOnly)
+    ));
+    let db = open();
+    for _ in 0..1000 {
+        if level1(&db) < 2 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("merges do not begin again");
+}
