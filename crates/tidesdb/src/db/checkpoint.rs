@@ -1,13 +1,13 @@
-//! Checkpoint: a second database made of hard links, openable on its own.
+//! Checkpoint and backup: a second database, openable on its own, made of hard links or of copies.
 //!
 //! All families are rotated at one boundary and flushed up to it while no other flush runs, so the tables are a prefix
-//! of the commits across all families. Then the state is written as a new manifest beside links to its files.
+//! of the commits across all families. Then the state is written as a new manifest beside links to its files, or copies of them.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use tidesdb_cache::Cache;
-use tidesdb_io::Dir;
+use tidesdb_io::{Access, Dir, FileExt};
 
 use super::Db;
 use crate::shared::Shared;
@@ -17,6 +17,9 @@ use crate::version::{Change, Context, State, VersionEdit, VersionSet};
 use crate::wal::layout::UNIT;
 use crate::{Error, Result, files, flush};
 
+/// Bytes copied at a time.
+const COPY_BYTES: u64 = 1 << 20;
+
 impl Db {
     /// Makes a consistent copy of the database, as of now, in the new or empty directory `path` of the same file system.
     /// Tables and value logs are hard links: it takes little time and, at first, no space.
@@ -24,9 +27,31 @@ impl Db {
     /// # Errors
     /// `Exists` if the directory is not empty, `InvalidArgument` on another file system, `NoSpace`, `Io`, `Closed`, `Poisoned`.
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.duplicate(path.as_ref(), link)
+    }
+
+    /// Makes a consistent copy of the database, as of now, in the new or empty directory `path` of any file system. It shares
+    /// nothing with the database, and is durable when this returns. Commits, flushes and merges go on meanwhile.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let db = tidesdb::Db::open(dir.path().join("db"))?;
+    /// db.put(b"k", b"v")?;
+    /// db.backup(dir.path().join("copy"))?;
+    /// assert!(tidesdb::Db::open(dir.path().join("copy"))?.contains(b"k")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Exists` if the directory is not empty, `NoSpace` there or here, `Io`, `Closed`, `Poisoned`.
+    pub fn backup(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.duplicate(path.as_ref(), copy)
+    }
+
+    fn duplicate(&self, path: &Path, transfer: Transfer) -> Result<()> {
         let shared = &self.inner.shared;
         shared.check_writable()?;
-        let _catalog = shared.catalog.lock();
+        let catalog = shared.catalog.lock();
         let families = shared.all_families();
         let flushing: Vec<_> = families.iter().map(|f| f.flushing.lock()).collect();
         let boundary = shared.rotate_all(&families);
@@ -34,23 +59,26 @@ impl Db {
             flush::up_to(shared, family, boundary)?; // and no further: the copy holds a prefix of the commits
         }
         let (state, versions) = shared.versions.pinned_state();
-        drop(flushing);
-        let result = write(shared, &state, path.as_ref());
-        drop(versions);
+        drop((flushing, catalog));
+        let result = write(shared, &state, path, transfer);
+        drop((versions, families)); // which kept the files, those of a family that was dropped meanwhile too
         result
     }
 }
 
-fn write(shared: &Arc<Shared>, state: &State, path: &Path) -> Result<()> {
+/// Brings a file of the database into another directory, under the same name.
+type Transfer = fn(&Shared, &str, &Arc<dyn Dir>) -> Result<()>;
+
+fn write(shared: &Arc<Shared>, state: &State, path: &Path, transfer: Transfer) -> Result<()> {
     let name = path.display().to_string();
     let target = shared.env.disk.open_dir(path, true).map_err(|e| Error::io("create", &name, e))?;
     if !target.list().map_err(|e| Error::io("list", &name, e))?.is_empty() {
         return Err(Error::Exists { what: format!("something in {name}").into() });
     }
     let lock = target.lock(files::LOCK, true).map_err(|e| Error::io("lock", &name, e))?;
-    let result = fill(shared, state, &target);
+    let result = fill(shared, state, &target, transfer);
     if result.is_err() {
-        // Nothing of a failed checkpoint may look like a database.
+        // Nothing of a failed copy may look like a database.
         for file in target.list().unwrap_or_default() {
             let _ = target.unlink(&file);
         }
@@ -59,23 +87,50 @@ fn write(shared: &Arc<Shared>, state: &State, path: &Path) -> Result<()> {
     result
 }
 
-fn link_all(shared: &Shared, state: &State, target: &Arc<dyn Dir>) -> Result<()> {
+fn link(shared: &Shared, name: &str, target: &Arc<dyn Dir>) -> Result<()> {
+    shared.dir.link(name, &**target, name).map_err(|e| match e.kind() {
+        std::io::ErrorKind::CrossesDevices => {
+            Error::invalid("a checkpoint must be on the file system of the database; a backup need not")
+        }
+        _ => Error::io("link", name, e),
+    })
+}
+
+/// Copies what the file holds now: a value log may grow meanwhile, by what the copy does not refer to.
+fn copy(shared: &Shared, name: &str, target: &Arc<dyn Dir>) -> Result<()> {
+    let file = shared.dir.open(name, Access::Read).map_err(|e| Error::io("open", name, e))?;
+    let len = file.len().map_err(|e| Error::io("stat", name, e))?;
+    let copied = target.create_new(name, len).and_then(|new| {
+        let mut buf = vec![0; COPY_BYTES.min(len) as usize];
+        for at in (0..len).step_by(COPY_BYTES as usize) {
+            let part = &mut buf[..COPY_BYTES.min(len - at) as usize];
+            file.read_exact_at(part, at)?;
+            new.write_all_at(part, at)?;
+        }
+        new.sync_all()
+    });
+    copied.map_err(|e| match Error::io("copy", name, e) {
+        e if e.is_full() => Error::NoSpace {
+            dir: target.path().display().to_string().into(),
+            free: target.space().map_or(0, |space| space.free),
+            needed: len,
+        },
+        e => e,
+    })
+}
+
+fn transfer_all(shared: &Shared, state: &State, target: &Arc<dyn Dir>, transfer: Transfer) -> Result<()> {
     let tables = state.families.values().flat_map(|f| f.tables.keys().map(|id| files::table(*id)));
     let vlogs = state.families.values().flat_map(|f| f.vlogs.keys().map(|id| files::vlog(*id)));
     for name in tables.chain(vlogs) {
-        shared.dir.link(&name, &**target, &name).map_err(|e| match e.kind() {
-            std::io::ErrorKind::CrossesDevices => {
-                Error::invalid("a checkpoint must be on the file system of the database")
-            }
-            _ => Error::io("link", &name, e),
-        })?;
+        transfer(shared, &name, target)?;
     }
     target.sync().map_err(|e| Error::io("sync", &target.path().display().to_string(), e))
 }
 
 /// The files first, then a first manifest that names them all: until `CURRENT` is there nothing looks like a database.
-fn fill(shared: &Shared, state: &State, target: &Arc<dyn Dir>) -> Result<()> {
-    link_all(shared, state, target)?;
+fn fill(shared: &Shared, state: &State, target: &Arc<dyn Dir>, transfer: Transfer) -> Result<()> {
+    transfer_all(shared, state, target, transfer)?;
     let tables = TableContext { dir: Arc::clone(target), cache: Arc::new(Cache::new(0)), use_mmap: false };
     let comparators: Vec<Comparator> =
         shared.all_families().iter().map(|f| f.options.comparator.clone()).collect();

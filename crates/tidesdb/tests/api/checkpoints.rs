@@ -1,4 +1,4 @@
-//! Checkpoints: a second database, complete and on its own.
+//! Checkpoints and backups: a second database, complete and on its own.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -7,6 +7,11 @@ use tidesdb::{Comparator, Db, Error, SyncMode};
 use tidesdb_io::sim::{Fault, Image, OpKind, errno};
 
 use crate::common::{DB, Sim, contents, fill, noise, put_twice, small};
+
+type How = fn(&Db, &str) -> Result<(), Error>;
+
+/// By links and by copies.
+const BOTH: [How; 2] = [|db, path| db.checkpoint(path), |db, path| db.backup(path)];
 
 fn sample(sim: &Sim) -> Db {
     let db = sim.open();
@@ -28,128 +33,145 @@ fn assert_same(a: &Db, b: &Db) {
 
 #[test]
 fn it_opens_with_the_same_content() {
-    let sim = Sim::new();
-    let db = sample(&sim);
-    db.checkpoint("/copy").unwrap();
-    let copy = sim.options_at("/copy").open().unwrap();
-    assert!(copy.recovery_report().clean);
-    assert_same(&db, &copy);
-    assert!(copy.verify().unwrap().is_ok());
+    for how in BOTH {
+        let sim = Sim::new();
+        let db = sample(&sim);
+        how(&db, "/copy").unwrap();
+        let copy = sim.options_at("/copy").open().unwrap();
+        assert!(copy.recovery_report().clean);
+        assert_same(&db, &copy);
+        assert!(copy.verify().unwrap().is_ok());
+    }
 }
 
 #[test]
 fn the_two_go_their_own_ways() {
-    let sim = Sim::new();
-    let db = sample(&sim);
-    db.checkpoint("/copy").unwrap();
-    let expected = contents(db.default_family());
-    fill(db.default_family(), 300, &noise(2, 1000));
-    db.drop_family("a").unwrap();
-    db.compact().unwrap();
-    db.close().unwrap();
-    let copy = sim.options_at("/copy").open().unwrap();
-    assert!(contents(copy.default_family()) == expected);
-    assert_eq!(copy.families(), ["a", "default"]);
-    copy.put(b"only here", b"v").unwrap();
-    copy.compact().unwrap();
-    copy.close().unwrap();
-    let db = sim.open();
-    assert!(!db.contains(b"only here").unwrap() && db.verify().unwrap().is_ok());
-    assert!(sim.options_at("/copy").open().unwrap().verify().unwrap().is_ok());
+    for how in BOTH {
+        let sim = Sim::new();
+        let db = sample(&sim);
+        how(&db, "/copy").unwrap();
+        let expected = contents(db.default_family());
+        fill(db.default_family(), 300, &noise(2, 1000));
+        db.drop_family("a").unwrap();
+        db.compact().unwrap();
+        db.close().unwrap();
+        let copy = sim.options_at("/copy").open().unwrap();
+        assert!(contents(copy.default_family()) == expected);
+        assert_eq!(copy.families(), ["a", "default"]);
+        copy.put(b"only here", b"v").unwrap();
+        copy.compact().unwrap();
+        copy.close().unwrap();
+        let db = sim.open();
+        assert!(!db.contains(b"only here").unwrap() && db.verify().unwrap().is_ok());
+        assert!(sim.options_at("/copy").open().unwrap().verify().unwrap().is_ok());
+    }
 }
 
 #[test]
 fn a_copy_outlives_the_removal_of_its_source() {
-    let sim = Sim::new();
-    let db = sample(&sim);
-    db.checkpoint("/copy").unwrap();
-    let expected = contents(&db.family("a").unwrap());
-    db.close().unwrap();
-    for name in sim.disk.file_names("/db").unwrap() {
-        sim.disk.remove_file(format!("/db/{name}")).unwrap();
+    for how in BOTH {
+        let sim = Sim::new();
+        let db = sample(&sim);
+        how(&db, "/copy").unwrap();
+        let expected = contents(&db.family("a").unwrap());
+        db.close().unwrap();
+        for name in sim.disk.file_names("/db").unwrap() {
+            sim.disk.remove_file(format!("/db/{name}")).unwrap();
+        }
+        let copy = sim.options_at("/copy").open().unwrap();
+        assert!(contents(&copy.family("a").unwrap()) == expected);
     }
-    let copy = sim.options_at("/copy").open().unwrap();
-    assert!(contents(&copy.family("a").unwrap()) == expected);
 }
 
 #[test]
 fn a_copy_survives_the_power_once_it_returned() {
-    let sim = Sim::new();
-    let db = sample(&sim);
-    db.checkpoint("/copy").unwrap();
-    for (i, image) in Image::STANDARD.iter().enumerate() {
-        let after = sim.power_lost(image, i as u64);
-        assert_same(&db, &after.options_at("/copy").open().unwrap());
+    for how in BOTH {
+        let sim = Sim::new();
+        let db = sample(&sim);
+        how(&db, "/copy").unwrap();
+        for (i, image) in Image::STANDARD.iter().enumerate() {
+            let after = sim.power_lost(image, i as u64);
+            assert_same(&db, &after.options_at("/copy").open().unwrap());
+        }
     }
 }
 
 #[test]
 fn a_copy_of_a_copy() {
-    let sim = Sim::new();
-    let db = sample(&sim);
-    db.checkpoint("/copy").unwrap();
-    let copy = sim.options_at("/copy").open().unwrap();
-    copy.put(b"more", b"v").unwrap();
-    copy.checkpoint("/second").unwrap();
-    assert_same(&copy, &sim.options_at("/second").open().unwrap());
+    for how in BOTH {
+        let sim = Sim::new();
+        let db = sample(&sim);
+        how(&db, "/copy").unwrap();
+        let copy = sim.options_at("/copy").open().unwrap();
+        copy.put(b"more", b"v").unwrap();
+        how(&copy, "/second").unwrap();
+        assert_same(&copy, &sim.options_at("/second").open().unwrap());
+    }
 }
 
 #[test]
 fn sequence_numbers_go_on_in_the_copy() {
-    let sim = Sim::new();
-    let db = sample(&sim);
-    let last = db.put(b"k", b"v").unwrap();
-    db.checkpoint("/copy").unwrap();
-    let copy = sim.options_at("/copy").open().unwrap();
-    assert!(copy.put(b"k", b"w").unwrap() > last);
-    assert_eq!(copy.get(b"k").unwrap().unwrap(), b"w");
+    for how in BOTH {
+        let sim = Sim::new();
+        let db = sample(&sim);
+        let last = db.put(b"k", b"v").unwrap();
+        how(&db, "/copy").unwrap();
+        let copy = sim.options_at("/copy").open().unwrap();
+        assert!(copy.put(b"k", b"w").unwrap() > last);
+        assert_eq!(copy.get(b"k").unwrap().unwrap(), b"w");
+    }
 }
 
 #[test]
 fn a_directory_with_something_in_it_is_refused_and_left_alone() {
-    let sim = Sim::new();
-    let db = sample(&sim);
-    sim.env.disk.open_dir(Path::new("/full"), true).unwrap();
-    sim.disk.write_file("/full/precious", b"data").unwrap();
-    assert!(matches!(db.checkpoint("/full"), Err(Error::Exists { .. })));
-    assert!(db.checkpoint("/db").is_err(), "onto itself");
-    assert_eq!(sim.disk.file_names("/full").unwrap(), ["precious"]);
-    db.checkpoint("/copy").unwrap();
-    assert!(matches!(db.checkpoint("/copy"), Err(Error::Exists { .. })));
-    assert_same(&db, &sim.options_at("/copy").open().unwrap());
+    for how in BOTH {
+        let sim = Sim::new();
+        let db = sample(&sim);
+        sim.env.disk.open_dir(Path::new("/full"), true).unwrap();
+        sim.disk.write_file("/full/precious", b"data").unwrap();
+        assert!(matches!(how(&db, "/full"), Err(Error::Exists { .. })));
+        assert!(how(&db, "/db").is_err(), "onto itself");
+        assert_eq!(sim.disk.file_names("/full").unwrap(), ["precious"]);
+        how(&db, "/copy").unwrap();
+        assert!(matches!(how(&db, "/copy"), Err(Error::Exists { .. })));
+        assert_same(&db, &sim.options_at("/copy").open().unwrap());
+    }
 }
 
 #[test]
 fn a_failed_checkpoint_leaves_nothing_that_looks_like_a_database() {
-    for kind in [OpKind::Link, OpKind::SyncDir, OpKind::Create, OpKind::Rename] {
+    let kinds = [OpKind::Link, OpKind::SyncDir, OpKind::Create, OpKind::Rename, OpKind::Write, OpKind::Read];
+    for (kind, how) in kinds.into_iter().flat_map(|kind| BOTH.map(|how| (kind, how))) {
         let sim = Sim::new();
         let db = sample(&sim);
         db.flush().unwrap();
         sim.disk.inject(
             Fault::errno(errno::EIO).on(kind).path_if(|p| p.starts_with("/copy") || p.ends_with("log")),
         );
-        let Err(_) = db.checkpoint("/copy") else { continue };
+        let Err(_) = how(&db, "/copy") else { continue };
         sim.disk.clear_faults();
         let opened = sim.options_at("/copy").create_if_missing(false).open();
         assert!(matches!(opened, Err(Error::NotFound { .. })), "{kind:?}: {opened:?}");
         assert!(db.verify().unwrap().is_ok());
         db.put(b"k", b"v").unwrap();
-        db.checkpoint("/copy2").unwrap();
+        how(&db, "/copy2").unwrap();
     }
 }
 
 #[test]
 fn an_empty_database_and_own_orders() {
-    let sim = Sim::new();
-    let order = Comparator::custom("mine", |a, b| b.cmp(a));
-    let db = sim.options().comparator(order.clone()).open().unwrap();
-    db.checkpoint("/empty").unwrap();
-    assert!(contents(sim.options_at("/empty").open().unwrap().default_family()).is_empty());
-    let f = db.create_family("f", small().comparator(order.clone())).unwrap();
-    fill(&f, 10, b"v");
-    db.checkpoint("/copy").unwrap();
-    let copy = sim.options_at("/copy").comparator(order).open().unwrap();
-    assert_same(&db, &copy);
+    for how in BOTH {
+        let sim = Sim::new();
+        let order = Comparator::custom("mine", |a, b| b.cmp(a));
+        let db = sim.options().comparator(order.clone()).open().unwrap();
+        how(&db, "/empty").unwrap();
+        assert!(contents(sim.options_at("/empty").open().unwrap().default_family()).is_empty());
+        let f = db.create_family("f", small().comparator(order.clone())).unwrap();
+        fill(&f, 10, b"v");
+        how(&db, "/copy").unwrap();
+        let copy = sim.options_at("/copy").comparator(order).open().unwrap();
+        assert_same(&db, &copy);
+    }
 }
 
 #[test]
@@ -160,6 +182,50 @@ fn on_a_real_disk_files_are_shared() {
     db.checkpoint(temp.path().join("copy")).unwrap();
     let copy = Db::open(temp.path().join("copy")).unwrap();
     assert_same(&db, &copy);
+}
+
+#[test]
+fn a_backup_shares_nothing_and_needs_its_space() {
+    let sim = Sim::new();
+    let db = sample(&sim);
+    db.flush().unwrap();
+    sim.disk.limit_space(Some(30 << 10));
+    assert!(matches!(db.backup("/copy"), Err(Error::NoSpace { .. })));
+    assert!(sim.disk.file_names("/copy").unwrap().iter().all(|name| name == "LOCK"));
+    sim.disk.limit_space(None);
+    db.backup("/copy").unwrap();
+    let expected = contents(&db.family("a").unwrap());
+    db.close().unwrap();
+    for name in sim.disk.file_names("/db").unwrap().iter().filter(|name| name.ends_with("log")) {
+        sim.disk.corrupt(format!("/db/{name}"), 100, |byte| !byte).unwrap();
+    }
+    let copy = sim.options_at("/copy").open().unwrap();
+    assert!(contents(&copy.family("a").unwrap()) == expected && copy.verify().unwrap().is_ok());
+}
+
+#[test]
+fn a_family_may_be_dropped_while_it_is_copied() {
+    let sim = Sim::new();
+    let db = sample(&sim);
+    db.flush().unwrap();
+    let other = db.clone();
+    let (sender, copying) = std::sync::mpsc::channel();
+    sim.disk.observe(OpKind::Create, move |op, _| {
+        if op.path.starts_with("/copy") {
+            let _ = sender.send(());
+        }
+    });
+    std::thread::scope(|s| {
+        s.spawn(move || {
+            copying.recv().unwrap();
+            other.drop_family("a").unwrap();
+        });
+        db.backup("/copy").unwrap();
+    });
+    assert_eq!(db.families(), ["default"]);
+    let copy = sim.options_at("/copy").open().unwrap();
+    assert_eq!(contents(&copy.family("a").unwrap()).len(), 50);
+    assert!(copy.verify().unwrap().is_ok() && db.verify().unwrap().is_ok());
 }
 
 /// Each commit writes the same to two families: every copy must hold the same prefix of both.
@@ -187,7 +253,7 @@ fn a_copy_among_writers_is_one_moment_of_all_families() {
         }
         for n in 0..12 {
             let path = format!("/copy{n}");
-            db.checkpoint(&path).unwrap();
+            BOTH[n % 2](&db, &path).unwrap();
             let copy = open(&path);
             let [a, b] = ["a", "b"].map(|name| contents(&copy.family(name).unwrap()));
             assert!(a == b, "copy {n}: {} and {} keys, or other values", a.len(), b.len());
