@@ -8,6 +8,8 @@ use tidesdb::{Db, Error, Family, FamilyOptions, Snapshot, SyncMode};
 
 use crate::common::{Sim, contents, fill, keys, noise, pairs, small};
 
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
 /// Never merged unless asked for; tables of a few blocks.
 fn quiet() -> FamilyOptions {
     FamilyOptions { l1_tables_trigger: 1000, table_bytes: 16 << 10, ..small() }
@@ -105,8 +107,8 @@ fn random_histories_match_the_model() {
         let db =
             sim.options().default_family(FamilyOptions { table_bytes: 4 << 10, ..quiet() }).open().unwrap();
         let f = db.default_family();
-        let mut model = BTreeMap::new();
-        let mut old: Vec<(Snapshot, BTreeMap<Vec<u8>, Vec<u8>>)> = Vec::new();
+        let mut model = Model::new();
+        let mut old: Vec<(Snapshot, Model)> = Vec::new();
         let dice = noise(seed, 4000);
         for (step, roll) in dice.chunks_exact(4).enumerate() {
             let [from, to] = [roll[1].min(roll[2]), roll[1].max(roll[2])].map(|n| vec![b'k', n]);
@@ -129,11 +131,11 @@ fn random_histories_match_the_model() {
                 _ if old.len() < 3 => old.push((db.snapshot(), model.clone())),
                 _ => drop(old.remove(usize::from(roll[3] % 3))),
             }
-            let all: BTreeMap<_, _> = contents(f).into_iter().collect();
+            let all: Model = contents(f).into_iter().collect();
             assert!(all == model, "seed {seed}, step {step}");
         }
         for (snapshot, then) in &old {
-            let all: BTreeMap<_, _> = pairs(snapshot.iter(f).unwrap()).into_iter().collect();
+            let all: Model = pairs(snapshot.iter(f).unwrap()).into_iter().collect();
             assert!(all == *then, "seed {seed}");
         }
         drop(old);
@@ -143,7 +145,7 @@ fn random_histories_match_the_model() {
         let left = (stats.table_entries, stats.tombstones, stats.range_tombstones);
         assert_eq!(left, (model.len() as u64, 0, 0), "seed {seed}");
         drop(db);
-        let all: BTreeMap<_, _> = contents(sim.open().default_family()).into_iter().collect();
+        let all: Model = contents(sim.open().default_family()).into_iter().collect();
         assert!(all == model, "seed {seed}, opened again");
     }
 }
