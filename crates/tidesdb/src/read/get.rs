@@ -13,45 +13,46 @@ use crate::types::{Kind, SeqNo, Slice};
 use crate::vlog::VlogPointer;
 use crate::{Error, Result};
 
-/// What was found for a key, still where it lies.
-enum Hit<'g> {
-    Memtable { entry: Entry<'g>, kind: Kind, map: &'g Arc<Memtable> },
-    Table { kind: Kind, expiry: u32, value: TableValue<'g> },
+/// What was found for a key.
+struct Hit<'g> {
+    kind: Kind,
+    expiry: u32,
+    place: Place<'g>,
+}
+
+/// Where its value lies.
+enum Place<'g> {
+    Memtable(Entry<'g>, &'g Arc<Memtable>),
+    Table(TableValue<'g>),
 }
 
 /// Values from this size on are handed out where they lie in the memtable; a smaller one costs less to copy than to pin.
 const PINNED_BYTES_MIN: usize = 1024;
 
-impl Hit<'_> {
+impl Place<'_> {
     /// The value, to keep.
     fn into_slice(self) -> Slice {
         match self {
-            Self::Table { value, .. } => value.into_slice(),
-            Self::Memtable { entry, map, .. } if entry.value.len() >= PINNED_BYTES_MIN => {
+            Self::Table(value) => value.into_slice(),
+            Self::Memtable(entry, map) if entry.value.len() >= PINNED_BYTES_MIN => {
                 Slice::pinned(map.value_handle(&entry))
             }
-            Self::Memtable { entry, .. } => entry.value.into(),
-        }
-    }
-
-    fn kind(&self) -> Kind {
-        match self {
-            Self::Memtable { kind, .. } | Self::Table { kind, .. } => *kind,
-        }
-    }
-
-    fn expiry(&self) -> u32 {
-        match self {
-            Self::Memtable { entry, .. } => entry.expiry,
-            Self::Table { expiry, .. } => *expiry,
+            Self::Memtable(entry, _) => entry.value.into(),
         }
     }
 
     fn bytes(&self) -> &[u8] {
         match self {
-            Self::Memtable { entry, .. } => entry.value,
-            Self::Table { value, .. } => value,
+            Self::Memtable(entry, _) => entry.value,
+            Self::Table(value) => value,
         }
+    }
+}
+
+impl Hit<'_> {
+    /// Whether a reader sees it: nothing if it is a tombstone or expired.
+    fn is_live(&self, shared: &Shared) -> bool {
+        !self.kind.is_tombstone() && (self.expiry == 0 || self.expiry > shared.now_secs())
     }
 }
 
@@ -68,8 +69,8 @@ pub fn get(
     let guard = pin();
     match find(shared, family, key, snapshot, true, &guard)? {
         None => Ok(None),
-        Some(hit) if hit.kind() == Kind::PutPointer => resolve(family, hit.bytes()).map(Some),
-        Some(hit) => Ok(Some(hit.into_slice())),
+        Some(hit) if hit.kind == Kind::PutPointer => resolve(family, hit.place.bytes()).map(Some),
+        Some(hit) => Ok(Some(hit.place.into_slice())),
     }
 }
 
@@ -87,8 +88,8 @@ pub fn get_with<R>(
     let guard = pin();
     match find(shared, family, key, snapshot, true, &guard)? {
         None => Ok(None),
-        Some(hit) if hit.kind() == Kind::PutPointer => Ok(Some(read(&resolve(family, hit.bytes())?))),
-        Some(hit) => Ok(Some(read(hit.bytes()))),
+        Some(hit) if hit.kind == Kind::PutPointer => Ok(Some(read(&resolve(family, hit.place.bytes())?))),
+        Some(hit) => Ok(Some(read(hit.place.bytes()))),
     }
 }
 
@@ -120,15 +121,15 @@ pub fn multi_get<K: AsRef<[u8]>>(
     let mut out = vec![None; keys.len()];
     for i in order {
         let guard = pin(); // for each key: a pin over many reads would keep everybody's memory back
-        let Some(hit) =
-            live(lookup(&view, comparator_key(family, keys[i].as_ref())?, seq, true, &guard)?, shared)
-        else {
-            continue;
-        };
-        out[i] = Some(match hit {
-            hit if hit.kind() == Kind::PutPointer => resolve(family, hit.bytes())?,
-            hit => hit.into_slice(),
-        });
+        let key = comparator_key(family, keys[i].as_ref())?;
+        match lookup(&view, key, seq, true, &guard)? {
+            Some(hit) if !hit.is_live(shared) => {}
+            Some(hit) if hit.kind == Kind::PutPointer => {
+                out[i] = Some(resolve(family, hit.place.bytes())?);
+            }
+            Some(hit) => out[i] = Some(hit.place.into_slice()),
+            None => {}
+        }
     }
     Ok(out)
 }
@@ -179,7 +180,7 @@ pub fn newest_range(view: &Arc<ReadView>, key: &[u8], (since, end): (SeqNo, SeqN
 /// # Errors
 /// `Corrupt`, `Io`.
 pub fn sees(shared: &Shared, view: &Arc<ReadView>, key: &[u8], seq: SeqNo, guard: &Guard) -> Result<bool> {
-    Ok(live(lookup(view, key, seq, false, guard)?, shared).is_some())
+    Ok(lookup(view, key, seq, false, guard)?.is_some_and(|hit| hit.is_live(shared)))
 }
 
 /// A dropped family has no keys to look for.
@@ -206,12 +207,10 @@ fn find<'g>(
         Some(seq) => seq,
         None => shared.visible(),
     };
-    Ok(live(lookup(view, key, seq, want_value, guard)?, shared))
-}
-
-/// What the reader sees of a hit: nothing if it is a tombstone or expired.
-fn live<'g>(hit: Option<Hit<'g>>, shared: &Shared) -> Option<Hit<'g>> {
-    hit.filter(|h| !h.kind().is_tombstone() && (h.expiry() == 0 || h.expiry() > shared.now_secs()))
+    match lookup(view, key, seq, want_value, guard)? {
+        Some(hit) if hit.is_live(shared) => Ok(Some(hit)),
+        _ => Ok(None),
+    }
 }
 
 fn lookup<'g>(
@@ -230,7 +229,7 @@ fn lookup<'g>(
         }
         if let Some(e) = found {
             let kind = Kind::from_u8(e.kind).ok_or_else(|| Error::internal("unknown kind in a memtable"))?;
-            return Ok(Some(Hit::Memtable { entry: e, kind, map: &slot.map }));
+            return Ok(Some(Hit { kind, expiry: e.expiry, place: Place::Memtable(e, &slot.map) }));
         }
     }
     if view.version.is_empty() {
@@ -251,7 +250,8 @@ fn lookup<'g>(
             if found.seq < deleted {
                 return Ok(None);
             }
-            return Ok(Some(Hit::Table { kind: found.kind, expiry: found.expiry, value: found.value }));
+            let (kind, expiry) = (found.kind, found.expiry);
+            return Ok(Some(Hit { kind, expiry, place: Place::Table(found.value) }));
         }
     }
     Ok(None)
