@@ -54,7 +54,7 @@ unsafe extern "C" {
 
 const KEYS: u64 = 100_000;
 const OPS: u64 = 200_000;
-const ROUNDS: usize = 9;
+const ROUNDS: usize = 12;
 
 fn key(n: u64) -> [u8; 16] {
     let mut key = *b"key-000000000000";
@@ -79,9 +79,14 @@ fn nanos(mut op: impl FnMut(u64)) -> f64 {
 
 fn report(what: &str, mut rust: impl FnMut(u64), mut c: impl FnMut(u64)) {
     let (mut by_rust, mut by_c) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        by_rust.push(nanos(&mut rust));
-        by_c.push(nanos(&mut c));
+    for round in 0..ROUNDS {
+        if round % 2 == 0 {
+            by_rust.push(nanos(&mut rust));
+            by_c.push(nanos(&mut c));
+        } else {
+            by_c.push(nanos(&mut c));
+            by_rust.push(nanos(&mut rust));
+        }
     }
     by_rust.sort_by(f64::total_cmp);
     by_c.sort_by(f64::total_cmp);

@@ -3,6 +3,7 @@
 //! A caller promises, in the headers, that a function and its context may be used from any thread, as long as the database is open,
 //! and that it returns: no exception and no `longjmp` may leave it.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::ptr::null;
@@ -47,12 +48,38 @@ pub(crate) fn hook(function: HookFn, context: Context) -> Arc<CommitHook> {
     Arc::new(move |committed: &Committed<'_>| {
         let ops = newest_of_each(committed.ops);
         let count = c_int::try_from(ops.len()).unwrap_or(c_int::MAX);
+        let _inside = Inside::enter();
         // SAFETY: the operations and what they point to live until the call returns; the rest is the caller's promise, see above.
         let code = unsafe { function(ops.as_ptr(), count, committed.seq, context.raw()) };
         if code != 0 {
             tracing::warn!(code, seq = committed.seq, "a commit hook failed; the commit stands");
         }
     })
+}
+
+thread_local! {
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+/// As long as it lives, this thread is in a hook.
+struct Inside;
+
+impl Inside {
+    fn enter() -> Self {
+        DEPTH.with(|depth| depth.set(depth.get() + 1));
+        Self
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        DEPTH.with(|depth| depth.set(depth.get() - 1));
+    }
+}
+
+/// Whether a hook called the library in this thread: the commit that it is about has not returned yet.
+pub(crate) fn in_hook() -> bool {
+    DEPTH.with(Cell::get) > 0
 }
 
 /// The operations in the order of their submission, without those that a later one on the same key superseded.

@@ -7,6 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::slice;
 
+use tidesdb::types::KEY_BYTES_MAX;
+
 use crate::failure::{Answer, Failure};
 
 /// Something to read.
@@ -63,14 +65,17 @@ impl In<u8> {
         Ok(unsafe { slice::from_raw_parts(self.0, n) })
     }
 
-    /// A key of `n` bytes.
+    /// A key of `n` bytes. A length that no key has is refused before anything is read: it may be no length at all.
     ///
     /// # Errors
-    /// For null and for none.
+    /// For null, for none, and for more than a key can have.
     #[inline]
     pub(crate) fn key<'call>(self, n: usize) -> Answer<&'call [u8]> {
         if self.0.is_null() || n == 0 {
             return Err(Failure::invalid("a key is NULL or empty"));
+        }
+        if n > KEY_BYTES_MAX {
+            return Err(Failure::invalid("a key is longer than 64 KiB"));
         }
         self.bytes(n)
     }
@@ -80,7 +85,7 @@ impl In<u8> {
     /// # Errors
     /// For null with a length.
     pub(crate) fn end<'call>(self, n: usize) -> Answer<Option<&'call [u8]>> {
-        if n == 0 { Ok(None) } else { self.bytes(n).map(Some) }
+        if n == 0 { Ok(None) } else { self.key(n).map(Some) }
     }
 }
 

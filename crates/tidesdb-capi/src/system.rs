@@ -1,6 +1,10 @@
 //! What is asked of the system directly.
 
 use std::ffi::c_long;
+use std::path::Path;
+
+use crate::abi::ERR_IO;
+use crate::failure::{Answer, Failure};
 
 /// Raises the soft limit of open files towards `desired`, which may be 0 to change nothing; returns the limit then in force.
 pub(crate) fn raise_open_file_limit(desired: c_long) -> c_long {
@@ -34,4 +38,19 @@ pub(crate) fn memory() -> (u64, u64) {
     let group = read("/sys/fs/cgroup/memory.max").trim().parse::<u64>().unwrap_or(u64::MAX);
     let used = read("/sys/fs/cgroup/memory.current").trim().parse::<u64>().unwrap_or(0);
     (total.min(group), available.min(group.saturating_sub(used)))
+}
+
+/// Refuses a directory that could be made only together with one above it: a path with a slip of the pen makes no tree.
+///
+/// # Errors
+/// `ERR_IO`.
+pub(crate) fn check_parent(directory: &Path) -> Answer {
+    let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty());
+    match parent {
+        Some(parent) if !parent.is_dir() => {
+            let text = format!("cannot create {}: {} is no directory", directory.display(), parent.display());
+            Err(Failure::Text(ERR_IO, text.into()))
+        }
+        _ => Ok(()),
+    }
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use tidesdb::{Db, SyncMode};
 
-use crate::abi::{Code, Config, ERR_MEMORY};
+use crate::abi::{Code, Config, ERR_BUSY, ERR_MEMORY};
 use crate::failure::{Answer, Failure, answer, answer_or, last_text};
 use crate::handle::Handle;
 use crate::memory::{self, Allocator, CallocFn, FreeFn, MallocFn, ReallocFn};
 use crate::pointer::{In, Out};
 use crate::state::{DATABASES, Database, Facts, SETTINGS_FAMILY};
-use crate::{log, system};
+use crate::{callback, log, system};
 
 /// The least memory that can be asked for; less is taken as this.
 const MEMORY_MIN: u64 = 16 << 20;
@@ -76,6 +76,7 @@ fn open(config: &Config) -> Answer<Handle> {
         ));
     }
     let path = In::from_caller(config.db_path).path()?;
+    system::check_parent(path)?;
     memory::settle();
     let limit = memory_limit(config);
     let opened = Db::options(path)
@@ -124,6 +125,12 @@ fn threads(config: &Config) -> usize {
 pub extern "C" fn tidesdb_close(db: Handle) -> Code {
     answer(|| {
         let database = DATABASES.share(db)?;
+        if callback::in_hook() {
+            return Err(Failure::Told(
+                ERR_BUSY,
+                "a commit hook cannot close the database: its commit goes on",
+            ));
+        }
         if DATABASES.retire(db).is_none() {
             return Err(Failure::invalid("another thread is closing the database"));
         }

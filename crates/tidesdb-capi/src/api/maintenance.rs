@@ -9,6 +9,7 @@ use crate::failure::{Answer, Failure, answer, answer_or};
 use crate::handle::Handle;
 use crate::pointer::In;
 use crate::state::{DATABASES, Database, FAMILIES};
+use crate::system;
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_flush_memtable(cf: Handle) -> Code {
@@ -86,6 +87,7 @@ pub extern "C" fn tidesdb_checkpoint(db: Handle, directory: In<c_char>) -> Code 
 fn copy_to(db: Handle, directory: In<c_char>, copy: impl FnOnce(&Database, &Path) -> Answer) -> Answer {
     let database = DATABASES.share(db)?;
     let path = directory.path()?;
+    system::check_parent(path)?;
     if path.exists() && !path.is_dir() {
         return Err(Failure::invalid("the target is no directory"));
     }

@@ -35,7 +35,7 @@ impl Field<'_> {
             Self::Int(n) | Self::Numbered(n, _) => n.to_string(),
             Self::Double(x) => x.to_string(),
             Self::Float(x) => x.to_string(),
-            Self::Text(text) => text_of(text).unwrap_or_default(),
+            Self::Text(text) => text_of(text.split_last().map_or(&[], |(_, rest)| rest)).unwrap_or_default(),
             Self::Named(n, names) => {
                 let name = usize::try_from(**n).ok().and_then(|i| names.get(i));
                 name.map_or_else(|| n.to_string(), |name| (*name).to_owned())

@@ -38,6 +38,10 @@ pub(crate) fn to_text(section: &str, config: &FamilyConfig) -> String {
 pub(crate) fn from_text(file: &str, text: &str, section: &str) -> Answer<FamilyConfig> {
     let mut ini = empty();
     ini.read(text.to_owned()).map_err(|e| failure(ERR_CORRUPTION, format!("{file}: {e}")))?;
+    let bare = ini.get_map_ref().get(section).and_then(|keys| keys.iter().find(|(_, value)| value.is_none()));
+    if let Some((key, _)) = bare {
+        return Err(failure(ERR_CORRUPTION, format!("{file}: section {section:?}: {key:?} has no value")));
+    }
     let mut config = FamilyConfig::default();
     for (key, mut field) in fields(&mut config) {
         let Some(value) = ini.get(section, key) else { continue };

@@ -237,7 +237,11 @@ impl Database {
     /// Refuses a pair that would take more than three quarters of the memory.
     #[inline]
     pub(super) fn check_size(&self, key: &[u8], value: &[u8]) -> Answer {
-        if (key.len() + value.len()) as u64 > self.facts.memory_limit / 4 * 3 {
+        let bytes = key.len() as u64 + value.len() as u64;
+        if bytes > self.facts.memory_limit / 4 * 3 {
+            if bytes > u64::from(u32::MAX) {
+                return Err(Failure::invalid("a key with its value is longer than 4 GiB"));
+            }
             return Err(Failure::Told(
                 ERR_MEMORY_LIMIT,
                 "a key with its value is larger than 75 % of the memory limit",
