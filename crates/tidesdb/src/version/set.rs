@@ -8,6 +8,8 @@
 //! Opening for writing always begins a new manifest: what was read, perhaps only from the system's cache, becomes
 //! durable again before anything relies on it, and no append ever follows a torn one.
 
+mod orders;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -102,7 +104,7 @@ impl<T> VersionSet<T> {
     /// `NoSpace` and `Io` from the disk, and what opening a table fails with.
     pub fn create_with(context: Context<T>, wal_segment_bytes: u64, mut state: State) -> Result<Self> {
         let identity = Identity { uuid: context.entropy.salt(), wal_segment_bytes };
-        let waiting = resolve_orders(&mut state, &context)?;
+        let waiting = orders::resolve(&mut state, &context)?;
         let names = replay::list(&*context.dir)?;
         let this = Self::new(context, identity, state, &names);
         this.open_tables(waiting)?;
@@ -119,7 +121,7 @@ impl<T> VersionSet<T> {
     pub fn open(context: Context<T>, read_only: bool) -> Result<(Self, ManifestReport)> {
         let loaded = replay::load(&*context.dir, &mut |_, _| {})?;
         let mut state = loaded.state;
-        let waiting = resolve_orders(&mut state, &context)?;
+        let waiting = orders::resolve(&mut state, &context)?;
         let names = replay::list(&*context.dir)?;
         state.clean = false;
         let this = Self::new(context, loaded.header.identity, state, &names);
@@ -173,28 +175,6 @@ impl<T> VersionSet<T> {
         }
         inner.versions = versions;
         inner.waiting = waiting;
-        Ok(())
-    }
-
-    /// Gives `order` to the families that wait for it, and opens their tables; all of them or none.
-    ///
-    /// # Errors
-    /// What opening a table fails with.
-    pub fn learn(&self, order: &Comparator) -> Result<()> {
-        let mut inner = self.inner.lock();
-        let mut learned = Vec::new();
-        for family in inner.waiting.iter().filter_map(|id| inner.state.families.get(id)) {
-            if family.options.comparator.name() == order.name() {
-                let mut family = Arc::clone(family);
-                Arc::make_mut(&mut family).options.comparator = order.clone();
-                learned.push((Arc::new(self.build(&family, None)?), family));
-            }
-        }
-        for (version, family) in learned {
-            inner.waiting.remove(&family.id);
-            inner.versions.insert(family.id, version);
-            inner.state.families.insert(family.id, family);
-        }
         Ok(())
     }
 
@@ -399,16 +379,6 @@ impl<T> VersionSet<T> {
         Ok(fresh)
     }
 
-    /// Of families that were dropped while they waited, no version has the files.
-    fn forget_waiting(&self, inner: &mut Inner<T>, before: &State) {
-        let Inner { waiting, state, .. } = inner;
-        let gone = |id: &FamilyId| !state.families.contains_key(id);
-        for family in waiting.extract_if(.., |id| gone(id)).filter_map(|id| before.families.get(&id)) {
-            family.tables.keys().for_each(|id| self.obsolete.push(FileKind::Table(*id)));
-            family.vlogs.keys().for_each(|id| self.obsolete.push(FileKind::Vlog(*id)));
-        }
-    }
-
     fn append(&self, inner: &mut Inner<T>, edit: &VersionEdit) -> Result<()> {
         let mut payload = Vec::new();
         edit.encode(&mut payload);
@@ -476,29 +446,6 @@ impl<T> Inner<T> {
 pub fn inspect(dir: &dyn Dir, visit: &mut dyn FnMut(u64, &VersionEdit)) -> Result<(State, ManifestReport)> {
     let loaded = replay::load(dir, visit)?;
     Ok((loaded.state, loaded.report))
-}
-
-/// Gives each family its key order; returns those that wait for it.
-fn resolve_orders<T>(state: &mut State, context: &Context<T>) -> Result<BTreeSet<FamilyId>> {
-    let mut waiting = BTreeSet::new();
-    for family in state.families.values_mut() {
-        let name = family.options.comparator.name();
-        if Comparator::by_name(name).is_some() {
-            continue;
-        }
-        let order = context.comparators.iter().find(|c| c.name() == name).cloned();
-        match order {
-            Some(order) => Arc::make_mut(family).options.comparator = order,
-            None if (context.may_wait)(&family.name) => drop(waiting.insert(family.id)),
-            None => {
-                return Err(Error::invalid(format!(
-                    "family {:?} orders its keys by {name:?}: give that order to open",
-                    family.name
-                )));
-            }
-        }
-    }
-    Ok(waiting)
 }
 
 fn draw(counter: &AtomicU64) -> Result<u32> {
