@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidesdb::{Comparator, Db, Error, Family, OpenOptions, SyncMode};
-use tidesdb_io::sim::{Image, OpSet, SimDisk};
+use tidesdb_io::sim::{Fault, Image, OpKind, OpSet, SimDisk, errno};
 
 use crate::common::{Pair, Sim, contents, fill, noise, small, value};
 
@@ -334,6 +334,30 @@ fn a_family_that_waits_can_be_dropped() {
 }
 
 #[test]
+fn dead_value_logs_go_once_the_order_is_known() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.create_family(NAME, small().comparator(mine())).unwrap();
+    fill(&f, 20, &noise(1, 3000));
+    db.flush().unwrap();
+    fill(&f, 20, b"small");
+    db.compact().unwrap();
+    drop(f);
+    db.close().unwrap();
+    let names = |end: &str| {
+        let names = sim.disk.file_names(crate::common::DB).unwrap();
+        names.iter().filter(|name| name.ends_with(end)).count()
+    };
+    for _ in 0..3 {
+        wait(&sim).close().unwrap();
+        assert_eq!((names(".vlog"), names(".orphan")), (1, 0));
+    }
+    sim.options().comparator(mine()).open().unwrap().close().unwrap();
+    sim.options().comparator(mine()).open().unwrap().close().unwrap();
+    assert_eq!((names(".vlog"), names(".orphan")), (0, 0));
+}
+
+#[test]
 fn a_checkpoint_holds_what_waits() {
     let sim = Sim::new();
     let (db, f) = sample(&sim);
@@ -389,6 +413,24 @@ fn damage_is_told_when_the_order_comes_and_the_family_goes_on_waiting() {
         db.register_comparator(mine()).unwrap();
         assert_holds(&db, &expected);
     }
+}
+
+#[test]
+fn a_registration_that_failed_may_be_repeated() {
+    let sim = Sim::new();
+    let (db, f) = sample(&sim);
+    let expected = contents(&f);
+    db.abandon();
+    let db = wait(&sim);
+    let full = sim.disk.inject(Fault::errno(errno::ENOSPC).on(OpKind::Create).path_ends(".klog").forever());
+    assert!(db.register_comparator(mine()).is_err());
+    assert_eq!(db.waiting_families().len(), 1);
+    assert!(matches!(db.family(NAME), Err(Error::InvalidArgument { .. })));
+    sim.disk.remove_fault(full);
+    db.register_comparator(mine()).unwrap();
+    assert_holds(&db, &expected);
+    db.close().unwrap();
+    assert_holds(&sim.options().comparator(mine()).open().unwrap(), &expected);
 }
 
 /// What must be there after a crash.
