@@ -183,7 +183,7 @@ impl Db {
         }
     }
 
-    /// Drops a family with all its data. Its files go when the last reader leaves.
+    /// Drops a family with all its data, also one that waits for its key order. Its files go when the last reader leaves.
     ///
     /// # Errors
     /// `NotFound`, `InvalidArgument` for the default family, `Io`, `ReadOnly`, `Poisoned`, `Closed`.
@@ -213,7 +213,7 @@ impl Db {
     /// Renames a family. Handles stay valid.
     ///
     /// # Errors
-    /// `NotFound`, `Exists`, `InvalidArgument` (name, or the default family), `Io`, `ReadOnly`, `Poisoned`, `Closed`.
+    /// `NotFound`, `Exists`, `InvalidArgument` (name, the default family, or one that waits), `Io`, `ReadOnly`, `Poisoned`, `Closed`.
     pub fn rename_family(&self, old: &str, new: &str) -> Result<()> {
         let shared = &self.inner.shared;
         shared.check_writable()?;
@@ -230,7 +230,7 @@ impl Db {
     /// Makes a family `new` with the contents and options that `source` has now.
     ///
     /// # Errors
-    /// `NotFound`, `Exists`, `InvalidArgument` (name), `Corrupt`, `NoSpace`, `Io`, `ReadOnly`, `Poisoned`, `Closed`.
+    /// `NotFound`, `Exists`, `InvalidArgument` (name, or a source that waits), `Corrupt`, `NoSpace`, `Io`, `ReadOnly`, `Poisoned`, `Closed`.
     pub fn clone_family(&self, source: &str, new: &str) -> Result<Family> {
         let shared = &self.inner.shared;
         shared.check_writable()?;

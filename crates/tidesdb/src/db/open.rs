@@ -109,14 +109,16 @@ impl OpenOptions {
         self
     }
 
-    /// Makes a key order of your own known; families that use it need it at each open.
+    /// Makes a key order of your own known; families that use it need it at each open, or soon after it:
+    /// [`OpenOptions::await_comparators`].
     pub fn comparator(mut self, comparator: Comparator) -> Self {
         self.comparators.push(comparator);
         self
     }
 
-    /// Opens although the key order of a family is not known; default false. Such a family waits until
-    /// [`Db::register_comparator`] and takes no part in anything until then. The default family cannot wait.
+    /// Opens although the key order of a family is not known; default false. Such a family waits for
+    /// [`Db::register_comparator`]. Until then it keeps its name and its data, and can only be dropped; its data is
+    /// neither merged nor looked at by [`Db::verify`]. The default family cannot wait.
     pub fn await_comparators(mut self, yes: bool) -> Self {
         self.await_comparators = yes;
         self
@@ -132,7 +134,7 @@ impl OpenOptions {
     ///
     /// # Errors
     /// `Locked` if it is open elsewhere, `NotFound` if there is none and none may be created, `Corrupt`, `FormatTooNew`,
-    /// `InvalidArgument` for a key order that was not given, `Io`. Nothing on disk was harmed.
+    /// `InvalidArgument` for a key order that was not given and is not waited for, `Io`. Nothing on disk was harmed.
     pub fn open(mut self) -> Result<Db> {
         if self.options.recovery == RecoveryMode::Salvage {
             self.options.read_only = true;

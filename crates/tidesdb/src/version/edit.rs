@@ -113,7 +113,7 @@ pub enum Change {
         /// First segment needed.
         wal: WalId,
     },
-    /// All commits of the family up to here are in tables.
+    /// All commits of the family up to here are in tables, or held.
     FlushedTo {
         /// The family.
         family: FamilyId,

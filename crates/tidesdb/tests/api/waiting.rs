@@ -416,6 +416,35 @@ fn damage_is_told_when_the_order_comes_and_the_family_goes_on_waiting() {
 }
 
 #[test]
+fn an_order_comes_while_others_write() {
+    let sim = Sim::new();
+    let (db, f) = sample(&sim);
+    let expected = contents(&f);
+    db.abandon();
+    let db = awaiting(&sim).sync(SyncMode::None).background_threads(2).open().unwrap();
+    std::thread::scope(|s| {
+        for n in 0..2 {
+            let db = &db;
+            s.spawn(move || fill(db.default_family(), 3000, &noise(n, 600)));
+        }
+        s.spawn(|| {
+            for _ in 0..5000 {
+                let found = db.family(NAME);
+                assert!(!matches!(found, Err(Error::NotFound { .. })), "in one place or the other");
+            }
+        });
+        db.register_comparator(mine()).unwrap();
+        let f = db.family(NAME).unwrap();
+        f.put(&key(999), b"v").unwrap();
+        f.compact().unwrap();
+        f.delete(&key(999)).unwrap();
+    });
+    assert_holds(&db, &expected);
+    db.close().unwrap();
+    assert_holds(&sim.options().comparator(mine()).open().unwrap(), &expected);
+}
+
+#[test]
 fn a_registration_that_failed_may_be_repeated() {
     let sim = Sim::new();
     let (db, f) = sample(&sim);
