@@ -32,3 +32,4 @@ mod transactions;
 mod verify;
 mod versions;
 mod waiting;
+mod waiting_crashes;
