@@ -10,12 +10,13 @@
 //! generation, so a handle that was freed is refused, however often the slot is used again - up to 2^21 times, when a
 //! generation comes back. A value is lent to one thread at a time; a second one is told that it is busy.
 
+use std::cell::UnsafeCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tidesdb_sync::{Mutex, MutexGuard};
+use tidesdb_sync::{Backoff, Mutex};
 
 use crate::abi::{ERR_BUSY, ERR_MEMORY};
 use crate::failure::{Answer, Failure};
@@ -72,20 +73,53 @@ impl fmt::Debug for Handle {
     }
 }
 
+/// A place for a value, and who may touch it.
 struct Slot<T> {
-    generation: AtomicU32,
-    value: Mutex<Option<T>>,
+    /// The generation, and in the lowest bit whether somebody has the value.
+    state: AtomicU32,
+    value: UnsafeCell<Option<T>>,
+}
+
+// SAFETY: the value is reached only through `Lent`, of which there is one at a time: it is made by who sets the lowest bit of
+// `state`, and clears it when it goes. So the value moves between threads, which `T: Send` allows, and is never shared.
+unsafe impl<T: Send> Sync for Slot<T> {}
+
+const TAKEN: u32 = 1;
+
+fn generation_of(state: u32) -> u32 {
+    (state >> 1) % GENERATIONS
 }
 
 impl<T> Slot<T> {
-    #[inline]
-    fn is(&self, generation: u32) -> bool {
-        self.generation.load(Ordering::Acquire) % GENERATIONS == generation
+    fn new() -> Self {
+        Self { state: AtomicU32::new(0), value: UnsafeCell::new(None) }
     }
 
-    /// Makes all handles of the slot stale. The slot must be locked.
-    fn end_generation(&self) {
-        self.generation.fetch_add(1, Ordering::AcqRel);
+    /// Takes the value if it is of this generation (any, for `None`) and nobody has it.
+    #[inline]
+    fn try_take(&self, generation: Option<u32>) -> Answer<Lent<'_, T>> {
+        // Looked at before anything is written: a stale handle must not be in the way of the slot's new user.
+        let state = self.state.load(Ordering::Relaxed);
+        if generation.is_some_and(|generation| generation != generation_of(state)) {
+            return Err(STALE);
+        }
+        if state & TAKEN != 0 {
+            return Err(BUSY);
+        }
+        // Acquire: what the one before did to the value is seen.
+        let taken = self.state.compare_exchange(state, state | TAKEN, Ordering::Acquire, Ordering::Relaxed);
+        taken.map(|_| Lent { slot: self, generation: state >> 1 }).map_err(|_| BUSY)
+    }
+
+    /// As [`Slot::try_take`], waiting for who has it: for values that are had for moments only.
+    fn take(&self, generation: Option<u32>) -> Answer<Lent<'_, T>> {
+        let mut backoff = Backoff::new();
+        loop {
+            match self.try_take(generation) {
+                Err(failure) if failure.code() == ERR_BUSY => backoff.snooze(),
+                other => return other,
+            }
+        }
     }
 }
 
@@ -114,17 +148,24 @@ impl<T> Table<T> {
         self.chunks.get(index / CHUNK)?.get()?.get(index % CHUNK)
     }
 
+    /// The slot and generation that `handle` names.
+    #[inline]
+    fn find(&self, handle: Handle) -> Answer<(&Slot<T>, u32)> {
+        let (index, generation) = handle.parts(self.kind).ok_or(STALE)?;
+        Ok((self.slot(index).ok_or(STALE)?, generation))
+    }
+
     /// Gives `value` a handle.
     ///
     /// # Errors
     /// `ERR_MEMORY` if a million are in use.
     pub(crate) fn insert(&self, value: T) -> Answer<Handle> {
         let index = self.unused_index()?;
-        let make = || Slot { generation: AtomicU32::new(0), value: Mutex::new(None) };
-        let chunk = self.chunks[index / CHUNK].get_or_init(|| (0..CHUNK).map(|_| make()).collect());
-        let slot = &chunk[index % CHUNK];
-        *slot.value.lock() = Some(value);
-        Ok(Handle::new(self.kind, slot.generation.load(Ordering::Acquire), index))
+        let chunk = self.chunks[index / CHUNK].get_or_init(|| (0..CHUNK).map(|_| Slot::new()).collect());
+        // A handle that somebody made up may have it for a moment.
+        let mut lent = chunk[index % CHUNK].take(None)?;
+        *lent.place() = Some(value);
+        Ok(Handle::new(self.kind, lent.generation, index))
     }
 
     fn unused_index(&self) -> Answer<usize> {
@@ -145,14 +186,12 @@ impl<T> Table<T> {
     /// `ERR_INVALID_ARGS` if it stands for nothing, `ERR_BUSY` if another has it.
     #[inline]
     pub(crate) fn lend(&self, handle: Handle) -> Answer<Lent<'_, T>> {
-        let (index, generation) = handle.parts(self.kind).ok_or(STALE)?;
-        // Looked at before the lock is tried: a stale handle must not be in the way of the slot's new user.
-        let slot = self.slot(index).filter(|slot| slot.is(generation)).ok_or(STALE)?;
-        let value = slot.value.try_lock().ok_or(BUSY)?;
-        if !slot.is(generation) || value.is_none() {
+        let (slot, generation) = self.find(handle)?;
+        let mut lent = slot.try_take(Some(generation))?;
+        if lent.place().is_none() {
             return Err(STALE);
         }
-        Ok(Lent { slot, value })
+        Ok(lent)
     }
 
     /// Takes back what `handle` stands for; the handle is then stale.
@@ -160,10 +199,7 @@ impl<T> Table<T> {
     /// # Errors
     /// As [`Table::lend`].
     pub(crate) fn remove(&self, handle: Handle) -> Answer<T> {
-        let mut lent = self.lend(handle)?;
-        lent.slot.end_generation();
-        let value = lent.value.take().ok_or(STALE)?;
-        drop(lent);
+        let value = self.lend(handle)?.end().ok_or(STALE)?;
         self.give_back(handle);
         Ok(value)
     }
@@ -176,28 +212,16 @@ impl<T> Table<T> {
     where
         T: Clone,
     {
-        let (index, generation) = handle.parts(self.kind).ok_or(STALE)?;
-        let slot = self.slot(index).filter(|slot| slot.is(generation)).ok_or(STALE)?;
-        let value = slot.value.lock();
-        if !slot.is(generation) {
-            return Err(STALE);
-        }
-        value.clone().ok_or(STALE)
+        let (slot, generation) = self.find(handle)?;
+        slot.take(Some(generation))?.place().clone().ok_or(STALE)
     }
 
     /// Takes back a value that others may be copying: the first to ask gets it.
     pub(crate) fn retire(&self, handle: Handle) -> Option<T> {
-        let (index, generation) = handle.parts(self.kind)?;
-        let slot = self.slot(index).filter(|slot| slot.is(generation))?;
-        let mut value = slot.value.lock();
-        if !slot.is(generation) {
-            return None;
-        }
-        slot.end_generation();
-        let taken = value.take();
-        drop(value);
+        let (slot, generation) = self.find(handle).ok()?;
+        let value = slot.take(Some(generation)).ok().filter(|lent| lent.is_there())?.end();
         self.give_back(handle);
-        taken
+        value
     }
 
     fn give_back(&self, handle: Handle) {
@@ -207,18 +231,17 @@ impl<T> Table<T> {
     }
 
     /// Makes `handle` stale but keeps its value for another use: see [`Table::wake`].
-    pub(crate) fn park(&self, lent: Lent<'_, T>, handle: Handle) -> Parked {
-        lent.slot.end_generation();
+    pub(crate) fn park(&self, mut lent: Lent<'_, T>, handle: Handle) -> Parked {
+        lent.generation += 1;
         Parked { index: handle.parts(self.kind).map_or(0, |(index, _)| index as u32) }
     }
 
     /// A value that was parked, with a handle of its own again; `None` if it was removed meanwhile.
     #[inline]
     pub(crate) fn wake(&self, parked: Parked) -> Option<(Handle, Lent<'_, T>)> {
-        let slot = self.slot(parked.index as usize)?;
-        let value = slot.value.try_lock().filter(|value| value.is_some())?;
-        let handle = Handle::new(self.kind, slot.generation.load(Ordering::Acquire), parked.index as usize);
-        Some((handle, Lent { slot, value }))
+        let index = parked.index as usize;
+        let lent = self.slot(index)?.take(None).ok().filter(|lent| lent.is_there())?;
+        Some((Handle::new(self.kind, lent.generation, index), lent))
     }
 
     /// Removes every value, parked ones too, for which `wanted` holds and that nobody uses at this moment.
@@ -226,12 +249,9 @@ impl<T> Table<T> {
         let mut removed = Vec::new();
         let fresh = self.unused.lock().fresh as usize;
         for index in 0..fresh {
-            let Some(slot) = self.slot(index) else { continue };
-            let Some(mut value) = slot.value.try_lock() else { continue };
-            if value.as_ref().is_some_and(&wanted) {
-                slot.end_generation();
-                removed.extend(value.take());
-                drop(value);
+            let Some(Ok(mut lent)) = self.slot(index).map(|slot| slot.try_take(None)) else { continue };
+            if lent.place().as_ref().is_some_and(&wanted) {
+                removed.extend(lent.end());
                 self.unused.lock().again.push(index as u32);
             }
         }
@@ -245,24 +265,47 @@ pub(crate) struct Parked {
     index: u32,
 }
 
-/// A value on loan.
+/// A value on loan: nobody else has it.
 pub(crate) struct Lent<'t, T> {
     slot: &'t Slot<T>,
-    value: MutexGuard<'t, Option<T>>,
+    /// The generation that the slot has afterwards.
+    generation: u32,
 }
+
+impl<T> Lent<'_, T> {
+    #[inline]
+    fn place(&mut self) -> &mut Option<T> {
+        // SAFETY: who made `self` set the lowest bit of the slot's state, so nobody else has a `Lent` of it: see `Slot`.
+        unsafe { &mut *self.slot.value.get() }
+    }
+
+    fn is_there(&self) -> bool {
+        // SAFETY: as in `place`; the borrow of `self` keeps it from being changed meanwhile.
+        unsafe { &*self.slot.value.get() }.is_some()
+    }
+
+    /// Ends the value's time in the slot: all its handles are stale.
+    fn end(mut self) -> Option<T> {
+        self.generation += 1;
+        self.place().take()
+    }
+}
+
+const THERE: &str = "a value is lent only if it is there";
 
 impl<T> Deref for Lent<'_, T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        self.value.as_ref().expect("a value is lent only if it is there")
+        // SAFETY: as in `place`; the borrow of `self` keeps it from being changed meanwhile.
+        unsafe { &*self.slot.value.get() }.as_ref().expect(THERE)
     }
 }
 
 impl<T> DerefMut for Lent<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        self.value.as_mut().expect("a value is lent only if it is there")
+        self.place().as_mut().expect(THERE)
     }
 }
 
@@ -270,9 +313,10 @@ impl<T> Drop for Lent<'_, T> {
     #[inline]
     fn drop(&mut self) {
         // What a panic left half done is never lent again. Its memory is kept: to drop it could panic again.
-        if std::thread::panicking() {
-            self.slot.end_generation();
-        }
+        let end = u32::from(std::thread::panicking());
+        let state = self.generation.wrapping_add(end) << 1;
+        // Release: what was done to the value is seen by the next one. A plain store is enough: only who has the value writes.
+        self.slot.state.store(state, Ordering::Release);
     }
 }
 

@@ -13,7 +13,8 @@
 //! ```
 //!
 //! A handle is no address: it holds a kind, the index of a slot and the slot's generation. What is stale, foreign or of another
-//! kind is an error, not a wild pointer. `unsafe` is in `pointer.rs`, `memory.rs`, `callback.rs` and `system.rs` only.
+//! kind is an error, not a wild pointer. `unsafe` is in `pointer.rs`, `memory.rs`, `callback.rs`, `system.rs` and the slots of
+//! `handle.rs` only.
 
 // Layouts and numbers of the interface.
 pub mod abi;
