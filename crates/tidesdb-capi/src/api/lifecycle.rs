@@ -82,10 +82,12 @@ fn open(config: &Config) -> Answer<Handle> {
     let opened = Db::options(path)
         .sync(SyncMode::None)
         .cache_bytes((config.block_cache_size as u64).min(limit / 2))
-        .background_threads(threads(config))
         .default_family_name(SETTINGS_FAMILY)
         .await_comparators(true)
-        .with(|options| options.memtables_bytes_max = options.memtables_bytes_max.min(limit / 3))
+        .with(|options| {
+            options.background_threads = threads(config);
+            options.memtables_bytes_max = options.memtables_bytes_max.min(limit / 3);
+        })
         .open()?;
     if config.num_compaction_threads == 0 {
         opened.cancel_compactions()?;
@@ -111,14 +113,15 @@ fn memory_limit(config: &Config) -> u64 {
     }
 }
 
-/// Threads for flushes and merges together; the engine divides them.
-fn threads(config: &Config) -> usize {
-    let at_least = |n: c_int, least: usize| usize::try_from(n).unwrap_or(0).max(least);
-    let flush = match config.num_flush_threads {
-        0 => std::thread::available_parallelism().map_or(1, |n| n.get().min(2)),
-        n => at_least(n, 1),
-    };
-    (flush + at_least(config.num_compaction_threads, 1)).min(64)
+/// Threads for flushes and merges together, which the engine divides; `None` for those it would take itself: the defaults ask for that.
+fn threads(config: &Config) -> Option<usize> {
+    let defaults = Config::default();
+    let positive = |n: c_int| usize::try_from(n).unwrap_or(0).max(1);
+    let flush = config.num_flush_threads;
+    if flush <= 0 && config.num_compaction_threads <= defaults.num_compaction_threads {
+        return None;
+    }
+    Some((positive(flush) + positive(config.num_compaction_threads)).min(64))
 }
 
 #[unsafe(no_mangle)]
