@@ -136,7 +136,9 @@ pub fn run(
         out: Rewritten::default(),
     };
     let retain = Retain::new(rules(shared, target.bottom), family.options.comparator.clone());
-    match output.write_all(RetainStream::new(cursor, retain, None).purging(purge)) {
+    let rest = Arc::clone(shared);
+    let go_on = move || rest.health.check().and_then(|()| rest.merges.check(target.stops_seen));
+    match output.write_all(RetainStream::new(cursor, retain, None).purging(purge).checking(go_on)) {
         Ok(()) => Ok(output.out),
         Err(e) => {
             if let Some(writer) = output.writer.take() {
@@ -200,10 +202,6 @@ impl Output<'_> {
         if self.target.table_bytes != u64::MAX {
             self.key.clear();
             self.key.extend_from_slice(entry.key);
-        }
-        if self.written.is_multiple_of(4096) {
-            self.shared.health.check()?;
-            self.shared.merges.check(self.target.stops_seen)?;
         }
         if self.writer.is_none() {
             self.writer = Some(self.begin_table()?);

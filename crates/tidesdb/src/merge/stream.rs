@@ -1,5 +1,7 @@
 //! The loop of flush and compaction: a merged walk, judged, as the entries to be written.
 
+use std::fmt;
+
 use super::purge::{Purge, Purger};
 use super::{Retain, RetainCounts, Verdict};
 use crate::types::{EntryCursor, EntryRef, SeqNo};
@@ -16,7 +18,22 @@ pub struct RetainStream<C> {
     /// Keys from here on belong to the next piece of the merge.
     end: Option<Box<[u8]>>,
     step: Step,
+    /// Entries the source stood on.
+    met: u64,
+    check: Option<Check>,
 }
+
+/// Whether the merge may go on.
+struct Check(Box<dyn Fn() -> Result<()>>);
+
+impl fmt::Debug for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Check")
+    }
+}
+
+/// So many entries of the source may go by, written or not, before the merge asks whether it may go on.
+const CHECK_EVERY: u64 = 4096;
 
 /// What the next call begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +60,7 @@ impl<C: EntryCursor> RetainStream<C> {
     /// Judges what `inner` yields from its position on, up to the key `end` (exclusive), if one is given.
     pub fn new(inner: C, retain: Retain, end: Option<&[u8]>) -> Self {
         let purger = Purger::new(&Purge::nothing(), retain.order().clone());
-        Self { inner, purger, retain, end: end.map(Into::into), step: Step::Judge }
+        Self { inner, purger, retain, end: end.map(Into::into), step: Step::Judge, met: 0, check: None }
     }
 
     /// Leaves out first what `purge` deletes for all readers.
@@ -53,10 +70,17 @@ impl<C: EntryCursor> RetainStream<C> {
         self
     }
 
+    /// Asks `check` now and then whether to go on.
+    #[must_use]
+    pub fn checking(mut self, check: impl Fn() -> Result<()> + 'static) -> Self {
+        self.check = Some(Check(Box::new(check)));
+        self
+    }
+
     /// The next entry to write; `None` at the end.
     ///
     /// # Errors
-    /// Whatever the source fails with. The merge must then be given up: nothing more is yielded.
+    /// Whatever the source or the check fails with. The merge must then be given up: nothing more is yielded.
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend its entries")]
     pub fn next(&mut self) -> Result<Option<EntryRef<'_>>> {
         let step = std::mem::replace(&mut self.step, Step::Failed);
@@ -101,6 +125,12 @@ impl<C: EntryCursor> RetainStream<C> {
             }
             if !self.inner.valid() || self.at_end() {
                 return Ok((Found::Last, Step::Done));
+            }
+            self.met += 1;
+            if self.met.is_multiple_of(CHECK_EVERY)
+                && let Some(Check(check)) = &self.check
+            {
+                check()?;
             }
             let inner = &self.inner;
             if self.purger.drops(self.retain.rules(), inner.key(), inner.seq()) {

@@ -208,3 +208,29 @@ fn a_stream_stops_at_its_end_and_after_an_error() {
     assert!(stream.next().unwrap_err().is_corruption());
     assert!(stream.next().is_err(), "a merge that failed must not look finished");
 }
+
+#[test]
+fn a_stream_asks_whether_to_go_on_though_it_yields_nothing() {
+    let order = Comparator::bytewise();
+    let entries: Vec<_> =
+        (0..20_000u32).map(|i| version(format!("{i:06}").as_bytes(), 1, Kind::Delete)).collect();
+    for stop_at in [1, 3, u32::MAX] {
+        let mut cursor = VecCursor::new(&order, entries.clone().into());
+        cursor.seek_to_first().unwrap();
+        let asked = Arc::new(std::sync::atomic::AtomicU32::new(0));
+        let asks = Arc::clone(&asked);
+        let retain = Retain::new(rules(&[], true), order.clone());
+        let mut stream = RetainStream::new(cursor, retain, None).checking(move || {
+            match asks.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1 {
+                n if n < stop_at => Ok(()),
+                _ => Err(Error::Busy { cause: "stopped" }),
+            }
+        });
+        let ended = stream.next().map(|entry| entry.is_none());
+        let asked = asked.load(std::sync::atomic::Ordering::SeqCst);
+        match stop_at {
+            u32::MAX => assert!(ended.unwrap() && asked == 4),
+            _ => assert!(matches!(ended, Err(Error::Busy { .. })) && asked == stop_at),
+        }
+    }
+}
