@@ -131,6 +131,7 @@ functions! {
     iter_seek: unsafe extern "C" fn(Handle, Bytes, usize) -> c_int;
     iter_seek_to_first: unsafe extern "C" fn(Handle) -> c_int;
     iter_next: unsafe extern "C" fn(Handle) -> c_int;
+    iter_key: unsafe extern "C" fn(Handle, *mut *mut u8, *mut usize) -> c_int;
     iter_key_value: unsafe extern "C" fn(Handle, *mut *mut u8, *mut usize, *mut *mut u8, *mut usize) -> c_int;
     iter_free: unsafe extern "C" fn(Handle);
     flush_memtable: unsafe extern "C" fn(Handle) -> c_int;
@@ -398,6 +399,16 @@ impl<'a> Cursor<'a> {
     pub(crate) fn advance(&mut self) -> Result<bool> {
         // SAFETY: the iterator is alive.
         Self::moved(unsafe { (self.transaction.db.functions.iter_next)(self.handle) }, "next")
+    }
+
+    /// Shows the key it is at; the last move came to one.
+    pub(crate) fn key(&mut self, show: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let (mut key, mut length) = (null_mut(), 0);
+        let ask = self.transaction.db.functions.iter_key;
+        // SAFETY: the iterator is alive and at a row; the places for the answer are locals.
+        checked(unsafe { ask(self.handle, &raw mut key, &raw mut length) }, "key")?;
+        show(bytes(&key, length));
+        Ok(())
     }
 
     /// Shows the row it is at; the last move came to one.

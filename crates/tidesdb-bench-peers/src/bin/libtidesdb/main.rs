@@ -177,7 +177,7 @@ impl Session for TidesSession<'_> {
         let cursor = self.cursor()?;
         let there = cursor.seek(key)?;
         if there {
-            cursor.row(&mut |key, _| found(key))?;
+            cursor.key(found)?;
         }
         Ok(there)
     }
