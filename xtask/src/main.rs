@@ -9,6 +9,8 @@ mod tree;
 mod tidy;
 mod cargo;
 mod gate;
+mod install;
+mod ctests;
 mod stages;
 mod soak;
 
@@ -22,9 +24,11 @@ cargo xtask COMMAND
   test                every test, doc tests and examples included; those of the benchmark are in `ci bench`
   tidy [--stats]      the house rules; with the figures of the house
   ci [STAGE...]       what the build server runs; without a stage all of them; `extra` is all but `test`
-                      stages: tidy lint test bench gate report docs loom crash faults order kill sweep
+                      stages: tidy lint test bench gate report docs c loom crash faults order kill sweep
                       model isolation invariants asan miri; `report` opens the benchmark's report in
-                      Chromium
+                      Chromium, `c` tries the C library (needs a C compiler and pkg-config)
+  install --prefix DIR [--destdir DIR]
+                      the C library with its headers, for pkg-config and CMake
   loom [NAME]         all interleavings of the lock-free parts; NAME filters the models
   asan                the leaf crates under the address sanitizer (needs nightly Rust)
   miri                the lock-free leaf crates under Miri (needs nightly Rust and its component)
@@ -52,6 +56,7 @@ fn main() -> ExitCode {
         "asan" | "miri" => stages::run(&root, &[command]),
         "bench" => stages::bench(&root, rest),
         "bench-gate" => gate::run(&root, rest),
+        "install" => install::run(&root, rest),
         command if stages::is_kit(command) => stages::testkit(&root, command, rest),
         "soak" => soak::run(&root, rest),
         "help" | "--help" | "-h" => {

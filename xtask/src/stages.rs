@@ -3,13 +3,13 @@
 //! A stage that cannot run says `SKIPPED` and why; it never passes in silence.
 
 use crate::cargo::{Cargo, Done, works};
-use crate::{gate, tidy};
+use crate::{ctests, gate, tidy};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run: the quick refusals first.
-const ALL: [&str; 18] = [
+const ALL: [&str; 19] = [
     "tidy",
     "lint",
     "test",
@@ -17,6 +17,7 @@ const ALL: [&str; 18] = [
     "gate",
     "report",
     "docs",
+    "c",
     "loom",
     "crash",
     "faults",
@@ -128,6 +129,10 @@ fn stage(root: &Path, name: &str) -> Staged {
         "gate" => match gate::hindrance() {
             Some(why) => return Ok(Outcome::Skipped(why.to_owned())),
             None => gate::run(root, &[]),
+        },
+        "c" => match ctests::hindrance() {
+            Some(why) => return Ok(Outcome::Skipped(why)),
+            None => ctests::run(root),
         },
         "report" => return report(root),
         "docs" => docs(root),

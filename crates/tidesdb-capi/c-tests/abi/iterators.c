@@ -1,0 +1,247 @@
+/* Iterators: where they stand after every call. */
+#include "../kit/store.h"
+
+/* b, d, f spread over a table, another table and the memtable; c was deleted. */
+static cf_t *three_keys(db_t *db)
+{
+    cf_t *cf = family(db, "f");
+    put(db, cf, "b", "1");
+    put(db, cf, "c", "x");
+    flush(cf);
+    put(db, cf, "d", "2");
+    del(db, cf, "c");
+    flush(cf);
+    put(db, cf, "f", "3");
+    return cf;
+}
+
+static iter_t *iterate(txn_t *txn, cf_t *cf)
+{
+    iter_t *iter = NULL;
+    OK(tidesdb_iter_new(txn, cf, &iter));
+    CHECK(iter != NULL);
+    return iter;
+}
+
+static void an_iterator_begins_nowhere(void)
+{
+    db_t *db = open_at("db");
+    cf_t *cf = three_keys(db);
+    txn_t *txn = begin(db);
+    iter_t *iter = iterate(txn, cf);
+    uint8_t *key = NULL, *value = NULL;
+    size_t size = 9, size2 = 9;
+    CHECK_INT(tidesdb_iter_valid(iter), 0);
+    CHECK_RC(tidesdb_iter_key(iter, &key, &size), TDB_ERR_INVALID_ARGS);
+    CHECK_RC(tidesdb_iter_value(iter, &value, &size), TDB_ERR_INVALID_ARGS);
+    CHECK_RC(tidesdb_iter_key_value(iter, &key, &size, &value, &size2), TDB_ERR_INVALID_ARGS);
+    CHECK_RC(tidesdb_iter_next(iter), TDB_ERR_INVALID_ARGS);
+    CHECK_RC(tidesdb_iter_prev(iter), TDB_ERR_INVALID_ARGS);
+    CHECK(key == NULL && value == NULL && size == 9 && size2 == 9);
+    tidesdb_iter_free(iter);
+    tidesdb_txn_free(txn);
+    close_db(db);
+}
+
+static void forwards_and_backwards(void)
+{
+    db_t *db = open_at("db");
+    cf_t *cf = three_keys(db);
+    txn_t *txn = begin(db);
+    iter_t *iter = iterate(txn, cf);
+    OK(tidesdb_iter_seek_to_first(iter));
+    AT(iter, "b");
+    OK(tidesdb_iter_next(iter));
+    AT(iter, "d");
+    OK(tidesdb_iter_prev(iter));
+    AT(iter, "b");
+    OK(tidesdb_iter_next(iter));
+    OK(tidesdb_iter_next(iter));
+    AT(iter, "f");
+    CHECK_RC(tidesdb_iter_next(iter), TDB_ERR_NOT_FOUND);
+    CHECK_INT(tidesdb_iter_valid(iter), 0);
+    OK(tidesdb_iter_seek_to_last(iter));
+    AT(iter, "f");
+    OK(tidesdb_iter_prev(iter));
+    AT(iter, "d");
+    OK(tidesdb_iter_next(iter));
+    AT(iter, "f");
+    OK(tidesdb_iter_prev(iter));
+    OK(tidesdb_iter_prev(iter));
+    AT(iter, "b");
+    CHECK_RC(tidesdb_iter_prev(iter), TDB_ERR_NOT_FOUND);
+    CHECK_INT(tidesdb_iter_valid(iter), 0);
+    CHECK_RC(tidesdb_iter_prev(iter), TDB_ERR_INVALID_ARGS);
+    tidesdb_iter_free(iter);
+    tidesdb_txn_free(txn);
+    close_db(db);
+}
+
+static void seeking(void)
+{
+    db_t *db = open_at("db");
+    cf_t *cf = three_keys(db);
+    txn_t *txn = begin(db);
+    iter_t *iter = iterate(txn, cf);
+    static const struct {
+        const char *key, *up, *down;
+    } seeks[] = {
+        {"a", "b", NULL}, {"b", "b", "b"}, {"bb", "d", "b"}, {"c", "d", "b"},
+        {"d", "d", "d"},  {"f", "f", "f"}, {"g", NULL, "f"},
+    };
+    for (size_t i = 0; i < sizeof seeks / sizeof seeks[0]; i++) {
+        const char *key = seeks[i].key, *up = seeks[i].up, *down = seeks[i].down;
+        CHECK_RC(tidesdb_iter_seek(iter, B(key)), up == NULL ? TDB_ERR_NOT_FOUND : TDB_SUCCESS);
+        if (up != NULL) AT(iter, up);
+        else CHECK_INT(tidesdb_iter_valid(iter), 0);
+        CHECK_RC(tidesdb_iter_seek_for_prev(iter, B(key)), down == NULL ? TDB_ERR_NOT_FOUND : TDB_SUCCESS);
+        if (down != NULL) AT(iter, down);
+        else CHECK_INT(tidesdb_iter_valid(iter), 0);
+    }
+    OK(tidesdb_iter_seek(iter, B("c")));
+    OK(tidesdb_iter_prev(iter));
+    AT(iter, "b");
+    OK(tidesdb_iter_seek_for_prev(iter, B("c")));
+    OK(tidesdb_iter_next(iter));
+    AT(iter, "d");
+    tidesdb_iter_free(iter);
+    tidesdb_txn_free(txn);
+    close_db(db);
+}
+
+static void keys_and_values_stay_until_it_moves(void)
+{
+    db_t *db = open_at("db");
+    cf_t *cf = three_keys(db);
+    txn_t *txn = begin(db);
+    iter_t *iter = iterate(txn, cf);
+    uint8_t *key, *value, *key2, *value2;
+    size_t key_size, value_size, key_size2, value_size2;
+    for (int rc = tidesdb_iter_seek_to_first(iter), i = 0; rc == TDB_SUCCESS; rc = tidesdb_iter_next(iter), i++) {
+        OK(tidesdb_iter_key(iter, &key, &key_size));
+        OK(tidesdb_iter_value(iter, &value, &value_size));
+        put(db, cf, "bbb", "new");
+        OK(tidesdb_iter_key_value(iter, &key2, &key_size2, &value2, &value_size2));
+        CHECK(key_size == 1 && key[0] == "bdf"[i] && value_size == 1 && value[0] == "123"[i]);
+        CHECK(key_size2 == 1 && key2[0] == key[0] && value_size2 == 1 && value2[0] == value[0]);
+        CHECK_INT(tidesdb_iter_valid(iter), 1);
+    }
+    tidesdb_iter_free(iter);
+    tidesdb_txn_free(txn);
+    close_db(db);
+}
+
+static void an_iterator_sees_its_transaction(void)
+{
+    db_t *db = open_at("db");
+    cf_t *cf = three_keys(db);
+    txn_t *txn = begin_at(db, TDB_ISOLATION_SNAPSHOT);
+    OK(tidesdb_txn_put(txn, cf, B("e"), B("own"), 0));
+    OK(tidesdb_txn_delete(txn, cf, B("b")));
+    put(db, cf, "dd", "later");
+    iter_t *iter = iterate(txn, cf);
+    OK(tidesdb_iter_seek_to_first(iter));
+    AT(iter, "d");
+    OK(tidesdb_iter_next(iter));
+    AT(iter, "e");
+    uint8_t *value;
+    size_t size;
+    OK(tidesdb_iter_value(iter, &value, &size));
+    CHECK(size == 3 && memcmp(value, "own", 3) == 0);
+    OK(tidesdb_iter_next(iter));
+    AT(iter, "f");
+    OK(tidesdb_iter_prev(iter));
+    AT(iter, "e");
+    tidesdb_iter_free(iter);
+    tidesdb_txn_free(txn);
+    WALK(db, cf, "b d dd f ");
+    close_db(db);
+}
+
+static void an_empty_family(void)
+{
+    db_t *db = open_at("db");
+    cf_t *cf = family(db, "f");
+    txn_t *txn = begin(db);
+    iter_t *iter = iterate(txn, cf);
+    CHECK_RC(tidesdb_iter_seek_to_first(iter), TDB_ERR_NOT_FOUND);
+    CHECK_RC(tidesdb_iter_seek_to_last(iter), TDB_ERR_NOT_FOUND);
+    CHECK_RC(tidesdb_iter_seek(iter, B("a")), TDB_ERR_NOT_FOUND);
+    CHECK_RC(tidesdb_iter_seek_for_prev(iter, B("a")), TDB_ERR_NOT_FOUND);
+    CHECK_RC(tidesdb_iter_next(iter), TDB_ERR_INVALID_ARGS);
+    CHECK_INT(tidesdb_iter_valid(iter), 0);
+    tidesdb_iter_free(iter);
+    tidesdb_txn_free(txn);
+    close_db(db);
+}
+
+static void iterator_arguments(void)
+{
+    db_t *db = open_at("db");
+    cf_t *cf = three_keys(db);
+    txn_t *txn = begin(db);
+    iter_t *iter = NULL;
+    CHECK_RC(tidesdb_iter_new(NULL, cf, &iter), TDB_ERR_INVALID_ARGS);
+    CHECK_RC(tidesdb_iter_new(txn, NULL, &iter), TDB_ERR_INVALID_ARGS);
+    CHECK_RC(tidesdb_iter_new(txn, cf, NULL), TDB_ERR_INVALID_ARGS);
+    CHECK(iter == NULL);
+    iter = iterate(txn, cf);
+    CHECK_RC(tidesdb_iter_seek(iter, NULL, 1), TDB_ERR_INVALID_ARGS);
+    CHECK_RC(tidesdb_iter_seek(iter, (const uint8_t *)"a", 0), TDB_ERR_INVALID_ARGS);
+    CHECK_RC(tidesdb_iter_seek_for_prev(iter, NULL, 1), TDB_ERR_INVALID_ARGS);
+    CHECK_RC(tidesdb_iter_seek_for_prev(iter, (const uint8_t *)"a", 0), TDB_ERR_INVALID_ARGS);
+    CHECK_RC(tidesdb_iter_seek(NULL, B("a")), TDB_ERR_INVALID_ARGS);
+    CHECK_RC(tidesdb_iter_seek_for_prev(NULL, B("a")), TDB_ERR_INVALID_ARGS);
+    CHECK_RC(tidesdb_iter_seek_to_first(NULL), TDB_ERR_INVALID_ARGS);
+    CHECK_RC(tidesdb_iter_seek_to_last(NULL), TDB_ERR_INVALID_ARGS);
+    CHECK_RC(tidesdb_iter_next(NULL), TDB_ERR_INVALID_ARGS);
+    CHECK_RC(tidesdb_iter_prev(NULL), TDB_ERR_INVALID_ARGS);
+    CHECK_INT(tidesdb_iter_valid(NULL), 0);
+    tidesdb_iter_free(iter);
+    OK(tidesdb_txn_commit(txn));
+    int rc = tidesdb_iter_new(txn, cf, &iter);
+    CHECK(rc == TDB_ERR_INVALID_ARGS || rc == TDB_ERR_MEMORY);
+    tidesdb_txn_free(txn);
+    close_db(db);
+}
+
+static void a_long_walk_over_many_tables(void)
+{
+    int count = scaled(20000, 1000);
+    db_t *db = open_at("db");
+    cf_t *cf = family(db, "f");
+    for (int part = 0; part < 10; part++) {
+        fill(db, cf, part * count / 10, count / 10);
+        if (part % 3 == 2) flush(cf);
+    }
+    txn_t *txn = begin_at(db, TDB_ISOLATION_SNAPSHOT);
+    iter_t *iter = iterate(txn, cf);
+    char key[32];
+    int seen = 0;
+    for (int rc = tidesdb_iter_seek_to_first(iter); rc == TDB_SUCCESS; rc = tidesdb_iter_next(iter)) {
+        snprintf(key, sizeof key, "key%06d", seen++);
+        AT(iter, key);
+        if (seen == count / 2) OK(tidesdb_compact(cf));
+    }
+    CHECK_INT(seen, count / 10 * 10);
+    for (int rc = tidesdb_iter_seek_to_last(iter); rc == TDB_SUCCESS; rc = tidesdb_iter_prev(iter)) {
+        snprintf(key, sizeof key, "key%06d", --seen);
+        AT(iter, key);
+    }
+    CHECK_INT(seen, 0);
+    tidesdb_iter_free(iter);
+    tidesdb_txn_free(txn);
+    close_db(db);
+}
+
+const struct test iterator_tests[] = {
+    TEST(an_iterator_begins_nowhere),
+    TEST(forwards_and_backwards),
+    TEST(seeking),
+    TEST(keys_and_values_stay_until_it_moves),
+    TEST(an_iterator_sees_its_transaction),
+    TEST(an_empty_family),
+    TEST(iterator_arguments),
+    TEST(a_long_walk_over_many_tables),
+    END_OF_TESTS,
+};

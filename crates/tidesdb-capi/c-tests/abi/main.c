@@ -1,0 +1,20 @@
+/*
+ * The tests of the C interface: what every function does and returns, what existing programs rely on (trap_NN), and what
+ * libtidesdb 9.3 got wrong (fixed_NN).
+ */
+#include "../kit/check.h"
+
+extern const struct test library_tests[], lifecycle_tests[], config_tests[], runtime_tests[];
+extern const struct test comparator_tests[], family_tests[], transaction_tests[], conflict_tests[];
+extern const struct test iterator_tests[], maintenance_tests[], statistics_tests[], trap_tests[];
+extern const struct test fixed_tests[], hook_tests[];
+
+int main(int argc, char **argv)
+{
+    static const struct test *const lists[] = {
+        library_tests,     lifecycle_tests, config_tests,   runtime_tests,     comparator_tests,
+        family_tests,      hook_tests,      transaction_tests, conflict_tests, iterator_tests,
+        maintenance_tests, statistics_tests, trap_tests,    fixed_tests,       NULL,
+    };
+    return run_tests("abi", lists, argc, argv);
+}

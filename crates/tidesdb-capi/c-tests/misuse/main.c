@@ -1,0 +1,13 @@
+/*
+ * What a caller can do wrong, done: nothing of it may crash, hang, write an output or go unnoticed.
+ */
+#include "../kit/check.h"
+
+extern const struct test argument_tests[], handle_tests[], thread_tests[], callback_tests[], random_tests[];
+
+int main(int argc, char **argv)
+{
+    static const struct test *const lists[] = {argument_tests, handle_tests, thread_tests,
+                                               callback_tests, random_tests, NULL};
+    return run_tests("misuse", lists, argc, argv);
+}

@@ -1,0 +1,13 @@
+/*
+ * The version of the C interface of TidesDB. It is the version of the ABI that the library keeps, which is not the
+ * version of the engine behind it: programs linked against this major version go on working.
+ */
+#ifndef TIDESDB_VERSION_H
+#define TIDESDB_VERSION_H
+
+#define TIDESDB_VERSION_MAJOR 9
+#define TIDESDB_VERSION_MINOR 3
+#define TIDESDB_VERSION_PATCH 0
+#define TIDESDB_VERSION "9.3.0"
+
+#endif

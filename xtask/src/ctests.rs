@@ -1,0 +1,355 @@
+//! The stage `c`: the C library as a C program meets it, installed, through its headers, linked by name.
+//!
+//! Layouts and symbols are compared with what was written down; two test programs run plain, with sanitizers and under
+//! valgrind; the examples are built as their users build them. The programs, not the library, are instrumented.
+
+use crate::cargo::{Done, target, works};
+use crate::install::{self, CRATE};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What the shared library may need.
+const NEEDED: [&str; 3] = ["libc.so.6", "libm.so.6", "libgcc_s.so.1"];
+
+const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
+
+const SANITIZE: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+
+const VALGRIND: [&str; 5] = [
+    "--quiet",
+    "--error-exitcode=1",
+    "--leak-check=full",
+    "--show-leak-kinds=definite",
+    "--errors-for-leak-kinds=definite",
+];
+
+/// What each example prints.
+const PRINTED: [(&str, &str); 3] = [
+    ("c", "apple is red\ncarrot is not there\nall:\n  apple = red\n  banana = yellow\n  cherry = black\n"),
+    ("cpp", "apple is red\ncarrot is not there\nall:\n  apple = red\n  banana = yellow\n"),
+    ("py", "apple is red\ncarrot is not there\nall:\n  apple = red\n  banana = yellow\n  nothing =\n"),
+];
+
+/// Why the stage cannot run here, if so.
+pub(crate) fn hindrance() -> Option<String> {
+    let tools =
+        [("cc", "--version"), ("nm", "--version"), ("readelf", "--version"), ("pkg-config", "--version")];
+    let missing = tools.iter().find(|(tool, arg)| !works(tool, &[arg]))?.0;
+    Some(format!("no {missing}: apt-get install build-essential pkg-config"))
+}
+
+/// Installs the library into a folder of its own and tries everything.
+///
+/// # Errors
+/// What is wrong first.
+pub(crate) fn run(root: &Path) -> Done {
+    let folder = target(root).join("ctests");
+    match fs::remove_dir_all(&folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(format!("{}: {error}", folder.display()));
+        }
+        _ => {}
+    }
+    let house = House { source: root.join(CRATE), prefix: folder.join("prefix"), folder };
+    install::install(root, &house.prefix)?;
+    house.headers()?;
+    house.layout()?;
+    house.programs()?;
+    house.symbols()?;
+    house.dependencies()?;
+    house.examples()?;
+    house.cmake()?;
+    house.runs()
+}
+
+/// Where the pieces are.
+struct House {
+    source: PathBuf,
+    prefix: PathBuf,
+    folder: PathBuf,
+}
+
+impl House {
+    fn tests(&self) -> PathBuf {
+        self.source.join("c-tests")
+    }
+
+    fn built(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    fn compiler(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.args(WARNINGS).arg("-I").arg(self.prefix.join("include"));
+        command
+    }
+
+    /// Adds what links the shared library, found again at run time.
+    fn link(&self, command: &mut Command) {
+        let lib = self.prefix.join("lib");
+        command.arg("-L").arg(&lib).arg("-ltidesdb").arg(format!("-Wl,-rpath,{}", lib.display()));
+    }
+
+    /// Each header alone and after each other, in both languages.
+    fn headers(&self) -> Done {
+        let names = ["db.h", "tidesdb.h", "objstore.h", "tidesdb_version.h"];
+        for first in names {
+            let lines: String = [first, names[0], names[1], names[2]]
+                .map(|name| format!("#include <tidesdb/{name}>\n"))
+                .concat();
+            for (program, standard, end) in [("cc", "-std=c11", "c"), ("c++", "-std=c++11", "cpp")] {
+                if !works(program, &["--version"]) {
+                    continue;
+                }
+                let file = self.built(&format!("header.{end}"));
+                fs::write(&file, &lines).map_err(|error| format!("{}: {error}", file.display()))?;
+                let mut command = self.compiler(program);
+                said(command.arg(standard).arg("-fsyntax-only").arg(&file))?;
+            }
+        }
+        passed("headers in C11 and C++11, in any order")
+    }
+
+    fn layout(&self) -> Done {
+        let program = self.built("layout");
+        let mut command = self.compiler("cc");
+        said(command.arg("-std=c11").arg(self.tests().join("layout.c")).arg("-o").arg(&program))?;
+        let golden = self.tests().join("layout.golden");
+        let golden = fs::read_to_string(&golden).map_err(|error| format!("{}: {error}", golden.display()))?;
+        let printed = said(&mut Command::new(&program))?;
+        if let Some(line) = difference(&golden, &printed) {
+            return Err(format!("layout.golden and the headers differ: {line}"));
+        }
+        passed(&format!("layout: {} sizes, offsets and constants", golden.lines().count()))
+    }
+
+    /// Builds both test programs, plain and with sanitizers.
+    fn programs(&self) -> Done {
+        for name in ["abi", "misuse"] {
+            for (end, flags) in [("", &[][..]), ("-asan", &SANITIZE[..])] {
+                let mut command = self.compiler("cc");
+                command.args(["-std=c11", "-O1", "-g"]).args(flags);
+                command.args(sources(&self.tests().join(name))?).args(sources(&self.tests().join("kit"))?);
+                self.link(&mut command);
+                said(command.args(["-lpthread", "-ldl", "-o"]).arg(self.built(&format!("{name}{end}"))))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The symbols of the library, the list of them, and the functions that the test programs count are the same.
+    fn symbols(&self) -> Done {
+        let list = self.tests().join("symbols.txt");
+        let list = fs::read_to_string(&list).map_err(|error| format!("{}: {error}", list.display()))?;
+        let listed: BTreeSet<&str> = list.lines().collect();
+        let library = self.prefix.join("lib/libtidesdb.so");
+        let exported = said(Command::new("nm").args(["-D", "--defined-only"]).arg(library))?;
+        let exported: BTreeSet<&str> =
+            exported.lines().filter_map(|line| line.split_whitespace().nth(2)).collect();
+        equal("exports", &exported, &listed)?;
+        for name in ["abi", "misuse"] {
+            let known = said(Command::new(self.built(name)).arg("--functions"))?;
+            equal(name, &known.lines().collect(), &listed)?;
+        }
+        passed(&format!("symbols: {}, no other, all counted by the tests", listed.len()))
+    }
+
+    fn dependencies(&self) -> Done {
+        let library = self.prefix.join("lib/libtidesdb.so");
+        let dynamic = said(Command::new("readelf").arg("-d").arg(library))?;
+        let named = |kind: &str| -> Vec<String> {
+            let lines = dynamic.lines().filter(|line| line.contains(kind));
+            lines.filter_map(|line| Some(line.split(['[', ']']).nth(1)?.to_owned())).collect()
+        };
+        let needed = named("(NEEDED)");
+        let known = |name: &String| NEEDED.contains(&name.as_str()) || name.starts_with("ld-linux");
+        if let Some(other) = needed.iter().find(|name| !known(name)) {
+            return Err(format!("the library needs {other}"));
+        }
+        let soname = named("(SONAME)");
+        if soname != ["libtidesdb.so.9"] {
+            return Err(format!("the soname is {soname:?}"));
+        }
+        passed(&format!("soname {}, needs {}", soname[0], needed.join(" ")))
+    }
+
+    /// Both programs plain, with sanitizers and under valgrind; all of them, even if one fails.
+    fn runs(&self) -> Done {
+        let mut runs = Vec::new();
+        for name in ["abi", "misuse"] {
+            runs.push(Command::new(self.built(name)));
+            runs.push(in_memory(Command::new(self.built(&format!("{name}-asan")))));
+        }
+        if works("valgrind", &["--version"]) {
+            for name in ["abi", "misuse"] {
+                let mut command = Command::new("valgrind");
+                command.args(VALGRIND).arg(self.built(name)).arg("--together").env("TDB_SIZE", "50");
+                command.env("TDB_TIMEOUT", "120");
+                runs.push(in_memory(command));
+            }
+        } else {
+            skipped("valgrind", "apt-get install valgrind")?;
+        }
+        let failed: Vec<_> = runs.iter_mut().filter_map(|command| shown(command).err()).collect();
+        if failed.is_empty() { Ok(()) } else { Err(failed.join("\n")) }
+    }
+
+    fn pkg_config(&self, args: &[&str]) -> Result<Vec<String>, String> {
+        let mut command = Command::new("pkg-config");
+        command.env("PKG_CONFIG_PATH", self.prefix.join("lib/pkgconfig")).args(args).arg("tidesdb");
+        Ok(said(&mut command)?.split_whitespace().map(str::to_owned).collect())
+    }
+
+    fn examples(&self) -> Done {
+        let flags = self.pkg_config(&["--cflags", "--libs"])?;
+        self.example("cc", "-std=c11", "c", "", &flags)?;
+        // Archives are searched for what was asked for before them, so the library goes before its own.
+        let mut flags = self.pkg_config(&["--cflags"])?;
+        flags.push(self.prefix.join("lib/libtidesdb.a").to_string_lossy().into_owned());
+        flags.extend(
+            self.pkg_config(&["--static", "--libs-only-l"])?.into_iter().filter(|lib| lib != "-ltidesdb"),
+        );
+        self.example("cc", "-std=c11", "c", "-static", &flags)?;
+        if works("c++", &["--version"]) {
+            let flags = self.pkg_config(&["--cflags", "--libs"])?;
+            self.example("c++", "-std=c++17", "cpp", "", &flags)?;
+        } else {
+            skipped("the example in C++", "apt-get install g++")?;
+        }
+        if !works("python3", &["--version"]) {
+            return skipped("the example in Python", "apt-get install python3");
+        }
+        let mut command = Command::new("python3");
+        command.env("TIDESDB_LIBRARY", self.prefix.join("lib/libtidesdb.so.9"));
+        command.arg(self.source.join("examples/kv.py")).arg(self.built("shop.py"));
+        prints("py", &mut command)
+    }
+
+    /// Builds an example as its first lines say and runs it.
+    fn example(&self, compiler: &str, standard: &str, end: &str, kind: &str, flags: &[String]) -> Done {
+        let program = self.built(&format!("kv-{end}{kind}"));
+        let mut command = Command::new(compiler);
+        command.args(WARNINGS).arg(standard).arg(self.source.join("examples").join(format!("kv.{end}")));
+        said(command.args(flags).arg("-o").arg(&program))?;
+        let mut command = Command::new(&program);
+        command.env("LD_LIBRARY_PATH", self.prefix.join("lib"));
+        prints(end, command.arg(self.built(&format!("shop.{end}{kind}"))))
+    }
+
+    fn cmake(&self) -> Done {
+        if !works("cmake", &["--version"]) {
+            return skipped("find_package", "apt-get install cmake");
+        }
+        let build = self.built("cmake");
+        let mut command = Command::new("cmake");
+        command.arg("-S").arg(self.tests().join("cmake")).arg("-B").arg(&build);
+        command.arg(format!("-DCMAKE_PREFIX_PATH={}", self.prefix.display()));
+        command.arg(format!("-DEXAMPLE={}", self.source.join("examples/kv.c").display()));
+        said(&mut command)?;
+        said(Command::new("cmake").arg("--build").arg(&build))?;
+        for name in ["kv_tidesdb", "kv_static"] {
+            prints("c", Command::new(build.join(name)).arg(self.built(&format!("shop.{name}"))))?;
+        }
+        Ok(())
+    }
+}
+
+/// The C files of a folder.
+fn sources(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut paths: Vec<_> = paths.filter(|path| path.extension().is_some_and(|end| end == "c")).collect();
+    paths.sort();
+    Ok(paths)
+}
+
+/// Lets a slow run keep its databases in memory, where the system has a place for that.
+fn in_memory(mut command: Command) -> Command {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() {
+        command.env("TMPDIR", memory);
+    }
+    command
+}
+
+/// The first line that is in one text only, with what the other has there.
+fn difference(golden: &str, printed: &str) -> Option<String> {
+    let (mut golden, mut printed) = (golden.lines(), printed.lines());
+    loop {
+        match (golden.next(), printed.next()) {
+            (None, None) => return None,
+            (a, b) if a == b => {}
+            (a, b) => return Some(format!("`{}` is `{}`", a.unwrap_or("nothing"), b.unwrap_or("nothing"))),
+        }
+    }
+}
+
+fn equal(what: &str, have: &BTreeSet<&str>, want: &BTreeSet<&str>) -> Done {
+    let more: Vec<_> = have.difference(want).copied().collect();
+    let less: Vec<_> = want.difference(have).copied().collect();
+    if more.is_empty() && less.is_empty() {
+        return Ok(());
+    }
+    Err(format!("{what} against symbols.txt: too many: {}; missing: {}", more.join(" "), less.join(" ")))
+}
+
+fn prints(example: &str, command: &mut Command) -> Done {
+    let want = PRINTED.iter().find(|(end, _)| *end == example).map_or("", |(_, text)| text);
+    let printed = said(command)?;
+    if let Some(line) = difference(want, &printed) {
+        return Err(format!("{command:?}: {line}"));
+    }
+    passed(&format!("example {:?}", command.get_program()))
+}
+
+fn passed(what: &str) -> Done {
+    println!("  {what}");
+    Ok(())
+}
+
+fn skipped(what: &str, how: &str) -> Done {
+    println!("  SKIPPED {what}: {how}");
+    Ok(())
+}
+
+/// Runs a command that prints for people.
+fn shown(command: &mut Command) -> Done {
+    println!("$ {command:?}");
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("failed ({status}): {command:?}")),
+        Err(error) => Err(format!("cannot start ({error}): {command:?}")),
+    }
+}
+
+/// What a command prints.
+fn said(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|error| format!("cannot start ({error}): {command:?}"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() {
+        return Ok(text(&output.stdout));
+    }
+    Err(format!("failed ({}): {command:?}\n{}{}", output.status, text(&output.stdout), text(&output.stderr)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_are_found_wherever_they_are() {
+        assert_eq!(difference("a 1\nb 2\n", "a 1\nb 2"), None);
+        assert_eq!(difference("a 1\nb 2\n", "a 1\nb 3\n").as_deref(), Some("`b 2` is `b 3`"));
+        assert_eq!(difference("a 1\n", "").as_deref(), Some("`a 1` is `nothing`"));
+        assert_eq!(difference("", "a 1\n").as_deref(), Some("`nothing` is `a 1`"));
+    }
+
+    #[test]
+    fn both_kinds_of_wrong_symbols_are_named() {
+        let error = equal("exports", &["a", "x"].into(), &["a", "b"].into()).expect_err("they differ");
+        assert!(error.contains("too many: x;") && error.contains("missing: b"), "{error}");
+        equal("exports", &["a"].into(), &["a"].into()).expect("they are the same");
+    }
+}
