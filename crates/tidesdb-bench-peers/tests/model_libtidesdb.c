@@ -227,7 +227,11 @@ static int state(const iterator *i) { return i->at < i->data.count ? OK : NOT_FO
 int tidesdb_iter_seek(iterator *i, const uint8_t *key, size_t size) { i->at = lower_bound(&i->data, key, size); return state(i); }
 int tidesdb_iter_seek_to_first(iterator *i) { i->at = 0; return state(i); }
 int tidesdb_iter_next(iterator *i) { i->at++; return state(i); }
-int tidesdb_iter_valid(iterator *i) { return state(i) == OK; }
+
+int tidesdb_iter_key(iterator *i, uint8_t **key, size_t *key_size) {
+    *key = i->data.rows[i->at].key; *key_size = i->data.rows[i->at].key_size;
+    return OK;
+}
 
 int tidesdb_iter_key_value(iterator *i, uint8_t **key, size_t *key_size, uint8_t **value, size_t *value_size) {
     const row *r = &i->data.rows[i->at];

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tidesdb_io::{Dir, Env};
 use tidesdb_sync::{Event, Mutex, RwLock};
 
-use crate::family::{FamilyCore, MemSlot};
+use crate::family::{FamilyCore, MemSlot, Orders};
 use crate::health::Health;
 use crate::jobs::{Job, JobQueue, Retry};
 use crate::mvcc::Snapshots;
@@ -43,6 +43,8 @@ pub struct Shared {
     pub jobs: JobQueue,
     /// Families by number; dropped ones leave.
     pub families: RwLock<BTreeMap<FamilyId, Arc<FamilyCore>>>,
+    /// Key orders, and families that wait for theirs; those are not among the others.
+    pub orders: Orders,
     /// Held while a family is made, dropped or renamed.
     pub catalog: Mutex<()>,
     /// Held by the commit with a condition that is being decided.

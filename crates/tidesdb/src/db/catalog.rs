@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
+use tidesdb_sync::Mutex;
+
 use super::Db;
-use crate::family::FamilyCore;
+use crate::family::{FamilyCore, WaitingFamily};
 use crate::jobs::Job;
 use crate::merge::Purge;
 use crate::options::FamilyOptions;
@@ -16,13 +18,22 @@ use crate::version::{Change, VersionEdit};
 use crate::vlog::VlogSet;
 use crate::{Error, Result};
 
-/// Loads every family the manifest names; returns the one called `default` if it exists.
+/// Loads every family the manifest names, some of them to wait; returns the one called `default` if it exists.
 pub(super) fn load(shared: &Arc<Shared>, default: &str) -> Result<Option<Arc<FamilyCore>>> {
     let state = shared.versions.state();
     let mut found = None;
     for family in state.families.values() {
-        let version =
-            shared.versions.version(family.id).ok_or_else(|| Error::internal("a family has no version"))?;
+        let Some(version) = shared.versions.version(family.id) else {
+            let waiting = WaitingFamily {
+                id: family.id,
+                name: Arc::clone(&family.name),
+                order: family.options.comparator.name().into(),
+                vlog: vlog_set(shared, family.id, &family.options),
+                in_memory: Mutex::default(),
+            };
+            shared.orders.waiting.lock().insert(family.id, Arc::new(waiting));
+            continue;
+        };
         let core = core(shared, family.id, &family.name, family.options.clone(), version);
         if &*family.name == default {
             found = Some(Arc::clone(&core));
@@ -32,25 +43,26 @@ pub(super) fn load(shared: &Arc<Shared>, default: &str) -> Result<Option<Arc<Fam
     Ok(found)
 }
 
-fn core(
+/// The value logs of a family.
+fn vlog_set(shared: &Arc<Shared>, id: FamilyId, options: &FamilyOptions) -> VlogSet {
+    let weak = Arc::downgrade(shared);
+    let new_id = move || match weak.upgrade() {
+        Some(shared) => shared.versions.new_vlog_id(),
+        None => Err(Error::Closed),
+    };
+    let (dir, entropy) = (Arc::clone(&shared.dir), Arc::clone(&shared.env.entropy));
+    VlogSet::new(dir, entropy, id, options.vlog_file_bytes, new_id)
+}
+
+/// What is kept of a family while the database is open.
+pub(super) fn core(
     shared: &Arc<Shared>,
     id: FamilyId,
     name: &str,
     options: FamilyOptions,
     version: Arc<TableVersion>,
 ) -> Arc<FamilyCore> {
-    let weak = Arc::downgrade(shared);
-    let new_id = move || match weak.upgrade() {
-        Some(shared) => shared.versions.new_vlog_id(),
-        None => Err(Error::Closed),
-    };
-    let vlog = VlogSet::new(
-        Arc::clone(&shared.dir),
-        Arc::clone(&shared.env.entropy),
-        id,
-        options.vlog_file_bytes,
-        new_id,
-    );
+    let vlog = vlog_set(shared, id, &options);
     Arc::new(FamilyCore::new(id, name, options, vlog, version))
 }
 
@@ -87,6 +99,13 @@ fn publish_new(
 }
 
 fn find(shared: &Shared, name: &str) -> Result<Arc<FamilyCore>> {
+    let waiting = shared.orders.waiting.lock();
+    if let Some(w) = waiting.values().find(|w| &*w.name == name) {
+        let order = &w.order;
+        return Err(Error::invalid(format!(
+            "family {name:?} waits for the key order {order:?}: register it"
+        )));
+    }
     let families = shared.families.read();
     let found = families.values().find(|f| &*f.name() == name).cloned();
     found.ok_or_else(|| Error::NotFound { what: format!("column family {name:?}").into() })
@@ -136,7 +155,7 @@ impl Db {
     /// The family called `name`.
     ///
     /// # Errors
-    /// `NotFound`, `Closed`.
+    /// `NotFound`, `Closed`; `InvalidArgument` for a family that waits for its key order.
     pub fn family(&self, name: &str) -> Result<Family> {
         self.inner.shared.check_open()?;
         find(&self.inner.shared, name).map(|core| self.handle(core))
@@ -164,7 +183,7 @@ impl Db {
         }
     }
 
-    /// Drops a family with all its data. Its files go when the last reader leaves.
+    /// Drops a family with all its data, also one that waits for its key order. Its files go when the last reader leaves.
     ///
     /// # Errors
     /// `NotFound`, `InvalidArgument` for the default family, `Io`, `ReadOnly`, `Poisoned`, `Closed`.
@@ -172,6 +191,9 @@ impl Db {
         let shared = &self.inner.shared;
         shared.check_writable()?;
         let _catalog = shared.catalog.lock();
+        if let Some(family) = shared.orders.waiting_family(name) {
+            return drop_waiting(shared, &family);
+        }
         let core = find(shared, name)?;
         if core.id == self.inner.default.id() {
             return Err(Error::invalid("the default family cannot be dropped"));
@@ -191,7 +213,7 @@ impl Db {
     /// Renames a family. Handles stay valid.
     ///
     /// # Errors
-    /// `NotFound`, `Exists`, `InvalidArgument` (name, or the default family), `Io`, `ReadOnly`, `Poisoned`, `Closed`.
+    /// `NotFound`, `Exists`, `InvalidArgument` (name, the default family, or one that waits), `Io`, `ReadOnly`, `Poisoned`, `Closed`.
     pub fn rename_family(&self, old: &str, new: &str) -> Result<()> {
         let shared = &self.inner.shared;
         shared.check_writable()?;
@@ -208,14 +230,14 @@ impl Db {
     /// Makes a family `new` with the contents and options that `source` has now.
     ///
     /// # Errors
-    /// `NotFound`, `Exists`, `InvalidArgument` (name), `Corrupt`, `NoSpace`, `Io`, `ReadOnly`, `Poisoned`, `Closed`.
+    /// `NotFound`, `Exists`, `InvalidArgument` (name, or a source that waits), `Corrupt`, `NoSpace`, `Io`, `ReadOnly`, `Poisoned`, `Closed`.
     pub fn clone_family(&self, source: &str, new: &str) -> Result<Family> {
         let shared = &self.inner.shared;
         shared.check_writable()?;
         shared.check_disk()?;
         let _catalog = shared.catalog.lock();
         let from = self.handle(find(shared, source)?);
-        if find(shared, new).is_ok() {
+        if find(shared, new).is_ok() || shared.orders.waiting_family(new).is_some() {
             return Err(Error::Exists { what: format!("column family {new:?}").into() });
         }
         let options = from.options();
@@ -233,13 +255,24 @@ impl Db {
             .map(|core| self.handle(core))
     }
 
-    /// Names of all families, sorted.
+    /// Names of all families, sorted, without those that wait for their key order.
     pub fn families(&self) -> Vec<String> {
         let mut names: Vec<String> =
             self.inner.shared.all_families().iter().map(|f| f.name().to_string()).collect();
         names.sort_unstable();
         names
     }
+}
+
+fn drop_waiting(shared: &Shared, family: &WaitingFamily) -> Result<()> {
+    let mut edit = VersionEdit::new();
+    edit.push(Change::DropFamily { family: family.id });
+    let forget = |_: &crate::version::Installed<'_, crate::sst::Table>| {
+        shared.orders.waiting.lock().remove(&family.id);
+    };
+    shared.versions.install(&edit, forget).inspect_err(|e| shared.poison_if_unknown(e))?;
+    shared.remove_obsolete();
+    Ok(())
 }
 
 /// Writes what `from` shows now as tables and value logs of `to`, durable.

@@ -133,11 +133,12 @@ fn fill(shared: &Shared, state: &State, target: &Arc<dyn Dir>, transfer: Transfe
     transfer_all(shared, state, target, transfer)?;
     let tables = TableContext { dir: Arc::clone(target), cache: Arc::new(Cache::new(0)), use_mmap: false };
     let comparators: Vec<Comparator> =
-        state.families.values().map(|f| f.options.comparator.clone()).collect();
+        shared.all_families().iter().map(|f| f.options.comparator.clone()).collect();
     let context = Context {
         dir: Arc::clone(target),
         entropy: Arc::clone(&shared.env.entropy),
         comparators,
+        may_wait: |_| true,
         open_table: Box::new(move |family, meta| {
             Table::open(&tables, &family.options.comparator, meta.clone())
         }),

@@ -11,6 +11,7 @@ mod recover;
 mod snapshot;
 mod stats;
 mod transact;
+mod waiting;
 
 use std::ops::RangeBounds;
 use std::path::Path;

@@ -11,6 +11,7 @@ use tidesdb_sync::{Mutex, RwLock};
 use super::recover;
 use super::{DEFAULT_FAMILY, Db, Inner, catalog};
 use crate::background::Pool;
+use crate::family::Orders;
 use crate::health::Health;
 use crate::jobs::{Job, JobQueue, Retry};
 use crate::mvcc::Snapshots;
@@ -31,6 +32,7 @@ pub struct OpenOptions {
     default_family: FamilyOptions,
     default_name: String,
     comparators: Vec<Comparator>,
+    await_comparators: bool,
     env: Env,
 }
 
@@ -42,6 +44,7 @@ impl OpenOptions {
             default_family: FamilyOptions::default(),
             default_name: DEFAULT_FAMILY.into(),
             comparators: Vec::new(),
+            await_comparators: false,
             env: Env::real(),
         }
     }
@@ -106,9 +109,18 @@ impl OpenOptions {
         self
     }
 
-    /// Makes a key order of your own known; families that use it need it at each open.
+    /// Makes a key order of your own known; families that use it need it at each open, or soon after it:
+    /// [`OpenOptions::await_comparators`].
     pub fn comparator(mut self, comparator: Comparator) -> Self {
         self.comparators.push(comparator);
+        self
+    }
+
+    /// Opens although the key order of a family is not known; default false. Such a family waits for
+    /// [`Db::register_comparator`]. Until then it keeps its name and its data, and can only be dropped; its data is
+    /// neither merged nor looked at by [`Db::verify`]. The default family cannot wait.
+    pub fn await_comparators(mut self, yes: bool) -> Self {
+        self.await_comparators = yes;
         self
     }
 
@@ -122,7 +134,7 @@ impl OpenOptions {
     ///
     /// # Errors
     /// `Locked` if it is open elsewhere, `NotFound` if there is none and none may be created, `Corrupt`, `FormatTooNew`,
-    /// `InvalidArgument` for a key order that was not given, `Io`. Nothing on disk was harmed.
+    /// `InvalidArgument` for a key order that was not given and is not waited for, `Io`. Nothing on disk was harmed.
     pub fn open(mut self) -> Result<Db> {
         if self.options.recovery == RecoveryMode::Salvage {
             self.options.read_only = true;
@@ -207,6 +219,7 @@ impl OpenOptions {
             snapshots: Arc::new(Snapshots::default()),
             jobs: JobQueue::default(),
             families: RwLock::default(),
+            orders: Orders::new(self.comparators.clone()),
             catalog: Mutex::default(),
             deciding: Mutex::default(),
             rotating: Mutex::default(),
@@ -230,6 +243,7 @@ impl OpenOptions {
             dir: Arc::clone(dir),
             entropy: Arc::clone(&self.env.entropy),
             comparators: self.comparators.clone(),
+            may_wait: if self.await_comparators { |name| name != DEFAULT_FAMILY } else { |_| false },
             open_table: Box::new(move |family, meta| {
                 Table::open(&tables, &family.options.comparator, meta.clone())
             }),

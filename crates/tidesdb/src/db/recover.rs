@@ -2,7 +2,8 @@
 //!
 //! Replayed data is never trusted to be on disk just because it could be read: after a failed sync the system's cache can
 //! hold what the disk does not. So all of it goes to new, synced tables first, then the manifest moves the
-//! beginning of the log past it, then the old segments go. A crash at any point starts over from the same log.
+//! beginning of the log past it, then the old segments go. A crash at any point starts over from the same log. What
+//! belongs to a family whose key order is not known goes the same way, without being sorted: see `waiting.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use tidesdb_io::{Access, File, FileExt};
 use tidesdb_memtable::Version;
 
+use super::waiting::{self, Holding};
 use crate::family::FamilyCore;
 use crate::merge::Purge;
 use crate::options::RecoveryMode;
@@ -22,7 +24,7 @@ use crate::shared::Shared;
 use crate::sources::Source;
 use crate::types::{EntryCursor, FamilyId, Kind, SeqNo, VlogId};
 use crate::version::{Change, FamilyState, State, VersionEdit};
-use crate::vlog::VlogPointer;
+use crate::vlog::{VlogPointer, VlogSet};
 use crate::wal::layout::{SEGMENT_HEADER_BYTES, UNIT};
 use crate::wal::reader::{self, Scan, ScanConfig};
 use crate::write::{Op, ops};
@@ -104,6 +106,7 @@ pub(super) fn run(shared: &Arc<Shared>) -> Result<RecoveryReport> {
         operations: 0,
         stopped_at: None,
         tables: Vec::new(),
+        holding: BTreeMap::new(),
         doubtful: BTreeMap::new(),
     };
     let mut report = RecoveryReport {
@@ -113,7 +116,7 @@ pub(super) fn run(shared: &Arc<Shared>) -> Result<RecoveryReport> {
         damage: scan.damage.clone(),
         ..RecoveryReport::default()
     };
-    let result = replay.run(&config, &mut report);
+    let result = replay.run(&config, &mut report).and_then(|()| replay.finish_holding());
     let result =
         result.and_then(|()| if shared.options.read_only { Ok(()) } else { replay.persist(&report) });
     if let Err(e) = result {
@@ -162,12 +165,15 @@ struct Replay<'a> {
     stopped_at: Option<SeqNo>,
     /// Tables written so far, installed all together at the end.
     tables: Vec<(Arc<FamilyCore>, Rewritten)>,
+    /// Operations of families that wait for their key order.
+    holding: BTreeMap<FamilyId, Holding>,
     /// Parts of value logs that replayed commits refer to and that nothing promises to be durable.
     doubtful: BTreeMap<VlogId, Range<u64>>,
 }
 
 impl Replay<'_> {
     fn run(&mut self, config: &ScanConfig, report: &mut RecoveryReport) -> Result<()> {
+        self.release_held()?;
         let scan = self.scan;
         let dir = Arc::clone(&self.shared.dir);
         reader::replay(&dir, config, scan, |seq, body, file, base| self.commit(seq, body, file, base))?;
@@ -180,6 +186,29 @@ impl Replay<'_> {
             self.shared.recovery_pins.store(u64::MAX, Ordering::SeqCst); // nothing of the log is needed
         }
         Ok(())
+    }
+
+    /// Families whose order is known now and was not when their commits were taken from the log: these come before what the log
+    /// holds by now.
+    fn release_held(&mut self) -> Result<()> {
+        let waiting: Vec<_> = self.shared.orders.waiting.lock().values().cloned().collect();
+        let read_only = self.shared.options.read_only;
+        self.holding = waiting.iter().map(|f| (f.id, Holding::new(f, read_only))).collect();
+        for (family, state) in self.once_waiting() {
+            waiting::replay(self.shared, &family, &state.held, |family| self.relieve_one(family))?;
+        }
+        Ok(())
+    }
+
+    /// Families that hold something back and need not any more.
+    fn once_waiting(&self) -> Vec<(Arc<FamilyCore>, Arc<FamilyState>)> {
+        let holding = self.state.families.values().filter(|f| !f.held.is_empty());
+        let families = self.shared.families.read();
+        holding.filter_map(|f| Some((Arc::clone(families.get(&f.id)?), Arc::clone(f)))).collect()
+    }
+
+    fn finish_holding(&mut self) -> Result<()> {
+        self.holding.values_mut().try_for_each(Holding::finish)
     }
 
     /// Applies one commit; `false` ends the replay before it.
@@ -197,6 +226,7 @@ impl Replay<'_> {
             let family = self.shared.families.read().get(&op.family).cloned();
             match family {
                 Some(family) => self.apply(seq, &family, &op)?,
+                None if self.hold(seq, &op)? => {}
                 None if op.family < self.state.next_family => {} // dropped since
                 None => return Err(Error::corrupt(file, base, "a commit for a family that never existed")),
             }
@@ -207,22 +237,23 @@ impl Replay<'_> {
     }
 
     fn apply(&self, seq: SeqNo, family: &Arc<FamilyCore>, op: &Op<'_>) -> Result<()> {
-        if self.state.families.get(&op.family).is_some_and(|f| seq <= f.flushed_to) {
+        if self.is_flushed(seq, op.family) {
             return Ok(()); // in tables already
         }
-        family.make_slot(seq, self.shared.env.entropy.next_u64(), || seq);
-        let view = family.owned_view();
-        let slot = view.slot_for(seq).ok_or_else(|| Error::internal("a replayed commit has no memtable"))?;
-        let seq = seq + u64::from(op.rank);
-        if op.kind == Kind::RangeDelete {
-            slot.ranges.add(&family.options.comparator, op.range_tombstone(seq));
-            return Ok(());
+        insert(self.shared, family, seq, op)
+    }
+
+    fn is_flushed(&self, seq: SeqNo, family: FamilyId) -> bool {
+        self.state.families.get(&family).is_some_and(|f| seq <= f.flushed_to)
+    }
+
+    /// Holds the operation back if its family waits for its key order.
+    fn hold(&mut self, seq: SeqNo, op: &Op<'_>) -> Result<bool> {
+        let flushed = self.is_flushed(seq, op.family);
+        match self.holding.get_mut(&op.family) {
+            Some(holding) if !flushed => holding.add(seq, op).map(|()| true),
+            waiting => Ok(waiting.is_some()),
         }
-        let version = Version { seq, kind: op.kind as u8, expiry: op.expiry };
-        slot.map
-            .insert(op.key, version, op.value)
-            .map_err(|_| Error::MemoryLimit { what: "replaying the log".into() })?;
-        Ok(())
     }
 
     /// Between two commits: full memtables become tables, so that a long log fits in the memory of a short one.
@@ -230,30 +261,20 @@ impl Replay<'_> {
         if self.shared.options.read_only || !self.commits.is_multiple_of(64) {
             return Ok(());
         }
-        for family in self.shared.all_families() {
-            let bytes = family.owned_view().active.as_ref().map_or(0, |a| a.bytes());
-            if bytes >= family.options.write_buffer_bytes() {
-                self.write_table(&family)?;
-            }
-        }
-        Ok(())
+        self.shared.all_families().iter().try_for_each(|family| self.relieve_one(family))
+    }
+
+    fn relieve_one(&mut self, family: &Arc<FamilyCore>) -> Result<()> {
+        let bytes = family.owned_view().active.as_ref().map_or(0, |a| a.bytes());
+        let full = bytes >= family.options.write_buffer_bytes();
+        if full && !self.shared.options.read_only { self.write_table(family) } else { Ok(()) }
     }
 
     /// Writes the memtable of `family` as tables that are not installed yet.
     fn write_table(&mut self, family: &Arc<FamilyCore>) -> Result<()> {
-        let view = family.owned_view();
-        let Some(slot) = &view.active else {
-            return Ok(());
-        };
-        let bottom = view.version.is_empty() && !self.tables.iter().any(|(f, _)| Arc::ptr_eq(f, family));
-        let mut cursor = Source::memtable(&slot.map);
-        cursor.seek_to_first()?;
-        let ranges = slot.ranges.to_owned();
-        let purge = Purge { ranges: ranges.clone(), complete_to: 0 };
-        let mut out = rewrite::run(self.shared, family, cursor, Target::flush(bottom), &purge)?;
-        out.ranges = ranges.iter().cloned().collect();
-        self.tables.push((Arc::clone(family), out));
-        family.forget_memtables();
+        let has_more = self.tables.iter().any(|(f, _)| Arc::ptr_eq(f, family));
+        let out = to_table(self.shared, family, has_more)?;
+        self.tables.extend(out.map(|out| (Arc::clone(family), out)));
         Ok(())
     }
 
@@ -272,6 +293,12 @@ impl Replay<'_> {
         for (family, out) in &self.tables {
             out.add_to(shared, family, FLUSH_LEVEL, &mut edit)?;
         }
+        for holding in self.holding.values() {
+            holding.add_to(self.state, &mut edit)?;
+        }
+        for (family, _) in self.once_waiting() {
+            edit.push(Change::Release { family: family.id });
+        }
         for family in self.state.families.keys() {
             edit.push(Change::FlushedTo { family: *family, seq: tail - 1 });
         }
@@ -284,11 +311,12 @@ impl Replay<'_> {
         self.remove_dead_vlogs()
     }
 
-    /// Makes durable the value logs of earlier sessions that the new tables refer to. What may be in the system's cache alone,
+    /// Makes durable the value logs of earlier sessions that the new tables, and what is held back, refer to. What may be in the system's cache alone,
     /// and clean there since a sync failed, is written again: only then a sync covers it.
     fn sync_values(&self) -> Result<()> {
         let refs = self.tables.iter().flat_map(|(_, out)| &out.tables).flat_map(|t| &t.vlog_refs);
-        let ids: BTreeSet<VlogId> = refs.map(|r| r.vlog).collect();
+        let held = self.holding.values().flat_map(|h| h.vlogs.iter().copied());
+        let ids: BTreeSet<VlogId> = refs.map(|r| r.vlog).chain(held).collect();
         for id in ids {
             let name = files::vlog(id);
             let io = |op| move |e| Error::io(op, &files::vlog(id), e);
@@ -317,18 +345,27 @@ impl Replay<'_> {
             unsealed.collect::<Vec<_>>()
         };
         for (family, vlog) in self.state.families.values().flat_map(open).chain(added) {
-            let core = self.shared.families.read().get(&family).cloned();
-            let core = core.ok_or_else(|| Error::internal("a family of the manifest is not loaded"))?;
-            let bytes = core.vlog.info(vlog)?.bytes;
+            let bytes = self.with_vlogs(family, |vlogs| vlogs.info(vlog)).transpose()?;
+            let bytes = bytes.ok_or_else(|| Error::internal("a family of the manifest is not loaded"))?.bytes;
             edit.push(Change::SealVlog { family, vlog, bytes, sealed_at });
         }
         Ok(())
     }
 
-    /// Value logs that nothing refers to any more.
+    /// What `read` makes of the value logs of `family`, whether it waits or not.
+    fn with_vlogs<R>(&self, family: FamilyId, read: impl FnOnce(&VlogSet) -> R) -> Option<R> {
+        if let Some(holding) = self.holding.get(&family) {
+            return Some(read(&holding.family.vlog));
+        }
+        let core = self.shared.families.read().get(&family).cloned();
+        core.map(|core| read(&core.vlog))
+    }
+
+    /// Value logs that nothing refers to any more. Those of families that wait can wait too: no version has their files.
     fn remove_dead_vlogs(&self) -> Result<()> {
         let mut edit = VersionEdit::new();
-        for family in self.shared.versions.state().families.values() {
+        let state = self.shared.versions.state();
+        for family in state.families.values().filter(|f| !self.holding.contains_key(&f.id)) {
             for vlog in family.obsolete_vlogs() {
                 edit.push(Change::RemoveVlog { family: family.id, vlog });
             }
@@ -344,13 +381,15 @@ impl Replay<'_> {
         }
         for op in ops(body, file, base) {
             let op = op?;
-            let family = self.shared.families.read().get(&op.family).cloned();
-            let (Some(family), Kind::PutPointer) = (family, op.kind) else {
+            if op.kind != Kind::PutPointer {
                 continue;
-            };
+            }
             let pointer = VlogPointer::decode(op.value)
                 .ok_or_else(|| Error::corrupt(file, base, "a pointer of a wrong length"))?;
-            match family.vlog.read(&pointer) {
+            let Some(value) = self.with_vlogs(op.family, |vlogs| vlogs.read(&pointer)) else {
+                continue; // dropped since
+            };
+            match value {
                 Ok(_) => {
                     let (from, to) = (pointer.offset, pointer.offset + pointer.record_bytes());
                     let range = self.doubtful.entry(pointer.vlog).or_insert(from..to);
@@ -364,6 +403,43 @@ impl Replay<'_> {
         }
         Ok(true)
     }
+}
+
+/// Inserts an operation of commit `seq` into the memtable of `family`.
+pub(super) fn insert(shared: &Shared, family: &Arc<FamilyCore>, seq: SeqNo, op: &Op<'_>) -> Result<()> {
+    family.make_slot(seq, shared.env.entropy.next_u64(), || seq);
+    let view = family.owned_view();
+    let slot = view.slot_for(seq).ok_or_else(|| Error::internal("a replayed commit has no memtable"))?;
+    let seq = seq + u64::from(op.rank);
+    if op.kind == Kind::RangeDelete {
+        slot.ranges.add(&family.options.comparator, op.range_tombstone(seq));
+        return Ok(());
+    }
+    let version = Version { seq, kind: op.kind as u8, expiry: op.expiry };
+    let full = |_| Error::MemoryLimit { what: "replaying the log".into() };
+    slot.map.insert(op.key, version, op.value).map_err(full)
+}
+
+/// Writes the memtable of `family` as tables, which nothing names yet, and lets go of it. `has_more` says that the version is not
+/// all there is below them.
+pub(super) fn to_table(
+    shared: &Arc<Shared>,
+    family: &Arc<FamilyCore>,
+    has_more: bool,
+) -> Result<Option<Rewritten>> {
+    let view = family.owned_view();
+    let Some(slot) = &view.active else {
+        return Ok(None);
+    };
+    let bottom = view.version.is_empty() && !has_more;
+    let mut cursor = Source::memtable(&slot.map);
+    cursor.seek_to_first()?;
+    let ranges = slot.ranges.to_owned();
+    let purge = Purge { ranges: ranges.clone(), complete_to: 0 };
+    let mut out = rewrite::run(shared, family, cursor, Target::flush(bottom), &purge)?;
+    out.ranges = ranges.iter().cloned().collect();
+    family.forget_memtables();
+    Ok(Some(out))
 }
 
 /// Writes a part of a file over itself.

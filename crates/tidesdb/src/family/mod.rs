@@ -10,6 +10,7 @@
 
 mod hook;
 mod read_view;
+mod waiting;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +19,7 @@ pub use hook::{CommitHook, Committed, CommittedOp, HookCell};
 pub use read_view::{MemSlot, ReadView};
 use tidesdb_memtable::{KeyOrder, MapKind, Memtable};
 use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin};
+pub use waiting::{Orders, WaitingFamily};
 
 use crate::jobs::Retry;
 use crate::options::{FamilyOptions, LiveOptions, MemtableKind};

@@ -12,6 +12,7 @@ use crate::options::MemtableKind;
 use crate::ranges::{BORDER_BYTES_MAX, RangeTombstone};
 use crate::sst::TableMeta;
 use crate::types::{Comparator, FAMILY_NAME_BYTES_MAX, FamilyId, SeqNo, TableId, VlogId, WalId};
+use crate::vlog::VlogPointer;
 use crate::{Error, FamilyOptions, Result};
 
 /// Newest format of manifests this version writes and reads.
@@ -112,7 +113,7 @@ pub enum Change {
         /// First segment needed.
         wal: WalId,
     },
-    /// All commits of the family up to here are in tables.
+    /// All commits of the family up to here are in tables, or held.
     FlushedTo {
         /// The family.
         family: FamilyId,
@@ -132,6 +133,18 @@ pub enum Change {
         family: FamilyId,
         /// The tombstone's sequence number.
         seq: SeqNo,
+    },
+    /// Operations of a family whose key order is not known lie in one of its value logs until it is. The file is durable.
+    Hold {
+        /// The family.
+        family: FamilyId,
+        /// Where they are.
+        pointer: VlogPointer,
+    },
+    /// All operations that a family held back are in tables.
+    Release {
+        /// The family.
+        family: FamilyId,
     },
     /// A commit at least this new exists.
     LastSeq {
@@ -177,6 +190,8 @@ mod tag {
     pub(super) const CLEAN_SHUTDOWN: u8 = 15;
     pub(super) const ADD_RANGE: u8 = 16;
     pub(super) const REMOVE_RANGE: u8 = 17;
+    pub(super) const HOLD: u8 = 18;
+    pub(super) const RELEASE: u8 = 19;
     pub(super) const CLOCK_MARK: u8 = super::IGNORABLE | 1;
 }
 
@@ -197,6 +212,8 @@ impl Change {
             Self::FlushedTo { .. } => tag::FLUSHED_TO,
             Self::AddRange { .. } => tag::ADD_RANGE,
             Self::RemoveRange { .. } => tag::REMOVE_RANGE,
+            Self::Hold { .. } => tag::HOLD,
+            Self::Release { .. } => tag::RELEASE,
             Self::LastSeq { .. } => tag::LAST_SEQ,
             Self::DurableMark { .. } => tag::DURABLE_MARK,
             Self::CleanShutdown => tag::CLEAN_SHUTDOWN,
@@ -219,6 +236,8 @@ impl Change {
             | Self::RemoveVlog { family, .. }
             | Self::AddRange { family, .. }
             | Self::RemoveRange { family, .. }
+            | Self::Hold { family, .. }
+            | Self::Release { family }
             | Self::FlushedTo { family, .. } => Some(*family),
             Self::NextIds { .. }
             | Self::LogStart { .. }
@@ -275,8 +294,9 @@ impl Change {
             | Self::LastSeq { seq }
             | Self::DurableMark { seq } => put_varint(out, *seq),
             Self::ClockMark { wall_secs } => put_varint(out, *wall_secs),
+            Self::Hold { pointer, .. } => out.extend_from_slice(&pointer.encode()),
             Self::Unknown { body, .. } => out.extend_from_slice(body),
-            Self::DropFamily { .. } | Self::CleanShutdown => {}
+            Self::DropFamily { .. } | Self::Release { .. } | Self::CleanShutdown => {}
         }
     }
 
@@ -309,6 +329,8 @@ impl Change {
             tag::FLUSHED_TO => Self::FlushedTo { family: family(d)?, seq: d.varint()? },
             tag::ADD_RANGE => Self::AddRange { family: family(d)?, range: Arc::new(range(d)?) },
             tag::REMOVE_RANGE => Self::RemoveRange { family: family(d)?, seq: d.varint()? },
+            tag::HOLD => Self::Hold { family: family(d)?, pointer: pointer(d)? },
+            tag::RELEASE => Self::Release { family: family(d)? },
             tag::LAST_SEQ => Self::LastSeq { seq: d.varint()? },
             tag::DURABLE_MARK => Self::DurableMark { seq: d.varint()? },
             tag::CLEAN_SHUTDOWN => Self::CleanShutdown,
@@ -420,6 +442,11 @@ fn range(d: &mut Decoder<'_>) -> Result<RangeTombstone> {
     let seq = d.varint()?;
     let mut border = || d.bytes(BORDER_BYTES_MAX).map(|key| (!key.is_empty()).then(|| key.into()));
     Ok(RangeTombstone { seq, start: border()?, end: border()? })
+}
+
+fn pointer(d: &mut Decoder<'_>) -> Result<VlogPointer> {
+    let bytes = d.take(VlogPointer::BYTES)?;
+    VlogPointer::decode(bytes).ok_or_else(|| d.corrupt("pointer into a value log"))
 }
 
 fn size(d: &mut Decoder<'_>) -> Result<usize> {

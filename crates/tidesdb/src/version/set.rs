@@ -8,7 +8,9 @@
 //! Opening for writing always begins a new manifest: what was read, perhaps only from the system's cache, becomes
 //! durable again before anything relies on it, and no append ever follows a torn one.
 
-use std::collections::BTreeMap;
+mod orders;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,6 +39,8 @@ pub struct Context<T = Table> {
     pub entropy: Arc<dyn Entropy>,
     /// Key orders that are not built in.
     pub comparators: Vec<Comparator>,
+    /// Whether the family of this name may go without its key order until [`VersionSet::learn`].
+    pub may_wait: fn(&str) -> bool,
     /// Opens tables.
     pub open_table: Box<OpenTable<T>>,
 }
@@ -65,6 +69,8 @@ struct Inner<T> {
     phase: Phase,
     state: State,
     versions: BTreeMap<FamilyId, Arc<FamilyVersion<T>>>,
+    /// Families whose key order is not known: they have no version.
+    waiting: BTreeSet<FamilyId>,
     next_manifest: u64,
 }
 
@@ -96,11 +102,12 @@ impl<T> VersionSet<T> {
     ///
     /// # Errors
     /// `NoSpace` and `Io` from the disk, and what opening a table fails with.
-    pub fn create_with(context: Context<T>, wal_segment_bytes: u64, state: State) -> Result<Self> {
+    pub fn create_with(context: Context<T>, wal_segment_bytes: u64, mut state: State) -> Result<Self> {
         let identity = Identity { uuid: context.entropy.salt(), wal_segment_bytes };
+        let waiting = orders::resolve(&mut state, &context)?;
         let names = replay::list(&*context.dir)?;
         let this = Self::new(context, identity, state, &names);
-        this.open_tables()?;
+        this.open_tables(waiting)?;
         this.begin_manifest(&names, None, false)?;
         Ok(this)
     }
@@ -110,15 +117,15 @@ impl<T> VersionSet<T> {
     ///
     /// # Errors
     /// `NotFound` if there is none, `Corrupt` for damage, `FormatTooNew`, `InvalidArgument` for a key order that
-    /// was not given, and what opening a table fails with.
+    /// was not given and that the family may not wait for, and what opening a table fails with.
     pub fn open(context: Context<T>, read_only: bool) -> Result<(Self, ManifestReport)> {
         let loaded = replay::load(&*context.dir, &mut |_, _| {})?;
         let mut state = loaded.state;
-        resolve_orders(&mut state, &context.comparators)?;
+        let waiting = orders::resolve(&mut state, &context)?;
         let names = replay::list(&*context.dir)?;
         state.clean = false;
         let this = Self::new(context, loaded.header.identity, state, &names);
-        this.open_tables()?;
+        this.open_tables(waiting)?;
         if !read_only {
             // One that was damaged is set aside like an orphan, as evidence.
             let spent = Some(loaded.header.number).filter(|_| !loaded.report.repaired_mark);
@@ -144,6 +151,7 @@ impl<T> VersionSet<T> {
             phase: Phase::ReadOnly,
             next_manifest: manifest,
             versions: BTreeMap::new(),
+            waiting: BTreeSet::new(),
             state: state.clone(),
         };
         Self {
@@ -158,14 +166,15 @@ impl<T> VersionSet<T> {
         }
     }
 
-    /// Builds the first versions.
-    fn open_tables(&self) -> Result<()> {
+    /// Builds the first versions, of all families but those that wait.
+    fn open_tables(&self, waiting: BTreeSet<FamilyId>) -> Result<()> {
         let mut inner = self.inner.lock();
         let mut versions = BTreeMap::new();
-        for (id, family) in &inner.state.families {
+        for (id, family) in inner.state.families.iter().filter(|(id, _)| !waiting.contains(id)) {
             versions.insert(*id, Arc::new(self.build(family, None)?));
         }
         inner.versions = versions;
+        inner.waiting = waiting;
         Ok(())
     }
 
@@ -242,7 +251,7 @@ impl<T> VersionSet<T> {
         (inner.state.clone(), inner.versions.values().cloned().collect())
     }
 
-    /// The version of a family in force.
+    /// The version of a family in force; `None` also while it waits for its key order.
     pub fn version(&self, family: FamilyId) -> Option<Arc<FamilyVersion<T>>> {
         self.inner.lock().versions.get(&family).cloned()
     }
@@ -326,7 +335,8 @@ impl<T> VersionSet<T> {
         self.next_table.fetch_max(state.next_table.0, Ordering::Relaxed);
         self.next_vlog.fetch_max(state.next_vlog.0.into(), Ordering::Relaxed);
         self.next_family.fetch_max(state.next_family.0.into(), Ordering::Relaxed);
-        inner.state = state;
+        let before = std::mem::replace(&mut inner.state, state);
+        self.forget_waiting(inner, &before);
         for (id, next) in fresh {
             let prev = match &next {
                 Some(next) => inner.versions.insert(id, Arc::clone(next)),
@@ -359,7 +369,7 @@ impl<T> VersionSet<T> {
     ) -> Result<BTreeMap<FamilyId, Option<Arc<FamilyVersion<T>>>>> {
         let mut fresh = BTreeMap::new();
         for id in edit.changes().iter().filter_map(Change::family) {
-            if fresh.contains_key(&id) {
+            if fresh.contains_key(&id) || inner.waiting.contains(&id) {
                 continue;
             }
             let prev = inner.versions.get(&id).map(|v| &**v);
@@ -436,24 +446,6 @@ impl<T> Inner<T> {
 pub fn inspect(dir: &dyn Dir, visit: &mut dyn FnMut(u64, &VersionEdit)) -> Result<(State, ManifestReport)> {
     let loaded = replay::load(dir, visit)?;
     Ok((loaded.state, loaded.report))
-}
-
-/// Gives each family its key order.
-fn resolve_orders(state: &mut State, given: &[Comparator]) -> Result<()> {
-    for family in state.families.values_mut() {
-        let name = family.options.comparator.name();
-        if Comparator::by_name(name).is_some() {
-            continue;
-        }
-        let order = given.iter().find(|c| c.name() == name).cloned().ok_or_else(|| {
-            Error::invalid(format!(
-                "family {:?} orders its keys by {name:?}: give that order to open",
-                family.name
-            ))
-        })?;
-        Arc::make_mut(family).options.comparator = order;
-    }
-    Ok(())
 }
 
 fn draw(counter: &AtomicU64) -> Result<u32> {

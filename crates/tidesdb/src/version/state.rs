@@ -12,6 +12,7 @@ use crate::codec::Salt;
 use crate::ranges::RangeTombstone;
 use crate::sst::TableMeta;
 use crate::types::{FAMILY_NAME_BYTES_MAX, FamilyId, SeqNo, TableId, VlogId, WalId};
+use crate::vlog::VlogPointer;
 use crate::{Error, FamilyOptions, Result};
 
 /// Deepest level a table can be in.
@@ -47,7 +48,10 @@ pub struct FamilyState {
     pub vlogs: BTreeMap<VlogId, VlogInfo>,
     /// Range tombstones of flushed commits, by sequence number.
     pub ranges: Arc<BTreeMap<SeqNo, Arc<RangeTombstone>>>,
-    /// All its commits up to here are in tables.
+    /// Operations that are in no table yet, because the key order was not known when they were taken from the log: where
+    /// they lie in the value logs, oldest first.
+    pub held: Vec<VlogPointer>,
+    /// All its commits up to here are in tables, or held.
     pub flushed_to: SeqNo,
 }
 
@@ -97,13 +101,14 @@ impl Default for State {
 
 impl FamilyState {
     /// Value logs that nothing can refer to any more: complete, without a live value in any table, and every
-    /// commit that may refer to them is flushed.
+    /// commit that may refer to them is flushed. What is held back may refer to any.
     pub fn obsolete_vlogs(&self) -> impl Iterator<Item = VlogId> {
         self.vlogs.iter().filter(|(_, v)| self.is_obsolete(v)).map(|(id, _)| *id)
     }
 
     fn is_obsolete(&self, v: &VlogInfo) -> bool {
-        v.live_count == 0 && v.live_bytes == 0 && v.sealed_at.is_some_and(|seq| seq <= self.flushed_to)
+        let settled = self.held.is_empty() && v.sealed_at.is_some_and(|seq| seq <= self.flushed_to);
+        v.live_count == 0 && v.live_bytes == 0 && settled
     }
 
     fn add_table(&mut self, level: u8, meta: &Arc<TableMeta>) -> Result<()> {
@@ -165,6 +170,14 @@ impl FamilyState {
         removed.map(|_| ()).ok_or_else(|| missing("range tombstone", seq))
     }
 
+    fn hold(&mut self, pointer: VlogPointer) -> Result<()> {
+        if !self.vlogs.contains_key(&pointer.vlog) {
+            return Err(missing("value log", pointer.vlog.0.into()));
+        }
+        self.held.push(pointer);
+        Ok(())
+    }
+
     fn changes(&self, out: &mut Vec<Change>) {
         let family = self.id;
         out.push(Change::CreateFamily {
@@ -182,6 +195,7 @@ impl FamilyState {
             out.push(Change::AddTable { family, level: *level, meta: Arc::clone(meta) });
         }
         out.extend(self.ranges.values().map(|range| Change::AddRange { family, range: Arc::clone(range) }));
+        out.extend(self.held.iter().map(|&pointer| Change::Hold { family, pointer }));
         if self.flushed_to > 0 {
             out.push(Change::FlushedTo { family, seq: self.flushed_to });
         }
@@ -251,6 +265,8 @@ impl State {
             Change::RemoveVlog { family, vlog } => self.family_mut(*family)?.remove_vlog(*vlog)?,
             Change::AddRange { family, range } => self.family_mut(*family)?.add_range(range)?,
             Change::RemoveRange { family, seq } => self.family_mut(*family)?.remove_range(*seq)?,
+            Change::Hold { family, pointer } => self.family_mut(*family)?.hold(*pointer)?,
+            Change::Release { family } => self.family_mut(*family)?.held.clear(),
             Change::FlushedTo { family, seq } => {
                 let f = self.family_mut(*family)?;
                 f.flushed_to = f.flushed_to.max(*seq);
@@ -318,6 +334,7 @@ impl State {
             tables: BTreeMap::new(),
             vlogs: BTreeMap::new(),
             ranges: Arc::default(),
+            held: Vec::new(),
             flushed_to: 0,
         };
         Arc::make_mut(&mut self.names).insert(Arc::clone(name), id);

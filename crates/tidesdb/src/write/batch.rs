@@ -298,7 +298,7 @@ impl Op<'_> {
 }
 
 /// Appends an operation.
-pub(super) fn encode_op(out: &mut Vec<u8>, op: &Op<'_>) {
+pub fn encode_op(out: &mut Vec<u8>, op: &Op<'_>) {
     out.reserve(op.key.len() + op.value.len() + 24);
     let number = if op.kind == Kind::RangeDelete { op.rank } else { op.expiry };
     out.push(op.kind as u8 | if op.expiry != 0 { HAS_EXPIRY } else { 0 });

@@ -18,5 +18,5 @@ mod stall;
 #[cfg(test)]
 mod tests;
 
-pub use batch::{Mark, Op, WriteBatch, ops};
+pub use batch::{Mark, Op, WriteBatch, encode_op, ops};
 pub use commit::{commit, commit_if};

@@ -31,3 +31,5 @@ mod statistics;
 mod transactions;
 mod verify;
 mod versions;
+mod waiting;
+mod waiting_crashes;

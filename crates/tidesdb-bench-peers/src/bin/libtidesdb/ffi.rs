@@ -131,7 +131,7 @@ functions! {
     iter_seek: unsafe extern "C" fn(Handle, Bytes, usize) -> c_int;
     iter_seek_to_first: unsafe extern "C" fn(Handle) -> c_int;
     iter_next: unsafe extern "C" fn(Handle) -> c_int;
-    iter_valid: unsafe extern "C" fn(Handle) -> c_int;
+    iter_key: unsafe extern "C" fn(Handle, *mut *mut u8, *mut usize) -> c_int;
     iter_key_value: unsafe extern "C" fn(Handle, *mut *mut u8, *mut usize, *mut *mut u8, *mut usize) -> c_int;
     iter_free: unsafe extern "C" fn(Handle);
     flush_memtable: unsafe extern "C" fn(Handle) -> c_int;
@@ -374,19 +374,20 @@ impl<'a> Cursor<'a> {
         Ok(Self { handle, transaction })
     }
 
-    fn moved(code: c_int, what: &str) -> Result<()> {
-        if code == NOT_FOUND { Ok(()) } else { checked(code, what) }
+    /// Whether a move came to a row.
+    fn moved(code: c_int, what: &str) -> Result<bool> {
+        if code == NOT_FOUND { Ok(false) } else { checked(code, what).map(|()| true) }
     }
 
-    /// Moves to the first key at or after `key`.
-    pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
+    /// Moves to the first key at or after `key`; whether there is one.
+    pub(crate) fn seek(&mut self, key: &[u8]) -> Result<bool> {
         let seek = self.transaction.db.functions.iter_seek;
         // SAFETY: the iterator is alive; the key is read during the call.
         Self::moved(unsafe { seek(self.handle, key.as_ptr(), key.len()) }, "seek")
     }
 
-    /// Moves to the first key.
-    pub(crate) fn first(&mut self) -> Result<()> {
+    /// Moves to the first key; whether there is one.
+    pub(crate) fn first(&mut self) -> Result<bool> {
         // SAFETY: the iterator is alive.
         Self::moved(
             unsafe { (self.transaction.db.functions.iter_seek_to_first)(self.handle) },
@@ -394,19 +395,25 @@ impl<'a> Cursor<'a> {
         )
     }
 
-    /// Moves to the next key.
-    pub(crate) fn advance(&mut self) -> Result<()> {
+    /// Moves to the next key; whether there is one.
+    pub(crate) fn advance(&mut self) -> Result<bool> {
         // SAFETY: the iterator is alive.
         Self::moved(unsafe { (self.transaction.db.functions.iter_next)(self.handle) }, "next")
     }
 
-    /// Shows the row it is at, if any; returns whether there was one.
-    pub(crate) fn row(&mut self, show: &mut dyn FnMut(&[u8], &[u8])) -> Result<bool> {
+    /// Shows the key it is at; the last move came to one.
+    pub(crate) fn key(&mut self, show: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let (mut key, mut length) = (null_mut(), 0);
+        let ask = self.transaction.db.functions.iter_key;
+        // SAFETY: the iterator is alive and at a row; the places for the answer are locals.
+        checked(unsafe { ask(self.handle, &raw mut key, &raw mut length) }, "key")?;
+        show(bytes(&key, length));
+        Ok(())
+    }
+
+    /// Shows the row it is at; the last move came to one.
+    pub(crate) fn row(&mut self, show: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
         let functions = &self.transaction.db.functions;
-        // SAFETY: the iterator is alive.
-        if unsafe { (functions.iter_valid)(self.handle) } == 0 {
-            return Ok(false);
-        }
         let (mut key, mut value) = (null_mut(), null_mut());
         let (mut keys, mut values) = (0, 0);
         // SAFETY: the iterator is alive and at a row; the places for the answer are locals.
@@ -416,7 +423,7 @@ impl<'a> Cursor<'a> {
         };
         checked(code, "key and value")?;
         show(bytes(&key, keys), bytes(&value, values));
-        Ok(true)
+        Ok(())
     }
 }
 

@@ -1,5 +1,5 @@
-//! A libtidesdb of version 9, loaded from the path in the name of the engine. Reads run in a transaction that is reset for
-//! each, a cursor is kept over all seeks of a session until it is refreshed.
+//! A libtidesdb of version 9, loaded from the path in the name of the engine. Reads run in one transaction at read
+//! committed, a cursor is kept over all seeks of a session until it is refreshed.
 
 mod ffi;
 
@@ -41,7 +41,7 @@ fn open(config: &Config) -> Result<Box<dyn Engine>> {
     let db = Db::open(Path::new(path), &config.dir, &settings)?;
     let settings = format!(
         "{path}: sync mode {sync}, cache {} B, memtable {} B (4 at most), LZ4, filter 10 bits/key, values apart from {} B, 1 flush \
-         and 1 compaction thread, read committed, a transaction reset for each read",
+         and 1 compaction thread, read committed",
         settings.cache, settings.memtable, settings.apart,
     );
     Ok(Box::new(Tides { db, settings }))
@@ -136,14 +136,21 @@ impl<'a> TidesSession<'a> {
     }
 }
 
-fn rows(cursor: &mut Cursor<'_>, limit: u64, row: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
+/// Shows rows from where a cursor has come to, if it has come to one.
+fn rows(
+    cursor: &mut Cursor<'_>,
+    mut there: bool,
+    limit: u64,
+    row: &mut dyn FnMut(&[u8], &[u8]),
+) -> Result<u64> {
     let mut n = 0;
-    while cursor.row(row)? {
+    while there {
+        cursor.row(row)?;
         n += 1;
         if n == limit {
             break;
         }
-        cursor.advance()?;
+        there = cursor.advance()?;
     }
     Ok(n)
 }
@@ -162,28 +169,29 @@ impl Session for TidesSession<'_> {
     }
 
     fn get(&mut self, key: &[u8], value: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let found = self.read.begun()?.get(key, value)?;
-        // Ends the transaction, so that the next read sees what is committed by then.
-        self.read.commit()?;
-        Ok(found)
+        // At read committed each read sees what is committed by then: the transaction need not end.
+        self.read.begun()?.get(key, value)
     }
 
     fn seek(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let cursor = self.cursor()?;
-        cursor.seek(key)?;
-        cursor.row(&mut |key, _| found(key))
+        let there = cursor.seek(key)?;
+        if there {
+            cursor.key(found)?;
+        }
+        Ok(there)
     }
 
     fn range(&mut self, key: &[u8], limit: u64, row: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
         let cursor = self.cursor()?;
-        cursor.seek(key)?;
-        rows(cursor, limit, row)
+        let there = cursor.seek(key)?;
+        rows(cursor, there, limit, row)
     }
 
     fn iterate(&mut self, row: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
         let mut cursor = Cursor::new(self.db)?;
-        cursor.first()?;
-        rows(&mut cursor, u64::MAX, row)
+        let there = cursor.first()?;
+        rows(&mut cursor, there, u64::MAX, row)
     }
 
     fn refresh(&mut self) -> Result<()> {

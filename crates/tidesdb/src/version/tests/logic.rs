@@ -360,10 +360,66 @@ fn a_key_order_must_be_given_again() {
 }
 
 #[test]
+fn a_family_may_wait_for_its_order() {
+    let (env, _disk, set) = disk_with(15, 2);
+    let mine = || Comparator::custom("mine", |a, b| b.cmp(a));
+    let create = |id, name: &str| Change::CreateFamily {
+        family: FamilyId(id),
+        name: name.into(),
+        options: FamilyOptions::default().comparator(mine()),
+    };
+    let tables = [meta(101, ("z", "m"), (1, 1), &[]), meta(102, ("l", "a"), (1, 1), &[])];
+    install(&set, [create(7, "f"), add(7, 2, &tables[0]), add(7, 2, &tables[1])]).unwrap();
+    install(&set, [create(8, "dropped"), add(8, 2, &meta(103, ("z", "m"), (1, 1), &[]))]).unwrap();
+    drop(set);
+    let dir = dir_of(&env);
+    let patient = || Context { may_wait: |name| name != "dropped", ..context(&env, &dir) };
+    let e = Set::open(patient(), false).unwrap_err();
+    assert!(matches!(e, Error::InvalidArgument { .. }) && e.to_string().contains("dropped"), "{e}");
+    let (set, _) = Set::open(Context { may_wait: |_| true, ..patient() }, false).unwrap();
+    assert!(set.version(FamilyId(7)).is_none() && set.version(FamilyId(1)).is_some());
+    set.learn(&Comparator::custom("another", |a, b| a.cmp(b))).unwrap();
+    assert!(set.version(FamilyId(7)).is_none());
+    install(&set, [Change::FlushedTo { family: FamilyId(7), seq: 50 }]).unwrap();
+    assert!(set.version(FamilyId(7)).is_none(), "an edit does not end the wait");
+    install(&set, [Change::DropFamily { family: FamilyId(8) }]).unwrap();
+    assert_eq!(set.obsolete().take().last(), Some(&FileKind::Table(TableId(103))));
+    set.learn(&mine()).unwrap();
+    let version = set.version(FamilyId(7)).unwrap();
+    assert_eq!((version.level(2)[0].id(), version.flushed_to()), (TableId(101), 50));
+    install(&set, [Change::FlushedTo { family: FamilyId(7), seq: 60 }]).unwrap();
+    assert_eq!(set.version(FamilyId(7)).unwrap().flushed_to(), 60);
+}
+
+#[test]
+fn what_is_held_back_keeps_the_value_logs() {
+    let (env, _disk, set) = disk_with(16, 0);
+    let (family, vlog) = (FamilyId(1), VlogId(1));
+    install(&set, [create_family(1, "f")]).unwrap();
+    assert!(
+        install(&set, [Change::Hold { family, pointer: held(1) }]).is_err(),
+        "a value log that is not there"
+    );
+    let seal = Change::SealVlog { family, vlog, bytes: 200, sealed_at: 9 };
+    let hold = Change::Hold { family, pointer: held(1) };
+    let flushed = Change::FlushedTo { family, seq: 9 };
+    install(&set, [Change::AddVlog { family, vlog, salt: [7; 16] }, hold, seal, flushed]).unwrap();
+    drop(set);
+    let (set, _) = open(&env);
+    let state = || Arc::clone(&set.state().families[&family]);
+    assert_eq!((state().held.clone(), state().obsolete_vlogs().count()), (vec![held(1)], 0));
+    assert!(install(&set, [Change::RemoveVlog { family, vlog }]).is_err());
+    install(&set, [Change::Release { family }]).unwrap();
+    assert_eq!((state().held.len(), state().obsolete_vlogs().count()), (0, 1));
+    install(&set, [Change::RemoveVlog { family, vlog }]).unwrap();
+}
+
+#[test]
 fn a_snapshot_makes_the_same_state() {
     let (_env, _disk, set) = disk_with(13, 30);
-    let family = FamilyId(1);
-    install(&set, [Change::AddVlog { family, vlog: set.new_vlog_id().unwrap(), salt: [1; 16] }]).unwrap();
+    let (family, vlog) = (FamilyId(1), set.new_vlog_id().unwrap());
+    install(&set, [Change::AddVlog { family, vlog, salt: [1; 16] }]).unwrap();
+    install(&set, [Change::Hold { family, pointer: held(vlog.0) }]).unwrap();
     let state = set.state();
     let mut again = State::default();
     again.apply(&state.snapshot()).unwrap();

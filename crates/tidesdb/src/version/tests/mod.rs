@@ -17,6 +17,7 @@ use tidesdb_io::{Dir, Env};
 use super::*;
 use crate::sst::{TableMeta, VlogRef};
 use crate::types::{FamilyId, SeqNo, TableId, VlogId};
+use crate::vlog::VlogPointer;
 use crate::{Error, FamilyOptions, Result};
 
 /// Where the database of a test lies.
@@ -36,6 +37,7 @@ fn context(env: &Env, dir: &Arc<dyn Dir>) -> Context<TableId> {
         dir: Arc::clone(dir),
         entropy: Arc::clone(&env.entropy),
         comparators: Vec::new(),
+        may_wait: |_| false,
         open_table: Box::new(|_, meta| Ok(Arc::new(meta.id))),
     }
 }
@@ -114,6 +116,11 @@ fn add(family: u32, level: u8, meta: &Arc<TableMeta>) -> Change {
 
 fn remove(family: u32, level: u8, table: u64) -> Change {
     Change::RemoveTable { family: FamilyId(family), level, table: TableId(table) }
+}
+
+/// A place in value log `vlog`.
+fn held(vlog: u32) -> VlogPointer {
+    VlogPointer { vlog: VlogId(vlog), disk_len: 90, offset: 40, raw_len: 100, crc: 6 }
 }
 
 /// Installs without publishing to anyone.

@@ -1,0 +1,83 @@
+//! Layouts and numbers that C programs were compiled with. None of them may ever change.
+
+mod config;
+mod objstore;
+mod stats;
+
+pub use config::{Config, FamilyConfig};
+pub use objstore::{ObjstoreConfig, S3Config};
+pub use stats::{CacheStats, DbStats, FamilyStats};
+
+use std::ffi::{c_int, c_void};
+
+/// What most functions return; 0 is success.
+pub type Code = c_int;
+
+/// Success.
+pub const SUCCESS: Code = 0;
+/// Out of memory, and a few cases the interface knows.
+pub const ERR_MEMORY: Code = -1;
+/// An argument, or a handle in the wrong state.
+pub const ERR_INVALID_ARGS: Code = -2;
+/// No such key, family, comparator, savepoint; the end of an iteration.
+pub const ERR_NOT_FOUND: Code = -3;
+/// The system refused.
+pub const ERR_IO: Code = -4;
+/// Bytes on disk are not what was written.
+pub const ERR_CORRUPTION: Code = -5;
+/// The name is taken.
+pub const ERR_EXISTS: Code = -6;
+/// Another transaction committed first.
+pub const ERR_CONFLICT: Code = -7;
+/// Larger than the memory limit allows.
+pub const ERR_MEMORY_LIMIT: Code = -9;
+/// The database is not open.
+pub const ERR_INVALID_DB: Code = -10;
+/// Anything else.
+pub const ERR_UNKNOWN: Code = -11;
+/// Open elsewhere.
+pub const ERR_LOCKED: Code = -12;
+/// Not writable.
+pub const ERR_READONLY: Code = -13;
+/// Would have to wait too long.
+pub const ERR_BUSY: Code = -14;
+
+/// Bytes of a family's name, its end included.
+pub const FAMILY_NAME_BYTES: usize = 128;
+/// Bytes of a comparator's name, its end included.
+pub const COMPARATOR_NAME_BYTES: usize = 64;
+/// Bytes of a comparator's context, its end included.
+pub const COMPARATOR_CONTEXT_BYTES: usize = 256;
+
+/// Sync modes.
+pub const SYNC_NONE: c_int = 0;
+/// Every commit is durable before it returns.
+pub const SYNC_FULL: c_int = 1;
+/// Durable after an interval.
+pub const SYNC_INTERVAL: c_int = 2;
+
+/// Orders two keys: negative, 0 or positive.
+pub type CompareFn = unsafe extern "C" fn(*const u8, usize, *const u8, usize, *mut c_void) -> c_int;
+
+/// Told what a commit did to a family.
+pub type HookFn = unsafe extern "C" fn(*const CommitOp, c_int, u64, *mut c_void) -> c_int;
+
+/// One operation of a commit, borrowed while the hook runs.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CommitOp {
+    /// The key.
+    pub key: *const u8,
+    /// Its bytes.
+    pub key_size: usize,
+    /// The value; null for a delete.
+    pub value: *const u8,
+    /// Its bytes.
+    pub value_size: usize,
+    /// UNIX seconds of expiry; 0 = never.
+    pub ttl: i64,
+    /// 1 for a delete.
+    pub is_delete: c_int,
+}
+
+const _: () = assert!(size_of::<CommitOp>() == 48);

@@ -1,0 +1,78 @@
+//! Settings of object stores. They are part of the interface, though no store is built yet.
+
+use std::ffi::{c_char, c_int};
+use std::mem::offset_of;
+use std::ptr::null;
+
+/// `tidesdb_objstore_config_t`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "the header explains the fields")]
+pub struct ObjstoreConfig {
+    pub local_cache_path: *const c_char,
+    pub local_cache_max_bytes: usize,
+    pub cache_on_read: c_int,
+    pub cache_on_write: c_int,
+    pub max_concurrent_uploads: c_int,
+    pub max_concurrent_downloads: c_int,
+    pub multipart_threshold: usize,
+    pub multipart_part_size: usize,
+    pub sync_manifest_to_object: c_int,
+    pub replicate_wal: c_int,
+    pub wal_upload_sync: c_int,
+    pub wal_sync_threshold_bytes: usize,
+    pub wal_sync_on_commit: c_int,
+    pub replica_mode: c_int,
+    pub replica_sync_interval_us: u64,
+    pub replica_replay_wal: c_int,
+}
+
+const _: () = {
+    assert!(size_of::<ObjstoreConfig>() == 96);
+    assert!(offset_of!(ObjstoreConfig, wal_sync_threshold_bytes) == 64);
+    assert!(offset_of!(ObjstoreConfig, replica_replay_wal) == 88);
+};
+
+impl Default for ObjstoreConfig {
+    fn default() -> Self {
+        Self {
+            local_cache_path: null(),
+            local_cache_max_bytes: 0,
+            cache_on_read: 1,
+            cache_on_write: 1,
+            max_concurrent_uploads: 4,
+            max_concurrent_downloads: 8,
+            multipart_threshold: 64 << 20,
+            multipart_part_size: 8 << 20,
+            sync_manifest_to_object: 1,
+            replicate_wal: 1,
+            wal_upload_sync: 0,
+            wal_sync_threshold_bytes: 1 << 20,
+            wal_sync_on_commit: 0,
+            replica_mode: 0,
+            replica_sync_interval_us: 5_000_000,
+            replica_replay_wal: 1,
+        }
+    }
+}
+
+/// `tidesdb_objstore_s3_config_t`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "the header explains the fields")]
+pub struct S3Config {
+    pub endpoint: *const c_char,
+    pub bucket: *const c_char,
+    pub prefix: *const c_char,
+    pub access_key: *const c_char,
+    pub secret_key: *const c_char,
+    pub region: *const c_char,
+    pub use_ssl: c_int,
+    pub use_path_style: c_int,
+    pub tls_ca_path: *const c_char,
+    pub tls_insecure_skip_verify: c_int,
+    pub multipart_threshold: usize,
+    pub multipart_part_size: usize,
+}
+
+const _: () = assert!(size_of::<S3Config>() == 88);

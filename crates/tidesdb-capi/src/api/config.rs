@@ -1,0 +1,53 @@
+//! Settings of families: defaults, INI files, changes while open.
+
+use std::ffi::{c_char, c_int};
+
+use crate::abi::{Code, FamilyConfig};
+use crate::failure::answer;
+use crate::handle::Handle;
+use crate::pointer::{In, Out};
+use crate::settings;
+use crate::state::FAMILIES;
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_default_column_family_config() -> FamilyConfig {
+    FamilyConfig::default()
+}
+
+/// Whether an algorithm can be used: all five are built in.
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_compression_available(algorithm: c_int) -> c_int {
+    c_int::from((0..=4).contains(&algorithm))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_cf_config_load_from_ini(
+    file: In<c_char>,
+    section: In<c_char>,
+    config: Out<FamilyConfig>,
+) -> Code {
+    answer(|| {
+        config.check()?;
+        let loaded = settings::load(file.text()?, section.text()?)?;
+        config.set(loaded);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_cf_config_save_to_ini(
+    file: In<c_char>,
+    section: In<c_char>,
+    config: In<FamilyConfig>,
+) -> Code {
+    answer(|| settings::save(file.text()?, section.text()?, config.get()?))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_cf_update_runtime_config(
+    cf: Handle,
+    config: In<FamilyConfig>,
+    persist: c_int,
+) -> Code {
+    answer(|| FAMILIES.share(cf)?.update(config.get()?, persist != 0))
+}

@@ -1,0 +1,92 @@
+//! Column families: create, drop, rename, clone, find, list, hook.
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::ptr::null_mut;
+
+use crate::abi::{Code, FamilyConfig, HookFn};
+use crate::callback::Context;
+use crate::failure::{Answer, answer, answer_or};
+use crate::handle::Handle;
+use crate::memory;
+use crate::pointer::{In, Out};
+use crate::state::{DATABASES, FAMILIES};
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_create_column_family(
+    db: Handle,
+    name: In<c_char>,
+    config: In<FamilyConfig>,
+) -> Code {
+    answer(|| DATABASES.share(db)?.create(name.text()?, config.get()?))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_drop_column_family(db: Handle, name: In<c_char>) -> Code {
+    answer(|| DATABASES.share(db)?.drop_family(name.text()?))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_delete_column_family(db: Handle, cf: Handle) -> Code {
+    answer(|| DATABASES.share(db)?.delete_family(cf))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_rename_column_family(db: Handle, old: In<c_char>, new: In<c_char>) -> Code {
+    answer(|| DATABASES.share(db)?.rename(old.text()?, new.text()?))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_clone_column_family(db: Handle, source: In<c_char>, new: In<c_char>) -> Code {
+    answer(|| DATABASES.share(db)?.clone_family(source.text()?, new.text()?))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_get_column_family(db: Handle, name: In<c_char>) -> Handle {
+    answer_or(Handle::NULL, || Ok(DATABASES.share(db)?.family(name.text()?)?.0))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_list_column_families(
+    db: Handle,
+    names: Out<*mut *mut c_char>,
+    count: Out<c_int>,
+) -> Code {
+    answer(|| {
+        names.check()?;
+        count.check()?;
+        let listed = DATABASES.share(db)?.names();
+        let copies = copy_names(&listed)?;
+        names.set(copies);
+        count.set(c_int::try_from(listed.len()).unwrap_or(c_int::MAX));
+        Ok(())
+    })
+}
+
+/// An array of texts, all of it for the caller to free; null for none.
+fn copy_names(names: &[String]) -> Answer<*mut *mut c_char> {
+    let mut copies = Vec::with_capacity(names.len());
+    let copied = names.iter().try_for_each(|name| {
+        // A name that Rust gave may hold the byte that ends a text of C: it is shown up to there.
+        let text = CString::new(name.split('\0').next().unwrap_or_default()).unwrap_or_default();
+        copies.push(memory::copy_text(&text)?);
+        Ok(())
+    });
+    let array = copied.and_then(|()| memory::copy_all(&copies));
+    if array.is_err() {
+        copies.into_iter().for_each(memory::free);
+    }
+    array
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_cf_set_commit_hook(
+    cf: Handle,
+    function: Option<HookFn>,
+    context: *mut c_void,
+) -> Code {
+    answer(|| {
+        let context = if function.is_some() { context } else { null_mut() };
+        FAMILIES.share(cf)?.set_hook(function, Context::new(context));
+        Ok(())
+    })
+}

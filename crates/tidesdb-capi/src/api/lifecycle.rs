@@ -1,0 +1,157 @@
+//! Opening and closing, memory, the last error.
+
+use std::ffi::{c_char, c_int, c_long, c_void};
+use std::sync::Arc;
+
+use tidesdb::{Db, SyncMode};
+
+use crate::abi::{Code, Config, ERR_BUSY, ERR_MEMORY};
+use crate::failure::{Answer, Failure, answer, answer_or, last_text};
+use crate::handle::Handle;
+use crate::memory::{self, Allocator, CallocFn, FreeFn, MallocFn, ReallocFn};
+use crate::pointer::{In, Out};
+use crate::state::{DATABASES, Database, Facts, SETTINGS_FAMILY};
+use crate::{callback, log, system};
+
+/// The least memory that can be asked for; less is taken as this.
+const MEMORY_MIN: u64 = 16 << 20;
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_default_config() -> Config {
+    Config::default()
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_init(
+    malloc: Option<MallocFn>,
+    calloc: Option<CallocFn>,
+    realloc: Option<ReallocFn>,
+    free: Option<FreeFn>,
+) -> Code {
+    answer(|| {
+        let given = (malloc, calloc, realloc, free);
+        let (Some(malloc), Some(_), Some(_), Some(free)) = given else { return memory::choose(None) };
+        memory::choose(Some(Allocator { malloc, free }))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_finalize() {
+    memory::forget();
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_free(memory: *mut c_void) {
+    memory::free(memory);
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_last_error() -> *const c_char {
+    last_text()
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_raise_open_file_limit(desired: c_long) -> c_long {
+    answer_or(0, || Ok(system::raise_open_file_limit(desired)))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_open(config: In<Config>, db: Out<Handle>) -> Code {
+    answer(|| {
+        db.check()?;
+        let config = config.get()?;
+        let handle = open(config).inspect_err(|_| db.set(Handle::NULL))?;
+        db.set(handle);
+        Ok(())
+    })
+}
+
+fn open(config: &Config) -> Answer<Handle> {
+    if config.db_path.is_null() {
+        return Err(Failure::Told(ERR_MEMORY, "db_path is NULL"));
+    }
+    if !config.object_store.is_null() {
+        return Err(Failure::invalid(
+            "object stores and replicas are not built: open without object_store; the connector stays yours",
+        ));
+    }
+    let path = In::from_caller(config.db_path).path()?;
+    system::check_parent(path)?;
+    memory::settle();
+    let limit = memory_limit(config);
+    let opened = Db::options(path)
+        .sync(SyncMode::None)
+        .cache_bytes((config.block_cache_size as u64).min(limit / 2))
+        .default_family_name(SETTINGS_FAMILY)
+        .await_comparators(true)
+        .with(|options| {
+            options.background_threads = threads(config);
+            options.memtables_bytes_max = options.memtables_bytes_max.min(limit / 3);
+        })
+        .open()?;
+    if config.num_compaction_threads == 0 {
+        opened.cancel_compactions()?;
+    }
+    let facts = Facts {
+        path: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
+        memory_limit: limit,
+        has_cache: config.block_cache_size > 0,
+        waits_at_close: config.finish_compactions_on_close != 0,
+    };
+    let database = Arc::new(Database::new(opened, facts));
+    let handle = database.publish()?;
+    let directory = (config.log_to_file != 0).then_some(path);
+    log::open(handle, config.log_level, directory, config.log_truncation_at as u64);
+    Ok(handle)
+}
+
+/// Half of the memory there is, unless something else is asked for.
+fn memory_limit(config: &Config) -> u64 {
+    match config.max_memory_usage as u64 {
+        0 => (system::memory().0 / 2).max(MEMORY_MIN),
+        n => n.max(MEMORY_MIN),
+    }
+}
+
+/// Threads for flushes and merges together, which the engine divides; `None` for those it would take itself: the defaults ask for that.
+fn threads(config: &Config) -> Option<usize> {
+    let defaults = Config::default();
+    let positive = |n: c_int| usize::try_from(n).unwrap_or(0).max(1);
+    let flush = config.num_flush_threads;
+    if flush <= 0 && config.num_compaction_threads <= defaults.num_compaction_threads {
+        return None;
+    }
+    Some((positive(flush) + positive(config.num_compaction_threads)).min(64))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_close(db: Handle) -> Code {
+    answer(|| {
+        let database = DATABASES.share(db)?;
+        if callback::in_hook() {
+            return Err(Failure::Told(
+                ERR_BUSY,
+                "a commit hook cannot close the database: its commit goes on",
+            ));
+        }
+        if DATABASES.retire(db).is_none() {
+            return Err(Failure::invalid("another thread is closing the database"));
+        }
+        let closed = database.close();
+        log::close(db);
+        closed
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_cancel_background_work(db: Handle) -> Code {
+    answer(|| Ok(DATABASES.share(db)?.engine().cancel_compactions()?))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_promote_to_primary(db: Handle) -> Code {
+    answer(|| {
+        DATABASES.share(db)?;
+        Err(Failure::invalid("the database is no replica: replicas are not built"))
+    })
+}

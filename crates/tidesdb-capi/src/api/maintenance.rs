@@ -1,0 +1,98 @@
+//! Flush, merge, sync, copies of the whole.
+
+use std::ffi::{c_char, c_int};
+use std::ops::Bound;
+use std::path::Path;
+
+use crate::abi::Code;
+use crate::failure::{Answer, Failure, answer, answer_or};
+use crate::handle::Handle;
+use crate::pointer::In;
+use crate::state::{DATABASES, Database, FAMILIES};
+use crate::system;
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_flush_memtable(cf: Handle) -> Code {
+    answer(|| Ok(FAMILIES.share(cf)?.engine().start_flush()?))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_is_flushing(cf: Handle) -> c_int {
+    if cf == Handle::NULL {
+        return 0;
+    }
+    answer_or(0, || Ok(c_int::from(FAMILIES.share(cf)?.engine().stats().flushing)))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_is_compacting(cf: Handle) -> c_int {
+    if cf == Handle::NULL {
+        return 0;
+    }
+    answer_or(0, || Ok(c_int::from(FAMILIES.share(cf)?.engine().stats().compacting)))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_compact(cf: Handle) -> Code {
+    answer(|| Ok(FAMILIES.share(cf)?.engine().compact()?))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_compact_range(
+    cf: Handle,
+    start: In<u8>,
+    start_size: usize,
+    end: In<u8>,
+    end_size: usize,
+) -> Code {
+    answer(|| {
+        let (start, end) = (start.end(start_size)?, end.end(end_size)?);
+        if start.is_none() && end.is_none() {
+            return Err(Failure::invalid("a range needs one end at least: see tidesdb_compact"));
+        }
+        let start = start.map_or(Bound::Unbounded, Bound::Included);
+        let end = end.map_or(Bound::Unbounded, Bound::Excluded);
+        Ok(FAMILIES.share(cf)?.engine().compact_range::<&[u8]>((start, end))?)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_purge_cf(cf: Handle) -> Code {
+    answer(|| Ok(FAMILIES.share(cf)?.engine().compact()?))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_purge(db: Handle) -> Code {
+    answer(|| Ok(DATABASES.share(db)?.engine().compact()?))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_sync_wal(cf: Handle) -> Code {
+    answer(|| {
+        FAMILIES.share(cf)?.database()?.engine().sync()?;
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_backup(db: Handle, directory: In<c_char>) -> Code {
+    answer(|| copy_to(db, directory, |database, path| Ok(database.engine().backup(path)?)))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_checkpoint(db: Handle, directory: In<c_char>) -> Code {
+    answer(|| copy_to(db, directory, |database, path| Ok(database.engine().checkpoint(path)?)))
+}
+
+fn copy_to(db: Handle, directory: In<c_char>, copy: impl FnOnce(&Database, &Path) -> Answer) -> Answer {
+    let database = DATABASES.share(db)?;
+    let path = directory.path()?;
+    system::check_parent(path)?;
+    if path.exists() && !path.is_dir() {
+        return Err(Failure::invalid("the target is no directory"));
+    }
+    if database.is_at(path) {
+        return Err(Failure::invalid("the target is the database itself"));
+    }
+    copy(&database, path)
+}

@@ -1,0 +1,249 @@
+//! Figures of a family, a database, the cache; what a range costs.
+
+use std::ffi::c_int;
+use std::ops::Bound;
+use std::ptr::null;
+
+use crate::abi::{CacheStats, Code, DbStats, FamilyStats};
+use crate::failure::{Answer, answer};
+use crate::handle::Handle;
+use crate::pointer::{In, Out};
+use crate::state::{DATABASES, Database, FAMILIES, Family};
+use crate::{memory, system};
+
+/// What one block costs to read, compressed or not; an entry, a source, an entry of a memtable: relative figures.
+const BLOCK_COMPRESSED: f64 = 1.5;
+const BLOCK_PLAIN: f64 = 1.0;
+const ENTRY: f64 = 0.01;
+const SOURCE: f64 = 0.5;
+const MEMTABLE_ENTRY: f64 = 0.001;
+
+/// `a / b`, 0 for nothing of nothing.
+fn ratio(a: u64, b: u64) -> f64 {
+    if b == 0 { 0.0 } else { a as f64 / b as f64 }
+}
+
+fn int(n: impl TryInto<c_int>) -> c_int {
+    n.try_into().unwrap_or(c_int::MAX)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_get_stats(cf: Handle, stats: Out<*mut FamilyStats>) -> Code {
+    answer(|| {
+        stats.check()?;
+        let family = FAMILIES.share(cf)?;
+        let database = family.database()?;
+        let mut shown = figures(&database, &family);
+        let made = fill_arrays(&family, &mut shown).and_then(|()| memory::copy_all(&[shown]));
+        if made.is_err() {
+            free_arrays(&shown);
+        }
+        stats.set(made?);
+        Ok(())
+    })
+}
+
+/// All figures but those in arrays.
+fn figures(database: &Database, family: &Family) -> FamilyStats {
+    let of = family.engine().stats();
+    let all = database.engine().stats();
+    let entries = of.table_entries + of.memtable_entries;
+    let deeper = of.level_tables.iter().skip(1).filter(|n| **n > 0).count();
+    let density = of.level_tombstones.iter().zip(&of.level_entries).map(|(t, n)| ratio(*t, *n));
+    let densest = density.enumerate().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, d)| *d > 0.0);
+    FamilyStats {
+        num_levels: int(of.level_tables.len()),
+        memtable_size: of.memtable_bytes as usize,
+        level_sizes: std::ptr::null_mut(),
+        level_num_sstables: std::ptr::null_mut(),
+        config: std::ptr::null_mut(),
+        total_keys: entries,
+        total_data_size: of.level_bytes.iter().sum::<u64>() + of.memtable_bytes,
+        avg_key_size: ratio(of.key_bytes, of.table_entries),
+        avg_value_size: ratio(of.value_bytes, of.table_entries),
+        level_key_counts: std::ptr::null_mut(),
+        read_amp: (1 + of.immutables + of.level_tables.first().copied().unwrap_or(0) + deeper) as f64,
+        hit_rate: ratio(all.cache_hits, all.cache_hits + all.cache_misses),
+        use_btree: family.config().use_btree,
+        btree_total_nodes: 0,
+        btree_max_height: 0,
+        btree_avg_height: 0.0,
+        total_tombstones: of.tombstones,
+        tombstone_ratio: ratio(of.tombstones, of.table_entries),
+        level_tombstone_counts: std::ptr::null_mut(),
+        max_sst_density: densest.map_or(0.0, |(_, d)| d),
+        max_sst_density_level: densest.map_or(0, |(level, _)| int(level + 1)),
+        wal_bytes_written: of.user_bytes,
+        flush_bytes_written: of.flush_bytes,
+        compaction_bytes_written: of.compaction_written,
+        compaction_bytes_read: of.compaction_read,
+        user_bytes_written: of.user_bytes,
+        flush_count: of.flushes,
+        compaction_count: of.compactions,
+    }
+}
+
+/// The arrays, one entry for each level, and the settings.
+fn fill_arrays(family: &Family, shown: &mut FamilyStats) -> Answer {
+    let of = family.engine().stats();
+    let levels = shown.num_levels as usize;
+    let exact = |list: &[u64]| (0..levels).map(|i| list.get(i).copied().unwrap_or(0)).collect::<Vec<_>>();
+    let sizes: Vec<usize> = exact(&of.level_bytes).into_iter().map(|n| n as usize).collect();
+    let tables: Vec<c_int> = (0..levels).map(|i| of.level_tables.get(i).map_or(0, |n| int(*n))).collect();
+    shown.level_sizes = memory::copy_all(&sizes)?;
+    shown.level_num_sstables = memory::copy_all(&tables)?;
+    shown.level_key_counts = memory::copy_all(&exact(&of.level_entries))?;
+    shown.level_tombstone_counts = memory::copy_all(&exact(&of.level_tombstones))?;
+    shown.config = memory::copy_all(&[family.config()])?;
+    Ok(())
+}
+
+fn free_arrays(stats: &FamilyStats) {
+    memory::free(stats.level_sizes);
+    memory::free(stats.level_num_sstables);
+    memory::free(stats.level_key_counts);
+    memory::free(stats.level_tombstone_counts);
+    memory::free(stats.config);
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_free_stats(stats: Out<FamilyStats>) {
+    answer(|| {
+        if let Ok(shown) = stats.get() {
+            free_arrays(&shown);
+            memory::free(stats.address());
+        }
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_get_db_stats(db: Handle, stats: Out<DbStats>) -> Code {
+    answer(|| {
+        stats.check()?;
+        let database = DATABASES.share(db)?;
+        stats.set(totals(&database));
+        Ok(())
+    })
+}
+
+fn totals(database: &Database) -> DbStats {
+    let all = database.engine().stats();
+    let families = || all.families.iter();
+    let sum = |of: fn(&tidesdb::FamilyStats) -> u64| families().map(of).sum::<u64>();
+    let memtables = sum(|f| f.memtable_bytes);
+    let tables: usize = families().map(|f| f.level_tables.iter().sum::<usize>()).sum();
+    let immutables: usize = families().map(|f| f.immutables).sum();
+    let (total, available) = system::memory();
+    let used = memtables + all.cache_bytes + sum(|f| f.resident_bytes);
+    let limit = database.memory_limit();
+    DbStats {
+        num_column_families: int(database.names().len()),
+        total_memory: total,
+        available_memory: available,
+        resolved_memory_limit: limit as usize,
+        memory_pressure_level: pressure(used, limit),
+        flush_pending_count: int(immutables),
+        total_memtable_bytes: memtables as i64,
+        total_immutable_count: int(immutables),
+        total_sstable_count: int(tables),
+        total_data_size_bytes: sum(|f| f.level_bytes.iter().sum()),
+        num_open_sstables: int(tables),
+        global_seq: all.visible_seq,
+        txn_memory_bytes: 0,
+        compaction_queue_size: families().filter(|f| f.compacting).count(),
+        flush_queue_size: immutables,
+        unified_memtable_enabled: 0,
+        unified_memtable_bytes: 0,
+        unified_immutable_count: 0,
+        unified_is_flushing: 0,
+        unified_next_cf_index: 0,
+        unified_wal_generation: 0,
+        object_store_enabled: 0,
+        object_store_connector: null(),
+        local_cache_bytes_used: 0,
+        local_cache_bytes_max: 0,
+        local_cache_num_files: 0,
+        last_uploaded_generation: 0,
+        upload_queue_depth: 0,
+        total_uploads: 0,
+        total_upload_failures: 0,
+        replica_mode: 0,
+        primary_epoch: 0,
+        seen_epoch: 0,
+        uwal_bytes_written: 0,
+        wal_bytes_written: all.wal_bytes,
+        flush_bytes_written: sum(|f| f.flush_bytes),
+        compaction_bytes_written: sum(|f| f.compaction_written),
+        compaction_bytes_read: sum(|f| f.compaction_read),
+        user_bytes_written: sum(|f| f.user_bytes),
+        flush_count: sum(|f| f.flushes),
+        compaction_count: sum(|f| f.compactions),
+    }
+}
+
+/// 0 normal, 1 elevated from 60 % on, 2 high from 75 %, 3 critical from 95 %.
+fn pressure(used: u64, limit: u64) -> c_int {
+    let percent = used.saturating_mul(100) / limit.max(1);
+    c_int::from(percent >= 60) + c_int::from(percent >= 75) + c_int::from(percent >= 95)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_get_cache_stats(db: Handle, stats: Out<CacheStats>) -> Code {
+    answer(|| {
+        stats.check()?;
+        let database = DATABASES.share(db)?;
+        let all = database.engine().stats();
+        let enabled = database.has_cache();
+        let shown = CacheStats {
+            enabled: 1,
+            total_entries: all.cache_entries as usize,
+            total_bytes: all.cache_bytes as usize,
+            hits: all.cache_hits,
+            misses: all.cache_misses,
+            hit_rate: ratio(all.cache_hits, all.cache_hits + all.cache_misses),
+            num_partitions: all.cache_shards as usize,
+        };
+        stats.set(if enabled { shown } else { CacheStats::default() });
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_range_cost(
+    cf: Handle,
+    a: In<u8>,
+    a_size: usize,
+    b: In<u8>,
+    b_size: usize,
+    cost: Out<f64>,
+) -> Code {
+    answer(|| {
+        cost.check()?;
+        let (mut a, mut b) = (a.key(a_size)?, b.key(b_size)?);
+        let family = FAMILIES.share(cf)?;
+        let options = family.engine().options();
+        if options.comparator.compare(a, b).is_gt() {
+            (a, b) = (b, a);
+        }
+        let range = family.engine().estimate_range::<&[u8]>((Bound::Included(a), Bound::Included(b)));
+        let plain = options.compression == tidesdb::Compression::None;
+        let block = if plain { BLOCK_PLAIN } else { BLOCK_COMPRESSED };
+        cost.set(
+            range.blocks as f64 * block
+                + range.entries as f64 * ENTRY
+                + range.sources as f64 * SOURCE
+                + range.memtable_entries as f64 * MEMTABLE_ENTRY,
+        );
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_cf_estimate_cardinality(cf: Handle, keys: Out<u64>) -> Code {
+    answer(|| {
+        keys.check()?;
+        keys.set(FAMILIES.share(cf)?.engine().cardinality_max());
+        Ok(())
+    })
+}

@@ -1,0 +1,114 @@
+//! What the engine makes of C's settings.
+
+use std::ffi::c_int;
+use std::time::Duration;
+
+use tidesdb::{Comparator, Compression, FamilyOptions, SyncMode};
+
+use crate::abi::{FamilyConfig, SYNC_FULL, SYNC_INTERVAL, SYNC_NONE};
+use crate::failure::{Answer, Failure};
+use crate::pointer::put_text;
+
+/// Refuses settings outside of their domain.
+///
+/// # Errors
+/// `ERR_INVALID_ARGS`.
+fn check(config: &FamilyConfig) -> Answer {
+    compression(config)?;
+    match config.sync_mode {
+        SYNC_NONE | SYNC_FULL => {}
+        SYNC_INTERVAL if config.sync_interval_us > 0 => {}
+        SYNC_INTERVAL => return Err(Failure::invalid("sync mode INTERVAL needs sync_interval_us above 0")),
+        _ => return Err(Failure::invalid("sync_mode is none of NONE, FULL, INTERVAL")),
+    }
+    if config.enable_bloom_filter != 0 && !(config.bloom_fpr > 0.0 && config.bloom_fpr < 1.0) {
+        return Err(Failure::invalid("bloom_fpr must be above 0 and below 1"));
+    }
+    if !(0..=4).contains(&config.default_isolation_level) {
+        return Err(Failure::invalid("default_isolation_level is none of the five levels"));
+    }
+    Ok(())
+}
+
+fn compression(config: &FamilyConfig) -> Answer<Compression> {
+    let known = u8::try_from(config.compression_algorithm).ok().and_then(Compression::from_u8);
+    known.ok_or(Failure::invalid("compression_algorithm is none that is known"))
+}
+
+/// When commits that write to the family are to be durable.
+pub(crate) fn sync_mode(config: &FamilyConfig) -> SyncMode {
+    match config.sync_mode {
+        SYNC_FULL => SyncMode::Full,
+        SYNC_INTERVAL => SyncMode::Interval(Duration::from_micros(config.sync_interval_us)),
+        _ => SyncMode::None,
+    }
+}
+
+/// The engine's settings of a family. A size of 0 means the default.
+///
+/// # Errors
+/// As [`check`].
+pub(crate) fn options(config: &FamilyConfig, order: Comparator) -> Answer<FamilyOptions> {
+    check(config)?;
+    let defaults = FamilyOptions::default();
+    let buffer = match config.write_buffer_size {
+        0 => defaults.write_buffer_bytes,
+        n => n,
+    };
+    let mut options = FamilyOptions::default()
+        .comparator(order)
+        .write_buffer(buffer)
+        .value_threshold(config.klog_value_threshold)
+        .compression(compression(config)?)
+        .filter_bits_per_key(filter_bits(config));
+    options.l1_tables_trigger = match config.l1_file_count_trigger {
+        n @ 1.. => n.unsigned_abs() as usize,
+        _ => defaults.l1_tables_trigger,
+    };
+    Ok(options)
+}
+
+/// Bits per key for a rate of false positives: log2(1/p) / ln 2, as in Bloom's paper of 1970.
+fn filter_bits(config: &FamilyConfig) -> u32 {
+    if config.enable_bloom_filter == 0 {
+        return 0;
+    }
+    (-config.bloom_fpr.log2() / std::f64::consts::LN_2).ceil().clamp(1.0, 32.0) as u32
+}
+
+/// C's names of the orders that are always there.
+pub(crate) const BUILT_IN: [&str; 6] =
+    ["memcmp", "lexicographic", "uint64", "int64", "reverse", "case_insensitive"];
+
+/// The engine's order of one of C's built-in names.
+pub(crate) fn engine_order(name: &str) -> Option<Comparator> {
+    match name {
+        "" | "memcmp" => Some(Comparator::bytewise()),
+        "lexicographic" => Some(Comparator::lexicographic()),
+        "uint64" => Some(Comparator::u64_le()),
+        "int64" => Some(Comparator::i64_le()),
+        "reverse" => Some(Comparator::reverse_bytewise()),
+        "case_insensitive" => Some(Comparator::case_insensitive()),
+        _ => None,
+    }
+}
+
+/// The settings of a family that C did not create, as far as the engine's say.
+pub(crate) fn of_engine(options: &FamilyOptions) -> FamilyConfig {
+    let mut config = FamilyConfig {
+        write_buffer_size: options.write_buffer_bytes,
+        klog_value_threshold: options.value_threshold,
+        compression_algorithm: c_int::from(options.compression as u8),
+        enable_bloom_filter: c_int::from(options.filter_bits_per_key > 0),
+        l1_file_count_trigger: c_int::try_from(options.l1_tables_trigger).unwrap_or(c_int::MAX),
+        ..FamilyConfig::default()
+    };
+    put_text(&mut config.comparator_name, c_name(options.comparator.name()));
+    config
+}
+
+/// C's name of one of the engine's orders.
+fn c_name(engine: &str) -> &str {
+    let is = |name: &&str| engine_order(name).is_some_and(|order| order.name() == engine);
+    BUILT_IN.iter().copied().find(is).unwrap_or(engine)
+}

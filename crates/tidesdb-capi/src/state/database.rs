@@ -1,0 +1,301 @@
+//! An open database: the engine's, with what C knows beside it.
+//!
+//! Which families there are, only the engine knows; here they get their handles and the settings C gave them. Those settings are kept
+//! in a family of their own, so they are as durable as everything else: key `family/<id>`, value the settings as text.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tidesdb::types::FamilyId;
+use tidesdb::{Comparator, Db, Error};
+use tidesdb_sync::Mutex;
+
+use super::orders::{Order, Orders};
+use super::{DATABASES, FAMILIES, Family, ITERATORS, TRANSACTIONS};
+use crate::abi::{ERR_EXISTS, ERR_MEMORY_LIMIT, ERR_NOT_FOUND, FAMILY_NAME_BYTES, FamilyConfig};
+use crate::failure::{Answer, Failure};
+use crate::handle::Handle;
+use crate::pointer::{put_text, text_of};
+use crate::settings;
+
+/// The family that keeps the settings. It is not listed.
+pub(crate) const SETTINGS_FAMILY: &str = "tidesdb:settings";
+/// Section of the text that keeps the settings of one family.
+const SECTION: &str = "family";
+
+/// What was settled when it was opened.
+pub(crate) struct Facts {
+    pub(crate) path: PathBuf,
+    /// Bytes of memory that it may use.
+    pub(crate) memory_limit: u64,
+    pub(crate) has_cache: bool,
+    /// Whether closing it waits for merges that are due.
+    pub(crate) waits_at_close: bool,
+}
+
+/// An open database.
+pub(crate) struct Database {
+    engine: Db,
+    orders: Orders,
+    /// Those that somebody asked for, with their handles.
+    families: Mutex<HashMap<FamilyId, (Handle, Arc<Family>)>>,
+    facts: Facts,
+    closed: AtomicBool,
+    handle: OnceLock<Handle>,
+}
+
+impl Database {
+    /// What `tidesdb_open` opened.
+    pub(crate) fn new(engine: Db, facts: Facts) -> Self {
+        Self {
+            engine,
+            orders: Orders::default(),
+            families: Mutex::default(),
+            facts,
+            closed: AtomicBool::new(false),
+            handle: OnceLock::new(),
+        }
+    }
+
+    /// Gives it its handle.
+    ///
+    /// # Errors
+    /// `ERR_MEMORY`.
+    pub(crate) fn publish(self: &Arc<Self>) -> Answer<Handle> {
+        let handle = DATABASES.insert(Arc::clone(self))?;
+        Ok(*self.handle.get_or_init(|| handle))
+    }
+
+    /// The handle that stands for it.
+    #[inline]
+    pub(super) fn handle(&self) -> Handle {
+        self.handle.get().copied().unwrap_or(Handle::NULL)
+    }
+
+    /// The engine's database.
+    pub(crate) fn engine(&self) -> &Db {
+        &self.engine
+    }
+
+    /// Bytes of memory that it may use.
+    #[inline]
+    pub(crate) fn memory_limit(&self) -> u64 {
+        self.facts.memory_limit
+    }
+
+    /// Whether there is a cache of blocks.
+    pub(crate) fn has_cache(&self) -> bool {
+        self.facts.has_cache
+    }
+
+    /// Whether it lies in this directory.
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
+        path.canonicalize().is_ok_and(|path| path == self.facts.path)
+    }
+
+    /// Whether it was closed.
+    #[inline]
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Names of all families, sorted.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let mut names = self.engine.families();
+        names.retain(|name| name != SETTINGS_FAMILY);
+        names
+    }
+
+    /// The family called `name`, and its handle.
+    ///
+    /// # Errors
+    /// `ERR_NOT_FOUND`; `ERR_INVALID_ARGS` for one whose key order is not registered yet.
+    pub(crate) fn family(self: &Arc<Self>, name: &str) -> Answer<(Handle, Arc<Family>)> {
+        if name == SETTINGS_FAMILY {
+            return Err(Failure::Told(ERR_NOT_FOUND, "this family is the library's own"));
+        }
+        let engine = self.engine.family(name)?;
+        self.handle_of(engine)
+    }
+
+    fn handle_of(self: &Arc<Self>, engine: tidesdb::Family) -> Answer<(Handle, Arc<Family>)> {
+        let mut families = self.families.lock();
+        if let Some((handle, family)) = families.get(&engine.id()) {
+            return Ok((*handle, Arc::clone(family)));
+        }
+        let id = engine.id();
+        let config = self.kept_settings(&engine)?;
+        let family = Arc::new(Family::new(engine, Arc::downgrade(self), &config));
+        let handle = FAMILIES.insert(Arc::clone(&family))?;
+        families.insert(id, (handle, Arc::clone(&family)));
+        Ok((handle, family))
+    }
+
+    /// Creates a family.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_ARGS` for a name or setting out of its domain, `ERR_NOT_FOUND` for a key order that is not registered,
+    /// `ERR_EXISTS`; the engine's.
+    pub(crate) fn create(self: &Arc<Self>, name: &str, config: &FamilyConfig) -> Answer {
+        check_name(name)?;
+        if config.write_buffer_size as u64 > self.facts.memory_limit / 2 {
+            return Err(Failure::invalid("two write buffers are larger than the memory limit"));
+        }
+        let order_name = text_of(&config.comparator_name)?;
+        let order = self.orders.find(&order_name)?;
+        let options = settings::options(config, order)?;
+        let mut config = *config;
+        if let Some(order) = self.orders.registered(&order_name) {
+            put_text(&mut config.comparator_ctx_str, &order.context_text.to_string_lossy());
+        }
+        let engine = self.engine.create_family(name, options)?;
+        self.keep_settings(&engine, &config)?;
+        let (_, family) = self.handle_of(engine)?;
+        if config.commit_hook_fn.is_some() {
+            family.set_hook(config.commit_hook_fn, crate::callback::Context::new(config.commit_hook_ctx));
+        }
+        Ok(())
+    }
+
+    /// Makes a family `new` with the contents and settings of `source`.
+    ///
+    /// # Errors
+    /// As [`Database::create`]; `ERR_NOT_FOUND` for the source.
+    pub(crate) fn clone_family(self: &Arc<Self>, source: &str, new: &str) -> Answer {
+        check_name(new)?;
+        if source == new {
+            return Err(Failure::invalid("a family cannot be cloned onto itself"));
+        }
+        let (_, from) = self.family(source)?;
+        let config = FamilyConfig { commit_hook_fn: None, ..from.config() };
+        let engine = self.engine.clone_family(source, new)?;
+        self.keep_settings(&engine, &config)
+    }
+
+    /// Gives a family another name; its handle stays.
+    ///
+    /// # Errors
+    /// As [`Database::create`]; `ERR_NOT_FOUND`.
+    pub(crate) fn rename(self: &Arc<Self>, old: &str, new: &str) -> Answer {
+        check_name(new)?;
+        self.family(old)?;
+        if old == new { Ok(()) } else { Ok(self.engine.rename_family(old, new)?) }
+    }
+
+    /// Drops a family; its handle is stale from then on.
+    ///
+    /// # Errors
+    /// `ERR_NOT_FOUND`; the engine's.
+    pub(crate) fn drop_family(self: &Arc<Self>, name: &str) -> Answer {
+        let (handle, family) = self.family(name)?;
+        self.engine.drop_family(name)?;
+        family.drop_handle();
+        self.families.lock().remove(&family.engine().id());
+        FAMILIES.retire(handle);
+        // What is left here when a crash comes in between harms nobody: a number is never used again.
+        self.engine.default_family().delete(&settings_key(family.engine()))?;
+        Ok(())
+    }
+
+    /// Drops the family that `handle` stands for.
+    ///
+    /// # Errors
+    /// As [`Database::drop_family`]; `ERR_INVALID_ARGS` for a family of another database.
+    pub(crate) fn delete_family(self: &Arc<Self>, handle: Handle) -> Answer {
+        self.own(handle)?;
+        let name = FAMILIES.share(handle)?.engine().name();
+        self.drop_family(&name)
+    }
+
+    fn own(&self, handle: Handle) -> Answer {
+        let ours = self.families.lock().values().any(|(own, _)| *own == handle);
+        if ours { Ok(()) } else { Err(Failure::invalid("the family belongs to another database")) }
+    }
+
+    /// Adds a key order; families that waited for it are there from now on.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_ARGS` for a name that is too long or taken; the engine's.
+    pub(crate) fn register(&self, order: Order) -> Answer {
+        let comparator: Comparator = self.orders.add(order)?;
+        match self.engine.register_comparator(comparator) {
+            Err(Error::Exists { .. }) => {
+                Err(Failure::invalid("the engine has an order of this name already"))
+            }
+            other => Ok(other?),
+        }
+    }
+
+    /// The user's order called `name`.
+    pub(crate) fn order(&self, name: &str) -> Option<Order> {
+        self.orders.registered(name)
+    }
+
+    /// Refuses a pair that would take more than three quarters of the memory.
+    #[inline]
+    pub(super) fn check_size(&self, key: &[u8], value: &[u8]) -> Answer {
+        let bytes = key.len() as u64 + value.len() as u64;
+        if bytes > self.facts.memory_limit / 4 * 3 {
+            if bytes > u64::from(u32::MAX) {
+                return Err(Failure::invalid("a key with its value is longer than 4 GiB"));
+            }
+            return Err(Failure::Told(
+                ERR_MEMORY_LIMIT,
+                "a key with its value is larger than 75 % of the memory limit",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Keeps the settings of a family.
+    pub(super) fn keep_settings(&self, family: &tidesdb::Family, config: &FamilyConfig) -> Answer {
+        let text = settings::to_text(SECTION, config);
+        self.engine.default_family().put(&settings_key(family), text.as_bytes())?;
+        Ok(())
+    }
+
+    /// The settings of a family: those that were kept, or what the engine's say.
+    fn kept_settings(&self, family: &tidesdb::Family) -> Answer<FamilyConfig> {
+        let kept = self.engine.default_family().get(&settings_key(family))?;
+        let text = kept.as_deref().map(String::from_utf8_lossy);
+        match text {
+            Some(text) => settings::from_text(SETTINGS_FAMILY, &text, SECTION),
+            None => Ok(settings::of_engine(&family.options())),
+        }
+    }
+
+    /// Ends all handles and closes the engine. What was committed is kept even if this fails.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub(crate) fn close(self: &Arc<Self>) -> Answer {
+        self.closed.store(true, Ordering::Release);
+        drop(ITERATORS.remove_all(|iterator| iterator.is_of(self)));
+        drop(TRANSACTIONS.remove_all(|transaction| transaction.is_of(self)));
+        for (_, (handle, family)) in self.families.lock().drain() {
+            family.drop_handle();
+            FAMILIES.retire(handle);
+        }
+        while self.facts.waits_at_close && self.engine.stats().jobs_pending > 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(self.engine.clone().close()?)
+    }
+}
+
+fn settings_key(family: &tidesdb::Family) -> Vec<u8> {
+    format!("family/{}", family.id().0).into_bytes()
+}
+
+fn check_name(name: &str) -> Answer {
+    if name.is_empty() || name.len() >= FAMILY_NAME_BYTES {
+        return Err(Failure::invalid("a family's name has 1 to 127 bytes"));
+    }
+    if name == SETTINGS_FAMILY {
+        return Err(Failure::Told(ERR_EXISTS, "this name is the library's own"));
+    }
+    Ok(())
+}

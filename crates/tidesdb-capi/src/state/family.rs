@@ -1,0 +1,161 @@
+//! A column family of an open database.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tidesdb::SyncMode;
+use tidesdb_sync::Mutex;
+
+use super::database::Database;
+use crate::abi::{ERR_INVALID_DB, FamilyConfig, HookFn};
+use crate::callback::{self, Context};
+use crate::failure::{Answer, Failure};
+use crate::pointer::put_text;
+use crate::settings;
+
+/// No sync at commit, as a word.
+const NONE: u64 = 0;
+/// A sync at each commit, as a word; anything else is an interval in nanoseconds.
+const FULL: u64 = u64::MAX;
+
+/// One family, its settings as C knows them, and what a commit must look at.
+pub(crate) struct Family {
+    engine: tidesdb::Family,
+    database: Weak<Database>,
+    config: Mutex<Settings>,
+    /// How commits to the family become durable: read at each commit, changed live.
+    sync: AtomicU64,
+    dropped: AtomicBool,
+}
+
+/// The settings; the functions they hold are never called from here.
+struct Settings(FamilyConfig);
+
+// SAFETY: the pointers in it are values that are handed back as they came; what the functions behind them must be able to do is
+// the caller's promise, see `callback`.
+unsafe impl Send for Settings {}
+
+impl Family {
+    /// A family with these settings.
+    pub(super) fn new(engine: tidesdb::Family, database: Weak<Database>, config: &FamilyConfig) -> Self {
+        let family = Self {
+            engine,
+            database,
+            config: Mutex::new(Settings(*config)),
+            sync: AtomicU64::new(word(settings::sync_mode(config))),
+            dropped: AtomicBool::new(false),
+        };
+        family.take_hook(config);
+        family
+    }
+
+    /// The engine's family.
+    #[inline]
+    pub(crate) fn engine(&self) -> &tidesdb::Family {
+        &self.engine
+    }
+
+    /// Its database.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_DB` if that is closed.
+    pub(crate) fn database(&self) -> Answer<Arc<Database>> {
+        self.database.upgrade().ok_or(Failure::Told(ERR_INVALID_DB, "the database is closed"))
+    }
+
+    /// How a commit to it becomes durable.
+    #[inline]
+    pub(super) fn sync(&self) -> SyncMode {
+        match self.sync.load(Ordering::Relaxed) {
+            NONE => SyncMode::None,
+            FULL => SyncMode::Full,
+            nanos => SyncMode::Interval(Duration::from_nanos(nanos)),
+        }
+    }
+
+    /// Whether its handle still stands for it.
+    #[inline]
+    pub(super) fn is_live(&self) -> bool {
+        !self.dropped.load(Ordering::Acquire)
+    }
+
+    /// Its handle stands for nothing from now on.
+    pub(super) fn drop_handle(&self) {
+        self.dropped.store(true, Ordering::Release);
+        self.engine.set_commit_hook(None); // its context may go with the family
+    }
+
+    /// Its settings under its present name.
+    pub(crate) fn config(&self) -> FamilyConfig {
+        let mut config = self.config.lock().0;
+        put_text(&mut config.name, &self.engine.name());
+        config
+    }
+
+    /// Takes over settings that may change while it is open. A hook stays if none is given.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_ARGS` for a value out of its domain; the engine's, if they are to be kept.
+    pub(crate) fn update(&self, new: &FamilyConfig, keep: bool) -> Answer {
+        let database = self.database()?;
+        let mut config = self.config.lock();
+        let old = config.0;
+        let mut merged = FamilyConfig {
+            name: old.name,
+            comparator_name: old.comparator_name,
+            comparator_ctx_str: old.comparator_ctx_str,
+            comparator_fn_cached: old.comparator_fn_cached,
+            comparator_ctx_cached: old.comparator_ctx_cached,
+            use_btree: old.use_btree,
+            object_target_file_size: old.object_target_file_size,
+            object_lazy_compaction: old.object_lazy_compaction,
+            object_prefetch_compaction: old.object_prefetch_compaction,
+            ..*new
+        };
+        if new.commit_hook_fn.is_none() {
+            (merged.commit_hook_fn, merged.commit_hook_ctx) = (old.commit_hook_fn, old.commit_hook_ctx);
+        }
+        let options = settings::options(&merged, self.engine.options().comparator.clone())?;
+        self.engine.change_options(options, keep)?;
+        if keep {
+            database.keep_settings(&self.engine, &merged)?;
+        }
+        self.sync.store(word(settings::sync_mode(&merged)), Ordering::Relaxed);
+        self.take_hook(new);
+        config.0 = merged;
+        Ok(())
+    }
+
+    /// Sets or removes the hook.
+    pub(crate) fn set_hook(&self, function: Option<HookFn>, context: Context) {
+        let mut config = self.config.lock();
+        config.0.commit_hook_fn = function;
+        config.0.commit_hook_ctx = context.raw();
+        self.engine.set_commit_hook(function.map(|function| callback::hook(function, context)));
+    }
+
+    fn take_hook(&self, config: &FamilyConfig) {
+        if let Some(function) = config.commit_hook_fn {
+            let context = Context::new(config.commit_hook_ctx);
+            self.engine.set_commit_hook(Some(callback::hook(function, context)));
+        }
+    }
+}
+
+fn word(mode: SyncMode) -> u64 {
+    match mode {
+        SyncMode::None => NONE,
+        SyncMode::Full => FULL,
+        SyncMode::Interval(period) => u64::try_from(period.as_nanos()).unwrap_or(FULL - 1).clamp(1, FULL - 1),
+    }
+}
+
+/// What is strictest of two modes.
+pub(super) fn stricter(a: SyncMode, b: SyncMode) -> SyncMode {
+    match (a, b) {
+        (SyncMode::Full, _) | (_, SyncMode::Full) => SyncMode::Full,
+        (SyncMode::Interval(x), SyncMode::Interval(y)) => SyncMode::Interval(x.min(y)),
+        (SyncMode::None, other) | (other, SyncMode::None) => other,
+    }
+}

@@ -1,0 +1,136 @@
+//! An iterator: a cursor of the engine over what its transaction sees.
+
+use std::sync::Arc;
+
+use tidesdb::Cursor;
+
+use super::{Database, TRANSACTIONS};
+use crate::abi::ERR_NOT_FOUND;
+use crate::failure::{Answer, Failure};
+use crate::handle::Handle;
+
+const NOT_VALID: Failure = Failure::invalid("the iterator stands on no key");
+const AT_END: Failure = Failure::Told(ERR_NOT_FOUND, "the iterator has come to an end");
+
+/// An iterator.
+pub(crate) struct Iterator {
+    database: Arc<Database>,
+    cursor: Cursor,
+    /// Until it is positioned for the first time: its transaction, its family, and the writes its cursor shows.
+    fresh: Option<(Handle, Handle, usize)>,
+}
+
+/// Where to go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum To<'a> {
+    First,
+    Last,
+    /// The first key at or after this one.
+    AtOrAfter(&'a [u8]),
+    /// The last key at or before this one.
+    AtOrBefore(&'a [u8]),
+}
+
+impl Iterator {
+    /// An iterator over a family as a transaction sees it, not positioned.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_ARGS`; the engine's.
+    pub(crate) fn new(transaction: Handle, family: Handle) -> Answer<Self> {
+        let mut lent = TRANSACTIONS.lend(transaction)?;
+        let (cursor, writes) = lent.cursor(family)?;
+        Ok(Self { database: Arc::clone(lent.database()), cursor, fresh: Some((transaction, family, writes)) })
+    }
+
+    /// Whether it belongs to `database`.
+    pub(super) fn is_of(&self, database: &Arc<Database>) -> bool {
+        Arc::ptr_eq(&self.database, database)
+    }
+
+    /// Moves to a place.
+    ///
+    /// # Errors
+    /// `ERR_NOT_FOUND` if there is no key; the engine's.
+    #[inline]
+    pub(crate) fn go(&mut self, to: To<'_>) -> Answer {
+        if self.fresh.is_some() {
+            self.begin()?;
+        }
+        match to {
+            To::First => self.cursor.seek_to_first(),
+            To::Last => self.cursor.seek_to_last(),
+            To::AtOrAfter(key) => self.cursor.seek(key),
+            To::AtOrBefore(key) => self.cursor.seek_for_prev(key),
+        }?;
+        self.found()
+    }
+
+    /// What it shows is what there is when it is positioned first, so writes since it was made belong to it.
+    #[cold]
+    fn begin(&mut self) -> Answer {
+        let Some((transaction, family, writes)) = self.fresh.take() else { return Ok(()) };
+        // A transaction that has ended meanwhile left the cursor as it was.
+        if let Ok(mut lent) = TRANSACTIONS.lend(transaction)
+            && lent.writes() != writes
+        {
+            self.cursor = lent.cursor(family)?.0;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn found(&self) -> Answer {
+        if self.cursor.valid() { Ok(()) } else { Err(AT_END) }
+    }
+
+    fn check(&self) -> Answer {
+        if self.valid() { Ok(()) } else { Err(NOT_VALID) }
+    }
+
+    /// One key on.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_ARGS` if it stands on none, `ERR_NOT_FOUND` if there is none; the engine's.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Answer {
+        self.check()?;
+        self.cursor.next()?;
+        self.found()
+    }
+
+    /// One key back.
+    ///
+    /// # Errors
+    /// As [`Iterator::next`].
+    pub(crate) fn prev(&mut self) -> Answer {
+        self.check()?;
+        self.cursor.prev()?;
+        self.found()
+    }
+
+    /// Whether it stands on a key.
+    #[inline]
+    pub(crate) fn valid(&self) -> bool {
+        self.cursor.valid()
+    }
+
+    /// The key it stands on.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_ARGS` if it stands on none.
+    #[inline]
+    pub(crate) fn key(&self) -> Answer<&[u8]> {
+        self.check()?;
+        Ok(self.cursor.key())
+    }
+
+    /// The value there; it stays until the iterator moves.
+    ///
+    /// # Errors
+    /// As [`Iterator::key`]; the engine's.
+    #[inline]
+    pub(crate) fn value(&mut self) -> Answer<&[u8]> {
+        self.check()?;
+        Ok(self.cursor.value()?)
+    }
+}

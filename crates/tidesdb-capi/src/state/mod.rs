@@ -1,0 +1,28 @@
+//! What handles stand for: the tables of all databases, families, transactions and iterators of this process.
+
+mod family;
+mod orders;
+mod database;
+mod transaction;
+mod iterator;
+mod pool;
+
+use std::sync::Arc;
+
+pub(crate) use database::{Database, Facts, SETTINGS_FAMILY};
+pub(crate) use family::Family;
+pub(crate) use iterator::{Iterator, To};
+pub(crate) use orders::Order;
+pub(crate) use pool::{begin, end};
+pub(crate) use transaction::{Tracking, Transaction};
+
+use crate::handle::{Kind, Table};
+
+/// All open databases.
+pub(crate) static DATABASES: Table<Arc<Database>> = Table::new(Kind::Database);
+/// All families of open databases that somebody asked for.
+pub(crate) static FAMILIES: Table<Arc<Family>> = Table::new(Kind::Family);
+/// All transactions.
+pub(crate) static TRANSACTIONS: Table<Transaction> = Table::new(Kind::Transaction);
+/// All iterators.
+pub(crate) static ITERATORS: Table<Iterator> = Table::new(Kind::Iterator);

@@ -1,0 +1,72 @@
+//! The key orders that one database knows by C's names: the built-in ones and those its user registered.
+
+use std::ffi::CString;
+
+use tidesdb::Comparator;
+use tidesdb_sync::Mutex;
+
+use crate::abi::{COMPARATOR_CONTEXT_BYTES, COMPARATOR_NAME_BYTES, CompareFn, ERR_NOT_FOUND};
+use crate::callback::{self, Context};
+use crate::failure::{Answer, Failure};
+use crate::settings;
+
+/// An order of the user's.
+#[derive(Clone)]
+pub(crate) struct Order {
+    pub(crate) name: String,
+    pub(crate) function: CompareFn,
+    pub(crate) context: Context,
+    /// What goes with it as text; kept with the families that use it.
+    pub(crate) context_text: CString,
+}
+
+/// All orders of the user's; none ever goes.
+#[derive(Default)]
+pub(super) struct Orders {
+    registered: Mutex<Vec<Order>>,
+}
+
+impl Orders {
+    /// The order called `name`, for a new family.
+    ///
+    /// # Errors
+    /// `ERR_NOT_FOUND`.
+    pub(super) fn find(&self, name: &str) -> Answer<Comparator> {
+        settings::engine_order(name)
+            .or_else(|| self.registered(name).map(|order| order.comparator()))
+            .ok_or(Failure::Told(ERR_NOT_FOUND, "no comparator of this name is registered"))
+    }
+
+    /// The user's order called `name`.
+    pub(super) fn registered(&self, name: &str) -> Option<Order> {
+        self.registered.lock().iter().find(|order| order.name == name).cloned()
+    }
+
+    /// Adds an order.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_ARGS` for a name that is too long or taken.
+    pub(super) fn add(&self, mut order: Order) -> Answer<Comparator> {
+        if order.name.is_empty() || order.name.len() >= COMPARATOR_NAME_BYTES {
+            return Err(Failure::invalid("a comparator's name has 1 to 63 bytes"));
+        }
+        let text = order.context_text.as_bytes();
+        if text.len() >= COMPARATOR_CONTEXT_BYTES {
+            order.context_text = CString::new(&text[..COMPARATOR_CONTEXT_BYTES - 1]).unwrap_or_default();
+        }
+        let mut registered = self.registered.lock();
+        let taken = registered.iter().any(|other| other.name == order.name);
+        if taken || settings::engine_order(&order.name).is_some() {
+            return Err(Failure::invalid("a comparator of this name is registered already"));
+        }
+        let comparator = order.comparator();
+        registered.push(order);
+        Ok(comparator)
+    }
+}
+
+impl Order {
+    fn comparator(&self) -> Comparator {
+        callback::comparator(&self.name, self.function, self.context)
+    }
+}

@@ -1,0 +1,90 @@
+//! Transactions that were freed wait, in the thread that freed them, to be begun again: no lock, no allocation, no counter that
+//! threads share.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use tidesdb::Isolation;
+
+use super::{DATABASES, Database, TRANSACTIONS, Transaction};
+use crate::failure::Answer;
+use crate::handle::{Handle, Parked};
+
+/// How many wait in one thread. More than a program has open at a time in one thread help nobody.
+const WAITING_MAX: usize = 8;
+
+/// Those of one thread, each with the handle of its database.
+#[derive(Default)]
+struct Waiting(Vec<(Handle, Parked)>);
+
+thread_local! {
+    static WAITING: RefCell<Waiting> = RefCell::default();
+}
+
+impl Drop for Waiting {
+    /// The thread ends: nobody would find them again.
+    fn drop(&mut self) {
+        for (_, parked) in self.0.drain(..) {
+            give_up(parked);
+        }
+    }
+}
+
+fn give_up(parked: Parked) {
+    if let Some((handle, lent)) = TRANSACTIONS.wake(parked) {
+        drop(lent);
+        let _ = TRANSACTIONS.remove(handle);
+    }
+}
+
+/// A transaction of a database, begun.
+///
+/// # Errors
+/// `ERR_INVALID_ARGS` for a handle that stands for no database, `ERR_MEMORY`.
+pub(crate) fn begin(database: Handle, isolation: Isolation) -> Answer<Handle> {
+    while let Some(parked) = take(database) {
+        let Some((handle, mut transaction)) = TRANSACTIONS.wake(parked) else { continue };
+        if transaction.is_usable() {
+            transaction.begin_anew(isolation);
+            return Ok(handle);
+        }
+        drop(transaction);
+        let _ = TRANSACTIONS.remove(handle);
+    }
+    let database: Arc<Database> = DATABASES.share(database)?;
+    TRANSACTIONS.insert(Transaction::new(&database, isolation))
+}
+
+fn take(database: Handle) -> Option<Parked> {
+    let taken = WAITING.try_with(|waiting| {
+        let mut waiting = waiting.try_borrow_mut().ok()?;
+        let at = waiting.0.iter().rposition(|(of, _)| *of == database)?;
+        Some(waiting.0.swap_remove(at).1)
+    });
+    taken.ok().flatten()
+}
+
+/// Ends a transaction; what it did not commit is undone.
+///
+/// # Errors
+/// `ERR_INVALID_ARGS`, `ERR_BUSY`.
+pub(crate) fn end(handle: Handle) -> Answer {
+    let mut transaction = TRANSACTIONS.lend(handle)?;
+    if !transaction.is_usable() {
+        drop(transaction);
+        return TRANSACTIONS.remove(handle).map(drop);
+    }
+    transaction.rest();
+    let database = transaction.database().handle();
+    let parked = TRANSACTIONS.park(transaction, handle);
+    let left = WAITING.try_with(|waiting| {
+        let Ok(mut waiting) = waiting.try_borrow_mut() else { return Some(parked) };
+        let oldest = (waiting.0.len() == WAITING_MAX).then(|| waiting.0.remove(0).1);
+        waiting.0.push((database, parked));
+        oldest
+    });
+    if let Ok(Some(parked)) = left {
+        give_up(parked);
+    }
+    Ok(())
+}

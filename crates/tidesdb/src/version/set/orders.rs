@@ -1,0 +1,68 @@
+//! Key orders of the families: given when the set is opened, or learned later. A family whose order is not known waits: it is in
+//! the state, edits change it like any other, and it has no version, because its tables cannot be opened.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{Context, Inner, VersionSet};
+use crate::files::FileKind;
+use crate::types::{Comparator, FamilyId};
+use crate::version::state::State;
+use crate::{Error, Result};
+
+impl<T> VersionSet<T> {
+    /// Gives `order` to the families that wait for it, and opens their tables; all of them or none.
+    ///
+    /// # Errors
+    /// What opening a table fails with.
+    pub fn learn(&self, order: &Comparator) -> Result<()> {
+        let mut inner = self.inner.lock();
+        let mut learned = Vec::new();
+        for family in inner.waiting.iter().filter_map(|id| inner.state.families.get(id)) {
+            if family.options.comparator.name() == order.name() {
+                let mut family = Arc::clone(family);
+                Arc::make_mut(&mut family).options.comparator = order.clone();
+                learned.push((Arc::new(self.build(&family, None)?), family));
+            }
+        }
+        for (version, family) in learned {
+            inner.waiting.remove(&family.id);
+            inner.versions.insert(family.id, version);
+            inner.state.families.insert(family.id, family);
+        }
+        Ok(())
+    }
+
+    /// Of families that were dropped while they waited, no version has the files.
+    pub(super) fn forget_waiting(&self, inner: &mut Inner<T>, before: &State) {
+        let Inner { waiting, state, .. } = inner;
+        let gone = |id: &FamilyId| !state.families.contains_key(id);
+        for family in waiting.extract_if(.., |id| gone(id)).filter_map(|id| before.families.get(&id)) {
+            family.tables.keys().for_each(|id| self.obsolete.push(FileKind::Table(*id)));
+            family.vlogs.keys().for_each(|id| self.obsolete.push(FileKind::Vlog(*id)));
+        }
+    }
+}
+
+/// Gives each family its key order; returns those that wait for it.
+pub(super) fn resolve<T>(state: &mut State, context: &Context<T>) -> Result<BTreeSet<FamilyId>> {
+    let mut waiting = BTreeSet::new();
+    for family in state.families.values_mut() {
+        let name = family.options.comparator.name();
+        if Comparator::by_name(name).is_some() {
+            continue;
+        }
+        let order = context.comparators.iter().find(|c| c.name() == name).cloned();
+        match order {
+            Some(order) => Arc::make_mut(family).options.comparator = order,
+            None if (context.may_wait)(&family.name) => drop(waiting.insert(family.id)),
+            None => {
+                return Err(Error::invalid(format!(
+                    "family {:?} orders its keys by {name:?}: give that order to open",
+                    family.name
+                )));
+            }
+        }
+    }
+    Ok(waiting)
+}
