@@ -59,9 +59,11 @@ impl Db {
             flush::up_to(shared, family, boundary)?; // and no further: the copy holds a prefix of the commits
         }
         let (state, versions) = shared.versions.pinned_state();
-        drop((flushing, catalog));
+        drop(flushing);
+        // No version keeps the files of families that wait for their order: while there are some, none is dropped or found.
+        let catalog = (!shared.orders.waiting.lock().is_empty()).then_some(catalog);
         let result = write(shared, &state, path, transfer);
-        drop((versions, families)); // which kept the files, those of a family that was dropped meanwhile too
+        drop((versions, families, catalog)); // which kept the files, those of a family that was dropped meanwhile too
         result
     }
 }
@@ -138,7 +140,7 @@ fn fill(shared: &Shared, state: &State, target: &Arc<dyn Dir>, transfer: Transfe
         dir: Arc::clone(target),
         entropy: Arc::clone(&shared.env.entropy),
         comparators,
-        may_wait: |_| true,
+        may_wait: Box::new(|_| true),
         open_table: Box::new(move |family, meta| {
             Table::open(&tables, &family.options.comparator, meta.clone())
         }),

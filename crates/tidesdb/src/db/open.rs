@@ -239,11 +239,12 @@ impl OpenOptions {
 
     fn version_context(&self, dir: &Arc<dyn Dir>, tables: &Arc<TableContext>) -> Context<Table> {
         let tables = Arc::clone(tables);
+        let (patient, default) = (self.await_comparators, self.default_name.clone());
         Context {
             dir: Arc::clone(dir),
             entropy: Arc::clone(&self.env.entropy),
             comparators: self.comparators.clone(),
-            may_wait: if self.await_comparators { |name| name != DEFAULT_FAMILY } else { |_| false },
+            may_wait: Box::new(move |name| patient && name != default),
             open_table: Box::new(move |family, meta| {
                 Table::open(&tables, &family.options.comparator, meta.clone())
             }),

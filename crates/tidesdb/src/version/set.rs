@@ -40,7 +40,7 @@ pub struct Context<T = Table> {
     /// Key orders that are not built in.
     pub comparators: Vec<Comparator>,
     /// Whether the family of this name may go without its key order until [`VersionSet::learn`].
-    pub may_wait: fn(&str) -> bool,
+    pub may_wait: Box<dyn Fn(&str) -> bool + Send + Sync>,
     /// Opens tables.
     pub open_table: Box<OpenTable<T>>,
 }

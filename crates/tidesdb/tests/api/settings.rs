@@ -1,6 +1,8 @@
 //! Settings of a family that change while it is open.
 
-use tidesdb::{Comparator, Compression, Error, Family, FamilyOptions, MemtableKind};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+use tidesdb::{Comparator, Compression, Error, Family, FamilyOptions, MemtableKind, SyncMode};
 
 use crate::common::{Sim, contents, fill, noise, small, value};
 
@@ -128,4 +130,38 @@ fn values_tables_and_filters_follow() {
     large(db.default_family(), 30..60);
     assert!(files() > old + 4, "{} files", files());
     assert_eq!(contents(db.default_family()).len(), before.len() + 60);
+}
+
+#[test]
+fn writers_and_a_threshold_that_moves() {
+    let sim = Sim::new();
+    let db = sim.options().sync(SyncMode::None).background_threads(1).open().unwrap();
+    let f = db.default_family();
+    let stop = AtomicBool::new(false);
+    let value_of = |i: u32| noise(i.into(), 50 + i as usize % 900);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            for i in (0..).take_while(|_| !stop.load(SeqCst)) {
+                f.change_options(small().value_threshold(if i % 2 == 0 { 60 } else { 800 }), false).unwrap();
+            }
+        });
+        let writers = [0u32, 1].map(|writer| {
+            let db = &db;
+            s.spawn(move || {
+                for first in (writer..4000).step_by(20) {
+                    let mut batch = db.batch();
+                    for i in (first..first + 20).step_by(2) {
+                        batch.put(db.default_family(), &i.to_be_bytes(), &value_of(i)).unwrap();
+                    }
+                    db.write(&mut batch).unwrap();
+                }
+            })
+        });
+        let ended = writers.map(|writer| writer.join());
+        stop.store(true, SeqCst);
+        ended.into_iter().for_each(|ended| ended.unwrap());
+    });
+    for i in 0..4000u32 {
+        assert!(f.get(&i.to_be_bytes()).unwrap().unwrap() == value_of(i), "key {i}");
+    }
 }

@@ -125,6 +125,37 @@ fn without_the_option_nothing_waits_and_the_default_family_never_does() {
 }
 
 #[test]
+fn which_one_is_the_default_is_said_at_the_open() {
+    let sim = Sim::new();
+    let named =
+        |sim: &Sim| sim.options().default_family_name("main").default_family(small().comparator(mine()));
+    let db = named(&sim).comparator(mine()).open().unwrap();
+    fill(db.default_family(), 10, b"v");
+    db.close().unwrap();
+    let e = named(&sim).await_comparators(true).open().unwrap_err();
+    assert!(matches!(e, Error::InvalidArgument { .. }) && e.to_string().contains("main"), "{e}");
+    // Where another is the default one, it may wait.
+    let db = awaiting(&sim).default_family_name("other").open().unwrap();
+    assert_eq!(db.families(), ["other"]);
+    db.register_comparator(mine()).unwrap();
+    assert_eq!(contents(&db.family("main").unwrap()).len(), 10);
+}
+
+#[test]
+fn a_backup_holds_those_who_wait() {
+    let sim = Sim::new();
+    let (db, f) = sample(&sim);
+    let expected = contents(&f);
+    drop((db, f));
+    let db = awaiting(&sim).open().unwrap();
+    db.backup("/copy").unwrap();
+    db.drop_family(NAME).unwrap();
+    drop(db);
+    let copy = sim.options_at("/copy").comparator(mine()).open().unwrap();
+    assert!(contents(&copy.family(NAME).unwrap()) == expected && copy.verify().unwrap().is_ok());
+}
+
+#[test]
 fn a_family_that_waits_keeps_its_name_and_says_why() {
     let sim = Sim::new();
     let (db, _) = sample(&sim);

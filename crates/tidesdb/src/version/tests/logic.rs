@@ -373,10 +373,10 @@ fn a_family_may_wait_for_its_order() {
     install(&set, [create(8, "dropped"), add(8, 2, &meta(103, ("z", "m"), (1, 1), &[]))]).unwrap();
     drop(set);
     let dir = dir_of(&env);
-    let patient = || Context { may_wait: |name| name != "dropped", ..context(&env, &dir) };
+    let patient = || Context { may_wait: Box::new(|name| name != "dropped"), ..context(&env, &dir) };
     let e = Set::open(patient(), false).unwrap_err();
     assert!(matches!(e, Error::InvalidArgument { .. }) && e.to_string().contains("dropped"), "{e}");
-    let (set, _) = Set::open(Context { may_wait: |_| true, ..patient() }, false).unwrap();
+    let (set, _) = Set::open(Context { may_wait: Box::new(|_| true), ..patient() }, false).unwrap();
     assert!(set.version(FamilyId(7)).is_none() && set.version(FamilyId(1)).is_some());
     set.learn(&Comparator::custom("another", |a, b| a.cmp(b))).unwrap();
     assert!(set.version(FamilyId(7)).is_none());

@@ -37,7 +37,7 @@ fn context(env: &Env, dir: &Arc<dyn Dir>) -> Context<TableId> {
         dir: Arc::clone(dir),
         entropy: Arc::clone(&env.entropy),
         comparators: Vec::new(),
-        may_wait: |_| false,
+        may_wait: Box::new(|_| false),
         open_table: Box::new(|_, meta| Ok(Arc::new(meta.id))),
     }
 }
