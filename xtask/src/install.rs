@@ -71,7 +71,7 @@ pub(crate) fn install(root: &Path, prefix: &Path) -> Done {
     copy(&built.join("libtidesdb_capi.a"), &lib.join("libtidesdb.a"), 0o644)?;
     for header in HEADERS {
         let to = prefix.join("include/tidesdb").join(header);
-        copy(&source.join("include").join(header), &to, 0o644)?;
+        copy(&source.join("include/tidesdb").join(header), &to, 0o644)?;
     }
     for (template, to) in [
         ("tidesdb.pc.in", "lib/pkgconfig/tidesdb.pc"),
@@ -108,7 +108,7 @@ struct Version {
 }
 
 fn version(source: &Path) -> Result<Version, String> {
-    let header = read(&source.join("include/tidesdb_version.h"))?;
+    let header = read(&source.join("include/tidesdb/tidesdb_version.h"))?;
     let value = |name: &str| {
         let line = header.lines().find_map(|line| line.strip_prefix(&format!("#define {name} ")));
         line.map(|value| value.trim().trim_matches('"').to_owned()).ok_or(format!("no {name} in the header"))
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn every_header_is_installed() {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(CRATE);
-        let folder = fs::read_dir(source.join("include")).expect("the headers");
+        let folder = fs::read_dir(source.join("include/tidesdb")).expect("the headers");
         let mut names: Vec<_> = folder.map(|entry| entry.expect("a header").file_name()).collect();
         names.sort();
         let mut installed = HEADERS;

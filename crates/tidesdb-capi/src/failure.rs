@@ -13,46 +13,69 @@ use crate::abi::{
     ERR_LOCKED, ERR_MEMORY, ERR_MEMORY_LIMIT, ERR_NOT_FOUND, ERR_READONLY, ERR_UNKNOWN, SUCCESS,
 };
 
-/// Why a call failed.
+/// Why a call failed. Small: every call returns one or none.
 #[derive(Clone, Debug)]
 pub(crate) enum Failure {
     /// A code and its text.
-    Told(Code, &'static str),
+    Told(&'static Told),
     /// The same with a text of this call.
-    Text(Code, Box<str>),
+    Text(Box<(Code, String)>),
     /// The engine's error.
-    Engine(Error),
+    Engine(Box<Error>),
 }
+
+/// A code and its text.
+#[derive(Debug)]
+pub(crate) struct Told(pub(crate) Code, pub(crate) &'static str);
+
+/// A failure with a text that is always the same.
+macro_rules! told {
+    ($code:expr, $text:expr $(,)?) => {{
+        const TOLD: $crate::failure::Told = $crate::failure::Told($code, $text);
+        $crate::failure::Failure::Told(&TOLD)
+    }};
+}
+
+/// A bad argument or handle.
+macro_rules! invalid {
+    ($text:expr $(,)?) => {
+        $crate::failure::told!($crate::abi::ERR_INVALID_ARGS, $text)
+    };
+}
+
+pub(crate) use {invalid, told};
 
 /// What calls give inside of this crate.
 pub(crate) type Answer<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    /// A bad argument.
-    pub(crate) const fn invalid(what: &'static str) -> Self {
-        Self::Told(ERR_INVALID_ARGS, what)
+    /// A failure with a text of its own.
+    pub(crate) fn text_of(code: Code, text: impl Into<String>) -> Self {
+        Self::Text(Box::new((code, text.into())))
     }
 
     /// The code that C programs know.
     pub(crate) fn code(&self) -> Code {
         match self {
-            Self::Told(code, _) | Self::Text(code, _) => *code,
+            Self::Told(Told(code, _)) => *code,
+            Self::Text(text) => text.0,
             Self::Engine(e) => code_of(e),
         }
     }
 
     fn text(&self) -> String {
         match self {
-            Self::Told(_, text) => (*text).to_owned(),
-            Self::Text(_, text) => text.to_string(),
+            Self::Told(Told(_, text)) => (*text).to_owned(),
+            Self::Text(text) => text.1.clone(),
             Self::Engine(e) => e.to_string(),
         }
     }
 }
 
 impl From<Error> for Failure {
+    #[cold]
     fn from(e: Error) -> Self {
-        Self::Engine(e)
+        Self::Engine(Box::new(e))
     }
 }
 
@@ -86,7 +109,7 @@ thread_local! {
     static LAST: RefCell<Last> = RefCell::new(Last { failure: None, text: CString::default() });
 }
 
-const PANICKED: Failure = Failure::Told(
+const PANICKED: Failure = told!(
     ERR_UNKNOWN,
     "internal error: the library panicked; what the call worked on is given up. Please report the message on stderr",
 );

@@ -7,14 +7,14 @@
 //!   C caller -> api: one function per symbol, a few lines each
 //!                 `answer` lets no panic out, keeps the text of an error   failure.rs
 //!                 `In`, `Out`: the only places that follow a C pointer     pointer.rs
-//!                 `Table`: finds what a handle means, or refuses it        handle.rs
+//!                 `Table`: finds what a handle means, or refuses it        handle/
 //!               state: a database, family, transaction, iterator           state/
 //!               the engine
 //! ```
 //!
 //! A handle is no address: it holds a kind, the index of a slot and the slot's generation. What is stale, foreign or of another
-//! kind is an error, not a wild pointer. `unsafe` is in `pointer.rs`, `memory.rs`, `callback.rs`, `system.rs` and the slots of
-//! `handle.rs` only.
+//! kind is an error, not a wild pointer. `unsafe` is in `pointer.rs`, `memory.rs`, `callback.rs`, `system.rs` and
+//! `handle/slot.rs` only.
 
 // Layouts and numbers of the interface.
 pub mod abi;

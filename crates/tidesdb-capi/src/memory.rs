@@ -6,8 +6,10 @@ use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use tidesdb_sync::Mutex;
+
 use crate::abi::ERR_MEMORY;
-use crate::failure::{Answer, Failure};
+use crate::failure::{Answer, told};
 
 /// `malloc` of a caller.
 pub(crate) type MallocFn = unsafe extern "C" fn(usize) -> *mut c_void;
@@ -27,30 +29,37 @@ pub(crate) struct Allocator {
     pub(crate) free: FreeFn,
 }
 
-const LIBC: Allocator = Allocator { malloc: libc::malloc, free: libc::free };
+static LIBC: Allocator = Allocator { malloc: libc::malloc, free: libc::free };
 
 /// Nothing yet: the first use decides.
 static CHOSEN: AtomicPtr<Allocator> = AtomicPtr::new(null_mut());
+/// All that were ever chosen. None is freed: another thread may be calling through it. Each is two words.
+static KEPT: Mutex<Vec<&'static Allocator>> = Mutex::new(Vec::new());
 
 /// Chooses the functions to use from now on.
 ///
 /// # Errors
 /// `ERR_MEMORY` if they were chosen already.
 pub(crate) fn choose(allocator: Option<Allocator>) -> Answer {
-    // Never freed: another thread may be calling through it. It is two words, once for each `tidesdb_init`.
-    let chosen: &'static mut Allocator = Box::leak(Box::new(allocator.unwrap_or(LIBC)));
-    CHOSEN.compare_exchange(null_mut(), chosen, Ordering::AcqRel, Ordering::Acquire).map(drop).map_err(|_| {
-        Failure::Told(ERR_MEMORY, "the allocator is chosen already: call tidesdb_finalize first")
-    })
+    let mut kept = KEPT.lock();
+    if !CHOSEN.load(Ordering::Acquire).is_null() {
+        return Err(told!(ERR_MEMORY, "the allocator is chosen already: call tidesdb_finalize first",));
+    }
+    let chosen: &'static Allocator = match allocator {
+        None => &LIBC,
+        Some(allocator) => {
+            let chosen = Box::leak(Box::new(allocator));
+            kept.push(chosen);
+            chosen
+        }
+    };
+    CHOSEN.store(std::ptr::from_ref(chosen).cast_mut(), Ordering::Release);
+    Ok(())
 }
 
 /// Opening a database settles the choice.
 pub(crate) fn settle() {
-    let _ = choose_default();
-}
-
-fn choose_default() -> Answer {
-    if CHOSEN.load(Ordering::Acquire).is_null() { choose(None) } else { Ok(()) }
+    let _ = choose(None); // refused if there is a choice, which is what is wanted
 }
 
 /// Back to the beginning.
@@ -61,14 +70,14 @@ pub(crate) fn forget() {
 fn current() -> Allocator {
     let chosen = CHOSEN.load(Ordering::Acquire);
     // SAFETY: it is null or was leaked by `choose`, and is never written again.
-    unsafe { chosen.as_ref() }.copied().unwrap_or(LIBC)
+    *unsafe { chosen.as_ref() }.unwrap_or(&LIBC)
 }
 
 /// Memory of `n` bytes, at least one.
 fn allocate(n: usize) -> Answer<NonNull<u8>> {
     // SAFETY: `malloc` may be called with any size; its result is checked.
     let memory = unsafe { (current().malloc)(n.max(1)) };
-    NonNull::new(memory.cast()).ok_or(Failure::Told(ERR_MEMORY, "out of memory"))
+    NonNull::new(memory.cast()).ok_or(told!(ERR_MEMORY, "out of memory"))
 }
 
 /// A copy of `bytes` that the caller frees.

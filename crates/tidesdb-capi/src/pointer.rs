@@ -9,7 +9,7 @@ use std::slice;
 
 use tidesdb::types::KEY_BYTES_MAX;
 
-use crate::failure::{Answer, Failure};
+use crate::failure::{Answer, Failure, invalid};
 
 /// Something to read.
 #[repr(transparent)]
@@ -21,8 +21,8 @@ pub struct In<T>(*const T);
 #[derive(Clone, Copy, Debug)]
 pub struct Out<T>(*mut T);
 
-const NULL: Failure = Failure::invalid("an argument is NULL");
-const NO_TEXT: Failure = Failure::invalid("a name is not UTF-8");
+const NULL: Failure = invalid!("an argument is NULL");
+const NO_TEXT: Failure = invalid!("a name is not UTF-8");
 
 impl<T> In<T> {
     /// A pointer that a caller passed inside of a structure, or to a function whose type is fixed: under the same promise.
@@ -59,7 +59,7 @@ impl In<u8> {
             return Err(NULL);
         }
         if n > isize::MAX as usize {
-            return Err(Failure::invalid("a length is beyond all memory"));
+            return Err(invalid!("a length is beyond all memory"));
         }
         // SAFETY: not null, and good for reading `n` bytes during the call: the promise of all callers, see above.
         Ok(unsafe { slice::from_raw_parts(self.0, n) })
@@ -72,10 +72,10 @@ impl In<u8> {
     #[inline]
     pub(crate) fn key<'call>(self, n: usize) -> Answer<&'call [u8]> {
         if self.0.is_null() || n == 0 {
-            return Err(Failure::invalid("a key is NULL or empty"));
+            return Err(invalid!("a key is NULL or empty"));
         }
         if n > KEY_BYTES_MAX {
-            return Err(Failure::invalid("a key is longer than 64 KiB"));
+            return Err(invalid!("a key is longer than 64 KiB"));
         }
         self.bytes(n)
     }

@@ -49,7 +49,7 @@ pub(crate) fn check_parent(directory: &Path) -> Answer {
     match parent {
         Some(parent) if !parent.is_dir() => {
             let text = format!("cannot create {}: {} is no directory", directory.display(), parent.display());
-            Err(Failure::Text(ERR_IO, text.into()))
+            Err(Failure::text_of(ERR_IO, text))
         }
         _ => Ok(()),
     }

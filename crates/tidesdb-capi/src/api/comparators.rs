@@ -7,7 +7,7 @@ use tidesdb::Comparator;
 
 use crate::abi::{Code, CompareFn, ERR_NOT_FOUND};
 use crate::callback::Context;
-use crate::failure::{Failure, answer, answer_or};
+use crate::failure::{answer, answer_or, invalid, told};
 use crate::handle::Handle;
 use crate::pointer::{In, Out};
 use crate::state::{DATABASES, Order};
@@ -22,7 +22,7 @@ pub extern "C" fn tidesdb_register_comparator(
 ) -> Code {
     answer(|| {
         let database = DATABASES.share(db)?;
-        let function = function.ok_or(Failure::invalid("the comparator's function is NULL"))?;
+        let function = function.ok_or(invalid!("the comparator's function is NULL"))?;
         let name = name.text()?.to_owned();
         let context_text =
             if context_text.is_null() { CString::default() } else { context_text.c_str()?.to_owned() };
@@ -43,7 +43,7 @@ pub extern "C" fn tidesdb_get_comparator(
         let (found, of) = match (built_in(name), database.order(name)) {
             (Some(function), _) => (function, std::ptr::null_mut()),
             (None, Some(order)) => (order.function, order.context.raw()),
-            (None, None) => return Err(Failure::Told(ERR_NOT_FOUND, "no comparator of this name")),
+            (None, None) => return Err(told!(ERR_NOT_FOUND, "no comparator of this name")),
         };
         function.set(found);
         context.set(of);

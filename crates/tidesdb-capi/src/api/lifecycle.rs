@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidesdb::{Db, SyncMode};
 
 use crate::abi::{Code, Config, ERR_BUSY, ERR_MEMORY};
-use crate::failure::{Answer, Failure, answer, answer_or, last_text};
+use crate::failure::{Answer, answer, answer_or, invalid, last_text, told};
 use crate::handle::Handle;
 use crate::memory::{self, Allocator, CallocFn, FreeFn, MallocFn, ReallocFn};
 use crate::pointer::{In, Out};
@@ -68,10 +68,10 @@ pub extern "C" fn tidesdb_open(config: In<Config>, db: Out<Handle>) -> Code {
 
 fn open(config: &Config) -> Answer<Handle> {
     if config.db_path.is_null() {
-        return Err(Failure::Told(ERR_MEMORY, "db_path is NULL"));
+        return Err(told!(ERR_MEMORY, "db_path is NULL"));
     }
     if !config.object_store.is_null() {
-        return Err(Failure::invalid(
+        return Err(invalid!(
             "object stores and replicas are not built: open without object_store; the connector stays yours",
         ));
     }
@@ -129,13 +129,10 @@ pub extern "C" fn tidesdb_close(db: Handle) -> Code {
     answer(|| {
         let database = DATABASES.share(db)?;
         if callback::in_hook() {
-            return Err(Failure::Told(
-                ERR_BUSY,
-                "a commit hook cannot close the database: its commit goes on",
-            ));
+            return Err(told!(ERR_BUSY, "a commit hook cannot close the database: its commit goes on",));
         }
         if DATABASES.retire(db).is_none() {
-            return Err(Failure::invalid("another thread is closing the database"));
+            return Err(invalid!("another thread is closing the database"));
         }
         let closed = database.close();
         log::close(db);
@@ -152,6 +149,6 @@ pub extern "C" fn tidesdb_cancel_background_work(db: Handle) -> Code {
 pub extern "C" fn tidesdb_promote_to_primary(db: Handle) -> Code {
     answer(|| {
         DATABASES.share(db)?;
-        Err(Failure::invalid("the database is no replica: replicas are not built"))
+        Err(invalid!("the database is no replica: replicas are not built"))
     })
 }

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::path::Path;
 
 use crate::abi::Code;
-use crate::failure::{Answer, Failure, answer, answer_or};
+use crate::failure::{Answer, answer, answer_or, invalid};
 use crate::handle::Handle;
 use crate::pointer::In;
 use crate::state::{DATABASES, Database, FAMILIES};
@@ -48,7 +48,7 @@ pub extern "C" fn tidesdb_compact_range(
     answer(|| {
         let (start, end) = (start.end(start_size)?, end.end(end_size)?);
         if start.is_none() && end.is_none() {
-            return Err(Failure::invalid("a range needs one end at least: see tidesdb_compact"));
+            return Err(invalid!("a range needs one end at least: see tidesdb_compact"));
         }
         let start = start.map_or(Bound::Unbounded, Bound::Included);
         let end = end.map_or(Bound::Unbounded, Bound::Excluded);
@@ -89,10 +89,10 @@ fn copy_to(db: Handle, directory: In<c_char>, copy: impl FnOnce(&Database, &Path
     let path = directory.path()?;
     system::check_parent(path)?;
     if path.exists() && !path.is_dir() {
-        return Err(Failure::invalid("the target is no directory"));
+        return Err(invalid!("the target is no directory"));
     }
     if database.is_at(path) {
-        return Err(Failure::invalid("the target is the database itself"));
+        return Err(invalid!("the target is the database itself"));
     }
     copy(&database, path)
 }

@@ -4,14 +4,13 @@ use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
 
 use crate::abi::{ObjstoreConfig, S3Config};
-use crate::failure::{Failure, answer_or};
+use crate::failure::{Failure, answer_or, invalid};
 use crate::pointer::In;
 
 /// A connector; there is none.
 type Connector = *mut std::ffi::c_void;
 
-const NOT_BUILT: Failure =
-    Failure::invalid("object stores are not built: databases live in a local directory");
+const NOT_BUILT: Failure = invalid!("object stores are not built: databases live in a local directory");
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_objstore_default_config() -> ObjstoreConfig {

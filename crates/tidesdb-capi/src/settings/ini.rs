@@ -11,7 +11,7 @@ use crate::abi::{Code, ERR_CORRUPTION, ERR_INVALID_ARGS, ERR_IO, FamilyConfig};
 use crate::failure::{Answer, Failure};
 
 fn failure(code: Code, what: impl std::fmt::Display) -> Failure {
-    Failure::Text(code, what.to_string().into())
+    Failure::text_of(code, what.to_string())
 }
 
 /// Names are told apart by case, and a value goes to the end of its line: names of orders may hold any sign.

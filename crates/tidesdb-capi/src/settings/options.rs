@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidesdb::{Comparator, Compression, FamilyOptions, SyncMode};
 
 use crate::abi::{FamilyConfig, SYNC_FULL, SYNC_INTERVAL, SYNC_NONE};
-use crate::failure::{Answer, Failure};
+use crate::failure::{Answer, invalid};
 use crate::pointer::put_text;
 
 /// Refuses settings outside of their domain.
@@ -18,21 +18,21 @@ fn check(config: &FamilyConfig) -> Answer {
     match config.sync_mode {
         SYNC_NONE | SYNC_FULL => {}
         SYNC_INTERVAL if config.sync_interval_us > 0 => {}
-        SYNC_INTERVAL => return Err(Failure::invalid("sync mode INTERVAL needs sync_interval_us above 0")),
-        _ => return Err(Failure::invalid("sync_mode is none of NONE, FULL, INTERVAL")),
+        SYNC_INTERVAL => return Err(invalid!("sync mode INTERVAL needs sync_interval_us above 0")),
+        _ => return Err(invalid!("sync_mode is none of NONE, FULL, INTERVAL")),
     }
     if config.enable_bloom_filter != 0 && !(config.bloom_fpr > 0.0 && config.bloom_fpr < 1.0) {
-        return Err(Failure::invalid("bloom_fpr must be above 0 and below 1"));
+        return Err(invalid!("bloom_fpr must be above 0 and below 1"));
     }
     if !(0..=4).contains(&config.default_isolation_level) {
-        return Err(Failure::invalid("default_isolation_level is none of the five levels"));
+        return Err(invalid!("default_isolation_level is none of the five levels"));
     }
     Ok(())
 }
 
 fn compression(config: &FamilyConfig) -> Answer<Compression> {
     let known = u8::try_from(config.compression_algorithm).ok().and_then(Compression::from_u8);
-    known.ok_or(Failure::invalid("compression_algorithm is none that is known"))
+    known.ok_or(invalid!("compression_algorithm is none that is known"))
 }
 
 /// When commits that write to the family are to be durable.

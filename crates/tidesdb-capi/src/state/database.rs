@@ -16,7 +16,7 @@ use tidesdb_sync::Mutex;
 use super::orders::{Order, Orders};
 use super::{DATABASES, FAMILIES, Family, ITERATORS, TRANSACTIONS};
 use crate::abi::{ERR_EXISTS, ERR_MEMORY_LIMIT, ERR_NOT_FOUND, FAMILY_NAME_BYTES, FamilyConfig};
-use crate::failure::{Answer, Failure};
+use crate::failure::{Answer, invalid, told};
 use crate::handle::Handle;
 use crate::pointer::{put_text, text_of};
 use crate::settings;
@@ -115,7 +115,7 @@ impl Database {
     /// `ERR_NOT_FOUND`; `ERR_INVALID_ARGS` for one whose key order is not registered yet.
     pub(crate) fn family(self: &Arc<Self>, name: &str) -> Answer<(Handle, Arc<Family>)> {
         if name == SETTINGS_FAMILY {
-            return Err(Failure::Told(ERR_NOT_FOUND, "this family is the library's own"));
+            return Err(told!(ERR_NOT_FOUND, "this family is the library's own"));
         }
         let engine = self.engine.family(name)?;
         self.handle_of(engine)
@@ -142,7 +142,7 @@ impl Database {
     pub(crate) fn create(self: &Arc<Self>, name: &str, config: &FamilyConfig) -> Answer {
         check_name(name)?;
         if config.write_buffer_size as u64 > self.facts.memory_limit / 2 {
-            return Err(Failure::invalid("two write buffers are larger than the memory limit"));
+            return Err(invalid!("two write buffers are larger than the memory limit"));
         }
         let order_name = text_of(&config.comparator_name)?;
         let order = self.orders.find(&order_name)?;
@@ -167,7 +167,7 @@ impl Database {
     pub(crate) fn clone_family(self: &Arc<Self>, source: &str, new: &str) -> Answer {
         check_name(new)?;
         if source == new {
-            return Err(Failure::invalid("a family cannot be cloned onto itself"));
+            return Err(invalid!("a family cannot be cloned onto itself"));
         }
         let (_, from) = self.family(source)?;
         let config = FamilyConfig { commit_hook_fn: None, ..from.config() };
@@ -212,7 +212,7 @@ impl Database {
 
     fn own(&self, handle: Handle) -> Answer {
         let ours = self.families.lock().values().any(|(own, _)| *own == handle);
-        if ours { Ok(()) } else { Err(Failure::invalid("the family belongs to another database")) }
+        if ours { Ok(()) } else { Err(invalid!("the family belongs to another database")) }
     }
 
     /// Adds a key order; families that waited for it are there from now on.
@@ -222,9 +222,7 @@ impl Database {
     pub(crate) fn register(&self, order: Order) -> Answer {
         let comparator: Comparator = self.orders.add(order)?;
         match self.engine.register_comparator(comparator) {
-            Err(Error::Exists { .. }) => {
-                Err(Failure::invalid("the engine has an order of this name already"))
-            }
+            Err(Error::Exists { .. }) => Err(invalid!("the engine has an order of this name already")),
             other => Ok(other?),
         }
     }
@@ -240,9 +238,9 @@ impl Database {
         let bytes = key.len() as u64 + value.len() as u64;
         if bytes > self.facts.memory_limit / 4 * 3 {
             if bytes > u64::from(u32::MAX) {
-                return Err(Failure::invalid("a key with its value is longer than 4 GiB"));
+                return Err(invalid!("a key with its value is longer than 4 GiB"));
             }
-            return Err(Failure::Told(
+            return Err(told!(
                 ERR_MEMORY_LIMIT,
                 "a key with its value is larger than 75 % of the memory limit",
             ));
@@ -292,10 +290,10 @@ fn settings_key(family: &tidesdb::Family) -> Vec<u8> {
 
 fn check_name(name: &str) -> Answer {
     if name.is_empty() || name.len() >= FAMILY_NAME_BYTES {
-        return Err(Failure::invalid("a family's name has 1 to 127 bytes"));
+        return Err(invalid!("a family's name has 1 to 127 bytes"));
     }
     if name == SETTINGS_FAMILY {
-        return Err(Failure::Told(ERR_EXISTS, "this name is the library's own"));
+        return Err(told!(ERR_EXISTS, "this name is the library's own"));
     }
     Ok(())
 }

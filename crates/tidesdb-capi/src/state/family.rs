@@ -10,7 +10,7 @@ use tidesdb_sync::Mutex;
 use super::database::Database;
 use crate::abi::{ERR_INVALID_DB, FamilyConfig, HookFn};
 use crate::callback::{self, Context};
-use crate::failure::{Answer, Failure};
+use crate::failure::{Answer, told};
 use crate::pointer::put_text;
 use crate::settings;
 
@@ -61,7 +61,7 @@ impl Family {
     /// # Errors
     /// `ERR_INVALID_DB` if that is closed.
     pub(crate) fn database(&self) -> Answer<Arc<Database>> {
-        self.database.upgrade().ok_or(Failure::Told(ERR_INVALID_DB, "the database is closed"))
+        self.database.upgrade().ok_or(told!(ERR_INVALID_DB, "the database is closed"))
     }
 
     /// How a commit to it becomes durable.

@@ -6,11 +6,11 @@ use tidesdb::Cursor;
 
 use super::{Database, TRANSACTIONS};
 use crate::abi::ERR_NOT_FOUND;
-use crate::failure::{Answer, Failure};
+use crate::failure::{Answer, Failure, invalid, told};
 use crate::handle::Handle;
 
-const NOT_VALID: Failure = Failure::invalid("the iterator stands on no key");
-const AT_END: Failure = Failure::Told(ERR_NOT_FOUND, "the iterator has come to an end");
+const NOT_VALID: Failure = invalid!("the iterator stands on no key");
+const AT_END: Failure = told!(ERR_NOT_FOUND, "the iterator has come to an end");
 
 /// An iterator.
 pub(crate) struct Iterator {
@@ -51,7 +51,7 @@ impl Iterator {
     ///
     /// # Errors
     /// `ERR_NOT_FOUND` if there is no key; the engine's.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn go(&mut self, to: To<'_>) -> Answer {
         if self.fresh.is_some() {
             self.begin()?;
@@ -78,11 +78,12 @@ impl Iterator {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn found(&self) -> Answer {
         if self.cursor.valid() { Ok(()) } else { Err(AT_END) }
     }
 
+    #[inline(always)]
     fn check(&self) -> Answer {
         if self.valid() { Ok(()) } else { Err(NOT_VALID) }
     }
@@ -91,7 +92,7 @@ impl Iterator {
     ///
     /// # Errors
     /// `ERR_INVALID_ARGS` if it stands on none, `ERR_NOT_FOUND` if there is none; the engine's.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next(&mut self) -> Answer {
         self.check()?;
         self.cursor.next()?;
@@ -109,7 +110,7 @@ impl Iterator {
     }
 
     /// Whether it stands on a key.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn valid(&self) -> bool {
         self.cursor.valid()
     }
@@ -118,7 +119,7 @@ impl Iterator {
     ///
     /// # Errors
     /// `ERR_INVALID_ARGS` if it stands on none.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn key(&self) -> Answer<&[u8]> {
         self.check()?;
         Ok(self.cursor.key())
@@ -128,7 +129,7 @@ impl Iterator {
     ///
     /// # Errors
     /// As [`Iterator::key`]; the engine's.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn value(&mut self) -> Answer<&[u8]> {
         self.check()?;
         Ok(self.cursor.value()?)

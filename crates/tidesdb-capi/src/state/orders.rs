@@ -7,7 +7,7 @@ use tidesdb_sync::Mutex;
 
 use crate::abi::{COMPARATOR_CONTEXT_BYTES, COMPARATOR_NAME_BYTES, CompareFn, ERR_NOT_FOUND};
 use crate::callback::{self, Context};
-use crate::failure::{Answer, Failure};
+use crate::failure::{Answer, invalid, told};
 use crate::settings;
 
 /// An order of the user's.
@@ -34,7 +34,7 @@ impl Orders {
     pub(super) fn find(&self, name: &str) -> Answer<Comparator> {
         settings::engine_order(name)
             .or_else(|| self.registered(name).map(|order| order.comparator()))
-            .ok_or(Failure::Told(ERR_NOT_FOUND, "no comparator of this name is registered"))
+            .ok_or(told!(ERR_NOT_FOUND, "no comparator of this name is registered"))
     }
 
     /// The user's order called `name`.
@@ -48,7 +48,7 @@ impl Orders {
     /// `ERR_INVALID_ARGS` for a name that is too long or taken.
     pub(super) fn add(&self, mut order: Order) -> Answer<Comparator> {
         if order.name.is_empty() || order.name.len() >= COMPARATOR_NAME_BYTES {
-            return Err(Failure::invalid("a comparator's name has 1 to 63 bytes"));
+            return Err(invalid!("a comparator's name has 1 to 63 bytes"));
         }
         let text = order.context_text.as_bytes();
         if text.len() >= COMPARATOR_CONTEXT_BYTES {
@@ -57,7 +57,7 @@ impl Orders {
         let mut registered = self.registered.lock();
         let taken = registered.iter().any(|other| other.name == order.name);
         if taken || settings::engine_order(&order.name).is_some() {
-            return Err(Failure::invalid("a comparator of this name is registered already"));
+            return Err(invalid!("a comparator of this name is registered already"));
         }
         let comparator = order.comparator();
         registered.push(order);

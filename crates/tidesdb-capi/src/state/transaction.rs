@@ -9,7 +9,7 @@ use tidesdb::{Isolation, Savepoint, SyncMode, WriteOptions};
 use super::family::{Family, stricter};
 use super::{Database, FAMILIES};
 use crate::abi::{Code, ERR_MEMORY, ERR_NOT_FOUND};
-use crate::failure::{Answer, Failure};
+use crate::failure::{Answer, Failure, invalid, told};
 use crate::handle::Handle;
 
 /// Where a transaction is in its life.
@@ -22,11 +22,10 @@ enum Phase {
     Failed(Failure),
 }
 
-const ENDED: Failure = Failure::invalid("the transaction has ended: reset it to begin anew");
+const ENDED: Failure = invalid!("the transaction has ended: reset it to begin anew");
 /// Reads of an ended transaction have a code of their own.
-const ENDED_FOR_READING: Failure =
-    Failure::Told(ERR_MEMORY, "the transaction has ended: reset it to begin anew");
-const NO_KEY: Failure = Failure::Told(ERR_NOT_FOUND, "no such key");
+const ENDED_FOR_READING: Failure = told!(ERR_MEMORY, "the transaction has ended: reset it to begin anew");
+const NO_KEY: Failure = told!(ERR_NOT_FOUND, "no such key");
 
 /// A family as the transaction knows it.
 struct Known {
@@ -88,7 +87,7 @@ impl Transaction {
             2 => Ok(RepeatableRead),
             3 => Ok(Snapshot),
             4 => Ok(Serializable),
-            _ => Err(Failure::invalid("an isolation level is a number from 0 to 4")),
+            _ => Err(invalid!("an isolation level is a number from 0 to 4")),
         }
     }
 
@@ -236,7 +235,7 @@ impl Transaction {
     /// `ERR_INVALID_ARGS` if it was committed.
     pub(crate) fn rollback(&mut self) -> Answer {
         if matches!(self.phase, Phase::Committed) {
-            return Err(Failure::invalid("the transaction was committed"));
+            return Err(invalid!("the transaction was committed"));
         }
         self.engine.rollback();
         self.phase = Phase::RolledBack;
@@ -251,9 +250,9 @@ impl Transaction {
     pub(crate) fn reset(&mut self, isolation: Isolation) -> Answer {
         match self.phase {
             Phase::Active if !self.engine.is_empty() => {
-                return Err(Failure::invalid("the transaction has writes: commit it or roll it back first"));
+                return Err(invalid!("the transaction has writes: commit it or roll it back first"));
             }
-            Phase::Failed(_) => return Err(Failure::invalid("its commit failed: roll it back first")),
+            Phase::Failed(_) => return Err(invalid!("its commit failed: roll it back first")),
             _ => {}
         }
         self.begin_anew(isolation);
@@ -291,7 +290,7 @@ impl Transaction {
     fn find(&self, name: &CStr) -> Answer<usize> {
         self.check_active()?;
         let at = self.savepoints.iter().position(|(other, _)| **other == *name);
-        at.ok_or(Failure::Told(ERR_NOT_FOUND, "no savepoint of this name"))
+        at.ok_or(told!(ERR_NOT_FOUND, "no savepoint of this name"))
     }
 
     /// Undoes the writes since a savepoint, which goes, and later ones with it.
@@ -301,7 +300,7 @@ impl Transaction {
     pub(crate) fn rollback_to(&mut self, name: &CStr) -> Answer {
         self.check_active()?;
         if self.savepoints.is_empty() {
-            return Err(Failure::invalid("the transaction has no savepoint"));
+            return Err(invalid!("the transaction has no savepoint"));
         }
         let at = self.find(name)?;
         self.engine.rollback_to(self.savepoints[at].1)?;

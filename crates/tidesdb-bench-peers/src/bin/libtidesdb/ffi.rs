@@ -82,7 +82,7 @@ const _: () = {
 /// How to open a database.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// 0 in the process, 1 synced, 2 in the system.
+    /// 0 with the system, 1 synced.
     pub(crate) sync: c_int,
     pub(crate) cache: usize,
     pub(crate) memtable: usize,

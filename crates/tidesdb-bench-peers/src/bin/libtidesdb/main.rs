@@ -32,9 +32,9 @@ fn open(config: &Config) -> Result<Box<dyn Engine>> {
     let path = rivals::split(&config.engine).1.ok_or("it needs a path: libtidesdb:/path/to/libtidesdb.so")?;
     let size = |n: u64| usize::try_from(n).map_err(|e| e.to_string());
     let sync = match spec.durability {
-        Durability::None => 0,
+        // A commit of mode 0 is with the system when it returns.
+        Durability::None | Durability::Os => 0,
         Durability::Device => 1,
-        Durability::Os => 2,
     };
     let settings = Settings { sync, cache: size(spec.cache)?, memtable: size(spec.memtable)?, apart: 4096 };
     std::fs::create_dir_all(&config.dir).map_err(|e| e.to_string())?;

@@ -1,0 +1,131 @@
+//! Handles under every kind of use.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+use crate::abi::ERR_INVALID_ARGS;
+
+type Small = Table<u64>;
+
+fn table() -> Box<Small> {
+    Box::new(Table::new(Kind::Iterator))
+}
+
+fn code<T>(answer: Answer<T>) -> i32 {
+    answer.err().map_or(0, |failure| failure.code())
+}
+
+#[test]
+fn a_handle_carries_kind_generation_and_index() {
+    for (generation, index) in [(0, 0), (1, 1), (GENERATIONS - 1, (1 << INDEX_BITS) - 1), (77, 4096)] {
+        let handle = Handle::new(Kind::Family, generation, index);
+        assert_eq!(handle.parts(Kind::Family), Some((index, generation)));
+        assert_eq!(handle.parts(Kind::Database), None);
+        assert_eq!((handle.0 % 8, handle.0 >> 47), (0, 0), "an aligned address of the lower half");
+        assert_eq!(Handle(handle.0 | 1).parts(Kind::Family), None, "an address within");
+        assert_eq!(Handle(handle.0 | 1 << 60).parts(Kind::Family), None, "of another half");
+    }
+}
+
+#[test]
+fn a_removed_handle_stays_stale_when_its_slot_is_used_again() {
+    let table = table();
+    let old = table.insert(1).unwrap();
+    assert_eq!(table.remove(old).unwrap(), 1);
+    let new = table.insert(2).unwrap();
+    assert_ne!(old, new);
+    assert_eq!(code(table.lend(old)), ERR_INVALID_ARGS);
+    assert_eq!(code(table.remove(old)), ERR_INVALID_ARGS, "a second time");
+    assert_eq!(*table.lend(new).unwrap(), 2);
+    for word in [0, 8, new.0 + 8, new.0 + 1, usize::MAX, 0x7fff_dead_beef] {
+        assert_eq!(code(table.lend(Handle(word))), ERR_INVALID_ARGS, "{word:#x}");
+    }
+}
+
+#[test]
+fn a_value_is_lent_to_one_at_a_time() {
+    let table = table();
+    let handle = table.insert(1).unwrap();
+    let lent = table.lend(handle).unwrap();
+    assert_eq!(code(table.lend(handle)), ERR_BUSY);
+    assert_eq!(code(table.remove(handle)), ERR_BUSY);
+    assert!(table.remove_all(|_| true).is_empty(), "what is in use stays");
+    drop(lent);
+    assert_eq!(table.remove_all(|n| *n == 1), [1]);
+    assert_eq!(code(table.lend(handle)), ERR_INVALID_ARGS);
+}
+
+#[test]
+fn what_is_parked_is_kept_under_another_handle() {
+    let table = table();
+    let old = table.insert(7).unwrap();
+    let parked = table.park(table.lend(old).unwrap(), old);
+    assert_eq!(code(table.lend(old)), ERR_INVALID_ARGS);
+    let (new, lent) = table.wake(parked).unwrap();
+    assert_eq!(*lent, 7);
+    drop(lent);
+    assert_ne!(new, old);
+    assert_eq!(table.remove(new).unwrap(), 7);
+}
+
+#[test]
+fn what_a_panic_left_is_never_lent_again() {
+    let table = table();
+    let handle = table.insert(1).unwrap();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _lent = table.lend(handle).unwrap();
+        panic!("on purpose");
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(code(table.lend(handle)), ERR_INVALID_ARGS);
+}
+
+/// Threads insert, lend and remove at random, with handles of each other, stale ones too: a value is never seen by two, and
+/// never under a handle that is not its own.
+#[test]
+fn threads_never_share_a_value() {
+    let table: Table<(u64, AtomicUsize)> = Table::new(Kind::Transaction);
+    let handles: Vec<Mutex<(Handle, u64)>> = (0..8).map(|_| Mutex::new((Handle::NULL, 0))).collect();
+    let served = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..4_u64 {
+            let (table, handles, served) = (&table, &handles, &served);
+            scope.spawn(move || {
+                let mut random = thread + 1;
+                for n in 0..20_000 {
+                    random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                    let place = &handles[(random >> 60) as usize % 8];
+                    let (handle, stamp) = *place.lock();
+                    match (random >> 40) % 8 {
+                        0 => {
+                            let stamp = thread << 32 | n;
+                            let new = table.insert((stamp, AtomicUsize::new(0))).unwrap();
+                            *place.lock() = (new, stamp);
+                        }
+                        1 => drop(table.remove(handle)),
+                        _ => {
+                            if let Ok(lent) = table.lend(handle) {
+                                assert_eq!(lent.0, stamp);
+                                assert_eq!(lent.1.fetch_add(1, Ordering::SeqCst), 0, "lent to two");
+                                served.fetch_add(1, Ordering::Relaxed);
+                                lent.1.fetch_sub(1, Ordering::SeqCst);
+                            }
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert!(served.into_inner() > 1000);
+}
+
+#[test]
+fn what_was_parked_is_not_found_in_a_slot_that_serves_another() {
+    let table = table();
+    let old = table.insert(7).unwrap();
+    let parked = table.park(table.lend(old).unwrap(), old);
+    assert_eq!(table.remove_all(|n| *n == 7), [7], "its database was closed");
+    let other = table.insert(8).unwrap();
+    assert!(table.wake(parked).is_none());
+    assert_eq!(*table.lend(other).unwrap(), 8);
+}
