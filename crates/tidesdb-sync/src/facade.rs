@@ -1,10 +1,10 @@
 //! The atomics and locks of this crate's own protocols: the standard ones, or loom's in a model.
 
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// A lock with a condition, in the one shape [`Event`](crate::Event) needs.
 #[cfg(not(loom))]

@@ -6,7 +6,6 @@
 //! * [`ShardedCounter`], [`ShardedCounters`]: statistics that do not bounce a cache line between cores.
 //! * [`Event`]: wait until "something happened"; free to signal while nobody waits.
 //! * [`Backoff`]: a spin that gives the core away soon, for waits that are nearly over already.
-//! * [`BiasedLock`]: a lock that is nearly free to the one thread that uses it all the time.
 //! * [`Mutex`], [`RwLock`], [`Condvar`]: locks that do not poison.
 //! * [`modelled`]: atomics and a lock for protocols of higher crates that models explore.
 //!
@@ -15,9 +14,7 @@
 
 mod facade;
 pub mod modelled;
-mod asymmetric;
 mod backoff;
-mod biased;
 mod counter;
 mod prefetch;
 #[cfg_attr(loom, path = "epoch_loom.rs")]
@@ -28,7 +25,6 @@ mod event;
 mod tests;
 
 pub use backoff::Backoff;
-pub use biased::{BiasedGuard, BiasedLock};
 pub use cell::EpochCell;
 pub use counter::{ShardedCounter, ShardedCounters, thread_index};
 pub use crossbeam_utils::CachePadded;

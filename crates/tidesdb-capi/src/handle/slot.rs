@@ -4,31 +4,27 @@ use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tidesdb_sync::{Backoff, BiasedGuard, BiasedLock};
+use tidesdb_sync::Backoff;
 
 use super::{BUSY, GENERATIONS, STALE};
 use crate::failure::Failure;
 
-/// A place for a value. A thread that comes back to it again and again pays for no atomic exchange.
+/// A place for a value, and who may touch it.
 pub(super) struct Slot<T> {
-    /// Changed under the lock only.
-    generation: AtomicUsize,
-    lock: BiasedLock,
+    /// The generation, and in the lowest bit whether somebody has the value.
+    state: AtomicUsize,
     value: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: the value is reached only through `Lent`, which holds the lock. So it moves between threads, which `T: Send` allows, and
-// is never shared.
+// SAFETY: the value is reached only through `Lent`, of which there is one at a time: it is made by who sets the lowest bit of
+// `state`, and clears it when it goes. So the value moves between threads, which `T: Send` allows, and is never shared.
 unsafe impl<T: Send> Sync for Slot<T> {}
+
+const TAKEN: usize = 1;
 
 impl<T> Slot<T> {
     pub(super) fn new() -> Self {
-        Self { generation: AtomicUsize::new(0), lock: BiasedLock::new(), value: UnsafeCell::new(None) }
-    }
-
-    #[inline(always)]
-    fn is(&self, generation: usize) -> bool {
-        generation == self.generation.load(Ordering::Relaxed)
+        Self { state: AtomicUsize::new(0), value: UnsafeCell::new(None) }
     }
 
     /// Takes the value if it is of this generation and nobody has it. `None` says neither which: see [`Slot::why_not`].
@@ -36,31 +32,38 @@ impl<T> Slot<T> {
     /// All of it is inlined: it is most of what a call through C costs more than one through Rust.
     #[inline(always)]
     pub(super) fn try_take(&self, generation: usize) -> Option<Lent<'_, T>> {
-        // Before the lock is tried: a stale handle must not be in the way of the slot's new user.
-        if !self.is(generation) {
+        let state = generation << 1;
+        // Looked at before anything is written: a stale handle must not be in the way of the slot's new user.
+        if self.state.load(Ordering::Relaxed) != state {
             return None;
         }
-        let lent = Lent { slot: self, generation, _guard: self.lock.try_lock()? };
-        if self.is(generation) { Some(lent) } else { None }
+        // Acquire: what the one before did to the value is seen.
+        let taken = self.state.compare_exchange(state, state | TAKEN, Ordering::Acquire, Ordering::Relaxed);
+        if taken.is_ok() { Some(Lent { slot: self, generation }) } else { None }
     }
 
-    /// Why [`Slot::try_take`] gave nothing.
+    /// Why [`Slot::try_take`] gave nothing, or a place without a value.
     #[cold]
     pub(super) fn why_not(&self, generation: usize) -> Failure {
-        let empty = self.try_take(generation).is_some_and(|lent| !lent.is_there());
-        if self.is(generation) && !empty { BUSY } else { STALE }
+        match self.try_take(generation) {
+            None if self.generation() == generation => BUSY,
+            _ => STALE,
+        }
+    }
+
+    fn generation(&self) -> usize {
+        self.state.load(Ordering::Relaxed) >> 1
     }
 
     /// Takes the value, whatever its generation, unless somebody has it.
     pub(super) fn try_take_any(&self) -> Option<Lent<'_, T>> {
-        let guard = self.lock.try_lock()?;
-        Some(Lent { slot: self, generation: self.generation.load(Ordering::Relaxed), _guard: guard })
+        self.try_take(self.generation())
     }
 
     /// As [`Slot::try_take`], waiting for who has it: for values that are had for moments only.
     pub(super) fn take(&self, generation: usize) -> Option<Lent<'_, T>> {
         let mut backoff = Backoff::new();
-        while self.is(generation) {
+        while self.generation() == generation {
             if let Some(lent) = self.try_take(generation) {
                 return Some(lent);
             }
@@ -86,14 +89,12 @@ pub(crate) struct Lent<'t, T> {
     slot: &'t Slot<T>,
     /// The generation that the slot has afterwards.
     generation: usize,
-    /// Given back last.
-    _guard: BiasedGuard<'t>,
 }
 
 impl<T> Lent<'_, T> {
     #[inline(always)]
     pub(super) fn place(&mut self) -> &mut Option<T> {
-        // SAFETY: `self` holds the slot's lock, so nobody else reaches the value.
+        // SAFETY: who made `self` set the lowest bit of the slot's state: there is no other `Lent` of it.
         unsafe { &mut *self.slot.value.get() }
     }
 
@@ -149,8 +150,7 @@ impl<T> Drop for Lent<'_, T> {
         if std::thread::panicking() {
             self.end_generation();
         }
-        if !self.slot.is(self.generation) {
-            self.slot.generation.store(self.generation, Ordering::Relaxed); // the lock publishes it
-        }
+        // Release: what was done to the value is seen by the next one. A plain store is enough: only who has the value writes.
+        self.slot.state.store(self.generation << 1, Ordering::Release);
     }
 }
