@@ -8,10 +8,12 @@ use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::ptr::null;
 use std::sync::Arc;
+use std::thread::LocalKey;
 
 use tidesdb::{CommitHook, Committed, CommittedOp, Comparator};
 
-use crate::abi::{CommitOp, CompareFn, HookFn};
+use crate::abi::{CommitOp, CompareFn, ERR_BUSY, HookFn};
+use crate::failure::{Answer, told};
 
 /// The context that goes with a function: never followed here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +39,7 @@ impl Context {
 /// The caller's order as one of the engine's.
 pub(crate) fn comparator(name: &str, compare: CompareFn, context: Context) -> Comparator {
     Comparator::custom(name, move |a: &[u8], b: &[u8]| {
+        let _inside = Inside::enter(&ORDERS);
         // SAFETY: both slices are good for reading their lengths; the rest is the caller's promise, see above.
         let order = unsafe { compare(a.as_ptr(), a.len(), b.as_ptr(), b.len(), context.raw()) };
         order.cmp(&0)
@@ -48,7 +51,7 @@ pub(crate) fn hook(function: HookFn, context: Context) -> Arc<CommitHook> {
     Arc::new(move |committed: &Committed<'_>| {
         let ops = newest_of_each(committed.ops);
         let count = c_int::try_from(ops.len()).unwrap_or(c_int::MAX);
-        let _inside = Inside::enter();
+        let _inside = Inside::enter(&HOOKS);
         // SAFETY: the operations and what they point to live until the call returns; the rest is the caller's promise, see above.
         let code = unsafe { function(ops.as_ptr(), count, committed.seq, context.raw()) };
         if code != 0 {
@@ -58,32 +61,54 @@ pub(crate) fn hook(function: HookFn, context: Context) -> Arc<CommitHook> {
 }
 
 thread_local! {
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    static HOOKS: Cell<u32> = const { Cell::new(0) };
+    static ORDERS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// As long as it lives, this thread is in a hook.
-struct Inside;
+/// As long as it lives, this thread is in a function of the caller's.
+struct Inside(&'static LocalKey<Cell<u32>>);
 
 impl Inside {
-    fn enter() -> Self {
-        DEPTH.with(|depth| depth.set(depth.get() + 1));
-        Self
+    fn enter(depth: &'static LocalKey<Cell<u32>>) -> Self {
+        depth.set(depth.get() + 1);
+        Self(depth)
     }
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        DEPTH.with(|depth| depth.set(depth.get() - 1));
+        self.0.set(self.0.get() - 1);
     }
 }
 
-/// Whether a hook called the library in this thread: the commit that it is about has not returned yet.
-pub(crate) fn in_hook() -> bool {
-    DEPTH.with(Cell::get) > 0
+/// Refuses a call from a hook: the commit that it is about has not returned yet.
+///
+/// # Errors
+/// `ERR_BUSY`.
+pub(crate) fn not_in_hook() -> Answer {
+    match HOOKS.get() {
+        0 => Ok(()),
+        _ => Err(told!(ERR_BUSY, "a commit hook cannot close the database: its commit goes on")),
+    }
+}
+
+/// Refuses a call from a comparator: whoever compares may hold what the call would wait for.
+///
+/// # Errors
+/// `ERR_BUSY`.
+#[inline]
+pub(crate) fn not_in_order() -> Answer {
+    match ORDERS.get() {
+        0 => Ok(()),
+        _ => Err(told!(ERR_BUSY, "a comparator may read, and nothing else")),
+    }
 }
 
 /// The operations in the order of their submission, without those that a later one on the same key superseded.
 fn newest_of_each(ops: &[CommittedOp<'_>]) -> Vec<CommitOp> {
+    if let [op] = ops {
+        return show(op).map(|(_, op)| op).into_iter().collect();
+    }
     let keyed: Vec<(&[u8], CommitOp)> = ops.iter().filter_map(show).collect();
     let newest: HashMap<&[u8], usize> = keyed.iter().enumerate().map(|(i, (key, _))| (*key, i)).collect();
     let stays = |(i, (key, op)): (usize, &(&[u8], CommitOp))| (newest[key] == i).then_some(*op);

@@ -3,6 +3,7 @@
 use std::ffi::{c_char, c_int};
 
 use crate::abi::{Code, FamilyConfig};
+use crate::callback;
 use crate::failure::answer;
 use crate::handle::Handle;
 use crate::pointer::{In, Out};
@@ -49,5 +50,8 @@ pub extern "C" fn tidesdb_cf_update_runtime_config(
     config: In<FamilyConfig>,
     persist: c_int,
 ) -> Code {
-    answer(|| FAMILIES.share(cf)?.update(config.get()?, persist != 0))
+    answer(|| {
+        callback::not_in_order()?;
+        FAMILIES.share(cf)?.update(config.get()?, persist != 0)
+    })
 }

@@ -6,13 +6,13 @@ use crate::abi::Code;
 use crate::failure::{answer, answer_or};
 use crate::handle::Handle;
 use crate::pointer::{In, Out};
-use crate::state::{ITERATORS, Iterator, To};
+use crate::state::{self, ITERATORS, To};
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_iter_new(txn: Handle, cf: Handle, iter: Out<Handle>) -> Code {
     answer(|| {
         iter.check()?;
-        iter.set(ITERATORS.insert(Iterator::new(txn, cf)?)?);
+        iter.set(state::iterate(txn, cf)?);
         Ok(())
     })
 }

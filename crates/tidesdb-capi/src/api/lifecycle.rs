@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tidesdb::{Db, SyncMode};
 
-use crate::abi::{Code, Config, ERR_BUSY, ERR_MEMORY};
+use crate::abi::{Code, Config, ERR_MEMORY};
 use crate::failure::{Answer, answer, answer_or, invalid, last_text, told};
 use crate::handle::Handle;
 use crate::memory::{self, Allocator, CallocFn, FreeFn, MallocFn, ReallocFn};
@@ -128,9 +128,8 @@ fn threads(config: &Config) -> Option<usize> {
 pub extern "C" fn tidesdb_close(db: Handle) -> Code {
     answer(|| {
         let database = DATABASES.share(db)?;
-        if callback::in_hook() {
-            return Err(told!(ERR_BUSY, "a commit hook cannot close the database: its commit goes on",));
-        }
+        callback::not_in_hook()?;
+        callback::not_in_order()?;
         if DATABASES.retire(db).is_none() {
             return Err(invalid!("another thread is closing the database"));
         }
@@ -142,7 +141,10 @@ pub extern "C" fn tidesdb_close(db: Handle) -> Code {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_cancel_background_work(db: Handle) -> Code {
-    answer(|| Ok(DATABASES.share(db)?.engine().cancel_compactions()?))
+    answer(|| {
+        callback::not_in_order()?;
+        Ok(DATABASES.share(db)?.engine().cancel_compactions()?)
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -9,11 +9,14 @@ use crate::failure::{Answer, answer, answer_or, invalid};
 use crate::handle::Handle;
 use crate::pointer::In;
 use crate::state::{DATABASES, Database, FAMILIES};
-use crate::system;
+use crate::{callback, system};
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_flush_memtable(cf: Handle) -> Code {
-    answer(|| Ok(FAMILIES.share(cf)?.engine().start_flush()?))
+    answer(|| {
+        callback::not_in_order()?;
+        Ok(FAMILIES.share(cf)?.engine().start_flush()?)
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -34,7 +37,10 @@ pub extern "C" fn tidesdb_is_compacting(cf: Handle) -> c_int {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_compact(cf: Handle) -> Code {
-    answer(|| Ok(FAMILIES.share(cf)?.engine().compact()?))
+    answer(|| {
+        callback::not_in_order()?;
+        Ok(FAMILIES.share(cf)?.engine().compact()?)
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -46,29 +52,37 @@ pub extern "C" fn tidesdb_compact_range(
     end_size: usize,
 ) -> Code {
     answer(|| {
+        callback::not_in_order()?;
         let (start, end) = (start.end(start_size)?, end.end(end_size)?);
         if start.is_none() && end.is_none() {
             return Err(invalid!("a range needs one end at least: see tidesdb_compact"));
         }
         let start = start.map_or(Bound::Unbounded, Bound::Included);
-        let end = end.map_or(Bound::Unbounded, Bound::Excluded);
+        let end = end.map_or(Bound::Unbounded, Bound::Included);
         Ok(FAMILIES.share(cf)?.engine().compact_range::<&[u8]>((start, end))?)
     })
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_purge_cf(cf: Handle) -> Code {
-    answer(|| Ok(FAMILIES.share(cf)?.engine().compact()?))
+    answer(|| {
+        callback::not_in_order()?;
+        Ok(FAMILIES.share(cf)?.engine().compact()?)
+    })
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_purge(db: Handle) -> Code {
-    answer(|| Ok(DATABASES.share(db)?.engine().compact()?))
+    answer(|| {
+        callback::not_in_order()?;
+        Ok(DATABASES.share(db)?.engine().compact()?)
+    })
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_sync_wal(cf: Handle) -> Code {
     answer(|| {
+        callback::not_in_order()?;
         FAMILIES.share(cf)?.database()?.engine().sync()?;
         Ok(())
     })
@@ -85,6 +99,7 @@ pub extern "C" fn tidesdb_checkpoint(db: Handle, directory: In<c_char>) -> Code 
 }
 
 fn copy_to(db: Handle, directory: In<c_char>, copy: impl FnOnce(&Database, &Path) -> Answer) -> Answer {
+    callback::not_in_order()?;
     let database = DATABASES.share(db)?;
     let path = directory.path()?;
     system::check_parent(path)?;

@@ -5,6 +5,7 @@ use std::ffi::{c_char, c_int};
 use tidesdb::Isolation;
 
 use crate::abi::Code;
+use crate::callback;
 use crate::failure::{Answer, Failure, answer};
 use crate::handle::Handle;
 use crate::memory;
@@ -104,7 +105,10 @@ pub extern "C" fn tidesdb_txn_contains(txn: Handle, cf: Handle, key: In<u8>, key
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_txn_commit(txn: Handle) -> Code {
-    answer(|| TRANSACTIONS.lend(txn)?.commit())
+    answer(|| {
+        callback::not_in_order()?;
+        TRANSACTIONS.lend(txn)?.commit()
+    })
 }
 
 #[unsafe(no_mangle)]

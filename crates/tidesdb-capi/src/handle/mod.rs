@@ -105,16 +105,16 @@ impl<T> Table<T> {
         Ok((self.slot(index).ok_or(STALE)?, generation))
     }
 
-    /// Gives `value` a handle.
+    /// Gives `value`, which belongs to `owner`, a handle.
     ///
     /// # Errors
     /// `ERR_MEMORY` if a million are in use.
-    pub(crate) fn insert(&self, value: T) -> Answer<Handle> {
+    pub(crate) fn insert(&self, value: T, owner: Handle) -> Answer<Handle> {
         let index = self.unused_index()?;
         let chunk = self.chunks[index / CHUNK].get_or_init(|| (0..CHUNK).map(|_| Slot::new()).collect());
         // A handle that somebody made up may have it for a moment.
         let mut lent = chunk[index % CHUNK].take_any();
-        *lent.place() = Some(value);
+        lent.fill(value, owner.0);
         Ok(Handle::new(self.kind, lent.generation(), index))
     }
 
@@ -205,13 +205,15 @@ impl<T> Table<T> {
         Some((Handle::new(self.kind, parked.generation, index), lent))
     }
 
-    /// Removes every value, parked ones too, for which `wanted` holds and that nobody uses at this moment.
-    pub(crate) fn remove_all(&self, wanted: impl Fn(&T) -> bool) -> Vec<T> {
+    /// Removes every value of `owner`, parked ones too, that nobody uses at this moment.
+    pub(crate) fn remove_all(&self, owner: Handle) -> Vec<T> {
         let mut removed = Vec::new();
         let fresh = self.unused.lock().fresh as usize;
+        let of_owner = |slot: &&Slot<T>| slot.owner() == owner.0;
         for index in 0..fresh {
-            let Some(mut lent) = self.slot(index).and_then(Slot::try_take_any) else { continue };
-            if lent.place().as_ref().is_some_and(&wanted) {
+            // Those of others are not even touched.
+            let Some(lent) = self.slot(index).filter(of_owner).and_then(Slot::try_take_any) else { continue };
+            if lent.is_there() && lent.owner() == owner.0 {
                 removed.extend(lent.end());
                 self.unused.lock().again.push(index as u32);
             }

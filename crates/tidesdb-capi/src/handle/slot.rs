@@ -13,6 +13,8 @@ use crate::failure::Failure;
 pub(super) struct Slot<T> {
     /// The generation, and in the lowest bit whether somebody has the value.
     state: AtomicUsize,
+    /// The handle of what the value belongs to, for who looks for all of it.
+    owner: AtomicUsize,
     value: UnsafeCell<Option<T>>,
 }
 
@@ -24,7 +26,7 @@ const TAKEN: usize = 1;
 
 impl<T> Slot<T> {
     pub(super) fn new() -> Self {
-        Self { state: AtomicUsize::new(0), value: UnsafeCell::new(None) }
+        Self { state: AtomicUsize::new(0), owner: AtomicUsize::new(0), value: UnsafeCell::new(None) }
     }
 
     /// Takes the value if it is of this generation and nobody has it. `None` says neither which: see [`Slot::why_not`].
@@ -46,8 +48,9 @@ impl<T> Slot<T> {
     #[cold]
     pub(super) fn why_not(&self, generation: usize) -> Failure {
         match self.try_take(generation) {
-            None if self.generation() == generation => BUSY,
-            _ => STALE,
+            Some(lent) if !lent.is_there() => STALE,
+            None if self.generation() != generation => STALE,
+            _ => BUSY,
         }
     }
 
@@ -58,6 +61,11 @@ impl<T> Slot<T> {
     /// Takes the value, whatever its generation, unless somebody has it.
     pub(super) fn try_take_any(&self) -> Option<Lent<'_, T>> {
         self.try_take(self.generation())
+    }
+
+    /// What the value belongs to, if there is one.
+    pub(super) fn owner(&self) -> usize {
+        self.owner.load(Ordering::Acquire)
     }
 
     /// As [`Slot::try_take`], waiting for who has it: for values that are had for moments only.
@@ -102,6 +110,16 @@ impl<T> Lent<'_, T> {
     fn shown(&self) -> Option<&T> {
         // SAFETY: as in `place`; the borrow of `self` keeps it from being changed meanwhile.
         unsafe { &*self.slot.value.get() }.as_ref()
+    }
+
+    /// Puts in a value that belongs to `owner`.
+    pub(super) fn fill(&mut self, value: T, owner: usize) {
+        *self.place() = Some(value);
+        self.slot.owner.store(owner, Ordering::Release);
+    }
+
+    pub(super) fn owner(&self) -> usize {
+        self.slot.owner()
     }
 
     #[inline(always)]

@@ -7,6 +7,9 @@ use crate::abi::ERR_INVALID_ARGS;
 
 type Small = Table<u64>;
 
+const OWNER: Handle = Handle(8);
+const STRANGER: Handle = Handle(16);
+
 fn table() -> Box<Small> {
     Box::new(Table::new(Kind::Iterator))
 }
@@ -30,9 +33,9 @@ fn a_handle_carries_kind_generation_and_index() {
 #[test]
 fn a_removed_handle_stays_stale_when_its_slot_is_used_again() {
     let table = table();
-    let old = table.insert(1).unwrap();
+    let old = table.insert(1, OWNER).unwrap();
     assert_eq!(table.remove(old).unwrap(), 1);
-    let new = table.insert(2).unwrap();
+    let new = table.insert(2, OWNER).unwrap();
     assert_ne!(old, new);
     assert_eq!(code(table.lend(old)), ERR_INVALID_ARGS);
     assert_eq!(code(table.remove(old)), ERR_INVALID_ARGS, "a second time");
@@ -45,20 +48,21 @@ fn a_removed_handle_stays_stale_when_its_slot_is_used_again() {
 #[test]
 fn a_value_is_lent_to_one_at_a_time() {
     let table = table();
-    let handle = table.insert(1).unwrap();
+    let handle = table.insert(1, OWNER).unwrap();
     let lent = table.lend(handle).unwrap();
     assert_eq!(code(table.lend(handle)), ERR_BUSY);
     assert_eq!(code(table.remove(handle)), ERR_BUSY);
-    assert!(table.remove_all(|_| true).is_empty(), "what is in use stays");
+    assert!(table.remove_all(OWNER).is_empty(), "what is in use stays");
     drop(lent);
-    assert_eq!(table.remove_all(|n| *n == 1), [1]);
+    assert!(table.remove_all(STRANGER).is_empty());
+    assert_eq!(table.remove_all(OWNER), [1]);
     assert_eq!(code(table.lend(handle)), ERR_INVALID_ARGS);
 }
 
 #[test]
 fn what_is_parked_is_kept_under_another_handle() {
     let table = table();
-    let old = table.insert(7).unwrap();
+    let old = table.insert(7, OWNER).unwrap();
     let parked = table.park(table.lend(old).unwrap(), old);
     assert_eq!(code(table.lend(old)), ERR_INVALID_ARGS);
     let (new, lent) = table.wake(parked).unwrap();
@@ -71,7 +75,7 @@ fn what_is_parked_is_kept_under_another_handle() {
 #[test]
 fn what_a_panic_left_is_never_lent_again() {
     let table = table();
-    let handle = table.insert(1).unwrap();
+    let handle = table.insert(1, OWNER).unwrap();
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let _lent = table.lend(handle).unwrap();
         panic!("on purpose");
@@ -99,7 +103,7 @@ fn threads_never_share_a_value() {
                     match (random >> 40) % 8 {
                         0 => {
                             let stamp = thread << 32 | n;
-                            let new = table.insert((stamp, AtomicUsize::new(0))).unwrap();
+                            let new = table.insert((stamp, AtomicUsize::new(0)), OWNER).unwrap();
                             *place.lock() = (new, stamp);
                         }
                         1 => drop(table.remove(handle)),
@@ -122,10 +126,10 @@ fn threads_never_share_a_value() {
 #[test]
 fn what_was_parked_is_not_found_in_a_slot_that_serves_another() {
     let table = table();
-    let old = table.insert(7).unwrap();
+    let old = table.insert(7, OWNER).unwrap();
     let parked = table.park(table.lend(old).unwrap(), old);
-    assert_eq!(table.remove_all(|n| *n == 7), [7], "its database was closed");
-    let other = table.insert(8).unwrap();
+    assert_eq!(table.remove_all(OWNER), [7], "its database was closed");
+    let other = table.insert(8, OWNER).unwrap();
     assert!(table.wake(parked).is_none());
     assert_eq!(*table.lend(other).unwrap(), 8);
 }

@@ -44,19 +44,18 @@ pub(crate) fn sync_mode(config: &FamilyConfig) -> SyncMode {
     }
 }
 
-/// The engine's settings of a family. A size of 0 means the default.
+/// The engine's settings of a family, `base` for all that C does not speak of. A size of 0 means the default.
 ///
 /// # Errors
 /// As [`check`].
-pub(crate) fn options(config: &FamilyConfig, order: Comparator) -> Answer<FamilyOptions> {
+pub(crate) fn options(config: &FamilyConfig, base: FamilyOptions) -> Answer<FamilyOptions> {
     check(config)?;
     let defaults = FamilyOptions::default();
     let buffer = match config.write_buffer_size {
         0 => defaults.write_buffer_bytes,
         n => n,
     };
-    let mut options = FamilyOptions::default()
-        .comparator(order)
+    let mut options = base
         .write_buffer(buffer)
         .value_threshold(config.klog_value_threshold)
         .compression(compression(config)?)
@@ -107,8 +106,17 @@ pub(crate) fn of_engine(options: &FamilyOptions) -> FamilyConfig {
     config
 }
 
+/// What comes before the names of users' orders in the engine, which has names of its own for the built-in ones.
+const USERS: &str = "c:";
+
+/// The engine's name of a user's order.
+pub(crate) fn engine_name(name: &str) -> String {
+    format!("{USERS}{name}")
+}
+
 /// C's name of one of the engine's orders.
 fn c_name(engine: &str) -> &str {
     let is = |name: &&str| engine_order(name).is_some_and(|order| order.name() == engine);
-    BUILT_IN.iter().copied().find(is).unwrap_or(engine)
+    let users = || engine.strip_prefix(USERS).unwrap_or(engine);
+    BUILT_IN.iter().copied().find(is).unwrap_or_else(users)
 }

@@ -10,13 +10,16 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tidesdb::types::FamilyId;
-use tidesdb::{Comparator, Db, Error};
+use tidesdb::{Db, FamilyOptions};
 use tidesdb_sync::Mutex;
 
 use super::orders::{Order, Orders};
 use super::{DATABASES, FAMILIES, Family, ITERATORS, TRANSACTIONS};
-use crate::abi::{ERR_EXISTS, ERR_MEMORY_LIMIT, ERR_NOT_FOUND, FAMILY_NAME_BYTES, FamilyConfig};
-use crate::failure::{Answer, invalid, told};
+use crate::abi::{
+    ERR_EXISTS, ERR_INVALID_DB, ERR_MEMORY_LIMIT, ERR_NOT_FOUND, FAMILY_NAME_BYTES, FamilyConfig,
+};
+use crate::callback;
+use crate::failure::{Answer, Failure, invalid, told};
 use crate::handle::Handle;
 use crate::pointer::{put_text, text_of};
 use crate::settings;
@@ -42,6 +45,8 @@ pub(crate) struct Database {
     orders: Orders,
     /// Those that somebody asked for, with their handles.
     families: Mutex<HashMap<FamilyId, (Handle, Arc<Family>)>>,
+    /// Held by who changes which families there are, so that a name means one of them from beginning to end.
+    catalog: Mutex<()>,
     facts: Facts,
     closed: AtomicBool,
     handle: OnceLock<Handle>,
@@ -54,6 +59,7 @@ impl Database {
             engine,
             orders: Orders::default(),
             families: Mutex::default(),
+            catalog: Mutex::default(),
             facts,
             closed: AtomicBool::new(false),
             handle: OnceLock::new(),
@@ -65,7 +71,7 @@ impl Database {
     /// # Errors
     /// `ERR_MEMORY`.
     pub(crate) fn publish(self: &Arc<Self>) -> Answer<Handle> {
-        let handle = DATABASES.insert(Arc::clone(self))?;
+        let handle = DATABASES.insert(Arc::clone(self), Handle::NULL)?;
         Ok(*self.handle.get_or_init(|| handle))
     }
 
@@ -99,7 +105,15 @@ impl Database {
     /// Whether it was closed.
     #[inline]
     pub(super) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+        self.closed.load(Ordering::SeqCst)
+    }
+
+    /// Refuses to go on after the end.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_DB`.
+    pub(super) fn check_open(&self) -> Answer {
+        if self.is_closed() { Err(CLOSED) } else { Ok(()) }
     }
 
     /// Names of all families, sorted.
@@ -126,10 +140,21 @@ impl Database {
         if let Some((handle, family)) = families.get(&engine.id()) {
             return Ok((*handle, Arc::clone(family)));
         }
-        let id = engine.id();
         let config = self.kept_settings(&engine)?;
-        let family = Arc::new(Family::new(engine, Arc::downgrade(self), &config));
-        let handle = FAMILIES.insert(Arc::clone(&family))?;
+        self.adopt(&mut families, engine, &config)
+    }
+
+    /// Gives a family its handle. Closing takes the handles under the same lock, after it has said that it closes.
+    fn adopt(
+        self: &Arc<Self>,
+        families: &mut HashMap<FamilyId, (Handle, Arc<Family>)>,
+        engine: tidesdb::Family,
+        config: &FamilyConfig,
+    ) -> Answer<(Handle, Arc<Family>)> {
+        self.check_open()?;
+        let id = engine.id();
+        let family = Arc::new(Family::new(engine, Arc::downgrade(self), config));
+        let handle = FAMILIES.insert(Arc::clone(&family), self.handle())?;
         families.insert(id, (handle, Arc::clone(&family)));
         Ok((handle, family))
     }
@@ -140,24 +165,24 @@ impl Database {
     /// `ERR_INVALID_ARGS` for a name or setting out of its domain, `ERR_NOT_FOUND` for a key order that is not registered,
     /// `ERR_EXISTS`; the engine's.
     pub(crate) fn create(self: &Arc<Self>, name: &str, config: &FamilyConfig) -> Answer {
+        callback::not_in_order()?;
         check_name(name)?;
         if config.write_buffer_size as u64 > self.facts.memory_limit / 2 {
             return Err(invalid!("two write buffers are larger than the memory limit"));
         }
         let order_name = text_of(&config.comparator_name)?;
         let order = self.orders.find(&order_name)?;
-        let options = settings::options(config, order)?;
+        let options = settings::options(config, FamilyOptions::default().comparator(order))?;
         let mut config = *config;
         if let Some(order) = self.orders.registered(&order_name) {
             put_text(&mut config.comparator_ctx_str, &order.context_text.to_string_lossy());
         }
+        let _catalog = self.catalog.lock();
+        // Who asks for the family before its settings are kept waits here.
+        let mut families = self.families.lock();
         let engine = self.engine.create_family(name, options)?;
         self.keep_settings(&engine, &config)?;
-        let (_, family) = self.handle_of(engine)?;
-        if config.commit_hook_fn.is_some() {
-            family.set_hook(config.commit_hook_fn, crate::callback::Context::new(config.commit_hook_ctx));
-        }
-        Ok(())
+        self.adopt(&mut families, engine, &config).map(drop)
     }
 
     /// Makes a family `new` with the contents and settings of `source`.
@@ -165,10 +190,12 @@ impl Database {
     /// # Errors
     /// As [`Database::create`]; `ERR_NOT_FOUND` for the source.
     pub(crate) fn clone_family(self: &Arc<Self>, source: &str, new: &str) -> Answer {
+        callback::not_in_order()?;
         check_name(new)?;
         if source == new {
             return Err(invalid!("a family cannot be cloned onto itself"));
         }
+        let _catalog = self.catalog.lock();
         let (_, from) = self.family(source)?;
         let config = FamilyConfig { commit_hook_fn: None, ..from.config() };
         let engine = self.engine.clone_family(source, new)?;
@@ -180,7 +207,9 @@ impl Database {
     /// # Errors
     /// As [`Database::create`]; `ERR_NOT_FOUND`.
     pub(crate) fn rename(self: &Arc<Self>, old: &str, new: &str) -> Answer {
+        callback::not_in_order()?;
         check_name(new)?;
+        let _catalog = self.catalog.lock();
         self.family(old)?;
         if old == new { Ok(()) } else { Ok(self.engine.rename_family(old, new)?) }
     }
@@ -190,13 +219,22 @@ impl Database {
     /// # Errors
     /// `ERR_NOT_FOUND`; the engine's.
     pub(crate) fn drop_family(self: &Arc<Self>, name: &str) -> Answer {
+        callback::not_in_order()?;
+        let _catalog = self.catalog.lock();
         let (handle, family) = self.family(name)?;
-        self.engine.drop_family(name)?;
+        self.drop_one(handle, &family)
+    }
+
+    /// The catalog is locked.
+    fn drop_one(&self, handle: Handle, family: &Family) -> Answer {
+        self.engine.drop_family(&family.engine().name())?;
         family.drop_handle();
         self.families.lock().remove(&family.engine().id());
         FAMILIES.retire(handle);
-        // What is left here when a crash comes in between harms nobody: a number is never used again.
-        self.engine.default_family().delete(&settings_key(family.engine()))?;
+        // The family is dropped, whatever becomes of this: a number is never used again.
+        if let Err(error) = self.engine.default_family().delete(&settings_key(family.engine())) {
+            tracing::warn!(%error, "settings of a dropped family stay behind");
+        }
         Ok(())
     }
 
@@ -205,14 +243,14 @@ impl Database {
     /// # Errors
     /// As [`Database::drop_family`]; `ERR_INVALID_ARGS` for a family of another database.
     pub(crate) fn delete_family(self: &Arc<Self>, handle: Handle) -> Answer {
-        self.own(handle)?;
-        let name = FAMILIES.share(handle)?.engine().name();
-        self.drop_family(&name)
-    }
-
-    fn own(&self, handle: Handle) -> Answer {
+        callback::not_in_order()?;
+        let _catalog = self.catalog.lock();
+        let family = FAMILIES.share(handle)?;
         let ours = self.families.lock().values().any(|(own, _)| *own == handle);
-        if ours { Ok(()) } else { Err(invalid!("the family belongs to another database")) }
+        if !ours {
+            return Err(invalid!("the family belongs to another database"));
+        }
+        self.drop_one(handle, &family)
     }
 
     /// Adds a key order; families that waited for it are there from now on.
@@ -220,11 +258,8 @@ impl Database {
     /// # Errors
     /// `ERR_INVALID_ARGS` for a name that is too long or taken; the engine's.
     pub(crate) fn register(&self, order: Order) -> Answer {
-        let comparator: Comparator = self.orders.add(order)?;
-        match self.engine.register_comparator(comparator) {
-            Err(Error::Exists { .. }) => Err(invalid!("the engine has an order of this name already")),
-            other => Ok(other?),
-        }
+        callback::not_in_order()?;
+        self.orders.add(order, |comparator| Ok(self.engine.register_comparator(comparator)?))
     }
 
     /// The user's order called `name`.
@@ -252,6 +287,7 @@ impl Database {
     pub(super) fn keep_settings(&self, family: &tidesdb::Family, config: &FamilyConfig) -> Answer {
         let text = settings::to_text(SECTION, config);
         self.engine.default_family().put(&settings_key(family), text.as_bytes())?;
+        self.engine.sync()?; // as durable as the family: its sync mode is among them
         Ok(())
     }
 
@@ -270,9 +306,8 @@ impl Database {
     /// # Errors
     /// The engine's.
     pub(crate) fn close(self: &Arc<Self>) -> Answer {
-        self.closed.store(true, Ordering::Release);
-        drop(ITERATORS.remove_all(|iterator| iterator.is_of(self)));
-        drop(TRANSACTIONS.remove_all(|transaction| transaction.is_of(self)));
+        self.closed.store(true, Ordering::SeqCst);
+        self.end_all();
         for (_, (handle, family)) in self.families.lock().drain() {
             family.drop_handle();
             FAMILIES.retire(handle);
@@ -280,9 +315,18 @@ impl Database {
         while self.facts.waits_at_close && self.engine.stats().jobs_pending > 0 {
             std::thread::sleep(Duration::from_millis(1));
         }
-        Ok(self.engine.clone().close()?)
+        let closed = self.engine.clone().close();
+        self.end_all(); // those that were in use, or on their way, the first time
+        Ok(closed?)
+    }
+
+    fn end_all(&self) {
+        drop(ITERATORS.remove_all(self.handle()));
+        drop(TRANSACTIONS.remove_all(self.handle()));
     }
 }
+
+const CLOSED: Failure = told!(ERR_INVALID_DB, "the database is closed");
 
 fn settings_key(family: &tidesdb::Family) -> Vec<u8> {
     format!("family/{}", family.id().0).into_bytes()

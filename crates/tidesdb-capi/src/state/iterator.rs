@@ -1,10 +1,9 @@
 //! An iterator: a cursor of the engine over what its transaction sees.
 
-use std::sync::Arc;
-
 use tidesdb::Cursor;
 
-use super::{Database, TRANSACTIONS};
+use super::transaction::Shown;
+use super::{ITERATORS, TRANSACTIONS};
 use crate::abi::ERR_NOT_FOUND;
 use crate::failure::{Answer, Failure, invalid, told};
 use crate::handle::Handle;
@@ -14,10 +13,23 @@ const AT_END: Failure = told!(ERR_NOT_FOUND, "the iterator has come to an end");
 
 /// An iterator.
 pub(crate) struct Iterator {
-    database: Arc<Database>,
     cursor: Cursor,
-    /// Until it is positioned for the first time: its transaction, its family, and the writes its cursor shows.
-    fresh: Option<(Handle, Handle, usize)>,
+    /// Until it is positioned for the first time: its transaction, its family, and what its cursor shows of the transaction.
+    fresh: Option<(Handle, Handle, Shown)>,
+}
+
+/// An iterator over a family as a transaction sees it, not positioned.
+///
+/// # Errors
+/// `ERR_INVALID_ARGS`; the engine's.
+pub(crate) fn iterate(transaction: Handle, family: Handle) -> Answer<Handle> {
+    let mut lent = TRANSACTIONS.lend(transaction)?;
+    let cursor = lent.cursor(family)?;
+    let iterator = Iterator { cursor, fresh: Some((transaction, family, lent.shown())) };
+    let handle = ITERATORS.insert(iterator, lent.database().handle())?;
+    // Whoever closes the database may have looked before it was there.
+    lent.database().check_open().inspect_err(|_| drop(ITERATORS.remove(handle)))?;
+    Ok(handle)
 }
 
 /// Where to go.
@@ -32,21 +44,6 @@ pub(crate) enum To<'a> {
 }
 
 impl Iterator {
-    /// An iterator over a family as a transaction sees it, not positioned.
-    ///
-    /// # Errors
-    /// `ERR_INVALID_ARGS`; the engine's.
-    pub(crate) fn new(transaction: Handle, family: Handle) -> Answer<Self> {
-        let mut lent = TRANSACTIONS.lend(transaction)?;
-        let (cursor, writes) = lent.cursor(family)?;
-        Ok(Self { database: Arc::clone(lent.database()), cursor, fresh: Some((transaction, family, writes)) })
-    }
-
-    /// Whether it belongs to `database`.
-    pub(super) fn is_of(&self, database: &Arc<Database>) -> bool {
-        Arc::ptr_eq(&self.database, database)
-    }
-
     /// Moves to a place.
     ///
     /// # Errors
@@ -68,12 +65,12 @@ impl Iterator {
     /// What it shows is what there is when it is positioned first, so writes since it was made belong to it.
     #[cold]
     fn begin(&mut self) -> Answer {
-        let Some((transaction, family, writes)) = self.fresh.take() else { return Ok(()) };
-        // A transaction that has ended meanwhile left the cursor as it was.
+        let Some((transaction, family, shown)) = self.fresh.take() else { return Ok(()) };
+        // A transaction that has ended meanwhile left the cursor as it was, and so did one that began anew.
         if let Ok(mut lent) = TRANSACTIONS.lend(transaction)
-            && lent.writes() != writes
+            && lent.has_changed_since(shown)
         {
-            self.cursor = lent.cursor(family)?.0;
+            self.cursor = lent.cursor(family)?;
         }
         Ok(())
     }

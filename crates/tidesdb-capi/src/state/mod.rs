@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 pub(crate) use database::{Database, Facts, SETTINGS_FAMILY};
 pub(crate) use family::Family;
-pub(crate) use iterator::{Iterator, To};
+pub(crate) use iterator::{Iterator, To, iterate};
 pub(crate) use orders::Order;
 pub(crate) use pool::{begin, end};
 pub(crate) use transaction::{Tracking, Transaction};

@@ -42,11 +42,11 @@ impl Orders {
         self.registered.lock().iter().find(|order| order.name == name).cloned()
     }
 
-    /// Adds an order.
+    /// Adds an order once `known` has made it known to the engine, which may call it for that.
     ///
     /// # Errors
-    /// `ERR_INVALID_ARGS` for a name that is too long or taken.
-    pub(super) fn add(&self, mut order: Order) -> Answer<Comparator> {
+    /// `ERR_INVALID_ARGS` for a name that is too long or taken; those of `known`.
+    pub(super) fn add(&self, mut order: Order, known: impl FnOnce(Comparator) -> Answer) -> Answer {
         if order.name.is_empty() || order.name.len() >= COMPARATOR_NAME_BYTES {
             return Err(invalid!("a comparator's name has 1 to 63 bytes"));
         }
@@ -54,19 +54,17 @@ impl Orders {
         if text.len() >= COMPARATOR_CONTEXT_BYTES {
             order.context_text = CString::new(&text[..COMPARATOR_CONTEXT_BYTES - 1]).unwrap_or_default();
         }
-        let mut registered = self.registered.lock();
-        let taken = registered.iter().any(|other| other.name == order.name);
-        if taken || settings::engine_order(&order.name).is_some() {
+        if self.registered(&order.name).is_some() || settings::engine_order(&order.name).is_some() {
             return Err(invalid!("a comparator of this name is registered already"));
         }
-        let comparator = order.comparator();
-        registered.push(order);
-        Ok(comparator)
+        known(order.comparator())?;
+        self.registered.lock().push(order);
+        Ok(())
     }
 }
 
 impl Order {
     fn comparator(&self) -> Comparator {
-        callback::comparator(&self.name, self.function, self.context)
+        callback::comparator(&settings::engine_name(&self.name), self.function, self.context)
     }
 }

@@ -52,7 +52,10 @@ pub(crate) fn begin(database: Handle, isolation: Isolation) -> Answer<Handle> {
         let _ = TRANSACTIONS.remove(handle);
     }
     let database: Arc<Database> = DATABASES.share(database)?;
-    TRANSACTIONS.insert(Transaction::new(&database, isolation))
+    let handle = TRANSACTIONS.insert(Transaction::new(&database, isolation), database.handle())?;
+    // Whoever closes the database may have looked before it was there.
+    database.check_open().inspect_err(|_| drop(TRANSACTIONS.remove(handle)))?;
+    Ok(handle)
 }
 
 fn take(database: Handle) -> Option<Parked> {

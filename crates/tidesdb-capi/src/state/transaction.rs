@@ -42,6 +42,16 @@ pub(crate) struct Transaction {
     /// Families met so far, the last one used first.
     known: Vec<Known>,
     savepoints: Vec<(Box<CStr>, Savepoint)>,
+    /// How often it has begun, and changed since.
+    beginnings: u64,
+    changes: u64,
+}
+
+/// What a cursor shows of its transaction.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shown {
+    beginnings: u64,
+    changes: u64,
 }
 
 /// How much a read counts.
@@ -62,12 +72,9 @@ impl Transaction {
             phase: Phase::Active,
             known: Vec::new(),
             savepoints: Vec::new(),
+            beginnings: 0,
+            changes: 0,
         }
-    }
-
-    /// Whether it belongs to `database`.
-    pub(super) fn is_of(&self, database: &Arc<Database>) -> bool {
-        Arc::ptr_eq(&self.database, database)
     }
 
     /// Whether its database is still open.
@@ -128,8 +135,8 @@ impl Transaction {
         self.check_active()?;
         self.database.check_size(key, value)?;
         let expiry = u32::try_from(ttl.max(0)).unwrap_or(u32::MAX);
-        let known = self.meet(family)?;
-        known.written = true;
+        self.meet(family)?.written = true;
+        self.changes += 1;
         let family = &self.known[0].family;
         Ok(self.engine.put_expiring(family.engine(), key, value, expiry)?)
     }
@@ -141,6 +148,7 @@ impl Transaction {
     pub(crate) fn delete(&mut self, family: Handle, key: &[u8], single: bool) -> Answer {
         self.check_active()?;
         self.meet(family)?.written = true;
+        self.changes += 1;
         let family = self.known[0].family.engine();
         let done =
             if single { self.engine.single_delete(family, key) } else { self.engine.delete(family, key) };
@@ -184,19 +192,25 @@ impl Transaction {
         if found { Ok(()) } else { Err(NO_KEY) }
     }
 
-    /// A cursor over a family that shows the transaction's own writes; with it their number.
+    /// A cursor over a family that shows the transaction's own writes.
     ///
     /// # Errors
     /// The engine's.
-    pub(super) fn cursor(&mut self, family: Handle) -> Answer<(tidesdb::Cursor, usize)> {
+    pub(super) fn cursor(&mut self, family: Handle) -> Answer<tidesdb::Cursor> {
         self.check_active()?;
         self.meet(family)?;
-        Ok((self.engine.cursor(self.known[0].family.engine())?, self.engine.len()))
+        Ok(self.engine.cursor(self.known[0].family.engine())?)
     }
 
-    /// Number of writes so far.
-    pub(super) fn writes(&self) -> usize {
-        self.engine.len()
+    /// What a cursor that is made now shows.
+    pub(super) fn shown(&self) -> Shown {
+        Shown { beginnings: self.beginnings, changes: self.changes }
+    }
+
+    /// Whether a cursor would show something else now: it goes on, and has written or undone something.
+    pub(super) fn has_changed_since(&self, shown: Shown) -> bool {
+        let same = self.beginnings == shown.beginnings && matches!(self.phase, Phase::Active);
+        same && self.changes != shown.changes
     }
 
     /// The database it belongs to.
@@ -262,6 +276,8 @@ impl Transaction {
     /// Begins anew, whatever was before.
     pub(super) fn begin_anew(&mut self, isolation: Isolation) {
         self.savepoints.clear();
+        self.beginnings += 1;
+        self.known.retain(|known| known.family.is_live());
         self.known.iter_mut().for_each(|known| known.written = false);
         self.engine.reset_at(isolation);
         self.phase = Phase::Active;
@@ -282,14 +298,16 @@ impl Transaction {
     /// `ERR_INVALID_ARGS` after the end.
     pub(crate) fn savepoint(&mut self, name: &CStr) -> Answer {
         self.check_active()?;
-        self.savepoints.retain(|(other, _)| **other != *name);
+        if let Some(at) = self.savepoints.iter().rposition(|(other, _)| **other == *name) {
+            self.forget(at);
+        }
         self.savepoints.push((name.into(), self.engine.savepoint()));
         Ok(())
     }
 
     fn find(&self, name: &CStr) -> Answer<usize> {
         self.check_active()?;
-        let at = self.savepoints.iter().position(|(other, _)| **other == *name);
+        let at = self.savepoints.iter().rposition(|(other, _)| **other == *name);
         at.ok_or(told!(ERR_NOT_FOUND, "no savepoint of this name"))
     }
 
@@ -303,8 +321,11 @@ impl Transaction {
             return Err(invalid!("the transaction has no savepoint"));
         }
         let at = self.find(name)?;
-        self.engine.rollback_to(self.savepoints[at].1)?;
+        let savepoint = self.savepoints[at].1;
+        self.engine.rollback_to(savepoint)?;
+        self.engine.release(savepoint)?;
         self.savepoints.truncate(at);
+        self.changes += 1;
         Ok(())
     }
 
@@ -314,8 +335,16 @@ impl Transaction {
     /// `ERR_NOT_FOUND`; `ERR_INVALID_ARGS` after the end.
     pub(crate) fn release(&mut self, name: &CStr) -> Answer {
         let at = self.find(name)?;
-        // The engine would forget those made after it too, so it is forgotten here only.
-        self.savepoints.remove(at);
+        self.forget(at);
         Ok(())
+    }
+
+    /// The engine forgets with a savepoint those made after it. So it is asked to if there are none; else the savepoint is forgotten
+    /// here, and there with an earlier one.
+    fn forget(&mut self, at: usize) {
+        let (_, savepoint) = self.savepoints.remove(at);
+        if at == self.savepoints.len() {
+            let _ = self.engine.release(savepoint); // it is there: it was made and not released
+        }
     }
 }
