@@ -17,6 +17,8 @@ pub enum Job {
     PrepareLog,
     /// Write the oldest immutable memtable of a family as a table.
     Flush(FamilyId),
+    /// Learn what was deleted in a family.
+    Learn(FamilyId),
     /// Compact a family if its planner finds something due.
     Compact(FamilyId),
     /// Remove files that nobody needs.
@@ -29,8 +31,9 @@ impl Job {
         match self {
             Self::PrepareLog => 0,
             Self::Flush(_) => 1,
-            Self::Compact(_) => 2,
-            Self::RemoveObsolete => 3,
+            Self::Learn(_) => 2,
+            Self::Compact(_) => 3,
+            Self::RemoveObsolete => 4,
         }
     }
 
@@ -89,6 +92,12 @@ impl JobQueue {
                 return None;
             }
         }
+    }
+
+    /// Whether something waits that is more urgent than `job`.
+    pub fn is_waited_for(&self, job: Job) -> bool {
+        let inner = self.inner.lock();
+        inner.waiting.keys().any(|waiting| waiting.rank() < job.rank() && !inner.running.contains(waiting))
     }
 
     /// A job from [`JobQueue::pop`] is done.

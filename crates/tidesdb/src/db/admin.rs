@@ -9,7 +9,7 @@ use crate::family::FamilyCore;
 use crate::sources::TableSlot;
 use crate::types::{EntryCursor, Kind};
 use crate::vlog::VlogPointer;
-use crate::{Error, Result, compact, files, flush};
+use crate::{Error, Result, compact, files, flush, learn};
 
 /// How long one look for merges that run takes, and after how many of them nobody waits any longer.
 const LOOK: Duration = Duration::from_millis(10);
@@ -61,7 +61,11 @@ impl Db {
     pub fn flush(&self) -> Result<()> {
         let shared = &self.inner.shared;
         shared.check_writable()?;
-        shared.all_families().iter().try_for_each(|f| flush::all(shared, f))
+        shared.all_families().iter().try_for_each(|f| {
+            flush::all(shared, f)?;
+            learn::run(shared, f, true);
+            Ok(())
+        })
     }
 
     /// Flushes and merges each family into one sorted run without deleted, expired or hidden versions.

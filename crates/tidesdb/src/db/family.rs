@@ -12,7 +12,7 @@ use crate::read::{self, Cursor, Iter, prefix_range};
 use crate::shared::Family;
 use crate::types::{SeqNo, Slice};
 use crate::write::WriteBatch;
-use crate::{Error, Result, compact, flush};
+use crate::{Error, Result, compact, flush, learn};
 
 impl Family {
     /// Sets `key` to `value`; returns the commit's sequence number.
@@ -169,7 +169,9 @@ impl Family {
     /// `NoSpace`, `Io`, `Poisoned`.
     pub fn flush(&self) -> Result<()> {
         self.shared.check_writable()?;
-        flush::all(&self.shared, &self.core)
+        flush::all(&self.shared, &self.core)?;
+        learn::run(&self.shared, &self.core, true);
+        Ok(())
     }
 
     /// Has everything committed so far written to tables by the background, and returns at once. Without threads the next commit
