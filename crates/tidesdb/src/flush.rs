@@ -70,7 +70,7 @@ pub fn run_locked(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool
     out.ranges = still_hiding(&family.owned_view().version, &out.tables, &purge.ranges);
     install(shared, family, &slot, boundary, &out)?;
 
-    learn::flushed(shared, family, &slot, out.tables.iter().map(|table| table.tombstones).sum());
+    learn::flushed(shared, family, &slot, boundary, out.tables.iter().map(|table| table.tombstones).sum());
     let bytes = slot.bytes() as u64;
     let took = shared.env.clock.mono().saturating_sub(started);
     shared.debt.flushed(bytes, took);

@@ -37,6 +37,11 @@ impl Job {
         }
     }
 
+    /// Whether it has a thread of its own: nobody waits for it, and what it is for is worth most at once.
+    pub fn is_learning(self) -> bool {
+        matches!(self, Self::Learn(_))
+    }
+
     /// Whether it may take long and nobody waits for it at once.
     pub fn is_long(self) -> bool {
         matches!(self, Self::Compact(_) | Self::RemoveObsolete)
@@ -92,12 +97,6 @@ impl JobQueue {
                 return None;
             }
         }
-    }
-
-    /// Whether something waits that is more urgent than `job`.
-    pub fn is_waited_for(&self, job: Job) -> bool {
-        let inner = self.inner.lock();
-        inner.waiting.keys().any(|waiting| waiting.rank() < job.rank() && !inner.running.contains(waiting))
     }
 
     /// A job from [`JobQueue::pop`] is done.

@@ -1,17 +1,19 @@
 //! Learning deserts before a reader has to: the background walks over what was deleted, as a reader of the newest number would.
 //!
 //! ```text
-//! flush of a memtable with long runs of tombstones --> runs --+
-//! many deletes since the last look, by the timekeeper --------+--> walk: seek, over deleted keys, to the first live one
-//!                                                                    --> `FamilyCore::deserts`
+//! many deletes since the last look, by the timekeeper --> walk on from where the last desert ended, else look at the memtable --+
+//! flush of a memtable with long runs of tombstones --> raise what is known of them --> the rest: runs ------------------------+
+//!     walk: seek, over deleted keys, to the first live one --> `FamilyCore::deserts`  <----------------------------------------+
 //! ```
 //!
-//! What is learned is what the walk has seen with all versions up to its number before it, so it holds for every reader at that number or a
-//! later one, whoever writes meanwhile. Runs and marks are hints: they say where to look, nothing else.
+//! What is learned is what a walk has seen that had every version up to its number before it, so it holds for every reader at that number
+//! or a later one, whoever writes meanwhile. Runs and marks are hints: they say where to look, nothing else.
 //!
-//! A walk is bounded. It ends at the first entry behind its run, and where live keys are more than a small share of what it meets; from there it goes
-//! to later marks, ever farther apart while that is in vain, so deletes at random cost a few seeks. A failure to read is left to
-//! the reader who comes upon it. A walk for the background gives way to jobs that are more urgent, and keeps what it has learned.
+//! A walk is bounded. It ends behind its run, and where live keys are more than a small share of what it meets; from there it goes to later
+//! marks, ever farther apart while that is in vain, so deletes at random cost a few seeks. A failure to read is left to the reader who
+//! comes upon it.
+//!
+//! Threads: one at a time learns for a family; a thread of its own does, so that neither flushes nor the timekeeper wait.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -35,22 +37,31 @@ const MARK_EVERY: usize = 4096;
 const DESERT_MIN: u64 = 1024;
 /// Deletes after which a family is looked at between flushes.
 pub const LOOK_EVERY: u64 = 64 << 10;
+/// A look at a memtable is due when so many of its entries are new deletes: one of so many.
+const SURVEY_SHARE: u64 = 4;
 /// Live keys that a walk may meet, and one more for so many deleted ones.
 const LIVE_MAX: u64 = 32;
 const LIVE_SHARE: u64 = 16;
-/// Steps between two looks at who waits.
+/// Keys passed between two looks at whether the walk must end.
 const STEPS: u64 = 4096;
 /// Versions too new for the walk that are passed one by one.
 const NEWER_MAX: usize = 32;
 /// How often a desert may be found not to have grown before its end is forgotten.
 const MISSES_MAX: u32 = 16;
 
-/// The memtable `slot` of `family` was written to tables that hold `tombstones`: its runs are to be looked at.
-pub fn flushed(shared: &Shared, family: &FamilyCore, slot: &MemSlot, tombstones: u64) {
+/// The memtable `slot` of `family`, which has all of its commits below `boundary` and no others, was written to tables that hold
+/// `tombstones`. What was learned while it was written is now known of all of it; the rest of its runs is to be looked at.
+pub fn flushed(shared: &Shared, family: &FamilyCore, slot: &MemSlot, boundary: SeqNo, tombstones: u64) {
     if tombstones < RUN_MIN as u64 || family.is_dropped() {
         return;
     }
-    family.learning.add(survey(&slot.map));
+    let order = &family.options.comparator;
+    for mut stretch in survey(&slot.map) {
+        raise(family, &stretch, (slot.from, boundary));
+        let known = family.deserts.to_owned();
+        stretch.run.marks.retain(|mark| known.newest(order, mark, SeqNo::MAX) + 1 < boundary);
+        family.learning.add((!stretch.run.marks.is_empty()).then_some(stretch.run));
+    }
     if family.learning.is_waiting() {
         shared.jobs.push(Job::Learn(family.id));
     }
@@ -65,25 +76,92 @@ pub fn ask(shared: &Shared) {
     }
 }
 
-/// Learns what there is to learn of `family`; if `patient`, without giving way to anybody.
-pub fn run(shared: &Arc<Shared>, family: &Arc<FamilyCore>, patient: bool) {
+/// Learns what there is to learn of `family`.
+pub fn run(shared: &Arc<Shared>, family: &Arc<FamilyCore>) {
     let mut progress = family.learning.progress.lock();
-    let learner = Learner { shared, family, patient };
-    let learned = learner.learn_runs(&mut progress).and_then(|()| learner.look(&mut progress));
+    let learner = Learner { shared, family };
+    let learned = learner.look(&mut progress).and_then(|()| learner.learn_runs(&mut progress));
     if let Err(error) = learned {
         tracing::debug!(family = %family.name(), %error, "deserts could not be learned");
     }
-    drop(progress);
-    if family.learning.is_waiting() && !learner.must_end() {
-        shared.jobs.push(Job::Learn(family.id));
+}
+
+/// A run and the keys of its memtable around it, which are not deleted.
+struct Stretch {
+    before: Option<Vec<u8>>,
+    run: Run,
+    after: Option<Vec<u8>>,
+}
+
+impl Stretch {
+    /// What of `desert` lies between the two.
+    fn clip(&self, order: &Comparator, desert: &RangeTombstone, seq: SeqNo) -> RangeTombstone {
+        let mut clipped = RangeTombstone { seq, ..desert.clone() };
+        let begins_before = |key: &Vec<u8>| desert.start.as_ref().is_none_or(|s| order.compare(s, key).is_le());
+        if self.before.as_ref().is_some_and(begins_before) {
+            clipped.start = Some(self.run.marks[0].as_slice().into());
+        }
+        let ends_behind = |key: &&Vec<u8>| desert.end.as_ref().is_none_or(|e| order.compare(key, e).is_lt());
+        if let Some(after) = self.after.as_ref().filter(ends_behind) {
+            clipped.end = Some(after.as_slice().into());
+        }
+        clipped
+    }
+}
+
+/// Deserts that were learned while the memtable of `stretch` was written, at numbers from just below `from` on, and before `boundary`,
+/// are deserts for readers at the boundary, too: what the memtable holds there are tombstones, and of keys that it does not hold
+/// nothing was written. So they become one, and readers pass over the whole table that the memtable became.
+fn raise(family: &FamilyCore, stretch: &Stretch, (from, boundary): (SeqNo, SeqNo)) {
+    let order = &family.options.comparator;
+    let first = &stretch.run.marks[0];
+    let within = |t: &&Arc<RangeTombstone>| {
+        (from..=boundary).contains(&(t.seq + 1)) && t.meets(order, first, &stretch.run.last)
+    };
+    let known = family.deserts.to_owned();
+    let mut parts: Vec<RangeTombstone> =
+        known.iter().filter(within).map(|t| stretch.clip(order, t, boundary - 1)).collect();
+    parts.sort_by(|a, b| match (&a.start, &b.start) {
+        (Some(a), Some(b)) => order.compare(a, b),
+        (a, b) => a.is_some().cmp(&b.is_some()),
+    });
+    let mut joined: Option<RangeTombstone> = None;
+    for part in parts {
+        match &mut joined {
+            Some(whole) if touches(order, whole, &part) => {
+                if whole.end.as_ref().is_some_and(|_| !reaches(order, whole, &part)) {
+                    whole.end = part.end;
+                }
+            }
+            _ => joined.replace(part).into_iter().for_each(|whole| family.learn_desert(whole)),
+        }
+    }
+    joined.into_iter().for_each(|whole| family.learn_desert(whole));
+}
+
+/// Whether `b`, which does not begin before `a`, begins within it or at its end.
+fn touches(order: &Comparator, a: &RangeTombstone, b: &RangeTombstone) -> bool {
+    match (&a.end, &b.start) {
+        (Some(end), Some(start)) => order.compare(start, end).is_le(),
+        _ => true,
+    }
+}
+
+/// Whether `a` ends no earlier than `b`.
+fn reaches(order: &Comparator, a: &RangeTombstone, b: &RangeTombstone) -> bool {
+    match (&a.end, &b.end) {
+        (None, _) => true,
+        (Some(_), None) => false,
+        (Some(a), Some(b)) => order.compare(a, b).is_ge(),
     }
 }
 
 /// The runs of tombstones in `map`.
-fn survey(map: &Arc<Memtable>) -> Vec<Run> {
-    let mut runs = Vec::new();
+fn survey(map: &Arc<Memtable>) -> Vec<Stretch> {
+    let mut found = Vec::new();
     let mut cursor = Source::memtable(map);
-    let mut run = Run { marks: Vec::new(), last: Vec::new() };
+    let mut run = Run::default();
+    let mut before: Option<Vec<u8>> = None;
     let mut length = 0;
     let _ = cursor.seek_to_first(); // a memtable does not fail
     while cursor.valid() {
@@ -96,15 +174,23 @@ fn survey(map: &Arc<Memtable>) -> Vec<Run> {
                 run.last.clear();
                 run.last.extend_from_slice(cursor.key());
             }
-        } else if length > 0 {
-            let ended = std::mem::replace(&mut run, Run { marks: Vec::new(), last: Vec::new() });
-            runs.extend((length >= RUN_MIN).then_some(ended));
+        } else {
+            if length >= RUN_MIN {
+                let after = Some(cursor.key().to_vec());
+                found.push(Stretch { before: before.take(), run: std::mem::take(&mut run), after });
+            }
+            run.marks.clear();
             length = 0;
+            let before = before.get_or_insert_default();
+            before.clear();
+            before.extend_from_slice(cursor.key());
         }
         let _ = cursor.next_key();
     }
-    runs.extend((length >= RUN_MIN).then_some(run));
-    runs
+    if length >= RUN_MIN {
+        found.push(Stretch { before, run, after: None });
+    }
+    found
 }
 
 /// Why a walk ended.
@@ -114,14 +200,13 @@ enum End {
     Done,
     /// Too many live keys.
     Live,
-    /// Somebody waits.
-    Urgent,
+    /// Nobody needs what it learns any more.
+    Stopped,
 }
 
 struct Learner<'a> {
     shared: &'a Arc<Shared>,
     family: &'a Arc<FamilyCore>,
-    patient: bool,
 }
 
 impl Learner<'_> {
@@ -133,57 +218,42 @@ impl Learner<'_> {
             || self.shared.health.is_poisoned()
     }
 
-    fn must_stop(&self) -> bool {
-        self.must_end() || (!self.patient && self.shared.jobs.is_waited_for(Job::Learn(self.family.id)))
-    }
-
-    /// Walks over all runs that wait; what is left of them waits again.
+    /// Walks over all runs that wait.
     fn learn_runs(&self, progress: &mut Progress) -> Result<()> {
-        let mut runs = self.family.learning.take().into_iter();
-        while let Some(run) = runs.next() {
-            if let Some(rest) = self.learn_run(run, progress)? {
-                self.family.learning.add(std::iter::once(rest).chain(runs));
-                return Ok(());
+        for run in self.family.learning.take() {
+            if self.learn_run(&run, progress)? == End::Stopped {
+                break;
             }
         }
         Ok(())
     }
 
-    /// Walks over `run`; what is left of it, if somebody waits.
-    fn learn_run(&self, mut run: Run, progress: &mut Progress) -> Result<Option<Run>> {
-        let Some(mut walk) = Walk::new(self.shared, self.family) else { return Ok(Some(run)) };
+    /// Walks over `run`.
+    fn learn_run(&self, run: &Run, progress: &mut Progress) -> Result<End> {
+        let Some(mut walk) = Walk::new(self.shared, self.family) else { return Ok(End::Done) };
         let order = &self.family.options.comparator;
-        let first = run.marks[0].clone();
-        let mut from = self.family.deserts.to_owned().first_adjoining(order, &first);
-        let (mut at, mut stride) = (0, 1);
-        loop {
-            let joined = from.is_some();
-            let target = from.take().unwrap_or_else(|| run.marks[at].clone());
-            let end = walk.over(&target, Some(&run.last), || self.must_stop())?;
-            if walk.learned {
-                (progress.frontier, progress.misses, stride) = (walk.end.take(), 0, 1);
-            }
-            match end {
-                End::Done => return Ok(None),
-                End::Urgent => {
-                    let ahead = run.marks.partition_point(|m| order.compare(m, &walk.place).is_le());
-                    run.marks.drain(..ahead);
-                    run.marks.insert(0, std::mem::take(&mut walk.place));
-                    return Ok(Some(run));
-                }
-                End::Live => {
-                    let ahead = run.marks.partition_point(|m| order.compare(m, &walk.place).is_lt());
-                    if joined && ahead == 0 {
-                        continue;
-                    }
-                    at = ahead.max(at + stride);
-                    stride *= 2;
-                    if at >= run.marks.len() {
-                        return Ok(None);
-                    }
-                }
+        // Joined to what is known before it, which costs a leap.
+        let joined = self.family.deserts.to_owned().first_adjoining(order, &run.marks[0]);
+        if let Some(start) = joined {
+            let end = walk.over(&start, Some(&run.last), || self.must_end())?;
+            progress.note(&mut walk);
+            if end != End::Live {
+                return Ok(end);
             }
         }
+        let (mut at, mut stride) = (0, 1);
+        at += run.marks.partition_point(|m| order.compare(m, &walk.place).is_lt());
+        while let Some(mark) = run.marks.get(at) {
+            let end = walk.over(mark, Some(&run.last), || self.must_end())?;
+            if end != End::Live {
+                progress.note(&mut walk);
+                return Ok(end);
+            }
+            stride = if progress.note(&mut walk) { 1 } else { stride * 2 };
+            let passed = run.marks.partition_point(|m| order.compare(m, &walk.place).is_lt());
+            at = passed.max(at + stride);
+        }
+        Ok(End::Done)
     }
 
     /// Looks whether the desert that was learned last has grown, and else what the active memtable deletes.
@@ -191,9 +261,8 @@ impl Learner<'_> {
         let deletes = self.family.total(Metric::Deletes);
         if let Some(frontier) = &progress.frontier {
             let Some(mut walk) = Walk::new(self.shared, self.family) else { return Ok(()) };
-            walk.over(frontier, None, || self.must_stop())?;
-            if walk.learned {
-                (progress.frontier, progress.misses) = (walk.end.take(), 0);
+            walk.over(frontier, None, || self.must_end())?;
+            if progress.note(&mut walk) {
                 progress.surveyed = deletes;
                 return Ok(());
             }
@@ -205,12 +274,21 @@ impl Learner<'_> {
         let Some(slot) = self.family.owned_view().active.clone() else { return Ok(()) };
         // A look at all of it costs something: no more than the deletes themselves.
         let since = deletes.saturating_sub(progress.surveyed);
-        if since >= LOOK_EVERY && since >= slot.map.entries() / 4 {
+        if since >= LOOK_EVERY && since >= slot.map.entries() / SURVEY_SHARE {
             progress.surveyed = deletes;
-            self.family.learning.add(survey(&slot.map));
-            return self.learn_runs(progress);
+            self.family.learning.add(survey(&slot.map).into_iter().map(|stretch| stretch.run));
         }
         Ok(())
+    }
+}
+
+impl Progress {
+    /// `walk` has been over a stretch; whether it has learned something.
+    fn note(&mut self, walk: &mut Walk<'_>) -> bool {
+        if walk.learned {
+            (self.frontier, self.misses) = (walk.end.take(), 0);
+        }
+        walk.learned
     }
 }
 
@@ -219,7 +297,7 @@ struct Walk<'a> {
     family: &'a FamilyCore,
     cursor: Versions,
     seq: SeqNo,
-    /// Whether the last stretch found a desert, and where the last one ended; `None` = it has no end.
+    /// Whether the last stretch held a desert, and where that ended; `None` = it has no end.
     learned: bool,
     end: Option<Vec<u8>>,
     /// The key at which the last stretch ended.
@@ -227,21 +305,23 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// `None` if the moment cannot be had.
+    /// `None` if there is no moment at which everything is to be seen: the next look will find one.
     fn new(shared: &Shared, family: &'a FamilyCore) -> Option<Self> {
         let (view, seq, complete) = moment(shared, family);
         let cursor = versions(family, &view, seq);
         complete.then_some(Self { family, cursor, seq, learned: false, end: None, place: Vec::new() })
     }
 
-    fn order(&self) -> &Comparator {
-        &self.family.options.comparator
+    /// Whether the cursor stands on a key behind `last`.
+    fn is_behind(&self, last: Option<&[u8]>) -> bool {
+        let order = &self.family.options.comparator;
+        last.is_some_and(|last| order.compare(self.cursor.key(), last).is_gt())
     }
 
-    /// From `from` on as far as keys are deleted, up to `last`; `is_urgent` is asked now and then.
-    fn over(&mut self, from: &[u8], last: Option<&[u8]>, is_urgent: impl Fn() -> bool) -> Result<End> {
+    /// From `from` on as far as keys are deleted, up to `last`; `must_end` is asked now and then.
+    fn over(&mut self, from: &[u8], last: Option<&[u8]>, must_end: impl Fn() -> bool) -> Result<End> {
         let mut start = from.to_vec();
-        let (mut dead, mut live, mut steps) = (0, 0, 0);
+        let (mut dead, mut live, mut steps, mut asked) = (0, 0, 0, 0);
         self.learned = false;
         self.cursor.seek(from)?;
         let end = loop {
@@ -249,25 +329,28 @@ impl<'a> Walk<'a> {
             if !self.cursor.valid() {
                 break End::Done;
             }
-            if steps % 64 == 0 {
-                if last.is_some_and(|last| self.order().compare(self.cursor.key(), last).is_gt()) {
+            if steps >= asked + STEPS {
+                asked = steps;
+                if self.is_behind(last) {
                     break End::Done;
                 }
-                if steps % STEPS == 0 && is_urgent() {
-                    break End::Urgent;
+                if must_end() {
+                    break End::Stopped;
                 }
             }
             if self.cursor.seq() > self.seq {
                 self.pass_newer()?;
             } else if self.cursor.kind().is_tombstone() {
-                dead += 1;
                 self.cursor.next_key()?;
+                let more = self.cursor.skip_dead(self.seq, None, STEPS)?;
+                dead += 1 + more;
+                steps += more;
             } else {
                 self.learn(&start, dead);
-                if last.is_some_and(|last| self.order().compare(self.cursor.key(), last).is_gt()) {
+                live += 1;
+                if self.is_behind(last) {
                     break End::Done;
                 }
-                live += 1;
                 if live > LIVE_MAX + steps / LIVE_SHARE {
                     break End::Live;
                 }
@@ -308,8 +391,7 @@ impl<'a> Walk<'a> {
         }
         self.end = self.cursor.valid().then(|| self.cursor.key().to_vec());
         let end = self.end.as_deref().map(Into::into);
-        let found = RangeTombstone { seq: self.seq, start: Some(start.into()), end };
-        self.family.learn_desert(found);
+        self.family.learn_desert(RangeTombstone { seq: self.seq, start: Some(start.into()), end });
         self.learned = true;
     }
 }

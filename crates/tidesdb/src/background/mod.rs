@@ -91,7 +91,7 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
         }
         Job::Learn(id) => {
             if let Some(family) = family(id) {
-                learn::run(shared, &family, false);
+                learn::run(shared, &family);
             }
         }
         Job::RemoveObsolete => shared.remove_obsolete(),

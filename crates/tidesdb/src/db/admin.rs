@@ -63,7 +63,7 @@ impl Db {
         shared.check_writable()?;
         shared.all_families().iter().try_for_each(|f| {
             flush::all(shared, f)?;
-            learn::run(shared, f, true);
+            learn::run(shared, f);
             Ok(())
         })
     }

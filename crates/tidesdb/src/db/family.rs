@@ -170,7 +170,7 @@ impl Family {
     pub fn flush(&self) -> Result<()> {
         self.shared.check_writable()?;
         flush::all(&self.shared, &self.core)?;
-        learn::run(&self.shared, &self.core, true);
+        learn::run(&self.shared, &self.core);
         Ok(())
     }
 

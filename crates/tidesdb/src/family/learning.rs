@@ -8,9 +8,9 @@ use tidesdb_sync::Mutex;
 const WAITING_MAX: usize = 256;
 
 /// Keys of one memtable in a row that it deletes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Run {
-    /// The first of them, and one of every so many after it. Never empty.
+    /// The first of them, and one of every so many after it. One that waits has some.
     pub marks: Vec<Vec<u8>>,
     /// The last of them.
     pub last: Vec<u8>,

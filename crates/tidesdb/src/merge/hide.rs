@@ -98,6 +98,15 @@ impl<C: EntryCursor> EntryCursor for HidingCursor<C> {
         self.forwards()
     }
 
+    fn skip_dead(&mut self, seq: SeqNo, until: Option<&[u8]>, most: u64) -> Result<u64> {
+        // A key that is hidden as well is no less dead.
+        let passed = self.inner.skip_dead(seq, until, most)?;
+        if passed > 0 {
+            self.forwards()?;
+        }
+        Ok(passed)
+    }
+
     #[inline]
     fn next_key(&mut self) -> Result<()> {
         self.inner.next_key()?;
