@@ -97,7 +97,8 @@ impl Stretch {
     /// What of `desert` lies between the two.
     fn clip(&self, order: &Comparator, desert: &RangeTombstone, seq: SeqNo) -> RangeTombstone {
         let mut clipped = RangeTombstone { seq, ..desert.clone() };
-        let begins_before = |key: &Vec<u8>| desert.start.as_ref().is_none_or(|s| order.compare(s, key).is_le());
+        let begins_before =
+            |key: &Vec<u8>| desert.start.as_ref().is_none_or(|s| order.compare(s, key).is_le());
         if self.before.as_ref().is_some_and(begins_before) {
             clipped.start = Some(self.run.marks[0].as_slice().into());
         }

@@ -325,7 +325,14 @@ impl<C: MergeSource> MergeCursor<C> {
 /// Passing dead keys in a tight loop.
 impl<C: MergeSource> MergeCursor<C> {
     /// As [`EntryCursor::skip_dead`], with the newest child in the lead and at most one other below `bound`; `other` may be none.
-    fn pass_dead(&mut self, lead: usize, other: usize, bound: Option<&[u8]>, seq: SeqNo, most: u64) -> Result<u64> {
+    fn pass_dead(
+        &mut self,
+        lead: usize,
+        other: usize,
+        bound: Option<&[u8]>,
+        seq: SeqNo,
+        most: u64,
+    ) -> Result<u64> {
         let mut passed = 0;
         while passed < most {
             let child = &self.children[lead];

@@ -40,6 +40,10 @@ impl<C: EntryCursor> HidingCursor<C> {
         self.inner.valid() && hidden.covers(&self.order, self.inner.key(), self.inner.seq())
     }
 
+    fn pieces(&self) -> u64 {
+        self.hidden.as_ref().map_or(0, Hidden::pieces)
+    }
+
     fn skip_forwards(&mut self) -> Result<()> {
         let mut steps = 0u64;
         let mut leap_at = LEAP_AFTER;
@@ -49,11 +53,14 @@ impl<C: EntryCursor> HidingCursor<C> {
             if steps < leap_at || !self.is_hidden() {
                 continue;
             }
+            let Some(hidden) = &self.hidden else { continue };
+            let piece = hidden.pieces();
+            self.inner.skip_older(hidden.below(), hidden.high())?;
             // Where it does not help it is tried ever more seldom.
-            leap_at *= 8;
-            if let Some(hidden) = &self.hidden {
-                self.inner.skip_older(hidden.below(), hidden.high())?;
-            }
+            (steps, leap_at) = match self.is_hidden() && self.pieces() == piece {
+                true => (steps, leap_at * 8),
+                false => (0, LEAP_AFTER),
+            };
         }
         Ok(())
     }

@@ -65,7 +65,8 @@ impl RangeSet {
         let mut first: Option<&[u8]> = None;
         loop {
             let at = first.unwrap_or(key);
-            let reaches = |t: &&Arc<RangeTombstone>| t.end.as_ref().is_none_or(|end| order.compare(at, end).is_le());
+            let reaches =
+                |t: &&Arc<RangeTombstone>| t.end.as_ref().is_none_or(|end| order.compare(at, end).is_le());
             let starts = self.iter().filter(reaches).filter_map(|t| t.start.as_deref());
             let before = starts.filter(|start| order.compare(start, at).is_lt());
             match before.min_by(|a, b| order.compare(a, b)) {
