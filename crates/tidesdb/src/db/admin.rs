@@ -54,7 +54,7 @@ impl fmt::Display for VerifyReport {
 }
 
 impl Db {
-    /// Writes everything committed so far, of all families, to tables.
+    /// Writes everything committed so far, of all families, to tables. A scan afterwards leaps over stretches that were deleted key by key.
     ///
     /// # Errors
     /// `NoSpace`, `Io`, `Poisoned`, `ReadOnly`, `Closed`.

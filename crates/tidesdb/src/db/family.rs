@@ -163,7 +163,7 @@ impl Family {
         Cursor::new(&self.shared, &self.core, None, *options)
     }
 
-    /// Writes everything committed so far to tables.
+    /// Writes everything committed so far to tables. A scan afterwards leaps over stretches that were deleted key by key.
     ///
     /// # Errors
     /// `NoSpace`, `Io`, `Poisoned`.

@@ -4,7 +4,7 @@
 //! may be shown as if the rest had never been.
 
 use crate::Result;
-use crate::ranges::Hidden;
+use crate::ranges::{Hidden, tighter};
 use crate::types::{Comparator, EntryCursor, Kind, SeqNo};
 
 /// Hidden entries after which whole tables are passed over.
@@ -106,8 +106,13 @@ impl<C: EntryCursor> EntryCursor for HidingCursor<C> {
     }
 
     fn skip_dead(&mut self, seq: SeqNo, until: Option<&[u8]>, most: u64) -> Result<u64> {
-        // A key that is hidden as well is no less dead.
-        let passed = self.inner.skip_dead(seq, until, most)?;
+        if self.is_hidden() {
+            return Ok(0);
+        }
+        // Up to where something may be hidden: from there on there may be a leap.
+        let high = self.hidden.as_ref().and_then(Hidden::high);
+        let nearer = |until: &[u8], high: &[u8]| self.order.compare(until, high).is_le();
+        let passed = self.inner.skip_dead(seq, tighter(until, high, nearer), most)?;
         if passed > 0 {
             self.forwards()?;
         }

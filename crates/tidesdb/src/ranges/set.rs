@@ -106,7 +106,7 @@ impl RangeSet {
 }
 
 /// Of two borders the one nearer to the key.
-pub(super) fn tighter<'a>(
+pub fn tighter<'a>(
     a: Option<&'a [u8]>,
     b: Option<&'a [u8]>,
     nearer: impl Fn(&[u8], &[u8]) -> bool,

@@ -15,10 +15,14 @@
 //!
 //! Threads: one at a time learns for a family; a thread of its own does, so that neither flushes nor the timekeeper wait.
 
+mod survey;
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidesdb_memtable::Memtable;
+use survey::{RUN_MIN, raise, survey};
 
 use crate::Result;
 use crate::family::{FamilyCore, MemSlot, Metric, Progress, Run};
@@ -26,13 +30,8 @@ use crate::jobs::Job;
 use crate::ranges::RangeTombstone;
 use crate::read::{Versions, moment, versions};
 use crate::shared::Shared;
-use crate::sources::Source;
-use crate::types::{Comparator, EntryCursor, SeqNo};
+use crate::types::{EntryCursor, SeqNo};
 
-/// Tombstones in a row from which on they are looked at.
-const RUN_MIN: usize = 4096;
-/// Tombstones of a run for each mark.
-const MARK_EVERY: usize = 4096;
 /// Deleted keys from which on they are remembered.
 const DESERT_MIN: u64 = 1024;
 /// Deletes after which a family is looked at between flushes.
@@ -86,114 +85,6 @@ pub fn run(shared: &Arc<Shared>, family: &Arc<FamilyCore>) {
     }
 }
 
-/// A run and the keys of its memtable around it, which are not deleted.
-struct Stretch {
-    before: Option<Vec<u8>>,
-    run: Run,
-    after: Option<Vec<u8>>,
-}
-
-impl Stretch {
-    /// What of `desert` lies between the two.
-    fn clip(&self, order: &Comparator, desert: &RangeTombstone, seq: SeqNo) -> RangeTombstone {
-        let mut clipped = RangeTombstone { seq, ..desert.clone() };
-        let begins_before =
-            |key: &Vec<u8>| desert.start.as_ref().is_none_or(|s| order.compare(s, key).is_le());
-        if self.before.as_ref().is_some_and(begins_before) {
-            clipped.start = Some(self.run.marks[0].as_slice().into());
-        }
-        let ends_behind = |key: &&Vec<u8>| desert.end.as_ref().is_none_or(|e| order.compare(key, e).is_lt());
-        if let Some(after) = self.after.as_ref().filter(ends_behind) {
-            clipped.end = Some(after.as_slice().into());
-        }
-        clipped
-    }
-}
-
-/// Deserts that were learned while the memtable of `stretch` was written, at numbers from just below `from` on, and before `boundary`,
-/// are deserts for readers at the boundary, too: what the memtable holds there are tombstones, and of keys that it does not hold
-/// nothing was written. So they become one, and readers pass over the whole table that the memtable became.
-fn raise(family: &FamilyCore, stretch: &Stretch, (from, boundary): (SeqNo, SeqNo)) {
-    let order = &family.options.comparator;
-    let first = &stretch.run.marks[0];
-    let within = |t: &&Arc<RangeTombstone>| {
-        (from..=boundary).contains(&(t.seq + 1)) && t.meets(order, first, &stretch.run.last)
-    };
-    let known = family.deserts.to_owned();
-    let mut parts: Vec<RangeTombstone> =
-        known.iter().filter(within).map(|t| stretch.clip(order, t, boundary - 1)).collect();
-    parts.sort_by(|a, b| match (&a.start, &b.start) {
-        (Some(a), Some(b)) => order.compare(a, b),
-        (a, b) => a.is_some().cmp(&b.is_some()),
-    });
-    let mut joined: Option<RangeTombstone> = None;
-    for part in parts {
-        match &mut joined {
-            Some(whole) if touches(order, whole, &part) => {
-                if whole.end.as_ref().is_some_and(|_| !reaches(order, whole, &part)) {
-                    whole.end = part.end;
-                }
-            }
-            _ => joined.replace(part).into_iter().for_each(|whole| family.learn_desert(whole)),
-        }
-    }
-    joined.into_iter().for_each(|whole| family.learn_desert(whole));
-}
-
-/// Whether `b`, which does not begin before `a`, begins within it or at its end.
-fn touches(order: &Comparator, a: &RangeTombstone, b: &RangeTombstone) -> bool {
-    match (&a.end, &b.start) {
-        (Some(end), Some(start)) => order.compare(start, end).is_le(),
-        _ => true,
-    }
-}
-
-/// Whether `a` ends no earlier than `b`.
-fn reaches(order: &Comparator, a: &RangeTombstone, b: &RangeTombstone) -> bool {
-    match (&a.end, &b.end) {
-        (None, _) => true,
-        (Some(_), None) => false,
-        (Some(a), Some(b)) => order.compare(a, b).is_ge(),
-    }
-}
-
-/// The runs of tombstones in `map`.
-fn survey(map: &Arc<Memtable>) -> Vec<Stretch> {
-    let mut found = Vec::new();
-    let mut cursor = Source::memtable(map);
-    let mut run = Run::default();
-    let mut before: Option<Vec<u8>> = None;
-    let mut length = 0;
-    let _ = cursor.seek_to_first(); // a memtable does not fail
-    while cursor.valid() {
-        if cursor.kind().is_tombstone() {
-            if length % MARK_EVERY == 0 {
-                run.marks.push(cursor.key().to_vec());
-            }
-            length += 1;
-            if length >= RUN_MIN {
-                run.last.clear();
-                run.last.extend_from_slice(cursor.key());
-            }
-        } else {
-            if length >= RUN_MIN {
-                let after = Some(cursor.key().to_vec());
-                found.push(Stretch { before: before.take(), run: std::mem::take(&mut run), after });
-            }
-            run.marks.clear();
-            length = 0;
-            let before = before.get_or_insert_default();
-            before.clear();
-            before.extend_from_slice(cursor.key());
-        }
-        let _ = cursor.next_key();
-    }
-    if length >= RUN_MIN {
-        found.push(Stretch { before, run, after: None });
-    }
-    found
-}
-
 /// Why a walk ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
@@ -235,15 +126,15 @@ impl Learner<'_> {
         let order = &self.family.options.comparator;
         // Joined to what is known before it, which costs a leap.
         let joined = self.family.deserts.to_owned().first_adjoining(order, &run.marks[0]);
+        let (mut at, mut stride) = (0, 1);
         if let Some(start) = joined {
             let end = walk.over(&start, Some(&run.last), || self.must_end())?;
             progress.note(&mut walk);
             if end != End::Live {
                 return Ok(end);
             }
+            at = run.marks.partition_point(|m| order.compare(m, &walk.place).is_lt());
         }
-        let (mut at, mut stride) = (0, 1);
-        at += run.marks.partition_point(|m| order.compare(m, &walk.place).is_lt());
         while let Some(mark) = run.marks.get(at) {
             let end = walk.over(mark, Some(&run.last), || self.must_end())?;
             if end != End::Live {
@@ -323,6 +214,7 @@ impl<'a> Walk<'a> {
     fn over(&mut self, from: &[u8], last: Option<&[u8]>, must_end: impl Fn() -> bool) -> Result<End> {
         let mut start = from.to_vec();
         let (mut dead, mut live, mut steps, mut asked) = (0, 0, 0, 0);
+        let share = if last.is_some() { LIVE_SHARE } else { u64::MAX };
         self.learned = false;
         self.cursor.seek(from)?;
         let end = loop {
@@ -352,7 +244,7 @@ impl<'a> Walk<'a> {
                 if self.is_behind(last) {
                     break End::Done;
                 }
-                if live > LIVE_MAX + steps / LIVE_SHARE {
+                if live > LIVE_MAX + steps / share {
                     break End::Live;
                 }
                 self.cursor.next_key()?;
