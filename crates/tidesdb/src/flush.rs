@@ -23,7 +23,7 @@ use crate::sources::{Source, TableVersion};
 use crate::sst::TableMeta;
 use crate::types::{EntryCursor, SeqNo};
 use crate::version::{Change, VersionEdit};
-use crate::{Error, Result};
+use crate::{Error, Result, learn};
 
 /// Flushes the oldest immutable memtable of `family`; `false` if there is none.
 ///
@@ -70,6 +70,7 @@ pub fn run_locked(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool
     out.ranges = still_hiding(&family.owned_view().version, &out.tables, &purge.ranges);
     install(shared, family, &slot, boundary, &out)?;
 
+    learn::flushed(shared, family, &slot, boundary, out.tables.iter().map(|table| table.tombstones).sum());
     let bytes = slot.bytes() as u64;
     let took = shared.env.clock.mono().saturating_sub(started);
     shared.debt.flushed(bytes, took);

@@ -166,6 +166,17 @@ impl Cursor {
         self.stand_on_newest();
     }
 
+    /// From key to key, while the newest version of the key is older than `below` and the key comes before `until`; `None` = to the
+    /// end. Each key costs a few nanoseconds.
+    pub fn skip_older(&mut self, below: u64, until: Option<&[u8]>) {
+        while let Some(record) = self.record
+            && record.seq() < below
+            && until.is_none_or(|until| self.memtable.is_before(record.key(), until))
+        {
+            self.next_key();
+        }
+    }
+
     /// One entry back: the next newer version of the key, or the oldest of the previous key.
     pub fn prev(&mut self) {
         let Some(record) = self.record else { return };

@@ -129,6 +129,15 @@ impl Memtable {
         entry.handle(self)
     }
 
+    #[inline]
+    fn is_before(&self, a: &[u8], b: &[u8]) -> bool {
+        match &self.map {
+            Map::Custom(list) => list.is_before(a, b),
+            _ if self.reverse => a > b,
+            _ => a < b,
+        }
+    }
+
     /// Bytes of memory taken for entries and index: what a memory budget should charge.
     #[must_use]
     pub fn allocated_bytes(&self) -> usize {

@@ -71,6 +71,10 @@ struct Splice<'a> {
 }
 
 impl<C: Compare> SkipList<C> {
+    pub(crate) fn is_before(&self, a: &[u8], b: &[u8]) -> bool {
+        self.compare.compare(a, b).is_lt()
+    }
+
     pub(crate) fn new(compare: C, seed: u64) -> Self {
         SkipList { heads: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())), compare, seed }
     }

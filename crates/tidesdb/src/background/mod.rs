@@ -22,7 +22,7 @@ use crate::jobs::Job;
 use crate::options::SyncMode;
 use crate::shared::Shared;
 use crate::types::SeqNo;
-use crate::{Error, Result, compact, flush};
+use crate::{Error, Result, compact, flush, learn};
 
 /// How often in a row an I/O error may come before the database is poisoned. A full disk does not count.
 const IO_FAILURES_MAX: u32 = 3;
@@ -89,6 +89,11 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
                 return Ok(true);
             }
         }
+        Job::Learn(id) => {
+            if let Some(family) = family(id) {
+                learn::run(shared, &family);
+            }
+        }
         Job::RemoveObsolete => shared.remove_obsolete(),
     }
     Ok(false)
@@ -136,6 +141,8 @@ pub struct Ticks {
     tail_since: Duration,
     sealed: SeqNo,
     last_sweep: Duration,
+    /// End of the log when families were last looked through for deletes.
+    looked: SeqNo,
 }
 
 impl Ticks {
@@ -158,6 +165,10 @@ impl Ticks {
             let _ = shared.sync_to(sequencer.tail()); // a failure has poisoned the database
         }
         let tail = sequencer.tail();
+        if tail.saturating_sub(self.looked) >= learn::LOOK_EVERY {
+            self.looked = tail; // a delete takes a unit of the log, or more
+            learn::ask(shared);
+        }
         if tail != self.tail_seen {
             (self.tail_seen, self.tail_since) = (tail, now);
         } else if shared.options.sync == SyncMode::Full

@@ -38,6 +38,8 @@ impl Pool {
             };
             pool.spawn(&shared.clone(), name, priority, move || work(&shared, takes))?;
         }
+        let learner = Arc::clone(shared);
+        pool.spawn(shared, "tidesdb-learn", Priority::Normal, move || work(&learner, Takes::Learning))?;
         let timekeeper = Arc::clone(shared);
         pool.spawn(shared, "tidesdb-clock", Priority::Normal, move || {
             let mut ticks = Ticks::default();
@@ -83,13 +85,15 @@ enum Takes {
     All,
     Short,
     Long,
+    Learning,
 }
 
 fn work(shared: &Arc<Shared>, takes: Takes) {
     let wanted = |job: Job| match takes {
-        Takes::All => true,
-        Takes::Short => !job.is_long(),
+        Takes::All => !job.is_learning(),
+        Takes::Short => !job.is_long() && !job.is_learning(),
         Takes::Long => job.is_long(),
+        Takes::Learning => job.is_learning(),
     };
     while !shared.jobs.is_closed() {
         if let Some(job) = shared.jobs.pop(Duration::from_millis(200), wanted) {

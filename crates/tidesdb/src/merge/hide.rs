@@ -4,7 +4,7 @@
 //! may be shown as if the rest had never been.
 
 use crate::Result;
-use crate::ranges::Hidden;
+use crate::ranges::{Hidden, tighter};
 use crate::types::{Comparator, EntryCursor, Kind, SeqNo};
 
 /// Hidden entries after which whole tables are passed over.
@@ -40,6 +40,10 @@ impl<C: EntryCursor> HidingCursor<C> {
         self.inner.valid() && hidden.covers(&self.order, self.inner.key(), self.inner.seq())
     }
 
+    fn pieces(&self) -> u64 {
+        self.hidden.as_ref().map_or(0, Hidden::pieces)
+    }
+
     fn skip_forwards(&mut self) -> Result<()> {
         let mut steps = 0u64;
         let mut leap_at = LEAP_AFTER;
@@ -49,11 +53,14 @@ impl<C: EntryCursor> HidingCursor<C> {
             if steps < leap_at || !self.is_hidden() {
                 continue;
             }
+            let Some(hidden) = &self.hidden else { continue };
+            let piece = hidden.pieces();
+            self.inner.skip_older(hidden.below(), hidden.high())?;
             // Where it does not help it is tried ever more seldom.
-            leap_at *= 8;
-            if let Some(hidden) = &self.hidden {
-                self.inner.skip_older(hidden.below(), hidden.high())?;
-            }
+            (steps, leap_at) = match self.is_hidden() && self.pieces() == piece {
+                true => (steps, leap_at * 8),
+                false => (0, LEAP_AFTER),
+            };
         }
         Ok(())
     }
@@ -96,6 +103,20 @@ impl<C: EntryCursor> EntryCursor for HidingCursor<C> {
     fn seek_version(&mut self, target: &[u8], seq: SeqNo) -> Result<()> {
         self.inner.seek_version(target, seq)?;
         self.forwards()
+    }
+
+    fn skip_dead(&mut self, seq: SeqNo, until: Option<&[u8]>, most: u64) -> Result<u64> {
+        if self.is_hidden() {
+            return Ok(0);
+        }
+        // Up to where something may be hidden: from there on there may be a leap.
+        let high = self.hidden.as_ref().and_then(Hidden::high);
+        let nearer = |until: &[u8], high: &[u8]| self.order.compare(until, high).is_le();
+        let passed = self.inner.skip_dead(seq, tighter(until, high, nearer), most)?;
+        if passed > 0 {
+            self.forwards()?;
+        }
+        Ok(passed)
     }
 
     #[inline]

@@ -226,6 +226,11 @@ impl<C: EntryCursor> VisibleCursor<C> {
                 self.desert_start.extend_from_slice(self.inner.key());
             }
             self.inner.next_key()?;
+            if dead >= DESERT_NOTED {
+                let passed = self.inner.skip_dead(self.snapshot, self.upper.get(), u64::MAX)?;
+                dead += passed as usize;
+                self.hidden += passed;
+            }
         }
     }
 

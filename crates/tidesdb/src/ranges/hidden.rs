@@ -14,6 +14,8 @@ pub struct Hidden {
     /// Versions below this are hidden in the piece that is remembered; 0 = none.
     below: SeqNo,
     known: bool,
+    /// How many pieces were looked at so far.
+    pieces: u64,
     low: KeyBorder,
     high: KeyBorder,
 }
@@ -23,7 +25,7 @@ impl Hidden {
     pub fn new(sets: Vec<RangeSet>, snapshot: SeqNo) -> Option<Self> {
         let sets: Vec<RangeSet> = sets.into_iter().filter(|set| !set.is_empty()).collect();
         let (low, high) = (KeyBorder::default(), KeyBorder::default());
-        (!sets.is_empty()).then_some(Self { sets, snapshot, below: 0, known: false, low, high })
+        (!sets.is_empty()).then_some(Self { sets, snapshot, below: 0, known: false, pieces: 0, low, high })
     }
 
     /// Whether the version `seq` of `key` is deleted.
@@ -48,6 +50,12 @@ impl Hidden {
         self.low.assign(low);
         self.high.assign(high);
         (self.below, self.known) = (below, true);
+        self.pieces += 1;
+    }
+
+    /// After [`Hidden::covers`]: the number of the piece of the last question.
+    pub fn pieces(&self) -> u64 {
+        self.pieces
     }
 
     /// After [`Hidden::covers`]: versions below this are hidden up to [`Hidden::high`] and down to [`Hidden::low`].

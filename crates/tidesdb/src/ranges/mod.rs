@@ -23,7 +23,7 @@ use crate::types::{Comparator, KEY_BYTES_MAX, SeqNo};
 use crate::{Error, Result};
 
 pub use hidden::Hidden;
-pub use set::{RangeSet, SharedRanges};
+pub use set::{RangeSet, SharedRanges, tighter};
 
 /// Deletes every version older than `seq` of the keys from `start` (inclusive) to `end` (exclusive).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -60,6 +60,22 @@ impl RangeSet {
         self.iter().map(|tombstone| tombstone.bytes()).sum()
     }
 
+    /// Where the tombstones begin that cover every key from there on up to `key`, if any ends at it or covers it and has a first key.
+    pub fn first_adjoining(&self, order: &Comparator, key: &[u8]) -> Option<Vec<u8>> {
+        let mut first: Option<&[u8]> = None;
+        loop {
+            let at = first.unwrap_or(key);
+            let reaches =
+                |t: &&Arc<RangeTombstone>| t.end.as_ref().is_none_or(|end| order.compare(at, end).is_le());
+            let starts = self.iter().filter(reaches).filter_map(|t| t.start.as_deref());
+            let before = starts.filter(|start| order.compare(start, at).is_lt());
+            match before.min_by(|a, b| order.compare(a, b)) {
+                Some(start) => first = Some(start),
+                None => return first.map(<[u8]>::to_vec),
+            }
+        }
+    }
+
     /// The newest over `key` that is not newer than `snapshot`; 0 = none.
     pub fn newest(&self, order: &Comparator, key: &[u8], snapshot: SeqNo) -> SeqNo {
         self.tiers.iter().map(|tier| tier.newest(order, key, snapshot)).max().unwrap_or(0)
@@ -90,7 +106,7 @@ impl RangeSet {
 }
 
 /// Of two borders the one nearer to the key.
-pub(super) fn tighter<'a>(
+pub fn tighter<'a>(
     a: Option<&'a [u8]>,
     b: Option<&'a [u8]>,
     nearer: impl Fn(&[u8], &[u8]) -> bool,

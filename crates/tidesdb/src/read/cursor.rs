@@ -56,11 +56,27 @@ pub struct Cursor {
     pub(super) placed: bool,
 }
 
-/// Deserts that a family remembers.
-const DESERTS_MAX: usize = 64;
-
 /// What a cursor stands on.
-type Walk = VisibleCursor<HidingCursor<MergeCursor<Source>>>;
+type Walk = VisibleCursor<Versions>;
+/// All versions of a family but those that range tombstones and deserts hide.
+pub type Versions = HidingCursor<MergeCursor<Source>>;
+
+/// The view of `family` now, the newest number that a reader of it may have, and whether the view surely holds every commit up to that
+/// number.
+pub fn moment(shared: &Shared, family: &FamilyCore) -> (Arc<ReadView>, SeqNo, bool) {
+    let before = shared.visible();
+    // The view before the sequence number: see `mvcc`. The view keeps every version of its moment.
+    let view = family.owned_view();
+    let seq = shared.visible();
+    // What is visible was inserted before; and all of it where the view leads, if that is where commits still go.
+    let complete = before == seq || family.is_written_in(&view);
+    (view, seq, complete)
+}
+
+/// What a reader at `seq` looks at in `view`, not positioned yet.
+pub fn versions(family: &FamilyCore, view: &ReadView, seq: SeqNo) -> Versions {
+    Cursor::versions(family, view, seq, None)
+}
 
 /// What a reader at `seq` sees of `view`, not positioned yet.
 pub fn show(shared: &Shared, view: &ReadView, family: &FamilyCore, seq: SeqNo) -> impl EntryCursor + use<> {
@@ -138,10 +154,10 @@ impl Cursor {
         Ok(Self {
             shared: Arc::clone(shared),
             family: Arc::clone(family),
+            complete: before == seq || family.is_written_in(&view),
             view,
             inner,
             seq,
-            complete: before == seq,
             moment,
             options,
             own,
@@ -159,6 +175,12 @@ impl Cursor {
         seq: SeqNo,
         own: Option<&OwnReads>,
     ) -> Walk {
+        let versions = Self::versions(family, view, seq, own);
+        VisibleCursor::new(versions, family.options.comparator.clone(), seq, shared.now_secs())
+    }
+
+    /// What there is to be seen of `view` for a reader at `seq`.
+    fn versions(family: &FamilyCore, view: &ReadView, seq: SeqNo, own: Option<&OwnReads>) -> Versions {
         let comparator = &family.options.comparator;
         let mut sources: Vec<Source> = own.map(|own| Source::own(&own.map, seq)).into_iter().collect();
         sources.extend(view.memtables().map(|slot| Source::memtable(&slot.map)));
@@ -175,9 +197,7 @@ impl Cursor {
         ranges.extend(shared_ranges.filter(|set| !set.is_empty()).map(SharedRanges::to_owned));
         ranges.extend(Some(view.version.ranges()).filter(|set| !set.is_empty()).cloned());
         ranges.extend(own.map(|own| own.ranges_at(comparator, seq)));
-        let hidden = Hidden::new(ranges, seq);
-        let hiding = HidingCursor::new(merged, comparator.clone(), hidden);
-        VisibleCursor::new(hiding, comparator.clone(), seq, shared.now_secs())
+        HidingCursor::new(merged, comparator.clone(), Hidden::new(ranges, seq))
     }
 
     /// A second cursor over the same moment.
@@ -310,7 +330,7 @@ impl Cursor {
         if self.own.is_none() && self.seq != SEQ_MAX && self.complete {
             let (start, end) = (Some(desert.start.into()), desert.end.map(Into::into));
             let found = RangeTombstone { seq: self.seq, start, end };
-            self.family.deserts.learn(&self.family.options.comparator, found, DESERTS_MAX);
+            self.family.learn_desert(found);
         }
     }
 

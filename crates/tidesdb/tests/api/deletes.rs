@@ -1,8 +1,10 @@
 //! Deletes and single deletes: the key is gone, everywhere, and in the end so is the tombstone.
 
-use tidesdb::{Family, Isolation};
+use std::collections::BTreeMap;
 
-use crate::common::{Sim, contents, fill, small, value};
+use tidesdb::{Family, Isolation, SyncMode};
+
+use crate::common::{Sim, contents, fill, noise, pairs, small, value};
 
 fn assert_gone(f: &Family, key: &[u8], place: &str) {
     assert!(value(f, key).is_none(), "get, {place}");
@@ -186,4 +188,69 @@ fn a_desert_of_a_transaction_is_its_own() {
     assert_eq!(f.iter().unwrap().count(), 3000);
     tx.rollback();
     assert_eq!(f.iter().unwrap().count(), 3000);
+}
+
+/// Threads delete stretches of their own keys and put some back, while the background learns what is deleted; each sees at every moment what a
+/// plain map of its keys says.
+#[test]
+fn what_the_background_learns_hides_nobodys_keys() {
+    const KEYS: u64 = 12_000;
+    let sim = Sim::new();
+    let family = small().write_buffer(1 << 20);
+    let options = sim.options().sync(SyncMode::None).background_threads(2).default_family(family);
+    let db = options.open().unwrap();
+    let key = |thread: u64, n: u64| format!("{thread}-{n:06}").into_bytes();
+    std::thread::scope(|s| {
+        for thread in 0..3u64 {
+            let db = &db;
+            s.spawn(move || {
+                let f = db.default_family();
+                let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+                let mut batch = db.batch();
+                for round in 0..12u64 {
+                    let random = noise(thread << 32 | round, 4);
+                    let from = u64::from(random[0]) * 8;
+                    let to = (from + 5000 + u64::from(random[1]) * 16).min(KEYS);
+                    for n in (0..KEYS).filter(|n| round == 0 || n % 97 == u64::from(random[2] % 97)) {
+                        batch.put(f, &key(thread, n), &round.to_le_bytes()).unwrap();
+                        model.insert(key(thread, n), round.to_le_bytes().to_vec());
+                    }
+                    db.write(&mut batch).unwrap();
+                    let before = (db.snapshot(), model.len());
+                    for n in from..to {
+                        batch.delete(f, &key(thread, n)).unwrap();
+                        model.remove(&key(thread, n));
+                        if n % 500 == 0 {
+                            db.write(&mut batch).unwrap();
+                        }
+                        if n % 2500 == 0 && round % 2 == 1 {
+                            // Into the midst of what may be learned at this moment.
+                            let back = key(thread, from + (n - from) / 2);
+                            f.put(&back, b"back").unwrap();
+                            model.insert(back, b"back".to_vec());
+                            let mine = || f.prefix(thread.to_string().as_bytes()).unwrap();
+                            assert_eq!(
+                                mine().count(),
+                                model.len(),
+                                "thread {thread}, round {round}, key {n}"
+                            );
+                        }
+                    }
+                    db.write(&mut batch).unwrap();
+                    if random[3].is_multiple_of(4) {
+                        f.flush().unwrap();
+                    }
+                    let expected: Vec<_> = model.clone().into_iter().collect();
+                    let prefix = thread.to_string();
+                    assert_eq!(
+                        pairs(f.prefix(prefix.as_bytes()).unwrap()),
+                        expected,
+                        "thread {thread}, round {round}"
+                    );
+                    let old = before.0.range(f, key(thread, 0)..key(thread, KEYS)).unwrap().count();
+                    assert_eq!(old, before.1, "an older reader, thread {thread}, round {round}");
+                }
+            });
+        }
+    });
 }

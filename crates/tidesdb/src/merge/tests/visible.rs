@@ -315,3 +315,46 @@ fn a_merge_keeps_its_order_while_sources_grow() {
         }
     });
 }
+
+/// Layers of tombstones over puts and over each other: most keys are passed in pairs, and none that is live.
+#[test]
+fn dead_keys_are_passed_whole() {
+    with_seeds(2000, |rng| {
+        let compare = if rng.one_in(8) { Comparator::reverse_bytewise() } else { Comparator::bytewise() };
+        let layers = 1 + rng.below(5);
+        let dead = 1 + rng.below(60);
+        let mut entries = Vec::new();
+        let mut children = Vec::new();
+        for layer in 0..layers {
+            let mut run = Vec::new();
+            for n in 0..100 {
+                for _ in 0..[0, 1, 1, 1, 2][rng.below(5)] {
+                    let kind = if layer > 0 && !rng.one_in(dead) { Kind::Delete } else { Kind::Put };
+                    let seq = (layer * 1000 + run.len()) as u64;
+                    run.push(version(format!("{n:02}").as_bytes(), seq, kind));
+                }
+            }
+            entries.extend_from_slice(&run);
+            children.insert(0, VecCursor::sorted(&compare, run));
+        }
+        let newest = entries.iter().map(|v| v.seq).max().unwrap_or(0);
+        let snapshot = if rng.one_in(3) { rng.below(newest as usize + 1) as u64 } else { newest };
+        let mut bound = || rng.one_in(3).then(|| format!("{:02}", rng.below(100)).into_bytes());
+        let bounds = [bound(), bound()];
+        let model = view(&compare, &entries, snapshot, &bounds);
+        let merged = MergeCursor::newest_first(compare.clone(), children);
+        let mut cursor = VisibleCursor::new(merged, compare.clone(), snapshot, NOW);
+        cursor.set_bounds(bounds[0].as_deref(), bounds[1].as_deref());
+        cursor.seek_to_first().unwrap();
+        for expected in &model {
+            assert_eq!(entry(&mut cursor).as_ref(), Some(expected));
+            cursor.next().unwrap();
+        }
+        assert!(!cursor.valid());
+        let inside = |v: &&Version| {
+            view(&compare, &[Version { kind: Kind::Put, ..(*v).clone() }], snapshot, &bounds).len() == 1
+        };
+        let seen: BTreeSet<&[u8]> = entries.iter().filter(inside).map(|v| &v.key[..]).collect();
+        assert_eq!(cursor.hidden() as usize + model.len(), seen.len(), "each key is shown or counted, once");
+    });
+}
