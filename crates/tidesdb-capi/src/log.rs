@@ -8,18 +8,16 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::Once;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use tidesdb_sync::Mutex;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::handle::Handle;
-
 /// Where the messages for one database go, and how long its file may get.
 struct Sink {
-    database: Handle,
+    number: u64,
     /// As in the configuration; a higher number says less.
     level: u8,
     file: Option<(File, u64)>,
@@ -30,25 +28,36 @@ static SINKS: Mutex<Vec<Sink>> = Mutex::new(Vec::new());
 static WANTED: AtomicU8 = AtomicU8::new(u8::MAX);
 static INSTALLED: Once = Once::new();
 
-/// Sends messages of at least `level` (0 debug ... 4 fatal, more for none) somewhere as long as `database` is open: to `LOG` in
-/// `directory`, or to stderr. A file that is longer than `longest` bytes begins anew; 0 = never.
-pub(crate) fn open(database: Handle, level: i32, directory: Option<&Path>, longest: u64) {
-    let Ok(level @ 0..=4) = u8::try_from(level) else { return };
+/// As long as it lives, messages go where it was opened for.
+pub(crate) struct Messages {
+    number: Option<u64>,
+}
+
+/// Sends messages of at least `level` (0 debug ... 4 fatal, more for none) somewhere: to `LOG` in `directory`, or to stderr. A file
+/// that is longer than `longest` bytes begins anew; 0 = never.
+pub(crate) fn open(level: i32, directory: Option<&Path>, longest: u64) -> Messages {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let Ok(level @ 0..=4) = u8::try_from(level) else { return Messages { number: None } };
     // A program that has a subscriber of its own for `tracing` keeps it.
-    INSTALLED.call_once(|| drop(tracing::subscriber::set_global_default(Messages)));
+    INSTALLED.call_once(|| drop(tracing::subscriber::set_global_default(Listener)));
     #[expect(clippy::disallowed_methods, reason = "a log for people beside the database, not part of it")]
     let file = directory.map(|dir| File::options().create(true).append(true).open(dir.join("LOG")));
     let file = file.and_then(Result::ok).map(|file| (file, if longest == 0 { u64::MAX } else { longest }));
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let mut sinks = SINKS.lock();
-    sinks.push(Sink { database, level, file });
+    sinks.push(Sink { number, level, file });
     update(&sinks);
+    Messages { number: Some(number) }
 }
 
-/// No more messages for `database`.
-pub(crate) fn close(database: Handle) {
-    let mut sinks = SINKS.lock();
-    sinks.retain(|sink| sink.database != database);
-    update(&sinks);
+impl Drop for Messages {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            let mut sinks = SINKS.lock();
+            sinks.retain(|sink| sink.number != number);
+            update(&sinks);
+        }
+    }
 }
 
 fn update(sinks: &[Sink]) {
@@ -65,9 +74,9 @@ fn number(level: &Level) -> u8 {
     }
 }
 
-struct Messages;
+struct Listener;
 
-impl Subscriber for Messages {
+impl Subscriber for Listener {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         number(metadata.level()) >= WANTED.load(Ordering::Relaxed)
     }

@@ -47,7 +47,7 @@ extern "C" {
 /** The directory belongs to another open database. */
 #define TDB_ERR_LOCKED (-12)
 #define TDB_ERR_READONLY (-13)
-/** Try again: the object is in use by another call, or writing is held back. */
+/** The object is in use by another call: try again. From a commit: writing is held back; roll back and do it all again. */
 #define TDB_ERR_BUSY (-14)
 #define TDB_ERR_PRECONDITION (-15)
 

@@ -79,6 +79,12 @@ fn open(config: &Config) -> Answer<Handle> {
     system::check_parent(path)?;
     memory::settle();
     let limit = memory_limit(config);
+    // Before the engine: what recovery has to say, and why an open fails, is said too.
+    let directory = (config.log_to_file != 0).then_some(path);
+    if directory.is_some() {
+        let _ = std::fs::create_dir(path); // it may be there; if it cannot be made, the engine says so
+    }
+    let messages = log::open(config.log_level, directory, config.log_truncation_at as u64);
     let opened = Db::options(path)
         .sync(SyncMode::None)
         .cache_bytes((config.block_cache_size as u64).min(limit / 2))
@@ -97,12 +103,10 @@ fn open(config: &Config) -> Answer<Handle> {
         memory_limit: limit,
         has_cache: config.block_cache_size > 0,
         waits_at_close: config.finish_compactions_on_close != 0,
+        _messages: messages,
     };
     let database = Arc::new(Database::new(opened, facts));
-    let handle = database.publish()?;
-    let directory = (config.log_to_file != 0).then_some(path);
-    log::open(handle, config.log_level, directory, config.log_truncation_at as u64);
-    Ok(handle)
+    database.publish()
 }
 
 /// Half of the memory there is, unless something else is asked for.
@@ -133,9 +137,7 @@ pub extern "C" fn tidesdb_close(db: Handle) -> Code {
         if DATABASES.retire(db).is_none() {
             return Err(invalid!("another thread is closing the database"));
         }
-        let closed = database.close();
-        log::close(db);
-        closed
+        database.close()
     })
 }
 

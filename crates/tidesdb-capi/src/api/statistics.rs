@@ -33,8 +33,9 @@ pub extern "C" fn tidesdb_get_stats(cf: Handle, stats: Out<*mut FamilyStats>) ->
         stats.check()?;
         let family = FAMILIES.share(cf)?;
         let database = family.database()?;
-        let mut shown = figures(&database, &family);
-        let made = fill_arrays(&family, &mut shown).and_then(|()| memory::copy_all(&[shown]));
+        let of = family.engine().stats();
+        let mut shown = figures(&database, &family, &of);
+        let made = fill_arrays(&family, &of, &mut shown).and_then(|()| memory::copy_all(&[shown]));
         if made.is_err() {
             free_arrays(&shown);
         }
@@ -44,8 +45,7 @@ pub extern "C" fn tidesdb_get_stats(cf: Handle, stats: Out<*mut FamilyStats>) ->
 }
 
 /// All figures but those in arrays.
-fn figures(database: &Database, family: &Family) -> FamilyStats {
-    let of = family.engine().stats();
+fn figures(database: &Database, family: &Family, of: &tidesdb::FamilyStats) -> FamilyStats {
     let all = database.engine().stats();
     let entries = of.table_entries + of.memtable_entries;
     let deeper = of.level_tables.iter().skip(1).filter(|n| **n > 0).count();
@@ -84,8 +84,7 @@ fn figures(database: &Database, family: &Family) -> FamilyStats {
 }
 
 /// The arrays, one entry for each level, and the settings.
-fn fill_arrays(family: &Family, shown: &mut FamilyStats) -> Answer {
-    let of = family.engine().stats();
+fn fill_arrays(family: &Family, of: &tidesdb::FamilyStats, shown: &mut FamilyStats) -> Answer {
     let levels = shown.num_levels as usize;
     let exact = |list: &[u64]| (0..levels).map(|i| list.get(i).copied().unwrap_or(0)).collect::<Vec<_>>();
     let sizes: Vec<usize> = exact(&of.level_bytes).into_iter().map(|n| n as usize).collect();
@@ -135,7 +134,8 @@ fn totals(database: &Database) -> DbStats {
     let tables: usize = families().map(|f| f.level_tables.iter().sum::<usize>()).sum();
     let immutables: usize = families().map(|f| f.immutables).sum();
     let (total, available) = system::memory();
-    let used = memtables + all.cache_bytes + sum(|f| f.resident_bytes);
+    // A cache that is full is doing its work; it is at most half of the limit.
+    let used = memtables + sum(|f| f.resident_bytes);
     let limit = database.memory_limit();
     DbStats {
         num_column_families: int(database.names().len()),

@@ -21,6 +21,7 @@ use crate::abi::{
 use crate::callback;
 use crate::failure::{Answer, Failure, invalid, told};
 use crate::handle::Handle;
+use crate::log::Messages;
 use crate::pointer::{put_text, text_of};
 use crate::settings;
 
@@ -37,6 +38,8 @@ pub(crate) struct Facts {
     pub(crate) has_cache: bool,
     /// Whether closing it waits for merges that are due.
     pub(crate) waits_at_close: bool,
+    /// Where messages go as long as it is there.
+    pub(crate) _messages: Messages,
 }
 
 /// An open database.

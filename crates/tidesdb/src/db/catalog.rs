@@ -206,6 +206,7 @@ impl Db {
         };
         shared.versions.install(&edit, publish).inspect_err(|e| shared.poison_if_unknown(e))?;
         shared.debt.subtract(core.forget_memtables());
+        core.forget_tables();
         shared.remove_obsolete();
         Ok(())
     }

@@ -233,7 +233,7 @@ impl FamilyCore {
         self.new_map(seed)
     }
 
-    /// After a drop: lets go of all memtables. Returns the bytes of those that waited for a flush.
+    /// Lets go of all memtables. Returns the bytes of those that waited for a flush.
     pub fn forget_memtables(&self) -> u64 {
         let mut bytes = 0;
         self.change_view(|view| {
@@ -242,6 +242,11 @@ impl FamilyCore {
             ReadView { active: None, active_from: view.active_from, immutables: Vec::new(), version }
         });
         bytes
+    }
+
+    /// After a drop: lets go of all tables, which handles of the family would keep else. Cursors have a view of their own.
+    pub fn forget_tables(&self) {
+        self.change_view(|view| view.with_version(Arc::new(view.version.emptied())));
     }
 
     fn new_map(&self, seed: u64) -> Arc<Memtable> {

@@ -451,7 +451,7 @@ impl Transaction {
     }
 
     fn find(&self, savepoint: Savepoint) -> Result<usize> {
-        let at = self.savepoints.iter().position(|(id, _)| *id == savepoint.0);
+        let at = self.savepoints.iter().rposition(|(id, _)| *id == savepoint.0);
         at.ok_or_else(|| Error::NotFound { what: "the savepoint".into() })
     }
 

@@ -90,6 +90,17 @@ impl<T> FamilyVersion<T> {
         }
     }
 
+    /// The same family without tables and value logs: it was dropped, and who still has it must not keep its files.
+    pub fn emptied(&self) -> Self {
+        Self {
+            state: Arc::clone(&self.state),
+            levels: Vec::new(),
+            slots: BTreeMap::new(),
+            vlogs: BTreeMap::new(),
+            ranges: RangeSet::new(self.order(), Vec::new()),
+        }
+    }
+
     /// Number of the family.
     pub fn id(&self) -> FamilyId {
         self.state.id

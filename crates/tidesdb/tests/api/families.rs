@@ -183,6 +183,28 @@ fn files_of_a_dropped_family_go_when_the_last_reader_leaves() {
 }
 
 #[test]
+fn a_handle_of_a_dropped_family_keeps_no_files() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let a = make(&db, "a");
+    fill(&a, 100, &[3; 700]);
+    a.flush().unwrap();
+    let reader = a.cursor().unwrap();
+    db.drop_family("a").unwrap();
+    let data = || {
+        db.compact().unwrap(); // collects what nobody needs
+        let is_data = |n: &&String| n.ends_with(".klog") || n.ends_with(".vlog");
+        sim.disk.file_names("/db").unwrap().iter().filter(is_data).count()
+    };
+    assert_eq!(data(), 2, "a cursor reads on");
+    drop(reader);
+    // What readers let go of is collected a little later.
+    let gone = (0..1000).any(|_| data() == 0);
+    assert!(gone, "{:?}", sim.disk.file_names("/db"));
+    assert!(matches!(a.get(b"k"), Err(Error::NotFound { .. })));
+}
+
+#[test]
 fn a_rename_keeps_data_handles_and_number() {
     let sim = Sim::new();
     let db = sim.open();
