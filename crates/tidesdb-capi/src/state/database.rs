@@ -177,6 +177,9 @@ impl Database {
         let order = self.orders.find(&order_name)?;
         let options = settings::options(config, FamilyOptions::default().comparator(order))?;
         let mut config = *config;
+        put_text(&mut config.comparator_name, &order_name);
+        let context = text_of(&config.comparator_ctx_str)?; // either may come without an end
+        put_text(&mut config.comparator_ctx_str, &context);
         if let Some(order) = self.orders.registered(&order_name) {
             put_text(&mut config.comparator_ctx_str, &order.context_text.to_string_lossy());
         }
