@@ -234,6 +234,75 @@ static void fixed_c8_also_after_a_kill(void)
     check_waiting_family();
 }
 
+/* Names that the engine has for orders of its own are free for callers. */
+static void any_other_name_is_free(void)
+{
+    static const char *const names[] = {"u64", "i64", "bytewise", "reverse-bytewise", "case-insensitive"};
+    db_t *db = open_at("db");
+    for (int i = 0; i < 5; i++) {
+        tidesdb_column_family_config_t config = tidesdb_default_column_family_config();
+        strcpy(config.comparator_name, names[i]);
+        OK(tidesdb_register_comparator(db, names[i], by_context, "", &backwards));
+        cf_t *cf = family_with(db, names[i], &config);
+        put(db, cf, "a", "1");
+        put(db, cf, "b", "2");
+        OK(tidesdb_purge_cf(cf));
+    }
+    close_db(db);
+    db = open_at("db");
+    for (int i = 0; i < 5; i++) {
+        OK(tidesdb_register_comparator(db, names[i], by_context, "", &backwards));
+        WALK(db, tidesdb_get_column_family(db, names[i]), "b a ");
+    }
+    close_db(db);
+}
+
+/* A comparator may read; whoever compares may hold what anything else would wait for. */
+static struct {
+    db_t *db;
+    txn_t *txn;
+    int commit, close, flush, create;
+} within;
+
+static int order_that_writes(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, void *ctx)
+{
+    if (within.txn != NULL) {
+        tidesdb_column_family_config_t config = tidesdb_default_column_family_config();
+        within.commit = tidesdb_txn_commit(within.txn);
+        within.close = tidesdb_close(within.db);
+        within.flush = tidesdb_purge(within.db);
+        within.create = tidesdb_create_column_family(within.db, "more", &config);
+    }
+    return by_context(a, na, b, nb, ctx);
+}
+
+static void a_comparator_may_only_read(void)
+{
+    db_t *db = open_at("db");
+    tidesdb_column_family_config_t config = tidesdb_default_column_family_config();
+    strcpy(config.comparator_name, "writes");
+    OK(tidesdb_register_comparator(db, "writes", order_that_writes, "", &backwards));
+    cf_t *cf = family_with(db, "f", &config), *other = family(db, "g");
+    put(db, cf, "a", "1");
+    within.db = db;
+    within.txn = begin_at(db, TDB_ISOLATION_SNAPSHOT);
+    OK(tidesdb_txn_put(within.txn, other, B("k"), B("v"), 0));
+    txn_t *outer = begin_at(db, TDB_ISOLATION_SNAPSHOT);
+    OK(tidesdb_txn_put(outer, cf, B("b"), B("2"), 0));
+    OK(tidesdb_txn_commit(outer));
+    CHECK_INT(within.commit, TDB_ERR_BUSY);
+    CHECK_INT(within.close, TDB_ERR_BUSY);
+    CHECK_INT(within.flush, TDB_ERR_BUSY);
+    CHECK_INT(within.create, TDB_ERR_BUSY);
+    txn_t *later = within.txn;
+    within.txn = NULL;
+    commit(later);
+    tidesdb_txn_free(outer);
+    STORED(db, other, "k", "v");
+    WALK(db, cf, "b a ");
+    close_db(db);
+}
+
 const struct test comparator_tests[] = {
     TEST(orders_of_bytes),
     TEST(orders_of_numbers),
@@ -241,6 +310,8 @@ const struct test comparator_tests[] = {
     TEST(families_in_built_in_orders),
     TEST(families_in_orders_of_numbers),
     TEST(registering),
+    TEST(any_other_name_is_free),
+    TEST(a_comparator_may_only_read),
     TEST(fixed_c8_a_family_waits_for_its_comparator),
     TEST_ALONE(fixed_c8_also_after_a_kill),
     END_OF_TESTS,

@@ -234,6 +234,28 @@ static void a_long_walk_over_many_tables(void)
     close_db(db);
 }
 
+/* What it showed when its transaction ended, it shows on; one that begins anew is another. */
+static void an_iterator_outlives_the_end_of_its_transaction(void)
+{
+    db_t *db = open_at("db");
+    cf_t *cf = family(db, "f");
+    put(db, cf, "a", "1");
+    for (int how = 0; how < 3; how++) {
+        txn_t *txn = begin(db);
+        OK(tidesdb_txn_put(txn, cf, B("b"), B("2"), 0));
+        iter_t *iter = NULL;
+        OK(tidesdb_iter_new(txn, cf, &iter));
+        if (how == 0) OK(tidesdb_txn_rollback(txn));
+        else OK(tidesdb_txn_commit(txn));
+        if (how == 2) OK(tidesdb_txn_reset(txn, TDB_ISOLATION_SNAPSHOT));
+        OK(tidesdb_iter_seek_to_first(iter));
+        AT(iter, "a");
+        tidesdb_iter_free(iter);
+        tidesdb_txn_free(txn);
+    }
+    close_db(db);
+}
+
 const struct test iterator_tests[] = {
     TEST(an_iterator_begins_nowhere),
     TEST(forwards_and_backwards),
@@ -242,6 +264,7 @@ const struct test iterator_tests[] = {
     TEST(an_iterator_sees_its_transaction),
     TEST(an_empty_family),
     TEST(iterator_arguments),
+    TEST(an_iterator_outlives_the_end_of_its_transaction),
     TEST(a_long_walk_over_many_tables),
     END_OF_TESTS,
 };

@@ -183,6 +183,29 @@ static void resetting(void)
     close_db(db);
 }
 
+/* A savepoint for each statement, as SQL layers have it: what is forgotten costs the next one nothing. */
+static void many_savepoints(void)
+{
+    db_t *db = open_at("db");
+    txn_t *txn = begin(db);
+    double lap[2] = {0, 0};
+    for (int round = 0; round < 2; round++) {
+        double start = now_ms();
+        for (int i = 0; i < 2000; i++) {
+            OK(tidesdb_txn_savepoint(txn, "statement"));
+            OK(tidesdb_txn_rollback_to_savepoint(txn, "statement"));
+        }
+        lap[round] = now_ms() - start;
+        for (int i = 0; round == 0 && i < scaled(200000, 2000); i++) {
+            OK(tidesdb_txn_savepoint(txn, "statement"));
+            OK(tidesdb_txn_release_savepoint(txn, "statement"));
+        }
+    }
+    CHECK(lap[1] < 20 * lap[0] + 50);
+    tidesdb_txn_free(txn);
+    close_db(db);
+}
+
 static void savepoints(void)
 {
     db_t *db = open_at("db");
@@ -321,6 +344,7 @@ const struct test transaction_tests[] = {
     TEST(rolling_back),
     TEST(resetting),
     TEST(savepoints),
+    TEST(many_savepoints),
     TEST(a_savepoint_of_the_same_name_moves),
     TEST(savepoints_do_not_outlive_a_reset),
     TEST(time_to_live_is_a_moment),

@@ -1,7 +1,7 @@
 //! Key orders: those that are always there, as functions, and those of the user.
 
-use std::cmp::Ordering;
 use std::ffi::{CString, c_char, c_int, c_void};
+use std::sync::LazyLock;
 
 use tidesdb::Comparator;
 
@@ -63,76 +63,25 @@ fn built_in(name: &str) -> Option<CompareFn> {
     })
 }
 
-/// A key as it comes to a comparator.
-type Key = (*const u8, usize);
-
-fn compare(a: Key, b: Key, order: impl FnOnce(&[u8], &[u8]) -> Ordering) -> c_int {
-    let bytes = |key: Key| In::from_caller(key.0).bytes(key.1);
-    answer_or(0, || Ok(order(bytes(a)?, bytes(b)?) as c_int))
+/// The built-in orders as functions, each the engine's, made once: a caller may compare with them all the time.
+macro_rules! comparators {
+    ($($symbol:ident: $order:ident,)*) => {$(
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $symbol(a: *const u8, an: usize, b: *const u8, bn: usize, _: *mut c_void) -> c_int {
+            static ORDER: LazyLock<Comparator> = LazyLock::new(Comparator::$order);
+            answer_or(0, || {
+                let (a, b) = (In::from_caller(a).bytes(an)?, In::from_caller(b).bytes(bn)?);
+                Ok(ORDER.compare(a, b) as c_int)
+            })
+        }
+    )*};
 }
 
-#[unsafe(no_mangle)]
-pub extern "C" fn tidesdb_comparator_memcmp(
-    a: *const u8,
-    an: usize,
-    b: *const u8,
-    bn: usize,
-    _: *mut c_void,
-) -> c_int {
-    compare((a, an), (b, bn), <[u8]>::cmp)
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn tidesdb_comparator_lexicographic(
-    a: *const u8,
-    an: usize,
-    b: *const u8,
-    bn: usize,
-    _: *mut c_void,
-) -> c_int {
-    compare((a, an), (b, bn), |a, b| Comparator::lexicographic().compare(a, b))
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn tidesdb_comparator_uint64(
-    a: *const u8,
-    an: usize,
-    b: *const u8,
-    bn: usize,
-    _: *mut c_void,
-) -> c_int {
-    compare((a, an), (b, bn), |a, b| Comparator::u64_le().compare(a, b))
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn tidesdb_comparator_int64(
-    a: *const u8,
-    an: usize,
-    b: *const u8,
-    bn: usize,
-    _: *mut c_void,
-) -> c_int {
-    compare((a, an), (b, bn), |a, b| Comparator::i64_le().compare(a, b))
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn tidesdb_comparator_reverse_memcmp(
-    a: *const u8,
-    an: usize,
-    b: *const u8,
-    bn: usize,
-    _: *mut c_void,
-) -> c_int {
-    compare((a, an), (b, bn), |a, b| b.cmp(a))
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn tidesdb_comparator_case_insensitive(
-    a: *const u8,
-    an: usize,
-    b: *const u8,
-    bn: usize,
-    _: *mut c_void,
-) -> c_int {
-    compare((a, an), (b, bn), |a, b| Comparator::case_insensitive().compare(a, b))
+comparators! {
+    tidesdb_comparator_memcmp: bytewise,
+    tidesdb_comparator_lexicographic: lexicographic,
+    tidesdb_comparator_uint64: u64_le,
+    tidesdb_comparator_int64: i64_le,
+    tidesdb_comparator_reverse_memcmp: reverse_bytewise,
+    tidesdb_comparator_case_insensitive: case_insensitive,
 }

@@ -166,6 +166,15 @@ impl Transaction {
 
     /// Hands the value of `key`, its own writes first, to `read` where it lies: no copy is made of what is in memory.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// let mut tx = db.begin(tidesdb::Isolation::Snapshot);
+    /// tx.put(db.default_family(), b"k", b"value")?;
+    /// assert_eq!(tx.get_with(db.default_family(), b"k", |value| value.len())?, Some(5));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Transaction::get`].
     pub fn get_with<R>(
