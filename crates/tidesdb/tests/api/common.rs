@@ -66,7 +66,7 @@ impl Sim {
 impl Sim {
     /// Asserts that the files come to be as wanted: what a reader or another test's thread still holds goes a little later.
     pub(crate) fn eventually(&self, db: &Db, wanted: impl Fn(&[String]) -> bool) {
-        for _ in 0..200 {
+        for _ in 0..3000 {
             db.compact().unwrap();
             if wanted(&self.disk.file_names(DB).unwrap()) {
                 return;

@@ -181,7 +181,7 @@ fn files_go_when_their_last_reader_leaves() {
     db.compact().unwrap();
     assert_eq!(tables(), 2, "the reader needs one that no version has");
     drop(reader);
-    let gone = (0..1000).any(|_| {
+    let gone = (0..6000).any(|_| {
         sim.clock.advance(std::time::Duration::from_millis(100));
         std::thread::sleep(std::time::Duration::from_millis(5));
         tables() == 1
