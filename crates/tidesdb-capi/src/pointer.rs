@@ -126,7 +126,16 @@ impl<T> Out<T> {
     /// For null.
     #[inline]
     pub(crate) fn check(self) -> Answer {
-        if self.0.is_null() { Err(NULL) } else { Ok(()) }
+        self.check_for(NULL)
+    }
+
+    /// As [`Out::check`], saying of what it is the place.
+    ///
+    /// # Errors
+    /// `failure` for null.
+    #[inline(always)]
+    pub(crate) fn check_for(self, failure: Failure) -> Answer {
+        if self.0.is_null() { Err(failure) } else { Ok(()) }
     }
 
     /// Writes the answer; nothing for null.

@@ -10,7 +10,7 @@ use crate::Result;
 use crate::codec::key_hash;
 use crate::merge::{LevelCursor, LevelTable, MergeSource};
 use crate::sst::{Table, TableContext, TableCursor};
-use crate::types::{Comparator, EntryCursor, Kind, SeqNo};
+use crate::types::{Comparator, EntryCursor, Kind, SeqNo, Stamp, Stored};
 use crate::version;
 
 /// A table in a version.
@@ -204,31 +204,43 @@ impl EntryCursor for Source {
     }
 
     #[inline]
-    fn seq(&self) -> SeqNo {
+    fn stamp(&self) -> Stamp {
         match self {
-            Self::Own(_, seq) => *seq,
-            Self::Memtable(m) => m.entry().seq,
-            Self::Table(c) => c.seq(),
-            Self::Level(c) => c.seq(),
-            Self::Run(c) => c.seq(),
+            Self::Memtable(m) => stamp_in_memory(m),
+            Self::Own(m, seq) => Stamp { seq: *seq, ..stamp_in_memory(m) },
+            Self::Table(c) => c.stamp(),
+            Self::Level(c) => c.stamp(),
+            Self::Run(c) => c.stamp(),
         }
     }
 
-    #[inline]
-    fn kind(&self) -> Kind {
-        // A memtable holds only kinds that a batch encoded.
-        each!(self, m => Kind::from_u8(m.entry().kind).unwrap_or(Kind::Delete), c => c.kind())
+    #[inline(always)]
+    fn entry(&mut self) -> Result<Stored<'_>> {
+        match self {
+            Self::Memtable(m) | Self::Own(m, _) => Ok(in_memory(m)),
+            Self::Table(c) => c.entry(),
+            Self::Level(c) => c.entry(),
+            Self::Run(c) => c.entry(),
+        }
     }
+}
 
-    #[inline]
-    fn expiry(&self) -> u32 {
-        each!(self, m => m.entry().expiry, c => c.expiry())
-    }
+#[inline(always)]
+fn in_memory(cursor: &tidesdb_memtable::Cursor) -> Stored<'_> {
+    let e = cursor.entry();
+    (e.key, kind(e.kind), e.value)
+}
 
-    #[inline]
-    fn value(&mut self) -> Result<&[u8]> {
-        each!(self, m => Ok(m.entry().value), c => c.value())
-    }
+#[inline(always)]
+fn stamp_in_memory(cursor: &tidesdb_memtable::Cursor) -> Stamp {
+    let e = cursor.entry();
+    Stamp { seq: e.seq, kind: kind(e.kind), expiry: e.expiry }
+}
+
+/// A memtable holds only kinds that a batch encoded.
+#[inline(always)]
+fn kind(byte: u8) -> Kind {
+    Kind::from_u8(byte).unwrap_or(Kind::Delete)
 }
 
 impl MergeSource for Source {

@@ -55,9 +55,9 @@ impl Engine for Tides {
     fn session(&self) -> Result<Box<dyn Session + '_>> {
         let family = self.db.default_family();
         let direct = self.batch == 1;
-        let (batch, key) = (self.db.batch(), Vec::new());
+        let batch = self.db.batch();
         let transactions = TidesTransactions { db: &self.db, family, open: None };
-        Ok(Box::new(TidesSession { db: &self.db, family, batch, cursor: None, key, direct, transactions }))
+        Ok(Box::new(TidesSession { db: &self.db, family, batch, cursor: None, direct, transactions }))
     }
 
     fn sync(&self) -> Result<()> {
@@ -116,8 +116,6 @@ struct TidesSession<'a> {
     family: &'a Family,
     batch: WriteBatch,
     cursor: Option<Cursor>,
-    /// Copy of the key of a row.
-    key: Vec<u8>,
     direct: bool,
     transactions: TidesTransactions<'a>,
 }
@@ -167,18 +165,15 @@ impl Session for TidesSession<'_> {
     }
 
     fn range(&mut self, key: &[u8], limit: u64, row: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
-        let mut copy = std::mem::take(&mut self.key);
         let cursor = self.cursor()?;
         cursor.seek(key).map_err(said)?;
-        let n = rows(cursor, &mut copy, limit, row);
-        self.key = copy;
-        n
+        rows(cursor, limit, row)
     }
 
     fn iterate(&mut self, row: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
         let mut cursor = self.family.cursor().map_err(said)?;
         cursor.seek_to_first().map_err(said)?;
-        rows(&mut cursor, &mut self.key, u64::MAX, row)
+        rows(&mut cursor, u64::MAX, row)
     }
 
     fn refresh(&mut self) -> Result<()> {
@@ -259,18 +254,11 @@ impl Transactions for TidesTransactions<'_> {
     }
 }
 
-fn rows(
-    cursor: &mut Cursor,
-    key: &mut Vec<u8>,
-    limit: u64,
-    row: &mut dyn FnMut(&[u8], &[u8]),
-) -> Result<u64> {
+fn rows(cursor: &mut Cursor, limit: u64, row: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
     let mut n = 0;
     while n < limit && cursor.valid() {
-        // Key and value cannot be borrowed together: the value may have to be fetched into the cursor.
-        key.clear();
-        key.extend_from_slice(cursor.key());
-        row(key, cursor.value().map_err(said)?);
+        let (key, value) = cursor.entry().map_err(said)?;
+        row(key, value);
         n += 1;
         if n < limit {
             cursor.next().map_err(said)?;

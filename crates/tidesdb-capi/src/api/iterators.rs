@@ -3,10 +3,15 @@
 use std::ffi::c_int;
 
 use crate::abi::Code;
-use crate::failure::{answer, answer_or};
+use crate::failure::{Failure, answer, answer_or, invalid};
 use crate::handle::Handle;
 use crate::pointer::{In, Out};
-use crate::state::{self, ITERATORS, To};
+use crate::state::{self, ITERATORS, Iterator, To};
+
+const NO_KEY: Failure = invalid!("the place for the key is NULL");
+const NO_KEY_SIZE: Failure = invalid!("the place for the size of the key is NULL");
+const NO_VALUE: Failure = invalid!("the place for the value is NULL");
+const NO_VALUE_SIZE: Failure = invalid!("the place for the size of the value is NULL");
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_iter_new(txn: Handle, cf: Handle, iter: Out<Handle>) -> Code {
@@ -19,7 +24,10 @@ pub extern "C" fn tidesdb_iter_new(txn: Handle, cf: Handle, iter: Out<Handle>) -
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_iter_seek(iter: Handle, key: In<u8>, key_size: usize) -> Code {
-    answer(|| ITERATORS.lend(iter)?.go(To::AtOrAfter(key.key(key_size)?)))
+    answer(|| {
+        let key = key.key(key_size)?;
+        ITERATORS.with(iter, |iter| iter.go(To::AtOrAfter(key)))
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -39,12 +47,12 @@ pub extern "C" fn tidesdb_iter_seek_to_last(iter: Handle) -> Code {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_iter_next(iter: Handle) -> Code {
-    answer(|| ITERATORS.lend(iter)?.next())
+    answer(|| ITERATORS.with(iter, Iterator::next))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_iter_prev(iter: Handle) -> Code {
-    answer(|| ITERATORS.lend(iter)?.prev())
+    answer(|| ITERATORS.with(iter, Iterator::prev))
 }
 
 #[unsafe(no_mangle)]
@@ -56,26 +64,28 @@ pub extern "C" fn tidesdb_iter_valid(iter: Handle) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_iter_key(iter: Handle, key: Out<*const u8>, key_size: Out<usize>) -> Code {
     answer(|| {
-        key.check()?;
-        key_size.check()?;
-        let lent = ITERATORS.lend(iter)?;
-        let bytes = lent.key()?;
-        key.set(bytes.as_ptr());
-        key_size.set(bytes.len());
-        Ok(())
+        key.check_for(NO_KEY)?;
+        key_size.check_for(NO_KEY_SIZE)?;
+        ITERATORS.with(iter, |iter| {
+            let bytes = iter.key()?;
+            key.set(bytes.as_ptr());
+            key_size.set(bytes.len());
+            Ok(())
+        })
     })
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_iter_value(iter: Handle, value: Out<*const u8>, value_size: Out<usize>) -> Code {
     answer(|| {
-        value.check()?;
-        value_size.check()?;
-        let mut lent = ITERATORS.lend(iter)?;
-        let bytes = lent.value()?;
-        value.set(bytes.as_ptr());
-        value_size.set(bytes.len());
-        Ok(())
+        value.check_for(NO_VALUE)?;
+        value_size.check_for(NO_VALUE_SIZE)?;
+        ITERATORS.with(iter, |iter| {
+            let bytes = iter.value()?;
+            value.set(bytes.as_ptr());
+            value_size.set(bytes.len());
+            Ok(())
+        })
     })
 }
 
@@ -88,18 +98,18 @@ pub extern "C" fn tidesdb_iter_key_value(
     value_size: Out<usize>,
 ) -> Code {
     answer(|| {
-        key.check()?;
-        key_size.check()?;
-        value.check()?;
-        value_size.check()?;
-        let mut lent = ITERATORS.lend(iter)?;
-        let bytes = lent.value()?;
-        value.set(bytes.as_ptr());
-        value_size.set(bytes.len());
-        let bytes = lent.key()?;
-        key.set(bytes.as_ptr());
-        key_size.set(bytes.len());
-        Ok(())
+        key.check_for(NO_KEY)?;
+        key_size.check_for(NO_KEY_SIZE)?;
+        value.check_for(NO_VALUE)?;
+        value_size.check_for(NO_VALUE_SIZE)?;
+        ITERATORS.with(iter, |iter| {
+            let (k, v) = iter.entry()?;
+            key.set(k.as_ptr());
+            key_size.set(k.len());
+            value.set(v.as_ptr());
+            value_size.set(v.len());
+            Ok(())
+        })
     })
 }
 

@@ -42,13 +42,16 @@ pub extern "C" fn tidesdb_txn_put(
 ) -> Code {
     answer(|| {
         let (key, value) = (key.key(key_size)?, value.bytes(value_size)?);
-        TRANSACTIONS.lend(txn)?.put(cf, key, value, ttl)
+        TRANSACTIONS.with(txn, |txn| txn.put(cf, key, value, ttl))
     })
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_txn_delete(txn: Handle, cf: Handle, key: In<u8>, key_size: usize) -> Code {
-    answer(|| TRANSACTIONS.lend(txn)?.delete(cf, key.key(key_size)?, false))
+    answer(|| {
+        let key = key.key(key_size)?;
+        TRANSACTIONS.with(txn, |txn| txn.delete(cf, key, false))
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -92,10 +95,12 @@ fn get(
     value.check()?;
     value_size.check()?;
     let copied = |bytes: &[u8]| Ok::<_, Failure>((memory::copy(bytes)?, bytes.len()));
-    let (copy, size) = TRANSACTIONS.lend(txn)?.get(cf, key, tracking, copied)??;
-    value.set(copy);
-    value_size.set(size);
-    Ok(())
+    TRANSACTIONS.with(txn, |txn| {
+        let (copy, size) = txn.get(cf, key, tracking, copied)??;
+        value.set(copy);
+        value_size.set(size);
+        Ok(())
+    })
 }
 
 #[unsafe(no_mangle)]

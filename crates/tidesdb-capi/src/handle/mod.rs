@@ -57,14 +57,16 @@ impl Handle {
         Self((((kind as usize) << GENERATION_BITS | generation) << INDEX_BITS | index) << ALIGNMENT_BITS)
     }
 
-    /// Index and generation, if it looks like a handle of `kind`.
     #[inline(always)]
-    fn parts(self, kind: Kind) -> Option<(usize, usize)> {
-        let bits = self.0 >> ALIGNMENT_BITS;
-        let (index, rest) = (bits & ((1 << INDEX_BITS) - 1), bits >> INDEX_BITS);
-        let generation = rest & (GENERATIONS - 1);
-        let whole = self.0 & ((1 << ALIGNMENT_BITS) - 1) == 0 && rest >> GENERATION_BITS == kind as usize;
-        whole.then_some((index, generation))
+    fn index(self) -> usize {
+        self.0 >> ALIGNMENT_BITS & ((1 << INDEX_BITS) - 1)
+    }
+
+    /// The one after it of the same place.
+    fn next(self) -> Self {
+        const SHIFT: u32 = ALIGNMENT_BITS + INDEX_BITS;
+        const MASK: usize = (GENERATIONS - 1) << SHIFT;
+        Self(self.0 & !MASK | (self.0.wrapping_add(1 << SHIFT) & MASK))
     }
 }
 
@@ -80,10 +82,12 @@ struct Unused {
     fresh: u32,
 }
 
+type Chunk<T> = Box<[Slot<T>; CHUNK]>;
+
 /// All handles of one kind.
 pub(crate) struct Table<T> {
     kind: Kind,
-    chunks: [OnceLock<Box<[Slot<T>]>>; CHUNKS],
+    chunks: [OnceLock<Chunk<T>>; CHUNKS],
     unused: Mutex<Unused>,
 }
 
@@ -94,15 +98,24 @@ impl<T> Table<T> {
         Self { kind, chunks: [const { OnceLock::new() }; CHUNKS], unused }
     }
 
+    /// The place that `handle` would have, if it is one: a word that is none must never be compared with a state.
     #[inline(always)]
-    fn slot(&self, index: usize) -> Option<&Slot<T>> {
-        self.chunks.get(index / CHUNK)?.get()?.get(index % CHUNK)
+    fn slot(&self, handle: Handle) -> Option<&Slot<T>> {
+        if handle.0 & ((1 << ALIGNMENT_BITS) - 1) != 0 {
+            return None;
+        }
+        Some(&self.chunks[handle.index() / CHUNK].get()?[handle.index() % CHUNK])
     }
 
-    /// The slot and generation that `handle` names.
-    fn find(&self, handle: Handle) -> Answer<(&Slot<T>, usize)> {
-        let (index, generation) = handle.parts(self.kind).ok_or(STALE)?;
-        Ok((self.slot(index).ok_or(STALE)?, generation))
+    fn place(&self, index: u32) -> &Slot<T> {
+        let (chunk, place) = (index as usize / CHUNK, index as usize % CHUNK);
+        &self.chunks[chunk].get_or_init(|| self.make(chunk))[place]
+    }
+
+    fn make(&self, chunk: usize) -> Chunk<T> {
+        let slot = |place| Slot::new(Handle::new(self.kind, 0, chunk * CHUNK + place));
+        let slots: Box<[Slot<T>]> = (0..CHUNK).map(slot).collect();
+        slots.try_into().unwrap_or_else(|_| unreachable!("as many as were asked for"))
     }
 
     /// Gives `value`, which belongs to `owner`, a handle.
@@ -110,24 +123,20 @@ impl<T> Table<T> {
     /// # Errors
     /// `ERR_MEMORY` if a million are in use.
     pub(crate) fn insert(&self, value: T, owner: Handle) -> Answer<Handle> {
-        let index = self.unused_index()?;
-        let chunk = self.chunks[index / CHUNK].get_or_init(|| (0..CHUNK).map(|_| Slot::new()).collect());
-        // A handle that somebody made up may have it for a moment.
-        let mut lent = chunk[index % CHUNK].take_any();
-        lent.fill(value, owner.0);
-        Ok(Handle::new(self.kind, lent.generation(), index))
+        // Whoever looks for all values of an owner may have it for a moment.
+        Ok(self.place(self.unused_index()?).take_any().fill(value, owner))
     }
 
-    fn unused_index(&self) -> Answer<usize> {
+    fn unused_index(&self) -> Answer<u32> {
         let mut unused = self.unused.lock();
         if let Some(index) = unused.again.pop() {
-            return Ok(index as usize);
+            return Ok(index);
         }
         if unused.fresh == 1 << INDEX_BITS {
             return Err(told!(ERR_MEMORY, "a million handles of this kind are in use: free some"));
         }
         unused.fresh += 1;
-        Ok(unused.fresh as usize - 1)
+        Ok(unused.fresh - 1)
     }
 
     /// What `handle` stands for, to oneself until it is dropped.
@@ -136,22 +145,28 @@ impl<T> Table<T> {
     /// `ERR_INVALID_ARGS` if it stands for nothing, `ERR_BUSY` if another has it.
     #[inline(always)]
     pub(crate) fn lend(&self, handle: Handle) -> Answer<Lent<'_, T>> {
-        match self.try_lend(handle) {
+        match self.slot(handle).and_then(|slot| slot.try_lend(handle)) {
             Some(lent) => Ok(lent),
             None => Err(self.why_not(handle)),
         }
     }
 
+    /// Runs `body` on what `handle` stands for: as [`Table::lend`], in fewer instructions.
+    ///
+    /// # Errors
+    /// As [`Table::lend`]; those of `body`.
     #[inline(always)]
-    fn try_lend(&self, handle: Handle) -> Option<Lent<'_, T>> {
-        let (index, generation) = handle.parts(self.kind)?;
-        self.slot(index)?.try_take(generation).filter(Lent::is_there)
+    pub(crate) fn with<R>(&self, handle: Handle, body: impl FnOnce(&mut T) -> Answer<R>) -> Answer<R> {
+        let mut lent = self.lend(handle)?;
+        let answer = body(&mut lent);
+        lent.give_back();
+        answer
     }
 
     #[cold]
+    #[inline(never)]
     fn why_not(&self, handle: Handle) -> Failure {
-        let found = self.find(handle);
-        found.map_or_else(|stale| stale, |(slot, generation)| slot.why_not(generation))
+        self.slot(handle).map_or(STALE, |slot| slot.why_not(handle))
     }
 
     /// Takes back what `handle` stands for; the handle is then stale.
@@ -172,63 +187,58 @@ impl<T> Table<T> {
     where
         T: Clone,
     {
-        let (slot, generation) = self.find(handle)?;
-        slot.take(generation).and_then(|mut lent| lent.place().clone()).ok_or(STALE)
+        let lent = self.slot(handle).and_then(|slot| slot.lend(handle)).ok_or(STALE)?;
+        Ok(lent.clone())
     }
 
     /// Takes back a value that others may be copying: the first to ask gets it.
     pub(crate) fn retire(&self, handle: Handle) -> Option<T> {
-        let (slot, generation) = self.find(handle).ok()?;
-        let value = slot.take(generation).filter(Lent::is_there)?.end();
+        let value = self.slot(handle)?.lend(handle)?.end();
         self.give_back(handle);
         value
     }
 
     fn give_back(&self, handle: Handle) {
-        if let Some((index, _)) = handle.parts(self.kind) {
-            self.unused.lock().again.push(index as u32);
-        }
+        self.unused.lock().again.push(handle.index() as u32);
     }
 
-    /// Makes `handle` stale but keeps its value for another use: see [`Table::wake`].
-    pub(crate) fn park(&self, mut lent: Lent<'_, T>, handle: Handle) -> Parked {
-        lent.end_generation();
-        let index = handle.parts(self.kind).map_or(0, |(index, _)| index as u32);
-        Parked { index, generation: lent.generation() }
+    /// Makes the handle of `lent` stale but keeps the value for another use: see [`Table::wake`].
+    pub(crate) fn park(lent: Lent<'_, T>) -> Parked {
+        Parked(lent.park())
     }
 
     /// A value that was parked, with a handle of its own again; `None` if it was removed meanwhile.
     #[inline]
     pub(crate) fn wake(&self, parked: Parked) -> Option<(Handle, Lent<'_, T>)> {
-        let index = parked.index as usize;
-        let lent = self.slot(index)?.take(parked.generation).filter(Lent::is_there)?;
-        Some((Handle::new(self.kind, parked.generation, index), lent))
+        let lent = self.slot(parked.0)?.wake(parked.0)?;
+        Some((lent.handle(), lent))
     }
 
     /// Removes every value of `owner`, parked ones too, that nobody uses at this moment.
     pub(crate) fn remove_all(&self, owner: Handle) -> Vec<T> {
         let mut removed = Vec::new();
-        let fresh = self.unused.lock().fresh as usize;
+        let fresh = self.unused.lock().fresh;
         let of_owner = |slot: &&Slot<T>| slot.owner() == owner.0;
         for index in 0..fresh {
             // Those of others are not even touched.
-            let Some(lent) = self.slot(index).filter(of_owner).and_then(Slot::try_take_any) else { continue };
-            if lent.is_there() && lent.owner() == owner.0 {
-                removed.extend(lent.end());
-                self.unused.lock().again.push(index as u32);
+            let Some(taken) = Some(self.place(index)).filter(of_owner).and_then(Slot::try_take_any) else {
+                continue;
+            };
+            if taken.owner() == owner.0
+                && let Some(value) = taken.end()
+            {
+                removed.push(value);
+                self.unused.lock().again.push(index);
             }
         }
         removed
     }
 }
 
-/// A value that waits for another use.
+/// A value that waits for another use, by the handle it has when it wakes. Another value may be there by then: the database was
+/// closed.
 #[derive(Debug)]
-pub(crate) struct Parked {
-    index: u32,
-    /// That of its handle when it wakes. Another value may be in the slot by then: the database was closed.
-    generation: usize,
-}
+pub(crate) struct Parked(Handle);
 
 #[cfg(test)]
 mod tests;

@@ -1,78 +1,66 @@
 //! A place for a value, lent to one at a time.
 
 use std::cell::UnsafeCell;
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tidesdb_sync::Backoff;
 
-use super::{BUSY, GENERATIONS, STALE};
+use super::{BUSY, Handle, STALE};
 use crate::failure::Failure;
 
 /// A place for a value, and who may touch it.
 pub(super) struct Slot<T> {
-    /// The generation, and in the lowest bit whether somebody has the value.
+    /// The handle that the place has now, and in its lowest bits, which are 0 in handles, the two below. So one comparison says
+    /// that a handle is of this kind, not stale, and that its value is there and not in use.
     state: AtomicUsize,
     /// The handle of what the value belongs to, for who looks for all of it.
     owner: AtomicUsize,
     value: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: the value is reached only through `Lent`, of which there is one at a time: it is made by who sets the lowest bit of
-// `state`, and clears it when it goes. So the value moves between threads, which `T: Send` allows, and is never shared.
+// SAFETY: the value is reached only through `Taken`, of which there is one at a time: it is made by who sets `TAKEN` in `state`,
+// which is cleared when it goes. So the value moves between threads, which `T: Send` allows, and is never shared.
 unsafe impl<T: Send> Sync for Slot<T> {}
 
+/// Somebody has the place.
 const TAKEN: usize = 1;
+/// The handle stands for nothing yet, or nothing any more. Without it there is a value.
+const WITHHELD: usize = 2;
 
 impl<T> Slot<T> {
-    pub(super) fn new() -> Self {
-        Self { state: AtomicUsize::new(0), owner: AtomicUsize::new(0), value: UnsafeCell::new(None) }
+    /// An empty place that will have this handle.
+    pub(super) fn new(handle: Handle) -> Self {
+        let state = AtomicUsize::new(handle.0 | WITHHELD);
+        Self { state, owner: AtomicUsize::new(0), value: UnsafeCell::new(None) }
     }
 
-    /// Takes the value if it is of this generation and nobody has it. `None` says neither which: see [`Slot::why_not`].
+    /// Takes the place if it is in this state, which is one without `TAKEN`. `None` does not say why not: see [`Slot::why_not`].
     ///
     /// All of it is inlined: it is most of what a call through C costs more than one through Rust.
     #[inline(always)]
-    pub(super) fn try_take(&self, generation: usize) -> Option<Lent<'_, T>> {
-        let state = generation << 1;
-        // Looked at before anything is written: a stale handle must not be in the way of the slot's new user.
+    fn try_take(&self, state: usize) -> Option<Taken<'_, T>> {
+        // Looked at before anything is written: a stale handle must not be in the way of the place's new user.
         if self.state.load(Ordering::Relaxed) != state {
             return None;
         }
         // Acquire: what the one before did to the value is seen.
         let taken = self.state.compare_exchange(state, state | TAKEN, Ordering::Acquire, Ordering::Relaxed);
-        if taken.is_ok() { Some(Lent { slot: self, generation }) } else { None }
+        if taken.is_ok() { Some(Taken { slot: self, after: state }) } else { None }
     }
 
-    /// Why [`Slot::try_take`] gave nothing, or a place without a value.
-    #[cold]
-    pub(super) fn why_not(&self, generation: usize) -> Failure {
-        match self.try_take(generation) {
-            Some(lent) if !lent.is_there() => STALE,
-            None if self.generation() != generation => STALE,
-            _ => BUSY,
-        }
+    /// Lends the value if `handle` stands for it and nobody has it.
+    #[inline(always)]
+    pub(super) fn try_lend(&self, handle: Handle) -> Option<Lent<'_, T>> {
+        self.try_take(handle.0).map(Lent)
     }
 
-    fn generation(&self) -> usize {
-        self.state.load(Ordering::Relaxed) >> 1
-    }
-
-    /// Takes the value, whatever its generation, unless somebody has it.
-    pub(super) fn try_take_any(&self) -> Option<Lent<'_, T>> {
-        self.try_take(self.generation())
-    }
-
-    /// What the value belongs to, if there is one.
-    pub(super) fn owner(&self) -> usize {
-        self.owner.load(Ordering::Acquire)
-    }
-
-    /// As [`Slot::try_take`], waiting for who has it: for values that are had for moments only.
-    pub(super) fn take(&self, generation: usize) -> Option<Lent<'_, T>> {
+    /// As [`Slot::try_lend`], waiting for who has it: for values that are had for moments only.
+    pub(super) fn lend(&self, handle: Handle) -> Option<Lent<'_, T>> {
         let mut backoff = Backoff::new();
-        while self.generation() == generation {
-            if let Some(lent) = self.try_take(generation) {
+        while self.state() & !TAKEN == handle.0 {
+            if let Some(lent) = self.try_lend(handle) {
                 return Some(lent);
             }
             backoff.snooze();
@@ -80,95 +68,151 @@ impl<T> Slot<T> {
         None
     }
 
+    /// Why [`Slot::try_lend`] gave nothing.
+    #[cold]
+    pub(super) fn why_not(&self, handle: Handle) -> Failure {
+        if self.state() & !TAKEN == handle.0 { BUSY } else { STALE }
+    }
+
+    fn state(&self) -> usize {
+        self.state.load(Ordering::Relaxed)
+    }
+
+    /// Lends what was parked under `handle`, which stands for it again.
+    pub(super) fn wake(&self, handle: Handle) -> Option<Lent<'_, T>> {
+        let mut backoff = Backoff::new();
+        // Whoever closes the database may have it for a moment, to find out what it belongs to.
+        while self.state() & !TAKEN == handle.0 | WITHHELD {
+            if let Some(mut taken) = self.try_take(handle.0 | WITHHELD) {
+                // Else it was removed, and the place not used again yet.
+                return taken.place().is_some().then(|| {
+                    taken.after = handle.0;
+                    Lent(taken)
+                });
+            }
+            backoff.snooze();
+        }
+        None
+    }
+
+    /// What the value belongs to, if there is one.
+    pub(super) fn owner(&self) -> usize {
+        self.owner.load(Ordering::Acquire)
+    }
+
+    /// Takes the place, with whatever is in it, unless somebody has it.
+    pub(super) fn try_take_any(&self) -> Option<Taken<'_, T>> {
+        let state = self.state();
+        if state & TAKEN == 0 { self.try_take(state) } else { None }
+    }
+
     /// As [`Slot::try_take_any`], waiting likewise.
-    pub(super) fn take_any(&self) -> Lent<'_, T> {
+    pub(super) fn take_any(&self) -> Taken<'_, T> {
         let mut backoff = Backoff::new();
         loop {
             match self.try_take_any() {
-                Some(lent) => return lent,
+                Some(taken) => return taken,
                 None => backoff.snooze(),
             }
         }
     }
 }
 
-/// A value on loan: nobody else has it. Words only, as padding is slow to copy.
-pub(crate) struct Lent<'t, T> {
+/// A place that nobody else has, with or without a value.
+pub(super) struct Taken<'t, T> {
     slot: &'t Slot<T>,
-    /// The generation that the slot has afterwards.
-    generation: usize,
+    /// The state of the place afterwards.
+    after: usize,
 }
 
-impl<T> Lent<'_, T> {
+impl<T> Taken<'_, T> {
     #[inline(always)]
-    pub(super) fn place(&mut self) -> &mut Option<T> {
-        // SAFETY: who made `self` set the lowest bit of the slot's state: there is no other `Lent` of it.
+    fn place(&mut self) -> &mut Option<T> {
+        // SAFETY: who made `self` set `TAKEN` in the slot's state: there is no other `Taken` of it.
         unsafe { &mut *self.slot.value.get() }
     }
 
-    #[inline(always)]
-    fn shown(&self) -> Option<&T> {
-        // SAFETY: as in `place`; the borrow of `self` keeps it from being changed meanwhile.
-        unsafe { &*self.slot.value.get() }.as_ref()
-    }
-
-    /// Puts in a value that belongs to `owner`.
-    pub(super) fn fill(&mut self, value: T, owner: usize) {
+    /// Puts in a value that belongs to `owner`, and tells its handle.
+    pub(super) fn fill(mut self, value: T, owner: Handle) -> Handle {
         *self.place() = Some(value);
-        self.slot.owner.store(owner, Ordering::Release);
+        self.slot.owner.store(owner.0, Ordering::Release);
+        self.after &= !WITHHELD;
+        Handle(self.after)
     }
 
+    /// What the value belongs to.
     pub(super) fn owner(&self) -> usize {
         self.slot.owner()
     }
 
-    #[inline(always)]
-    pub(super) fn is_there(&self) -> bool {
-        self.shown().is_some()
+    /// The handle of now is stale from now on; tells the next one.
+    fn end_generation(&mut self) -> Handle {
+        let next = Handle(self.after & !WITHHELD).next();
+        self.after = next.0 | WITHHELD;
+        next
     }
 
-    #[inline(always)]
-    pub(super) fn generation(&self) -> usize {
-        self.generation
-    }
-
-    /// Makes all handles of the slot stale.
-    pub(super) fn end_generation(&mut self) {
-        self.generation = (self.generation + 1) % GENERATIONS;
-    }
-
-    /// Ends the value's time in the slot.
+    /// Ends the value's time in the place.
     pub(super) fn end(mut self) -> Option<T> {
         self.end_generation();
         self.place().take()
     }
 }
 
-const THERE: &str = "a value is lent only if it is there";
+impl<T> Drop for Taken<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // What a panic left half done is never lent again. Its memory is kept: to drop it could panic again.
+        if std::thread::panicking() {
+            self.end_generation();
+            self.slot.owner.store(0, Ordering::Release);
+        }
+        // Release: what was done to the value is seen by the next one. A plain store is enough: only who has the place writes.
+        self.slot.state.store(self.after, Ordering::Release);
+    }
+}
+
+/// A value on loan: nobody else has it. `WITHHELD` was not set when it was made, or there was a look: the place has a value.
+pub(crate) struct Lent<'t, T>(Taken<'t, T>);
+
+impl<T> Lent<'_, T> {
+    /// Gives it back where no panic goes on.
+    #[inline(always)]
+    pub(super) fn give_back(self) {
+        let taken = ManuallyDrop::new(self.0);
+        taken.slot.state.store(taken.after, Ordering::Release); // as in `Taken::drop`
+    }
+
+    /// Withholds the value: its handle is stale; tells the handle under which it can be had again.
+    pub(super) fn park(mut self) -> Handle {
+        self.0.end_generation()
+    }
+
+    /// Ends the value's time in its place.
+    pub(super) fn end(self) -> Option<T> {
+        self.0.end()
+    }
+
+    /// The handle it has.
+    pub(super) fn handle(&self) -> Handle {
+        Handle(self.0.after)
+    }
+}
 
 impl<T> Deref for Lent<'_, T> {
     type Target = T;
     #[inline(always)]
     fn deref(&self) -> &T {
-        self.shown().expect(THERE)
+        // SAFETY: nobody else has the place, as in `Taken::place`, and the borrow of `self` keeps it from being changed meanwhile;
+        // the place of a `Lent` has a value: only `Taken::end` and `Lent::end` take it out, and both take `self`.
+        unsafe { (*self.0.slot.value.get()).as_ref().unwrap_unchecked() }
     }
 }
 
 impl<T> DerefMut for Lent<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
-        self.place().as_mut().expect(THERE)
-    }
-}
-
-impl<T> Drop for Lent<'_, T> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        // What a panic left half done is never lent again. Its memory is kept: to drop it could panic again.
-        if std::thread::panicking() {
-            self.end_generation();
-        }
-        // Release: what was done to the value is seen by the next one. A plain store is enough: only who has the value writes.
-        self.slot.state.store(self.generation << 1, Ordering::Release);
+        // SAFETY: as in `deref`.
+        unsafe { self.0.place().as_mut().unwrap_unchecked() }
     }
 }

@@ -22,12 +22,40 @@ fn code<T>(answer: Answer<T>) -> i32 {
 fn a_handle_carries_kind_generation_and_index() {
     for (generation, index) in [(0, 0), (1, 1), (GENERATIONS - 1, (1 << INDEX_BITS) - 1), (77, 4096)] {
         let handle = Handle::new(Kind::Family, generation, index);
-        assert_eq!(handle.parts(Kind::Family), Some((index, generation)));
-        assert_eq!(handle.parts(Kind::Database), None);
+        assert_eq!(handle.index(), index);
+        assert_ne!(handle, Handle::new(Kind::Database, generation, index));
+        assert_eq!(handle.next(), Handle::new(Kind::Family, (generation + 1) % GENERATIONS, index));
         assert_eq!((handle.0 % 8, handle.0 >> 47), (0, 0), "an aligned address of the lower half");
-        assert_eq!(Handle(handle.0 | 1).parts(Kind::Family), None, "an address within");
-        assert_eq!(Handle(handle.0 | 1 << 60).parts(Kind::Family), None, "of another half");
     }
+}
+
+/// No word but the handle itself is lent anything, whatever state the place is in; and none makes anybody wait.
+#[test]
+fn words_that_are_no_handles_are_refused_in_every_state() {
+    let table = Table::new(Kind::Iterator);
+    let handle = table.insert(1_u64, OWNER).unwrap();
+    let all_refused = |handle: Handle, state: &str| {
+        let near = (1..8).map(|bits| handle.0 | bits).chain([handle.0 | 1 << 47, handle.0 | 1 << 63]);
+        for word in near.chain([Handle::new(Kind::Transaction, 0, 0).0]) {
+            assert_eq!(code(table.lend(Handle(word))), ERR_INVALID_ARGS, "{word:#x} {state}");
+            assert_eq!(code(table.share(Handle(word))), ERR_INVALID_ARGS, "{word:#x} {state}");
+            assert!(table.retire(Handle(word)).is_none(), "{word:#x} {state}");
+        }
+    };
+    all_refused(handle, "there");
+    let lent = table.lend(handle).unwrap();
+    all_refused(handle, "lent");
+    let parked = Table::park(lent);
+    all_refused(handle, "parked");
+    let next = handle.next();
+    all_refused(next, "parked");
+    assert_eq!(code(table.lend(next)), ERR_INVALID_ARGS, "a guess of the handle it will have");
+    let (woken, lent) = table.wake(parked).unwrap();
+    assert_eq!(woken, next);
+    drop(lent);
+    assert_eq!(table.remove(woken).unwrap(), 1);
+    all_refused(woken.next(), "empty");
+    assert_eq!(code(table.lend(woken.next())), ERR_INVALID_ARGS, "a guess");
 }
 
 #[test]
@@ -63,7 +91,7 @@ fn a_value_is_lent_to_one_at_a_time() {
 fn what_is_parked_is_kept_under_another_handle() {
     let table = table();
     let old = table.insert(7, OWNER).unwrap();
-    let parked = table.park(table.lend(old).unwrap(), old);
+    let parked = Table::park(table.lend(old).unwrap());
     assert_eq!(code(table.lend(old)), ERR_INVALID_ARGS);
     let (new, lent) = table.wake(parked).unwrap();
     assert_eq!(*lent, 7);
@@ -79,6 +107,13 @@ fn what_a_panic_left_is_never_lent_again() {
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let _lent = table.lend(handle).unwrap();
         panic!("on purpose");
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(code(table.lend(handle)), ERR_INVALID_ARGS);
+    assert!(table.remove_all(OWNER).is_empty(), "nor dropped");
+    let handle = table.insert(2, OWNER).unwrap();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        table.with(handle, |_| -> Answer { panic!("on purpose") })
     }));
     assert!(panicked.is_err());
     assert_eq!(code(table.lend(handle)), ERR_INVALID_ARGS);
@@ -127,7 +162,7 @@ fn threads_never_share_a_value() {
 fn what_was_parked_is_not_found_in_a_slot_that_serves_another() {
     let table = table();
     let old = table.insert(7, OWNER).unwrap();
-    let parked = table.park(table.lend(old).unwrap(), old);
+    let parked = Table::park(table.lend(old).unwrap());
     assert_eq!(table.remove_all(OWNER), [7], "its database was closed");
     let other = table.insert(8, OWNER).unwrap();
     assert!(table.wake(parked).is_none());

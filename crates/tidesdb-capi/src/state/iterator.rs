@@ -128,7 +128,15 @@ impl Iterator {
     /// As [`Iterator::key`]; the engine's.
     #[inline(always)]
     pub(crate) fn value(&mut self) -> Answer<&[u8]> {
-        self.check()?;
-        Ok(self.cursor.value()?)
+        Ok(self.entry()?.1)
+    }
+
+    /// Key and value there.
+    ///
+    /// # Errors
+    /// As [`Iterator::value`].
+    #[inline(always)]
+    pub(crate) fn entry(&mut self) -> Answer<(&[u8], &[u8])> {
+        Ok(self.cursor.entry()?) // refused by the engine if it stands on none
     }
 }

@@ -8,7 +8,7 @@ use tidesdb::Isolation;
 
 use super::{DATABASES, Database, TRANSACTIONS, Transaction};
 use crate::failure::Answer;
-use crate::handle::{Handle, Parked};
+use crate::handle::{Handle, Parked, Table};
 
 /// How many wait in one thread. More than a program has open at a time in one thread help nobody.
 const WAITING_MAX: usize = 8;
@@ -79,7 +79,7 @@ pub(crate) fn end(handle: Handle) -> Answer {
     }
     transaction.rest();
     let database = transaction.database().handle();
-    let parked = TRANSACTIONS.park(transaction, handle);
+    let parked = Table::park(transaction);
     let left = WAITING.try_with(|waiting| {
         let Ok(mut waiting) = waiting.try_borrow_mut() else { return Some(parked) };
         let oldest = (waiting.0.len() == WAITING_MAX).then(|| waiting.0.remove(0).1);

@@ -8,7 +8,7 @@ use tidesdb_cache::Cache;
 use super::{hex, keep_damage, no_such, open, shown};
 use crate::files::{self, FileKind};
 use crate::sst::{Table, TableContext, TableCursor};
-use crate::types::EntryCursor;
+use crate::types::{EntryCursor, Stamp};
 use crate::version;
 use crate::{Error, Result};
 
@@ -85,7 +85,7 @@ fn show_entries(table: Arc<Table>, show: &mut dyn FnMut(&str)) -> Result<()> {
     let mut cursor = TableCursor::new(table);
     cursor.seek_to_first()?;
     while cursor.valid() {
-        let (seq, kind, expiry, key) = (cursor.seq(), cursor.kind(), cursor.expiry(), shown(cursor.key()));
+        let (Stamp { seq, kind, expiry }, key) = (cursor.stamp(), shown(cursor.key()));
         let expiry = if expiry == 0 { String::new() } else { format!(", expires {expiry}") };
         show(&format!("      {key} seqno {seq} {kind:?}, {} bytes{expiry}", cursor.value()?.len()));
         cursor.next()?;

@@ -15,7 +15,7 @@ use std::cmp::Ordering;
 
 use super::MergeSource;
 use crate::Result;
-use crate::types::{Comparator, EntryCursor, Kind, SeqNo};
+use crate::types::{Comparator, EntryCursor, SeqNo, Stamp, Stored};
 
 const NONE: usize = usize::MAX;
 
@@ -473,24 +473,14 @@ impl<C: MergeSource> EntryCursor for MergeCursor<C> {
         self.children[self.current].key()
     }
 
-    #[inline]
-    fn seq(&self) -> SeqNo {
-        self.children[self.current].seq()
+    #[inline(always)]
+    fn stamp(&self) -> Stamp {
+        self.children[self.current].stamp()
     }
 
-    #[inline]
-    fn kind(&self) -> Kind {
-        self.children[self.current].kind()
-    }
-
-    #[inline]
-    fn expiry(&self) -> u32 {
-        self.children[self.current].expiry()
-    }
-
-    #[inline]
-    fn value(&mut self) -> Result<&[u8]> {
-        self.children[self.current].value()
+    #[inline(always)]
+    fn entry(&mut self) -> Result<Stored<'_>> {
+        self.children[self.current].entry()
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::Result;
 use crate::ranges::{Hidden, tighter};
-use crate::types::{Comparator, EntryCursor, Kind, SeqNo};
+use crate::types::{Comparator, EntryCursor, SeqNo, Stamp, Stored};
 
 /// Hidden entries after which whole tables are passed over.
 const LEAP_AFTER: u64 = 8;
@@ -142,23 +142,13 @@ impl<C: EntryCursor> EntryCursor for HidingCursor<C> {
         self.inner.key()
     }
 
-    #[inline]
-    fn seq(&self) -> SeqNo {
-        self.inner.seq()
+    #[inline(always)]
+    fn stamp(&self) -> Stamp {
+        self.inner.stamp()
     }
 
-    #[inline]
-    fn kind(&self) -> Kind {
-        self.inner.kind()
-    }
-
-    #[inline]
-    fn expiry(&self) -> u32 {
-        self.inner.expiry()
-    }
-
-    #[inline]
-    fn value(&mut self) -> Result<&[u8]> {
-        self.inner.value()
+    #[inline(always)]
+    fn entry(&mut self) -> Result<Stored<'_>> {
+        self.inner.entry()
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::MergeSource;
 use crate::Result;
-use crate::types::{Comparator, EntryCursor, Kind, SEQ_MAX, SeqNo};
+use crate::types::{Comparator, EntryCursor, SEQ_MAX, SeqNo, Stamp, Stored};
 
 /// A table of a level.
 pub trait LevelTable: Send + Sync {
@@ -251,24 +251,14 @@ impl<T: LevelTable> EntryCursor for LevelCursor<T> {
         self.child().key()
     }
 
-    #[inline]
-    fn seq(&self) -> SeqNo {
-        self.child().seq()
+    #[inline(always)]
+    fn stamp(&self) -> Stamp {
+        self.child().stamp()
     }
 
-    #[inline]
-    fn kind(&self) -> Kind {
-        self.child().kind()
-    }
-
-    #[inline]
-    fn expiry(&self) -> u32 {
-        self.child().expiry()
-    }
-
-    #[inline]
-    fn value(&mut self) -> Result<&[u8]> {
-        self.child_mut().value()
+    #[inline(always)]
+    fn entry(&mut self) -> Result<Stored<'_>> {
+        self.child_mut().entry()
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::purge::{Purge, Purger};
 use super::{Retain, RetainCounts, Verdict};
-use crate::types::{EntryCursor, EntryRef, SeqNo};
+use crate::types::{EntryCursor, EntryRef, SeqNo, Stamp};
 use crate::{Error, Result};
 
 /// Walks a source of versions and yields those that must be written, in order.
@@ -87,7 +87,7 @@ impl<C: EntryCursor> RetainStream<C> {
         let (found, next) = self.find(step)?;
         let entry = match found {
             Found::Entry => {
-                let (seq, kind, expiry) = (self.inner.seq(), self.inner.kind(), self.inner.expiry());
+                let Stamp { seq, kind, expiry } = self.inner.stamp();
                 let value = self.inner.value()?;
                 Some(EntryRef { key: self.retain.key(), seq, kind, expiry, value })
             }
@@ -137,7 +137,8 @@ impl<C: EntryCursor> RetainStream<C> {
                 step = Step::Advance;
                 continue;
             }
-            let verdict = self.retain.judge(inner.key(), inner.seq(), inner.kind(), inner.expiry());
+            let Stamp { seq, kind, expiry } = inner.stamp();
+            let verdict = self.retain.judge(inner.key(), seq, kind, expiry);
             step = if verdict == Verdict::Keep { Step::Yield } else { Step::Advance };
             if self.retain.released().is_some() {
                 return Ok((Found::Released, step));

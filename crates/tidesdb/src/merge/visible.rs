@@ -6,7 +6,7 @@
 //! positioned by a seek instead. The buffers are re-used: nothing is allocated once they are warm.
 
 use crate::Result;
-use crate::types::{Comparator, EntryCursor, KeyBorder, Kind, SeqNo};
+use crate::types::{Comparator, EntryCursor, KeyBorder, SeqNo, Stamp, Stored};
 
 /// Versions walked over before the cursor seeks past the others of their key.
 const WALK_MAX: usize = 32;
@@ -53,12 +53,10 @@ const DESERT_NOTED: usize = 8;
 const DESERT_MIN: usize = 1024;
 
 /// The version shown when walking backward. `key` also remembers the key whose further versions are skipped.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Stash {
     key: Vec<u8>,
-    seq: SeqNo,
-    kind: Kind,
-    expiry: u32,
+    stamp: Stamp,
     value: Vec<u8>,
 }
 
@@ -74,7 +72,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
             place: Place::Nowhere,
             lower: KeyBorder::default(),
             upper: KeyBorder::default(),
-            stash: Stash { key: Vec::new(), seq: 0, kind: Kind::Put, expiry: 0, value: Vec::new() },
+            stash: Stash::default(),
             hidden: 0,
             desert_start: Vec::new(),
             desert: None,
@@ -116,9 +114,8 @@ impl<C: EntryCursor> VisibleCursor<C> {
     }
 
     #[inline]
-    fn is_dead(&self) -> bool {
-        let expiry = self.inner.expiry();
-        self.inner.kind().is_tombstone() || (expiry != 0 && expiry <= self.now)
+    fn is_dead(&self, stamp: Stamp) -> bool {
+        stamp.kind.is_tombstone() || (stamp.expiry != 0 && stamp.expiry <= self.now)
     }
 
     /// Whether the inner cursor stands on a version of the remembered key.
@@ -203,7 +200,8 @@ impl<C: EntryCursor> VisibleCursor<C> {
                 self.leave_desert(dead);
                 return Ok(());
             }
-            if self.inner.seq() > self.snapshot {
+            let stamp = self.inner.stamp();
+            if stamp.seq > self.snapshot {
                 if newer < WALK_MAX {
                     self.inner.next()?;
                     newer += 1;
@@ -213,14 +211,14 @@ impl<C: EntryCursor> VisibleCursor<C> {
                 continue;
             }
             newer = 0;
-            if !self.is_dead() {
+            if !self.is_dead(stamp) {
                 self.place = Place::OnEntry;
                 self.leave_desert(dead);
                 return Ok(());
             }
             self.hidden += 1;
             // What has expired may come back with a clock that is set back; what is deleted may not.
-            dead = if self.inner.kind().is_tombstone() { dead + 1 } else { 0 };
+            dead = if stamp.kind.is_tombstone() { dead + 1 } else { 0 };
             if dead == DESERT_NOTED {
                 self.desert_start.clear();
                 self.desert_start.extend_from_slice(self.inner.key());
@@ -275,7 +273,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
             if seen == WALK_MAX {
                 return self.show_key_by_seek();
             }
-            live = !self.is_dead();
+            live = !self.is_dead(self.inner.stamp());
             if live {
                 self.keep_version()?;
             }
@@ -295,7 +293,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
     fn show_key_by_seek(&mut self) -> Result<bool> {
         self.inner.seek_version(&self.stash.key, self.snapshot)?;
         let found = self.inner.valid() && self.same_key();
-        if found && !self.is_dead() {
+        if found && !self.is_dead(self.inner.stamp()) {
             self.place = Place::OnEntry;
             return Ok(true);
         }
@@ -308,9 +306,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
     }
 
     fn keep_version(&mut self) -> Result<()> {
-        self.stash.seq = self.inner.seq();
-        self.stash.kind = self.inner.kind();
-        self.stash.expiry = self.inner.expiry();
+        self.stash.stamp = self.inner.stamp();
         self.stash.value.clear();
         if !self.keys_only {
             self.stash.value.extend_from_slice(self.inner.value()?);
@@ -416,23 +412,16 @@ impl<C: EntryCursor> EntryCursor for VisibleCursor<C> {
         if self.place == Place::Stashed { &self.stash.key } else { self.inner.key() }
     }
 
-    #[inline]
-    fn seq(&self) -> SeqNo {
-        if self.place == Place::Stashed { self.stash.seq } else { self.inner.seq() }
+    #[inline(always)]
+    fn stamp(&self) -> Stamp {
+        if self.place == Place::Stashed { self.stash.stamp } else { self.inner.stamp() }
     }
 
-    #[inline]
-    fn kind(&self) -> Kind {
-        if self.place == Place::Stashed { self.stash.kind } else { self.inner.kind() }
-    }
-
-    #[inline]
-    fn expiry(&self) -> u32 {
-        if self.place == Place::Stashed { self.stash.expiry } else { self.inner.expiry() }
-    }
-
-    #[inline]
-    fn value(&mut self) -> Result<&[u8]> {
-        if self.place == Place::Stashed { Ok(&self.stash.value) } else { self.inner.value() }
+    #[inline(always)]
+    fn entry(&mut self) -> Result<Stored<'_>> {
+        if self.place != Place::Stashed {
+            return self.inner.entry();
+        }
+        Ok((&self.stash.key, self.stash.stamp.kind, &self.stash.value))
     }
 }

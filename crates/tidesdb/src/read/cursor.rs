@@ -122,6 +122,11 @@ impl Moment {
     }
 }
 
+#[cold]
+fn no_value() -> Error {
+    Error::invalid("the cursor has no value here: it is for keys only, or past an end")
+}
+
 impl Cursor {
     /// A cursor at `snapshot`, or at the newest visible commit.
     pub(crate) fn new(
@@ -357,16 +362,43 @@ impl Cursor {
     /// `Corrupt`, `Io`; `InvalidArgument` if the cursor is for keys only or not valid.
     #[inline]
     pub fn value(&mut self) -> Result<&[u8]> {
+        Ok(self.entry()?.1)
+    }
+
+    /// The key and its value, which is read only when asked for.
+    ///
+    /// # Errors
+    /// As [`Cursor::value`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// db.put(b"a", b"1")?;
+    /// db.put(b"b", b"2")?;
+    /// let mut cursor = db.cursor()?;
+    /// let mut text = String::new();
+    /// cursor.seek_to_first()?;
+    /// while cursor.valid() {
+    ///     let (key, value) = cursor.entry()?;
+    ///     text += &format!("{}={};", key.escape_ascii(), value.escape_ascii());
+    ///     cursor.next()?;
+    /// }
+    /// assert_eq!(text, "a=1;b=2;");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn entry(&mut self) -> Result<(&[u8], &[u8])> {
         if self.options.keys_only || !self.valid() {
-            return Err(Error::invalid("the cursor has no value here: it is for keys only, or past an end"));
+            return Err(no_value());
         }
-        if self.inner.kind() != Kind::PutPointer {
-            return self.inner.value();
+        let (key, kind, value) = self.inner.entry()?;
+        if kind != Kind::PutPointer {
+            return Ok((key, value));
         }
         if self.resolved.is_none() {
-            self.resolved = Some(resolve(&self.family, self.inner.value()?)?);
+            self.resolved = Some(resolve(&self.family, value)?);
         }
-        Ok(self.resolved.as_deref().unwrap_or_default())
+        Ok((key, self.resolved.as_deref().unwrap_or_default()))
     }
 
     /// Sequence number of the version the cursor stands on.
@@ -376,7 +408,7 @@ impl Cursor {
 
     /// Expiry of the version the cursor stands on, in UNIX seconds; 0 = never.
     pub fn expiry(&self) -> u32 {
-        self.inner.expiry()
+        self.inner.stamp().expiry
     }
 
     /// The value, to keep.

@@ -10,7 +10,7 @@ use super::block::{Block, Shape};
 use super::index::Fence;
 use super::reader::{CachedPart, Keys};
 use super::source::slice;
-use crate::types::{EntryCursor, Kind, SeqNo};
+use crate::types::{EntryCursor, SeqNo, Stamp, Stored};
 use crate::{Error, Result};
 
 /// A buffer that a long value made larger than this is not kept for the next value.
@@ -338,26 +338,19 @@ impl EntryCursor for TableCursor {
     }
 
     #[inline]
-    fn seq(&self) -> SeqNo {
-        self.block().map_or(0, |block| block.seq(self.slot))
+    fn stamp(&self) -> Stamp {
+        let Some(block) = self.block() else { return Stamp::default() };
+        let i = self.slot;
+        Stamp { seq: block.seq(i), kind: block.kind(i), expiry: block.expiry(i) }
     }
 
-    #[inline]
-    fn kind(&self) -> Kind {
-        self.block().map_or(Kind::Put, |block| block.kind(self.slot))
-    }
-
-    #[inline]
-    fn expiry(&self) -> u32 {
-        self.block().map_or(0, |block| block.expiry(self.slot))
-    }
-
-    #[inline]
-    fn value(&mut self) -> Result<&[u8]> {
+    #[inline(always)]
+    fn entry(&mut self) -> Result<Stored<'_>> {
         let Some(block) = self.block() else { return Err(Error::internal("value of no entry")) };
+        let kind = block.kind(self.slot);
         let (start, end) = block.value_span(self.slot);
         if start == end {
-            return Ok(&[]);
+            return Ok((&self.key, kind, &[]));
         }
         if !(self.frame.first..self.frame.end).contains(&self.slot) {
             self.decode_frame()?;
@@ -368,7 +361,7 @@ impl EntryCursor for TableCursor {
         };
         let span = start.wrapping_sub(self.frame.base)..end.wrapping_sub(self.frame.base);
         match values.and_then(|values| values.get(span)) {
-            Some(value) => Ok(value),
+            Some(value) => Ok((&self.key, kind, value)),
             None => Err(self.table.corrupt(self.fence.at, "value outside its frame")),
         }
     }

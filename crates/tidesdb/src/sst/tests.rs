@@ -18,7 +18,7 @@ use tidesdb_io::sim::{self, SimDisk};
 use super::{CachedPart, Table, TableContext, TableMeta, TableOptions, TableWriter};
 use crate::Result;
 use crate::codec::{Compression, Salt, key_hash};
-use crate::types::{Comparator, EntryCursor, EntryRef, Kind, SeqNo, TableId};
+use crate::types::{Comparator, EntryCursor, EntryRef, Kind, SeqNo, Stamp, TableId};
 
 pub(super) const ALL: [Compression; 5] =
     [Compression::None, Compression::Snappy, Compression::Lz4, Compression::Zstd, Compression::Lz4Fast];
@@ -132,7 +132,7 @@ pub(super) fn options(compression: Compression) -> TableOptions {
 
 /// The entry at the cursor, owned.
 pub(super) fn at(cursor: &mut impl EntryCursor) -> Result<Entry> {
-    let (key, seq, kind, expiry) = (cursor.key().to_vec(), cursor.seq(), cursor.kind(), cursor.expiry());
+    let (key, Stamp { seq, kind, expiry }) = (cursor.key().to_vec(), cursor.stamp());
     Ok(Entry { key, seq, kind, expiry, value: cursor.value()?.to_vec() })
 }
 

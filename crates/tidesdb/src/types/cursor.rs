@@ -3,11 +3,31 @@
 use super::{Kind, SeqNo};
 use crate::Result;
 
+/// What a version says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// Its sequence number.
+    pub seq: SeqNo,
+    /// Its kind.
+    pub kind: Kind,
+    /// When it expires in UNIX seconds, 0 = never.
+    pub expiry: u32,
+}
+
+impl Default for Stamp {
+    fn default() -> Self {
+        Self { seq: 0, kind: Kind::Put, expiry: 0 }
+    }
+}
+
+/// Key, kind and value of an entry, where they lie.
+pub type Stored<'a> = (&'a [u8], Kind, &'a [u8]);
+
 /// Walks versions in the order (key ascending, sequence number descending), both ways.
 ///
 /// A new cursor is not valid until positioned. Every positioning call either leaves the cursor on an entry
 /// (`valid()`), or past an end (not valid, `Ok`), or fails (not valid, `Err`); it never skips a damaged entry.
-/// `key`, `seq`, `kind` and `expiry` may be called only while valid and cost no I/O and no decompression.
+/// `key`, `stamp`, `seq` and `kind` may be called only while valid and cost no I/O and no decompression.
 #[expect(clippy::missing_errors_doc, reason = "all fail alike: `Corrupt` or `Io` of the source")]
 pub trait EntryCursor: Send {
     /// Whether the cursor stands on an entry.
@@ -31,14 +51,25 @@ pub trait EntryCursor: Send {
     fn prev(&mut self) -> Result<()>;
     /// Key of the entry.
     fn key(&self) -> &[u8];
+    /// What is to be known of the entry beside its key and value.
+    fn stamp(&self) -> Stamp;
     /// Sequence number of the entry.
-    fn seq(&self) -> SeqNo;
+    #[inline]
+    fn seq(&self) -> SeqNo {
+        self.stamp().seq
+    }
     /// Kind of the entry.
-    fn kind(&self) -> Kind;
-    /// Expiry of the entry in UNIX seconds, 0 = never.
-    fn expiry(&self) -> u32;
-    /// Value bytes of the entry as stored (a pointer for `PutPointer`). May read and decompress.
-    fn value(&mut self) -> Result<&[u8]>;
+    #[inline]
+    fn kind(&self) -> Kind {
+        self.stamp().kind
+    }
+    /// All of the entry at once. May read and decompress.
+    fn entry(&mut self) -> Result<Stored<'_>>;
+    /// Value bytes of the entry as stored (a pointer for `PutPointer`). As [`EntryCursor::entry`].
+    #[inline]
+    fn value(&mut self) -> Result<&[u8]> {
+        Ok(self.entry()?.2)
+    }
     /// Forwards over keys whose newest version is a tombstone at or below `seq`, at most `most` of them and none from `until` on (`None` =
     /// no bound), as far as it costs less than a walk; how many they were. It ends on the newest version of a key.
     fn skip_dead(&mut self, seq: SeqNo, until: Option<&[u8]>, most: u64) -> Result<u64> {

@@ -8,7 +8,7 @@ mod order;
 mod slice;
 
 pub use border::KeyBorder;
-pub use cursor::EntryCursor;
+pub use cursor::{EntryCursor, Stamp, Stored};
 pub use entry::{EntryRef, Kind};
 pub use ids::{FamilyId, TableId, VlogId, WalId};
 pub use order::{Comparator, KeyCompare};

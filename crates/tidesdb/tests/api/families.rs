@@ -191,7 +191,8 @@ fn a_handle_of_a_dropped_family_keeps_no_files() {
     a.flush().unwrap();
     let reader = a.cursor().unwrap();
     db.drop_family("a").unwrap();
-    let data = |names: &[String]| names.iter().filter(|n| n.ends_with(".klog") || n.ends_with(".vlog")).count();
+    let data =
+        |names: &[String]| names.iter().filter(|n| n.ends_with(".klog") || n.ends_with(".vlog")).count();
     db.compact().unwrap(); // collects what nobody needs
     assert_eq!(data(&sim.disk.file_names("/db").unwrap()), 2, "a cursor reads on");
     drop(reader);

@@ -13,7 +13,8 @@ const BUFFER: usize = 512 << 10;
 fn limited(sim: &Sim) -> tidesdb::Db {
     let options = sim.options().background_threads(1).sync(SyncMode::None);
     // Merges are never due: only memtables hold writers up.
-    let family = FamilyOptions { l1_tables_trigger: 1000, ..small().write_buffer(BUFFER).value_threshold(1 << 20) };
+    let family =
+        FamilyOptions { l1_tables_trigger: 1000, ..small().write_buffer(BUFFER).value_threshold(1 << 20) };
     let options = options.default_family(family);
     options
         .with(|o| {
@@ -144,7 +145,7 @@ fn a_full_disk_refuses_writes_and_takes_them_again_when_there_is_room() {
 fn a_late_compaction_is_no_reason_to_stop_before_it_is_due() {
     let sim = Sim::new();
     let db = sim.options().background_threads(1).open().unwrap();
-    let f = db.create_family("late", tidesdb::FamilyOptions { l1_tables_trigger: 40, ..small() }).unwrap();
+    let f = db.create_family("late", FamilyOptions { l1_tables_trigger: 40, ..small() }).unwrap();
     for i in 0..35u32 {
         f.put(&i.to_be_bytes(), b"v").unwrap();
         f.flush().unwrap();

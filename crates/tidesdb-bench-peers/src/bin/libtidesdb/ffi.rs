@@ -142,9 +142,14 @@ functions! {
 }
 
 /// The meaning of a code.
+#[inline]
 fn checked(code: c_int, what: &str) -> Result<()> {
+    if code == 0 { Ok(()) } else { Err(failure(code, what)) }
+}
+
+#[cold]
+fn failure(code: c_int, what: &str) -> String {
     let word = match code {
-        0 => return Ok(()),
         -1 => "memory",
         -2 => "invalid arguments",
         NOT_FOUND => "not found",
@@ -157,7 +162,7 @@ fn checked(code: c_int, what: &str) -> Result<()> {
         -14 => "busy",
         _ => "unknown",
     };
-    Err(format!("{what}: code {code} ({word})"))
+    format!("{what}: code {code} ({word})")
 }
 
 /// A library, loaded, with an open database and its family.
@@ -376,7 +381,11 @@ impl<'a> Cursor<'a> {
 
     /// Whether a move came to a row.
     fn moved(code: c_int, what: &str) -> Result<bool> {
-        if code == NOT_FOUND { Ok(false) } else { checked(code, what).map(|()| true) }
+        match code {
+            0 => Ok(true),
+            NOT_FOUND => Ok(false),
+            _ => Err(failure(code, what)),
+        }
     }
 
     /// Moves to the first key at or after `key`; whether there is one.

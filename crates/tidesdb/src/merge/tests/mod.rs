@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::{LevelCursor, LevelTable, MergeSource};
-use crate::types::{Comparator, EntryCursor, Kind, SeqNo};
+use crate::types::{Comparator, EntryCursor, Kind, SeqNo, Stamp, Stored};
 use crate::{Error, Result};
 
 /// An owned version.
@@ -71,7 +71,7 @@ impl VecCursor {
         Ok(())
     }
 
-    fn entry(&self) -> &Version {
+    fn standing(&self) -> &Version {
         &self.run[self.at.expect("valid")]
     }
 }
@@ -115,7 +115,7 @@ impl EntryCursor for VecCursor {
     }
     fn next_key(&mut self) -> Result<()> {
         self.steps += 1;
-        let key = &self.entry().key;
+        let key = &self.standing().key;
         let end = self.run.partition_point(|v| self.compare.compare(&v.key, key).is_le());
         self.go(Some(end))
     }
@@ -125,19 +125,15 @@ impl EntryCursor for VecCursor {
         self.go(at.checked_sub(1))
     }
     fn key(&self) -> &[u8] {
-        &self.entry().key
+        &self.standing().key
     }
-    fn seq(&self) -> SeqNo {
-        self.entry().seq
+    fn stamp(&self) -> Stamp {
+        let Version { seq, kind, expiry, .. } = *self.standing();
+        Stamp { seq, kind, expiry }
     }
-    fn kind(&self) -> Kind {
-        self.entry().kind
-    }
-    fn expiry(&self) -> u32 {
-        self.entry().expiry
-    }
-    fn value(&mut self) -> Result<&[u8]> {
-        Ok(&self.run[self.at.expect("valid")].value)
+    fn entry(&mut self) -> Result<Stored<'_>> {
+        let Version { key, kind, value, .. } = self.standing();
+        Ok((key, *kind, value))
     }
 }
 
@@ -239,17 +235,11 @@ impl EntryCursor for Source {
     fn key(&self) -> &[u8] {
         forward!(self, c => c.key())
     }
-    fn seq(&self) -> SeqNo {
-        forward!(self, c => c.seq())
+    fn stamp(&self) -> Stamp {
+        forward!(self, c => c.stamp())
     }
-    fn kind(&self) -> Kind {
-        forward!(self, c => c.kind())
-    }
-    fn expiry(&self) -> u32 {
-        forward!(self, c => c.expiry())
-    }
-    fn value(&mut self) -> Result<&[u8]> {
-        forward!(self, c => c.value())
+    fn entry(&mut self) -> Result<Stored<'_>> {
+        forward!(self, c => c.entry())
     }
 }
 
@@ -259,7 +249,7 @@ pub(super) fn entry<C: EntryCursor>(cursor: &mut C) -> Option<Version> {
         key: cursor.key().to_vec(),
         seq: cursor.seq(),
         kind: cursor.kind(),
-        expiry: cursor.expiry(),
+        expiry: cursor.stamp().expiry,
         value: cursor.value().unwrap().to_vec(),
     })
 }

@@ -230,17 +230,11 @@ impl EntryCursor for Growing {
     fn key(&self) -> &[u8] {
         &self.at.as_ref().unwrap().0
     }
-    fn seq(&self) -> SeqNo {
-        self.at.as_ref().unwrap().1.0
+    fn stamp(&self) -> Stamp {
+        Stamp { seq: self.at.as_ref().unwrap().1.0, kind: Kind::Put, expiry: 0 }
     }
-    fn kind(&self) -> Kind {
-        Kind::Put
-    }
-    fn expiry(&self) -> u32 {
-        0
-    }
-    fn value(&mut self) -> Result<&[u8]> {
-        Ok(b"")
+    fn entry(&mut self) -> Result<Stored<'_>> {
+        Ok((self.key(), Kind::Put, b""))
     }
 }
 
