@@ -130,6 +130,12 @@ impl<C: EntryCursor> VisibleCursor<C> {
         self.upper.get().is_some_and(|upper| self.compare.compare(key, upper).is_ge())
     }
 
+    /// Whether the inner cursor stands beyond the upper bound. Where there is none, its key is not looked at.
+    #[inline]
+    fn is_beyond_upper(&self) -> bool {
+        self.upper.get().is_some() && self.beyond_upper(self.inner.key())
+    }
+
     #[inline]
     fn below_lower(&self, key: &[u8]) -> bool {
         self.lower.get().is_some_and(|lower| self.compare.compare(key, lower).is_lt())
@@ -196,7 +202,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
         let mut newer = 0;
         let mut dead = 0;
         loop {
-            if !self.inner.valid() || self.beyond_upper(self.inner.key()) {
+            if !self.inner.valid() || self.is_beyond_upper() {
                 self.leave_desert(dead);
                 return Ok(());
             }
@@ -236,9 +242,14 @@ impl<C: EntryCursor> VisibleCursor<C> {
     #[inline]
     fn leave_desert(&mut self, dead: usize) {
         if dead >= DESERT_MIN {
-            let end = self.inner.valid().then(|| self.inner.key().to_vec());
-            self.desert = Some(Desert { start: self.desert_start.clone(), end });
+            self.note_desert();
         }
+    }
+
+    #[cold]
+    fn note_desert(&mut self) {
+        let end = self.inner.valid().then(|| self.inner.key().to_vec());
+        self.desert = Some(Desert { start: self.desert_start.clone(), end });
     }
 
     /// Whether the last step went over a desert.
@@ -335,7 +346,7 @@ impl<C: EntryCursor> EntryCursor for VisibleCursor<C> {
         self.place = Place::Nowhere;
         if let Some(upper) = self.upper.get() {
             self.inner.seek_for_prev(upper)?;
-            if self.inner.valid() && self.beyond_upper(self.inner.key()) {
+            if self.inner.valid() && self.is_beyond_upper() {
                 self.remember_key();
                 self.leave_backward()?;
             }
