@@ -27,9 +27,11 @@ const INDEX_BITS: u32 = 20;
 const GENERATION_BITS: u32 = 21;
 const ALIGNMENT_BITS: u32 = 3;
 const GENERATIONS: usize = 1 << GENERATION_BITS;
-/// Slots come in chunks that are made when they are needed and never move.
-const CHUNK: usize = 256;
-const CHUNKS: usize = (1 << INDEX_BITS) / CHUNK;
+/// Slots come in chunks that are made when they are needed and never move, each twice as large as the one before: most programs have
+/// few handles of a kind, and a chunk is touched as a whole when it is made.
+const FIRST_CHUNK: usize = 16;
+const CHUNKS: usize = 17;
+const _: () = assert!(FIRST_CHUNK * ((1 << CHUNKS) - 1) >= 1 << INDEX_BITS);
 
 const STALE: Failure = invalid!("a handle is NULL, was freed, or is of another kind");
 const BUSY: Failure = told!(ERR_BUSY, "another thread, or a callback's caller, is using this handle");
@@ -82,7 +84,15 @@ struct Unused {
     fresh: u32,
 }
 
-type Chunk<T> = Box<[Slot<T>; CHUNK]>;
+type Chunk<T> = Box<[Slot<T>]>;
+
+/// In which chunk slot `index` is, and where there.
+#[inline(always)]
+fn place_of(index: usize) -> (usize, usize) {
+    let from_first = index + FIRST_CHUNK;
+    let doublings = from_first.ilog2() - FIRST_CHUNK.ilog2();
+    (doublings as usize, from_first - (FIRST_CHUNK << doublings))
+}
 
 /// All handles of one kind.
 pub(crate) struct Table<T> {
@@ -104,18 +114,18 @@ impl<T> Table<T> {
         if handle.0 & ((1 << ALIGNMENT_BITS) - 1) != 0 {
             return None;
         }
-        Some(&self.chunks[handle.index() / CHUNK].get()?[handle.index() % CHUNK])
+        let (chunk, at) = place_of(handle.index());
+        self.chunks.get(chunk)?.get()?.get(at)
     }
 
     fn place(&self, index: u32) -> &Slot<T> {
-        let (chunk, place) = (index as usize / CHUNK, index as usize % CHUNK);
-        &self.chunks[chunk].get_or_init(|| self.make(chunk))[place]
-    }
-
-    fn make(&self, chunk: usize) -> Chunk<T> {
-        let slot = |place| Slot::new(Handle::new(self.kind, 0, chunk * CHUNK + place));
-        let slots: Box<[Slot<T>]> = (0..CHUNK).map(slot).collect();
-        slots.try_into().unwrap_or_else(|_| unreachable!("as many as were asked for"))
+        let (chunk, at) = place_of(index as usize);
+        let make = || {
+            let slots = FIRST_CHUNK << chunk;
+            let first = slots - FIRST_CHUNK;
+            (first..first + slots).map(|index| Slot::new(Handle::new(self.kind, 0, index))).collect()
+        };
+        &self.chunks[chunk].get_or_init(make)[at]
     }
 
     /// Gives `value`, which belongs to `owner`, a handle.

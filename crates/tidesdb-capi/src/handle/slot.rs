@@ -10,7 +10,9 @@ use tidesdb_sync::Backoff;
 use super::{BUSY, Handle, STALE};
 use crate::failure::Failure;
 
-/// A place for a value, and who may touch it.
+/// A place for a value, and who may touch it. Two lines of the cache for itself, at least: what one thread writes here must not slow the
+/// thread that uses the next place.
+#[repr(align(128))]
 pub(super) struct Slot<T> {
     /// The handle that the place has now, and in its lowest bits, which are 0 in handles, the two below. So one comparison says
     /// that a handle is of this kind, not stale, and that its value is there and not in use.

@@ -29,6 +29,29 @@ fn a_handle_carries_kind_generation_and_index() {
     }
 }
 
+#[test]
+fn every_handle_finds_the_place_it_was_made_for() {
+    let table = table();
+    let handles: Vec<Handle> = (0..5000).map(|n| table.insert(n, OWNER).unwrap()).collect();
+    for (n, &handle) in handles.iter().enumerate() {
+        assert_eq!((*table.lend(handle).unwrap(), handle.index()), (n as u64, n));
+    }
+    assert_eq!(table.remove_all(OWNER), (0..5000).collect::<Vec<_>>());
+    // Places follow each other without a gap or an overlap up to the last one.
+    let mut last = (0, usize::MAX);
+    for index in 0..1 << INDEX_BITS {
+        let (chunk, at) = place_of(index);
+        let next = if last.1.wrapping_add(1) < FIRST_CHUNK << last.0 {
+            (last.0, last.1.wrapping_add(1))
+        } else {
+            (last.0 + 1, 0)
+        };
+        assert_eq!((chunk, at), next, "{index}");
+        last = next;
+    }
+    assert!(last.0 < CHUNKS);
+}
+
 /// No word but the handle itself is lent anything, whatever state the place is in; and none makes anybody wait.
 #[test]
 fn words_that_are_no_handles_are_refused_in_every_state() {
