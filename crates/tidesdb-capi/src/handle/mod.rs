@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 use tidesdb_sync::Mutex;
 
 pub(crate) use slot::Lent;
-use slot::Slot;
+use slot::{Slot, Taken};
 
 use crate::abi::{ERR_BUSY, ERR_MEMORY};
 use crate::failure::{Answer, Failure, invalid, told};
@@ -121,9 +121,12 @@ impl<T> Table<T> {
     fn place(&self, index: u32) -> &Slot<T> {
         let (chunk, at) = place_of(index as usize);
         let make = || {
-            let slots = FIRST_CHUNK << chunk;
-            let first = slots - FIRST_CHUNK;
-            (first..first + slots).map(|index| Slot::new(Handle::new(self.kind, 0, index))).collect()
+            let (first, after) =
+                ((FIRST_CHUNK << chunk) - FIRST_CHUNK, (FIRST_CHUNK << (chunk + 1)) - FIRST_CHUNK);
+            // The last one ends where there are no more indexes.
+            (first..after.min(1 << INDEX_BITS))
+                .map(|index| Slot::new(Handle::new(self.kind, 0, index)))
+                .collect()
         };
         &self.chunks[chunk].get_or_init(make)[at]
     }
@@ -208,6 +211,13 @@ impl<T> Table<T> {
         value
     }
 
+    /// Ends the time of a value that one has.
+    pub(crate) fn discard(&self, lent: Lent<'_, T>) {
+        let handle = lent.handle();
+        drop(lent.end());
+        self.give_back(handle);
+    }
+
     fn give_back(&self, handle: Handle) {
         self.unused.lock().again.push(handle.index() as u32);
     }
@@ -228,15 +238,8 @@ impl<T> Table<T> {
     pub(crate) fn remove_all(&self, owner: Handle) -> Vec<T> {
         let mut removed = Vec::new();
         let fresh = self.unused.lock().fresh;
-        let of_owner = |slot: &&Slot<T>| slot.owner() == owner.0;
         for index in 0..fresh {
-            // Those of others are not even touched.
-            let Some(taken) = Some(self.place(index)).filter(of_owner).and_then(Slot::try_take_any) else {
-                continue;
-            };
-            if taken.owner() == owner.0
-                && let Some(value) = taken.end()
-            {
+            if let Some(value) = self.place(index).try_take_of(owner).and_then(Taken::end) {
                 removed.push(value);
                 self.unused.lock().again.push(index);
             }

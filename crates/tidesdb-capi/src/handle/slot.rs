@@ -1,6 +1,7 @@
 //! A place for a value, lent to one at a time.
 
 use std::cell::UnsafeCell;
+use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -49,7 +50,7 @@ impl<T> Slot<T> {
         }
         // Acquire: what the one before did to the value is seen.
         let taken = self.state.compare_exchange(state, state | TAKEN, Ordering::Acquire, Ordering::Relaxed);
-        if taken.is_ok() { Some(Taken { slot: self, after: state }) } else { None }
+        if taken.is_ok() { Some(Taken { slot: self, after: state, borrowed: PhantomData }) } else { None }
     }
 
     /// Lends the value if `handle` stands for it and nobody has it.
@@ -86,7 +87,7 @@ impl<T> Slot<T> {
         // Whoever closes the database may have it for a moment, to find out what it belongs to.
         while self.state() & !TAKEN == handle.0 | WITHHELD {
             if let Some(mut taken) = self.try_take(handle.0 | WITHHELD) {
-                // Else it was removed, and the place not used again yet.
+                // Always so, unless the generations have come round to this one since it was parked.
                 return taken.place().is_some().then(|| {
                     taken.after = handle.0;
                     Lent(taken)
@@ -97,25 +98,27 @@ impl<T> Slot<T> {
         None
     }
 
-    /// What the value belongs to, if there is one.
-    pub(super) fn owner(&self) -> usize {
-        self.owner.load(Ordering::Acquire)
+    /// Takes the place if what is in it, or was last, belongs to `owner` and nobody has it. Places of others are not touched.
+    pub(super) fn try_take_of(&self, owner: Handle) -> Option<Taken<'_, T>> {
+        // The owner is of this state or of a later one; of a later one the place is not taken, as each value has a state of its own.
+        let state = self.state.load(Ordering::Acquire);
+        if state & TAKEN != 0 || self.owner.load(Ordering::Acquire) != owner.0 {
+            return None;
+        }
+        self.try_take(state)
     }
 
-    /// Takes the place, with whatever is in it, unless somebody has it.
-    pub(super) fn try_take_any(&self) -> Option<Taken<'_, T>> {
-        let state = self.state();
-        if state & TAKEN == 0 { self.try_take(state) } else { None }
-    }
-
-    /// As [`Slot::try_take_any`], waiting likewise.
+    /// Takes the place, with whatever is in it, waiting for who has it.
     pub(super) fn take_any(&self) -> Taken<'_, T> {
         let mut backoff = Backoff::new();
         loop {
-            match self.try_take_any() {
-                Some(taken) => return taken,
-                None => backoff.snooze(),
+            let state = self.state();
+            if state & TAKEN == 0
+                && let Some(taken) = self.try_take(state)
+            {
+                return taken;
             }
+            backoff.snooze();
         }
     }
 }
@@ -125,6 +128,8 @@ pub(super) struct Taken<'t, T> {
     slot: &'t Slot<T>,
     /// The state of the place afterwards.
     after: usize,
+    /// It is what a borrow of the value is: only `T: Sync` may be shared through it.
+    borrowed: PhantomData<&'t mut T>,
 }
 
 impl<T> Taken<'_, T> {
@@ -140,11 +145,6 @@ impl<T> Taken<'_, T> {
         self.slot.owner.store(owner.0, Ordering::Release);
         self.after &= !WITHHELD;
         Handle(self.after)
-    }
-
-    /// What the value belongs to.
-    pub(super) fn owner(&self) -> usize {
-        self.slot.owner()
     }
 
     /// The handle of now is stale from now on; tells the next one.

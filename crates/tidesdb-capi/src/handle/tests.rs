@@ -1,6 +1,7 @@
 //! Handles under every kind of use.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 
 use super::*;
 use crate::abi::ERR_INVALID_ARGS;
@@ -180,6 +181,51 @@ fn threads_never_share_a_value() {
         }
     });
     assert!(served.into_inner() as u64 > ROUNDS / 20);
+}
+
+/// One owner's values are removed again and again, while threads of others use places that were the first one's a moment ago: nobody
+/// is ever told that these are busy or gone, and each value ends once.
+#[test]
+fn to_remove_what_is_of_one_owner_never_touches_what_is_of_another() {
+    const ROUNDS: u64 = if cfg!(miri) { 100 } else { 300_000 };
+    let table: Table<Arc<u64>> = Table::new(Kind::Transaction);
+    let (value, removed, stop) = (Arc::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+    let together = Barrier::new(3);
+    let use_places = |owner: Handle| {
+        together.wait();
+        for n in 0..ROUNDS {
+            // Its place is the next one's, and looks like the first owner's until then.
+            let passing = table.insert(Arc::clone(&value), OWNER).unwrap();
+            if n % 1024 != 0 && table.remove(passing).is_ok() {
+                removed.fetch_add(1, Ordering::Relaxed);
+            }
+            let handle = table.insert(Arc::clone(&value), owner).unwrap();
+            drop(table.lend(handle).expect("nobody else knows it"));
+            if n % 3 == 0 {
+                let parked = Table::<Arc<u64>>::park(table.lend(handle).expect("nobody else knows it"));
+                let (_, lent) = table.wake(parked).expect("nobody removes it");
+                table.discard(lent);
+            } else {
+                drop(table.remove(handle).expect("nobody else knows it"));
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let use_places = &use_places;
+        let users = [STRANGER, Handle(24)].map(|owner| scope.spawn(move || use_places(owner)));
+        scope.spawn(|| {
+            together.wait();
+            while !stop.load(Ordering::Acquire) {
+                removed.fetch_add(table.remove_all(OWNER).len(), Ordering::Relaxed);
+            }
+        });
+        let ends = users.map(|user| user.join());
+        stop.store(true, Ordering::Release);
+        ends.into_iter().for_each(|end| end.unwrap());
+    });
+    let last = table.remove_all(OWNER).len();
+    assert_eq!((removed.into_inner() + last) as u64, 2 * ROUNDS);
+    assert_eq!(Arc::strong_count(&value), 1);
 }
 
 #[test]

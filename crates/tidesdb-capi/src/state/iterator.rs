@@ -137,6 +137,7 @@ impl Iterator {
     /// As [`Iterator::value`].
     #[inline(always)]
     pub(crate) fn entry(&mut self) -> Answer<(&[u8], &[u8])> {
-        Ok(self.cursor.entry()?) // refused by the engine if it stands on none
+        self.check()?;
+        Ok(self.cursor.entry()?)
     }
 }

@@ -31,9 +31,8 @@ impl Drop for Waiting {
 }
 
 fn give_up(parked: Parked) {
-    if let Some((handle, lent)) = TRANSACTIONS.wake(parked) {
-        drop(lent);
-        let _ = TRANSACTIONS.remove(handle);
+    if let Some((_, lent)) = TRANSACTIONS.wake(parked) {
+        TRANSACTIONS.discard(lent);
     }
 }
 
@@ -48,8 +47,7 @@ pub(crate) fn begin(database: Handle, isolation: Isolation) -> Answer<Handle> {
             transaction.begin_anew(isolation);
             return Ok(handle);
         }
-        drop(transaction);
-        let _ = TRANSACTIONS.remove(handle);
+        TRANSACTIONS.discard(transaction);
     }
     let database: Arc<Database> = DATABASES.share(database)?;
     let handle = TRANSACTIONS.insert(Transaction::new(&database, isolation), database.handle())?;
@@ -74,8 +72,8 @@ fn take(database: Handle) -> Option<Parked> {
 pub(crate) fn end(handle: Handle) -> Answer {
     let mut transaction = TRANSACTIONS.lend(handle)?;
     if !transaction.is_usable() {
-        drop(transaction);
-        return TRANSACTIONS.remove(handle).map(drop);
+        TRANSACTIONS.discard(transaction);
+        return Ok(());
     }
     transaction.rest();
     let database = transaction.database().handle();

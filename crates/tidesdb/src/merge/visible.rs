@@ -93,7 +93,8 @@ impl<C: EntryCursor> VisibleCursor<C> {
         self.place = Place::Nowhere;
     }
 
-    /// With `true`, values are not kept when walking backward: [`EntryCursor::value`] must not be called.
+    /// With `true`, values are not kept when walking backward: [`EntryCursor::entry`] and [`EntryCursor::value`] must
+    /// not be called.
     pub fn set_keys_only(&mut self, keys_only: bool) {
         self.keys_only = keys_only;
     }

@@ -63,7 +63,7 @@ pub trait EntryCursor: Send {
     fn kind(&self) -> Kind {
         self.stamp().kind
     }
-    /// All of the entry at once. May read and decompress.
+    /// Key, kind and value of the entry. May read and decompress.
     fn entry(&mut self) -> Result<Stored<'_>>;
     /// Value bytes of the entry as stored (a pointer for `PutPointer`). As [`EntryCursor::entry`].
     #[inline]
