@@ -167,6 +167,13 @@ impl<T> Out<T> {
     }
 }
 
+/// Tells a caller where bytes lie, and how many they are.
+#[inline]
+pub(crate) fn tell(at: Out<*const u8>, size: Out<usize>, bytes: &[u8]) {
+    at.set(bytes.as_ptr());
+    size.set(bytes.len());
+}
+
 /// The text in an array of a structure: up to its end, or all of it.
 ///
 /// # Errors

@@ -72,7 +72,6 @@ impl Range {
         mut visit: impl FnMut(&[u8], &[u8]) -> Outcome<bool>,
     ) -> Outcome<u64> {
         let mut cursor = family.cursor_with(&ReadOptions { keys_only: !values })?;
-        let mut key = Vec::new();
         let mut rows = 0;
         self.place(family, &mut cursor)?;
         while cursor.valid()
@@ -81,9 +80,8 @@ impl Range {
         {
             rows += 1;
             let more = if values {
-                key.clear();
-                key.extend_from_slice(cursor.key());
-                visit(&key, cursor.value()?)?
+                let (key, value) = cursor.entry()?;
+                visit(key, value)?
             } else {
                 visit(cursor.key(), &[])?
             };

@@ -216,19 +216,11 @@ impl EntryCursor for Source {
 
     #[inline(always)]
     fn entry(&mut self) -> Result<Stored<'_>> {
-        match self {
-            Self::Memtable(m) | Self::Own(m, _) => Ok(in_memory(m)),
-            Self::Table(c) => c.entry(),
-            Self::Level(c) => c.entry(),
-            Self::Run(c) => c.entry(),
-        }
+        each!(self, m => {
+            let e = m.entry();
+            Ok((e.key, kind(e.kind), e.value))
+        }, c => c.entry())
     }
-}
-
-#[inline(always)]
-fn in_memory(cursor: &tidesdb_memtable::Cursor) -> Stored<'_> {
-    let e = cursor.entry();
-    (e.key, kind(e.kind), e.value)
 }
 
 #[inline(always)]

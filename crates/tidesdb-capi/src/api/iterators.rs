@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use crate::abi::Code;
 use crate::failure::{Failure, answer, answer_or, invalid};
 use crate::handle::Handle;
-use crate::pointer::{In, Out};
+use crate::pointer::{In, Out, tell};
 use crate::state::{self, ITERATORS, Iterator, To};
 
 const NO_KEY: Failure = invalid!("the place for the key is NULL");
@@ -67,9 +67,7 @@ pub extern "C" fn tidesdb_iter_key(iter: Handle, key: Out<*const u8>, key_size: 
         key.check_for(NO_KEY)?;
         key_size.check_for(NO_KEY_SIZE)?;
         ITERATORS.with(iter, |iter| {
-            let bytes = iter.key()?;
-            key.set(bytes.as_ptr());
-            key_size.set(bytes.len());
+            tell(key, key_size, iter.key()?);
             Ok(())
         })
     })
@@ -81,9 +79,7 @@ pub extern "C" fn tidesdb_iter_value(iter: Handle, value: Out<*const u8>, value_
         value.check_for(NO_VALUE)?;
         value_size.check_for(NO_VALUE_SIZE)?;
         ITERATORS.with(iter, |iter| {
-            let bytes = iter.value()?;
-            value.set(bytes.as_ptr());
-            value_size.set(bytes.len());
+            tell(value, value_size, iter.value()?);
             Ok(())
         })
     })
@@ -104,10 +100,8 @@ pub extern "C" fn tidesdb_iter_key_value(
         value_size.check_for(NO_VALUE_SIZE)?;
         ITERATORS.with(iter, |iter| {
             let (k, v) = iter.entry()?;
-            key.set(k.as_ptr());
-            key_size.set(k.len());
-            value.set(v.as_ptr());
-            value_size.set(v.len());
+            tell(key, key_size, k);
+            tell(value, value_size, v);
             Ok(())
         })
     })

@@ -13,6 +13,7 @@
 mod slot;
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use tidesdb_sync::Mutex;
@@ -86,6 +87,12 @@ struct Unused {
 
 type Chunk<T> = Box<[Slot<T>]>;
 
+/// The indexes of a chunk. The last one ends where there are no more.
+fn indexes(chunk: usize) -> Range<usize> {
+    let first = |chunk: usize| (FIRST_CHUNK << chunk) - FIRST_CHUNK;
+    first(chunk)..first(chunk + 1).min(1 << INDEX_BITS)
+}
+
 /// In which chunk slot `index` is, and where there.
 #[inline(always)]
 fn place_of(index: usize) -> (usize, usize) {
@@ -120,15 +127,8 @@ impl<T> Table<T> {
 
     fn place(&self, index: u32) -> &Slot<T> {
         let (chunk, at) = place_of(index as usize);
-        let make = || {
-            let (first, after) =
-                ((FIRST_CHUNK << chunk) - FIRST_CHUNK, (FIRST_CHUNK << (chunk + 1)) - FIRST_CHUNK);
-            // The last one ends where there are no more indexes.
-            (first..after.min(1 << INDEX_BITS))
-                .map(|index| Slot::new(Handle::new(self.kind, 0, index)))
-                .collect()
-        };
-        &self.chunks[chunk].get_or_init(make)[at]
+        let slot = |index| Slot::new(Handle::new(self.kind, 0, index));
+        &self.chunks[chunk].get_or_init(|| indexes(chunk).map(slot).collect())[at]
     }
 
     /// Gives `value`, which belongs to `owner`, a handle.
@@ -187,9 +187,7 @@ impl<T> Table<T> {
     /// # Errors
     /// As [`Table::lend`].
     pub(crate) fn remove(&self, handle: Handle) -> Answer<T> {
-        let value = self.lend(handle)?.end().ok_or(STALE)?;
-        self.give_back(handle);
-        Ok(value)
+        self.end(self.lend(handle)?).ok_or(STALE)
     }
 
     /// A copy of what `handle` stands for: for values that many threads use at a time.
@@ -206,20 +204,15 @@ impl<T> Table<T> {
 
     /// Takes back a value that others may be copying: the first to ask gets it.
     pub(crate) fn retire(&self, handle: Handle) -> Option<T> {
-        let value = self.slot(handle)?.lend(handle)?.end();
-        self.give_back(handle);
+        self.end(self.slot(handle)?.lend(handle)?)
+    }
+
+    /// Takes back a value that one has; its place serves another from then on.
+    pub(crate) fn end(&self, lent: Lent<'_, T>) -> Option<T> {
+        let index = lent.handle().index() as u32;
+        let value = lent.end();
+        self.unused.lock().again.push(index);
         value
-    }
-
-    /// Ends the time of a value that one has.
-    pub(crate) fn discard(&self, lent: Lent<'_, T>) {
-        let handle = lent.handle();
-        drop(lent.end());
-        self.give_back(handle);
-    }
-
-    fn give_back(&self, handle: Handle) {
-        self.unused.lock().again.push(handle.index() as u32);
     }
 
     /// Makes the handle of `lent` stale but keeps the value for another use: see [`Table::wake`].

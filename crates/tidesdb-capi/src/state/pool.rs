@@ -32,7 +32,7 @@ impl Drop for Waiting {
 
 fn give_up(parked: Parked) {
     if let Some((_, lent)) = TRANSACTIONS.wake(parked) {
-        TRANSACTIONS.discard(lent);
+        drop(TRANSACTIONS.end(lent));
     }
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn begin(database: Handle, isolation: Isolation) -> Answer<Handle> {
             transaction.begin_anew(isolation);
             return Ok(handle);
         }
-        TRANSACTIONS.discard(transaction);
+        drop(TRANSACTIONS.end(transaction));
     }
     let database: Arc<Database> = DATABASES.share(database)?;
     let handle = TRANSACTIONS.insert(Transaction::new(&database, isolation), database.handle())?;
@@ -72,7 +72,7 @@ fn take(database: Handle) -> Option<Parked> {
 pub(crate) fn end(handle: Handle) -> Answer {
     let mut transaction = TRANSACTIONS.lend(handle)?;
     if !transaction.is_usable() {
-        TRANSACTIONS.discard(transaction);
+        drop(TRANSACTIONS.end(transaction));
         return Ok(());
     }
     transaction.rest();

@@ -231,9 +231,10 @@ impl<'a> Walk<'a> {
                     break End::Stopped;
                 }
             }
-            if self.cursor.seq() > self.seq {
+            let stamp = self.cursor.stamp();
+            if stamp.seq > self.seq {
                 self.pass_newer()?;
-            } else if self.cursor.kind().is_tombstone() {
+            } else if stamp.kind.is_tombstone() {
                 self.cursor.next_key()?;
                 let more = self.cursor.skip_dead(self.seq, None, STEPS)?;
                 dead += 1 + more;

@@ -280,14 +280,18 @@ impl<C: EntryCursor> VisibleCursor<C> {
     fn show_key_backward(&mut self) -> Result<bool> {
         let mut seen = 0;
         let mut live = false;
-        while self.inner.valid() && self.same_key() && self.inner.seq() <= self.snapshot {
+        while self.inner.valid() && self.same_key() {
+            let stamp = self.inner.stamp();
+            if stamp.seq > self.snapshot {
+                break;
+            }
             seen += 1;
             if seen == WALK_MAX {
                 return self.show_key_by_seek();
             }
-            live = !self.is_dead(self.inner.stamp());
+            live = !self.is_dead(stamp);
             if live {
-                self.keep_version()?;
+                self.keep_version(stamp)?;
             }
             self.inner.prev()?;
         }
@@ -317,8 +321,8 @@ impl<C: EntryCursor> VisibleCursor<C> {
         Ok(false)
     }
 
-    fn keep_version(&mut self) -> Result<()> {
-        self.stash.stamp = self.inner.stamp();
+    fn keep_version(&mut self, stamp: Stamp) -> Result<()> {
+        self.stash.stamp = stamp;
         self.stash.value.clear();
         if !self.keys_only {
             self.stash.value.extend_from_slice(self.inner.value()?);

@@ -96,6 +96,40 @@ fn all_ways_to_read_agree() {
     agree(&tx, b"l", Some(&large));
 }
 
+/// A row is the same as key and value asked for one by one: where it is its own write, in memory, in a table or in a value log, on the
+/// way forwards and backwards.
+#[test]
+fn a_row_is_its_key_and_its_value() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    let large = noise(5, 3000);
+    f.put(b"a", &large).unwrap();
+    f.put(b"b", b"table").unwrap();
+    f.flush().unwrap();
+    f.put(b"c", b"memory").unwrap();
+    let mut tx = db.begin(Isolation::ReadCommitted);
+    tx.put(f, b"d", &large).unwrap();
+    tx.put(f, b"e", b"").unwrap();
+    let rows: [(&[u8], &[u8]); 5] =
+        [(b"a", &large), (b"b", b"table"), (b"c", b"memory"), (b"d", &large), (b"e", b"")];
+    let mut cursor = tx.cursor(f).unwrap();
+    assert!(matches!(cursor.entry(), Err(Error::InvalidArgument { .. })), "it stands on none");
+    cursor.seek_to_first().unwrap();
+    for row in rows {
+        assert_eq!(cursor.entry().unwrap(), row);
+        assert_eq!(cursor.entry().unwrap(), row, "and again");
+        assert_eq!(cursor.value().unwrap(), row.1);
+        cursor.next().unwrap();
+    }
+    assert!(!cursor.valid() && cursor.entry().is_err());
+    cursor.seek_to_last().unwrap();
+    for row in rows.into_iter().rev() {
+        assert_eq!(cursor.entry().unwrap(), row);
+        cursor.prev().unwrap();
+    }
+}
+
 #[test]
 fn only_what_is_tracked_counts() {
     type Read = fn(&Transaction, &tidesdb::Family) -> bool;

@@ -245,12 +245,11 @@ impl EntryCursor for Source {
 
 /// The entry a cursor stands on.
 pub(super) fn entry<C: EntryCursor>(cursor: &mut C) -> Option<Version> {
-    cursor.valid().then(|| Version {
-        key: cursor.key().to_vec(),
-        seq: cursor.seq(),
-        kind: cursor.kind(),
-        expiry: cursor.stamp().expiry,
-        value: cursor.value().unwrap().to_vec(),
+    cursor.valid().then(|| {
+        let Stamp { seq, kind, expiry } = cursor.stamp();
+        let (key, stored, value) = cursor.entry().unwrap();
+        assert_eq!(kind, stored);
+        Version { key: key.to_vec(), seq, kind, expiry, value: value.to_vec() }
     })
 }
 
