@@ -124,6 +124,13 @@ pub(crate) fn answer(body: impl FnOnce() -> Answer) -> Code {
     }
 }
 
+/// What a symbol returns for a failure.
+#[cold]
+#[inline(never)]
+pub(crate) extern "C" fn refuse(failure: &'static Told) -> Code {
+    keep(Failure::Told(failure))
+}
+
 /// Runs the body of a symbol that returns something else, `none` in case of a failure.
 pub(crate) fn answer_or<T>(none: T, body: impl FnOnce() -> Answer<T>) -> T {
     match catch_unwind(AssertUnwindSafe(body)) {

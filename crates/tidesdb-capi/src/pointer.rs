@@ -120,6 +120,12 @@ impl In<c_char> {
 }
 
 impl<T> Out<T> {
+    /// Whether it is null.
+    #[inline(always)]
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
     /// Checked before anything is done: a call that cannot answer must not have done anything.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use crate::Result;
 use crate::codec::key_hash;
 use crate::merge::{LevelCursor, LevelTable, MergeSource};
 use crate::sst::{Table, TableContext, TableCursor};
-use crate::types::{Comparator, EntryCursor, Kind, SeqNo, Stamp, Stored};
+use crate::types::{Comparator, EntryCursor, Kind, Rows, SeqNo, Sight, Stamp, Stored};
 use crate::version;
 
 /// A table in a version.
@@ -214,12 +214,44 @@ impl EntryCursor for Source {
         }
     }
 
+    fn copy_rows(&mut self, sight: Sight, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
+        match self {
+            Self::Memtable(m) => {
+                copy_from_memory(m, sight, until, rows);
+                Ok(())
+            }
+            Self::Own(..) => Ok(()),
+            Self::Table(c) => c.copy_rows(sight, until, rows),
+            Self::Level(c) => c.copy_rows(sight, until, rows),
+            Self::Run(c) => c.copy_rows(sight, until, rows),
+        }
+    }
+
     #[inline(always)]
     fn entry(&mut self) -> Result<Stored<'_>> {
         each!(self, m => {
             let e = m.entry();
             Ok((e.key, kind(e.kind), e.value))
         }, c => c.entry())
+    }
+}
+
+fn copy_from_memory(
+    memtable: &mut tidesdb_memtable::Cursor,
+    sight: Sight,
+    until: Option<&[u8]>,
+    rows: &mut Rows,
+) {
+    while !rows.is_full() && memtable.valid() {
+        let e = memtable.entry();
+        let stamp = Stamp { seq: e.seq, kind: kind(e.kind), expiry: e.expiry };
+        if !sight.shows(stamp)
+            || until.is_some_and(|until| e.key >= until)
+            || !rows.push(e.key, e.value, stamp)
+        {
+            return;
+        }
+        memtable.next_key();
     }
 }
 

@@ -2,16 +2,16 @@
 
 use std::ffi::c_int;
 
-use crate::abi::Code;
-use crate::failure::{Failure, answer, answer_or, invalid};
-use crate::handle::Handle;
+use crate::abi::{Code, ERR_INVALID_ARGS, SUCCESS};
+use crate::failure::{Told, answer, answer_or, refuse};
+use crate::handle::{Handle, Window};
 use crate::pointer::{In, Out, tell};
-use crate::state::{self, ITERATORS, Iterator, To};
+use crate::state::{self, ITERATORS, Iterator, To, moved, on};
 
-const NO_KEY: Failure = invalid!("the place for the key is NULL");
-const NO_KEY_SIZE: Failure = invalid!("the place for the size of the key is NULL");
-const NO_VALUE: Failure = invalid!("the place for the value is NULL");
-const NO_VALUE_SIZE: Failure = invalid!("the place for the size of the value is NULL");
+const NO_KEY: &Told = &Told(ERR_INVALID_ARGS, "the place for the key is NULL");
+const NO_KEY_SIZE: &Told = &Told(ERR_INVALID_ARGS, "the place for the size of the key is NULL");
+const NO_VALUE: &Told = &Told(ERR_INVALID_ARGS, "the place for the value is NULL");
+const NO_VALUE_SIZE: &Told = &Told(ERR_INVALID_ARGS, "the place for the size of the value is NULL");
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_iter_new(txn: Handle, cf: Handle, iter: Out<Handle>) -> Code {
@@ -26,47 +26,71 @@ pub extern "C" fn tidesdb_iter_new(txn: Handle, cf: Handle, iter: Out<Handle>) -
 pub extern "C" fn tidesdb_iter_seek(iter: Handle, key: In<u8>, key_size: usize) -> Code {
     answer(|| {
         let key = key.key(key_size)?;
-        ITERATORS.with(iter, |iter| iter.go(To::AtOrAfter(key)))
+        moved(iter, |iter| iter.go(To::AtOrAfter(key)))
     })
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_iter_seek_for_prev(iter: Handle, key: In<u8>, key_size: usize) -> Code {
-    answer(|| ITERATORS.lend(iter)?.go(To::AtOrBefore(key.key(key_size)?)))
+    answer(|| moved(iter, |iter| iter.go(To::AtOrBefore(key.key(key_size)?))))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_iter_seek_to_first(iter: Handle) -> Code {
-    answer(|| ITERATORS.lend(iter)?.go(To::First))
+    answer(|| moved(iter, |iter| iter.go(To::First)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_iter_seek_to_last(iter: Handle) -> Code {
-    answer(|| ITERATORS.lend(iter)?.go(To::Last))
+    answer(|| moved(iter, |iter| iter.go(To::Last)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_iter_next(iter: Handle) -> Code {
-    answer(|| ITERATORS.with(iter, Iterator::next))
+    if ITERATORS.near_front(iter).is_some_and(Window::step) {
+        return SUCCESS;
+    }
+    next_row(iter)
+}
+
+/// As [`tidesdb_iter_next`]. `extern`, so that to go over to it takes but a jump.
+#[inline(never)]
+extern "C" fn next_row(iter: Handle) -> Code {
+    if ITERATORS.far_front(iter).is_some_and(Window::step) {
+        return SUCCESS;
+    }
+    answer(|| moved(iter, Iterator::next))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_iter_prev(iter: Handle) -> Code {
-    answer(|| ITERATORS.with(iter, Iterator::prev))
+    answer(|| moved(iter, Iterator::prev))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_iter_valid(iter: Handle) -> c_int {
-    answer_or(0, || Ok(c_int::from(ITERATORS.lend(iter)?.valid())))
+    if ITERATORS.front(iter).is_some_and(Window::is_open) {
+        return 1;
+    }
+    answer_or(0, || on(iter, |iter, _| Ok(c_int::from(iter.valid()))))
 }
 
 /// What the pointer shows stays until the iterator moves or is freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_iter_key(iter: Handle, key: Out<*const u8>, key_size: Out<usize>) -> Code {
+    if key.is_null() {
+        return refuse(NO_KEY);
+    }
+    if key_size.is_null() {
+        return refuse(NO_KEY_SIZE);
+    }
+    if let Some(row) = ITERATORS.front(iter).and_then(Window::row) {
+        key.set(row.key);
+        key_size.set(row.key_size);
+        return SUCCESS;
+    }
     answer(|| {
-        key.check_for(NO_KEY)?;
-        key_size.check_for(NO_KEY_SIZE)?;
-        ITERATORS.with(iter, |iter| {
+        on(iter, |iter, _| {
             tell(key, key_size, iter.key()?);
             Ok(())
         })
@@ -75,10 +99,20 @@ pub extern "C" fn tidesdb_iter_key(iter: Handle, key: Out<*const u8>, key_size: 
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_iter_value(iter: Handle, value: Out<*const u8>, value_size: Out<usize>) -> Code {
+    if value.is_null() {
+        return refuse(NO_VALUE);
+    }
+    if value_size.is_null() {
+        return refuse(NO_VALUE_SIZE);
+    }
+    if let Some(row) = ITERATORS.front(iter).and_then(Window::asked_row) {
+        value.set(row.value);
+        value_size.set(row.value_size);
+        return SUCCESS;
+    }
     answer(|| {
-        value.check_for(NO_VALUE)?;
-        value_size.check_for(NO_VALUE_SIZE)?;
-        ITERATORS.with(iter, |iter| {
+        on(iter, |iter, window| {
+            window.ask();
             tell(value, value_size, iter.value()?);
             Ok(())
         })
@@ -93,12 +127,41 @@ pub extern "C" fn tidesdb_iter_key_value(
     value: Out<*const u8>,
     value_size: Out<usize>,
 ) -> Code {
+    if key.is_null() {
+        return refuse(NO_KEY);
+    }
+    if key_size.is_null() {
+        return refuse(NO_KEY_SIZE);
+    }
+    if value.is_null() {
+        return refuse(NO_VALUE);
+    }
+    if value_size.is_null() {
+        return refuse(NO_VALUE_SIZE);
+    }
+    if let Some(row) = ITERATORS.near_front(iter).and_then(Window::asked_row) {
+        row.tell(key, key_size, value, value_size);
+        return SUCCESS;
+    }
+    row(iter, key, key_size, value, value_size)
+}
+
+/// As [`tidesdb_iter_key_value`], which has looked for nulls.
+#[inline(never)]
+extern "C" fn row(
+    iter: Handle,
+    key: Out<*const u8>,
+    key_size: Out<usize>,
+    value: Out<*const u8>,
+    value_size: Out<usize>,
+) -> Code {
+    if let Some(row) = ITERATORS.far_front(iter).and_then(Window::asked_row) {
+        row.tell(key, key_size, value, value_size);
+        return SUCCESS;
+    }
     answer(|| {
-        key.check_for(NO_KEY)?;
-        key_size.check_for(NO_KEY_SIZE)?;
-        value.check_for(NO_VALUE)?;
-        value_size.check_for(NO_VALUE_SIZE)?;
-        ITERATORS.with(iter, |iter| {
+        on(iter, |iter, window| {
+            window.ask();
             let (k, v) = iter.entry()?;
             tell(key, key_size, k);
             tell(value, value_size, v);

@@ -11,6 +11,7 @@
 //! generation comes back. A value is lent to one thread at a time; a second one is told that it is busy.
 
 mod slot;
+mod window;
 
 use std::fmt;
 use std::ops::Range;
@@ -20,6 +21,7 @@ use tidesdb_sync::Mutex;
 
 pub(crate) use slot::Lent;
 use slot::{Slot, Taken};
+pub(crate) use window::{Front, Window};
 
 use crate::abi::{ERR_BUSY, ERR_MEMORY};
 use crate::failure::{Answer, Failure, invalid, told};
@@ -28,8 +30,8 @@ const INDEX_BITS: u32 = 20;
 const GENERATION_BITS: u32 = 21;
 const ALIGNMENT_BITS: u32 = 3;
 const GENERATIONS: usize = 1 << GENERATION_BITS;
-/// Slots come in chunks that are made when they are needed and never move, each twice as large as the one before: most programs have
-/// few handles of a kind, and a chunk is touched as a whole when it is made.
+/// Slots come in chunks that never move, each twice as large as the one before: most programs have few handles of a kind. The first is
+/// part of the table, so that it is found in one step; the others are made, and touched as a whole, when they are needed.
 const FIRST_CHUNK: usize = 16;
 const CHUNKS: usize = 17;
 const _: () = assert!(FIRST_CHUNK * ((1 << CHUNKS) - 1) >= 1 << INDEX_BITS);
@@ -85,7 +87,7 @@ struct Unused {
     fresh: u32,
 }
 
-type Chunk<T> = Box<[Slot<T>]>;
+type Chunk<T, F> = Box<[Slot<T, F>]>;
 
 /// The indexes of a chunk. The last one ends where there are no more.
 fn indexes(chunk: usize) -> Range<usize> {
@@ -94,41 +96,55 @@ fn indexes(chunk: usize) -> Range<usize> {
 }
 
 /// In which chunk slot `index` is, and where there.
-#[inline(always)]
 fn place_of(index: usize) -> (usize, usize) {
     let from_first = index + FIRST_CHUNK;
     let doublings = from_first.ilog2() - FIRST_CHUNK.ilog2();
     (doublings as usize, from_first - (FIRST_CHUNK << doublings))
 }
 
-/// All handles of one kind.
-pub(crate) struct Table<T> {
+/// All handles of one kind; values of some show something without being lent.
+pub(crate) struct Table<T, F = ()> {
     kind: Kind,
-    chunks: [OnceLock<Chunk<T>>; CHUNKS],
+    first: [Slot<T, F>; FIRST_CHUNK],
+    /// The others; the place of the first is not used.
+    chunks: [OnceLock<Chunk<T, F>>; CHUNKS],
     unused: Mutex<Unused>,
 }
 
-impl<T> Table<T> {
+impl<T, F: Front> Table<T, F> {
     /// A table without handles.
     pub(crate) const fn new(kind: Kind) -> Self {
         let unused = Mutex::new(Unused { again: Vec::new(), fresh: 0 });
-        Self { kind, chunks: [const { OnceLock::new() }; CHUNKS], unused }
+        Self {
+            kind,
+            first: [const { Slot::NEW }; FIRST_CHUNK],
+            chunks: [const { OnceLock::new() }; CHUNKS],
+            unused,
+        }
     }
 
     /// The place that `handle` would have, if it is one: a word that is none must never be compared with a state.
     #[inline(always)]
-    fn slot(&self, handle: Handle) -> Option<&Slot<T>> {
+    fn slot(&self, handle: Handle) -> Option<&Slot<T, F>> {
         if handle.0 & ((1 << ALIGNMENT_BITS) - 1) != 0 {
             return None;
         }
-        let (chunk, at) = place_of(handle.index());
+        let index = handle.index();
+        self.first.get(index).or_else(|| self.farther_slot(index))
+    }
+
+    #[inline(never)]
+    fn farther_slot(&self, index: usize) -> Option<&Slot<T, F>> {
+        let (chunk, at) = place_of(index);
         self.chunks.get(chunk)?.get()?.get(at)
     }
 
-    fn place(&self, index: u32) -> &Slot<T> {
+    fn place(&self, index: u32) -> &Slot<T, F> {
         let (chunk, at) = place_of(index as usize);
-        let slot = |index| Slot::new(Handle::new(self.kind, 0, index));
-        &self.chunks[chunk].get_or_init(|| indexes(chunk).map(slot).collect())[at]
+        match chunk {
+            0 => &self.first[at],
+            _ => &self.chunks[chunk].get_or_init(|| indexes(chunk).map(|_| Slot::NEW).collect())[at],
+        }
     }
 
     /// Gives `value`, which belongs to `owner`, a handle.
@@ -148,8 +164,10 @@ impl<T> Table<T> {
         if unused.fresh == 1 << INDEX_BITS {
             return Err(told!(ERR_MEMORY, "a million handles of this kind are in use: free some"));
         }
+        let index = unused.fresh;
+        self.place(index).begin(Handle::new(self.kind, 0, index as usize));
         unused.fresh += 1;
-        Ok(unused.fresh - 1)
+        Ok(index)
     }
 
     /// What `handle` stands for, to oneself until it is dropped.
@@ -157,11 +175,32 @@ impl<T> Table<T> {
     /// # Errors
     /// `ERR_INVALID_ARGS` if it stands for nothing, `ERR_BUSY` if another has it.
     #[inline(always)]
-    pub(crate) fn lend(&self, handle: Handle) -> Answer<Lent<'_, T>> {
+    pub(crate) fn lend(&self, handle: Handle) -> Answer<Lent<'_, T, F>> {
         match self.slot(handle).and_then(|slot| slot.try_lend(handle)) {
             Some(lent) => Ok(lent),
             None => Err(self.why_not(handle)),
         }
+    }
+
+    /// As [`Table::front`] for the handles that most programs have, in so few instructions that it needs no registers of its caller's.
+    #[inline(always)]
+    pub(crate) fn near_front(&self, handle: Handle) -> Option<&F> {
+        if handle.0 & ((1 << ALIGNMENT_BITS) - 1) != 0 {
+            return None;
+        }
+        self.first.get(handle.index())?.front(handle)
+    }
+
+    /// As [`Table::front`] for the other handles.
+    #[inline(always)]
+    pub(crate) fn far_front(&self, handle: Handle) -> Option<&F> {
+        if handle.index() < FIRST_CHUNK { None } else { self.front(handle) }
+    }
+
+    /// What the value of `handle` shows; nothing if it stands for nothing, or if the value is in use.
+    #[inline(always)]
+    pub(crate) fn front(&self, handle: Handle) -> Option<&F> {
+        self.slot(handle)?.front(handle)
     }
 
     /// Runs `body` on what `handle` stands for: as [`Table::lend`], in fewer instructions.
@@ -208,7 +247,7 @@ impl<T> Table<T> {
     }
 
     /// Takes back a value that one has; its place serves another from then on.
-    pub(crate) fn end(&self, lent: Lent<'_, T>) -> Option<T> {
+    pub(crate) fn end(&self, lent: Lent<'_, T, F>) -> Option<T> {
         let index = lent.handle().index() as u32;
         let value = lent.end();
         self.unused.lock().again.push(index);
@@ -216,13 +255,13 @@ impl<T> Table<T> {
     }
 
     /// Makes the handle of `lent` stale but keeps the value for another use: see [`Table::wake`].
-    pub(crate) fn park(lent: Lent<'_, T>) -> Parked {
+    pub(crate) fn park(lent: Lent<'_, T, F>) -> Parked {
         Parked(lent.park())
     }
 
     /// A value that was parked, with a handle of its own again; `None` if it was removed meanwhile.
     #[inline]
-    pub(crate) fn wake(&self, parked: Parked) -> Option<(Handle, Lent<'_, T>)> {
+    pub(crate) fn wake(&self, parked: Parked) -> Option<(Handle, Lent<'_, T, F>)> {
         let lent = self.slot(parked.0)?.wake(parked.0)?;
         Some((lent.handle(), lent))
     }

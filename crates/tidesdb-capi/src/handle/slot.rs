@@ -8,42 +8,51 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tidesdb_sync::Backoff;
 
-use super::{BUSY, Handle, STALE};
+use super::{BUSY, Front, Handle, STALE};
 use crate::failure::Failure;
 
 /// A place for a value, and who may touch it. Two lines of the cache for itself, at least: what one thread writes here must not slow the
 /// thread that uses the next place.
-#[repr(align(128))]
-pub(super) struct Slot<T> {
+#[repr(C, align(128))]
+pub(super) struct Slot<T, F> {
     /// The handle that the place has now, and in its lowest bits, which are 0 in handles, the two below. So one comparison says
     /// that a handle is of this kind, not stale, and that its value is there and not in use.
     state: AtomicUsize,
     /// The handle of what the value belongs to, for who looks for all of it.
     owner: AtomicUsize,
+    /// What the value shows to who has its handle, without being taken.
+    front: F,
     value: UnsafeCell<Option<T>>,
 }
 
 // SAFETY: the value is reached only through `Taken`, of which there is one at a time: it is made by who sets `TAKEN` in `state`,
-// which is cleared when it goes. So the value moves between threads, which `T: Send` allows, and is never shared.
-unsafe impl<T: Send> Sync for Slot<T> {}
+// which is cleared when it goes. So the value moves between threads, which `T: Send` allows, and is never shared. What is shared is `F: Sync`.
+unsafe impl<T: Send, F: Sync> Sync for Slot<T, F> {}
 
 /// Somebody has the place.
 const TAKEN: usize = 1;
 /// The handle stands for nothing yet, or nothing any more. Without it there is a value.
 const WITHHELD: usize = 2;
 
-impl<T> Slot<T> {
-    /// An empty place that will have this handle.
-    pub(super) fn new(handle: Handle) -> Self {
-        let state = AtomicUsize::new(handle.0 | WITHHELD);
-        Self { state, owner: AtomicUsize::new(0), value: UnsafeCell::new(None) }
+impl<T, F: Front> Slot<T, F> {
+    /// An empty place that has no handle yet.
+    pub(super) const NEW: Self = Self {
+        state: AtomicUsize::new(WITHHELD),
+        owner: AtomicUsize::new(0),
+        front: F::NOTHING,
+        value: UnsafeCell::new(None),
+    };
+
+    /// Names the first handle that the place will have. Nobody else looks at it yet.
+    pub(super) fn begin(&self, handle: Handle) {
+        self.state.store(handle.0 | WITHHELD, Ordering::Relaxed);
     }
 
     /// Takes the place if it is in this state, which is one without `TAKEN`. `None` does not say why not: see [`Slot::why_not`].
     ///
     /// All of it is inlined: it is most of what a call through C costs more than one through Rust.
     #[inline(always)]
-    fn try_take(&self, state: usize) -> Option<Taken<'_, T>> {
+    fn try_take(&self, state: usize) -> Option<Taken<'_, T, F>> {
         // Looked at before anything is written: a stale handle must not be in the way of the place's new user.
         if self.state.load(Ordering::Relaxed) != state {
             return None;
@@ -53,14 +62,21 @@ impl<T> Slot<T> {
         if taken.is_ok() { Some(Taken { slot: self, after: state, borrowed: PhantomData }) } else { None }
     }
 
+    /// What the value of `handle` shows, if it is there and nobody has it.
+    #[inline(always)]
+    pub(super) fn front(&self, handle: Handle) -> Option<&F> {
+        // Acquire: what the last one who had the value shows of it is seen.
+        (self.state.load(Ordering::Acquire) == handle.0).then_some(&self.front)
+    }
+
     /// Lends the value if `handle` stands for it and nobody has it.
     #[inline(always)]
-    pub(super) fn try_lend(&self, handle: Handle) -> Option<Lent<'_, T>> {
+    pub(super) fn try_lend(&self, handle: Handle) -> Option<Lent<'_, T, F>> {
         self.try_take(handle.0).map(Lent)
     }
 
     /// As [`Slot::try_lend`], waiting for who has it: for values that are had for moments only.
-    pub(super) fn lend(&self, handle: Handle) -> Option<Lent<'_, T>> {
+    pub(super) fn lend(&self, handle: Handle) -> Option<Lent<'_, T, F>> {
         let mut backoff = Backoff::new();
         while self.state() & !TAKEN == handle.0 {
             if let Some(lent) = self.try_lend(handle) {
@@ -82,7 +98,7 @@ impl<T> Slot<T> {
     }
 
     /// Lends what was parked under `handle`, which stands for it again.
-    pub(super) fn wake(&self, handle: Handle) -> Option<Lent<'_, T>> {
+    pub(super) fn wake(&self, handle: Handle) -> Option<Lent<'_, T, F>> {
         let mut backoff = Backoff::new();
         // Whoever closes the database may have it for a moment, to find out what it belongs to.
         while self.state() & !TAKEN == handle.0 | WITHHELD {
@@ -99,7 +115,7 @@ impl<T> Slot<T> {
     }
 
     /// Takes the place if what is in it, or was last, belongs to `owner` and nobody has it. Places of others are not touched.
-    pub(super) fn try_take_of(&self, owner: Handle) -> Option<Taken<'_, T>> {
+    pub(super) fn try_take_of(&self, owner: Handle) -> Option<Taken<'_, T, F>> {
         // The owner is of this state or of a later one; of a later one the place is not taken, as each value has a state of its own.
         let state = self.state.load(Ordering::Acquire);
         if state & TAKEN != 0 || self.owner.load(Ordering::Acquire) != owner.0 {
@@ -109,7 +125,7 @@ impl<T> Slot<T> {
     }
 
     /// Takes the place, with whatever is in it, waiting for who has it.
-    pub(super) fn take_any(&self) -> Taken<'_, T> {
+    pub(super) fn take_any(&self) -> Taken<'_, T, F> {
         let mut backoff = Backoff::new();
         loop {
             let state = self.state();
@@ -124,15 +140,15 @@ impl<T> Slot<T> {
 }
 
 /// A place that nobody else has, with or without a value.
-pub(super) struct Taken<'t, T> {
-    slot: &'t Slot<T>,
+pub(super) struct Taken<'t, T, F: Front> {
+    slot: &'t Slot<T, F>,
     /// The state of the place afterwards.
     after: usize,
     /// It is what a borrow of the value is: only `T: Sync` may be shared through it.
     borrowed: PhantomData<&'t mut T>,
 }
 
-impl<T> Taken<'_, T> {
+impl<T, F: Front> Taken<'_, T, F> {
     #[inline(always)]
     fn place(&mut self) -> &mut Option<T> {
         // SAFETY: who made `self` set `TAKEN` in the slot's state: there is no other `Taken` of it.
@@ -141,6 +157,7 @@ impl<T> Taken<'_, T> {
 
     /// Puts in a value that belongs to `owner`, and tells its handle.
     pub(super) fn fill(mut self, value: T, owner: Handle) -> Handle {
+        self.slot.front.clear();
         *self.place() = Some(value);
         self.slot.owner.store(owner.0, Ordering::Release);
         self.after &= !WITHHELD;
@@ -161,7 +178,7 @@ impl<T> Taken<'_, T> {
     }
 }
 
-impl<T> Drop for Taken<'_, T> {
+impl<T, F: Front> Drop for Taken<'_, T, F> {
     #[inline(always)]
     fn drop(&mut self) {
         // What a panic left half done is never lent again. Its memory is kept: to drop it could panic again.
@@ -175,14 +192,19 @@ impl<T> Drop for Taken<'_, T> {
 }
 
 /// A value on loan: nobody else has it. `WITHHELD` was not set when it was made, or there was a look: the place has a value.
-pub(crate) struct Lent<'t, T>(Taken<'t, T>);
+pub(crate) struct Lent<'t, T, F: Front = ()>(Taken<'t, T, F>);
 
-impl<T> Lent<'_, T> {
+impl<'t, T, F: Front> Lent<'t, T, F> {
     /// Gives it back where no panic goes on.
     #[inline(always)]
-    pub(super) fn give_back(self) {
+    pub(crate) fn give_back(self) {
         let taken = ManuallyDrop::new(self.0);
         taken.slot.state.store(taken.after, Ordering::Release); // as in `Taken::drop`
+    }
+
+    /// What it shows when it is given back.
+    pub(crate) fn front(&self) -> &'t F {
+        &self.0.slot.front
     }
 
     /// Withholds the value: its handle is stale; tells the handle under which it can be had again.
@@ -201,7 +223,7 @@ impl<T> Lent<'_, T> {
     }
 }
 
-impl<T> Deref for Lent<'_, T> {
+impl<T, F: Front> Deref for Lent<'_, T, F> {
     type Target = T;
     #[inline(always)]
     fn deref(&self) -> &T {
@@ -211,7 +233,7 @@ impl<T> Deref for Lent<'_, T> {
     }
 }
 
-impl<T> DerefMut for Lent<'_, T> {
+impl<T, F: Front> DerefMut for Lent<'_, T, F> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as in `deref`.

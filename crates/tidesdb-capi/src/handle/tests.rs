@@ -46,8 +46,8 @@ fn every_handle_finds_the_place_it_was_made_for() {
 /// No word but the handle itself is lent anything, whatever state the place is in; and none makes anybody wait.
 #[test]
 fn words_that_are_no_handles_are_refused_in_every_state() {
-    let table = Table::new(Kind::Iterator);
-    let handle = table.insert(1_u64, OWNER).unwrap();
+    let table: Table<u64> = Table::new(Kind::Iterator);
+    let handle = table.insert(1, OWNER).unwrap();
     let all_refused = |handle: Handle, state: &str| {
         let near = (1..8).map(|bits| handle.0 | bits).chain([handle.0 | 1 << 47, handle.0 | 1 << 63]);
         for word in near.chain([Handle::new(Kind::Transaction, 0, 0).0]) {
@@ -59,7 +59,7 @@ fn words_that_are_no_handles_are_refused_in_every_state() {
     all_refused(handle, "there");
     let lent = table.lend(handle).unwrap();
     all_refused(handle, "lent");
-    let parked = Table::park(lent);
+    let parked = Small::park(lent);
     all_refused(handle, "parked");
     let next = handle.next();
     all_refused(next, "parked");
@@ -105,7 +105,7 @@ fn a_value_is_lent_to_one_at_a_time() {
 fn what_is_parked_is_kept_under_another_handle() {
     let table = table();
     let old = table.insert(7, OWNER).unwrap();
-    let parked = Table::park(table.lend(old).unwrap());
+    let parked = Small::park(table.lend(old).unwrap());
     assert_eq!(code(table.lend(old)), ERR_INVALID_ARGS);
     let (new, lent) = table.wake(parked).unwrap();
     assert_eq!(*lent, 7);
@@ -222,7 +222,7 @@ fn to_remove_what_is_of_one_owner_never_touches_what_is_of_another() {
 fn what_was_parked_is_not_found_in_a_slot_that_serves_another() {
     let table = table();
     let old = table.insert(7, OWNER).unwrap();
-    let parked = Table::park(table.lend(old).unwrap());
+    let parked = Small::park(table.lend(old).unwrap());
     assert_eq!(table.remove_all(OWNER), [7], "its database was closed");
     let other = table.insert(8, OWNER).unwrap();
     assert!(table.wake(parked).is_none());

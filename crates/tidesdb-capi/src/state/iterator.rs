@@ -6,7 +6,7 @@ use super::transaction::Shown;
 use super::{ITERATORS, TRANSACTIONS};
 use crate::abi::ERR_NOT_FOUND;
 use crate::failure::{Answer, Failure, invalid, told};
-use crate::handle::Handle;
+use crate::handle::{Handle, Window};
 
 const NOT_VALID: Failure = invalid!("the iterator stands on no key");
 const AT_END: Failure = told!(ERR_NOT_FOUND, "the iterator has come to an end");
@@ -30,6 +30,43 @@ pub(crate) fn iterate(transaction: Handle, family: Handle) -> Answer<Handle> {
     // Whoever closes the database may have looked before it was there.
     lent.database().check_open().inspect_err(|_| drop(ITERATORS.remove(handle)))?;
     Ok(handle)
+}
+
+/// Runs `body` on an iterator, which has gone where it was seen to go meanwhile.
+///
+/// # Errors
+/// Those of [`crate::handle::Table::with`] and of `body`.
+#[inline(always)]
+pub(crate) fn on<R>(iter: Handle, body: impl FnOnce(&mut Iterator, &Window) -> Answer<R>) -> Answer<R> {
+    let mut iter = ITERATORS.lend(iter)?;
+    let window = iter.front();
+    if let Some(left) = window.close() {
+        let passed = iter.cursor.at_hand().1.len().saturating_sub(left);
+        iter.cursor.advance(passed);
+    }
+    let answer = body(&mut iter, window);
+    iter.give_back();
+    answer
+}
+
+/// Has an iterator move by `step`; afterwards it shows the rows that it has at hand, or the one it has come to if values are asked for.
+///
+/// # Errors
+/// As [`on`].
+#[inline(always)]
+pub(crate) fn moved(iter: Handle, step: impl FnOnce(&mut Iterator) -> Answer) -> Answer {
+    on(iter, |iter, window| {
+        let asked = window.was_asked();
+        step(iter)?;
+        let (bytes, rows) = iter.cursor.at_hand();
+        if !rows.is_empty() {
+            window.open(bytes, rows);
+        } else if asked && let Ok((key, value)) = iter.cursor.entry() {
+            // A value that cannot be read is met by who asks for it.
+            window.open_one(key, value);
+        }
+        Ok(())
+    })
 }
 
 /// Where to go.

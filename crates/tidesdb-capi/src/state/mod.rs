@@ -11,12 +11,12 @@ use std::sync::Arc;
 
 pub(crate) use database::{Database, Facts, SETTINGS_FAMILY};
 pub(crate) use family::Family;
-pub(crate) use iterator::{Iterator, To, iterate};
+pub(crate) use iterator::{Iterator, To, iterate, moved, on};
 pub(crate) use orders::Order;
 pub(crate) use pool::{begin, end};
 pub(crate) use transaction::{Tracking, Transaction};
 
-use crate::handle::{Kind, Table};
+use crate::handle::{Kind, Table, Window};
 
 /// All open databases.
 pub(crate) static DATABASES: Table<Arc<Database>> = Table::new(Kind::Database);
@@ -25,4 +25,4 @@ pub(crate) static FAMILIES: Table<Arc<Family>> = Table::new(Kind::Family);
 /// All transactions.
 pub(crate) static TRANSACTIONS: Table<Transaction> = Table::new(Kind::Transaction);
 /// All iterators.
-pub(crate) static ITERATORS: Table<Iterator> = Table::new(Kind::Iterator);
+pub(crate) static ITERATORS: Table<Iterator, Window> = Table::new(Kind::Iterator);

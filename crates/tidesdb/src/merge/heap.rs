@@ -15,7 +15,7 @@ use std::cmp::Ordering;
 
 use super::MergeSource;
 use crate::Result;
-use crate::types::{Comparator, EntryCursor, SeqNo, Stamp, Stored};
+use crate::types::{Comparator, EntryCursor, Rows, SeqNo, Sight, Stamp, Stored};
 
 const NONE: usize = usize::MAX;
 
@@ -457,6 +457,31 @@ impl<C: MergeSource> EntryCursor for MergeCursor<C> {
         }
         self.restore();
         Ok(())
+    }
+
+    /// A run from the leader: keys before that of the runner-up are of no other child.
+    fn copy_rows(&mut self, sight: Sight, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
+        let lead = self.current;
+        if lead == NONE || !self.forward || self.partial {
+            return Ok(());
+        }
+        let copied = match self.waiting.last() {
+            None => self.children[lead].copy_rows(sight, until, rows),
+            Some(&next) if self.bytewise => match self.children.get_disjoint_mut([lead, next]) {
+                Ok([lead, next]) => {
+                    let next = next.key();
+                    lead.copy_rows(sight, Some(until.map_or(next, |until| until.min(next))), rows)
+                }
+                Err(_) => Ok(()),
+            },
+            Some(_) => Ok(()),
+        };
+        if copied.is_err() {
+            self.current = NONE;
+        } else if !rows.is_empty() {
+            self.restore();
+        }
+        copied
     }
 
     #[inline]

@@ -5,7 +5,7 @@
 
 use crate::Result;
 use crate::ranges::{Hidden, tighter};
-use crate::types::{Comparator, EntryCursor, SeqNo, Stamp, Stored};
+use crate::types::{Comparator, EntryCursor, Rows, SeqNo, Sight, Stamp, Stored};
 
 /// Hidden entries after which whole tables are passed over.
 const LEAP_AFTER: u64 = 8;
@@ -117,6 +117,10 @@ impl<C: EntryCursor> EntryCursor for HidingCursor<C> {
             self.forwards()?;
         }
         Ok(passed)
+    }
+
+    fn copy_rows(&mut self, sight: Sight, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
+        if self.hidden.is_some() { Ok(()) } else { self.inner.copy_rows(sight, until, rows) }
     }
 
     #[inline]

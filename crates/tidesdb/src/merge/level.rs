@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::MergeSource;
 use crate::Result;
-use crate::types::{Comparator, EntryCursor, SEQ_MAX, SeqNo, Stamp, Stored};
+use crate::types::{Comparator, EntryCursor, Rows, SEQ_MAX, SeqNo, Sight, Stamp, Stored};
 
 /// A table of a level.
 pub trait LevelTable: Send + Sync {
@@ -231,6 +231,20 @@ impl<T: LevelTable> EntryCursor for LevelCursor<T> {
             return Ok(());
         }
         self.enter_first(self.open + 1)
+    }
+
+    fn copy_rows(&mut self, sight: Sight, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
+        while self.valid && !rows.is_full() {
+            self.valid = false;
+            let child = self.child_mut();
+            child.copy_rows(sight, until, rows)?;
+            if child.valid() {
+                self.valid = true;
+                break;
+            }
+            self.enter_first(self.open + 1)?;
+        }
+        Ok(())
     }
 
     #[inline]

@@ -6,7 +6,7 @@
 //! positioned by a seek instead. The buffers are re-used: nothing is allocated once they are warm.
 
 use crate::Result;
-use crate::types::{Comparator, EntryCursor, KeyBorder, SeqNo, Stamp, Stored};
+use crate::types::{Comparator, EntryCursor, KeyBorder, Rows, SeqNo, Sight, Stamp, Stored};
 
 /// Versions walked over before the cursor seeks past the others of their key.
 const WALK_MAX: usize = 32;
@@ -237,6 +237,27 @@ impl<C: EntryCursor> VisibleCursor<C> {
                 self.hidden += passed;
             }
         }
+    }
+
+    /// Copies to `rows`, which is empty, the row stood on and those after it that are of one source and take but a look each. If there was
+    /// anything to copy the cursor is not valid until [`VisibleCursor::resume`] takes it to the row after them, which may be
+    /// a long way. Errors are of what comes after the rows that were copied.
+    pub fn take_rows(&mut self, rows: &mut Rows) -> Result<()> {
+        if self.place != Place::OnEntry || self.upper.get().is_some() || self.keys_only {
+            return Ok(());
+        }
+        let sight = Sight { seq: self.snapshot, now: self.now };
+        self.place = Place::Nowhere;
+        self.inner.copy_rows(sight, None, rows)?;
+        if rows.is_empty() {
+            self.place = Place::OnEntry;
+        }
+        Ok(())
+    }
+
+    /// To the row after those that were taken.
+    pub fn resume(&mut self) -> Result<()> {
+        self.find_forward()
     }
 
     /// After `dead` deleted keys in a row.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tidesdb_memtable::Memtable;
 
+use super::ahead::Ahead;
 use super::get::resolve;
 use super::track::Track;
 use crate::family::{FamilyCore, ReadView};
@@ -15,7 +16,7 @@ use crate::options::ReadOptions;
 use crate::ranges::{Hidden, RangeSet, RangeTombstone, SharedRanges};
 use crate::shared::Shared;
 use crate::sources::Source;
-use crate::types::{Comparator, EntryCursor, Kind, SEQ_MAX, SeqNo, Slice};
+use crate::types::{Comparator, EntryCursor, Kind, RowSpan, SEQ_MAX, SeqNo, Slice, Stamp};
 use crate::{Error, Result};
 
 /// Walks the keys of a family as they were at one moment. Seeking again costs no allocation.
@@ -52,6 +53,8 @@ pub struct Cursor {
     track: Option<Track>,
     /// The value that a pointer led to, until the cursor moves.
     resolved: Option<Slice>,
+    /// Rows that were read ahead; `inner` comes after them then.
+    ahead: Ahead,
     /// Whether an [`super::Iter`] has positioned it.
     pub(super) placed: bool,
 }
@@ -168,6 +171,7 @@ impl Cursor {
             own,
             track,
             resolved: None,
+            ahead: Ahead::default(),
             placed: false,
         })
     }
@@ -219,6 +223,7 @@ impl Cursor {
             own: self.own.clone(),
             track: self.track.as_ref().map(Track::sibling),
             resolved: None,
+            ahead: Ahead::default(),
             placed: false,
         }
     }
@@ -248,7 +253,7 @@ impl Cursor {
     /// Whether the cursor stands on a key.
     #[inline]
     pub fn valid(&self) -> bool {
-        self.inner.valid()
+        self.ahead.is_active() || self.inner.valid()
     }
 
     /// To the first key.
@@ -256,7 +261,7 @@ impl Cursor {
     /// # Errors
     /// `Corrupt`, `Io`: the cursor is then not valid. So for all that follow.
     pub fn seek_to_first(&mut self) -> Result<()> {
-        self.resolved = None;
+        self.leave();
         self.inner.seek_to_first()?;
         self.note(|track, landed| track.forward(Bound::Unbounded, landed));
         Ok(())
@@ -267,7 +272,7 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek_to_first`].
     pub fn seek_to_last(&mut self) -> Result<()> {
-        self.resolved = None;
+        self.leave();
         self.inner.seek_to_last()?;
         self.note(|track, landed| track.backward(Bound::Unbounded, landed));
         Ok(())
@@ -279,7 +284,7 @@ impl Cursor {
     /// As [`Cursor::seek_to_first`].
     #[inline]
     pub fn seek(&mut self, target: &[u8]) -> Result<()> {
-        self.resolved = None;
+        self.leave();
         self.inner.seek(target)?;
         self.note(|track, landed| track.forward(Bound::Included(target), landed));
         Ok(())
@@ -290,7 +295,7 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek_to_first`].
     pub fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
-        self.resolved = None;
+        self.leave();
         self.inner.seek_for_prev(target)?;
         self.note(|track, landed| track.backward(Bound::Included(target), landed));
         Ok(())
@@ -303,13 +308,74 @@ impl Cursor {
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "a cursor moves; it does not yield")]
     pub fn next(&mut self) -> Result<()> {
+        if self.ahead.step() { Ok(()) } else { self.step() }
+    }
+
+    /// Rows that are at hand, read ahead: the bytes of all, and where among them each lies, the one stood on and those after it. There are
+    /// none, or some of a walk forwards.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// for n in 0..100u8 { db.put(&[n], b"value")?; }
+    /// let (mut cursor, mut sum) = (db.cursor()?, 0);
+    /// cursor.seek_to_first()?;
+    /// while cursor.valid() {
+    ///     sum += u32::from(cursor.entry()?.0[0]);
+    ///     // What is at hand costs less than what is stepped to.
+    ///     let (bytes, rows) = cursor.at_hand();
+    ///     sum += rows.iter().skip(1).map(|row| u32::from(bytes[row.start()])).sum::<u32>();
+    ///     let more = rows.len().saturating_sub(1);
+    ///     cursor.advance(more);
+    ///     cursor.next()?;
+    /// }
+    /// assert_eq!(sum, 99 * 100 / 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn at_hand(&self) -> (&[u8], &[RowSpan]) {
+        self.ahead.parts()
+    }
+
+    /// `n` keys on, to one of those [at hand](Cursor::at_hand); no further than to the last of them.
+    #[inline]
+    pub fn advance(&mut self, n: usize) {
+        self.ahead.advance(n);
+    }
+
+    /// To the next key that was not read ahead.
+    #[inline]
+    fn step(&mut self) -> Result<()> {
         self.resolved = None;
-        if !self.valid() {
+        if self.ahead.is_active() {
+            self.ahead.finish()?;
+            self.inner.resume()?;
+        } else if self.inner.valid() {
+            self.inner.next()?;
+        } else {
             return Ok(());
         }
-        self.inner.next()?;
         self.note(Track::next);
+        if self.ahead.note_step() {
+            self.read_ahead();
+        }
         Ok(())
+    }
+
+    /// Copies rows from here on, to be shown one by one. What a transaction looks at is noted row by row, so not of one that does.
+    #[cold]
+    #[inline(never)]
+    fn read_ahead(&mut self) {
+        if self.track.is_none() && self.own.is_none() {
+            self.ahead.fill(|rows| self.inner.take_rows(rows));
+        }
+    }
+
+    /// The position is lost.
+    #[inline]
+    fn leave(&mut self) {
+        self.resolved = None;
+        self.ahead.forget();
     }
 
     /// To the previous key. Does nothing if not valid.
@@ -318,11 +384,20 @@ impl Cursor {
     /// As [`Cursor::seek_to_first`].
     #[inline]
     pub fn prev(&mut self) -> Result<()> {
-        self.resolved = None;
         if !self.valid() {
             return Ok(());
         }
-        self.inner.prev()?;
+        if self.ahead.is_active() {
+            let sought = self.inner.seek(self.ahead.row().0);
+            self.leave();
+            sought?;
+        }
+        self.leave();
+        if self.inner.valid() {
+            self.inner.prev()?
+        } else {
+            self.inner.seek_to_last()?
+        }
         self.note(Track::prev);
         Ok(())
     }
@@ -353,7 +428,7 @@ impl Cursor {
     /// The key. The cursor must be valid.
     #[inline]
     pub fn key(&self) -> &[u8] {
-        self.inner.key()
+        if self.ahead.is_active() { self.ahead.row().0 } else { self.inner.key() }
     }
 
     /// The value; read only when asked for.
@@ -388,6 +463,10 @@ impl Cursor {
     /// ```
     #[inline]
     pub fn entry(&mut self) -> Result<(&[u8], &[u8])> {
+        self.ahead.note_value();
+        if self.ahead.is_active() {
+            return Ok(self.ahead.row());
+        }
         if self.options.keys_only || !self.valid() {
             return Err(no_value());
         }
@@ -403,12 +482,16 @@ impl Cursor {
 
     /// Sequence number of the version the cursor stands on.
     pub fn version_seq(&self) -> SeqNo {
-        self.inner.seq()
+        self.stamp().seq
     }
 
     /// Expiry of the version the cursor stands on, in UNIX seconds; 0 = never.
     pub fn expiry(&self) -> u32 {
-        self.inner.stamp().expiry
+        self.stamp().expiry
+    }
+
+    fn stamp(&self) -> Stamp {
+        if self.ahead.is_active() { self.ahead.stamp() } else { self.inner.stamp() }
     }
 
     /// The value, to keep.

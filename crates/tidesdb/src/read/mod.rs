@@ -7,6 +7,7 @@
 //! cursor  the same sources as one merged stream; of each key only what the reader may see
 //! ```
 
+mod ahead;
 mod cursor;
 mod get;
 mod iter;

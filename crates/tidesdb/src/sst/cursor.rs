@@ -10,7 +10,7 @@ use super::block::{Block, Shape};
 use super::index::Fence;
 use super::reader::{CachedPart, Keys};
 use super::source::slice;
-use crate::types::{EntryCursor, SeqNo, Stamp, Stored};
+use crate::types::{EntryCursor, Rows, SeqNo, Sight, Stamp, Stored};
 use crate::{Error, Result};
 
 /// A buffer that a long value made larger than this is not kept for the next value.
@@ -209,6 +209,53 @@ impl TableCursor {
         }
     }
 
+    /// The values of the frame at hand.
+    #[inline]
+    fn frame_values(&self) -> Option<&[u8]> {
+        match self.frame.mapped {
+            Some((at, len)) => self.table.source.map().and_then(|map| slice(map, at, len)),
+            None => Some(&self.raw),
+        }
+    }
+
+    /// Whether the current value takes no decoding.
+    fn value_is_at_hand(&self) -> bool {
+        let span = self.block().map_or((0, 0), |block| block.value_span(self.slot));
+        span.0 == span.1 || (self.frame.first..self.frame.end).contains(&self.slot)
+    }
+
+    /// Copies rows from this entry on, as far as the block in hand and its frame at hand go; the entry after them.
+    fn copy_from_block(&self, sight: Sight, until: Option<&[u8]>, rows: &mut Rows) -> usize {
+        let Some(block) = self.block() else { return self.slot };
+        let (order, prefix) = (&self.table.comparator, block.prefix());
+        let values = self.frame_values().unwrap_or_default();
+        let mut slot = self.slot;
+        while slot < block.len() {
+            let stamp = block.stamp(slot);
+            let value = match block.value_span(slot) {
+                (start, end) if start == end => &[],
+                (start, end) if (self.frame.first..self.frame.end).contains(&slot) => {
+                    let span = start.wrapping_sub(self.frame.base)..end.wrapping_sub(self.frame.base);
+                    let Some(value) = values.get(span) else { break };
+                    value
+                }
+                _ => break,
+            };
+            let key = |bytes: &mut Vec<u8>| {
+                bytes.extend_from_slice(prefix);
+                block.append_suffix(slot, bytes);
+            };
+            if !sight.shows(stamp) || !rows.push_built(key, value, stamp, until) {
+                break;
+            }
+            slot += 1;
+            while slot < block.len() && block.goes_on(order, slot) {
+                slot += 1;
+            }
+        }
+        slot
+    }
+
     /// Decodes the frame of the current value, if it is not at hand.
     #[cold]
     fn decode_frame(&mut self) -> Result<()> {
@@ -321,6 +368,25 @@ impl EntryCursor for TableCursor {
         Ok(())
     }
 
+    fn copy_rows(&mut self, sight: Sight, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
+        while self.valid && !rows.is_full() {
+            let slot = self.copy_from_block(sight, until, rows);
+            if slot == self.shape.entries as usize {
+                self.stand(slot - 1);
+                self.leave_block()?;
+                continue;
+            }
+            if slot != self.slot {
+                self.stand(slot);
+            }
+            // A value that cannot be read is met by who asks for it.
+            if rows.is_full() || self.value_is_at_hand() || self.decode_frame().is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     #[inline]
     fn prev(&mut self) -> Result<()> {
         debug_assert!(self.valid);
@@ -340,8 +406,7 @@ impl EntryCursor for TableCursor {
     #[inline]
     fn stamp(&self) -> Stamp {
         let Some(block) = self.block() else { return Stamp::default() };
-        let i = self.slot;
-        Stamp { seq: block.seq(i), kind: block.kind(i), expiry: block.expiry(i) }
+        block.stamp(self.slot)
     }
 
     #[inline(always)]
@@ -355,12 +420,8 @@ impl EntryCursor for TableCursor {
         if !(self.frame.first..self.frame.end).contains(&self.slot) {
             self.decode_frame()?;
         }
-        let values = match self.frame.mapped {
-            Some((at, len)) => self.table.source.map().and_then(|map| slice(map, at, len)),
-            None => Some(&*self.raw),
-        };
         let span = start.wrapping_sub(self.frame.base)..end.wrapping_sub(self.frame.base);
-        match values.and_then(|values| values.get(span)) {
+        match self.frame_values().and_then(|values| values.get(span)) {
             Some(value) => Ok((&self.key, kind, value)),
             None => Err(self.table.corrupt(self.fence.at, "value outside its frame")),
         }

@@ -5,6 +5,7 @@ mod cursor;
 mod entry;
 mod ids;
 mod order;
+mod rows;
 mod slice;
 
 pub use border::KeyBorder;
@@ -12,6 +13,7 @@ pub use cursor::{EntryCursor, Stamp, Stored};
 pub use entry::{EntryRef, Kind};
 pub use ids::{FamilyId, TableId, VlogId, WalId};
 pub use order::{Comparator, KeyCompare};
+pub use rows::{RowSpan, Rows, Sight};
 pub use slice::Slice;
 
 /// A sequence number: the position of a commit's record in the log, in units of eight bytes. Larger is newer;

@@ -24,6 +24,7 @@ mod merging;
 mod opening;
 mod pressure;
 mod ranges;
+mod read_ahead;
 mod reads;
 mod settings;
 mod snapshots;

@@ -8,7 +8,7 @@ use super::{
     VALUE_UNIFORM,
 };
 use crate::codec::Compression;
-use crate::types::{Kind, SeqNo};
+use crate::types::{Kind, SeqNo, Stamp};
 
 /// A view of a block: its shape, and header, frame table and raw key section as bytes.
 #[derive(Clone, Copy, Debug)]
@@ -125,6 +125,12 @@ impl<'a> Block<'a> {
             true => self.shape.expiry,
             false => u32::from_le_bytes(self.array(self.shape.expiries_at as usize + 4 * i)),
         }
+    }
+
+    /// What is to be known of entry `i` beside its key and value.
+    #[inline]
+    pub(in crate::sst) fn stamp(&self, i: usize) -> Stamp {
+        Stamp { seq: self.seq(i), kind: self.kind(i), expiry: self.expiry(i) }
     }
 
     /// Makes `key`, of which the first `prefix` bytes are this block's prefix already, key `i`.

@@ -1,0 +1,192 @@
+//! [`Window`]: rows of an iterator, seen without taking it.
+//!
+//! Most calls on an iterator ask for the row it stands on or go one row on. Where that row and those lie that its cursor has read ahead
+//! is written here by who has taken the iterator, so that such a call costs a nanosecond or two. Others change nothing but
+//! the row it stands on. Two threads that use one iterator at a time, which the header forbids, may miss rows; what they see was
+//! written here as one.
+
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
+
+use tidesdb::types::RowSpan;
+
+use crate::pointer::Out;
+
+/// What a value shows without being taken.
+pub(crate) trait Front: Sync {
+    /// One that shows nothing.
+    const NOTHING: Self;
+    /// Shows nothing. Called by who has the value.
+    fn clear(&self);
+}
+
+/// Most values show nothing.
+impl Front for () {
+    const NOTHING: Self = ();
+
+    fn clear(&self) {}
+}
+
+/// Most rows there are.
+const ROWS: usize = 16;
+/// In `Window::seen` the lowest bits are how many rows are left, the one stood on included. Above them is a number that is another
+/// each time that rows are written.
+const LEFT_BITS: u32 = 8;
+const LEFT: usize = (1 << LEFT_BITS) - 1;
+const _: () = assert!(ROWS <= LEFT);
+
+/// Where key and value of a row lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) key: *const u8,
+    pub(crate) key_size: usize,
+    pub(crate) value: *const u8,
+    pub(crate) value_size: usize,
+}
+
+impl Row {
+    /// Tells a caller where key and value lie.
+    #[inline(always)]
+    pub(crate) fn tell(
+        self,
+        key: Out<*const u8>,
+        key_size: Out<usize>,
+        value: Out<*const u8>,
+        value_size: Out<usize>,
+    ) {
+        key.set(self.key);
+        key_size.set(self.key_size);
+        value.set(self.value);
+        value_size.set(self.value_size);
+    }
+}
+
+/// Rows that an iterator has at hand.
+#[repr(C)]
+pub(crate) struct Window {
+    seen: AtomicUsize,
+    /// The bytes that keys are among, and where each row lies there. The last row is the last one here: the place of the row stood on is
+    /// told by how many are left.
+    keys: AtomicPtr<u8>,
+    /// What values are among: value and key are so far from here as they would be from `keys` if they lay there one behind the other.
+    values: AtomicPtr<u8>,
+    rows: [AtomicU64; ROWS],
+    /// Whether the value of a row was asked for.
+    asked: AtomicBool,
+}
+
+impl Window {
+    /// The row stood on, if it is here.
+    #[inline(always)]
+    pub(crate) fn row(&self) -> Option<Row> {
+        // No older than when the iterator was given back: who calls has seen that it is.
+        let seen = self.seen.load(Ordering::Relaxed);
+        // None for no row left, as there is no row `ROWS`.
+        let span = self.rows.get(ROWS.wrapping_sub(seen & LEFT))?.load(Ordering::Relaxed);
+        let (keys, values) = (self.keys.load(Ordering::Relaxed), self.values.load(Ordering::Relaxed));
+        // Pairs with the fence in `open`: who has read any part of a later row sees that `seen` has changed.
+        fence(Ordering::Acquire);
+        if self.seen.load(Ordering::Relaxed) != seen {
+            return None;
+        }
+        let span = RowSpan::from_bits(span);
+        Some(Row {
+            key: keys.cast_const().wrapping_add(span.start()),
+            key_size: span.key_len(),
+            value: values.cast_const().wrapping_add(span.start() + span.key_len()),
+            value_size: span.value_len(),
+        })
+    }
+
+    /// The row stood on, if it is here, of which the value is asked for.
+    #[inline(always)]
+    pub(crate) fn asked_row(&self) -> Option<Row> {
+        self.ask();
+        self.row()
+    }
+
+    /// One row on, if it is here.
+    #[inline(always)]
+    pub(crate) fn step(&self) -> bool {
+        let seen = self.seen.load(Ordering::Relaxed);
+        let there = seen & LEFT > 1;
+        if there {
+            self.seen.store(seen - 1, Ordering::Relaxed);
+        }
+        there
+    }
+
+    /// Whether there is a row to stand on.
+    #[inline(always)]
+    pub(crate) fn is_open(&self) -> bool {
+        self.seen.load(Ordering::Relaxed) & LEFT != 0
+    }
+
+    /// Ends the showing, if there is one; how many rows were left then. For who has the iterator.
+    #[inline]
+    pub(crate) fn close(&self) -> Option<usize> {
+        let seen = self.seen.load(Ordering::Relaxed);
+        if seen & LEFT == 0 {
+            return None;
+        }
+        self.seen.store((seen | LEFT).wrapping_add(1), Ordering::Relaxed);
+        Some(seen & LEFT)
+    }
+
+    /// Shows these rows, of which the iterator stands on the first; none if they are too many. For who has the iterator and has closed it.
+    #[inline]
+    pub(crate) fn open(&self, bytes: &[u8], rows: &[RowSpan]) {
+        if rows.len() <= ROWS {
+            self.show(bytes.as_ptr(), bytes.as_ptr(), rows);
+        }
+    }
+
+    /// Shows one row, unless it is too long. As [`Window::open`].
+    #[inline]
+    pub(crate) fn open_one(&self, key: &[u8], value: &[u8]) {
+        if let Some(row) = RowSpan::new(0, key.len(), value.len()) {
+            self.show(key.as_ptr(), value.as_ptr().wrapping_sub(key.len()), &[row]);
+        }
+    }
+
+    #[inline]
+    fn show(&self, keys: *const u8, values: *const u8, rows: &[RowSpan]) {
+        fence(Ordering::Release);
+        self.keys.store(keys.cast_mut(), Ordering::Relaxed);
+        self.values.store(values.cast_mut(), Ordering::Relaxed);
+        for (to, row) in self.rows[ROWS - rows.len()..].iter().zip(rows) {
+            to.store(row.to_bits(), Ordering::Relaxed);
+        }
+        let seen = self.seen.load(Ordering::Relaxed);
+        self.seen.store(seen & !LEFT | rows.len(), Ordering::Release);
+    }
+
+    /// Notes that the value of the row stood on was asked for.
+    #[inline(always)]
+    pub(crate) fn ask(&self) {
+        self.asked.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was, since the last time. For who has the iterator.
+    #[inline]
+    pub(crate) fn was_asked(&self) -> bool {
+        let asked = self.asked.load(Ordering::Relaxed);
+        self.asked.store(false, Ordering::Relaxed);
+        asked
+    }
+}
+
+impl Front for Window {
+    const NOTHING: Self = Self {
+        seen: AtomicUsize::new(0),
+        keys: AtomicPtr::new(ptr::null_mut()),
+        values: AtomicPtr::new(ptr::null_mut()),
+        rows: [const { AtomicU64::new(0) }; ROWS],
+        asked: AtomicBool::new(false),
+    };
+
+    fn clear(&self) {
+        self.close();
+        self.was_asked();
+    }
+}

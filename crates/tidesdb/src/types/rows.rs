@@ -1,0 +1,156 @@
+//! [`Rows`]: a few rows copied out of their sources, to be shown one by one.
+
+use super::{Kind, SeqNo, Stamp};
+
+/// Keys and values longer than this together are not copied: to show them where they lie costs less.
+const ROW_BYTES_MAX: usize = 512;
+
+/// What a reader sees: versions at or below a sequence number that have not expired.
+#[derive(Clone, Copy, Debug)]
+pub struct Sight {
+    /// The newest sequence number.
+    pub seq: SeqNo,
+    /// The time of the read in UNIX seconds.
+    pub now: u32,
+}
+
+impl Sight {
+    /// Whether the newest version of a key is one that is shown, with a value that is at hand.
+    #[inline]
+    pub fn shows(&self, stamp: Stamp) -> bool {
+        stamp.kind == Kind::Put && stamp.seq <= self.seq && (stamp.expiry == 0 || stamp.expiry > self.now)
+    }
+}
+
+/// Where a row lies among the bytes of all: its key, and its value behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowSpan(u64);
+
+impl RowSpan {
+    /// The span of a key of `key` bytes from `start` on, and of a value of `value` bytes; `None` if it is too long.
+    #[inline]
+    pub fn new(start: usize, key: usize, value: usize) -> Option<Self> {
+        let fits = start <= u32::MAX as usize && key <= u16::MAX as usize && value <= u16::MAX as usize;
+        fits.then_some(Self((start as u64) << 32 | (key as u64) << 16 | value as u64))
+    }
+
+    /// The span that was [`RowSpan::to_bits`].
+    #[inline]
+    pub fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// The span as a number.
+    #[inline]
+    pub fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// Where its key begins.
+    #[inline]
+    pub fn start(self) -> usize {
+        (self.0 >> 32) as usize
+    }
+
+    /// Bytes of its key.
+    #[inline]
+    pub fn key_len(self) -> usize {
+        (self.0 >> 16) as u16 as usize
+    }
+
+    /// Bytes of its value.
+    #[inline]
+    pub fn value_len(self) -> usize {
+        self.0 as u16 as usize
+    }
+}
+
+/// Rows in key order, as many as there is room for. Their memory is used again.
+#[derive(Debug, Default)]
+pub struct Rows {
+    bytes: Vec<u8>,
+    spans: Vec<RowSpan>,
+    stamps: Vec<Stamp>,
+    room: usize,
+}
+
+impl Rows {
+    /// Forgets all rows; there is room for `room` then.
+    #[inline]
+    pub fn clear(&mut self, room: usize) {
+        self.bytes.clear();
+        self.spans.clear();
+        self.stamps.clear();
+        self.room = room;
+    }
+
+    /// How many rows there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// Whether there is no room for more.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.spans.len() >= self.room
+    }
+
+    /// Copies a row; `false` if it is too long to be copied, or if there is no room.
+    #[inline]
+    pub fn push(&mut self, key: &[u8], value: &[u8], stamp: Stamp) -> bool {
+        self.push_built(|bytes| bytes.extend_from_slice(key), value, stamp, None)
+    }
+
+    /// As [`Rows::push`], of a key that `build` appends to what is there; `false` also if it does not come before `until`.
+    #[inline(always)]
+    pub fn push_built(
+        &mut self,
+        build: impl FnOnce(&mut Vec<u8>),
+        value: &[u8],
+        stamp: Stamp,
+        until: Option<&[u8]>,
+    ) -> bool {
+        if self.is_full() || value.len() > ROW_BYTES_MAX {
+            return false;
+        }
+        let start = self.bytes.len();
+        build(&mut self.bytes);
+        let key = self.bytes.get(start..).unwrap_or_default();
+        let short = key.len() + value.len() <= ROW_BYTES_MAX && until.is_none_or(|until| key < until);
+        let Some(span) = RowSpan::new(start, key.len(), value.len()).filter(|_| short) else {
+            self.bytes.truncate(start);
+            return false;
+        };
+        self.spans.push(span);
+        self.stamps.push(stamp);
+        self.bytes.extend_from_slice(value);
+        true
+    }
+
+    /// The bytes of all rows, and where each lies.
+    #[inline]
+    pub fn parts(&self) -> (&[u8], &[RowSpan]) {
+        (&self.bytes, &self.spans)
+    }
+
+    /// Key and value of row `i`; empty if there is none.
+    #[inline]
+    pub fn get(&self, i: usize) -> (&[u8], &[u8]) {
+        let Some(&span) = self.spans.get(i) else { return Default::default() };
+        let row = self.bytes.get(span.start()..).unwrap_or_default();
+        let Some((key, rest)) = row.split_at_checked(span.key_len()) else { return Default::default() };
+        (key, rest.get(..span.value_len()).unwrap_or_default())
+    }
+
+    /// What there is to be known of row `i` beside; that of an oldest put if there is none.
+    pub fn stamp(&self, i: usize) -> Stamp {
+        self.stamps.get(i).copied().unwrap_or_default()
+    }
+}

@@ -1,0 +1,258 @@
+//! What cursors read ahead shows nothing that they would not show otherwise.
+
+use std::collections::BTreeMap;
+
+use tidesdb::{Comparator, Cursor, Db, FamilyOptions, Isolation};
+
+use crate::common::{DB, Sim, noise, small};
+
+/// A row: its value, and when it expires.
+type Rows = BTreeMap<Vec<u8>, (Vec<u8>, u32)>;
+
+fn key(n: u32) -> Vec<u8> {
+    format!("key{n:05}").into_bytes()
+}
+
+/// Numbers without a pattern.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u32) -> u32 {
+        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        ((self.0 >> 33) as u32) % n
+    }
+}
+
+/// Lengths of values: short ones, some that are too long to be copied, some in the value log.
+fn length(random: &mut Random) -> usize {
+    match random.below(20) {
+        0 => 2000,
+        1 => 480 + random.below(40) as usize,
+        2 => 0,
+        _ => random.below(100) as usize,
+    }
+}
+
+/// Writes in turns, with a flush after most: keys in one table, in several, in memory, overwritten, deleted and expired ones.
+fn write(sim: &Sim, db: &Db, random: &mut Random, rows: &mut Rows) {
+    let now = 1_000_000;
+    sim.clock.set_wall_secs(now);
+    for turn in 0..5 {
+        let (first, count) = (random.below(600), 100 + random.below(300));
+        for _ in 0..count {
+            let key = key(if turn % 2 == 0 { first + random.below(count) } else { random.below(1000) });
+            match random.below(8) {
+                0 => {
+                    db.delete(&key).unwrap();
+                    rows.remove(&key);
+                }
+                n => {
+                    let value = noise(random.0, length(random));
+                    let expiry = if n == 1 { now as u32 + 50 + random.below(100) } else { 0 };
+                    let mut batch = db.batch();
+                    batch.put_expiring(db.default_family(), &key, &value, expiry).unwrap();
+                    db.write(&mut batch).unwrap();
+                    rows.insert(key, (value, expiry));
+                }
+            }
+        }
+        if turn < 4 {
+            db.flush().unwrap();
+        }
+    }
+    sim.clock.set_wall_secs(now + 100);
+    rows.retain(|_, (_, expiry)| *expiry == 0 || u64::from(*expiry) > now + 100);
+}
+
+/// A database with rows of all kinds, and what a reader sees of it.
+fn filled(seed: u64, family: FamilyOptions) -> (Sim, Db, Rows) {
+    let sim = Sim::new();
+    let db = sim.options().default_family(family).open().unwrap();
+    let mut rows = Rows::new();
+    write(&sim, &db, &mut Random(seed), &mut rows);
+    (sim, db, rows)
+}
+
+fn check(cursor: &mut Cursor, expected: Option<(&Vec<u8>, &(Vec<u8>, u32))>) {
+    let Some((key, (value, expiry))) = expected else {
+        return assert!(!cursor.valid(), "{:?} past the end", cursor.key().escape_ascii().to_string());
+    };
+    assert!(cursor.valid(), "{:?} is missing", key.escape_ascii().to_string());
+    assert_eq!(cursor.key().escape_ascii().to_string(), key.escape_ascii().to_string());
+    assert_eq!(cursor.expiry(), *expiry);
+    assert!(cursor.entry().unwrap() == (&key[..], &value[..]) && cursor.value().unwrap() == value);
+}
+
+#[test]
+fn a_walk_shows_every_row_once() {
+    for seed in 1..20 {
+        let (_sim, db, rows) = filled(seed, small());
+        let (mut cursor, mut other) = (db.cursor().unwrap(), db.cursor().unwrap());
+        cursor.seek_to_first().unwrap();
+        let mut ahead = 0;
+        for row in &rows {
+            check(&mut cursor, Some(row));
+            ahead += usize::from(!cursor.at_hand().1.is_empty());
+            other.seek(row.0).unwrap();
+            assert_eq!(cursor.version_seq(), other.version_seq());
+            cursor.next().unwrap();
+        }
+        check(&mut cursor, None);
+        assert!(ahead > rows.len() / 2, "{ahead} of {} rows were read ahead", rows.len());
+    }
+}
+
+/// Steps both ways, seeks and moments at which no value is asked for, in byte order and in the reverse.
+#[test]
+fn moves_of_all_kinds_come_to_where_they_should() {
+    for seed in 1..30 {
+        let backwards = seed % 2 == 0;
+        let order = if backwards { Comparator::reverse_bytewise() } else { Comparator::bytewise() };
+        let (_sim, db, rows) = filled(seed, small().comparator(order));
+        let mut rows: Vec<_> = rows.iter().collect();
+        if backwards {
+            rows.reverse();
+        }
+        let random = &mut Random(seed);
+        let mut cursor = db.cursor().unwrap();
+        let mut at = None;
+        for _ in 0..300 {
+            match random.below(8) {
+                0 => {
+                    let target = key(random.below(1000));
+                    let before =
+                        |row: &&(&Vec<u8>, _)| if backwards { *row.0 > target } else { *row.0 < target };
+                    at = Some(rows.iter().take_while(before).count());
+                    cursor.seek(&target).unwrap();
+                }
+                1 => {
+                    at = rows.len().checked_sub(1);
+                    cursor.seek_to_last().unwrap();
+                }
+                2 | 3 => {
+                    for _ in 0..1 + random.below(4) {
+                        at = at.filter(|at| *at < rows.len()).and_then(|at| at.checked_sub(1));
+                        cursor.prev().unwrap();
+                    }
+                }
+                _ => {
+                    let wanted = random.below(4) != 0;
+                    for _ in 0..1 + random.below(60) {
+                        at = at.filter(|at| *at < rows.len()).map(|at| at + 1);
+                        if wanted && cursor.valid() {
+                            cursor.value().unwrap();
+                        }
+                        cursor.next().unwrap();
+                    }
+                }
+            }
+            check(&mut cursor, at.and_then(|at| rows.get(at)).copied());
+        }
+    }
+}
+
+#[test]
+fn what_is_written_after_the_moment_is_not_shown() {
+    let (_sim, db, rows) = filled(5, small());
+    let mut cursor = db.cursor().unwrap();
+    cursor.seek_to_first().unwrap();
+    for (n, row) in rows.iter().enumerate() {
+        check(&mut cursor, Some(row));
+        db.put(&key(n as u32 * 2), b"later").unwrap();
+        db.delete(row.0).unwrap();
+        cursor.next().unwrap();
+    }
+    check(&mut cursor, None);
+}
+
+/// The rows before a damaged block are shown, and the error comes where they end, whether they are read ahead or not.
+#[test]
+fn rows_before_damage_are_shown() {
+    let sim = Sim::new();
+    let db = sim.open();
+    for n in 0..2000 {
+        db.put(&key(n), &noise(u64::from(n), 100)).unwrap();
+    }
+    db.flush().unwrap();
+    drop(db);
+    let names = sim.disk.file_names(DB).unwrap();
+    let table = names.iter().find(|name| name.ends_with(".klog")).unwrap();
+    for at in [60_000, 100_000, 150_000] {
+        let sim = sim.killed();
+        sim.disk.flip_bit(format!("{DB}/{table}"), at * 8).unwrap();
+        let db = sim.open();
+        let walk = |wanted: bool| {
+            let mut cursor = db.cursor().unwrap();
+            cursor.seek_to_first().unwrap();
+            let mut n = 0;
+            loop {
+                assert_eq!(cursor.key(), key(n));
+                if wanted && let Err(e) = cursor.value() {
+                    assert!(e.is_corruption(), "{e}");
+                    return n;
+                }
+                if let Err(e) = cursor.next() {
+                    assert!(e.is_corruption() && !cursor.valid(), "{e}");
+                    return n;
+                }
+                n += 1;
+            }
+        };
+        // Keys and values have sums of their own: where values are damaged keys go on.
+        let value_by_value = (0..2000).position(|n| db.get(&key(n)).is_err());
+        assert_eq!(Some(walk(true) as usize), value_by_value, "{at}");
+    }
+}
+
+/// Rows that a transaction did not come to do not make its commit fail; those it came to do.
+#[test]
+fn a_transaction_has_read_what_it_came_to() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    for n in 0..100 {
+        f.put(&key(n), b"value").unwrap();
+    }
+    for (written, fails) in [(30, false), (11, false), (10, true), (3, true)] {
+        let mut tx = db.begin(Isolation::Serializable);
+        let mut cursor = tx.cursor(f).unwrap();
+        cursor.seek_to_first().unwrap();
+        for _ in 0..10 {
+            cursor.value().unwrap();
+            cursor.next().unwrap();
+        }
+        f.put(&key(written), b"by another").unwrap();
+        tx.put(f, b"mine", b"").unwrap();
+        assert_eq!(tx.commit().is_err(), fails, "{written}");
+    }
+}
+
+#[test]
+fn rows_at_hand_are_those_to_come() {
+    let (_sim, db, rows) = filled(7, small());
+    let mut cursor = db.cursor().unwrap();
+    assert_eq!(cursor.at_hand().1.len(), 0);
+    cursor.seek_to_first().unwrap();
+    cursor.advance(3);
+    let mut rows = rows.iter();
+    let mut most = 0;
+    while cursor.valid() {
+        check(&mut cursor, rows.next());
+        let (bytes, spans) = cursor.at_hand();
+        most = most.max(spans.len());
+        let mut seen = rows.clone();
+        for span in spans.iter().skip(1) {
+            let (key, value) = bytes[span.start()..].split_at(span.key_len());
+            let (expected, (their, _)) = seen.next().unwrap();
+            assert!(key == expected && value[..span.value_len()] == their[..]);
+        }
+        // Half of them at once.
+        let half = spans.len() / 2;
+        cursor.advance(half);
+        if half > 0 {
+            check(&mut cursor, rows.nth(half - 1));
+        }
+        cursor.next().unwrap();
+    }
+    assert!(rows.next().is_none() && most > 8, "{most}");
+}
