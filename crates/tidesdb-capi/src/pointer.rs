@@ -122,7 +122,7 @@ impl In<c_char> {
 impl<T> Out<T> {
     /// Whether it is null.
     #[inline(always)]
-    pub(crate) fn is_null(self) -> bool {
+    pub(crate) fn is_null(&self) -> bool {
         self.0.is_null()
     }
 

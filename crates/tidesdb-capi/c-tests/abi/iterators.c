@@ -234,6 +234,143 @@ static void a_long_walk_over_many_tables(void)
     close_db(db);
 }
 
+/* Key and value of row i of fill(), asked for together, and by the functions for one of them. */
+static void at_row(iter_t *iter, int i)
+{
+    char key[32], value[32];
+    uint8_t *k = NULL, *v = NULL, *k2 = NULL, *v2 = NULL;
+    size_t ks = 0, vs = 0, ks2 = 0, vs2 = 0;
+    snprintf(key, sizeof key, "key%06d", i);
+    snprintf(value, sizeof value, "value%06d", i);
+    OK(tidesdb_iter_key_value(iter, &k, &ks, &v, &vs));
+    CHECK(ks == strlen(key) && memcmp(k, key, ks) == 0);
+    CHECK(vs == strlen(value) && memcmp(v, value, vs) == 0);
+    if (i % 3 != 0) return;
+    CHECK_INT(tidesdb_iter_valid(iter), 1);
+    OK(tidesdb_iter_key(iter, &k2, &ks2));
+    OK(tidesdb_iter_value(iter, &v2, &vs2));
+    CHECK(k == k2 && v == v2 && ks == ks2 && vs == vs2);
+}
+
+static void no_row(iter_t *iter)
+{
+    uint8_t *k = NULL, *v = NULL;
+    size_t ks = 7, vs = 7;
+    CHECK_RC(tidesdb_iter_next(iter), TDB_ERR_INVALID_ARGS);
+    CHECK_RC(tidesdb_iter_key_value(iter, &k, &ks, &v, &vs), TDB_ERR_INVALID_ARGS);
+    CHECK_RC(tidesdb_iter_key(iter, &k, &ks), TDB_ERR_INVALID_ARGS);
+    CHECK_RC(tidesdb_iter_value(iter, &v, &vs), TDB_ERR_INVALID_ARGS);
+    CHECK_INT(tidesdb_iter_valid(iter), 0);
+    CHECK(k == NULL && v == NULL && ks == 7 && vs == 7);
+}
+
+/* A walk on which values are asked for has rows read ahead: it may turn, go elsewhere and be asked wrongly anywhere. */
+static void walk_and_turn(db_t *db, cf_t *cf, iter_t *iter)
+{
+    uint8_t *k = NULL, *v = NULL;
+    size_t ks = 7, vs = 7;
+    OK(tidesdb_iter_seek_to_first(iter));
+    for (int i = 0; i < 300; i++) {
+        at_row(iter, i);
+        if (i % 41 == 40) {
+            OK(tidesdb_iter_prev(iter));
+            at_row(iter, i - 1);
+            OK(tidesdb_iter_next(iter));
+            at_row(iter, i);
+        }
+        if (i % 100 == 60) {
+            CHECK_RC(tidesdb_iter_key_value(iter, NULL, &ks, &v, &vs), TDB_ERR_INVALID_ARGS);
+            CHECK_RC(tidesdb_iter_key_value(iter, &k, NULL, &v, &vs), TDB_ERR_INVALID_ARGS);
+            CHECK_RC(tidesdb_iter_key_value(iter, &k, &ks, NULL, &vs), TDB_ERR_INVALID_ARGS);
+            CHECK_RC(tidesdb_iter_key_value(iter, &k, &ks, &v, NULL), TDB_ERR_INVALID_ARGS);
+            CHECK_RC(tidesdb_iter_key(iter, NULL, &ks), TDB_ERR_INVALID_ARGS);
+            CHECK_RC(tidesdb_iter_value(iter, &v, NULL), TDB_ERR_INVALID_ARGS);
+            CHECK(k == NULL && v == NULL && ks == 7 && vs == 7);
+            put(db, cf, "key000299a", "later");
+            at_row(iter, i);
+        }
+        if (i % 100 == 90) {
+            OK(tidesdb_iter_seek(iter, B("key000010")));
+            at_row(iter, 10);
+            OK(tidesdb_iter_seek_to_last(iter));
+            at_row(iter, 299);
+            char key[32];
+            snprintf(key, sizeof key, "key%06d", i);
+            OK(tidesdb_iter_seek_for_prev(iter, B(key)));
+            at_row(iter, i);
+        }
+        CHECK_RC(tidesdb_iter_next(iter), i == 299 ? TDB_ERR_NOT_FOUND : TDB_SUCCESS);
+    }
+    no_row(iter);
+}
+
+static void walks_that_read_ahead(void)
+{
+    enum { MANY = 40 };
+    db_t *db = open_at("db");
+    cf_t *cf = family(db, "f");
+    fill(db, cf, 0, 150);
+    flush(cf);
+    fill(db, cf, 150, 150);
+    txn_t *txn = begin_at(db, TDB_ISOLATION_SNAPSHOT);
+    iter_t *iters[MANY];
+    for (int n = 0; n < MANY; n++) iters[n] = iterate(txn, cf);
+    walk_and_turn(db, cf, iters[0]);
+    walk_and_turn(db, cf, iters[MANY - 1]);
+    /* Freed among rows that were read ahead, and left there when the database is closed. */
+    for (int n = 0; n < MANY; n += MANY - 1) {
+        OK(tidesdb_iter_seek_to_first(iters[n]));
+        for (int i = 0; i < 30; i++) {
+            at_row(iters[n], i);
+            OK(tidesdb_iter_next(iters[n]));
+        }
+    }
+    tidesdb_iter_free(iters[0]);
+    no_row(iters[0]);
+    iters[0] = iterate(txn, cf);
+    CHECK_INT(tidesdb_iter_valid(iters[0]), 0);
+    for (int n = 0; n < MANY - 1; n++) tidesdb_iter_free(iters[n]);
+    at_row(iters[MANY - 1], 30);
+    tidesdb_txn_free(txn);
+    at_row(iters[MANY - 1], 30);
+    close_db(db);
+    no_row(iters[MANY - 1]);
+}
+
+/* Long values, which are not copied, and empty ones. */
+static void walks_over_values_of_all_lengths(void)
+{
+    db_t *db = open_at("db");
+    cf_t *cf = family(db, "f");
+    static char bytes[200000];
+    memset(bytes, 'v', sizeof bytes - 1);
+    txn_t *txn = begin(db);
+    for (int i = 0; i < 200; i++) {
+        char key[32];
+        size_t size = i % 50 == 49 ? 150000 : i % 10 == 9 ? 5000 : (size_t)(i % 10) * 60;
+        snprintf(key, sizeof key, "key%06d", i);
+        OK(tidesdb_txn_put(txn, cf, B(key), (const uint8_t *)bytes, size, 0));
+    }
+    commit(txn);
+    for (int turn = 0; turn < 2; turn++) {
+        txn = begin(db);
+        iter_t *iter = iterate(txn, cf);
+        OK(tidesdb_iter_seek_to_first(iter));
+        for (int i = 0; i < 200; i++) {
+            uint8_t *k, *v;
+            size_t ks, vs, size = i % 50 == 49 ? 150000 : i % 10 == 9 ? 5000 : (size_t)(i % 10) * 60;
+            OK(tidesdb_iter_key_value(iter, &k, &ks, &v, &vs));
+            CHECK(ks == 9 && vs == size && memcmp(v, bytes, size) == 0);
+            CHECK_RC(tidesdb_iter_next(iter), i == 199 ? TDB_ERR_NOT_FOUND : TDB_SUCCESS);
+        }
+        no_row(iter);
+        tidesdb_iter_free(iter);
+        tidesdb_txn_free(txn);
+        flush(cf);
+    }
+    close_db(db);
+}
+
 /* What it showed when its transaction ended, it shows on; one that begins anew is another. */
 static void an_iterator_outlives_the_end_of_its_transaction(void)
 {
@@ -266,5 +403,7 @@ const struct test iterator_tests[] = {
     TEST(iterator_arguments),
     TEST(an_iterator_outlives_the_end_of_its_transaction),
     TEST(a_long_walk_over_many_tables),
+    TEST(walks_that_read_ahead),
+    TEST(walks_over_values_of_all_lengths),
     END_OF_TESTS,
 };

@@ -92,9 +92,11 @@ static void *use_iterator(void *arg)
         if (i % 7 == 0) may_be(shared, "prev", tidesdb_iter_prev(shared->iter));
         if (i % 13 == 0) may_be(shared, "first", tidesdb_iter_seek_to_first(shared->iter));
         if (i % 17 == 0) may_be(shared, "seek", tidesdb_iter_seek(shared->iter, B("key000050")));
-        uint8_t *key = NULL;
-        size_t size = 0;
+        uint8_t *key = NULL, *value = NULL;
+        size_t size = 0, value_size = 0;
         may_be(shared, "key", tidesdb_iter_key(shared->iter, &key, &size));
+        if (i % 256 < 128) continue; /* nobody asks for values for a while: then no rows are read ahead */
+        may_be(shared, "key_value", tidesdb_iter_key_value(shared->iter, &key, &size, &value, &value_size));
         int valid = tidesdb_iter_valid(shared->iter);
         CHECK(valid == 0 || valid == 1);
     }

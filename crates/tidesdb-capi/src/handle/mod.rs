@@ -117,7 +117,7 @@ impl<T, F: Front> Table<T, F> {
         let unused = Mutex::new(Unused { again: Vec::new(), fresh: 0 });
         Self {
             kind,
-            first: [const { Slot::NEW }; FIRST_CHUNK],
+            first: [const { Slot::new() }; FIRST_CHUNK],
             chunks: [const { OnceLock::new() }; CHUNKS],
             unused,
         }
@@ -143,7 +143,7 @@ impl<T, F: Front> Table<T, F> {
         let (chunk, at) = place_of(index as usize);
         match chunk {
             0 => &self.first[at],
-            _ => &self.chunks[chunk].get_or_init(|| indexes(chunk).map(|_| Slot::NEW).collect())[at],
+            _ => &self.chunks[chunk].get_or_init(|| indexes(chunk).map(|_| Slot::new()).collect())[at],
         }
     }
 

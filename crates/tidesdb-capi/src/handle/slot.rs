@@ -36,12 +36,14 @@ const WITHHELD: usize = 2;
 
 impl<T, F: Front> Slot<T, F> {
     /// An empty place that has no handle yet.
-    pub(super) const NEW: Self = Self {
-        state: AtomicUsize::new(WITHHELD),
-        owner: AtomicUsize::new(0),
-        front: F::NOTHING,
-        value: UnsafeCell::new(None),
-    };
+    pub(super) const fn new() -> Self {
+        Self {
+            state: AtomicUsize::new(WITHHELD),
+            owner: AtomicUsize::new(0),
+            front: F::NOTHING,
+            value: UnsafeCell::new(None),
+        }
+    }
 
     /// Names the first handle that the place will have. Nobody else looks at it yet.
     pub(super) fn begin(&self, handle: Handle) {

@@ -190,3 +190,86 @@ impl Front for Window {
         self.was_asked();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(start: usize, key: usize, value: usize) -> RowSpan {
+        RowSpan::new(start, key, value).unwrap()
+    }
+
+    fn parts(row: Row) -> (usize, usize, usize) {
+        (row.key_size, row.value.addr().wrapping_sub(row.key.addr()), row.value_size)
+    }
+
+    #[test]
+    fn rows_are_shown_one_by_one() {
+        let window = Window::NOTHING;
+        assert!(window.row().is_none() && !window.step() && !window.is_open());
+        assert_eq!(window.close(), None);
+        let bytes = [0; 64];
+        window.open(&bytes, &[span(0, 3, 4), span(7, 2, 0), span(9, 1, 9)]);
+        for (at, left) in [((3, 3, 4), 3), ((2, 2, 0), 2), ((1, 1, 9), 1)] {
+            assert!(window.is_open());
+            assert_eq!(parts(window.row().unwrap()), at);
+            assert_eq!(window.step(), left > 1);
+        }
+        assert_eq!(parts(window.row().unwrap()), (1, 1, 9), "the last one stays");
+        assert_eq!(window.close(), Some(1));
+        assert!(window.row().is_none() && !window.step() && !window.is_open());
+        window.open(&bytes, &[span(0, 1, 1); ROWS]);
+        assert!((1..ROWS).all(|_| window.row().is_some() && window.step()) && !window.step());
+        window.close();
+        window.open(&bytes, &[span(0, 1, 1); ROWS + 1]);
+        assert!(window.row().is_none(), "there is no room for so many");
+    }
+
+    #[test]
+    fn one_row_may_lie_in_two_places() {
+        let (window, key, value) = (Window::NOTHING, vec![1_u8; 20], vec![2_u8; 60_000]);
+        window.open_one(&key, &value);
+        let row = window.row().unwrap();
+        assert_eq!((row.key, row.key_size), (key.as_ptr(), 20));
+        assert_eq!((row.value, row.value_size), (value.as_ptr(), 60_000));
+        assert!(!window.was_asked() && window.asked_row() == Some(row) && window.was_asked());
+        window.close();
+        window.open_one(&key, &[0; 1 << 16]);
+        assert!(window.row().is_none(), "too long");
+    }
+
+    /// Whoever looks while rows are written sees rows of one writing, or none: here all spans of a writing are alike, and lie as far
+    /// behind the bytes as they are long.
+    #[test]
+    fn what_is_seen_was_written_as_one() {
+        const ENOUGH: usize = if cfg!(miri) { 20 } else { 10_000 };
+        let (window, bytes) = (Window::NOTHING, vec![0_u8; 1 << 12]);
+        let (seen, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Acquire) {
+                        let Some(row) = window.row() else { continue };
+                        let n = row.key_size;
+                        assert_eq!(row.key.addr(), bytes.as_ptr().addr() + 2 * n, "{row:?}");
+                        assert_eq!(parts(row), (n, n, n));
+                        seen.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            for round in 0.. {
+                window.close();
+                let n = round % 1000;
+                window.open(&bytes, &vec![span(2 * n, n, n); 1 + round % ROWS]);
+                while round % 3 == 0 && window.step() {}
+                if round % 64 == 0 {
+                    std::thread::yield_now();
+                }
+                if seen.load(Ordering::Relaxed) >= ENOUGH {
+                    break;
+                }
+            }
+            stop.store(true, Ordering::Release);
+        });
+    }
+}

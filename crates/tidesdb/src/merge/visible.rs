@@ -241,7 +241,10 @@ impl<C: EntryCursor> VisibleCursor<C> {
 
     /// Copies to `rows`, which is empty, the row stood on and those after it that are of one source and take but a look each. If there was
     /// anything to copy the cursor is not valid until [`VisibleCursor::resume`] takes it to the row after them, which may be
-    /// a long way. Errors are of what comes after the rows that were copied.
+    /// a long way.
+    ///
+    /// # Errors
+    /// Those of what comes after the rows that were copied; the cursor is then not valid.
     pub fn take_rows(&mut self, rows: &mut Rows) -> Result<()> {
         if self.place != Place::OnEntry || self.upper.get().is_some() || self.keys_only {
             return Ok(());
@@ -256,6 +259,9 @@ impl<C: EntryCursor> VisibleCursor<C> {
     }
 
     /// To the row after those that were taken.
+    ///
+    /// # Errors
+    /// Those of a step.
     pub fn resume(&mut self) -> Result<()> {
         self.find_forward()
     }

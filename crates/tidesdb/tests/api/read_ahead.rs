@@ -6,8 +6,9 @@ use tidesdb::{Comparator, Cursor, Db, FamilyOptions, Isolation};
 
 use crate::common::{DB, Sim, noise, small};
 
-/// A row: its value, and when it expires.
-type Rows = BTreeMap<Vec<u8>, (Vec<u8>, u32)>;
+/// A value, and when it expires.
+type Value = (Vec<u8>, u32);
+type Rows = BTreeMap<Vec<u8>, Value>;
 
 fn key(n: u32) -> Vec<u8> {
     format!("key{n:05}").into_bytes()
@@ -73,7 +74,7 @@ fn filled(seed: u64, family: FamilyOptions) -> (Sim, Db, Rows) {
     (sim, db, rows)
 }
 
-fn check(cursor: &mut Cursor, expected: Option<(&Vec<u8>, &(Vec<u8>, u32))>) {
+fn check(cursor: &mut Cursor, expected: Option<(&Vec<u8>, &Value)>) {
     let Some((key, (value, expiry))) = expected else {
         return assert!(!cursor.valid(), "{:?} past the end", cursor.key().escape_ascii().to_string());
     };
@@ -87,6 +88,10 @@ fn check(cursor: &mut Cursor, expected: Option<(&Vec<u8>, &(Vec<u8>, u32))>) {
 fn a_walk_shows_every_row_once() {
     for seed in 1..20 {
         let (_sim, db, rows) = filled(seed, small());
+        let compacted = seed % 2 == 0;
+        if compacted {
+            db.compact().unwrap();
+        }
         let (mut cursor, mut other) = (db.cursor().unwrap(), db.cursor().unwrap());
         cursor.seek_to_first().unwrap();
         let mut ahead = 0;
@@ -98,7 +103,7 @@ fn a_walk_shows_every_row_once() {
             cursor.next().unwrap();
         }
         check(&mut cursor, None);
-        assert!(ahead > rows.len() / 2, "{ahead} of {} rows were read ahead", rows.len());
+        assert!(!compacted || ahead > rows.len() / 2, "{ahead} of {} rows were read ahead", rows.len());
     }
 }
 
