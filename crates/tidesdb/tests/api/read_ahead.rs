@@ -182,31 +182,33 @@ fn rows_before_damage_are_shown() {
     drop(db);
     let names = sim.disk.file_names(DB).unwrap();
     let table = names.iter().find(|name| name.ends_with(".klog")).unwrap();
-    for at in [60_000, 100_000, 150_000] {
+    let mut ends = [0, 0];
+    for at in (0..40).map(|n| 1000 + n * 4999) {
         let sim = sim.killed();
         sim.disk.flip_bit(format!("{DB}/{table}"), at * 8).unwrap();
         let db = sim.open();
-        let walk = |wanted: bool| {
-            let mut cursor = db.cursor().unwrap();
-            cursor.seek_to_first().unwrap();
-            let mut n = 0;
+        let mut cursor = db.cursor().unwrap();
+        let mut shown = 0;
+        let error = cursor.seek_to_first().err().unwrap_or_else(|| {
             loop {
-                assert_eq!(cursor.key(), key(n));
-                if wanted && let Err(e) = cursor.value() {
-                    assert!(e.is_corruption(), "{e}");
-                    return n;
+                assert_eq!(cursor.key(), key(shown), "damage at {at}");
+                if let Err(e) = cursor.value() {
+                    ends[0] += 1;
+                    break e;
                 }
+                shown += 1;
                 if let Err(e) = cursor.next() {
-                    assert!(e.is_corruption() && !cursor.valid(), "{e}");
-                    return n;
+                    assert!(!cursor.valid());
+                    ends[1] += 1;
+                    break e;
                 }
-                n += 1;
             }
-        };
-        // Keys and values have sums of their own: where values are damaged keys go on.
-        let value_by_value = (0..2000).position(|n| db.get(&key(n)).is_err());
-        assert_eq!(Some(walk(true) as usize), value_by_value, "{at}");
+        });
+        assert!(error.is_corruption(), "{error}");
+        let first_lost = (0..2000).position(|n| db.get(&key(n)).is_err());
+        assert_eq!(first_lost, Some(shown as usize), "damage at {at}");
     }
+    assert!(ends.iter().all(|n| *n > 0), "values and keys were damaged: {ends:?}");
 }
 
 /// Rows that a transaction did not come to do not make its commit fail; those it came to do.
@@ -218,11 +220,11 @@ fn a_transaction_has_read_what_it_came_to() {
     for n in 0..100 {
         f.put(&key(n), b"value").unwrap();
     }
-    for (written, fails) in [(30, false), (11, false), (10, true), (3, true)] {
+    for (written, fails) in [(90, false), (71, false), (70, true), (69, true), (30, true), (3, true)] {
         let mut tx = db.begin(Isolation::Serializable);
         let mut cursor = tx.cursor(f).unwrap();
         cursor.seek_to_first().unwrap();
-        for _ in 0..10 {
+        for _ in 0..70 {
             cursor.value().unwrap();
             cursor.next().unwrap();
         }
