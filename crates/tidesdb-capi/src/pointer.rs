@@ -132,22 +132,13 @@ impl<T> Out<T> {
     /// For null.
     #[inline]
     pub(crate) fn check(self) -> Answer {
-        self.check_for(NULL)
-    }
-
-    /// As [`Out::check`], saying of what it is the place.
-    ///
-    /// # Errors
-    /// `failure` for null.
-    #[inline(always)]
-    pub(crate) fn check_for(self, failure: Failure) -> Answer {
-        if self.0.is_null() { Err(failure) } else { Ok(()) }
+        if self.is_null() { Err(NULL) } else { Ok(()) }
     }
 
     /// Writes the answer; nothing for null.
     #[inline]
     pub(crate) fn set(self, value: T) {
-        if !self.0.is_null() {
+        if !self.is_null() {
             // SAFETY: good for writing during the call: the promise of all callers, see above. What is there is no value of
             // Rust's, so nothing is dropped.
             unsafe { self.0.write(value) };

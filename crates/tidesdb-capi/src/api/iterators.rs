@@ -8,10 +8,27 @@ use crate::handle::{Handle, Window};
 use crate::pointer::{In, Out, tell};
 use crate::state::{self, ITERATORS, Iterator, To, moved, on};
 
-const NO_KEY: &Told = &Told(ERR_INVALID_ARGS, "the place for the key is NULL");
-const NO_KEY_SIZE: &Told = &Told(ERR_INVALID_ARGS, "the place for the size of the key is NULL");
-const NO_VALUE: &Told = &Told(ERR_INVALID_ARGS, "the place for the value is NULL");
-const NO_VALUE_SIZE: &Told = &Told(ERR_INVALID_ARGS, "the place for the size of the value is NULL");
+const NO_KEY: [&Told; 2] = [
+    &Told(ERR_INVALID_ARGS, "the place for the key is NULL"),
+    &Told(ERR_INVALID_ARGS, "the place for the size of the key is NULL"),
+];
+const NO_VALUE: [&Told; 2] = [
+    &Told(ERR_INVALID_ARGS, "the place for the value is NULL"),
+    &Told(ERR_INVALID_ARGS, "the place for the size of the value is NULL"),
+];
+
+/// Which of the two places for bytes is not there, if one is.
+#[inline(always)]
+fn missing(
+    at: Out<*const u8>,
+    size: Out<usize>,
+    [no_place, no_size]: [&'static Told; 2],
+) -> Option<&'static Told> {
+    if at.is_null() {
+        return Some(no_place);
+    }
+    if size.is_null() { Some(no_size) } else { None }
+}
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_iter_new(txn: Handle, cf: Handle, iter: Out<Handle>) -> Code {
@@ -78,11 +95,8 @@ pub extern "C" fn tidesdb_iter_valid(iter: Handle) -> c_int {
 /// What the pointer shows stays until the iterator moves or is freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_iter_key(iter: Handle, key: Out<*const u8>, key_size: Out<usize>) -> Code {
-    if key.is_null() {
-        return refuse(NO_KEY);
-    }
-    if key_size.is_null() {
-        return refuse(NO_KEY_SIZE);
+    if let Some(missing) = missing(key, key_size, NO_KEY) {
+        return refuse(missing);
     }
     if let Some(row) = ITERATORS.front(iter).and_then(Window::row) {
         key.set(row.key);
@@ -99,11 +113,8 @@ pub extern "C" fn tidesdb_iter_key(iter: Handle, key: Out<*const u8>, key_size: 
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_iter_value(iter: Handle, value: Out<*const u8>, value_size: Out<usize>) -> Code {
-    if value.is_null() {
-        return refuse(NO_VALUE);
-    }
-    if value_size.is_null() {
-        return refuse(NO_VALUE_SIZE);
+    if let Some(missing) = missing(value, value_size, NO_VALUE) {
+        return refuse(missing);
     }
     if let Some(row) = ITERATORS.front(iter).and_then(Window::asked_row) {
         value.set(row.value);
@@ -127,17 +138,11 @@ pub extern "C" fn tidesdb_iter_key_value(
     value: Out<*const u8>,
     value_size: Out<usize>,
 ) -> Code {
-    if key.is_null() {
-        return refuse(NO_KEY);
+    if let Some(missing) = missing(key, key_size, NO_KEY) {
+        return refuse(missing);
     }
-    if key_size.is_null() {
-        return refuse(NO_KEY_SIZE);
-    }
-    if value.is_null() {
-        return refuse(NO_VALUE);
-    }
-    if value_size.is_null() {
-        return refuse(NO_VALUE_SIZE);
+    if let Some(missing) = missing(value, value_size, NO_VALUE) {
+        return refuse(missing);
     }
     if let Some(row) = ITERATORS.near_front(iter).and_then(Window::asked_row) {
         row.tell(key, key_size, value, value_size);

@@ -67,6 +67,13 @@ impl Handle {
         self.0 >> ALIGNMENT_BITS & ((1 << INDEX_BITS) - 1)
     }
 
+    /// The index, unless the word is no handle: such a one must never be compared with a state.
+    #[inline(always)]
+    fn aligned_index(self) -> Option<usize> {
+        let aligned = self.0 & ((1 << ALIGNMENT_BITS) - 1) == 0;
+        aligned.then(|| self.index())
+    }
+
     /// The one after it of the same place.
     fn next(self) -> Self {
         const SHIFT: u32 = ALIGNMENT_BITS + INDEX_BITS;
@@ -123,13 +130,10 @@ impl<T, F: Front> Table<T, F> {
         }
     }
 
-    /// The place that `handle` would have, if it is one: a word that is none must never be compared with a state.
+    /// The place that `handle` would have, if it is one.
     #[inline(always)]
     fn slot(&self, handle: Handle) -> Option<&Slot<T, F>> {
-        if handle.0 & ((1 << ALIGNMENT_BITS) - 1) != 0 {
-            return None;
-        }
-        let index = handle.index();
+        let index = handle.aligned_index()?;
         self.first.get(index).or_else(|| self.farther_slot(index))
     }
 
@@ -185,10 +189,7 @@ impl<T, F: Front> Table<T, F> {
     /// As [`Table::front`] for the handles that most programs have, in so few instructions that it needs no registers of its caller's.
     #[inline(always)]
     pub(crate) fn near_front(&self, handle: Handle) -> Option<&F> {
-        if handle.0 & ((1 << ALIGNMENT_BITS) - 1) != 0 {
-            return None;
-        }
-        self.first.get(handle.index())?.front(handle)
+        self.first.get(handle.aligned_index()?)?.front(handle)
     }
 
     /// As [`Table::front`] for the other handles.

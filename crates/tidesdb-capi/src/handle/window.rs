@@ -29,11 +29,11 @@ impl Front for () {
 
 /// Most rows there are.
 const ROWS: usize = 16;
-/// In `Window::seen` the lowest bits are how many rows are left, the one stood on included. Above them is a number that is another
-/// each time that rows are written.
-const LEFT_BITS: u32 = 8;
-const LEFT: usize = (1 << LEFT_BITS) - 1;
-const _: () = assert!(ROWS <= LEFT);
+/// In `Window::written` the lowest bits are how many rows there are. Above them is a number that is another each time that rows are
+/// written.
+const COUNT_BITS: u32 = 8;
+const COUNT: usize = (1 << COUNT_BITS) - 1;
+const _: () = assert!(ROWS <= COUNT);
 
 /// Where key and value of a row lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,10 @@ impl Row {
 /// Rows that an iterator has at hand.
 #[repr(C)]
 pub(crate) struct Window {
-    seen: AtomicUsize,
+    written: AtomicUsize,
+    /// How many rows are left, the one stood on included. A step that comes late may leave one of older rows here: a word of its own, so that
+    /// it cannot undo what was written, and believed only within the count.
+    left: AtomicUsize,
     /// The bytes that keys are among, and where each row lies there. The last row is the last one here: the place of the row stood on is
     /// told by how many are left.
     keys: AtomicPtr<u8>,
@@ -80,13 +83,17 @@ impl Window {
     #[inline(always)]
     pub(crate) fn row(&self) -> Option<Row> {
         // No older than when the iterator was given back: who calls has seen that it is.
-        let seen = self.seen.load(Ordering::Relaxed);
+        let written = self.written.load(Ordering::Relaxed);
+        let left = self.left.load(Ordering::Relaxed);
+        if left > written & COUNT {
+            return None;
+        }
         // None for no row left, as there is no row `ROWS`.
-        let span = self.rows.get(ROWS.wrapping_sub(seen & LEFT))?.load(Ordering::Relaxed);
+        let span = self.rows.get(ROWS.wrapping_sub(left))?.load(Ordering::Relaxed);
         let (keys, values) = (self.keys.load(Ordering::Relaxed), self.values.load(Ordering::Relaxed));
-        // Pairs with the fence in `open`: who has read any part of a later row sees that `seen` has changed.
+        // Pairs with the fence in `open`: who has read any part of a later row sees that `written` has changed.
         fence(Ordering::Acquire);
-        if self.seen.load(Ordering::Relaxed) != seen {
+        if self.written.load(Ordering::Relaxed) != written {
             return None;
         }
         let span = RowSpan::from_bits(span);
@@ -108,10 +115,10 @@ impl Window {
     /// One row on, if it is here.
     #[inline(always)]
     pub(crate) fn step(&self) -> bool {
-        let seen = self.seen.load(Ordering::Relaxed);
-        let there = seen & LEFT > 1;
+        let left = self.left.load(Ordering::Relaxed);
+        let there = left > 1 && left <= self.written.load(Ordering::Relaxed) & COUNT;
         if there {
-            self.seen.store(seen - 1, Ordering::Relaxed);
+            self.left.store(left - 1, Ordering::Relaxed);
         }
         there
     }
@@ -119,18 +126,18 @@ impl Window {
     /// Whether there is a row to stand on.
     #[inline(always)]
     pub(crate) fn is_open(&self) -> bool {
-        self.seen.load(Ordering::Relaxed) & LEFT != 0
+        self.written.load(Ordering::Relaxed) & COUNT != 0
     }
 
     /// Ends the showing, if there is one; how many rows were left then. For who has the iterator.
     #[inline]
     pub(crate) fn close(&self) -> Option<usize> {
-        let seen = self.seen.load(Ordering::Relaxed);
-        if seen & LEFT == 0 {
+        let written = self.written.load(Ordering::Relaxed);
+        if written & COUNT == 0 {
             return None;
         }
-        self.seen.store((seen | LEFT).wrapping_add(1), Ordering::Relaxed);
-        Some(seen & LEFT)
+        self.written.store((written | COUNT).wrapping_add(1), Ordering::Relaxed);
+        Some(self.left.load(Ordering::Relaxed))
     }
 
     /// Shows these rows, of which the iterator stands on the first; none if they are too many. For who has the iterator and has closed it.
@@ -157,8 +164,9 @@ impl Window {
         for (to, row) in self.rows[ROWS - rows.len()..].iter().zip(rows) {
             to.store(row.to_bits(), Ordering::Relaxed);
         }
-        let seen = self.seen.load(Ordering::Relaxed);
-        self.seen.store(seen & !LEFT | rows.len(), Ordering::Release);
+        self.left.store(rows.len(), Ordering::Relaxed);
+        let written = self.written.load(Ordering::Relaxed);
+        self.written.store(written & !COUNT | rows.len(), Ordering::Release);
     }
 
     /// Notes that the value of the row stood on was asked for.
@@ -178,7 +186,8 @@ impl Window {
 
 impl Front for Window {
     const NOTHING: Self = Self {
-        seen: AtomicUsize::new(0),
+        written: AtomicUsize::new(0),
+        left: AtomicUsize::new(0),
         keys: AtomicPtr::new(ptr::null_mut()),
         values: AtomicPtr::new(ptr::null_mut()),
         rows: [const { AtomicU64::new(0) }; ROWS],
@@ -246,6 +255,11 @@ mod tests {
         let (window, bytes) = (Window::NOTHING, [vec![0_u8; 1 << 12], vec![0_u8; 1 << 12]]);
         let (seen, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
         std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Acquire) {
+                    window.step();
+                }
+            });
             let looker = scope.spawn(|| {
                 while !stop.load(Ordering::Acquire) {
                     let Some(row) = window.row() else { continue };
