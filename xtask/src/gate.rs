@@ -12,6 +12,12 @@ const BUDGETS: &str = "xtask/instructions.txt";
 /// More than the budget by so many per cent fails; less by twice as many asks for a lower budget. Another processor chooses other
 /// routines of the C library, worth a few per cent.
 const TOLERANCE: f64 = 10.0;
+/// What is counted: package, example, and what the names of its operations begin with.
+const EXAMPLES: [(&str, &str, &str); 2] = [("tidesdb", "gate", ""), ("tidesdb-capi", "gate_c", THROUGH_C)];
+/// Calls through C. The same operation without this is that of the engine.
+const THROUGH_C: &str = "c-";
+/// So many times the instructions of the engine's own a call through C may take.
+const C_MAX: f64 = 1.1;
 
 /// Why nothing can be counted here, if so.
 pub(crate) fn hindrance() -> Option<&'static str> {
@@ -19,21 +25,23 @@ pub(crate) fn hindrance() -> Option<&'static str> {
     (!found).then_some("no valgrind: apt-get install valgrind")
 }
 
-/// Counts every operation of the example `gate` and compares; with `--update` writes the budgets anew.
+/// Counts every operation of the examples `gate` and compares; with `--update` writes the budgets anew.
 ///
 /// # Errors
-/// An operation over its budget, or one without; callgrind that cannot run.
+/// An operation over its budget, or one without, or one that costs too much more through C; callgrind that cannot run.
 pub(crate) fn run(root: &Path, args: &[String]) -> Done {
     if let Some(why) = hindrance() {
         return Err(why.to_owned());
     }
-    Cargo::new("build --release --package tidesdb --example gate").run(root)?;
-    let program = target(root).join("release/examples/gate");
     let mut counts = Vec::new();
-    for line in output(&mut Command::new(&program))?.0.lines() {
-        let (name, count) = line.split_once(' ').ok_or("the example lists its operations otherwise")?;
-        let count: u64 = count.parse().map_err(|_| format!("no number of operations in `{line}`"))?;
-        counts.push((name.to_owned(), instructions(&program, name)? as f64 / count as f64));
+    for (package, example, prefix) in EXAMPLES {
+        Cargo::new(&format!("build --release --package {package} --example {example}")).run(root)?;
+        let program = target(root).join("release/examples").join(example);
+        for line in output(&mut Command::new(&program))?.0.lines() {
+            let (name, count) = line.split_once(' ').ok_or("the example lists its operations otherwise")?;
+            let count: u64 = count.parse().map_err(|_| format!("no number of operations in `{line}`"))?;
+            counts.push((format!("{prefix}{name}"), instructions(&program, name)? as f64 / count as f64));
+        }
     }
     if args.iter().any(|arg| arg == "--update") {
         let text: String = counts.iter().map(|(name, n)| format!("{name} {n:.0}\n")).collect();
@@ -77,7 +85,13 @@ fn judge(counts: &[(String, f64)], budgets: &str) -> (String, Vec<String>) {
         let budget = budgets.lines().filter_map(|line| line.split_once(' ')).find(|(known, _)| known == name);
         let budget = budget.and_then(|(_, budget)| budget.trim().parse::<f64>().ok()).unwrap_or(0.0);
         let percent = (count / budget - 1.0) * 100.0;
-        let verdict = if percent > TOLERANCE {
+        let through_rust = name
+            .strip_prefix(THROUGH_C)
+            .and_then(|name| counts.iter().find(|(known, _)| known == name))
+            .map(|(_, rust)| count / rust);
+        let too_much = through_rust.is_some_and(|times| times > C_MAX);
+        let times = through_rust.map_or(String::new(), |times| format!("  {times:.2} x Rust"));
+        let verdict = if percent > TOLERANCE || too_much {
             over.push(name.clone());
             "  OVER"
         } else if percent < -2.0 * TOLERANCE {
@@ -85,7 +99,7 @@ fn judge(counts: &[(String, f64)], budgets: &str) -> (String, Vec<String>) {
         } else {
             ""
         };
-        let _ = writeln!(table, "{name:<16} {count:>12.0} {budget:>8.0} {percent:>+6.1} %{verdict}");
+        let _ = writeln!(table, "{name:<16} {count:>12.0} {budget:>8.0} {percent:>+6.1} %{times}{verdict}");
     }
     (table, over)
 }
@@ -103,15 +117,29 @@ mod tests {
     }
 
     #[test]
+    fn a_call_through_c_may_cost_little_more() {
+        let counts =
+            [("a", 100.0), ("b", 100.0), ("c-a", 109.0), ("c-b", 111.0)].map(|(n, c)| (n.to_owned(), c));
+        let (table, over) = judge(&counts, "a 100\nb 100\nc-a 109\nc-b 111\n");
+        assert_eq!(over, ["c-b"]);
+        assert!(table.contains("+0.0 %  1.09 x Rust\n") && table.contains("1.11 x Rust  OVER"), "{table}");
+    }
+
+    #[test]
     fn every_operation_has_a_budget() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let budgets = std::fs::read_to_string(root.join(BUDGETS)).expect("the budgets are committed");
-        let example =
-            std::fs::read_to_string(root.join("crates/tidesdb/examples/gate.rs")).expect("the example");
+        let read = |path: &str| std::fs::read_to_string(root.join("crates").join(path)).expect("the example");
+        let engine = read("tidesdb/examples/gate/main.rs");
+        let through_c = read("tidesdb-capi/examples/gate_c/main.rs");
         for line in budgets.lines() {
             let name = line.split(' ').next().unwrap_or_default();
+            let (example, name) = match name.strip_prefix(THROUGH_C) {
+                Some(name) => (&through_c, name),
+                None => (&engine, name),
+            };
             assert!(example.contains(&format!("(\"{name}\", ")), "{name} is not counted any more");
         }
-        assert!(budgets.lines().count() >= 9);
+        assert!(budgets.lines().count() >= 15);
     }
 }

@@ -4,17 +4,18 @@
 //! `measured`; only what happens there is counted. No threads, no timers: the same count each time.
 #![allow(clippy::unwrap_used, reason = "a measurement ends at the first surprise")]
 
+mod rows;
+
 use std::hint::black_box;
 use std::path::Path;
 
+use rows::{KEYS, key, scattered, value};
 use tidesdb::{Cursor, Db, Family, Isolation, SyncMode, Transaction, WriteBatch};
-
-const KEYS: u64 = 50_000;
 
 /// Name, how often it is done, and how.
 type Operation = (&'static str, u64, fn(&Path, u64));
 
-const OPERATIONS: [Operation; 11] = [
+const OPERATIONS: [Operation; 12] = [
     ("put", 10_000, |dir, n| put_measured(loaded(dir, SyncMode::None, false).default_family(), n)),
     ("put-batch-1000", 20_000, |dir, n| {
         let db = loaded(dir, SyncMode::None, false);
@@ -42,6 +43,11 @@ const OPERATIONS: [Operation; 11] = [
         let db = loaded(dir, SyncMode::None, true);
         assert_eq!(db.iter().unwrap().count() as u64, KEYS);
         scan_measured(&mut at_first(&db), n);
+    }),
+    ("range-100", 1_000, |dir, n| {
+        let db = loaded(dir, SyncMode::None, true);
+        assert_eq!(db.iter().unwrap().count() as u64, KEYS);
+        ranges_measured(&mut at_first(&db), n);
     }),
     ("next-merged", 40_000, |dir, n| {
         let db = loaded(dir, SyncMode::None, true);
@@ -86,31 +92,6 @@ fn loaded(dir: &Path, sync: SyncMode, flushed: bool) -> Db {
     }
     db.close().unwrap();
     Db::options(dir).sync(sync).background_threads(0).open().unwrap()
-}
-
-fn scattered(i: u64) -> u64 {
-    i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20
-}
-
-fn key(i: u64) -> [u8; 16] {
-    let mut key = *b"user000000000000";
-    let mut rest = i;
-    for digit in key[4..].iter_mut().rev() {
-        *digit += (rest % 10) as u8;
-        rest /= 10;
-    }
-    key
-}
-
-/// 100 bytes of which half compress.
-fn value(i: u64) -> [u8; 100] {
-    let mut value = [b'v'; 100];
-    let mut x = i | 1;
-    for byte in &mut value[..50] {
-        x = x.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
-        *byte = (x >> 56) as u8;
-    }
-    value
 }
 
 fn at_first(db: &Db) -> Cursor {
@@ -182,14 +163,25 @@ fn seek_measured(cursor: &mut Cursor, n: u64) {
     }
 }
 
+/// A key, and 100 rows from there.
+#[inline(never)]
+fn ranges_measured(cursor: &mut Cursor, n: u64) {
+    for i in 0..n {
+        cursor.seek(&key(scattered(i) % (KEYS - 100) * 2)).unwrap();
+        for _ in 0..100 {
+            black_box(cursor.entry().unwrap());
+            cursor.next().unwrap();
+        }
+    }
+}
+
 #[inline(never)]
 fn scan_measured(cursor: &mut Cursor, n: u64) {
     for _ in 0..n {
         if !cursor.valid() {
             return;
         }
-        black_box(cursor.key());
-        black_box(cursor.value().unwrap());
+        black_box(cursor.entry().unwrap());
         cursor.next().unwrap();
     }
 }
