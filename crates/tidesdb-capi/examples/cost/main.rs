@@ -31,25 +31,29 @@ fn nth(n: u64) -> [u8; 16] {
     key(n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20)
 }
 
-fn nanos(mut op: impl FnMut(u64)) -> f64 {
+fn nanos(ops: u64, mut op: impl FnMut(u64)) -> f64 {
     let now = || {
         let time = clock_gettime(ClockId::ThreadCPUTime);
         time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
     };
     let started = now();
-    (0..OPS).for_each(&mut op);
-    (now() - started) / OPS as f64
+    (0..ops).for_each(&mut op);
+    (now() - started) / ops as f64
 }
 
-fn report(what: &str, mut rust: impl FnMut(u64), mut c: impl FnMut(u64)) {
+fn report(what: &str, rust: impl FnMut(u64), c: impl FnMut(u64)) {
+    report_of(OPS, what, rust, c);
+}
+
+fn report_of(ops: u64, what: &str, mut rust: impl FnMut(u64), mut c: impl FnMut(u64)) {
     let (mut by_rust, mut by_c) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         if round % 2 == 0 {
-            by_rust.push(nanos(&mut rust));
-            by_c.push(nanos(&mut c));
+            by_rust.push(nanos(ops, &mut rust));
+            by_c.push(nanos(ops, &mut c));
         } else {
-            by_c.push(nanos(&mut c));
-            by_rust.push(nanos(&mut rust));
+            by_c.push(nanos(ops, &mut c));
+            by_rust.push(nanos(ops, &mut rust));
         }
     }
     by_rust.sort_by(f64::total_cmp);
@@ -145,6 +149,25 @@ fn reads(db: &Db, data: &tidesdb::Family, c: &ThroughC, place: &str) {
             }
             rows.next();
             rows.key_and_value();
+        },
+    );
+    let start = |n| key(n * 7919 % (KEYS - 100));
+    report_of(
+        OPS / 50,
+        &format!("range of 100 {place}"),
+        |n| {
+            let _ = cursor.seek(&start(n));
+            for _ in 0..100 {
+                black_box(cursor.entry()).ok();
+                let _ = cursor.next();
+            }
+        },
+        |n| {
+            rows.seek(&start(n));
+            for _ in 0..100 {
+                rows.key_and_value();
+                rows.next();
+            }
         },
     );
     rows.free();
