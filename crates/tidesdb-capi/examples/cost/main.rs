@@ -157,16 +157,18 @@ fn reads(db: &Db, data: &tidesdb::Family, c: &ThroughC, place: &str) {
         &format!("range of 100 {place}"),
         |n| {
             let _ = cursor.seek(&start(n));
-            for _ in 0..100 {
-                black_box(cursor.entry()).ok();
+            black_box(cursor.entry()).ok();
+            for _ in 1..100 {
                 let _ = cursor.next();
+                black_box(cursor.entry()).ok();
             }
         },
         |n| {
             rows.seek(&start(n));
-            for _ in 0..100 {
-                rows.key_and_value();
+            rows.key_and_value();
+            for _ in 1..100 {
                 rows.next();
+                rows.key_and_value();
             }
         },
     );

@@ -117,9 +117,10 @@ fn seeks_measured(rows: &mut Rows, n: u64) {
 fn ranges_measured(rows: &mut Rows, n: u64) {
     for i in 0..n {
         rows.seek(&key(scattered(i) % (KEYS - 100) * 2));
-        for _ in 0..100 {
-            rows.key_and_value();
+        rows.key_and_value();
+        for _ in 1..100 {
             rows.next();
+            rows.key_and_value();
         }
     }
 }

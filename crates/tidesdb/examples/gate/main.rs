@@ -168,9 +168,10 @@ fn seek_measured(cursor: &mut Cursor, n: u64) {
 fn ranges_measured(cursor: &mut Cursor, n: u64) {
     for i in 0..n {
         cursor.seek(&key(scattered(i) % (KEYS - 100) * 2)).unwrap();
-        for _ in 0..100 {
-            black_box(cursor.entry().unwrap());
+        black_box(cursor.entry().unwrap());
+        for _ in 1..100 {
             cursor.next().unwrap();
+            black_box(cursor.entry().unwrap());
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! To ask all sources in turn for one row costs more than to copy a row in a run from one of them. So a cursor that has gone forwards
 //! for some steps, whose values were asked for, copies rows: half as many as it has shown, so that little is read for nothing.
+//! One whose last run was that long is expected to make another such: it copies from the first step on, and no more than that run had.
 //! Where sources take turns it does so seldom. What a cursor shows is of one moment: it does not matter when it is read.
 
 use crate::types::{RowSpan, Rows, Stamp};
@@ -22,8 +23,10 @@ pub(super) struct Ahead {
     at: usize,
     /// Whether the value of the row stood on was asked for.
     wanted: bool,
-    /// Rows without a break whose values were asked for.
+    /// Steps without a break from rows whose values were asked for, to the last of the rows.
     steps: u32,
+    /// How many the last run had.
+    expected: u32,
     /// When to read rows: at that many steps.
     due: u32,
     /// By how much it is put off where it is not worth it.
@@ -34,7 +37,16 @@ pub(super) struct Ahead {
 
 impl Default for Ahead {
     fn default() -> Self {
-        Self { rows: Rows::default(), at: 0, wanted: false, steps: 0, due: STEPS, pause: 0, failed: None }
+        Self {
+            rows: Rows::default(),
+            at: 0,
+            wanted: false,
+            steps: 0,
+            expected: 0,
+            due: STEPS,
+            pause: 0,
+            failed: None,
+        }
     }
 }
 
@@ -98,17 +110,22 @@ impl Ahead {
     /// Counts from nothing.
     #[inline]
     fn start(&mut self) {
-        (self.steps, self.due) = (0, STEPS);
+        let not_shown = self.rows.len().saturating_sub(self.at + 1);
+        self.expected = self.steps.saturating_sub(not_shown as u32);
+        self.steps = 0;
+        self.pause /= 2;
+        self.due = self.pause + if self.expected >= STEPS { 1 } else { STEPS };
     }
 
     /// Has `read` fill the rows.
     pub(super) fn fill(&mut self, read: impl FnOnce(&mut Rows) -> Result<()>) {
-        self.rows.clear((self.steps as usize / 2).clamp(FEWEST, MOST));
+        let more = if self.steps < self.expected { self.expected - self.steps + 1 } else { self.steps / 2 };
+        self.rows.clear((more as usize).clamp(FEWEST, MOST));
         self.at = 0;
         self.failed = read(&mut self.rows).err();
-        self.steps = self.steps.saturating_add(self.rows.len() as u32);
+        self.steps = self.steps.saturating_add(self.rows.len().saturating_sub(1) as u32);
         self.pause = if self.rows.len() < FEWEST { (self.pause * 2 + 1).min(PAUSE_MAX) } else { 0 };
-        self.due = self.steps.saturating_add(self.pause);
+        self.due = self.steps.saturating_add(self.pause + 1);
     }
 
     /// All rows were shown, and the cursor goes on.
@@ -123,11 +140,87 @@ impl Ahead {
     /// The cursor goes elsewhere.
     #[inline]
     pub(super) fn forget(&mut self) {
+        self.start();
         if self.is_active() {
             self.rows.clear(0);
             self.failed = None;
         }
         self.wanted = false;
-        self.start();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goes `steps` on from a new place over rows without end, asking for each value; before which steps rows were read, and how many.
+    fn run(ahead: &mut Ahead, steps: usize) -> Vec<(usize, usize)> {
+        ahead.forget();
+        let mut read = Vec::new();
+        for step in 1..=steps {
+            ahead.note_value();
+            if ahead.step() {
+                continue;
+            }
+            if ahead.is_active() {
+                ahead.finish().unwrap();
+            }
+            if ahead.note_step() {
+                ahead.fill(|rows| {
+                    while rows.push(b"key", b"value", Stamp::default()) {}
+                    read.push((step, rows.len()));
+                    Ok(())
+                });
+            }
+        }
+        read
+    }
+
+    #[test]
+    fn a_long_run_reads_more_and_more() {
+        let mut ahead = Ahead::default();
+        assert_eq!(run(&mut ahead, 15), []);
+        assert_eq!(run(&mut ahead, 60), [(16, 8), (24, 12), (36, 16), (52, 16)]);
+    }
+
+    #[test]
+    fn a_run_as_long_as_the_last_reads_from_the_first_step_and_nothing_for_nothing() {
+        let mut ahead = Ahead::default();
+        run(&mut ahead, 40);
+        for _ in 0..3 {
+            assert_eq!(run(&mut ahead, 40), [(1, 16), (17, 16), (33, 8)]);
+        }
+        // It goes on where there is more than the last time.
+        assert_eq!(run(&mut ahead, 60), [(1, 16), (17, 16), (33, 8), (41, 16), (57, 16)]);
+        // What was read and not shown is not expected.
+        assert_eq!(run(&mut ahead, 60), [(1, 16), (17, 16), (33, 16), (49, 12)]);
+    }
+
+    #[test]
+    fn short_runs_read_nothing_but_once_after_a_long_one() {
+        let mut ahead = Ahead::default();
+        run(&mut ahead, 100);
+        assert_eq!(run(&mut ahead, 8), [(1, 16)]);
+        assert_eq!(run(&mut ahead, 8), []);
+        run(&mut ahead, 100);
+        ahead.forget();
+        assert_eq!(run(&mut ahead, 8), [], "a seek after which there was no step");
+    }
+
+    #[test]
+    fn where_sources_take_turns_it_is_tried_seldom() {
+        let mut ahead = Ahead::default();
+        let mut tries = 0;
+        for _ in 0..20 {
+            ahead.forget();
+            for _ in 0..100 {
+                ahead.note_value();
+                if ahead.note_step() {
+                    ahead.fill(|_| Ok(()));
+                    tries += 1;
+                }
+            }
+        }
+        assert!((4..40).contains(&tries), "{tries}");
     }
 }
