@@ -13,6 +13,8 @@ const STEPS: u32 = 16;
 /// How many rows at least and at most; fewer are not worth it.
 const FEWEST: usize = 4;
 const MOST: usize = 16;
+/// So many steps no run has.
+const NEVER: u32 = u32::MAX;
 /// Most steps before it is tried again where it was not worth it.
 const PAUSE_MAX: u32 = 255;
 
@@ -27,6 +29,8 @@ pub(super) struct Ahead {
     steps: u32,
     /// How many the last run had.
     expected: u32,
+    /// How many make a run in which rows are read.
+    first: u32,
     /// When to read rows: at that many steps.
     due: u32,
     /// By how much it is put off where it is not worth it.
@@ -35,22 +39,23 @@ pub(super) struct Ahead {
     failed: Option<Error>,
 }
 
-impl Default for Ahead {
-    fn default() -> Self {
+impl Ahead {
+    /// No rows yet; `may` is whether there may be some.
+    pub(super) fn new(may: bool) -> Self {
+        let first = if may { STEPS } else { NEVER };
         Self {
             rows: Rows::default(),
             at: 0,
             wanted: false,
             steps: 0,
             expected: 0,
-            due: STEPS,
+            first,
+            due: first,
             pause: 0,
             failed: None,
         }
     }
-}
 
-impl Ahead {
     /// Whether the cursor stands on one of the rows.
     #[inline]
     pub(super) fn is_active(&self) -> bool {
@@ -103,7 +108,8 @@ impl Ahead {
             self.start();
             return false;
         }
-        self.steps = self.steps.saturating_add(1);
+        // Never as many as who may not read ahead would wait for.
+        self.steps = self.steps.saturating_add(1).min(NEVER - 1);
         self.steps >= self.due
     }
 
@@ -114,7 +120,8 @@ impl Ahead {
         self.expected = self.steps.saturating_sub(not_shown as u32);
         self.steps = 0;
         self.pause /= 2;
-        self.due = self.pause + if self.expected >= STEPS { 1 } else { STEPS };
+        self.due =
+            if self.expected >= self.first { self.pause + 1 } else { self.first.saturating_add(self.pause) };
     }
 
     /// Has `read` fill the rows.
@@ -178,14 +185,14 @@ mod tests {
 
     #[test]
     fn a_long_run_reads_more_and_more() {
-        let mut ahead = Ahead::default();
+        let mut ahead = Ahead::new(true);
         assert_eq!(run(&mut ahead, 15), []);
         assert_eq!(run(&mut ahead, 60), [(16, 8), (24, 12), (36, 16), (52, 16)]);
     }
 
     #[test]
     fn a_run_as_long_as_the_last_reads_from_the_first_step_and_nothing_for_nothing() {
-        let mut ahead = Ahead::default();
+        let mut ahead = Ahead::new(true);
         run(&mut ahead, 40);
         for _ in 0..3 {
             assert_eq!(run(&mut ahead, 40), [(1, 16), (17, 16), (33, 8)]);
@@ -198,7 +205,7 @@ mod tests {
 
     #[test]
     fn short_runs_read_nothing_but_once_after_a_long_one() {
-        let mut ahead = Ahead::default();
+        let mut ahead = Ahead::new(true);
         run(&mut ahead, 100);
         assert_eq!(run(&mut ahead, 8), [(1, 16)]);
         assert_eq!(run(&mut ahead, 8), []);
@@ -208,8 +215,19 @@ mod tests {
     }
 
     #[test]
+    fn who_may_not_reads_nothing() {
+        let mut ahead = Ahead::new(false);
+        assert!(run(&mut ahead, 1000).is_empty() && run(&mut ahead, 1000).is_empty());
+        ahead.steps = u32::MAX - 3;
+        for _ in 0..10 {
+            ahead.note_value();
+            assert!(!ahead.note_step());
+        }
+    }
+
+    #[test]
     fn where_sources_take_turns_it_is_tried_seldom() {
-        let mut ahead = Ahead::default();
+        let mut ahead = Ahead::new(true);
         let mut tries = 0;
         for _ in 0..20 {
             ahead.forget();

@@ -168,10 +168,11 @@ impl Cursor {
             seq,
             moment,
             options,
+            // What a transaction looks at is noted row by row.
+            ahead: Ahead::new(own.is_none() && track.is_none()),
             own,
             track,
             resolved: None,
-            ahead: Ahead::default(),
             placed: false,
         })
     }
@@ -223,7 +224,7 @@ impl Cursor {
             own: self.own.clone(),
             track: self.track.as_ref().map(Track::sibling),
             resolved: None,
-            ahead: Ahead::default(),
+            ahead: Ahead::new(self.own.is_none() && self.track.is_none()),
             placed: false,
         }
     }
@@ -362,13 +363,11 @@ impl Cursor {
         Ok(())
     }
 
-    /// Copies rows from here on, to be shown one by one. What a transaction looks at is noted row by row, so not of one that does.
+    /// Copies rows from here on, to be shown one by one.
     #[cold]
     #[inline(never)]
     fn read_ahead(&mut self) {
-        if self.track.is_none() && self.own.is_none() {
-            self.ahead.fill(|rows| self.inner.take_rows(rows));
-        }
+        self.ahead.fill(|rows| self.inner.take_rows(rows));
     }
 
     /// The position is lost.
