@@ -107,6 +107,35 @@ fn a_walk_shows_every_row_once() {
     }
 }
 
+/// Ranges of one length after the other are read from their first step on, and shorter and longer ones among them show what they should.
+#[test]
+fn ranges_one_after_the_other_show_their_rows() {
+    for seed in 1..20 {
+        let (_sim, db, rows) = filled(seed, small());
+        if seed % 3 != 0 {
+            db.compact().unwrap();
+        }
+        let random = &mut Random(seed);
+        let mut cursor = db.cursor().unwrap();
+        let (mut at_once, mut length) = (0, 40);
+        for _ in 0..40 {
+            if random.below(4) == 0 {
+                length = random.below(120);
+            }
+            let start = key(random.below(1000));
+            cursor.seek(&start).unwrap();
+            for (step, row) in
+                rows.range(start.clone()..).map(Some).chain([None]).take(length as usize).enumerate()
+            {
+                check(&mut cursor, row);
+                at_once += usize::from(step == 1 && cursor.at_hand().1.len() > 1);
+                cursor.next().unwrap();
+            }
+        }
+        assert!(at_once > 0, "no range was read from its first step on");
+    }
+}
+
 /// Steps both ways, seeks and moments at which no value is asked for, in byte order and in the reverse.
 #[test]
 fn moves_of_all_kinds_come_to_where_they_should() {
