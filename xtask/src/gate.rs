@@ -25,7 +25,7 @@ pub(crate) fn hindrance() -> Option<&'static str> {
     (!found).then_some("no valgrind: apt-get install valgrind")
 }
 
-/// Counts every operation of the examples `gate` and compares; with `--update` writes the budgets anew.
+/// Counts every operation of the examples `gate` and `gate_c` and compares; with `--update` writes the budgets anew.
 ///
 /// # Errors
 /// An operation over its budget, or one without, or one that costs too much more through C; callgrind that cannot run.

@@ -2,7 +2,8 @@
 //!
 //! To ask all sources in turn for one row costs more than to copy a row in a run from one of them. So a cursor that has gone forwards
 //! for some steps, whose values were asked for, copies rows: half as many as it has shown, so that little is read for nothing.
-//! One whose last run was that long is expected to make another such: it copies from the first step on, and no more than that run had.
+//! One whose last run was that long is expected to make another such: it copies from the first step on, to where that run ended or up to
+//! three rows behind, as fewer than four are not worth a copy.
 //! Where sources take turns it does so seldom. What a cursor shows is of one moment: it does not matter when it is read.
 
 use crate::types::{RowSpan, Rows, Stamp};
@@ -54,6 +55,11 @@ impl Ahead {
             pause: 0,
             failed: None,
         }
+    }
+
+    /// None yet, for a cursor that may do what this one's may.
+    pub(super) fn sibling(&self) -> Self {
+        Self::new(self.first != NEVER)
     }
 
     /// Whether the cursor stands on one of the rows.
@@ -199,6 +205,11 @@ mod tests {
         }
         // It goes on where there is more than the last time.
         assert_eq!(run(&mut ahead, 60), [(1, 16), (17, 16), (33, 8), (41, 16), (57, 16)]);
+        // Where fewer than four are left it reads four.
+        run(&mut ahead, 50);
+        assert_eq!(run(&mut ahead, 50), [(1, 16), (17, 16), (33, 16), (49, 4)]);
+        run(&mut ahead, 40);
+        run(&mut ahead, 60);
         // What was read and not shown is not expected.
         assert_eq!(run(&mut ahead, 60), [(1, 16), (17, 16), (33, 16), (49, 12)]);
     }
@@ -218,6 +229,10 @@ mod tests {
     fn who_may_not_reads_nothing() {
         let mut ahead = Ahead::new(false);
         assert!(run(&mut ahead, 1000).is_empty() && run(&mut ahead, 1000).is_empty());
+        assert!(
+            run(&mut ahead.sibling(), 1000).is_empty()
+                && !run(&mut Ahead::new(true).sibling(), 1000).is_empty()
+        );
         ahead.steps = u32::MAX - 3;
         for _ in 0..10 {
             ahead.note_value();

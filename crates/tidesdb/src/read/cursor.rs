@@ -224,7 +224,7 @@ impl Cursor {
             own: self.own.clone(),
             track: self.track.as_ref().map(Track::sibling),
             resolved: None,
-            ahead: Ahead::new(self.own.is_none() && self.track.is_none()),
+            ahead: self.ahead.sibling(),
             placed: false,
         }
     }
