@@ -56,6 +56,12 @@ pub enum Error {
         /// Bytes needed.
         needed: u64,
     },
+    /// A number space of the database is used up. Reads go on: open it for reading only and load its rows into a new one.
+    #[error("the {what} of this database are used up: dump it and load the rows into a new one")]
+    Exhausted {
+        /// Which numbers.
+        what: Arc<str>,
+    },
     /// The call would have to wait too long; retry later.
     #[error("busy: {cause}")]
     Busy {

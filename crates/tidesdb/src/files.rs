@@ -8,6 +8,8 @@ pub const LOCK: &str = "LOCK";
 pub const CURRENT: &str = "CURRENT";
 /// Says that a sync of the log failed in this boot of the machine, so pages may have been given up behind the log's back. Empty.
 pub const SYNC_FAILED: &str = "SYNC-FAILED";
+/// Occupies disk space that is given back when the disk is full: see `wal/reserve.rs`. Its bytes mean nothing.
+pub const RESERVE: &str = "RESERVE";
 /// A new `CURRENT` before its rename.
 pub const CURRENT_NEW: &str = "CURRENT.new";
 
@@ -28,6 +30,8 @@ pub enum FileKind {
     Vlog(VlogId),
     /// `SYNC-FAILED`
     SyncFailed,
+    /// `RESERVE`
+    Reserve,
     /// A file set aside: `000001.klog.orphan`, `000001.wal.lost`, a WAL segment waiting to be reused `000001.wal.free`
     Aside,
 }
@@ -58,6 +62,7 @@ pub fn parse(name: &str) -> Option<FileKind> {
         LOCK => return Some(FileKind::Lock),
         CURRENT | CURRENT_NEW => return Some(FileKind::Current),
         SYNC_FAILED => return Some(FileKind::SyncFailed),
+        RESERVE => return Some(FileKind::Reserve),
         _ => {}
     }
     let (stem, ext) = name.split_once('.')?;

@@ -53,7 +53,6 @@ pub fn run_locked(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool
         forget(shared, family, &slot);
         return Ok(true);
     }
-    shared.check_disk()?;
     wait_published(shared, boundary)?;
     if slot.is_empty() {
         forget(shared, family, &slot);
@@ -62,14 +61,7 @@ pub fn run_locked(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool
     shared.sync_to(boundary)?;
 
     let started = shared.env.clock.mono();
-    let mut cursor = Source::memtable(&slot.map);
-    cursor.seek_to_first()?;
-    let bottom = family.owned_view().version.is_empty();
-    let purge = Purge { ranges: slot.ranges.to_owned(), complete_to: boundary - 1 };
-    let mut out = rewrite::run(shared, family, cursor, Target::flush(bottom), &purge)?;
-    out.ranges = still_hiding(&family.owned_view().version, &out.tables, &purge.ranges);
-    install(shared, family, &slot, boundary, &out)?;
-
+    let out = shared.with_reserve(|| write(shared, family, &slot, boundary))?;
     learn::flushed(shared, family, &slot, boundary, out.tables.iter().map(|table| table.tombstones).sum());
     let bytes = slot.bytes() as u64;
     let took = shared.env.clock.mono().saturating_sub(started);
@@ -78,6 +70,23 @@ pub fn run_locked(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool
     family.count(Metric::Flushes, 1);
     tracing::debug!(family = %family.name(), entries = out.entries_in, bytes = out.bytes(), ?took, "flushed");
     Ok(true)
+}
+
+/// Writes the memtable `slot` as tables and puts them into force.
+fn write(
+    shared: &Arc<Shared>,
+    family: &Arc<FamilyCore>,
+    slot: &Arc<MemSlot>,
+    boundary: SeqNo,
+) -> Result<Rewritten> {
+    let mut cursor = Source::memtable(&slot.map);
+    cursor.seek_to_first()?;
+    let bottom = family.owned_view().version.is_empty();
+    let purge = Purge { ranges: slot.ranges.to_owned(), complete_to: boundary - 1 };
+    let mut out = rewrite::run(shared, family, cursor, Target::flush(bottom), &purge)?;
+    out.ranges = still_hiding(&family.owned_view().version, &out.tables, &purge.ranges);
+    install(shared, family, slot, boundary, &out)?;
+    Ok(out)
 }
 
 /// Those of `ranges` that cover an older entry of a table of `version`, or of `new`.
@@ -130,6 +139,7 @@ fn install(
         .install(&edit, family, |version| freed = family.release(slot, Some(version)))
         .inspect_err(|_| out.abandon(shared))?;
     shared.debt.subtract(freed);
+    shared.log.set_needed_from(shared.log_needed_from());
     if first_needed.0 > 0 {
         shared.log.release_before(first_needed);
     }

@@ -343,12 +343,35 @@ impl Shared {
         cause
     }
 
-    /// Fails with `NoSpace` if background work would leave too little of the disk.
+    /// Fails with `NoSpace` if writing `bytes` would leave too little of the disk. While the reserve is in use, only the
+    /// bytes themselves count: what makes space goes on.
     ///
     /// # Errors
     /// `NoSpace`, `Io`.
-    pub fn check_disk(&self) -> Result<()> {
-        self.log.check_space(self.options.disk_free_min)
+    pub fn check_disk(&self, bytes: u64) -> Result<()> {
+        let keep = if self.log.is_on_reserve() { 0 } else { self.options.disk_free_min };
+        self.log.check_space(keep.saturating_add(bytes))
+    }
+
+    /// Does `work`, which makes space in the end, once more with the space of the reserve if the disk is full.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub fn with_reserve<R>(&self, mut work: impl FnMut() -> Result<R>) -> Result<R> {
+        match work() {
+            Err(e) if e.is_full() && self.log.use_reserve() => work(),
+            other => other,
+        }
+    }
+
+    /// Asks for the flush of all that is only in the log: the disk is full, and the log's space comes back with it.
+    pub fn flush_for_space(&self) {
+        for family in self.all_families() {
+            self.rotate(&family);
+            if !family.owned_view().immutables.is_empty() {
+                self.jobs.push(Job::Flush(family.id));
+            }
+        }
     }
 
     /// Removes files that no version and no reader needs; those that resist are tried again later.
@@ -415,9 +438,10 @@ impl Shared {
 
     /// The caller holds `rotating`.
     fn rotate_now(&self, families: &[Arc<FamilyCore>]) -> SeqNo {
-        let boundary = self.log.sequencer().hold();
+        let held = self.log.sequencer().hold();
+        let boundary = held.boundary;
         let bytes: u64 = families.iter().map(|f| f.rotate(boundary)).sum();
-        self.log.sequencer().release();
+        drop(held);
         tidesdb_sync::reclaim(); // not while the order of commits was held: it may free whole memtables
         self.debt.add(bytes);
         families.iter().for_each(|f| self.jobs.push(Job::Flush(f.id)));

@@ -184,6 +184,7 @@ impl Ticks {
         }
         if now.saturating_sub(self.last_sweep) >= Self::SWEEP {
             self.last_sweep = now;
+            shared.log.restore_reserve();
             // What a reader still used when it was replaced: on an idle database nobody else would free it.
             tidesdb_sync::reclaim();
             // A snapshot may have gone that kept deleted ranges alive.

@@ -149,13 +149,22 @@ fn no_longer_hiding(version: &TableVersion, plan: &CompactionPlan, out: &Rewritt
     version.ranges().iter().filter(|range| !hides(range)).map(|range| range.seq).collect()
 }
 
+/// Bytes that the merge will write, about: each tombstone takes itself and an older entry away.
+fn output_bytes(plan: &CompactionPlan) -> u64 {
+    let metas = || plan.inputs.iter().map(|(_, table)| table.meta());
+    let bytes: u64 = metas().map(|meta| meta.file_bytes).sum();
+    let entries: u64 = metas().map(|meta| meta.entries).sum();
+    let gone = metas().map(|meta| meta.tombstones * 2).sum::<u64>().min(entries);
+    (bytes as f64 * (1.0 - gone as f64 / entries.max(1) as f64)) as u64
+}
+
 fn merge(
     shared: &Arc<Shared>,
     family: &Arc<FamilyCore>,
     (version, plan): (&TableVersion, &CompactionPlan),
     stops: u64,
 ) -> Result<Rewritten> {
-    shared.check_disk()?;
+    shared.check_disk(output_bytes(plan))?;
     let order = &family.options.comparator;
     let of = |bottom: bool| {
         let inputs = plan.inputs.iter().filter(move |(level, _)| (*level == BOTTOM_LEVEL) == bottom);

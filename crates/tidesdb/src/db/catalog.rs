@@ -204,7 +204,8 @@ impl Db {
             core.set_dropped();
             shared.families.write().remove(&core.id);
         };
-        shared.versions.install(&edit, publish).inspect_err(|e| shared.poison_if_unknown(e))?;
+        let drop_it = || shared.versions.install(&edit, publish);
+        shared.with_reserve(drop_it).inspect_err(|e| shared.poison_if_unknown(e))?;
         shared.debt.subtract(core.forget_memtables());
         core.forget_tables();
         shared.remove_obsolete();
@@ -235,7 +236,7 @@ impl Db {
     pub fn clone_family(&self, source: &str, new: &str) -> Result<Family> {
         let shared = &self.inner.shared;
         shared.check_writable()?;
-        shared.check_disk()?;
+        shared.check_disk(0)?;
         let _catalog = shared.catalog.lock();
         let from = self.handle(find(shared, source)?);
         if find(shared, new).is_ok() || shared.orders.waiting_family(new).is_some() {

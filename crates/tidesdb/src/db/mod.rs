@@ -265,10 +265,14 @@ impl Db {
 
 /// Commits, then does in this thread what waits, if there are no background threads.
 pub(crate) fn write(shared: &Arc<Shared>, batch: &mut WriteBatch, options: &WriteOptions) -> Result<SeqNo> {
-    let seq = write::commit(shared, batch, options)?;
-    if shared.options.background_threads == Some(0) {
+    let committed = write::commit(shared, batch, options);
+    let work = match &committed {
+        Ok(_) => true,
+        Err(e) => e.is_full(), // the work may make space
+    };
+    if work && shared.options.background_threads == Some(0) {
         // The commit stands, whatever becomes of the work that follows it: a failure there shows in the next call or poisons.
         let _ = background::run_waiting(shared);
     }
-    Ok(seq)
+    committed
 }

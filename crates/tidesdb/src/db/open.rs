@@ -9,9 +9,9 @@ use tidesdb_io::{Dir, DirLock, Env};
 use tidesdb_sync::{Mutex, RwLock};
 
 use super::recover;
-use super::{DEFAULT_FAMILY, Db, Inner, catalog};
+use super::{DEFAULT_FAMILY, Db, Inner, RecoveryReport, catalog};
 use crate::background::Pool;
-use crate::family::Orders;
+use crate::family::{FamilyCore, Orders};
 use crate::health::Health;
 use crate::jobs::{Job, JobQueue, Retry};
 use crate::mvcc::Snapshots;
@@ -20,8 +20,11 @@ use crate::shared::{Debt, Family, Merges, Shared, SyncDue};
 use crate::sst::{Table, TableContext};
 use crate::types::{Comparator, WalId};
 use crate::version::{Context, Presence, VersionSet, presence};
-use crate::wal::{Log, LogConfig, reader};
+use crate::wal::{Log, LogConfig, reader, release_spare_files};
 use crate::{Error, Result, files};
+
+/// Free space, beside the wanted minimum, below which an open uses the reserve.
+const NEARLY_FULL_BYTES: u64 = 64 << 20;
 
 /// How to open a database; made by [`Db::options`].
 #[derive(Clone, Debug)]
@@ -142,9 +145,9 @@ impl OpenOptions {
         check_options(&self.options)?;
         let dir = self.open_dir()?;
         let lock = self.lock(&dir)?;
+        self.make_room(&dir)?;
         let shared = self.build(&dir)?;
-        let default = catalog::load(&shared, &self.default_name)?;
-        let report = recover::run(&shared)?;
+        let (default, report) = self.recover(&shared).inspect_err(|_| shared.remove_obsolete())?;
         shared.snapshots.begin_at(shared.visible());
         let default = match default {
             Some(family) => family,
@@ -160,6 +163,29 @@ impl OpenOptions {
         shared.jobs.push(Job::RemoveObsolete); // what recovery replaced
         let default = Family { core: default, shared: Arc::clone(&shared) };
         Ok(Db { inner: Arc::new(Inner { shared, default, pool, report, lock: Mutex::new(Some(lock)) }) })
+    }
+
+    /// Loads the families and replays the log.
+    fn recover(&self, shared: &Arc<Shared>) -> Result<(Option<Arc<FamilyCore>>, RecoveryReport)> {
+        let writes = !self.options.read_only;
+        if writes {
+            shared.log.take_over_reserve()?;
+        }
+        let default = catalog::load(shared, &self.default_name)?;
+        let report = recover::run(shared)?;
+        if writes {
+            shared.log.restore_reserve();
+        }
+        Ok((default, report))
+    }
+
+    /// On a disk that is nearly full, gives the space of the reserve and of spare log segments to the open.
+    fn make_room(&self, dir: &Arc<dyn Dir>) -> Result<()> {
+        let space = dir.space().map_err(|e| Error::io("read free space", "database directory", e))?;
+        if !self.options.read_only && space.free < self.options.disk_free_min + NEARLY_FULL_BYTES {
+            release_spare_files(dir);
+        }
+        Ok(())
     }
 
     fn open_dir(&self) -> Result<Arc<dyn Dir>> {
@@ -205,6 +231,8 @@ impl OpenOptions {
             db_uuid: identity.uuid,
             boot_id: self.env.disk.boot_id(),
             mapped: self.options.mmap_wal,
+            reserve_bytes: self.options.reserve_bytes(identity.wal_segment_bytes),
+            free_min: self.options.disk_free_min,
         };
         let first = first_segment(dir, &versions, identity.wal_segment_bytes)?;
         let log = Log::new(&self.env, dir, config, &health, first);

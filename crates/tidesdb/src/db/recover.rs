@@ -30,6 +30,9 @@ use crate::wal::reader::{self, Scan, ScanConfig};
 use crate::write::{Op, ops};
 use crate::{Error, Result, files};
 
+/// Bytes of commits that are replayed between two looks at the size of the memtables.
+const UNCHECKED_BYTES_MAX: usize = 64 << 10;
+
 /// What opening did. Its `Display` is for people.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -105,6 +108,7 @@ pub(super) fn run(shared: &Arc<Shared>) -> Result<RecoveryReport> {
         commits: 0,
         operations: 0,
         stopped_at: None,
+        unchecked: 0,
         tables: Vec::new(),
         holding: BTreeMap::new(),
         doubtful: BTreeMap::new(),
@@ -163,6 +167,8 @@ struct Replay<'a> {
     commits: u64,
     operations: u64,
     stopped_at: Option<SeqNo>,
+    /// Bytes of commits applied since memory was last looked at.
+    unchecked: usize,
     /// Tables written so far, installed all together at the end.
     tables: Vec<(Arc<FamilyCore>, Rewritten)>,
     /// Operations of families that wait for their key order.
@@ -213,7 +219,7 @@ impl Replay<'_> {
 
     /// Applies one commit; `false` ends the replay before it.
     fn commit(&mut self, seq: SeqNo, body: &[u8], file: &str, base: u64) -> Result<bool> {
-        self.relieve()?;
+        self.relieve(body.len())?;
         if !self.values_are_there(seq, body, file, base)? {
             if self.shared.options.recovery == RecoveryMode::Strict {
                 return Err(Error::corrupt(file, base, "a commit whose value is not in its value log"));
@@ -256,11 +262,14 @@ impl Replay<'_> {
         }
     }
 
-    /// Between two commits: full memtables become tables, so that a long log fits in the memory of a short one.
-    fn relieve(&mut self) -> Result<()> {
-        if self.shared.options.read_only || !self.commits.is_multiple_of(64) {
+    /// Between two commits: full memtables become tables, so that a long log fits in the memory of a short one. `bytes` is
+    /// the size of the commit that comes next.
+    fn relieve(&mut self, bytes: usize) -> Result<()> {
+        self.unchecked += bytes;
+        if self.shared.options.read_only || self.unchecked < UNCHECKED_BYTES_MAX {
             return Ok(());
         }
+        self.unchecked = 0;
         self.shared.all_families().iter().try_for_each(|family| self.relieve_one(family))
     }
 
@@ -281,6 +290,18 @@ impl Replay<'_> {
     /// Makes durable what was replayed and moves the beginning of the log past it, in one edit: a crash before it starts over
     /// from the same log, whose bytes may still be in the system's cache alone.
     fn persist(&mut self, report: &RecoveryReport) -> Result<()> {
+        let shared = self.shared;
+        self.install(report).inspect_err(|_| {
+            if !shared.versions.is_poisoned() {
+                shared.log.remove_all(); // nothing names its segments
+            }
+        })?;
+        shared.recovery_pins.store(u64::MAX, Ordering::SeqCst);
+        self.tables.clear();
+        self.remove_dead_vlogs()
+    }
+
+    fn install(&mut self, report: &RecoveryReport) -> Result<()> {
         let shared = self.shared;
         keep_lost_segments(shared, report)?;
         for family in shared.all_families() {
@@ -304,11 +325,10 @@ impl Replay<'_> {
         }
         self.seal_vlogs(tail - 1, &mut edit)?;
         edit.push(Change::LogStart { wal: shared.log.segment_of(tail) });
-        edit.push(Change::LastSeq { seq: tail });
-        shared.install_for_all(&edit)?;
-        shared.recovery_pins.store(u64::MAX, Ordering::SeqCst);
-        self.tables.clear();
-        self.remove_dead_vlogs()
+        // On a full disk the first segment comes later: the manifest must not say that it is there.
+        let begun = shared.log.has_begun();
+        edit.push(Change::LastSeq { seq: if begun { tail } else { tail - 1 } });
+        shared.install_for_all(&edit)
     }
 
     /// Makes durable the value logs of earlier sessions that the new tables, and what is held back, refer to. What may be in the system's cache alone,

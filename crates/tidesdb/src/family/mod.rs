@@ -210,12 +210,13 @@ impl FamilyCore {
         bytes
     }
 
-    /// Makes the memtable that commit `seq` belongs to, if nobody has yet. `published` is read under the lock: no
-    /// commit below it can still come, so the memtable pins the log from there.
+    /// Makes the memtable that commit `seq` belongs to, if it is missing. `published` is read under the lock: every
+    /// commit below it has arrived already, so the memtable pins the log from there. A dropped family gets none: a commit
+    /// that drew its number before the drop has nowhere to go, and nobody could read it.
     pub fn make_slot(&self, seq: SeqNo, seed: u64, published: impl FnOnce() -> SeqNo) {
         let _one_at_a_time = self.change.lock();
         let view = self.owned_view();
-        if view.slot_for(seq).is_some() {
+        if view.slot_for(seq).is_some() || self.is_dropped() {
             return;
         }
         debug_assert!(seq >= view.active_from, "an immutable memtable is never missing");

@@ -48,8 +48,12 @@ pub struct DbOptions {
     /// Threads for flush and compaction; 0 = the committing thread does the work itself, which makes
     /// the order of I/O deterministic, and nobody serves `SyncMode::Interval`. Default: from the cores, 2 to 4.
     pub background_threads: Option<usize>,
-    /// Background work is refused when less than this is free on the disk. Default 100 MiB.
+    /// Commits that store data and merges leave at least this much of the disk free. Deletes, drops and flushes may use it.
+    /// Default 100 MiB.
     pub disk_free_min: u64,
+    /// Bytes of disk that a file holds for deletes, drops and flushes when somebody else has filled the disk; 0 = none.
+    /// Default: 8 MiB, or two log segments if that is less.
+    pub disk_reserve_bytes: Option<u64>,
     /// The past that [`crate::Db::at`] can go back to, as bytes of log: what was overwritten or deleted since is kept. Default 0:
     /// only until the next flush or merge.
     pub history_bytes: u64,
@@ -74,11 +78,19 @@ impl Default for DbOptions {
             wal_segment_bytes: 64 << 20,
             background_threads: None,
             disk_free_min: 100 << 20,
+            disk_reserve_bytes: None,
             history_bytes: 0,
             create_if_missing: true,
             read_only: false,
             mmap_reads: true,
             mmap_wal: true,
         }
+    }
+}
+
+impl DbOptions {
+    /// Bytes of the disk's reserve, for log segments of this length.
+    pub(crate) fn reserve_bytes(&self, segment_bytes: u64) -> u64 {
+        self.disk_reserve_bytes.unwrap_or((8 << 20).min(2 * segment_bytes))
     }
 }

@@ -181,7 +181,12 @@ impl<T> VersionSet<T> {
     /// Writes the state to a new manifest and puts it in force. `spent` is one that will be unlinked.
     fn begin_manifest(&self, names: &[String], spent: Option<u64>, clean: bool) -> Result<()> {
         let mut inner = self.inner.lock();
-        let manifest = self.write_manifest(&mut inner).map_err(|e| e.error)?;
+        let manifest = self.write_manifest(&mut inner).map_err(|e| {
+            if !e.unknown {
+                self.unlink_obsolete(); // nobody else would: the open fails
+            }
+            e.error
+        })?;
         *self.orphans.lock() = Some(Orphans::find(names, &inner.state, spent, clean));
         inner.phase = Phase::Writable(manifest);
         Ok(())

@@ -57,6 +57,11 @@ pub struct SegmentHeader {
 }
 
 impl SegmentHeader {
+    /// Bytes of the file.
+    pub fn file_bytes(&self) -> u64 {
+        self.segment_bytes * u64::from(self.span)
+    }
+
     /// The 4096 bytes of the header.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(SEGMENT_HEADER_BYTES as usize);

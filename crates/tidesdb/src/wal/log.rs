@@ -8,11 +8,10 @@ use tidesdb_io::{Dir, Env};
 use tidesdb_sync::{EpochCell, Mutex, ShardedCounter, pin};
 
 use super::group::Group;
-use super::layout::{
-    RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, UNIT,
-};
+use super::layout::{RECORD_HEADER_BYTES, RecordHeader, RecordKind, UNIT};
+use super::reserve::Reserve;
 use super::segment::Segment;
-use super::sequencer::{Commit, Sequencer};
+use super::sequencer::{Commit, Purpose, Refusal, Sequencer};
 use crate::health::Health;
 use crate::types::{SeqNo, WalId};
 use crate::{Error, Result, files};
@@ -33,6 +32,10 @@ pub struct LogConfig {
     pub boot_id: [u8; 16],
     /// Write small records through a map where the file system allows.
     pub mapped: bool,
+    /// Bytes of disk kept for deletes, drops and flushes on a full disk: see `space.rs`.
+    pub reserve_bytes: u64,
+    /// Commits that store data leave at least this much of the disk free.
+    pub free_min: u64,
 }
 
 /// A place in the log that is to be filled.
@@ -40,7 +43,7 @@ pub struct LogConfig {
 pub struct Place {
     /// Where, and when in the order of commits.
     pub commit: Commit,
-    body_len: u32,
+    pub(super) body_len: u32,
 }
 
 /// The write-ahead log of one database. Shared by all threads.
@@ -52,29 +55,37 @@ pub struct Log {
     pub(super) health: Arc<Health>,
     pub(super) sequencer: Sequencer,
     pub(super) group: Group,
-    table: Mutex<Segments>,
+    pub(super) reserve: Reserve,
+    pub(super) table: Mutex<Segments>,
     /// Held while files of segments are made, renamed or removed; taken before `table`.
-    preparing: Mutex<()>,
+    pub(super) preparing: Mutex<()>,
     recent: [EpochCell<Option<Arc<Segment>>>; RECENT],
-    /// Highest segment that is ready; raised before half of the one below is used.
-    ready_max: AtomicU64,
+    /// The log has real blocks up to this address.
+    pub(super) backed: AtomicU64,
+    /// Bytes of values that went to value logs since the free space was last looked at.
+    pub(super) unchecked_values: AtomicU64,
+    /// What was committed before this sequence number is in tables.
+    pub(super) needed_from: AtomicU64,
+    /// The segment after which the disk had no room for another when that was last tried in advance.
+    pub(super) tight_at: AtomicU64,
     bytes: ShardedCounter,
 }
 
 #[derive(Debug, Default)]
-struct Segments {
-    live: BTreeMap<u64, Arc<Segment>>,
-    free: Vec<String>,
+pub(super) struct Segments {
+    pub(super) live: BTreeMap<u64, Arc<Segment>>,
+    pub(super) free: Vec<String>,
     /// No file is made any more: the directory may be another opener's by now.
-    closed: bool,
+    pub(super) closed: bool,
 }
 
 impl Log {
     /// A log that will begin at segment `first`, which must be above every segment that exists. Touches no file.
     pub fn new(env: &Env, dir: &Arc<dyn Dir>, config: LogConfig, health: &Arc<Health>, first: WalId) -> Self {
-        Self {
+        let this = Self {
             sequencer: Sequencer::new(config.segment_bytes, first.0),
-            config,
+            reserve: Reserve::new(dir, config.reserve_bytes),
+            backed: AtomicU64::new(first.0 * config.segment_bytes),
             env: env.clone(),
             dir: Arc::clone(dir),
             health: Arc::clone(health),
@@ -82,18 +93,28 @@ impl Log {
             table: Mutex::new(Segments::default()),
             preparing: Mutex::new(()),
             recent: std::array::from_fn(|_| EpochCell::new(None)),
-            ready_max: AtomicU64::new(0),
+            unchecked_values: AtomicU64::new(0),
+            needed_from: AtomicU64::new(first.0 * config.segment_bytes / UNIT),
+            tight_at: AtomicU64::new(u64::MAX),
             bytes: ShardedCounter::new(),
-        }
+            config,
+        };
+        this.set_limits();
+        this
     }
 
-    /// Makes the first segment ready; `free` are files of older logs to reuse.
+    /// Makes the first segment ready, if the disk has room for it; `free` are files of older logs to reuse.
     ///
     /// # Errors
     /// `Io`.
     pub fn begin(&self, free: Vec<String>) -> Result<()> {
         self.table.lock().free = free;
-        self.ensure(self.segment_of(self.sequencer.tail()).0, 1).map(drop)
+        self.make_ready_to(self.sequencer.tail() * UNIT / self.config.segment_bytes + 1)
+    }
+
+    /// Whether the segment that the next record goes to exists.
+    pub fn has_begun(&self) -> bool {
+        self.table.lock().live.contains_key(&self.segment_of(self.sequencer.tail()).0)
     }
 
     /// The order of commits.
@@ -104,40 +125,6 @@ impl Log {
     /// Bytes of records handed to the log so far.
     pub fn bytes_written(&self) -> u64 {
         self.bytes.sum()
-    }
-
-    /// Makes sure that a record of `bytes` meets a segment that is ready: what a full disk refuses, it refuses here, before the
-    /// record has a place in the order of commits.
-    ///
-    /// # Errors
-    /// `NoSpace`, `Io`: nothing happened.
-    pub fn make_room(&self, bytes: u64) -> Result<()> {
-        let segment = self.config.segment_bytes;
-        // What others add at the same time may go before: a quarter of a segment is kept for them.
-        let end = self.sequencer.tail() * UNIT + bytes + segment / 4;
-        if end / segment <= self.ready_max.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        if bytes > segment - SEGMENT_HEADER_BYTES {
-            // It gets a file of its own, whose number nobody knows yet.
-            return self.check_space(bytes + 2 * segment);
-        }
-        self.prepare_next().map_err(|e| if e.is_full() { self.no_space(segment) } else { e })
-    }
-
-    /// Fails if less than `needed` bytes of the disk are free.
-    ///
-    /// # Errors
-    /// `NoSpace`, `Io`.
-    pub fn check_space(&self, needed: u64) -> Result<()> {
-        let space = self.dir.space().map_err(|e| Error::io("read free space", "database directory", e))?;
-        if space.free < needed { Err(self.no_space(needed)) } else { Ok(()) }
-    }
-
-    /// The error for a disk that lacks the `needed` bytes.
-    pub fn no_space(&self, needed: u64) -> Error {
-        let free = self.dir.space().map_or(0, |space| space.free);
-        Error::NoSpace { dir: self.dir.path().display().to_string().into(), free, needed }
     }
 
     /// Reserves a place for `record`, writes it there and tells the order of commits.
@@ -151,36 +138,64 @@ impl Log {
         record: &mut Vec<u8>,
         ops: u32,
         mapped: bool,
+        purpose: Purpose,
     ) -> std::result::Result<Commit, (Option<Commit>, Error)> {
-        self.append_kind(RecordKind::Commit, record, ops, mapped)
+        let place = self.reserve(record, purpose).map_err(|e| (None, e))?;
+        self.fill(&place, RecordKind::Commit, record, ops, mapped)
     }
 
-    pub(super) fn append_kind(
+    /// As [`Log::append`], for a record of the log's own.
+    pub(super) fn append_own(
         &self,
         kind: RecordKind,
         record: &mut Vec<u8>,
+    ) -> std::result::Result<Commit, (Option<Commit>, Error)> {
+        let place = self.reserve(record, Purpose::Relief).map_err(|e| (None, e))?;
+        self.fill(&place, kind, record, 0, false)
+    }
+
+    fn fill(
+        &self,
+        place: &Place,
+        kind: RecordKind,
+        record: &mut [u8],
         ops: u32,
         mapped: bool,
     ) -> std::result::Result<Commit, (Option<Commit>, Error)> {
-        let place = self.reserve(record).map_err(|e| (None, e))?;
-        match self.write_at(&place, kind, ops, record, mapped) {
+        match self.write_at(place, kind, ops, record, mapped) {
             Ok(()) => Ok(place.commit),
             Err(e) => Err((Some(place.commit), e)),
         }
     }
 
-    /// Reserves a place for `record` and pads it. The place must be filled by [`Log::write_at`], or the caller must poison.
+    /// Reserves a place for `record` and pads it. The place has real blocks on the disk. It must be filled by
+    /// [`Log::write_at`], or the caller must poison.
     ///
     /// # Errors
-    /// `InvalidArgument`, `Poisoned`: nothing happened.
-    pub fn reserve(&self, record: &mut Vec<u8>) -> Result<Place> {
+    /// `InvalidArgument`, `NoSpace`, `Io`, `Poisoned`: nothing happened.
+    pub fn reserve(&self, record: &mut Vec<u8>, purpose: Purpose) -> Result<Place> {
         debug_assert!(record.len() >= RECORD_HEADER_BYTES, "a record begins with room for its header");
         let body_len = u32::try_from(record.len() - RECORD_HEADER_BYTES)
             .map_err(|_| Error::invalid("a commit is limited to 4 GiB"))?;
         record.resize(record.len().next_multiple_of(UNIT as usize), 0);
-        match self.sequencer.reserve(record.len() as u64) {
-            Some(commit) => Ok(Place { commit, body_len }),
-            None => Err(self.health.check().err().unwrap_or(Error::Closed)),
+        let bytes = record.len() as u64;
+        if self.is_oversized(bytes) {
+            return self.reserve_oversized(bytes, purpose).map(|commit| Place { commit, body_len });
+        }
+        loop {
+            match self.sequencer.reserve(bytes, purpose) {
+                Ok(commit) => return Ok(Place { commit, body_len }),
+                Err(Refusal::Limit) => self.make_room(bytes, purpose)?,
+                Err(refusal) => return Err(self.refused(refusal)),
+            }
+        }
+    }
+
+    /// The error for a place that was refused for good.
+    pub(super) fn refused(&self, refusal: Refusal) -> Error {
+        match refusal {
+            Refusal::Exhausted => Error::Exhausted { what: "sequence numbers".into() },
+            Refusal::Limit | Refusal::Stopped => self.health.check().err().unwrap_or(Error::Closed),
         }
     }
 
@@ -213,8 +228,11 @@ impl Log {
     fn write(&self, commit: &Commit, header: &RecordHeader, record: &mut [u8], mapped: bool) -> Result<()> {
         let address = commit.seq * UNIT;
         let id = address / self.config.segment_bytes;
-        let span = (record.len() as u64 + SEGMENT_HEADER_BYTES).div_ceil(self.config.segment_bytes);
-        let segment = self.segment(id, span)?;
+        let segment = self.segment(id)?;
+        if segment.header.span > 1 {
+            // The name was given while the order of commits was held.
+            self.dir.sync().map_err(|e| Error::io("sync", "database directory", e))?;
+        }
         if let Some((seq, bytes)) = commit.pad {
             // After the next segment exists, so that a pad without a successor is damage.
             self.write_pad(seq, bytes, header)?;
@@ -226,7 +244,7 @@ impl Log {
     }
 
     fn write_pad(&self, seq: SeqNo, bytes: u64, claims: &RecordHeader) -> Result<()> {
-        let segment = self.segment(seq * UNIT / self.config.segment_bytes, 1)?;
+        let segment = self.segment(seq * UNIT / self.config.segment_bytes)?;
         let pad = RecordHeader {
             seq,
             body_len: (bytes - RECORD_HEADER_BYTES as u64) as u32,
@@ -238,64 +256,53 @@ impl Log {
         segment.write(seq * UNIT % self.config.segment_bytes, &head, false)
     }
 
-    /// The segment `id`, from the few recent ones without a lock.
-    fn segment(&self, id: u64, span: u64) -> Result<Arc<Segment>> {
-        let recent = self.recent[id as usize % RECENT].load(&pin()).clone();
-        match recent {
-            Some(s) if s.header.id == id && u64::from(s.header.span) == span => Ok(s),
-            _ => self.ensure(id, span),
+    /// The segment `id`, from the few recent ones without a lock. It exists, because a place in it was reserved.
+    fn segment(&self, id: u64) -> Result<Arc<Segment>> {
+        if let Some(segment) = self.recent[id as usize % RECENT].load(&pin())
+            && segment.header.id == id
+        {
+            return Ok(Arc::clone(segment));
         }
+        let segment = self.table.lock().live.get(&id).cloned();
+        segment.ok_or_else(|| Error::internal(format!("log segment {id} is missing under a reserved place")))
     }
 
-    /// The segment `id`, made ready now if it is not yet.
-    fn ensure(&self, id: u64, span: u64) -> Result<Arc<Segment>> {
-        // Not under the lock of the table, which every sync takes: a file takes milliseconds to make.
-        let _one_at_a_time = self.preparing.lock();
-        let reuse = {
-            let mut table = self.table.lock();
-            if table.closed {
-                return Err(Error::Closed);
-            }
-            // A preparation, which asks for a short one, may come after an oversized record took the place: that one stays.
-            if let Some(s) = table.live.get(&id)
-                && (span == 1 || u64::from(s.header.span) == span)
-            {
-                return Ok(Arc::clone(s));
-            }
-            if span == 1 { table.free.pop() } else { None }
-        };
-        let header = SegmentHeader {
-            id,
-            segment_bytes: self.config.segment_bytes,
-            span: u32::try_from(span).map_err(|_| Error::invalid("commit too large for the log"))?,
-            salt: self.env.entropy.salt(),
-            db_uuid: self.config.db_uuid,
-            boot_id: self.config.boot_id,
-        };
-        let segment = Arc::new(Segment::create(&self.dir, header, reuse, self.config.mapped)?);
+    /// Puts a finished segment in force. The caller holds `preparing`.
+    pub(super) fn register(&self, segment: Segment) -> Arc<Segment> {
+        let id = segment.header.id;
+        let segment = Arc::new(segment);
         self.table.lock().live.insert(id, Arc::clone(&segment));
         self.recent[id as usize % RECENT].store(Some(Arc::clone(&segment)));
-        self.ready_max.fetch_max(id + span - 1, Ordering::SeqCst);
-        Ok(segment)
+        segment
+    }
+
+    /// Takes a segment that was never used out of force. The caller holds `preparing`.
+    pub(super) fn forget(&self, id: u64) {
+        self.table.lock().live.remove(&id);
+        let cell = &self.recent[id as usize % RECENT];
+        if cell.load(&pin()).as_ref().is_some_and(|s| s.header.id == id) {
+            cell.store(None);
+        }
     }
 
     /// Whether the next segment should be made ready in the background.
     #[inline]
     pub fn wants_next(&self, commit: &Commit) -> bool {
-        let address = commit.seq * UNIT;
-        address % self.config.segment_bytes > self.config.segment_bytes / 2
-            && address / self.config.segment_bytes >= self.ready_max.load(Ordering::Relaxed)
+        let (address, segment) = (commit.seq * UNIT, self.config.segment_bytes);
+        let id = address / segment;
+        address % segment > segment / 2
+            && self.backed.load(Ordering::Relaxed) < (id + 2) * segment
+            && self.tight_at.load(Ordering::Relaxed) != id
     }
 
-    /// Makes the segment after the tail's ready, and lets go of the pages of the one before it.
+    /// Makes the segment after the tail's ready, and lets go of the pages of the one before it. A disk that is full is no
+    /// error: the next append asks again.
     ///
     /// # Errors
     /// `Io`; nothing is lost, the next append tries again.
     pub fn prepare_next(&self) -> Result<()> {
         let current = self.sequencer.tail() * UNIT / self.config.segment_bytes;
-        if self.ready_max.load(Ordering::SeqCst) <= current {
-            self.ensure(current + 1, 1)?;
-        }
+        self.make_ready_to(current + 2)?;
         let full = current.checked_sub(1).and_then(|id| self.table.lock().live.get(&id).cloned());
         if let Some(full) = full {
             full.release_pages();
@@ -337,14 +344,12 @@ impl Log {
             table.live = keep;
             (gone, FREE_MAX.saturating_sub(table.free.len()))
         };
+        let keep_files = self.reserve.is_held(); // else the disk is full, and the space is worth more
         for (id, segment) in gone {
-            let cell = &self.recent[id as usize % RECENT];
-            if cell.load(&pin()).as_ref().is_some_and(|s| s.header.id == id) {
-                cell.store(None);
-            }
+            self.forget(id);
             let name = files::wal(WalId(id));
             let free = format!("{name}.free");
-            if segment.header.span == 1 && room > 0 && self.dir.rename(&name, &free).is_ok() {
+            if keep_files && segment.is_reusable() && room > 0 && self.dir.rename(&name, &free).is_ok() {
                 room -= 1;
                 self.table.lock().free.push(free);
             } else if let Err(error) = self.dir.unlink(&name) {

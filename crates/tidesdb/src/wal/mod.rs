@@ -7,8 +7,9 @@
 //!
 //! * The **sequence number** of a commit is the address of its record divided by eight, so log order and version order are
 //!   one thing. [`Sequencer`] hands out addresses with one compare-and-swap and publishes commits in order.
-//! * A segment never changes its length while it is used: its blocks are allocated, its header is written and synced
-//!   before its name exists, and old segments are reused under a new salt, so that stale records never verify.
+//! * A segment never changes its length while it is used. Its header is written and synced before its name exists. A record
+//!   gets a place only where blocks are allocated. Old segments are reused under a new salt, so that stale records never
+//!   verify.
 //! * Each record says how far the log was **complete** and how far it was **synced** when it was built. With that, and the
 //!   boot identity in the segment header, recovery tells an unfinished commit, a torn tail and damage apart: see [`reader`].
 //! * The first failed write or sync poisons the log: nothing is acknowledged afterwards, ever.
@@ -20,11 +21,14 @@ pub mod reader;
 mod segment;
 mod sequencer;
 mod group;
+mod reserve;
 mod log;
+mod space;
 mod sync;
 
 #[cfg(test)]
 mod tests;
 
 pub use log::{Log, LogConfig, Place};
-pub use sequencer::{Commit, Sequencer};
+pub use sequencer::{Commit, Purpose, Refusal, Sequencer, Unpublished};
+pub use space::release_spare_files;

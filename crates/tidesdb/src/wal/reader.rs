@@ -16,11 +16,12 @@
 //! A failed sync may give up pages that were written. The log leaves a note of it, and the open after it takes "same boot" for
 //! "other boot".
 //!
-//! A read error is none of these: opening fails.
+//! A read error is none of these: opening fails with it. Segments are read by system calls, because a bad sector under a map
+//! would kill the process.
 
 use std::sync::Arc;
 
-use tidesdb_io::{Access, Dir, FileExt, ReadMap};
+use tidesdb_io::{Access, Dir, FileExt};
 
 use super::layout::{
     RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, UNIT,
@@ -117,22 +118,6 @@ fn judge(hole: Hole, walk: &Walk) -> Verdict {
         Verdict::Damage
     } else {
         Verdict::Skip
-    }
-}
-
-/// Bytes of a whole segment file.
-enum SegmentBytes {
-    Mapped(ReadMap),
-    Read(Vec<u8>),
-}
-
-impl std::ops::Deref for SegmentBytes {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Mapped(m) => m,
-            Self::Read(v) => v,
-        }
     }
 }
 
@@ -327,7 +312,7 @@ fn load(
     dir: &Arc<dyn Dir>,
     id: WalId,
     config: &ScanConfig,
-) -> std::result::Result<(SegmentHeader, SegmentBytes), Unusable> {
+) -> std::result::Result<(SegmentHeader, Vec<u8>), Unusable> {
     let name = files::wal(id);
     let io = |op| move |e| Unusable::Failed(Error::io(op, &files::wal(id), e));
     let file = dir.open(&name, Access::Read).map_err(io("open"))?;
@@ -343,16 +328,13 @@ fn load(
         let what = "the file is not as long as its header says";
         return Err(Unusable::Damaged(Error::corrupt(&name, len, what)));
     }
-    if let Some(map) = file.map_read().map_err(io("map"))? {
-        return Ok((header, SegmentBytes::Mapped(map)));
-    }
     let mut bytes = Vec::new();
     bytes
         .try_reserve_exact(len as usize)
         .map_err(|_| Unusable::Failed(Error::MemoryLimit { what: "reading a log segment".into() }))?;
     bytes.resize(len as usize, 0);
     file.read_exact_at(&mut bytes, 0).map_err(io("read"))?;
-    Ok((header, SegmentBytes::Read(bytes)))
+    Ok((header, bytes))
 }
 
 /// Walks one segment; holes and promises go to `walk`.

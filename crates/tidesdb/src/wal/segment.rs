@@ -1,7 +1,7 @@
 //! One segment file while it is written: allocated, salted, mapped where the file system allows.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use tidesdb_io::{Access, Dir, File, FileExt, SharedMap};
 
@@ -14,6 +14,9 @@ use crate::{Error, Result};
 /// Records longer than this go through a system call, which copies faster than page faults do.
 const MAPPED_BYTES_MAX: usize = 16 * 1024;
 
+/// Blocks are asked for in no smaller pieces when the disk is nearly full.
+const PIECE_BYTES_MIN: u64 = 64 << 10;
+
 /// A segment open for writing. Writers use disjoint ranges.
 #[derive(Debug)]
 pub(super) struct Segment {
@@ -21,49 +24,163 @@ pub(super) struct Segment {
     pub(super) name: String,
     file: Arc<dyn File>,
     map: Option<Box<dyn SharedMap>>,
+    /// Bytes from the start of the file that have real blocks. All of them, unless the disk was nearly full.
+    backed: AtomicU64,
     /// Written since the last sync began. Set after the bytes, cleared before the sync, so no write is missed.
     dirty: AtomicBool,
 }
 
-impl Segment {
-    /// Makes the file for `header` ready under its final name: blocks allocated, header durable, name durable. A file left by an
-    /// older segment of the same length (`reuse`) is taken over.
-    pub(super) fn create(
+/// A file for a segment, complete under a temporary name.
+#[derive(Debug)]
+pub(super) struct Draft {
+    header: SegmentHeader,
+    temp: String,
+    file: Arc<dyn File>,
+    backed: u64,
+}
+
+impl Draft {
+    /// Makes a file for `header` ready: header durable, and blocks for as much of it as the disk has, at least and at most
+    /// for as many bytes as `blocks` says. A file left by an older segment of the same length (`reuse`) is taken over.
+    pub(super) fn make(
         dir: &Arc<dyn Dir>,
         header: SegmentHeader,
         reuse: Option<String>,
-        mapped: bool,
+        blocks: (u64, u64),
     ) -> Result<Self> {
-        let name = files::wal(WalId(header.id));
-        let bytes = header.segment_bytes * u64::from(header.span);
-        let temp = format!("{name}.free");
-        let fresh = |e| Error::io("create", &temp, e);
-        let file = match reuse {
+        let temp = format!("{}.free", files::wal(WalId(header.id)));
+        let bytes = header.file_bytes();
+        let (file, backed) = match reuse {
             Some(old) => {
                 if old != temp {
                     dir.rename(&old, &temp).map_err(|e| Error::io("rename", &old, e))?;
                 }
-                dir.open(&temp, Access::ReadWrite).map_err(|e| Error::io("open", &temp, e))?
+                (dir.open(&temp, Access::ReadWrite).map_err(|e| Error::io("open", &temp, e))?, bytes)
             }
-            None => match dir.create_new(&temp, bytes) {
-                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
-                    // Left by a preparation that a crash or a full disk cut short.
-                    dir.unlink(&temp).map_err(|e| Error::io("unlink", &temp, e))?;
-                    dir.create_new(&temp, bytes).map_err(fresh)?
-                }
-                other => other.map_err(fresh)?,
-            },
+            None => Self::allocate(dir, &temp, bytes, blocks)?,
         };
-        write_all(&file, &temp, &header.encode(), 0)?;
-        file.sync_all().map_err(|e| Error::io("sync", &temp, e))?;
-        dir.rename(&temp, &name).map_err(|e| Error::io("rename", &temp, e))?;
-        dir.sync().map_err(|e| Error::io("sync", "database directory", e))?;
-        let map = if mapped { file.map_shared(bytes).map_err(|e| Error::io("map", &name, e))? } else { None };
-        Ok(Self { header, name, file, map, dirty: AtomicBool::new(false) })
+        let mut draft = Self { header, temp, file, backed };
+        let header = draft.header.clone();
+        draft.rewrite(header).inspect_err(|_| draft.discard(dir))?;
+        Ok(draft)
+    }
+
+    /// A new file of `bytes`, with blocks for the first of them.
+    fn allocate(
+        dir: &Arc<dyn Dir>,
+        temp: &str,
+        bytes: u64,
+        (needed, most): (u64, u64),
+    ) -> Result<(Arc<dyn File>, u64)> {
+        // Left by a preparation that a crash or a full disk cut short.
+        let left = |e: &std::io::Error| e.kind() == std::io::ErrorKind::AlreadyExists;
+        let mut backed = most.min(bytes);
+        loop {
+            let made = match dir.create_new(temp, backed) {
+                Err(e) if left(&e) => {
+                    dir.unlink(temp).map_err(|e| Error::io("unlink", temp, e))?;
+                    dir.create_new(temp, backed)
+                }
+                other => other,
+            };
+            match made.map_err(|e| Error::io("create", temp, e)) {
+                Ok(file) => {
+                    if backed < bytes {
+                        file.set_len(bytes).map_err(|e| {
+                            let _ = dir.unlink(temp); // the first error counts
+                            Error::io("set the length", temp, e)
+                        })?;
+                    }
+                    return Ok((file, backed));
+                }
+                Err(e) if e.is_full() => match smaller(backed, needed) {
+                    Some(less) => backed = less,
+                    None => return Err(e),
+                },
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Gives the file another header.
+    pub(super) fn rewrite(&mut self, header: SegmentHeader) -> Result<()> {
+        write_all(&self.file, &self.temp, &header.encode(), 0)?;
+        self.file.sync_all().map_err(|e| Error::io("sync", &self.temp, e))?;
+        self.header = header;
+        Ok(())
+    }
+
+    pub(super) fn temp(&self) -> &str {
+        &self.temp
+    }
+
+    pub(super) fn header(&self) -> &SegmentHeader {
+        &self.header
+    }
+
+    /// Removes the file.
+    pub(super) fn discard(&self, dir: &Arc<dyn Dir>) {
+        if let Err(error) = dir.unlink(&self.temp) {
+            tracing::warn!(name = %self.temp, %error, "a file for the log could not be removed; the next open does it");
+        }
+    }
+
+    /// Gives the file its final name. The name is not durable before the directory is synced.
+    pub(super) fn finish(self, dir: &Arc<dyn Dir>, mapped: bool) -> Result<Segment> {
+        let name = files::wal(WalId(self.header.id));
+        let bytes = self.header.file_bytes();
+        let map = if mapped {
+            self.file.map_shared(bytes).map_err(|e| Error::io("map", &self.temp, e))?
+        } else {
+            None
+        };
+        dir.rename(&self.temp, &name).map_err(|e| Error::io("rename", &self.temp, e))?;
+        let (file, backed) = (self.file, self.backed.into());
+        Ok(Segment { header: self.header, name, file, map, backed, dirty: AtomicBool::new(false) })
+    }
+}
+
+/// Half of `bytes`, in whole pieces, if that is still at least `needed`.
+fn smaller(bytes: u64, needed: u64) -> Option<u64> {
+    let needed = needed.next_multiple_of(4096);
+    let half = (bytes / 2).next_multiple_of(PIECE_BYTES_MIN).max(needed);
+    (half < bytes).then_some(half)
+}
+
+impl Segment {
+    /// Bytes from the start of the file that have real blocks.
+    pub(super) fn backed(&self) -> u64 {
+        self.backed.load(SeqCst)
+    }
+
+    /// Gives blocks to the first `most` bytes of the file, or to as much of it as the disk has and at least to the first
+    /// `needed` bytes. One caller at a time.
+    pub(super) fn back(&self, needed: u64, most: u64) -> Result<()> {
+        let backed = self.backed();
+        let mut end = most.min(self.header.file_bytes());
+        loop {
+            let allocated = self.file.allocate(backed, end - backed);
+            match allocated.map_err(|e| Error::io("allocate", &self.name, e)) {
+                Ok(()) => {
+                    self.backed.store(end, SeqCst);
+                    return Ok(());
+                }
+                Err(e) if e.is_full() => match smaller(end - backed, needed.saturating_sub(backed)) {
+                    Some(less) => end = backed + less,
+                    None => return Err(e),
+                },
+                Err(e) => return Err(e),
+            }
+        }
     }
 
     pub(super) fn salt(&self) -> &Salt {
         &self.header.salt
+    }
+
+    /// Whether the file can serve as another segment: it has the common length and all its blocks.
+    pub(super) fn is_reusable(&self) -> bool {
+        self.header.span == 1 && self.backed() == self.header.segment_bytes
     }
 
     /// Whether `id` is one of the segments this file covers.
@@ -74,10 +191,7 @@ impl Segment {
     /// Copies `bytes` to `offset` of the file. `mapped` asks for the path without a system call.
     pub(super) fn write(&self, offset: u64, bytes: &[u8], mapped: bool) -> Result<()> {
         debug_assert!(offset >= SEGMENT_HEADER_BYTES);
-        debug_assert!(
-            offset + bytes.len() as u64 <= self.header.segment_bytes * u64::from(self.header.span),
-            "a segment never grows"
-        );
+        debug_assert!(offset + bytes.len() as u64 <= self.backed(), "a record is written to real blocks");
         match &self.map {
             Some(map) if mapped && bytes.len() < MAPPED_BYTES_MAX => {
                 map.write(offset, bytes).map_err(|e| Error::io("write", &self.name, e))?;

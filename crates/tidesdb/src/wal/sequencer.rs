@@ -17,18 +17,35 @@
 //! it. Nobody waits for an earlier commit in order to return; instead a commit that returns while `visible` lags
 //! raises `acked`, and a *reader* that sees `acked` above `visible` waits for it, so that what has returned is seen by all.
 //!
+//! **Sequence numbers are wider than the words.** A word holds the low 47 bits of a sequence number. `anchor` is a full
+//! number that lies at most 2^46 below every number in use, so the distance from the anchor restores the high bits, as
+//! QUIC does with packet numbers (RFC 9000, A.3). The anchor moves up once in 2^46 units (512 TiB of log), and any anchor
+//! that a thread reads, old or new, gives the same answer. See `docs/design/0016`.
+//!
+//! **Limits.** A reservation ends at or below a limit: the log that has real blocks on the disk. So a full disk refuses a
+//! commit before it has a number. Commits that only delete have a limit of their own, see [`Purpose`].
+//!
 //! All accesses that decide an order are SeqCst: a committer stores its slot and then looks at its neighbour's while
 //! the neighbour does the same; with less, both could miss the other and the prefix would stand still.
+
+use std::cell::Cell;
 
 use tidesdb_sync::modelled::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use tidesdb_sync::{Backoff, CachePadded};
 
 use super::layout::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, UNIT};
-use crate::types::SeqNo;
+use crate::types::{SEQ_MAX, SeqNo};
 
 const HELD: u64 = 1 << 63;
 const TICKET_BITS: u32 = 16;
 const TICKET_MASK: u64 = (1 << TICKET_BITS) - 1;
+/// Bits of a sequence number in a word.
+const LOW_BITS: u32 = 47;
+const LOW_MASK: u64 = (1 << LOW_BITS) - 1;
+/// The anchor moves when the tail is this far above it, to half of this below the tail.
+const ANCHOR_REACH: u64 = 1 << (LOW_BITS - 1);
+/// The last address that a record may reach. What is above it is kept for the segments that opens begin.
+const ADDRESS_MAX: u64 = (SEQ_MAX - (1 << 32)) * UNIT;
 /// A model fills it with a handful of commits.
 const RING_SLOTS: usize = if cfg!(loom) { 4 } else { 1 << 14 };
 
@@ -48,61 +65,217 @@ pub struct Commit {
     pub pad: Option<(SeqNo, u64)>,
 }
 
+/// What a record is for, when the disk is nearly full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Purpose {
+    /// It may add data.
+    #[default]
+    Store,
+    /// It only deletes, or is the engine's own: it may use the reserve.
+    Relief,
+}
+
+/// Why a reservation was refused. Nothing happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The record would end above the limit.
+    Limit,
+    /// Sequence numbers are used up.
+    Exhausted,
+    /// [`Sequencer::stop`] was called.
+    Stopped,
+}
+
+/// The published prefix, and the number that sequence numbers in words are relative to.
+#[derive(Debug)]
+struct Published {
+    visible: AtomicU64,
+    anchor: AtomicU64,
+}
+
 /// Hands out addresses and publishes commits in order. All methods are callable from any thread.
 #[derive(Debug)]
 pub struct Sequencer {
     tail: CachePadded<AtomicU64>,
-    visible: CachePadded<AtomicU64>,
+    published: CachePadded<Published>,
     acked: CachePadded<AtomicU64>,
     durable: CachePadded<AtomicU64>,
     stopped: AtomicBool,
+    /// By [`Purpose`]: no record may end above this address.
+    limits: [AtomicU64; 2],
+    /// Large commits that are not published yet.
+    large: AtomicU64,
     slots: Box<[AtomicU64]>,
     segment_bytes: u64,
 }
 
+thread_local! {
+    /// The address of the sequencer in which this thread has a commit that is not published, or 0.
+    static UNPUBLISHED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// While it lives, this thread has a place in the order of commits that is not published, or is about to draw one. A key
+/// order that reads in the middle of an insert must not wait for the commit that it holds up.
+#[derive(Debug)]
+pub struct Unpublished(());
+
+impl Unpublished {
+    /// Whether this thread is within a commit, of any database.
+    pub fn is_here() -> bool {
+        UNPUBLISHED.get() != 0
+    }
+}
+
+impl Drop for Unpublished {
+    fn drop(&mut self) {
+        UNPUBLISHED.set(0);
+    }
+}
+
+/// The tail while it is held: no commit is ordered until this is dropped.
+#[derive(Debug)]
+pub struct HeldTail<'a> {
+    sequencer: &'a Sequencer,
+    /// First sequence number that commits ordered afterwards can get.
+    pub boundary: SeqNo,
+}
+
+impl Drop for HeldTail<'_> {
+    fn drop(&mut self) {
+        let before = self.sequencer.tail.fetch_and(!HELD, SeqCst);
+        debug_assert!(before & HELD != 0, "only a held tail is released");
+    }
+}
+
+impl HeldTail<'_> {
+    /// Reserves a record of `bytes` as the next one, whatever the limits say.
+    ///
+    /// # Errors
+    /// The reason; nothing happened.
+    pub fn reserve(&self, bytes: u64) -> Result<Commit, Refusal> {
+        let sequencer = self.sequencer;
+        let mut backoff = Backoff::new();
+        loop {
+            if sequencer.stopped.load(SeqCst) {
+                return Err(Refusal::Stopped);
+            }
+            let tail = sequencer.tail.load(SeqCst) & !HELD;
+            if sequencer.has_ticket(tail) {
+                let (commit, next) = sequencer.commit_at(tail, bytes);
+                if commit.seq * UNIT + bytes > ADDRESS_MAX {
+                    return Err(Refusal::Exhausted);
+                }
+                sequencer.tail.store(next | HELD, SeqCst);
+                return Ok(commit);
+            }
+            sequencer.publish();
+            backoff.snooze();
+        }
+    }
+}
+
 impl Sequencer {
-    /// A log whose next record begins in segment `first_segment`, right after its header.
+    /// A log whose next record begins in segment `first_segment`, right after its header. There are no limits yet.
     pub fn new(segment_bytes: u64, first_segment: u64) -> Self {
         debug_assert!(segment_bytes.is_multiple_of(UNIT) && first_segment > 0);
         let start = (first_segment * segment_bytes + SEGMENT_HEADER_BYTES) / UNIT;
+        let word = (start & LOW_MASK) << TICKET_BITS;
+        let anchor = AtomicU64::new(start.saturating_sub(ANCHOR_REACH / 2));
         Self {
-            tail: CachePadded::new(AtomicU64::new(start << TICKET_BITS)),
-            visible: CachePadded::new(AtomicU64::new(start << TICKET_BITS)),
+            tail: CachePadded::new(AtomicU64::new(word)),
+            published: CachePadded::new(Published { visible: AtomicU64::new(word), anchor }),
             acked: CachePadded::new(AtomicU64::new(start)),
             durable: CachePadded::new(AtomicU64::new(start)),
             stopped: AtomicBool::new(false),
+            limits: [AtomicU64::new(u64::MAX), AtomicU64::new(u64::MAX)],
+            large: AtomicU64::new(0),
             slots: (0..RING_SLOTS).map(|_| AtomicU64::new(0)).collect(),
             segment_bytes,
         }
     }
 
+    /// The sequence number whose low bits are in `word`.
+    #[inline]
+    fn seq_in(&self, word: u64) -> SeqNo {
+        let anchor = self.published.anchor.load(SeqCst);
+        anchor + ((word >> TICKET_BITS).wrapping_sub(anchor) & LOW_MASK)
+    }
+
+    #[inline]
+    fn visible_word(&self) -> u64 {
+        self.published.visible.load(SeqCst)
+    }
+
+    /// No record for `purpose` may end above `address` from now on.
+    pub fn set_limit(&self, purpose: Purpose, address: u64) {
+        self.limits[purpose as usize].store(address, SeqCst);
+    }
+
+    /// Marks this thread as being within a commit until the value is dropped.
+    pub fn begin_commit(&self) -> Unpublished {
+        UNPUBLISHED.set(std::ptr::from_ref(self).addr());
+        Unpublished(())
+    }
+
     /// Reserves a record of `bytes` (header included, a multiple of eight).
     ///
-    /// Waits only while the tail is held by a rotation (about a microsecond) or the ring is full. `None` after a
-    /// [`Sequencer::stop`]: a ring that is full then would stay so.
-    pub fn reserve(&self, bytes: u64) -> Option<Commit> {
+    /// Waits only while the tail is held by a rotation (about a microsecond) or the ring is full.
+    ///
+    /// # Errors
+    /// The reason; nothing happened.
+    pub fn reserve(&self, bytes: u64, purpose: Purpose) -> Result<Commit, Refusal> {
         debug_assert!(bytes.is_multiple_of(UNIT) && bytes >= RECORD_HEADER_BYTES as u64);
         let mut backoff = Backoff::new();
         loop {
             if self.stopped.load(SeqCst) {
-                return None;
+                return Err(Refusal::Stopped);
             }
             let t = self.tail.load(SeqCst);
-            let ticket = (t + 1) & TICKET_MASK;
-            let outstanding = ticket.wrapping_sub(self.visible.load(SeqCst)) & TICKET_MASK;
-            if t & HELD != 0 || outstanding >= RING_SLOTS as u64 {
+            if t & HELD != 0 || !self.has_ticket(t) {
                 self.publish();
                 backoff.snooze();
                 continue;
             }
-            let pos = (t >> TICKET_BITS) * UNIT;
-            let (start, end) = self.place(pos, bytes);
-            let next = (end / UNIT) << TICKET_BITS | ticket;
+            let (commit, next) = self.commit_at(t, bytes);
+            let end = commit.seq * UNIT + bytes;
+            if end > self.limits[purpose as usize].load(SeqCst) {
+                return Err(Refusal::Limit);
+            }
+            if end > ADDRESS_MAX {
+                return Err(Refusal::Exhausted);
+            }
             if self.tail.compare_exchange_weak(t, next, SeqCst, SeqCst).is_ok() {
-                let pad = (start != pos).then(|| (pos / UNIT, self.segment_bytes - pos % self.segment_bytes));
-                return Some(Commit { seq: start / UNIT, end: end / UNIT, ticket, pad });
+                if commit.end - self.published.anchor.load(SeqCst) > ANCHOR_REACH {
+                    self.move_anchor(commit.end);
+                }
+                return Ok(commit);
             }
         }
+    }
+
+    /// Whether the ring has a slot for the commit after the tail `t`.
+    #[inline]
+    fn has_ticket(&self, t: u64) -> bool {
+        let outstanding = (t + 1).wrapping_sub(self.visible_word()) & TICKET_MASK;
+        outstanding < RING_SLOTS as u64
+    }
+
+    /// The commit of `bytes` at the tail `t`, which is not held, and the tail after it.
+    #[inline]
+    fn commit_at(&self, t: u64, bytes: u64) -> (Commit, u64) {
+        let ticket = (t + 1) & TICKET_MASK;
+        let pos = self.seq_in(t) * UNIT;
+        let (start, end) = self.place(pos, bytes);
+        let pad = (start != pos).then(|| (pos / UNIT, self.segment_bytes - pos % self.segment_bytes));
+        let next = (end / UNIT & LOW_MASK) << TICKET_BITS | ticket;
+        (Commit { seq: start / UNIT, end: end / UNIT, ticket, pad }, next)
+    }
+
+    /// Keeps the anchor near the tail.
+    #[cold]
+    fn move_anchor(&self, tail: SeqNo) {
+        self.published.anchor.fetch_max(tail - ANCHOR_REACH / 2, SeqCst);
     }
 
     /// Where a record of `bytes` goes when the tail is at `pos`, and where the tail is afterwards.
@@ -119,6 +292,11 @@ impl Sequencer {
         let room = (start / segment + 1) * segment - end;
         // A rest too short for a record's header is left unused, so that the tail always points at a usable place.
         (start, if room < RECORD_HEADER_BYTES as u64 { end + room + SEGMENT_HEADER_BYTES } else { end })
+    }
+
+    /// The address at which a record of `bytes` would end if it were reserved now.
+    pub fn end_of_next(&self, bytes: u64) -> u64 {
+        self.place(self.tail() * UNIT, bytes).0 + bytes
     }
 
     /// The bytes of `c` are with the kernel.
@@ -139,10 +317,34 @@ impl Sequencer {
         self.acknowledge(c);
     }
 
-    /// Makes sure that readers wait for `c` if it is not visible yet.
+    /// Makes sure that readers wait for `c` if it is not visible yet. Behind a large commit the caller waits instead: it
+    /// takes so long that readers would notice.
     pub fn acknowledge(&self, c: &Commit) {
-        if self.visible.load(SeqCst) >> TICKET_BITS < c.end {
+        if self.seq_in(self.visible_word()) < c.end {
+            self.wait_for_large(c);
             self.acked.fetch_max(c.end, SeqCst);
+        }
+    }
+
+    /// Counts a large commit: until [`Sequencer::end_large`], writers behind it wait for it, so that no reader has to. Call
+    /// it before the commit is reserved.
+    pub fn begin_large(&self) {
+        self.large.fetch_add(1, SeqCst);
+    }
+
+    /// The large commit is published, or will never be.
+    pub fn end_large(&self) {
+        self.large.fetch_sub(1, SeqCst);
+    }
+
+    fn wait_for_large(&self, c: &Commit) {
+        let mut backoff = Backoff::new();
+        while self.large.load(SeqCst) > 0
+            && self.seq_in(self.visible_word()) < c.end
+            && !self.stopped.load(SeqCst)
+        {
+            self.publish();
+            backoff.snooze();
         }
     }
 
@@ -158,23 +360,25 @@ impl Sequencer {
     /// Moves `visible` over every commit that may be seen.
     pub fn publish(&self) {
         loop {
-            let v = self.visible.load(SeqCst);
+            let v = self.visible_word();
             let ticket = (v + 1) & TICKET_MASK;
             let slot = self.slot(ticket).load(SeqCst);
             let (end, state) = (slot >> 2, slot & 3);
             let may = state == DONE || (state == READY && self.durable.load(SeqCst) >= end);
-            if end <= v >> TICKET_BITS || !may {
+            if end <= self.seq_in(v) || !may {
                 return;
             }
             debug_assert!(end <= self.tail(), "what is published was reserved");
-            let _ = self.visible.compare_exchange(v, end << TICKET_BITS | ticket, SeqCst, SeqCst);
+            let next = (end & LOW_MASK) << TICKET_BITS | ticket;
+            let _ = self.published.visible.compare_exchange(v, next, SeqCst, SeqCst);
         }
     }
 
-    /// Newest sequence number a reader may see now. Whatever returned before the call is at or below it.
+    /// Newest sequence number a reader may see now. Whatever returned before the call is at or below it, except to a
+    /// reader inside a commit (a key order that reads): that one sees the published prefix and does not wait.
     #[inline]
     pub fn snapshot(&self) -> SeqNo {
-        let visible = self.visible.load(SeqCst) >> TICKET_BITS;
+        let visible = self.seq_in(self.visible_word());
         let acked = self.acked.load(SeqCst);
         if acked <= visible { visible - 1 } else { self.wait_acked(acked) }
     }
@@ -184,23 +388,28 @@ impl Sequencer {
         let mut backoff = Backoff::new();
         loop {
             self.publish();
-            let visible = self.visible.load(SeqCst) >> TICKET_BITS;
-            if visible >= acked || self.stopped.load(SeqCst) {
+            let visible = self.seq_in(self.visible_word());
+            if visible >= acked || self.stopped.load(SeqCst) || self.is_committing_here() {
                 return visible - 1;
             }
             backoff.snooze();
         }
     }
 
+    /// Whether this thread holds a place in this order that is not published.
+    fn is_committing_here(&self) -> bool {
+        UNPUBLISHED.get() == std::ptr::from_ref(self).addr()
+    }
+
     /// First sequence number not published yet: every commit below it is visible.
     pub fn visible_end(&self) -> SeqNo {
         self.publish();
-        self.visible.load(SeqCst) >> TICKET_BITS
+        self.seq_in(self.visible_word())
     }
 
     /// Where the next record will begin, at the earliest.
     pub fn tail(&self) -> SeqNo {
-        (self.tail.load(SeqCst) & !HELD) >> TICKET_BITS
+        self.seq_in(self.tail.load(SeqCst))
     }
 
     /// End of the gap-free prefix whose bytes are with the kernel.
@@ -225,15 +434,16 @@ impl Sequencer {
 
     /// End of the gap-free prefix of commits that have come to `state` or further.
     fn prefix_end(&self, state: u64) -> SeqNo {
-        let v = self.visible.load(SeqCst);
-        let (mut end, mut ticket) = (v >> TICKET_BITS, v & TICKET_MASK);
+        let v = self.visible_word();
+        let (mut end, mut ticket) = (self.seq_in(v), v & TICKET_MASK);
         loop {
             let next = (ticket + 1) & TICKET_MASK;
             let slot = self.slot(next).load(SeqCst);
             // A slot goes to a commit of the next round only once `visible` is past it. Then it says nothing about this place.
-            let v = self.visible.load(SeqCst);
-            if v >> TICKET_BITS > end {
-                (end, ticket) = (v >> TICKET_BITS, v & TICKET_MASK);
+            let v = self.visible_word();
+            let visible = self.seq_in(v);
+            if visible > end {
+                (end, ticket) = (visible, v & TICKET_MASK);
                 continue;
             }
             if slot >> 2 <= end || slot & 3 < state {
@@ -255,18 +465,16 @@ impl Sequencer {
         self.durable.load(SeqCst)
     }
 
-    /// Holds the tail: no commit is ordered until [`Sequencer::release`]. Returns the first sequence number
-    /// that commits ordered after the release can get. Callers hold a lock among themselves.
-    pub fn hold(&self) -> SeqNo {
-        let before = self.tail.fetch_or(HELD, SeqCst);
-        debug_assert!(before & HELD == 0, "the tail is held by one rotation at a time");
-        before >> TICKET_BITS
-    }
-
-    /// Ends a [`Sequencer::hold`].
-    pub fn release(&self) {
-        let before = self.tail.fetch_and(!HELD, SeqCst);
-        debug_assert!(before & HELD != 0, "only a held tail is released");
+    /// Holds the tail: no commit is ordered until the value is dropped. Waits for another holder.
+    pub fn hold(&self) -> HeldTail<'_> {
+        let mut backoff = Backoff::new();
+        loop {
+            let before = self.tail.fetch_or(HELD, SeqCst);
+            if before & HELD == 0 {
+                return HeldTail { sequencer: self, boundary: self.seq_in(before) };
+            }
+            backoff.snooze();
+        }
     }
 
     /// After poisoning: nothing is reserved any more, and readers stop waiting for commits that will never be published.

@@ -87,7 +87,7 @@ impl Log {
     }
 
     /// Makes everything durable that was committed before the call and, if records came since the last time, appends a seal that says so: damage below
-    /// a seal is never taken for a torn tail. Returns how far the log is durable.
+    /// a seal is never taken for a torn tail. A full disk does without the seal. Returns how far the log is durable.
     ///
     /// # Errors
     /// As [`Log::sync_to`].
@@ -103,11 +103,15 @@ impl Log {
         // Two seals with a page between them: a damaged page never takes the last record and both seals.
         for body in [SEAL_DISTANCE, 0] {
             let mut record = vec![0; RECORD_HEADER_BYTES + body];
-            let commit = self.append_kind(RecordKind::Seal, &mut record, 0, false).map_err(|(_, e)| {
-                let cause = self.health.poison(e);
-                self.sequencer.stop();
-                Error::Poisoned { cause }
-            })?;
+            let commit = match self.append_own(RecordKind::Seal, &mut record) {
+                Ok(commit) => commit,
+                Err((None, e)) if e.is_full() || matches!(e, Error::Exhausted { .. }) => return Ok(tail),
+                Err((_, e)) => {
+                    let cause = self.health.poison(e);
+                    self.sequencer.stop();
+                    return Err(Error::Poisoned { cause });
+                }
+            };
             self.sequencer.done(&commit);
             *sealed = commit.end;
         }

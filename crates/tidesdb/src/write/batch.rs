@@ -17,6 +17,7 @@ use crate::ranges::{BORDER_BYTES_MAX, Interval, RangeTombstone};
 use crate::read::prefix_range;
 use crate::shared::Family;
 use crate::types::{FamilyId, KEY_BYTES_MAX, Kind, SeqNo, VALUE_BYTES_MAX};
+use crate::wal::Purpose;
 use crate::wal::layout::RECORD_HEADER_BYTES;
 use crate::{Error, Result};
 
@@ -45,6 +46,8 @@ pub struct WriteBatch {
     pub(super) ops: u32,
     /// How many of them delete a range.
     pub(super) ranges: u32,
+    /// How many of them put a value.
+    pub(super) puts: u32,
     pub(super) value_bytes_max: usize,
     pub(super) families: Vec<Arc<FamilyCore>>,
     /// Bytes of keys and values for each of them.
@@ -66,6 +69,7 @@ impl WriteBatch {
             record: vec![0; RECORD_HEADER_BYTES],
             ops: 0,
             ranges: 0,
+            puts: 0,
             value_bytes_max: 0,
             families: Vec::new(),
             user_bytes: Vec::new(),
@@ -186,6 +190,7 @@ impl WriteBatch {
         self.record.truncate(RECORD_HEADER_BYTES);
         self.ops = 0;
         self.ranges = 0;
+        self.puts = 0;
         self.value_bytes_max = 0;
         self.families.clear();
         self.user_bytes.clear();
@@ -200,6 +205,11 @@ impl WriteBatch {
     /// The family of that number, if an operation is for it.
     pub(crate) fn family(&self, id: FamilyId) -> Option<&Arc<FamilyCore>> {
         self.families.iter().find(|f| f.id == id)
+    }
+
+    /// What the batch may have of a disk that is nearly full.
+    pub(super) fn purpose(&self) -> Purpose {
+        if self.puts == 0 { Purpose::Relief } else { Purpose::Store }
     }
 
     /// Bytes of all operations.
@@ -218,6 +228,7 @@ impl WriteBatch {
             bytes: self.record.len(),
             ops: self.ops,
             ranges: self.ranges,
+            puts: self.puts,
             value_bytes_max: self.value_bytes_max,
             user_bytes: self.user_bytes.clone(),
         }
@@ -228,6 +239,7 @@ impl WriteBatch {
         self.record.truncate(mark.bytes);
         self.ops = mark.ops;
         self.ranges = mark.ranges;
+        self.puts = mark.puts;
         self.value_bytes_max = mark.value_bytes_max;
         self.families.truncate(mark.user_bytes.len());
         self.user_bytes.clone_from(&mark.user_bytes);
@@ -257,6 +269,7 @@ impl WriteBatch {
         let op = Op { family: family.core.id, kind, expiry, key, value, rank: self.ranges };
         encode_op(&mut self.record, &op);
         self.ops += 1;
+        self.puts += u32::from(kind == Kind::Put);
         self.value_bytes_max = self.value_bytes_max.max(value.len());
         self.user_bytes[at] += (key.len() + value.len()) as u64;
     }
@@ -268,6 +281,7 @@ pub struct Mark {
     bytes: usize,
     ops: u32,
     ranges: u32,
+    puts: u32,
     value_bytes_max: usize,
     user_bytes: Vec<u64>,
 }

@@ -18,12 +18,14 @@ use crate::jobs::Job;
 use crate::options::{SyncMode, WriteOptions};
 use crate::shared::Shared;
 use crate::types::{FamilyId, Kind, SeqNo};
-use crate::wal::Commit;
 use crate::wal::layout::{RECORD_HEADER_BYTES, RecordKind};
+use crate::wal::{Commit, Sequencer, Unpublished};
 use crate::{Error, Result};
 
 /// A longer batch counts its memtables instead of pinning them: nobody's memory is kept back while it is inserted.
 const PINNED_OPS_MAX: u32 = 64;
+/// Batches from this size on make the writers behind them wait, see [`Large`].
+const LARGE_BYTES_MIN: usize = 1 << 20;
 /// The name of a batch in error messages.
 const BODY: &str = "a batch in memory";
 
@@ -40,15 +42,21 @@ pub fn commit(shared: &Arc<Shared>, batch: &mut WriteBatch, options: &WriteOptio
     let sync = options.sync.unwrap_or(shared.options.sync);
     let durable = sync == SyncMode::Full;
     let end = batch.record.len();
-    let appended = shared.log.append(&mut batch.record, batch.ops, !durable);
+    let sequencer = shared.log.sequencer();
+    let here = sequencer.begin_commit();
+    let large = Large::begin(sequencer, batch);
+    let purpose = batch.purpose();
+    let appended = shared.log.append(&mut batch.record, batch.ops, !durable, purpose);
     batch.record.truncate(end); // the log pads a record
     let commit = appended.map_err(|(commit, e)| match commit {
         Some(commit) => unknown(shared, &commit, e),
-        None => e,
+        None => refused(shared, e),
     })?;
     let unfinished = Unfinished(shared);
     insert_and_publish(shared, batch, &commit, durable)?;
+    drop(here);
     make_durable(shared, &commit, sync)?;
+    drop(large);
     unfinished.finished();
     after(shared, batch, &commit)
 }
@@ -82,7 +90,17 @@ pub fn commit_if(
     // One at a time, from the drawing of the place to the insert: whoever had drawn a place and lost the processor would make all
     // the others wait behind it. Whoever has it takes the lock instead.
     let deciding = shared.deciding.lock();
-    let place = shared.log.reserve(&mut batch.record)?;
+    let sequencer = shared.log.sequencer();
+    let here = sequencer.begin_commit();
+    let large = Large::begin(sequencer, batch);
+    let purpose = batch.purpose();
+    let place = match shared.log.reserve(&mut batch.record, purpose) {
+        Ok(place) => place,
+        Err(e) => {
+            batch.record.truncate(end);
+            return Err(refused(shared, e));
+        }
+    };
     let padded = batch.record.len();
     batch.record.truncate(end);
     let unfinished = Unfinished(shared);
@@ -102,15 +120,20 @@ pub fn commit_if(
         return Err(verdict.err().unwrap_or(Error::Conflict));
     }
     insert_and_publish(shared, batch, &place.commit, durable)?;
-    drop(deciding);
+    drop((here, deciding));
     make_durable(shared, &place.commit, sync)?;
+    drop(large);
     unfinished.finished();
     after(shared, batch, &place.commit)
 }
 
-/// Whether `batch` may be committed to this database at all.
+/// Whether `batch` may be committed to this database at all, and by this thread now.
 fn check(shared: &Shared, batch: &WriteBatch) -> Result<()> {
     shared.check_writable()?;
+    if Unpublished::is_here() {
+        // Its commit would wait for the one that waits for it.
+        return Err(Error::invalid("a comparator may read the database, not write to it"));
+    }
     if let Some(gone) = batch.families.iter().find(|f| f.is_dropped()) {
         return Err(Error::NotFound { what: format!("column family {}", gone.name()).into() });
     }
@@ -123,11 +146,41 @@ fn check(shared: &Shared, batch: &WriteBatch) -> Result<()> {
 /// All that can be refused without harm is done before a place in the order of commits is drawn.
 fn make_ready(shared: &Arc<Shared>, batch: &mut WriteBatch) -> Result<()> {
     stall::admit(shared, batch)?;
-    shared.log.make_room(batch.record.len() as u64)?;
+    let bytes = batch.record.len() as u64;
+    shared.log.make_room(bytes, batch.purpose()).map_err(|e| refused(shared, e))?;
     separate(shared, batch).map_err(|e| match e.is_full() {
-        true => shared.log.no_space(batch.record.len() as u64),
+        true => refused(shared, shared.log.no_space(bytes)),
         false => e,
     })
+}
+
+/// A commit was refused before it had a number. On a full disk, what is only in the log is flushed, which gives the
+/// log's space back.
+#[cold]
+fn refused(shared: &Shared, e: Error) -> Error {
+    if e.is_full() {
+        shared.flush_for_space();
+    }
+    e
+}
+
+/// A commit that takes so long to insert that readers would notice: writers behind it wait instead of them.
+struct Large<'a>(&'a Sequencer);
+
+impl<'a> Large<'a> {
+    fn begin(sequencer: &'a Sequencer, batch: &WriteBatch) -> Option<Self> {
+        if batch.record.len() < LARGE_BYTES_MIN {
+            return None;
+        }
+        sequencer.begin_large();
+        Some(Self(sequencer))
+    }
+}
+
+impl Drop for Large<'_> {
+    fn drop(&mut self) {
+        self.0.end_large();
+    }
 }
 
 /// The record is in the log: inserts it, and publishes it now, or says that it is ready to be published once it is durable.
@@ -172,6 +225,7 @@ fn separate(shared: &Shared, batch: &mut WriteBatch) -> Result<()> {
     if batch.families.iter().all(|f| largest < f.options.value_threshold()) {
         return Ok(());
     }
+    shared.log.make_room_for_values(batch.record.len() as u64)?;
     let all = ops(&batch.record[RECORD_HEADER_BYTES..], BODY, 0).collect::<Result<Vec<Op<'_>>>>()?;
     let is_large = |op: &Op<'_>, family: &FamilyCore, threshold: usize| {
         op.family == family.id && op.kind == Kind::Put && op.value.len() >= threshold
@@ -230,8 +284,11 @@ fn insert_all(shared: &Shared, batch: &WriteBatch, commit: &Commit) -> Result<u6
             let seed = shared.env.entropy.next_u64();
             family.make_slot(commit.seq, seed, || shared.log.sequencer().visible_end());
         }
-        let slot = family.view(&guard).slot_for(commit.seq);
-        slots.push((family.id, slot.ok_or_else(|| Error::internal("a commit has no memtable"))?));
+        match family.view(&guard).slot_for(commit.seq) {
+            Some(slot) => slots.push((family.id, slot)),
+            None if family.is_dropped() => {} // since the commit drew its number: its operations go nowhere
+            None => return Err(Error::internal("a commit has no memtable")),
+        }
     }
     if batch.ops <= PINNED_OPS_MAX {
         return insert_into(&slots, batch, commit);
@@ -250,12 +307,13 @@ fn insert_into<S: Borrow<Arc<MemSlot>>>(
     let lost = || Error::internal("a batch lost one of its families");
     for op in ops(&batch.record[RECORD_HEADER_BYTES..], BODY, 0) {
         let op = op?;
-        let slot = slots.iter().find(|(id, _)| *id == op.family);
-        let (_, slot) = slot.ok_or_else(lost)?;
+        let family = batch.family(op.family).ok_or_else(lost)?;
+        let Some((_, slot)) = slots.iter().find(|(id, _)| *id == op.family) else {
+            continue; // the family was dropped
+        };
         let seq = commit.seq + u64::from(op.rank);
         debug_assert!(seq < commit.end, "a commit has a sequence number for each range delete");
         if op.kind == Kind::RangeDelete {
-            let family = batch.family(op.family).ok_or_else(lost)?;
             slot.borrow().ranges.add(&family.options.comparator, op.range_tombstone(seq));
             continue;
         }

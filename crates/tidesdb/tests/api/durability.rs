@@ -306,7 +306,7 @@ fn files_with_names_like_ours_are_nobodys_business() {
     let db = sim.open();
     fill(db.default_family(), 100, b"v");
     drop(db);
-    let names = ["18446744073709551615.wal", "7.wal", "0000009.klog", "99999999999999.wal", "-1.vlog"];
+    let names = ["18446744073709551615.wal", "7.wal", "0000009.klog", "999999999999999999.wal", "-1.vlog"];
     for name in names {
         sim.disk.write_file(format!("/db/{name}"), b"not ours").unwrap();
     }

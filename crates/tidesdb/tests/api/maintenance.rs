@@ -129,14 +129,21 @@ fn a_full_disk_stops_the_flush_and_nothing_else() {
 fn the_floor_of_free_space_is_kept() {
     let sim = Sim::new();
     let db = sim.options().with(|o| o.disk_free_min = 10 << 20).open().unwrap();
-    fill(db.default_family(), 10, b"v");
+    let f = db.default_family();
+    fill(f, 10, b"v");
     sim.disk.limit_space(Some(5 << 20));
-    let e = db.flush().unwrap_err();
-    assert!(matches!(e, tidesdb::Error::NoSpace { .. }) && e.is_retryable(), "{e}");
-    db.put(b"k", b"v").unwrap();
-    sim.disk.limit_space(None);
+    // What is in memory is flushed, and what is deleted is deleted. Nothing is stored beyond the log that is there.
     db.flush().unwrap();
-    assert_eq!(contents(db.default_family()).len(), 11);
+    let e = (0..1000u32).find_map(|i| db.put(&i.to_be_bytes(), &[7; 400]).err()).expect("the log has an end");
+    assert!(matches!(e, tidesdb::Error::NoSpace { .. }) && e.is_retryable(), "{e}");
+    let e = db.compact().unwrap_err();
+    assert!(matches!(e, tidesdb::Error::NoSpace { .. }), "{e}");
+    db.delete_range::<&[u8]>(..).unwrap();
+    assert_eq!(contents(f).len(), 0);
+    sim.disk.limit_space(None);
+    fill(f, 10, b"v");
+    db.compact().unwrap();
+    assert_eq!(contents(f).len(), 10);
 }
 
 #[test]
@@ -146,10 +153,27 @@ fn a_flush_that_fails_half_way_leaves_no_files() {
         let db = sim.open();
         fill(db.default_family(), 100, b"v");
         let before = sim.disk.file_names("/db").unwrap();
-        sim.disk.inject(Fault::errno(errno::ENOSPC).on(kind).path_ends(".klog"));
+        sim.disk.inject(Fault::errno(errno::EIO).on(kind).path_ends(".klog"));
         assert!(db.flush().is_err());
         assert_eq!(sim.disk.file_names("/db").unwrap(), before);
         db.flush().unwrap();
+        assert!(db.verify().unwrap().is_ok());
+    }
+}
+
+#[test]
+fn a_flush_on_a_full_disk_uses_the_reserve() {
+    for kind in [OpSet::WRITES, OpSet::SYNCS] {
+        let sim = Sim::new();
+        let db = sim.open();
+        fill(db.default_family(), 100, b"v");
+        let reserve = || sim.disk.file_names("/db").unwrap().contains(&"RESERVE".to_owned());
+        assert!(reserve());
+        sim.disk.inject(Fault::errno(errno::ENOSPC).on(kind).path_ends(".klog"));
+        db.flush().unwrap();
+        assert!(!reserve());
+        db.put(b"k", b"v").unwrap(); // the disk has room for the reserve again
+        assert!(reserve());
         assert!(db.verify().unwrap().is_ok());
     }
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicUsize;
 use loom::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use loom::thread;
 use tidesdb::SeqNo;
-use tidesdb::wal::{Commit, Sequencer};
+use tidesdb::wal::{Commit, Purpose, Sequencer};
 
 /// Commits that one model makes at most.
 const PLACES: usize = 6;
@@ -67,7 +67,7 @@ impl Log {
     }
 
     fn reserve(&self) -> Commit {
-        self.sequencer.reserve(RECORD_BYTES).expect("the order is not stopped")
+        self.sequencer.reserve(RECORD_BYTES, Purpose::Store).expect("the order is not stopped")
     }
 
     /// Writes the record of `c`.

@@ -221,9 +221,10 @@ fn a_rotation_parts_those_before_from_those_after() {
     check(|| {
         let world = World::new();
         let rotation = spawn(&world, |world| {
-            let boundary = world.log.sequencer.hold();
+            let held = world.log.sequencer.hold();
+            let boundary = held.boundary;
             world.boundary.store(boundary, Ordering::Relaxed);
-            world.log.sequencer.release();
+            drop(held);
             boundary
         });
         let writers = [0; 2].map(|_| {

@@ -34,7 +34,7 @@ fn dense_addresses_and_a_prefix_that_never_passes_an_unfinished_commit() {
         let mut out: Vec<Seen> = Vec::new();
         for i in 0..COMMITS {
             let bytes = 32 + 8 * ((i * 7 + thread * 13) % 40) + if i % 997 == 0 { 2 * SEGMENT } else { 0 };
-            let c = s.reserve(bytes).unwrap();
+            let c = s.reserve(bytes, Purpose::Store).unwrap();
             if i % 3 == 0 {
                 s.written(&c);
             }
@@ -86,16 +86,16 @@ fn a_rotation_splits_the_commits_at_its_boundary() {
     let all: Vec<Commit> = std::thread::scope(|scope| {
         let rotator = scope.spawn(|| {
             while !stop.load(SeqCst) {
-                let boundary = s.hold();
-                assert_eq!(s.tail(), boundary, "a commit was ordered while the tail was held");
-                boundaries.lock().unwrap().push(boundary);
-                s.release();
+                let held = s.hold();
+                assert_eq!(s.tail(), held.boundary, "a commit was ordered while the tail was held");
+                boundaries.lock().unwrap().push(held.boundary);
+                drop(held);
                 std::thread::yield_now();
             }
         });
         let worker = || {
             let commits = (0..20_000).map(|_| {
-                let c = s.reserve(48).unwrap();
+                let c = s.reserve(48, Purpose::Store).unwrap();
                 s.done(&c);
                 c
             });
@@ -151,7 +151,7 @@ fn what_a_sync_returned_for_survives_the_power() {
             scope.spawn(move || {
                 for i in 0..40 {
                     let body = body(thread * 100 + i, 300);
-                    let commit = log.append(&mut record(&body), 1, false).unwrap();
+                    let commit = log.append(&mut record(&body), 1, false, Purpose::Store).unwrap();
                     log.sequencer().ready(&commit);
                     log.sync_to(commit.end, &no_values).unwrap();
                     assert!(log.sequencer().visible_end() >= commit.end);

@@ -18,7 +18,7 @@ fn a_failed_sync_poisons_and_is_never_tried_again() {
     for errno in [errno::EIO, errno::ENOSPC] {
         let rig = Rig::new();
         let log = rig.log(false);
-        let commit = log.append(&mut record(b"doubtful"), 1, false).unwrap();
+        let commit = log.append(&mut record(b"doubtful"), 1, false, Purpose::Store).unwrap();
         log.sequencer().ready(&commit);
         rig.disk.inject(Fault::errno(errno).on(OpSet::SYNCS));
         let e = log.sync_to(commit.end, &no_values).unwrap_err();
@@ -74,11 +74,11 @@ fn a_failed_write_names_its_commit_and_leaves_a_hole_that_no_sync_passes() {
         let log = rig.log(false);
         let a = put(&log, b"before");
         rig.disk.inject(Fault::errno(errno).on(OpSet::WRITES));
-        let (lost, e) = log.append(&mut record(b"lost"), 1, false).unwrap_err();
+        let (lost, e) = log.append(&mut record(b"lost"), 1, false, Purpose::Store).unwrap_err();
         let lost = lost.unwrap();
         assert_eq!(lost.seq, a.end);
         assert!(is_errno(&e, errno), "{e}");
-        let b = log.append(&mut record(b"after"), 1, false).unwrap();
+        let b = log.append(&mut record(b"after"), 1, false, Purpose::Store).unwrap();
         rig.health.poison(e); // as the caller must
         log.wake_waiters();
         assert!(is_errno(&log.sync_to(b.end, &no_values).unwrap_err(), errno));
@@ -93,8 +93,8 @@ fn a_failed_write_names_its_commit_and_leaves_a_hole_that_no_sync_passes() {
 fn who_waits_for_a_hole_is_woken_by_the_failure() {
     let rig = Rig::new();
     let log = rig.log(false);
-    let _never_written = log.sequencer().reserve(40).unwrap();
-    let commit = log.append(&mut record(b"after"), 1, false).unwrap();
+    let _never_written = log.sequencer().reserve(40, Purpose::Store).unwrap();
+    let commit = log.append(&mut record(b"after"), 1, false, Purpose::Store).unwrap();
     std::thread::scope(|scope| {
         let waiters = [(); 3].map(|()| scope.spawn(|| log.sync_to(commit.end, &no_values)));
         std::thread::sleep(std::time::Duration::from_millis(10));
@@ -109,13 +109,15 @@ fn who_waits_for_a_hole_is_woken_by_the_failure() {
 #[test]
 fn each_step_of_making_a_segment_may_fail() {
     let steps = [OpKind::Create, OpKind::Write, OpKind::SyncAll, OpKind::Rename, OpKind::SyncDir];
-    for kind in steps {
+    for (kind, errno) in steps.iter().flat_map(|kind| [(*kind, errno::EIO), (*kind, errno::ENOSPC)]) {
         let rig = Rig::new();
         let log = rig.log(false);
         put(&log, &body(1, 8000));
-        let id = rig.disk.inject(Fault::errno(errno::ENOSPC).on(kind));
-        let e = log.prepare_next().unwrap_err();
-        assert!(is_errno(&e, errno::ENOSPC), "{kind:?}: {e}");
+        let id = rig.disk.inject(Fault::errno(errno).on(kind));
+        match log.prepare_next() {
+            Ok(()) => assert_eq!(errno, errno::ENOSPC, "{kind:?}: only a full disk is no error"),
+            Err(e) => assert!(is_errno(&e, errno), "{kind:?}: {e}"),
+        }
         assert_eq!(rig.disk.struck(id), 1);
         // In the background it harms nobody, and the next try works.
         log.prepare_next().unwrap();
@@ -132,8 +134,9 @@ fn a_disk_that_is_full_at_the_switch_fails_the_commit_only() {
     let log = rig.log(false);
     let a = put(&log, &body(1, 8000));
     rig.disk.limit_space(Some(0));
-    let (_, e) = log.append(&mut record(&body(2, 8000)), 1, false).unwrap_err();
-    assert!(is_errno(&e, errno::ENOSPC), "{e}");
+    let (commit, e) = log.append(&mut record(&body(2, 8000)), 1, false, Purpose::Store).unwrap_err();
+    assert!(commit.is_none() && matches!(e, Error::NoSpace { .. }), "{e}");
+    assert_eq!(log.sequencer().tail(), a.end, "nothing happened");
     rig.disk.limit_space(None);
     let (found, read) = rig.reopened().read().unwrap();
     assert_eq!(read, [(a.seq, body(1, 8000))]);
@@ -167,14 +170,14 @@ fn short_writes_are_completed() {
 
 #[test]
 fn a_stopped_order_of_commits_hands_out_nothing() {
-    let rig = Rig::new();
+    let rig = Rig::on(SimDisk::new(1), 1 << 20);
     let log = rig.log(false);
     // Nobody ever finishes: the ring fills up.
     for _ in 1..1 << 14 {
-        log.sequencer().reserve(32).unwrap();
+        log.sequencer().reserve(32, Purpose::Store).unwrap();
     }
     std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| log.append(&mut record(b"no place"), 1, false));
+        let waiter = scope.spawn(|| log.append(&mut record(b"no place"), 1, false, Purpose::Store));
         std::thread::sleep(std::time::Duration::from_millis(10));
         assert!(!waiter.is_finished(), "the ring has room for more than it has slots");
         rig.health.poison(Error::internal("elsewhere"));
@@ -191,11 +194,11 @@ fn room_is_made_before_a_place_is_drawn() {
     let a = put(&log, &body(1, 8000));
     rig.disk.limit_space(Some(0));
     for bytes in [8000, 100_000] {
-        assert!(matches!(log.make_room(bytes), Err(Error::NoSpace { .. })), "{bytes}");
+        assert!(matches!(log.make_room(bytes, Purpose::Store), Err(Error::NoSpace { .. })), "{bytes}");
     }
     assert_eq!(log.sequencer().tail(), a.end, "nothing happened");
     rig.disk.limit_space(None);
-    log.make_room(8000).unwrap();
+    log.make_room(8000, Purpose::Store).unwrap();
     rig.disk.limit_space(Some(0));
     let b = put(&log, &body(2, 8000));
     assert!(log.segment_of(b.seq) > log.segment_of(a.seq), "the segment was ready");

@@ -73,7 +73,7 @@ fn the_padding_of_a_body_is_no_part_of_it() {
     let rig = Rig::new();
     let log = rig.log(false);
     let mut buffer = record(b"abc");
-    log.sequencer().done(&log.append(&mut buffer, 1, false).unwrap());
+    log.sequencer().done(&log.append(&mut buffer, 1, false, Purpose::Store).unwrap());
     assert_eq!(rig.reopened().read().unwrap().1[0].1, b"abc");
 }
 
@@ -81,7 +81,8 @@ fn the_padding_of_a_body_is_no_part_of_it() {
 fn one_sync_covers_all_that_is_written() {
     let rig = Rig::new();
     let log = rig.log(false);
-    let commits: Vec<_> = (0..10).map(|i| log.append(&mut record(&body(i, 50)), 1, false).unwrap()).collect();
+    let commits: Vec<_> =
+        (0..10).map(|i| log.append(&mut record(&body(i, 50)), 1, false, Purpose::Store).unwrap()).collect();
     commits.iter().for_each(|c| log.sequencer().ready(c));
     let before = rig.count(OpKind::SyncData);
     log.sync_to(commits[3].end, &no_values).unwrap();
@@ -157,8 +158,8 @@ fn waiters_share_a_sync() {
 fn a_sync_waits_for_a_commit_that_is_still_being_written() {
     let rig = Rig::new();
     let log = rig.log(false);
-    let slow = log.sequencer().reserve(40).unwrap();
-    let commit = log.append(&mut record(b"later"), 1, false).unwrap();
+    let slow = log.sequencer().reserve(40, Purpose::Store).unwrap();
+    let commit = log.append(&mut record(b"later"), 1, false, Purpose::Store).unwrap();
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| log.sync_to(commit.end, &no_values));
         std::thread::sleep(std::time::Duration::from_millis(20));
@@ -175,7 +176,7 @@ fn a_refused_record_is_whole_and_counts_for_nothing() {
         let log = rig.log(mapped);
         let before = put(&log, b"before");
         let mut refused = record(b"refused");
-        let place = log.reserve(&mut refused).unwrap();
+        let place = log.reserve(&mut refused, Purpose::Store).unwrap();
         let after = put(&log, b"after");
         assert!(!log.sequencer().visible_end() > place.commit.seq);
         std::thread::scope(|scope| {
@@ -199,7 +200,7 @@ fn a_refused_record_is_whole_and_counts_for_nothing() {
 fn a_seal_covers_the_commits_behind_one_that_is_still_being_written() {
     let rig = Rig::new();
     let log = rig.log(false);
-    let slow = log.sequencer().reserve(40).unwrap();
+    let slow = log.sequencer().reserve(40, Purpose::Store).unwrap();
     let mine = put(&log, b"mine");
     std::thread::scope(|scope| {
         let sealing = scope.spawn(|| log.seal(&no_values));

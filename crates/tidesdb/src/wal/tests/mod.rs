@@ -17,7 +17,7 @@ use tidesdb_io::{Dir, Env};
 
 use super::layout::{RECORD_HEADER_BYTES, RecordKind, SEGMENT_HEADER_BYTES, UNIT};
 use super::reader::{Scan, ScanConfig, replay, scan};
-use super::{Commit, Log, LogConfig};
+use super::{Commit, Log, LogConfig, Purpose};
 use crate::health::Health;
 use crate::options::RecoveryMode;
 use crate::types::{SeqNo, WalId};
@@ -61,7 +61,14 @@ impl Rig {
     }
 
     fn log_at(&self, first: WalId, mapped: bool) -> Log {
-        let config = LogConfig { segment_bytes: self.segment, db_uuid: UUID, boot_id: BOOT, mapped };
+        let config = LogConfig {
+            segment_bytes: self.segment,
+            db_uuid: UUID,
+            boot_id: BOOT,
+            mapped,
+            reserve_bytes: 0,
+            free_min: 0,
+        };
         Log::new(&self.env, &self.dir, config, &self.health, first)
     }
 
@@ -126,7 +133,7 @@ fn put(log: &Log, body: &[u8]) -> Commit {
 }
 
 fn put_by(log: &Log, body: &[u8], mapped: bool) -> Commit {
-    let commit = log.append(&mut record(body), 1, mapped).unwrap();
+    let commit = log.append(&mut record(body), 1, mapped, Purpose::Store).unwrap();
     log.sequencer().done(&commit);
     commit
 }

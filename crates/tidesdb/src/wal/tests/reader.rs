@@ -70,9 +70,9 @@ fn strict_wants_a_seal() {
 /// A commit that reserved its place and died, with others after it.
 fn with_a_hole() -> (Rig, Vec<Commit>, SeqNo) {
     let (rig, log, mut commits) = written(2);
-    let hole = log.sequencer().reserve(40).unwrap();
+    let hole = log.sequencer().reserve(40, Purpose::Store).unwrap();
     for i in 2..5 {
-        commits.push(log.append(&mut record(&body(i, 8)), 1, false).unwrap());
+        commits.push(log.append(&mut record(&body(i, 8)), 1, false, Purpose::Store).unwrap());
     }
     (rig, commits, hole.seq)
 }
@@ -113,8 +113,8 @@ fn several_holes_of_dead_threads_are_all_skipped() {
     let log = rig.log(false);
     let (mut holes, mut commits) = (Vec::new(), Vec::new());
     for i in 0..10 {
-        holes.push(log.sequencer().reserve(32 + 8 * (i % 3)).unwrap().seq);
-        commits.push(log.append(&mut record(&body(i, 8)), 1, false).unwrap());
+        holes.push(log.sequencer().reserve(32 + 8 * (i % 3), Purpose::Store).unwrap().seq);
+        commits.push(log.append(&mut record(&body(i, 8)), 1, false, Purpose::Store).unwrap());
     }
     let (found, read) = rig.reopened().read().unwrap();
     assert_eq!((seqs(&read), found.unfinished), (all(&commits), holes));
@@ -125,8 +125,8 @@ fn a_hole_at_the_end_of_a_segment_is_skipped() {
     let rig = Rig::new();
     let log = rig.log(false);
     let mut commits = vec![put(&log, b"a")];
-    let hole = log.sequencer().reserve(8000).unwrap();
-    commits.push(log.append(&mut record(&body(1, 8000)), 1, false).unwrap()); // in segment 2
+    let hole = log.sequencer().reserve(8000, Purpose::Store).unwrap();
+    commits.push(log.append(&mut record(&body(1, 8000)), 1, false, Purpose::Store).unwrap()); // in segment 2
     let (found, read) = rig.reopened().read().unwrap();
     assert_eq!((seqs(&read), found.unfinished), (all(&commits), vec![hole.seq]));
 }

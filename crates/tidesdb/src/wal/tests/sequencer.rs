@@ -15,13 +15,13 @@ fn fresh() -> Sequencer {
 /// Reserves so much that `rest` bytes of the segment are left.
 fn leave(s: &Sequencer, rest: u64) -> Commit {
     let used = s.tail() * UNIT % SEGMENT;
-    s.reserve(SEGMENT - used - rest).unwrap()
+    s.reserve(SEGMENT - used - rest, Purpose::Store).unwrap()
 }
 
 #[test]
 fn addresses_are_dense_and_start_behind_the_header() {
     let s = fresh();
-    let (a, b) = (s.reserve(40).unwrap(), s.reserve(32).unwrap());
+    let (a, b) = (s.reserve(40, Purpose::Store).unwrap(), s.reserve(32, Purpose::Store).unwrap());
     assert_eq!((a.seq, a.end, a.pad), (begin(1), begin(1) + 5, None));
     assert_eq!((b.seq, b.end), (a.end, a.end + 4));
     assert_eq!(s.tail(), b.end);
@@ -30,11 +30,11 @@ fn addresses_are_dense_and_start_behind_the_header() {
 #[test]
 fn a_record_may_fill_a_segment_to_its_last_byte() {
     let s = fresh();
-    let a = s.reserve(SEGMENT - SEGMENT_HEADER_BYTES).unwrap();
+    let a = s.reserve(SEGMENT - SEGMENT_HEADER_BYTES, Purpose::Store).unwrap();
     assert_eq!((a.seq, a.pad), (begin(1), None));
     // The end is where the next record can begin.
     assert_eq!((a.end, s.tail()), (begin(2), begin(2)));
-    let b = s.reserve(40).unwrap();
+    let b = s.reserve(40, Purpose::Store).unwrap();
     assert_eq!((b.seq, b.pad), (begin(2), None));
 }
 
@@ -43,7 +43,7 @@ fn a_rest_too_short_for_a_header_has_no_pad() {
     for rest in [8, 16, 24] {
         let s = fresh();
         assert_eq!(leave(&s, rest).end, begin(2), "rest of {rest}");
-        let b = s.reserve(40).unwrap();
+        let b = s.reserve(40, Purpose::Store).unwrap();
         assert_eq!((b.seq, b.pad), (begin(2), None));
     }
 }
@@ -54,7 +54,7 @@ fn a_longer_rest_that_does_not_suffice_is_padded_exactly() {
         let s = fresh();
         let a = leave(&s, rest);
         assert_eq!(a.end * UNIT, 2 * SEGMENT - rest);
-        let b = s.reserve(rest + 8).unwrap();
+        let b = s.reserve(rest + 8, Purpose::Store).unwrap();
         assert_eq!((b.seq, b.pad), (begin(2), Some((a.end, rest))));
     }
 }
@@ -63,7 +63,7 @@ fn a_longer_rest_that_does_not_suffice_is_padded_exactly() {
 fn a_record_that_just_fits_is_not_moved() {
     let s = fresh();
     let a = leave(&s, 40);
-    let b = s.reserve(40).unwrap();
+    let b = s.reserve(40, Purpose::Store).unwrap();
     assert_eq!((b.seq, b.end, b.pad), (a.end, begin(2), None));
 }
 
@@ -76,19 +76,19 @@ fn an_oversized_record_gets_segments_of_its_own() {
         (10 * SEGMENT, 11),
     ] {
         let s = fresh();
-        let a = s.reserve(40).unwrap();
-        let big = s.reserve(bytes).unwrap();
+        let a = s.reserve(40, Purpose::Store).unwrap();
+        let big = s.reserve(bytes, Purpose::Store).unwrap();
         assert_eq!(big.seq, begin(2), "{bytes}");
         assert_eq!(big.pad, Some((a.end, SEGMENT - SEGMENT_HEADER_BYTES - 40)));
         assert_eq!(big.end, begin(2 + span), "{bytes}");
-        assert_eq!(s.reserve(40).unwrap().seq, big.end);
+        assert_eq!(s.reserve(40, Purpose::Store).unwrap().seq, big.end);
     }
 }
 
 #[test]
 fn only_the_gap_free_prefix_is_visible() {
     let s = fresh();
-    let [a, b, c] = [40, 48, 56].map(|n| s.reserve(n).unwrap());
+    let [a, b, c] = [40, 48, 56].map(|n| s.reserve(n, Purpose::Store).unwrap());
     s.done(&c);
     assert_eq!(s.visible_end(), a.seq);
     s.done(&a);
@@ -101,7 +101,7 @@ fn only_the_gap_free_prefix_is_visible() {
 #[test]
 fn written_is_not_visible() {
     let s = fresh();
-    let [a, b] = [40, 48].map(|n| s.reserve(n).unwrap());
+    let [a, b] = [40, 48].map(|n| s.reserve(n, Purpose::Store).unwrap());
     s.written(&b);
     assert_eq!((s.written_end(), s.visible_end()), (a.seq, a.seq));
     s.written(&a);
@@ -111,7 +111,7 @@ fn written_is_not_visible() {
 #[test]
 fn ready_is_visible_once_durable() {
     let s = fresh();
-    let [a, b] = [40, 48].map(|n| s.reserve(n).unwrap());
+    let [a, b] = [40, 48].map(|n| s.reserve(n, Purpose::Store).unwrap());
     s.ready(&a);
     s.ready(&b);
     assert_eq!(s.visible_end(), a.seq);
@@ -128,7 +128,7 @@ fn ready_is_visible_once_durable() {
 #[test]
 fn a_durable_commit_before_an_undurable_one_does_not_drag_it_along() {
     let s = fresh();
-    let [a, b] = [40, 48].map(|n| s.reserve(n).unwrap());
+    let [a, b] = [40, 48].map(|n| s.reserve(n, Purpose::Store).unwrap());
     s.set_durable(a.end);
     s.ready(&a);
     s.ready(&b);
@@ -139,7 +139,7 @@ fn a_durable_commit_before_an_undurable_one_does_not_drag_it_along() {
 fn tickets_and_slots_go_round() {
     let s = fresh();
     for _ in 0..200_000 {
-        let c = s.reserve(32).unwrap();
+        let c = s.reserve(32, Purpose::Store).unwrap();
         assert!(s.visible_end() <= c.seq);
         s.done(&c);
         assert_eq!((s.visible_end(), s.written_end()), (c.end, c.end));
@@ -149,9 +149,9 @@ fn tickets_and_slots_go_round() {
 #[test]
 fn a_full_ring_makes_reservers_wait_and_loses_nothing() {
     let s = fresh();
-    let mut waiting: Vec<Commit> = (1..1 << 14).map(|_| s.reserve(32).unwrap()).collect();
+    let mut waiting: Vec<Commit> = (1..1 << 14).map(|_| s.reserve(32, Purpose::Store).unwrap()).collect();
     let next = std::thread::scope(|scope| {
-        let blocked = scope.spawn(|| s.reserve(32).unwrap());
+        let blocked = scope.spawn(|| s.reserve(32, Purpose::Store).unwrap());
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert!(!blocked.is_finished(), "an outstanding commit's slot was given away");
         s.done(&waiting.remove(0));
@@ -168,16 +168,17 @@ fn a_full_ring_makes_reservers_wait_and_loses_nothing() {
 #[test]
 fn the_tail_stands_still_while_held() {
     let s = fresh();
-    let a = s.reserve(40).unwrap();
-    let boundary = s.hold();
+    let a = s.reserve(40, Purpose::Store).unwrap();
+    let held = s.hold();
+    let boundary = held.boundary;
     assert_eq!((boundary, s.tail()), (a.end, a.end));
     std::thread::scope(|scope| {
-        let blocked = scope.spawn(|| s.reserve(40).unwrap());
+        let blocked = scope.spawn(|| s.reserve(40, Purpose::Store).unwrap());
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert!(!blocked.is_finished());
         s.done(&a);
         assert_eq!(s.visible_end(), a.end, "publishing goes on");
-        s.release();
+        drop(held);
         assert!(blocked.join().unwrap().seq >= boundary);
     });
 }
@@ -185,7 +186,7 @@ fn the_tail_stands_still_while_held() {
 #[test]
 fn readers_wait_for_what_has_returned() {
     let s = fresh();
-    let [a, b] = [40, 48].map(|n| s.reserve(n).unwrap());
+    let [a, b] = [40, 48].map(|n| s.reserve(n, Purpose::Store).unwrap());
     s.done(&b); // its writer returns although `a` is not done
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| s.snapshot());
@@ -199,7 +200,7 @@ fn readers_wait_for_what_has_returned() {
 #[test]
 fn readers_do_not_wait_for_a_commit_that_failed() {
     let s = fresh();
-    let [a, b] = [40, 48].map(|n| s.reserve(n).unwrap());
+    let [a, b] = [40, 48].map(|n| s.reserve(n, Purpose::Store).unwrap());
     s.done(&b);
     s.stop();
     assert_eq!(s.snapshot(), a.seq - 1);

@@ -1,0 +1,325 @@
+//! Where the log gets its blocks, and who may have the last ones.
+//!
+//! ```text
+//!   addresses:  | records | free place | no blocks yet ...
+//!                                      ^ backed = limit of the sequencer
+//! ```
+//!
+//! A record gets a place only where the log has real blocks, so a full disk refuses a commit before it has a number: nothing
+//! happened. Blocks come a segment at a time, in advance. If the disk is nearly full they come in smaller pieces.
+//!
+//! A commit that stores data must leave room for the flush of all that is only in the log, and `free_min` bytes. So what
+//! was acknowledged can always be flushed, which gives the log's space back. A commit that only deletes may use all of
+//! the disk, the reserve too (`reserve.rs`).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tidesdb_io::Dir;
+
+use super::layout::{SEGMENT_HEADER_BYTES, SegmentHeader, UNIT};
+use super::log::Log;
+use super::reserve;
+use super::segment::Draft;
+use super::sequencer::{Commit, Purpose};
+use crate::types::SeqNo;
+use crate::{Error, Result};
+
+/// Bytes of values that go to value logs between two looks at the free space.
+const VALUES_UNCHECKED_MAX: u64 = 1 << 20;
+
+/// Frees what earlier sessions left to be used again: the space may be needed to open at all.
+pub fn release_spare_files(dir: &Arc<dyn Dir>) {
+    reserve::release(&**dir);
+    let names = dir.list().unwrap_or_default();
+    for name in names.iter().filter(|name| name.ends_with(".wal.free")) {
+        if let Err(error) = dir.unlink(name) {
+            tracing::warn!(%name, %error, "a spare log segment could not be removed");
+        }
+    }
+}
+
+impl Log {
+    /// Whether a record of `bytes` needs segments of its own.
+    pub(super) fn is_oversized(&self, bytes: u64) -> bool {
+        bytes > self.config.segment_bytes - SEGMENT_HEADER_BYTES
+    }
+
+    /// Makes sure that a record of `bytes` can be placed, if it comes next.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`: nothing happened.
+    pub fn make_room(&self, bytes: u64, purpose: Purpose) -> Result<()> {
+        let backed = self.backed.load(Ordering::SeqCst);
+        if self.is_oversized(bytes) {
+            return self.room_for(bytes + self.config.segment_bytes, purpose).map(drop);
+        }
+        if self.sequencer.end_of_next(bytes) <= backed
+            && (purpose == Purpose::Relief || self.reserve.is_held())
+        {
+            return Ok(());
+        }
+        let _one_at_a_time = self.preparing.lock();
+        self.hold_reserve(purpose)?;
+        self.back_to(self.sequencer.end_of_next(bytes), purpose)
+    }
+
+    /// Makes all segments below `id` ready, as far as the disk allows.
+    pub(super) fn make_ready_to(&self, id: u64) -> Result<()> {
+        let _one_at_a_time = self.preparing.lock();
+        match self.back_to(id * self.config.segment_bytes, Purpose::Store) {
+            Err(e) if e.is_full() => {
+                let current = self.sequencer.tail() * UNIT / self.config.segment_bytes;
+                self.tight_at.store(current, Ordering::Relaxed);
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// Gets blocks for the log up to the address `end`. The caller holds `preparing`.
+    fn back_to(&self, end: u64, purpose: Purpose) -> Result<()> {
+        loop {
+            let backed = self.backed.load(Ordering::SeqCst);
+            if end <= backed {
+                return Ok(());
+            }
+            let room = match self.has_spare(backed) {
+                true => self.margin_for(end - backed, purpose).map(|_| self.config.segment_bytes)?,
+                false => self.room_for(end - backed, purpose)?,
+            };
+            match self.back_more(backed, end, room) {
+                Ok(()) => {}
+                Err(e) if e.is_full() && purpose == Purpose::Relief && self.reserve.release() => {}
+                Err(e) if e.is_full() => return Err(self.no_space(end - backed)),
+                Err(e) => return Err(e),
+            }
+            self.set_limits();
+        }
+    }
+
+    /// Gets blocks for the segment at the address `backed`: `room` bytes at most, those below `end` at least.
+    fn back_more(&self, backed: u64, end: u64, room: u64) -> Result<()> {
+        let bytes = self.config.segment_bytes;
+        let (id, offset) = (backed / bytes, backed % bytes);
+        let needed = (end - id * bytes).min(bytes);
+        let most = (offset + room).clamp(needed, bytes);
+        let segment = if offset > 0 {
+            let live = self.table.lock().live.get(&id).cloned();
+            let segment = live.ok_or_else(|| Error::internal(format!("log segment {id} is missing")))?;
+            segment.back(needed, most)?;
+            segment
+        } else {
+            let reuse = {
+                let mut table = self.table.lock();
+                if table.closed {
+                    return Err(Error::Closed);
+                }
+                table.free.pop()
+            };
+            let draft = Draft::make(&self.dir, self.header(id, 1), reuse, (needed, most))?;
+            let segment = draft.finish(&self.dir, self.config.mapped)?;
+            self.dir.sync().map_err(|e| Error::io("sync", "database directory", e))?;
+            self.register(segment)
+        };
+        self.backed.store(id * bytes + segment.backed(), Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn header(&self, id: u64, span: u32) -> SegmentHeader {
+        SegmentHeader {
+            id,
+            segment_bytes: self.config.segment_bytes,
+            span,
+            salt: self.env.entropy.salt(),
+            db_uuid: self.config.db_uuid,
+            boot_id: self.config.boot_id,
+        }
+    }
+
+    /// Tells the order of commits how far the log has blocks, and who may use them.
+    pub(super) fn set_limits(&self) {
+        let backed = self.backed.load(Ordering::SeqCst);
+        self.sequencer.set_limit(Purpose::Relief, backed);
+        let store = if self.reserve.is_held() { backed } else { 0 };
+        self.sequencer.set_limit(Purpose::Store, store);
+    }
+
+    /// Reserves a place for a record that needs segments of its own. Their file is complete before the order of commits
+    /// is held, and only its name is given meanwhile.
+    pub(super) fn reserve_oversized(&self, bytes: u64, purpose: Purpose) -> Result<Commit> {
+        let segment = self.config.segment_bytes;
+        let span = u32::try_from((bytes + SEGMENT_HEADER_BYTES).div_ceil(segment))
+            .map_err(|_| Error::invalid("a commit is too large for the log"))?;
+        let file_bytes = segment * u64::from(span);
+        let _one_at_a_time = self.preparing.lock();
+        if self.table.lock().closed {
+            return Err(Error::Closed);
+        }
+        self.hold_reserve(purpose)?;
+        self.room_for(file_bytes, purpose)?;
+        let next_id = |tail: u64| tail * UNIT / segment + 1;
+        let full = |e: Error| if e.is_full() { self.no_space(file_bytes) } else { e };
+        let mut draft: Option<Draft> = None;
+        loop {
+            // The pad goes to the segment of the tail, which must have all its blocks.
+            let id = next_id(self.sequencer.tail());
+            let ready = self.back_to(id * segment, purpose);
+            ready.inspect_err(|_| draft.iter().for_each(|draft| draft.discard(&self.dir)))?;
+            let made = match draft.take() {
+                None => Draft::make(&self.dir, self.header(id, span), None, (file_bytes, file_bytes))
+                    .map_err(full)?,
+                Some(mut made) if made.header().id != id => {
+                    made.rewrite(self.header(id, span)).inspect_err(|_| made.discard(&self.dir))?;
+                    made
+                }
+                Some(made) => made,
+            };
+            let held = self.sequencer.hold();
+            if next_id(held.boundary) != id {
+                draft = Some(made);
+                continue;
+            }
+            let temp = made.temp().to_owned();
+            let finished = made.finish(&self.dir, false).inspect_err(|_| {
+                let _ = self.dir.unlink(&temp); // the first error counts
+            })?;
+            let commit = held.reserve(bytes).map_err(|refusal| self.refused(refusal))?;
+            self.register(finished);
+            drop(held);
+            self.backed.fetch_max(id * segment + file_bytes, Ordering::SeqCst);
+            self.set_limits();
+            self.remove_covered(id, span);
+            return Ok(commit);
+        }
+    }
+
+    /// Removes segments that were made in advance and that an oversized record has covered.
+    fn remove_covered(&self, id: u64, span: u32) {
+        let covered: Vec<u64> =
+            self.table.lock().live.range(id + 1..id + u64::from(span)).map(|(id, _)| *id).collect();
+        for id in covered {
+            self.forget(id);
+            let name = crate::files::wal(crate::types::WalId(id));
+            if let Err(error) = self.dir.unlink(&name) {
+                tracing::warn!(%name, %error, "an unused log segment could not be removed");
+            }
+        }
+    }
+
+    /// Whether the next blocks come with a file that is there already.
+    fn has_spare(&self, backed: u64) -> bool {
+        backed.is_multiple_of(self.config.segment_bytes) && !self.table.lock().free.is_empty()
+    }
+
+    /// How many bytes of the disk the log may take now; at least `wanted`.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`.
+    fn room_for(&self, wanted: u64, purpose: Purpose) -> Result<u64> {
+        match self.margin_for(wanted, purpose)? {
+            room if purpose == Purpose::Relief || room >= wanted => Ok(room.max(wanted)),
+            room => Err(self.no_space(wanted - room + self.free_bytes()?)),
+        }
+    }
+
+    /// What the disk has beyond the room that `wanted` more bytes of log need for their flush.
+    ///
+    /// # Errors
+    /// `NoSpace` if it has less; `Io`.
+    fn margin_for(&self, wanted: u64, purpose: Purpose) -> Result<u64> {
+        if purpose == Purpose::Relief {
+            return Ok(0);
+        }
+        let margin = self.unflushed_bytes() + wanted + self.config.free_min;
+        self.free_bytes()?.checked_sub(margin).ok_or_else(|| self.no_space(margin))
+    }
+
+    fn free_bytes(&self) -> Result<u64> {
+        let space = self.dir.space().map_err(|e| Error::io("read free space", "database directory", e))?;
+        Ok(space.free)
+    }
+
+    /// Bytes of log that are needed until a flush, at most.
+    fn unflushed_bytes(&self) -> u64 {
+        let needed = self.needed_from.load(Ordering::SeqCst);
+        self.sequencer.tail().saturating_sub(needed) * UNIT
+    }
+
+    /// What was committed before `seq` is in tables.
+    pub fn set_needed_from(&self, seq: SeqNo) {
+        self.needed_from.fetch_max(seq, Ordering::SeqCst);
+    }
+
+    /// Takes the reserve back before data is stored. The caller holds `preparing`.
+    fn hold_reserve(&self, purpose: Purpose) -> Result<()> {
+        if purpose == Purpose::Relief || self.reserve.is_held() {
+            return Ok(());
+        }
+        let bytes = self.reserve.bytes();
+        self.room_for(bytes, purpose)?;
+        self.reserve.hold().map_err(|e| if e.is_full() { self.no_space(bytes) } else { e })?;
+        self.set_limits();
+        Ok(())
+    }
+
+    /// Begins with the reserve of an earlier session, if there is one.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn take_over_reserve(&self) -> Result<()> {
+        let _one_at_a_time = self.preparing.lock();
+        self.reserve.take_over()?;
+        self.set_limits();
+        Ok(())
+    }
+
+    /// Checks now and then that the values of commits leave room for the flush of what is only in the log.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`.
+    pub fn make_room_for_values(&self, bytes: u64) -> Result<()> {
+        let before = self.unchecked_values.fetch_add(bytes, Ordering::Relaxed);
+        if before + bytes < VALUES_UNCHECKED_MAX {
+            return Ok(());
+        }
+        self.room_for(bytes, Purpose::Store)?;
+        self.unchecked_values.store(0, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Takes the reserve back if the disk has room for it again. Never fails: the next commit that stores data asks, too.
+    pub fn restore_reserve(&self) {
+        if !self.reserve.is_held() {
+            let _one_at_a_time = self.preparing.lock();
+            let _ = self.hold_reserve(Purpose::Store);
+        }
+    }
+
+    /// Gives the space of the reserve to a flush, a drop or a merge that met a full disk. True if there was some to give.
+    pub fn use_reserve(&self) -> bool {
+        let _one_at_a_time = self.preparing.lock();
+        let released = self.reserve.release();
+        self.set_limits();
+        released
+    }
+
+    /// Whether the reserve was used and the disk had no room for it since.
+    pub fn is_on_reserve(&self) -> bool {
+        !self.reserve.is_held()
+    }
+
+    /// Fails if less than `needed` bytes of the disk are free.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`.
+    pub fn check_space(&self, needed: u64) -> Result<()> {
+        if self.free_bytes()? < needed { Err(self.no_space(needed)) } else { Ok(()) }
+    }
+
+    /// The error for a disk that lacks the `needed` bytes.
+    pub fn no_space(&self, needed: u64) -> Error {
+        let free = self.dir.space().map_or(0, |space| space.free);
+        Error::NoSpace { dir: self.dir.path().display().to_string().into(), free, needed }
+    }
+}
