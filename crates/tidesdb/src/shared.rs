@@ -109,6 +109,8 @@ pub struct HeldUp {
 #[derive(Debug, Default)]
 pub struct Merges {
     off: AtomicBool,
+    /// The last one failed because the disk has no room for its output.
+    starved: AtomicBool,
     stops: AtomicU64,
 }
 
@@ -122,6 +124,16 @@ impl Merges {
     /// Whether none begins by itself.
     pub fn are_off(&self) -> bool {
         self.off.load(Ordering::SeqCst)
+    }
+
+    /// Notes whether the disk had room for the last one.
+    pub fn set_starved(&self, yes: bool) {
+        self.starved.store(yes, Ordering::Relaxed);
+    }
+
+    /// Whether writers would wait for merges that do not come.
+    pub fn are_stuck(&self) -> bool {
+        self.are_off() || self.starved.load(Ordering::Relaxed)
     }
 
     /// How often they were stopped so far.
@@ -341,16 +353,6 @@ impl Shared {
         self.log.wake_waiters();
         self.debt.progress.advance();
         cause
-    }
-
-    /// Fails with `NoSpace` if writing `bytes` would leave too little of the disk. While the reserve is in use, only the
-    /// bytes themselves count: what makes space goes on.
-    ///
-    /// # Errors
-    /// `NoSpace`, `Io`.
-    pub fn check_disk(&self, bytes: u64) -> Result<()> {
-        let keep = if self.log.is_on_reserve() { 0 } else { self.options.disk_free_min };
-        self.log.check_space(keep.saturating_add(bytes))
     }
 
     /// Does `work`, which makes space in the end, once more with the space of the reserve if the disk is full.

@@ -1,4 +1,5 @@
-//! T11 on a real file system: fills a small tmpfs through the engine, looks at what it says and does, makes room and goes on.
+//! T11 on a real file system: several writers fill a small tmpfs through the engine. Then somebody else takes the rest of the
+//! disk, the process dies, and the database must open, read, delete and drop on the full disk; with space it goes on.
 //! Needs the right to mount; says so and ends well without it. `tmpfs [--rounds N] [--seed S] [--mib N]`.
 
 use std::path::Path;
@@ -33,19 +34,19 @@ impl Drop for Mount<'_> {
 struct Round {
     acked: u64,
     refused: u64,
-    went_on: bool,
+    deleted: u64,
 }
 
 fn main() -> ExitCode {
     let rounds = argument("rounds").unwrap_or(6);
     let seed = argument("seed").unwrap_or(1);
-    let mib = argument("mib").unwrap_or(24);
+    let mib = argument("mib").unwrap_or(48);
     let Ok(temp) = tempfile::tempdir() else {
         eprintln!("no temporary directory");
         return ExitCode::FAILURE;
     };
     let watch = Watch::start(Duration::from_secs(90));
-    let (mut acked, mut refused, mut went_on, mut violations) = (0, 0, 0, 0);
+    let (mut acked, mut refused, mut deleted, mut violations) = (0, 0, 0, 0);
     for n in 0..rounds {
         watch.begin(&format!("round {n}"));
         let Some(_mount) = Mount::new(temp.path(), mib) else {
@@ -56,7 +57,7 @@ fn main() -> ExitCode {
             Ok(round) => {
                 acked += round.acked;
                 refused += round.refused;
-                went_on += u64::from(round.went_on);
+                deleted += round.deleted;
             }
             Err(e) => {
                 eprintln!("VIOLATION seed {}: {e}", seed + n);
@@ -68,107 +69,187 @@ fn main() -> ExitCode {
         ("rounds", rounds),
         ("acked", acked),
         ("refused", refused),
-        ("went_on", went_on),
+        ("deleted", deleted),
         ("violations", violations),
         ("seed", seed),
     ];
-    exit(finish("T11-tmpfs", &figures, &[("acked", rounds * 100), ("refused", rounds)]))
+    exit(finish(
+        "T11-tmpfs",
+        &figures,
+        &[("acked", rounds * 20), ("refused", rounds), ("deleted", rounds * 3)],
+    ))
 }
 
-fn open(path: &Path, seed: u64) -> tidesdb::Result<Db> {
-    let family = FamilyOptions::default().write_buffer(512 << 10);
-    Db::options(path)
-        .sync([SyncMode::Full, SyncMode::None][(seed % 2) as usize])
-        .background_threads([2, 0][(seed / 2 % 2) as usize])
-        .default_family(family)
-        .with(|o| {
-            o.wal_segment_bytes = 1 << 20;
-            o.disk_free_min = [0, 2 << 20][(seed / 4 % 2) as usize];
-        })
-        .open()
+/// What differs from round to round.
+#[derive(Clone, Copy)]
+struct Plan {
+    writers: u64,
+    value_bytes: u64,
+    /// Whether large values go to the log and the tables, not to a value log.
+    inline: bool,
+    segment_bytes: u64,
+    threads: usize,
+    sync: SyncMode,
+}
+
+impl Plan {
+    fn new(seed: u64) -> Self {
+        Self {
+            writers: [8, 1, 3][(seed % 3) as usize],
+            value_bytes: [1 << 20, 300, 4000][(seed / 2 % 3) as usize],
+            inline: seed % 2 == 1,
+            segment_bytes: [4 << 20, 1 << 20][(seed / 3 % 2) as usize],
+            threads: if seed.is_multiple_of(5) { 0 } else { 2 },
+            sync: [SyncMode::None, SyncMode::Full][(seed / 2 % 2) as usize],
+        }
+    }
+
+    fn open(&self, path: &Path) -> tidesdb::Result<Db> {
+        let mut family = FamilyOptions::default().write_buffer(2 << 20);
+        if self.inline {
+            family = family.value_threshold(usize::MAX);
+        }
+        Db::options(path)
+            .sync(self.sync)
+            .background_threads(self.threads)
+            .default_family(family.clone())
+            .with(|o| {
+                o.wal_segment_bytes = self.segment_bytes;
+                o.disk_free_min = 0;
+            })
+            .open()
+    }
+
+    fn value(&self, n: u64) -> Vec<u8> {
+        let mut rng = Rng::new(n);
+        let bytes = self.value_bytes - rng.below(self.value_bytes / 4);
+        (0..bytes).map(|_| rng.next_u64() as u8).collect()
+    }
 }
 
 fn key(n: u64) -> Vec<u8> {
     format!("key{n:08}").into_bytes()
 }
 
-fn value(n: u64) -> Vec<u8> {
-    let mut rng = Rng::new(n);
-    let len = [100, 400, 3000][rng.below(3) as usize];
-    (0..len).map(|_| rng.next_u64() as u8).collect()
+/// Whether the disk is what the error is about, and the database is as before.
+fn is_full(e: &Error) -> bool {
+    matches!(e, Error::NoSpace { .. } | Error::Busy { .. })
 }
 
-/// Whether the disk is what the error is about.
-fn is_full(e: &Error) -> bool {
-    match e {
-        Error::NoSpace { .. } | Error::Busy { .. } => true,
-        Error::Io { source, .. } => source.kind() == std::io::ErrorKind::StorageFull,
-        Error::Poisoned { cause } | Error::CommitUnknown { cause, .. } => is_full(cause),
-        _ => false,
+/// Writes from all threads until each was refused some times. Which numbers were acknowledged, and how many were not.
+fn fill(db: &Db, plan: Plan, from: u64) -> Result<(Vec<u64>, u64), String> {
+    let writer = |w: u64| {
+        let (mut acked, mut refused) = (Vec::new(), 0);
+        let mut n = from + w;
+        while refused < 5 {
+            match db.put(&key(n), &plan.value(n)) {
+                Ok(_) => acked.push(n),
+                Err(e) if is_full(&e) => {
+                    refused += 1;
+                    std::thread::sleep(Duration::from_millis(20)); // a flush may make room
+                }
+                Err(e) => return Err(format!("put {n}: {e}")),
+            }
+            n += plan.writers;
+        }
+        Ok((acked, refused))
+    };
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..plan.writers).map(|w| scope.spawn(move || writer(w))).collect();
+        let (mut acked, mut refused) = (Vec::new(), 0);
+        for writer in writers {
+            let (more, no) = writer.join().map_err(|_| "a writer panicked".to_owned())??;
+            acked.extend(more);
+            refused += no;
+        }
+        Ok((acked, refused))
+    })
+}
+
+/// Takes all of the disk that is left.
+fn take_the_rest(path: &Path) -> Result<(), String> {
+    use std::io::Write;
+    let mut file = std::fs::File::create(path).map_err(|e| e.to_string())?;
+    let mut piece = 1 << 20;
+    while piece > 0 {
+        match file.write(&vec![1; piece]) {
+            Ok(n) if n == piece => {}
+            _ => piece /= 2,
+        }
     }
+    Ok(())
 }
 
 fn round(path: &Path, seed: u64) -> Result<Round, String> {
+    let plan = Plan::new(seed);
+    let (dir, ballast) = (path.join("db"), path.join("ballast"));
     // What is deleted later to make room.
-    let ballast = path.join("ballast");
-    std::fs::write(&ballast, vec![1; 6 << 20]).map_err(|e| e.to_string())?;
-    let dir = path.join("db");
-    let db = open(&dir, seed).map_err(|e| format!("open: {e}"))?;
-    let mut out = Round::default();
-    // Commits that were refused or are in doubt; no later one has their number.
-    let mut holes = Vec::new();
-    let mut n = 0;
-    while out.refused < 20 && n < 200_000 {
-        match db.put(&key(n), &value(n)) {
-            Ok(_) => out.acked += 1,
-            Err(e) if is_full(&e) => {
-                out.refused += 1;
-                holes.push((n, matches!(e, Error::CommitUnknown { .. })));
-            }
-            Err(e) => return Err(format!("put {n}: {e}")),
-        }
-        n += 1;
+    let room = path.join("room");
+    std::fs::write(&room, vec![1; 16 << 20]).map_err(|e| e.to_string())?;
+    let say = |what: &'static str| move |e: Error| format!("{what}: {e}");
+    let db = plan.open(&dir).map_err(say("open"))?;
+    let side = db.create_family("side", FamilyOptions::default()).map_err(say("create"))?;
+    (0..100).try_for_each(|n| side.put(&key(n), b"x").map(drop)).map_err(say("put aside"))?;
+    let (acked, refused) = fill(&db, plan, 0)?;
+    let mut out = Round { acked: acked.len() as u64, refused, deleted: 0 };
+    check(&db, plan, &acked, &[]).map_err(|e| format!("while the disk is full: {e}"))?;
+    match seed % 3 {
+        0 => db.abandon(),
+        _ => db.close().map_err(say("close on a full disk"))?,
     }
-    look(&db, n, &holes).map_err(|e| format!("while the disk is full: {e}"))?;
-    std::fs::remove_file(&ballast).map_err(|e| e.to_string())?;
-    let again = db.put(&key(n), &value(n));
-    let db = match again {
-        Ok(_) => {
-            out.went_on = true;
-            db
-        }
-        Err(Error::Poisoned { .. }) => {
-            db.abandon();
-            let db = open(&dir, seed).map_err(|e| format!("open with room: {e}"))?;
-            db.put(&key(n), &value(n)).map_err(|e| format!("put with room after the open: {e}"))?;
-            db
-        }
-        Err(e) => return Err(format!("put with room: {e}")),
-    };
-    look(&db, n + 1, &holes).map_err(|e| format!("with room: {e}"))?;
-    db.flush().map_err(|e| format!("flush with room: {e}"))?;
-    let report = db.verify().map_err(|e| e.to_string())?;
+    take_the_rest(&ballast)?;
+
+    let before = names(&dir)?;
+    let db = plan.open(&dir).map_err(|e| format!("open on a full disk: {e}; {:?}", names(&dir)))?;
+    check(&db, plan, &acked, &[]).map_err(|e| format!("after the open on a full disk: {e}"))?;
+    let gone: Vec<u64> = acked.iter().step_by(acked.len() / 4 + 1).copied().collect();
+    for n in &gone {
+        db.delete(&key(*n)).map_err(say("delete on a full disk"))?;
+        out.deleted += 1;
+    }
+    db.drop_family("side").map_err(say("drop on a full disk"))?;
+    check(&db, plan, &acked, &gone).map_err(|e| format!("after deletes: {e}; files before {before:?}"))?;
+    db.flush().map_err(say("flush of deletes on a full disk"))?;
+
+    [ballast, room].iter().try_for_each(std::fs::remove_file).map_err(|e| e.to_string())?;
+    // The same database, not opened again.
+    let n = 1 << 40;
+    db.put(&key(n), &plan.value(n)).map_err(say("put with room"))?;
+    match db.compact() {
+        Err(e) if !is_full(&e) => return Err(format!("compact with room: {e}")),
+        _ => {} // all of it at once may need more than there is: then nothing happened
+    }
+    let report = db.verify().map_err(say("verify"))?;
     if !report.is_ok() {
         return Err(format!("verify: {report}"));
     }
-    db.close().map_err(|e| format!("close: {e}"))?;
-    let db = open(&dir, seed).map_err(|e| format!("last open: {e}"))?;
-    look(&db, n + 1, &holes).map_err(|e| format!("after the last open: {e}"))?;
-    db.abandon();
+    db.close().map_err(say("close"))?;
+    let db = plan.open(&dir).map_err(say("last open"))?;
+    let acked: Vec<u64> = acked.into_iter().chain([n]).collect();
+    check(&db, plan, &acked, &gone).map_err(|e| format!("after the last open: {e}"))?;
+    db.close().map_err(say("last close"))?;
     Ok(out)
 }
 
-/// All acknowledged commits are there, the refused ones are not.
-fn look(db: &Db, end: u64, holes: &[(u64, bool)]) -> Result<(), String> {
-    for n in 0..end {
-        let hole = holes.iter().find(|(hole, _)| *hole == n);
-        let got = db.get(&key(n)).map_err(|e| format!("get {n}: {e}"))?;
-        match (got, hole) {
-            (Some(v), None | Some((_, true))) if *v == *value(n) => {}
-            (None, Some(_)) => {}
-            (Some(_), Some((_, false))) => return Err(format!("refused commit {n} is there")),
-            _ => return Err(format!("acknowledged commit {n} is gone or wrong")),
+fn names(dir: &Path) -> Result<Vec<String>, String> {
+    let entries = std::fs::read_dir(dir).map_err(|e| e.to_string())?;
+    Ok(entries.flatten().map(|e| e.file_name().to_string_lossy().into_owned()).collect())
+}
+
+/// All acknowledged commits are there, the deleted ones are not, and nothing else is.
+fn check(db: &Db, plan: Plan, acked: &[u64], gone: &[u64]) -> Result<(), String> {
+    for n in acked {
+        let got = db.get(&key(*n)).map_err(|e| format!("get {n}: {e}"))?;
+        match (got, gone.contains(n)) {
+            (Some(v), false) if *v == *plan.value(*n) => {}
+            (None, true) => {}
+            (None, false) => return Err(format!("acknowledged commit {n} is gone")),
+            _ => return Err(format!("commit {n} is wrong")),
         }
+    }
+    let rows = db.iter().map_err(|e| e.to_string())?.count();
+    if rows != acked.len() - gone.len() {
+        return Err(format!("{rows} rows, and {} were acknowledged", acked.len() - gone.len()));
     }
     Ok(())
 }

@@ -80,7 +80,9 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
         Job::Compact(id) => {
             if let Some(family) = family(id)
                 && !family.compaction_retry.waits(shared.env.clock.mono())
-                && compact::run(shared, &family)?
+                && compact::run(shared, &family)
+                    .inspect(|_| shared.merges.set_starved(false))
+                    .inspect_err(|e| shared.merges.set_starved(e.is_full()))?
             {
                 family.compaction_retry.succeeded();
                 shared.jobs.push(Job::Compact(id));

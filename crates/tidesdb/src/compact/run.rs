@@ -164,7 +164,7 @@ fn merge(
     (version, plan): (&TableVersion, &CompactionPlan),
     stops: u64,
 ) -> Result<Rewritten> {
-    shared.check_disk(output_bytes(plan))?;
+    let _pledge = shared.log.pledge_merge(output_bytes(plan))?;
     let order = &family.options.comparator;
     let of = |bottom: bool| {
         let inputs = plan.inputs.iter().filter(move |(level, _)| (*level == BOTTOM_LEVEL) == bottom);

@@ -62,6 +62,7 @@ impl Inner {
         shared.remove_obsolete();
         shared.versions.close(&edit)?;
         shared.log.remove_all();
+        shared.log.leave_reserve();
         Ok(())
     }
 }

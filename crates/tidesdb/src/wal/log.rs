@@ -62,8 +62,10 @@ pub struct Log {
     recent: [EpochCell<Option<Arc<Segment>>>; RECENT],
     /// The log has real blocks up to this address.
     pub(super) backed: AtomicU64,
-    /// Bytes of values that went to value logs since the free space was last looked at.
-    pub(super) unchecked_values: AtomicU64,
+    /// Bytes of the disk that values and merges are being written to.
+    pub(super) pledged: AtomicU64,
+    /// Bytes of values since the free space was last looked at.
+    pub(super) values_unchecked: AtomicU64,
     /// What was committed before this sequence number is in tables.
     pub(super) needed_from: AtomicU64,
     /// The segment after which the disk had no room for another when that was last tried in advance.
@@ -93,7 +95,8 @@ impl Log {
             table: Mutex::new(Segments::default()),
             preparing: Mutex::new(()),
             recent: std::array::from_fn(|_| EpochCell::new(None)),
-            unchecked_values: AtomicU64::new(0),
+            pledged: AtomicU64::new(0),
+            values_unchecked: AtomicU64::new(0),
             needed_from: AtomicU64::new(first.0 * config.segment_bytes / UNIT),
             tight_at: AtomicU64::new(u64::MAX),
             bytes: ShardedCounter::new(),
@@ -144,13 +147,13 @@ impl Log {
         self.fill(&place, RecordKind::Commit, record, ops, mapped)
     }
 
-    /// As [`Log::append`], for a record of the log's own.
+    /// As [`Log::append`], for a record of the log's own, which is not worth the reserve.
     pub(super) fn append_own(
         &self,
         kind: RecordKind,
         record: &mut Vec<u8>,
     ) -> std::result::Result<Commit, (Option<Commit>, Error)> {
-        let place = self.reserve(record, Purpose::Relief).map_err(|e| (None, e))?;
+        let place = self.reserve(record, Purpose::Store).map_err(|e| (None, e))?;
         self.fill(&place, kind, record, 0, false)
     }
 

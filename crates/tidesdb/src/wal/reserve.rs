@@ -12,6 +12,9 @@ use tidesdb_io::{Access, Dir};
 use crate::files;
 use crate::{Error, Result};
 
+/// A smaller reserve is not worth a file.
+const PIECE_BYTES_MIN: u64 = 64 << 10;
+
 /// The reserve of one database that is open for writing. Callers hold the log's `preparing` lock, except for questions.
 #[derive(Debug)]
 pub(super) struct Reserve {
@@ -36,7 +39,7 @@ impl Reserve {
         self.bytes
     }
 
-    /// Takes over the file of an earlier session, if it has the right length.
+    /// Takes over the file of an earlier session. It counts as held if it has its full length.
     ///
     /// # Errors
     /// `Io`.
@@ -46,10 +49,11 @@ impl Reserve {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             other => other.map_err(io("open"))?,
         };
-        if self.bytes > 0 && file.len().map_err(io("stat"))? == self.bytes {
-            self.held.store(true, Ordering::SeqCst);
-        } else {
+        let len = file.len().map_err(io("stat"))?;
+        if self.bytes == 0 || len > self.bytes {
             self.dir.unlink(files::RESERVE).map_err(io("unlink"))?;
+        } else if len == self.bytes {
+            self.held.store(true, Ordering::SeqCst);
         }
         Ok(())
     }
@@ -59,19 +63,49 @@ impl Reserve {
     /// # Errors
     /// `Io`; for a full disk, too.
     pub(super) fn hold(&self) -> Result<()> {
-        let made = self.dir.create_new(files::RESERVE, self.bytes);
-        drop(made.map_err(|e| Error::io("create", files::RESERVE, e))?);
+        self.occupy(self.bytes)?;
         self.held.store(true, Ordering::SeqCst);
         Ok(())
     }
 
+    /// Occupies as much of the space as the disk has, for the next open.
+    pub(super) fn hold_what_there_is(&self) {
+        if self.is_held() {
+            return;
+        }
+        let sizes = std::iter::successors(Some(self.bytes), |bytes| Some(bytes / 2));
+        for bytes in sizes.take_while(|bytes| *bytes >= PIECE_BYTES_MIN) {
+            if self.occupy(bytes).is_ok() {
+                return;
+            }
+        }
+        tracing::warn!("the disk is full, and there is no reserve for the next open");
+    }
+
+    /// Makes the file `bytes` long.
+    fn occupy(&self, bytes: u64) -> Result<()> {
+        let io = |op| move |e| Error::io(op, files::RESERVE, e);
+        match self.dir.create_new(files::RESERVE, bytes) {
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+                let file = self.dir.open(files::RESERVE, Access::ReadWrite).map_err(io("open"))?;
+                let len = file.len().map_err(io("stat"))?;
+                file.allocate(len, bytes.saturating_sub(len)).map_err(io("allocate"))
+            }
+            made => made.map(drop).map_err(io("create")),
+        }
+    }
+
     /// Gives the space back to the disk. True if there was some to give.
     pub(super) fn release(&self) -> bool {
-        if self.bytes == 0 || !self.held.swap(false, Ordering::SeqCst) {
+        if self.bytes == 0 {
             return false;
         }
-        tracing::warn!(bytes = self.bytes, "the disk is full: its reserve is used for deletes and flushes");
-        release(&*self.dir)
+        self.held.store(false, Ordering::SeqCst);
+        let released = release(&*self.dir);
+        if released {
+            tracing::warn!("the disk is full: the reserve is used for deletes and flushes");
+        }
+        released
     }
 }
 

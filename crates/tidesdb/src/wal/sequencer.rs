@@ -69,10 +69,10 @@ pub struct Commit {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Purpose {
-    /// It may add data.
+    /// It may add data, or can be done without.
     #[default]
     Store,
-    /// It only deletes, or is the engine's own: it may use the reserve.
+    /// It only deletes: it may use the reserve.
     Relief,
 }
 

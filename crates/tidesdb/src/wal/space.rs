@@ -26,7 +26,10 @@ use crate::types::SeqNo;
 use crate::{Error, Result};
 
 /// Bytes of values that go to value logs between two looks at the free space.
-const VALUES_UNCHECKED_MAX: u64 = 1 << 20;
+const VALUES_UNCHECKED_MAX: u64 = 64 << 10;
+
+/// What a flush writes beside the entries: indexes, filters, whole pages, the manifest.
+const FLUSH_OVERHEAD_BYTES: u64 = 512 << 10;
 
 /// Frees what earlier sessions left to be used again: the space may be needed to open at all.
 pub fn release_spare_files(dir: &Arc<dyn Dir>) {
@@ -36,6 +39,26 @@ pub fn release_spare_files(dir: &Arc<dyn Dir>) {
         if let Err(error) = dir.unlink(name) {
             tracing::warn!(%name, %error, "a spare log segment could not be removed");
         }
+    }
+}
+
+/// Bytes of the disk that are being written to: others leave them free.
+#[derive(Debug)]
+pub struct Pledge<'a> {
+    log: &'a Log,
+    bytes: u64,
+}
+
+impl<'a> Pledge<'a> {
+    fn new(log: &'a Log, bytes: u64) -> Self {
+        log.pledged.fetch_add(bytes, Ordering::SeqCst);
+        Self { log, bytes }
+    }
+}
+
+impl Drop for Pledge<'_> {
+    fn drop(&mut self) {
+        self.log.pledged.fetch_sub(self.bytes, Ordering::SeqCst);
     }
 }
 
@@ -231,7 +254,8 @@ impl Log {
         if purpose == Purpose::Relief {
             return Ok(0);
         }
-        let margin = self.unflushed_bytes() + wanted + self.config.free_min;
+        let pledged = self.pledged.load(Ordering::SeqCst);
+        let margin = self.unflushed_bytes() + wanted + self.config.free_min + pledged;
         self.free_bytes()?.checked_sub(margin).ok_or_else(|| self.no_space(margin))
     }
 
@@ -240,10 +264,10 @@ impl Log {
         Ok(space.free)
     }
 
-    /// Bytes of log that are needed until a flush, at most.
+    /// Bytes of disk that the flush of what is only in the log takes, at most.
     fn unflushed_bytes(&self) -> u64 {
         let needed = self.needed_from.load(Ordering::SeqCst);
-        self.sequencer.tail().saturating_sub(needed) * UNIT
+        self.sequencer.tail().saturating_sub(needed) * UNIT + FLUSH_OVERHEAD_BYTES
     }
 
     /// What was committed before `seq` is in tables.
@@ -257,7 +281,7 @@ impl Log {
             return Ok(());
         }
         let bytes = self.reserve.bytes();
-        self.room_for(bytes, purpose)?;
+        self.check_space(bytes + self.unflushed_bytes() + self.config.free_min)?;
         self.reserve.hold().map_err(|e| if e.is_full() { self.no_space(bytes) } else { e })?;
         self.set_limits();
         Ok(())
@@ -274,18 +298,39 @@ impl Log {
         Ok(())
     }
 
-    /// Checks now and then that the values of commits leave room for the flush of what is only in the log.
+    /// Checks that `bytes` of values leave room on the disk for the flush of what is only in the log. The values may be
+    /// written while the pledge lives.
     ///
     /// # Errors
     /// `NoSpace`, `Io`.
-    pub fn make_room_for_values(&self, bytes: u64) -> Result<()> {
-        let before = self.unchecked_values.fetch_add(bytes, Ordering::Relaxed);
-        if before + bytes < VALUES_UNCHECKED_MAX {
-            return Ok(());
+    pub fn pledge_values(&self, bytes: u64) -> Result<Pledge<'_>> {
+        let pledge = Pledge::new(self, bytes);
+        let unchecked = self.values_unchecked.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if unchecked >= VALUES_UNCHECKED_MAX {
+            self.check_pledges()?;
+            self.values_unchecked.store(0, Ordering::Relaxed);
         }
-        self.room_for(bytes, Purpose::Store)?;
-        self.unchecked_values.store(0, Ordering::Relaxed);
-        Ok(())
+        Ok(pledge)
+    }
+
+    /// As [`Log::pledge_values`], for the output of a merge. While the reserve is in use, only the bytes themselves count:
+    /// what makes space goes on.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`.
+    pub fn pledge_merge(&self, bytes: u64) -> Result<Pledge<'_>> {
+        let pledge = Pledge::new(self, bytes);
+        if self.reserve.is_held() {
+            self.check_pledges()?
+        } else {
+            self.check_space(bytes)?
+        }
+        Ok(pledge)
+    }
+
+    fn check_pledges(&self) -> Result<()> {
+        let pledged = self.pledged.load(Ordering::SeqCst);
+        self.check_space(pledged.saturating_add(self.unflushed_bytes()).saturating_add(self.config.free_min))
     }
 
     /// Takes the reserve back if the disk has room for it again. Never fails: the next commit that stores data asks, too.
@@ -296,6 +341,12 @@ impl Log {
         }
     }
 
+    /// Before the database closes on a full disk: keeps what there is for the next open.
+    pub fn leave_reserve(&self) {
+        let _one_at_a_time = self.preparing.lock();
+        self.reserve.hold_what_there_is();
+    }
+
     /// Gives the space of the reserve to a flush, a drop or a merge that met a full disk. True if there was some to give.
     pub fn use_reserve(&self) -> bool {
         let _one_at_a_time = self.preparing.lock();
@@ -304,16 +355,8 @@ impl Log {
         released
     }
 
-    /// Whether the reserve was used and the disk had no room for it since.
-    pub fn is_on_reserve(&self) -> bool {
-        !self.reserve.is_held()
-    }
-
     /// Fails if less than `needed` bytes of the disk are free.
-    ///
-    /// # Errors
-    /// `NoSpace`, `Io`.
-    pub fn check_space(&self, needed: u64) -> Result<()> {
+    fn check_space(&self, needed: u64) -> Result<()> {
         if self.free_bytes()? < needed { Err(self.no_space(needed)) } else { Ok(()) }
     }
 

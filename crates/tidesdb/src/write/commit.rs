@@ -225,7 +225,7 @@ fn separate(shared: &Shared, batch: &mut WriteBatch) -> Result<()> {
     if batch.families.iter().all(|f| largest < f.options.value_threshold()) {
         return Ok(());
     }
-    shared.log.make_room_for_values(batch.record.len() as u64)?;
+    let _pledge = shared.log.pledge_values(batch.record.len() as u64)?;
     let all = ops(&batch.record[RECORD_HEADER_BYTES..], BODY, 0).collect::<Result<Vec<Op<'_>>>>()?;
     let is_large = |op: &Op<'_>, family: &FamilyCore, threshold: usize| {
         op.family == family.id && op.kind == Kind::Put && op.value.len() >= threshold

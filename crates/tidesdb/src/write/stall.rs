@@ -76,7 +76,7 @@ fn debt<'a>(shared: &'a Shared, batch: &WriteBatch) -> (f64, &'a HeldUp) {
         .map(|f| table_debt(f.view(&guard).version.level_len(1), f.options.l1_tables_trigger()));
     let tables = match debts.fold(0.0, f64::max) {
         // Nobody works on that debt, so that to wait for it would have no end.
-        debt if debt > 0.0 && shared.merges.are_off() => 0.0,
+        debt if debt > 0.0 && shared.merges.are_stuck() => 0.0,
         debt => debt,
     };
     if tables > memory { (tables, &shared.debt.by_tables) } else { (memory, &shared.debt.by_memtables) }
