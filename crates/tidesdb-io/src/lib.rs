@@ -14,6 +14,7 @@
 
 mod region;
 mod vfs;
+mod pool;
 mod name;
 mod clock;
 mod threads;
@@ -26,5 +27,6 @@ pub use clock::{Clock, ManualClock, RealClock};
 pub use disk::RealDisk;
 pub use entropy::{Entropy, OsEntropy, SeededEntropy};
 pub use env::Env;
+pub use pool::{Descriptors, PooledDir};
 pub use threads::{JoinHandle, Priority, RealThreads, Threads};
 pub use vfs::{Access, Dir, DirLock, Disk, File, FileExt, ReadMap, SharedMap, Space};

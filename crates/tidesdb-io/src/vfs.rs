@@ -40,6 +40,8 @@ pub trait Disk: Send + Sync + Debug {
     /// system are still there, whoever died; once it changes, unsynced bytes may be gone. Zeros if unknown, which is
     /// treated as changed.
     fn boot_id(&self) -> [u8; 16];
+    /// How many files of this disk may be open for reading at once: see [`PooledDir`](crate::PooledDir).
+    fn descriptors(&self) -> Arc<crate::Descriptors>;
 }
 
 /// One directory, held by descriptor.

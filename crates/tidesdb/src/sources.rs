@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use tidesdb_cache::Cache;
-use tidesdb_io::Dir;
 use tidesdb_memtable::Memtable;
 
 use crate::Result;
 use crate::codec::key_hash;
 use crate::merge::{LevelCursor, LevelTable, MergeSource};
-use crate::sst::{Table, TableContext, TableCursor};
+use crate::sst::{Table, TableCursor};
 use crate::types::{Comparator, EntryCursor, Kind, Rows, SeqNo, Sight, Stamp, Stored};
 use crate::version;
 
@@ -33,9 +31,9 @@ pub enum Source {
     Run(LevelCursor<MergeInput>),
 }
 
-/// A table opened for one merge.
+/// A table that a merge reads.
 #[derive(Clone, Debug)]
-pub struct MergeInput(Arc<Table>);
+pub struct MergeInput(Arc<TableSlot>);
 
 impl LevelTable for MergeInput {
     type Cursor = TableCursor;
@@ -53,7 +51,7 @@ impl LevelTable for MergeInput {
     }
 
     fn cursor(&self) -> TableCursor {
-        TableCursor::bypassing_cache(Arc::clone(&self.0))
+        TableCursor::bypassing_cache(Arc::clone(self.0.table()))
     }
 }
 
@@ -93,29 +91,15 @@ impl Source {
         Self::Table(slot.cursor())
     }
 
-    /// Cursors over inputs of a merge: opened a second time, read by system calls and past the block cache, so that a merge
-    /// neither fills the cache nor keeps whole tables mapped. Those of a `run` are disjoint, in key order, and make one cursor.
-    ///
-    /// # Errors
-    /// Those of opening a table.
-    pub fn for_merge(
-        dir: &Arc<dyn Dir>,
-        comparator: &Comparator,
-        tables: &[Arc<TableSlot>],
-        run: bool,
-    ) -> Result<Vec<Self>> {
-        let context = TableContext { dir: Arc::clone(dir), cache: Arc::new(Cache::new(0)), use_mmap: false };
-        let open = |slot: &Arc<TableSlot>| {
-            Table::open(&context, comparator, Arc::clone(slot.meta())).map(MergeInput)
-        };
-        let inputs = tables.iter().map(open).collect::<Result<Vec<_>>>()?;
-        if inputs.is_empty() {
-            return Ok(Vec::new());
+    /// Cursors over inputs of a merge: they read by system calls and past the block cache, so that a merge neither fills
+    /// the cache nor keeps whole tables mapped. Those of a `run` are disjoint, in key order, and make one cursor.
+    pub fn for_merge(comparator: &Comparator, tables: &[Arc<TableSlot>], run: bool) -> Vec<Self> {
+        let inputs: Vec<MergeInput> = tables.iter().map(|slot| MergeInput(Arc::clone(slot))).collect();
+        match inputs.is_empty() {
+            true => Vec::new(),
+            false if run => vec![Self::Run(LevelCursor::new(comparator.clone(), inputs.into()))],
+            false => inputs.iter().map(|input| Self::Table(input.cursor())).collect(),
         }
-        if run {
-            return Ok(vec![Self::Run(LevelCursor::new(comparator.clone(), inputs.into()))]);
-        }
-        Ok(inputs.iter().map(|input| Self::Table(input.cursor())).collect())
     }
 
     /// A cursor over disjoint tables in key order.

@@ -12,18 +12,20 @@ mod tests;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::name::check_name;
-use crate::{Access, Dir, DirLock, Disk, File, Space};
+use crate::{Access, Descriptors, Dir, DirLock, Disk, File, Space};
 use file::RealFile;
 
 /// Files are private to their owner.
 const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
+/// Files open for reading at once, however many the system allows: beyond this they cost memory and gain nothing.
+const DESCRIPTORS_MAX: usize = 8192;
 /// So are directories.
 const DIR_MODE: Mode = Mode::from_raw_mode(0o700);
 
@@ -61,6 +63,20 @@ impl Disk for RealDisk {
     fn boot_id(&self) -> [u8; 16] {
         read_boot_id().unwrap_or_default()
     }
+
+    fn descriptors(&self) -> Arc<Descriptors> {
+        /// All databases of the process share its descriptors.
+        static SHARED: OnceLock<Arc<Descriptors>> = OnceLock::new();
+        Arc::clone(SHARED.get_or_init(|| Arc::new(Descriptors::new(descriptor_budget()))))
+    }
+}
+
+/// Half of what the process may have open; the rest is for files that are written, and for the program.
+fn descriptor_budget() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit
+        .map_or(DESCRIPTORS_MAX, |limit| usize::try_from(limit / 2).unwrap_or(DESCRIPTORS_MAX))
+        .min(DESCRIPTORS_MAX)
 }
 
 /// Reads the number that Linux draws at each start, written as a UUID.

@@ -170,8 +170,8 @@ fn merge(
         let inputs = plan.inputs.iter().filter(move |(level, _)| (*level == BOTTOM_LEVEL) == bottom);
         inputs.map(|(_, t)| Arc::clone(t)).collect::<Vec<_>>()
     };
-    let mut sources = Source::for_merge(&shared.dir, order, &of(false), false)?;
-    sources.extend(Source::for_merge(&shared.dir, order, &of(true), true)?);
+    let mut sources = Source::for_merge(order, &of(false), false);
+    sources.extend(Source::for_merge(order, &of(true), true));
     let mut cursor = MergeCursor::new(family.options.comparator.clone(), sources);
     cursor.seek_to_first()?;
     let target = Target {

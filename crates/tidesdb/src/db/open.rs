@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use tidesdb_cache::Cache;
-use tidesdb_io::{Dir, DirLock, Env};
+use tidesdb_io::{Dir, DirLock, Env, PooledDir};
 use tidesdb_sync::{Mutex, RwLock};
 
 use super::recover;
@@ -195,7 +195,8 @@ impl OpenOptions {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
                 Err(Error::NotFound { what: format!("database {path}").into() })
             }
-            other => other.map_err(|e| Error::io("open", &path, e)),
+            Err(e) => Err(Error::io("open", &path, e)),
+            Ok(dir) => Ok(PooledDir::wrap(dir, &self.env.disk.descriptors())),
         }
     }
 

@@ -61,7 +61,8 @@ pub struct DbOptions {
     pub create_if_missing: bool,
     /// Open for reading only: nothing on disk is changed. Default false.
     pub read_only: bool,
-    /// Read tables through memory maps where the system allows. Default true.
+    /// Read tables through memory maps where the system allows: faster while all tables fit in memory. Default false,
+    /// because a sector that cannot be read then kills the process with a signal instead of failing the read.
     pub mmap_reads: bool,
     /// Write small WAL records through a memory map where the file system allows. Default true.
     pub mmap_wal: bool,
@@ -82,7 +83,7 @@ impl Default for DbOptions {
             history_bytes: 0,
             create_if_missing: true,
             read_only: false,
-            mmap_reads: true,
+            mmap_reads: false,
             mmap_wal: true,
         }
     }

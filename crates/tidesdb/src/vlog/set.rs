@@ -199,8 +199,22 @@ impl VlogSet {
             return Err(e);
         }
         // The order matters: a write makes the file dirty before it settles.
-        self.unsynced.lock().retain(|file| file.sealed_len().is_none() || file.is_dirty());
+        let is_done = |file: &mut Arc<VlogFile>| file.sealed_len().is_some() && !file.is_dirty();
+        let done: Vec<_> = self.unsynced.lock().extract_if(.., is_done).collect();
+        for file in done {
+            self.reopen_for_reading(file.id);
+        }
         Ok(())
+    }
+
+    /// A file that is complete and durable gives its descriptor back: files for reading share a budget. If it cannot be opened
+    /// now it keeps the descriptor.
+    fn reopen_for_reading(&self, id: VlogId) {
+        if let Ok(file) = VlogFile::open(&*self.dir, self.family, id)
+            && let Some(known) = self.files.write().get_mut(&id)
+        {
+            *known = Arc::new(file);
+        }
     }
 
     /// The value that `pointer` points at.

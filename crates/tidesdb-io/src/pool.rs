@@ -1,0 +1,278 @@
+//! Descriptors as a budget: files opened for reading are closed when too many are open, and opened again when they are read.
+//!
+//! A database may have far more tables and value logs than the process may have open files. [`PooledDir`] wraps a
+//! directory: [`Dir::open`] with [`Access::Read`] returns a file that holds a descriptor only while the [`Descriptors`]
+//! have one to spare. The least recently used file loses its descriptor first (CLOCK: one bit of memory for each file).
+//! Files opened for writing, and created ones, keep theirs: a sync must go through the descriptor that was written to.
+//!
+//! A file must keep its name and its bytes while it is in use. The engine removes a table or a sealed value log only
+//! after its last reader has left.
+//!
+//! Cost: a read takes a shared lock and a reference count beside its system call. Threads: all methods from any.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+
+use rustix::io::Errno;
+
+use crate::{Access, Dir, DirLock, File, ReadMap, SharedMap, Space};
+
+/// How many descriptors files for reading may hold, and which files hold them.
+#[derive(Debug)]
+pub struct Descriptors {
+    max: usize,
+    open: Mutex<VecDeque<Weak<PooledFile>>>,
+}
+
+impl Descriptors {
+    /// A budget of `max` descriptors, at least one.
+    pub fn new(max: usize) -> Self {
+        Self { max: max.max(1), open: Mutex::default() }
+    }
+
+    /// The budget.
+    pub fn max(&self) -> usize {
+        self.max
+    }
+
+    /// Files that hold a descriptor now.
+    pub fn open_files(&self) -> usize {
+        self.queue().iter().filter(|file| file.strong_count() > 0).count()
+    }
+
+    fn queue(&self) -> MutexGuard<'_, VecDeque<Weak<PooledFile>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that `file` holds a descriptor, and takes that of another file if there are too many.
+    fn admit(&self, file: &Arc<PooledFile>) {
+        let mut queue = self.queue();
+        queue.push_back(Arc::downgrade(file));
+        while queue.len() > self.max {
+            Self::evict_one(&mut queue);
+        }
+    }
+
+    /// Takes half of all descriptors back: the process, or the system, has none left. False if there was none to take.
+    fn evict_half(&self) -> bool {
+        let mut queue = self.queue();
+        let keep = queue.len() / 2;
+        let some = !queue.is_empty();
+        while queue.len() > keep {
+            Self::evict_one(&mut queue);
+        }
+        some
+    }
+
+    /// Takes the descriptor of the first file in the queue that was not used since the last look. Each file is passed over once
+    /// at most.
+    fn evict_one(queue: &mut VecDeque<Weak<PooledFile>>) {
+        let mut chances = queue.len();
+        while let Some(next) = queue.pop_front() {
+            let Some(file) = next.upgrade() else { return };
+            if chances > 0 && file.used.swap(false, Ordering::Relaxed) {
+                chances -= 1;
+                queue.push_back(next);
+                continue;
+            }
+            *file.slot.write().unwrap_or_else(PoisonError::into_inner) = None;
+            return;
+        }
+    }
+}
+
+/// A directory whose files for reading share a budget of descriptors.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tidesdb_io::{Access, Descriptors, Dir, Disk, FileExt, PooledDir, RealDisk};
+///
+/// let temp = tempfile::tempdir()?;
+/// let descriptors = Arc::new(Descriptors::new(2));
+/// let dir = PooledDir::wrap(RealDisk::new().open_dir(temp.path(), false)?, &descriptors);
+/// let mut files = Vec::new();
+/// for n in 0..9u8 {
+///     dir.create_new(&n.to_string(), 0)?.write_all_at(&[n], 0)?;
+///     files.push(dir.open(&n.to_string(), Access::Read)?);
+/// }
+/// assert_eq!(descriptors.open_files(), 2);
+/// let mut byte = [0];
+/// files[3].read_exact_at(&mut byte, 0)?; // opened again
+/// assert_eq!(byte, [3]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct PooledDir {
+    inner: Arc<dyn Dir>,
+    descriptors: Arc<Descriptors>,
+}
+
+impl PooledDir {
+    /// Wraps `inner`.
+    pub fn wrap(inner: Arc<dyn Dir>, descriptors: &Arc<Descriptors>) -> Arc<dyn Dir> {
+        Arc::new(Self { inner, descriptors: Arc::clone(descriptors) })
+    }
+
+    /// Does `call` again if descriptors ran out and some could be taken back.
+    fn with_descriptor<R>(&self, mut call: impl FnMut() -> io::Result<R>) -> io::Result<R> {
+        match call() {
+            Err(e) if is_out_of_descriptors(&e) && self.descriptors.evict_half() => call(),
+            other => other,
+        }
+    }
+}
+
+fn is_out_of_descriptors(e: &io::Error) -> bool {
+    [Errno::MFILE, Errno::NFILE].iter().any(|errno| e.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+impl Dir for PooledDir {
+    fn create_new(&self, name: &str, prealloc: u64) -> io::Result<Arc<dyn File>> {
+        self.with_descriptor(|| self.inner.create_new(name, prealloc))
+    }
+
+    fn open(&self, name: &str, access: Access) -> io::Result<Arc<dyn File>> {
+        let file = self.with_descriptor(|| self.inner.open(name, access))?;
+        if access == Access::ReadWrite {
+            return Ok(file);
+        }
+        let pooled = Arc::new_cyclic(|this| PooledFile {
+            this: Weak::clone(this),
+            dir: Arc::clone(&self.inner),
+            descriptors: Arc::clone(&self.descriptors),
+            name: name.to_owned(),
+            slot: RwLock::new(Some(file)),
+            used: AtomicBool::new(false),
+        });
+        self.descriptors.admit(&pooled);
+        Ok(pooled)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+
+    fn unlink(&self, name: &str) -> io::Result<()> {
+        self.inner.unlink(name)
+    }
+
+    fn link(&self, name: &str, to: &dyn Dir, to_name: &str) -> io::Result<()> {
+        self.inner.link(name, to, to_name)
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.with_descriptor(|| self.inner.list())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.inner.sync()
+    }
+
+    fn lock(&self, name: &str, exclusive: bool) -> io::Result<Box<dyn DirLock>> {
+        self.with_descriptor(|| self.inner.lock(name, exclusive))
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        self.inner.space()
+    }
+
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self.inner.as_any()
+    }
+}
+
+/// A file for reading that may lose its descriptor between two calls.
+#[derive(Debug)]
+struct PooledFile {
+    this: Weak<Self>,
+    dir: Arc<dyn Dir>,
+    descriptors: Arc<Descriptors>,
+    name: String,
+    slot: RwLock<Option<Arc<dyn File>>>,
+    /// Read since the last look for a file to close.
+    used: AtomicBool,
+}
+
+impl PooledFile {
+    /// The file, opened again if need be.
+    fn file(&self) -> io::Result<Arc<dyn File>> {
+        if let Some(file) = &*self.slot.read().unwrap_or_else(PoisonError::into_inner) {
+            if !self.used.load(Ordering::Relaxed) {
+                self.used.store(true, Ordering::Relaxed);
+            }
+            return Ok(Arc::clone(file));
+        }
+        let opened = match self.dir.open(&self.name, Access::Read) {
+            Err(e) if is_out_of_descriptors(&e) && self.descriptors.evict_half() => {
+                self.dir.open(&self.name, Access::Read)?
+            }
+            other => other?,
+        };
+        {
+            let mut slot = self.slot.write().unwrap_or_else(PoisonError::into_inner);
+            if let Some(file) = &*slot {
+                return Ok(Arc::clone(file)); // another thread was first
+            }
+            *slot = Some(Arc::clone(&opened));
+        }
+        // The lock of the slot is free: the queue's lock is taken before that of a slot, never after.
+        if let Some(this) = self.this.upgrade() {
+            self.descriptors.admit(&this);
+        }
+        Ok(opened)
+    }
+}
+
+fn for_reading<T>() -> io::Result<T> {
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, "the file is open for reading only"))
+}
+
+impl File for PooledFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file()?.read_at(buf, offset)
+    }
+
+    fn write_at(&self, _buf: &[u8], _offset: u64) -> io::Result<usize> {
+        for_reading()
+    }
+
+    fn allocate(&self, _offset: u64, _len: u64) -> io::Result<()> {
+        for_reading()
+    }
+
+    fn set_len(&self, _len: u64) -> io::Result<()> {
+        for_reading()
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file()?.sync_data()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.file()?.sync_all()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.file()?.len()
+    }
+
+    fn map_shared(&self, _len: u64) -> io::Result<Option<Box<dyn SharedMap>>> {
+        for_reading()
+    }
+
+    fn map_read(&self) -> io::Result<Option<ReadMap>> {
+        self.file()?.map_read()
+    }
+
+    fn drop_cache(&self) -> io::Result<()> {
+        self.file()?.drop_cache()
+    }
+}
