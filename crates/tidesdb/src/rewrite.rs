@@ -156,7 +156,8 @@ pub fn rules(shared: &Shared, bottom: bool) -> RetainRules {
     let history = shared.options.history_bytes / UNIT;
     let mut snapshots = shared.snapshots.readers(|| shared.visible().saturating_sub(history));
     let visible_floor = snapshots.pop().unwrap_or(0);
-    RetainRules { snapshots, visible_floor, bottom, now: Some(shared.now_secs()) }
+    let conflicts_since = shared.snapshots.oldest_validating();
+    RetainRules { snapshots, visible_floor, bottom, now: Some(shared.now_secs()), conflicts_since }
 }
 
 struct Output<'a> {

@@ -12,7 +12,7 @@ use tidesdb_sync::{Event, Mutex, RwLock};
 use crate::family::{FamilyCore, MemSlot, Orders};
 use crate::health::Health;
 use crate::jobs::{Job, JobQueue, Retry};
-use crate::mvcc::Snapshots;
+use crate::mvcc::{SnapshotPin, Snapshots};
 use crate::options::DbOptions;
 use crate::sources::TableVersion;
 use crate::sst::{Table, TableContext};
@@ -242,6 +242,19 @@ impl Shared {
     #[inline]
     pub fn visible(&self) -> SeqNo {
         self.log.sequencer().snapshot()
+    }
+
+    /// Registers a snapshot of the newest visible commit. Waits, before it takes the lock of the snapshots, for what has returned:
+    /// a commit that is waited for may need that lock in a key order that reads.
+    pub fn register_snapshot(&self) -> SnapshotPin {
+        self.visible();
+        self.snapshots.register(|| self.log.sequencer().visible_end() - 1)
+    }
+
+    /// As [`Shared::register_snapshot`], for a transaction whose commit looks for conflicts.
+    pub fn register_validating(&self) -> SnapshotPin {
+        self.visible();
+        self.snapshots.register_validating(|| self.log.sequencer().visible_end() - 1)
     }
 
     /// Wall time in seconds, as of the last refresh; as of now if there is no thread that refreshes it.

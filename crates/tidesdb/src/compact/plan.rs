@@ -75,6 +75,7 @@ pub(super) fn deleted(version: &TableVersion, readers: &RetainRules) -> Option<C
                 && range.covers(order, &meta.smallest)
                 && range.covers(order, &meta.largest)
                 && !readers.reader_within(meta.min_seq..range.seq)
+                && !readers.is_evidence(meta.max_seq)
         })
     };
     let inputs: Vec<_> = all_tables(version).filter(|(_, table)| is_deleted(table)).collect();
@@ -90,6 +91,7 @@ pub(super) fn half_deleted(version: &TableVersion, readers: &RetainRules) -> Opt
             let meta = table.meta();
             meta.may_be_hidden(order, range)
                 && !readers.reader_within(meta.min_seq..range.seq)
+                && !readers.is_evidence(meta.max_seq)
                 && table.table().is_half_of(range.start.as_deref(), range.end.as_deref())
         })
     };

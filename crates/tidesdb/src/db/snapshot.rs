@@ -29,7 +29,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     pub(super) fn new(shared: &Arc<Shared>) -> Self {
-        Self { pin: shared.snapshots.register(|| shared.visible()), shared: Arc::clone(shared) }
+        Self { pin: shared.register_snapshot(), shared: Arc::clone(shared) }
     }
 
     pub(super) fn at(shared: &Arc<Shared>, seq: SeqNo) -> Result<Self> {

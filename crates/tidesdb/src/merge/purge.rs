@@ -1,7 +1,7 @@
 //! [`Purger`]: leaves out of a merge what range tombstones hide from every reader.
 //!
 //! A version `v` under a tombstone `t` (the oldest newer one that covers it) is seen only by readers from `v` on and before `t`.
-//! If there is none, it goes, tombstone or not: what it hides is older still, so hidden by `t`, too. The range tombstone stays
+//! If there is none, and no transaction looks for it as a conflict, it goes, tombstone or not: what it hides is older still, so hidden by `t`, too. The range tombstone stays
 //! where it is, so dropping a version changes no read; [`super::retain`] then judges what is left as if it were all.
 
 use super::RetainRules;
@@ -51,7 +51,7 @@ impl Purger {
             return false;
         }
         let Some(by) = self.ranges.oldest_above(&self.order, key, seq) else { return false };
-        if rules.reader_within(seq..by) {
+        if rules.reader_within(seq..by) || rules.is_evidence(seq) {
             self.purged_to = self.purged_to.min(by - 1);
             return false;
         }

@@ -12,13 +12,17 @@
 //! *Below*, "adjacent" means adjacent in `S`. A version is the *answer* of reader `r` if it is the newest at or below `r`.
 //! It *hides* if it is a tombstone or has expired. No reader's clock runs behind `now`.
 //!
-//! Every step keeps three laws:
+//! `T` is the set of snapshots of live transactions whose commit looks for conflicts. A version is *evidence* if it is
+//! newer than some member of `T`: that transaction may ask whether the key was written since.
+//!
+//! Every step keeps four laws:
 //!
 //! * **Reads.** For each `r` in `R`, the answer stays the same version, or was hiding and is now another
 //!   hiding version, or was hiding and is now none.
 //! * **Separation.** If the history had a tombstone between two puts that are adjacent in `S`, then they are not: one
 //!   that hides lies between them.
 //! * **Single deletes.** Below a single delete in `S` lies at most one put before the next hiding version or the end.
+//! * **Evidence.** If the newest version of a key is evidence, it stays, as itself or as a full delete of the same number.
 //!
 //! The user's promise (a single delete follows at most one put since the last delete, where a commit that deletes
 //! and puts a key counts as the put alone) and Separation give the third law for a single delete when it is written:
@@ -49,6 +53,10 @@
 //! 8. **`v` is a tombstone with the sequence number of `n`, a put that stays** (one commit wrote the key twice): dropped
 //!    (`SameCommit`), by the user's promise: such a commit counts as the put alone.
 //!
+//! Rules 4, 5 and 6 do not drop a version that is evidence; under rule 4 the put below it goes by rule 1. The other rules never
+//! drop the newest version of a key: rules 1, 2 and 8 drop one that has a newer neighbour, and rule 7 keeps its number. A
+//! transaction that begins later has a snapshot at or above all versions of the input, so they are no evidence for it.
+//!
 //! Everything else is kept. A version that hides is held back until the next version of its key, or the end of the
 //! key, decides between rules 4, 5, 6 and keeping it; so one tombstone is all that is ever pending.
 
@@ -67,6 +75,8 @@ pub struct RetainRules {
     pub bottom: bool,
     /// Wall time in UNIX seconds at or before every later reader's; `None` treats every version as alive.
     pub now: Option<u32>,
+    /// Oldest snapshot of a live transaction whose commit looks for conflicts; `None` if there is no such transaction.
+    pub conflicts_since: Option<SeqNo>,
 }
 
 impl RetainRules {
@@ -84,6 +94,12 @@ impl RetainRules {
         }
         let at = self.snapshots.partition_point(|&s| s < readers.start);
         self.snapshots.get(at).is_some_and(|&s| s < readers.end)
+    }
+
+    /// Whether a transaction may ask for the version `seq` when it commits.
+    #[inline]
+    pub fn is_evidence(&self, seq: SeqNo) -> bool {
+        self.conflicts_since.is_some_and(|snapshot| seq > snapshot)
     }
 
     #[inline]
@@ -294,7 +310,7 @@ impl Retain {
     #[inline]
     fn end_key(&mut self) {
         let Some(held) = self.held else { return };
-        if self.rules.bottom {
+        if self.rules.bottom && !self.rules.is_evidence(held.seq) {
             self.drop_held(if held.buried { Reason::Expired } else { Reason::Bottom });
         } else {
             self.release();
@@ -308,7 +324,7 @@ impl Retain {
         }
         let reason = if seq == newer { Reason::SameCommit } else { Reason::Shadowed };
         match (&mut self.held, kind.is_tombstone()) {
-            (Some(held), false) if held.kind == Kind::SingleDelete => {
+            (Some(held), false) if held.kind == Kind::SingleDelete && !self.rules.is_evidence(held.seq) => {
                 self.drop_held(Reason::Paired); // rule 4
                 Verdict::Drop(Reason::Paired)
             }
@@ -335,8 +351,10 @@ impl Retain {
             self.kept = seq;
             return Verdict::Keep;
         }
-        if let Some(held) = self.held {
-            self.drop_held(if held.buried { Reason::Expired } else { Reason::Redundant }); // rule 5
+        match self.held {
+            Some(held) if self.rules.is_evidence(held.seq) => self.release(),
+            Some(held) => self.drop_held(if held.buried { Reason::Expired } else { Reason::Redundant }), // rule 5
+            None => {}
         }
         let buried = !kind.is_tombstone();
         self.hold(seq, if buried { Kind::Delete } else { kind }, buried) // rule 7

@@ -17,6 +17,8 @@ pub struct Snapshots {
 struct State {
     /// How many there are at each sequence number.
     live: BTreeMap<SeqNo, usize>,
+    /// Those of them whose transactions look for conflicts when they commit.
+    validating: BTreeMap<SeqNo, usize>,
     /// Below this, versions may be gone that no live snapshot needs.
     floor: SeqNo,
 }
@@ -25,16 +27,33 @@ struct State {
 #[derive(Debug)]
 pub struct SnapshotPin {
     seq: SeqNo,
+    validating: bool,
     all: Arc<Snapshots>,
 }
 
 impl Snapshots {
-    /// Registers a snapshot at the sequence number that `now` reads under the lock.
+    /// Registers a snapshot at the sequence number that `now` reads under the lock. `now` must not wait: other threads need the
+    /// lock to get on.
     pub fn register(self: &Arc<Self>, now: impl FnOnce() -> SeqNo) -> SnapshotPin {
         let mut state = self.state.lock();
         let seq = now();
         *state.live.entry(seq).or_insert(0) += 1;
-        SnapshotPin { seq, all: Arc::clone(self) }
+        SnapshotPin { seq, validating: false, all: Arc::clone(self) }
+    }
+
+    /// As [`Snapshots::register`], for a transaction whose commit looks for conflicts: merges keep the newest version of each
+    /// key that was written since.
+    pub fn register_validating(self: &Arc<Self>, now: impl FnOnce() -> SeqNo) -> SnapshotPin {
+        let mut state = self.state.lock();
+        let seq = now();
+        *state.live.entry(seq).or_insert(0) += 1;
+        *state.validating.entry(seq).or_insert(0) += 1;
+        SnapshotPin { seq, validating: true, all: Arc::clone(self) }
+    }
+
+    /// The oldest live snapshot of a transaction whose commit looks for conflicts.
+    pub fn oldest_validating(&self) -> Option<SeqNo> {
+        self.state.lock().validating.keys().next().copied()
     }
 
     /// Registers a snapshot at `seq`, which is published, if everything that it shows is still there; else the first sequence
@@ -48,7 +67,7 @@ impl Snapshots {
             return Err(state.floor);
         }
         *state.live.entry(seq).or_insert(0) += 1;
-        Ok(SnapshotPin { seq, all: Arc::clone(self) })
+        Ok(SnapshotPin { seq, validating: false, all: Arc::clone(self) })
     }
 
     /// Nothing is sure of the time before `seq`.
@@ -88,11 +107,19 @@ impl Clone for SnapshotPin {
 impl Drop for SnapshotPin {
     fn drop(&mut self) {
         let mut state = self.all.state.lock();
-        if let Some(n) = state.live.get_mut(&self.seq) {
-            *n -= 1;
-            if *n == 0 {
-                state.live.remove(&self.seq);
-            }
+        release(&mut state.live, self.seq);
+        if self.validating {
+            release(&mut state.validating, self.seq);
+        }
+    }
+}
+
+/// One fewer at `seq`.
+fn release(counts: &mut BTreeMap<SeqNo, usize>, seq: SeqNo) {
+    if let Some(n) = counts.get_mut(&seq) {
+        *n -= 1;
+        if *n == 0 {
+            counts.remove(&seq);
         }
     }
 }

@@ -490,6 +490,6 @@ fn moment(shared: &Arc<Shared>, isolation: Isolation) -> Moment {
     match isolation {
         Isolation::ReadUncommitted => Moment::Uncommitted,
         Isolation::ReadCommitted => Moment::Now,
-        _ => Moment::Snapshot(shared.snapshots.register(|| shared.visible())),
+        _ => Moment::Snapshot(shared.register_validating()),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::thread;
 use std::time::Duration;
 
 use tidesdb::{Db, Error, Family, FamilyOptions, Snapshot, SyncMode};
@@ -45,7 +46,7 @@ fn only_the_range_is_rewritten() {
     assert!(kept(&tables(&sim)) + 4 >= before.len());
     // A reader in another thread may keep a file a little longer.
     let gone = (0..1000).any(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(5));
         f.compact_range("a".."b").unwrap();
         kept(&tables(&sim)) < before.len()
     });

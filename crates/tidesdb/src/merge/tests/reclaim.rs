@@ -22,6 +22,8 @@ struct World {
     published: SeqNo,
     now: u32,
     snapshots: BTreeSet<SeqNo>,
+    /// Those of them whose transactions look for conflicts.
+    transactions: BTreeSet<SeqNo>,
     /// All that was ever written, newest first within a commit when sorted.
     history: Vec<Version>,
     active: Vec<Version>,
@@ -41,6 +43,7 @@ impl World {
             published: 0,
             now: 1,
             snapshots: BTreeSet::new(),
+            transactions: BTreeSet::new(),
             history: Vec::new(),
             active: Vec::new(),
             runs: Vec::new(),
@@ -88,6 +91,7 @@ impl World {
             snapshots: self.snapshots.iter().copied().collect(),
             bottom,
             now: (!rng.one_in(3)).then_some(self.now),
+            conflicts_since: self.transactions.first().copied(),
         };
         let middle = [b'a' + rng.below(KEYS) as u8];
         let mut out = Vec::new();
@@ -136,12 +140,17 @@ impl World {
             7 => self.published = self.seq,
             8 => self.published += (self.seq - self.published) / 2,
             9 => {
+                if rng.one_in(2) {
+                    self.published = self.seq; // a merge sees published versions alone, so none is newer when it begins
+                    self.transactions.insert(self.seq);
+                }
                 self.snapshots.insert(self.published);
             }
             10 => {
                 let nth = rng.below(self.snapshots.len() + 1);
                 if let Some(s) = self.snapshots.iter().nth(nth).copied() {
                     self.snapshots.remove(&s);
+                    self.transactions.remove(&s);
                 }
             }
             11 => self.now += 1,
@@ -163,7 +172,17 @@ impl World {
             written.set_view(reader, self.now);
             assert_eq!(all(&mut stored), all(&mut written), "reader at {reader}");
         }
+        for begun in &self.transactions {
+            let stored = self.active.iter().chain(self.runs.iter().flatten());
+            let (stored, written) = (written_since(*begun, stored), written_since(*begun, &self.history));
+            assert_eq!(stored, written, "what a transaction at {begun} finds in its way");
+        }
     }
+}
+
+/// The keys with a version newer than `begun`.
+fn written_since<'v>(begun: SeqNo, versions: impl IntoIterator<Item = &'v Version>) -> BTreeSet<Vec<u8>> {
+    versions.into_iter().filter(|v| v.seq > begun).map(|v| v.key.clone()).collect()
 }
 
 #[test]
@@ -188,6 +207,7 @@ fn with_no_readers_behind_everything_dead_goes_at_the_bottom() {
             world.step(rng);
         }
         world.snapshots.clear();
+        world.transactions.clear();
         world.published = world.seq;
         world.now += 10;
         let mut inputs = vec![std::mem::take(&mut world.active)];

@@ -22,7 +22,13 @@ fn x(seq: SeqNo) -> Version {
 }
 
 fn rules(snapshots: &[SeqNo], bottom: bool) -> RetainRules {
-    RetainRules { snapshots: snapshots.to_vec(), visible_floor: FLOOR, bottom, now: Some(NOW) }
+    RetainRules {
+        snapshots: snapshots.to_vec(),
+        visible_floor: FLOOR,
+        bottom,
+        now: Some(NOW),
+        conflicts_since: None,
+    }
 }
 
 /// Runs the entries, in this order, through a stream; returns what it writes and why the rest was dropped.
