@@ -13,7 +13,7 @@ use crate::options::FamilyOptions;
 use crate::rewrite::{self, FLUSH_LEVEL, Target};
 use crate::shared::{Family, Shared};
 use crate::sources::{Source, TableVersion};
-use crate::types::{FamilyId, Kind};
+use crate::types::{Comparator, FamilyId, Kind};
 use crate::version::{Change, VersionEdit};
 use crate::vlog::VlogSet;
 use crate::{Error, Result};
@@ -98,6 +98,19 @@ fn publish_new(
     made.ok_or_else(|| Error::internal("a new family has no version"))
 }
 
+/// Fails if `family` has another key order than `wanted`: rows would come in an order that the caller does not expect.
+pub(super) fn check_order(family: &FamilyCore, wanted: &Comparator) -> Result<()> {
+    let stored = family.options.comparator.name();
+    if stored == wanted.name() {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "family {:?} has the key order {stored:?}, not {:?}: open it with the order that it was created with",
+        family.name(),
+        wanted.name()
+    )))
+}
+
 fn find(shared: &Shared, name: &str) -> Result<Arc<FamilyCore>> {
     let waiting = shared.orders.waiting.lock();
     if let Some(w) = waiting.values().find(|w| &*w.name == name) {
@@ -172,15 +185,18 @@ impl Db {
     /// The family called `name`, created with `options` if there is none.
     ///
     /// # Errors
-    /// As [`Db::create_family`], except `Exists`.
+    /// As [`Db::create_family`], except `Exists`; `InvalidArgument` if there is one with another key order.
     pub fn family_or_create(&self, name: &str, options: FamilyOptions) -> Result<Family> {
-        match self.family(name) {
+        let order = options.comparator.clone();
+        let family = match self.family(name) {
             Err(Error::NotFound { .. }) => match self.create_family(name, options) {
-                Err(Error::Exists { .. }) => self.family(name),
-                other => other,
+                Err(Error::Exists { .. }) => self.family(name)?,
+                other => return other,
             },
-            other => other,
-        }
+            other => other?,
+        };
+        check_order(&family.core, &order)?;
+        Ok(family)
     }
 
     /// Drops a family with all its data, also one that waits for its key order. Its files go when the last reader leaves.

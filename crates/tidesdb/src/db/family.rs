@@ -8,7 +8,7 @@ use super::estimate::is_empty;
 use super::stats::FamilyStats;
 use crate::family::CommitHook;
 use crate::options::{ReadOptions, WriteOptions};
-use crate::read::{self, Cursor, Iter, prefix_range};
+use crate::read::{self, Cursor, Iter};
 use crate::shared::Family;
 use crate::types::{SeqNo, Slice};
 use crate::write::WriteBatch;
@@ -139,12 +139,13 @@ impl Family {
         Ok(Iter::new(self.cursor()?, range))
     }
 
-    /// The keys that begin with `prefix`, with their values, as of now. For byte-wise orders.
+    /// The keys that begin with `prefix`, with their values, as of now. An order of your own may scatter
+    /// them: then all keys are looked at.
     ///
     /// # Errors
     /// As [`Family::get`].
     pub fn prefix(&self, prefix: &[u8]) -> Result<Iter> {
-        Ok(Iter::new(self.cursor()?, prefix_range(prefix)))
+        Ok(Iter::with_prefix(self.cursor()?, prefix))
     }
 
     /// A cursor over the keys as of now.

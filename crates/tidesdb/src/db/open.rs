@@ -32,7 +32,8 @@ const NEARLY_FULL_BYTES: u64 = 64 << 20;
 pub struct OpenOptions {
     path: PathBuf,
     options: DbOptions,
-    default_family: FamilyOptions,
+    /// `None`: whatever is stored, and the defaults if it is created now.
+    default_family: Option<FamilyOptions>,
     default_name: String,
     comparators: Vec<Comparator>,
     await_comparators: bool,
@@ -44,7 +45,7 @@ impl OpenOptions {
         Self {
             path: path.to_owned(),
             options: DbOptions::default(),
-            default_family: FamilyOptions::default(),
+            default_family: None,
             default_name: DEFAULT_FAMILY.into(),
             comparators: Vec::new(),
             await_comparators: false,
@@ -106,9 +107,9 @@ impl OpenOptions {
         self
     }
 
-    /// Settings of the default family if it is created now.
+    /// Settings of the default family if it is created now. One that exists must have the same key order.
     pub fn default_family(mut self, options: FamilyOptions) -> Self {
-        self.default_family = options;
+        self.default_family = Some(options);
         self
     }
 
@@ -151,7 +152,10 @@ impl OpenOptions {
         shared.snapshots.begin_at(shared.visible());
         let default = match default {
             Some(family) => family,
-            None => catalog::create(&shared, &self.default_name, self.default_family.clone())?,
+            None => {
+                let options = self.default_family.clone().unwrap_or_default();
+                catalog::create(&shared, &self.default_name, options)?
+            }
         };
         let workers = match shared.options.background_threads {
             _ if shared.options.read_only => 0,
@@ -172,6 +176,9 @@ impl OpenOptions {
             shared.log.take_over_reserve()?;
         }
         let default = catalog::load(shared, &self.default_name)?;
+        if let (Some(family), Some(wanted)) = (&default, &self.default_family) {
+            catalog::check_order(family, &wanted.comparator)?;
+        }
         let report = recover::run(shared)?;
         if writes {
             shared.log.restore_reserve();

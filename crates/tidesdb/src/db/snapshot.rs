@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::mvcc::SnapshotPin;
 use crate::options::ReadOptions;
-use crate::read::{self, Cursor, Iter, prefix_range};
+use crate::read::{self, Cursor, Iter};
 use crate::shared::{Family, Shared};
 use crate::types::{SeqNo, Slice};
 use crate::{Error, Result};
@@ -109,7 +109,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Family::get`].
     pub fn prefix(&self, family: &Family, prefix: &[u8]) -> Result<Iter> {
-        Ok(Iter::new(self.cursor(family)?, prefix_range(prefix)))
+        Ok(Iter::with_prefix(self.cursor(family)?, prefix))
     }
 
     /// A cursor over the keys.

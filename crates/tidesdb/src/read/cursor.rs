@@ -498,6 +498,11 @@ impl Cursor {
         self.value().map(Slice::from)
     }
 
+    /// The order of the family.
+    pub(super) fn order(&self) -> &Comparator {
+        &self.family.options.comparator
+    }
+
     /// Compares the key with `other` in the order of the family.
     pub(super) fn compare_key(&self, other: &[u8]) -> Ordering {
         self.family.options.comparator.compare(self.key(), other)

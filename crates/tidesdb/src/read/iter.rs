@@ -4,7 +4,7 @@ use std::ops::{Bound, RangeBounds};
 
 use super::Cursor;
 use crate::Result;
-use crate::types::Slice;
+use crate::types::{PrefixPlace, Slice};
 
 /// Walks a range over one moment in time, from either end. Yields keys with their values; an error ends it.
 ///
@@ -23,6 +23,8 @@ pub struct Iter {
     keys_only: bool,
     low: Bound<Vec<u8>>,
     high: Bound<Vec<u8>>,
+    /// Keys that do not begin with this are left out.
+    prefix: Option<Box<[u8]>>,
 }
 
 /// How far an iterator is. `front` has yielded the key it stands on; so has `back`.
@@ -39,7 +41,18 @@ impl Iter {
         let own = |b: Bound<&B>| b.map(|b| b.as_ref().to_vec());
         let (low, high) = (own(range.start_bound()), own(range.end_bound()));
         cursor.clip(&low, &high);
-        Self { low, high, front: cursor, back: None, state: State::Fresh, keys_only: false }
+        Self { low, high, front: cursor, back: None, state: State::Fresh, keys_only: false, prefix: None }
+    }
+
+    /// The keys of `cursor` that begin with `prefix`. In an order that scatters them, all keys are looked at.
+    pub(crate) fn with_prefix(cursor: Cursor, prefix: &[u8]) -> Self {
+        let (first, end) = prefix_range(prefix);
+        match cursor.order().prefix_place() {
+            PrefixPlace::Ascending => Self::new(cursor, (first, end)),
+            // `end` is the key before all that begin with the prefix, and `first` is the last of them.
+            PrefixPlace::Descending => Self::new(cursor, (end, first)),
+            PrefixPlace::Anywhere => Self { prefix: Some(prefix.into()), ..Self::new::<&[u8]>(cursor, ..) },
+        }
     }
 
     /// Yields empty values and never reads one.
@@ -127,11 +140,23 @@ impl Iter {
         inside && !met
     }
 
+    /// Whether the key just come to is wanted.
+    fn has_prefix(&self, from_back: bool) -> bool {
+        let Some(prefix) = &self.prefix else { return true };
+        let cursor = if from_back { self.back.as_deref() } else { Some(&self.front) };
+        cursor.is_some_and(|cursor| cursor.key().starts_with(prefix))
+    }
+
     fn advance(&mut self, from_back: bool) -> Option<Result<(Slice, Slice)>> {
         if self.state == State::Done {
             return None;
         }
-        let stepped = if from_back { self.step_back() } else { self.step_front() };
+        let stepped = loop {
+            let stepped = if from_back { self.step_back() } else { self.step_front() };
+            if !matches!(stepped, Ok(true)) || self.has_prefix(from_back) {
+                break stepped;
+            }
+        };
         let out = match stepped {
             Ok(true) => Some(self.item(from_back)),
             Ok(false) => None,
@@ -171,7 +196,7 @@ fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(end)
 }
 
-/// The range of all keys that begin with `prefix`.
+/// The range of all keys that begin with `prefix`, in byte order.
 pub(crate) fn prefix_range(prefix: &[u8]) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     (Bound::Included(prefix.to_vec()), prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded))
 }

@@ -9,7 +9,7 @@ use super::footprint::Footprint;
 use super::own::{Own, OwnWrites, look_through};
 use super::validate::Depends;
 use crate::options::{Isolation, ReadOptions, WriteOptions};
-use crate::read::{self, Cursor, Iter, Moment, OwnReads, Track, prefix_range};
+use crate::read::{self, Cursor, Iter, Moment, OwnReads, Track};
 use crate::shared::{Family, Shared};
 use crate::types::{SeqNo, Slice};
 use crate::write::{self, Mark, WriteBatch};
@@ -247,12 +247,13 @@ impl Transaction {
         Ok(Iter::new(self.cursor(family)?, range))
     }
 
-    /// The keys that begin with `prefix` with their values, its own writes included. For byte-wise orders.
+    /// The keys that begin with `prefix` with their values, its own writes included. An order of your own may scatter
+    /// them: then all keys are looked at.
     ///
     /// # Errors
     /// As [`Transaction::get`].
     pub fn prefix(&self, family: &Family, prefix: &[u8]) -> Result<Iter> {
-        Ok(Iter::new(self.cursor(family)?, prefix_range(prefix)))
+        Ok(Iter::with_prefix(self.cursor(family)?, prefix))
     }
 
     /// A cursor that shows the transaction's own writes among the others. Of writes that come later it may show some: make

@@ -12,7 +12,7 @@ pub use border::KeyBorder;
 pub use cursor::{EntryCursor, Stamp, Stored};
 pub use entry::{EntryRef, Kind};
 pub use ids::{FamilyId, TableId, VlogId, WalId};
-pub use order::{Comparator, KeyCompare};
+pub use order::{Comparator, KeyCompare, PrefixPlace};
 pub use rows::{RowSpan, Rows, Sight};
 pub use slice::Slice;
 

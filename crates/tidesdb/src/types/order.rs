@@ -14,7 +14,19 @@ pub struct Comparator(Repr);
 #[derive(Clone)]
 enum Repr {
     Bytewise,
+    ReverseBytewise,
     Custom { name: Arc<str>, compare: Arc<KeyCompare> },
+}
+
+/// Where the keys that begin with the same bytes lie in an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PrefixPlace {
+    /// Side by side, the shortest first.
+    Ascending,
+    /// Side by side, the shortest last.
+    Descending,
+    /// Anywhere.
+    Anywhere,
 }
 
 impl Comparator {
@@ -25,7 +37,7 @@ impl Comparator {
 
     /// Byte order backwards.
     pub fn reverse_bytewise() -> Self {
-        Self::custom("reverse-bytewise", |a, b| b.cmp(a))
+        Self(Repr::ReverseBytewise)
     }
 
     /// Byte order after mapping ASCII letters to lower case; keys that differ only in case are the same key.
@@ -76,6 +88,7 @@ impl Comparator {
     pub fn name(&self) -> &str {
         match &self.0 {
             Repr::Bytewise => "bytewise",
+            Repr::ReverseBytewise => "reverse-bytewise",
             Repr::Custom { name, .. } => name,
         }
     }
@@ -86,11 +99,21 @@ impl Comparator {
         matches!(self.0, Repr::Bytewise)
     }
 
+    /// Where the keys that begin with the same bytes lie.
+    pub fn prefix_place(&self) -> PrefixPlace {
+        match &self.0 {
+            Repr::Bytewise => PrefixPlace::Ascending,
+            Repr::ReverseBytewise => PrefixPlace::Descending,
+            Repr::Custom { .. } => PrefixPlace::Anywhere,
+        }
+    }
+
     /// Orders two keys.
     #[inline]
     pub fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         match &self.0 {
             Repr::Bytewise => a.cmp(b),
+            Repr::ReverseBytewise => b.cmp(a),
             Repr::Custom { compare, .. } => compare(a, b),
         }
     }
@@ -99,6 +122,7 @@ impl Comparator {
     pub(crate) fn custom_compare(&self) -> Option<Arc<KeyCompare>> {
         match &self.0 {
             Repr::Bytewise => None,
+            Repr::ReverseBytewise => Some(Arc::new(|a: &[u8], b: &[u8]| b.cmp(a))),
             Repr::Custom { compare, .. } => Some(Arc::clone(compare)),
         }
     }

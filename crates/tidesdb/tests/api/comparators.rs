@@ -1,9 +1,11 @@
 //! Key orders: the built-in ones and one's own.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use tidesdb::{Comparator, Db, Error, Family, MemtableKind};
+use tidesdb::{Comparator, Db, Error, Family, Isolation, MemtableKind, SyncMode};
 
 use crate::common::{Sim, contents, fill, keys, keys_back, letters, small, value};
 
@@ -171,4 +173,162 @@ fn a_comparator_that_panics_harms_nobody_else() {
     let db = sim.options().comparator(order).open().unwrap();
     let found = keys(db.family("ordered").unwrap().iter());
     assert!(found == ["a", "b", "c"] || found == ["a", "c"], "{found:?}");
+}
+
+/// In reverse byte order `prefix` found nothing, and in an order of one's own one key of five: the range of keys with a
+/// prefix was taken for that of byte order.
+#[test]
+fn a_prefix_finds_all_its_keys_in_every_order() {
+    let by_last_byte = Comparator::custom("by-last-byte", |a, b| (a.last(), a).cmp(&(b.last(), b)));
+    let built_in = ["bytewise", "reverse-bytewise", "case-insensitive", "u64", "i64", "lexicographic"];
+    let orders = built_in.into_iter().filter_map(Comparator::by_name).chain([by_last_byte]);
+    for order in orders {
+        let sim = Sim::new();
+        let (db, f) = with(&sim, order.clone());
+        let parts: [&[u8]; 6] = [b"a", b"B", b"ab", b"\xff", b"\xff\xff", b"z"];
+        for (i, first) in parts.iter().enumerate() {
+            for second in parts {
+                f.put(&[*first, second].concat(), b"v").unwrap();
+            }
+            if i == 3 {
+                f.flush().unwrap();
+            }
+        }
+        let tx = db.begin(Isolation::Serializable);
+        let snapshot = db.snapshot();
+        for prefix in parts.into_iter().chain([&b""[..], b"aa", b"q", b"\xff\xff\xff"]) {
+            let all = contents(&f).into_iter().map(|(key, _)| key);
+            let wanted: Vec<_> = all.filter(|key| key.starts_with(prefix)).collect();
+            let found = |iter: tidesdb::Result<tidesdb::Iter>| -> Vec<Vec<u8>> {
+                iter.unwrap().map(|kv| kv.unwrap().0.into_vec()).collect()
+            };
+            assert_eq!(found(f.prefix(prefix)), wanted, "{} {prefix:?}", order.name());
+            assert_eq!(found(snapshot.prefix(&f, prefix)), wanted);
+            assert_eq!(found(tx.prefix(&f, prefix)), wanted);
+            let back: Vec<_> = f.prefix(prefix).unwrap().rev().map(|kv| kv.unwrap().0.into_vec()).collect();
+            assert!(back.iter().rev().eq(&wanted), "{} {prefix:?} backwards", order.name());
+            // From both ends at once, each key comes once.
+            let (mut iter, mut both) = (f.prefix(prefix).unwrap(), Vec::new());
+            while let Some(kv) = iter.next() {
+                both.push(kv.unwrap().0.into_vec());
+                both.extend(iter.next_back().map(|kv| kv.unwrap().0.into_vec()));
+            }
+            both.sort();
+            let mut sorted = wanted.clone();
+            sorted.sort();
+            assert_eq!(both, sorted);
+        }
+    }
+}
+
+#[test]
+fn another_order_than_the_stored_one_is_refused_by_both_names() {
+    let sim = Sim::new();
+    let (db, f) = with(&sim, Comparator::reverse_bytewise());
+    let other = small().comparator(Comparator::u64_le());
+    let e = db.family_or_create("ordered", other.clone()).unwrap_err().to_string();
+    assert!(e.contains("reverse-bytewise") && e.contains("u64") && e.contains("ordered"), "{e}");
+    let same = small().comparator(Comparator::reverse_bytewise());
+    assert_eq!(db.family_or_create("ordered", same).unwrap().id(), f.id());
+    drop((db, f));
+    let e = sim.options().default_family(other).open().unwrap_err().to_string();
+    assert!(e.contains("bytewise") && e.contains("u64") && e.contains("default"), "{e}");
+    sim.open().close().unwrap();
+}
+
+/// What a test's key order does when it is called.
+type Action = Arc<Mutex<Option<Arc<dyn Fn() + Send + Sync>>>>;
+
+/// A database whose family `ordered` has a key order that acts.
+fn acting(sync: SyncMode) -> (tempfile::TempDir, Db, Family, Action) {
+    let action = Action::default();
+    let act = Arc::clone(&action);
+    let order = Comparator::custom("acting", move |a, b| {
+        let act = act.lock().unwrap().clone();
+        if let Some(act) = act {
+            act();
+        }
+        a.cmp(b)
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::options(dir.path()).sync(sync).comparator(order.clone()).open().unwrap();
+    let family = db.create_family("ordered", small().comparator(order)).unwrap();
+    (dir, db, family, action)
+}
+
+/// A key order that read the database during an insert waited for that very insert, once a later commit of another thread had
+/// returned; and with it every reader. It may read; what it reads does not wait for the commit under way.
+#[test]
+fn an_order_may_read_while_others_commit() {
+    for sync in [SyncMode::None, SyncMode::Full] {
+        let (_dir, db, family, action) = acting(sync);
+        db.put(b"collation", b"1").unwrap();
+        let reads = Arc::new(AtomicU32::new(0));
+        let (reader, counted) = (db.clone(), Arc::clone(&reads));
+        *action.lock().unwrap() = Some(Arc::new(move || {
+            let before = counted.fetch_add(1, SeqCst);
+            assert!(reader.get(b"collation").unwrap().is_some());
+            match before % 4 {
+                0 => drop(reader.snapshot()),
+                1 => assert!(reader.iter().unwrap().next().is_some()),
+                2 => drop(reader.begin(Isolation::Serializable)),
+                _ => drop(reader.family("default").unwrap()),
+            }
+        }));
+        let stop = AtomicBool::new(false);
+        let started = Instant::now();
+        std::thread::scope(|scope| {
+            let others = [0u8, 1].map(|n| {
+                let (db, stop) = (&db, &stop);
+                scope.spawn(move || {
+                    while !stop.load(SeqCst) {
+                        db.put(&[n], b"v").unwrap();
+                        assert!(db.get(&[n]).unwrap().is_some());
+                        drop(db.snapshot());
+                    }
+                })
+            });
+            for i in 0..200u32 {
+                if i % 3 == 0 {
+                    let mut tx = db.begin(Isolation::Serializable);
+                    tx.get(&family, b"k").unwrap();
+                    tx.put(&family, &i.to_be_bytes(), b"v").unwrap();
+                    tx.commit().unwrap();
+                } else {
+                    family.put(&i.to_be_bytes(), b"v").unwrap();
+                }
+                if started.elapsed() > Duration::from_secs(20) {
+                    break;
+                }
+            }
+            stop.store(true, SeqCst);
+            others.into_iter().for_each(|thread| thread.join().unwrap());
+        });
+        assert!(reads.load(SeqCst) > 1000);
+        *action.lock().unwrap() = None;
+        assert_eq!(contents(&family).len(), 200);
+        family.flush().unwrap();
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn an_order_that_writes_is_refused_at_once() {
+    let (_dir, db, family, action) = acting(SyncMode::None);
+    family.put(b"a", b"v").unwrap();
+    let errors = Arc::new(Mutex::new(Vec::new()));
+    let (writer, seen) = (db.clone(), Arc::clone(&errors));
+    let once = AtomicBool::new(false);
+    *action.lock().unwrap() = Some(Arc::new(move || {
+        if !once.swap(true, SeqCst) {
+            seen.lock().unwrap().push(writer.put(b"from inside", b"v").map(drop));
+        }
+    }));
+    family.put(b"b", b"v").unwrap();
+    *action.lock().unwrap() = None;
+    let errors = std::mem::take(&mut *errors.lock().unwrap());
+    assert!(matches!(errors[..], [Err(Error::InvalidArgument { .. })]), "{errors:?}");
+    assert_eq!(contents(&family).len(), 2);
+    assert!(!db.contains(b"from inside").unwrap());
+    db.put(b"outside", b"v").unwrap();
 }

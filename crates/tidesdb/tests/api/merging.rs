@@ -173,10 +173,10 @@ fn a_merge_that_runs_is_stopped_and_leaves_all_as_it_was() {
     three_rounds(f);
     let (levels, files) = (f.stats().level_tables, tables(&sim));
     let stopped = (0..100).any(|_| {
-        std::thread::scope(|s| {
+        thread::scope(|s| {
             let merge = s.spawn(|| f.compact_range("key000000".."key000001"));
             while !f.stats().compacting && !merge.is_finished() {
-                std::thread::yield_now();
+                thread::yield_now();
             }
             db.cancel_compactions().unwrap();
             assert!(!f.stats().compacting || merge.is_finished());
@@ -213,7 +213,7 @@ fn none_begins_by_itself_until_the_next_open() {
     fill(db.default_family(), 1000, b"v");
     let stats = db.stats();
     assert_eq!((stats.stalled_by_tables.stopped, stats.stalled_by_tables.slowed), (0, 0));
-    std::thread::sleep(Duration::from_millis(50));
+    thread::sleep(Duration::from_millis(50));
     assert_eq!(level1(&db), 60);
     db.default_family().compact().unwrap();
     assert_eq!(level1(&db), 0);
@@ -232,7 +232,7 @@ fn none_begins_by_itself_until_the_next_open() {
         if level1(&db) < 2 {
             return;
         }
-        std::thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(5));
     }
     panic!("merges do not begin again");
 }
