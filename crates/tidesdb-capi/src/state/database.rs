@@ -14,7 +14,7 @@ use tidesdb::{Db, FamilyOptions};
 use tidesdb_sync::Mutex;
 
 use super::orders::{Order, Orders};
-use super::{DATABASES, FAMILIES, Family, ITERATORS, TRANSACTIONS};
+use super::{DATABASES, FAMILIES, Family, ITERATORS, TRANSACTIONS, Transaction};
 use crate::abi::{
     ERR_EXISTS, ERR_INVALID_DB, ERR_MEMORY_LIMIT, ERR_NOT_FOUND, FAMILY_NAME_BYTES, FamilyConfig,
 };
@@ -134,12 +134,10 @@ impl Database {
         if name == SETTINGS_FAMILY {
             return Err(told!(ERR_NOT_FOUND, "this family is the library's own"));
         }
-        let engine = self.engine.family(name)?;
-        self.handle_of(engine)
-    }
-
-    fn handle_of(self: &Arc<Self>, engine: tidesdb::Family) -> Answer<(Handle, Arc<Family>)> {
         let mut families = self.families.lock();
+        // Under the lock, which a drop takes after the engine has dropped the family: what is found here, and given a handle, the drop
+        // finds, too.
+        let engine = self.engine.family(name)?;
         if let Some((handle, family)) = families.get(&engine.id()) {
             return Ok((*handle, Arc::clone(family)));
         }
@@ -237,6 +235,8 @@ impl Database {
         family.drop_handle();
         self.families.lock().remove(&family.engine().id());
         FAMILIES.retire(handle);
+        // Those that were freed and wait in other threads would keep the family, and its files with it.
+        TRANSACTIONS.visit_parked(self.handle(), Transaction::forget_dropped);
         // The family is dropped, whatever becomes of this: a number is never used again.
         if let Err(error) = self.engine.default_family().delete(&settings_key(family.engine())) {
             tracing::warn!(%error, "settings of a dropped family stay behind");
@@ -326,8 +326,9 @@ impl Database {
         Ok(closed?)
     }
 
+    /// Iterators stay until they are freed, refused by all other calls: their callers may be reading what the iterators lent.
     fn end_all(&self) {
-        drop(ITERATORS.remove_all(self.handle()));
+        ITERATORS.shut_all(self.handle());
         drop(TRANSACTIONS.remove_all(self.handle()));
     }
 }
