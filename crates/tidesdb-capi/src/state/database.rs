@@ -22,7 +22,7 @@ use crate::callback;
 use crate::failure::{Answer, Failure, invalid, told};
 use crate::handle::Handle;
 use crate::log::Messages;
-use crate::pointer::{put_text, text_of};
+use crate::pointer::{bytes_of, put_text, text_of};
 use crate::settings;
 
 /// The family that keeps the settings. It is not listed.
@@ -176,10 +176,10 @@ impl Database {
         let options = settings::options(config, FamilyOptions::default().comparator(order))?;
         let mut config = *config;
         put_text(&mut config.comparator_name, &order_name);
-        let context = text_of(&config.comparator_ctx_str)?; // either may come without an end
-        put_text(&mut config.comparator_ctx_str, &context);
+        let context = bytes_of(&config.comparator_ctx_str); // either may come without an end
+        put_text(&mut config.comparator_ctx_str, context);
         if let Some(order) = self.orders.registered(&order_name) {
-            put_text(&mut config.comparator_ctx_str, &order.context_text.to_string_lossy());
+            put_text(&mut config.comparator_ctx_str, order.context_text.as_bytes());
         }
         let _catalog = self.catalog.lock();
         // Who asks for the family before its settings are kept waits here.
@@ -297,13 +297,27 @@ impl Database {
         Ok(())
     }
 
-    /// The settings of a family: those that were kept, or what the engine's say.
+    /// The settings of a family: those that were kept, or what the engine's say. Text that cannot be read, which older versions could
+    /// write, must not hide the family.
     fn kept_settings(&self, family: &tidesdb::Family) -> Answer<FamilyConfig> {
-        let kept = self.engine.default_family().get(&settings_key(family))?;
-        let text = kept.as_deref().map(String::from_utf8_lossy);
-        match text {
-            Some(text) => settings::from_text(SETTINGS_FAMILY, &text, SECTION),
-            None => Ok(settings::of_engine(&family.options())),
+        let options = family.options();
+        let Some(kept) = self.engine.default_family().get(&settings_key(family))? else {
+            return Ok(settings::of_engine(&options));
+        };
+        match settings::from_text(SETTINGS_FAMILY, &String::from_utf8_lossy(&kept), SECTION) {
+            Ok(mut config) => {
+                settings::correct_order(&mut config, &options);
+                Ok(config)
+            }
+            Err(failure) => {
+                let name = family.name();
+                tracing::warn!(
+                    ?name,
+                    ?failure,
+                    "the kept settings of a family cannot be read: the engine's count"
+                );
+                Ok(settings::of_engine(&options))
+            }
         }
     }
 
