@@ -241,6 +241,42 @@ static void what_an_iterator_lent_outlives_a_close(void)
     }
 }
 
+/* The header promises it: neither the end of the transaction nor a drop of the family ends what was lent. */
+static void what_an_iterator_lent_outlives_its_transaction_and_family(void)
+{
+    db_t *db = open_at("db");
+    for (int round = 0; round < 4; round++) {
+        uint8_t value[LONG];
+        struct held held[2];
+        cf_t *cf = make_rows(db, "f", round % 2);
+        for (int i = 0; i < 2; i++) hold(&held[i], db, cf, 5);
+        tidesdb_iter_free(held[1].iter);
+        /* Row 5 is one that the transaction wrote itself. */
+        OK(tidesdb_txn_delete(held[1].txn, cf, B("key000006")));
+        OK(tidesdb_txn_put(held[1].txn, cf, B("key000005"), value_of(5, value), LONG, 0));
+        OK(tidesdb_iter_new(held[1].txn, cf, &held[1].iter));
+        OK(tidesdb_iter_seek(held[1].iter, B("key000005")));
+        OK(tidesdb_iter_key_value(held[1].iter, &held[1].key, &held[1].key_size, &held[1].value,
+                                  &held[1].value_size));
+        for (int i = 0; i < 2; i++) {
+            if (round < 2) OK(tidesdb_txn_commit(held[i].txn));
+            else OK(tidesdb_txn_rollback(held[i].txn));
+            still_the_same(&held[i]);
+            tidesdb_txn_free(held[i].txn);
+        }
+        fill(db, cf, 100, 2000);
+        OK(tidesdb_purge_cf(cf));
+        OK(tidesdb_drop_column_family(db, "f"));
+        OK(tidesdb_purge(db));
+        for (int i = 0; i < 2; i++) {
+            still_the_same(&held[i]);
+            tidesdb_iter_free(held[i].iter);
+        }
+    }
+    CHECK_INT(value_logs_left(), 0);
+    close_db(db);
+}
+
 struct readers {
     db_t *db;
     cf_t *cf;
@@ -377,6 +413,7 @@ const struct test race_tests[] = {
     TEST(a_family_dropped_while_others_get_it_leaves_no_files),
     TEST(a_freed_transaction_keeps_no_dropped_family),
     TEST(what_an_iterator_lent_outlives_a_close),
+    TEST(what_an_iterator_lent_outlives_its_transaction_and_family),
     TEST(readers_keep_what_they_hold_while_another_closes),
     TEST_ALONE(a_comparator_reads_while_others_commit),
     END_OF_TESTS,
