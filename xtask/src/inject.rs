@@ -235,7 +235,7 @@ impl House {
         let place = self.place(0)?;
         let log = place.join("log");
         let kinds: Vec<String> = CALLS.iter().map(|(call, _)| format!("?{call}")).collect();
-        let mut command = self.traced(&log, &kinds.join(","));
+        let mut command = self.traced(&log, &[format!("trace={}", kinds.join(","))]);
         let ran = output(self.program_args(&mut command, "work", &place))?;
         if ran.status.code() != Some(0) {
             return Err(format!("it fails when no call does: {}", String::from_utf8_lossy(&ran.stderr)));
@@ -269,6 +269,11 @@ impl House {
                 break;
             }
         }
+        if tally.injected == 0 {
+            tally
+                .findings
+                .push(format!("{} {}: no call failed, so nothing was tried", series.call, series.error));
+        }
         let _ = remove(&self.work.join(worker.to_string())); // the last to end finds the folder empty
         let _ = fs::remove_dir(&self.work);
         tally
@@ -278,13 +283,8 @@ impl House {
     fn one(&self, series: &Series, n: u32, worker: usize, tally: &mut Tally) -> Result<bool, String> {
         let place = self.place(worker)?;
         let log = place.join("log");
-        let mut command = self.traced(&log, series.call);
-        command.arg("-e").arg(format!(
-            "inject={}:error={}:when={}",
-            series.call,
-            series.error,
-            series.when(n)
-        ));
+        let fault = format!("inject={}:error={}:when={}", series.call, series.error, series.when(n));
+        let mut command = self.traced(&log, &[format!("trace={}", series.call), fault]);
         let ran = output(self.program_args(&mut command, "work", &place))?;
         tally.runs += 1;
         let injected = fs::read(&log).is_ok_and(|log| contains(&log, b"(INJECTED)"));
@@ -316,9 +316,11 @@ impl House {
         Ok(place)
     }
 
-    fn traced(&self, log: &Path, calls: &str) -> Command {
+    /// The program under strace, its arguments to come.
+    fn traced(&self, log: &Path, expressions: &[String]) -> Command {
         let mut command = Command::new("strace");
-        command.args(["-f", "-qq", "--seccomp-bpf", "-o"]).arg(log).arg("-e").arg(format!("trace={calls}"));
+        command.args(["-f", "-qq", "--seccomp-bpf", "-o"]).arg(log);
+        command.args(expressions.iter().flat_map(|expression| ["-e", expression.as_str()]));
         command.arg(&self.program);
         command
     }
