@@ -42,7 +42,7 @@ cargo xtask COMMAND
                       a C program of which one system call fails, each in turn; --limit caps the N-th call
                       that fails, --prefix takes an installed library (needs strace)
   soak --hours H [--seed N] [--only NAME]
-                      those in turn, without tmpfs (it needs root), each round with the next seed, until the
+                      those in turn, `inject` too, without tmpfs (it needs root), each round with the next seed, until the
                       time is over or one fails
 ";
 

@@ -37,7 +37,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Done {
     }
     plan.programs.retain(|program| program == INJECT || stages::has_program(root, program));
     if plan.programs.is_empty() {
-        return Err("crates/testkit has none of these programs".to_owned());
+        return Err("none of these programs can run here".to_owned());
     }
     let begin = Instant::now();
     let mut runs = 0;
@@ -96,6 +96,7 @@ mod tests {
 
     #[test]
     fn options_make_a_plan() {
+        assert!(plan("--hours 1 --only inject").is_ok_and(|plan| plan.programs == [INJECT]));
         let plan = plan("--hours 0.5 --seed 7 --only crash").expect("all of it is right");
         assert_eq!(
             plan,
