@@ -102,6 +102,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Done {
     }
     let house = House::build(root, plan)?;
     let made = house.calls_made()?;
+    house.check_can_fail()?;
     let series: Vec<Series> = CALLS
         .iter()
         .filter(|(call, _)| made.contains_key(*call))
@@ -253,6 +254,20 @@ impl House {
         let shown: Vec<String> = most.iter().map(|(call, count)| format!("{call} {count}")).collect();
         println!("calls of the busiest thread: {}", shown.join(", "));
         Ok(most)
+    }
+
+    /// The second run must miss what is gone: here all of the directory that [`House::calls_made`] left.
+    fn check_can_fail(&self) -> Done {
+        let place = self.work.join("0");
+        remove(&place.join("db"))?;
+        let mut command = Command::new(&self.program);
+        let checked = output(self.program_args(&mut command, "check", &place))?;
+        match checked.status.code() {
+            Some(3) => Ok(()),
+            other => {
+                Err(format!("all commits are gone, and the second run ends with {other:?} instead of 3"))
+            }
+        }
     }
 
     fn series(&self, series: &Series, worker: usize) -> Tally {
