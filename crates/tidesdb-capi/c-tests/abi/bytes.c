@@ -66,9 +66,10 @@ static int make_ordered(db_t *db, const char *name, const char *context, int num
         return 0;
     }
     settings_t config = tidesdb_default_column_family_config();
-    config.write_buffer_size = 1234567;
     strcpy(config.comparator_name, name);
     cf_t *cf = family_with(db, family_name, &config);
+    config.write_buffer_size = 1234567; /* kept by a second writing of the settings */
+    OK(tidesdb_cf_update_runtime_config(cf, &config, 1));
     for (const char *key = "bac"; *key != '\0'; key++) put(db, cf, (char[]){*key, '\0'}, "x");
     return 1;
 }
