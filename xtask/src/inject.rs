@@ -52,7 +52,7 @@ const CALLS: [(&str, &[&str]); 36] = [
     ("statx", &["EIO"]),
     ("fstatfs", &["EIO!"]),
     ("getdents64", &["EIO"]),
-    ("flock", &["EIO", "EWOULDBLOCK"]),
+    ("flock", &["EIO", "EAGAIN"]),
     ("clone3", &["EAGAIN!"]),
 ];
 
@@ -311,7 +311,7 @@ impl House {
         }
         match ran.status.code() {
             Some(0) => tally.well += u64::from(injected),
-            Some(1) => tally.told += 1,
+            Some(1) => tally.told += u64::from(injected),
             _ => tally.not_begun += u64::from(injected),
         }
         let mut wrong = unlawful(&ran, &ALLOWED);
