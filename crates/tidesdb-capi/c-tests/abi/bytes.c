@@ -304,7 +304,7 @@ static void names_of_savepoints(void)
 static void check_paths(const char *name)
 {
     static const char *const kinds[] = {"", "checkpoint", "backup"};
-    char path[3][128];
+    char path[3][160];
     for (int i = 0; i < 3; i++) snprintf(path[i], sizeof path[i], "%s%s%s", name, kinds[i], name);
     tidesdb_config_t config = quiet(path[0]);
     config.log_level = TDB_LOG_DEBUG;
@@ -319,7 +319,7 @@ static void check_paths(const char *name)
     OK(tidesdb_checkpoint(db, path[1]));
     OK(tidesdb_backup(db, path[2]));
     close_db(db);
-    char log[160];
+    char log[192];
     snprintf(log, sizeof log, "%s/LOG", path[0]);
     CHECK(access(log, F_OK) == 0);
     for (int i = 0; i < 3; i++) {
@@ -331,12 +331,17 @@ static void check_paths(const char *name)
 
 static void paths(void)
 {
-    for (int byte = 1; byte < 256; byte += 3 * stride()) {
-        char name[64];
-        check_paths(around(name, byte, "x"));
+    enum { AT_ONCE = 64 };
+    for (int first = 0; first < 256; first += AT_ONCE) {
+        char name[AT_ONCE + 1];
+        int size = 0;
+        for (int byte = first; byte < first + AT_ONCE; byte++)
+            if (byte != 0 && byte != '/') name[size++] = (char)byte;
+        name[size] = '\0';
+        check_paths(name);
     }
-    /* Those that mean something to somebody. */
-    for (const char *byte = "\n\r\t \"'\\/.:;%#*?"; *byte != '\0'; byte++) {
+    /* At the ends, those that mean something to somebody. */
+    for (const char *byte = "\n\t \\/.%\xff"; *byte != '\0'; byte++) {
         char name[64];
         check_paths(around(name, *byte, "y"));
     }

@@ -84,7 +84,7 @@ static void a_family_dropped_while_others_get_it_leaves_no_files(void)
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++)
         CHECK(pthread_create(&threads[i], NULL, get_again_and_again, &getters) == 0);
-    for (int round = 0, rounds = scaled(1000, 20); round < rounds; round++) {
+    for (int round = 0, rounds = scaled(300, 20); round < rounds; round++) {
         cf_t *cf = family_with(getters.db, "g", &config);
         put_long(getters.db, cf, "key", round);
         OK(tidesdb_drop_column_family(getters.db, "g"));
