@@ -119,6 +119,31 @@ static void names_and_contexts_of_comparators(void)
     CHECK_INT(made, (254 + stride()) / stride() + STRANGE);
 }
 
+/* What cannot be kept is refused or cut, and said in the log. */
+static void what_is_refused_is_in_the_log(void)
+{
+    tidesdb_config_t config = quiet("db");
+    config.log_level = TDB_LOG_WARN;
+    config.log_to_file = 1;
+    db_t *db = NULL;
+    OK(tidesdb_open(&config, &db));
+    char longest[400];
+    memset(longest, 'x', sizeof longest);
+    longest[sizeof longest - 1] = '\0';
+    CHECK_RC(tidesdb_register_comparator(db, longest, backwards, "", NULL), TDB_ERR_INVALID_ARGS);
+    CHECK_RC(tidesdb_register_comparator(db, "\xff", backwards, "", NULL), TDB_ERR_INVALID_ARGS);
+    OK(tidesdb_register_comparator(db, "name", backwards, longest, NULL));
+    settings_t settings = tidesdb_default_column_family_config();
+    CHECK_RC(tidesdb_cf_config_save_to_ini("f.ini", "a\nb", &settings), TDB_ERR_INVALID_ARGS);
+    close_db(db);
+    char *log = read_file("db/LOG");
+    static const char *const lines[] = {"has not 1 to 63 bytes", "not UTF-8", "is cut to 255 bytes", "are not saved"};
+    for (int i = 0; i < 4; i++)
+        if (strstr(log, lines[i]) == NULL) fail(__FILE__, __LINE__, "no \"%s\" in the log: %s", lines[i], log);
+    CHECK(strstr(log, "a\nb") == NULL);
+    free(log);
+}
+
 /* The context of settings that name a built-in order, given with the settings themselves. */
 static void contexts_in_settings(void)
 {
@@ -349,6 +374,7 @@ static void paths(void)
 
 const struct test byte_tests[] = {
     TEST(names_and_contexts_of_comparators),
+    TEST(what_is_refused_is_in_the_log),
     TEST(contexts_in_settings),
     TEST(ini_files),
     TEST(the_section_default_has_a_head),
