@@ -11,6 +11,7 @@ mod cargo;
 mod gate;
 mod install;
 mod ctests;
+mod inject;
 mod stages;
 mod soak;
 
@@ -37,8 +38,11 @@ cargo xtask COMMAND
                       instructions per operation against xtask/instructions.txt (needs valgrind)
   crash|faults|order|kill|sweep|model|isolation|invariants|tmpfs [ARGS]
                       the programs of crates/testkit, at full size
+  inject [--seed N] [--limit N] [--stride N] [--only CALL] [--jobs N] [--prefix DIR]
+                      a C program of which one system call fails, each in turn; --limit caps the N-th call
+                      that fails, --prefix takes an installed library (needs strace)
   soak --hours H [--seed N] [--only NAME]
-                      those in turn, without tmpfs (it needs root), each round with the next seed, until the
+                      those in turn, `inject` too, without tmpfs (it needs root), each round with the next seed, until the
                       time is over or one fails
 ";
 
@@ -58,6 +62,7 @@ fn main() -> ExitCode {
         "bench-gate" => gate::run(&root, rest),
         "install" => install::run(&root, rest),
         command if stages::is_kit(command) => stages::testkit(&root, command, rest),
+        "inject" => inject::run(&root, rest),
         "soak" => soak::run(&root, rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

@@ -4,11 +4,15 @@
 //! command that repeats it.
 
 use crate::cargo::Done;
-use crate::stages;
+use crate::{inject, stages};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-const PROGRAMS: [&str; 8] = ["model", "isolation", "invariants", "crash", "faults", "order", "sweep", "kill"];
+const PROGRAMS: [&str; 9] =
+    ["model", "isolation", "invariants", "crash", "faults", "order", "sweep", "kill", INJECT];
+
+/// The one that is no program of the test kit.
+const INJECT: &str = "inject";
 
 /// What to run and for how long.
 #[derive(Debug, PartialEq)]
@@ -25,9 +29,15 @@ struct Plan {
 #[expect(clippy::disallowed_methods, reason = "a tool may look at the clock")]
 pub(crate) fn run(root: &Path, args: &[String]) -> Done {
     let mut plan = parse(args)?;
-    plan.programs.retain(|program| stages::has_program(root, program));
+    if plan.programs.iter().any(|program| program == INJECT)
+        && let Some(why) = inject::hindrance()
+    {
+        println!("soak: SKIPPED {INJECT}: {why}");
+        plan.programs.retain(|program| program != INJECT);
+    }
+    plan.programs.retain(|program| program == INJECT || stages::has_program(root, program));
     if plan.programs.is_empty() {
-        return Err("crates/testkit has none of these programs".to_owned());
+        return Err("none of these programs can run here".to_owned());
     }
     let begin = Instant::now();
     let mut runs = 0;
@@ -35,7 +45,11 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Done {
     while begin.elapsed() < plan.time {
         for program in &plan.programs {
             let args = ["--seed".to_owned(), seed.to_string()];
-            if let Err(message) = stages::testkit(root, program, &args) {
+            let done = match program.as_str() {
+                INJECT => inject::run(root, &args),
+                program => stages::testkit(root, program, &args),
+            };
+            if let Err(message) = done {
                 return Err(format!("{message}\nrepeat with: cargo xtask {program} --seed {seed}"));
             }
             runs += 1;
@@ -82,6 +96,7 @@ mod tests {
 
     #[test]
     fn options_make_a_plan() {
+        assert!(plan("--hours 1 --only inject").is_ok_and(|plan| plan.programs == [INJECT]));
         let plan = plan("--hours 0.5 --seed 7 --only crash").expect("all of it is right");
         assert_eq!(
             plan,

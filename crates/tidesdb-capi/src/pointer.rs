@@ -171,20 +171,24 @@ pub(crate) fn tell(at: Out<*const u8>, size: Out<usize>, bytes: &[u8]) {
     size.set(bytes.len());
 }
 
+/// The bytes of the text in an array of a structure: up to its end, or all of it.
+pub(crate) fn bytes_of(array: &[c_char]) -> Vec<u8> {
+    array.iter().take_while(|c| **c != 0).map(|c| c.cast_unsigned()).collect()
+}
+
 /// The text in an array of a structure: up to its end, or all of it.
 ///
 /// # Errors
 /// If it is not UTF-8.
 pub(crate) fn text_of(array: &[c_char]) -> Answer<String> {
-    let bytes = array.iter().take_while(|c| **c != 0).map(|c| c.cast_unsigned()).collect();
-    String::from_utf8(bytes).map_err(|_| NO_TEXT)
+    String::from_utf8(bytes_of(array)).map_err(|_| NO_TEXT)
 }
 
 /// Writes a text into an array of a structure, cut to its size less the end.
-pub(crate) fn put_text(array: &mut [c_char], text: &str) {
+pub(crate) fn put_text(array: &mut [c_char], text: impl AsRef<[u8]>) {
     array.fill(0);
     let room = array.len() - 1;
-    for (place, byte) in array[..room].iter_mut().zip(text.bytes()) {
+    for (place, byte) in array[..room].iter_mut().zip(text.as_ref()) {
         *place = byte.cast_signed();
     }
 }

@@ -64,12 +64,13 @@ impl Range {
         Self { prefix: prefix.to_vec(), ..Self::default() }
     }
 
-    /// Shows each row to `visit` until it says `false`; values are empty and not read unless `values`. Returns how many.
+    /// Shows each row, with the time at which it expires (0 = never), to `visit` until it says `false`; values are empty and not read
+    /// unless `values`. Returns how many.
     pub(crate) fn walk(
         &self,
         family: &Family,
         values: bool,
-        mut visit: impl FnMut(&[u8], &[u8]) -> Outcome<bool>,
+        mut visit: impl FnMut(&[u8], &[u8], u32) -> Outcome<bool>,
     ) -> Outcome<u64> {
         let mut cursor = family.cursor_with(&ReadOptions { keys_only: !values })?;
         let mut rows = 0;
@@ -79,11 +80,12 @@ impl Range {
             && self.holds(family, cursor.key())
         {
             rows += 1;
+            let expiry = cursor.expiry();
             let more = if values {
                 let (key, value) = cursor.entry()?;
-                visit(key, value)?
+                visit(key, value, expiry)?
             } else {
-                visit(cursor.key(), &[])?
+                visit(cursor.key(), &[], expiry)?
             };
             if !more {
                 break;
@@ -137,7 +139,7 @@ mod tests {
 
     fn keys(family: &Family, range: &Range) -> Vec<String> {
         let mut out = Vec::new();
-        let keep = |k: &[u8], v: &[u8]| {
+        let keep = |k: &[u8], v: &[u8], _| {
             assert_eq!(k, v);
             out.push(String::from_utf8_lossy(k).into_owned());
             Ok(true)
@@ -145,7 +147,7 @@ mod tests {
         range.walk(family, true, keep).unwrap();
         let mut keys_only = 0;
         range
-            .walk(family, false, |_, v| {
+            .walk(family, false, |_, v, _| {
                 Ok(v.is_empty() && {
                     keys_only += 1;
                     true

@@ -249,6 +249,21 @@ fn a_reader_that_leaves_early_is_no_error() {
 }
 
 #[test]
+fn a_dump_says_when_it_leaves_out_that_rows_expire() {
+    let stage = Stage::new();
+    stage.ok(&["put", "a", "1", "--ttl", "7d"]);
+    stage.ok(&["put", "b", "2"]);
+    for (format, form) in [("tsv", "a\t1\\@"), ("csv", "a,1,"), ("jsonl", "\"value\":\"1\",\"expiry\":")] {
+        let run = stage.run(&["dump", "--format", format]);
+        assert!(run.err.is_empty() && run.text().contains(form), "{}{}", run.text(), run.err);
+        let run = stage.run(&["dump", "--format", format, "--no-expiry"]);
+        assert!(run.err.contains("1 row that expires would stay for ever"), "{}", run.err);
+        assert!(!run.text().contains(form), "{}", run.text());
+    }
+    assert!(stage.ok(&["help", "dump"]).contains("Leave out when rows expire"));
+}
+
+#[test]
 fn families() {
     let stage = Stage::new();
     stage.ok(&["families", "create", "users", "--compression", "zstd"]);

@@ -309,7 +309,9 @@ tidesdb_column_family_config_t tidesdb_default_column_family_config(void);
 int tidesdb_cf_config_load_from_ini(const char *ini_file, const char *section,
                                     tidesdb_column_family_config_t *config);
 
-/** Writes config as the one section of the file, which is replaced and synced. */
+/** Writes config as the one section of the file, which is replaced and synced. A comparator name or context that a line cannot
+ * hold (control characters, blanks at an end, no UTF-8) is written in hexadecimal under its key with _hex behind it. The
+ * section needs a name without "]", control characters and blanks at its ends, else TDB_ERR_INVALID_ARGS. */
 int tidesdb_cf_config_save_to_ini(const char *ini_file, const char *section,
                                   const tidesdb_column_family_config_t *config);
 
@@ -325,7 +327,8 @@ int tidesdb_cf_update_runtime_config(tidesdb_column_family_t *cf,
 int tidesdb_open(const tidesdb_config_t *config, tidesdb_t **db);
 
 /** Ends the background work, writes what memory holds and frees db with all its families. Transactions and
- * iterators that are still there become stale: only their free functions remain useful. */
+ * iterators that are still there become stale: only their free functions remain useful. Keys and values that an iterator lent
+ * stay readable until tidesdb_iter_free(); so do the memory and the open files behind them. */
 int tidesdb_close(tidesdb_t *db);
 
 /** Copies the database into dir, which is created or empty; the copy can be opened. TDB_ERR_EXISTS if it is not empty. */
@@ -352,7 +355,8 @@ int tidesdb_get_cache_stats(tidesdb_t *db, tidesdb_cache_stats_t *stats);
 /* ---- comparators ---- */
 
 /** Names an order, before a family that uses it is created or, after a reopening, used. Its families of an earlier run
- * come back with this call. name has 1 to 63 bytes; ctx must live as long as db. */
+ * come back with this call. name is 1 to 63 bytes of UTF-8, any of them; ctx_str is kept with the families that use the order,
+ * any bytes, cut to 255. ctx must live as long as db. */
 int tidesdb_register_comparator(tidesdb_t *db, const char *name, tidesdb_comparator_fn fn,
                                 const char *ctx_str, void *ctx);
 
@@ -503,6 +507,12 @@ int tidesdb_txn_release_savepoint(tidesdb_txn_t *txn, const char *name);
 
 /* ---- iterators ---- */
 
+/*
+ * Key and value pointers are lent by the iterator. They are valid until the same iterator moves (seek, next, prev) or is
+ * freed, whichever comes first: not when its transaction commits, ends or is freed, not when the family changes or is
+ * dropped, and not when another thread closes the database. Copy what must live longer.
+ */
+
 /** An iterator over cf as txn sees it, nowhere at first. The caller frees it with tidesdb_iter_free(). */
 int tidesdb_iter_new(tidesdb_txn_t *txn, tidesdb_column_family_t *cf, tidesdb_iter_t **iter);
 
@@ -527,13 +537,13 @@ int tidesdb_iter_prev(tidesdb_iter_t *iter);
 /** 1 if it is at a key, else 0. */
 int tidesdb_iter_valid(tidesdb_iter_t *iter);
 
-/** The key it is at; the iterator's, until it moves. */
+/** The key it is at; the iterator's, until it moves or is freed. */
 int tidesdb_iter_key(tidesdb_iter_t *iter, uint8_t **key, size_t *key_size);
 
-/** The value it is at; the iterator's, until it moves. */
+/** The value it is at; the iterator's, until it moves or is freed. */
 int tidesdb_iter_value(tidesdb_iter_t *iter, uint8_t **value, size_t *value_size);
 
-/** The pair it is at; the iterator's, until it moves. */
+/** The pair it is at; the iterator's, until it moves or is freed. */
 int tidesdb_iter_key_value(tidesdb_iter_t *iter, uint8_t **key, size_t *key_size, uint8_t **value,
                            size_t *value_size);
 

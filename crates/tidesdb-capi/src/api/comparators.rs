@@ -23,7 +23,9 @@ pub extern "C" fn tidesdb_register_comparator(
     answer(|| {
         let database = DATABASES.share(db)?;
         let function = function.ok_or(invalid!("the comparator's function is NULL"))?;
-        let name = name.text()?.to_owned();
+        let name =
+            name.text().inspect_err(|_| tracing::warn!("a comparator is refused: its name is not UTF-8"))?;
+        let name = name.to_owned();
         let context_text =
             if context_text.is_null() { CString::default() } else { context_text.c_str()?.to_owned() };
         database.register(Order { name, function, context: Context::new(context), context_text })

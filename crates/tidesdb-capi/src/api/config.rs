@@ -29,7 +29,7 @@ pub extern "C" fn tidesdb_cf_config_load_from_ini(
 ) -> Code {
     answer(|| {
         config.check()?;
-        let loaded = settings::load(file.text()?, section.text()?)?;
+        let loaded = settings::load(file.path()?, section.text()?)?;
         config.set(loaded);
         Ok(())
     })
@@ -41,7 +41,7 @@ pub extern "C" fn tidesdb_cf_config_save_to_ini(
     section: In<c_char>,
     config: In<FamilyConfig>,
 ) -> Code {
-    answer(|| settings::save(file.text()?, section.text()?, config.get()?))
+    answer(|| settings::save(file.path()?, section.text()?, config.get()?))
 }
 
 #[unsafe(no_mangle)]

@@ -178,6 +178,6 @@ extern "C" fn row(
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_iter_free(iter: Handle) {
     if iter != Handle::NULL {
-        answer(|| ITERATORS.remove(iter).map(drop));
+        answer(|| ITERATORS.remove_shut(iter).map(drop));
     }
 }

@@ -230,6 +230,17 @@ impl<T, F: Front> Table<T, F> {
         self.end(self.lend(handle)?).ok_or(STALE)
     }
 
+    /// As [`Table::remove`], also for a value that was shut. Only for tables in which nothing is parked: a made-up handle could wake it.
+    ///
+    /// # Errors
+    /// As [`Table::lend`].
+    pub(crate) fn remove_shut(&self, handle: Handle) -> Answer<T> {
+        self.remove(handle).or_else(|failure| {
+            let lent = self.slot(handle).and_then(|slot| slot.wake(handle)).ok_or(failure)?;
+            self.end(lent).ok_or(STALE)
+        })
+    }
+
     /// A copy of what `handle` stands for: for values that many threads use at a time.
     ///
     /// # Errors
@@ -265,6 +276,22 @@ impl<T, F: Front> Table<T, F> {
     pub(crate) fn wake(&self, parked: Parked) -> Option<(Handle, Lent<'_, T, F>)> {
         let lent = self.slot(parked.0)?.wake(parked.0)?;
         Some((lent.handle(), lent))
+    }
+
+    /// Refuses the handles of all values of `owner` that nobody uses at this moment. The values stay until [`Table::remove_shut`].
+    pub(crate) fn shut_all(&self, owner: Handle) {
+        let fresh = self.unused.lock().fresh;
+        (0..fresh).for_each(|index| self.place(index).shut_of(owner));
+    }
+
+    /// Shows `visit` every parked value of `owner`. One that wakes at this moment is left out.
+    pub(crate) fn visit_parked(&self, owner: Handle, mut visit: impl FnMut(&mut T)) {
+        let fresh = self.unused.lock().fresh;
+        for index in 0..fresh {
+            if let Some(mut taken) = self.place(index).try_take_parked_of(owner) {
+                taken.value().map(&mut visit);
+            }
+        }
     }
 
     /// Removes every value of `owner`, parked ones too, that nobody uses at this moment.

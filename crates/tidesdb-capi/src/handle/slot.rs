@@ -99,7 +99,7 @@ impl<T, F: Front> Slot<T, F> {
         self.state.load(Ordering::Relaxed)
     }
 
-    /// Lends what was parked under `handle`, which stands for it again.
+    /// Lends what was parked or shut under `handle`, which stands for it again.
     pub(super) fn wake(&self, handle: Handle) -> Option<Lent<'_, T, F>> {
         let mut backoff = Backoff::new();
         // Whoever closes the database may have it for a moment, to find out what it belongs to.
@@ -124,6 +124,25 @@ impl<T, F: Front> Slot<T, F> {
             return None;
         }
         self.try_take(state)
+    }
+
+    /// As [`Slot::try_take_of`] for a value that is parked: one that its thread may use at any moment is not taken from it.
+    pub(super) fn try_take_parked_of(&self, owner: Handle) -> Option<Taken<'_, T, F>> {
+        let state = self.state.load(Ordering::Acquire);
+        let parked = state & (TAKEN | WITHHELD) == WITHHELD;
+        if parked && self.owner.load(Ordering::Acquire) == owner.0 { self.try_take(state) } else { None }
+    }
+
+    /// Shuts the place if its value belongs to `owner`, is lent to nobody and is not parked: its handle is refused from now on, and the
+    /// value stays until [`Slot::wake`]. One exchange, so a caller who frees the value at this moment finds it before or after.
+    pub(super) fn shut_of(&self, owner: Handle) {
+        // As in `try_take_of`: a place of another owner is not touched.
+        let state = self.state.load(Ordering::Acquire);
+        if state & (TAKEN | WITHHELD) == 0 && self.owner.load(Ordering::Acquire) == owner.0 {
+            // A failure means that somebody has taken the place meanwhile: the caller looks a second time at the end.
+            let shut = state | WITHHELD;
+            let _ = self.state.compare_exchange(state, shut, Ordering::AcqRel, Ordering::Relaxed);
+        }
     }
 
     /// Takes the place, with whatever is in it, waiting for who has it.
@@ -151,6 +170,11 @@ pub(super) struct Taken<'t, T, F: Front> {
 }
 
 impl<T, F: Front> Taken<'_, T, F> {
+    /// What is in the place.
+    pub(super) fn value(&mut self) -> Option<&mut T> {
+        self.place().as_mut()
+    }
+
     #[inline(always)]
     fn place(&mut self) -> &mut Option<T> {
         // SAFETY: who made `self` set `TAKEN` in the slot's state: there is no other `Taken` of it.

@@ -115,6 +115,75 @@ fn what_is_parked_is_kept_under_another_handle() {
 }
 
 #[test]
+fn what_is_shut_is_kept_until_it_is_freed() {
+    let table = table();
+    let (ours, theirs) = (table.insert(1, OWNER).unwrap(), table.insert(2, STRANGER).unwrap());
+    let lent = table.insert(3, OWNER).unwrap();
+    let in_use = table.lend(lent).unwrap();
+    table.shut_all(OWNER);
+    assert_eq!(code(table.lend(ours)), ERR_INVALID_ARGS);
+    assert_eq!(code(table.remove(ours)), ERR_INVALID_ARGS);
+    assert_eq!(*table.lend(theirs).unwrap(), 2);
+    drop(in_use);
+    assert_eq!(*table.lend(lent).unwrap(), 3, "what is in use stays");
+    table.shut_all(OWNER);
+    assert!(table.remove_all(OWNER).iter().eq(&[1, 3]), "it is there");
+    let again = table.insert(4, OWNER).unwrap();
+    table.shut_all(OWNER);
+    table.shut_all(OWNER);
+    assert_eq!(table.remove_shut(again).unwrap(), 4);
+    assert_eq!(code(table.remove_shut(again)), ERR_INVALID_ARGS, "a second time");
+    assert_eq!(table.remove_shut(theirs).unwrap(), 2, "one that is not shut");
+    let busy = table.insert(5, OWNER).unwrap();
+    let _in_use = table.lend(busy).unwrap();
+    assert_eq!(code(table.remove_shut(busy)), ERR_BUSY);
+}
+
+#[test]
+fn only_what_is_parked_is_visited() {
+    let table = table();
+    let handles: Vec<Handle> = (0..4).map(|n| table.insert(n, OWNER).unwrap()).collect();
+    let parked = Small::park(table.lend(handles[0]).unwrap());
+    let woken = table.wake(Small::park(table.lend(handles[1]).unwrap())).unwrap();
+    table.remove(handles[2]).unwrap();
+    let stranger = table.insert(9, STRANGER).unwrap();
+    let _other = Small::park(table.lend(stranger).unwrap());
+    let mut seen = Vec::new();
+    table.visit_parked(OWNER, |n| seen.push(std::mem::replace(n, 100)));
+    assert_eq!(seen, [0]);
+    assert_eq!(*table.wake(parked).unwrap().1, 100);
+    assert_eq!(*woken.1, 1);
+}
+
+/// A close that shuts a value while its caller frees it: the caller gets it.
+#[test]
+fn each_value_is_freed_once_whoever_shuts_it() {
+    const ROUNDS: usize = if cfg!(miri) { 20 } else { 20_000 };
+    let table = table();
+    let begin = Barrier::new(2);
+    std::thread::scope(|scope| {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        scope.spawn({
+            let (table, begin) = (&table, &begin);
+            move || {
+                for _ in 0..ROUNDS {
+                    sender.send(table.insert(7, OWNER).unwrap()).unwrap();
+                    begin.wait();
+                    table.shut_all(OWNER);
+                    begin.wait();
+                }
+            }
+        });
+        for _ in 0..ROUNDS {
+            let handle = receiver.recv().unwrap();
+            begin.wait();
+            assert_eq!(table.remove_shut(handle).unwrap(), 7);
+            begin.wait();
+        }
+    });
+}
+
+#[test]
 fn what_a_panic_left_is_never_lent_again() {
     let table = table();
     let handle = table.insert(1, OWNER).unwrap();

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int};
 use std::str::FromStr;
 
 use crate::abi::FamilyConfig;
-use crate::pointer::{put_text, text_of};
+use crate::pointer::{bytes_of, put_text};
 
 /// Numbers that have names, each at its number.
 const COMPRESSIONS: [&str; 5] = ["NONE", "SNAPPY", "LZ4", "ZSTD", "LZ4_FAST"];
@@ -19,6 +19,7 @@ pub(super) enum Field<'a> {
     Int(&'a mut c_int),
     Double(&'a mut f64),
     Float(&'a mut f32),
+    /// Any bytes but 0.
     Text(&'a mut [c_char]),
     /// A number whose values have names; written as its name.
     Named(&'a mut c_int, &'static [&'static str]),
@@ -26,16 +27,32 @@ pub(super) enum Field<'a> {
     Numbered(&'a mut c_int, &'static [&'static str]),
 }
 
+/// A value as text.
+#[derive(Debug, PartialEq)]
+pub(super) enum Shown {
+    /// As it is.
+    Plain(String),
+    /// In hexadecimal: a line of a file cannot hold it as it is.
+    Hex(String),
+}
+
 impl Field<'_> {
     /// Its value as text.
-    pub(super) fn show(&self) -> String {
+    pub(super) fn show(&self) -> Shown {
+        match self {
+            Self::Text(text) => show_text(bytes_of(text.split_last().map_or(&[], |(_, rest)| rest))),
+            other => Shown::Plain(other.show_number()),
+        }
+    }
+
+    fn show_number(&self) -> String {
         match self {
             Self::Size(n) => n.to_string(),
             Self::Long(n) => n.to_string(),
             Self::Int(n) | Self::Numbered(n, _) => n.to_string(),
             Self::Double(x) => x.to_string(),
             Self::Float(x) => x.to_string(),
-            Self::Text(text) => text_of(text.split_last().map_or(&[], |(_, rest)| rest)).unwrap_or_default(),
+            Self::Text(_) => String::new(),
             Self::Named(n, names) => {
                 let name = usize::try_from(**n).ok().and_then(|i| names.get(i));
                 name.map_or_else(|| n.to_string(), |name| (*name).to_owned())
@@ -60,6 +77,42 @@ impl Field<'_> {
         }
         Some(())
     }
+
+    /// Takes its value from hexadecimal; `None` if that is none, or if a text cannot hold it.
+    pub(super) fn read_hex(&mut self, text: &str) -> Option<()> {
+        let Self::Text(array) = self else { return None };
+        let bytes = unhex(text)?;
+        let fits = !bytes.is_empty() && bytes.len() < array.len() && !bytes.contains(&0);
+        fits.then(|| put_text(array, bytes))
+    }
+}
+
+/// A reader of the file trims a line, and ends it where a control character may be taken for its end.
+fn show_text(bytes: Vec<u8>) -> Shown {
+    match String::from_utf8(bytes) {
+        Ok(text) if is_plain(&text) => Shown::Plain(text),
+        Ok(text) => Shown::Hex(hex(text.as_bytes())),
+        Err(e) => Shown::Hex(hex(e.as_bytes())),
+    }
+}
+
+/// Whether a line of a file can hold a text as it is.
+pub(super) fn is_plain(text: &str) -> bool {
+    text.trim() == text && !text.chars().any(char::is_control)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The bytes that pairs of hexadecimal digits stand for.
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digit = |c: &u8| char::from(*c).to_digit(16);
+    let byte = |pair: &[u8]| match pair {
+        [high, low] => u8::try_from(digit(high)? << 4 | digit(low)?).ok(),
+        _ => None,
+    };
+    text.as_bytes().chunks(2).map(byte).collect()
 }
 
 fn parse<N: FromStr>(text: &str) -> Option<N> {

@@ -1,12 +1,15 @@
 //! Settings as an INI file: one section, a key for each field. Keys that nobody knows are skipped, so that a file of another
 //! version can be read.
+//!
+//! A name or context that a line cannot hold (control characters, blanks at an end, no UTF-8) is written in hexadecimal, under the key
+//! of the field with `_hex` behind it. Programs that do not know that key pass over it; all other values look as they always did.
 
 use std::io::Write as _;
 use std::path::Path;
 
 use configparser::ini::Ini;
 
-use super::fields::fields;
+use super::fields::{Field, Shown, fields, is_plain};
 use crate::abi::{Code, ERR_CORRUPTION, ERR_INVALID_ARGS, ERR_IO, FamilyConfig};
 use crate::failure::{Answer, Failure};
 
@@ -14,9 +17,17 @@ fn failure(code: Code, what: impl std::fmt::Display) -> Failure {
     Failure::text_of(code, what.to_string())
 }
 
+/// Section of the keys before the first head. No section has this name, so that all are written with their heads.
+const HEADLESS: &str = "\n";
+/// The section whose head was left out in older files.
+const DEFAULT: &str = "default";
+/// What is behind the key of a value in hexadecimal.
+const HEX: &str = "_hex";
+
 /// Names are told apart by case, and a value goes to the end of its line: names of orders may hold any sign.
 fn empty() -> Ini {
     let mut ini = Ini::new_cs();
+    ini.set_default_section(HEADLESS);
     ini.set_inline_comment_symbols(Some(&[]));
     ini
 }
@@ -26,7 +37,10 @@ pub(crate) fn to_text(section: &str, config: &FamilyConfig) -> String {
     let mut config = *config;
     let mut ini = empty();
     for (key, field) in fields(&mut config) {
-        ini.setstr(section, key, Some(&field.show()));
+        match field.show() {
+            Shown::Plain(text) => ini.setstr(section, key, Some(&text)),
+            Shown::Hex(text) => ini.setstr(section, &format!("{key}{HEX}"), Some(&text)),
+        };
     }
     ini.writes()
 }
@@ -38,14 +52,21 @@ pub(crate) fn to_text(section: &str, config: &FamilyConfig) -> String {
 pub(crate) fn from_text(file: &str, text: &str, section: &str) -> Answer<FamilyConfig> {
     let mut ini = empty();
     ini.read(text.to_owned()).map_err(|e| failure(ERR_CORRUPTION, format!("{file}: {e}")))?;
-    let bare = ini.get_map_ref().get(section).and_then(|keys| keys.iter().find(|(_, value)| value.is_none()));
-    if let Some((key, _)) = bare {
+    let sections = || [section, HEADLESS].into_iter().take(if section == DEFAULT { 2 } else { 1 });
+    let keys = || sections().filter_map(|name| ini.get_map_ref().get(name));
+    if let Some((key, _)) = keys().flatten().find(|(_, value)| value.is_none()) {
         return Err(failure(ERR_CORRUPTION, format!("{file}: section {section:?}: {key:?} has no value")));
     }
+    let find = |key: &str| keys().find_map(|keys| keys.get(key).and_then(Option::as_deref));
     let mut config = FamilyConfig::default();
     for (key, mut field) in fields(&mut config) {
-        let Some(value) = ini.get(section, key) else { continue };
-        field.read(&value).ok_or_else(|| {
+        let hex = format!("{key}{HEX}");
+        let (value, read) = match (find(&hex), find(key)) {
+            (Some(value), _) if matches!(field, Field::Text(_)) => (value, field.read_hex(value)),
+            (_, Some(value)) => (value, field.read(value)),
+            _ => continue,
+        };
+        read.ok_or_else(|| {
             failure(ERR_CORRUPTION, format!("{file}: section {section:?}: {key} cannot be {value:?}"))
         })?;
     }
@@ -56,28 +77,36 @@ pub(crate) fn from_text(file: &str, text: &str, section: &str) -> Answer<FamilyC
 ///
 /// # Errors
 /// `ERR_IO`; as [`from_text`].
-pub(crate) fn load(file: &str, section: &str) -> Answer<FamilyConfig> {
-    let text = std::fs::read(file).map_err(|e| failure(ERR_IO, format!("read of {file}: {e}")))?;
+pub(crate) fn load(file: &Path, section: &str) -> Answer<FamilyConfig> {
+    let name = file.display();
+    let text = std::fs::read(file).map_err(|e| failure(ERR_IO, format!("read of {name}: {e}")))?;
     let text =
-        String::from_utf8(text).map_err(|_| failure(ERR_CORRUPTION, format!("{file} is not UTF-8")))?;
-    from_text(file, &text, section)
+        String::from_utf8(text).map_err(|_| failure(ERR_CORRUPTION, format!("{name} is not UTF-8")))?;
+    from_text(&name.to_string(), &text, section)
 }
 
 /// Writes a file with one section, durable. A file that was there is replaced whole or not at all.
 ///
 /// # Errors
-/// `ERR_INVALID_ARGS` for a section without a name, `ERR_IO`.
-pub(crate) fn save(file: &str, section: &str, config: &FamilyConfig) -> Answer {
-    if section.is_empty() || section.contains([']', '\n', '\r']) {
-        return Err(failure(ERR_INVALID_ARGS, "a section needs a name without brackets and line ends"));
+/// `ERR_INVALID_ARGS` for a section whose head a line cannot hold, `ERR_IO`.
+pub(crate) fn save(file: &Path, section: &str, config: &FamilyConfig) -> Answer {
+    if section.is_empty() || section.contains(']') || !is_plain(section) {
+        tracing::warn!(section, "settings are not saved: no line of a file can hold the name of the section");
+        let what = "a section needs a name without brackets, control characters and blanks at its ends";
+        return Err(failure(ERR_INVALID_ARGS, what));
     }
-    let io = |op: &'static str| move |e: std::io::Error| failure(ERR_IO, format!("{op} of {file}: {e}"));
-    let beside = format!("{file}.new");
+    let name = file.display().to_string();
+    let io = |op: &'static str| {
+        let name = name.clone();
+        move |e: std::io::Error| failure(ERR_IO, format!("{op} of {name}: {e}"))
+    };
+    let mut beside = file.as_os_str().to_owned();
+    beside.push(".new");
     let mut new = std::fs::File::create(&beside).map_err(io("create"))?;
     new.write_all(to_text(section, config).as_bytes()).map_err(io("write"))?;
     new.sync_all().map_err(io("sync"))?;
     std::fs::rename(&beside, file).map_err(io("rename"))?;
-    let parent = Path::new(file).parent().filter(|dir| !dir.as_os_str().is_empty());
+    let parent = file.parent().filter(|dir| !dir.as_os_str().is_empty());
     sync_directory(parent.unwrap_or(Path::new("."))).map_err(io("sync of the directory"))
 }
 

@@ -7,7 +7,7 @@ use tidesdb::{Comparator, Compression, FamilyOptions, SyncMode};
 
 use crate::abi::{FamilyConfig, SYNC_FULL, SYNC_INTERVAL, SYNC_NONE};
 use crate::failure::{Answer, invalid};
-use crate::pointer::put_text;
+use crate::pointer::{put_text, text_of};
 
 /// Refuses settings outside of their domain.
 ///
@@ -104,6 +104,21 @@ pub(crate) fn of_engine(options: &FamilyOptions) -> FamilyConfig {
     };
     put_text(&mut config.comparator_name, c_name(options.comparator.name()));
     config
+}
+
+/// Has `config` name the order that the family has. Settings that an older version kept may name another: the text could not hold every
+/// name.
+pub(crate) fn correct_order(config: &mut FamilyConfig, options: &FamilyOptions) {
+    let name = text_of(&config.comparator_name).unwrap_or_default();
+    let named = engine_order(&name).map_or_else(|| engine_name(&name), |order| order.name().to_owned());
+    if named != options.comparator.name() {
+        tracing::warn!(
+            named,
+            order = options.comparator.name(),
+            "the kept settings of a family name another comparator"
+        );
+        put_text(&mut config.comparator_name, c_name(options.comparator.name()));
+    }
 }
 
 /// What comes before the names of users' orders in the engine, which has names of its own for the built-in ones.

@@ -14,7 +14,7 @@ use tidesdb::{Db, FamilyOptions};
 use tidesdb_sync::Mutex;
 
 use super::orders::{Order, Orders};
-use super::{DATABASES, FAMILIES, Family, ITERATORS, TRANSACTIONS};
+use super::{DATABASES, FAMILIES, Family, ITERATORS, TRANSACTIONS, Transaction};
 use crate::abi::{
     ERR_EXISTS, ERR_INVALID_DB, ERR_MEMORY_LIMIT, ERR_NOT_FOUND, FAMILY_NAME_BYTES, FamilyConfig,
 };
@@ -22,7 +22,7 @@ use crate::callback;
 use crate::failure::{Answer, Failure, invalid, told};
 use crate::handle::Handle;
 use crate::log::Messages;
-use crate::pointer::{put_text, text_of};
+use crate::pointer::{bytes_of, put_text, text_of};
 use crate::settings;
 
 /// The family that keeps the settings. It is not listed.
@@ -134,12 +134,10 @@ impl Database {
         if name == SETTINGS_FAMILY {
             return Err(told!(ERR_NOT_FOUND, "this family is the library's own"));
         }
-        let engine = self.engine.family(name)?;
-        self.handle_of(engine)
-    }
-
-    fn handle_of(self: &Arc<Self>, engine: tidesdb::Family) -> Answer<(Handle, Arc<Family>)> {
         let mut families = self.families.lock();
+        // Under the lock, which a drop takes after the engine has dropped the family: what is found here, and given a handle, the drop
+        // finds, too.
+        let engine = self.engine.family(name)?;
         if let Some((handle, family)) = families.get(&engine.id()) {
             return Ok((*handle, Arc::clone(family)));
         }
@@ -178,10 +176,10 @@ impl Database {
         let options = settings::options(config, FamilyOptions::default().comparator(order))?;
         let mut config = *config;
         put_text(&mut config.comparator_name, &order_name);
-        let context = text_of(&config.comparator_ctx_str)?; // either may come without an end
-        put_text(&mut config.comparator_ctx_str, &context);
+        let context = bytes_of(&config.comparator_ctx_str); // either may come without an end
+        put_text(&mut config.comparator_ctx_str, context);
         if let Some(order) = self.orders.registered(&order_name) {
-            put_text(&mut config.comparator_ctx_str, &order.context_text.to_string_lossy());
+            put_text(&mut config.comparator_ctx_str, order.context_text.as_bytes());
         }
         let _catalog = self.catalog.lock();
         // Who asks for the family before its settings are kept waits here.
@@ -237,6 +235,8 @@ impl Database {
         family.drop_handle();
         self.families.lock().remove(&family.engine().id());
         FAMILIES.retire(handle);
+        // Those that were freed and wait in other threads would keep the family, and its files with it.
+        TRANSACTIONS.visit_parked(self.handle(), Transaction::forget_dropped);
         // The family is dropped, whatever becomes of this: a number is never used again.
         if let Err(error) = self.engine.default_family().delete(&settings_key(family.engine())) {
             tracing::warn!(%error, "settings of a dropped family stay behind");
@@ -297,13 +297,27 @@ impl Database {
         Ok(())
     }
 
-    /// The settings of a family: those that were kept, or what the engine's say.
+    /// The settings of a family: those that were kept, or what the engine's say. Text that cannot be read, which older versions could
+    /// write, must not hide the family.
     fn kept_settings(&self, family: &tidesdb::Family) -> Answer<FamilyConfig> {
-        let kept = self.engine.default_family().get(&settings_key(family))?;
-        let text = kept.as_deref().map(String::from_utf8_lossy);
-        match text {
-            Some(text) => settings::from_text(SETTINGS_FAMILY, &text, SECTION),
-            None => Ok(settings::of_engine(&family.options())),
+        let options = family.options();
+        let Some(kept) = self.engine.default_family().get(&settings_key(family))? else {
+            return Ok(settings::of_engine(&options));
+        };
+        match settings::from_text(SETTINGS_FAMILY, &String::from_utf8_lossy(&kept), SECTION) {
+            Ok(mut config) => {
+                settings::correct_order(&mut config, &options);
+                Ok(config)
+            }
+            Err(failure) => {
+                let name = family.name();
+                tracing::warn!(
+                    ?name,
+                    ?failure,
+                    "the kept settings of a family cannot be read: the engine's count"
+                );
+                Ok(settings::of_engine(&options))
+            }
         }
     }
 
@@ -326,8 +340,9 @@ impl Database {
         Ok(closed?)
     }
 
+    /// Iterators stay until they are freed, refused by all other calls: their callers may be reading what the iterators lent.
     fn end_all(&self) {
-        drop(ITERATORS.remove_all(self.handle()));
+        ITERATORS.shut_all(self.handle());
         drop(TRANSACTIONS.remove_all(self.handle()));
     }
 }

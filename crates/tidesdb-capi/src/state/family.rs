@@ -89,7 +89,7 @@ impl Family {
     /// Its settings under its present name.
     pub(crate) fn config(&self) -> FamilyConfig {
         let mut config = self.config.lock().0;
-        put_text(&mut config.name, &self.engine.name());
+        put_text(&mut config.name, self.engine.name().as_bytes());
         config
     }
 

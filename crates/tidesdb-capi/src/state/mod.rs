@@ -26,3 +26,6 @@ pub(crate) static FAMILIES: Table<Arc<Family>> = Table::new(Kind::Family);
 pub(crate) static TRANSACTIONS: Table<Transaction> = Table::new(Kind::Transaction);
 /// All iterators.
 pub(crate) static ITERATORS: Table<Iterator, Window> = Table::new(Kind::Iterator);
+
+#[cfg(test)]
+mod tests;

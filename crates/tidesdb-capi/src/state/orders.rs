@@ -48,10 +48,16 @@ impl Orders {
     /// `ERR_INVALID_ARGS` for a name that is too long or taken; those of `known`.
     pub(super) fn add(&self, mut order: Order, known: impl FnOnce(Comparator) -> Answer) -> Answer {
         if order.name.is_empty() || order.name.len() >= COMPARATOR_NAME_BYTES {
+            tracing::warn!(name = order.name, "a comparator is refused: its name has not 1 to 63 bytes");
             return Err(invalid!("a comparator's name has 1 to 63 bytes"));
         }
         let text = order.context_text.as_bytes();
         if text.len() >= COMPARATOR_CONTEXT_BYTES {
+            tracing::warn!(
+                name = order.name,
+                bytes = text.len(),
+                "the context of a comparator is cut to 255 bytes"
+            );
             order.context_text = CString::new(&text[..COMPARATOR_CONTEXT_BYTES - 1]).unwrap_or_default();
         }
         if self.registered(&order.name).is_some() || settings::engine_order(&order.name).is_some() {

@@ -277,17 +277,22 @@ impl Transaction {
     pub(super) fn begin_anew(&mut self, isolation: Isolation) {
         self.savepoints.clear();
         self.beginnings += 1;
-        self.known.retain(|known| known.family.is_live());
+        self.forget_dropped();
         self.known.iter_mut().for_each(|known| known.written = false);
         self.engine.reset_at(isolation);
         self.phase = Phase::Active;
+    }
+
+    /// Lets go of families that were dropped.
+    pub(super) fn forget_dropped(&mut self) {
+        self.known.retain(|known| known.family.is_live());
     }
 
     /// Gives up everything but memory.
     pub(super) fn rest(&mut self) {
         self.engine.rollback();
         self.savepoints.clear();
-        self.known.retain(|known| known.family.is_live());
+        self.forget_dropped();
         self.known.truncate(4);
         self.phase = Phase::RolledBack;
     }

@@ -63,7 +63,7 @@ fn delete_prefix(session: &Session, prefix: &[u8]) -> Outcome<u64> {
     let mut batch = WriteBatch::new();
     // One sync at the end covers all that was written before it.
     let quick = session.write_options(SyncMode::None);
-    let deleted = Range::prefix(prefix).walk(&family, false, |key, _| {
+    let deleted = Range::prefix(prefix).walk(&family, false, |key, _, _| {
         batch.delete(&family, key)?;
         if batch.len() == BATCH_ROWS {
             session.db.write_with(&mut batch, &quick)?;

@@ -17,7 +17,8 @@ use crate::text::{count, rates, size};
 
 /// Write the rows of a family to a file or the standard output, in key order
 ///
-/// What is dumped, `load` reads back byte for byte.
+/// What is dumped, `load` reads back byte for byte, and with the times at which rows expire: in TSV as \@SECONDS behind the value, in
+/// CSV as the column "expiry", in JSON lines as the member "expiry", always in seconds since 1970.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Dump {
     /// The file; - or none: standard output
@@ -26,6 +27,9 @@ pub(crate) struct Dump {
     /// Its format [default: what its extension says, else tsv]
     #[arg(long, value_enum)]
     format: Option<Format>,
+    /// Leave out when rows expire: loaded again, they stay for ever
+    #[arg(long)]
+    no_expiry: bool,
     #[command(flatten)]
     range: RangeArgs,
 }
@@ -40,15 +44,18 @@ impl Dump {
         let path = self.output.as_deref().filter(|path| path.as_os_str() != "-");
         let format = self.format.or_else(|| path.and_then(Format::of)).unwrap_or(Format::Tsv);
         let Some(path) = path else {
-            write(session, &range, format, out, |_, _| ())?;
+            let written = self.write(session, &range, format, out, |_, _| ())?;
+            warn_of_lost(written.expiries_lost);
             return Ok(Exit::Done);
         };
         let started = host::now();
         let file = File::create(path).map_err(|e| Failure::file("create", path, &e))?;
         let progress = Progress::new(None);
         let to = BufWriter::with_capacity(WRITE_BYTES, file);
-        let (rows, bytes) = write(session, &range, format, to, |rows, bytes| progress.update(rows, bytes))?;
+        let written = self.write(session, &range, format, to, |rows, bytes| progress.update(rows, bytes))?;
         drop(progress);
+        warn_of_lost(written.expiries_lost);
+        let (rows, bytes) = (written.rows, written.bytes);
         let secs = started.elapsed().as_secs_f64();
         if session.common.json {
             out.json(&json!({ "rows": rows, "bytes": bytes, "seconds": secs }))?;
@@ -62,29 +69,47 @@ impl Dump {
         }
         Ok(Exit::Done)
     }
+
+    /// Writes the rows.
+    fn write(
+        &self,
+        session: &Session,
+        range: &Range,
+        format: Format,
+        to: impl Write,
+        shown: impl Fn(u64, u64),
+    ) -> Outcome<Written> {
+        let mut writer = RowWriter::new(to, format, !self.no_expiry)?;
+        let (mut done, mut expiries_lost) = (0u64, 0);
+        let rows = range.walk(&session.family()?, true, |key, value, expiry| {
+            writer.write(key, value, expiry)?;
+            expiries_lost += u64::from(self.no_expiry && expiry > 0);
+            done += 1;
+            if done.is_multiple_of(ROWS_PER_UPDATE) {
+                shown(done, writer.bytes());
+            }
+            Ok(true)
+        })?;
+        let bytes = writer.bytes();
+        writer.finish()?;
+        Ok(Written { rows, bytes, expiries_lost })
+    }
 }
 
-/// Writes the rows; returns how many rows and bytes.
-fn write(
-    session: &Session,
-    range: &Range,
-    format: Format,
-    to: impl Write,
-    shown: impl Fn(u64, u64),
-) -> Outcome<(u64, u64)> {
-    let mut writer = RowWriter::new(to, format)?;
-    let mut done = 0u64;
-    let rows = range.walk(&session.family()?, true, |key, value| {
-        writer.write(key, value)?;
-        done += 1;
-        if done.is_multiple_of(ROWS_PER_UPDATE) {
-            shown(done, writer.bytes());
-        }
-        Ok(true)
-    })?;
-    let bytes = writer.bytes();
-    writer.finish()?;
-    Ok((rows, bytes))
+/// What a dump wrote.
+struct Written {
+    rows: u64,
+    bytes: u64,
+    /// Rows that expire, and of which that was left out.
+    expiries_lost: u64,
+}
+
+/// The output may be the rows themselves, so this goes to the other stream.
+fn warn_of_lost(rows: u64) {
+    if rows > 0 {
+        let rows = count(rows, "row that expires", "rows that expire");
+        eprintln!("tidesdb: {rows} would stay for ever when loaded again: --no-expiry left the times out");
+    }
 }
 
 #[cfg(test)]
@@ -108,11 +133,53 @@ mod tests {
         }
     }
 
+    fn all(stage: &Stage, family: &str) -> Vec<(Vec<u8>, Vec<u8>, u32)> {
+        let mut cursor = stage.db.family(family).unwrap().cursor().unwrap();
+        let mut rows = Vec::new();
+        cursor.seek_to_first().unwrap();
+        while cursor.valid() {
+            let expiry = cursor.expiry();
+            let (key, value) = cursor.entry().unwrap();
+            rows.push((key.to_vec(), value.to_vec(), expiry));
+            cursor.next().unwrap();
+        }
+        rows
+    }
+
+    /// `dump` said nothing of when rows expire, so that they stayed for ever once they were loaded again.
+    #[test]
+    fn a_dump_keeps_when_rows_expire() {
+        let stage = Stage::new();
+        let far = 4_000_000_000;
+        let mut batch = tidesdb::WriteBatch::new();
+        for b in 0..=255u8 {
+            let expiry = if b % 3 == 0 { 0 } else { far + u32::from(b) };
+            batch.put_expiring(stage.db.default_family(), &[b, b'\\', b], &[b'\\', b'@', b], expiry).unwrap();
+        }
+        stage.db.write(&mut batch).unwrap();
+        let rows = all(&stage, "default");
+        assert_eq!(rows.iter().filter(|row| row.2 > 0).count(), 170);
+        for name in ["a.tsv", "a.csv", "a.jsonl"] {
+            let path = stage.dir.path().join(name);
+            let path = path.to_str().unwrap();
+            stage.run(&["dump", "--output", path]);
+            stage.run(&["families", "create", name]);
+            stage.run(&["load", path, "--family", name]);
+            assert_eq!(all(&stage, name), rows, "{name}");
+            let without = format!("{name}-without");
+            stage.run(&["dump", "--output", path, "--no-expiry"]);
+            stage.run(&["families", "create", &without]);
+            stage.run(&["load", path, "--family", &without]);
+            let never: Vec<_> = rows.iter().map(|(k, v, _)| (k.clone(), v.clone(), 0)).collect();
+            assert_eq!(all(&stage, &without), never, "{name}");
+        }
+    }
+
     #[test]
     fn ranges_and_order() {
         let stage = Stage::with(&["b", "a", "c"]);
         assert_eq!(stage.run(&["dump"]), "a\ta\nb\tb\nc\tc\n");
-        assert_eq!(stage.run(&["dump", "--from", "b", "--format", "csv"]), "key,value\nb,b\nc,c\n");
+        assert_eq!(stage.run(&["dump", "--from", "b", "--format", "csv"]), "key,value,expiry\nb,b,\nc,c,\n");
         assert_eq!(stage.run(&["dump", "--reverse", "--limit", "1"]), "c\tc\n");
     }
 }

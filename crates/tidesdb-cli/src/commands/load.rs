@@ -14,7 +14,7 @@ use serde_json::json;
 use tidesdb::{Family, SyncMode, WriteBatch, WriteOptions};
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::format::{self, Counted, CsvRows, Format, JsonlRows, RowError, Rows, TsvRows};
+use crate::format::{self, Counted, CsvRows, Format, JsonlRows, Row, RowError, Rows, TsvRows};
 use crate::host;
 use crate::output::Out;
 use crate::progress::Progress;
@@ -24,7 +24,8 @@ use crate::text::{count, rates, size};
 /// Load rows from a TSV, CSV or JSON lines file
 ///
 /// The database is made if there is none. Unless --sync says otherwise, everything is made durable once, at the end. A row
-/// whose key exists already replaces its value; how many did is told.
+/// whose key exists already replaces its value; how many did is told. When rows expire is kept as `dump` writes it: \@SECONDS behind the
+/// value in TSV, the column or member "expiry" in CSV and JSON lines.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Load {
     /// The file; - or none: standard input
@@ -38,10 +39,13 @@ pub(crate) struct Load {
     /// CSV column or JSON member that is the value; with --key alone the whole row is
     #[arg(long, alias = "value-column", value_name = "NAME", requires = "key")]
     value: Option<String>,
+    /// CSV column or JSON member that says when a row expires, in seconds since 1970; empty, null and 0 mean never
+    #[arg(long, value_name = "NAME")]
+    expiry: Option<String>,
     /// CSV without a header: columns are numbers
     #[arg(long)]
     no_header: bool,
-    /// TSV: a backslash is a byte like any other
+    /// TSV: a backslash is a byte like any other, also where `dump` wrote when a row expires
     #[arg(long)]
     no_escapes: bool,
     /// Pass over malformed rows and count them
@@ -122,6 +126,7 @@ impl Load {
     fn check_options(&self, format: Format) -> Outcome<()> {
         let given = [
             (self.key.is_some() && format == Format::Tsv, "--key is for CSV and JSON lines"),
+            (self.expiry.is_some() && format == Format::Tsv, "--expiry is for CSV and JSON lines"),
             (self.no_header && format != Format::Csv, "--no-header is for CSV"),
             (self.no_escapes && format != Format::Tsv, "--no-escapes is for TSV"),
         ];
@@ -132,13 +137,13 @@ impl Load {
     }
 
     fn rows(&self, input: impl BufRead + 'static, format: Format) -> Box<dyn Rows> {
-        let (key, value) = (self.key.clone(), self.value.clone());
+        let (key, value, expiry) = (self.key.clone(), self.value.clone(), self.expiry.clone());
         match format {
             Format::Tsv => Box::new(TsvRows::new(input, !self.no_escapes)),
             Format::Csv => {
-                Box::new(CsvRows::new(input, format::Columns { key, value, header: !self.no_header }))
+                Box::new(CsvRows::new(input, format::Columns { key, value, expiry, header: !self.no_header }))
             }
-            Format::Jsonl => Box::new(JsonlRows::new(input, format::Fields { key, value })),
+            Format::Jsonl => Box::new(JsonlRows::new(input, format::Fields { key, value, expiry })),
         }
     }
 
@@ -152,7 +157,7 @@ impl Load {
         loop {
             let full = match rows.next_row() {
                 Ok(None) => break,
-                Ok(Some(row)) => match loader.add(row.key, row.value) {
+                Ok(Some(row)) => match loader.add(&row) {
                     Ok(full) => full,
                     // What the engine refuses in a row, such as an empty key, is a fault of the row.
                     Err(tidesdb::Error::InvalidArgument { what }) => {
@@ -195,7 +200,7 @@ impl Load {
                 Failure::failed(format!("cannot read {name}: {e}")).next(loaded)
             }
             LoadError::Row(RowError::Unfit(why)) => {
-                Failure::usage(format!("{name}: {why}")).next("see --key, --value, --no-header")
+                Failure::usage(format!("{name}: {why}")).next("see --key, --value, --expiry, --no-header")
             }
             LoadError::Row(RowError::Bad { line, why }) => {
                 Failure::usage(format!("{name}, line {line}: {why}"))
@@ -250,9 +255,9 @@ impl<'a> Loader<'a> {
     }
 
     /// Adds a row; says whether the batch is full.
-    fn add(&mut self, key: &[u8], value: &[u8]) -> tidesdb::Result<bool> {
-        self.batch.put(self.family, key, value)?;
-        self.batch_replaced += u64::from(self.seen.is_there(self.family, key)?);
+    fn add(&mut self, row: &Row<'_>) -> tidesdb::Result<bool> {
+        self.batch.put_expiring(self.family, row.key, row.value, row.expiry)?;
+        self.batch_replaced += u64::from(self.seen.is_there(self.family, row.key)?);
         Ok(self.batch.len() >= BATCH_ROWS || self.batch.bytes() >= BATCH_BYTES)
     }
 

@@ -27,7 +27,7 @@ impl Scan {
     pub(crate) fn run(&self, session: &Session, out: &mut Out<'_>) -> Outcome {
         let range = self.range.resolve(session)?;
         let values = !self.keys_only && !self.count;
-        let rows = range.walk(&session.family()?, values, |key, value| {
+        let rows = range.walk(&session.family()?, values, |key, value, _| {
             let value = values.then_some(value);
             match (self.count, session.common.json) {
                 (true, _) => {}

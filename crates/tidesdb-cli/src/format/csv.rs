@@ -1,13 +1,14 @@
 //! Comma-separated values (RFC 4180), of any bytes. A column is named by the header, or by its number from 1.
 //!
-//! The value is a column, or, if only the key's column is named, the whole row as a JSON object.
+//! The value is a column, or, if only the key's column is named, the whole row as a JSON object. The own form has the columns
+//! `key`, `value` and, unless it was left out, `expiry`: seconds of the UNIX epoch, empty for rows that never expire.
 
 use std::io::BufRead;
 
 use csv::{ByteRecord, Reader, ReaderBuilder};
 use serde_json::{Map, Value};
 
-use super::{Row, RowError, Rows};
+use super::{EXPIRY, Row, RowError, Rows, parse_expiry};
 
 /// Which columns are what.
 #[derive(Clone, Debug)]
@@ -16,13 +17,15 @@ pub(crate) struct Columns {
     pub(crate) key: Option<String>,
     /// Column of the value.
     pub(crate) value: Option<String>,
+    /// Column of the time at which a row expires.
+    pub(crate) expiry: Option<String>,
     /// Whether the first row names the columns.
     pub(crate) header: bool,
 }
 
 impl Default for Columns {
     fn default() -> Self {
-        Self { key: None, value: None, header: true }
+        Self { key: None, value: None, expiry: None, header: true }
     }
 }
 
@@ -32,6 +35,8 @@ struct Places {
     key: usize,
     /// `None`: the whole row.
     value: Option<usize>,
+    /// `None`: rows never expire.
+    expiry: Option<usize>,
 }
 
 /// Reads rows.
@@ -73,7 +78,13 @@ impl<R: BufRead> CsvRows<R> {
             (None, None) => Some(find(default_value)?),
             (None, Some(_)) => None,
         };
-        Ok(Places { key, value })
+        // The own form is known by its columns; in any other a column of this name may mean something else.
+        let own = self.columns.key.is_none() && self.columns.header;
+        let expiry = match &self.columns.expiry {
+            Some(expiry) => Some(find(expiry)?),
+            None => names.iter().position(|name| own && name == EXPIRY),
+        };
+        Ok(Places { key, value, expiry })
     }
 
     /// Puts the whole row into `json`: an object by column name, or an array if there is no header.
@@ -125,7 +136,10 @@ impl<R: BufRead> Rows for CsvRows<R> {
             Some(at) => field(at)?,
             None => &self.json,
         };
-        Ok(Some(Row { line, key, value }))
+        let expiry = places
+            .expiry
+            .map_or(Ok(0), |at| parse_expiry(field(at)?).map_err(|why| RowError::Bad { line, why }))?;
+        Ok(Some(Row { line, key, value, expiry }))
     }
 }
 
@@ -148,16 +162,22 @@ fn csv_error(e: csv::Error) -> RowError {
     }
 }
 
-/// Appends the names of the two columns.
-pub(crate) fn write_csv_header(out: &mut Vec<u8>) {
-    out.extend_from_slice(b"key,value\n");
+/// Appends the names of the columns.
+pub(crate) fn write_csv_header(expiries: bool, out: &mut Vec<u8>) {
+    out.extend_from_slice(if expiries { b"key,value,expiry\n" } else { b"key,value\n" });
 }
 
-/// Appends a row.
-pub(crate) fn write_csv_row(key: &[u8], value: &[u8], out: &mut Vec<u8>) {
+/// Appends a row; with a column for its `expiry` unless that is `None`, empty for 0.
+pub(crate) fn write_csv_row(key: &[u8], value: &[u8], expiry: Option<u32>, out: &mut Vec<u8>) {
     write_field(key, out);
     out.push(b',');
     write_field(value, out);
+    if let Some(expiry) = expiry {
+        out.push(b',');
+        if expiry > 0 {
+            out.extend_from_slice(expiry.to_string().as_bytes());
+        }
+    }
     out.push(b'\n');
 }
 
@@ -178,12 +198,12 @@ fn write_field(field: &[u8], out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::read_all;
+    use super::super::tests::{read_all, read_whole};
     use super::*;
 
     fn columns(key: &str, value: &str, header: bool) -> Columns {
         let own = |s: &str| (!s.is_empty()).then(|| s.to_owned());
-        Columns { key: own(key), value: own(value), header }
+        Columns { key: own(key), value: own(value), expiry: None, header }
     }
 
     fn rows(text: &str, columns: Columns) -> Vec<(String, String)> {
@@ -222,6 +242,21 @@ mod tests {
                 .contains(r#"no column "key"; the header names "name", "country""#)
         );
         assert!(unfit("a,b\n", columns("x", "", false)).contains("numbers from 1"));
+    }
+
+    #[test]
+    fn the_time_of_expiry_is_a_column() {
+        let row = |k: &str, v: &str, expiry| Ok((k.as_bytes().to_vec(), v.as_bytes().to_vec(), expiry));
+        let read = |text: &str, columns| read_whole(&mut CsvRows::new(text.as_bytes(), columns));
+        let own = "expiry,key,value\n7,a,1\n,b,2\n0,c,3\n";
+        assert_eq!(read(own, Columns::default()), [row("a", "1", 7), row("b", "2", 0), row("c", "3", 0)]);
+        assert_eq!(read(own, columns("key", "value", true))[0], row("a", "1", 0), "another meaning");
+        let named = Columns { expiry: Some("expiry".to_owned()), ..columns("key", "value", true) };
+        assert_eq!(read(own, named)[0], row("a", "1", 7));
+        let numbered = Columns { expiry: Some("3".to_owned()), ..columns("", "", false) };
+        assert_eq!(read("a,b,5\n", numbered), [row("a", "b", 5)]);
+        let bad = read("key,value,expiry\na,1,soon\nb,2,\n", Columns::default());
+        assert_eq!((bad[0].as_ref().unwrap_err().0, &bad[1]), (2, &row("b", "2", 0)));
     }
 
     #[test]

@@ -1,14 +1,13 @@
 //! JSON objects, one on a line.
 //!
 //! The own form has the members `key` and `value`, strings; bytes that are not UTF-8 are in base64 in `key_base64` and
-//! `value_base64`. Any other objects can be read by naming the member that is the key; the value is then another
-//! member, or the line as it stands.
+//! `value_base64`. A row that expires has the member `expiry`, in seconds of the UNIX epoch. Any other objects can be read by naming
+//! the member that is the key; the value is then another member, or the line as it stands. Numbers keep their text.
 
 use std::io::BufRead;
 
-use serde_json::{Map, Value};
-
-use super::{Lines, Row, RowError, Rows};
+use super::raw::{self, Members};
+use super::{EXPIRY, Lines, Row, RowError, Rows, parse_expiry};
 use crate::{output, text};
 
 /// Which members are what; none named: the own form.
@@ -18,6 +17,8 @@ pub(crate) struct Fields {
     pub(crate) key: Option<String>,
     /// Member that is the value.
     pub(crate) value: Option<String>,
+    /// Member that says when a row expires.
+    pub(crate) expiry: Option<String>,
 }
 
 /// Reads rows.
@@ -42,65 +43,87 @@ impl<R: BufRead> Rows for JsonlRows<R> {
         }
         let line = self.lines.number;
         let bad = |why: String| RowError::Bad { line, why };
-        let mut object: Map<String, Value> =
+        let object: Members<'_> =
             serde_json::from_slice(&self.lines.line).map_err(|e| bad(format!("not a JSON object: {e}")))?;
         self.key = match &self.fields.key {
-            Some(name) => member(&mut object, name),
-            None => own_member(&mut object, "key"),
+            Some(name) => member(&object, name),
+            None => own_member(&object, "key"),
         }
         .map_err(bad)?;
+        // In objects of another kind a member of this name may mean something else.
+        let own = self.fields.key.is_none().then_some(EXPIRY);
+        let expiry = self.fields.expiry.as_deref().or(own);
+        let expiry = expiry.map_or(Ok(0), |name| expiry_of(&object, name)).map_err(bad)?;
         let whole = self.fields.key.is_some() && self.fields.value.is_none();
         if whole {
             let value = self.lines.line.trim_ascii();
-            return Ok(Some(Row { line, key: &self.key, value }));
+            return Ok(Some(Row { line, key: &self.key, value, expiry }));
         }
         self.value = match &self.fields.value {
-            Some(name) => member(&mut object, name),
-            None => own_member(&mut object, "value"),
+            Some(name) => member(&object, name),
+            None => own_member(&object, "value"),
         }
         .map_err(bad)?;
-        Ok(Some(Row { line, key: &self.key, value: &self.value }))
+        Ok(Some(Row { line, key: &self.key, value: &self.value, expiry }))
     }
 }
 
 /// A member of any kind: strings without quotes, all else as JSON.
-fn member(object: &mut Map<String, Value>, name: &str) -> Result<Vec<u8>, String> {
-    match object.get_mut(name).map(Value::take) {
-        None => Err(format!("no member {name:?}")),
-        Some(Value::String(text)) => Ok(text.into_bytes()),
-        Some(other) => Ok(other.to_string().into_bytes()),
-    }
+fn member(object: &Members<'_>, name: &str) -> Result<Vec<u8>, String> {
+    let value = object.get(name).ok_or_else(|| format!("no member {name:?}"))?;
+    let text = match value.get().starts_with('"') {
+        true => raw::string(value).ok_or_else(|| format!("{name:?}: an escape stands for no character"))?,
+        false => raw::compact(value),
+    };
+    Ok(text.into_bytes())
 }
 
 /// A string, or base64 under the other name.
-fn own_member(object: &mut Map<String, Value>, name: &str) -> Result<Vec<u8>, String> {
+fn own_member(object: &Members<'_>, name: &str) -> Result<Vec<u8>, String> {
     let encoded = format!("{name}_base64");
-    match (object.get_mut(name).map(Value::take), object.get(&encoded)) {
-        (Some(Value::String(text)), None) => Ok(text.into_bytes()),
-        (None, Some(Value::String(text))) => text::unbase64(text).ok_or(format!("{encoded:?} is not base64")),
+    let wrong = || format!("needs a string in {name:?} or in {encoded:?}, and not both");
+    match (object.get(name), object.get(&encoded)) {
+        (Some(text), None) => raw::string(text).map(String::into_bytes).ok_or_else(wrong),
+        (None, Some(text)) => {
+            let text = raw::string(text).ok_or_else(wrong)?;
+            text::unbase64(&text).ok_or(format!("{encoded:?} is not base64"))
+        }
         (None, None) => {
             Err(format!("no member {name:?}; for other objects name the key's member with --key"))
         }
-        _ => Err(format!("needs a string in {name:?} or in {encoded:?}, and not both")),
+        (Some(_), Some(_)) => Err(wrong()),
+    }
+}
+
+/// When a row expires: a number of seconds, as a string too; never, if the member is null or not there.
+fn expiry_of(object: &Members<'_>, name: &str) -> Result<u32, String> {
+    match object.get(name) {
+        None => Ok(0),
+        Some(value) if raw::is_null(value) => Ok(0),
+        Some(value) => parse_expiry(raw::string(value).as_deref().unwrap_or(value.get()).as_bytes()),
     }
 }
 
 /// Appends a row in the own form.
-pub(crate) fn write_jsonl_row(key: &[u8], value: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(output::row_json(key, Some(value)).to_string().as_bytes());
+pub(crate) fn write_jsonl_row(key: &[u8], value: &[u8], expiry: u32, out: &mut Vec<u8>) {
+    let mut row = output::row_json(key, Some(value));
+    if expiry > 0 {
+        row[EXPIRY] = expiry.into();
+    }
+    out.extend_from_slice(row.to_string().as_bytes());
     out.push(b'\n');
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::read_all;
+    use super::super::tests::{read_all, read_whole};
     use super::*;
 
     fn rows(text: &str, key: &str, value: &str) -> Vec<Result<(String, String), (u64, String)>> {
         let own = |s: &str| (!s.is_empty()).then(|| s.to_owned());
         let text_of = |b: Vec<u8>| String::from_utf8(b).unwrap();
-        let read =
-            read_all(&mut JsonlRows::new(text.as_bytes(), Fields { key: own(key), value: own(value) }));
+        let fields = Fields { key: own(key), value: own(value), expiry: None };
+        let read = read_all(&mut JsonlRows::new(text.as_bytes(), fields));
         read.into_iter().map(|row| row.map(|(k, v)| (text_of(k), text_of(v)))).collect()
     }
 
@@ -118,6 +141,43 @@ mod tests {
         assert_eq!(rows(text, "id", ""), ok("7", text.trim()));
         assert_eq!(rows(text, "name", "list"), ok("x", "[1,2]"));
         assert_eq!(rows(text, "list", "id"), ok("[1,2]", "7"));
+    }
+
+    #[test]
+    fn keys_and_values_that_are_numbers_keep_their_text() {
+        let numbers =
+            ["18446744073709551616", "18446744073709551617", "1.0", "1e3", "-0", "0.10000000000000000001"];
+        for number in numbers {
+            let text = format!("{{\"id\": {number}, \"n\": [ {number} ]}}");
+            assert_eq!(rows(&text, "id", "n"), [Ok((number.to_owned(), format!("[{number}]")))]);
+            assert_eq!(rows(&text, "n", "id"), [Ok((format!("[{number}]"), number.to_owned()))]);
+            assert_eq!(rows(&text, "id", ""), [Ok((number.to_owned(), text))]);
+        }
+    }
+
+    #[test]
+    fn the_time_of_expiry_is_a_member() {
+        let read = |text: &str, fields| read_whole(&mut JsonlRows::new(text.as_bytes(), fields));
+        let row = |k: &str, v: &str, expiry| Ok((k.as_bytes().to_vec(), v.as_bytes().to_vec(), expiry));
+        let own = r#"{"key":"a","value":"1","expiry":EXPIRY}"#;
+        for (written, expiry) in
+            [("7", 7), ("4294967295", u32::MAX), ("0", 0), ("null", 0), ("\"9\"", 9), ("\"\"", 0)]
+        {
+            let text = own.replace("EXPIRY", written);
+            assert_eq!(read(&text, Fields::default()), [row("a", "1", expiry)]);
+            let fields =
+                Fields { key: Some("key".to_owned()), value: Some("value".to_owned()), expiry: None };
+            assert_eq!(read(&text, fields.clone()), [row("a", "1", 0)], "another meaning");
+            let named = Fields { expiry: Some("expiry".to_owned()), ..fields };
+            assert_eq!(read(&text, named), [row("a", "1", expiry)]);
+        }
+        for written in ["7.0", "-1", "1e3", "4294967296", "true", "[7]", "{}", "\"soon\""] {
+            let found = read(&own.replace("EXPIRY", written), Fields::default());
+            assert!(found[0].as_ref().unwrap_err().1.contains("not a number of seconds"), "{written}");
+        }
+        let mut out = Vec::new();
+        write_jsonl_row(b"a", b"1", 7, &mut out);
+        assert_eq!(out, b"{\"key\":\"a\",\"value\":\"1\",\"expiry\":7}\n");
     }
 
     #[test]

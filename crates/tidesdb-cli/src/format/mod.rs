@@ -1,8 +1,9 @@
 //! File formats of rows: TSV, CSV and JSON lines, read and written.
 //!
-//! What is written in a format reads back in it byte for byte, whatever the keys and values hold. `docs/cli.md` describes
-//! each format.
+//! What is written in a format reads back in it byte for byte, whatever the keys and values hold, and with the times at which
+//! rows expire. `docs/cli.md` describes each format.
 
+mod raw;
 mod csv;
 mod jsonl;
 mod tsv;
@@ -12,6 +13,8 @@ use std::io::{self, BufRead, Read, Write};
 use std::path::Path;
 use std::rc::Rc;
 
+use crate::text;
+
 pub(crate) use self::csv::{Columns, CsvRows, write_csv_header, write_csv_row};
 pub(crate) use self::jsonl::{Fields, JsonlRows, write_jsonl_row};
 pub(crate) use self::tsv::{TsvRows, write_tsv_row};
@@ -19,9 +22,9 @@ pub(crate) use self::tsv::{TsvRows, write_tsv_row};
 /// A format of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
-    /// A line KEY<TAB>VALUE for each row, with escapes
+    /// A line KEY<TAB>VALUE for each row, with escapes; \@SECONDS behind the value if it expires
     Tsv,
-    /// Comma-separated values, with a header
+    /// Comma-separated values, with a header: key, value, expiry
     Csv,
     /// A JSON object on a line for each row
     Jsonl,
@@ -67,6 +70,28 @@ pub(crate) struct Row<'a> {
     pub(crate) line: u64,
     pub(crate) key: &'a [u8],
     pub(crate) value: &'a [u8],
+    /// When it expires, in seconds of the UNIX epoch; 0 = never.
+    pub(crate) expiry: u32,
+}
+
+/// Name of the column or member that says when a row expires.
+const EXPIRY: &str = "expiry";
+
+/// A time of expiry as digits; nothing and 0 mean never.
+fn parse_expiry(text: &[u8]) -> Result<u32, String> {
+    let text = text.trim_ascii();
+    if text.is_empty() {
+        return Ok(0);
+    }
+    let digits = text.iter().all(u8::is_ascii_digit).then(|| std::str::from_utf8(text).ok()).flatten();
+    let seconds = digits.and_then(|digits| digits.parse().ok());
+    seconds.ok_or_else(|| {
+        format!(
+            "expiry is {:?}, not a number of seconds since 1970 up to {}",
+            text::printable(text),
+            u32::MAX
+        )
+    })
 }
 
 /// Reads rows one after another, into memory that is used again.
@@ -126,28 +151,31 @@ impl<R: Read> Read for Counted<R> {
 pub(crate) struct RowWriter<W> {
     out: W,
     format: Format,
+    /// Whether times of expiry are written.
+    expiries: bool,
     scratch: Vec<u8>,
     bytes: u64,
 }
 
 impl<W: Write> RowWriter<W> {
-    /// Rows for `out`; writes the header, if the format has one.
-    pub(crate) fn new(out: W, format: Format) -> io::Result<Self> {
-        let mut this = Self { out, format, scratch: Vec::new(), bytes: 0 };
+    /// Rows for `out`, with the times at which they expire if `expiries`; writes the header, if the format has one.
+    pub(crate) fn new(out: W, format: Format, expiries: bool) -> io::Result<Self> {
+        let mut this = Self { out, format, expiries, scratch: Vec::new(), bytes: 0 };
         if format == Format::Csv {
-            write_csv_header(&mut this.scratch);
+            write_csv_header(expiries, &mut this.scratch);
         }
         this.emit()?;
         Ok(this)
     }
 
     /// Writes a row.
-    pub(crate) fn write(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
+    pub(crate) fn write(&mut self, key: &[u8], value: &[u8], expiry: u32) -> io::Result<()> {
         self.scratch.clear();
+        let known = self.expiries.then_some(expiry);
         match self.format {
-            Format::Tsv => write_tsv_row(key, value, &mut self.scratch),
-            Format::Csv => write_csv_row(key, value, &mut self.scratch),
-            Format::Jsonl => write_jsonl_row(key, value, &mut self.scratch),
+            Format::Tsv => write_tsv_row(key, value, known.unwrap_or(0), &mut self.scratch),
+            Format::Csv => write_csv_row(key, value, known, &mut self.scratch),
+            Format::Jsonl => write_jsonl_row(key, value, known.unwrap_or(0), &mut self.scratch),
         }
         self.emit()
     }
@@ -175,13 +203,15 @@ mod tests {
 
     /// A row, or the line and the reason of a bad one.
     type Read = Result<(Vec<u8>, Vec<u8>), (u64, String)>;
+    /// The same with the time at which it expires.
+    type ReadWhole = Result<(Vec<u8>, Vec<u8>, u32), (u64, String)>;
 
     /// Every row of `rows`.
-    pub(super) fn read_all(rows: &mut dyn Rows) -> Vec<Read> {
+    pub(super) fn read_whole(rows: &mut dyn Rows) -> Vec<ReadWhole> {
         let mut out = Vec::new();
         loop {
             match rows.next_row() {
-                Ok(Some(row)) => out.push(Ok((row.key.to_vec(), row.value.to_vec()))),
+                Ok(Some(row)) => out.push(Ok((row.key.to_vec(), row.value.to_vec(), row.expiry))),
                 Ok(None) => return out,
                 Err(RowError::Bad { line, why }) => out.push(Err((line, why))),
                 Err(e) => panic!("{e:?}"),
@@ -189,39 +219,102 @@ mod tests {
         }
     }
 
+    /// Every row of `rows`, of those that never expire.
+    pub(super) fn read_all(rows: &mut dyn Rows) -> Vec<Read> {
+        let never = |(key, value, expiry)| {
+            assert_eq!(expiry, 0);
+            (key, value)
+        };
+        read_whole(rows).into_iter().map(|row| row.map(never)).collect()
+    }
+
     /// Rows with every byte, alone and between others, as key and as value.
-    fn hostile() -> Vec<(Vec<u8>, Vec<u8>)> {
+    fn hostile() -> Vec<(Vec<u8>, Vec<u8>, u32)> {
         let mut rows = Vec::new();
         for b in 0..=255u8 {
-            rows.push((vec![b], vec![b]));
-            rows.push((vec![b'k', b, b'k'], vec![b'v', b, b, b'v']));
-            rows.push((vec![b, b'"', b], vec![b'\\', b]));
+            let expiry = u32::from(b) * 16_843_009; // up to the last second there is
+            rows.push((vec![b], vec![b], expiry));
+            rows.push((vec![b'k', b, b'k'], vec![b'v', b, b, b'v'], 0));
+            rows.push((vec![b, b'"', b], vec![b'\\', b], expiry));
         }
-        rows.push((b"empty".to_vec(), Vec::new()));
-        rows.push((b"\\x41\\t".to_vec(), b"\"\",\r\n,\t\\".to_vec()));
-        rows.push((b"\xef\xbb\xbfkey".to_vec(), "\u{1f40b}\u{2028}\u{feff}".as_bytes().to_vec()));
-        rows.push(((0..=255).collect(), (0..=255).rev().collect()));
+        rows.push((b"empty".to_vec(), Vec::new(), 0));
+        rows.push((b"empty that expires".to_vec(), Vec::new(), 7));
+        rows.push((b"\\@5".to_vec(), b"\\@5".to_vec(), 0));
+        rows.push((b"\\\\@5".to_vec(), b"\\\\@5".to_vec(), 6));
+        rows.push((b"\\x41\\t".to_vec(), b"\"\",\r\n,\t\\".to_vec(), 0));
+        rows.push((b"\xef\xbb\xbfkey".to_vec(), "\u{1f40b}\u{2028}\u{feff}".as_bytes().to_vec(), 1));
+        rows.push(((0..=255).collect(), (0..=255).rev().collect(), 0));
         rows
     }
 
+    /// Rows of random bytes, many of them such as formats have a meaning for.
+    fn random(seed: u64, count: usize) -> Vec<(Vec<u8>, Vec<u8>, u32)> {
+        let mut state = seed;
+        let mut next = move || {
+            // xorshift64* (Vigna, 2016)
+            state ^= state >> 12;
+            state ^= state << 25;
+            state ^= state >> 27;
+            (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize
+        };
+        let mut bytes = |longest: usize| -> Vec<u8> {
+            const MEANT: &[u8] = b"\\\\\\@@0123456789\t\n\r\"\",,{}[]:xtnr \xff\0";
+            let len = next() % (longest + 1);
+            let one = |_| if next() % 4 == 0 { next() as u8 } else { MEANT[next() % MEANT.len()] };
+            (0..len).map(one).collect()
+        };
+        let mut row = || {
+            let expiry = bytes(4).iter().fold(0, |n, b| n << 8 | u32::from(*b));
+            ([&bytes(1)[..], b"k", &bytes(12)].concat(), bytes(20), expiry)
+        };
+        (0..count).map(|_| row()).collect()
+    }
+
+    fn round_trip(format: Format, expiries: bool, rows: &[(Vec<u8>, Vec<u8>, u32)]) -> Vec<ReadWhole> {
+        let mut writer = RowWriter::new(Vec::new(), format, expiries).unwrap();
+        for (key, value, expiry) in rows {
+            writer.write(key, value, *expiry).unwrap();
+        }
+        let text = writer.finish().unwrap();
+        let mut rows: Box<dyn Rows> = match format {
+            Format::Tsv => Box::new(TsvRows::new(&text[..], true)),
+            Format::Csv => Box::new(CsvRows::new(&text[..], Default::default())),
+            Format::Jsonl => Box::new(JsonlRows::new(&text[..], Default::default())),
+        };
+        read_whole(&mut *rows)
+    }
+
     #[test]
-    fn every_format_keeps_any_bytes() {
+    fn every_format_keeps_any_bytes_and_times() {
         for format in [Format::Tsv, Format::Csv, Format::Jsonl] {
-            let mut writer = RowWriter::new(Vec::new(), format).unwrap();
-            for (key, value) in hostile() {
-                writer.write(&key, &value).unwrap();
+            for expiries in [true, false] {
+                let back = round_trip(format, expiries, &hostile());
+                assert_eq!(back.len(), hostile().len(), "{format:?}");
+                for (found, (key, value, expiry)) in back.into_iter().zip(hostile()) {
+                    let expiry = if expiries { expiry } else { 0 };
+                    assert_eq!(found, Ok((key, value, expiry)), "{format:?}");
+                }
             }
-            let text = writer.finish().unwrap();
-            let mut rows: Box<dyn Rows> = match format {
-                Format::Tsv => Box::new(TsvRows::new(&text[..], true)),
-                Format::Csv => Box::new(CsvRows::new(&text[..], Default::default())),
-                Format::Jsonl => Box::new(JsonlRows::new(&text[..], Default::default())),
-            };
-            let back: Vec<_> = read_all(&mut *rows).into_iter().collect::<Result<_, _>>().unwrap();
-            for (found, expected) in back.iter().zip(hostile()) {
-                assert_eq!(*found, expected, "{format:?}");
+        }
+    }
+
+    #[test]
+    fn every_format_keeps_random_rows() {
+        for seed in 1..=200 {
+            let rows = random(seed, 50);
+            for format in [Format::Tsv, Format::Csv, Format::Jsonl] {
+                let back: Result<Vec<_>, _> = round_trip(format, true, &rows).into_iter().collect();
+                assert_eq!(back.as_ref(), Ok(&rows), "{format:?}, seed {seed}");
             }
-            assert_eq!(back.len(), hostile().len(), "{format:?}");
+        }
+    }
+
+    #[test]
+    fn times_are_whole_seconds_that_a_row_can_hold() {
+        assert_eq!(parse_expiry(b""), Ok(0));
+        assert_eq!(parse_expiry(b" 4294967295 "), Ok(u32::MAX));
+        for bad in ["4294967296", "-1", "+1", "1.0", "1e9", "soon", "1 2", "0x1"] {
+            assert!(parse_expiry(bad.as_bytes()).unwrap_err().contains("not a number of seconds"), "{bad}");
         }
     }
 

@@ -1,11 +1,12 @@
 //! Lines `KEY<TAB>VALUE`. The first tab ends the key; the value may hold more of them.
 //!
 //! A line ends at a line feed and nothing else is trimmed. With escapes, `\t \n \r \0 \\ \xHH` stand for their bytes;
-//! only what a line cannot hold is written escaped, so plain text reads as what it is.
+//! only what a line cannot hold is written escaped, so plain text reads as what it is. `\@SECONDS` at the end of a line says when
+//! the row expires; rows that never do have none.
 
 use std::io::BufRead;
 
-use super::{Lines, Row, RowError, Rows};
+use super::{Lines, Row, RowError, Rows, parse_expiry};
 use crate::text::{self, Escape};
 
 /// Reads rows.
@@ -35,28 +36,57 @@ impl<R: BufRead> Rows for TsvRows<R> {
             return Err(bad("no tab between key and value".to_owned()));
         };
         let (mut key, mut value) = (&text[..tab], &text[tab + 1..]);
+        let mut expiry = 0;
         if self.escapes && text.contains(&b'\\') {
+            if let Some(at) = expiry_mark(value) {
+                let seconds = &value[at + MARK.len()..];
+                if seconds.is_empty() {
+                    return Err(bad("expiry: no seconds behind \\@".to_owned()));
+                }
+                expiry = parse_expiry(seconds).map_err(bad)?;
+                value = &value[..at];
+            }
             self.key.clear();
             self.value.clear();
             text::unescape(key, &mut self.key).map_err(|e| bad(format!("key: {e}")))?;
             text::unescape(value, &mut self.value).map_err(|e| bad(format!("value: {e}")))?;
             (key, value) = (&self.key, &self.value);
         }
-        Ok(Some(Row { line, key, value }))
+        Ok(Some(Row { line, key, value, expiry }))
     }
 }
 
-/// Appends a row.
-pub(crate) fn write_tsv_row(key: &[u8], value: &[u8], out: &mut Vec<u8>) {
+/// Comes before the time at which a row expires.
+const MARK: &[u8] = b"\\@";
+
+/// Where in a value with escapes the mark is. Escapes that begin with a backslash and another byte are passed over as a whole.
+fn expiry_mark(value: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    while let Some(found) = value[at..].iter().position(|b| *b == b'\\') {
+        at += found;
+        if value[at..].starts_with(MARK) {
+            return Some(at);
+        }
+        at = (at + 2).min(value.len());
+    }
+    None
+}
+
+/// Appends a row that expires at `expiry`; 0 = never.
+pub(crate) fn write_tsv_row(key: &[u8], value: &[u8], expiry: u32, out: &mut Vec<u8>) {
     text::escape(key, Escape::Key, out);
     out.push(b'\t');
     text::escape(value, Escape::Value, out);
+    if expiry > 0 {
+        out.extend_from_slice(MARK);
+        out.extend_from_slice(expiry.to_string().as_bytes());
+    }
     out.push(b'\n');
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::read_all;
+    use super::super::tests::{read_all, read_whole};
     use super::*;
 
     #[test]
@@ -85,7 +115,24 @@ mod tests {
     #[test]
     fn plain_rows_are_written_as_they_are() {
         let mut out = Vec::new();
-        write_tsv_row(b"key", b"a\tb \xff\r", &mut out);
+        write_tsv_row(b"key", b"a\tb \xff\r", 0, &mut out);
         assert_eq!(out, b"key\ta\tb \xff\r\n");
+    }
+
+    #[test]
+    fn the_time_of_expiry_is_behind_the_value() {
+        let mut out = Vec::new();
+        write_tsv_row(b"k", b"v", 1_900_000_000, &mut out);
+        assert_eq!(out, b"k\tv\\@1900000000\n");
+        let text = b"a\tv\\@5\nb\tv\\\\@5\nc\tv\\\\\\@5\nd\t\\@4294967295\ne\t\\@0\n";
+        let row = |k: &[u8], v: &[u8], expiry| Ok((k.to_vec(), v.to_vec(), expiry));
+        let expected =
+            [row(b"a", b"v", 5), row(b"b", b"v\\@5", 0), row(b"c", b"v\\", 5), row(b"d", b"", u32::MAX)];
+        let rows = read_whole(&mut TsvRows::new(&text[..], true));
+        assert_eq!((&rows[..4], &rows[4]), (&expected[..], &row(b"e", b"", 0)));
+        for bad in ["a\t\\@", "a\t\\@x", "a\t\\@4294967296", "a\t\\@5\tx", "a\t\\@5\\@5", "\\@5\tx"] {
+            assert!(read_whole(&mut TsvRows::new(bad.as_bytes(), true))[0].is_err(), "{bad}");
+        }
+        assert_eq!(read_whole(&mut TsvRows::new(&b"a\tv\\@5\n"[..], false)), [row(b"a", b"v\\@5", 0)]);
     }
 }

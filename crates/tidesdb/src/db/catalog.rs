@@ -224,6 +224,8 @@ impl Db {
         shared.with_reserve(drop_it).inspect_err(|e| shared.poison_if_unknown(e))?;
         shared.debt.subtract(core.forget_memtables());
         core.forget_tables();
+        // Nobody reads its values after a crash. Until the next sync this list would keep the family, and its value logs with it.
+        shared.dirty_vlogs.lock().retain(|dirty| !Arc::ptr_eq(dirty, &core));
         shared.remove_obsolete();
         Ok(())
     }

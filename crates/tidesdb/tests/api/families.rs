@@ -200,6 +200,32 @@ fn a_handle_of_a_dropped_family_keeps_no_files() {
     assert!(matches!(a.get(b"k"), Err(Error::NotFound { .. })));
 }
 
+/// The list of value logs to be synced kept a dropped family, and its files, until somebody asked for a sync.
+#[test]
+fn value_logs_that_were_not_synced_go_with_their_family() {
+    let sim = Sim::new();
+    let db = sim.options().sync(SyncMode::None).open().unwrap();
+    let logs = || {
+        let names = sim.disk.file_names("/db").unwrap();
+        names.iter().filter(|name| name.ends_with(".vlog")).count()
+    };
+    for _ in 0..20 {
+        let a = make(&db, "a");
+        fill(&a, 10, &[3; 700]);
+        assert_eq!(logs(), 1);
+        db.drop_family("a").unwrap();
+        drop(a);
+        // Another test's thread may hold the family for a moment.
+        for _ in 0..300 {
+            if logs() == 0 {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        assert_eq!(logs(), 0);
+    }
+}
+
 #[test]
 fn a_rename_keeps_data_handles_and_number() {
     let sim = Sim::new();

@@ -102,5 +102,5 @@ fn walk(dir: &Path, guide: &mut Guide<'_, '_>) -> Outcome<()> {
 
 /// Number of rows of a family.
 fn count(family: &Family) -> Outcome<u64> {
-    crate::range::Range::default().walk(family, false, |_, _| Ok(true))
+    crate::range::Range::default().walk(family, false, |_, _, _| Ok(true))
 }

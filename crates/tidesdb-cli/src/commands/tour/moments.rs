@@ -26,7 +26,7 @@ pub(super) fn index(db: &Db, guide: &mut Guide<'_, '_>) -> Outcome<Family> {
     let quick = WriteOptions::default().sync(SyncMode::None);
     let started = host::now();
     let mut batch = WriteBatch::new();
-    let rows = Range::default().walk(characters, true, |key, fields| {
+    let rows = Range::default().walk(characters, true, |key, fields, _| {
         batch.put(&names, &index_key(&unicode::name(fields), key), key)?;
         if batch.len() == 1000 {
             db.write_with(&mut batch, &quick)?;

@@ -107,7 +107,7 @@ pub(super) fn scan(db: &Db, guide: &mut Guide<'_, '_>) -> Outcome<()> {
 
     let started = host::now();
     let mut expected = characters();
-    let rows = Range::default().walk(db.default_family(), true, |k, v| {
+    let rows = Range::default().walk(db.default_family(), true, |k, v, _| {
         let same = expected.next().is_some_and(|c| key(c.code).as_bytes() == k && c.fields.as_bytes() == v);
         Ok(same)
     })?;
