@@ -1,6 +1,7 @@
 //! Ticks by hand, on a simulated disk whose power fails.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tidesdb_io::ManualClock;
@@ -8,6 +9,7 @@ use tidesdb_io::sim::{self, Image, SimDisk};
 
 use super::Ticks;
 use crate::options::{Isolation, SyncMode, WriteOptions};
+use crate::wal::Purpose;
 use crate::{Db, OpenOptions};
 
 const SEED: u64 = 7;
@@ -110,4 +112,28 @@ fn transactions_keep_it_too() {
         m.pass(30);
         assert_eq!(m.durable(), 1);
     }
+}
+
+/// The thread that keeps time waited for the tail of the log. One commit that takes long to write kept every earlier promise
+/// waiting, and the clock that TTL goes by.
+#[test]
+fn a_commit_that_takes_long_delays_no_promise_before_it() {
+    let mut m = Machine::new(SyncMode::None);
+    m.put(b"early", SECOND);
+    let shared = Arc::clone(&m.db.inner.shared);
+    let (done, seen) = std::sync::mpsc::channel();
+    let _slow = shared.log.sequencer().reserve(4096, Purpose::Store).unwrap(); // nobody writes it
+    let ticker = std::thread::spawn(move || {
+        m.pass(1100);
+        let durable = m.durable();
+        let before = m.db.inner.shared.wall_secs.load(Relaxed);
+        m.clock.set_wall_secs(u64::from(before) + 5);
+        m.pass(100);
+        done.send((durable, m.db.inner.shared.wall_secs.load(Relaxed) - before)).unwrap();
+        m.db.inner.shared.log.sequencer().stop();
+        m.db.abandon();
+    });
+    let answer = seen.recv_timeout(Duration::from_secs(20));
+    assert_eq!(answer, Ok((1, 5)), "the round of the clock waits for a commit");
+    ticker.join().unwrap();
 }
