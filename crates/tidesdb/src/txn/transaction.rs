@@ -89,7 +89,8 @@ impl Transaction {
         self.batch.is_empty()
     }
 
-    /// Number of keys and intervals that its commit depends on. A key that is read often may count more than once.
+    /// Number of keys and intervals that its commit depends on. A key that is read often and intervals that overlap may count more
+    /// than once, until they are merged; they are merged whenever their number has doubled.
     pub fn reads_tracked(&self) -> usize {
         self.reads.borrow().len()
     }
@@ -325,13 +326,15 @@ impl Transaction {
         self.check_open()?;
         self.open = false;
         let reads = self.reads.borrow();
+        let spans = reads.spans.lock().take_merged();
         let depends = Depends {
             reads: self.isolation.depends_on_reads().then_some(&*reads),
+            spans: &spans,
             seen_only: self.isolation == Isolation::RepeatableRead,
         };
         let checks_writes = self.isolation == Isolation::Snapshot;
         let done = match &self.moment {
-            Moment::Snapshot(pin) if checks_writes || (depends.reads.is_some() && reads.len() > 0) => {
+            Moment::Snapshot(pin) if checks_writes || depends.on_reads() => {
                 write::commit_if(&self.shared, &mut self.batch, options, pin.seq(), |batch, during| {
                     let writes = checks_writes.then_some(batch);
                     depends.unchanged(&self.shared, writes, pin.seq(), during)

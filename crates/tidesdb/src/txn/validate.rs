@@ -21,13 +21,20 @@ use crate::write::{Op, WriteBatch};
 /// What the commit of a transaction depends on, beside the keys it writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Depends<'a> {
-    /// Keys and intervals read.
+    /// Keys read.
     pub(super) reads: Option<&'a Footprint>,
+    /// Intervals read.
+    pub(super) spans: &'a [Span],
     /// Of the intervals only keys count that the transaction saw: not those that came to be since.
     pub(super) seen_only: bool,
 }
 
 impl Depends<'_> {
+    /// Whether it depends on any key or interval read.
+    pub(super) fn on_reads(&self) -> bool {
+        self.reads.is_some_and(|reads| reads.points().next().is_some()) || !self.spans.is_empty()
+    }
+
     /// Whether none of it, nor any key of `writes`, has a version in `during`, both ends excluded. The transaction read at
     /// `snapshot`.
     ///
@@ -46,7 +53,7 @@ impl Depends<'_> {
                 let Some(family) = batch.family(op.family) else { continue };
                 if op.kind == Kind::RangeDelete {
                     let span = span_of(family, &op);
-                    let all = Depends { reads: None, seen_only: false };
+                    let all = Depends { reads: None, spans: &[], seen_only: false };
                     if all.written_into(shared, &span, snapshot, during)? {
                         return Ok(false);
                     }
@@ -63,8 +70,7 @@ impl Depends<'_> {
                 return Ok(false);
             }
         }
-        let spans = reads.spans.lock();
-        for span in &*spans {
+        for span in self.spans {
             if self.written_into(shared, span, snapshot, during)? {
                 return Ok(false);
             }

@@ -17,6 +17,7 @@ mod expiry;
 mod history;
 mod isolation;
 mod families;
+mod footprints;
 mod iterators;
 mod lent;
 mod maintenance;
