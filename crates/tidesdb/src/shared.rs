@@ -241,6 +241,12 @@ impl Shared {
         self.wall_secs.load(Ordering::Relaxed)
     }
 
+    /// Whether a version with this expiry is expired now; 0 = never.
+    #[inline]
+    pub fn is_expired(&self, expiry: u32) -> bool {
+        expiry != 0 && expiry <= self.now_secs()
+    }
+
     /// Reads the wall clock again.
     pub fn refresh_clock(&self) {
         let now = u32::try_from(self.env.clock.wall_secs()).unwrap_or(u32::MAX - 1);

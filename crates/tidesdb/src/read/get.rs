@@ -52,7 +52,7 @@ impl Place<'_> {
 impl Hit<'_> {
     /// Whether a reader sees it: nothing if it is a tombstone or expired.
     fn is_live(&self, shared: &Shared) -> bool {
-        !self.kind.is_tombstone() && (self.expiry == 0 || self.expiry > shared.now_secs())
+        !self.kind.is_tombstone() && !shared.is_expired(self.expiry)
     }
 }
 

@@ -425,14 +425,14 @@ impl Transaction {
         self.check(family)?;
         if self.batch.has_family(&family.core) {
             if self.own.borrow().is_short(&self.batch) {
-                if let Some(said) = look_through(&self.batch, &family.core, key)? {
+                if let Some(said) = look_through(&self.shared, &self.batch, &family.core, key)? {
                     return Ok(Own::said(said, read));
                 }
             } else {
                 if !self.own.borrow().is_caught_up(&self.batch) {
                     self.own.borrow_mut().catch_up(&self.batch)?;
                 }
-                if let Some(said) = self.own.borrow().get(&family.core, key) {
+                if let Some(said) = self.own.borrow().get(&self.shared, &family.core, key) {
                     return Ok(Own::said(said, read));
                 }
             }
