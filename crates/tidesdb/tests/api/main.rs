@@ -6,6 +6,7 @@ mod common;
 
 mod batches;
 mod checkpoints;
+mod clones;
 mod closing;
 mod comparators;
 mod concurrency;
