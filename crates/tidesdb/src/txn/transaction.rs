@@ -39,6 +39,8 @@ pub struct Transaction {
     shared: Arc<Shared>,
     isolation: Isolation,
     moment: Moment,
+    /// Time of its beginning, for expiry.
+    began: u32,
     batch: WriteBatch,
     own: RefCell<OwnWrites>,
     reads: RefCell<Footprint>,
@@ -54,6 +56,7 @@ pub struct Savepoint(u64);
 impl Transaction {
     pub(crate) fn new(shared: &Arc<Shared>, isolation: Isolation) -> Self {
         Self {
+            began: shared.now_secs(),
             moment: moment(shared, isolation),
             shared: Arc::clone(shared),
             isolation,
@@ -337,7 +340,7 @@ impl Transaction {
             Moment::Snapshot(pin) if checks_writes || depends.on_reads() => {
                 write::commit_if(&self.shared, &mut self.batch, options, pin.seq(), |batch, during| {
                     let writes = checks_writes.then_some(batch);
-                    depends.unchanged(&self.shared, writes, pin.seq(), during)
+                    depends.unchanged(writes, (pin.seq(), self.began), during)
                 })
             }
             _ => write::commit(&self.shared, &mut self.batch, options),
@@ -357,6 +360,7 @@ impl Transaction {
     /// Begins anew, at the same level and as of now, in the memory of the old one. What was not committed is undone.
     pub fn reset(&mut self) {
         self.forget();
+        self.began = self.shared.now_secs();
         self.moment = moment(&self.shared, self.isolation);
         self.open = true;
     }

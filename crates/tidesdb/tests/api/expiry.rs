@@ -134,23 +134,6 @@ fn durations_are_rounded_to_at_least_a_second_and_never_overflow() {
 }
 
 #[test]
-fn a_clock_that_goes_back_shows_the_key_again_until_it_is_compacted() {
-    let sim = Sim::new();
-    let db = sim.open();
-    let f = db.default_family();
-    f.put_with_ttl(b"k", b"v", TEN).unwrap();
-    let now = 1_700_000_000;
-    sim.clock.set_wall_secs(now + 100);
-    assert!(!f.contains(b"k").unwrap());
-    sim.clock.set_wall_secs(now);
-    assert!(f.contains(b"k").unwrap());
-    sim.clock.set_wall_secs(now + 100);
-    db.compact().unwrap();
-    sim.clock.set_wall_secs(now);
-    assert!(!f.contains(b"k").unwrap());
-}
-
-#[test]
 fn with_threads_the_clock_is_read_in_the_background() {
     let sim = Sim::new();
     let db = sim.options().background_threads(1).open().unwrap();

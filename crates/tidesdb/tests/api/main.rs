@@ -6,6 +6,7 @@ mod common;
 
 mod batches;
 mod checkpoints;
+mod clock;
 mod clones;
 mod closing;
 mod comparators;
