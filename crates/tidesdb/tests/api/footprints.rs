@@ -384,3 +384,32 @@ fn pages_of_a_walk_become_one_interval() {
         tx.commit().unwrap();
     }
 }
+
+/// Two ranges side by side, with every kind of bound: together they cover what each of them covers and no key more.
+#[test]
+fn ranges_side_by_side_cover_no_key_between_them() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    let places: [&[u8]; 5] = [b"l", b"l\0", b"l\0\0", b"m", b"m\0"];
+    letters(f, "az");
+    let bounds: Vec<Bound<&[u8]>> =
+        places.iter().flat_map(|place| [Bound::Included(*place), Bound::Excluded(*place)]).collect();
+    for high in &bounds {
+        for low in &bounds {
+            let ranges = [(Bound::Included(&b"b"[..]), *high), (*low, Bound::Included(&b"y"[..]))];
+            for written in places {
+                let mut tx = db.begin(Isolation::Serializable);
+                for range in ranges {
+                    assert_eq!(tx.range::<&[u8]>(f, range).unwrap().count(), 0);
+                }
+                tx.put(f, b"zz", b"v").unwrap();
+                f.delete(written).unwrap();
+                let covered = ranges.iter().any(|range| std::ops::RangeBounds::contains(range, &written));
+                let refused = matches!(tx.commit(), Err(Error::Conflict));
+                assert_eq!(refused, covered, "{ranges:?}, written {written:?}");
+                f.delete(b"zz").unwrap();
+            }
+        }
+    }
+}
