@@ -200,7 +200,11 @@ impl Cursor {
                 sources.push(Source::level(level.tables_arc(), comparator));
             }
         }
-        let merged = MergeCursor::newest_first(comparator.clone(), sources);
+        // To the reader its own writes are as new as its snapshot, and the memtables may hold newer versions.
+        let merged = match own {
+            Some(_) => MergeCursor::newest_after_first(comparator.clone(), sources),
+            None => MergeCursor::newest_first(comparator.clone(), sources),
+        };
         let mut ranges: Vec<RangeSet> = Vec::new(); // takes no memory where there are none
         let shared_ranges = view.memtables().map(|slot| &slot.ranges).chain([&family.deserts]);
         ranges.extend(shared_ranges.filter(|set| !set.is_empty()).map(SharedRanges::to_owned));
