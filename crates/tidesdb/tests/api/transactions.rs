@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tidesdb::{Comparator, Cursor, Db, Error, Isolation, SyncMode, Transaction, WriteOptions};
 use tidesdb_io::sim::{Fault, OpKind, errno};
+use tidesdb_io::{Priority, RealThreads, Threads};
 
 use crate::common::{Sim, contents, fill, keys, keys_back, letters, noise, pairs, small, value};
 
@@ -419,7 +420,7 @@ fn a_cursor_goes_back_over_an_own_write_that_others_have_written_over() {
         for (versions, flushed) in [(1, false), (31, false), (33, false), (100, false), (1000, true)] {
             let (done, finished) = std::sync::mpsc::channel();
             // A thread of its own: one that never ends must not hold up the test.
-            std::thread::spawn(move || {
+            let walk = move || {
                 let sim = Sim::new();
                 let db = sim.open();
                 let f = db.default_family();
@@ -453,8 +454,10 @@ fn a_cursor_goes_back_over_an_own_write_that_others_have_written_over() {
                     assert_eq!(cursor.key(), b"z");
                 }
                 done.send(()).unwrap();
-            });
-            let end = finished.recv_timeout(Duration::from_secs(15));
+            };
+            let thread = RealThreads::new().spawn("walk", Priority::Normal, Box::new(walk));
+            assert!(thread.is_ok());
+            let end = finished.recv_timeout(Duration::from_secs(60));
             assert!(end.is_ok(), "{level:?}, {versions} versions: {end:?}");
         }
     }
