@@ -403,7 +403,7 @@ int tidesdb_delete_column_family(tidesdb_t *db, tidesdb_column_family_t *cf);
 /** Renames a family; its handle stays. TDB_ERR_NOT_FOUND, TDB_ERR_EXISTS. */
 int tidesdb_rename_column_family(tidesdb_t *db, const char *old_name, const char *new_name);
 
-/** Copies a family under a new name. TDB_ERR_NOT_FOUND, TDB_ERR_EXISTS. */
+/** Copies a family under a new name. A transaction older than the copy finds the copy empty. TDB_ERR_NOT_FOUND, TDB_ERR_EXISTS. */
 int tidesdb_clone_column_family(tidesdb_t *db, const char *src_name, const char *dst_name);
 
 /** The family of this name, or NULL. The database's: nothing to free. */

@@ -1,7 +1,6 @@
 //! Ticks by hand, on a simulated disk whose power fails.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tidesdb_io::ManualClock;
@@ -126,10 +125,10 @@ fn a_commit_that_takes_long_delays_no_promise_before_it() {
     let ticker = std::thread::spawn(move || {
         m.pass(1100);
         let durable = m.durable();
-        let before = m.db.inner.shared.wall_secs.load(Relaxed);
+        let before = m.db.inner.shared.expiry_clock.seen();
         m.clock.set_wall_secs(u64::from(before) + 5);
         m.pass(100);
-        done.send((durable, m.db.inner.shared.wall_secs.load(Relaxed) - before)).unwrap();
+        done.send((durable, m.db.inner.shared.expiry_clock.seen() - before)).unwrap();
         m.db.inner.shared.log.sequencer().stop();
         m.db.abandon();
     });

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use tidesdb_cache::Cache;
 use tidesdb_io::{Dir, DirLock, Env, PooledDir};
@@ -265,7 +265,7 @@ impl OpenOptions {
             retry: Retry::default(),
             dirty_vlogs: Mutex::default(),
             recovery_pins: AtomicU64::new(u64::MAX),
-            wall_secs: AtomicU32::new(0),
+            expiry_clock: crate::clock::ExpiryClock::default(),
             closed: AtomicBool::new(false),
         };
         shared.refresh_clock();

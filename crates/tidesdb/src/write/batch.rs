@@ -85,12 +85,13 @@ impl WriteBatch {
         self.push(family, Kind::Put, 0, key, value)
     }
 
-    /// Sets `key` to `value` for `ttl`, counted from now in whole seconds (at least one).
+    /// Sets `key` to `value` for `ttl`, counted from now in whole seconds (at least one). Time is that of the wall clock, except that it
+    /// never goes back while the database is open: an expired key stays expired if the wall clock is set back.
     ///
     /// # Errors
     /// As [`WriteBatch::put`].
     pub fn put_ttl(&mut self, family: &Family, key: &[u8], value: &[u8], ttl: Duration) -> Result<()> {
-        let expiry = family.shared.env.clock.wall_secs().saturating_add(ttl.as_secs().max(1));
+        let expiry = u64::from(family.shared.refresh_clock()).saturating_add(ttl.as_secs().max(1));
         self.put_expiring(family, key, value, u32::try_from(expiry).unwrap_or(u32::MAX))
     }
 
