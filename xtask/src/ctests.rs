@@ -58,6 +58,7 @@ pub(crate) fn run(root: &Path) -> Done {
     house.layout()?;
     house.programs()?;
     house.symbols()?;
+    house.link()?;
     house.dependencies()?;
     house.examples()?;
     house.cmake()?;
@@ -87,7 +88,7 @@ impl House {
     }
 
     /// Adds what links the shared library, found again at run time.
-    fn link(&self, command: &mut Command) {
+    fn link_to(&self, command: &mut Command) {
         let lib = self.prefix.join("lib");
         command.arg("-L").arg(&lib).arg("-ltidesdb").arg(format!("-Wl,-rpath,{}", lib.display()));
     }
@@ -132,7 +133,7 @@ impl House {
                 let mut command = self.compiler("cc");
                 command.args(["-std=c11", "-O1", "-g"]).args(flags);
                 command.args(sources(&self.tests().join(name))?).args(sources(&self.tests().join("kit"))?);
-                self.link(&mut command);
+                self.link_to(&mut command);
                 said(command.args(["-lpthread", "-ldl", "-o"]).arg(self.built(&format!("{name}{end}"))))?;
             }
         }
@@ -145,15 +146,41 @@ impl House {
         let list = fs::read_to_string(&list).map_err(|error| format!("{}: {error}", list.display()))?;
         let listed: BTreeSet<&str> = list.lines().collect();
         let library = self.prefix.join("lib/libtidesdb.so");
-        let exported = said(Command::new("nm").args(["-D", "--defined-only"]).arg(library))?;
-        let exported: BTreeSet<&str> =
-            exported.lines().filter_map(|line| line.split_whitespace().nth(2)).collect();
-        equal("exports", &exported, &listed)?;
+        let exported = said(Command::new("nm").args(["-D", "-S", "--defined-only"]).arg(library))?;
+        let exported: BTreeSet<String> = exported.lines().filter_map(symbol).collect();
+        equal("exports", &exported.iter().map(String::as_str).collect(), &listed)?;
+        let functions: BTreeSet<&str> = listed.into_iter().filter(|name| !name.contains(' ')).collect();
         for name in ["abi", "misuse"] {
             let known = said(Command::new(self.built(name)).arg("--functions"))?;
-            equal(name, &known.lines().collect(), &listed)?;
+            equal(name, &known.lines().collect(), &functions)?;
         }
-        passed(&format!("symbols: {}, no other, all counted by the tests", listed.len()))
+        passed(&format!("symbols: {} functions, no other, all counted by the tests", functions.len()))
+    }
+
+    /// A program that holds the library's data itself, at a fixed address and not.
+    fn link(&self) -> Done {
+        let data = ["tidesdb_allocator", "tidesdb_initialized", "_tidesdb_log_level", "_tidesdb_log_file"];
+        for (end, flags) in [("fixed", ["-fno-pic", "-no-pie"]), ("pie", ["-fPIE", "-pie"])] {
+            let program = self.built(&format!("link-{end}"));
+            let mut command = self.compiler("cc");
+            command.args(["-std=c11", "-O1", "-g"]).args(flags).args(sources(&self.tests().join("link"))?);
+            self.link_to(&mut command);
+            said(command.arg("-o").arg(&program))?;
+            let relocations = said(Command::new("readelf").arg("-rW").arg(&program))?;
+            let copied = |name: &str| {
+                let mut copies = relocations.lines().filter(|line| line.contains("_COPY "));
+                copies.any(|line| line.split_whitespace().any(|word| word == name))
+            };
+            // A compiler that reaches data by way of a table even here proves nothing, but is not wrong.
+            if end == "fixed"
+                && let Some(name) = data.iter().find(|name| !copied(name))
+            {
+                return Err(format!("{} has no copy relocation of {name}", program.display()));
+            }
+            let printed = said(Command::new(&program).arg(self.built(&format!("link-{end}.db"))))?;
+            passed(&format!("copy relocations, {end}: {}", printed.trim()))?;
+        }
+        Ok(())
     }
 
     fn dependencies(&self) -> Done {
@@ -256,6 +283,17 @@ impl House {
     }
 }
 
+/// A line of `nm -S` as `symbols.txt` has it: the size of data counts, because programs may hold a copy.
+fn symbol(line: &str) -> Option<String> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let (&kind, &name) = (words.get(words.len().checked_sub(2)?)?, words.last()?);
+    if kind == "T" {
+        return Some(name.to_owned());
+    }
+    let size = u64::from_str_radix(words.get(1)?, 16).ok()?;
+    Some(format!("{name} data {size}"))
+}
+
 /// The C files of a folder.
 fn sources(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -344,6 +382,15 @@ mod tests {
         assert_eq!(difference("a 1\nb 2\n", "a 1\nb 3\n").as_deref(), Some("`b 2` is `b 3`"));
         assert_eq!(difference("a 1\n", "").as_deref(), Some("`a 1` is `nothing`"));
         assert_eq!(difference("", "a 1\n").as_deref(), Some("`nothing` is `a 1`"));
+    }
+
+    #[test]
+    fn data_symbols_have_their_size() {
+        assert_eq!(symbol("00000000000edd14 0000000000000005 T a").as_deref(), Some("a"));
+        assert_eq!(symbol("00000000000edd14 T a").as_deref(), Some("a"));
+        assert_eq!(symbol("0000000000395b18 0000000000000020 D b").as_deref(), Some("b data 32"));
+        assert_eq!(symbol("0000000000395b18 0000000000000004 B b").as_deref(), Some("b data 4"));
+        assert_eq!(symbol(""), None);
     }
 
     #[test]

@@ -30,9 +30,16 @@ pub extern "C" fn tidesdb_init(
 ) -> Code {
     answer(|| {
         let given = (malloc, calloc, realloc, free);
-        let (Some(malloc), Some(_), Some(_), Some(free)) = given else { return memory::choose(None) };
-        memory::choose(Some(Allocator { malloc, free }))
+        let (Some(malloc), Some(calloc), Some(realloc), Some(free)) = given else {
+            return memory::choose(None);
+        };
+        memory::choose(Some(Allocator { malloc, calloc, realloc, free }))
     })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_ensure_initialized() {
+    memory::settle();
 }
 
 #[unsafe(no_mangle)]
