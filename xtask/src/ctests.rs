@@ -25,6 +25,19 @@ const VALGRIND: [&str; 5] = [
     "--errors-for-leak-kinds=definite",
 ];
 
+/// System calls that a trace shows when syncs are counted; the program marks the beginning and the end by the last three.
+const TRACED: &str = "trace=fsync,fdatasync,sync_file_range,msync,access,faccessat,faccessat2";
+
+/// Settings of `sync/main.c`, which commits 20 times, and the syncs of each: `unified_memtable`, its sync mode, that of the family.
+const SYNCS: [([&str; 3], usize); 6] = [
+    (["0", "0", "0"], 0),
+    (["0", "0", "1"], 20),
+    (["0", "1", "0"], 0),
+    (["1", "0", "1"], 20),
+    (["1", "1", "0"], 20),
+    (["1", "1", "1"], 20),
+];
+
 /// What each example prints.
 const PRINTED: [(&str, &str); 3] = [
     ("c", "apple is red\ncarrot is not there\nall:\n  apple = red\n  banana = yellow\n  cherry = black\n"),
@@ -59,6 +72,7 @@ pub(crate) fn run(root: &Path) -> Done {
     house.programs()?;
     house.symbols()?;
     house.link()?;
+    house.syncs()?;
     house.dependencies()?;
     house.examples()?;
     house.cmake()?;
@@ -181,6 +195,36 @@ impl House {
             passed(&format!("copy relocations, {end}: {}", printed.trim()))?;
         }
         Ok(())
+    }
+
+    /// Counts the syncs of 20 commits.
+    fn syncs(&self) -> Done {
+        if !works("strace", &["--version"]) {
+            return skipped("the count of syncs", "apt-get install strace");
+        }
+        let program = self.built("sync");
+        let mut command = self.compiler("cc");
+        command.args(["-std=gnu11", "-O1"]).args(sources(&self.tests().join("sync"))?);
+        self.link_to(&mut command);
+        said(command.arg("-o").arg(&program))?;
+        let trace = self.built("sync.trace");
+        for (settings, want) in SYNCS {
+            let mut command = Command::new("strace");
+            command.args(["-f", "-e", TRACED, "-o"]).arg(&trace).arg(&program);
+            command.arg(self.built(&format!("sync.{}", settings.concat()))).args(settings);
+            said(&mut command)?;
+            let lines =
+                fs::read_to_string(&trace).map_err(|error| format!("{}: {error}", trace.display()))?;
+            let commits = lines.lines().skip_while(|line| !line.contains("/the-first-commit"));
+            let commits = commits.take_while(|line| !line.contains("/the-last-commit"));
+            let found = commits.filter(|line| line.contains("sync")).count();
+            if found != want {
+                return Err(format!(
+                    "20 commits with the settings {settings:?} made {found} syncs, not {want}"
+                ));
+            }
+        }
+        passed(&format!("syncs of 20 commits, {} settings", SYNCS.len()))
     }
 
     fn dependencies(&self) -> Done {

@@ -177,7 +177,7 @@ typedef struct tidesdb_config_t {
     size_t unified_memtable_write_buffer_size;
     int unified_memtable_skip_list_max_level;
     float unified_memtable_skip_list_probability;
-    int unified_memtable_sync_mode;
+    int unified_memtable_sync_mode; /* with unified_memtable the least that every commit gets */
     uint64_t unified_memtable_sync_interval_us;
     tidesdb_objstore_t *object_store;
     tidesdb_objstore_config_t *object_store_config;

@@ -153,7 +153,7 @@ fn totals(database: &Database) -> DbStats {
         txn_memory_bytes: 0,
         compaction_queue_size: families().filter(|f| f.compacting).count(),
         flush_queue_size: immutables,
-        unified_memtable_enabled: 0,
+        unified_memtable_enabled: c_int::from(database.is_unified()),
         unified_memtable_bytes: 0,
         unified_immutable_count: 0,
         unified_is_flushing: 0,

@@ -8,4 +8,4 @@ mod ini;
 mod options;
 
 pub(crate) use ini::{from_text, load, save, to_text};
-pub(crate) use options::{engine_name, engine_order, of_engine, options, sync_mode};
+pub(crate) use options::{engine_name, engine_order, of_engine, options, sync_mode, unified_sync_mode};

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tidesdb::types::FamilyId;
-use tidesdb::{Db, FamilyOptions};
+use tidesdb::{Db, FamilyOptions, SyncMode};
 use tidesdb_sync::Mutex;
 
 use super::orders::{Order, Orders};
@@ -36,6 +36,10 @@ pub(crate) struct Facts {
     /// Bytes of memory that it may use.
     pub(crate) memory_limit: u64,
     pub(crate) has_cache: bool,
+    /// Whether the caller asked for one memtable for all families. The engine has one log for all of them anyway.
+    pub(crate) unified: bool,
+    /// When every commit is durable at the latest; a family may ask for more.
+    pub(crate) sync: SyncMode,
     /// Whether closing it waits for merges that are due.
     pub(crate) waits_at_close: bool,
     /// Where messages go as long as it is there.
@@ -93,6 +97,17 @@ impl Database {
     #[inline]
     pub(crate) fn memory_limit(&self) -> u64 {
         self.facts.memory_limit
+    }
+
+    /// Whether the caller asked for one memtable for all families.
+    pub(crate) fn is_unified(&self) -> bool {
+        self.facts.unified
+    }
+
+    /// When every commit is durable at the latest; a family may ask for more.
+    #[inline]
+    pub(super) fn sync(&self) -> SyncMode {
+        self.facts.sync
     }
 
     /// Whether there is a cache of blocks.

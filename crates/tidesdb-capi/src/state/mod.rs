@@ -6,6 +6,8 @@ mod database;
 mod transaction;
 mod iterator;
 mod pool;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

@@ -229,7 +229,7 @@ impl Transaction {
             Phase::Committed | Phase::RolledBack => return Err(ENDED),
         }
         let written = self.known.iter().filter(|known| known.written);
-        let sync = written.fold(SyncMode::None, |sync, known| stricter(sync, known.family.sync()));
+        let sync = written.fold(self.database.sync(), |sync, known| stricter(sync, known.family.sync()));
         match self.engine.commit_with(&WriteOptions::default().sync(sync)) {
             Ok(_) => {
                 self.phase = Phase::Committed;
