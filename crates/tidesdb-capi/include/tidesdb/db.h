@@ -119,8 +119,8 @@ typedef struct tidesdb_commit_op_t {
     int is_delete;
 } tidesdb_commit_op_t;
 
-/** Called in the committing thread once a commit is visible, once per family that it wrote. What it returns does not
- * change the commit. */
+/** Called in the committing thread once a commit is visible, once per family that it wrote, with all
+ * operations of the transaction on it, in the order of the calls. What it returns does not change the commit. */
 typedef int (*tidesdb_commit_hook_fn)(const tidesdb_commit_op_t *ops, int num_ops,
                                       uint64_t commit_seq, void *ctx);
 
