@@ -68,6 +68,7 @@ pub(crate) fn run(root: &Path) -> Done {
     let house = House { source: root.join(CRATE), prefix: folder.join("prefix"), folder };
     install::install(root, &house.prefix)?;
     house.headers()?;
+    house.xxhash()?;
     house.layout()?;
     house.programs()?;
     house.symbols()?;
@@ -125,6 +126,33 @@ impl House {
             }
         }
         passed("headers in C11 and C++11, in any order")
+    }
+
+    /// `tidesdb/xxhash.h` is the system's, and says what to install where there is none.
+    fn xxhash(&self) -> Done {
+        let file = self.built("xxhash.c");
+        let text = "#define XXH_INLINE_ALL\n#include <tidesdb/xxhash.h>\n#include <tidesdb/tidesdb.h>\n\
+                    int main(void) { return XXH64(\"\", 0, 0) != 0xEF46DB3751D8E999ULL; }\n";
+        fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
+        let include = self.prefix.join("include");
+        let preprocess = |flags: &[&str], folder: &Path| {
+            let mut command = Command::new("cc");
+            said(command.arg("-E").args(flags).arg("-I").arg(folder).arg(&file))
+        };
+        let fails = |done: Result<String, String>, why: &str| match done {
+            Err(error) if error.contains(why) => Ok(()),
+            other => Err(format!("tidesdb/xxhash.h does not say `{why}`: {other:?}")),
+        };
+        fails(preprocess(&["-nostdinc"], &include), "install libxxhash-dev")?;
+        if !works("cc", &["-E", "-include", "xxhash.h", "-x", "c", "/dev/null"]) {
+            return skipped("tidesdb/xxhash.h", "apt-get install libxxhash-dev");
+        }
+        let inner = format!("-I{}", include.join("tidesdb").display());
+        fails(preprocess(&[&inner], &include), "folder above tidesdb/")?;
+        let program = self.built("xxhash");
+        said(self.compiler("cc").arg("-std=c11").arg(&file).arg("-o").arg(&program))?;
+        said(&mut Command::new(&program))?;
+        passed("tidesdb/xxhash.h is the system's xxHash")
     }
 
     fn layout(&self) -> Done {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// The package of the C library.
 pub(crate) const CRATE: &str = "crates/tidesdb-capi";
 
-const HEADERS: [&str; 4] = ["db.h", "tidesdb.h", "objstore.h", "tidesdb_version.h"];
+const HEADERS: [&str; 5] = ["db.h", "tidesdb.h", "objstore.h", "tidesdb_version.h", "xxhash.h"];
 
 /// Where things go.
 #[derive(Debug, PartialEq)]
