@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use tidesdb::types::FamilyId;
@@ -46,12 +46,22 @@ pub(crate) struct Facts {
     pub(crate) _messages: Messages,
 }
 
+/// Bytes of the writes of each transaction.
+#[derive(Default)]
+struct Counted {
+    bytes: Vec<Weak<AtomicU64>>,
+    /// Length of the list at which freed transactions are removed.
+    full: usize,
+}
+
 /// An open database.
 pub(crate) struct Database {
     engine: Db,
     orders: Orders,
     /// Those that somebody asked for, with their handles.
     families: Mutex<HashMap<FamilyId, (Handle, Arc<Family>)>>,
+    /// Bytes of the writes of each transaction; those of freed ones go when the list has doubled.
+    transactions: Mutex<Counted>,
     /// Held by who changes which families there are, so that a name means one of them from beginning to end.
     catalog: Mutex<()>,
     facts: Facts,
@@ -66,6 +76,7 @@ impl Database {
             engine,
             orders: Orders::default(),
             families: Mutex::default(),
+            transactions: Mutex::default(),
             catalog: Mutex::default(),
             facts,
             closed: AtomicBool::new(false),
@@ -126,6 +137,25 @@ impl Database {
         self.closed.load(Ordering::SeqCst)
     }
 
+    /// Where a new transaction counts the bytes of its writes.
+    pub(super) fn count_transaction(&self) -> Arc<AtomicU64> {
+        let bytes = Arc::default();
+        let mut counted = self.transactions.lock();
+        if counted.bytes.len() >= counted.full {
+            counted.bytes.retain(|bytes| bytes.strong_count() > 0);
+            counted.full = (counted.bytes.len() * 2).max(64);
+        }
+        counted.bytes.push(Arc::downgrade(&bytes));
+        bytes
+    }
+
+    /// Bytes of the writes of all transactions that have not ended.
+    pub(crate) fn transaction_bytes(&self) -> u64 {
+        let counted = self.transactions.lock();
+        let live = counted.bytes.iter().filter_map(Weak::upgrade);
+        live.map(|bytes| bytes.load(Ordering::Relaxed)).sum()
+    }
+
     /// Refuses to go on after the end.
     ///
     /// # Errors
@@ -139,6 +169,14 @@ impl Database {
         let mut names = self.engine.families();
         names.retain(|name| name != SETTINGS_FAMILY);
         names
+    }
+
+    /// The number above those of all families, from 0 on; that of the library's own family is not counted.
+    pub(crate) fn next_family(&self) -> u32 {
+        let names = self.names();
+        let numbers = names.iter().filter_map(|name| Some(self.engine.family(name).ok()?.id().0));
+        let own = self.engine.default_family().id().0;
+        numbers.max().map_or(0, |largest| largest.saturating_sub(own))
     }
 
     /// The family called `name`, and its handle.

@@ -89,6 +89,11 @@ impl Transaction {
         self.batch.is_empty()
     }
 
+    /// Bytes that its writes so far will take in the log.
+    pub fn bytes(&self) -> usize {
+        if self.batch.is_empty() { 0 } else { self.batch.bytes() }
+    }
+
     /// Number of keys and intervals that its commit depends on. A key that is read often may count more than once.
     pub fn reads_tracked(&self) -> usize {
         self.reads.borrow().len()
