@@ -4,7 +4,7 @@
 //! valgrind; the examples are built as their users build them. The programs, not the library, are instrumented.
 
 use crate::cargo::{Done, target, works};
-use crate::install::{self, CRATE};
+use crate::install::{self, CRATE, Shape};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,9 @@ use std::process::Command;
 
 /// What the shared library may need.
 const NEEDED: [&str; 3] = ["libc.so.6", "libm.so.6", "libgcc_s.so.1"];
+
+/// MiB that a library may have: with debug information it has several times as many.
+const LARGEST: [(&str, u64); 2] = [("libtidesdb.so.9", 6), ("libtidesdb.a", 24)];
 
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
 
@@ -66,7 +69,7 @@ pub(crate) fn run(root: &Path) -> Done {
         _ => {}
     }
     let house = House { source: root.join(CRATE), prefix: folder.join("prefix"), folder };
-    install::install(root, &house.prefix)?;
+    install::install(root, &house.prefix, &Shape::default())?;
     house.headers()?;
     house.xxhash()?;
     house.layout()?;
@@ -75,6 +78,7 @@ pub(crate) fn run(root: &Path) -> Done {
     house.link()?;
     house.syncs()?;
     house.dependencies()?;
+    house.sizes()?;
     house.examples()?;
     house.cmake()?;
     house.runs()
@@ -272,6 +276,20 @@ impl House {
             return Err(format!("the soname is {soname:?}"));
         }
         passed(&format!("soname {}, needs {}", soname[0], needed.join(" ")))
+    }
+
+    /// Both libraries come without debug information.
+    fn sizes(&self) -> Done {
+        let mut sizes = Vec::new();
+        for (name, most) in LARGEST {
+            let path = self.prefix.join("lib").join(name);
+            let size = fs::metadata(&path).map_err(|error| format!("{}: {error}", path.display()))?.len();
+            if size > most << 20 {
+                return Err(format!("{name} has {size} bytes, more than {most} MiB"));
+            }
+            sizes.push(format!("{name} {} KiB", size >> 10));
+        }
+        passed(&sizes.join(", "))
     }
 
     /// Both programs plain, with sanitizers and under valgrind; all of them, even if one fails.

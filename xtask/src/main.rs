@@ -27,8 +27,9 @@ cargo xtask COMMAND
                       stages: tidy lint test bench gate report docs c loom crash faults order kill sweep
                       model isolation invariants asan miri; `report` opens the benchmark's report in
                       Chromium, `c` tries the C library (needs a C compiler and pkg-config)
-  install --prefix DIR [--destdir DIR]
-                      the C library with its headers, for pkg-config and CMake
+  install --prefix DIR [--destdir DIR] [--libdir DIR] [--debug-files]
+                      the C library with its headers, for pkg-config and CMake; --debug-files keeps what
+                      debuggers need in .debug beside the libraries
   loom [NAME]         all interleavings of the lock-free parts; NAME filters the models
   asan                the leaf crates under the address sanitizer (needs nightly Rust)
   miri                the lock-free leaf crates under Miri (needs nightly Rust and its component)
