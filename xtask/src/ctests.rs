@@ -3,7 +3,7 @@
 //! Layouts and symbols are compared with what was written down; two test programs run plain, with sanitizers and under
 //! valgrind; the examples are built as their users build them. The programs, not the library, are instrumented.
 
-use crate::cargo::{Done, target, works};
+use crate::cargo::{Done, said, target, works};
 use crate::install::{self, CRATE, Shape};
 use std::collections::BTreeSet;
 use std::fs;
@@ -42,7 +42,7 @@ const SYNCS: [([&str; 3], usize); 6] = [
 ];
 
 /// What each example prints.
-const PRINTED: [(&str, &str); 3] = [
+pub(crate) const PRINTED: [(&str, &str); 3] = [
     ("c", "apple is red\ncarrot is not there\nall:\n  apple = red\n  banana = yellow\n  cherry = black\n"),
     ("cpp", "apple is red\ncarrot is not there\nall:\n  apple = red\n  banana = yellow\n"),
     ("py", "apple is red\ncarrot is not there\nall:\n  apple = red\n  banana = yellow\n  nothing =\n"),
@@ -450,16 +450,6 @@ fn shown(command: &mut Command) -> Done {
         Ok(status) => Err(format!("failed ({status}): {command:?}")),
         Err(error) => Err(format!("cannot start ({error}): {command:?}")),
     }
-}
-
-/// What a command prints.
-fn said(command: &mut Command) -> Result<String, String> {
-    let output = command.output().map_err(|error| format!("cannot start ({error}): {command:?}"))?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    if output.status.success() {
-        return Ok(text(&output.stdout));
-    }
-    Err(format!("failed ({}): {command:?}\n{}{}", output.status, text(&output.stdout), text(&output.stderr)))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! moved, or be made below `--destdir` for a package. Libraries go without debug information, which is ten times their size;
 //! `--debug-files` keeps it in files of its own.
 
-use crate::cargo::{Cargo, Done, target, works};
+use crate::cargo::{Cargo, Done, said, target, works};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -157,21 +157,13 @@ pub(crate) fn strip(file: &Path, debug: Option<&Path>) -> Done {
         if archive {
             copy(file, &kept, 0o644)?;
         } else {
-            quiet(Command::new("objcopy").arg("--only-keep-debug").arg(file).arg(&kept))?;
+            said(Command::new("objcopy").arg("--only-keep-debug").arg(file).arg(&kept))?;
             let mut link = std::ffi::OsString::from("--add-gnu-debuglink=");
             link.push(&kept);
             command.arg(link);
         }
     }
-    quiet(command.arg(file))
-}
-
-fn quiet(command: &mut Command) -> Done {
-    match command.output() {
-        Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr))),
-        Err(error) => Err(format!("cannot start ({error}): {command:?}")),
-    }
+    said(command.arg(file)).map(drop)
 }
 
 /// Builds both libraries; what a program that links the static one has to link besides.
