@@ -20,7 +20,10 @@ cc -static kv.c $(pkg-config --cflags tidesdb) $(pkg-config --variable=libdir ti
 echo '#include <tidesdb/xxhash.h>' >xx.c
 cc -c xx.c
 tidesdb --version >/dev/null
-tidesdb verify --db shop.db >/dev/null
+tidesdb --db own.db put apple red >/dev/null
+test \"$(tidesdb --db own.db get apple)\" = red
+tidesdb --db own.db verify >/dev/null
+rm -r own.db shop.db shop2.db
 ldd kv | grep -q '/libtidesdb.so.9 '
 dpkg --verify libtidesdb9 libtidesdb-dev tidesdb-cli
 ";

@@ -149,6 +149,12 @@ impl Database {
         bytes
     }
 
+    /// Length of the list of transactions.
+    #[cfg(test)]
+    pub(super) fn transactions_listed(&self) -> usize {
+        self.transactions.lock().bytes.len()
+    }
+
     /// Bytes of the writes of all transactions that have not ended.
     pub(crate) fn transaction_bytes(&self) -> u64 {
         let counted = self.transactions.lock();

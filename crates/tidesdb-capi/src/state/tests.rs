@@ -78,3 +78,25 @@ fn a_unified_sync_mode_out_of_its_domain_is_refused() {
     assert!(matches!(interval(7), Ok(SyncMode::Interval(period)) if period.as_micros() == 7));
     assert!(matches!(interval(0), Ok(SyncMode::Interval(period)) if period.as_micros() == 128_000));
 }
+
+#[test]
+fn the_list_of_transactions_does_not_grow_with_those_that_are_gone() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let database = open(&dir, 0, SYNC_NONE);
+    database.create("f", &FamilyConfig::default()).expect("a family");
+    let (handle, _) = database.family("f").expect("the family");
+    let mut kept = Vec::new();
+    for i in 0..10_000_u32 {
+        let mut transaction = Transaction::new(&database, Isolation::ReadCommitted);
+        transaction.put(handle, &i.to_le_bytes(), &[7; 1000], 0).expect("put");
+        if i % 100 == 0 {
+            kept.push(transaction);
+        }
+    }
+    assert!(database.transactions_listed() <= 300, "{}", database.transactions_listed());
+    let bytes = database.transaction_bytes();
+    assert!((100 * 1000..100 * 1100).contains(&bytes), "{bytes}");
+    drop(kept);
+    assert_eq!(database.transaction_bytes(), 0);
+    database.close().expect("close");
+}
