@@ -23,6 +23,7 @@ tidesdb --version >/dev/null
 tidesdb --db own.db put apple red >/dev/null
 test \"$(tidesdb --db own.db get apple)\" = red
 tidesdb --db own.db verify >/dev/null
+tidesdb --db shop.db verify >/dev/null
 rm -r own.db shop.db shop2.db
 ldd kv | grep -q '/libtidesdb.so.9 '
 dpkg --verify libtidesdb9 libtidesdb-dev tidesdb-cli
