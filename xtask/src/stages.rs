@@ -3,13 +3,13 @@
 //! A stage that cannot run says `SKIPPED` and why; it never passes in silence.
 
 use crate::cargo::{Cargo, Done, works};
-use crate::{ctests, gate, tidy};
+use crate::{ctests, gate, npm, package, tidy};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run: the quick refusals first.
-const ALL: [&str; 19] = [
+const ALL: [&str; 21] = [
     "tidy",
     "lint",
     "test",
@@ -18,6 +18,8 @@ const ALL: [&str; 19] = [
     "report",
     "docs",
     "c",
+    "npm",
+    "package",
     "loom",
     "crash",
     "faults",
@@ -134,6 +136,11 @@ fn stage(root: &Path, name: &str) -> Staged {
             Some(why) => return Ok(Outcome::Skipped(why)),
             None => ctests::run(root),
         },
+        "npm" => match npm::stage(root)? {
+            npm::Tried::Passed => Ok(()),
+            npm::Tried::Skipped(why) => return Ok(Outcome::Skipped(why)),
+        },
+        "package" => return packages_and_crates(root),
         "report" => return report(root),
         "docs" => docs(root),
         "loom" => loom(root, &[]),
@@ -170,6 +177,18 @@ fn report(root: &Path) -> Staged {
         ));
     }
     Cargo::new("test -p tidesdb-bench --lib -- --ignored report::browser").run(root)?;
+    Ok(Outcome::Passed)
+}
+
+/// What would be released: packages, and crates as the registry would build them.
+fn packages_and_crates(root: &Path) -> Staged {
+    package::build(root, false)?;
+    if !works("cargo", &["search", "--limit", "1", "libc"]) {
+        return Ok(Outcome::Skipped(
+            "packages are made; the registry of crates cannot be reached".to_owned(),
+        ));
+    }
+    Cargo::new("publish --workspace --dry-run --allow-dirty").run(root)?;
     Ok(Outcome::Passed)
 }
 

@@ -93,6 +93,11 @@ impl Transaction {
         self.batch.is_empty()
     }
 
+    /// Bytes that its writes so far will take in the log.
+    pub fn bytes(&self) -> usize {
+        if self.batch.is_empty() { 0 } else { self.batch.bytes() }
+    }
+
     /// Number of keys and intervals that its commit depends on. A key that is read often and intervals that overlap may count more
     /// than once, until they are merged; they are merged whenever their number has doubled.
     pub fn reads_tracked(&self) -> usize {
