@@ -18,7 +18,7 @@ use crate::mvcc::Snapshots;
 use crate::options::{DbOptions, FamilyOptions, RecoveryMode, SyncMode};
 use crate::shared::{Debt, Family, Merges, Shared, SyncDue};
 use crate::sst::{Table, TableContext};
-use crate::types::{Comparator, WalId};
+use crate::types::{Comparator, WalId, is_segment_bytes, wal_id_max};
 use crate::version::{Context, Presence, VersionSet, presence};
 use crate::wal::{Log, LogConfig, reader};
 use crate::{Error, Result, files};
@@ -207,6 +207,7 @@ impl OpenOptions {
             mapped: self.options.mmap_wal,
         };
         let first = first_segment(dir, &versions, identity.wal_segment_bytes)?;
+        check_room(first, identity.wal_segment_bytes)?;
         let log = Log::new(&self.env, dir, config, &health, first);
         let shared = Shared {
             env: self.env.clone(),
@@ -253,11 +254,20 @@ impl OpenOptions {
 }
 
 fn check_options(options: &DbOptions) -> Result<()> {
-    let segment = options.wal_segment_bytes;
-    if !segment.is_multiple_of(4096) || !(16 << 10..=1 << 30).contains(&segment) {
+    if !is_segment_bytes(options.wal_segment_bytes) {
         return Err(Error::invalid("wal_segment_bytes must be a multiple of 4096 from 16 KiB to 1 GiB"));
     }
     Ok(())
+}
+
+/// Refuses a log that would begin where sequence numbers end: the manifest may say that nearly all of them are used.
+fn check_room(first: WalId, segment_bytes: u64) -> Result<()> {
+    if first.0 < wal_id_max(segment_bytes) {
+        return Ok(());
+    }
+    Err(Error::invalid(
+        "the sequence numbers of the database are used up: open it for reading and copy its data",
+    ))
 }
 
 /// A number above every segment that exists and every sequence number that was given out.

@@ -17,7 +17,7 @@ use crate::codec::{Compression, Decoder};
 use crate::family::{FamilyCore, WaitingFamily};
 use crate::rewrite::{FLUSH_LEVEL, Rewritten};
 use crate::shared::Shared;
-use crate::types::{Comparator, Kind, SeqNo, VlogId};
+use crate::types::{Comparator, Kind, SEQ_MAX, SeqNo, VlogId};
 use crate::version::{Change, State, VersionEdit};
 use crate::vlog::VlogPointer;
 use crate::write::{Op, encode_op, ops};
@@ -154,8 +154,13 @@ pub(super) fn replay(
 
 fn replay_piece(shared: &Shared, family: &Arc<FamilyCore>, piece: &[u8], file: &str) -> Result<()> {
     let mut d = Decoder::new(piece, file, 0);
+    let mut before = 1;
     while d.remaining() > 0 {
         let seq = d.u64()?;
+        if !(before..=SEQ_MAX).contains(&seq) {
+            return Err(d.corrupt("sequence number of a commit that was held back"));
+        }
+        before = seq;
         let length = d.u32()? as usize;
         let base = d.position() as u64;
         for op in ops(d.take(length)?, file, base) {

@@ -28,7 +28,7 @@ use super::state::{FamilyState, State};
 use super::{FamilyVersion, OpenTable, presence};
 use crate::files::{self, FileKind};
 use crate::sst::Table;
-use crate::types::{Comparator, FamilyId, TableId, VlogId};
+use crate::types::{Comparator, FILE_NUMBER_MAX, FamilyId, ID_MAX, TableId, VlogId};
 use crate::{Error, Result};
 
 /// What a version set needs from above.
@@ -193,6 +193,9 @@ impl<T> VersionSet<T> {
             identity: self.identity,
             number: inner.next_manifest,
         };
+        if header.number > FILE_NUMBER_MAX {
+            return Err(SwitchError { error: used_up(), unknown: false });
+        }
         inner.next_manifest += 1;
         let dir = &*self.context.dir;
         let mut snapshot = Vec::new();
@@ -215,8 +218,12 @@ impl<T> VersionSet<T> {
     }
 
     /// A number for a new table.
-    pub fn new_table_id(&self) -> TableId {
-        TableId(self.next_table.fetch_add(1, Ordering::Relaxed))
+    ///
+    /// # Errors
+    /// `Internal` after 2^56 of them.
+    pub fn new_table_id(&self) -> Result<TableId> {
+        let n = self.next_table.fetch_add(1, Ordering::Relaxed);
+        if n <= FILE_NUMBER_MAX { Ok(TableId(n)) } else { Err(used_up()) }
     }
 
     /// A number for a new value log.
@@ -450,7 +457,11 @@ pub fn inspect(dir: &dyn Dir, visit: &mut dyn FnMut(u64, &VersionEdit)) -> Resul
 
 fn draw(counter: &AtomicU64) -> Result<u32> {
     let n = counter.fetch_add(1, Ordering::Relaxed);
-    u32::try_from(n).ok().filter(|n| *n < u32::MAX).ok_or_else(|| Error::internal("numbers are used up"))
+    u32::try_from(n).ok().filter(|n| *n <= ID_MAX).ok_or_else(used_up)
+}
+
+fn used_up() -> Error {
+    Error::internal("numbers are used up")
 }
 
 fn clamp(counter: &AtomicU64) -> u32 {

@@ -7,8 +7,8 @@ use super::{
     ENTRIES_MAX, EXPIRY_UNIFORM, FRAME_BYTES, HEADER_BYTES, HEADS, KIND_UNIFORM, SUFFIX_UNIFORM, Shape,
     VALUE_UNIFORM,
 };
-use crate::codec::Compression;
-use crate::types::{Kind, SeqNo, Stamp};
+use crate::codec::{Compression, longest_raw};
+use crate::types::{Kind, SEQ_MAX, SeqNo, Stamp};
 
 /// A view of a block: its shape, and header, frame table and raw key section as bytes.
 #[derive(Clone, Copy, Debug)]
@@ -190,12 +190,15 @@ impl<'a> Block<'a> {
         if self.bytes.len() != s.end as usize {
             return Err("length of the key section");
         }
+        if self.bytes.get(HEADER_BYTES - 1) != Some(&0) {
+            return Err("last byte of the header of a block");
+        }
         self.validate_tails()?;
         let kinds = self.part(s.kinds_at as usize, s.seqs_at as usize);
         if kinds.iter().any(|&k| Kind::from_u8(k).is_none()) {
             return Err("kind of an entry");
         }
-        if (0..n).any(|i| self.seq(i) < s.base_seq) {
+        if (0..n).any(|i| !(s.base_seq..=SEQ_MAX).contains(&self.seq(i))) {
             return Err("sequence number of an entry");
         }
         if (0..n).any(|i| self.value_span(i).0 > self.value_span(i).1) {
@@ -260,16 +263,5 @@ impl<'a> Block<'a> {
     #[inline]
     fn array<const N: usize>(&self, at: usize) -> [u8; N] {
         self.bytes.get(at..).and_then(|b| b.first_chunk::<N>()).map_or([0; N], |b| *b)
-    }
-}
-
-/// The most bytes that `disk` compressed bytes can stand for: what a decoder may allocate.
-pub(in crate::sst) fn longest_raw(compression: Compression, disk: usize) -> usize {
-    match compression {
-        Compression::None => disk,
-        Compression::Snappy => disk.saturating_mul(64),
-        Compression::Lz4 | Compression::Lz4Fast => disk.saturating_mul(256),
-        // A block of 128 KiB that repeats one byte takes four bytes.
-        Compression::Zstd => disk.saturating_mul(32 << 10).saturating_add(128 << 10),
     }
 }

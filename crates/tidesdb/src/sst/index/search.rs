@@ -4,10 +4,10 @@ use std::cmp::Ordering;
 
 use super::tree::Tree;
 use crate::Result;
-use crate::codec::{Compression, Decoder, Salt};
-use crate::sst::block::{HEADER_BYTES, common_prefix, head_of, longest_raw, partition};
+use crate::codec::{Compression, Decoder, Salt, longest_raw};
+use crate::sst::block::{HEADER_BYTES, common_prefix, head_of, partition};
 use crate::sst::layout::open_section;
-use crate::types::{Comparator, KEY_BYTES_MAX, SeqNo};
+use crate::types::{Comparator, KEY_BYTES_MAX, SEQ_MAX, SeqNo};
 
 /// Where a block lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Index {
                 return Err(d.corrupt("length of a block"));
             }
             if length & 1 == 1 {
-                going_on.push((block, d.varint()?));
+                going_on.push((block, d.number(0..=SEQ_MAX, "sequence number")?));
             }
             places.push((offset, key_part as u32));
             offset += disk;
