@@ -17,6 +17,7 @@ use crate::ranges::{BORDER_BYTES_MAX, Interval, RangeTombstone};
 use crate::read::prefix_range;
 use crate::shared::Family;
 use crate::types::{FamilyId, KEY_BYTES_MAX, Kind, SeqNo, VALUE_BYTES_MAX};
+use crate::vlog::VlogPointer;
 use crate::wal::layout::RECORD_HEADER_BYTES;
 use crate::{Error, Result};
 
@@ -342,6 +343,14 @@ fn decode_op<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>) -> Result<Op<'a>> 
     let expiry = if first & HAS_EXPIRY != 0 { d.u32()? } else { 0 };
     if key_len == 0 {
         return Err(d.corrupt("empty key"));
+    }
+    let fits = match kind {
+        Kind::PutPointer => value_len == VlogPointer::BYTES,
+        Kind::Delete | Kind::SingleDelete => value_len == 0,
+        Kind::Put | Kind::RangeDelete => true,
+    };
+    if !fits {
+        return Err(d.corrupt("length of a pointer, or a delete with a value"));
     }
     Ok(Op {
         family: FamilyId(family),

@@ -237,8 +237,8 @@ fn verify_finds_what_checksums_cannot() {
     for (at, byte, expected) in [
         (filter + CRC_BYTES + 8, 0, "filter denies"),
         (heads + 8 * 5, 0, "out of order"),
-        (seqs + 4, 0xFF, "largest sequence number"),
-        (kinds, 3, "tombstone with a value"),
+        (seqs + 4, 0xFF, "sequence number of an entry"),
+        (kinds, 3, "value of a tombstone"),
     ] {
         let mut bad = good.clone();
         bad[at..at + 8].fill(byte);
