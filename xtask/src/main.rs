@@ -25,7 +25,7 @@ cargo xtask COMMAND
   tidy [--stats]      the house rules; with the figures of the house
   ci [STAGE...]       what the build server runs; without a stage all of them; `extra` is all but `test`
                       stages: tidy lint test bench gate report docs c loom crash faults order kill sweep
-                      model isolation invariants asan miri; `report` opens the benchmark's report in
+                      model isolation invariants fuzz asan miri; `report` opens the benchmark's report in
                       Chromium, `c` tries the C library (needs a C compiler and pkg-config)
   install --prefix DIR [--destdir DIR]
                       the C library with its headers, for pkg-config and CMake
@@ -35,7 +35,7 @@ cargo xtask COMMAND
   bench [ARGS]        the speed example of the engine
   bench-gate [--update]
                       instructions per operation against xtask/instructions.txt (needs valgrind)
-  crash|faults|order|kill|sweep|model|isolation|invariants|tmpfs [ARGS]
+  crash|faults|order|kill|sweep|model|isolation|invariants|fuzz|tmpfs [ARGS]
                       the programs of crates/testkit, at full size
   soak --hours H [--seed N] [--only NAME]
                       those in turn, without tmpfs (it needs root), each round with the next seed, until the

@@ -8,7 +8,8 @@ use crate::stages;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-const PROGRAMS: [&str; 8] = ["model", "isolation", "invariants", "crash", "faults", "order", "sweep", "kill"];
+const PROGRAMS: [&str; 9] =
+    ["model", "isolation", "invariants", "crash", "faults", "order", "sweep", "kill", "fuzz"];
 
 /// What to run and for how long.
 #[derive(Debug, PartialEq)]

@@ -69,3 +69,43 @@ fn a_sequence_number_above_the_maximum_is_damage() {
         }
     }
 }
+
+/// A manifest whose tables are newer than what the family flushed made a flush write the log's range tombstones twice, which
+/// was told as an error of the engine. A manifest that contradicts itself is damage.
+#[test]
+fn a_manifest_that_contradicts_itself_is_damage() {
+    let base = Base::build().unwrap().manifest;
+    let family = tidesdb::types::FamilyId(1);
+    let range = tidesdb::ranges::RangeTombstone { seq: tidesdb::types::SEQ_MAX, start: None, end: None };
+    let mut manifest = base.clone();
+    manifest.push([Change::AddRange { family, range: std::sync::Arc::new(range) }]);
+    refused(manifest, "a range tombstone of the future");
+    let meta = tidesdb::sst::TableMeta {
+        id: tidesdb::types::TableId(900),
+        max_seq: tidesdb::types::SEQ_MAX,
+        ..tidesdb::sst::TableMeta::default()
+    };
+    let mut manifest = base.clone();
+    manifest.push([Change::AddTable { family, level: 65, meta: std::sync::Arc::new(meta) }]);
+    refused(manifest, "a table of the future in no level");
+}
+
+/// A stray file with the largest number there is used up the numbers of all files to come: nothing large could be written any
+/// more, and the error blamed the engine.
+#[test]
+fn a_stray_file_uses_up_no_numbers() {
+    let names = testkit::fuzz::targets::TARGETS.into_iter().find(|t| t.name == "names").unwrap();
+    for name in ["4294967294.vlog", "72057594037927935.klog", "72057594037927935.manifest"] {
+        (names.run)(name.as_bytes());
+        let base = Base::build().unwrap();
+        let disk = base.disk();
+        disk.write_file(format!("{}/{name}", testkit::world::PATH), b"stray").unwrap();
+        let (env, _disk, _clock) = tidesdb_io::sim::env_on(disk, 5);
+        let db = options(&env).open().unwrap();
+        db.put(b"large", &[7; 4000]).unwrap();
+        db.flush().unwrap();
+        db.close().unwrap();
+        let db = options(&env).open().unwrap();
+        assert_eq!(db.get(b"large").unwrap().as_deref(), Some(&[7; 4000][..]), "{name}");
+    }
+}
