@@ -184,7 +184,7 @@ impl World {
 }
 
 fn config(feed: &mut Feed<'_>, path: In<c_char>) -> Config {
-    let mut config = Config { db_path: path.as_pointer(), log_level: 99, ..Config::default() };
+    let mut config = Config { db_path: path.pointer(), log_level: 99, ..Config::default() };
     let fields = feed.byte();
     if fields & 1 != 0 {
         config.num_flush_threads = feed.int().clamp(-2, 3);

@@ -48,7 +48,7 @@ impl<T> In<T> {
 #[cfg(feature = "fuzzing")]
 impl<T> In<T> {
     /// The pointer, to put it into a structure.
-    pub(crate) fn as_pointer(self) -> *const T {
+    pub(crate) fn pointer(self) -> *const T {
         self.0
     }
 }

@@ -5,6 +5,11 @@
 //! seed and `n` alone, so the number is all that has to be known of an input that ended the other process. A panic, an
 //! abort, a hang and too much memory are findings; each is made smaller and written to `target/fuzz`.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "watches a process: files and threads of its own, none of a database"
+)]
+
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

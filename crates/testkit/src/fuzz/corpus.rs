@@ -61,7 +61,7 @@ pub(super) fn tables() -> Vec<(String, Vec<u8>)> {
         for (choice, order) in [Comparator::bytewise(), Comparator::reverse_bytewise()].iter().enumerate() {
             let file = build_table(compression, order);
             let parts = file.and_then(|file| seal::table_parts(&file)).unwrap_or_default();
-            let input = [&[(choice | i % 2 << 1) as u8][..], &parts].concat();
+            let input = [&[(choice | ((i % 2) << 1)) as u8][..], &parts].concat();
             out.push((format!("{}-{}", compression.name(), order.name()), input));
         }
     }

@@ -2,8 +2,7 @@
 //!
 //! A target is a function from bytes to nothing: it panics if the engine breaks a promise, and so does the engine. Inputs are
 //! short forms of files; a target builds the file, makes all checksums right and hands it to the engine, so that the
-//! decoder behind the checksum is reached. The program `fuzz` of this crate drives the targets, and so does the
-//! `fuzz/` folder for cargo-fuzz.
+//! decoder behind the checksum is reached. The program `fuzz` of this crate drives the targets.
 
 pub mod bytes;
 pub mod manifest;

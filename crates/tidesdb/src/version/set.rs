@@ -244,7 +244,7 @@ impl<T> VersionSet<T> {
     /// A number for a new table.
     ///
     /// # Errors
-    /// `Internal` after 2^56 of them.
+    /// `InvalidArgument` after 2^56 of them.
     pub fn new_table_id(&self) -> Result<TableId> {
         loop {
             let id = TableId(self.next_table.fetch_add(1, Ordering::Relaxed));
@@ -260,7 +260,7 @@ impl<T> VersionSet<T> {
     /// A number for a new value log.
     ///
     /// # Errors
-    /// `Internal` after four thousand million of them.
+    /// `InvalidArgument` after four thousand million of them.
     pub fn new_vlog_id(&self) -> Result<VlogId> {
         loop {
             let id = VlogId(draw(&self.next_vlog)?);
@@ -273,7 +273,7 @@ impl<T> VersionSet<T> {
     /// A number for a new family.
     ///
     /// # Errors
-    /// `Internal` after four thousand million of them.
+    /// `InvalidArgument` after four thousand million of them.
     pub fn new_family_id(&self) -> Result<FamilyId> {
         draw(&self.next_family).map(FamilyId)
     }
@@ -497,7 +497,7 @@ fn draw(counter: &AtomicU64) -> Result<u32> {
 }
 
 fn used_up() -> Error {
-    Error::internal("numbers are used up")
+    Error::invalid("the numbers of files or families are used up: copy the data to a new database")
 }
 
 fn clamp(counter: &AtomicU64) -> u32 {
