@@ -1,7 +1,5 @@
 //! The fuzz targets on their corpus, and a little further.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
-
 use testkit::fuzz::targets::{TARGETS, base};
 use testkit::fuzz::{corpus, mutate, seal};
 use testkit::rng::Rng;
