@@ -30,7 +30,7 @@ cargo xtask COMMAND
   tidy [--stats]      the house rules; with the figures of the house
   ci [STAGE...]       what the build server runs; without a stage all of them; `extra` is all but `test`
                       stages: tidy lint test bench gate report docs c npm package loom crash faults order kill
-                      sweep model isolation invariants asan miri; `report` opens the benchmark's report in
+                      sweep model isolation invariants fuzz asan miri; `report` opens the benchmark's report in
                       Chromium, `c` tries the C library (needs a C compiler and pkg-config), `npm` the package
                       of that name on it, `package` makes packages and builds the crates as a registry would
   install --prefix DIR [--destdir DIR] [--libdir DIR] [--debug-files]
@@ -47,7 +47,7 @@ cargo xtask COMMAND
   bench [ARGS]        the speed example of the engine
   bench-gate [--update]
                       instructions per operation against xtask/instructions.txt (needs valgrind)
-  crash|faults|order|kill|sweep|model|isolation|invariants|tmpfs [ARGS]
+  crash|faults|order|kill|sweep|model|isolation|invariants|fuzz|tmpfs [ARGS]
                       the programs of crates/testkit, at full size
   inject [--seed N] [--limit N] [--stride N] [--only CALL] [--jobs N] [--prefix DIR]
                       a C program of which one system call fails, each in turn; --limit caps the N-th call

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run: the quick refusals first.
-const ALL: [&str; 21] = [
+const ALL: [&str; 22] = [
     "tidy",
     "lint",
     "test",
@@ -29,12 +29,13 @@ const ALL: [&str; 21] = [
     "model",
     "isolation",
     "invariants",
+    "fuzz",
     "asan",
     "miri",
 ];
 
 /// Programs of the test kit, and the size of a check run: minutes all together. Without arguments they run at full size.
-const KIT: [(&str, &[&str]); 9] = [
+const KIT: [(&str, &[&str]); 10] = [
     ("crash", &["--points", "5000"]),
     ("faults", &["--cases", "2000"]),
     ("order", &["--scripts", "100"]),
@@ -43,6 +44,7 @@ const KIT: [(&str, &[&str]); 9] = [
     ("model", &["--ops", "300000"]),
     ("isolation", &["--transactions", "120000"]),
     ("invariants", &["--points", "3000"]),
+    ("fuzz", &["--seconds", "10"]),
     ("tmpfs", &[]),
 ];
 
@@ -255,7 +257,9 @@ pub(crate) fn testkit(root: &Path, program: &str, args: &[String]) -> Done {
     if !has_program(root, program) {
         return Err(format!("crates/testkit has no program `{program}`"));
     }
-    Cargo::new(&format!("run --profile quick --package testkit --bin {program} --")).args(args).run(root)
+    // A fuzzer wants the assertions and the checks of overflows.
+    let profile = if program == "fuzz" { "dev" } else { "quick" };
+    Cargo::new(&format!("run --profile {profile} --package testkit --bin {program} --")).args(args).run(root)
 }
 
 fn testkit_stage(root: &Path, program: &str) -> Staged {

@@ -36,3 +36,6 @@ mod settings;
 mod state;
 // The symbols.
 pub mod api;
+// Calls with hostile arguments.
+#[cfg(feature = "fuzzing")]
+pub mod fuzz;
