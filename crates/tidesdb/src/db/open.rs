@@ -148,7 +148,11 @@ impl OpenOptions {
         let lock = self.lock(&dir)?;
         self.make_room(&dir)?;
         let shared = self.build(&dir)?;
-        let (default, report) = self.recover(&shared).inspect_err(|_| shared.remove_obsolete())?;
+        let (default, report) = self.recover(&shared).inspect_err(|e| {
+            if e.is_full() {
+                shared.remove_obsolete(); // where there is damage, every file may be worth something
+            }
+        })?;
         shared.snapshots.begin_at(shared.visible());
         let default = match default {
             Some(family) => family,
