@@ -73,11 +73,7 @@ fn main() -> ExitCode {
         ("violations", violations),
         ("seed", seed),
     ];
-    exit(finish(
-        "T11-tmpfs",
-        &figures,
-        &[("acked", rounds * 20), ("refused", rounds), ("deleted", rounds)],
-    ))
+    exit(finish("T11-tmpfs", &figures, &[("acked", rounds * 20), ("refused", rounds), ("deleted", rounds)]))
 }
 
 /// What differs from round to round.

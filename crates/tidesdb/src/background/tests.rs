@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidesdb_io::ManualClock;
 use tidesdb_io::sim::{self, Image, SimDisk};
+use tidesdb_io::{Env, ManualClock, Priority};
 
 use super::Ticks;
 use crate::options::{Isolation, SyncMode, WriteOptions};
@@ -20,7 +20,7 @@ struct Machine {
     ticks: Ticks,
 }
 
-fn options(env: tidesdb_io::Env) -> OpenOptions {
+fn options(env: Env) -> OpenOptions {
     Db::options("/db").env(env).background_threads(0).with(|o| {
         o.wal_segment_bytes = 64 << 10;
         o.disk_free_min = 0;
@@ -122,7 +122,7 @@ fn a_commit_that_takes_long_delays_no_promise_before_it() {
     let shared = Arc::clone(&m.db.inner.shared);
     let (done, seen) = std::sync::mpsc::channel();
     let _slow = shared.log.sequencer().reserve(4096, Purpose::Store).unwrap(); // nobody writes it
-    let ticker = std::thread::spawn(move || {
+    let body = move || {
         m.pass(1100);
         let durable = m.durable();
         let before = m.db.inner.shared.expiry_clock.seen();
@@ -131,8 +131,9 @@ fn a_commit_that_takes_long_delays_no_promise_before_it() {
         done.send((durable, m.db.inner.shared.expiry_clock.seen() - before)).unwrap();
         m.db.inner.shared.log.sequencer().stop();
         m.db.abandon();
-    });
+    };
+    let ticker = Env::real().threads.spawn("ticker", Priority::Normal, Box::new(body)).unwrap();
     let answer = seen.recv_timeout(Duration::from_secs(20));
     assert_eq!(answer, Ok((1, 5)), "the round of the clock waits for a commit");
-    ticker.join().unwrap();
+    ticker.join();
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use tidesdb_cache::Cache;
-use tidesdb_io::{Dir, DirLock, Env, PooledDir};
+use tidesdb_io::{Descriptors, Dir, DirLock, Env, PooledDir};
 use tidesdb_sync::{Mutex, RwLock};
 
 use super::recover;
@@ -207,7 +207,7 @@ impl OpenOptions {
                 Err(Error::NotFound { what: format!("database {path}").into() })
             }
             Err(e) => Err(Error::io("open", &path, e)),
-            Ok(dir) => Ok(PooledDir::wrap(dir, &self.env.disk.descriptors())),
+            Ok(dir) => Ok(PooledDir::wrap(dir, &Descriptors::of(&*self.env.disk))),
         }
     }
 
