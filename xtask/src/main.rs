@@ -28,7 +28,7 @@ cargo xtask COMMAND
   quick               before each commit: tidy, format, clippy, unit tests
   test                every test, doc tests and examples included; those of the benchmark are in `ci bench`
   tidy [--stats]      the house rules; with the figures of the house
-  ci [STAGE...]       what the build server runs; without a stage all of them; `extra` is all but `test`
+  ci [STAGE...]       what the build server runs; without a stage all but `package`; `extra` is the same without `test`
                       stages: tidy lint test bench gate report docs c npm package loom crash faults order kill
                       sweep model isolation invariants fuzz asan miri; `report` opens the benchmark's report in
                       Chromium, `c` tries the C library (needs a C compiler and pkg-config), `npm` the package

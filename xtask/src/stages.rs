@@ -34,6 +34,9 @@ const ALL: [&str; 22] = [
     "miri",
 ];
 
+/// Stages that take many minutes and depend on few changes: they run when they are named.
+const ON_REQUEST: [&str; 1] = ["package"];
+
 /// Programs of the test kit, and the size of a check run: minutes all together. Without arguments they run at full size.
 const KIT: [(&str, &[&str]); 10] = [
     ("crash", &["--points", "5000"]),
@@ -68,7 +71,7 @@ enum Outcome {
 
 type Staged = Result<Outcome, String>;
 
-/// Runs the named stages, all of them without a name; `extra` stands for all but `test`.
+/// Runs the named stages, without a name all of them but those on request; `extra` stands for the same without `test`.
 ///
 /// # Errors
 /// The first stage that fails, or a name that is none.
@@ -77,12 +80,14 @@ pub(crate) fn ci(root: &Path, names: &[String]) -> Done {
     for name in names {
         match ALL.iter().find(|stage| *stage == name) {
             Some(stage) => stages.push(*stage),
-            None if name == "extra" => stages.extend(ALL.iter().filter(|stage| **stage != "test")),
+            None if name == "extra" => {
+                stages.extend(ALL.iter().filter(|stage| **stage != "test" && !ON_REQUEST.contains(stage)));
+            }
             None => return Err(format!("no stage `{name}`; there are: extra {}", ALL.join(" "))),
         }
     }
     if names.is_empty() {
-        stages.extend(ALL);
+        stages.extend(ALL.iter().filter(|stage| !ON_REQUEST.contains(stage)));
     }
     run(root, &stages)
 }
