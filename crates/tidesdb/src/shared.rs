@@ -380,7 +380,8 @@ impl Shared {
     /// Those of `work`.
     pub fn with_reserve<R>(&self, mut work: impl FnMut() -> Result<R>) -> Result<R> {
         match work() {
-            Err(e) if e.is_full() && self.log.use_reserve() => work(),
+            // Not if the manifest is in doubt: the work may be done.
+            Err(e) if e.is_full() && !self.versions.is_poisoned() && self.log.use_reserve() => work(),
             other => other,
         }
     }
