@@ -455,10 +455,16 @@ impl Shared {
     fn rotate_now(&self, families: &[Arc<FamilyCore>]) -> SeqNo {
         let held = self.log.sequencer().hold();
         let boundary = held.boundary;
-        let bytes: u64 = families.iter().map(|f| f.rotate(boundary)).sum();
+        for family in families {
+            // First: a flush or a drop may take it off as soon as it is on the list.
+            let bytes = family.owned_view().active.as_ref().map_or(0, |slot| slot.bytes() as u64);
+            self.debt.add(bytes);
+            if family.rotate(boundary) == 0 {
+                self.debt.subtract(bytes); // a drop was faster
+            }
+        }
         drop(held);
         tidesdb_sync::reclaim(); // not while the order of commits was held: it may free whole memtables
-        self.debt.add(bytes);
         families.iter().for_each(|f| self.jobs.push(Job::Flush(f.id)));
         boundary
     }
