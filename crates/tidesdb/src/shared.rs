@@ -18,6 +18,7 @@ use crate::sources::TableVersion;
 use crate::sst::{Table, TableContext};
 use crate::types::{FamilyId, SeqNo};
 use crate::version::{Change, VersionEdit, VersionSet};
+use crate::vlog::WriteBudget;
 use crate::wal::Log;
 use crate::{Error, Result};
 
@@ -61,6 +62,8 @@ pub struct Shared {
     pub retry: Retry,
     /// Families whose value log was written since its last sync.
     pub dirty_vlogs: Mutex<Vec<Arc<FamilyCore>>>,
+    /// Value logs that may be open for writing.
+    pub vlog_writes: Arc<WriteBudget>,
     /// The log is kept from here while recovery replays it; `SeqNo::MAX` afterwards.
     pub recovery_pins: AtomicU64,
     /// Wall clock in seconds, refreshed by the background.

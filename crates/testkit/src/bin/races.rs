@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use testkit::home::in_memory;
 use testkit::report::{argument, exit, finish};
 use testkit::rng::Rng;
 use testkit::watch::Watch;
@@ -142,7 +143,7 @@ fn main() -> ExitCode {
     let mut violations = 0;
     for n in seed * 10_000..seed * 10_000 + rounds {
         watch.begin(&format!("round {n}"));
-        let done = home().and_then(|temp| round(temp.path(), Plan::new(n), &counts));
+        let done = in_memory().and_then(|temp| round(temp.path(), Plan::new(n), &counts));
         if let Err(e) = done {
             eprintln!("VIOLATION round {n}: {e}");
             violations += 1;
@@ -172,13 +173,6 @@ fn main() -> ExitCode {
         ("merges", rounds / 2),
     ];
     exit(finish("T17-races", &figures, &floors))
-}
-
-/// A directory in memory where there is one: syncs are free there, so that more of what races fits into a second.
-fn home() -> Result<tempfile::TempDir, String> {
-    let memory = Path::new("/dev/shm");
-    let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
-    made.map_err(|e| e.to_string())
 }
 
 fn round(path: &Path, plan: Plan, counts: &Counts) -> Result<(), String> {
