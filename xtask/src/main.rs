@@ -26,8 +26,9 @@ cargo xtask COMMAND
   tidy [--stats]      the house rules; with the figures of the house
   ci [STAGE...]       what the build server runs; without a stage all of them; `extra` is all but `test`
                       stages: tidy lint test bench gate report docs c loom crash faults order kill sweep
-                      model isolation invariants asan miri; `report` opens the benchmark's report in
-                      Chromium, `c` tries the C library (needs a C compiler and pkg-config)
+                      model isolation invariants races descriptors sectors latency asan miri;
+                      `report` opens the benchmark's report in Chromium, `c` tries the C library (needs a
+                      C compiler and pkg-config)
   install --prefix DIR [--destdir DIR]
                       the C library with its headers, for pkg-config and CMake
   loom [NAME]         all interleavings of the lock-free parts; NAME filters the models
@@ -37,13 +38,14 @@ cargo xtask COMMAND
   bench-gate [--update]
                       instructions per operation against xtask/instructions.txt (needs valgrind)
   crash|faults|order|kill|sweep|model|isolation|invariants|tmpfs [ARGS]
+  races|descriptors|sectors|latency [ARGS]
                       the programs of crates/testkit, at full size
   inject [--seed N] [--limit N] [--stride N] [--only CALL] [--jobs N] [--prefix DIR]
                       a C program of which one system call fails, each in turn; --limit caps the N-th call
                       that fails, --prefix takes an installed library (needs strace)
   soak --hours H [--seed N] [--only NAME]
-                      those in turn, `inject` too, without tmpfs (it needs root), each round with the next seed, until the
-                      time is over or one fails
+                      those in turn, `inject` too, without tmpfs (it needs root) and latency, each round with
+                      the next seed, until the time is over or one fails
 ";
 
 fn main() -> ExitCode {

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run: the quick refusals first.
-const ALL: [&str; 19] = [
+const ALL: [&str; 23] = [
     "tidy",
     "lint",
     "test",
@@ -27,12 +27,16 @@ const ALL: [&str; 19] = [
     "model",
     "isolation",
     "invariants",
+    "races",
+    "descriptors",
+    "sectors",
+    "latency",
     "asan",
     "miri",
 ];
 
 /// Programs of the test kit, and the size of a check run: minutes all together. Without arguments they run at full size.
-const KIT: [(&str, &[&str]); 9] = [
+const KIT: [(&str, &[&str]); 13] = [
     ("crash", &["--points", "5000"]),
     ("faults", &["--cases", "2000"]),
     ("order", &["--scripts", "100"]),
@@ -42,6 +46,10 @@ const KIT: [(&str, &[&str]); 9] = [
     ("isolation", &["--transactions", "120000"]),
     ("invariants", &["--points", "3000"]),
     ("tmpfs", &[]),
+    ("races", &["--rounds", "25"]),
+    ("descriptors", &[]),
+    ("sectors", &[]),
+    ("latency", &["--commits", "2"]),
 ];
 
 /// Packages that hold `unsafe`.
