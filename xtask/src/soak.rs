@@ -8,7 +8,7 @@ use crate::{inject, stages};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-const PROGRAMS: [&str; 12] = [
+const PROGRAMS: [&str; 13] = [
     "model",
     "isolation",
     "invariants",
@@ -17,6 +17,7 @@ const PROGRAMS: [&str; 12] = [
     "order",
     "sweep",
     "kill",
+    "fuzz",
     "races",
     "descriptors",
     "sectors",

@@ -19,3 +19,4 @@ pub mod faults;
 pub mod group;
 pub mod isolation;
 pub mod invariants;
+pub mod fuzz;

@@ -9,6 +9,7 @@ pub mod types;
 pub mod codec;
 pub mod options;
 pub mod health;
+pub mod clock;
 // Files: names, values, tables, log; deletes of whole ranges.
 pub mod files;
 pub mod ranges;

@@ -156,8 +156,11 @@ pub fn rules(shared: &Shared, bottom: bool) -> RetainRules {
     let history = shared.options.history_bytes / UNIT;
     let mut snapshots = shared.snapshots.readers(|| shared.visible().saturating_sub(history));
     let visible_floor = snapshots.pop().unwrap_or(0);
-    let conflicts_since = shared.snapshots.oldest_validating();
-    RetainRules { snapshots, visible_floor, bottom, now: Some(shared.now_secs()), conflicts_since }
+    let oldest = shared.snapshots.oldest_validating();
+    // What a transaction saw before it expired counts when it commits.
+    let now = oldest.map_or(u32::MAX, |(_, began)| began).min(shared.now_secs());
+    let conflicts_since = oldest.map(|(seq, _)| seq);
+    RetainRules { snapshots, visible_floor, bottom, now: Some(now), conflicts_since }
 }
 
 struct Output<'a> {
@@ -219,7 +222,7 @@ impl Output<'_> {
             compression: self.target.compression(self.family.options.compression()),
             filter_bits_per_key: self.family.options.filter_bits_per_key(),
         };
-        let id = self.shared.versions.new_table_id();
+        let id = self.shared.versions.new_table_id()?;
         let salt = self.shared.env.entropy.salt();
         TableWriter::create(&self.shared.dir, id, salt, options, self.family.options.comparator.clone())
     }

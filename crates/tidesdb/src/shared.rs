@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidesdb_io::{Dir, Env};
 use tidesdb_sync::{Event, Mutex, RwLock};
 
+use crate::clock::ExpiryClock;
 use crate::family::{FamilyCore, MemSlot, Orders};
 use crate::health::Health;
 use crate::jobs::{Job, JobQueue, Retry};
@@ -66,8 +67,8 @@ pub struct Shared {
     pub vlog_writes: Arc<WriteBudget>,
     /// The log is kept from here while recovery replays it; `SeqNo::MAX` afterwards.
     pub recovery_pins: AtomicU64,
-    /// Wall clock in seconds, refreshed by the background.
-    pub wall_secs: AtomicU32,
+    /// The time that decides expiry, refreshed by the background.
+    pub expiry_clock: ExpiryClock,
     /// Whether `close` was called.
     pub closed: AtomicBool,
 }
@@ -254,25 +255,30 @@ impl Shared {
         self.snapshots.register(|| self.log.sequencer().visible_end() - 1)
     }
 
-    /// As [`Shared::register_snapshot`], for a transaction whose commit looks for conflicts.
-    pub fn register_validating(&self) -> SnapshotPin {
+    /// As [`Shared::register_snapshot`], for a transaction that began at the second `began` and whose commit looks for conflicts.
+    pub fn register_validating(&self, began: u32) -> SnapshotPin {
         self.visible();
-        self.snapshots.register_validating(|| self.log.sequencer().visible_end() - 1)
+        self.snapshots.register_validating(began, || self.log.sequencer().visible_end() - 1)
     }
 
-    /// Wall time in seconds, as of the last refresh; as of now if there is no thread that refreshes it.
+    /// Time for expiry in seconds, as of the last refresh; as of now if there is no thread that refreshes it. Never goes back.
     #[inline]
     pub fn now_secs(&self) -> u32 {
         if self.options.background_threads == Some(0) || self.options.read_only {
-            self.refresh_clock();
+            return self.refresh_clock();
         }
-        self.wall_secs.load(Ordering::Relaxed)
+        self.expiry_clock.seen()
     }
 
-    /// Reads the wall clock again.
-    pub fn refresh_clock(&self) {
-        let now = u32::try_from(self.env.clock.wall_secs()).unwrap_or(u32::MAX - 1);
-        self.wall_secs.store(now, Ordering::Relaxed);
+    /// Whether a version with this expiry is expired now; 0 = never.
+    #[inline]
+    pub fn is_expired(&self, expiry: u32) -> bool {
+        expiry != 0 && expiry <= self.now_secs()
+    }
+
+    /// Reads the clock again; returns the time.
+    pub fn refresh_clock(&self) -> u32 {
+        self.expiry_clock.read(&*self.env.clock)
     }
 
     /// Makes durable every value that a record in the log refers to.

@@ -119,7 +119,10 @@ impl Device {
         file.set_len(DEVICE).map_err(|e| e.to_string())?;
         std::fs::create_dir(&mount).map_err(|e| e.to_string())?;
         call("filefrag", &["-V"])?;
-        call("mkfs.ext4", &["-q", "-F", "-b", "4096", "-m", "0", "-O", "^has_journal", text(&image)])?;
+        call(
+            "mkfs.ext4",
+            &["-q", "-F", "-b", "4096", "-m", "0", "-O", "none,extent,filetype", text(&image)],
+        )?;
         let name = call("losetup", &["--find", "--show", text(&image)])?.trim().to_owned();
         let device = Self { image, mount, name };
         call("mount", &["-t", "ext4", &device.name, text(&device.mount)])?;
@@ -245,7 +248,7 @@ fn move_to_the_end(mount: &Path, dir: &Path, name: &str, at: u64) -> Done<u64> {
     let ballast = mount.join("ballast");
     fill(&ballast, "rest")?;
     let bytes = std::fs::read(dir.join(name)).map_err(|e| e.to_string())?;
-    let room = bytes.len() / BALLAST as usize + 12;
+    let room = bytes.len() / BALLAST as usize + 24;
     remove(ballast_in_order(mount, false)?.iter().rev().take(room))?;
     // The file system keeps some blocks back that the ballast cannot have: copies take them until one lies behind everything.
     for copy in 0..200 {

@@ -57,6 +57,7 @@ pub const REQUIRED: &[(&str, &str)] = &[
     ("snapshot", "ok"),
     ("snapshot", "dropped"),
     ("snapshot", "family dropped"),
+    ("snapshot", "newer family"),
     ("create", "ok"),
     ("create", "exists"),
     ("drop", "ok"),

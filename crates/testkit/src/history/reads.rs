@@ -23,7 +23,16 @@ impl Runner<'_> {
         };
         let index = snapshot as usize % self.snapshots.len();
         let pinned = &self.snapshots[index];
-        let family = pinned.families[n as usize % pinned.families.len()].clone();
+        // Families that were made since as well: clones among them are empty to the snapshot.
+        let later = self.families.iter().filter(|f| pinned.families.iter().all(|old| old.no != f.no));
+        let readable: Vec<&Live> = pinned.families.iter().chain(later).collect();
+        let at = n as usize % readable.len();
+        let family = readable[at].clone();
+        if at >= pinned.families.len() {
+            let view = View { at: pinned.at, family, snapshot: Some(index) };
+            self.count("snapshot", "newer family");
+            return Ok(Some(view));
+        }
         if self.families.iter().any(|f| f.no == family.no) {
             return Ok(Some(View { at: pinned.at, family, snapshot: Some(index) }));
         }

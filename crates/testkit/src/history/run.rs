@@ -414,6 +414,14 @@ impl Runner<'_> {
             return Ok(());
         }
         let handle = self.db().clone_family(&from.name, &name).map_err(|e| e.to_string())?;
+        let mut cursor = handle.cursor().map_err(|e| e.to_string())?;
+        cursor.seek_to_first().map_err(|e| e.to_string())?;
+        // Sequence numbers may go on without a commit: then a snapshot of the last commit is older than the clone.
+        let seq = if cursor.valid() { cursor.version_seq() } else { u64::MAX };
+        self.store.tick();
+        let moment = self.store.moment();
+        let same = self.snapshots.iter_mut().filter(|pinned| pinned.snapshot.seq() >= seq);
+        same.for_each(|pinned| pinned.at = moment);
         let (no, wall) = (self.new_family(name, handle), self.wall());
         self.store.copy(from.no, no, wall);
         self.count("clone", "ok");

@@ -59,12 +59,17 @@ impl Store {
         self.families.insert(family, BTreeMap::new());
     }
 
-    /// Makes a family of what another shows now.
+    /// Begins a moment without a commit.
+    pub(super) fn tick(&mut self) {
+        self.now += 1;
+    }
+
+    /// Makes a family of what another shows now. All of it is as old as this moment.
     pub(super) fn copy(&mut self, from: FamilyNo, to: FamilyNo, wall: u32) {
         let mut map = BTreeMap::new();
         for (key, cell) in &self.families[&from] {
             if let Some(v) = cell.read(self.now, wall) {
-                let version = Version { at: 0, value: v.value.clone(), expiry: v.expiry };
+                let version = Version { at: self.now, value: v.value.clone(), expiry: v.expiry };
                 map.insert(key.clone(), Cell { versions: vec![version], puts: 1 });
             }
         }

@@ -2,6 +2,7 @@
 //! saw; the checker replays what was committed, in the order of sequence numbers, and judges every transaction. What it knows of
 //! the engine's own numbers, [`append`] does without.
 
+mod roam;
 pub mod append;
 mod check;
 mod run;

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use tidesdb::{Db, Error, Family, FamilyOptions, SyncMode, Transaction};
+use tidesdb::{Cursor, Db, Error, Family, FamilyOptions, Isolation, Iter, SyncMode, Transaction};
 
+use super::roam::Roam;
 use super::{End, Key, LEVELS, Read, Record, Walk, bytes, number};
 use crate::rng::Rng;
 
@@ -86,13 +87,18 @@ impl<'a> Worker<'a> {
             overwritten: Vec::new(),
             end: End::RolledBack,
         };
+        let mut kept = Vec::new();
         for _ in 0..1 + self.random.below(6) {
             match self.random.below(10) {
                 0..4 => self.read(&tx, &mut record)?,
-                4 => self.walk(&tx, &mut record)?,
+                4 if self.random.one_in(2) => self.walk(&tx, &mut record)?,
+                4 => kept.push(self.roam(&tx, &mut record)?),
                 5..9 => self.write(&mut tx, &mut record)?,
                 _ => std::thread::yield_now(),
             }
+        }
+        if self.random.one_in(2) {
+            kept.clear(); // else cursors are still in use at the commit
         }
         if self.random.one_in(20) {
             tx.rollback();
@@ -123,26 +129,47 @@ impl<'a> Worker<'a> {
         let (low, high) = (a.min(b), a.max(b).min(a.min(b) + 8));
         let before = self.visible();
         let range = tx.range(self.family(), bytes(low)..bytes(high))?;
-        let mut found = if self.random.one_in(2) {
-            range.collect::<tidesdb::Result<Vec<_>>>()?
-        } else {
-            let mut back = range.rev().collect::<tidesdb::Result<Vec<_>>>()?;
-            back.reverse();
-            back
-        }
-        .into_iter()
-        .map(|(k, v)| (Key::from(k[0]) << 8 | Key::from(k[1]), number(&v)))
-        .collect::<Vec<_>>();
-        let own: Vec<Key> = record.writes.range(low..high).map(|(key, _)| *key).collect();
-        for key in &own {
-            let shown = found.iter().find(|(k, _)| k == key).map(|(_, v)| *v);
-            if record.writes.get(key) != Some(&shown) {
-                return Err(wrong(format!("own write of {key} in a walk: read {shown:?}")));
+        let found = self.collect(range)?;
+        record.note_walk((low, high), found, (before, self.visible()))
+    }
+
+    /// All rows of a range, by key, from its front, its back, or both in turn.
+    fn collect(&mut self, mut range: Iter) -> tidesdb::Result<Vec<(Key, u64)>> {
+        let from_front = self.random.below(4);
+        let mut rows = BTreeMap::new();
+        loop {
+            let row = match self.random.below(3) < from_front {
+                true => range.next(),
+                false => range.next_back(),
+            };
+            let Some(row) = row else { return Ok(rows.into_iter().collect()) };
+            let (key, value) = row?;
+            let key = Key::from(key[0]) << 8 | Key::from(key[1]);
+            if rows.insert(key, number(&value)).is_some() {
+                return Err(wrong(format!("a range has shown {key} twice")));
             }
         }
-        found.retain(|(key, _)| !own.contains(key));
-        record.walks.push(Walk { low, high, found, own, moment: (before, self.visible()) });
-        Ok(())
+    }
+
+    /// Moves a cursor about, with reads by key in between. Returns the cursor.
+    fn roam(&mut self, tx: &Transaction, record: &mut Record) -> tidesdb::Result<Cursor> {
+        let before = self.visible();
+        let mut roam = Roam::new(tx.cursor(self.family())?, KEYS, number);
+        for _ in 0..2 + self.random.below(10) {
+            let target = self.key();
+            match self.random.below(8) {
+                0 => self.read(tx, record)?,
+                1 => std::thread::yield_now(),
+                _ => roam.step(&mut self.random, target)?,
+            }
+        }
+        // A cursor that sees what is not committed may see something else each time.
+        let (seen, cursor) = roam.finish(record.level != Isolation::ReadUncommitted)?;
+        for seen in seen {
+            let found = seen.rows.into_iter().collect();
+            record.note_walk((seen.low, seen.high), found, (before, self.visible()))?;
+        }
+        Ok(cursor)
     }
 
     fn write(&mut self, tx: &mut Transaction, record: &mut Record) -> tidesdb::Result<()> {
@@ -162,6 +189,25 @@ impl<'a> Worker<'a> {
 }
 
 impl Record {
+    /// Notes that `found` is all there is in `low..high`, own writes included.
+    fn note_walk(
+        &mut self,
+        (low, high): (Key, Key),
+        mut found: Vec<(Key, u64)>,
+        moment: (u64, u64),
+    ) -> tidesdb::Result<()> {
+        let own: Vec<Key> = self.writes.range(low..high).map(|(key, _)| *key).collect();
+        for key in &own {
+            let shown = found.iter().find(|(k, _)| k == key).map(|(_, v)| *v);
+            if self.writes.get(key) != Some(&shown) {
+                return Err(wrong(format!("own write of {key} in a walk: read {shown:?}")));
+            }
+        }
+        found.retain(|(key, _)| !own.contains(key));
+        self.walks.push(Walk { low, high, found, own, moment });
+        Ok(())
+    }
+
     fn note_write(&mut self, key: Key, value: Option<u64>) {
         self.overwritten.extend(self.writes.insert(key, value).map(|old| (key, old)));
     }

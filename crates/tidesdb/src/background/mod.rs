@@ -139,6 +139,8 @@ fn failed(shared: &Shared, job: Job, e: &Error) {
 /// What must happen from time to time: the clock is read, the log synced and sealed, failed flushes asked for again.
 #[derive(Debug, Default)]
 pub struct Ticks {
+    /// The log must become durable up to here, as commits were promised.
+    sync_until: SeqNo,
     tail_seen: SeqNo,
     tail_since: Duration,
     sealed: SeqNo,
@@ -155,6 +157,15 @@ impl Ticks {
     /// How often memory and files that nobody needs are looked for.
     const SWEEP: Duration = Duration::from_secs(1);
 
+    /// Makes durable what was promised, as far as it is in the log. A commit that is still being written, and may take long, is
+    /// left to the next round: it must not delay the promises before it, nor the clock.
+    fn sync_what_is_written(&self, shared: &Shared) {
+        let sequencer = shared.log.sequencer();
+        if sequencer.durable() < self.sync_until {
+            let _ = shared.sync_to(sequencer.written_end().min(self.sync_until)); // a failure has poisoned the database
+        }
+    }
+
     /// One round.
     pub fn tick(&mut self, shared: &Arc<Shared>) {
         shared.refresh_clock();
@@ -164,8 +175,9 @@ impl Ticks {
         let now = shared.env.clock.mono();
         let sequencer = shared.log.sequencer();
         if shared.sync_due.tick(now) {
-            let _ = shared.sync_to(sequencer.tail()); // a failure has poisoned the database
+            self.sync_until = sequencer.tail();
         }
+        self.sync_what_is_written(shared);
         let tail = sequencer.tail();
         if tail.saturating_sub(self.looked) >= learn::LOOK_EVERY {
             self.looked = tail; // a delete takes a unit of the log, or more
@@ -175,6 +187,7 @@ impl Ticks {
             (self.tail_seen, self.tail_since) = (tail, now);
         } else if shared.options.sync == SyncMode::Full
             && tail != self.sealed
+            && sequencer.written_end() == tail
             && now.saturating_sub(self.tail_since) >= Self::IDLE
         {
             let _ = shared.log.seal(&|| shared.sync_values()); // a failure has poisoned the database

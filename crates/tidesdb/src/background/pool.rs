@@ -96,6 +96,7 @@ fn work(shared: &Arc<Shared>, takes: Takes) {
         Takes::Learning => job.is_learning(),
     };
     while !shared.jobs.is_closed() {
+        shared.refresh_clock(); // while the thread that keeps time waits for a slow disk
         if let Some(job) = shared.jobs.pop(Duration::from_millis(200), wanted) {
             let _ = run(shared, job); // failures are dealt with inside
             shared.jobs.finished(job);

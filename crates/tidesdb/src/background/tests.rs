@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidesdb_io::ManualClock;
 use tidesdb_io::sim::{self, Image, SimDisk};
+use tidesdb_io::{Env, ManualClock, Priority};
 
 use super::Ticks;
 use crate::options::{Isolation, SyncMode, WriteOptions};
+use crate::wal::Purpose;
 use crate::{Db, OpenOptions};
 
 const SEED: u64 = 7;
@@ -19,7 +20,7 @@ struct Machine {
     ticks: Ticks,
 }
 
-fn options(env: tidesdb_io::Env) -> OpenOptions {
+fn options(env: Env) -> OpenOptions {
     Db::options("/db").env(env).background_threads(0).with(|o| {
         o.wal_segment_bytes = 64 << 10;
         o.disk_free_min = 0;
@@ -131,4 +132,29 @@ fn no_memtable_waits_when_all_are_flushed_or_dropped() {
         db.flush().unwrap();
         assert_eq!(waiting(&db), 0, "round {round}");
     }
+}
+
+/// The thread that keeps time waited for the tail of the log. One commit that takes long to write kept every earlier promise
+/// waiting, and the clock that TTL goes by.
+#[test]
+fn a_commit_that_takes_long_delays_no_promise_before_it() {
+    let mut m = Machine::new(SyncMode::None);
+    m.put(b"early", SECOND);
+    let shared = Arc::clone(&m.db.inner.shared);
+    let (done, seen) = std::sync::mpsc::channel();
+    let _slow = shared.log.sequencer().reserve(4096, Purpose::Store).unwrap(); // nobody writes it
+    let body = move || {
+        m.pass(1100);
+        let durable = m.durable();
+        let before = m.db.inner.shared.expiry_clock.seen();
+        m.clock.set_wall_secs(u64::from(before) + 5);
+        m.pass(100);
+        done.send((durable, m.db.inner.shared.expiry_clock.seen() - before)).unwrap();
+        m.db.inner.shared.log.sequencer().stop();
+        m.db.abandon();
+    };
+    let ticker = Env::real().threads.spawn("ticker", Priority::Normal, Box::new(body)).unwrap();
+    let answer = seen.recv_timeout(Duration::from_secs(20));
+    assert_eq!(answer, Ok((1, 5)), "the round of the clock waits for a commit");
+    ticker.join();
 }

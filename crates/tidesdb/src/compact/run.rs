@@ -97,6 +97,25 @@ fn merge_and_install(
     (version, plan): (&Arc<TableVersion>, &CompactionPlan),
     stops: u64,
 ) -> Result<()> {
+    compact(shared, family, (version, plan), stops).map_err(|e| blame(plan, e))
+}
+
+/// The damage in an input that explains a broken law of the merge, if there is any: entries out of order under right
+/// checksums are met by nothing before it.
+fn blame(plan: &CompactionPlan, e: Error) -> Error {
+    if !matches!(e, Error::Internal { .. }) {
+        return e;
+    }
+    let damage = plan.inputs.iter().filter_map(|(_, table)| table.table().verify().err());
+    damage.into_iter().find(Error::is_corruption).unwrap_or(e)
+}
+
+fn compact(
+    shared: &Arc<Shared>,
+    family: &Arc<FamilyCore>,
+    (version, plan): (&Arc<TableVersion>, &CompactionPlan),
+    stops: u64,
+) -> Result<()> {
     let _merging = Merging::begin(family);
     let started = shared.env.clock.mono();
     let out = match plan.kind {

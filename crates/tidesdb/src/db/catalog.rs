@@ -1,4 +1,4 @@
-//! Families: create, drop, rename, clone, list. Each is one edit of the manifest, so a crash leaves it done or not done.
+//! Families: create, drop, rename, list. Each is one edit of the manifest, so a crash leaves it done or not done.
 //! Names are data: any UTF-8 up to 127 bytes; nothing on disk is named by them.
 
 use std::sync::Arc;
@@ -8,12 +8,10 @@ use tidesdb_sync::Mutex;
 use super::Db;
 use crate::family::{FamilyCore, WaitingFamily};
 use crate::jobs::Job;
-use crate::merge::Purge;
 use crate::options::FamilyOptions;
-use crate::rewrite::{self, FLUSH_LEVEL, Target};
 use crate::shared::{Family, Shared};
-use crate::sources::{Source, TableVersion};
-use crate::types::{Comparator, FamilyId, Kind};
+use crate::sources::TableVersion;
+use crate::types::{Comparator, FamilyId};
 use crate::version::{Change, VersionEdit};
 use crate::vlog::VlogSet;
 use crate::{Error, Result};
@@ -86,7 +84,7 @@ pub(super) fn create(shared: &Arc<Shared>, name: &str, options: FamilyOptions) -
 }
 
 /// Installs an edit that makes family `id`, and the family with it.
-fn publish_new(
+pub(super) fn publish_new(
     shared: &Arc<Shared>,
     id: FamilyId,
     name: &str,
@@ -118,7 +116,8 @@ pub(super) fn check_order(family: &FamilyCore, wanted: &Comparator) -> Result<()
     )))
 }
 
-fn find(shared: &Shared, name: &str) -> Result<Arc<FamilyCore>> {
+/// The family called `name`, unless it waits for its key order.
+pub(super) fn find(shared: &Shared, name: &str) -> Result<Arc<FamilyCore>> {
     let waiting = shared.orders.waiting.lock();
     if let Some(w) = waiting.values().find(|w| &*w.name == name) {
         let order = &w.order;
@@ -168,7 +167,7 @@ impl Family {
 }
 
 impl Db {
-    fn handle(&self, core: Arc<FamilyCore>) -> Family {
+    pub(super) fn handle(&self, core: Arc<FamilyCore>) -> Family {
         Family { core, shared: Arc::clone(&self.inner.shared) }
     }
 
@@ -254,34 +253,6 @@ impl Db {
         shared.versions.install(&edit, |_| core.set_name(new)).inspect_err(|e| shared.poison_if_unknown(e))
     }
 
-    /// Makes a family `new` with the contents and options that `source` has now.
-    ///
-    /// # Errors
-    /// `NotFound`, `Exists`, `InvalidArgument` (name, or a source that waits), `Corrupt`, `NoSpace`, `Io`, `ReadOnly`, `Poisoned`, `Closed`.
-    pub fn clone_family(&self, source: &str, new: &str) -> Result<Family> {
-        let shared = &self.inner.shared;
-        shared.check_writable()?;
-        drop(shared.log.pledge_merge(0)?);
-        let _catalog = shared.catalog.lock();
-        let from = self.handle(find(shared, source)?);
-        if find(shared, new).is_ok() || shared.orders.waiting_family(new).is_some() {
-            return Err(Error::Exists { what: format!("column family {new:?}").into() });
-        }
-        let options = from.options();
-        let id = shared.versions.new_family_id()?;
-        let scratch = core(shared, id, new, options.clone(), from.core.owned_view().version.clone());
-        let out = copy(shared, &from, &scratch)?;
-        // What was copied becomes durable: so must every commit before it.
-        shared.sync_to(shared.log.sequencer().visible_end()).inspect_err(|_| out.abandon(shared))?;
-        let mut edit = VersionEdit::new();
-        edit.push(Change::CreateFamily { family: id, name: new.into(), options: options.clone() });
-        edit.push(Change::FlushedTo { family: id, seq: shared.log.sequencer().visible_end() - 1 });
-        out.add_to(shared, &scratch, FLUSH_LEVEL, &mut edit).inspect_err(|_| out.abandon(shared))?;
-        publish_new(shared, id, new, options, edit)
-            .inspect_err(|_| out.abandon(shared))
-            .map(|core| self.handle(core))
-    }
-
     /// Names of all families, sorted, without those that wait for their key order.
     pub fn families(&self) -> Vec<String> {
         let mut names: Vec<String> =
@@ -300,39 +271,4 @@ fn drop_waiting(shared: &Shared, family: &WaitingFamily) -> Result<()> {
     shared.versions.install(&edit, forget).inspect_err(|e| shared.poison_if_unknown(e))?;
     shared.remove_obsolete();
     Ok(())
-}
-
-/// Writes what `from` shows now as tables and value logs of `to`, durable.
-fn copy(shared: &Arc<Shared>, from: &Family, to: &Arc<FamilyCore>) -> Result<rewrite::Rewritten> {
-    let mut cursor = from.cursor()?;
-    cursor.seek_to_first()?;
-    let staging = to.staging_memtable(shared.env.entropy.next_u64());
-    let mut out = rewrite::Rewritten::default();
-    let mut map = staging;
-    while cursor.valid() {
-        let (key, seq, expiry) = (cursor.key().to_vec(), cursor.version_seq(), cursor.expiry());
-        let value = cursor.value()?;
-        let separate = value.len() >= to.options.value_threshold();
-        let pointer =
-            if separate { Some(to.vlog.append(value, to.options.compression())?.encode()) } else { None };
-        let kind = if separate { Kind::PutPointer } else { Kind::Put };
-        let version = tidesdb_memtable::Version { seq, kind: kind as u8, expiry };
-        map.insert(&key, version, pointer.as_ref().map_or(value, |p| &p[..]))
-            .map_err(|_| Error::MemoryLimit { what: "cloning a family".into() })?;
-        cursor.next()?;
-        if map.allocated_bytes() >= to.options.write_buffer_bytes() || !cursor.valid() {
-            let full = std::mem::replace(&mut map, to.staging_memtable(shared.env.entropy.next_u64()));
-            let mut source = Source::memtable(&full);
-            crate::types::EntryCursor::seek_to_first(&mut source)?;
-            match rewrite::run(shared, to, source, Target::flush(true), &Purge::nothing()) {
-                Ok(part) => out.tables.extend(part.tables),
-                Err(e) => {
-                    out.abandon(shared);
-                    return Err(e);
-                }
-            }
-        }
-    }
-    to.vlog.sync().inspect_err(|_| out.abandon(shared))?;
-    Ok(out)
 }

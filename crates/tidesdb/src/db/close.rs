@@ -47,6 +47,7 @@ impl Inner {
             flush::all(shared, &family)?;
         }
         shared.closed.store(true, Ordering::SeqCst);
+        shared.log.wait_for_pledges(); // values that are being written; later ones see `closed`
         // Commits that slipped in before `closed` was set. One that reserves its place after the boundary sees `closed`, and
         // goes with the log, whole.
         let families = shared.all_families();

@@ -23,7 +23,7 @@ impl Family {
         self.one(|batch| batch.put(self, key, value))
     }
 
-    /// Sets `key` to `value` for `ttl`, in whole seconds.
+    /// Sets `key` to `value` for `ttl`, in whole seconds: see [`WriteBatch::put_ttl`](crate::WriteBatch::put_ttl).
     ///
     /// # Errors
     /// As [`crate::Db::write`].

@@ -3,6 +3,7 @@
 mod admin;
 mod catalog;
 mod checkpoint;
+mod cloning;
 mod close;
 mod estimate;
 mod family;

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use tidesdb_cache::Cache;
-use tidesdb_io::{Dir, DirLock, Env, PooledDir};
+use tidesdb_io::{Descriptors, Dir, DirLock, Env, PooledDir};
 use tidesdb_sync::{Mutex, RwLock};
 
 use super::recover;
@@ -18,8 +18,8 @@ use crate::mvcc::Snapshots;
 use crate::options::{DbOptions, FamilyOptions, RecoveryMode, SyncMode};
 use crate::shared::{Debt, Family, Merges, Shared, SyncDue};
 use crate::sst::{Table, TableContext};
-use crate::types::{Comparator, WalId};
-use crate::version::{Context, Presence, VersionSet, presence};
+use crate::types::{Comparator, WalId, is_segment_bytes, wal_id_max};
+use crate::version::{Context, Presence, State, VersionSet, presence};
 use crate::vlog::WriteBudget;
 use crate::wal::{Log, LogConfig, reader, release_spare_files};
 use crate::{Error, Result, files};
@@ -151,7 +151,11 @@ impl OpenOptions {
         let lock = self.lock(&dir)?;
         self.make_room(&dir)?;
         let shared = self.build(&dir)?;
-        let (default, report) = self.recover(&shared).inspect_err(|_| shared.remove_obsolete())?;
+        let (default, report) = self.recover(&shared).inspect_err(|e| {
+            if e.is_full() {
+                shared.remove_obsolete(); // where there is damage, every file may be worth something
+            }
+        })?;
         shared.snapshots.begin_at(shared.visible());
         let default = match default {
             Some(family) => family,
@@ -206,7 +210,7 @@ impl OpenOptions {
                 Err(Error::NotFound { what: format!("database {path}").into() })
             }
             Err(e) => Err(Error::io("open", &path, e)),
-            Ok(dir) => Ok(PooledDir::wrap(dir, &self.env.disk.descriptors())),
+            Ok(dir) => Ok(PooledDir::wrap(dir, &Descriptors::of(&*self.env.disk))),
         }
     }
 
@@ -229,7 +233,13 @@ impl OpenOptions {
         });
         let context = self.version_context(dir, &tables);
         let versions = match presence(&**dir)? {
-            Presence::Present => VersionSet::open(context, self.options.read_only)?.0,
+            Presence::Present => {
+                let (versions, report) = VersionSet::open(context, self.options.read_only)?;
+                match newer_than_flushed(&versions.state()) {
+                    None => versions,
+                    Some(what) => return Err(Error::corrupt(&report.file, 0, what)),
+                }
+            }
             _ if self.options.create_if_missing && !self.options.read_only => {
                 VersionSet::create(context, self.options.wal_segment_bytes)?
             }
@@ -246,6 +256,9 @@ impl OpenOptions {
             free_min: self.options.disk_free_min,
         };
         let first = first_segment(dir, &versions, identity.wal_segment_bytes)?;
+        if !self.options.read_only {
+            check_room(first, identity.wal_segment_bytes)?;
+        }
         let log = Log::new(&self.env, dir, config, &health, first);
         let shared = Shared {
             env: self.env.clone(),
@@ -267,9 +280,11 @@ impl OpenOptions {
             sync_due: SyncDue::default(),
             retry: Retry::default(),
             dirty_vlogs: Mutex::default(),
-            vlog_writes: WriteBudget::new((self.env.disk.descriptors().max() / VLOG_WRITES_SHARE).max(1)),
+            vlog_writes: WriteBudget::new(
+                (Descriptors::of(&*self.env.disk).max() / VLOG_WRITES_SHARE).max(1),
+            ),
             recovery_pins: AtomicU64::new(u64::MAX),
-            wall_secs: AtomicU32::new(0),
+            expiry_clock: crate::clock::ExpiryClock::default(),
             closed: AtomicBool::new(false),
         };
         shared.refresh_clock();
@@ -293,11 +308,30 @@ impl OpenOptions {
 }
 
 fn check_options(options: &DbOptions) -> Result<()> {
-    let segment = options.wal_segment_bytes;
-    if !segment.is_multiple_of(4096) || !(16 << 10..=1 << 30).contains(&segment) {
+    if !is_segment_bytes(options.wal_segment_bytes) {
         return Err(Error::invalid("wal_segment_bytes must be a multiple of 4096 from 16 KiB to 1 GiB"));
     }
     Ok(())
+}
+
+/// What lies in a table, or hides what does, is of a commit that was flushed. Says where that does not hold.
+fn newer_than_flushed(state: &State) -> Option<String> {
+    state.families.values().find_map(|family| {
+        let table = family.tables.values().find(|(_, meta)| meta.max_seq > family.flushed_to);
+        let range = family.ranges.keys().find(|seq| **seq > family.flushed_to);
+        let id = family.id.0;
+        table.map(|(_, meta)| format!("table {} is newer than what family {id} flushed", meta.id.0)).or_else(
+            || range.map(|seq| format!("range tombstone {seq} is newer than what family {id} flushed")),
+        )
+    })
+}
+
+/// Refuses a log that would begin where sequence numbers end: the manifest may say that nearly all of them are used.
+fn check_room(first: WalId, segment_bytes: u64) -> Result<()> {
+    if first.0 < wal_id_max(segment_bytes) {
+        return Ok(());
+    }
+    Err(Error::Exhausted { what: "sequence numbers".into() })
 }
 
 /// A number above every segment that exists and every sequence number that was given out.

@@ -37,6 +37,8 @@ pub struct MergeCursor<C> {
     partial: bool,
     forward: bool,
     lazy: bool,
+    /// Whether the first child is not newer than the others.
+    first_apart: bool,
     /// Key of the entry at which the direction changes.
     key: Vec<u8>,
 }
@@ -56,6 +58,7 @@ impl<C: MergeSource> MergeCursor<C> {
             partial: false,
             forward: true,
             lazy: false,
+            first_apart: false,
             key: Vec::new(),
         }
     }
@@ -65,6 +68,11 @@ impl<C: MergeSource> MergeCursor<C> {
     /// until the cursor moves on.
     pub fn newest_first(compare: Comparator, children: Vec<C>) -> Self {
         Self { lazy: true, ..Self::new(compare, children) }
+    }
+
+    /// As [`MergeCursor::newest_first`], but the first child may also hold versions that are older than those of others.
+    pub fn newest_after_first(compare: Comparator, children: Vec<C>) -> Self {
+        Self { first_apart: true, ..Self::newest_first(compare, children) }
     }
 
     /// The children, in the order they were given.
@@ -298,6 +306,10 @@ impl<C: MergeSource> MergeCursor<C> {
         self.position(true, seek)
     }
 
+    fn stands_on(&self, i: usize, target: &[u8]) -> bool {
+        self.children[i].valid() && self.compare.compare(self.children[i].key(), target).is_eq()
+    }
+
     fn seek_lazily(&mut self, target: &[u8], seek: impl Fn(&mut C) -> Result<()>) -> Result<()> {
         self.clear(true);
         let filtered = self.compare.is_bytewise();
@@ -307,12 +319,14 @@ impl<C: MergeSource> MergeCursor<C> {
                 continue;
             }
             seek(&mut self.children[i])?;
-            if self.children[i].valid() && self.compare.compare(self.children[i].key(), target).is_eq() {
-                self.deferred.extend(i + 1..self.children.len());
-                self.partial = true;
-                self.current = i;
-                return Ok(());
+            if !self.stands_on(i, target) || (i == 0 && self.first_apart) {
+                continue;
             }
+            let first = self.first_apart && self.stands_on(0, target) && self.ahead_in_full(0, i);
+            self.deferred.extend(i + 1..self.children.len());
+            self.partial = true;
+            self.current = if first { 0 } else { i };
+            return Ok(());
         }
         while let Some(i) = self.deferred.pop() {
             seek(&mut self.children[i])?;

@@ -79,6 +79,11 @@ impl<C: EntryCursor> VisibleCursor<C> {
         }
     }
 
+    /// The time as of which it looks, in UNIX seconds.
+    pub fn now(&self) -> u32 {
+        self.now
+    }
+
     /// Looks as of another sequence number and time. The cursor must be positioned again.
     pub fn set_view(&mut self, snapshot: SeqNo, now: u32) {
         self.snapshot = snapshot;
@@ -224,7 +229,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
                 return Ok(());
             }
             self.hidden += 1;
-            // What has expired may come back with a clock that is set back; what is deleted may not.
+            // A desert is about sequence numbers; an entry expires with time.
             dead = if stamp.kind.is_tombstone() { dead + 1 } else { 0 };
             if dead == DESERT_NOTED {
                 self.desert_start.clear();

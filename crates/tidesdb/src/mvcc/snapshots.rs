@@ -17,8 +17,8 @@ pub struct Snapshots {
 struct State {
     /// How many there are at each sequence number.
     live: BTreeMap<SeqNo, usize>,
-    /// Those of them whose transactions look for conflicts when they commit.
-    validating: BTreeMap<SeqNo, usize>,
+    /// Those of them whose transactions look for conflicts when they commit: how many, and the time at which the first began.
+    validating: BTreeMap<SeqNo, (usize, u32)>,
     /// Below this, versions may be gone that no live snapshot needs.
     floor: SeqNo,
 }
@@ -41,19 +41,20 @@ impl Snapshots {
         SnapshotPin { seq, validating: false, all: Arc::clone(self) }
     }
 
-    /// As [`Snapshots::register`], for a transaction whose commit looks for conflicts: merges keep the newest version of each
-    /// key that was written since.
-    pub fn register_validating(self: &Arc<Self>, now: impl FnOnce() -> SeqNo) -> SnapshotPin {
+    /// As [`Snapshots::register`], for a transaction that begins at the second `began` and whose commit looks for conflicts:
+    /// merges keep the newest version of each key that was written since, and what had not expired.
+    pub fn register_validating(self: &Arc<Self>, began: u32, now: impl FnOnce() -> SeqNo) -> SnapshotPin {
         let mut state = self.state.lock();
         let seq = now();
         *state.live.entry(seq).or_insert(0) += 1;
-        *state.validating.entry(seq).or_insert(0) += 1;
+        state.validating.entry(seq).or_insert((0, began)).0 += 1;
         SnapshotPin { seq, validating: true, all: Arc::clone(self) }
     }
 
-    /// The oldest live snapshot of a transaction whose commit looks for conflicts.
-    pub fn oldest_validating(&self) -> Option<SeqNo> {
-        self.state.lock().validating.keys().next().copied()
+    /// The oldest live snapshot of a transaction whose commit looks for conflicts, and the time at which it began. Time never goes
+    /// back, so no other one began earlier.
+    pub fn oldest_validating(&self) -> Option<(SeqNo, u32)> {
+        self.state.lock().validating.first_key_value().map(|(seq, (_, began))| (*seq, *began))
     }
 
     /// Registers a snapshot at `seq`, which is published, if everything that it shows is still there; else the first sequence
@@ -107,19 +108,19 @@ impl Clone for SnapshotPin {
 impl Drop for SnapshotPin {
     fn drop(&mut self) {
         let mut state = self.all.state.lock();
-        release(&mut state.live, self.seq);
-        if self.validating {
-            release(&mut state.validating, self.seq);
+        if let Some(n) = state.live.get_mut(&self.seq) {
+            *n -= 1;
+            if *n == 0 {
+                state.live.remove(&self.seq);
+            }
         }
-    }
-}
-
-/// One fewer at `seq`.
-fn release(counts: &mut BTreeMap<SeqNo, usize>, seq: SeqNo) {
-    if let Some(n) = counts.get_mut(&seq) {
-        *n -= 1;
-        if *n == 0 {
-            counts.remove(&seq);
+        if self.validating
+            && let Some((n, _)) = state.validating.get_mut(&self.seq)
+        {
+            *n -= 1;
+            if *n == 0 {
+                state.validating.remove(&self.seq);
+            }
         }
     }
 }

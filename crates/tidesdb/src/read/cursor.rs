@@ -81,9 +81,9 @@ pub fn versions(family: &FamilyCore, view: &ReadView, seq: SeqNo) -> Versions {
     Cursor::versions(family, view, seq, None)
 }
 
-/// What a reader at `seq` sees of `view`, not positioned yet.
-pub fn show(shared: &Shared, view: &ReadView, family: &FamilyCore, seq: SeqNo) -> impl EntryCursor + use<> {
-    Cursor::merged(shared, family, view, seq, None)
+/// What a reader at `seq` and time `now` sees of `view`, not positioned yet.
+pub fn show(view: &ReadView, family: &FamilyCore, (seq, now): (SeqNo, u32)) -> impl EntryCursor + use<> {
+    Cursor::merged(family, view, (seq, now), None)
 }
 
 /// A transaction's own writes to a family, as a reader sees them.
@@ -159,7 +159,7 @@ impl Cursor {
             return Err(Error::NotFound { what: format!("column family {}", family.name()).into() });
         }
         let seq = moment.seq(shared);
-        let inner = Self::merged(shared, family, &view, seq, own.as_ref());
+        let inner = Self::merged(family, &view, (seq, shared.now_secs()), own.as_ref());
         Ok(Self {
             shared: Arc::clone(shared),
             family: Arc::clone(family),
@@ -178,16 +178,15 @@ impl Cursor {
         })
     }
 
-    /// What a reader at `seq` sees of `view`.
+    /// What a reader at `seq` and time `now` sees of `view`.
     fn merged(
-        shared: &Shared,
         family: &FamilyCore,
         view: &ReadView,
-        seq: SeqNo,
+        (seq, now): (SeqNo, u32),
         own: Option<&OwnReads>,
     ) -> Walk {
         let versions = Self::versions(family, view, seq, own);
-        VisibleCursor::new(versions, family.options.comparator.clone(), seq, shared.now_secs())
+        VisibleCursor::new(versions, family.options.comparator.clone(), seq, now)
     }
 
     /// What there is to be seen of `view` for a reader at `seq`.
@@ -202,7 +201,11 @@ impl Cursor {
                 sources.push(Source::level(level.tables_arc(), comparator));
             }
         }
-        let merged = MergeCursor::newest_first(comparator.clone(), sources);
+        // To the reader its own writes are as new as its snapshot, and the memtables may hold newer versions.
+        let merged = match own {
+            Some(_) => MergeCursor::newest_after_first(comparator.clone(), sources),
+            None => MergeCursor::newest_first(comparator.clone(), sources),
+        };
         let mut ranges: Vec<RangeSet> = Vec::new(); // takes no memory where there are none
         let shared_ranges = view.memtables().map(|slot| &slot.ranges).chain([&family.deserts]);
         ranges.extend(shared_ranges.filter(|set| !set.is_empty()).map(SharedRanges::to_owned));
@@ -211,13 +214,14 @@ impl Cursor {
         HidingCursor::new(merged, comparator.clone(), Hidden::new(ranges, seq))
     }
 
-    /// A second cursor over the same moment.
+    /// A second cursor over the same moment, and as of the same time.
     pub(super) fn sibling(&self) -> Self {
+        let moment = (self.seq, self.inner.now());
         Self {
             shared: Arc::clone(&self.shared),
             family: Arc::clone(&self.family),
             view: Arc::clone(&self.view),
-            inner: Self::merged(&self.shared, &self.family, &self.view, self.seq, self.own.as_ref()),
+            inner: Self::merged(&self.family, &self.view, moment, self.own.as_ref()),
             seq: self.seq,
             complete: self.complete,
             moment: self.moment.clone(),

@@ -52,7 +52,7 @@ impl Place<'_> {
 impl Hit<'_> {
     /// Whether a reader sees it: nothing if it is a tombstone or expired.
     fn is_live(&self, shared: &Shared) -> bool {
-        !self.kind.is_tombstone() && (self.expiry == 0 || self.expiry > shared.now_secs())
+        !self.kind.is_tombstone() && !shared.is_expired(self.expiry)
     }
 }
 
@@ -175,12 +175,13 @@ pub fn newest_range(view: &Arc<ReadView>, key: &[u8], (since, end): (SeqNo, SeqN
     memtables.chain([view.version.ranges().newest(order, key, end - 1)]).max().unwrap_or(0)
 }
 
-/// Whether a reader at `seq` sees a value for `key` in `view`.
+/// Whether a reader at `seq` and time `now` sees a value for `key` in `view`.
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
-pub fn sees(shared: &Shared, view: &Arc<ReadView>, key: &[u8], seq: SeqNo, guard: &Guard) -> Result<bool> {
-    Ok(lookup(view, key, seq, false, guard)?.is_some_and(|hit| hit.is_live(shared)))
+pub fn sees(view: &Arc<ReadView>, key: &[u8], (seq, now): (SeqNo, u32), guard: &Guard) -> Result<bool> {
+    let hit = lookup(view, key, seq, false, guard)?;
+    Ok(hit.is_some_and(|hit| !hit.kind.is_tombstone() && (hit.expiry == 0 || hit.expiry > now)))
 }
 
 /// A dropped family has no keys to look for.

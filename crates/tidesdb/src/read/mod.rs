@@ -11,11 +11,12 @@ mod ahead;
 mod cursor;
 mod get;
 mod iter;
+mod spans;
 mod track;
 
 pub use cursor::{Cursor, Moment, OwnReads, Versions, moment, show, versions};
 pub use get::{contains, get, get_with, multi_get, newest_range, newest_version, sees};
 pub use iter::Iter;
 pub(crate) use iter::prefix_range;
+pub use spans::{Span, Spans, is_before};
 pub(crate) use track::Track;
-pub use track::{Span, Spans, is_before};

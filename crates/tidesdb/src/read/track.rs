@@ -1,108 +1,141 @@
-//! What the cursors of a transaction have looked at: intervals of keys, each closed at the key where its cursor stopped.
+//! Notes what a cursor of a transaction has read since it was last placed: one span, from the first to the last key it came to.
 //!
-//! A walk proves that between its first and its last key there is nothing but what it showed. That holds for the
-//! gap before the key on which it landed and, at an end, for everything beyond; not for what is behind the bounds of a range.
+//! A walk proves that between its first and its last key there is nothing but what it showed. That holds for the gap before
+//! the key on which it landed and, at an end, for everything beyond; not for what is behind the bounds of a range. A span only
+//! ever widens: a cursor that turns round has still read what it went over before.
 
-use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use tidesdb_sync::Mutex;
-
+use super::spans::{Span, Spans, is_after, is_before};
 use crate::family::FamilyCore;
-use crate::types::Comparator;
 
-/// An interval of keys that was looked at.
-#[derive(Clone, Debug)]
-pub struct Span {
-    /// Where.
-    pub family: Arc<FamilyCore>,
-    /// From here.
-    pub low: Bound<Vec<u8>>,
-    /// To here.
-    pub high: Bound<Vec<u8>>,
-}
-
-/// The intervals of one transaction. Cursors that are still in use add to theirs.
-pub type Spans = Arc<Mutex<Vec<Span>>>;
-
-/// The eye of one cursor.
+/// Records the span that one cursor reads.
 #[derive(Debug)]
 pub(crate) struct Track {
     spans: Spans,
     family: Arc<FamilyCore>,
-    current: usize,
+    /// Place of the open span in `spans`; `None` before the first seek.
+    slot: Option<usize>,
+    /// The bounds of the cursor's range: nothing beyond them counts as read.
     low: Bound<Vec<u8>>,
     high: Bound<Vec<u8>>,
+    edge: Edge,
+}
+
+/// Where in its span the cursor stands. A step outwards from an end of the span leaves the span: no comparison is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Edge {
+    Low,
+    High,
+    /// Somewhere inside, or outside of the cursor's range.
+    Elsewhere,
 }
 
 impl Track {
     pub(crate) fn new(spans: &Spans, family: &Arc<FamilyCore>) -> Self {
-        let (low, high) = (Bound::Unbounded, Bound::Unbounded);
-        Self { spans: Arc::clone(spans), family: Arc::clone(family), current: 0, low, high }
+        Self {
+            spans: Arc::clone(spans),
+            family: Arc::clone(family),
+            slot: None,
+            low: Bound::Unbounded,
+            high: Bound::Unbounded,
+            edge: Edge::Elsewhere,
+        }
     }
 
-    /// Another one for the same range.
+    /// Returns a track for another cursor of the same range.
     pub(super) fn sibling(&self) -> Self {
-        Self { low: self.low.clone(), high: self.high.clone(), ..Self::new(&self.spans, &self.family) }
+        let (low, high) = (self.low.clone(), self.high.clone());
+        let (spans, family) = (Arc::clone(&self.spans), Arc::clone(&self.family));
+        Self { spans, family, slot: None, low, high, edge: Edge::Elsewhere }
     }
 
-    /// Whatever the cursor meets outside of this is not looked at.
+    /// Nothing outside of these bounds counts as read from now on.
     pub(super) fn clip(&mut self, low: &Bound<Vec<u8>>, high: &Bound<Vec<u8>>) {
         (self.low, self.high) = (low.clone(), high.clone());
     }
 
-    /// The cursor went from `from` forward to `landed`, or to the end.
+    /// The cursor was placed: from `from` forward to `landed`, or to the end.
     pub(super) fn forward(&mut self, from: Bound<&[u8]>, landed: Option<&[u8]>) {
-        let low = self.clipped_low(key_of(from));
-        let high = self.clipped_high(landed);
+        let low = self.low_of(key_of(from)).map_or_else(|| self.low.clone(), included);
+        let high = self.high_of(landed).map(included);
+        self.edge = if high.is_some() { Edge::High } else { Edge::Elsewhere };
+        let high = high.unwrap_or_else(|| self.high.clone());
         self.begin(low, high);
     }
 
-    /// The cursor went from `from` backward to `landed`, or to the beginning.
+    /// The cursor was placed: from `from` backward to `landed`, or to the beginning.
     pub(super) fn backward(&mut self, from: Bound<&[u8]>, landed: Option<&[u8]>) {
-        let low = self.clipped_low(landed);
-        let high = self.clipped_high(key_of(from));
+        let low = self.low_of(landed).map(included);
+        let high = self.high_of(key_of(from)).map_or_else(|| self.high.clone(), included);
+        self.edge = if low.is_some() { Edge::Low } else { Edge::Elsewhere };
+        let low = low.unwrap_or_else(|| self.low.clone());
         self.begin(low, high);
     }
 
-    /// The cursor went on forward.
+    /// The cursor went one step forward.
     pub(super) fn next(&mut self, landed: Option<&[u8]>) {
-        let high = self.clipped_high(landed);
-        if let Some(span) = self.spans.lock().get_mut(self.current) {
-            span.high = high;
+        let Some(slot) = self.slot else { return };
+        let landed = self.high_of(landed);
+        let was = std::mem::replace(&mut self.edge, Edge::Elsewhere);
+        let mut spans = self.spans.lock();
+        let Some(span) = spans.at(slot) else { return };
+        match landed {
+            None => span.high.clone_from(&self.high),
+            Some(key)
+                if was == Edge::High || !is_before(&self.family.options.comparator, key, &span.high) =>
+            {
+                assign_included(&mut span.high, key);
+                self.edge = Edge::High;
+            }
+            Some(_) => {}
         }
     }
 
-    /// The cursor went on backward.
+    /// The cursor went one step backward.
     pub(super) fn prev(&mut self, landed: Option<&[u8]>) {
-        let low = self.clipped_low(landed);
-        if let Some(span) = self.spans.lock().get_mut(self.current) {
-            span.low = low;
+        let Some(slot) = self.slot else { return };
+        let landed = self.low_of(landed);
+        let was = std::mem::replace(&mut self.edge, Edge::Elsewhere);
+        let mut spans = self.spans.lock();
+        let Some(span) = spans.at(slot) else { return };
+        match landed {
+            None => span.low.clone_from(&self.low),
+            Some(key) if was == Edge::Low || !is_after(&self.family.options.comparator, key, &span.low) => {
+                assign_included(&mut span.low, key);
+                self.edge = Edge::Low;
+            }
+            Some(_) => {}
         }
     }
 
     fn begin(&mut self, low: Bound<Vec<u8>>, high: Bound<Vec<u8>>) {
+        let span = Span { family: Arc::clone(&self.family), low, high };
         let mut spans = self.spans.lock();
-        self.current = spans.len();
-        spans.push(Span { family: Arc::clone(&self.family), low, high });
-    }
-
-    fn clipped_high(&self, landed: Option<&[u8]>) -> Bound<Vec<u8>> {
-        match landed {
-            Some(key) if is_before(&self.family.options.comparator, key, &self.high) => {
-                Bound::Included(key.to_vec())
-            }
-            _ => self.high.clone(),
+        match self.slot {
+            Some(slot) => spans.reopen(slot, span),
+            None => self.slot = Some(spans.open(span)),
         }
     }
 
-    fn clipped_low(&self, landed: Option<&[u8]>) -> Bound<Vec<u8>> {
-        match landed {
-            Some(key) if is_after(&self.family.options.comparator, key, &self.low) => {
-                Bound::Included(key.to_vec())
-            }
-            _ => self.low.clone(),
+    /// `key`, unless it is missing or beyond the upper bound of the range.
+    #[inline]
+    fn high_of<'k>(&self, key: Option<&'k [u8]>) -> Option<&'k [u8]> {
+        key.filter(|key| is_before(&self.family.options.comparator, key, &self.high))
+    }
+
+    /// `key`, unless it is missing or before the lower bound of the range.
+    #[inline]
+    fn low_of<'k>(&self, key: Option<&'k [u8]>) -> Option<&'k [u8]> {
+        key.filter(|key| is_after(&self.family.options.comparator, key, &self.low))
+    }
+}
+
+impl Drop for Track {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot {
+            self.spans.lock().close(slot);
         }
     }
 }
@@ -114,20 +147,17 @@ fn key_of(bound: Bound<&[u8]>) -> Option<&[u8]> {
     }
 }
 
-/// Whether `key` is not behind the upper bound `high`.
-pub fn is_before(order: &Comparator, key: &[u8], high: &Bound<Vec<u8>>) -> bool {
-    match high {
-        Bound::Unbounded => true,
-        Bound::Included(high) => order.compare(key, high) != Ordering::Greater,
-        Bound::Excluded(high) => order.compare(key, high) == Ordering::Less,
-    }
+fn included(key: &[u8]) -> Bound<Vec<u8>> {
+    Bound::Included(key.to_vec())
 }
 
-/// Whether `key` is not in front of the lower bound `low`.
-fn is_after(order: &Comparator, key: &[u8], low: &Bound<Vec<u8>>) -> bool {
-    match low {
-        Bound::Unbounded => true,
-        Bound::Included(low) => order.compare(key, low) != Ordering::Less,
-        Bound::Excluded(low) => order.compare(key, low) == Ordering::Greater,
+/// Sets `end` to `key`, in the memory of the old end.
+#[inline]
+fn assign_included(end: &mut Bound<Vec<u8>>, key: &[u8]) {
+    if let Bound::Included(bytes) = end {
+        bytes.clear();
+        bytes.extend_from_slice(key);
+    } else {
+        *end = included(key);
     }
 }

@@ -46,6 +46,8 @@ impl Source {
             }
             Self::File(file) => {
                 buf.clear();
+                buf.try_reserve_exact(len)
+                    .map_err(|_| Error::MemoryLimit { what: format!("reading {name}").into() })?;
                 buf.resize(len, 0);
                 read_exact(file, buf, at, name)?;
                 Ok(buf)

@@ -56,7 +56,7 @@ impl Footprint {
         self.spans = Spans::default();
     }
 
-    /// Number of keys and intervals.
+    /// Number of keys and intervals, some of which may be the same or overlap.
     pub(super) fn len(&self) -> usize {
         self.points.len() + self.spans.lock().len()
     }

@@ -5,6 +5,7 @@ use tidesdb_memtable::Version;
 use crate::family::FamilyCore;
 use crate::ranges::RangeTombstone;
 use crate::read::OwnReads;
+use crate::shared::Shared;
 use crate::types::{Comparator, FamilyId, Kind, SEQ_MAX};
 use crate::write::WriteBatch;
 use crate::{Error, Result};
@@ -60,10 +61,10 @@ impl OwnWrites {
     }
 
     /// What the sorted batch says of `key`, if anything.
-    pub(super) fn get(&self, family: &FamilyCore, key: &[u8]) -> Option<OwnWrite<'_>> {
+    pub(super) fn get(&self, shared: &Shared, family: &FamilyCore, key: &[u8]) -> Option<OwnWrite<'_>> {
         let own = self.of(family)?;
         if let Some(e) = own.map.get(key, SEQ_MAX) {
-            return Some(own_write(Kind::from_u8(e.kind).unwrap_or(Kind::Delete), e.value));
+            return Some(own_write(shared, Kind::from_u8(e.kind).unwrap_or(Kind::Delete), e.expiry, e.value));
         }
         let order = &family.options.comparator;
         own.ranges.iter().any(|range| range.covers(order, key)).then_some(OwnWrite::Deleted)
@@ -110,6 +111,7 @@ impl OwnWrites {
 /// # Errors
 /// `Internal`: the batch cannot be read.
 pub(super) fn look_through<'b>(
+    shared: &Shared,
     batch: &'b WriteBatch,
     family: &FamilyCore,
     key: &[u8],
@@ -123,7 +125,7 @@ pub(super) fn look_through<'b>(
             _ => order.compare(op.key, key).is_eq(),
         };
         if op.family == family.id && same {
-            last = Some(own_write(op.kind, op.value));
+            last = Some(own_write(shared, op.kind, op.expiry, op.value));
         }
     }
     Ok(last)
@@ -154,6 +156,7 @@ fn full() -> Error {
     Error::MemoryLimit { what: "the writes of a transaction".into() }
 }
 
-fn own_write(kind: Kind, value: &[u8]) -> OwnWrite<'_> {
-    if kind.is_tombstone() { OwnWrite::Deleted } else { OwnWrite::Value(value) }
+/// An expired put hides what others wrote, as a delete does.
+fn own_write<'v>(shared: &Shared, kind: Kind, expiry: u32, value: &'v [u8]) -> OwnWrite<'v> {
+    if kind.is_tombstone() || shared.is_expired(expiry) { OwnWrite::Deleted } else { OwnWrite::Value(value) }
 }

@@ -39,6 +39,8 @@ pub struct Transaction {
     shared: Arc<Shared>,
     isolation: Isolation,
     moment: Moment,
+    /// Time of its beginning, for expiry.
+    began: u32,
     batch: WriteBatch,
     own: RefCell<OwnWrites>,
     reads: RefCell<Footprint>,
@@ -53,8 +55,10 @@ pub struct Savepoint(u64);
 
 impl Transaction {
     pub(crate) fn new(shared: &Arc<Shared>, isolation: Isolation) -> Self {
+        let began = shared.now_secs();
         Self {
-            moment: moment(shared, isolation),
+            began,
+            moment: moment(shared, isolation, began),
             shared: Arc::clone(shared),
             isolation,
             batch: WriteBatch::new(),
@@ -89,7 +93,13 @@ impl Transaction {
         self.batch.is_empty()
     }
 
-    /// Number of keys and intervals that its commit depends on. A key that is read often may count more than once.
+    /// Bytes that its writes so far will take in the log.
+    pub fn bytes(&self) -> usize {
+        if self.batch.is_empty() { 0 } else { self.batch.bytes() }
+    }
+
+    /// Number of keys and intervals that its commit depends on. A key that is read often and intervals that overlap may count more
+    /// than once, until they are merged; they are merged whenever their number has doubled.
     pub fn reads_tracked(&self) -> usize {
         self.reads.borrow().len()
     }
@@ -326,16 +336,18 @@ impl Transaction {
         self.check_open()?;
         self.open = false;
         let reads = self.reads.borrow();
+        let spans = reads.spans.lock().take_merged();
         let depends = Depends {
             reads: self.isolation.depends_on_reads().then_some(&*reads),
+            spans: &spans,
             seen_only: self.isolation == Isolation::RepeatableRead,
         };
         let checks_writes = self.isolation == Isolation::Snapshot;
         let done = match &self.moment {
-            Moment::Snapshot(pin) if checks_writes || (depends.reads.is_some() && reads.len() > 0) => {
+            Moment::Snapshot(pin) if checks_writes || depends.on_reads() => {
                 write::commit_if(&self.shared, &mut self.batch, options, pin.seq(), |batch, during| {
                     let writes = checks_writes.then_some(batch);
-                    depends.unchanged(&self.shared, writes, pin.seq(), during)
+                    depends.unchanged(writes, (pin.seq(), self.began), during)
                 })
             }
             _ => write::commit(&self.shared, &mut self.batch, options),
@@ -355,7 +367,8 @@ impl Transaction {
     /// Begins anew, at the same level and as of now, in the memory of the old one. What was not committed is undone.
     pub fn reset(&mut self) {
         self.forget();
-        self.moment = moment(&self.shared, self.isolation);
+        self.began = self.shared.now_secs();
+        self.moment = moment(&self.shared, self.isolation, self.began);
         self.open = true;
     }
 
@@ -423,14 +436,14 @@ impl Transaction {
         self.check(family)?;
         if self.batch.has_family(&family.core) {
             if self.own.borrow().is_short(&self.batch) {
-                if let Some(said) = look_through(&self.batch, &family.core, key)? {
+                if let Some(said) = look_through(&self.shared, &self.batch, &family.core, key)? {
                     return Ok(Own::said(said, read));
                 }
             } else {
                 if !self.own.borrow().is_caught_up(&self.batch) {
                     self.own.borrow_mut().catch_up(&self.batch)?;
                 }
-                if let Some(said) = self.own.borrow().get(&family.core, key) {
+                if let Some(said) = self.own.borrow().get(&self.shared, &family.core, key) {
                     return Ok(Own::said(said, read));
                 }
             }
@@ -487,10 +500,10 @@ impl Transaction {
     }
 }
 
-fn moment(shared: &Arc<Shared>, isolation: Isolation) -> Moment {
+fn moment(shared: &Arc<Shared>, isolation: Isolation, began: u32) -> Moment {
     match isolation {
         Isolation::ReadUncommitted => Moment::Uncommitted,
         Isolation::ReadCommitted => Moment::Now,
-        _ => Moment::Snapshot(shared.register_validating()),
+        _ => Moment::Snapshot(shared.register_validating(began)),
     }
 }

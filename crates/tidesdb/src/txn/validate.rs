@@ -13,31 +13,39 @@ use crate::Result;
 use crate::family::{FamilyCore, ReadView};
 use crate::ranges::RangeSet;
 use crate::read::{Span, is_before, newest_range, newest_version, sees, show};
-use crate::shared::Shared;
 use crate::sources::Source;
 use crate::types::{EntryCursor, Kind, SeqNo};
 use crate::write::{Op, WriteBatch};
 
+/// When a transaction read: its snapshot, and the time at which it began. What has expired since counts as read, as it may have been.
+pub(super) type Then = (SeqNo, u32);
+
 /// What the commit of a transaction depends on, beside the keys it writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Depends<'a> {
-    /// Keys and intervals read.
+    /// Keys read.
     pub(super) reads: Option<&'a Footprint>,
+    /// Intervals read.
+    pub(super) spans: &'a [Span],
     /// Of the intervals only keys count that the transaction saw: not those that came to be since.
     pub(super) seen_only: bool,
 }
 
 impl Depends<'_> {
-    /// Whether none of it, nor any key of `writes`, has a version in `during`, both ends excluded. The transaction read at
-    /// `snapshot`.
+    /// Whether it depends on any key or interval read.
+    pub(super) fn on_reads(&self) -> bool {
+        self.reads.is_some_and(|reads| reads.points().next().is_some()) || !self.spans.is_empty()
+    }
+
+    /// Whether none of it, nor any key of `writes`, has a version in `during`, both ends excluded. The transaction read
+    /// at `then`.
     ///
     /// # Errors
     /// `Corrupt`, `Io`: it cannot be said.
     pub(super) fn unchanged(
         &self,
-        shared: &Shared,
         writes: Option<&WriteBatch>,
-        snapshot: SeqNo,
+        then: Then,
         during: (SeqNo, SeqNo),
     ) -> Result<bool> {
         if let Some(batch) = writes {
@@ -46,48 +54,41 @@ impl Depends<'_> {
                 let Some(family) = batch.family(op.family) else { continue };
                 if op.kind == Kind::RangeDelete {
                     let span = span_of(family, &op);
-                    let all = Depends { reads: None, seen_only: false };
-                    if all.written_into(shared, &span, snapshot, during)? {
+                    let all = Depends { reads: None, spans: &[], seen_only: false };
+                    if all.written_into(&span, then, during)? {
                         return Ok(false);
                     }
                     continue;
                 }
-                if is_written(shared, family, op.key, snapshot, during)? {
+                if is_written(family, op.key, then, during)? {
                     return Ok(false);
                 }
             }
         }
         let Some(reads) = self.reads else { return Ok(true) };
         for (family, key) in reads.points() {
-            if is_written(shared, family, key, snapshot, during)? {
+            if is_written(family, key, then, during)? {
                 return Ok(false);
             }
         }
-        let spans = reads.spans.lock();
-        for span in &*spans {
-            if self.written_into(shared, span, snapshot, during)? {
+        for span in self.spans {
+            if self.written_into(span, then, during)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    fn written_into(
-        &self,
-        shared: &Shared,
-        span: &Span,
-        snapshot: SeqNo,
-        during: (SeqNo, SeqNo),
-    ) -> Result<bool> {
+    fn written_into(&self, span: &Span, then: Then, during: (SeqNo, SeqNo)) -> Result<bool> {
         let view = span.family.owned_view();
-        if deleted_from(shared, &view, span, snapshot, during)? {
+        if deleted_from(&view, span, then, during)? {
             return Ok(true);
         }
         let mut sources: Vec<Source> =
             view.memtables_since(during.0).map(|slot| Source::memtable(&slot.map)).collect();
         let tables = view.version.tables().filter(|slot| slot.meta().max_seq > during.0);
         sources.extend(tables.map(Source::table));
-        let counts = |key: &[u8]| Ok(!self.seen_only || sees(shared, &view, key, snapshot, &pin())?);
+        let counts = |key: &[u8]| Ok(!self.seen_only || sees(&view, key, then, &pin())?);
         for source in &mut sources {
             if found_in(source, span, during, counts)? {
                 return Ok(true);
@@ -98,19 +99,13 @@ impl Depends<'_> {
 }
 
 /// Whether `key` has a version in `during`, or the snapshot shows a value that a range tombstone of `during` deleted.
-fn is_written(
-    shared: &Shared,
-    family: &FamilyCore,
-    key: &[u8],
-    snapshot: SeqNo,
-    during: (SeqNo, SeqNo),
-) -> Result<bool> {
+fn is_written(family: &FamilyCore, key: &[u8], then: Then, during: (SeqNo, SeqNo)) -> Result<bool> {
     let guard = pin();
     let view = family.view(&guard);
     if newest_version(view, key, during, &guard)? > during.0 {
         return Ok(true);
     }
-    Ok(newest_range(view, key, during, &guard) > during.0 && sees(shared, view, key, snapshot, &guard)?)
+    Ok(newest_range(view, key, during, &guard) > during.0 && sees(view, key, then, &guard)?)
 }
 
 /// What a range delete writes to.
@@ -125,13 +120,7 @@ fn span_of(family: &Arc<FamilyCore>, op: &Op<'_>) -> Span {
 
 /// Whether a range tombstone of `during` deleted a key in `span` that the snapshot shows. One that deleted nothing there changed
 /// nothing; what came and went since changed nothing, or is found as a version.
-fn deleted_from(
-    shared: &Shared,
-    view: &Arc<ReadView>,
-    span: &Span,
-    snapshot: SeqNo,
-    (since, end): (SeqNo, SeqNo),
-) -> Result<bool> {
+fn deleted_from(view: &Arc<ReadView>, span: &Span, then: Then, (since, end): (SeqNo, SeqNo)) -> Result<bool> {
     let memtables: Vec<RangeSet> = view
         .memtables_since(since)
         .map(|slot| slot.ranges.to_owned())
@@ -141,7 +130,7 @@ fn deleted_from(
     let order = &span.family.options.comparator;
     let mut cursor = None;
     for range in all.filter(|range| range.seq > since && range.seq < end) {
-        let cursor = cursor.get_or_insert_with(|| show(shared, view, &span.family, snapshot));
+        let cursor = cursor.get_or_insert_with(|| show(view, &span.family, then));
         match (&span.low, &range.start) {
             (Bound::Included(low) | Bound::Excluded(low), Some(start))
                 if order.compare(low, start).is_lt() =>

@@ -14,7 +14,7 @@ use tidesdb_io::{Access, Dir, File, FileExt};
 use super::budget::Counted;
 use super::format::{FILE_HEADER_BYTES, FileHeader, RECORD_HEADER_BYTES, RecordHeader};
 use super::{VlogPointer, scratch};
-use crate::codec::{Compression, Salt, compress, decompress};
+use crate::codec::{Compression, Salt, compress, decompress_into};
 use crate::types::{FamilyId, VALUE_BYTES_MAX, VlogId};
 use crate::{Error, Result, files};
 
@@ -270,8 +270,9 @@ impl VlogFile {
             if header.codec == Compression::None {
                 return Ok(payload.to_vec());
             }
-            let mut value = vec![0; header.raw_len as usize];
-            decompress(header.codec, payload, &mut value, |what| self.corrupt(pointer.offset, what))?;
+            let mut value = Vec::new();
+            let corrupt = |what: &str| self.corrupt(pointer.offset, what);
+            decompress_into(header.codec, payload, header.raw_len as usize, &mut value, corrupt)?;
             Ok(value)
         })
     }

@@ -20,7 +20,7 @@ use super::format::FileHeader;
 use super::scan::{self, RecordInfo, VlogReport};
 use super::{VlogPointer, scratch};
 use crate::codec::{Compression, Salt};
-use crate::types::{FamilyId, VlogId};
+use crate::types::{FILE_BYTES_MAX, FamilyId, VlogId};
 use crate::{Error, Result, files};
 
 /// Values are gathered into writes of about this many bytes.
@@ -80,7 +80,7 @@ impl VlogSet {
             dir,
             entropy,
             family,
-            file_bytes_max: file_bytes_max.max(FILE_BYTES_MIN).into(),
+            file_bytes_max: file_bytes_max.clamp(FILE_BYTES_MIN, FILE_BYTES_MAX).into(),
             new_id: Box::new(new_id),
             files: RwLock::default(),
             current: RwLock::default(),
@@ -100,7 +100,7 @@ impl VlogSet {
 
     /// Has files that are begun from now on grow to `bytes`.
     pub fn set_file_bytes_max(&self, bytes: u64) {
-        self.file_bytes_max.store(bytes.max(FILE_BYTES_MIN), Ordering::Relaxed);
+        self.file_bytes_max.store(bytes.clamp(FILE_BYTES_MIN, FILE_BYTES_MAX), Ordering::Relaxed);
     }
 
     /// After the family was dropped: the files go with the last handle. Those that the manifest never named, because nothing

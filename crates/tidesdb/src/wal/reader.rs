@@ -29,7 +29,7 @@ use super::layout::{
 };
 use crate::files::{self, FileKind};
 use crate::options::RecoveryMode;
-use crate::types::{SEQ_MAX, SeqNo, WalId};
+use crate::types::{SeqNo, WalId, wal_id_max};
 use crate::{Error, Result};
 
 /// The expectations a log is read with.
@@ -136,7 +136,7 @@ pub fn segment_files(
     let mut ids: Vec<WalId> = names
         .iter()
         .filter_map(|n| match files::parse(n) {
-            Some(FileKind::Wal(id)) if id.0 <= SEQ_MAX / segment_bytes * UNIT => Some(id),
+            Some(FileKind::Wal(id)) if id.0 <= wal_id_max(segment_bytes) => Some(id),
             _ => None,
         })
         .collect();
@@ -429,19 +429,23 @@ pub fn replay(
             if scan.cut.is_some_and(|cut| seq >= cut) {
                 return Ok(());
             }
-            let decoded = RecordHeader::decode(&bytes[pos as usize..], seq, &header.salt);
-            match decoded {
-                Some((record, body)) if record.kind == RecordKind::Commit => {
-                    if !apply(seq, body, &name, pos + RECORD_HEADER_BYTES as u64)? {
-                        return Ok(());
-                    }
-                    pos += record.record_bytes();
-                }
-                Some((record, _)) => pos += record.record_bytes(),
-                None => match next_record(&bytes, pos + UNIT, base, &header) {
+            let Some(record) = record_at(&bytes, pos, seq, &header) else {
+                match next_record(&bytes, pos + UNIT, base, &header) {
                     Some(next) => pos = next,
                     None => break,
-                },
+                }
+                continue;
+            };
+            if record.kind == RecordKind::Commit {
+                let begin = pos as usize + RECORD_HEADER_BYTES;
+                let body = bytes.get(begin..begin + record.body_len as usize).unwrap_or_default();
+                if !apply(seq, body, &name, begin as u64)? {
+                    return Ok(());
+                }
+            }
+            pos += record.record_bytes();
+            if header.span > 1 {
+                break; // as in the walk: nothing else counts
             }
         }
     }

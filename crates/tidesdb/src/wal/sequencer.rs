@@ -268,7 +268,7 @@ impl Sequencer {
         let pos = self.seq_in(t) * UNIT;
         let (start, end) = self.place(pos, bytes);
         let pad = (start != pos).then(|| (pos / UNIT, self.segment_bytes - pos % self.segment_bytes));
-        let next = (end / UNIT & LOW_MASK) << TICKET_BITS | ticket;
+        let next = ((end / UNIT) & LOW_MASK) << TICKET_BITS | ticket;
         (Commit { seq: start / UNIT, end: end / UNIT, ticket, pad }, next)
     }
 

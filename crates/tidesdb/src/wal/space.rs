@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidesdb_io::Dir;
+use tidesdb_sync::Backoff;
 
 use super::layout::{SEGMENT_HEADER_BYTES, SegmentHeader, UNIT};
 use super::log::Log;
@@ -326,6 +327,14 @@ impl Log {
             self.check_space(bytes)?
         }
         Ok(pledge)
+    }
+
+    /// Waits until all that was pledged is written or given up.
+    pub fn wait_for_pledges(&self) {
+        let mut backoff = Backoff::new();
+        while self.pledged.load(Ordering::SeqCst) > 0 {
+            backoff.snooze();
+        }
     }
 
     fn check_pledges(&self) -> Result<()> {

@@ -226,6 +226,9 @@ fn separate(shared: &Shared, batch: &mut WriteBatch) -> Result<()> {
         return Ok(());
     }
     let _pledge = shared.log.pledge_values(batch.record.len() as u64)?;
+    if shared.closed.load(Ordering::SeqCst) {
+        return Err(Error::Closed); // `close` waits for those that came before, and for no other
+    }
     let all = ops(&batch.record[RECORD_HEADER_BYTES..], BODY, 0).collect::<Result<Vec<Op<'_>>>>()?;
     let is_large = |op: &Op<'_>, family: &FamilyCore, threshold: usize| {
         op.family == family.id && op.kind == Kind::Put && op.value.len() >= threshold

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use tidesdb::{Error, FamilyOptions, SyncMode};
+use tidesdb::{Db, Error, FamilyOptions, SyncMode};
 use tidesdb_io::sim::{Fault, OpSet, errno};
 
-use crate::common::{Sim, contents, fill, put_twice, small};
+use crate::common::{Sim, contents, fill, noise, put_twice, small};
 
 #[test]
 fn every_call_after_close_says_closed() {
@@ -197,5 +197,36 @@ fn a_commit_among_the_close_is_whole_or_absent() {
         let db = options().open().unwrap();
         let [a, b] = ["a", "b"].map(|name| contents(&db.family(name).unwrap()));
         assert!(a == b, "round {round}: {} and {} keys, or other values", a.len(), b.len());
+    }
+}
+
+/// A commit that raced a close could still append to value logs, or begin one, in a directory that another opener may hold by
+/// then.
+#[test]
+fn after_a_close_no_file_changes() {
+    let listing = |dir: &std::path::Path| -> Vec<(String, u64)> {
+        let files = std::fs::read_dir(dir).unwrap().flatten();
+        let mut all: Vec<_> = files
+            .map(|f| (f.file_name().to_string_lossy().into_owned(), f.metadata().map_or(0, |m| m.len())))
+            .collect();
+        all.sort();
+        all
+    };
+    for _ in 0..60 {
+        let dir = tempfile::tempdir().unwrap();
+        let mut options = small().value_threshold(100);
+        options.vlog_file_bytes = 16 << 10;
+        let db = Db::options(dir.path()).sync(SyncMode::None).default_family(options).open().unwrap();
+        std::thread::scope(|scope| {
+            for n in 0..3u8 {
+                let db = db.clone();
+                scope.spawn(move || while db.put(&[n], &noise(u64::from(n), 9000)).is_ok() {});
+            }
+            std::thread::sleep(std::time::Duration::from_millis(3));
+            db.clone().close().unwrap();
+            let closed = listing(dir.path());
+            std::thread::sleep(std::time::Duration::from_millis(3));
+            assert_eq!(listing(dir.path()), closed);
+        });
     }
 }

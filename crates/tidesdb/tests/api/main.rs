@@ -6,6 +6,8 @@ mod common;
 
 mod batches;
 mod checkpoints;
+mod clock;
+mod clones;
 mod closing;
 mod comparators;
 mod concurrency;
@@ -17,6 +19,7 @@ mod expiry;
 mod history;
 mod isolation;
 mod families;
+mod footprints;
 mod iterators;
 mod lent;
 mod maintenance;

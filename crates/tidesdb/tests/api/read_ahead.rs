@@ -36,7 +36,7 @@ fn length(random: &mut Random) -> usize {
 
 /// Writes in turns, with a flush after most: keys in one table, in several, in memory, overwritten, deleted and expired ones.
 fn write(sim: &Sim, db: &Db, random: &mut Random, rows: &mut Rows) {
-    let now = 1_000_000;
+    let now = 2_000_000_000;
     sim.clock.set_wall_secs(now);
     for turn in 0..5 {
         let (first, count) = (random.below(600), 100 + random.below(300));

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tidesdb::{Comparator, Cursor, Db, Error, Isolation, SyncMode, Transaction, WriteOptions};
 use tidesdb_io::sim::{Fault, OpKind, errno};
+use tidesdb_io::{Priority, RealThreads, Threads};
 
 use crate::common::{Sim, contents, fill, keys, keys_back, letters, noise, pairs, small, value};
 
@@ -409,4 +410,55 @@ fn a_conflict_check_that_cannot_read_refuses_and_harms_nothing() {
     f.put(b"after", b"v").unwrap();
     assert!(!f.contains(b"k").unwrap());
     assert_eq!(contents(sim.killed().open().default_family()), contents(f));
+}
+
+/// A cursor of a transaction that walked backward over a key of its own went round for ever if others had committed dozens of
+/// versions of that key since.
+#[test]
+fn a_cursor_goes_back_over_an_own_write_that_others_have_written_over() {
+    for level in LEVELS {
+        for (versions, flushed) in [(1, false), (31, false), (33, false), (100, false), (1000, true)] {
+            let (done, finished) = std::sync::mpsc::channel();
+            // A thread of its own: one that never ends must not hold up the test.
+            let walk = move || {
+                let sim = Sim::new();
+                let db = sim.open();
+                let f = db.default_family();
+                letters(f, "akz");
+                if flushed {
+                    db.flush().unwrap();
+                }
+                letters(f, "k");
+                let mut tx = db.begin(level);
+                for value in [b"1", b"2", b"3"] {
+                    tx.put(f, b"k", value).unwrap();
+                }
+                let mut cursor = tx.cursor(f).unwrap();
+                cursor.seek_to_last().unwrap();
+                for _ in 0..versions {
+                    f.put(b"k", b"theirs").unwrap();
+                }
+                for _ in 0..3 {
+                    cursor.prev().unwrap();
+                    assert_eq!(cursor.entry().unwrap(), (&b"k"[..], &b"3"[..]));
+                    cursor.prev().unwrap();
+                    assert_eq!(cursor.key(), b"a");
+                    cursor.next().unwrap();
+                    assert_eq!(cursor.entry().unwrap(), (&b"k"[..], &b"3"[..]));
+                    cursor.seek(b"k").unwrap();
+                    assert_eq!(cursor.entry().unwrap(), (&b"k"[..], &b"3"[..]));
+                    cursor.prev().unwrap();
+                    assert_eq!(cursor.key(), b"a");
+                    cursor.next().unwrap();
+                    cursor.next().unwrap();
+                    assert_eq!(cursor.key(), b"z");
+                }
+                done.send(()).unwrap();
+            };
+            let thread = RealThreads::new().spawn("walk", Priority::Normal, Box::new(walk));
+            assert!(thread.is_ok());
+            let end = finished.recv_timeout(Duration::from_secs(60));
+            assert!(end.is_ok(), "{level:?}, {versions} versions: {end:?}");
+        }
+    }
 }

@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use tidesdb::{Db, Error, FamilyOptions, Isolation, Savepoint, SyncMode, Transaction};
+use tidesdb::{Cursor, Db, Error, FamilyOptions, Isolation, Savepoint, SyncMode, Transaction};
 
 use super::{End, History, List, Op, Record};
+use crate::isolation::roam::Roam;
 use crate::isolation::{Key, bytes, number};
 use crate::rng::Rng;
 
@@ -101,15 +102,19 @@ impl<'a> Worker<'a> {
     fn transaction(&mut self) -> tidesdb::Result<Record> {
         let begun = self.common.tick();
         let mut tx = self.common.db.begin(self.common.level);
-        let mut ops = Vec::new();
+        let (mut ops, mut kept) = (Vec::new(), Vec::new());
         for _ in 0..1 + self.random.below(5) {
             match self.random.below(20) {
                 0..7 => self.append(&mut tx, &mut ops)?,
                 7..12 => drop(self.read(&tx, &mut ops)?),
-                12..15 => self.walk(&tx, &mut ops)?,
+                12..14 => self.walk(&tx, &mut ops)?,
+                14 => kept.push(self.roam(&tx, &mut ops)?),
                 15 => self.part(&mut tx, &mut ops)?,
                 _ => std::thread::yield_now(),
             }
+        }
+        if self.random.one_in(2) {
+            kept.clear(); // else cursors are still in use at the commit
         }
         let end = if self.random.one_in(20) {
             tx.rollback();
@@ -174,6 +179,27 @@ impl<'a> Worker<'a> {
         }
         ops.push(Op::Walk { low, high, found });
         Ok(())
+    }
+
+    /// Moves a cursor about, with reads by key in between. Returns the cursor.
+    fn roam(&mut self, tx: &Transaction, ops: &mut Vec<Op>) -> tidesdb::Result<Cursor> {
+        // Keys beyond those in use are not noted: nobody ever writes most of them.
+        let end = (0..PLACES).map(|place| self.common.key(place, true)).max().unwrap_or(0) + PLACES as Key;
+        let mut roam = Roam::new(tx.cursor(self.common.db.default_family())?, end, list);
+        for _ in 0..2 + self.random.below(8) {
+            let place = self.random.below(PLACES);
+            let target = self.common.key(place, self.random.one_in(3));
+            match self.random.below(6) {
+                0 => drop(self.read(tx, ops)?),
+                _ => roam.step(&mut self.random, target.min(end - 1))?,
+            }
+        }
+        // A cursor that sees what is not committed may see something else each time.
+        let (seen, cursor) = roam.finish(self.common.level != Isolation::ReadUncommitted)?;
+        for seen in seen.into_iter().filter(|seen| seen.low < seen.high) {
+            ops.push(Op::Walk { low: seen.low, high: seen.high, found: seen.rows.into_iter().collect() });
+        }
+        Ok(cursor)
     }
 
     /// Some appends that are undone or kept by a savepoint.

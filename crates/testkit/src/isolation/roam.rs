@@ -1,0 +1,143 @@
+//! A cursor that goes as it likes: placed by a seek in either direction or at an end, then forwards and backwards in turns, and
+//! placed again. It notes what it has proved: which keys it met, and that there is no other between them.
+
+use std::collections::BTreeMap;
+
+use tidesdb::{Cursor, Error};
+
+use super::{Key, bytes};
+use crate::rng::Rng;
+
+/// Interval and rows that a cursor has seen without turning, or since it was placed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Seen<V> {
+    pub(super) low: Key,
+    /// The first key beyond.
+    pub(super) high: Key,
+    /// By key.
+    pub(super) rows: BTreeMap<Key, V>,
+}
+
+/// One way without a turn.
+#[derive(Debug)]
+struct Leg<V> {
+    seen: Seen<V>,
+    forward: bool,
+    /// Whether it begins where the cursor was placed.
+    placed: bool,
+}
+
+/// A cursor on its way.
+pub(super) struct Roam<V> {
+    cursor: Cursor,
+    /// Keys from here on are not noted.
+    end: Key,
+    decode: fn(&[u8]) -> V,
+    at: Option<Key>,
+    forward: bool,
+    legs: Vec<Leg<V>>,
+}
+
+impl<V: Clone + PartialEq> Roam<V> {
+    pub(super) fn new(cursor: Cursor, end: Key, decode: fn(&[u8]) -> V) -> Self {
+        Self { cursor, end, decode, at: None, forward: true, legs: Vec::new() }
+    }
+
+    /// One random move. If the cursor stands nowhere, and one time in six, it is placed: at `target` or at an end.
+    pub(super) fn step(&mut self, random: &mut Rng, target: Key) -> tidesdb::Result<()> {
+        match self.at {
+            Some(at) if !random.one_in(6) => {
+                let turned = random.one_in(3);
+                self.forward ^= turned;
+                if self.forward {
+                    self.cursor.next()?;
+                    self.moved((at + 1, self.end), turned, false)
+                } else {
+                    self.cursor.prev()?;
+                    self.moved((0, at), turned, false)
+                }
+            }
+            _ => self.place(random, target),
+        }
+    }
+
+    fn place(&mut self, random: &mut Rng, target: Key) -> tidesdb::Result<()> {
+        let (forward, ahead) = match random.below(10) {
+            0 => (self.cursor.seek_to_first().map(|()| true)?, (0, self.end)),
+            1 => (self.cursor.seek_to_last().map(|()| false)?, (0, self.end)),
+            2..6 => (self.cursor.seek(&bytes(target)).map(|()| true)?, (target, self.end)),
+            _ => (self.cursor.seek_for_prev(&bytes(target)).map(|()| false)?, (0, target + 1)),
+        };
+        self.forward = forward;
+        self.moved(ahead, true, true)
+    }
+
+    /// Notes a move into `low..high`, which ended where the cursor stands.
+    fn moved(&mut self, (mut low, mut high): (Key, Key), begins: bool, placed: bool) -> tidesdb::Result<()> {
+        let row = match self.cursor.valid() {
+            false => None,
+            true => {
+                let (key, value) = self.cursor.entry()?;
+                Some((Key::from(key[0]) << 8 | Key::from(key[1]), (self.decode)(value)))
+            }
+        };
+        self.at = row.as_ref().map(|(key, _)| *key);
+        if let Some(at) = self.at {
+            if self.forward { high = high.min(at.saturating_add(1)) } else { low = low.max(at) }
+        }
+        high = high.min(self.end);
+        low = low.min(high);
+        if begins || self.legs.is_empty() {
+            let seen = Seen { low, high, rows: BTreeMap::new() };
+            self.legs.push(Leg { seen, forward: self.forward, placed });
+        }
+        let Some(leg) = self.legs.last_mut() else { return Ok(()) };
+        leg.seen.low = leg.seen.low.min(low);
+        leg.seen.high = leg.seen.high.max(high);
+        if let Some((key, value)) = row.filter(|(key, _)| (low..high).contains(key)) {
+            let ordered = match leg.forward {
+                true => leg.seen.rows.last_key_value().is_none_or(|(last, _)| *last < key),
+                false => leg.seen.rows.first_key_value().is_none_or(|(first, _)| *first > key),
+            };
+            if !ordered {
+                return Err(wrong(format!("a cursor came to {key} from the wrong side")));
+            }
+            leg.seen.rows.insert(key, value);
+        }
+        Ok(())
+    }
+
+    /// The cursor, and what was seen: as one for each time it was placed if the cursor shows `one_moment`, else leg by leg.
+    ///
+    /// # Errors
+    /// `Internal`: a cursor of one moment has shown something else when it came again.
+    pub(super) fn finish(self, one_moment: bool) -> tidesdb::Result<(Vec<Seen<V>>, Cursor)> {
+        if !one_moment {
+            return Ok((self.legs.into_iter().map(|leg| leg.seen).collect(), self.cursor));
+        }
+        let mut all: Vec<Seen<V>> = Vec::new();
+        let mut legs = &self.legs[..];
+        while !legs.is_empty() {
+            let count = 1 + legs[1..].iter().take_while(|leg| !leg.placed).count();
+            let (together, rest) = legs.split_at(count);
+            legs = rest;
+            let low = together.iter().map(|leg| leg.seen.low).min().unwrap_or(0);
+            let high = together.iter().map(|leg| leg.seen.high).max().unwrap_or(0);
+            let rows = together.iter().flat_map(|leg| leg.seen.rows.clone()).collect();
+            all.push(Seen { low, high, rows });
+        }
+        for seen in &all {
+            for leg in &self.legs {
+                let both = leg.seen.low.max(seen.low)..leg.seen.high.min(seen.high);
+                if !both.is_empty() && !leg.seen.rows.range(both.clone()).eq(seen.rows.range(both.clone())) {
+                    return Err(wrong(format!("a cursor has shown two things in {both:?}")));
+                }
+            }
+        }
+        Ok((all, self.cursor))
+    }
+}
+
+fn wrong(what: String) -> Error {
+    Error::Internal { what: what.into() }
+}

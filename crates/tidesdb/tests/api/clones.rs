@@ -1,0 +1,268 @@
+//! Clones: what readers of every moment see of one, and what a failed one leaves behind.
+
+use std::time::Duration;
+
+use tidesdb::{Db, Error, FamilyOptions, Isolation};
+use tidesdb_io::sim::{Fault, Op, OpKind, OpSet, errno};
+
+use crate::common::{Pair, Sim, contents, fill, letters, noise, pairs, small, value};
+
+fn pair(key: &str, value: &str) -> Pair {
+    (key.into(), value.into())
+}
+
+/// A snapshot older than a clone used to see a mixture: of the source's rows those that were as old as the snapshot.
+#[test]
+fn a_clone_is_empty_for_older_snapshots_and_whole_for_all_others() {
+    for compacted in [false, true] {
+        let sim = Sim::new();
+        let db = sim.options().history_bytes(1 << 30).open().unwrap();
+        let f = db.default_family();
+        f.put(b"a", b"1").unwrap();
+        f.put(b"b", b"1").unwrap();
+        let old = db.snapshot();
+        f.put(b"b", b"2").unwrap();
+        f.put(b"c", b"2").unwrap();
+        let same = db.snapshot();
+        let copy = db.clone_family("default", "copy").unwrap();
+        let after = db.snapshot();
+        assert_eq!(same.seq(), after.seq(), "a clone is no commit");
+        copy.put(b"d", b"3").unwrap();
+        copy.delete(b"a").unwrap();
+        f.put(b"a", b"4").unwrap();
+        if compacted {
+            db.compact().unwrap();
+        }
+        let whole = [pair("a", "1"), pair("b", "2"), pair("c", "2")];
+        assert_eq!(pairs(old.iter(&copy).unwrap()), []);
+        assert_eq!(pairs(old.iter(&copy).unwrap().rev()), []);
+        assert!(old.get(&copy, b"a").unwrap().is_none() && !old.contains(&copy, b"b").unwrap());
+        assert_eq!(old.multi_get(&copy, &["a", "c"]).unwrap(), [None, None]);
+        assert_eq!(pairs(same.iter(&copy).unwrap()), whole, "a snapshot of the very moment");
+        assert_eq!(pairs(after.iter(&copy).unwrap()), whole);
+        assert_eq!(contents(&copy), [pair("b", "2"), pair("c", "2"), pair("d", "3")]);
+        let moments = (old.seq(), same.seq());
+        drop((old, same, after, copy));
+        let sim = sim.killed();
+        let db = sim.options().history_bytes(1 << 30).open().unwrap();
+        let copy = db.family("copy").unwrap();
+        assert_eq!(contents(&copy), [pair("b", "2"), pair("c", "2"), pair("d", "3")]);
+        if let Ok(then) = db.at(moments.0) {
+            assert_eq!(pairs(then.iter(&copy).unwrap()), []);
+        }
+        if let Ok(then) = db.at(moments.1) {
+            assert_eq!(pairs(then.iter(&copy).unwrap()), whole);
+        }
+        assert!(db.verify().unwrap().is_ok());
+    }
+}
+
+#[test]
+fn the_history_of_a_clone_begins_with_it() {
+    let sim = Sim::new();
+    let db = sim.options().history_bytes(1 << 30).open().unwrap();
+    letters(db.default_family(), "ab");
+    let before = db.snapshot().seq();
+    letters(db.default_family(), "c");
+    let copy = db.clone_family("default", "copy").unwrap();
+    let made = db.snapshot().seq();
+    letters(&copy, "d");
+    for compacted in [false, true] {
+        assert_eq!(pairs(db.at(before).unwrap().iter(&copy).unwrap()), [], "compacted: {compacted}");
+        assert_eq!(pairs(db.at(made).unwrap().iter(&copy).unwrap()).len(), 3, "compacted: {compacted}");
+        db.compact().unwrap();
+    }
+    let mut cursor = copy.cursor().unwrap();
+    cursor.seek_to_first().unwrap();
+    assert_eq!(cursor.version_seq(), made, "all rows are as old as the clone");
+}
+
+/// A transaction that is older than a clone sees nothing in it, so the rows of the clone are newer than what it read.
+#[test]
+fn an_older_transaction_conflicts_with_a_clone_as_with_a_commit() {
+    type Read = fn(&tidesdb::Transaction, &tidesdb::Family);
+    let reads: [(&str, Read); 4] = [
+        ("a row", |tx, copy| assert!(tx.get(copy, b"a").unwrap().is_none())),
+        ("a gap", |tx, copy| assert!(tx.get(copy, b"aa").unwrap().is_none())),
+        ("all", |tx, copy| assert_eq!(tx.iter(copy).unwrap().count(), 0)),
+        ("a range beside", |tx, copy| assert_eq!(tx.range(copy, "x"..).unwrap().count(), 0)),
+    ];
+    use Isolation::{ReadCommitted, RepeatableRead, Serializable, Snapshot};
+    for level in [ReadCommitted, RepeatableRead, Snapshot, Serializable] {
+        for (n, (what, read)) in reads.iter().enumerate() {
+            for newer in [false, true] {
+                let sim = Sim::new();
+                let db = sim.open();
+                letters(db.default_family(), "ab");
+                let mut tx = db.begin(level);
+                letters(db.default_family(), "c");
+                let copy = db.clone_family("default", "copy").unwrap();
+                if newer || level == ReadCommitted {
+                    tx.reset();
+                    assert_eq!(tx.iter(&copy).unwrap().count(), 3);
+                    tx.reset();
+                } else {
+                    read(&tx, &copy);
+                }
+                tx.put(db.default_family(), b"k", b"v").unwrap();
+                if level == Snapshot && n == 0 {
+                    tx.put(&copy, b"a", b"mine").unwrap();
+                }
+                let refused = !newer
+                    && match level {
+                        // Of a walk only rows count that the transaction saw, and it saw none.
+                        RepeatableRead => n == 0,
+                        Snapshot => n == 0,
+                        Serializable => n == 0 || n == 2,
+                        _ => false,
+                    };
+                let conflict = matches!(tx.commit(), Err(Error::Conflict));
+                assert_eq!(conflict, refused, "{level:?}, {what}, newer: {newer}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_clone_keeps_expiry_times() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    f.put_with_ttl(b"a", b"v", Duration::from_secs(10)).unwrap();
+    f.put_with_ttl(b"gone", b"v", Duration::from_secs(1)).unwrap();
+    f.put(b"b", b"v").unwrap();
+    sim.clock.advance(Duration::from_secs(5));
+    let copy = db.clone_family("default", "copy").unwrap();
+    assert_eq!(contents(&copy).len(), 2);
+    sim.clock.advance(Duration::from_secs(5));
+    for family in [f, &copy] {
+        assert_eq!(contents(family), [pair("b", "v")]);
+    }
+}
+
+/// Families that are made, renamed or dropped while a snapshot is open: it shows one of them as it was, or not at all.
+#[test]
+fn a_snapshot_never_mixes_families_that_shared_a_name() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let first = db.create_family("name", small()).unwrap();
+    letters(&first, "ab");
+    let snapshot = db.snapshot();
+    letters(&first, "c");
+    let cursor = snapshot.iter(&first).unwrap();
+    db.rename_family("name", "other").unwrap();
+    let second = db.create_family("name", small()).unwrap();
+    letters(&second, "bx");
+    for compacted in [false, true] {
+        assert_eq!(pairs(snapshot.iter(&db.family("other").unwrap()).unwrap()).len(), 2);
+        assert_eq!(pairs(snapshot.iter(&first).unwrap()).len(), 2);
+        assert_eq!(pairs(snapshot.iter(&second).unwrap()), []);
+        assert_eq!(pairs(snapshot.iter(&db.family("name").unwrap()).unwrap()), [], "compacted: {compacted}");
+        db.compact().unwrap();
+    }
+    db.drop_family("other").unwrap();
+    assert!(matches!(snapshot.get(&first, b"a"), Err(Error::NotFound { .. })));
+    assert!(matches!(snapshot.iter(&first), Err(Error::NotFound { .. })));
+    assert_eq!(pairs(cursor).len(), 2, "a reader that had begun goes on");
+    let third = db.create_family("other", small()).unwrap();
+    letters(&third, "a");
+    assert_eq!(pairs(snapshot.iter(&third).unwrap()), []);
+}
+
+/// Tables and value logs of the database, sorted.
+fn data_files(sim: &Sim) -> Vec<String> {
+    let mut names = sim.disk.file_names("/db").unwrap();
+    names.retain(|name| name.contains(".klog") || name.contains(".vlog"));
+    names.sort();
+    names
+}
+
+/// A database whose clone takes several tables and value logs.
+fn source(sim: &Sim) -> Db {
+    let db = sim.open();
+    let options = FamilyOptions { vlog_file_bytes: 8 << 10, ..FamilyOptions::default() };
+    let options = options.write_buffer(64 << 10);
+    let f = db.create_family("f", options).unwrap();
+    fill(&f, 1200, &[7; 100]);
+    for n in 0..20u8 {
+        f.put(&[b'l', n], &noise(n.into(), 3000)).unwrap();
+    }
+    db.flush().unwrap();
+    db
+}
+
+/// The calls of a clone that works.
+fn rehearsed() -> Vec<Op> {
+    let sim = Sim::new();
+    let db = source(&sim);
+    sim.disk.log_ops(true);
+    let before = sim.disk.ops().len();
+    db.clone_family("f", "copy").unwrap();
+    sim.disk.ops().split_off(before)
+}
+
+/// A clone that failed half-way used to leave value logs, and tables that were finished before, until the next open.
+#[test]
+fn a_clone_that_fails_at_any_call_leaves_no_file_behind() {
+    let ops = rehearsed();
+    let created = |end: &str| {
+        let made = ops.iter().filter(|op| op.kind == OpKind::Create && op.path.ends_with(end));
+        made.count()
+    };
+    assert!(created(".klog") >= 3 && created(".vlog") >= 3, "{ops:?}");
+    let (mut failed, mut poisoned) = (0, 0);
+    for (k, op) in ops.iter().enumerate() {
+        for (errno, for_ever) in
+            [(errno::EIO, false), (errno::EIO, true), (errno::ENOSPC, false), (errno::ENOSPC, true)]
+        {
+            if errno == errno::ENOSPC && !(OpSet::WRITES.has(op.kind) || op.kind == OpKind::Create) {
+                continue;
+            }
+            let what =
+                format!("errno {errno}, for ever: {for_ever}, from call {k}: {:?} {}", op.kind, op.path);
+            let sim = Sim::new();
+            let db = source(&sim);
+            let before = data_files(&sim);
+            let alike = ops[..k].iter().filter(|other| other.kind == op.kind).count() as u64;
+            let fault = Fault::errno(errno).on(op.kind).skip(alike);
+            sim.disk.inject(if for_ever { fault.forever() } else { fault });
+            let cloned = db.clone_family("f", "copy");
+            sim.disk.clear_faults();
+            let Err(e) = cloned else { continue };
+            failed += 1;
+            assert!(matches!(db.family("copy"), Err(Error::NotFound { .. })), "{what}: {e}");
+            if db.put(b"k", b"v").is_err() {
+                // The manifest may name the files: only the next open can tell.
+                poisoned += 1;
+            } else {
+                assert_eq!(data_files(&sim), before, "{what}: {e}");
+                let copy = db.clone_family("f", "copy").unwrap();
+                assert_eq!(contents(&copy), contents(&db.family("f").unwrap()), "{what}");
+            }
+            drop(db);
+            let sim = sim.killed();
+            let db = sim.open();
+            assert!(db.verify().unwrap().is_ok(), "{what}");
+            if let Ok(copy) = db.family("copy") {
+                assert_eq!(contents(&copy), contents(&db.family("f").unwrap()), "{what}");
+            }
+        }
+    }
+    assert!(failed > 60 && poisoned < failed / 2, "{failed} failed, {poisoned} poisoned");
+}
+
+/// A row that cannot be read ends a clone, too.
+#[test]
+fn a_clone_of_damaged_values_leaves_no_file_behind() {
+    let sim = Sim::new();
+    let db = source(&sim);
+    let before = data_files(&sim);
+    let last = before.iter().rfind(|name| name.ends_with(".vlog")).unwrap();
+    db.close().unwrap();
+    let bytes = sim.disk.read_file(format!("/db/{last}")).unwrap().len() as u64;
+    sim.disk.corrupt(format!("/db/{last}"), bytes - 100, |byte| byte ^ 1).unwrap();
+    let db = sim.open();
+    assert!(matches!(db.clone_family("f", "copy"), Err(Error::Corrupt { .. })));
+    assert_eq!(data_files(&sim), before);
+    assert!(value(&db.family("f").unwrap(), b"key000000").is_some());
+}
