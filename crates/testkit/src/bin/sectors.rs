@@ -125,7 +125,7 @@ impl Device {
         )?;
         let name = call("losetup", &["--find", "--show", text(&image)])?.trim().to_owned();
         let device = Self { image, mount, name };
-        call("mount", &["-t", "ext4", &device.name, text(&device.mount)])?;
+        mount_at(&device.name, &device.mount)?;
         Ok(device)
     }
 }
@@ -134,7 +134,14 @@ impl Device {
 fn remount(mount: &Path) -> Done<()> {
     let device = text_argument("device").ok_or("no device")?;
     call("umount", &[text(mount)])?;
-    call("mount", &["-t", "ext4", &device, text(mount)]).map(drop)
+    mount_at(&device, mount)
+}
+
+/// Mounts the device. The file system keeps no blocks back, so that the ballast can have all.
+fn mount_at(device: &str, mount: &Path) -> Done<()> {
+    call("mount", &["-t", "ext4", device, text(mount)])?;
+    let name = device.trim_start_matches("/dev/");
+    std::fs::write(format!("/sys/fs/ext4/{name}/reserved_clusters"), "0").map_err(|e| e.to_string())
 }
 
 impl Drop for Device {
@@ -204,7 +211,7 @@ fn fill(dir: &Path, part: &str) -> Done<()> {
 }
 
 /// First and last block of each extent of the file, as they lie on the device.
-fn blocks(file: &Path) -> Done<Vec<(u64, u64)>> {
+fn blocks(file: &Path) -> Done<Extents> {
     let listing = call("filefrag", &["-e", text(file)])?;
     let extent = |line: &str| {
         let (first, last) = line.split(':').nth(2)?.split_once("..")?;
@@ -213,8 +220,11 @@ fn blocks(file: &Path) -> Done<Vec<(u64, u64)>> {
     Ok(listing.lines().filter_map(extent).collect())
 }
 
+/// First and last block of each extent of a file.
+type Extents = Vec<(u64, u64)>;
+
 /// The names of the files of `dir`, and their blocks.
-fn extents(dir: &Path) -> Done<Vec<(String, Vec<(u64, u64)>)>> {
+fn extents(dir: &Path) -> Done<Vec<(String, Extents)>> {
     let entries = std::fs::read_dir(dir).map_err(|e| e.to_string())?.flatten();
     entries.map(|e| Ok((e.file_name().to_string_lossy().into_owned(), blocks(&e.path())?))).collect()
 }
@@ -250,7 +260,7 @@ fn move_to_the_end(mount: &Path, dir: &Path, name: &str, at: u64) -> Done<u64> {
     let bytes = std::fs::read(dir.join(name)).map_err(|e| e.to_string())?;
     let room = bytes.len() / BALLAST as usize + 24;
     remove(ballast_in_order(mount, false)?.iter().rev().take(room))?;
-    // The file system keeps some blocks back that the ballast cannot have: copies take them until one lies behind everything.
+    // Copies take holes that are too small for the ballast, until one lies behind everything.
     for copy in 0..200 {
         let moved = ballast.join(format!("copy{copy}"));
         std::fs::write(&moved, &bytes).map_err(|e| e.to_string())?;
