@@ -30,9 +30,10 @@ cargo xtask COMMAND
   tidy [--stats]      the house rules; with the figures of the house
   ci [STAGE...]       what the build server runs; without a stage all but `package`; `extra` is the same without `test`
                       stages: tidy lint test bench gate report docs c npm package loom crash faults order kill
-                      sweep model isolation invariants fuzz asan miri; `report` opens the benchmark's report in
-                      Chromium, `c` tries the C library (needs a C compiler and pkg-config), `npm` the package
-                      of that name on it, `package` makes packages and builds the crates as a registry would
+                      sweep model isolation invariants fuzz races descriptors sectors latency asan miri;
+                      `report` opens the benchmark's report in Chromium, `c` tries the C library (needs a C
+                      compiler and pkg-config), `npm` the package of that name on it, `package` makes packages
+                      and builds the crates as a registry would
   install --prefix DIR [--destdir DIR] [--libdir DIR] [--debug-files]
                       the C library with its headers, for pkg-config and CMake; --debug-files keeps what
                       debuggers need in .debug beside the libraries
@@ -48,13 +49,14 @@ cargo xtask COMMAND
   bench-gate [--update]
                       instructions per operation against xtask/instructions.txt (needs valgrind)
   crash|faults|order|kill|sweep|model|isolation|invariants|fuzz|tmpfs [ARGS]
+  races|descriptors|sectors|latency [ARGS]
                       the programs of crates/testkit, at full size
   inject [--seed N] [--limit N] [--stride N] [--only CALL] [--jobs N] [--prefix DIR]
                       a C program of which one system call fails, each in turn; --limit caps the N-th call
                       that fails, --prefix takes an installed library (needs strace)
   soak --hours H [--seed N] [--only NAME]
-                      those in turn, `inject` too, without tmpfs (it needs root), each round with the next seed, until the
-                      time is over or one fails
+                      those in turn, `inject` too, without tmpfs (it needs root) and latency, each round with
+                      the next seed, until the time is over or one fails
 ";
 
 fn main() -> ExitCode {

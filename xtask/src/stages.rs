@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run: the quick refusals first.
-const ALL: [&str; 22] = [
+const ALL: [&str; 26] = [
     "tidy",
     "lint",
     "test",
@@ -30,6 +30,10 @@ const ALL: [&str; 22] = [
     "isolation",
     "invariants",
     "fuzz",
+    "races",
+    "descriptors",
+    "sectors",
+    "latency",
     "asan",
     "miri",
 ];
@@ -38,7 +42,7 @@ const ALL: [&str; 22] = [
 const ON_REQUEST: [&str; 1] = ["package"];
 
 /// Programs of the test kit, and the size of a check run: minutes all together. Without arguments they run at full size.
-const KIT: [(&str, &[&str]); 10] = [
+const KIT: [(&str, &[&str]); 14] = [
     ("crash", &["--points", "5000"]),
     ("faults", &["--cases", "2000"]),
     ("order", &["--scripts", "100"]),
@@ -49,6 +53,10 @@ const KIT: [(&str, &[&str]); 10] = [
     ("invariants", &["--points", "3000"]),
     ("fuzz", &["--seconds", "10"]),
     ("tmpfs", &[]),
+    ("races", &["--rounds", "25"]),
+    ("descriptors", &[]),
+    ("sectors", &[]),
+    ("latency", &["--commits", "2"]),
 ];
 
 /// Packages that hold `unsafe`.

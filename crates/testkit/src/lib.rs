@@ -3,6 +3,7 @@
 
 pub mod rng;
 pub mod report;
+pub mod home;
 pub mod order;
 pub mod model;
 pub mod damage;

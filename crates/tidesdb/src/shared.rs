@@ -19,6 +19,7 @@ use crate::sources::TableVersion;
 use crate::sst::{Table, TableContext};
 use crate::types::{FamilyId, SeqNo};
 use crate::version::{Change, VersionEdit, VersionSet};
+use crate::vlog::WriteBudget;
 use crate::wal::Log;
 use crate::{Error, Result};
 
@@ -62,6 +63,8 @@ pub struct Shared {
     pub retry: Retry,
     /// Families whose value log was written since its last sync.
     pub dirty_vlogs: Mutex<Vec<Arc<FamilyCore>>>,
+    /// Value logs that may be open for writing.
+    pub vlog_writes: Arc<WriteBudget>,
     /// The log is kept from here while recovery replays it; `SeqNo::MAX` afterwards.
     pub recovery_pins: AtomicU64,
     /// The time that decides expiry, refreshed by the background.
@@ -462,10 +465,16 @@ impl Shared {
     fn rotate_now(&self, families: &[Arc<FamilyCore>]) -> SeqNo {
         let held = self.log.sequencer().hold();
         let boundary = held.boundary;
-        let bytes: u64 = families.iter().map(|f| f.rotate(boundary)).sum();
+        for family in families {
+            // First: a flush or a drop may take it off as soon as it is on the list.
+            let bytes = family.owned_view().active.as_ref().map_or(0, |slot| slot.bytes() as u64);
+            self.debt.add(bytes);
+            if family.rotate(boundary) == 0 {
+                self.debt.subtract(bytes); // a drop was faster
+            }
+        }
         drop(held);
         tidesdb_sync::reclaim(); // not while the order of commits was held: it may free whole memtables
-        self.debt.add(bytes);
         families.iter().for_each(|f| self.jobs.push(Job::Flush(f.id)));
         boundary
     }

@@ -78,7 +78,20 @@ fn version_of(family: &FamilyCore) -> Arc<TableVersion> {
     Arc::clone(&family.owned_view().version)
 }
 
+/// Carries `plan` out. If the family is dropped meanwhile, there is nothing to do.
 fn carry_out(
+    shared: &Arc<Shared>,
+    family: &Arc<FamilyCore>,
+    planned: (&Arc<TableVersion>, &CompactionPlan),
+    stops: u64,
+) -> Result<()> {
+    match merge_and_install(shared, family, planned, stops) {
+        Err(Error::NotFound { .. }) if family.is_dropped() => Ok(()),
+        other => other,
+    }
+}
+
+fn merge_and_install(
     shared: &Arc<Shared>,
     family: &Arc<FamilyCore>,
     (version, plan): (&Arc<TableVersion>, &CompactionPlan),

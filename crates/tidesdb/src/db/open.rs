@@ -20,11 +20,14 @@ use crate::shared::{Debt, Family, Merges, Shared, SyncDue};
 use crate::sst::{Table, TableContext};
 use crate::types::{Comparator, WalId, is_segment_bytes, wal_id_max};
 use crate::version::{Context, Presence, State, VersionSet, presence};
+use crate::vlog::WriteBudget;
 use crate::wal::{Log, LogConfig, reader, release_spare_files};
 use crate::{Error, Result, files};
 
 /// Free space, beside the wanted minimum, below which an open uses the reserve.
 const NEARLY_FULL_BYTES: u64 = 64 << 20;
+/// One in so many descriptors of the budget may be a value log that is open for writing.
+const VLOG_WRITES_SHARE: usize = 4;
 
 /// How to open a database; made by [`Db::options`].
 #[derive(Clone, Debug)]
@@ -277,6 +280,9 @@ impl OpenOptions {
             sync_due: SyncDue::default(),
             retry: Retry::default(),
             dirty_vlogs: Mutex::default(),
+            vlog_writes: WriteBudget::new(
+                (Descriptors::of(&*self.env.disk).max() / VLOG_WRITES_SHARE).max(1),
+            ),
             recovery_pins: AtomicU64::new(u64::MAX),
             expiry_clock: crate::clock::ExpiryClock::default(),
             closed: AtomicBool::new(false),

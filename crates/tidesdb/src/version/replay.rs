@@ -182,7 +182,7 @@ impl Source<'_> {
         let mut out = Vec::new();
         out.try_reserve_exact(n).map_err(|_| Error::MemoryLimit { what: "reading the manifest".into() })?;
         out.resize(n, 0);
-        self.file.read_exact_at(&mut out, at).map_err(|e| Error::io("read", self.name, e))?;
+        self.file.read_exact_at(&mut out, at).map_err(|e| Error::io_at("read", self.name, at, e))?;
         Ok(out)
     }
 

@@ -19,9 +19,10 @@
 //! A read error is none of these: opening fails with it. Segments are read by system calls, because a bad sector under a map
 //! would kill the process.
 
+use std::io;
 use std::sync::Arc;
 
-use tidesdb_io::{Access, Dir, FileExt};
+use tidesdb_io::{Access, Dir, File, FileExt};
 
 use super::layout::{
     RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, UNIT,
@@ -318,7 +319,7 @@ fn load(
     let file = dir.open(&name, Access::Read).map_err(io("open"))?;
     let len = file.len().map_err(io("read length"))?;
     let mut head = vec![0; len.min(SEGMENT_HEADER_BYTES) as usize];
-    file.read_exact_at(&mut head, 0).map_err(io("read"))?;
+    file.read_exact_at(&mut head, 0).map_err(|e| Unusable::Failed(Error::io_at("read", &name, 0, e)))?;
     let header = SegmentHeader::decode(&head, &name)
         .map_err(|e| if e.is_corruption() { Unusable::Damaged(e) } else { Unusable::Failed(e) })?;
     if header.id != id.0 || header.db_uuid != config.db_uuid || header.segment_bytes != config.segment_bytes {
@@ -333,8 +334,22 @@ fn load(
         .try_reserve_exact(len as usize)
         .map_err(|_| Unusable::Failed(Error::MemoryLimit { what: "reading a log segment".into() }))?;
     bytes.resize(len as usize, 0);
-    file.read_exact_at(&mut bytes, 0).map_err(io("read"))?;
+    read_all(&*file, &mut bytes).map_err(|(at, e)| Unusable::Failed(Error::io_at("read", &name, at, e)))?;
     Ok((header, bytes))
+}
+
+/// Fills `bytes` from the beginning of `file`. An error comes with the offset that could not be read.
+fn read_all(file: &dyn File, bytes: &mut [u8]) -> std::result::Result<(), (u64, io::Error)> {
+    let mut at = 0;
+    while at < bytes.len() {
+        match file.read_at(&mut bytes[at..], at as u64) {
+            Ok(0) => return Err((at as u64, io::ErrorKind::UnexpectedEof.into())),
+            Ok(n) => at += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err((at as u64, e)),
+        }
+    }
+    Ok(())
 }
 
 /// Walks one segment; holes and promises go to `walk`.
