@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run: the quick refusals first.
-const ALL: [&str; 26] = [
+const ALL: [&str; 27] = [
     "tidy",
     "lint",
     "test",
@@ -30,6 +30,7 @@ const ALL: [&str; 26] = [
     "isolation",
     "invariants",
     "fuzz",
+    "tmpfs",
     "races",
     "descriptors",
     "sectors",
@@ -52,8 +53,8 @@ const KIT: [(&str, &[&str]); 14] = [
     ("isolation", &["--transactions", "120000"]),
     ("invariants", &["--points", "3000"]),
     ("fuzz", &["--seconds", "10"]),
-    ("tmpfs", &[]),
-    ("races", &["--rounds", "25"]),
+    ("tmpfs", &["--rounds", "12"]),
+    ("races", &["--rounds", "8"]),
     ("descriptors", &[]),
     ("sectors", &[]),
     ("latency", &["--commits", "2"]),
