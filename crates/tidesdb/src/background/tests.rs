@@ -128,7 +128,12 @@ fn no_memtable_waits_when_all_are_flushed_or_dropped() {
             scope.spawn(|| db.drop_family("dropped").unwrap());
         });
         db.flush().unwrap();
-        assert_eq!(waiting(&db), 0, "round {round}");
+        // A flush in the background may be about to count down.
+        let settles = || {
+            std::thread::sleep(Duration::from_millis(2));
+            waiting(&db) == 0
+        };
+        assert!((0..500).any(|_| settles()), "round {round}: {} bytes wait", waiting(&db));
     }
 }
 
