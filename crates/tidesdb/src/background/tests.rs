@@ -117,20 +117,23 @@ fn transactions_keep_it_too() {
 /// bytes stayed: writers paid for memtables that were gone.
 #[test]
 fn no_memtable_waits_when_all_are_flushed_or_dropped() {
-    let dir = tempfile::tempdir().unwrap();
+    let memory = std::path::Path::new("/dev/shm"); // each round makes tables: syncs must be free
+    let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
     let db = Db::options(dir.path()).sync(SyncMode::None).with(|o| o.disk_free_min = 0).open().unwrap();
     let waiting = |db: &Db| db.inner.shared.debt.immutable_bytes.load(std::sync::atomic::Ordering::SeqCst);
-    for round in 0..200 {
+    for round in 0..40 {
         let family = db.create_family("dropped", crate::FamilyOptions::default()).unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| while family.put(b"key", &[7; 300]).and_then(|_| family.start_flush()).is_ok() {});
-            scope.spawn(|| {
-                family.flush().unwrap();
-                db.drop_family("dropped").unwrap();
-            });
+            scope.spawn(|| db.drop_family("dropped").unwrap());
         });
         db.flush().unwrap();
-        assert_eq!(waiting(&db), 0, "round {round}");
+        // A flush in the background may be about to count down.
+        let settles = || {
+            std::thread::sleep(Duration::from_millis(2));
+            waiting(&db) == 0
+        };
+        assert!((0..500).any(|_| settles()), "round {round}: {} bytes wait", waiting(&db));
     }
 }
 
