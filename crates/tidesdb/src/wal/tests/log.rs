@@ -272,7 +272,7 @@ fn an_oversized_record_refused_at_the_end_of_numbers_leaves_the_log_as_it_is() {
     log.prepare_next().unwrap();
     let refused = log.append(&mut record(&body(2, 5 * SEGMENT as usize)), 1, false, Purpose::Store);
     assert!(matches!(refused, Err((None, Error::Exhausted { .. }))), "{refused:?}");
-    let wanted = [body(3, SEGMENT as usize - 4000), body(4, SEGMENT as usize - 4000)];
+    let wanted = [body(3, SEGMENT as usize - 6000), body(4, SEGMENT as usize - 6000)];
     let commits = wanted.each_ref().map(|body| put(&log, body));
     assert_eq!(log.segment_of(commits[0].seq).0, first);
     assert_eq!(log.segment_of(commits[1].seq).0, first + 1);
