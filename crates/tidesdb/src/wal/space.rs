@@ -204,6 +204,11 @@ impl Log {
                 draft = Some(made);
                 continue;
             }
+            // Before the file takes the place of the segment that was made ready for the next records.
+            held.check(bytes).map_err(|refusal| {
+                made.discard(&self.dir);
+                self.refused(refusal)
+            })?;
             let temp = made.temp().to_owned();
             let finished = made.finish(&self.dir, false).inspect_err(|_| {
                 let _ = self.dir.unlink(&temp); // the first error counts
@@ -256,7 +261,8 @@ impl Log {
             return Ok(0);
         }
         let pledged = self.pledged.load(Ordering::SeqCst);
-        let margin = self.unflushed_bytes() + wanted + self.config.free_min + pledged;
+        let parts = [wanted, self.config.free_min, pledged];
+        let margin = parts.into_iter().fold(self.unflushed_bytes(), u64::saturating_add);
         self.free_bytes()?.checked_sub(margin).ok_or_else(|| self.no_space(margin))
     }
 
@@ -282,7 +288,7 @@ impl Log {
             return Ok(());
         }
         let bytes = self.reserve.bytes();
-        self.check_space(bytes + self.unflushed_bytes() + self.config.free_min)?;
+        self.check_space(bytes.saturating_add(self.unflushed_bytes()).saturating_add(self.config.free_min))?;
         self.reserve.hold().map_err(|e| if e.is_full() { self.no_space(bytes) } else { e })?;
         self.set_limits();
         Ok(())

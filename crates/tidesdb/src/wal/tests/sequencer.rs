@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::types::SEQ_MAX;
-use crate::wal::{Refusal, Sequencer};
+use crate::wal::{Refusal, Sequencer, Unpublished};
 
 /// First sequence number of segment `n`.
 fn begin(n: u64) -> SeqNo {
@@ -317,7 +317,7 @@ fn one_holder_of_the_tail_may_reserve_and_others_wait() {
 #[test]
 fn a_reader_within_a_commit_does_not_wait_for_it() {
     let s = fresh();
-    let here = s.begin_commit();
+    let here = Unpublished::begin();
     let [a, b] = [40, 48].map(|n| s.reserve(n, Purpose::Store).unwrap());
     std::thread::scope(|scope| scope.spawn(|| s.done(&b)).join().unwrap());
     assert_eq!(s.snapshot(), a.seq - 1, "the published prefix");
@@ -359,7 +359,7 @@ fn readers_within_commits_of_two_databases_do_not_wait_for_each_other() {
     std::thread::scope(|scope| {
         let ends = [(s, t, mine), (t, s, theirs)].map(|(own, other, commit)| {
             scope.spawn(move || {
-                let here = own.begin_commit();
+                let here = Unpublished::begin();
                 met.wait();
                 let seen = other.snapshot();
                 met.wait();
