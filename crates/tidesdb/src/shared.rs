@@ -385,11 +385,13 @@ impl Shared {
         }
     }
 
-    /// Asks for the flush of all that is only in the log: the disk is full, and the log's space comes back with it.
+    /// Asks for the flush of all that is only in the log: the disk is full, and the log's space comes back with it. Where a
+    /// memtable waits already, that one comes first: refused commits would else make a memtable of each small commit.
     pub fn flush_for_space(&self) {
         for family in self.all_families() {
-            self.rotate(&family);
-            if !family.owned_view().immutables.is_empty() {
+            if family.owned_view().immutables.is_empty() {
+                self.rotate(&family);
+            } else {
                 self.jobs.push(Job::Flush(family.id));
             }
         }
