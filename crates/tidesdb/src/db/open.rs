@@ -193,7 +193,9 @@ impl OpenOptions {
     /// On a disk that is nearly full, gives the space of the reserve and of spare log segments to the open.
     fn make_room(&self, dir: &Arc<dyn Dir>) -> Result<()> {
         let space = dir.space().map_err(|e| Error::io("read free space", "database directory", e))?;
-        if !self.options.read_only && space.free < self.options.disk_free_min + NEARLY_FULL_BYTES {
+        if !self.options.read_only
+            && space.free < self.options.disk_free_min.saturating_add(NEARLY_FULL_BYTES)
+        {
             release_spare_files(dir);
         }
         Ok(())
