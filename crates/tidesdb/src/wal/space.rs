@@ -10,7 +10,7 @@
 //!
 //! A commit that stores data must leave room for the flush of all that is only in the log, and `free_min` bytes. So what
 //! was acknowledged can always be flushed, which gives the log's space back. A commit that only deletes may use all of
-//! the disk, the reserve too (`reserve.rs`).
+//! the disk, and the reserve but its last piece (`reserve.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -352,7 +352,9 @@ impl Log {
     pub fn restore_reserve(&self) {
         if !self.reserve.is_held() {
             let _one_at_a_time = self.preparing.lock();
-            let _ = self.hold_reserve(Purpose::Store);
+            if self.hold_reserve(Purpose::Store).is_err() {
+                self.reserve.hold_last();
+            }
         }
     }
 
