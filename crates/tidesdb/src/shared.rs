@@ -23,6 +23,9 @@ use crate::vlog::WriteBudget;
 use crate::wal::Log;
 use crate::{Error, Result};
 
+/// On a full disk, less of the log than this is not worth a table, unless a whole segment comes back.
+const FLUSH_FOR_SPACE_MIN: u64 = 64 << 10;
+
 /// The parts of one open database.
 pub struct Shared {
     /// The outside.
@@ -389,12 +392,21 @@ impl Shared {
         }
     }
 
-    /// Asks for the flush of all that is only in the log: the disk is full, and the log's space comes back with it.
+    /// Asks for the flush of what is only in the log: the disk is full, and the log's space comes back with it. Left alone is
+    /// what gives no space back, and what waits for a flush already: else refused commits would make a memtable and a table of
+    /// each small commit among them.
     pub fn flush_for_space(&self) {
+        let tail = self.log.sequencer().tail();
+        let gives_space = |pins| {
+            self.log.segment_of(pins) < self.log.segment_of(tail)
+                || self.log.bytes_since(pins) >= FLUSH_FOR_SPACE_MIN
+        };
         for family in self.all_families() {
-            self.rotate(&family);
-            if !family.owned_view().immutables.is_empty() {
+            let view = family.owned_view();
+            if !view.immutables.is_empty() {
                 self.jobs.push(Job::Flush(family.id));
+            } else if view.active.as_ref().is_some_and(|slot| gives_space(slot.pins)) {
+                self.rotate(&family);
             }
         }
     }

@@ -151,10 +151,9 @@ impl OpenOptions {
         let lock = self.lock(&dir)?;
         self.make_room(&dir)?;
         let shared = self.build(&dir)?;
-        let (default, report) = self.recover(&shared).inspect_err(|e| {
-            if e.is_full() {
-                shared.remove_obsolete(); // where there is damage, every file may be worth something
-            }
+        let (default, report) = self.recover(&shared).map_err(|e| match e.is_full() {
+            true => full(&shared, &dir, e),
+            false => e, // where there is damage, every file may be worth something
         })?;
         shared.snapshots.begin_at(shared.visible());
         let default = match default {
@@ -196,7 +195,9 @@ impl OpenOptions {
     /// On a disk that is nearly full, gives the space of the reserve and of spare log segments to the open.
     fn make_room(&self, dir: &Arc<dyn Dir>) -> Result<()> {
         let space = dir.space().map_err(|e| Error::io("read free space", "database directory", e))?;
-        if !self.options.read_only && space.free < self.options.disk_free_min + NEARLY_FULL_BYTES {
+        if !self.options.read_only
+            && space.free < self.options.disk_free_min.saturating_add(NEARLY_FULL_BYTES)
+        {
             release_spare_files(dir);
         }
         Ok(())
@@ -305,6 +306,19 @@ impl OpenOptions {
             }),
         }
     }
+}
+
+/// An open failed on a full disk: leaves no file behind, and says how much the tables of what is in the log take, at most.
+#[cold]
+fn full(shared: &Shared, dir: &Arc<dyn Dir>, e: Error) -> Error {
+    shared.remove_obsolete();
+    if matches!(e, Error::NoSpace { .. }) {
+        return e;
+    }
+    let first = shared.versions.state().log_start;
+    let ids = reader::segment_files(dir, first, shared.log.segment_bytes()).map(|(ids, _)| ids);
+    let len = |id: &WalId| reader::span_of(dir, *id, shared.log.segment_bytes()) * shared.log.segment_bytes();
+    shared.log.no_space(ids.unwrap_or_default().iter().map(len).sum())
 }
 
 fn check_options(options: &DbOptions) -> Result<()> {

@@ -319,20 +319,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Commits all writes, or none; returns the commit's sequence number. The transaction has then ended, however it went.
-    ///
-    /// # Errors
-    /// `Conflict` if somebody wrote what the level protects: nothing happened, [`Transaction::reset`] and do it again. Others
-    /// as [`Db::write`](crate::Db::write).
-    pub fn commit(&mut self) -> Result<SeqNo> {
-        self.commit_with(&WriteOptions::default())
-    }
-
-    /// As [`Transaction::commit`], with options for this commit.
-    ///
-    /// # Errors
-    /// As [`Transaction::commit`].
-    pub fn commit_with(&mut self, options: &WriteOptions) -> Result<SeqNo> {
+    /// As [`Transaction::commit_with`]; the work that follows from the commit is left to others.
+    pub(crate) fn commit_only(&mut self, options: &WriteOptions) -> Result<SeqNo> {
         self.check_open()?;
         self.open = false;
         let reads = self.reads.borrow();
@@ -355,6 +343,11 @@ impl Transaction {
         drop(reads);
         self.moment = Moment::Now; // old versions are not needed any more
         done
+    }
+
+    /// The database.
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// Undoes everything. The transaction has then ended.

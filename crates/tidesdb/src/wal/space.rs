@@ -10,7 +10,7 @@
 //!
 //! A commit that stores data must leave room for the flush of all that is only in the log, and `free_min` bytes. So what
 //! was acknowledged can always be flushed, which gives the log's space back. A commit that only deletes may use all of
-//! the disk, the reserve too (`reserve.rs`).
+//! the disk, and the reserve but its last piece (`reserve.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -204,6 +204,11 @@ impl Log {
                 draft = Some(made);
                 continue;
             }
+            // Before the file takes the place of the segment that was made ready for the next records.
+            held.check(bytes).map_err(|refusal| {
+                made.discard(&self.dir);
+                self.refused(refusal)
+            })?;
             let temp = made.temp().to_owned();
             let finished = made.finish(&self.dir, false).inspect_err(|_| {
                 let _ = self.dir.unlink(&temp); // the first error counts
@@ -256,7 +261,8 @@ impl Log {
             return Ok(0);
         }
         let pledged = self.pledged.load(Ordering::SeqCst);
-        let margin = self.unflushed_bytes() + wanted + self.config.free_min + pledged;
+        let parts = [wanted, self.config.free_min, pledged];
+        let margin = parts.into_iter().fold(self.unflushed_bytes(), u64::saturating_add);
         self.free_bytes()?.checked_sub(margin).ok_or_else(|| self.no_space(margin))
     }
 
@@ -282,7 +288,7 @@ impl Log {
             return Ok(());
         }
         let bytes = self.reserve.bytes();
-        self.check_space(bytes + self.unflushed_bytes() + self.config.free_min)?;
+        self.check_space(bytes.saturating_add(self.unflushed_bytes()).saturating_add(self.config.free_min))?;
         self.reserve.hold().map_err(|e| if e.is_full() { self.no_space(bytes) } else { e })?;
         self.set_limits();
         Ok(())
@@ -346,7 +352,9 @@ impl Log {
     pub fn restore_reserve(&self) {
         if !self.reserve.is_held() {
             let _one_at_a_time = self.preparing.lock();
-            let _ = self.hold_reserve(Purpose::Store);
+            if self.hold_reserve(Purpose::Store).is_err() {
+                self.reserve.hold_last();
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use super::*;
+use crate::Error;
 use crate::wal::layout::record_bytes;
 
 /// Bodies of these lengths come back, through the map and through system calls.
@@ -256,4 +257,29 @@ fn seals_cross_segments() {
         let (found, read) = rig.reopened().read().unwrap();
         assert!(found.sealed && read.len() == 1, "rest of {rest}");
     }
+}
+
+/// Near the end of sequence numbers, a record too long for what is left was refused after its file had replaced the segment
+/// made ready for the next records. These went to a file without a name, and were lost.
+#[test]
+fn an_oversized_record_refused_at_the_end_of_numbers_leaves_the_log_as_it_is() {
+    let rig = Rig::new();
+    let address_max = (crate::types::SEQ_MAX - (1 << 32)) * UNIT;
+    let first = address_max / SEGMENT - 2;
+    let log = rig.log_at(WalId(first), false);
+    log.begin(Vec::new()).unwrap();
+    put(&log, &body(1, 100));
+    log.prepare_next().unwrap();
+    let refused = log.append(&mut record(&body(2, 5 * SEGMENT as usize)), 1, false, Purpose::Store);
+    assert!(matches!(refused, Err((None, Error::Exhausted { .. }))), "{refused:?}");
+    let wanted = [body(3, SEGMENT as usize - 6000), body(4, SEGMENT as usize - 6000)];
+    let commits = wanted.each_ref().map(|body| put(&log, body));
+    assert_eq!(log.segment_of(commits[0].seq).0, first);
+    assert_eq!(log.segment_of(commits[1].seq).0, first + 1);
+    log.sync_to(commits[1].end, &no_values).unwrap();
+    let again = rig.reopened();
+    let config = ScanConfig { first: WalId(first), ..again.config() };
+    let (_, read) = again.read_with(&config).unwrap();
+    assert_eq!(read.len(), 3);
+    assert!(read[1..].iter().zip(&wanted).all(|((_, read), wanted)| read == wanted));
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::types::SEQ_MAX;
-use crate::wal::{Refusal, Sequencer};
+use crate::wal::{Refusal, Sequencer, Unpublished};
 
 /// First sequence number of segment `n`.
 fn begin(n: u64) -> SeqNo {
@@ -263,6 +263,22 @@ fn numbers_are_right_over_the_whole_space() {
     assert!(s.reserve(40, Purpose::Store).is_ok());
 }
 
+/// A log of nothing but oversized records: their numbers wrapped, because only short records moved the anchor.
+#[test]
+fn numbers_of_oversized_records_go_on_where_a_word_ends() {
+    const SEGMENT_MAX: u64 = 1 << 30;
+    const RECORD: u64 = 1 << 32;
+    let s = Sequencer::new(SEGMENT_MAX, 1);
+    let mut last = s.tail();
+    while last < 3 << 47 {
+        let c = s.hold().reserve(RECORD).unwrap();
+        assert!(c.seq >= last && c.end > c.seq, "{c:?} after {last}");
+        s.done(&c);
+        assert_eq!((s.visible_end(), s.tail()), (c.end, c.end));
+        last = c.end;
+    }
+}
+
 #[test]
 fn no_record_ends_above_its_limit() {
     let s = fresh();
@@ -301,7 +317,7 @@ fn one_holder_of_the_tail_may_reserve_and_others_wait() {
 #[test]
 fn a_reader_within_a_commit_does_not_wait_for_it() {
     let s = fresh();
-    let here = s.begin_commit();
+    let here = Unpublished::begin();
     let [a, b] = [40, 48].map(|n| s.reserve(n, Purpose::Store).unwrap());
     std::thread::scope(|scope| scope.spawn(|| s.done(&b)).join().unwrap());
     assert_eq!(s.snapshot(), a.seq - 1, "the published prefix");
@@ -325,4 +341,42 @@ fn writers_wait_behind_a_large_commit_and_readers_do_not() {
         writer.join().unwrap();
         assert_eq!(s.snapshot(), small.end - 1);
     });
+}
+
+/// A key order of one database reads another, and the other way round, each within a commit. Each waited for the commit of
+/// the other.
+#[test]
+fn readers_within_commits_of_two_databases_do_not_wait_for_each_other() {
+    let (s, t) = (fresh(), fresh());
+    let place = |of: &Sequencer| {
+        let [first, second] = [40, 48].map(|n| of.reserve(n, Purpose::Store).unwrap());
+        std::thread::scope(|scope| scope.spawn(|| of.done(&second)).join().unwrap());
+        first
+    };
+    let (mine, theirs) = (place(&s), place(&t));
+    let met = std::sync::Barrier::new(2);
+    let (met, s, t) = (&met, &s, &t);
+    std::thread::scope(|scope| {
+        let ends = [(s, t, mine), (t, s, theirs)].map(|(own, other, commit)| {
+            scope.spawn(move || {
+                let here = Unpublished::begin();
+                met.wait();
+                let seen = other.snapshot();
+                met.wait();
+                own.done(&commit);
+                drop(here);
+                seen
+            })
+        });
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
+        while !ends.iter().all(|end| end.is_finished()) {
+            if std::time::Instant::now() > deadline {
+                s.stop();
+                t.stop();
+                panic!("two readers wait for each other");
+            }
+            std::thread::yield_now();
+        }
+    });
+    assert_eq!((s.snapshot(), t.snapshot()), (s.tail() - 1, t.tail() - 1));
 }
