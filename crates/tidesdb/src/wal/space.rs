@@ -29,6 +29,9 @@ use crate::{Error, Result};
 /// Bytes of values that go to value logs between two looks at the free space.
 const VALUES_UNCHECKED_MAX: u64 = 64 << 10;
 
+/// Segments have a whole number of such blocks.
+const BLOCK_BYTES: u64 = 4096;
+
 /// What a flush writes beside the entries: indexes, filters, whole pages, the manifest.
 const FLUSH_OVERHEAD_BYTES: u64 = 512 << 10;
 
@@ -126,8 +129,9 @@ impl Log {
     fn back_more(&self, backed: u64, end: u64, room: u64) -> Result<()> {
         let bytes = self.config.segment_bytes;
         let (id, offset) = (backed / bytes, backed % bytes);
-        let needed = (end - id * bytes).min(bytes);
-        let most = (offset + room).clamp(needed, bytes);
+        // In whole blocks: a rest too short for a record has blocks, too, and the next segment begins where this one ends.
+        let needed = (end - id * bytes).next_multiple_of(BLOCK_BYTES).min(bytes);
+        let most = ((offset + room) / BLOCK_BYTES * BLOCK_BYTES).clamp(needed, bytes);
         let segment = if offset > 0 {
             let live = self.table.lock().live.get(&id).cloned();
             let segment = live.ok_or_else(|| Error::internal(format!("log segment {id} is missing")))?;
