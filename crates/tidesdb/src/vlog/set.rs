@@ -6,7 +6,7 @@
 //! file clean must know that the sync that cleaned it has ended. The other locks are held for an instant only, and
 //! one at a time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -47,6 +47,8 @@ pub struct VlogSet {
     syncing: Mutex<Option<Error>>,
     /// Files of this session that may have bytes not synced.
     unsynced: Mutex<Vec<Arc<VlogFile>>>,
+    /// All files of this session, those too that could not be opened again for reading.
+    begun: Mutex<Vec<VlogId>>,
     /// Whether the files go when this does.
     doomed: AtomicBool,
     /// How many files may be open for writing.
@@ -87,6 +89,7 @@ impl VlogSet {
             rotating: Mutex::default(),
             syncing: Mutex::default(),
             unsynced: Mutex::default(),
+            begun: Mutex::default(),
             doomed: AtomicBool::new(false),
             limit: None,
         }
@@ -200,6 +203,7 @@ impl VlogSet {
         let header = FileHeader { family: self.family, vlog: (self.new_id)()?, salt: self.entropy.salt() };
         let file = VlogFile::create(&*self.dir, header, self.file_bytes_max.load(Ordering::Relaxed))?;
         let file = Arc::new(file.counted(self.limit.as_ref().map(|limit| limit.budget.count())));
+        self.begun.lock().push(file.id);
         self.files.write().insert(file.id, Arc::clone(&file));
         // Known to sync before anyone can append to it.
         self.unsynced.lock().push(Arc::clone(&file));
@@ -349,7 +353,9 @@ impl Drop for VlogSet {
         if !self.doomed.load(Ordering::SeqCst) {
             return;
         }
-        for name in self.files.get_mut().keys().copied().map(files::vlog) {
+        let begun = std::mem::take(self.begun.get_mut());
+        let all: BTreeSet<VlogId> = self.files.get_mut().keys().copied().chain(begun).collect();
+        for name in all.into_iter().map(files::vlog) {
             match self.dir.unlink(&name) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     tracing::warn!(%name, %error, "a value log of a dropped family stays until the next open");
