@@ -103,7 +103,7 @@ impl Draft {
     }
 
     /// Gives the file another header.
-    pub(super) fn rewrite(&mut self, header: SegmentHeader) -> Result<()> {
+    fn rewrite(&mut self, header: SegmentHeader) -> Result<()> {
         write_all(&self.file, &self.temp, &header.encode(), 0)?;
         self.file.sync_all().map_err(|e| Error::io("sync", &self.temp, e))?;
         self.header = header;
@@ -112,10 +112,6 @@ impl Draft {
 
     pub(super) fn temp(&self) -> &str {
         &self.temp
-    }
-
-    pub(super) fn header(&self) -> &SegmentHeader {
-        &self.header
     }
 
     /// Removes the file.

@@ -188,24 +188,18 @@ impl Log {
         self.room_for(file_bytes, purpose)?;
         let next_id = |tail: u64| tail * UNIT / segment + 1;
         let full = |e: Error| if e.is_full() { self.no_space(file_bytes) } else { e };
-        let mut draft: Option<Draft> = None;
         loop {
             // The pad goes to the segment of the tail, which must have all its blocks.
             let id = next_id(self.sequencer.tail());
-            let ready = self.back_to(id * segment, purpose);
-            ready.inspect_err(|_| draft.iter().for_each(|draft| draft.discard(&self.dir)))?;
-            let made = match draft.take() {
-                None => Draft::make(&self.dir, self.header(id, span), None, (file_bytes, file_bytes))
-                    .map_err(full)?,
-                Some(mut made) if made.header().id != id => {
-                    made.rewrite(self.header(id, span)).inspect_err(|_| made.discard(&self.dir))?;
-                    made
-                }
-                Some(made) => made,
-            };
+            self.back_to(id * segment, purpose)?;
+            let made = Draft::make(&self.dir, self.header(id, span), None, (file_bytes, file_bytes));
+            let made = made.map_err(full)?;
             let held = self.sequencer.hold();
             if next_id(held.boundary) != id {
-                draft = Some(made);
+                // Made anew: the segment `id` may get a file of the same temporary name. That comes to an end, because the
+                // tail cannot leave the blocks there are.
+                drop(held);
+                made.discard(&self.dir);
                 continue;
             }
             // Before the file takes the place of the segment that was made ready for the next records.

@@ -303,3 +303,29 @@ fn a_segment_with_nearly_all_blocks_can_be_left_behind() {
     rig.disk.limit_space(None);
     put(&log, &body(2, 100));
 }
+
+/// The file of an oversized record lies ready under a temporary name when another commit fills the segment of the tail. The
+/// next segment was then made under the same name, and the oversized commit failed.
+#[test]
+fn an_oversized_record_goes_on_when_the_tail_moves_to_the_next_segment() {
+    let rig = Rig::new();
+    let log = Arc::new(rig.log(false));
+    put(&log, &body(1, 100));
+    let filling = Arc::new(std::sync::Mutex::new(None));
+    let (seen, theirs) = (Arc::clone(&filling), Arc::clone(&log));
+    rig.disk.observe(OpKind::Create, move |op, _| {
+        if op.path.ends_with(".free") && seen.lock().unwrap().is_none() {
+            let s = theirs.sequencer();
+            let rest = SEGMENT - s.tail() * UNIT % SEGMENT;
+            *seen.lock().unwrap() = Some(s.reserve(rest, Purpose::Store).unwrap());
+        }
+    });
+    let commit = log.append(&mut record(&body(2, 2 * SEGMENT as usize)), 1, false, Purpose::Store).unwrap();
+    rig.disk.stop_observing();
+    let filled = filling.lock().unwrap().take().unwrap();
+    assert_eq!(log.segment_of(filled.end), WalId(2));
+    assert_eq!(log.segment_of(commit.seq), WalId(3));
+    log.sequencer().done(&filled);
+    log.sequencer().done(&commit);
+    put(&log, &body(3, 100));
+}
