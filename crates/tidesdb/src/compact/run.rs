@@ -79,26 +79,18 @@ fn version_of(family: &FamilyCore) -> Arc<TableVersion> {
     Arc::clone(&family.owned_view().version)
 }
 
-/// Carries `plan` out. If the family is dropped meanwhile, there is nothing to do.
+/// Carries a plan out. If the family is dropped meanwhile, there is nothing to do.
 fn carry_out(
     shared: &Arc<Shared>,
     family: &Arc<FamilyCore>,
     planned: (&Arc<TableVersion>, &CompactionPlan),
     stops: u64,
 ) -> Result<()> {
-    match merge_and_install(shared, family, planned, stops) {
+    match compact(shared, family, planned, stops) {
         Err(Error::NotFound { .. }) if family.is_dropped() => Ok(()),
-        other => other,
+        Err(e) => Err(blame(planned.1, e)),
+        Ok(()) => Ok(()),
     }
-}
-
-fn merge_and_install(
-    shared: &Arc<Shared>,
-    family: &Arc<FamilyCore>,
-    (version, plan): (&Arc<TableVersion>, &CompactionPlan),
-    stops: u64,
-) -> Result<()> {
-    compact(shared, family, (version, plan), stops).map_err(|e| blame(plan, e))
 }
 
 /// The damage in an input that explains a broken law of the merge, if there is any: entries out of order under right

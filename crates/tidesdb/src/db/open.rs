@@ -316,8 +316,9 @@ fn full(shared: &Shared, dir: &Arc<dyn Dir>, e: Error) -> Error {
         return e;
     }
     let first = shared.versions.state().log_start;
-    let ids = reader::segment_files(dir, first, shared.log.segment_bytes()).map(|(ids, _)| ids);
-    let len = |id: &WalId| reader::span_of(dir, *id, shared.log.segment_bytes()) * shared.log.segment_bytes();
+    let segment_bytes = shared.versions.identity().wal_segment_bytes;
+    let ids = reader::segment_files(dir, first, segment_bytes).map(|(ids, _)| ids);
+    let len = |id: &WalId| reader::span_of(dir, *id, segment_bytes) * segment_bytes;
     shared.log.no_space(ids.unwrap_or_default().iter().map(len).sum())
 }
 

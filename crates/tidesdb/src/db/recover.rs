@@ -27,6 +27,7 @@ use crate::version::{Change, FamilyState, State, VersionEdit};
 use crate::vlog::{VlogPointer, VlogSet};
 use crate::wal::layout::{SEGMENT_HEADER_BYTES, UNIT};
 use crate::wal::reader::{self, Scan, ScanConfig};
+use crate::wal::remove_spare_segments;
 use crate::write::{Op, ops};
 use crate::{Error, Result, files};
 
@@ -484,7 +485,7 @@ fn remove_old_segments(shared: &Arc<Shared>, config: &ScanConfig) -> Result<()> 
             tracing::warn!(%name, %error, "an old log segment could not be removed; it is ignored");
         }
     }
-    remove_spent(shared);
+    remove_spent(shared, config);
     Ok(())
 }
 
@@ -509,11 +510,11 @@ fn keep_lost_segments(shared: &Arc<Shared>, report: &RecoveryReport) -> Result<(
 }
 
 /// Segment files that waited for reuse in an earlier session, and the note of a failed sync: the log it speaks of is replayed.
-fn remove_spent(shared: &Shared) {
-    let names = shared.dir.list().unwrap_or_default();
-    for name in names.iter().filter(|n| n.ends_with(".wal.free") || *n == files::SYNC_FAILED) {
-        if let Err(error) = shared.dir.unlink(name) {
-            tracing::warn!(%name, %error, "a spent file of the log could not be removed; the next open tries again");
-        }
+fn remove_spent(shared: &Shared, config: &ScanConfig) {
+    remove_spare_segments(&*shared.dir);
+    if config.sync_failed
+        && let Err(error) = shared.dir.unlink(files::SYNC_FAILED)
+    {
+        tracing::warn!(%error, "the note of a failed sync could not be removed; the next open tries again");
     }
 }

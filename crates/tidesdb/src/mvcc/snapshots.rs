@@ -15,12 +15,19 @@ pub struct Snapshots {
 
 #[derive(Debug, Default)]
 struct State {
-    /// How many there are at each sequence number.
-    live: BTreeMap<SeqNo, usize>,
-    /// Those of them whose transactions look for conflicts when they commit: how many, and the time at which the first began.
-    validating: BTreeMap<SeqNo, (usize, u32)>,
+    /// Those at each sequence number.
+    live: BTreeMap<SeqNo, Pins>,
     /// Below this, versions may be gone that no live snapshot needs.
     floor: SeqNo,
+}
+
+/// The snapshots at one sequence number.
+#[derive(Debug, Default)]
+struct Pins {
+    count: usize,
+    /// How many of them are of transactions that look for conflicts when they commit, and when the first of these began.
+    validating: usize,
+    began: u32,
 }
 
 /// A registered snapshot; dropping it lets its versions go.
@@ -37,8 +44,7 @@ impl Snapshots {
     pub fn register(self: &Arc<Self>, now: impl FnOnce() -> SeqNo) -> SnapshotPin {
         let mut state = self.state.lock();
         let seq = now();
-        *state.live.entry(seq).or_insert(0) += 1;
-        SnapshotPin { seq, validating: false, all: Arc::clone(self) }
+        self.pin(&mut state, seq, None)
     }
 
     /// As [`Snapshots::register`], for a transaction that begins at the second `began` and whose commit looks for conflicts:
@@ -46,15 +52,25 @@ impl Snapshots {
     pub fn register_validating(self: &Arc<Self>, began: u32, now: impl FnOnce() -> SeqNo) -> SnapshotPin {
         let mut state = self.state.lock();
         let seq = now();
-        *state.live.entry(seq).or_insert(0) += 1;
-        state.validating.entry(seq).or_insert((0, began)).0 += 1;
-        SnapshotPin { seq, validating: true, all: Arc::clone(self) }
+        self.pin(&mut state, seq, Some(began))
+    }
+
+    fn pin(self: &Arc<Self>, state: &mut State, seq: SeqNo, validating: Option<u32>) -> SnapshotPin {
+        let pins = state.live.entry(seq).or_default();
+        pins.count += 1;
+        if let Some(began) = validating {
+            pins.began = if pins.validating == 0 { began } else { pins.began };
+            pins.validating += 1;
+        }
+        SnapshotPin { seq, validating: validating.is_some(), all: Arc::clone(self) }
     }
 
     /// The oldest live snapshot of a transaction whose commit looks for conflicts, and the time at which it began. Time never goes
     /// back, so no other one began earlier.
     pub fn oldest_validating(&self) -> Option<(SeqNo, u32)> {
-        self.state.lock().validating.first_key_value().map(|(seq, (_, began))| (*seq, *began))
+        let state = self.state.lock();
+        let oldest = state.live.iter().find(|(_, pins)| pins.validating > 0);
+        oldest.map(|(seq, pins)| (*seq, pins.began))
     }
 
     /// Registers a snapshot at `seq`, which is published, if everything that it shows is still there; else the first sequence
@@ -67,8 +83,7 @@ impl Snapshots {
         if seq < state.floor && !state.live.contains_key(&seq) {
             return Err(state.floor);
         }
-        *state.live.entry(seq).or_insert(0) += 1;
-        Ok(SnapshotPin { seq, validating: false, all: Arc::clone(self) })
+        Ok(self.pin(&mut state, seq, None))
     }
 
     /// Nothing is sure of the time before `seq`.
@@ -88,7 +103,7 @@ impl Snapshots {
 
     /// Number of live snapshots.
     pub fn count(&self) -> usize {
-        self.state.lock().live.values().sum()
+        self.state.lock().live.values().map(|pins| pins.count).sum()
     }
 }
 
@@ -108,18 +123,11 @@ impl Clone for SnapshotPin {
 impl Drop for SnapshotPin {
     fn drop(&mut self) {
         let mut state = self.all.state.lock();
-        if let Some(n) = state.live.get_mut(&self.seq) {
-            *n -= 1;
-            if *n == 0 {
+        if let Some(pins) = state.live.get_mut(&self.seq) {
+            pins.count -= 1;
+            pins.validating -= usize::from(self.validating);
+            if pins.count == 0 {
                 state.live.remove(&self.seq);
-            }
-        }
-        if self.validating
-            && let Some((n, _)) = state.validating.get_mut(&self.seq)
-        {
-            *n -= 1;
-            if *n == 0 {
-                state.validating.remove(&self.seq);
             }
         }
     }

@@ -112,7 +112,7 @@ impl Log {
     /// `Io`.
     pub fn begin(&self, free: Vec<String>) -> Result<()> {
         self.table.lock().free = free;
-        self.make_ready_to(self.sequencer.tail() * UNIT / self.config.segment_bytes + 1)
+        self.make_ready_to(self.segment_of(self.sequencer.tail()).0 + 1)
     }
 
     /// Whether the segment that the next record goes to exists.
@@ -304,18 +304,13 @@ impl Log {
     /// # Errors
     /// `Io`; nothing is lost, the next append tries again.
     pub fn prepare_next(&self) -> Result<()> {
-        let current = self.sequencer.tail() * UNIT / self.config.segment_bytes;
+        let current = self.segment_of(self.sequencer.tail()).0;
         self.make_ready_to(current + 2)?;
         let full = current.checked_sub(1).and_then(|id| self.table.lock().live.get(&id).cloned());
         if let Some(full) = full {
             full.release_pages();
         }
         Ok(())
-    }
-
-    /// Bytes of a segment.
-    pub fn segment_bytes(&self) -> u64 {
-        self.config.segment_bytes
     }
 
     /// The segment that holds `seq`.

@@ -59,9 +59,8 @@ impl Draft {
             }
             None => Self::allocate(dir, &temp, bytes, blocks)?,
         };
-        let mut draft = Self { header, temp, file, backed };
-        let header = draft.header.clone();
-        draft.rewrite(header).inspect_err(|_| draft.discard(dir))?;
+        let draft = Self { header, temp, file, backed };
+        draft.write_header().inspect_err(|_| draft.discard(dir))?;
         Ok(draft)
     }
 
@@ -102,16 +101,9 @@ impl Draft {
         }
     }
 
-    /// Gives the file another header.
-    fn rewrite(&mut self, header: SegmentHeader) -> Result<()> {
-        write_all(&self.file, &self.temp, &header.encode(), 0)?;
-        self.file.sync_all().map_err(|e| Error::io("sync", &self.temp, e))?;
-        self.header = header;
-        Ok(())
-    }
-
-    pub(super) fn temp(&self) -> &str {
-        &self.temp
+    fn write_header(&self) -> Result<()> {
+        write_all(&self.file, &self.temp, &self.header.encode(), 0)?;
+        self.file.sync_all().map_err(|e| Error::io("sync", &self.temp, e))
     }
 
     /// Removes the file.
@@ -121,24 +113,26 @@ impl Draft {
         }
     }
 
-    /// Gives the file its final name. The name is not durable before the directory is synced.
+    /// Gives the file its final name, or removes it. The name is not durable before the directory is synced.
     pub(super) fn finish(self, dir: &Arc<dyn Dir>, mapped: bool) -> Result<Segment> {
-        let name = files::wal(WalId(self.header.id));
-        let bytes = self.header.file_bytes();
-        let map = if mapped {
-            self.file.map_shared(bytes).map_err(|e| Error::io("map", &self.temp, e))?
-        } else {
-            None
-        };
-        dir.rename(&self.temp, &name).map_err(|e| Error::io("rename", &self.temp, e))?;
-        let (file, backed) = (self.file, self.backed.into());
+        let map = self.put_in_place(dir, mapped).inspect_err(|_| self.discard(dir))?;
+        let (name, file, backed) = (files::wal(WalId(self.header.id)), self.file, self.backed.into());
         Ok(Segment { header: self.header, name, file, map, backed, dirty: AtomicBool::new(false) })
+    }
+
+    /// Maps the file, if wished and possible, and renames it.
+    fn put_in_place(&self, dir: &Arc<dyn Dir>, mapped: bool) -> Result<Option<Box<dyn SharedMap>>> {
+        let map =
+            || self.file.map_shared(self.header.file_bytes()).map_err(|e| Error::io("map", &self.temp, e));
+        let map = if mapped { map()? } else { None };
+        let name = files::wal(WalId(self.header.id));
+        dir.rename(&self.temp, &name).map_err(|e| Error::io("rename", &self.temp, e))?;
+        Ok(map)
     }
 }
 
 /// Half of `bytes`, in whole pieces, if that is still at least `needed`.
 fn smaller(bytes: u64, needed: u64) -> Option<u64> {
-    let needed = needed.next_multiple_of(4096);
     let half = (bytes / 2).next_multiple_of(PIECE_BYTES_MIN).max(needed);
     (half < bytes).then_some(half)
 }

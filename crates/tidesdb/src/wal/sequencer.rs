@@ -13,7 +13,7 @@
 //! the published prefix: the value is its own tag, and no slot can be mistaken for another commit's. A full ring
 //! makes reservers wait; nothing is overwritten.
 //!
-//! `visible` is the published prefix `end:48 | ticket:16`: whoever finds the next slot DONE, or READY and durable, moves
+//! `visible` is the published prefix `end:47 | ticket:16`: whoever finds the next slot DONE, or READY and durable, moves
 //! it. Nobody waits for an earlier commit in order to return; instead a commit that returns while `visible` lags
 //! raises `acked`, and a *reader* that sees `acked` above `visible` waits for it, so that what has returned is seen by all.
 //!
@@ -66,11 +66,10 @@ pub struct Commit {
 }
 
 /// What a record is for, when the disk is nearly full.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Purpose {
     /// It may add data, or can be done without.
-    #[default]
     Store,
     /// It only deletes: it may use the reserve.
     Relief,

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use tidesdb_io::Dir;
 use tidesdb_sync::Backoff;
 
-use super::layout::{SEGMENT_HEADER_BYTES, SegmentHeader, UNIT};
+use super::layout::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use super::log::Log;
 use super::reserve;
 use super::segment::Draft;
@@ -38,10 +38,15 @@ const FLUSH_OVERHEAD_BYTES: u64 = 512 << 10;
 /// Frees what earlier sessions left to be used again: the space may be needed to open at all.
 pub fn release_spare_files(dir: &Arc<dyn Dir>) {
     reserve::release(&**dir);
+    remove_spare_segments(&**dir);
+}
+
+/// Removes segment files that waited for reuse in an earlier session.
+pub fn remove_spare_segments(dir: &dyn Dir) {
     let names = dir.list().unwrap_or_default();
     for name in names.iter().filter(|name| name.ends_with(".wal.free")) {
         if let Err(error) = dir.unlink(name) {
-            tracing::warn!(%name, %error, "a spare log segment could not be removed");
+            tracing::warn!(%name, %error, "a spare log segment could not be removed; the next open tries again");
         }
     }
 }
@@ -96,8 +101,7 @@ impl Log {
         let _one_at_a_time = self.preparing.lock();
         match self.back_to(id * self.config.segment_bytes, Purpose::Store) {
             Err(e) if e.is_full() => {
-                let current = self.sequencer.tail() * UNIT / self.config.segment_bytes;
-                self.tight_at.store(current, Ordering::Relaxed);
+                self.tight_at.store(self.segment_of(self.sequencer.tail()).0, Ordering::Relaxed);
                 Ok(())
             }
             other => other,
@@ -186,7 +190,7 @@ impl Log {
         }
         self.hold_reserve(purpose)?;
         self.room_for(file_bytes, purpose)?;
-        let next_id = |tail: u64| tail * UNIT / segment + 1;
+        let next_id = |tail: SeqNo| self.segment_of(tail).0 + 1;
         let full = |e: Error| if e.is_full() { self.no_space(file_bytes) } else { e };
         loop {
             // The pad goes to the segment of the tail, which must have all its blocks.
@@ -207,10 +211,7 @@ impl Log {
                 made.discard(&self.dir);
                 self.refused(refusal)
             })?;
-            let temp = made.temp().to_owned();
-            let finished = made.finish(&self.dir, false).inspect_err(|_| {
-                let _ = self.dir.unlink(&temp); // the first error counts
-            })?;
+            let finished = made.finish(&self.dir, false)?;
             let commit = held.reserve(bytes).map_err(|refusal| self.refused(refusal))?;
             self.register(finished);
             drop(held);
@@ -258,9 +259,7 @@ impl Log {
         if purpose == Purpose::Relief {
             return Ok(0);
         }
-        let pledged = self.pledged.load(Ordering::SeqCst);
-        let parts = [wanted, self.config.free_min, pledged];
-        let margin = parts.into_iter().fold(self.unflushed_bytes(), u64::saturating_add);
+        let margin = self.spoken_for().saturating_add(wanted);
         self.free_bytes()?.checked_sub(margin).ok_or_else(|| self.no_space(margin))
     }
 
@@ -269,10 +268,15 @@ impl Log {
         Ok(space.free)
     }
 
-    /// Bytes of disk that the flush of what is only in the log takes, at most.
-    fn unflushed_bytes(&self) -> u64 {
+    /// Bytes of the disk that commits leave free: for the flush of what is only in the log, at most, and the wanted minimum.
+    fn kept_free(&self) -> u64 {
         let needed = self.needed_from.load(Ordering::SeqCst);
-        self.sequencer.tail().saturating_sub(needed) * UNIT + FLUSH_OVERHEAD_BYTES
+        (self.bytes_since(needed) + FLUSH_OVERHEAD_BYTES).saturating_add(self.config.free_min)
+    }
+
+    /// As [`Log::kept_free`], with what is pledged.
+    fn spoken_for(&self) -> u64 {
+        self.kept_free().saturating_add(self.pledged.load(Ordering::SeqCst))
     }
 
     /// What was committed before `seq` is in tables.
@@ -286,7 +290,7 @@ impl Log {
             return Ok(());
         }
         let bytes = self.reserve.bytes();
-        self.check_space(bytes.saturating_add(self.unflushed_bytes()).saturating_add(self.config.free_min))?;
+        self.check_space(self.kept_free().saturating_add(bytes))?;
         self.reserve.hold().map_err(|e| if e.is_full() { self.no_space(bytes) } else { e })?;
         self.set_limits();
         Ok(())
@@ -312,7 +316,7 @@ impl Log {
         let pledge = Pledge::new(self, bytes);
         let unchecked = self.values_unchecked.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if unchecked >= VALUES_UNCHECKED_MAX {
-            self.check_pledges()?;
+            self.check_space(self.spoken_for())?;
             self.values_unchecked.store(0, Ordering::Relaxed);
         }
         Ok(pledge)
@@ -325,11 +329,7 @@ impl Log {
     /// `NoSpace`, `Io`.
     pub fn pledge_merge(&self, bytes: u64) -> Result<Pledge<'_>> {
         let pledge = Pledge::new(self, bytes);
-        if self.reserve.is_held() {
-            self.check_pledges()?
-        } else {
-            self.check_space(bytes)?
-        }
+        self.check_space(if self.reserve.is_held() { self.spoken_for() } else { bytes })?;
         Ok(pledge)
     }
 
@@ -339,11 +339,6 @@ impl Log {
         while self.pledged.load(Ordering::SeqCst) > 0 {
             backoff.snooze();
         }
-    }
-
-    fn check_pledges(&self) -> Result<()> {
-        let pledged = self.pledged.load(Ordering::SeqCst);
-        self.check_space(pledged.saturating_add(self.unflushed_bytes()).saturating_add(self.config.free_min))
     }
 
     /// Takes the reserve back if the disk has room for it again. Never fails: the next commit that stores data asks, too.

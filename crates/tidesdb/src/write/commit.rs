@@ -310,13 +310,14 @@ fn insert_into<S: Borrow<Arc<MemSlot>>>(
     let lost = || Error::internal("a batch lost one of its families");
     for op in ops(&batch.record[RECORD_HEADER_BYTES..], BODY, 0) {
         let op = op?;
-        let family = batch.family(op.family).ok_or_else(lost)?;
         let Some((_, slot)) = slots.iter().find(|(id, _)| *id == op.family) else {
+            batch.family(op.family).ok_or_else(lost)?;
             continue; // the family was dropped
         };
         let seq = commit.seq + u64::from(op.rank);
         debug_assert!(seq < commit.end, "a commit has a sequence number for each range delete");
         if op.kind == Kind::RangeDelete {
+            let family = batch.family(op.family).ok_or_else(lost)?;
             slot.borrow().ranges.add(&family.options.comparator, op.range_tombstone(seq));
             continue;
         }
