@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 
 #include "table.h"
@@ -67,7 +68,10 @@ static void *get_again_and_again(void *arg)
     struct getters *getters = arg;
     while (!atomic_load(&getters->stop)) {
         cf_t *cf = tidesdb_get_column_family(getters->db, "g");
-        if (cf == NULL) continue;
+        if (cf == NULL) {
+            sched_yield();
+            continue;
+        }
         atomic_fetch_add(&getters->found, 1);
         int flushing = tidesdb_is_flushing(cf);
         CHECK(flushing == 0 || flushing == 1);
