@@ -169,12 +169,13 @@ impl Error {
         matches!(self, Self::NoSpace { .. }) || self.io_kind().is_some_and(full)
     }
 
-    /// Whether something is short that may come back: space on the disk, a quota, file descriptors.
+    /// Whether something is short that may come back: space on the disk, a quota, file descriptors, an object store.
     pub(crate) fn is_shortage(&self) -> bool {
         const ENFILE: i32 = 23;
         const EMFILE: i32 = 24;
         match self {
             Self::Io { source, .. } if matches!(source.raw_os_error(), Some(ENFILE | EMFILE)) => true,
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::HostUnreachable => true,
             other => other.is_full(),
         }
     }

@@ -29,6 +29,7 @@ mod pressure;
 mod ranges;
 mod read_ahead;
 mod reads;
+mod remote;
 mod settings;
 mod snapshots;
 mod statistics;
