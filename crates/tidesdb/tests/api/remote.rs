@@ -221,7 +221,9 @@ fn a_missing_table_or_value_log_is_fetched() {
     let (env, _disk, _clock) = sim::env(4);
     let open = || options(&env, RemoteOptions::new(store.clone())).open().unwrap();
     let db = open();
-    (0..300).for_each(|i| drop(db.put(&key(i), &value(i)).unwrap()));
+    for i in 0..300 {
+        db.put(&key(i), &value(i)).unwrap();
+    }
     let wanted = rows(db.default_family());
     db.close().unwrap();
     for ending in [".klog", ".vlog"] {
@@ -238,9 +240,13 @@ fn the_local_cache_keeps_its_limit_and_readers_keep_their_rows() {
     let store = Arc::new(MemoryStore::default());
     let (env, _disk, _clock) = sim::env(5);
     let mut remote = RemoteOptions::new(store.clone());
+    let vlog_file_bytes = 8 << 10; // the one that is written to stays
     remote.local_bytes_max = 48 << 10;
-    let db = options(&env, remote).open().unwrap();
-    (0..800).for_each(|i| drop(db.put(&key(i), &value(i)).unwrap()));
+    let family = FamilyOptions { vlog_file_bytes, ..small() };
+    let db = options(&env, remote).default_family(family).open().unwrap();
+    for i in 0..800 {
+        db.put(&key(i), &value(i)).unwrap();
+    }
     db.upload().unwrap();
     let wanted = rows(db.default_family());
     let mut old = db.iter().unwrap();
@@ -248,7 +254,9 @@ fn the_local_cache_keeps_its_limit_and_readers_keep_their_rows() {
     assert_eq!(first.0.to_vec(), key(0));
     // The files of the iterator leave the folder, the manifest and would leave the store.
     db.default_family().compact().unwrap();
-    (0..800).for_each(|i| drop(db.put(&key(i), b"new").unwrap()));
+    for i in 0..800 {
+        db.put(&key(i), b"new").unwrap();
+    }
     db.default_family().compact().unwrap();
     db.upload().unwrap();
     let seen = stats(&db);
