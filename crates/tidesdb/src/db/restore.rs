@@ -159,8 +159,10 @@ fn fill_file(dir: &dyn Dir, view: &ObjectDir, objects: &Objects, name: &str) -> 
             len = header.segment_bytes.saturating_mul(header.span.into());
             file.allocate(0, len)?;
         }
+        if len > 0 && offset + bytes.len() as u64 > len {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{name} is longer than its header says")));
+        }
         file.write_all_at(&bytes, *offset)?;
     }
-    debug_assert!(len == 0 || file.len().is_ok_and(|now| now == len), "parts lie inside their segment");
     file.sync_all()
 }

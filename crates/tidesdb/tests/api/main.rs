@@ -30,6 +30,7 @@ mod ranges;
 mod read_ahead;
 mod reads;
 mod remote;
+mod remote_crashes;
 mod settings;
 mod snapshots;
 mod statistics;
