@@ -13,7 +13,7 @@
 //! ```
 //!
 //! A handle is no address: it holds a kind, the index of a slot and the slot's generation. What is stale, foreign or of another
-//! kind is an error, not a wild pointer. `unsafe` is in `pointer.rs`, `memory.rs`, `callback.rs`, `system.rs` and
+//! kind is an error, not a wild pointer. `unsafe` is in `pointer.rs`, `memory.rs`, `callback.rs`, `connector.rs`, `system.rs` and
 //! `handle/slot.rs` only.
 
 // Layouts and numbers of the interface.
@@ -23,6 +23,7 @@ mod failure;
 mod memory;
 mod pointer;
 mod callback;
+mod connector;
 mod system;
 mod handle;
 mod log;

@@ -40,7 +40,8 @@ pub(super) struct Attached {
 pub(super) fn attach(options: &RemoteOptions, dir: Arc<dyn Dir>) -> Result<Attached> {
     let (mut objects, listed) = Objects::list(&*options.store).map_err(|e| Error::io("list", "object store", e))?;
     let view = ObjectDir::new(&options.store);
-    let stored = match in_force(&view)? {
+    let found = if objects.has_database() { in_force(&view)? } else { None };
+    let stored = match found {
         Some((number, uuid)) => {
             let (state, _) = inspect(&view, &mut |_, _| {})?;
             let named: BTreeSet<String> = upload::names(&state).collect();
