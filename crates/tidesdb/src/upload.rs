@@ -168,8 +168,12 @@ fn put_files(
 ) -> Result<()> {
     let tables = state.families.values().flat_map(|f| f.tables.keys());
     let tables: Vec<String> = tables.map(|id| files::table(*id)).collect();
-    let new = |name: &&String| !remote.objects.lock().has(name);
-    let new: Vec<&String> = tables.iter().filter(new).collect();
+    let is_stored = |name: &&String| remote.objects.lock().has(name);
+    let (stored, new): (Vec<&String>, Vec<&String>) = tables.iter().partition(is_stored);
+    for name in stored {
+        let bytes = remote.objects.lock().stored(name);
+        remote.cache.settle(name, bytes); // one of an earlier session
+    }
     remote.queued.store(new.len() as u64, Ordering::Relaxed);
     for name in new {
         put_table(shared, remote, name)?;

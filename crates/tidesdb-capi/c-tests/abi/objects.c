@@ -155,7 +155,6 @@ static void the_local_cache_has_a_limit(void)
         snprintf(name, sizeof name, "db/%s", entry->d_name);
         CHECK_INT(stat(name, &about), 0);
         bytes += (long)about.st_size;
-        if (getenv("SHOW")) fprintf(stderr, "%s %ld\n", name, (long)about.st_size);
     }
     closedir(dir);
     CHECK(bytes <= (64 << 10) + 4096);
