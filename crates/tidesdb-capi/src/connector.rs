@@ -174,7 +174,7 @@ impl ObjectStore for Connector {
             None => GONE,
         })?;
         check(code, "get")?;
-        let mut file = fs::File::open(&scratch.0)?;
+        let mut file = fs::OpenOptions::new().read(true).open(&scratch.0)?;
         let mut piece = vec![0; PIECE];
         loop {
             match file.read(&mut piece)? {
@@ -262,7 +262,11 @@ unsafe extern "C" fn own_destroy(ctx: *mut c_void) {
 }
 
 /// A call of ours on the object `key`.
-fn on_object(ctx: *mut c_void, key: *const c_char, call: impl FnOnce(&Bridge, &str) -> io::Result<()>) -> Code {
+fn on_object(
+    ctx: *mut c_void,
+    key: *const c_char,
+    call: impl FnOnce(&Bridge, &str) -> io::Result<()>,
+) -> Code {
     answer(|| {
         let store = store_of(ctx).ok_or(INCOMPLETE)?;
         call(&store, In::from_caller(key).text()?).map_err(|e| match e.kind() {

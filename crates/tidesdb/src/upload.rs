@@ -79,10 +79,9 @@ pub fn in_background(shared: &Arc<Shared>) {
 pub fn run(shared: &Arc<Shared>) -> Result<()> {
     with_remote(shared, |remote| {
         let seen = remote.installs_seen.load(Ordering::SeqCst);
-        if seen == shared.versions.installs() && remote.log_follows.load(Ordering::SeqCst) {
-            if follow_log(shared, remote)? {
-                return Ok(());
-            }
+        let follows = seen == shared.versions.installs() && remote.log_follows.load(Ordering::SeqCst);
+        if follows && follow_log(shared, remote)? {
+            return Ok(());
         }
         let catalog = shared.catalog.lock();
         let prefix = flush::prefix(shared)?;

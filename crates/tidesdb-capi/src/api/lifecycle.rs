@@ -122,7 +122,9 @@ fn remote(config: &Config, connector: &Arc<Connector>) -> Answer<RemoteOptions> 
     let given = In::from_caller(config.object_store_config.cast_const());
     let given = if given.is_null() { ObjstoreConfig::default() } else { *given.get()? };
     if given.replica_mode != 0 {
-        return Err(invalid!("replicas are not built: open with replica_mode = 0; the connector stays yours"));
+        return Err(invalid!(
+            "replicas are not built: open with replica_mode = 0; the connector stays yours"
+        ));
     }
     let mut remote = RemoteOptions::new(connector.store());
     remote.local_bytes_max = given.local_cache_max_bytes as u64;

@@ -19,6 +19,7 @@ fn open(dir: &std::path::Path, order: &Comparator) -> Arc<Database> {
         memory_limit: 1 << 30,
         has_cache: true,
         waits_at_close: false,
+        connector: None,
         _messages: crate::log::open(99, None, 0),
     };
     let database = Arc::new(Database::new(engine, facts));

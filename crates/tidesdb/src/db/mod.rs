@@ -33,8 +33,8 @@ use crate::options::WriteOptions;
 use crate::read::{Cursor, Iter};
 use crate::shared::{Family, Shared};
 use crate::types::{SeqNo, Slice};
-use crate::write::{self, WriteBatch};
 use crate::upload;
+use crate::write::{self, WriteBatch};
 
 /// Name of the default family, unless [`OpenOptions::default_family_name`] says another.
 pub const DEFAULT_FAMILY: &str = "default";

@@ -38,7 +38,8 @@ pub(super) struct Attached {
 /// # Errors
 /// `Corrupt` if the store or the folder is damaged, `Io`. What was in the folder is still there.
 pub(super) fn attach(options: &RemoteOptions, dir: Arc<dyn Dir>) -> Result<Attached> {
-    let (mut objects, listed) = Objects::list(&*options.store).map_err(|e| Error::io("list", "object store", e))?;
+    let (mut objects, listed) =
+        Objects::list(&*options.store).map_err(|e| Error::io("list", "object store", e))?;
     let view = ObjectDir::new(&options.store);
     let found = if objects.has_database() { in_force(&view)? } else { None };
     let stored = match found {
@@ -161,7 +162,10 @@ fn fill_file(dir: &dyn Dir, view: &ObjectDir, objects: &Objects, name: &str) -> 
             file.allocate(0, len)?;
         }
         if len > 0 && offset + bytes.len() as u64 > len {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{name} is longer than its header says")));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("{name} is longer than its header says"),
+            ));
         }
         file.write_all_at(&bytes, *offset)?;
     }

@@ -158,7 +158,11 @@ impl Cache {
     }
 
     /// Opens the file `name` again for `handle`, which lost its descriptor.
-    pub(super) fn reopen(self: &Arc<Self>, name: &str, handle: &Arc<RemoteFile>) -> io::Result<Arc<dyn File>> {
+    pub(super) fn reopen(
+        self: &Arc<Self>,
+        name: &str,
+        handle: &Arc<RemoteFile>,
+    ) -> io::Result<Arc<dyn File>> {
         for _ in 0..TRIES_MAX {
             {
                 let mut files = self.files.lock();
@@ -253,7 +257,8 @@ impl Cache {
             let may_go = |(name, local): &(&String, &Local)| {
                 local.settled.is_some() && keep.is_none_or(|keep| keep != name.as_str())
             };
-            let oldest = files.local.iter().filter(may_go).min_by_key(|(_, l)| l.used.load(Ordering::Relaxed));
+            let oldest =
+                files.local.iter().filter(may_go).min_by_key(|(_, l)| l.used.load(Ordering::Relaxed));
             let Some(name) = oldest.map(|(name, _)| name.clone()) else { return };
             if let Err(error) = self.dir.unlink(&name) {
                 tracing::warn!(%name, %error, "a file of the local cache could not be removed");

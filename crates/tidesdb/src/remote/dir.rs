@@ -115,7 +115,12 @@ pub(crate) struct RemoteFile {
 }
 
 impl RemoteFile {
-    pub(super) fn new(cache: &Arc<Cache>, name: &str, file: Arc<dyn File>, used: Arc<AtomicU64>) -> Arc<Self> {
+    pub(super) fn new(
+        cache: &Arc<Cache>,
+        name: &str,
+        file: Arc<dyn File>,
+        used: Arc<AtomicU64>,
+    ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
             cache: Arc::clone(cache),

@@ -63,7 +63,9 @@ mod tests {
             let stored = Stored { file: file.into(), offset };
             assert_eq!(parse(&object_name(file, offset)), Some(stored));
         }
-        for name in ["LOCK", "CURRENT.new", "000003.vlog", "000003.vlog.7", "1.klog", "000001.klog.orphan", "x"] {
+        for name in
+            ["LOCK", "CURRENT.new", "000003.vlog", "000003.vlog.7", "1.klog", "000001.klog.orphan", "x"]
+        {
             assert_eq!(parse(name), None, "{name}");
         }
     }

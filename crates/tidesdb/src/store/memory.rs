@@ -35,10 +35,8 @@ impl ObjectStore for MemoryStore {
     }
 
     fn list(&self) -> io::Result<Vec<Object>> {
-        let object = |(name, bytes): (&String, &Arc<[u8]>)| Object {
-            name: name.clone(),
-            bytes: bytes.len() as u64,
-        };
+        let object =
+            |(name, bytes): (&String, &Arc<[u8]>)| Object { name: name.clone(), bytes: bytes.len() as u64 };
         Ok(self.objects.lock().iter().map(object).collect())
     }
 

@@ -37,7 +37,9 @@ impl Watched {
     fn call(&self) -> io::Result<()> {
         let n = self.calls.fetch_add(1, Ordering::SeqCst);
         match *self.fails.lock().unwrap() {
-            Some((from, count)) if n >= from && n - from < count => Err(io::Error::other("the store is away")),
+            Some((from, count)) if n >= from && n - from < count => {
+                Err(io::Error::other("the store is away"))
+            }
             _ => Ok(()),
         }
     }
@@ -75,15 +77,12 @@ impl ObjectStore for Watched {
 
 /// Options of a database in `env` with small parts, so that little data makes many files.
 pub(crate) fn options(env: &Env, remote: RemoteOptions) -> OpenOptions {
-    Db::options("/db")
-        .env(env.clone())
-        .background_threads(0)
-        .remote(remote)
-        .default_family(small())
-        .with(|o| {
+    Db::options("/db").env(env.clone()).background_threads(0).remote(remote).default_family(small()).with(
+        |o| {
             o.wal_segment_bytes = 16 << 10;
             o.disk_free_min = 0;
-        })
+        },
+    )
 }
 
 pub(crate) fn small() -> FamilyOptions {
@@ -168,7 +167,10 @@ fn what_was_closed_is_there_and_nothing_else_is_kept() {
             db.upload().unwrap();
         }
         assert_eq!(rows(db.default_family()), wanted);
-        db = { db.close().unwrap(); cold(store.clone()).0 };
+        db = {
+            db.close().unwrap();
+            cold(store.clone()).0
+        };
         assert_eq!(rows(db.default_family()), wanted);
         db.close().unwrap();
     }

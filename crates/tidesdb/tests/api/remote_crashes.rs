@@ -171,7 +171,9 @@ fn a_restore_that_stops_at_any_call_begins_anew() {
         let (env, disk, _clock) = sim::env(14);
         disk.crash_at(at);
         let what = format!("local call {at}");
-        let open = |env: &tidesdb_io::Env, store: &MemoryStore| options(env, RemoteOptions::new(Arc::new(store.fork()))).open();
+        let open = |env: &tidesdb_io::Env, store: &MemoryStore| {
+            options(env, RemoteOptions::new(Arc::new(store.fork()))).open()
+        };
         let complete = open(&env, &kept).is_ok_and(|db| {
             db.abandon();
             true
