@@ -174,7 +174,11 @@ impl ObjectStore for Connector {
             None => GONE,
         })?;
         check(code, "get")?;
-        let mut file = fs::OpenOptions::new().read(true).open(&scratch.0)?;
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "what a caller's function wrote, not a file of the database"
+        )]
+        let mut file = fs::File::open(&scratch.0)?;
         let mut piece = vec![0; PIECE];
         loop {
             match file.read(&mut piece)? {

@@ -4,6 +4,7 @@
 //! cargo run --release -p tidesdb-objects --example cold_open -- FOLDER [MEGABYTES] [BYTES OF A VALUE] [CACHE MEGABYTES]
 //! ```
 #![expect(clippy::unwrap_used, reason = "an example stops at the first error")]
+#![expect(clippy::disallowed_methods, reason = "it measures time")]
 
 use std::path::Path;
 use std::sync::Arc;

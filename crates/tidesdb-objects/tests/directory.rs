@@ -1,5 +1,6 @@
 //! A directory as an object store, by itself and under a database.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::disallowed_methods, reason = "writers are threads of the test")]
 
 use std::io;
 use std::sync::Arc;
