@@ -11,7 +11,8 @@ pub struct RemoteOptions {
     /// The store. It belongs to one database.
     pub store: Arc<dyn ObjectStore>,
     /// Bytes of tables and value logs kept in the local folder. Beyond it, files that the store has are removed, the
-    /// least recently used first, and fetched again when they are read. 0 = no limit. Default 0.
+    /// least recently used first, and fetched again, whole, when they are read. The files being written and the two used
+    /// last stay. A limit below the tables that are read together fetches them again and again. 0 = no limit. Default 0.
     pub local_bytes_max: u64,
     /// Upload the log between two uploads of tables, too. Default true.
     pub replicate_log: bool,

@@ -247,18 +247,20 @@ impl Cache {
         self.dir.rename(&temp, name)
     }
 
-    /// Removes settled files beyond the limit, but not `keep`: the least recently used first.
-    pub(crate) fn shrink(&self, keep: Option<&str>) {
+    /// Removes settled files beyond the limit, the least recently used first. Of a file that was just fetched, `fetched`, and
+    /// the one used before it both stay: a read that needs a table and a value log must not fetch them in turn for ever.
+    pub(crate) fn shrink(&self, fetched: Option<&str>) {
         if self.bytes_max == 0 {
             return;
         }
         let mut files = self.files.lock();
+        let used = |(_, local): &(&String, &Local)| local.used.load(Ordering::Relaxed);
+        let others = files.local.iter().filter(|(name, _)| fetched.is_some_and(|f| f != name.as_str()));
+        let before = others.max_by_key(used).map(|(name, _)| name.clone());
+        let stays = |name: &String| fetched == Some(name) || before.as_ref() == Some(name);
         while files.local.values().filter_map(|l| l.settled).sum::<u64>() > self.bytes_max {
-            let may_go = |(name, local): &(&String, &Local)| {
-                local.settled.is_some() && keep.is_none_or(|keep| keep != name.as_str())
-            };
-            let oldest =
-                files.local.iter().filter(may_go).min_by_key(|(_, l)| l.used.load(Ordering::Relaxed));
+            let may_go = |(name, local): &(&String, &Local)| local.settled.is_some() && !stays(name);
+            let oldest = files.local.iter().filter(may_go).min_by_key(used);
             let Some(name) = oldest.map(|(name, _)| name.clone()) else { return };
             if let Err(error) = self.dir.unlink(&name) {
                 tracing::warn!(%name, %error, "a file of the local cache could not be removed");

@@ -314,3 +314,25 @@ fn a_folder_that_is_older_or_another_is_refused() {
     let (copy, _env, _disk) = cold(store);
     assert_eq!(rows(copy.default_family()).len(), 2);
 }
+
+#[test]
+fn a_limit_below_one_file_does_not_fetch_it_for_each_row() {
+    let store = Arc::new(MemoryStore::default());
+    let (env, _disk, _clock) = sim::env(9);
+    let mut remote = RemoteOptions::new(store.clone());
+    remote.local_bytes_max = 1;
+    let open = || options(&env, remote.clone()).cache_bytes(0).open().unwrap();
+    let db = open();
+    for i in 0..120 {
+        db.put(&key(i), &[i as u8; 800]).unwrap();
+    }
+    db.close().unwrap();
+    let db = open();
+    db.upload().unwrap();
+    let before = stats(&db).downloads;
+    for i in 0..120 {
+        assert_eq!(db.get(&key(i)).unwrap().as_deref(), Some(&[i as u8; 800][..]));
+    }
+    let fetched = stats(&db).downloads - before;
+    assert!((1..20).contains(&fetched), "{fetched} objects for 120 rows");
+}
