@@ -78,3 +78,16 @@ pub(crate) fn target(root: &Path) -> PathBuf {
         None => root.join("target"),
     }
 }
+
+/// What a command prints.
+///
+/// # Errors
+/// If it cannot be started or fails, with what it says.
+pub(crate) fn said(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|error| format!("cannot start ({error}): {command:?}"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() {
+        return Ok(text(&output.stdout));
+    }
+    Err(format!("failed ({}): {command:?}\n{}{}", output.status, text(&output.stdout), text(&output.stderr)))
+}

@@ -3,8 +3,8 @@
 //! Layouts and symbols are compared with what was written down; two test programs run plain, with sanitizers and under
 //! valgrind; the examples are built as their users build them. The programs, not the library, are instrumented.
 
-use crate::cargo::{Done, target, works};
-use crate::install::{self, CRATE};
+use crate::cargo::{Done, said, target, works};
+use crate::install::{self, CRATE, Shape};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,9 @@ use std::process::Command;
 
 /// What the shared library may need.
 const NEEDED: [&str; 3] = ["libc.so.6", "libm.so.6", "libgcc_s.so.1"];
+
+/// MiB that a library may have: with debug information it has several times as many.
+const LARGEST: [(&str, u64); 2] = [("libtidesdb.so.9", 6), ("libtidesdb.a", 24)];
 
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
 
@@ -25,8 +28,21 @@ const VALGRIND: [&str; 5] = [
     "--errors-for-leak-kinds=definite",
 ];
 
+/// System calls that a trace shows when syncs are counted; the program marks the beginning and the end by the last three.
+const TRACED: &str = "trace=fsync,fdatasync,sync_file_range,msync,access,faccessat,faccessat2";
+
+/// Settings of `sync/main.c`, which commits 20 times, and the syncs of each: `unified_memtable`, its sync mode, that of the family.
+const SYNCS: [([&str; 3], usize); 6] = [
+    (["0", "0", "0"], 0),
+    (["0", "0", "1"], 20),
+    (["0", "1", "0"], 0),
+    (["1", "0", "1"], 20),
+    (["1", "1", "0"], 20),
+    (["1", "1", "1"], 20),
+];
+
 /// What each example prints.
-const PRINTED: [(&str, &str); 3] = [
+pub(crate) const PRINTED: [(&str, &str); 3] = [
     ("c", "apple is red\ncarrot is not there\nall:\n  apple = red\n  banana = yellow\n  cherry = black\n"),
     ("cpp", "apple is red\ncarrot is not there\nall:\n  apple = red\n  banana = yellow\n"),
     ("py", "apple is red\ncarrot is not there\nall:\n  apple = red\n  banana = yellow\n  nothing =\n"),
@@ -53,12 +69,16 @@ pub(crate) fn run(root: &Path) -> Done {
         _ => {}
     }
     let house = House { source: root.join(CRATE), prefix: folder.join("prefix"), folder };
-    install::install(root, &house.prefix)?;
+    install::install(root, &house.prefix, &Shape::default())?;
     house.headers()?;
+    house.xxhash()?;
     house.layout()?;
     house.programs()?;
     house.symbols()?;
+    house.link()?;
+    house.syncs()?;
     house.dependencies()?;
+    house.sizes()?;
     house.examples()?;
     house.cmake()?;
     house.runs()
@@ -87,7 +107,7 @@ impl House {
     }
 
     /// Adds what links the shared library, found again at run time.
-    fn link(&self, command: &mut Command) {
+    fn link_to(&self, command: &mut Command) {
         let lib = self.prefix.join("lib");
         command.arg("-L").arg(&lib).arg("-ltidesdb").arg(format!("-Wl,-rpath,{}", lib.display()));
     }
@@ -112,6 +132,33 @@ impl House {
         passed("headers in C11 and C++11, in any order")
     }
 
+    /// `tidesdb/xxhash.h` is the system's, and says what to install where there is none.
+    fn xxhash(&self) -> Done {
+        let file = self.built("xxhash.c");
+        let text = "#define XXH_INLINE_ALL\n#include <tidesdb/xxhash.h>\n#include <tidesdb/tidesdb.h>\n\
+                    int main(void) { return XXH64(\"\", 0, 0) != 0xEF46DB3751D8E999ULL; }\n";
+        fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
+        let include = self.prefix.join("include");
+        let preprocess = |flags: &[&str], folder: &Path| {
+            let mut command = Command::new("cc");
+            said(command.arg("-E").args(flags).arg("-I").arg(folder).arg(&file))
+        };
+        let fails = |done: Result<String, String>, why: &str| match done {
+            Err(error) if error.contains(why) => Ok(()),
+            other => Err(format!("tidesdb/xxhash.h does not say `{why}`: {other:?}")),
+        };
+        fails(preprocess(&["-nostdinc"], &include), "install libxxhash-dev")?;
+        if !works("cc", &["-E", "-include", "xxhash.h", "-x", "c", "/dev/null"]) {
+            return skipped("tidesdb/xxhash.h", "apt-get install libxxhash-dev");
+        }
+        let inner = format!("-I{}", include.join("tidesdb").display());
+        fails(preprocess(&[&inner], &include), "folder above tidesdb/")?;
+        let program = self.built("xxhash");
+        said(self.compiler("cc").arg("-std=c11").arg(&file).arg("-o").arg(&program))?;
+        said(&mut Command::new(&program))?;
+        passed("tidesdb/xxhash.h is the system's xxHash")
+    }
+
     fn layout(&self) -> Done {
         let program = self.built("layout");
         let mut command = self.compiler("cc");
@@ -132,7 +179,7 @@ impl House {
                 let mut command = self.compiler("cc");
                 command.args(["-std=c11", "-O1", "-g"]).args(flags);
                 command.args(sources(&self.tests().join(name))?).args(sources(&self.tests().join("kit"))?);
-                self.link(&mut command);
+                self.link_to(&mut command);
                 said(command.args(["-lpthread", "-ldl", "-o"]).arg(self.built(&format!("{name}{end}"))))?;
             }
         }
@@ -145,15 +192,71 @@ impl House {
         let list = fs::read_to_string(&list).map_err(|error| format!("{}: {error}", list.display()))?;
         let listed: BTreeSet<&str> = list.lines().collect();
         let library = self.prefix.join("lib/libtidesdb.so");
-        let exported = said(Command::new("nm").args(["-D", "--defined-only"]).arg(library))?;
-        let exported: BTreeSet<&str> =
-            exported.lines().filter_map(|line| line.split_whitespace().nth(2)).collect();
-        equal("exports", &exported, &listed)?;
+        let exported = said(Command::new("nm").args(["-D", "-S", "--defined-only"]).arg(library))?;
+        let exported: BTreeSet<String> = exported.lines().filter_map(symbol).collect();
+        equal("exports", &exported.iter().map(String::as_str).collect(), &listed)?;
+        let functions: BTreeSet<&str> = listed.into_iter().filter(|name| !name.contains(' ')).collect();
         for name in ["abi", "misuse"] {
             let known = said(Command::new(self.built(name)).arg("--functions"))?;
-            equal(name, &known.lines().collect(), &listed)?;
+            equal(name, &known.lines().collect(), &functions)?;
         }
-        passed(&format!("symbols: {}, no other, all counted by the tests", listed.len()))
+        passed(&format!("symbols: {} functions, no other, all counted by the tests", functions.len()))
+    }
+
+    /// A program that holds the library's data itself, at a fixed address and not.
+    fn link(&self) -> Done {
+        let data = ["tidesdb_allocator", "tidesdb_initialized", "_tidesdb_log_level", "_tidesdb_log_file"];
+        for (end, flags) in [("fixed", ["-fno-pic", "-no-pie"]), ("pie", ["-fPIE", "-pie"])] {
+            let program = self.built(&format!("link-{end}"));
+            let mut command = self.compiler("cc");
+            command.args(["-std=c11", "-O1", "-g"]).args(flags).args(sources(&self.tests().join("link"))?);
+            self.link_to(&mut command);
+            said(command.arg("-o").arg(&program))?;
+            let relocations = said(Command::new("readelf").arg("-rW").arg(&program))?;
+            let copied = |name: &str| {
+                let mut copies = relocations.lines().filter(|line| line.contains("_COPY "));
+                copies.any(|line| line.split_whitespace().any(|word| word == name))
+            };
+            // A compiler that reaches data by way of a table even here proves nothing, but is not wrong.
+            if end == "fixed"
+                && let Some(name) = data.iter().find(|name| !copied(name))
+            {
+                return Err(format!("{} has no copy relocation of {name}", program.display()));
+            }
+            let printed = said(Command::new(&program).arg(self.built(&format!("link-{end}.db"))))?;
+            passed(&format!("copy relocations, {end}: {}", printed.trim()))?;
+        }
+        Ok(())
+    }
+
+    /// Counts the syncs of 20 commits.
+    fn syncs(&self) -> Done {
+        if !works("strace", &["--version"]) {
+            return skipped("the count of syncs", "apt-get install strace");
+        }
+        let program = self.built("sync");
+        let mut command = self.compiler("cc");
+        command.args(["-std=gnu11", "-O1"]).args(sources(&self.tests().join("sync"))?);
+        self.link_to(&mut command);
+        said(command.arg("-o").arg(&program))?;
+        let trace = self.built("sync.trace");
+        for (settings, want) in SYNCS {
+            let mut command = Command::new("strace");
+            command.args(["-f", "-e", TRACED, "-o"]).arg(&trace).arg(&program);
+            command.arg(self.built(&format!("sync.{}", settings.concat()))).args(settings);
+            said(&mut command)?;
+            let lines =
+                fs::read_to_string(&trace).map_err(|error| format!("{}: {error}", trace.display()))?;
+            let commits = lines.lines().skip_while(|line| !line.contains("/the-first-commit"));
+            let commits = commits.take_while(|line| !line.contains("/the-last-commit"));
+            let found = commits.filter(|line| line.contains("sync")).count();
+            if found != want {
+                return Err(format!(
+                    "20 commits with the settings {settings:?} made {found} syncs, not {want}"
+                ));
+            }
+        }
+        passed(&format!("syncs of 20 commits, {} settings", SYNCS.len()))
     }
 
     fn dependencies(&self) -> Done {
@@ -173,6 +276,20 @@ impl House {
             return Err(format!("the soname is {soname:?}"));
         }
         passed(&format!("soname {}, needs {}", soname[0], needed.join(" ")))
+    }
+
+    /// Both libraries come without debug information.
+    fn sizes(&self) -> Done {
+        let mut sizes = Vec::new();
+        for (name, most) in LARGEST {
+            let path = self.prefix.join("lib").join(name);
+            let size = fs::metadata(&path).map_err(|error| format!("{}: {error}", path.display()))?.len();
+            if size > most << 20 {
+                return Err(format!("{name} has {size} bytes, more than {most} MiB"));
+            }
+            sizes.push(format!("{name} {} KiB", size >> 10));
+        }
+        passed(&sizes.join(", "))
     }
 
     /// Both programs plain, with sanitizers and under valgrind; all of them, even if one fails.
@@ -256,6 +373,17 @@ impl House {
     }
 }
 
+/// A line of `nm -S` as `symbols.txt` has it: the size of data counts, because programs may hold a copy.
+fn symbol(line: &str) -> Option<String> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let (&kind, &name) = (words.get(words.len().checked_sub(2)?)?, words.last()?);
+    if kind == "T" {
+        return Some(name.to_owned());
+    }
+    let size = u64::from_str_radix(words.get(1)?, 16).ok()?;
+    Some(format!("{name} data {size}"))
+}
+
 /// The C files of a folder.
 fn sources(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -324,16 +452,6 @@ fn shown(command: &mut Command) -> Done {
     }
 }
 
-/// What a command prints.
-fn said(command: &mut Command) -> Result<String, String> {
-    let output = command.output().map_err(|error| format!("cannot start ({error}): {command:?}"))?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    if output.status.success() {
-        return Ok(text(&output.stdout));
-    }
-    Err(format!("failed ({}): {command:?}\n{}{}", output.status, text(&output.stdout), text(&output.stderr)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -344,6 +462,15 @@ mod tests {
         assert_eq!(difference("a 1\nb 2\n", "a 1\nb 3\n").as_deref(), Some("`b 2` is `b 3`"));
         assert_eq!(difference("a 1\n", "").as_deref(), Some("`a 1` is `nothing`"));
         assert_eq!(difference("", "a 1\n").as_deref(), Some("`nothing` is `a 1`"));
+    }
+
+    #[test]
+    fn data_symbols_have_their_size() {
+        assert_eq!(symbol("00000000000edd14 0000000000000005 T a").as_deref(), Some("a"));
+        assert_eq!(symbol("00000000000edd14 T a").as_deref(), Some("a"));
+        assert_eq!(symbol("0000000000395b18 0000000000000020 D b").as_deref(), Some("b data 32"));
+        assert_eq!(symbol("0000000000395b18 0000000000000004 B b").as_deref(), Some("b data 4"));
+        assert_eq!(symbol(""), None);
     }
 
     #[test]

@@ -214,7 +214,7 @@ impl House {
         make(&folder.join("findings"))?;
         let prefix = plan.prefix.clone().unwrap_or_else(|| folder.join("prefix"));
         if plan.prefix.is_none() {
-            install::install(root, &prefix)?;
+            install::install(root, &prefix, &install::Shape::default())?;
         }
         let (program, lib) = (folder.join("program"), prefix.join("lib"));
         let mut command = Command::new("cc");

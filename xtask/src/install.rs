@@ -1,23 +1,44 @@
 //! `cargo xtask install`: the C library with its headers, and how pkg-config and CMake find it.
 //!
 //! What is installed names no place: pkg-config and CMake take the prefix from where their file lies, so the tree may be
-//! moved, or be made below `--destdir` for a package.
+//! moved, or be made below `--destdir` for a package. Libraries go without debug information, which is ten times their size;
+//! `--debug-files` keeps it in files of its own.
 
-use crate::cargo::{Cargo, Done, target};
+use crate::cargo::{Cargo, Done, said, target, works};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The package of the C library.
 pub(crate) const CRATE: &str = "crates/tidesdb-capi";
 
-const HEADERS: [&str; 4] = ["db.h", "tidesdb.h", "objstore.h", "tidesdb_version.h"];
+const HEADERS: [&str; 5] = ["db.h", "tidesdb.h", "objstore.h", "tidesdb_version.h", "xxhash.h"];
+
+/// Debug information, and the code for link-time optimisation that only rustc could use.
+const STRIP_ARCHIVE: [&str; 3] = ["--strip-debug", "--remove-section=.llvmbc", "--remove-section=.llvmcmd"];
 
 /// Where things go.
 #[derive(Debug, PartialEq)]
 struct Plan {
     prefix: PathBuf,
     destdir: Option<PathBuf>,
+    shape: Shape,
+}
+
+/// How the tree below the prefix looks.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Shape {
+    /// The folder of the libraries, below the prefix.
+    pub(crate) libdir: String,
+    /// Keeps debug information, in `.debug` beside the libraries.
+    pub(crate) debug_files: bool,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self { libdir: "lib".to_owned(), debug_files: false }
+    }
 }
 
 impl Plan {
@@ -37,52 +58,112 @@ impl Plan {
 /// On arguments that make no sense; if the build fails or a file cannot be written.
 pub(crate) fn run(root: &Path, args: &[String]) -> Done {
     let current = std::env::current_dir().map_err(|error| format!("the current folder: {error}"))?;
-    install(root, &parse(args)?.folder(&current))
+    let plan = parse(args)?;
+    install(root, &plan.folder(&current), &plan.shape)
 }
 
 fn parse(args: &[String]) -> Result<Plan, String> {
-    let (mut prefix, mut destdir) = (None, None);
-    for pair in args.chunks(2) {
-        let [key, value] = pair else { return Err(format!("`{}` needs a value", pair[0])) };
+    let (mut prefix, mut destdir, mut shape) = (None, None, Shape::default());
+    let mut args = args.iter();
+    while let Some(key) = args.next() {
+        if key == "--debug-files" {
+            shape.debug_files = true;
+            continue;
+        }
+        let mut value = || args.next().ok_or(format!("`{key}` needs a value"));
         match key.as_str() {
-            "--prefix" => prefix = Some(PathBuf::from(value)),
-            "--destdir" => destdir = Some(PathBuf::from(value)),
-            other => return Err(format!("no option `{other}`; there are --prefix and --destdir")),
+            "--prefix" => prefix = Some(PathBuf::from(value()?)),
+            "--destdir" => destdir = Some(PathBuf::from(value()?)),
+            "--libdir" => shape.libdir = libdir(value()?)?,
+            other => {
+                return Err(format!(
+                    "no option `{other}`; there are --prefix, --destdir, --libdir and --debug-files"
+                ));
+            }
         }
     }
     let prefix = prefix.ok_or("where to? --prefix DIR")?;
-    Ok(Plan { prefix, destdir })
+    Ok(Plan { prefix, destdir, shape })
+}
+
+/// A folder below the prefix, without anything that leads elsewhere.
+fn libdir(value: &str) -> Result<String, String> {
+    let parts: Vec<&str> = value.split('/').filter(|part| !part.is_empty()).collect();
+    if value.starts_with('/') || parts.is_empty() || parts.contains(&"..") || parts.contains(&".") {
+        return Err(format!("--libdir is a folder below the prefix, as lib or lib64, not `{value}`"));
+    }
+    Ok(parts.join("/"))
 }
 
 /// Builds the library and puts everything below `prefix`.
 ///
 /// # Errors
 /// If the build fails or a file cannot be written.
-pub(crate) fn install(root: &Path, prefix: &Path) -> Done {
+pub(crate) fn install(root: &Path, prefix: &Path, shape: &Shape) -> Done {
     let native = build(root)?;
-    let built = target(root).join("release");
     let source = root.join(CRATE);
     let version = version(&source)?;
-    let lib = prefix.join("lib");
-    let shared = format!("libtidesdb.so.{}", version.full);
-    copy(&built.join("libtidesdb_capi.so"), &lib.join(&shared), 0o755)?;
-    link(&shared, &lib.join(format!("libtidesdb.so.{}", version.major)))?;
-    link(&format!("libtidesdb.so.{}", version.major), &lib.join("libtidesdb.so"))?;
-    copy(&built.join("libtidesdb_capi.a"), &lib.join("libtidesdb.a"), 0o644)?;
+    let lib = prefix.join(&shape.libdir);
+    install_libraries(&target(root).join("release"), &lib, &version, shape)?;
     for header in HEADERS {
         let to = prefix.join("include/tidesdb").join(header);
         copy(&source.join("include/tidesdb").join(header), &to, 0o644)?;
     }
     for (template, to) in [
-        ("tidesdb.pc.in", "lib/pkgconfig/tidesdb.pc"),
-        ("tidesdb-config.cmake.in", "lib/cmake/tidesdb/tidesdb-config.cmake"),
-        ("tidesdb-config-version.cmake.in", "lib/cmake/tidesdb/tidesdb-config-version.cmake"),
+        ("tidesdb.pc.in", "pkgconfig/tidesdb.pc"),
+        ("tidesdb-config.cmake.in", "cmake/tidesdb/tidesdb-config.cmake"),
+        ("tidesdb-config-version.cmake.in", "cmake/tidesdb/tidesdb-config-version.cmake"),
     ] {
         let text = read(&source.join("packaging").join(template))?;
-        write(&prefix.join(to), &fill(&text, &version, &native)?)?;
+        write(&lib.join(to), &fill(&text, &version, &native, &shape.libdir)?)?;
     }
     println!("installed libtidesdb {} below {}", version.full, prefix.display());
     Ok(())
+}
+
+fn install_libraries(built: &Path, lib: &Path, version: &Version, shape: &Shape) -> Done {
+    let shared = format!("libtidesdb.so.{}", version.full);
+    let debug = shape.debug_files.then(|| lib.join(".debug"));
+    let names =
+        [("libtidesdb_capi.so", shared.as_str(), 0o755), ("libtidesdb_capi.a", "libtidesdb.a", 0o644)];
+    for (from, to, mode) in names {
+        copy(&built.join(from), &lib.join(to), mode)?;
+        strip(&lib.join(to), debug.as_deref())?;
+    }
+    link(&shared, &lib.join(format!("libtidesdb.so.{}", version.major)))?;
+    link(&format!("libtidesdb.so.{}", version.major), &lib.join("libtidesdb.so"))
+}
+
+/// Takes the debug information out of a library or program. With a folder it is kept there, where debuggers find it.
+///
+/// # Errors
+/// If objcopy fails.
+pub(crate) fn strip(file: &Path, debug: Option<&Path>) -> Done {
+    if !works("objcopy", &["--version"]) {
+        println!("  {} keeps its debug information: no objcopy", file.display());
+        return Ok(());
+    }
+    let archive = file.extension().is_some_and(|end| end == "a");
+    let mut command = Command::new("objcopy");
+    if archive {
+        command.args(STRIP_ARCHIVE);
+    } else {
+        command.arg("--strip-unneeded");
+    }
+    if let Some(debug) = debug {
+        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let kept = debug.join(if archive { name } else { format!("{name}.debug") });
+        make_room(&kept)?;
+        if archive {
+            copy(file, &kept, 0o644)?;
+        } else {
+            said(Command::new("objcopy").arg("--only-keep-debug").arg(file).arg(&kept))?;
+            let mut link = std::ffi::OsString::from("--add-gnu-debuglink=");
+            link.push(&kept);
+            command.arg(link);
+        }
+    }
+    said(command.arg(file)).map(drop)
 }
 
 /// Builds both libraries; what a program that links the static one has to link besides.
@@ -102,12 +183,18 @@ fn build(root: &Path) -> Result<String, String> {
 }
 
 /// The version of the interface, as the header has it.
-struct Version {
-    full: String,
-    major: String,
+pub(crate) struct Version {
+    /// As `9.3.0`.
+    pub(crate) full: String,
+    /// As `9`.
+    pub(crate) major: String,
 }
 
-fn version(source: &Path) -> Result<Version, String> {
+/// Reads the version of the interface from its header.
+///
+/// # Errors
+/// If the header has none.
+pub(crate) fn version(source: &Path) -> Result<Version, String> {
     let header = read(&source.join("include/tidesdb/tidesdb_version.h"))?;
     let value = |name: &str| {
         let line = header.lines().find_map(|line| line.strip_prefix(&format!("#define {name} ")));
@@ -117,12 +204,16 @@ fn version(source: &Path) -> Result<Version, String> {
 }
 
 /// A template with its places filled.
-fn fill(text: &str, version: &Version, native: &str) -> Result<String, String> {
+fn fill(text: &str, version: &Version, native: &str, libdir: &str) -> Result<String, String> {
     let mut out = text.to_owned();
+    // From the folder of the libraries to the prefix.
+    let up = libdir.split('/').map(|_| "..").collect::<Vec<_>>().join("/");
     for (place, value) in [
         ("@VERSION@", version.full.as_str()),
         ("@MAJOR@", version.major.as_str()),
         ("@NATIVE_LIBS@", native),
+        ("@LIBDIR@", libdir),
+        ("@UP@", &up),
         ("@URL@", env!("CARGO_PKG_REPOSITORY")),
     ] {
         out = out.replace(place, value);
@@ -133,22 +224,38 @@ fn fill(text: &str, version: &Version, native: &str) -> Result<String, String> {
     }
 }
 
-fn read(path: &Path) -> Result<String, String> {
+/// Reads a text.
+///
+/// # Errors
+/// With the path.
+pub(crate) fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-fn write(path: &Path, text: &str) -> Done {
+/// Writes a text, and the folder for it.
+///
+/// # Errors
+/// With the path.
+pub(crate) fn write(path: &Path, text: &str) -> Done {
     make_room(path)?;
     fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-fn copy(from: &Path, to: &Path, mode: u32) -> Done {
+/// Copies a file, and makes the folder for it.
+///
+/// # Errors
+/// With both paths.
+pub(crate) fn copy(from: &Path, to: &Path, mode: u32) -> Done {
     make_room(to)?;
     let copied = fs::copy(from, to).and_then(|_| fs::set_permissions(to, fs::Permissions::from_mode(mode)));
     copied.map_err(|error| format!("{} to {}: {error}", from.display(), to.display()))
 }
 
-fn link(to: &str, at: &Path) -> Done {
+/// Makes a symbolic link.
+///
+/// # Errors
+/// With the path.
+pub(crate) fn link(to: &str, at: &Path) -> Done {
     make_room(at)?;
     symlink(to, at).map_err(|error| format!("{}: {error}", at.display()))
 }
@@ -176,6 +283,12 @@ mod tests {
     #[test]
     fn a_prefix_is_needed_and_destdir_goes_before_it() {
         assert!(plan(&[]).is_err() && plan(&["--prefix"]).is_err() && plan(&["--there", "x"]).is_err());
+        for wrong in ["/lib", "../lib", "", "lib/./x"] {
+            assert!(plan(&["--prefix", "/usr", "--libdir", wrong]).is_err(), "{wrong}");
+        }
+        let shape =
+            plan(&["--debug-files", "--libdir", "lib//x/", "--prefix", "/usr"]).expect("a plan").shape;
+        assert_eq!(shape, Shape { libdir: "lib/x".to_owned(), debug_files: true });
         let here = Path::new("/here");
         let folder = |args: &[&str]| plan(args).expect("a plan").folder(here);
         assert_eq!(folder(&["--prefix", "/usr"]), Path::new("/usr"));
@@ -193,12 +306,14 @@ mod tests {
         let mut templates = 0;
         for entry in folder {
             let text = read(&entry.expect("a template").path()).expect("text");
-            let filled = fill(&text, &version, "-lm -lc").expect("all places are known");
+            let filled = fill(&text, &version, "-lm -lc", "lib").expect("all places are known");
             assert!(filled.contains(&version.full) && !filled.contains('@'));
             templates += 1;
         }
         assert_eq!(templates, 3);
-        assert!(fill("@NEW@", &version, "").is_err());
+        assert!(fill("@NEW@", &version, "", "lib").is_err());
+        assert_eq!(fill("@UP@:@LIBDIR@", &version, "", "lib").as_deref(), Ok("..:lib"));
+        assert_eq!(fill("@UP@:@LIBDIR@", &version, "", "lib/x").as_deref(), Ok("../..:lib/x"));
     }
 
     #[test]

@@ -12,6 +12,10 @@ mod gate;
 mod install;
 mod ctests;
 mod inject;
+mod licenses;
+mod trial;
+mod package;
+mod npm;
 mod stages;
 mod soak;
 
@@ -24,26 +28,35 @@ cargo xtask COMMAND
   quick               before each commit: tidy, format, clippy, unit tests
   test                every test, doc tests and examples included; those of the benchmark are in `ci bench`
   tidy [--stats]      the house rules; with the figures of the house
-  ci [STAGE...]       what the build server runs; without a stage all of them; `extra` is all but `test`
-                      stages: tidy lint test bench gate report docs c loom crash faults order kill sweep
-                      model isolation invariants asan miri; `report` opens the benchmark's report in
-                      Chromium, `c` tries the C library (needs a C compiler and pkg-config)
-  install --prefix DIR [--destdir DIR]
-                      the C library with its headers, for pkg-config and CMake
+  ci [STAGE...]       what the build server runs; without a stage all but `package`; `extra` is the same without `test`
+                      stages: tidy lint test bench gate report docs c npm package loom crash faults order kill
+                      sweep model isolation invariants fuzz races descriptors sectors latency asan miri;
+                      `report` opens the benchmark's report in Chromium, `c` tries the C library (needs a C
+                      compiler and pkg-config), `npm` the package of that name on it, `package` makes packages
+                      and builds the crates as a registry would
+  install --prefix DIR [--destdir DIR] [--libdir DIR] [--debug-files]
+                      the C library with its headers, for pkg-config and CMake; --debug-files keeps what
+                      debuggers need in .debug beside the libraries
+  package [--debug-files] [--try DIR]
+                      packages for Debian, a tar.gz and checksums, into target/package; --try installs them
+                      in a clean system in DIR (needs root; an empty DIR needs debootstrap)
+  npm [SECONDS [SEED]]
+                      the npm package tidesdb on the C library: a tour, then random transactions
   loom [NAME]         all interleavings of the lock-free parts; NAME filters the models
   asan                the leaf crates under the address sanitizer (needs nightly Rust)
   miri                the lock-free leaf crates under Miri (needs nightly Rust and its component)
   bench [ARGS]        the speed example of the engine
   bench-gate [--update]
                       instructions per operation against xtask/instructions.txt (needs valgrind)
-  crash|faults|order|kill|sweep|model|isolation|invariants|tmpfs [ARGS]
+  crash|faults|order|kill|sweep|model|isolation|invariants|fuzz|tmpfs [ARGS]
+  races|descriptors|sectors|latency [ARGS]
                       the programs of crates/testkit, at full size
   inject [--seed N] [--limit N] [--stride N] [--only CALL] [--jobs N] [--prefix DIR]
                       a C program of which one system call fails, each in turn; --limit caps the N-th call
                       that fails, --prefix takes an installed library (needs strace)
   soak --hours H [--seed N] [--only NAME]
-                      those in turn, `inject` too, without tmpfs (it needs root), each round with the next seed, until the
-                      time is over or one fails
+                      those in turn, `inject` too, without tmpfs (it needs root) and latency, each round with
+                      the next seed, until the time is over or one fails
 ";
 
 fn main() -> ExitCode {
@@ -61,6 +74,8 @@ fn main() -> ExitCode {
         "bench" => stages::bench(&root, rest),
         "bench-gate" => gate::run(&root, rest),
         "install" => install::run(&root, rest),
+        "package" => package::run(&root, rest),
+        "npm" => npm::run(&root, rest),
         command if stages::is_kit(command) => stages::testkit(&root, command, rest),
         "inject" => inject::run(&root, rest),
         "soak" => soak::run(&root, rest),

@@ -8,8 +8,21 @@ use crate::{inject, stages};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-const PROGRAMS: [&str; 9] =
-    ["model", "isolation", "invariants", "crash", "faults", "order", "sweep", "kill", INJECT];
+const PROGRAMS: [&str; 13] = [
+    "model",
+    "isolation",
+    "invariants",
+    "crash",
+    "faults",
+    "order",
+    "sweep",
+    "kill",
+    "fuzz",
+    "races",
+    "descriptors",
+    "sectors",
+    INJECT,
+];
 
 /// The one that is no program of the test kit.
 const INJECT: &str = "inject";

@@ -3,13 +3,13 @@
 //! A stage that cannot run says `SKIPPED` and why; it never passes in silence.
 
 use crate::cargo::{Cargo, Done, works};
-use crate::{ctests, gate, tidy};
+use crate::{ctests, gate, npm, package, tidy};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run: the quick refusals first.
-const ALL: [&str; 19] = [
+const ALL: [&str; 27] = [
     "tidy",
     "lint",
     "test",
@@ -18,6 +18,8 @@ const ALL: [&str; 19] = [
     "report",
     "docs",
     "c",
+    "npm",
+    "package",
     "loom",
     "crash",
     "faults",
@@ -27,12 +29,21 @@ const ALL: [&str; 19] = [
     "model",
     "isolation",
     "invariants",
+    "fuzz",
+    "tmpfs",
+    "races",
+    "descriptors",
+    "sectors",
+    "latency",
     "asan",
     "miri",
 ];
 
+/// Stages that take many minutes and depend on few changes: they run when they are named.
+const ON_REQUEST: [&str; 1] = ["package"];
+
 /// Programs of the test kit, and the size of a check run: minutes all together. Without arguments they run at full size.
-const KIT: [(&str, &[&str]); 9] = [
+const KIT: [(&str, &[&str]); 14] = [
     ("crash", &["--points", "5000"]),
     ("faults", &["--cases", "2000"]),
     ("order", &["--scripts", "100"]),
@@ -41,7 +52,12 @@ const KIT: [(&str, &[&str]); 9] = [
     ("model", &["--ops", "300000"]),
     ("isolation", &["--transactions", "120000"]),
     ("invariants", &["--points", "3000"]),
-    ("tmpfs", &[]),
+    ("fuzz", &["--seconds", "10"]),
+    ("tmpfs", &["--rounds", "12"]),
+    ("races", &["--rounds", "8"]),
+    ("descriptors", &[]),
+    ("sectors", &[]),
+    ("latency", &["--commits", "2"]),
 ];
 
 /// Packages that hold `unsafe`.
@@ -64,7 +80,7 @@ enum Outcome {
 
 type Staged = Result<Outcome, String>;
 
-/// Runs the named stages, all of them without a name; `extra` stands for all but `test`.
+/// Runs the named stages, without a name all of them but those on request; `extra` stands for the same without `test`.
 ///
 /// # Errors
 /// The first stage that fails, or a name that is none.
@@ -73,12 +89,14 @@ pub(crate) fn ci(root: &Path, names: &[String]) -> Done {
     for name in names {
         match ALL.iter().find(|stage| *stage == name) {
             Some(stage) => stages.push(*stage),
-            None if name == "extra" => stages.extend(ALL.iter().filter(|stage| **stage != "test")),
+            None if name == "extra" => {
+                stages.extend(ALL.iter().filter(|stage| **stage != "test" && !ON_REQUEST.contains(stage)));
+            }
             None => return Err(format!("no stage `{name}`; there are: extra {}", ALL.join(" "))),
         }
     }
     if names.is_empty() {
-        stages.extend(ALL);
+        stages.extend(ALL.iter().filter(|stage| !ON_REQUEST.contains(stage)));
     }
     run(root, &stages)
 }
@@ -134,6 +152,11 @@ fn stage(root: &Path, name: &str) -> Staged {
             Some(why) => return Ok(Outcome::Skipped(why)),
             None => ctests::run(root),
         },
+        "npm" => match npm::stage(root)? {
+            npm::Tried::Passed => Ok(()),
+            npm::Tried::Skipped(why) => return Ok(Outcome::Skipped(why)),
+        },
+        "package" => return packages_and_crates(root),
         "report" => return report(root),
         "docs" => docs(root),
         "loom" => loom(root, &[]),
@@ -170,6 +193,18 @@ fn report(root: &Path) -> Staged {
         ));
     }
     Cargo::new("test -p tidesdb-bench --lib -- --ignored report::browser").run(root)?;
+    Ok(Outcome::Passed)
+}
+
+/// What would be released: packages, and crates as the registry would build them.
+fn packages_and_crates(root: &Path) -> Staged {
+    package::build(root, false)?;
+    if !works("cargo", &["search", "--limit", "1", "libc"]) {
+        return Ok(Outcome::Skipped(
+            "packages are made; the registry of crates cannot be reached".to_owned(),
+        ));
+    }
+    Cargo::new("publish --workspace --dry-run --allow-dirty").run(root)?;
     Ok(Outcome::Passed)
 }
 
@@ -236,7 +271,9 @@ pub(crate) fn testkit(root: &Path, program: &str, args: &[String]) -> Done {
     if !has_program(root, program) {
         return Err(format!("crates/testkit has no program `{program}`"));
     }
-    Cargo::new(&format!("run --profile quick --package testkit --bin {program} --")).args(args).run(root)
+    // A fuzzer wants the assertions and the checks of overflows.
+    let profile = if program == "fuzz" { "dev" } else { "quick" };
+    Cargo::new(&format!("run --profile {profile} --package testkit --bin {program} --")).args(args).run(root)
 }
 
 fn testkit_stage(root: &Path, program: &str) -> Staged {

@@ -106,6 +106,7 @@ impl Victim {
         let whole = |why| vec![(0..u64::MAX, why)];
         let declared = match name.rsplit_once('.').map_or(name, |(_, ext)| ext) {
             "LOCK" => whole("the lock file has no content"),
+            "RESERVE" => whole("the reserve of the disk, whose bytes mean nothing"),
             "free" => whole("a log segment that waits for reuse"),
             "orphan" | "lost" => whole("a file set aside"),
             "manifest" if name != current => whole("a manifest that is not in force"),

@@ -3,6 +3,7 @@
 
 pub mod rng;
 pub mod report;
+pub mod home;
 pub mod order;
 pub mod model;
 pub mod damage;
@@ -18,3 +19,4 @@ pub mod faults;
 pub mod group;
 pub mod isolation;
 pub mod invariants;
+pub mod fuzz;

@@ -55,5 +55,5 @@ fn order() {
 
 #[test]
 fn tmpfs() {
-    run(env!("CARGO_BIN_EXE_tmpfs"), &["--rounds", "2", "--mib", "20", "--seed", "17"], "T11-tmpfs ");
+    run(env!("CARGO_BIN_EXE_tmpfs"), &["--rounds", "2", "--mib", "40", "--seed", "17"], "T11-tmpfs ");
 }

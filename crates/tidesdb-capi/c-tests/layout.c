@@ -11,6 +11,15 @@
 #define FIELD(type, field) printf("%s.%s %zu\n", #type, #field, offsetof(type, field))
 #define VALUE(name) printf("%s %d\n", #name, (int)(name))
 
+static void allocator(void)
+{
+    STRUCT(tidesdb_allocator_t);
+    FIELD(tidesdb_allocator_t, malloc_fn);
+    FIELD(tidesdb_allocator_t, calloc_fn);
+    FIELD(tidesdb_allocator_t, realloc_fn);
+    FIELD(tidesdb_allocator_t, free_fn);
+}
+
 static void column_family_config(void)
 {
     STRUCT(tidesdb_column_family_config_t);
@@ -280,6 +289,7 @@ static void constants(void)
 
 int main(void)
 {
+    allocator();
     column_family_config();
     config();
     stats();

@@ -4,7 +4,6 @@
 //! and that it returns: no exception and no `longjmp` may leave it.
 
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::ptr::null;
 use std::sync::Arc;
@@ -49,7 +48,7 @@ pub(crate) fn comparator(name: &str, compare: CompareFn, context: Context) -> Co
 /// The caller's hook as one of the engine's.
 pub(crate) fn hook(function: HookFn, context: Context) -> Arc<CommitHook> {
     Arc::new(move |committed: &Committed<'_>| {
-        let ops = newest_of_each(committed.ops);
+        let ops: Vec<CommitOp> = committed.ops.iter().filter_map(show).collect();
         let count = c_int::try_from(ops.len()).unwrap_or(c_int::MAX);
         let _inside = Inside::enter(&HOOKS);
         // SAFETY: the operations and what they point to live until the call returns; the rest is the caller's promise, see above.
@@ -104,31 +103,19 @@ pub(crate) fn not_in_order() -> Answer {
     }
 }
 
-/// The operations in the order of their submission, without those that a later one on the same key superseded.
-fn newest_of_each(ops: &[CommittedOp<'_>]) -> Vec<CommitOp> {
-    if let [op] = ops {
-        return show(op).map(|(_, op)| op).into_iter().collect();
-    }
-    let keyed: Vec<(&[u8], CommitOp)> = ops.iter().filter_map(show).collect();
-    let newest: HashMap<&[u8], usize> = keyed.iter().enumerate().map(|(i, (key, _))| (*key, i)).collect();
-    let stays = |(i, (key, op)): (usize, &(&[u8], CommitOp))| (newest[key] == i).then_some(*op);
-    keyed.iter().enumerate().filter_map(stays).collect()
-}
-
 /// As C sees it; this interface has no range deletes.
-fn show<'a>(op: &CommittedOp<'a>) -> Option<(&'a [u8], CommitOp)> {
+fn show(op: &CommittedOp<'_>) -> Option<CommitOp> {
     let (key, value, expiry) = match *op {
         CommittedOp::Put { key, value, expiry } => (key, Some(value), expiry),
         CommittedOp::Delete { key } => (key, None, 0),
         _ => return None,
     };
-    let op = CommitOp {
+    Some(CommitOp {
         key: key.as_ptr(),
         key_size: key.len(),
         value: value.map_or(null(), <[u8]>::as_ptr),
         value_size: value.map_or(0, <[u8]>::len),
         ttl: i64::from(expiry),
         is_delete: c_int::from(value.is_none()),
-    };
-    Some((key, op))
+    })
 }

@@ -2,7 +2,12 @@
 //!
 //! The engine speaks through `tracing`, once for the whole process, so a message does not say which database it is about: each
 //! open database that wants its level gets it, stderr once.
+//!
+//! Programs that were built against the headers of libtidesdb 9.3 log, too: their macros read `_tidesdb_log_level` and
+//! `_tidesdb_log_file`, which follow the open databases, and call `tidesdb_log_write`.
 
+use std::arch::naked_asm;
+use std::ffi::{c_char, c_int};
 use std::fmt::{self, Write as _};
 use std::fs::File;
 use std::io::Write as _;
@@ -15,13 +20,27 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
+use crate::stream::{self, LOG_LEVEL, Stream};
+
 /// Where the messages for one database go, and how long its file may get.
 struct Sink {
     number: u64,
     /// As in the configuration; a higher number says less.
     level: u8,
-    file: Option<(File, u64)>,
+    file: Option<LogFile>,
 }
+
+/// The file `LOG` of a database.
+struct LogFile {
+    file: File,
+    /// The length, in bytes, at which it begins anew.
+    longest: u64,
+    /// The same file for C; `None` if the process has no descriptor for it.
+    stream: Option<Stream>,
+}
+
+/// A level that nothing has: no messages.
+const NO_LEVEL: i32 = 99;
 
 static SINKS: Mutex<Vec<Sink>> = Mutex::new(Vec::new());
 /// The lowest level that anybody wants.
@@ -37,14 +56,25 @@ pub(crate) struct Messages {
 /// that is longer than `longest` bytes begins anew; 0 = never.
 pub(crate) fn open(level: i32, directory: Option<&Path>, longest: u64) -> Messages {
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    let Ok(level @ 0..=4) = u8::try_from(level) else { return Messages { number: None } };
+    let Ok(level @ 0..=4) = u8::try_from(level) else {
+        let sinks = SINKS.lock();
+        if sinks.is_empty() {
+            LOG_LEVEL.store(NO_LEVEL, Ordering::Relaxed);
+        }
+        return Messages { number: None };
+    };
     // A program that has a subscriber of its own for `tracing` keeps it.
     INSTALLED.call_once(|| drop(tracing::subscriber::set_global_default(Listener)));
     #[expect(clippy::disallowed_methods, reason = "a log for people beside the database, not part of it")]
     let file = directory.map(|dir| File::options().create(true).append(true).open(dir.join("LOG")));
-    let file = file.and_then(Result::ok).map(|file| (file, if longest == 0 { u64::MAX } else { longest }));
+    let longest = if longest == 0 { u64::MAX } else { longest };
+    let file = file.and_then(Result::ok);
+    let file = file.map(|file| LogFile { stream: Stream::to(&file), file, longest });
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let mut sinks = SINKS.lock();
+    if let Some(stream) = file.as_ref().and_then(|file| file.stream.as_ref()) {
+        stream::publish(stream);
+    }
     sinks.push(Sink { number, level, file });
     update(&sinks);
     Messages { number: Some(number) }
@@ -54,14 +84,25 @@ impl Drop for Messages {
     fn drop(&mut self) {
         if let Some(number) = self.number {
             let mut sinks = SINKS.lock();
-            sinks.retain(|sink| sink.number != number);
+            let Some(at) = sinks.iter().position(|sink| sink.number == number) else { return };
+            let gone = sinks.remove(at).file.and_then(|file| file.stream);
+            if let Some(gone) = gone {
+                let streams = sinks.iter().rev().filter_map(|sink| sink.file.as_ref()?.stream.as_ref());
+                stream::withdraw(&gone, { streams }.next());
+                gone.rest();
+            }
             update(&sinks);
         }
     }
 }
 
 fn update(sinks: &[Sink]) {
-    WANTED.store(sinks.iter().map(|sink| sink.level).min().unwrap_or(u8::MAX), Ordering::Relaxed);
+    let wanted = sinks.iter().map(|sink| sink.level).min();
+    WANTED.store(wanted.unwrap_or(u8::MAX), Ordering::Relaxed);
+    // Without an open database the level stays: programs may log before and after.
+    if let Some(wanted) = wanted {
+        LOG_LEVEL.store(i32::from(wanted), Ordering::Relaxed);
+    }
     tracing::callsite::rebuild_interest_cache();
 }
 
@@ -98,7 +139,7 @@ impl Subscriber for Listener {
         let mut to_stderr = false;
         for sink in SINKS.lock().iter_mut().filter(|sink| level >= sink.level) {
             match &mut sink.file {
-                Some((file, longest)) => append(file, *longest, &line.0),
+                Some(log) => append(&mut log.file, log.longest, &line.0),
                 None => to_stderr = true,
             }
         }
@@ -129,4 +170,21 @@ impl Visit for Line {
             name => write!(self.0, "{name}={value:?} "),
         };
     }
+}
+
+unsafe extern "C" {
+    /// Writes a line to `_tidesdb_log_file`; in `log_write.c`.
+    fn tidesdb_capi_log_write(level: c_int, file: *const c_char, line: c_int, format: *const c_char, ...);
+}
+
+/// Exports [`tidesdb_capi_log_write`] under its public name: a jump leaves all arguments where they are.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn tidesdb_log_write() {
+    #[cfg(target_arch = "x86_64")]
+    naked_asm!("jmp {write}", write = sym tidesdb_capi_log_write);
+    #[cfg(target_arch = "aarch64")]
+    naked_asm!("b {write}", write = sym tidesdb_capi_log_write);
+    #[cfg(target_arch = "riscv64")]
+    naked_asm!("tail {write}", write = sym tidesdb_capi_log_write);
 }

@@ -1,10 +1,14 @@
 //! Memory that callers get and give back: from libc, or from the functions they installed.
 //!
+//! The functions are in a data symbol of the interface, `tidesdb_allocator`, which programs read and may write themselves. A program
+//! that was linked against the symbol holds it in its own data (a copy relocation), so everything here goes through the symbol
+//! and nothing keeps a second copy of the functions.
+//!
 //! `free` of libc must work on what is returned while nothing else was installed, so nothing here comes from Rust's allocator.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
 use tidesdb_sync::Mutex;
 
@@ -20,63 +24,101 @@ pub(crate) type ReallocFn = unsafe extern "C" fn(*mut c_void, usize) -> *mut c_v
 /// `free` of a caller.
 pub(crate) type FreeFn = unsafe extern "C" fn(*mut c_void);
 
-/// What a caller installed. `calloc` and `realloc` belong to the interface; nothing here needs them.
+/// The four functions that a caller installs together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allocator {
-    /// Gives memory.
     pub(crate) malloc: MallocFn,
-    /// Takes it back.
+    pub(crate) calloc: CallocFn,
+    pub(crate) realloc: ReallocFn,
     pub(crate) free: FreeFn,
 }
 
-static LIBC: Allocator = Allocator { malloc: libc::malloc, free: libc::free };
+const LIBC: Allocator =
+    Allocator { malloc: libc::malloc, calloc: libc::calloc, realloc: libc::realloc, free: libc::free };
 
-/// Nothing yet: the first use decides.
-static CHOSEN: AtomicPtr<Allocator> = AtomicPtr::new(null_mut());
-/// All that were ever chosen. None is freed: another thread may be calling through it. Each is two words.
-static KEPT: Mutex<Vec<&'static Allocator>> = Mutex::new(Vec::new());
+/// `tidesdb_allocator_t`: four function pointers, each read and written on its own. Nothing needs two of them of one moment.
+#[repr(C)]
+pub(crate) struct Functions {
+    malloc: AtomicPtr<()>,
+    calloc: AtomicPtr<()>,
+    realloc: AtomicPtr<()>,
+    free: AtomicPtr<()>,
+}
 
-/// Chooses the functions to use from now on.
+const _: () = assert!(size_of::<Functions>() == 32);
+
+/// The functions in use. They are libc's from load time on: programs allocate through the symbol before any call.
+#[unsafe(export_name = "tidesdb_allocator")]
+pub(crate) static FUNCTIONS: Functions = Functions {
+    malloc: AtomicPtr::new(LIBC.malloc as *mut ()),
+    calloc: AtomicPtr::new(LIBC.calloc as *mut ()),
+    realloc: AtomicPtr::new(LIBC.realloc as *mut ()),
+    free: AtomicPtr::new(LIBC.free as *mut ()),
+};
+
+/// 1 once the functions are chosen, by `tidesdb_init` or by the first use.
+#[unsafe(export_name = "tidesdb_initialized")]
+pub(crate) static INITIALIZED: AtomicI32 = AtomicI32::new(0);
+
+const _: () = assert!(size_of::<AtomicI32>() == size_of::<c_int>());
+
+/// Held while the choice changes.
+static CHOOSING: Mutex<()> = Mutex::new(());
+
+impl Functions {
+    fn set(&self, to: &Allocator) {
+        self.malloc.store(to.malloc as *mut (), Ordering::Release);
+        self.calloc.store(to.calloc as *mut (), Ordering::Release);
+        self.realloc.store(to.realloc as *mut (), Ordering::Release);
+        self.free.store(to.free as *mut (), Ordering::Release);
+    }
+
+    #[inline]
+    fn malloc(&self) -> MallocFn {
+        let function = self.malloc.load(Ordering::Acquire);
+        // SAFETY: null or a function of this type: from here, or what a caller promised to write. Null becomes `None`.
+        unsafe { std::mem::transmute::<*mut (), Option<MallocFn>>(function) }.unwrap_or(LIBC.malloc)
+    }
+
+    #[inline]
+    fn free(&self) -> FreeFn {
+        let function = self.free.load(Ordering::Acquire);
+        // SAFETY: as in `malloc`.
+        unsafe { std::mem::transmute::<*mut (), Option<FreeFn>>(function) }.unwrap_or(LIBC.free)
+    }
+}
+
+/// Chooses the functions to use from now on; `None` for libc's.
 ///
 /// # Errors
 /// `ERR_MEMORY` if they were chosen already.
 pub(crate) fn choose(allocator: Option<Allocator>) -> Answer {
-    let mut kept = KEPT.lock();
-    if !CHOSEN.load(Ordering::Acquire).is_null() {
+    let _choosing = CHOOSING.lock();
+    if INITIALIZED.load(Ordering::Acquire) != 0 {
         return Err(told!(ERR_MEMORY, "the allocator is chosen already: call tidesdb_finalize first",));
     }
-    let chosen: &'static Allocator = match allocator {
-        None => &LIBC,
-        Some(allocator) => {
-            let chosen = Box::leak(Box::new(allocator));
-            kept.push(chosen);
-            chosen
-        }
-    };
-    CHOSEN.store(std::ptr::from_ref(chosen).cast_mut(), Ordering::Release);
+    FUNCTIONS.set(&allocator.unwrap_or(LIBC));
+    INITIALIZED.store(1, Ordering::Release);
     Ok(())
 }
 
-/// Opening a database settles the choice.
+/// Settles the choice as it stands: libc's functions, or those that the program wrote into the symbol.
 pub(crate) fn settle() {
-    let _ = choose(None); // refused if there is a choice, which is what is wanted
+    let _choosing = CHOOSING.lock();
+    INITIALIZED.store(1, Ordering::Release);
 }
 
-/// Back to the beginning.
+/// Goes back to libc's functions and allows another choice.
 pub(crate) fn forget() {
-    CHOSEN.store(null_mut(), Ordering::Release);
-}
-
-fn current() -> Allocator {
-    let chosen = CHOSEN.load(Ordering::Acquire);
-    // SAFETY: it is null or was leaked by `choose`, and is never written again.
-    *unsafe { chosen.as_ref() }.unwrap_or(&LIBC)
+    let _choosing = CHOOSING.lock();
+    FUNCTIONS.set(&LIBC);
+    INITIALIZED.store(0, Ordering::Release);
 }
 
 /// Memory of `n` bytes, at least one.
 fn allocate(n: usize) -> Answer<NonNull<u8>> {
     // SAFETY: `malloc` may be called with any size; its result is checked.
-    let memory = unsafe { (current().malloc)(n.max(1)) };
+    let memory = unsafe { FUNCTIONS.malloc()(n.max(1)) };
     NonNull::new(memory.cast()).ok_or(told!(ERR_MEMORY, "out of memory"))
 }
 
@@ -109,6 +151,6 @@ pub(crate) fn copy_text(text: &CStr) -> Answer<*mut c_char> {
 pub(crate) fn free<T>(memory: *mut T) {
     if !memory.is_null() {
         // SAFETY: the interface asks for a pointer that came from this library and was not freed yet; nobody can check it.
-        unsafe { (current().free)(memory.cast()) };
+        unsafe { FUNCTIONS.free()(memory.cast()) };
     }
 }

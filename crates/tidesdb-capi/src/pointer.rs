@@ -45,6 +45,27 @@ impl<T> In<T> {
     }
 }
 
+#[cfg(feature = "fuzzing")]
+impl<T> In<T> {
+    /// The pointer, to put it into a structure.
+    pub(crate) fn pointer(self) -> *const T {
+        self.0
+    }
+}
+
+#[cfg(feature = "fuzzing")]
+impl<T> Out<T> {
+    /// Somewhere to write to, which outlives the call.
+    pub(crate) fn to(at: *mut T) -> Self {
+        Self(at)
+    }
+
+    /// Nowhere.
+    pub(crate) fn none() -> Self {
+        Self(std::ptr::null_mut())
+    }
+}
+
 impl In<u8> {
     /// `n` bytes; null is fine for none.
     ///

@@ -27,17 +27,30 @@ pub(crate) fn raise_open_file_limit(desired: c_long) -> c_long {
 /// Bytes of memory that this process may use, the host's or its group's, and how many of them are free.
 pub(crate) fn memory() -> (u64, u64) {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let info = read("/proc/meminfo");
-    let field = |name: &str| {
-        let line = info.lines().find_map(|line| line.strip_prefix(name))?;
-        line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib << 10)
-    };
-    let total = field("MemTotal:").unwrap_or(0);
-    let available = field("MemAvailable:").unwrap_or(0);
+    let (total, available) = memory_of_host(&read("/proc/meminfo"));
     // The limit of a control group, where there is one.
     let group = read("/sys/fs/cgroup/memory.max").trim().parse::<u64>().unwrap_or(u64::MAX);
     let used = read("/sys/fs/cgroup/memory.current").trim().parse::<u64>().unwrap_or(0);
     (total.min(group), available.min(group.saturating_sub(used)))
+}
+
+/// What `/proc/meminfo` says; where that is not mounted, what the kernel says, which counts no caches as free.
+fn memory_of_host(info: &str) -> (u64, u64) {
+    let field = |name: &str| {
+        let line = info.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib << 10)
+    };
+    if let (Some(total), Some(available)) = (field("MemTotal:"), field("MemAvailable:")) {
+        return (total, available);
+    }
+    // SAFETY: the structure holds numbers only, so zeros are one.
+    let mut host: libc::sysinfo = unsafe { std::mem::zeroed() };
+    // SAFETY: `host` is good for writing one structure of this type.
+    if unsafe { libc::sysinfo(&raw mut host) } != 0 {
+        return (0, 0);
+    }
+    let unit = u64::from(host.mem_unit);
+    (host.totalram * unit, (host.freeram + host.bufferram) * unit)
 }
 
 /// Refuses a directory that could be made only together with one above it: a path with a slip of the pen makes no tree.
@@ -52,5 +65,23 @@ pub(crate) fn check_parent(directory: &Path) -> Answer {
             Err(Failure::text_of(ERR_IO, text))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In a system without `/proc` the memory was 0, the limit of a database 16 MiB, and no family with the default settings could
+    /// be created.
+    #[test]
+    fn memory_is_known_without_proc() {
+        let (total, available) = memory_of_host("");
+        assert!(total > 16 << 20 && available > 0 && available <= total, "{total} {available}");
+        let told = memory_of_host("MemTotal:  2048 kB\nMemFree: 5 kB\nMemAvailable:   1024 kB\n");
+        assert_eq!(told, (2 << 20, 1 << 20));
+        let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let near = memory_of_host(&info).0.abs_diff(total);
+        assert!(near < total / 10, "both ways are about the same: {near} of {total}");
     }
 }

@@ -7,10 +7,13 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use tidesdb::{Db, Family, RecoveryMode, SyncMode, WriteOptions};
+use tidesdb::{Db, Error, Family, RecoveryMode, SyncMode, WriteOptions};
 
 use crate::failure::{Failure, Outcome};
 use crate::text;
+
+/// The default family of databases that the C library created: it keeps the settings of the others there.
+const OF_THE_C_LIBRARY: &str = "tidesdb:settings";
 
 /// Where the database is and how it is opened.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -117,12 +120,21 @@ impl Session {
     pub(crate) fn open(place: &Place, common: &Common, access: Access) -> Outcome<Self> {
         let path = place.path()?;
         let sync = common.sync.map_or(SyncMode::Full, |sync| sync.0);
-        let db = Db::options(path)
-            .recovery(place.recovery)
-            .sync(sync)
-            .read_only(access == Access::Read)
-            .create_if_missing(access == Access::Create)
-            .open()?;
+        let open = |default_family: &str| {
+            Db::options(path)
+                .recovery(place.recovery)
+                .sync(sync)
+                .read_only(access == Access::Read)
+                .create_if_missing(access == Access::Create)
+                .default_family_name(default_family)
+                .await_comparators(access == Access::Read)
+                .open()
+        };
+        let db = match open(tidesdb::DEFAULT_FAMILY) {
+            // Opening to read creates no family, and the C library does not create this one.
+            Err(Error::ReadOnly) => open(OF_THE_C_LIBRARY)?,
+            opened => opened?,
+        };
         Ok(Self { db, path: path.clone(), common: common.clone() })
     }
 

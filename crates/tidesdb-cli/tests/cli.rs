@@ -393,3 +393,27 @@ fn the_tour_keeps_its_promises() {
     let again = stage.run(&["tour", "--dir", "kept"]);
     assert!(again.code == 2 && again.err.contains("is not empty"), "{}", again.err);
 }
+
+/// Commands that read refused every database of the C library: it has no family of the default name, and one that is opened for
+/// reading only cannot be given one.
+#[test]
+fn databases_of_the_c_library_are_read() {
+    let stage = Stage::new();
+    let options = || tidesdb::Db::options(stage.path("db")).default_family_name("tidesdb:settings");
+    let db = options().open().unwrap();
+    db.create_family("fruit", tidesdb::FamilyOptions::default()).unwrap().put(b"apple", b"red").unwrap();
+    let order = tidesdb::Comparator::custom("c:mine", |a: &[u8], b: &[u8]| b.cmp(a));
+    db.create_family("ordered", tidesdb::FamilyOptions::default().comparator(order)).unwrap();
+    db.close().unwrap();
+    assert_eq!(stage.ok(&["get", "apple", "--family", "fruit"]).trim(), "red");
+    assert_eq!(stage.ok(&["scan", "--family", "fruit"]).trim(), "apple\tred");
+    stage.ok(&["verify"]);
+    assert!(stage.ok(&["stats"]).contains("fruit"));
+    let refused = stage.run(&["get", "apple"]);
+    assert_ne!(refused.code, 0, "there is no default family");
+    let refused = stage.run(&["get", "apple", "--family", "ordered"]);
+    assert!(refused.code != 0 && refused.err.contains("c:mine"), "{}", refused.err);
+    let db = options().await_comparators(true).open().unwrap();
+    assert_eq!(db.families(), ["fruit", "tidesdb:settings"], "reading creates no family");
+    db.close().unwrap();
+}

@@ -15,11 +15,11 @@ use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 use rustix::io::Errno;
 
-use crate::{Access, Dir, DirLock, File, ReadMap, SharedMap, Space};
+use crate::{Access, Dir, DirLock, Disk, File, ReadMap, SharedMap, Space};
 
 /// How many descriptors files for reading may hold, and which files hold them.
 #[derive(Debug)]
@@ -32,6 +32,15 @@ impl Descriptors {
     /// A budget of `max` descriptors, at least one.
     pub fn new(max: usize) -> Self {
         Self { max: max.max(1), open: Mutex::default() }
+    }
+
+    /// The budget that all databases of the process share on `disk`. It is set by the first of them.
+    pub fn of(disk: &dyn Disk) -> Arc<Self> {
+        static SHARED: OnceLock<Arc<Descriptors>> = OnceLock::new();
+        match disk.open_files_max() {
+            Some(max) => Arc::clone(SHARED.get_or_init(|| Arc::new(Self::new(max)))),
+            None => Arc::new(Self::new(usize::MAX)),
+        }
     }
 
     /// The budget.

@@ -40,8 +40,8 @@ pub trait Disk: Send + Sync + Debug {
     /// system are still there, whoever died; once it changes, unsynced bytes may be gone. Zeros if unknown, which is
     /// treated as changed.
     fn boot_id(&self) -> [u8; 16];
-    /// How many files of this disk may be open for reading at once: see [`PooledDir`](crate::PooledDir).
-    fn descriptors(&self) -> Arc<crate::Descriptors>;
+    /// How many files the process should have open for reading at once; `None` if its limits do not matter to this disk.
+    fn open_files_max(&self) -> Option<usize>;
 }
 
 /// One directory, held by descriptor.

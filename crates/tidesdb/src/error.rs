@@ -13,12 +13,14 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// A system call failed. Nothing that was acknowledged is lost.
-    #[error("{op} of {file}: {source}")]
+    #[error("{op} of {file}{}: {source}", at(*.offset))]
     Io {
         /// What was attempted: `read`, `write`, `sync`, `open`, ...
         op: &'static str,
         /// The file or directory.
         file: Arc<str>,
+        /// Where in the file, of a read or a write.
+        offset: Option<u64>,
         /// The system's error.
         source: Arc<io::Error>,
     },
@@ -127,6 +129,11 @@ pub enum Error {
     },
 }
 
+/// The offset of a message, if there is one.
+fn at(offset: Option<u64>) -> String {
+    offset.map_or(String::new(), |offset| format!(" at byte {offset}"))
+}
+
 impl Error {
     /// Whether the same call can succeed later without reopening: `Busy`, `Conflict`, `NoSpace`, `MemoryLimit`.
     ///
@@ -145,7 +152,12 @@ impl Error {
 
     /// A failed system call on `file`.
     pub(crate) fn io(op: &'static str, file: &str, source: io::Error) -> Self {
-        Self::Io { op, file: file.into(), source: Arc::new(source) }
+        Self::Io { op, file: file.into(), offset: None, source: Arc::new(source) }
+    }
+
+    /// A failed read or write of `file` at `offset`.
+    pub(crate) fn io_at(op: &'static str, file: &str, offset: u64, source: io::Error) -> Self {
+        Self::Io { op, file: file.into(), offset: Some(offset), source: Arc::new(source) }
     }
 
     /// Damage in `file` at `offset`.
@@ -171,13 +183,15 @@ impl Error {
 
     /// Whether something is short that may come back: space on the disk, a quota, file descriptors, an object store.
     pub(crate) fn is_shortage(&self) -> bool {
+        let store = self.io_kind() == Some(io::ErrorKind::HostUnreachable);
+        self.is_out_of_descriptors() || self.is_full() || store
+    }
+
+    /// Whether the process, or the system, has no file descriptor left.
+    pub(crate) fn is_out_of_descriptors(&self) -> bool {
         const ENFILE: i32 = 23;
         const EMFILE: i32 = 24;
-        match self {
-            Self::Io { source, .. } if matches!(source.raw_os_error(), Some(ENFILE | EMFILE)) => true,
-            Self::Io { source, .. } if source.kind() == io::ErrorKind::HostUnreachable => true,
-            other => other.is_full(),
-        }
+        matches!(self, Self::Io { source, .. } if matches!(source.raw_os_error(), Some(ENFILE | EMFILE)))
     }
 
     /// The errno of a failed system call, if this is one.

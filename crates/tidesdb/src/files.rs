@@ -1,6 +1,6 @@
 //! File names: built and parsed in one place. All names are numbers; what a user calls a family is data.
 
-use crate::types::{TableId, VlogId, WalId};
+use crate::types::{FILE_NUMBER_MAX, ID_MAX, TableId, VlogId, WAL_ID_MAX, WalId};
 
 /// The lock file.
 pub const LOCK: &str = "LOCK";
@@ -58,7 +58,8 @@ pub fn vlog(id: VlogId) -> String {
     format!("{:06}.vlog", id.0)
 }
 
-/// What the file called `name` is; `None` if it is not ours: a name that is never written here, such as `1.wal`.
+/// What the file called `name` is; `None` if it is not ours: a name that is never written here, such as `1.wal`, or with a
+/// number outside of its domain.
 pub fn parse(name: &str) -> Option<FileKind> {
     match name {
         LOCK => return Some(FileKind::Lock),
@@ -73,10 +74,10 @@ pub fn parse(name: &str) -> Option<FileKind> {
         return None;
     }
     let kind = match ext {
-        "manifest" => FileKind::Manifest(n),
-        "wal" => FileKind::Wal(WalId(n)),
-        "klog" => FileKind::Table(TableId(n)),
-        "vlog" => FileKind::Vlog(VlogId(u32::try_from(n).ok()?)),
+        "manifest" if n <= FILE_NUMBER_MAX => FileKind::Manifest(n),
+        "wal" if n <= WAL_ID_MAX => FileKind::Wal(WalId(n)),
+        "klog" if n <= FILE_NUMBER_MAX => FileKind::Table(TableId(n)),
+        "vlog" => FileKind::Vlog(VlogId(u32::try_from(n).ok().filter(|n| *n <= ID_MAX)?)),
         _ if ext.ends_with(".orphan") || ext.ends_with(".lost") || ext.ends_with(".free") => FileKind::Aside,
         _ => return None,
     };

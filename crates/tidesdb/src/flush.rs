@@ -61,7 +61,13 @@ pub fn run_locked(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool
     shared.sync_to(boundary)?;
 
     let started = shared.env.clock.mono();
-    let out = shared.with_reserve(|| write(shared, family, &slot, boundary))?;
+    let out = match shared.with_reserve(|| write(shared, family, &slot, boundary)) {
+        Err(Error::NotFound { .. }) if family.is_dropped() => {
+            forget(shared, family, &slot); // dropped meanwhile
+            return Ok(true);
+        }
+        other => other?,
+    };
     learn::flushed(shared, family, &slot, boundary, out.tables.iter().map(|table| table.tombstones).sum());
     let bytes = slot.bytes() as u64;
     let took = shared.env.clock.mono().saturating_sub(started);

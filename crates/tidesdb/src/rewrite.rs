@@ -222,7 +222,7 @@ impl Output<'_> {
             compression: self.target.compression(self.family.options.compression()),
             filter_bits_per_key: self.family.options.filter_bits_per_key(),
         };
-        let id = self.shared.versions.new_table_id();
+        let id = self.shared.versions.new_table_id()?;
         let salt = self.shared.env.entropy.salt();
         TableWriter::create(&self.shared.dir, id, salt, options, self.family.options.comparator.clone())
     }

@@ -20,8 +20,12 @@ use crate::sources::TableVersion;
 use crate::sst::{Table, TableContext};
 use crate::types::{FamilyId, SeqNo};
 use crate::version::{Change, VersionEdit, VersionSet};
+use crate::vlog::WriteBudget;
 use crate::wal::Log;
 use crate::{Error, Result};
+
+/// On a full disk, less of the log than this is not worth a table, unless a whole segment comes back.
+const FLUSH_FOR_SPACE_MIN: u64 = 64 << 10;
 
 /// The parts of one open database.
 pub struct Shared {
@@ -63,6 +67,8 @@ pub struct Shared {
     pub retry: Retry,
     /// Families whose value log was written since its last sync.
     pub dirty_vlogs: Mutex<Vec<Arc<FamilyCore>>>,
+    /// Value logs that may be open for writing.
+    pub vlog_writes: Arc<WriteBudget>,
     /// The log is kept from here while recovery replays it; `SeqNo::MAX` afterwards.
     pub recovery_pins: AtomicU64,
     /// The object store that holds a copy, if there is one.
@@ -383,17 +389,27 @@ impl Shared {
     /// Those of `work`.
     pub fn with_reserve<R>(&self, mut work: impl FnMut() -> Result<R>) -> Result<R> {
         match work() {
-            Err(e) if e.is_full() && self.log.use_reserve() => work(),
+            // Not if the manifest is in doubt: the work may be done.
+            Err(e) if e.is_full() && !self.versions.is_poisoned() && self.log.use_reserve() => work(),
             other => other,
         }
     }
 
-    /// Asks for the flush of all that is only in the log: the disk is full, and the log's space comes back with it.
+    /// Asks for the flush of what is only in the log: the disk is full, and the log's space comes back with it. Left alone is
+    /// what gives no space back, and what waits for a flush already: else refused commits would make a memtable and a table of
+    /// each small commit among them.
     pub fn flush_for_space(&self) {
+        let tail = self.log.sequencer().tail();
+        let gives_space = |pins| {
+            self.log.segment_of(pins) < self.log.segment_of(tail)
+                || self.log.bytes_since(pins) >= FLUSH_FOR_SPACE_MIN
+        };
         for family in self.all_families() {
-            self.rotate(&family);
-            if !family.owned_view().immutables.is_empty() {
+            let view = family.owned_view();
+            if !view.immutables.is_empty() {
                 self.jobs.push(Job::Flush(family.id));
+            } else if view.active.as_ref().is_some_and(|slot| gives_space(slot.pins)) {
+                self.rotate(&family);
             }
         }
     }
@@ -464,10 +480,16 @@ impl Shared {
     fn rotate_now(&self, families: &[Arc<FamilyCore>]) -> SeqNo {
         let held = self.log.sequencer().hold();
         let boundary = held.boundary;
-        let bytes: u64 = families.iter().map(|f| f.rotate(boundary)).sum();
+        for family in families {
+            // First: a flush or a drop may take it off as soon as it is on the list.
+            let bytes = family.owned_view().active.as_ref().map_or(0, |slot| slot.bytes() as u64);
+            self.debt.add(bytes);
+            if family.rotate(boundary) == 0 {
+                self.debt.subtract(bytes); // a drop was faster
+            }
+        }
         drop(held);
         tidesdb_sync::reclaim(); // not while the order of commits was held: it may free whole memtables
-        self.debt.add(bytes);
         families.iter().for_each(|f| self.jobs.push(Job::Flush(f.id)));
         boundary
     }

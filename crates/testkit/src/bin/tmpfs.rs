@@ -53,7 +53,7 @@ fn main() -> ExitCode {
             println!("T11-tmpfs SKIPPED: mounting a tmpfs is not permitted here");
             return ExitCode::SUCCESS;
         };
-        match round(temp.path(), seed + n) {
+        match round(temp.path(), seed + n, (mib << 20) / 3) {
             Ok(round) => {
                 acked += round.acked;
                 refused += round.refused;
@@ -73,11 +73,7 @@ fn main() -> ExitCode {
         ("violations", violations),
         ("seed", seed),
     ];
-    exit(finish(
-        "T11-tmpfs",
-        &figures,
-        &[("acked", rounds * 20), ("refused", rounds), ("deleted", rounds * 3)],
-    ))
+    exit(finish("T11-tmpfs", &figures, &[("acked", rounds * 20), ("refused", rounds), ("deleted", rounds)]))
 }
 
 /// What differs from round to round.
@@ -180,12 +176,12 @@ fn take_the_rest(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn round(path: &Path, seed: u64) -> Result<Round, String> {
+fn round(path: &Path, seed: u64, spare: u64) -> Result<Round, String> {
     let plan = Plan::new(seed);
     let (dir, ballast) = (path.join("db"), path.join("ballast"));
     // What is deleted later to make room.
     let room = path.join("room");
-    std::fs::write(&room, vec![1; 16 << 20]).map_err(|e| e.to_string())?;
+    std::fs::write(&room, vec![1; spare as usize]).map_err(|e| e.to_string())?;
     let say = |what: &'static str| move |e: Error| format!("{what}: {e}");
     let db = plan.open(&dir).map_err(say("open"))?;
     let side = db.create_family("side", FamilyOptions::default()).map_err(say("create"))?;

@@ -131,9 +131,67 @@ static void trap_10_hooks_come_after_visibility_once_per_family(void)
     CHECK_INT(of_second.calls, 1);
     CHECK_INT(of_third.calls, 0);
     CHECK(of_first.seq == of_second.seq);
-    CHECK_INT(of_first.ops, 3);
+    CHECK_INT(of_first.ops, 5);
     CHECK_INT(of_first.deletes, 1);
-    CHECK_STR(of_first.text, "a=1@0 -y=@0 z=new@0 ");
+    CHECK_STR(of_first.text, "z=old@0 a=1@0 y=gone@0 -y=@0 z=new@0 ");
+    CHECK_STR(of_second.text, "k=1@0 ");
+    close_db(db);
+}
+
+/* A hook was told of the last write of each key only: of put, put and delete it saw the delete. One that mirrors a family
+ * elsewhere, or counts, needs them all. */
+static void a_hook_sees_every_operation_in_order(void)
+{
+    db_t *db = open_at("db");
+    struct seen seen = {0};
+    cf_t *cf = family(db, "f");
+    OK(tidesdb_cf_set_commit_hook(cf, record, &seen));
+    txn_t *txn = begin(db);
+    OK(tidesdb_txn_put(txn, cf, B("k"), B("1"), 0));
+    OK(tidesdb_txn_put(txn, cf, B("k"), B("2"), 4102444800));
+    OK(tidesdb_txn_delete(txn, cf, B("k")));
+    commit(txn);
+    CHECK_STR(seen.text, "k=1@0 k=2@4102444800 -k=@0 ");
+    CHECK_INT(seen.calls, 1);
+    seen.text[0] = '\0';
+    txn = begin(db);
+    OK(tidesdb_txn_single_delete(txn, cf, B("k")));
+    OK(tidesdb_txn_savepoint(txn, "s"));
+    OK(tidesdb_txn_put(txn, cf, B("k"), B("undone"), 0));
+    OK(tidesdb_txn_rollback_to_savepoint(txn, "s"));
+    for (int i = 0; i < 3; i++) OK(tidesdb_txn_put(txn, cf, B("k"), B("same"), 0));
+    commit(txn);
+    CHECK_STR(seen.text, "-k=@0 k=same@0 k=same@0 k=same@0 ");
+    close_db(db);
+}
+
+static int sizes(const tidesdb_commit_op_t *ops, int count, uint64_t seq, void *ctx)
+{
+    (void)seq;
+    size_t *seen = ctx;
+    for (int i = 0; i < count; i++) {
+        CHECK(ops[i].is_delete || (ops[i].value[0] == 'v' && ops[i].value[ops[i].value_size - 1] == 'v'));
+        seen[1 + seen[0]++] = ops[i].value_size;
+    }
+    return 0;
+}
+
+/* Values from klog_value_threshold on are stored apart. */
+static void a_hook_sees_every_value_whatever_its_size(void)
+{
+    static char value[100000];
+    static const size_t lengths[] = {511, 512, 100000, 1, 512, 100000, 3};
+    enum { COUNT = sizeof lengths / sizeof *lengths };
+    memset(value, 'v', sizeof value);
+    db_t *db = open_at("db");
+    size_t seen[1 + COUNT] = {0};
+    cf_t *cf = family(db, "f");
+    OK(tidesdb_cf_set_commit_hook(cf, sizes, seen));
+    txn_t *txn = begin(db);
+    for (int i = 0; i < COUNT; i++) OK(tidesdb_txn_put(txn, cf, B("k"), (const uint8_t *)value, lengths[i], 0));
+    commit(txn);
+    CHECK_INT(seen[0], COUNT);
+    for (int i = 0; i < COUNT; i++) CHECK_INT(seen[1 + i], lengths[i]);
     close_db(db);
 }
 
@@ -142,6 +200,8 @@ const struct test hook_tests[] = {
     TEST(a_hook_of_the_settings),
     TEST(fixed_c17_new_settings_keep_the_hook),
     TEST(what_a_hook_answers_changes_nothing),
+    TEST(a_hook_sees_every_operation_in_order),
+    TEST(a_hook_sees_every_value_whatever_its_size),
     TEST(trap_10_hooks_come_after_visibility_once_per_family),
     END_OF_TESTS,
 };

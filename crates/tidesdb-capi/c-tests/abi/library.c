@@ -289,6 +289,39 @@ static void one_null_allocator_stands_for_libc(void)
     CHECK_INT(atomic_load(&given), 0);
 }
 
+static void ensure_initialized_refuses_a_later_init(void)
+{
+    CHECK_INT(tidesdb_initialized, 0);
+    tidesdb_ensure_initialized();
+    tidesdb_ensure_initialized();
+    CHECK_INT(tidesdb_initialized, 1);
+    CHECK_RC(tidesdb_init(count_malloc, count_calloc, count_realloc, count_free), TDB_ERR_MEMORY);
+    tidesdb_finalize();
+    CHECK_INT(tidesdb_initialized, 0);
+    OK(tidesdb_init(count_malloc, count_calloc, count_realloc, count_free));
+    tidesdb_finalize();
+}
+
+static void log_write_formats_a_line(void)
+{
+    FILE *before = _tidesdb_log_file, *file = fopen("lines", "w");
+    CHECK(file != NULL);
+    _tidesdb_log_file = file;
+    tidesdb_log_write(TDB_LOG_WARN, "a.c", 12, "%s=%d %.1f %c", "x", -5, 2.5, '!');
+    tidesdb_log_write(77, NULL, 0, "once\n");
+    tidesdb_log_write(TDB_LOG_WARN, "a.c", 12, NULL);
+    static char long_text[9000];
+    memset(long_text, 'z', sizeof long_text - 1);
+    tidesdb_log_write(TDB_LOG_FATAL, "b.c", 1, "%s", long_text);
+    _tidesdb_log_file = before;
+    CHECK(fclose(file) == 0);
+    char *lines = read_file("lines");
+    static const char start[] = "tidesdb WARN  a.c:12: x=-5 2.5 !\ntidesdb LOG   ?:0: once\ntidesdb FATAL b.c:1: zzz";
+    CHECK(strncmp(lines, start, strlen(start)) == 0);
+    CHECK_INT(strlen(strstr(lines, "zzz")), 4095 + 1);
+    free(lines);
+}
+
 const struct test library_tests[] = {
     TEST(defaults_of_a_database),
     TEST(defaults_of_a_family),
@@ -300,6 +333,8 @@ const struct test library_tests[] = {
     TEST_ALONE(last_error_is_of_this_thread),
     TEST(open_file_limit),
     TEST(free_takes_null),
+    TEST_ALONE(ensure_initialized_refuses_a_later_init),
+    TEST(log_write_formats_a_line),
     TEST_ALONE(init_counts_every_value),
     TEST_ALONE(init_after_the_first_use_is_refused),
     TEST_ALONE(one_null_allocator_stands_for_libc),

@@ -74,6 +74,20 @@ static void open_copies_the_configuration(void)
     CHECK(access("db", F_OK) == 0 && access("xx", F_OK) != 0);
 }
 
+static void a_unified_sync_mode_must_be_one(void)
+{
+    static const int wrong[] = {-1, 3, 1 << 30};
+    for (int i = 0; i < 3; i++) {
+        tidesdb_config_t config = quiet("db");
+        db_t *db = NULL;
+        config.unified_memtable_sync_mode = wrong[i];
+        OK(tidesdb_open(&config, &db));
+        close_db(db);
+        config.unified_memtable = 1;
+        CHECK_RC(tidesdb_open(&config, &db), TDB_ERR_INVALID_ARGS);
+    }
+}
+
 static void one_handle_per_directory(void)
 {
     db_t *db = open_at("db"), *second = NULL;
@@ -283,6 +297,7 @@ const struct test lifecycle_tests[] = {
     TEST(open_creates_the_last_directory_only),
     TEST(open_refuses_a_file),
     TEST(open_copies_the_configuration),
+    TEST(a_unified_sync_mode_must_be_one),
     TEST(one_handle_per_directory),
     TEST_ALONE(one_process_per_directory_until_it_is_killed),
     TEST_ALONE(a_process_that_leaves_without_a_close_loses_nothing),

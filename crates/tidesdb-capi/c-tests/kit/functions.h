@@ -34,6 +34,7 @@
     X(tidesdb_default_config) \
     X(tidesdb_delete_column_family) \
     X(tidesdb_drop_column_family) \
+    X(tidesdb_ensure_initialized) \
     X(tidesdb_finalize) \
     X(tidesdb_flush_memtable) \
     X(tidesdb_free) \
@@ -60,6 +61,7 @@
     X(tidesdb_iter_value) \
     X(tidesdb_last_error) \
     X(tidesdb_list_column_families) \
+    X(tidesdb_log_write) \
     X(tidesdb_objstore_default_config) \
     X(tidesdb_objstore_fs_create) \
     X(tidesdb_objstore_s3_create) \
@@ -141,6 +143,8 @@ extern atomic_uint *function_calls;
     (COUNTED(tidesdb_delete_column_family), tidesdb_delete_column_family(__VA_ARGS__))
 #define tidesdb_drop_column_family(...) \
     (COUNTED(tidesdb_drop_column_family), tidesdb_drop_column_family(__VA_ARGS__))
+#define tidesdb_ensure_initialized(...) \
+    (COUNTED(tidesdb_ensure_initialized), tidesdb_ensure_initialized(__VA_ARGS__))
 #define tidesdb_finalize(...) (COUNTED(tidesdb_finalize), tidesdb_finalize(__VA_ARGS__))
 #define tidesdb_flush_memtable(...) \
     (COUNTED(tidesdb_flush_memtable), tidesdb_flush_memtable(__VA_ARGS__))
@@ -177,6 +181,7 @@ extern atomic_uint *function_calls;
 #define tidesdb_last_error(...) (COUNTED(tidesdb_last_error), tidesdb_last_error(__VA_ARGS__))
 #define tidesdb_list_column_families(...) \
     (COUNTED(tidesdb_list_column_families), tidesdb_list_column_families(__VA_ARGS__))
+#define tidesdb_log_write(...) (COUNTED(tidesdb_log_write), tidesdb_log_write(__VA_ARGS__))
 #define tidesdb_objstore_default_config(...) \
     (COUNTED(tidesdb_objstore_default_config), tidesdb_objstore_default_config(__VA_ARGS__))
 #define tidesdb_objstore_fs_create(...) \

@@ -119,8 +119,8 @@ typedef struct tidesdb_commit_op_t {
     int is_delete;
 } tidesdb_commit_op_t;
 
-/** Called in the committing thread once a commit is visible, once per family that it wrote. What it returns does not
- * change the commit. */
+/** Called in the committing thread once a commit is visible, once per family that it wrote, with all
+ * operations of the transaction on it, in the order of the calls. What it returns does not change the commit. */
 typedef int (*tidesdb_commit_hook_fn)(const tidesdb_commit_op_t *ops, int num_ops,
                                       uint64_t commit_seq, void *ctx);
 
@@ -177,7 +177,7 @@ typedef struct tidesdb_config_t {
     size_t unified_memtable_write_buffer_size;
     int unified_memtable_skip_list_max_level;
     float unified_memtable_skip_list_probability;
-    int unified_memtable_sync_mode;
+    int unified_memtable_sync_mode; /* with unified_memtable the least that every commit gets */
     uint64_t unified_memtable_sync_interval_us;
     tidesdb_objstore_t *object_store;
     tidesdb_objstore_config_t *object_store_config;
@@ -185,34 +185,35 @@ typedef struct tidesdb_config_t {
     int finish_compactions_on_close;
 } tidesdb_config_t;
 
-/** Figures of a family. The arrays have num_levels entries; entry i is of level i + 1. */
+/** Figures of a family. The arrays have num_levels entries, at least 1; entry i is of level i + 1. Entries are versions of keys and
+ * tombstones; counts of bytes and events begin with the open. */
 typedef struct tidesdb_stats_t {
     int num_levels;
-    size_t memtable_size;
-    size_t *level_sizes;
+    size_t memtable_size; /* bytes of all memtables */
+    size_t *level_sizes; /* bytes of the tables and of their values in value logs */
     int *level_num_sstables;
     tidesdb_column_family_config_t *config;
-    uint64_t total_keys;
-    uint64_t total_data_size;
-    double avg_key_size;
-    double avg_value_size;
-    uint64_t *level_key_counts;
-    double read_amp;
-    double hit_rate;
-    int use_btree;
+    uint64_t total_keys; /* entries in tables and memtables */
+    uint64_t total_data_size; /* the sum of level_sizes and memtable_size */
+    double avg_key_size; /* of the entries in tables, before compression */
+    double avg_value_size; /* the same; a tombstone counts as 0 bytes */
+    uint64_t *level_key_counts; /* entries */
+    double read_amp; /* memtables, tables and levels that a read of one key may look into */
+    double hit_rate; /* of the block cache of the database, from 0 to 1 */
+    int use_btree; /* as in config; there are no trees: the next three are 0 */
     uint64_t btree_total_nodes;
     uint32_t btree_max_height;
     double btree_avg_height;
-    uint64_t total_tombstones;
-    double tombstone_ratio;
+    uint64_t total_tombstones; /* in tables */
+    double tombstone_ratio; /* total_tombstones by the entries in tables */
     uint64_t *level_tombstone_counts;
-    double max_sst_density;
-    int max_sst_density_level;
-    uint64_t wal_bytes_written;
-    uint64_t flush_bytes_written;
-    uint64_t compaction_bytes_written;
-    uint64_t compaction_bytes_read;
-    uint64_t user_bytes_written;
+    double max_sst_density; /* largest share of tombstones among the entries of one table */
+    int max_sst_density_level; /* the level of that table; 0 if no table has a tombstone */
+    uint64_t wal_bytes_written; /* what the family put into the log, without headers: user_bytes_written */
+    uint64_t flush_bytes_written; /* of tables */
+    uint64_t compaction_bytes_written; /* of tables */
+    uint64_t compaction_bytes_read; /* of tables */
+    uint64_t user_bytes_written; /* of keys and values */
     uint64_t flush_count;
     uint64_t compaction_count;
 } tidesdb_stats_t;
@@ -220,38 +221,39 @@ typedef struct tidesdb_stats_t {
 /** Figures of the block cache; all 0 when it is off. */
 typedef struct tidesdb_cache_stats_t {
     int enabled;
-    size_t total_entries;
+    size_t total_entries; /* blocks */
     size_t total_bytes;
     uint64_t hits;
     uint64_t misses;
-    double hit_rate;
+    double hit_rate; /* hits by hits and misses, from 0 to 1 */
     size_t num_partitions;
 } tidesdb_cache_stats_t;
 
-/** Figures of a database. */
+/** Figures of a database: sums over the caller's families, unless a comment says otherwise. Counts of bytes and events begin
+ * with the open. */
 typedef struct tidesdb_db_stats_t {
     int num_column_families;
-    uint64_t total_memory;
-    uint64_t available_memory;
-    size_t resolved_memory_limit;
-    int memory_pressure_level;
-    int flush_pending_count;
+    uint64_t total_memory; /* bytes that this process may use: the machine's or its control group's */
+    uint64_t available_memory; /* the part of it that is free */
+    size_t resolved_memory_limit; /* of the database: max_memory_usage, or half of total_memory */
+    int memory_pressure_level; /* 0; 1 from 60 % of the limit on, 2 from 75 %, 3 from 95 % */
+    int flush_pending_count; /* memtables that wait for their flush */
     int64_t total_memtable_bytes;
-    int total_immutable_count;
+    int total_immutable_count; /* memtables that wait for their flush */
     int total_sstable_count;
-    uint64_t total_data_size_bytes;
-    int num_open_sstables;
-    uint64_t global_seq;
-    int64_t txn_memory_bytes;
-    size_t compaction_queue_size;
-    size_t flush_queue_size;
-    int unified_memtable_enabled;
+    uint64_t total_data_size_bytes; /* of tables and their values in value logs */
+    int num_open_sstables; /* all are open */
+    uint64_t global_seq; /* newest sequence number; it grows with each commit, by more than 1 */
+    int64_t txn_memory_bytes; /* writes of transactions that have not ended */
+    size_t compaction_queue_size; /* families that are being merged */
+    size_t flush_queue_size; /* memtables that wait for their flush */
+    int unified_memtable_enabled; /* whether the configuration asked for it; if not, the next five are 0 */
     int64_t unified_memtable_bytes;
     int unified_immutable_count;
     int unified_is_flushing;
-    uint32_t unified_next_cf_index;
-    uint64_t unified_wal_generation;
-    int object_store_enabled;
+    uint32_t unified_next_cf_index; /* above the number of every family */
+    uint64_t unified_wal_generation; /* number of the log segment that is written to */
+    int object_store_enabled; /* there are none yet: all up to seen_epoch are 0 or NULL */
     const char *object_store_connector; /* a static string */
     size_t local_cache_bytes_used;
     size_t local_cache_bytes_max;
@@ -263,8 +265,8 @@ typedef struct tidesdb_db_stats_t {
     int replica_mode;
     uint64_t primary_epoch;
     uint64_t seen_epoch;
-    uint64_t uwal_bytes_written;
-    uint64_t wal_bytes_written;
+    uint64_t uwal_bytes_written; /* to the log, with a unified memtable; else 0 */
+    uint64_t wal_bytes_written; /* to the log, without a unified memtable; else 0 */
     uint64_t flush_bytes_written;
     uint64_t compaction_bytes_written;
     uint64_t compaction_bytes_read;

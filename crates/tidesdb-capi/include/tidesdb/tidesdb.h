@@ -1,8 +1,10 @@
 /*
- * TidesDB for C and C++: everything of db.h, the version and the sizes that the defaults start from.
+ * TidesDB for C and C++: everything of db.h, the version, the sizes that the defaults start from, and the library's data.
  */
 #ifndef TIDESDB_H
 #define TIDESDB_H
+
+#include <stdio.h>
 
 #include "db.h"
 #include "tidesdb_version.h"
@@ -12,5 +14,47 @@
 
 /** What tidesdb_default_config() sets as block_cache_size, in bytes. */
 #define TDB_DEFAULT_BLOCK_CACHE_SIZE (64 * 1024 * 1024)
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- data of the library, for programs that allocate and log through it ---- */
+
+/** Four functions that belong together. */
+typedef struct tidesdb_allocator_t {
+    void *(*malloc_fn)(size_t size);
+    void *(*calloc_fn)(size_t count, size_t size);
+    void *(*realloc_fn)(void *memory, size_t size);
+    void (*free_fn)(void *memory);
+} tidesdb_allocator_t;
+
+/** The functions behind all memory that callers free. They are libc's from load time on; tidesdb_init() sets them and
+ * tidesdb_finalize() goes back to libc's. */
+extern tidesdb_allocator_t tidesdb_allocator;
+
+/** 1 from tidesdb_init(), tidesdb_ensure_initialized() or tidesdb_open() until tidesdb_finalize(), else 0. Changes atomically. */
+extern int tidesdb_initialized;
+
+/** The lowest level that an open database logs, a tidesdb_log_level_t. TDB_LOG_INFO until the first tidesdb_open(). */
+extern int _tidesdb_log_level;
+
+/** The log file of the database that was opened last with log_to_file, else NULL for stderr. The stream stays valid: once its
+ * database is closed, what is written to it is dropped. */
+extern FILE *_tidesdb_log_file;
+
+/** Settles on the functions of tidesdb_allocator, as tidesdb_open() does: tidesdb_init() is refused from then on. */
+void tidesdb_ensure_initialized(void);
+
+/** Writes one line to _tidesdb_log_file, whatever its level: callers compare that with _tidesdb_log_level. format is printf's; the
+ * text is cut after 4095 bytes. file may be NULL; a NULL format writes nothing. */
+#if defined(__GNUC__)
+__attribute__((format(printf, 4, 5)))
+#endif
+void tidesdb_log_write(int level, const char *file, int line, const char *format, ...);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

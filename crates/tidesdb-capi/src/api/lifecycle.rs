@@ -13,7 +13,7 @@ use crate::handle::Handle;
 use crate::memory::{self, Allocator, CallocFn, FreeFn, MallocFn, ReallocFn};
 use crate::pointer::{In, Out};
 use crate::state::{DATABASES, Database, Facts, SETTINGS_FAMILY};
-use crate::{callback, log, system};
+use crate::{callback, log, settings, system};
 
 /// The shortest time between two uploads of tables.
 const UPLOAD_INTERVAL: Duration = Duration::from_millis(200);
@@ -35,9 +35,16 @@ pub extern "C" fn tidesdb_init(
 ) -> Code {
     answer(|| {
         let given = (malloc, calloc, realloc, free);
-        let (Some(malloc), Some(_), Some(_), Some(free)) = given else { return memory::choose(None) };
-        memory::choose(Some(Allocator { malloc, free }))
+        let (Some(malloc), Some(calloc), Some(realloc), Some(free)) = given else {
+            return memory::choose(None);
+        };
+        memory::choose(Some(Allocator { malloc, calloc, realloc, free }))
     })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_ensure_initialized() {
+    memory::settle();
 }
 
 #[unsafe(no_mangle)]
@@ -81,6 +88,7 @@ fn open(config: &Config) -> Answer<Handle> {
         false => Some(Arc::new(Connector::new(config.object_store, path)?)),
     };
     let remote = connector.as_ref().map(|connector| remote(config, connector)).transpose()?;
+    let sync = settings::unified_sync_mode(config)?;
     system::check_parent(path)?;
     memory::settle();
     let limit = memory_limit(config);
@@ -109,6 +117,8 @@ fn open(config: &Config) -> Answer<Handle> {
         path: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
         memory_limit: limit,
         has_cache: config.block_cache_size > 0,
+        unified: config.unified_memtable != 0,
+        sync,
         waits_at_close: config.finish_compactions_on_close != 0,
         connector,
         _messages: messages,

@@ -8,7 +8,7 @@ use crate::abi::{CacheStats, Code, DbStats, FamilyStats};
 use crate::failure::{Answer, answer};
 use crate::handle::Handle;
 use crate::pointer::{In, Out};
-use crate::state::{DATABASES, Database, FAMILIES, Family};
+use crate::state::{DATABASES, Database, FAMILIES, Family, SETTINGS_FAMILY};
 use crate::{memory, system};
 
 /// What one block costs to read, compressed or not; an entry, a source, an entry of a memtable: relative figures.
@@ -44,21 +44,25 @@ pub extern "C" fn tidesdb_get_stats(cf: Handle, stats: Out<*mut FamilyStats>) ->
     })
 }
 
+/// Bytes of all tables of a family, with those of its values in value logs.
+fn table_bytes(of: &tidesdb::FamilyStats) -> u64 {
+    of.level_bytes.iter().chain(&of.level_value_log_bytes).sum()
+}
+
 /// All figures but those in arrays.
 fn figures(database: &Database, family: &Family, of: &tidesdb::FamilyStats) -> FamilyStats {
     let all = database.engine().stats();
     let entries = of.table_entries + of.memtable_entries;
     let deeper = of.level_tables.iter().skip(1).filter(|n| **n > 0).count();
-    let density = of.level_tombstones.iter().zip(&of.level_entries).map(|(t, n)| ratio(*t, *n));
-    let densest = density.enumerate().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, d)| *d > 0.0);
     FamilyStats {
-        num_levels: int(of.level_tables.len()),
+        // A family that was never flushed has one level: programs look at the first without asking.
+        num_levels: int(of.level_tables.len().max(1)),
         memtable_size: of.memtable_bytes as usize,
         level_sizes: std::ptr::null_mut(),
         level_num_sstables: std::ptr::null_mut(),
         config: std::ptr::null_mut(),
         total_keys: entries,
-        total_data_size: of.level_bytes.iter().sum::<u64>() + of.memtable_bytes,
+        total_data_size: table_bytes(of) + of.memtable_bytes,
         avg_key_size: ratio(of.key_bytes, of.table_entries),
         avg_value_size: ratio(of.value_bytes, of.table_entries),
         level_key_counts: std::ptr::null_mut(),
@@ -71,8 +75,8 @@ fn figures(database: &Database, family: &Family, of: &tidesdb::FamilyStats) -> F
         total_tombstones: of.tombstones,
         tombstone_ratio: ratio(of.tombstones, of.table_entries),
         level_tombstone_counts: std::ptr::null_mut(),
-        max_sst_density: densest.map_or(0.0, |(_, d)| d),
-        max_sst_density_level: densest.map_or(0, |(level, _)| int(level + 1)),
+        max_sst_density: of.tombstone_share_max,
+        max_sst_density_level: int(of.tombstone_share_level),
         wal_bytes_written: of.user_bytes,
         flush_bytes_written: of.flush_bytes,
         compaction_bytes_written: of.compaction_written,
@@ -87,7 +91,8 @@ fn figures(database: &Database, family: &Family, of: &tidesdb::FamilyStats) -> F
 fn fill_arrays(family: &Family, of: &tidesdb::FamilyStats, shown: &mut FamilyStats) -> Answer {
     let levels = shown.num_levels as usize;
     let exact = |list: &[u64]| (0..levels).map(|i| list.get(i).copied().unwrap_or(0)).collect::<Vec<_>>();
-    let sizes: Vec<usize> = exact(&of.level_bytes).into_iter().map(|n| n as usize).collect();
+    let sizes = exact(&of.level_bytes).into_iter().zip(exact(&of.level_value_log_bytes));
+    let sizes: Vec<usize> = sizes.map(|(tables, values)| (tables + values) as usize).collect();
     let tables: Vec<c_int> = (0..levels).map(|i| of.level_tables.get(i).map_or(0, |n| int(*n))).collect();
     shown.level_sizes = memory::copy_all(&sizes)?;
     shown.level_num_sstables = memory::copy_all(&tables)?;
@@ -128,7 +133,8 @@ pub extern "C" fn tidesdb_get_db_stats(db: Handle, stats: Out<DbStats>) -> Code 
 
 fn totals(database: &Database) -> DbStats {
     let all = database.engine().stats();
-    let families = || all.families.iter();
+    // The library's own family is not one of the caller's.
+    let families = || all.families.iter().filter(|f| f.name != SETTINGS_FAMILY);
     let sum = |of: fn(&tidesdb::FamilyStats) -> u64| families().map(of).sum::<u64>();
     let memtables = sum(|f| f.memtable_bytes);
     let tables: usize = families().map(|f| f.level_tables.iter().sum::<usize>()).sum();
@@ -138,6 +144,8 @@ fn totals(database: &Database) -> DbStats {
     let used = memtables + sum(|f| f.resident_bytes);
     let limit = database.memory_limit();
     let remote = all.remote.unwrap_or_default();
+    // There is one log for all families. It is counted as the caller asked for it.
+    let unified = |n: u64| if database.is_unified() { n } else { 0 };
     DbStats {
         num_column_families: int(database.names().len()),
         total_memory: total,
@@ -148,18 +156,18 @@ fn totals(database: &Database) -> DbStats {
         total_memtable_bytes: memtables as i64,
         total_immutable_count: int(immutables),
         total_sstable_count: int(tables),
-        total_data_size_bytes: sum(|f| f.level_bytes.iter().sum()),
+        total_data_size_bytes: sum(table_bytes),
         num_open_sstables: int(tables),
         global_seq: all.visible_seq,
-        txn_memory_bytes: 0,
+        txn_memory_bytes: database.transaction_bytes() as i64,
         compaction_queue_size: families().filter(|f| f.compacting).count(),
         flush_queue_size: immutables,
-        unified_memtable_enabled: 0,
-        unified_memtable_bytes: 0,
-        unified_immutable_count: 0,
-        unified_is_flushing: 0,
-        unified_next_cf_index: 0,
-        unified_wal_generation: 0,
+        unified_memtable_enabled: c_int::from(database.is_unified()),
+        unified_memtable_bytes: unified(memtables) as i64,
+        unified_immutable_count: int(unified(immutables as u64)),
+        unified_is_flushing: c_int::from(unified(immutables as u64) > 0),
+        unified_next_cf_index: if database.is_unified() { database.next_family() } else { 0 },
+        unified_wal_generation: unified(all.wal_segment),
         object_store_enabled: c_int::from(all.remote.is_some()),
         object_store_connector: database.connector().map_or(null(), |name| name.as_ptr()),
         local_cache_bytes_used: remote.local_bytes as usize,
@@ -172,8 +180,8 @@ fn totals(database: &Database) -> DbStats {
         replica_mode: 0,
         primary_epoch: 0,
         seen_epoch: 0,
-        uwal_bytes_written: 0,
-        wal_bytes_written: all.wal_bytes,
+        uwal_bytes_written: unified(all.wal_bytes),
+        wal_bytes_written: all.wal_bytes - unified(all.wal_bytes),
         flush_bytes_written: sum(|f| f.flush_bytes),
         compaction_bytes_written: sum(|f| f.compaction_written),
         compaction_bytes_read: sum(|f| f.compaction_read),

@@ -58,6 +58,12 @@ impl Handle {
     /// No handle.
     pub(crate) const NULL: Self = Self(0);
 
+    /// A handle that nobody gave out, or perhaps somebody did.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn invented(bits: usize) -> Self {
+        Self(bits)
+    }
+
     fn new(kind: Kind, generation: usize, index: usize) -> Self {
         Self((((kind as usize) << GENERATION_BITS | generation) << INDEX_BITS | index) << ALIGNMENT_BITS)
     }

@@ -8,4 +8,6 @@ mod ini;
 mod options;
 
 pub(crate) use ini::{from_text, load, save, to_text};
-pub(crate) use options::{correct_order, engine_name, engine_order, of_engine, options, sync_mode};
+pub(crate) use options::{
+    correct_order, engine_name, engine_order, of_engine, options, sync_mode, unified_sync_mode,
+};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidesdb::{Comparator, Compression, FamilyOptions, SyncMode};
 
-use crate::abi::{FamilyConfig, SYNC_FULL, SYNC_INTERVAL, SYNC_NONE};
+use crate::abi::{Config, FamilyConfig, SYNC_FULL, SYNC_INTERVAL, SYNC_NONE};
 use crate::failure::{Answer, invalid};
 use crate::pointer::{put_text, text_of};
 
@@ -37,11 +37,34 @@ fn compression(config: &FamilyConfig) -> Answer<Compression> {
 
 /// When commits that write to the family are to be durable.
 pub(crate) fn sync_mode(config: &FamilyConfig) -> SyncMode {
-    match config.sync_mode {
+    mode(config.sync_mode, config.sync_interval_us)
+}
+
+fn mode(number: c_int, interval_us: u64) -> SyncMode {
+    match number {
         SYNC_FULL => SyncMode::Full,
-        SYNC_INTERVAL => SyncMode::Interval(Duration::from_micros(config.sync_interval_us)),
+        SYNC_INTERVAL => SyncMode::Interval(Duration::from_micros(interval_us)),
         _ => SyncMode::None,
     }
+}
+
+/// When every commit of a database is to be durable at the latest, whatever its families ask for: the sync mode of the unified
+/// memtable, if that is asked for. An interval of 0 means the default of a family.
+///
+/// # Errors
+/// `ERR_INVALID_ARGS` for a mode out of its domain.
+pub(crate) fn unified_sync_mode(config: &Config) -> Answer<SyncMode> {
+    if config.unified_memtable == 0 {
+        return Ok(SyncMode::None);
+    }
+    if !(SYNC_NONE..=SYNC_INTERVAL).contains(&config.unified_memtable_sync_mode) {
+        return Err(invalid!("unified_memtable_sync_mode is none of NONE, FULL, INTERVAL"));
+    }
+    let interval = match config.unified_memtable_sync_interval_us {
+        0 => FamilyConfig::default().sync_interval_us,
+        n => n,
+    };
+    Ok(mode(config.unified_memtable_sync_mode, interval))
 }
 
 /// The engine's settings of a family, `base` for all that C does not speak of. A size of 0 means the default.

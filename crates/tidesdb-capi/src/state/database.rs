@@ -5,12 +5,12 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use tidesdb::types::FamilyId;
-use tidesdb::{Db, FamilyOptions};
+use tidesdb::{Db, FamilyOptions, SyncMode};
 use tidesdb_sync::Mutex;
 
 use super::orders::{Order, Orders};
@@ -37,6 +37,10 @@ pub(crate) struct Facts {
     /// Bytes of memory that it may use.
     pub(crate) memory_limit: u64,
     pub(crate) has_cache: bool,
+    /// Whether the caller asked for one memtable for all families. The engine has one log for all of them anyway.
+    pub(crate) unified: bool,
+    /// When every commit is durable at the latest; a family may ask for more.
+    pub(crate) sync: SyncMode,
     /// Whether closing it waits for merges that are due.
     pub(crate) waits_at_close: bool,
     /// The object store, which is destroyed when it is closed.
@@ -45,12 +49,22 @@ pub(crate) struct Facts {
     pub(crate) _messages: Messages,
 }
 
+/// Bytes of the writes of each transaction.
+#[derive(Default)]
+struct Counted {
+    bytes: Vec<Weak<AtomicU64>>,
+    /// Length of the list at which freed transactions are removed.
+    full: usize,
+}
+
 /// An open database.
 pub(crate) struct Database {
     engine: Db,
     orders: Orders,
     /// Those that somebody asked for, with their handles.
     families: Mutex<HashMap<FamilyId, (Handle, Arc<Family>)>>,
+    /// Bytes of the writes of each transaction; those of freed ones go when the list has doubled.
+    transactions: Mutex<Counted>,
     /// Held by who changes which families there are, so that a name means one of them from beginning to end.
     catalog: Mutex<()>,
     facts: Facts,
@@ -65,6 +79,7 @@ impl Database {
             engine,
             orders: Orders::default(),
             families: Mutex::default(),
+            transactions: Mutex::default(),
             catalog: Mutex::default(),
             facts,
             closed: AtomicBool::new(false),
@@ -98,6 +113,17 @@ impl Database {
         self.facts.memory_limit
     }
 
+    /// Whether the caller asked for one memtable for all families.
+    pub(crate) fn is_unified(&self) -> bool {
+        self.facts.unified
+    }
+
+    /// When every commit is durable at the latest; a family may ask for more.
+    #[inline]
+    pub(super) fn sync(&self) -> SyncMode {
+        self.facts.sync
+    }
+
     /// Whether there is a cache of blocks.
     pub(crate) fn has_cache(&self) -> bool {
         self.facts.has_cache
@@ -119,6 +145,31 @@ impl Database {
         self.closed.load(Ordering::SeqCst)
     }
 
+    /// Where a new transaction counts the bytes of its writes.
+    pub(super) fn count_transaction(&self) -> Arc<AtomicU64> {
+        let bytes = Arc::default();
+        let mut counted = self.transactions.lock();
+        if counted.bytes.len() >= counted.full {
+            counted.bytes.retain(|bytes| bytes.strong_count() > 0);
+            counted.full = (counted.bytes.len() * 2).max(64);
+        }
+        counted.bytes.push(Arc::downgrade(&bytes));
+        bytes
+    }
+
+    /// Length of the list of transactions.
+    #[cfg(test)]
+    pub(super) fn transactions_listed(&self) -> usize {
+        self.transactions.lock().bytes.len()
+    }
+
+    /// Bytes of the writes of all transactions that have not ended.
+    pub(crate) fn transaction_bytes(&self) -> u64 {
+        let counted = self.transactions.lock();
+        let live = counted.bytes.iter().filter_map(Weak::upgrade);
+        live.map(|bytes| bytes.load(Ordering::Relaxed)).sum()
+    }
+
     /// Refuses to go on after the end.
     ///
     /// # Errors
@@ -132,6 +183,14 @@ impl Database {
         let mut names = self.engine.families();
         names.retain(|name| name != SETTINGS_FAMILY);
         names
+    }
+
+    /// The number above those of all families, from 0 on; that of the library's own family is not counted.
+    pub(crate) fn next_family(&self) -> u32 {
+        let names = self.names();
+        let numbers = names.iter().filter_map(|name| Some(self.engine.family(name).ok()?.id().0));
+        let own = self.engine.default_family().id().0;
+        numbers.max().map_or(0, |largest| largest.saturating_sub(own))
     }
 
     /// The family called `name`, and its handle.

@@ -6,6 +6,8 @@ mod database;
 mod transaction;
 mod iterator;
 mod pool;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -26,6 +28,3 @@ pub(crate) static FAMILIES: Table<Arc<Family>> = Table::new(Kind::Family);
 pub(crate) static TRANSACTIONS: Table<Transaction> = Table::new(Kind::Transaction);
 /// All iterators.
 pub(crate) static ITERATORS: Table<Iterator, Window> = Table::new(Kind::Iterator);
-
-#[cfg(test)]
-mod tests;

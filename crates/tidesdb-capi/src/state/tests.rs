@@ -1,61 +1,105 @@
-//! Databases that another version of the library left.
+//! Databases under the settings of C.
 
+mod spoiled;
+
+use std::ffi::c_int;
 use std::sync::Arc;
 
-use tidesdb::{Comparator, Db, FamilyOptions};
+use tidesdb::{Db, Isolation, SyncMode};
 
-use super::{Database, Facts, SETTINGS_FAMILY};
-use crate::pointer::text_of;
+use super::{Database, Facts, Transaction};
+use crate::abi::{Config, FamilyConfig, SYNC_FULL, SYNC_INTERVAL, SYNC_NONE};
+use crate::{log, settings};
 
-fn open(dir: &std::path::Path, order: &Comparator) -> Arc<Database> {
-    let engine = Db::options(dir)
-        .default_family_name(SETTINGS_FAMILY)
-        .comparator(order.clone())
-        .create_if_missing(true)
-        .open()
-        .unwrap();
+/// A database with the unified memtable as `unified` and its sync mode say.
+fn open(dir: &tempfile::TempDir, unified: c_int, mode: c_int) -> Arc<Database> {
+    let config = Config { unified_memtable: unified, unified_memtable_sync_mode: mode, ..Config::default() };
     let facts = Facts {
-        path: dir.to_owned(),
+        path: dir.path().to_owned(),
         memory_limit: 1 << 30,
         has_cache: true,
+        unified: unified != 0,
+        sync: settings::unified_sync_mode(&config).expect("a mode that is known"),
         waits_at_close: false,
         connector: None,
-        _messages: crate::log::open(99, None, 0),
+        _messages: log::open(99, None, 0),
     };
+    let engine = Db::options(dir.path()).sync(SyncMode::None).background_threads(0).open().expect("open");
     let database = Arc::new(Database::new(engine, facts));
-    database.publish().unwrap();
+    database.publish().expect("a handle");
     database
 }
 
-/// A line end in the name of a comparator made text of the settings that could not be read, or that said something else. Their
-/// families are reached again, in their order.
+/// How many of 20 commits to a family with this sync mode are durable when they return.
+fn durable_commits(database: &Arc<Database>, mode: c_int) -> u32 {
+    let name = format!("family{mode}");
+    database.create(&name, &FamilyConfig { sync_mode: mode, ..FamilyConfig::default() }).expect("a family");
+    let (handle, _) = database.family(&name).expect("the family");
+    let mut durable = 0;
+    for i in 0..20_u8 {
+        let mut transaction = Transaction::new(database, Isolation::ReadCommitted);
+        transaction.put(handle, &[i], b"value", 0).expect("put");
+        transaction.commit().expect("commit");
+        let stats = database.engine().stats();
+        durable += u32::from(stats.durable_seq > stats.visible_seq);
+    }
+    durable
+}
+
+/// A database with the unified memtable in sync mode FULL and families in NONE synced none of 20 commits: an acknowledged
+/// transaction was lost when the power failed. The unified mode is the least that every commit gets.
 #[test]
-fn settings_that_an_older_version_spoiled_do_not_hide_their_family() {
-    let dir = tempfile::tempdir().unwrap();
-    let order = Comparator::custom("c:a\nmin_levels", |a: &[u8], b: &[u8]| b.cmp(a));
-    {
-        let database = open(dir.path(), &order);
-        for (name, text) in [
-            ("unreadable", "[family]\ncomparator_name=a\nmin_levels\nwrite_buffer_size=7\n"),
-            ("other order", "[family]\ncomparator_name=a\nwrite_buffer_size=7777777\n"),
-        ] {
-            let options = FamilyOptions::default().comparator(order.clone()).write_buffer(1 << 20);
-            let family = database.engine().create_family(name, options).unwrap();
-            family.put(b"a", b"1").unwrap();
-            family.put(b"b", b"2").unwrap();
-            let key = format!("family/{}", family.id().0);
-            database.engine().default_family().put(key.as_bytes(), text.as_bytes()).unwrap();
+fn the_unified_sync_mode_is_not_weakened_by_a_family() {
+    for unified in [0, 1] {
+        for of_database in [SYNC_NONE, SYNC_FULL, SYNC_INTERVAL] {
+            let dir = tempfile::tempdir().expect("a directory");
+            let database = open(&dir, unified, of_database);
+            for of_family in [SYNC_NONE, SYNC_FULL, SYNC_INTERVAL] {
+                let full = of_family == SYNC_FULL || (unified == 1 && of_database == SYNC_FULL);
+                let durable = durable_commits(&database, of_family);
+                let wanted = if full { 20 } else { 0 };
+                assert_eq!(durable, wanted, "unified {unified}, mode {of_database}, family {of_family}");
+            }
+            database.close().expect("close");
         }
-        database.close().unwrap();
     }
-    let database = open(dir.path(), &order);
-    for (name, buffer) in [("unreadable", 1 << 20), ("other order", 7_777_777)] {
-        let (_, family) = database.family(name).unwrap();
-        let config = family.config();
-        assert_eq!(text_of(&config.comparator_name).unwrap(), "a\nmin_levels", "{name}");
-        assert_eq!(config.write_buffer_size, buffer, "{name}");
-        let keys: Vec<_> = family.engine().iter().unwrap().map(|row| row.unwrap().0[0]).collect();
-        assert_eq!(keys, b"ba", "{name}");
+}
+
+#[test]
+fn a_unified_sync_mode_out_of_its_domain_is_refused() {
+    let config = |unified: c_int, mode: c_int, interval: u64| Config {
+        unified_memtable: unified,
+        unified_memtable_sync_mode: mode,
+        unified_memtable_sync_interval_us: interval,
+        ..Config::default()
+    };
+    for mode in [-1, 3, c_int::MAX] {
+        assert!(settings::unified_sync_mode(&config(1, mode, 0)).is_err());
+        assert!(matches!(settings::unified_sync_mode(&config(0, mode, 0)), Ok(SyncMode::None)));
     }
-    database.close().unwrap();
+    let interval = |us| settings::unified_sync_mode(&config(1, SYNC_INTERVAL, us));
+    assert!(matches!(interval(7), Ok(SyncMode::Interval(period)) if period.as_micros() == 7));
+    assert!(matches!(interval(0), Ok(SyncMode::Interval(period)) if period.as_micros() == 128_000));
+}
+
+#[test]
+fn the_list_of_transactions_does_not_grow_with_those_that_are_gone() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let database = open(&dir, 0, SYNC_NONE);
+    database.create("f", &FamilyConfig::default()).expect("a family");
+    let (handle, _) = database.family("f").expect("the family");
+    let mut kept = Vec::new();
+    for i in 0..10_000_u32 {
+        let mut transaction = Transaction::new(&database, Isolation::ReadCommitted);
+        transaction.put(handle, &i.to_le_bytes(), &[7; 1000], 0).expect("put");
+        if i % 100 == 0 {
+            kept.push(transaction);
+        }
+    }
+    assert!(database.transactions_listed() <= 300, "{}", database.transactions_listed());
+    let bytes = database.transaction_bytes();
+    assert!((100 * 1000..100 * 1100).contains(&bytes), "{bytes}");
+    drop(kept);
+    assert_eq!(database.transaction_bytes(), 0);
+    database.close().expect("close");
 }

@@ -3,8 +3,9 @@
 
 use std::ffi::CStr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidesdb::{Isolation, Savepoint, SyncMode, WriteOptions};
+use tidesdb::{Isolation, Savepoint, WriteOptions};
 
 use super::family::{Family, stricter};
 use super::{Database, FAMILIES};
@@ -45,6 +46,8 @@ pub(crate) struct Transaction {
     /// How often it has begun, and changed since.
     beginnings: u64,
     changes: u64,
+    /// Bytes of its writes, for the figures of its database. No other thread writes it.
+    bytes: Arc<AtomicU64>,
 }
 
 /// What a cursor shows of its transaction.
@@ -74,7 +77,14 @@ impl Transaction {
             savepoints: Vec::new(),
             beginnings: 0,
             changes: 0,
+            bytes: database.count_transaction(),
         }
+    }
+
+    /// Tells the figures of the database how much its writes are.
+    #[inline]
+    fn count_bytes(&self) {
+        self.bytes.store(self.engine.bytes() as u64, Ordering::Relaxed);
     }
 
     /// Whether its database is still open.
@@ -138,7 +148,9 @@ impl Transaction {
         self.meet(family)?.written = true;
         self.changes += 1;
         let family = &self.known[0].family;
-        Ok(self.engine.put_expiring(family.engine(), key, value, expiry)?)
+        self.engine.put_expiring(family.engine(), key, value, expiry)?;
+        self.count_bytes();
+        Ok(())
     }
 
     /// Deletes a key; `single`: it was put at most once.
@@ -152,7 +164,9 @@ impl Transaction {
         let family = self.known[0].family.engine();
         let done =
             if single { self.engine.single_delete(family, key) } else { self.engine.delete(family, key) };
-        Ok(done?)
+        done?;
+        self.count_bytes();
+        Ok(())
     }
 
     /// Hands the value of a key to `read`.
@@ -229,10 +243,11 @@ impl Transaction {
             Phase::Committed | Phase::RolledBack => return Err(ENDED),
         }
         let written = self.known.iter().filter(|known| known.written);
-        let sync = written.fold(SyncMode::None, |sync, known| stricter(sync, known.family.sync()));
+        let sync = written.fold(self.database.sync(), |sync, known| stricter(sync, known.family.sync()));
         match self.engine.commit_with(&WriteOptions::default().sync(sync)) {
             Ok(_) => {
                 self.phase = Phase::Committed;
+                self.count_bytes();
                 Ok(())
             }
             Err(e) => {
@@ -252,6 +267,7 @@ impl Transaction {
             return Err(invalid!("the transaction was committed"));
         }
         self.engine.rollback();
+        self.count_bytes();
         self.phase = Phase::RolledBack;
         Ok(())
     }
@@ -280,6 +296,7 @@ impl Transaction {
         self.forget_dropped();
         self.known.iter_mut().for_each(|known| known.written = false);
         self.engine.reset_at(isolation);
+        self.count_bytes();
         self.phase = Phase::Active;
     }
 
@@ -291,6 +308,7 @@ impl Transaction {
     /// Gives up everything but memory.
     pub(super) fn rest(&mut self) {
         self.engine.rollback();
+        self.count_bytes();
         self.savepoints.clear();
         self.forget_dropped();
         self.known.truncate(4);
@@ -331,6 +349,7 @@ impl Transaction {
         self.engine.release(savepoint)?;
         self.savepoints.truncate(at);
         self.changes += 1;
+        self.count_bytes();
         Ok(())
     }
 

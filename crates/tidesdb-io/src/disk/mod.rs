@@ -12,14 +12,14 @@ mod tests;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::name::check_name;
-use crate::{Access, Descriptors, Dir, DirLock, Disk, File, Space};
+use crate::{Access, Dir, DirLock, Disk, File, Space};
 use file::RealFile;
 
 /// Files are private to their owner.
@@ -64,10 +64,8 @@ impl Disk for RealDisk {
         read_boot_id().unwrap_or_default()
     }
 
-    fn descriptors(&self) -> Arc<Descriptors> {
-        /// All databases of the process share its descriptors.
-        static SHARED: OnceLock<Arc<Descriptors>> = OnceLock::new();
-        Arc::clone(SHARED.get_or_init(|| Arc::new(Descriptors::new(descriptor_budget()))))
+    fn open_files_max(&self) -> Option<usize> {
+        Some(descriptor_budget())
     }
 }
 

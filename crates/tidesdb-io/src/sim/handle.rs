@@ -21,9 +21,6 @@ use crate::{Access, Dir, DirLock, Disk, File, ReadMap, SharedMap, Space};
 /// A call without offset and length.
 const NO_RANGE: (u64, u64) = (0, 0);
 
-/// Plenty: what a test simulates does not depend on the limits of the process.
-const DESCRIPTORS: usize = 1 << 16;
-
 impl Disk for SimDisk {
     fn open_dir(&self, path: &Path, create: bool) -> io::Result<Arc<dyn Dir>> {
         let label: Arc<str> = path.to_string_lossy().into();
@@ -55,8 +52,8 @@ impl Disk for SimDisk {
         Ok(Arc::new(SimDir { disk: self.clone(), id, path: path.to_owned(), label }))
     }
 
-    fn descriptors(&self) -> Arc<crate::Descriptors> {
-        Arc::new(crate::Descriptors::new(DESCRIPTORS))
+    fn open_files_max(&self) -> Option<usize> {
+        None
     }
 
     fn boot_id(&self) -> [u8; 16] {

@@ -2,6 +2,7 @@
 //! bytes, so that a decoder allocates what the writer had and no hostile length decides.
 
 use std::cell::RefCell;
+use std::io::Read;
 
 use crate::{Error, Result};
 
@@ -86,6 +87,20 @@ pub fn compress(algorithm: Compression, raw: &[u8], out: &mut Vec<u8>) -> Option
     }
 }
 
+/// The most bytes that `disk` compressed bytes can stand for: a longer claim is refused before memory is asked for.
+pub fn longest_raw(algorithm: Compression, disk: usize) -> usize {
+    match algorithm {
+        Compression::None => disk,
+        Compression::Snappy => disk.saturating_mul(64),
+        Compression::Lz4 | Compression::Lz4Fast => disk.saturating_mul(256),
+        // A block of 128 KiB that repeats one byte takes four bytes.
+        Compression::Zstd => disk.saturating_mul(32 << 10).saturating_add(128 << 10),
+    }
+}
+
+/// Longest claim for which memory is taken at once; for longer ones it grows with what was decoded.
+const AT_ONCE_BYTES: usize = 1 << 20;
+
 thread_local! {
     /// Making a context costs more than decoding a block.
     static ZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
@@ -155,4 +170,171 @@ pub fn decompress(
         Compression::Zstd => zstd_into(bytes, out).map_err(|_| corrupt("bad zstd stream"))?,
     };
     if n == out.len() { Ok(()) } else { Err(corrupt("raw length differs from the stored one")) }
+}
+
+/// Replaces the content of `out` by the decompressed `bytes`, which claim to stand for `raw` bytes. Of a claim beyond a MiB no
+/// more memory is taken than twice what the stream really holds.
+///
+/// # Errors
+/// As [`decompress`]; also `Corrupt` for a claim beyond [`longest_raw`], and `MemoryLimit`.
+pub fn decompress_into(
+    algorithm: Compression,
+    bytes: &[u8],
+    raw: usize,
+    out: &mut Vec<u8>,
+    corrupt: impl Fn(&str) -> Error,
+) -> Result<()> {
+    if raw > longest_raw(algorithm, bytes.len()) {
+        return Err(corrupt("raw length beyond what the bytes can stand for"));
+    }
+    if raw > AT_ONCE_BYTES {
+        match algorithm {
+            Compression::Zstd => return grow_zstd(bytes, raw, out, corrupt),
+            Compression::Lz4 | Compression::Lz4Fast if lz4_len(bytes) != Some(raw) => {
+                return Err(corrupt("bad lz4 stream"));
+            }
+            Compression::Snappy if snappy_len(bytes) != Some(raw) => {
+                return Err(corrupt("bad snappy stream"));
+            }
+            _ => {}
+        }
+    }
+    make_room(out, raw)?;
+    decompress(algorithm, bytes, out, corrupt)
+}
+
+/// Makes `out` `len` bytes long.
+fn make_room(out: &mut Vec<u8>, len: usize) -> Result<()> {
+    let more = len.saturating_sub(out.len());
+    out.try_reserve_exact(more).map_err(|_| Error::MemoryLimit { what: "decompressing a value".into() })?;
+    out.resize(len, 0);
+    Ok(())
+}
+
+fn grow_zstd(bytes: &[u8], raw: usize, out: &mut Vec<u8>, corrupt: impl Fn(&str) -> Error) -> Result<()> {
+    let bad = |_| corrupt("bad zstd stream");
+    // One frame, as the decoder of short ones takes it.
+    let mut stream = zstd::stream::read::Decoder::with_buffer(bytes).map_err(bad)?.single_frame();
+    out.clear();
+    let mut done = 0;
+    while done < raw {
+        make_room(out, raw.min((2 * done).max(AT_ONCE_BYTES)))?;
+        match stream.read(&mut out[done..]).map_err(bad)? {
+            0 => break,
+            n => done += n,
+        }
+    }
+    let whole = done == raw && stream.read(&mut [0]).map_err(bad)? == 0 && stream.finish().is_empty();
+    if whole { Ok(()) } else { Err(corrupt("raw length differs from the stored one")) }
+}
+
+/// How many bytes an LZ4 stream really holds, if its sequences are well-formed; nothing is decoded.
+fn lz4_len(bytes: &[u8]) -> Option<usize> {
+    let mut rest = bytes;
+    let mut len = 0usize;
+    loop {
+        let token = usize::from(*rest.split_off_first()?);
+        let literals = lz4_count(token >> 4, &mut rest)?;
+        rest.split_off(..literals)?;
+        len = len.checked_add(literals)?;
+        if rest.is_empty() {
+            return Some(len);
+        }
+        rest.split_off(..2)?;
+        len = len.checked_add(lz4_count(token & 15, &mut rest)?)?.checked_add(4)?;
+    }
+}
+
+/// A count of four bits, with the bytes that go on with it if all four are set.
+fn lz4_count(nibble: usize, rest: &mut &[u8]) -> Option<usize> {
+    let mut n = nibble;
+    if nibble == 15 {
+        loop {
+            let more = *rest.split_off_first()?;
+            n = n.checked_add(usize::from(more))?;
+            if more < 255 {
+                break;
+            }
+        }
+    }
+    Some(n)
+}
+
+/// How many bytes a Snappy stream really holds, if its tags are well-formed; nothing is decoded.
+fn snappy_len(bytes: &[u8]) -> Option<usize> {
+    let mut rest = bytes;
+    while rest.split_off_first()? & 0x80 != 0 {}
+    let mut len = 0usize;
+    while let Some(tag) = rest.split_off_first() {
+        let (n, skip) = match tag & 3 {
+            0 if *tag < 240 => (usize::from(tag >> 2) + 1, None),
+            0 => {
+                let more = usize::from(tag >> 2) - 59;
+                let field = rest.split_off(..more)?;
+                let n = field.iter().rev().fold(0usize, |n, b| n << 8 | usize::from(*b));
+                (n.checked_add(1)?, None)
+            }
+            1 => (usize::from(tag >> 2 & 7) + 4, Some(1)),
+            2 => (usize::from(tag >> 2) + 1, Some(2)),
+            _ => (usize::from(tag >> 2) + 1, Some(4)),
+        };
+        rest.split_off(..skip.unwrap_or(n))?;
+        len = len.checked_add(n)?;
+    }
+    Some(len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Compression; 4] =
+        [Compression::Snappy, Compression::Lz4, Compression::Lz4Fast, Compression::Zstd];
+
+    fn corrupt(what: &str) -> Error {
+        Error::corrupt("test", 0, what)
+    }
+
+    /// Values around the border from which memory grows with what is decoded: compressible, mixed and long.
+    #[test]
+    fn long_values_come_back() {
+        for len in [100, AT_ONCE_BYTES - 1, AT_ONCE_BYTES, AT_ONCE_BYTES + 1, 5 * AT_ONCE_BYTES + 17] {
+            let repeated = vec![7; len];
+            let mut n = 1u32;
+            let mixed: Vec<u8> = (0..len)
+                .map(|i| {
+                    n = n.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    if i % 96 < 32 { (n >> 24) as u8 } else { 3 }
+                })
+                .collect();
+            for value in [repeated, mixed] {
+                for algorithm in ALL {
+                    let (mut packed, mut back) = (Vec::new(), vec![1; 3]);
+                    compress(algorithm, &value, &mut packed).unwrap();
+                    decompress_into(algorithm, &packed, len, &mut back, corrupt).unwrap();
+                    assert!(back == value, "{algorithm:?}, {len} bytes");
+                }
+            }
+        }
+    }
+
+    /// A stream of a few bytes that claims gigabytes made the reader take them all before it looked. Now the memory stays
+    /// within twice what the stream holds, or the claim is refused.
+    #[test]
+    fn a_false_claim_takes_little_memory() {
+        for algorithm in ALL {
+            let value = vec![7; 40 * AT_ONCE_BYTES];
+            let mut packed = Vec::new();
+            compress(algorithm, &value, &mut packed).unwrap();
+            for claim in
+                [value.len() * 3 / 2, value.len() + 1, value.len() - 1, u32::MAX as usize, usize::MAX]
+            {
+                let mut out = Vec::new();
+                let result = decompress_into(algorithm, &packed, claim, &mut out, corrupt);
+                assert!(result.is_err_and(|e| e.is_corruption()), "{algorithm:?}: {claim}");
+                let bound = 2 * value.len() + AT_ONCE_BYTES;
+                assert!(out.capacity() <= bound, "{algorithm:?}: {claim} took {}", out.capacity());
+            }
+        }
+    }
 }

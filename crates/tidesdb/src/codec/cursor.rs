@@ -1,5 +1,7 @@
 //! A bounds-checked reader of bytes that came from disk. Every call may fail; none panics.
 
+use std::ops::RangeInclusive;
+
 use crate::{Error, Result};
 
 /// Reads fields from the front of a byte slice, and names the file and offset when one is missing.
@@ -137,6 +139,22 @@ impl<'a> Decoder<'a> {
             Ok(n) if n <= max => Ok(n),
             _ => Err(self.corrupt("length beyond its limit")),
         }
+    }
+
+    /// A variable-length number in `domain`; `what` names it in the error.
+    ///
+    /// # Errors
+    /// `Corrupt` if the number is cut off, not in shortest form, or outside of `domain`.
+    #[inline]
+    pub fn number(&mut self, domain: RangeInclusive<u64>, what: &str) -> Result<u64> {
+        let n = self.varint()?;
+        if domain.contains(&n) { Ok(n) } else { Err(self.outside(what, n, &domain)) }
+    }
+
+    #[cold]
+    fn outside(&self, what: &str, n: u64, domain: &RangeInclusive<u64>) -> Error {
+        let (low, high) = (domain.start(), domain.end());
+        self.corrupt(&format!("{what} is {n}, outside of {low} to {high}"))
     }
 
     /// A length of at most `max` and that many bytes.

@@ -6,6 +6,6 @@ mod cursor;
 mod varint;
 
 pub use checksum::{Salt, bound_crc, key_hash};
-pub use compress::{Compression, compress, decompress, decompress_prefix};
+pub use compress::{Compression, compress, decompress, decompress_into, decompress_prefix, longest_raw};
 pub use cursor::Decoder;
 pub use varint::{VARINT_BYTES_MAX, put_bytes, put_varint};

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::plan::{self, BOTTOM_LEVEL, CompactionPlan, PlanKind};
-use crate::Result;
 use crate::family::{FamilyCore, Metric};
 use crate::merge::{MergeCursor, Purge};
 use crate::ranges::RangeTombstone;
@@ -14,6 +13,7 @@ use crate::shared::Shared;
 use crate::sources::{Source, TableVersion};
 use crate::types::{EntryCursor, SeqNo};
 use crate::version::{Change, VersionEdit};
+use crate::{Error, Result};
 
 /// Runs the compaction of `family` that is due; `false` if none is.
 ///
@@ -78,7 +78,39 @@ fn version_of(family: &FamilyCore) -> Arc<TableVersion> {
     Arc::clone(&family.owned_view().version)
 }
 
+/// Carries `plan` out. If the family is dropped meanwhile, there is nothing to do.
 fn carry_out(
+    shared: &Arc<Shared>,
+    family: &Arc<FamilyCore>,
+    planned: (&Arc<TableVersion>, &CompactionPlan),
+    stops: u64,
+) -> Result<()> {
+    match merge_and_install(shared, family, planned, stops) {
+        Err(Error::NotFound { .. }) if family.is_dropped() => Ok(()),
+        other => other,
+    }
+}
+
+fn merge_and_install(
+    shared: &Arc<Shared>,
+    family: &Arc<FamilyCore>,
+    (version, plan): (&Arc<TableVersion>, &CompactionPlan),
+    stops: u64,
+) -> Result<()> {
+    compact(shared, family, (version, plan), stops).map_err(|e| blame(plan, e))
+}
+
+/// The damage in an input that explains a broken law of the merge, if there is any: entries out of order under right
+/// checksums are met by nothing before it.
+fn blame(plan: &CompactionPlan, e: Error) -> Error {
+    if !matches!(e, Error::Internal { .. }) {
+        return e;
+    }
+    let damage = plan.inputs.iter().filter_map(|(_, table)| table.table().verify().err());
+    damage.into_iter().find(Error::is_corruption).unwrap_or(e)
+}
+
+fn compact(
     shared: &Arc<Shared>,
     family: &Arc<FamilyCore>,
     (version, plan): (&Arc<TableVersion>, &CompactionPlan),

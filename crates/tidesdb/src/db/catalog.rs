@@ -57,7 +57,14 @@ fn vlog_set(shared: &Arc<Shared>, id: FamilyId, options: &FamilyOptions) -> Vlog
         None => Err(Error::Closed),
     };
     let (dir, entropy) = (Arc::clone(&shared.dir), Arc::clone(&shared.env.entropy));
-    VlogSet::new(dir, entropy, id, file_bytes(shared, options), new_id)
+    let weak = Arc::downgrade(shared);
+    let relieve = move || {
+        let families = weak.upgrade().map(|shared| shared.all_families());
+        // A failed sync is kept by the set: the next sync of the log meets it.
+        families.iter().flatten().for_each(|family| drop(family.vlog.give_back()));
+    };
+    let logs = VlogSet::new(dir, entropy, id, file_bytes(shared, options), new_id);
+    logs.limited(Arc::clone(&shared.vlog_writes), relieve)
 }
 
 /// What is kept of a family while the database is open.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tidesdb_cache::Cache;
-use tidesdb_io::{Access, Dir, FileExt};
+use tidesdb_io::{Access, Descriptors, Dir, FileExt, PooledDir};
 
 use super::Db;
 use crate::shared::Shared;
@@ -67,6 +67,7 @@ type Transfer = fn(&Shared, &str, &Arc<dyn Dir>) -> Result<()>;
 fn write(shared: &Arc<Shared>, state: &State, path: &Path, transfer: Transfer) -> Result<()> {
     let name = path.display().to_string();
     let target = shared.env.disk.open_dir(path, true).map_err(|e| Error::io("create", &name, e))?;
+    let target = PooledDir::wrap(target, &Descriptors::of(&*shared.env.disk));
     if !target.list().map_err(|e| Error::io("list", &name, e))?.is_empty() {
         return Err(Error::Exists { what: format!("something in {name}").into() });
     }

@@ -292,7 +292,13 @@ impl Db {
 /// Commits, then does in this thread what waits, if there are no background threads.
 pub(crate) fn write(shared: &Arc<Shared>, batch: &mut WriteBatch, options: &WriteOptions) -> Result<SeqNo> {
     let committed = write::commit(shared, batch, options);
-    let work = match &committed {
+    work_here(shared, &committed);
+    committed
+}
+
+/// After a commit: does in this thread what waits, if there are no background threads.
+fn work_here(shared: &Arc<Shared>, committed: &Result<SeqNo>) {
+    let work = match committed {
         Ok(_) => true,
         Err(e) => e.is_full(), // the work may make space
     };
@@ -300,5 +306,4 @@ pub(crate) fn write(shared: &Arc<Shared>, batch: &mut WriteBatch, options: &Writ
         // The commit stands, whatever becomes of the work that follows it: a failure there shows in the next call or poisons.
         let _ = background::run_waiting(shared);
     }
-    committed
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use tidesdb_cache::Cache;
-use tidesdb_io::{Dir, DirLock, Env, PooledDir};
+use tidesdb_io::{Descriptors, Dir, DirLock, Env, PooledDir};
 use tidesdb_sync::{Mutex, RwLock};
 
 use super::recover;
@@ -19,13 +19,16 @@ use crate::mvcc::Snapshots;
 use crate::options::{DbOptions, FamilyOptions, RecoveryMode, RemoteOptions, SyncMode};
 use crate::shared::{Debt, Family, Merges, Shared, SyncDue};
 use crate::sst::{Table, TableContext};
-use crate::types::{Comparator, WalId};
-use crate::version::{Context, Presence, VersionSet, presence};
+use crate::types::{Comparator, WalId, is_segment_bytes, wal_id_max};
+use crate::version::{Context, Presence, State, VersionSet, presence};
+use crate::vlog::WriteBudget;
 use crate::wal::{Log, LogConfig, reader, release_spare_files};
 use crate::{Error, Result, files};
 
 /// Free space, beside the wanted minimum, below which an open uses the reserve.
 const NEARLY_FULL_BYTES: u64 = 64 << 20;
+/// One in so many descriptors of the budget may be a value log that is open for writing.
+const VLOG_WRITES_SHARE: usize = 4;
 
 /// How to open a database; made by [`Db::options`].
 #[derive(Clone, Debug)]
@@ -156,16 +159,19 @@ impl OpenOptions {
             self.options.remote = None; // nothing may change, here or there
         }
         let dir = self.open_dir()?;
-        let lock = self.lock(&PooledDir::wrap(dir.clone(), &self.env.disk.descriptors()))?;
+        let lock = self.lock(&PooledDir::wrap(dir.clone(), &Descriptors::of(&*self.env.disk)))?;
         let attached = match self.options.remote.as_ref() {
             Some(remote) => Some(restore::attach(remote, dir.clone())?),
             None => None,
         };
         let dir = attached.as_ref().map_or(dir, |attached| Arc::clone(&attached.dir));
-        let dir = PooledDir::wrap(dir, &self.env.disk.descriptors());
+        let dir = PooledDir::wrap(dir, &Descriptors::of(&*self.env.disk));
         self.make_room(&dir)?;
         let shared = self.build(&dir, attached)?;
-        let (default, report) = self.recover(&shared).inspect_err(|_| shared.remove_obsolete())?;
+        let (default, report) = self.recover(&shared).map_err(|e| match e.is_full() {
+            true => full(&shared, &dir, e),
+            false => e, // where there is damage, every file may be worth something
+        })?;
         shared.snapshots.begin_at(shared.visible());
         let default = match default {
             Some(family) => family,
@@ -206,7 +212,9 @@ impl OpenOptions {
     /// On a disk that is nearly full, gives the space of the reserve and of spare log segments to the open.
     fn make_room(&self, dir: &Arc<dyn Dir>) -> Result<()> {
         let space = dir.space().map_err(|e| Error::io("read free space", "database directory", e))?;
-        if !self.options.read_only && space.free < self.options.disk_free_min + NEARLY_FULL_BYTES {
+        if !self.options.read_only
+            && space.free < self.options.disk_free_min.saturating_add(NEARLY_FULL_BYTES)
+        {
             release_spare_files(dir);
         }
         Ok(())
@@ -243,7 +251,13 @@ impl OpenOptions {
         });
         let context = self.version_context(dir, &tables);
         let versions = match presence(&**dir)? {
-            Presence::Present => VersionSet::open(context, self.options.read_only)?.0,
+            Presence::Present => {
+                let (versions, report) = VersionSet::open(context, self.options.read_only)?;
+                match newer_than_flushed(&versions.state()) {
+                    None => versions,
+                    Some(what) => return Err(Error::corrupt(&report.file, 0, what)),
+                }
+            }
             _ if self.options.create_if_missing && !self.options.read_only => {
                 VersionSet::create(context, self.options.wal_segment_bytes)?
             }
@@ -263,6 +277,9 @@ impl OpenOptions {
             free_min: self.options.disk_free_min,
         };
         let first = first_segment(dir, &versions, identity.wal_segment_bytes)?;
+        if !self.options.read_only {
+            check_room(first, identity.wal_segment_bytes)?;
+        }
         let log = Log::new(&self.env, dir, config, &health, first);
         let shared = Shared {
             env: self.env.clone(),
@@ -284,6 +301,9 @@ impl OpenOptions {
             sync_due: SyncDue::default(),
             retry: Retry::default(),
             dirty_vlogs: Mutex::default(),
+            vlog_writes: WriteBudget::new(
+                (Descriptors::of(&*self.env.disk).max() / VLOG_WRITES_SHARE).max(1),
+            ),
             recovery_pins: AtomicU64::new(u64::MAX),
             remote: attached.map(|attached| attached.remote),
             expiry_clock: crate::clock::ExpiryClock::default(),
@@ -312,12 +332,44 @@ impl OpenOptions {
     }
 }
 
+/// An open failed on a full disk: leaves no file behind, and says how much the tables of what is in the log take, at most.
+#[cold]
+fn full(shared: &Shared, dir: &Arc<dyn Dir>, e: Error) -> Error {
+    shared.remove_obsolete();
+    if matches!(e, Error::NoSpace { .. }) {
+        return e;
+    }
+    let first = shared.versions.state().log_start;
+    let ids = reader::segment_files(dir, first, shared.log.segment_bytes()).map(|(ids, _)| ids);
+    let len = |id: &WalId| reader::span_of(dir, *id, shared.log.segment_bytes()) * shared.log.segment_bytes();
+    shared.log.no_space(ids.unwrap_or_default().iter().map(len).sum())
+}
+
 fn check_options(options: &DbOptions) -> Result<()> {
-    let segment = options.wal_segment_bytes;
-    if !segment.is_multiple_of(4096) || !(16 << 10..=1 << 30).contains(&segment) {
+    if !is_segment_bytes(options.wal_segment_bytes) {
         return Err(Error::invalid("wal_segment_bytes must be a multiple of 4096 from 16 KiB to 1 GiB"));
     }
     Ok(())
+}
+
+/// What lies in a table, or hides what does, is of a commit that was flushed. Says where that does not hold.
+fn newer_than_flushed(state: &State) -> Option<String> {
+    state.families.values().find_map(|family| {
+        let table = family.tables.values().find(|(_, meta)| meta.max_seq > family.flushed_to);
+        let range = family.ranges.keys().find(|seq| **seq > family.flushed_to);
+        let id = family.id.0;
+        table.map(|(_, meta)| format!("table {} is newer than what family {id} flushed", meta.id.0)).or_else(
+            || range.map(|seq| format!("range tombstone {seq} is newer than what family {id} flushed")),
+        )
+    })
+}
+
+/// Refuses a log that would begin where sequence numbers end: the manifest may say that nearly all of them are used.
+fn check_room(first: WalId, segment_bytes: u64) -> Result<()> {
+    if first.0 < wal_id_max(segment_bytes) {
+        return Ok(());
+    }
+    Err(Error::Exhausted { what: "sequence numbers".into() })
 }
 
 /// A number above every segment that exists and every sequence number that was given out.

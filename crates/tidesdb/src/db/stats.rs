@@ -8,7 +8,7 @@ use super::Db;
 use crate::family::{FamilyCore, Metric};
 use crate::remote::RemoteStats;
 use crate::shared::HeldUp;
-use crate::sst::{TableMeta, VlogRef};
+use crate::sst::TableMeta;
 use crate::types::SeqNo;
 use crate::vlog::VlogPointer;
 
@@ -26,6 +26,8 @@ pub struct FamilyStats {
     pub level_tables: Vec<usize>,
     /// Bytes of tables in each level, level 1 first.
     pub level_bytes: Vec<u64>,
+    /// Bytes that the values of each level take in value logs, level 1 first.
+    pub level_value_log_bytes: Vec<u64>,
     /// Entries of the tables of each level, level 1 first, old versions and tombstones included.
     pub level_entries: Vec<u64>,
     /// Tombstones in the tables of each level, level 1 first.
@@ -44,6 +46,10 @@ pub struct FamilyStats {
     pub table_entries: u64,
     /// Tombstones in all tables.
     pub tombstones: u64,
+    /// Largest share of tombstones among the entries of one table, from 0 to 1.
+    pub tombstone_share_max: f64,
+    /// Level of that table, 1 or more; 0 if no table has a tombstone.
+    pub tombstone_share_level: usize,
     /// Range tombstones, in memtables and in force over tables.
     pub range_tombstones: u64,
     /// Bytes of filters and indexes in memory.
@@ -72,12 +78,17 @@ impl FamilyStats {
         let by_level = |of: fn(&TableMeta) -> u64| {
             levels.iter().map(|l| l.tables().iter().map(|t| of(t.meta())).sum()).collect()
         };
+        let shares = (1..)
+            .zip(levels)
+            .flat_map(|(level, l)| l.tables().iter().map(move |t| (tombstone_share(t.meta()), level)));
+        let densest = shares.filter(|(share, _)| *share > 0.0).max_by(|a, b| a.0.total_cmp(&b.0));
         Self {
             name: core.name().to_string(),
             memtable_bytes: view.memtables().map(|m| m.bytes() as u64).sum(),
             immutables: view.immutables.len(),
             level_tables: levels.iter().map(|l| l.len()).collect(),
             level_bytes: levels.iter().map(|l| l.bytes()).collect(),
+            level_value_log_bytes: by_level(value_log_bytes),
             level_entries: by_level(|meta| meta.entries),
             level_tombstones: by_level(|meta| meta.tombstones),
             memtable_entries: view.memtables().map(|m| m.map.entries()).sum(),
@@ -87,6 +98,8 @@ impl FamilyStats {
             compacting: core.merging.load(Ordering::Relaxed),
             table_entries: tables().map(|t| t.meta().entries).sum(),
             tombstones: tables().map(|t| t.meta().tombstones).sum(),
+            tombstone_share_max: densest.map_or(0.0, |(share, _)| share),
+            tombstone_share_level: densest.map_or(0, |(_, level)| level),
             range_tombstones: (view.memtables().map(|m| m.ranges.to_owned().len()).sum::<usize>()
                 + view.version.ranges().len()) as u64,
             resident_bytes: tables().map(|t| t.table().resident_bytes()).sum(),
@@ -103,9 +116,16 @@ impl FamilyStats {
 
 /// Values in the table itself, and what it refers to in value logs.
 fn value_bytes(meta: &TableMeta) -> u64 {
-    let sum = |of: fn(&VlogRef) -> u64| meta.vlog_refs.iter().map(of).sum::<u64>();
-    let pointers = sum(|r| r.count) * VlogPointer::BYTES as u64;
-    meta.raw_value_bytes.saturating_sub(pointers) + sum(|r| r.bytes)
+    let pointers = meta.vlog_refs.iter().map(|r| r.count).sum::<u64>() * VlogPointer::BYTES as u64;
+    meta.raw_value_bytes.saturating_sub(pointers) + value_log_bytes(meta)
+}
+
+fn value_log_bytes(meta: &TableMeta) -> u64 {
+    meta.vlog_refs.iter().map(|r| r.bytes).sum()
+}
+
+fn tombstone_share(meta: &TableMeta) -> f64 {
+    meta.tombstones as f64 / meta.entries.max(1) as f64
 }
 
 /// Figures about the whole database; its `Display` is for people.
@@ -118,6 +138,8 @@ pub struct Stats {
     pub durable_seq: SeqNo,
     /// Bytes written to the log since the open.
     pub wal_bytes: u64,
+    /// Number of the log segment that is written to; it grows as long as the database exists.
+    pub wal_segment: u64,
     /// Bytes of log that would be replayed after a crash now.
     pub wal_live_bytes: u64,
     /// Blocks found in the cache and not found.
@@ -187,6 +209,7 @@ impl Db {
             visible_seq: shared.visible(),
             durable_seq: shared.log.sequencer().durable(),
             wal_bytes: shared.log.bytes_written(),
+            wal_segment: shared.log.segment_of(shared.visible()).0,
             wal_live_bytes: shared.log.bytes_since(shared.log_needed_from()),
             cache_hits: cache.hits,
             cache_misses: cache.misses,

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use super::Db;
-use crate::options::Isolation;
+use super::{Db, work_here};
+use crate::options::{Isolation, WriteOptions};
 use crate::txn::Transaction;
+use crate::types::SeqNo;
 use crate::{Error, Result};
 
 /// How often [`Db::transact`] begins anew.
@@ -12,6 +13,27 @@ const TRIES_MAX: u32 = 100;
 /// The first pause after a conflict, and the longest.
 const PAUSE_MIN: Duration = Duration::from_micros(20);
 const PAUSE_MAX: Duration = Duration::from_millis(5);
+
+impl Transaction {
+    /// Commits all writes, or none; returns the commit's sequence number. The transaction has then ended, however it went.
+    ///
+    /// # Errors
+    /// `Conflict` if somebody wrote what the level protects: nothing happened, [`Transaction::reset`] and do it again. Others
+    /// as [`Db::write`](crate::Db::write).
+    pub fn commit(&mut self) -> Result<SeqNo> {
+        self.commit_with(&WriteOptions::default())
+    }
+
+    /// As [`Transaction::commit`], with options for this commit.
+    ///
+    /// # Errors
+    /// As [`Transaction::commit`].
+    pub fn commit_with(&mut self, options: &WriteOptions) -> Result<SeqNo> {
+        let committed = self.commit_only(options);
+        work_here(self.shared(), &committed);
+        committed
+    }
+}
 
 impl Db {
     /// Begins a transaction.

@@ -17,7 +17,7 @@ use crate::codec::{Compression, Decoder};
 use crate::family::{FamilyCore, WaitingFamily};
 use crate::rewrite::{FLUSH_LEVEL, Rewritten};
 use crate::shared::Shared;
-use crate::types::{Comparator, Kind, SeqNo, VlogId};
+use crate::types::{Comparator, Kind, SEQ_MAX, SeqNo, VlogId};
 use crate::version::{Change, State, VersionEdit};
 use crate::vlog::VlogPointer;
 use crate::write::{Op, encode_op, ops};
@@ -96,7 +96,8 @@ fn join(shared: &Arc<Shared>, family: &WaitingFamily) -> Result<()> {
     if shared.options.read_only {
         replay(shared, &core, &known.held, |_| Ok(()))?;
         let pieces = family.in_memory.lock();
-        pieces.iter().try_for_each(|piece| replay_piece(shared, &core, piece, "the log"))?;
+        let mut before = 1;
+        pieces.iter().try_for_each(|piece| replay_piece(shared, &core, piece, "the log", &mut before))?;
     } else if !known.held.is_empty() {
         let mut tables = Vec::new();
         let written = write(shared, &core, &known.held, &mut tables, appear);
@@ -144,18 +145,30 @@ pub(super) fn replay(
     held: &[VlogPointer],
     mut relieve: impl FnMut(&Arc<FamilyCore>) -> Result<()>,
 ) -> Result<()> {
+    let mut before = 1;
     for pointer in held {
         let piece = family.vlog.read(pointer)?;
-        replay_piece(shared, family, &piece, &files::vlog(pointer.vlog))?;
+        replay_piece(shared, family, &piece, &files::vlog(pointer.vlog), &mut before)?;
         relieve(family)?;
     }
     Ok(())
 }
 
-fn replay_piece(shared: &Shared, family: &Arc<FamilyCore>, piece: &[u8], file: &str) -> Result<()> {
+/// Inserts one piece. `before` is the sequence number of the commit before; those of the piece are not below it.
+fn replay_piece(
+    shared: &Shared,
+    family: &Arc<FamilyCore>,
+    piece: &[u8],
+    file: &str,
+    before: &mut SeqNo,
+) -> Result<()> {
     let mut d = Decoder::new(piece, file, 0);
     while d.remaining() > 0 {
         let seq = d.u64()?;
+        if !(*before..=SEQ_MAX).contains(&seq) {
+            return Err(d.corrupt("sequence number of a commit that was held back"));
+        }
+        *before = seq;
         let length = d.u32()? as usize;
         let base = d.position() as u64;
         for op in ops(d.take(length)?, file, base) {

@@ -31,7 +31,7 @@ pub struct FamilyOptions {
     pub value_threshold: usize,
     /// Compression of blocks and of values in the value log. Default LZ4.
     pub compression: Compression,
-    /// Bits of bloom filter for each key; 0 = no filter. Default 10 (about 1 % false positives).
+    /// Bits of bloom filter for each key, at most 32; 0 = no filter. Default 10 (about 1 % false positives).
     pub filter_bits_per_key: u32,
     /// Size a table of the largest level aims at, in bytes. Default 128 MiB.
     pub table_bytes: u64,
@@ -59,7 +59,21 @@ impl Default for FamilyOptions {
     }
 }
 
+/// Most bits of filter for each key.
+pub(super) const FILTER_BITS_MAX: u32 = 32;
+
 impl FamilyOptions {
+    /// Which setting is outside of its domain, if one is. Buffers and tables have at least one byte, a filter at most
+    /// [`FILTER_BITS_MAX`] bits for each key; the other numbers may be any.
+    pub(crate) fn outside(&self) -> Option<&'static str> {
+        let checks = [
+            (self.write_buffer_bytes == 0, "write_buffer_bytes must be above 0"),
+            (self.table_bytes == 0, "table_bytes must be above 0"),
+            (self.filter_bits_per_key > FILTER_BITS_MAX, "filter_bits_per_key must be at most 32"),
+        ];
+        checks.iter().find(|(bad, _)| *bad).map(|(_, what)| *what)
+    }
+
     /// Sets the key order.
     #[must_use]
     pub fn comparator(mut self, comparator: Comparator) -> Self {
@@ -91,7 +105,7 @@ impl FamilyOptions {
     /// Sets the bits of filter for each key.
     #[must_use]
     pub fn filter_bits_per_key(mut self, bits: u32) -> Self {
-        self.filter_bits_per_key = bits.min(32);
+        self.filter_bits_per_key = bits.min(FILTER_BITS_MAX);
         self
     }
 

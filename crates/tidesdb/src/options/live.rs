@@ -66,6 +66,9 @@ impl LiveOptions {
         if options.memtable != self.memtable {
             return Err(Error::invalid("the kind of memtable of a family cannot change"));
         }
+        if let Some(what) = options.outside() {
+            return Err(Error::invalid(what));
+        }
         Ok(())
     }
 

@@ -151,12 +151,13 @@ impl Cursor {
         options: ReadOptions,
     ) -> Result<Self> {
         shared.check_open()?;
+        let before = moment.seq(shared);
+        // The view before the sequence number: see `mvcc`. The view keeps every version of its moment. And before the look
+        // whether the family was dropped: a drop says so first and empties the view then.
+        let view = family.owned_view();
         if family.is_dropped() {
             return Err(Error::NotFound { what: format!("column family {}", family.name()).into() });
         }
-        let before = moment.seq(shared);
-        // The view before the sequence number: see `mvcc`. The view keeps every version of its moment.
-        let view = family.owned_view();
         let seq = moment.seq(shared);
         let inner = Self::merged(family, &view, (seq, shared.now_secs()), own.as_ref());
         Ok(Self {

@@ -201,9 +201,10 @@ fn find<'g>(
     guard: &'g Guard,
 ) -> Result<Option<Hit<'g>>> {
     shared.check_open()?;
-    let key = comparator_key(family, key)?;
-    // The view before the sequence number: see `mvcc`.
+    // The view before the sequence number: see `mvcc`. And before the look whether the family was dropped: a drop says so first
+    // and empties the view then.
     let view = family.view(guard);
+    let key = comparator_key(family, key)?;
     let seq = match snapshot {
         Some(seq) => seq,
         None => shared.visible(),

@@ -14,6 +14,8 @@ use super::layout::{begin_section, open_section, seal_section};
 /// Bytes of a line.
 pub(super) const LINE_BYTES: usize = 64;
 const LINE_BITS: u64 = 512;
+/// Most lines: the place of a key is computed in 64 bits.
+const LINES_MAX: usize = u32::MAX as usize;
 /// More probes than this save less than they cost.
 pub(super) const PROBES_MAX: u32 = 8;
 /// Any odd number with balanced bits; part of the format.
@@ -37,7 +39,7 @@ impl Filter {
             return Self { lines: Box::default(), probes: 0 };
         }
         let bits = hashes.len() as u64 * u64::from(bits_per_key);
-        let lines = bits.div_ceil(LINE_BITS).min(u64::from(u32::MAX));
+        let lines = bits.div_ceil(LINE_BITS).min(LINES_MAX as u64);
         // ln 2 bits per key is the best number of probes of a plain Bloom filter; crowded lines want fewer.
         let probes = (bits_per_key * 5 / 8).clamp(1, PROBES_MAX);
         let mut lines = vec![Line([0; 8]); lines as usize].into_boxed_slice();
@@ -95,7 +97,11 @@ impl Filter {
         let mut d = Decoder::new(body, file, at);
         let probes = u32::from(d.u8()?);
         let (lines, rest) = d.take(d.remaining())?.as_chunks::<LINE_BYTES>();
-        if !(1..=PROBES_MAX).contains(&probes) || lines.is_empty() || !rest.is_empty() {
+        if !(1..=PROBES_MAX).contains(&probes)
+            || lines.is_empty()
+            || !rest.is_empty()
+            || lines.len() > LINES_MAX
+        {
             return Err(Error::corrupt(file, at, "shape of the filter"));
         }
         let lines = lines.iter().map(decode_line).collect();

@@ -1,10 +1,12 @@
 //! [`TableMeta`]: what is known of a table without reading its entries. The manifest stores it, the file repeats it, and
 //! opening a table compares the two.
 
+use crate::Result;
 use crate::codec::{Compression, Decoder, Salt, put_bytes, put_varint};
 use crate::ranges::RangeTombstone;
-use crate::types::{Comparator, KEY_BYTES_MAX, SeqNo, TableId, VlogId};
-use crate::{Error, Result};
+use crate::types::{
+    Comparator, FILE_BYTES_MAX, FILE_NUMBER_MAX, ID_MAX, KEY_BYTES_MAX, SEQ_MAX, SeqNo, TableId, VlogId,
+};
 
 /// What a table refers to in one value log file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,9 +83,9 @@ impl TableMeta {
     /// # Errors
     /// `Corrupt` when the bytes are not an encoded description.
     pub fn decode(d: &mut Decoder<'_>) -> Result<Self> {
-        let id = TableId(d.varint()?);
+        let id = TableId(d.number(1..=FILE_NUMBER_MAX, "number of a table")?);
         let salt = d.array()?;
-        let file_bytes = d.varint()?;
+        let file_bytes = count(d)?;
         Ok(Self { id, salt, file_bytes, ..Self::decode_props(d)? })
     }
 
@@ -111,14 +113,14 @@ impl TableMeta {
     /// Reads what [`encode_props`](Self::encode_props) wrote.
     pub(super) fn decode_props(d: &mut Decoder<'_>) -> Result<Self> {
         let mut meta = Self {
-            entries: d.varint()?,
-            keys: d.varint()?,
-            tombstones: d.varint()?,
-            single_deletes: d.varint()?,
-            min_seq: d.varint()?,
-            max_seq: d.varint()?,
-            oldest_expiry: narrow(d)?,
-            newest_expiry: narrow(d)?,
+            entries: count(d)?,
+            keys: count(d)?,
+            tombstones: count(d)?,
+            single_deletes: count(d)?,
+            min_seq: seq(d)?,
+            max_seq: seq(d)?,
+            oldest_expiry: expiry(d)?,
+            newest_expiry: expiry(d)?,
             has_eternal: match d.u8()? {
                 0 => false,
                 1 => true,
@@ -128,9 +130,9 @@ impl TableMeta {
                 Some(c) => c,
                 None => return Err(d.corrupt("unknown compression")),
             },
-            raw_key_bytes: d.varint()?,
-            raw_value_bytes: d.varint()?,
-            purged_to: d.varint()?,
+            raw_key_bytes: count(d)?,
+            raw_value_bytes: count(d)?,
+            purged_to: seq(d)?,
             smallest: d.bytes(KEY_BYTES_MAX)?.to_vec(),
             largest: d.bytes(KEY_BYTES_MAX)?.to_vec(),
             ..Self::default()
@@ -139,13 +141,27 @@ impl TableMeta {
         let refs = d.length(d.remaining() / 3)?;
         meta.vlog_refs.reserve_exact(refs);
         for _ in 0..refs {
-            let r = VlogRef { vlog: VlogId(narrow(d)?), bytes: d.varint()?, count: d.varint()? };
+            let vlog = d.number(1..=ID_MAX.into(), "number of a value log")?;
+            let r = VlogRef { vlog: VlogId(vlog as u32), bytes: count(d)?, count: count(d)? };
             if meta.vlog_refs.last().is_some_and(|last| last.vlog >= r.vlog) {
                 return Err(d.corrupt("value logs out of order"));
             }
             meta.vlog_refs.push(r);
         }
-        Ok(meta)
+        if meta.is_consistent() {
+            Ok(meta)
+        } else {
+            Err(d.corrupt("counts of a table contradict each other"))
+        }
+    }
+
+    /// Whether no count is above the one that it is a part of.
+    fn is_consistent(&self) -> bool {
+        self.keys <= self.entries
+            && self.tombstones <= self.entries
+            && self.single_deletes <= self.tombstones
+            && self.min_seq <= self.max_seq
+            && self.oldest_expiry <= self.newest_expiry
     }
 
     /// The first field in which `self`, read from the file, differs from `expected`, if any.
@@ -190,7 +206,15 @@ impl Default for TableMeta {
     }
 }
 
-fn narrow(d: &mut Decoder<'_>) -> Result<u32> {
-    let n = d.varint()?;
-    u32::try_from(n).map_err(|_| -> Error { d.corrupt("number beyond 32 bits") })
+/// A length, or a count of things in one file.
+fn count(d: &mut Decoder<'_>) -> Result<u64> {
+    d.number(0..=FILE_BYTES_MAX, "length or count")
+}
+
+fn seq(d: &mut Decoder<'_>) -> Result<SeqNo> {
+    d.number(0..=SEQ_MAX, "sequence number")
+}
+
+fn expiry(d: &mut Decoder<'_>) -> Result<u32> {
+    d.number(0..=u32::MAX.into(), "expiry").map(|n| n as u32)
 }

@@ -362,7 +362,28 @@ impl Table {
 
     fn validate(&self, fence: Fence, block: Block<'_>) -> Result<()> {
         let values_disk = fence.disk - fence.key_part as u64;
-        block.validate(values_disk, self.meta.compression).map_err(|what| self.corrupt(fence.at, what))
+        let seqs = self.meta.min_seq..=self.meta.max_seq;
+        block
+            .validate(values_disk, self.meta.compression, seqs)
+            .map_err(|what| self.corrupt(fence.at, what))?;
+        self.validate_order(fence, block)
+    }
+
+    /// Checks the order of the entries and their place between the fences: walks and searches that meet entries out of order
+    /// may come to the same place again and again.
+    fn validate_order(&self, fence: Fence, block: Block<'_>) -> Result<()> {
+        if !block.is_sorted(&self.comparator) {
+            return Err(self.corrupt(fence.at, "entries out of order"));
+        }
+        let (mut first, mut last) = (Vec::new(), Vec::new());
+        block.key_into(0, &mut first);
+        block.key_into(block.len() - 1, &mut last);
+        let (first, last) = ((&first[..], block.seq(0)), (&last[..], block.seq(block.len() - 1)));
+        if self.index.encloses(&self.comparator, fence.block, first, last) {
+            Ok(())
+        } else {
+            Err(self.corrupt(fence.at, "index does not fit the block"))
+        }
     }
 
     /// Notes that the key section (0) or frame `bit - 1` of a mapped block was verified.

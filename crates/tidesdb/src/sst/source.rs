@@ -46,6 +46,8 @@ impl Source {
             }
             Self::File(file) => {
                 buf.clear();
+                buf.try_reserve_exact(len)
+                    .map_err(|_| Error::MemoryLimit { what: format!("reading {name}").into() })?;
                 buf.resize(len, 0);
                 read_exact(file, buf, at, name)?;
                 Ok(buf)
@@ -74,6 +76,6 @@ pub(super) fn slice(bytes: &[u8], at: u64, len: usize) -> Option<&[u8]> {
 fn read_exact(file: &Arc<dyn File>, buf: &mut [u8], at: u64, name: &str) -> Result<()> {
     file.read_exact_at(buf, at).map_err(|e| match e.kind() {
         io::ErrorKind::UnexpectedEof => Error::corrupt(name, at, "file ends too early"),
-        _ => Error::io("read", name, e),
+        _ => Error::io_at("read", name, at, e),
     })
 }

@@ -15,7 +15,7 @@ use super::index::Fence;
 use super::reader::{CachedPart, FRAME_BITS};
 use super::source::slice;
 use crate::Result;
-use crate::codec::{Compression, bound_crc, decompress_prefix};
+use crate::codec::{Compression, bound_crc, decompress_into, decompress_prefix};
 use crate::types::Slice;
 
 /// What lookups of a thread reuse.
@@ -171,8 +171,13 @@ impl Table {
         if frame.disk == frame.raw {
             return Ok(bytes);
         }
-        raw.resize(frame.raw, 0);
-        decompress_prefix(self.meta.compression, bytes, raw, want, |what| self.corrupt(at, what))?;
+        let (compression, corrupt) = (self.meta.compression, |what: &str| self.corrupt(at, what));
+        if want < frame.raw && frame.raw <= FRAME_BYTES_TARGET {
+            raw.resize(frame.raw, 0);
+            decompress_prefix(compression, bytes, raw, want, corrupt)?;
+        } else {
+            decompress_into(compression, bytes, frame.raw, raw, corrupt)?;
+        }
         Ok(raw)
     }
 

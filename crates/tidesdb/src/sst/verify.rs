@@ -10,7 +10,7 @@ use super::layout::{FOOTER_BYTES, open_section};
 use super::reader::{check_props, read_footer};
 use super::{Table, TableMeta};
 use crate::Result;
-use crate::codec::{bound_crc, decompress, key_hash};
+use crate::codec::{bound_crc, decompress_into, key_hash};
 use crate::types::{KEY_BYTES_MAX, Kind, SeqNo};
 
 /// What the walk has seen so far.
@@ -30,13 +30,13 @@ impl Table {
         self.verify_sections()?;
         let mut walk =
             Walk { meta: TableMeta::default(), key: Vec::new(), last: Vec::new(), last_seq: SeqNo::MAX };
-        let mut buffers = (Vec::new(), Vec::new(), Vec::new());
+        let mut buffers = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for b in 0..self.index.blocks() {
             let fence = self.fence(b)?;
-            let (disk, keys, values) = &mut buffers;
+            let (disk, keys, raw, values) = &mut buffers;
             let shape = self.read_keys_into(fence, disk, keys)?;
             let block = Block { shape: &shape, bytes: keys };
-            self.verify_values(fence, block, disk, values)?;
+            self.verify_values(fence, block, (disk, raw), values)?;
             self.verify_entries(b, fence, block, values, &mut walk)?;
         }
         let found = TableMeta {
@@ -85,7 +85,7 @@ impl Table {
         &self,
         fence: Fence,
         block: Block<'_>,
-        disk: &mut Vec<u8>,
+        (disk, raw): (&mut Vec<u8>, &mut Vec<u8>),
         values: &mut Vec<u8>,
     ) -> Result<()> {
         values.clear();
@@ -95,13 +95,12 @@ impl Table {
             if bound_crc(&self.meta.salt, at, &[bytes]) != frame.crc {
                 return Err(self.corrupt(at, "checksum of values"));
             }
-            let start = values.len();
-            values.resize(start + frame.raw, 0);
             if frame.disk == frame.raw {
-                values[start..].copy_from_slice(bytes);
+                values.extend_from_slice(bytes);
             } else {
                 let compression = self.meta.compression;
-                decompress(compression, bytes, &mut values[start..], |what| self.corrupt(at, what))?;
+                decompress_into(compression, bytes, frame.raw, raw, |what| self.corrupt(at, what))?;
+                values.extend_from_slice(raw);
             }
         }
         Ok(())

@@ -259,7 +259,9 @@ impl TableWriter {
     }
 
     fn write_out(&mut self) -> Result<()> {
-        self.file.write_all_at(&self.out, self.written).map_err(|e| Error::io("write", &self.name, e))?;
+        self.file
+            .write_all_at(&self.out, self.written)
+            .map_err(|e| Error::io_at("write", &self.name, self.written, e))?;
         self.written += self.out.len() as u64;
         self.out.clear();
         Ok(())

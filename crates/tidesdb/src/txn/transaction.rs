@@ -93,6 +93,11 @@ impl Transaction {
         self.batch.is_empty()
     }
 
+    /// Bytes that its writes so far will take in the log.
+    pub fn bytes(&self) -> usize {
+        if self.batch.is_empty() { 0 } else { self.batch.bytes() }
+    }
+
     /// Number of keys and intervals that its commit depends on. A key that is read often and intervals that overlap may count more
     /// than once, until they are merged; they are merged whenever their number has doubled.
     pub fn reads_tracked(&self) -> usize {
@@ -314,20 +319,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Commits all writes, or none; returns the commit's sequence number. The transaction has then ended, however it went.
-    ///
-    /// # Errors
-    /// `Conflict` if somebody wrote what the level protects: nothing happened, [`Transaction::reset`] and do it again. Others
-    /// as [`Db::write`](crate::Db::write).
-    pub fn commit(&mut self) -> Result<SeqNo> {
-        self.commit_with(&WriteOptions::default())
-    }
-
-    /// As [`Transaction::commit`], with options for this commit.
-    ///
-    /// # Errors
-    /// As [`Transaction::commit`].
-    pub fn commit_with(&mut self, options: &WriteOptions) -> Result<SeqNo> {
+    /// As [`Transaction::commit_with`]; the work that follows from the commit is left to others.
+    pub(crate) fn commit_only(&mut self, options: &WriteOptions) -> Result<SeqNo> {
         self.check_open()?;
         self.open = false;
         let reads = self.reads.borrow();
@@ -350,6 +343,11 @@ impl Transaction {
         drop(reads);
         self.moment = Moment::Now; // old versions are not needed any more
         done
+    }
+
+    /// The database.
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// Undoes everything. The transaction has then ended.

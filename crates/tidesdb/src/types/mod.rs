@@ -4,6 +4,7 @@ mod border;
 mod cursor;
 mod entry;
 mod ids;
+mod limits;
 mod order;
 mod rows;
 mod slice;
@@ -12,6 +13,10 @@ pub use border::KeyBorder;
 pub use cursor::{EntryCursor, Stamp, Stored};
 pub use entry::{EntryRef, Kind};
 pub use ids::{FamilyId, TableId, VlogId, WalId};
+pub use limits::{
+    FILE_BYTES_MAX, FILE_NUMBER_MAX, ID_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, WAL_ID_MAX,
+    is_segment_bytes, wal_id_max,
+};
 pub use order::{Comparator, KeyCompare, PrefixPlace};
 pub use rows::{RowSpan, Rows, Sight};
 pub use slice::Slice;

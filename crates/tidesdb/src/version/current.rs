@@ -15,6 +15,7 @@ use super::edit::MANIFEST_FORMAT;
 use super::format::first_nonzero;
 use crate::codec::{Decoder, Salt, bound_crc};
 use crate::files::{self, CURRENT, CURRENT_NEW, FileKind};
+use crate::types::FILE_NUMBER_MAX;
 use crate::{Error, Result};
 
 const CURRENT_BYTES: usize = 64;
@@ -66,6 +67,9 @@ impl Current {
         d.finish()?;
         if format == 0 || first_nonzero(&zeros).or(first_nonzero(&more_zeros)).is_some() {
             return Err(bad("fields that no version wrote"));
+        }
+        if this.number > FILE_NUMBER_MAX {
+            return Err(bad("number of the manifest"));
         }
         Ok(this)
     }

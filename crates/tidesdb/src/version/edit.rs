@@ -11,7 +11,10 @@ use crate::codec::{Compression, Decoder, Salt, put_bytes, put_varint};
 use crate::options::MemtableKind;
 use crate::ranges::{BORDER_BYTES_MAX, RangeTombstone};
 use crate::sst::TableMeta;
-use crate::types::{Comparator, FAMILY_NAME_BYTES_MAX, FamilyId, SeqNo, TableId, VlogId, WalId};
+use crate::types::{
+    Comparator, FAMILY_NAME_BYTES_MAX, FILE_BYTES_MAX, FILE_NUMBER_MAX, FamilyId, ID_MAX, SEQ_MAX, SeqNo,
+    TableId, VlogId, WAL_ID_MAX, WalId,
+};
 use crate::vlog::VlogPointer;
 use crate::{Error, FamilyOptions, Result};
 
@@ -21,6 +24,9 @@ pub const MANIFEST_FORMAT: u32 = 1;
 pub const IGNORABLE: u8 = 0x80;
 /// Longest stored name of a key order in bytes.
 pub const COMPARATOR_NAME_BYTES_MAX: usize = 255;
+
+/// Deepest level a table can be in.
+pub const LEVEL_MAX: u8 = 64;
 
 /// One change of the state.
 #[derive(Clone, Debug)]
@@ -309,30 +315,34 @@ impl Change {
             tag::RENAME_FAMILY => Self::RenameFamily { family: family(d)?, name: name(d)? },
             tag::SET_OPTIONS => Self::SetOptions { family: family(d)?, options: options(d)? },
             tag::ADD_TABLE => {
-                Self::AddTable { family: family(d)?, level: d.u8()?, meta: Arc::new(TableMeta::decode(d)?) }
+                Self::AddTable { family: family(d)?, level: level(d)?, meta: Arc::new(TableMeta::decode(d)?) }
             }
             tag::REMOVE_TABLE => {
-                Self::RemoveTable { family: family(d)?, level: d.u8()?, table: TableId(d.varint()?) }
+                Self::RemoveTable { family: family(d)?, level: level(d)?, table: TableId(table(d, 0)?) }
             }
             tag::ADD_VLOG => Self::AddVlog { family: family(d)?, vlog: vlog(d)?, salt: d.array()? },
             tag::SEAL_VLOG => Self::SealVlog {
                 family: family(d)?,
                 vlog: vlog(d)?,
-                bytes: d.varint()?,
-                sealed_at: d.varint()?,
+                bytes: d.number(0..=FILE_BYTES_MAX, "length of a value log")?,
+                sealed_at: seq(d)?,
             },
             tag::REMOVE_VLOG => Self::RemoveVlog { family: family(d)?, vlog: vlog(d)? },
-            tag::NEXT_IDS => {
-                Self::NextIds { table: TableId(d.varint()?), vlog: vlog(d)?, family: family(d)? }
+            tag::NEXT_IDS => Self::NextIds {
+                table: TableId(table(d, 1)?),
+                vlog: VlogId(small(d)?),
+                family: FamilyId(small(d)?),
+            },
+            tag::LOG_START => {
+                Self::LogStart { wal: WalId(d.number(0..=WAL_ID_MAX, "number of a log segment")?) }
             }
-            tag::LOG_START => Self::LogStart { wal: WalId(d.varint()?) },
-            tag::FLUSHED_TO => Self::FlushedTo { family: family(d)?, seq: d.varint()? },
+            tag::FLUSHED_TO => Self::FlushedTo { family: family(d)?, seq: seq(d)? },
             tag::ADD_RANGE => Self::AddRange { family: family(d)?, range: Arc::new(range(d)?) },
-            tag::REMOVE_RANGE => Self::RemoveRange { family: family(d)?, seq: d.varint()? },
+            tag::REMOVE_RANGE => Self::RemoveRange { family: family(d)?, seq: seq(d)? },
             tag::HOLD => Self::Hold { family: family(d)?, pointer: pointer(d)? },
             tag::RELEASE => Self::Release { family: family(d)? },
-            tag::LAST_SEQ => Self::LastSeq { seq: d.varint()? },
-            tag::DURABLE_MARK => Self::DurableMark { seq: d.varint()? },
+            tag::LAST_SEQ => Self::LastSeq { seq: seq(d)? },
+            tag::DURABLE_MARK => Self::DurableMark { seq: seq(d)? },
             tag::CLEAN_SHUTDOWN => Self::CleanShutdown,
             tag::CLOCK_MARK => Self::ClockMark { wall_secs: d.varint()? },
             _ if tag & IGNORABLE != 0 => Self::Unknown { tag, body: d.take(d.remaining())?.into() },
@@ -417,11 +427,27 @@ impl FromIterator<Change> for VersionEdit {
 }
 
 fn family(d: &mut Decoder<'_>) -> Result<FamilyId> {
-    small(d).map(FamilyId)
+    d.number(1..=ID_MAX.into(), "number of a family").map(|n| FamilyId(n as u32))
 }
 
 fn vlog(d: &mut Decoder<'_>) -> Result<VlogId> {
-    small(d).map(VlogId)
+    d.number(1..=ID_MAX.into(), "number of a value log").map(|n| VlogId(n as u32))
+}
+
+/// Number of a table; a counter goes `further`.
+fn table(d: &mut Decoder<'_>, further: u64) -> Result<u64> {
+    d.number(1..=FILE_NUMBER_MAX + further, "number of a table")
+}
+
+fn seq(d: &mut Decoder<'_>) -> Result<SeqNo> {
+    d.number(0..=SEQ_MAX, "sequence number")
+}
+
+fn level(d: &mut Decoder<'_>) -> Result<u8> {
+    match d.u8()? {
+        level @ 1..=LEVEL_MAX => Ok(level),
+        _ => Err(d.corrupt("no such level")),
+    }
 }
 
 fn small(d: &mut Decoder<'_>) -> Result<u32> {
@@ -439,14 +465,16 @@ fn name(d: &mut Decoder<'_>) -> Result<Arc<str>> {
 }
 
 fn range(d: &mut Decoder<'_>) -> Result<RangeTombstone> {
-    let seq = d.varint()?;
+    let seq = seq(d)?;
     let mut border = || d.bytes(BORDER_BYTES_MAX).map(|key| (!key.is_empty()).then(|| key.into()));
     Ok(RangeTombstone { seq, start: border()?, end: border()? })
 }
 
 fn pointer(d: &mut Decoder<'_>) -> Result<VlogPointer> {
     let bytes = d.take(VlogPointer::BYTES)?;
-    VlogPointer::decode(bytes).ok_or_else(|| d.corrupt("pointer into a value log"))
+    VlogPointer::decode(bytes)
+        .filter(VlogPointer::is_plausible)
+        .ok_or_else(|| d.corrupt("pointer into a value log"))
 }
 
 fn size(d: &mut Decoder<'_>) -> Result<usize> {
@@ -468,7 +496,7 @@ fn put_options(out: &mut Vec<u8>, o: &FamilyOptions) {
 
 fn options(d: &mut Decoder<'_>) -> Result<FamilyOptions> {
     let order = text(d, COMPARATOR_NAME_BYTES_MAX)?;
-    Ok(FamilyOptions {
+    let options = FamilyOptions {
         comparator: Comparator::by_name(&order).unwrap_or_else(|| Comparator::custom(order, <[u8]>::cmp)),
         write_buffer_bytes: size(d)?,
         value_threshold: size(d)?,
@@ -482,5 +510,9 @@ fn options(d: &mut Decoder<'_>) -> Result<FamilyOptions> {
             _ => return Err(d.corrupt("unknown kind of memtable")),
         },
         vlog_file_bytes: d.varint()?,
-    })
+    };
+    match options.outside() {
+        None => Ok(options),
+        Some(what) => Err(d.corrupt(what)),
+    }
 }

@@ -12,6 +12,7 @@
 //! newer pair is never touched. Every byte is covered: by a checksum bound to salt and offset, or by being zero.
 
 use crate::codec::{Decoder, Salt, bound_crc};
+use crate::types::{FILE_NUMBER_MAX, is_segment_bytes};
 use crate::{Error, Result};
 
 use super::edit::MANIFEST_FORMAT;
@@ -120,6 +121,12 @@ impl Header {
         let plain = first_nonzero(reserved).or(first_nonzero(rest)).is_none();
         if format == 0 || kinds != [CHECKSUM_CRC32C, 0, 0, 0] || !plain {
             return Err(Error::corrupt(file, 8, "header has fields that no version wrote"));
+        }
+        if !is_segment_bytes(wal_segment_bytes) {
+            return Err(Error::corrupt(file, 48, format!("log segments of {wal_segment_bytes} bytes")));
+        }
+        if number > FILE_NUMBER_MAX {
+            return Err(Error::corrupt(file, 56, format!("number of the manifest is {number}")));
         }
         Ok(Self { salt, identity: Identity { uuid, wal_segment_bytes }, number })
     }

@@ -148,7 +148,7 @@ impl Manifest {
 
     fn write(&self, bytes: &[u8], at: u64) -> Result<()> {
         debug_assert!(at.is_multiple_of(PAGE) && (bytes.len() as u64).is_multiple_of(PAGE));
-        self.file.write_all_at(bytes, at).map_err(|e| Error::io("write", &self.name, e))
+        self.file.write_all_at(bytes, at).map_err(|e| Error::io_at("write", &self.name, at, e))
     }
 
     fn sync(&self, grown: bool) -> Result<()> {

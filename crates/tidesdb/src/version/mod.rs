@@ -26,7 +26,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use edit::{COMPARATOR_NAME_BYTES_MAX, Change, IGNORABLE, MANIFEST_FORMAT, VersionEdit};
+pub use edit::{COMPARATOR_NAME_BYTES_MAX, Change, IGNORABLE, LEVEL_MAX, MANIFEST_FORMAT, VersionEdit};
 pub use family::{FamilyVersion, OpenTable, VlogSlot};
 pub use format::Identity;
 pub use image::{Image, in_force};
@@ -34,4 +34,4 @@ pub use level::{Level, TableSlot};
 pub use obsolete::{FileGuard, ObsoleteFiles, OrphanReport};
 pub use replay::{ManifestReport, Presence, presence};
 pub use set::{Context, Installed, VersionSet, inspect};
-pub use state::{FamilyState, LEVEL_MAX, State, VlogInfo};
+pub use state::{FamilyState, State, VlogInfo};

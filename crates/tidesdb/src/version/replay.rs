@@ -21,6 +21,7 @@ use super::format::{
 use super::state::State;
 use crate::codec::Salt;
 use crate::files::{self, CURRENT, FileKind};
+use crate::types::wal_id_max;
 use crate::{Error, Result};
 
 const CHUNK_BYTES: usize = 16 * PAGE as usize;
@@ -148,6 +149,9 @@ fn load_file(
     judge_marks(&marks, mark.number, &mut report);
     let state = reader.state;
     report.clean = state.clean;
+    if state.log_start.0 > wal_id_max(header.identity.wal_segment_bytes) {
+        return Err(Error::corrupt(&name, RECORDS_AT, "the log begins behind the last sequence number"));
+    }
     state.check().map_err(|e| Error::corrupt(&name, RECORDS_AT, e.to_string()))?;
     report.file = name;
     Ok(Loaded { state, header, report })
@@ -178,7 +182,7 @@ impl Source<'_> {
         let mut out = Vec::new();
         out.try_reserve_exact(n).map_err(|_| Error::MemoryLimit { what: "reading the manifest".into() })?;
         out.resize(n, 0);
-        self.file.read_exact_at(&mut out, at).map_err(|e| Error::io("read", self.name, e))?;
+        self.file.read_exact_at(&mut out, at).map_err(|e| Error::io_at("read", self.name, at, e))?;
         Ok(out)
     }
 

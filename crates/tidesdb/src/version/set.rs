@@ -20,7 +20,7 @@ use tidesdb_sync::Mutex;
 
 use super::current::{self, Current, SwitchError};
 use super::edit::{Change, VersionEdit};
-use super::format::{Header, Identity};
+use super::format::{Header, Identity, RECORDS_AT};
 use super::manifest::{AppendError, Manifest};
 use super::obsolete::{ObsoleteFiles, OrphanReport, Orphans};
 use super::replay::{self, ManifestReport, Presence};
@@ -28,8 +28,11 @@ use super::state::{FamilyState, State};
 use super::{FamilyVersion, OpenTable, presence};
 use crate::files::{self, FileKind};
 use crate::sst::Table;
-use crate::types::{Comparator, FamilyId, TableId, VlogId};
+use crate::types::{Comparator, FILE_NUMBER_MAX, FamilyId, ID_MAX, TableId, VlogId};
 use crate::{Error, Result};
+
+/// A file whose number is so far above the counter does not move it.
+const STRAY_MAX: u64 = 1 << 20;
 
 /// What a version set needs from above.
 pub struct Context<T = Table> {
@@ -61,6 +64,8 @@ pub struct VersionSet<T = Table> {
     next_vlog: AtomicU64,
     next_family: AtomicU64,
     installs: AtomicU64,
+    /// Files that were there at open, with numbers far above the counters: these are passed over.
+    taken: BTreeSet<FileKind>,
     obsolete: Arc<ObsoleteFiles>,
     orphans: Mutex<Option<Orphans>>,
     inner: Mutex<Inner<T>>,
@@ -126,7 +131,11 @@ impl<T> VersionSet<T> {
         let names = replay::list(&*context.dir)?;
         state.clean = false;
         let this = Self::new(context, loaded.header.identity, state, &names);
-        this.open_tables(waiting)?;
+        this.open_tables(waiting).map_err(|e| match e {
+            // Nothing but the manifest has told of these tables so far.
+            Error::Internal { what } => Error::corrupt(&loaded.report.file, RECORDS_AT, what),
+            other => other,
+        })?;
         if !read_only {
             // One that was damaged is set aside like an orphan, as evidence.
             let spent = Some(loaded.header.number).filter(|_| !loaded.report.repaired_mark);
@@ -139,14 +148,25 @@ impl<T> VersionSet<T> {
     fn new(context: Context<T>, identity: Identity, state: State, names: &[String]) -> Self {
         let (mut table, mut vlog) = (state.next_table.0, u64::from(state.next_vlog.0));
         let mut manifest = 1;
+        let mut taken = BTreeSet::new();
         for name in names {
             // A file set aside keeps its number too, so that a later one is not set aside over it.
-            match files::parse(name.trim_end_matches(".orphan")) {
-                Some(FileKind::Table(id)) => table = table.max(id.0.saturating_add(1)),
-                Some(FileKind::Vlog(id)) => vlog = vlog.max(u64::from(id.0) + 1),
-                Some(FileKind::Manifest(n)) => manifest = manifest.max(n.saturating_add(1)),
-                _ => {}
+            let Some(kind) = files::parse(name.trim_end_matches(".orphan")) else { continue };
+            let (n, next) = match kind {
+                FileKind::Table(id) => (id.0, &mut table),
+                FileKind::Vlog(id) => (id.0.into(), &mut vlog),
+                FileKind::Manifest(n) => (n, &mut manifest),
+                _ => continue,
+            };
+            // The file of a stranger may have a number that would use up all below it.
+            if n < next.saturating_add(STRAY_MAX) {
+                *next = (*next).max(n + 1);
+            } else {
+                taken.insert(kind);
             }
+        }
+        while taken.contains(&FileKind::Manifest(manifest)) {
+            manifest += 1;
         }
         let inner = Inner {
             phase: Phase::ReadOnly,
@@ -163,6 +183,7 @@ impl<T> VersionSet<T> {
             next_family: AtomicU64::new(state.next_family.0.into()),
             installs: AtomicU64::new(0),
             obsolete: Arc::default(),
+            taken,
             orphans: Mutex::new(None),
             inner: Mutex::new(inner),
         }
@@ -200,7 +221,13 @@ impl<T> VersionSet<T> {
             identity: self.identity,
             number: inner.next_manifest,
         };
+        if header.number > FILE_NUMBER_MAX {
+            return Err(SwitchError { error: used_up(), unknown: false });
+        }
         inner.next_manifest += 1;
+        while self.taken.contains(&FileKind::Manifest(inner.next_manifest)) {
+            inner.next_manifest += 1;
+        }
         let dir = &*self.context.dir;
         let mut snapshot = Vec::new();
         inner.state.snapshot().encode(&mut snapshot);
@@ -222,22 +249,38 @@ impl<T> VersionSet<T> {
     }
 
     /// A number for a new table.
-    pub fn new_table_id(&self) -> TableId {
-        TableId(self.next_table.fetch_add(1, Ordering::Relaxed))
+    ///
+    /// # Errors
+    /// `InvalidArgument` after 2^56 of them.
+    pub fn new_table_id(&self) -> Result<TableId> {
+        loop {
+            let id = TableId(self.next_table.fetch_add(1, Ordering::Relaxed));
+            if id.0 > FILE_NUMBER_MAX {
+                return Err(used_up());
+            }
+            if !self.taken.contains(&FileKind::Table(id)) {
+                return Ok(id);
+            }
+        }
     }
 
     /// A number for a new value log.
     ///
     /// # Errors
-    /// `Internal` after four thousand million of them.
+    /// `InvalidArgument` after four thousand million of them.
     pub fn new_vlog_id(&self) -> Result<VlogId> {
-        draw(&self.next_vlog).map(VlogId)
+        loop {
+            let id = VlogId(draw(&self.next_vlog)?);
+            if !self.taken.contains(&FileKind::Vlog(id)) {
+                return Ok(id);
+            }
+        }
     }
 
     /// A number for a new family.
     ///
     /// # Errors
-    /// `Internal` after four thousand million of them.
+    /// `InvalidArgument` after four thousand million of them.
     pub fn new_family_id(&self) -> Result<FamilyId> {
         draw(&self.next_family).map(FamilyId)
     }
@@ -250,8 +293,14 @@ impl<T> VersionSet<T> {
     /// A number for a manifest that lies elsewhere, above `least`: no manifest here ever has it.
     pub fn new_manifest_number(&self, least: u64) -> u64 {
         let mut inner = self.inner.lock();
-        let number = inner.next_manifest.max(least + 1);
+        let mut number = inner.next_manifest.max(least.saturating_add(1));
+        while self.taken.contains(&FileKind::Manifest(number)) {
+            number += 1;
+        }
         inner.next_manifest = number + 1;
+        while self.taken.contains(&FileKind::Manifest(inner.next_manifest)) {
+            inner.next_manifest += 1;
+        }
         number
     }
 
@@ -471,7 +520,11 @@ pub fn inspect(dir: &dyn Dir, visit: &mut dyn FnMut(u64, &VersionEdit)) -> Resul
 
 fn draw(counter: &AtomicU64) -> Result<u32> {
     let n = counter.fetch_add(1, Ordering::Relaxed);
-    u32::try_from(n).ok().filter(|n| *n < u32::MAX).ok_or_else(|| Error::internal("numbers are used up"))
+    u32::try_from(n).ok().filter(|n| *n <= ID_MAX).ok_or_else(used_up)
+}
+
+fn used_up() -> Error {
+    Error::invalid("the numbers of files or families are used up: copy the data to a new database")
 }
 
 fn clamp(counter: &AtomicU64) -> u32 {

@@ -7,16 +7,13 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use super::edit::{COMPARATOR_NAME_BYTES_MAX, Change, VersionEdit};
+use super::edit::{COMPARATOR_NAME_BYTES_MAX, Change, LEVEL_MAX, VersionEdit};
 use crate::codec::Salt;
 use crate::ranges::RangeTombstone;
 use crate::sst::TableMeta;
 use crate::types::{FAMILY_NAME_BYTES_MAX, FamilyId, SeqNo, TableId, VlogId, WalId};
 use crate::vlog::VlogPointer;
 use crate::{Error, FamilyOptions, Result};
-
-/// Deepest level a table can be in.
-pub const LEVEL_MAX: u8 = 64;
 
 /// A value log of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,6 +243,7 @@ impl State {
                 if f.options.comparator.name() != options.comparator.name() {
                     return Err(Error::invalid("the key order of a family cannot change"));
                 }
+                check_options(options)?;
                 let comparator = f.options.comparator.clone();
                 f.options = FamilyOptions { comparator, ..options.clone() };
             }
@@ -319,6 +317,7 @@ impl State {
 
     fn create_family(&mut self, id: FamilyId, name: &Arc<str>, options: &FamilyOptions) -> Result<()> {
         check_name(name)?;
+        check_options(options)?;
         if options.comparator.name().len() > COMPARATOR_NAME_BYTES_MAX {
             return Err(Error::invalid(format!(
                 "name of a key order beyond {COMPARATOR_NAME_BYTES_MAX} bytes"
@@ -417,6 +416,10 @@ fn check_name(name: &str) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+fn check_options(options: &FamilyOptions) -> Result<()> {
+    options.outside().map_or(Ok(()), |what| Err(Error::invalid(what)))
 }
 
 fn taken(name: &str) -> Error {

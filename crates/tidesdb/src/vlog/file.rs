@@ -11,9 +11,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tidesdb_io::{Access, Dir, File, FileExt};
 
+use super::budget::Counted;
 use super::format::{FILE_HEADER_BYTES, FileHeader, RECORD_HEADER_BYTES, RecordHeader};
 use super::{VlogPointer, scratch};
-use crate::codec::{Compression, Salt, compress, decompress};
+use crate::codec::{Compression, Salt, compress, decompress_into};
 use crate::types::{FamilyId, VALUE_BYTES_MAX, VlogId};
 use crate::{Error, Result, files};
 
@@ -35,6 +36,8 @@ pub(super) struct VlogFile {
     dirty: AtomicBool,
     /// Length at the last look.
     len_seen: AtomicU64,
+    /// Of a file open for writing: its share of the budget.
+    counted: Option<Counted>,
 }
 
 /// Appends a record to `buf`: room for its header, and the payload if it is compressed or small. `None`: the payload is
@@ -134,7 +137,14 @@ impl VlogFile {
             settled: AtomicU64::new(start),
             dirty: AtomicBool::new(false),
             len_seen: AtomicU64::new(start),
+            counted: None,
         }
+    }
+
+    /// The file, counted in a budget for as long as it is open.
+    pub(super) fn counted(mut self, counted: Option<Counted>) -> Self {
+        self.counted = counted;
+        self
     }
 
     /// Appends `value`; `None` if the file is full.
@@ -199,7 +209,7 @@ impl VlogFile {
         let written = write(offset);
         self.dirty.store(true, Ordering::SeqCst);
         self.settled.fetch_add(bytes, Ordering::SeqCst);
-        written.map_err(|e| Error::io("write", &self.name, e))?;
+        written.map_err(|e| Error::io_at("write", &self.name, offset, e))?;
         Ok(Some(offset))
     }
 
@@ -267,8 +277,9 @@ impl VlogFile {
             if header.codec == Compression::None {
                 return Ok(payload.to_vec());
             }
-            let mut value = vec![0; header.raw_len as usize];
-            decompress(header.codec, payload, &mut value, |what| self.corrupt(pointer.offset, what))?;
+            let mut value = Vec::new();
+            let corrupt = |what: &str| self.corrupt(pointer.offset, what);
+            decompress_into(header.codec, payload, header.raw_len as usize, &mut value, corrupt)?;
             Ok(value)
         })
     }
@@ -359,6 +370,6 @@ impl VlogFile {
 fn short_is_corrupt(e: io::Error, name: &str, offset: u64) -> Error {
     match e.kind() {
         io::ErrorKind::UnexpectedEof => Error::corrupt(name, offset, "the file ends too early"),
-        _ => Error::io("read", name, e),
+        _ => Error::io_at("read", name, offset, e),
     }
 }

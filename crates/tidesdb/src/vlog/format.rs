@@ -9,7 +9,7 @@
 //! Little-endian; nothing is padded; every byte is under a checksum. In any later format the file header keeps its form.
 
 use super::VlogPointer;
-use crate::codec::{Compression, Decoder, Salt, bound_crc};
+use crate::codec::{Compression, Decoder, Salt, bound_crc, longest_raw};
 use crate::types::{FamilyId, VlogId};
 use crate::{Error, Result};
 
@@ -23,8 +23,6 @@ const FORMAT: u32 = 1;
 const NO_SALT: Salt = [0; 16];
 /// Last byte of every record header: makes a stretch of zeros never look like one.
 const MARK: u8 = 0xB5;
-/// LZ4 and Snappy never expand further than this; a longer claim is refused before memory is asked for.
-const EXPANSION_MAX: u64 = 256;
 
 /// What a file says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,12 +120,13 @@ impl RecordHeader {
     fn is_plausible(&self) -> bool {
         match self.codec {
             Compression::None => self.raw_len == self.disk_len,
-            Compression::Zstd => self.disk_len < self.raw_len,
-            _ => {
-                self.disk_len < self.raw_len
-                    && u64::from(self.raw_len) <= u64::from(self.disk_len) * EXPANSION_MAX
-            }
+            codec => self.is_expanded(codec),
         }
+    }
+
+    /// Whether the value is longer than the payload, and no longer than `codec` can make it.
+    fn is_expanded(&self, codec: Compression) -> bool {
+        self.disk_len < self.raw_len && self.raw_len as usize <= longest_raw(codec, self.disk_len as usize)
     }
 
     pub(super) fn payload_matches(&self, payload: &[u8]) -> bool {

@@ -6,6 +6,7 @@
 //! Laws: a value is written whole before anything refers to it. [`VlogSet::sync`] makes every value durable whose
 //! append returned before. A file of an earlier session is never written again, so its length does not change.
 
+mod budget;
 mod file;
 mod format;
 mod pointer;
@@ -15,6 +16,7 @@ mod set;
 #[cfg(test)]
 mod tests;
 
+pub use budget::WriteBudget;
 pub use pointer::VlogPointer;
 pub use scan::{RecordInfo, VlogReport};
 pub use set::{VlogInfo, VlogSet};

@@ -1,7 +1,7 @@
 //! Where a value lies.
 
 use super::format::RECORD_HEADER_BYTES;
-use crate::types::VlogId;
+use crate::types::{FILE_BYTES_MAX, ID_MAX, VlogId};
 
 /// Names one record of a value log. Stored in the WAL and in tables in place of the value.
 ///
@@ -55,6 +55,13 @@ impl VlogPointer {
             raw_len: u32::from_le_bytes(*raw_len),
             crc: u32::from_le_bytes(*crc),
         })
+    }
+
+    /// Whether the fields are within their domains: the number of a file, and a record that a file can hold. Tables and the
+    /// log may hold others, which no file answers to; a read checks the record that it finds.
+    pub(crate) fn is_plausible(&self) -> bool {
+        let end = self.offset.checked_add(self.record_bytes());
+        (1..=ID_MAX).contains(&self.vlog.0) && end.is_some_and(|end| end <= FILE_BYTES_MAX)
     }
 
     /// Bytes that the record takes in its file, header included.

@@ -6,7 +6,7 @@
 //! file clean must know that the sync that cleaned it has ended. The other locks are held for an instant only, and
 //! one at a time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,12 +14,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tidesdb_io::{Dir, Entropy};
 use tidesdb_sync::{Backoff, Mutex, RwLock};
 
+use super::budget::{Limit, WriteBudget};
 use super::file::{Group, VlogFile};
 use super::format::FileHeader;
 use super::scan::{self, RecordInfo, VlogReport};
 use super::{VlogPointer, scratch};
 use crate::codec::{Compression, Salt};
-use crate::types::{FamilyId, VlogId};
+use crate::types::{FILE_BYTES_MAX, FamilyId, VlogId};
 use crate::{Error, Result, files};
 
 /// Values are gathered into writes of about this many bytes.
@@ -49,8 +50,12 @@ pub struct VlogSet {
     syncing: Mutex<Option<Error>>,
     /// Files of this session that may have bytes not synced.
     unsynced: Mutex<Vec<Arc<VlogFile>>>,
+    /// All files of this session, those too that could not be opened again for reading.
+    begun: Mutex<Vec<VlogId>>,
     /// Whether the files go when this does.
     doomed: AtomicBool,
+    /// How many files may be open for writing.
+    limit: Option<Limit>,
 }
 
 /// A value log as the set knows it.
@@ -80,20 +85,28 @@ impl VlogSet {
             dir,
             entropy,
             family,
-            file_bytes_max: file_bytes_max.max(FILE_BYTES_MIN).into(),
+            file_bytes_max: file_bytes_max.clamp(FILE_BYTES_MIN, FILE_BYTES_MAX).into(),
             new_id: Box::new(new_id),
             files: RwLock::default(),
             current: RwLock::default(),
             rotating: Mutex::default(),
             syncing: Mutex::default(),
             unsynced: Mutex::default(),
+            begun: Mutex::default(),
             doomed: AtomicBool::new(false),
+            limit: None,
         }
+    }
+
+    /// The same with a limit: when `budget` is spent, `relieve` has all sets that share it give files back.
+    pub fn limited(mut self, budget: Arc<WriteBudget>, relieve: impl Fn() + Send + Sync + 'static) -> Self {
+        self.limit = Some(Limit::new(budget, relieve));
+        self
     }
 
     /// Has files that are begun from now on grow to `bytes`.
     pub fn set_file_bytes_max(&self, bytes: u64) {
-        self.file_bytes_max.store(bytes.max(FILE_BYTES_MIN), Ordering::Relaxed);
+        self.file_bytes_max.store(bytes.clamp(FILE_BYTES_MIN, FILE_BYTES_MAX), Ordering::Relaxed);
     }
 
     /// After the family was dropped: the files go with the last handle. Those that the manifest never named, because nothing
@@ -165,13 +178,35 @@ impl VlogSet {
 
     /// Begins a file, unless someone did since `full` was current.
     fn begin_file(&self, full: Option<&Arc<VlogFile>>) -> Result<()> {
+        if self.limit.as_ref().is_some_and(Limit::is_spent) {
+            self.relieve();
+        }
+        match self.try_begin_file(full) {
+            Err(e) if e.is_out_of_descriptors() => {
+                self.relieve();
+                self.try_begin_file(full)
+            }
+            other => other,
+        }
+    }
+
+    /// Has this set, and those that share its budget, give files back.
+    fn relieve(&self) {
+        let _ = self.give_back(); // a failed sync is kept: the next sync of the log meets it
+        if let Some(limit) = &self.limit {
+            limit.relieve();
+        }
+    }
+
+    fn try_begin_file(&self, full: Option<&Arc<VlogFile>>) -> Result<()> {
         let _one = self.rotating.lock();
         if self.current.read().as_ref().map(|f| f.id) != full.map(|f| f.id) {
             return Ok(());
         }
         let header = FileHeader { family: self.family, vlog: (self.new_id)()?, salt: self.entropy.salt() };
-        let file =
-            Arc::new(VlogFile::create(&*self.dir, header, self.file_bytes_max.load(Ordering::Relaxed))?);
+        let file = VlogFile::create(&*self.dir, header, self.file_bytes_max.load(Ordering::Relaxed))?;
+        let file = Arc::new(file.counted(self.limit.as_ref().map(|limit| limit.budget.count())));
+        self.begun.lock().push(file.id);
         self.files.write().insert(file.id, Arc::clone(&file));
         // Known to sync before anyone can append to it.
         self.unsynced.lock().push(Arc::clone(&file));
@@ -185,6 +220,15 @@ impl VlogSet {
         if let Some(file) = self.current.write().take() {
             file.close();
         }
+    }
+
+    /// Ends the current file and makes all values durable: then no file is open for writing.
+    ///
+    /// # Errors
+    /// As [`VlogSet::sync`].
+    pub fn give_back(&self) -> Result<()> {
+        self.rotate();
+        self.sync()
     }
 
     /// Makes durable every value whose [`VlogSet::append`] returned before this call.
@@ -203,21 +247,16 @@ impl VlogSet {
         }
         // The order matters: a write makes the file dirty before it settles.
         let is_done = |file: &mut Arc<VlogFile>| file.sealed_len().is_some() && !file.is_dirty();
-        let done: Vec<_> = self.unsynced.lock().extract_if(.., is_done).collect();
-        for file in done {
-            self.reopen_for_reading(file.id);
-        }
+        let done: Vec<_> = self.unsynced.lock().extract_if(.., is_done).map(|file| file.id).collect();
+        drop(files);
+        done.into_iter().for_each(|id| self.reopen_for_reading(id));
         Ok(())
     }
 
-    /// A file that is complete and durable gives its descriptor back: files for reading share a budget. If it cannot be opened
-    /// now it keeps the descriptor.
+    /// A file that is complete and durable gives its descriptor back: files for reading share a budget.
     fn reopen_for_reading(&self, id: VlogId) {
-        if let Ok(file) = VlogFile::open(&*self.dir, self.family, id)
-            && let Some(known) = self.files.write().get_mut(&id)
-        {
-            *known = Arc::new(file);
-        }
+        self.close(id); // first: there may be no other descriptor left
+        let _ = self.file(id); // if it cannot be opened now, it is when it is asked for
     }
 
     /// The value that `pointer` points at.
@@ -334,7 +373,9 @@ impl Drop for VlogSet {
         if !self.doomed.load(Ordering::SeqCst) {
             return;
         }
-        for name in self.files.get_mut().keys().copied().map(files::vlog) {
+        let begun = std::mem::take(self.begun.get_mut());
+        let all: BTreeSet<VlogId> = self.files.get_mut().keys().copied().chain(begun).collect();
+        for name in all.into_iter().map(files::vlog) {
             match self.dir.unlink(&name) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     tracing::warn!(%name, %error, "a value log of a dropped family stays until the next open");

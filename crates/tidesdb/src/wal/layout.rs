@@ -1,7 +1,7 @@
 //! Bytes of segment headers and record headers. Told in prose in `docs/formats/wal.md`; held by golden tests.
 
 use crate::codec::{Decoder, Salt, bound_crc};
-use crate::types::SeqNo;
+use crate::types::{SeqNo, is_segment_bytes, wal_id_max};
 use crate::{Error, Result};
 
 /// First bytes of a segment.
@@ -80,6 +80,22 @@ impl SegmentHeader {
         out
     }
 
+    /// Checks that every number is in its domain.
+    fn check(&self, file: &str) -> Result<()> {
+        if !is_segment_bytes(self.segment_bytes) {
+            return Err(Error::corrupt(file, 24, format!("segments of {} bytes", self.segment_bytes)));
+        }
+        let span_max = (SEGMENT_HEADER_BYTES + record_bytes(BODY_BYTES_MAX)).div_ceil(self.segment_bytes);
+        if self.span == 0 || u64::from(self.span) > span_max {
+            return Err(Error::corrupt(file, 12, format!("a span of {} segments", self.span)));
+        }
+        let last = self.id.checked_add(u64::from(self.span) - 1);
+        if last.is_none_or(|last| last > wal_id_max(self.segment_bytes)) {
+            return Err(Error::corrupt(file, 16, format!("number of the segment is {}", self.id)));
+        }
+        Ok(())
+    }
+
     /// Reads a header and checks every byte of it, the zeros included.
     ///
     /// # Errors
@@ -111,6 +127,7 @@ impl SegmentHeader {
         if rest.iter().chain(padding).any(|b| *b != 0) {
             return Err(Error::corrupt(file, 0, "padding of the segment header is not zero"));
         }
+        header.check(file)?;
         Ok(header)
     }
 }

@@ -318,6 +318,11 @@ impl Log {
         Ok(())
     }
 
+    /// Bytes of a segment.
+    pub fn segment_bytes(&self) -> u64 {
+        self.config.segment_bytes
+    }
+
     /// The segment that holds `seq`.
     pub fn segment_of(&self, seq: SeqNo) -> WalId {
         WalId(seq * UNIT / self.config.segment_bytes)

@@ -19,16 +19,17 @@
 //! A read error is none of these: opening fails with it. Segments are read by system calls, because a bad sector under a map
 //! would kill the process.
 
+use std::io;
 use std::sync::Arc;
 
-use tidesdb_io::{Access, Dir, FileExt};
+use tidesdb_io::{Access, Dir, File, FileExt};
 
 use super::layout::{
     RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, UNIT,
 };
 use crate::files::{self, FileKind};
 use crate::options::RecoveryMode;
-use crate::types::{SEQ_MAX, SeqNo, WalId};
+use crate::types::{SeqNo, WalId, wal_id_max};
 use crate::{Error, Result};
 
 /// The expectations a log is read with.
@@ -135,7 +136,7 @@ pub fn segment_files(
     let mut ids: Vec<WalId> = names
         .iter()
         .filter_map(|n| match files::parse(n) {
-            Some(FileKind::Wal(id)) if id.0 <= SEQ_MAX / segment_bytes * UNIT => Some(id),
+            Some(FileKind::Wal(id)) if id.0 <= wal_id_max(segment_bytes) => Some(id),
             _ => None,
         })
         .collect();
@@ -318,7 +319,7 @@ fn load(
     let file = dir.open(&name, Access::Read).map_err(io("open"))?;
     let len = file.len().map_err(io("read length"))?;
     let mut head = vec![0; len.min(SEGMENT_HEADER_BYTES) as usize];
-    file.read_exact_at(&mut head, 0).map_err(io("read"))?;
+    file.read_exact_at(&mut head, 0).map_err(|e| Unusable::Failed(Error::io_at("read", &name, 0, e)))?;
     let header = SegmentHeader::decode(&head, &name)
         .map_err(|e| if e.is_corruption() { Unusable::Damaged(e) } else { Unusable::Failed(e) })?;
     if header.id != id.0 || header.db_uuid != config.db_uuid || header.segment_bytes != config.segment_bytes {
@@ -333,8 +334,22 @@ fn load(
         .try_reserve_exact(len as usize)
         .map_err(|_| Unusable::Failed(Error::MemoryLimit { what: "reading a log segment".into() }))?;
     bytes.resize(len as usize, 0);
-    file.read_exact_at(&mut bytes, 0).map_err(io("read"))?;
+    read_all(&*file, &mut bytes).map_err(|(at, e)| Unusable::Failed(Error::io_at("read", &name, at, e)))?;
     Ok((header, bytes))
+}
+
+/// Fills `bytes` from the beginning of `file`. An error comes with the offset that could not be read.
+fn read_all(file: &dyn File, bytes: &mut [u8]) -> std::result::Result<(), (u64, io::Error)> {
+    let mut at = 0;
+    while at < bytes.len() {
+        match file.read_at(&mut bytes[at..], at as u64) {
+            Ok(0) => return Err((at as u64, io::ErrorKind::UnexpectedEof.into())),
+            Ok(n) => at += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err((at as u64, e)),
+        }
+    }
+    Ok(())
 }
 
 /// Walks one segment; holes and promises go to `walk`.
@@ -414,19 +429,23 @@ pub fn replay(
             if scan.cut.is_some_and(|cut| seq >= cut) {
                 return Ok(());
             }
-            let decoded = RecordHeader::decode(&bytes[pos as usize..], seq, &header.salt);
-            match decoded {
-                Some((record, body)) if record.kind == RecordKind::Commit => {
-                    if !apply(seq, body, &name, pos + RECORD_HEADER_BYTES as u64)? {
-                        return Ok(());
-                    }
-                    pos += record.record_bytes();
-                }
-                Some((record, _)) => pos += record.record_bytes(),
-                None => match next_record(&bytes, pos + UNIT, base, &header) {
+            let Some(record) = record_at(&bytes, pos, seq, &header) else {
+                match next_record(&bytes, pos + UNIT, base, &header) {
                     Some(next) => pos = next,
                     None => break,
-                },
+                }
+                continue;
+            };
+            if record.kind == RecordKind::Commit {
+                let begin = pos as usize + RECORD_HEADER_BYTES;
+                let body = bytes.get(begin..begin + record.body_len as usize).unwrap_or_default();
+                if !apply(seq, body, &name, begin as u64)? {
+                    return Ok(());
+                }
+            }
+            pos += record.record_bytes();
+            if header.span > 1 {
+                break; // as in the walk: nothing else counts
             }
         }
     }

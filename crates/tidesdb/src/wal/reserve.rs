@@ -2,7 +2,9 @@
 //!
 //! On a full disk, deletes, drops and flushes must still work, or nothing would ever get better. While the disk has room,
 //! `RESERVE` occupies a few real blocks. When a delete or a flush meets a full disk, the file goes and they use its
-//! space. From then on commits that store data are refused, until the disk has room for the file again.
+//! space. From then on commits that store data are refused, until the disk has room for the file again. A last piece of
+//! the file stays: whoever is killed on a disk that is full to the last byte must be able to write the manifest of the next
+//! open, which alone takes that piece.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +16,9 @@ use crate::{Error, Result};
 
 /// A smaller reserve is not worth a file.
 const PIECE_BYTES_MIN: u64 = 64 << 10;
+
+/// What an open needs at least: a manifest. A reserve of less than two such pieces goes as a whole.
+const LAST_PIECE_BYTES: u64 = 256 << 10;
 
 /// The reserve of one database that is open for writing. Callers hold the log's `preparing` lock, except for questions.
 #[derive(Debug)]
@@ -95,13 +100,38 @@ impl Reserve {
         }
     }
 
-    /// Gives the space back to the disk. True if there was some to give.
+    fn has_last_piece(&self) -> bool {
+        self.bytes >= 2 * LAST_PIECE_BYTES
+    }
+
+    /// Occupies the last piece, if the disk has that much.
+    pub(super) fn hold_last(&self) {
+        if self.has_last_piece() {
+            let _ = self.occupy(LAST_PIECE_BYTES); // there is none, then
+        }
+    }
+
+    /// Gives all but the last piece back. True if there was more than that.
+    fn cut(&self) -> bool {
+        let cut = self.dir.open(files::RESERVE, Access::ReadWrite).and_then(|file| {
+            let more = file.len()? > LAST_PIECE_BYTES;
+            if more { file.set_len(LAST_PIECE_BYTES).map(|()| true) } else { Ok(false) }
+        });
+        cut.unwrap_or_else(|error| {
+            if error.kind() != std::io::ErrorKind::NotFound {
+                tracing::warn!(%error, "the reserve could not be cut");
+            }
+            false
+        })
+    }
+
+    /// Gives the space back to the disk, but for the last piece. True if there was some to give.
     pub(super) fn release(&self) -> bool {
         if self.bytes == 0 {
             return false;
         }
         self.held.store(false, Ordering::SeqCst);
-        let released = release(&*self.dir);
+        let released = if self.has_last_piece() { self.cut() } else { release(&*self.dir) };
         if released {
             tracing::warn!("the disk is full: the reserve is used for deletes and flushes");
         }

@@ -103,7 +103,7 @@ impl Draft {
     }
 
     /// Gives the file another header.
-    pub(super) fn rewrite(&mut self, header: SegmentHeader) -> Result<()> {
+    fn rewrite(&mut self, header: SegmentHeader) -> Result<()> {
         write_all(&self.file, &self.temp, &header.encode(), 0)?;
         self.file.sync_all().map_err(|e| Error::io("sync", &self.temp, e))?;
         self.header = header;
@@ -112,10 +112,6 @@ impl Draft {
 
     pub(super) fn temp(&self) -> &str {
         &self.temp
-    }
-
-    pub(super) fn header(&self) -> &SegmentHeader {
-        &self.header
     }
 
     /// Removes the file.
@@ -194,7 +190,7 @@ impl Segment {
         debug_assert!(offset + bytes.len() as u64 <= self.backed(), "a record is written to real blocks");
         match &self.map {
             Some(map) if mapped && bytes.len() < MAPPED_BYTES_MAX => {
-                map.write(offset, bytes).map_err(|e| Error::io("write", &self.name, e))?;
+                map.write(offset, bytes).map_err(|e| Error::io_at("write", &self.name, offset, e))?;
             }
             _ => write_all(&self.file, &self.name, bytes, offset)?,
         }
@@ -223,5 +219,5 @@ impl Segment {
 }
 
 fn write_all(file: &Arc<dyn File>, name: &str, bytes: &[u8], offset: u64) -> Result<()> {
-    file.write_all_at(bytes, offset).map_err(|e| Error::io("write", name, e))
+    file.write_all_at(bytes, offset).map_err(|e| Error::io_at("write", name, offset, e))
 }

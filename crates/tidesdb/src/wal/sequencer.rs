@@ -111,25 +111,32 @@ pub struct Sequencer {
 }
 
 thread_local! {
-    /// The address of the sequencer in which this thread has a commit that is not published, or 0.
-    static UNPUBLISHED: Cell<usize> = const { Cell::new(0) };
+    /// Whether this thread has a commit that is not published, in any database.
+    static UNPUBLISHED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// While it lives, this thread has a place in the order of commits that is not published, or is about to draw one. A key
-/// order that reads in the middle of an insert must not wait for the commit that it holds up.
+/// order that reads in the middle of an insert must not wait for the commit that it holds up; nor for one of another
+/// database, whose key order may wait for this one.
 #[derive(Debug)]
 pub struct Unpublished(());
 
 impl Unpublished {
+    /// Marks this thread as being within a commit until the value is dropped.
+    pub fn begin() -> Self {
+        UNPUBLISHED.set(true);
+        Self(())
+    }
+
     /// Whether this thread is within a commit, of any database.
     pub fn is_here() -> bool {
-        UNPUBLISHED.get() != 0
+        UNPUBLISHED.get()
     }
 }
 
 impl Drop for Unpublished {
     fn drop(&mut self) {
-        UNPUBLISHED.set(0);
+        UNPUBLISHED.set(false);
     }
 }
 
@@ -149,6 +156,19 @@ impl Drop for HeldTail<'_> {
 }
 
 impl HeldTail<'_> {
+    /// Whether there is a number for a record of `bytes` as the next one.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn check(&self, bytes: u64) -> Result<(), Refusal> {
+        let sequencer = self.sequencer;
+        if sequencer.stopped.load(SeqCst) {
+            return Err(Refusal::Stopped);
+        }
+        let (commit, _) = sequencer.commit_at(sequencer.tail.load(SeqCst) & !HELD, bytes);
+        if commit.seq * UNIT + bytes > ADDRESS_MAX { Err(Refusal::Exhausted) } else { Ok(()) }
+    }
+
     /// Reserves a record of `bytes` as the next one, whatever the limits say.
     ///
     /// # Errors
@@ -157,16 +177,12 @@ impl HeldTail<'_> {
         let sequencer = self.sequencer;
         let mut backoff = Backoff::new();
         loop {
-            if sequencer.stopped.load(SeqCst) {
-                return Err(Refusal::Stopped);
-            }
+            self.check(bytes)?;
             let tail = sequencer.tail.load(SeqCst) & !HELD;
             if sequencer.has_ticket(tail) {
                 let (commit, next) = sequencer.commit_at(tail, bytes);
-                if commit.seq * UNIT + bytes > ADDRESS_MAX {
-                    return Err(Refusal::Exhausted);
-                }
                 sequencer.tail.store(next | HELD, SeqCst);
+                sequencer.keep_anchor_near(commit.end);
                 return Ok(commit);
             }
             sequencer.publish();
@@ -212,12 +228,6 @@ impl Sequencer {
         self.limits[purpose as usize].store(address, SeqCst);
     }
 
-    /// Marks this thread as being within a commit until the value is dropped.
-    pub fn begin_commit(&self) -> Unpublished {
-        UNPUBLISHED.set(std::ptr::from_ref(self).addr());
-        Unpublished(())
-    }
-
     /// Reserves a record of `bytes` (header included, a multiple of eight).
     ///
     /// Waits only while the tail is held by a rotation (about a microsecond) or the ring is full.
@@ -246,9 +256,7 @@ impl Sequencer {
                 return Err(Refusal::Exhausted);
             }
             if self.tail.compare_exchange_weak(t, next, SeqCst, SeqCst).is_ok() {
-                if commit.end - self.published.anchor.load(SeqCst) > ANCHOR_REACH {
-                    self.move_anchor(commit.end);
-                }
+                self.keep_anchor_near(commit.end);
                 return Ok(commit);
             }
         }
@@ -268,11 +276,18 @@ impl Sequencer {
         let pos = self.seq_in(t) * UNIT;
         let (start, end) = self.place(pos, bytes);
         let pad = (start != pos).then(|| (pos / UNIT, self.segment_bytes - pos % self.segment_bytes));
-        let next = (end / UNIT & LOW_MASK) << TICKET_BITS | ticket;
+        let next = ((end / UNIT) & LOW_MASK) << TICKET_BITS | ticket;
         (Commit { seq: start / UNIT, end: end / UNIT, ticket, pad }, next)
     }
 
-    /// Keeps the anchor near the tail.
+    /// Moves the anchor if the tail has come too far from it. Every reservation asks for that.
+    #[inline]
+    fn keep_anchor_near(&self, tail: SeqNo) {
+        if tail - self.published.anchor.load(SeqCst) > ANCHOR_REACH {
+            self.move_anchor(tail);
+        }
+    }
+
     #[cold]
     fn move_anchor(&self, tail: SeqNo) {
         self.published.anchor.fetch_max(tail - ANCHOR_REACH / 2, SeqCst);
@@ -375,7 +390,7 @@ impl Sequencer {
     }
 
     /// Newest sequence number a reader may see now. Whatever returned before the call is at or below it, except to a
-    /// reader inside a commit (a key order that reads): that one sees the published prefix and does not wait.
+    /// reader inside a commit of any database (a key order that reads): that one sees the published prefix and does not wait.
     #[inline]
     pub fn snapshot(&self) -> SeqNo {
         let visible = self.seq_in(self.visible_word());
@@ -389,16 +404,11 @@ impl Sequencer {
         loop {
             self.publish();
             let visible = self.seq_in(self.visible_word());
-            if visible >= acked || self.stopped.load(SeqCst) || self.is_committing_here() {
+            if visible >= acked || self.stopped.load(SeqCst) || Unpublished::is_here() {
                 return visible - 1;
             }
             backoff.snooze();
         }
-    }
-
-    /// Whether this thread holds a place in this order that is not published.
-    fn is_committing_here(&self) -> bool {
-        UNPUBLISHED.get() == std::ptr::from_ref(self).addr()
     }
 
     /// First sequence number not published yet: every commit below it is visible.

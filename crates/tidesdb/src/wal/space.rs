@@ -10,7 +10,7 @@
 //!
 //! A commit that stores data must leave room for the flush of all that is only in the log, and `free_min` bytes. So what
 //! was acknowledged can always be flushed, which gives the log's space back. A commit that only deletes may use all of
-//! the disk, the reserve too (`reserve.rs`).
+//! the disk, and the reserve but its last piece (`reserve.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,6 +28,9 @@ use crate::{Error, Result};
 
 /// Bytes of values that go to value logs between two looks at the free space.
 const VALUES_UNCHECKED_MAX: u64 = 64 << 10;
+
+/// Segments have a whole number of such blocks.
+const BLOCK_BYTES: u64 = 4096;
 
 /// What a flush writes beside the entries: indexes, filters, whole pages, the manifest.
 const FLUSH_OVERHEAD_BYTES: u64 = 512 << 10;
@@ -126,8 +129,9 @@ impl Log {
     fn back_more(&self, backed: u64, end: u64, room: u64) -> Result<()> {
         let bytes = self.config.segment_bytes;
         let (id, offset) = (backed / bytes, backed % bytes);
-        let needed = (end - id * bytes).min(bytes);
-        let most = (offset + room).clamp(needed, bytes);
+        // In whole blocks: a rest too short for a record has blocks, too, and the next segment begins where this one ends.
+        let needed = (end - id * bytes).next_multiple_of(BLOCK_BYTES).min(bytes);
+        let most = ((offset + room) / BLOCK_BYTES * BLOCK_BYTES).clamp(needed, bytes);
         let segment = if offset > 0 {
             let live = self.table.lock().live.get(&id).cloned();
             let segment = live.ok_or_else(|| Error::internal(format!("log segment {id} is missing")))?;
@@ -184,26 +188,25 @@ impl Log {
         self.room_for(file_bytes, purpose)?;
         let next_id = |tail: u64| tail * UNIT / segment + 1;
         let full = |e: Error| if e.is_full() { self.no_space(file_bytes) } else { e };
-        let mut draft: Option<Draft> = None;
         loop {
             // The pad goes to the segment of the tail, which must have all its blocks.
             let id = next_id(self.sequencer.tail());
-            let ready = self.back_to(id * segment, purpose);
-            ready.inspect_err(|_| draft.iter().for_each(|draft| draft.discard(&self.dir)))?;
-            let made = match draft.take() {
-                None => Draft::make(&self.dir, self.header(id, span), None, (file_bytes, file_bytes))
-                    .map_err(full)?,
-                Some(mut made) if made.header().id != id => {
-                    made.rewrite(self.header(id, span)).inspect_err(|_| made.discard(&self.dir))?;
-                    made
-                }
-                Some(made) => made,
-            };
+            self.back_to(id * segment, purpose)?;
+            let made = Draft::make(&self.dir, self.header(id, span), None, (file_bytes, file_bytes));
+            let made = made.map_err(full)?;
             let held = self.sequencer.hold();
             if next_id(held.boundary) != id {
-                draft = Some(made);
+                // Made anew: the segment `id` may get a file of the same temporary name. That comes to an end, because the
+                // tail cannot leave the blocks there are.
+                drop(held);
+                made.discard(&self.dir);
                 continue;
             }
+            // Before the file takes the place of the segment that was made ready for the next records.
+            held.check(bytes).map_err(|refusal| {
+                made.discard(&self.dir);
+                self.refused(refusal)
+            })?;
             let temp = made.temp().to_owned();
             let finished = made.finish(&self.dir, false).inspect_err(|_| {
                 let _ = self.dir.unlink(&temp); // the first error counts
@@ -256,7 +259,8 @@ impl Log {
             return Ok(0);
         }
         let pledged = self.pledged.load(Ordering::SeqCst);
-        let margin = self.unflushed_bytes() + wanted + self.config.free_min + pledged;
+        let parts = [wanted, self.config.free_min, pledged];
+        let margin = parts.into_iter().fold(self.unflushed_bytes(), u64::saturating_add);
         self.free_bytes()?.checked_sub(margin).ok_or_else(|| self.no_space(margin))
     }
 
@@ -282,7 +286,7 @@ impl Log {
             return Ok(());
         }
         let bytes = self.reserve.bytes();
-        self.check_space(bytes + self.unflushed_bytes() + self.config.free_min)?;
+        self.check_space(bytes.saturating_add(self.unflushed_bytes()).saturating_add(self.config.free_min))?;
         self.reserve.hold().map_err(|e| if e.is_full() { self.no_space(bytes) } else { e })?;
         self.set_limits();
         Ok(())
@@ -346,7 +350,9 @@ impl Log {
     pub fn restore_reserve(&self) {
         if !self.reserve.is_held() {
             let _one_at_a_time = self.preparing.lock();
-            let _ = self.hold_reserve(Purpose::Store);
+            if self.hold_reserve(Purpose::Store).is_err() {
+                self.reserve.hold_last();
+            }
         }
     }
 

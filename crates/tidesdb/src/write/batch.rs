@@ -17,6 +17,7 @@ use crate::ranges::{BORDER_BYTES_MAX, Interval, RangeTombstone};
 use crate::read::prefix_range;
 use crate::shared::Family;
 use crate::types::{FamilyId, KEY_BYTES_MAX, Kind, SeqNo, VALUE_BYTES_MAX};
+use crate::vlog::VlogPointer;
 use crate::wal::Purpose;
 use crate::wal::layout::RECORD_HEADER_BYTES;
 use crate::{Error, Result};
@@ -220,7 +221,7 @@ impl WriteBatch {
 
     /// The operations after the first `bytes` bytes of them.
     pub(crate) fn ops_from(&self, bytes: usize) -> impl Iterator<Item = Result<Op<'_>>> {
-        ops(&self.record[RECORD_HEADER_BYTES + bytes..], "a batch in memory", bytes as u64)
+        decode_ops(&self.record[RECORD_HEADER_BYTES + bytes..], "a batch in memory", bytes as u64, None)
     }
 
     /// Where the batch is now, to come back to.
@@ -327,15 +328,25 @@ pub fn encode_op(out: &mut Vec<u8>, op: &Op<'_>) {
     out.extend_from_slice(op.value);
 }
 
-/// The operations of a record's body, which lies at `base` of `file`.
+/// The operations of a record's body, which lies at `base` of `file`. Their ranks count from 1.
 pub fn ops<'a>(body: &'a [u8], file: &'a str, base: u64) -> impl Iterator<Item = Result<Op<'a>>> {
+    decode_ops(body, file, base, Some(0))
+}
+
+/// The operations of `body`, the first of which come after `rank` range deletes; `None` = after an unknown number of them.
+fn decode_ops<'a>(
+    body: &'a [u8],
+    file: &'a str,
+    base: u64,
+    rank: Option<u32>,
+) -> impl Iterator<Item = Result<Op<'a>>> {
     let mut d = Decoder::new(body, file, base);
-    let mut rank = 0;
+    let mut rank = rank;
     std::iter::from_fn(move || (d.remaining() > 0).then(|| decode_op(&mut d, &mut rank)))
 }
 
 #[inline]
-fn decode_op<'a>(d: &mut Decoder<'a>, rank: &mut u32) -> Result<Op<'a>> {
+fn decode_op<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>) -> Result<Op<'a>> {
     let first = d.u8()?;
     if first == Kind::RangeDelete as u8 {
         return decode_range(d, rank);
@@ -348,24 +359,32 @@ fn decode_op<'a>(d: &mut Decoder<'a>, rank: &mut u32) -> Result<Op<'a>> {
     if key_len == 0 {
         return Err(d.corrupt("empty key"));
     }
+    let fits = match kind {
+        Kind::PutPointer => value_len == VlogPointer::BYTES,
+        Kind::Delete | Kind::SingleDelete => value_len == 0,
+        Kind::Put | Kind::RangeDelete => true,
+    };
+    if !fits {
+        return Err(d.corrupt("length of a pointer, or a delete with a value"));
+    }
     Ok(Op {
         family: FamilyId(family),
         kind,
         expiry,
         key: d.take(key_len)?,
         value: d.take(value_len)?,
-        rank: *rank,
+        rank: rank.unwrap_or(0),
     })
 }
 
-fn decode_range<'a>(d: &mut Decoder<'a>, rank: &mut u32) -> Result<Op<'a>> {
+fn decode_range<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>) -> Result<Op<'a>> {
     let family = u32::try_from(d.varint()?).map_err(|_| d.corrupt("family number too large"))?;
     let (start, end) = (d.length(BORDER_BYTES_MAX)?, d.length(BORDER_BYTES_MAX)?);
     let told = d.u32()?;
-    if told == 0 || (*rank != 0 && told != *rank + 1) {
+    if told == 0 || rank.is_some_and(|rank| told - 1 != rank) {
         return Err(d.corrupt("rank of a range delete"));
     }
-    *rank = told;
+    *rank = Some(told);
     let (key, value) = (d.take(start)?, d.take(end)?);
     Ok(Op { family: FamilyId(family), kind: Kind::RangeDelete, expiry: 0, key, value, rank: told })
 }

@@ -43,7 +43,7 @@ pub fn commit(shared: &Arc<Shared>, batch: &mut WriteBatch, options: &WriteOptio
     let durable = sync == SyncMode::Full;
     let end = batch.record.len();
     let sequencer = shared.log.sequencer();
-    let here = sequencer.begin_commit();
+    let here = Unpublished::begin();
     let large = Large::begin(sequencer, batch);
     let purpose = batch.purpose();
     let appended = shared.log.append(&mut batch.record, batch.ops, !durable, purpose);
@@ -91,7 +91,7 @@ pub fn commit_if(
     // the others wait behind it. Whoever has it takes the lock instead.
     let deciding = shared.deciding.lock();
     let sequencer = shared.log.sequencer();
-    let here = sequencer.begin_commit();
+    let here = Unpublished::begin();
     let large = Large::begin(sequencer, batch);
     let purpose = batch.purpose();
     let place = match shared.log.reserve(&mut batch.record, purpose) {

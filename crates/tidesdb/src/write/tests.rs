@@ -24,13 +24,13 @@ fn op<'a>(kind: Kind, expiry: u32, key: &'a [u8], value: &'a [u8]) -> Op<'a> {
 fn golden_bytes() {
     let list = [
         op(Kind::Put, 0, b"key", b"value"),
-        op(Kind::PutPointer, 0x0403_0201, b"k", b"p"),
+        op(Kind::PutPointer, 0x0403_0201, b"k", b"a pointer has 24 bytes.."),
         op(Kind::Delete, 0, b"d", b""),
         op(Kind::SingleDelete, 0, b"s", b""),
     ];
     let bytes = [
         &[1, 0xAC, 2, 3, 5][..], b"key", b"value",
-        &[0x82, 0xAC, 2, 1, 1, 1, 2, 3, 4], b"k", b"p",
+        &[0x82, 0xAC, 2, 1, 24, 1, 2, 3, 4], b"k", b"a pointer has 24 bytes..",
         &[3, 0xAC, 2, 1, 0], b"d",
         &[4, 0xAC, 2, 1, 0], b"s",
     ].concat();
@@ -65,7 +65,11 @@ fn a_body_cut_anywhere_is_refused_or_ends_between_operations() {
 
 #[test]
 fn nonsense_is_refused() {
-    let bad: [&[u8]; 9] = [
+    let bad: [&[u8]; 13] = [
+        &[2, 0, 1, 1, b'k', b'p'],                            // pointer too short
+        &[3, 0, 1, 1, b'k', b'v'],                            // delete with a value
+        &[4, 0, 1, 1, b'k', b'v'],                            // single delete with a value
+        &[5, 0, 0, 0, 2, 0, 0, 0],                            // ranks do not begin at 1
         &[0, 0, 1, 0, b'k'],                                  // no kind
         &[5, 0, 1, 0, b'k'],                                  // unknown kind
         &[0x80, 0, 1, 0, 1, 1, 1, 1, b'k'],                   // expiry of nothing

@@ -285,7 +285,8 @@ fn what_was_flushed_or_merged_is_still_a_conflict() {
             s.db.delete_range("j".."l").unwrap();
         }),
     ];
-    let maintenance: [(&str, fn(&Db)); 3] = [
+    type Maintain = fn(&Db);
+    let maintenance: [(&str, Maintain); 3] = [
         ("nothing", |_| {}),
         ("flush", |db| db.flush().unwrap()),
         ("flush and merge", |db| {

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use tidesdb::{Db, Error, Family, FamilyOptions, Snapshot, SyncMode};
+use tidesdb_io::sim::{self, OpKind};
 
 use crate::common::{Sim, contents, fill, keys, noise, pairs, small};
 
@@ -235,4 +236,22 @@ fn none_begins_by_itself_until_the_next_open() {
         thread::sleep(Duration::from_millis(5));
     }
     panic!("merges do not begin again");
+}
+
+/// A merge opened each of its inputs a second time: index and filter were read again, into memory that no figure counted.
+#[test]
+fn a_merge_opens_no_table_that_is_open() {
+    let sim = Sim::new();
+    let db = sim.options().default_family(quiet()).open().unwrap();
+    let f = db.default_family();
+    for round in 0..3 {
+        put(f, 0..500, round);
+        f.flush().unwrap();
+    }
+    sim.disk.log_ops(true);
+    f.compact().unwrap();
+    let opened = |op: &&sim::Op| op.kind == OpKind::Open && op.path.ends_with(".klog");
+    // Each output is opened once.
+    let outputs = f.stats().level_tables.iter().sum::<usize>();
+    assert_eq!(sim.disk.ops().iter().filter(opened).count(), outputs);
 }

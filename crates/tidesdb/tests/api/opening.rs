@@ -3,7 +3,7 @@
 use tidesdb::{Db, Error, FamilyOptions, RecoveryMode};
 use tidesdb_io::sim::OpSet;
 
-use crate::common::{Sim, contents, small, value};
+use crate::common::{Sim, contents, noise, small, value};
 
 #[test]
 fn a_new_database_is_made_and_found_again_on_a_real_disk() {
@@ -213,4 +213,31 @@ fn another_family_can_be_the_default_one() {
     let e = sim.options().read_only(true).open().unwrap_err();
     assert!(matches!(e, Error::ReadOnly), "{e}: no default family, and none can be made");
     assert_eq!(sim.open().families(), ["default", "main"]);
+}
+
+/// Recovery looked at its memtables every 64 commits, however large: a log of a few large commits was replayed into memory as a
+/// whole.
+#[test]
+fn the_replay_of_large_commits_needs_no_more_memory_than_a_memtable() {
+    let sim = Sim::new();
+    let inline = || FamilyOptions::default().value_threshold(usize::MAX).write_buffer(256 << 10);
+    let options = |sim: &Sim| {
+        sim.options().default_family(inline()).with(|o| {
+            o.wal_segment_bytes = 1 << 20;
+            o.memtables_bytes_max = 1 << 30;
+            o.wal_bytes_max = 1 << 30;
+        })
+    };
+    let db = options(&sim).open().unwrap();
+    let big = db.default_family().options().write_buffer(1 << 30);
+    db.default_family().change_options(big, false).unwrap(); // until the kill, nothing is flushed
+    for i in 0..40u8 {
+        db.put(&[i], &noise(i.into(), 500 << 10)).unwrap();
+    }
+    let killed = sim.killed();
+    drop(db);
+    let db = options(&killed).open().unwrap();
+    let tables = db.default_family().stats().level_tables;
+    assert!(tables.iter().sum::<usize>() >= 20, "each of some commits fills a memtable: {tables:?}");
+    assert_eq!(contents(db.default_family()).len(), 40);
 }

@@ -154,3 +154,107 @@ fn a_late_compaction_is_no_reason_to_stop_before_it_is_due() {
     f.put(b"k", b"v").unwrap();
     assert_eq!(db.stats().stalls(), 0);
 }
+
+/// Options that say "all of it": sums of bytes overflowed, and the limit was none.
+#[test]
+fn huge_limits_of_disk_space_refuse_commits_and_nothing_else() {
+    type Change = fn(&mut tidesdb::DbOptions);
+    let changes: [Change; 3] = [
+        |o| o.disk_free_min = u64::MAX,
+        |o| o.disk_free_min = u64::MAX - (64 << 20),
+        |o| o.disk_reserve_bytes = Some(u64::MAX),
+    ];
+    for change in changes {
+        for threads in [0, 1] {
+            let sim = Sim::new();
+            let db = sim.open();
+            db.put(b"old", b"v").unwrap();
+            db.close().unwrap();
+            let db = sim.options().background_threads(threads).with(change).open().unwrap();
+            let e = db.put(b"k", b"v").unwrap_err();
+            assert!(matches!(e, Error::NoSpace { .. }), "{e}");
+            assert!(matches!(db.put(b"k", &[1; 200_000]), Err(Error::NoSpace { .. })));
+            assert!(matches!(db.put(b"k", &[1; 600]), Err(Error::NoSpace { .. })));
+            db.delete(b"old").unwrap();
+            db.flush().unwrap();
+            let _ = db.compact();
+            assert!(contents(db.default_family()).is_empty());
+            db.close().unwrap();
+        }
+    }
+}
+
+/// Each refused commit asks for a flush. Among deletes, which a full disk takes, that must not make a memtable of each of them.
+#[test]
+fn refused_commits_do_not_pile_up_memtables() {
+    let sim = Sim::new();
+    let db = sim.open();
+    db.put(b"a", b"v").unwrap();
+    sim.disk.limit_space(Some(400 << 10));
+    sim.disk.inject(Fault::errno(errno::ENOSPC).on(OpKind::Create).path_ends(".klog").forever());
+    for i in 0..500u32 {
+        let _ = db.delete(&i.to_be_bytes());
+        assert!(matches!(db.put(b"large", &[1; 2_000_000]), Err(Error::NoSpace { .. })));
+    }
+    let waiting = db.default_family().stats().immutables;
+    assert!(waiting < 10, "{waiting} memtables wait");
+}
+
+/// Without threads, whoever commits does the work that waits; so does who commits a transaction.
+#[test]
+fn transactions_do_the_work_that_waits_if_there_are_no_threads() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    for i in 0..64u32 {
+        let mut tx = db.begin(tidesdb::Isolation::Snapshot);
+        for j in 0..200u32 {
+            tx.put(f, &(i * 1000 + j).to_be_bytes(), &[1; 400]).unwrap();
+        }
+        tx.commit().unwrap();
+    }
+    let stats = f.stats();
+    assert!(stats.memtable_bytes < 4 << 20, "{} bytes of memtables", stats.memtable_bytes);
+}
+
+/// Deletes may use the reserve of a full disk, but not its last piece: a database that was killed among them could not be opened.
+#[test]
+fn deletes_leave_room_for_the_next_open() {
+    let sim = Sim::new();
+    let reserve = |o: &mut tidesdb::DbOptions| o.disk_reserve_bytes = Some(2 << 20);
+    let db = sim.options().sync(SyncMode::None).with(reserve).open().unwrap();
+    sim.disk.limit_space(Some(4 << 20));
+    let mut stored = 0u32;
+    while db.put(&stored.to_be_bytes(), &[1; 400]).is_ok() {
+        stored += 1;
+    }
+    // No merge has room, so that tombstones only add to what there is.
+    db.cancel_compactions().unwrap();
+    let mut deleted = 0u32;
+    let e = loop {
+        let mut batch = db.batch();
+        for i in 0..100u32 {
+            batch.delete(db.default_family(), &u64::from(deleted + i).to_be_bytes()).unwrap();
+        }
+        match db.write(&mut batch) {
+            Ok(_) => deleted += 100,
+            Err(e) => break e,
+        }
+        assert!(deleted < 3_000_000, "a full disk takes everything");
+    };
+    assert!(matches!(e, Error::NoSpace { .. }), "{e}");
+    assert!(deleted > 1000);
+    let killed = sim.killed();
+    killed.disk.limit_space(Some(free(&sim)));
+    let again = killed.options().with(reserve).open().unwrap();
+    assert_eq!(contents(again.default_family()).len(), stored as usize);
+    // The piece is there for the open after that, too.
+    let killed = killed.killed();
+    drop(again);
+    killed.options().with(reserve).open().unwrap();
+}
+
+fn free(sim: &Sim) -> u64 {
+    let dir = sim.env.disk.open_dir(std::path::Path::new(crate::common::DB), false).unwrap();
+    dir.space().unwrap().free
+}

@@ -73,6 +73,53 @@ fn level_bytes_are_the_bytes_of_the_files() {
     );
 }
 
+/// The densest of several tables in one level is found, not the average of the level.
+#[test]
+fn the_densest_table_is_one_table() {
+    let sim = Sim::new();
+    let db = sim.open();
+    assert_eq!((of(&db).tombstone_share_max, of(&db).tombstone_share_level), (0.0, 0));
+    fill(db.default_family(), 96, b"v");
+    db.flush().unwrap();
+    assert_eq!((of(&db).tombstone_share_max, of(&db).tombstone_share_level), (0.0, 0));
+    db.delete(b"key000000").unwrap();
+    for i in 0..3_u8 {
+        db.put(&[i], b"v").unwrap();
+    }
+    db.flush().unwrap();
+    let f = of(&db);
+    assert_eq!((f.level_entries[0], f.level_tombstones[0]), (100, 1));
+    assert_eq!((f.tombstone_share_max, f.tombstone_share_level), (0.25, 1));
+}
+
+#[test]
+fn values_in_value_logs_are_counted_by_level() {
+    let sim = Sim::new();
+    let db = sim.open();
+    for i in 0..10_u8 {
+        db.put(&[i], &noise(u64::from(i), 10_000)).unwrap();
+    }
+    db.flush().unwrap();
+    let flushed = of(&db);
+    assert!((100_000..102_000).contains(&flushed.level_value_log_bytes[0]), "{flushed:?}");
+    db.compact().unwrap();
+    let merged = of(&db);
+    assert_eq!(merged.level_value_log_bytes.iter().sum::<u64>(), flushed.level_value_log_bytes[0]);
+    assert_eq!(merged.level_value_log_bytes[0], 0);
+}
+
+#[test]
+fn a_transaction_knows_the_bytes_of_its_writes() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let mut txn = db.begin(tidesdb::Isolation::Snapshot);
+    assert_eq!(txn.bytes(), 0);
+    txn.put(db.default_family(), b"key", &[7; 1000]).unwrap();
+    assert!((1003..1064).contains(&txn.bytes()), "{}", txn.bytes());
+    txn.rollback();
+    assert_eq!(txn.bytes(), 0);
+}
+
 #[test]
 fn memtable_bytes_grow_and_go() {
     let sim = Sim::new();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use tidesdb::SeqNo;
-use tidesdb::wal::Commit;
+use tidesdb::wal::{Commit, Purpose};
 use tidesdb_sync::Backoff;
 
 use super::{Log, check, join, spawn};
@@ -250,8 +250,8 @@ fn nobody_waits_any_more_once_the_order_is_stopped() {
         let world = World::new();
         let _never_done = world.log.reserve();
         let writer = spawn(&world, |world| {
-            let c = world.log.sequencer.reserve(super::RECORD_BYTES);
-            if let Some(c) = c {
+            let c = world.log.sequencer.reserve(super::RECORD_BYTES, Purpose::Store);
+            if let Ok(c) = c {
                 world.log.insert(&c, PLAIN);
                 world.log.sequencer.done(&c);
                 assert!(

@@ -1,7 +1,7 @@
 //! The data of the tour: Unicode's list of characters, part of the program itself. See `data/unicode`.
 
 /// `UnicodeData.txt`: a line for each character, fields separated by semicolons.
-const DATA: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/unicode/UnicodeData.txt"));
+const DATA: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/data/unicode/UnicodeData.txt"));
 
 /// One line of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ mod search;
 use crate::types::{KEY_BYTES_MAX, Kind};
 
 pub(super) use builder::{BlockBuilder, BuiltBlock, common_prefix};
-pub(super) use reader::{Block, Frame, longest_raw};
+pub(super) use reader::{Block, Frame};
 pub(super) use search::{Find, head_of, partition};
 
 /// Length of a block header.

@@ -3,12 +3,15 @@
 //! A block is validated once, when its bytes come from disk. After that no accessor fails; where bytes of a map should
 //! have changed since, an accessor gives empty or zero fields rather than panic.
 
+use std::ops::RangeInclusive;
+
 use super::{
     ENTRIES_MAX, EXPIRY_UNIFORM, FRAME_BYTES, HEADER_BYTES, HEADS, KIND_UNIFORM, SUFFIX_UNIFORM, Shape,
     VALUE_UNIFORM,
 };
-use crate::codec::Compression;
-use crate::types::{Kind, SeqNo, Stamp};
+use crate::codec::{Compression, longest_raw};
+use crate::types::{Comparator, Kind, SEQ_MAX, SeqNo, Stamp};
+use crate::vlog::VlogPointer;
 
 /// A view of a block: its shape, and header, frame table and raw key section as bytes.
 #[derive(Clone, Copy, Debug)]
@@ -179,29 +182,47 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// Checks everything that accessors rely on. `values_disk` is the length of all frames.
+    /// Checks everything that accessors rely on. `values_disk` is the length of all frames, `seqs` the sequence numbers that
+    /// the table says it has.
     pub(in crate::sst) fn validate(
         &self,
         values_disk: u64,
         compression: Compression,
+        seqs: RangeInclusive<SeqNo>,
     ) -> Result<(), &'static str> {
         let s = self.shape;
         let n = self.len();
         if self.bytes.len() != s.end as usize {
             return Err("length of the key section");
         }
+        if self.bytes.get(HEADER_BYTES - 1) != Some(&0) {
+            return Err("last byte of the header of a block");
+        }
         self.validate_tails()?;
         let kinds = self.part(s.kinds_at as usize, s.seqs_at as usize);
         if kinds.iter().any(|&k| Kind::from_u8(k).is_none()) {
             return Err("kind of an entry");
         }
-        if (0..n).any(|i| self.seq(i) < s.base_seq) {
+        if s.base_seq > SEQ_MAX || (0..n).any(|i| self.seq(i) < s.base_seq || !seqs.contains(&self.seq(i))) {
             return Err("sequence number of an entry");
         }
         if (0..n).any(|i| self.value_span(i).0 > self.value_span(i).1) {
             return Err("lengths of values");
         }
+        if !(0..n).all(|i| self.value_fits(i)) {
+            return Err("length of a pointer or of the value of a tombstone");
+        }
         self.validate_frames(values_disk, compression)
+    }
+
+    /// Whether value `i` is as long as its kind says.
+    fn value_fits(&self, i: usize) -> bool {
+        let (start, end) = self.value_span(i);
+        match self.kind(i) {
+            Kind::Put => true,
+            Kind::PutPointer => end - start == VlogPointer::BYTES,
+            Kind::Delete | Kind::SingleDelete | Kind::RangeDelete => start == end,
+        }
     }
 
     fn validate_tails(&self) -> Result<(), &'static str> {
@@ -224,6 +245,25 @@ impl<'a> Block<'a> {
             }
         };
         if good { Ok(()) } else { Err("lengths of keys") }
+    }
+
+    /// Whether keys ascend, versions of a key descend, and heads are padded with zeros.
+    pub(in crate::sst) fn is_sorted(&self, order: &Comparator) -> bool {
+        let head = |i: usize| self.heads().get(i).map_or(0, |h| u64::from_le_bytes(*h));
+        let heads = self.shape.has(HEADS);
+        let padded = |i: usize| heads && head(i).checked_shl(8 * self.head_len(i) as u32).unwrap_or(0) != 0;
+        if (0..self.len()).any(padded) {
+            return false;
+        }
+        (1..self.len()).all(|i| {
+            let keys = if heads {
+                let lengths = || self.head_len(i - 1).cmp(&self.head_len(i));
+                head(i - 1).cmp(&head(i)).then_with(lengths).then_with(|| self.tail(i - 1).cmp(self.tail(i)))
+            } else {
+                order.compare(self.tail(i - 1), self.tail(i))
+            };
+            keys.is_lt() || (keys.is_eq() && self.seq(i) < self.seq(i - 1))
+        })
     }
 
     fn validate_frames(&self, values_disk: u64, compression: Compression) -> Result<(), &'static str> {
@@ -260,16 +300,5 @@ impl<'a> Block<'a> {
     #[inline]
     fn array<const N: usize>(&self, at: usize) -> [u8; N] {
         self.bytes.get(at..).and_then(|b| b.first_chunk::<N>()).map_or([0; N], |b| *b)
-    }
-}
-
-/// The most bytes that `disk` compressed bytes can stand for: what a decoder may allocate.
-pub(in crate::sst) fn longest_raw(compression: Compression, disk: usize) -> usize {
-    match compression {
-        Compression::None => disk,
-        Compression::Snappy => disk.saturating_mul(64),
-        Compression::Lz4 | Compression::Lz4Fast => disk.saturating_mul(256),
-        // A block of 128 KiB that repeats one byte takes four bytes.
-        Compression::Zstd => disk.saturating_mul(32 << 10).saturating_add(128 << 10),
     }
 }

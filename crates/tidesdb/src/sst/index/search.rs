@@ -4,14 +4,16 @@ use std::cmp::Ordering;
 
 use super::tree::Tree;
 use crate::Result;
-use crate::codec::{Compression, Decoder, Salt};
-use crate::sst::block::{HEADER_BYTES, common_prefix, head_of, longest_raw, partition};
+use crate::codec::{Compression, Decoder, Salt, longest_raw};
+use crate::sst::block::{HEADER_BYTES, common_prefix, head_of, partition};
 use crate::sst::layout::open_section;
-use crate::types::{Comparator, KEY_BYTES_MAX, SeqNo};
+use crate::types::{Comparator, KEY_BYTES_MAX, SEQ_MAX, SeqNo};
 
 /// Where a block lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::sst) struct Fence {
+    /// Number of the block.
+    pub(in crate::sst) block: usize,
     /// Offset in the file.
     pub(in crate::sst) at: u64,
     /// Length of header, frame table and key section.
@@ -62,7 +64,7 @@ impl Index {
                 return Err(d.corrupt("length of a block"));
             }
             if length & 1 == 1 {
-                going_on.push((block, d.varint()?));
+                going_on.push((block, d.number(0..=SEQ_MAX, "sequence number")?));
             }
             places.push((offset, key_part as u32));
             offset += disk;
@@ -91,7 +93,7 @@ impl Index {
     pub(in crate::sst) fn place(&self, b: usize) -> Option<Fence> {
         let &(at, key_part) = self.places.get(b)?;
         let end = self.places.get(b + 1).map_or(self.data_end, |next| next.0);
-        Some(Fence { at, key_part: key_part as usize, disk: end - at })
+        Some(Fence { block: b, at, key_part: key_part as usize, disk: end - at })
     }
 
     /// The first block that can hold `target` or something after it.
@@ -129,6 +131,26 @@ impl Index {
     pub(in crate::sst) fn goes_on(&self, b: usize) -> Option<SeqNo> {
         let i = self.going_on.binary_search_by_key(&b, |&(block, _)| block as usize).ok()?;
         self.going_on.get(i).map(|&(_, seq)| seq)
+    }
+
+    /// Whether a block that begins and ends with these versions lies between the fences around block `b`: a search of the
+    /// index comes to it for each of its keys, and for no others.
+    pub(in crate::sst) fn encloses(
+        &self,
+        order: &Comparator,
+        b: usize,
+        first: (&[u8], SeqNo),
+        last: (&[u8], SeqNo),
+    ) -> bool {
+        let above = b.checked_sub(1).is_none_or(|i| {
+            let at = order.compare(&self.fence(i), first.0);
+            self.goes_on(b).map_or(at.is_le(), |seq| at.is_eq() && seq == first.1)
+        });
+        let below = b >= self.fences.len() || {
+            let at = order.compare(last.0, &self.fence(b));
+            self.goes_on(b + 1).map_or(at.is_lt(), |seq| at.is_eq() && seq < last.1)
+        };
+        above && below
     }
 
     /// Fence `i` as a whole key.

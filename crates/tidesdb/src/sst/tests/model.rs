@@ -70,7 +70,7 @@ fn random_entry(rng: &mut Rng, key: Vec<u8>, seq: SeqNo, plain: bool) -> Entry {
         Kind::Put => random_value(rng),
         Kind::PutPointer => {
             let mut pointer = rng.bytes(24);
-            pointer[..4].copy_from_slice(&(rng.below(5) as u32).to_le_bytes());
+            pointer[..4].copy_from_slice(&(1 + rng.below(5) as u32).to_le_bytes());
             pointer
         }
         _ => Vec::new(),
@@ -242,7 +242,7 @@ fn random_tables_behave_like_sorted_vectors() {
             compression: ALL[rng.below(5)],
             filter_bits_per_key: [0, 1, 10, 20][rng.below(4)],
         };
-        let meta = rig.write(seed, &entries, options, order);
+        let meta = rig.write(1 + seed, &entries, options, order);
         check_meta(&meta, &entries, order);
         for use_mmap in [false, true] {
             // A cache that holds everything, little, or nothing.

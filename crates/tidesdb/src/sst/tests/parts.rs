@@ -5,7 +5,7 @@ use crate::codec::Decoder;
 use crate::sst::VlogRef;
 use crate::sst::filter::Filter;
 use crate::sst::index::Tree;
-use crate::types::VlogId;
+use crate::types::{SEQ_MAX, VlogId};
 
 #[test]
 fn a_filter_has_no_false_negatives_and_few_false_positives() {
@@ -85,10 +85,50 @@ fn the_tree_counts_like_a_bisection() {
 fn descriptions_have_one_form() {
     let vlog_ref = |id| VlogRef { vlog: VlogId(id), bytes: 1, count: 1 };
     for (refs, good) in [([1, 2], true), ([2, 1], false), ([2, 2], false)] {
-        let meta = TableMeta { vlog_refs: refs.map(vlog_ref).into(), ..TableMeta::default() };
+        let meta = TableMeta { id: TableId(1), vlog_refs: refs.map(vlog_ref).into(), ..TableMeta::default() };
         let mut encoded = Vec::new();
         meta.encode(&mut encoded);
         let decoded = TableMeta::decode(&mut Decoder::new(&encoded, "manifest", 0));
         assert_eq!(decoded.is_ok_and(|d| d == meta), good, "{refs:?}");
+    }
+}
+
+/// A change of one field of a description.
+type Bend = fn(&mut TableMeta);
+
+/// Counts near 2^64 in the description of a table overflowed the sums over tables; a number of 2^64 - 1 the counter.
+#[test]
+fn numbers_outside_of_their_domain_are_damage() {
+    let good =
+        TableMeta { id: TableId(1), entries: 9, keys: 9, tombstones: 9, max_seq: 9, ..TableMeta::default() };
+    let decoded = |meta: &TableMeta| {
+        let mut encoded = Vec::new();
+        meta.encode(&mut encoded);
+        TableMeta::decode(&mut Decoder::new(&encoded, "manifest", 0))
+    };
+    assert_eq!(decoded(&good).unwrap(), good);
+    let bends: [(&str, Bend); 15] = [
+        ("number 0", |m| m.id = TableId(0)),
+        ("number", |m| m.id = TableId(u64::MAX)),
+        ("length", |m| m.file_bytes = u64::MAX),
+        ("entries", |m| m.entries = u64::MAX),
+        ("more keys than entries", |m| m.keys = 10),
+        ("more tombstones than entries", |m| m.tombstones = 10),
+        ("more single deletes than tombstones", |m| m.single_deletes = 10),
+        ("smallest commit behind the largest", |m| m.min_seq = 10),
+        ("largest commit", |m| m.max_seq = SEQ_MAX + 1),
+        ("bytes of keys", |m| m.raw_key_bytes = u64::MAX),
+        ("bytes of values", |m| m.raw_value_bytes = u64::MAX),
+        ("purged to", |m| m.purged_to = SEQ_MAX + 1),
+        ("oldest expiry behind the newest", |m| m.oldest_expiry = 1),
+        ("value log 0", |m| m.vlog_refs.push(VlogRef { vlog: VlogId(0), bytes: 1, count: 1 })),
+        ("bytes of a value log", |m| {
+            m.vlog_refs.push(VlogRef { vlog: VlogId(1), bytes: u64::MAX, count: 1 })
+        }),
+    ];
+    for (what, bend) in bends {
+        let mut meta = good.clone();
+        bend(&mut meta);
+        assert!(decoded(&meta).is_err_and(|e| e.is_corruption()), "{what}");
     }
 }

@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Context, Inner, VersionSet};
-use crate::files::FileKind;
+use super::{Context, Inner, Phase, VersionSet};
+use crate::files::{self, FileKind};
 use crate::types::{Comparator, FamilyId};
+use crate::version::format::RECORDS_AT;
 use crate::version::state::State;
 use crate::{Error, Result};
 
@@ -14,7 +15,7 @@ impl<T> VersionSet<T> {
     /// Gives `order` to the families that wait for it, and opens their tables; all of them or none.
     ///
     /// # Errors
-    /// What opening a table fails with.
+    /// What opening a table fails with; `Corrupt` for tables that cannot be together in this order.
     pub fn learn(&self, order: &Comparator) -> Result<()> {
         let mut inner = self.inner.lock();
         let mut learned = Vec::new();
@@ -22,7 +23,15 @@ impl<T> VersionSet<T> {
             if family.options.comparator.name() == order.name() {
                 let mut family = Arc::clone(family);
                 Arc::make_mut(&mut family).options.comparator = order.clone();
-                learned.push((Arc::new(self.build(&family, None)?), family));
+                // The laws between tables could not be checked before: a broken one is damage to the manifest.
+                let version = self.build(&family, None).map_err(|e| match (e, &inner.phase) {
+                    (Error::Internal { what }, Phase::Writable(m)) => {
+                        Error::corrupt(&files::manifest(m.number()), RECORDS_AT, what)
+                    }
+                    (Error::Internal { what }, _) => Error::corrupt(files::CURRENT, 0, what),
+                    (other, _) => other,
+                })?;
+                learned.push((Arc::new(version), family));
             }
         }
         for (version, family) in learned {

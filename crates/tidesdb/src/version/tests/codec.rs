@@ -33,7 +33,7 @@ fn every_change() -> Vec<Change> {
         remove(300, 1, 8000),
         Change::RemoveVlog { family, vlog: VlogId(5) },
         Change::DropFamily { family },
-        Change::LogStart { wal: WalId(u64::MAX) },
+        Change::LogStart { wal: WalId(crate::types::WAL_ID_MAX) },
         Change::LastSeq { seq: 99 },
         Change::DurableMark { seq: 98 },
         Change::ClockMark { wall_secs: 1_700_000_000 },
@@ -58,7 +58,10 @@ fn every_change_comes_back() {
     let mut state = State::default();
     state.apply(&back).unwrap();
     assert!(state.clean && state.families.is_empty());
-    assert_eq!((state.next_table, state.log_start, state.last_seq), (TableId(9000), WalId(u64::MAX), 99));
+    assert_eq!(
+        (state.next_table, state.log_start, state.last_seq),
+        (TableId(9000), WalId(crate::types::WAL_ID_MAX), 99)
+    );
 }
 
 #[test]

@@ -163,7 +163,7 @@ fn families() {
             let id = set.new_family_id().unwrap();
             let name = ["..", "a/b\u{0}", "CON", "\u{1F30A}"][n as usize];
             observed(&set, vec![create_family(id.0, name)], oracle);
-            let table = meta(set.new_table_id().0, ("a", "b"), (1, 2), &[]);
+            let table = meta(set.new_table_id().unwrap().0, ("a", "b"), (1, 2), &[]);
             observed(&set, vec![add(id.0, 1, &table)], oracle);
             observed(&set, vec![Change::RenameFamily { family: id, name: "again".into() }], oracle);
             observed(&set, vec![Change::DropFamily { family: id }], oracle);

@@ -99,7 +99,7 @@ fn churn_of_families_never_brings_data_back() {
             }
             2 => {
                 if let Some(f) = live.last_mut() {
-                    let table = meta(set.new_table_id().0, ("a", "b"), (n, n), &[]);
+                    let table = meta(set.new_table_id().unwrap().0, ("a", "b"), (n, n), &[]);
                     install(&set, [add(f.0.0, 1, &table)]).unwrap();
                     f.2 += 1;
                 }
@@ -261,7 +261,7 @@ fn publish_sees_installs_in_order() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..10 {
-                    let table = meta(set.new_table_id().0, ("a", "b"), (1, 1), &[]);
+                    let table = meta(set.new_table_id().unwrap().0, ("a", "b"), (1, 1), &[]);
                     set.install(&edit([add(1, 7, &table), remove(1, 7, table.id.0)]), |now| {
                         assert!(now.versions.contains_key(&FamilyId(1)));
                         seen.lock().push(now.state.next_table);
@@ -292,7 +292,7 @@ fn orphans_are_set_aside_and_go_after_a_clean_session() {
         touch(&env, name);
     }
     let (set, _) = open(&env);
-    assert!(set.new_table_id() > TableId(9) && set.new_vlog_id().unwrap() > VlogId(4));
+    assert!(set.new_table_id().unwrap() > TableId(9) && set.new_vlog_id().unwrap() > VlogId(4));
     touch(&env, "000050.klog"); // made after the open: not an orphan
     let report = set.settle_orphans();
     assert_eq!((report.set_aside, report.unlinked, report.failed), (3, 0, 0));

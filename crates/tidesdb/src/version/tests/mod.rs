@@ -139,12 +139,12 @@ fn step(set: &Set, n: u64) -> Vec<Change> {
     }
     let version = set.version(FamilyId(family)).unwrap();
     if version.level_len(1) >= 3 {
-        let out = meta(set.new_table_id().0, ("a", "z"), (1, n), &[]);
+        let out = meta(set.new_table_id().unwrap().0, ("a", "z"), (1, n), &[]);
         let old: Vec<Change> =
             version.tables().map(|t| remove(family, level_of(&version, t.id()), t.id().0)).collect();
         return old.into_iter().chain([add(family, 2, &out)]).collect();
     }
-    let flushed = meta(set.new_table_id().0, ("b", "y"), (10 * n, 10 * n + 9), &[]);
+    let flushed = meta(set.new_table_id().unwrap().0, ("b", "y"), (10 * n, 10 * n + 9), &[]);
     let seq = 10 * n + 9;
     vec![
         add(family, 1, &flushed),

@@ -5,6 +5,7 @@ use tidesdb_io::sim::{Fault, OpKind, errno};
 
 use super::*;
 use crate::Error;
+use crate::vlog::budget::WriteBudget;
 use crate::vlog::file::{Group, VlogFile};
 use crate::vlog::format::FileHeader;
 
@@ -207,4 +208,31 @@ fn failed_draws_of_a_number_are_passed_on() {
     let (env, _) = world();
     let set = VlogSet::new(directory(&env), Arc::clone(&env.entropy), FAMILY, 1 << 20, || Err(Error::Closed));
     assert!(matches!(set.append(b"x", Compression::None), Err(Error::Closed)));
+}
+
+/// A full file kept its descriptor until the next sync of the log: small files and rare syncs used up all that the process may
+/// have, and writes failed.
+#[test]
+fn full_files_give_their_descriptors_back() {
+    let (env, _) = world();
+    let budget = WriteBudget::new(4);
+    let others = Arc::new(AtomicU32::new(0));
+    let asked = Arc::clone(&others);
+    let set = set(&env, 1, 4096).limited(Arc::clone(&budget), move || {
+        asked.fetch_add(1, Ordering::SeqCst);
+    });
+    let values: Vec<_> = (0..50).map(|n| noise(n, 5000)).collect();
+    let pointers: Vec<_> = values
+        .iter()
+        .map(|value| {
+            let pointer = set.append(value, Compression::None).unwrap();
+            assert!(budget.open() <= 4, "{} files are open for writing", budget.open());
+            pointer
+        })
+        .collect();
+    assert!(others.load(Ordering::SeqCst) > 0, "others that share the budget are asked too");
+    for (pointer, value) in pointers.iter().zip(&values) {
+        assert_eq!(set.read(pointer).unwrap(), *value);
+    }
+    assert_eq!(set.files().len(), 50, "all files are known");
 }

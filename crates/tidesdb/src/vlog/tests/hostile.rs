@@ -161,6 +161,10 @@ fn lengths_that_cannot_be_are_no_record_even_under_a_good_checksum() {
     assert!(header(Compression::Lz4, 2560, &[0; 10]).is_some());
     assert!(header(Compression::Lz4, 2561, &[0; 10]).is_none());
     assert!(header(Compression::Snappy, u32::MAX, &[0; 10]).is_none());
+    // A block of Zstandard stands for at most 128 KiB and takes four bytes.
+    assert!(header(Compression::Zstd, 14 * (128 << 10) / 4, &[0; 10]).is_some());
+    assert!(header(Compression::Zstd, 14 * (128 << 10) / 4 + 1, &[0; 10]).is_none());
+    assert!(header(Compression::Zstd, u32::MAX, &[0; 10]).is_none(), "4 GiB in ten bytes");
     assert!(RecordHeader::decode(&[0; RECORD_HEADER_BYTES], &salt, 40).is_none());
 }
 

@@ -4,6 +4,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use super::*;
+use crate::Error;
 use crate::wal::layout::record_bytes;
 
 /// Bodies of these lengths come back, through the map and through system calls.
@@ -256,4 +257,75 @@ fn seals_cross_segments() {
         let (found, read) = rig.reopened().read().unwrap();
         assert!(found.sealed && read.len() == 1, "rest of {rest}");
     }
+}
+
+/// Near the end of sequence numbers, a record too long for what is left was refused after its file had replaced the segment
+/// made ready for the next records. These went to a file without a name, and were lost.
+#[test]
+fn an_oversized_record_refused_at_the_end_of_numbers_leaves_the_log_as_it_is() {
+    let rig = Rig::new();
+    let address_max = (crate::types::SEQ_MAX - (1 << 32)) * UNIT;
+    let first = address_max / SEGMENT - 2;
+    let log = rig.log_at(WalId(first), false);
+    log.begin(Vec::new()).unwrap();
+    put(&log, &body(1, 100));
+    log.prepare_next().unwrap();
+    let refused = log.append(&mut record(&body(2, 5 * SEGMENT as usize)), 1, false, Purpose::Store);
+    assert!(matches!(refused, Err((None, Error::Exhausted { .. }))), "{refused:?}");
+    let wanted = [body(3, SEGMENT as usize - 6000), body(4, SEGMENT as usize - 6000)];
+    let commits = wanted.each_ref().map(|body| put(&log, body));
+    assert_eq!(log.segment_of(commits[0].seq).0, first);
+    assert_eq!(log.segment_of(commits[1].seq).0, first + 1);
+    log.sync_to(commits[1].end, &no_values).unwrap();
+    let again = rig.reopened();
+    let config = ScanConfig { first: WalId(first), ..again.config() };
+    let (_, read) = again.read_with(&config).unwrap();
+    assert_eq!(read.len(), 3);
+    assert!(read[1..].iter().zip(&wanted).all(|((_, read), wanted)| read == wanted));
+}
+
+/// On a nearly full disk, a segment got blocks up to the end of a record and no further. If the few bytes after it held no
+/// other record, the segment was left behind and released, and then missed: every commit failed.
+#[test]
+fn a_segment_with_nearly_all_blocks_can_be_left_behind() {
+    let rig = Rig::new();
+    let log = rig.log_at(WalId(1), false);
+    let rest = 8;
+    let length = SEGMENT - SEGMENT_HEADER_BYTES - rest;
+    let room = 2 * (SEGMENT - rest) + SEGMENT_HEADER_BYTES + (512 << 10);
+    rig.disk.limit_space(Some(room));
+    log.begin(Vec::new()).unwrap();
+    assert!(!log.has_begun(), "there is room for the record, and not for a whole segment");
+    let first = put(&log, &body(1, length as usize - RECORD_HEADER_BYTES));
+    assert_eq!(log.segment_of(first.end), WalId(2));
+    log.set_needed_from(first.end);
+    log.release_before(WalId(2));
+    rig.disk.limit_space(None);
+    put(&log, &body(2, 100));
+}
+
+/// The file of an oversized record lies ready under a temporary name when another commit fills the segment of the tail. The
+/// next segment was then made under the same name, and the oversized commit failed.
+#[test]
+fn an_oversized_record_goes_on_when_the_tail_moves_to_the_next_segment() {
+    let rig = Rig::new();
+    let log = Arc::new(rig.log(false));
+    put(&log, &body(1, 100));
+    let filling = Arc::new(std::sync::Mutex::new(None));
+    let (seen, theirs) = (Arc::clone(&filling), Arc::clone(&log));
+    rig.disk.observe(OpKind::Create, move |op, _| {
+        if op.path.ends_with(".free") && seen.lock().unwrap().is_none() {
+            let s = theirs.sequencer();
+            let rest = SEGMENT - s.tail() * UNIT % SEGMENT;
+            *seen.lock().unwrap() = Some(s.reserve(rest, Purpose::Store).unwrap());
+        }
+    });
+    let commit = log.append(&mut record(&body(2, 2 * SEGMENT as usize)), 1, false, Purpose::Store).unwrap();
+    rig.disk.stop_observing();
+    let filled = filling.lock().unwrap().take().unwrap();
+    assert_eq!(log.segment_of(filled.end), WalId(2));
+    assert_eq!(log.segment_of(commit.seq), WalId(3));
+    log.sequencer().done(&filled);
+    log.sequencer().done(&commit);
+    put(&log, &body(3, 100));
 }

@@ -1,7 +1,8 @@
 //! Addresses, tickets, the published prefix: one thread.
 
 use super::*;
-use crate::wal::Sequencer;
+use crate::types::SEQ_MAX;
+use crate::wal::{Refusal, Sequencer, Unpublished};
 
 /// First sequence number of segment `n`.
 fn begin(n: u64) -> SeqNo {
@@ -204,4 +205,179 @@ fn readers_do_not_wait_for_a_commit_that_failed() {
     s.done(&b);
     s.stop();
     assert_eq!(s.snapshot(), a.seq - 1);
+}
+
+/// The words of the order of commits hold 47 bits. A log of more than 2^50 bytes gave out sequence numbers that wrapped.
+#[test]
+fn numbers_go_on_where_a_word_ends() {
+    const SEGMENT_MAX: u64 = 1 << 30;
+    for word in [1u64, 2, 3, 8000] {
+        // Two segments before the low bits wrap.
+        let first = (word << 47) * UNIT / SEGMENT_MAX - 2;
+        let s = Sequencer::new(SEGMENT_MAX, first);
+        let mut last = s.tail();
+        assert_eq!(last, (first * SEGMENT_MAX + SEGMENT_HEADER_BYTES) / UNIT);
+        for i in 0..6000u64 {
+            let c = s.reserve(1 << 20, Purpose::Store).unwrap();
+            assert!(c.seq >= last && c.end > c.seq, "{word} {i}");
+            assert_eq!((s.tail(), s.visible_end()), (c.end, last));
+            s.written(&c);
+            assert_eq!(s.written_end(), c.end);
+            if i % 2 == 0 {
+                s.ready(&c);
+                assert_eq!(s.visible_end(), last, "not durable");
+                s.set_durable(c.end);
+            } else {
+                s.done(&c);
+            }
+            assert_eq!((s.visible_end(), s.snapshot()), (c.end, c.end - 1));
+            last = c.end;
+        }
+        assert!(last > word << 47);
+    }
+}
+
+/// A log that runs through all its numbers, in steps of the largest record.
+#[test]
+fn numbers_are_right_over_the_whole_space() {
+    const SEGMENT_MAX: u64 = 1 << 30;
+    const STEP: u64 = 1 << 43; // 2^46 bytes: no record is so long, so that there are not too many steps
+    let s = Sequencer::new(SEGMENT_MAX, 1);
+    let mut last = s.tail();
+    loop {
+        match s.reserve(STEP * UNIT, Purpose::Store) {
+            Ok(c) => {
+                assert!(c.seq >= last && c.end > c.seq + STEP);
+                s.done(&c);
+                assert_eq!((s.visible_end(), s.tail()), (c.end, c.end));
+                last = c.end;
+            }
+            Err(refusal) => {
+                assert_eq!(refusal, Refusal::Exhausted);
+                break;
+            }
+        }
+    }
+    assert!(last > SEQ_MAX / 2 && last < SEQ_MAX);
+    // A short record still fits, up to the margin.
+    assert!(s.reserve(40, Purpose::Store).is_ok());
+}
+
+/// A log of nothing but oversized records: their numbers wrapped, because only short records moved the anchor.
+#[test]
+fn numbers_of_oversized_records_go_on_where_a_word_ends() {
+    const SEGMENT_MAX: u64 = 1 << 30;
+    const RECORD: u64 = 1 << 32;
+    let s = Sequencer::new(SEGMENT_MAX, 1);
+    let mut last = s.tail();
+    while last < 3 << 47 {
+        let c = s.hold().reserve(RECORD).unwrap();
+        assert!(c.seq >= last && c.end > c.seq, "{c:?} after {last}");
+        s.done(&c);
+        assert_eq!((s.visible_end(), s.tail()), (c.end, c.end));
+        last = c.end;
+    }
+}
+
+#[test]
+fn no_record_ends_above_its_limit() {
+    let s = fresh();
+    let start = s.tail() * UNIT;
+    s.set_limit(Purpose::Store, start + 80);
+    s.set_limit(Purpose::Relief, start + 120);
+    assert_eq!(s.end_of_next(40), start + 40);
+    s.reserve(40, Purpose::Store).unwrap();
+    s.reserve(40, Purpose::Store).unwrap();
+    assert_eq!(s.reserve(32, Purpose::Store), Err(Refusal::Limit));
+    s.reserve(40, Purpose::Relief).unwrap();
+    assert_eq!(s.reserve(32, Purpose::Relief), Err(Refusal::Limit));
+    assert_eq!(s.tail() * UNIT, start + 120, "a refusal changes nothing");
+    s.set_limit(Purpose::Store, u64::MAX);
+    assert!(s.reserve(SEGMENT - 5000, Purpose::Store).is_ok());
+}
+
+#[test]
+fn one_holder_of_the_tail_may_reserve_and_others_wait() {
+    let s = fresh();
+    let held = s.hold();
+    let c = held.reserve(3 * SEGMENT).unwrap();
+    assert_eq!(s.tail(), c.end);
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| s.hold().boundary);
+        let writer = scope.spawn(|| s.reserve(40, Purpose::Store).unwrap());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(!second.is_finished() && !writer.is_finished());
+        drop(held);
+        assert!(second.join().unwrap() >= c.end);
+        assert!(writer.join().unwrap().seq >= c.end);
+    });
+}
+
+/// A reader inside a commit must not wait for that commit.
+#[test]
+fn a_reader_within_a_commit_does_not_wait_for_it() {
+    let s = fresh();
+    let here = Unpublished::begin();
+    let [a, b] = [40, 48].map(|n| s.reserve(n, Purpose::Store).unwrap());
+    std::thread::scope(|scope| scope.spawn(|| s.done(&b)).join().unwrap());
+    assert_eq!(s.snapshot(), a.seq - 1, "the published prefix");
+    drop(here);
+    s.done(&a);
+    assert_eq!(s.snapshot(), b.end - 1);
+}
+
+#[test]
+fn writers_wait_behind_a_large_commit_and_readers_do_not() {
+    let s = fresh();
+    s.begin_large();
+    let [large, small] = [4000, 48].map(|n| s.reserve(n, Purpose::Store).unwrap());
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| s.done(&small));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(!writer.is_finished(), "it returned, so that readers must wait");
+        assert_eq!(s.snapshot(), large.seq - 1);
+        s.done(&large);
+        s.end_large();
+        writer.join().unwrap();
+        assert_eq!(s.snapshot(), small.end - 1);
+    });
+}
+
+/// A key order of one database reads another, and the other way round, each within a commit. Each waited for the commit of
+/// the other.
+#[test]
+fn readers_within_commits_of_two_databases_do_not_wait_for_each_other() {
+    let (s, t) = (fresh(), fresh());
+    let place = |of: &Sequencer| {
+        let [first, second] = [40, 48].map(|n| of.reserve(n, Purpose::Store).unwrap());
+        std::thread::scope(|scope| scope.spawn(|| of.done(&second)).join().unwrap());
+        first
+    };
+    let (mine, theirs) = (place(&s), place(&t));
+    let met = std::sync::Barrier::new(2);
+    let (met, s, t) = (&met, &s, &t);
+    std::thread::scope(|scope| {
+        let ends = [(s, t, mine), (t, s, theirs)].map(|(own, other, commit)| {
+            scope.spawn(move || {
+                let here = Unpublished::begin();
+                met.wait();
+                let seen = other.snapshot();
+                met.wait();
+                own.done(&commit);
+                drop(here);
+                seen
+            })
+        });
+        let mut looks = 0;
+        while !ends.iter().all(|end| end.is_finished()) {
+            looks += 1;
+            if looks > 5000 {
+                s.stop();
+                t.stop();
+                panic!("two readers wait for each other");
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    });
+    assert_eq!((s.snapshot(), t.snapshot()), (s.tail() - 1, t.tail() - 1));
 }

@@ -1,0 +1,252 @@
+//! T18, few descriptors: a process that may have 256 files open keeps a database of thousands of tables and value logs. Writes,
+//! reads, scans, merges, checks, copies and opens all of it work, also while the program holds every descriptor that is left.
+//! `descriptors [--tables N] [--values N] [--families N] [--seed S]`.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use testkit::home::in_memory;
+use testkit::report::{argument, exit, finish};
+use testkit::rng::Rng;
+use testkit::watch::Watch;
+use tidesdb::{Compression, Db, Error, FamilyOptions, SyncMode};
+
+/// Descriptors of the process.
+const LIMIT: u64 = 256;
+/// Rows of one commit: about a table.
+const ROWS: u64 = 20;
+
+/// Size of the run.
+#[derive(Clone, Copy)]
+struct Plan {
+    /// Tables to make, about.
+    tables: u64,
+    /// Value log files to make, at least.
+    values: u64,
+    /// Families with a value log each.
+    families: u64,
+    seed: u64,
+}
+
+fn main() -> ExitCode {
+    let plan = Plan {
+        tables: argument("tables").unwrap_or(5000),
+        values: argument("values").unwrap_or(1000),
+        families: argument("families").unwrap_or(300),
+        seed: argument("seed").unwrap_or(1),
+    };
+    let watch = Watch::start(Duration::from_secs(240));
+    watch.begin("the database");
+    let limit = Rlimit { current: Some(LIMIT), ..getrlimit(Resource::Nofile) };
+    if let Err(e) = setrlimit(Resource::Nofile, limit) {
+        println!("T18-descriptors SKIPPED: the limit cannot be set: {e}");
+        return ExitCode::SUCCESS;
+    }
+    let seen = in_memory().and_then(|temp| run(temp.path(), plan));
+    let violations = u64::from(seen.is_err());
+    let seen = seen.unwrap_or_else(|e| {
+        eprintln!("VIOLATION: {e}");
+        Seen::default()
+    });
+    let figures = [
+        ("limit", LIMIT),
+        ("tables", seen.tables),
+        ("value_logs", seen.value_logs),
+        ("open_max", seen.open_max),
+        ("rows", seen.rows),
+        ("violations", violations),
+        ("seed", plan.seed),
+    ];
+    let floors = [
+        ("tables", plan.tables / 2),
+        ("value_logs", plan.values + plan.families),
+        ("rows", plan.tables * ROWS / 2),
+    ];
+    exit(finish("T18-descriptors", &figures, &floors))
+}
+
+/// What the run saw.
+#[derive(Default)]
+struct Seen {
+    tables: u64,
+    value_logs: u64,
+    open_max: u64,
+    rows: u64,
+}
+
+impl Seen {
+    /// Counts the files of the database and those that the process has open.
+    fn look(&mut self, path: &Path) -> Result<(), String> {
+        let names = |path: &Path| -> Result<Vec<String>, String> {
+            let entries = std::fs::read_dir(path).map_err(|e| format!("list: {e}"))?;
+            Ok(entries.flatten().map(|e| e.file_name().to_string_lossy().into_owned()).collect())
+        };
+        let files = names(path)?;
+        let count = |end: &str| files.iter().filter(|name| name.ends_with(end)).count() as u64;
+        self.tables = self.tables.max(count(".klog"));
+        self.value_logs = self.value_logs.max(count(".vlog"));
+        self.open_max = self.open_max.max(names(Path::new("/proc/self/fd"))?.len() as u64);
+        Ok(())
+    }
+}
+
+fn open(path: &Path) -> Result<Db, Error> {
+    let options = Db::options(path).sync(SyncMode::None).background_threads(2).default_family(small());
+    options.with(|o| (o.wal_segment_bytes, o.disk_free_min) = (1 << 20, 0)).open()
+}
+
+/// A family of many small tables.
+fn small() -> FamilyOptions {
+    let mut options = FamilyOptions::default().write_buffer(4096).value_threshold(usize::MAX);
+    options.table_bytes = 4096;
+    options
+}
+
+/// A family of many value logs, whose memtable is never full: no flush syncs them.
+fn values() -> FamilyOptions {
+    let mut options = FamilyOptions::default().value_threshold(64).compression(Compression::None);
+    options.vlog_file_bytes = 4096;
+    options
+}
+
+fn key(n: u64) -> Vec<u8> {
+    format!("key{n:08}").into_bytes()
+}
+
+fn value(n: u64, bytes: usize) -> Vec<u8> {
+    Rng::new(n).next_u64().to_string().into_bytes().into_iter().cycle().take(bytes).collect()
+}
+
+/// A step that failed, named.
+fn say<T>(what: &str, done: Result<T, Error>) -> Result<T, String> {
+    done.map_err(|e| format!("{what}: {e}"))
+}
+
+fn run(path: &Path, plan: Plan) -> Result<Seen, String> {
+    let (dir, mut seen) = (path.join("db"), Seen::default());
+    let db = say("open", open(&dir))?;
+    fill(&db, plan, &dir, &mut seen)?;
+    seen.rows = check(&db, plan, "before the merge")?;
+    say("merge", db.compact())?;
+    seen.look(&dir)?;
+    check(&db, plan, "after the merge")?;
+    starve(&db, plan).map_err(|e| format!("without a descriptor left: {e}"))?;
+    let report = say("verify", db.verify())?;
+    if !report.is_ok() {
+        return Err(format!("verify: {report}"));
+    }
+    say("checkpoint", db.checkpoint(path.join("checkpoint")))?;
+    say("backup", db.backup(path.join("backup")))?;
+    seen.look(&dir)?;
+    say("close", db.close())?;
+
+    for name in ["db", "checkpoint", "backup"] {
+        let dir = path.join(name);
+        let db = say("open again", open(&dir)).map_err(|e| format!("{name}: {e}"))?;
+        check(&db, plan, name)?;
+        say("put", db.put(&key(0), &value(0, 150)))?;
+        db.abandon();
+        let db = say("open after a crash", open(&dir))?;
+        check(&db, plan, name)?;
+        seen.look(&dir)?;
+        say("close", db.close())?;
+    }
+    Ok(seen)
+}
+
+/// Makes the tables and the value logs, and overwrites a tenth of the rows.
+fn fill(db: &Db, plan: Plan, dir: &Path, seen: &mut Seen) -> Result<(), String> {
+    let family = say("create", db.create_family("values", values()))?;
+    for n in 0..plan.values {
+        say("put a large value", family.put(&key(n), &value(n, 4096)))?;
+    }
+    seen.look(dir)?;
+    for n in 0..plan.families {
+        let family = say("create", db.create_family(&format!("family{n}"), values()))?;
+        say("put a value", family.put(&key(n), &value(n, 100)))?;
+    }
+    seen.look(dir)?;
+    let mut batch = db.batch();
+    let mut commit = |rows: &mut dyn Iterator<Item = u64>| -> Result<(), String> {
+        for n in rows {
+            say("put", batch.put(db.default_family(), &key(n), &value(n, 150)))?;
+        }
+        say("commit", db.write(&mut batch).map(drop))
+    };
+    (0..plan.tables).try_for_each(|table| commit(&mut (table * ROWS..(table + 1) * ROWS)))?;
+    say("flush", db.flush())?;
+    seen.look(dir)?;
+    let mut rng = Rng::new(plan.seed);
+    (0..plan.tables / 10).try_for_each(|_| commit(&mut (0..ROWS).map(|_| rng.below(plan.tables * ROWS))))?;
+    seen.look(dir)
+}
+
+/// Every row is there, by key and in scans that stand side by side; returns how many.
+fn check(db: &Db, plan: Plan, when: &str) -> Result<u64, String> {
+    let family = say("family", db.family("values"))?;
+    for n in 0..plan.values {
+        let got = say("get of a large value", family.get(&key(n))).map_err(|e| format!("{when}: {e}"))?;
+        if got.as_deref() != Some(&value(n, 4096)[..]) {
+            return Err(format!("{when}: large value {n} is wrong"));
+        }
+    }
+    for n in 0..plan.families {
+        let family = say("family", db.family(&format!("family{n}")))?;
+        let got = say("get of a value", family.get(&key(n))).map_err(|e| format!("{when}: {e}"))?;
+        if got.as_deref() != Some(&value(n, 100)[..]) {
+            return Err(format!("{when}: value of family {n} is wrong"));
+        }
+    }
+    let total = plan.tables * ROWS;
+    let mut rng = Rng::new(plan.seed + 7);
+    for n in (0..plan.tables).map(|_| rng.below(total)) {
+        let got = say("get", db.get(&key(n))).map_err(|e| format!("{when}: {e}"))?;
+        if got.as_deref() != Some(&value(n, 150)[..]) {
+            return Err(format!("{when}: row {n} is wrong"));
+        }
+    }
+    // Half of it each, in turns: each needs tables of its own.
+    let half = key(total / 2);
+    let mut walks = [say("scan", db.range(..half.clone()))?, say("scan", db.range(half..))?];
+    let mut rows = 0;
+    loop {
+        let row = |walk: &mut tidesdb::Iter| walk.next().transpose();
+        let pair = [row(&mut walks[0]), row(&mut walks[1])];
+        let before = rows;
+        for (n, row) in [rows / 2, total / 2 + rows / 2].into_iter().zip(pair) {
+            if let Some((k, v)) = say("scan", row).map_err(|e| format!("{when}: {e}"))? {
+                if *k != *key(n) || *v != *value(n, 150) {
+                    return Err(format!("{when}: row {n} of a scan is wrong"));
+                }
+                rows += 1;
+            }
+        }
+        if rows == before {
+            break;
+        }
+    }
+    if rows != total { Err(format!("{when}: {rows} rows of {total}")) } else { Ok(rows) }
+}
+
+/// The program takes every descriptor that is left: the database does with those it has.
+fn starve(db: &Db, plan: Plan) -> Result<(), String> {
+    let mut taken = Vec::new();
+    let flags = rustix::fs::OFlags::RDONLY;
+    while let Ok(fd) = rustix::fs::open("/dev/null", flags, rustix::fs::Mode::empty()) {
+        taken.push(fd);
+    }
+    check(db, plan, "reads")?;
+    for n in 0..plan.tables * 2 {
+        say("put", db.put(&key(n), &value(n, 150)))?; // flushes, merges and log segments need some
+    }
+    let family = say("family", db.family("values"))?;
+    for n in 0..20 {
+        say("put of a large value", family.put(&key(n), &value(n, 4096)))?;
+    }
+    say("flush", db.flush())?;
+    check(db, plan, "reads after writes")?;
+    drop(taken);
+    Ok(())
+}

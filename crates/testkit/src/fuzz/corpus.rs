@@ -1,0 +1,123 @@
+//! The corpus: valid inputs that are built, and those that once broke something. All of it lies in `corpus/`, a folder for
+//! each target.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tidesdb::sst::{TableOptions, TableWriter};
+use tidesdb::types::{EntryRef, FamilyId, Kind, TableId, VlogId};
+use tidesdb::vlog::VlogSet;
+use tidesdb::{Comparator, Compression};
+use tidesdb_io::sim;
+
+use super::targets::{Target, base};
+use super::{seal, targets};
+use crate::world::PATH;
+
+/// Names of inputs that were found, not built, begin with this.
+pub const FOUND: &str = "found-";
+
+/// The folder of the corpus.
+pub fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")
+}
+
+/// The inputs of `target` in the folder, by name.
+///
+/// # Errors
+/// Those of the system.
+pub fn read(target: &Target) -> std::io::Result<Vec<(String, Vec<u8>)>> {
+    let mut out = Vec::new();
+    for entry in std::fs::read_dir(folder().join(target.name))? {
+        let entry = entry?;
+        out.push((entry.file_name().to_string_lossy().into_owned(), std::fs::read(entry.path())?));
+    }
+    out.sort();
+    Ok(out)
+}
+
+/// Writes the inputs that are built.
+///
+/// # Errors
+/// Those of the system.
+pub fn write() -> std::io::Result<()> {
+    for target in targets::TARGETS {
+        let folder = folder().join(target.name);
+        std::fs::create_dir_all(&folder)?;
+        for (name, input) in (target.seeds)() {
+            std::fs::write(folder.join(name), input)?;
+        }
+    }
+    Ok(())
+}
+
+const COMPRESSIONS: [Compression; 4] =
+    [Compression::None, Compression::Lz4, Compression::Zstd, Compression::Snappy];
+
+/// Small tables in both orders and of each compression: versions, kinds, expiries, long and short values.
+pub(super) fn tables() -> Vec<(String, Vec<u8>)> {
+    let mut out = Vec::new();
+    for (i, compression) in COMPRESSIONS.into_iter().enumerate() {
+        for (choice, order) in [Comparator::bytewise(), Comparator::reverse_bytewise()].iter().enumerate() {
+            let file = build_table(compression, order);
+            let parts = file.and_then(|file| seal::table_parts(&file)).unwrap_or_default();
+            let input = [&[(choice | ((i % 2) << 1)) as u8][..], &parts].concat();
+            out.push((format!("{}-{}", compression.name(), order.name()), input));
+        }
+    }
+    out
+}
+
+fn build_table(compression: Compression, order: &Comparator) -> Option<Vec<u8>> {
+    let (env, disk, _clock) = sim::env(5);
+    let dir = env.disk.open_dir(PATH.as_ref(), true).ok()?;
+    let options = TableOptions { compression, filter_bits_per_key: 10 };
+    let mut writer = TableWriter::create(&dir, TableId(900), [7; 16], options, order.clone()).ok()?;
+    let mut keys: Vec<Vec<u8>> = (0..40).map(|n| format!("key{n:03}").into_bytes()).collect();
+    keys.extend([b"a".to_vec(), b"versions".to_vec(), vec![b'w'; 300]]);
+    keys.sort_by(|a, b| order.compare(a, b));
+    for (n, key) in keys.iter().enumerate() {
+        let versions = if key == b"versions" { 300 } else { 1 };
+        for version in (0..versions).rev() {
+            let value = vec![n as u8; if versions > 1 { 2 } else { [3, 40, 900][n % 3] }];
+            let kind = if n % 9 == 4 { Kind::Delete } else { Kind::Put };
+            let value = if kind == Kind::Put { &value[..] } else { &[] };
+            let expiry = if n % 5 == 2 { 1_800_000_000 } else { 0 };
+            writer.add(EntryRef { key, seq: 100 + version, kind, expiry, value }).ok()?;
+        }
+    }
+    let meta = writer.finish().ok()?;
+    disk.read_file(format!("{PATH}/{}", tidesdb::files::table(meta.id))).ok()
+}
+
+/// A small value log of each compression.
+pub(super) fn vlogs() -> Vec<(String, Vec<u8>)> {
+    COMPRESSIONS.into_iter().filter_map(|c| Some((c.name().to_owned(), build_vlog(c)?))).collect()
+}
+
+fn build_vlog(compression: Compression) -> Option<Vec<u8>> {
+    let (env, disk, _clock) = sim::env(6);
+    let dir = env.disk.open_dir(PATH.as_ref(), true).ok()?;
+    let set = VlogSet::new(dir, Arc::clone(&env.entropy), FamilyId(1), 1 << 20, || Ok(VlogId(1)));
+    for n in 0..12usize {
+        let mut value = vec![n as u8; [20, 200, 3000][n % 3]];
+        value.iter_mut().step_by(7).enumerate().for_each(|(i, b)| *b = (i * n) as u8);
+        set.append(&value, compression).ok()?;
+    }
+    disk.read_file(format!("{PATH}/{}", tidesdb::files::vlog(VlogId(1)))).ok()
+}
+
+/// The segments of the base, each once for every recovery mode of interest.
+pub(super) fn segments() -> Vec<(String, Vec<u8>)> {
+    let disk = base().disk();
+    let names = disk.file_names(PATH).unwrap_or_default();
+    let mut out = Vec::new();
+    for name in names.into_iter().filter(|name| name.ends_with(".wal")) {
+        let Ok(file) = disk.read_file(format!("{PATH}/{name}")) else { continue };
+        let Some(parts) = seal::segment_parts(&file) else { continue };
+        for mode in [0u8, 2] {
+            out.push((format!("{name}-{mode}"), [&[mode][..], &parts].concat()));
+        }
+    }
+    out
+}

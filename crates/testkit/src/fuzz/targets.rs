@@ -1,0 +1,336 @@
+//! The targets. Whatever the input, each returns: with the right answer or with an error that says what is wrong.
+
+use std::sync::{Arc, OnceLock};
+
+use tidesdb::codec::Decoder;
+use tidesdb::files;
+use tidesdb::sst::{Table, TableContext, TableCursor, TableMeta};
+use tidesdb::types::{EntryCursor, FamilyId, SEQ_MAX, VlogId};
+use tidesdb::version::Change;
+use tidesdb::vlog::{VlogPointer, VlogSet};
+use tidesdb::{Comparator, Db, Error, RecoveryMode};
+use tidesdb_io::sim::{self, SimDisk};
+use tidesdb_io::{Dir, Env};
+
+use super::base::{Base, options};
+use super::seal;
+use crate::world::PATH;
+
+/// Rows and steps that a target looks at, so that a hostile count does not cost minutes.
+const ROWS_MAX: usize = 2000;
+
+/// A target and the inputs to start from.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Its name, and that of its folder in the corpus.
+    pub name: &'static str,
+    /// Runs an input.
+    pub run: fn(&[u8]),
+    /// Valid inputs with their names, the same each time.
+    pub seeds: fn() -> Vec<(String, Vec<u8>)>,
+}
+
+/// All targets.
+pub const TARGETS: [Target; 9] = [
+    Target { name: "manifest", run: manifest, seeds: manifest_seeds },
+    Target { name: "current", run: current, seeds: current_seeds },
+    Target { name: "names", run: names, seeds: names_seeds },
+    Target { name: "table", run: table, seeds: table_seeds },
+    Target { name: "merge", run: merge, seeds: table_seeds },
+    Target { name: "vlog", run: vlog, seeds: vlog_seeds },
+    Target { name: "log", run: log, seeds: log_seeds },
+    Target { name: "ini", run: tidesdb_capi::fuzz::ini, seeds: ini_seeds },
+    Target { name: "arguments", run: tidesdb_capi::fuzz::arguments, seeds: argument_seeds },
+];
+
+/// The database whose files are changed.
+///
+/// # Panics
+/// If it cannot be built.
+pub fn base() -> &'static Base {
+    static BASE: OnceLock<Base> = OnceLock::new();
+    BASE.get_or_init(|| Base::build().unwrap_or_else(|e| panic!("the base database: {e}")))
+}
+
+/// Panics at an error that no hostile file may cause: one that blames the engine.
+fn must_be_clean(e: &Error) {
+    match e {
+        Error::Internal { .. } => panic!("a hostile file was told as: {e}"),
+        Error::Poisoned { cause } => must_be_clean(cause),
+        Error::CommitUnknown { cause, .. } => must_be_clean(cause),
+        _ => {}
+    }
+}
+
+fn clean<T>(result: Result<T, Error>) -> Option<T> {
+    result.inspect_err(must_be_clean).ok()
+}
+
+/// Opens the database, reads, verifies and writes it, closes it and opens it again.
+fn exercise(env: &Env, mode: RecoveryMode) {
+    let Some(db) = clean(options(env).recovery(mode).open()) else { return };
+    read(&db);
+    if clean(db.put(b"new", b"value")).is_some() {
+        let found = db.get(b"new");
+        assert!(!matches!(&found, Ok(None)), "a put is not seen");
+        clean(found);
+    }
+    clean(db.flush());
+    clean(db.compact());
+    if let Some(family) = clean(db.create_family("another", Default::default())) {
+        clean(family.put(b"k", b"v"));
+    }
+    let order = Comparator::custom("by-length", |a, b| a.len().cmp(&b.len()).then(a.cmp(b)));
+    clean(db.register_comparator(order));
+    read(&db);
+    if clean(db.close()).is_some()
+        && let Some(db) = clean(options(env).read_only(true).open())
+    {
+        read(&db);
+    }
+}
+
+fn read(db: &Db) {
+    for name in db.families() {
+        let Some(family) = clean(db.family(&name)) else { continue };
+        for key in [&b"key03"[..], b"word1/1", b"brief1", b"", b"\xff"] {
+            clean(family.get(key));
+        }
+        for both in [clean(family.iter())] {
+            let Some(mut iter) = both else { continue };
+            let _ = iter.by_ref().take(ROWS_MAX).map(clean).all(|row| row.is_some());
+            let _ = iter.rev().take(ROWS_MAX).map(clean).all(|row| row.is_some());
+        }
+        if let Some(iter) = clean(family.iter()) {
+            let _ = iter.rev().take(ROWS_MAX).map(clean).all(|row| row.is_some());
+        }
+        let _ = family.stats();
+    }
+    if let Some(report) = clean(db.verify()) {
+        report.damage.iter().for_each(must_be_clean);
+    }
+    let _ = db.stats();
+}
+
+fn on(disk: SimDisk) -> Env {
+    sim::env_on(disk, 99).0
+}
+
+/// A manifest in its short form, see [`super::manifest`].
+fn manifest(data: &[u8]) {
+    let forged = base().manifest.with(data);
+    let Ok((env, _)) = base().with_manifest(&forged) else { return };
+    exercise(&env, RecoveryMode::Tail);
+}
+
+fn manifest_seeds() -> Vec<(String, Vec<u8>)> {
+    vec![("base".into(), base().manifest.encode())]
+}
+
+/// The file `CURRENT`, sealed.
+fn current(data: &[u8]) {
+    let mut file = data.to_vec();
+    if file.len() == 64 {
+        let crc = tidesdb::codec::bound_crc(&[0; 16], 0, &[&file[..60]]);
+        super::bytes::put(&mut file, 60, &crc.to_le_bytes());
+    }
+    let disk = base().disk();
+    if disk.write_file(format!("{PATH}/CURRENT"), &file).is_ok() {
+        exercise(&on(disk), RecoveryMode::Tail);
+    }
+}
+
+fn current_seeds() -> Vec<(String, Vec<u8>)> {
+    vec![("base".into(), base().manifest.current())]
+}
+
+/// Names of files in the directory, one on each line. Each file holds the bytes of its name.
+fn names(data: &[u8]) {
+    let disk = base().disk();
+    for name in String::from_utf8_lossy(data).lines().take(40) {
+        let hostile =
+            name.is_empty() || name.len() > 200 || name.contains(['/', '\0']) || name.starts_with("..");
+        let path = format!("{PATH}/{name}");
+        if !hostile && disk.read_file(&path).is_err() && disk.write_file(&path, name.as_bytes()).is_err() {
+            return;
+        }
+    }
+    exercise(&on(disk), RecoveryMode::Tail);
+}
+
+fn names_seeds() -> Vec<(String, Vec<u8>)> {
+    let usual = "000099.wal\n000098.klog\n000097.vlog\n000096.manifest\n000095.wal.free\n000094.klog.orphan\n\
+                 000093.wal.lost\nSYNC-FAILED\nCURRENT.new\n";
+    let large = [u64::MAX, u64::MAX - 1, 1 << 63, 1 << 56, (1 << 56) - 1, 1 << 47, 1 << 32, (1 << 32) - 1]
+        .iter()
+        .flat_map(|n| ["wal", "klog", "vlog", "manifest"].map(|ext| format!("{n:06}.{ext}\n")))
+        .collect::<String>();
+    vec![("usual".into(), usual.into()), ("large".into(), large.into())]
+}
+
+/// Orders of the tables that are fuzzed, by the first byte of the input.
+fn table_order(byte: u8) -> Comparator {
+    if byte.is_multiple_of(2) { Comparator::bytewise() } else { Comparator::reverse_bytewise() }
+}
+
+/// A table in its parts, after a byte that chooses key order and access.
+fn table(data: &[u8]) {
+    let Some((choice, parts)) = data.split_first() else { return };
+    let (file, props) = seal::table(parts);
+    let Some(meta) = table_meta(&file, &props) else { return };
+    let (env, disk, _clock) = sim::env(3);
+    disk.log_ops(false);
+    let Ok(dir) = env.disk.open_dir(PATH.as_ref(), true) else { return };
+    if disk.write_file(format!("{PATH}/{}", files::table(meta.id)), &file).is_err() {
+        return;
+    }
+    let cache = Arc::new(tidesdb_cache::Cache::new(if choice & 4 == 0 { 0 } else { 1 << 20 }));
+    let context = TableContext { dir, cache, use_mmap: choice & 2 == 0 };
+    let Some(table) = clean(Table::open(&context, &table_order(*choice), Arc::new(meta))) else { return };
+    look_up(&table);
+    for bypassing in [false, true] {
+        let cursor = match bypassing {
+            true => TableCursor::bypassing_cache(Arc::clone(&table)),
+            false => TableCursor::new(Arc::clone(&table)),
+        };
+        walk(cursor);
+    }
+    clean(table.verify());
+    clean(table.inspect_blocks(&mut |block| {
+        clean(block.checked);
+    }));
+}
+
+/// A table in its parts, as one more table of the base: it is read, merged with the others and verified.
+fn merge(data: &[u8]) {
+    let Some((choice, parts)) = data.split_first() else { return };
+    let (file, props) = seal::table(parts);
+    let Some(meta) = table_meta(&file, &props) else { return };
+    let mut manifest = base().manifest.clone();
+    let (family, level) = (FamilyId(1), 1 + choice % 2);
+    let name = files::table(meta.id);
+    manifest.push([Change::AddTable { family, level, meta: Arc::new(meta) }]);
+    let Ok((env, disk)) = base().with_manifest(&manifest) else { return };
+    if disk.write_file(format!("{PATH}/{name}"), &file).is_ok() {
+        exercise(&env, RecoveryMode::Tail);
+    }
+}
+
+/// What a manifest that names the file would say.
+fn table_meta(file: &[u8], props: &[u8]) -> Option<TableMeta> {
+    let footer = file.get(file.len().checked_sub(64)?..)?;
+    let mut bytes = Vec::new();
+    tidesdb::codec::put_varint(&mut bytes, super::bytes::u64_at(footer, 16)?);
+    bytes.extend_from_slice(&footer[..16]);
+    tidesdb::codec::put_varint(&mut bytes, file.len() as u64);
+    bytes.extend_from_slice(props);
+    clean(TableMeta::decode(&mut Decoder::new(&bytes, "manifest", 0)))
+}
+
+fn look_up(table: &Arc<Table>) {
+    let guard = tidesdb_sync::pin();
+    let meta = table.meta();
+    for key in [&meta.smallest[..], &meta.largest, b"k", b"key015", b"", b"v"] {
+        for snapshot in [0, meta.min_seq, meta.max_seq, SEQ_MAX] {
+            clean(table.get(key, tidesdb::codec::key_hash(key), snapshot, true, &guard));
+        }
+        table.is_half_of(Some(key), None);
+        table.blocks_within(std::ops::Bound::Included(key), std::ops::Bound::Unbounded);
+    }
+}
+
+fn walk(mut cursor: TableCursor) {
+    if clean(cursor.seek_to_first()).is_some() {
+        for _ in 0..ROWS_MAX {
+            if !cursor.valid()
+                || clean(cursor.value().map(|v| v.len())).is_none()
+                || clean(cursor.next()).is_none()
+            {
+                break;
+            }
+        }
+    }
+    if clean(cursor.seek_to_last()).is_some() {
+        for _ in 0..ROWS_MAX {
+            if !cursor.valid() || clean(cursor.prev()).is_none() {
+                break;
+            }
+        }
+    }
+    for key in [&b"k"[..], b"key015", b"v", b""] {
+        if clean(cursor.seek(key)).is_some() && cursor.valid() {
+            clean(cursor.value().map(|v| v.len()));
+            clean(cursor.next_key());
+        }
+    }
+}
+
+fn table_seeds() -> Vec<(String, Vec<u8>)> {
+    super::corpus::tables()
+}
+
+/// A value log; every 24 bytes of it are also taken for a pointer.
+fn vlog(data: &[u8]) {
+    let mut file = data.to_vec();
+    seal::vlog(&mut file);
+    let (env, disk, _clock) = sim::env(3);
+    disk.log_ops(false);
+    let Ok(dir) = env.disk.open_dir(PATH.as_ref(), true) else { return };
+    let id = VlogId(super::bytes::u32_at(&file, 16).unwrap_or(1));
+    let family = FamilyId(super::bytes::u32_at(&file, 12).unwrap_or(1));
+    if disk.write_file(format!("{PATH}/{}", files::vlog(id)), &file).is_err() {
+        return;
+    }
+    let dir: Arc<dyn Dir> = dir;
+    let set = VlogSet::new(dir, env.entropy, family, u64::MAX, || Err(Error::ReadOnly));
+    let mut pointers = Vec::new();
+    let report = clean(set.scan(id, |record| pointers.push(record.pointer)));
+    if let Some(report) = report {
+        assert!(report.valid_len <= report.len && report.gap_bytes <= report.len, "{report:?}");
+    }
+    for pointer in &pointers {
+        if let Some(value) = clean(set.read(pointer)) {
+            assert_eq!(value.len(), pointer.raw_len as usize);
+        }
+    }
+    for bytes in data.chunks_exact(24).take(64) {
+        let Some(pointer) = VlogPointer::decode(bytes) else { continue };
+        for pointer in [pointer, VlogPointer { vlog: id, ..pointer }] {
+            clean(set.read(&pointer));
+            clean(set.verify_pointer(&pointer));
+        }
+    }
+}
+
+fn vlog_seeds() -> Vec<(String, Vec<u8>)> {
+    super::corpus::vlogs()
+}
+
+/// A log segment in its short form, after a byte that chooses the recovery mode. It takes the place of the log.
+fn log(data: &[u8]) {
+    let Some((choice, parts)) = data.split_first() else { return };
+    let (file, id) = seal::segment(parts);
+    let disk = base().disk();
+    for name in disk.file_names(PATH).unwrap_or_default() {
+        if name.ends_with(".wal") && disk.remove_file(format!("{PATH}/{name}")).is_err() {
+            return;
+        }
+    }
+    if disk.write_file(format!("{PATH}/{}", files::wal(id)), &file).is_err() {
+        return;
+    }
+    let modes = [RecoveryMode::Tail, RecoveryMode::PointInTime, RecoveryMode::Salvage, RecoveryMode::Strict];
+    exercise(&on(disk), modes[usize::from(*choice) % 4]);
+}
+
+fn log_seeds() -> Vec<(String, Vec<u8>)> {
+    super::corpus::segments()
+}
+
+fn ini_seeds() -> Vec<(String, Vec<u8>)> {
+    tidesdb_capi::fuzz::ini_seeds()
+}
+
+fn argument_seeds() -> Vec<(String, Vec<u8>)> {
+    tidesdb_capi::fuzz::argument_seeds()
+}

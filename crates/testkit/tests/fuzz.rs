@@ -1,0 +1,72 @@
+//! The fuzz targets on their corpus, and a little further.
+
+use testkit::fuzz::targets::{TARGETS, base};
+use testkit::fuzz::{corpus, mutate, seal};
+use testkit::rng::Rng;
+use testkit::world::PATH;
+
+/// The short forms lose nothing and the seals are right: what is built from the parts of a file is that file.
+#[test]
+fn files_come_back_from_their_parts() {
+    let disk = base().disk();
+    let mut kinds = 0;
+    for name in disk.file_names(PATH).unwrap() {
+        let file = disk.read_file(format!("{PATH}/{name}")).unwrap();
+        let again = match name.rsplit_once('.').map_or("", |(_, ext)| ext) {
+            "wal" => seal::segment(&seal::segment_parts(&file).unwrap()).0,
+            "klog" => seal::table(&seal::table_parts(&file).unwrap()).0,
+            "vlog" => {
+                let mut again = file.clone();
+                again[40..44].fill(0);
+                seal::vlog(&mut again);
+                again
+            }
+            "manifest" if name == base().manifest.name() => {
+                let again = base().manifest.to_file();
+                // The reserve behind the records is longer in the file, and its length is in the marks.
+                assert_eq!(again[20480..again.len() - 8192], file[20480..again.len() - 8192], "{name}");
+                continue;
+            }
+            _ => continue,
+        };
+        assert!(again == file, "{name}");
+        kinds += 1;
+    }
+    assert!(kinds >= 5, "{kinds}");
+    assert_eq!(base().manifest.with(&base().manifest.encode()), base().manifest);
+}
+
+/// The inputs in the tree are those that are built, so that they can be built anew; and all of them are small.
+#[test]
+fn the_corpus_is_what_is_built() {
+    let mut bytes = 0;
+    for target in TARGETS {
+        let there = corpus::read(&target).unwrap();
+        bytes += there.iter().map(|(_, input)| input.len()).sum::<usize>();
+        let built = there.iter().filter(|(name, _)| !name.starts_with(corpus::FOUND));
+        let mut names: Vec<_> = built.map(|(name, _)| name.clone()).collect();
+        names.sort();
+        let mut seeds = (target.seeds)();
+        seeds.sort();
+        assert_eq!(names, seeds.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>(), "{}", target.name);
+        // Lines of settings come in any order.
+        for (name, input) in seeds.iter().filter(|_| target.name != "ini") {
+            let found = there.iter().find(|(n, _)| n == name).map(|(_, input)| input);
+            assert!(found == Some(input), "{}/{name}: cargo xtask fuzz --write-corpus", target.name);
+        }
+    }
+    assert!(bytes < 1 << 20, "{bytes} bytes");
+}
+
+#[test]
+fn every_target_survives_its_corpus_and_some_changes() {
+    for target in TARGETS {
+        let seeds: Vec<Vec<u8>> =
+            corpus::read(&target).unwrap().into_iter().map(|(_, input)| input).collect();
+        seeds.iter().for_each(|input| (target.run)(input));
+        let some = if target.name == "arguments" { 5 } else { 200 };
+        for n in 0..some {
+            (target.run)(&mutate::input(&seeds, &mut Rng::new(n)));
+        }
+    }
+}

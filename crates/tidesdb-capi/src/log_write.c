@@ -1,0 +1,27 @@
+/*
+ * The formatting behind tidesdb_log_write(): stable Rust cannot define a function with variable arguments. Rust exports the
+ * symbol and jumps here, see log.rs.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+
+/* The data symbol of the library, which a program may hold in its own data. */
+extern FILE *_tidesdb_log_file;
+
+__attribute__((visibility("hidden"))) void
+tidesdb_capi_log_write(int level, const char *file, int line, const char *format, ...)
+{
+    static const char *const names[] = {"DEBUG", "INFO", "WARN", "ERROR", "FATAL"};
+    const char *name = level >= 0 && level <= 4 ? names[level] : "LOG";
+    char text[4096];
+    if (format == NULL) return;
+    va_list args;
+    va_start(args, format);
+    int size = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (size < 0) return;
+    if (size >= (int)sizeof text) size = (int)sizeof text - 1;
+    if (size > 0 && text[size - 1] == '\n') size--;
+    FILE *to = __atomic_load_n(&_tidesdb_log_file, __ATOMIC_ACQUIRE);
+    fprintf(to == NULL ? stderr : to, "tidesdb %-5s %s:%d: %.*s\n", name, file == NULL ? "?" : file, line, size, text);
+}

@@ -1,0 +1,63 @@
+//! Databases that another version of the library left.
+
+use std::sync::Arc;
+
+use tidesdb::{Comparator, Db, FamilyOptions, SyncMode};
+
+use super::super::{Database, Facts, SETTINGS_FAMILY};
+use crate::pointer::text_of;
+
+fn open(dir: &std::path::Path, order: &Comparator) -> Arc<Database> {
+    let engine = Db::options(dir)
+        .default_family_name(SETTINGS_FAMILY)
+        .comparator(order.clone())
+        .create_if_missing(true)
+        .open()
+        .unwrap();
+    let facts = Facts {
+        path: dir.to_owned(),
+        memory_limit: 1 << 30,
+        has_cache: true,
+        unified: false,
+        sync: SyncMode::None,
+        waits_at_close: false,
+        connector: None,
+        _messages: crate::log::open(99, None, 0),
+    };
+    let database = Arc::new(Database::new(engine, facts));
+    database.publish().unwrap();
+    database
+}
+
+/// A line end in the name of a comparator made text of the settings that could not be read, or that said something else. Their
+/// families are reached again, in their order.
+#[test]
+fn settings_that_an_older_version_spoiled_do_not_hide_their_family() {
+    let dir = tempfile::tempdir().unwrap();
+    let order = Comparator::custom("c:a\nmin_levels", |a: &[u8], b: &[u8]| b.cmp(a));
+    {
+        let database = open(dir.path(), &order);
+        for (name, text) in [
+            ("unreadable", "[family]\ncomparator_name=a\nmin_levels\nwrite_buffer_size=7\n"),
+            ("other order", "[family]\ncomparator_name=a\nwrite_buffer_size=7777777\n"),
+        ] {
+            let options = FamilyOptions::default().comparator(order.clone()).write_buffer(1 << 20);
+            let family = database.engine().create_family(name, options).unwrap();
+            family.put(b"a", b"1").unwrap();
+            family.put(b"b", b"2").unwrap();
+            let key = format!("family/{}", family.id().0);
+            database.engine().default_family().put(key.as_bytes(), text.as_bytes()).unwrap();
+        }
+        database.close().unwrap();
+    }
+    let database = open(dir.path(), &order);
+    for (name, buffer) in [("unreadable", 1 << 20), ("other order", 7_777_777)] {
+        let (_, family) = database.family(name).unwrap();
+        let config = family.config();
+        assert_eq!(text_of(&config.comparator_name).unwrap(), "a\nmin_levels", "{name}");
+        assert_eq!(config.write_buffer_size, buffer, "{name}");
+        let keys: Vec<_> = family.engine().iter().unwrap().map(|row| row.unwrap().0[0]).collect();
+        assert_eq!(keys, b"ba", "{name}");
+    }
+    database.close().unwrap();
+}

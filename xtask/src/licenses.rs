@@ -1,0 +1,140 @@
+//! The licences of everything that is linked into the libraries and the program, as packages must show them.
+
+use crate::cargo::said;
+use crate::install::read;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Packages whose dependencies are in what is installed.
+const INSTALLED: [&str; 2] = ["tidesdb-capi", "tidesdb-cli"];
+
+/// Folders inside of a crate that hold sources of others, with licences of their own.
+const VENDORED: [&str; 3] = ["zstd", "vendor/liblz4", "vendor"];
+
+/// The licence of the data in the program's tour.
+const DATA: &str = "crates/tidesdb-cli/data/unicode/LICENSE";
+
+/// Names of licence files begin so.
+const NAMES: [&str; 4] = ["LICENSE", "LICENCE", "COPYING", "NOTICE"];
+
+/// The licence of the project and of each crate that it links.
+///
+/// # Errors
+/// If cargo cannot say which there are, or a licence is missing.
+pub(crate) fn text(root: &Path) -> Result<String, String> {
+    let mut out = format!(
+        "TidesDB, {}\n\nLicensed under the MIT licence or the Apache License 2.0, at your choice.\n\n{}\n{}\n",
+        env!("CARGO_PKG_REPOSITORY"),
+        read(&root.join("LICENSE-MIT"))?,
+        read(&root.join("LICENSE-APACHE"))?,
+    );
+    out.push_str(
+        "The libraries and the program contain the Rust standard library, (c) The Rust Project Developers,\n",
+    );
+    out.push_str("MIT OR Apache-2.0, and the packages below. Texts that came up before are not repeated.\n");
+    let _ = write!(
+        out,
+        "\n==== the list of characters of Unicode, in the program: Unicode-3.0\n\n{}",
+        read(&root.join(DATA))?
+    );
+    let folders = folders(root)?;
+    let mut seen: Vec<String> = Vec::new();
+    for (name, license) in crates(root)? {
+        let folder = folders.get(&name).ok_or(format!("cargo does not say where {name} is"))?;
+        let _ = write!(out, "\n==== {name}: {license}\n");
+        for file in files(folder) {
+            let text = read(&file)?;
+            if !seen.contains(&text) {
+                let _ = write!(out, "\n{}\n", text.trim_end());
+                seen.push(text);
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// Crates that are linked, as `name-version`, with their licences; those of this repository are not among them.
+fn crates(root: &Path) -> Result<BTreeMap<String, String>, String> {
+    let mut found = BTreeMap::new();
+    for package in INSTALLED {
+        let mut command = Command::new("cargo");
+        command.args(["tree", "-p", package, "-e", "normal", "--prefix", "none", "--format", "{p}|{l}"]);
+        for line in said(command.current_dir(root))?.lines() {
+            found.extend(linked(line));
+        }
+    }
+    Ok(found)
+}
+
+/// A line of `cargo tree`: `snap v1.1.2|BSD-3-Clause`.
+fn linked(line: &str) -> Option<(String, String)> {
+    let (package, license) = line.trim_end_matches(" (*)").split_once('|')?;
+    // A macro runs in the compiler; a path is a crate of this repository.
+    if package.contains('(') {
+        return None;
+    }
+    let (name, version) = package.split_once(" v")?;
+    Some((format!("{name}-{version}"), license.to_owned()))
+}
+
+/// Where the sources of each crate are, by `name-version`.
+fn folders(root: &Path) -> Result<BTreeMap<String, PathBuf>, String> {
+    let mut command = Command::new("cargo");
+    command.args(["metadata", "--format-version", "1"]).current_dir(root);
+    let metadata = said(&mut command)?;
+    let paths = metadata.split("\"manifest_path\":\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let folders = paths.filter_map(|path| Path::new(path).parent().map(Path::to_owned));
+    Ok(folders
+        .filter_map(|folder| Some((folder.file_name()?.to_string_lossy().into_owned(), folder)))
+        .collect())
+}
+
+/// The licence files of a crate, and of what it brings along.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for inside in std::iter::once("").chain(VENDORED) {
+        let entries = fs::read_dir(folder.join(inside)).into_iter().flatten().filter_map(Result::ok);
+        let named = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().to_uppercase();
+            path.is_file() && NAMES.iter().any(|begin| name.starts_with(begin))
+        };
+        let mut here: Vec<_> = entries.map(|entry| entry.path()).filter(named).collect();
+        here.sort();
+        found.extend(here);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_tree_are_read() {
+        let pair = |a: &str, b: &str| Some((a.to_owned(), b.to_owned()));
+        assert_eq!(linked("snap v1.1.2|BSD-3-Clause"), pair("snap-1.1.2", "BSD-3-Clause"));
+        assert_eq!(linked("snap v1.1.2|BSD-3-Clause (*)"), pair("snap-1.1.2", "BSD-3-Clause"));
+        assert_eq!(linked("zstd-sys v2.1.2+zstd.1.5.7|MIT"), pair("zstd-sys-2.1.2+zstd.1.5.7", "MIT"));
+        assert_eq!(linked("thiserror-impl v2.0.21 (proc-macro)|MIT"), None);
+        assert_eq!(linked("tidesdb v0.1.0 (/somewhere)|MIT"), None);
+    }
+
+    #[test]
+    fn what_must_be_shown_is_shown() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let text = text(&root).expect("the licences");
+        for needed in [
+            "==== snap-",
+            "==== zstd-sys-",
+            "==== lzzzz-",
+            "Yann Collet",
+            "Meta Platforms",
+            "UNICODE LICENSE",
+        ] {
+            assert!(text.contains(needed), "{needed}");
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! `cargo xtask package`: packages for Debian, an archive for other systems, and their checksums, in `target/package`.
+//!
+//! Everything is made from the tree that `cargo xtask install` makes. Owners and times are the same wherever it runs, so
+//! two builds of one commit with the same tools give the same files.
+
+use crate::cargo::{Cargo, Done, said, target, works};
+use crate::install::{self, CRATE, Shape};
+use crate::{licenses, trial};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where this runs, in the words of those who ask.
+struct Machine {
+    /// As folders of libraries are called.
+    triple: String,
+    /// As Debian calls it.
+    debian: &'static str,
+}
+
+impl Machine {
+    fn here() -> Result<Self, String> {
+        let arch = std::env::consts::ARCH;
+        let debian = match arch {
+            "x86_64" => "amd64",
+            "aarch64" => "arm64",
+            "riscv64" => "riscv64",
+            other => return Err(format!("no name for packages on {other}")),
+        };
+        Ok(Self { triple: format!("{arch}-linux-gnu"), debian })
+    }
+}
+
+/// What all packages have in common.
+struct Workshop {
+    root: PathBuf,
+    /// Where packages go.
+    folder: PathBuf,
+    /// Where they are put together; removed at the end.
+    work: PathBuf,
+    machine: Machine,
+    /// The version of the engine.
+    engine: String,
+    /// That of the library packages: the interface's, then the engine's.
+    library: String,
+    debug_files: bool,
+}
+
+/// One package for Debian.
+struct Package {
+    name: &'static str,
+    version: String,
+    section: &'static str,
+    depends: String,
+    /// The first line is the summary.
+    description: &'static str,
+    /// Files and links, below the root of the tree.
+    files: Vec<String>,
+    /// Files for the package manager, by name.
+    control: Vec<(&'static str, String)>,
+}
+
+const LIBRARY: &str = "embedded key-value store, C library
+ TidesDB is an embedded, ordered key-value store on a log-structured merge
+ tree. This library has the ABI of libtidesdb 9.3.";
+
+const DEVELOPMENT: &str = "embedded key-value store, headers and static library
+ Headers of TidesDB, its static library, and what pkg-config and CMake need.";
+
+const PROGRAM: &str = "embedded key-value store, program
+ The tidesdb program loads, looks at, checks and copies TidesDB databases.";
+
+const SYMBOLS: &str = "embedded key-value store, debug information
+ What debuggers need of the C library of TidesDB.";
+
+/// Builds all packages; with `--try DIR` installs those for Debian in a clean system there.
+///
+/// # Errors
+/// On arguments that make no sense; if a build or a tool fails.
+pub(crate) fn run(root: &Path, args: &[String]) -> Done {
+    let (mut debug_files, mut trial) = (false, None);
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--debug-files" => debug_files = true,
+            "--try" => trial = Some(PathBuf::from(args.next().ok_or("`--try` needs a folder")?)),
+            other => return Err(format!("no option `{other}`; there are --debug-files and --try")),
+        }
+    }
+    let made = build(root, debug_files)?;
+    match trial {
+        Some(folder) => trial::run(root, &folder, &made),
+        None => Ok(()),
+    }
+}
+
+/// Builds all packages; returns the paths of those for Debian.
+///
+/// # Errors
+/// If a build or a tool fails.
+pub(crate) fn build(root: &Path, debug_files: bool) -> Result<Vec<PathBuf>, String> {
+    let folder = target(root).join("package");
+    let source = root.join(CRATE);
+    let engine = env!("CARGO_PKG_VERSION").to_owned();
+    let workshop = Workshop {
+        root: root.to_owned(),
+        work: folder.join("work"),
+        folder,
+        machine: Machine::here()?,
+        library: format!("{}+{engine}", install::version(&source)?.full),
+        engine,
+        debug_files,
+    };
+    workshop.clear()?;
+    Cargo::new("build --release --package tidesdb-cli --bin tidesdb").run(root)?;
+    let mut made = vec![workshop.archive()?];
+    let packages = if works("dpkg-deb", &["--version"]) {
+        workshop.packages()?
+    } else {
+        println!("  SKIPPED packages for Debian: apt-get install dpkg-dev");
+        Vec::new()
+    };
+    made.extend(packages.iter().cloned());
+    workshop.checksums(&made)?;
+    fs::remove_dir_all(&workshop.work).map_err(|error| format!("{}: {error}", workshop.work.display()))?;
+    for path in &made {
+        let size = fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?.len();
+        println!("  {size:>10}  {}", path.display());
+    }
+    Ok(packages)
+}
+
+impl Workshop {
+    /// Removes what an earlier run made. Cargo has files of its own in this folder.
+    fn clear(&self) -> Done {
+        let _ = fs::remove_dir_all(&self.work);
+        for entry in fs::read_dir(&self.folder).into_iter().flatten().filter_map(Result::ok) {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.ends_with(".deb") || name.ends_with(".tar.gz") || name == "SHA256SUMS" {
+                fs::remove_file(entry.path()).map_err(|error| format!("{name}: {error}"))?;
+            }
+        }
+        fs::create_dir_all(&self.work).map_err(|error| format!("{}: {error}", self.work.display()))
+    }
+
+    /// Everything below `prefix`: libraries, headers, the program, documents.
+    fn tree(&self, prefix: &Path, libdir: &str) -> Done {
+        let shape = Shape { libdir: libdir.to_owned(), debug_files: self.debug_files };
+        install::install(&self.root, prefix, &shape)?;
+        let program = prefix.join("bin/tidesdb");
+        install::copy(&target(&self.root).join("release/tidesdb"), &program, 0o755)?;
+        install::strip(&program, None)?;
+        let documents = prefix.join("share/doc/tidesdb");
+        for name in ["README.md", "CHANGELOG.md", "docs/c-api.md", "docs/cli.md"] {
+            let from = self.root.join(name);
+            install::copy(&from, &documents.join(from.file_name().unwrap_or_default()), 0o644)?;
+        }
+        let example = self.root.join(CRATE).join("examples/kv.c");
+        install::copy(&example, &documents.join("examples/kv.c"), 0o644)?;
+        install::write(&documents.join("copyright"), &licenses::text(&self.root)?)
+    }
+
+    /// The archive for systems without packages.
+    fn archive(&self) -> Result<PathBuf, String> {
+        let name = format!("tidesdb-{}-{}", self.engine, self.machine.triple);
+        self.tree(&self.work.join(&name), "lib")?;
+        open_to_all(&self.work.join(&name))?;
+        let archive = self.folder.join(format!("{name}.tar.gz"));
+        let mut command = Command::new("tar");
+        command.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner"]);
+        command.arg(format!("--mtime=@{}", self.time())).arg("-czf").arg(&archive);
+        done(command.arg("-C").arg(&self.work).arg(&name))?;
+        Ok(archive)
+    }
+
+    fn packages(&self) -> Result<Vec<PathBuf>, String> {
+        let tree = self.work.join("tree");
+        let libdir = format!("lib/{}", self.machine.triple);
+        self.tree(&tree.join("usr"), &libdir)?;
+        let library = tree.join("usr").join(&libdir).join("libtidesdb.so.9");
+        let of_library = format!("{}, libgcc-s1", libc_of(&library)?);
+        let of_program = format!("{}, libgcc-s1", libc_of(&tree.join("usr/bin/tidesdb"))?);
+        if self.debug_files {
+            self.move_symbols(&tree, &libdir)?;
+        }
+        let packages = self.contents(&libdir, of_library, of_program);
+        packages.iter().map(|package| self.package(&tree, package)).collect()
+    }
+
+    /// Which files go where.
+    fn contents(&self, libdir: &str, of_library: String, of_program: String) -> Vec<Package> {
+        let libdir = format!("usr/{libdir}");
+        let below = |names: &[&str]| names.iter().map(|name| format!("{libdir}/{name}")).collect::<Vec<_>>();
+        let mut development = below(&["libtidesdb.so", "libtidesdb.a", "pkgconfig", "cmake"]);
+        development.extend(["usr/include", "usr/share/doc/tidesdb/c-api.md"].map(str::to_owned));
+        development.push("usr/share/doc/tidesdb/examples".to_owned());
+        let own = format!("libtidesdb9 (= {})", self.library);
+        let mut packages = vec![
+            Package {
+                name: "libtidesdb9",
+                version: self.library.clone(),
+                section: "libs",
+                depends: of_library,
+                description: LIBRARY,
+                files: below(&["libtidesdb.so.9", "libtidesdb.so.9.3.0"]),
+                control: vec![
+                    ("triggers", "activate-noawait ldconfig\n".to_owned()),
+                    ("shlibs", format!("libtidesdb 9 libtidesdb9 (>= {})\n", self.library)),
+                ],
+            },
+            Package {
+                name: "libtidesdb-dev",
+                version: self.library.clone(),
+                section: "libdevel",
+                depends: format!("{own}, libc6-dev | libc-dev, libxxhash-dev"),
+                description: DEVELOPMENT,
+                files: development,
+                control: Vec::new(),
+            },
+            Package {
+                name: "tidesdb-cli",
+                version: self.engine.clone(),
+                section: "database",
+                depends: of_program,
+                description: PROGRAM,
+                files: ["usr/bin/tidesdb", "usr/share/doc/tidesdb/cli.md"].map(str::to_owned).to_vec(),
+                control: Vec::new(),
+            },
+        ];
+        if self.debug_files {
+            packages.push(Package {
+                name: "libtidesdb9-dbgsym",
+                version: self.library.clone(),
+                section: "debug",
+                depends: own,
+                description: SYMBOLS,
+                files: vec!["usr/lib/debug".to_owned()],
+                control: Vec::new(),
+            });
+        }
+        packages
+    }
+
+    /// Debian has the debug information of all libraries in one place; that of the static one has none.
+    fn move_symbols(&self, tree: &Path, libdir: &str) -> Done {
+        let from = tree.join("usr").join(libdir).join(".debug");
+        let to = tree.join("usr/lib/debug/usr").join(libdir);
+        let name = "libtidesdb.so.9.3.0.debug";
+        install::copy(&from.join(name), &to.join(name), 0o644)?;
+        fs::remove_dir_all(&from).map_err(|error| format!("{}: {error}", from.display()))
+    }
+
+    /// Makes one package for Debian of a tree.
+    fn package(&self, tree: &Path, package: &Package) -> Result<PathBuf, String> {
+        let stage = self.work.join(package.name);
+        for file in &package.files {
+            let to = stage.join(file);
+            fs::create_dir_all(to.parent().unwrap_or(&to)).map_err(|error| format!("{file}: {error}"))?;
+            done(Command::new("cp").arg("-a").arg(tree.join(file)).arg(&to))?;
+        }
+        let documents = stage.join("usr/share/doc").join(package.name);
+        install::copy(&tree.join("usr/share/doc/tidesdb/copyright"), &documents.join("copyright"), 0o644)?;
+        open_to_all(&stage)?;
+        let sums = said(
+            Command::new("sh")
+                .current_dir(&stage)
+                .args(["-c", "find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum"]),
+        )?;
+        let kib = said(Command::new("du").args(["-sk", "--apparent-size"]).arg(&stage))?;
+        let kib = kib.split_whitespace().next().unwrap_or("0").to_owned();
+        install::write(&stage.join("DEBIAN/control"), &self.control(package, &kib))?;
+        install::write(&stage.join("DEBIAN/md5sums"), &sums)?;
+        for (name, text) in &package.control {
+            install::write(&stage.join("DEBIAN").join(name), text)?;
+        }
+        open_to_all(&stage)?;
+        let file = format!("{}_{}_{}.deb", package.name, package.version, self.machine.debian);
+        let path = self.folder.join(file);
+        let mut command = Command::new("dpkg-deb");
+        command.args(["--root-owner-group", "-Zxz", "--build"]).arg(&stage).arg(&path);
+        done(command.env("SOURCE_DATE_EPOCH", self.time()))?;
+        Ok(path)
+    }
+
+    fn control(&self, package: &Package, kib: &str) -> String {
+        let from = |name: &str, otherwise: &str| std::env::var(name).unwrap_or_else(|_| otherwise.to_owned());
+        let (name, email) =
+            (from("DEBFULLNAME", "TidesDB maintainers"), from("DEBEMAIL", "maintainers@tidesdb.invalid"));
+        let Package { name: of, version, section, depends, description, .. } = package;
+        format!(
+            "Package: {of}\nVersion: {version}\nArchitecture: {}\nMaintainer: {name} <{email}>\n\
+             Installed-Size: {kib}\nDepends: {depends}\nSection: {section}\nPriority: optional\n\
+             Homepage: {}\nDescription: {description}\n",
+            self.machine.debian,
+            env!("CARGO_PKG_REPOSITORY"),
+        )
+    }
+
+    fn checksums(&self, made: &[PathBuf]) -> Done {
+        let names = made.iter().filter_map(|path| path.file_name());
+        let sums = said(Command::new("sha256sum").current_dir(&self.folder).args(names))?;
+        install::write(&self.folder.join("SHA256SUMS"), &sums)
+    }
+
+    /// Seconds of the UNIX epoch that all files get: `SOURCE_DATE_EPOCH`, or when the commit was made.
+    fn time(&self) -> String {
+        let git = || said(Command::new("git").current_dir(&self.root).args(["log", "-1", "--format=%ct"]));
+        let time = std::env::var("SOURCE_DATE_EPOCH").or_else(|_| git());
+        time.map_or_else(|_| "0".to_owned(), |time| time.trim().to_owned())
+    }
+}
+
+/// The package of the C library that a file needs: as new as the newest of its symbols.
+fn libc_of(file: &Path) -> Result<String, String> {
+    let versions = said(Command::new("readelf").args(["--version-info", "--wide"]).arg(file))?;
+    let newest = newest_glibc(&versions).ok_or(format!("{} needs no glibc", file.display()))?;
+    Ok(format!("libc6 (>= {}.{})", newest.0, newest.1))
+}
+
+fn newest_glibc(versions: &str) -> Option<(u32, u32)> {
+    let numbers = versions.split("GLIBC_").skip(1).filter_map(|rest| {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let mut parts = rest[..end].split('.');
+        Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+    });
+    numbers.max()
+}
+
+/// What is made here may be read by everybody, whatever the umask.
+fn open_to_all(folder: &Path) -> Done {
+    done(Command::new("chmod").args(["-R", "u+rwX,go+rX,go-w"]).arg(folder))
+}
+
+fn done(command: &mut Command) -> Done {
+    said(command).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_glibc_is_compared_by_number() {
+        let versions = "Name: GLIBC_2.4  Flags\n Name: GLIBC_2.28  x\n GLIBC_2.9\n GLIBC_PRIVATE GLIBC_ABI";
+        assert_eq!(newest_glibc(versions), Some((2, 28)));
+        assert_eq!(newest_glibc("GLIBC_2.2.5"), Some((2, 2)));
+        assert_eq!(newest_glibc("GCC_3.0"), None);
+    }
+
+    #[test]
+    fn a_description_has_a_summary_and_indented_lines() {
+        for text in [LIBRARY, DEVELOPMENT, PROGRAM, SYMBOLS] {
+            let mut lines = text.lines();
+            assert!(lines.next().is_some_and(|line| line.len() <= 80 && !line.starts_with(' ')));
+            let rest: Vec<_> = lines.collect();
+            assert!(!rest.is_empty() && rest.iter().all(|line| line.starts_with(' ') && line.len() <= 80));
+        }
+    }
+}

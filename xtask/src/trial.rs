@@ -1,0 +1,84 @@
+//! Tries the packages for Debian as their user does: in a clean system that has nothing of the one they were built in.
+
+use crate::cargo::{Done, said, works};
+use crate::ctests::PRINTED;
+use crate::install::{CRATE, copy};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What is installed besides: what a program needs to be compiled.
+const TOOLS: [&str; 2] = ["gcc", "pkg-config"];
+
+/// Compiles and runs the example of the C interface as its documentation says, dynamically and statically; then the rest.
+const SCRIPT: &str = "
+set -eu
+cd /trial
+cc kv.c $(pkg-config --cflags --libs tidesdb) -o kv
+./kv shop.db
+cc -static kv.c $(pkg-config --cflags tidesdb) $(pkg-config --variable=libdir tidesdb)/libtidesdb.a -lm -o kv-static 2>/dev/null
+./kv-static shop2.db
+echo '#include <tidesdb/xxhash.h>' >xx.c
+cc -c xx.c
+tidesdb --version >/dev/null
+tidesdb --db own.db put apple red >/dev/null
+test \"$(tidesdb --db own.db get apple)\" = red
+tidesdb --db own.db verify >/dev/null
+tidesdb --db shop.db verify >/dev/null
+rm -r own.db shop.db shop2.db
+ldd kv | grep -q '/libtidesdb.so.9 '
+dpkg --verify libtidesdb9 libtidesdb-dev tidesdb-cli
+";
+
+/// Installs `packages` in a clean system in `folder`, which is made if it is not there, and uses them.
+///
+/// # Errors
+/// Without root or debootstrap; if anything fails there.
+pub(crate) fn run(root: &Path, folder: &Path, packages: &[PathBuf]) -> Done {
+    if packages.is_empty() {
+        return Err("there are no packages to try".to_owned());
+    }
+    if !folder.join("etc/debian_version").is_file() {
+        make(folder)?;
+    }
+    let inside = folder.join("trial");
+    let _ = std::fs::remove_dir_all(&inside);
+    let mut names = Vec::new();
+    for package in packages {
+        let name = package.file_name().unwrap_or_default();
+        copy(package, &inside.join(name), 0o644)?;
+        names.push(Path::new("/trial").join(name));
+    }
+    copy(&root.join(CRATE).join("examples/kv.c"), &inside.join("kv.c"), 0o644)?;
+    println!("  installing {} packages in {}", names.len(), folder.display());
+    in_there(folder, Command::new("apt-get").args(["update", "--quiet"]))?;
+    let mut install = Command::new("apt-get");
+    install.args(["install", "--yes", "--quiet", "--no-install-recommends", "--reinstall"]);
+    in_there(folder, install.args(TOOLS).args(&names))?;
+    let printed = in_there(folder, Command::new("sh").args(["-c", SCRIPT]))?;
+    let want = PRINTED.iter().find(|(end, _)| *end == "c").map_or("", |(_, text)| text);
+    if printed != want.repeat(2) {
+        return Err(format!("the example prints\n{printed}"));
+    }
+    println!("  installed, compiled against, linked statically and run in a clean system");
+    Ok(())
+}
+
+/// A system with nothing but what Debian calls essential, of the release that this machine runs.
+fn make(folder: &Path) -> Done {
+    if !works("debootstrap", &["--version"]) {
+        return Err("no debootstrap: apt-get install debootstrap".to_owned());
+    }
+    let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let name = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
+    let name = name.ok_or("/etc/os-release names no release")?;
+    println!("  making a clean {name} in {}", folder.display());
+    said(Command::new("debootstrap").args(["--variant=minbase", name]).arg(folder)).map(drop)
+}
+
+/// Runs a command as root of the other system.
+fn in_there(folder: &Path, command: &mut Command) -> Result<String, String> {
+    let mut chroot = Command::new("chroot");
+    chroot.arg(folder).arg(command.get_program()).args(command.get_args());
+    chroot.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("DEBIAN_FRONTEND", "noninteractive");
+    said(chroot.env("LC_ALL", "C"))
+}
