@@ -52,11 +52,11 @@ impl Db {
         let shared = &self.inner.shared;
         shared.check_writable()?;
         let catalog = shared.catalog.lock();
-        let flush::Prefix { state, versions, .. } = flush::prefix(shared)?;
+        let flush::Prefix { state, versions, families, .. } = flush::prefix(shared)?;
         // No version keeps the files of families that wait for their order: while there are some, none is dropped or found.
         let catalog = (!shared.orders.waiting.lock().is_empty()).then_some(catalog);
         let result = write(shared, &state, path, transfer);
-        drop((versions, catalog)); // which kept the files, those of a family that was dropped meanwhile too
+        drop((versions, families, catalog)); // which kept the files, those of a family that was dropped meanwhile too
         result
     }
 }
