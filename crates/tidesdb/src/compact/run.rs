@@ -11,6 +11,7 @@ use crate::ranges::RangeTombstone;
 use crate::rewrite::{self, Rewritten, Target};
 use crate::shared::Shared;
 use crate::sources::{Source, TableVersion};
+use crate::sst::TableMeta;
 use crate::types::{EntryCursor, SeqNo};
 use crate::version::{Change, VersionEdit};
 use crate::{Error, Result};
@@ -123,7 +124,10 @@ fn compact(
             tables: plan.inputs.iter().map(|(_, t)| Arc::clone(t.meta())).collect(),
             ..Rewritten::default()
         },
-        PlanKind::Merge => merge(shared, family, (version, plan), stops)?,
+        PlanKind::Merge => merge(shared, family, (version, plan), stops).map_err(|e| match e.is_full() {
+            true => shared.log.no_space(output_bytes(plan)),
+            false => e,
+        })?,
         PlanKind::Drop => Rewritten::default(),
     };
     let mut edit = VersionEdit::new();
@@ -181,13 +185,17 @@ fn no_longer_hiding(version: &TableVersion, plan: &CompactionPlan, out: &Rewritt
     version.ranges().iter().filter(|range| !hides(range)).map(|range| range.seq).collect()
 }
 
-/// Bytes that the merge will write, about: each tombstone takes itself and an older entry away.
+/// Bytes that the merge will write, about. Each tombstone above may take an older entry of the lowest level away. If it takes
+/// none, the merge writes more, and ends with `NoSpace` if the disk has no more.
 fn output_bytes(plan: &CompactionPlan) -> u64 {
-    let metas = || plan.inputs.iter().map(|(_, table)| table.meta());
-    let bytes: u64 = metas().map(|meta| meta.file_bytes).sum();
-    let entries: u64 = metas().map(|meta| meta.entries).sum();
-    let gone = metas().map(|meta| meta.tombstones * 2).sum::<u64>().min(entries);
-    (bytes as f64 * (1.0 - gone as f64 / entries.max(1) as f64)) as u64
+    let sum = |bottom: bool, of: fn(&TableMeta) -> u64| {
+        let tables = plan.inputs.iter().filter(move |(level, _)| (*level == BOTTOM_LEVEL) == bottom);
+        tables.map(|(_, table)| of(table.meta())).sum::<u64>()
+    };
+    let (below, entries) = (sum(true, |meta| meta.file_bytes), sum(true, |meta| meta.entries));
+    let gone = sum(false, |meta| meta.tombstones).min(entries);
+    let stays = below as f64 * (1.0 - gone as f64 / entries.max(1) as f64);
+    sum(false, |meta| meta.file_bytes) + stays as u64
 }
 
 fn merge(

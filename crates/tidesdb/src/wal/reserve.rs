@@ -130,9 +130,9 @@ impl Reserve {
         if self.bytes == 0 {
             return false;
         }
-        self.held.store(false, Ordering::SeqCst);
         let released = if self.has_last_piece() { self.cut() } else { release(&*self.dir) };
         if released {
+            self.held.store(false, Ordering::SeqCst);
             tracing::warn!("the disk is full: the reserve is used for deletes and flushes");
         }
         released
