@@ -249,20 +249,7 @@ impl OpenOptions {
             cache: Arc::new(Cache::new(self.options.cache_bytes)),
             use_mmap: self.options.mmap_reads,
         });
-        let context = self.version_context(dir, &tables);
-        let versions = match presence(&**dir)? {
-            Presence::Present => {
-                let (versions, report) = VersionSet::open(context, self.options.read_only)?;
-                match newer_than_flushed(&versions.state()) {
-                    None => versions,
-                    Some(what) => return Err(Error::corrupt(&report.file, 0, what)),
-                }
-            }
-            _ if self.options.create_if_missing && !self.options.read_only => {
-                VersionSet::create(context, self.options.wal_segment_bytes)?
-            }
-            _ => return Err(Error::NotFound { what: format!("database {}", self.path.display()).into() }),
-        };
+        let versions = self.versions(dir, &tables)?;
         if let Some(attached) = &attached {
             attached.check(&versions)?;
         }
@@ -315,6 +302,24 @@ impl OpenOptions {
         shared.refresh_clock();
         shared.sync_due.tick(shared.env.clock.mono());
         Ok(Arc::new(shared))
+    }
+
+    /// Reads the manifest, or makes the first one.
+    fn versions(&self, dir: &Arc<dyn Dir>, tables: &Arc<TableContext>) -> Result<VersionSet<Table>> {
+        let context = self.version_context(dir, tables);
+        match presence(&**dir)? {
+            Presence::Present => {
+                let (versions, report) = VersionSet::open(context, self.options.read_only)?;
+                match newer_than_flushed(&versions.state()) {
+                    None => Ok(versions),
+                    Some(what) => Err(Error::corrupt(&report.file, 0, what)),
+                }
+            }
+            _ if self.options.create_if_missing && !self.options.read_only => {
+                VersionSet::create(context, self.options.wal_segment_bytes)
+            }
+            _ => Err(Error::NotFound { what: format!("database {}", self.path.display()).into() }),
+        }
     }
 
     fn version_context(&self, dir: &Arc<dyn Dir>, tables: &Arc<TableContext>) -> Context<Table> {
