@@ -13,8 +13,8 @@
 //! ```
 //!
 //! A handle is no address: it holds a kind, the index of a slot and the slot's generation. What is stale, foreign or of another
-//! kind is an error, not a wild pointer. `unsafe` is in `pointer.rs`, `memory.rs`, `callback.rs`, `system.rs`, `stream.rs`, `log.rs`
-//! and `handle/slot.rs` only.
+//! kind is an error, not a wild pointer. `unsafe` is in `pointer.rs`, `memory.rs`, `callback.rs`, `connector.rs`, `system.rs`,
+//! `stream.rs`, `log.rs` and `handle/slot.rs` only.
 //!
 //! Four symbols are data: `tidesdb_allocator` and `tidesdb_initialized` in `memory.rs`, `_tidesdb_log_level` and `_tidesdb_log_file` in
 //! `stream.rs`. A program's linker may move them into the program, so each is a static under its own name that is
@@ -27,6 +27,7 @@ mod failure;
 mod memory;
 mod pointer;
 mod callback;
+mod connector;
 mod system;
 mod handle;
 mod stream;

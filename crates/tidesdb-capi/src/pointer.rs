@@ -141,6 +141,11 @@ impl In<c_char> {
 }
 
 impl<T> Out<T> {
+    /// A pointer that a caller passed to a function whose type is fixed: under the same promise.
+    pub(crate) fn from_caller(pointer: *mut T) -> Self {
+        Self(pointer)
+    }
+
     /// Whether it is null.
     #[inline(always)]
     pub(crate) fn is_null(&self) -> bool {

@@ -181,9 +181,10 @@ impl Error {
         matches!(self, Self::NoSpace { .. }) || self.io_kind().is_some_and(full)
     }
 
-    /// Whether something is short that may come back: space on the disk, a quota, file descriptors.
+    /// Whether something is short that may come back: space on the disk, a quota, file descriptors, an object store.
     pub(crate) fn is_shortage(&self) -> bool {
-        self.is_out_of_descriptors() || self.is_full()
+        let store = self.io_kind() == Some(io::ErrorKind::HostUnreachable);
+        self.is_out_of_descriptors() || self.is_full() || store
     }
 
     /// Whether the process, or the system, has no file descriptor left.

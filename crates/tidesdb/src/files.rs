@@ -12,6 +12,8 @@ pub const SYNC_FAILED: &str = "SYNC-FAILED";
 pub const RESERVE: &str = "RESERVE";
 /// A new `CURRENT` before its rename.
 pub const CURRENT_NEW: &str = "CURRENT.new";
+/// Says that the directory is being filled from an object store: see `db/restore.rs`. Empty.
+pub const RESTORING: &str = "RESTORING";
 
 /// What a file in the database directory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -22,7 +22,7 @@ use crate::shared::Shared;
 use crate::sources::{Source, TableVersion};
 use crate::sst::TableMeta;
 use crate::types::{EntryCursor, SeqNo};
-use crate::version::{Change, VersionEdit};
+use crate::version::{Change, State, VersionEdit};
 use crate::{Error, Result, learn};
 
 /// Flushes the oldest immutable memtable of `family`; `false` if there is none.
@@ -185,4 +185,37 @@ pub fn all(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<()> {
     while is_due(family, boundary) && run(shared, family)? {}
     shared.jobs.push(Job::Compact(family.id));
     Ok(())
+}
+
+/// The state after all commits below a boundary and none above it.
+#[derive(Debug)]
+pub struct Prefix {
+    /// What the manifest says.
+    pub state: State,
+    /// What keeps its files.
+    pub versions: Vec<Arc<TableVersion>>,
+    /// The families, which keep theirs if they are dropped.
+    pub families: Vec<Arc<FamilyCore>>,
+    /// The boundary.
+    pub boundary: SeqNo,
+    /// Installs that the state holds, at least.
+    pub installs: u64,
+}
+
+/// Flushes all families up to one boundary, and no further: their tables then hold a prefix of the commits. The caller holds
+/// `catalog`.
+///
+/// # Errors
+/// As [`run`].
+pub fn prefix(shared: &Arc<Shared>) -> Result<Prefix> {
+    let families = shared.all_families();
+    let flushing: Vec<_> = families.iter().map(|f| f.flushing.lock()).collect();
+    let boundary = shared.rotate_all(&families);
+    for family in &families {
+        up_to(shared, family, boundary)?;
+    }
+    let installs = shared.versions.installs();
+    let (state, versions) = shared.versions.pinned_state();
+    drop(flushing);
+    Ok(Prefix { state, versions, families, boundary, installs })
 }

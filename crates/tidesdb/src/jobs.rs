@@ -23,6 +23,8 @@ pub enum Job {
     Compact(FamilyId),
     /// Remove files that nobody needs.
     RemoveObsolete,
+    /// Bring the object store up to date.
+    Upload,
 }
 
 impl Job {
@@ -34,12 +36,18 @@ impl Job {
             Self::Learn(_) => 2,
             Self::Compact(_) => 3,
             Self::RemoveObsolete => 4,
+            Self::Upload => 5,
         }
     }
 
     /// Whether it has a thread of its own: nobody waits for it, and what it is for is worth most at once.
     pub fn is_learning(self) -> bool {
         matches!(self, Self::Learn(_))
+    }
+
+    /// Whether it runs on a thread of its own, because it waits for an object store.
+    pub fn is_upload(self) -> bool {
+        self == Self::Upload
     }
 
     /// Whether it may take long and nobody waits for it at once.

@@ -7,6 +7,7 @@
 pub mod error;
 pub mod types;
 pub mod codec;
+pub mod store;
 pub mod options;
 pub mod health;
 pub mod clock;
@@ -22,6 +23,8 @@ pub mod version;
 pub mod sources;
 pub mod mvcc;
 pub mod jobs;
+// A copy in an object store.
+pub mod remote;
 // One family; what all floors above share.
 pub mod family;
 pub mod shared;
@@ -34,6 +37,7 @@ pub mod rewrite;
 pub mod learn;
 pub mod flush;
 pub mod compact;
+pub mod upload;
 pub mod background;
 // The database; its files, seen from outside.
 pub mod db;
@@ -47,10 +51,13 @@ pub use db::{
 pub use error::{Error, Result};
 pub use family::{CommitHook, Committed, CommittedOp};
 pub use options::{
-    DbOptions, FamilyOptions, Isolation, MemtableKind, ReadOptions, RecoveryMode, SyncMode, WriteOptions,
+    DbOptions, FamilyOptions, Isolation, MemtableKind, ReadOptions, RecoveryMode, RemoteOptions, SyncMode,
+    WriteOptions,
 };
 pub use read::{Cursor, Iter};
+pub use remote::RemoteStats;
 pub use shared::Family;
+pub use store::{MemoryStore, ObjectStore};
 pub use txn::{Savepoint, Transaction};
 pub use types::{Comparator, SeqNo, Slice};
 pub use write::WriteBatch;

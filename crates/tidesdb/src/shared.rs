@@ -15,6 +15,7 @@ use crate::health::Health;
 use crate::jobs::{Job, JobQueue, Retry};
 use crate::mvcc::{SnapshotPin, Snapshots};
 use crate::options::DbOptions;
+use crate::remote::Remote;
 use crate::sources::TableVersion;
 use crate::sst::{Table, TableContext};
 use crate::types::{FamilyId, SeqNo};
@@ -70,6 +71,8 @@ pub struct Shared {
     pub vlog_writes: Arc<WriteBudget>,
     /// The log is kept from here while recovery replays it; `SeqNo::MAX` afterwards.
     pub recovery_pins: AtomicU64,
+    /// The object store that holds a copy, if there is one.
+    pub remote: Option<Arc<Remote>>,
     /// The time that decides expiry, refreshed by the background.
     pub expiry_clock: ExpiryClock,
     /// Whether `close` was called.

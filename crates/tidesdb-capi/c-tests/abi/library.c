@@ -85,12 +85,10 @@ static void defaults_of_an_object_store(void)
     CHECK_INT(c.replica_replay_wal, 1);
 }
 
-static void object_stores_are_not_built_in(void)
+static void object_stores_of_s3_are_not_built_in(void)
 {
     tidesdb_objstore_s3_config_t s3 = {0};
     CHECK(tidesdb_objstore_fs_create(NULL) == NULL);
-    CHECK(tidesdb_objstore_fs_create("store") == NULL);
-    CHECK(strlen(tidesdb_last_error()) > 0);
     CHECK(tidesdb_objstore_s3_create("e", "b", "p", "a", "s", "r", 1, 0) == NULL);
     CHECK(strlen(tidesdb_last_error()) > 0);
     CHECK(tidesdb_objstore_s3_create(NULL, NULL, NULL, NULL, NULL, NULL, 0, 0) == NULL);
@@ -106,7 +104,7 @@ static void destroy(void *ctx)
     destroyed++;
 }
 
-static void an_object_store_is_refused_and_stays_the_callers(void)
+static void an_incomplete_connector_is_refused_and_stays_the_callers(void)
 {
     tidesdb_objstore_t *store = calloc(1, sizeof *store);
     CHECK(store != NULL);
@@ -328,8 +326,8 @@ const struct test library_tests[] = {
     TEST(defaults_of_a_database),
     TEST(defaults_of_a_family),
     TEST(defaults_of_an_object_store),
-    TEST(object_stores_are_not_built_in),
-    TEST(an_object_store_is_refused_and_stays_the_callers),
+    TEST(object_stores_of_s3_are_not_built_in),
+    TEST(an_incomplete_connector_is_refused_and_stays_the_callers),
     TEST(there_are_no_replicas),
     TEST(compression_available_means_usable),
     TEST_ALONE(last_error_is_of_this_thread),

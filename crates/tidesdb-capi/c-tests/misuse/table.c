@@ -149,6 +149,12 @@ static void release_names(const union arg *args)
 void release(struct world *world, const struct row *row, const union arg *args, long result)
 {
     (void)world;
+    if (row->release == 'o' && result != 0) {
+        tidesdb_objstore_t *store = (tidesdb_objstore_t *)(intptr_t)result;
+        store->destroy(store->ctx);
+        free(store);
+        return;
+    }
     if (row->result != 'r' || result != TDB_SUCCESS) return;
     switch (row->release) {
     case 'v': tidesdb_free(output(args, 4)); break;

@@ -1,8 +1,14 @@
 /*
- * Object stores: the types of the interface, so that programs that name them compile and link.
+ * Object stores: a database keeps a copy of itself in one, and a folder that is lost is fetched from it.
  *
- * This library keeps its data in a local directory only. The functions that make a connector return NULL, and
- * tidesdb_open() refuses a configuration that has one with TDB_ERR_INVALID_ARGS; tidesdb_last_error() says so.
+ * Set object_store in tidesdb_config_t to a connector: that of tidesdb_objstore_fs_create(), or one of your own. When
+ * tidesdb_open() succeeds the connector belongs to the database; tidesdb_close() calls destroy and frees it. When it
+ * fails the connector stays yours. A connector serves one database, which needs a store of its own.
+ *
+ * Of a connector of your own, put, get, delete_object and list are needed. They may be called from any thread, several at
+ * a time. put, get and delete_object return 0 for success; put must replace an object as one step; list returns a negative
+ * code for failure and must not leave objects out; delete_object may return TDB_ERR_NOT_FOUND. The paths they get are
+ * files in the folder of the database, which exist for the call. range_get, exists, put_if and head are never called.
  */
 #ifndef TIDESDB_OBJSTORE_H
 #define TIDESDB_OBJSTORE_H
@@ -51,7 +57,10 @@ typedef struct tidesdb_objstore_t {
     void *ctx;
 } tidesdb_objstore_t;
 
-/** How a database uses its object store. */
+/**
+ * How a database uses its object store. local_cache_max_bytes, replicate_wal, wal_sync_threshold_bytes and
+ * wal_sync_on_commit count; replica_mode must be 0; the rest changes nothing. docs/c-api.md has the promises.
+ */
 typedef struct tidesdb_objstore_config_t {
     const char *local_cache_path;
     size_t local_cache_max_bytes;
@@ -90,16 +99,19 @@ typedef struct tidesdb_objstore_s3_config_t {
 /** The defaults of an object store's configuration, by value; local_cache_path is NULL. */
 tidesdb_objstore_config_t tidesdb_objstore_default_config(void);
 
-/** Always NULL here: no object store is built in. Nothing is created in root_dir. */
+/**
+ * A connector that keeps objects as files of root_dir, which is created; NULL if it cannot be, tidesdb_last_error() says
+ * why. put_if and head are NULL.
+ */
 tidesdb_objstore_t *tidesdb_objstore_fs_create(const char *root_dir);
 
-/** Always NULL here: no object store is built in. No connection is made. */
+/** Always NULL here: S3 is not built in. No connection is made. */
 tidesdb_objstore_t *tidesdb_objstore_s3_create(const char *endpoint, const char *bucket,
                                                const char *prefix, const char *access_key,
                                                const char *secret_key, const char *region,
                                                int use_ssl, int use_path_style);
 
-/** Always NULL here: no object store is built in. The configuration stays the caller's. */
+/** Always NULL here: S3 is not built in. The configuration stays the caller's. */
 tidesdb_objstore_t *tidesdb_objstore_s3_create_config(const tidesdb_objstore_s3_config_t *config);
 
 #ifdef __cplusplus

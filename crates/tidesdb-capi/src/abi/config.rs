@@ -5,8 +5,8 @@ use std::mem::offset_of;
 use std::ptr::null_mut;
 
 use super::{
-    COMPARATOR_CONTEXT_BYTES, COMPARATOR_NAME_BYTES, CompareFn, FAMILY_NAME_BYTES, HookFn, ObjstoreConfig,
-    SYNC_NONE,
+    COMPARATOR_CONTEXT_BYTES, COMPARATOR_NAME_BYTES, CompareFn, FAMILY_NAME_BYTES, HookFn, Objstore,
+    ObjstoreConfig, SYNC_NONE,
 };
 
 /// `tidesdb_config_t`.
@@ -29,7 +29,7 @@ pub struct Config {
     pub unified_memtable_skip_list_probability: f32,
     pub unified_memtable_sync_mode: c_int,
     pub unified_memtable_sync_interval_us: u64,
-    pub object_store: *mut c_void,
+    pub object_store: *mut Objstore,
     pub object_store_config: *mut ObjstoreConfig,
     pub max_concurrent_flushes: c_int,
     pub finish_compactions_on_close: c_int,

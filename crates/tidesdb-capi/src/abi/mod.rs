@@ -5,7 +5,7 @@ mod objstore;
 mod stats;
 
 pub use config::{Config, FamilyConfig};
-pub use objstore::{ObjstoreConfig, S3Config};
+pub use objstore::{BACKEND_FS, BACKEND_S3, ListFn, Objstore, ObjstoreConfig, S3Config};
 pub use stats::{CacheStats, DbStats, FamilyStats};
 
 use std::ffi::{c_int, c_void};

@@ -1,6 +1,6 @@
-//! Settings of object stores. They are part of the interface, though no store is built yet.
+//! Connectors to object stores, and how a database uses them.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
 use std::ptr::null;
 
@@ -76,3 +76,51 @@ pub struct S3Config {
 }
 
 const _: () = assert!(size_of::<S3Config>() == 88);
+
+/// What a connector talks to: a directory.
+pub const BACKEND_FS: c_int = 0;
+/// The same: S3.
+pub const BACKEND_S3: c_int = 1;
+
+/// Called for each object of a listing.
+pub type ListFn = unsafe extern "C" fn(*const c_char, usize, *mut c_void);
+
+type KeyFn = unsafe extern "C" fn(*mut c_void, *const c_char) -> c_int;
+type PathFn = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> c_int;
+type RangeFn = unsafe extern "C" fn(*mut c_void, *const c_char, u64, *mut c_void, usize) -> isize;
+type SizeFn = unsafe extern "C" fn(*mut c_void, *const c_char, *mut usize) -> c_int;
+type ListAllFn = unsafe extern "C" fn(*mut c_void, *const c_char, Option<ListFn>, *mut c_void) -> c_int;
+type PutIfFn = unsafe extern "C" fn(
+    *mut c_void,
+    *const c_char,
+    *const c_void,
+    usize,
+    c_int,
+    *const c_char,
+    *mut c_char,
+) -> c_int;
+type HeadFn = unsafe extern "C" fn(*mut c_void, *const c_char, *mut usize, *mut c_char) -> c_int;
+
+/// `tidesdb_objstore_t`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "the header explains the fields")]
+pub struct Objstore {
+    pub backend: c_int,
+    pub put: Option<PathFn>,
+    pub get: Option<PathFn>,
+    pub range_get: Option<RangeFn>,
+    pub delete_object: Option<KeyFn>,
+    pub exists: Option<SizeFn>,
+    pub list: Option<ListAllFn>,
+    pub put_if: Option<PutIfFn>,
+    pub head: Option<HeadFn>,
+    pub destroy: Option<unsafe extern "C" fn(*mut c_void)>,
+    pub ctx: *mut c_void,
+}
+
+const _: () = {
+    assert!(size_of::<Objstore>() == 88);
+    assert!(offset_of!(Objstore, put) == 8);
+    assert!(offset_of!(Objstore, ctx) == 80);
+};

@@ -2,16 +2,21 @@
 
 use std::ffi::{c_char, c_int, c_long, c_void};
 use std::sync::Arc;
+use std::time::Duration;
 
-use tidesdb::{Db, SyncMode};
+use tidesdb::{Db, RemoteOptions, SyncMode};
 
-use crate::abi::{Code, Config, ERR_MEMORY};
+use crate::abi::{Code, Config, ERR_MEMORY, ObjstoreConfig};
+use crate::connector::Connector;
 use crate::failure::{Answer, answer, answer_or, invalid, last_text, told};
 use crate::handle::Handle;
 use crate::memory::{self, Allocator, CallocFn, FreeFn, MallocFn, ReallocFn};
 use crate::pointer::{In, Out};
 use crate::state::{DATABASES, Database, Facts, SETTINGS_FAMILY};
 use crate::{callback, log, settings, system};
+
+/// The shortest time between two uploads of tables.
+const UPLOAD_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The least memory that can be asked for; less is taken as this.
 const MEMORY_MIN: u64 = 16 << 20;
@@ -77,12 +82,12 @@ fn open(config: &Config) -> Answer<Handle> {
     if config.db_path.is_null() {
         return Err(told!(ERR_MEMORY, "db_path is NULL"));
     }
-    if !config.object_store.is_null() {
-        return Err(invalid!(
-            "object stores and replicas are not built: open without object_store; the connector stays yours",
-        ));
-    }
     let path = In::from_caller(config.db_path).path()?;
+    let connector = match config.object_store.is_null() {
+        true => None,
+        false => Some(Arc::new(Connector::new(config.object_store, path)?)),
+    };
+    let remote = connector.as_ref().map(|connector| remote(config, connector)).transpose()?;
     let sync = settings::unified_sync_mode(config)?;
     system::check_parent(path)?;
     memory::settle();
@@ -101,11 +106,13 @@ fn open(config: &Config) -> Answer<Handle> {
         .with(|options| {
             options.background_threads = threads(config);
             options.memtables_bytes_max = options.memtables_bytes_max.min(limit / 3);
+            options.remote = remote;
         })
         .open()?;
     if config.num_compaction_threads == 0 {
         opened.cancel_compactions()?;
     }
+    connector.iter().for_each(|connector| connector.remove_leftovers());
     let facts = Facts {
         path: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
         memory_limit: limit,
@@ -113,10 +120,28 @@ fn open(config: &Config) -> Answer<Handle> {
         unified: config.unified_memtable != 0,
         sync,
         waits_at_close: config.finish_compactions_on_close != 0,
+        connector,
         _messages: messages,
     };
     let database = Arc::new(Database::new(opened, facts));
     database.publish()
+}
+
+/// How the engine uses an object store. Settings that would change nothing here are ignored; `docs/c-api.md` names them.
+fn remote(config: &Config, connector: &Arc<Connector>) -> Answer<RemoteOptions> {
+    let given = In::from_caller(config.object_store_config.cast_const());
+    let given = if given.is_null() { ObjstoreConfig::default() } else { *given.get()? };
+    if given.replica_mode != 0 {
+        return Err(invalid!(
+            "replicas are not built: open with replica_mode = 0; the connector stays yours"
+        ));
+    }
+    let mut remote = RemoteOptions::new(connector.store());
+    remote.local_bytes_max = given.local_cache_max_bytes as u64;
+    remote.replicate_log = given.replicate_wal != 0;
+    remote.log_bytes = if given.wal_sync_on_commit != 0 { 1 } else { given.wal_sync_threshold_bytes as u64 };
+    remote.interval = UPLOAD_INTERVAL;
+    Ok(remote)
 }
 
 /// Half of the memory there is, unless something else is asked for.

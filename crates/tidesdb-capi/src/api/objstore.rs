@@ -1,16 +1,19 @@
-//! Object stores: part of the interface, not built. Whoever asks for one is told so.
+//! Object stores: directories are built in, S3 is not. Whoever asks for that is told so.
 
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
 
-use crate::abi::{ObjstoreConfig, S3Config};
+use crate::abi::{Objstore, ObjstoreConfig, S3Config};
+use crate::connector;
 use crate::failure::{Failure, answer_or, invalid};
 use crate::pointer::In;
 
-/// A connector; there is none.
-type Connector = *mut std::ffi::c_void;
+const NOT_BUILT: Failure = invalid!("object stores of S3 are not built: use tidesdb_objstore_fs_create");
 
-const NOT_BUILT: Failure = invalid!("object stores are not built: databases live in a local directory");
+fn refuse_s3() -> *mut Objstore {
+    tracing::error!("tidesdb_objstore_s3_create: object stores of S3 are not built");
+    answer_or(null_mut(), || Err(NOT_BUILT))
+}
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_objstore_default_config() -> ObjstoreConfig {
@@ -18,8 +21,8 @@ pub extern "C" fn tidesdb_objstore_default_config() -> ObjstoreConfig {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn tidesdb_objstore_fs_create(_: In<c_char>) -> Connector {
-    answer_or(null_mut(), || Err(NOT_BUILT))
+pub extern "C" fn tidesdb_objstore_fs_create(root_dir: In<c_char>) -> *mut Objstore {
+    answer_or(null_mut(), || connector::directory(root_dir.path()?))
 }
 
 #[unsafe(no_mangle)]
@@ -32,11 +35,11 @@ pub extern "C" fn tidesdb_objstore_s3_create(
     _region: In<c_char>,
     _use_ssl: c_int,
     _use_path_style: c_int,
-) -> Connector {
-    answer_or(null_mut(), || Err(NOT_BUILT))
+) -> *mut Objstore {
+    refuse_s3()
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn tidesdb_objstore_s3_create_config(_: In<S3Config>) -> Connector {
-    answer_or(null_mut(), || Err(NOT_BUILT))
+pub extern "C" fn tidesdb_objstore_s3_create_config(_: In<S3Config>) -> *mut Objstore {
+    refuse_s3()
 }

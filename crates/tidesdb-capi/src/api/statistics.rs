@@ -143,6 +143,7 @@ fn totals(database: &Database) -> DbStats {
     // A cache that is full is doing its work; it is at most half of the limit.
     let used = memtables + sum(|f| f.resident_bytes);
     let limit = database.memory_limit();
+    let remote = all.remote.unwrap_or_default();
     // There is one log for all families. It is counted as the caller asked for it.
     let unified = |n: u64| if database.is_unified() { n } else { 0 };
     DbStats {
@@ -167,15 +168,15 @@ fn totals(database: &Database) -> DbStats {
         unified_is_flushing: c_int::from(unified(immutables as u64) > 0),
         unified_next_cf_index: if database.is_unified() { database.next_family() } else { 0 },
         unified_wal_generation: unified(all.wal_segment),
-        object_store_enabled: 0,
-        object_store_connector: null(),
-        local_cache_bytes_used: 0,
-        local_cache_bytes_max: 0,
-        local_cache_num_files: 0,
-        last_uploaded_generation: 0,
-        upload_queue_depth: 0,
-        total_uploads: 0,
-        total_upload_failures: 0,
+        object_store_enabled: c_int::from(all.remote.is_some()),
+        object_store_connector: database.connector().map_or(null(), |name| name.as_ptr()),
+        local_cache_bytes_used: remote.local_bytes as usize,
+        local_cache_bytes_max: remote.local_bytes_max as usize,
+        local_cache_num_files: int(remote.local_files),
+        last_uploaded_generation: remote.generation,
+        upload_queue_depth: remote.queued as usize,
+        total_uploads: remote.uploads,
+        total_upload_failures: remote.upload_failures,
         replica_mode: 0,
         primary_epoch: 0,
         seen_epoch: 0,

@@ -19,6 +19,7 @@ use crate::abi::{
     ERR_EXISTS, ERR_INVALID_DB, ERR_MEMORY_LIMIT, ERR_NOT_FOUND, FAMILY_NAME_BYTES, FamilyConfig,
 };
 use crate::callback;
+use crate::connector::Connector;
 use crate::failure::{Answer, Failure, invalid, told};
 use crate::handle::Handle;
 use crate::log::Messages;
@@ -42,6 +43,8 @@ pub(crate) struct Facts {
     pub(crate) sync: SyncMode,
     /// Whether closing it waits for merges that are due.
     pub(crate) waits_at_close: bool,
+    /// The object store, which is destroyed when it is closed.
+    pub(crate) connector: Option<Arc<Connector>>,
     /// Where messages go as long as it is there.
     pub(crate) _messages: Messages,
 }
@@ -124,6 +127,11 @@ impl Database {
     /// Whether there is a cache of blocks.
     pub(crate) fn has_cache(&self) -> bool {
         self.facts.has_cache
+    }
+
+    /// The name of the object store; `None` without one.
+    pub(crate) fn connector(&self) -> Option<&'static std::ffi::CStr> {
+        self.facts.connector.as_ref().map(|connector| connector.name())
     }
 
     /// Whether it lies in this directory.
@@ -396,6 +404,9 @@ impl Database {
         }
         let closed = self.engine.clone().close();
         self.end_all(); // those that were in use, or on their way, the first time
+        if let Some(connector) = &self.facts.connector {
+            connector.retire();
+        }
         Ok(closed?)
     }
 

@@ -21,6 +21,7 @@ fn open(dir: &tempfile::TempDir, unified: c_int, mode: c_int) -> Arc<Database> {
         unified: unified != 0,
         sync: settings::unified_sync_mode(&config).expect("a mode that is known"),
         waits_at_close: false,
+        connector: None,
         _messages: log::open(99, None, 0),
     };
     let engine = Db::options(dir.path()).sync(SyncMode::None).background_threads(0).open().expect("open");

@@ -22,7 +22,7 @@ use crate::jobs::Job;
 use crate::options::SyncMode;
 use crate::shared::Shared;
 use crate::types::SeqNo;
-use crate::{Error, Result, compact, flush, learn};
+use crate::{Error, Result, compact, flush, learn, upload};
 
 /// How often in a row an I/O error may come before the database is poisoned. A full disk does not count.
 const IO_FAILURES_MAX: u32 = 3;
@@ -97,6 +97,7 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
             }
         }
         Job::RemoveObsolete => shared.remove_obsolete(),
+        Job::Upload => upload::in_background(shared),
     }
     Ok(false)
 }
@@ -147,6 +148,7 @@ pub struct Ticks {
     last_sweep: Duration,
     /// End of the log when families were last looked through for deletes.
     looked: SeqNo,
+    uploads: upload::Due,
 }
 
 impl Ticks {
@@ -196,6 +198,11 @@ impl Ticks {
         }
         if shared.retry.due(now) {
             shared.ask_for_pending();
+        }
+        if let Some(remote) = &shared.remote
+            && self.uploads.tick(shared, remote, now)
+        {
+            shared.jobs.push(Job::Upload);
         }
         if now.saturating_sub(self.last_sweep) >= Self::SWEEP {
             self.last_sweep = now;

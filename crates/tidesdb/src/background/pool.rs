@@ -38,6 +38,11 @@ impl Pool {
             };
             pool.spawn(&shared.clone(), name, priority, move || work(&shared, takes))?;
         }
+        if shared.remote.is_some() {
+            let uploader = Arc::clone(shared);
+            let body = move || work(&uploader, Takes::Uploads);
+            pool.spawn(shared, "tidesdb-upload", Priority::Normal, body)?;
+        }
         let learner = Arc::clone(shared);
         pool.spawn(shared, "tidesdb-learn", Priority::Normal, move || work(&learner, Takes::Learning))?;
         let timekeeper = Arc::clone(shared);
@@ -86,14 +91,16 @@ enum Takes {
     Short,
     Long,
     Learning,
+    Uploads,
 }
 
 fn work(shared: &Arc<Shared>, takes: Takes) {
     let wanted = |job: Job| match takes {
-        Takes::All => !job.is_learning(),
-        Takes::Short => !job.is_long() && !job.is_learning(),
+        Takes::All => !job.is_learning() && !job.is_upload(),
+        Takes::Short => !job.is_long() && !job.is_learning() && !job.is_upload(),
         Takes::Long => job.is_long(),
         Takes::Learning => job.is_learning(),
+        Takes::Uploads => job.is_upload(),
     };
     while !shared.jobs.is_closed() {
         shared.refresh_clock(); // while the thread that keeps time waits for a slow disk

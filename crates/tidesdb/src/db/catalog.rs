@@ -41,6 +41,14 @@ pub(super) fn load(shared: &Arc<Shared>, default: &str) -> Result<Option<Arc<Fam
     Ok(found)
 }
 
+/// Bytes to which a value log of the family grows: with a limit for local files, an eighth of that at most, or 1 MiB, because
+/// a value log is fetched and removed as a whole.
+fn file_bytes(shared: &Shared, options: &FamilyOptions) -> u64 {
+    let limit =
+        shared.remote.as_ref().map(|remote| remote.options.local_bytes_max).filter(|bytes| *bytes > 0);
+    limit.map_or(options.vlog_file_bytes, |limit| options.vlog_file_bytes.min((limit / 8).max(1 << 20)))
+}
+
 /// The value logs of a family.
 fn vlog_set(shared: &Arc<Shared>, id: FamilyId, options: &FamilyOptions) -> VlogSet {
     let weak = Arc::downgrade(shared);
@@ -55,7 +63,7 @@ fn vlog_set(shared: &Arc<Shared>, id: FamilyId, options: &FamilyOptions) -> Vlog
         // A failed sync is kept by the set: the next sync of the log meets it.
         families.iter().flatten().for_each(|family| drop(family.vlog.give_back()));
     };
-    let logs = VlogSet::new(dir, entropy, id, options.vlog_file_bytes, new_id);
+    let logs = VlogSet::new(dir, entropy, id, file_bytes(shared, options), new_id);
     logs.limited(Arc::clone(&shared.vlog_writes), relieve)
 }
 
@@ -160,7 +168,7 @@ impl Family {
             shared.install(&edit, core, |version| core.change_view(|view| view.with_version(version)))?;
         }
         core.options.change(&options);
-        core.vlog.set_file_bytes_max(options.vlog_file_bytes);
+        core.vlog.set_file_bytes_max(file_bytes(shared, &options));
         shared.jobs.push(Job::Compact(core.id)); // the trigger may be another one
         Ok(())
     }

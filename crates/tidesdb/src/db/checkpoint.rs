@@ -52,14 +52,7 @@ impl Db {
         let shared = &self.inner.shared;
         shared.check_writable()?;
         let catalog = shared.catalog.lock();
-        let families = shared.all_families();
-        let flushing: Vec<_> = families.iter().map(|f| f.flushing.lock()).collect();
-        let boundary = shared.rotate_all(&families);
-        for family in &families {
-            flush::up_to(shared, family, boundary)?; // and no further: the copy holds a prefix of the commits
-        }
-        let (state, versions) = shared.versions.pinned_state();
-        drop(flushing);
+        let flush::Prefix { state, versions, families, .. } = flush::prefix(shared)?;
         // No version keeps the files of families that wait for their order: while there are some, none is dropped or found.
         let catalog = (!shared.orders.waiting.lock().is_empty()).then_some(catalog);
         let result = write(shared, &state, path, transfer);

@@ -2,17 +2,24 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::{Db, Inner};
 use crate::version::{Change, VersionEdit};
-use crate::{Result, flush};
+use crate::{Result, flush, upload};
+
+/// Tries to bring the object store up to date before a close gives up.
+const UPLOAD_TRIES: u32 = 3;
+/// The pause between two of them.
+const UPLOAD_PAUSE: Duration = Duration::from_millis(100);
 
 impl Db {
     /// Closes the database for all handles: waits for background work, flushes, and leaves no log behind. Calls on other
     /// handles fail with `Closed` afterwards.
     ///
     /// # Errors
-    /// The first failure; what was acknowledged is in the log and is recovered by the next open.
+    /// The first failure; what was acknowledged is in the log and is recovered by the next open. If only the upload to the object
+    /// store failed, the folder is closed in order and whole, and the next open uploads.
     pub fn close(self) -> Result<()> {
         self.inner.close()
     }
@@ -27,8 +34,21 @@ impl Inner {
         self.pool.stop(shared);
         let result = if shared.options.read_only { Ok(()) } else { self.settle() };
         shared.closed.store(true, Ordering::SeqCst);
+        let result = result.and_then(|()| self.upload_last());
         drop(lock);
         result
+    }
+
+    /// Brings the object store up to date for the last time.
+    fn upload_last(&self) -> Result<()> {
+        let shared = &self.shared;
+        for _ in 1..UPLOAD_TRIES {
+            if upload::at_close(shared).is_ok() {
+                return Ok(());
+            }
+            shared.env.clock.sleep(UPLOAD_PAUSE);
+        }
+        upload::at_close(shared)
     }
 
     /// Ends without writing anything.

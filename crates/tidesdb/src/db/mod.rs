@@ -9,6 +9,7 @@ mod estimate;
 mod family;
 mod open;
 mod recover;
+mod restore;
 mod snapshot;
 mod stats;
 mod transact;
@@ -32,6 +33,7 @@ use crate::options::WriteOptions;
 use crate::read::{Cursor, Iter};
 use crate::shared::{Family, Shared};
 use crate::types::{SeqNo, Slice};
+use crate::upload;
 use crate::write::{self, WriteBatch};
 
 /// Name of the default family, unless [`OpenOptions::default_family_name`] says another.
@@ -161,6 +163,29 @@ impl Db {
         let shared = &self.inner.shared;
         shared.check_writable()?;
         shared.log.seal(&|| shared.sync_values())
+    }
+
+    /// Brings the object store up to date now: it then holds all that was committed before the call. Does nothing without one.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tidesdb::{Db, MemoryStore, RemoteOptions};
+    ///
+    /// let store = Arc::new(MemoryStore::default());
+    /// # let (first, second) = (tempfile::tempdir()?, tempfile::tempdir()?);
+    /// let db = Db::options(first.path()).remote(RemoteOptions::new(store.clone())).open()?;
+    /// db.put(b"whale", b"blue")?;
+    /// db.upload()?;
+    /// let copy = Db::options(second.path()).remote(RemoteOptions::new(Arc::new(store.fork()))).open()?;
+    /// assert_eq!(copy.get(b"whale")?.as_deref(), Some(&b"blue"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Io` of the store, and those of a flush; nothing is lost, and the upload is tried again in the background.
+    pub fn upload(&self) -> Result<()> {
+        self.inner.shared.check_writable()?;
+        upload::run(&self.inner.shared)
     }
 
     /// The value of `key`.

@@ -9,13 +9,14 @@ use tidesdb_io::{Descriptors, Dir, DirLock, Env, PooledDir};
 use tidesdb_sync::{Mutex, RwLock};
 
 use super::recover;
+use super::restore::{self, Attached};
 use super::{DEFAULT_FAMILY, Db, Inner, RecoveryReport, catalog};
 use crate::background::Pool;
 use crate::family::{FamilyCore, Orders};
 use crate::health::Health;
 use crate::jobs::{Job, JobQueue, Retry};
 use crate::mvcc::Snapshots;
-use crate::options::{DbOptions, FamilyOptions, RecoveryMode, SyncMode};
+use crate::options::{DbOptions, FamilyOptions, RecoveryMode, RemoteOptions, SyncMode};
 use crate::shared::{Debt, Family, Merges, Shared, SyncDue};
 use crate::sst::{Table, TableContext};
 use crate::types::{Comparator, WalId, is_segment_bytes, wal_id_max};
@@ -98,6 +99,13 @@ impl OpenOptions {
         self
     }
 
+    /// Keeps a copy of the database in an object store, and restores a lost folder from it. An open for writing of a folder
+    /// without a database fetches what the store holds.
+    pub fn remote(mut self, remote: RemoteOptions) -> Self {
+        self.options.remote = Some(remote);
+        self
+    }
+
     /// Any other option.
     pub fn with(mut self, change: impl FnOnce(&mut DbOptions)) -> Self {
         change(&mut self.options);
@@ -147,10 +155,19 @@ impl OpenOptions {
             self.options.read_only = true;
         }
         check_options(&self.options)?;
+        if self.options.read_only {
+            self.options.remote = None; // nothing may change, here or there
+        }
         let dir = self.open_dir()?;
-        let lock = self.lock(&dir)?;
+        let lock = self.lock(&PooledDir::wrap(dir.clone(), &Descriptors::of(&*self.env.disk)))?;
+        let attached = match self.options.remote.as_ref() {
+            Some(remote) => Some(restore::attach(remote, dir.clone())?),
+            None => None,
+        };
+        let dir = attached.as_ref().map_or(dir, |attached| Arc::clone(&attached.dir));
+        let dir = PooledDir::wrap(dir, &Descriptors::of(&*self.env.disk));
         self.make_room(&dir)?;
-        let shared = self.build(&dir)?;
+        let shared = self.build(&dir, attached)?;
         let (default, report) = self.recover(&shared).map_err(|e| match e.is_full() {
             true => full(&shared, &dir, e),
             false => e, // where there is damage, every file may be worth something
@@ -211,7 +228,7 @@ impl OpenOptions {
                 Err(Error::NotFound { what: format!("database {path}").into() })
             }
             Err(e) => Err(Error::io("open", &path, e)),
-            Ok(dir) => Ok(PooledDir::wrap(dir, &Descriptors::of(&*self.env.disk))),
+            Ok(dir) => Ok(dir),
         }
     }
 
@@ -226,26 +243,16 @@ impl OpenOptions {
     }
 
     /// Reads or makes the manifest and puts the parts together; no family and no log yet.
-    fn build(&self, dir: &Arc<dyn Dir>) -> Result<Arc<Shared>> {
+    fn build(&self, dir: &Arc<dyn Dir>, attached: Option<Attached>) -> Result<Arc<Shared>> {
         let tables = Arc::new(TableContext {
             dir: Arc::clone(dir),
             cache: Arc::new(Cache::new(self.options.cache_bytes)),
             use_mmap: self.options.mmap_reads,
         });
-        let context = self.version_context(dir, &tables);
-        let versions = match presence(&**dir)? {
-            Presence::Present => {
-                let (versions, report) = VersionSet::open(context, self.options.read_only)?;
-                match newer_than_flushed(&versions.state()) {
-                    None => versions,
-                    Some(what) => return Err(Error::corrupt(&report.file, 0, what)),
-                }
-            }
-            _ if self.options.create_if_missing && !self.options.read_only => {
-                VersionSet::create(context, self.options.wal_segment_bytes)?
-            }
-            _ => return Err(Error::NotFound { what: format!("database {}", self.path.display()).into() }),
-        };
+        let versions = self.versions(dir, &tables)?;
+        if let Some(attached) = &attached {
+            attached.check(&versions)?;
+        }
         let health = Arc::new(Health::default());
         let identity = versions.identity();
         let config = LogConfig {
@@ -285,12 +292,34 @@ impl OpenOptions {
                 (Descriptors::of(&*self.env.disk).max() / VLOG_WRITES_SHARE).max(1),
             ),
             recovery_pins: AtomicU64::new(u64::MAX),
+            remote: attached.map(|attached| attached.remote),
             expiry_clock: crate::clock::ExpiryClock::default(),
             closed: AtomicBool::new(false),
         };
+        if shared.options.remote.as_ref().is_some_and(|remote| remote.replicate_log) {
+            shared.log.keep_from(WalId(0)); // until the first upload is done
+        }
         shared.refresh_clock();
         shared.sync_due.tick(shared.env.clock.mono());
         Ok(Arc::new(shared))
+    }
+
+    /// Reads the manifest, or makes the first one.
+    fn versions(&self, dir: &Arc<dyn Dir>, tables: &Arc<TableContext>) -> Result<VersionSet<Table>> {
+        let context = self.version_context(dir, tables);
+        match presence(&**dir)? {
+            Presence::Present => {
+                let (versions, report) = VersionSet::open(context, self.options.read_only)?;
+                match newer_than_flushed(&versions.state()) {
+                    None => Ok(versions),
+                    Some(what) => Err(Error::corrupt(&report.file, 0, what)),
+                }
+            }
+            _ if self.options.create_if_missing && !self.options.read_only => {
+                VersionSet::create(context, self.options.wal_segment_bytes)
+            }
+            _ => Err(Error::NotFound { what: format!("database {}", self.path.display()).into() }),
+        }
     }
 
     fn version_context(&self, dir: &Arc<dyn Dir>, tables: &Arc<TableContext>) -> Context<Table> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::Db;
 use crate::family::{FamilyCore, Metric};
+use crate::remote::RemoteStats;
 use crate::shared::HeldUp;
 use crate::sst::TableMeta;
 use crate::types::SeqNo;
@@ -159,6 +160,8 @@ pub struct Stats {
     pub stalled_by_memtables: StallStats,
     /// Writers held up since the open because a family has too many tables in level 1.
     pub stalled_by_tables: StallStats,
+    /// The object store, if there is one.
+    pub remote: Option<RemoteStats>,
     /// Each family.
     pub families: Vec<FamilyStats>,
 }
@@ -217,6 +220,7 @@ impl Db {
             jobs_pending: shared.jobs.pending(),
             stalled_by_memtables: StallStats::of(&shared.debt.by_memtables),
             stalled_by_tables: StallStats::of(&shared.debt.by_tables),
+            remote: shared.remote.as_ref().map(|remote| remote.stats()),
             families: shared.all_families().iter().map(|f| FamilyStats::of(f)).collect(),
         }
     }

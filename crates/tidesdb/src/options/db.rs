@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::RemoteOptions;
+
 /// When a commit becomes durable against a crash of the machine. In every mode the bytes are handed to the kernel
 /// before the commit returns, so the death of the process loses nothing, and a crash leaves a prefix of the commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -66,6 +68,8 @@ pub struct DbOptions {
     pub mmap_reads: bool,
     /// Write small WAL records through a memory map where the file system allows. Default true.
     pub mmap_wal: bool,
+    /// An object store that keeps a copy of the database, from which a lost folder is restored. Default none.
+    pub remote: Option<RemoteOptions>,
 }
 
 impl Default for DbOptions {
@@ -85,6 +89,7 @@ impl Default for DbOptions {
             read_only: false,
             mmap_reads: false,
             mmap_wal: true,
+            remote: None,
         }
     }
 }

@@ -4,8 +4,10 @@ mod db;
 mod family;
 mod live;
 mod per_call;
+mod remote;
 
 pub use db::{DbOptions, RecoveryMode, SyncMode};
 pub use family::{FamilyOptions, MemtableKind};
 pub(crate) use live::LiveOptions;
 pub use per_call::{Isolation, ReadOptions, WriteOptions};
+pub use remote::RemoteOptions;

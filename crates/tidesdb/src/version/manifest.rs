@@ -32,6 +32,32 @@ pub(super) struct AppendError {
     pub(super) poisons: bool,
 }
 
+/// A manifest with one record.
+pub(super) struct First {
+    /// All but the reserve.
+    pub(super) bytes: Vec<u8>,
+    chain: u32,
+    next: u64,
+    file_bytes: u64,
+}
+
+impl First {
+    /// Encodes a manifest that begins with `snapshot` and has `reserve` zeros behind it.
+    pub(super) fn encode(header: &Header, snapshot: &[u8], reserve: u64) -> Result<Self> {
+        let (record, chain) = encode_record(&header.salt, RECORDS_AT, 1, header.chain(), snapshot)?;
+        let next = RECORDS_AT + record.len() as u64;
+        let file_bytes = next + reserve;
+        let end = RECORDS_AT + (super::format::RECORD_HEADER_BYTES + snapshot.len()) as u64;
+        let mark = Mark { number: 1, end, file_bytes, chain };
+        let mut bytes = header.encode();
+        for at in (PAGE..RECORDS_AT).step_by(PAGE as usize) {
+            bytes.extend_from_slice(&mark.encode(&header.salt, at));
+        }
+        bytes.extend_from_slice(&record);
+        Ok(Self { bytes, chain, next, file_bytes })
+    }
+}
+
 /// The manifest in force, open for appending.
 #[derive(Debug)]
 pub(super) struct Manifest {
@@ -49,24 +75,15 @@ impl Manifest {
     /// Writes a manifest that begins with `snapshot`, and syncs it. The directory is not synced.
     pub(super) fn create(dir: &dyn Dir, header: Header, snapshot: &[u8]) -> Result<Self> {
         let name: Arc<str> = files::manifest(header.number).into();
-        let (record, chain) = encode_record(&header.salt, RECORDS_AT, 1, header.chain(), snapshot)?;
-        let next = RECORDS_AT + record.len() as u64;
-        let file_bytes = next + RESERVE_BYTES;
-        let end = RECORDS_AT + (super::format::RECORD_HEADER_BYTES + snapshot.len()) as u64;
-        let mark = Mark { number: 1, end, file_bytes, chain };
+        let First { bytes, chain, next, file_bytes } = First::encode(&header, snapshot, RESERVE_BYTES)?;
         let io = |op| {
             let name = Arc::clone(&name);
             move |e| disk_error(dir, op, &name, file_bytes, e)
         };
         let file = dir.create_new(&name, file_bytes).map_err(io("create"))?;
-        let mut bytes = header.encode();
-        for at in (PAGE..RECORDS_AT).step_by(PAGE as usize) {
-            bytes.extend_from_slice(&mark.encode(&header.salt, at));
-        }
-        bytes.extend_from_slice(&record);
         file.write_all_at(&bytes, 0).map_err(io("write"))?;
         file.sync_all().map_err(io("sync"))?;
-        let roll_at = ROLL_BYTES_MIN.max(record.len() as u64 * ROLL_FACTOR);
+        let roll_at = ROLL_BYTES_MIN.max((next - RECORDS_AT) * ROLL_FACTOR);
         Ok(Self { file, name, header, records: 1, chain, next, file_bytes, roll_at })
     }
 

@@ -20,6 +20,7 @@ mod level;
 mod manifest;
 mod obsolete;
 mod replay;
+mod image;
 mod set;
 mod state;
 #[cfg(test)]
@@ -28,6 +29,7 @@ mod tests;
 pub use edit::{COMPARATOR_NAME_BYTES_MAX, Change, IGNORABLE, LEVEL_MAX, MANIFEST_FORMAT, VersionEdit};
 pub use family::{FamilyVersion, OpenTable, VlogSlot};
 pub use format::Identity;
+pub use image::{Image, in_force};
 pub use level::{Level, TableSlot};
 pub use obsolete::{FileGuard, ObsoleteFiles, OrphanReport};
 pub use replay::{ManifestReport, Presence, presence};

@@ -63,6 +63,7 @@ pub struct VersionSet<T = Table> {
     next_table: AtomicU64,
     next_vlog: AtomicU64,
     next_family: AtomicU64,
+    installs: AtomicU64,
     /// Files that were there at open, with numbers far above the counters: these are passed over.
     taken: BTreeSet<FileKind>,
     obsolete: Arc<ObsoleteFiles>,
@@ -180,6 +181,7 @@ impl<T> VersionSet<T> {
             next_table: AtomicU64::new(table),
             next_vlog: AtomicU64::new(vlog),
             next_family: AtomicU64::new(state.next_family.0.into()),
+            installs: AtomicU64::new(0),
             obsolete: Arc::default(),
             taken,
             orphans: Mutex::new(None),
@@ -283,6 +285,25 @@ impl<T> VersionSet<T> {
         draw(&self.next_family).map(FamilyId)
     }
 
+    /// Counts installs. What is pinned after a look here holds at least so many.
+    pub fn installs(&self) -> u64 {
+        self.installs.load(Ordering::SeqCst)
+    }
+
+    /// A number for a manifest that lies elsewhere, above `least`: no manifest here ever has it.
+    pub fn new_manifest_number(&self, least: u64) -> u64 {
+        let mut inner = self.inner.lock();
+        let mut number = inner.next_manifest.max(least.saturating_add(1));
+        while self.taken.contains(&FileKind::Manifest(number)) {
+            number += 1;
+        }
+        inner.next_manifest = number + 1;
+        while self.taken.contains(&FileKind::Manifest(inner.next_manifest)) {
+            inner.next_manifest += 1;
+        }
+        number
+    }
+
     /// What is fixed since the database was created.
     pub fn identity(&self) -> Identity {
         self.identity
@@ -383,6 +404,7 @@ impl<T> VersionSet<T> {
         self.next_table.fetch_max(state.next_table.0, Ordering::Relaxed);
         self.next_vlog.fetch_max(state.next_vlog.0.into(), Ordering::Relaxed);
         self.next_family.fetch_max(state.next_family.0.into(), Ordering::Relaxed);
+        self.installs.fetch_add(1, Ordering::SeqCst);
         let before = std::mem::replace(&mut inner.state, state);
         self.forget_waiting(inner, &before);
         for (id, next) in fresh {

@@ -242,6 +242,13 @@ impl VlogFile {
         (end != 0 && self.settled.load(Ordering::SeqCst) == end).then_some(end)
     }
 
+    /// The length, if no write is under way: every byte below it is as it stays.
+    pub(super) fn quiet_len(&self) -> Option<u64> {
+        // The order matters: the second only grows, and the first never passes it.
+        let settled = self.settled.load(Ordering::SeqCst);
+        (self.reserved.load(Ordering::SeqCst) == settled).then_some(settled).or_else(|| self.sealed_len())
+    }
+
     /// Bytes whose writes have ended.
     pub(super) fn settled_len(&self) -> u64 {
         self.settled.load(Ordering::SeqCst)

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tidesdb_io::{Dir, Entropy};
-use tidesdb_sync::{Mutex, RwLock};
+use tidesdb_sync::{Backoff, Mutex, RwLock};
 
 use super::budget::{Limit, WriteBudget};
 use super::file::{Group, VlogFile};
@@ -28,6 +28,9 @@ const GROUP_BYTES: usize = 256 << 10;
 
 /// No file is full before it has this many bytes.
 const FILE_BYTES_MIN: u64 = 4096;
+
+/// Looks for a moment without a write before a file is ended to have one.
+const QUIET_ROUNDS: u32 = 1000;
 
 type NewId = dyn Fn() -> Result<VlogId> + Send + Sync;
 
@@ -306,6 +309,23 @@ impl VlogSet {
     /// `Corrupt` if it is missing or its header is damaged; `Io`; `FormatTooNew`.
     pub fn info(&self, id: VlogId) -> Result<VlogInfo> {
         self.file(id).map(|file| info(&file))
+    }
+
+    /// The length of a file up to which every byte is as it stays, and whether it is complete. A file that is written to
+    /// all the time is ended for this: the next value begins a new one. `None` if it is not open.
+    pub fn stable(&self, id: VlogId) -> Option<(u64, bool)> {
+        let file = self.files.read().get(&id).cloned()?;
+        let mut backoff = Backoff::new();
+        for round in 0u32.. {
+            if let Some(len) = file.quiet_len() {
+                return Some((len, file.sealed_len().is_some()));
+            }
+            if round == QUIET_ROUNDS && self.current.read().as_ref().is_some_and(|now| now.id == id) {
+                self.rotate();
+            }
+            backoff.snooze();
+        }
+        None
     }
 
     /// The files open, in the order of their numbers.

@@ -20,6 +20,8 @@ use crate::{Error, Result, files};
 const RECENT: usize = 4;
 /// Old segment files kept for reuse.
 const FREE_MAX: usize = 2;
+/// Old segments kept until an object store has them.
+const KEPT_MAX: u64 = 4;
 
 /// What a log needs to know about its database.
 #[derive(Clone, Debug)]
@@ -70,6 +72,8 @@ pub struct Log {
     pub(super) needed_from: AtomicU64,
     /// The segment after which the disk had no room for another when that was last tried in advance.
     pub(super) tight_at: AtomicU64,
+    /// Segments from this one on are kept for an object store; `u64::MAX` = none is.
+    kept_from: AtomicU64,
     bytes: ShardedCounter,
 }
 
@@ -99,6 +103,7 @@ impl Log {
             values_unchecked: AtomicU64::new(0),
             needed_from: AtomicU64::new(first.0 * config.segment_bytes / UNIT),
             tight_at: AtomicU64::new(u64::MAX),
+            kept_from: AtomicU64::new(u64::MAX),
             bytes: ShardedCounter::new(),
             config,
         };
@@ -336,9 +341,16 @@ impl Log {
             .collect()
     }
 
+    /// Keeps the files of segments from `first` on, but for a full disk and no more than a few, until the next call.
+    pub fn keep_from(&self, first: WalId) {
+        self.kept_from.store(first.0, Ordering::SeqCst);
+    }
+
     /// Lets go of every segment below `first`, which the manifest no longer needs: two files stay for reuse, others go.
     pub fn release_before(&self, first: WalId) {
         let _one_at_a_time = self.preparing.lock();
+        let kept = self.kept_from.load(Ordering::SeqCst).max(first.0.saturating_sub(KEPT_MAX));
+        let first = if self.reserve.is_held() { WalId(first.0.min(kept)) } else { first };
         let (gone, mut room) = {
             let mut table = self.table.lock();
             let (gone, keep) = std::mem::take(&mut table.live)

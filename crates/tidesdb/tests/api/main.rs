@@ -29,6 +29,8 @@ mod pressure;
 mod ranges;
 mod read_ahead;
 mod reads;
+mod remote;
+mod remote_crashes;
 mod settings;
 mod snapshots;
 mod statistics;

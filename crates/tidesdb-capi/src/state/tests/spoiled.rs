@@ -21,6 +21,7 @@ fn open(dir: &std::path::Path, order: &Comparator) -> Arc<Database> {
         unified: false,
         sync: SyncMode::None,
         waits_at_close: false,
+        connector: None,
         _messages: crate::log::open(99, None, 0),
     };
     let database = Arc::new(Database::new(engine, facts));

@@ -1,0 +1,370 @@
+//! Connectors to object stores: tables of functions, the library's own for directories or a caller's.
+//!
+//! A caller promises, in the headers, that the functions and the context of a connector may be used from any thread, several
+//! at a time, until `destroy` is called; that they return, and fill what they are given. Ownership goes to the database when
+//! `tidesdb_open` succeeds: closing it calls `destroy` and frees the connector.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidesdb::ObjectStore;
+use tidesdb::store::{Body, Object};
+use tidesdb_objects::Bridge;
+use tidesdb_sync::RwLock;
+
+use crate::abi::{BACKEND_FS, BACKEND_S3, Code, ERR_IO, ERR_NOT_FOUND, ListFn, Objstore, SUCCESS};
+use crate::failure::{Answer, Failure, answer, answer_or, invalid};
+use crate::memory;
+use crate::pointer::{In, Out};
+
+/// Bytes moved at a time between a store and a file.
+const PIECE: usize = 1 << 20;
+/// Names of files that carry objects to and from a caller's functions, in the folder of the database.
+const SCRATCH: &str = "connector.";
+
+const INCOMPLETE: Failure = invalid!("the object store lacks put, get, list or delete_object");
+
+/// A connector in use.
+#[derive(Debug)]
+pub(crate) struct Connector {
+    raw: RwLock<Option<Raw>>,
+    /// The store itself, if the library made the connector.
+    own: Option<Arc<Bridge>>,
+    backend: c_int,
+    folder: PathBuf,
+    scratch: AtomicU64,
+}
+
+/// The caller's table, and where it lies.
+#[derive(Debug)]
+struct Raw {
+    at: *mut Objstore,
+    table: Objstore,
+}
+
+// SAFETY: a table of functions and a context that is only handed back to them; that they may run in any thread is the caller's
+// promise, see above.
+unsafe impl Send for Raw {}
+// SAFETY: as above.
+unsafe impl Sync for Raw {}
+
+impl Connector {
+    /// Takes up the connector at `at` for a database in `folder`. It stays the caller's until [`Connector::retire`].
+    ///
+    /// # Errors
+    /// `ERR_INVALID_ARGS` if a function is missing that is needed.
+    pub(crate) fn new(at: *mut Objstore, folder: &Path) -> Answer<Self> {
+        let table = *In::from_caller(at).get()?;
+        let all = table.put.is_some() && table.get.is_some() && table.list.is_some();
+        if !all || table.delete_object.is_none() {
+            return Err(INCOMPLETE);
+        }
+        Ok(Self {
+            own: own_store(&table),
+            backend: table.backend,
+            raw: RwLock::new(Some(Raw { at, table })),
+            folder: folder.to_owned(),
+            scratch: AtomicU64::new(0),
+        })
+    }
+
+    /// The store for the engine: the library's own without a detour.
+    pub(crate) fn store(self: &Arc<Self>) -> Arc<dyn ObjectStore> {
+        match &self.own {
+            Some(own) => Arc::<Bridge>::clone(own),
+            None => Arc::<Self>::clone(self),
+        }
+    }
+
+    /// Its name for statistics.
+    pub(crate) fn name(&self) -> &'static CStr {
+        match self.backend {
+            BACKEND_FS => c"fs",
+            BACKEND_S3 => c"s3",
+            _ => c"unknown",
+        }
+    }
+
+    /// The database is closed: ends the connector after the calls that run.
+    pub(crate) fn retire(&self) {
+        let Some(raw) = self.raw.write().take() else { return };
+        if let Some(destroy) = raw.table.destroy {
+            // SAFETY: no call runs and none follows; the rest is the caller's promise, see above.
+            unsafe { destroy(raw.table.ctx) };
+        }
+        memory::free(raw.at);
+    }
+
+    /// Removes what carried objects in a process that died. The folder is locked.
+    pub(crate) fn remove_leftovers(&self) {
+        let own = format!("{SCRATCH}{}.", std::process::id());
+        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if name.starts_with(SCRATCH) && !name.starts_with(&own) {
+                let _ = fs::remove_file(entry.path()); // the next open tries again
+            }
+        }
+    }
+
+    /// Calls one of the functions.
+    fn call<R>(&self, call: impl FnOnce(&Objstore) -> R) -> io::Result<R> {
+        let raw = self.raw.read();
+        let raw = raw.as_ref().ok_or_else(|| io::Error::other("the database is closed"))?;
+        Ok(call(&raw.table))
+    }
+
+    /// A file that is gone when this is dropped.
+    fn scratch(&self) -> Scratch {
+        let n = self.scratch.fetch_add(1, Ordering::Relaxed);
+        Scratch(self.folder.join(format!("{SCRATCH}{}.{n}", std::process::id())))
+    }
+}
+
+/// A file with a name of its own.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn text(&self) -> io::Result<CString> {
+        use std::os::unix::ffi::OsStrExt;
+        Ok(CString::new(self.0.as_os_str().as_bytes())?)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0); // it may never have been made
+    }
+}
+
+fn check(code: c_int, what: &str) -> io::Result<()> {
+    match code {
+        0 => Ok(()),
+        code => Err(io::Error::other(format!("the connector's {what} returned {code}"))),
+    }
+}
+
+const GONE: c_int = -1;
+
+impl ObjectStore for Connector {
+    fn put(&self, name: &str, body: &Body<'_>) -> io::Result<()> {
+        let (key, scratch) = (CString::new(name)?, self.scratch());
+        let path = scratch.text()?;
+        let mut file = fs::File::create_new(&scratch.0)?;
+        body.for_each(PIECE, &mut |piece| file.write_all(piece))?;
+        drop(file);
+        let code = self.call(|table| match table.put {
+            // SAFETY: both texts live until the call returns; the rest is the caller's promise, see above.
+            Some(put) => unsafe { put(table.ctx, key.as_ptr(), path.as_ptr()) },
+            None => GONE,
+        })?;
+        check(code, "put")
+    }
+
+    fn get(&self, name: &str, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        let (key, scratch) = (CString::new(name)?, self.scratch());
+        let path = scratch.text()?;
+        let code = self.call(|table| match table.get {
+            // SAFETY: as for `put`.
+            Some(get) => unsafe { get(table.ctx, key.as_ptr(), path.as_ptr()) },
+            None => GONE,
+        })?;
+        check(code, "get")?;
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "what a caller's function wrote, not a file of the database"
+        )]
+        let mut file = fs::File::open(&scratch.0)?;
+        let mut piece = vec![0; PIECE];
+        loop {
+            match file.read(&mut piece)? {
+                0 => return Ok(()),
+                n => sink(&piece[..n])?,
+            }
+        }
+    }
+
+    fn list(&self) -> io::Result<Vec<Object>> {
+        let mut all: Vec<Object> = Vec::new();
+        let into = std::ptr::from_mut(&mut all).cast();
+        let code = self.call(|table| match table.list {
+            // SAFETY: the text and the list live until the call returns; the rest is the caller's promise, see above.
+            Some(list) => unsafe { list(table.ctx, c"".as_ptr(), Some(collect), into) },
+            None => GONE,
+        })?;
+        if code < 0 { check(code, "list").map(|()| all) } else { Ok(all) }
+    }
+
+    fn delete(&self, name: &str) -> io::Result<()> {
+        let key = CString::new(name)?;
+        let code = self.call(|table| match table.delete_object {
+            // SAFETY: as for `put`.
+            Some(delete) => unsafe { delete(table.ctx, key.as_ptr()) },
+            None => GONE,
+        })?;
+        if code == ERR_NOT_FOUND { Ok(()) } else { check(code, "delete_object") }
+    }
+}
+
+/// Adds an object to the list behind `into`.
+unsafe extern "C" fn collect(key: *const c_char, size: usize, into: *mut c_void) {
+    // SAFETY: `into` is the list that `Connector::list` passes, which waits for the call: nothing else uses it meanwhile.
+    let Some(all) = (unsafe { into.cast::<Vec<Object>>().as_mut() }) else { return };
+    if let Ok(name) = In::from_caller(key).text() {
+        all.push(Object { name: name.to_owned(), bytes: size as u64 });
+    }
+}
+
+/// Makes a connector that keeps objects in the directory `root`.
+///
+/// # Errors
+/// `ERR_IO` if the directory cannot be made; `ERR_MEMORY`.
+pub(crate) fn directory(root: &Path) -> Answer<*mut Objstore> {
+    let store = tidesdb_objects::directory(root)
+        .map_err(|e| Failure::text_of(ERR_IO, format!("{}: {e}", root.display())))?;
+    let ctx = Box::into_raw(Box::new(Arc::new(store)));
+    let table = Objstore {
+        backend: BACKEND_FS,
+        put: Some(own_put),
+        get: Some(own_get),
+        range_get: Some(own_range_get),
+        delete_object: Some(own_delete),
+        exists: Some(own_exists),
+        list: Some(own_list),
+        put_if: None,
+        head: None,
+        destroy: Some(own_destroy),
+        ctx: ctx.cast(),
+    };
+    memory::copy_all(&[table]).inspect_err(|_| {
+        // SAFETY: it was made above and nothing else has it.
+        unsafe { own_destroy(ctx.cast()) }
+    })
+}
+
+/// The store behind a connector of [`directory`].
+fn own_store(table: &Objstore) -> Option<Arc<Bridge>> {
+    let destroy = table.destroy? as *const ();
+    let ours: unsafe extern "C" fn(*mut c_void) = own_destroy;
+    std::ptr::eq(destroy, ours as *const ()).then(|| store_of(table.ctx))?
+}
+
+/// The store behind a context of ours.
+fn store_of(ctx: *mut c_void) -> Option<Arc<Bridge>> {
+    In::from_caller(ctx.cast::<Arc<Bridge>>()).get().ok().cloned()
+}
+
+unsafe extern "C" fn own_destroy(ctx: *mut c_void) {
+    if !ctx.is_null() {
+        // SAFETY: the context of a connector of ours was made by `Box::into_raw`, and is destroyed once: the caller's promise.
+        drop(unsafe { Box::from_raw(ctx.cast::<Arc<Bridge>>()) });
+    }
+}
+
+/// A call of ours on the object `key`.
+fn on_object(
+    ctx: *mut c_void,
+    key: *const c_char,
+    call: impl FnOnce(&Bridge, &str) -> io::Result<()>,
+) -> Code {
+    answer(|| {
+        let store = store_of(ctx).ok_or(INCOMPLETE)?;
+        call(&store, In::from_caller(key).text()?).map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => Failure::text_of(ERR_NOT_FOUND, e.to_string()),
+            _ => Failure::text_of(ERR_IO, e.to_string()),
+        })
+    })
+}
+
+unsafe extern "C" fn own_put(ctx: *mut c_void, key: *const c_char, path: *const c_char) -> Code {
+    on_object(ctx, key, |store, key| {
+        let path = In::from_caller(path).path().map_err(|_| io::ErrorKind::InvalidInput)?;
+        store.put(key, &Body::bytes(&fs::read(path)?))
+    })
+}
+
+unsafe extern "C" fn own_get(ctx: *mut c_void, key: *const c_char, path: *const c_char) -> Code {
+    on_object(ctx, key, |store, key| {
+        let path = In::from_caller(path).path().map_err(|_| io::ErrorKind::InvalidInput)?;
+        let mut file = fs::File::create(path)?;
+        store.get(key, &mut |piece| file.write_all(piece))
+    })
+}
+
+unsafe extern "C" fn own_delete(ctx: *mut c_void, key: *const c_char) -> Code {
+    on_object(ctx, key, |store, key| store.delete(key))
+}
+
+/// Bytes read, or -1.
+unsafe extern "C" fn own_range_get(
+    ctx: *mut c_void,
+    key: *const c_char,
+    offset: u64,
+    buf: *mut c_void,
+    size: usize,
+) -> isize {
+    let mut wanted = Vec::new();
+    let code = on_object(ctx, key, |store, key| {
+        let mut at = 0u64;
+        store.get(key, &mut |piece| {
+            let skip = offset.saturating_sub(at).min(piece.len() as u64) as usize;
+            let room = size - wanted.len();
+            wanted.extend(piece[skip..].iter().take(room));
+            at += piece.len() as u64;
+            Ok(())
+        })
+    });
+    if code != SUCCESS || (buf.is_null() && !wanted.is_empty()) {
+        return -1;
+    }
+    for (i, byte) in wanted.iter().enumerate() {
+        Out::from_caller(buf.cast::<u8>().wrapping_add(i)).set(*byte);
+    }
+    wanted.len() as isize
+}
+
+/// 1 if the object is there, and its size; else 0, or a negative code.
+unsafe extern "C" fn own_exists(ctx: *mut c_void, key: *const c_char, size: *mut usize) -> c_int {
+    let mut bytes = 0;
+    let code = on_object(ctx, key, |store, key| {
+        let found = store.list()?.into_iter().find(|object| object.name == key);
+        bytes = found.ok_or(io::ErrorKind::NotFound)?.bytes;
+        Ok(())
+    });
+    match code {
+        SUCCESS => {
+            Out::from_caller(size).set(bytes as usize);
+            1
+        }
+        ERR_NOT_FOUND => 0,
+        code => code,
+    }
+}
+
+/// The number of objects that begin with `prefix`, or a negative code.
+unsafe extern "C" fn own_list(
+    ctx: *mut c_void,
+    prefix: *const c_char,
+    each: Option<ListFn>,
+    list_ctx: *mut c_void,
+) -> c_int {
+    answer_or(ERR_IO, || {
+        let store = store_of(ctx).ok_or(INCOMPLETE)?;
+        let prefix = if prefix.is_null() { "" } else { In::from_caller(prefix).text()? };
+        let all = store.list().map_err(|e| Failure::text_of(ERR_IO, e.to_string()))?;
+        let mut count = 0;
+        for object in all.iter().filter(|object| object.name.starts_with(prefix)) {
+            let key = CString::new(object.name.as_str()).unwrap_or_default();
+            if let Some(each) = each {
+                // SAFETY: the key lives until the call returns; the rest is the caller's promise.
+                unsafe { each(key.as_ptr(), object.bytes as usize, list_ctx) };
+            }
+            count += 1;
+        }
+        Ok(count)
+    })
+}

@@ -1,0 +1,302 @@
+//! The tables and value logs in the local folder: which are there, which may go, and fetching those that went.
+//!
+//! A file may be removed here once the store has all of it and nothing is written to it any more ([`Cache::settle`]). Its open
+//! handles lose their descriptor then, so that the blocks are freed, and the next read fetches the file. A fetched file comes
+//! under a name of its own, is synced and then renamed: a crash never leaves a part of one under its own name.
+//!
+//! Locks: `fetching` before `files`; that of an open file's slot last. None is held while the store is called but `fetching`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use tidesdb_io::{Access, Dir, File, FileExt};
+use tidesdb_sync::Mutex;
+
+use super::dir::RemoteFile;
+use super::names::{is_cached, object_name};
+use super::{Objects, RemoteStats};
+use crate::store::ObjectStore;
+
+/// Ending of a file that is being fetched.
+const FETCHED: &str = ".fetch";
+/// A file can be removed again before its fetcher has opened it; so often is it fetched anew.
+const TRIES_MAX: u32 = 16;
+
+/// Tables and value logs in the local folder.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    store: Arc<dyn ObjectStore>,
+    objects: Arc<Mutex<Objects>>,
+    dir: Arc<dyn Dir>,
+    bytes_max: u64,
+    files: Mutex<Files>,
+    fetching: Mutex<()>,
+    /// Counts fetches: the time by which the least recently used file is found.
+    time: AtomicU64,
+    /// Set while the last fetch failed.
+    failing: AtomicBool,
+    downloads: AtomicU64,
+    downloaded_bytes: AtomicU64,
+    download_failures: AtomicU64,
+    evictions: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Files {
+    /// Those in the folder.
+    local: BTreeMap<String, Local>,
+    /// Those that the engine has not unlinked yet, here or not.
+    live: BTreeSet<String>,
+}
+
+#[derive(Debug, Default)]
+struct Local {
+    /// Its length, once it is settled.
+    settled: Option<u64>,
+    used: Arc<AtomicU64>,
+    open: Vec<Weak<RemoteFile>>,
+}
+
+impl Cache {
+    /// The cache in `dir`, of which `bytes_max` bytes may be used; 0 = no limit.
+    pub(super) fn new(
+        store: Arc<dyn ObjectStore>,
+        objects: &Arc<Mutex<Objects>>,
+        bytes_max: u64,
+        dir: &Arc<dyn Dir>,
+    ) -> io::Result<Self> {
+        let mut files = Files::default();
+        for name in dir.list()? {
+            if name.ends_with(FETCHED) {
+                dir.unlink(&name)?;
+            } else if is_cached(&name) {
+                files.local.insert(name.clone(), Local::default());
+                files.live.insert(name);
+            }
+        }
+        Ok(Self {
+            store,
+            objects: Arc::clone(objects),
+            dir: Arc::clone(dir),
+            bytes_max,
+            files: Mutex::new(files),
+            fetching: Mutex::default(),
+            time: AtomicU64::new(1),
+            failing: AtomicBool::new(false),
+            downloads: AtomicU64::new(0),
+            downloaded_bytes: AtomicU64::new(0),
+            download_failures: AtomicU64::new(0),
+            evictions: AtomicU64::new(0),
+        })
+    }
+
+    /// The file `name` was created.
+    pub(super) fn created(&self, name: &str) {
+        let mut files = self.files.lock();
+        files.local.insert(name.to_owned(), Local::default());
+        files.live.insert(name.to_owned());
+    }
+
+    /// The engine uses the file `name`, whether it is here or not.
+    pub(crate) fn set_live(&self, name: String) {
+        self.files.lock().live.insert(name);
+    }
+
+    /// Whether the engine may still read the file `name`.
+    pub(crate) fn is_live(&self, name: &str) -> bool {
+        self.files.lock().live.contains(name)
+    }
+
+    /// The engine has unlinked or renamed the file `name`.
+    pub(super) fn forget(&self, name: &str) {
+        let mut files = self.files.lock();
+        files.live.remove(name);
+        files.local.remove(name);
+    }
+
+    /// The store has all `bytes` of the file `name`, and nothing is written to it any more.
+    pub(crate) fn settle(&self, name: &str, bytes: u64) {
+        if let Some(local) = self.files.lock().local.get_mut(name) {
+            local.settled = Some(bytes);
+        }
+    }
+
+    /// Opens the file `name` for reading, fetched if need be.
+    pub(super) fn open(self: &Arc<Self>, name: &str) -> io::Result<Arc<RemoteFile>> {
+        let mut tries = 0;
+        loop {
+            if let Some(file) = self.open_local(name)? {
+                return Ok(file);
+            }
+            tries += 1;
+            if tries > TRIES_MAX {
+                return Err(io::Error::other("the local cache of the object store is too small"));
+            }
+            self.fetch(name)?;
+        }
+    }
+
+    fn open_local(self: &Arc<Self>, name: &str) -> io::Result<Option<Arc<RemoteFile>>> {
+        let mut files = self.files.lock();
+        let file = match self.dir.open(name, Access::Read) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                files.local.remove(name);
+                return Ok(None);
+            }
+            Err(e) => return Err(e),
+        };
+        files.live.insert(name.to_owned());
+        let local = files.local.entry(name.to_owned()).or_default();
+        local.used.store(self.now(), Ordering::Relaxed);
+        let file = RemoteFile::new(self, name, file, Arc::clone(&local.used));
+        local.open.retain(|file| file.strong_count() > 0);
+        local.open.push(Arc::downgrade(&file));
+        Ok(Some(file))
+    }
+
+    /// Opens the file `name` again for `handle`, which lost its descriptor.
+    pub(super) fn reopen(
+        self: &Arc<Self>,
+        name: &str,
+        handle: &Arc<RemoteFile>,
+    ) -> io::Result<Arc<dyn File>> {
+        for _ in 0..TRIES_MAX {
+            {
+                let mut files = self.files.lock();
+                match self.dir.open(name, Access::Read) {
+                    Ok(file) => {
+                        let local = files.local.entry(name.to_owned()).or_default();
+                        local.used.store(self.now(), Ordering::Relaxed);
+                        local.open.push(Arc::downgrade(handle));
+                        handle.fill(&file);
+                        return Ok(file);
+                    }
+                    Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+                    Err(_) => {}
+                }
+            }
+            self.fetch(name)?;
+        }
+        Err(io::Error::other("the local cache of the object store is too small"))
+    }
+
+    /// Brings the file `name` here, if the store has it and it is not here.
+    ///
+    /// A failing store is no failing disk: its errors come as `HostUnreachable`, whatever they were.
+    pub(super) fn fetch(&self, name: &str) -> io::Result<()> {
+        let _one_at_a_time = self.fetching.lock();
+        if self.files.lock().local.contains_key(name) {
+            return Ok(()); // another thread was first
+        }
+        let parts = {
+            let objects = self.objects.lock();
+            if !objects.has(name) {
+                return Err(io::Error::new(io::ErrorKind::NotFound, "neither here nor in the object store"));
+            }
+            objects.parts(name).to_vec()
+        };
+        let mut fetched = 0;
+        let result = self.fetch_parts(name, &parts, &mut fetched);
+        self.downloaded_bytes.fetch_add(fetched, Ordering::Relaxed);
+        if let Err(e) = result {
+            self.download_failures.fetch_add(1, Ordering::Relaxed);
+            let _ = self.dir.unlink(&format!("{name}{FETCHED}"));
+            if !self.failing.swap(true, Ordering::Relaxed) {
+                tracing::warn!(%name, error = %e, "a file could not be fetched from the object store");
+            }
+            return Err(e);
+        }
+        self.failing.store(false, Ordering::Relaxed);
+        let used = Arc::new(AtomicU64::new(self.time.fetch_add(1, Ordering::Relaxed) + 1));
+        let local = Local { settled: Some(fetched), used, open: Vec::new() };
+        self.files.lock().local.insert(name.to_owned(), local);
+        self.shrink(Some(name));
+        Ok(())
+    }
+
+    fn fetch_parts(&self, name: &str, parts: &[(u64, u64)], fetched: &mut u64) -> io::Result<()> {
+        let temp = format!("{name}{FETCHED}");
+        let file = self.dir.create_new(&temp, 0)?;
+        for (offset, bytes) in parts {
+            let mut at = *offset;
+            let mut disk: Option<io::Error> = None;
+            let got = self.store.get(&object_name(name, *offset), &mut |piece| {
+                let written = file.write_all_at(piece, at);
+                at += piece.len() as u64;
+                written.map_err(|e| {
+                    let kind = e.kind();
+                    disk = Some(e);
+                    kind.into()
+                })
+            });
+            *fetched += at - offset;
+            self.downloads.fetch_add(1, Ordering::Relaxed);
+            match (got, disk) {
+                (_, Some(e)) => return Err(e),
+                (Err(e), None) => return Err(unreachable_store(&e)),
+                (Ok(()), None) if at != offset + bytes => {
+                    return Err(unreachable_store(&"an object has not the length that the list says"));
+                }
+                _ => {}
+            }
+        }
+        file.sync_all()?;
+        self.dir.rename(&temp, name)
+    }
+
+    /// Removes settled files beyond the limit, the least recently used first. Of a file that was just fetched, `fetched`, and
+    /// the one used before it both stay: a read that needs a table and a value log must not fetch them in turn for ever.
+    pub(crate) fn shrink(&self, fetched: Option<&str>) {
+        if self.bytes_max == 0 {
+            return;
+        }
+        let mut files = self.files.lock();
+        let used = |(_, local): &(&String, &Local)| local.used.load(Ordering::Relaxed);
+        let others = files.local.iter().filter(|(name, _)| fetched.is_some_and(|f| f != name.as_str()));
+        let before = others.max_by_key(used).map(|(name, _)| name.clone());
+        let stays = |name: &String| fetched == Some(name) || before.as_ref() == Some(name);
+        while files.local.values().filter_map(|l| l.settled).sum::<u64>() > self.bytes_max {
+            let may_go = |(name, local): &(&String, &Local)| local.settled.is_some() && !stays(name);
+            let oldest = files.local.iter().filter(may_go).min_by_key(used);
+            let Some(name) = oldest.map(|(name, _)| name.clone()) else { return };
+            if let Err(error) = self.dir.unlink(&name) {
+                tracing::warn!(%name, %error, "a file of the local cache could not be removed");
+                return;
+            }
+            if let Some(local) = files.local.remove(&name) {
+                local.open.iter().filter_map(Weak::upgrade).for_each(|file| file.clear());
+            }
+            self.evictions.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The time that a file is marked with when it is read.
+    pub(super) fn now(&self) -> u64 {
+        self.time.load(Ordering::Relaxed)
+    }
+
+    /// Fills in the figures of the cache.
+    pub(super) fn add_to(&self, stats: &mut RemoteStats) {
+        let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        let files = self.files.lock();
+        let bytes = |(name, local): (&String, &Local)| match local.settled {
+            Some(bytes) => bytes,
+            None => self.dir.open(name, Access::Read).and_then(|file| file.len()).unwrap_or(0),
+        };
+        stats.local_files = files.local.len() as u64;
+        stats.local_bytes = files.local.iter().map(bytes).sum();
+        stats.local_bytes_max = self.bytes_max;
+        stats.downloads = load(&self.downloads);
+        stats.downloaded_bytes = load(&self.downloaded_bytes);
+        stats.download_failures = load(&self.download_failures);
+        stats.evictions = load(&self.evictions);
+    }
+}
+
+/// The error of a store that cannot be read now.
+fn unreachable_store(cause: &dyn std::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::HostUnreachable, format!("object store: {cause}"))
+}

@@ -1,0 +1,201 @@
+//! A directory whose tables and value logs may be in the store only: opening one fetches it.
+
+use std::any::Any;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use tidesdb_io::{Access, Dir, DirLock, File, ReadMap, SharedMap, Space};
+use tidesdb_sync::RwLock;
+
+use super::cache::Cache;
+use super::names::is_cached;
+
+/// Wraps the directory of a database that has an object store. Only files that exist are listed.
+#[derive(Debug)]
+pub struct RemoteDir {
+    inner: Arc<dyn Dir>,
+    cache: Arc<Cache>,
+}
+
+impl RemoteDir {
+    /// Wraps `inner`, the directory of `cache`.
+    pub(crate) fn wrap(inner: Arc<dyn Dir>, cache: &Arc<Cache>) -> Arc<dyn Dir> {
+        Arc::new(Self { inner, cache: Arc::clone(cache) })
+    }
+
+    /// Does `call`, and once more after `name` was fetched if it was not here.
+    fn with_file<R>(&self, name: &str, call: impl Fn() -> io::Result<R>) -> io::Result<R> {
+        match call() {
+            Err(e) if e.kind() == io::ErrorKind::NotFound && is_cached(name) => {
+                self.cache.fetch(name)?;
+                call()
+            }
+            other => other,
+        }
+    }
+}
+
+impl Dir for RemoteDir {
+    fn create_new(&self, name: &str, prealloc: u64) -> io::Result<Arc<dyn File>> {
+        let file = self.inner.create_new(name, prealloc)?;
+        if is_cached(name) {
+            self.cache.created(name);
+        }
+        Ok(file)
+    }
+
+    fn open(&self, name: &str, access: Access) -> io::Result<Arc<dyn File>> {
+        if is_cached(name) && access == Access::Read {
+            return Ok(self.cache.open(name)?);
+        }
+        self.with_file(name, || self.inner.open(name, access))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.inner.rename(from, to)?;
+        if is_cached(from) {
+            self.cache.forget(from);
+        }
+        Ok(())
+    }
+
+    fn unlink(&self, name: &str) -> io::Result<()> {
+        let gone = self.inner.unlink(name);
+        if !is_cached(name) {
+            return gone;
+        }
+        match gone {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            Err(e) if !self.cache.is_live(name) => return Err(e),
+            _ => {} // a file that was in the store only is gone, too
+        }
+        self.cache.forget(name);
+        Ok(())
+    }
+
+    fn link(&self, name: &str, to: &dyn Dir, to_name: &str) -> io::Result<()> {
+        self.with_file(name, || self.inner.link(name, to, to_name))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.inner.list()
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.inner.sync()
+    }
+
+    fn lock(&self, name: &str, exclusive: bool) -> io::Result<Box<dyn DirLock>> {
+        self.inner.lock(name, exclusive)
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        self.inner.space()
+    }
+
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self.inner.as_any()
+    }
+}
+
+/// A file for reading that may be removed from the folder between two calls, and is fetched again then.
+#[derive(Debug)]
+pub(crate) struct RemoteFile {
+    this: Weak<Self>,
+    cache: Arc<Cache>,
+    name: String,
+    slot: RwLock<Option<Arc<dyn File>>>,
+    used: Arc<AtomicU64>,
+}
+
+impl RemoteFile {
+    pub(super) fn new(
+        cache: &Arc<Cache>,
+        name: &str,
+        file: Arc<dyn File>,
+        used: Arc<AtomicU64>,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            this: Weak::clone(this),
+            cache: Arc::clone(cache),
+            name: name.to_owned(),
+            slot: RwLock::new(Some(file)),
+            used,
+        })
+    }
+
+    /// Gives the descriptor back.
+    pub(super) fn clear(&self) {
+        *self.slot.write() = None;
+    }
+
+    /// Takes the descriptor of a file that was fetched again.
+    pub(super) fn fill(&self, file: &Arc<dyn File>) {
+        *self.slot.write() = Some(Arc::clone(file));
+    }
+
+    fn file(&self) -> io::Result<Arc<dyn File>> {
+        if let Some(file) = &*self.slot.read() {
+            let now = self.cache.now();
+            if self.used.load(Ordering::Relaxed) != now {
+                self.used.store(now, Ordering::Relaxed);
+            }
+            return Ok(Arc::clone(file));
+        }
+        let this = self.this.upgrade().ok_or(io::ErrorKind::NotFound)?;
+        self.cache.reopen(&self.name, &this)
+    }
+}
+
+fn for_reading<T>() -> io::Result<T> {
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, "the file is open for reading only"))
+}
+
+impl File for RemoteFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file()?.read_at(buf, offset)
+    }
+
+    fn write_at(&self, _buf: &[u8], _offset: u64) -> io::Result<usize> {
+        for_reading()
+    }
+
+    fn allocate(&self, _offset: u64, _len: u64) -> io::Result<()> {
+        for_reading()
+    }
+
+    fn set_len(&self, _len: u64) -> io::Result<()> {
+        for_reading()
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file()?.sync_data()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.file()?.sync_all()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.file()?.len()
+    }
+
+    fn map_shared(&self, _len: u64) -> io::Result<Option<Box<dyn SharedMap>>> {
+        for_reading()
+    }
+
+    /// None: a map would keep the blocks of a file that was removed.
+    fn map_read(&self) -> io::Result<Option<ReadMap>> {
+        Ok(None)
+    }
+
+    fn drop_cache(&self) -> io::Result<()> {
+        self.file()?.drop_cache()
+    }
+}

@@ -1,0 +1,159 @@
+//! A copy of the database in an object store: what is stored there, and the directory that fetches from it.
+//!
+//! The objects of a store are the files of a database under their own names, so that the ordinary open reads them back:
+//!
+//! | object | what | written |
+//! |---|---|---|
+//! | `CURRENT` | names the manifest in force | replaced; the last step of each upload |
+//! | `000012.manifest` | one snapshot of the state, without later edits | once |
+//! | `000001.klog` | a table | once |
+//! | `000003.vlog.000000000000` | a part of a value log, and the offset where it begins | once |
+//! | `000005.wal.000000000000` | a part of a log segment, and the offset where it begins | once |
+//!
+//! Files that grow are stored in parts: no byte is uploaded twice. Only `CURRENT` is ever replaced, so a store needs no
+//! more than an atomic `put` of 64 bytes.
+//!
+//! This floor knows names, objects and the local cache. Who uploads is `upload.rs`; who restores a lost folder is
+//! `db/restore.rs`. All methods may be called from any thread.
+
+mod names;
+mod objects;
+mod cache;
+mod dir;
+mod view;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+pub use dir::RemoteDir;
+pub use objects::Objects;
+use tidesdb_io::Dir;
+use tidesdb_sync::Mutex;
+pub use view::ObjectDir;
+
+use self::cache::Cache;
+use crate::jobs::Retry;
+use crate::options::RemoteOptions;
+use crate::store::Body;
+
+pub(crate) use names::object_name;
+
+/// The longest pause before a failed upload is tried again.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// Figures about the object store since the open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RemoteStats {
+    /// Objects uploaded.
+    pub uploads: u64,
+    /// Bytes of these.
+    pub uploaded_bytes: u64,
+    /// Calls of the store that failed while uploading, objects that could not be deleted included.
+    pub upload_failures: u64,
+    /// Objects that wait for their upload, as far as is known.
+    pub queued: u64,
+    /// Objects fetched.
+    pub downloads: u64,
+    /// Bytes of these.
+    pub downloaded_bytes: u64,
+    /// Fetches that failed.
+    pub download_failures: u64,
+    /// Number of the manifest that the store's `CURRENT` names; 0 = none.
+    pub generation: u64,
+    /// Tables and value logs in the local folder.
+    pub local_files: u64,
+    /// Bytes of these.
+    pub local_bytes: u64,
+    /// The limit of these; 0 = none.
+    pub local_bytes_max: u64,
+    /// Local files removed because of the limit.
+    pub evictions: u64,
+}
+
+/// The store of one open database, with what is known of it.
+#[derive(Debug)]
+pub struct Remote {
+    /// How it is used.
+    pub options: RemoteOptions,
+    /// What it holds.
+    pub objects: Arc<Mutex<Objects>>,
+    /// Held by the upload under way.
+    pub uploading: Mutex<()>,
+    /// Failures in a row.
+    pub retry: Retry,
+    /// Installs of the version set that the store has seen.
+    pub installs_seen: AtomicU64,
+    /// The log is stored up to this sequence number; 0 = no part of this session.
+    pub log_end: AtomicU64,
+    /// Whether parts of the log may be stored: the manifest of the store says where the log begins.
+    pub log_follows: AtomicBool,
+    /// Objects that wait for their upload.
+    pub queued: AtomicU64,
+    uploads: AtomicU64,
+    uploaded_bytes: AtomicU64,
+    upload_failures: AtomicU64,
+    pub(crate) cache: Arc<Cache>,
+}
+
+impl Remote {
+    /// What `objects` says about the store of `options`; files go to and come from `dir`.
+    pub(crate) fn new(options: RemoteOptions, objects: Objects, dir: &Arc<dyn Dir>) -> std::io::Result<Self> {
+        let objects = Arc::new(Mutex::new(objects));
+        let cache = Cache::new(Arc::clone(&options.store), &objects, options.local_bytes_max, dir)?;
+        Ok(Self {
+            options,
+            objects,
+            uploading: Mutex::default(),
+            retry: Retry::default(),
+            installs_seen: AtomicU64::new(u64::MAX),
+            log_end: AtomicU64::new(0),
+            log_follows: AtomicBool::new(false),
+            queued: AtomicU64::new(0),
+            uploads: AtomicU64::new(0),
+            uploaded_bytes: AtomicU64::new(0),
+            upload_failures: AtomicU64::new(0),
+            cache: Arc::new(cache),
+        })
+    }
+
+    /// Stores `body` under the name `object`.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn put(&self, object: &str, body: &Body<'_>) -> std::io::Result<()> {
+        let bytes = body.len();
+        self.objects.lock().begin(object);
+        self.options.store.put(object, body)?;
+        self.uploads.fetch_add(1, Ordering::Relaxed);
+        self.uploaded_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Counts a failed call while uploading.
+    pub fn count_failure(&self) {
+        self.upload_failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a failed call while uploading; returns the pause before the next try.
+    pub fn failed(&self, now: Duration) -> Duration {
+        self.upload_failures.fetch_add(1, Ordering::Relaxed);
+        self.retry.failed(now, PAUSE_MAX)
+    }
+
+    /// Figures since the open.
+    pub fn stats(&self) -> RemoteStats {
+        let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        let mut stats = RemoteStats {
+            uploads: load(&self.uploads),
+            uploaded_bytes: load(&self.uploaded_bytes),
+            upload_failures: load(&self.upload_failures),
+            queued: load(&self.queued),
+            generation: self.objects.lock().generation(),
+            ..RemoteStats::default()
+        };
+        self.cache.add_to(&mut stats);
+        stats
+    }
+}

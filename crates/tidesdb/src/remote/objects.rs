@@ -1,0 +1,149 @@
+//! What a store holds, as far as its user knows: read once at open, kept up to date by each upload.
+//!
+//! Only objects that the manifest of the store names are trusted to be the bytes that their names promise. Others were
+//! left by an upload that did not finish; a later database may use their names for other bytes. They are overwritten or
+//! deleted, never read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+
+use super::names::{self, Stored};
+
+use crate::files::{self, CURRENT, FileKind};
+use crate::store::{Object, ObjectStore};
+
+/// What a store holds.
+#[derive(Debug, Default)]
+pub struct Objects {
+    /// Names of all objects that are ours, begun ones included.
+    present: BTreeSet<String>,
+    /// Parts of each file that can be trusted: offset and length, without a gap from 0 on.
+    trusted: BTreeMap<String, Vec<(u64, u64)>>,
+    generation: u64,
+}
+
+impl Objects {
+    /// Lists `store`. Nothing is trusted yet but `CURRENT` and manifests, which carry checksums and salts.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn list(store: &dyn ObjectStore) -> io::Result<(Self, Vec<Object>)> {
+        let all = store.list()?;
+        let ours: Vec<Object> = all.into_iter().filter(|o| names::parse(&o.name).is_some()).collect();
+        let mut this = Self { present: ours.iter().map(|o| o.name.clone()).collect(), ..Self::default() };
+        let small = |kind| matches!(kind, Some(FileKind::Current | FileKind::Manifest(_)));
+        this.trust(&ours, |file| small(files::parse(file)));
+        Ok((this, ours))
+    }
+
+    /// Trusts the parts among `listed` of the files that `named` names, up to the first gap of each.
+    pub fn trust(&mut self, listed: &[Object], named: impl Fn(&str) -> bool) {
+        let mut parts: Vec<(Stored, u64)> =
+            listed.iter().filter_map(|o| Some((names::parse(&o.name)?, o.bytes))).collect();
+        parts.sort_by(|(a, _), (b, _)| (&a.file, a.offset).cmp(&(&b.file, b.offset)));
+        for (part, bytes) in parts.into_iter().filter(|(part, _)| named(&part.file)) {
+            if part.offset == self.stored(&part.file) {
+                self.add(&part.file, part.offset, bytes);
+            }
+        }
+    }
+
+    /// An object is about to be written: whatever becomes of the call, it may be there.
+    pub fn begin(&mut self, object: &str) {
+        self.present.insert(object.to_owned());
+    }
+
+    /// Bytes of `file`, from `offset` on, were stored.
+    pub fn add(&mut self, file: &str, offset: u64, bytes: u64) {
+        let parts = self.trusted.entry(file.to_owned()).or_default();
+        parts.retain(|(at, _)| *at < offset);
+        parts.push((offset, bytes));
+    }
+
+    /// `CURRENT` names this manifest now.
+    pub fn set_generation(&mut self, number: u64) {
+        self.generation = number;
+    }
+
+    /// Number of the manifest that `CURRENT` names; 0 = none.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Whether there is a database.
+    pub fn has_database(&self) -> bool {
+        self.present.contains(CURRENT)
+    }
+
+    /// Whether there is anything of a database.
+    pub fn is_empty(&self) -> bool {
+        self.present.is_empty()
+    }
+
+    /// Bytes of `file` that are stored.
+    pub fn stored(&self, file: &str) -> u64 {
+        self.parts(file).last().map_or(0, |(at, bytes)| at + bytes)
+    }
+
+    /// Whether `file` is stored, perhaps with no byte.
+    pub fn has(&self, file: &str) -> bool {
+        self.trusted.contains_key(file)
+    }
+
+    /// Parts of `file`: offset and length.
+    pub fn parts(&self, file: &str) -> &[(u64, u64)] {
+        self.trusted.get(file).map_or(&[], Vec::as_slice)
+    }
+
+    /// Files that can be trusted.
+    pub fn files(&self) -> impl Iterator<Item = &str> {
+        self.trusted.keys().map(String::as_str)
+    }
+
+    /// Objects that hold nothing of the files that `needed` names.
+    pub fn garbage(&self, needed: impl Fn(&str) -> bool) -> Vec<String> {
+        let is_garbage = |name: &&String| match names::parse(name) {
+            Some(part) if needed(&part.file) => {
+                self.has(&part.file) && !self.parts(&part.file).iter().any(|(at, _)| *at == part.offset)
+            }
+            Some(_) => true,
+            None => false,
+        };
+        self.present.iter().filter(is_garbage).cloned().collect()
+    }
+
+    /// An object was deleted.
+    pub fn remove(&mut self, object: &str) {
+        self.present.remove(object);
+        if let Some(part) = names::parse(object)
+            && self.parts(&part.file).iter().any(|(at, _)| *at == part.offset)
+        {
+            self.trusted.remove(&part.file);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(name: &str, bytes: u64) -> Object {
+        Object { name: name.into(), bytes }
+    }
+
+    #[test]
+    fn parts_are_trusted_up_to_the_first_gap() {
+        let mut objects = Objects::default();
+        let listed = [
+            object("000001.vlog.000000000010", 5),
+            object("000001.vlog.000000000000", 10),
+            object("000001.vlog.000000000016", 5),
+            object("000002.vlog.000000000000", 7),
+        ];
+        listed.iter().for_each(|o| objects.begin(&o.name));
+        objects.trust(&listed, |file| file == "000001.vlog");
+        assert_eq!((objects.stored("000001.vlog"), objects.stored("000002.vlog")), (15, 0));
+        let garbage = objects.garbage(|file| file == "000001.vlog");
+        assert_eq!(garbage, ["000001.vlog.000000000016", "000002.vlog.000000000000"]);
+    }
+}

@@ -1,0 +1,343 @@
+//! Upload: brings the object store up to date.
+//!
+//! ```text
+//! flush all families up to one boundary -> tables and value logs -> log from the boundary on -> manifest -> CURRENT
+//!   -> delete what neither the new manifest nor this process needs
+//! ```
+//!
+//! The tables of all families end at one boundary, so the store holds a prefix of the commits with or without a log. Between
+//! two such rounds only the log grows: parts of the value logs that it refers to, then parts of the log, up to what is
+//! durable here. A commit never waits for any of this; a failure leaves the store as it was, and is tried again.
+//!
+//! At most one upload runs at a time. Everything else may go on meanwhile.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tidesdb_io::Access;
+
+use crate::family::FamilyCore;
+use crate::files::{self, CURRENT, FileKind};
+use crate::flush::{self, Prefix};
+use crate::remote::{Remote, object_name};
+use crate::shared::Shared;
+use crate::store::Body;
+use crate::types::{SeqNo, VlogId, WalId};
+use crate::version::{Image, State};
+use crate::wal::layout::{SEGMENT_HEADER_BYTES, UNIT};
+use crate::wal::reader;
+use crate::{Error, Result};
+
+/// The log is uploaded this long after a commit, if there are few.
+const LOG_PAUSE: Duration = Duration::from_secs(1);
+
+/// When an upload is due; asked by the thread that keeps time.
+#[derive(Debug, Default)]
+pub struct Due {
+    last_round: Duration,
+    last_log: Duration,
+}
+
+impl Due {
+    /// Whether something is to be uploaded at `now`.
+    pub fn tick(&mut self, shared: &Shared, remote: &Remote, now: Duration) -> bool {
+        if remote.retry.waits(now) {
+            return false;
+        }
+        let changed = shared.versions.installs() != remote.installs_seen.load(Ordering::SeqCst);
+        if changed && now.saturating_sub(self.last_round) >= remote.options.interval {
+            (self.last_round, self.last_log) = (now, now);
+            return true;
+        }
+        let stored = remote.log_end.load(Ordering::SeqCst);
+        if !remote.log_follows.load(Ordering::SeqCst) {
+            return false;
+        }
+        let bytes = shared.log.sequencer().written_end().saturating_sub(stored) * UNIT;
+        let due = bytes >= remote.options.log_bytes || now.saturating_sub(self.last_log) >= LOG_PAUSE;
+        if bytes > 0 && due {
+            self.last_log = now;
+        }
+        bytes > 0 && due
+    }
+}
+
+/// Uploads what is new. A failure is counted, and tried again later.
+pub fn in_background(shared: &Arc<Shared>) {
+    if let Err(error) = run(shared) {
+        tracing::warn!(%error, "the object store could not be brought up to date; it will be tried again");
+    }
+}
+
+/// Uploads what is new.
+///
+/// # Errors
+/// `Io` of the store, of reading what is to be uploaded, and those of a flush. The store holds what it held, or more of the
+/// same.
+pub fn run(shared: &Arc<Shared>) -> Result<()> {
+    with_remote(shared, |remote| {
+        let seen = remote.installs_seen.load(Ordering::SeqCst);
+        let follows = seen == shared.versions.installs() && remote.log_follows.load(Ordering::SeqCst);
+        if follows && follow_log(shared, remote)? {
+            return Ok(());
+        }
+        let catalog = shared.catalog.lock();
+        let prefix = flush::prefix(shared)?;
+        // No version keeps the files of families that wait for their order: while there are some, none is dropped or found.
+        let _catalog = (!shared.orders.waiting.lock().is_empty()).then_some(catalog);
+        round(shared, remote, &prefix)
+    })
+}
+
+/// The last upload, after the database has settled: all is in tables.
+///
+/// # Errors
+/// As [`run`].
+pub fn at_close(shared: &Arc<Shared>) -> Result<()> {
+    with_remote(shared, |remote| {
+        remote.log_follows.store(false, Ordering::SeqCst);
+        let installs = shared.versions.installs();
+        let (state, versions) = shared.versions.pinned_state();
+        let boundary = shared.log.sequencer().tail();
+        let prefix = Prefix { state, versions, families: shared.all_families(), boundary, installs };
+        round_without_log(shared, remote, &prefix)
+    })
+}
+
+fn with_remote(shared: &Arc<Shared>, upload: impl FnOnce(&Remote) -> Result<()>) -> Result<()> {
+    let Some(remote) = &shared.remote else { return Ok(()) };
+    shared.health.check()?;
+    let _one_at_a_time = remote.uploading.lock();
+    let result = upload(remote);
+    match &result {
+        Ok(()) => remote.retry.succeeded(),
+        Err(_) => drop(remote.failed(shared.env.clock.mono())),
+    }
+    result
+}
+
+fn store_error(op: &'static str, object: &str) -> impl FnOnce(std::io::Error) -> Error {
+    move |e| Error::io(op, &format!("object {object}"), e)
+}
+
+/// Everything that `prefix` names, then a manifest that names it.
+fn round(shared: &Arc<Shared>, remote: &Remote, prefix: &Prefix) -> Result<()> {
+    if !remote.options.replicate_log {
+        return round_without_log(shared, remote, prefix);
+    }
+    put_files(shared, remote, &prefix.state, &prefix.families)?;
+    let first = shared.log.segment_of(prefix.boundary);
+    let end = durable_end(shared, prefix.boundary)?;
+    put_values(shared, remote)?;
+    let whole = put_log(shared, remote, first, end)?;
+    let start = if whole { first } else { after_log(shared, prefix) };
+    finish(shared, remote, prefix, start)?;
+    remote.log_end.store(end, Ordering::SeqCst);
+    remote.log_follows.store(whole, Ordering::SeqCst);
+    shared.log.keep_from(shared.log.segment_of(end));
+    Ok(())
+}
+
+fn round_without_log(shared: &Arc<Shared>, remote: &Remote, prefix: &Prefix) -> Result<()> {
+    put_files(shared, remote, &prefix.state, &prefix.families)?;
+    finish(shared, remote, prefix, after_log(shared, prefix))
+}
+
+/// A segment above every one that the prefix can have used.
+fn after_log(shared: &Shared, prefix: &Prefix) -> WalId {
+    let used = prefix.boundary.max(prefix.state.last_seq).max(prefix.state.durable_mark);
+    WalId(prefix.state.log_start.0.max(shared.log.segment_of(used).0) + 1)
+}
+
+/// Makes the log durable up to `least` at least; returns how far it is.
+fn durable_end(shared: &Shared, least: SeqNo) -> Result<SeqNo> {
+    let written = shared.log.sequencer().written_end().max(least);
+    shared.sync_to(written)?;
+    Ok(shared.log.sequencer().durable())
+}
+
+/// Stores the tables and value logs that `state` names.
+fn put_files(
+    shared: &Arc<Shared>,
+    remote: &Remote,
+    state: &State,
+    families: &[Arc<FamilyCore>],
+) -> Result<()> {
+    let tables = state.families.values().flat_map(|f| f.tables.keys());
+    let tables: Vec<String> = tables.map(|id| files::table(*id)).collect();
+    let is_stored = |name: &&String| remote.objects.lock().has(name);
+    let (stored, new): (Vec<&String>, Vec<&String>) = tables.iter().partition(is_stored);
+    for name in stored {
+        let bytes = remote.objects.lock().stored(name);
+        remote.cache.settle(name, bytes); // one of an earlier session
+    }
+    remote.queued.store(new.len() as u64, Ordering::Relaxed);
+    for name in new {
+        put_table(shared, remote, name)?;
+        remote.queued.fetch_sub(1, Ordering::Relaxed);
+    }
+    for family in state.families.values() {
+        let core = families.iter().find(|core| core.id == family.id);
+        for (id, info) in &family.vlogs {
+            let stored = remote.objects.lock().stored(&files::vlog(*id));
+            if info.sealed_at.is_some() && stored == info.bytes {
+                remote.cache.settle(&files::vlog(*id), stored);
+                continue;
+            }
+            put_vlog(shared, remote, core, *id)?;
+        }
+    }
+    remote.cache.shrink(None);
+    Ok(())
+}
+
+fn put_table(shared: &Shared, remote: &Remote, name: &str) -> Result<()> {
+    let file = shared.dir.open(name, Access::Read).map_err(|e| Error::io("open", name, e))?;
+    let len = file.len().map_err(|e| Error::io("stat", name, e))?;
+    remote.put(name, &Body::file(&*file, 0, len)).map_err(store_error("store", name))?;
+    remote.objects.lock().add(name, 0, len);
+    remote.cache.settle(name, len);
+    Ok(())
+}
+
+/// Stores what a value log has and the store has not. `core` is its family, which knows how far it is written.
+fn put_vlog(shared: &Shared, remote: &Remote, core: Option<&Arc<FamilyCore>>, id: VlogId) -> Result<()> {
+    let name = files::vlog(id);
+    let known = core.and_then(|core| core.vlog.stable(id));
+    if let Some(core) = core {
+        core.vlog.sync().inspect_err(|e| drop(shared.poison(e.clone())))?;
+    }
+    let (len, complete) = match known {
+        Some(known) => known,
+        None => {
+            // Nothing is written to a value log of an earlier session.
+            let file = shared.dir.open(&name, Access::Read).map_err(|e| Error::io("open", &name, e))?;
+            (file.len().map_err(|e| Error::io("stat", &name, e))?, true)
+        }
+    };
+    put_part(shared, remote, &name, len)?;
+    if complete {
+        remote.cache.settle(&name, len);
+    }
+    Ok(())
+}
+
+/// Stores the bytes of `name` below `len` that the store has not.
+fn put_part(shared: &Shared, remote: &Remote, name: &str, len: u64) -> Result<()> {
+    let stored = remote.objects.lock().stored(name);
+    if stored >= len {
+        return Ok(());
+    }
+    let file = shared.dir.open(name, Access::Read).map_err(|e| Error::io("open", name, e))?;
+    let object = object_name(name, stored);
+    let body = Body::file(&*file, stored, len - stored);
+    remote.put(&object, &body).map_err(store_error("store", &object))?;
+    remote.objects.lock().add(name, stored, len - stored);
+    Ok(())
+}
+
+/// Stores the values that the log refers to: those of this session.
+fn put_values(shared: &Shared, remote: &Remote) -> Result<()> {
+    for family in shared.all_families() {
+        for info in family.vlog.files() {
+            let stored = remote.objects.lock().stored(&files::vlog(info.id));
+            if !info.sealed || stored < info.bytes {
+                put_vlog(shared, remote, Some(&family), info.id)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Stores the log from segment `first` up to `end`. False if a segment is not there any more.
+fn put_log(shared: &Shared, remote: &Remote, first: WalId, end: SeqNo) -> Result<bool> {
+    let segment_bytes = shared.versions.identity().wal_segment_bytes;
+    let (ids, _) = reader::segment_files(&shared.dir, first, segment_bytes)?;
+    let (end, mut expected) = (end * UNIT, first.0);
+    for id in ids {
+        let begin = id.0 * segment_bytes;
+        if begin > end {
+            break;
+        }
+        if id.0 != expected {
+            return Ok(false);
+        }
+        let span = reader::span_of(&shared.dir, id, segment_bytes);
+        expected += span;
+        // A segment that the end has reached counts with its header: the pad before it says that it is there.
+        let len = (end - begin).clamp(SEGMENT_HEADER_BYTES, span * segment_bytes);
+        put_part(shared, remote, &files::wal(id), len)?;
+    }
+    Ok(expected * segment_bytes > end)
+}
+
+/// Stores what was committed since the last upload, as values and log. False if there is a gap: only a new manifest can begin a
+/// log behind it.
+fn follow_log(shared: &Arc<Shared>, remote: &Remote) -> Result<bool> {
+    let stored = remote.log_end.load(Ordering::SeqCst);
+    let end = durable_end(shared, stored)?;
+    if end <= stored {
+        return Ok(true);
+    }
+    put_values(shared, remote)?;
+    let whole = put_log(shared, remote, shared.log.segment_of(stored), end)?;
+    if whole {
+        remote.log_end.store(end, Ordering::SeqCst);
+        shared.log.keep_from(shared.log.segment_of(end));
+    } else {
+        remote.log_follows.store(false, Ordering::SeqCst);
+    }
+    Ok(whole)
+}
+
+/// Puts a manifest of the prefix in force, and removes what is not needed any more.
+fn finish(shared: &Shared, remote: &Remote, prefix: &Prefix, log_start: WalId) -> Result<()> {
+    let generation = remote.objects.lock().generation();
+    let number = shared.versions.new_manifest_number(generation);
+    let identity = shared.versions.identity();
+    let salt = shared.env.entropy.salt();
+    let image = Image::encode(prefix.state.clone(), log_start, identity, (number, salt))?;
+    let name = files::manifest(number);
+    remote.put(&name, &Body::bytes(&image.manifest)).map_err(store_error("store", &name))?;
+    remote.objects.lock().add(&name, 0, image.manifest.len() as u64);
+    remote.put(CURRENT, &Body::bytes(&image.current)).map_err(store_error("store", CURRENT))?;
+    {
+        let mut objects = remote.objects.lock();
+        objects.add(CURRENT, 0, image.current.len() as u64);
+        objects.set_generation(number);
+    }
+    remote.installs_seen.store(prefix.installs, Ordering::SeqCst);
+    remove_garbage(remote, &prefix.state, number, log_start);
+    Ok(())
+}
+
+/// Deletes objects that nobody needs. One that resists is tried again after the next upload.
+fn remove_garbage(remote: &Remote, state: &State, number: u64, log_start: WalId) {
+    let named: BTreeSet<String> = names(state).collect();
+    let needed = |file: &str| match files::parse(file) {
+        Some(FileKind::Manifest(n)) => n == number,
+        Some(FileKind::Wal(id)) => id >= log_start,
+        Some(FileKind::Table(_) | FileKind::Vlog(_)) => named.contains(file) || remote.cache.is_live(file),
+        _ => true,
+    };
+    let garbage = remote.objects.lock().garbage(needed);
+    for object in garbage {
+        match remote.options.store.delete(&object) {
+            Ok(()) => remote.objects.lock().remove(&object),
+            Err(error) => {
+                remote.count_failure();
+                tracing::warn!(%object, %error, "an object could not be deleted; it is tried again");
+                return;
+            }
+        }
+    }
+}
+
+/// Names of the tables and value logs of `state`.
+pub fn names(state: &State) -> impl Iterator<Item = String> {
+    let tables = state.families.values().flat_map(|f| f.tables.keys().map(|id| files::table(*id)));
+    let vlogs = state.families.values().flat_map(|f| f.vlogs.keys().map(|id| files::vlog(*id)));
+    tables.chain(vlogs)
+}

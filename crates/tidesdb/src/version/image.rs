@@ -1,0 +1,52 @@
+//! A state as the bytes of a manifest and of the `CURRENT` that names it, for a copy of the database elsewhere.
+
+use tidesdb_io::Dir;
+
+use super::current::{self, Current};
+use super::edit::{Change, VersionEdit};
+use super::format::{Header, Identity};
+use super::manifest::First;
+use super::state::State;
+use crate::Result;
+use crate::codec::Salt;
+use crate::types::WalId;
+
+/// The bytes of two files.
+#[derive(Debug)]
+pub struct Image {
+    /// A manifest that holds the state and nothing else.
+    pub manifest: Vec<u8>,
+    /// `CURRENT`, which names it.
+    pub current: Vec<u8>,
+}
+
+impl Image {
+    /// Encodes `state` as manifest `number`, with a log that begins at `log_start`.
+    ///
+    /// # Errors
+    /// `Internal` for a state that no manifest can hold.
+    pub fn encode(
+        mut state: State,
+        log_start: WalId,
+        identity: Identity,
+        (number, salt): (u64, Salt),
+    ) -> Result<Self> {
+        let mut edit = VersionEdit::new();
+        edit.push(Change::LogStart { wal: log_start });
+        state.apply(&edit)?;
+        let mut snapshot = Vec::new();
+        state.snapshot().encode(&mut snapshot);
+        let header = Header { salt, identity, number };
+        let manifest = First::encode(&header, &snapshot, 0)?.bytes;
+        let current = Current { number, salt, uuid: identity.uuid }.encode();
+        Ok(Self { manifest, current })
+    }
+}
+
+/// Number of the manifest that `CURRENT` in `dir` names, and the database's random number; `None` without `CURRENT`.
+///
+/// # Errors
+/// `Corrupt`, `FormatTooNew`, `Io`.
+pub fn in_force(dir: &dyn Dir) -> Result<Option<(u64, [u8; 16])>> {
+    Ok(current::read(dir)?.map(|current| (current.number, current.uuid)))
+}

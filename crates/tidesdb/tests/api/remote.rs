@@ -1,0 +1,338 @@
+//! A copy in an object store: what it holds, what comes back from it, and what a failing store may do.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidesdb::store::{Body, Object};
+use tidesdb::{Db, FamilyOptions, MemoryStore, ObjectStore, OpenOptions, RemoteOptions, RemoteStats};
+use tidesdb_io::sim::{self, SimDisk};
+use tidesdb_io::{Dir, Env};
+
+/// The rows of one family.
+pub(crate) type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A store that keeps what it held after each change, and fails calls on request.
+#[derive(Debug, Default)]
+pub(crate) struct Watched {
+    pub(crate) inner: MemoryStore,
+    pub(crate) states: std::sync::Mutex<Vec<MemoryStore>>,
+    calls: AtomicU64,
+    /// Calls from this number on fail, so many of them.
+    fails: std::sync::Mutex<Option<(u64, u64)>>,
+}
+
+impl Watched {
+    pub(crate) fn fail(&self, from: u64, count: u64) {
+        self.calls.store(0, Ordering::SeqCst);
+        *self.fails.lock().unwrap() = Some((from, count));
+    }
+
+    pub(crate) fn calls(&self) -> u64 {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    fn call(&self) -> io::Result<()> {
+        let n = self.calls.fetch_add(1, Ordering::SeqCst);
+        match *self.fails.lock().unwrap() {
+            Some((from, count)) if n >= from && n - from < count => {
+                Err(io::Error::other("the store is away"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn changed(&self) {
+        self.states.lock().unwrap().push(self.inner.fork());
+    }
+}
+
+impl ObjectStore for Watched {
+    fn put(&self, name: &str, body: &Body<'_>) -> io::Result<()> {
+        self.call()?;
+        self.inner.put(name, body)?;
+        self.changed();
+        Ok(())
+    }
+
+    fn get(&self, name: &str, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        self.call()?;
+        self.inner.get(name, sink)
+    }
+
+    fn list(&self) -> io::Result<Vec<Object>> {
+        self.call()?;
+        self.inner.list()
+    }
+
+    fn delete(&self, name: &str) -> io::Result<()> {
+        self.call()?;
+        self.inner.delete(name)?;
+        self.changed();
+        Ok(())
+    }
+}
+
+/// Options of a database in `env` with small parts, so that little data makes many files.
+pub(crate) fn options(env: &Env, remote: RemoteOptions) -> OpenOptions {
+    Db::options("/db").env(env.clone()).background_threads(0).remote(remote).default_family(small()).with(
+        |o| {
+            o.wal_segment_bytes = 16 << 10;
+            o.disk_free_min = 0;
+        },
+    )
+}
+
+pub(crate) fn small() -> FamilyOptions {
+    FamilyOptions::default().write_buffer(16 << 10).value_threshold(512)
+}
+
+/// Opens on a new, empty disk what `store` holds.
+pub(crate) fn cold(store: Arc<dyn ObjectStore>) -> (Db, Env, Arc<SimDisk>) {
+    let (env, disk, _clock) = sim::env(99);
+    let db = options(&env, RemoteOptions::new(store)).open().unwrap();
+    (db, env, disk)
+}
+
+pub(crate) fn rows(family: &tidesdb::Family) -> Rows {
+    family.iter().unwrap().map(|row| row.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect()
+}
+
+fn key(i: u32) -> Vec<u8> {
+    format!("key{i:06}").into_bytes()
+}
+
+/// Small and large values in turn.
+fn value(i: u32) -> Vec<u8> {
+    let len = if i.is_multiple_of(3) { 900 } else { 40 };
+    (0..len).map(|at| (i.wrapping_mul(31) as u8).wrapping_add(at as u8)).collect()
+}
+
+fn dir(env: &Env) -> Arc<dyn Dir> {
+    env.disk.open_dir(Path::new("/db"), false).unwrap()
+}
+
+fn names(env: &Env, ending: &str) -> Vec<String> {
+    let mut names = dir(env).list().unwrap();
+    names.retain(|name| name.ends_with(ending));
+    names.sort();
+    names
+}
+
+fn stats(db: &Db) -> RemoteStats {
+    db.stats().remote.unwrap()
+}
+
+#[test]
+fn a_lost_folder_comes_back_row_by_row() {
+    let store = MemoryStore::default();
+    let (env, _disk, _clock) = sim::env(1);
+    let db = options(&env, RemoteOptions::new(Arc::new(store.clone()))).open().unwrap();
+    let other = db.create_family("other", small()).unwrap();
+    for i in 0..600 {
+        db.put(&key(i), &value(i)).unwrap();
+        other.put(&key(i), &value(i + 1)).unwrap();
+        if i % 5 == 0 {
+            db.delete(&key(i / 2)).unwrap();
+        }
+    }
+    db.upload().unwrap();
+    let wanted = (rows(db.default_family()), rows(&other));
+    assert!(stats(&db).uploads > 4 && stats(&db).queued == 0 && stats(&db).generation > 0);
+
+    let (copy, _env, _disk) = cold(Arc::new(store.fork()));
+    let found = (rows(copy.default_family()), rows(&copy.family("other").unwrap()));
+    assert_eq!(found, wanted);
+    assert!(copy.verify().unwrap().is_ok());
+    assert!(stats(&copy).downloads > 0);
+    copy.put(b"more", b"1").unwrap();
+    copy.close().unwrap();
+    drop(db);
+}
+
+#[test]
+fn what_was_closed_is_there_and_nothing_else_is_kept() {
+    let store = Arc::new(MemoryStore::default());
+    let mut wanted = Rows::new();
+    for session in 0..4u32 {
+        let (mut db, _env, _disk) = cold(store.clone());
+        for i in session * 100..session * 100 + 200 {
+            db.put(&key(i), &value(i + session)).unwrap();
+            wanted.insert(key(i), value(i + session));
+        }
+        if session == 2 {
+            db.default_family().compact().unwrap();
+            db.upload().unwrap();
+        }
+        assert_eq!(rows(db.default_family()), wanted);
+        db = {
+            db.close().unwrap();
+            cold(store.clone()).0
+        };
+        assert_eq!(rows(db.default_family()), wanted);
+        db.close().unwrap();
+    }
+    let objects = store.list().unwrap();
+    let (db, env, _disk) = cold(store.clone());
+    let _ = rows(db.default_family());
+    let files = |ending: &str| objects.iter().filter(|o| o.name.contains(ending)).count();
+    assert_eq!((files(".manifest"), files(".wal")), (1, 0));
+    assert_eq!(files(".klog"), names(&env, ".klog").len());
+}
+
+#[test]
+fn the_log_follows_between_two_uploads_of_tables() {
+    let store = MemoryStore::default();
+    let (env, _disk, _clock) = sim::env(3);
+    let db = options(&env, RemoteOptions::new(Arc::new(store.clone()))).open().unwrap();
+    db.put(b"a", b"1").unwrap();
+    db.upload().unwrap();
+    let generation = stats(&db).generation;
+    for i in 0..20 {
+        db.put(&key(i), &value(i)).unwrap();
+        db.upload().unwrap();
+    }
+    assert_eq!(stats(&db).generation, generation, "no table was needed for so little");
+    let (copy, _env, _disk) = cold(Arc::new(store.fork()));
+    assert_eq!(rows(copy.default_family()), rows(db.default_family()));
+    // No byte of the log is uploaded twice.
+    let log: u64 = store.list().unwrap().iter().filter(|o| o.name.contains(".wal.")).map(|o| o.bytes).sum();
+    assert!(log < 16 << 10, "{log}");
+}
+
+#[test]
+fn without_the_log_the_last_tables_count() {
+    let store = MemoryStore::default();
+    let mut remote = RemoteOptions::new(Arc::new(store.clone()));
+    remote.replicate_log = false;
+    let (env, _disk, _clock) = sim::env(3);
+    let db = options(&env, remote).open().unwrap();
+    db.put(b"a", b"1").unwrap();
+    db.upload().unwrap();
+    db.put(b"b", b"2").unwrap();
+    let (copy, _env, _disk) = cold(Arc::new(store.fork()));
+    assert!(copy.contains(b"a").unwrap() && !copy.contains(b"b").unwrap());
+    assert!(!store.list().unwrap().iter().any(|o| o.name.contains(".wal.")));
+}
+
+#[test]
+fn a_missing_table_or_value_log_is_fetched() {
+    let store = Arc::new(MemoryStore::default());
+    let (env, _disk, _clock) = sim::env(4);
+    let open = || options(&env, RemoteOptions::new(store.clone())).open().unwrap();
+    let db = open();
+    for i in 0..300 {
+        db.put(&key(i), &value(i)).unwrap();
+    }
+    let wanted = rows(db.default_family());
+    db.close().unwrap();
+    for ending in [".klog", ".vlog"] {
+        let name = names(&env, ending).remove(0);
+        dir(&env).unlink(&name).unwrap();
+        let db = open();
+        assert_eq!(rows(db.default_family()), wanted, "{name}");
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn the_local_cache_keeps_its_limit_and_readers_keep_their_rows() {
+    let store = Arc::new(MemoryStore::default());
+    let (env, _disk, _clock) = sim::env(5);
+    let mut remote = RemoteOptions::new(store.clone());
+    let vlog_file_bytes = 8 << 10; // the one that is written to stays
+    remote.local_bytes_max = 48 << 10;
+    let family = FamilyOptions { vlog_file_bytes, ..small() };
+    let db = options(&env, remote).default_family(family).open().unwrap();
+    for i in 0..800 {
+        db.put(&key(i), &value(i)).unwrap();
+    }
+    db.upload().unwrap();
+    let wanted = rows(db.default_family());
+    let mut old = db.iter().unwrap();
+    let first = old.next().unwrap().unwrap();
+    assert_eq!(first.0.to_vec(), key(0));
+    // The files of the iterator leave the folder, the manifest and would leave the store.
+    db.default_family().compact().unwrap();
+    for i in 0..800 {
+        db.put(&key(i), b"new").unwrap();
+    }
+    db.default_family().compact().unwrap();
+    db.upload().unwrap();
+    let seen = stats(&db);
+    assert!(seen.evictions > 0 && seen.local_bytes <= (48 << 10) + (32 << 10), "{seen:?}");
+    let rest: Rows = old.map(|row| row.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect();
+    assert!(rest.iter().all(|(k, v)| wanted[k] == *v) && rest.len() == 799);
+    assert!(rows(db.default_family()).values().all(|v| v == b"new"));
+    assert!(stats(&db).downloads > 0);
+    db.close().unwrap();
+}
+
+#[test]
+fn the_local_cache_counts_files_of_earlier_sessions() {
+    let store = Arc::new(MemoryStore::default());
+    let (env, _disk, _clock) = sim::env(8);
+    let open = |bytes| {
+        let mut remote = RemoteOptions::new(store.clone());
+        remote.local_bytes_max = bytes;
+        options(&env, remote).open().unwrap()
+    };
+    let db = open(0);
+    for i in 0..300 {
+        db.put(&key(i), &value(i)).unwrap();
+    }
+    let wanted = rows(db.default_family());
+    db.close().unwrap();
+    assert!(!names(&env, "log").is_empty());
+    let db = open(1);
+    assert_eq!(rows(db.default_family()), wanted);
+    db.close().unwrap();
+    assert!(names(&env, "log").is_empty(), "{:?}", names(&env, "log"));
+    assert_eq!(rows(open(1).default_family()), wanted);
+}
+
+#[test]
+fn a_folder_that_is_older_or_another_is_refused() {
+    let store = Arc::new(MemoryStore::default());
+    let (env, disk, _clock) = sim::env(6);
+    let db = options(&env, RemoteOptions::new(store.clone())).open().unwrap();
+    db.put(b"a", b"1").unwrap();
+    db.close().unwrap();
+    let (older, _disk, _clock) = sim::env_on(disk.fork(), 6);
+    let db = options(&env, RemoteOptions::new(store.clone())).open().unwrap();
+    db.put(b"b", b"2").unwrap();
+    db.close().unwrap();
+    let refused = options(&older, RemoteOptions::new(store.clone())).open().unwrap_err();
+    assert!(refused.to_string().contains("older"), "{refused}");
+    let (another, _disk, _clock) = sim::env(7);
+    let plain = Db::options("/db").env(another.clone()).background_threads(0).open().unwrap();
+    plain.close().unwrap();
+    let refused = options(&another, RemoteOptions::new(store.clone())).open().unwrap_err();
+    assert!(refused.to_string().contains("another database"), "{refused}");
+    let (copy, _env, _disk) = cold(store);
+    assert_eq!(rows(copy.default_family()).len(), 2);
+}
+
+#[test]
+fn a_limit_below_one_file_does_not_fetch_it_for_each_row() {
+    let store = Arc::new(MemoryStore::default());
+    let (env, _disk, _clock) = sim::env(9);
+    let mut remote = RemoteOptions::new(store.clone());
+    remote.local_bytes_max = 1;
+    let open = || options(&env, remote.clone()).cache_bytes(0).open().unwrap();
+    let db = open();
+    for i in 0..120 {
+        db.put(&key(i), &[i as u8; 800]).unwrap();
+    }
+    db.close().unwrap();
+    let db = open();
+    db.upload().unwrap();
+    let before = stats(&db).downloads;
+    for i in 0..120 {
+        assert_eq!(db.get(&key(i)).unwrap().as_deref(), Some(&[i as u8; 800][..]));
+    }
+    let fetched = stats(&db).downloads - before;
+    assert!((1..20).contains(&fetched), "{fetched} objects for 120 rows");
+}

@@ -1,0 +1,219 @@
+//! A database with an object store is lost at every point: the folder, the process, or the store.
+
+use std::sync::Arc;
+
+use tidesdb::{Db, MemoryStore, ObjectStore, RemoteOptions};
+use tidesdb_io::sim;
+
+use crate::remote::{Rows, Watched, cold, options, rows, small};
+
+/// Transactions in the script.
+const COMMITS: u32 = 120;
+
+/// A key of transaction `i`. Keys repeat, so that merges have something to drop.
+fn key(i: u32) -> Vec<u8> {
+    format!("key{:03}", i % 37).into_bytes()
+}
+
+fn value(i: u32, family: u32) -> Vec<u8> {
+    let len = if i.is_multiple_of(4) { 700 } else { 30 };
+    (0..len).map(|at: u32| (i * 7 + family * 13 + at * at) as u8).chain(i.to_le_bytes()).collect()
+}
+
+/// Commits transaction `i`: it writes to both families, and every seventh deletes, too.
+fn commit(db: &Db, i: u32) -> tidesdb::Result<()> {
+    let (one, two) = (db.default_family().clone(), db.family("two")?);
+    let mut batch = db.batch();
+    batch.put(&one, &key(i), &value(i, 1))?;
+    batch.put(&two, &key(i * 5), &value(i, 2))?;
+    if i % 7 == 6 {
+        batch.delete(&one, &key(i + 3))?;
+    }
+    db.write(&mut batch).map(drop)
+}
+
+/// Both families after each number of transactions.
+fn history() -> Vec<(Rows, Rows)> {
+    let (mut one, mut two) = (Rows::new(), Rows::new());
+    let mut all = vec![(one.clone(), two.clone())];
+    for i in 0..COMMITS {
+        one.insert(key(i), value(i, 1));
+        two.insert(key(i * 5), value(i, 2));
+        if i % 7 == 6 {
+            one.remove(&key(i + 3));
+        }
+        all.push((one.clone(), two.clone()));
+    }
+    all
+}
+
+/// Number of transactions that `db` holds; panics if what it holds is no prefix.
+fn prefix_of(db: &Db, history: &[(Rows, Rows)], what: &str) -> usize {
+    let one = rows(db.default_family());
+    let two = db.family("two").map_or_else(|_| Rows::new(), |two| rows(&two));
+    let found = history.iter().position(|(a, b)| *a == one && *b == two);
+    found.unwrap_or_else(|| panic!("{what}: a mixture of {} and {} rows", one.len(), two.len()))
+}
+
+/// What the script does beside transaction `i`; a failing store fails none of it but uploads.
+fn beside(db: &Db, i: u32) -> bool {
+    if i % 31 == 30 {
+        db.default_family().compact().unwrap();
+    }
+    if i % 23 == 22 {
+        db.family("two").unwrap().flush().unwrap();
+    }
+    i % 5 == 4 && db.upload().is_ok()
+}
+
+fn remote(store: &Arc<Watched>, log: bool, local_bytes_max: u64) -> RemoteOptions {
+    let mut remote = RemoteOptions::new(Arc::<Watched>::clone(store));
+    (remote.replicate_log, remote.local_bytes_max) = (log, local_bytes_max);
+    remote
+}
+
+#[test]
+fn a_folder_lost_at_any_time_comes_back_as_a_prefix() {
+    let history = history();
+    for log in [true, false] {
+        let store = Arc::new(Watched::default());
+        let (env, _disk, _clock) = sim::env(11);
+        let db = options(&env, remote(&store, log, 0)).open().unwrap();
+        db.create_family("two", small()).unwrap();
+        // For each state of the store: how many commits the last upload that returned before it had seen.
+        let mut promised: Vec<usize> = Vec::new();
+        let mut uploaded = 0;
+        for i in 0..COMMITS {
+            commit(&db, i).unwrap();
+            let done = beside(&db, i);
+            promised.resize(store.states.lock().unwrap().len(), uploaded);
+            if done {
+                uploaded = i as usize + 1;
+            }
+        }
+        drop(db);
+        promised.resize(store.states.lock().unwrap().len(), uploaded);
+        let states = std::mem::take(&mut *store.states.lock().unwrap());
+        assert!(states.len() > 100, "{}", states.len());
+        let mut reached = 0;
+        for (n, (state, promised)) in states.iter().zip(promised).enumerate() {
+            let what = format!("log {log}, change {n}");
+            if !state.list().unwrap().iter().any(|object| object.name == "CURRENT") {
+                assert_eq!(promised, 0, "{what}");
+                continue;
+            }
+            let (db, env, _disk) = cold(Arc::new(state.clone()));
+            let found = prefix_of(&db, &history, &what);
+            assert!(found >= promised.max(reached), "{what}: {found} of {promised}, {reached} before");
+            reached = found;
+            // It goes on: a second life, and the folder is lost again.
+            db.put(b"later", b"1").unwrap();
+            db.upload().unwrap();
+            drop((db, env));
+            let (db, _env, _disk) = cold(Arc::new(state.clone()));
+            assert!(db.contains(b"later").unwrap(), "{what}");
+            db.delete(b"later").unwrap();
+            assert_eq!(prefix_of(&db, &history, &what), found);
+        }
+        assert_eq!(reached, COMMITS as usize);
+    }
+}
+
+#[test]
+fn a_store_that_fails_at_any_call_fails_no_commit_and_catches_up() {
+    let history = history();
+    let life = |from: u64, count: u64| {
+        let store = Arc::new(Watched::default());
+        let (env, _disk, _clock) = sim::env(12);
+        let db = options(&env, remote(&store, from.is_multiple_of(2), 0)).open().unwrap();
+        db.create_family("two", small()).unwrap();
+        store.fail(from, count);
+        for i in 0..COMMITS {
+            commit(&db, i).unwrap();
+            beside(&db, i);
+        }
+        let calls = store.calls();
+        let failures = db.stats().remote.unwrap().upload_failures;
+        assert_eq!(failures > 0, count > 0 && calls > from, "call {from}");
+        store.fail(u64::MAX, 0);
+        db.upload().unwrap();
+        let what = format!("call {from}, {count} of them");
+        let (copy, _env, _disk) = cold(Arc::new(store.inner.fork()));
+        assert_eq!(prefix_of(&copy, &history, &what), COMMITS as usize, "{what}");
+        drop(db); // closes: no garbage stays
+        let (copy, _env, _disk) = cold(Arc::new(store.inner.fork()));
+        assert_eq!(prefix_of(&copy, &history, &what), COMMITS as usize, "{what}");
+        calls
+    };
+    let calls = life(u64::MAX, 0);
+    assert!(calls > 100, "{calls}");
+    for from in 0..calls {
+        life(from, if from % 3 == 0 { 9 } else { 1 });
+    }
+}
+
+#[test]
+fn a_restore_that_stops_at_any_call_begins_anew() {
+    let history = history();
+    let store = Arc::new(Watched::default());
+    let (env, _disk, _clock) = sim::env(13);
+    let db = options(&env, remote(&store, true, 0)).open().unwrap();
+    db.create_family("two", small()).unwrap();
+    for i in 0..COMMITS {
+        commit(&db, i).unwrap();
+        beside(&db, i);
+    }
+    db.upload().unwrap();
+    drop(db.clone());
+    let kept = store.inner.fork();
+    db.abandon();
+    for at in 0.. {
+        let (env, disk, _clock) = sim::env(14);
+        disk.crash_at(at);
+        let what = format!("local call {at}");
+        let open = |env: &tidesdb_io::Env, store: &MemoryStore| {
+            options(env, RemoteOptions::new(Arc::new(store.fork()))).open()
+        };
+        let complete = open(&env, &kept).is_ok_and(|db| {
+            db.abandon();
+            true
+        });
+        for image in [sim::Image::SYNCED, sim::Image::EVERYTHING] {
+            let (env, _disk, _clock) = sim::env_on(disk.crash_image(&image, at), 14);
+            let db = open(&env, &kept).unwrap_or_else(|e| panic!("{what}: {e}"));
+            assert_eq!(prefix_of(&db, &history, &what), COMMITS as usize, "{what}");
+        }
+        if complete {
+            assert!(at > 30, "{at}");
+            break;
+        }
+    }
+}
+
+#[test]
+fn files_that_cannot_be_fetched_poison_nothing() {
+    let history = history();
+    let store = Arc::new(Watched::default());
+    let (env, _disk, _clock) = sim::env(15);
+    let family = tidesdb::FamilyOptions { vlog_file_bytes: 4096, ..small() };
+    let db = options(&env, remote(&store, true, 1)).default_family(family.clone()).open().unwrap();
+    db.create_family("two", family).unwrap();
+    for i in 0..COMMITS / 2 {
+        commit(&db, i).unwrap();
+        beside(&db, i);
+    }
+    db.upload().unwrap();
+    assert!(db.stats().remote.unwrap().evictions > 0);
+    store.fail(0, u64::MAX);
+    let mut failed = 0;
+    for i in COMMITS / 2..COMMITS {
+        commit(&db, i).unwrap();
+        failed += u32::from(db.default_family().compact().is_err());
+        failed += u32::from(db.upload().is_err());
+    }
+    assert!(failed > COMMITS / 2, "{failed}");
+    store.fail(u64::MAX, 0);
+    assert_eq!(prefix_of(&db, &history, "healed"), COMMITS as usize);
+    db.default_family().compact().unwrap();
+    db.close().unwrap();
+}
