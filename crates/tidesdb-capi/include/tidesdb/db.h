@@ -253,7 +253,7 @@ typedef struct tidesdb_db_stats_t {
     int unified_is_flushing;
     uint32_t unified_next_cf_index; /* above the number of every family */
     uint64_t unified_wal_generation; /* number of the log segment that is written to */
-    int object_store_enabled; /* there are none yet: all up to seen_epoch are 0 or NULL */
+    int object_store_enabled; /* whether the configuration has a connector; if not, all up to seen_epoch are 0 or NULL */
     const char *object_store_connector; /* a static string */
     size_t local_cache_bytes_used;
     size_t local_cache_bytes_max;
