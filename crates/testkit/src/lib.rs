@@ -20,3 +20,4 @@ pub mod group;
 pub mod isolation;
 pub mod invariants;
 pub mod fuzz;
+pub mod golden;
