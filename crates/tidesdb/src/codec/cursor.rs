@@ -167,6 +167,28 @@ impl<'a> Decoder<'a> {
         self.take(n)
     }
 
+    /// A length and a decoder of that many bytes.
+    ///
+    /// # Errors
+    /// `Corrupt` if there are fewer bytes.
+    pub fn sub(&mut self) -> Result<Self> {
+        let n = self.length(self.remaining())?;
+        let base = self.base + self.pos as u64;
+        Ok(Self { bytes: self.take(n)?, pos: 0, file: self.file, base })
+    }
+
+    /// All bytes not read yet.
+    pub fn rest(&mut self) -> &'a [u8] {
+        let rest = self.bytes.get(self.pos..).unwrap_or_default();
+        self.pos = self.bytes.len();
+        rest
+    }
+
+    /// The name of the file.
+    pub fn file(&self) -> &'a str {
+        self.file
+    }
+
     /// Fails unless everything was read.
     ///
     /// # Errors

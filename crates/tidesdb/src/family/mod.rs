@@ -255,7 +255,7 @@ impl FamilyCore {
             None => KeyOrder::Bytewise,
             Some(compare) => KeyOrder::Custom(compare),
         };
-        let kind = match self.options.memtable {
+        let kind = match self.options.memtable() {
             MemtableKind::Auto => MapKind::Tree,
             MemtableKind::SkipList => MapKind::SkipList,
         };

@@ -1,7 +1,15 @@
 //! Settings of one column family. They are stored with the family; the comparator by name.
+//!
+//! The table at the end of this file is the only place that lists them. From it follow [`FamilyOptions`] with its defaults, the
+//! checks of domains, the fields on disk ([`FamilyOptions::write`]), and [`LiveOptions`], which open families use. A new setting
+//! is one line there, and its use. It takes the next free id; ids are never used again.
 
-use crate::codec::Compression;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::setting::{Setting, SettingInfo, outside};
+use crate::codec::{Compression, Decoder, FieldClass, FieldWriter, UnknownFields, read_fields};
 use crate::types::Comparator;
+use crate::{Error, Result};
 
 /// Which concurrent map buffers the writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -14,64 +22,227 @@ pub enum MemtableKind {
     SkipList = 1,
 }
 
-/// Settings of a family.
-///
-/// ```
-/// use tidesdb::{Compression, FamilyOptions};
-/// let opts = FamilyOptions::default().compression(Compression::Zstd).value_threshold(4096);
-/// assert_eq!(opts.write_buffer_bytes, 64 << 20);
-/// ```
-#[derive(Clone, Debug)]
-pub struct FamilyOptions {
-    /// Order of the keys. Fixed for the life of the family. Default: bytewise.
-    pub comparator: Comparator,
-    /// Bytes of memtable after which it is flushed. Default 64 MiB.
-    pub write_buffer_bytes: usize,
-    /// Values of at least this many bytes go to the value log. Default 512.
-    pub value_threshold: usize,
-    /// Compression of blocks and of values in the value log. Default LZ4.
-    pub compression: Compression,
-    /// Bits of bloom filter for each key, at most 32; 0 = no filter. Default 10 (about 1 % false positives).
-    pub filter_bits_per_key: u32,
-    /// Size a table of the largest level aims at, in bytes. Default 128 MiB.
-    pub table_bytes: u64,
-    /// Number of tables in level 1 that starts a compaction. Default 4.
-    pub l1_tables_trigger: usize,
-    /// Which map the memtable uses.
-    pub memtable: MemtableKind,
-    /// Bytes of a value log file after which a new one is begun. Default 256 MiB.
-    pub vlog_file_bytes: u64,
+/// Longest stored name of a key order in bytes.
+pub const COMPARATOR_NAME_BYTES_MAX: usize = 255;
+/// Most bits of filter for each key.
+const FILTER_BITS_MAX: u64 = 32;
+/// Field of the name of the key order on disk.
+const COMPARATOR_FIELD: u64 = 1;
+
+macro_rules! is_live {
+    (live) => {
+        true
+    };
+    (fixed) => {
+        false
+    };
 }
 
-impl Default for FamilyOptions {
-    fn default() -> Self {
-        Self {
-            comparator: Comparator::bytewise(),
-            write_buffer_bytes: 64 << 20,
-            value_threshold: 512,
-            compression: Compression::Lz4,
-            filter_bits_per_key: 10,
-            table_bytes: 128 << 20,
-            l1_tables_trigger: 4,
-            memtable: MemtableKind::Auto,
-            vlog_file_bytes: 256 << 20,
+macro_rules! family_options {
+    ($($id:literal $change:ident $name:ident: $kind:ty = $default:expr, $domain:expr, $help:literal;)*) => {
+        /// Settings of a family.
+        ///
+        /// ```
+        /// use tidesdb::{Compression, FamilyOptions};
+        /// let opts = FamilyOptions::default().compression(Compression::Zstd).value_threshold(4096);
+        /// assert_eq!(opts.write_buffer_bytes, 64 << 20);
+        /// ```
+        #[derive(Clone, Debug)]
+        pub struct FamilyOptions {
+            /// Order of the keys. Fixed for the life of the family. Default: bytewise.
+            pub comparator: Comparator,
+            $(#[doc = $help] pub $name: $kind,)*
+            /// Settings that a newer version stored; this one keeps them.
+            #[doc(hidden)]
+            pub unknown: UnknownFields,
         }
+
+        impl Default for FamilyOptions {
+            fn default() -> Self {
+                Self {
+                    comparator: Comparator::bytewise(),
+                    $($name: $default,)*
+                    unknown: UnknownFields::default(),
+                }
+            }
+        }
+
+        impl FamilyOptions {
+            /// All settings but the key order, in the order of their ids.
+            pub const TABLE: &[SettingInfo] = &[
+                $(SettingInfo {
+                    name: stringify!($name),
+                    help: $help,
+                    default: $default as u64,
+                    domain: ($domain.0, $domain.1),
+                    live: is_live!($change),
+                },)*
+            ];
+
+            /// The number of the setting `name`, if there is one of that name.
+            pub fn get(&self, name: &str) -> Option<u64> {
+                match name {
+                    $(stringify!($name) => Some(self.$name.to_word()),)*
+                    _ => None,
+                }
+            }
+
+            /// Sets the setting `name` to a number.
+            ///
+            /// # Errors
+            /// `InvalidArgument` if there is no such setting, or the number is outside of its domain.
+            pub fn set(&mut self, name: &str, word: u64) -> Result<()> {
+                match name {
+                    $(stringify!($name) => self.$name = checked(name, word, $domain).map_err(Error::invalid)?,)*
+                    _ => return Err(Error::invalid(format!("no setting of a family is called {name}"))),
+                }
+                Ok(())
+            }
+
+            /// Why a setting is outside of its domain, if one is.
+            pub(crate) fn outside(&self) -> Option<String> {
+                [$(outside(stringify!($name), self.$name.to_word(), $domain.0..=$domain.1),)*].into_iter().flatten().next()
+            }
+
+            /// Appends the settings as fields, up to the end of a body.
+            pub(crate) fn write(&self, out: &mut Vec<u8>) {
+                let mut fields = FieldWriter::new(out);
+                fields.bytes(COMPARATOR_FIELD, FieldClass::Required, self.comparator.name().as_bytes());
+                $(fields.number($id, FieldClass::Optional, self.$name.to_word());)*
+                fields.finish(&self.unknown);
+            }
+
+            /// Reads what [`FamilyOptions::write`] wrote. A key order that is not built in gets the right name and byte order.
+            pub(crate) fn read(d: &mut Decoder<'_>) -> Result<Self> {
+                let (mut options, mut order) = (Self::default(), None);
+                options.unknown = read_fields(d, |id, field| {
+                    match id {
+                        COMPARATOR_FIELD => order = Some(comparator(field)?),
+                        $($id => {
+                            let word = field.varint()?;
+                            options.$name =
+                                checked(stringify!($name), word, $domain).map_err(|what| field.corrupt(&what))?;
+                        })*
+                        _ => return Ok(false),
+                    }
+                    Ok(true)
+                })?;
+                options.comparator = order.ok_or_else(|| d.corrupt("settings without a key order"))?;
+                Ok(options)
+            }
+        }
+
+        /// Settings of an open family. The key order and fixed settings never change; each other one is read and changed on
+        /// its own. Callers that need a setting twice keep its value.
+        #[derive(Debug)]
+        pub struct LiveOptions {
+            /// Order of the keys.
+            pub comparator: Comparator,
+            unknown: UnknownFields,
+            $($name: AtomicU64,)*
+        }
+
+        impl LiveOptions {
+            /// `options`, in force.
+            pub fn new(options: FamilyOptions) -> Self {
+                Self {
+                    $($name: options.$name.to_word().into(),)*
+                    comparator: options.comparator,
+                    unknown: options.unknown,
+                }
+            }
+
+            /// The settings now.
+            pub fn now(&self) -> FamilyOptions {
+                FamilyOptions {
+                    comparator: self.comparator.clone(),
+                    $($name: self.$name(),)*
+                    unknown: self.unknown.clone(),
+                }
+            }
+
+            /// Whether `options` may be put in force.
+            ///
+            /// # Errors
+            /// `InvalidArgument` if they change what is fixed, or a setting is outside of its domain.
+            pub fn check_change(&self, options: &FamilyOptions) -> Result<()> {
+                if options.comparator.name() != self.comparator.name() {
+                    return Err(Error::invalid("the key order of a family cannot change"));
+                }
+                $(if !is_live!($change) && options.$name != self.$name() {
+                    return Err(Error::invalid(concat!(stringify!($name), " of a family cannot change")));
+                })*
+                options.outside().map_or(Ok(()), |what| Err(Error::invalid(what)))
+            }
+
+            /// Puts in force what may change of `options`.
+            pub fn change(&self, options: &FamilyOptions) {
+                $(if is_live!($change) {
+                    self.$name.store(options.$name.to_word(), Relaxed);
+                })*
+            }
+
+            $(#[doc = $help]
+            #[inline]
+            pub fn $name(&self) -> $kind {
+                // Only words of settings are stored, so the default is never taken.
+                <$kind>::from_word(self.$name.load(Relaxed)).unwrap_or($default)
+            })*
+        }
+    };
+}
+
+family_options! {
+    2 live write_buffer_bytes: usize = 64 << 20, (1, u64::MAX),
+        "Bytes of memtable after which it is flushed. Default 64 MiB.";
+    3 live value_threshold: usize = 512, (0, u64::MAX),
+        "Values of at least this many bytes go to the value log. Default 512.";
+    4 live compression: Compression = Compression::Lz4, (0, u8::MAX as u64),
+        "Compression of blocks and of values in the value log. Default LZ4.";
+    5 live filter_bits_per_key: u32 = 10, (0, FILTER_BITS_MAX),
+        "Bits of bloom filter for each key, at most 32; 0 = no filter. Default 10 (about 1 % false positives).";
+    6 live table_bytes: u64 = 128 << 20, (1, u64::MAX),
+        "Size a table of the largest level aims at, in bytes. Default 128 MiB.";
+    7 live l1_tables_trigger: usize = 4, (1, u64::MAX),
+        "Number of tables in level 1 that starts a compaction, at least 1. Default 4.";
+    8 fixed memtable: MemtableKind = MemtableKind::Auto, (0, u8::MAX as u64),
+        "Which map the memtable uses. Fixed for the life of the family. Default: a B+tree where the order allows it.";
+    9 live vlog_file_bytes: u64 = 256 << 20, (0, u64::MAX),
+        "Bytes of a value log file after which a new one is begun. Default 256 MiB.";
+}
+
+/// The setting `name` with the value `word`, or why it cannot have it.
+fn checked<T: Setting>(name: &str, word: u64, (low, high): (u64, u64)) -> std::result::Result<T, String> {
+    if let Some(what) = outside(name, word, low..=high) {
+        return Err(what);
+    }
+    T::from_word(word).ok_or_else(|| format!("{name} is {word}, which means nothing here"))
+}
+
+fn comparator(field: &mut Decoder<'_>) -> Result<Comparator> {
+    let bytes = field.rest();
+    match std::str::from_utf8(bytes) {
+        Ok(name) if bytes.len() <= COMPARATOR_NAME_BYTES_MAX => Ok(Comparator::of_stored_name(name)),
+        _ => Err(field.corrupt("name of a key order")),
     }
 }
 
-/// Most bits of filter for each key.
-pub(super) const FILTER_BITS_MAX: u32 = 32;
-
 impl FamilyOptions {
-    /// Which setting is outside of its domain, if one is. Buffers and tables have at least one byte, a filter at most
-    /// [`FILTER_BITS_MAX`] bits for each key; the other numbers may be any.
-    pub(crate) fn outside(&self) -> Option<&'static str> {
-        let checks = [
-            (self.write_buffer_bytes == 0, "write_buffer_bytes must be above 0"),
-            (self.table_bytes == 0, "table_bytes must be above 0"),
-            (self.filter_bits_per_key > FILTER_BITS_MAX, "filter_bits_per_key must be at most 32"),
-        ];
-        checks.iter().find(|(bad, _)| *bad).map(|(_, what)| *what)
+    /// Reads settings as the first format of the manifest has them: one after the other, without ids.
+    pub(crate) fn read_unnumbered(d: &mut Decoder<'_>) -> Result<Self> {
+        let name = d.bytes(COMPARATOR_NAME_BYTES_MAX)?;
+        let name = std::str::from_utf8(name).map_err(|_| d.corrupt("name of a key order"))?;
+        let mut options = Self { comparator: Comparator::of_stored_name(name), ..Self::default() };
+        for info in Self::TABLE {
+            let word = d.varint()?;
+            // That format took a trigger of 0 for 1.
+            let word = if info.name == "l1_tables_trigger" { word.max(1) } else { word };
+            options.set(info.name, word).map_err(|_| d.corrupt(info.name))?;
+            if info.name == "vlog_file_bytes" {
+                break; // the last one of that format
+            }
+        }
+        Ok(options)
     }
 
     /// Sets the key order.
@@ -105,7 +276,7 @@ impl FamilyOptions {
     /// Sets the bits of filter for each key.
     #[must_use]
     pub fn filter_bits_per_key(mut self, bits: u32) -> Self {
-        self.filter_bits_per_key = bits.min(FILTER_BITS_MAX);
+        self.filter_bits_per_key = bits.min(FILTER_BITS_MAX as u32);
         self
     }
 
@@ -114,5 +285,69 @@ impl FamilyOptions {
     pub fn memtable(mut self, kind: MemtableKind) -> Self {
         self.memtable = kind;
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8]) -> Result<FamilyOptions> {
+        FamilyOptions::read(&mut Decoder::new(bytes, "file", 0))
+    }
+
+    /// Every setting, set to a number that is not its default, comes back from disk, and only its own field changed.
+    #[test]
+    fn every_setting_has_a_field_of_its_own() {
+        for info in FamilyOptions::TABLE {
+            let mut options = FamilyOptions::default();
+            let other = if info.default == 1 { info.domain.0 } else { 1 };
+            options.set(info.name, other).unwrap();
+            let mut bytes = Vec::new();
+            options.write(&mut bytes);
+            let again = read(&bytes).unwrap();
+            for each in FamilyOptions::TABLE {
+                let wanted = if each.name == info.name { other } else { each.default };
+                assert_eq!(again.get(each.name), Some(wanted), "{} after {}", each.name, info.name);
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_outside_of_a_domain_are_refused_everywhere() {
+        let mut options = FamilyOptions::default();
+        for (name, bad) in
+            [("filter_bits_per_key", 33), ("table_bytes", 0), ("compression", 99), ("memtable", 2)]
+        {
+            assert!(matches!(options.set(name, bad), Err(Error::InvalidArgument { .. })), "{name}");
+            let mut bytes = Vec::new();
+            let id = FamilyOptions::TABLE.iter().position(|info| info.name == name).unwrap() as u64 + 2;
+            FieldWriter::new(&mut bytes).number(id, FieldClass::Optional, bad);
+            assert!(matches!(read(&bytes), Err(Error::Corrupt { .. })), "{name}");
+        }
+        assert!(matches!(options.set("colour", 1), Err(Error::InvalidArgument { .. })));
+        options.table_bytes = 0;
+        assert!(LiveOptions::new(FamilyOptions::default()).check_change(&options).is_err());
+    }
+
+    #[test]
+    fn settings_of_a_newer_version_are_kept() {
+        let mut bytes = Vec::new();
+        FamilyOptions::default().write(&mut bytes);
+        let newer = [&*bytes, &[200 << 1 & 0x7f | 0x80, 3, 1, 42]].concat();
+        let options = read(&newer).unwrap();
+        let mut again = Vec::new();
+        LiveOptions::new(options).now().write(&mut again);
+        assert_eq!(again, newer);
+    }
+
+    #[test]
+    fn what_is_fixed_cannot_change() {
+        let live = LiveOptions::new(FamilyOptions::default());
+        for info in FamilyOptions::TABLE {
+            let mut options = FamilyOptions::default();
+            options.set(info.name, if info.default == 1 { info.domain.0 } else { 1 }).unwrap();
+            assert_eq!(live.check_change(&options).is_ok(), info.live, "{}", info.name);
+        }
     }
 }

@@ -1,13 +1,14 @@
 //! Settings as data: each with its default, unit and reason. Few matter; the rest have good defaults.
 
 mod db;
+mod setting;
 mod family;
-mod live;
 mod per_call;
 mod remote;
 
 pub use db::{DbOptions, RecoveryMode, SyncMode};
+pub(crate) use family::{COMPARATOR_NAME_BYTES_MAX, LiveOptions};
 pub use family::{FamilyOptions, MemtableKind};
-pub(crate) use live::LiveOptions;
 pub use per_call::{Isolation, ReadOptions, WriteOptions};
 pub use remote::RemoteOptions;
+pub use setting::SettingInfo;

@@ -2,7 +2,10 @@
 //! opening a table compares the two.
 
 use crate::Result;
-use crate::codec::{Compression, Decoder, Salt, put_bytes, put_varint};
+use crate::codec::FieldClass::Required;
+use crate::codec::{
+    Compression, Decoder, FieldWriter, Salt, UnknownFields, put_bytes, put_varint, read_fields,
+};
 use crate::ranges::RangeTombstone;
 use crate::types::{
     Comparator, FILE_BYTES_MAX, FILE_NUMBER_MAX, ID_MAX, KEY_BYTES_MAX, SEQ_MAX, SeqNo, TableId, VlogId,
@@ -60,6 +63,31 @@ pub struct TableMeta {
     pub compression: Compression,
     /// The value logs referred to, by ascending number.
     pub vlog_refs: Vec<VlogRef>,
+    /// What a newer version says of the table; this one keeps it.
+    pub unknown: UnknownFields,
+}
+
+/// Numbers of the fields. They are never used again.
+mod field {
+    pub(super) const ID: u64 = 1;
+    pub(super) const SALT: u64 = 2;
+    pub(super) const FILE_BYTES: u64 = 3;
+    pub(super) const ENTRIES: u64 = 4;
+    pub(super) const KEYS: u64 = 5;
+    pub(super) const TOMBSTONES: u64 = 6;
+    pub(super) const SINGLE_DELETES: u64 = 7;
+    pub(super) const MIN_SEQ: u64 = 8;
+    pub(super) const MAX_SEQ: u64 = 9;
+    pub(super) const OLDEST_EXPIRY: u64 = 10;
+    pub(super) const NEWEST_EXPIRY: u64 = 11;
+    pub(super) const HAS_ETERNAL: u64 = 12;
+    pub(super) const COMPRESSION: u64 = 13;
+    pub(super) const RAW_KEY_BYTES: u64 = 14;
+    pub(super) const RAW_VALUE_BYTES: u64 = 15;
+    pub(super) const PURGED_TO: u64 = 16;
+    pub(super) const SMALLEST: u64 = 17;
+    pub(super) const LARGEST: u64 = 18;
+    pub(super) const VLOG_REFS: u64 = 19;
 }
 
 impl TableMeta {
@@ -70,19 +98,95 @@ impl TableMeta {
             && range.meets(order, &self.smallest, &self.largest)
     }
 
-    /// Appends the encoded form, as stored in the manifest.
+    /// Appends the description as fields, as stored in the manifest, up to the end of a body.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        put_varint(out, self.id.0);
-        out.extend_from_slice(&self.salt);
-        put_varint(out, self.file_bytes);
-        self.encode_props(out);
+        let mut fields = FieldWriter::new(out);
+        fields.number(field::ID, Required, self.id.0);
+        fields.bytes(field::SALT, Required, &self.salt);
+        fields.number(field::FILE_BYTES, Required, self.file_bytes);
+        self.encode_fields(fields);
     }
 
-    /// Reads the encoded form.
+    /// Reads what [`encode`](Self::encode) wrote.
+    ///
+    /// # Errors
+    /// `Corrupt` when the bytes are not an encoded description, `FormatTooNew`.
+    pub fn decode(d: &mut Decoder<'_>) -> Result<Self> {
+        Self::decode_fields(d, field::ID)
+    }
+
+    /// Appends what the file itself repeats: all but number, salt and length, which its footer and size tell.
+    fn encode_fields(&self, mut fields: FieldWriter<'_>) {
+        for (id, n) in [
+            (field::ENTRIES, self.entries),
+            (field::KEYS, self.keys),
+            (field::TOMBSTONES, self.tombstones),
+            (field::SINGLE_DELETES, self.single_deletes),
+            (field::MIN_SEQ, self.min_seq),
+            (field::MAX_SEQ, self.max_seq),
+            (field::OLDEST_EXPIRY, self.oldest_expiry.into()),
+            (field::NEWEST_EXPIRY, self.newest_expiry.into()),
+            (field::HAS_ETERNAL, self.has_eternal.into()),
+            (field::COMPRESSION, self.compression as u64),
+            (field::RAW_KEY_BYTES, self.raw_key_bytes),
+            (field::RAW_VALUE_BYTES, self.raw_value_bytes),
+            (field::PURGED_TO, self.purged_to),
+        ] {
+            fields.number(id, Required, n);
+        }
+        fields.bytes(field::SMALLEST, Required, &self.smallest);
+        fields.bytes(field::LARGEST, Required, &self.largest);
+        let mut refs = Vec::new();
+        self.put_vlog_refs(&mut refs);
+        fields.bytes(field::VLOG_REFS, Required, &refs);
+        fields.finish(&self.unknown);
+    }
+
+    /// Reads the fields that are left. All known ones from `first` on must be there.
+    fn decode_fields(d: &mut Decoder<'_>, first: u64) -> Result<Self> {
+        let (mut meta, mut next) = (Self::default(), first);
+        let unknown = read_fields(d, |id, d| {
+            if id > field::VLOG_REFS {
+                return Ok(false);
+            }
+            if id != next {
+                return Err(d.corrupt("a field of a table is missing"));
+            }
+            next += 1;
+            match id {
+                field::ID => meta.id = TableId(d.number(1..=FILE_NUMBER_MAX, "number of a table")?),
+                field::SALT => meta.salt = d.array()?,
+                field::FILE_BYTES => meta.file_bytes = count(d)?,
+                field::ENTRIES => meta.entries = count(d)?,
+                field::KEYS => meta.keys = count(d)?,
+                field::TOMBSTONES => meta.tombstones = count(d)?,
+                field::SINGLE_DELETES => meta.single_deletes = count(d)?,
+                field::MIN_SEQ => meta.min_seq = seq(d)?,
+                field::MAX_SEQ => meta.max_seq = seq(d)?,
+                field::OLDEST_EXPIRY => meta.oldest_expiry = expiry(d)?,
+                field::NEWEST_EXPIRY => meta.newest_expiry = expiry(d)?,
+                field::HAS_ETERNAL => meta.has_eternal = flag(d)?,
+                field::COMPRESSION => meta.compression = compression(d)?,
+                field::RAW_KEY_BYTES => meta.raw_key_bytes = count(d)?,
+                field::RAW_VALUE_BYTES => meta.raw_value_bytes = count(d)?,
+                field::PURGED_TO => meta.purged_to = seq(d)?,
+                field::SMALLEST => meta.smallest = bounded(d)?,
+                field::LARGEST => meta.largest = bounded(d)?,
+                _ => meta.read_vlog_refs(d)?,
+            }
+            Ok(true)
+        })?;
+        if next != field::VLOG_REFS + 1 {
+            return Err(d.corrupt("a field of a table is missing"));
+        }
+        Self { unknown, ..meta }.checked(d)
+    }
+
+    /// Reads a description as the first format of the manifest has it: without ids.
     ///
     /// # Errors
     /// `Corrupt` when the bytes are not an encoded description.
-    pub fn decode(d: &mut Decoder<'_>) -> Result<Self> {
+    pub fn decode_unnumbered(d: &mut Decoder<'_>) -> Result<Self> {
         let id = TableId(d.number(1..=FILE_NUMBER_MAX, "number of a table")?);
         let salt = d.array()?;
         let file_bytes = count(d)?;
@@ -102,6 +206,10 @@ impl TableMeta {
         put_varint(out, self.purged_to);
         put_bytes(out, &self.smallest);
         put_bytes(out, &self.largest);
+        self.put_vlog_refs(out);
+    }
+
+    fn put_vlog_refs(&self, out: &mut Vec<u8>) {
         put_varint(out, self.vlog_refs.len() as u64);
         for r in &self.vlog_refs {
             put_varint(out, u64::from(r.vlog.0));
@@ -121,15 +229,8 @@ impl TableMeta {
             max_seq: seq(d)?,
             oldest_expiry: expiry(d)?,
             newest_expiry: expiry(d)?,
-            has_eternal: match d.u8()? {
-                0 => false,
-                1 => true,
-                _ => return Err(d.corrupt("flag is neither 0 nor 1")),
-            },
-            compression: match Compression::from_u8(d.u8()?) {
-                Some(c) => c,
-                None => return Err(d.corrupt("unknown compression")),
-            },
+            has_eternal: flag(d)?,
+            compression: compression(d)?,
             raw_key_bytes: count(d)?,
             raw_value_bytes: count(d)?,
             purged_to: seq(d)?,
@@ -137,19 +238,28 @@ impl TableMeta {
             largest: d.bytes(KEY_BYTES_MAX)?.to_vec(),
             ..Self::default()
         };
+        meta.read_vlog_refs(d)?;
+        meta.checked(d)
+    }
+
+    fn read_vlog_refs(&mut self, d: &mut Decoder<'_>) -> Result<()> {
         // Each reference takes three bytes at least, which bounds the allocation by the bytes at hand.
         let refs = d.length(d.remaining() / 3)?;
-        meta.vlog_refs.reserve_exact(refs);
+        self.vlog_refs.reserve_exact(refs);
         for _ in 0..refs {
             let vlog = d.number(1..=ID_MAX.into(), "number of a value log")?;
             let r = VlogRef { vlog: VlogId(vlog as u32), bytes: count(d)?, count: count(d)? };
-            if meta.vlog_refs.last().is_some_and(|last| last.vlog >= r.vlog) {
+            if self.vlog_refs.last().is_some_and(|last| last.vlog >= r.vlog) {
                 return Err(d.corrupt("value logs out of order"));
             }
-            meta.vlog_refs.push(r);
+            self.vlog_refs.push(r);
         }
-        if meta.is_consistent() {
-            Ok(meta)
+        Ok(())
+    }
+
+    fn checked(self, d: &Decoder<'_>) -> Result<Self> {
+        if self.is_consistent() {
+            Ok(self)
         } else {
             Err(d.corrupt("counts of a table contradict each other"))
         }
@@ -202,8 +312,27 @@ impl Default for TableMeta {
             purged_to: 0,
             compression: Compression::None,
             vlog_refs: Vec::new(),
+            unknown: UnknownFields::default(),
         }
     }
+}
+
+fn flag(d: &mut Decoder<'_>) -> Result<bool> {
+    match d.u8()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(d.corrupt("flag is neither 0 nor 1")),
+    }
+}
+
+fn compression(d: &mut Decoder<'_>) -> Result<Compression> {
+    Compression::from_u8(d.u8()?).ok_or_else(|| d.corrupt("unknown compression"))
+}
+
+/// A key that is a field.
+fn bounded(d: &mut Decoder<'_>) -> Result<Vec<u8>> {
+    let key = d.rest();
+    if key.len() <= KEY_BYTES_MAX { Ok(key.to_vec()) } else { Err(d.corrupt("key beyond its limit")) }
 }
 
 /// A length, or a count of things in one file.

@@ -84,6 +84,11 @@ impl Comparator {
         built_in.into_iter().map(|order| order()).find(|order| order.name() == name)
     }
 
+    /// The order of a stored name. One that is not built in gets the right name and byte order, until the caller's order replaces it.
+    pub(crate) fn of_stored_name(name: &str) -> Self {
+        Self::by_name(name).unwrap_or_else(|| Self::custom(name, <[u8]>::cmp))
+    }
+
     /// The stored name.
     pub fn name(&self) -> &str {
         match &self.0 {

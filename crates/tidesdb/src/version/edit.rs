@@ -1,19 +1,19 @@
 //! A version edit: a list of changes that become durable and visible together.
 //!
-//! On disk an edit is a run of changes, each `tag u8 | length varint | body`. A body is read whole: bytes left over
-//! are damage. New facts get new tags. A tag with [`IGNORABLE`] set may be skipped by a version that does not know
+//! On disk an edit is a run of changes, each `tag u8 | length varint | body`. Settings of families and descriptions of tables
+//! are fields (`codec/fields.rs`), and every body may end with more of them: optional ones that this version does not know are
+//! skipped. New facts get new tags. A tag with [`IGNORABLE`] set may be skipped by a version that does not know
 //! it; it states one fact, so the newest body of each such tag is carried into later snapshots of the state. Any
 //! other unknown tag means that a newer version wrote the file, and it is refused.
 
 use std::sync::Arc;
 
-use crate::codec::{Compression, Decoder, Salt, put_bytes, put_varint};
-use crate::options::MemtableKind;
+use crate::codec::{Decoder, Salt, put_bytes, put_varint, read_fields};
 use crate::ranges::{BORDER_BYTES_MAX, RangeTombstone};
 use crate::sst::TableMeta;
 use crate::types::{
-    Comparator, FAMILY_NAME_BYTES_MAX, FILE_BYTES_MAX, FILE_NUMBER_MAX, FamilyId, ID_MAX, SEQ_MAX, SeqNo,
-    TableId, VlogId, WAL_ID_MAX, WalId,
+    FAMILY_NAME_BYTES_MAX, FILE_BYTES_MAX, FILE_NUMBER_MAX, FamilyId, ID_MAX, SEQ_MAX, SeqNo, TableId,
+    VlogId, WAL_ID_MAX, WalId,
 };
 use crate::vlog::VlogPointer;
 use crate::{Error, FamilyOptions, Result};
@@ -22,9 +22,6 @@ use crate::{Error, FamilyOptions, Result};
 pub const MANIFEST_FORMAT: u32 = 1;
 /// Bit of a tag that tells an older reader it may skip the change.
 pub const IGNORABLE: u8 = 0x80;
-/// Longest stored name of a key order in bytes.
-pub const COMPARATOR_NAME_BYTES_MAX: usize = 255;
-
 /// Deepest level a table can be in.
 pub const LEVEL_MAX: u8 = 64;
 
@@ -179,11 +176,12 @@ pub enum Change {
 }
 
 mod tag {
-    pub(super) const CREATE_FAMILY: u8 = 1;
+    /// Read, no longer written: settings and descriptions without ids.
+    pub(super) const CREATE_FAMILY_1: u8 = 1;
     pub(super) const DROP_FAMILY: u8 = 2;
     pub(super) const RENAME_FAMILY: u8 = 3;
-    pub(super) const SET_OPTIONS: u8 = 4;
-    pub(super) const ADD_TABLE: u8 = 5;
+    pub(super) const SET_OPTIONS_1: u8 = 4;
+    pub(super) const ADD_TABLE_1: u8 = 5;
     pub(super) const REMOVE_TABLE: u8 = 6;
     pub(super) const ADD_VLOG: u8 = 7;
     pub(super) const SEAL_VLOG: u8 = 8;
@@ -198,6 +196,9 @@ mod tag {
     pub(super) const REMOVE_RANGE: u8 = 17;
     pub(super) const HOLD: u8 = 18;
     pub(super) const RELEASE: u8 = 19;
+    pub(super) const CREATE_FAMILY: u8 = 20;
+    pub(super) const SET_OPTIONS: u8 = 21;
+    pub(super) const ADD_TABLE: u8 = 22;
     pub(super) const CLOCK_MARK: u8 = super::IGNORABLE | 1;
 }
 
@@ -262,10 +263,10 @@ impl Change {
         match self {
             Self::CreateFamily { name, options, .. } => {
                 put_bytes(out, name.as_bytes());
-                put_options(out, options);
+                options.write(out);
             }
             Self::RenameFamily { name, .. } => put_bytes(out, name.as_bytes()),
-            Self::SetOptions { options, .. } => put_options(out, options),
+            Self::SetOptions { options, .. } => options.write(out),
             Self::AddTable { level, meta, .. } => {
                 out.push(*level);
                 meta.encode(out);
@@ -308,15 +309,24 @@ impl Change {
 
     fn decode(tag: u8, d: &mut Decoder<'_>) -> Result<Option<Self>> {
         let change = match tag {
-            tag::CREATE_FAMILY => {
-                Self::CreateFamily { family: family(d)?, name: name(d)?, options: options(d)? }
-            }
+            tag::CREATE_FAMILY | tag::CREATE_FAMILY_1 => Self::CreateFamily {
+                family: family(d)?,
+                name: name(d)?,
+                options: options(d, tag == tag::CREATE_FAMILY)?,
+            },
             tag::DROP_FAMILY => Self::DropFamily { family: family(d)? },
             tag::RENAME_FAMILY => Self::RenameFamily { family: family(d)?, name: name(d)? },
-            tag::SET_OPTIONS => Self::SetOptions { family: family(d)?, options: options(d)? },
+            tag::SET_OPTIONS | tag::SET_OPTIONS_1 => {
+                Self::SetOptions { family: family(d)?, options: options(d, tag == tag::SET_OPTIONS)? }
+            }
             tag::ADD_TABLE => {
                 Self::AddTable { family: family(d)?, level: level(d)?, meta: Arc::new(TableMeta::decode(d)?) }
             }
+            tag::ADD_TABLE_1 => Self::AddTable {
+                family: family(d)?,
+                level: level(d)?,
+                meta: Arc::new(TableMeta::decode_unnumbered(d)?),
+            },
             tag::REMOVE_TABLE => {
                 Self::RemoveTable { family: family(d)?, level: level(d)?, table: TableId(table(d, 0)?) }
             }
@@ -406,7 +416,7 @@ impl VersionEdit {
             let mut body = Decoder::new(d.take(length)?, file, at);
             match Change::decode(tag, &mut body)? {
                 Some(change) => {
-                    body.finish()?;
+                    read_fields(&mut body, |_, _| Ok(false))?;
                     edit.changes.push(change);
                 }
                 None if tag == 0 => return Err(body.corrupt("change with tag 0")),
@@ -455,13 +465,9 @@ fn small(d: &mut Decoder<'_>) -> Result<u32> {
     u32::try_from(n).map_err(|_| d.corrupt("number beyond 32 bits"))
 }
 
-fn text(d: &mut Decoder<'_>, max: usize) -> Result<Arc<str>> {
-    let bytes = d.bytes(max)?;
-    std::str::from_utf8(bytes).map(Arc::from).map_err(|_| d.corrupt("name is not UTF-8"))
-}
-
 fn name(d: &mut Decoder<'_>) -> Result<Arc<str>> {
-    text(d, FAMILY_NAME_BYTES_MAX)
+    let bytes = d.bytes(FAMILY_NAME_BYTES_MAX)?;
+    std::str::from_utf8(bytes).map(Arc::from).map_err(|_| d.corrupt("name is not UTF-8"))
 }
 
 fn range(d: &mut Decoder<'_>) -> Result<RangeTombstone> {
@@ -477,42 +483,7 @@ fn pointer(d: &mut Decoder<'_>) -> Result<VlogPointer> {
         .ok_or_else(|| d.corrupt("pointer into a value log"))
 }
 
-fn size(d: &mut Decoder<'_>) -> Result<usize> {
-    let n = d.varint()?;
-    usize::try_from(n).map_err(|_| d.corrupt("size beyond this machine"))
-}
-
-fn put_options(out: &mut Vec<u8>, o: &FamilyOptions) {
-    put_bytes(out, o.comparator.name().as_bytes());
-    put_varint(out, o.write_buffer_bytes as u64);
-    put_varint(out, o.value_threshold as u64);
-    out.push(o.compression as u8);
-    put_varint(out, u64::from(o.filter_bits_per_key));
-    put_varint(out, o.table_bytes);
-    put_varint(out, o.l1_tables_trigger as u64);
-    out.push(o.memtable as u8);
-    put_varint(out, o.vlog_file_bytes);
-}
-
-fn options(d: &mut Decoder<'_>) -> Result<FamilyOptions> {
-    let order = text(d, COMPARATOR_NAME_BYTES_MAX)?;
-    let options = FamilyOptions {
-        comparator: Comparator::by_name(&order).unwrap_or_else(|| Comparator::custom(order, <[u8]>::cmp)),
-        write_buffer_bytes: size(d)?,
-        value_threshold: size(d)?,
-        compression: Compression::from_u8(d.u8()?).ok_or_else(|| d.corrupt("unknown compression"))?,
-        filter_bits_per_key: small(d)?,
-        table_bytes: d.varint()?,
-        l1_tables_trigger: size(d)?,
-        memtable: match d.u8()? {
-            0 => MemtableKind::Auto,
-            1 => MemtableKind::SkipList,
-            _ => return Err(d.corrupt("unknown kind of memtable")),
-        },
-        vlog_file_bytes: d.varint()?,
-    };
-    match options.outside() {
-        None => Ok(options),
-        Some(what) => Err(d.corrupt(what)),
-    }
+/// Settings: fields, or in their first form.
+fn options(d: &mut Decoder<'_>, fields: bool) -> Result<FamilyOptions> {
+    if fields { FamilyOptions::read(d) } else { FamilyOptions::read_unnumbered(d) }
 }

@@ -26,7 +26,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use edit::{COMPARATOR_NAME_BYTES_MAX, Change, IGNORABLE, LEVEL_MAX, MANIFEST_FORMAT, VersionEdit};
+pub use edit::{Change, IGNORABLE, LEVEL_MAX, MANIFEST_FORMAT, VersionEdit};
 pub use family::{FamilyVersion, OpenTable, VlogSlot};
 pub use format::Identity;
 pub use image::{Image, in_force};

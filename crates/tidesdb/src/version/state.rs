@@ -7,8 +7,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use super::edit::{COMPARATOR_NAME_BYTES_MAX, Change, LEVEL_MAX, VersionEdit};
+use super::edit::{Change, LEVEL_MAX, VersionEdit};
 use crate::codec::Salt;
+use crate::options::COMPARATOR_NAME_BYTES_MAX;
 use crate::ranges::RangeTombstone;
 use crate::sst::TableMeta;
 use crate::types::{FAMILY_NAME_BYTES_MAX, FamilyId, SeqNo, TableId, VlogId, WalId};
@@ -244,8 +245,11 @@ impl State {
                     return Err(Error::invalid("the key order of a family cannot change"));
                 }
                 check_options(options)?;
-                let comparator = f.options.comparator.clone();
-                f.options = FamilyOptions { comparator, ..options.clone() };
+                let old = std::mem::replace(&mut f.options, options.clone());
+                f.options.comparator = old.comparator;
+                if f.options.unknown.is_empty() {
+                    f.options.unknown = old.unknown;
+                }
             }
             Change::AddTable { family, level, meta } => self.family_mut(*family)?.add_table(*level, meta)?,
             Change::RemoveTable { family, level, table } => {

@@ -18,6 +18,7 @@ fn every_change() -> Vec<Change> {
         l1_tables_trigger: 9,
         memtable: MemtableKind::SkipList,
         vlog_file_bytes: 3,
+        ..FamilyOptions::default()
     };
     vec![
         Change::NextIds { table: TableId(9000), vlog: VlogId(77), family: FamilyId(301) },
@@ -76,18 +77,18 @@ fn golden_edit() {
         Change::ClockMark { wall_secs: 128 },
         Change::CleanShutdown,
     ]);
-    let mut want = vec![1, 36, 1, 7];
+    let mut want = vec![20, 0, 1, 7];
     want.extend_from_slice(b"default");
-    want.push(8);
+    want.extend_from_slice(&[3, 8]); // name of the order, required
     want.extend_from_slice(b"bytewise");
-    want.extend_from_slice(&[0x80, 0x80, 0x80, 0x20]); // write buffer 64 MiB
-    want.extend_from_slice(&[0x80, 0x04]); // value threshold 512
-    want.push(2); // LZ4
-    want.push(10); // filter bits
-    want.extend_from_slice(&[0x80, 0x80, 0x80, 0x40]); // table bytes 128 MiB
-    want.push(4); // L1 trigger
-    want.push(0); // memtable kind
-    want.extend_from_slice(&[0x80, 0x80, 0x80, 0x80, 0x01]); // value log bytes 256 MiB
+    want.extend_from_slice(&[4, 4, 0x80, 0x80, 0x80, 0x20]); // write buffer 64 MiB
+    want.extend_from_slice(&[6, 2, 0x80, 0x04]); // value threshold 512
+    want.extend_from_slice(&[8, 1, 2]); // LZ4
+    want.extend_from_slice(&[10, 1, 10]); // filter bits
+    want.extend_from_slice(&[12, 4, 0x80, 0x80, 0x80, 0x40]); // table bytes 128 MiB
+    want.extend_from_slice(&[14, 1, 4]); // L1 trigger
+    want.extend_from_slice(&[16, 1, 0]); // memtable kind
+    want.extend_from_slice(&[18, 5, 0x80, 0x80, 0x80, 0x80, 0x01]); // value log bytes 256 MiB
     want[1] = (want.len() - 2) as u8;
     want.extend_from_slice(&[7, 18, 1, 2]);
     want.extend_from_slice(&[0xaa; 16]);
@@ -170,6 +171,37 @@ fn a_change_may_not_leave_bytes_over() {
     }
 }
 
+/// Fields that a newer version put behind what this one knows: optional ones are passed over, required ones are not.
+#[test]
+fn bodies_may_grow() {
+    let known = |c: &Change| !matches!(c, Change::Unknown { .. });
+    for change in every_change().into_iter().filter(known) {
+        let mut bytes = encoded(std::slice::from_ref(&change));
+        let at = bytes.len();
+        bytes[1] += 4;
+        bytes.extend_from_slice(&[0xc8, 0x01, 1, 7]); // field 100
+        let edit = VersionEdit::decode(&bytes, "m", 0).unwrap();
+        assert_eq!(edit.changes().len(), 1);
+        bytes[at] |= 1;
+        let e = VersionEdit::decode(&bytes, "m", 0).unwrap_err();
+        assert!(matches!(e, Error::FormatTooNew { .. }), "{change:?}: {e}");
+    }
+}
+
+/// An older version opens the database, changes a setting and writes the manifest anew: the newer setting is still there.
+#[test]
+fn settings_of_a_newer_version_outlive_an_older_one() {
+    let mut create = encoded(&[create_family(1, "f")]);
+    create[1] += 4;
+    create.extend_from_slice(&[0xc8, 0x01, 1, 7]);
+    let mut state = State::default();
+    state.apply(&VersionEdit::decode(&create, "m", 0).unwrap()).unwrap();
+    let options = FamilyOptions { value_threshold: 9, ..FamilyOptions::default() };
+    state.apply(&edit([Change::SetOptions { family: FamilyId(1), options }])).unwrap();
+    let snapshot = encoded(state.snapshot().changes());
+    assert!(snapshot.windows(4).any(|bytes| bytes == [0xc8, 0x01, 1, 7]));
+}
+
 #[test]
 fn damaged_edits_do_not_panic() {
     let bytes = encoded(&every_change());
@@ -183,7 +215,12 @@ fn damaged_edits_do_not_panic() {
             let mut bad = bytes.clone();
             bad[at] = value;
             if let Ok(edit) = VersionEdit::decode(&bad, "m", 0) {
-                assert_eq!(encoded(edit.changes()), bad, "one edit has one encoding");
+                let again = VersionEdit::decode(&encoded(edit.changes()), "m", 0).unwrap();
+                assert_eq!(
+                    format!("{again:?}"),
+                    format!("{edit:?}"),
+                    "what was understood is what is written"
+                );
                 let _ = State::default().apply(&edit);
             }
         }

@@ -99,6 +99,7 @@ fn meta(id: u64, keys: (&str, &str), seqs: (SeqNo, SeqNo), refs: &[(u32, u64, u6
         purged_to: 0,
         compression: crate::Compression::Lz4,
         vlog_refs: refs.iter().map(|&(v, bytes, count)| VlogRef { vlog: VlogId(v), bytes, count }).collect(),
+        ..TableMeta::default()
     })
 }
 

@@ -1,0 +1,183 @@
+//! Fields: bodies on disk that can grow.
+//!
+//! A body is a run of `id * 2 + required varint | length varint | bytes`, ids ascending from 1, up to the end of the body. A
+//! reader that does not know a *required* field refuses the file with `FormatTooNew`. It keeps other unknown fields as they are
+//! and writes them again ([`UnknownFields`]), so a newer version finds them after an older one has rewritten the body. A field
+//! that is missing has its default.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::{Decoder, put_bytes, put_varint};
+use crate::{Error, Result};
+
+/// Largest id of a field.
+const FIELD_ID_MAX: u64 = 1 << 16;
+
+/// Whether a reader that does not know a field may go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldClass {
+    /// The reader keeps the field and ignores it.
+    Optional,
+    /// The reader refuses the body.
+    Required,
+}
+
+/// Optional fields that a newer version wrote, in their encoded form.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct UnknownFields(Option<Arc<[u8]>>);
+
+impl UnknownFields {
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl fmt::Debug for UnknownFields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.as_deref().map_or(0, <[u8]>::len))
+    }
+}
+
+/// Writes the fields of a body, by ascending id. Unknown fields have larger ids than known ones, as ids are given in order.
+#[derive(Debug)]
+pub struct FieldWriter<'a> {
+    out: &'a mut Vec<u8>,
+    last: u64,
+}
+
+impl<'a> FieldWriter<'a> {
+    /// Begins a body at the end of `out`.
+    pub fn new(out: &'a mut Vec<u8>) -> Self {
+        Self { out, last: 0 }
+    }
+
+    /// Appends a field. Ids must ascend.
+    pub fn bytes(&mut self, id: u64, class: FieldClass, bytes: &[u8]) {
+        debug_assert!(id > self.last && id <= FIELD_ID_MAX, "fields ascend");
+        self.last = id;
+        put_varint(self.out, id << 1 | u64::from(class == FieldClass::Required));
+        put_bytes(self.out, bytes);
+    }
+
+    /// Appends a field that is a number.
+    pub fn number(&mut self, id: u64, class: FieldClass, n: u64) {
+        let mut bytes = Vec::with_capacity(super::VARINT_BYTES_MAX);
+        put_varint(&mut bytes, n);
+        self.bytes(id, class, &bytes);
+    }
+
+    /// Appends what a reader kept, and ends the body.
+    pub fn finish(self, unknown: &UnknownFields) {
+        self.out.extend_from_slice(unknown.0.as_deref().unwrap_or_default());
+    }
+}
+
+/// Reads the fields that are left in `d`. `known` decodes the field of an id and returns false for an id that it does not know.
+/// It gets a decoder of that field alone, which must be used up.
+///
+/// # Errors
+/// `Corrupt` for bytes that are no fields, `FormatTooNew` for an unknown field that is required, what `known` returns.
+pub fn read_fields(
+    d: &mut Decoder<'_>,
+    mut known: impl FnMut(u64, &mut Decoder<'_>) -> Result<bool>,
+) -> Result<UnknownFields> {
+    let (mut last, mut unknown) = (0, Vec::new());
+    while d.remaining() > 0 {
+        let head = d.varint()?;
+        let (id, required) = (head >> 1, head & 1 == 1);
+        if id <= last || id > FIELD_ID_MAX {
+            return Err(d.corrupt("fields out of order"));
+        }
+        last = id;
+        let mut field = d.sub()?;
+        if known(id, &mut field)? {
+            field.finish()?;
+        } else if required {
+            return Err(d.too_new());
+        } else {
+            put_varint(&mut unknown, head);
+            put_bytes(&mut unknown, field.rest());
+        }
+    }
+    Ok(UnknownFields((!unknown.is_empty()).then(|| unknown.into())))
+}
+
+impl Decoder<'_> {
+    /// The error for a field that this version must know and does not.
+    fn too_new(&self) -> Error {
+        Error::FormatTooNew { file: self.file().into(), found: FIELDS_FORMAT + 1, supported: FIELDS_FORMAT }
+    }
+}
+
+/// Number of the format in messages about required fields.
+const FIELDS_FORMAT: u32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8], known: u64) -> Result<(Vec<(u64, Vec<u8>)>, UnknownFields)> {
+        let mut found = Vec::new();
+        let mut d = Decoder::new(bytes, "file", 0);
+        let unknown = read_fields(&mut d, |id, field| {
+            if id > known {
+                return Ok(false);
+            }
+            found.push((id, field.rest().to_vec()));
+            Ok(true)
+        })?;
+        Ok((found, unknown))
+    }
+
+    fn body() -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut fields = FieldWriter::new(&mut out);
+        fields.bytes(1, FieldClass::Required, b"one");
+        fields.number(3, FieldClass::Optional, 300);
+        fields.bytes(9, FieldClass::Optional, b"");
+        fields.finish(&UnknownFields::default());
+        out
+    }
+
+    #[test]
+    fn unknown_optional_fields_survive_a_rewrite() {
+        let (found, unknown) = read(&body(), 1).unwrap();
+        assert_eq!(found, [(1, b"one".to_vec())]);
+        let mut again = Vec::new();
+        let mut fields = FieldWriter::new(&mut again);
+        fields.bytes(1, FieldClass::Required, b"one");
+        fields.finish(&unknown);
+        assert_eq!(again, body());
+        assert!(read(&body(), 9).unwrap().1.is_empty());
+    }
+
+    #[test]
+    fn an_unknown_required_field_is_a_newer_format() {
+        assert!(matches!(read(&body(), 0), Err(Error::FormatTooNew { .. })));
+    }
+
+    #[test]
+    fn every_cut_and_every_wrong_order_is_damage() {
+        let body = body();
+        let ends = [0, 5, 9, body.len()];
+        for cut in 0..=body.len() {
+            assert_eq!(read(&body[..cut], 9).is_ok(), ends.contains(&cut), "cut at {cut}");
+        }
+        let twice = [&body[..5], &body[..5]].concat();
+        assert!(matches!(read(&twice, 9), Err(Error::Corrupt { .. })));
+        assert!(matches!(read(&[0, 0], 9), Err(Error::Corrupt { .. })));
+        let mut far = Vec::new();
+        put_varint(&mut far, (FIELD_ID_MAX + 1) << 1);
+        far.push(0);
+        assert!(matches!(read(&far, 9), Err(Error::Corrupt { .. })));
+    }
+
+    #[test]
+    fn bytes_left_over_in_a_field_are_damage() {
+        let mut d = Decoder::new(&[2, 2, 7, 7], "file", 0);
+        let read = read_fields(&mut d, |_, field| field.u8().map(|_| true));
+        assert!(matches!(read, Err(Error::Corrupt { offset: 3, .. })), "{read:?}");
+    }
+}

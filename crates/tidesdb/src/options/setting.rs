@@ -1,0 +1,87 @@
+//! Settings of a family as numbers: what the table in `family.rs` generates its code from.
+
+use std::ops::RangeInclusive;
+
+use super::MemtableKind;
+use crate::codec::Compression;
+
+/// A setting that fits a word: in an atomic of an open family, in a field on disk, and on the command line.
+pub trait Setting: Copy + PartialEq {
+    /// The setting as a number.
+    fn to_word(self) -> u64;
+    /// The setting of a number, if it is one.
+    fn from_word(word: u64) -> Option<Self>;
+}
+
+/// Describes one setting of a family.
+#[derive(Clone, Copy, Debug)]
+pub struct SettingInfo {
+    /// Its name, as in [`FamilyOptions`](super::FamilyOptions).
+    pub name: &'static str,
+    /// What it does, its unit and default.
+    pub help: &'static str,
+    /// Its default as a number.
+    pub default: u64,
+    /// The numbers that it may be.
+    pub domain: (u64, u64),
+    /// Whether it may change while the family is open.
+    pub live: bool,
+}
+
+impl Setting for u64 {
+    fn to_word(self) -> u64 {
+        self
+    }
+
+    fn from_word(word: u64) -> Option<Self> {
+        Some(word)
+    }
+}
+
+impl Setting for usize {
+    fn to_word(self) -> u64 {
+        self as u64
+    }
+
+    fn from_word(word: u64) -> Option<Self> {
+        word.try_into().ok()
+    }
+}
+
+impl Setting for u32 {
+    fn to_word(self) -> u64 {
+        self.into()
+    }
+
+    fn from_word(word: u64) -> Option<Self> {
+        word.try_into().ok()
+    }
+}
+
+impl Setting for Compression {
+    fn to_word(self) -> u64 {
+        self as u64
+    }
+
+    fn from_word(word: u64) -> Option<Self> {
+        u8::try_from(word).ok().and_then(Self::from_u8)
+    }
+}
+
+impl Setting for MemtableKind {
+    fn to_word(self) -> u64 {
+        self as u64
+    }
+
+    fn from_word(word: u64) -> Option<Self> {
+        [Self::Auto, Self::SkipList].into_iter().find(|kind| kind.to_word() == word)
+    }
+}
+
+/// Why `word` cannot be the setting `name`, if so.
+pub(super) fn outside(name: &str, word: u64, domain: RangeInclusive<u64>) -> Option<String> {
+    if domain.contains(&word) {
+        return None;
+    }
+    Some(format!("{name} is {word}, outside of {} to {}", domain.start(), domain.end()))
+}
