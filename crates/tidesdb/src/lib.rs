@@ -51,8 +51,8 @@ pub use db::{
 pub use error::{Error, Result};
 pub use family::{CommitHook, Committed, CommittedOp};
 pub use options::{
-    DbOptions, FamilyOptions, Isolation, MemtableKind, ReadOptions, RecoveryMode, RemoteOptions, SyncMode,
-    WriteOptions,
+    DbOptions, FamilyOptions, Isolation, MemtableKind, ReadOptions, RecoveryMode, RemoteOptions, SettingInfo,
+    SyncMode, WriteOptions,
 };
 pub use read::{Cursor, Iter};
 pub use remote::RemoteStats;

@@ -1,7 +1,7 @@
 //! `tidesdb families`: the column families of a database.
 
 use serde_json::json;
-use tidesdb::{Comparator, Compression, FamilyOptions};
+use tidesdb::{Comparator, Compression, FamilyOptions, SettingInfo};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Out;
@@ -54,12 +54,22 @@ struct Create {
     /// Order of its keys: bytewise, reverse-bytewise, case-insensitive, lexicographic, u64 or i64
     #[arg(long, default_value = "bytewise", value_parser = comparator)]
     order: Comparator,
-    /// Values of this many bytes and more go to the value log
-    #[arg(long, value_name = "BYTES")]
-    value_threshold: Option<usize>,
-    /// Memory in which writes gather before they go to a table
-    #[arg(long, value_name = "BYTES")]
-    write_buffer: Option<usize>,
+    /// A setting and its number, such as value_threshold=4096; may be given more than once
+    #[arg(long = "set", value_name = "NAME=NUMBER", value_parser = setting, long_help = settings_help())]
+    settings: Vec<(String, u64)>,
+}
+
+fn setting(text: &str) -> Result<(String, u64), String> {
+    let (name, number) = text.split_once('=').ok_or("expected NAME=NUMBER")?;
+    let number = number.parse().map_err(|_| format!("{number:?} is not a number from 0 up"))?;
+    Ok((name.to_owned(), number))
+}
+
+/// The settings, from the engine's own table.
+fn settings_help() -> String {
+    let line = |info: &SettingInfo| format!("\n  {:20} {}", info.name, info.help);
+    let lines: String = FamilyOptions::TABLE.iter().map(line).collect();
+    format!("A setting and its number, such as value_threshold=4096; may be given more than once:{lines}")
 }
 
 fn compression(name: &str) -> Result<Compression, String> {
@@ -72,16 +82,13 @@ fn comparator(name: &str) -> Result<Comparator, String> {
 }
 
 impl Create {
-    fn options(&self) -> FamilyOptions {
+    fn options(&self) -> Result<FamilyOptions, Failure> {
         let mut options =
             FamilyOptions::default().compression(self.compression).comparator(self.order.clone());
-        if let Some(bytes) = self.value_threshold {
-            options = options.value_threshold(bytes);
+        for (name, number) in &self.settings {
+            options.set(name, *number)?;
         }
-        if let Some(bytes) = self.write_buffer {
-            options = options.write_buffer(bytes);
-        }
-        options
+        Ok(options)
     }
 }
 
@@ -102,7 +109,7 @@ impl Families {
         let db = &session.db;
         match self.action.as_ref().unwrap_or(&Action::List) {
             Action::List => return list(session, out),
-            Action::Create(create) => drop(db.create_family(&create.name, create.options())?),
+            Action::Create(create) => drop(db.create_family(&create.name, create.options()?)?),
             Action::Drop { name } => db.drop_family(name)?,
             Action::Rename { old, new } => db.rename_family(old, new)?,
             Action::Clone { source, new } => drop(db.clone_family(source, new)?),
@@ -119,9 +126,12 @@ fn list(session: &Session, out: &mut Out<'_>) -> Outcome {
         let bytes: u64 = stats.level_bytes.iter().sum();
         let (compression, order) = (options.compression.name(), options.comparator.name());
         if session.common.json {
+            let number = |info: &SettingInfo| (info.name.to_owned(), json!(options.get(info.name)));
+            let settings: serde_json::Map<_, _> = FamilyOptions::TABLE.iter().map(number).collect();
             out.json(&json!({
                 "name": name, "tables": tables, "bytes": bytes, "entries": stats.table_entries,
                 "memtable_bytes": stats.memtable_bytes, "compression": compression, "order": order,
+                "settings": settings,
             }))?;
         } else if out.is_terminal() {
             let name = out.paint(crate::output::Style::Strong, &name);
@@ -150,11 +160,14 @@ mod tests {
             "zstd",
             "--order",
             "u64",
-            "--value-threshold",
-            "99",
+            "--set",
+            "value_threshold=99",
+            "--set",
+            "table_bytes=1000000",
         ]);
         let options = stage.db.family("one").unwrap().options().clone();
         assert_eq!((options.compression, options.value_threshold), (Compression::Zstd, 99));
+        assert_eq!(options.table_bytes, 1_000_000);
         assert_eq!(options.comparator.name(), "u64");
         stage.run(&["families", "rename", "one", "two"]);
         stage.run(&["families", "clone", "default", "copy"]);
@@ -172,5 +185,11 @@ mod tests {
         assert_eq!(stage.fails(&["families", "drop", "default"]).exit, Exit::Usage);
         assert_eq!(stage.fails(&["families", "create", "default"]).exit, Exit::Usage);
         assert_eq!(stage.fails(&["families", "--family", "x"]).exit, Exit::Usage);
+        for bad in
+            ["value_threshold", "value_threshold=-1", "colour=1", "table_bytes=0", "filter_bits_per_key=33"]
+        {
+            assert_eq!(stage.fails(&["families", "create", "new", "--set", bad]).exit, Exit::Usage, "{bad}");
+        }
+        assert_eq!(stage.run(&["families"]), "default\n");
     }
 }

@@ -23,7 +23,7 @@ pub enum MemtableKind {
 }
 
 /// Longest stored name of a key order in bytes.
-pub const COMPARATOR_NAME_BYTES_MAX: usize = 255;
+pub(crate) const COMPARATOR_NAME_BYTES_MAX: usize = 255;
 /// Most bits of filter for each key.
 const FILTER_BITS_MAX: u64 = 32;
 /// Field of the name of the key order on disk.

@@ -6,7 +6,7 @@ use super::MemtableKind;
 use crate::codec::Compression;
 
 /// A setting that fits a word: in an atomic of an open family, in a field on disk, and on the command line.
-pub trait Setting: Copy + PartialEq {
+pub(super) trait Setting: Copy + PartialEq {
     /// The setting as a number.
     fn to_word(self) -> u64;
     /// The setting of a number, if it is one.
