@@ -81,7 +81,7 @@ impl Table {
     /// `Corrupt` if the file is damaged or not the one described, `FormatTooNew`, `Io`.
     pub fn open(context: &TableContext, comparator: &Comparator, meta: Arc<TableMeta>) -> Result<Arc<Self>> {
         let name = files::table(meta.id);
-        let file = context.dir.open(&name, Access::Read).map_err(|e| Error::io("open", &name, e))?;
+        let file = context.dir.open(&name, Access::Random).map_err(|e| Error::io("open", &name, e))?;
         let source = Source::open(file, context.use_mmap, meta.file_bytes, &name)?;
         let footer = read_footer(&source, &meta, &name)?;
         let footer_at = meta.file_bytes - FOOTER_BYTES as u64;
