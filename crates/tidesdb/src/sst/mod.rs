@@ -40,6 +40,6 @@ pub use block::CachedBlock;
 pub use cursor::TableCursor;
 pub use describe::{BlockContent, BlockInfo};
 pub use props::{TableMeta, VlogRef};
-pub use reader::{CachedPart, Found, Table, TableContext};
+pub use reader::{BlockReads, CachedPart, Found, Table, TableContext};
 pub use values::TableValue;
 pub use writer::{TableOptions, TableWriter};
