@@ -229,6 +229,25 @@ impl FamilyCore {
         self.view.store(Arc::new(ReadView { active: Some(slot), ..(*view).clone() }));
     }
 
+    /// Puts `map`, which holds commit `seq` alone, at its place: the active memtable ends at `seq`, the next one begins at `end`.
+    /// The caller holds the order of commits and owns `map`. Returns the bytes that wait for a flush since; 0 if the
+    /// family was dropped.
+    pub fn rotate_around(&self, mut map: Arc<Memtable>, seq: SeqNo, end: SeqNo) -> u64 {
+        Arc::get_mut(&mut map).expect("no other thread knows a staged memtable").rebase(seq);
+        let slot = Arc::new(MemSlot { map, ranges: SharedRanges::default(), from: seq, pins: seq });
+        let mut bytes = 0;
+        self.change_view(|view| {
+            if self.is_dropped() {
+                return view.clone();
+            }
+            bytes = (view.active.as_ref().map_or(0, |active| active.bytes()) + slot.bytes()) as u64;
+            let mut next = view.rotated(seq);
+            next.immutables.insert(0, (slot, end));
+            ReadView { active_from: end, ..next }
+        });
+        bytes
+    }
+
     /// A memtable of this family's order that is not part of it, to sort entries in.
     pub fn staging_memtable(&self, seed: u64) -> Arc<Memtable> {
         self.new_map(seed)
