@@ -489,11 +489,11 @@ impl Shared {
         let ids: Vec<FamilyId> = staged.iter().map(|(family, _)| family.id).collect();
         let place = self.log.reserve_holding(record, purpose, |commit| {
             for (family, map) in staged {
-                let active = family.owned_view().active.as_ref().map_or(0, |slot| slot.bytes());
-                let bytes = (active + map.allocated_bytes()) as u64;
-                self.debt.add(bytes); // first: a flush may take them off as soon as they are on the list
-                if family.rotate_around(map, commit.seq, commit.end) == 0 {
-                    self.debt.subtract(bytes);
+                let active = family.owned_view().active.as_ref().map_or(0, |slot| slot.debt());
+                let debt = active + map.allocated_bytes().min(family.options.write_buffer_bytes()) as u64;
+                self.debt.add(debt); // first: a flush may take it off as soon as it is on the list
+                if !family.rotate_around(map, commit.seq, commit.end) {
+                    self.debt.subtract(debt);
                 }
             }
         })?;

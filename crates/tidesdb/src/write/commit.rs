@@ -26,7 +26,7 @@ use crate::{Error, Result};
 /// A longer batch counts its memtables instead of pinning them: nobody's memory is kept back while it is inserted.
 const PINNED_OPS_MAX: u32 = 64;
 /// Batches from this size on make the writers behind them wait, see [`Large`].
-const LARGE_BYTES_MIN: usize = 1 << 20;
+pub(super) const LARGE_BYTES_MIN: usize = 1 << 20;
 /// The name of a batch in error messages.
 const BODY: &str = "a batch in memory";
 
