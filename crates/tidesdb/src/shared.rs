@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidesdb_io::{Dir, Env};
+use tidesdb_memtable::Memtable;
 use tidesdb_sync::{Event, Mutex, RwLock};
 
 use crate::clock::ExpiryClock;
@@ -21,7 +22,7 @@ use crate::sst::{Table, TableContext};
 use crate::types::{FamilyId, SeqNo};
 use crate::version::{Change, VersionEdit, VersionSet};
 use crate::vlog::WriteBudget;
-use crate::wal::Log;
+use crate::wal::{Log, Place, Purpose};
 use crate::{Error, Result};
 
 /// On a full disk, less of the log than this is not worth a table, unless a whole segment comes back.
@@ -466,6 +467,39 @@ impl Shared {
             family.make_slot(sequencer.tail(), self.env.entropy.next_u64(), || sequencer.visible_end());
         }
         self.rotate_now(families)
+    }
+
+    /// Reserves a place for `record`, a commit whose entries are all in the memtables `staged`, and puts these into the read
+    /// views before another commit is ordered.
+    ///
+    /// # Errors
+    /// As [`Log::reserve`]; nothing happened.
+    pub fn reserve_staged(
+        &self,
+        record: &mut Vec<u8>,
+        purpose: Purpose,
+        staged: Vec<(Arc<FamilyCore>, Arc<Memtable>)>,
+    ) -> Result<Place> {
+        let _one_at_a_time = self.rotating.lock();
+        let sequencer = self.log.sequencer();
+        for (family, _) in &staged {
+            // As in `rotate_all`.
+            family.make_slot(sequencer.tail(), self.env.entropy.next_u64(), || sequencer.visible_end());
+        }
+        let ids: Vec<FamilyId> = staged.iter().map(|(family, _)| family.id).collect();
+        let place = self.log.reserve_holding(record, purpose, |commit| {
+            for (family, map) in staged {
+                let active = family.owned_view().active.as_ref().map_or(0, |slot| slot.debt());
+                let debt = active + map.allocated_bytes().min(family.options.write_buffer_bytes()) as u64;
+                self.debt.add(debt); // first: a flush may take it off as soon as it is on the list
+                if !family.rotate_around(map, commit.seq, commit.end) {
+                    self.debt.subtract(debt);
+                }
+            }
+        })?;
+        tidesdb_sync::reclaim();
+        ids.into_iter().for_each(|id| self.jobs.push(Job::Flush(id)));
+        Ok(place)
     }
 
     fn rotate_if(&self, family: &Arc<FamilyCore>, wanted: impl Fn(usize) -> bool) {

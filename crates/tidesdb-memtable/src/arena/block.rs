@@ -8,9 +8,12 @@
 //! mappings of their own, aligned to huge pages and advised to use them: a fresh page costs 0.25-0.5 us of
 //! fault per 4 KiB, a fresh huge page a third of that per byte. A few of these mappings are kept when an arena
 //! drops, for the next one, and marked so that the system can take their pages whenever it is short of memory.
+//!
+//! The system takes 0.1-2 ms to clear a huge page. A thread that faulted one under the arena's lock would stop all
+//! others, so the next block is populated in advance and without the lock: [`Blocks::wants_ahead`], [`Ahead`].
 
 use std::alloc::Layout;
-use std::mem::size_of;
+use std::mem::{ManuallyDrop, size_of};
 use std::ptr::NonNull;
 
 /// Alignment of blocks and of every piece: a cache line.
@@ -21,7 +24,7 @@ pub(super) const HEADER: usize = ALIGN;
 const SMALLEST: usize = 4 << 10;
 const HUGE_PAGE: usize = 2 << 20;
 /// Largest block of an arena that expects to be large.
-const LARGEST: usize = 8 << 20;
+const LARGEST: usize = HUGE_PAGE;
 /// From this expected capacity on, huge pages are asked for.
 const HUGE_FROM: usize = 32 << 20;
 
@@ -43,7 +46,49 @@ pub(super) struct Blocks {
     rest: Option<(NonNull<u8>, usize)>,
     /// Ordinary blocks grow up to this.
     largest: usize,
+    /// Blocks of [`LARGEST`] bytes are populated in advance until this much is handed out; 0 = never.
+    ahead_until: u64,
+    ahead: AheadState,
     huge: bool,
+}
+
+/// A populated block that no arena uses yet.
+pub(super) struct Ahead(NonNull<u8>);
+
+// SAFETY: the value owns its mapping.
+unsafe impl Send for Ahead {}
+
+impl Ahead {
+    /// Maps and populates a block; `None` if the system has no memory. Takes 0.1-2 ms: call it without a lock.
+    pub(super) fn prepare() -> Option<Ahead> {
+        let block = Ahead(mapping::reserve(LARGEST)?);
+        mapping::populate(block.0, LARGEST);
+        Some(block)
+    }
+
+    /// Gives the mapping to the caller.
+    fn into_inner(self) -> NonNull<u8> {
+        ManuallyDrop::new(self).0
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        // SAFETY: `reserve` made the mapping with this size, and the value is its only owner.
+        unsafe { mapping::release(self.0, LARGEST) };
+    }
+}
+
+/// What is known of the block after the current one.
+enum AheadState {
+    /// No thread prepares one.
+    Idle,
+    /// A new block was begun: the next caller of [`Blocks::wants_ahead`] prepares the one after it.
+    Wanted,
+    /// A thread prepares it.
+    Asked,
+    /// It is there.
+    Ready(Ahead),
 }
 
 // SAFETY: the blocks are owned by this value alone; the pointers are moved and freed like a Vec's.
@@ -53,7 +98,41 @@ impl Blocks {
     pub(super) fn new(capacity_hint: usize) -> Self {
         let huge = capacity_hint >= HUGE_FROM;
         let largest = if huge { LARGEST } else { (capacity_hint / 4).clamp(4 * SMALLEST, HUGE_PAGE / 2) };
-        Blocks { newest: None, rest: None, largest: largest.next_power_of_two(), huge }
+        // The last block of a full arena has no successor.
+        let ahead = if huge && mapping::AVAILABLE { capacity_hint - 2 * LARGEST } else { 0 };
+        let largest = largest.next_power_of_two();
+        Blocks { newest: None, rest: None, largest, ahead_until: ahead as u64, ahead: AheadState::Idle, huge }
+    }
+
+    /// Whether the caller should [prepare](Ahead::prepare) a block, without the arena's lock, and hand the result to
+    /// [`put_ahead`](Self::put_ahead). Asks one caller at a time.
+    pub(super) fn wants_ahead(&mut self) -> bool {
+        let wanted = matches!(self.ahead, AheadState::Wanted);
+        if wanted {
+            self.ahead = AheadState::Asked;
+        }
+        wanted
+    }
+
+    /// Keeps a prepared block for later.
+    pub(super) fn put_ahead(&mut self, block: Option<Ahead>) {
+        self.ahead = block.map_or(AheadState::Idle, AheadState::Ready);
+    }
+
+    /// A mapping of `size` bytes; the prepared one if there is one. A mapping of the usual size asks for the next.
+    fn map(&mut self, size: usize, handed_out: u64) -> Option<NonNull<u8>> {
+        if size != LARGEST {
+            return mapping::reserve(size);
+        }
+        let next = if handed_out < self.ahead_until { AheadState::Wanted } else { AheadState::Idle };
+        match std::mem::replace(&mut self.ahead, next) {
+            AheadState::Ready(block) => Some(block.into_inner()),
+            AheadState::Asked => {
+                self.ahead = AheadState::Asked; // its thread is slower than the others: it comes too late for this block
+                mapping::reserve(size)
+            }
+            AheadState::Idle | AheadState::Wanted => mapping::reserve(size),
+        }
     }
 
     /// A piece of at least `least` and at most `wish` bytes (both rounded up to [`ALIGN`]) and its length.
@@ -70,11 +149,11 @@ impl Blocks {
             if least > self.largest / 4 {
                 // Its own block, so that the rest of the current one stays in use.
                 let layout = Layout::from_size_align(least.checked_add(HEADER)?, ALIGN).ok()?;
-                return Some((self.add_block(layout)?, least));
+                return Some((self.add_block(layout, handed_out)?, least));
             }
             let size = usize::try_from(handed_out).unwrap_or(self.largest).next_power_of_two();
             let size = size.max(HEADER + least).next_power_of_two().clamp(SMALLEST, self.largest);
-            let start = self.add_block(Layout::from_size_align(size, ALIGN).ok()?)?;
+            let start = self.add_block(Layout::from_size_align(size, ALIGN).ok()?, handed_out)?;
             self.rest = Some((start, size - HEADER));
         }
         let (start, left) = self.rest?;
@@ -86,10 +165,10 @@ impl Blocks {
     }
 
     /// Takes a block from the system and returns its first byte after the header.
-    fn add_block(&mut self, layout: Layout) -> Option<NonNull<u8>> {
+    fn add_block(&mut self, layout: Layout, handed_out: u64) -> Option<NonNull<u8>> {
         let mapped = self.huge && layout.size() >= HUGE_PAGE && mapping::AVAILABLE;
         let start = if mapped {
-            mapping::reserve(layout.size())?
+            self.map(layout.size(), handed_out)?
         } else {
             debug_assert!(layout.size() > 0);
             // SAFETY: the layout is not empty.
@@ -139,7 +218,7 @@ mod mapping {
     pub(super) const AVAILABLE: bool = true;
 
     /// Spare mappings kept, at most: 64 MiB.
-    const MAX_SPARE: usize = 8;
+    const MAX_SPARE: usize = (64 << 20) / LARGEST;
 
     /// An unused mapping of [`LARGEST`] bytes. The system may take its pages until they are written again.
     struct Spare(NonNull<u8>);
@@ -180,6 +259,12 @@ mod mapping {
         NonNull::new(aligned.cast())
     }
 
+    /// Gives pages to the `size` bytes from `start` on, which [`reserve`] returned. A failure leaves that to page faults.
+    pub(super) fn populate(start: NonNull<u8>, size: usize) {
+        // SAFETY: a mapping of ours; populating changes no contents.
+        let _ = unsafe { madvise(start.as_ptr().cast(), size, Advice::LinuxPopulateWrite) };
+    }
+
     /// Frees what [`reserve`] returned.
     ///
     /// # Safety
@@ -213,6 +298,8 @@ mod mapping {
     pub(super) fn reserve(_size: usize) -> Option<NonNull<u8>> {
         None
     }
+
+    pub(super) fn populate(_start: NonNull<u8>, _size: usize) {}
 
     /// # Safety
     ///

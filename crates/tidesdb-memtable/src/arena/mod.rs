@@ -1,7 +1,7 @@
 //! [`Arena`]: memory that is handed out by many threads at once and freed all together.
 //!
 //! ```text
-//! block (4 KiB .. 8 MiB, from the system) = header, chunk, chunk, large allocation, chunk, ...
+//! block (4 KiB .. 2 MiB, from the system) = header, chunk, chunk, large allocation, chunk, ...
 //! chunk (512 B .. 64 KiB, leased to a lane) = header, entry, node, entry, ...
 //! lane  = the chunk that some of the threads allocate from; 1 lane while small, 16 when large
 //! ```
@@ -10,7 +10,8 @@
 //! Blocks and chunks grow with the arena, so an empty one costs nothing and a small one some KiB.
 //!
 //! Threads: `alloc` may run anywhere at any time. It bumps the chunk of its lane with one compare-exchange on
-//! a line that, with up to 16 threads, no other thread writes. The lock is taken once per chunk. Leases belong
+//! a line that, with up to 16 threads, no other thread writes. The lock is taken once per chunk, and no page is faulted
+//! under it while threads keep to the prepared blocks. Leases belong
 //! to the arena and not to the thread, so that a thread that writes to thousands of memtables in turn strands
 //! no memory in any of them, and nothing of a dropped arena survives in a thread.
 
@@ -22,7 +23,7 @@ use std::mem::{align_of, size_of};
 use std::ptr::{self, NonNull};
 
 use crate::sync::{AtomicPtr, AtomicU64, Mutex, Ordering, thread_index};
-use block::Blocks;
+use block::{Ahead, Blocks};
 
 /// Lanes of a large arena.
 const LANES: usize = 16;
@@ -205,7 +206,19 @@ impl Arena {
         // Release: whoever sees the chunk sees its header.
         lane.store(chunk.as_ptr(), Ordering::Release);
         self.grown(handed_out + got as u64);
+        let ahead = blocks.wants_ahead();
+        drop(blocks);
+        if ahead {
+            self.populate_ahead();
+        }
         Some(())
+    }
+
+    /// Prepares the next block while other threads use the current one.
+    #[cold]
+    fn populate_ahead(&self) {
+        let block = Ahead::prepare();
+        self.blocks.lock().put_ahead(block);
     }
 
     /// Under the lock: `handed_out` bytes are out now.

@@ -96,7 +96,7 @@ impl Cursor {
         let found = self.walk_to(target);
         self.stand_on_newest();
         if let Some(newest) = self.record.filter(|_| found) {
-            match newest.visible_at(seq) {
+            match seq.checked_sub(self.memtable.base).and_then(|seq| newest.visible_at(seq)) {
                 Some(record) => self.record = Some(record),
                 None => self.next_key(),
             }
@@ -169,6 +169,7 @@ impl Cursor {
     /// From key to key, while the newest version of the key is older than `below` and the key comes before `until`; `None` = to the
     /// end. Each key costs a few nanoseconds.
     pub fn skip_older(&mut self, below: u64, until: Option<&[u8]>) {
+        let below = below.saturating_sub(self.memtable.base);
         while let Some(record) = self.record
             && record.seq() < below
             && until.is_none_or(|until| self.memtable.is_before(record.key(), until))

@@ -39,7 +39,7 @@ impl<'a> Entry<'a> {
     pub(super) fn new(record: RecordRef<'a>, owner: &'a Memtable) -> Self {
         Entry {
             key: record.key(),
-            seq: record.seq(),
+            seq: record.seq() + owner.base,
             kind: record.kind(),
             expiry: record.expiry(),
             value: record.value(),

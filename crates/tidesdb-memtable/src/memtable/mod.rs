@@ -56,6 +56,8 @@ enum Map {
 pub struct Memtable {
     map: Map,
     reverse: bool,
+    /// What the sequence numbers of records are relative to.
+    base: u64,
     arena: Arena,
 }
 
@@ -75,7 +77,25 @@ impl Memtable {
             (_, MapKind::SkipList) => Map::SkipList(SkipList::new(Bytewise, seed)),
             (_, MapKind::Tree) => Map::Tree(Tree::new()),
         };
-        Arc::new(Memtable { map, reverse, arena })
+        Arc::new(Memtable { map, reverse, base: 0, arena })
+    }
+
+    /// Adds `base` to the sequence numbers of all entries, those to come included. For a memtable that is filled before its
+    /// sequence numbers are known; it takes no time.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tidesdb_memtable::{KeyOrder, MapKind, Memtable, Version};
+    ///
+    /// let mut memtable = Memtable::new(KeyOrder::Bytewise, MapKind::Tree, 64 << 20, 1);
+    /// memtable.insert(b"key", Version { seq: 0, kind: 0, expiry: 0 }, b"value")?;
+    /// Arc::get_mut(&mut memtable).unwrap().rebase(100);
+    /// assert_eq!(memtable.get(b"key", 100).unwrap().seq, 100);
+    /// assert!(memtable.get(b"key", 99).is_none());
+    /// # Ok::<(), tidesdb_memtable::MemtableFull>(())
+    /// ```
+    pub fn rebase(&mut self, base: u64) {
+        self.base += base;
     }
 
     /// Inserts one version of `key`.
@@ -89,6 +109,8 @@ impl Memtable {
     /// the value than 4 GiB; nothing is inserted then.
     #[inline]
     pub fn insert(&self, key: &[u8], version: Version, value: &[u8]) -> Result<(), MemtableFull> {
+        debug_assert!(version.seq >= self.base, "a version is not older than the base");
+        let version = Version { seq: version.seq - self.base, ..version };
         let record = RecordRef::create(&self.arena, key, version, value)?;
         let inserted = match &self.map {
             Map::Tree(tree) => tree.insert(&self.arena, record),
@@ -105,6 +127,7 @@ impl Memtable {
     #[inline]
     #[must_use]
     pub fn get(&self, key: &[u8], snapshot: u64) -> Option<Entry<'_>> {
+        let snapshot = snapshot.checked_sub(self.base)?;
         let record = match &self.map {
             Map::Tree(tree) => tree.get(key, snapshot),
             Map::SkipList(list) => list.get(key, snapshot),

@@ -198,12 +198,12 @@ impl FamilyCore {
         bytes
     }
 
-    /// The immutable `slot` is in the tables of `version`, or not needed any more. Returns its bytes if it was there.
+    /// The immutable `slot` is in the tables of `version`, or not needed any more. Returns its debt if it was there.
     pub fn release(&self, slot: &Arc<MemSlot>, version: Option<Arc<TableVersion>>) -> u64 {
         let mut bytes = 0;
         self.change_view(|view| {
             if view.immutables.iter().any(|(s, _)| Arc::ptr_eq(s, slot)) {
-                bytes = slot.bytes() as u64;
+                bytes = slot.debt();
             }
             view.flushed(slot, version.unwrap_or_else(|| Arc::clone(&view.version)))
         });
@@ -225,8 +225,28 @@ impl FamilyCore {
             ranges: SharedRanges::default(),
             from: view.active_from,
             pins: published().min(seq),
+            debt_max: usize::MAX,
         });
         self.view.store(Arc::new(ReadView { active: Some(slot), ..(*view).clone() }));
+    }
+
+    /// Puts `map`, which holds commit `seq` alone, at its place: the active memtable ends at `seq`, the next one begins at `end`.
+    /// The caller holds the order of commits and owns `map`. `false` if the family was dropped.
+    pub fn rotate_around(&self, mut map: Arc<Memtable>, seq: SeqNo, end: SeqNo) -> bool {
+        Arc::get_mut(&mut map).expect("no other thread knows a staged memtable").rebase(seq);
+        let debt_max = self.options.write_buffer_bytes();
+        let slot = Arc::new(MemSlot { map, ranges: SharedRanges::default(), from: seq, pins: seq, debt_max });
+        let mut placed = false;
+        self.change_view(|view| {
+            if self.is_dropped() {
+                return view.clone();
+            }
+            placed = true;
+            let mut next = view.rotated(seq);
+            next.immutables.insert(0, (slot, end));
+            ReadView { active_from: end, ..next }
+        });
+        placed
     }
 
     /// A memtable of this family's order that is not part of it, to sort entries in.
@@ -234,11 +254,11 @@ impl FamilyCore {
         self.new_map(seed)
     }
 
-    /// Lets go of all memtables. Returns the bytes of those that waited for a flush.
+    /// Lets go of all memtables. Returns the debt of those that waited for a flush.
     pub fn forget_memtables(&self) -> u64 {
         let mut bytes = 0;
         self.change_view(|view| {
-            bytes = view.immutables.iter().map(|(slot, _)| slot.bytes() as u64).sum();
+            bytes = view.immutables.iter().map(|(slot, _)| slot.debt()).sum();
             let version = Arc::clone(&view.version);
             ReadView { active: None, active_from: view.active_from, immutables: Vec::new(), version }
         });

@@ -19,6 +19,8 @@ pub struct MemSlot {
     pub from: SeqNo,
     /// First sequence number whose log must be kept for this memtable.
     pub pins: SeqNo,
+    /// No more of its bytes count as debt of writers.
+    pub debt_max: usize,
 }
 
 impl MemSlot {
@@ -26,6 +28,11 @@ impl MemSlot {
     #[inline]
     pub fn bytes(&self) -> usize {
         self.map.allocated_bytes() + self.ranges.bytes()
+    }
+
+    /// Bytes that writers wait for while it waits for its flush.
+    pub fn debt(&self) -> u64 {
+        self.bytes().min(self.debt_max) as u64
     }
 
     /// Whether nothing was written to it.

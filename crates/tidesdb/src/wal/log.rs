@@ -40,6 +40,15 @@ pub struct LogConfig {
     pub free_min: u64,
 }
 
+/// Pads `record` to whole units. Returns its length then, and that of its body.
+fn pad(record: &mut Vec<u8>) -> Result<(u64, u32)> {
+    debug_assert!(record.len() >= RECORD_HEADER_BYTES, "a record begins with room for its header");
+    let body_len = u32::try_from(record.len() - RECORD_HEADER_BYTES)
+        .map_err(|_| Error::invalid("a commit is limited to 4 GiB"))?;
+    record.resize(record.len().next_multiple_of(UNIT as usize), 0);
+    Ok((record.len() as u64, body_len))
+}
+
 /// A place in the log that is to be filled.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
@@ -162,7 +171,11 @@ impl Log {
         self.fill(&place, kind, record, 0, false)
     }
 
-    fn fill(
+    /// Writes the padded `record` to its place.
+    ///
+    /// # Errors
+    /// The failure and the commit: the caller must poison.
+    pub fn fill(
         &self,
         place: &Place,
         kind: RecordKind,
@@ -182,19 +195,47 @@ impl Log {
     /// # Errors
     /// `InvalidArgument`, `NoSpace`, `Io`, `Poisoned`: nothing happened.
     pub fn reserve(&self, record: &mut Vec<u8>, purpose: Purpose) -> Result<Place> {
-        debug_assert!(record.len() >= RECORD_HEADER_BYTES, "a record begins with room for its header");
-        let body_len = u32::try_from(record.len() - RECORD_HEADER_BYTES)
-            .map_err(|_| Error::invalid("a commit is limited to 4 GiB"))?;
-        record.resize(record.len().next_multiple_of(UNIT as usize), 0);
-        let bytes = record.len() as u64;
+        let (bytes, body_len) = pad(record)?;
         if self.is_oversized(bytes) {
-            return self.reserve_oversized(bytes, purpose).map(|commit| Place { commit, body_len });
+            return self.reserve_oversized(bytes, purpose, |_| ()).map(|commit| Place { commit, body_len });
         }
         loop {
             match self.sequencer.reserve(bytes, purpose) {
                 Ok(commit) => return Ok(Place { commit, body_len }),
                 Err(Refusal::Limit) => self.make_room(bytes, purpose)?,
                 Err(refusal) => return Err(self.refused(refusal)),
+            }
+        }
+    }
+
+    /// As [`Log::reserve`]. Calls `within` once with the commit, while no other commit can be ordered.
+    ///
+    /// # Errors
+    /// As [`Log::reserve`]; `within` was not called.
+    pub fn reserve_holding(
+        &self,
+        record: &mut Vec<u8>,
+        purpose: Purpose,
+        within: impl FnOnce(&Commit),
+    ) -> Result<Place> {
+        let (bytes, body_len) = pad(record)?;
+        if self.is_oversized(bytes) {
+            return self.reserve_oversized(bytes, purpose, within).map(|commit| Place { commit, body_len });
+        }
+        loop {
+            let held = self.sequencer.hold();
+            match held.reserve_below_limit(bytes, purpose) {
+                Ok(commit) => {
+                    within(&commit);
+                    return Ok(Place { commit, body_len });
+                }
+                Err(refusal) => {
+                    drop(held);
+                    match refusal {
+                        Refusal::Limit => self.make_room(bytes, purpose)?,
+                        refusal => return Err(self.refused(refusal)),
+                    }
+                }
             }
         }
     }

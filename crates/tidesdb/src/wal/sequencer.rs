@@ -168,6 +168,16 @@ impl HeldTail<'_> {
         if commit.seq * UNIT + bytes > ADDRESS_MAX { Err(Refusal::Exhausted) } else { Ok(()) }
     }
 
+    /// Reserves a record of `bytes` as the next one if it ends below the limit for `purpose`.
+    ///
+    /// # Errors
+    /// The reason; nothing happened.
+    pub fn reserve_below_limit(&self, bytes: u64, purpose: Purpose) -> Result<Commit, Refusal> {
+        let limit = self.sequencer.limits[purpose as usize].load(SeqCst);
+        let end = self.sequencer.place(self.boundary * UNIT, bytes).0 + bytes;
+        if end > limit { Err(Refusal::Limit) } else { self.reserve(bytes) }
+    }
+
     /// Reserves a record of `bytes` as the next one, whatever the limits say.
     ///
     /// # Errors

@@ -178,8 +178,13 @@ impl Log {
     }
 
     /// Reserves a place for a record that needs segments of its own. Their file is complete before the order of commits
-    /// is held, and only its name is given meanwhile.
-    pub(super) fn reserve_oversized(&self, bytes: u64, purpose: Purpose) -> Result<Commit> {
+    /// is held, and only its name is given meanwhile. Then `within` is called with the commit.
+    pub(super) fn reserve_oversized(
+        &self,
+        bytes: u64,
+        purpose: Purpose,
+        within: impl FnOnce(&Commit),
+    ) -> Result<Commit> {
         let segment = self.config.segment_bytes;
         let span = u32::try_from((bytes + SEGMENT_HEADER_BYTES).div_ceil(segment))
             .map_err(|_| Error::invalid("a commit is too large for the log"))?;
@@ -214,6 +219,7 @@ impl Log {
             let finished = made.finish(&self.dir, false)?;
             let commit = held.reserve(bytes).map_err(|refusal| self.refused(refusal))?;
             self.register(finished);
+            within(&commit);
             drop(held);
             self.backed.fetch_max(id * segment + file_bytes, Ordering::SeqCst);
             self.set_limits();

@@ -1,6 +1,6 @@
 //! Commit: the only door through which data enters.
 //!
-//! Laws: log order is sequence order; nothing is inserted that is not in the log; nothing is visible before all
+//! Laws: log order is sequence order; nothing is published that is not in the log; nothing is visible before all
 //! that came before it is; after the first failure nothing is acknowledged. A failure before the log is touched leaves nothing
 //! behind; one after it is `CommitUnknown`, and the database is poisoned.
 
@@ -12,6 +12,7 @@ use tidesdb_memtable::Version;
 use tidesdb_sync::pin;
 
 use super::batch::{Op, WriteBatch, encode_op, ops};
+use super::staged::Staged;
 use super::stall;
 use crate::family::{Committed, CommittedOp, FamilyCore, MemSlot, Metric};
 use crate::jobs::Job;
@@ -25,7 +26,7 @@ use crate::{Error, Result};
 /// A longer batch counts its memtables instead of pinning them: nobody's memory is kept back while it is inserted.
 const PINNED_OPS_MAX: u32 = 64;
 /// Batches from this size on make the writers behind them wait, see [`Large`].
-const LARGE_BYTES_MIN: usize = 1 << 20;
+pub(super) const LARGE_BYTES_MIN: usize = 1 << 20;
 /// The name of a batch in error messages.
 const BODY: &str = "a batch in memory";
 
@@ -44,16 +45,24 @@ pub fn commit(shared: &Arc<Shared>, batch: &mut WriteBatch, options: &WriteOptio
     let end = batch.record.len();
     let sequencer = shared.log.sequencer();
     let here = Unpublished::begin();
+    let staged = Staged::of(shared, batch)?;
+    let inserted = staged.is_some();
     let large = Large::begin(sequencer, batch);
     let purpose = batch.purpose();
-    let appended = shared.log.append(&mut batch.record, batch.ops, !durable, purpose);
+    let appended = match staged {
+        Some(staged) => staged.append(shared, batch, !durable),
+        None => shared.log.append(&mut batch.record, batch.ops, !durable, purpose),
+    };
     batch.record.truncate(end); // the log pads a record
     let commit = appended.map_err(|(commit, e)| match commit {
         Some(commit) => unknown(shared, &commit, e),
         None => refused(shared, e),
     })?;
     let unfinished = Unfinished(shared);
-    insert_and_publish(shared, batch, &commit, durable)?;
+    if !inserted {
+        insert(shared, batch, &commit).map_err(|e| unknown(shared, &commit, e))?;
+    }
+    publish(shared, &commit, durable);
     drop(here);
     make_durable(shared, &commit, sync)?;
     drop(large);
@@ -119,7 +128,8 @@ pub fn commit_if(
         unfinished.finished();
         return Err(verdict.err().unwrap_or(Error::Conflict));
     }
-    insert_and_publish(shared, batch, &place.commit, durable)?;
+    insert(shared, batch, &place.commit).map_err(|e| unknown(shared, &place.commit, e))?;
+    publish(shared, &place.commit, durable);
     drop((here, deciding));
     make_durable(shared, &place.commit, sync)?;
     drop(large);
@@ -183,17 +193,15 @@ impl Drop for Large<'_> {
     }
 }
 
-/// The record is in the log: inserts it, and publishes it now, or says that it is ready to be published once it is durable.
-fn insert_and_publish(shared: &Shared, batch: &WriteBatch, commit: &Commit, durable: bool) -> Result<()> {
+/// Publishes a commit that is in the log and inserted, or says that it is ready to be published once it is durable.
+fn publish(shared: &Shared, commit: &Commit, durable: bool) {
     debug_assert!(commit.seq < commit.end);
-    insert(shared, batch, commit).map_err(|e| unknown(shared, commit, e))?;
     let sequencer = shared.log.sequencer();
     if durable {
         sequencer.ready(commit);
     } else {
         sequencer.done(commit);
     }
-    Ok(())
 }
 
 /// A commit that is in the log and not yet published. If it ends so, by a panic of a key order that the user wrote, everybody

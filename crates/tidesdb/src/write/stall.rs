@@ -12,12 +12,17 @@
 //! Between `S` and `H` the delay grows with the square of the debt, measured against the flush rate, so writers meet the
 //! rate of the disk smoothly. Above `H` a writer waits for a flush; if none makes progress for [`PATIENCE`], the write
 //! fails with `Busy` and nothing was done. A family with too many tables in level 1 feeds the same curve.
+//! A memtable that holds one large batch counts as one write buffer, so that small commits go on while it is flushed; the next
+//! large batch waits for all of its bytes.
 //! Reads are never delayed.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::batch::WriteBatch;
+use super::commit::LARGE_BYTES_MIN;
+use crate::family::FamilyCore;
 use crate::jobs::Job;
 use crate::shared::{HeldUp, Shared};
 use crate::{Error, Result};
@@ -67,8 +72,9 @@ pub(super) fn admit(shared: &Shared, batch: &WriteBatch) -> Result<()> {
 
 /// Debt as a fraction of what is allowed, 0.5 starts the delays and 1 stops, and which of the two causes weighs more.
 fn debt<'a>(shared: &'a Shared, batch: &WriteBatch) -> (f64, &'a HeldUp) {
-    let bytes = shared.debt.immutable_bytes.load(Ordering::Relaxed) as f64;
-    let memory = bytes / shared.options.memtables_bytes_max.max(1) as f64;
+    let counted = shared.debt.immutable_bytes.load(Ordering::Relaxed);
+    let bytes = if batch.bytes() < LARGE_BYTES_MIN { counted } else { counted.max(bytes_waiting(shared)) };
+    let memory = bytes as f64 / shared.options.memtables_bytes_max.max(1) as f64;
     let guard = tidesdb_sync::pin();
     let debts = batch
         .families
@@ -80,6 +86,15 @@ fn debt<'a>(shared: &'a Shared, batch: &WriteBatch) -> (f64, &'a HeldUp) {
         debt => debt,
     };
     if tables > memory { (tables, &shared.debt.by_tables) } else { (memory, &shared.debt.by_memtables) }
+}
+
+/// Bytes of all memtables that wait for a flush.
+fn bytes_waiting(shared: &Shared) -> u64 {
+    let of_family = |family: &Arc<FamilyCore>| {
+        let view = family.owned_view();
+        view.immutables.iter().map(|(slot, _)| slot.bytes() as u64).sum::<u64>()
+    };
+    shared.all_families().iter().map(of_family).sum()
 }
 
 /// What `tables` tables in level 1 weigh.

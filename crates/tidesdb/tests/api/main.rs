@@ -21,6 +21,7 @@ mod isolation;
 mod families;
 mod footprints;
 mod iterators;
+mod large_batches;
 mod lent;
 mod maintenance;
 mod merging;

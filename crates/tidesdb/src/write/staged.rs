@@ -1,0 +1,77 @@
+//! Staging: a large batch is sorted into memtables of its own before it draws its place in the order of commits.
+//!
+//! To insert a large batch takes seconds, and no later commit is visible before it. So its entries go first, with sequence
+//! number 0, into one memtable per family that no other thread sees. Then the place is drawn, and before any other commit can be
+//! ordered these memtables get the commit's number as base and join the read views, between the memtables of earlier and
+//! of later commits. Readers skip them until the commit is published. Only the record is written between the place and
+//! the publication.
+
+use std::sync::Arc;
+
+use tidesdb_memtable::{Memtable, Version};
+
+use super::batch::{WriteBatch, ops};
+use crate::family::{FamilyCore, Metric};
+use crate::shared::Shared;
+use crate::wal::layout::{RECORD_HEADER_BYTES, RecordKind};
+use crate::wal::Commit;
+use crate::{Error, Result};
+
+/// Staged entries per family, at least: smaller memtables would make too many tables.
+const BYTES_MIN: usize = 1 << 20;
+/// The same as a part of the write buffer.
+const BUFFER_PART: usize = 4;
+
+/// A batch in memtables of its own.
+pub(super) struct Staged {
+    parts: Vec<(Arc<FamilyCore>, Arc<Memtable>)>,
+    deletes: u64,
+}
+
+impl Staged {
+    /// Sorts `batch`; `None` if it is too small, or deletes ranges.
+    ///
+    /// # Errors
+    /// `Internal`; nothing happened.
+    pub(super) fn of(shared: &Shared, batch: &WriteBatch) -> Result<Option<Self>> {
+        let least = |family: &Arc<FamilyCore>| (family.options.write_buffer_bytes() / BUFFER_PART).max(BYTES_MIN);
+        if batch.record.len() < BYTES_MIN
+            || batch.ranges > 0
+            || batch.record.len() < batch.families.iter().map(least).sum()
+        {
+            return Ok(None);
+        }
+        let memtable = |family: &Arc<FamilyCore>| {
+            (Arc::clone(family), family.staging_memtable(shared.env.entropy.next_u64()))
+        };
+        let mut staged = Self { parts: batch.families.iter().map(memtable).collect(), deletes: 0 };
+        for op in ops(&batch.record[RECORD_HEADER_BYTES..], "a batch in memory", 0) {
+            let op = op?;
+            let part = staged.parts.iter().find(|(family, _)| family.id == op.family);
+            let (_, map) = part.ok_or_else(|| Error::internal("a batch lost one of its families"))?;
+            let version = Version { seq: 0, kind: op.kind as u8, expiry: op.expiry };
+            let full = |_| Error::internal("a memtable ran out of address space");
+            map.insert(op.key, version, op.value).map_err(full)?;
+            staged.deletes += u64::from(op.kind.is_tombstone());
+        }
+        Ok(Some(staged))
+    }
+
+    /// Draws the place, puts the memtables into the read views and writes the record.
+    ///
+    /// # Errors
+    /// As [`crate::wal::Log::append`].
+    pub(super) fn append(
+        self,
+        shared: &Shared,
+        batch: &mut WriteBatch,
+        mapped: bool,
+    ) -> std::result::Result<Commit, (Option<Commit>, Error)> {
+        let purpose = batch.purpose();
+        let place = shared.reserve_staged(&mut batch.record, purpose, self.parts).map_err(|e| (None, e))?;
+        if self.deletes > 0 {
+            batch.families.iter().for_each(|family| family.count(Metric::Deletes, self.deletes));
+        }
+        shared.log.fill(&place, RecordKind::Commit, &mut batch.record, batch.ops, mapped)
+    }
+}
