@@ -107,8 +107,10 @@ fn ours(row: &Spec, repetition: usize, rng: &mut Rng) -> Outcome {
         false => small * (1.0 + batch.ln() * 0.7),
     };
     let kinds: Vec<(&str, f64)> = match row.workload {
-        Workload::Write | Workload::Kill => vec![("PUT", write)],
+        Workload::Write | Workload::Overwrite | Workload::Kill => vec![("PUT", write)],
         Workload::Read => vec![("GET", 9e5)],
+        Workload::MultiGet => vec![("MULTIGET", 2e6)],
+        Workload::ReadWhileWriting => vec![("GET", 5e5), ("PUT", 3e4)],
         Workload::Mixed => vec![("PUT", write), ("GET", 7e5)],
         Workload::Delete => vec![("DELETE", write * 1.2)],
         Workload::Seek => vec![("SEEK", 5e5)],
