@@ -448,7 +448,7 @@ mod tests {
         assert!(bad(|s| (s.workload, s.tx_ops) = (Workload::Transaction, 0)).contains("a transaction"));
         let drawn = |s: &mut Spec| (s.isolation, s.pattern) = (Some(Isolation::Snapshot), Pattern::Uniform);
         assert!(bad(drawn).contains("never refused"));
-        assert!(bad(|s| (s.workload, s.ops, s.keys) = (Workload::Overwrite, 9, 8)).contains("once at most"));
+        assert!(bad(|s| (s.workload, s.ops, s.keys) = (Workload::Overwrite, 16, 8)).contains("once at most"));
         assert!(bad(|s| (s.workload, s.filling) = (Workload::Churn, Filling::Sawtooth)).contains("sawtooth"));
     }
 }

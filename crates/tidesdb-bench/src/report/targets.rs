@@ -131,8 +131,9 @@ mod tests {
     }
 
     fn line(row: &str, operation: &str, engine: &str, rate: f64) -> Line {
+        let held = if row == SCAN { rate * 1e3 } else { 1.0 };
         let (row, operation, engine) = (row.to_owned(), operation.to_owned(), engine.to_owned());
-        let (max, read_per_op, memory) = (one(1e9 / rate), one(8e6 / rate), one(rate * 1e3));
+        let (max, read_per_op, memory) = (one(1e9 / rate), one(8e6 / rate), one(held));
         Line { row, operation, engine, rate: one(rate), max, read_per_op, memory, ..Line::default() }
     }
 

@@ -20,7 +20,8 @@ use contest::{contests, finding};
 pub(crate) use dots::{Dots, NARROW, WIDE, ratio_spread};
 use facets::{Facet, Facets};
 
-/// A plot: one drawing, or two.
+/// A plot: one drawing, or several.
+#[derive(Clone)]
 pub(crate) struct Plot {
     /// Its number, from 1.
     pub(crate) number: usize,
@@ -37,6 +38,7 @@ pub(crate) struct Plot {
 }
 
 /// A drawing in both widths.
+#[derive(Clone)]
 pub(crate) struct Chart {
     /// Behind the name of the plot in files; empty if it is the only one.
     pub(crate) slug: &'static str,
