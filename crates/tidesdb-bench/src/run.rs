@@ -130,7 +130,10 @@ impl Plan {
             outcomes: Vec::with_capacity(self.len()),
         };
         if group.is_some() && results.machine.file_system == "tmpfs" {
-            return Err(format!("{} is in memory (tmpfs); a memory limit needs a disk: --dir", self.dir.display()));
+            return Err(format!(
+                "{} is in memory (tmpfs); a memory limit needs a disk: --dir",
+                self.dir.display()
+            ));
         }
         let mut place =
             Place { dir: self.dir.join(format!("tidesdb-bench-{}", std::process::id())), of: None };

@@ -27,7 +27,11 @@ fn all_are_drawn_where_there_are_figures() {
     }
     let (plots, missing) = made("ycsb");
     let missing: Vec<usize> = missing.iter().map(|(number, _)| *number).collect();
-    assert_eq!(missing, [4, 5, 7, 8, 17, 18], "blends have no deletes, no seeks and nothing to lay side by side");
+    assert_eq!(
+        missing,
+        [4, 5, 7, 8, 17, 18],
+        "blends have no deletes, no seeks and nothing to lay side by side"
+    );
     assert_eq!(plots.len() + missing.len(), 18);
 }
 
@@ -78,7 +82,8 @@ fn seconds_have_a_line_for_each_engine_and_one_for_the_device() {
     let paths = |chart: &Chart, class: &str| {
         let text = chart.wide.inline("", "", "");
         let document = Document::parse(&text).unwrap();
-        let mut runs = document.descendants().filter(|n| classes(*n).starts_with(&["run"])).collect::<Vec<_>>();
+        let mut runs =
+            document.descendants().filter(|n| classes(*n).starts_with(&["run"])).collect::<Vec<_>>();
         runs.retain(|n| classes(*n).contains(&"limit") == (class == "limit"));
         runs.len()
     };
