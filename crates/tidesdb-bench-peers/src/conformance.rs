@@ -1,4 +1,4 @@
-//! Whether an adapter does what the benchmark asks, held against a map: put, get, delete, batches, seek, range, iterate,
+//! Whether an adapter does what the benchmark asks, held against a map: put, get, many gets at once, delete, batches, seek, range, iterate,
 //! several sessions, settling, and opening again; and transactions of every level, if it has any.
 
 use std::collections::BTreeMap;
@@ -114,6 +114,12 @@ fn read(session: &mut dyn Session, model: &Model, rng: &mut Rng) -> Result<()> {
     let (mut value, mut first, mut rows) = (None, None, Vec::new());
     let found = session.get(&at, &mut |v| value = Some(v.to_vec()))?;
     same(found, value.as_ref() == model.get(&at) && found == value.is_some(), || format!("get {shown}"))?;
+    let keys: Vec<Vec<u8>> = (0..1 + rng.below(40)).map(|_| key(rng)).collect();
+    let mut values = vec![None; keys.len()];
+    let n = session.multi_get(&keys, &mut |place, v| values[place] = Some(v.to_vec()))?;
+    let wanted: Vec<_> = keys.iter().map(|k| model.get(k).cloned()).collect();
+    let there = wanted.iter().flatten().count() as u64;
+    same(n, values == wanted && n == there, || format!("{} keys at once, {there} are there", keys.len()))?;
     let valid = session.seek(&at, &mut |k| first = Some(k.to_vec()))?;
     let wanted = model.range(at.clone()..).next().map(|(k, _)| k);
     same(&first, first.as_ref() == wanted && valid == first.is_some(), || {

@@ -120,6 +120,18 @@ pub trait Session {
     /// What the engine says.
     fn get(&mut self, key: &[u8], value: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
+    /// Shows the newest value of each of `keys` that is there, with its place among them; returns how many are there.
+    ///
+    /// # Errors
+    /// What the engine says.
+    fn multi_get(&mut self, keys: &[Vec<u8>], value: &mut dyn FnMut(usize, &[u8])) -> Result<u64> {
+        let mut found = 0;
+        for (place, key) in keys.iter().enumerate() {
+            found += u64::from(self.get(key, &mut |shown| value(place, shown))?);
+        }
+        Ok(found)
+    }
+
     /// Shows the first key at or after `key`; returns whether there is one. The cursor is the session's own and sees
     /// what was there at the last [`Session::refresh`] or later.
     ///

@@ -7,12 +7,15 @@
 //! The order of the modules below is the order of the floors: a module uses only those above its own line.
 #![forbid(unsafe_code)]
 
-// Ground: chance, keys, values, clock, process.
+// Ground: chance, keys, values, clock, process, memory limit, device, lines per second.
 pub mod rng;
 pub mod keys;
 pub mod values;
 pub mod measure;
 pub mod process;
+pub mod cgroup;
+pub mod device;
+pub mod timeline;
 // What a row is, and what it runs on.
 mod isolation;
 pub mod spec;

@@ -113,14 +113,17 @@ impl Meter {
 
     /// The operation that began at the last boundary is done. In an open loop it counts from when it was due, so that
     /// waiting behind a slow one is part of the latency; then it is waited until the next one is due.
+    /// Returns its latency.
     #[inline]
-    pub fn lap(&mut self, kind: usize) {
+    pub fn lap(&mut self, kind: usize) -> Duration {
         let end = now();
-        self.recorders[kind].record(end - self.last);
+        let latency = end - self.last;
+        self.recorders[kind].record(latency);
         self.last = end;
         if self.pace.is_some() {
             self.wait(end);
         }
+        latency
     }
 
     #[cold]
@@ -199,7 +202,9 @@ mod tests {
     #[test]
     fn an_open_loop_keeps_its_rate() {
         let mut meter = Meter::new(1, Some(Duration::from_millis(1)));
-        (0..50).for_each(|_| meter.lap(0));
+        for _ in 0..50 {
+            meter.lap(0);
+        }
         assert!(meter.elapsed() >= Duration::from_millis(49), "{:?}", meter.elapsed());
     }
 }

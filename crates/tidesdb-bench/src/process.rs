@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rustix::fs::{Advice, Mode, OFlags, fadvise, fdatasync, open};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +22,12 @@ pub struct Usage {
     pub read: u64,
     /// Bytes that were or will be written to devices.
     pub written: u64,
+    /// Bytes that read calls returned, from devices or the page cache; maps and io_uring are not in it.
+    #[serde(default)]
+    pub read_calls: u64,
+    /// Bytes that write calls took.
+    #[serde(default)]
+    pub written_calls: u64,
 }
 
 const TICKS: f64 = 100.0;
@@ -39,6 +46,8 @@ impl Usage {
             processor: time.tv_sec as f64 + time.tv_nsec as f64 / 1e9,
             read: number(&io, "read_bytes:"),
             written: number(&io, "write_bytes:"),
+            read_calls: number(&io, "rchar:"),
+            written_calls: number(&io, "wchar:"),
         }
     }
 
@@ -50,6 +59,8 @@ impl Usage {
             processor: self.processor - before.processor,
             read: self.read.saturating_sub(before.read),
             written: self.written.saturating_sub(before.written),
+            read_calls: self.read_calls.saturating_sub(before.read_calls),
+            written_calls: self.written_calls.saturating_sub(before.written_calls),
         }
     }
 }
@@ -57,6 +68,11 @@ impl Usage {
 /// Most bytes this process had in memory at a time.
 pub fn peak_memory() -> u64 {
     number(&text("/proc/self/status"), "VmHWM:") << 10
+}
+
+/// Bytes this process has in memory now, mapped files included.
+pub fn resident() -> u64 {
+    number(&text("/proc/self/status"), "VmRSS:") << 10
 }
 
 /// Most bytes of addresses this process had at a time.
@@ -73,6 +89,26 @@ pub fn bytes_below(dir: &Path) -> u64 {
         Err(_) => 0,
     });
     sizes.sum()
+}
+
+/// Writes the files below `dir` to their device and drops them from the page cache, so that the next reads are cold. No
+/// process may have them mapped.
+///
+/// # Errors
+/// What the system says.
+pub fn forget_files(dir: &Path) -> Result<(), String> {
+    for entry in fs::read_dir(dir).map_err(|e| format!("{}: {e}", dir.display()))?.flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            forget_files(&path)?;
+            continue;
+        }
+        let failed = |e| format!("{}: cannot be dropped from the page cache: {e}", path.display());
+        let file = open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
+        fdatasync(&file).map_err(failed)?;
+        fadvise(&file, 0, None, Advice::DontNeed).map_err(failed)?;
+    }
+    Ok(())
 }
 
 /// Seconds since 1970.
@@ -156,7 +192,7 @@ mod tests {
         }
         let used = Usage::now().since(&before);
         assert!(used.processor >= 0.03 && used.user + used.system <= used.processor + 0.05, "{used:?}");
-        assert!(peak_memory() > 1 << 20 && peak_addresses() >= peak_memory());
+        assert!(peak_memory() >= resident() && resident() > 1 << 20 && peak_addresses() >= peak_memory());
     }
 
     #[test]
@@ -167,5 +203,20 @@ mod tests {
         fs::write(dir.path().join("sub/b"), [0; 23]).unwrap();
         assert_eq!(bytes_below(dir.path()), 123);
         assert_eq!(bytes_below(&dir.path().join("none")), 0);
+    }
+
+    #[test]
+    fn files_can_be_forgotten_and_read_again() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("sub")).unwrap();
+        fs::write(dir.path().join("sub/b"), vec![7; 1 << 20]).unwrap();
+        forget_files(dir.path()).unwrap();
+        let before = Usage::now();
+        assert_eq!(fs::read(dir.path().join("sub/b")).unwrap(), vec![7; 1 << 20]);
+        let used = Usage::now().since(&before);
+        assert!(used.read_calls >= 1 << 20, "{used:?}");
+        let cold = used.read >= 1 << 20 || Machine::here(dir.path()).file_system == "tmpfs";
+        assert!(cold, "the page cache was empty: {used:?}");
+        assert!(forget_files(&dir.path().join("none")).is_err());
     }
 }

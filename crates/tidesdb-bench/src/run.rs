@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cgroup::Group;
 use crate::children::Running;
 use crate::engine::Open;
 use crate::engines;
-use crate::process::{Machine, unix_seconds};
+use crate::process::{Machine, forget_files, unix_seconds};
 use crate::rivals;
 use crate::rng::Rng;
 use crate::spec::{Spec, Workload};
@@ -115,6 +116,7 @@ impl Plan {
         for row in &self.rows {
             row.check().map_err(|what| format!("{}: {what}", row.name))?;
         }
+        let group = self.group()?;
         let at = |e| format!("{}: {e}", self.dir.display());
         fs::create_dir_all(&self.dir).map_err(at)?;
         let mut results = Results {
@@ -127,11 +129,22 @@ impl Plan {
             rows: self.rows.iter().map(|row| row.name.clone()).collect(),
             outcomes: Vec::with_capacity(self.len()),
         };
+        if group.is_some() && results.machine.file_system == "tmpfs" {
+            return Err(format!(
+                "{} is in memory (tmpfs); a memory limit needs a disk: --dir",
+                self.dir.display()
+            ));
+        }
         let mut place =
             Place { dir: self.dir.join(format!("tidesdb-bench-{}", std::process::id())), of: None };
         for (row, engine, repetition) in self.order() {
             watch(Event::Begin(row, engine, results.outcomes.len(), self.len()));
-            let mut outcome = self.row(row, engine, repetition, &mut place);
+            let kills = group.as_ref().map_or(0, Group::kills);
+            let mut outcome = self.row(row, engine, repetition, (&mut place, group.as_ref()));
+            if group.as_ref().is_some_and(|group| group.kills() > kills) {
+                let failure = outcome.failure.get_or_insert_default();
+                *failure = format!("the memory limit killed a process: {failure}");
+            }
             outcome.repetition = repetition;
             watch(Event::End(&outcome));
             results.outcomes.push(outcome);
@@ -140,7 +153,18 @@ impl Plan {
         Ok(results)
     }
 
-    fn row(&self, spec: &Spec, engine: &str, repetition: usize, place: &mut Place) -> Outcome {
+    /// The cgroup of all rows that have a memory limit: the limit is the same for all.
+    fn group(&self) -> Result<Option<Group>, String> {
+        self.rows.iter().map(|row| row.memory).max().filter(|limit| *limit > 0).map(Group::make).transpose()
+    }
+
+    fn row(
+        &self,
+        spec: &Spec,
+        engine: &str,
+        repetition: usize,
+        (place, group): (&mut Place, Option<&Group>),
+    ) -> Outcome {
         if let Some(reason) = rivals::absent(engine, spec) {
             return Outcome::absent(engine, spec, reason);
         }
@@ -155,7 +179,7 @@ impl Plan {
         if let Some(broken) = place.of.as_ref().and_then(|of| of.broken.as_ref()) {
             return Outcome::failed(engine, spec, format!("not run: the stage {broken} failed before"));
         }
-        let mut outcome = self.stages(spec, engine, &place.dir);
+        let mut outcome = self.stages(spec, engine, &place.dir, group.filter(|_| spec.memory > 0));
         if let (Some(of), Some(_)) = (&mut place.of, &outcome.failure) {
             of.broken = Some(spec.name.clone());
         }
@@ -166,14 +190,25 @@ impl Plan {
         outcome
     }
 
-    fn stages(&self, spec: &Spec, engine: &str, dir: &Path) -> Outcome {
-        let task = |stage| Task { engine: engine.to_owned(), dir: dir.to_owned(), spec: spec.clone(), stage };
+    fn stages(&self, spec: &Spec, engine: &str, dir: &Path, group: Option<&Group>) -> Outcome {
+        let task = |stage| Task {
+            engine: engine.to_owned(),
+            dir: dir.to_owned(),
+            spec: spec.clone(),
+            stage,
+            group: group.map(|group| group.dir().to_owned()),
+        };
         if spec.workload.needs_data() && !dir.exists() {
             if let Err(failure) = self.finished(&task(Stage::Fill)) {
                 return Outcome::failed(engine, spec, format!("while filling the database: {failure}"));
             }
             // What the filling left to the system to write shall not be written while the row is measured.
             rustix::fs::sync();
+        }
+        if spec.watched && dir.exists() {
+            if let Err(failure) = forget_files(dir) {
+                return Outcome::failed(engine, spec, failure);
+            }
         }
         let done = match spec.workload {
             Workload::Kill => self.killed(&task),

@@ -35,11 +35,17 @@ pub enum Workload {
     Kill,
     /// Transactions, each of which adds one to the counters of `tx_ops` keys.
     Transaction,
+    /// Puts of the next version of keys that are there, each key once, in batches and in another order than they came.
+    Overwrite,
+    /// Gets of `batch` keys at once.
+    MultiGet,
+    /// Gets, while one more thread overwrites keys in batches, at the rate of the row.
+    ReadWhileWriting,
 }
 
 impl Workload {
     /// All workloads.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::Write,
         Self::Read,
         Self::Mixed,
@@ -52,6 +58,9 @@ impl Workload {
         Self::Blend,
         Self::Kill,
         Self::Transaction,
+        Self::Overwrite,
+        Self::MultiGet,
+        Self::ReadWhileWriting,
     ];
 
     /// Its name on command lines and in reports.
@@ -69,6 +78,9 @@ impl Workload {
             Self::Blend => "blend",
             Self::Kill => "kill",
             Self::Transaction => "transaction",
+            Self::Overwrite => "overwrite",
+            Self::MultiGet => "multiget",
+            Self::ReadWhileWriting => "readwhilewriting",
         }
     }
 
@@ -150,7 +162,7 @@ pub struct Spec {
     pub keys: u64,
     /// Threads that issue operations.
     pub threads: usize,
-    /// Operations in a commit.
+    /// Operations in a commit, keys of a `MultiGet`.
     pub batch: u64,
     /// Size of a key.
     pub key_bytes: usize,
@@ -190,6 +202,16 @@ pub struct Spec {
     /// Rows of a suite with the same name here, if it is not empty, are stages over one database, in their order.
     #[serde(default)]
     pub database: String,
+    /// If not 0, the process runs in a cgroup with this memory limit.
+    #[serde(default)]
+    pub memory: u64,
+    /// Whether the row has a line per second. Such a row begins with its files out of the page cache, ends with the background
+    /// work done, and reads all rows only if that is its workload or its answers need it.
+    #[serde(default)]
+    pub watched: bool,
+    /// The version of all values before the operations.
+    #[serde(default)]
+    pub version: u32,
 }
 
 /// Keys of a row that is given a time, not a number.
@@ -228,6 +250,9 @@ impl Default for Spec {
             tx_ops: 10,
             contention: Contention::Low,
             database: String::new(),
+            memory: 0,
+            watched: false,
+            version: 0,
         }
     }
 }
@@ -266,8 +291,13 @@ impl Spec {
                 "reverse keys have no room for new ones",
             ),
             (
-                self.seconds > 0.0 && matches!(self.workload, Workload::Delete | Workload::Kill),
-                "deletes, and puts before a kill, are counted, not timed",
+                self.seconds > 0.0
+                    && matches!(self.workload, Workload::Delete | Workload::Kill | Workload::Overwrite),
+                "deletes, overwrites, and puts before a kill, are counted, not timed",
+            ),
+            (
+                self.threads > 0 && self.workload == Workload::Overwrite && self.quota() > self.share(),
+                "an overwrite row writes each key once at most",
             ),
             (
                 self.workload == Workload::Delete
@@ -301,14 +331,27 @@ impl Spec {
     /// Whether it writes, so that its durability matters.
     pub fn writes(&self) -> bool {
         match self.workload {
-            Workload::Read | Workload::Seek | Workload::Range | Workload::Iterate => false,
+            Workload::Read | Workload::MultiGet | Workload::Seek | Workload::Range | Workload::Iterate => {
+                false
+            }
             Workload::Blend => self.blend.update + self.blend.insert + self.blend.modify > 0,
             _ => true,
         }
     }
 
     fn has_versions(&self) -> bool {
-        matches!(self.workload, Workload::Churn | Workload::Queue | Workload::Blend | Workload::Transaction)
+        self.overwrites() || self.workload == Workload::Queue
+    }
+
+    /// Whether it writes newer versions of keys that are there.
+    pub fn overwrites(&self) -> bool {
+        use Workload::{Blend, Churn, Overwrite, ReadWhileWriting, Transaction};
+        matches!(self.workload, Churn | Blend | Transaction | Overwrite | ReadWhileWriting)
+    }
+
+    /// Threads that issue operations, the writer beside readers included.
+    pub fn crew(&self) -> usize {
+        self.threads + usize::from(self.workload == Workload::ReadWhileWriting)
     }
 
     /// The level of its transactions, if it has any.
@@ -405,6 +448,7 @@ mod tests {
         assert!(bad(|s| (s.workload, s.tx_ops) = (Workload::Transaction, 0)).contains("a transaction"));
         let drawn = |s: &mut Spec| (s.isolation, s.pattern) = (Some(Isolation::Snapshot), Pattern::Uniform);
         assert!(bad(drawn).contains("never refused"));
+        assert!(bad(|s| (s.workload, s.ops, s.keys) = (Workload::Overwrite, 16, 8)).contains("once at most"));
         assert!(bad(|s| (s.workload, s.filling) = (Workload::Churn, Filling::Sawtooth)).contains("sawtooth"));
     }
 }

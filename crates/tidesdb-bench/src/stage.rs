@@ -2,15 +2,25 @@
 //! after a kill. The parent process sends a [`Task`] and reads an [`Outcome`], each one line of JSON.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cgroup;
+use crate::device::{self, Device};
 use crate::engine::{Cause, Config, Engine, Open, Result, Stats};
 use crate::measure::{Latency, now};
 use crate::process::{self, Usage};
 use crate::rivals;
-use crate::spec::{Durability, Spec};
-use crate::workload::{Bench, Model, Phase, Transacted};
+use crate::spec::{Durability, Spec, Workload};
+use crate::timeline::{Board, Part, Second, Sources, Watch};
+use crate::workload::{Bench, Measured, Model, Phase, Transacted};
+
+/// The length of a line.
+const LINE: Duration = Duration::from_secs(1);
+/// The time of a row is so many times that in which its device is measured.
+const PROBE: f64 = 6.0;
 
 /// Operations in a commit while the database is filled.
 const FILL_BATCH: u64 = 1000;
@@ -41,6 +51,9 @@ pub struct Task {
     pub spec: Spec,
     /// Which part of the row.
     pub stage: Stage,
+    /// The cgroup to enter before the engine is opened, if the row has a memory limit.
+    #[serde(default)]
+    pub group: Option<PathBuf>,
 }
 
 /// What a row measured. Times are seconds, sizes bytes.
@@ -96,6 +109,12 @@ pub struct Outcome {
     pub checked: u64,
     /// Keys that were there at the end, all of them the right ones.
     pub keys: u64,
+    /// A line per second, if the row is watched.
+    #[serde(default)]
+    pub timeline: Vec<Second>,
+    /// The device's own limit, read from the files of this database just before, if the row is watched and reads.
+    #[serde(default)]
+    pub device: Option<Device>,
 }
 
 /// How an engine comes back. Times are seconds.
@@ -147,6 +166,8 @@ impl Outcome {
             settings: String::new(),
             checked: 0,
             keys: 0,
+            timeline: Vec::new(),
+            device: None,
         }
     }
 
@@ -166,7 +187,7 @@ impl Outcome {
         let mut payload = Payload::default();
         for phase in &self.phases {
             match phase.operation.as_str() {
-                "GET" | "SEEK" => payload.read += phase.ops * entry,
+                "GET" | "MULTIGET" | "SEEK" => payload.read += phase.ops * entry,
                 "RANGE" | "SCAN" => payload.read += phase.ops * entry * self.spec.range,
                 "ITER" | "OPEN" | "REOPEN" => {}
                 "TX" => {
@@ -192,13 +213,15 @@ pub struct Payload {
 /// Does a task; what goes wrong is in the outcome.
 pub fn perform(task: &Task, open: Open) -> Outcome {
     let mut outcome = Outcome::new(&task.engine, &task.spec);
-    let done = match task.stage {
+    let entered = task.group.as_deref().map_or(Ok(()), cgroup::enter);
+    let done = entered.and_then(|()| match task.stage {
         Stage::Fill => fill(task, open),
+        Stage::Measure if task.spec.watched => watched(task, open, &mut outcome),
         Stage::Measure => measure(task, open, &mut outcome),
         Stage::Count => count(task, open, &mut outcome),
         Stage::Reopen => reopen(task, open, &mut outcome),
         Stage::Write => Err("only a process of its own can be killed".to_owned()),
-    };
+    });
     outcome.failure = done.err();
     outcome
 }
@@ -240,6 +263,69 @@ fn measure(task: &Task, open: Open, outcome: &mut Outcome) -> Result<()> {
         bench.verify(&measured, &found)?;
     }
     finish(task, engine, &before, outcome)
+}
+
+/// Measures a row that has a line per second, its background work included.
+fn watched(task: &Task, open: Open, outcome: &mut Outcome) -> Result<()> {
+    let spec = &task.spec;
+    outcome.device = limit_of_device(task);
+    let begin = now();
+    let engine = open(&task.config())?;
+    outcome.open = begin.elapsed().as_secs_f64();
+    outcome.settings = engine.settings();
+    let board = Arc::new(Board::new(spec.crew()));
+    let bench = Bench::new(spec, engine.keeps_data())?.on_board(board.clone());
+    let (start, before) = (now(), Usage::now());
+    let watch = Watch::start(Sources { board, dir: task.dir.clone(), group: task.group.clone() }, LINE)?;
+    let measured = bench.run(&*engine)?;
+    outcome.phases.clone_from(&measured.phases);
+    outcome.transacted = measured.transacted;
+    outcome.processor = measured.processor;
+    outcome.checked = measured.checked;
+    if spec.workload == Workload::Iterate {
+        scan(&bench, &*engine, &measured, outcome)?;
+    }
+    outcome.wall = start.elapsed().as_secs_f64();
+    outcome.usage = Usage::now().since(&before);
+    watch.part(Part::Settle);
+    let start = now();
+    engine.settle()?;
+    outcome.settle = start.elapsed().as_secs_f64();
+    outcome.settled_written = Usage::now().since(&before).written;
+    outcome.timeline = watch.finish()?;
+    (outcome.peak_memory, outcome.peak_addresses) = (process::peak_memory(), process::peak_addresses());
+    if spec.workload == Workload::ReadWhileWriting {
+        let phases = outcome.phases.clone();
+        scan(&bench, &*engine, &measured, outcome)?;
+        outcome.phases = phases;
+    }
+    (outcome.stats, outcome.causes) = (engine.stats(), engine.causes());
+    let start = now();
+    engine.close()?;
+    outcome.close = start.elapsed().as_secs_f64();
+    outcome.db_bytes = process::bytes_below(&task.dir);
+    Ok(())
+}
+
+/// Reads all rows, and holds them against the model.
+fn scan(bench: &Bench<'_>, engine: &dyn Engine, measured: &Measured, outcome: &mut Outcome) -> Result<()> {
+    let (iter, found, checked) = bench.iterate(engine, measured.versions)?;
+    outcome.phases.push(iter);
+    outcome.checked += checked;
+    outcome.keys = found.count;
+    if engine.keeps_data() { bench.verify(measured, &found) } else { Ok(()) }
+}
+
+/// How often the device can be read at random with as many reads in flight as the row may have; none if it reads no keys.
+fn limit_of_device(task: &Task) -> Option<Device> {
+    let spec = &task.spec;
+    let depth = match spec.workload {
+        Workload::Read | Workload::ReadWhileWriting => spec.threads,
+        Workload::MultiGet => spec.threads * spec.batch as usize,
+        _ => return None,
+    };
+    let time = Duration::from_secs_f64(spec.seconds / PROBE);
+    Some(device::measure(&task.dir, depth, time, spec.seed))
 }
 
 /// Lets the background work end, and closes.

@@ -60,7 +60,7 @@ fn an_engine_is_killed_and_comes_back() {
 }
 
 #[test]
-fn stages_share_a_database_and_large_values_are_scaled() {
+fn large_values_are_scaled() {
     let dir = tempfile::tempdir().unwrap();
     let databases = dir.path().join("databases");
     let run = |suite, scale| {
@@ -69,8 +69,33 @@ fn stages_share_a_database_and_large_values_are_scaled() {
         assert_eq!(out.status.code(), Some(0), "{}", text(&out));
         assert_eq!(std::fs::read_dir(&databases).unwrap().count(), 0, "databases are removed");
     };
-    run("larger-than-memory", "0.003");
     run("1gb", "0.002");
+}
+
+#[test]
+fn beyond_memory_runs_inside_a_cgroup_or_says_that_there_is_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let (databases, kept) = (dir.path().join("databases"), dir.path().join("kept"));
+    let args = ["beyond-memory", "--scale", "0.002", "--verify", "--dir", databases.to_str().unwrap()];
+    let out = bench(dir.path(), &[&args[..], &["--out", kept.to_str().unwrap()]].concat());
+    if out.status.code() == Some(2) {
+        let reasons = ["no cgroup with a memory limit can be made", "in memory (tmpfs)"];
+        assert!(reasons.iter().any(|reason| text(&out).contains(reason)), "{}", text(&out));
+        assert!(!kept.join("results.json").exists(), "nothing was run");
+        return;
+    }
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out));
+    for words in ["beyond_get_while_writing", "MULTIGET", "read/op", "no rival"] {
+        assert!(text(&out).contains(words), "{words}: {}", text(&out));
+    }
+    assert_eq!(std::fs::read_dir(&databases).unwrap().count(), 0, "databases are removed");
+    let seconds = std::fs::read_to_string(kept.join("seconds.csv")).unwrap();
+    assert!(seconds.starts_with("engine,row,repetition,at_sec,length_sec,part,"), "{seconds}");
+    assert!(["beyond_load", "beyond_scan", "settle"].iter().all(|word| seconds.contains(word)), "{seconds}");
+    let plots = kept.join("plots");
+    assert!(
+        std::fs::read_dir(plots).unwrap().flatten().any(|f| f.file_name() == "18-seconds-throughput.svg")
+    );
 }
 
 #[test]

@@ -155,6 +155,12 @@ impl Session for TidesSession<'_> {
         Ok(self.family.get_with(key, value).map_err(said)?.is_some())
     }
 
+    fn multi_get(&mut self, keys: &[Vec<u8>], value: &mut dyn FnMut(usize, &[u8])) -> Result<u64> {
+        let answers = self.family.multi_get(keys).map_err(said)?;
+        let found = answers.iter().enumerate().filter_map(|(place, answer)| Some((place, answer.as_ref()?)));
+        Ok(found.map(|(place, answer)| value(place, answer)).count() as u64)
+    }
+
     fn seek(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let cursor = self.cursor()?;
         cursor.seek(key).map_err(said)?;

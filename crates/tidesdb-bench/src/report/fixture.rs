@@ -1,6 +1,8 @@
 //! Results made up for tests, so that every plot and every kind of row has something to show: figures derived from the
 //! settings of rows, and rivals derived from those by factors. None of them says anything about any engine.
 
+use crate::cgroup::Charged;
+use crate::device::Device;
 use crate::engine::Cause;
 use crate::measure::Latency;
 use crate::process::Machine;
@@ -9,6 +11,7 @@ use crate::run::{FORMAT, Results};
 use crate::spec::{Durability, Spec, Workload};
 use crate::stage::{Outcome, Restart};
 use crate::suite;
+use crate::timeline::{Beat, Part, Second};
 use crate::workload::{Phase, Transacted};
 
 /// A rival that is so many times as fast in writes, reads and cursors.
@@ -107,8 +110,10 @@ fn ours(row: &Spec, repetition: usize, rng: &mut Rng) -> Outcome {
         false => small * (1.0 + batch.ln() * 0.7),
     };
     let kinds: Vec<(&str, f64)> = match row.workload {
-        Workload::Write | Workload::Kill => vec![("PUT", write)],
+        Workload::Write | Workload::Overwrite | Workload::Kill => vec![("PUT", write)],
         Workload::Read => vec![("GET", 9e5)],
+        Workload::MultiGet => vec![("MULTIGET", 2e6)],
+        Workload::ReadWhileWriting => vec![("GET", 5e5), ("PUT", 3e4)],
         Workload::Mixed => vec![("PUT", write), ("GET", 7e5)],
         Workload::Delete => vec![("DELETE", write * 1.2)],
         Workload::Seek => vec![("SEEK", 5e5)],
@@ -145,7 +150,34 @@ fn ours(row: &Spec, repetition: usize, rng: &mut Rng) -> Outcome {
     outcome.wall = outcome.phases.iter().map(|p| p.seconds).sum();
     outcome.checked = row.ops / 64;
     outcome.settings = format!("version 1, sync {}, cache 64 MiB", row.durability.name());
+    if row.watched {
+        outcome.timeline = (1..=9).map(|second| line(row, &outcome, second)).collect();
+        outcome.device = Some(Device { depth: row.threads, rate: 1.1e5, ..Device::default() });
+    }
     outcome
+}
+
+/// A second of a watched row, the eighth of settling; in the fourth nothing gets done.
+fn line(row: &Spec, outcome: &Outcome, second: u64) -> Second {
+    let part = if second == 8 { Part::Settle } else { Part::Run };
+    let busy = part == Part::Run && second != 4;
+    let beats = outcome.phases.iter().filter(|_| busy).map(|phase| Beat {
+        operation: phase.operation.clone(),
+        ops: phase.rate() as u64,
+        slowest: second as f64 * 70.0,
+    });
+    Second {
+        at: second as f64,
+        length: 1.0,
+        part,
+        beats: beats.collect(),
+        read: 9_000_000 * second,
+        written: 4_000_000,
+        resident: 90 << 20,
+        charged: Charged { total: 100 << 20, anonymous: 80 << 20, cache: 20 << 20 },
+        files: row.ops * 100 * second,
+        ..Second::default()
+    }
 }
 
 fn opening(operation: &str, seconds: f64) -> Phase {

@@ -1,8 +1,10 @@
 //! Results as lines: one per row, kind of operation and engine, each figure a median over the repetitions with its range.
 
+use crate::device::Device;
 use crate::run::Results;
 use crate::spec::Spec;
 use crate::stage::Outcome;
+use crate::timeline::Second;
 use crate::workload::{Phase, Transacted};
 
 /// A median and the smallest and largest that were seen.
@@ -57,6 +59,8 @@ pub struct Line {
     pub p99: Spread,
     /// Latencies in microseconds.
     pub p999: Spread,
+    /// The longest latencies in microseconds.
+    pub max: Spread,
     /// Standard deviation of the latency in percent of its mean.
     pub variation: Spread,
     /// Refused attempts of transactions in percent of all attempts; none if nothing could be refused.
@@ -73,6 +77,12 @@ pub struct Line {
     pub size: Spread,
     /// Seconds from the open until all rows were read.
     pub wall: Spread,
+    /// Bytes read from the device for each operation of the row, of all kinds together.
+    pub read_per_op: Spread,
+    /// A line per second of the first repetition, if the row is watched.
+    pub seconds: Vec<Second>,
+    /// The device's own limit in the first repetition, if it was measured.
+    pub device: Option<Device>,
     /// Why it failed, if any repetition did.
     pub failure: Option<String>,
     /// Why the engine does not offer such a row, if so.
@@ -160,6 +170,9 @@ fn of_row(good: &[&Outcome]) -> Line {
         space_amp: spread(&|o| per(o.db_bytes, o.keys * o.spec.entry_bytes())),
         size: spread(&|o| o.db_bytes as f64),
         wall: spread(&|o| o.wall),
+        read_per_op: spread(&|o| per(o.usage.read, o.phases.iter().map(|p| p.ops).sum())),
+        seconds: good.first().map_or_else(Vec::new, |o| o.timeline.clone()),
+        device: good.first().and_then(|o| o.device.clone()),
         ..Line::default()
     }
 }
@@ -176,6 +189,7 @@ fn of_operation(shared: &Line, operation: &str, good: &[&Outcome]) -> Line {
         p95: latency(|l| l.p95),
         p99: latency(|l| l.p99),
         p999: latency(|l| l.p999),
+        max: latency(|l| l.max),
         variation: latency(|l| l.variation),
         conflicts: shared.conflicts.filter(|_| operation == "TX"),
         ..shared.clone()

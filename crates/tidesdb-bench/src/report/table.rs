@@ -6,7 +6,7 @@ use std::fmt::Write;
 use crate::run::Results;
 use crate::spec::Durability;
 
-use super::lines::{Line, OURS, Spread, lines};
+use super::lines::{Line, OURS, Spread};
 use super::score::Score;
 use super::words::{counted, figure};
 
@@ -30,13 +30,12 @@ const RATIO: std::ops::Range<usize> = 5..7;
 /// Columns that stand on the left of their place.
 const LEFT: [usize; 4] = [0, 1, 2, RATIO.start + 1];
 
-/// The table.
-pub fn table(results: &Results) -> String {
-    let all = lines(results);
-    let score = Score::of(&all);
+/// The table of all lines.
+pub(super) fn lines_table(results: &Results, all: &[Line]) -> String {
+    let score = Score::of(all);
     let mut rows: Vec<Vec<String>> = vec![HEAD.map(str::to_owned).to_vec()];
     let mut failures = String::new();
-    for line in &all {
+    for line in all {
         match &line.failure {
             Some(failure) => {
                 let _ = writeln!(failures, "FAILED {} on {}: {failure}", line.row, line.engine);
@@ -63,7 +62,7 @@ pub fn table(results: &Results) -> String {
 }
 
 /// Lines of cells in columns, each as wide as its widest cell; `left` are the columns of words.
-fn aligned(rows: &[Vec<String>], left: &[usize]) -> String {
+pub(super) fn aligned(rows: &[Vec<String>], left: &[usize]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let mut widths = vec![0; columns];
     for row in rows {

@@ -194,7 +194,7 @@ fn the_table_has_ratios_and_means() {
 
 #[test]
 fn the_page_is_whole_and_asks_nobody_for_anything() {
-    for suite in ["quick", "standard", "ycsb", "transactions"] {
+    for suite in ["quick", "standard", "ycsb", "transactions", "beyond-memory"] {
         let results = fixture::results(suite);
         let page = html(&results);
         for word in ["http:", "https:", "//", "src=", "@import", "url(", "@font-face"] {
@@ -215,6 +215,39 @@ fn the_page_is_whole_and_asks_nobody_for_anything() {
         roxmltree::Document::parse(body.replace("<br>", "<br/>").trim()).unwrap();
         assert!(page.contains("a cursor showed a key that was deleted"), "failures are said");
     }
+}
+
+#[test]
+fn watched_rows_have_targets_and_a_line_for_each_second() {
+    let results = fixture::results("beyond-memory");
+    let (text, page) = (table(&results), html(&results));
+    assert_eq!(text.matches("\ntarget ").count(), 6, "one list for each rival and the hostile name: {text}");
+    assert!(page.contains("Targets against gamma"));
+    let scan = text.lines().find(|l| l.starts_with("full scan, rows") && !l.ends_with("measured")).unwrap();
+    assert!(scan.contains(">= 3x") && scan.ends_with("not met"), "{scan}");
+    let lines = seconds_csv(&results).unwrap();
+    let mut reader = csv::Reader::from_reader(lines.as_bytes());
+    assert_eq!(reader.headers().unwrap().iter().collect::<Vec<_>>(), SECONDS);
+    let records: Vec<csv::StringRecord> = reader.records().map(|r| r.unwrap()).collect();
+    let of = |record: &csv::StringRecord, name: &str| {
+        record[SECONDS.iter().position(|column| *column == name).unwrap()].to_owned()
+    };
+    let ours: Vec<_> = records
+        .iter()
+        .filter(|r| {
+            of(r, "engine") == "tidesdb" && of(r, "row") == "beyond_load" && of(r, "repetition") == "0"
+        })
+        .collect();
+    assert_eq!(ours.len(), 9, "a line for each second");
+    let parts: Vec<String> = ours.iter().map(|r| of(r, "part")).collect();
+    assert_eq!((parts[0].as_str(), parts[7].as_str()), ("run", "settle"));
+    assert_eq!((of(ours[3], "puts"), of(ours[3], "device_read_per_op")), ("0".into(), String::new()));
+    assert_eq!(
+        (of(ours[1], "slowest_put_us"), of(ours[1], "device_read_bytes")),
+        ("140.0".into(), "18000000".into())
+    );
+    assert_eq!(of(ours[1], "group_anon_bytes"), (80u64 << 20).to_string());
+    assert!(!table(&fixture::results("quick")).contains("read/op"));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Lists of rows by name.
 
+pub mod beyond;
 mod large;
 mod reference;
 mod transactions;
@@ -27,7 +28,7 @@ enum Scales {
     Operations,
     /// The size of values.
     Values,
-    /// The memory that the suite supposes: keys, operations, cache, memtable.
+    /// The memory limit: keys, operations, cache and memtable with it, and times by its square root.
     Memory,
 }
 
@@ -76,11 +77,11 @@ pub const ALL: [Suite; 8] = [
         rows: large::gigabyte,
     },
     Suite {
-        name: "larger-than-memory",
-        about: "stages over one database of twice a supposed memory of 1 GiB; --scale multiplies that memory",
+        name: beyond::NAME,
+        about: "2 GiB of data in a cgroup of 1 GiB, with a line per second; --scale multiplies both",
         repeat: 1,
         scales: Scales::Memory,
-        rows: large::larger_than_memory,
+        rows: beyond::rows,
     },
     Suite {
         name: "transactions",
@@ -102,6 +103,10 @@ const LEAST: u64 = 100;
 const LEAST_TRANSACTIONS: u64 = 5;
 /// Sizes that are scaled keep at least so many bytes.
 const LEAST_BYTES: u64 = 1 << 16;
+/// Caches and memtables that are scaled keep at least so many bytes.
+const LEAST_BUFFER: u64 = 1 << 20;
+/// A memory limit keeps at least so many bytes: the benchmark itself needs some.
+const LEAST_MEMORY: u64 = 64 << 20;
 
 impl Suite {
     /// Its rows, with what the suite scales multiplied by `scale`.
@@ -115,8 +120,10 @@ impl Suite {
                 continue;
             }
             if let Scales::Memory = self.scales {
-                row.cache = times(row.cache).max(LEAST_BYTES);
-                row.memtable = times(row.memtable).max(LEAST_BYTES);
+                row.cache = times(row.cache).max(LEAST_BUFFER);
+                row.memtable = times(row.memtable).max(LEAST_BUFFER);
+                row.memory = times(row.memory).max(LEAST_MEMORY);
+                row.seconds *= scale.sqrt();
             }
             let threads = row.threads as u64;
             row.ops = match row.workload {

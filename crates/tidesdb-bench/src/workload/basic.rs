@@ -1,6 +1,7 @@
 //! Puts, gets, deletes, seeks, ranges, and reading everything in order.
 
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use super::lane::{Gathered, Limit};
 use super::transaction::transactions_of;
@@ -50,7 +51,7 @@ impl Bench<'_> {
                     continue;
                 }
                 for _ in 0..batch {
-                    lane.put(session, stream.advance(), 0)?;
+                    lane.put(session, stream.advance(), self.spec.version)?;
                 }
                 session.commit()?;
                 lane.lap(0, batch)?;
@@ -68,7 +69,7 @@ impl Bench<'_> {
         self.parallel(engine, &["GET"], limit, |lane, session| {
             let mut stream = stream(lane.thread);
             while lane.more() {
-                let found = lane.get(session, stream.advance(), Some(0))?;
+                let found = lane.get(session, stream.advance(), Some(self.spec.version))?;
                 lane.check.ensure(found, || "a key that was written is missing".to_owned());
                 lane.lap(0, 1)?;
             }
@@ -149,12 +150,15 @@ impl Bench<'_> {
         let mut session = engine.session()?;
         let (mut found, mut last) = (Summary::default(), None);
         let (check, values) = (&mut lane.check, lane.values);
+        let board = self.board.as_deref().filter(|_| self.spec.workload == Workload::Iterate);
+        board.inspect(|board| board.name(&["ITER"]));
         let start = now();
         let ops = session.iterate(&mut |key, value| {
             let due = check.due();
             let id = check.row(due, last, key, value);
             let version = values.version(value);
             found.add_apart(id, if versions { version } else { 0 }, version);
+            board.inspect(|board| board.beat(0, 0, 1, Duration::ZERO));
             last = Some(id);
         })?;
         let seconds = start.elapsed().as_secs_f64();

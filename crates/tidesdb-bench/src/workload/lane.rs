@@ -9,6 +9,7 @@ use crate::engine::{Engine, Result, Session};
 use crate::keys::{Item, Keys};
 use crate::measure::{Meter, Recorder};
 use crate::process::Usage;
+use crate::timeline::Board;
 use crate::values::Values;
 use crate::verify::{Check, SAMPLE};
 
@@ -35,6 +36,7 @@ pub(super) struct Lane<'a> {
     meter: Meter,
     limit: Limit,
     stop: &'a AtomicBool,
+    board: Option<&'a Board>,
 }
 
 impl Lane<'_> {
@@ -84,7 +86,10 @@ impl Lane<'_> {
     /// `ops` operations of a kind are done, and their answers were right.
     #[inline]
     pub(super) fn lap(&mut self, kind: usize, ops: u64) -> Result<()> {
-        self.meter.lap(kind);
+        let latency = self.meter.lap(kind);
+        if let Some(board) = self.board {
+            board.beat(self.thread as usize, kind, ops, latency);
+        }
         self.counts[kind] += ops;
         self.done += ops;
         self.check.verdict()
@@ -119,7 +124,18 @@ impl Bench<'_> {
         limit: Limit,
         body: impl Fn(&mut Lane<'_>, &mut dyn Session) -> Result<T> + Sync,
     ) -> Result<Gathered<T>> {
-        let threads = self.spec.threads;
+        self.parallel_on(self.spec.threads, engine, (kinds, limit), body)
+    }
+
+    /// The same on so many threads.
+    pub(super) fn parallel_on<T: Send>(
+        &self,
+        threads: usize,
+        engine: &dyn Engine,
+        (kinds, limit): (&[&str], Limit),
+        body: impl Fn(&mut Lane<'_>, &mut dyn Session) -> Result<T> + Sync,
+    ) -> Result<Gathered<T>> {
+        self.board.as_deref().inspect(|board| board.name(kinds));
         let (barrier, stop) = (Barrier::new(threads), AtomicBool::new(false));
         let work = |thread| {
             let session = engine.session();
@@ -154,8 +170,11 @@ impl Bench<'_> {
         limit: Limit,
         stop: &'a AtomicBool,
     ) -> Lane<'a> {
-        let pace = (self.spec.rate > 0.0).then(|| {
-            let commits = self.spec.rate / self.spec.threads as f64 / self.spec.batch as f64;
+        let writer = self.spec.crew() > self.spec.threads;
+        // Beside readers, the rate is that of the writer alone.
+        let paced = if writer { 1 } else { self.spec.threads };
+        let pace = (self.spec.rate > 0.0 && (!writer || thread == self.spec.threads as u64)).then(|| {
+            let commits = self.spec.rate / paced as f64 / self.spec.batch as f64;
             Duration::from_secs_f64(1.0 / commits)
         });
         Lane {
@@ -170,6 +189,7 @@ impl Bench<'_> {
             meter: Meter::new(kinds, pace),
             limit,
             stop,
+            board: self.board.as_deref(),
         }
     }
 

@@ -11,6 +11,7 @@ mod churn;
 mod queue;
 mod blend;
 mod transaction;
+mod beyond;
 
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ use crate::keys::{Keys, Pattern, Stream, Zipf};
 use crate::measure::Latency;
 use crate::rng::Rng;
 use crate::spec::{Spec, Workload};
+use crate::timeline::Board;
 use crate::values::Values;
 use crate::verify::Summary;
 
@@ -94,6 +96,7 @@ pub struct Bench<'a> {
     zipf: Option<Arc<Zipf>>,
     order: Order,
     lenient: bool,
+    board: Option<Arc<Board>>,
 }
 
 impl<'a> Bench<'a> {
@@ -113,11 +116,18 @@ impl<'a> Bench<'a> {
             zipf: zipf.then(shape),
             order: Order::Unknown,
             lenient: !keeps_data,
+            board: None,
         };
         if spec.workload == Workload::Range {
             bench.order = bench.order();
         }
         Ok(bench)
+    }
+
+    /// Counts operations on a board while they run. It has a place for each thread of the row's crew.
+    pub fn on_board(mut self, board: Arc<Board>) -> Self {
+        self.board = Some(board);
+        self
     }
 
     /// Fills the database for a workload that needs data; not measured.
@@ -146,6 +156,9 @@ impl<'a> Bench<'a> {
             Workload::Queue => self.queue(engine, limit),
             Workload::Blend => self.blended(engine, limit),
             Workload::Transaction => self.transactions(engine, limit),
+            Workload::Overwrite => self.overwrite(engine, limit),
+            Workload::MultiGet => self.multi_gets(engine, limit),
+            Workload::ReadWhileWriting => self.read_while_writing(engine, limit),
         }
     }
 
@@ -189,9 +202,7 @@ impl<'a> Bench<'a> {
     /// As the reference does for its zipfian reads; otherwise all keys are there, popular or not.
     fn is_filled_by_drawing(&self) -> bool {
         let drawn = !self.spec.workload.needs_data() && self.spec.pattern.is_drawn();
-        let versions =
-            matches!(self.spec.workload, Workload::Churn | Workload::Blend | Workload::Transaction);
-        drawn || (self.spec.pattern == Pattern::Zipfian && !versions)
+        drawn || (self.spec.pattern == Pattern::Zipfian && !self.spec.overwrites())
     }
 
     /// The indexes that `thread` reads, all of them written; `written` of its own share if that is not all.

@@ -18,6 +18,9 @@ pub enum Model {
     Inserted(Vec<u64>),
     /// What it was filled with, each key with its counter.
     Counted(Counted),
+    /// What it was filled with, each key overwritten so many times, and once more those that each thread met in so many
+    /// steps of its sweep.
+    Rewritten(u32, Vec<u64>),
     /// Known already.
     Known(Summary),
 }
@@ -112,7 +115,7 @@ impl Bench<'_> {
     fn sum(&self, bits: &Bits) -> Summary {
         let mut all = Summary::default();
         for index in bits.iter().filter(|i| !self.keys.twin(*i).is_some_and(|twin| bits.has(twin))) {
-            all.add(self.keys.item(index).id, 0);
+            all.add(self.keys.item(index).id, self.spec.version);
         }
         all
     }
@@ -135,6 +138,15 @@ impl Bench<'_> {
             Model::Counted(counted) => {
                 let mut all = Summary::default();
                 for (index, version) in (0..).zip(counted.versions()) {
+                    all.add(self.keys.item(index).id, version);
+                }
+                all
+            }
+            Model::Rewritten(times, steps) => {
+                let again = self.met(steps, |thread| self.sweeping(thread));
+                let mut all = Summary::default();
+                for index in self.filled().iter() {
+                    let version = self.spec.version + times + u32::from(again.has(index));
                     all.add(self.keys.item(index).id, version);
                 }
                 all

@@ -4,14 +4,18 @@ use std::ffi::CStr;
 use std::path::Path;
 
 use rocksdb::{
-    DB, DBAccess, DBPinnableSlice, DBRawIteratorWithThreadMode, Error, FlushOptions, OptimisticTransactionDB,
-    Options, WaitForCompactOptions, WriteBatchWithTransaction, WriteOptions,
+    ColumnFamilyDescriptor, DB, DBAccess, DBPinnableSlice, DBRawIteratorWithThreadMode, Error, FlushOptions,
+    OptimisticTransactionDB, Options, ReadOptions, WaitForCompactOptions, WriteBatchWithTransaction,
+    WriteOptions,
 };
 use tidesdb_bench::engine::Transactions;
 
 use crate::transaction::RocksTransactions;
 
 type Result<T> = std::result::Result<T, Error>;
+
+/// The family that is always there.
+const DEFAULT: &str = "default";
 
 /// A database.
 pub(crate) trait Base: DBAccess + Send + Sync + Sized + 'static {
@@ -26,6 +30,8 @@ pub(crate) trait Base: DBAccess + Send + Sync + Sized + 'static {
     fn put_one(&self, key: &[u8], value: &[u8], how: &WriteOptions) -> Result<()>;
     fn delete_one(&self, key: &[u8], how: &WriteOptions) -> Result<()>;
     fn value(&self, key: &[u8]) -> Result<Option<DBPinnableSlice<'_>>>;
+    /// The values of `keys`, found in one call that reads blocks side by side.
+    fn values(&self, keys: &[Vec<u8>], how: &ReadOptions) -> Result<Vec<Option<DBPinnableSlice<'_>>>>;
     fn cursor(&self) -> DBRawIteratorWithThreadMode<'_, Self>;
     fn flush_log(&self, sync: bool) -> Result<()>;
     /// Writes out memtables and waits for the background work.
@@ -42,7 +48,9 @@ macro_rules! base {
             type Batch = WriteBatchWithTransaction<$in_transactions>;
 
             fn at(options: &Options, dir: &Path) -> Result<Self> {
-                Self::open(options, dir)
+                // By its name, so that there is a handle, which the batched get needs.
+                let default = ColumnFamilyDescriptor::new(DEFAULT, options.clone());
+                Self::open_cf_descriptors(options, dir, [default])
             }
 
             fn put(batch: &mut Self::Batch, key: &[u8], value: &[u8]) {
@@ -71,6 +79,19 @@ macro_rules! base {
 
             fn value(&self, key: &[u8]) -> Result<Option<DBPinnableSlice<'_>>> {
                 self.get_pinned(key)
+            }
+
+            fn values(
+                &self,
+                keys: &[Vec<u8>],
+                how: &ReadOptions,
+            ) -> Result<Vec<Option<DBPinnableSlice<'_>>>> {
+                match self.cf_handle(DEFAULT) {
+                    Some(family) => {
+                        self.batched_multi_get_cf_opt(family, keys, false, how).into_iter().collect()
+                    }
+                    None => keys.iter().map(|key| self.get_pinned(key)).collect(),
+                }
             }
 
             fn cursor(&self) -> DBRawIteratorWithThreadMode<'_, Self> {

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use rocksdb::{
     BlockBasedOptions, Cache, DB, DBCompressionType, DBRawIteratorWithThreadMode, OptimisticTransactionDB,
-    Options, WriteOptions,
+    Options, ReadOptions, WriteOptions,
 };
 use tidesdb_bench::engine::{Cause, Config, Engine, Result, Session, Stats, Transactions};
 use tidesdb_bench::rivals;
@@ -89,7 +89,7 @@ fn options(spec: &Spec, blob: bool) -> Result<Options> {
 fn settings(spec: &Spec, blob: bool) -> String {
     format!(
         "RocksDB 11: log {}, hyper clock cache {} B with index and filters, memtable {} B (4 at most), 4 KiB blocks, LZ4, filter \
-         10 bits/key, dynamic levels, pipelined writes, 2 jobs, blob files {}, checksums {}",
+         10 bits/key, dynamic levels, pipelined writes, 2 jobs, MultiGet {}, blob files {}, checksums {}",
         match spec.durability {
             Durability::None => "in the process",
             Durability::Os => "in the system",
@@ -97,6 +97,7 @@ fn settings(spec: &Spec, blob: bool) -> String {
         },
         spec.cache,
         spec.memtable,
+        if cfg!(feature = "rocksdb-uring") { "through io_uring" } else { "without io_uring" },
         if blob { "from 4 KiB" } else { "off" },
         if cfg!(target_feature = "sse4.2") {
             "by the processor"
@@ -118,7 +119,9 @@ impl<D: Base> Engine for Rocks<D> {
         };
         let (transactions, how) = (self.db.transactions(how()), how());
         let (batch, direct) = (D::Batch::default(), self.batch == 1);
-        Ok(Box::new(RocksSession { db: &self.db, how, batch, cursor: None, direct, transactions }))
+        let mut read = ReadOptions::default();
+        read.set_async_io(true);
+        Ok(Box::new(RocksSession { db: &self.db, how, read, batch, cursor: None, direct, transactions }))
     }
 
     fn sync(&self) -> Result<()> {
@@ -158,6 +161,7 @@ impl<D: Base> Engine for Rocks<D> {
 struct RocksSession<'a, D: Base> {
     db: &'a D,
     how: WriteOptions,
+    read: ReadOptions,
     batch: D::Batch,
     cursor: Option<DBRawIteratorWithThreadMode<'a, D>>,
     direct: bool,
@@ -218,6 +222,12 @@ impl<D: Base> Session for RocksSession<'_, D> {
             value(found);
         }
         Ok(found.is_some())
+    }
+
+    fn multi_get(&mut self, keys: &[Vec<u8>], value: &mut dyn FnMut(usize, &[u8])) -> Result<u64> {
+        let answers = self.db.values(keys, &self.read).map_err(said)?;
+        let found = answers.iter().enumerate().filter_map(|(place, answer)| Some((place, answer.as_ref()?)));
+        Ok(found.map(|(place, answer)| value(place, answer)).count() as u64)
     }
 
     fn seek(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {

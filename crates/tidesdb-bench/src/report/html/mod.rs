@@ -2,6 +2,7 @@
 //! browser to fetch anything.
 
 mod headline;
+mod goals;
 mod details;
 mod about;
 
@@ -26,6 +27,7 @@ pub fn html(results: &Results) -> String {
     let (plots, missing) = plots(&all, &names, &score);
     let mut body = head(results);
     body += &headline::headline(results, &all, &names, &score);
+    body += &goals::goals(&all);
     body += &contents(&plots);
     plots.iter().for_each(|plot| body += &figure(plot));
     body += &left_out(&missing);

@@ -1,10 +1,11 @@
-//! The plots of a report: seventeen questions, each drawn if the results answer it, each with a sentence on what is better
+//! The plots of a report: eighteen questions, each drawn if the results answer it, each with a sentence on what is better
 //! and one on who wins where.
 
 mod contest;
 mod dots;
 mod facets;
 mod scaling;
+mod seconds;
 
 #[cfg(test)]
 mod tests;
@@ -19,7 +20,8 @@ use contest::{contests, finding};
 pub(crate) use dots::{Dots, NARROW, WIDE, ratio_spread};
 use facets::{Facet, Facets};
 
-/// A plot: one drawing, or two.
+/// A plot: one drawing, or several.
+#[derive(Clone)]
 pub(crate) struct Plot {
     /// Its number, from 1.
     pub(crate) number: usize,
@@ -36,6 +38,7 @@ pub(crate) struct Plot {
 }
 
 /// A drawing in both widths.
+#[derive(Clone)]
 pub(crate) struct Chart {
     /// Behind the name of the plot in files; empty if it is the only one.
     pub(crate) slug: &'static str,
@@ -69,7 +72,7 @@ struct Stage<'a> {
     score: &'a Score,
 }
 
-const KINDS: [Kind; 17] = [
+const KINDS: [Kind; 18] = [
     Kind {
         slug: "speedup",
         title: "Speedup over each rival",
@@ -86,7 +89,7 @@ const KINDS: [Kind; 17] = [
         slug: "reads",
         title: "Throughput of reads",
         caption: "Operations per second; higher is better.",
-        make: |s| s.rates(&["GET"]),
+        make: |s| s.rates(&["GET", "MULTIGET"]),
     },
     Kind {
         slug: "deletes",
@@ -171,6 +174,12 @@ const KINDS: [Kind; 17] = [
         title: "Durable commits over threads",
         caption: "Operations per second by the number of threads, every commit safe from a loss of power; higher is better.",
         make: scaling::threads,
+    },
+    Kind {
+        slug: "seconds",
+        title: "Second by second",
+        caption: "Rows with a line per second, in seconds since their operations began. Steadier is better; a dashed line is the device's own limit.",
+        make: seconds::seconds,
     },
 ];
 

@@ -8,11 +8,14 @@ use tidesdb_bench::{Results, compare, report};
 use crate::failure::{Exit, Failure, Outcome as Ended};
 use crate::output::{Out, Style};
 
-/// Writes `results.json`, `results.csv` and the report into a directory.
+/// Writes `results.json`, `results.csv` and the report into a directory; `seconds.csv` too if rows were watched.
 pub(super) fn keep(results: &Results, dir: &Path) -> Ended<()> {
     let files = [("results.json", report::json(results)), ("results.csv", report::csv(results))];
     for (name, text) in files {
         write(&dir.join(name), &text.map_err(Failure::failed)?)?;
+    }
+    if results.outcomes.iter().any(|outcome| !outcome.timeline.is_empty()) {
+        write(&dir.join("seconds.csv"), &report::seconds_csv(results).map_err(Failure::failed)?)?;
     }
     draw(results, dir)
 }

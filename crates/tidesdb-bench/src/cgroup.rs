@@ -1,0 +1,262 @@
+//! A memory limit for child processes: a control group of version 1 or 2.
+//!
+//! The parent makes the group and removes it; a child enters it before it opens the database, so all memory and all page
+//! cache of the engine is charged to it. Making one needs root, or a group that was delegated to this user.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// A group that this process made. Dropping it removes it.
+#[derive(Debug)]
+pub struct Group {
+    dir: PathBuf,
+    version: Version,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+/// Memory that a group is charged for, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Charged {
+    /// All of it.
+    pub total: u64,
+    /// Pages of processes that belong to no file.
+    pub anonymous: u64,
+    /// Page cache, mapped or not.
+    pub cache: u64,
+}
+
+/// A process that has ended may be charged for a moment longer.
+const FAREWELL: (u32, Duration) = (50, Duration::from_millis(10));
+
+impl Group {
+    /// Makes a group with a memory limit of `limit` bytes.
+    ///
+    /// # Errors
+    /// Where it was tried, and why it failed there.
+    pub fn make(limit: u64) -> Result<Self, String> {
+        let places = places(&text("/proc/self/mountinfo"), &text("/proc/self/cgroup"));
+        let name = format!("tidesdb-bench-{}", std::process::id());
+        Self::make_in(&places, &name, limit)
+    }
+
+    fn make_in(places: &[(Version, PathBuf)], name: &str, limit: u64) -> Result<Self, String> {
+        let mut reasons = Vec::new();
+        for (version, place) in places {
+            match Self::make_at(*version, place, name, limit) {
+                Ok(group) => return Ok(group),
+                Err(reason) => reasons.push(reason),
+            }
+        }
+        if reasons.is_empty() {
+            reasons.push("no hierarchy with a memory controller is mounted".to_owned());
+        }
+        Err(format!(
+            "no cgroup with a memory limit can be made, so nothing was run; be root, or run inside a delegated cgroup: {}",
+            reasons.join("; ")
+        ))
+    }
+
+    fn make_at(version: Version, place: &Path, name: &str, limit: u64) -> Result<Self, String> {
+        let dir = place.join(name);
+        fs::create_dir(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        // From here on, a failure removes the directory.
+        let group = Self { dir, version };
+        if version == Version::Two && !group.dir.join("memory.max").exists() {
+            // Refused where processes are beside the new group; the check below tells.
+            let _ = fs::write(place.join("cgroup.subtree_control"), "+memory");
+        }
+        let (file, swap) = match version {
+            Version::One => ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"),
+            Version::Two => ("memory.max", "memory.swap.max"),
+        };
+        let file = group.dir.join(file);
+        if !file.exists() {
+            return Err(format!("{}: no memory controller", group.dir.display()));
+        }
+        fs::write(&file, limit.to_string()).map_err(|e| format!("{}: {e}", file.display()))?;
+        // A kernel without swap accounting lacks this file.
+        let _ = fs::write(group.dir.join(swap), if version == Version::One { limit } else { 0 }.to_string());
+        Ok(group)
+    }
+
+    /// Its directory, to be handed to a child.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// How many processes the limit has killed.
+    pub fn kills(&self) -> u64 {
+        let file = match self.version {
+            Version::One => "memory.oom_control",
+            Version::Two => "memory.events",
+        };
+        field(&read(&self.dir, file), "oom_kill").unwrap_or(0)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        for _ in 0..FAREWELL.0 {
+            if fs::remove_dir(&self.dir).is_ok() || !self.dir.exists() {
+                return;
+            }
+            std::thread::sleep(FAREWELL.1);
+        }
+    }
+}
+
+/// Moves this process with all its threads into the group at `dir`.
+///
+/// # Errors
+/// What the kernel says.
+pub fn enter(dir: &Path) -> Result<(), String> {
+    let file = dir.join("cgroup.procs");
+    fs::write(&file, std::process::id().to_string()).map_err(|e| format!("{}: {e}", file.display()))
+}
+
+/// What the group at `dir` is charged for now; zeros if that cannot be read.
+pub fn charged(dir: &Path) -> Charged {
+    match dir.join("memory.current").exists() {
+        true => parse(Version::Two, &read(dir, "memory.current"), &read(dir, "memory.stat")),
+        false => parse(Version::One, &read(dir, "memory.usage_in_bytes"), &read(dir, "memory.stat")),
+    }
+}
+
+fn parse(version: Version, total: &str, stat: &str) -> Charged {
+    let (anonymous, cache) = match version {
+        Version::One => ("rss", "cache"),
+        Version::Two => ("anon", "file"),
+    };
+    Charged {
+        total: total.trim().parse().unwrap_or(0),
+        anonymous: field(stat, anonymous).unwrap_or(0),
+        cache: field(stat, cache).unwrap_or(0),
+    }
+}
+
+/// The number behind the word `name` in lines such as `name 12`.
+fn field(text: &str, name: &str) -> Option<u64> {
+    let mut pairs = text.lines().filter_map(|line| line.split_once(' '));
+    pairs.find(|(key, _)| *key == name)?.1.trim().parse().ok()
+}
+
+/// Groups below which one can be made, the best first: of each memory hierarchy, the group of this process, then those
+/// above it.
+fn places(mounts: &str, own: &str) -> Vec<(Version, PathBuf)> {
+    let mut places = Vec::new();
+    for line in mounts.lines() {
+        let Some((before, after)) = line.split_once(" - ") else { continue };
+        let (before, after): (Vec<&str>, Vec<&str>) =
+            (before.split(' ').collect(), after.split(' ').collect());
+        let (&[_, _, _, root, point, ..], &[kind, _, options, ..]) = (&before[..], &after[..]) else {
+            continue;
+        };
+        let version = match kind {
+            "cgroup" if options.split(',').any(|option| option == "memory") => Version::One,
+            "cgroup2" => Version::Two,
+            _ => continue,
+        };
+        let Some(path) = own_path(version, own) else { continue };
+        // A mount shows the part of the hierarchy below its root.
+        let below = path.strip_prefix(root).unwrap_or(path).trim_matches('/');
+        let below = Path::new(below);
+        places.extend(below.ancestors().map(|part| (version, Path::new(point).join(part))));
+    }
+    places
+}
+
+/// The path of this process in a hierarchy, from `/proc/self/cgroup`.
+fn own_path(version: Version, own: &str) -> Option<&str> {
+    own.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':');
+        let (number, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+        let right = match version {
+            Version::One => controllers.split(',').any(|name| name == "memory"),
+            Version::Two => number == "0" && controllers.is_empty(),
+        };
+        right.then_some(path)
+    })
+}
+
+fn text(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+fn read(dir: &Path, file: &str) -> String {
+    fs::read_to_string(dir.join(file)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTS: &str = "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n\
+        32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
+        35 31 0:32 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory\n\
+        41 31 0:38 /user /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n\
+        nonsense\n";
+
+    fn paths(own: &str) -> Vec<(Version, String)> {
+        places(MOUNTS, own).into_iter().map(|(v, path)| (v, path.display().to_string())).collect()
+    }
+
+    #[test]
+    fn places_are_the_own_group_and_those_above_it() {
+        let own = "8:pids:/\n4:memory:/jobs/one\n0::/user/scope\n";
+        let one = ["jobs/one", "jobs", ""].map(|p| (Version::One, format!("/sys/fs/cgroup/memory/{p}")));
+        let two = ["scope", ""].map(|p| (Version::Two, format!("/sys/fs/cgroup/unified/{p}")));
+        assert_eq!(paths(own), [&one[..], &two[..]].concat());
+        assert_eq!(paths("5:cpu,memory:/\n"), [(Version::One, "/sys/fs/cgroup/memory/".to_owned())]);
+        assert_eq!((paths(""), places("", own)), (vec![], vec![]));
+    }
+
+    #[test]
+    fn both_versions_tell_what_is_charged() {
+        let one = "cache 4096\nrss 8192\nrss_huge 1\nmapped_file 5\ntotal_cache 9\n";
+        let want = Charged { total: 12288, anonymous: 8192, cache: 4096 };
+        assert_eq!(parse(Version::One, "12288\n", one), want);
+        assert_eq!(parse(Version::Two, "12288\n", "anon 8192\nfile 4096\nanon_thp 7\n"), want);
+        assert_eq!(parse(Version::Two, "max\n", ""), Charged::default());
+        assert_eq!(field("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n", "oom_kill"), Some(3));
+    }
+
+    #[test]
+    fn where_no_group_can_be_made_it_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let missing = dir.path().join("missing");
+        let places = [(Version::One, missing.clone()), (Version::Two, dir.path().to_owned())];
+        let failure = Group::make_in(&places, "x", 1 << 30).unwrap_err();
+        assert!(failure.contains("nothing was run") && failure.contains("be root"), "{failure}");
+        assert!(failure.contains(&missing.display().to_string()), "{failure}");
+        assert!(failure.contains("no memory controller"), "a plain directory is no cgroup: {failure}");
+        assert!(!dir.path().join("x").exists(), "what was made is removed");
+        assert!(Group::make_in(&[], "x", 1).unwrap_err().contains("no hierarchy"));
+    }
+
+    #[test]
+    fn a_child_in_a_group_is_charged_and_bound() {
+        // Where this user may make none, the refusal is tested above.
+        let Ok(group) = Group::make(64 << 20) else { return };
+        let dir = group.dir().to_owned();
+        let script =
+            "echo $$ > \"$0/cgroup.procs\" && head -c 8000000 /dev/zero | tail -c 8000000 | wc -c; sleep 0.2";
+        let mut child = std::process::Command::new("sh").args(["-c", script]).arg(&dir).spawn().unwrap();
+        let mut most = 0;
+        while child.try_wait().unwrap().is_none() {
+            most = most.max(charged(&dir).total);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        assert!(most > 0 && most <= 64 << 20, "{most}");
+        assert_eq!(group.kills(), 0);
+        drop(group);
+        assert!(!dir.exists());
+    }
+}

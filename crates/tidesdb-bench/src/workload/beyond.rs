@@ -1,0 +1,118 @@
+//! Workloads for data that is larger than memory: overwriting every key, gets of many keys at once, gets while another thread
+//! writes.
+//!
+//! All keys have the same version when such a row begins, so that a read knows the newest one without a table of them in
+//! memory.
+
+use super::lane::{Lane, Limit};
+use super::{Bench, Measured, Model};
+use crate::engine::{Engine, Result, Session};
+use crate::keys::Stream;
+use crate::rng::Rng;
+
+const GET: usize = 0;
+const PUT: usize = 1;
+/// Keeps draws of readers apart from those of others with the same seed.
+const READERS: u64 = 1 << 32;
+
+impl Bench<'_> {
+    /// The part of a sweep over all keys that belongs to `thread`.
+    pub(super) fn sweeping(&self, thread: u64) -> Stream {
+        Stream::sweep(self.spec.population(), thread * self.spec.share())
+    }
+
+    /// Any key, evenly.
+    fn drawing(&self, thread: u64) -> Stream {
+        let rng = Rng::new(self.spec.seed, READERS + thread);
+        Stream::Uniform { rng, n: self.spec.population() }
+    }
+
+    pub(super) fn overwrite(&self, engine: &dyn Engine, limit: Limit) -> Result<Measured> {
+        let done = self.parallel(engine, &["PUT"], limit, |lane, session| {
+            let mut stream = self.sweeping(lane.thread);
+            while lane.more() {
+                let batch = lane.batch(self.spec.batch);
+                for _ in 0..batch {
+                    lane.put(session, stream.advance(), self.spec.version + 1)?;
+                }
+                session.commit()?;
+                lane.lap(0, batch)?;
+            }
+            Ok(lane.done)
+        })?;
+        Ok(Measured::of(done, |steps| Model::Rewritten(0, steps)))
+    }
+
+    pub(super) fn multi_gets(&self, engine: &dyn Engine, limit: Limit) -> Result<Measured> {
+        let done = self.parallel(engine, &["MULTIGET"], limit, |lane, session| {
+            let mut stream = self.reading(lane.thread, None);
+            let mut keys = vec![lane.key.clone(); self.spec.batch as usize];
+            let mut ids = vec![0; keys.len()];
+            while lane.more() {
+                let batch = lane.batch(self.spec.batch) as usize;
+                for (key, id) in keys[..batch].iter_mut().zip(&mut ids) {
+                    *id = lane.aim(stream.advance()).id;
+                    key.copy_from_slice(&lane.key);
+                }
+                let (due, check) = (lane.check.due(), &mut lane.check);
+                let found = session.multi_get(&keys[..batch], &mut |place, value| {
+                    let id = ids.get(place).copied().unwrap_or_default();
+                    check.value(due, id, Some(self.spec.version), value);
+                })?;
+                check.ensure(found == batch as u64, || "a key that was written is missing".to_owned());
+                lane.lap(0, batch as u64)?;
+            }
+            Ok(())
+        })?;
+        Ok(Measured::of(done, |_| Model::Filled))
+    }
+
+    pub(super) fn read_while_writing(&self, engine: &dyn Engine, limit: Limit) -> Result<Measured> {
+        let readers = self.spec.threads as u64;
+        let kinds = &["GET", "PUT"][..];
+        let done = self.parallel_on(self.spec.crew(), engine, (kinds, limit), |lane, session| {
+            if lane.thread == readers {
+                return self.write_on(lane, session);
+            }
+            let mut stream = self.drawing(lane.thread);
+            while lane.more() {
+                self.get_any_from(lane, session, stream.advance())?;
+                lane.lap(GET, 1)?;
+            }
+            Ok(0)
+        })?;
+        let keys = self.spec.population();
+        Ok(Measured::of(done, |puts| {
+            let puts: u64 = puts.iter().sum();
+            Model::Rewritten((puts / keys) as u32, vec![puts % keys])
+        }))
+    }
+
+    /// The writer beside readers: sweeps over all keys, each with a newer version. Returns the number of puts.
+    fn write_on(&self, lane: &mut Lane<'_>, session: &mut dyn Session) -> Result<u64> {
+        let (mut stream, keys) = (self.sweeping(0), self.spec.population());
+        while lane.more() {
+            let batch = lane.batch(self.spec.batch);
+            for n in 0..batch {
+                let version = self.spec.version + 1 + ((lane.done + n) / keys) as u32;
+                lane.put(session, stream.advance(), version)?;
+            }
+            session.commit()?;
+            lane.lap(PUT, batch)?;
+        }
+        Ok(lane.done)
+    }
+
+    /// A get whose answer has the version that all keys had, or a newer one.
+    fn get_any_from(&self, lane: &mut Lane<'_>, session: &mut dyn Session, index: u64) -> Result<()> {
+        let item = lane.aim(index);
+        let (due, check, values) = (lane.check.due(), &mut lane.check, lane.values);
+        let found = session.get(&lane.key, &mut |value| {
+            let version = values.version(value);
+            check.ensure(version >= self.spec.version, || format!("version {version} of a value came back"));
+            check.value(due, item.id, None, value);
+        })?;
+        check.ensure(found, || "a key that was written is missing".to_owned());
+        Ok(())
+    }
+}
