@@ -405,7 +405,7 @@ fn in_memory(mut command: Command) -> Command {
 }
 
 /// The first line that is in one text only, with what the other has there.
-fn difference(golden: &str, printed: &str) -> Option<String> {
+pub(crate) fn difference(golden: &str, printed: &str) -> Option<String> {
     let (mut golden, mut printed) = (golden.lines(), printed.lines());
     loop {
         match (golden.next(), printed.next()) {

@@ -122,7 +122,7 @@ pub(crate) fn install(root: &Path, prefix: &Path, shape: &Shape) -> Done {
 }
 
 fn install_libraries(built: &Path, lib: &Path, version: &Version, shape: &Shape) -> Done {
-    let shared = format!("libtidesdb.so.{}", version.full);
+    let shared = version.shared();
     let debug = shape.debug_files.then(|| lib.join(".debug"));
     let names =
         [("libtidesdb_capi.so", shared.as_str(), 0o755), ("libtidesdb_capi.a", "libtidesdb.a", 0o644)];
@@ -184,10 +184,17 @@ fn build(root: &Path) -> Result<String, String> {
 
 /// The version of the interface, as the header has it.
 pub(crate) struct Version {
-    /// As `9.3.0`.
+    /// As `9.3.14`.
     pub(crate) full: String,
     /// As `9`.
     pub(crate) major: String,
+}
+
+impl Version {
+    /// The file name of the shared library.
+    pub(crate) fn shared(&self) -> String {
+        format!("libtidesdb.so.{}", self.full)
+    }
 }
 
 /// Reads the version of the interface from its header.

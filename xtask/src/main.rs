@@ -16,6 +16,7 @@ mod licenses;
 mod trial;
 mod package;
 mod npm;
+mod clients;
 mod stages;
 mod soak;
 
@@ -29,11 +30,11 @@ cargo xtask COMMAND
   test                every test, doc tests and examples included; those of the benchmark are in `ci bench`
   tidy [--stats]      the house rules; with the figures of the house
   ci [STAGE...]       what the build server runs; without a stage all but `package`; `extra` is the same without `test`
-                      stages: tidy lint test bench gate report docs c npm package loom crash faults order kill
-                      sweep model isolation invariants fuzz races descriptors sectors latency asan miri;
+                      stages: tidy lint test bench gate report docs c npm clients package loom crash faults order
+                      kill sweep model isolation invariants fuzz races descriptors sectors latency asan miri;
                       `report` opens the benchmark's report in Chromium, `c` tries the C library (needs a C
-                      compiler and pkg-config), `npm` the package of that name on it, `package` makes packages
-                      and builds the crates as a registry would
+                      compiler and pkg-config), `npm` and `clients` programs in other languages on it, `package`
+                      makes packages and builds the crates as a registry would
   install --prefix DIR [--destdir DIR] [--libdir DIR] [--debug-files]
                       the C library with its headers, for pkg-config and CMake; --debug-files keeps what
                       debuggers need in .debug beside the libraries
@@ -42,6 +43,7 @@ cargo xtask COMMAND
                       in a clean system in DIR (needs root; an empty DIR needs debootstrap)
   npm [SECONDS [SEED]]
                       the npm package tidesdb on the C library: a tour, then random transactions
+  clients             the C library from Go and Java, and under the Rust binding with its own tests
   loom [NAME]         all interleavings of the lock-free parts; NAME filters the models
   asan                the leaf crates under the address sanitizer (needs nightly Rust)
   miri                the lock-free leaf crates under Miri (needs nightly Rust and its component)
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
         "install" => install::run(&root, rest),
         "package" => package::run(&root, rest),
         "npm" => npm::run(&root, rest),
+        "clients" => clients::run(&root),
         command if stages::is_kit(command) => stages::testkit(&root, command, rest),
         "inject" => inject::run(&root, rest),
         "soak" => soak::run(&root, rest),

@@ -43,6 +43,8 @@ struct Workshop {
     engine: String,
     /// That of the library packages: the interface's, then the engine's.
     library: String,
+    /// The file name of the shared library.
+    shared: String,
     debug_files: bool,
 }
 
@@ -102,12 +104,14 @@ pub(crate) fn build(root: &Path, debug_files: bool) -> Result<Vec<PathBuf>, Stri
     let folder = target(root).join("package");
     let source = root.join(CRATE);
     let engine = env!("CARGO_PKG_VERSION").to_owned();
+    let interface = install::version(&source)?;
     let workshop = Workshop {
         root: root.to_owned(),
         work: folder.join("work"),
         folder,
         machine: Machine::here()?,
-        library: format!("{}+{engine}", install::version(&source)?.full),
+        library: format!("{}+{engine}", interface.full),
+        shared: interface.shared(),
         engine,
         debug_files,
     };
@@ -202,7 +206,7 @@ impl Workshop {
                 section: "libs",
                 depends: of_library,
                 description: LIBRARY,
-                files: below(&["libtidesdb.so.9", "libtidesdb.so.9.3.0"]),
+                files: below(&["libtidesdb.so.9", &self.shared]),
                 control: vec![
                     ("triggers", "activate-noawait ldconfig\n".to_owned()),
                     ("shlibs", format!("libtidesdb 9 libtidesdb9 (>= {})\n", self.library)),
@@ -245,8 +249,8 @@ impl Workshop {
     fn move_symbols(&self, tree: &Path, libdir: &str) -> Done {
         let from = tree.join("usr").join(libdir).join(".debug");
         let to = tree.join("usr/lib/debug/usr").join(libdir);
-        let name = "libtidesdb.so.9.3.0.debug";
-        install::copy(&from.join(name), &to.join(name), 0o644)?;
+        let name = format!("{}.debug", self.shared);
+        install::copy(&from.join(&name), &to.join(&name), 0o644)?;
         fs::remove_dir_all(&from).map_err(|error| format!("{}: {error}", from.display()))
     }
 

@@ -3,13 +3,13 @@
 //! A stage that cannot run says `SKIPPED` and why; it never passes in silence.
 
 use crate::cargo::{Cargo, Done, works};
-use crate::{ctests, gate, npm, package, tidy};
+use crate::{clients, ctests, gate, npm, package, tidy};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run: the quick refusals first.
-const ALL: [&str; 27] = [
+const ALL: [&str; 28] = [
     "tidy",
     "lint",
     "test",
@@ -19,6 +19,7 @@ const ALL: [&str; 27] = [
     "docs",
     "c",
     "npm",
+    "clients",
     "package",
     "loom",
     "crash",
@@ -156,6 +157,7 @@ fn stage(root: &Path, name: &str) -> Staged {
             npm::Tried::Passed => Ok(()),
             npm::Tried::Skipped(why) => return Ok(Outcome::Skipped(why)),
         },
+        "clients" => clients::run(root),
         "package" => return packages_and_crates(root),
         "report" => return report(root),
         "docs" => docs(root),

@@ -182,7 +182,9 @@ static void trap_11_the_soname(void)
 static void trap_12_headers_in_standard_places(void)
 {
     CHECK_INT(TIDESDB_VERSION_MAJOR, 9);
-    CHECK_STR(TIDESDB_VERSION, "9.3.0");
+    /* Bindings derive their structures from this version: before 9.3.8, tidesdb_db_stats_t had no epochs. */
+    CHECK_STR(TIDESDB_VERSION, "9.3.14");
+    CHECK_INT(sizeof(tidesdb_db_stats_t), 304);
     CHECK_INT(TDB_DEFAULT_WRITE_BUFFER_SIZE, tidesdb_default_column_family_config().write_buffer_size);
     CHECK_INT(TDB_DEFAULT_BLOCK_CACHE_SIZE, tidesdb_default_config().block_cache_size);
     CHECK_INT(sizeof(tidesdb_objstore_t), 88);
