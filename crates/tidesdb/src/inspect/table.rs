@@ -3,8 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tidesdb_cache::Cache;
-
 use super::{hex, keep_damage, no_such, open, shown};
 use crate::files::{self, FileKind};
 use crate::sst::{Table, TableContext, TableCursor};
@@ -52,7 +50,7 @@ pub fn table(
             vlog.count, vlog.bytes, vlog.vlog.0
         ));
     }
-    let context = TableContext { dir: Arc::clone(&dir), cache: Arc::new(Cache::new(0)), use_mmap: false };
+    let context = TableContext::new(&dir, 0, false);
     let mut damage = Vec::new();
     let opened = Table::open(&context, order, Arc::clone(meta));
     let Some(table) = keep_damage(opened, &mut damage)? else { return Ok(damage) };

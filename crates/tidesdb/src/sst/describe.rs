@@ -3,6 +3,7 @@
 use super::Table;
 use super::block::Block;
 use super::index::Fence;
+use super::partitions::HeldPartition;
 use crate::codec::bound_crc;
 use crate::{Error, Result};
 
@@ -38,9 +39,10 @@ impl Table {
     /// # Errors
     /// `Io`. Damage is part of what is shown.
     pub fn inspect_blocks(&self, visit: &mut dyn FnMut(BlockInfo)) -> Result<()> {
-        for number in 0..self.index.blocks() {
-            let fence = self.fence(number)?;
-            let checked = match self.check_block(fence) {
+        let mut near = HeldPartition::bypassing();
+        for number in 0..self.blocks() {
+            let fence = self.fence(&mut near, number)?;
+            let checked = match self.check_block(fence, &mut near) {
                 Err(e) if !e.is_corruption() => return Err(e),
                 other => other,
             };
@@ -50,8 +52,8 @@ impl Table {
         Ok(())
     }
 
-    fn check_block(&self, fence: Fence) -> Result<BlockContent> {
-        let keys = self.read_keys(fence)?;
+    fn check_block(&self, fence: Fence, near: &mut HeldPartition) -> Result<BlockContent> {
+        let keys = self.read_keys(fence, near)?;
         let block: Block<'_> = keys.block();
         let mut buf = Vec::new();
         let mut frames = 0;

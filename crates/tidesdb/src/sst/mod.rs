@@ -2,15 +2,17 @@
 //!
 //! ```text
 //! writer.rs ---> block/builder.rs   entries -> a block: columns of keys, then frames of values
-//!    |     `---> index/builder.rs   a fence per block, and where the block lies
-//!    |     `---> filter.rs          a blocked Bloom filter of the keys
+//!    |     `---> index/builder.rs   a fence per block, and where the block lies, in partitions
+//!    |     `---> filter.rs          a blocked Bloom filter of the keys, in partitions
 //!    |     `---> props.rs           TableMeta: what the manifest knows of a table
 //!    |     `---> layout.rs          sections, the footer, the numbers of the format
 //!    v
-//! reader.rs <--- index/search.rs    key -> block        cursor.rs   walks entries both ways
-//!    |     <---- block/search.rs    key -> entry        verify.rs   reads and checks everything
-//!    |     <---- block/reader.rs    entry -> fields     source.rs   map or file -> bytes
+//! open.rs  --> memory.rs            keeps index and filter in memory, or their top level
+//! reader.rs <--- partitions.rs      key -> partition -> block, by index/ and filter.rs
+//!    |     <---- block/search.rs    key -> entry        cursor.rs   walks entries both ways
+//!    |     <---- block/reader.rs    entry -> fields     verify.rs   reads and checks everything
 //!    `---------- values.rs          frame -> values     describe.rs shows blocks one by one
+//!                                                       source.rs   map or file -> bytes
 //! ```
 //!
 //! The bytes are described in `docs/formats/klog.md`; the constants are in `layout.rs` and `block/mod.rs`.
@@ -25,6 +27,9 @@ mod describe;
 mod filter;
 mod index;
 mod layout;
+mod memory;
+mod open;
+mod partitions;
 mod props;
 mod reader;
 mod source;
@@ -37,6 +42,7 @@ mod writer;
 pub use block::KeyBlock;
 pub use cursor::TableCursor;
 pub use describe::{BlockContent, BlockInfo};
+pub use memory::TableMemory;
 pub use props::{TableMeta, VlogRef};
 pub use reader::{CachedPart, Found, Table, TableContext};
 pub use values::TableValue;

@@ -1,28 +1,30 @@
-//! An open table: index and filter in memory, blocks read and checked as they are needed.
+//! An open table: blocks are read and checked as they are needed, and so are partitions of its index and filter.
 //!
 //! Of a mapped file, a block and each of its frames are verified once per open (a bit each), and key sections stored
 //! raw are used in place. Otherwise key sections are verified and decoded into the block cache, and every frame is
 //! verified at each read. All methods may be called by any number of threads.
 
 use std::fmt;
-use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use tidesdb_cache::{Cache, CacheKey, Handle};
-use tidesdb_io::{Access, Dir};
+use tidesdb_io::Dir;
 use tidesdb_sync::{Guard, prefetch};
 
 use super::TableMeta;
 use super::block::{Block, Find, KeyBlock, Shape};
-use super::filter::Filter;
-use super::index::{Fence, Index};
-use super::layout::{CRC_BYTES, FOOTER_BYTES, Footer, open_section};
+use super::filter::FilterPartition;
+use super::index::{BlockIndex, Fence, Index, encloses};
+use super::layout::{CRC_BYTES, Footer};
+use super::memory::TableMemory;
+use super::open::Guide;
+use super::partitions::HeldPartition;
 use super::source::{Source, slice};
 use super::values::TableValue;
-use crate::codec::{Decoder, bound_crc, decompress};
+use crate::codec::{bound_crc, decompress};
 use crate::types::{Comparator, Kind, SeqNo};
-use crate::{Error, Result, files};
+use crate::{Error, Result};
 
 /// What the block cache holds of tables.
 #[derive(Debug)]
@@ -31,6 +33,10 @@ pub enum CachedPart {
     Keys(KeyBlock),
     /// The values of a frame (part 1 + number of the frame), where decoding is dear.
     Values(Box<[u8]>),
+    /// A partition of an index.
+    Index(Box<BlockIndex>),
+    /// A partition of a filter.
+    Filter(FilterPartition),
 }
 
 /// What tables are opened with.
@@ -38,10 +44,21 @@ pub enum CachedPart {
 pub struct TableContext {
     /// Where the files are.
     pub dir: Arc<dyn Dir>,
-    /// Decoded parts of blocks.
+    /// Decoded parts of blocks, and partitions of indexes and filters.
     pub cache: Arc<Cache<CachedPart>>,
+    /// What the tables may hold of the memory of the cache.
+    pub memory: Arc<TableMemory>,
     /// Whether to map files into memory.
     pub use_mmap: bool,
+}
+
+impl TableContext {
+    /// Tables in `dir`, with `cache_bytes` for all that is kept of them in memory.
+    pub fn new(dir: &Arc<dyn Dir>, cache_bytes: u64, use_mmap: bool) -> Self {
+        let cache = Arc::new(Cache::new(cache_bytes));
+        let memory = TableMemory::new(&cache, cache_bytes);
+        Self { dir: Arc::clone(dir), cache, memory, use_mmap }
+    }
 }
 
 /// A version that a lookup found.
@@ -63,8 +80,7 @@ pub struct Table {
     pub(super) name: String,
     pub(super) comparator: Comparator,
     pub(super) source: Source,
-    pub(super) index: Index,
-    pub(super) filter: Filter,
+    pub(super) guide: Guide,
     pub(super) footer: Footer,
     pub(super) cache: Arc<Cache<CachedPart>>,
     /// Of a mapped file: what was verified of each block. Bit 0 is the key section, bit 1 + f is frame f.
@@ -104,7 +120,7 @@ impl CachedPart {
     pub(super) fn keys(&self) -> Option<Block<'_>> {
         match self {
             Self::Keys(keys) => Some(keys.block()),
-            Self::Values(_) => None,
+            _ => None,
         }
     }
 }
@@ -117,45 +133,25 @@ impl KeyBlock {
 }
 
 impl Table {
-    /// Opens the table that `meta` describes, and refuses any other file.
-    ///
-    /// # Errors
-    /// `Corrupt` if the file is damaged or not the one described, `FormatTooNew`, `Io`.
-    pub fn open(context: &TableContext, comparator: &Comparator, meta: Arc<TableMeta>) -> Result<Arc<Self>> {
-        let name = files::table(meta.id);
-        let file = context.dir.open(&name, Access::Read).map_err(|e| Error::io("open", &name, e))?;
-        let source = Source::open(file, context.use_mmap, meta.file_bytes, &name)?;
-        let footer = read_footer(&source, &meta, &name)?;
-        let footer_at = meta.file_bytes - FOOTER_BYTES as u64;
-        let mut buf = Vec::new();
-        let mut section = |start: u64, end: u64| -> Result<Vec<u8>> {
-            let len =
-                usize::try_from(end - start).map_err(|_| Error::corrupt(&name, start, "section too long"))?;
-            source.read(start, len, &mut buf, &name).map(<[u8]>::to_vec)
-        };
-        let props = section(footer.props_at, footer_at)?;
-        check_props(&props, &footer, &meta, &name)?;
-        let filter = section(footer.filter_at, footer.index_at)?;
-        let filter = Filter::decode(&filter, &meta.salt, &name, footer.filter_at)?;
-        let index = section(footer.index_at, footer.props_at)?;
-        let index = Index::decode(
-            &index,
-            (&meta.salt, &name, footer.index_at),
-            (footer.blocks, footer.filter_at),
-            (comparator.is_bytewise(), meta.compression),
-        )?;
-        let bits = if source.map().is_some() { index.blocks() } else { 0 };
-        Ok(Arc::new(Self {
-            comparator: comparator.clone(),
+    pub(super) fn new(
+        context: &TableContext,
+        comparator: Comparator,
+        (name, source): (String, Source),
+        meta: Arc<TableMeta>,
+        footer: Footer,
+        guide: Guide,
+    ) -> Self {
+        let bits = if source.map().is_some() { footer.blocks as usize } else { 0 };
+        Self {
+            comparator,
             source,
             footer,
-            filter,
+            guide,
             verified: (0..bits).map(|_| AtomicU16::new(0)).collect(),
-            index,
             cache: Arc::clone(&context.cache),
             name,
             meta,
-        }))
+        }
     }
 
     /// What the manifest knows of the table.
@@ -167,48 +163,22 @@ impl Table {
     /// Only for byte order: other orders have no filter, as their equal keys may differ in bytes.
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
-        self.filter.may_contain(hash)
-    }
-
-    /// Whether at least half of the blocks lie between these keys (`None` = no border).
-    pub fn is_half_of(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> bool {
-        let order = &self.comparator;
-        let first = start.map_or(0, |key| self.index.first_block(order, key));
-        let last = end.map_or(self.index.blocks(), |key| self.index.first_block(order, key));
-        let inside = |key: &[u8]| {
-            start.is_none_or(|start| order.compare(start, key).is_le())
-                && end.is_none_or(|end| order.compare(key, end).is_lt())
-        };
-        let covered = last.saturating_sub(first) * 2 >= self.index.blocks();
-        covered && (inside(&self.meta.smallest) || inside(&self.meta.largest) || last > first + 1)
-    }
-
-    /// How many blocks may hold keys between these bounds, how many there are, and the bytes on disk of the former.
-    pub fn blocks_within(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> (u64, u64, u64) {
-        let order = &self.comparator;
-        let all = self.index.blocks();
-        let first = match start {
-            Bound::Included(key) | Bound::Excluded(key) => self.index.first_block(order, key),
-            Bound::Unbounded => 0,
-        };
-        let last = match end {
-            Bound::Included(key) | Bound::Excluded(key) => self.index.last_block(order, key),
-            Bound::Unbounded => all,
-        };
-        let within = first..(last.saturating_add(1)).min(all);
-        let bytes = within.clone().filter_map(|b| self.index.place(b)).map(|fence| fence.disk).sum();
-        (within.len() as u64, all as u64, bytes)
+        self.guide.filter.may_contain(hash) && self.partition_may_contain(hash)
     }
 
     /// Begins to load what [`Table::get`] looks at first, so that the filters of several tables load at once.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
-        self.filter.prefetch(hash);
+        self.guide.filter.prefetch(hash);
     }
 
-    /// Bytes of index and filter in memory.
+    /// Bytes of index and filter in memory for as long as the table is open.
     pub fn resident_bytes(&self) -> u64 {
-        (self.index.bytes() + self.filter.bytes() + size_of_val(&*self.verified)) as u64
+        let index = match &self.guide.index {
+            Index::Resident(index) => index.bytes(),
+            Index::Partitioned(top) => top.bytes(),
+        };
+        (index + self.guide.filter.bytes() + size_of_val(&*self.verified)) as u64
     }
 
     /// The newest version of `key`, whose hash is `hash`, at or below `snapshot`. With `want_value` false, the value is
@@ -225,39 +195,67 @@ impl Table {
         want_value: bool,
         guard: &'g Guard,
     ) -> Result<Option<Found<'g>>> {
-        if self.filter.may_contain(hash) { self.find(key, snapshot, want_value, guard) } else { Ok(None) }
+        if !self.guide.filter.may_contain(hash) {
+            return Ok(None);
+        }
+        match &self.guide.index {
+            Index::Resident(index) => self.find(index, key, snapshot, want_value, guard),
+            Index::Partitioned(top) => self.find_by_partition(top, (key, hash), snapshot, want_value, guard),
+        }
     }
 
     fn find<'g>(
         &'g self,
+        index: &'g BlockIndex,
         key: &[u8],
         snapshot: SeqNo,
         want_value: bool,
         guard: &'g Guard,
     ) -> Result<Option<Found<'g>>> {
-        let mut b = self.index.block_of(&self.comparator, key, snapshot);
+        let mut b = index.block_of(&self.comparator, key, snapshot);
         loop {
-            let keys = self.keys(b, guard)?;
-            let block = keys.block().ok_or_else(|| self.wrong_part(b))?;
-            match block.find(&self.comparator, key, snapshot) {
-                Find::At(i) => {
-                    let value = match want_value {
-                        true => self.value(b, block, i, guard)?,
-                        false => TableValue::InPlace(&[]),
-                    };
-                    let (seq, kind, expiry) = (block.seq(i), block.kind(i), block.expiry(i));
-                    return Ok(Some(Found { seq, kind, expiry, value }));
-                }
-                Find::Beyond if self.index.goes_on(b + 1).is_some() => b += 1,
-                Find::Beyond | Find::Absent => return Ok(None),
+            let fence = index.place(b).ok_or_else(|| self.wrong_part(b))?;
+            let mut beyond = false;
+            match self.find_in(fence, (key, snapshot), want_value, guard, &mut beyond) {
+                Ok(None) if beyond && index.goes_on(b + 1).is_some() => b += 1,
+                found => return found,
             }
         }
     }
 
-    /// The key section of block `b`: in place, or from the cache, read into it if need be.
+    /// Looks a version up in one block. Sets `beyond` if it may be in the next one, should versions of the key go on there.
+    #[inline(always)]
+    pub(super) fn find_in<'g>(
+        &'g self,
+        fence: Fence,
+        (key, snapshot): (&[u8], SeqNo),
+        want_value: bool,
+        guard: &'g Guard,
+        beyond: &mut bool,
+    ) -> Result<Option<Found<'g>>> {
+        let keys = self.keys(fence, guard)?;
+        let block = keys.block().ok_or_else(|| self.wrong_part(fence.block))?;
+        match block.find(&self.comparator, key, snapshot) {
+            Find::At(i) => {
+                let value = match want_value {
+                    true => self.value(fence, block, i, guard)?,
+                    false => TableValue::InPlace(&[]),
+                };
+                let (seq, kind, expiry) = (block.seq(i), block.kind(i), block.expiry(i));
+                Ok(Some(Found { seq, kind, expiry, value }))
+            }
+            Find::Beyond => {
+                *beyond = true;
+                Ok(None)
+            }
+            Find::Absent => Ok(None),
+        }
+    }
+
+    /// The key section of a block: in place, or from the cache, read into it if need be.
     #[inline]
-    pub(super) fn keys<'a>(&'a self, b: usize, guard: &'a Guard) -> Result<Keys<'a>> {
-        let fence = self.fence(b)?;
+    pub(super) fn keys<'a>(&'a self, fence: Fence, guard: &'a Guard) -> Result<Keys<'a>> {
+        let b = fence.block;
         if let Some(keys) = self.mapped_keys(b, fence)? {
             return Ok(keys);
         }
@@ -289,7 +287,7 @@ impl Table {
         self.check_crc(fence, bytes)?;
         let shape = self.shape(fence, bytes)?;
         if !shape.is_compressed() {
-            self.validate(fence, Block { shape: &shape, bytes })?;
+            self.validate(fence, &mut HeldPartition::default(), Block { shape: &shape, bytes })?;
         }
         self.mark_verified(b, 0);
         Ok(())
@@ -298,7 +296,7 @@ impl Table {
     /// Reads, verifies and decodes a key section into the cache.
     #[cold]
     pub(super) fn load_keys(&self, b: usize, fence: Fence) -> Result<Handle<CachedPart>> {
-        let keys = self.read_keys(fence)?;
+        let keys = self.read_keys(fence, &mut HeldPartition::default())?;
         let charge = keys.charge();
         Ok(self.cache.insert(self.cache_key(b, 0), CachedPart::Keys(keys), charge))
     }
@@ -309,9 +307,9 @@ impl Table {
     }
 
     /// Reads, verifies and decodes a key section.
-    pub(super) fn read_keys(&self, fence: Fence) -> Result<KeyBlock> {
+    pub(super) fn read_keys(&self, fence: Fence, near: &mut HeldPartition) -> Result<KeyBlock> {
         let (mut disk, mut bytes) = (Vec::new(), Vec::new());
-        let shape = self.read_keys_into(fence, &mut disk, &mut bytes)?;
+        let shape = self.read_keys_into(fence, near, &mut disk, &mut bytes)?;
         Ok(KeyBlock { shape, bytes: bytes.into() })
     }
 
@@ -319,6 +317,7 @@ impl Table {
     pub(super) fn read_keys_into(
         &self,
         fence: Fence,
+        near: &mut HeldPartition,
         disk: &mut Vec<u8>,
         bytes: &mut Vec<u8>,
     ) -> Result<Shape> {
@@ -335,7 +334,7 @@ impl Table {
         } else {
             bytes.extend_from_slice(keys);
         }
-        self.validate(fence, Block { shape: &shape, bytes })?;
+        self.validate(fence, near, Block { shape: &shape, bytes })?;
         Ok(shape)
     }
 
@@ -360,18 +359,18 @@ impl Table {
         Ok(shape)
     }
 
-    fn validate(&self, fence: Fence, block: Block<'_>) -> Result<()> {
+    fn validate(&self, fence: Fence, near: &mut HeldPartition, block: Block<'_>) -> Result<()> {
         let values_disk = fence.disk - fence.key_part as u64;
         let seqs = self.meta.min_seq..=self.meta.max_seq;
         block
             .validate(values_disk, self.meta.compression, seqs)
             .map_err(|what| self.corrupt(fence.at, what))?;
-        self.validate_order(fence, block)
+        self.validate_order(fence, near, block)
     }
 
     /// Checks the order of the entries and their place between the fences: walks and searches that meet entries out of order
     /// may come to the same place again and again.
-    fn validate_order(&self, fence: Fence, block: Block<'_>) -> Result<()> {
+    fn validate_order(&self, fence: Fence, near: &mut HeldPartition, block: Block<'_>) -> Result<()> {
         if !block.is_sorted(&self.comparator) {
             return Err(self.corrupt(fence.at, "entries out of order"));
         }
@@ -379,7 +378,8 @@ impl Table {
         block.key_into(0, &mut first);
         block.key_into(block.len() - 1, &mut last);
         let (first, last) = ((&first[..], block.seq(0)), (&last[..], block.seq(block.len() - 1)));
-        if self.index.encloses(&self.comparator, fence.block, first, last) {
+        let borders = (self.border(near, fence.block)?, self.border(near, fence.block + 1)?);
+        if encloses(&self.comparator, borders, first, last) {
             Ok(())
         } else {
             Err(self.corrupt(fence.at, "index does not fit the block"))
@@ -391,11 +391,6 @@ impl Table {
         if let (Some(bits), true) = (self.verified.get(b), bit <= FRAME_BITS) {
             bits.fetch_or(1 << bit, Ordering::Relaxed);
         }
-    }
-
-    #[inline]
-    pub(super) fn fence(&self, b: usize) -> Result<Fence> {
-        self.index.place(b).ok_or_else(|| self.wrong_part(b))
     }
 
     #[inline]
@@ -420,38 +415,5 @@ impl fmt::Debug for Table {
             .field("name", &self.name)
             .field("entries", &self.meta.entries)
             .finish_non_exhaustive()
-    }
-}
-
-/// Reads the footer and checks that it is that of the table described.
-pub(super) fn read_footer(source: &Source, meta: &TableMeta, name: &str) -> Result<Footer> {
-    let Some(at) = meta.file_bytes.checked_sub(FOOTER_BYTES as u64) else {
-        return Err(Error::corrupt(name, 0, "file shorter than a footer"));
-    };
-    let mut buf = Vec::new();
-    let bytes = source.read(at, FOOTER_BYTES, &mut buf, name)?;
-    let bytes = bytes.first_chunk().ok_or_else(|| Error::corrupt(name, at, "file ends too early"))?;
-    let footer = Footer::decode(bytes, &meta.salt, name, at)?;
-    if footer.id == meta.id {
-        Ok(footer)
-    } else {
-        Err(Error::corrupt(name, at, "another table under this name"))
-    }
-}
-
-/// Checks the properties in the file against the description.
-pub(super) fn check_props(section: &[u8], footer: &Footer, meta: &TableMeta, name: &str) -> Result<()> {
-    let body = open_section(&meta.salt, footer.props_at, section, name, "properties")?;
-    let mut d = Decoder::new(body, name, footer.props_at);
-    let found = TableMeta::decode_props(&mut d)?;
-    d.finish()?;
-    let found = TableMeta { id: footer.id, salt: footer.salt, file_bytes: meta.file_bytes, ..found };
-    match found.difference(meta) {
-        None => Ok(()),
-        Some(what) => Err(Error::corrupt(
-            name,
-            footer.props_at,
-            format!("{what} of the table differ from the manifest"),
-        )),
     }
 }

@@ -68,10 +68,10 @@ impl Deref for TableValue<'_> {
 }
 
 impl Table {
-    /// Value `i` of block `b`.
+    /// Value `i` of a block.
     pub(super) fn value<'g>(
         &'g self,
-        b: usize,
+        fence: Fence,
         block: Block<'_>,
         i: usize,
         guard: &'g Guard,
@@ -80,7 +80,7 @@ impl Table {
         if start == end {
             return Ok(TableValue::InPlace(&[]));
         }
-        let fence = self.fence(b)?;
+        let b = fence.block;
         let (f, frame) = block.frame_of(i).ok_or_else(|| self.corrupt(fence.at, "value without a frame"))?;
         let span = (start.wrapping_sub(frame.base), end.wrapping_sub(frame.base));
         if frame.disk == frame.raw
