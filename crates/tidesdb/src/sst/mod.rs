@@ -7,12 +7,12 @@
 //!    |     `---> props.rs           TableMeta: what the manifest knows of a table
 //!    |     `---> layout.rs          sections, the footer, the numbers of the format
 //!    v
-//! open.rs  --> memory.rs            keeps index and filter in memory, or their top level
-//! reader.rs <--- partitions.rs      key -> partition -> block, by index/ and filter.rs
-//!    |     <---- block/search.rs    key -> entry        cursor.rs   walks entries both ways
-//!    |     <---- block/reader.rs    entry -> fields     verify.rs   reads and checks everything
-//!    `---------- values.rs          frame -> values     describe.rs shows blocks one by one
-//!                                                       source.rs   map or file -> bytes
+//! open.rs  ---> memory.rs           keeps index and filter in memory, or their top level
+//! reader.rs <--- partitions.rs      key -> block        cursor.rs   walks entries both ways
+//!    |     <---- block/search.rs    key -> entry        verify.rs   reads and checks everything
+//!    |     <---- block/reader.rs    entry -> fields     source.rs   map or file -> bytes
+//!    `---------- load.rs            bytes -> block      describe.rs shows blocks one by one
+//!    `---------- values.rs          entry -> value
 //! ```
 //!
 //! The bytes are described in `docs/formats/klog.md`; the constants are in `layout.rs` and `block/mod.rs`.
@@ -27,6 +27,7 @@ mod describe;
 mod filter;
 mod index;
 mod layout;
+mod load;
 mod memory;
 mod open;
 mod partitions;
@@ -39,7 +40,7 @@ mod values;
 mod verify;
 mod writer;
 
-pub use block::KeyBlock;
+pub use block::CachedBlock;
 pub use cursor::TableCursor;
 pub use describe::{BlockContent, BlockInfo};
 pub use memory::TableMemory;

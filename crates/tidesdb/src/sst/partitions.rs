@@ -13,7 +13,7 @@ use super::filter::FilterPartition;
 use super::index::{BlockIndex, Border, Fence, Index, Partition, TopIndex};
 use super::open::Opening;
 use super::reader::{CachedPart, Found};
-use crate::types::SeqNo;
+use crate::types::{Comparator, SeqNo};
 use crate::{Error, Result};
 
 /// Blocks of a table have smaller numbers.
@@ -100,23 +100,19 @@ impl Table {
     /// The first block that can hold `target` or something after it.
     #[inline]
     pub(super) fn first_block(&self, near: &mut HeldPartition, target: &[u8]) -> Result<usize> {
-        let order = &self.comparator;
         match &self.guide.index {
-            Index::Resident(index) => Ok(index.first_block(order, target)),
+            Index::Resident(index) => Ok(index.first_block(&self.comparator, target)),
             Index::Partitioned(top) => {
-                self.near(near, top, top.first(order, target)).map(|index| index.first_block(order, target))
+                self.search(near, top, TopIndex::first, target, BlockIndex::first_block)
             }
         }
     }
 
     /// The last block that can hold `target` or something before it.
     pub(super) fn last_block(&self, near: &mut HeldPartition, target: &[u8]) -> Result<usize> {
-        let order = &self.comparator;
         match &self.guide.index {
-            Index::Resident(index) => Ok(index.last_block(order, target)),
-            Index::Partitioned(top) => {
-                self.near(near, top, top.last(order, target)).map(|index| index.last_block(order, target))
-            }
+            Index::Resident(index) => Ok(index.last_block(&self.comparator, target)),
+            Index::Partitioned(top) => self.search(near, top, TopIndex::last, target, BlockIndex::last_block),
         }
     }
 
@@ -132,14 +128,33 @@ impl Table {
         }
     }
 
+    /// Searches the top level, and then the partition.
+    #[inline(never)]
+    fn search(
+        &self,
+        near: &mut HeldPartition,
+        top: &TopIndex,
+        partition: fn(&TopIndex, &Comparator, &[u8]) -> Option<Partition>,
+        target: &[u8],
+        block: fn(&BlockIndex, &Comparator, &[u8]) -> usize,
+    ) -> Result<usize> {
+        let order = &self.comparator;
+        let index = self.near(near, top, partition(top, order, target))?;
+        Ok(block(index, order, target))
+    }
+
     /// Where block `b` lies.
     #[inline]
     pub(super) fn fence(&self, near: &mut HeldPartition, b: usize) -> Result<Fence> {
-        let fence = match &self.guide.index {
-            Index::Resident(index) => index.place(b),
-            Index::Partitioned(top) => self.near(near, top, top.covering(b))?.place(b),
-        };
-        fence.ok_or_else(|| self.wrong_part(b))
+        match &self.guide.index {
+            Index::Resident(index) => index.place(b).ok_or_else(|| self.wrong_part(b)),
+            Index::Partitioned(top) => self.partition_fence(near, top, b),
+        }
+    }
+
+    #[inline(never)]
+    fn partition_fence(&self, near: &mut HeldPartition, top: &TopIndex, b: usize) -> Result<Fence> {
+        self.near(near, top, top.covering(b))?.place(b).ok_or_else(|| self.wrong_part(b))
     }
 
     /// If versions go on from the block before into block `b`: its first sequence number.
@@ -245,9 +260,8 @@ impl Table {
         let mut index = held.part().index().ok_or_else(|| self.no_partition())?;
         let mut b = index.block_of(order, key, snapshot);
         loop {
-            let fence = index.place(b).ok_or_else(|| self.wrong_part(b))?;
             let mut beyond = false;
-            match self.find_in(fence, (key, snapshot), want_value, guard, &mut beyond) {
+            match self.find_in(b, (key, snapshot), want_value, guard, &mut beyond) {
                 Ok(None) if beyond => b += 1,
                 found => return found,
             }

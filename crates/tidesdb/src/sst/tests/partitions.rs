@@ -192,7 +192,7 @@ fn estimates_are_those_of_a_resident_table() {
         assert_eq!(partitioned.is_half_of(None, Some(b)), resident.is_half_of(None, Some(b)));
     }
     // What cannot be read counts as an end of the table.
-    rig.disk.inject(tidesdb_io::sim::Fault::errno(tidesdb_io::sim::errno::EIO).on(OpKind::Read).forever());
+    rig.disk.inject(sim::Fault::errno(sim::errno::EIO).on(OpKind::Read).forever());
     let table = Table::open(&context, &order, meta);
     assert!(table.is_err());
     let (within, all, bytes) =
