@@ -85,6 +85,7 @@ pub(super) const DB: &str = "/db";
 impl Rig {
     pub(super) fn new() -> Self {
         let (env, disk, _clock) = sim::env(1);
+        disk.enable_map_read(true);
         let dir = env.disk.open_dir(Path::new(DB), true).unwrap();
         Self { disk, dir, partition_bytes: 40 }
     }

@@ -15,7 +15,7 @@ use crate::types::SeqNo;
 /// Bytes that close a partition.
 pub(in crate::sst) const PARTITION_BYTES: usize = 4 << 10;
 /// So many times as many bytes of whole fences close a partition too: in memory they share only what all have in common.
-const WHOLE_FENCES: usize = 4;
+pub(in crate::sst) const WHOLE_FENCES: usize = 4;
 
 /// Fences, each cut by what it shares with the one before.
 #[derive(Default)]

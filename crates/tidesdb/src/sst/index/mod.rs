@@ -19,6 +19,8 @@ pub(super) use builder::{IndexBuilder, PARTITION_BYTES};
 pub(super) use fences::{Border, encloses};
 pub(super) use top::{Partition, TopIndex};
 #[cfg(test)]
+pub(super) use builder::WHOLE_FENCES;
+#[cfg(test)]
 pub(super) use tree::Tree;
 
 /// The index of an open table.
