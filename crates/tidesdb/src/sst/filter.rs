@@ -27,14 +27,6 @@ const MIX: u64 = 0x9E6C_63D0_876A_68EB;
 #[repr(align(64))]
 struct Line([u64; 8]);
 
-impl Line {
-    /// Whether all bits of a key are set.
-    #[inline]
-    fn has(&self, hash: u64, probes: u32) -> bool {
-        probes_of(hash, probes).fold(true, |all, (word, bit)| all & (self.0[word] & bit != 0))
-    }
-}
-
 /// Tells which keys are certainly not in a table.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Filter {
@@ -68,7 +60,9 @@ impl Filter {
     #[inline]
     pub(super) fn may_contain(&self, hash: u64) -> bool {
         match self.lines.get(line_of(hash, self.lines.len())) {
-            Some(line) => line.has(hash, self.probes),
+            Some(line) => {
+                probes_of(hash, self.probes).fold(true, |all, (word, bit)| all & (line.0[word] & bit != 0))
+            }
             None => true,
         }
     }
@@ -192,7 +186,7 @@ impl FilterShape {
     #[inline]
     pub(super) fn may_contain(self, partition: &FilterPartition, hash: u64) -> bool {
         match partition.0.get(line_of(hash, self.lines) % PARTITION_LINES) {
-            Some(line) => line.has(hash, self.probes),
+            Some(line) => probes_of(hash, self.probes).all(|(word, bit)| line.0[word] & bit != 0),
             None => true,
         }
     }

@@ -12,7 +12,7 @@ use super::Table;
 use super::filter::FilterPartition;
 use super::index::{BlockIndex, Border, Fence, Index, Partition, TopIndex};
 use super::open::Opening;
-use super::reader::{CachedPart, Found};
+use super::reader::CachedPart;
 use crate::types::{Comparator, SeqNo};
 use crate::{Error, Result};
 
@@ -158,19 +158,26 @@ impl Table {
     }
 
     /// If versions go on from the block before into block `b`: its first sequence number.
+    #[inline]
     pub(super) fn goes_on(&self, near: &mut HeldPartition, b: usize) -> Result<Option<SeqNo>> {
         match &self.guide.index {
             Index::Resident(index) => Ok(index.goes_on(b)),
-            Index::Partitioned(_) => Ok(self.border(near, b)?.and_then(|border| border.goes_on)),
+            Index::Partitioned(top) => {
+                Ok(self.partition_border(near, top, b)?.and_then(|border| border.goes_on))
+            }
         }
     }
 
     /// The border before block `b`; none before the first and behind the last.
     pub(super) fn border(&self, near: &mut HeldPartition, b: usize) -> Result<Option<Border>> {
-        let top = match &self.guide.index {
-            Index::Resident(index) => return Ok(index.border(b)),
-            Index::Partitioned(top) => top,
-        };
+        match &self.guide.index {
+            Index::Resident(index) => Ok(index.border(b)),
+            Index::Partitioned(top) => self.partition_border(near, top, b),
+        }
+    }
+
+    #[inline(never)]
+    fn partition_border(&self, near: &mut HeldPartition, top: &TopIndex, b: usize) -> Result<Option<Border>> {
         match top.covering(b) {
             Some(partition) if partition.block == b => Ok(top.border(partition.number)),
             Some(partition) => Ok(self.near(near, top, Some(partition))?.border(b)),
@@ -242,41 +249,26 @@ impl Table {
 
 /// Lookups.
 impl Table {
-    /// Looks a version up by way of the partitions that it takes.
-    pub(super) fn find_by_partition<'g>(
-        &'g self,
-        top: &'g TopIndex,
+    /// The block that holds the newest version of `key` at or below `snapshot`, if any does; none if the filter denies the key.
+    #[inline(never)]
+    pub(super) fn find_block(
+        &self,
+        top: &TopIndex,
         (key, hash): (&[u8], u64),
         snapshot: SeqNo,
-        want_value: bool,
-        guard: &'g Guard,
-    ) -> Result<Option<Found<'g>>> {
+        guard: &Guard,
+    ) -> Result<Option<usize>> {
         if !self.filter_passes(hash, guard)? {
             return Ok(None);
         }
         let order = &self.comparator;
-        let mut partition = top.of(order, key, snapshot).ok_or_else(|| self.no_partition())?;
-        let mut held = self.index_partition(top, partition, guard)?;
-        let mut index = held.part().index().ok_or_else(|| self.no_partition())?;
-        let mut b = index.block_of(order, key, snapshot);
-        loop {
-            let mut beyond = false;
-            match self.find_in(b, (key, snapshot), want_value, guard, &mut beyond) {
-                Ok(None) if beyond => b += 1,
-                found => return found,
-            }
-            if b < index.end() {
-                if index.goes_on(b).is_none() {
-                    return Ok(None);
-                }
-                continue;
-            }
-            let next = top.goes_on(partition.number + 1).and_then(|_| top.partition(partition.number + 1));
-            let Some(next) = next else { return Ok(None) };
-            partition = next;
-            held = self.index_partition(top, partition, guard)?;
-            index = held.part().index().ok_or_else(|| self.no_partition())?;
-        }
+        let partition = top.of(order, key, snapshot).ok_or_else(|| self.no_partition())?;
+        let held = match self.cache.get_pinned(self.partition_key(partition.number, INDEX_PART), guard) {
+            Some(part) => Pinned::Pinned(part),
+            None => self.load_index(top, partition).map(Pinned::Held)?,
+        };
+        let index = held.part().index().ok_or_else(|| self.no_partition())?;
+        Ok(Some(index.block_of(order, key, snapshot)))
     }
 
     /// Whether a filter that is not resident lets a hash pass. True if it cannot be read: the table itself will tell.
@@ -296,18 +288,6 @@ impl Table {
         };
         let partition = held.part().filter().ok_or_else(|| self.no_partition())?;
         Ok(shape.may_contain(partition, hash))
-    }
-
-    fn index_partition<'g>(
-        &'g self,
-        top: &TopIndex,
-        partition: Partition,
-        guard: &'g Guard,
-    ) -> Result<Pinned<'g>> {
-        match self.cache.get_pinned(self.partition_key(partition.number, INDEX_PART), guard) {
-            Some(part) => Ok(Pinned::Pinned(part)),
-            None => self.load_index(top, partition).map(Pinned::Held),
-        }
     }
 
     /// Reads a partition of the index into the cache.

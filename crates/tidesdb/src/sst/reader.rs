@@ -19,6 +19,7 @@ use super::index::{BlockIndex, Index};
 use super::layout::Footer;
 use super::memory::TableMemory;
 use super::open::Guide;
+use super::partitions::HeldPartition;
 use super::source::Source;
 use super::values::TableValue;
 use crate::types::{Comparator, Kind, SeqNo};
@@ -151,59 +152,42 @@ impl Table {
         want_value: bool,
         guard: &'g Guard,
     ) -> Result<Option<Found<'g>>> {
-        if !self.guide.filter.may_contain(hash) {
-            return Ok(None);
-        }
-        match &self.guide.index {
-            Index::Resident(index) => self.find(index, key, snapshot, want_value, guard),
-            Index::Partitioned(top) => self.find_by_partition(top, (key, hash), snapshot, want_value, guard),
+        if self.guide.filter.may_contain(hash) {
+            self.find((key, hash), snapshot, want_value, guard)
+        } else {
+            Ok(None)
         }
     }
 
     fn find<'g>(
         &'g self,
-        index: &'g BlockIndex,
-        key: &[u8],
+        (key, hash): (&[u8], u64),
         snapshot: SeqNo,
         want_value: bool,
         guard: &'g Guard,
     ) -> Result<Option<Found<'g>>> {
-        let mut b = index.block_of(&self.comparator, key, snapshot);
+        let mut b = match &self.guide.index {
+            Index::Resident(index) => index.block_of(&self.comparator, key, snapshot),
+            Index::Partitioned(top) => match self.find_block(top, (key, hash), snapshot, guard)? {
+                Some(b) => b,
+                None => return Ok(None),
+            },
+        };
         loop {
-            let mut beyond = false;
-            match self.find_in(b, (key, snapshot), want_value, guard, &mut beyond) {
-                Ok(None) if beyond && index.goes_on(b + 1).is_some() => b += 1,
-                found => return found,
+            let keys = self.keys(b, guard)?;
+            let block = keys.block().ok_or_else(|| self.wrong_part(b))?;
+            match block.find(&self.comparator, key, snapshot) {
+                Find::At(i) => {
+                    let value = match want_value {
+                        true => self.value(b, &keys, i, guard)?,
+                        false => TableValue::InPlace(&[]),
+                    };
+                    let (seq, kind, expiry) = (block.seq(i), block.kind(i), block.expiry(i));
+                    return Ok(Some(Found { seq, kind, expiry, value }));
+                }
+                Find::Beyond if self.goes_on(&mut HeldPartition::default(), b + 1)?.is_some() => b += 1,
+                Find::Beyond | Find::Absent => return Ok(None),
             }
-        }
-    }
-
-    /// Looks a version up in block `b`. Sets `beyond` if it may be in the next one, should versions of the key go on there.
-    #[inline(always)]
-    pub(super) fn find_in<'g>(
-        &'g self,
-        b: usize,
-        (key, snapshot): (&[u8], SeqNo),
-        want_value: bool,
-        guard: &'g Guard,
-        beyond: &mut bool,
-    ) -> Result<Option<Found<'g>>> {
-        let keys = self.keys(b, guard)?;
-        let block = keys.block().ok_or_else(|| self.wrong_part(b))?;
-        match block.find(&self.comparator, key, snapshot) {
-            Find::At(i) => {
-                let value = match want_value {
-                    true => self.value(b, &keys, i, guard)?,
-                    false => TableValue::InPlace(&[]),
-                };
-                let (seq, kind, expiry) = (block.seq(i), block.kind(i), block.expiry(i));
-                Ok(Some(Found { seq, kind, expiry, value }))
-            }
-            Find::Beyond => {
-                *beyond = true;
-                Ok(None)
-            }
-            Find::Absent => Ok(None),
         }
     }
 

@@ -32,12 +32,6 @@ pub struct BlockIndex {
 }
 
 impl BlockIndex {
-    /// The number behind the last block.
-    #[inline]
-    pub(in crate::sst) fn end(&self) -> usize {
-        self.base + self.places.len()
-    }
-
     /// Where block `b` lies.
     #[inline]
     pub(in crate::sst) fn place(&self, b: usize) -> Option<Fence> {

@@ -15,11 +15,11 @@ mod top;
 mod tree;
 
 pub(super) use blocks::{BlockIndex, BlockIndexReader, Fence};
+#[cfg(test)]
+pub(super) use builder::WHOLE_FENCES;
 pub(super) use builder::{IndexBuilder, PARTITION_BYTES};
 pub(super) use fences::{Border, encloses};
 pub(super) use top::{Partition, TopIndex};
-#[cfg(test)]
-pub(super) use builder::WHOLE_FENCES;
 #[cfg(test)]
 pub(super) use tree::Tree;
 

@@ -134,11 +134,6 @@ impl TopIndex {
         self.partition(self.fences.of(order, target, snapshot))
     }
 
-    /// If versions go on from the partition before into partition `n`: its first sequence number.
-    pub(in crate::sst) fn goes_on(&self, n: usize) -> Option<SeqNo> {
-        self.fences.goes_on(n)
-    }
-
     /// The border before partition `n`; none before the first and behind the last.
     pub(in crate::sst) fn border(&self, n: usize) -> Option<Border> {
         self.fences.border(n)
