@@ -20,8 +20,8 @@ use crate::{Error, Result};
 /// A buffer that a long value made larger than this is not kept for the next value.
 const KEPT_BYTES: usize = 1 << 20;
 
-/// Most bytes that are read ahead at once.
-const AHEAD_BYTES: usize = 128 << 10;
+/// Most bytes that are read ahead at once. The system reads nothing ahead of them ([`tidesdb_io::Access::Random`]).
+const AHEAD_BYTES: usize = 256 << 10;
 /// Blocks in a row that are read one by one before a walk reads ahead.
 const SINGLE_BLOCKS: usize = 4;
 

@@ -21,7 +21,7 @@ use crate::{Error, Result, files};
 /// Bytes read first, from the end: the footer, the properties and, of most tables, the top level.
 const TAIL_BYTES: u64 = 4 << 10;
 /// What a block takes in a resident index, without its fence: its place, the head and the end of its fence.
-const BLOCK_INDEX_BYTES: u64 = 32;
+const BLOCK_INDEX_BYTES: u64 = 24;
 
 /// How a table finds blocks and turns keys away.
 pub(super) struct Guide {
@@ -48,7 +48,7 @@ impl Table {
     /// `Corrupt` if the file is damaged or not the one described, `FormatTooNew`, `Io`.
     pub fn open(context: &TableContext, comparator: &Comparator, meta: Arc<TableMeta>) -> Result<Arc<Self>> {
         let name = files::table(meta.id);
-        let file = context.dir.open(&name, Access::Read).map_err(|e| Error::io("open", &name, e))?;
+        let file = context.dir.open(&name, Access::Random).map_err(|e| Error::io("open", &name, e))?;
         let source = Source::open(file, context.use_mmap, meta.file_bytes, &name)?;
         let bytewise = comparator.is_bytewise();
         let opening = Opening { source: &source, meta: &meta, name: &name, bytewise };

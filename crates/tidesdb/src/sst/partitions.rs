@@ -294,6 +294,7 @@ impl Table {
     #[cold]
     fn load_index(&self, top: &TopIndex, partition: Partition) -> Result<Handle<CachedPart>> {
         let index = Box::new(self.opening().partition_index(top, partition)?);
+        self.count_read(partition.len as usize);
         let charge = (size_of::<CachedPart>() + size_of::<BlockIndex>() + index.bytes()) as u64;
         let key = self.partition_key(partition.number, INDEX_PART);
         Ok(self.cache.insert(key, CachedPart::Index(index), charge))
@@ -305,6 +306,7 @@ impl Table {
         let (offset, len) = self.guide.shape.place(n);
         let at = self.footer.filter_at + offset;
         let section = self.opening().read(at, at + len as u64)?;
+        self.count_read(len);
         let filter = FilterPartition::decode(&section, &self.meta.salt, &self.name, at)?;
         let charge = (size_of::<CachedPart>() + filter.bytes()) as u64;
         Ok(self.cache.insert(self.partition_key(n, FILTER_PART), CachedPart::Filter(filter), charge))

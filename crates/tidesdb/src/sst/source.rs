@@ -90,7 +90,11 @@ impl Source {
             let ahead = ahead.min(usize::try_from(end.saturating_sub(at)).unwrap_or(usize::MAX));
             // Not what it was before, should the read fail.
             window.at = u64::MAX;
-            self.read(at, ahead.max(len), &mut window.bytes, name)?;
+            // A sector that cannot be read further ahead is no error of this piece.
+            let read = self.read(at, ahead.max(len), &mut window.bytes, name).is_ok();
+            if !read {
+                self.read(at, len, &mut window.bytes, name)?;
+            }
             window.at = at;
         }
         match self {

@@ -7,6 +7,7 @@ mod golden;
 mod model;
 mod partitions;
 mod parts;
+mod sizes;
 
 use std::cmp::Ordering;
 use std::path::Path;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use tidesdb_io::Dir;
 use tidesdb_io::sim::{self, SimDisk};
 
+use super::block::Limits;
 use super::memory::TableShare;
 use super::{Table, TableContext, TableMeta, TableOptions, TableWriter};
 use crate::Result;
@@ -137,6 +139,10 @@ pub(super) fn salt(id: u64) -> Salt {
     salt.copy_from_slice(&rng.bytes(16));
     salt
 }
+
+/// The limits of older tables.
+pub(super) const OLD_LIMITS: Limits =
+    Limits { disk: usize::MAX, keys: 32 << 10, values: 16 << 10, frame: 4 << 10 };
 
 pub(super) fn options(compression: Compression) -> TableOptions {
     TableOptions { compression, filter_bits_per_key: 10 }

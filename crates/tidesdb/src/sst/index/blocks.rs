@@ -1,6 +1,7 @@
 //! Which block a key belongs to, and where the block lies: of a whole table, or of one partition of its index.
 
 use super::fences::{Border, FenceReader, Fences};
+use super::places::{Places, PlacesBuilder};
 use crate::Result;
 use crate::codec::{Compression, Decoder, longest_raw};
 use crate::sst::block::HEADER_BYTES;
@@ -25,8 +26,7 @@ pub struct BlockIndex {
     /// Number of the first block.
     base: usize,
     fences: Fences,
-    /// Offset and length of the key part of each block.
-    places: Box<[(u64, u32)]>,
+    places: Places,
     /// End of the last block.
     data_end: u64,
 }
@@ -36,7 +36,7 @@ impl BlockIndex {
     #[inline]
     pub(in crate::sst) fn place(&self, b: usize) -> Option<Fence> {
         let i = b.wrapping_sub(self.base);
-        let &(at, key_part) = self.places.get(i)?;
+        let (at, key_part) = self.places.get(i)?;
         let end = self.places.get(i + 1).map_or(self.data_end, |next| next.0);
         Some(Fence { block: b, at, key_part: key_part as usize, disk: end - at })
     }
@@ -70,7 +70,7 @@ impl BlockIndex {
 
     /// Bytes in memory.
     pub(in crate::sst) fn bytes(&self) -> usize {
-        self.fences.bytes() + size_of_val(&*self.places)
+        self.fences.bytes() + self.places.bytes()
     }
 }
 
@@ -78,7 +78,7 @@ impl BlockIndex {
 pub(in crate::sst) struct BlockIndexReader {
     base: usize,
     fences: FenceReader,
-    places: Vec<(u64, u32)>,
+    places: PlacesBuilder,
     /// End of the blocks so far.
     at: u64,
 }
@@ -86,7 +86,7 @@ pub(in crate::sst) struct BlockIndexReader {
 impl BlockIndexReader {
     /// An index of blocks from number `base` on, the first of which begins at offset `at`.
     pub(in crate::sst) fn new(base: usize, at: u64) -> Self {
-        Self { base, fences: FenceReader::default(), places: Vec::new(), at }
+        Self { base, fences: FenceReader::default(), places: PlacesBuilder::default(), at }
     }
 
     /// Reads a partition of `blocks` blocks that fill the file up to `end`. `border` lies before it; it counts if the partition
@@ -123,7 +123,7 @@ impl BlockIndexReader {
                 }
                 self.fences.push_going_on(seq);
             }
-            self.places.push((self.at, key_part as u32));
+            self.places.push(self.at, key_part as u32);
             self.at += disk;
         }
         d.finish()?;
@@ -135,7 +135,7 @@ impl BlockIndexReader {
         BlockIndex {
             base: self.base,
             fences: self.fences.finish(bytewise),
-            places: self.places.into(),
+            places: self.places.finish(),
             data_end: self.at,
         }
     }

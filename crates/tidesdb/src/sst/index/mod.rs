@@ -11,6 +11,7 @@
 mod blocks;
 mod builder;
 mod fences;
+mod places;
 mod top;
 mod tree;
 
