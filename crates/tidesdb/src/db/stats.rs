@@ -52,7 +52,7 @@ pub struct FamilyStats {
     pub tombstone_share_level: usize,
     /// Range tombstones, in memtables and in force over tables.
     pub range_tombstones: u64,
-    /// Bytes of filters and indexes in memory.
+    /// Bytes of filters and indexes that stay in memory. Those that the cache holds are among `cache_bytes`.
     pub resident_bytes: u64,
     /// Bytes of keys and values that users wrote since the open.
     pub user_bytes: u64,

@@ -162,6 +162,7 @@ impl Table {
             Ok(CachedBlock::new(shape, &s.keys, values))
         })?;
         let charge = cached.charge();
+        self.memory.settle();
         Ok(self.cache.insert(self.cache_key(fence.block, 0), CachedPart::Block(cached), charge))
     }
 

@@ -2,9 +2,13 @@
 //!
 //! What tables hold and what the cache may hold is one number. Tables that want to hold all of their index and filter share
 //! half of it at most, so that blocks always keep the other half.
+//!
+//! A table may be dropped where no lock may be taken: inside of the cache, by the epoch. So what it held is only noted then, and
+//! the cache learns of it when the next table is opened or the next block is read.
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidesdb_cache::Cache;
 use tidesdb_sync::Mutex;
@@ -17,13 +21,17 @@ pub struct TableMemory {
     /// Bytes of both.
     capacity: u64,
     /// Bytes that tables hold.
-    held: Mutex<u64>,
+    held: AtomicU64,
+    /// Those that the capacity of the cache was last set for.
+    settled: AtomicU64,
+    settling: Mutex<()>,
 }
 
 impl TableMemory {
     /// Memory of `capacity` bytes, all of which `cache` may use as long as no table is open.
     pub fn new(cache: &Arc<Cache<CachedPart>>, capacity: u64) -> Arc<Self> {
-        Arc::new(Self { cache: Arc::clone(cache), capacity, held: Mutex::new(0) })
+        let (held, settled) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Self { cache: Arc::clone(cache), capacity, held, settled, settling: Mutex::new(()) })
     }
 
     /// Takes `bytes` from the cache, if the tables then hold half of the memory at most.
@@ -34,16 +42,29 @@ impl TableMemory {
 
     /// Takes `bytes` that a table cannot do without.
     pub(super) fn take(self: &Arc<Self>, bytes: u64) -> TableShare {
-        let mut held = self.held.lock();
-        let wanted = held.saturating_add(bytes);
-        self.set(&mut held, wanted);
+        self.held.fetch_add(bytes, Ordering::Relaxed);
+        self.settle();
         TableShare { memory: Arc::clone(self), bytes }
     }
 
-    /// The cache gets what is left, and half of the memory at least.
-    fn set(&self, held: &mut u64, bytes: u64) {
-        *held = bytes;
-        self.cache.set_capacity(self.capacity - bytes.min(self.capacity / 2));
+    /// Gives the cache what is left, and half of the memory at least.
+    #[inline]
+    pub(super) fn settle(&self) {
+        if self.held.load(Ordering::Relaxed) != self.settled.load(Ordering::Relaxed) {
+            self.set_capacity();
+        }
+    }
+
+    #[cold]
+    fn set_capacity(&self) {
+        let _alone = self.settling.lock();
+        loop {
+            let held = self.held.load(Ordering::Relaxed);
+            if self.settled.swap(held, Ordering::Relaxed) == held {
+                return;
+            }
+            self.cache.set_capacity(self.capacity - held.min(self.capacity / 2));
+        }
     }
 }
 
@@ -62,21 +83,19 @@ pub(super) struct TableShare {
 impl TableShare {
     /// Takes or gives back the difference to `bytes`, if the tables then hold half of the memory at most.
     pub(super) fn try_resize(&mut self, bytes: u64) -> bool {
-        let mut held = self.memory.held.lock();
-        let wanted = held.saturating_sub(self.bytes).saturating_add(bytes);
-        if wanted > self.memory.capacity / 2 {
-            return false;
+        let (limit, mine) = (self.memory.capacity / 2, self.bytes);
+        let resized = |held: u64| Some(held - mine + bytes).filter(|wanted| *wanted <= limit);
+        let done = self.memory.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, resized).is_ok();
+        if done {
+            self.bytes = bytes;
+            self.memory.settle();
         }
-        self.memory.set(&mut held, wanted);
-        self.bytes = bytes;
-        true
+        done
     }
 }
 
 impl Drop for TableShare {
     fn drop(&mut self) {
-        let mut held = self.memory.held.lock();
-        let left = held.saturating_sub(self.bytes);
-        self.memory.set(&mut held, left);
+        self.memory.held.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }

@@ -105,6 +105,7 @@ pub struct Table {
     pub(super) guide: Guide,
     pub(super) footer: Footer,
     pub(super) cache: Arc<Cache<CachedPart>>,
+    pub(super) memory: Arc<TableMemory>,
     pub(super) reads: Arc<BlockReads>,
     /// Of a mapped file: what was verified of each block. Bit 0 is the key section, bit 1 + f is frame f.
     pub(super) verified: Box<[AtomicU16]>,
@@ -130,6 +131,7 @@ impl Table {
             guide,
             verified: (0..bits).map(|_| AtomicU16::new(0)).collect(),
             cache: Arc::clone(&context.cache),
+            memory: Arc::clone(&context.memory),
             reads: Arc::clone(&context.reads),
             name,
             meta,
