@@ -45,8 +45,11 @@ impl HeldPartition {
     }
 
     /// Forgets the partition: what follows is about another table.
+    #[inline]
     pub(super) fn clear(&mut self) {
-        self.held = Held::None;
+        if !matches!(self.held, Held::None) {
+            self.held = Held::None;
+        }
     }
 
     fn get(&self, number: usize) -> Option<&BlockIndex> {
@@ -98,7 +101,7 @@ impl Table {
     }
 
     /// The first block that can hold `target` or something after it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn first_block(&self, near: &mut HeldPartition, target: &[u8]) -> Result<usize> {
         match &self.guide.index {
             Index::Resident(index) => Ok(index.first_block(&self.comparator, target)),
@@ -144,7 +147,7 @@ impl Table {
     }
 
     /// Where block `b` lies.
-    #[inline]
+    #[inline(always)]
     pub(super) fn fence(&self, near: &mut HeldPartition, b: usize) -> Result<Fence> {
         match &self.guide.index {
             Index::Resident(index) => index.place(b).ok_or_else(|| self.wrong_part(b)),
@@ -158,7 +161,7 @@ impl Table {
     }
 
     /// If versions go on from the block before into block `b`: its first sequence number.
-    #[inline]
+    #[inline(always)]
     pub(super) fn goes_on(&self, near: &mut HeldPartition, b: usize) -> Result<Option<SeqNo>> {
         match &self.guide.index {
             Index::Resident(index) => Ok(index.goes_on(b)),
