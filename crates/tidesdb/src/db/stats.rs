@@ -142,9 +142,9 @@ pub struct Stats {
     pub wal_segment: u64,
     /// Bytes of log that would be replayed after a crash now.
     pub wal_live_bytes: u64,
-    /// Blocks found in the cache and not found.
+    /// Blocks, and partitions of filters and indexes, found in the cache.
     pub cache_hits: u64,
-    /// Blocks not found in the cache.
+    /// Those not found in the cache.
     pub cache_misses: u64,
     /// Bytes the cache holds.
     pub cache_bytes: u64,

@@ -54,7 +54,7 @@ pub fn table(
     let mut damage = Vec::new();
     let opened = Table::open(&context, order, Arc::clone(meta));
     let Some(table) = keep_damage(opened, &mut damage)? else { return Ok(damage) };
-    table.inspect_blocks(&mut |block| {
+    let walked = table.inspect_blocks(&mut |block| {
         let at = format!("  @{:<10} block {}, {} bytes", block.at, block.number, block.bytes);
         match block.checked {
             Ok(found) => show(&format!(
@@ -69,7 +69,8 @@ pub fn table(
                 damage.push(e);
             }
         }
-    })?;
+    });
+    keep_damage(walked, &mut damage)?;
     if damage.is_empty() {
         keep_damage(table.verify(), &mut damage)?;
         if entries {

@@ -36,7 +36,7 @@ impl Table {
     /// Reads and checks each block and shows it to `visit`.
     ///
     /// # Errors
-    /// `Io`. Damage is part of what is shown.
+    /// `Io`; `Corrupt` if the index is damaged. Damage of a block is part of what is shown.
     pub fn inspect_blocks(&self, visit: &mut dyn FnMut(BlockInfo)) -> Result<()> {
         let mut near = HeldPartition::bypassing();
         for number in 0..self.blocks() {
