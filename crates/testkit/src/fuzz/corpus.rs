@@ -59,21 +59,32 @@ pub(super) fn tables() -> Vec<(String, Vec<u8>)> {
     let mut out = Vec::new();
     for (i, compression) in COMPRESSIONS.into_iter().enumerate() {
         for (choice, order) in [Comparator::bytewise(), Comparator::reverse_bytewise()].iter().enumerate() {
-            let file = build_table(compression, order);
-            let parts = file.and_then(|file| seal::table_parts(&file)).unwrap_or_default();
-            let input = [&[(choice | ((i % 2) << 1)) as u8][..], &parts].concat();
+            let file = build_table(compression, order, 0);
+            let input = table_input((choice | ((i % 2) << 1)) as u8, file);
             out.push((format!("{}-{}", compression.name(), order.name()), input));
         }
+    }
+    // Long fences make several partitions of few blocks: with all of them resident, and read one by one.
+    for (name, choice) in [("partitions-resident", 6), ("partitions-read", 2)] {
+        let file = build_table(Compression::Lz4, &Comparator::bytewise(), 40);
+        out.push((name.to_owned(), table_input(choice, file)));
     }
     out
 }
 
-fn build_table(compression: Compression, order: &Comparator) -> Option<Vec<u8>> {
+fn table_input(choice: u8, file: Option<Vec<u8>>) -> Vec<u8> {
+    let parts = file.and_then(|file| seal::table_parts(&file)).unwrap_or_default();
+    [&[choice][..], &parts].concat()
+}
+
+/// A table with `long` keys of 4,000 bytes beside the short ones.
+fn build_table(compression: Compression, order: &Comparator, long: u8) -> Option<Vec<u8>> {
     let (env, disk, _clock) = sim::env(5);
     let dir = env.disk.open_dir(PATH.as_ref(), true).ok()?;
     let options = TableOptions { compression, filter_bits_per_key: 10 };
     let mut writer = TableWriter::create(&dir, TableId(900), [7; 16], options, order.clone()).ok()?;
     let mut keys: Vec<Vec<u8>> = (0..40).map(|n| format!("key{n:03}").into_bytes()).collect();
+    keys.extend((0..long).map(|n| [&[b'l'; 4000][..], &[n]].concat()));
     keys.extend([b"a".to_vec(), b"versions".to_vec(), vec![b'w'; 300]]);
     keys.sort_by(|a, b| order.compare(a, b));
     for (n, key) in keys.iter().enumerate() {

@@ -14,9 +14,11 @@ const FRAME: usize = 10;
 /// Taken apart, a table is four parts with a length each, the fields of the footer behind the offsets, and masks:
 ///
 /// ```text
-/// data | filter | index | properties (each: length u32, bytes) | salt 16, number u64, blocks u32, version u16, kinds 2 |
-/// masks u64 x 3, XORed into the offsets of the footer
+/// data | partitions | top level | properties (each: length u32, bytes) |
+/// salt 16, number u64, blocks u32, version u16, kinds 2 | masks u64 x 3, XORed into the offsets of the footer
 /// ```
+///
+/// In format 1, filter and index take the places of partitions and top level.
 pub fn table_parts(file: &[u8]) -> Option<Vec<u8>> {
     let footer = file.get(file.len().checked_sub(FOOTER)?..)?;
     let offset = |at| u64_at(footer, at).and_then(|n| usize::try_from(n).ok());
@@ -49,8 +51,13 @@ pub fn table(parts: &[u8]) -> (Vec<u8>, Vec<u8>) {
     tail.resize(56.max(rest.len()), 0);
     let mut salt: Salt = [0; 16];
     salt.copy_from_slice(&tail[..16]);
-    seal_blocks(&mut file, &salt, ends);
-    for part in [ends[0]..ends[1], ends[1]..ends[2], ends[2]..ends[3]] {
+    if tail[28..30] == [1, 0] {
+        seal_blocks(&mut file, &salt, (ends[1]..ends[2], 0));
+        seal_section(&mut file, &salt, ends[0]..ends[1]);
+    } else {
+        seal_partitions(&mut file, &salt, ends);
+    }
+    for part in [ends[1]..ends[2], ends[2]..ends[3]] {
         seal_section(&mut file, &salt, part);
     }
     let props = file.get(ends[2] + 4..ends[3]).unwrap_or_default().to_vec();
@@ -74,12 +81,48 @@ fn seal_section(file: &mut [u8], salt: &Salt, part: std::ops::Range<usize>) {
     }
 }
 
-/// Seals the blocks that the index names.
-fn seal_blocks(file: &mut [u8], salt: &Salt, ends: [usize; 4]) {
-    let index = file.get(ends[1] + 4..ends[2]).unwrap_or_default().to_vec();
+/// Bytes of a partition of a filter, but for the last one.
+const FILTER_PARTITION: u64 = 2052;
+/// The last one has the rest: a checksum for so many lines of 64 bytes.
+const LINES: u64 = 32;
+
+/// Seals the partitions that the top level names, and the blocks that they name.
+fn seal_partitions(file: &mut [u8], salt: &Salt, ends: [usize; 4]) {
+    let top = file.get(ends[1] + 4..ends[2]).unwrap_or_default().to_vec();
+    let mut d = Decoder::new(&top, "", 0);
+    let (Ok(lines), Ok(_), Ok(count)) = (d.varint(), d.u8(), d.varint()) else { return };
+    let filter_bytes = lines.saturating_mul(64).saturating_add(lines.div_ceil(LINES).saturating_mul(4));
+    let filter_end = (ends[0] as u64).saturating_add(filter_bytes).min(ends[1] as u64);
+    let mut at = ends[0] as u64;
+    while at < filter_end {
+        let end = filter_end.min(at + FILTER_PARTITION);
+        seal_section(file, salt, at as usize..end as usize);
+        at = end;
+    }
+    let mut data = 0u64;
+    for _ in 0..count {
+        let mut fields = || -> tidesdb::Result<(u64, u64)> {
+            d.varint()?;
+            d.bytes(usize::MAX)?;
+            let (length, _, data) = (d.varint()?, d.varint()?, d.varint()?);
+            if length & 1 == 1 {
+                d.varint()?;
+            }
+            Ok((length >> 1, data))
+        };
+        let Ok((length, covered)) = fields() else { return };
+        let end = at.saturating_add(length).min(ends[1] as u64);
+        seal_blocks(file, salt, (at as usize..end as usize, data as usize));
+        seal_section(file, salt, at as usize..end as usize);
+        (at, data) = (end, data.saturating_add(covered));
+    }
+}
+
+/// Seals the blocks that an index or a partition of it names, the first of which begins at `at`.
+fn seal_blocks(file: &mut [u8], salt: &Salt, (index, mut at): (std::ops::Range<usize>, usize)) {
+    let index = file.get(index.start + 4..index.end).unwrap_or_default().to_vec();
     let mut d = Decoder::new(&index, "", 0);
-    let mut at = 0usize;
-    while d.remaining() > 0 && at < ends[0] {
+    while d.remaining() > 0 && at < file.len() {
         let mut fields = || -> tidesdb::Result<(u64, u64)> {
             d.varint()?;
             d.bytes(usize::MAX)?;

@@ -184,8 +184,8 @@ fn table(data: &[u8]) {
     if disk.write_file(format!("{PATH}/{}", files::table(meta.id)), &file).is_err() {
         return;
     }
-    let cache = Arc::new(tidesdb_cache::Cache::new(if choice & 4 == 0 { 0 } else { 1 << 20 }));
-    let context = TableContext { dir, cache, use_mmap: choice & 2 == 0, reads: Arc::default() };
+    // Resident index and filter: mapped, or with room in memory. Else every search reads partitions.
+    let context = TableContext::new(&dir, if choice & 4 == 0 { 0 } else { 1 << 20 }, choice & 2 == 0);
     let Some(table) = clean(Table::open(&context, &table_order(*choice), Arc::new(meta))) else { return };
     look_up(&table);
     for bypassing in [false, true] {

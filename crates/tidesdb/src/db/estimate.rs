@@ -29,8 +29,9 @@ pub struct RangeEstimate {
 type Range<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
 impl Family {
-    /// About what a scan of `range` meets now. Costs a search in the index of each table that the range meets, and reads no
-    /// file: whole blocks are counted, and for each the average number of entries of its table.
+    /// About what a scan of `range` meets now. Costs a search in the index of each table that the range meets; of an index that is not
+    /// in memory it reads two partitions at most. Whole blocks are counted, and for each the average number of entries of
+    /// its table.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use tidesdb_cache::Cache;
 use tidesdb_io::{Descriptors, Dir, DirLock, Env, PooledDir};
 use tidesdb_sync::{Mutex, RwLock};
 
@@ -244,12 +243,8 @@ impl OpenOptions {
 
     /// Reads or makes the manifest and puts the parts together; no family and no log yet.
     fn build(&self, dir: &Arc<dyn Dir>, attached: Option<Attached>) -> Result<Arc<Shared>> {
-        let tables = Arc::new(TableContext {
-            dir: Arc::clone(dir),
-            cache: Arc::new(Cache::new(self.options.cache_bytes)),
-            use_mmap: self.options.mmap_reads,
-            reads: Arc::default(),
-        });
+        let tables = TableContext::new(dir, self.options.cache_bytes, self.options.mmap_reads);
+        let tables = Arc::new(tables);
         let versions = self.versions(dir, &tables)?;
         if let Some(attached) = &attached {
             attached.check(&versions)?;

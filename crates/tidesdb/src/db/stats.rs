@@ -52,7 +52,7 @@ pub struct FamilyStats {
     pub tombstone_share_level: usize,
     /// Range tombstones, in memtables and in force over tables.
     pub range_tombstones: u64,
-    /// Bytes of filters and indexes in memory.
+    /// Bytes of filters and indexes that stay in memory. Those that the cache holds are among `cache_bytes`.
     pub resident_bytes: u64,
     /// Bytes of keys and values that users wrote since the open.
     pub user_bytes: u64,
@@ -142,9 +142,9 @@ pub struct Stats {
     pub wal_segment: u64,
     /// Bytes of log that would be replayed after a crash now.
     pub wal_live_bytes: u64,
-    /// Blocks found in the cache and not found.
+    /// Blocks, and partitions of filters and indexes, found in the cache.
     pub cache_hits: u64,
-    /// Blocks not found in the cache.
+    /// Those not found in the cache.
     pub cache_misses: u64,
     /// Bytes the cache holds.
     pub cache_bytes: u64,

@@ -3,8 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tidesdb_cache::Cache;
-
 use super::{hex, keep_damage, no_such, open, shown};
 use crate::files::{self, FileKind};
 use crate::sst::{Table, TableContext, TableCursor};
@@ -52,16 +50,11 @@ pub fn table(
             vlog.count, vlog.bytes, vlog.vlog.0
         ));
     }
-    let context = TableContext {
-        dir: Arc::clone(&dir),
-        cache: Arc::new(Cache::new(0)),
-        use_mmap: false,
-        reads: Arc::default(),
-    };
+    let context = TableContext::new(&dir, 0, false);
     let mut damage = Vec::new();
     let opened = Table::open(&context, order, Arc::clone(meta));
     let Some(table) = keep_damage(opened, &mut damage)? else { return Ok(damage) };
-    table.inspect_blocks(&mut |block| {
+    let walked = table.inspect_blocks(&mut |block| {
         let at = format!("  @{:<10} block {}, {} bytes", block.at, block.number, block.bytes);
         match block.checked {
             Ok(found) => show(&format!(
@@ -76,7 +69,8 @@ pub fn table(
                 damage.push(e);
             }
         }
-    })?;
+    });
+    keep_damage(walked, &mut damage)?;
     if damage.is_empty() {
         keep_damage(table.verify(), &mut damage)?;
         if entries {

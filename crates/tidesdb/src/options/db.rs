@@ -38,7 +38,8 @@ pub struct DbOptions {
     pub sync: SyncMode,
     /// What to do with damage in the log. Default `Tail`.
     pub recovery: RecoveryMode,
-    /// Bytes of decoded blocks kept in memory. Default 64 MiB.
+    /// Bytes of decoded blocks, filters and indexes kept in memory. Filters and indexes that stay there as long as their table is
+    /// open take half of it at most. Default 64 MiB.
     pub cache_bytes: u64,
     /// Bytes of memtables that wait for a flush, of all families together, at which writers stop; they are slowed from one
     /// half of it on. Active memtables come on top. Default 160 MiB: two and a half write buffers of the default size.

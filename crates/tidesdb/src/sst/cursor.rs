@@ -11,6 +11,7 @@ use super::Table;
 use super::block::{Block, CachedBlock, LIMITS, Shape};
 use super::index::Fence;
 use super::load::Keys;
+use super::partitions::HeldPartition;
 use super::reader::CachedPart;
 use super::source::{Window, slice};
 use crate::types::{EntryCursor, Rows, SeqNo, Sight, Stamp, Stored};
@@ -63,6 +64,8 @@ enum ValuesPlace {
 pub struct TableCursor {
     table: Arc<Table>,
     fill_cache: bool,
+    /// The partition of the index that was used last.
+    near: HeldPartition,
     held: Held,
     shape: Shape,
     fence: Fence,
@@ -90,6 +93,7 @@ impl TableCursor {
         Self {
             table,
             fill_cache: true,
+            near: HeldPartition::default(),
             held: Held::None,
             shape: Shape::default(),
             fence: Fence::default(),
@@ -110,7 +114,7 @@ impl TableCursor {
 
     /// A cursor for whole walks (compaction, verification): leaves the block cache to others.
     pub fn bypassing_cache(table: Arc<Table>) -> Self {
-        Self { fill_cache: false, ..Self::new(table) }
+        Self { fill_cache: false, near: HeldPartition::bypassing(), ..Self::new(table) }
     }
 
     /// The table walked.
@@ -122,6 +126,7 @@ impl TableCursor {
     pub fn reset(&mut self, table: Arc<Table>) {
         self.table = table;
         self.held = Held::None;
+        self.near.clear();
         self.values = Values::default();
         self.window.clear(KEPT_BYTES);
         self.missed = 0;
@@ -151,7 +156,7 @@ impl TableCursor {
         }
         self.held = Held::None;
         self.values = Values::default();
-        let fence = self.table.fence(b)?;
+        let fence = self.table.fence(&mut self.near, b)?;
         self.held = match self.table.mapped_keys(fence)? {
             Some(Keys::Mapped(shape, _)) => {
                 self.shape = shape;
@@ -195,10 +200,10 @@ impl TableCursor {
         let (piece, ahead) = ((fence.at, fence.first_read()), (ahead, table.footer.filter_at));
         let read = table.source.read_ahead(piece, ahead, &mut self.window, &table.name)?;
         if whole_walk || (self.missed > SINGLE_BLOCKS && table.cache.is_full()) {
-            self.shape = table.decode_keys(fence, read, &mut self.own)?;
+            self.shape = table.decode_keys(fence, &mut self.near, read, &mut self.own)?;
             Ok(Held::Own)
         } else {
-            table.cache_block(fence, read).map(Held::Cached)
+            table.cache_block(fence, &mut self.near, read).map(Held::Cached)
         }
     }
 
@@ -218,7 +223,7 @@ impl TableCursor {
     /// Stands on the first entry of block `b`, or past the end.
     fn enter_front(&mut self, b: usize) -> Result<()> {
         self.valid = false;
-        if b < self.table.index.blocks() {
+        if b < self.table.blocks() {
             self.load(b)?;
             self.stand(0);
         }
@@ -239,11 +244,11 @@ impl TableCursor {
     #[cold]
     fn leave_block(&mut self) -> Result<()> {
         self.valid = false;
-        if self.table.index.goes_on(self.b + 1).is_none() {
+        if self.table.goes_on(&mut self.near, self.b + 1)?.is_none() {
             return self.enter_front(self.b + 1);
         }
         std::mem::swap(&mut self.key, &mut self.passed);
-        let b = self.table.index.last_block(&self.table.comparator, &self.passed);
+        let b = self.table.last_block(&mut self.near, &self.passed)?;
         self.load(b)?;
         let slot = self.block().map_or(0, |block| block.search(&self.table.comparator, &self.passed, true).0);
         self.stand_from(slot)
@@ -369,14 +374,14 @@ impl EntryCursor for TableCursor {
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
-        self.enter_back(self.table.index.blocks())
+        self.enter_back(self.table.blocks())
     }
 
     fn seek(&mut self, target: &[u8]) -> Result<()> {
         self.valid = false;
         let order = &self.table.comparator;
         if !self.block().is_some_and(|block| block.covers(order, target)) {
-            let b = self.table.index.first_block(order, target);
+            let b = self.table.first_block(&mut self.near, target)?;
             self.load(b)?;
         }
         let order = &self.table.comparator;
@@ -386,7 +391,7 @@ impl EntryCursor for TableCursor {
 
     fn seek_version(&mut self, target: &[u8], seq: SeqNo) -> Result<()> {
         self.valid = false;
-        let b = self.table.index.block_of(&self.table.comparator, target, seq);
+        let b = self.table.block_of(&mut self.near, target, seq)?;
         self.load(b)?;
         let order = &self.table.comparator;
         let slot = self.block().map_or(0, |block| block.search_version(order, target, seq));
@@ -395,7 +400,7 @@ impl EntryCursor for TableCursor {
 
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
         self.valid = false;
-        let b = self.table.index.last_block(&self.table.comparator, target);
+        let b = self.table.last_block(&mut self.near, target)?;
         self.load(b)?;
         let order = &self.table.comparator;
         match self.block().map_or(0, |block| block.search(order, target, true).0) {

@@ -3,6 +3,7 @@
 use super::Table;
 use super::block::Block;
 use super::index::Fence;
+use super::partitions::HeldPartition;
 use crate::{Error, Result};
 
 /// A block as the index knows it, and what reading it gave.
@@ -35,11 +36,12 @@ impl Table {
     /// Reads and checks each block and shows it to `visit`.
     ///
     /// # Errors
-    /// `Io`. Damage is part of what is shown.
+    /// `Io`; `Corrupt` if the index is damaged. Damage of a block is part of what is shown.
     pub fn inspect_blocks(&self, visit: &mut dyn FnMut(BlockInfo)) -> Result<()> {
-        for number in 0..self.index.blocks() {
-            let fence = self.fence(number)?;
-            let checked = match self.check_block(fence) {
+        let mut near = HeldPartition::bypassing();
+        for number in 0..self.blocks() {
+            let fence = self.fence(&mut near, number)?;
+            let checked = match self.check_block(fence, &mut near) {
                 Err(e) if !e.is_corruption() => return Err(e),
                 other => other,
             };
@@ -49,12 +51,12 @@ impl Table {
         Ok(())
     }
 
-    fn check_block(&self, fence: Fence) -> Result<BlockContent> {
+    fn check_block(&self, fence: Fence, near: &mut HeldPartition) -> Result<BlockContent> {
         let len = usize::try_from(fence.disk)
             .map_err(|_| Error::corrupt(&self.name, fence.at, "block too long"))?;
         let (mut disk, mut keys, mut values) = (Vec::new(), Vec::new(), Vec::new());
         let read = self.source.read(fence.at, len, &mut disk, &self.name)?;
-        let shape = self.decode_keys(fence, read, &mut keys)?;
+        let shape = self.decode_keys(fence, near, read, &mut keys)?;
         let block = Block { shape: &shape, bytes: &keys };
         self.decode_values(fence, block, &read[fence.key_part..], &mut values)?;
         let mut first_key = Vec::new();

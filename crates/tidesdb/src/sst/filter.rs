@@ -6,14 +6,16 @@
 
 use tidesdb_sync::prefetch_value;
 
-use crate::codec::{Decoder, Salt};
+use crate::codec::{Decoder, Salt, put_varint};
 use crate::{Error, Result};
 
-use super::layout::{begin_section, open_section, seal_section};
+use super::layout::{CRC_BYTES, begin_section, open_section, seal_section};
 
 /// Bytes of a line.
 pub(super) const LINE_BYTES: usize = 64;
 const LINE_BITS: u64 = 512;
+/// Lines of a partition, but for the last one.
+pub(super) const PARTITION_LINES: usize = 32;
 /// Most lines: the place of a key is computed in 64 bits.
 const LINES_MAX: usize = u32::MAX as usize;
 /// More probes than this save less than they cost.
@@ -36,7 +38,7 @@ impl Filter {
     /// A filter of `bits_per_key` bits for each of `hashes`.
     pub(super) fn build(hashes: &[u64], bits_per_key: u32) -> Self {
         if hashes.is_empty() || bits_per_key == 0 {
-            return Self { lines: Box::default(), probes: 0 };
+            return Self::empty();
         }
         let bits = hashes.len() as u64 * u64::from(bits_per_key);
         let lines = bits.div_ceil(LINE_BITS).min(LINES_MAX as u64);
@@ -73,25 +75,28 @@ impl Filter {
         }
     }
 
-    /// The filter as a section at `at`; nothing for an empty filter.
-    pub(super) fn encode(&self, salt: &Salt, at: u64) -> Vec<u8> {
-        if self.lines.is_empty() {
-            return Vec::new();
-        }
-        let mut out = begin_section();
-        out.reserve_exact(1 + self.lines.len() * LINE_BYTES);
-        out.push(self.probes as u8);
-        for word in self.lines.iter().flat_map(|l| l.0) {
-            out.extend_from_slice(&word.to_le_bytes());
-        }
-        seal_section(salt, at, &mut out);
-        out
+    /// Its shape, as the top level describes it.
+    pub(super) fn shape(&self) -> FilterShape {
+        FilterShape { lines: self.lines.len(), probes: self.probes }
     }
 
-    /// Reads a section that lies at `at`.
+    /// Appends the partitions of the filter, to be written from `at` on; nothing for an empty filter.
+    pub(super) fn encode(&self, salt: &Salt, mut at: u64, out: &mut Vec<u8>) {
+        for lines in self.lines.chunks(PARTITION_LINES) {
+            let mut section = begin_section();
+            for word in lines.iter().flat_map(|l| l.0) {
+                section.extend_from_slice(&word.to_le_bytes());
+            }
+            seal_section(salt, at, &mut section);
+            out.extend_from_slice(&section);
+            at += section.len() as u64;
+        }
+    }
+
+    /// Reads the section of format 1 that lies at `at`.
     pub(super) fn decode(section: &[u8], salt: &Salt, file: &str, at: u64) -> Result<Self> {
         if section.is_empty() {
-            return Ok(Self { lines: Box::default(), probes: 0 });
+            return Ok(Self::empty());
         }
         let body = open_section(salt, at, section, file, "filter")?;
         let mut d = Decoder::new(body, file, at);
@@ -108,9 +113,108 @@ impl Filter {
         Ok(Self { lines, probes })
     }
 
+    /// A filter that lets everything pass.
+    pub(super) fn empty() -> Self {
+        Self { lines: Box::default(), probes: 0 }
+    }
+
     /// Bytes in memory.
     pub(super) fn bytes(&self) -> usize {
         self.lines.len() * LINE_BYTES
+    }
+}
+
+/// How many lines a filter has, and how many probes: where its partitions lie, and which one a key belongs to.
+///
+/// A partition holds consecutive lines, so it has the keys of a part of the hashes, not of a range of keys: the place of a key
+/// follows from its hash, and a filter that is wholly in memory is one array.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct FilterShape {
+    lines: usize,
+    probes: u32,
+}
+
+impl FilterShape {
+    /// Appends the shape.
+    pub(super) fn encode(self, out: &mut Vec<u8>) {
+        put_varint(out, self.lines as u64);
+        out.push(self.probes as u8);
+    }
+
+    /// Reads what [`encode`](Self::encode) wrote, of a filter that has `room` bytes at most.
+    pub(super) fn read(d: &mut Decoder<'_>, room: u64) -> Result<Self> {
+        let lines = d.number(0..=LINES_MAX as u64, "lines of the filter")? as usize;
+        let probes = u32::from(d.u8()?);
+        let shape = Self { lines, probes };
+        let probes_max = if lines == 0 { 0 } else { PROBES_MAX };
+        if (lines == 0) == (probes == 0) && probes <= probes_max && shape.disk_bytes() <= room {
+            Ok(shape)
+        } else {
+            Err(d.corrupt("shape of the filter"))
+        }
+    }
+
+    /// Bytes in memory when all of it is there.
+    pub(super) fn bytes(self) -> usize {
+        self.lines * LINE_BYTES
+    }
+
+    /// Bytes on disk.
+    pub(super) fn disk_bytes(self) -> u64 {
+        (self.bytes() + self.partitions() * CRC_BYTES) as u64
+    }
+
+    /// Number of partitions.
+    pub(super) fn partitions(self) -> usize {
+        self.lines.div_ceil(PARTITION_LINES)
+    }
+
+    /// The partition that a key of this hash belongs to, if there is a filter.
+    #[inline]
+    pub(super) fn partition_of(self, hash: u64) -> Option<usize> {
+        (self.lines > 0).then(|| line_of(hash, self.lines) / PARTITION_LINES)
+    }
+
+    /// Offset of partition `n` from the begin of the filter, and its length.
+    #[inline]
+    pub(super) fn place(self, n: usize) -> (u64, usize) {
+        let lines = PARTITION_LINES.min(self.lines.saturating_sub(n * PARTITION_LINES));
+        ((n * (CRC_BYTES + PARTITION_LINES * LINE_BYTES)) as u64, CRC_BYTES + lines * LINE_BYTES)
+    }
+
+    /// Whether a key of this hash may be in the table, by the partition that it belongs to.
+    #[inline]
+    pub(super) fn may_contain(self, partition: &FilterPartition, hash: u64) -> bool {
+        match partition.0.get(line_of(hash, self.lines) % PARTITION_LINES) {
+            Some(line) => probes_of(hash, self.probes).all(|(word, bit)| line.0[word] & bit != 0),
+            None => true,
+        }
+    }
+
+    /// All of the filter, from its partitions in order.
+    pub(super) fn join(self, partitions: &[FilterPartition]) -> Filter {
+        let lines = partitions.iter().flat_map(|partition| partition.0.iter().copied()).collect();
+        Filter { lines, probes: self.probes }
+    }
+}
+
+/// A partition of a filter, in memory.
+#[derive(Debug, PartialEq, Eq)]
+pub struct FilterPartition(Box<[Line]>);
+
+impl FilterPartition {
+    /// Reads a section that lies at `at`.
+    pub(super) fn decode(section: &[u8], salt: &Salt, file: &str, at: u64) -> Result<Self> {
+        let (lines, rest) = open_section(salt, at, section, file, "filter")?.as_chunks::<LINE_BYTES>();
+        if !rest.is_empty() {
+            return Err(Error::corrupt(file, at, "shape of the filter"));
+        }
+        Ok(Self(lines.iter().map(decode_line).collect()))
+    }
+
+    /// Bytes in memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.0.len() * LINE_BYTES
     }
 }
 

@@ -10,7 +10,9 @@ use crate::{Error, Result};
 /// Last bytes of a table file.
 pub(super) const MAGIC: [u8; 4] = *b"TKLG";
 /// The format that is written, and the newest that can be read.
-pub(super) const VERSION: u16 = 1;
+pub(super) const VERSION: u16 = 2;
+/// The format in which filter and index are one section each.
+pub(super) const UNPARTITIONED: u16 = 1;
 /// Checksums of blocks and sections: CRC32C bound to salt and offset.
 pub(super) const CHECKSUM_CRC32C: u8 = 1;
 /// Length of the footer.
@@ -27,14 +29,16 @@ pub(super) struct Footer {
     pub(super) salt: Salt,
     /// Number of the table.
     pub(super) id: TableId,
-    /// End of the data blocks, begin of the filter.
+    /// End of the data blocks, begin of the filter, behind which the partitions of the index lie.
     pub(super) filter_at: u64,
-    /// Begin of the index.
+    /// Begin of the top level; in format 1, of the index.
     pub(super) index_at: u64,
     /// Begin of the properties, which end at the footer.
     pub(super) props_at: u64,
     /// Number of data blocks.
     pub(super) blocks: u32,
+    /// The format.
+    pub(super) version: u16,
 }
 
 impl Footer {
@@ -47,7 +51,7 @@ impl Footer {
         out.extend_from_slice(&self.index_at.to_le_bytes());
         out.extend_from_slice(&self.props_at.to_le_bytes());
         out.extend_from_slice(&self.blocks.to_le_bytes());
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&[CHECKSUM_CRC32C, 0]);
         let crc = bound_crc(&self.salt, at, &[&out, &MAGIC]);
         out.extend_from_slice(&crc.to_le_bytes());
@@ -72,13 +76,14 @@ impl Footer {
             return Err(Error::corrupt(file, at, "checksum of the footer, or another file under this name"));
         }
         let mut d = Decoder::new(body, file, at);
-        let footer = Self {
+        let mut footer = Self {
             salt: d.array()?,
             id: TableId(d.u64()?),
             filter_at: d.u64()?,
             index_at: d.u64()?,
             props_at: d.u64()?,
             blocks: d.u32()?,
+            version: 0,
         };
         let version = d.u16()?;
         if version > VERSION {
@@ -88,6 +93,7 @@ impl Footer {
         if version == 0 || d.u8()? != CHECKSUM_CRC32C || d.u8()? != 0 || footer.salt != *salt {
             return Err(d.corrupt("field of the footer"));
         }
+        footer.version = version;
         let ordered = footer.filter_at <= footer.index_at
             && footer.index_at <= footer.props_at
             && footer.props_at <= at;

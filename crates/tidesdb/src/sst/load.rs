@@ -12,8 +12,9 @@ use tidesdb_sync::{Guard, prefetch};
 
 use super::Table;
 use super::block::{Block, CachedBlock, LIMITS, Shape};
-use super::index::Fence;
+use super::index::{Fence, encloses};
 use super::layout::CRC_BYTES;
+use super::partitions::HeldPartition;
 use super::reader::CachedPart;
 use super::source::slice;
 use crate::Result;
@@ -66,7 +67,7 @@ impl CachedPart {
     pub(super) fn block(&self) -> Option<&CachedBlock> {
         match self {
             Self::Block(block) => Some(block),
-            Self::Values(_) => None,
+            _ => None,
         }
     }
 }
@@ -83,7 +84,7 @@ impl Table {
     #[inline]
     pub(super) fn keys<'a>(&'a self, b: usize, guard: &'a Guard) -> Result<Keys<'a>> {
         if self.source.map().is_some()
-            && let Some(keys) = self.mapped_keys(self.fence(b)?)?
+            && let Some(keys) = self.mapped_keys(self.fence(&mut HeldPartition::default(), b)?)?
         {
             return Ok(keys);
         }
@@ -113,7 +114,7 @@ impl Table {
     fn check_keys(&self, fence: Fence, bytes: &[u8]) -> Result<()> {
         let shape = self.shape(fence, bytes)?;
         if !shape.is_compressed() {
-            self.validate(fence, Block { shape: &shape, bytes })?;
+            self.validate(fence, &mut HeldPartition::default(), Block { shape: &shape, bytes })?;
         }
         self.mark_verified(fence.block, 0);
         Ok(())
@@ -122,11 +123,12 @@ impl Table {
     /// Reads a block into the cache.
     #[cold]
     fn load_block(&self, b: usize) -> Result<Handle<CachedPart>> {
-        let fence = self.fence(b)?;
+        let mut near = HeldPartition::default();
+        let fence = self.fence(&mut near, b)?;
         let mut disk = SCRATCH.with_borrow_mut(|s| std::mem::take(&mut s.disk));
         let loaded = self.source.read(fence.at, fence.first_read(), &mut disk, &self.name).and_then(|read| {
             self.count_read(read.len());
-            self.cache_block(fence, read)
+            self.cache_block(fence, &mut near, read)
         });
         SCRATCH.with_borrow_mut(|s| s.disk = disk);
         loaded
@@ -141,9 +143,14 @@ impl Table {
 
     /// Verifies and decodes what was read of a block ([`Fence::first_read`]), and caches it. Values that do not verify are left
     /// out: a reader that asks for one reads its frame again and meets the error.
-    pub(super) fn cache_block(&self, fence: Fence, read: &[u8]) -> Result<Handle<CachedPart>> {
+    pub(super) fn cache_block(
+        &self,
+        fence: Fence,
+        near: &mut HeldPartition,
+        read: &[u8],
+    ) -> Result<Handle<CachedPart>> {
         let cached = SCRATCH.with_borrow_mut(|s| -> Result<CachedBlock> {
-            let shape = self.decode_keys(fence, read, &mut s.keys)?;
+            let shape = self.decode_keys(fence, near, read, &mut s.keys)?;
             let block = Block { shape: &shape, bytes: &s.keys };
             let mut values = &[][..];
             if read.len() as u64 == fence.disk && block.values_len() <= LIMITS.values {
@@ -155,6 +162,7 @@ impl Table {
             Ok(CachedBlock::new(shape, &s.keys, values))
         })?;
         let charge = cached.charge();
+        self.memory.settle();
         Ok(self.cache.insert(self.cache_key(fence.block, 0), CachedPart::Block(cached), charge))
     }
 
@@ -165,7 +173,13 @@ impl Table {
 
     /// Verifies the key part of a block, with which `read` begins, and leaves header, frame table and raw key section in
     /// `bytes`.
-    pub(super) fn decode_keys(&self, fence: Fence, read: &[u8], bytes: &mut Vec<u8>) -> Result<Shape> {
+    pub(super) fn decode_keys(
+        &self,
+        fence: Fence,
+        near: &mut HeldPartition,
+        read: &[u8],
+        bytes: &mut Vec<u8>,
+    ) -> Result<Shape> {
         let read = read.get(..fence.key_part).unwrap_or(read);
         let shape = self.shape(fence, read)?;
         let (front, keys) = read.split_at(shape.prefix_at as usize);
@@ -178,7 +192,7 @@ impl Table {
         } else {
             bytes.extend_from_slice(keys);
         }
-        self.validate(fence, Block { shape: &shape, bytes })?;
+        self.validate(fence, near, Block { shape: &shape, bytes })?;
         Ok(shape)
     }
 
@@ -233,18 +247,18 @@ impl Table {
         Ok(shape)
     }
 
-    fn validate(&self, fence: Fence, block: Block<'_>) -> Result<()> {
+    fn validate(&self, fence: Fence, near: &mut HeldPartition, block: Block<'_>) -> Result<()> {
         let values_disk = fence.disk - fence.key_part as u64;
         let seqs = self.meta.min_seq..=self.meta.max_seq;
         block
             .validate(values_disk, self.meta.compression, seqs)
             .map_err(|what| self.corrupt(fence.at, what))?;
-        self.validate_order(fence, block)
+        self.validate_order(fence, near, block)
     }
 
     /// Checks the order of the entries and their place between the fences: walks and searches that meet entries out of order
     /// may come to the same place again and again.
-    fn validate_order(&self, fence: Fence, block: Block<'_>) -> Result<()> {
+    fn validate_order(&self, fence: Fence, near: &mut HeldPartition, block: Block<'_>) -> Result<()> {
         if !block.is_sorted(&self.comparator) {
             return Err(self.corrupt(fence.at, "entries out of order"));
         }
@@ -252,7 +266,8 @@ impl Table {
         block.key_into(0, &mut first);
         block.key_into(block.len() - 1, &mut last);
         let (first, last) = ((&first[..], block.seq(0)), (&last[..], block.seq(block.len() - 1)));
-        if self.index.encloses(&self.comparator, fence.block, first, last) {
+        let borders = (self.border(near, fence.block)?, self.border(near, fence.block + 1)?);
+        if encloses(&self.comparator, borders, first, last) {
             Ok(())
         } else {
             Err(self.corrupt(fence.at, "index does not fit the block"))

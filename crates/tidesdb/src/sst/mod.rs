@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! writer.rs ---> block/builder.rs   entries -> a block: columns of keys, then frames of values
-//!    |     `---> index/builder.rs   a fence per block, and where the block lies
-//!    |     `---> filter.rs          a blocked Bloom filter of the keys
+//!    |     `---> index/builder.rs   a fence per block, and where the block lies, in partitions
+//!    |     `---> filter.rs          a blocked Bloom filter of the keys, in partitions
 //!    |     `---> props.rs           TableMeta: what the manifest knows of a table
 //!    |     `---> layout.rs          sections, the footer, the numbers of the format
 //!    v
-//! reader.rs <--- index/search.rs    key -> block        cursor.rs   walks entries both ways
+//! open.rs  ---> memory.rs           keeps index and filter in memory, or their top level
+//! reader.rs <--- partitions.rs      key -> block        cursor.rs   walks entries both ways
 //!    |     <---- block/search.rs    key -> entry        verify.rs   reads and checks everything
 //!    |     <---- block/reader.rs    entry -> fields     source.rs   map or file -> bytes
 //!    `---------- load.rs            bytes -> block      describe.rs shows blocks one by one
@@ -27,6 +28,9 @@ mod filter;
 mod index;
 mod layout;
 mod load;
+mod memory;
+mod open;
+mod partitions;
 mod props;
 mod reader;
 mod source;
@@ -39,6 +43,7 @@ mod writer;
 pub use block::CachedBlock;
 pub use cursor::TableCursor;
 pub use describe::{BlockContent, BlockInfo};
+pub use memory::TableMemory;
 pub use props::{TableMeta, VlogRef};
 pub use reader::{BlockReads, CachedPart, Found, Table, TableContext};
 pub use values::TableValue;

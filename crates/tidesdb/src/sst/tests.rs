@@ -5,6 +5,7 @@ mod corruption;
 mod faults;
 mod golden;
 mod model;
+mod partitions;
 mod parts;
 mod sizes;
 
@@ -12,12 +13,12 @@ use std::cmp::Ordering;
 use std::path::Path;
 use std::sync::Arc;
 
-use tidesdb_cache::Cache;
 use tidesdb_io::Dir;
 use tidesdb_io::sim::{self, SimDisk};
 
 use super::block::Limits;
-use super::{CachedPart, Table, TableContext, TableMeta, TableOptions, TableWriter};
+use super::memory::TableShare;
+use super::{Table, TableContext, TableMeta, TableOptions, TableWriter};
 use crate::Result;
 use crate::codec::{Compression, Salt, key_hash};
 use crate::types::{Comparator, EntryCursor, EntryRef, Kind, SeqNo, Stamp, TableId};
@@ -77,6 +78,8 @@ impl Entry {
 pub(super) struct Rig {
     pub(super) disk: Arc<SimDisk>,
     pub(super) dir: Arc<dyn Dir>,
+    /// Bytes that close a partition of an index; few, so that small tables have several.
+    pub(super) partition_bytes: usize,
 }
 
 pub(super) const DB: &str = "/db";
@@ -84,8 +87,9 @@ pub(super) const DB: &str = "/db";
 impl Rig {
     pub(super) fn new() -> Self {
         let (env, disk, _clock) = sim::env(1);
+        disk.enable_map_read(true);
         let dir = env.disk.open_dir(Path::new(DB), true).unwrap();
-        Self { disk, dir }
+        Self { disk, dir, partition_bytes: 40 }
     }
 
     pub(super) fn path(&self, id: u64) -> String {
@@ -99,7 +103,8 @@ impl Rig {
         options: TableOptions,
         order: &Comparator,
     ) -> Arc<TableMeta> {
-        let mut w = TableWriter::create(&self.dir, TableId(id), salt(id), options, order.clone()).unwrap();
+        let w = TableWriter::create(&self.dir, TableId(id), salt(id), options, order.clone()).unwrap();
+        let mut w = w.with_partitions_of(self.partition_bytes);
         for e in entries {
             w.add(e.borrow()).unwrap();
         }
@@ -107,17 +112,24 @@ impl Rig {
     }
 
     pub(super) fn context(&self, use_mmap: bool, cache_bytes: u64) -> TableContext {
-        let cache: Cache<CachedPart> = Cache::new(cache_bytes);
-        TableContext { dir: Arc::clone(&self.dir), cache: Arc::new(cache), use_mmap, reads: Arc::default() }
+        TableContext::new(&self.dir, cache_bytes, use_mmap)
     }
 
+    /// A context in which no table finds room to be resident, while partitions may be cached.
+    pub(super) fn crowded(&self, cache_bytes: u64) -> (TableContext, TableShare) {
+        let context = self.context(false, cache_bytes);
+        let share = context.memory.take(cache_bytes / 2);
+        (context, share)
+    }
+
+    /// Mapped, or read piece by piece, nothing of which is kept.
     pub(super) fn open(
         &self,
         meta: &Arc<TableMeta>,
         order: &Comparator,
         use_mmap: bool,
     ) -> Result<Arc<Table>> {
-        Table::open(&self.context(use_mmap, 1 << 18), order, Arc::clone(meta))
+        Table::open(&self.context(use_mmap, 0), order, Arc::clone(meta))
     }
 }
 

@@ -13,6 +13,7 @@ use super::Table;
 use super::block::{Block, Frame, LIMITS};
 use super::index::Fence;
 use super::load::Keys;
+use super::partitions::HeldPartition;
 use super::reader::{CachedPart, FRAME_BITS};
 use super::source::slice;
 use crate::Result;
@@ -108,7 +109,7 @@ impl Table {
         guard: &'g Guard,
     ) -> Result<TableValue<'g>> {
         let (start, end) = block.value_span(i);
-        let fence = self.fence(b)?;
+        let fence = self.fence(&mut HeldPartition::default(), b)?;
         let (f, frame) = block.frame_of(i).ok_or_else(|| self.corrupt(fence.at, "value without a frame"))?;
         let span = (start.wrapping_sub(frame.base), end.wrapping_sub(frame.base));
         if frame.disk == frame.raw

@@ -1,13 +1,12 @@
 //! Reads every byte of a table again and checks it: checksums, order, index against data, filter, counts.
 
 use std::cmp::Ordering;
-use std::sync::Arc;
 
 use super::block::Block;
 use super::filter::Filter;
-use super::index::Fence;
-use super::layout::{FOOTER_BYTES, open_section};
-use super::reader::{check_props, read_footer};
+use super::index::{Fence, Index};
+use super::layout::{FOOTER_BYTES, UNPARTITIONED, open_section};
+use super::partitions::HeldPartition;
 use super::source::Window;
 use super::{Table, TableMeta};
 use crate::Result;
@@ -19,6 +18,9 @@ const AHEAD_BYTES: usize = 256 << 10;
 
 /// What the walk has seen so far.
 struct Walk {
+    /// The filter, read anew.
+    filter: Filter,
+    near: HeldPartition,
     meta: TableMeta,
     key: Vec<u8>,
     last: Vec<u8>,
@@ -31,16 +33,21 @@ impl Table {
     /// # Errors
     /// `Corrupt` naming the first place where the file is not what was written; `Io`.
     pub fn verify(&self) -> Result<u64> {
-        self.verify_sections()?;
-        let mut walk =
-            Walk { meta: TableMeta::default(), key: Vec::new(), last: Vec::new(), last_seq: SeqNo::MAX };
+        let mut walk = Walk {
+            filter: self.verify_sections()?,
+            near: HeldPartition::bypassing(),
+            meta: TableMeta::default(),
+            key: Vec::new(),
+            last: Vec::new(),
+            last_seq: SeqNo::MAX,
+        };
         let (mut window, mut keys, mut values) = (Window::default(), Vec::new(), Vec::new());
         let ahead = (AHEAD_BYTES, self.footer.filter_at);
-        for b in 0..self.index.blocks() {
-            let fence = self.fence(b)?;
+        for b in 0..self.blocks() {
+            let fence = self.fence(&mut walk.near, b)?;
             let len = usize::try_from(fence.disk).map_err(|_| self.corrupt(fence.at, "block too long"))?;
             let read = self.source.read_ahead((fence.at, len), ahead, &mut window, &self.name)?;
-            let shape = self.decode_keys(fence, read, &mut keys)?;
+            let shape = self.decode_keys(fence, &mut walk.near, read, &mut keys)?;
             let block = Block { shape: &shape, bytes: &keys };
             self.decode_values(fence, block, &read[fence.key_part..], &mut values)?;
             self.verify_entries(b, fence, block, &values, &mut walk)?;
@@ -61,29 +68,35 @@ impl Table {
         }
     }
 
-    /// Footer, properties, index and filter, read anew.
-    fn verify_sections(&self) -> Result<()> {
-        let (meta, name) = (&self.meta, &self.name);
-        let footer = read_footer(&self.source, meta, name)?;
+    /// Footer, properties, index and filter, read anew. Partitions that the walk reads are not read here. Returns the filter.
+    fn verify_sections(&self) -> Result<Filter> {
+        let (meta, name, opening) = (&self.meta, &self.name, self.opening());
+        let end = opening.read(self.footer.index_at, meta.file_bytes)?;
+        let footer = opening.footer(&end)?;
+        let footer_at = meta.file_bytes - FOOTER_BYTES as u64;
         if footer != self.footer {
-            return Err(self.corrupt(
-                meta.file_bytes - FOOTER_BYTES as u64,
-                "footer changed since the table was opened",
-            ));
+            return Err(self.corrupt(footer_at, "footer changed since the table was opened"));
         }
-        let mut buf = Vec::new();
-        let mut read = |start: u64, end: u64| -> Result<Arc<[u8]>> {
-            let len = usize::try_from(end - start).map_err(|_| self.corrupt(start, "section too long"))?;
-            self.source.read(start, len, &mut buf, name).map(Arc::from)
+        let (front, props) = end.split_at((footer.props_at - footer.index_at) as usize);
+        opening.check_props(&props[..props.len() - FOOTER_BYTES], &footer)?;
+        let filter = if footer.version == UNPARTITIONED {
+            open_section(&meta.salt, footer.index_at, front, name, "index")?;
+            let section = opening.read(footer.filter_at, footer.index_at)?;
+            Filter::decode(&section, &meta.salt, name, footer.filter_at)?
+        } else {
+            let (top, shape) = opening.top(&footer, front)?;
+            if let Index::Resident(_) = self.guide.index {
+                top.partitions()
+                    .try_for_each(|partition| opening.partition_index(&top, partition).map(drop))?;
+            }
+            shape.join(&opening.filter_partitions(&footer, shape)?)
         };
-        let props = read(footer.props_at, meta.file_bytes - FOOTER_BYTES as u64)?;
-        check_props(&props, &footer, meta, name)?;
-        let filter = read(footer.filter_at, footer.index_at)?;
-        if Filter::decode(&filter, &meta.salt, name, footer.filter_at)? != self.filter {
-            return Err(self.corrupt(footer.filter_at, "filter changed since the table was opened"));
+        match self.guide.index {
+            Index::Resident(_) if filter != self.guide.filter => {
+                Err(self.corrupt(footer.filter_at, "filter changed since the table was opened"))
+            }
+            _ => Ok(filter),
         }
-        let index = read(footer.index_at, footer.props_at)?;
-        open_section(&meta.salt, footer.index_at, &index, name, "index").map(|_| ())
     }
 
     /// Checks the entries of a block against those before, the index, the filter and the rules of kinds.
@@ -110,7 +123,7 @@ impl Table {
             if i == 0 {
                 self.verify_fence(b, fence, new_key, seq, walk)?;
             }
-            if new_key && !self.filter.may_contain(key_hash(&walk.key)) {
+            if new_key && !walk.filter.may_contain(key_hash(&walk.key)) {
                 return Err(self.corrupt(self.footer.filter_at, "filter denies a key of the table"));
             }
             let (start, end) = block.value_span(i);
@@ -124,12 +137,11 @@ impl Table {
     }
 
     /// Checks that the fence before block `b` separates it from what came before.
-    fn verify_fence(&self, b: usize, fence: Fence, new_key: bool, seq: SeqNo, walk: &Walk) -> Result<()> {
-        let Some(i) = b.checked_sub(1) else { return Ok(()) };
-        let separator = self.index.fence(i);
-        let after_last = self.comparator.compare(&walk.last, &separator);
-        let before_first = self.comparator.compare(&separator, &walk.key).is_le();
-        let good = match self.index.goes_on(b) {
+    fn verify_fence(&self, b: usize, fence: Fence, new_key: bool, seq: SeqNo, walk: &mut Walk) -> Result<()> {
+        let Some(border) = self.border(&mut walk.near, b)? else { return Ok(()) };
+        let after_last = self.comparator.compare(&walk.last, &border.fence);
+        let before_first = self.comparator.compare(&border.fence, &walk.key).is_le();
+        let good = match border.goes_on {
             None => new_key && after_last.is_lt() && before_first,
             Some(first_seq) => !new_key && after_last.is_eq() && first_seq == seq,
         };

@@ -1,4 +1,4 @@
-//! Writes a table from front to back: blocks as they fill, then filter, index, properties and footer, then one sync.
+//! Writes a table from front to back: blocks as they fill, then filter, index, top level, properties and footer, then one sync.
 //!
 //! The order of entries is checked always: a table out of order would hide keys from searches. After any error the
 //! writer is of no use but to be abandoned.
@@ -10,8 +10,8 @@ use tidesdb_io::{Dir, File, FileExt};
 
 use super::block::{BlockBuilder, LIMITS};
 use super::filter::Filter;
-use super::index::IndexBuilder;
-use super::layout::{Footer, begin_section, seal_section};
+use super::index::{IndexBuilder, PARTITION_BYTES};
+use super::layout::{Footer, VERSION, begin_section, seal_section};
 use super::{TableMeta, VlogRef};
 use crate::codec::{Compression, Salt, key_hash};
 use crate::types::{Comparator, EntryRef, KEY_BYTES_MAX, Kind, SeqNo, TableId, VALUE_BYTES_MAX, VlogId};
@@ -81,12 +81,19 @@ impl TableWriter {
             options,
             meta,
             block: BlockBuilder::new(bytewise, options.compression, LIMITS),
-            index: IndexBuilder::new(bytewise),
+            index: IndexBuilder::new(bytewise, PARTITION_BYTES),
             hashes: Vec::new(),
             last: Vec::new(),
             written: 0,
             out: Vec::with_capacity(WRITE_BYTES + (WRITE_BYTES >> 3)),
         })
+    }
+
+    /// Closes partitions of the index at `bytes`, so that small tables have some.
+    #[cfg(test)]
+    pub(super) fn with_partitions_of(mut self, bytes: usize) -> Self {
+        self.index = IndexBuilder::new(self.comparator.is_bytewise(), bytes);
+        self
     }
 
     /// Closes blocks by other limits. Before the first entry.
@@ -154,20 +161,27 @@ impl TableWriter {
             self.finish_block()?;
         }
         let salt = self.meta.salt;
-        let filter_at = self.end();
-        let filter = Filter::build(&self.hashes, self.options.filter_bits_per_key).encode(&salt, filter_at);
-        self.append(&filter)?;
+        let (filter_at, blocks) = (self.end(), self.index.blocks());
+        let filter = Filter::build(&std::mem::take(&mut self.hashes), self.options.filter_bits_per_key);
+        let (mut bytes, mut top) = (Vec::new(), begin_section());
+        filter.encode(&salt, filter_at, &mut bytes);
+        self.append(&bytes)?;
+        bytes.clear();
+        filter.shape().encode(&mut top);
+        let index = std::mem::replace(&mut self.index, IndexBuilder::new(false, 0));
+        index.finish(&salt, self.end(), &mut bytes, &mut top);
+        self.append(&bytes)?;
         let index_at = self.end();
-        let blocks = self.index.blocks();
-        let index = std::mem::replace(&mut self.index, IndexBuilder::new(false)).finish(&salt, index_at);
-        self.append(&index)?;
+        seal_section(&salt, index_at, &mut top);
+        self.append(&top)?;
         let props_at = self.end();
         let mut props = begin_section();
         self.meta.largest = std::mem::take(&mut self.last);
         self.meta.encode_props(&mut props);
         seal_section(&salt, props_at, &mut props);
         self.append(&props)?;
-        let footer = Footer { salt, id: self.meta.id, filter_at, index_at, props_at, blocks };
+        let footer =
+            Footer { salt, id: self.meta.id, filter_at, index_at, props_at, blocks, version: VERSION };
         let footer = footer.encode(self.end());
         self.append(&footer)?;
         self.write_out()?;

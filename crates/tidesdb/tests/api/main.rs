@@ -5,6 +5,7 @@
 mod common;
 
 mod batches;
+mod beyond_memory;
 mod checkpoints;
 mod clock;
 mod clones;

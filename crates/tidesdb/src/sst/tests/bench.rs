@@ -6,6 +6,7 @@ use tidesdb_io::{Clock, Env, RealClock};
 
 use super::*;
 use crate::sst::TableCursor;
+use crate::sst::partitions::HeldPartition;
 
 const KEYS: u64 = 2_000_000;
 const VALUE: usize = 100;
@@ -71,11 +72,7 @@ fn write(dir: &Arc<dyn Dir>, id: u64, compression: Compression) -> Arc<TableMeta
 }
 
 fn measure(table: &Arc<Table>, what: &str) {
-    println!(
-        "{what}: resident {:.1} MB, {} blocks",
-        table.resident_bytes() as f64 / 1e6,
-        table.index.blocks()
-    );
+    println!("{what}: resident {:.1} MB, {} blocks", table.resident_bytes() as f64 / 1e6, table.blocks());
     let mut rng = Rng::new(5);
     let n = 400_000;
     let lookups = |name: &str, keys: &[[u8; 16]], want: bool| {
@@ -97,8 +94,9 @@ fn measure(table: &Arc<Table>, what: &str) {
     let mut passed = 0;
     time("filter", n, |i| passed += u64::from(table.may_contain(hashes[i])));
     println!("  {:.4} false positives", passed as f64 / n as f64);
+    let mut held = HeldPartition::default();
     time("index", n, |i| {
-        black_box(table.index.first_block(&table.comparator, &random[i]));
+        black_box(table.first_block(&mut held, &random[i]).unwrap());
     });
 
     let mut cursor = TableCursor::new(Arc::clone(table));
@@ -131,8 +129,7 @@ fn table() {
     {
         let meta = write(&dir, id as u64, compression);
         for use_mmap in [true, false] {
-            let cache = Arc::new(Cache::new(64 << 20));
-            let context = TableContext { dir: Arc::clone(&dir), cache, use_mmap, reads: Arc::default() };
+            let context = TableContext::new(&dir, 64 << 20, use_mmap);
             let table = Table::open(&context, &order, Arc::clone(&meta)).unwrap();
             measure(&table, &format!("{compression:?}, mmap {use_mmap}"));
         }

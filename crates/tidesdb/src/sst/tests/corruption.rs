@@ -8,7 +8,9 @@ use crate::Error;
 use crate::codec::bound_crc;
 use crate::sst::TableCursor;
 use crate::sst::block::Shape;
+use crate::sst::index::Fence;
 use crate::sst::layout::{CRC_BYTES, FOOTER_BYTES};
+use crate::sst::partitions::HeldPartition;
 
 /// Two data blocks, versions that go on from one to the other, all kinds, expiries, frames.
 fn entries() -> Vec<Entry> {
@@ -168,8 +170,8 @@ fn parts_of_other_tables_are_reported() {
         rig.disk.write_file(rig.path(1), &good).unwrap();
         rig.open(&meta, &order, true).unwrap()
     };
-    for b in 0..table.index.blocks() {
-        let place = table.index.place(b).unwrap();
+    for b in 0..table.blocks() {
+        let place = place(&table, b);
         let range = place.at as usize..(place.at + place.disk) as usize;
         let mut bad = good.clone();
         bad[range.clone()].copy_from_slice(&other[range]);
@@ -197,8 +199,13 @@ fn parts_of_other_tables_are_reported() {
     ));
 }
 
+/// Where block `b` lies.
+fn place(table: &Table, b: usize) -> Fence {
+    table.fence(&mut HeldPartition::default(), b).unwrap()
+}
+
 /// Repairs the checksum of the part of the file that byte `at` lies in, as a forger would.
-fn reseal(bytes: &mut [u8], at: usize, table: &Table) {
+fn reseal(bytes: &mut [u8], at: usize, (table, good): (&Table, &[u8])) {
     let salt = table.meta.salt;
     let f = table.footer;
     let end = bytes.len() - FOOTER_BYTES;
@@ -208,11 +215,17 @@ fn reseal(bytes: &mut [u8], at: usize, table: &Table) {
             bytes[start as usize..start as usize + CRC_BYTES].copy_from_slice(&crc.to_le_bytes());
         }
     };
-    for (start, to) in [(f.filter_at, f.index_at), (f.index_at, f.props_at), (f.props_at, end as u64)] {
-        seal(start, to as usize, start as usize..to as usize);
+    let front = &good[f.index_at as usize..f.props_at as usize];
+    let (top, shape) = table.opening().top(&f, front).unwrap();
+    let filter =
+        (0..shape.partitions()).map(|n| shape.place(n)).map(|(at, len)| (f.filter_at + at, len as u64));
+    let index = top.partitions().map(|partition| (partition.at, partition.len));
+    let rest = [(f.index_at, f.props_at - f.index_at), (f.props_at, end as u64 - f.props_at)];
+    for (start, len) in filter.chain(index).chain(rest) {
+        seal(start, (start + len) as usize, start as usize..(start + len) as usize);
     }
-    for b in 0..table.index.blocks() {
-        let place = table.index.place(b).unwrap();
+    for b in 0..table.blocks() {
+        let place = place(table, b);
         let keys = place.at as usize + place.key_part;
         seal(place.at, keys, place.at as usize..keys);
     }
@@ -229,8 +242,8 @@ fn verify_finds_what_checksums_cannot() {
     let order = Comparator::bytewise();
     let meta = rig.write(1, &entries, options(Compression::None), &order);
     let good = bytes(&rig, 1);
-    let table = rig.open(&meta, &order, false).unwrap();
-    let place = table.index.place(0).unwrap();
+    let table = rig.open(&meta, &order, true).unwrap();
+    let place = place(&table, 0);
     let shape = Shape::parse(&good[place.at as usize..]).unwrap();
     let column = |at: u32| place.at as usize + at as usize;
     let (heads, kinds, base_seq) = (column(shape.heads_at), column(shape.kinds_at), column(12));
@@ -243,7 +256,7 @@ fn verify_finds_what_checksums_cannot() {
     ] {
         let mut bad = good.clone();
         bad[at..at + 8].fill(byte);
-        reseal(&mut bad, at, &table);
+        reseal(&mut bad, at, (&table, &good));
         rig.disk.write_file(rig.path(1), &bad).unwrap();
         let table = rig.open(&meta, &order, true).unwrap();
         if expected.contains("order") {
@@ -266,12 +279,13 @@ fn forged_checksums_never_cause_a_panic() {
         entries.sort_by(|a, b| order.compare(&a.key, &b.key).then(b.seq.cmp(&a.seq)));
         let rig = Rig::new();
         let meta = rig.write(1, &entries, options(compression), &order);
-        let mut bad = bytes(&rig, 1);
+        let good = bytes(&rig, 1);
+        let mut bad = good.clone();
         let table = rig.open(&meta, &order, true).unwrap();
         for _ in 0..1 + rng.below(3) {
             let at = if rng.one_in(3) { rng.below(50) } else { rng.below(bad.len()) };
             bad[at] = rng.next() as u8;
-            reseal(&mut bad, at, &table);
+            reseal(&mut bad, at, (&table, &good));
         }
         rig.disk.write_file(rig.path(1), &bad).unwrap();
         for use_mmap in [false, true] {

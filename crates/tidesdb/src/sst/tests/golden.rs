@@ -1,12 +1,13 @@
 //! The format document against the code: the dump of a whole table, and the limits.
 
 use super::*;
-use crate::sst::{block, filter, layout};
+use crate::sst::{block, filter, index, layout};
 
 const DOCUMENT: &str = include_str!("../../../../../docs/formats/klog.md");
 
-fn documented_bytes() -> Vec<u8> {
-    let dump = DOCUMENT.split("```hex\n").nth(1).unwrap().split("```").next().unwrap();
+/// The dump of the table in a format.
+fn documented_bytes(format: usize) -> Vec<u8> {
+    let dump = DOCUMENT.split("```hex\n").nth(3 - format).unwrap().split("```").next().unwrap();
     dump.lines()
         .flat_map(|line| line.split_whitespace().skip(1))
         .map(|byte| u8::from_str_radix(byte, 16).unwrap())
@@ -36,19 +37,51 @@ fn entries() -> Vec<Entry> {
 fn the_documented_table_is_what_is_written_and_can_be_read() {
     let rig = Rig::new();
     let order = Comparator::bytewise();
+    let meta = write_documented(&rig);
+    let written = rig.disk.read_file(rig.path(7)).unwrap();
+    assert!(written == documented_bytes(2), "the file is now:\n{}", dump(&written));
+    for use_mmap in [false, true] {
+        let table = rig.open(&meta, &order, use_mmap).unwrap();
+        assert_eq!(scan(&table).0, entries());
+        assert_eq!(table.verify().unwrap(), 4);
+    }
+}
+
+#[test]
+fn a_table_of_format_1_can_be_read() {
+    let rig = Rig::new();
+    let order = Comparator::bytewise();
+    let meta = write_documented(&rig);
+    let old = documented_bytes(1);
+    let meta = Arc::new(TableMeta { file_bytes: old.len() as u64, ..(*meta).clone() });
+    rig.disk.write_file(rig.path(7), &old).unwrap();
+    for use_mmap in [false, true] {
+        let table = rig.open(&meta, &order, use_mmap).unwrap();
+        assert_eq!(scan(&table).0, entries());
+        assert_eq!(get(&table, b"b", 9).unwrap().as_ref(), entries().last());
+        assert!(!table.may_contain(key_hash(b"another")), "the filter is in use");
+        assert_eq!(table.verify().unwrap(), 4);
+        assert_eq!(table.blocks_within(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded), (1, 1, 167));
+    }
+    for at in 0..old.len() {
+        let mut bad = old.clone();
+        bad[at] ^= 1 << (at % 8);
+        rig.disk.write_file(rig.path(7), &bad).unwrap();
+        let damage = rig.open(&meta, &order, at % 2 == 0).and_then(|table| table.verify()).unwrap_err();
+        assert!(damage.is_corruption(), "byte {at}: {damage}");
+    }
+}
+
+/// Writes the table that the document shows.
+fn write_documented(rig: &Rig) -> Arc<TableMeta> {
+    let order = Comparator::bytewise();
     let salt: Salt = std::array::from_fn(|i| i as u8);
     let mut w =
         TableWriter::create(&rig.dir, TableId(7), salt, options(Compression::None), order.clone()).unwrap();
     for e in entries() {
         w.add(e.borrow()).unwrap();
     }
-    let meta = Arc::new(w.finish().unwrap());
-    let written = rig.disk.read_file(rig.path(7)).unwrap();
-    assert!(written == documented_bytes(), "the file is now:\n{}", dump(&written));
-    rig.disk.write_file(rig.path(7), &documented_bytes()).unwrap();
-    let table = rig.open(&meta, &order, true).unwrap();
-    assert_eq!(scan(&table).0, entries());
-    assert_eq!(table.verify().unwrap(), 4);
+    Arc::new(w.finish().unwrap())
 }
 
 #[test]
@@ -64,6 +97,9 @@ fn the_documented_limits_are_those_of_the_code() {
         ("bytes of values in a frame, unless one value is longer", block::LIMITS.frame),
         ("bytes of a raw key section", block::KEY_SECTION_MAX),
         ("bytes of a filter line", filter::LINE_BYTES),
+        ("lines of a partition of a filter", filter::PARTITION_LINES),
+        ("bytes that close a partition of an index", index::PARTITION_BYTES),
+        ("bytes of whole fences that close one too", index::PARTITION_BYTES * index::WHOLE_FENCES),
         ("probes of a filter", filter::PROBES_MAX as usize),
     ] {
         let row = format!("| {what} | {value} |");
@@ -78,7 +114,7 @@ fn a_newer_format_is_told_from_damage() {
     let meta = rig.write(1, &entries(), options(Compression::Lz4), &order);
     let mut bytes = rig.disk.read_file(rig.path(1)).unwrap();
     let footer_at = bytes.len() - layout::FOOTER_BYTES;
-    bytes[footer_at + 52] = 2;
+    bytes[footer_at + 52] = 3;
     let footer = &bytes[footer_at..];
     let crc = crate::codec::bound_crc(&meta.salt, footer_at as u64, &[&footer[..56], &footer[60..]]);
     rig.disk.write_file(rig.path(1), &bytes).unwrap();
@@ -90,6 +126,6 @@ fn a_newer_format_is_told_from_damage() {
     rig.disk.write_file(rig.path(1), &bytes).unwrap();
     assert!(matches!(
         rig.open(&meta, &order, true),
-        Err(crate::Error::FormatTooNew { found: 2, supported: 1, .. })
+        Err(crate::Error::FormatTooNew { found: 3, supported: 2, .. })
     ));
 }

@@ -237,7 +237,8 @@ fn random_tables_behave_like_sorted_vectors() {
         let order = &orders[rng.below(orders.len())];
         let flavour = rng.below(7);
         let entries = random_entries(&mut rng, order, flavour);
-        let rig = Rig::new();
+        let mut rig = Rig::new();
+        rig.partition_bytes = [1, 40, 300, 4096][rng.below(4)];
         let options = TableOptions {
             compression: ALL[rng.below(5)],
             filter_bits_per_key: [0, 1, 10, 20][rng.below(4)],
@@ -250,9 +251,16 @@ fn random_tables_behave_like_sorted_vectors() {
         entries.iter().for_each(|e| w.add(e.borrow()).unwrap());
         let meta = Arc::new(w.finish().unwrap());
         check_meta(&meta, &entries, order);
-        for use_mmap in [false, true] {
+        for mode in 0..3 {
             // A cache that holds everything, little, or nothing.
-            let context = rig.context(use_mmap, [1 << 24, 1 << 15, 0][rng.below(3)]);
+            let bytes = [1 << 24, 1 << 15, 0][rng.below(3)];
+            let (context, _room) = match mode {
+                2 => {
+                    let (context, share) = rig.crowded(bytes);
+                    (context, Some(share))
+                }
+                _ => (rig.context(mode == 1, bytes), None),
+            };
             let table = Table::open(&context, order, Arc::clone(&meta)).unwrap();
             check_gets(&mut rng, &table, &entries, order, flavour);
             let mut cursor = TableCursor::new(Arc::clone(&table));
@@ -276,7 +284,7 @@ fn a_key_may_have_more_versions_than_fit_many_blocks() {
         let order = Comparator::bytewise();
         let meta = rig.write(1, &entries, options(compression), &order);
         let table = rig.open(&meta, &order, true).unwrap();
-        assert!(table.index.blocks() > 300);
+        assert!(table.blocks() > 300);
         for i in (0..versions).step_by(7).chain([0, versions - 1]) {
             for snapshot in [10 + 2 * i, 11 + 2 * i] {
                 let found = get(&table, b"key", snapshot).unwrap().unwrap();

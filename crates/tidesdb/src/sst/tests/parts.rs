@@ -3,7 +3,7 @@
 use super::*;
 use crate::codec::Decoder;
 use crate::sst::VlogRef;
-use crate::sst::filter::Filter;
+use crate::sst::filter::{Filter, FilterPartition};
 use crate::sst::index::Tree;
 use crate::types::{SEQ_MAX, VlogId};
 
@@ -20,12 +20,26 @@ fn a_filter_has_no_false_negatives_and_few_false_positives() {
         let rate = wrong as f64 / tries as f64;
         println!("{bits} bits per key: {rate:.5} false positives");
         assert!(rate < limit, "{bits} bits: {rate}");
-        let section = filter.encode(&salt(1), 77);
-        assert_eq!(Filter::decode(&section, &salt(1), "f", 77).unwrap(), filter);
-        assert!(Filter::decode(&section, &salt(1), "f", 78).is_err());
+        let (shape, mut bytes) = (filter.shape(), Vec::new());
+        filter.encode(&salt(1), 77, &mut bytes);
+        assert_eq!(bytes.len() as u64, shape.disk_bytes());
+        let decode = |n: usize, from: u64| {
+            let (at, len) = shape.place(n);
+            let section = &bytes[at as usize..at as usize + len];
+            FilterPartition::decode(section, &salt(1), "f", from + at)
+        };
+        let parts: Vec<_> = (0..shape.partitions()).map(|n| decode(n, 77).unwrap()).collect();
+        assert!((0..parts.len()).all(|n| decode(n, 78).is_err()));
+        // A partition answers for its keys what the whole filter answers.
+        for hash in (0..n + tries).map(hash) {
+            let part = &parts[shape.partition_of(hash).unwrap()];
+            assert_eq!(shape.may_contain(part, hash), filter.may_contain(hash));
+        }
+        assert_eq!(shape.join(&parts), filter);
     }
-    let none = Filter::build(&[], 10);
-    assert!(none.may_contain(1) && none.encode(&salt(1), 0).is_empty());
+    let (none, mut bytes) = (Filter::build(&[], 10), Vec::new());
+    none.encode(&salt(1), 0, &mut bytes);
+    assert!(none.may_contain(1) && bytes.is_empty() && none.shape().partition_of(1).is_none());
 }
 
 #[test]

@@ -5,6 +5,7 @@ use tidesdb_io::sim::OpKind;
 use super::*;
 use crate::sst::TableCursor;
 use crate::sst::block::{ENTRIES_MAX, LIMITS, Limits};
+use crate::sst::partitions::HeldPartition;
 
 const PAGE: u64 = 4096;
 
@@ -45,7 +46,8 @@ fn entries(shape: Shape, n: u64, seed: u64) -> Vec<Entry> {
 
 /// Lengths on disk of the blocks of a table.
 fn lengths(table: &Table) -> Vec<u64> {
-    (0..table.index.blocks()).filter_map(|b| table.index.place(b)).map(|fence| fence.disk).collect()
+    let near = &mut HeldPartition::default();
+    (0..table.blocks()).map(|b| table.fence(near, b).unwrap().disk).collect()
 }
 
 fn percentile(sorted: &[u64], percent: usize) -> u64 {
@@ -249,12 +251,16 @@ fn block_lengths_compared() {
         let data = table.footer.filter_at;
         let mut rng = Rng::new(9);
         let keys: Vec<&[u8]> = (0..200_000).map(|_| &*rows[rng.below(rows.len())].key).collect();
-        let fence = |key: &&[u8]| table.index.place(table.index.first_block(&table.comparator, key)).unwrap();
+        let near = &mut HeldPartition::default();
+        let fence = |key: &&[u8]| {
+            let b = table.first_block(near, key).unwrap();
+            table.fence(near, b).unwrap()
+        };
         let read: Vec<(u64, u64)> = keys.iter().map(fence).map(|f| (f.at, f.disk)).collect();
         let mut bytes: Vec<u64> = read.iter().map(|read| read.1).collect();
         bytes.sort_unstable();
         let touched: u64 = read.iter().map(|&read| pages(read)).sum();
-        (0..table.index.blocks()).for_each(|b| drop(table.keys(b, &tidesdb_sync::pin()).unwrap()));
+        (0..table.blocks()).for_each(|b| drop(table.keys(b, &tidesdb_sync::pin()).unwrap()));
         let clock = tidesdb_io::RealClock::new();
         let mut spent = Vec::new();
         for part in keys.chunks(20_000) {
@@ -271,7 +277,7 @@ fn block_lengths_compared() {
             percentile(&bytes, 99),
             touched as f64 / read.len() as f64,
             read.iter().map(|&read| pages(read)).max().unwrap_or(0),
-            table.index.bytes() as f64 / data as f64 * 1e3,
+            table.resident_bytes() as f64 / data as f64 * 1e3,
             percentile(&spent, 50),
         );
     }

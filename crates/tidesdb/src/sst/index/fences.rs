@@ -1,0 +1,222 @@
+//! Fences: sorted keys that separate neighbours, cut for searching.
+//!
+//! The neighbours are the blocks of a table, or the partitions of its index: the search is the same. Fence `i` separates
+//! neighbour `i` from neighbour `i + 1`.
+
+use std::cmp::Ordering;
+
+use super::tree::Tree;
+use crate::Result;
+use crate::codec::Decoder;
+use crate::sst::block::{common_prefix, head_of, partition};
+use crate::types::{Comparator, KEY_BYTES_MAX, SeqNo};
+
+/// What separates a block or a partition from its predecessor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::sst) struct Border {
+    /// Above all keys before it and not above the first key after it; that key itself if versions of it go on.
+    pub(in crate::sst) fence: Vec<u8>,
+    /// If versions of one key go on over the border: the sequence number of the first one after it.
+    pub(in crate::sst) goes_on: Option<SeqNo>,
+}
+
+/// Whether a block that begins and ends with these versions lies between these borders (`None` = an end of the table): a search
+/// of the index comes to it for each of its keys, and for no others.
+pub(in crate::sst) fn encloses(
+    order: &Comparator,
+    (lower, upper): (Option<Border>, Option<Border>),
+    first: (&[u8], SeqNo),
+    last: (&[u8], SeqNo),
+) -> bool {
+    let above = lower.is_none_or(|border| {
+        let at = order.compare(&border.fence, first.0);
+        border.goes_on.map_or(at.is_le(), |seq| at.is_eq() && seq == first.1)
+    });
+    let below = upper.is_none_or(|border| {
+        let at = order.compare(last.0, &border.fence);
+        border.goes_on.map_or(at.is_lt(), |seq| at.is_eq() && seq < last.1)
+    });
+    above && below
+}
+
+/// Fences in memory.
+#[derive(Debug)]
+pub(super) struct Fences {
+    bytewise: bool,
+    /// What all fences begin with; empty unless the order is byte order.
+    prefix: Box<[u8]>,
+    /// In byte order, the eight bytes of each fence after the prefix, zero-padded; else nothing.
+    heads: Tree,
+    /// Fences without the prefix.
+    suffixes: Box<[u8]>,
+    ends: Box<[u32]>,
+    /// Neighbours that go on with versions of the key their predecessor ended with, and their first sequence number.
+    going_on: Box<[(u32, SeqNo)]>,
+}
+
+impl Fences {
+    /// The first neighbour that can hold `target` or something after it.
+    #[inline]
+    pub(super) fn first(&self, order: &Comparator, target: &[u8]) -> usize {
+        let (fence, equal) = self.search(order, target, false);
+        // A fence that equals the target lies above all before it, unless versions of the target go on over it.
+        if equal && (self.going_on.is_empty() || self.goes_on(fence + 1).is_none()) {
+            fence + 1
+        } else {
+            fence
+        }
+    }
+
+    /// The last neighbour that can hold `target` or something before it.
+    pub(super) fn last(&self, order: &Comparator, target: &[u8]) -> usize {
+        self.search(order, target, true).0
+    }
+
+    /// The neighbour that holds the newest version of `target` at or below `snapshot`, if any does.
+    #[inline]
+    pub(super) fn of(&self, order: &Comparator, target: &[u8], snapshot: SeqNo) -> usize {
+        let first = self.first(order, target);
+        if self.going_on.is_empty() { first } else { self.skip_newer(order, target, snapshot, first) }
+    }
+
+    /// Among neighbours that go on with versions of `target` after `first`: the last one that begins above `snapshot`, or at
+    /// it; the one before it otherwise ends above the snapshot.
+    fn skip_newer(&self, order: &Comparator, target: &[u8], snapshot: SeqNo, first: usize) -> usize {
+        let last = self.last(order, target);
+        partition(first + 1, last + 1, |i| self.goes_on(i).is_some_and(|seq| seq >= snapshot)) - 1
+    }
+
+    /// If versions go on from the neighbour before into neighbour `i`: its first sequence number.
+    pub(super) fn goes_on(&self, i: usize) -> Option<SeqNo> {
+        let at = self.going_on.binary_search_by_key(&i, |&(i, _)| i as usize).ok()?;
+        self.going_on.get(at).map(|&(_, seq)| seq)
+    }
+
+    /// The border before neighbour `i`; none before the first and behind the last.
+    pub(super) fn border(&self, i: usize) -> Option<Border> {
+        let at = i.checked_sub(1).filter(|at| *at < self.ends.len())?;
+        Some(Border { fence: [&self.prefix, self.suffix(at)].concat(), goes_on: self.goes_on(i) })
+    }
+
+    /// Bytes in memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.heads.bytes()
+            + self.prefix.len()
+            + self.suffixes.len()
+            + size_of_val(&*self.ends)
+            + size_of_val(&*self.going_on)
+    }
+
+    /// Fence `i` without the prefix.
+    #[inline]
+    fn suffix(&self, i: usize) -> &[u8] {
+        let end = |i: usize| self.ends.get(i).map_or(0, |e| *e as usize);
+        self.suffixes.get(if i == 0 { 0 } else { end(i - 1) }..end(i)).unwrap_or_default()
+    }
+
+    /// How many fences lie before `target` (or at it, with `after_equal`), and whether the next one equals it.
+    #[inline]
+    fn search(&self, order: &Comparator, target: &[u8], after_equal: bool) -> (usize, bool) {
+        let before = |ordering: Ordering| match ordering {
+            Ordering::Less => true,
+            Ordering::Equal => after_equal,
+            Ordering::Greater => false,
+        };
+        let n = self.ends.len();
+        if !self.bytewise {
+            let at = partition(0, n, |i| before(order.compare(self.suffix(i), target)));
+            return (at, at < n && order.compare(self.suffix(at), target).is_eq());
+        }
+        let Some(suffix) = target.strip_prefix(&*self.prefix) else {
+            return (if target < &*self.prefix { 0 } else { n }, false);
+        };
+        let head = head_of(suffix);
+        let start = self.heads.below(head).min(n);
+        if start == n || self.heads.get(start) != head {
+            return (start, false);
+        }
+        let end = partition(start + 1, n, |i| self.heads.get(i) == head);
+        let at = partition(start, end, |i| before(self.suffix(i).cmp(suffix)));
+        (at, at < end && self.suffix(at) == suffix)
+    }
+}
+
+/// Fences as read, whole.
+#[derive(Default)]
+pub(super) struct FenceReader {
+    /// The fence read last, which the next one shares bytes with.
+    fence: Vec<u8>,
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    common: Option<Vec<u8>>,
+    going_on: Vec<(u32, SeqNo)>,
+}
+
+impl FenceReader {
+    /// Reads the empty fence that a partition or the whole index begins with.
+    pub(super) fn begin(&mut self, d: &mut Decoder<'_>) -> Result<()> {
+        self.fence.clear();
+        if d.length(0)? == 0 && d.length(0)? == 0 { Ok(()) } else { Err(d.corrupt("fence before the first")) }
+    }
+
+    /// Reads the next fence and returns its length.
+    pub(super) fn read(&mut self, d: &mut Decoder<'_>) -> Result<usize> {
+        let shared = d.length(self.fence.len())?;
+        self.fence.truncate(shared);
+        self.fence.extend_from_slice(d.bytes(KEY_BYTES_MAX - shared)?);
+        // Sharing can describe more bytes than the index has; a table that long does not exist.
+        if self.bytes.len() + self.fence.len() > u32::MAX as usize {
+            return Err(d.corrupt("fences too long"));
+        }
+        let fence = std::mem::take(&mut self.fence);
+        self.push(&fence);
+        self.fence = fence;
+        Ok(self.fence.len())
+    }
+
+    /// Adds a border that was read elsewhere.
+    pub(super) fn push_border(&mut self, border: &Border) {
+        self.push(&border.fence);
+        if let Some(seq) = border.goes_on {
+            self.push_going_on(seq);
+        }
+    }
+
+    /// Notes that versions go on over the fence added last.
+    pub(super) fn push_going_on(&mut self, seq: SeqNo) {
+        self.going_on.push((self.ends.len() as u32, seq));
+    }
+
+    fn push(&mut self, fence: &[u8]) {
+        self.bytes.extend_from_slice(fence);
+        self.ends.push(self.bytes.len());
+        let common = self.common.get_or_insert_with(|| fence.to_vec());
+        common.truncate(common_prefix(common, fence));
+    }
+
+    /// Takes off what all have in common.
+    pub(super) fn finish(self, bytewise: bool) -> Fences {
+        let prefix = if bytewise { self.common.unwrap_or_default() } else { Vec::new() };
+        let mut suffixes = Vec::with_capacity(self.bytes.len() - prefix.len() * self.ends.len());
+        let mut ends = Vec::with_capacity(self.ends.len());
+        let mut heads = Vec::new();
+        let mut start = 0;
+        for &end in &self.ends {
+            let suffix = self.bytes.get(start + prefix.len()..end).unwrap_or_default();
+            suffixes.extend_from_slice(suffix);
+            ends.push(suffixes.len() as u32);
+            if bytewise {
+                heads.push(head_of(suffix));
+            }
+            start = end;
+        }
+        Fences {
+            bytewise,
+            prefix: prefix.into(),
+            heads: Tree::new(&heads),
+            suffixes: suffixes.into(),
+            ends: ends.into(),
+            going_on: self.going_on.into(),
+        }
+    }
+}

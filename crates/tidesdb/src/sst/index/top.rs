@@ -1,0 +1,146 @@
+//! The top level of a partitioned index: which partition a key belongs to, and where it lies.
+
+use super::fences::{Border, FenceReader, Fences};
+use crate::Result;
+use crate::codec::{Compression, Decoder, longest_raw};
+use crate::sst::layout::{CRC_BYTES, Footer};
+use crate::types::{Comparator, SEQ_MAX, SeqNo};
+
+/// Most blocks of a table: the numbers above are those of partitions in the block cache.
+const BLOCKS_MAX: u32 = 1 << 31;
+/// Shortest form of an entry, and of a partition: a checksum and a block.
+const ENTRY_BYTES_MIN: usize = 5;
+const PARTITION_BYTES_MIN: u64 = (CRC_BYTES + 4) as u64;
+
+/// Where a partition begins, and what it covers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Start {
+    /// Offset of the partition.
+    at: u64,
+    /// Its first block.
+    block: u32,
+    /// Offset of that block.
+    data: u64,
+}
+
+/// A partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::sst) struct Partition {
+    /// Its number.
+    pub(in crate::sst) number: usize,
+    /// Where it lies.
+    pub(in crate::sst) at: u64,
+    /// How long it is.
+    pub(in crate::sst) len: u64,
+    /// Its first block.
+    pub(in crate::sst) block: usize,
+    /// How many blocks it covers.
+    pub(in crate::sst) blocks: usize,
+    /// Where those blocks begin and end.
+    pub(in crate::sst) data: (u64, u64),
+}
+
+/// The partitions of an index, searchable.
+#[derive(Debug)]
+pub(in crate::sst) struct TopIndex {
+    fences: Fences,
+    /// Where each partition begins, and behind them where the last one ends.
+    starts: Box<[Start]>,
+}
+
+impl TopIndex {
+    /// Reads the partitions of a table with this footer; the first one begins at `at`.
+    pub(in crate::sst) fn read(
+        d: &mut Decoder<'_>,
+        at: u64,
+        footer: &Footer,
+        (bytewise, compression): (bool, Compression),
+    ) -> Result<Self> {
+        let count = d.length(d.remaining() / ENTRY_BYTES_MIN)?;
+        if count == 0 || footer.blocks > BLOCKS_MAX || at > footer.index_at {
+            return Err(d.corrupt("number of partitions"));
+        }
+        let mut fences = FenceReader::default();
+        let mut starts = Vec::with_capacity(count + 1);
+        let mut next = Start { at, block: 0, data: 0 };
+        for i in 0..count {
+            let fence = if i == 0 { fences.begin(d).map(|()| 0) } else { fences.read(d) }?;
+            let length = d.varint()?;
+            let blocks = d.number(1..=u64::from(footer.blocks - next.block), "blocks of a partition")?;
+            let data = d.number(1..=footer.filter_at - next.data, "data of a partition")?;
+            let (disk, goes_on) = (length >> 1, length & 1 == 1);
+            let raw = longest_raw(compression, usize::try_from(data).unwrap_or(usize::MAX));
+            if disk < PARTITION_BYTES_MIN || disk > footer.index_at - next.at || fence > raw {
+                return Err(d.corrupt("length of a partition"));
+            }
+            if goes_on {
+                let seq = d.number(0..=SEQ_MAX, "sequence number")?;
+                if i == 0 {
+                    return Err(d.corrupt("versions before the first block"));
+                }
+                fences.push_going_on(seq);
+            }
+            starts.push(next);
+            next = Start { at: next.at + disk, block: next.block + blocks as u32, data: next.data + data };
+        }
+        starts.push(next);
+        if next == (Start { at: footer.index_at, block: footer.blocks, data: footer.filter_at }) {
+            Ok(Self { fences: fences.finish(bytewise), starts: starts.into() })
+        } else {
+            Err(d.corrupt("partitions do not fill the index"))
+        }
+    }
+
+    /// All partitions in order.
+    pub(in crate::sst) fn partitions(&self) -> impl Iterator<Item = Partition> {
+        (0..self.starts.len()).filter_map(|n| self.partition(n))
+    }
+
+    /// Partition `n`.
+    #[inline]
+    pub(in crate::sst) fn partition(&self, n: usize) -> Option<Partition> {
+        let (start, end) = (self.starts.get(n)?, self.starts.get(n + 1)?);
+        Some(Partition {
+            number: n,
+            at: start.at,
+            len: end.at - start.at,
+            block: start.block as usize,
+            blocks: (end.block - start.block) as usize,
+            data: (start.data, end.data),
+        })
+    }
+
+    /// The partition that covers block `b`.
+    #[inline]
+    pub(in crate::sst) fn covering(&self, b: usize) -> Option<Partition> {
+        let behind = self.starts.partition_point(|start| start.block as usize <= b);
+        self.partition(behind.wrapping_sub(1))
+    }
+
+    /// The first partition with a block that can hold `target` or something after it.
+    #[inline]
+    pub(in crate::sst) fn first(&self, order: &Comparator, target: &[u8]) -> Option<Partition> {
+        self.partition(self.fences.first(order, target))
+    }
+
+    /// The last partition with a block that can hold `target` or something before it.
+    pub(in crate::sst) fn last(&self, order: &Comparator, target: &[u8]) -> Option<Partition> {
+        self.partition(self.fences.last(order, target))
+    }
+
+    /// The partition that covers the newest version of `target` at or below `snapshot`, if any does.
+    #[inline]
+    pub(in crate::sst) fn of(&self, order: &Comparator, target: &[u8], snapshot: SeqNo) -> Option<Partition> {
+        self.partition(self.fences.of(order, target, snapshot))
+    }
+
+    /// The border before partition `n`; none before the first and behind the last.
+    pub(in crate::sst) fn border(&self, n: usize) -> Option<Border> {
+        self.fences.border(n)
+    }
+
+    /// Bytes in memory.
+    pub(in crate::sst) fn bytes(&self) -> usize {
+        self.fences.bytes() + size_of_val(&*self.starts)
+    }
+}

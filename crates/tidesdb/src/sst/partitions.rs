@@ -1,0 +1,332 @@
+//! Searches of the index and the filter of a table: of what is in memory, or by way of partitions.
+//!
+//! A partition comes from the block cache, or is read into it. Walks keep the partition of the index that they used last, so
+//! that steps from block to block ask the cache once per partition. A damaged partition is an error of the read that needs it.
+
+use std::ops::Bound;
+
+use tidesdb_cache::{CacheKey, Handle};
+use tidesdb_sync::Guard;
+
+use super::Table;
+use super::filter::FilterPartition;
+use super::index::{BlockIndex, Border, Fence, Index, Partition, TopIndex};
+use super::open::Opening;
+use super::reader::CachedPart;
+use crate::types::{Comparator, SeqNo};
+use crate::{Error, Result};
+
+/// Blocks of a table have smaller numbers.
+const PARTITIONS: u32 = 1 << 31;
+/// Parts of a partition in the cache.
+const INDEX_PART: u8 = 0;
+const FILTER_PART: u8 = 1;
+
+/// The partition of the index that a walk used last.
+#[derive(Default)]
+pub(super) struct HeldPartition {
+    held: Held,
+    /// Reads partitions without the cache.
+    bypassing: bool,
+}
+
+#[derive(Default)]
+enum Held {
+    #[default]
+    None,
+    Cached(usize, Handle<CachedPart>),
+    Own(usize, Box<BlockIndex>),
+}
+
+impl HeldPartition {
+    /// For whole walks, which leave the block cache to others.
+    pub(super) fn bypassing() -> Self {
+        Self { held: Held::None, bypassing: true }
+    }
+
+    /// Forgets the partition: what follows is about another table.
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        if !matches!(self.held, Held::None) {
+            self.held = Held::None;
+        }
+    }
+
+    fn get(&self, number: usize) -> Option<&BlockIndex> {
+        match &self.held {
+            Held::Cached(held, part) if *held == number => part.index(),
+            Held::Own(held, index) if *held == number => Some(index),
+            _ => None,
+        }
+    }
+}
+
+impl CachedPart {
+    fn index(&self) -> Option<&BlockIndex> {
+        match self {
+            Self::Index(index) => Some(index),
+            _ => None,
+        }
+    }
+
+    fn filter(&self) -> Option<&FilterPartition> {
+        match self {
+            Self::Filter(filter) => Some(filter),
+            _ => None,
+        }
+    }
+}
+
+/// A partition for one lookup.
+enum Pinned<'g> {
+    Pinned(&'g CachedPart),
+    Held(Handle<CachedPart>),
+}
+
+impl Pinned<'_> {
+    fn part(&self) -> &CachedPart {
+        match self {
+            Self::Pinned(part) => part,
+            Self::Held(part) => part,
+        }
+    }
+}
+
+/// Searches, for walks.
+impl Table {
+    /// Number of blocks.
+    #[inline]
+    pub(super) fn blocks(&self) -> usize {
+        self.footer.blocks as usize
+    }
+
+    /// The first block that can hold `target` or something after it.
+    #[inline(always)]
+    pub(super) fn first_block(&self, near: &mut HeldPartition, target: &[u8]) -> Result<usize> {
+        match &self.guide.index {
+            Index::Resident(index) => Ok(index.first_block(&self.comparator, target)),
+            Index::Partitioned(top) => {
+                self.search(near, top, TopIndex::first, target, BlockIndex::first_block)
+            }
+        }
+    }
+
+    /// The last block that can hold `target` or something before it.
+    pub(super) fn last_block(&self, near: &mut HeldPartition, target: &[u8]) -> Result<usize> {
+        match &self.guide.index {
+            Index::Resident(index) => Ok(index.last_block(&self.comparator, target)),
+            Index::Partitioned(top) => self.search(near, top, TopIndex::last, target, BlockIndex::last_block),
+        }
+    }
+
+    /// The block that holds the newest version of `target` at or below `snapshot`, if any does.
+    pub(super) fn block_of(&self, near: &mut HeldPartition, target: &[u8], snapshot: SeqNo) -> Result<usize> {
+        let order = &self.comparator;
+        match &self.guide.index {
+            Index::Resident(index) => Ok(index.block_of(order, target, snapshot)),
+            Index::Partitioned(top) => {
+                let index = self.near(near, top, top.of(order, target, snapshot))?;
+                Ok(index.block_of(order, target, snapshot))
+            }
+        }
+    }
+
+    /// Searches the top level, and then the partition.
+    #[inline(never)]
+    fn search(
+        &self,
+        near: &mut HeldPartition,
+        top: &TopIndex,
+        partition: fn(&TopIndex, &Comparator, &[u8]) -> Option<Partition>,
+        target: &[u8],
+        block: fn(&BlockIndex, &Comparator, &[u8]) -> usize,
+    ) -> Result<usize> {
+        let order = &self.comparator;
+        let index = self.near(near, top, partition(top, order, target))?;
+        Ok(block(index, order, target))
+    }
+
+    /// Where block `b` lies.
+    #[inline(always)]
+    pub(super) fn fence(&self, near: &mut HeldPartition, b: usize) -> Result<Fence> {
+        match &self.guide.index {
+            Index::Resident(index) => index.place(b).ok_or_else(|| self.wrong_part(b)),
+            Index::Partitioned(top) => self.partition_fence(near, top, b),
+        }
+    }
+
+    #[inline(never)]
+    fn partition_fence(&self, near: &mut HeldPartition, top: &TopIndex, b: usize) -> Result<Fence> {
+        self.near(near, top, top.covering(b))?.place(b).ok_or_else(|| self.wrong_part(b))
+    }
+
+    /// If versions go on from the block before into block `b`: its first sequence number.
+    #[inline(always)]
+    pub(super) fn goes_on(&self, near: &mut HeldPartition, b: usize) -> Result<Option<SeqNo>> {
+        match &self.guide.index {
+            Index::Resident(index) => Ok(index.goes_on(b)),
+            Index::Partitioned(top) => {
+                Ok(self.partition_border(near, top, b)?.and_then(|border| border.goes_on))
+            }
+        }
+    }
+
+    /// The border before block `b`; none before the first and behind the last.
+    pub(super) fn border(&self, near: &mut HeldPartition, b: usize) -> Result<Option<Border>> {
+        match &self.guide.index {
+            Index::Resident(index) => Ok(index.border(b)),
+            Index::Partitioned(top) => self.partition_border(near, top, b),
+        }
+    }
+
+    #[inline(never)]
+    fn partition_border(&self, near: &mut HeldPartition, top: &TopIndex, b: usize) -> Result<Option<Border>> {
+        match top.covering(b) {
+            Some(partition) if partition.block == b => Ok(top.border(partition.number)),
+            Some(partition) => Ok(self.near(near, top, Some(partition))?.border(b)),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether at least half of the blocks lie between these keys (`None` = no border). False if the index cannot be read:
+    /// whoever reads the table will say why.
+    pub fn is_half_of(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> bool {
+        let (order, near) = (&self.comparator, &mut HeldPartition::default());
+        let first = start.map_or(Ok(0), |key| self.first_block(near, key));
+        let last = end.map_or(Ok(self.blocks()), |key| self.first_block(near, key));
+        let (Ok(first), Ok(last)) = (first, last) else { return false };
+        let inside = |key: &[u8]| {
+            start.is_none_or(|start| order.compare(start, key).is_le())
+                && end.is_none_or(|end| order.compare(key, end).is_lt())
+        };
+        let covered = last.saturating_sub(first) * 2 >= self.blocks();
+        covered && (inside(&self.meta.smallest) || inside(&self.meta.largest) || last > first + 1)
+    }
+
+    /// How many blocks may hold keys between these bounds, how many there are, and the bytes on disk of the former. A bound
+    /// whose part of the index cannot be read is taken for an end of the table.
+    pub fn blocks_within(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> (u64, u64, u64) {
+        let near = &mut HeldPartition::default();
+        let all = self.blocks();
+        let first = match start {
+            Bound::Included(key) | Bound::Excluded(key) => self.first_block(near, key).unwrap_or(0),
+            Bound::Unbounded => 0,
+        };
+        let last = match end {
+            Bound::Included(key) | Bound::Excluded(key) => self.last_block(near, key).unwrap_or(all),
+            Bound::Unbounded => all,
+        };
+        let within = first..(last.saturating_add(1)).min(all);
+        if within.is_empty() {
+            return (0, all as u64, 0);
+        }
+        // Blocks lie one behind the other.
+        let begin = self.fence(near, first).map_or(0, |fence| fence.at);
+        let end =
+            self.fence(near, within.end - 1).map_or(self.footer.filter_at, |fence| fence.at + fence.disk);
+        (within.len() as u64, all as u64, end.saturating_sub(begin))
+    }
+
+    /// A partition of the index, held in `near`.
+    fn near<'n>(
+        &self,
+        near: &'n mut HeldPartition,
+        top: &TopIndex,
+        partition: Option<Partition>,
+    ) -> Result<&'n BlockIndex> {
+        let partition = partition.ok_or_else(|| self.no_partition())?;
+        let number = partition.number;
+        if near.get(number).is_none() {
+            near.held = match near.bypassing {
+                true => Held::Own(number, Box::new(self.opening().partition_index(top, partition)?)),
+                false => {
+                    let cached = self.cache.get(self.partition_key(number, INDEX_PART));
+                    let part = cached.map_or_else(|| self.load_index(top, partition), Ok)?;
+                    Held::Cached(number, part)
+                }
+            };
+        }
+        near.get(number).ok_or_else(|| self.no_partition())
+    }
+}
+
+/// Lookups.
+impl Table {
+    /// The block that holds the newest version of `key` at or below `snapshot`, if any does; none if the filter denies the key.
+    #[inline(never)]
+    pub(super) fn find_block(
+        &self,
+        top: &TopIndex,
+        (key, hash): (&[u8], u64),
+        snapshot: SeqNo,
+        guard: &Guard,
+    ) -> Result<Option<usize>> {
+        if !self.filter_passes(hash, guard)? {
+            return Ok(None);
+        }
+        let order = &self.comparator;
+        let partition = top.of(order, key, snapshot).ok_or_else(|| self.no_partition())?;
+        let held = match self.cache.get_pinned(self.partition_key(partition.number, INDEX_PART), guard) {
+            Some(part) => Pinned::Pinned(part),
+            None => self.load_index(top, partition).map(Pinned::Held)?,
+        };
+        let index = held.part().index().ok_or_else(|| self.no_partition())?;
+        Ok(Some(index.block_of(order, key, snapshot)))
+    }
+
+    /// Whether a filter that is not resident lets a hash pass. True if it cannot be read: the table itself will tell.
+    pub(super) fn partition_may_contain(&self, hash: u64) -> bool {
+        match self.guide.index {
+            Index::Resident(_) => true,
+            Index::Partitioned(_) => self.filter_passes(hash, &tidesdb_sync::pin()).unwrap_or(true),
+        }
+    }
+
+    fn filter_passes(&self, hash: u64, guard: &Guard) -> Result<bool> {
+        let shape = self.guide.shape;
+        let Some(n) = shape.partition_of(hash) else { return Ok(true) };
+        let held = match self.cache.get_pinned(self.partition_key(n, FILTER_PART), guard) {
+            Some(part) => Pinned::Pinned(part),
+            None => self.load_filter(n).map(Pinned::Held)?,
+        };
+        let partition = held.part().filter().ok_or_else(|| self.no_partition())?;
+        Ok(shape.may_contain(partition, hash))
+    }
+
+    /// Reads a partition of the index into the cache.
+    #[cold]
+    fn load_index(&self, top: &TopIndex, partition: Partition) -> Result<Handle<CachedPart>> {
+        let index = Box::new(self.opening().partition_index(top, partition)?);
+        self.count_read(partition.len as usize);
+        let charge = (size_of::<CachedPart>() + size_of::<BlockIndex>() + index.bytes()) as u64;
+        let key = self.partition_key(partition.number, INDEX_PART);
+        Ok(self.cache.insert(key, CachedPart::Index(index), charge))
+    }
+
+    /// Reads a partition of the filter into the cache.
+    #[cold]
+    fn load_filter(&self, n: usize) -> Result<Handle<CachedPart>> {
+        let (offset, len) = self.guide.shape.place(n);
+        let at = self.footer.filter_at + offset;
+        let section = self.opening().read(at, at + len as u64)?;
+        self.count_read(len);
+        let filter = FilterPartition::decode(&section, &self.meta.salt, &self.name, at)?;
+        let charge = (size_of::<CachedPart>() + filter.bytes()) as u64;
+        Ok(self.cache.insert(self.partition_key(n, FILTER_PART), CachedPart::Filter(filter), charge))
+    }
+
+    /// The file, as when it was opened.
+    pub(super) fn opening(&self) -> Opening<'_> {
+        let bytewise = self.comparator.is_bytewise();
+        Opening { source: &self.source, meta: &self.meta, name: &self.name, bytewise }
+    }
+
+    fn partition_key(&self, number: usize, part: u8) -> CacheKey {
+        self.cache_key(number | PARTITIONS as usize, part)
+    }
+
+    #[cold]
+    fn no_partition(&self) -> Error {
+        Error::internal(format!("no such partition of {}", self.name))
+    }
+}

@@ -1,0 +1,202 @@
+//! Tables whose index and filter are not in memory: what they read, what they hold, and what damage does.
+
+use tidesdb_io::sim::OpKind;
+
+use super::*;
+use crate::sst::TableCursor;
+use crate::sst::index::Index;
+
+fn entries(n: u64) -> Vec<Entry> {
+    let mut rng = Rng::new(n);
+    (0..n).map(|i| Entry::put(format!("{:016}", i * 2), i, rng.bytes(40))).collect()
+}
+
+fn is_resident(table: &Table) -> bool {
+    matches!(table.guide.index, Index::Resident(_))
+}
+
+/// Number and bytes of the reads since `begin`.
+fn reads(rig: &Rig, begin: usize) -> (usize, u64) {
+    let ops = rig.disk.ops();
+    let reads = ops[begin..].iter().filter(|op| op.kind == OpKind::Read);
+    reads.fold((0, 0), |(n, bytes), op| (n + 1, bytes + op.len))
+}
+
+#[test]
+fn a_table_without_room_reads_its_top_level_and_then_what_it_needs() {
+    let mut rig = Rig::new();
+    rig.partition_bytes = 4096;
+    let order = Comparator::bytewise();
+    let entries = entries(200_000);
+    let meta = rig.write(1, &entries, options(Compression::None), &order);
+    let (context, _room) = rig.crowded(1 << 20);
+    let begin = rig.disk.ops().len();
+    let table = Table::open(&context, &order, Arc::clone(&meta)).unwrap();
+    let (count, bytes) = reads(&rig, begin);
+    let guide = table.footer.index_at - table.footer.filter_at;
+    println!("opened with {count} reads of {bytes} bytes; index and filter have {guide} bytes");
+    assert!(!is_resident(&table) && count <= 2 && bytes <= 8 << 10, "{count} reads, {bytes} bytes");
+    assert!(guide > 250_000 && table.resident_bytes() < 2 << 10, "{}", table.resident_bytes());
+
+    let cold = |key: &[u8], present: bool| {
+        let begin = rig.disk.ops().len();
+        assert_eq!(get(&table, key, u64::MAX).unwrap().is_some(), present);
+        reads(&rig, begin)
+    };
+    assert_eq!(cold(b"0000000000000001", false), (1, 2052), "a key that the filter denies");
+    let (first, second) = (cold(&entries[100_000].key, true), cold(&entries[100_000].key, true));
+    println!("a cold get: {} reads of {} bytes; again: {}", first.0, first.1, second.0);
+    assert!(first.0 >= 3 && second.0 < first.0 - 1, "the partitions are cached");
+    assert_eq!(second.0, 0);
+}
+
+#[test]
+fn tables_share_half_of_the_memory_of_the_cache() {
+    let mut rig = Rig::new();
+    rig.partition_bytes = 512;
+    let order = Comparator::bytewise();
+    let entries = entries(20_000);
+    let metas: Vec<_> =
+        (1..60).map(|id| rig.write(id, &entries, options(Compression::Lz4), &order)).collect();
+    let capacity = 1 << 20;
+    let context = rig.context(false, capacity);
+    let open = |meta| Table::open(&context, &order, Arc::clone(meta)).unwrap();
+    let mut tables: Vec<_> = metas.iter().map(open).collect();
+    let resident = |tables: &[Arc<Table>]| tables.iter().filter(|t| is_resident(t)).count();
+    let held = |tables: &[Arc<Table>]| tables.iter().map(|t| t.resident_bytes()).sum::<u64>();
+    assert!(is_resident(&tables[0]) && !is_resident(&tables[58]));
+    let whole = tables[0].resident_bytes();
+    assert!(whole > 25_000 && tables[58].resident_bytes() < whole / 20, "{whole}");
+    assert_eq!(context.cache.stats().capacity, capacity - held(&tables).min(capacity / 2));
+    let first = resident(&tables) as u64;
+    assert!(first * whole > capacity * 2 / 5 && first * whole <= capacity / 2, "{first} tables are resident");
+    // Every table is read, whatever it holds; the cache stays within what is left to it.
+    for (n, table) in tables.iter().enumerate() {
+        for e in entries.iter().skip(n).step_by(997) {
+            assert_eq!(get(table, &e.key, u64::MAX).unwrap().as_ref(), Some(e));
+            let stats = context.cache.stats();
+            assert!(
+                stats.used_bytes <= stats.capacity && stats.used_bytes + held(&tables) <= capacity * 11 / 10
+            );
+        }
+    }
+    // Room that is given back goes to the tables that are opened next.
+    tables.drain(..first as usize);
+    assert_eq!(resident(&tables), 0);
+    let again: Vec<_> = metas.iter().rev().map(open).collect();
+    assert!(is_resident(&again[0]) && resident(&again) as u64 + 1 >= first);
+    drop((tables, again));
+    context.memory.settle();
+    assert_eq!(context.cache.stats().capacity, capacity);
+}
+
+#[test]
+fn mapped_tables_are_resident_and_take_nothing() {
+    let rig = Rig::new();
+    let order = Comparator::bytewise();
+    let meta = rig.write(1, &entries(1000), options(Compression::Lz4), &order);
+    let context = rig.context(true, 4096);
+    let table = Table::open(&context, &order, meta).unwrap();
+    assert!(is_resident(&table) && context.cache.stats().capacity == 4096);
+}
+
+#[test]
+fn a_damaged_partition_fails_the_reads_that_need_it() {
+    let rig = Rig::new();
+    let order = Comparator::bytewise();
+    let entries = entries(20_000);
+    let meta = rig.write(1, &entries, options(Compression::None), &order);
+    let good = rig.disk.read_file(rig.path(1)).unwrap();
+    let (context, _room) = rig.crowded(1 << 20);
+    let table = Table::open(&context, &order, Arc::clone(&meta)).unwrap();
+    let Index::Partitioned(top) = &table.guide.index else { panic!("resident") };
+    let partition = top.partitions().nth(2).unwrap();
+    let (filter, shape) = (table.footer.filter_at, table.guide.shape);
+    let needs = |e: &Entry, at: u64| match at < partition.at {
+        true => shape.partition_of(key_hash(&e.key)) == Some(1),
+        false => top.of(&order, &e.key, u64::MAX) == Some(partition),
+    };
+    for (at, what) in [(filter + shape.place(1).0, "filter"), (partition.at, "index")] {
+        let mut bad = good.clone();
+        bad[at as usize + 9] ^= 4;
+        rig.disk.write_file(rig.path(1), &bad).unwrap();
+        for cached in [0, 1 << 20] {
+            let (context, _room) = rig.crowded(cached);
+            let table = Table::open(&context, &order, Arc::clone(&meta)).unwrap();
+            let mut failed = 0;
+            for e in entries.iter().step_by(3) {
+                match get(&table, &e.key, u64::MAX) {
+                    Ok(found) => assert!(found.as_ref() == Some(e) && !needs(e, at)),
+                    Err(error) => {
+                        assert!(needs(e, at) && is_damage(&error, what, at), "{error}");
+                        failed += 1;
+                    }
+                }
+            }
+            assert!(failed > 10 && failed < 3000, "{failed}");
+            let (seen, end) = scan(&table);
+            assert_eq!(seen, entries[..seen.len()]);
+            assert_eq!(end.is_err(), what == "index", "a walk does without the filter");
+            let mut cursor = TableCursor::bypassing_cache(Arc::clone(&table));
+            cursor.seek_to_last().unwrap();
+            assert!(cursor.valid());
+            assert!(is_damage(&table.verify().unwrap_err(), what, at));
+        }
+        // A table with room for all of it does not open.
+        let error = Table::open(&rig.context(false, 1 << 24), &order, Arc::clone(&meta)).unwrap_err();
+        assert!(is_damage(&error, what, at), "{error}");
+    }
+}
+
+fn is_damage(error: &crate::Error, what: &str, at: u64) -> bool {
+    error.is_corruption() && error.to_string().contains(what) && error.to_string().contains(&at.to_string())
+}
+
+#[test]
+fn a_partition_in_the_place_of_another_is_damage() {
+    let rig = Rig::new();
+    let order = Comparator::bytewise();
+    let meta = rig.write(1, &entries(20_000), options(Compression::None), &order);
+    let mut bytes = rig.disk.read_file(rig.path(1)).unwrap();
+    let table = rig.open(&meta, &order, false).unwrap();
+    let filter = table.footer.filter_at as usize;
+    let (first, second) = bytes[filter..filter + 2 * 2052].split_at_mut(2052);
+    first.swap_with_slice(second);
+    rig.disk.write_file(rig.path(1), &bytes).unwrap();
+    let table = rig.open(&meta, &order, false).unwrap();
+    assert!(table.verify().unwrap_err().is_corruption());
+    assert!(rig.open(&meta, &order, true).unwrap_err().is_corruption());
+}
+
+#[test]
+fn estimates_are_those_of_a_resident_table() {
+    let rig = Rig::new();
+    let order = Comparator::bytewise();
+    let entries = entries(20_000);
+    let meta = rig.write(1, &entries, options(Compression::None), &order);
+    let (context, _room) = rig.crowded(1 << 20);
+    let partitioned = Table::open(&context, &order, Arc::clone(&meta)).unwrap();
+    let resident = rig.open(&meta, &order, true).unwrap();
+    assert!(is_resident(&resident) && !is_resident(&partitioned));
+    let mut rng = Rng::new(2);
+    for _ in 0..500 {
+        use std::ops::Bound::{Excluded, Included, Unbounded};
+        let (a, b) = (format!("{:016}", rng.below(42_000)), format!("{:016}", rng.below(42_000)));
+        let (a, b) = (a.as_bytes(), b.as_bytes());
+        for bounds in [(Included(a), Excluded(b)), (Unbounded, Included(b)), (Excluded(a), Unbounded)] {
+            assert_eq!(
+                partitioned.blocks_within(bounds.0, bounds.1),
+                resident.blocks_within(bounds.0, bounds.1)
+            );
+        }
+        assert_eq!(partitioned.is_half_of(Some(a), Some(b)), resident.is_half_of(Some(a), Some(b)));
+        assert_eq!(partitioned.is_half_of(None, Some(b)), resident.is_half_of(None, Some(b)));
+    }
+    // What cannot be read counts as an end of the table.
+    rig.disk.inject(sim::Fault::errno(sim::errno::EIO).on(OpKind::Read).forever());
+    let table = Table::open(&context, &order, meta);
+    assert!(table.is_err());
+    let (within, all, bytes) =
+        partitioned.blocks_within(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+    assert!(within == all && bytes <= partitioned.footer.filter_at);
+}
