@@ -461,3 +461,51 @@ fn the_tree_forgets_what_is_superseded() {
     }
     assert_eq!(back, 5);
 }
+
+#[test]
+fn a_rebased_memtable_is_the_same_at_higher_numbers() {
+    const BASE: u64 = 1 << 40;
+    let custom = KeyOrder::Custom(Arc::new(|a: &[u8], b: &[u8]| a.cmp(b)));
+    for (order, kind) in [
+        (KeyOrder::Bytewise, MapKind::Tree),
+        (KeyOrder::ReverseBytewise, MapKind::Tree),
+        (KeyOrder::Bytewise, MapKind::SkipList),
+        (custom, MapKind::Tree),
+    ] {
+        let plain = Memtable::new(order.clone(), kind, 1 << 20, 1);
+        let mut rebased = Memtable::new(order, kind, 1 << 20, 1);
+        let mut random = Random(5);
+        for seq in 0..2000 {
+            let key = Keys::Hot.make(&mut random, seq);
+            plain.insert(&key, Version { seq: BASE + seq, kind: 0, expiry: 0 }, b"value").unwrap();
+            let half = seq < 1000;
+            if seq == 1000 {
+                Arc::get_mut(&mut rebased).unwrap().rebase(BASE);
+            }
+            let seq = if half { seq } else { BASE + seq };
+            rebased.insert(&key, Version { seq, kind: 0, expiry: 0 }, b"value").unwrap();
+        }
+        let (mut a, mut b) = (plain.cursor(), rebased.cursor());
+        let same = |a: &Cursor, b: &Cursor| {
+            assert_eq!(a.valid(), b.valid());
+            assert!(!a.valid() || (a.entry().key, a.entry().seq) == (b.entry().key, b.entry().seq));
+            a.valid()
+        };
+        for n in 0..100 {
+            let key = format!("{n:08}").into_bytes();
+            for seq in [0, BASE - 1, BASE, BASE + random.below(2000), u64::MAX] {
+                let seqs = [&plain, &rebased].map(|map| map.get(&key, seq).map(|e| e.seq));
+                assert_eq!(seqs[0], seqs[1]);
+                (a.seek_version(&key, seq), b.seek_version(&key, seq));
+                same(&a, &b);
+                (a.seek(&key), b.seek(&key));
+                (a.skip_older(seq, None), b.skip_older(seq, None));
+                same(&a, &b);
+            }
+        }
+        (a.seek_to_first(), b.seek_to_first());
+        while same(&a, &b) {
+            (a.next(), b.next());
+        }
+    }
+}

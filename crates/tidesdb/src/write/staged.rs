@@ -13,8 +13,8 @@ use tidesdb_memtable::{Memtable, Version};
 use super::batch::{WriteBatch, ops};
 use crate::family::{FamilyCore, Metric};
 use crate::shared::Shared;
-use crate::wal::layout::{RECORD_HEADER_BYTES, RecordKind};
 use crate::wal::Commit;
+use crate::wal::layout::{RECORD_HEADER_BYTES, RecordKind};
 use crate::{Error, Result};
 
 /// Staged entries per family, at least: smaller memtables would make too many tables.
@@ -34,7 +34,8 @@ impl Staged {
     /// # Errors
     /// `Internal`; nothing happened.
     pub(super) fn of(shared: &Shared, batch: &WriteBatch) -> Result<Option<Self>> {
-        let least = |family: &Arc<FamilyCore>| (family.options.write_buffer_bytes() / BUFFER_PART).max(BYTES_MIN);
+        let least =
+            |family: &Arc<FamilyCore>| (family.options.write_buffer_bytes() / BUFFER_PART).max(BYTES_MIN);
         if batch.record.len() < BYTES_MIN
             || batch.ranges > 0
             || batch.record.len() < batch.families.iter().map(least).sum()

@@ -133,7 +133,8 @@ fn history(options: &FamilyOptions, segment_bytes: u64) {
         let expected = [old.clone(), None, Some(b"last of the batch".to_vec()), Some(b"after".to_vec()), old];
         assert_eq!((found, contents(f).len()), (expected, OPS as usize - 1));
     };
-    let at = |n, snapshot: &tidesdb::Snapshot| snapshot.get(f, &key(n)).unwrap().map(tidesdb::Slice::into_vec);
+    let at =
+        |n, snapshot: &tidesdb::Snapshot| snapshot.get(f, &key(n)).unwrap().map(tidesdb::Slice::into_vec);
     for round in 0..3 {
         check(&db);
         assert_eq!([5, 7, 8].map(|n| at(n, &before)), [Some(b"before".to_vec()), None, None], "{round}");
