@@ -205,10 +205,9 @@ impl Plan {
             // What the filling left to the system to write shall not be written while the row is measured.
             rustix::fs::sync();
         }
-        if spec.watched && dir.exists() {
-            if let Err(failure) = forget_files(dir) {
-                return Outcome::failed(engine, spec, failure);
-            }
+        let cold = if spec.watched && dir.exists() { forget_files(dir) } else { Ok(()) };
+        if let Err(failure) = cold {
+            return Outcome::failed(engine, spec, failure);
         }
         let done = match spec.workload {
             Workload::Kill => self.killed(&task),
