@@ -213,7 +213,10 @@ impl Opening<'_> {
         let (meta, name, at) = (self.meta, self.name, footer.props_at);
         let body = open_section(&meta.salt, at, section, name, "properties")?;
         let mut d = Decoder::new(body, name, at);
-        let found = TableMeta::decode_props(&mut d)?;
+        let found = match footer.version {
+            UNPARTITIONED => TableMeta::decode_unnumbered_props(&mut d)?,
+            _ => TableMeta::decode_props(&mut d)?,
+        };
         d.finish()?;
         let found = TableMeta { id: footer.id, salt: footer.salt, file_bytes: meta.file_bytes, ..found };
         match found.difference(meta) {

@@ -3,9 +3,7 @@
 
 use crate::Result;
 use crate::codec::FieldClass::Required;
-use crate::codec::{
-    Compression, Decoder, FieldWriter, Salt, UnknownFields, put_bytes, put_varint, read_fields,
-};
+use crate::codec::{Compression, Decoder, FieldWriter, Salt, UnknownFields, put_varint, read_fields};
 use crate::ranges::RangeTombstone;
 use crate::types::{
     Comparator, FILE_BYTES_MAX, FILE_NUMBER_MAX, ID_MAX, KEY_BYTES_MAX, SEQ_MAX, SeqNo, TableId, VlogId,
@@ -115,7 +113,6 @@ impl TableMeta {
         Self::decode_fields(d, field::ID)
     }
 
-    /// Appends what the file itself repeats: all but number, salt and length, which its footer and size tell.
     fn encode_fields(&self, mut fields: FieldWriter<'_>) {
         for (id, n) in [
             (field::ENTRIES, self.entries),
@@ -190,23 +187,18 @@ impl TableMeta {
         let id = TableId(d.number(1..=FILE_NUMBER_MAX, "number of a table")?);
         let salt = d.array()?;
         let file_bytes = count(d)?;
-        Ok(Self { id, salt, file_bytes, ..Self::decode_props(d)? })
+        Ok(Self { id, salt, file_bytes, ..Self::decode_unnumbered_props(d)? })
     }
 
-    /// Appends what the file itself repeats: all but number, salt and length, which its footer and size tell.
+    /// Appends what the file itself repeats, up to the end of a section: all but number, salt and length, which its footer and size
+    /// tell.
     pub(super) fn encode_props(&self, out: &mut Vec<u8>) {
-        for n in [self.entries, self.keys, self.tombstones, self.single_deletes, self.min_seq, self.max_seq] {
-            put_varint(out, n);
-        }
-        put_varint(out, u64::from(self.oldest_expiry));
-        put_varint(out, u64::from(self.newest_expiry));
-        out.extend_from_slice(&[u8::from(self.has_eternal), self.compression as u8]);
-        put_varint(out, self.raw_key_bytes);
-        put_varint(out, self.raw_value_bytes);
-        put_varint(out, self.purged_to);
-        put_bytes(out, &self.smallest);
-        put_bytes(out, &self.largest);
-        self.put_vlog_refs(out);
+        self.encode_fields(FieldWriter::new(out));
+    }
+
+    /// Reads what [`encode_props`](Self::encode_props) wrote.
+    pub(super) fn decode_props(d: &mut Decoder<'_>) -> Result<Self> {
+        Self::decode_fields(d, field::ENTRIES)
     }
 
     fn put_vlog_refs(&self, out: &mut Vec<u8>) {
@@ -218,8 +210,8 @@ impl TableMeta {
         }
     }
 
-    /// Reads what [`encode_props`](Self::encode_props) wrote.
-    pub(super) fn decode_props(d: &mut Decoder<'_>) -> Result<Self> {
+    /// Reads properties as tables of format 1 have them: without ids.
+    pub(super) fn decode_unnumbered_props(d: &mut Decoder<'_>) -> Result<Self> {
         let mut meta = Self {
             entries: count(d)?,
             keys: count(d)?,
