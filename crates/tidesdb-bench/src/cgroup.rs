@@ -248,7 +248,9 @@ mod tests {
         let dir = group.dir().to_owned();
         let script =
             "echo $$ > \"$0/cgroup.procs\" && head -c 8000000 /dev/zero | tail -c 8000000 | wc -c; sleep 0.2";
-        let mut child = std::process::Command::new("sh").args(["-c", script]).arg(&dir).spawn().unwrap();
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", script]).arg(&dir).stdout(std::process::Stdio::null());
+        let mut child = command.spawn().unwrap();
         let mut most = 0;
         while child.try_wait().unwrap().is_none() {
             most = most.max(charged(&dir).total);
@@ -256,6 +258,11 @@ mod tests {
         }
         assert!(most > 0 && most <= 64 << 20, "{most}");
         assert_eq!(group.kills(), 0);
+        let script = "echo $$ > \"$0/cgroup.procs\" && head -c 200000000 /dev/zero | tail -c 200000000";
+        let mut command = std::process::Command::new("sh");
+        let status =
+            command.args(["-c", script]).arg(&dir).stdout(std::process::Stdio::null()).status().unwrap();
+        assert!(!status.success() && group.kills() > 0, "200 MB do not fit: {status}");
         drop(group);
         assert!(!dir.exists());
     }

@@ -15,8 +15,10 @@ struct Measure {
     title: &'static str,
     unit: Unit,
     pick: fn(&Line, &Second) -> Option<f64>,
-    /// Whether the limit of the device is drawn.
-    limit: bool,
+    /// Whether each kind of operation has a chart, not each row.
+    by_operation: bool,
+    /// Whether the axis begins at 0, so that a second without operations is at the bottom.
+    from_zero: bool,
 }
 
 /// Lines of the results that are shorter have no rate worth drawing.
@@ -28,7 +30,8 @@ const MEASURES: [Measure; 6] = [
         title: "Operations per second; dashed: random reads of 4 KiB that the device can do",
         unit: Unit::Rate,
         pick: |line, second| second.rate(&line.operation).filter(|_| second.part == Part::Run),
-        limit: true,
+        by_operation: true,
+        from_zero: true,
     },
     Measure {
         slug: "slowest",
@@ -38,35 +41,40 @@ const MEASURES: [Measure; 6] = [
             let beat = second.beats.iter().find(|b| b.operation == line.operation)?;
             (beat.slowest > 0.0).then_some(beat.slowest)
         },
-        limit: false,
+        by_operation: true,
+        from_zero: false,
     },
     Measure {
         slug: "read",
         title: "Bytes read from the device per operation",
         unit: Unit::Bytes,
         pick: |_, second| per(second.read, second),
-        limit: false,
+        by_operation: false,
+        from_zero: true,
     },
     Measure {
         slug: "written",
         title: "Bytes written to the device per second",
         unit: Unit::Flow,
         pick: |_, second| (second.length > SHORTEST).then(|| second.written as f64 / second.length),
-        limit: false,
+        by_operation: false,
+        from_zero: true,
     },
     Measure {
         slug: "resident",
         title: "Resident memory",
         unit: Unit::Bytes,
         pick: |_, second| Some(second.resident as f64),
-        limit: false,
+        by_operation: false,
+        from_zero: true,
     },
     Measure {
         slug: "files",
         title: "Size of the files",
         unit: Unit::Bytes,
         pick: |_, second| Some(second.files as f64),
-        limit: false,
+        by_operation: false,
+        from_zero: true,
     },
 ];
 
@@ -83,30 +91,40 @@ struct Panel<'a> {
 
 /// The drawings, if any row was watched.
 pub(super) fn seconds(stage: &Stage<'_>) -> Option<Drawn> {
-    let mut panels: Vec<Panel<'_>> = Vec::new();
-    for line in stage.lines.iter().filter(|l| !l.seconds.is_empty()) {
-        let title = format!("{} {}", line.row, line.operation);
-        let point = (stage.cast.place(&line.engine), *line);
-        match panels.iter_mut().find(|p| p.title == title) {
-            Some(panel) => panel.lines.push(point),
-            None => panels.push(Panel { title, lines: vec![point] }),
-        }
-    }
-    if panels.is_empty() {
+    let lines: Vec<&Line> = stage.lines.iter().copied().filter(|l| !l.seconds.is_empty()).collect();
+    if lines.is_empty() {
         return None;
     }
     let draw = |measure: &Measure| {
+        let panels = measure.panels(&lines, &stage.cast);
         let draw = |width| measure.draw(&panels, &stage.cast, width);
         Chart { slug: measure.slug, title: measure.title, wide: draw(WIDE), narrow: draw(NARROW) }
     };
-    let finding = format!(
-        "{} over time, the settling after the operations included.",
-        counted(panels.len(), "operation")
-    );
+    let mut rows: Vec<&str> = lines.iter().map(|l| l.row.as_str()).collect();
+    rows.dedup();
+    let finding =
+        format!("{} over time, background work after the operations included.", counted(rows.len(), "row"));
     Some((finding, MEASURES.iter().map(draw).collect()))
 }
 
 impl Measure {
+    /// The charts that have something to show.
+    fn panels<'a>(&self, lines: &[&'a Line], cast: &Cast<'_>) -> Vec<Panel<'a>> {
+        let mut panels: Vec<Panel<'_>> = Vec::new();
+        for line in lines.iter().filter(|line| !self.run(line).is_empty()) {
+            let operation = if self.by_operation { line.operation.as_str() } else { "" };
+            let title = format!("{} {operation}", line.row).trim_end().to_owned();
+            let point = (cast.place(&line.engine), *line);
+            match panels.iter_mut().find(|p| p.title == title) {
+                // The kinds of a row share its memory, files and bytes.
+                Some(panel) if panel.lines.iter().any(|(place, _)| *place == point.0) => {}
+                Some(panel) => panel.lines.push(point),
+                None => panels.push(Panel { title, lines: vec![point] }),
+            }
+        }
+        panels
+    }
+
     fn draw(&self, panels: &[Panel<'_>], cast: &Cast<'_>, width: f64) -> Canvas {
         let mut canvas = Canvas::new(width, 0.0);
         let points = panels.iter().flat_map(|p| &p.lines).map(|(place, line)| (*place, line.rate)).collect();
@@ -143,7 +161,10 @@ impl Measure {
             .flat_map(|(_, run)| run.iter().map(|p| p.1))
             .chain(limits.iter().map(|l| l.1))
             .collect();
-        let scale = Scale::fitting(&figures, y);
+        let scale = match self.from_zero {
+            true => Scale::linear(figures.iter().copied(), y),
+            false => Scale::fitting(&figures, y),
+        };
         for tick in scale.ticks(6) {
             canvas.line((x.0, scale.at(tick)), (x.1, scale.at(tick)), "grid");
             canvas.text((x.0 - 6.0, scale.at(tick) + 4.0), "soft small end", &self.unit.tick(tick));
@@ -179,7 +200,7 @@ impl Measure {
     }
 
     fn limit(&self, line: &Line) -> Option<f64> {
-        let reads = self.limit && line.operation != "PUT";
+        let reads = self.slug == "throughput" && line.operation != "PUT";
         line.device.as_ref().filter(|_| reads).map(|d| d.rate).filter(|rate| *rate > 0.0)
     }
 }
