@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 use rustix::io::Errno;
 
-use crate::{Access, Dir, DirLock, Disk, File, ReadMap, SharedMap, Space};
+use crate::{Access, Advice, Dir, DirLock, Disk, File, ReadMap, SharedMap, Space};
 
 /// How many descriptors files for reading may hold, and which files hold them.
 #[derive(Debug)]
@@ -156,6 +156,7 @@ impl Dir for PooledDir {
             name: name.to_owned(),
             slot: RwLock::new(Some(file)),
             used: AtomicBool::new(false),
+            random: AtomicBool::new(false),
         });
         self.descriptors.admit(&pooled);
         Ok(pooled)
@@ -208,6 +209,8 @@ struct PooledFile {
     slot: RwLock<Option<Arc<dyn File>>>,
     /// Read since the last look for a file to close.
     used: AtomicBool,
+    /// Advised to be read at random: each descriptor of the file needs to be told.
+    random: AtomicBool,
 }
 
 impl PooledFile {
@@ -225,6 +228,9 @@ impl PooledFile {
             }
             other => other?,
         };
+        if self.random.load(Ordering::Relaxed) {
+            let _ = opened.advise(Advice::Random, 0, 0); // a hint
+        }
         {
             let mut slot = self.slot.write().unwrap_or_else(PoisonError::into_inner);
             if let Some(file) = &*slot {
@@ -281,7 +287,14 @@ impl File for PooledFile {
         self.file()?.map_read()
     }
 
-    fn drop_cache(&self) -> io::Result<()> {
-        self.file()?.drop_cache()
+    fn advise(&self, advice: Advice, offset: u64, len: u64) -> io::Result<()> {
+        if advice == Advice::Random {
+            self.random.store(true, Ordering::Relaxed);
+        }
+        self.file()?.advise(advice, offset, len)
+    }
+
+    fn is_cached(&self, offset: u64) -> io::Result<bool> {
+        self.file()?.is_cached(offset)
     }
 }

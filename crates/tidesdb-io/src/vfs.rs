@@ -22,6 +22,17 @@ pub enum Access {
     ReadWrite,
 }
 
+/// What [`File::advise`] tells the system about a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// Reads of this file, whatever the range, load exactly what they ask for: no read-ahead by the system.
+    Random,
+    /// The range will be read soon: begin to load it into the page cache, and do not wait.
+    WillNeed,
+    /// The range will not be read soon: begin to write its dirty pages, and drop its clean ones from the page cache.
+    DontNeed,
+}
+
 /// Free and total bytes of the file system that holds a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
@@ -101,8 +112,11 @@ pub trait File: Send + Sync + Debug {
     /// Maps the whole file for reading. `Ok(None)` where not supported: the caller falls back to `read_at`.
     /// The file must never be cut while the map lives.
     fn map_read(&self) -> io::Result<Option<ReadMap>>;
-    /// Asks the system to drop clean cached pages of this file.
-    fn drop_cache(&self) -> io::Result<()>;
+    /// Tells the system how a range will be used; `len` 0 means to the end of the file. Changes no byte: a caller
+    /// may ignore the error.
+    fn advise(&self, advice: Advice, offset: u64, len: u64) -> io::Result<()>;
+    /// Whether the byte at `offset` is in the system's page cache. True where the system does not tell.
+    fn is_cached(&self, offset: u64) -> io::Result<bool>;
 }
 
 /// A writable shared mapping of a file.
@@ -167,5 +181,34 @@ impl FileExt for dyn File + '_ {
             }
         }
         Ok(())
+    }
+}
+
+/// One read of a [batch](read_batch): fills `buf` from `offset` of `file`.
+#[derive(Debug)]
+pub struct ReadRequest<'a> {
+    /// What is read.
+    pub file: &'a dyn File,
+    /// Where the first byte lies.
+    pub offset: u64,
+    /// Filled if `result` is `Ok`.
+    pub buf: &'a mut [u8],
+    /// How the read ended; [`io::ErrorKind::UnexpectedEof`] if the file ends first.
+    pub result: io::Result<()>,
+}
+
+/// Does all `reads` at once: a disk that works on several requests at a time has all of them before the caller waits for
+/// the first. Each read succeeds or fails on its own. On a simulated disk, the reads happen one by one in order.
+///
+/// The system loads all ranges into its page cache side by side ([`Advice::WillNeed`]), then each read copies its bytes.
+pub fn read_batch(reads: &mut [ReadRequest<'_>]) {
+    if reads.len() > 1 {
+        for read in &*reads {
+            // The read itself reports an error of the file.
+            let _ = read.file.advise(Advice::WillNeed, read.offset, read.buf.len() as u64);
+        }
+    }
+    for read in reads {
+        read.result = read.file.read_exact_at(read.buf, read.offset);
     }
 }
