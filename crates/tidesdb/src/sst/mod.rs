@@ -11,6 +11,7 @@
 //!    |     <---- block/search.rs    key -> entry        verify.rs   reads and checks everything
 //!    |     <---- block/reader.rs    entry -> fields     source.rs   map or file -> bytes
 //!    `---------- values.rs          frame -> values     describe.rs shows blocks one by one
+//!                                                       gate.rs     whether a lookup may wait for a read
 //! ```
 //!
 //! The bytes are described in `docs/formats/klog.md`; the constants are in `layout.rs` and `block/mod.rs`.
@@ -23,6 +24,7 @@ mod block;
 mod cursor;
 mod describe;
 mod filter;
+mod gate;
 mod index;
 mod layout;
 mod props;
@@ -37,6 +39,7 @@ mod writer;
 pub use block::KeyBlock;
 pub use cursor::TableCursor;
 pub use describe::{BlockContent, BlockInfo};
+pub use gate::{OpenGate, ReadGate, TurnGate};
 pub use props::{TableMeta, VlogRef};
 pub use reader::{CachedPart, Found, Table, TableContext};
 pub use values::TableValue;

@@ -16,6 +16,7 @@ use tidesdb_sync::{Guard, prefetch};
 use super::TableMeta;
 use super::block::{Block, Find, KeyBlock, Shape};
 use super::filter::Filter;
+use super::gate::{OpenGate, ReadGate};
 use super::index::{Fence, Index};
 use super::layout::{CRC_BYTES, FOOTER_BYTES, Footer, open_section};
 use super::source::{Source, slice};
@@ -225,7 +226,27 @@ impl Table {
         want_value: bool,
         guard: &'g Guard,
     ) -> Result<Option<Found<'g>>> {
-        if self.filter.may_contain(hash) { self.find(key, snapshot, want_value, guard) } else { Ok(None) }
+        self.get_through((key, hash), snapshot, want_value, guard, &mut OpenGate)
+    }
+
+    /// As [`Table::get`], asking `gate` before each read; if the gate is shut afterwards, the result means nothing.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    #[inline]
+    pub fn get_through<'g>(
+        &'g self,
+        (key, hash): (&[u8], u64),
+        snapshot: SeqNo,
+        want_value: bool,
+        guard: &'g Guard,
+        gate: &mut impl ReadGate,
+    ) -> Result<Option<Found<'g>>> {
+        if self.filter.may_contain(hash) {
+            self.find(key, snapshot, want_value, guard, gate)
+        } else {
+            Ok(None)
+        }
     }
 
     fn find<'g>(
@@ -234,10 +255,11 @@ impl Table {
         snapshot: SeqNo,
         want_value: bool,
         guard: &'g Guard,
+        gate: &mut impl ReadGate,
     ) -> Result<Option<Found<'g>>> {
         let mut b = self.index.block_of(&self.comparator, key, snapshot);
         loop {
-            let keys = self.keys(b, guard)?;
+            let Some(keys) = self.keys(b, guard, gate)? else { return Ok(None) };
             let block = keys.block().ok_or_else(|| self.wrong_part(b))?;
             match block.find(&self.comparator, key, snapshot) {
                 Find::At(i) => {
@@ -254,18 +276,30 @@ impl Table {
         }
     }
 
-    /// The key section of block `b`: in place, or from the cache, read into it if need be.
+    /// The key section of block `b`: in place, or from the cache, read into it if need be. `None` if `gate` refuses the read.
     #[inline]
-    pub(super) fn keys<'a>(&'a self, b: usize, guard: &'a Guard) -> Result<Keys<'a>> {
+    pub(super) fn keys<'a>(
+        &'a self,
+        b: usize,
+        guard: &'a Guard,
+        gate: &mut impl ReadGate,
+    ) -> Result<Option<Keys<'a>>> {
         let fence = self.fence(b)?;
         if let Some(keys) = self.mapped_keys(b, fence)? {
-            return Ok(keys);
+            return Ok(Some(keys));
         }
         let cache_key = self.cache_key(b, 0);
         match self.cache.get_pinned(cache_key, guard) {
-            Some(CachedPart::Keys(keys)) => Ok(Keys::Pinned(keys)),
-            _ => self.load_keys(b, fence).map(Keys::Held),
+            Some(CachedPart::Keys(keys)) => Ok(Some(Keys::Pinned(keys))),
+            _ if !self.admits(gate, fence.at, fence.key_part) => Ok(None),
+            _ => self.load_keys(b, fence).map(|keys| Some(Keys::Held(keys))),
         }
+    }
+
+    /// Whether `gate` lets the caller read `len` bytes at `at` now.
+    #[inline]
+    pub(super) fn admits(&self, gate: &mut impl ReadGate, at: u64, len: usize) -> bool {
+        gate.admits((self.meta.id.0, at), || self.source.load_ahead(at, len))
     }
 
     /// The key section of block `b` in the map, verified, if the file is mapped and the section is stored raw.

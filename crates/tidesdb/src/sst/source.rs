@@ -3,9 +3,12 @@
 use std::io;
 use std::sync::Arc;
 
-use tidesdb_io::{File, FileExt, ReadMap};
+use tidesdb_io::{Advice, File, FileExt, ReadMap};
 
 use crate::{Error, Result};
+
+/// Most bytes that are loaded ahead by one call: a longer read keeps the disk busy on its own.
+const AHEAD_BYTES_MAX: usize = 128 << 10;
 
 /// An open table file. Complete and never written again.
 #[derive(Debug)]
@@ -28,7 +31,11 @@ impl Source {
         // A map that does not hold the whole file is of no use; the file was cut since its length was asked.
         match map {
             Some(map) if map.len() as u64 == len => Ok(Self::Map(map)),
-            _ => Ok(Self::File(file)),
+            _ => {
+                // A hint: each reader here knows better than the system what it reads next.
+                let _ = file.advise(Advice::Random, 0, 0);
+                Ok(Self::File(file))
+            }
         }
     }
 
@@ -52,6 +59,13 @@ impl Source {
                 read_exact(file, buf, at, name)?;
                 Ok(buf)
             }
+        }
+    }
+
+    /// Begins to load `len` bytes at `at`, so that a read soon after waits less. Errors are left to that read.
+    pub(super) fn load_ahead(&self, at: u64, len: usize) {
+        if let Self::File(file) = self {
+            let _ = file.advise(Advice::WillNeed, at, len.min(AHEAD_BYTES_MAX) as u64);
         }
     }
 
