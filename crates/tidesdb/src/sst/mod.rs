@@ -10,8 +10,8 @@
 //! reader.rs <--- index/search.rs    key -> block        cursor.rs   walks entries both ways
 //!    |     <---- block/search.rs    key -> entry        verify.rs   reads and checks everything
 //!    |     <---- block/reader.rs    entry -> fields     source.rs   map or file -> bytes
-//!    `---------- values.rs          frame -> values     describe.rs shows blocks one by one
-//!                                                       gate.rs     whether a lookup may wait for a read
+//!    `---------- load.rs            bytes -> block      describe.rs shows blocks one by one
+//!    `---------- values.rs          entry -> value     gate.rs     whether a lookup may wait for a read
 //! ```
 //!
 //! The bytes are described in `docs/formats/klog.md`; the constants are in `layout.rs` and `block/mod.rs`.
@@ -27,6 +27,7 @@ mod filter;
 mod gate;
 mod index;
 mod layout;
+mod load;
 mod props;
 mod reader;
 mod source;
@@ -36,7 +37,7 @@ mod values;
 mod verify;
 mod writer;
 
-pub use block::KeyBlock;
+pub use block::CachedBlock;
 pub use cursor::TableCursor;
 pub use describe::{BlockContent, BlockInfo};
 pub use gate::{OpenGate, ReadGate, TurnGate};

@@ -1,7 +1,7 @@
-//! Values of entries: frames read, verified, decoded, and cached where that pays.
+//! Values of entries: from the cached block, or from a frame that is read, verified, decoded, and cached where that pays.
 //!
-//! Frames that need decoding or a read are cached, one in a few of them; a value of a mapped frame that is stored
-//! raw, or of a cached frame, is handed out in place. Long values have frames of their own and never enter the cache.
+//! Frames on their own are read where a block is long or its keys are mapped. One in a few of them is cached; a value of a
+//! mapped frame that is stored raw, or of a cached frame, is handed out in place. Long values never enter the cache.
 
 use std::cell::RefCell;
 use std::ops::Deref;
@@ -10,8 +10,10 @@ use std::sync::atomic::Ordering;
 use tidesdb_sync::{Guard, prefetch};
 
 use super::Table;
-use super::block::{Block, FRAME_BYTES_TARGET, Frame};
+use super::block::{Block, Frame, LIMITS};
+use super::gate::ReadGate;
 use super::index::Fence;
+use super::load::Keys;
 use super::reader::{CachedPart, FRAME_BITS};
 use super::source::slice;
 use crate::Result;
@@ -67,35 +69,70 @@ impl Deref for TableValue<'_> {
     }
 }
 
+/// What the reader of a value gets if its gate refuses a read.
+const REFUSED: TableValue<'static> = TableValue::InPlace(&[]);
+
 impl Table {
-    /// Value `i` of block `b`.
+    /// Value `i` of block `b`; means nothing if `gate` is shut afterwards.
+    #[inline]
     pub(super) fn value<'g>(
+        &'g self,
+        b: usize,
+        keys: &Keys<'g>,
+        i: usize,
+        guard: &'g Guard,
+        gate: &mut impl ReadGate,
+    ) -> Result<TableValue<'g>> {
+        let block = keys.block().ok_or_else(|| self.wrong_part(b))?;
+        let (start, end) = block.value_span(i);
+        if start == end {
+            return Ok(TableValue::InPlace(&[]));
+        }
+        match keys {
+            Keys::Pinned(cached) => {
+                if let Some(value) = cached.values().get(start..end) {
+                    return Ok(TableValue::InPlace(value));
+                }
+            }
+            Keys::Held(part) => {
+                if let Some(value) = part.block().and_then(|cached| cached.values().get(start..end)) {
+                    return Ok(TableValue::Owned(value.into()));
+                }
+            }
+            Keys::Mapped(..) => {}
+        }
+        self.value_of_frame(b, block, i, guard, gate)
+    }
+
+    /// Value `i` of block `b`, from its frame.
+    fn value_of_frame<'g>(
         &'g self,
         b: usize,
         block: Block<'_>,
         i: usize,
         guard: &'g Guard,
+        gate: &mut impl ReadGate,
     ) -> Result<TableValue<'g>> {
         let (start, end) = block.value_span(i);
-        if start == end {
-            return Ok(TableValue::InPlace(&[]));
-        }
         let fence = self.fence(b)?;
         let (f, frame) = block.frame_of(i).ok_or_else(|| self.corrupt(fence.at, "value without a frame"))?;
         let span = (start.wrapping_sub(frame.base), end.wrapping_sub(frame.base));
+        let at = fence.at + fence.key_part as u64 + frame.at;
         if frame.disk == frame.raw
             && let Some(map) = self.source.map()
         {
-            let at = fence.at + fence.key_part as u64 + frame.at;
             let values = slice(map, at, frame.disk).ok_or_else(|| self.corrupt(at, "file ends too early"))?;
             self.check_values((b, f), at, frame, values)?;
             return self.part_of(fence, values, span).map(TableValue::InPlace);
         }
-        if frame.raw > FRAME_BYTES_TARGET {
-            return self.long_value((b, f), fence, frame, span).map(TableValue::Owned);
+        if frame.raw <= LIMITS.frame && f < usize::from(u8::MAX) {
+            return self.cached_value((b, f), fence, frame, span, guard, gate);
         }
-        if f < usize::from(u8::MAX) {
-            return self.cached_value((b, f), fence, frame, span, guard);
+        if !self.admits(gate, at, frame.disk) {
+            return Ok(REFUSED);
+        }
+        if frame.raw > LIMITS.frame {
+            return self.long_value((b, f), fence, frame, span).map(TableValue::Owned);
         }
         SCRATCH.with_borrow_mut(|s| {
             let values = self.frame_values((b, f), fence, frame, span.1, (&mut s.disk, &mut s.raw))?;
@@ -127,6 +164,7 @@ impl Table {
         frame: Frame,
         span: (usize, usize),
         guard: &'g Guard,
+        gate: &mut impl ReadGate,
     ) -> Result<TableValue<'g>> {
         let key = self.cache_key(b, f as u8 + 1);
         if let Some(map) = self.source.map() {
@@ -135,6 +173,9 @@ impl Table {
         }
         if let Some(CachedPart::Values(values)) = self.cache.get_pinned(key, guard) {
             return self.part_of(fence, values, span).map(TableValue::InPlace);
+        }
+        if !self.admits(gate, fence.at + fence.key_part as u64 + frame.at, frame.disk) {
+            return Ok(REFUSED);
         }
         SCRATCH.with_borrow_mut(|s| {
             s.decoded = s.decoded.wrapping_add(1);
@@ -167,12 +208,24 @@ impl Table {
     ) -> Result<&'a [u8]> {
         let at = fence.at + fence.key_part as u64 + frame.at;
         let bytes = self.source.read(at, frame.disk, disk, &self.name)?;
+        self.decode_frame((b, f), at, frame, want, (bytes, raw))
+    }
+
+    /// The same, where the frame, which lies at `at`, was read: `bytes` are returned if they are stored raw.
+    pub(super) fn decode_frame<'a>(
+        &self,
+        (b, f): (usize, usize),
+        at: u64,
+        frame: Frame,
+        want: usize,
+        (bytes, raw): (&'a [u8], &'a mut Vec<u8>),
+    ) -> Result<&'a [u8]> {
         self.check_values((b, f), at, frame, bytes)?;
         if frame.disk == frame.raw {
             return Ok(bytes);
         }
         let (compression, corrupt) = (self.meta.compression, |what: &str| self.corrupt(at, what));
-        if want < frame.raw && frame.raw <= FRAME_BYTES_TARGET {
+        if want < frame.raw && frame.raw <= LIMITS.frame {
             raw.resize(frame.raw, 0);
             decompress_prefix(compression, bytes, raw, want, corrupt)?;
         } else {

@@ -26,6 +26,8 @@ fn read_errors_are_reported_and_nothing_is_skipped() {
                 Err(Error::Io { op: "read", file, .. }) => assert_eq!(&*file, files::table(TableId(1))),
                 end => assert!(end.is_ok() && seen.len() == entries.len(), "{end:?}"),
             }
+            rig.disk.clear_faults();
+            rig.disk.inject(Fault::errno(errno::EIO).on(OpKind::Read).forever());
             let lookup = get(&table, &entries[1000].key, u64::MAX);
             assert!(matches!(lookup, Err(Error::Io { .. })), "{lookup:?}");
             rig.disk.clear_faults();
