@@ -4,6 +4,7 @@
 
 mod common;
 
+mod batched_reads;
 mod batches;
 mod checkpoints;
 mod clock;
