@@ -147,14 +147,14 @@ impl Table {
         let cached = SCRATCH.with_borrow_mut(|s| -> Result<CachedBlock> {
             let shape = self.decode_keys(fence, read, &mut s.keys)?;
             let block = Block { shape: &shape, bytes: &s.keys };
-            s.values.clear();
+            let mut values = &[][..];
             if read.len() as u64 == fence.disk && block.values_len() <= LIMITS.values {
                 let decoded = self.decode_values(fence, block, &read[fence.key_part..], &mut s.values);
-                if decoded.is_err() {
-                    s.values.clear();
+                if decoded.is_ok() {
+                    values = &s.values;
                 }
             }
-            Ok(CachedBlock::new(shape, &s.keys, &s.values))
+            Ok(CachedBlock::new(shape, &s.keys, values))
         })?;
         let charge = cached.charge();
         Ok(self.cache.insert(self.cache_key(fence.block, 0), CachedPart::Block(cached), charge))
@@ -184,7 +184,7 @@ impl Table {
         Ok(shape)
     }
 
-    /// Verifies all frames of a block, which are `disk`, and appends their values.
+    /// Verifies all frames of a block, which are `disk`, and leaves their values in `values`.
     pub(super) fn decode_values(
         &self,
         fence: Fence,
@@ -192,6 +192,9 @@ impl Table {
         disk: &[u8],
         values: &mut Vec<u8>,
     ) -> Result<()> {
+        let mut rest = Vec::new();
+        // What `values` held before is not cleared first: that would be a pass over it for each block.
+        let mut len = 0;
         for frame in block.frames() {
             let at = fence.at + fence.key_part as u64 + frame.at;
             let bytes = slice(disk, frame.at, frame.disk)
@@ -199,17 +202,20 @@ impl Table {
             if bound_crc(&self.meta.salt, at, &[bytes]) != frame.crc {
                 return Err(self.corrupt(at, "checksum of values"));
             }
-            let (compression, corrupt) = (self.meta.compression, |what: &str| self.corrupt(at, what));
             if frame.disk == frame.raw {
+                values.truncate(len);
                 values.extend_from_slice(bytes);
-            } else if values.is_empty() {
-                decompress_into(compression, bytes, frame.raw, values, corrupt)?;
             } else {
-                let mut raw = Vec::new();
-                decompress_into(compression, bytes, frame.raw, &mut raw, corrupt)?;
-                values.extend_from_slice(&raw);
+                let first = len == 0;
+                let to = if first { &mut *values } else { &mut rest };
+                decompress_into(self.meta.compression, bytes, frame.raw, to, |what| self.corrupt(at, what))?;
+                if !first {
+                    values.extend_from_slice(&rest);
+                }
             }
+            len = values.len();
         }
+        values.truncate(len);
         Ok(())
     }
 

@@ -74,8 +74,8 @@ impl Source {
                 slice(map, at, len).ok_or_else(|| Error::corrupt(name, at, "file ends too early"))
             }
             Self::File(file) => {
-                buf.clear();
-                buf.try_reserve_exact(len)
+                // Bytes of the read before are not cleared: the new ones take their place.
+                buf.try_reserve_exact(len.saturating_sub(buf.len()))
                     .map_err(|_| Error::MemoryLimit { what: format!("reading {name}").into() })?;
                 buf.resize(len, 0);
                 read_exact(file, buf, at, name)?;

@@ -42,7 +42,6 @@ impl Table {
             let read = self.source.read_ahead((fence.at, len), ahead, &mut window, &self.name)?;
             let shape = self.decode_keys(fence, read, &mut keys)?;
             let block = Block { shape: &shape, bytes: &keys };
-            values.clear();
             self.decode_values(fence, block, &read[fence.key_part..], &mut values)?;
             self.verify_entries(b, fence, block, &values, &mut walk)?;
         }
