@@ -12,6 +12,7 @@
 //!    |     <---- block/reader.rs    entry -> fields     source.rs   map or file -> bytes
 //!    `---------- load.rs            bytes -> block      describe.rs shows blocks one by one
 //!    `---------- values.rs          entry -> value     gate.rs     whether a lookup may wait for a read
+//!                                                       window.rs   reads ahead of walks
 //! ```
 //!
 //! The bytes are described in `docs/formats/klog.md`; the constants are in `layout.rs` and `block/mod.rs`.
@@ -35,6 +36,7 @@ mod source;
 mod tests;
 mod values;
 mod verify;
+mod window;
 mod writer;
 
 pub use block::CachedBlock;

@@ -72,6 +72,8 @@ pub struct Table {
     pub(super) verified: Box<[AtomicU16]>,
 }
 
+/// Most bytes of a block or frame that are loaded ahead of its read: a longer read keeps the disk busy on its own.
+const AHEAD_BYTES_MAX: usize = 128 << 10;
 /// Frames beyond this number have no bit and are verified at each use.
 pub(super) const FRAME_BITS: usize = 15;
 
@@ -237,7 +239,7 @@ impl Table {
     /// Whether `gate` lets the caller read `len` bytes at `at` now.
     #[inline]
     pub(super) fn admits(&self, gate: &mut impl ReadGate, at: u64, len: usize) -> bool {
-        self.source.map().is_some() || gate.admits((self.meta.id.0, at), || self.source.load_ahead(at, len))
+        self.source.map().is_some() || gate.admits((self.meta.id.0, at), || self.source.load_ahead(at, len.min(AHEAD_BYTES_MAX)))
     }
 
     /// Notes that the key section (0) or frame `bit - 1` of a mapped block was verified.

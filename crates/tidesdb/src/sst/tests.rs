@@ -6,6 +6,7 @@ mod faults;
 mod golden;
 mod model;
 mod parts;
+mod walks;
 
 use std::cmp::Ordering;
 use std::path::Path;
