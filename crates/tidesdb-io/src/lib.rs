@@ -29,6 +29,4 @@ pub use entropy::{Entropy, OsEntropy, SeededEntropy};
 pub use env::Env;
 pub use pool::{Descriptors, PooledDir};
 pub use threads::{JoinHandle, Priority, RealThreads, Threads};
-pub use vfs::{
-    Access, Advice, Dir, DirLock, Disk, File, FileExt, ReadMap, ReadRequest, SharedMap, Space, read_batch,
-};
+pub use vfs::{Access, Advice, Dir, DirLock, Disk, File, FileExt, ReadMap, SharedMap, Space};

@@ -1,7 +1,7 @@
 //! Descriptors as a budget: files opened for reading are closed when too many are open, and opened again when they are read.
 //!
 //! A database may have far more tables and value logs than the process may have open files. [`PooledDir`] wraps a
-//! directory: [`Dir::open`] with [`Access::Read`] returns a file that holds a descriptor only while the [`Descriptors`]
+//! directory: [`Dir::open`] for reading returns a file that holds a descriptor only while the [`Descriptors`]
 //! have one to spare. The least recently used file loses its descriptor first (CLOCK: one bit of memory for each file).
 //! Files opened for writing, and created ones, keep theirs: a sync must go through the descriptor that was written to.
 //!
@@ -154,9 +154,9 @@ impl Dir for PooledDir {
             dir: Arc::clone(&self.inner),
             descriptors: Arc::clone(&self.descriptors),
             name: name.to_owned(),
+            access,
             slot: RwLock::new(Some(file)),
             used: AtomicBool::new(false),
-            random: AtomicBool::new(false),
         });
         self.descriptors.admit(&pooled);
         Ok(pooled)
@@ -206,11 +206,10 @@ struct PooledFile {
     dir: Arc<dyn Dir>,
     descriptors: Arc<Descriptors>,
     name: String,
+    access: Access,
     slot: RwLock<Option<Arc<dyn File>>>,
     /// Read since the last look for a file to close.
     used: AtomicBool,
-    /// Advised to be read at random: each descriptor of the file needs to be told.
-    random: AtomicBool,
 }
 
 impl PooledFile {
@@ -222,15 +221,12 @@ impl PooledFile {
             }
             return Ok(Arc::clone(file));
         }
-        let opened = match self.dir.open(&self.name, Access::Read) {
+        let opened = match self.dir.open(&self.name, self.access) {
             Err(e) if is_out_of_descriptors(&e) && self.descriptors.evict_half() => {
-                self.dir.open(&self.name, Access::Read)?
+                self.dir.open(&self.name, self.access)?
             }
             other => other?,
         };
-        if self.random.load(Ordering::Relaxed) {
-            let _ = opened.advise(Advice::Random, 0, 0); // a hint
-        }
         {
             let mut slot = self.slot.write().unwrap_or_else(PoisonError::into_inner);
             if let Some(file) = &*slot {
@@ -288,9 +284,6 @@ impl File for PooledFile {
     }
 
     fn advise(&self, advice: Advice, offset: u64, len: u64) -> io::Result<()> {
-        if advice == Advice::Random {
-            self.random.store(true, Ordering::Relaxed);
-        }
         self.file()?.advise(advice, offset, len)
     }
 

@@ -18,6 +18,8 @@ use std::sync::Arc;
 pub enum Access {
     /// Reads only.
     Read,
+    /// Reads only, short pieces here and there: the system should read nothing but what is asked for.
+    Random,
     /// Reads and writes.
     ReadWrite,
 }
@@ -25,8 +27,6 @@ pub enum Access {
 /// What [`File::advise`] tells the system about a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// Reads of this file, whatever the range, load exactly what they ask for: no read-ahead by the system.
-    Random,
     /// The range will be read soon: begin to load it into the page cache, and do not wait.
     WillNeed,
     /// The range will not be read soon: begin to write its dirty pages, and drop its clean ones from the page cache.
@@ -181,34 +181,5 @@ impl FileExt for dyn File + '_ {
             }
         }
         Ok(())
-    }
-}
-
-/// One read of a [batch](read_batch): fills `buf` from `offset` of `file`.
-#[derive(Debug)]
-pub struct ReadRequest<'a> {
-    /// What is read.
-    pub file: &'a dyn File,
-    /// Where the first byte lies.
-    pub offset: u64,
-    /// Filled if `result` is `Ok`.
-    pub buf: &'a mut [u8],
-    /// How the read ended; [`io::ErrorKind::UnexpectedEof`] if the file ends first.
-    pub result: io::Result<()>,
-}
-
-/// Does all `reads` at once: a disk that works on several requests at a time has all of them before the caller waits for
-/// the first. Each read succeeds or fails on its own. On a simulated disk, the reads happen one by one in order.
-///
-/// The system loads all ranges into its page cache side by side ([`Advice::WillNeed`]), then each read copies its bytes.
-pub fn read_batch(reads: &mut [ReadRequest<'_>]) {
-    if reads.len() > 1 {
-        for read in &*reads {
-            // The read itself reports an error of the file.
-            let _ = read.file.advise(Advice::WillNeed, read.offset, read.buf.len() as u64);
-        }
-    }
-    for read in reads {
-        read.result = read.file.read_exact_at(read.buf, read.offset);
     }
 }

@@ -40,6 +40,11 @@ impl RealFile {
         Ok(MAPPABLE.contains(&magic))
     }
 
+    /// Asks the system to read no more of the file than each call asks for. Advice: a file system may lack it.
+    pub(super) fn advise_random(&self) {
+        let _ = rustix::fs::fadvise(&self.fd, 0, None, rustix::fs::Advice::Random);
+    }
+
     /// What `fallocate` does, for file systems that lack it: writes zeros past the end and rewrites every zero
     /// block before it, which may be a hole. Nobody else may write to the range meanwhile.
     pub(super) fn allocate_by_writing(&self, offset: u64, end: u64) -> io::Result<()> {
@@ -123,7 +128,6 @@ impl File for RealFile {
 
     fn advise(&self, advice: Advice, offset: u64, len: u64) -> io::Result<()> {
         let advice = match advice {
-            Advice::Random => rustix::fs::Advice::Random,
             Advice::WillNeed => rustix::fs::Advice::WillNeed,
             Advice::DontNeed => rustix::fs::Advice::DontNeed,
         };
@@ -133,9 +137,7 @@ impl File for RealFile {
     fn is_cached(&self, offset: u64) -> io::Result<bool> {
         let mut byte = [0];
         let mut bufs = [io::IoSliceMut::new(&mut byte)];
-        let read = retry_on_intr(|| {
-            rustix::io::preadv2(&self.fd, &mut bufs, offset, ReadWriteFlags::NOWAIT)
-        });
+        let read = retry_on_intr(|| rustix::io::preadv2(&self.fd, &mut bufs, offset, ReadWriteFlags::NOWAIT));
         match read {
             Err(Errno::AGAIN) => Ok(false),
             // File systems that cannot tell refuse the flag.

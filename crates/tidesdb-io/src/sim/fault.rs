@@ -101,7 +101,16 @@ pub struct Fault {
 
 impl Fault {
     fn new(effect: Effect) -> Self {
-        Self { ops: effect.domain(), effect, path: None, range: None, skip: 0, every: 1, times: 1, chance: 1.0 }
+        Self {
+            ops: effect.domain(),
+            effect,
+            path: None,
+            range: None,
+            skip: 0,
+            every: 1,
+            times: 1,
+            chance: 1.0,
+        }
     }
 
     /// The call fails with this number (see [`errno`]) and does nothing. A failing sync of a file follows the

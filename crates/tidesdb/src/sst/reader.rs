@@ -84,7 +84,7 @@ impl Table {
     /// `Corrupt` if the file is damaged or not the one described, `FormatTooNew`, `Io`.
     pub fn open(context: &TableContext, comparator: &Comparator, meta: Arc<TableMeta>) -> Result<Arc<Self>> {
         let name = files::table(meta.id);
-        let file = context.dir.open(&name, Access::Read).map_err(|e| Error::io("open", &name, e))?;
+        let file = context.dir.open(&name, Access::Random).map_err(|e| Error::io("open", &name, e))?;
         let source = Source::open(file, context.use_mmap, meta.file_bytes, &name)?;
         let footer = read_footer(&source, &meta, &name)?;
         let footer_at = meta.file_bytes - FOOTER_BYTES as u64;
@@ -239,7 +239,8 @@ impl Table {
     /// Whether `gate` lets the caller read `len` bytes at `at` now.
     #[inline]
     pub(super) fn admits(&self, gate: &mut impl ReadGate, at: u64, len: usize) -> bool {
-        self.source.map().is_some() || gate.admits((self.meta.id.0, at), || self.source.load_ahead(at, len.min(AHEAD_BYTES_MAX)))
+        self.source.map().is_some()
+            || gate.admits((self.meta.id.0, at), || self.source.load_ahead(at, len.min(AHEAD_BYTES_MAX)))
     }
 
     /// Notes that the key section (0) or frame `bit - 1` of a mapped block was verified.

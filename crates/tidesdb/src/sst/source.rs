@@ -28,11 +28,7 @@ impl Source {
         // A map that does not hold the whole file is of no use; the file was cut since its length was asked.
         match map {
             Some(map) if map.len() as u64 == len => Ok(Self::Map(map)),
-            _ => {
-                // A hint: each reader here knows better than the system what it reads next.
-                let _ = file.advise(Advice::Random, 0, 0);
-                Ok(Self::File(file))
-            }
+            _ => Ok(Self::File(file)),
         }
     }
 

@@ -100,6 +100,12 @@ impl TableWriter {
         self
     }
 
+    /// Closes blocks by other limits. Before the first entry.
+    #[cfg(test)]
+    pub(super) fn set_limits(&mut self, limits: super::block::Limits) {
+        self.block = BlockBuilder::new(self.comparator.is_bytewise(), self.options.compression, limits);
+    }
+
     /// Adds an entry: a key after the last one, or an older version of the same key.
     ///
     /// # Errors

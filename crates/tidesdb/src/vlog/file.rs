@@ -109,7 +109,7 @@ impl VlogFile {
     /// Opens a file of an earlier session, for reading.
     pub(super) fn open(dir: &dyn Dir, family: FamilyId, vlog: VlogId) -> Result<Self> {
         let name: Arc<str> = files::vlog(vlog).into();
-        let file = dir.open(&name, Access::Read).map_err(|e| match e.kind() {
+        let file = dir.open(&name, Access::Random).map_err(|e| match e.kind() {
             io::ErrorKind::NotFound => Error::corrupt(&name, 0, "the value log is missing"),
             _ => Error::io("open", &name, e),
         })?;
@@ -120,7 +120,6 @@ impl VlogFile {
             return Err(Error::corrupt(&name, 12, "the file is of another family, or has another number"));
         }
         let len = file.len().map_err(|e| Error::io("stat", &name, e))?;
-        let _ = file.advise(Advice::Random, 0, 0); // a hint
         let this = Self::with(file, name, header, 0);
         this.end.store(len, Ordering::Relaxed);
         this.settled.store(len, Ordering::Relaxed);

@@ -80,7 +80,9 @@ fn values_in_value_logs_are_a_batch_of_their_own() {
     assert!(long > 20);
     let vlog: Vec<OpKind> = ops
         .iter()
-        .filter(|op| op.path.ends_with(".vlog") && [OpKind::Advise, OpKind::Read].contains(&op.kind) && op.len > 64)
+        .filter(|op| {
+            op.path.ends_with(".vlog") && [OpKind::Advise, OpKind::Read].contains(&op.kind) && op.len > 64
+        })
         .map(|op| op.kind)
         .collect();
     let want = [vec![OpKind::Advise; long], vec![OpKind::Read; long]].concat();

@@ -49,7 +49,9 @@ fn read_bytes(ops: &[Op]) -> u64 {
 fn loaded_bytes(ops: &[Op]) -> u64 {
     let reads: Vec<&Op> = ops.iter().filter(|op| op.kind == OpKind::Read).collect();
     let in_vain = ops.iter().filter(|op| op.kind == OpKind::Advise).filter(|ahead| {
-        reads.iter().all(|read| read.offset + read.len <= ahead.offset || ahead.offset + ahead.len <= read.offset)
+        reads
+            .iter()
+            .all(|read| read.offset + read.len <= ahead.offset || ahead.offset + ahead.len <= read.offset)
     });
     read_bytes(ops) + in_vain.map(|op| op.len).sum::<u64>()
 }
@@ -75,7 +77,11 @@ fn a_long_walk_reads_each_byte_once_in_growing_pieces() {
     for backwards in [false, true] {
         let table = open(&rig, &meta);
         let mut cursor = TableCursor::new(Arc::clone(&table));
-        if backwards { cursor.seek_to_last().unwrap() } else { cursor.seek_to_first().unwrap() }
+        if backwards {
+            cursor.seek_to_last().unwrap()
+        } else {
+            cursor.seek_to_first().unwrap()
+        }
         assert_eq!(walk(&mut cursor, usize::MAX, backwards).0, ENTRIES);
         let ops = taken(&rig);
         let reads: Vec<&Op> = ops.iter().filter(|op| op.kind == OpKind::Read).collect();
@@ -101,7 +107,11 @@ fn a_walk_loads_no_more_than_twice_what_it_consumes() {
             let backwards = rng.one_in(2);
             let most = 2 << rng.below(12);
             let (start, count) = (key(rng.below(meta.entries as usize)), 1 + rng.below(most));
-            if backwards { cursor.seek_for_prev(&start).unwrap() } else { cursor.seek(&start).unwrap() }
+            if backwards {
+                cursor.seek_for_prev(&start).unwrap()
+            } else {
+                cursor.seek(&start).unwrap()
+            }
             if !cursor.valid() {
                 continue;
             }
@@ -131,7 +141,11 @@ fn a_walk_gets_all_that_lies_before_a_block_that_cannot_be_read() {
             }
             rig.disk.inject(fault.clone());
             taken(&rig);
-            if backwards { cursor.seek_to_last().unwrap() } else { cursor.seek_to_first().unwrap() }
+            if backwards {
+                cursor.seek_to_last().unwrap()
+            } else {
+                cursor.seek_to_first().unwrap()
+            }
             let error = loop {
                 let step = if backwards { cursor.prev() } else { cursor.next() };
                 if let Err(e) = step {
