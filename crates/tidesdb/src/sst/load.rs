@@ -133,12 +133,19 @@ impl Table {
             return Ok(None);
         }
         let mut disk = SCRATCH.with_borrow_mut(|s| std::mem::take(&mut s.disk));
-        let loaded = self
-            .source
-            .read(fence.at, fence.first_read(), &mut disk, &self.name)
-            .and_then(|read| self.cache_block(fence, read));
+        let loaded = self.source.read(fence.at, fence.first_read(), &mut disk, &self.name).and_then(|read| {
+            self.count_read(read.len());
+            self.cache_block(fence, read)
+        });
         SCRATCH.with_borrow_mut(|s| s.disk = disk);
         loaded.map(Some)
+    }
+
+    /// Counts what a lookup read.
+    pub(super) fn count_read(&self, bytes: usize) {
+        if self.source.map().is_none() {
+            self.reads.add(bytes);
+        }
     }
 
     /// Verifies and decodes what was read of a block ([`Fence::first_read`]), and caches it. Values that do not verify are left

@@ -44,6 +44,6 @@ pub use cursor::TableCursor;
 pub use describe::{BlockContent, BlockInfo};
 pub use gate::{OpenGate, ReadGate, TurnGate};
 pub use props::{TableMeta, VlogRef};
-pub use reader::{CachedPart, Found, Table, TableContext};
+pub use reader::{BlockReads, CachedPart, Found, Table, TableContext};
 pub use values::TableValue;
 pub use writer::{TableOptions, TableWriter};

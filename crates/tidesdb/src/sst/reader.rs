@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use tidesdb_cache::{Cache, CacheKey};
 use tidesdb_io::{Access, Dir};
-use tidesdb_sync::Guard;
+use tidesdb_sync::{Guard, ShardedCounters};
 
 use super::TableMeta;
 use super::block::{CachedBlock, Find};
@@ -43,6 +43,29 @@ pub struct TableContext {
     pub cache: Arc<Cache<CachedPart>>,
     /// Whether to map files into memory.
     pub use_mmap: bool,
+    /// What lookups read.
+    pub reads: Arc<BlockReads>,
+}
+
+/// Reads of files by lookups that did not find a block, or the values of a long one, in the cache. Maps are not counted.
+#[derive(Debug, Default)]
+pub struct BlockReads(ShardedCounters<2>);
+
+impl BlockReads {
+    pub(super) fn add(&self, bytes: usize) {
+        self.0.add(0, 1);
+        self.0.add(1, bytes as u64);
+    }
+
+    /// Number of reads.
+    pub fn reads(&self) -> u64 {
+        self.0.sum(0)
+    }
+
+    /// Bytes read.
+    pub fn bytes(&self) -> u64 {
+        self.0.sum(1)
+    }
 }
 
 /// A version that a lookup found.
@@ -68,6 +91,7 @@ pub struct Table {
     pub(super) filter: Filter,
     pub(super) footer: Footer,
     pub(super) cache: Arc<Cache<CachedPart>>,
+    pub(super) reads: Arc<BlockReads>,
     /// Of a mapped file: what was verified of each block. Bit 0 is the key section, bit 1 + f is frame f.
     pub(super) verified: Box<[AtomicU16]>,
 }
@@ -114,6 +138,7 @@ impl Table {
             verified: (0..bits).map(|_| AtomicU16::new(0)).collect(),
             index,
             cache: Arc::clone(&context.cache),
+            reads: Arc::clone(&context.reads),
             name,
             meta,
         }))

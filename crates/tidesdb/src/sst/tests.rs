@@ -109,7 +109,7 @@ impl Rig {
 
     pub(super) fn context(&self, use_mmap: bool, cache_bytes: u64) -> TableContext {
         let cache: Cache<CachedPart> = Cache::new(cache_bytes);
-        TableContext { dir: Arc::clone(&self.dir), cache: Arc::new(cache), use_mmap }
+        TableContext { dir: Arc::clone(&self.dir), cache: Arc::new(cache), use_mmap, reads: Arc::default() }
     }
 
     pub(super) fn open(

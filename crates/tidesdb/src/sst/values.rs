@@ -208,6 +208,7 @@ impl Table {
     ) -> Result<&'a [u8]> {
         let at = fence.at + fence.key_part as u64 + frame.at;
         let bytes = self.source.read(at, frame.disk, disk, &self.name)?;
+        self.count_read(bytes.len());
         self.decode_frame((b, f), at, frame, want, (bytes, raw))
     }
 

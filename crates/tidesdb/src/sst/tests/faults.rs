@@ -79,3 +79,20 @@ fn a_missing_file_is_an_io_error() {
     rig.dir.unlink(&files::table(TableId(1))).unwrap();
     assert!(matches!(rig.open(&meta, &order, true), Err(Error::Io { op: "open", .. })));
 }
+
+/// A merge reads many blocks at once: one of them that cannot be read is no error of those before it.
+#[test]
+fn a_read_ahead_that_fails_is_done_again_for_one_block() {
+    let (rig, order) = (Rig::new(), Comparator::bytewise());
+    let meta = rig.write(1, &entries(), options(Compression::None), &order);
+    let table = rig.open(&meta, &order, false).unwrap();
+    let mut cursor = TableCursor::bypassing_cache(table);
+    let fault = rig.disk.inject(Fault::errno(errno::EIO).on(OpKind::Read).times(1));
+    cursor.seek_to_first().unwrap();
+    assert_eq!(rig.disk.struck(fault), 1);
+    for e in entries() {
+        assert_eq!(at(&mut cursor).unwrap(), e);
+        cursor.next().unwrap();
+    }
+    assert!(!cursor.valid());
+}

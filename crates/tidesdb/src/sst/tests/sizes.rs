@@ -3,8 +3,8 @@
 use tidesdb_io::sim::OpKind;
 
 use super::*;
-use crate::sst::{OpenGate, TableCursor};
 use crate::sst::block::{ENTRIES_MAX, LIMITS, Limits};
+use crate::sst::{OpenGate, TableCursor};
 
 const PAGE: u64 = 4096;
 
@@ -254,7 +254,8 @@ fn block_lengths_compared() {
         let mut bytes: Vec<u64> = read.iter().map(|read| read.1).collect();
         bytes.sort_unstable();
         let touched: u64 = read.iter().map(|&read| pages(read)).sum();
-        (0..table.index.blocks()).for_each(|b| drop(table.keys(b, &tidesdb_sync::pin(), &mut OpenGate).unwrap()));
+        (0..table.index.blocks())
+            .for_each(|b| drop(table.keys(b, &tidesdb_sync::pin(), &mut OpenGate).unwrap()));
         let clock = tidesdb_io::RealClock::new();
         let mut spent = Vec::new();
         for part in keys.chunks(20_000) {

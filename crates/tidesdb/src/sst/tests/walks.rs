@@ -197,7 +197,9 @@ fn pages_that_are_dropped_are_not_in_the_page_cache() {
     }
     let meta = Arc::new(writer.finish().unwrap());
     let cache = Arc::new(tidesdb_cache::Cache::new(1 << 20));
-    let table = Table::open(&TableContext { dir, cache, use_mmap: false }, &order, meta).unwrap();
+    let table =
+        Table::open(&TableContext { dir, cache, use_mmap: false, reads: Arc::default() }, &order, meta)
+            .unwrap();
     if table.is_in_page_cache() {
         println!("skipped: this file system keeps its pages");
         return;
