@@ -29,4 +29,4 @@ pub use entropy::{Entropy, OsEntropy, SeededEntropy};
 pub use env::Env;
 pub use pool::{Descriptors, PooledDir};
 pub use threads::{JoinHandle, Priority, RealThreads, Threads};
-pub use vfs::{Access, Dir, DirLock, Disk, File, FileExt, ReadMap, SharedMap, Space};
+pub use vfs::{Access, Advice, Dir, DirLock, Disk, File, FileExt, ReadMap, SharedMap, Space};

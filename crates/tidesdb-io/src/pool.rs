@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 use rustix::io::Errno;
 
-use crate::{Access, Dir, DirLock, Disk, File, ReadMap, SharedMap, Space};
+use crate::{Access, Advice, Dir, DirLock, Disk, File, ReadMap, SharedMap, Space};
 
 /// How many descriptors files for reading may hold, and which files hold them.
 #[derive(Debug)]
@@ -283,7 +283,11 @@ impl File for PooledFile {
         self.file()?.map_read()
     }
 
-    fn drop_cache(&self) -> io::Result<()> {
-        self.file()?.drop_cache()
+    fn advise(&self, advice: Advice, offset: u64, len: u64) -> io::Result<()> {
+        self.file()?.advise(advice, offset, len)
+    }
+
+    fn is_cached(&self, offset: u64) -> io::Result<bool> {
+        self.file()?.is_cached(offset)
     }
 }

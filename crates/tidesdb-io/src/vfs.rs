@@ -24,6 +24,15 @@ pub enum Access {
     ReadWrite,
 }
 
+/// What [`File::advise`] tells the system about a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// The range will be read soon: begin to load it into the page cache, and do not wait.
+    WillNeed,
+    /// The range will not be read soon: begin to write its dirty pages, and drop its clean ones from the page cache.
+    DontNeed,
+}
+
 /// Free and total bytes of the file system that holds a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
@@ -103,8 +112,11 @@ pub trait File: Send + Sync + Debug {
     /// Maps the whole file for reading. `Ok(None)` where not supported: the caller falls back to `read_at`.
     /// The file must never be cut while the map lives.
     fn map_read(&self) -> io::Result<Option<ReadMap>>;
-    /// Asks the system to drop clean cached pages of this file.
-    fn drop_cache(&self) -> io::Result<()>;
+    /// Tells the system how a range will be used; `len` 0 means to the end of the file. Changes no byte: a caller
+    /// may ignore the error.
+    fn advise(&self, advice: Advice, offset: u64, len: u64) -> io::Result<()>;
+    /// Whether the byte at `offset` is in the system's page cache. True where the system does not tell.
+    fn is_cached(&self, offset: u64) -> io::Result<bool>;
 }
 
 /// A writable shared mapping of a file.

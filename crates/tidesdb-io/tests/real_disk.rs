@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use tidesdb_io::{Access, Dir, Disk, FileExt, RealDisk};
+use tidesdb_io::{Access, Advice, Dir, Disk, FileExt, RealDisk};
 
 fn open(path: &Path) -> Arc<dyn Dir> {
     RealDisk::new().open_dir(path, true).unwrap()
@@ -122,7 +122,7 @@ fn preallocation_makes_real_blocks() {
     file.write_all_at(b"x", 5).unwrap();
     file.allocate(0, 2 << 20).unwrap();
     assert!(blocks() >= 2 << 20);
-    file.drop_cache().unwrap();
+    file.advise(Advice::DontNeed, 0, 0).unwrap();
     file.read_exact_at(&mut all[..8], 0).unwrap();
     assert_eq!(all[..8], [0, 0, 0, 0, 0, b'x', 0, 0]);
     // More than any file system holds: the file must not stay behind.

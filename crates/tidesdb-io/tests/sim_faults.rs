@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use tidesdb_io::sim::{self, Fault, Image, OpKind, OpSet, SimDisk, SyncModel, errno};
-use tidesdb_io::{Access, Dir, Disk, File, FileExt};
+use tidesdb_io::{Access, Advice, Dir, Disk, File, FileExt};
 
 fn disk() -> (SimDisk, Arc<dyn Dir>) {
     let sim = SimDisk::new(11);
@@ -61,7 +61,7 @@ fn a_crash_stops_everything_and_undoes_its_call() {
         file.len().map(drop),
         file.map_shared(1).map(drop),
         file.map_read().map(drop),
-        file.drop_cache(),
+        file.advise(Advice::DontNeed, 0, 0),
         map.write(0, b"x"),
         map.populate(0, 1),
         dir.create_new("b", 0).map(drop),
@@ -119,7 +119,7 @@ fn each_call_can_fail_with_each_errno() {
         OpKind::Len,
         OpKind::MapShared,
         OpKind::MapRead,
-        OpKind::DropCache,
+        OpKind::Advise,
         OpKind::Create,
         OpKind::Open,
         OpKind::Rename,
@@ -149,7 +149,7 @@ fn each_call_can_fail_with_each_errno() {
                 OpKind::Len => file.len().map(drop),
                 OpKind::MapShared => file.map_shared(1).map(drop),
                 OpKind::MapRead => file.map_read().map(drop),
-                OpKind::DropCache => file.drop_cache(),
+                OpKind::Advise => file.advise(Advice::DontNeed, 0, 0),
                 OpKind::Create => dir.create_new("new", 0).map(drop),
                 OpKind::Open => dir.open("a", Access::Read).map(drop),
                 OpKind::Rename => dir.rename("a", "b"),

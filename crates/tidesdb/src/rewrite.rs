@@ -30,12 +30,15 @@ pub struct Target {
     pub table_bytes: u64,
     /// How often merges had been stopped when this one began; `None` for what is no merge, and goes on.
     pub stops_seen: Option<u64>,
+    /// The new tables leave the system's page cache, as the old ones were not there. What a flush writes stays: it is read again soon,
+    /// by readers or by a merge.
+    pub drop_pages: bool,
 }
 
 impl Target {
     /// One table in the level that flushes write to.
     pub fn flush(bottom: bool) -> Self {
-        Self { level: FLUSH_LEVEL, bottom, table_bytes: u64::MAX, stops_seen: None }
+        Self { level: FLUSH_LEVEL, bottom, table_bytes: u64::MAX, stops_seen: None, drop_pages: false }
     }
 
     /// What is flushed is soon merged: there the processor time of writers counts for more than a few bytes.
@@ -224,7 +227,9 @@ impl Output<'_> {
         };
         let id = self.shared.versions.new_table_id()?;
         let salt = self.shared.env.entropy.salt();
-        TableWriter::create(&self.shared.dir, id, salt, options, self.family.options.comparator.clone())
+        let order = self.family.options.comparator.clone();
+        let writer = TableWriter::create(&self.shared.dir, id, salt, options, order)?;
+        Ok(if self.target.drop_pages { writer.dropping_pages() } else { writer })
     }
 
     fn finish_table(&mut self, purged_to: SeqNo) -> Result<()> {

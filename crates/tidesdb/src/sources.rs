@@ -31,27 +31,46 @@ pub enum Source {
     Run(LevelCursor<MergeInput>),
 }
 
-/// A table that a merge reads.
+/// A table that a merge reads. The merge leaves the system's page cache as it finds it: pages of a table that is not there are
+/// dropped behind the merge.
 #[derive(Clone, Debug)]
-pub struct MergeInput(Arc<TableSlot>);
+pub struct MergeInput {
+    slot: Arc<TableSlot>,
+    is_cold: bool,
+}
+
+impl MergeInput {
+    /// An input that is read soon.
+    pub fn new(slot: &Arc<TableSlot>) -> Self {
+        Self { slot: Arc::clone(slot), is_cold: !slot.table().is_in_page_cache() }
+    }
+
+    /// Whether most of these inputs, by bytes, come from the disk.
+    pub fn are_cold(inputs: &[Self]) -> bool {
+        let bytes = |input: &Self| input.slot.meta().file_bytes;
+        let cold: u64 = inputs.iter().filter(|input| input.is_cold).map(bytes).sum();
+        cold * 2 > inputs.iter().map(bytes).sum()
+    }
+}
 
 impl LevelTable for MergeInput {
     type Cursor = TableCursor;
 
     fn max_seq(&self) -> SeqNo {
-        self.0.meta().max_seq
+        self.slot.meta().max_seq
     }
 
     fn smallest(&self) -> &[u8] {
-        &self.0.meta().smallest
+        &self.slot.meta().smallest
     }
 
     fn largest(&self) -> &[u8] {
-        &self.0.meta().largest
+        &self.slot.meta().largest
     }
 
     fn cursor(&self) -> TableCursor {
-        TableCursor::bypassing_cache(Arc::clone(self.0.table()))
+        let cursor = TableCursor::bypassing_cache(Arc::clone(self.slot.table()));
+        if self.is_cold { cursor.dropping_pages() } else { cursor }
     }
 }
 
@@ -93,8 +112,7 @@ impl Source {
 
     /// Cursors over inputs of a merge: they read by system calls and past the block cache, so that a merge neither fills
     /// the cache nor keeps whole tables mapped. Those of a `run` are disjoint, in key order, and make one cursor.
-    pub fn for_merge(comparator: &Comparator, tables: &[Arc<TableSlot>], run: bool) -> Vec<Self> {
-        let inputs: Vec<MergeInput> = tables.iter().map(|slot| MergeInput(Arc::clone(slot))).collect();
+    pub fn for_merge(comparator: &Comparator, inputs: Vec<MergeInput>, run: bool) -> Vec<Self> {
         match inputs.is_empty() {
             true => Vec::new(),
             false if run => vec![Self::Run(LevelCursor::new(comparator.clone(), inputs.into()))],

@@ -1,14 +1,15 @@
 //! A regular file held by descriptor.
 
 use std::io;
+use std::num::NonZeroU64;
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{Advice, FallocateFlags};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::fs::FallocateFlags;
+use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 
 use super::mmap::{self, RealSharedMap};
 use crate::region::MapRegion;
-use crate::{File, FileExt, ReadMap, SharedMap};
+use crate::{Advice, File, FileExt, ReadMap, SharedMap};
 
 /// Unit in which a file system may leave a hole.
 const BLOCK: usize = 4096;
@@ -41,7 +42,7 @@ impl RealFile {
 
     /// Asks the system to read no more of the file than each call asks for. Advice: a file system may lack it.
     pub(super) fn advise_random(&self) {
-        let _ = rustix::fs::fadvise(&self.fd, 0, None, Advice::Random);
+        let _ = rustix::fs::fadvise(&self.fd, 0, None, rustix::fs::Advice::Random);
     }
 
     /// What `fallocate` does, for file systems that lack it: writes zeros past the end and rewrites every zero
@@ -125,7 +126,23 @@ impl File for RealFile {
         Ok(Some(ReadMap { inner: std::sync::Arc::new(region) }))
     }
 
-    fn drop_cache(&self) -> io::Result<()> {
-        Ok(rustix::fs::fadvise(&self.fd, 0, None, Advice::DontNeed)?)
+    fn advise(&self, advice: Advice, offset: u64, len: u64) -> io::Result<()> {
+        let advice = match advice {
+            Advice::WillNeed => rustix::fs::Advice::WillNeed,
+            Advice::DontNeed => rustix::fs::Advice::DontNeed,
+        };
+        Ok(rustix::fs::fadvise(&self.fd, offset, NonZeroU64::new(len), advice)?)
+    }
+
+    fn is_cached(&self, offset: u64) -> io::Result<bool> {
+        let mut byte = [0];
+        let mut bufs = [io::IoSliceMut::new(&mut byte)];
+        let read = retry_on_intr(|| rustix::io::preadv2(&self.fd, &mut bufs, offset, ReadWriteFlags::NOWAIT));
+        match read {
+            Err(Errno::AGAIN) => Ok(false),
+            // File systems that cannot tell refuse the flag.
+            Ok(_) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(true),
+            Err(e) => Err(e.into()),
+        }
     }
 }

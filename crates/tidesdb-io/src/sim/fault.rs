@@ -92,6 +92,7 @@ pub struct Fault {
     effect: Effect,
     ops: OpSet,
     path: Option<PathTest>,
+    range: Option<(u64, u64)>,
     skip: u64,
     every: u64,
     times: u64,
@@ -100,7 +101,16 @@ pub struct Fault {
 
 impl Fault {
     fn new(effect: Effect) -> Self {
-        Self { ops: effect.domain(), effect, path: None, skip: 0, every: 1, times: 1, chance: 1.0 }
+        Self {
+            ops: effect.domain(),
+            effect,
+            path: None,
+            range: None,
+            skip: 0,
+            every: 1,
+            times: 1,
+            chance: 1.0,
+        }
     }
 
     /// The call fails with this number (see [`errno`]) and does nothing. A failing sync of a file follows the
@@ -158,6 +168,13 @@ impl Fault {
     pub fn path_ends(self, suffix: &str) -> Self {
         let suffix = suffix.to_owned();
         self.path_if(move |path| path.ends_with(&suffix))
+    }
+
+    /// Only calls that touch a byte of the file from `start` to before `end`: bad sectors.
+    #[must_use]
+    pub fn within(mut self, start: u64, end: u64) -> Self {
+        self.range = Some((start, end));
+        self
     }
 
     /// Lets the first `n` matching calls pass.
@@ -224,7 +241,8 @@ impl Rule {
         let fault = &self.fault;
         let matches = fault.ops.has(op.kind)
             && fault.effect.domain().has(op.kind)
-            && fault.path.as_ref().is_none_or(|test| test(&op.path));
+            && fault.path.as_ref().is_none_or(|test| test(&op.path))
+            && fault.range.is_none_or(|(start, end)| op.offset < end && start < op.offset + op.len);
         if !matches || self.struck >= fault.times {
             return false;
         }

@@ -16,7 +16,7 @@ use super::op::OpKind;
 use super::world::{Id, Node};
 use crate::name::check_name;
 use crate::region::MapRegion;
-use crate::{Access, Dir, DirLock, Disk, File, ReadMap, SharedMap, Space};
+use crate::{Access, Advice, Dir, DirLock, Disk, File, ReadMap, SharedMap, Space};
 
 /// A call without offset and length.
 const NO_RANGE: (u64, u64) = (0, 0);
@@ -403,8 +403,12 @@ impl File for SimFile {
         })
     }
 
-    fn drop_cache(&self) -> io::Result<()> {
-        self.call(OpKind::DropCache, NO_RANGE, |_, _| Ok(()))
+    fn advise(&self, _advice: Advice, offset: u64, len: u64) -> io::Result<()> {
+        self.call(OpKind::Advise, (offset, len), |_, _| Ok(()))
+    }
+
+    fn is_cached(&self, _offset: u64) -> io::Result<bool> {
+        Ok(true) // there is no page cache, and asking changes nothing
     }
 }
 

@@ -50,8 +50,8 @@ pub enum OpKind {
     MapWrite,
     /// [`SharedMap::populate`](crate::SharedMap::populate).
     Populate,
-    /// [`File::drop_cache`](crate::File::drop_cache).
-    DropCache,
+    /// [`File::advise`](crate::File::advise).
+    Advise,
 }
 
 /// A set of [`OpKind`]s. Sets and kinds are joined with `|`.

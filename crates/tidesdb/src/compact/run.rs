@@ -10,7 +10,7 @@ use crate::merge::{MergeCursor, Purge};
 use crate::ranges::RangeTombstone;
 use crate::rewrite::{self, Rewritten, Target};
 use crate::shared::Shared;
-use crate::sources::{Source, TableVersion};
+use crate::sources::{MergeInput, Source, TableVersion};
 use crate::sst::TableMeta;
 use crate::types::{EntryCursor, SeqNo};
 use crate::version::{Change, VersionEdit};
@@ -200,10 +200,12 @@ fn merge(
     let order = &family.options.comparator;
     let of = |bottom: bool| {
         let inputs = plan.inputs.iter().filter(move |(level, _)| (*level == BOTTOM_LEVEL) == bottom);
-        inputs.map(|(_, t)| Arc::clone(t)).collect::<Vec<_>>()
+        inputs.map(|(_, t)| MergeInput::new(t)).collect::<Vec<_>>()
     };
-    let mut sources = Source::for_merge(order, &of(false), false);
-    sources.extend(Source::for_merge(order, &of(true), true));
+    let (upper, lower) = (of(false), of(true));
+    let drop_pages = MergeInput::are_cold(&[&upper[..], &lower].concat());
+    let mut sources = Source::for_merge(order, upper, false);
+    sources.extend(Source::for_merge(order, lower, true));
     let mut cursor = MergeCursor::new(family.options.comparator.clone(), sources);
     cursor.seek_to_first()?;
     let target = Target {
@@ -211,6 +213,7 @@ fn merge(
         bottom: plan.bottom,
         table_bytes: family.options.table_bytes(),
         stops_seen: Some(stops),
+        drop_pages,
     };
     let purge = Purge { ranges: version.ranges().clone(), complete_to: version.flushed_to() };
     rewrite::run(shared, family, cursor, target, &purge)

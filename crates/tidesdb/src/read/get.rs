@@ -8,7 +8,7 @@ use tidesdb_sync::{Guard, pin};
 use crate::codec::key_hash;
 use crate::family::{FamilyCore, ReadView};
 use crate::shared::Shared;
-use crate::sst::{Table, TableValue};
+use crate::sst::{OpenGate, ReadGate, Table, TableValue, TurnGate};
 use crate::types::{Kind, SeqNo, Slice};
 use crate::vlog::VlogPointer;
 use crate::{Error, Result};
@@ -25,6 +25,12 @@ enum Place<'g> {
     Memtable(Entry<'g>, &'g Arc<Memtable>),
     Table(TableValue<'g>),
 }
+
+/// Keys of a `multi_get` that are read at once: enough for the queue of a fast disk, and what is loaded ahead stays in the
+/// system's cache until it is read.
+const GROUP_KEYS: usize = 128;
+/// Number of the round of a group in which lookups read whatever they miss.
+const LAST_ROUND: u32 = 4;
 
 /// Values from this size on are handed out where they lie in the memtable; a smaller one costs less to copy than to pin.
 const PINNED_BYTES_MIN: usize = 1024;
@@ -119,19 +125,57 @@ pub fn multi_get<K: AsRef<[u8]>>(
     let comparator = &family.options.comparator;
     order.sort_by(|a, b| comparator.compare(keys[*a].as_ref(), keys[*b].as_ref()));
     let mut out = vec![None; keys.len()];
-    for i in order {
-        let guard = pin(); // for each key: a pin over many reads would keep everybody's memory back
-        let key = comparator_key(family, keys[i].as_ref())?;
-        match lookup(&view, key, seq, true, &guard)? {
-            Some(hit) if !hit.is_live(shared) => {}
-            Some(hit) if hit.kind == Kind::PutPointer => {
-                out[i] = Some(resolve(family, hit.place.bytes())?);
-            }
-            Some(hit) => out[i] = Some(hit.place.into_slice()),
-            None => {}
+    for group in order.chunks_mut(GROUP_KEYS) {
+        let pointers = get_group(shared, family, (&view, seq), (keys, group), &mut out)?;
+        if pointers.len() > 1 {
+            pointers.iter().for_each(|(_, pointer)| family.vlog.load_ahead(pointer));
+        }
+        for (i, pointer) in pointers {
+            out[i] = Some(family.vlog.read(&pointer).map(Slice::from)?);
         }
     }
     Ok(out)
+}
+
+/// Looks up the keys whose numbers are in `pending`, and fills in the values that are not in a value log; returns the pointers to
+/// those that are.
+///
+/// In the first round a lookup reads nothing: it has the block that it misses loaded ahead. In a later round it reads that
+/// block, and has the next one that it misses loaded ahead. The last round reads all.
+fn get_group<K: AsRef<[u8]>>(
+    shared: &Shared,
+    family: &FamilyCore,
+    (view, seq): (&Arc<ReadView>, SeqNo),
+    (keys, mut pending): (&[K], &mut [usize]),
+    out: &mut [Option<Slice>],
+) -> Result<Vec<(usize, VlogPointer)>> {
+    let mut pointers = Vec::new();
+    for round in 0..=LAST_ROUND {
+        let alone = pending.len() == 1; // it has nobody to wait with
+        let mut gate = TurnGate::new(if alone || round == LAST_ROUND { u32::MAX } else { round.min(1) });
+        let mut unanswered = 0;
+        for at in 0..pending.len() {
+            let i = pending[at];
+            let guard = pin(); // for each key: a pin over many reads would keep everybody's memory back
+            let key = comparator_key(family, keys[i].as_ref())?;
+            gate.begin();
+            let hit = lookup(view, key, seq, true, &guard, &mut gate)?;
+            if gate.is_shut() {
+                pending[unanswered] = i;
+                unanswered += 1;
+                continue;
+            }
+            match hit.filter(|hit| hit.is_live(shared)) {
+                Some(hit) if hit.kind == Kind::PutPointer => pointers.push((i, pointer(hit.place.bytes())?)),
+                hit => out[i] = hit.map(|hit| hit.place.into_slice()),
+            }
+        }
+        pending = &mut pending[..unanswered];
+        if pending.is_empty() {
+            break;
+        }
+    }
+    Ok(pointers)
 }
 
 /// Sequence number of the newest version of `key` below `end`, whatever it says; 0 if there is none above `since`. Looks only
@@ -180,7 +224,7 @@ pub fn newest_range(view: &Arc<ReadView>, key: &[u8], (since, end): (SeqNo, SeqN
 /// # Errors
 /// `Corrupt`, `Io`.
 pub fn sees(view: &Arc<ReadView>, key: &[u8], (seq, now): (SeqNo, u32), guard: &Guard) -> Result<bool> {
-    let hit = lookup(view, key, seq, false, guard)?;
+    let hit = lookup(view, key, seq, false, guard, &mut OpenGate)?;
     Ok(hit.is_some_and(|hit| !hit.kind.is_tombstone() && (hit.expiry == 0 || hit.expiry > now)))
 }
 
@@ -209,18 +253,20 @@ fn find<'g>(
         Some(seq) => seq,
         None => shared.visible(),
     };
-    match lookup(view, key, seq, want_value, guard)? {
+    match lookup(view, key, seq, want_value, guard, &mut OpenGate)? {
         Some(hit) if hit.is_live(shared) => Ok(Some(hit)),
         _ => Ok(None),
     }
 }
 
+/// The newest version of `key` at or below `seq`; means nothing if `gate` is shut afterwards.
 fn lookup<'g>(
     view: &'g Arc<ReadView>,
     key: &[u8],
     seq: SeqNo,
     want_value: bool,
     guard: &'g Guard,
+    gate: &mut impl ReadGate,
 ) -> Result<Option<Hit<'g>>> {
     let order = view.version.order();
     for slot in view.memtables() {
@@ -248,7 +294,11 @@ fn lookup<'g>(
         candidates.push(slot.table());
     });
     for table in candidates.iter() {
-        if let Some(found) = table.get(key, hash, seq, want_value, guard)? {
+        let found = table.get_through((key, hash), seq, want_value, guard, gate)?;
+        if gate.is_shut() {
+            break;
+        }
+        if let Some(found) = found {
             if found.seq < deleted {
                 return Ok(None);
             }
@@ -288,7 +338,9 @@ impl<'a> Candidates<'a> {
 /// # Errors
 /// `Corrupt`, `Io`.
 pub(super) fn resolve(family: &FamilyCore, pointer: &[u8]) -> Result<Slice> {
-    let pointer = VlogPointer::decode(pointer)
-        .ok_or_else(|| Error::internal("an entry holds a pointer of a wrong length"))?;
-    family.vlog.read(&pointer).map(Slice::from)
+    family.vlog.read(&self::pointer(pointer)?).map(Slice::from)
+}
+
+fn pointer(bytes: &[u8]) -> Result<VlogPointer> {
+    VlogPointer::decode(bytes).ok_or_else(|| Error::internal("an entry holds a pointer of a wrong length"))
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use tidesdb_io::{Access, Dir, DirLock, File, ReadMap, SharedMap, Space};
+use tidesdb_io::{Access, Advice, Dir, DirLock, File, ReadMap, SharedMap, Space};
 use tidesdb_sync::RwLock;
 
 use super::cache::Cache;
@@ -195,7 +195,11 @@ impl File for RemoteFile {
         Ok(None)
     }
 
-    fn drop_cache(&self) -> io::Result<()> {
-        self.file()?.drop_cache()
+    fn advise(&self, advice: Advice, offset: u64, len: u64) -> io::Result<()> {
+        self.file()?.advise(advice, offset, len)
+    }
+
+    fn is_cached(&self, offset: u64) -> io::Result<bool> {
+        self.file()?.is_cached(offset)
     }
 }

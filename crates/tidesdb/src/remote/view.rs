@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use tidesdb_io::{Access, Dir, DirLock, File, ReadMap, SharedMap, Space};
+use tidesdb_io::{Access, Advice, Dir, DirLock, File, ReadMap, SharedMap, Space};
 
 use crate::store::ObjectStore;
 
@@ -128,7 +128,11 @@ impl File for Bytes {
         Ok(None)
     }
 
-    fn drop_cache(&self) -> io::Result<()> {
+    fn advise(&self, _advice: Advice, _offset: u64, _len: u64) -> io::Result<()> {
         Ok(())
+    }
+
+    fn is_cached(&self, _offset: u64) -> io::Result<bool> {
+        Ok(true)
     }
 }

@@ -1,29 +1,25 @@
 //! Walks a table both ways, one block in hand. Buffers are reused: after warm-up, neither steps nor seeks
 //! allocate while blocks are mapped or cached.
 //!
-//! A walk forwards over blocks that are not cached reads several at once: as much as it has gone over, up to a limit.
+//! A walk over blocks that are not cached reads ahead, see `window.rs`.
 
 use std::sync::Arc;
 
 use tidesdb_cache::Handle;
 
 use super::Table;
-use super::block::{Block, CachedBlock, LIMITS, Shape};
+use super::block::{Block, CachedBlock, Shape};
 use super::index::Fence;
 use super::load::Keys;
 use super::partitions::HeldPartition;
 use super::reader::CachedPart;
-use super::source::{Window, slice};
+use super::source::slice;
+use super::window::Window;
 use crate::types::{EntryCursor, Rows, SeqNo, Sight, Stamp, Stored};
 use crate::{Error, Result};
 
 /// A buffer that a long value made larger than this is not kept for the next value.
 const KEPT_BYTES: usize = 1 << 20;
-
-/// Most bytes that are read ahead at once. The system reads nothing ahead of them ([`tidesdb_io::Access::Random`]).
-const AHEAD_BYTES: usize = 256 << 10;
-/// Blocks in a row that are read one by one before a walk reads ahead.
-const SINGLE_BLOCKS: usize = 4;
 
 /// Where the current block is.
 enum Held {
@@ -83,8 +79,6 @@ pub struct TableCursor {
     disk: Vec<u8>,
     raw: Vec<u8>,
     window: Window,
-    /// Blocks in a row, the present one included, that the walk came to forwards and that were not cached.
-    missed: usize,
 }
 
 impl TableCursor {
@@ -108,13 +102,19 @@ impl TableCursor {
             disk: Vec::new(),
             raw: Vec::new(),
             window: Window::default(),
-            missed: 0,
         }
     }
 
     /// A cursor for whole walks (compaction, verification): leaves the block cache to others.
     pub fn bypassing_cache(table: Arc<Table>) -> Self {
-        Self { fill_cache: false, near: HeldPartition::bypassing(), ..Self::new(table) }
+        let window = Window::whole(false);
+        Self { fill_cache: false, near: HeldPartition::bypassing(), window, ..Self::new(table) }
+    }
+
+    /// The same cursor; what it reads from now on leaves the system's page cache.
+    pub fn dropping_pages(mut self) -> Self {
+        self.window = Window::whole(true);
+        self
     }
 
     /// The table walked.
@@ -128,8 +128,7 @@ impl TableCursor {
         self.held = Held::None;
         self.near.clear();
         self.values = Values::default();
-        self.window.clear(KEPT_BYTES);
-        self.missed = 0;
+        self.window.reset();
         self.valid = false;
     }
 
@@ -163,11 +162,8 @@ impl TableCursor {
                 Held::Mapped { at: fence.at, len: fence.key_part }
             }
             _ => match self.table.cached_block(b) {
-                Some(part) => {
-                    self.missed = 0;
-                    Held::Cached(part)
-                }
-                None => self.read(b, fence)?,
+                Some(part) => Held::Cached(part),
+                None => self.read(fence)?,
             },
         };
         if let Held::Cached(part) = &self.held {
@@ -186,25 +182,19 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Reads block `b`, and the ones behind it if the walk is long. Until it is, and while there is room, blocks are cached.
+    /// Reads the block at `fence`, and the ones that follow if the walk is long. Until it is, and while there is room, blocks are cached:
+    /// a long walk leaves the cache to those who read the same again.
     #[cold]
-    fn read(&mut self, b: usize, fence: Fence) -> Result<Held> {
-        self.missed = if b == self.b + 1 { self.missed + 1 } else { 1 };
-        let whole_walk = !self.fill_cache;
-        let ahead = match self.missed {
-            _ if whole_walk => AHEAD_BYTES,
-            missed if missed > SINGLE_BLOCKS => (missed * LIMITS.disk).min(AHEAD_BYTES),
-            _ => 0,
-        };
+    fn read(&mut self, fence: Fence) -> Result<Held> {
         let table = &self.table;
-        let (piece, ahead) = ((fence.at, fence.first_read()), (ahead, table.footer.filter_at));
-        let read = table.source.read_ahead(piece, ahead, &mut self.window, &table.name)?;
-        if whole_walk || (self.missed > SINGLE_BLOCKS && table.cache.is_full()) {
-            self.shape = table.decode_keys(fence, &mut self.near, read, &mut self.own)?;
-            Ok(Held::Own)
-        } else {
-            table.cache_block(fence, &mut self.near, read).map(Held::Cached)
+        self.window.step(self.b, fence.block);
+        let to_cache = self.fill_cache && !(self.window.is_long() && table.cache.is_full());
+        let read = self.window.block(table, &mut self.near, fence, fence.first_read())?;
+        if to_cache {
+            return table.cache_block(fence, &mut self.near, read).map(Held::Cached);
         }
+        self.shape = table.decode_keys(fence, &mut self.near, read, &mut self.own)?;
+        Ok(Held::Own)
     }
 
     /// Stands on entry `slot` of the block in hand.
@@ -330,10 +320,7 @@ impl TableCursor {
         }
         let at = self.fence.at + self.fence.key_part as u64 + frame.at;
         let table = &self.table;
-        let bytes = match self.window.get(at, frame.disk) {
-            Some(bytes) => bytes,
-            None => table.source.read(at, frame.disk, &mut self.disk, &table.name)?,
-        };
+        let bytes = self.window.frame(table, self.fence, (at, frame.disk), &mut self.disk)?;
         let mut place = ValuesPlace::Own;
         table.decode_frame((self.b, f), at, frame, usize::MAX, (bytes, &mut self.raw))?;
         if frame.disk == frame.raw {

@@ -12,6 +12,7 @@ use tidesdb_sync::{Guard, prefetch};
 
 use super::Table;
 use super::block::{Block, CachedBlock, LIMITS, Shape};
+use super::gate::ReadGate;
 use super::index::{Fence, encloses};
 use super::layout::CRC_BYTES;
 use super::partitions::HeldPartition;
@@ -80,17 +81,22 @@ impl Fence {
 }
 
 impl Table {
-    /// The keys of block `b`: in place, or from the cache, read into it if need be.
+    /// The keys of block `b`: in place, or from the cache, read into it if need be. `None` if `gate` refuses the read.
     #[inline]
-    pub(super) fn keys<'a>(&'a self, b: usize, guard: &'a Guard) -> Result<Keys<'a>> {
+    pub(super) fn keys<'a>(
+        &'a self,
+        b: usize,
+        guard: &'a Guard,
+        gate: &mut impl ReadGate,
+    ) -> Result<Option<Keys<'a>>> {
         if self.source.map().is_some()
             && let Some(keys) = self.mapped_keys(self.fence(&mut HeldPartition::default(), b)?)?
         {
-            return Ok(keys);
+            return Ok(Some(keys));
         }
         match self.cache.get_pinned(self.cache_key(b, 0), guard) {
-            Some(CachedPart::Block(cached)) => Ok(Keys::Pinned(cached)),
-            _ => self.load_block(b).map(Keys::Held),
+            Some(CachedPart::Block(cached)) => Ok(Some(Keys::Pinned(cached))),
+            _ => self.load_block(b, gate).map(|block| block.map(Keys::Held)),
         }
     }
 
@@ -122,16 +128,19 @@ impl Table {
 
     /// Reads a block into the cache.
     #[cold]
-    fn load_block(&self, b: usize) -> Result<Handle<CachedPart>> {
+    fn load_block(&self, b: usize, gate: &mut impl ReadGate) -> Result<Option<Handle<CachedPart>>> {
         let mut near = HeldPartition::default();
         let fence = self.fence(&mut near, b)?;
+        if !self.admits(gate, fence.at, fence.first_read()) {
+            return Ok(None);
+        }
         let mut disk = SCRATCH.with_borrow_mut(|s| std::mem::take(&mut s.disk));
         let loaded = self.source.read(fence.at, fence.first_read(), &mut disk, &self.name).and_then(|read| {
             self.count_read(read.len());
             self.cache_block(fence, &mut near, read)
         });
         SCRATCH.with_borrow_mut(|s| s.disk = disk);
-        loaded
+        loaded.map(Some)
     }
 
     /// Counts what a lookup read.

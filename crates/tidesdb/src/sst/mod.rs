@@ -12,7 +12,8 @@
 //!    |     <---- block/search.rs    key -> entry        verify.rs   reads and checks everything
 //!    |     <---- block/reader.rs    entry -> fields     source.rs   map or file -> bytes
 //!    `---------- load.rs            bytes -> block      describe.rs shows blocks one by one
-//!    `---------- values.rs          entry -> value
+//!    `---------- values.rs          entry -> value     gate.rs     whether a lookup may wait for a read
+//!                                                       window.rs   reads ahead of walks
 //! ```
 //!
 //! The bytes are described in `docs/formats/klog.md`; the constants are in `layout.rs` and `block/mod.rs`.
@@ -25,6 +26,7 @@ mod block;
 mod cursor;
 mod describe;
 mod filter;
+mod gate;
 mod index;
 mod layout;
 mod load;
@@ -38,11 +40,13 @@ mod source;
 mod tests;
 mod values;
 mod verify;
+mod window;
 mod writer;
 
 pub use block::CachedBlock;
 pub use cursor::TableCursor;
 pub use describe::{BlockContent, BlockInfo};
+pub use gate::{OpenGate, ReadGate, TurnGate};
 pub use memory::TableMemory;
 pub use props::{TableMeta, VlogRef};
 pub use reader::{BlockReads, CachedPart, Found, Table, TableContext};

@@ -10,6 +10,7 @@ use tidesdb_sync::Guard;
 
 use super::Table;
 use super::filter::FilterPartition;
+use super::gate::{OpenGate, ReadGate};
 use super::index::{BlockIndex, Border, Fence, Index, Partition, TopIndex};
 use super::open::Opening;
 use super::reader::CachedPart;
@@ -252,7 +253,8 @@ impl Table {
 
 /// Lookups.
 impl Table {
-    /// The block that holds the newest version of `key` at or below `snapshot`, if any does; none if the filter denies the key.
+    /// The block that holds the newest version of `key` at or below `snapshot`, if any does; none if the filter denies the key, or
+    /// `gate` a read.
     #[inline(never)]
     pub(super) fn find_block(
         &self,
@@ -260,14 +262,16 @@ impl Table {
         (key, hash): (&[u8], u64),
         snapshot: SeqNo,
         guard: &Guard,
+        gate: &mut impl ReadGate,
     ) -> Result<Option<usize>> {
-        if !self.filter_passes(hash, guard)? {
+        if !self.filter_passes(hash, guard, gate)? {
             return Ok(None);
         }
         let order = &self.comparator;
         let partition = top.of(order, key, snapshot).ok_or_else(|| self.no_partition())?;
         let held = match self.cache.get_pinned(self.partition_key(partition.number, INDEX_PART), guard) {
             Some(part) => Pinned::Pinned(part),
+            None if !self.admits(gate, partition.at, partition.len as usize) => return Ok(None),
             None => self.load_index(top, partition).map(Pinned::Held)?,
         };
         let index = held.part().index().ok_or_else(|| self.no_partition())?;
@@ -278,16 +282,25 @@ impl Table {
     pub(super) fn partition_may_contain(&self, hash: u64) -> bool {
         match self.guide.index {
             Index::Resident(_) => true,
-            Index::Partitioned(_) => self.filter_passes(hash, &tidesdb_sync::pin()).unwrap_or(true),
+            Index::Partitioned(_) => {
+                self.filter_passes(hash, &tidesdb_sync::pin(), &mut OpenGate).unwrap_or(true)
+            }
         }
     }
 
-    fn filter_passes(&self, hash: u64, guard: &Guard) -> Result<bool> {
+    /// Whether the filter lets a hash pass. False if `gate` refuses a read.
+    fn filter_passes(&self, hash: u64, guard: &Guard, gate: &mut impl ReadGate) -> Result<bool> {
         let shape = self.guide.shape;
         let Some(n) = shape.partition_of(hash) else { return Ok(true) };
         let held = match self.cache.get_pinned(self.partition_key(n, FILTER_PART), guard) {
             Some(part) => Pinned::Pinned(part),
-            None => self.load_filter(n).map(Pinned::Held)?,
+            None => {
+                let (offset, len) = shape.place(n);
+                if !self.admits(gate, self.footer.filter_at + offset, len) {
+                    return Ok(false);
+                }
+                self.load_filter(n).map(Pinned::Held)?
+            }
         };
         let partition = held.part().filter().ok_or_else(|| self.no_partition())?;
         Ok(shape.may_contain(partition, hash))

@@ -15,6 +15,7 @@ use tidesdb_sync::{Guard, ShardedCounters};
 use super::TableMeta;
 use super::block::{CachedBlock, Find};
 use super::filter::FilterPartition;
+use super::gate::{OpenGate, ReadGate};
 use super::index::{BlockIndex, Index};
 use super::layout::Footer;
 use super::memory::TableMemory;
@@ -111,6 +112,8 @@ pub struct Table {
     pub(super) verified: Box<[AtomicU16]>,
 }
 
+/// Most bytes of a block or frame that are loaded ahead of its read: a longer read keeps the disk busy on its own.
+const AHEAD_BYTES_MAX: usize = 128 << 10;
 /// Frames beyond this number have no bit and are verified at each use.
 pub(super) const FRAME_BITS: usize = 15;
 
@@ -179,8 +182,24 @@ impl Table {
         want_value: bool,
         guard: &'g Guard,
     ) -> Result<Option<Found<'g>>> {
+        self.get_through((key, hash), snapshot, want_value, guard, &mut OpenGate)
+    }
+
+    /// As [`Table::get`], asking `gate` before each read; if the gate is shut afterwards, the result means nothing.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    #[inline]
+    pub fn get_through<'g>(
+        &'g self,
+        (key, hash): (&[u8], u64),
+        snapshot: SeqNo,
+        want_value: bool,
+        guard: &'g Guard,
+        gate: &mut impl ReadGate,
+    ) -> Result<Option<Found<'g>>> {
         if self.guide.filter.may_contain(hash) {
-            self.find((key, hash), snapshot, want_value, guard)
+            self.find((key, hash), snapshot, want_value, guard, gate)
         } else {
             Ok(None)
         }
@@ -192,21 +211,22 @@ impl Table {
         snapshot: SeqNo,
         want_value: bool,
         guard: &'g Guard,
+        gate: &mut impl ReadGate,
     ) -> Result<Option<Found<'g>>> {
         let mut b = match &self.guide.index {
             Index::Resident(index) => index.block_of(&self.comparator, key, snapshot),
-            Index::Partitioned(top) => match self.find_block(top, (key, hash), snapshot, guard)? {
+            Index::Partitioned(top) => match self.find_block(top, (key, hash), snapshot, guard, gate)? {
                 Some(b) => b,
                 None => return Ok(None),
             },
         };
         loop {
-            let keys = self.keys(b, guard)?;
+            let Some(keys) = self.keys(b, guard, gate)? else { return Ok(None) };
             let block = keys.block().ok_or_else(|| self.wrong_part(b))?;
             match block.find(&self.comparator, key, snapshot) {
                 Find::At(i) => {
                     let value = match want_value {
-                        true => self.value(b, &keys, i, guard)?,
+                        true => self.value(b, &keys, i, guard, gate)?,
                         false => TableValue::InPlace(&[]),
                     };
                     let (seq, kind, expiry) = (block.seq(i), block.kind(i), block.expiry(i));
@@ -216,6 +236,13 @@ impl Table {
                 Find::Beyond | Find::Absent => return Ok(None),
             }
         }
+    }
+
+    /// Whether `gate` lets the caller read `len` bytes at `at` now.
+    #[inline]
+    pub(super) fn admits(&self, gate: &mut impl ReadGate, at: u64, len: usize) -> bool {
+        self.source.map().is_some()
+            || gate.admits((self.meta.id.0, at), || self.source.load_ahead(at, len.min(AHEAD_BYTES_MAX)))
     }
 
     /// Notes that the key section (0) or frame `bit - 1` of a mapped block was verified.

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use tidesdb_io::{File, FileExt, ReadMap};
+use tidesdb_io::{Advice, File, FileExt, ReadMap};
 
 use crate::{Error, Result};
 
@@ -14,28 +14,6 @@ pub(super) enum Source {
     Map(ReadMap),
     /// Read piece by piece.
     File(Arc<dyn File>),
-}
-
-/// A part of a file, read ahead of a walk.
-#[derive(Debug, Default)]
-pub(super) struct Window {
-    at: u64,
-    bytes: Vec<u8>,
-}
-
-impl Window {
-    /// `len` bytes at `at`, if they are in the window.
-    pub(super) fn get(&self, at: u64, len: usize) -> Option<&[u8]> {
-        slice(&self.bytes, at.checked_sub(self.at)?, len)
-    }
-
-    /// Forgets what was read; keeps the memory, but for what is longer than `kept` bytes.
-    pub(super) fn clear(&mut self, kept: usize) {
-        self.bytes.clear();
-        if self.bytes.capacity() > kept {
-            self.bytes = Vec::new();
-        }
-    }
 }
 
 impl Source {
@@ -77,30 +55,18 @@ impl Source {
         }
     }
 
-    /// `len` bytes at `at`: of the map, or of `window`; if they are not there, the window is read anew from `at` on, `ahead` bytes
-    /// where that is more, but none at or after `end`.
-    pub(super) fn read_ahead<'a>(
-        &'a self,
-        (at, len): (u64, usize),
-        (ahead, end): (usize, u64),
-        window: &'a mut Window,
-        name: &str,
-    ) -> Result<&'a [u8]> {
-        if !matches!(self, Self::Map(_)) && window.get(at, len).is_none() {
-            let ahead = ahead.min(usize::try_from(end.saturating_sub(at)).unwrap_or(usize::MAX));
-            // Not what it was before, should the read fail.
-            window.at = u64::MAX;
-            // A sector that cannot be read further ahead is no error of this piece.
-            if ahead <= len || self.read(at, ahead, &mut window.bytes, name).is_err() {
-                self.read(at, len, &mut window.bytes, name)?;
-            }
-            window.at = at;
+    /// Begins to load `len` bytes at `at`, so that a read soon after waits less. Errors are left to that read.
+    pub(super) fn load_ahead(&self, at: u64, len: usize) {
+        if let Self::File(file) = self {
+            let _ = file.advise(Advice::WillNeed, at, len as u64);
         }
-        match self {
-            Self::Map(map) => slice(map, at, len),
-            Self::File(_) => window.get(at, len),
+    }
+
+    /// Has the system forget `len` bytes at `at`, which were read.
+    pub(super) fn drop_cached(&self, at: u64, len: usize) {
+        if let Self::File(file) = self {
+            let _ = file.advise(Advice::DontNeed, at, len as u64);
         }
-        .ok_or_else(|| Error::corrupt(name, at, "file ends too early"))
     }
 
     /// The map, if the file is mapped.

@@ -8,6 +8,7 @@ mod model;
 mod partitions;
 mod parts;
 mod sizes;
+mod walks;
 
 use std::cmp::Ordering;
 use std::path::Path;

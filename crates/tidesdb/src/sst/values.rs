@@ -11,6 +11,7 @@ use tidesdb_sync::{Guard, prefetch};
 
 use super::Table;
 use super::block::{Block, Frame, LIMITS};
+use super::gate::ReadGate;
 use super::index::Fence;
 use super::load::Keys;
 use super::partitions::HeldPartition;
@@ -69,8 +70,11 @@ impl Deref for TableValue<'_> {
     }
 }
 
+/// What the reader of a value gets if its gate refuses a read.
+const REFUSED: TableValue<'static> = TableValue::InPlace(&[]);
+
 impl Table {
-    /// Value `i` of block `b`.
+    /// Value `i` of block `b`; means nothing if `gate` is shut afterwards.
     #[inline]
     pub(super) fn value<'g>(
         &'g self,
@@ -78,6 +82,7 @@ impl Table {
         keys: &Keys<'g>,
         i: usize,
         guard: &'g Guard,
+        gate: &mut impl ReadGate,
     ) -> Result<TableValue<'g>> {
         let block = keys.block().ok_or_else(|| self.wrong_part(b))?;
         let (start, end) = block.value_span(i);
@@ -97,7 +102,7 @@ impl Table {
             }
             Keys::Mapped(..) => {}
         }
-        self.value_of_frame(b, block, i, guard)
+        self.value_of_frame(b, block, i, guard, gate)
     }
 
     /// Value `i` of block `b`, from its frame.
@@ -107,24 +112,28 @@ impl Table {
         block: Block<'_>,
         i: usize,
         guard: &'g Guard,
+        gate: &mut impl ReadGate,
     ) -> Result<TableValue<'g>> {
         let (start, end) = block.value_span(i);
         let fence = self.fence(&mut HeldPartition::default(), b)?;
         let (f, frame) = block.frame_of(i).ok_or_else(|| self.corrupt(fence.at, "value without a frame"))?;
         let span = (start.wrapping_sub(frame.base), end.wrapping_sub(frame.base));
+        let at = fence.at + fence.key_part as u64 + frame.at;
         if frame.disk == frame.raw
             && let Some(map) = self.source.map()
         {
-            let at = fence.at + fence.key_part as u64 + frame.at;
             let values = slice(map, at, frame.disk).ok_or_else(|| self.corrupt(at, "file ends too early"))?;
             self.check_values((b, f), at, frame, values)?;
             return self.part_of(fence, values, span).map(TableValue::InPlace);
         }
+        if frame.raw <= LIMITS.frame && f < usize::from(u8::MAX) {
+            return self.cached_value((b, f), fence, frame, span, guard, gate);
+        }
+        if !self.admits(gate, at, frame.disk) {
+            return Ok(REFUSED);
+        }
         if frame.raw > LIMITS.frame {
             return self.long_value((b, f), fence, frame, span).map(TableValue::Owned);
-        }
-        if f < usize::from(u8::MAX) {
-            return self.cached_value((b, f), fence, frame, span, guard);
         }
         SCRATCH.with_borrow_mut(|s| {
             let values = self.frame_values((b, f), fence, frame, span.1, (&mut s.disk, &mut s.raw))?;
@@ -156,6 +165,7 @@ impl Table {
         frame: Frame,
         span: (usize, usize),
         guard: &'g Guard,
+        gate: &mut impl ReadGate,
     ) -> Result<TableValue<'g>> {
         let key = self.cache_key(b, f as u8 + 1);
         if let Some(map) = self.source.map() {
@@ -164,6 +174,9 @@ impl Table {
         }
         if let Some(CachedPart::Values(values)) = self.cache.get_pinned(key, guard) {
             return self.part_of(fence, values, span).map(TableValue::InPlace);
+        }
+        if !self.admits(gate, fence.at + fence.key_part as u64 + frame.at, frame.disk) {
+            return Ok(REFUSED);
         }
         SCRATCH.with_borrow_mut(|s| {
             s.decoded = s.decoded.wrapping_add(1);

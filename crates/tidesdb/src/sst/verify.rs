@@ -7,14 +7,11 @@ use super::filter::Filter;
 use super::index::{Fence, Index};
 use super::layout::{FOOTER_BYTES, UNPARTITIONED, open_section};
 use super::partitions::HeldPartition;
-use super::source::Window;
+use super::window::Window;
 use super::{Table, TableMeta};
 use crate::Result;
 use crate::codec::key_hash;
 use crate::types::{KEY_BYTES_MAX, Kind, SeqNo};
-
-/// Bytes that are read at once.
-const AHEAD_BYTES: usize = 256 << 10;
 
 /// What the walk has seen so far.
 struct Walk {
@@ -41,12 +38,12 @@ impl Table {
             last: Vec::new(),
             last_seq: SeqNo::MAX,
         };
-        let (mut window, mut keys, mut values) = (Window::default(), Vec::new(), Vec::new());
-        let ahead = (AHEAD_BYTES, self.footer.filter_at);
+        let (mut window, mut keys, mut values) = (Window::whole(false), Vec::new(), Vec::new());
         for b in 0..self.blocks() {
             let fence = self.fence(&mut walk.near, b)?;
             let len = usize::try_from(fence.disk).map_err(|_| self.corrupt(fence.at, "block too long"))?;
-            let read = self.source.read_ahead((fence.at, len), ahead, &mut window, &self.name)?;
+            window.step(b.wrapping_sub(1), b);
+            let read = window.block(self, &mut walk.near, fence, len)?;
             let shape = self.decode_keys(fence, &mut walk.near, read, &mut keys)?;
             let block = Block { shape: &shape, bytes: &keys };
             self.decode_values(fence, block, &read[fence.key_part..], &mut values)?;

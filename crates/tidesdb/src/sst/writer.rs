@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use tidesdb_io::{Dir, File, FileExt};
+use tidesdb_io::{Advice, Dir, File, FileExt};
 
 use super::block::{BlockBuilder, LIMITS};
 use super::filter::Filter;
@@ -19,6 +19,8 @@ use crate::{Error, FamilyOptions, Result, files};
 
 /// Bytes gathered before a write.
 const WRITE_BYTES: usize = 1 << 20;
+/// So many bytes behind a write, the pages of a file that leaves the system's cache may still be on their way to the disk.
+const DROP_BEHIND_BYTES: u64 = 8 << 20;
 /// Length of an encoded pointer into a value log.
 const POINTER_BYTES: usize = 24;
 
@@ -55,6 +57,8 @@ pub struct TableWriter {
     written: u64,
     /// Bytes that follow them.
     out: Vec<u8>,
+    /// Whether the data leaves the system's page cache.
+    drop_pages: bool,
 }
 
 impl TableWriter {
@@ -86,6 +90,7 @@ impl TableWriter {
             last: Vec::new(),
             written: 0,
             out: Vec::with_capacity(WRITE_BYTES + (WRITE_BYTES >> 3)),
+            drop_pages: false,
         })
     }
 
@@ -93,6 +98,12 @@ impl TableWriter {
     #[cfg(test)]
     pub(super) fn with_partitions_of(mut self, bytes: usize) -> Self {
         self.index = IndexBuilder::new(self.comparator.is_bytewise(), bytes);
+        self
+    }
+
+    /// The same writer; the data it writes leaves the system's page cache.
+    pub fn dropping_pages(mut self) -> Self {
+        self.drop_pages = true;
         self
     }
 
@@ -186,6 +197,10 @@ impl TableWriter {
         self.append(&footer)?;
         self.write_out()?;
         self.file.sync_data().map_err(|e| Error::io("sync", &self.name, e))?;
+        if self.drop_pages {
+            // Filter and index stay: whoever opens the table reads them.
+            let _ = self.file.advise(Advice::DontNeed, 0, filter_at.max(1));
+        }
         self.meta.file_bytes = self.written;
         Ok(())
     }
@@ -285,6 +300,11 @@ impl TableWriter {
             .map_err(|e| Error::io_at("write", &self.name, self.written, e))?;
         self.written += self.out.len() as u64;
         self.out.clear();
+        if self.drop_pages {
+            // Pages just written begin their way to the disk, earlier ones have arrived: the sync has less to wait for.
+            let from = self.written.saturating_sub(DROP_BEHIND_BYTES);
+            let _ = self.file.advise(Advice::DontNeed, from, self.written - from);
+        }
         Ok(())
     }
 }

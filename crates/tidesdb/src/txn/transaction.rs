@@ -238,7 +238,23 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, family: &Family, keys: &[K]) -> Result<Vec<Option<Slice>>> {
-        keys.iter().map(|key| self.get(family, key.as_ref())).collect()
+        let mut values = Vec::with_capacity(keys.len());
+        let (mut asked, mut places) = (Vec::new(), Vec::new());
+        for (place, key) in keys.iter().map(AsRef::as_ref).enumerate() {
+            values.push(match self.ask_own(family, key, true, |value| Slice::from(value))? {
+                Own::Said(said) => said,
+                Own::Silent(_) => {
+                    asked.push(key);
+                    places.push(place);
+                    None
+                }
+            });
+        }
+        let found = read::multi_get(&self.shared, &family.core, &asked, self.read_seq())?;
+        for (place, value) in places.into_iter().zip(found) {
+            values[place] = value;
+        }
+        Ok(values)
     }
 
     /// All keys and values, in order, its own writes included.

@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use tidesdb_io::{Access, Dir, File, FileExt};
+use tidesdb_io::{Access, Advice, Dir, File, FileExt};
 
 use super::budget::Counted;
 use super::format::{FILE_HEADER_BYTES, FileHeader, RECORD_HEADER_BYTES, RecordHeader};
@@ -20,6 +20,8 @@ use crate::{Error, Result, files};
 
 /// Payloads stored as they are are copied behind their header up to here, to spare a system call; longer ones are not.
 const ONE_CALL_BYTES_MAX: usize = 64 << 10;
+/// Most bytes of a record that are loaded ahead of its read: a longer read keeps the disk busy on its own.
+const AHEAD_BYTES_MAX: u64 = 128 << 10;
 
 /// A value log file, open.
 #[derive(Debug)]
@@ -107,7 +109,7 @@ impl VlogFile {
     /// Opens a file of an earlier session, for reading.
     pub(super) fn open(dir: &dyn Dir, family: FamilyId, vlog: VlogId) -> Result<Self> {
         let name: Arc<str> = files::vlog(vlog).into();
-        let file = dir.open(&name, Access::Read).map_err(|e| match e.kind() {
+        let file = dir.open(&name, Access::Random).map_err(|e| match e.kind() {
             io::ErrorKind::NotFound => Error::corrupt(&name, 0, "the value log is missing"),
             _ => Error::io("open", &name, e),
         })?;
@@ -265,6 +267,14 @@ impl VlogFile {
             self.file.sync_data().map_err(|e| Error::io("sync", &self.name, e))?;
         }
         Ok(())
+    }
+
+    /// Begins to load what [`VlogFile::read`] will read.
+    pub(super) fn load_ahead(&self, pointer: &VlogPointer) {
+        if self.check_range(pointer).is_ok() {
+            let len = pointer.record_bytes().min(AHEAD_BYTES_MAX);
+            let _ = self.file.advise(Advice::WillNeed, pointer.offset, len); // a hint
+        }
     }
 
     /// The value that `pointer`, which names this file, points at.

@@ -267,6 +267,14 @@ impl VlogSet {
         self.file(pointer.vlog)?.read(pointer)
     }
 
+    /// Begins to load the record that `pointer` names, so that a [`VlogSet::read`] soon after waits less. Errors are left to
+    /// that read.
+    pub fn load_ahead(&self, pointer: &VlogPointer) {
+        if let Ok(file) = self.file(pointer.vlog) {
+            file.load_ahead(pointer);
+        }
+    }
+
     /// Whether the record that `pointer` names is there and whole.
     ///
     /// # Errors

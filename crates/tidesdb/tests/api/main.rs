@@ -4,6 +4,7 @@
 
 mod common;
 
+mod batched_reads;
 mod batches;
 mod beyond_memory;
 mod checkpoints;

@@ -3,9 +3,9 @@
 use tidesdb_io::sim::OpKind;
 
 use super::*;
-use crate::sst::TableCursor;
 use crate::sst::block::{ENTRIES_MAX, LIMITS, Limits};
 use crate::sst::partitions::HeldPartition;
+use crate::sst::{OpenGate, TableCursor};
 
 const PAGE: u64 = 4096;
 
@@ -260,7 +260,7 @@ fn block_lengths_compared() {
         let mut bytes: Vec<u64> = read.iter().map(|read| read.1).collect();
         bytes.sort_unstable();
         let touched: u64 = read.iter().map(|&read| pages(read)).sum();
-        (0..table.blocks()).for_each(|b| drop(table.keys(b, &tidesdb_sync::pin()).unwrap()));
+        (0..table.blocks()).for_each(|b| drop(table.keys(b, &tidesdb_sync::pin(), &mut OpenGate).unwrap()));
         let clock = tidesdb_io::RealClock::new();
         let mut spent = Vec::new();
         for part in keys.chunks(20_000) {

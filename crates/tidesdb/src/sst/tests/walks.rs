@@ -1,0 +1,213 @@
+//! What walks read, counted on the simulated disk.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use tidesdb_io::sim::{Fault, Op, OpKind};
+use tidesdb_io::{Disk, RealDisk};
+
+use super::{Entry, Rig, Rng, salt};
+use crate::codec::Compression;
+use crate::sst::partitions::HeldPartition;
+use crate::sst::{Table, TableContext, TableCursor, TableMeta, TableOptions, TableWriter};
+use crate::types::{Comparator, EntryCursor, TableId};
+
+const ENTRIES: usize = 20_000;
+const PIECE: u64 = 256 << 10;
+
+fn key(i: usize) -> Vec<u8> {
+    format!("key{i:07}").into_bytes()
+}
+
+/// A table of about 2 MB, and one whose values have blocks of their own.
+fn write(rig: &Rig, long_values: bool) -> Arc<TableMeta> {
+    let mut rng = Rng::new(5);
+    let (count, len) = if long_values { (ENTRIES / 100, 9_000) } else { (ENTRIES, 100) };
+    let entries: Vec<Entry> = (0..count).map(|i| Entry::put(key(i), 1 + i as u64, rng.bytes(len))).collect();
+    let options = TableOptions { compression: Compression::Lz4, filter_bits_per_key: 0 };
+    rig.write(1, &entries, options, &Comparator::bytewise())
+}
+
+/// The table, opened with an empty cache.
+fn open(rig: &Rig, meta: &Arc<TableMeta>) -> Arc<Table> {
+    let table = Table::open(&rig.context(false, 1 << 16), &Comparator::bytewise(), Arc::clone(meta)).unwrap();
+    rig.disk.log_ops(true);
+    table
+}
+
+/// Reads and advice since the last call.
+fn taken(rig: &Rig) -> Vec<Op> {
+    let ops = rig.disk.ops();
+    rig.disk.log_ops(true);
+    ops
+}
+
+fn read_bytes(ops: &[Op]) -> u64 {
+    ops.iter().filter(|op| op.kind == OpKind::Read).map(|op| op.len).sum()
+}
+
+/// Bytes of reads, and of ranges loaded ahead that no read came for.
+fn loaded_bytes(ops: &[Op]) -> u64 {
+    let reads: Vec<&Op> = ops.iter().filter(|op| op.kind == OpKind::Read).collect();
+    let in_vain = ops.iter().filter(|op| op.kind == OpKind::Advise).filter(|ahead| {
+        reads
+            .iter()
+            .all(|read| read.offset + read.len <= ahead.offset || ahead.offset + ahead.len <= read.offset)
+    });
+    read_bytes(ops) + in_vain.map(|op| op.len).sum::<u64>()
+}
+
+/// Walks up to `count` entries from the one stood on, values too, and returns the last key.
+fn walk(cursor: &mut TableCursor, count: usize, backwards: bool) -> (usize, Vec<u8>) {
+    let (mut n, mut last) = (0, Vec::new());
+    while cursor.valid() && n < count {
+        cursor.entry().unwrap();
+        last = cursor.key().to_vec();
+        n += 1;
+        if n < count {
+            if backwards { cursor.prev().unwrap() } else { cursor.next().unwrap() }
+        }
+    }
+    (n, last)
+}
+
+#[test]
+fn a_long_walk_reads_each_byte_once_in_growing_pieces() {
+    let rig = Rig::new();
+    let meta = write(&rig, false);
+    for backwards in [false, true] {
+        let table = open(&rig, &meta);
+        let mut cursor = TableCursor::new(Arc::clone(&table));
+        if backwards {
+            cursor.seek_to_last().unwrap()
+        } else {
+            cursor.seek_to_first().unwrap()
+        }
+        assert_eq!(walk(&mut cursor, usize::MAX, backwards).0, ENTRIES);
+        let ops = taken(&rig);
+        let reads: Vec<&Op> = ops.iter().filter(|op| op.kind == OpKind::Read).collect();
+        let (.., data) = table.blocks_within(Bound::Unbounded, Bound::Unbounded);
+        assert!(read_bytes(&ops) <= data + 8_192, "{} of {data}", read_bytes(&ops));
+        assert!(reads.len() < 40, "{} reads", reads.len());
+        assert!(reads.iter().any(|op| op.len > PIECE - 16_384) && reads.iter().all(|op| op.len <= PIECE));
+        // The system was loading most of it while the walk was elsewhere.
+        let ahead: u64 = ops.iter().filter(|op| op.kind == OpKind::Advise).map(|op| op.len).sum();
+        assert!(ahead > data * 9 / 10, "{ahead} of {data} loaded ahead");
+    }
+}
+
+#[test]
+fn a_walk_loads_no_more_than_twice_what_it_consumes() {
+    for long_values in [false, true] {
+        let rig = Rig::new();
+        let meta = write(&rig, long_values);
+        let table = open(&rig, &meta);
+        let mut rng = Rng::new(8);
+        for _ in 0..300 {
+            let mut cursor = TableCursor::new(Arc::clone(&table));
+            let backwards = rng.one_in(2);
+            let most = 2 << rng.below(12);
+            let (start, count) = (key(rng.below(meta.entries as usize)), 1 + rng.below(most));
+            if backwards {
+                cursor.seek_for_prev(&start).unwrap()
+            } else {
+                cursor.seek(&start).unwrap()
+            }
+            if !cursor.valid() {
+                continue;
+            }
+            let first = cursor.key().to_vec();
+            let (_, last) = walk(&mut cursor, count, backwards);
+            let (low, high) = if backwards { (&last, &first) } else { (&first, &last) };
+            let (.., consumed) = table.blocks_within(Bound::Included(low), Bound::Included(high));
+            let loaded = loaded_bytes(&taken(&rig));
+            assert!(loaded <= 2 * consumed + (16 << 10), "{count} entries: {loaded} for {consumed}");
+        }
+    }
+}
+
+#[test]
+fn a_walk_gets_all_that_lies_before_a_block_that_cannot_be_read() {
+    let rig = Rig::new();
+    let meta = write(&rig, false);
+    let (_, blocks, _) = open(&rig, &meta).blocks_within(Bound::Unbounded, Bound::Unbounded);
+    for bad in [1, 7, 150, blocks as usize - 2] {
+        let fence = open(&rig, &meta).fence(&mut HeldPartition::default(), bad).unwrap();
+        let fault = Fault::errno(5).on(OpKind::Read).within(fence.at, fence.at + fence.disk).forever();
+        for (backwards, whole) in [(false, false), (true, false), (false, true)] {
+            let table = open(&rig, &meta);
+            let mut cursor = TableCursor::new(Arc::clone(&table));
+            if whole {
+                cursor = TableCursor::bypassing_cache(Arc::clone(&table));
+            }
+            rig.disk.inject(fault.clone());
+            taken(&rig);
+            if backwards {
+                cursor.seek_to_last().unwrap()
+            } else {
+                cursor.seek_to_first().unwrap()
+            }
+            let error = loop {
+                let step = if backwards { cursor.prev() } else { cursor.next() };
+                if let Err(e) = step {
+                    break e.to_string();
+                }
+                assert!(cursor.valid(), "the walk ended");
+            };
+            assert!(error.contains(&format!("{}", fence.at)), "block {bad} at {}: {error}", fence.at);
+            let failed = taken(&rig).iter().filter(|op| op.kind == OpKind::Read && !op.ok).count();
+            assert!(failed <= 2, "{failed} reads failed");
+            rig.disk.clear_faults();
+        }
+    }
+}
+
+#[test]
+fn a_merge_reads_large_pieces_and_drops_their_pages() {
+    let rig = Rig::new();
+    let meta = write(&rig, false);
+    let table = open(&rig, &meta);
+    for dropping in [false, true] {
+        let mut cursor = TableCursor::bypassing_cache(Arc::clone(&table));
+        if dropping {
+            cursor = cursor.dropping_pages();
+        }
+        cursor.seek_to_first().unwrap();
+        assert_eq!(walk(&mut cursor, usize::MAX, false).0, ENTRIES);
+        let ops = taken(&rig);
+        let count = |kind| ops.iter().filter(|op| op.kind == kind).count();
+        let pieces = table.meta().file_bytes.div_ceil(1 << 20) as usize;
+        assert!(count(OpKind::Read) <= pieces + 1, "{} reads", count(OpKind::Read));
+        let advice = count(OpKind::Advise);
+        assert!(if dropping { advice > count(OpKind::Read) } else { advice <= pieces }, "{advice} hints");
+        assert_eq!(table.cache.stats().entries, 0, "a merge leaves the cache alone");
+    }
+}
+
+#[test]
+fn pages_that_are_dropped_are_not_in_the_page_cache() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = RealDisk::new().open_dir(temp.path(), true).unwrap();
+    let order = Comparator::bytewise();
+    let options = TableOptions { compression: Compression::None, filter_bits_per_key: 10 };
+    let mut rng = Rng::new(5);
+    let mut writer =
+        TableWriter::create(&dir, TableId(1), salt(1), options, order.clone()).unwrap().dropping_pages();
+    for i in 0..30_000 {
+        writer.add(Entry::put(key(i), 1 + i as u64, rng.bytes(100)).borrow()).unwrap();
+    }
+    let meta = Arc::new(writer.finish().unwrap());
+    let table = Table::open(&TableContext::new(&dir, 1 << 20, false), &order, meta).unwrap();
+    if table.is_in_page_cache() {
+        println!("skipped: this file system keeps its pages");
+        return;
+    }
+    let walk_over = |mut cursor: TableCursor| {
+        cursor.seek_to_first().unwrap();
+        assert_eq!(walk(&mut cursor, usize::MAX, false).0, 30_000);
+    };
+    walk_over(TableCursor::bypassing_cache(Arc::clone(&table)).dropping_pages());
+    assert!(!table.is_in_page_cache(), "a merge left the pages that it read");
+    walk_over(TableCursor::new(Arc::clone(&table)));
+    assert!(table.is_in_page_cache(), "a scan leaves them");
+}

@@ -1,0 +1,229 @@
+//! Reads a table ahead of a walk.
+//!
+//! A walk consumes block after block, in one direction. Its window reads several of them by one call, and has the system load
+//! the ones that follow while these are consumed. All in all it never loads more than twice the bytes that the walk has
+//! consumed, so a short walk costs little, and the pieces of a long one grow to [`PIECE_BYTES`]. A walk over a whole table (merge,
+//! verification) reads pieces of [`WHOLE_PIECE_BYTES`] from its start.
+//!
+//! What is read lies in the window alone; the cursor decides what goes into the block cache.
+
+use std::ops::Range;
+
+use super::Table;
+use super::index::Fence;
+use super::partitions::HeldPartition;
+use super::source::{Source, slice};
+use crate::Result;
+
+/// Blocks in a row that a walk reads one by one before its window reads ahead.
+const SINGLE_BLOCKS: u32 = 2;
+/// Most bytes that are read ahead by one call, and most that are loaded behind them.
+const PIECE_BYTES: u64 = 256 << 10;
+/// The same for walks over whole tables.
+const WHOLE_PIECE_BYTES: u64 = 1 << 20;
+/// Places at which a table is looked for in the page cache.
+const SAMPLES: u64 = 16;
+/// A window that grew larger than this gives its memory back.
+const KEPT_BYTES: usize = 1 << 20;
+
+/// A piece of a table file, and how the walk that reads it has gone so far.
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    at: u64,
+    bytes: Vec<u8>,
+    /// Blocks that the system was asked to load.
+    loading: Range<usize>,
+    /// Blocks that could not be read together: each is read on its own.
+    unreadable: Range<usize>,
+    /// Whether the walk goes over the whole table.
+    whole: bool,
+    /// Whether the walk leaves no pages of the table in the system's cache.
+    drop_behind: bool,
+    backwards: bool,
+    /// Blocks in a row that were not cached.
+    streak: u32,
+    /// Bytes that those blocks gave to the walk.
+    consumed: u64,
+    /// Bytes that were read or loaded for them.
+    loaded: u64,
+}
+
+impl Window {
+    /// A window for a walk forwards over a whole table. With `drop_behind`, what it reads leaves the system's cache.
+    pub(super) fn whole(drop_behind: bool) -> Self {
+        Self { whole: true, drop_behind, ..Self::default() }
+    }
+
+    /// Whether the walk is so long that it is read ahead.
+    pub(super) fn is_long(&self) -> bool {
+        self.whole || self.streak > SINGLE_BLOCKS
+    }
+
+    /// Forgets all, for another table.
+    pub(super) fn reset(&mut self) {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        bytes.clear();
+        bytes.shrink_to(KEPT_BYTES);
+        *self = Self { bytes, whole: self.whole, drop_behind: self.drop_behind, ..Self::default() };
+    }
+
+    /// The first `len` bytes of the block at `fence`, to which the walk has [stepped](Self::step).
+    pub(super) fn block<'a>(
+        &'a mut self,
+        table: &'a Table,
+        near: &mut HeldPartition,
+        fence: Fence,
+        len: usize,
+    ) -> Result<&'a [u8]> {
+        if let Some(map) = table.source.map() {
+            return slice(map, fence.at, len).ok_or_else(|| table.corrupt(fence.at, "file ends too early"));
+        }
+        self.consumed += len as u64;
+        if self.get(fence.at, len).is_none() {
+            self.fill(table, near, fence, len)?;
+        }
+        self.get(fence.at, len).ok_or_else(|| table.corrupt(fence.at, "file ends too early"))
+    }
+
+    /// `len` bytes at `at`, inside the block at `fence`: of the window, or read into `buf`.
+    pub(super) fn frame<'a>(
+        &'a mut self,
+        table: &'a Table,
+        fence: Fence,
+        (at, len): (u64, usize),
+        buf: &'a mut Vec<u8>,
+    ) -> Result<&'a [u8]> {
+        let is_here = self.get(at, len).is_some();
+        if fence.first_read() as u64 != fence.disk {
+            self.consumed += len as u64;
+            self.loaded += if is_here { 0 } else { len as u64 };
+        }
+        if is_here {
+            return self.get(at, len).ok_or_else(|| table.corrupt(at, "frame outside its block"));
+        }
+        table.source.read(at, len, buf, &table.name)
+    }
+
+    /// `len` bytes at `at`, if they are in the window.
+    fn get(&self, at: u64, len: usize) -> Option<&[u8]> {
+        slice(&self.bytes, at.checked_sub(self.at)?, len)
+    }
+
+    /// Notes that the walk goes from block `from` to block `to`, which is not cached.
+    pub(super) fn step(&mut self, from: usize, to: usize) {
+        let backwards = to.wrapping_add(1) == from;
+        if backwards != self.backwards || (!backwards && to != from.wrapping_add(1)) {
+            (self.streak, self.consumed, self.loaded, self.loading) = (0, 0, 0, 0..0);
+        }
+        self.backwards = backwards;
+        self.streak = self.streak.saturating_add(1);
+    }
+
+    /// How much more may be loaded now.
+    fn allowance(&self) -> u64 {
+        match self.is_long() {
+            true if self.whole => WHOLE_PIECE_BYTES,
+            true => (2 * self.consumed).saturating_sub(self.loaded),
+            false => 0,
+        }
+    }
+
+    /// Reads a piece that begins, or backwards ends, with the block at `fence`: at least `len` bytes of it.
+    #[cold]
+    fn fill(&mut self, table: &Table, near: &mut HeldPartition, fence: Fence, len: usize) -> Result<()> {
+        let piece = self.next_piece(table, near, fence.block);
+        if let Some(bytes) = bytes_of(table, near, &piece) {
+            self.load_behind(table, near, &piece);
+            if self.read(table, bytes.start, (bytes.end - bytes.start) as usize).is_ok() {
+                return Ok(());
+            }
+            // One of its blocks cannot be read. The walk gets those before that one, and meets the error where it lies.
+            self.unreadable = piece;
+        }
+        self.loaded += len as u64;
+        self.read(table, fence.at, len)
+    }
+
+    /// Reads `len` bytes at `at` into the window.
+    fn read(&mut self, table: &Table, at: u64, len: usize) -> Result<()> {
+        // Not what it was before, should the read fail.
+        self.at = u64::MAX;
+        table.source.read(at, len, &mut self.bytes, &table.name)?;
+        self.at = at;
+        if self.drop_behind {
+            table.source.drop_cached(at, len);
+        }
+        Ok(())
+    }
+
+    /// The blocks to read together, of which the walk needs `b` now; none if it needs no other.
+    fn next_piece(&mut self, table: &Table, near: &mut HeldPartition, b: usize) -> Range<usize> {
+        let was_loading = std::mem::take(&mut self.loading);
+        match (was_loading.contains(&b), self.backwards) {
+            _ if self.unreadable.contains(&b) => b..b,
+            (true, false) => b..was_loading.end,
+            (true, true) => was_loading.start..b + 1,
+            (false, _) => {
+                // The other half is for the blocks behind.
+                let bytes = if self.whole { WHOLE_PIECE_BYTES } else { self.allowance() / 2 };
+                let piece = self.piece(table, near, b, bytes);
+                self.loaded += bytes_of(table, near, &piece).map_or(0, |bytes| bytes.end - bytes.start);
+                piece
+            }
+        }
+    }
+
+    /// Begins to load the blocks that follow `piece`.
+    fn load_behind(&mut self, table: &Table, near: &mut HeldPartition, piece: &Range<usize>) {
+        let next = if self.backwards { piece.start.checked_sub(1) } else { Some(piece.end) };
+        let Some(next) = next else { return };
+        self.loading = self.piece(table, near, next, self.allowance());
+        if let Some(bytes) = bytes_of(table, near, &self.loading) {
+            let len = bytes.end - bytes.start;
+            table.source.load_ahead(bytes.start, len as usize);
+            self.loaded += len;
+        }
+    }
+
+    /// The blocks from `b` on, in the direction of the walk, that take no more than `bytes`, nor a whole piece.
+    fn piece(&self, table: &Table, near: &mut HeldPartition, b: usize, bytes: u64) -> Range<usize> {
+        let mut room = bytes.min(if self.whole { WHOLE_PIECE_BYTES } else { PIECE_BYTES });
+        let (mut start, mut end) = if self.backwards { (b + 1, b + 1) } else { (b, b) };
+        loop {
+            let next = if self.backwards { start.checked_sub(1) } else { Some(end) };
+            let Some(next) = next.filter(|next| *next < table.blocks()) else { break };
+            // A walk that comes to this block meets the error.
+            let Ok(fence) = table.fence(near, next) else { break };
+            if fence.disk > room {
+                break;
+            }
+            room -= fence.disk;
+            if self.backwards {
+                start -= 1;
+            } else {
+                end += 1;
+            }
+        }
+        start..end
+    }
+}
+
+impl Table {
+    /// Whether most of the file is in the system's page cache, by a sample.
+    pub fn is_in_page_cache(&self) -> bool {
+        let Source::File(file) = &self.source else { return true };
+        let step = self.footer.filter_at / SAMPLES;
+        let cached = |i: &u64| file.is_cached(i * step).unwrap_or(true);
+        (0..SAMPLES).filter(cached).count() as u64 * 2 > SAMPLES
+    }
+}
+
+/// Where blocks lie; `None` for no blocks, or if the index cannot be read there.
+fn bytes_of(table: &Table, near: &mut HeldPartition, blocks: &Range<usize>) -> Option<Range<u64>> {
+    if blocks.is_empty() {
+        return None;
+    }
+    let first = table.fence(near, blocks.start).ok()?;
+    let last = table.fence(near, blocks.end - 1).ok()?;
+    Some(first.at..last.at + last.disk)
+}

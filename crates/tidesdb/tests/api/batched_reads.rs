@@ -1,0 +1,150 @@
+//! `multi_get` of cold keys: what it answers, and that the disk has all its reads at once.
+
+use tidesdb::{Db, Family, Result, Slice};
+use tidesdb_io::sim::{Fault, Op, OpKind};
+
+use crate::common::{Sim, noise, small};
+
+const KEYS: u64 = 6000;
+
+fn key(i: u64) -> Vec<u8> {
+    format!("key{i:06}").into_bytes()
+}
+
+/// Opens a database with no block in the cache: tables of both levels, newer versions, tombstones, and values in value logs.
+fn cold(sim: &Sim, cache_bytes: u64, filter_bits: u32) -> Db {
+    let mut family = small().filter_bits_per_key(filter_bits);
+    family.l1_tables_trigger = 100;
+    let options = || sim.options().default_family(family.clone()).cache_bytes(cache_bytes);
+    let db = options().open().unwrap();
+    let f = db.default_family();
+    for i in 0..KEYS {
+        f.put(&key(i), &noise(i, if i % 10 == 0 { 1500 } else { 100 })).unwrap();
+    }
+    db.compact().unwrap();
+    for i in (0..KEYS).step_by(7) {
+        f.put(&key(i), &noise(i + 1, if i % 3 == 0 { 900 } else { 120 })).unwrap();
+    }
+    db.flush().unwrap();
+    for i in (0..KEYS).step_by(11) {
+        f.delete(&key(i)).unwrap();
+    }
+    db.close().unwrap();
+    sim.disk.log_ops(true);
+    options().open().unwrap()
+}
+
+/// The operations on tables and value logs that `call` leads to.
+fn ops_of(sim: &Sim, call: impl FnOnce()) -> Vec<Op> {
+    sim.disk.log_ops(true);
+    call();
+    let ops = sim.disk.ops();
+    ops.into_iter().filter(|op| op.path.ends_with(".klog") || op.path.ends_with(".vlog")).collect()
+}
+
+fn one_by_one(family: &Family, keys: &[Vec<u8>]) -> Result<Vec<Option<Slice>>> {
+    keys.iter().map(|key| family.get(key)).collect()
+}
+
+#[test]
+fn the_blocks_of_all_keys_are_asked_for_before_the_first_is_read() {
+    let sim = Sim::new();
+    let db = cold(&sim, 1 << 20, 10);
+    // In no order, from all over the tables; values in value logs are another test's.
+    let keys: Vec<Vec<u8>> = (0..32).map(|i| key(1 + (i * 4711 % 590) * 10)).collect();
+    let mut got = Vec::new();
+    let mut ops = ops_of(&sim, || got = db.multi_get(&keys).unwrap());
+    ops.retain(|op| op.path.ends_with(".klog"));
+    let first_read = ops.iter().position(|op| op.kind == OpKind::Read).unwrap();
+    let (ahead, reads) = ops.split_at(first_read);
+    assert!(ahead.iter().all(|op| op.kind == OpKind::Advise));
+    assert!((20..=32).contains(&ahead.len()), "{} blocks asked for", ahead.len());
+    // Filters are wrong now and then: then a second block is read, in a round of its own.
+    assert!(reads.len() <= ahead.len() + 4, "{} reads", reads.len());
+    let bytes: u64 = reads.iter().filter(|op| op.kind == OpKind::Read).map(|op| op.len).sum();
+    assert!(bytes < 36 * 8192, "{bytes} bytes read");
+    assert_eq!(got, one_by_one(db.default_family(), &keys).unwrap());
+    // All of it is cached now.
+    let again = ops_of(&sim, || drop(db.multi_get(&keys).unwrap()));
+    assert!(again.iter().all(|op| op.path.ends_with(".vlog")), "{again:?}");
+}
+
+#[test]
+fn values_in_value_logs_are_a_batch_of_their_own() {
+    let sim = Sim::new();
+    let db = cold(&sim, 1 << 20, 10);
+    let keys: Vec<Vec<u8>> = (0..32).map(|i| key(i * 130)).collect();
+    let mut got = Vec::new();
+    let ops = ops_of(&sim, || got = db.multi_get(&keys).unwrap());
+    let long = got.iter().flatten().filter(|value| value.len() > 512).count();
+    assert!(long > 20);
+    let vlog: Vec<OpKind> = ops
+        .iter()
+        .filter(|op| {
+            op.path.ends_with(".vlog") && [OpKind::Advise, OpKind::Read].contains(&op.kind) && op.len > 64
+        })
+        .map(|op| op.kind)
+        .collect();
+    let want = [vec![OpKind::Advise; long], vec![OpKind::Read; long]].concat();
+    assert_eq!(vlog, want);
+}
+
+#[test]
+fn a_single_key_is_read_at_once() {
+    let sim = Sim::new();
+    let db = cold(&sim, 1 << 20, 10);
+    let ops = ops_of(&sim, || drop(db.multi_get(&[key(1)]).unwrap()));
+    assert_eq!(ops.iter().map(|op| op.kind).collect::<Vec<_>>(), [OpKind::Read]);
+}
+
+#[test]
+fn the_answers_are_those_of_single_reads() {
+    for (cache_bytes, filter_bits) in [(1 << 20, 10), (0, 10), (64 << 10, 0)] {
+        let sim = Sim::new();
+        let db = cold(&sim, cache_bytes, filter_bits);
+        let f = db.default_family();
+        let mut x = 17u64;
+        let mut random = |n: u64| {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (x >> 33) % n
+        };
+        for round in 0..60 {
+            let keys: Vec<Vec<u8>> = (0..random(400)).map(|_| key(random(KEYS + 100))).collect();
+            let snapshot = db.snapshot();
+            let want = one_by_one(f, &keys).unwrap();
+            assert_eq!(f.multi_get(&keys).unwrap(), want, "round {round}");
+            if random(3) == 0 {
+                f.put(&key(random(KEYS)), b"since then").unwrap();
+                f.delete(&key(random(KEYS))).unwrap();
+            }
+            assert_eq!(snapshot.multi_get(f, &keys).unwrap(), want, "round {round}");
+        }
+    }
+}
+
+#[test]
+fn a_read_that_fails_fails_the_call_and_no_later_one() {
+    let sim = Sim::new();
+    let db = cold(&sim, 0, 10);
+    let f = db.default_family();
+    let keys: Vec<Vec<u8>> = (0..64).map(|i| key(i * 93)).collect();
+    let want = one_by_one(f, &keys).unwrap();
+    let mut failed = 0;
+    for skip in 0..70 {
+        sim.disk.inject(Fault::errno(5).on(OpKind::Read).skip(skip));
+        match f.multi_get(&keys) {
+            Ok(got) => assert_eq!(got, want, "after {skip} reads"),
+            Err(e) => {
+                failed += 1;
+                assert!(e.to_string().contains("klog") || e.to_string().contains("vlog"), "{e}");
+            }
+        }
+        sim.disk.clear_faults();
+        assert_eq!(f.multi_get(&keys).unwrap(), want);
+    }
+    assert!(failed >= 60, "{failed}");
+    // Advice that is refused changes nothing.
+    sim.disk.inject(Fault::errno(5).on(OpKind::Advise).forever());
+    sim.disk.inject(Fault::short().on(OpKind::Read).forever());
+    assert_eq!(f.multi_get(&keys).unwrap(), want);
+}
