@@ -91,8 +91,7 @@ impl Source {
             // Not what it was before, should the read fail.
             window.at = u64::MAX;
             // A sector that cannot be read further ahead is no error of this piece.
-            let read = self.read(at, ahead.max(len), &mut window.bytes, name).is_ok();
-            if !read {
+            if ahead <= len || self.read(at, ahead, &mut window.bytes, name).is_err() {
                 self.read(at, len, &mut window.bytes, name)?;
             }
             window.at = at;

@@ -109,7 +109,7 @@ fn values_tables_and_filters_follow() {
     f.change_options(small().compression(Compression::None).filter_bits_per_key(0), false).unwrap();
     f.compact().unwrap();
     assert!(f.stats().level_bytes.iter().sum::<u64>() > 2 * compressed);
-    assert!(f.stats().resident_bytes + 2000 < filters);
+    assert!(f.stats().resident_bytes + 1000 < filters);
     let mut options = f.options();
     (options.table_bytes, options.vlog_file_bytes) = (16 << 10, 4096);
     f.change_options(options.value_threshold(100), true).unwrap();

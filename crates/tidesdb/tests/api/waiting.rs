@@ -419,7 +419,7 @@ fn damage_is_told_when_the_order_comes_and_the_family_goes_on_waiting() {
         let sim = sim.killed();
         let path = format!("{}/{file}", crate::common::DB);
         let len = sim.disk.read_file(&path).unwrap().len() as u64;
-        for at in (0..len).step_by(512) {
+        for at in (0..len).step_by(64) {
             sim.disk.corrupt(&path, at, |b| b ^ 0x40).unwrap();
         }
         (sim, path)
