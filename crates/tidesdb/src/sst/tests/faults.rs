@@ -85,7 +85,8 @@ fn a_missing_file_is_an_io_error() {
 fn a_read_ahead_that_fails_is_done_again_for_one_block() {
     let (rig, order) = (Rig::new(), Comparator::bytewise());
     let meta = rig.write(1, &entries(), options(Compression::None), &order);
-    let table = rig.open(&meta, &order, false).unwrap();
+    // The index is in memory: the first read is that of blocks.
+    let table = Table::open(&rig.context(false, 1 << 20), &order, meta).unwrap();
     let mut cursor = TableCursor::bypassing_cache(table);
     let fault = rig.disk.inject(Fault::errno(errno::EIO).on(OpKind::Read).times(1));
     cursor.seek_to_first().unwrap();
