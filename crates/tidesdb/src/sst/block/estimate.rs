@@ -67,8 +67,8 @@ impl Estimate {
             self.error = mix(self.error, found.abs_diff(self.disk(raw)).min(self.limit / 8));
         }
         self.keys = mix(self.keys, keys * ONE / raw.keys);
-        if raw.values > 0 {
-            self.values = mix(self.values, values * ONE / raw.values);
+        if let Some(ratio) = (values * ONE).checked_div(raw.values) {
+            self.values = mix(self.values, ratio);
         }
     }
 }

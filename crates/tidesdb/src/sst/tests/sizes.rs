@@ -114,7 +114,7 @@ fn blocks_fit_in_a_page_where_entries_change_from_one_to_the_next() {
                 Shape { key: 16 + rng.below(40), values: (from, from + more), random: rng.below(9), deletes };
             let n = 1 + rng.below(60) as u64;
             for mut e in entries(shape, n, seed * 100 + part) {
-                e.key.splice(0..0, part.to_be_bytes());
+                e.key.splice(0..0, format!("{part:08}").into_bytes());
                 all.push(e);
             }
         }
