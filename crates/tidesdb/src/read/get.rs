@@ -140,8 +140,8 @@ pub fn multi_get<K: AsRef<[u8]>>(
 /// Looks up the keys whose numbers are in `pending`, and fills in the values that are not in a value log; returns the pointers to
 /// those that are.
 ///
-/// In the first round a lookup reads nothing: it has the block that it misses loaded ahead. In a later round it reads that
-/// block, and has the next one that it misses loaded ahead. The last round reads all.
+/// In the first round a lookup reads nothing: it has the block that it misses loaded ahead. In each later round it reads one block
+/// more than in the round before, and has the next one that it misses loaded ahead. The last round reads all.
 fn get_group<K: AsRef<[u8]>>(
     shared: &Shared,
     family: &FamilyCore,
@@ -152,7 +152,7 @@ fn get_group<K: AsRef<[u8]>>(
     let mut pointers = Vec::new();
     for round in 0..=LAST_ROUND {
         let alone = pending.len() == 1; // it has nobody to wait with
-        let mut gate = TurnGate::new(if alone || round == LAST_ROUND { u32::MAX } else { round.min(1) });
+        let mut gate = TurnGate::new(if alone || round == LAST_ROUND { u32::MAX } else { round });
         let mut unanswered = 0;
         for at in 0..pending.len() {
             let i = pending[at];

@@ -127,7 +127,7 @@ impl Table {
             return self.part_of(fence, values, span).map(TableValue::InPlace);
         }
         if frame.raw <= LIMITS.frame && f < usize::from(u8::MAX) {
-            return self.cached_value((b, f), fence, frame, span, guard, gate);
+            return self.cached_value((b, f), fence, frame, span, (guard, gate));
         }
         if !self.admits(gate, at, frame.disk) {
             return Ok(REFUSED);
@@ -164,8 +164,7 @@ impl Table {
         fence: Fence,
         frame: Frame,
         span: (usize, usize),
-        guard: &'g Guard,
-        gate: &mut impl ReadGate,
+        (guard, gate): (&'g Guard, &mut impl ReadGate),
     ) -> Result<TableValue<'g>> {
         let key = self.cache_key(b, f as u8 + 1);
         if let Some(map) = self.source.map() {

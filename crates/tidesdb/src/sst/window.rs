@@ -134,11 +134,12 @@ impl Window {
         let piece = self.next_piece(table, near, fence.block);
         if let Some(bytes) = bytes_of(table, near, &piece) {
             self.load_behind(table, near, &piece);
-            if self.read(table, bytes.start, (bytes.end - bytes.start) as usize).is_ok() {
-                return Ok(());
+            let piece_len = (bytes.end - bytes.start) as usize;
+            match self.read(table, bytes.start, piece_len) {
+                // One of its blocks cannot be read. The walk gets those before that one, and meets the error where it lies.
+                Err(_) if piece_len > len => self.unreadable = piece,
+                result => return result,
             }
-            // One of its blocks cannot be read. The walk gets those before that one, and meets the error where it lies.
-            self.unreadable = piece;
         }
         self.loaded += len as u64;
         self.read(table, fence.at, len)
