@@ -31,6 +31,8 @@ mod key;
 mod stats;
 mod entry;
 mod slot;
+mod queue;
+mod segment;
 mod table;
 mod cache;
 #[cfg(all(test, not(loom)))]

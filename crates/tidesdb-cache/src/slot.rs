@@ -14,7 +14,7 @@ use std::ptr;
 use tidesdb_sync::Guard;
 
 use crate::entry::Entry;
-use crate::sync::{Arc, AtomicPtr, Ordering};
+use crate::sync::{Arc, AtomicPtr, AtomicU64, Ordering};
 
 /// Bits of a pointer that 64-bit systems leave zero in user space. An address that uses them is not cached.
 const TAG_BITS: u32 = if usize::BITS == 64 { 16 } else { 0 };
@@ -78,11 +78,32 @@ impl<'g, V> Found<'g, V> {
     }
 }
 
-impl<V: Send + Sync + 'static> Slot<V> {
-    pub(crate) fn empty() -> Self {
-        Slot { word: AtomicPtr::new(ptr::null_mut()), owns: PhantomData }
-    }
+/// `count` arrays of empty slots, in memory that the system zeroes when it is touched.
+#[cfg(not(loom))]
+pub(crate) fn empty_windows<V, const WIDTH: usize>(count: usize) -> Box<[[Slot<V>; WIDTH]]> {
+    // SAFETY: a slot is an atomic pointer, and all bits zero is the null pointer: an empty slot.
+    unsafe { Box::new_zeroed_slice(count).assume_init() }
+}
 
+/// `count` words of zero, in memory that the system zeroes when it is touched.
+#[cfg(not(loom))]
+pub(crate) fn zeroed_words(count: usize) -> Box<[AtomicU64]> {
+    // SAFETY: all bits zero is an atomic integer.
+    unsafe { Box::new_zeroed_slice(count).assume_init() }
+}
+
+#[cfg(loom)]
+pub(crate) fn empty_windows<V, const WIDTH: usize>(count: usize) -> Box<[[Slot<V>; WIDTH]]> {
+    let empty = |_| Slot { word: AtomicPtr::new(ptr::null_mut()), owns: PhantomData };
+    (0..count).map(|_| std::array::from_fn(empty)).collect()
+}
+
+#[cfg(loom)]
+pub(crate) fn zeroed_words(count: usize) -> Box<[AtomicU64]> {
+    (0..count).map(|_| AtomicU64::new(0)).collect()
+}
+
+impl<V: Send + Sync + 'static> Slot<V> {
     /// What the slot holds.
     #[inline]
     pub(crate) fn load<'g>(&'g self, _guard: &'g Guard) -> Option<Found<'g, V>> {
