@@ -11,7 +11,7 @@ use crate::entry::{Entry, Handle};
 use crate::key::CacheKey;
 use crate::slot::Found;
 use crate::stats::{Account, CacheStats, Count};
-use crate::sync::{AtomicU64, Ordering, PlainArc};
+use crate::sync::{AtomicU64, HintU64, Ordering, PlainArc};
 use crate::table::{Effort, Table, WINDOW_BYTES};
 
 /// A value may take this part of the capacity at most, lest a few of them push out everything.
@@ -51,7 +51,7 @@ pub struct Cache<V: Send + Sync + 'static> {
     table: Table<V>,
     capacity: AtomicU64,
     /// Bytes pushed out since the epoch was last asked to free some.
-    retired: AtomicU64,
+    retired: HintU64,
     account: PlainArc<Account>,
     /// Held by whoever erases or changes the number of windows.
     reshaping: Mutex<()>,
@@ -66,7 +66,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
         Cache {
             table: Table::new(&account),
             capacity: AtomicU64::new(capacity),
-            retired: AtomicU64::new(0),
+            retired: HintU64::new(0),
             account,
             reshaping: Mutex::new(()),
         }

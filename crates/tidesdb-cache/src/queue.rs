@@ -4,19 +4,19 @@
 //! queues. Table's hand finds entries whose hash was lost.
 
 use crate::slot::zeroed_words;
-use crate::sync::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{HintU64, HintUsize, Ordering};
 
 pub(crate) struct Queue {
     /// 0 = nothing.
-    words: Box<[AtomicU64]>,
-    head: AtomicUsize,
-    tail: AtomicUsize,
+    words: Box<[HintU64]>,
+    head: HintUsize,
+    tail: HintUsize,
 }
 
 impl Queue {
     /// A queue of `len` hashes, a power of two.
     pub(crate) fn new(len: usize) -> Self {
-        Queue { words: zeroed_words(len), head: AtomicUsize::new(0), tail: AtomicUsize::new(0) }
+        Queue { words: zeroed_words(len), head: HintUsize::new(0), tail: HintUsize::new(0) }
     }
 
     pub(crate) fn len(&self) -> usize {

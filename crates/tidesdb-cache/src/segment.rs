@@ -3,7 +3,7 @@
 //! Memory of a segment is zeroed by the system when it is first touched, so a large segment costs only what is used.
 
 use crate::slot::{Slot, empty_windows, zeroed_words};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{HintU64, Ordering};
 
 /// Slots of a window: 128 bytes.
 pub(crate) const WIDTH: usize = if cfg!(loom) { 2 } else { 16 };
@@ -15,7 +15,7 @@ pub(crate) struct Segment<V: Send + Sync + 'static> {
     /// Number of the first window.
     first: usize,
     windows: Box<[Window<V>]>,
-    ghosts: Box<[AtomicU64]>,
+    ghosts: Box<[HintU64]>,
 }
 
 impl<V: Send + Sync + 'static> Segment<V> {
@@ -48,7 +48,7 @@ impl<V: Send + Sync + 'static> Drop for Segment<V> {
 
 /// Fingerprints of the last four keys that left a window unused, the newest in the lowest bits. A lost update is harmless,
 /// as are equal fingerprints of distinct keys.
-pub(crate) struct Ghosts<'a>(&'a AtomicU64);
+pub(crate) struct Ghosts<'a>(&'a HintU64);
 
 const LANE_BITS: u32 = 16;
 

@@ -14,7 +14,7 @@ use std::ptr;
 use tidesdb_sync::Guard;
 
 use crate::entry::Entry;
-use crate::sync::{Arc, AtomicPtr, AtomicU64, Ordering};
+use crate::sync::{Arc, AtomicPtr, HintU64, Ordering};
 
 /// Bits of a pointer that 64-bit systems leave zero in user space. An address that uses them is not cached.
 const TAG_BITS: u32 = if usize::BITS == 64 { 16 } else { 0 };
@@ -86,8 +86,7 @@ pub(crate) fn empty_windows<V, const WIDTH: usize>(count: usize) -> Box<[[Slot<V
 }
 
 /// `count` words of zero, in memory that the system zeroes when it is touched.
-#[cfg(not(loom))]
-pub(crate) fn zeroed_words(count: usize) -> Box<[AtomicU64]> {
+pub(crate) fn zeroed_words(count: usize) -> Box<[HintU64]> {
     // SAFETY: all bits zero is an atomic integer.
     unsafe { Box::new_zeroed_slice(count).assume_init() }
 }
@@ -96,11 +95,6 @@ pub(crate) fn zeroed_words(count: usize) -> Box<[AtomicU64]> {
 pub(crate) fn empty_windows<V, const WIDTH: usize>(count: usize) -> Box<[[Slot<V>; WIDTH]]> {
     let empty = |_| Slot { word: AtomicPtr::new(ptr::null_mut()), owns: PhantomData };
     (0..count).map(|_| std::array::from_fn(empty)).collect()
-}
-
-#[cfg(loom)]
-pub(crate) fn zeroed_words(count: usize) -> Box<[AtomicU64]> {
-    (0..count).map(|_| AtomicU64::new(0)).collect()
 }
 
 impl<V: Send + Sync + 'static> Slot<V> {

@@ -2,7 +2,7 @@
 
 use tidesdb_sync::{CachePadded, ShardedCounter, ShardedCounters};
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, HintU64, Ordering};
 
 /// Figures of a [`Cache`](crate::Cache) since it was made. Taken one by one while others work, so they need not
 /// agree with each other to the last unit.
@@ -43,8 +43,8 @@ struct Level {
     /// Bytes of the table and its entries. Every entry in a slot is charged exactly once.
     used: AtomicU64,
     /// Those of entries on probation.
-    probation: AtomicU64,
-    entries: AtomicU64,
+    probation: HintU64,
+    entries: HintU64,
 }
 
 /// The books of a cache. Entries share them, since handles outlive the cache.
@@ -59,8 +59,8 @@ impl Account {
         Account {
             level: CachePadded::new(Level {
                 used: AtomicU64::new(0),
-                probation: AtomicU64::new(0),
-                entries: AtomicU64::new(0),
+                probation: HintU64::new(0),
+                entries: HintU64::new(0),
             }),
             live: ShardedCounter::new(),
             counts: ShardedCounters::new(),

@@ -13,3 +13,6 @@ pub(crate) use loom::sync::{
 };
 
 pub(crate) use std::sync::Arc as PlainArc;
+
+/// Atomics of hints: any value is right, a wrong one costs hits. Models leave them out.
+pub(crate) use std::sync::atomic::{AtomicU64 as HintU64, AtomicUsize as HintUsize};

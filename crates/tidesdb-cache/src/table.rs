@@ -16,7 +16,7 @@ use crate::queue::Queue;
 use crate::segment::{Ghosts, Segment, WIDTH, Window};
 use crate::slot::{Found, Slot, Tag};
 use crate::stats::{Account, Count};
-use crate::sync::{Arc, AtomicUsize, Ordering, PlainArc, fence};
+use crate::sync::{Arc, AtomicUsize, HintUsize, Ordering, PlainArc, fence};
 
 /// Entries per window before the table grows. While it doubles, some windows hold twice as many.
 const LOAD: u64 = if cfg!(loom) { 1 } else { 4 };
@@ -46,9 +46,9 @@ pub(crate) struct Table<V: Send + Sync + 'static> {
     /// Hashes of entries on probation, in order of arrival.
     queue: EpochCell<Queue>,
     /// Slots the hand has passed since the beginning.
-    hand: CachePadded<AtomicUsize>,
+    hand: CachePadded<HintUsize>,
     /// Entries replaced in full windows.
-    replacements: AtomicUsize,
+    replacements: HintUsize,
     account: PlainArc<Account>,
 }
 
@@ -68,8 +68,8 @@ impl<V: Send + Sync + 'static> Table<V> {
             mask: AtomicUsize::new(0),
             segments: std::array::from_fn(|at| EpochCell::new(Segment::new(0, usize::from(at == 0)))),
             queue: EpochCell::new(Queue::new(QUEUE_PLACES)),
-            hand: CachePadded::new(AtomicUsize::new(0)),
-            replacements: AtomicUsize::new(0),
+            hand: CachePadded::new(HintUsize::new(0)),
+            replacements: HintUsize::new(0),
             account: PlainArc::clone(account),
         }
     }

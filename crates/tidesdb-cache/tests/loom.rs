@@ -14,7 +14,7 @@ use tidesdb_cache::{Cache, CacheKey};
 /// Room for two values of 10 bytes, and too little for a second window.
 const CAPACITY: u64 = 20;
 
-/// Room for two windows, and more values than they have slots.
+/// Room for a second window once there are two values, and more values than they have slots.
 const GROWING: u64 = 120;
 
 struct Value {
@@ -58,12 +58,21 @@ type Shared = (Arc<Cache<Value>>, Arc<AtomicUsize>);
 
 /// Runs two threads on a full cache prepared by `before`, then checks that all books are closed.
 fn model(before: fn(&Shared), one: fn(&Shared), two: fn(&Shared), after: fn(&Shared)) {
-    model_of(CAPACITY, before, one, two, after);
+    model_of((CAPACITY, usize::MAX), before, one, two, after);
 }
 
-/// As `model`, with a cache that grows by a window when it gets its second value.
-fn model_of(capacity: u64, before: fn(&Shared), one: fn(&Shared), two: fn(&Shared), after: fn(&Shared)) {
-    loom::model(move || {
+/// As `model`, with another capacity and at most so many preemptions.
+fn model_of(
+    (capacity, preemptions): (u64, usize),
+    before: fn(&Shared),
+    one: fn(&Shared),
+    two: fn(&Shared),
+    after: fn(&Shared),
+) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.map(|bound| bound.min(preemptions));
+    builder.max_branches = 10_000;
+    builder.check(move || {
         let shared: Shared = (Arc::new(Cache::new(capacity)), Arc::new(AtomicUsize::new(0)));
         before(&shared);
         let theirs = shared.clone();
@@ -178,7 +187,7 @@ fn two_evictors_take_an_entry_once() {
 #[test]
 fn an_entry_inserted_while_the_table_grows_is_found_once() {
     // Whichever window the second key goes to, the first insert grows the table meanwhile.
-    for file in 3..7 {
+    for file in 3..5 {
         loom::model(move || {
             let shared: Shared = (Arc::new(Cache::new(GROWING)), Arc::new(AtomicUsize::new(0)));
             insert(&shared, 1);
@@ -196,7 +205,7 @@ fn an_entry_inserted_while_the_table_grows_is_found_once() {
 #[test]
 fn a_reader_of_a_window_that_is_split_sees_a_whole_value_or_none() {
     model_of(
-        GROWING,
+        (GROWING, usize::MAX),
         |shared| insert(shared, 1),
         |shared| insert(shared, 2),
         |shared| read(shared, 1),
@@ -210,7 +219,7 @@ fn a_reader_of_a_window_that_is_split_sees_a_whole_value_or_none() {
 #[test]
 fn an_entry_that_is_erased_while_the_table_grows_is_gone() {
     model_of(
-        GROWING,
+        (GROWING, usize::MAX),
         |shared| insert(shared, 1),
         |shared| insert(shared, 2),
         |shared| shared.0.erase(key(1)),
@@ -220,14 +229,12 @@ fn an_entry_that_is_erased_while_the_table_grows_is_gone() {
 
 #[test]
 fn a_cache_that_shrinks_under_an_insert_keeps_its_books() {
+    // Two preemptions among the many steps of a shrink would take hours.
     model_of(
-        GROWING,
+        (GROWING, 1),
         |shared| (1..=2).for_each(|file| insert(shared, file)),
         |shared| insert(shared, 3),
-        |shared| {
-            shared.0.set_capacity(CAPACITY);
-            shared.0.set_capacity(GROWING);
-        },
+        |shared| shared.0.set_capacity(CAPACITY),
         |_| {},
     );
 }

@@ -181,32 +181,26 @@ impl Policy for Sieve {
     }
 }
 
-/// S3-FIFO (Yang et al., SOSP 2023): a small queue, a main queue, and the names of what left the small one.
+/// S3-FIFO (Yang et al., SOSP 2023): a small queue for a tenth of the bytes, a main queue, and the names of as many keys that
+/// left the small queue as are cached.
 pub(crate) struct S3Fifo {
-    small_share: f64,
     small: VecDeque<(u32, u32)>,
     small_bytes: u64,
     /// Hits in the small queue; `None` = absent.
     small_hits: Vec<Option<u8>>,
-    promote_at: u8,
     main: Clock,
-    /// How many keys are remembered, in keys cached.
-    ghosts: f64,
     /// When the key left the small queue, in departures.
     left: Vec<u64>,
     departures: u64,
 }
 
 impl S3Fifo {
-    pub(crate) fn new(keys: u32, capacity: u64, small_share: f64, ghosts: f64, promote_at: u8) -> Self {
+    pub(crate) fn new(keys: u32, capacity: u64) -> Self {
         S3Fifo {
-            small_share,
             small: VecDeque::new(),
             small_bytes: 0,
             small_hits: vec![None; keys as usize],
-            promote_at,
             main: Clock::new(keys, capacity),
-            ghosts,
             left: vec![0; keys as usize],
             departures: 0,
         }
@@ -215,14 +209,12 @@ impl S3Fifo {
     fn remembers(&self, key: u32) -> bool {
         let left = self.left[key as usize];
         let cached = self.main.order.len() + self.small.len();
-        left != 0 && (self.departures - left) as f64 <= self.ghosts * cached as f64
+        left != 0 && self.departures - left <= cached as u64
     }
 
     fn make_room(&mut self) {
         while self.small_bytes + self.main.bytes > self.main.capacity {
-            if self.small_bytes as f64 > self.main.capacity as f64 * self.small_share {
-                self.shrink_small();
-            } else if self.main.pop_over(0).is_none() {
+            if self.small_bytes > self.main.capacity / 10 || self.main.pop_over(0).is_none() {
                 self.shrink_small();
             }
         }
@@ -232,7 +224,7 @@ impl S3Fifo {
         let Some((key, size)) = self.small.pop_front() else { return };
         self.small_bytes -= u64::from(size);
         let hits = self.small_hits[key as usize].take().unwrap_or(0);
-        if hits >= self.promote_at {
+        if hits >= 2 {
             self.main.push(key, size);
         } else {
             self.departures += 1;
@@ -264,20 +256,27 @@ impl Policy for S3Fifo {
 }
 
 /// Admission by the second miss, then CLOCK: a key that is not remembered is not cached.
-pub(crate) struct SecondMiss(pub(crate) S3Fifo);
+pub(crate) struct SecondMiss(S3Fifo);
+
+impl SecondMiss {
+    pub(crate) fn new(keys: u32, capacity: u64) -> Self {
+        SecondMiss(S3Fifo::new(keys, capacity))
+    }
+}
 
 impl Policy for SecondMiss {
     fn access(&mut self, key: u32, size: u32) -> bool {
-        let s = &mut self.0;
-        if s.main.touch(key) {
+        let known = self.0.remembers(key);
+        let main = &mut self.0.main;
+        if main.touch(key) {
             return true;
         }
-        if s.main.bytes + u64::from(size) <= s.main.capacity || s.remembers(key) {
-            s.main.push(key, size);
-            s.make_room();
+        if main.bytes + u64::from(size) <= main.capacity || known {
+            main.push(key, size);
+            while main.pop_over(main.capacity).is_some() {}
         } else {
-            s.departures += 1;
-            s.left[key as usize] = s.departures;
+            self.0.departures += 1;
+            self.0.left[key as usize] = self.0.departures;
         }
         false
     }

@@ -1,5 +1,7 @@
 //! Traces of keys, and the size of each key's value. Everything is drawn from fixed seeds.
 
+use std::collections::VecDeque;
+
 /// Keys of the data: blocks and partitions.
 pub(crate) const KEYS: u32 = 100_000;
 
@@ -53,8 +55,8 @@ pub(crate) fn sizes() -> Vec<u32> {
 pub(crate) fn all(sizes: &[u32], capacity: u64) -> Vec<Trace> {
     let trace = |name, keys| Trace { name, keys };
     vec![
-        trace("Zipf 0.99", zipf(0.99, KEYS as usize)),
-        trace("Zipf 0.8", zipf(0.8, KEYS as usize)),
+        trace("Zipf 0.99", zipf(0.99)),
+        trace("Zipf 0.8", zipf(0.8)),
         trace("Zipf 0.99 + scans", with_scans()),
         trace("loop of 1.25 x the cache", looped(sizes, capacity)),
         trace("shifting hot set", shifting()),
@@ -100,9 +102,9 @@ impl Zipf {
     }
 }
 
-fn zipf(skew: f64, lookups: usize) -> Vec<u32> {
+fn zipf(skew: f64) -> Vec<u32> {
     let mut zipf = Zipf::new(skew, KEYS, 11);
-    (0..lookups.max(LOOKUPS)).map(|_| zipf.draw()).collect()
+    (0..LOOKUPS).map(|_| zipf.draw()).collect()
 }
 
 /// Every fourth lookup belongs to a scan, which walks through all keys again and again.
@@ -136,21 +138,18 @@ fn shifting() -> Vec<u32> {
     keys
 }
 
-/// Zipf 0.8 whose keys come three times, a few dozen lookups apart.
+/// Zipf 0.8 whose keys come three times within some 250 lookups, as far as no other key takes the place.
 fn bursts() -> Vec<u32> {
+    const AHEAD: u32 = 256;
     let (mut zipf, mut random) = (Zipf::new(0.8, KEYS, 15), Random::new(16));
-    let mut ahead = std::collections::VecDeque::from(vec![None; 256]);
-    let mut keys = Vec::with_capacity(LOOKUPS);
-    while keys.len() < LOOKUPS {
+    let mut ahead = VecDeque::from(vec![None; AHEAD as usize]);
+    let mut step = || {
         ahead.push_back(None);
-        let key = ahead.pop_front().flatten().unwrap_or_else(|| {
+        ahead.pop_front().flatten().unwrap_or_else(|| {
             let key = zipf.draw();
-            for _ in 0..2 {
-                ahead[random.below(256) as usize] = Some(key);
-            }
+            (0..2).for_each(|_| ahead[random.below(AHEAD) as usize] = Some(key));
             key
-        });
-        keys.push(key);
-    }
-    keys
+        })
+    };
+    (0..LOOKUPS).map(|_| step()).collect()
 }
