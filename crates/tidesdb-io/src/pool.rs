@@ -1,7 +1,7 @@
 //! Descriptors as a budget: files opened for reading are closed when too many are open, and opened again when they are read.
 //!
 //! A database may have far more tables and value logs than the process may have open files. [`PooledDir`] wraps a
-//! directory: [`Dir::open`] with [`Access::Read`] returns a file that holds a descriptor only while the [`Descriptors`]
+//! directory: [`Dir::open`] for reading returns a file that holds a descriptor only while the [`Descriptors`]
 //! have one to spare. The least recently used file loses its descriptor first (CLOCK: one bit of memory for each file).
 //! Files opened for writing, and created ones, keep theirs: a sync must go through the descriptor that was written to.
 //!
@@ -154,6 +154,7 @@ impl Dir for PooledDir {
             dir: Arc::clone(&self.inner),
             descriptors: Arc::clone(&self.descriptors),
             name: name.to_owned(),
+            access,
             slot: RwLock::new(Some(file)),
             used: AtomicBool::new(false),
         });
@@ -205,6 +206,7 @@ struct PooledFile {
     dir: Arc<dyn Dir>,
     descriptors: Arc<Descriptors>,
     name: String,
+    access: Access,
     slot: RwLock<Option<Arc<dyn File>>>,
     /// Read since the last look for a file to close.
     used: AtomicBool,
@@ -219,9 +221,9 @@ impl PooledFile {
             }
             return Ok(Arc::clone(file));
         }
-        let opened = match self.dir.open(&self.name, Access::Read) {
+        let opened = match self.dir.open(&self.name, self.access) {
             Err(e) if is_out_of_descriptors(&e) && self.descriptors.evict_half() => {
-                self.dir.open(&self.name, Access::Read)?
+                self.dir.open(&self.name, self.access)?
             }
             other => other?,
         };

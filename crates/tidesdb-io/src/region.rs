@@ -10,7 +10,7 @@ use std::ptr::{self, NonNull};
 
 use rustix::fd::AsFd;
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 /// A live mapping of the first `len` bytes of a file.
 #[derive(Debug)]
@@ -66,12 +66,15 @@ enum Region {
 }
 
 impl MapRegion {
-    /// Maps `[0, len)` of a file for reading.
+    /// Maps `[0, len)` of a file for reading. A page that is touched is read alone, not with those around it.
     pub(crate) fn map(fd: impl AsFd, len: u64) -> io::Result<Self> {
         if len == 0 {
             return Ok(Self::owned(Vec::new()));
         }
-        Ok(Self(Region::Mapped(Mapping::new(fd, len, ProtFlags::READ)?)))
+        let map = Mapping::new(fd, len, ProtFlags::READ)?;
+        // SAFETY: the range is that of a live mapping, and this advice changes no byte of it.
+        unsafe { rustix::mm::madvise(map.base.as_ptr().cast(), map.len, Advice::Random) }?;
+        Ok(Self(Region::Mapped(map)))
     }
 
     /// A region in ordinary memory, for disks that have no pages to map.

@@ -18,6 +18,8 @@ use std::sync::Arc;
 pub enum Access {
     /// Reads only.
     Read,
+    /// Reads only, short pieces here and there: the system should read nothing but what is asked for.
+    Random,
     /// Reads and writes.
     ReadWrite,
 }

@@ -185,7 +185,7 @@ fn table(data: &[u8]) {
         return;
     }
     let cache = Arc::new(tidesdb_cache::Cache::new(if choice & 4 == 0 { 0 } else { 1 << 20 }));
-    let context = TableContext { dir, cache, use_mmap: choice & 2 == 0 };
+    let context = TableContext { dir, cache, use_mmap: choice & 2 == 0, reads: Arc::default() };
     let Some(table) = clean(Table::open(&context, &table_order(*choice), Arc::new(meta))) else { return };
     look_up(&table);
     for bypassing in [false, true] {

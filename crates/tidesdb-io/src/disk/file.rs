@@ -39,6 +39,11 @@ impl RealFile {
         Ok(MAPPABLE.contains(&magic))
     }
 
+    /// Asks the system to read no more of the file than each call asks for. Advice: a file system may lack it.
+    pub(super) fn advise_random(&self) {
+        let _ = rustix::fs::fadvise(&self.fd, 0, None, Advice::Random);
+    }
+
     /// What `fallocate` does, for file systems that lack it: writes zeros past the end and rewrites every zero
     /// block before it, which may be a hole. Nobody else may write to the range meanwhile.
     pub(super) fn allocate_by_writing(&self, offset: u64, end: u64) -> io::Result<()> {

@@ -186,10 +186,14 @@ impl Dir for RealDir {
 
     fn open(&self, name: &str, access: Access) -> io::Result<Arc<dyn File>> {
         let flags = match access {
-            Access::Read => OFlags::RDONLY,
+            Access::Read | Access::Random => OFlags::RDONLY,
             Access::ReadWrite => OFlags::RDWR,
         };
-        Ok(Arc::new(self.open_regular(name, flags)?))
+        let file = self.open_regular(name, flags)?;
+        if access == Access::Random {
+            file.advise_random();
+        }
+        Ok(Arc::new(file))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {

@@ -127,7 +127,12 @@ fn transfer_all(shared: &Shared, state: &State, target: &Arc<dyn Dir>, transfer:
 /// The files first, then a first manifest that names them all: until `CURRENT` is there nothing looks like a database.
 fn fill(shared: &Shared, state: &State, target: &Arc<dyn Dir>, transfer: Transfer) -> Result<()> {
     transfer_all(shared, state, target, transfer)?;
-    let tables = TableContext { dir: Arc::clone(target), cache: Arc::new(Cache::new(0)), use_mmap: false };
+    let tables = TableContext {
+        dir: Arc::clone(target),
+        cache: Arc::new(Cache::new(0)),
+        use_mmap: false,
+        reads: Arc::default(),
+    };
     let comparators: Vec<Comparator> =
         shared.all_families().iter().map(|f| f.options.comparator.clone()).collect();
     let context = Context {

@@ -248,6 +248,7 @@ impl OpenOptions {
             dir: Arc::clone(dir),
             cache: Arc::new(Cache::new(self.options.cache_bytes)),
             use_mmap: self.options.mmap_reads,
+            reads: Arc::default(),
         });
         let versions = self.versions(dir, &tables)?;
         if let Some(attached) = &attached {

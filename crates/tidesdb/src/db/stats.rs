@@ -150,6 +150,10 @@ pub struct Stats {
     pub cache_bytes: u64,
     /// Parts of blocks the cache holds.
     pub cache_entries: u64,
+    /// Reads of tables by lookups that did not find what they needed in the cache. Maps are not counted.
+    pub lookup_reads: u64,
+    /// Bytes of these reads.
+    pub lookup_read_bytes: u64,
     /// Parts of the cache that are locked on their own: one, as none of it is locked.
     pub cache_shards: u64,
     /// Live snapshots.
@@ -215,6 +219,8 @@ impl Db {
             cache_misses: cache.misses,
             cache_bytes: cache.used_bytes,
             cache_entries: cache.entries,
+            lookup_reads: shared.tables.reads.reads(),
+            lookup_read_bytes: shared.tables.reads.bytes(),
             cache_shards: 1,
             snapshots: shared.snapshots.count(),
             jobs_pending: shared.jobs.pending(),
@@ -239,6 +245,7 @@ impl fmt::Display for Stats {
             self.cache_hits as f64 * 100.0 / lookups as f64,
             self.cache_hits + self.cache_misses
         )?;
+        writeln!(f, "lookups read       {} B in {} reads", self.lookup_read_bytes, self.lookup_reads)?;
         writeln!(f, "snapshots          {}", self.snapshots)?;
         for (cause, held) in [("memtables", self.stalled_by_memtables), ("tables   ", self.stalled_by_tables)]
         {

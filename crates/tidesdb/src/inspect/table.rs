@@ -52,7 +52,12 @@ pub fn table(
             vlog.count, vlog.bytes, vlog.vlog.0
         ));
     }
-    let context = TableContext { dir: Arc::clone(&dir), cache: Arc::new(Cache::new(0)), use_mmap: false };
+    let context = TableContext {
+        dir: Arc::clone(&dir),
+        cache: Arc::new(Cache::new(0)),
+        use_mmap: false,
+        reads: Arc::default(),
+    };
     let mut damage = Vec::new();
     let opened = Table::open(&context, order, Arc::clone(meta));
     let Some(table) = keep_damage(opened, &mut damage)? else { return Ok(damage) };

@@ -47,7 +47,7 @@ impl Dir for RemoteDir {
     }
 
     fn open(&self, name: &str, access: Access) -> io::Result<Arc<dyn File>> {
-        if is_cached(name) && access == Access::Read {
+        if is_cached(name) && access != Access::ReadWrite {
             return Ok(self.cache.open(name)?);
         }
         self.with_file(name, || self.inner.open(name, access))

@@ -1,22 +1,30 @@
 //! Walks a table both ways, one block in hand. Buffers are reused: after warm-up, neither steps nor seeks
-//! allocate while key sections are mapped or cached.
+//! allocate while blocks are mapped or cached.
+//!
+//! A walk forwards over blocks that are not cached reads several at once: as much as it has gone over, up to a limit.
 
 use std::sync::Arc;
 
 use tidesdb_cache::Handle;
 
 use super::Table;
-use super::block::{Block, Shape};
+use super::block::{Block, CachedBlock, LIMITS, Shape};
 use super::index::Fence;
-use super::reader::{CachedPart, Keys};
-use super::source::slice;
+use super::load::Keys;
+use super::reader::CachedPart;
+use super::source::{Window, slice};
 use crate::types::{EntryCursor, Rows, SeqNo, Sight, Stamp, Stored};
 use crate::{Error, Result};
 
 /// A buffer that a long value made larger than this is not kept for the next value.
 const KEPT_BYTES: usize = 1 << 20;
 
-/// Where the key section of the current block is.
+/// Most bytes that are read ahead at once. The system reads nothing ahead of them ([`tidesdb_io::Access::Random`]).
+const AHEAD_BYTES: usize = 256 << 10;
+/// Blocks in a row that are read one by one before a walk reads ahead.
+const SINGLE_BLOCKS: usize = 4;
+
+/// Where the current block is.
 enum Held {
     /// Nowhere: no block in hand.
     None,
@@ -28,16 +36,27 @@ enum Held {
     Own,
 }
 
-/// The frame decoded last.
+/// The values at hand.
 #[derive(Default)]
-struct DecodedFrame {
-    /// Entries whose values it holds; none if nothing is decoded.
+struct Values {
+    /// Entries whose values they are; none if nothing is decoded.
     first: usize,
     end: usize,
-    /// Where its values begin among those of the block.
+    /// Where they begin among those of the block.
     base: usize,
-    /// In the map, if it is there in the raw.
-    mapped: Option<(u64, usize)>,
+    place: ValuesPlace,
+}
+
+/// Where the values at hand are.
+#[derive(Default)]
+enum ValuesPlace {
+    /// In the cursor's own buffer.
+    #[default]
+    Own,
+    /// In the map, in the raw: where, and how many bytes.
+    Mapped(u64, usize),
+    /// With the cached block.
+    Cached,
 }
 
 /// A cursor over one table.
@@ -56,10 +75,13 @@ pub struct TableCursor {
     /// A key whose versions were left behind.
     passed: Vec<u8>,
     prefix: usize,
-    frame: DecodedFrame,
+    values: Values,
     own: Vec<u8>,
     disk: Vec<u8>,
     raw: Vec<u8>,
+    window: Window,
+    /// Blocks in a row, the present one included, that the walk came to forwards and that were not cached.
+    missed: usize,
 }
 
 impl TableCursor {
@@ -77,10 +99,12 @@ impl TableCursor {
             key: Vec::new(),
             passed: Vec::new(),
             prefix: 0,
-            frame: DecodedFrame::default(),
+            values: Values::default(),
             own: Vec::new(),
             disk: Vec::new(),
             raw: Vec::new(),
+            window: Window::default(),
+            missed: 0,
         }
     }
 
@@ -98,7 +122,9 @@ impl TableCursor {
     pub fn reset(&mut self, table: Arc<Table>) {
         self.table = table;
         self.held = Held::None;
-        self.frame = DecodedFrame::default();
+        self.values = Values::default();
+        self.window.clear(KEPT_BYTES);
+        self.missed = 0;
         self.valid = false;
     }
 
@@ -112,7 +138,7 @@ impl TableCursor {
         let bytes = match &self.held {
             Held::None => return None,
             Held::Mapped { at, len } => self.table.source.map().and_then(|map| slice(map, *at, *len))?,
-            Held::Cached(part) => return part.keys(),
+            Held::Cached(part) => return part.block().map(CachedBlock::block),
             Held::Own => &self.own,
         };
         Some(Block { shape: &self.shape, bytes })
@@ -124,24 +150,28 @@ impl TableCursor {
             return Ok(());
         }
         self.held = Held::None;
-        self.frame = DecodedFrame::default();
+        self.values = Values::default();
         let fence = self.table.fence(b)?;
-        self.held = match self.table.mapped_keys(b, fence)? {
+        self.held = match self.table.mapped_keys(fence)? {
             Some(Keys::Mapped(shape, _)) => {
                 self.shape = shape;
                 Held::Mapped { at: fence.at, len: fence.key_part }
             }
-            _ => match self.table.cached_keys(b) {
-                Some(part) => Held::Cached(part),
-                None if self.fill_cache => Held::Cached(self.table.load_keys(b, fence)?),
-                None => {
-                    self.shape = self.table.read_keys_into(fence, &mut self.disk, &mut self.own)?;
-                    Held::Own
+            _ => match self.table.cached_block(b) {
+                Some(part) => {
+                    self.missed = 0;
+                    Held::Cached(part)
                 }
+                None => self.read(b, fence)?,
             },
         };
         if let Held::Cached(part) = &self.held {
-            self.shape = *part.keys().ok_or_else(|| self.table.wrong_part(b))?.shape;
+            let cached = part.block().ok_or_else(|| self.table.wrong_part(b))?;
+            self.shape = *cached.block().shape;
+            if !cached.values().is_empty() {
+                let end = self.shape.entries as usize;
+                self.values = Values { first: 0, end, base: 0, place: ValuesPlace::Cached };
+            }
         }
         (self.b, self.fence) = (b, fence);
         let mut key = std::mem::take(&mut self.key);
@@ -149,6 +179,27 @@ impl TableCursor {
         key.extend_from_slice(self.block().map_or(&[][..], |block| block.prefix()));
         (self.prefix, self.key) = (key.len(), key);
         Ok(())
+    }
+
+    /// Reads block `b`, and the ones behind it if the walk is long. Until it is, and while there is room, blocks are cached.
+    #[cold]
+    fn read(&mut self, b: usize, fence: Fence) -> Result<Held> {
+        self.missed = if b == self.b + 1 { self.missed + 1 } else { 1 };
+        let whole_walk = !self.fill_cache;
+        let ahead = match self.missed {
+            _ if whole_walk => AHEAD_BYTES,
+            missed if missed > SINGLE_BLOCKS => (missed * LIMITS.disk).min(AHEAD_BYTES),
+            _ => 0,
+        };
+        let table = &self.table;
+        let (piece, ahead) = ((fence.at, fence.first_read()), (ahead, table.footer.filter_at));
+        let read = table.source.read_ahead(piece, ahead, &mut self.window, &table.name)?;
+        if whole_walk || (self.missed > SINGLE_BLOCKS && table.cache.is_full()) {
+            self.shape = table.decode_keys(fence, read, &mut self.own)?;
+            Ok(Held::Own)
+        } else {
+            table.cache_block(fence, read).map(Held::Cached)
+        }
     }
 
     /// Stands on entry `slot` of the block in hand.
@@ -209,33 +260,37 @@ impl TableCursor {
         }
     }
 
-    /// The values of the frame at hand.
+    /// The bytes of the values at hand.
     #[inline]
-    fn frame_values(&self) -> Option<&[u8]> {
-        match self.frame.mapped {
-            Some((at, len)) => self.table.source.map().and_then(|map| slice(map, at, len)),
-            None => Some(&self.raw),
+    fn value_bytes(&self) -> Option<&[u8]> {
+        match (&self.values.place, &self.held) {
+            (ValuesPlace::Own, _) => Some(&self.raw),
+            (ValuesPlace::Cached, Held::Cached(part)) => part.block().map(CachedBlock::values),
+            (ValuesPlace::Cached, _) => None,
+            (ValuesPlace::Mapped(at, len), _) => {
+                self.table.source.map().and_then(|map| slice(map, *at, *len))
+            }
         }
     }
 
     /// Whether the current value takes no decoding.
     fn value_is_at_hand(&self) -> bool {
         let span = self.block().map_or((0, 0), |block| block.value_span(self.slot));
-        span.0 == span.1 || (self.frame.first..self.frame.end).contains(&self.slot)
+        span.0 == span.1 || (self.values.first..self.values.end).contains(&self.slot)
     }
 
     /// Copies rows from this entry on, as far as the block in hand and its frame at hand go; the entry after them.
     fn copy_from_block(&self, sight: Sight, until: Option<&[u8]>, rows: &mut Rows) -> usize {
         let Some(block) = self.block() else { return self.slot };
         let (order, prefix) = (&self.table.comparator, block.prefix());
-        let values = self.frame_values().unwrap_or_default();
+        let values = self.value_bytes().unwrap_or_default();
         let mut slot = self.slot;
         while slot < block.len() {
             let stamp = block.stamp(slot);
             let value = match block.value_span(slot) {
                 (start, end) if start == end => &[],
-                (start, end) if (self.frame.first..self.frame.end).contains(&slot) => {
-                    let span = start.wrapping_sub(self.frame.base)..end.wrapping_sub(self.frame.base);
+                (start, end) if (self.values.first..self.values.end).contains(&slot) => {
+                    let span = start.wrapping_sub(self.values.base)..end.wrapping_sub(self.values.base);
                     let Some(value) = values.get(span) else { break };
                     value
                 }
@@ -262,21 +317,29 @@ impl TableCursor {
         let Some((f, frame)) = self.block().and_then(|block| block.frame_of(self.slot)) else {
             return Err(self.table.corrupt(self.fence.at, "value without a frame"));
         };
-        self.frame = DecodedFrame::default();
+        self.values = Values::default();
         for buffer in [&mut self.disk, &mut self.raw] {
             if buffer.capacity() > KEPT_BYTES {
                 *buffer = Vec::new();
             }
         }
-        let buffers = (&mut self.disk, &mut self.raw);
-        let values = self.table.frame_values((self.b, f), self.fence, frame, usize::MAX, buffers)?;
-        let in_place = frame.disk == frame.raw;
         let at = self.fence.at + self.fence.key_part as u64 + frame.at;
-        let mapped = (in_place && self.table.source.map().is_some()).then_some((at, values.len()));
-        if in_place && mapped.is_none() {
-            std::mem::swap(&mut self.disk, &mut self.raw);
+        let table = &self.table;
+        let bytes = match self.window.get(at, frame.disk) {
+            Some(bytes) => bytes,
+            None => table.source.read(at, frame.disk, &mut self.disk, &table.name)?,
+        };
+        let mut place = ValuesPlace::Own;
+        table.decode_frame((self.b, f), at, frame, usize::MAX, (bytes, &mut self.raw))?;
+        if frame.disk == frame.raw {
+            if table.source.map().is_some() {
+                place = ValuesPlace::Mapped(at, frame.raw);
+            } else {
+                self.raw.clear();
+                self.raw.extend_from_slice(bytes);
+            }
         }
-        self.frame = DecodedFrame { first: frame.first, end: frame.end, base: frame.base, mapped };
+        self.values = Values { first: frame.first, end: frame.end, base: frame.base, place };
         Ok(())
     }
 }
@@ -417,11 +480,11 @@ impl EntryCursor for TableCursor {
         if start == end {
             return Ok((&self.key, kind, &[]));
         }
-        if !(self.frame.first..self.frame.end).contains(&self.slot) {
+        if !(self.values.first..self.values.end).contains(&self.slot) {
             self.decode_frame()?;
         }
-        let span = start.wrapping_sub(self.frame.base)..end.wrapping_sub(self.frame.base);
-        match self.frame_values().and_then(|values| values.get(span)) {
+        let span = start.wrapping_sub(self.values.base)..end.wrapping_sub(self.values.base);
+        match self.value_bytes().and_then(|values| values.get(span)) {
             Some(value) => Ok((&self.key, kind, value)),
             None => Err(self.table.corrupt(self.fence.at, "value outside its frame")),
         }

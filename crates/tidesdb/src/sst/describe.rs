@@ -3,7 +3,6 @@
 use super::Table;
 use super::block::Block;
 use super::index::Fence;
-use crate::codec::bound_crc;
 use crate::{Error, Result};
 
 /// A block as the index knows it, and what reading it gave.
@@ -51,20 +50,15 @@ impl Table {
     }
 
     fn check_block(&self, fence: Fence) -> Result<BlockContent> {
-        let keys = self.read_keys(fence)?;
-        let block: Block<'_> = keys.block();
-        let mut buf = Vec::new();
-        let mut frames = 0;
-        for frame in block.frames() {
-            let at = fence.at + fence.key_part as u64 + frame.at;
-            let bytes = self.source.read(at, frame.disk, &mut buf, &self.name)?;
-            if bound_crc(&self.meta.salt, at, &[bytes]) != frame.crc {
-                return Err(Error::corrupt(&self.name, at, "checksum of values"));
-            }
-            frames += 1;
-        }
+        let len = usize::try_from(fence.disk)
+            .map_err(|_| Error::corrupt(&self.name, fence.at, "block too long"))?;
+        let (mut disk, mut keys, mut values) = (Vec::new(), Vec::new(), Vec::new());
+        let read = self.source.read(fence.at, len, &mut disk, &self.name)?;
+        let shape = self.decode_keys(fence, read, &mut keys)?;
+        let block = Block { shape: &shape, bytes: &keys };
+        self.decode_values(fence, block, &read[fence.key_part..], &mut values)?;
         let mut first_key = Vec::new();
         block.key_into(0, &mut first_key);
-        Ok(BlockContent { entries: block.len(), frames, first_key })
+        Ok(BlockContent { entries: block.len(), frames: block.frames().count(), first_key })
     }
 }

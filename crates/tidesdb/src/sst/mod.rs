@@ -10,7 +10,8 @@
 //! reader.rs <--- index/search.rs    key -> block        cursor.rs   walks entries both ways
 //!    |     <---- block/search.rs    key -> entry        verify.rs   reads and checks everything
 //!    |     <---- block/reader.rs    entry -> fields     source.rs   map or file -> bytes
-//!    `---------- values.rs          frame -> values     describe.rs shows blocks one by one
+//!    `---------- load.rs            bytes -> block      describe.rs shows blocks one by one
+//!    `---------- values.rs          entry -> value
 //! ```
 //!
 //! The bytes are described in `docs/formats/klog.md`; the constants are in `layout.rs` and `block/mod.rs`.
@@ -25,6 +26,7 @@ mod describe;
 mod filter;
 mod index;
 mod layout;
+mod load;
 mod props;
 mod reader;
 mod source;
@@ -34,10 +36,10 @@ mod values;
 mod verify;
 mod writer;
 
-pub use block::KeyBlock;
+pub use block::CachedBlock;
 pub use cursor::TableCursor;
 pub use describe::{BlockContent, BlockInfo};
 pub use props::{TableMeta, VlogRef};
-pub use reader::{CachedPart, Found, Table, TableContext};
+pub use reader::{BlockReads, CachedPart, Found, Table, TableContext};
 pub use values::TableValue;
 pub use writer::{TableOptions, TableWriter};

@@ -1,35 +1,35 @@
 //! An open table: index and filter in memory, blocks read and checked as they are needed.
 //!
-//! Of a mapped file, a block and each of its frames are verified once per open (a bit each), and key sections stored
-//! raw are used in place. Otherwise key sections are verified and decoded into the block cache, and every frame is
-//! verified at each read. All methods may be called by any number of threads.
+//! A block is read as a whole, verified and decoded into the block cache (`load.rs`). Of a mapped file, a block and each of its
+//! frames are verified once per open (a bit each), and key sections stored raw are used in place. All methods may be
+//! called by any number of threads.
 
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use tidesdb_cache::{Cache, CacheKey, Handle};
+use tidesdb_cache::{Cache, CacheKey};
 use tidesdb_io::{Access, Dir};
-use tidesdb_sync::{Guard, prefetch};
+use tidesdb_sync::{Guard, ShardedCounters};
 
 use super::TableMeta;
-use super::block::{Block, Find, KeyBlock, Shape};
+use super::block::{CachedBlock, Find};
 use super::filter::Filter;
 use super::index::{Fence, Index};
-use super::layout::{CRC_BYTES, FOOTER_BYTES, Footer, open_section};
-use super::source::{Source, slice};
+use super::layout::{FOOTER_BYTES, Footer, open_section};
+use super::source::Source;
 use super::values::TableValue;
-use crate::codec::{Decoder, bound_crc, decompress};
+use crate::codec::Decoder;
 use crate::types::{Comparator, Kind, SeqNo};
 use crate::{Error, Result, files};
 
 /// What the block cache holds of tables.
 #[derive(Debug)]
 pub enum CachedPart {
-    /// A key section (part 0).
-    Keys(KeyBlock),
-    /// The values of a frame (part 1 + number of the frame), where decoding is dear.
+    /// A block (part 0).
+    Block(CachedBlock),
+    /// The values of a frame (part 1 + number of the frame) of a long block, or of one whose keys are mapped.
     Values(Box<[u8]>),
 }
 
@@ -42,6 +42,29 @@ pub struct TableContext {
     pub cache: Arc<Cache<CachedPart>>,
     /// Whether to map files into memory.
     pub use_mmap: bool,
+    /// What lookups read.
+    pub reads: Arc<BlockReads>,
+}
+
+/// Reads of files by lookups that did not find a block, or the values of a long one, in the cache. Maps are not counted.
+#[derive(Debug, Default)]
+pub struct BlockReads(ShardedCounters<2>);
+
+impl BlockReads {
+    pub(super) fn add(&self, bytes: usize) {
+        self.0.add(0, 1);
+        self.0.add(1, bytes as u64);
+    }
+
+    /// Number of reads.
+    pub fn reads(&self) -> u64 {
+        self.0.sum(0)
+    }
+
+    /// Bytes read.
+    pub fn bytes(&self) -> u64 {
+        self.0.sum(1)
+    }
 }
 
 /// A version that a lookup found.
@@ -67,54 +90,13 @@ pub struct Table {
     pub(super) filter: Filter,
     pub(super) footer: Footer,
     pub(super) cache: Arc<Cache<CachedPart>>,
+    pub(super) reads: Arc<BlockReads>,
     /// Of a mapped file: what was verified of each block. Bit 0 is the key section, bit 1 + f is frame f.
     pub(super) verified: Box<[AtomicU16]>,
 }
 
-/// How much of a mapped block is asked for before it is searched.
-const PREFETCH_LINES: usize = 10;
-const PREFETCH_STRIDE: usize = 256;
 /// Frames beyond this number have no bit and are verified at each use.
 pub(super) const FRAME_BITS: usize = 15;
-
-/// The key section of a block, held for reading.
-pub(super) enum Keys<'a> {
-    /// In place, in the map.
-    Mapped(Shape, &'a [u8]),
-    /// In the cache, while the guard lives.
-    Pinned(&'a KeyBlock),
-    /// In the cache, while the handle lives.
-    Held(Handle<CachedPart>),
-}
-
-impl Keys<'_> {
-    #[inline]
-    pub(super) fn block(&self) -> Option<Block<'_>> {
-        match self {
-            Self::Mapped(shape, bytes) => Some(Block { shape, bytes }),
-            Self::Pinned(keys) => Some(keys.block()),
-            Self::Held(part) => part.keys(),
-        }
-    }
-}
-
-impl CachedPart {
-    /// The block, if this is a key section.
-    #[inline]
-    pub(super) fn keys(&self) -> Option<Block<'_>> {
-        match self {
-            Self::Keys(keys) => Some(keys.block()),
-            Self::Values(_) => None,
-        }
-    }
-}
-
-impl KeyBlock {
-    #[inline]
-    pub(super) fn block(&self) -> Block<'_> {
-        Block { shape: &self.shape, bytes: &self.bytes }
-    }
-}
 
 impl Table {
     /// Opens the table that `meta` describes, and refuses any other file.
@@ -123,7 +105,7 @@ impl Table {
     /// `Corrupt` if the file is damaged or not the one described, `FormatTooNew`, `Io`.
     pub fn open(context: &TableContext, comparator: &Comparator, meta: Arc<TableMeta>) -> Result<Arc<Self>> {
         let name = files::table(meta.id);
-        let file = context.dir.open(&name, Access::Read).map_err(|e| Error::io("open", &name, e))?;
+        let file = context.dir.open(&name, Access::Random).map_err(|e| Error::io("open", &name, e))?;
         let source = Source::open(file, context.use_mmap, meta.file_bytes, &name)?;
         let footer = read_footer(&source, &meta, &name)?;
         let footer_at = meta.file_bytes - FOOTER_BYTES as u64;
@@ -153,6 +135,7 @@ impl Table {
             verified: (0..bits).map(|_| AtomicU16::new(0)).collect(),
             index,
             cache: Arc::clone(&context.cache),
+            reads: Arc::clone(&context.reads),
             name,
             meta,
         }))
@@ -242,7 +225,7 @@ impl Table {
             match block.find(&self.comparator, key, snapshot) {
                 Find::At(i) => {
                     let value = match want_value {
-                        true => self.value(b, block, i, guard)?,
+                        true => self.value(b, &keys, i, guard)?,
                         false => TableValue::InPlace(&[]),
                     };
                     let (seq, kind, expiry) = (block.seq(i), block.kind(i), block.expiry(i));
@@ -251,138 +234,6 @@ impl Table {
                 Find::Beyond if self.index.goes_on(b + 1).is_some() => b += 1,
                 Find::Beyond | Find::Absent => return Ok(None),
             }
-        }
-    }
-
-    /// The key section of block `b`: in place, or from the cache, read into it if need be.
-    #[inline]
-    pub(super) fn keys<'a>(&'a self, b: usize, guard: &'a Guard) -> Result<Keys<'a>> {
-        let fence = self.fence(b)?;
-        if let Some(keys) = self.mapped_keys(b, fence)? {
-            return Ok(keys);
-        }
-        let cache_key = self.cache_key(b, 0);
-        match self.cache.get_pinned(cache_key, guard) {
-            Some(CachedPart::Keys(keys)) => Ok(Keys::Pinned(keys)),
-            _ => self.load_keys(b, fence).map(Keys::Held),
-        }
-    }
-
-    /// The key section of block `b` in the map, verified, if the file is mapped and the section is stored raw.
-    #[inline]
-    pub(super) fn mapped_keys(&self, b: usize, fence: Fence) -> Result<Option<Keys<'_>>> {
-        let Some(map) = self.source.map() else { return Ok(None) };
-        let bytes = slice(map, fence.at, fence.key_part)
-            .ok_or_else(|| self.corrupt(fence.at, "block out of file"))?;
-        // The header, and where a search of the heads will look first: one wait instead of several.
-        (0..PREFETCH_LINES).for_each(|line| prefetch(bytes, line * PREFETCH_STRIDE));
-        if self.verified.get(b).is_none_or(|bits| bits.load(Ordering::Relaxed) & 1 == 0) {
-            self.check_keys(b, fence, bytes)?;
-        }
-        let shape = Shape::parse(bytes).map_err(|what| self.corrupt(fence.at, what))?;
-        Ok(if shape.is_compressed() { None } else { Some(Keys::Mapped(shape, bytes)) })
-    }
-
-    /// Verifies the key part of a mapped block, and validates it if it is used in place.
-    #[cold]
-    fn check_keys(&self, b: usize, fence: Fence, bytes: &[u8]) -> Result<()> {
-        self.check_crc(fence, bytes)?;
-        let shape = self.shape(fence, bytes)?;
-        if !shape.is_compressed() {
-            self.validate(fence, Block { shape: &shape, bytes })?;
-        }
-        self.mark_verified(b, 0);
-        Ok(())
-    }
-
-    /// Reads, verifies and decodes a key section into the cache.
-    #[cold]
-    pub(super) fn load_keys(&self, b: usize, fence: Fence) -> Result<Handle<CachedPart>> {
-        let keys = self.read_keys(fence)?;
-        let charge = keys.charge();
-        Ok(self.cache.insert(self.cache_key(b, 0), CachedPart::Keys(keys), charge))
-    }
-
-    /// The cached key section of block `b`, held, if there is one.
-    pub(super) fn cached_keys(&self, b: usize) -> Option<Handle<CachedPart>> {
-        self.cache.get(self.cache_key(b, 0)).filter(|part| part.keys().is_some())
-    }
-
-    /// Reads, verifies and decodes a key section.
-    pub(super) fn read_keys(&self, fence: Fence) -> Result<KeyBlock> {
-        let (mut disk, mut bytes) = (Vec::new(), Vec::new());
-        let shape = self.read_keys_into(fence, &mut disk, &mut bytes)?;
-        Ok(KeyBlock { shape, bytes: bytes.into() })
-    }
-
-    /// Reads a key section with the help of `disk` and leaves header, frame table and raw key section in `bytes`.
-    pub(super) fn read_keys_into(
-        &self,
-        fence: Fence,
-        disk: &mut Vec<u8>,
-        bytes: &mut Vec<u8>,
-    ) -> Result<Shape> {
-        let read = self.source.read(fence.at, fence.key_part, disk, &self.name)?;
-        self.check_crc(fence, read)?;
-        let shape = self.shape(fence, read)?;
-        let (front, keys) = read.split_at(shape.prefix_at as usize);
-        bytes.clear();
-        bytes.extend_from_slice(front);
-        if shape.is_compressed() {
-            bytes.resize(shape.end as usize, 0);
-            let raw = &mut bytes[shape.prefix_at as usize..];
-            decompress(self.meta.compression, keys, raw, |what| self.corrupt(fence.at, what))?;
-        } else {
-            bytes.extend_from_slice(keys);
-        }
-        self.validate(fence, Block { shape: &shape, bytes })?;
-        Ok(shape)
-    }
-
-    fn check_crc(&self, fence: Fence, key_part: &[u8]) -> Result<()> {
-        match key_part.split_first_chunk::<CRC_BYTES>() {
-            Some((crc, rest)) if bound_crc(&self.meta.salt, fence.at, &[rest]).to_le_bytes() == *crc => {
-                Ok(())
-            }
-            _ => Err(self.corrupt(fence.at, "checksum of a block")),
-        }
-    }
-
-    /// The shape of a block whose key part is as long as the index says.
-    fn shape(&self, fence: Fence, key_part: &[u8]) -> Result<Shape> {
-        let shape = Shape::parse(key_part).map_err(|what| self.corrupt(fence.at, what))?;
-        if shape.disk_bytes() != fence.key_part {
-            return Err(self.corrupt(fence.at, "length of a key section differs from the index"));
-        }
-        if shape.has_heads() != self.comparator.is_bytewise() {
-            return Err(self.corrupt(fence.at, "block written for another key order"));
-        }
-        Ok(shape)
-    }
-
-    fn validate(&self, fence: Fence, block: Block<'_>) -> Result<()> {
-        let values_disk = fence.disk - fence.key_part as u64;
-        let seqs = self.meta.min_seq..=self.meta.max_seq;
-        block
-            .validate(values_disk, self.meta.compression, seqs)
-            .map_err(|what| self.corrupt(fence.at, what))?;
-        self.validate_order(fence, block)
-    }
-
-    /// Checks the order of the entries and their place between the fences: walks and searches that meet entries out of order
-    /// may come to the same place again and again.
-    fn validate_order(&self, fence: Fence, block: Block<'_>) -> Result<()> {
-        if !block.is_sorted(&self.comparator) {
-            return Err(self.corrupt(fence.at, "entries out of order"));
-        }
-        let (mut first, mut last) = (Vec::new(), Vec::new());
-        block.key_into(0, &mut first);
-        block.key_into(block.len() - 1, &mut last);
-        let (first, last) = ((&first[..], block.seq(0)), (&last[..], block.seq(block.len() - 1)));
-        if self.index.encloses(&self.comparator, fence.block, first, last) {
-            Ok(())
-        } else {
-            Err(self.corrupt(fence.at, "index does not fit the block"))
         }
     }
 

@@ -6,6 +6,7 @@ mod faults;
 mod golden;
 mod model;
 mod parts;
+mod sizes;
 
 use std::cmp::Ordering;
 use std::path::Path;
@@ -15,6 +16,7 @@ use tidesdb_cache::Cache;
 use tidesdb_io::Dir;
 use tidesdb_io::sim::{self, SimDisk};
 
+use super::block::Limits;
 use super::{CachedPart, Table, TableContext, TableMeta, TableOptions, TableWriter};
 use crate::Result;
 use crate::codec::{Compression, Salt, key_hash};
@@ -106,7 +108,7 @@ impl Rig {
 
     pub(super) fn context(&self, use_mmap: bool, cache_bytes: u64) -> TableContext {
         let cache: Cache<CachedPart> = Cache::new(cache_bytes);
-        TableContext { dir: Arc::clone(&self.dir), cache: Arc::new(cache), use_mmap }
+        TableContext { dir: Arc::clone(&self.dir), cache: Arc::new(cache), use_mmap, reads: Arc::default() }
     }
 
     pub(super) fn open(
@@ -125,6 +127,10 @@ pub(super) fn salt(id: u64) -> Salt {
     salt.copy_from_slice(&rng.bytes(16));
     salt
 }
+
+/// The limits of older tables.
+pub(super) const OLD_LIMITS: Limits =
+    Limits { disk: usize::MAX, keys: 32 << 10, values: 16 << 10, frame: 4 << 10 };
 
 pub(super) fn options(compression: Compression) -> TableOptions {
     TableOptions { compression, filter_bits_per_key: 10 }

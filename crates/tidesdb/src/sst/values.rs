@@ -1,7 +1,7 @@
-//! Values of entries: frames read, verified, decoded, and cached where that pays.
+//! Values of entries: from the cached block, or from a frame that is read, verified, decoded, and cached where that pays.
 //!
-//! Frames that need decoding or a read are cached, one in a few of them; a value of a mapped frame that is stored
-//! raw, or of a cached frame, is handed out in place. Long values have frames of their own and never enter the cache.
+//! Frames on their own are read where a block is long or its keys are mapped. One in a few of them is cached; a value of a
+//! mapped frame that is stored raw, or of a cached frame, is handed out in place. Long values never enter the cache.
 
 use std::cell::RefCell;
 use std::ops::Deref;
@@ -10,8 +10,9 @@ use std::sync::atomic::Ordering;
 use tidesdb_sync::{Guard, prefetch};
 
 use super::Table;
-use super::block::{Block, FRAME_BYTES_TARGET, Frame};
+use super::block::{Block, Frame, LIMITS};
 use super::index::Fence;
+use super::load::Keys;
 use super::reader::{CachedPart, FRAME_BITS};
 use super::source::slice;
 use crate::Result;
@@ -69,7 +70,37 @@ impl Deref for TableValue<'_> {
 
 impl Table {
     /// Value `i` of block `b`.
+    #[inline]
     pub(super) fn value<'g>(
+        &'g self,
+        b: usize,
+        keys: &Keys<'g>,
+        i: usize,
+        guard: &'g Guard,
+    ) -> Result<TableValue<'g>> {
+        let block = keys.block().ok_or_else(|| self.wrong_part(b))?;
+        let (start, end) = block.value_span(i);
+        if start == end {
+            return Ok(TableValue::InPlace(&[]));
+        }
+        match keys {
+            Keys::Pinned(cached) => {
+                if let Some(value) = cached.values().get(start..end) {
+                    return Ok(TableValue::InPlace(value));
+                }
+            }
+            Keys::Held(part) => {
+                if let Some(value) = part.block().and_then(|cached| cached.values().get(start..end)) {
+                    return Ok(TableValue::Owned(value.into()));
+                }
+            }
+            Keys::Mapped(..) => {}
+        }
+        self.value_of_frame(b, block, i, guard)
+    }
+
+    /// Value `i` of block `b`, from its frame.
+    fn value_of_frame<'g>(
         &'g self,
         b: usize,
         block: Block<'_>,
@@ -77,9 +108,6 @@ impl Table {
         guard: &'g Guard,
     ) -> Result<TableValue<'g>> {
         let (start, end) = block.value_span(i);
-        if start == end {
-            return Ok(TableValue::InPlace(&[]));
-        }
         let fence = self.fence(b)?;
         let (f, frame) = block.frame_of(i).ok_or_else(|| self.corrupt(fence.at, "value without a frame"))?;
         let span = (start.wrapping_sub(frame.base), end.wrapping_sub(frame.base));
@@ -91,7 +119,7 @@ impl Table {
             self.check_values((b, f), at, frame, values)?;
             return self.part_of(fence, values, span).map(TableValue::InPlace);
         }
-        if frame.raw > FRAME_BYTES_TARGET {
+        if frame.raw > LIMITS.frame {
             return self.long_value((b, f), fence, frame, span).map(TableValue::Owned);
         }
         if f < usize::from(u8::MAX) {
@@ -167,12 +195,25 @@ impl Table {
     ) -> Result<&'a [u8]> {
         let at = fence.at + fence.key_part as u64 + frame.at;
         let bytes = self.source.read(at, frame.disk, disk, &self.name)?;
+        self.count_read(bytes.len());
+        self.decode_frame((b, f), at, frame, want, (bytes, raw))
+    }
+
+    /// The same, where the frame, which lies at `at`, was read: `bytes` are returned if they are stored raw.
+    pub(super) fn decode_frame<'a>(
+        &self,
+        (b, f): (usize, usize),
+        at: u64,
+        frame: Frame,
+        want: usize,
+        (bytes, raw): (&'a [u8], &'a mut Vec<u8>),
+    ) -> Result<&'a [u8]> {
         self.check_values((b, f), at, frame, bytes)?;
         if frame.disk == frame.raw {
             return Ok(bytes);
         }
         let (compression, corrupt) = (self.meta.compression, |what: &str| self.corrupt(at, what));
-        if want < frame.raw && frame.raw <= FRAME_BYTES_TARGET {
+        if want < frame.raw && frame.raw <= LIMITS.frame {
             raw.resize(frame.raw, 0);
             decompress_prefix(compression, bytes, raw, want, corrupt)?;
         } else {

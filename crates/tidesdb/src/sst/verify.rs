@@ -8,10 +8,14 @@ use super::filter::Filter;
 use super::index::Fence;
 use super::layout::{FOOTER_BYTES, open_section};
 use super::reader::{check_props, read_footer};
+use super::source::Window;
 use super::{Table, TableMeta};
 use crate::Result;
-use crate::codec::{bound_crc, decompress_into, key_hash};
+use crate::codec::key_hash;
 use crate::types::{KEY_BYTES_MAX, Kind, SeqNo};
+
+/// Bytes that are read at once.
+const AHEAD_BYTES: usize = 256 << 10;
 
 /// What the walk has seen so far.
 struct Walk {
@@ -30,14 +34,16 @@ impl Table {
         self.verify_sections()?;
         let mut walk =
             Walk { meta: TableMeta::default(), key: Vec::new(), last: Vec::new(), last_seq: SeqNo::MAX };
-        let mut buffers = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut window, mut keys, mut values) = (Window::default(), Vec::new(), Vec::new());
+        let ahead = (AHEAD_BYTES, self.footer.filter_at);
         for b in 0..self.index.blocks() {
             let fence = self.fence(b)?;
-            let (disk, keys, raw, values) = &mut buffers;
-            let shape = self.read_keys_into(fence, disk, keys)?;
-            let block = Block { shape: &shape, bytes: keys };
-            self.verify_values(fence, block, (disk, raw), values)?;
-            self.verify_entries(b, fence, block, values, &mut walk)?;
+            let len = usize::try_from(fence.disk).map_err(|_| self.corrupt(fence.at, "block too long"))?;
+            let read = self.source.read_ahead((fence.at, len), ahead, &mut window, &self.name)?;
+            let shape = self.decode_keys(fence, read, &mut keys)?;
+            let block = Block { shape: &shape, bytes: &keys };
+            self.decode_values(fence, block, &read[fence.key_part..], &mut values)?;
+            self.verify_entries(b, fence, block, &values, &mut walk)?;
         }
         let found = TableMeta {
             id: self.meta.id,
@@ -78,32 +84,6 @@ impl Table {
         }
         let index = read(footer.index_at, footer.props_at)?;
         open_section(&meta.salt, footer.index_at, &index, name, "index").map(|_| ())
-    }
-
-    /// Reads all frames of a block into `values`.
-    fn verify_values(
-        &self,
-        fence: Fence,
-        block: Block<'_>,
-        (disk, raw): (&mut Vec<u8>, &mut Vec<u8>),
-        values: &mut Vec<u8>,
-    ) -> Result<()> {
-        values.clear();
-        for frame in block.frames() {
-            let at = fence.at + fence.key_part as u64 + frame.at;
-            let bytes = self.source.read(at, frame.disk, disk, &self.name)?;
-            if bound_crc(&self.meta.salt, at, &[bytes]) != frame.crc {
-                return Err(self.corrupt(at, "checksum of values"));
-            }
-            if frame.disk == frame.raw {
-                values.extend_from_slice(bytes);
-            } else {
-                let compression = self.meta.compression;
-                decompress_into(compression, bytes, frame.raw, raw, |what| self.corrupt(at, what))?;
-                values.extend_from_slice(raw);
-            }
-        }
-        Ok(())
     }
 
     /// Checks the entries of a block against those before, the index, the filter and the rules of kinds.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tidesdb_io::{Dir, File, FileExt};
 
-use super::block::BlockBuilder;
+use super::block::{BlockBuilder, LIMITS};
 use super::filter::Filter;
 use super::index::IndexBuilder;
 use super::layout::{Footer, begin_section, seal_section};
@@ -80,13 +80,19 @@ impl TableWriter {
             comparator,
             options,
             meta,
-            block: BlockBuilder::new(bytewise, options.compression),
+            block: BlockBuilder::new(bytewise, options.compression, LIMITS),
             index: IndexBuilder::new(bytewise),
             hashes: Vec::new(),
             last: Vec::new(),
             written: 0,
             out: Vec::with_capacity(WRITE_BYTES + (WRITE_BYTES >> 3)),
         })
+    }
+
+    /// Closes blocks by other limits. Before the first entry.
+    #[cfg(test)]
+    pub(super) fn set_limits(&mut self, limits: super::block::Limits) {
+        self.block = BlockBuilder::new(self.comparator.is_bytewise(), self.options.compression, limits);
     }
 
     /// Adds an entry: a key after the last one, or an older version of the same key.
@@ -96,7 +102,7 @@ impl TableWriter {
     pub fn add(&mut self, e: EntryRef<'_>) -> Result<()> {
         let new_key = self.check_order(&e)?;
         self.note(&e, new_key)?;
-        if !self.block.has_room(e.key.len(), e.value.len()) {
+        while !self.block.has_room(e.key.len(), e.value.len()) {
             self.finish_block()?;
         }
         self.block.add(&e);
@@ -144,7 +150,9 @@ impl TableWriter {
         if self.meta.entries == 0 {
             return Err(Error::internal("a table without entries"));
         }
-        self.finish_block()?;
+        while self.block.len() > 0 {
+            self.finish_block()?;
+        }
         let salt = self.meta.salt;
         let filter_at = self.end();
         let filter = Filter::build(&self.hashes, self.options.filter_bits_per_key).encode(&salt, filter_at);
@@ -233,18 +241,17 @@ impl TableWriter {
         }
     }
 
+    /// Writes a block of the entries at hand, or of the first of them.
     fn finish_block(&mut self) -> Result<()> {
-        let first_block = self.index.blocks() == 0;
-        let same = !first_block && self.comparator.compare(&self.last, self.block.first_key()).is_eq();
-        let goes_on = same.then(|| self.block.first_seq());
-        // The builder is emptied by `finish`, but its keys are needed for the fence after it.
-        let first = self.block.first_key().to_vec();
-        let last = self.block.last_key().to_vec();
         let at = self.end();
         let built = self.block.finish(&self.meta.salt, at, &mut self.out);
-        let before = (!first_block).then_some(&*self.last);
-        self.index.add(before, &first, goes_on, built);
-        self.last = last;
+        let (first, last) = (self.block.key(0), self.block.key(built.entries - 1));
+        let before = (self.index.blocks() > 0).then_some(&*self.last);
+        let same = before.is_some_and(|before| self.comparator.compare(before, first).is_eq());
+        self.index.add(before, first, same.then(|| self.block.first_seq()), built);
+        self.last.clear();
+        self.last.extend_from_slice(last);
+        self.block.remove_first(built.entries);
         if self.out.len() >= WRITE_BYTES { self.write_out() } else { Ok(()) }
     }
 

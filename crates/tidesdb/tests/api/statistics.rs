@@ -171,6 +171,10 @@ fn the_cache_counts_and_stays_in_its_bounds() {
     let stats = db.stats();
     assert!(stats.cache_hits > 1000 && stats.cache_misses > 100, "{stats}");
     assert!(stats.cache_bytes > 0 && stats.cache_bytes <= 256 << 10, "{}", stats.cache_bytes);
+    // A miss is one read of a block, which is a page at most.
+    assert_eq!(stats.lookup_reads, stats.cache_misses);
+    assert!(stats.lookup_read_bytes <= stats.lookup_reads * 4096, "{stats}");
+    assert!(stats.lookup_read_bytes > stats.lookup_reads * 3000, "{stats}");
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Gathers entries and lays them out as a block. Buffers are kept from block to block.
 
+use super::estimate::{Estimate, Raw};
 use super::search::head_of;
 use super::{
-    ENTRIES_MAX, EXPIRY_UNIFORM, FRAME_BYTES, FRAME_BYTES_TARGET, HEADER_BYTES, HEADS, Header,
-    KEY_BYTES_TARGET, KIND_UNIFORM, SUFFIX_UNIFORM, VALUE_BYTES_TARGET, VALUE_UNIFORM,
+    ENTRIES_MAX, EXPIRY_UNIFORM, FRAME_BYTES, HEADER_BYTES, HEADS, Header, KIND_UNIFORM, Limits,
+    SUFFIX_UNIFORM, VALUE_UNIFORM,
 };
 use crate::codec::{Compression, Salt, bound_crc, compress};
 use crate::types::{EntryRef, SeqNo};
@@ -11,6 +12,8 @@ use crate::types::{EntryRef, SeqNo};
 /// Lengths of a finished block.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::sst) struct BuiltBlock {
+    /// How many of the builder's entries it holds: the first ones.
+    pub(in crate::sst) entries: usize,
     /// The whole block.
     pub(in crate::sst) disk: usize,
     /// Header, frame table and key section.
@@ -21,6 +24,8 @@ pub(in crate::sst) struct BuiltBlock {
 pub(in crate::sst) struct BlockBuilder {
     heads: bool,
     compression: Compression,
+    limits: Limits,
+    estimate: Estimate,
     keys: Vec<u8>,
     key_ends: Vec<u32>,
     values: Vec<u8>,
@@ -41,10 +46,12 @@ struct FrameEnd {
 
 impl BlockBuilder {
     /// An empty block; `heads` when the order is byte order.
-    pub(in crate::sst) fn new(heads: bool, compression: Compression) -> Self {
+    pub(in crate::sst) fn new(heads: bool, compression: Compression, limits: Limits) -> Self {
         Self {
             heads,
             compression,
+            limits,
+            estimate: Estimate::new(limits.disk),
             keys: Vec::new(),
             key_ends: Vec::with_capacity(ENTRIES_MAX),
             values: Vec::new(),
@@ -58,13 +65,16 @@ impl BlockBuilder {
         }
     }
 
-    /// Whether the entry still belongs into this block. An empty block takes anything.
+    /// Whether the entry still belongs into this block, as far as can be told before the block is compressed. An empty block
+    /// takes anything.
     #[inline]
     pub(in crate::sst) fn has_room(&self, key: usize, value: usize) -> bool {
-        self.kinds.is_empty()
-            || (self.kinds.len() < ENTRIES_MAX
-                && self.keys.len() + key <= KEY_BYTES_TARGET
-                && self.values.len() + value <= VALUE_BYTES_TARGET)
+        let (entries, keys, values) = (self.kinds.len(), self.keys.len() + key, self.values.len() + value);
+        entries == 0
+            || (entries < ENTRIES_MAX
+                && keys <= self.limits.keys
+                && values <= self.limits.values
+                && self.estimate.fits(Raw::of(entries + 1, keys, values)))
     }
 
     /// Adds an entry; the caller checked the order and the room.
@@ -89,11 +99,6 @@ impl BlockBuilder {
         self.keys.len() + self.values.len()
     }
 
-    /// The first key; empty for an empty block.
-    pub(in crate::sst) fn first_key(&self) -> &[u8] {
-        self.key(0)
-    }
-
     /// The last key; empty for an empty block.
     #[inline]
     pub(in crate::sst) fn last_key(&self) -> &[u8] {
@@ -111,17 +116,35 @@ impl BlockBuilder {
         self.seqs.last().map_or(0, |s| *s)
     }
 
-    fn key(&self, i: usize) -> &[u8] {
+    /// Key `i`; empty if there is none.
+    pub(in crate::sst) fn key(&self, i: usize) -> &[u8] {
         let end = self.key_ends.get(i).map_or(0, |e| *e as usize);
         let start = if i == 0 { 0 } else { self.key_ends.get(i - 1).map_or(0, |e| *e as usize) };
         self.keys.get(start..end).unwrap_or_default()
     }
 
-    /// Appends the block, which will lie at `at` in its file, to `out` and begins the next. There must be an entry.
+    /// Appends a block, which will lie at `at` in its file, to `out`: of all entries, or, where they turn out too long together,
+    /// of the first ones. There must be an entry. The caller removes the entries with [`Self::remove_first`].
     pub(in crate::sst) fn finish(&mut self, salt: &Salt, at: u64, out: &mut Vec<u8>) -> BuiltBlock {
         let start = out.len();
-        self.compress_frames();
-        let mut header = self.lay_out_keys();
+        let mut entries = self.len();
+        loop {
+            let built = self.build(entries, salt, at, out);
+            if built.disk <= self.limits.disk || entries == 1 {
+                return built;
+            }
+            out.truncate(start);
+            // In proportion, and a little less, lest the next one is too long as well.
+            let share = entries * self.limits.disk / built.disk;
+            entries = (share - share / 32).clamp(1, entries - 1);
+        }
+    }
+
+    /// Appends a block of the first `n` entries to `out`.
+    fn build(&mut self, n: usize, salt: &Salt, at: u64, out: &mut Vec<u8>) -> BuiltBlock {
+        let start = out.len();
+        self.compress_frames(n);
+        let mut header = self.lay_out_keys(n);
         header.frames = self.frame_table.len() as u16;
         let compressed = self.compress_keys(out, start);
         header.key_raw = self.section.len() as u32;
@@ -129,30 +152,46 @@ impl BlockBuilder {
         let key_part = HEADER_BYTES + FRAME_BYTES * self.frame_table.len() + header.key_disk as usize;
         self.fill_front(&header, salt, at, &mut out[start..]);
         out.extend_from_slice(&self.frames);
-        self.clear();
-        BuiltBlock { disk: out.len() - start, key_part }
+        let raw = Raw::of(n, self.key_end(n), self.value_end(n));
+        self.estimate.learn(raw, header.key_disk as usize, self.frames.len());
+        BuiltBlock { entries: n, disk: out.len() - start, key_part }
     }
 
-    fn clear(&mut self) {
-        self.keys.clear();
-        self.key_ends.clear();
-        self.values.clear();
-        self.value_ends.clear();
-        self.kinds.clear();
-        self.seqs.clear();
-        self.expiries.clear();
+    /// Begins the next block with what follows the first `n` entries.
+    pub(in crate::sst) fn remove_first(&mut self, n: usize) {
+        let (key, value) = (self.key_end(n), self.value_end(n));
+        self.keys.drain(..key);
+        self.values.drain(..value);
+        for (ends, cut) in [(&mut self.key_ends, key), (&mut self.value_ends, value)] {
+            ends.drain(..n);
+            ends.iter_mut().for_each(|end| *end -= cut as u32);
+        }
+        self.kinds.drain(..n);
+        self.seqs.drain(..n);
+        self.expiries.drain(..n);
     }
 
-    /// Cuts the values into frames and compresses each.
-    fn compress_frames(&mut self) {
+    /// Bytes of the first `n` keys.
+    fn key_end(&self, n: usize) -> usize {
+        n.checked_sub(1).and_then(|last| self.key_ends.get(last)).map_or(0, |end| *end as usize)
+    }
+
+    /// Bytes of the first `n` values.
+    fn value_end(&self, n: usize) -> usize {
+        n.checked_sub(1).and_then(|last| self.value_ends.get(last)).map_or(0, |end| *end as usize)
+    }
+
+    /// Cuts the values of the first `n` entries into frames and compresses each.
+    fn compress_frames(&mut self, n: usize) {
         self.frames.clear();
         self.frame_table.clear();
         let mut start = 0;
-        for (i, &end) in self.value_ends.iter().enumerate() {
+        let ends = &self.value_ends[..n];
+        for (i, &end) in ends.iter().enumerate() {
             let end = end as usize;
             // A frame closes before the value that would make it too long, and takes the empty values behind it.
-            let next = self.value_ends.get(i + 1).map(|e| *e as usize);
-            if end == start || next.is_some_and(|next| next - start <= FRAME_BYTES_TARGET || next == end) {
+            let next = ends.get(i + 1).map(|e| *e as usize);
+            if end == start || next.is_some_and(|next| next - start <= self.limits.frame || next == end) {
                 continue;
             }
             push_frame(&mut self.frames, self.compression, &self.values[start..end]);
@@ -161,22 +200,21 @@ impl BlockBuilder {
         }
     }
 
-    /// Writes the key section into `self.section`; the header lacks lengths and number of frames.
-    fn lay_out_keys(&mut self) -> Header {
-        let n = self.key_ends.len();
+    /// Writes the key section of the first `n` entries into `self.section`; the header lacks lengths and number of frames.
+    fn lay_out_keys(&mut self, n: usize) -> Header {
         let mut section = std::mem::take(&mut self.section);
         section.clear();
-        let prefix = if self.heads { common_prefix(self.first_key(), self.last_key()) } else { 0 };
+        let prefix = if self.heads { common_prefix(self.key(0), self.key(n - 1)) } else { 0 };
         let mut header = Header { entries: n as u16, prefix: prefix as u32, ..Header::default() };
-        section.extend_from_slice(&self.first_key()[..prefix]);
+        section.extend_from_slice(&self.key(0)[..prefix]);
         if self.heads {
             header.flags |= HEADS;
             for i in 0..n {
                 section.extend_from_slice(&head_of(&self.key(i)[prefix..]).to_le_bytes());
             }
         }
-        self.lay_out_lengths(&mut header, &mut section);
-        self.lay_out_rest(&mut header, &mut section);
+        self.lay_out_lengths(n, &mut header, &mut section);
+        self.lay_out_rest(n, &mut header, &mut section);
         let cut = prefix + if self.heads { 8 } else { 0 };
         for i in 0..n {
             section.extend_from_slice(self.key(i).get(cut..).unwrap_or_default());
@@ -186,8 +224,7 @@ impl BlockBuilder {
     }
 
     /// Short lengths, tail ends and value ends.
-    fn lay_out_lengths(&self, header: &mut Header, section: &mut Vec<u8>) {
-        let n = self.key_ends.len();
+    fn lay_out_lengths(&self, n: usize, header: &mut Header, section: &mut Vec<u8>) {
         let suffix = |i: usize| self.key(i).len() - header.prefix as usize;
         let head = if self.heads { 8 } else { 0 };
         if (1..n).all(|i| suffix(i) == suffix(0)) {
@@ -203,7 +240,7 @@ impl BlockBuilder {
             });
             put_ends(ends, section);
         }
-        let ends = &self.value_ends;
+        let ends = &self.value_ends[..n];
         let value = ends.first().map_or(0, |e| *e);
         if ends.windows(2).all(|w| w[1] - w[0] == value) {
             header.flags |= VALUE_UNIFORM;
@@ -214,15 +251,16 @@ impl BlockBuilder {
     }
 
     /// Kinds, sequence numbers and expiries.
-    fn lay_out_rest(&self, header: &mut Header, section: &mut Vec<u8>) {
-        let kind = self.kinds.first().map_or(0, |k| *k);
-        if self.kinds.iter().all(|&k| k == kind) {
+    fn lay_out_rest(&self, n: usize, header: &mut Header, section: &mut Vec<u8>) {
+        let (kinds, seqs, expiries) = (&self.kinds[..n], &self.seqs[..n], &self.expiries[..n]);
+        let kind = kinds.first().map_or(0, |k| *k);
+        if kinds.iter().all(|&k| k == kind) {
             header.flags |= KIND_UNIFORM;
             header.kind = kind;
         } else {
-            section.extend_from_slice(&self.kinds);
+            section.extend_from_slice(kinds);
         }
-        let (low, high) = self.seqs.iter().fold((SeqNo::MAX, 0), |(l, h), &s| (l.min(s), h.max(s)));
+        let (low, high) = seqs.iter().fold((SeqNo::MAX, 0), |(l, h), &s| (l.min(s), h.max(s)));
         header.base_seq = low;
         header.seq_width = match high - low {
             0 => 0,
@@ -231,15 +269,15 @@ impl BlockBuilder {
             0x1_0000..=0xFFFF_FFFF => 4,
             _ => 8,
         };
-        for seq in &self.seqs {
+        for seq in seqs {
             section.extend_from_slice(&(seq - low).to_le_bytes()[..usize::from(header.seq_width)]);
         }
-        let expiry = self.expiries.first().map_or(0, |e| *e);
-        if self.expiries.iter().all(|&e| e == expiry) {
+        let expiry = expiries.first().map_or(0, |e| *e);
+        if expiries.iter().all(|&e| e == expiry) {
             header.flags |= EXPIRY_UNIFORM;
             header.expiry = expiry;
         } else {
-            section.extend(self.expiries.iter().flat_map(|e| e.to_le_bytes()));
+            section.extend(expiries.iter().flat_map(|e| e.to_le_bytes()));
         }
     }
 

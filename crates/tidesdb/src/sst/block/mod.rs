@@ -10,6 +10,7 @@
 //! as one number) and the tail. In other orders keys are stored whole, as tails.
 
 mod builder;
+mod estimate;
 mod reader;
 mod search;
 
@@ -27,13 +28,23 @@ pub(super) const FRAME_BYTES: usize = 10;
 pub(super) const ENTRIES_MAX: usize = 256;
 /// Most bytes of a raw key section: the longest key beside a full block of long keys, and its columns.
 pub(super) const KEY_SECTION_MAX: usize = 256 << 10;
-/// Bytes of keys that close a block. Like those of values below 64 KiB, as ends of tails and values are u16 columns; a
-/// single longer key or value has a block of its own, without columns.
-pub(super) const KEY_BYTES_TARGET: usize = 32 << 10;
-/// Bytes of values that close a block.
-pub(super) const VALUE_BYTES_TARGET: usize = 16 << 10;
-/// Bytes of values in a frame, unless a single value is longer.
-pub(super) const FRAME_BYTES_TARGET: usize = 4 << 10;
+/// What closes a block before the entry that would exceed one of these. A single longer entry has a block of its own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Length on disk: header, frame table, key section and frames.
+    pub(super) disk: usize,
+    /// Bytes of keys. Like those of values below 64 KiB, as ends of tails and of values are u16 columns, which a single entry
+    /// does not have.
+    pub(super) keys: usize,
+    /// Bytes of values.
+    pub(super) values: usize,
+    /// Bytes of values in a frame.
+    pub(super) frame: usize,
+}
+
+/// The limits of blocks that are written today: a lookup reads a block as a whole, and a block of one page touches two
+/// pages of the device at most. The other limits bound what a block of very compressible entries takes in memory.
+pub(super) const LIMITS: Limits = Limits { disk: 4 << 10, keys: 32 << 10, values: 16 << 10, frame: 16 << 10 };
 
 /// All suffixes (keys without the prefix) have one length, in the header; else there are columns.
 pub(super) const SUFFIX_UNIFORM: u8 = 1;
@@ -222,16 +233,32 @@ impl Shape {
     }
 }
 
-/// Header, frame table and decompressed key section of a block: what the block cache holds.
+/// A block as the cache holds it: header, frame table and raw key section, then all its values, raw, unless they are long.
 #[derive(Debug)]
-pub struct KeyBlock {
-    pub(super) shape: Shape,
-    pub(super) bytes: Box<[u8]>,
+pub struct CachedBlock {
+    shape: Shape,
+    bytes: Box<[u8]>,
 }
 
-impl KeyBlock {
+impl CachedBlock {
+    /// A block of this shape, whose header, frame table and raw key section are `keys`.
+    pub(super) fn new(shape: Shape, keys: &[u8], values: &[u8]) -> Self {
+        Self { shape, bytes: [keys, values].concat().into() }
+    }
+
     /// Bytes in memory.
-    pub fn charge(&self) -> u64 {
+    pub(super) fn charge(&self) -> u64 {
         (size_of::<Self>() + self.bytes.len()) as u64
+    }
+
+    #[inline]
+    pub(super) fn block(&self) -> Block<'_> {
+        Block { shape: &self.shape, bytes: &self.bytes }
+    }
+
+    /// All values of the block, one behind the other; nothing if they are read on their own.
+    #[inline]
+    pub(super) fn values(&self) -> &[u8] {
+        self.bytes.get(self.shape.end as usize..).unwrap_or_default()
     }
 }

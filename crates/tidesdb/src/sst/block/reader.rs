@@ -93,6 +93,11 @@ impl<'a> Block<'a> {
         }
     }
 
+    /// Bytes of all values.
+    pub(in crate::sst) fn values_len(&self) -> usize {
+        self.value_span(self.len() - 1).1
+    }
+
     /// Kind of entry `i`.
     #[inline]
     pub(in crate::sst) fn kind(&self, i: usize) -> Kind {
@@ -268,7 +273,7 @@ impl<'a> Block<'a> {
 
     fn validate_frames(&self, values_disk: u64, compression: Compression) -> Result<(), &'static str> {
         let n = self.len();
-        let total = self.value_span(n - 1).1;
+        let total = self.values_len();
         let mut seen = (0, 0);
         for f in self.frames() {
             if f.end <= f.first

@@ -27,8 +27,7 @@ pub(in crate::sst) struct Fence {
 pub(in crate::sst) struct Index {
     bytewise: bool,
     fences: Fences,
-    /// Offset and length of the key part of each block.
-    places: Box<[(u64, u32)]>,
+    places: Places,
     /// End of the last block.
     data_end: u64,
     /// Blocks that go on with versions of the key their predecessor ended with, and their first sequence number.
@@ -50,7 +49,7 @@ impl Index {
             return Err(d.corrupt("number of blocks"));
         }
         let mut fences = WholeFences::default();
-        let mut places = Vec::with_capacity(blocks as usize);
+        let mut places = PlacesBuilder::with_capacity(blocks as usize);
         let mut going_on = Vec::new();
         let mut offset = 0u64;
         for block in 0..blocks {
@@ -66,7 +65,7 @@ impl Index {
             if length & 1 == 1 {
                 going_on.push((block, d.number(0..=SEQ_MAX, "sequence number")?));
             }
-            places.push((offset, key_part as u32));
+            places.push(offset, key_part as u32);
             offset += disk;
         }
         d.finish()?;
@@ -76,7 +75,7 @@ impl Index {
         Ok(Self {
             bytewise,
             fences: fences.cut(bytewise),
-            places: places.into(),
+            places: places.finish(),
             data_end,
             going_on: going_on.into(),
         })
@@ -85,13 +84,13 @@ impl Index {
     /// Number of blocks.
     #[inline]
     pub(in crate::sst) fn blocks(&self) -> usize {
-        self.places.len()
+        self.places.low.len()
     }
 
     /// Where block `b` lies.
     #[inline]
     pub(in crate::sst) fn place(&self, b: usize) -> Option<Fence> {
-        let &(at, key_part) = self.places.get(b)?;
+        let (at, key_part) = self.places.get(b)?;
         let end = self.places.get(b + 1).map_or(self.data_end, |next| next.0);
         Some(Fence { block: b, at, key_part: key_part as usize, disk: end - at })
     }
@@ -164,7 +163,7 @@ impl Index {
             + self.fences.prefix.len()
             + self.fences.suffixes.len()
             + size_of_val(&*self.fences.ends)
-            + size_of_val(&*self.places)
+            + self.places.bytes()
             + size_of_val(&*self.going_on)
     }
 
@@ -193,6 +192,62 @@ impl Index {
         let end = partition(start + 1, n, |i| fences.heads.get(i) == head);
         let at = partition(start, end, |i| before(fences.suffix(i).cmp(suffix)));
         (at, at < end && fences.suffix(at) == suffix)
+    }
+}
+
+/// Offset and length of the key part of each block, in eight bytes: the upper half of offsets, which changes every 4 GiB, is
+/// kept apart.
+#[derive(Debug)]
+struct Places {
+    /// Lower half of the offset, length of the key part.
+    low: Box<[(u32, u32)]>,
+    /// Blocks from which on the upper half is another, and that half.
+    carries: Box<[(u32, u32)]>,
+}
+
+impl Places {
+    #[inline]
+    fn get(&self, b: usize) -> Option<(u64, u32)> {
+        let &(low, key_part) = self.low.get(b)?;
+        let high = if self.carries.is_empty() { 0 } else { self.high(b) };
+        Some((high | u64::from(low), key_part))
+    }
+
+    /// The upper half of the offset of block `b`.
+    #[cold]
+    fn high(&self, b: usize) -> u64 {
+        let after = self.carries.partition_point(|&(first, _)| first as usize <= b);
+        let high = after.checked_sub(1).and_then(|i| self.carries.get(i)).map_or(0, |&(_, high)| high);
+        u64::from(high) << 32
+    }
+
+    fn bytes(&self) -> usize {
+        size_of_val(&*self.low) + size_of_val(&*self.carries)
+    }
+}
+
+/// [`Places`] as they are read.
+struct PlacesBuilder {
+    low: Vec<(u32, u32)>,
+    carries: Vec<(u32, u32)>,
+}
+
+impl PlacesBuilder {
+    fn with_capacity(blocks: usize) -> Self {
+        Self { low: Vec::with_capacity(blocks), carries: Vec::new() }
+    }
+
+    /// Adds a block behind those before.
+    fn push(&mut self, at: u64, key_part: u32) {
+        let high = (at >> 32) as u32;
+        if high != self.carries.last().map_or(0, |&(_, high)| high) {
+            self.carries.push((self.low.len() as u32, high));
+        }
+        self.low.push((at as u32, key_part));
+    }
+
+    fn finish(self) -> Places {
+        Places { low: self.low.into(), carries: self.carries.into() }
     }
 }
 
@@ -274,5 +329,27 @@ impl WholeFences {
             suffixes: suffixes.into(),
             ends: ends.into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_beyond_4_gib_are_found() {
+        let lengths = [100, 0xFFFF_FFFF, 1, 50, 3 << 32, 7, 0xFFFF_FFFF, 2];
+        let mut builder = PlacesBuilder::with_capacity(lengths.len());
+        let mut offsets = Vec::new();
+        let mut at = 0;
+        for (i, length) in lengths.iter().enumerate() {
+            builder.push(at, i as u32);
+            offsets.push((at, i as u32));
+            at += length;
+        }
+        let places = builder.finish();
+        assert_eq!(places.carries.len(), 3);
+        assert_eq!((0..lengths.len()).filter_map(|b| places.get(b)).collect::<Vec<_>>(), offsets);
+        assert_eq!(places.get(lengths.len()), None);
     }
 }

@@ -132,7 +132,7 @@ fn table() {
         let meta = write(&dir, id as u64, compression);
         for use_mmap in [true, false] {
             let cache = Arc::new(Cache::new(64 << 20));
-            let context = TableContext { dir: Arc::clone(&dir), cache, use_mmap };
+            let context = TableContext { dir: Arc::clone(&dir), cache, use_mmap, reads: Arc::default() };
             let table = Table::open(&context, &order, Arc::clone(&meta)).unwrap();
             measure(&table, &format!("{compression:?}, mmap {use_mmap}"));
         }

@@ -26,6 +26,8 @@ fn read_errors_are_reported_and_nothing_is_skipped() {
                 Err(Error::Io { op: "read", file, .. }) => assert_eq!(&*file, files::table(TableId(1))),
                 end => assert!(end.is_ok() && seen.len() == entries.len(), "{end:?}"),
             }
+            rig.disk.clear_faults();
+            rig.disk.inject(Fault::errno(errno::EIO).on(OpKind::Read).forever());
             let lookup = get(&table, &entries[1000].key, u64::MAX);
             assert!(matches!(lookup, Err(Error::Io { .. })), "{lookup:?}");
             rig.disk.clear_faults();
@@ -76,4 +78,21 @@ fn a_missing_file_is_an_io_error() {
     let meta = rig.write(1, &entries(), options(Compression::Lz4), &order);
     rig.dir.unlink(&files::table(TableId(1))).unwrap();
     assert!(matches!(rig.open(&meta, &order, true), Err(Error::Io { op: "open", .. })));
+}
+
+/// A merge reads many blocks at once: one of them that cannot be read is no error of those before it.
+#[test]
+fn a_read_ahead_that_fails_is_done_again_for_one_block() {
+    let (rig, order) = (Rig::new(), Comparator::bytewise());
+    let meta = rig.write(1, &entries(), options(Compression::None), &order);
+    let table = rig.open(&meta, &order, false).unwrap();
+    let mut cursor = TableCursor::bypassing_cache(table);
+    let fault = rig.disk.inject(Fault::errno(errno::EIO).on(OpKind::Read).times(1));
+    cursor.seek_to_first().unwrap();
+    assert_eq!(rig.disk.struck(fault), 1);
+    for e in entries() {
+        assert_eq!(at(&mut cursor).unwrap(), e);
+        cursor.next().unwrap();
+    }
+    assert!(!cursor.valid());
 }

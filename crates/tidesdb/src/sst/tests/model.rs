@@ -242,7 +242,13 @@ fn random_tables_behave_like_sorted_vectors() {
             compression: ALL[rng.below(5)],
             filter_bits_per_key: [0, 1, 10, 20][rng.below(4)],
         };
-        let meta = rig.write(1 + seed, &entries, options, order);
+        let id = TableId(1 + seed);
+        let mut w = TableWriter::create(&rig.dir, id, salt(id.0), options, order.clone()).unwrap();
+        if rng.one_in(3) {
+            w.set_limits(OLD_LIMITS);
+        }
+        entries.iter().for_each(|e| w.add(e.borrow()).unwrap());
+        let meta = Arc::new(w.finish().unwrap());
         check_meta(&meta, &entries, order);
         for use_mmap in [false, true] {
             // A cache that holds everything, little, or nothing.

@@ -1,0 +1,261 @@
+//! Blocks on their way from the file to a reader: read, verified, decoded, cached.
+//!
+//! A block of up to [`WHOLE_BYTES`] is read as a whole, and its keys and values make one entry of the cache. Of a longer one only
+//! the key section is read and cached here; `values.rs` reads the frame that a value is in. Such blocks hold a long
+//! value, or were written when blocks were longer.
+
+use std::cell::RefCell;
+use std::sync::atomic::Ordering;
+
+use tidesdb_cache::Handle;
+use tidesdb_sync::{Guard, prefetch};
+
+use super::Table;
+use super::block::{Block, CachedBlock, LIMITS, Shape};
+use super::index::Fence;
+use super::layout::CRC_BYTES;
+use super::reader::CachedPart;
+use super::source::slice;
+use crate::Result;
+use crate::codec::{bound_crc, decompress, decompress_into};
+
+/// Blocks up to this length on disk are read as a whole: two pages. Writers close blocks at one; a single entry of up to two
+/// costs no second read.
+pub(super) const WHOLE_BYTES: u64 = 8 << 10;
+/// How much of a mapped block is asked for before it is searched.
+const PREFETCH_LINES: usize = 10;
+const PREFETCH_STRIDE: usize = 256;
+
+/// Buffers of a thread for blocks under way.
+struct Scratch {
+    disk: Vec<u8>,
+    keys: Vec<u8>,
+    values: Vec<u8>,
+}
+
+thread_local! {
+    /// Never borrowed across a call that could lead back here.
+    static SCRATCH: RefCell<Scratch> =
+        const { RefCell::new(Scratch { disk: Vec::new(), keys: Vec::new(), values: Vec::new() }) };
+}
+
+/// The keys of a block, held for reading, and its values, if they are cached with them.
+pub(super) enum Keys<'a> {
+    /// In place, in the map.
+    Mapped(Shape, &'a [u8]),
+    /// In the cache, while the guard lives.
+    Pinned(&'a CachedBlock),
+    /// In the cache, while the handle lives.
+    Held(Handle<CachedPart>),
+}
+
+impl Keys<'_> {
+    #[inline]
+    pub(super) fn block(&self) -> Option<Block<'_>> {
+        match self {
+            Self::Mapped(shape, bytes) => Some(Block { shape, bytes }),
+            Self::Pinned(cached) => Some(cached.block()),
+            Self::Held(part) => part.block().map(CachedBlock::block),
+        }
+    }
+}
+
+impl CachedPart {
+    /// The block, if this is one.
+    #[inline]
+    pub(super) fn block(&self) -> Option<&CachedBlock> {
+        match self {
+            Self::Block(block) => Some(block),
+            Self::Values(_) => None,
+        }
+    }
+}
+
+impl Fence {
+    /// How much of the block is read at once.
+    pub(super) fn first_read(&self) -> usize {
+        if self.disk <= WHOLE_BYTES { self.disk as usize } else { self.key_part }
+    }
+}
+
+impl Table {
+    /// The keys of block `b`: in place, or from the cache, read into it if need be.
+    #[inline]
+    pub(super) fn keys<'a>(&'a self, b: usize, guard: &'a Guard) -> Result<Keys<'a>> {
+        if self.source.map().is_some()
+            && let Some(keys) = self.mapped_keys(self.fence(b)?)?
+        {
+            return Ok(keys);
+        }
+        match self.cache.get_pinned(self.cache_key(b, 0), guard) {
+            Some(CachedPart::Block(cached)) => Ok(Keys::Pinned(cached)),
+            _ => self.load_block(b).map(Keys::Held),
+        }
+    }
+
+    /// The key section of a block in the map, verified, if the file is mapped and the section is stored raw.
+    #[inline]
+    pub(super) fn mapped_keys(&self, fence: Fence) -> Result<Option<Keys<'_>>> {
+        let Some(map) = self.source.map() else { return Ok(None) };
+        let bytes = slice(map, fence.at, fence.key_part)
+            .ok_or_else(|| self.corrupt(fence.at, "block out of file"))?;
+        // The header, and where a search of the heads will look first: one wait instead of several.
+        (0..PREFETCH_LINES).for_each(|line| prefetch(bytes, line * PREFETCH_STRIDE));
+        if self.verified.get(fence.block).is_none_or(|bits| bits.load(Ordering::Relaxed) & 1 == 0) {
+            self.check_keys(fence, bytes)?;
+        }
+        let shape = Shape::parse(bytes).map_err(|what| self.corrupt(fence.at, what))?;
+        Ok(if shape.is_compressed() { None } else { Some(Keys::Mapped(shape, bytes)) })
+    }
+
+    /// Verifies the key part of a mapped block, and validates it if it is used in place.
+    #[cold]
+    fn check_keys(&self, fence: Fence, bytes: &[u8]) -> Result<()> {
+        let shape = self.shape(fence, bytes)?;
+        if !shape.is_compressed() {
+            self.validate(fence, Block { shape: &shape, bytes })?;
+        }
+        self.mark_verified(fence.block, 0);
+        Ok(())
+    }
+
+    /// Reads a block into the cache.
+    #[cold]
+    fn load_block(&self, b: usize) -> Result<Handle<CachedPart>> {
+        let fence = self.fence(b)?;
+        let mut disk = SCRATCH.with_borrow_mut(|s| std::mem::take(&mut s.disk));
+        let loaded = self.source.read(fence.at, fence.first_read(), &mut disk, &self.name).and_then(|read| {
+            self.count_read(read.len());
+            self.cache_block(fence, read)
+        });
+        SCRATCH.with_borrow_mut(|s| s.disk = disk);
+        loaded
+    }
+
+    /// Counts what a lookup read.
+    pub(super) fn count_read(&self, bytes: usize) {
+        if self.source.map().is_none() {
+            self.reads.add(bytes);
+        }
+    }
+
+    /// Verifies and decodes what was read of a block ([`Fence::first_read`]), and caches it. Values that do not verify are left
+    /// out: a reader that asks for one reads its frame again and meets the error.
+    pub(super) fn cache_block(&self, fence: Fence, read: &[u8]) -> Result<Handle<CachedPart>> {
+        let cached = SCRATCH.with_borrow_mut(|s| -> Result<CachedBlock> {
+            let shape = self.decode_keys(fence, read, &mut s.keys)?;
+            let block = Block { shape: &shape, bytes: &s.keys };
+            let mut values = &[][..];
+            if read.len() as u64 == fence.disk && block.values_len() <= LIMITS.values {
+                let decoded = self.decode_values(fence, block, &read[fence.key_part..], &mut s.values);
+                if decoded.is_ok() {
+                    values = &s.values;
+                }
+            }
+            Ok(CachedBlock::new(shape, &s.keys, values))
+        })?;
+        let charge = cached.charge();
+        Ok(self.cache.insert(self.cache_key(fence.block, 0), CachedPart::Block(cached), charge))
+    }
+
+    /// The cached block `b`, held, if there is one.
+    pub(super) fn cached_block(&self, b: usize) -> Option<Handle<CachedPart>> {
+        self.cache.get(self.cache_key(b, 0)).filter(|part| part.block().is_some())
+    }
+
+    /// Verifies the key part of a block, with which `read` begins, and leaves header, frame table and raw key section in
+    /// `bytes`.
+    pub(super) fn decode_keys(&self, fence: Fence, read: &[u8], bytes: &mut Vec<u8>) -> Result<Shape> {
+        let read = read.get(..fence.key_part).unwrap_or(read);
+        let shape = self.shape(fence, read)?;
+        let (front, keys) = read.split_at(shape.prefix_at as usize);
+        bytes.clear();
+        bytes.extend_from_slice(front);
+        if shape.is_compressed() {
+            bytes.resize(shape.end as usize, 0);
+            let raw = &mut bytes[shape.prefix_at as usize..];
+            decompress(self.meta.compression, keys, raw, |what| self.corrupt(fence.at, what))?;
+        } else {
+            bytes.extend_from_slice(keys);
+        }
+        self.validate(fence, Block { shape: &shape, bytes })?;
+        Ok(shape)
+    }
+
+    /// Verifies all frames of a block, which are `disk`, and leaves their values in `values`.
+    pub(super) fn decode_values(
+        &self,
+        fence: Fence,
+        block: Block<'_>,
+        disk: &[u8],
+        values: &mut Vec<u8>,
+    ) -> Result<()> {
+        let mut rest = Vec::new();
+        // What `values` held before is not cleared first: that would be a pass over it for each block.
+        let mut len = 0;
+        for frame in block.frames() {
+            let at = fence.at + fence.key_part as u64 + frame.at;
+            let bytes = slice(disk, frame.at, frame.disk)
+                .ok_or_else(|| self.corrupt(at, "frame outside its block"))?;
+            if bound_crc(&self.meta.salt, at, &[bytes]) != frame.crc {
+                return Err(self.corrupt(at, "checksum of values"));
+            }
+            if frame.disk == frame.raw {
+                values.truncate(len);
+                values.extend_from_slice(bytes);
+            } else {
+                let first = len == 0;
+                let to = if first { &mut *values } else { &mut rest };
+                decompress_into(self.meta.compression, bytes, frame.raw, to, |what| self.corrupt(at, what))?;
+                if !first {
+                    values.extend_from_slice(&rest);
+                }
+            }
+            len = values.len();
+        }
+        values.truncate(len);
+        Ok(())
+    }
+
+    /// The shape of a block whose key part is intact and as long as the index says.
+    fn shape(&self, fence: Fence, key_part: &[u8]) -> Result<Shape> {
+        match key_part.split_first_chunk::<CRC_BYTES>() {
+            Some((crc, rest)) if bound_crc(&self.meta.salt, fence.at, &[rest]).to_le_bytes() == *crc => {}
+            _ => return Err(self.corrupt(fence.at, "checksum of a block")),
+        }
+        let shape = Shape::parse(key_part).map_err(|what| self.corrupt(fence.at, what))?;
+        if shape.disk_bytes() != fence.key_part {
+            return Err(self.corrupt(fence.at, "length of a key section differs from the index"));
+        }
+        if shape.has_heads() != self.comparator.is_bytewise() {
+            return Err(self.corrupt(fence.at, "block written for another key order"));
+        }
+        Ok(shape)
+    }
+
+    fn validate(&self, fence: Fence, block: Block<'_>) -> Result<()> {
+        let values_disk = fence.disk - fence.key_part as u64;
+        let seqs = self.meta.min_seq..=self.meta.max_seq;
+        block
+            .validate(values_disk, self.meta.compression, seqs)
+            .map_err(|what| self.corrupt(fence.at, what))?;
+        self.validate_order(fence, block)
+    }
+
+    /// Checks the order of the entries and their place between the fences: walks and searches that meet entries out of order
+    /// may come to the same place again and again.
+    fn validate_order(&self, fence: Fence, block: Block<'_>) -> Result<()> {
+        if !block.is_sorted(&self.comparator) {
+            return Err(self.corrupt(fence.at, "entries out of order"));
+        }
+        let (mut first, mut last) = (Vec::new(), Vec::new());
+        block.key_into(0, &mut first);
+        block.key_into(block.len() - 1, &mut last);
+        let (first, last) = ((&first[..], block.seq(0)), (&last[..], block.seq(block.len() - 1)));
+        if self.index.encloses(&self.comparator, fence.block, first, last) {
+            Ok(())
+        } else {
+            Err(self.corrupt(fence.at, "index does not fit the block"))
+        }
+    }
+}

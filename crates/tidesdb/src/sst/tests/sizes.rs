@@ -1,0 +1,278 @@
+//! How long blocks are on disk, and what lookups read of them.
+
+use tidesdb_io::sim::OpKind;
+
+use super::*;
+use crate::sst::TableCursor;
+use crate::sst::block::{ENTRIES_MAX, LIMITS, Limits};
+
+const PAGE: u64 = 4096;
+
+/// Keys and values of a table.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    /// Bytes of a key, at least 16.
+    key: usize,
+    /// Bytes of values: from, to.
+    values: (usize, usize),
+    /// Random bytes of each eight; the others compress.
+    random: usize,
+    /// One of so many entries is a delete; 0 = none.
+    deletes: usize,
+}
+
+/// `n` entries in order.
+fn entries(shape: Shape, n: u64, seed: u64) -> Vec<Entry> {
+    let mut rng = Rng::new(seed);
+    let mut keys: Vec<u64> = (0..n).map(|_| rng.next()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys.iter()
+        .map(|number| {
+            let key = format!("{number:016x}{:>width$}", "", width = shape.key - 16);
+            if shape.deletes > 0 && rng.one_in(shape.deletes) {
+                return Entry { kind: Kind::Delete, ..Entry::put(key, rng.next() >> 20, "") };
+            }
+            let (from, to) = shape.values;
+            let len = from + rng.below(to - from + 1);
+            let random = len * shape.random / 8;
+            let mut value = rng.bytes(random);
+            value.resize(len, b'v');
+            Entry::put(key, rng.next() >> 20, value)
+        })
+        .collect()
+}
+
+/// Lengths on disk of the blocks of a table.
+fn lengths(table: &Table) -> Vec<u64> {
+    (0..table.index.blocks()).filter_map(|b| table.index.place(b)).map(|fence| fence.disk).collect()
+}
+
+fn percentile(sorted: &[u64], percent: usize) -> u64 {
+    sorted[(sorted.len() - 1) * percent / 100]
+}
+
+fn write(rig: &Rig, entries: &[Entry], compression: Compression, limits: Limits) -> Arc<TableMeta> {
+    let order = Comparator::bytewise();
+    let mut w = TableWriter::create(&rig.dir, TableId(1), salt(1), options(compression), order).unwrap();
+    w.set_limits(limits);
+    for e in entries {
+        w.add(e.borrow()).unwrap();
+    }
+    Arc::new(w.finish().unwrap())
+}
+
+#[test]
+fn blocks_of_several_entries_fit_in_a_page_and_fill_most_of_it() {
+    let shape = |key, values, random| Shape { key, values, random, deletes: 0 };
+    let shapes = [
+        shape(16, (200, 200), 4),
+        shape(16, (200, 200), 8),
+        shape(16, (8, 8), 8),
+        shape(16, (8, 8), 0),
+        shape(16, (0, 0), 8),
+        shape(24, (100, 100), 4),
+        shape(16, (1000, 2000), 4),
+        shape(16, (1, 1500), 4),
+        shape(300, (50, 80), 2),
+        shape(16, (400, 600), 1),
+        Shape { deletes: 2, ..shape(16, (200, 200), 4) },
+    ];
+    for (seed, shape) in shapes.into_iter().enumerate() {
+        for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
+            let bytes = shape.key + usize::midpoint(shape.values.0, shape.values.1);
+            let entries = entries(shape, (2_000_000 / bytes as u64).max(3000), seed as u64);
+            let rig = Rig::new();
+            let meta = write(&rig, &entries, compression, LIMITS);
+            let table = rig.open(&meta, &Comparator::bytewise(), false).unwrap();
+            let mut lengths = lengths(&table);
+            let (blocks, per_block) = (lengths.len(), entries.len() / lengths.len());
+            lengths.sort_unstable();
+            let (median, most) = (percentile(&lengths, 50), percentile(&lengths, 100));
+            println!(
+                "{shape:?} {compression:?}: {blocks} blocks of {per_block}, median {median}, longest {most}"
+            );
+            assert!(most <= PAGE, "{shape:?} {compression:?}: {most}");
+            // A block is closed before the entry that it has no room for, and by its other limits.
+            let room = shape.key + shape.values.1 + 64;
+            let by_length = per_block < ENTRIES_MAX * 9 / 10 && per_block * bytes < LIMITS.values * 9 / 10;
+            assert!(!by_length || median as usize + room + 200 > PAGE as usize, "{shape:?} {compression:?}");
+        }
+    }
+}
+
+/// Values that turn from very compressible to random: the estimate is wrong, and blocks are cut.
+#[test]
+fn blocks_fit_in_a_page_where_entries_change_from_one_to_the_next() {
+    for seed in 0..40 {
+        let mut rng = Rng::new(seed);
+        let mut all = Vec::new();
+        for part in 0..30u64 {
+            let (from, more) = ([0, 0, 8, 200, 1000][rng.below(5)], [0, 3, 300][rng.below(3)]);
+            let deletes = [0, 0, 2][rng.below(3)];
+            let shape =
+                Shape { key: 16 + rng.below(40), values: (from, from + more), random: rng.below(9), deletes };
+            let n = 1 + rng.below(60) as u64;
+            for mut e in entries(shape, n, seed * 100 + part) {
+                e.key.splice(0..0, part.to_be_bytes());
+                all.push(e);
+            }
+        }
+        let rig = Rig::new();
+        let compression = ALL[rng.below(5)];
+        let meta = write(&rig, &all, compression, LIMITS);
+        let table = rig.open(&meta, &Comparator::bytewise(), false).unwrap();
+        assert!(lengths(&table).iter().all(|&len| len <= PAGE), "seed {seed}");
+        assert_eq!(scan(&table).0, all, "seed {seed}");
+        assert_eq!(table.verify().unwrap(), all.len() as u64);
+    }
+}
+
+/// Offset and length of each read of a table since the log of calls was switched on.
+fn reads(rig: &Rig) -> Vec<(u64, u64)> {
+    rig.disk.ops().iter().filter(|op| op.kind == OpKind::Read).map(|op| (op.offset, op.len)).collect()
+}
+
+fn pages((at, len): (u64, u64)) -> u64 {
+    (at + len - 1) / PAGE - at / PAGE + 1
+}
+
+const ROWS: Shape = Shape { key: 16, values: (200, 200), random: 4, deletes: 0 };
+
+#[test]
+fn a_cold_lookup_is_one_read_of_two_pages_at_most_and_a_cached_one_none() {
+    let rows = entries(ROWS, 20_000, 1);
+    for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
+        let rig = Rig::new();
+        let meta = write(&rig, &rows, compression, LIMITS);
+        let context = rig.context(false, 64 << 20);
+        let table = Table::open(&context, &Comparator::bytewise(), meta).unwrap();
+        let mut read = Vec::new();
+        // The stride is longer than a block: each lookup is the first of its block.
+        for row in rows.iter().step_by(90) {
+            for expected in [1, 0] {
+                rig.disk.log_ops(true);
+                assert_eq!(get(&table, &row.key, u64::MAX).unwrap().as_ref(), Some(row));
+                let reads = reads(&rig);
+                assert_eq!(reads.len(), expected, "{compression:?}");
+                read.extend(reads);
+            }
+        }
+        assert!(read.iter().all(|&read| pages(read) <= 2));
+        let mut bytes: Vec<u64> = read.iter().map(|read| read.1).collect();
+        bytes.sort_unstable();
+        assert!((3500..=4096).contains(&percentile(&bytes, 50)), "{bytes:?}");
+        assert!(percentile(&bytes, 100) <= 4608, "{bytes:?}");
+    }
+}
+
+#[test]
+fn a_walk_reads_many_blocks_at_once() {
+    let rows = entries(ROWS, 20_000, 2);
+    let rig = Rig::new();
+    let meta = write(&rig, &rows, Compression::Lz4, LIMITS);
+    for (what, cache, most) in [("merge", 0, 20), ("reader", 0, 60), ("filling reader", 64 << 20, 60)] {
+        let context = rig.context(false, cache);
+        let table = Table::open(&context, &Comparator::bytewise(), Arc::clone(&meta)).unwrap();
+        let mut cursor = match what {
+            "merge" => TableCursor::bypassing_cache(table),
+            _ => TableCursor::new(table),
+        };
+        rig.disk.log_ops(true);
+        cursor.seek_to_first().unwrap();
+        for row in &rows {
+            assert_eq!(at(&mut cursor).unwrap(), *row);
+            cursor.next().unwrap();
+        }
+        assert!(!cursor.valid());
+        let reads = reads(&rig);
+        let bytes: u64 = reads.iter().map(|read| read.1).sum();
+        println!("{what}: {} reads, {bytes} bytes", reads.len());
+        assert!(reads.len() <= most, "{what}: {} reads", reads.len());
+        // Nothing twice but blocks that straddle two reads.
+        assert!(bytes <= meta.file_bytes + PAGE * reads.len() as u64, "{what}: {bytes} bytes");
+    }
+}
+
+/// Older writers closed blocks at 16 KiB of values, with frames of 4 KiB of values.
+#[test]
+fn long_blocks_of_older_tables_are_read_in_parts() {
+    let rows = entries(ROWS, 10_000, 3);
+    for compression in [Compression::None, Compression::Lz4] {
+        let rig = Rig::new();
+        let meta = write(&rig, &rows, compression, OLD_LIMITS);
+        let context = rig.context(false, 64 << 20);
+        let table = Table::open(&context, &Comparator::bytewise(), meta).unwrap();
+        assert!(percentile(&lengths(&table), 50) > 2 * PAGE);
+        // The last block is as long as what was left.
+        for row in rows[..rows.len() - 100].iter().step_by(97) {
+            rig.disk.log_ops(true);
+            assert_eq!(get(&table, &row.key, u64::MAX).unwrap().as_ref(), Some(row));
+            let reads = reads(&rig);
+            let bytes: u64 = reads.iter().map(|read| read.1).sum();
+            assert!(reads.len() == 2 && bytes < 2 * PAGE, "{reads:?}");
+            rig.disk.log_ops(true);
+            assert_eq!(get(&table, &row.key, u64::MAX).unwrap().as_ref(), Some(row));
+            assert!(self::reads(&rig).is_empty(), "cached");
+        }
+        assert_eq!(scan(&table).0, rows);
+        assert_eq!(table.verify().unwrap(), rows.len() as u64);
+    }
+}
+
+/// One lookup of each key; counted by callgrind, see docs/design/0020.
+#[inline(never)]
+fn lookups_measured(table: &Table, keys: &[&[u8]]) {
+    for key in keys {
+        let guard = tidesdb_sync::pin();
+        std::hint::black_box(table.get(key, key_hash(key), u64::MAX, true, &guard).unwrap().is_some());
+    }
+}
+
+/// `cargo test --release -p tidesdb --lib block_lengths -- --ignored --nocapture`; `BLOCK_BYTES` picks one length.
+#[test]
+#[ignore = "a measurement"]
+fn block_lengths_compared() {
+    let rows = entries(ROWS, 400_000, 4);
+    let raw: usize = rows.iter().map(|e| e.key.len() + e.value.len()).sum();
+    let only = std::env::var("BLOCK_BYTES").ok().and_then(|n| n.parse::<usize>().ok());
+    println!("limit  ratio  read: median  mean   p99  pages: mean  most  index/GB  ns/get");
+    for limit in [1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10] {
+        if only.is_some_and(|only| only != limit) {
+            continue;
+        }
+        let rig = Rig::new();
+        let limits = Limits { disk: limit, keys: 32 << 10, values: 60 << 10, frame: 60 << 10 };
+        let meta = write(&rig, &rows, Compression::Lz4, limits);
+        let context = rig.context(false, 1 << 30);
+        let table = Table::open(&context, &Comparator::bytewise(), Arc::clone(&meta)).unwrap();
+        let data = table.footer.filter_at;
+        let mut rng = Rng::new(9);
+        let keys: Vec<&[u8]> = (0..200_000).map(|_| &*rows[rng.below(rows.len())].key).collect();
+        let fence = |key: &&[u8]| table.index.place(table.index.first_block(&table.comparator, key)).unwrap();
+        let read: Vec<(u64, u64)> = keys.iter().map(fence).map(|f| (f.at, f.disk)).collect();
+        let mut bytes: Vec<u64> = read.iter().map(|read| read.1).collect();
+        bytes.sort_unstable();
+        let touched: u64 = read.iter().map(|&read| pages(read)).sum();
+        (0..table.index.blocks()).for_each(|b| drop(table.keys(b, &tidesdb_sync::pin()).unwrap()));
+        let clock = tidesdb_io::RealClock::new();
+        let mut spent = Vec::new();
+        for part in keys.chunks(20_000) {
+            let start = tidesdb_io::Clock::mono(&clock);
+            lookups_measured(&table, part);
+            spent.push((tidesdb_io::Clock::mono(&clock) - start).as_nanos() as u64 / part.len() as u64);
+        }
+        spent.sort_unstable();
+        println!(
+            "{limit:5}  {:.3}  {:12}  {:4.0}  {:4}  {:11.2}  {:4}  {:5.1} MB  {:6}",
+            raw as f64 / data as f64,
+            percentile(&bytes, 50),
+            bytes.iter().sum::<u64>() as f64 / bytes.len() as f64,
+            percentile(&bytes, 99),
+            touched as f64 / read.len() as f64,
+            read.iter().map(|&read| pages(read)).max().unwrap_or(0),
+            table.index.bytes() as f64 / data as f64 * 1e3,
+            percentile(&spent, 50),
+        );
+    }
+}
