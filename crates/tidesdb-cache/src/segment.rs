@@ -83,7 +83,7 @@ impl Ghosts<'_> {
     }
 }
 
-/// Never 0, which is an empty lane.
+/// Bits of a hash that name no window. Never 0, which is an empty lane.
 fn fingerprint(hash: u64) -> u16 {
-    ((hash >> 24) as u16).max(1)
+    ((hash >> 48) as u16).max(1)
 }
