@@ -41,7 +41,7 @@ mod stats;
 mod entry;
 mod slot;
 mod queue;
-mod segment;
+mod directory;
 mod table;
 mod cache;
 #[cfg(all(test, not(loom)))]

@@ -10,11 +10,11 @@
 
 use tidesdb_sync::{CachePadded, EpochCell, Guard};
 
+use crate::directory::{Directory, Ghosts};
 use crate::entry::{Entry, MAX_HEAT};
 use crate::key::CacheKey;
 use crate::queue::Queue;
-use crate::segment::{Ghosts, Segment, WIDTH, Window};
-use crate::slot::{Found, Slot, Tag};
+use crate::slot::{CHUNK, Found, Slot, Tag, WIDTH, Window};
 use crate::stats::{Account, Count};
 use crate::sync::{Arc, AtomicUsize, HintUsize, Ordering, PlainArc, fence};
 
@@ -27,8 +27,8 @@ const QUEUE_PLACES: usize = 2;
 /// Memory of a window: slots, ghosts, places in the queue.
 pub(crate) const WINDOW_BYTES: u64 = ((WIDTH + 1 + QUEUE_PLACES) * size_of::<u64>()) as u64;
 
-/// Segment 0 is window 0; each further segment has as many windows as all before it.
-const SEGMENTS: usize = if cfg!(loom) { 3 } else { usize::BITS as usize / 2 };
+/// Windows of the largest table. Bits of the hash above have other uses.
+const WINDOWS_MAX: usize = if cfg!(loom) { 4 } else { 1 << 31 };
 
 /// How often an insert tries to get a slot of its window before it gives up.
 const PLACE_ATTEMPTS: usize = 4;
@@ -42,7 +42,7 @@ pub(crate) struct Table<V: Send + Sync + 'static> {
     /// Bits of a hash that name a window: the least power of two above `last`, minus one. It may be one bit longer for a
     /// moment, which makes no difference.
     mask: AtomicUsize,
-    segments: [EpochCell<Segment<V>>; SEGMENTS],
+    directory: EpochCell<Directory<V>>,
     /// Hashes of entries on probation, in order of arrival.
     queue: EpochCell<Queue>,
     /// Slots the hand has passed since the beginning.
@@ -66,7 +66,7 @@ impl<V: Send + Sync + 'static> Table<V> {
         Table {
             last: AtomicUsize::new(0),
             mask: AtomicUsize::new(0),
-            segments: std::array::from_fn(|at| EpochCell::new(Segment::new(0, usize::from(at == 0)))),
+            directory: EpochCell::new(Directory::new()),
             queue: EpochCell::new(Queue::new(QUEUE_PLACES)),
             hand: CachePadded::new(HintUsize::new(0)),
             replacements: HintUsize::new(0),
@@ -92,13 +92,8 @@ impl<V: Send + Sync + 'static> Table<V> {
     }
 
     #[inline]
-    fn segment<'g>(&'g self, index: usize, guard: &'g Guard) -> &'g Segment<V> {
-        self.segments[(usize::BITS - index.leading_zeros()) as usize % SEGMENTS].load(guard)
-    }
-
-    #[inline]
     fn window<'g>(&'g self, index: usize, guard: &'g Guard) -> Option<&'g Window<V>> {
-        self.segment(index, guard).window(index)
+        self.directory.load(guard).window(index)
     }
 
     fn slots_of<'g>(&'g self, index: usize, guard: &'g Guard) -> &'g [Slot<V>] {
@@ -106,8 +101,7 @@ impl<V: Send + Sync + 'static> Table<V> {
     }
 
     pub(crate) fn ghosts<'g>(&'g self, hash: u64, guard: &'g Guard) -> Option<Ghosts<'g>> {
-        let index = self.index(hash);
-        self.segment(index, guard).ghosts(index)
+        self.directory.load(guard).ghosts(self.index(hash))
     }
 
     /// The entry of `key`. While a window is moved, entries in it may be missed.
@@ -288,19 +282,18 @@ impl<V: Send + Sync + 'static> Table<V> {
     /// Whether there are more entries than the windows are meant for.
     #[inline]
     pub(crate) fn is_crowded(&self) -> bool {
-        self.account.entries() > LOAD * self.windows() as u64 && self.windows() < 1 << (SEGMENTS - 1)
+        self.account.entries() > LOAD * self.windows() as u64 && self.windows() < WINDOWS_MAX
     }
 
     /// Adds a window, which is charged already. The caller holds the lock.
     pub(crate) fn grow(&self, guard: &Guard) {
-        let new = self.windows();
-        if new.is_power_of_two() {
-            self.segments[(usize::BITS - new.leading_zeros()) as usize].store(Segment::new(new, new));
+        let (new, mut directory) = (self.windows(), self.directory.load(guard));
+        if new == directory.windows() {
+            self.directory.store(directory.resized(new / CHUNK + 1));
+            directory = self.directory.load(guard);
         }
         let parent = new ^ 1 << new.ilog2();
-        if let (Some(ghosts), Some(parents)) =
-            (self.segment(new, guard).ghosts(new), self.segment(parent, guard).ghosts(parent))
-        {
+        if let (Some(ghosts), Some(parents)) = (directory.ghosts(new), directory.ghosts(parent)) {
             ghosts.copy_from(&parents);
         }
         self.mask.store((new + 1).next_power_of_two() - 1, Ordering::Release);
@@ -317,9 +310,10 @@ impl<V: Send + Sync + 'static> Table<V> {
             self.mask.store(gone.next_power_of_two() - 1, Ordering::Release);
             self.rehome(gone, guard);
             self.account.uncharge(WINDOW_BYTES);
-            if gone.is_power_of_two() {
-                self.segments[(usize::BITS - gone.leading_zeros()) as usize].store(Segment::new(0, 0));
-            }
+        }
+        let (directory, chunks) = (self.directory.load(guard), self.windows().div_ceil(CHUNK));
+        if chunks < directory.windows() / CHUNK {
+            self.directory.store(directory.resized(chunks));
         }
         self.fit_queue(guard);
     }

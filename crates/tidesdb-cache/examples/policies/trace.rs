@@ -28,7 +28,7 @@ impl Random {
     }
 
     pub(crate) fn below(&mut self, n: u32) -> u32 {
-        ((self.next() >> 32) * u64::from(n) >> 32) as u32
+        (((self.next() >> 32) * u64::from(n)) >> 32) as u32
     }
 
     fn unit(&mut self) -> f64 {

@@ -1,48 +1,36 @@
-//! [`Segment`]: a run of windows, each with the names of the keys that lately left it.
-//!
-//! Memory of a segment is zeroed by the system when it is first touched, so a large segment costs only what is used.
+//! [`Directory`]: the chunks of a table, and [`Ghosts`]: what a window remembers of the keys that lately left it.
 
-use crate::slot::{Slot, empty_windows, zeroed_words};
-use crate::sync::{HintU64, Ordering};
+use crate::slot::{CHUNK, Chunk, Window};
+use crate::sync::{HintU64, Ordering, PlainArc};
 
-/// Slots of a window: 128 bytes.
-pub(crate) const WIDTH: usize = if cfg!(loom) { 2 } else { 16 };
+/// The chunks of a table, in order.
+pub(crate) struct Directory<V: Send + Sync + 'static>(Box<[PlainArc<Chunk<V>>]>);
 
-/// A key can live in the slots of one window only.
-pub(crate) type Window<V> = [Slot<V>; WIDTH];
-
-pub(crate) struct Segment<V: Send + Sync + 'static> {
-    /// Number of the first window.
-    first: usize,
-    windows: Box<[Window<V>]>,
-    ghosts: Box<[HintU64]>,
-}
-
-impl<V: Send + Sync + 'static> Segment<V> {
-    /// Windows `first..first + windows`, all empty.
-    pub(crate) fn new(first: usize, windows: usize) -> Self {
-        Segment { first, windows: empty_windows(windows), ghosts: zeroed_words(windows) }
+impl<V: Send + Sync + 'static> Directory<V> {
+    /// A directory of one chunk.
+    pub(crate) fn new() -> Self {
+        Directory(Box::new([Chunk::empty()]))
     }
 
-    /// Window `index`, if it is in this segment.
+    pub(crate) fn windows(&self) -> usize {
+        self.0.len() * CHUNK
+    }
+
+    /// Window `index`, if there is one.
     #[inline]
     pub(crate) fn window(&self, index: usize) -> Option<&Window<V>> {
-        self.windows.get(index.wrapping_sub(self.first))
+        self.0.get(index / CHUNK).map(|chunk| &chunk.windows[index % CHUNK])
     }
 
     /// The ghosts of window `index`.
     pub(crate) fn ghosts(&self, index: usize) -> Option<Ghosts<'_>> {
-        self.ghosts.get(index.wrapping_sub(self.first)).map(Ghosts)
+        self.0.get(index / CHUNK).map(|chunk| Ghosts(&chunk.ghosts[index % CHUNK]))
     }
-}
 
-impl<V: Send + Sync + 'static> Drop for Segment<V> {
-    fn drop(&mut self) {
-        // Nobody can look at the segment any more; a pin of our own costs nothing and keeps one way to look.
-        let guard = tidesdb_sync::pin();
-        for found in self.windows.iter().flatten().filter_map(|slot| slot.load(&guard)) {
-            found.entry().depart();
-        }
+    /// A directory of `chunks` chunks: the same ones, and new empty ones behind them.
+    pub(crate) fn resized(&self, chunks: usize) -> Self {
+        let known = self.0.iter().take(chunks).cloned();
+        Directory(known.chain(std::iter::repeat_with(Chunk::empty)).take(chunks).collect())
     }
 }
 
