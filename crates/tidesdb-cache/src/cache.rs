@@ -146,7 +146,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
     /// asked for lately. If not, the cache remembers that it was asked for now.
     pub fn admits(&self, key: CacheKey) -> bool {
         if !self.is_full() {
-            return true;
+            return self.capacity() > 0;
         }
         let hash = key.hash();
         let guard = pin();
@@ -214,7 +214,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
     #[must_use]
     pub fn is_full(&self) -> bool {
         let capacity = self.capacity();
-        self.account.used() >= capacity - capacity / 16
+        self.account.used() > capacity - capacity / 16
     }
 
     /// What happened so far, and the bytes in use.

@@ -26,7 +26,7 @@
 //!
 //! The table has a window for every four entries, whatever the capacity, and grows by linear hashing: the insert that
 //! makes it crowded adds one window, to which a part of one other window moves. A lookup meanwhile may miss an entry
-//! that is being moved.
+//! that is being moved. Windows lie in chunks of 4,096, whose memory the system provides as it is touched.
 //!
 //! # Bounds
 //!
