@@ -11,7 +11,7 @@ use tidesdb_sync::pin;
 const CAPACITY: u64 = 64 << 20;
 const BLOCK: usize = 4000;
 /// Lookups of each thread and run.
-const LOOKUPS: u32 = 2_000_000;
+const LOOKUPS: u32 = 200_000;
 
 type Block = Box<[u8]>;
 

@@ -1,20 +1,30 @@
-//! [`Cache`]: what the engine sees; finds room for new values and swaps the table when the capacity changes.
+//! [`Cache`]: what the engine sees; admits new values, finds room for them and lets the table grow.
 //!
-//! Lookups and inserts take no lock. Erasing and resizing take one among themselves, so that an erased key is
-//! not carried into a new table behind the eraser's back.
+//! Lookups and inserts wait for no lock. Erasing and resizing take one among themselves, so that an erased key is not
+//! carried into another window behind the eraser's back; an insert that finds it taken leaves growing to the next.
 
 use std::fmt;
 
-use tidesdb_sync::{EpochCell, Guard, Mutex, pin, reclaim};
+use tidesdb_sync::{Guard, Mutex, pin, reclaim};
 
 use crate::entry::{Entry, Handle};
 use crate::key::CacheKey;
+use crate::slot::Found;
 use crate::stats::{Account, CacheStats, Count};
-use crate::sync::{AtomicU64, Ordering, PlainArc};
-use crate::table::{Effort, Table};
+use crate::sync::{AtomicU64, HintU64, Ordering, PlainArc};
+use crate::table::{Effort, Table, WINDOW_BYTES};
 
 /// A value may take this part of the capacity at most, lest a few of them push out everything.
 const LARGEST_SHARE: u64 = if cfg!(loom) { 1 } else { 8 };
+
+/// Entries on probation may take this part of the capacity before they leave.
+const PROBATION_SHARE: u64 = 10;
+
+/// Capacity per window at least, lest the table eat what values need.
+const BYTES_PER_WINDOW: u64 = if cfg!(loom) { 40 } else { 1024 };
+
+/// Windows that one insert adds at most.
+const GROWTH: usize = 4;
 
 /// Windows that `erase_file` looks at under one pin.
 const WINDOWS_PER_PIN: usize = 256;
@@ -38,26 +48,25 @@ const WINDOWS_PER_PIN: usize = 256;
 /// assert_eq!(*handle, [1, 2, 3]);
 /// ```
 pub struct Cache<V: Send + Sync + 'static> {
-    table: EpochCell<Table<V>>,
+    table: Table<V>,
     capacity: AtomicU64,
     /// Bytes pushed out since the epoch was last asked to free some.
-    retired: AtomicU64,
+    retired: HintU64,
     account: PlainArc<Account>,
-    /// Held by whoever erases or swaps the table.
+    /// Held by whoever erases or changes the number of windows.
     reshaping: Mutex<()>,
 }
 
 impl<V: Send + Sync + 'static> Cache<V> {
-    /// A cache of at most `capacity` bytes, its slot array included; with 0 it caches nothing.
+    /// A cache of at most `capacity` bytes, its table included; with 0 it caches nothing. Takes next to no memory until
+    /// something is cached.
     #[must_use]
     pub fn new(capacity: u64) -> Self {
         let account = PlainArc::new(Account::new());
-        let table = Table::new(Table::<V>::slots_for(capacity), &account);
-        account.charge(table.bytes());
         Cache {
-            table: EpochCell::new(table),
+            table: Table::new(&account),
             capacity: AtomicU64::new(capacity),
-            retired: AtomicU64::new(0),
+            retired: HintU64::new(0),
             account,
             reshaping: Mutex::new(()),
         }
@@ -67,33 +76,37 @@ impl<V: Send + Sync + 'static> Cache<V> {
     #[inline]
     pub fn get(&self, key: CacheKey) -> Option<Handle<V>> {
         let guard = pin();
-        let found = self.table.load(&guard).find(key, key.hash(), &guard);
-        self.account.count(if found.is_some() { Count::Hit } else { Count::Miss });
-        found.map(|found| {
-            found.entry().touch();
-            Handle(found.share())
-        })
+        self.look_up(key, &guard).map(|found| Handle(found.share()))
     }
 
     /// The value of `key` while the guard lives. Writes nothing that other readers of the value write, except
     /// for the first few hits since the hand last passed.
     #[inline]
     pub fn get_pinned<'g>(&'g self, key: CacheKey, guard: &'g Guard) -> Option<&'g V> {
-        let found = self.table.load(guard).find(key, key.hash(), guard);
-        self.account.count(if found.is_some() { Count::Hit } else { Count::Miss });
-        found.map(|found| {
-            found.entry().touch();
-            &found.entry().value
-        })
+        self.look_up(key, guard).map(|found| &found.entry().value)
+    }
+
+    #[inline]
+    fn look_up<'g>(&'g self, key: CacheKey, guard: &'g Guard) -> Option<Found<'g, V>> {
+        let found = self.table.find(key, key.hash(), guard);
+        match found {
+            Some(found) => {
+                self.account.count(Count::Hit);
+                found.entry().touch();
+            }
+            None => self.account.count(Count::Miss),
+        }
+        found
     }
 
     /// Whether `key` is cached; not counted as a lookup, and the value does not warm up.
     pub fn contains(&self, key: CacheKey) -> bool {
         let guard = pin();
-        self.table.load(&guard).find(key, key.hash(), &guard).is_some()
+        self.table.find(key, key.hash(), &guard).is_some()
     }
 
-    /// Caches `value`, of `charge` bytes (its own size and all it owns), evicting others to make room.
+    /// Caches `value`, of `charge` bytes (its own size and all it owns), evicting others to make room. In a full cache a
+    /// value that was not asked for lately is on probation: it leaves soon unless it is hit twice.
     ///
     /// If the key is cached already, or another thread caches it meanwhile, the handle is for *that* value and
     /// this one is dropped. A value of more than an eighth of the capacity, or one for which a bounded effort
@@ -101,23 +114,50 @@ impl<V: Send + Sync + 'static> Cache<V> {
     pub fn insert(&self, key: CacheKey, value: V, charge: u64) -> Handle<V> {
         let hash = key.hash();
         let guard = pin();
-        let table = self.table.load(&guard);
-        if let Some(found) = table.find(key, hash, &guard) {
+        if let Some(found) = self.table.find(key, hash, &guard) {
             return Handle(found.share());
         }
         let entry = Entry::new(key, value, charge, &self.account);
-        if entry.charge > self.capacity.load(Ordering::Relaxed) / LARGEST_SHARE {
+        let capacity = self.capacity();
+        if entry.charge > capacity / LARGEST_SHARE {
             return Handle(entry);
         }
-        if !self.make_room(entry.charge, table, &guard) {
+        let Some(evicted) = self.make_room(entry.charge, &guard) else {
             return Handle(entry);
-        }
-        if !table.place(&entry, hash, &guard) {
-            self.account.uncharge(entry.charge);
+        };
+        let known = self.table.ghosts(hash, &guard).is_some_and(|ghosts| ghosts.remove(hash));
+        let probation = !known && (evicted || self.account.probation() < capacity / PROBATION_SHARE);
+        entry.arrive(probation);
+        let Some(placed) = self.table.place(&entry, hash, &guard) else {
+            entry.depart();
             return Handle(entry);
+        };
+        if probation {
+            self.table.enqueue(hash, &guard);
         }
         self.account.count(Count::Insert);
-        table.settle(key, hash, &guard).map_or(Handle(entry), |winner| Handle(winner.share()))
+        let winner = self.table.settle(key, hash, placed, &guard);
+        let handle = winner.map_or(Handle(entry), |winner| Handle(winner.share()));
+        self.grow(&guard);
+        handle
+    }
+
+    /// Whether it is worth work to prepare the value of `key` for [`insert`](Self::insert): there is room, or the key was
+    /// asked for lately. If not, the cache remembers that it was asked for now.
+    pub fn admits(&self, key: CacheKey) -> bool {
+        if !self.is_full() {
+            return self.capacity() > 0;
+        }
+        let hash = key.hash();
+        let guard = pin();
+        let Some(ghosts) = self.table.ghosts(hash, &guard) else {
+            return false;
+        };
+        let known = ghosts.contains(hash);
+        if !known {
+            ghosts.add(hash);
+        }
+        known
     }
 
     /// A handle to a value that is not put into the cache, but counts as live. For readers that would only
@@ -130,7 +170,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
     pub fn erase(&self, key: CacheKey) {
         let _alone = self.reshaping.lock();
         let guard = pin();
-        self.table.load(&guard).erase(key, key.hash(), &guard);
+        self.table.erase(key, key.hash(), &guard);
     }
 
     /// Drops all values of `file`. Looks at the whole table: for files that are deleted.
@@ -142,8 +182,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
         let mut window = 0;
         loop {
             let guard = pin();
-            let table = self.table.load(&guard);
-            if !table.erase_file(file, window, window + WINDOWS_PER_PIN, &guard) {
+            if !self.table.erase_file(file, window, window + WINDOWS_PER_PIN, &guard) {
                 break;
             }
             window += WINDOWS_PER_PIN;
@@ -156,8 +195,16 @@ impl<V: Send + Sync + 'static> Cache<V> {
     pub fn set_capacity(&self, capacity: u64) {
         let alone = self.reshaping.lock();
         self.capacity.store(capacity, Ordering::Relaxed);
-        self.resize_table(Table::<V>::slots_for(capacity));
-        self.shrink_to(capacity);
+        let guard = pin();
+        self.table.contract(windows_allowed(capacity), &guard);
+        while let Err(missing) = self.account.try_charge(0, capacity) {
+            let mut effort = Effort::thorough(&self.table);
+            if self.table.evict(missing, capacity / PROBATION_SHARE, &mut effort, &guard) == 0 {
+                break;
+            }
+        }
+        self.table.contract(self.table.windows_needed(), &guard);
+        drop(guard);
         drop(alone);
         reclaim();
     }
@@ -166,29 +213,59 @@ impl<V: Send + Sync + 'static> Cache<V> {
     #[inline]
     #[must_use]
     pub fn is_full(&self) -> bool {
-        let capacity = self.capacity.load(Ordering::Relaxed);
+        let capacity = self.capacity();
         self.account.used() > capacity - capacity / 16
     }
 
     /// What happened so far, and the bytes in use.
     #[must_use]
     pub fn stats(&self) -> CacheStats {
-        self.account.stats(self.capacity.load(Ordering::Relaxed))
+        self.account.stats(self.capacity())
     }
 
-    /// Charges `charge` bytes, evicting as needed.
-    fn make_room(&self, charge: u64, table: &Table<V>, guard: &Guard) -> bool {
-        let capacity = self.capacity.load(Ordering::Relaxed);
+    /// What the table is charged. Its first window is part of the cache itself.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn table_bytes(&self) -> u64 {
+        (self.table.windows() as u64 - 1) * WINDOW_BYTES
+    }
+
+    fn capacity(&self) -> u64 {
+        self.capacity.load(Ordering::Relaxed)
+    }
+
+    /// Charges `charge` bytes, evicting as needed. Returns whether it was needed, or nothing if there is no room.
+    fn make_room(&self, charge: u64, guard: &Guard) -> Option<bool> {
+        let capacity = self.capacity();
         let mut effort = None;
         while let Err(missing) = self.account.try_charge(charge, capacity) {
-            let effort = effort.get_or_insert_with(|| Effort::bounded(table));
-            let freed = table.evict(missing, effort, guard);
+            let effort = effort.get_or_insert_with(|| Effort::bounded(&self.table));
+            let freed = self.table.evict(missing, capacity / PROBATION_SHARE, effort, guard);
             self.retired(freed, capacity, guard);
             if freed == 0 {
-                return false;
+                return None;
             }
         }
-        true
+        Some(effort.is_some())
+    }
+
+    /// Adds windows if there are too few for the entries, unless another thread holds the lock.
+    fn grow(&self, guard: &Guard) {
+        if !self.table.is_crowded() || self.table.windows() >= windows_allowed(self.capacity()) {
+            return;
+        }
+        let Some(_alone) = self.reshaping.try_lock() else {
+            return;
+        };
+        for _ in 0..GROWTH {
+            let allowed = windows_allowed(self.capacity());
+            if !self.table.is_crowded()
+                || self.table.windows() >= allowed
+                || self.make_room(WINDOW_BYTES, guard).is_none()
+            {
+                return;
+            }
+            self.table.grow(guard);
+        }
     }
 
     /// Keeps memory that was evicted but not freed yet to a small part of the capacity.
@@ -199,33 +276,11 @@ impl<V: Send + Sync + 'static> Cache<V> {
             guard.flush();
         }
     }
+}
 
-    /// Puts a table of `slots` in place, if the present one is too small or far
-    /// too large. The caller holds the lock.
-    fn resize_table(&self, slots: usize) {
-        let guard = pin();
-        let old = self.table.load(&guard);
-        if slots <= old.slots() && slots > old.slots() / 4 || slots == old.slots() {
-            return;
-        }
-        let new = Table::new(slots, &self.account);
-        self.account.charge(new.bytes());
-        self.table.store(new);
-        old.drain_into(self.table.load(&guard), &guard);
-        // Inserts that found the old table just before the swap may still put entries there: nobody will find
-        // them, and they are uncharged when the old table is destroyed.
-        self.account.uncharge(old.bytes());
-    }
-
-    fn shrink_to(&self, capacity: u64) {
-        let guard = pin();
-        let table = self.table.load(&guard);
-        while let Err(missing) = self.account.try_charge(0, capacity) {
-            if table.evict(missing, &mut Effort::thorough(table), &guard) == 0 {
-                return;
-            }
-        }
-    }
+/// Windows that a cache of `capacity` bytes may have.
+fn windows_allowed(capacity: u64) -> usize {
+    usize::try_from(capacity / BYTES_PER_WINDOW).unwrap_or(usize::MAX)
 }
 
 impl<V: Send + Sync + 'static> fmt::Debug for Cache<V> {

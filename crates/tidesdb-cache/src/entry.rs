@@ -1,14 +1,14 @@
 //! Entries: a value with its key, charge and heat, shared by the table and by handles.
 //!
-//! Everything but the heat is immutable once the entry exists. The heat is a hint: it is read and written
-//! relaxed, and a lost update is harmless.
+//! Everything but heat and probation is immutable once the entry exists. The heat is a hint: it is read and written
+//! relaxed, and a lost update is harmless. Probation ends once, by whoever swaps the flag, who also settles the account.
 
 use std::fmt;
 use std::ops::Deref;
 
 use crate::key::CacheKey;
 use crate::stats::Account;
-use crate::sync::{Arc, AtomicU8, Ordering, PlainArc};
+use crate::sync::{Arc, AtomicBool, AtomicU8, Ordering, PlainArc};
 
 /// Hits beyond this many since the hand last passed count for nothing, and cost no store.
 pub(crate) const MAX_HEAT: u8 = 3;
@@ -16,6 +16,8 @@ pub(crate) const MAX_HEAT: u8 = 3;
 pub(crate) struct Entry<V> {
     pub(crate) key: CacheKey,
     heat: AtomicU8,
+    /// Whether the entry is charged to the probationary part.
+    probation: AtomicBool,
     /// All bytes of the entry: what the caller said and the entry's own.
     pub(crate) charge: u64,
     account: PlainArc<Account>,
@@ -30,7 +32,8 @@ impl<V> Entry<V> {
     pub(crate) fn new(key: CacheKey, value: V, charge: u64, account: &PlainArc<Account>) -> Arc<Self> {
         let charge = charge.saturating_add(Self::OVERHEAD);
         account.born(charge);
-        Arc::new(Entry { key, heat: AtomicU8::new(0), charge, account: PlainArc::clone(account), value })
+        let (heat, probation) = (AtomicU8::new(0), AtomicBool::new(false));
+        Arc::new(Entry { key, heat, probation, charge, account: PlainArc::clone(account), value })
     }
 
     /// Notes a hit. Entries that are hot already are only read, so their line stays shared between cores.
@@ -44,6 +47,32 @@ impl<V> Entry<V> {
 
     pub(crate) fn heat(&self) -> u8 {
         self.heat.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn chill(&self) {
+        self.heat.store(0, Ordering::Relaxed);
+    }
+
+    /// Notes that the charged entry goes into the table, on probation or not.
+    pub(crate) fn arrive(&self, probation: bool) {
+        self.probation.store(probation, Ordering::Relaxed);
+        self.account.arrived(if probation { self.charge } else { 0 });
+    }
+
+    /// Gives all charges back: for the thread that took the entry out of the table.
+    pub(crate) fn depart(&self) {
+        self.end_probation();
+        self.account.departed(self.charge);
+    }
+
+    pub(crate) fn is_on_probation(&self) -> bool {
+        self.probation.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn end_probation(&self) {
+        if self.is_on_probation() && self.probation.swap(false, Ordering::Relaxed) {
+            self.account.end_probation(self.charge);
+        }
     }
 
     /// Cools by one. Returns whether the entry was cold before.

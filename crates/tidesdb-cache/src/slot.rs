@@ -14,7 +14,7 @@ use std::ptr;
 use tidesdb_sync::Guard;
 
 use crate::entry::Entry;
-use crate::sync::{Arc, AtomicPtr, Ordering};
+use crate::sync::{Arc, AtomicPtr, HintU64, Ordering, PlainArc};
 
 /// Bits of a pointer that 64-bit systems leave zero in user space. An address that uses them is not cached.
 const TAG_BITS: u32 = if usize::BITS == 64 { 16 } else { 0 };
@@ -78,11 +78,56 @@ impl<'g, V> Found<'g, V> {
     }
 }
 
-impl<V: Send + Sync + 'static> Slot<V> {
-    pub(crate) fn empty() -> Self {
-        Slot { word: AtomicPtr::new(ptr::null_mut()), owns: PhantomData }
+/// Slots of a window: 128 bytes.
+pub(crate) const WIDTH: usize = if cfg!(loom) { 2 } else { 16 };
+
+/// Windows of a chunk.
+pub(crate) const CHUNK: usize = if cfg!(loom) { 2 } else { 4096 };
+
+/// A key can live in the slots of one window only.
+pub(crate) type Window<V> = [Slot<V>; WIDTH];
+
+/// Windows, and a word of ghosts for each. The system zeroes the memory when it is first touched, so a chunk costs what is
+/// used of it.
+pub(crate) struct Chunk<V: Send + Sync + 'static> {
+    pub(crate) windows: [Window<V>; CHUNK],
+    pub(crate) ghosts: [HintU64; CHUNK],
+}
+
+impl<V: Send + Sync + 'static> Chunk<V> {
+    /// A chunk of empty slots.
+    #[cfg(not(loom))]
+    pub(crate) fn empty() -> PlainArc<Self> {
+        // SAFETY: a chunk is made of atomic integers and of slots, which are atomic pointers: all bits zero is valid for
+        // both, and is the null pointer, an empty slot.
+        unsafe { PlainArc::new_zeroed().assume_init() }
     }
 
+    #[cfg(loom)]
+    pub(crate) fn empty() -> PlainArc<Self> {
+        let slot = |_| Slot { word: AtomicPtr::new(ptr::null_mut()), owns: PhantomData };
+        let windows = std::array::from_fn(|_| std::array::from_fn(slot));
+        PlainArc::new(Chunk { windows, ghosts: std::array::from_fn(|_| HintU64::new(0)) })
+    }
+}
+
+impl<V: Send + Sync + 'static> Drop for Chunk<V> {
+    fn drop(&mut self) {
+        // Nobody can look at the chunk any more; a pin of our own costs nothing and keeps one way to look.
+        let guard = tidesdb_sync::pin();
+        for found in self.windows.iter().flatten().filter_map(|slot| slot.load(&guard)) {
+            found.entry().depart();
+        }
+    }
+}
+
+/// `count` words of zero, in memory that the system zeroes when it is touched.
+pub(crate) fn zeroed_words(count: usize) -> Box<[HintU64]> {
+    // SAFETY: all bits zero is an atomic integer.
+    unsafe { Box::new_zeroed_slice(count).assume_init() }
+}
+
+impl<V: Send + Sync + 'static> Slot<V> {
     /// What the slot holds.
     #[inline]
     pub(crate) fn load<'g>(&'g self, _guard: &'g Guard) -> Option<Found<'g, V>> {

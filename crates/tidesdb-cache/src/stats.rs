@@ -2,7 +2,7 @@
 
 use tidesdb_sync::{CachePadded, ShardedCounter, ShardedCounters};
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, HintU64, Ordering};
 
 /// Figures of a [`Cache`](crate::Cache) since it was made. Taken one by one while others work, so they need not
 /// agree with each other to the last unit.
@@ -18,10 +18,10 @@ pub struct CacheStats {
     pub evictions: u64,
     /// Values in the table.
     pub entries: u64,
-    /// Bytes of the slot array and of the values in the table.
+    /// Bytes of the table and of the values in it.
     pub used_bytes: u64,
     /// Bytes of all values not yet destroyed: in the table, evicted but held by a handle or a pin, or never
-    /// cached and held by a handle. Without the slot array.
+    /// cached and held by a handle. Without the table.
     pub live_bytes: u64,
     /// The limit of `used_bytes`.
     pub capacity: u64,
@@ -34,18 +34,22 @@ pub(crate) enum Count {
     Miss,
     Insert,
     Eviction,
-    /// Any entry put into a slot, by an insert or by a change of tables.
-    Arrival,
-    /// Any entry taken out of a slot, evictions included.
-    Departure,
 }
 
-const COUNTS: usize = 6;
+const COUNTS: usize = 4;
+
+/// What every insert and eviction writes, on one cache line.
+struct Level {
+    /// Bytes of the table and its entries. Every entry in a slot is charged exactly once.
+    used: AtomicU64,
+    /// Those of entries on probation.
+    probation: HintU64,
+    entries: HintU64,
+}
 
 /// The books of a cache. Entries share them, since handles outlive the cache.
 pub(crate) struct Account {
-    /// Bytes of the table and its entries. Every entry in a slot is charged exactly once.
-    used: CachePadded<AtomicU64>,
+    level: CachePadded<Level>,
     live: ShardedCounter,
     counts: ShardedCounters<COUNTS>,
 }
@@ -53,7 +57,11 @@ pub(crate) struct Account {
 impl Account {
     pub(crate) fn new() -> Self {
         Account {
-            used: CachePadded::new(AtomicU64::new(0)),
+            level: CachePadded::new(Level {
+                used: AtomicU64::new(0),
+                probation: HintU64::new(0),
+                entries: HintU64::new(0),
+            }),
             live: ShardedCounter::new(),
             counts: ShardedCounters::new(),
         }
@@ -65,32 +73,54 @@ impl Account {
     }
 
     pub(crate) fn used(&self) -> u64 {
-        self.used.load(Ordering::Relaxed)
+        self.level.used.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn probation(&self) -> u64 {
+        self.level.probation.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn entries(&self) -> u64 {
+        self.level.entries.load(Ordering::Relaxed)
     }
 
     /// Charges `bytes` if the total then stays within `capacity`; else says how much is missing.
     pub(crate) fn try_charge(&self, bytes: u64, capacity: u64) -> Result<(), u64> {
         let mut used = self.used();
         loop {
-            let wanted = used.saturating_add(bytes);
-            if wanted > capacity {
-                return Err(wanted - capacity);
+            let room = capacity.saturating_sub(used);
+            if bytes > room || used > capacity {
+                return Err(used.saturating_sub(capacity).saturating_add(bytes - bytes.min(room)));
             }
-            match self.used.compare_exchange_weak(used, wanted, Ordering::Relaxed, Ordering::Relaxed) {
+            let wanted = used + bytes;
+            match self.level.used.compare_exchange_weak(used, wanted, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Ok(()),
                 Err(now) => used = now,
             }
         }
     }
 
-    /// Charges `bytes` whatever the limit: for the slot array.
-    pub(crate) fn charge(&self, bytes: u64) {
-        self.used.fetch_add(bytes, Ordering::Relaxed);
+    pub(crate) fn uncharge(&self, bytes: u64) {
+        let before = self.level.used.fetch_sub(bytes, Ordering::Relaxed);
+        debug_assert!(before >= bytes, "gave back {bytes} of {before} bytes");
     }
 
-    pub(crate) fn uncharge(&self, bytes: u64) {
-        let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
-        debug_assert!(before >= bytes, "gave back {bytes} of {before} bytes");
+    /// Notes an entry that is charged already, and how much of it is on probation.
+    pub(crate) fn arrived(&self, probation: u64) {
+        self.level.entries.fetch_add(1, Ordering::Relaxed);
+        if probation > 0 {
+            self.level.probation.fetch_add(probation, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that an entry of `charge` bytes is gone.
+    pub(crate) fn departed(&self, charge: u64) {
+        self.level.entries.fetch_sub(1, Ordering::Relaxed);
+        self.uncharge(charge);
+    }
+
+    pub(crate) fn end_probation(&self, charge: u64) {
+        self.level.probation.fetch_sub(charge, Ordering::Relaxed);
     }
 
     pub(crate) fn born(&self, bytes: u64) {
@@ -103,14 +133,12 @@ impl Account {
 
     pub(crate) fn stats(&self, capacity: u64) -> CacheStats {
         let sum = |what: Count| self.counts.sum(what as usize);
-        // Departures first: an entry that comes and goes in between must not make the difference negative.
-        let departures = sum(Count::Departure);
         CacheStats {
             hits: sum(Count::Hit),
             misses: sum(Count::Miss),
             inserts: sum(Count::Insert),
             evictions: sum(Count::Eviction),
-            entries: sum(Count::Arrival).saturating_sub(departures),
+            entries: self.entries(),
             used_bytes: self.used(),
             live_bytes: self.live.sum(),
             capacity,

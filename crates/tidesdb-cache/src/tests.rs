@@ -1,6 +1,8 @@
 //! Tests of the cache as a whole. Helpers here, groups of tests in the modules.
 
+mod growth;
 mod model;
+mod policy;
 mod ratio;
 mod stress;
 
@@ -9,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 use crate::entry::Entry;
+use crate::table::WINDOW_BYTES;
 
 /// Bytes charged per test value besides what the test says.
 fn overhead() -> u64 {

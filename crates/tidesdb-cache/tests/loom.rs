@@ -11,11 +11,11 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 use tidesdb_cache::{Cache, CacheKey};
 
-/// Bytes of the slot array.
-const ARRAY: u64 = 16;
+/// Room for two values of 10 bytes, and too little for a second window.
+const CAPACITY: u64 = 20;
 
-/// Room for two values of 10 bytes.
-const CAPACITY: u64 = ARRAY + 20;
+/// Room for a second window once there are two values, and more values than they have slots.
+const GROWING: u64 = 120;
 
 struct Value {
     file: UnsafeCell<u64>,
@@ -51,12 +51,29 @@ fn key(file: u64) -> CacheKey {
     CacheKey { file, block: 0, part: 0 }
 }
 
+/// Bytes of a window.
+const WINDOW: u64 = 40;
+
 type Shared = (Arc<Cache<Value>>, Arc<AtomicUsize>);
 
-/// Runs two threads on a cache prepared by `before`, then checks that all books are closed.
+/// Runs two threads on a full cache prepared by `before`, then checks that all books are closed.
 fn model(before: fn(&Shared), one: fn(&Shared), two: fn(&Shared), after: fn(&Shared)) {
-    loom::model(move || {
-        let shared: Shared = (Arc::new(Cache::new(CAPACITY)), Arc::new(AtomicUsize::new(0)));
+    model_of((CAPACITY, usize::MAX), before, one, two, after);
+}
+
+/// As `model`, with another capacity and at most so many preemptions.
+fn model_of(
+    (capacity, preemptions): (u64, usize),
+    before: fn(&Shared),
+    one: fn(&Shared),
+    two: fn(&Shared),
+    after: fn(&Shared),
+) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.map(|bound| bound.min(preemptions));
+    builder.max_branches = 10_000;
+    builder.check(move || {
+        let shared: Shared = (Arc::new(Cache::new(capacity)), Arc::new(AtomicUsize::new(0)));
         before(&shared);
         let theirs = shared.clone();
         let other = thread::spawn(move || one(&theirs));
@@ -65,8 +82,9 @@ fn model(before: fn(&Shared), one: fn(&Shared), two: fn(&Shared), after: fn(&Sha
         after(&shared);
         let (cache, alive) = shared;
         let stats = cache.stats();
-        assert_eq!(stats.used_bytes, ARRAY + 10 * stats.entries);
-        assert!(stats.used_bytes <= CAPACITY);
+        assert_eq!((stats.used_bytes - 10 * stats.entries) % WINDOW, 0);
+        assert!(stats.used_bytes <= capacity);
+        assert!(capacity > CAPACITY || stats.used_bytes == 10 * stats.entries);
         assert_eq!(cache.stats().live_bytes, 10 * alive.load(Ordering::Relaxed) as u64);
         drop(cache);
         assert_eq!(alive.load(Ordering::Relaxed), 0, "a value leaked");
@@ -104,7 +122,7 @@ fn one_key_inserted_twice_is_cached_once() {
         |shared| insert(shared, 1),
         |shared| insert(shared, 1),
         |shared| {
-            assert_eq!((shared.0.stats().entries, shared.0.stats().used_bytes), (1, 26));
+            assert_eq!((shared.0.stats().entries, shared.0.stats().used_bytes), (1, 10));
         },
     );
 }
@@ -121,7 +139,7 @@ fn one_key_inserted_into_different_slots_is_cached_once() {
             shared.0.erase(key(taken));
             insert(&shared, 1);
             other.join().expect("the other thread passed");
-            assert_eq!((shared.0.stats().entries, shared.0.stats().used_bytes), (1, ARRAY + 10));
+            assert_eq!((shared.0.stats().entries, shared.0.stats().used_bytes), (1, 10));
         });
     }
 }
@@ -142,7 +160,7 @@ fn a_handle_taken_during_an_erase_is_good() {
         |shared| insert(shared, 1),
         |shared| shared.0.erase(key(1)),
         |shared| hold(shared, 1),
-        |shared| assert_eq!((shared.0.stats().entries, shared.0.stats().used_bytes), (0, 16)),
+        |shared| assert_eq!((shared.0.stats().entries, shared.0.stats().used_bytes), (0, 0)),
     );
 }
 
@@ -162,6 +180,61 @@ fn two_evictors_take_an_entry_once() {
         |shared| (1..=2).for_each(|file| insert(shared, file)),
         |shared| insert(shared, 3),
         |shared| insert(shared, 4),
+        |_| {},
+    );
+}
+
+#[test]
+fn an_entry_inserted_while_the_table_grows_is_found_once() {
+    // Whichever window the second key goes to, the first insert grows the table meanwhile.
+    for file in 3..5 {
+        loom::model(move || {
+            let shared: Shared = (Arc::new(Cache::new(GROWING)), Arc::new(AtomicUsize::new(0)));
+            insert(&shared, 1);
+            let theirs = shared.clone();
+            let other = thread::spawn(move || insert(&theirs, 2));
+            insert(&shared, file);
+            other.join().expect("the other thread passed");
+            let cache = &shared.0;
+            let found = [1, 2, file].iter().filter(|file| cache.contains(key(**file))).count() as u64;
+            assert_eq!(cache.stats().entries, found, "an entry is where nobody looks, or twice");
+        });
+    }
+}
+
+#[test]
+fn a_reader_of_a_window_that_is_split_sees_a_whole_value_or_none() {
+    model_of(
+        (GROWING, usize::MAX),
+        |shared| insert(shared, 1),
+        |shared| insert(shared, 2),
+        |shared| read(shared, 1),
+        |shared| {
+            read(shared, 1);
+            assert!(shared.0.contains(key(2)));
+        },
+    );
+}
+
+#[test]
+fn an_entry_that_is_erased_while_the_table_grows_is_gone() {
+    model_of(
+        (GROWING, usize::MAX),
+        |shared| insert(shared, 1),
+        |shared| insert(shared, 2),
+        |shared| shared.0.erase(key(1)),
+        |shared| assert!(!shared.0.contains(key(1))),
+    );
+}
+
+#[test]
+fn a_cache_that_shrinks_under_an_insert_keeps_its_books() {
+    // Two preemptions among the many steps of a shrink would take hours.
+    model_of(
+        (GROWING, 1),
+        |shared| (1..=2).for_each(|file| insert(shared, file)),
+        |shared| insert(shared, 3),
+        |shared| shared.0.set_capacity(CAPACITY),
         |_| {},
     );
 }

@@ -73,20 +73,20 @@ fn uses_its_capacity_and_no_more() {
 fn charges_come_back_exactly() {
     let alive = Arc::new(AtomicU64::new(0));
     let cache = Cache::new(1 << 20);
-    let base = cache.stats().used_bytes;
-    assert_eq!(base, 1024 * size_of::<usize>() as u64);
+    assert_eq!(cache.stats().used_bytes, 0);
     for block in 0..100 {
         let handle = cache.insert(key(3, block), Value::new(key(3, block), &alive), 500);
         assert_eq!(handle.charge(), 500 + overhead());
         assert_eq!(handle.key(), key(3, block));
     }
-    let stats = cache.stats();
-    assert_eq!((stats.entries, stats.used_bytes), (100, base + 100 * (500 + overhead())));
+    let (stats, table) = (cache.stats(), cache.table_bytes());
+    assert!(table >= 24 * WINDOW_BYTES, "100 entries in {table} bytes of windows");
+    assert_eq!((stats.entries, stats.used_bytes), (100, table + 100 * (500 + overhead())));
     assert_eq!(stats.live_bytes, 100 * (500 + overhead()));
     (0..50).for_each(|block| cache.erase(key(3, block)));
     assert_eq!(cache.stats().entries, 50);
     cache.erase_file(3);
-    assert_eq!((cache.stats().entries, cache.stats().used_bytes), (0, base));
+    assert_eq!((cache.stats().entries, cache.stats().used_bytes), (0, table));
     assert_eq!(cache.stats().evictions, 0);
     assert!(reclaim_until(|| cache.stats().live_bytes == 0 && alive.load(Ordering::Relaxed) == 0));
 }
@@ -186,18 +186,6 @@ fn shrinking_is_immediate_and_growing_keeps_the_contents() {
 
 #[test]
 #[cfg_attr(miri, ignore = "counts over many operations; too slow under Miri")]
-fn hot_entries_survive_a_scan() {
-    let cache = Cache::new(4 << 20);
-    let touch_all = || (0..500).filter(|block| cache.get(key(1, *block)).is_some()).count();
-    (0..500).for_each(|block| drop(cache.insert(key(1, block), (), 4000)));
-    touch_all();
-    (0..1000).for_each(|block| drop(cache.insert(key(2, block), (), 4000)));
-    let kept = touch_all();
-    assert!(kept >= 490, "{kept} of 500 survived");
-}
-
-#[test]
-#[cfg_attr(miri, ignore = "counts over many operations; too slow under Miri")]
 fn hashes_spread_over_windows_and_tags() {
     let mut windows = vec![0u32; 4096];
     for file in 1000..1032 {
@@ -249,7 +237,7 @@ fn caches_and_handles_cross_threads() {
 #[cfg_attr(miri, ignore = "counts over many operations; too slow under Miri")]
 fn hot_windows_still_let_new_entries_in() {
     // One window of 16 slots, all of it hot: new keys must neither starve nor wipe out the rest.
-    let cache = Cache::new(16 << 10);
+    let cache = Cache::new(2047);
     (0..16).for_each(|block| drop(cache.insert(key(1, block), (), 10)));
     for _ in 0..4 {
         (0..16).for_each(|block| assert!(cache.get(key(1, block)).is_some()));

@@ -27,17 +27,11 @@ struct Scratch {
     disk: Vec<u8>,
     /// Bytes decoded.
     raw: Vec<u8>,
-    /// How many frames were decoded.
-    decoded: u32,
 }
-
-/// Of so many frames decoded, one is cached once the cache is full: what is asked for again and again gets in soon, and
-/// lookups all over a table larger than the cache are not slowed by filling it in vain.
-const ADMIT_ONE_IN: u32 = 16;
 
 thread_local! {
     /// Never borrowed across a call that could lead back here.
-    static SCRATCH: RefCell<Scratch> = const { RefCell::new(Scratch { disk: Vec::new(), raw: Vec::new(), decoded: 0 }) };
+    static SCRATCH: RefCell<Scratch> = const { RefCell::new(Scratch { disk: Vec::new(), raw: Vec::new() }) };
 }
 
 /// A value of a table.
@@ -178,10 +172,7 @@ impl Table {
             return Ok(REFUSED);
         }
         SCRATCH.with_borrow_mut(|s| {
-            s.decoded = s.decoded.wrapping_add(1);
-            let admit = self.meta.compression == Compression::Zstd
-                || s.decoded.is_multiple_of(ADMIT_ONE_IN)
-                || !self.cache.is_full();
+            let admit = self.meta.compression == Compression::Zstd || self.cache.admits(key);
             let want = if admit { usize::MAX } else { span.1 };
             let values = self.frame_values((b, f), fence, frame, want, (&mut s.disk, &mut s.raw))?;
             if admit {
