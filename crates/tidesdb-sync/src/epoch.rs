@@ -1,7 +1,7 @@
 //! Epoch pins: while a [`Guard`] lives, nothing handed to [`Guard::defer`] after it began is run.
 //!
 //! A pin costs a few nanoseconds and no shared write. Pins nest. A pin holds back the freeing of garbage of
-//! the whole process, so it is never held across a wait, and across I/O at most for one block read.
+//! the whole process, so it is never held across a wait, and across I/O at most for the reads of one lookup.
 
 use std::fmt;
 
