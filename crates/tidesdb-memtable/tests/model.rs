@@ -496,16 +496,21 @@ fn a_rebased_memtable_is_the_same_at_higher_numbers() {
             for seq in [0, BASE - 1, BASE, BASE + random.below(2000), u64::MAX] {
                 let seqs = [&plain, &rebased].map(|map| map.get(&key, seq).map(|e| e.seq));
                 assert_eq!(seqs[0], seqs[1]);
-                (a.seek_version(&key, seq), b.seek_version(&key, seq));
+                a.seek_version(&key, seq);
+                b.seek_version(&key, seq);
                 same(&a, &b);
-                (a.seek(&key), b.seek(&key));
-                (a.skip_older(seq, None), b.skip_older(seq, None));
+                a.seek(&key);
+                b.seek(&key);
+                a.skip_older(seq, None);
+                b.skip_older(seq, None);
                 same(&a, &b);
             }
         }
-        (a.seek_to_first(), b.seek_to_first());
+        a.seek_to_first();
+        b.seek_to_first();
         while same(&a, &b) {
-            (a.next(), b.next());
+            a.next();
+            b.next();
         }
     }
 }
