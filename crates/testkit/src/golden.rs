@@ -60,7 +60,6 @@ pub fn options_of(family: usize) -> FamilyOptions {
 }
 
 /// How the databases are opened: small files, everything durable, no threads.
-#[must_use]
 pub fn configured(options: OpenOptions) -> OpenOptions {
     options
         .sync(SyncMode::Full)

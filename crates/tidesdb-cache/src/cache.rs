@@ -248,14 +248,17 @@ impl<V: Send + Sync + 'static> Cache<V> {
         Some(effort.is_some())
     }
 
-    /// Adds windows if there are too few for the entries, unless another thread holds the lock.
+    /// Adds windows if there are too few for the entries, unless another thread holds the lock. Where windows would overflow before
+    /// that thread is done, waits for it.
     fn grow(&self, guard: &Guard) {
         if !self.table.is_crowded() || self.table.windows() >= windows_allowed(self.capacity()) {
             return;
         }
-        let Some(_alone) = self.reshaping.try_lock() else {
+        let alone = self.reshaping.try_lock();
+        if alone.is_none() && !self.table.is_overcrowded() {
             return;
-        };
+        }
+        let _alone = alone.unwrap_or_else(|| self.reshaping.lock());
         for _ in 0..GROWTH {
             let allowed = windows_allowed(self.capacity());
             if !self.table.is_crowded()

@@ -285,6 +285,11 @@ impl<V: Send + Sync + 'static> Table<V> {
         self.account.entries() > LOAD * self.windows() as u64 && self.windows() < WINDOWS_MAX
     }
 
+    /// Whether the table must grow before more entries arrive: its windows are about to overflow.
+    pub(crate) fn is_overcrowded(&self) -> bool {
+        self.account.entries() > 3 * LOAD / 2 * self.windows() as u64
+    }
+
     /// Adds a window, which is charged already. The caller holds the lock.
     pub(crate) fn grow(&self, guard: &Guard) {
         let (new, mut directory) = (self.windows(), self.directory.load(guard));

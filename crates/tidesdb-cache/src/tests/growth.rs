@@ -96,8 +96,7 @@ fn threads_that_grow_the_table_find_what_they_inserted() {
     });
     let keys = (0..4).flat_map(|file| (0..rounds).map(move |block| key(file, block)));
     let found = keys.filter(|key| cache.contains(*key)).count() as u64;
-    // Windows overflow while the thread that grows the table is off its core.
-    assert!(found > 4 * u64::from(rounds) * 9 / 10, "{found} of {rounds} times 4");
+    assert!(found > 4 * u64::from(rounds) * 99 / 100, "{found} of {rounds} times 4");
     assert_eq!(cache.stats().entries, found, "an entry is where nobody looks, or twice");
     (0..4).for_each(|file| cache.erase_file(file));
     assert_eq!((cache.stats().entries, cache.stats().used_bytes), (0, cache.table_bytes()));

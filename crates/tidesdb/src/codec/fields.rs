@@ -118,7 +118,9 @@ const FIELDS_FORMAT: u32 = 2;
 mod tests {
     use super::*;
 
-    fn read(bytes: &[u8], known: u64) -> Result<(Vec<(u64, Vec<u8>)>, UnknownFields)> {
+    type Known = Vec<(u64, Vec<u8>)>;
+
+    fn read(bytes: &[u8], known: u64) -> Result<(Known, UnknownFields)> {
         let mut found = Vec::new();
         let mut d = Decoder::new(bytes, "file", 0);
         let unknown = read_fields(&mut d, |id, field| {
