@@ -1,7 +1,10 @@
 //! [`Cache`]: what the engine sees; admits new values, finds room for them and lets the table grow.
 //!
-//! Lookups and inserts wait for no lock. Erasing and resizing take one among themselves, so that an erased key is not
-//! carried into another window behind the eraser's back; an insert that finds it taken leaves growing to the next.
+//! Lookups wait for no lock. Erasing and resizing take one among themselves, so that an erased key is not carried into another
+//! window behind the eraser's back. An insert that finds it taken leaves growing to the next, unless windows would overflow.
+//!
+//! What is evicted is freed once no pin can see it. A thread that sleeps with a pin holds up all of it, so inserts evict nothing
+//! more while too much waits ([`Cache::is_clogged`]): they return their values uncached.
 
 use std::fmt;
 
@@ -22,6 +25,10 @@ const PROBATION_SHARE: u64 = 10;
 
 /// Capacity per window at least, lest the table eat what values need.
 const BYTES_PER_WINDOW: u64 = if cfg!(loom) { 40 } else { 1024 };
+
+/// Evicted bytes that may wait to be freed: this part of the capacity, and [`WAITING_MIN`].
+const WAITING_SHARE: u64 = 8;
+const WAITING_MIN: u64 = 2 << 20;
 
 /// Windows that one insert adds at most.
 const GROWTH: usize = 4;
@@ -52,6 +59,8 @@ pub struct Cache<V: Send + Sync + 'static> {
     capacity: AtomicU64,
     /// Bytes pushed out since the epoch was last asked to free some.
     retired: HintU64,
+    /// 1 when too much of what was evicted is not freed yet.
+    clogged: HintU64,
     account: PlainArc<Account>,
     /// Held by whoever erases or changes the number of windows.
     reshaping: Mutex<()>,
@@ -67,6 +76,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
             table: Table::new(&account),
             capacity: AtomicU64::new(capacity),
             retired: HintU64::new(0),
+            clogged: HintU64::new(0),
             account,
             reshaping: Mutex::new(()),
         }
@@ -238,6 +248,9 @@ impl<V: Send + Sync + 'static> Cache<V> {
         let capacity = self.capacity();
         let mut effort = None;
         while let Err(missing) = self.account.try_charge(charge, capacity) {
+            if self.is_clogged(capacity, guard) {
+                return None;
+            }
             let effort = effort.get_or_insert_with(|| Effort::bounded(&self.table));
             let freed = self.table.evict(missing, capacity / PROBATION_SHARE, effort, guard);
             self.retired(freed, capacity, guard);
@@ -277,7 +290,24 @@ impl<V: Send + Sync + 'static> Cache<V> {
         if bytes > 0 && self.retired.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) >= limit {
             self.retired.store(0, Ordering::Relaxed);
             guard.flush();
+            self.note_waiting(capacity);
         }
+    }
+
+    /// Whether so much of what was evicted waits to be freed that no more should be evicted.
+    fn is_clogged(&self, capacity: u64, guard: &Guard) -> bool {
+        if self.clogged.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        guard.flush();
+        self.note_waiting(capacity)
+    }
+
+    fn note_waiting(&self, capacity: u64) -> bool {
+        let limit = capacity.saturating_add((capacity / WAITING_SHARE).max(WAITING_MIN));
+        let clogged = !cfg!(loom) && self.account.live() > limit;
+        self.clogged.store(clogged.into(), Ordering::Relaxed);
+        clogged
     }
 }
 

@@ -131,6 +131,11 @@ impl Account {
         self.live.sub(bytes);
     }
 
+    /// Bytes of all values not yet destroyed. Adds up counters of all threads.
+    pub(crate) fn live(&self) -> u64 {
+        self.live.sum()
+    }
+
     pub(crate) fn stats(&self, capacity: u64) -> CacheStats {
         let sum = |what: Count| self.counts.sum(what as usize);
         CacheStats {
@@ -140,7 +145,7 @@ impl Account {
             evictions: sum(Count::Eviction),
             entries: self.entries(),
             used_bytes: self.used(),
-            live_bytes: self.live.sum(),
+            live_bytes: self.live(),
             capacity,
         }
     }

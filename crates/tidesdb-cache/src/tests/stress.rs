@@ -141,3 +141,31 @@ fn evicted_memory_is_freed_soon() {
     println!("live at the end {worst}");
     assert!(reclaim_until(|| cache.stats().live_bytes <= cache.stats().used_bytes));
 }
+
+/// A reader that sleeps with a pin, in a slow read for one, kept all that was evicted meanwhile from being freed.
+#[test]
+fn a_sleeping_pin_bounds_what_waits_to_be_freed() {
+    const MIB: u64 = 1 << 20;
+    let cache: Cache<Box<[u8]>> = Cache::new(8 * MIB);
+    let insert = |block| drop(cache.insert(key(1, block), vec![1; 4096].into(), 4096));
+    std::thread::scope(|scope| {
+        let (pinned, is_pinned) = std::sync::mpsc::channel();
+        let (done, is_done) = std::sync::mpsc::channel::<()>();
+        scope.spawn(move || {
+            let _pin = tidesdb_sync::pin();
+            pinned.send(()).unwrap();
+            let _ = is_done.recv();
+        });
+        is_pinned.recv().unwrap();
+        (0..20_000).for_each(insert);
+        let live = cache.stats().live_bytes;
+        assert!((8 * MIB..12 * MIB).contains(&live), "{live} bytes");
+        drop(done);
+    });
+    let before = cache.stats().inserts;
+    assert!(reclaim_until(|| {
+        insert(u32::try_from(cache.stats().misses).unwrap_or(0) + 30_000);
+        cache.get(key(9, 9));
+        cache.stats().inserts > before + 100
+    }));
+}
