@@ -295,8 +295,11 @@ fn place_of(extents: &[(u64, u64)], at: u64) -> Option<u64> {
 fn open(dir: &Path) -> Result<Db, Error> {
     let family = FamilyOptions::default().value_threshold(usize::MAX).compression(Compression::None);
     let options = Db::options(dir).sync(SyncMode::Full).background_threads(2).default_family(family);
-    options.with(|o| (o.wal_segment_bytes, o.disk_free_min, o.cache_bytes) = (1 << 20, 0, 4096)).open()
+    options.with(|o| (o.wal_segment_bytes, o.disk_free_min, o.cache_bytes) = (1 << 20, 0, CACHE_BYTES)).open()
 }
+
+/// Holds filter and index of the tables, which lie at the end of their files, and few of the blocks.
+const CACHE_BYTES: u64 = 128 << 10;
 
 fn key(n: u64) -> Vec<u8> {
     format!("key{n:06}").into_bytes()
