@@ -40,12 +40,12 @@ const ALL: [&str; 28] = [
     "miri",
 ];
 
-/// Stages that take many minutes and depend on few changes: they run when they are named.
-const ON_REQUEST: [&str; 1] = ["package"];
+/// Stages that take many minutes or much of the network, and depend on few changes: they run when they are named.
+const ON_REQUEST: [&str; 2] = ["clients", "package"];
 
 /// Programs of the test kit, and the size of a check run: minutes all together. Without arguments they run at full size.
 const KIT: [(&str, &[&str]); 14] = [
-    ("crash", &["--points", "5000"]),
+    ("crash", &["--points", "4000"]),
     ("faults", &["--cases", "2000"]),
     ("order", &["--scripts", "100"]),
     ("kill", &["--kills", "90"]),
@@ -53,7 +53,7 @@ const KIT: [(&str, &[&str]); 14] = [
     ("model", &["--ops", "300000"]),
     ("isolation", &["--transactions", "120000"]),
     ("invariants", &["--points", "3000"]),
-    ("fuzz", &["--seconds", "10"]),
+    ("fuzz", &["--seconds", "5"]),
     ("tmpfs", &["--rounds", "12"]),
     ("races", &["--rounds", "8"]),
     ("descriptors", &[]),
