@@ -29,9 +29,9 @@ cargo xtask COMMAND
   quick               before each commit: tidy, format, clippy, unit tests
   test                every test, doc tests and examples included; those of the benchmark are in `ci bench`
   tidy [--stats]      the house rules; with the figures of the house
-  ci [STAGE...]       what the build server runs; without a stage all but `package`; `extra` is the same without `test`
+  ci [STAGE...]       what the build server runs; without a stage all but `clients` and `package`; `extra` leaves out `test`, too
                       stages: tidy lint test bench gate report docs c npm clients package loom crash faults order
-                      kill sweep model isolation invariants fuzz races descriptors sectors latency asan miri;
+                      kill sweep model isolation invariants fuzz tmpfs races descriptors sectors latency asan miri;
                       `report` opens the benchmark's report in Chromium, `c` tries the C library (needs a C
                       compiler and pkg-config), `npm` and `clients` programs in other languages on it, `package`
                       makes packages and builds the crates as a registry would
