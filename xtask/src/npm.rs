@@ -2,19 +2,12 @@
 
 use crate::cargo::{Done, said, target, works};
 use crate::install::{self, CRATE, Shape, copy};
+use crate::stages::{Outcome, Staged};
 use std::path::Path;
 use std::process::Command;
 
 /// Seconds of random transactions in a check run.
 const SECONDS: &str = "20";
-
-/// What became of it.
-#[derive(Debug)]
-pub(crate) enum Tried {
-    Passed,
-    /// Why it could not run here.
-    Skipped(String),
-}
 
 /// Runs the program with `args`: seconds, then a seed.
 ///
@@ -26,8 +19,8 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Done {
     }
     let arg = |at: usize, otherwise: &str| args.get(at).map_or(otherwise.to_owned(), Clone::clone);
     match attempt(root, &arg(0, SECONDS), &arg(1, "1"))? {
-        Tried::Passed => Ok(()),
-        Tried::Skipped(why) => Err(why),
+        Outcome::Passed => Ok(()),
+        Outcome::Skipped(why) => Err(why),
     }
 }
 
@@ -35,14 +28,14 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Done {
 ///
 /// # Errors
 /// As [`run`], unless it cannot run here.
-pub(crate) fn stage(root: &Path) -> Result<Tried, String> {
+pub(crate) fn stage(root: &Path) -> Staged {
     attempt(root, SECONDS, "1")
 }
 
-fn attempt(root: &Path, seconds: &str, seed: &str) -> Result<Tried, String> {
+fn attempt(root: &Path, seconds: &str, seed: &str) -> Staged {
     for tool in ["node", "npm"] {
         if !works(tool, &["--version"]) {
-            return Ok(Tried::Skipped(format!("no {tool}: apt-get install nodejs npm")));
+            return Ok(Outcome::Skipped(format!("no {tool}: apt-get install nodejs npm")));
         }
     }
     let folder = target(root).join("npm");
@@ -55,7 +48,7 @@ fn attempt(root: &Path, seconds: &str, seed: &str) -> Result<Tried, String> {
     fetch.args(["install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"]);
     if let Err(error) = said(fetch.current_dir(&folder)) {
         let first = error.lines().find(|line| line.contains("npm error")).unwrap_or(&error).to_owned();
-        return Ok(Tried::Skipped(format!("npm cannot fetch the package: {first}")));
+        return Ok(Outcome::Skipped(format!("npm cannot fetch the package: {first}")));
     }
     let prefix = folder.join("prefix");
     install::install(root, &prefix, &Shape::default())?;
@@ -63,5 +56,5 @@ fn attempt(root: &Path, seconds: &str, seed: &str) -> Result<Tried, String> {
     program.arg("main.js").arg(folder.join("db")).args([seconds, seed]).current_dir(&folder);
     let printed = said(program.env("LD_LIBRARY_PATH", prefix.join("lib")))?;
     println!("  {}", printed.trim());
-    Ok(Tried::Passed)
+    Ok(Outcome::Passed)
 }

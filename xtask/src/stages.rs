@@ -74,12 +74,14 @@ const MODELLED: [&str; 4] = ["tidesdb-memtable", "tidesdb-cache", "tidesdb-sync"
 const WORKSPACE: &str = "--workspace --exclude tidesdb-bench-peers";
 
 /// What became of a stage.
-enum Outcome {
+pub(crate) enum Outcome {
     Passed,
+    /// Why it could not run here.
     Skipped(String),
 }
 
-type Staged = Result<Outcome, String>;
+/// How a stage ended, or why it failed.
+pub(crate) type Staged = Result<Outcome, String>;
 
 /// Runs the named stages, without a name all of them but those on request; `extra` stands for the same without `test`.
 ///
@@ -153,10 +155,7 @@ fn stage(root: &Path, name: &str) -> Staged {
             Some(why) => return Ok(Outcome::Skipped(why)),
             None => ctests::run(root),
         },
-        "npm" => match npm::stage(root)? {
-            npm::Tried::Passed => Ok(()),
-            npm::Tried::Skipped(why) => return Ok(Outcome::Skipped(why)),
-        },
+        "npm" => return npm::stage(root),
         "clients" => clients::run(root),
         "package" => return packages_and_crates(root),
         "report" => return report(root),

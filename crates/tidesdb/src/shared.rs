@@ -461,12 +461,17 @@ impl Shared {
     /// Rotates all `families` at one boundary and returns it: their immutables then hold the same prefix of the commits.
     pub fn rotate_all(&self, families: &[Arc<FamilyCore>]) -> SeqNo {
         let _one_at_a_time = self.rotating.lock();
+        self.make_slots(families);
+        self.rotate_now(families)
+    }
+
+    /// Gives each of `families` an active memtable. A commit may have its number and not yet its memtable: it must find one
+    /// that ends at the boundary of a rotation.
+    fn make_slots<'f>(&self, families: impl IntoIterator<Item = &'f Arc<FamilyCore>>) {
         let sequencer = self.log.sequencer();
         for family in families {
-            // A commit may have its number and not yet its memtable: it must find one that ends at the boundary.
             family.make_slot(sequencer.tail(), self.env.entropy.next_u64(), || sequencer.visible_end());
         }
-        self.rotate_now(families)
     }
 
     /// Reserves a place for `record`, a commit whose entries are all in the memtables `staged`, and puts these into the read
@@ -481,11 +486,7 @@ impl Shared {
         staged: Vec<(Arc<FamilyCore>, Arc<Memtable>)>,
     ) -> Result<Place> {
         let _one_at_a_time = self.rotating.lock();
-        let sequencer = self.log.sequencer();
-        for (family, _) in &staged {
-            // As in `rotate_all`.
-            family.make_slot(sequencer.tail(), self.env.entropy.next_u64(), || sequencer.visible_end());
-        }
+        self.make_slots(staged.iter().map(|(family, _)| family));
         let ids: Vec<FamilyId> = staged.iter().map(|(family, _)| family.id).collect();
         let place = self.log.reserve_holding(record, purpose, |commit| {
             for (family, map) in staged {

@@ -89,6 +89,18 @@ macro_rules! family_options {
 
             /// Sets the setting `name` to a number.
             ///
+            /// ```
+            /// use tidesdb::FamilyOptions;
+            /// let mut options = FamilyOptions::default();
+            /// options.set("table_bytes", 64 << 20)?;
+            /// assert_eq!(options.table_bytes, 64 << 20);
+            /// for info in FamilyOptions::TABLE {
+            ///     println!("{}={} ({})", info.name, options.get(info.name).unwrap_or(info.default), info.help);
+            /// }
+            /// assert!(options.set("filter_bits_per_key", 33).is_err());
+            /// # Ok::<(), tidesdb::Error>(())
+            /// ```
+            ///
             /// # Errors
             /// `InvalidArgument` if there is no such setting, or the number is outside of its domain.
             pub fn set(&mut self, name: &str, word: u64) -> Result<()> {

@@ -5,7 +5,7 @@ use super::places::{Places, PlacesBuilder};
 use crate::Result;
 use crate::codec::{Compression, Decoder, longest_raw};
 use crate::sst::block::HEADER_BYTES;
-use crate::types::{Comparator, SEQ_MAX, SeqNo};
+use crate::types::{Comparator, SeqNo};
 
 /// Where a block lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,7 +107,7 @@ impl BlockIndexReader {
         }
         self.places.reserve(blocks);
         for i in 0..blocks {
-            let fence = if i == 0 { self.fences.begin(d).map(|()| 0) } else { self.fences.read(d) }?;
+            let fence = self.fences.read_entry(d, i)?;
             let length = d.varint()?;
             let key_part = d.length(u32::MAX as usize)?;
             let disk = length >> 1;
@@ -117,11 +117,7 @@ impl BlockIndexReader {
                 return Err(d.corrupt("length of a block"));
             }
             if length & 1 == 1 {
-                let seq = d.number(0..=SEQ_MAX, "sequence number")?;
-                if i == 0 {
-                    return Err(d.corrupt("versions before the first block"));
-                }
-                self.fences.push_going_on(seq);
+                self.fences.read_going_on(d, i)?;
             }
             self.places.push(self.at, key_part as u32);
             self.at += disk;

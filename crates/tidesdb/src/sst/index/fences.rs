@@ -9,7 +9,7 @@ use super::tree::Tree;
 use crate::Result;
 use crate::codec::Decoder;
 use crate::sst::block::{common_prefix, head_of, partition};
-use crate::types::{Comparator, KEY_BYTES_MAX, SeqNo};
+use crate::types::{Comparator, KEY_BYTES_MAX, SEQ_MAX, SeqNo};
 
 /// What separates a block or a partition from its predecessor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,14 +153,28 @@ pub(super) struct FenceReader {
 }
 
 impl FenceReader {
-    /// Reads the empty fence that a partition or the whole index begins with.
-    pub(super) fn begin(&mut self, d: &mut Decoder<'_>) -> Result<()> {
+    /// Reads the fence of entry `i` of a partition, or of the top level, and returns its length. Entry 0 has an empty one.
+    pub(super) fn read_entry(&mut self, d: &mut Decoder<'_>, i: usize) -> Result<usize> {
+        if i == 0 { self.begin(d).map(|()| 0) } else { self.read(d) }
+    }
+
+    /// Reads with what versions entry `i`, whose fence was read last, goes on.
+    pub(super) fn read_going_on(&mut self, d: &mut Decoder<'_>, i: usize) -> Result<()> {
+        let seq = d.number(0..=SEQ_MAX, "sequence number")?;
+        if i == 0 {
+            return Err(d.corrupt("versions before the first block"));
+        }
+        self.push_going_on(seq);
+        Ok(())
+    }
+
+    /// Reads an empty fence.
+    fn begin(&mut self, d: &mut Decoder<'_>) -> Result<()> {
         self.fence.clear();
         if d.length(0)? == 0 && d.length(0)? == 0 { Ok(()) } else { Err(d.corrupt("fence before the first")) }
     }
 
-    /// Reads the next fence and returns its length.
-    pub(super) fn read(&mut self, d: &mut Decoder<'_>) -> Result<usize> {
+    fn read(&mut self, d: &mut Decoder<'_>) -> Result<usize> {
         let shared = d.length(self.fence.len())?;
         self.fence.truncate(shared);
         self.fence.extend_from_slice(d.bytes(KEY_BYTES_MAX - shared)?);
@@ -183,7 +197,7 @@ impl FenceReader {
     }
 
     /// Notes that versions go on over the fence added last.
-    pub(super) fn push_going_on(&mut self, seq: SeqNo) {
+    fn push_going_on(&mut self, seq: SeqNo) {
         self.going_on.push((self.ends.len() as u32, seq));
     }
 

@@ -4,7 +4,7 @@ use super::fences::{Border, FenceReader, Fences};
 use crate::Result;
 use crate::codec::{Compression, Decoder, longest_raw};
 use crate::sst::layout::{CRC_BYTES, Footer};
-use crate::types::{Comparator, SEQ_MAX, SeqNo};
+use crate::types::{Comparator, SeqNo};
 
 /// Most blocks of a table: the numbers above are those of partitions in the block cache.
 const BLOCKS_MAX: u32 = 1 << 31;
@@ -64,7 +64,7 @@ impl TopIndex {
         let mut starts = Vec::with_capacity(count + 1);
         let mut next = Start { at, block: 0, data: 0 };
         for i in 0..count {
-            let fence = if i == 0 { fences.begin(d).map(|()| 0) } else { fences.read(d) }?;
+            let fence = fences.read_entry(d, i)?;
             let length = d.varint()?;
             let blocks = d.number(1..=u64::from(footer.blocks - next.block), "blocks of a partition")?;
             let data = d.number(1..=footer.filter_at - next.data, "data of a partition")?;
@@ -74,11 +74,7 @@ impl TopIndex {
                 return Err(d.corrupt("length of a partition"));
             }
             if goes_on {
-                let seq = d.number(0..=SEQ_MAX, "sequence number")?;
-                if i == 0 {
-                    return Err(d.corrupt("versions before the first block"));
-                }
-                fences.push_going_on(seq);
+                fences.read_going_on(d, i)?;
             }
             starts.push(next);
             next = Start { at: next.at + disk, block: next.block + blocks as u32, data: next.data + data };
