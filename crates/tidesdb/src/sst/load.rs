@@ -215,7 +215,7 @@ impl Table {
     ) -> Result<()> {
         let mut rest = Vec::new();
         // What `values` held before is not cleared first: that would be a pass over it for each block.
-        let mut len = 0;
+        let (mut len, mut end) = (0, 0);
         for frame in block.frames() {
             let at = fence.at + fence.key_part as u64 + frame.at;
             let bytes = slice(disk, frame.at, frame.disk)
@@ -235,9 +235,13 @@ impl Table {
                 }
             }
             len = values.len();
+            end = frame.at as usize + frame.disk;
         }
         values.truncate(len);
-        Ok(())
+        match disk.get(end..) {
+            Some(padding) if padding.iter().all(|&byte| byte == 0) => Ok(()),
+            _ => Err(self.corrupt(fence.at + (fence.key_part + end) as u64, "padding of a block")),
+        }
     }
 
     /// The shape of a block whose key part is intact and as long as the index says.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tidesdb_io::{Advice, Dir, File, FileExt};
 
-use super::block::{BlockBuilder, LIMITS};
+use super::block::{BlockBuilder, LIMITS, padding};
 use super::filter::Filter;
 use super::index::{IndexBuilder, PARTITION_BYTES};
 use super::layout::{Footer, VERSION, begin_section, seal_section};
@@ -273,7 +273,10 @@ impl TableWriter {
     /// Writes a block of the entries at hand, or of the first of them.
     fn finish_block(&mut self) -> Result<()> {
         let at = self.end();
-        let built = self.block.finish(&self.meta.salt, at, &mut self.out);
+        let mut built = self.block.finish(&self.meta.salt, at, &mut self.out);
+        let padding = padding(self.end()) as usize;
+        self.out.resize(self.out.len() + padding, 0);
+        built.disk += padding;
         let (first, last) = (self.block.key(0), self.block.key(built.entries - 1));
         let before = (self.index.blocks() > 0).then_some(&*self.last);
         let same = before.is_some_and(|before| self.comparator.compare(before, first).is_eq());

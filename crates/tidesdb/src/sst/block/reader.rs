@@ -6,8 +6,8 @@
 use std::ops::RangeInclusive;
 
 use super::{
-    ENTRIES_MAX, EXPIRY_UNIFORM, FRAME_BYTES, HEADER_BYTES, HEADS, KIND_UNIFORM, SUFFIX_UNIFORM, Shape,
-    VALUE_UNIFORM,
+    ENTRIES_MAX, EXPIRY_UNIFORM, FRAME_BYTES, HEADER_BYTES, HEADS, KIND_UNIFORM, PADDING_MAX, SUFFIX_UNIFORM,
+    Shape, VALUE_UNIFORM,
 };
 use crate::codec::{Compression, longest_raw};
 use crate::types::{Comparator, Kind, SEQ_MAX, SeqNo, Stamp};
@@ -286,8 +286,9 @@ impl<'a> Block<'a> {
             }
             seen = (f.end, f.at + f.disk as u64);
         }
-        let expected = if total == 0 { (0, values_disk) } else { (n, values_disk) };
-        if n <= ENTRIES_MAX && seen == expected { Ok(()) } else { Err("frames do not cover the values") }
+        let covered = if total == 0 { seen == (0, 0) } else { seen.0 == n };
+        let padded = values_disk.checked_sub(seen.1).is_some_and(|padding| padding <= PADDING_MAX);
+        if n <= ENTRIES_MAX && covered && padded { Ok(()) } else { Err("frames do not cover the values") }
     }
 
     /// Begin and end of item `i` of a column of ends.
