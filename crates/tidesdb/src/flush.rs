@@ -1,8 +1,8 @@
 //! Flush: the oldest immutable memtable of a family becomes a table of level 1.
 //!
 //! ```text
-//! wait until nothing more can come to the memtable -> make the log durable up to its end
-//!   -> rewrite into tables -> sync files, then the directory -> install -> swap the read view -> let go of the log
+//! wait until the memtable receives nothing more -> make the log durable up to its end
+//!   -> rewrite into tables -> sync files, then the directory -> install -> swap the read view -> release the log
 //! ```
 //!
 //! The log is made durable first in every sync mode: if a table were durable while an earlier commit of another family

@@ -208,7 +208,7 @@ macro_rules! family_options {
 
 family_options! {
     2 live write_buffer_bytes: usize = 64 << 20, (1, u64::MAX),
-        "Bytes of memtable after which it is flushed. Default 64 MiB.";
+        "Size of the memtable at which it is flushed, in bytes. Default 64 MiB.";
     3 live value_threshold: usize = 512, (0, u64::MAX),
         "Values of at least this many bytes go to the value log. Default 512.";
     4 live compression: Compression = Compression::Lz4, (0, u8::MAX as u64),
@@ -216,13 +216,13 @@ family_options! {
     5 live filter_bits_per_key: u32 = 10, (0, FILTER_BITS_MAX),
         "Bits of bloom filter for each key, at most 32; 0 = no filter. Default 10 (about 1 % false positives).";
     6 live table_bytes: u64 = 128 << 20, (1, u64::MAX),
-        "Size a table of the largest level aims at, in bytes. Default 128 MiB.";
+        "Target size of a table of the largest level, in bytes. Default 128 MiB.";
     7 live l1_tables_trigger: usize = 4, (1, u64::MAX),
         "Number of tables in level 1 that starts a compaction, at least 1. Default 4.";
     8 fixed memtable: MemtableKind = MemtableKind::Auto, (0, u8::MAX as u64),
         "Which map the memtable uses. Fixed for the life of the family. Default: a B+tree where the order allows it.";
     9 live vlog_file_bytes: u64 = 256 << 20, (0, u64::MAX),
-        "Bytes of a value log file after which a new one is begun. Default 256 MiB.";
+        "Size of a value log file at which a new one is started, in bytes. Default 256 MiB.";
 }
 
 /// Converts `word` to the setting `name`, or says why it cannot.

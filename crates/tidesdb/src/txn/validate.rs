@@ -121,8 +121,8 @@ fn span_of(family: &Arc<FamilyCore>, op: &Op<'_>) -> Span {
 }
 
 /// Returns true if a range tombstone within `during` deleted a key in `span` that the snapshot shows. A tombstone that
-/// deleted no such key changed nothing for the transaction. Keys written since the snapshot are found as versions, or
-/// were deleted again.
+/// deleted no such key changed nothing for the transaction. A key that was written and deleted since the snapshot also
+/// changed nothing, or is found as a version.
 fn deleted_from(view: &Arc<ReadView>, span: &Span, then: Then, (since, end): (SeqNo, SeqNo)) -> Result<bool> {
     let memtables: Vec<RangeSet> = view
         .memtables_since(since)

@@ -46,7 +46,7 @@ pub struct EntryRef<'a> {
     pub key: &'a [u8],
     /// The commit that wrote it.
     pub seq: SeqNo,
-    /// What it says.
+    /// Its kind.
     pub kind: Kind,
     /// Seconds since the UNIX epoch after which the version is dead; 0 = never. `u32::MAX` = never in practice.
     pub expiry: u32,

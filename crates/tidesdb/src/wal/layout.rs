@@ -49,7 +49,7 @@ pub struct SegmentHeader {
     pub segment_bytes: u64,
     /// Number of segments whose addresses this file covers: 1, or more for one oversized record.
     pub span: u32,
-    /// Random; drawn anew each time the file is used.
+    /// Random; a new one is drawn each time the file is used.
     pub salt: Salt,
     /// Identity of the database.
     pub db_uuid: [u8; 16],

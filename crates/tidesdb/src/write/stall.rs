@@ -133,7 +133,7 @@ fn stop(shared: &Shared, batch: &WriteBatch) -> Result<()> {
         }
         idle_looks += 1;
         if idle_looks >= LOOKS_MIN && now.saturating_sub(idle_since) >= PATIENCE {
-            return Err(Error::Busy { cause: "flushing makes no progress; see the log for the reason" });
+            return Err(Error::Busy { cause: "flushing makes no progress; the logged warnings say why" });
         }
     }
     let waited = shared.env.clock.mono().saturating_sub(started);
