@@ -1,10 +1,12 @@
 //! The time that decides expiry: the wall clock, except that it never goes back while the database is open.
 //!
-//! A merge drops what has expired. If a later reader's time were before the merge's, its answer would depend on whether the merge
-//! has run. So if the wall clock is set back, time goes on from the latest second seen, at the pace of the monotonic clock,
-//! until the wall clock has caught up. The latest second is not stored: an open begins with the wall clock again.
+//! A merge drops what has expired. If the time of a later reader were before the merge's, its answer would depend on
+//! whether the merge has run. So if the wall clock is set back, time continues from the latest second seen, at the pace
+//! of the monotonic clock, until the wall clock has caught up. The latest second is not stored: an open starts with the
+//! wall clock again.
 //!
-//! All reads and puts use this clock. The lock is taken when the second changes, and while the wall clock is behind.
+//! All reads and puts use this clock. The lock is taken only when the second changes, and while the wall clock is
+//! behind.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,7 +23,7 @@ pub struct ExpiryClock {
     behind: Mutex<Option<Behind>>,
 }
 
-/// The second from which time goes on, and the monotonic time then.
+/// The second from which time continues, and the monotonic time at which it was reached.
 #[derive(Clone, Copy, Debug)]
 struct Behind {
     from: u32,
@@ -32,14 +34,15 @@ impl ExpiryClock {
     /// The latest second that was read.
     #[inline]
     pub fn seen(&self) -> u32 {
-        // Relaxed is enough: one atomic never shows a reader an older value than what happened before its read.
+        // Relaxed is enough: a read of one atomic never returns a value older than one whose store happened before the
+        // read.
         (self.state.load(Ordering::Relaxed) >> 1) as u32
     }
 
     /// Reads the clock.
     pub fn read(&self, clock: &dyn Clock) -> u32 {
         let wall = u32::try_from(clock.wall_secs()).unwrap_or(u32::MAX - 1).min(u32::MAX - 1);
-        // Neither is it behind nor is it another second.
+        // Fast path: the wall clock is not behind, and the second has not changed.
         if self.state.load(Ordering::Relaxed) == u64::from(wall) << 1 {
             wall
         } else {
@@ -74,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_goes_on_when_the_wall_clock_is_set_back() {
+    fn time_continues_when_the_wall_clock_is_set_back() {
         let (clock, expiry) = (ManualClock::new(1000), ExpiryClock::default());
         assert_eq!((expiry.seen(), expiry.read(&clock), expiry.seen()), (0, 1000, 1000));
         clock.set_wall_secs(400);
@@ -87,7 +90,7 @@ mod tests {
         clock.advance(Duration::from_secs(10));
         assert_eq!(expiry.read(&clock), 1020);
         clock.set_wall_secs(1015);
-        clock.advance(Duration::from_secs(10)); // past the latest second seen, and still behind
+        clock.advance(Duration::from_secs(10)); // past the latest second seen, but still behind
         assert_eq!(expiry.read(&clock), 1030);
         for (wall, now) in [(1029, 1030), (1030, 1030), (1031, 1031), (1030, 1031), (5000, 5000)] {
             clock.set_wall_secs(wall);
@@ -96,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_time_is_never_reached() {
+    fn time_saturates_below_the_largest_value() {
         let (clock, expiry) = (ManualClock::new(u64::MAX), ExpiryClock::default());
         assert_eq!(expiry.read(&clock), u32::MAX - 1);
         clock.set_wall_secs(7);
@@ -106,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_never_see_it_go_back() {
+    fn threads_never_see_time_go_back() {
         let (clock, expiry) = (ManualClock::new(1000), ExpiryClock::default());
         std::thread::scope(|scope| {
             scope.spawn(|| {

@@ -1,4 +1,4 @@
-//! One error type for the whole engine: few, stable kinds, each saying what happened, where, and what to do next.
+//! The error type of the engine: few, stable kinds; each says what happened, where, and what to do next.
 //!
 //! Messages never contain keys or values.
 
@@ -8,33 +8,34 @@ use std::sync::Arc;
 /// The result of an engine call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Everything that can go wrong. Cheap to clone, so that one failure can be told to every waiter of a group.
+/// Everything that can go wrong. Cheap to clone, so that one failure can be reported to every waiter of a group commit.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A system call failed. Nothing that was acknowledged is lost.
+    /// A system call failed. No acknowledged commit is lost.
     #[error("{op} of {file}{}: {source}", at(*.offset))]
     Io {
         /// What was attempted: `read`, `write`, `sync`, `open`, ...
         op: &'static str,
         /// The file or directory.
         file: Arc<str>,
-        /// Where in the file, of a read or a write.
+        /// Offset in the file, for a read or a write.
         offset: Option<u64>,
         /// The system's error.
         source: Arc<io::Error>,
     },
-    /// Bytes on disk are not what was written. Nothing was changed; see `tidesdb verify` and the recovery modes.
+    /// Bytes on disk are not the bytes that were written. Nothing was changed; see `tidesdb verify` and the recovery
+    /// modes.
     #[error("corruption in {file} at byte {offset}: {what}")]
     Corrupt {
         /// The damaged file.
         file: Arc<str>,
-        /// Where the damage was met.
+        /// Offset at which the damage was found.
         offset: u64,
         /// What was expected.
         what: Arc<str>,
     },
-    /// The commit was handed to the log but its fate is unknown: after reopening it is either whole or absent.
+    /// The commit was handed to the log but its outcome is unknown: after reopening it is either whole or absent.
     #[error("commit {seq} may or may not have become durable: {cause}; reopen the database to find out")]
     CommitUnknown {
         /// Sequence number of the commit.
@@ -42,13 +43,13 @@ pub enum Error {
         /// The first failure.
         cause: Arc<Error>,
     },
-    /// An earlier failure left the durable state unknown: writes are refused, reads go on. Reopen to recover.
+    /// An earlier failure left the durable state unknown: writes are refused, reads continue. Reopen to recover.
     #[error("the database refuses writes since an earlier failure: {cause}; reopen it to recover")]
     Poisoned {
         /// The first failure.
         cause: Arc<Error>,
     },
-    /// The disk has less free space than the configured floor. Reads go on; writes resume when space returns.
+    /// The disk has less free space than the configured minimum. Reads continue; writes resume when space returns.
     #[error("no space: {free} bytes free of the {needed} needed in {dir}; free some space and retry")]
     NoSpace {
         /// The directory.
@@ -58,16 +59,17 @@ pub enum Error {
         /// Bytes needed.
         needed: u64,
     },
-    /// A number space of the database is used up. Reads go on: open it for reading only and load its rows into a new one.
+    /// The database has used up one of its number spaces. Reads continue: open it read-only and load its rows into a
+    /// new one.
     #[error("the {what} of this database are used up: dump it and load the rows into a new one")]
     Exhausted {
-        /// Which numbers.
+        /// Which number space.
         what: Arc<str>,
     },
     /// The call would have to wait too long; retry later.
     #[error("busy: {cause}")]
     Busy {
-        /// What is being waited for.
+        /// What the call waits for.
         cause: &'static str,
     },
     /// Another transaction committed first; retry the transaction.
@@ -78,10 +80,10 @@ pub enum Error {
     Locked {
         /// The directory.
         dir: Arc<str>,
-        /// Who may hold it.
+        /// Which process or handle may have it open.
         what: Arc<str>,
     },
-    /// The database was opened for reading.
+    /// The database was opened read-only.
     #[error("the database is open for reading only")]
     ReadOnly,
     /// The handle was used after close.
@@ -90,19 +92,19 @@ pub enum Error {
     /// No such column family, file or snapshot.
     #[error("{what} does not exist")]
     NotFound {
-        /// What was asked for.
+        /// The missing object.
         what: Arc<str>,
     },
-    /// The name is taken.
+    /// The name is already in use.
     #[error("{what} exists already")]
     Exists {
-        /// What was to be made.
+        /// The object that was to be created.
         what: Arc<str>,
     },
     /// An argument is outside its domain. Nothing was done.
     #[error("invalid argument: {what}")]
     InvalidArgument {
-        /// Which, and why.
+        /// Which argument, and why.
         what: Arc<str>,
     },
     /// A memory limit would be exceeded. Nothing was done.
@@ -111,31 +113,31 @@ pub enum Error {
         /// What needed the memory.
         what: Arc<str>,
     },
-    /// The files were written by a newer version. The directory was not touched.
+    /// The files were written by a newer version. The directory was not changed.
     #[error("{file} has format {found}, this version reads up to {supported}; use a newer version")]
     FormatTooNew {
         /// The file.
         file: Arc<str>,
-        /// Its format.
+        /// Its format version.
         found: u32,
-        /// The newest format known.
+        /// The newest format version this library reads.
         supported: u32,
     },
-    /// A law of the engine was found broken; the database is poisoned. Please report it.
+    /// An invariant of the engine was violated; the database is poisoned. Please report it.
     #[error("internal error: {what}")]
     Internal {
-        /// Which law.
+        /// Which invariant.
         what: Arc<str>,
     },
 }
 
-/// The offset of a message, if there is one.
+/// Formats the offset for a message; empty if there is none.
 fn at(offset: Option<u64>) -> String {
     offset.map_or(String::new(), |offset| format!(" at byte {offset}"))
 }
 
 impl Error {
-    /// Whether the same call can succeed later without reopening: `Busy`, `Conflict`, `NoSpace`, `MemoryLimit`.
+    /// Returns true if the same call can succeed later without reopening: `Busy`, `Conflict`, `NoSpace`, `MemoryLimit`.
     ///
     /// ```
     /// assert!(tidesdb::Error::Conflict.is_retryable());
@@ -145,7 +147,7 @@ impl Error {
         matches!(self, Self::Busy { .. } | Self::Conflict | Self::NoSpace { .. } | Self::MemoryLimit { .. })
     }
 
-    /// Whether bytes on disk were found damaged.
+    /// Returns true if bytes on disk were found damaged.
     pub fn is_corruption(&self) -> bool {
         matches!(self, Self::Corrupt { .. })
     }
@@ -165,36 +167,37 @@ impl Error {
         Self::Corrupt { file: file.into(), offset, what: what.into() }
     }
 
-    /// A bad argument.
+    /// An invalid argument.
     pub(crate) fn invalid(what: impl Into<Arc<str>>) -> Self {
         Self::InvalidArgument { what: what.into() }
     }
 
-    /// A broken law.
+    /// A violated invariant.
     pub(crate) fn internal(what: impl Into<Arc<str>>) -> Self {
         Self::Internal { what: what.into() }
     }
 
-    /// Whether the disk or a quota is full.
+    /// Returns true if the disk or a quota is full.
     pub(crate) fn is_full(&self) -> bool {
         let full = |kind| matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
         matches!(self, Self::NoSpace { .. }) || self.io_kind().is_some_and(full)
     }
 
-    /// Whether something is short that may come back: space on the disk, a quota, file descriptors, an object store.
+    /// Returns true if a resource is short that may become available again: disk space, a quota, file descriptors, an
+    /// object store.
     pub(crate) fn is_shortage(&self) -> bool {
         let store = self.io_kind() == Some(io::ErrorKind::HostUnreachable);
         self.is_out_of_descriptors() || self.is_full() || store
     }
 
-    /// Whether the process, or the system, has no file descriptor left.
+    /// Returns true if the process or the system has run out of file descriptors.
     pub(crate) fn is_out_of_descriptors(&self) -> bool {
         const ENFILE: i32 = 23;
         const EMFILE: i32 = 24;
         matches!(self, Self::Io { source, .. } if matches!(source.raw_os_error(), Some(ENFILE | EMFILE)))
     }
 
-    /// The errno of a failed system call, if this is one.
+    /// The kind of a failed system call, if this is one.
     pub(crate) fn io_kind(&self) -> Option<io::ErrorKind> {
         match self {
             Self::Io { source, .. } => Some(source.kind()),

@@ -1,4 +1,4 @@
-//! File names: built and parsed in one place. All names are numbers; what a user calls a family is data.
+//! File names: built and parsed in one place. All names are numbers; a family's name is data.
 
 use crate::types::{FILE_NUMBER_MAX, ID_MAX, TableId, VlogId, WAL_ID_MAX, WalId};
 
@@ -6,16 +6,17 @@ use crate::types::{FILE_NUMBER_MAX, ID_MAX, TableId, VlogId, WAL_ID_MAX, WalId};
 pub const LOCK: &str = "LOCK";
 /// Names the manifest in force.
 pub const CURRENT: &str = "CURRENT";
-/// Says that a sync of the log failed in this boot of the machine, so pages may have been given up behind the log's back. Empty.
+/// Marks that a sync of the log failed since the machine started, so pages may have been dropped without being written.
+/// Empty.
 pub const SYNC_FAILED: &str = "SYNC-FAILED";
-/// Occupies disk space that is given back when the disk is full: see `wal/reserve.rs`. Its bytes mean nothing.
+/// Occupies disk space that is given back when the disk is full: see `wal/reserve.rs`. Its bytes have no meaning.
 pub const RESERVE: &str = "RESERVE";
 /// A new `CURRENT` before its rename.
 pub const CURRENT_NEW: &str = "CURRENT.new";
-/// Says that the directory is being filled from an object store: see `db/restore.rs`. Empty.
+/// Marks that the directory is being filled from an object store: see `db/restore.rs`. Empty.
 pub const RESTORING: &str = "RESTORING";
 
-/// What a file in the database directory is.
+/// The kind of a file in the database directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FileKind {
     /// `LOCK`
@@ -34,7 +35,7 @@ pub enum FileKind {
     SyncFailed,
     /// `RESERVE`
     Reserve,
-    /// A file set aside: `000001.klog.orphan`, `000001.wal.lost`, a WAL segment waiting to be reused `000001.wal.free`
+    /// A file set aside: `000001.klog.orphan`, `000001.wal.lost`, or a WAL segment kept for reuse, `000001.wal.free`
     Aside,
 }
 
@@ -58,8 +59,8 @@ pub fn vlog(id: VlogId) -> String {
     format!("{:06}.vlog", id.0)
 }
 
-/// What the file called `name` is; `None` if it is not ours: a name that is never written here, such as `1.wal`, or with a
-/// number outside of its domain.
+/// The kind of the file called `name`. `None` for a name that the engine never writes, such as `1.wal`, or one whose
+/// number is outside its domain.
 pub fn parse(name: &str) -> Option<FileKind> {
     match name {
         LOCK => return Some(FileKind::Lock),

@@ -1,13 +1,13 @@
 //! Flush: the oldest immutable memtable of a family becomes a table of level 1.
 //!
 //! ```text
-//! wait until nothing more can come to the memtable -> make the log durable up to its end
-//!   -> rewrite into tables -> sync files, then the directory -> install -> swap the read view -> let go of the log
+//! wait until the memtable receives nothing more -> make the log durable up to its end
+//!   -> rewrite into tables -> sync files, then the directory -> install -> swap the read view -> release the log
 //! ```
 //!
-//! The log is made durable first in every sync mode: a table that is durable while an earlier commit of another family is not
-//! would leave a hole. The edit that adds the table also says up to where the family is flushed and where the log
-//! begins, so a crash leaves the log or the table, never neither.
+//! The log is made durable first in every sync mode: if a table were durable while an earlier commit of another family
+//! is not, a crash would leave a hole. The edit that adds the table also says up to where the family is flushed and
+//! where the log begins, so after a crash either the log or the table holds the data.
 
 use std::sync::Arc;
 
@@ -25,23 +25,23 @@ use crate::types::{EntryCursor, SeqNo};
 use crate::version::{Change, State, VersionEdit};
 use crate::{Error, Result, learn};
 
-/// Flushes the oldest immutable memtable of `family`; `false` if there is none.
+/// Flushes the oldest immutable memtable of `family`; returns `false` if there is none.
 ///
 /// # Errors
-/// `NoSpace`, `Io`: nothing changed, try again. Others poison.
+/// `NoSpace`, `Io`: nothing changed, try again. Others poison the database.
 pub fn run(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool> {
     let flushed = {
         let _one_at_a_time = family.flushing.lock();
         run_locked(shared, family)?
     };
     if flushed {
-        // The read view that held the memtable is garbage now; its memory counts until it is collected.
+        // The read view that held the memtable is garbage now; its memory counts until it is reclaimed.
         tidesdb_sync::reclaim();
     }
     Ok(flushed)
 }
 
-/// As [`run`]; the caller holds `family.flushing`.
+/// Like [`run`]; the caller holds `family.flushing`.
 ///
 /// # Errors
 /// As [`run`].
@@ -78,7 +78,7 @@ pub fn run_locked(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool
     Ok(true)
 }
 
-/// Writes the memtable `slot` as tables and puts them into force.
+/// Writes the memtable `slot` as tables and installs them.
 fn write(
     shared: &Arc<Shared>,
     family: &Arc<FamilyCore>,
@@ -95,7 +95,7 @@ fn write(
     Ok(out)
 }
 
-/// Those of `ranges` that cover an older entry of a table of `version`, or of `new`.
+/// The tombstones of `ranges` that cover an older entry of a table of `version` or of `new`.
 fn still_hiding(
     version: &TableVersion,
     new: &[Arc<TableMeta>],
@@ -107,7 +107,7 @@ fn still_hiding(
     ranges.iter().filter(hides).cloned().collect()
 }
 
-/// Waits until every commit below `boundary` is published: then nothing more can come to the memtable below it.
+/// Waits until every commit below `boundary` is published: from then on the memtable below it receives nothing more.
 ///
 /// # Errors
 /// `Poisoned`.
@@ -117,7 +117,7 @@ fn wait_published(shared: &Shared, boundary: SeqNo) -> Result<()> {
         shared.health.check()?;
         backoff.snooze();
         if shared.options.background_threads != Some(0) {
-            // In sync mode the rest waits for the disk: long enough to sleep.
+            // In sync mode the remaining commits wait for the disk: long enough to sleep.
             shared.env.clock.sleep(std::time::Duration::from_micros(200));
         }
     }
@@ -134,7 +134,7 @@ fn install(
     debug_assert!(slot.from < boundary, "a memtable covers at least one sequence number");
     debug_assert!(
         out.tables.iter().all(|t| t.max_seq < boundary),
-        "nothing of a newer memtable is in the table"
+        "a table holds an entry of a newer memtable"
     );
     let mut edit = VersionEdit::new();
     out.add_to(shared, family, FLUSH_LEVEL, &mut edit).inspect_err(|_| out.abandon(shared))?;
@@ -152,12 +152,12 @@ fn install(
     Ok(())
 }
 
-/// A memtable that is empty, or whose family was dropped, is thrown away.
+/// Discards a memtable that is empty or whose family was dropped.
 fn forget(shared: &Shared, family: &FamilyCore, slot: &Arc<MemSlot>) {
     shared.debt.subtract(family.release(slot, None));
 }
 
-/// Flushes what `family` has of the commits below `boundary`, the boundary of a rotation; the caller holds `family.flushing`.
+/// Flushes the commits of `family` below `boundary`, the boundary of a rotation; the caller holds `family.flushing`.
 ///
 /// # Errors
 /// As [`run`].
@@ -171,7 +171,7 @@ fn is_due(family: &FamilyCore, boundary: SeqNo) -> bool {
     family.owned_view().immutables.last().is_some_and(|(_, end)| *end <= boundary)
 }
 
-/// Flushes everything of `family` that was committed before the call.
+/// Flushes everything that was committed to `family` before the call.
 ///
 /// # Errors
 /// As [`run`].
@@ -180,7 +180,7 @@ pub fn all(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<()> {
         return Err(Error::ReadOnly);
     }
     shared.rotate(family);
-    // No further: among writers there would be no end.
+    // Only up to this boundary: with concurrent writers the loop would not end.
     let boundary = shared.log.sequencer().tail();
     while is_due(family, boundary) && run(shared, family)? {}
     shared.jobs.push(Job::Compact(family.id));
@@ -190,20 +190,20 @@ pub fn all(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<()> {
 /// The state after all commits below a boundary and none above it.
 #[derive(Debug)]
 pub struct Prefix {
-    /// What the manifest says.
+    /// The state in the manifest.
     pub state: State,
-    /// What keeps its files.
+    /// Versions that keep its files alive.
     pub versions: Vec<Arc<TableVersion>>,
-    /// The families, which keep theirs if they are dropped.
+    /// The families; these keep their files if they are dropped.
     pub families: Vec<Arc<FamilyCore>>,
     /// The boundary.
     pub boundary: SeqNo,
-    /// Installs that the state holds, at least.
+    /// Number of installs that the state includes, at least.
     pub installs: u64,
 }
 
-/// Flushes all families up to one boundary, and no further: their tables then hold a prefix of the commits. The caller holds
-/// `catalog`.
+/// Flushes all families up to one boundary, and no further: their tables then hold a prefix of the commits. The caller
+/// holds `catalog`.
 ///
 /// # Errors
 /// As [`run`].

@@ -1,5 +1,5 @@
-//! Healthy or poisoned. The first failure that leaves the durable state unknown is kept for ever: writes are refused with it,
-//! reads go on, and only reopening decides what is on disk.
+//! Healthy or poisoned. The first failure that leaves the durable state unknown is kept forever: writes are refused
+//! with it, reads continue, and only reopening finds out what is on disk.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use tidesdb_sync::Mutex;
 
 use crate::{Error, Result};
 
-/// The state of health of one database.
+/// The health of one database.
 #[derive(Debug, Default)]
 pub struct Health {
     poisoned: AtomicBool,
@@ -16,18 +16,18 @@ pub struct Health {
 }
 
 impl Health {
-    /// Refuses writes from now on. The first cause stays; it is returned.
+    /// Refuses writes from now on. The first cause is kept and returned.
     pub fn poison(&self, error: Error) -> Arc<Error> {
         let mut cause = self.cause.lock();
         let kept = cause.get_or_insert_with(|| {
-            tracing::error!(%error, "database poisoned");
+            tracing::error!(%error, "the database refuses writes from now on; reopen it to recover");
             Arc::new(error)
         });
         self.poisoned.store(true, Ordering::SeqCst);
         Arc::clone(kept)
     }
 
-    /// Whether writes are refused.
+    /// Returns true if writes are refused.
     #[inline]
     pub fn is_poisoned(&self) -> bool {
         self.poisoned.load(Ordering::SeqCst)

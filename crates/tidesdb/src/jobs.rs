@@ -1,5 +1,5 @@
-//! Asking for background work, and asking again after a failure. Whoever asks never sees who works: workers live on a
-//! floor above.
+//! The queue of background work, and retries after failures. Callers that request work do not know the workers, which
+//! live in a higher layer.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,22 +13,22 @@ use crate::types::FamilyId;
 /// One piece of background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Job {
-    /// Make the next log segment ready.
+    /// Prepare the next log segment.
     PrepareLog,
     /// Write the oldest immutable memtable of a family as a table.
     Flush(FamilyId),
-    /// Learn what was deleted in a family.
+    /// Discover dead ranges of a family.
     Learn(FamilyId),
     /// Compact a family if its planner finds something due.
     Compact(FamilyId),
-    /// Remove files that nobody needs.
+    /// Remove files that are no longer needed.
     RemoveObsolete,
     /// Bring the object store up to date.
     Upload,
 }
 
 impl Job {
-    /// What is urgent has a low one.
+    /// Lower rank runs first.
     fn rank(self) -> u8 {
         match self {
             Self::PrepareLog => 0,
@@ -40,24 +40,25 @@ impl Job {
         }
     }
 
-    /// Whether it has a thread of its own: nobody waits for it, and what it is for is worth most at once.
+    /// True for jobs that run on the dedicated learner thread: no thread waits for them, and they are worth most when
+    /// they run at once.
     pub fn is_learning(self) -> bool {
         matches!(self, Self::Learn(_))
     }
 
-    /// Whether it runs on a thread of its own, because it waits for an object store.
+    /// True for jobs that run on the dedicated upload thread, because they wait for an object store.
     pub fn is_upload(self) -> bool {
         self == Self::Upload
     }
 
-    /// Whether it may take long and nobody waits for it at once.
+    /// True for jobs that may take long and that no thread waits for at once.
     pub fn is_long(self) -> bool {
         matches!(self, Self::Compact(_) | Self::RemoveObsolete)
     }
 }
 
-/// Jobs waiting to be done: each at most once, no matter how often it is asked for, and never twice at a time, so that no
-/// worker waits for another. Among those of one kind the one asked for first is done first: no family starves.
+/// Queued jobs. Each is queued at most once, no matter how often it is requested, and never runs twice at a time, so
+/// that no worker waits for another. Jobs of one kind run in the order of their requests, so no family starves.
 #[derive(Debug, Default)]
 pub struct JobQueue {
     inner: Mutex<Inner>,
@@ -67,14 +68,14 @@ pub struct JobQueue {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Each with the number of its asking.
+    /// Each with the number of its request.
     waiting: BTreeMap<Job, u64>,
     asked: u64,
     running: BTreeSet<Job>,
 }
 
 impl JobQueue {
-    /// Asks for `job`.
+    /// Queues `job`, unless it is queued already.
     pub fn push(&self, job: Job) {
         let mut inner = self.inner.lock();
         inner.asked += 1;
@@ -85,8 +86,8 @@ impl JobQueue {
         }
     }
 
-    /// The most urgent job of those that `wanted` names, waiting at most `patience` for one; `None` when there is none or the
-    /// queue is closed.
+    /// Takes the most urgent job for which `wanted` returns true; waits at most `patience` for one. `None` if there is
+    /// none or the queue is closed.
     pub fn pop(&self, patience: Duration, wanted: impl Fn(Job) -> bool) -> Option<Job> {
         let mut inner = self.inner.lock();
         loop {
@@ -107,39 +108,39 @@ impl JobQueue {
         }
     }
 
-    /// A job from [`JobQueue::pop`] is done.
+    /// Marks a job from [`JobQueue::pop`] as done.
     pub fn finished(&self, job: Job) {
         let mut inner = self.inner.lock();
         inner.running.remove(&job);
         self.changed.notify_all();
     }
 
-    /// Whether nothing waits and nothing runs.
+    /// Returns true if no job is queued or running.
     pub fn is_idle(&self) -> bool {
         let inner = self.inner.lock();
         inner.waiting.is_empty() && inner.running.is_empty()
     }
 
-    /// Number of jobs that wait or run.
+    /// Number of queued and running jobs.
     pub fn pending(&self) -> usize {
         let inner = self.inner.lock();
         inner.waiting.len() + inner.running.len()
     }
 
-    /// Workers end after their current job.
+    /// Closes the queue: workers end after their current job.
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         let _inner = self.inner.lock();
         self.changed.notify_all();
     }
 
-    /// Whether [`JobQueue::close`] was called.
+    /// Returns true if [`JobQueue::close`] was called.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
     }
 }
 
-/// Failures of some work in a row, and when to try again.
+/// Consecutive failures of some work, and when to try again.
 #[derive(Debug, Default)]
 pub struct Retry {
     tries: AtomicU32,
@@ -148,7 +149,7 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// The work succeeded.
+    /// Resets all counts after a success.
     pub fn succeeded(&self) {
         if self.tries.load(Ordering::Relaxed) != 0 {
             self.tries.store(0, Ordering::Relaxed);
@@ -157,7 +158,7 @@ impl Retry {
         }
     }
 
-    /// The work failed at `now`; returns how long to wait before the next try: twice as long each time, at most `longest`.
+    /// Records a failure at `now`. Returns the pause before the next try: twice as long each time, at most `longest`.
     pub fn failed(&self, now: Duration, longest: Duration) -> Duration {
         let n = self.tries.fetch_add(1, Ordering::Relaxed);
         let pause = Duration::from_millis(50 << n.min(16)).min(longest);
@@ -165,17 +166,17 @@ impl Retry {
         pause
     }
 
-    /// A failure that should not repeat; returns how many there were in a row.
+    /// Counts a failure that should not repeat; returns how many there were in a row.
     pub fn count_failure(&self) -> u32 {
         self.failures.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Whether it is too early for the next try.
+    /// Returns true if it is too early for the next try.
     pub fn waits(&self, now: Duration) -> bool {
         (now.as_nanos() as u64) < self.due_nanos.load(Ordering::Relaxed)
     }
 
-    /// Whether it is time for the next try; says so once.
+    /// Returns true once when it is time for the next try.
     pub fn due(&self, now: Duration) -> bool {
         let due = self.due_nanos.load(Ordering::Relaxed);
         due != 0 && now.as_nanos() as u64 >= due && self.due_nanos.swap(0, Ordering::Relaxed) != 0
@@ -187,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urgent_kinds_first_then_who_asked_first() {
+    fn jobs_run_by_rank_then_by_order_of_requests() {
         let queue = JobQueue::default();
         let asked = [
             Job::Compact(FamilyId(9)),
@@ -201,20 +202,20 @@ mod tests {
         let order: Vec<Job> = std::iter::from_fn(next).collect();
         let wanted = [4, 1, 3, 0, 2].map(|i: usize| asked[i]);
         assert_eq!(order, wanted);
-        // Who asks again while it runs is done after all who waited.
+        // A job requested again while it runs is queued after all others.
         queue.push(asked[0]);
-        assert_eq!(queue.pop(Duration::ZERO, |_| true), None, "it runs");
+        assert_eq!(queue.pop(Duration::ZERO, |_| true), None, "it is still running");
     }
 
     #[test]
-    fn pauses_double_and_end() {
+    fn pauses_double_up_to_a_limit() {
         let retry = Retry::default();
         let longest = Duration::from_millis(150);
         let pauses = [0; 3].map(|_| retry.failed(Duration::ZERO, longest).as_millis());
         assert_eq!(pauses, [50, 100, 150]);
         assert!(retry.waits(Duration::from_millis(149)) && !retry.waits(Duration::from_millis(150)));
         assert!(!retry.due(Duration::from_millis(149)));
-        assert!(retry.due(Duration::from_millis(150)) && !retry.due(Duration::from_secs(1)), "said once");
+        assert!(retry.due(Duration::from_millis(150)) && !retry.due(Duration::from_secs(1)), "reported once");
         assert_eq!([retry.count_failure(), retry.count_failure()], [1, 2]);
         retry.succeeded();
         assert_eq!((retry.count_failure(), retry.failed(Duration::ZERO, longest).as_millis()), (1, 50));

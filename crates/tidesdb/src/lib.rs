@@ -1,9 +1,9 @@
 //! TidesDB: an embeddable, ordered key-value store on a log-structured merge tree.
 //!
-//! The order of the modules below is the order of the floors: a module uses only those above its own line.
+//! The order of the modules below is the order of the layers: a module uses only modules declared above its own line.
 #![forbid(unsafe_code)]
 
-// Ground: words, errors, bytes, settings.
+// Ground: errors, basic types, codecs, settings.
 pub mod error;
 pub mod types;
 pub mod codec;
@@ -11,35 +11,35 @@ pub mod store;
 pub mod options;
 pub mod health;
 pub mod clock;
-// Files: names, values, tables, log; deletes of whole ranges.
+// Files: names, range deletes, values, tables, log.
 pub mod files;
 pub mod ranges;
 pub mod vlog;
 pub mod sst;
 pub mod wal;
-// Many sources, one stream; which tables exist; time; asking for work.
+// Merging many sources into one stream, which tables exist, snapshots, the job queue.
 pub mod merge;
 pub mod version;
 pub mod sources;
 pub mod mvcc;
 pub mod jobs;
-// A copy in an object store.
+// The copy in an object store.
 pub mod remote;
-// One family; what all floors above share.
+// One family; the state that the layers on top of it share.
 pub mod family;
 pub mod shared;
-// The verbs.
+// Reads, writes, transactions.
 pub mod read;
 pub mod write;
 pub mod txn;
-// The jobs, and who runs them.
+// The jobs, and the threads that run them.
 pub mod rewrite;
 pub mod learn;
 pub mod flush;
 pub mod compact;
 pub mod upload;
 pub mod background;
-// The database; its files, seen from outside.
+// The database; its files, inspected without opening it.
 pub mod db;
 pub mod inspect;
 
@@ -62,7 +62,7 @@ pub use txn::{Savepoint, Transaction};
 pub use types::{Comparator, SeqNo, Slice};
 pub use write::WriteBatch;
 
-/// The example of the README compiles.
+/// Compiles the examples of the README as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

@@ -1,6 +1,6 @@
-//! The one merge loop: entries in order in, tables out. Flush and every compaction run it.
+//! The only merge loop: reads entries in order and writes tables. Flush and every compaction use it.
 //!
-//! Law, asserted before anything is installed: entries in = entries out + entries dropped by a rule.
+//! Invariant, checked before anything is installed: entries in = entries out + entries dropped by a rule.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use crate::{Error, Result, files};
 /// Level that flushes write to.
 pub const FLUSH_LEVEL: u8 = 1;
 
-/// Where a rewrite goes.
+/// Parameters of the output of a rewrite.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     /// Level of the new tables.
     pub level: u8,
-    /// Nothing older is stored of the keys of the input.
+    /// No older entries of the input's keys exist elsewhere.
     pub bottom: bool,
-    /// About how long a table may get.
+    /// Approximate maximum length of a table.
     pub table_bytes: u64,
-    /// How often merges had been stopped when this one began; `None` for what is no merge, and goes on.
+    /// Number of merge stops when this merge began; `None` for rewrites that are not stopped, such as flushes.
     pub stops_seen: Option<u64>,
-    /// The new tables leave the system's page cache, as the old ones were not there. What a flush writes stays: it is read again soon,
-    /// by readers or by a merge.
+    /// Drop the pages of the new tables from the page cache, because the old tables were not cached. Pages that a flush
+    /// writes stay: readers or a merge soon read them again.
     pub drop_pages: bool,
 }
 
@@ -41,7 +41,7 @@ impl Target {
         Self { level: FLUSH_LEVEL, bottom, table_bytes: u64::MAX, stops_seen: None, drop_pages: false }
     }
 
-    /// What is flushed is soon merged: there the processor time of writers counts for more than a few bytes.
+    /// Flushed tables are soon merged: there the processor time of writers matters more than a few bytes.
     fn compression(&self, wanted: Compression) -> Compression {
         match wanted {
             Compression::Lz4 if self.level == FLUSH_LEVEL => Compression::Lz4Fast,
@@ -50,16 +50,16 @@ impl Target {
     }
 }
 
-/// What a rewrite made. The files are durable, and so are their names.
+/// The result of a rewrite. The files are durable, and so are their names.
 #[derive(Debug, Default)]
 pub struct Rewritten {
     /// The new tables, in key order, disjoint.
     pub tables: Vec<Arc<TableMeta>>,
-    /// Range tombstones that came with the input and are not in the manifest yet.
+    /// Range tombstones of the input that are not in the manifest yet.
     pub ranges: Vec<Arc<RangeTombstone>>,
     /// Entries read.
     pub entries_in: u64,
-    /// Entries dropped by rule.
+    /// Entries dropped by a rule.
     pub dropped: u64,
 }
 
@@ -69,7 +69,7 @@ impl Rewritten {
         self.tables.iter().map(|t| t.file_bytes).sum()
     }
 
-    /// Adds the new tables, and the value logs that neither a version nor `edit` names yet, to `edit`.
+    /// Adds to `edit` the new tables, and the value logs that neither a version nor `edit` names yet.
     ///
     /// # Errors
     /// Those of opening a value log.
@@ -105,20 +105,21 @@ impl Rewritten {
         Ok(())
     }
 
-    /// Removes the files after a failed install, unless the manifest is in doubt: the next open may find them named.
+    /// Removes the files after a failed install, unless the state of the manifest is unknown: the next open may find
+    /// them named.
     pub fn abandon(&self, shared: &Shared) {
         if shared.versions.is_poisoned() {
             return;
         }
         for table in &self.tables {
-            // Left over, it is an orphan that the next open sets aside.
+            // If this fails, the file is an orphan that the next open sets aside.
             let _ = shared.dir.unlink(&files::table(table.id));
         }
     }
 }
 
-/// Runs `cursor`, which is positioned, to its end and writes what must be kept into tables, without what `purge` deletes for all
-/// readers. All versions of a key go to one table.
+/// Reads `cursor`, which is positioned, to its end and writes the entries to keep into tables, without those that the
+/// range tombstones in `purge` delete for all readers. All versions of a key go to one table.
 ///
 /// # Errors
 /// Those of reading and writing; all output is removed.
@@ -153,14 +154,14 @@ pub fn run(
     }
 }
 
-/// Who reads while the merge runs, and at what time.
+/// The retention rules: the read timestamps to preserve while the merge runs, and its time for expiry.
 pub fn rules(shared: &Shared, bottom: bool) -> RetainRules {
     // Sequence numbers count the log in units.
     let history = shared.options.history_bytes / UNIT;
     let mut snapshots = shared.snapshots.readers(|| shared.visible().saturating_sub(history));
     let visible_floor = snapshots.pop().unwrap_or(0);
     let oldest = shared.snapshots.oldest_validating();
-    // What a transaction saw before it expired counts when it commits.
+    // Rows that a transaction saw before they expired still count at its commit.
     let now = oldest.map_or(u32::MAX, |(_, began)| began).min(shared.now_secs());
     let conflicts_since = oldest.map(|(seq, _)| seq);
     RetainRules { snapshots, visible_floor, bottom, now: Some(now), conflicts_since }
@@ -179,7 +180,7 @@ struct Output<'a> {
 impl Output<'_> {
     fn write_all<C: EntryCursor>(&mut self, mut stream: RetainStream<C>) -> Result<()> {
         loop {
-            // Of what was written: the table is finished before the next entry is added.
+            // Covers what was written so far: the table is finished before the next entry is added.
             let purged_to = stream.purged_to();
             let Some(entry) = stream.next()? else { break };
             self.write(entry, purged_to)?;

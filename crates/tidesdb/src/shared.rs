@@ -1,4 +1,4 @@
-//! What all floors above share: one value of this for each open database.
+//! State shared by all layers above: one [`Shared`] per open database.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,16 +25,16 @@ use crate::vlog::WriteBudget;
 use crate::wal::{Log, Place, Purpose};
 use crate::{Error, Result};
 
-/// On a full disk, less of the log than this is not worth a table, unless a whole segment comes back.
+/// On a full disk, a flush that frees less log than this is not worth a table, unless it frees a whole segment.
 const FLUSH_FOR_SPACE_MIN: u64 = 64 << 10;
 
 /// The parts of one open database.
 pub struct Shared {
-    /// The outside.
+    /// Disk, clock, threads and entropy.
     pub env: Env,
     /// The database directory.
     pub dir: Arc<dyn Dir>,
-    /// Its settings.
+    /// The database's settings.
     pub options: DbOptions,
     /// Healthy or poisoned.
     pub health: Arc<Health>,
@@ -42,41 +42,41 @@ pub struct Shared {
     pub log: Log,
     /// Which tables, value logs and families exist.
     pub versions: VersionSet<Table>,
-    /// How tables are read.
+    /// Shared settings and caches for reading tables.
     pub tables: Arc<TableContext>,
-    /// Who reads at which point in time.
+    /// The live snapshots.
     pub snapshots: Arc<Snapshots>,
-    /// Work for the background.
+    /// Queue of background work.
     pub jobs: JobQueue,
-    /// Families by number; dropped ones leave.
+    /// Families by id; dropped ones are removed.
     pub families: RwLock<BTreeMap<FamilyId, Arc<FamilyCore>>>,
-    /// Key orders, and families that wait for theirs; those are not among the others.
+    /// Key orders, and unresolved families; those are not in `families`.
     pub orders: Orders,
-    /// Held while a family is made, dropped or renamed.
+    /// Held while a family is created, dropped or renamed.
     pub catalog: Mutex<()>,
-    /// Held by the commit with a condition that is being decided.
+    /// Held by the conditional commit that is being decided.
     pub deciding: Mutex<()>,
-    /// Held while the order of commits is held.
+    /// Held by the thread that holds the tail of the sequencer for a rotation.
     pub rotating: Mutex<()>,
-    /// Memory that waits to be flushed, and who waits for it.
+    /// Memory that must be flushed, and statistics of delayed writers.
     pub debt: Debt,
-    /// Whether merges begin by themselves, and how to stop them.
+    /// Whether merges start automatically, and how to stop them.
     pub merges: Merges,
-    /// Commits that are to be durable within some time.
+    /// When commits with a sync interval must be durable.
     pub sync_due: SyncDue,
-    /// Failures of background work in a row, and when to try again.
+    /// Consecutive failures of background work, and when to retry.
     pub retry: Retry,
     /// Families whose value log was written since its last sync.
     pub dirty_vlogs: Mutex<Vec<Arc<FamilyCore>>>,
-    /// Value logs that may be open for writing.
+    /// Budget of value logs open for writing.
     pub vlog_writes: Arc<WriteBudget>,
-    /// The log is kept from here while recovery replays it; `SeqNo::MAX` afterwards.
+    /// While recovery replays the log, it is kept from here; `SeqNo::MAX` afterwards.
     pub recovery_pins: AtomicU64,
-    /// The object store that holds a copy, if there is one.
+    /// The object store with the copy, if there is one.
     pub remote: Option<Arc<Remote>>,
     /// The time that decides expiry, refreshed by the background.
     pub expiry_clock: ExpiryClock,
-    /// Whether `close` was called.
+    /// True once `close` was called.
     pub closed: AtomicBool,
 }
 
@@ -90,69 +90,70 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// Immutable memtables in bytes, and how fast they go.
+/// Immutable memtables in bytes, and the rate at which they are flushed.
 #[derive(Debug, Default)]
 pub struct Debt {
     /// Bytes of all immutable memtables.
     pub immutable_bytes: AtomicU64,
     /// Measured flush rate in bytes per second; 0 = not measured yet.
     pub drain_rate: AtomicU64,
-    /// Advances when the debt fell: a memtable went, or a compaction is done. A job with nothing to do is no progress.
+    /// Advances when the debt fell: a memtable was released, or a compaction finished. A job with nothing to do does
+    /// not count as progress.
     pub progress: Event,
-    /// Writers held up because memtables wait for their flush.
+    /// Writers delayed because immutable memtables must be flushed.
     pub by_memtables: HeldUp,
-    /// Writers held up because level 1 waits for its compaction.
+    /// Writers delayed because level 1 must be compacted.
     pub by_tables: HeldUp,
 }
 
-/// How writers were held up for one cause.
+/// How writers were delayed by one cause.
 #[derive(Debug, Default)]
 pub struct HeldUp {
-    /// Nanoseconds, all threads together.
+    /// Nanoseconds, summed over all threads.
     pub nanos: AtomicU64,
-    /// Commits that were slowed down.
+    /// Commits that were delayed.
     pub slowed: AtomicU64,
-    /// Commits that had to stop.
+    /// Commits that were stopped.
     pub stopped: AtomicU64,
 }
 
-/// Stopping merges. Those that run look here now and then.
+/// Controls merges. Running merges check it now and then.
 #[derive(Debug, Default)]
 pub struct Merges {
     off: AtomicBool,
-    /// The last one failed because the disk has no room for its output.
+    /// The last merge failed because the disk had no space for its output.
     starved: AtomicBool,
     stops: AtomicU64,
 }
 
 impl Merges {
-    /// Stops those that run; none begins by itself any more.
+    /// Stops running merges; from now on none starts automatically.
     pub fn stop(&self) {
         self.off.store(true, Ordering::SeqCst);
         self.stops.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Whether none begins by itself.
+    /// Returns true if merges do not start automatically.
     pub fn are_off(&self) -> bool {
         self.off.load(Ordering::SeqCst)
     }
 
-    /// Notes whether the disk had room for the last one.
+    /// Records whether the disk lacked space for the last merge.
     pub fn set_starved(&self, yes: bool) {
         self.starved.store(yes, Ordering::Relaxed);
     }
 
-    /// Whether writers would wait for merges that do not come.
+    /// Returns true if writers would wait for merges that do not run.
     pub fn are_stuck(&self) -> bool {
         self.are_off() || self.starved.load(Ordering::Relaxed)
     }
 
-    /// How often they were stopped so far.
+    /// Number of stops so far.
     pub fn stops(&self) -> u64 {
         self.stops.load(Ordering::SeqCst)
     }
 
-    /// Fails if they were stopped since there were `seen` stops.
+    /// Fails if merges were stopped since `seen` stops were counted.
     ///
     /// # Errors
     /// `Busy`.
@@ -166,8 +167,8 @@ impl Merges {
     }
 }
 
-/// When the log must be synced for commits that were promised to be durable within some time. Time is that of the last tick: a
-/// promise is kept a little too early rather than too late.
+/// When the log must be synced for commits with a sync interval. Time is that of the last tick, so a deadline is met
+/// slightly too early rather than too late.
 #[derive(Debug)]
 pub struct SyncDue {
     tick_nanos: AtomicU64,
@@ -182,8 +183,8 @@ impl Default for SyncDue {
 }
 
 impl SyncDue {
-    /// A commit that has its place in the log is to be durable within `period`. Of many such commits only the first after a
-    /// sync writes here.
+    /// Requests that a commit, which has its place in the log, is durable within `period`. Of many such commits only
+    /// the first after a sync writes to shared memory.
     pub fn within(&self, period: Duration) {
         let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
         let due = self.tick_nanos.load(Ordering::Relaxed).saturating_add(period);
@@ -192,8 +193,8 @@ impl SyncDue {
         }
     }
 
-    /// It is `now`; whether a sync is due. If so it is said once, and the tail of the log read afterwards is behind every commit
-    /// that relied on it: their places were drawn before they looked here.
+    /// Returns true once when a sync is due at `now`. The tail of the log read after that covers every commit that
+    /// relied on this sync: such commits draw their places before they call [`SyncDue::within`].
     pub fn tick(&self, now: Duration) -> bool {
         let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
         self.tick_nanos.store(now, Ordering::Relaxed);
@@ -206,19 +207,19 @@ impl SyncDue {
 }
 
 impl Debt {
-    /// A flush freed `bytes` of memtable in `took`.
+    /// Updates the flush rate: a flush freed `bytes` of memtable in `took`.
     pub fn flushed(&self, bytes: u64, took: Duration) {
         let rate = (bytes as f64 / took.as_secs_f64().max(1e-6)) as u64;
         let old = self.drain_rate.load(Ordering::Relaxed);
         self.drain_rate.store(if old == 0 { rate } else { (old * 3 + rate) / 4 }, Ordering::Relaxed);
     }
 
-    /// Memory went to wait for a flush.
+    /// Adds bytes of a memtable that became immutable.
     pub fn add(&self, bytes: u64) {
         self.immutable_bytes.fetch_add(bytes, Ordering::SeqCst);
     }
 
-    /// Memory no longer waits.
+    /// Subtracts bytes of a memtable that was flushed or dropped.
     pub fn subtract(&self, bytes: u64) {
         let _ = self
             .immutable_bytes
@@ -249,26 +250,27 @@ impl Shared {
         if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// Newest sequence number a reader may see.
+    /// Newest sequence number that a reader may see.
     #[inline]
     pub fn visible(&self) -> SeqNo {
         self.log.sequencer().snapshot()
     }
 
-    /// Registers a snapshot of the newest visible commit. Waits, before it takes the lock of the snapshots, for what has returned:
-    /// a commit that is waited for may need that lock in a key order that reads.
+    /// Registers a snapshot of the newest visible commit. First waits for commits that have returned, before it takes
+    /// the lock of the snapshots: a commit that is waited for may need that lock in a comparator that reads.
     pub fn register_snapshot(&self) -> SnapshotPin {
         self.visible();
         self.snapshots.register(|| self.log.sequencer().visible_end() - 1)
     }
 
-    /// As [`Shared::register_snapshot`], for a transaction that began at the second `began` and whose commit looks for conflicts.
+    /// Like [`Shared::register_snapshot`], for a transaction that began at the second `began` and whose commit checks
+    /// for conflicts.
     pub fn register_validating(&self, began: u32) -> SnapshotPin {
         self.visible();
         self.snapshots.register_validating(began, || self.log.sequencer().visible_end() - 1)
     }
 
-    /// Time for expiry in seconds, as of the last refresh; as of now if there is no thread that refreshes it. Never goes back.
+    /// Time for expiry in seconds, as of the last refresh; as of now if no thread refreshes it. Never goes back.
     #[inline]
     pub fn now_secs(&self) -> u32 {
         if self.options.background_threads == Some(0) || self.options.read_only {
@@ -277,18 +279,18 @@ impl Shared {
         self.expiry_clock.seen()
     }
 
-    /// Whether a version with this expiry is expired now; 0 = never.
+    /// Returns true if a version with this expiry is expired now; an expiry of 0 means never.
     #[inline]
     pub fn is_expired(&self, expiry: u32) -> bool {
         expiry != 0 && expiry <= self.now_secs()
     }
 
-    /// Reads the clock again; returns the time.
+    /// Reads the clock and returns the time.
     pub fn refresh_clock(&self) -> u32 {
         self.expiry_clock.read(&*self.env.clock)
     }
 
-    /// Makes durable every value that a record in the log refers to.
+    /// Makes every value durable that a record in the log refers to.
     ///
     /// # Errors
     /// `Io`; the caller poisons.
@@ -310,14 +312,14 @@ impl Shared {
         self.families.read().values().cloned().collect()
     }
 
-    /// First sequence number whose log is still needed: by a memtable, by a commit on its way, or by recovery.
+    /// Lowest sequence number whose log is still needed: by a memtable, by an unfinished commit, or by recovery.
     pub fn log_needed_from(&self) -> SeqNo {
         self.log_needed_without(None)
     }
 
-    /// As [`Shared::log_needed_from`], once `flushed` is in tables.
+    /// Like [`Shared::log_needed_from`], as if `flushed` were already in tables.
     pub fn log_needed_without(&self, flushed: Option<&Arc<MemSlot>>) -> SeqNo {
-        // The published end first: a memtable made after this line pins from there or above.
+        // Read the published end first: a memtable created after this line retains the log from there or above.
         let published = self.log.sequencer().visible_end().min(self.recovery_pins.load(Ordering::SeqCst));
         let pins = |f: &Arc<FamilyCore>| {
             let view = f.owned_view();
@@ -329,7 +331,7 @@ impl Shared {
         self.all_families().iter().filter_map(pins).min().map_or(published, |p| p.min(published))
     }
 
-    /// Makes `edit` durable and then has the read view of `family` swapped, both or none.
+    /// Makes `edit` durable, then calls `swap` with the new version of `family`; on failure neither happens.
     ///
     /// # Errors
     /// Those of [`VersionSet::install`]; an unknown state of the manifest poisons the database.
@@ -347,7 +349,7 @@ impl Shared {
         self.versions.install(edit, publish).inspect_err(|e| self.poison_if_unknown(e))
     }
 
-    /// Makes `edit` durable and gives every family its new version.
+    /// Makes `edit` durable and installs the new version of every family.
     ///
     /// # Errors
     /// As [`Shared::install`].
@@ -363,14 +365,14 @@ impl Shared {
         self.versions.install(edit, publish).inspect_err(|e| self.poison_if_unknown(e))
     }
 
-    /// Poisons the database if `e` leaves the manifest in doubt.
+    /// Poisons the database if the state of the manifest is unknown after `e`.
     pub fn poison_if_unknown(&self, e: &Error) {
         if self.versions.is_poisoned() {
             self.poison(e.clone());
         }
     }
 
-    /// Refuses writes from now on; whoever waits is woken and sees it.
+    /// Refuses writes from now on; all waiting threads are woken and get the error.
     pub fn poison(&self, e: Error) -> Arc<Error> {
         let cause = match e {
             Error::Poisoned { cause } | Error::CommitUnknown { cause, .. } => {
@@ -384,21 +386,21 @@ impl Shared {
         cause
     }
 
-    /// Does `work`, which makes space in the end, once more with the space of the reserve if the disk is full.
+    /// Runs `work`, which frees space in the end. If the disk is full, runs it once more with the space of the reserve.
     ///
     /// # Errors
     /// Those of `work`.
     pub fn with_reserve<R>(&self, mut work: impl FnMut() -> Result<R>) -> Result<R> {
         match work() {
-            // Not if the manifest is in doubt: the work may be done.
+            // Not if the state of the manifest is unknown: the work may have been done.
             Err(e) if e.is_full() && !self.versions.is_poisoned() && self.log.use_reserve() => work(),
             other => other,
         }
     }
 
-    /// Asks for the flush of what is only in the log: the disk is full, and the log's space comes back with it. Left alone is
-    /// what gives no space back, and what waits for a flush already: else refused commits would make a memtable and a table of
-    /// each small commit among them.
+    /// On a full disk, requests flushes of data that is only in the log, because that frees log space. Skips memtables
+    /// whose flush would free no space. Families with immutable memtables only get their flush requested again:
+    /// rotating them too would turn each small commit between refused ones into a memtable and a table.
     pub fn flush_for_space(&self) {
         let tail = self.log.sequencer().tail();
         let gives_space = |pins| {
@@ -415,15 +417,15 @@ impl Shared {
         }
     }
 
-    /// Removes files that no version and no reader needs; those that resist are tried again later.
+    /// Removes files that no version and no reader needs; files that cannot be removed are tried again later.
     pub fn remove_obsolete(&self) {
         if !self.options.read_only {
-            tidesdb_sync::reclaim(); // a view that was just replaced still owns its files
+            tidesdb_sync::reclaim(); // a view that was just replaced still keeps its files
             self.versions.unlink_obsolete();
         }
     }
 
-    /// Asks for everything that is due: after a failure, jobs are not in the queue any more.
+    /// Requests all due work again: after a failure, jobs are no longer in the queue.
     pub fn ask_for_pending(&self) {
         for family in self.all_families() {
             if !family.owned_view().immutables.is_empty() {
@@ -433,7 +435,8 @@ impl Shared {
         }
     }
 
-    /// An edit that says where the log begins: at the first segment that is needed, without `flushed`.
+    /// Adds the log's start to `edit`: the first segment that is needed once `flushed` is in tables. Returns that
+    /// segment.
     pub fn log_start_edit(
         &self,
         edit: &mut VersionEdit,
@@ -447,26 +450,27 @@ impl Shared {
         first
     }
 
-    /// Makes the active memtable of `family` immutable and asks for its flush. Does nothing if it is empty.
+    /// Makes the active memtable of `family` immutable and requests its flush. Does nothing if there is none.
     pub fn rotate(&self, family: &Arc<FamilyCore>) {
         self.rotate_if(family, |_| true);
     }
 
-    /// As [`Shared::rotate`], if the active memtable has reached its size.
+    /// Like [`Shared::rotate`], but only if the active memtable has reached its size.
     pub fn rotate_if_full(&self, family: &Arc<FamilyCore>) {
         let limit = family.options.write_buffer_bytes();
         self.rotate_if(family, |bytes| bytes >= limit);
     }
 
-    /// Rotates all `families` at one boundary and returns it: their immutables then hold the same prefix of the commits.
+    /// Rotates all `families` at one boundary and returns it: their immutable memtables then hold the same prefix of
+    /// the commits.
     pub fn rotate_all(&self, families: &[Arc<FamilyCore>]) -> SeqNo {
         let _one_at_a_time = self.rotating.lock();
         self.make_slots(families);
         self.rotate_now(families)
     }
 
-    /// Gives each of `families` an active memtable. A commit may have its number and not yet its memtable: it must find one
-    /// that ends at the boundary of a rotation.
+    /// Gives each of `families` an active memtable. A commit may have its number but not yet its memtable: it must find
+    /// one that ends at the boundary of a rotation.
     fn make_slots<'f>(&self, families: impl IntoIterator<Item = &'f Arc<FamilyCore>>) {
         let sequencer = self.log.sequencer();
         for family in families {
@@ -474,8 +478,8 @@ impl Shared {
         }
     }
 
-    /// Reserves a place for `record`, a commit whose entries are all in the memtables `staged`, and puts these into the read
-    /// views before another commit is ordered.
+    /// Reserves a place for `record`, a commit whose entries are all in the memtables `staged`. Puts these into the
+    /// read views before another commit is ordered.
     ///
     /// # Errors
     /// As [`Log::reserve`]; nothing happened.
@@ -492,7 +496,7 @@ impl Shared {
             for (family, map) in staged {
                 let active = family.owned_view().active.as_ref().map_or(0, |slot| slot.debt());
                 let debt = active + map.allocated_bytes().min(family.options.write_buffer_bytes()) as u64;
-                self.debt.add(debt); // first: a flush may take it off as soon as it is on the list
+                self.debt.add(debt); // add first: a flush may subtract it as soon as the memtable is in the view
                 if !family.rotate_around(map, commit.seq, commit.end) {
                     self.debt.subtract(debt);
                 }
@@ -516,22 +520,22 @@ impl Shared {
         let held = self.log.sequencer().hold();
         let boundary = held.boundary;
         for family in families {
-            // First: a flush or a drop may take it off as soon as it is on the list.
+            // Add first: a flush or a drop may subtract it as soon as the memtable is immutable.
             let bytes = family.owned_view().active.as_ref().map_or(0, |slot| slot.bytes() as u64);
             self.debt.add(bytes);
             if family.rotate(boundary) == 0 {
-                self.debt.subtract(bytes); // a drop was faster
+                self.debt.subtract(bytes); // a drop came first
             }
         }
         drop(held);
-        tidesdb_sync::reclaim(); // not while the order of commits was held: it may free whole memtables
+        tidesdb_sync::reclaim(); // not while the tail is held: it may free whole memtables
         families.iter().for_each(|f| self.jobs.push(Job::Flush(f.id)));
         boundary
     }
 }
 
-/// A column family: a cheap handle, cloneable, usable from any thread. It stays valid across a rename; after
-/// a drop its calls fail with `NotFound`.
+/// A column family: a cheap handle, cloneable, usable from any thread. It stays valid across a rename; after a drop its
+/// calls fail with `NotFound`.
 #[derive(Clone, Debug)]
 pub struct Family {
     pub(crate) core: Arc<FamilyCore>,
@@ -539,17 +543,17 @@ pub struct Family {
 }
 
 impl Family {
-    /// Its number, which is never reused.
+    /// The id, which is never reused.
     pub fn id(&self) -> FamilyId {
         self.core.id
     }
 
-    /// Its name now.
+    /// The current name.
     pub fn name(&self) -> String {
         self.core.name().to_string()
     }
 
-    /// Its settings now.
+    /// The current settings.
     pub fn options(&self) -> crate::options::FamilyOptions {
         self.core.options.now()
     }

@@ -1,4 +1,4 @@
-//! Where entries come from: a memtable, a table, or a level of disjoint tables, as one kind of cursor without dynamic dispatch.
+//! Sources of entries: a memtable, a table, or a level of disjoint tables, as one cursor type without dynamic dispatch.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ use crate::version;
 
 /// A table in a version.
 pub type TableSlot = version::TableSlot<Table>;
-/// All tables of a family at one moment.
+/// All tables of a family, as of one version.
 pub type TableVersion = version::FamilyVersion<Table>;
 
 /// One source of entries.
 pub enum Source {
     /// A memtable.
     Memtable(tidesdb_memtable::Cursor),
-    /// Writes of a transaction, which its own reader takes for as new as can be: for commits of the sequence number it reads
-    /// at, which no commit has.
+    /// A transaction's own writes. Their reader treats them as newer than anything else: as entries of the given
+    /// sequence number, at which it reads and which no commit has.
     Own(tidesdb_memtable::Cursor, SeqNo),
     /// A table of level 1.
     Table(TableCursor),
@@ -31,8 +31,8 @@ pub enum Source {
     Run(LevelCursor<MergeInput>),
 }
 
-/// A table that a merge reads. The merge leaves the system's page cache as it finds it: pages of a table that is not there are
-/// dropped behind the merge.
+/// A table that a merge reads. The merge leaves the page cache as it found it: pages of a table that was not cached are
+/// dropped once the merge has read them.
 #[derive(Clone, Debug)]
 pub struct MergeInput {
     slot: Arc<TableSlot>,
@@ -40,12 +40,12 @@ pub struct MergeInput {
 }
 
 impl MergeInput {
-    /// An input that is read soon.
+    /// An input that will be read soon.
     pub fn new(slot: &Arc<TableSlot>) -> Self {
         Self { slot: Arc::clone(slot), is_cold: !slot.table().is_in_page_cache() }
     }
 
-    /// Whether most of these inputs, by bytes, come from the disk.
+    /// Returns true if most of these inputs, by bytes, come from the disk.
     pub fn are_cold(inputs: &[Self]) -> bool {
         let bytes = |input: &Self| input.slot.meta().file_bytes;
         let cold: u64 = inputs.iter().filter(|input| input.is_cold).map(bytes).sum();
@@ -110,8 +110,9 @@ impl Source {
         Self::Table(slot.cursor())
     }
 
-    /// Cursors over inputs of a merge: they read by system calls and past the block cache, so that a merge neither fills
-    /// the cache nor keeps whole tables mapped. Those of a `run` are disjoint, in key order, and make one cursor.
+    /// Cursors over the inputs of a merge. They read by system calls and bypass the block cache, so that a merge
+    /// neither fills the cache nor keeps whole tables mapped. If `run` is true, the inputs are a sorted run (disjoint
+    /// and in key order) and make one cursor.
     pub fn for_merge(comparator: &Comparator, inputs: Vec<MergeInput>, run: bool) -> Vec<Self> {
         match inputs.is_empty() {
             true => Vec::new(),
@@ -144,7 +145,7 @@ impl EntryCursor for Source {
                 m.skip_older(below, until);
                 Ok(())
             }
-            Self::Own(..) => Ok(()), // its numbers mean nothing
+            Self::Own(..) => Ok(()), // its sequence numbers are not comparable
             Self::Table(c) => c.skip_older(below, until),
             Self::Level(c) => c.skip_older(below, until),
             Self::Run(c) => c.skip_older(below, until),
@@ -170,7 +171,7 @@ impl EntryCursor for Source {
 
     fn seek_version(&mut self, target: &[u8], seq: SeqNo) -> Result<()> {
         match self {
-            // All own writes are of one sequence number here, and of others from 1 on in their memtable.
+            // For the reader all own writes have one sequence number; in their memtable they are numbered from 1 on.
             Self::Own(m, own) if seq < *own => m.seek_version(target, 0),
             Self::Own(m, _) => m.seek(target),
             Self::Memtable(m) => m.seek_version(target, seq),
@@ -263,7 +264,7 @@ fn stamp_in_memory(cursor: &tidesdb_memtable::Cursor) -> Stamp {
     Stamp { seq: e.seq, kind: kind(e.kind), expiry: e.expiry }
 }
 
-/// A memtable holds only kinds that a batch encoded.
+/// A memtable holds only kinds that a batch encoded, so the default is never used.
 #[inline(always)]
 fn kind(byte: u8) -> Kind {
     Kind::from_u8(byte).unwrap_or(Kind::Delete)

@@ -5,11 +5,12 @@
 //!   -> delete what neither the new manifest nor this process needs
 //! ```
 //!
-//! The tables of all families end at one boundary, so the store holds a prefix of the commits with or without a log. Between
-//! two such rounds only the log grows: parts of the value logs that it refers to, then parts of the log, up to what is
-//! durable here. A commit never waits for any of this; a failure leaves the store as it was, and is tried again.
+//! The tables of all families end at one boundary, so the store holds a prefix of the commits with or without a log.
+//! Between two such rounds only the log grows: parts of the value logs that it refers to, then parts of the log, up to
+//! what is durable locally. A commit never waits for an upload. A failed upload leaves the store as it was, and is
+//! tried again.
 //!
-//! At most one upload runs at a time. Everything else may go on meanwhile.
+//! At most one upload runs at a time. All other work may continue meanwhile.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,10 +31,10 @@ use crate::wal::layout::{SEGMENT_HEADER_BYTES, UNIT};
 use crate::wal::reader;
 use crate::{Error, Result};
 
-/// The log is uploaded this long after a commit, if there are few.
+/// A log that has grown is uploaded at the latest this long after its previous upload.
 const LOG_PAUSE: Duration = Duration::from_secs(1);
 
-/// When an upload is due; asked by the thread that keeps time.
+/// Decides when an upload is due; called by the timekeeper thread.
 #[derive(Debug, Default)]
 pub struct Due {
     last_round: Duration,
@@ -41,7 +42,7 @@ pub struct Due {
 }
 
 impl Due {
-    /// Whether something is to be uploaded at `now`.
+    /// Returns true if something must be uploaded at `now`.
     pub fn tick(&mut self, shared: &Shared, remote: &Remote, now: Duration) -> bool {
         if remote.retry.waits(now) {
             return false;
@@ -64,18 +65,18 @@ impl Due {
     }
 }
 
-/// Uploads what is new. A failure is counted, and tried again later.
+/// Uploads what is new. A failure is counted, and the upload is tried again later.
 pub fn in_background(shared: &Arc<Shared>) {
     if let Err(error) = run(shared) {
-        tracing::warn!(%error, "the object store could not be brought up to date; it will be tried again");
+        tracing::warn!(%error, "the upload to the object store failed; it will be tried again");
     }
 }
 
 /// Uploads what is new.
 ///
 /// # Errors
-/// `Io` of the store, of reading what is to be uploaded, and those of a flush. The store holds what it held, or more of the
-/// same.
+/// `Io` of the store, of reading the files to upload, and those of a flush. The store keeps what it held, possibly with
+/// more of the same.
 pub fn run(shared: &Arc<Shared>) -> Result<()> {
     with_remote(shared, |remote| {
         let seen = remote.installs_seen.load(Ordering::SeqCst);
@@ -85,13 +86,14 @@ pub fn run(shared: &Arc<Shared>) -> Result<()> {
         }
         let catalog = shared.catalog.lock();
         let prefix = flush::prefix(shared)?;
-        // No version keeps the files of families that wait for their order: while there are some, none is dropped or found.
+        // No version keeps the files of unresolved families: while there are any, the catalog stays locked so that none
+        // is dropped or resolved.
         let _catalog = (!shared.orders.waiting.lock().is_empty()).then_some(catalog);
         round(shared, remote, &prefix)
     })
 }
 
-/// The last upload, after the database has settled: all is in tables.
+/// The last upload, after close has written everything to tables.
 ///
 /// # Errors
 /// As [`run`].
@@ -122,7 +124,7 @@ fn store_error(op: &'static str, object: &str) -> impl FnOnce(std::io::Error) ->
     move |e| Error::io(op, &format!("object {object}"), e)
 }
 
-/// Everything that `prefix` names, then a manifest that names it.
+/// Uploads everything that `prefix` names, then a manifest that names it.
 fn round(shared: &Arc<Shared>, remote: &Remote, prefix: &Prefix) -> Result<()> {
     if !remote.options.replicate_log {
         return round_without_log(shared, remote, prefix);
@@ -145,13 +147,13 @@ fn round_without_log(shared: &Arc<Shared>, remote: &Remote, prefix: &Prefix) -> 
     finish(shared, remote, prefix, after_log(shared, prefix))
 }
 
-/// A segment above every one that the prefix can have used.
+/// A segment above every segment that the prefix can have used.
 fn after_log(shared: &Shared, prefix: &Prefix) -> WalId {
     let used = prefix.boundary.max(prefix.state.last_seq).max(prefix.state.durable_mark);
     WalId(prefix.state.log_start.0.max(shared.log.segment_of(used).0) + 1)
 }
 
-/// Makes the log durable up to `least` at least; returns how far it is.
+/// Makes the log durable up to at least `least`; returns how far it is durable.
 fn durable_end(shared: &Shared, least: SeqNo) -> Result<SeqNo> {
     let written = shared.log.sequencer().written_end().max(least);
     shared.sync_to(written)?;
@@ -171,7 +173,7 @@ fn put_files(
     let (stored, new): (Vec<&String>, Vec<&String>) = tables.iter().partition(is_stored);
     for name in stored {
         let bytes = remote.objects.lock().stored(name);
-        remote.cache.settle(name, bytes); // one of an earlier session
+        remote.cache.settle(name, bytes); // uploaded by an earlier session
     }
     remote.queued.store(new.len() as u64, Ordering::Relaxed);
     for name in new {
@@ -202,7 +204,7 @@ fn put_table(shared: &Shared, remote: &Remote, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Stores what a value log has and the store has not. `core` is its family, which knows how far it is written.
+/// Stores the bytes of a value log that the store lacks. `core` is its family, which knows how far it is written.
 fn put_vlog(shared: &Shared, remote: &Remote, core: Option<&Arc<FamilyCore>>, id: VlogId) -> Result<()> {
     let name = files::vlog(id);
     let known = core.and_then(|core| core.vlog.stable(id));
@@ -212,7 +214,7 @@ fn put_vlog(shared: &Shared, remote: &Remote, core: Option<&Arc<FamilyCore>>, id
     let (len, complete) = match known {
         Some(known) => known,
         None => {
-            // Nothing is written to a value log of an earlier session.
+            // Value logs of an earlier session are never written again.
             let file = shared.dir.open(&name, Access::Read).map_err(|e| Error::io("open", &name, e))?;
             (file.len().map_err(|e| Error::io("stat", &name, e))?, true)
         }
@@ -224,7 +226,7 @@ fn put_vlog(shared: &Shared, remote: &Remote, core: Option<&Arc<FamilyCore>>, id
     Ok(())
 }
 
-/// Stores the bytes of `name` below `len` that the store has not.
+/// Stores the bytes of `name` below `len` that the store lacks.
 fn put_part(shared: &Shared, remote: &Remote, name: &str, len: u64) -> Result<()> {
     let stored = remote.objects.lock().stored(name);
     if stored >= len {
@@ -238,7 +240,7 @@ fn put_part(shared: &Shared, remote: &Remote, name: &str, len: u64) -> Result<()
     Ok(())
 }
 
-/// Stores the values that the log refers to: those of this session.
+/// Stores the values that the log refers to, that is, those of this session.
 fn put_values(shared: &Shared, remote: &Remote) -> Result<()> {
     for family in shared.all_families() {
         for info in family.vlog.files() {
@@ -251,7 +253,7 @@ fn put_values(shared: &Shared, remote: &Remote) -> Result<()> {
     Ok(())
 }
 
-/// Stores the log from segment `first` up to `end`. False if a segment is not there any more.
+/// Stores the log from segment `first` up to `end`. Returns false if a segment no longer exists.
 fn put_log(shared: &Shared, remote: &Remote, first: WalId, end: SeqNo) -> Result<bool> {
     let segment_bytes = shared.versions.identity().wal_segment_bytes;
     let (ids, _) = reader::segment_files(&shared.dir, first, segment_bytes)?;
@@ -266,15 +268,15 @@ fn put_log(shared: &Shared, remote: &Remote, first: WalId, end: SeqNo) -> Result
         }
         let span = reader::span_of(&shared.dir, id, segment_bytes);
         expected += span;
-        // A segment that the end has reached counts with its header: the pad before it says that it is there.
+        // A segment that `end` has reached is stored with its header, because the pad before it claims that it exists.
         let len = (end - begin).clamp(SEGMENT_HEADER_BYTES, span * segment_bytes);
         put_part(shared, remote, &files::wal(id), len)?;
     }
     Ok(expected * segment_bytes > end)
 }
 
-/// Stores what was committed since the last upload, as values and log. False if there is a gap: only a new manifest can begin a
-/// log behind it.
+/// Stores what was committed since the last upload: values, then log. Returns false if there is a gap: only a new
+/// manifest can start a log after it.
 fn follow_log(shared: &Arc<Shared>, remote: &Remote) -> Result<bool> {
     let stored = remote.log_end.load(Ordering::SeqCst);
     let end = durable_end(shared, stored)?;
@@ -292,7 +294,7 @@ fn follow_log(shared: &Arc<Shared>, remote: &Remote) -> Result<bool> {
     Ok(whole)
 }
 
-/// Puts a manifest of the prefix in force, and removes what is not needed any more.
+/// Installs a manifest of the prefix in the store, and removes objects that are no longer needed.
 fn finish(shared: &Shared, remote: &Remote, prefix: &Prefix, log_start: WalId) -> Result<()> {
     let generation = remote.objects.lock().generation();
     let number = shared.versions.new_manifest_number(generation);
@@ -313,7 +315,7 @@ fn finish(shared: &Shared, remote: &Remote, prefix: &Prefix, log_start: WalId) -
     Ok(())
 }
 
-/// Deletes objects that nobody needs. One that resists is tried again after the next upload.
+/// Deletes objects that are no longer needed. An object that cannot be deleted is tried again after the next upload.
 fn remove_garbage(remote: &Remote, state: &State, number: u64, log_start: WalId) {
     let named: BTreeSet<String> = names(state).collect();
     let needed = |file: &str| match files::parse(file) {
@@ -328,7 +330,7 @@ fn remove_garbage(remote: &Remote, state: &State, number: u64, log_start: WalId)
             Ok(()) => remote.objects.lock().remove(&object),
             Err(error) => {
                 remote.count_failure();
-                tracing::warn!(%object, %error, "an object could not be deleted; it is tried again");
+                tracing::warn!(%object, %error, "an object could not be deleted; it will be tried again after the next upload");
                 return;
             }
         }

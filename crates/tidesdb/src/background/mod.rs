@@ -1,11 +1,12 @@
-//! Which job runs when, and what a failed job means.
+//! Which job runs when, and how failed jobs are handled.
 //!
-//! Work is driven by debt, not by the clock: whoever makes work asks for it through `jobs`; workers take the most urgent.
-//! With no workers the committing thread runs what waits, after its commit: the order of I/O is then deterministic.
+//! Work is driven by debt, not by the clock: code that causes work requests it through `jobs`; workers take the most
+//! urgent job. Without workers the committing thread runs queued jobs after its commit: the order of I/O is then
+//! deterministic.
 //!
-//! A failed job leaves its inputs: it is tried again with growing pauses. An unknown durable state and a panic poison the
-//! database; so does an I/O error that comes back `IO_FAILURES_MAX` times, unless it says that something is
-//! short (space, descriptors). A damaged input of a compaction only fails that compaction.
+//! A failed job keeps its inputs and is tried again with growing pauses. An unknown durable state and a panic poison
+//! the database. So does an I/O error that occurs `IO_FAILURES_MAX` times in a row, unless it reports a shortage
+//! (space, descriptors). A damaged input of a compaction fails only that compaction.
 
 mod pool;
 #[cfg(test)]
@@ -24,14 +25,14 @@ use crate::shared::Shared;
 use crate::types::SeqNo;
 use crate::{Error, Result, compact, flush, learn, upload};
 
-/// How often in a row an I/O error may come before the database is poisoned. A full disk does not count.
+/// Consecutive I/O errors after which the database is poisoned. A full disk does not count.
 const IO_FAILURES_MAX: u32 = 3;
 /// The longest pause before failed work is tried again.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// The same for a compaction whose input is damaged: it reads that damage again for nothing, most likely.
+/// The same for a compaction with a damaged input, which most likely meets the same damage again.
 const DAMAGE_PAUSE_MAX: Duration = Duration::from_secs(300);
 
-/// Runs one job; failures are dealt with, not returned, except to callers who wait for the result.
+/// Runs one job. Failures are handled here; the result is for callers that wait for the job.
 ///
 /// # Errors
 /// Those of the job.
@@ -46,7 +47,7 @@ pub fn run(shared: &Arc<Shared>, job: Job) -> Result<()> {
     result.map(drop)
 }
 
-/// Runs everything that waits, in this thread, until nothing does or something fails.
+/// Runs queued jobs in this thread until the queue is empty or a job fails.
 ///
 /// # Errors
 /// Those of the first job that fails.
@@ -59,7 +60,7 @@ pub fn run_waiting(shared: &Arc<Shared>) -> Result<()> {
     Ok(())
 }
 
-/// Runs `job`; whether tables were written, which proves that the disk works.
+/// Runs `job`. Returns true if tables were written, which proves that the disk works.
 fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
     shared.health.check()?;
     let family = |id| shared.families.read().get(&id).cloned();
@@ -86,7 +87,7 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
             {
                 family.compaction_retry.succeeded();
                 shared.jobs.push(Job::Compact(id));
-                shared.remove_obsolete(); // at once: a job for it would wait behind every compaction that is due
+                shared.remove_obsolete(); // now: a job for it would wait until all due compactions are done
                 shared.jobs.push(Job::RemoveObsolete);
                 return Ok(true);
             }
@@ -102,7 +103,7 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
     Ok(false)
 }
 
-/// When the log outgrows its cap, every family whose active memtable holds on to what is beyond the cap is flushed.
+/// If the log exceeds its limit, flushes every family whose active memtable retains log beyond the limit.
 fn flush_what_pins_the_log(shared: &Arc<Shared>) {
     let beyond = |pins| shared.log.bytes_since(pins) >= shared.options.wal_bytes_max;
     if !beyond(shared.log_needed_from()) {
@@ -122,7 +123,7 @@ fn failed(shared: &Shared, job: Job, e: &Error) {
     tracing::warn!(?job, error = %e, "a background job failed; its inputs are kept");
     let now = shared.env.clock.mono();
     if let (Job::Compact(id), true) = (job, e.is_corruption()) {
-        // A damaged input harms only the keys it holds: its tables stay, reads of them say what is wrong.
+        // A damaged input affects only the keys it holds: its tables stay, and reads of them report the damage.
         if let Some(family) = shared.families.read().get(&id) {
             family.compaction_retry.failed(now, DAMAGE_PAUSE_MAX);
         }
@@ -134,33 +135,34 @@ fn failed(shared: &Shared, job: Job, e: &Error) {
         return;
     }
     let pause = shared.retry.failed(now, PAUSE_MAX);
-    tracing::info!(?pause, "it will be tried again");
+    tracing::info!(?pause, "failed background work will be tried again");
 }
 
-/// What must happen from time to time: the clock is read, the log synced and sealed, failed flushes asked for again.
+/// Periodic work: reads the clock, syncs and seals the log, requests failed flushes again.
 #[derive(Debug, Default)]
 pub struct Ticks {
-    /// The log must become durable up to here, as commits were promised.
+    /// The log must become durable up to here for commits with a sync interval.
     sync_until: SeqNo,
     tail_seen: SeqNo,
     tail_since: Duration,
     sealed: SeqNo,
     last_sweep: Duration,
-    /// End of the log when families were last looked through for deletes.
+    /// End of the log when families were last checked for deletes.
     looked: SeqNo,
     uploads: upload::Due,
 }
 
 impl Ticks {
-    /// How often [`Ticks::tick`] wants to be called.
+    /// How often [`Ticks::tick`] must be called.
     pub const PERIOD: Duration = Duration::from_millis(10);
     /// A log without commits for this long is sealed.
     const IDLE: Duration = Duration::from_millis(50);
-    /// How often memory and files that nobody needs are looked for.
+    /// How often unneeded memory and files are collected.
     const SWEEP: Duration = Duration::from_secs(1);
 
-    /// Makes durable what was promised, as far as it is in the log. A commit that is still being written, and may take long, is
-    /// left to the next round: it must not delay the promises before it, nor the clock.
+    /// Syncs what commits with a sync interval rely on, as far as it is in the log. A commit that is still being
+    /// written, and may take long, is left to the next round: it must not delay the deadlines of earlier commits, nor
+    /// the clock.
     fn sync_what_is_written(&self, shared: &Shared) {
         let sequencer = shared.log.sequencer();
         if sequencer.durable() < self.sync_until {
@@ -168,7 +170,7 @@ impl Ticks {
         }
     }
 
-    /// One round.
+    /// Runs one round.
     pub fn tick(&mut self, shared: &Arc<Shared>) {
         shared.refresh_clock();
         if shared.health.is_poisoned() {
@@ -182,7 +184,7 @@ impl Ticks {
         self.sync_what_is_written(shared);
         let tail = sequencer.tail();
         if tail.saturating_sub(self.looked) >= learn::LOOK_EVERY {
-            self.looked = tail; // a delete takes a unit of the log, or more
+            self.looked = tail; // every delete takes at least one unit of the log
             learn::ask(shared);
         }
         if tail != self.tail_seen {
@@ -207,9 +209,9 @@ impl Ticks {
         if now.saturating_sub(self.last_sweep) >= Self::SWEEP {
             self.last_sweep = now;
             shared.log.restore_reserve();
-            // What a reader still used when it was replaced: on an idle database nobody else would free it.
+            // Frees what a reader still used when it was replaced: on an idle database no other call would free it.
             tidesdb_sync::reclaim();
-            // A snapshot may have gone that kept deleted ranges alive.
+            // A dropped snapshot may have been the last that kept range tombstones alive.
             let ranges = |f: &Arc<FamilyCore>| !f.owned_view().version.ranges().is_empty();
             for family in shared.all_families().iter().filter(|f| ranges(f)) {
                 shared.jobs.push(Job::Compact(family.id));

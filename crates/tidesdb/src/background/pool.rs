@@ -1,4 +1,4 @@
-//! The threads that run jobs, and the one that keeps time.
+//! The worker threads, and the timekeeper thread.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +11,18 @@ use crate::jobs::Job;
 use crate::shared::Shared;
 use crate::{Error, Result};
 
-/// Running threads of one database.
+/// The running threads of one database.
 #[derive(Debug, Default)]
 pub struct Pool {
     threads: Mutex<Vec<JoinHandle>>,
 }
 
 impl Pool {
-    /// Starts `workers` workers and the timekeeper. None at all for 0 workers.
+    /// Starts `workers` workers, the timekeeper, the learner and, with an object store, the uploader. 0 workers = no
+    /// threads.
     ///
     /// # Errors
-    /// `Io` if a thread cannot be started; those that were are stopped.
+    /// `Io` if a thread cannot be started; the threads already started are stopped.
     pub fn start(shared: &Arc<Shared>, workers: usize) -> Result<Self> {
         let pool = Self::default();
         if workers == 0 {
@@ -29,8 +30,9 @@ impl Pool {
         }
         for i in 0..workers {
             let shared = Arc::clone(shared);
-            // Of several workers one half takes short jobs and never waits behind a long one. The other half takes the long
-            // ones and gives way to the threads of the user, until their debt makes those wait.
+            // One half of several workers takes only short jobs, so these never wait for a long one. The other half
+            // takes the long jobs at low priority: it yields to the threads of the user until writers are delayed by
+            // debt.
             let (name, priority, takes) = match i * 2 < workers {
                 _ if workers == 1 => ("tidesdb-worker", Priority::Normal, Takes::All),
                 true => ("tidesdb-flush", Priority::Normal, Takes::Short),
@@ -75,7 +77,7 @@ impl Pool {
         }
     }
 
-    /// Ends all threads after their current job.
+    /// Stops all threads after their current job.
     pub fn stop(&self, shared: &Shared) {
         shared.jobs.close();
         for thread in std::mem::take(&mut *self.threads.lock()) {
@@ -103,9 +105,9 @@ fn work(shared: &Arc<Shared>, takes: Takes) {
         Takes::Uploads => job.is_upload(),
     };
     while !shared.jobs.is_closed() {
-        shared.refresh_clock(); // while the thread that keeps time waits for a slow disk
+        shared.refresh_clock(); // in case the timekeeper waits for a slow disk
         if let Some(job) = shared.jobs.pop(Duration::from_millis(200), wanted) {
-            let _ = run(shared, job); // failures are dealt with inside
+            let _ = run(shared, job); // failures are handled inside
             shared.jobs.finished(job);
         }
     }

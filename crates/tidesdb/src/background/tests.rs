@@ -1,4 +1,4 @@
-//! Ticks by hand, on a simulated disk whose power fails.
+//! Ticks driven by hand, on a simulated disk whose power fails.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,7 @@ impl Machine {
         self.db.write_with(&mut batch, &WriteOptions::default().sync(mode)).unwrap();
     }
 
-    /// Time passes, tick by tick.
+    /// Advances the clock tick by tick.
     fn pass(&mut self, millis: u64) {
         for _ in 0..millis / 10 {
             self.clock.advance(Duration::from_millis(10));
@@ -48,7 +48,7 @@ impl Machine {
         }
     }
 
-    /// How many commits a power failure would leave.
+    /// Number of commits that a power failure would leave.
     fn durable(&self) -> usize {
         let (env, ..) = sim::env_on(self.disk.crash_image(&Image::SYNCED, SEED), SEED);
         options(env).open().unwrap().iter().unwrap().count()
@@ -58,7 +58,7 @@ impl Machine {
 const SECOND: SyncMode = SyncMode::Interval(Duration::from_secs(1));
 
 #[test]
-fn a_commit_is_durable_after_its_interval_and_not_before() {
+fn a_commit_is_durable_after_its_interval_but_not_before() {
     let mut m = Machine::new(SyncMode::None);
     m.pass(500);
     m.put(b"none", SyncMode::None);
@@ -68,10 +68,10 @@ fn a_commit_is_durable_after_its_interval_and_not_before() {
     m.pass(390);
     assert_eq!(m.durable(), 0);
     m.pass(20);
-    assert_eq!(m.durable(), 3, "with all that was there");
+    assert_eq!(m.durable(), 3, "with all earlier commits");
     m.put(b"none again", SyncMode::None);
     m.pass(5000);
-    assert_eq!(m.durable(), 3, "nobody asked for more");
+    assert_eq!(m.durable(), 3, "no commit asked for another sync");
     m.put(b"b", SECOND);
     m.pass(980);
     assert_eq!(m.durable(), 3);
@@ -89,7 +89,7 @@ fn the_shortest_interval_counts() {
     assert_eq!(m.durable(), 0);
     m.pass(20);
     assert_eq!(m.durable(), 3);
-    // The promise of those that were synced early is kept too, without another sync.
+    // The deadlines of commits that were synced early are met without another sync.
     let syncs = m.db.stats().durable_seq;
     m.pass(3000);
     assert_eq!(m.db.stats().durable_seq, syncs);
@@ -99,7 +99,7 @@ fn the_shortest_interval_counts() {
 }
 
 #[test]
-fn transactions_keep_it_too() {
+fn transactions_become_durable_after_their_interval() {
     for isolation in [Isolation::ReadCommitted, Isolation::Serializable] {
         let mut m = Machine::new(SyncMode::None);
         let mut tx = m.db.begin(isolation);
@@ -113,10 +113,10 @@ fn transactions_keep_it_too() {
     }
 }
 
-/// A memtable counted as waiting after it had been put on the list. A flush or a drop that was faster took it off first, and its
-/// bytes stayed: writers paid for memtables that were gone.
+/// A memtable was once counted as debt only after it had been added to the list of immutable memtables. A faster flush
+/// or drop subtracted it first, and its bytes stayed: writers were delayed by memtables that no longer existed.
 #[test]
-fn no_memtable_waits_when_all_are_flushed_or_dropped() {
+fn the_debt_is_zero_after_all_memtables_are_flushed_or_dropped() {
     let memory = std::path::Path::new("/dev/shm"); // each round makes tables: syncs must be free
     let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
     let db = Db::options(dir.path()).sync(SyncMode::None).with(|o| o.disk_free_min = 0).open().unwrap();
@@ -128,24 +128,24 @@ fn no_memtable_waits_when_all_are_flushed_or_dropped() {
             scope.spawn(|| db.drop_family("dropped").unwrap());
         });
         db.flush().unwrap();
-        // A flush in the background may be about to count down.
+        // A flush in the background may be about to subtract its bytes.
         let settles = || {
             std::thread::sleep(Duration::from_millis(2));
             waiting(&db) == 0
         };
-        assert!((0..500).any(|_| settles()), "round {round}: {} bytes wait", waiting(&db));
+        assert!((0..500).any(|_| settles()), "round {round}: {} bytes of debt are left", waiting(&db));
     }
 }
 
-/// The thread that keeps time waited for the tail of the log. One commit that takes long to write kept every earlier promise
-/// waiting, and the clock that TTL goes by.
+/// The timekeeper once waited for the tail of the log. One commit that took long to write then delayed every earlier
+/// deadline, and the clock used for expiry.
 #[test]
-fn a_commit_that_takes_long_delays_no_promise_before_it() {
+fn a_slow_commit_does_not_delay_earlier_deadlines() {
     let mut m = Machine::new(SyncMode::None);
     m.put(b"early", SECOND);
     let shared = Arc::clone(&m.db.inner.shared);
     let (done, seen) = std::sync::mpsc::channel();
-    let _slow = shared.log.sequencer().reserve(4096, Purpose::Store).unwrap(); // nobody writes it
+    let _slow = shared.log.sequencer().reserve(4096, Purpose::Store).unwrap(); // never written
     let body = move || {
         m.pass(1100);
         let durable = m.durable();
@@ -158,6 +158,6 @@ fn a_commit_that_takes_long_delays_no_promise_before_it() {
     };
     let ticker = Env::real().threads.spawn("ticker", Priority::Normal, Box::new(body)).unwrap();
     let answer = seen.recv_timeout(Duration::from_secs(20));
-    assert_eq!(answer, Ok((1, 5)), "the round of the clock waits for a commit");
+    assert_eq!(answer, Ok((1, 5)), "the timekeeper waits for a commit");
     ticker.join();
 }

@@ -1,4 +1,4 @@
-//! Commit hooks: the user's functions that are told what was committed to a family.
+//! Commit hooks: user functions that are called with what was committed to a family.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use crate::types::SeqNo;
 /// Called after a commit is visible, in the thread that committed.
 pub type CommitHook = dyn Fn(&Committed<'_>) + Send + Sync;
 
-/// What one commit did to one family.
+/// The operations of one commit on one family.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Committed<'a> {
-    /// The commit's sequence number: higher than that of all commits before it.
+    /// The commit's sequence number: higher than those of all earlier commits.
     pub seq: SeqNo,
-    /// Its operations on the family, in the order in which they were added.
+    /// Its operations on the family, in the order in which they were added to the batch.
     pub ops: &'a [CommittedOp<'a>],
 }
 
@@ -48,14 +48,14 @@ pub enum CommittedOp<'a> {
     },
     /// A delete of all keys of a range.
     DeleteRange {
-        /// First key deleted; empty = from the first of all.
+        /// First key deleted; empty = from the first key of all.
         start: &'a [u8],
-        /// First key not deleted; empty = to the last of all.
+        /// First key not deleted; empty = to the last key of all.
         end: &'a [u8],
     },
 }
 
-/// The place of a family's hook. Costs a commit one load while there is none.
+/// Holds a family's hook. While no hook is set it costs a commit one atomic load.
 #[derive(Default)]
 pub struct HookCell {
     used: AtomicBool,
@@ -70,13 +70,13 @@ impl HookCell {
         *cell = hook;
     }
 
-    /// Whether there is one.
+    /// Returns true if a hook is set.
     #[inline]
     pub fn is_set(&self) -> bool {
         self.used.load(Ordering::Acquire)
     }
 
-    /// The hook, to call without holding anything.
+    /// The hook, for a call without holding any lock.
     pub fn get(&self) -> Option<Arc<CommitHook>> {
         if self.is_set() { self.hook.lock().clone() } else { None }
     }

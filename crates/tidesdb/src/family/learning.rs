@@ -1,63 +1,63 @@
-//! What the background is to look at, to learn deserts from: hints, which nobody relies on.
+//! Where the background should look for dead ranges: hints only; nothing depends on them for correctness.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidesdb_sync::Mutex;
 
-/// Runs that wait at most; more are forgotten.
+/// Maximum number of queued tombstone runs; further ones are discarded.
 const WAITING_MAX: usize = 256;
 
-/// Keys of one memtable in a row that it deletes.
+/// A tombstone run: consecutive keys of one memtable that are deleted there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Run {
-    /// The first of them, and one of every so many after it. One that waits has some.
+    /// The first key, and one of every so many after it. Never empty while the run is queued.
     pub marks: Vec<Vec<u8>>,
-    /// The last of them.
+    /// The last key.
     pub last: Vec<u8>,
 }
 
-/// Of one family.
+/// Dead-range discovery of one family.
 #[derive(Debug, Default)]
 pub struct Learning {
     waiting: Mutex<Vec<Run>>,
-    /// Deletes counted when the background was asked to look at the family.
+    /// Number of deletes counted when the background was last asked to look at the family.
     asked: AtomicU64,
-    /// Held by the one who learns.
+    /// Held by the thread that looks for dead ranges.
     pub progress: Mutex<Progress>,
-    /// Steps of walks so far.
+    /// Steps of all scans so far.
     pub steps: AtomicU64,
 }
 
-/// How far the learning has come.
+/// Progress of dead-range discovery.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Where the desert ends that was learned last: that is where it may grow.
+    /// End of the dead range found last; it may grow from there.
     pub frontier: Option<Vec<u8>>,
-    /// How often in a row it had not grown.
+    /// Consecutive scans that did not extend the last dead range.
     pub misses: u32,
-    /// Deletes counted when the memtable was looked at.
+    /// Number of deletes counted when the memtable was last surveyed.
     pub surveyed: u64,
 }
 
 impl Learning {
-    /// `runs` are to be looked at.
+    /// Queues `runs`.
     pub fn add(&self, runs: impl IntoIterator<Item = Run>) {
         let mut waiting = self.waiting.lock();
         let room = WAITING_MAX.saturating_sub(waiting.len());
         waiting.extend(runs.into_iter().take(room));
     }
 
-    /// Whether any is.
+    /// Returns true if any run is queued.
     pub fn is_waiting(&self) -> bool {
         !self.waiting.lock().is_empty()
     }
 
-    /// All that are, the oldest first, once.
+    /// Takes all queued runs, the oldest first.
     pub fn take(&self) -> Vec<Run> {
         std::mem::take(&mut *self.waiting.lock())
     }
 
-    /// Whether there were `many` deletes, of `deletes` in all, since this last said so.
+    /// Returns true if at least `many` deletes, of `deletes` in total, happened since this last returned true.
     pub fn is_due(&self, deletes: u64, many: u64) -> bool {
         let due = deletes.saturating_sub(self.asked.load(Ordering::Relaxed)) >= many;
         if due {

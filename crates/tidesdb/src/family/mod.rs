@@ -1,12 +1,13 @@
-//! One column family's state: its read view, its memtables, its value log.
+//! The state of one column family: its read view, its memtables, its value log.
 //!
-//! The **read view** (active memtable, immutables, version) is one immutable object behind an atomic pointer; readers reach it
-//! under an epoch pin, without a count and without a lock. Every change replaces the whole view under `change`.
+//! The **read view** (active memtable, immutable memtables, version) is one immutable object behind an atomic pointer.
+//! Readers load it under an epoch pin, without a reference count and without a lock. Every change replaces the whole
+//! view under `change`.
 //!
-//! Which memtable a commit goes to is decided by its sequence number, not by the moment it arrives: each memtable begins
-//! at a boundary (`from`), set while the order of commits is held. So all versions in a newer memtable are newer than all
-//! in an older one, although nobody waits for slow committers; and once everything below the next boundary is
-//! published, nothing more can come to a memtable.
+//! A commit's memtable is chosen by its sequence number, not by the time at which it arrives: each memtable begins at a
+//! boundary (`from`), set while the tail of the sequencer is held. So all versions in a newer memtable are newer than
+//! all in an older one, although no thread waits for slow committers. Once everything below the next boundary is
+//! published, a memtable receives nothing more.
 
 mod hook;
 mod learning;
@@ -30,13 +31,13 @@ use crate::sources::TableVersion;
 use crate::types::{FamilyId, SeqNo};
 use crate::vlog::VlogSet;
 
-/// Deserts that a family remembers.
+/// Maximum number of dead ranges that a family remembers.
 const DESERTS_MAX: usize = 256;
 
 /// State of one family. Lives as long as a handle, a reader or the database refers to it.
 #[derive(Debug)]
 pub struct FamilyCore {
-    /// Its number; never reused.
+    /// Its id; never reused.
     pub id: FamilyId,
     /// Its settings.
     pub options: LiveOptions,
@@ -46,27 +47,28 @@ pub struct FamilyCore {
     view: EpochCell<Arc<ReadView>>,
     /// Held while the view is replaced.
     change: Mutex<()>,
-    /// Held by the one flush of this family that runs.
+    /// Held by the running flush of this family; at most one runs.
     pub flushing: Mutex<()>,
-    /// Held by the one compaction of this family that runs.
+    /// Held by the running compaction of this family; at most one runs.
     pub compacting: Mutex<()>,
-    /// Whether tables of this family are being merged.
+    /// True while tables of this family are being merged.
     pub merging: AtomicBool,
-    /// After a compaction met damage.
+    /// When to retry after a compaction found damage.
     pub compaction_retry: Retry,
-    /// Intervals in which readers at some number found deleted keys only: for those at that number or a later one, what is
-    /// older than it is as good as covered by a range tombstone. Known in memory alone, and never relied on by a merge.
+    /// Dead ranges: intervals in which a reader at some sequence number found only deleted keys. For readers at that
+    /// number or a later one, older entries in the interval count as covered by a range tombstone. Kept in memory only;
+    /// merges never rely on them.
     pub deserts: SharedRanges,
-    /// Where the background is to look for more of them.
+    /// Where the background should look for more dead ranges.
     pub learning: Learning,
-    /// Told of each commit to the family.
+    /// Called with each commit to the family.
     pub hook: HookCell,
     dropped: AtomicBool,
-    /// Counters of what was done, see [`Metric`].
+    /// Operation counters, see [`Metric`].
     pub metrics: ShardedCounters<{ Metric::COUNT }>,
 }
 
-/// What a family counts.
+/// The counters of a family.
 #[derive(Clone, Copy, Debug)]
 #[repr(usize)]
 pub enum Metric {
@@ -82,14 +84,14 @@ pub enum Metric {
     CompactionWritten,
     /// Compactions.
     Compactions,
-    /// Entries that compactions and flushes dropped by rule.
+    /// Entries that compactions and flushes dropped by a rule.
     Dropped,
-    /// Tombstones of single keys that were written, or a few more: those of a batch count for each of its families.
+    /// Tombstones of single keys that were written, or slightly more: those of a batch count for each of its families.
     Deletes,
 }
 
 impl Metric {
-    /// How many there are.
+    /// Number of counters.
     pub const COUNT: usize = 8;
 }
 
@@ -122,28 +124,28 @@ impl FamilyCore {
         }
     }
 
-    /// The name now.
+    /// The current name.
     pub fn name(&self) -> Arc<str> {
         Arc::clone(&self.name.lock())
     }
 
-    /// After a rename.
+    /// Sets the name after a rename.
     pub fn set_name(&self, name: &str) {
         *self.name.lock() = name.into();
     }
 
-    /// Whether the family was dropped.
+    /// Returns true if the family was dropped.
     pub fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::SeqCst)
     }
 
-    /// After a drop: new commits and reads are refused.
+    /// Marks the family as dropped: new commits and reads are refused.
     pub fn set_dropped(&self) {
         self.dropped.store(true, Ordering::SeqCst);
         self.vlog.doom();
     }
 
-    /// Counts `n` more of `metric`.
+    /// Adds `n` to `metric`.
     pub fn count(&self, metric: Metric, n: u64) {
         self.metrics.add(metric as usize, n);
     }
@@ -153,18 +155,18 @@ impl FamilyCore {
         self.metrics.sum(metric as usize)
     }
 
-    /// The view now, for as long as the guard lives.
+    /// The current view, for as long as the guard lives.
     #[inline]
     pub fn view<'g>(&'g self, guard: &'g Guard) -> &'g Arc<ReadView> {
         self.view.load(guard)
     }
 
-    /// The view now, to keep.
+    /// The current view, to keep.
     pub fn owned_view(&self) -> Arc<ReadView> {
         Arc::clone(self.view.load(&pin()))
     }
 
-    /// Whether commits still go to the active memtable of `view`, the same as when it was taken.
+    /// Returns true if the active memtable is still that of `view`, so commits still go to it.
     pub fn is_written_in(&self, view: &ReadView) -> bool {
         let guard = pin();
         let now = self.view(&guard);
@@ -175,12 +177,12 @@ impl FamilyCore {
         }
     }
 
-    /// Remembers that readers at `found.seq`, or later, need not look at what is older in its interval.
+    /// Records a dead range: readers at `found.seq` or later need not read older entries in its interval.
     pub fn learn_desert(&self, found: RangeTombstone) {
         self.deserts.learn(&self.options.comparator, found, DESERTS_MAX);
     }
 
-    /// Replaces the view by what `change` makes of it. The former one is freed at some later time, or by
+    /// Replaces the view by the result of `change`. The old view is freed at some later time, or by
     /// [`tidesdb_sync::reclaim`].
     pub fn change_view(&self, change: impl FnOnce(&ReadView) -> ReadView) {
         let _one_at_a_time = self.change.lock();
@@ -188,7 +190,7 @@ impl FamilyCore {
         self.view.store_lazily(Arc::new(new));
     }
 
-    /// Makes the active memtable, if there is one, immutable: it ends at `boundary`. Returns its bytes.
+    /// Makes the active memtable, if there is one, immutable; it ends at `boundary`. Returns its bytes.
     pub fn rotate(&self, boundary: SeqNo) -> u64 {
         let mut bytes = 0;
         self.change_view(|view| {
@@ -198,7 +200,8 @@ impl FamilyCore {
         bytes
     }
 
-    /// The immutable `slot` is in the tables of `version`, or not needed any more. Returns its debt if it was there.
+    /// Removes the immutable memtable `slot`: it is in the tables of `version`, or no longer needed. Returns its debt
+    /// if it was in the view.
     pub fn release(&self, slot: &Arc<MemSlot>, version: Option<Arc<TableVersion>>) -> u64 {
         let mut bytes = 0;
         self.change_view(|view| {
@@ -210,16 +213,16 @@ impl FamilyCore {
         bytes
     }
 
-    /// Makes the memtable that commit `seq` belongs to, if it is missing. `published` is read under the lock: every
-    /// commit below it has arrived already, so the memtable pins the log from there. A dropped family gets none: a commit
-    /// that drew its number before the drop has nowhere to go, and nobody could read it.
+    /// Creates the memtable of commit `seq` if it is missing. `published` is read under the lock: every commit below it
+    /// has already arrived, so the memtable retains the log only from there. A dropped family gets no memtable: the
+    /// operations of a commit that drew its number before the drop are discarded, and no reader could see them.
     pub fn make_slot(&self, seq: SeqNo, seed: u64, published: impl FnOnce() -> SeqNo) {
         let _one_at_a_time = self.change.lock();
         let view = self.owned_view();
         if view.slot_for(seq).is_some() || self.is_dropped() {
             return;
         }
-        debug_assert!(seq >= view.active_from, "an immutable memtable is never missing");
+        debug_assert!(seq >= view.active_from, "an immutable memtable is missing");
         let slot = Arc::new(MemSlot {
             map: self.new_map(seed),
             ranges: SharedRanges::default(),
@@ -230,10 +233,11 @@ impl FamilyCore {
         self.view.store(Arc::new(ReadView { active: Some(slot), ..(*view).clone() }));
     }
 
-    /// Puts `map`, which holds commit `seq` alone, at its place: the active memtable ends at `seq`, the next one begins at `end`.
-    /// The caller holds the order of commits and owns `map`. `false` if the family was dropped.
+    /// Inserts `map`, which holds only commit `seq`, at its place: the active memtable ends at `seq`, the next one
+    /// begins at `end`. The caller holds the tail of the sequencer and owns `map`. Returns `false` if the family was
+    /// dropped.
     pub fn rotate_around(&self, mut map: Arc<Memtable>, seq: SeqNo, end: SeqNo) -> bool {
-        Arc::get_mut(&mut map).expect("no other thread knows a staged memtable").rebase(seq);
+        Arc::get_mut(&mut map).expect("a staged memtable is not shared").rebase(seq);
         let debt_max = self.options.write_buffer_bytes();
         let slot = Arc::new(MemSlot { map, ranges: SharedRanges::default(), from: seq, pins: seq, debt_max });
         let mut placed = false;
@@ -249,12 +253,12 @@ impl FamilyCore {
         placed
     }
 
-    /// A memtable of this family's order that is not part of it, to sort entries in.
+    /// A memtable in this family's key order, not part of the read view; used to sort entries.
     pub fn staging_memtable(&self, seed: u64) -> Arc<Memtable> {
         self.new_map(seed)
     }
 
-    /// Lets go of all memtables. Returns the debt of those that waited for a flush.
+    /// Drops all memtables. Returns the debt of the immutable ones.
     pub fn forget_memtables(&self) -> u64 {
         let mut bytes = 0;
         self.change_view(|view| {
@@ -265,7 +269,8 @@ impl FamilyCore {
         bytes
     }
 
-    /// After a drop: lets go of all tables, which handles of the family would keep else. Cursors have a view of their own.
+    /// Called after a drop: releases all tables, which handles of the family would otherwise keep. Cursors have a view
+    /// of their own.
     pub fn forget_tables(&self) {
         self.change_view(|view| view.with_version(Arc::new(view.version.emptied())));
     }

@@ -1,4 +1,4 @@
-//! Everything a reader of a family looks at, at one moment.
+//! A consistent view of a family for one reader: memtables and version.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::types::SeqNo;
 pub struct MemSlot {
     /// The map.
     pub map: Arc<Memtable>,
-    /// Range tombstones, beside the map.
+    /// Range tombstones of the memtable.
     pub ranges: SharedRanges,
-    /// First sequence number that belongs here.
+    /// Lowest sequence number that belongs to this memtable.
     pub from: SeqNo,
-    /// First sequence number whose log must be kept for this memtable.
+    /// The log must be kept from this sequence number on for this memtable.
     pub pins: SeqNo,
-    /// No more of its bytes count as debt of writers.
+    /// Upper limit of its bytes that count as writers' debt.
     pub debt_max: usize,
 }
 
@@ -30,32 +30,32 @@ impl MemSlot {
         self.map.allocated_bytes() + self.ranges.bytes()
     }
 
-    /// Bytes that writers wait for while it waits for its flush.
+    /// Bytes that count as writers' debt until the memtable is flushed.
     pub fn debt(&self) -> u64 {
         self.bytes().min(self.debt_max) as u64
     }
 
-    /// Whether nothing was written to it.
+    /// Returns true if nothing was written to it.
     pub fn is_empty(&self) -> bool {
         self.map.is_empty() && self.ranges.is_empty()
     }
 }
 
-/// Active memtable, immutables and version of a family at one moment. Immutable itself.
+/// Active memtable, immutable memtables and version of a family. Never changes.
 #[derive(Clone, Debug)]
 pub struct ReadView {
-    /// Written now; `None` until the first commit after a rotation.
+    /// The memtable being written; `None` until the first commit after a rotation.
     pub active: Option<Arc<MemSlot>>,
-    /// First sequence number of the active memtable, whether it exists yet or not.
+    /// Lowest sequence number of the active memtable, whether it exists yet or not.
     pub active_from: SeqNo,
-    /// Waiting to be flushed, newest first, each with the first sequence number that is above it.
+    /// Immutable memtables, newest first, each with its end: the first sequence number above it.
     pub immutables: Vec<(Arc<MemSlot>, SeqNo)>,
     /// The tables.
     pub version: Arc<TableVersion>,
 }
 
 impl ReadView {
-    /// The memtable that commit `seq` belongs to, if it exists.
+    /// The memtable of commit `seq`, if it exists.
     #[inline]
     pub fn slot_for(&self, seq: SeqNo) -> Option<&Arc<MemSlot>> {
         if seq >= self.active_from {
@@ -77,7 +77,7 @@ impl ReadView {
 
     /// The view after a rotation at `boundary`.
     pub fn rotated(&self, boundary: SeqNo) -> Self {
-        debug_assert!(boundary >= self.active_from, "boundaries ascend");
+        debug_assert!(boundary >= self.active_from, "rotation boundaries must not decrease");
         let mut next = self.clone();
         if let Some(active) = next.active.take() {
             next.immutables.insert(0, (active, boundary));
@@ -86,17 +86,17 @@ impl ReadView {
         next
     }
 
-    /// The view after the oldest immutable became tables of `version`.
+    /// The view after the oldest immutable memtable became tables of `version`.
     pub fn flushed(&self, slot: &Arc<MemSlot>, version: Arc<TableVersion>) -> Self {
         debug_assert!(
             self.immutables.last().is_none_or(|(oldest, _)| Arc::ptr_eq(oldest, slot)),
-            "memtables are flushed in the order of their commits"
+            "memtables must be flushed in commit order"
         );
         let immutables = self.immutables.iter().filter(|(s, _)| !Arc::ptr_eq(s, slot)).cloned().collect();
         Self { immutables, version, ..self.clone() }
     }
 
-    /// The same memtables over other tables.
+    /// The same memtables with the tables of `version`.
     pub fn with_version(&self, version: Arc<TableVersion>) -> Self {
         Self { version, ..self.clone() }
     }

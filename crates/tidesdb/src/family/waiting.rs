@@ -1,7 +1,8 @@
-//! Key orders that are known, and families that wait for one that is not.
+//! Known key orders, and unresolved families, whose key order is not registered yet.
 //!
-//! A waiting family has no read view: nobody can sort its keys. What the log holds for it was held back by recovery, in its
-//! value logs, or in memory if the database is open for reading only. See `db/waiting.rs`.
+//! An unresolved family has no read view, because its keys cannot be sorted. Recovery defers the operations that the
+//! log holds for it: they are kept in its value logs, or in memory if the database is open read-only. See
+//! `db/waiting.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,43 +12,44 @@ use tidesdb_sync::Mutex;
 use crate::types::{Comparator, FamilyId};
 use crate::vlog::VlogSet;
 
-/// Which orders are known, and who waits for one.
+/// The registered key orders, and the families whose key order is missing.
 #[derive(Debug, Default)]
 pub struct Orders {
-    /// Those that were given, beside the built-in ones.
+    /// The registered orders; built-in ones are not listed.
     pub given: Mutex<Vec<Comparator>>,
-    /// Families that wait. Held while one of them joins the others, so that a name is always found in one place.
+    /// Unresolved families. Held while one of them becomes a normal family, so that a name is always found in exactly
+    /// one place.
     pub waiting: Mutex<BTreeMap<FamilyId, Arc<WaitingFamily>>>,
 }
 
-/// A family that waits for its key order.
+/// An unresolved family: its key order is not registered yet.
 #[derive(Debug)]
 pub struct WaitingFamily {
-    /// Its number.
+    /// Its id.
     pub id: FamilyId,
     /// Its name.
     pub name: Arc<str>,
     /// The name of its key order.
     pub order: Arc<str>,
-    /// Its value logs, which need no order.
+    /// Its value logs, which need no key order.
     pub vlog: VlogSet,
-    /// What recovery found in the log and could not write anywhere: open for reading only.
+    /// Deferred operations that recovery read from the log and could not store, because the database is open read-only.
     pub in_memory: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Orders {
-    /// With these orders known.
+    /// Starts with these orders registered.
     pub fn new(given: Vec<Comparator>) -> Self {
         Self { given: Mutex::new(given), waiting: Mutex::default() }
     }
 
-    /// The order of this name, if it is known.
+    /// The order of this name, if it is built in or registered.
     pub fn by_name(&self, name: &str) -> Option<Comparator> {
         let given = || self.given.lock().iter().find(|order| order.name() == name).cloned();
         Comparator::by_name(name).or_else(given)
     }
 
-    /// The waiting family called `name`.
+    /// The unresolved family called `name`.
     pub fn waiting_family(&self, name: &str) -> Option<Arc<WaitingFamily>> {
         self.waiting.lock().values().find(|family| &*family.name == name).cloned()
     }

@@ -1,4 +1,4 @@
-//! The manifest: its edits, and the state they add up to.
+//! The manifest: its edits, and the state that they add up to.
 
 use std::path::Path;
 
@@ -7,8 +7,8 @@ use crate::ranges::RangeTombstone;
 use crate::version::{self, Change, State};
 use crate::{Error, Result};
 
-/// Shows the manifest in force of the database in `path`: every edit with its offset, then what the database consists of.
-/// Returns the damage; edits before it are shown.
+/// Shows the manifest in force of the database in `path`: every edit with its offset, then the families, tables and
+/// value logs. Returns the damage; the edits before it are shown.
 ///
 /// # Errors
 /// `NotFound` if there is no database, `Io`, `FormatTooNew`.
@@ -21,15 +21,15 @@ pub fn manifest(path: impl AsRef<Path>, show: &mut dyn FnMut(&str)) -> Result<Ve
     });
     let Some((state, report)) = keep_damage(read, &mut damage)? else { return Ok(damage) };
     show(&format!("{}: {} records in {} bytes", report.file, report.records, report.bytes));
-    show(&format!("  closed in order: {}", if report.clean { "yes" } else { "no" }));
+    show(&format!("  closed cleanly: {}", if report.clean { "yes" } else { "no" }));
     if report.torn_bytes > 0 {
-        show(&format!("  {} bytes of an edit that was not finished", report.torn_bytes));
+        show(&format!("  {} bytes of an unfinished edit", report.torn_bytes));
     }
     if report.unmarked_record || report.half_marked {
-        show("  the last edit was being made durable when the writer stopped");
+        show("  the writer stopped while it made the last edit durable");
     }
     if report.repaired_mark {
-        show("  one of the copies of a mark is damaged; the other copy was used");
+        show("  one copy of a mark is damaged; the other copy was used");
     }
     show_state(&state, show);
     Ok(damage)
@@ -52,7 +52,7 @@ fn show_state(state: &State, show: &mut dyn FnMut(&str)) {
         for p in &family.held {
             let (vlog, at, bytes) = (p.vlog.0, p.offset, p.raw_len);
             show(&format!(
-                "    held back until the key order is known: {bytes} bytes in value log {vlog:06} @{at}"
+                "    deferred until the key order is registered: {bytes} bytes in value log {vlog:06} @{at}"
             ));
         }
         for (vlog, info) in &family.vlogs {
@@ -97,13 +97,13 @@ fn describe(change: &Change) -> String {
             format!("remove range tombstone {seq} from family {}", family.0)
         }
         Change::Hold { family, pointer: p } => {
-            format!("hold back operations of family {}: value log {:06} @{}", family.0, p.vlog.0, p.offset)
+            format!("defer operations of family {}: value log {:06} @{}", family.0, p.vlog.0, p.offset)
         }
-        Change::Release { family } => format!("family {} holds nothing back", family.0),
+        Change::Release { family } => format!("family {} has no deferred operations", family.0),
         Change::LastSeq { seq } => format!("last seqno {seq}"),
         Change::DurableMark { seq } => format!("durable below {seq}"),
         Change::ClockMark { wall_secs } => format!("clock {wall_secs}"),
-        Change::CleanShutdown => "closed in order".to_owned(),
+        Change::CleanShutdown => "closed cleanly".to_owned(),
         Change::Unknown { tag, .. } => format!("a change of a newer version, tag {tag}"),
     }
 }

@@ -1,8 +1,9 @@
-//! Looking at the files of a database from outside: what they say, where each part lies, and where damage is.
+//! Inspects the files of a database without opening it: what they hold, where each part lies, and where damage is.
 //!
-//! Everything here only reads, takes no lock, and works on files of a database that does not open. Each function shows
-//! lines for people and returns the damage it met; an empty list means that every byte it covers is whole. What the lines
-//! look like is no part of the interface. Of a database that is being written, the newest bytes may look unfinished.
+//! All functions only read, take no lock, and also work on files of a database that does not open. Each function shows
+//! lines for people and returns the damage it found; an empty list means that every byte it covers is intact. The
+//! format of the lines is not part of the interface. If the database is being written, the newest bytes may look
+//! unfinished.
 
 mod manifest;
 mod table;
@@ -32,7 +33,7 @@ fn open(path: &Path) -> Result<(Env, Arc<dyn Dir>)> {
     Ok((env, dir))
 }
 
-/// A key for the eyes.
+/// A key in readable form.
 fn shown(key: &[u8]) -> String {
     match key.get(..KEY_SHOWN_MAX) {
         Some(front) if key.len() > KEY_SHOWN_MAX => {
@@ -47,7 +48,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Damage is part of the answer; any other error is the end of it.
+/// Collects damage as part of the answer; returns any other error.
 fn keep_damage<T>(result: Result<T>, damage: &mut Vec<Error>) -> Result<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),
@@ -60,7 +61,7 @@ fn keep_damage<T>(result: Result<T>, damage: &mut Vec<Error>) -> Result<Option<T
 }
 
 fn no_such(file: &str) -> Error {
-    Error::NotFound { what: format!("file {file} of that kind").into() }
+    Error::NotFound { what: format!("file {file} of this kind").into() }
 }
 
 #[cfg(test)]

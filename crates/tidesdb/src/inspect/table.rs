@@ -10,12 +10,12 @@ use crate::types::{EntryCursor, Stamp};
 use crate::version;
 use crate::{Error, Result};
 
-/// Shows the table `file` (such as `000003.klog`) of the database in `path`: its properties and its blocks, each read and
-/// checked; with `entries`, all entries. Returns the damage.
+/// Shows the table `file` (such as `000003.klog`) of the database in `path`: its properties and its blocks, each read
+/// and checked; with `entries`, all entries. Returns the damage.
 ///
 /// # Errors
-/// `NotFound` if it is no table or the manifest does not name it, `InvalidArgument` if the family has a key order of its
-/// own, `Io`, `FormatTooNew`; `Corrupt` only for a damaged manifest.
+/// `NotFound` if it is not a table or the manifest does not name it, `InvalidArgument` if the family has a custom key
+/// order, `Io`, `FormatTooNew`; `Corrupt` only for a damaged manifest.
 pub fn table(
     path: impl AsRef<Path>,
     file: &str,
@@ -33,7 +33,7 @@ pub fn table(
     let order = &family.options.comparator;
     if crate::types::Comparator::by_name(order.name()).is_none() {
         return Err(Error::invalid(format!(
-            "keys of {file} are in the order {:?} of its program",
+            "{file} has the custom key order {:?}, which only its own program knows",
             order.name()
         )));
     }

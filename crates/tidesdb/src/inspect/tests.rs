@@ -26,7 +26,7 @@ fn files_of(path: &Path, extension: &str) -> Vec<String> {
     names
 }
 
-/// Lines and damage of one inspection.
+/// Returns the lines and the damage of one inspection.
 fn look(inspect: impl FnOnce(&mut dyn FnMut(&str)) -> Result<Vec<Error>>) -> (String, Vec<Error>) {
     let mut text = String::new();
     let damage = inspect(&mut |line| {
@@ -36,7 +36,7 @@ fn look(inspect: impl FnOnce(&mut dyn FnMut(&str)) -> Result<Vec<Error>>) -> (St
     (text, damage.unwrap())
 }
 
-/// Flips a bit, looks, and puts it back.
+/// Flips a bit, inspects the file, and restores it.
 fn flipped(
     path: &Path,
     file: &str,
@@ -54,7 +54,7 @@ fn flipped(
 }
 
 #[test]
-fn every_kind_of_file_tells_what_it_holds() {
+fn every_kind_of_file_shows_its_content() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path();
     let db = fill(path);
@@ -83,7 +83,7 @@ fn every_kind_of_file_tells_what_it_holds() {
 }
 
 #[test]
-fn damage_is_placed() {
+fn damage_is_reported_with_file_and_offset() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path();
     fill(path).close().unwrap();
@@ -106,7 +106,7 @@ fn damage_is_placed() {
 }
 
 #[test]
-fn a_damaged_record_of_the_log_is_placed() {
+fn a_damaged_log_record_is_reported_at_its_offset() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path();
     fill(path).abandon();
@@ -124,7 +124,7 @@ fn a_damaged_record_of_the_log_is_placed() {
 }
 
 #[test]
-fn what_is_not_there_is_not_found() {
+fn missing_files_are_not_found() {
     let dir = tempfile::tempdir().unwrap();
     Db::open(dir.path()).unwrap().close().unwrap();
     let mut ignore = |_: &str| ();

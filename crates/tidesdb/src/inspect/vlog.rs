@@ -9,12 +9,13 @@ use crate::version;
 use crate::vlog::VlogSet;
 use crate::{Error, Result};
 
-/// Shows the value log `file` (such as `000002.vlog`) of the database in `path`: its header, and with `entries` its
-/// records, all read and checked. Bytes that are no record can be values that were being written in a crash: they are shown,
-/// and count as damage if fewer values are whole than tables refer to. `Db::verify` follows every reference.
+/// Shows the value log `file` (such as `000002.vlog`) of the database in `path`: its header and its records, all read
+/// and checked; with `entries`, each record is shown. Bytes that are not records can be values that were being written
+/// during a crash. They are shown, and count as damage if fewer values are intact than tables refer to. `Db::verify`
+/// follows every reference.
 ///
 /// # Errors
-/// `NotFound` if it is no value log or the manifest does not name it, `Io`, `FormatTooNew`; `Corrupt` only for a
+/// `NotFound` if it is not a value log or the manifest does not name it, `Io`, `FormatTooNew`; `Corrupt` only for a
 /// damaged manifest.
 pub fn vlog(
     path: impl AsRef<Path>,
@@ -47,14 +48,14 @@ pub fn vlog(
     let lost = report.records < known.live_count;
     let tail = (report.tail_bytes() > 0).then_some(report.valid_len..report.len);
     for gap in report.gaps.iter().cloned().chain(tail) {
-        let what = format!("{} bytes that are no record", gap.end - gap.start);
+        let what = format!("{} bytes that are not a record", gap.end - gap.start);
         show(&format!("  @{:<10} {what}", gap.start));
         if lost {
             damage.push(Error::corrupt(file, gap.start, what));
         }
     }
     if lost && damage.is_empty() {
-        let what = format!("{} whole values where tables refer to {}", report.records, known.live_count);
+        let what = format!("{} intact values, but tables refer to {}", report.records, known.live_count);
         damage.push(Error::corrupt(file, report.valid_len, what));
     }
     Ok(damage)

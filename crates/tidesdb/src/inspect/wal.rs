@@ -13,11 +13,11 @@ use crate::wal::layout::{
 use crate::write::ops;
 use crate::{Error, Result};
 
-/// Shows the segment `file` (such as `000007.wal`) of the database in `path`: its header and its records; with `entries`,
-/// the operations in them too. Returns the damage that this segment alone proves.
+/// Shows the segment `file` (such as `000007.wal`) of the database in `path`: its header and its records; with
+/// `entries`, also the operations in them. Returns the damage that can be proved from this segment alone.
 ///
 /// # Errors
-/// `NotFound` if it is no segment, `Io`, `FormatTooNew`, `MemoryLimit`.
+/// `NotFound` if it is not a segment, `Io`, `FormatTooNew`, `MemoryLimit`.
 pub fn wal(
     path: impl AsRef<Path>,
     file: &str,
@@ -61,14 +61,14 @@ pub fn wal(
 /// A segment in memory.
 struct Segment<'a> {
     file: &'a str,
-    /// Address of its first byte.
+    /// Address of the first byte.
     base: u64,
     header: &'a SegmentHeader,
     bytes: &'a [u8],
 }
 
 impl<'a> Segment<'a> {
-    /// Shows all records. A stretch without one is damage if a record says that it was durable.
+    /// Shows all records. A gap without records is damage if a record claims that it was durable.
     fn walk(&self, entries: bool, show: &mut dyn FnMut(&str), damage: &mut Vec<Error>) {
         let mut pos = SEGMENT_HEADER_BYTES;
         let mut holes: Vec<u64> = Vec::new();
@@ -76,7 +76,7 @@ impl<'a> Segment<'a> {
         while pos + RECORD_HEADER_BYTES as u64 <= self.bytes.len() as u64 {
             let Some((record, body)) = self.record(pos) else {
                 let Some(next) = self.next_record(pos + UNIT) else { break };
-                show(&format!("  @{pos:<10} {} bytes that are no record", next - pos));
+                show(&format!("  @{pos:<10} {} bytes that are not a record", next - pos));
                 holes.push(pos);
                 pos = next;
                 continue;
@@ -91,8 +91,11 @@ impl<'a> Segment<'a> {
         }
         let rest = usize::try_from(pos).ok().and_then(|pos| self.bytes.get(pos..)).unwrap_or_default();
         if !rest.is_empty() {
-            let what =
-                if rest.iter().all(|b| *b == 0) { "zeros" } else { "no records: torn, or of an earlier use" };
+            let what = if rest.iter().all(|b| *b == 0) {
+                "zeros"
+            } else {
+                "not records: torn, or from an earlier use"
+            };
             show(&format!("  @{pos:<10} {} bytes left, {what}", rest.len()));
         }
         show(&format!("  {records} records"));

@@ -1,9 +1,9 @@
-//! Time: which versions a reader sees, and which must be kept for whom.
+//! Snapshots: which versions a reader sees, and which must be kept.
 //!
-//! A reader at sequence number `s` sees, of each key, the newest version with `seq <= s`. Readers without a snapshot take
-//! the read view first and `s` second: the other way round, a flush or compaction between the two could drop the
-//! very version that `s` needs. A [`Snapshots`] entry is made under one lock with the reading of `s`, and whoever
-//! drops versions takes the list under the same lock, so no snapshot falls into a gap.
+//! A reader at sequence number `s` sees, of each key, the newest version with `seq <= s`. Readers without a snapshot
+//! take the read view first and `s` second: in the other order, a flush or compaction between the two could drop the
+//! very version that `s` needs. A [`Snapshots`] entry is registered and `s` is read under one lock. A job that drops
+//! versions reads the list under the same lock, so it misses no snapshot.
 
 mod snapshots;
 #[cfg(test)]

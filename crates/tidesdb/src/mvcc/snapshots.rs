@@ -7,7 +7,7 @@ use tidesdb_sync::modelled::Mutex;
 
 use crate::types::SeqNo;
 
-/// All live snapshots of a database. No limit on their number.
+/// All live snapshots of a database. Their number is not limited.
 #[derive(Debug, Default)]
 pub struct Snapshots {
     state: Mutex<State>,
@@ -15,9 +15,9 @@ pub struct Snapshots {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Those at each sequence number.
+    /// Snapshots at each sequence number.
     live: BTreeMap<SeqNo, Pins>,
-    /// Below this, versions may be gone that no live snapshot needs.
+    /// Below this sequence number, versions that no live snapshot needs may be gone.
     floor: SeqNo,
 }
 
@@ -25,12 +25,13 @@ struct State {
 #[derive(Debug, Default)]
 struct Pins {
     count: usize,
-    /// How many of them are of transactions that look for conflicts when they commit, and when the first of these began.
+    /// Number of snapshots of transactions that check for conflicts at commit, and when the first of these transactions
+    /// began.
     validating: usize,
     began: u32,
 }
 
-/// A registered snapshot; dropping it lets its versions go.
+/// A registered snapshot; dropping it allows its versions to be dropped.
 #[derive(Debug)]
 pub struct SnapshotPin {
     seq: SeqNo,
@@ -39,16 +40,16 @@ pub struct SnapshotPin {
 }
 
 impl Snapshots {
-    /// Registers a snapshot at the sequence number that `now` reads under the lock. `now` must not wait: other threads need the
-    /// lock to get on.
+    /// Registers a snapshot at the sequence number that `now` returns; it is called under the lock. `now` must not
+    /// wait: other threads need the lock to make progress.
     pub fn register(self: &Arc<Self>, now: impl FnOnce() -> SeqNo) -> SnapshotPin {
         let mut state = self.state.lock();
         let seq = now();
         self.pin(&mut state, seq, None)
     }
 
-    /// As [`Snapshots::register`], for a transaction that begins at the second `began` and whose commit looks for conflicts:
-    /// merges keep the newest version of each key that was written since, and what had not expired.
+    /// Like [`Snapshots::register`], for a transaction that begins at the second `began` and whose commit checks for
+    /// conflicts. Merges keep the newest version of each key written since, and what had not expired at `began`.
     pub fn register_validating(self: &Arc<Self>, began: u32, now: impl FnOnce() -> SeqNo) -> SnapshotPin {
         let mut state = self.state.lock();
         let seq = now();
@@ -65,19 +66,18 @@ impl Snapshots {
         SnapshotPin { seq, validating: validating.is_some(), all: Arc::clone(self) }
     }
 
-    /// The oldest live snapshot of a transaction whose commit looks for conflicts, and the time at which it began. Time never goes
-    /// back, so no other one began earlier.
+    /// The oldest live snapshot of a transaction whose commit checks for conflicts, and the time at which the
+    /// transaction began. Time never goes back, so no other such transaction began earlier.
     pub fn oldest_validating(&self) -> Option<(SeqNo, u32)> {
         let state = self.state.lock();
         let oldest = state.live.iter().find(|(_, pins)| pins.validating > 0);
         oldest.map(|(seq, pins)| (*seq, pins.began))
     }
 
-    /// Registers a snapshot at `seq`, which is published, if everything that it shows is still there; else the first sequence
-    /// number of which that is sure.
+    /// Registers a snapshot at `seq`, which is published, if everything that it shows still exists.
     ///
     /// # Errors
-    /// That number.
+    /// The first sequence number at which everything still exists.
     pub fn register_at(self: &Arc<Self>, seq: SeqNo) -> Result<SnapshotPin, SeqNo> {
         let mut state = self.state.lock();
         if seq < state.floor && !state.live.contains_key(&seq) {
@@ -86,14 +86,14 @@ impl Snapshots {
         Ok(self.pin(&mut state, seq, None))
     }
 
-    /// Nothing is sure of the time before `seq`.
+    /// Records that versions before `seq` may be incomplete.
     pub fn begin_at(&self, seq: SeqNo) {
         let mut state = self.state.lock();
         state.floor = state.floor.max(seq);
     }
 
-    /// All live snapshots before `floor` in ascending order, and then `floor`, read under the same lock: the points in time at
-    /// which someone reads, and the first of all those at which someone can begin to read.
+    /// All live snapshots below `floor` in ascending order, then `floor`, all read under one lock. These are the read
+    /// timestamps in use, and the lowest one that a new reader can get.
     pub fn readers(&self, floor: impl FnOnce() -> SeqNo) -> Vec<SeqNo> {
         let mut state = self.state.lock();
         let floor = floor();

@@ -1,4 +1,4 @@
-//! Which moments are read.
+//! Tests of the list of read timestamps in use.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ fn all() -> Arc<Snapshots> {
 }
 
 #[test]
-fn readers_are_the_live_snapshots_and_now() {
+fn readers_are_the_live_snapshots_and_the_current_timestamp() {
     let all = all();
     assert_eq!(all.readers(|| 7), [7]);
     let pins = [5, 3, 9].map(|seq| all.register(|| seq));
@@ -19,14 +19,14 @@ fn readers_are_the_live_snapshots_and_now() {
 }
 
 #[test]
-fn a_snapshot_of_now_is_named_once() {
+fn a_snapshot_at_the_current_timestamp_is_listed_once() {
     let all = all();
     let _pin = all.register(|| 4);
     assert_eq!(all.readers(|| 4), [4]);
 }
 
 #[test]
-fn the_last_of_equal_pins_lets_go() {
+fn a_timestamp_is_listed_until_its_last_pin_is_dropped() {
     let all = all();
     let a = all.register(|| 4);
     let b = all.register(|| 4);
@@ -39,9 +39,9 @@ fn the_last_of_equal_pins_lets_go() {
     assert_eq!((all.count(), all.readers(|| 9)), (0, vec![9]));
 }
 
-/// A snapshot that is being taken while a compaction asks who reads is either named or newer than "now".
+/// A snapshot that is registered while a compaction lists the readers is either in the list or newer than the list.
 #[test]
-fn nobody_slips_between_the_list_and_now() {
+fn concurrent_registrations_are_never_missed() {
     let all = all();
     let now = std::sync::atomic::AtomicU64::new(1);
     let load = || now.load(std::sync::atomic::Ordering::SeqCst);
@@ -52,7 +52,7 @@ fn nobody_slips_between_the_list_and_now() {
                     now.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
                     let pin = all.register(load);
                     let readers = all.readers(load);
-                    assert!(readers.contains(&pin.seq()), "a live snapshot is not named");
+                    assert!(readers.contains(&pin.seq()), "a live snapshot is missing in the list");
                     assert!(readers.is_sorted());
                 }
             });

@@ -5,24 +5,24 @@ use std::time::Duration;
 use super::RemoteOptions;
 
 /// When a commit becomes durable against a crash of the machine. In every mode the bytes are handed to the kernel
-/// before the commit returns, so the death of the process loses nothing, and a crash leaves a prefix of the commits.
+/// before the commit returns. So the death of the process loses nothing, and a crash leaves a prefix of the commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum SyncMode {
     /// When the system writes it back: no bound on time.
     None,
-    /// At most this long, plus 10 ms and one sync, after it returned; every commit before it too.
+    /// At most this long after it returned, plus 10 ms and one sync; so is every commit before it.
     Interval(Duration),
     /// Before it returns. The default.
     #[default]
     Full,
 }
 
-/// What opening does with damage in the log. Ordinary crashes never meet anything but a torn tail.
+/// What opening does about damage in the log. An ordinary crash leaves nothing worse than a torn tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum RecoveryMode {
     /// Refuse even a torn tail: for tests, and after clean shutdowns.
     Strict,
-    /// Cut a torn tail and report it; refuse damage elsewhere and name what would be lost. The default.
+    /// Cut a torn tail and report it. Refuse damage elsewhere and report what would be lost. The default.
     #[default]
     Tail,
     /// Stop before the first damage and report how many commits were given up; later segments are set aside.
@@ -38,34 +38,34 @@ pub struct DbOptions {
     pub sync: SyncMode,
     /// What to do with damage in the log. Default `Tail`.
     pub recovery: RecoveryMode,
-    /// Bytes of decoded blocks, filters and indexes kept in memory. Filters and indexes that stay there as long as their table is
-    /// open take half of it at most. Default 64 MiB.
+    /// Bytes of decoded blocks, filters and indexes kept in memory. Filters and indexes that stay in memory while their
+    /// table is open take at most half of it. Default 64 MiB.
     pub cache_bytes: u64,
-    /// Bytes of memtables that wait for a flush, of all families together, at which writers stop; they are slowed from one
-    /// half of it on. Active memtables come on top. Default 160 MiB: two and a half write buffers of the default size.
+    /// Bytes of immutable memtables, of all families together, at which writers stop; writers are delayed from half of
+    /// it on. Active memtables are not counted. Default 160 MiB: two and a half write buffers of the default size.
     pub memtables_bytes_max: u64,
-    /// Bytes of log kept for unflushed data before the family that pins the oldest part is flushed. Default 256 MiB.
+    /// Bytes of log kept for unflushed data before the family that retains the oldest part is flushed. Default 256 MiB.
     pub wal_bytes_max: u64,
     /// Bytes of one WAL segment. Fixed when the database is created. Default 64 MiB.
     pub wal_segment_bytes: u64,
-    /// Threads for flush and compaction; 0 = the committing thread does the work itself, which makes
-    /// the order of I/O deterministic, and nobody serves `SyncMode::Interval`. Default: from the cores, 2 to 4.
+    /// Threads for flush and compaction. 0 = the committing thread does the work itself: the order of I/O is then
+    /// deterministic, and no thread syncs for `SyncMode::Interval`. Default: 2 to 4, by the number of cores.
     pub background_threads: Option<usize>,
-    /// Commits that store data and merges leave at least this much of the disk free. Deletes, drops and flushes may use it.
-    /// Default 100 MiB.
+    /// Commits that store data, and merges, leave at least this many bytes of the disk free. Deletes, drops and flushes
+    /// may use them. Default 100 MiB.
     pub disk_free_min: u64,
-    /// Bytes of disk that a file holds for deletes, drops and flushes when somebody else has filled the disk; 0 = none.
-    /// Default: 8 MiB, or two log segments if that is less.
+    /// Bytes of disk that a file reserves for deletes, drops and flushes when other programs have filled the disk; 0 =
+    /// none. Default: 8 MiB, or two log segments if that is less.
     pub disk_reserve_bytes: Option<u64>,
-    /// The past that [`crate::Db::at`] can go back to, as bytes of log: what was overwritten or deleted since is kept. Default 0:
-    /// only until the next flush or merge.
+    /// How much history [`crate::Db::at`] can read, in bytes of log: what was overwritten or deleted since is kept.
+    /// Default 0: only until the next flush or merge.
     pub history_bytes: u64,
     /// Create the database if there is none. Default true.
     pub create_if_missing: bool,
-    /// Open for reading only: nothing on disk is changed. Default false.
+    /// Open read-only: nothing on disk is changed. Default false.
     pub read_only: bool,
     /// Read tables through memory maps where the system allows: faster while all tables fit in memory. Default false,
-    /// because a sector that cannot be read then kills the process with a signal instead of failing the read.
+    /// because an unreadable sector then kills the process with a signal instead of failing the read.
     pub mmap_reads: bool,
     /// Write small WAL records through a memory map where the file system allows. Default true.
     pub mmap_wal: bool,
@@ -96,7 +96,7 @@ impl Default for DbOptions {
 }
 
 impl DbOptions {
-    /// Bytes of the disk's reserve, for log segments of this length.
+    /// Bytes of the reserve file, for log segments of `segment_bytes` bytes.
     pub(crate) fn reserve_bytes(&self, segment_bytes: u64) -> u64 {
         self.disk_reserve_bytes.unwrap_or((8 << 20).min(2 * segment_bytes))
     }

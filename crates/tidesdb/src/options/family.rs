@@ -1,8 +1,9 @@
-//! Settings of one column family. They are stored with the family; the comparator by name.
+//! Settings of one column family. They are stored with the family; the comparator is stored by name.
 //!
-//! The table at the end of this file is the only place that lists them. From it follow [`FamilyOptions`] with its defaults, the
-//! checks of domains, the fields on disk ([`FamilyOptions::write`]), and [`LiveOptions`], which open families use. A new setting
-//! is one line there, and its use. It takes the next free id; ids are never used again.
+//! The table at the end of this file is the only place that lists them. Generated from it: [`FamilyOptions`] with its
+//! defaults, the domain checks, the fields on disk ([`FamilyOptions::write`]), and [`LiveOptions`], which open families
+//! use.
+//! To add a setting, add one line there and use the setting. It takes the next free id; ids are never reused.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -11,7 +12,7 @@ use crate::codec::{Compression, Decoder, FieldClass, FieldWriter, UnknownFields,
 use crate::types::Comparator;
 use crate::{Error, Result};
 
-/// Which concurrent map buffers the writes.
+/// The concurrent map that buffers writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum MemtableKind {
@@ -24,9 +25,9 @@ pub enum MemtableKind {
 
 /// Longest stored name of a key order in bytes.
 pub(crate) const COMPARATOR_NAME_BYTES_MAX: usize = 255;
-/// Most bits of filter for each key.
+/// Most filter bits per key.
 const FILTER_BITS_MAX: u64 = 32;
-/// Field of the name of the key order on disk.
+/// Field id of the key order's name on disk.
 const COMPARATOR_FIELD: u64 = 1;
 
 macro_rules! is_live {
@@ -52,7 +53,7 @@ macro_rules! family_options {
             /// Order of the keys. Fixed for the life of the family. Default: bytewise.
             pub comparator: Comparator,
             $(#[doc = $help] pub $name: $kind,)*
-            /// Settings that a newer version stored; this one keeps them.
+            /// Settings stored by a newer version; this version keeps them unchanged.
             #[doc(hidden)]
             pub unknown: UnknownFields,
         }
@@ -68,7 +69,7 @@ macro_rules! family_options {
         }
 
         impl FamilyOptions {
-            /// All settings but the key order, in the order of their ids.
+            /// All settings except the key order, by ascending id.
             pub const TABLE: &[SettingInfo] = &[
                 $(SettingInfo {
                     name: stringify!($name),
@@ -79,7 +80,7 @@ macro_rules! family_options {
                 },)*
             ];
 
-            /// The number of the setting `name`, if there is one of that name.
+            /// The value of the setting `name` as a number, if such a setting exists.
             pub fn get(&self, name: &str) -> Option<u64> {
                 match name {
                     $(stringify!($name) => Some(self.$name.to_word()),)*
@@ -102,7 +103,7 @@ macro_rules! family_options {
             /// ```
             ///
             /// # Errors
-            /// `InvalidArgument` if there is no such setting, or the number is outside of its domain.
+            /// `InvalidArgument` if no such setting exists, or the number is outside its domain.
             pub fn set(&mut self, name: &str, word: u64) -> Result<()> {
                 match name {
                     $(stringify!($name) => self.$name = checked(name, word, $domain).map_err(Error::invalid)?,)*
@@ -111,12 +112,12 @@ macro_rules! family_options {
                 Ok(())
             }
 
-            /// Why a setting is outside of its domain, if one is.
+            /// Describes the first setting that is outside its domain, if any.
             pub(crate) fn outside(&self) -> Option<String> {
                 [$(outside(stringify!($name), self.$name.to_word(), $domain.0..=$domain.1),)*].into_iter().flatten().next()
             }
 
-            /// Appends the settings as fields, up to the end of a body.
+            /// Appends the settings as fields; they extend to the end of the body.
             pub(crate) fn write(&self, out: &mut Vec<u8>) {
                 let mut fields = FieldWriter::new(out);
                 fields.bytes(COMPARATOR_FIELD, FieldClass::Required, self.comparator.name().as_bytes());
@@ -124,7 +125,8 @@ macro_rules! family_options {
                 fields.finish(&self.unknown);
             }
 
-            /// Reads what [`FamilyOptions::write`] wrote. A key order that is not built in gets the right name and byte order.
+            /// Reads what [`FamilyOptions::write`] wrote. A key order that is not built in keeps its name and compares
+            /// bytewise.
             pub(crate) fn read(d: &mut Decoder<'_>) -> Result<Self> {
                 let (mut options, mut order) = (Self::default(), None);
                 options.unknown = read_fields(d, |id, field| {
@@ -144,8 +146,8 @@ macro_rules! family_options {
             }
         }
 
-        /// Settings of an open family. The key order and fixed settings never change; each other one is read and changed on
-        /// its own. Callers that need a setting twice keep its value.
+        /// Settings of an open family. The key order and fixed settings never change. Each other setting is an atomic
+        /// of its own; a caller that needs a setting twice must keep its value.
         #[derive(Debug)]
         pub struct LiveOptions {
             /// Order of the keys.
@@ -155,7 +157,7 @@ macro_rules! family_options {
         }
 
         impl LiveOptions {
-            /// `options`, in force.
+            /// Puts `options` in force.
             pub fn new(options: FamilyOptions) -> Self {
                 Self {
                     $($name: options.$name.to_word().into(),)*
@@ -164,7 +166,7 @@ macro_rules! family_options {
                 }
             }
 
-            /// The settings now.
+            /// The current settings.
             pub fn now(&self) -> FamilyOptions {
                 FamilyOptions {
                     comparator: self.comparator.clone(),
@@ -173,10 +175,10 @@ macro_rules! family_options {
                 }
             }
 
-            /// Whether `options` may be put in force.
+            /// Checks that `options` may be put in force.
             ///
             /// # Errors
-            /// `InvalidArgument` if they change what is fixed, or a setting is outside of its domain.
+            /// `InvalidArgument` if they change a fixed setting, or a setting is outside its domain.
             pub fn check_change(&self, options: &FamilyOptions) -> Result<()> {
                 if options.comparator.name() != self.comparator.name() {
                     return Err(Error::invalid("the key order of a family cannot change"));
@@ -187,7 +189,7 @@ macro_rules! family_options {
                 options.outside().map_or(Ok(()), |what| Err(Error::invalid(what)))
             }
 
-            /// Puts in force what may change of `options`.
+            /// Puts the changeable settings of `options` in force.
             pub fn change(&self, options: &FamilyOptions) {
                 $(if is_live!($change) {
                     self.$name.store(options.$name.to_word(), Relaxed);
@@ -197,7 +199,7 @@ macro_rules! family_options {
             $(#[doc = $help]
             #[inline]
             pub fn $name(&self) -> $kind {
-                // Only words of settings are stored, so the default is never taken.
+                // Only valid words are stored, so the default is never used.
                 <$kind>::from_word(self.$name.load(Relaxed)).unwrap_or($default)
             })*
         }
@@ -206,7 +208,7 @@ macro_rules! family_options {
 
 family_options! {
     2 live write_buffer_bytes: usize = 64 << 20, (1, u64::MAX),
-        "Bytes of memtable after which it is flushed. Default 64 MiB.";
+        "Size of the memtable at which it is flushed, in bytes. Default 64 MiB.";
     3 live value_threshold: usize = 512, (0, u64::MAX),
         "Values of at least this many bytes go to the value log. Default 512.";
     4 live compression: Compression = Compression::Lz4, (0, u8::MAX as u64),
@@ -214,21 +216,21 @@ family_options! {
     5 live filter_bits_per_key: u32 = 10, (0, FILTER_BITS_MAX),
         "Bits of bloom filter for each key, at most 32; 0 = no filter. Default 10 (about 1 % false positives).";
     6 live table_bytes: u64 = 128 << 20, (1, u64::MAX),
-        "Size a table of the largest level aims at, in bytes. Default 128 MiB.";
+        "Target size of a table of the largest level, in bytes. Default 128 MiB.";
     7 live l1_tables_trigger: usize = 4, (1, u64::MAX),
         "Number of tables in level 1 that starts a compaction, at least 1. Default 4.";
     8 fixed memtable: MemtableKind = MemtableKind::Auto, (0, u8::MAX as u64),
         "Which map the memtable uses. Fixed for the life of the family. Default: a B+tree where the order allows it.";
     9 live vlog_file_bytes: u64 = 256 << 20, (0, u64::MAX),
-        "Bytes of a value log file after which a new one is begun. Default 256 MiB.";
+        "Size of a value log file at which a new one is started, in bytes. Default 256 MiB.";
 }
 
-/// The setting `name` with the value `word`, or why it cannot have it.
+/// Converts `word` to the setting `name`, or says why it cannot.
 fn checked<T: Setting>(name: &str, word: u64, (low, high): (u64, u64)) -> std::result::Result<T, String> {
     if let Some(what) = outside(name, word, low..=high) {
         return Err(what);
     }
-    T::from_word(word).ok_or_else(|| format!("{name} is {word}, which means nothing here"))
+    T::from_word(word).ok_or_else(|| format!("{name} is {word}, which has no meaning"))
 }
 
 fn comparator(field: &mut Decoder<'_>) -> Result<Comparator> {
@@ -240,18 +242,18 @@ fn comparator(field: &mut Decoder<'_>) -> Result<Comparator> {
 }
 
 impl FamilyOptions {
-    /// Reads settings as the first format of the manifest has them: one after the other, without ids.
+    /// Reads settings in the first format of the manifest: in order, without ids.
     pub(crate) fn read_unnumbered(d: &mut Decoder<'_>) -> Result<Self> {
         let name = d.bytes(COMPARATOR_NAME_BYTES_MAX)?;
         let name = std::str::from_utf8(name).map_err(|_| d.corrupt("name of a key order"))?;
         let mut options = Self { comparator: Comparator::of_stored_name(name), ..Self::default() };
         for info in Self::TABLE {
             let word = d.varint()?;
-            // That format took a trigger of 0 for 1.
+            // The first format treated a trigger of 0 as 1.
             let word = if info.name == "l1_tables_trigger" { word.max(1) } else { word };
             options.set(info.name, word).map_err(|_| d.corrupt(info.name))?;
             if info.name == "vlog_file_bytes" {
-                break; // the last one of that format
+                break; // the last setting of that format
             }
         }
         Ok(options)
@@ -271,7 +273,7 @@ impl FamilyOptions {
         self
     }
 
-    /// Sets from which size on values go to the value log.
+    /// Sets the size in bytes from which values go to the value log.
     #[must_use]
     pub fn value_threshold(mut self, bytes: usize) -> Self {
         self.value_threshold = bytes.max(1);
@@ -285,14 +287,14 @@ impl FamilyOptions {
         self
     }
 
-    /// Sets the bits of filter for each key.
+    /// Sets the filter bits per key.
     #[must_use]
     pub fn filter_bits_per_key(mut self, bits: u32) -> Self {
         self.filter_bits_per_key = bits.min(FILTER_BITS_MAX as u32);
         self
     }
 
-    /// Sets which map the memtable uses.
+    /// Sets the kind of map for the memtable.
     #[must_use]
     pub fn memtable(mut self, kind: MemtableKind) -> Self {
         self.memtable = kind;
@@ -308,9 +310,9 @@ mod tests {
         FamilyOptions::read(&mut Decoder::new(bytes, "file", 0))
     }
 
-    /// Every setting, set to a number that is not its default, comes back from disk, and only its own field changed.
+    /// Each setting, set to a number other than its default, survives a round trip, and no other field changes.
     #[test]
-    fn every_setting_has_a_field_of_its_own() {
+    fn each_setting_round_trips_alone() {
         for info in FamilyOptions::TABLE {
             let mut options = FamilyOptions::default();
             let other = if info.default == 1 { info.domain.0 } else { 1 };
@@ -326,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_outside_of_a_domain_are_refused_everywhere() {
+    fn numbers_outside_a_domain_are_refused_by_set_and_read() {
         let mut options = FamilyOptions::default();
         for (name, bad) in
             [("filter_bits_per_key", 33), ("table_bytes", 0), ("compression", 99), ("memtable", 2)]
@@ -343,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_a_newer_version_are_kept() {
+    fn settings_of_a_newer_version_survive_a_round_trip() {
         let mut bytes = Vec::new();
         FamilyOptions::default().write(&mut bytes);
         let newer = [&*bytes, &[200 << 1 & 0x7f | 0x80, 3, 1, 42]].concat();
@@ -354,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_fixed_cannot_change() {
+    fn fixed_settings_cannot_change() {
         let live = LiveOptions::new(FamilyOptions::default());
         for info in FamilyOptions::TABLE {
             let mut options = FamilyOptions::default();

@@ -1,15 +1,15 @@
-//! Settings of a family as numbers: what the table in `family.rs` generates its code from.
+//! Settings of a family as numbers; the code generated from the table in `family.rs` uses them.
 
 use std::ops::RangeInclusive;
 
 use super::MemtableKind;
 use crate::codec::Compression;
 
-/// A setting that fits a word: in an atomic of an open family, in a field on disk, and on the command line.
+/// A setting that fits in a word: in an atomic of an open family, in a field on disk, and on the command line.
 pub(super) trait Setting: Copy + PartialEq {
     /// The setting as a number.
     fn to_word(self) -> u64;
-    /// The setting of a number, if it is one.
+    /// Converts a number to the setting, if it is valid.
     fn from_word(word: u64) -> Option<Self>;
 }
 
@@ -22,9 +22,9 @@ pub struct SettingInfo {
     pub help: &'static str,
     /// Its default as a number.
     pub default: u64,
-    /// The numbers that it may be.
+    /// The smallest and the largest allowed number.
     pub domain: (u64, u64),
-    /// Whether it may change while the family is open.
+    /// True if it may change while the family is open.
     pub live: bool,
 }
 
@@ -78,10 +78,10 @@ impl Setting for MemtableKind {
     }
 }
 
-/// Why `word` cannot be the setting `name`, if so.
+/// Says why `word` is outside the domain of the setting `name`, if it is.
 pub(super) fn outside(name: &str, word: u64, domain: RangeInclusive<u64>) -> Option<String> {
     if domain.contains(&word) {
         return None;
     }
-    Some(format!("{name} is {word}, outside of {} to {}", domain.start(), domain.end()))
+    Some(format!("{name} is {word}, outside {} to {}", domain.start(), domain.end()))
 }

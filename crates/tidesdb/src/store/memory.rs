@@ -15,7 +15,7 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// A store of its own that holds now what this one holds.
+    /// A copy with the same objects, independent from now on.
     pub fn fork(&self) -> Self {
         Self { objects: Arc::new(Mutex::new(self.objects.lock().clone())) }
     }

@@ -1,4 +1,4 @@
-//! What the engine asks of an object store: four blocking calls.
+//! The interface of an object store: four blocking calls.
 
 mod memory;
 
@@ -10,44 +10,44 @@ use tidesdb_io::{File, FileExt};
 
 /// A store of named objects. Calls block; any thread may make them, several at a time.
 ///
-/// A `put` must be atomic: readers find the whole object, or what was there before. Once it has returned the object is as
-/// durable as the store ever makes it. Names consist of ASCII letters, digits and dots.
+/// A `put` must be atomic: readers find the whole new object, or the previous one. When it has returned, the object is
+/// as durable as the store ever makes it. Names consist of ASCII letters, digits and dots.
 pub trait ObjectStore: Send + Sync + Debug {
-    /// Stores `body` under `name`, in place of what was there.
+    /// Stores `body` under `name`, replacing an existing object.
     ///
     /// # Errors
     /// Any: the call is repeated later.
     fn put(&self, name: &str, body: &Body<'_>) -> io::Result<()>;
 
-    /// Hands the bytes of an object to `sink`, in order, in pieces of any size.
+    /// Passes the bytes of an object to `sink`, in order, in pieces of any size.
     ///
     /// # Errors
-    /// `NotFound` if there is no such object; that of `sink`; any other.
+    /// `NotFound` if there is no such object; the error of `sink`; any other.
     fn get(&self, name: &str, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()>;
 
     /// All objects.
     ///
     /// # Errors
-    /// Any. A list that lacks objects must be an error.
+    /// Any. An incomplete list must be an error.
     fn list(&self) -> io::Result<Vec<Object>>;
 
-    /// Removes an object. One that is not there is no error.
+    /// Removes an object. Removing a missing object is not an error.
     ///
     /// # Errors
     /// Any: the call is repeated later.
     fn delete(&self, name: &str) -> io::Result<()>;
 }
 
-/// An object in a list.
+/// An entry of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// Its name.
+    /// Name of the object.
     pub name: String,
-    /// Its length.
+    /// Length in bytes.
     pub bytes: u64,
 }
 
-/// The bytes of an object that is stored: a range of a file, or bytes in memory.
+/// The bytes of an object to store: a range of a file, or bytes in memory.
 #[derive(Debug)]
 pub struct Body<'a> {
     source: Source<'a>,
@@ -61,7 +61,7 @@ enum Source<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// These bytes.
+    /// A body of these bytes.
     pub fn bytes(bytes: &'a [u8]) -> Self {
         Self { source: Source::Bytes(bytes), len: bytes.len() as u64 }
     }
@@ -71,17 +71,17 @@ impl<'a> Body<'a> {
         Self { source: Source::File { file, from }, len }
     }
 
-    /// Their number.
+    /// Number of bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns true if the body is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Fills `buf` from the offset `at` on.
+    /// Fills `buf` from the offset `at`.
     ///
     /// # Errors
     /// `UnexpectedEof` if the body ends first; those of reading the file.
@@ -95,7 +95,7 @@ impl<'a> Body<'a> {
         Ok(())
     }
 
-    /// Hands all bytes to `sink`, at most `piece` at a time.
+    /// Passes all bytes to `sink`, at most `piece` bytes at a time.
     ///
     /// # Errors
     /// Those of reading the file and of `sink`.

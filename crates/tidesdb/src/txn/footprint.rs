@@ -1,4 +1,4 @@
-//! What a transaction has read, as far as its level must know.
+//! What a transaction has read, as far as its isolation level needs it.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ pub(super) struct Footprint {
     families: Vec<Arc<FamilyCore>>,
     points: Vec<Point>,
     keys: Vec<u8>,
-    /// Sort and drop what is double when there are so many points.
+    /// Number of points at which they are sorted and duplicates removed.
     tidy_at: usize,
-    /// Intervals walked by cursors.
+    /// Intervals scanned by cursors.
     pub(super) spans: Spans,
 }
 
@@ -27,7 +27,7 @@ struct Point {
 const TIDY_MIN: usize = 4096;
 
 impl Footprint {
-    /// `key` was read, found or not.
+    /// Records that `key` was read, whether it was found or not.
     pub(super) fn read(&mut self, family: &Arc<FamilyCore>, key: &[u8]) {
         if self.points.len() >= self.tidy_at.max(TIDY_MIN) {
             self.tidy();
@@ -47,7 +47,7 @@ impl Footprint {
         self.points.iter().map(|p| (&self.families[p.family as usize], self.key(p)))
     }
 
-    /// Forgets everything; cursors of before add to what nobody reads any more.
+    /// Forgets everything. Cursors made earlier keep the old list of intervals, which is no longer read.
     pub(super) fn clear(&mut self) {
         self.families.clear();
         self.points.clear();
@@ -56,7 +56,7 @@ impl Footprint {
         self.spans = Spans::default();
     }
 
-    /// Number of keys and intervals, some of which may be the same or overlap.
+    /// Number of keys and intervals; some may be equal or overlap.
     pub(super) fn len(&self) -> usize {
         self.points.len() + self.spans.lock().len()
     }

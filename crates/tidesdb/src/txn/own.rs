@@ -1,4 +1,4 @@
-//! A transaction's own writes, sorted for reading. Made when they are first read, kept up with the batch afterwards.
+//! A transaction's own writes, sorted for reading. Built when first needed, then extended as the batch grows.
 
 use tidesdb_memtable::Version;
 
@@ -10,17 +10,18 @@ use crate::types::{Comparator, FamilyId, Kind, SEQ_MAX};
 use crate::write::WriteBatch;
 use crate::{Error, Result};
 
-/// Batches up to this many operations are looked through; longer ones are sorted.
+/// Batches up to this many operations are searched linearly; longer ones are sorted.
 const LOOK_THROUGH_MAX: usize = 16;
 
-/// What the transaction itself says of a key.
+/// The transaction's own write to a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum OwnWrite<'a> {
     Value(&'a [u8]),
     Deleted,
 }
 
-/// What own writes said of a key; if nothing, the reader comes back unused.
+/// Result of a lookup in the own writes. If they do not contain the key, the caller's `read` closure is returned
+/// unused.
 pub(super) enum Own<R, F> {
     Said(Option<R>),
     Silent(F),
@@ -50,17 +51,18 @@ impl OwnWrites {
         *self = Self::default();
     }
 
-    /// Whether a batch is so short, and not sorted yet, that [`look_through`] finds a key soonest.
+    /// Returns true if the batch is short and not yet sorted, so that [`look_through`] is the fastest way to find a
+    /// key.
     pub(super) fn is_short(&self, batch: &WriteBatch) -> bool {
         self.covered == 0 && batch.len() <= LOOK_THROUGH_MAX
     }
 
-    /// Whether all of the batch is sorted, so that [`OwnWrites::get`] may be asked.
+    /// Returns true if the whole batch is sorted, so that [`OwnWrites::get`] may be called.
     pub(super) fn is_caught_up(&self, batch: &WriteBatch) -> bool {
         self.covered == batch.body_bytes()
     }
 
-    /// What the sorted batch says of `key`, if anything.
+    /// The write to `key` in the sorted batch, if there is one.
     pub(super) fn get(&self, shared: &Shared, family: &FamilyCore, key: &[u8]) -> Option<OwnWrite<'_>> {
         let own = self.of(family)?;
         if let Some(e) = own.map.get(key, SEQ_MAX) {
@@ -70,7 +72,7 @@ impl OwnWrites {
         own.ranges.iter().any(|range| range.covers(order, key)).then_some(OwnWrite::Deleted)
     }
 
-    /// The sorted writes of `family`, if it has any.
+    /// The sorted writes to `family`, if there are any.
     pub(super) fn of(&self, family: &FamilyCore) -> Option<&OwnReads> {
         self.families.iter().find(|(id, _)| *id == family.id).map(|(_, own)| own)
     }
@@ -79,7 +81,7 @@ impl OwnWrites {
         self.families.iter_mut().find(|(id, _)| *id == family).map(|(_, own)| own)
     }
 
-    /// Sorts the operations that came since the last time.
+    /// Sorts the operations added since the last call.
     ///
     /// # Errors
     /// `MemoryLimit`.
@@ -93,7 +95,8 @@ impl OwnWrites {
             }
             self.count += 1;
             let mut version = Version { seq: self.count, kind: op.kind as u8, expiry: op.expiry };
-            let own = self.find(op.family).ok_or_else(|| Error::internal("a map that was just made"))?;
+            let own =
+                self.find(op.family).ok_or_else(|| Error::internal("the map of a family was not added"))?;
             if op.kind == Kind::RangeDelete {
                 version.kind = Kind::Delete as u8;
                 delete_range(own, &family.options.comparator, op.range_tombstone(0), version)?;
@@ -106,10 +109,10 @@ impl OwnWrites {
     }
 }
 
-/// What a short batch says of `key`, if anything.
+/// The last write to `key` in a short batch, if there is one.
 ///
 /// # Errors
-/// `Internal`: the batch cannot be read.
+/// `Internal`: the batch cannot be decoded.
 pub(super) fn look_through<'b>(
     shared: &Shared,
     batch: &'b WriteBatch,
@@ -131,7 +134,7 @@ pub(super) fn look_through<'b>(
     Ok(last)
 }
 
-/// Deletes what the transaction itself wrote in the range, key by key, and notes the range for all the rest.
+/// Deletes the transaction's own writes in the range, key by key, and records the range for all other keys.
 fn delete_range(
     own: &mut OwnReads,
     order: &Comparator,

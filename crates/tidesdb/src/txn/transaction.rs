@@ -1,4 +1,4 @@
-//! The transaction itself: what a user holds.
+//! The transaction handle.
 
 use std::cell::RefCell;
 use std::ops::RangeBounds;
@@ -15,8 +15,8 @@ use crate::types::{SeqNo, Slice};
 use crate::write::{self, Mark, WriteBatch};
 use crate::{Error, Result};
 
-/// Reads and writes at one [`Isolation`] level, committed all or none. Belongs to one thread at a time; dropping it without a
-/// commit undoes it. It keeps old versions alive while it is open, from `RepeatableRead` up.
+/// Reads and writes at one [`Isolation`] level, committed all or none. Belongs to one thread at a time. Dropping it
+/// without a commit undoes it. While it is open, from `RepeatableRead` up, it keeps old versions alive.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -29,7 +29,7 @@ use crate::{Error, Result};
 /// tx.put(accounts, b"ann", b"7")?;
 /// tx.put(accounts, b"ben", b"3")?;
 /// assert_eq!(tx.get(accounts, b"ben")?.as_deref(), Some(&b"3"[..])); // its own write
-/// assert!(!db.contains(b"ben")?); // nobody else's yet
+/// assert!(!db.contains(b"ben")?); // not visible to others yet
 /// tx.commit()?;
 /// assert!(db.contains(b"ben")?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -39,7 +39,7 @@ pub struct Transaction {
     shared: Arc<Shared>,
     isolation: Isolation,
     moment: Moment,
-    /// Time of its beginning, for expiry.
+    /// Time at which it began, for expiry.
     began: u32,
     batch: WriteBatch,
     own: RefCell<OwnWrites>,
@@ -49,7 +49,7 @@ pub struct Transaction {
     open: bool,
 }
 
-/// A place in a transaction to come back to; made by [`Transaction::savepoint`].
+/// A position in a transaction to roll back to; made by [`Transaction::savepoint`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Savepoint(u64);
 
@@ -70,12 +70,12 @@ impl Transaction {
         }
     }
 
-    /// Its level.
+    /// The isolation level.
     pub fn isolation(&self) -> Isolation {
         self.isolation
     }
 
-    /// The sequence number it reads at; `None` if each call reads at a moment of its own.
+    /// The sequence number it reads at; `None` if each call reads at a timestamp of its own.
     pub fn snapshot_seq(&self) -> Option<SeqNo> {
         match &self.moment {
             Moment::Snapshot(pin) => Some(pin.seq()),
@@ -83,23 +83,23 @@ impl Transaction {
         }
     }
 
-    /// Number of its writes so far.
+    /// Number of writes so far.
     pub fn len(&self) -> usize {
         self.batch.len()
     }
 
-    /// Whether it has written nothing so far.
+    /// Returns true if nothing has been written so far.
     pub fn is_empty(&self) -> bool {
         self.batch.is_empty()
     }
 
-    /// Bytes that its writes so far will take in the log.
+    /// Bytes that the writes so far will take in the log.
     pub fn bytes(&self) -> usize {
         if self.batch.is_empty() { 0 } else { self.batch.bytes() }
     }
 
-    /// Number of keys and intervals that its commit depends on. A key that is read often and intervals that overlap may count more
-    /// than once, until they are merged; they are merged whenever their number has doubled.
+    /// Number of keys and intervals that the commit depends on. A key that is read often and intervals that overlap may
+    /// count more than once; duplicates are merged whenever the number has doubled.
     pub fn reads_tracked(&self) -> usize {
         self.reads.borrow().len()
     }
@@ -107,8 +107,8 @@ impl Transaction {
     /// Sets `key` to `value`.
     ///
     /// # Errors
-    /// `InvalidArgument` for an empty or too long key, a too long value or transaction, or after its end: nothing
-    /// was done. So for all writes.
+    /// `InvalidArgument` for an empty or too long key, a too long value or transaction, or after the transaction has
+    /// ended: nothing was done. The same holds for all writes.
     pub fn put(&mut self, family: &Family, key: &[u8], value: &[u8]) -> Result<()> {
         self.for_writing(family)?.put(family, key, value)
     }
@@ -121,7 +121,7 @@ impl Transaction {
         self.for_writing(family)?.put_ttl(family, key, value, ttl)
     }
 
-    /// Sets `key` to `value` until `expiry`, in seconds since the UNIX epoch; 0 = for ever.
+    /// Sets `key` to `value` until `expiry`, in seconds since the UNIX epoch; 0 = forever.
     ///
     /// # Errors
     /// As [`Transaction::put`].
@@ -146,7 +146,7 @@ impl Transaction {
     }
 
     /// Deletes all keys in `range`, in the order of the family, at the cost of one write: see
-    /// [`WriteBatch::delete_range`]. At `Snapshot`, somebody else's write into the range is a conflict.
+    /// [`WriteBatch::delete_range`]. At `Snapshot`, another commit's write into the range is a conflict.
     ///
     /// # Errors
     /// As [`WriteBatch::delete_range`].
@@ -166,15 +166,16 @@ impl Transaction {
         self.for_writing(family)?.delete_prefix(family, prefix)
     }
 
-    /// The value of `key`, its own writes first.
+    /// The value of `key`; the transaction's own writes come first.
     ///
     /// # Errors
-    /// As [`Family::get`]; `InvalidArgument` after its end, or for a family of another database. So for all reads.
+    /// As [`Family::get`]. `InvalidArgument` after the transaction has ended, or for a family of another database. The
+    /// same holds for all reads.
     pub fn get(&self, family: &Family, key: &[u8]) -> Result<Option<Slice>> {
         self.read(family, key, true)
     }
 
-    /// Hands the value of `key`, its own writes first, to `read` where it lies: no copy is made of what is in memory.
+    /// Passes the value of `key` to `read`; the transaction's own writes come first. A value in memory is not copied.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -196,7 +197,7 @@ impl Transaction {
         self.read_with(family, key, true, read)
     }
 
-    /// As [`Transaction::get`], without making the commit depend on it.
+    /// Like [`Transaction::get`], without making the commit depend on it.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -204,7 +205,7 @@ impl Transaction {
         self.read(family, key, false)
     }
 
-    /// As [`Transaction::get_with`], without making the commit depend on it.
+    /// Like [`Transaction::get_with`], without making the commit depend on it.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -217,7 +218,7 @@ impl Transaction {
         self.read_with(family, key, false, read)
     }
 
-    /// Whether `key` exists, its own writes first. The commit may depend on it as on a read.
+    /// Returns true if `key` exists; the transaction's own writes come first. The commit may depend on it as on a read.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -225,7 +226,7 @@ impl Transaction {
         self.exists(family, key, true)
     }
 
-    /// As [`Transaction::contains`], without making the commit depend on it.
+    /// Like [`Transaction::contains`], without making the commit depend on it.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -233,7 +234,7 @@ impl Transaction {
         self.exists(family, key, false)
     }
 
-    /// The values of many keys, in the order asked for.
+    /// The values of many keys, in the order of `keys`.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -257,7 +258,7 @@ impl Transaction {
         Ok(values)
     }
 
-    /// All keys and values, in order, its own writes included.
+    /// All keys and values in key order, own writes included.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -265,7 +266,7 @@ impl Transaction {
         Ok(Iter::new::<&[u8]>(self.cursor(family)?, ..))
     }
 
-    /// The keys in `range` with their values, its own writes included.
+    /// The keys in `range` with their values, own writes included.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -273,8 +274,8 @@ impl Transaction {
         Ok(Iter::new(self.cursor(family)?, range))
     }
 
-    /// The keys that begin with `prefix` with their values, its own writes included. An order of your own may scatter
-    /// them: then all keys are looked at.
+    /// The keys that begin with `prefix` with their values, own writes included. A custom key order may scatter them:
+    /// then all keys are scanned.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -282,8 +283,8 @@ impl Transaction {
         Ok(Iter::with_prefix(self.cursor(family)?, prefix))
     }
 
-    /// A cursor that shows the transaction's own writes among the others. Of writes that come later it may show some: make
-    /// another one to be sure to see them.
+    /// A cursor over the data with the transaction's own writes merged in. It may or may not show writes made after it:
+    /// make a new cursor to be sure to see them.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -291,7 +292,7 @@ impl Transaction {
         self.cursor_with(family, &ReadOptions::default())
     }
 
-    /// As [`Transaction::cursor`], with options.
+    /// Like [`Transaction::cursor`], with options.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -303,15 +304,15 @@ impl Transaction {
         Cursor::in_transaction(&self.shared, &family.core, self.moment.clone(), (own, track), *options)
     }
 
-    /// A place to come back to. Savepoints nest.
+    /// Marks the current position. Savepoints nest.
     pub fn savepoint(&mut self) -> Savepoint {
         self.savepoints_made += 1;
         self.savepoints.push((self.savepoints_made, self.batch.mark()));
         Savepoint(self.savepoints_made)
     }
 
-    /// Undoes all writes since `savepoint`, which stays; savepoints made after it are gone. What was read meanwhile still
-    /// counts.
+    /// Undoes all writes since `savepoint`, which stays valid; savepoints made after it are removed. Reads made since
+    /// then still count for the commit.
     ///
     /// # Errors
     /// `NotFound` if the savepoint is gone.
@@ -325,7 +326,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Forgets `savepoint` and those made after it; the writes stay.
+    /// Removes `savepoint` and those made after it; the writes stay.
     ///
     /// # Errors
     /// `NotFound` if the savepoint is gone.
@@ -335,7 +336,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// As [`Transaction::commit_with`]; the work that follows from the commit is left to others.
+    /// Like [`Transaction::commit_with`], but leaves follow-up work (rotation, flush) to the caller.
     pub(crate) fn commit_only(&mut self, options: &WriteOptions) -> Result<SeqNo> {
         self.check_open()?;
         self.open = false;
@@ -357,7 +358,7 @@ impl Transaction {
             _ => write::commit(&self.shared, &mut self.batch, options),
         };
         drop(reads);
-        self.moment = Moment::Now; // old versions are not needed any more
+        self.moment = Moment::Now; // releases the snapshot: old versions are no longer needed
         done
     }
 
@@ -366,14 +367,15 @@ impl Transaction {
         &self.shared
     }
 
-    /// Undoes everything. The transaction has then ended.
+    /// Undoes everything and ends the transaction.
     pub fn rollback(&mut self) {
         self.open = false;
         self.forget();
         self.moment = Moment::Now;
     }
 
-    /// Begins anew, at the same level and as of now, in the memory of the old one. What was not committed is undone.
+    /// Restarts the transaction at the same isolation level with a new snapshot, reusing its buffers. Uncommitted
+    /// writes are undone.
     pub fn reset(&mut self) {
         self.forget();
         self.began = self.shared.now_secs();
@@ -381,7 +383,7 @@ impl Transaction {
         self.open = true;
     }
 
-    /// As [`Transaction::reset`], at another level.
+    /// Like [`Transaction::reset`], at another level.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -433,8 +435,9 @@ impl Transaction {
         }
     }
 
-    /// What the transaction's own writes say of `key`. If nothing, the others are to be asked, which is noted if it is tracked.
-    /// `read` may call the transaction again: nothing is borrowed for writing meanwhile.
+    /// Looks up `key` in the transaction's own writes. If they do not contain it, the read is recorded if it is
+    /// tracked, and the caller must read the database. `read` may call the transaction again: nothing is mutably
+    /// borrowed meanwhile.
     fn ask_own<R, F: FnOnce(&[u8]) -> R>(
         &self,
         family: &Family,
@@ -463,7 +466,7 @@ impl Transaction {
         Ok(Own::Silent(read))
     }
 
-    /// Its writes to `family` for a cursor; `None` if there are none.
+    /// The transaction's own writes to `family` for a cursor; `None` if there are none.
     fn own_reads(&self, family: &Family) -> Result<Option<OwnReads>> {
         if !self.batch.has_family(&family.core) {
             return Ok(None);
@@ -474,7 +477,7 @@ impl Transaction {
         Ok(self.own.borrow().of(&family.core).cloned())
     }
 
-    /// `None`: as of now.
+    /// The sequence number to read at; `None` = the newest.
     fn read_seq(&self) -> Option<SeqNo> {
         match &self.moment {
             Moment::Now => None,
@@ -497,14 +500,14 @@ impl Transaction {
         if Arc::ptr_eq(&self.shared, &family.shared) {
             return Ok(());
         }
-        Err(Error::invalid("a transaction is about families of its own database only"))
+        Err(Error::invalid("a transaction can use only families of its own database"))
     }
 
     fn check_open(&self) -> Result<()> {
         if self.open {
             Ok(())
         } else {
-            Err(Error::invalid("the transaction has ended; reset it to begin anew"))
+            Err(Error::invalid("the transaction has ended; reset it to start again"))
         }
     }
 }

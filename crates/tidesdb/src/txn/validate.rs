@@ -1,7 +1,7 @@
-//! Whether somebody wrote, since a snapshot, into what a transaction depends on.
+//! Checks whether another commit, since a snapshot, wrote into what a transaction depends on.
 //!
-//! Only memtables and tables that can hold a version newer than the snapshot are looked into. The cost follows the footprint
-//! of the transaction: a lookup for each key, a walk over each interval again.
+//! Only memtables and tables that can hold a version newer than the snapshot are searched. The cost follows the
+//! footprint of the transaction: one lookup per key, one scan per interval.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -17,31 +17,32 @@ use crate::sources::Source;
 use crate::types::{EntryCursor, Kind, SeqNo};
 use crate::write::{Op, WriteBatch};
 
-/// When a transaction read: its snapshot, and the time at which it began. What has expired since counts as read, as it may have been.
+/// When a transaction read: its snapshot, and the time at which it began. A row that has expired since the beginning
+/// still counts as visible, because the transaction may have read it.
 pub(super) type Then = (SeqNo, u32);
 
-/// What the commit of a transaction depends on, beside the keys it writes.
+/// What the commit of a transaction depends on, in addition to the keys it writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Depends<'a> {
     /// Keys read.
     pub(super) reads: Option<&'a Footprint>,
     /// Intervals read.
     pub(super) spans: &'a [Span],
-    /// Of the intervals only keys count that the transaction saw: not those that came to be since.
+    /// Within the intervals, count only keys that the transaction saw, not keys inserted since.
     pub(super) seen_only: bool,
 }
 
 impl Depends<'_> {
-    /// Whether it depends on any key or interval read.
+    /// Returns true if the commit depends on any key or interval read.
     pub(super) fn on_reads(&self) -> bool {
         self.reads.is_some_and(|reads| reads.points().next().is_some()) || !self.spans.is_empty()
     }
 
-    /// Whether none of it, nor any key of `writes`, has a version in `during`, both ends excluded. The transaction read
-    /// at `then`.
+    /// Returns true if none of these keys and intervals, nor any key of `writes`, has a version within `during` (both
+    /// ends excluded). The transaction read at `then`.
     ///
     /// # Errors
-    /// `Corrupt`, `Io`: it cannot be said.
+    /// `Corrupt`, `Io`: the check could not be completed.
     pub(super) fn unchanged(
         &self,
         writes: Option<&WriteBatch>,
@@ -98,7 +99,8 @@ impl Depends<'_> {
     }
 }
 
-/// Whether `key` has a version in `during`, or the snapshot shows a value that a range tombstone of `during` deleted.
+/// Returns true if `key` has a version within `during`, or if a range tombstone within `during` deleted a value that
+/// the snapshot shows.
 fn is_written(family: &FamilyCore, key: &[u8], then: Then, during: (SeqNo, SeqNo)) -> Result<bool> {
     let guard = pin();
     let view = family.view(&guard);
@@ -108,7 +110,7 @@ fn is_written(family: &FamilyCore, key: &[u8], then: Then, during: (SeqNo, SeqNo
     Ok(newest_range(view, key, during, &guard) > during.0 && sees(view, key, then, &guard)?)
 }
 
-/// What a range delete writes to.
+/// The interval that a range delete covers.
 fn span_of(family: &Arc<FamilyCore>, op: &Op<'_>) -> Span {
     let border = |key: &[u8], some: fn(Vec<u8>) -> Bound<Vec<u8>>| match key {
         [] => Bound::Unbounded,
@@ -118,8 +120,9 @@ fn span_of(family: &Arc<FamilyCore>, op: &Op<'_>) -> Span {
     Span { family: Arc::clone(family), low, high }
 }
 
-/// Whether a range tombstone of `during` deleted a key in `span` that the snapshot shows. One that deleted nothing there changed
-/// nothing; what came and went since changed nothing, or is found as a version.
+/// Returns true if a range tombstone within `during` deleted a key in `span` that the snapshot shows. A tombstone that
+/// deleted no such key changed nothing for the transaction. A key that was written and deleted since the snapshot also
+/// changed nothing, or is found as a version.
 fn deleted_from(view: &Arc<ReadView>, span: &Span, then: Then, (since, end): (SeqNo, SeqNo)) -> Result<bool> {
     let memtables: Vec<RangeSet> = view
         .memtables_since(since)
@@ -154,7 +157,7 @@ fn deleted_from(view: &Arc<ReadView>, span: &Span, then: Then, (since, end): (Se
     Ok(false)
 }
 
-/// Whether `source` has a version in `span` and `during` of a key that counts.
+/// Returns true if `source` has a version in `span` and within `during` of a key for which `counts` returns true.
 fn found_in(
     source: &mut Source,
     span: &Span,

@@ -2,20 +2,20 @@
 
 use super::SeqNo;
 
-/// What a version says about its key. The numbers are on disk: never change them.
+/// What a version says about its key. The numbers are stored on disk: never change them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// The value is here.
+    /// The entry holds the value.
     Put = 1,
-    /// The value is in the value log; the bytes here are an encoded pointer.
+    /// The value is in the value log; the entry holds an encoded pointer.
     PutPointer = 2,
     /// The key is deleted.
     Delete = 3,
     /// The key is deleted, and was put at most once since the last delete.
     SingleDelete = 4,
-    /// All keys from this one to the one that is the value are deleted. Only batches and the log hold it: no version of a
-    /// key is of this kind.
+    /// All keys from this one up to the one stored as the value are deleted. Found only in batches and in the log: no
+    /// version of a key has this kind.
     RangeDelete = 5,
 }
 
@@ -32,7 +32,7 @@ impl Kind {
         }
     }
 
-    /// Whether the version hides the key.
+    /// Returns true if the version deletes its key.
     #[inline]
     pub fn is_tombstone(self) -> bool {
         matches!(self, Self::Delete | Self::SingleDelete | Self::RangeDelete)
@@ -46,7 +46,7 @@ pub struct EntryRef<'a> {
     pub key: &'a [u8],
     /// The commit that wrote it.
     pub seq: SeqNo,
-    /// What it says.
+    /// Its kind.
     pub kind: Kind,
     /// Seconds since the UNIX epoch after which the version is dead; 0 = never. `u32::MAX` = never in practice.
     pub expiry: u32,
@@ -55,7 +55,7 @@ pub struct EntryRef<'a> {
 }
 
 impl EntryRef<'_> {
-    /// Whether the key is absent for a reader at wall time `now` (seconds): deleted or expired.
+    /// Returns true if the key is absent for a reader at wall time `now` (seconds): deleted or expired.
     #[inline]
     pub fn is_dead(&self, now: u32) -> bool {
         self.kind.is_tombstone() || (self.expiry != 0 && self.expiry <= now)

@@ -1,4 +1,4 @@
-//! The words every floor uses: keys and their order, entries, sequence numbers, ids, slices, cursors.
+//! Basic types that every layer uses: keys and their order, entries, sequence numbers, ids, slices, cursors.
 
 mod border;
 mod cursor;
@@ -25,7 +25,7 @@ pub use slice::Slice;
 /// all entries of one commit share it.
 pub type SeqNo = u64;
 
-/// Largest sequence number, and what a reader asks for that sees everything: 8 EiB of log, 292 years at 1 GB/s.
+/// Largest sequence number; a reader that reads at it sees everything. It allows 8 EiB of log, 292 years at 1 GB/s.
 pub const SEQ_MAX: SeqNo = (1 << 60) - 1;
 /// Longest key in bytes.
 pub const KEY_BYTES_MAX: usize = 64 * 1024;

@@ -18,12 +18,12 @@ enum Repr {
     Custom { name: Arc<str>, compare: Arc<KeyCompare> },
 }
 
-/// Where the keys that begin with the same bytes lie in an order.
+/// Where the keys with a common prefix lie in an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrefixPlace {
-    /// Side by side, the shortest first.
+    /// Next to each other, the shortest first.
     Ascending,
-    /// Side by side, the shortest last.
+    /// Next to each other, the shortest last.
     Descending,
     /// Anywhere.
     Anywhere,
@@ -35,7 +35,7 @@ impl Comparator {
         Self(Repr::Bytewise)
     }
 
-    /// Byte order backwards.
+    /// Reversed byte order.
     pub fn reverse_bytewise() -> Self {
         Self(Repr::ReverseBytewise)
     }
@@ -57,13 +57,13 @@ impl Comparator {
         Self::custom("i64", |a, b| number_order(a, b, i64::from_le_bytes))
     }
 
-    /// Byte order of what comes before the first zero byte of each key, as C compares strings; keys that differ only after it are
-    /// the same key.
+    /// Byte order of the bytes before the first zero byte of each key, as C compares strings. Keys that differ only
+    /// after it are the same key.
     pub fn lexicographic() -> Self {
         Self::custom("lexicographic", |a, b| until_zero(a).cmp(until_zero(b)))
     }
 
-    /// An order of your own under a name of your own.
+    /// A user-defined order with a user-defined name.
     pub fn custom(
         name: impl Into<Arc<str>>,
         compare: impl Fn(&[u8], &[u8]) -> Ordering + Send + Sync + 'static,
@@ -84,7 +84,8 @@ impl Comparator {
         built_in.into_iter().map(|order| order()).find(|order| order.name() == name)
     }
 
-    /// The order of a stored name. One that is not built in gets the right name and byte order, until the caller's order replaces it.
+    /// The order of a stored name. An unknown name gets byte order under that name, until the caller's order replaces
+    /// it.
     pub(crate) fn of_stored_name(name: &str) -> Self {
         Self::by_name(name).unwrap_or_else(|| Self::custom(name, <[u8]>::cmp))
     }
@@ -98,13 +99,13 @@ impl Comparator {
         }
     }
 
-    /// Whether this is plain byte order, which the fast paths need.
+    /// Returns true for plain byte order, which the fast paths need.
     #[inline]
     pub fn is_bytewise(&self) -> bool {
         matches!(self.0, Repr::Bytewise)
     }
 
-    /// Where the keys that begin with the same bytes lie.
+    /// Where the keys with a common prefix lie.
     pub fn prefix_place(&self) -> PrefixPlace {
         match &self.0 {
             Repr::Bytewise => PrefixPlace::Ascending,
@@ -123,7 +124,7 @@ impl Comparator {
         }
     }
 
-    /// The comparing function of a custom order.
+    /// The comparing function, if this is not plain byte order.
     pub(crate) fn custom_compare(&self) -> Option<Arc<KeyCompare>> {
         match &self.0 {
             Repr::Bytewise => None,

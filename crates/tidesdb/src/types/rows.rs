@@ -1,40 +1,41 @@
-//! [`Rows`]: a few rows copied out of their sources, to be shown one by one.
+//! [`Rows`]: a few rows copied from their sources, to be returned one by one.
 
 use super::{Kind, SeqNo, Stamp};
 
-/// Keys and values longer than this together are not copied: to show them where they lie costs less.
+/// Keys and values longer than this together are not copied: returning them in place costs less.
 const ROW_BYTES_MAX: usize = 512;
 
 /// What a reader sees: versions at or below a sequence number that have not expired.
 #[derive(Clone, Copy, Debug)]
 pub struct Sight {
-    /// The newest sequence number.
+    /// Newest visible sequence number.
     pub seq: SeqNo,
-    /// The time of the read in UNIX seconds.
+    /// Time of the read in UNIX seconds.
     pub now: u32,
 }
 
 impl Sight {
-    /// Whether the newest version of a key is one that is shown, with a value that is at hand.
+    /// Returns true if the newest version of a key is visible and its entry holds the value itself.
     #[inline]
     pub fn shows(&self, stamp: Stamp) -> bool {
         stamp.kind == Kind::Put && stamp.seq <= self.seq && (stamp.expiry == 0 || stamp.expiry > self.now)
     }
 }
 
-/// Where a row lies among the bytes of all: its key, and its value behind it.
+/// Where a row lies in the buffer of all rows: its key, followed by its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowSpan(u64);
 
 impl RowSpan {
-    /// The span of a key of `key` bytes from `start` on, and of a value of `value` bytes; `None` if it is too long.
+    /// The span of a key of `key` bytes at `start` and a value of `value` bytes after it; `None` if a length does not
+    /// fit.
     #[inline]
     pub fn new(start: usize, key: usize, value: usize) -> Option<Self> {
         let fits = start <= u32::MAX as usize && key <= u16::MAX as usize && value <= u16::MAX as usize;
         fits.then_some(Self((start as u64) << 32 | (key as u64) << 16 | value as u64))
     }
 
-    /// The span that was [`RowSpan::to_bits`].
+    /// Inverse of [`RowSpan::to_bits`].
     #[inline]
     pub fn from_bits(bits: u64) -> Self {
         Self(bits)
@@ -46,7 +47,7 @@ impl RowSpan {
         self.0
     }
 
-    /// Where its key begins.
+    /// Offset of the key.
     #[inline]
     pub fn start(self) -> usize {
         (self.0 >> 32) as usize
@@ -65,7 +66,7 @@ impl RowSpan {
     }
 }
 
-/// Rows in key order, as many as there is room for. Their memory is used again.
+/// Rows in key order, up to a limit. The memory is reused.
 #[derive(Debug, Default)]
 pub struct Rows {
     bytes: Vec<u8>,
@@ -75,7 +76,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Forgets all rows; there is room for `room` then.
+    /// Removes all rows and sets the limit to `room` rows.
     #[inline]
     pub fn clear(&mut self, room: usize) {
         self.bytes.clear();
@@ -84,31 +85,32 @@ impl Rows {
         self.room = room;
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     #[inline]
     pub fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no rows.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
 
-    /// Whether there is no room for more.
+    /// Returns true if no more rows fit.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.spans.len() >= self.room
     }
 
-    /// Copies a row; `false` if it is too long to be copied, or if there is no room.
+    /// Copies a row; returns `false` if it is too long or no more rows fit.
     #[inline]
     pub fn push(&mut self, key: &[u8], value: &[u8], stamp: Stamp) -> bool {
         self.push_built(|bytes| bytes.extend_from_slice(key), value, stamp, None)
     }
 
-    /// As [`Rows::push`], of a key that `build` appends to what is there; `false` also if it does not come before `until`.
+    /// Like [`Rows::push`], for a key that `build` appends to the buffer. Also returns `false` if the key is not less
+    /// than `until` (bytewise).
     #[inline(always)]
     pub fn push_built(
         &mut self,
@@ -134,13 +136,13 @@ impl Rows {
         true
     }
 
-    /// The bytes of all rows, and where each lies.
+    /// The bytes of all rows, and the span of each.
     #[inline]
     pub fn parts(&self) -> (&[u8], &[RowSpan]) {
         (&self.bytes, &self.spans)
     }
 
-    /// Key and value of row `i`; empty if there is none.
+    /// Key and value of row `i`; empty if there is no such row.
     #[inline]
     pub fn get(&self, i: usize) -> (&[u8], &[u8]) {
         let Some(&span) = self.spans.get(i) else { return Default::default() };
@@ -149,7 +151,7 @@ impl Rows {
         (key, rest.get(..span.value_len()).unwrap_or_default())
     }
 
-    /// What there is to be known of row `i` beside; that of an oldest put if there is none.
+    /// Metadata of row `i`; the default (sequence number 0, put, no expiry) if there is no such row.
     pub fn stamp(&self, i: usize) -> Stamp {
         self.stamps.get(i).copied().unwrap_or_default()
     }

@@ -1,4 +1,5 @@
-//! A value handed to the user: owned or pinned, `Send + 'static`, dereferencing to bytes.
+//! A value returned to the user: owned, or a reference into a memtable that it keeps alive. `Send + 'static`,
+//! dereferences to bytes.
 
 use std::fmt;
 use std::ops::Deref;
@@ -27,7 +28,7 @@ impl Slice {
         Self(Repr::Memtable(handle))
     }
 
-    /// The bytes as an owned vector; copies unless they are owned already.
+    /// The bytes as an owned vector; copies unless the slice already owns them.
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {
             Repr::Owned(b) => b.into_vec(),

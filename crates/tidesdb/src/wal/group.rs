@@ -1,15 +1,15 @@
-//! What the threads of a group commit share: see `sync.rs`.
+//! State shared by the threads of a group commit: see `sync.rs`.
 
 use tidesdb_sync::{Condvar, Mutex};
 
 use crate::types::SeqNo;
 
-/// Who syncs, and who waits.
+/// The leader flag and the condition variable of the waiters.
 #[derive(Debug, Default)]
 pub(super) struct Group {
-    /// Whether somebody leads.
+    /// True while a thread leads.
     pub(super) leading: Mutex<bool>,
-    /// A leader finished.
+    /// Notified when a leader has finished.
     pub(super) done: Condvar,
     /// First address after the last seal.
     pub(super) sealed: Mutex<SeqNo>,

@@ -1,4 +1,4 @@
-//! Bytes of segment headers and record headers. Told in prose in `docs/formats/wal.md`; held by golden tests.
+//! Byte layout of segment headers and record headers. Documented in `docs/formats/wal.md`; fixed by golden tests.
 
 use crate::codec::{Decoder, Salt, bound_crc};
 use crate::types::{SeqNo, is_segment_bytes, wal_id_max};
@@ -6,30 +6,31 @@ use crate::{Error, Result};
 
 /// First bytes of a segment.
 pub const SEGMENT_MAGIC: u64 = 0x314C_4157_5344_4954; // "TIDSWAL1"
-/// Format of segments this code writes, and the newest it reads.
+/// Format of segments that this code writes, and the newest it reads.
 pub const SEGMENT_FORMAT: u32 = 1;
 /// Bytes before the first record of a segment.
 pub const SEGMENT_HEADER_BYTES: u64 = 4096;
-/// Bytes of the header that mean something; zeros follow.
+/// Bytes of the header in use; zeros follow.
 const HEADER_USED: usize = 96;
 /// Bytes before a record's body.
 pub const RECORD_HEADER_BYTES: usize = 32;
 /// Longest body.
 pub const BODY_BYTES_MAX: u64 = u32::MAX as u64;
-/// Addresses are multiples of this; a sequence number counts in it.
+/// Addresses are multiples of this many bytes; sequence numbers count in this unit.
 pub const UNIT: u64 = 8;
 
-/// What a record is.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RecordKind {
     /// A commit: its body is a batch.
     Commit = 1,
-    /// Fills the rest of a segment; its body is not written and not covered.
+    /// Fills the rest of a segment; its body is not written and not covered by the checksum.
     Pad = 2,
-    /// Written when the log falls idle after a sync: repeats what is synced, so that later damage is told from a torn tail.
+    /// Written when the log becomes idle after a sync. Repeats how far the log is synced, so that later damage is not
+    /// mistaken for a torn tail.
     Seal = 3,
-    /// A commit that was refused after its place was drawn: like a commit, and nothing of it counts.
+    /// A commit that was refused after its place was drawn. Laid out like a commit, but ignored by replay.
     Refused = 4,
 }
 
@@ -39,20 +40,20 @@ impl RecordKind {
     }
 }
 
-/// What stands at the front of a segment file.
+/// The header of a segment file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
     /// Number of the segment: its first address divided by `segment_bytes`.
     pub id: u64,
     /// Length of one segment of this database.
     pub segment_bytes: u64,
-    /// How many segments' worth of addresses this file covers: 1, or more for one oversized record.
+    /// Number of segments whose addresses this file covers: 1, or more for one oversized record.
     pub span: u32,
-    /// Random, drawn anew each time the file is used.
+    /// Random; a new one is drawn each time the file is used.
     pub salt: Salt,
-    /// The database.
+    /// Identity of the database.
     pub db_uuid: [u8; 16],
-    /// The boot of the machine under which the segment was written.
+    /// Boot identity of the machine when the segment was written.
     pub boot_id: [u8; 16],
 }
 
@@ -96,7 +97,7 @@ impl SegmentHeader {
         Ok(())
     }
 
-    /// Reads a header and checks every byte of it, the zeros included.
+    /// Decodes a header and checks every byte of it, including the zeros.
     ///
     /// # Errors
     /// `Corrupt`, `FormatTooNew`.
@@ -132,7 +133,7 @@ impl SegmentHeader {
     }
 }
 
-/// What stands before a record's body.
+/// The header of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordHeader {
     /// Address of the record divided by [`UNIT`].
@@ -150,11 +151,12 @@ pub struct RecordHeader {
 }
 
 const OPS_MAX: u32 = (1 << 24) - 1;
-/// A distance that stands for "no claim".
+/// A distance that means "no claim".
 const NO_CLAIM: u32 = u32::MAX;
 
 impl RecordHeader {
-    /// The 32 bytes of the header, for this body with its zeros up to the next [`UNIT`], in a segment with this salt.
+    /// The 32 bytes of the header, for `body` with its zero padding up to the next [`UNIT`], in a segment with this
+    /// salt.
     pub fn encode(&self, salt: &Salt, body: &[u8]) -> [u8; RECORD_HEADER_BYTES] {
         let mut out = [0u8; RECORD_HEADER_BYTES];
         out[4..8].copy_from_slice(&self.body_len.to_le_bytes());
@@ -168,13 +170,13 @@ impl RecordHeader {
         out
     }
 
-    /// Whether `bytes` begin like a record with this sequence number: a cheap test before the checksum.
+    /// Returns true if `bytes` begin like a record with this sequence number: a cheap test before the checksum.
     #[inline]
     pub fn looks_like(bytes: &[u8], seq: SeqNo) -> bool {
         bytes.len() >= RECORD_HEADER_BYTES && bytes[8..16] == seq.to_le_bytes()
     }
 
-    /// Reads the record that begins `bytes` at sequence number `seq`, or `None` if no valid one does.
+    /// Decodes the record at the start of `bytes` with sequence number `seq`; `None` if no valid record begins there.
     pub fn decode<'a>(bytes: &'a [u8], seq: SeqNo, salt: &Salt) -> Option<(Self, &'a [u8])> {
         if !Self::looks_like(bytes, seq) {
             return None;
@@ -208,7 +210,7 @@ impl RecordHeader {
     }
 }
 
-/// Bytes in the log of a record with this body, rounded up to [`UNIT`].
+/// Bytes in the log of a record with a body of `body_len` bytes, rounded up to [`UNIT`].
 pub fn record_bytes(body_len: u64) -> u64 {
     (RECORD_HEADER_BYTES as u64 + body_len).next_multiple_of(UNIT)
 }

@@ -1,4 +1,4 @@
-//! The log while it is written: segments by number, one append, release of what is no longer needed.
+//! The log that is being written: segments by number, one append, release of segments that are no longer needed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::health::Health;
 use crate::types::{SeqNo, WalId};
 use crate::{Error, Result, files};
 
-/// Segments reached without a lock.
+/// Segments reachable without a lock.
 const RECENT: usize = 4;
 /// Old segment files kept for reuse.
 const FREE_MAX: usize = 2;
 /// Old segments kept until an object store has them.
 const KEPT_MAX: u64 = 4;
 
-/// What a log needs to know about its database.
+/// Properties of the database that the log needs.
 #[derive(Clone, Debug)]
 pub struct LogConfig {
     /// Bytes of a segment.
@@ -34,25 +34,25 @@ pub struct LogConfig {
     pub boot_id: [u8; 16],
     /// Write small records through a map where the file system allows.
     pub mapped: bool,
-    /// Bytes of disk kept for deletes, drops and flushes on a full disk: see `space.rs`.
+    /// Bytes of disk reserved for deletes, drops and flushes on a full disk: see `space.rs`.
     pub reserve_bytes: u64,
     /// Commits that store data leave at least this much of the disk free.
     pub free_min: u64,
 }
 
-/// Pads `record` to whole units. Returns its length then, and that of its body.
+/// Pads `record` to whole units. Returns the padded length, and the length of the body.
 fn pad(record: &mut Vec<u8>) -> Result<(u64, u32)> {
-    debug_assert!(record.len() >= RECORD_HEADER_BYTES, "a record begins with room for its header");
+    debug_assert!(record.len() >= RECORD_HEADER_BYTES, "a record begins with space for its header");
     let body_len = u32::try_from(record.len() - RECORD_HEADER_BYTES)
         .map_err(|_| Error::invalid("a commit is limited to 4 GiB"))?;
     record.resize(record.len().next_multiple_of(UNIT as usize), 0);
     Ok((record.len() as u64, body_len))
 }
 
-/// A place in the log that is to be filled.
+/// A reserved place in the log that must be filled.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// Where, and when in the order of commits.
+    /// Address and position in the order of commits.
     pub commit: Commit,
     pub(super) body_len: u32,
 }
@@ -68,20 +68,20 @@ pub struct Log {
     pub(super) group: Group,
     pub(super) reserve: Reserve,
     pub(super) table: Mutex<Segments>,
-    /// Held while files of segments are made, renamed or removed; taken before `table`.
+    /// Held while segment files are created, renamed or removed; taken before `table`.
     pub(super) preparing: Mutex<()>,
     recent: [EpochCell<Option<Arc<Segment>>>; RECENT],
     /// The log has real blocks up to this address.
     pub(super) backed: AtomicU64,
-    /// Bytes of the disk that values and merges are being written to.
+    /// Disk space reservations of running value writes and merges, in bytes.
     pub(super) pledged: AtomicU64,
-    /// Bytes of values since the free space was last looked at.
+    /// Bytes of values written since the free space was last checked.
     pub(super) values_unchecked: AtomicU64,
-    /// What was committed before this sequence number is in tables.
+    /// All commits before this sequence number are in tables.
     pub(super) needed_from: AtomicU64,
-    /// The segment after which the disk had no room for another when that was last tried in advance.
+    /// The current segment when the last advance preparation found no room on the disk for another.
     pub(super) tight_at: AtomicU64,
-    /// Segments from this one on are kept for an object store; `u64::MAX` = none is.
+    /// Segments from this one on are kept for an object store; `u64::MAX` = none.
     kept_from: AtomicU64,
     bytes: ShardedCounter,
 }
@@ -90,12 +90,12 @@ pub struct Log {
 pub(super) struct Segments {
     pub(super) live: BTreeMap<u64, Arc<Segment>>,
     pub(super) free: Vec<String>,
-    /// No file is made any more: the directory may be another opener's by now.
+    /// Set at close: no more files are created, because another process may have opened the directory.
     pub(super) closed: bool,
 }
 
 impl Log {
-    /// A log that will begin at segment `first`, which must be above every segment that exists. Touches no file.
+    /// A log that will begin at segment `first`, which must be above every existing segment. Touches no file.
     pub fn new(env: &Env, dir: &Arc<dyn Dir>, config: LogConfig, health: &Arc<Health>, first: WalId) -> Self {
         let this = Self {
             sequencer: Sequencer::new(config.segment_bytes, first.0),
@@ -120,7 +120,7 @@ impl Log {
         this
     }
 
-    /// Makes the first segment ready, if the disk has room for it; `free` are files of older logs to reuse.
+    /// Prepares the first segment, if the disk has room for it. `free` are files of older logs to reuse.
     ///
     /// # Errors
     /// `Io`.
@@ -129,7 +129,7 @@ impl Log {
         self.make_ready_to(self.segment_of(self.sequencer.tail()).0 + 1)
     }
 
-    /// Whether the segment that the next record goes to exists.
+    /// Returns true if the segment of the next record exists.
     pub fn has_begun(&self) -> bool {
         self.table.lock().live.contains_key(&self.segment_of(self.sequencer.tail()).0)
     }
@@ -144,12 +144,12 @@ impl Log {
         self.bytes.sum()
     }
 
-    /// Reserves a place for `record`, writes it there and tells the order of commits.
+    /// Reserves a place for `record`, writes it there and marks the commit as written.
     ///
-    /// `record` is room for a header, then the body. `mapped` asks for the path without a system call.
+    /// `record` is space for a header, then the body. `mapped` asks for the path without a system call.
     ///
     /// # Errors
-    /// The failure, and the commit if a place was reserved: then the caller must poison, for the log has a hole.
+    /// The failure, with the commit if a place was reserved: then the caller must poison, because the log has a hole.
     pub fn append(
         &self,
         record: &mut Vec<u8>,
@@ -161,7 +161,7 @@ impl Log {
         self.fill(&place, RecordKind::Commit, record, ops, mapped)
     }
 
-    /// As [`Log::append`], for a record of the log's own, which is not worth the reserve.
+    /// Like [`Log::append`], for a record of the log itself, which may not use the reserve.
     pub(super) fn append_own(
         &self,
         kind: RecordKind,
@@ -189,8 +189,8 @@ impl Log {
         }
     }
 
-    /// Reserves a place for `record` and pads it. The place has real blocks on the disk. It must be filled by
-    /// [`Log::write_at`], or the caller must poison.
+    /// Reserves a place for `record` and pads it. The place has real blocks on disk. The caller must fill it with
+    /// [`Log::write_at`], or poison.
     ///
     /// # Errors
     /// `InvalidArgument`, `NoSpace`, `Io`, `Poisoned`: nothing happened.
@@ -208,7 +208,7 @@ impl Log {
         }
     }
 
-    /// As [`Log::reserve`]. Calls `within` once with the commit, while no other commit can be ordered.
+    /// Like [`Log::reserve`]. Calls `within` once with the commit, while no other commit can be ordered.
     ///
     /// # Errors
     /// As [`Log::reserve`]; `within` was not called.
@@ -240,7 +240,7 @@ impl Log {
         }
     }
 
-    /// The error for a place that was refused for good.
+    /// The error for a place that was finally refused.
     pub(super) fn refused(&self, refusal: Refusal) -> Error {
         match refusal {
             Refusal::Exhausted => Error::Exhausted { what: "sequence numbers".into() },
@@ -248,7 +248,7 @@ impl Log {
         }
     }
 
-    /// Writes the padded `record` to its place and tells the order of commits.
+    /// Writes the padded `record` to its place and marks the commit as written.
     ///
     /// # Errors
     /// `Io`; the caller must poison.
@@ -279,14 +279,17 @@ impl Log {
         let id = address / self.config.segment_bytes;
         let segment = self.segment(id)?;
         if segment.header.span > 1 {
-            // The name was given while the order of commits was held.
+            // The file got its name while the tail was held; the name is made durable here.
             self.dir.sync().map_err(|e| Error::io("sync", "database directory", e))?;
         }
         if let Some((seq, bytes)) = commit.pad {
-            // After the next segment exists, so that a pad without a successor is damage.
+            // Written after the next segment exists, so that a pad without a successor is damage.
             self.write_pad(seq, bytes, header)?;
         }
-        debug_assert!(header.complete <= commit.seq && header.synced <= commit.seq, "promises look back");
+        debug_assert!(
+            header.complete <= commit.seq && header.synced <= commit.seq,
+            "claims refer to earlier records"
+        );
         let (head, body) = record.split_at_mut(RECORD_HEADER_BYTES);
         head.copy_from_slice(&header.encode(segment.salt(), body));
         segment.write(address - segment.header.id * self.config.segment_bytes, record, mapped)
@@ -305,7 +308,7 @@ impl Log {
         segment.write(seq * UNIT % self.config.segment_bytes, &head, false)
     }
 
-    /// The segment `id`, from the few recent ones without a lock. It exists, because a place in it was reserved.
+    /// The segment `id`; recent segments are found without a lock. It exists, because a place in it was reserved.
     fn segment(&self, id: u64) -> Result<Arc<Segment>> {
         if let Some(segment) = self.recent[id as usize % RECENT].load(&pin())
             && segment.header.id == id
@@ -313,10 +316,10 @@ impl Log {
             return Ok(Arc::clone(segment));
         }
         let segment = self.table.lock().live.get(&id).cloned();
-        segment.ok_or_else(|| Error::internal(format!("log segment {id} is missing under a reserved place")))
+        segment.ok_or_else(|| Error::internal(format!("log segment {id} of a reserved place is missing")))
     }
 
-    /// Puts a finished segment in force. The caller holds `preparing`.
+    /// Makes a finished segment available to writers. The caller holds `preparing`.
     pub(super) fn register(&self, segment: Segment) -> Arc<Segment> {
         let id = segment.header.id;
         let segment = Arc::new(segment);
@@ -325,7 +328,7 @@ impl Log {
         segment
     }
 
-    /// Takes a segment that was never used out of force. The caller holds `preparing`.
+    /// Removes a segment that is no longer needed or was never used. The caller holds `preparing`.
     pub(super) fn forget(&self, id: u64) {
         self.table.lock().live.remove(&id);
         let cell = &self.recent[id as usize % RECENT];
@@ -334,7 +337,7 @@ impl Log {
         }
     }
 
-    /// Whether the next segment should be made ready in the background.
+    /// Returns true if the next segment should be prepared in the background.
     #[inline]
     pub fn wants_next(&self, commit: &Commit) -> bool {
         let (address, segment) = (commit.seq * UNIT, self.config.segment_bytes);
@@ -344,8 +347,8 @@ impl Log {
             && self.tight_at.load(Ordering::Relaxed) != id
     }
 
-    /// Makes the segment after the tail's ready, and lets go of the pages of the one before it. A disk that is full is no
-    /// error: the next append asks again.
+    /// Prepares the segment after the tail's, and releases the pages of the one before the tail's. A full disk is not
+    /// an error: the next append tries again.
     ///
     /// # Errors
     /// `Io`; nothing is lost, the next append tries again.
@@ -369,11 +372,11 @@ impl Log {
         self.sequencer.tail().saturating_sub(seq) * UNIT
     }
 
-    /// Segments whose bytes below `end` are perhaps not durable yet.
+    /// Segments that may hold bytes between `from` and `end` that are not durable yet.
     pub(super) fn segments_between(&self, from: SeqNo, end: SeqNo) -> Vec<Arc<Segment>> {
         let (first, last) = (self.segment_of(from).0, self.segment_of(end).0);
         let table = self.table.lock();
-        // A span that began below `first` reaches into the range.
+        // A file that spans several segments and began below `first` may reach into the range.
         table
             .live
             .values()
@@ -382,12 +385,14 @@ impl Log {
             .collect()
     }
 
-    /// Keeps the files of segments from `first` on, but for a full disk and no more than a few, until the next call.
+    /// Keeps the files of segments from `first` on until the next call. At most a few are kept, and none on a full
+    /// disk.
     pub fn keep_from(&self, first: WalId) {
         self.kept_from.store(first.0, Ordering::SeqCst);
     }
 
-    /// Lets go of every segment below `first`, which the manifest no longer needs: two files stay for reuse, others go.
+    /// Releases every segment below `first`, which the manifest no longer needs: up to two files are kept for reuse,
+    /// the others are removed.
     pub fn release_before(&self, first: WalId) {
         let _one_at_a_time = self.preparing.lock();
         let kept = self.kept_from.load(Ordering::SeqCst).max(first.0.saturating_sub(KEPT_MAX));
@@ -400,7 +405,7 @@ impl Log {
             table.live = keep;
             (gone, FREE_MAX.saturating_sub(table.free.len()))
         };
-        let keep_files = self.reserve.is_held(); // else the disk is full, and the space is worth more
+        let keep_files = self.reserve.is_held(); // otherwise the disk is full and the space is needed more
         for (id, segment) in gone {
             self.forget(id);
             let name = files::wal(WalId(id));
@@ -409,7 +414,7 @@ impl Log {
                 room -= 1;
                 self.table.lock().free.push(free);
             } else if let Err(error) = self.dir.unlink(&name) {
-                tracing::warn!(%name, %error, "an obsolete log segment could not be removed; it is ignored");
+                tracing::warn!(%name, %error, "an obsolete log segment could not be removed; it stays on disk until the next open");
             }
         }
     }
@@ -424,7 +429,7 @@ impl Log {
         };
         for name in live.into_keys().map(|id| files::wal(WalId(id))).chain(free) {
             if let Err(error) = self.dir.unlink(&name) {
-                tracing::warn!(%name, %error, "a log segment could not be removed; the next open does it");
+                tracing::warn!(%name, %error, "a log segment could not be removed; the next open removes it");
             }
         }
     }

@@ -5,14 +5,15 @@
 //! a segment file:               | header 4096 | record | record | ... | pad record |
 //! ```
 //!
-//! * The **sequence number** of a commit is the address of its record divided by eight, so log order and version order are
-//!   one thing. [`Sequencer`] hands out addresses with one compare-and-swap and publishes commits in order.
-//! * A segment never changes its length while it is used. Its header is written and synced before its name exists. A record
-//!   gets a place only where blocks are allocated. Old segments are reused under a new salt, so that stale records never
-//!   verify.
-//! * Each record says how far the log was **complete** and how far it was **synced** when it was built. With that, and the
-//!   boot identity in the segment header, recovery tells an unfinished commit, a torn tail and damage apart: see [`reader`].
-//! * The first failed write or sync poisons the log: nothing is acknowledged afterwards, ever.
+//! * The **sequence number** of a commit is the address of its record divided by eight, so log order and version order
+//!   are the same. [`Sequencer`] hands out addresses with one compare-and-swap and publishes commits in order.
+//! * A segment never changes its length while it is in use. Its header is written and synced before the file gets its
+//!   name. A record gets a place only where blocks are allocated. Old segments are reused under a new salt, so that
+//!   stale records never verify.
+//! * Each record says how far the log was **complete** and how far it was **synced** when the record was built. With
+//!   that, and the boot identity in the segment header, recovery distinguishes an unfinished commit, a torn tail and
+//!   damage: see [`reader`].
+//! * The first failed write or sync poisons the log: nothing is acknowledged afterwards.
 //!
 //! Layouts: `docs/formats/wal.md`.
 

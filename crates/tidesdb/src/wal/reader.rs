@@ -1,23 +1,23 @@
-//! Reading the log after a crash: which records count, where the log ends, and what is damage.
+//! Reads the log after a crash: which records count, where the log ends, and what is damage.
 //!
-//! Every segment is walked from its header. An address where no valid record begins is a **hole**; the walk goes on at the
-//! next address where one does. Let `X` be a hole, `synced` the highest promise "durable up to here" made by any valid
-//! record or by the manifest, `complete` the highest promise "in the log up to here".
+//! Every segment is scanned from its header. An address where no valid record begins is a **hole**; the scan continues
+//! at the next address where one does. Let `X` be a hole, `synced` the highest claim "durable up to here" made by any
+//! valid record or by the manifest, and `complete` the highest claim "in the log up to here".
 //!
-//! | case | meaning | what happens (`Tail`) |
+//! | case | meaning | action (`Tail`) |
 //! |---|---|---|
 //! | `X < synced` | bytes that were durable are gone | refuse, naming file and offset |
-//! | same boot, records after `X`, `X < complete` | bytes the kernel had are gone | refuse |
-//! | same boot, records after `X`, `X >= complete` | a commit that was being written when the process died; it never returned | skip it |
+//! | same boot, records after `X`, `X < complete` | bytes that the kernel had are gone | refuse |
+//! | same boot, records after `X`, `X >= complete` | a commit was being written when the process died; it never returned | skip it |
 //! | other boot, records after `X` | the machine stopped; later bytes reached the disk before earlier ones | cut at `X`: a prefix |
 //! | nothing after `X` | the end, or a torn tail | end there |
 //! | a pad record without a next segment | the segment existed before the pad | refuse |
 //!
-//! A failed sync may give up pages that were written. The log leaves a note of it, and the open after it takes "same boot" for
-//! "other boot".
+//! A failed sync may drop pages that were written. The log leaves a note of it, and the next open then treats "same
+//! boot" as "other boot".
 //!
-//! A read error is none of these: opening fails with it. Segments are read by system calls, because a bad sector under a map
-//! would kill the process.
+//! A read error is none of these: the open fails with it. Segments are read by system calls, because a bad sector under
+//! a memory map would kill the process.
 
 use std::io;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use crate::options::RecoveryMode;
 use crate::types::{SeqNo, WalId, wal_id_max};
 use crate::{Error, Result};
 
-/// The expectations a log is read with.
+/// What is known about a log before it is read.
 #[derive(Clone, Debug)]
 pub struct ScanConfig {
     /// Bytes of a segment, from the manifest.
@@ -43,21 +43,21 @@ pub struct ScanConfig {
     pub boot_id: [u8; 16],
     /// First segment that counts, from the manifest.
     pub first: WalId,
-    /// Whether that segment is known to have existed.
+    /// True if that segment is known to have existed.
     pub first_existed: bool,
-    /// The manifest's promise: durable up to here.
+    /// The manifest's claim: durable up to here.
     pub watermark: SeqNo,
-    /// A sync failed since the machine last started: what was not durable may be gone.
+    /// A sync failed since the machine last started: bytes that were not durable may be lost.
     pub sync_failed: bool,
-    /// What to do with damage.
+    /// What to do about damage.
     pub mode: RecoveryMode,
 }
 
-/// What the log holds.
+/// Result of scanning the log.
 #[derive(Clone, Debug, Default)]
 pub struct Scan {
     segments: Vec<SegmentHeader>,
-    /// Replay ends before this address; `None` = to the end.
+    /// Replay ends before this address; `None` = replay to the end.
     pub cut: Option<SeqNo>,
     /// First address after the last valid record that is replayed.
     pub end: SeqNo,
@@ -67,17 +67,17 @@ pub struct Scan {
     pub discarded: u64,
     /// Addresses of commits that were being written when the process died.
     pub unfinished: Vec<SeqNo>,
-    /// Whether the log ended in bytes that are not a record although something was written there.
+    /// True if the last record is a seal, that is, the log ends cleanly after a sync.
     pub sealed: bool,
-    /// Damage that `PointInTime` or `Salvage` went past.
+    /// Damage that `PointInTime` or `Salvage` ignored.
     pub damage: Option<Error>,
     /// Highest segment number that any file uses.
     pub last_segment: u64,
-    /// Durable up to here, by the highest promise found.
+    /// The log is durable up to here, by the highest claim found.
     pub synced: SeqNo,
 }
 
-/// What a walk saw.
+/// Findings of a scan.
 #[derive(Default)]
 struct Walk {
     holes: Vec<Hole>,
@@ -88,9 +88,9 @@ struct Walk {
     sealed: bool,
     same_boot: bool,
     dangling_pad: Option<SeqNo>,
-    /// Begin of a segment that must have existed and is not there, though a later one is.
+    /// Start of a segment that must have existed and is missing, although a later one exists.
     missing: Option<SeqNo>,
-    /// Begin of a segment whose header is damaged, at which the walk ended.
+    /// Start of a segment with a damaged header, where the scan ended.
     unreadable: Option<(SeqNo, Error)>,
 }
 
@@ -122,8 +122,8 @@ fn judge(hole: Hole, walk: &Walk) -> Verdict {
     }
 }
 
-/// Numbers of all segments in `dir` from `first` on, in order, and of those below it. A number that no log can come to is
-/// somebody else's file.
+/// Numbers of all segments in `dir` from `first` on, in order, and of those below it. Numbers larger than any log can
+/// reach are ignored as foreign files.
 ///
 /// # Errors
 /// `Io`.
@@ -144,16 +144,16 @@ pub fn segment_files(
     Ok(ids.into_iter().partition(|id| *id >= first))
 }
 
-/// How many segments' worth of addresses the file `id` covers, judged by its length alone.
+/// Number of segments whose addresses the file `id` covers, judged by its length alone.
 pub fn span_of(dir: &Arc<dyn Dir>, id: WalId, segment_bytes: u64) -> u64 {
     let len = dir.open(&files::wal(id), Access::Read).and_then(|f| f.len()).unwrap_or(0);
     len.div_ceil(segment_bytes).max(1)
 }
 
-/// Reads the whole log once and decides what counts. Nothing on disk is changed.
+/// Reads the whole log once and decides what counts. Changes nothing on disk.
 ///
 /// # Errors
-/// `Corrupt` for damage that `config.mode` does not go past; `Io`.
+/// `Corrupt` for damage that `config.mode` does not tolerate; `Io`.
 pub fn scan(dir: &Arc<dyn Dir>, config: &ScanConfig) -> Result<Scan> {
     let (ids, _) = segment_files(dir, config.first, config.segment_bytes)?;
     let mut walk = Walk {
@@ -170,7 +170,7 @@ pub fn scan(dir: &Arc<dyn Dir>, config: &ScanConfig) -> Result<Scan> {
     let mut expected = if config.first_existed { config.first.0 } else { ids.first().map_or(0, |id| id.0) };
     for id in ids {
         if id.0 < expected {
-            return Err(Error::corrupt(&files::wal(id), 0, "overlaps the segment before it"));
+            return Err(Error::corrupt(&files::wal(id), 0, "overlaps the previous segment"));
         }
         if id.0 > expected {
             walk.holes.push(Hole { at: first_seq(config, expected), followed: false });
@@ -189,7 +189,7 @@ pub fn scan(dir: &Arc<dyn Dir>, config: &ScanConfig) -> Result<Scan> {
             Err(e) => return Err(e.into()),
         };
         expected = id.0 + u64::from(header.span);
-        // All zeros stand for "unknown", which is the same as nothing.
+        // All zeros mean "unknown", which never counts as the same boot.
         walk.same_boot &= header.boot_id == config.boot_id && header.boot_id != [0; 16];
         walk_segment(&header, &bytes, &mut walk);
         segments.push(header);
@@ -241,8 +241,8 @@ fn decide(walk: Walk, segments: Vec<SegmentHeader>, last_segment: u64, config: &
     Ok(out)
 }
 
-/// Where the log may not be read on, and the damage there, if it is damage and not the trace of a stop of the machine.
-/// Addresses that are merely skipped go to `unfinished`.
+/// Where replay must stop, with the damage found there; no damage if the machine merely stopped. Addresses that are
+/// only skipped are added to `unfinished`.
 fn first_stop(
     walk: &Walk,
     config: &ScanConfig,
@@ -264,11 +264,12 @@ fn first_stop(
             }
         }
     }
-    // A segment's name is durable before the pad that leads to it: what is missing was taken away, whatever else was lost.
+    // A segment's name is durable before the pad that leads to it. So a missing segment was removed, whatever else was
+    // lost.
     let before_stop = |gone: &SeqNo| stop.as_ref().is_none_or(|(at, damage)| damage.is_none() && at >= gone);
     let gone = walk.missing.filter(before_stop).or(walk.dangling_pad.filter(|_| stop.is_none()));
     if let Some(at) = gone {
-        stop = damaged(at, "the segment that follows is missing");
+        stop = damaged(at, "the next segment is missing");
     }
     let begun = walk.end > first_seq(config, config.first.0);
     if config.mode == RecoveryMode::Strict && stop.is_none() && !walk.sealed && begun {
@@ -290,11 +291,11 @@ fn damage_at(walk: &Walk, config: &ScanConfig, at: SeqNo, what: &str) -> Error {
     )
 }
 
-/// Why a segment cannot be walked.
+/// Why a segment cannot be scanned.
 enum Unusable {
     /// Its header or its length is damaged.
     Damaged(Error),
-    /// It is whole and not what its name says: somebody moved files.
+    /// It is valid but does not match its name: files were moved.
     Foreign(Error),
     /// It could not be read.
     Failed(Error),
@@ -323,7 +324,11 @@ fn load(
     let header = SegmentHeader::decode(&head, &name)
         .map_err(|e| if e.is_corruption() { Unusable::Damaged(e) } else { Unusable::Failed(e) })?;
     if header.id != id.0 || header.db_uuid != config.db_uuid || header.segment_bytes != config.segment_bytes {
-        return Err(Unusable::Foreign(Error::corrupt(&name, 0, "the segment belongs elsewhere")));
+        return Err(Unusable::Foreign(Error::corrupt(
+            &name,
+            0,
+            "the segment belongs to another database or place",
+        )));
     }
     if header.segment_bytes.checked_mul(u64::from(header.span)) != Some(len) {
         let what = "the file is not as long as its header says";
@@ -338,7 +343,7 @@ fn load(
     Ok((header, bytes))
 }
 
-/// Fills `bytes` from the beginning of `file`. An error comes with the offset that could not be read.
+/// Fills `bytes` from the beginning of `file`. An error carries the offset that could not be read.
 fn read_all(file: &dyn File, bytes: &mut [u8]) -> std::result::Result<(), (u64, io::Error)> {
     let mut at = 0;
     while at < bytes.len() {
@@ -352,7 +357,7 @@ fn read_all(file: &dyn File, bytes: &mut [u8]) -> std::result::Result<(), (u64, 
     Ok(())
 }
 
-/// Walks one segment; holes and promises go to `walk`.
+/// Scans one segment and adds its holes and claims to `walk`.
 fn walk_segment(header: &SegmentHeader, bytes: &[u8], walk: &mut Walk) {
     let base = header.id * header.segment_bytes;
     let mut pos = SEGMENT_HEADER_BYTES;
@@ -371,7 +376,7 @@ fn walk_segment(header: &SegmentHeader, bytes: &[u8], walk: &mut Walk) {
             }
         };
         if !any || walk.holes.last().is_some_and(|h| !h.followed) {
-            // Everything open before this record is followed by it.
+            // All open holes are followed by this record.
             walk.holes.iter_mut().for_each(|h| h.followed = true);
             any = true;
         }
@@ -388,7 +393,7 @@ fn walk_segment(header: &SegmentHeader, bytes: &[u8], walk: &mut Walk) {
         pos += record.record_bytes();
         walk.end = (base + pos) / UNIT;
         if header.span > 1 {
-            return; // the file of an oversized record holds nothing else; its rest is unused
+            return; // the file of an oversized record holds only that record; the rest is unused
         }
     }
 }
@@ -400,7 +405,7 @@ fn record_at(bytes: &[u8], pos: u64, seq: SeqNo, header: &SegmentHeader) -> Opti
     (record.kind != RecordKind::Pad || fills).then_some(record)
 }
 
-/// The next offset from `pos` on where a valid record begins.
+/// The first offset from `pos` on where a valid record begins.
 fn next_record(bytes: &[u8], pos: u64, base: u64, header: &SegmentHeader) -> Option<u64> {
     (pos..bytes.len() as u64).step_by(UNIT as usize).find(|at| {
         let seq = (base + at) / UNIT;
@@ -408,8 +413,8 @@ fn next_record(bytes: &[u8], pos: u64, base: u64, header: &SegmentHeader) -> Opt
     })
 }
 
-/// Hands every commit that counts to `apply`, in order: sequence number, body, and the file and offset of the body. `false`
-/// ends the replay.
+/// Calls `apply` for every commit that counts, in order, with its sequence number, body, and the file and offset of the
+/// body. Stops when `apply` returns `false`.
 ///
 /// # Errors
 /// Those of `apply`; `Io`; `Corrupt` if the log changed since [`scan`].
@@ -445,7 +450,7 @@ pub fn replay(
             }
             pos += record.record_bytes();
             if header.span > 1 {
-                break; // as in the walk: nothing else counts
+                break; // as in `walk_segment`: nothing else counts
             }
         }
     }

@@ -1,10 +1,11 @@
-//! The reserve: a file that holds disk space for what makes space.
+//! The reserve: a file that keeps disk space for operations that free space.
 //!
-//! On a full disk, deletes, drops and flushes must still work, or nothing would ever get better. While the disk has room,
-//! `RESERVE` occupies a few real blocks. When a delete or a flush meets a full disk, the file goes and they use its
-//! space. From then on commits that store data are refused, until the disk has room for the file again. A last piece of
-//! the file stays: whoever is killed on a disk that is full to the last byte must be able to write the manifest of the next
-//! open, which alone takes that piece.
+//! On a full disk, deletes, drops and flushes must still work, or the disk would stay full. While the disk has room,
+//! `RESERVE` occupies a few real blocks. When a delete or a flush finds the disk full, the file is cut and they use its
+//! space. From then on commits that store data are refused, until the disk has room for the file again.
+//!
+//! A last piece of the file is kept for the next open, which alone may take it: a process killed on a completely full
+//! disk must still be able to write the manifest of that open.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,10 +18,10 @@ use crate::{Error, Result};
 /// A smaller reserve is not worth a file.
 const PIECE_BYTES_MIN: u64 = 64 << 10;
 
-/// What an open needs at least: a manifest. A reserve of less than two such pieces goes as a whole.
+/// Minimum that an open needs: a manifest. A reserve of less than two such pieces is removed as a whole.
 const LAST_PIECE_BYTES: u64 = 256 << 10;
 
-/// The reserve of one database that is open for writing. Callers hold the log's `preparing` lock, except for questions.
+/// The reserve of one database that is open for writing. Callers hold the log's `preparing` lock, except for queries.
 #[derive(Debug)]
 pub(super) struct Reserve {
     dir: Arc<dyn Dir>,
@@ -29,17 +30,17 @@ pub(super) struct Reserve {
 }
 
 impl Reserve {
-    /// A reserve of `bytes`, not held yet; 0 = none is wanted.
+    /// A reserve of `bytes`, not yet held; 0 = no reserve is wanted.
     pub(super) fn new(dir: &Arc<dyn Dir>, bytes: u64) -> Self {
         Self { dir: Arc::clone(dir), bytes, held: AtomicBool::new(bytes == 0) }
     }
 
-    /// Whether the file occupies its space, or none is wanted.
+    /// Returns true if the file occupies its space, or no reserve is wanted.
     pub(super) fn is_held(&self) -> bool {
         self.held.load(Ordering::SeqCst)
     }
 
-    /// Bytes it occupies while it is held.
+    /// Bytes that the file occupies while it is held.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -66,14 +67,14 @@ impl Reserve {
     /// Occupies the space.
     ///
     /// # Errors
-    /// `Io`; for a full disk, too.
+    /// `Io`, also for a full disk.
     pub(super) fn hold(&self) -> Result<()> {
         self.occupy(self.bytes)?;
         self.held.store(true, Ordering::SeqCst);
         Ok(())
     }
 
-    /// Occupies as much of the space as the disk has, for the next open.
+    /// Occupies as much of the space as the disk has left, for the next open.
     pub(super) fn hold_what_there_is(&self) {
         if self.is_held() {
             return;
@@ -87,7 +88,7 @@ impl Reserve {
         tracing::warn!("the disk is full, and there is no reserve for the next open");
     }
 
-    /// Makes the file `bytes` long.
+    /// Creates the file with `bytes` bytes, or extends it to that length.
     fn occupy(&self, bytes: u64) -> Result<()> {
         let io = |op| move |e| Error::io(op, files::RESERVE, e);
         match self.dir.create_new(files::RESERVE, bytes) {
@@ -107,11 +108,11 @@ impl Reserve {
     /// Occupies the last piece, if the disk has that much.
     pub(super) fn hold_last(&self) {
         if self.has_last_piece() {
-            let _ = self.occupy(LAST_PIECE_BYTES); // there is none, then
+            let _ = self.occupy(LAST_PIECE_BYTES); // best effort: the next open may have no reserve
         }
     }
 
-    /// Gives all but the last piece back. True if there was more than that.
+    /// Gives all but the last piece back. Returns true if the file was longer than the last piece.
     fn cut(&self) -> bool {
         let cut = self.dir.open(files::RESERVE, Access::ReadWrite).and_then(|file| {
             let more = file.len()? > LAST_PIECE_BYTES;
@@ -125,7 +126,7 @@ impl Reserve {
         })
     }
 
-    /// Gives the space back to the disk, but for the last piece. True if there was some to give.
+    /// Gives the space back to the disk, except the last piece. Returns true if there was space to give.
     pub(super) fn release(&self) -> bool {
         if self.bytes == 0 {
             return false;
@@ -139,7 +140,7 @@ impl Reserve {
     }
 }
 
-/// Removes the reserve's file, before or after a database is open. True if there was one.
+/// Removes the reserve's file; called while the database is not open. Returns true if the file existed.
 pub(super) fn release(dir: &dyn Dir) -> bool {
     match dir.unlink(files::RESERVE) {
         Ok(()) => true,

@@ -1,4 +1,4 @@
-//! One segment file while it is written: allocated, salted, mapped where the file system allows.
+//! One segment file that is being written: allocated, salted, memory-mapped where the file system allows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -11,10 +11,10 @@ use crate::files;
 use crate::types::WalId;
 use crate::{Error, Result};
 
-/// Records longer than this go through a system call, which copies faster than page faults do.
+/// Longer records are written by a system call, which copies faster than page faults do.
 const MAPPED_BYTES_MAX: usize = 16 * 1024;
 
-/// Blocks are asked for in no smaller pieces when the disk is nearly full.
+/// Smallest allocation when the disk is nearly full.
 const PIECE_BYTES_MIN: u64 = 64 << 10;
 
 /// A segment open for writing. Writers use disjoint ranges.
@@ -24,9 +24,10 @@ pub(super) struct Segment {
     pub(super) name: String,
     file: Arc<dyn File>,
     map: Option<Box<dyn SharedMap>>,
-    /// Bytes from the start of the file that have real blocks. All of them, unless the disk was nearly full.
+    /// Bytes from the start of the file that have real blocks: the whole file, unless the disk was nearly full.
     backed: AtomicU64,
-    /// Written since the last sync began. Set after the bytes, cleared before the sync, so no write is missed.
+    /// Set if the file was written since the last sync began. Set after the bytes are written and cleared before the
+    /// sync, so no write is missed.
     dirty: AtomicBool,
 }
 
@@ -40,8 +41,9 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Makes a file for `header` ready: header durable, and blocks for as much of it as the disk has, at least and at most
-    /// for as many bytes as `blocks` says. A file left by an older segment of the same length (`reuse`) is taken over.
+    /// Prepares a file for `header`: the header is durable, and as many bytes have blocks as the disk allows, between
+    /// the minimum and the maximum in `blocks`. A file left by an older segment of the same length (`reuse`) is taken
+    /// over.
     pub(super) fn make(
         dir: &Arc<dyn Dir>,
         header: SegmentHeader,
@@ -64,14 +66,14 @@ impl Draft {
         Ok(draft)
     }
 
-    /// A new file of `bytes`, with blocks for the first of them.
+    /// Creates a file of `bytes` bytes; at least the first `needed` and at most the first `most` have blocks.
     fn allocate(
         dir: &Arc<dyn Dir>,
         temp: &str,
         bytes: u64,
         (needed, most): (u64, u64),
     ) -> Result<(Arc<dyn File>, u64)> {
-        // Left by a preparation that a crash or a full disk cut short.
+        // Left over from a preparation that was interrupted by a crash or a full disk.
         let left = |e: &std::io::Error| e.kind() == std::io::ErrorKind::AlreadyExists;
         let mut backed = most.min(bytes);
         loop {
@@ -86,7 +88,7 @@ impl Draft {
                 Ok(file) => {
                     if backed < bytes {
                         file.set_len(bytes).map_err(|e| {
-                            let _ = dir.unlink(temp); // the first error counts
+                            let _ = dir.unlink(temp); // the first error is returned
                             Error::io("set the length", temp, e)
                         })?;
                     }
@@ -109,18 +111,18 @@ impl Draft {
     /// Removes the file.
     pub(super) fn discard(&self, dir: &Arc<dyn Dir>) {
         if let Err(error) = dir.unlink(&self.temp) {
-            tracing::warn!(name = %self.temp, %error, "a file for the log could not be removed; the next open does it");
+            tracing::warn!(name = %self.temp, %error, "a file for the log could not be removed; the next open removes it");
         }
     }
 
-    /// Gives the file its final name, or removes it. The name is not durable before the directory is synced.
+    /// Gives the file its final name, or removes it. The name is durable only after the directory is synced.
     pub(super) fn finish(self, dir: &Arc<dyn Dir>, mapped: bool) -> Result<Segment> {
         let map = self.put_in_place(dir, mapped).inspect_err(|_| self.discard(dir))?;
         let (name, file, backed) = (files::wal(WalId(self.header.id)), self.file, self.backed.into());
         Ok(Segment { header: self.header, name, file, map, backed, dirty: AtomicBool::new(false) })
     }
 
-    /// Maps the file, if wished and possible, and renames it.
+    /// Maps the file, if requested and possible, and renames it.
     fn put_in_place(&self, dir: &Arc<dyn Dir>, mapped: bool) -> Result<Option<Box<dyn SharedMap>>> {
         let map =
             || self.file.map_shared(self.header.file_bytes()).map_err(|e| Error::io("map", &self.temp, e));
@@ -131,7 +133,7 @@ impl Draft {
     }
 }
 
-/// Half of `bytes`, in whole pieces, if that is still at least `needed`.
+/// Half of `bytes` in whole pieces, but at least `needed`; `None` if that is not smaller than `bytes`.
 fn smaller(bytes: u64, needed: u64) -> Option<u64> {
     let half = (bytes / 2).next_multiple_of(PIECE_BYTES_MIN).max(needed);
     (half < bytes).then_some(half)
@@ -143,8 +145,8 @@ impl Segment {
         self.backed.load(SeqCst)
     }
 
-    /// Gives blocks to the first `most` bytes of the file, or to as much of it as the disk has and at least to the first
-    /// `needed` bytes. One caller at a time.
+    /// Allocates blocks for the first `most` bytes of the file, or for as many as the disk allows, but at least for the
+    /// first `needed` bytes. One caller at a time.
     pub(super) fn back(&self, needed: u64, most: u64) -> Result<()> {
         let backed = self.backed();
         let mut end = most.min(self.header.file_bytes());
@@ -168,17 +170,17 @@ impl Segment {
         &self.header.salt
     }
 
-    /// Whether the file can serve as another segment: it has the common length and all its blocks.
+    /// Returns true if the file can be reused for another segment: it has the usual length and all its blocks.
     pub(super) fn is_reusable(&self) -> bool {
         self.header.span == 1 && self.backed() == self.header.segment_bytes
     }
 
-    /// Whether `id` is one of the segments this file covers.
+    /// Returns true if `id` is one of the segments that this file covers.
     pub(super) fn covers(&self, id: u64) -> bool {
         id >= self.header.id && id - self.header.id < u64::from(self.header.span)
     }
 
-    /// Copies `bytes` to `offset` of the file. `mapped` asks for the path without a system call.
+    /// Writes `bytes` at `offset` of the file. `mapped` asks for a write through the map, without a system call.
     pub(super) fn write(&self, offset: u64, bytes: &[u8], mapped: bool) -> Result<()> {
         debug_assert!(offset >= SEGMENT_HEADER_BYTES);
         debug_assert!(offset + bytes.len() as u64 <= self.backed(), "a record is written to real blocks");
@@ -194,7 +196,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Nothing more will be written: its pages leave the memory of the process and stay in the system's cache.
+    /// Called when nothing more will be written: unmaps the pages from the process; they stay in the page cache.
     pub(super) fn release_pages(&self) {
         if let Some(map) = &self.map
             && let Err(error) = map.release()
@@ -203,7 +205,8 @@ impl Segment {
         }
     }
 
-    /// Makes durable what was written before the call. One caller at a time; skips the system call when nothing was.
+    /// Makes everything durable that was written before the call. One caller at a time. Skips the system call if
+    /// nothing was written.
     pub(super) fn sync(&self) -> Result<()> {
         if self.dirty.swap(false, SeqCst) {
             self.file.sync_data().map_err(|e| Error::io("sync", &self.name, e))?;

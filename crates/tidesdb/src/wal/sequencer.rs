@@ -1,7 +1,7 @@
-//! The order of commits: reserve an address, publish the gap-free prefix.
+//! The order of commits: reserves addresses and publishes the gap-free prefix.
 //!
-//! One word holds the tail: `held:1 | seq:47 | ticket:16`. A reservation is one compare-and-swap on it. Each commit then
-//! owns a slot of a ring, found by its ticket, and moves it through
+//! One word holds the tail: `held:1 | seq:47 | ticket:16`. A reservation is one compare-and-swap on it. Each commit
+//! then owns a slot of a ring, found by its ticket, and moves it through these states:
 //!
 //! ```text
 //!   (old round) -> WRITTEN          bytes are with the kernel
@@ -9,24 +9,26 @@
 //!               -> DONE             inserted in the memtables, visible now            (all others)
 //! ```
 //!
-//! A slot holds `end_of_record << 2 | state`. Ends only grow, so a value of an earlier round is recognised by being at or below
-//! the published prefix: the value is its own tag, and no slot can be mistaken for another commit's. A full ring
-//! makes reservers wait; nothing is overwritten.
+//! A slot holds `end_of_record << 2 | state`. Ends only grow, so a value of an earlier round is recognised by being at
+//! or below the published prefix: the value is its own tag, and no slot can be mistaken for another commit's. A full
+//! ring makes reservers wait; no slot in use is overwritten.
 //!
-//! `visible` is the published prefix `end:47 | ticket:16`: whoever finds the next slot DONE, or READY and durable, moves
-//! it. Nobody waits for an earlier commit in order to return; instead a commit that returns while `visible` lags
-//! raises `acked`, and a *reader* that sees `acked` above `visible` waits for it, so that what has returned is seen by all.
+//! `visible` is the published prefix `end:47 | ticket:16`. Any thread that finds the next slot DONE, or READY and
+//! durable, advances it. A commit does not wait for earlier commits in order to return. Instead, a commit that returns
+//! while `visible` lags raises `acked`, and a *reader* that sees `acked` above `visible` waits. So every later reader
+//! sees what has returned.
 //!
 //! **Sequence numbers are wider than the words.** A word holds the low 47 bits of a sequence number. `anchor` is a full
 //! number that lies at most 2^46 below every number in use, so the distance from the anchor restores the high bits, as
-//! QUIC does with packet numbers (RFC 9000, A.3). The anchor moves up once in 2^46 units (512 TiB of log), and any anchor
-//! that a thread reads, old or new, gives the same answer. See `docs/design/0016`.
+//! QUIC does with packet numbers (RFC 9000, A.3). The anchor moves up once in 2^46 units (512 TiB of log), and any
+//! anchor that a thread reads, old or new, gives the same answer. See `docs/design/0016`.
 //!
-//! **Limits.** A reservation ends at or below a limit: the log that has real blocks on the disk. So a full disk refuses a
-//! commit before it has a number. Commits that only delete have a limit of their own, see [`Purpose`].
+//! **Limits.** A reservation must end at or below a limit: the end of the log that has real blocks on disk. So a full
+//! disk refuses a commit before it has a number. Commits that only delete have a limit of their own, see [`Purpose`].
 //!
-//! All accesses that decide an order are SeqCst: a committer stores its slot and then looks at its neighbour's while
-//! the neighbour does the same; with less, both could miss the other and the prefix would stand still.
+//! All accesses that decide an order are SeqCst: a committer stores its slot and then reads its neighbour's while the
+//! neighbour does the same. With a weaker ordering both could miss the other's store and the prefix would stop
+//! advancing.
 
 use std::cell::Cell;
 
@@ -42,11 +44,11 @@ const TICKET_MASK: u64 = (1 << TICKET_BITS) - 1;
 /// Bits of a sequence number in a word.
 const LOW_BITS: u32 = 47;
 const LOW_MASK: u64 = (1 << LOW_BITS) - 1;
-/// The anchor moves when the tail is this far above it, to half of this below the tail.
+/// When the tail is this far above the anchor, the anchor moves to half of this below the tail.
 const ANCHOR_REACH: u64 = 1 << (LOW_BITS - 1);
-/// The last address that a record may reach. What is above it is kept for the segments that opens begin.
+/// The last address that a record may reach. Addresses above it are kept for the segments that opens begin.
 const ADDRESS_MAX: u64 = (SEQ_MAX - (1 << 32)) * UNIT;
-/// A model fills it with a handful of commits.
+/// Small under loom, so that a model can fill the ring with a handful of commits.
 const RING_SLOTS: usize = if cfg!(loom) { 4 } else { 1 << 14 };
 
 const WRITTEN: u64 = 1;
@@ -61,17 +63,17 @@ pub struct Commit {
     /// Where the next record can begin.
     pub end: SeqNo,
     ticket: u64,
-    /// Where the pad record goes that fills the segment left behind, and its whole length in bytes.
+    /// Place of the pad record that fills the rest of the previous segment, and its whole length in bytes.
     pub pad: Option<(SeqNo, u64)>,
 }
 
-/// What a record is for, when the disk is nearly full.
+/// The purpose of a record; decides whether it is allowed on a nearly full disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Purpose {
-    /// It may add data, or can be done without.
+    /// It may add data, or is not essential.
     Store,
-    /// It only deletes: it may use the reserve.
+    /// It only deletes, so it may use the reserve.
     Relief,
 }
 
@@ -86,14 +88,14 @@ pub enum Refusal {
     Stopped,
 }
 
-/// The published prefix, and the number that sequence numbers in words are relative to.
+/// The published prefix, and the anchor that sequence numbers in words are relative to.
 #[derive(Debug)]
 struct Published {
     visible: AtomicU64,
     anchor: AtomicU64,
 }
 
-/// Hands out addresses and publishes commits in order. All methods are callable from any thread.
+/// Hands out addresses and publishes commits in order. All methods may be called from any thread.
 #[derive(Debug)]
 pub struct Sequencer {
     tail: CachePadded<AtomicU64>,
@@ -110,24 +112,24 @@ pub struct Sequencer {
 }
 
 thread_local! {
-    /// Whether this thread has a commit that is not published, in any database.
+    /// True if this thread has an unpublished commit, in any database.
     static UNPUBLISHED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// While it lives, this thread has a place in the order of commits that is not published, or is about to draw one. A key
-/// order that reads in the middle of an insert must not wait for the commit that it holds up; nor for one of another
-/// database, whose key order may wait for this one.
+/// While this value lives, the thread has a place in the order of commits that is not published, or is about to draw
+/// one. A comparator that reads the database during an insert must not wait for the commit that it delays. Nor may it
+/// wait for a commit of another database, whose comparator may wait for this one.
 #[derive(Debug)]
 pub struct Unpublished(());
 
 impl Unpublished {
-    /// Marks this thread as being within a commit until the value is dropped.
+    /// Marks this thread as within a commit until the value is dropped.
     pub fn begin() -> Self {
         UNPUBLISHED.set(true);
         Self(())
     }
 
-    /// Whether this thread is within a commit, of any database.
+    /// Returns true if this thread is within a commit, of any database.
     pub fn is_here() -> bool {
         UNPUBLISHED.get()
     }
@@ -139,11 +141,11 @@ impl Drop for Unpublished {
     }
 }
 
-/// The tail while it is held: no commit is ordered until this is dropped.
+/// The tail while it is held: no other commit is ordered until this is dropped.
 #[derive(Debug)]
 pub struct HeldTail<'a> {
     sequencer: &'a Sequencer,
-    /// First sequence number that commits ordered afterwards can get.
+    /// Lowest sequence number that commits ordered afterwards can get.
     pub boundary: SeqNo,
 }
 
@@ -155,10 +157,10 @@ impl Drop for HeldTail<'_> {
 }
 
 impl HeldTail<'_> {
-    /// Whether there is a number for a record of `bytes` as the next one.
+    /// Checks that a record of `bytes` bytes could get the next number.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why it could not.
     pub fn check(&self, bytes: u64) -> Result<(), Refusal> {
         let sequencer = self.sequencer;
         if sequencer.stopped.load(SeqCst) {
@@ -171,17 +173,17 @@ impl HeldTail<'_> {
     /// Reserves a record of `bytes` as the next one if it ends below the limit for `purpose`.
     ///
     /// # Errors
-    /// The reason; nothing happened.
+    /// The reason of the refusal; nothing happened.
     pub fn reserve_below_limit(&self, bytes: u64, purpose: Purpose) -> Result<Commit, Refusal> {
         let limit = self.sequencer.limits[purpose as usize].load(SeqCst);
         let end = self.sequencer.place(self.boundary * UNIT, bytes).0 + bytes;
         if end > limit { Err(Refusal::Limit) } else { self.reserve(bytes) }
     }
 
-    /// Reserves a record of `bytes` as the next one, whatever the limits say.
+    /// Reserves a record of `bytes` as the next one, regardless of the limits.
     ///
     /// # Errors
-    /// The reason; nothing happened.
+    /// The reason of the refusal; nothing happened.
     pub fn reserve(&self, bytes: u64) -> Result<Commit, Refusal> {
         let sequencer = self.sequencer;
         let mut backoff = Backoff::new();
@@ -201,7 +203,7 @@ impl HeldTail<'_> {
 }
 
 impl Sequencer {
-    /// A log whose next record begins in segment `first_segment`, right after its header. There are no limits yet.
+    /// A log whose next record begins in segment `first_segment`, right after its header. No limits are set yet.
     pub fn new(segment_bytes: u64, first_segment: u64) -> Self {
         debug_assert!(segment_bytes.is_multiple_of(UNIT) && first_segment > 0);
         let start = (first_segment * segment_bytes + SEGMENT_HEADER_BYTES) / UNIT;
@@ -232,7 +234,7 @@ impl Sequencer {
         self.published.visible.load(SeqCst)
     }
 
-    /// No record for `purpose` may end above `address` from now on.
+    /// From now on no record for `purpose` may end above `address`.
     pub fn set_limit(&self, purpose: Purpose, address: u64) {
         self.limits[purpose as usize].store(address, SeqCst);
     }
@@ -242,7 +244,7 @@ impl Sequencer {
     /// Waits only while the tail is held by a rotation (about a microsecond) or the ring is full.
     ///
     /// # Errors
-    /// The reason; nothing happened.
+    /// The reason of the refusal; nothing happened.
     pub fn reserve(&self, bytes: u64, purpose: Purpose) -> Result<Commit, Refusal> {
         debug_assert!(bytes.is_multiple_of(UNIT) && bytes >= RECORD_HEADER_BYTES as u64);
         let mut backoff = Backoff::new();
@@ -271,7 +273,7 @@ impl Sequencer {
         }
     }
 
-    /// Whether the ring has a slot for the commit after the tail `t`.
+    /// Returns true if the ring has a slot for the commit after the tail `t`.
     #[inline]
     fn has_ticket(&self, t: u64) -> bool {
         let outstanding = (t + 1).wrapping_sub(self.visible_word()) & TICKET_MASK;
@@ -289,7 +291,7 @@ impl Sequencer {
         (Commit { seq: start / UNIT, end: end / UNIT, ticket, pad }, next)
     }
 
-    /// Moves the anchor if the tail has come too far from it. Every reservation asks for that.
+    /// Moves the anchor if the tail is too far above it. Called for every reservation.
     #[inline]
     fn keep_anchor_near(&self, tail: SeqNo) {
         if tail - self.published.anchor.load(SeqCst) > ANCHOR_REACH {
@@ -314,7 +316,8 @@ impl Sequencer {
         let start = if pos + bytes <= next_boundary { pos } else { next_boundary + SEGMENT_HEADER_BYTES };
         let end = start + bytes;
         let room = (start / segment + 1) * segment - end;
-        // A rest too short for a record's header is left unused, so that the tail always points at a usable place.
+        // If the rest of the segment is too short for a record's header it stays unused, so that the tail always is a
+        // usable place.
         (start, if room < RECORD_HEADER_BYTES as u64 { end + room + SEGMENT_HEADER_BYTES } else { end })
     }
 
@@ -323,26 +326,26 @@ impl Sequencer {
         self.place(self.tail() * UNIT, bytes).0 + bytes
     }
 
-    /// The bytes of `c` are with the kernel.
+    /// Marks the bytes of `c` as handed to the kernel.
     pub fn written(&self, c: &Commit) {
         self.set(c, WRITTEN);
     }
 
-    /// `c` is inserted and becomes visible once the log is durable up to its end.
+    /// Marks `c` as inserted; it becomes visible once the log is durable up to its end.
     pub fn ready(&self, c: &Commit) {
         self.set(c, READY);
         self.publish();
     }
 
-    /// `c` is inserted and may become visible. On return every reader that starts later sees it.
+    /// Marks `c` as inserted and allows it to become visible. Every reader that starts after the return sees it.
     pub fn done(&self, c: &Commit) {
         self.set(c, DONE);
         self.publish();
         self.acknowledge(c);
     }
 
-    /// Makes sure that readers wait for `c` if it is not visible yet. Behind a large commit the caller waits instead: it
-    /// takes so long that readers would notice.
+    /// Makes sure that readers wait for `c` if it is not visible yet. After a large commit the caller waits instead,
+    /// because that takes so long that readers would notice.
     pub fn acknowledge(&self, c: &Commit) {
         if self.seq_in(self.visible_word()) < c.end {
             self.wait_for_large(c);
@@ -350,13 +353,13 @@ impl Sequencer {
         }
     }
 
-    /// Counts a large commit: until [`Sequencer::end_large`], writers behind it wait for it, so that no reader has to. Call
-    /// it before the commit is reserved.
+    /// Counts a large commit: until [`Sequencer::end_large`], later writers wait for it, so that no reader has to. Must
+    /// be called before the commit is reserved.
     pub fn begin_large(&self) {
         self.large.fetch_add(1, SeqCst);
     }
 
-    /// The large commit is published, or will never be.
+    /// Ends the wait of writers: the large commit is published, or never will be.
     pub fn end_large(&self) {
         self.large.fetch_sub(1, SeqCst);
     }
@@ -381,7 +384,7 @@ impl Sequencer {
         &self.slots[ticket as usize & (RING_SLOTS - 1)]
     }
 
-    /// Moves `visible` over every commit that may be seen.
+    /// Advances `visible` over every commit that may be seen.
     pub fn publish(&self) {
         loop {
             let v = self.visible_word();
@@ -398,8 +401,9 @@ impl Sequencer {
         }
     }
 
-    /// Newest sequence number a reader may see now. Whatever returned before the call is at or below it, except to a
-    /// reader inside a commit of any database (a key order that reads): that one sees the published prefix and does not wait.
+    /// Newest sequence number that a reader may see now. Every commit that returned before the call is at or below it.
+    /// Exception: a reader inside a commit of any database (a comparator that reads) gets the published prefix and does
+    /// not wait.
     #[inline]
     pub fn snapshot(&self) -> SeqNo {
         let visible = self.seq_in(self.visible_word());
@@ -426,18 +430,18 @@ impl Sequencer {
         self.seq_in(self.visible_word())
     }
 
-    /// Where the next record will begin, at the earliest.
+    /// The earliest place where the next record can begin.
     pub fn tail(&self) -> SeqNo {
         self.seq_in(self.tail.load(SeqCst))
     }
 
-    /// End of the gap-free prefix whose bytes are with the kernel.
+    /// End of the gap-free prefix of commits whose bytes are with the kernel.
     pub fn written_end(&self) -> SeqNo {
         self.prefix_end(WRITTEN)
     }
 
-    /// Waits until every commit ordered before `c` is in the memtables, whether visible or not, or was refused. False if the
-    /// order was stopped.
+    /// Waits until every commit ordered before `c` is in the memtables, visible or not, or was refused. Returns false
+    /// if the sequencer was stopped.
     pub fn wait_for_earlier(&self, c: &Commit) -> bool {
         let begin = c.pad.map_or(c.seq, |(seq, _)| seq);
         let mut backoff = Backoff::new();
@@ -451,14 +455,15 @@ impl Sequencer {
         true
     }
 
-    /// End of the gap-free prefix of commits that have come to `state` or further.
+    /// End of the gap-free prefix of commits that have reached `state` or a later one.
     fn prefix_end(&self, state: u64) -> SeqNo {
         let v = self.visible_word();
         let (mut end, mut ticket) = (self.seq_in(v), v & TICKET_MASK);
         loop {
             let next = (ticket + 1) & TICKET_MASK;
             let slot = self.slot(next).load(SeqCst);
-            // A slot goes to a commit of the next round only once `visible` is past it. Then it says nothing about this place.
+            // A commit of the next round gets the slot only after `visible` has passed it. Then the slot says nothing
+            // about this place.
             let v = self.visible_word();
             let visible = self.seq_in(v);
             if visible > end {
@@ -472,7 +477,7 @@ impl Sequencer {
         }
     }
 
-    /// The log is durable up to `end`.
+    /// Records that the log is durable up to `end`.
     pub fn set_durable(&self, end: SeqNo) {
         debug_assert!(end <= self.tail(), "what is durable was reserved");
         self.durable.fetch_max(end, SeqCst);
@@ -496,7 +501,8 @@ impl Sequencer {
         }
     }
 
-    /// After poisoning: nothing is reserved any more, and readers stop waiting for commits that will never be published.
+    /// Called after poisoning: no more reservations succeed, and readers stop waiting for commits that will never be
+    /// published.
     pub fn stop(&self) {
         self.stopped.store(true, SeqCst);
     }

@@ -1,16 +1,17 @@
-//! Where the log gets its blocks, and who may have the last ones.
+//! Disk space of the log: where blocks come from, and which commits may use the last ones.
 //!
 //! ```text
 //!   addresses:  | records | free place | no blocks yet ...
 //!                                      ^ backed = limit of the sequencer
 //! ```
 //!
-//! A record gets a place only where the log has real blocks, so a full disk refuses a commit before it has a number: nothing
-//! happened. Blocks come a segment at a time, in advance. If the disk is nearly full they come in smaller pieces.
+//! A record gets a place only where the log has real blocks, so a full disk refuses a commit before it has a number:
+//! nothing happened. Blocks are allocated one segment at a time, in advance. On a nearly full disk they are allocated
+//! in smaller pieces.
 //!
-//! A commit that stores data must leave room for the flush of all that is only in the log, and `free_min` bytes. So what
-//! was acknowledged can always be flushed, which gives the log's space back. A commit that only deletes may use all of
-//! the disk, and the reserve but its last piece (`reserve.rs`).
+//! A commit that stores data must leave enough space to flush everything that is only in the log, plus `free_min`
+//! bytes. So acknowledged data can always be flushed, which frees log space. A commit that only deletes may use the
+//! whole disk, and the reserve except its last piece (`reserve.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,22 +27,22 @@ use super::sequencer::{Commit, Purpose};
 use crate::types::SeqNo;
 use crate::{Error, Result};
 
-/// Bytes of values that go to value logs between two looks at the free space.
+/// Bytes of values written to value logs between two checks of the free space.
 const VALUES_UNCHECKED_MAX: u64 = 64 << 10;
 
-/// Segments have a whole number of such blocks.
+/// Segments are a multiple of this length.
 const BLOCK_BYTES: u64 = 4096;
 
-/// What a flush writes beside the entries: indexes, filters, whole pages, the manifest.
+/// What a flush writes in addition to the entries: indexes, filters, whole pages, the manifest.
 const FLUSH_OVERHEAD_BYTES: u64 = 512 << 10;
 
-/// Frees what earlier sessions left to be used again: the space may be needed to open at all.
+/// Removes files that earlier sessions left for reuse: opening at all may need their space.
 pub fn release_spare_files(dir: &Arc<dyn Dir>) {
     reserve::release(&**dir);
     remove_spare_segments(&**dir);
 }
 
-/// Removes segment files that waited for reuse in an earlier session.
+/// Removes segment files that an earlier session kept for reuse.
 pub fn remove_spare_segments(dir: &dyn Dir) {
     let names = dir.list().unwrap_or_default();
     for name in names.iter().filter(|name| name.ends_with(".wal.free")) {
@@ -51,7 +52,7 @@ pub fn remove_spare_segments(dir: &dyn Dir) {
     }
 }
 
-/// Bytes of the disk that are being written to: others leave them free.
+/// A disk space reservation: bytes that running work is about to write; other work leaves them free.
 #[derive(Debug)]
 pub struct Pledge<'a> {
     log: &'a Log,
@@ -72,12 +73,12 @@ impl Drop for Pledge<'_> {
 }
 
 impl Log {
-    /// Whether a record of `bytes` needs segments of its own.
+    /// Returns true if a record of `bytes` needs segments of its own.
     pub(super) fn is_oversized(&self, bytes: u64) -> bool {
         bytes > self.config.segment_bytes - SEGMENT_HEADER_BYTES
     }
 
-    /// Makes sure that a record of `bytes` can be placed, if it comes next.
+    /// Makes sure that a record of `bytes` can be placed, if it is the next one.
     ///
     /// # Errors
     /// `NoSpace`, `Io`: nothing happened.
@@ -96,7 +97,7 @@ impl Log {
         self.back_to(self.sequencer.end_of_next(bytes), purpose)
     }
 
-    /// Makes all segments below `id` ready, as far as the disk allows.
+    /// Prepares all segments below `id`, as far as the disk allows.
     pub(super) fn make_ready_to(&self, id: u64) -> Result<()> {
         let _one_at_a_time = self.preparing.lock();
         match self.back_to(id * self.config.segment_bytes, Purpose::Store) {
@@ -108,7 +109,7 @@ impl Log {
         }
     }
 
-    /// Gets blocks for the log up to the address `end`. The caller holds `preparing`.
+    /// Allocates blocks for the log up to the address `end`. The caller holds `preparing`.
     fn back_to(&self, end: u64, purpose: Purpose) -> Result<()> {
         loop {
             let backed = self.backed.load(Ordering::SeqCst);
@@ -129,11 +130,11 @@ impl Log {
         }
     }
 
-    /// Gets blocks for the segment at the address `backed`: `room` bytes at most, those below `end` at least.
+    /// Allocates blocks for the segment at the address `backed`: at least up to `end`, and at most `room` bytes.
     fn back_more(&self, backed: u64, end: u64, room: u64) -> Result<()> {
         let bytes = self.config.segment_bytes;
         let (id, offset) = (backed / bytes, backed % bytes);
-        // In whole blocks: a rest too short for a record has blocks, too, and the next segment begins where this one ends.
+        // Whole blocks: an unused rest of a segment also has blocks, and the next segment begins where this one ends.
         let needed = (end - id * bytes).next_multiple_of(BLOCK_BYTES).min(bytes);
         let most = ((offset + room) / BLOCK_BYTES * BLOCK_BYTES).clamp(needed, bytes);
         let segment = if offset > 0 {
@@ -169,7 +170,7 @@ impl Log {
         }
     }
 
-    /// Tells the order of commits how far the log has blocks, and who may use them.
+    /// Sets the limits of the sequencer: how far the log has blocks, and which purposes may use them.
     pub(super) fn set_limits(&self) {
         let backed = self.backed.load(Ordering::SeqCst);
         self.sequencer.set_limit(Purpose::Relief, backed);
@@ -177,8 +178,8 @@ impl Log {
         self.sequencer.set_limit(Purpose::Store, store);
     }
 
-    /// Reserves a place for a record that needs segments of its own. Their file is complete before the order of commits
-    /// is held, and only its name is given meanwhile. Then `within` is called with the commit.
+    /// Reserves a place for a record that needs segments of its own. Their file is complete before the tail is held;
+    /// only its name is given while the tail is held. Then `within` is called with the commit.
     pub(super) fn reserve_oversized(
         &self,
         bytes: u64,
@@ -205,13 +206,13 @@ impl Log {
             let made = made.map_err(full)?;
             let held = self.sequencer.hold();
             if next_id(held.boundary) != id {
-                // Made anew: the segment `id` may get a file of the same temporary name. That comes to an end, because the
-                // tail cannot leave the blocks there are.
+                // Start again: the segment `id` may need a file of the same temporary name. The loop ends, because the
+                // tail cannot move beyond the allocated blocks.
                 drop(held);
                 made.discard(&self.dir);
                 continue;
             }
-            // Before the file takes the place of the segment that was made ready for the next records.
+            // Checked before the file replaces the segment that was prepared for the next records.
             held.check(bytes).map_err(|refusal| {
                 made.discard(&self.dir);
                 self.refused(refusal)
@@ -228,7 +229,7 @@ impl Log {
         }
     }
 
-    /// Removes segments that were made in advance and that an oversized record has covered.
+    /// Removes prepared segments whose addresses an oversized record has covered.
     fn remove_covered(&self, id: u64, span: u32) {
         let covered: Vec<u64> =
             self.table.lock().live.range(id + 1..id + u64::from(span)).map(|(id, _)| *id).collect();
@@ -241,7 +242,7 @@ impl Log {
         }
     }
 
-    /// Whether the next blocks come with a file that is there already.
+    /// Returns true if the next blocks come with an existing spare file.
     fn has_spare(&self, backed: u64) -> bool {
         backed.is_multiple_of(self.config.segment_bytes) && !self.table.lock().free.is_empty()
     }
@@ -257,10 +258,10 @@ impl Log {
         }
     }
 
-    /// What the disk has beyond the room that `wanted` more bytes of log need for their flush.
+    /// Free bytes beyond those needed to flush `wanted` more bytes of log.
     ///
     /// # Errors
-    /// `NoSpace` if it has less; `Io`.
+    /// `NoSpace` if the disk has less; `Io`.
     fn margin_for(&self, wanted: u64, purpose: Purpose) -> Result<u64> {
         if purpose == Purpose::Relief {
             return Ok(0);
@@ -274,23 +275,24 @@ impl Log {
         Ok(space.free)
     }
 
-    /// Bytes of the disk that commits leave free: for the flush of what is only in the log, at most, and the wanted minimum.
+    /// Bytes of the disk that commits leave free: the most that a flush of what is only in the log needs, and the
+    /// configured minimum.
     fn kept_free(&self) -> u64 {
         let needed = self.needed_from.load(Ordering::SeqCst);
         (self.bytes_since(needed) + FLUSH_OVERHEAD_BYTES).saturating_add(self.config.free_min)
     }
 
-    /// As [`Log::kept_free`], with what is pledged.
+    /// [`Log::kept_free`] plus the disk space reservations.
     fn spoken_for(&self) -> u64 {
         self.kept_free().saturating_add(self.pledged.load(Ordering::SeqCst))
     }
 
-    /// What was committed before `seq` is in tables.
+    /// Records that everything committed before `seq` is in tables.
     pub fn set_needed_from(&self, seq: SeqNo) {
         self.needed_from.fetch_max(seq, Ordering::SeqCst);
     }
 
-    /// Takes the reserve back before data is stored. The caller holds `preparing`.
+    /// Occupies the reserve again before data is stored. The caller holds `preparing`.
     fn hold_reserve(&self, purpose: Purpose) -> Result<()> {
         if purpose == Purpose::Relief || self.reserve.is_held() {
             return Ok(());
@@ -302,7 +304,7 @@ impl Log {
         Ok(())
     }
 
-    /// Begins with the reserve of an earlier session, if there is one.
+    /// Takes over the reserve of an earlier session, if there is one.
     ///
     /// # Errors
     /// `Io`.
@@ -313,8 +315,8 @@ impl Log {
         Ok(())
     }
 
-    /// Checks that `bytes` of values leave room on the disk for the flush of what is only in the log. The values may be
-    /// written while the pledge lives.
+    /// Reserves disk space for `bytes` of values. Checks that they leave enough to flush what is only in the log. The
+    /// values may be written while the reservation lives.
     ///
     /// # Errors
     /// `NoSpace`, `Io`.
@@ -328,8 +330,8 @@ impl Log {
         Ok(pledge)
     }
 
-    /// As [`Log::pledge_values`], for the output of a merge. While the reserve is in use, only the bytes themselves count:
-    /// what makes space goes on.
+    /// Like [`Log::pledge_values`], for the output of a merge. While the reserve file is in use only the bytes
+    /// themselves count, so that work that frees space continues.
     ///
     /// # Errors
     /// `NoSpace`, `Io`.
@@ -339,7 +341,7 @@ impl Log {
         Ok(pledge)
     }
 
-    /// Waits until all that was pledged is written or given up.
+    /// Waits until all reserved space is written or released.
     pub fn wait_for_pledges(&self) {
         let mut backoff = Backoff::new();
         while self.pledged.load(Ordering::SeqCst) > 0 {
@@ -347,7 +349,8 @@ impl Log {
         }
     }
 
-    /// Takes the reserve back if the disk has room for it again. Never fails: the next commit that stores data asks, too.
+    /// Occupies the reserve again if the disk has room for it. Never fails: the next commit that stores data tries
+    /// again.
     pub fn restore_reserve(&self) {
         if !self.reserve.is_held() {
             let _one_at_a_time = self.preparing.lock();
@@ -357,13 +360,14 @@ impl Log {
         }
     }
 
-    /// Before the database closes on a full disk: keeps what there is for the next open.
+    /// Called before the database closes on a full disk: keeps the remaining space for the next open.
     pub fn leave_reserve(&self) {
         let _one_at_a_time = self.preparing.lock();
         self.reserve.hold_what_there_is();
     }
 
-    /// Gives the space of the reserve to a flush, a drop or a merge that met a full disk. True if there was some to give.
+    /// Gives the space of the reserve to a flush, a drop or a merge that found the disk full. Returns true if there was
+    /// space to give.
     pub fn use_reserve(&self) -> bool {
         let _one_at_a_time = self.preparing.lock();
         let released = self.reserve.release();
@@ -371,12 +375,12 @@ impl Log {
         released
     }
 
-    /// Fails if less than `needed` bytes of the disk are free.
+    /// Fails if fewer than `needed` bytes of the disk are free.
     fn check_space(&self, needed: u64) -> Result<()> {
         if self.free_bytes()? < needed { Err(self.no_space(needed)) } else { Ok(()) }
     }
 
-    /// The error for a disk that lacks the `needed` bytes.
+    /// The error for a disk that lacks `needed` bytes.
     pub fn no_space(&self, needed: u64) -> Error {
         let free = self.dir.space().map_or(0, |space| space.free);
         Error::NoSpace { dir: self.dir.path().display().to_string().into(), free, needed }

@@ -1,8 +1,8 @@
-//! Group commit: one thread writes back for all who wait, one sync in flight.
+//! Group commit: one thread syncs for all waiters; one sync is in flight at a time.
 //!
-//! A waiter becomes the leader if there is none. The leader syncs everything that is gap-free in the log at that moment,
-//! so all commits written before the sync began become durable together; the others sleep until it is done
-//! and look again. The first failure poisons: every waiter gets it, and no sync of the log is tried again.
+//! A waiter becomes the leader if there is none. The leader syncs the whole gap-free prefix of the log, so all commits
+//! written before the sync began become durable together. The other waiters sleep until it has finished and check
+//! again. The first failure poisons the log: every waiter gets it, and no sync of the log is tried again.
 
 use tidesdb_sync::Backoff;
 
@@ -16,10 +16,11 @@ use crate::{Error, Result};
 const SEAL_DISTANCE: usize = 4096;
 
 impl Log {
-    /// Returns once everything up to `end` is durable. `values` makes durable what records refer to, before the records.
+    /// Returns once everything up to `end` is durable. `values` makes the values durable that records refer to; it is
+    /// called before the log is synced.
     ///
     /// # Errors
-    /// The failure that poisoned the log, to every waiter.
+    /// The failure that poisoned the log; every waiter gets it.
     pub fn sync_to(&self, end: SeqNo, values: &dyn Fn() -> Result<()>) -> Result<()> {
         let mut leading = self.group.leading.lock();
         loop {
@@ -41,7 +42,7 @@ impl Log {
         }
     }
 
-    /// Wakes all waiters, so that they see a failure from elsewhere.
+    /// Wakes all waiters, so that they notice a failure that happened elsewhere.
     pub fn wake_waiters(&self) {
         let _leading = self.group.leading.lock();
         self.group.done.notify_all();
@@ -68,11 +69,12 @@ impl Log {
         Ok(())
     }
 
-    /// Leaves a note for the next open. It needs no sync: after a stop of the machine the boot identity tells as much.
+    /// Leaves a note for the next open. The note needs no sync: after a machine crash the changed boot identity has the
+    /// same effect.
     fn note_failed_sync(&self) {
         match self.dir.create_new(files::SYNC_FAILED, 0) {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                tracing::warn!(%error, "a sync failed, and no note of it could be left for the next open");
+                tracing::warn!(%error, "a sync failed, and the note SYNC-FAILED for the next open could not be written");
             }
             _ => {}
         }
@@ -86,21 +88,22 @@ impl Log {
         Ok(())
     }
 
-    /// Makes everything durable that was committed before the call and, if records came since the last time, appends a seal that says so: damage below
-    /// a seal is never taken for a torn tail. A full disk does without the seal. Returns how far the log is durable.
+    /// Makes everything durable that was committed before the call. If records were added since the last seal, appends
+    /// a seal that records this: damage below a seal is never mistaken for a torn tail. On a full disk the seal is
+    /// omitted. Returns how far the log is durable.
     ///
     /// # Errors
     /// As [`Log::sync_to`].
     pub fn seal(&self, values: &dyn Fn() -> Result<()>) -> Result<SeqNo> {
         self.health.check()?;
-        // Not only the gap-free prefix: the caller's own commit may be behind one that is still being written.
+        // Not only the gap-free prefix: the caller's own commit may come after one that is still being written.
         let tail = self.sequencer.tail();
         self.sync_to(tail, values)?;
         let mut sealed = self.group.sealed.lock();
         if self.sequencer.tail() <= *sealed {
             return Ok(tail);
         }
-        // Two seals with a page between them: a damaged page never takes the last record and both seals.
+        // Two seals with a page between them: one damaged page never destroys the last record and both seals.
         for body in [SEAL_DISTANCE, 0] {
             let mut record = vec![0; RECORD_HEADER_BYTES + body];
             let commit = match self.append_own(RecordKind::Seal, &mut record) {

@@ -3,9 +3,11 @@
 //! One operation: `kind u8 (high bit: has expiry) | family varint | key length varint | value length varint |
 //! [expiry u32] | key | value`. The layout is part of `docs/formats/wal.md`.
 //!
-//! A range delete has the first key as key, the first key not deleted as value, either empty for none; and always its rank,
-//! counted from 1 among those of the batch, in place of an expiry. The rank makes its sequence number, and that of what follows it, higher than that of what
-//! comes before: so an operation is never shorter than the eight bytes that a sequence number stands for.
+//! A range delete stores the first deleted key as its key and the first key not deleted as its value; either is empty
+//! for no bound. In place of an expiry it always has its rank, counted from 1 among the range deletes of the batch.
+//! The rank raises the sequence number of the range delete and of all later operations of the batch above those of
+//! earlier operations. It also makes every range delete at least as long as the eight bytes that one sequence number
+//! stands for.
 
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -23,7 +25,7 @@ use crate::wal::layout::RECORD_HEADER_BYTES;
 use crate::{Error, Result};
 
 const HAS_EXPIRY: u8 = 0x80;
-/// Longest body of a record, with room for pointers to take the place of values.
+/// Longest body of a record; leaves room for pointers that replace values.
 const BATCH_BYTES_MAX: usize = (1 << 32) - (1 << 20);
 
 /// Operations over any families of one database, committed all or none.
@@ -42,18 +44,18 @@ const BATCH_BYTES_MAX: usize = (1 << 32) - (1 << 20);
 /// ```
 #[derive(Debug)]
 pub struct WriteBatch {
-    /// Room for the record's header, then the operations.
+    /// Space for the record's header, then the operations.
     pub(super) record: Vec<u8>,
     pub(super) ops: u32,
-    /// How many of them delete a range.
+    /// Number of range deletes.
     pub(super) ranges: u32,
-    /// How many of them put a value.
+    /// Number of puts.
     pub(super) puts: u32,
     pub(super) value_bytes_max: usize,
     pub(super) families: Vec<Arc<FamilyCore>>,
-    /// Bytes of keys and values for each of them.
+    /// Bytes of keys and values of each family.
     pub(super) user_bytes: Vec<u64>,
-    /// The operations before values were moved to the value log, if a hook is to see them.
+    /// The operations before values were moved to the value log, if a commit hook needs them.
     pub(super) whole: Option<Vec<u8>>,
 }
 
@@ -86,8 +88,9 @@ impl WriteBatch {
         self.push(family, Kind::Put, 0, key, value)
     }
 
-    /// Sets `key` to `value` for `ttl`, counted from now in whole seconds (at least one). Time is that of the wall clock, except that it
-    /// never goes back while the database is open: an expired key stays expired if the wall clock is set back.
+    /// Sets `key` to `value` for `ttl`, counted from now in whole seconds (at least one). Time is that of the wall
+    /// clock, except that it never goes back while the database is open: an expired key stays expired if the wall clock
+    /// is set back.
     ///
     /// # Errors
     /// As [`WriteBatch::put`].
@@ -96,7 +99,7 @@ impl WriteBatch {
         self.put_expiring(family, key, value, u32::try_from(expiry).unwrap_or(u32::MAX))
     }
 
-    /// Sets `key` to `value` until `expiry`, in seconds since the UNIX epoch; 0 = for ever.
+    /// Sets `key` to `value` until `expiry`, in seconds since the UNIX epoch; 0 = forever.
     ///
     /// # Errors
     /// As [`WriteBatch::put`].
@@ -112,7 +115,8 @@ impl WriteBatch {
         self.push(family, Kind::Delete, 0, key, &[])
     }
 
-    /// Deletes `key`, which was put at most once since it was last deleted; cheaper to forget than [`WriteBatch::delete`].
+    /// Deletes `key`, which was put at most once since it was last deleted. Its tombstone can be dropped earlier than
+    /// that of [`WriteBatch::delete`].
     ///
     /// # Errors
     /// As [`WriteBatch::put`].
@@ -120,8 +124,8 @@ impl WriteBatch {
         self.push(family, Kind::SingleDelete, 0, key, &[])
     }
 
-    /// Deletes all keys in `range`, in the order of the family, at the cost of one operation: those that exist, and those that
-    /// this batch put before. An empty range deletes nothing.
+    /// Deletes all keys in `range`, in the order of the family, at the cost of one operation. Covers existing keys and
+    /// keys put earlier in this batch. An empty range deletes nothing.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -137,8 +141,8 @@ impl WriteBatch {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for too long a bound or batch, and for bounds that cannot be had in an order of one's own: empty
-    /// ones, and an excluded start. The batch is as before.
+    /// `InvalidArgument` for too long a bound or batch, and for bounds that a custom key order cannot represent: an
+    /// empty bound, and an excluded start. The batch is as before.
     pub fn delete_range<B: AsRef<[u8]>>(
         &mut self,
         family: &Family,
@@ -163,11 +167,11 @@ impl WriteBatch {
     /// Deletes all keys that begin with `prefix`, at the cost of one operation.
     ///
     /// # Errors
-    /// `InvalidArgument` in an order other than that of bytes, where such keys are not neighbours. Others as
-    /// [`WriteBatch::delete_range`].
+    /// `InvalidArgument` if the key order is not bytewise, because keys with a common prefix are then not neighbours.
+    /// Others as [`WriteBatch::delete_range`].
     pub fn delete_prefix(&mut self, family: &Family, prefix: &[u8]) -> Result<()> {
         if !family.core.options.comparator.is_bytewise() {
-            return Err(Error::invalid("keys of one prefix are neighbours in byte order only"));
+            return Err(Error::invalid("a prefix can be deleted only in a family with bytewise key order"));
         }
         self.delete_range(family, prefix_range(prefix))
     }
@@ -177,17 +181,17 @@ impl WriteBatch {
         self.ops as usize
     }
 
-    /// Whether there is no operation.
+    /// Returns true if there is no operation.
     pub fn is_empty(&self) -> bool {
         self.ops == 0
     }
 
-    /// Bytes the batch takes in the log.
+    /// Bytes that the batch takes in the log.
     pub fn bytes(&self) -> usize {
         self.record.len()
     }
 
-    /// Forgets all operations and keeps the memory.
+    /// Removes all operations and keeps the memory.
     pub fn clear(&mut self) {
         self.record.truncate(RECORD_HEADER_BYTES);
         self.ops = 0;
@@ -199,17 +203,17 @@ impl WriteBatch {
         self.whole = None;
     }
 
-    /// Whether an operation is for `family`.
+    /// Returns true if an operation is for `family`.
     pub(crate) fn has_family(&self, family: &Arc<FamilyCore>) -> bool {
         self.families.iter().any(|f| Arc::ptr_eq(f, family))
     }
 
-    /// The family of that number, if an operation is for it.
+    /// The family with this id, if an operation is for it.
     pub(crate) fn family(&self, id: FamilyId) -> Option<&Arc<FamilyCore>> {
         self.families.iter().find(|f| f.id == id)
     }
 
-    /// What the batch may have of a disk that is nearly full.
+    /// How much of a nearly full disk the batch may use.
     pub(super) fn purpose(&self) -> Purpose {
         if self.puts == 0 { Purpose::Relief } else { Purpose::Store }
     }
@@ -219,12 +223,12 @@ impl WriteBatch {
         self.record.len() - RECORD_HEADER_BYTES
     }
 
-    /// The operations after the first `bytes` bytes of them.
+    /// The operations after the first `bytes` bytes of the body.
     pub(crate) fn ops_from(&self, bytes: usize) -> impl Iterator<Item = Result<Op<'_>>> {
         decode_ops(&self.record[RECORD_HEADER_BYTES + bytes..], "a batch in memory", bytes as u64, None)
     }
 
-    /// Where the batch is now, to come back to.
+    /// The current position, for [`WriteBatch::cut_back`].
     pub(crate) fn mark(&self) -> Mark {
         Mark {
             bytes: self.record.len(),
@@ -236,7 +240,7 @@ impl WriteBatch {
         }
     }
 
-    /// Forgets what came after `mark`.
+    /// Removes all operations added after `mark`.
     pub(crate) fn cut_back(&mut self, mark: &Mark) {
         self.record.truncate(mark.bytes);
         self.ops = mark.ops;
@@ -277,7 +281,7 @@ impl WriteBatch {
     }
 }
 
-/// A place in a batch.
+/// A position in a batch.
 #[derive(Clone, Debug)]
 pub struct Mark {
     bytes: usize,
@@ -291,22 +295,23 @@ pub struct Mark {
 /// One decoded operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Op<'a> {
-    /// The family it is for.
+    /// The family of the operation.
     pub family: FamilyId,
-    /// What it does.
+    /// What the operation does.
     pub kind: Kind,
     /// Expiry in UNIX seconds; 0 = none.
     pub expiry: u32,
-    /// The key; of a range delete, the first key deleted, empty = from the first of all.
+    /// The key. For a range delete: the first key deleted, empty = from the first key of all.
     pub key: &'a [u8],
-    /// The value or pointer; of a range delete, the first key not deleted, empty = to the last of all.
+    /// The value or pointer. For a range delete: the first key not deleted, empty = to the last key of all.
     pub value: &'a [u8],
-    /// Range deletes of the batch up to this operation: so much is its sequence number above that of the commit.
+    /// Number of range deletes of the batch up to and including this operation; the operation's sequence number is
+    /// `commit.seq + rank`.
     pub rank: u32,
 }
 
 impl Op<'_> {
-    /// What a range delete of sequence number `seq` deletes.
+    /// The range tombstone of a range delete, with sequence number `seq`.
     pub fn range_tombstone(&self, seq: SeqNo) -> RangeTombstone {
         let border = |key: &[u8]| (!key.is_empty()).then(|| key.into());
         RangeTombstone { seq, start: border(self.key), end: border(self.value) }
@@ -328,12 +333,12 @@ pub fn encode_op(out: &mut Vec<u8>, op: &Op<'_>) {
     out.extend_from_slice(op.value);
 }
 
-/// The operations of a record's body, which lies at `base` of `file`. Their ranks count from 1.
+/// The operations of a record's body at offset `base` of `file`. Ranks count from 1.
 pub fn ops<'a>(body: &'a [u8], file: &'a str, base: u64) -> impl Iterator<Item = Result<Op<'a>>> {
     decode_ops(body, file, base, Some(0))
 }
 
-/// The operations of `body`, the first of which come after `rank` range deletes; `None` = after an unknown number of them.
+/// The operations of `body`. `rank` is the number of range deletes before them; `None` = unknown.
 fn decode_ops<'a>(
     body: &'a [u8],
     file: &'a str,

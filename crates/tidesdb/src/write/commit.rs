@@ -1,8 +1,8 @@
-//! Commit: the only door through which data enters.
+//! Commit: the only entry point for data.
 //!
-//! Laws: log order is sequence order; nothing is published that is not in the log; nothing is visible before all
-//! that came before it is; after the first failure nothing is acknowledged. A failure before the log is touched leaves nothing
-//! behind; one after it is `CommitUnknown`, and the database is poisoned.
+//! Invariants: log order is sequence order; nothing is published that is not in the log; nothing becomes visible before
+//! all earlier commits; after the first failure nothing is acknowledged. A failure before the log is written leaves no
+//! trace. A failure after that is `CommitUnknown`, and the database is poisoned.
 
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -23,9 +23,9 @@ use crate::wal::layout::{RECORD_HEADER_BYTES, RecordKind};
 use crate::wal::{Commit, Sequencer, Unpublished};
 use crate::{Error, Result};
 
-/// A longer batch counts its memtables instead of pinning them: nobody's memory is kept back while it is inserted.
+/// Larger batches clone `Arc`s of the memtables instead of holding an epoch pin, so that reclamation is not delayed.
 const PINNED_OPS_MAX: u32 = 64;
-/// Batches from this size on make the writers behind them wait, see [`Large`].
+/// Batches of at least this size make the writers behind them wait, see [`Large`].
 pub(super) const LARGE_BYTES_MIN: usize = 1 << 20;
 /// The name of a batch in error messages.
 const BODY: &str = "a batch in memory";
@@ -33,7 +33,7 @@ const BODY: &str = "a batch in memory";
 /// Commits `batch` and clears it. Returns its sequence number.
 ///
 /// # Errors
-/// Before the log: nothing happened and the batch is kept. `CommitUnknown` after it.
+/// Before the log is written: nothing happened and the batch is kept. After it: `CommitUnknown`.
 pub fn commit(shared: &Arc<Shared>, batch: &mut WriteBatch, options: &WriteOptions) -> Result<SeqNo> {
     check(shared, batch)?;
     if batch.is_empty() {
@@ -70,12 +70,13 @@ pub fn commit(shared: &Arc<Shared>, batch: &mut WriteBatch, options: &WriteOptio
     after(shared, batch, &commit)
 }
 
-/// As [`commit`], if `still_valid` says so of all commits after `since` that come before this one. It is asked with a
-/// range of sequence numbers, both ends excluded, when all that lies in it is in the memtables. Commits without a condition go
-/// on meanwhile and wait for nobody; those with one are decided in the order in which they drew their places.
+/// Like [`commit`], provided that `still_valid` holds for all commits after `since` and before this one. `still_valid`
+/// is called with a range of sequence numbers (both ends excluded) once all commits in it are in the memtables.
+/// Meanwhile commits without a condition continue and do not wait. Commits with a condition are decided in the order in
+/// which they drew their places.
 ///
 /// # Errors
-/// `Conflict` if it does not; nothing happened and the batch is kept. Others as [`commit`].
+/// `Conflict` if `still_valid` returns false; nothing happened and the batch is kept. Others as [`commit`].
 pub fn commit_if(
     shared: &Arc<Shared>,
     batch: &mut WriteBatch,
@@ -87,7 +88,7 @@ pub fn commit_if(
     if batch.is_empty() {
         return Ok(shared.visible());
     }
-    // Most conflicts are there already: then the log need not hear of it.
+    // Most conflicts already exist at this point; detecting them here saves a log record.
     let seen = shared.log.sequencer().visible_end();
     if !still_valid(batch, (since, seen))? {
         return Err(Error::Conflict);
@@ -96,8 +97,8 @@ pub fn commit_if(
     let sync = options.sync.unwrap_or(shared.options.sync);
     let durable = sync == SyncMode::Full;
     let end = batch.record.len();
-    // One at a time, from the drawing of the place to the insert: whoever had drawn a place and lost the processor would make all
-    // the others wait behind it. Whoever has it takes the lock instead.
+    // Only one conditional commit runs at a time, from drawing the place to the insert. Without the lock, a thread that
+    // loses the processor after drawing its place would make all others spin behind it.
     let deciding = shared.deciding.lock();
     let sequencer = shared.log.sequencer();
     let here = Unpublished::begin();
@@ -137,11 +138,11 @@ pub fn commit_if(
     after(shared, batch, &place.commit)
 }
 
-/// Whether `batch` may be committed to this database at all, and by this thread now.
+/// Checks that `batch` may be committed to this database, and by this thread now.
 fn check(shared: &Shared, batch: &WriteBatch) -> Result<()> {
     shared.check_writable()?;
     if Unpublished::is_here() {
-        // Its commit would wait for the one that waits for it.
+        // This commit would wait for the outer commit, which waits for it.
         return Err(Error::invalid("a comparator may read the database, not write to it"));
     }
     if let Some(gone) = batch.families.iter().find(|f| f.is_dropped()) {
@@ -153,7 +154,7 @@ fn check(shared: &Shared, batch: &WriteBatch) -> Result<()> {
     Ok(())
 }
 
-/// All that can be refused without harm is done before a place in the order of commits is drawn.
+/// Does everything that can be refused without harm before a place in the order of commits is drawn.
 fn make_ready(shared: &Arc<Shared>, batch: &mut WriteBatch) -> Result<()> {
     stall::admit(shared, batch)?;
     let bytes = batch.record.len() as u64;
@@ -164,8 +165,8 @@ fn make_ready(shared: &Arc<Shared>, batch: &mut WriteBatch) -> Result<()> {
     })
 }
 
-/// A commit was refused before it had a number. On a full disk, what is only in the log is flushed, which gives the
-/// log's space back.
+/// Handles a commit that was refused before it had a number. On a full disk, flushes what is only in the log, which
+/// frees log space.
 #[cold]
 fn refused(shared: &Shared, e: Error) -> Error {
     if e.is_full() {
@@ -174,7 +175,7 @@ fn refused(shared: &Shared, e: Error) -> Error {
     e
 }
 
-/// A commit that takes so long to insert that readers would notice: writers behind it wait instead of them.
+/// A commit whose insert takes so long that readers would notice: later writers wait for it instead of readers.
 struct Large<'a>(&'a Sequencer);
 
 impl<'a> Large<'a> {
@@ -193,7 +194,7 @@ impl Drop for Large<'_> {
     }
 }
 
-/// Publishes a commit that is in the log and inserted, or says that it is ready to be published once it is durable.
+/// Publishes a commit that is in the log and inserted, or marks it ready to be published once it is durable.
 fn publish(shared: &Shared, commit: &Commit, durable: bool) {
     debug_assert!(commit.seq < commit.end);
     let sequencer = shared.log.sequencer();
@@ -204,8 +205,8 @@ fn publish(shared: &Shared, commit: &Commit, durable: bool) {
     }
 }
 
-/// A commit that is in the log and not yet published. If it ends so, by a panic of a key order that the user wrote, everybody
-/// would wait for it: the database is poisoned instead.
+/// A commit that is in the log and not yet published. If a panic, as of a user's comparator, ends it here, all later
+/// commits would wait for it: dropping this guard poisons the database instead.
 struct Unfinished<'a>(&'a Shared);
 
 impl Unfinished<'_> {
@@ -222,12 +223,12 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-/// The database no longer knows what is in its log: poison it, and say so.
+/// Poisons the database, because the content of its log is unknown, and returns the error.
 fn unknown(shared: &Shared, commit: &Commit, e: Error) -> Error {
     Error::CommitUnknown { seq: commit.seq, cause: shared.poison(e) }
 }
 
-/// Moves values from their family's threshold up to the value log; a pointer takes their place.
+/// Moves values of at least their family's threshold to the value log and leaves pointers.
 fn separate(shared: &Shared, batch: &mut WriteBatch) -> Result<()> {
     let largest = batch.value_bytes_max;
     if batch.families.iter().all(|f| largest < f.options.value_threshold()) {
@@ -235,7 +236,7 @@ fn separate(shared: &Shared, batch: &mut WriteBatch) -> Result<()> {
     }
     let _pledge = shared.log.pledge_values(batch.record.len() as u64)?;
     if shared.closed.load(Ordering::SeqCst) {
-        return Err(Error::Closed); // `close` waits for those that came before, and for no other
+        return Err(Error::Closed); // `close` waits only for earlier commits
     }
     let all = ops(&batch.record[RECORD_HEADER_BYTES..], BODY, 0).collect::<Result<Vec<Op<'_>>>>()?;
     let is_large = |op: &Op<'_>, family: &FamilyCore, threshold: usize| {
@@ -243,8 +244,8 @@ fn separate(shared: &Shared, batch: &mut WriteBatch) -> Result<()> {
     };
     let mut pointers = Vec::new();
     for family in &batch.families {
-        // A failed value write leaves garbage at the end of a value log at worst: nothing refers to it.
-        let threshold = family.options.value_threshold(); // once: it may change meanwhile
+        // A failed write of values leaves at worst garbage at the end of a value log; nothing refers to it.
+        let threshold = family.options.value_threshold(); // read once: the setting may change meanwhile
         let values = all.iter().filter(|op| is_large(op, family, threshold)).map(|op| op.value);
         let mut out = Vec::new();
         family.vlog.append_all(values, family.options.compression(), &mut out)?;
@@ -286,7 +287,7 @@ fn insert(shared: &Shared, batch: &WriteBatch, commit: &Commit) -> Result<()> {
     Ok(())
 }
 
-/// Does so, and returns how many of them delete a key.
+/// Inserts the operations and returns how many of them delete a key.
 fn insert_all(shared: &Shared, batch: &WriteBatch, commit: &Commit) -> Result<u64> {
     let guard = pin();
     let mut slots: Vec<(FamilyId, &Arc<MemSlot>)> = Vec::with_capacity(batch.families.len());
@@ -297,7 +298,7 @@ fn insert_all(shared: &Shared, batch: &WriteBatch, commit: &Commit) -> Result<u6
         }
         match family.view(&guard).slot_for(commit.seq) {
             Some(slot) => slots.push((family.id, slot)),
-            None if family.is_dropped() => {} // since the commit drew its number: its operations go nowhere
+            None if family.is_dropped() => {} // dropped after the commit drew its number: discard its operations
             None => return Err(Error::internal("a commit has no memtable")),
         }
     }
@@ -337,7 +338,7 @@ fn insert_into<S: Borrow<Arc<MemSlot>>>(
     Ok(deletes)
 }
 
-/// Returns when the commit is durable, if it is to be now; if it is to be later, says when.
+/// Waits until the commit is durable (`Full`), or schedules a sync (`Interval`).
 fn make_durable(shared: &Shared, commit: &Commit, sync: SyncMode) -> Result<()> {
     match sync {
         SyncMode::None => return Ok(()),
@@ -355,7 +356,7 @@ fn make_durable(shared: &Shared, commit: &Commit, sync: SyncMode) -> Result<()> 
     Ok(())
 }
 
-/// What follows from the commit: a full memtable is rotated, the next log segment made ready.
+/// Follow-up work of a commit: rotates full memtables and has the next log segment prepared.
 fn after(shared: &Shared, batch: &mut WriteBatch, commit: &Commit) -> Result<SeqNo> {
     rotate_full(shared, batch);
     for (family, bytes) in batch.families.iter().zip(&batch.user_bytes) {
@@ -370,7 +371,7 @@ fn after(shared: &Shared, batch: &mut WriteBatch, commit: &Commit) -> Result<Seq
     }
     batch.clear();
     if shared.closed.load(Ordering::SeqCst) {
-        // Perhaps too late for `close` to have waited for it: only the next open knows.
+        // Possibly too late for `close` to have waited for this commit: only the next open can tell.
         return Err(Error::CommitUnknown { seq: commit.seq, cause: Arc::new(Error::Closed) });
     }
     Ok(last)
@@ -386,7 +387,7 @@ fn rotate_full(shared: &Shared, batch: &WriteBatch) {
     }
 }
 
-/// Tells each family's hook what was committed to it.
+/// Calls the hook of each family with the operations committed to it.
 #[cold]
 fn tell_hooks(batch: &WriteBatch, seq: SeqNo) -> Result<()> {
     let record = batch.whole.as_ref().unwrap_or(&batch.record);

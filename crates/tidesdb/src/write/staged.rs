@@ -1,10 +1,11 @@
-//! Staging: a large batch is sorted into memtables of its own before it draws its place in the order of commits.
+//! Staging: sorts a large batch into memtables of its own before it draws its place in the order of commits.
 //!
-//! To insert a large batch takes seconds, and no later commit is visible before it. So its entries go first, with sequence
-//! number 0, into one memtable per family that no other thread sees. Then the place is drawn, and before any other commit can be
-//! ordered these memtables get the commit's number as base and join the read views, between the memtables of earlier and
-//! of later commits. Readers skip them until the commit is published. Only the record is written between the place and
-//! the publication.
+//! Inserting a large batch takes seconds, and no later commit becomes visible before it. So its entries are first
+//! inserted, with sequence number 0, into one memtable per family that no other thread sees. Then the commit draws its
+//! place. Before any other commit can be ordered, these memtables get the commit's number as their base and join the
+//! read views, between the memtables of earlier and of later commits.
+//! Readers skip them until the commit is published. Only the writing of the record lies between drawing the place and
+//! publishing.
 
 use std::sync::Arc;
 
@@ -17,19 +18,19 @@ use crate::wal::Commit;
 use crate::wal::layout::{RECORD_HEADER_BYTES, RecordKind};
 use crate::{Error, Result};
 
-/// Staged entries per family, at least: smaller memtables would make too many tables.
+/// Minimum of staged bytes per family: smaller memtables would make too many tables.
 const BYTES_MIN: usize = 1 << 20;
-/// The same as a part of the write buffer.
+/// The same as a fraction of the write buffer: 1/4.
 const BUFFER_PART: usize = 4;
 
-/// A batch in memtables of its own.
+/// A batch sorted into memtables of its own.
 pub(super) struct Staged {
     parts: Vec<(Arc<FamilyCore>, Arc<Memtable>)>,
     deletes: u64,
 }
 
 impl Staged {
-    /// Sorts `batch`; `None` if it is too small, or deletes ranges.
+    /// Sorts `batch`; `None` if it is too small or contains range deletes.
     ///
     /// # Errors
     /// `Internal`; nothing happened.
@@ -58,7 +59,7 @@ impl Staged {
         Ok(Some(staged))
     }
 
-    /// Draws the place, puts the memtables into the read views and writes the record.
+    /// Draws the place, adds the memtables to the read views and writes the record.
     ///
     /// # Errors
     /// As [`crate::wal::Log::append`].

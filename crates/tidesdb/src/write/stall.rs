@@ -9,11 +9,12 @@
 //!   0             S = 1/2           H = memtables_bytes_max          bytes of immutable memtables
 //! ```
 //!
-//! Between `S` and `H` the delay grows with the square of the debt, measured against the flush rate, so writers meet the
+//! Between `S` and `H` the delay grows with the square of the debt, relative to the flush rate, so writers approach the
 //! rate of the disk smoothly. Above `H` a writer waits for a flush; if none makes progress for [`PATIENCE`], the write
 //! fails with `Busy` and nothing was done. A family with too many tables in level 1 feeds the same curve.
-//! A memtable that holds one large batch counts as one write buffer, so that small commits go on while it is flushed; the next
-//! large batch waits for all of its bytes.
+//!
+//! A memtable that holds one large batch counts as one write buffer, so that small commits continue while it is
+//! flushed; the next large batch waits until all of its bytes are flushed.
 //! Reads are never delayed.
 
 use std::sync::Arc;
@@ -29,8 +30,8 @@ use crate::{Error, Result};
 
 /// How long a stopped writer waits without any progress.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often it looks at the clock, and how often at least before it gives up: a clock that jumps, as after a machine
-/// slept, proves nothing about flushing.
+/// Interval at which a stopped writer checks the clock, and the minimum number of checks before it gives up. A clock
+/// that jumps, as after the machine slept, proves nothing about flushing.
 const LOOK: Duration = Duration::from_millis(100);
 const LOOKS_MIN: u32 = 20;
 /// Flush rate assumed before one is measured, in bytes per second.
@@ -39,12 +40,12 @@ const DRAIN_RATE_ASSUMED: u64 = 200 << 20;
 const DELAY_MAX: Duration = Duration::from_millis(20);
 /// Delays shorter than this are not worth a system call.
 const DELAY_MIN: Duration = Duration::from_micros(50);
-/// Tables in level 1 at which writers begin to slow down, and at which they stop: at least so many, and so many times the
-/// number at which a compaction begins.
+/// Tables in level 1 at which writers slow down, and at which they stop: the larger of the first number, and the second
+/// number times the compaction trigger.
 const L1_SLOW: (usize, usize) = (12, 2);
 const L1_STOP: (usize, usize) = (24, 3);
 
-/// Waits as long as the debt demands.
+/// Waits as long as the debt requires.
 ///
 /// # Errors
 /// `Busy` if nothing made progress for a long time.
@@ -70,7 +71,7 @@ pub(super) fn admit(shared: &Shared, batch: &WriteBatch) -> Result<()> {
     Ok(())
 }
 
-/// Debt as a fraction of what is allowed, 0.5 starts the delays and 1 stops, and which of the two causes weighs more.
+/// Debt as a fraction of the limit (0.5 starts the delays, 1 stops writers), and the larger of its two causes.
 fn debt<'a>(shared: &'a Shared, batch: &WriteBatch) -> (f64, &'a HeldUp) {
     let counted = shared.debt.immutable_bytes.load(Ordering::Relaxed);
     let bytes = if batch.bytes() < LARGE_BYTES_MIN { counted } else { counted.max(bytes_waiting(shared)) };
@@ -81,14 +82,14 @@ fn debt<'a>(shared: &'a Shared, batch: &WriteBatch) -> (f64, &'a HeldUp) {
         .iter()
         .map(|f| table_debt(f.view(&guard).version.level_len(1), f.options.l1_tables_trigger()));
     let tables = match debts.fold(0.0, f64::max) {
-        // Nobody works on that debt, so that to wait for it would have no end.
+        // Merges are stuck, so that debt never shrinks and waiting for it would never end.
         debt if debt > 0.0 && shared.merges.are_stuck() => 0.0,
         debt => debt,
     };
     if tables > memory { (tables, &shared.debt.by_tables) } else { (memory, &shared.debt.by_memtables) }
 }
 
-/// Bytes of all memtables that wait for a flush.
+/// Bytes of all immutable memtables.
 fn bytes_waiting(shared: &Shared) -> u64 {
     let of_family = |family: &Arc<FamilyCore>| {
         let view = family.owned_view();
@@ -97,7 +98,7 @@ fn bytes_waiting(shared: &Shared) -> u64 {
     shared.all_families().iter().map(of_family).sum()
 }
 
-/// What `tables` tables in level 1 weigh.
+/// Debt caused by `tables` tables in level 1.
 fn table_debt(tables: usize, trigger: usize) -> f64 {
     let limit = |(least, times): (usize, usize)| least.max(trigger.saturating_mul(times));
     let (slow, stop) = (limit(L1_SLOW), limit(L1_STOP));
@@ -132,7 +133,7 @@ fn stop(shared: &Shared, batch: &WriteBatch) -> Result<()> {
         }
         idle_looks += 1;
         if idle_looks >= LOOKS_MIN && now.saturating_sub(idle_since) >= PATIENCE {
-            return Err(Error::Busy { cause: "flushing makes no progress; see the log for the reason" });
+            return Err(Error::Busy { cause: "flushing makes no progress; the logged warnings say why" });
         }
     }
     let waited = shared.env.clock.mono().saturating_sub(started);

@@ -1,4 +1,4 @@
-//! The body of a record: golden bytes, and bytes that mean harm.
+//! The body of a record: golden bytes, and malformed bytes.
 
 use super::batch::encode_op;
 use super::{Op, ops};
@@ -69,15 +69,15 @@ fn nonsense_is_refused() {
         &[2, 0, 1, 1, b'k', b'p'],                            // pointer too short
         &[3, 0, 1, 1, b'k', b'v'],                            // delete with a value
         &[4, 0, 1, 1, b'k', b'v'],                            // single delete with a value
-        &[5, 0, 0, 0, 2, 0, 0, 0],                            // ranks do not begin at 1
+        &[5, 0, 0, 0, 2, 0, 0, 0],                            // rank 2, the first is 1
         &[0, 0, 1, 0, b'k'],                                  // no kind
         &[5, 0, 1, 0, b'k'],                                  // unknown kind
-        &[0x80, 0, 1, 0, 1, 1, 1, 1, b'k'],                   // expiry of nothing
+        &[0x80, 0, 1, 0, 1, 1, 1, 1, b'k'],                   // expiry without a kind
         &[1, 0, 0, 1, b'v'],                                  // empty key
         &[1, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F, 1, 0, b'k'],       // family too large
         &[1, 0, 0x81, 0x80, 4, 0, b'k'],                      // key too long
         &[1, 0, 1, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F, b'k', b'v'], // value longer than the body
-        &[1, 0x80, 0, 1, 0, b'k'],                            // a varint that is not in its shortest form
+        &[1, 0x80, 0, 1, 0, b'k'],                            // varint not in its shortest form
         &[1, 0, 1],
     ];
     for body in bad {

@@ -1,4 +1,4 @@
-//! Many threads at the sequencer and at the log.
+//! Many threads use the sequencer and the log.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -8,10 +8,10 @@ use crate::wal::Sequencer;
 
 const THREADS: u64 = 4;
 
-/// What one thread saw of its commits: the commit, and the time just before it was published.
+/// A commit of one thread, and the time just before it was published.
 type Seen = (Commit, u64);
 
-/// Every reservation is where the one before it ended, or at the next segment behind an exact pad.
+/// Every reservation begins where the previous one ended, or in the next segment after an exact pad.
 fn assert_dense(seen: &[Seen]) {
     for (a, b) in seen.iter().zip(&seen[1..]) {
         let (a, b) = (a.0, b.0);
@@ -26,7 +26,7 @@ fn assert_dense(seen: &[Seen]) {
 }
 
 #[test]
-fn dense_addresses_and_a_prefix_that_never_passes_an_unfinished_commit() {
+fn addresses_are_dense_and_the_prefix_never_passes_an_unfinished_commit() {
     const COMMITS: u64 = 20_000;
     let s = Sequencer::new(SEGMENT, 1);
     let (time, stop) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -66,7 +66,7 @@ fn dense_addresses_and_a_prefix_that_never_passes_an_unfinished_commit() {
     seen.sort_by_key(|(c, _)| c.seq);
     assert_dense(&seen);
     assert_eq!(s.visible_end(), seen.last().unwrap().0.end);
-    // The time at which the last of the first `n` commits was published, for each `n`.
+    // For each `n`, the time at which the last of the first `n` commits was published.
     let mut finished = vec![0];
     finished.extend(seen.iter().map(|(_, at)| *at).scan(0, |latest, at| {
         *latest = at.max(*latest);
@@ -74,7 +74,7 @@ fn dense_addresses_and_a_prefix_that_never_passes_an_unfinished_commit() {
     }));
     for (end, now) in observed {
         let visible = seen.partition_point(|(c, _)| c.end <= end);
-        assert!(visible == 0 || finished[visible] < now, "visible too early");
+        assert!(visible == 0 || finished[visible] < now, "a commit was visible too early");
     }
 }
 
@@ -118,7 +118,7 @@ fn a_rotation_splits_the_commits_at_its_boundary() {
 }
 
 #[test]
-fn many_writers_lose_and_mix_nothing() {
+fn concurrent_writes_are_all_read_back() {
     let rig = Rig::on(SimDisk::new(1), 64 << 10);
     rig.disk.log_ops(false);
     let log = rig.log(true);
@@ -141,7 +141,7 @@ fn many_writers_lose_and_mix_nothing() {
 }
 
 #[test]
-fn what_a_sync_returned_for_survives_the_power() {
+fn a_synced_commit_survives_a_power_failure() {
     let rig = Rig::on(SimDisk::new(1), 32 << 10);
     rig.disk.log_ops(false);
     let log = rig.log(false);
@@ -168,7 +168,7 @@ fn what_a_sync_returned_for_survives_the_power() {
     });
 }
 
-/// The next segment is made ready in the background while a record that needs a longer one takes its place.
+/// The next segment is prepared in the background while a record that needs a longer one takes its place.
 #[test]
 fn preparing_never_replaces_a_segment_in_use() {
     let rig = Rig::on(SimDisk::new(1), SEGMENT);

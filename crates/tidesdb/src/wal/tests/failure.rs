@@ -1,4 +1,4 @@
-//! The first failure is the last: after it nothing is acknowledged.
+//! After the first failure nothing is acknowledged.
 
 use tidesdb_io::sim::{Fault, OpSet, errno};
 
@@ -14,7 +14,7 @@ fn is_errno(e: &Error, errno: i32) -> bool {
 }
 
 #[test]
-fn a_failed_sync_poisons_and_is_never_tried_again() {
+fn a_failed_sync_poisons_and_is_never_repeated() {
     for errno in [errno::EIO, errno::ENOSPC] {
         let rig = Rig::new();
         let log = rig.log(false);
@@ -30,15 +30,15 @@ fn a_failed_sync_poisons_and_is_never_tried_again() {
             assert!(is_errno(&log.seal(&no_values).unwrap_err(), errno));
         }
         let again = rig.disk.ops().iter().filter(|op| op.kind == OpKind::SyncData).count();
-        assert_eq!(syncs, again, "a later sync could succeed and mean nothing");
-        assert!(log.sequencer().visible_end() <= commit.seq, "nobody sees it");
+        assert_eq!(syncs, again, "a sync was repeated: its success would prove nothing");
+        assert!(log.sequencer().visible_end() <= commit.seq, "the commit is visible");
         assert!(log.sequencer().durable() <= commit.seq);
         assert!(rig.disk.file_names(DB).unwrap().contains(&files::SYNC_FAILED.to_owned()));
     }
 }
 
 #[test]
-fn what_was_durable_before_the_failure_stays_acknowledged() {
+fn commits_durable_before_the_failure_stay_acknowledged() {
     let rig = Rig::new();
     let log = rig.log(false);
     let [a, b] = [b"a", b"b"].map(|body| put(&log, body));
@@ -55,7 +55,7 @@ fn every_waiter_gets_the_failure() {
     let log = rig.log(false);
     let commits: Vec<_> = (0..8).map(|i| put(&log, &body(i, 20))).collect();
     let values = || {
-        std::thread::sleep(std::time::Duration::from_millis(20)); // the others come to wait
+        std::thread::sleep(std::time::Duration::from_millis(20)); // the other waiters arrive
         Err(Error::io("sync", "000001.vlog", std::io::Error::from_raw_os_error(errno::EIO)))
     };
     std::thread::scope(|scope| {
@@ -68,7 +68,7 @@ fn every_waiter_gets_the_failure() {
 }
 
 #[test]
-fn a_failed_write_names_its_commit_and_leaves_a_hole_that_no_sync_passes() {
+fn a_failed_write_returns_its_commit_and_no_sync_passes_the_hole() {
     for errno in [errno::EIO, errno::ENOSPC] {
         let rig = Rig::new();
         let log = rig.log(false);
@@ -84,13 +84,13 @@ fn a_failed_write_names_its_commit_and_leaves_a_hole_that_no_sync_passes() {
         assert!(is_errno(&log.sync_to(b.end, &no_values).unwrap_err(), errno));
         assert!(log.sequencer().visible_end() <= lost.seq);
         let (found, read) = rig.reopened().read().unwrap();
-        assert_eq!(read.len(), 2, "the log itself may keep what came after: it was never acknowledged");
+        assert_eq!(read.len(), 2, "the later commit may stay in the log: it was never acknowledged");
         assert_eq!(found.unfinished, [lost.seq]);
     }
 }
 
 #[test]
-fn who_waits_for_a_hole_is_woken_by_the_failure() {
+fn waiters_behind_a_hole_are_woken_by_the_failure() {
     let rig = Rig::new();
     let log = rig.log(false);
     let _never_written = log.sequencer().reserve(40, Purpose::Store).unwrap();
@@ -107,7 +107,7 @@ fn who_waits_for_a_hole_is_woken_by_the_failure() {
 }
 
 #[test]
-fn each_step_of_making_a_segment_may_fail() {
+fn preparing_a_segment_survives_a_failure_of_each_step() {
     let steps = [OpKind::Create, OpKind::Write, OpKind::SyncAll, OpKind::Rename, OpKind::SyncDir];
     for (kind, errno) in steps.iter().flat_map(|kind| [(*kind, errno::EIO), (*kind, errno::ENOSPC)]) {
         let rig = Rig::new();
@@ -115,11 +115,11 @@ fn each_step_of_making_a_segment_may_fail() {
         put(&log, &body(1, 8000));
         let id = rig.disk.inject(Fault::errno(errno).on(kind));
         match log.prepare_next() {
-            Ok(()) => assert_eq!(errno, errno::ENOSPC, "{kind:?}: only a full disk is no error"),
+            Ok(()) => assert_eq!(errno, errno::ENOSPC, "{kind:?}: only a full disk is not an error"),
             Err(e) => assert!(is_errno(&e, errno), "{kind:?}: {e}"),
         }
         assert_eq!(rig.disk.struck(id), 1);
-        // In the background it harms nobody, and the next try works.
+        // In the background the failure does no harm, and the next try works.
         log.prepare_next().unwrap();
         let commits = [2, 3].map(|i| put(&log, &body(i, 8000)));
         let (_, read) = rig.reopened().read().unwrap();
@@ -129,7 +129,7 @@ fn each_step_of_making_a_segment_may_fail() {
 }
 
 #[test]
-fn a_disk_that_is_full_at_the_switch_fails_the_commit_only() {
+fn a_disk_full_at_a_segment_switch_fails_only_the_commit() {
     let rig = Rig::new();
     let log = rig.log(false);
     let a = put(&log, &body(1, 8000));
@@ -169,17 +169,17 @@ fn short_writes_are_completed() {
 }
 
 #[test]
-fn a_stopped_order_of_commits_hands_out_nothing() {
+fn a_stopped_sequencer_reserves_nothing() {
     let rig = Rig::on(SimDisk::new(1), 1 << 20);
     let log = rig.log(false);
-    // Nobody ever finishes: the ring fills up.
+    // No commit ever finishes: the ring fills up.
     for _ in 1..1 << 14 {
         log.sequencer().reserve(32, Purpose::Store).unwrap();
     }
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| log.append(&mut record(b"no place"), 1, false, Purpose::Store));
         std::thread::sleep(std::time::Duration::from_millis(10));
-        assert!(!waiter.is_finished(), "the ring has room for more than it has slots");
+        assert!(!waiter.is_finished(), "a full ring accepted another commit");
         rig.health.poison(Error::internal("elsewhere"));
         log.sequencer().stop();
         let (commit, e) = waiter.join().unwrap().unwrap_err();
@@ -188,7 +188,7 @@ fn a_stopped_order_of_commits_hands_out_nothing() {
 }
 
 #[test]
-fn room_is_made_before_a_place_is_drawn() {
+fn make_room_allocates_before_a_place_is_drawn() {
     let rig = Rig::new();
     let log = rig.log(false);
     let a = put(&log, &body(1, 8000));
@@ -201,5 +201,5 @@ fn room_is_made_before_a_place_is_drawn() {
     log.make_room(8000, Purpose::Store).unwrap();
     rig.disk.limit_space(Some(0));
     let b = put(&log, &body(2, 8000));
-    assert!(log.segment_of(b.seq) > log.segment_of(a.seq), "the segment was ready");
+    assert!(log.segment_of(b.seq) > log.segment_of(a.seq), "the segment was prepared");
 }

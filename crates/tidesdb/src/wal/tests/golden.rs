@@ -79,7 +79,7 @@ fn segment_header() {
 }
 
 #[test]
-fn every_byte_of_a_segment_header_counts() {
+fn every_bit_of_a_segment_header_is_checked() {
     let bytes = header().encode();
     for at in 0..bytes.len() {
         for bit in 0..8 {
@@ -94,7 +94,7 @@ fn every_byte_of_a_segment_header_counts() {
 }
 
 #[test]
-fn a_newer_format_is_named() {
+fn a_newer_format_is_reported() {
     let mut bytes = header().encode();
     bytes[8] = 2;
     let crc = crate::codec::bound_crc(&SALT, 0, &[&bytes[..92]]);
@@ -128,7 +128,7 @@ fn pad() {
         RecordHeader { body_len: 4000, complete: seq - 5, synced: 0, ..of_kind(RecordKind::Pad, seq) };
     let mut bytes = header.encode(&SALT, &[]).to_vec();
     assert_eq!(bytes, PAD);
-    bytes.resize(32 + 4000, 0xEE); // its body is whatever was there
+    bytes.resize(32 + 4000, 0xEE); // its body is not written
     assert_eq!(RecordHeader::decode(&bytes, seq, &SALT).unwrap().0, header);
 }
 
@@ -141,7 +141,7 @@ fn seal() {
 }
 
 #[test]
-fn every_byte_of_a_record_counts() {
+fn every_bit_of_a_record_is_checked() {
     let seq = BASE + 100;
     let mut bytes = COMMIT.to_vec();
     bytes.extend_from_slice(b"hello\0\0\0");
@@ -156,19 +156,19 @@ fn every_byte_of_a_record_counts() {
 }
 
 #[test]
-fn a_record_is_bound_to_its_place_and_its_file() {
+fn a_record_is_bound_to_its_address_and_its_file() {
     let seq = BASE + 300;
     assert!(RecordHeader::decode(&SEAL, seq, &SALT).is_some());
     assert!(RecordHeader::decode(&SEAL, seq + 1, &SALT).is_none(), "another address");
     assert!(RecordHeader::decode(&SEAL, seq, &[7; 16]).is_none(), "another salt");
-    // Moved with its number rewritten, as a clever copy would: the checksum holds the address.
+    // Moved with its number rewritten: the checksum still covers the address.
     let mut moved = SEAL;
     moved[8..16].copy_from_slice(&(seq + 1).to_le_bytes());
     assert!(RecordHeader::decode(&moved, seq + 1, &SALT).is_none());
 }
 
 #[test]
-fn claims_out_of_reach_are_not_made() {
+fn unrepresentable_claims_are_omitted() {
     let seq = 1 << 40;
     for (complete, claim) in [(0, 0), (seq + 1, 0), (seq - (1 << 33), 0), (seq - 7, seq - 7)] {
         let header = RecordHeader { complete, ..of_kind(RecordKind::Seal, seq) };
@@ -178,7 +178,7 @@ fn claims_out_of_reach_are_not_made() {
 }
 
 #[test]
-fn operations_saturate_and_leave_the_kind_alone() {
+fn the_operation_count_saturates_and_leaves_the_kind_intact() {
     let header = RecordHeader { ops: u32::MAX, ..of_kind(RecordKind::Commit, BASE) };
     let bytes = header.encode(&SALT, &[]);
     let (read, _) = RecordHeader::decode(&bytes, BASE, &SALT).unwrap();
@@ -188,7 +188,7 @@ fn operations_saturate_and_leave_the_kind_alone() {
 #[test]
 fn lengths_of_records() {
     assert_eq!([0, 1, 8, 9, 4096].map(record_bytes), [32, 40, 40, 48, 4128]);
-    // A length no buffer can hold is refused without a panic.
+    // A length that no buffer can hold is refused without a panic.
     let mut bytes = SEAL.to_vec();
     bytes[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
     assert!(RecordHeader::decode(&bytes, BASE + 300, &SALT).is_none());

@@ -1,4 +1,4 @@
-//! Append and read back; group commit; seals.
+//! Appending and reading back; group commit; seals.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -7,7 +7,7 @@ use super::*;
 use crate::Error;
 use crate::wal::layout::record_bytes;
 
-/// Bodies of these lengths come back, through the map and through system calls.
+/// Checks that bodies of these lengths are read back, written through the map and through system calls.
 fn round_trip(segment: u64, lengths: &[usize]) {
     for mapped in [false, true] {
         let rig = Rig::on(SimDisk::new(1), segment);
@@ -50,7 +50,7 @@ fn records_longer_than_segments() {
 }
 
 #[test]
-fn every_rest_of_a_segment() {
+fn segments_with_every_length_of_unused_rest() {
     let room = (SEGMENT - SEGMENT_HEADER_BYTES) as usize - RECORD_HEADER_BYTES;
     for rest in (0..=96).step_by(8) {
         for next in [0, 8, 24, 40, 64, 72] {
@@ -70,7 +70,7 @@ fn an_empty_log_is_read_as_empty() {
 }
 
 #[test]
-fn the_padding_of_a_body_is_no_part_of_it() {
+fn padding_is_not_part_of_the_body() {
     let rig = Rig::new();
     let log = rig.log(false);
     let mut buffer = record(b"abc");
@@ -88,13 +88,13 @@ fn one_sync_covers_all_that_is_written() {
     let before = rig.count(OpKind::SyncData);
     log.sync_to(commits[3].end, &no_values).unwrap();
     assert_eq!(rig.count(OpKind::SyncData) - before, 1);
-    assert_eq!(log.sequencer().durable(), commits[9].end, "the leader takes all that is there");
+    assert_eq!(log.sequencer().durable(), commits[9].end, "the leader syncs everything written");
     log.sync_to(commits[9].end, &no_values).unwrap();
     assert_eq!(rig.count(OpKind::SyncData) - before, 1, "nothing was left to sync");
 }
 
 #[test]
-fn a_sync_covers_every_segment_since_the_last() {
+fn a_sync_covers_every_segment_since_the_last_sync() {
     let rig = Rig::new();
     let log = rig.log(false);
     let commits: Vec<_> = (0..8).map(|i| put(&log, &body(i, 9000))).collect();
@@ -111,7 +111,7 @@ fn values_are_durable_before_the_records_that_refer_to_them() {
     let before = rig.count(OpKind::SyncData);
     let calls = AtomicUsize::new(0);
     let values = || {
-        assert_eq!(rig.count(OpKind::SyncData), before, "the log was synced first");
+        assert_eq!(rig.count(OpKind::SyncData), before, "the log was synced before the values");
         calls.fetch_add(1, SeqCst);
         Ok(())
     };
@@ -119,7 +119,7 @@ fn values_are_durable_before_the_records_that_refer_to_them() {
     assert_eq!(calls.load(SeqCst), 1);
 }
 
-/// While one thread syncs, others gather; one further sync serves them all.
+/// While one thread syncs, others queue up; one further sync serves them all.
 #[test]
 fn waiters_share_a_sync() {
     let rig = Rig::new();
@@ -152,7 +152,11 @@ fn waiters_share_a_sync() {
         }
         go_on.wait();
     });
-    assert_eq!(leads.load(SeqCst), 2, "one sync at a time, one for all who came during the first");
+    assert_eq!(
+        leads.load(SeqCst),
+        2,
+        "one sync at a time, and one for all waiters that came during the first"
+    );
 }
 
 #[test]
@@ -164,14 +168,14 @@ fn a_sync_waits_for_a_commit_that_is_still_being_written() {
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| log.sync_to(commit.end, &no_values));
         std::thread::sleep(std::time::Duration::from_millis(20));
-        assert!(!waiter.is_finished(), "durable with a hole before it");
+        assert!(!waiter.is_finished(), "a commit was durable with a hole before it");
         log.sequencer().written(&slow);
         waiter.join().unwrap().unwrap();
     });
 }
 
 #[test]
-fn a_refused_record_is_whole_and_counts_for_nothing() {
+fn a_refused_record_is_valid_and_ignored_by_replay() {
     for mapped in [false, true] {
         let rig = Rig::new();
         let log = rig.log(mapped);
@@ -183,7 +187,7 @@ fn a_refused_record_is_whole_and_counts_for_nothing() {
         std::thread::scope(|scope| {
             let next = scope.spawn(|| log.sequencer().wait_for_earlier(&after));
             std::thread::sleep(std::time::Duration::from_millis(10));
-            assert!(!next.is_finished(), "what comes later is decided later");
+            assert!(!next.is_finished(), "a later commit was decided first");
             log.write_at(&place, RecordKind::Refused, 1, &mut refused, mapped).unwrap();
             log.sequencer().done(&place.commit);
             assert!(next.join().unwrap());
@@ -198,7 +202,7 @@ fn a_refused_record_is_whole_and_counts_for_nothing() {
 }
 
 #[test]
-fn a_seal_covers_the_commits_behind_one_that_is_still_being_written() {
+fn a_seal_waits_for_an_earlier_commit_that_is_still_being_written() {
     let rig = Rig::new();
     let log = rig.log(false);
     let slow = log.sequencer().reserve(40, Purpose::Store).unwrap();
@@ -223,13 +227,13 @@ fn seals_come_in_pairs_a_page_apart() {
     let (found, read) = rig.reopened().read().unwrap();
     assert!(found.sealed && found.synced >= commit.end);
     assert_eq!(read.len(), 1);
-    // The one with a page of zeros, and the last.
+    // The seal with a page of zeros, and the last seal.
     assert_eq!((found.end - commit.end) * UNIT, 32 + 4096 + 32);
     assert_eq!(log.sequencer().visible_end(), found.end);
 }
 
 #[test]
-fn a_log_is_sealed_once_until_something_is_written() {
+fn a_sealed_log_is_sealed_again_only_after_a_write() {
     let rig = Rig::new();
     let log = rig.log(false);
     put(&log, b"x");
@@ -238,7 +242,7 @@ fn a_log_is_sealed_once_until_something_is_written() {
     log.seal(&no_values).unwrap();
     assert_eq!(log.sequencer().tail(), tail);
     put(&log, b"y");
-    assert!(!rig.reopened().read().unwrap().0.sealed, "a commit after the seals undoes them");
+    assert!(!rig.reopened().read().unwrap().0.sealed, "a commit after the seals makes the log unsealed");
     log.seal(&no_values).unwrap();
     assert!(log.sequencer().tail() > tail);
     let strict = ScanConfig { mode: RecoveryMode::Strict, ..rig.config() };
@@ -259,10 +263,10 @@ fn seals_cross_segments() {
     }
 }
 
-/// Near the end of sequence numbers, a record too long for what is left was refused after its file had replaced the segment
-/// made ready for the next records. These went to a file without a name, and were lost.
+/// Near the end of the sequence numbers, a record too long for the remaining ones was once refused only after its file
+/// had replaced the segment prepared for the next records. These went to a file without a name, and were lost.
 #[test]
-fn an_oversized_record_refused_at_the_end_of_numbers_leaves_the_log_as_it_is() {
+fn an_oversized_record_refused_at_the_end_of_numbers_leaves_the_log_unchanged() {
     let rig = Rig::new();
     let address_max = (crate::types::SEQ_MAX - (1 << 32)) * UNIT;
     let first = address_max / SEGMENT - 2;
@@ -284,10 +288,10 @@ fn an_oversized_record_refused_at_the_end_of_numbers_leaves_the_log_as_it_is() {
     assert!(read[1..].iter().zip(&wanted).all(|((_, read), wanted)| read == wanted));
 }
 
-/// On a nearly full disk, a segment got blocks up to the end of a record and no further. If the few bytes after it held no
-/// other record, the segment was left behind and released, and then missed: every commit failed.
+/// On a nearly full disk, a segment got blocks only up to the end of a record. If the few bytes after it could not hold
+/// another record, the segment was skipped and released, but was needed later: every commit then failed.
 #[test]
-fn a_segment_with_nearly_all_blocks_can_be_left_behind() {
+fn a_segment_with_nearly_all_blocks_can_be_released() {
     let rig = Rig::new();
     let log = rig.log_at(WalId(1), false);
     let rest = 8;
@@ -304,10 +308,10 @@ fn a_segment_with_nearly_all_blocks_can_be_left_behind() {
     put(&log, &body(2, 100));
 }
 
-/// The file of an oversized record lies ready under a temporary name when another commit fills the segment of the tail. The
-/// next segment was then made under the same name, and the oversized commit failed.
+/// The file of an oversized record is ready under a temporary name when another commit fills the segment of the tail.
+/// The next segment was once created under the same name, and the oversized commit failed.
 #[test]
-fn an_oversized_record_goes_on_when_the_tail_moves_to_the_next_segment() {
+fn an_oversized_record_succeeds_when_the_tail_moves_to_the_next_segment() {
     let rig = Rig::new();
     let log = Arc::new(rig.log(false));
     put(&log, &body(1, 100));

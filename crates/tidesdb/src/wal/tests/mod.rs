@@ -1,4 +1,4 @@
-//! Tests of the log: golden bytes, the order of commits, the log on a simulated disk, and the reader's rules of damage.
+//! Tests of the log: golden bytes, the sequencer, the log on a simulated disk, and the reader's damage rules.
 
 mod crowd;
 mod failure;
@@ -96,11 +96,11 @@ impl Rig {
             commits.push((seq, body.to_vec()));
             Ok(true)
         })?;
-        assert_eq!(found.commits, commits.len() as u64, "the scan counts what the replay yields");
+        assert_eq!(found.commits, commits.len() as u64, "the scan and the replay count the same commits");
         Ok((found, commits))
     }
 
-    /// The rig as the next process finds it, after the death of this one alone.
+    /// The rig as the next process finds it after this process alone has died.
     fn reopened(&self) -> Self {
         Self::on(self.disk.fork(), self.segment)
     }
@@ -120,7 +120,7 @@ impl Rig {
     }
 }
 
-/// A record with this body: room for the header, then the body.
+/// A record with this body: space for the header, then the body.
 fn record(body: &[u8]) -> Vec<u8> {
     let mut out = vec![0; RECORD_HEADER_BYTES];
     out.extend_from_slice(body);
@@ -138,7 +138,7 @@ fn put_by(log: &Log, body: &[u8], mapped: bool) -> Commit {
     commit
 }
 
-/// A body of `len` bytes that differs from its neighbours'.
+/// A body of `len` bytes, different for each `n`.
 fn body(n: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|i| (n.wrapping_mul(31) ^ i.wrapping_mul(7)) as u8 | 1).collect()
 }

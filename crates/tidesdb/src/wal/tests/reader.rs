@@ -1,4 +1,4 @@
-//! Where the log ends, and what is damage: each line of the table in `wal/reader.rs`.
+//! Where the log ends, and what is damage: one test for each line of the table in `wal/reader.rs`.
 
 use tidesdb_io::sim::{Fault, errno};
 
@@ -16,7 +16,7 @@ fn written(n: u64) -> (Rig, Log, Vec<Commit>) {
     (rig, log, commits)
 }
 
-/// As [`written`], the first `synced` of them durable; later records say so.
+/// Like [`written`], with the first `synced` commits durable; later records claim so.
 fn synced(n: u64, synced: usize) -> (Rig, Log, Vec<Commit>) {
     let (rig, log, mut commits) = written(synced as u64);
     log.sync_to(commits[synced - 1].end, &no_values).unwrap();
@@ -32,7 +32,7 @@ fn all(commits: &[Commit]) -> Vec<SeqNo> {
     commits.iter().map(|c| c.seq).collect()
 }
 
-/// An error that names the file and offset of `address`.
+/// Asserts an error that names the file and offset of `address`.
 fn assert_refused(result: Result<(Scan, Vec<Read>)>, address: SeqNo) {
     match result {
         Err(Error::Corrupt { file, offset, .. }) => {
@@ -44,7 +44,7 @@ fn assert_refused(result: Result<(Scan, Vec<Read>)>, address: SeqNo) {
 }
 
 #[test]
-fn a_torn_tail_is_cut_wherever_it_is_torn() {
+fn a_tail_torn_at_any_byte_is_cut() {
     let (rig, _, commits) = written(4);
     let last = commits[3];
     for address in last.seq * UNIT..last.end * UNIT {
@@ -59,7 +59,7 @@ fn a_torn_tail_is_cut_wherever_it_is_torn() {
 }
 
 #[test]
-fn strict_wants_a_seal() {
+fn strict_mode_requires_a_seal() {
     let (rig, log, commits) = written(4);
     let strict = ScanConfig { mode: RecoveryMode::Strict, ..rig.config() };
     assert_refused(rig.reopened().read_with(&strict), commits[3].end);
@@ -67,7 +67,7 @@ fn strict_wants_a_seal() {
     assert_eq!(seqs(&rig.reopened().read_with(&strict).unwrap().1), all(&commits));
 }
 
-/// A commit that reserved its place and died, with others after it.
+/// Commits around the hole of one that reserved its place and was never written.
 fn with_a_hole() -> (Rig, Vec<Commit>, SeqNo) {
     let (rig, log, mut commits) = written(2);
     let hole = log.sequencer().reserve(40, Purpose::Store).unwrap();
@@ -88,7 +88,7 @@ fn an_unfinished_commit_is_skipped_in_the_same_boot() {
 }
 
 #[test]
-fn after_a_stop_of_the_machine_a_hole_cuts_the_log() {
+fn after_a_machine_crash_a_hole_cuts_the_log() {
     let (rig, commits, hole) = with_a_hole();
     let other = ScanConfig { boot_id: OTHER_BOOT, ..rig.config() };
     let unknown = ScanConfig { boot_id: [0; 16], ..rig.config() };
@@ -108,7 +108,7 @@ fn after_a_stop_of_the_machine_a_hole_cuts_the_log() {
 }
 
 #[test]
-fn several_holes_of_dead_threads_are_all_skipped() {
+fn all_unfinished_commits_are_skipped() {
     let rig = Rig::new();
     let log = rig.log(false);
     let (mut holes, mut commits) = (Vec::new(), Vec::new());
@@ -142,7 +142,7 @@ fn damage_to_a_complete_record_is_refused_in_the_same_boot() {
 }
 
 #[test]
-fn after_a_stop_damage_above_all_promises_cuts() {
+fn after_a_machine_crash_damage_above_all_claims_cuts_the_log() {
     let (rig, _, commits) = written(5);
     let after = rig.reopened();
     after.damage(commits[2].seq * UNIT + 35);
@@ -152,7 +152,7 @@ fn after_a_stop_damage_above_all_promises_cuts() {
 }
 
 #[test]
-fn damage_below_a_promise_is_refused_after_any_stop() {
+fn damage_below_a_synced_claim_is_always_refused() {
     let (rig, _, commits) = synced(6, 3);
     for boot_id in [BOOT, OTHER_BOOT] {
         for sync_failed in [false, true] {
@@ -167,7 +167,7 @@ fn damage_below_a_promise_is_refused_after_any_stop() {
 }
 
 #[test]
-fn the_manifest_promises_too() {
+fn the_durable_mark_of_the_manifest_counts_as_a_claim() {
     let (rig, _, commits) = written(4);
     let after = rig.reopened();
     after.damage(commits[3].seq * UNIT);
@@ -177,7 +177,7 @@ fn the_manifest_promises_too() {
 }
 
 #[test]
-fn a_seal_guards_the_last_record_and_the_other_seal_guards_that() {
+fn either_seal_protects_the_last_record() {
     let (rig, log, commits) = written(3);
     log.seal(&no_values).unwrap();
     let seals = [commits[2].end, log.sequencer().tail() - 4];
@@ -191,7 +191,7 @@ fn a_seal_guards_the_last_record_and_the_other_seal_guards_that() {
 }
 
 #[test]
-fn the_four_modes_meet_damage() {
+fn each_recovery_mode_handles_damage() {
     let (rig, _, commits) = synced(6, 4);
     let victim = commits[1];
     let read = |mode| {
@@ -211,7 +211,7 @@ fn the_four_modes_meet_damage() {
 }
 
 #[test]
-fn the_first_damage_counts() {
+fn the_first_damage_is_reported() {
     let (rig, _, commits) = synced(6, 5);
     rig.damage(commits[3].seq * UNIT);
     rig.damage(commits[1].seq * UNIT);
@@ -219,16 +219,16 @@ fn the_first_damage_counts() {
 }
 
 #[test]
-fn a_damaged_length_hides_nothing() {
+fn a_damaged_length_does_not_hide_later_records() {
     let (rig, _, commits) = synced(6, 5);
-    // A length that reaches over the records behind it.
+    // A length that reaches over the next records.
     let (file, offset) = rig.place(commits[1].seq * UNIT + 4);
     rig.disk.corrupt(file, offset, |_| 120).unwrap();
     assert_refused(rig.reopened().read(), commits[1].seq);
 }
 
 #[test]
-fn records_that_changed_places_are_refused() {
+fn swapped_records_are_refused() {
     let (rig, _, commits) = synced(6, 5);
     let [a, b] = [commits[1], commits[3]].map(|c| rig.place(c.seq * UNIT).1);
     rig.disk.swap_ranges(rig.place(SEGMENT).0, a, b, 40).unwrap();
@@ -248,7 +248,7 @@ fn path(n: u64) -> String {
 }
 
 #[test]
-fn segments_that_changed_names_are_refused() {
+fn segments_with_swapped_names_are_refused() {
     let (rig, _) = three_segments();
     let [one, two] = [1, 2].map(|n| rig.disk.read_file(path(n)).unwrap());
     rig.disk.write_file(path(1), &two).unwrap();
@@ -271,7 +271,7 @@ fn segments_of_another_database_are_refused() {
 }
 
 #[test]
-fn a_missing_segment_is_damage_wherever_it_was() {
+fn a_missing_segment_at_any_position_is_damage() {
     for gone in 1..=3 {
         for boot_id in [BOOT, OTHER_BOOT] {
             let (rig, commits) = three_segments();
@@ -290,7 +290,7 @@ fn a_missing_segment_is_damage_wherever_it_was() {
 }
 
 #[test]
-fn a_segment_of_another_length_is_refused() {
+fn a_segment_of_wrong_length_is_refused() {
     for len in [0, 100, 4095, 4096, SEGMENT - 1, SEGMENT + 1, 2 * SEGMENT] {
         let (rig, _) = three_segments();
         rig.disk.truncate_file(path(2), len).unwrap();
@@ -300,7 +300,7 @@ fn a_segment_of_another_length_is_refused() {
 }
 
 #[test]
-fn segments_that_overlap_are_refused() {
+fn overlapping_segments_are_refused() {
     let rig = Rig::new();
     let log = rig.log(false);
     put(&log, &body(1, 2 * SEGMENT as usize)); // covers 2 to 4
@@ -310,7 +310,7 @@ fn segments_that_overlap_are_refused() {
 }
 
 #[test]
-fn a_read_error_is_no_verdict_on_the_log() {
+fn a_read_error_is_returned_in_every_mode() {
     let (rig, _) = three_segments();
     for mode in MODES {
         for kind in [OpKind::Read, OpKind::Open, OpKind::Len] {
@@ -325,7 +325,7 @@ fn a_read_error_is_no_verdict_on_the_log() {
 }
 
 #[test]
-fn short_reads_and_maps_see_the_same_log() {
+fn short_reads_and_maps_read_the_same_log() {
     let (rig, commits) = three_segments();
     let after = rig.reopened();
     after.disk.inject(Fault::short().on(OpKind::Read).forever());
@@ -336,7 +336,7 @@ fn short_reads_and_maps_see_the_same_log() {
 }
 
 #[test]
-fn replay_says_where_it_is_and_ends_when_told() {
+fn replay_passes_offsets_and_stops_on_false() {
     let (rig, _, commits) = written(5);
     let after = rig.reopened();
     let found = scan(&after.dir, &after.config()).unwrap();
@@ -353,7 +353,7 @@ fn replay_says_where_it_is_and_ends_when_told() {
 }
 
 #[test]
-fn segments_below_the_first_do_not_count() {
+fn segments_below_the_first_are_ignored() {
     let (rig, commits) = three_segments();
     rig.disk.corrupt(path(1), 0, |b| b ^ 1).unwrap();
     let config = ScanConfig { first: WalId(2), ..rig.config() };

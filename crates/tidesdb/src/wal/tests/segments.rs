@@ -1,4 +1,4 @@
-//! Segments are made before they are needed, used again under a new salt, and let go of.
+//! Segments are prepared before they are needed, reused under a new salt, and released.
 
 use super::*;
 use crate::wal::layout::SegmentHeader;
@@ -7,15 +7,15 @@ fn names(rig: &Rig) -> Vec<String> {
     rig.disk.file_names(DB).unwrap()
 }
 
-/// Fills one segment for each of `0..n`; returns the commits.
+/// Fills `n` segments with one commit each; returns the commits.
 fn fill(log: &Log, n: u64) -> Vec<Commit> {
     (0..n).map(|i| put(log, &body(i, 11_000))).collect()
 }
 
 #[test]
-fn a_file_has_its_length_and_its_header_before_its_name() {
+fn a_segment_is_complete_before_it_gets_its_name() {
     let rig = Rig::new();
-    // Whatever is lost, a segment that has its name is whole.
+    // Whatever a crash loses, a segment that has its name is whole.
     rig.disk.observe(OpKind::Write, |_, fork| {
         for seed in 0..4 {
             for image in sim::Image::STANDARD {
@@ -32,7 +32,7 @@ fn a_file_has_its_length_and_its_header_before_its_name() {
 }
 
 #[test]
-fn a_pad_is_written_only_when_its_successor_exists() {
+fn a_pad_is_written_only_after_the_next_segment_exists() {
     let rig = Rig::new();
     let log = rig.log(false);
     fill(&log, 4);
@@ -43,7 +43,7 @@ fn a_pad_is_written_only_when_its_successor_exists() {
     for pad in pads {
         let id: u64 =
             pad.path.trim_start_matches("/db/").trim_end_matches(".wal").parse().unwrap_or_else(|_| {
-                // An open file keeps the name it was made by.
+                // An open file keeps the name under which it was created.
                 pad.path.trim_start_matches("/db/").trim_end_matches(".wal.free").parse().unwrap()
             });
         let next = format!("/db/{}.free", files::wal(WalId(id + 1)));
@@ -54,7 +54,7 @@ fn a_pad_is_written_only_when_its_successor_exists() {
 }
 
 #[test]
-fn the_next_segment_is_asked_for_from_the_middle_on() {
+fn the_next_segment_is_wanted_from_the_middle_of_the_current_one() {
     let rig = Rig::new();
     let log = rig.log(false);
     let early = put(&log, b"x");
@@ -63,21 +63,21 @@ fn the_next_segment_is_asked_for_from_the_middle_on() {
     let late = put(&log, b"y");
     assert!(log.wants_next(&late));
     log.prepare_next().unwrap();
-    assert!(!log.wants_next(&late), "it is there");
+    assert!(!log.wants_next(&late), "it is prepared already");
     assert_eq!(names(&rig), ["000001.wal", "000002.wal"]);
     log.prepare_next().unwrap();
     assert_eq!(names(&rig), ["000001.wal", "000002.wal"]);
     fill(&log, 1);
-    assert_eq!(names(&rig), ["000001.wal", "000002.wal"], "the one that was made is used");
+    assert_eq!(names(&rig), ["000001.wal", "000002.wal"], "the prepared segment is used");
 }
 
 #[test]
-fn a_prepared_segment_makes_way_for_an_oversized_record() {
+fn an_oversized_record_replaces_a_prepared_segment() {
     let rig = Rig::new();
     let log = rig.log(true);
     let a = put(&log, b"a");
     log.prepare_next().unwrap();
-    let big = body(7, 3 * SEGMENT as usize); // with two headers a little more than three segments
+    let big = body(7, 3 * SEGMENT as usize); // with two headers slightly more than three segments
     let b = put(&log, &big);
     let c = put(&log, b"c");
     let (found, read) = rig.reopened().read().unwrap();
@@ -87,7 +87,7 @@ fn a_prepared_segment_makes_way_for_an_oversized_record() {
 }
 
 #[test]
-fn an_empty_prepared_segment_at_the_end_is_no_damage() {
+fn an_empty_prepared_segment_at_the_end_is_not_damage() {
     let rig = Rig::new();
     let log = rig.log(false);
     let a = put(&log, b"a");
@@ -98,7 +98,7 @@ fn an_empty_prepared_segment_at_the_end_is_no_damage() {
 }
 
 #[test]
-fn old_segments_wait_for_reuse_two_of_them() {
+fn two_old_segments_are_kept_for_reuse() {
     let rig = Rig::new();
     let log = rig.log(false);
     let commits = fill(&log, 6);
@@ -108,13 +108,13 @@ fn old_segments_wait_for_reuse_two_of_them() {
     assert_eq!(left.iter().filter(|n| n.ends_with(".wal")).collect::<Vec<_>>(), ["000006.wal"]);
     assert_eq!(rig.count(OpKind::Create), 6);
     fill(&log, 2);
-    assert_eq!(rig.count(OpKind::Create), 6, "the waiting files were used");
+    assert_eq!(rig.count(OpKind::Create), 6, "the kept files were used");
     fill(&log, 1);
     assert_eq!(rig.count(OpKind::Create), 7);
 }
 
 #[test]
-fn stale_records_of_a_used_file_never_come_back() {
+fn stale_records_of_a_reused_file_are_never_read() {
     let rig = Rig::new();
     let log = rig.log(false);
     for i in 0..200 {
@@ -131,7 +131,7 @@ fn stale_records_of_a_used_file_never_come_back() {
 }
 
 #[test]
-fn the_same_file_gets_another_salt() {
+fn a_reused_file_gets_a_new_salt() {
     let rig = Rig::new();
     let log = rig.log(false);
     let commits = fill(&log, 2);
@@ -144,19 +144,22 @@ fn the_same_file_gets_another_salt() {
 }
 
 #[test]
-fn a_span_is_kept_while_its_end_is_needed() {
+fn an_oversized_segment_is_kept_while_its_end_is_needed() {
     let rig = Rig::new();
     let log = rig.log(false);
     let big = put(&log, &body(1, 3 * SEGMENT as usize));
     let first = log.segment_of(big.seq);
     log.release_before(WalId(first.0 + 1));
-    assert!(names(&rig).contains(&files::wal(first)), "it still covers what is needed");
+    assert!(names(&rig).contains(&files::wal(first)), "it still covers needed records");
     log.release_before(log.segment_of(big.end));
-    assert!(!names(&rig).iter().any(|n| n.starts_with(&files::wal(first))), "long files are not kept");
+    assert!(
+        !names(&rig).iter().any(|n| n.starts_with(&files::wal(first))),
+        "long files are not kept for reuse"
+    );
 }
 
 #[test]
-fn files_of_an_earlier_log_are_taken_over() {
+fn files_of_an_earlier_log_are_reused() {
     let rig = Rig::new();
     let log = rig.log(false);
     let commits = fill(&log, 3);

@@ -1,4 +1,4 @@
-//! Addresses, tickets, the published prefix: one thread.
+//! Addresses, tickets and the published prefix, with one thread in most tests.
 
 use super::*;
 use crate::types::SEQ_MAX;
@@ -13,14 +13,14 @@ fn fresh() -> Sequencer {
     Sequencer::new(SEGMENT, 1)
 }
 
-/// Reserves so much that `rest` bytes of the segment are left.
+/// Reserves so much that `rest` bytes of the segment remain.
 fn leave(s: &Sequencer, rest: u64) -> Commit {
     let used = s.tail() * UNIT % SEGMENT;
     s.reserve(SEGMENT - used - rest, Purpose::Store).unwrap()
 }
 
 #[test]
-fn addresses_are_dense_and_start_behind_the_header() {
+fn addresses_are_dense_and_start_after_the_header() {
     let s = fresh();
     let (a, b) = (s.reserve(40, Purpose::Store).unwrap(), s.reserve(32, Purpose::Store).unwrap());
     assert_eq!((a.seq, a.end, a.pad), (begin(1), begin(1) + 5, None));
@@ -40,7 +40,7 @@ fn a_record_may_fill_a_segment_to_its_last_byte() {
 }
 
 #[test]
-fn a_rest_too_short_for_a_header_has_no_pad() {
+fn a_rest_too_short_for_a_header_is_skipped_without_a_pad() {
     for rest in [8, 16, 24] {
         let s = fresh();
         assert_eq!(leave(&s, rest).end, begin(2), "rest of {rest}");
@@ -50,7 +50,7 @@ fn a_rest_too_short_for_a_header_has_no_pad() {
 }
 
 #[test]
-fn a_longer_rest_that_does_not_suffice_is_padded_exactly() {
+fn a_rest_too_short_for_the_record_is_padded_exactly() {
     for rest in [32, 40, 1000] {
         let s = fresh();
         let a = leave(&s, rest);
@@ -61,7 +61,7 @@ fn a_longer_rest_that_does_not_suffice_is_padded_exactly() {
 }
 
 #[test]
-fn a_record_that_just_fits_is_not_moved() {
+fn a_record_that_just_fits_stays_in_the_segment() {
     let s = fresh();
     let a = leave(&s, 40);
     let b = s.reserve(40, Purpose::Store).unwrap();
@@ -100,7 +100,7 @@ fn only_the_gap_free_prefix_is_visible() {
 }
 
 #[test]
-fn written_is_not_visible() {
+fn a_written_commit_is_not_visible() {
     let s = fresh();
     let [a, b] = [40, 48].map(|n| s.reserve(n, Purpose::Store).unwrap());
     s.written(&b);
@@ -110,7 +110,7 @@ fn written_is_not_visible() {
 }
 
 #[test]
-fn ready_is_visible_once_durable() {
+fn a_ready_commit_is_visible_once_durable() {
     let s = fresh();
     let [a, b] = [40, 48].map(|n| s.reserve(n, Purpose::Store).unwrap());
     s.ready(&a);
@@ -123,11 +123,11 @@ fn ready_is_visible_once_durable() {
     s.set_durable(b.end);
     assert_eq!(s.visible_end(), b.end);
     s.set_durable(a.end);
-    assert_eq!(s.durable(), b.end, "never goes back");
+    assert_eq!(s.durable(), b.end, "the durable end never goes back");
 }
 
 #[test]
-fn a_durable_commit_before_an_undurable_one_does_not_drag_it_along() {
+fn a_commit_that_is_not_durable_stays_invisible_after_a_durable_one() {
     let s = fresh();
     let [a, b] = [40, 48].map(|n| s.reserve(n, Purpose::Store).unwrap());
     s.set_durable(a.end);
@@ -137,7 +137,7 @@ fn a_durable_commit_before_an_undurable_one_does_not_drag_it_along() {
 }
 
 #[test]
-fn tickets_and_slots_go_round() {
+fn tickets_and_slots_wrap_around() {
     let s = fresh();
     for _ in 0..200_000 {
         let c = s.reserve(32, Purpose::Store).unwrap();
@@ -148,13 +148,13 @@ fn tickets_and_slots_go_round() {
 }
 
 #[test]
-fn a_full_ring_makes_reservers_wait_and_loses_nothing() {
+fn a_full_ring_makes_reservers_wait_and_loses_no_commit() {
     let s = fresh();
     let mut waiting: Vec<Commit> = (1..1 << 14).map(|_| s.reserve(32, Purpose::Store).unwrap()).collect();
     let next = std::thread::scope(|scope| {
         let blocked = scope.spawn(|| s.reserve(32, Purpose::Store).unwrap());
         std::thread::sleep(std::time::Duration::from_millis(20));
-        assert!(!blocked.is_finished(), "an outstanding commit's slot was given away");
+        assert!(!blocked.is_finished(), "the slot of an unpublished commit was reused");
         s.done(&waiting.remove(0));
         blocked.join().unwrap()
     });
@@ -167,7 +167,7 @@ fn a_full_ring_makes_reservers_wait_and_loses_nothing() {
 }
 
 #[test]
-fn the_tail_stands_still_while_held() {
+fn no_commit_is_ordered_while_the_tail_is_held() {
     let s = fresh();
     let a = s.reserve(40, Purpose::Store).unwrap();
     let held = s.hold();
@@ -178,14 +178,14 @@ fn the_tail_stands_still_while_held() {
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert!(!blocked.is_finished());
         s.done(&a);
-        assert_eq!(s.visible_end(), a.end, "publishing goes on");
+        assert_eq!(s.visible_end(), a.end, "publishing continues");
         drop(held);
         assert!(blocked.join().unwrap().seq >= boundary);
     });
 }
 
 #[test]
-fn readers_wait_for_what_has_returned() {
+fn readers_wait_for_a_commit_that_has_returned() {
     let s = fresh();
     let [a, b] = [40, 48].map(|n| s.reserve(n, Purpose::Store).unwrap());
     s.done(&b); // its writer returns although `a` is not done
@@ -207,9 +207,9 @@ fn readers_do_not_wait_for_a_commit_that_failed() {
     assert_eq!(s.snapshot(), a.seq - 1);
 }
 
-/// The words of the order of commits hold 47 bits. A log of more than 2^50 bytes gave out sequence numbers that wrapped.
+/// The words of the sequencer hold 47 bits. Sequence numbers once wrapped in a log of more than 2^50 bytes.
 #[test]
-fn numbers_go_on_where_a_word_ends() {
+fn sequence_numbers_continue_beyond_47_bits() {
     const SEGMENT_MAX: u64 = 1 << 30;
     for word in [1u64, 2, 3, 8000] {
         // Two segments before the low bits wrap.
@@ -237,11 +237,11 @@ fn numbers_go_on_where_a_word_ends() {
     }
 }
 
-/// A log that runs through all its numbers, in steps of the largest record.
+/// A log that uses all its sequence numbers, in steps of the largest record.
 #[test]
-fn numbers_are_right_over_the_whole_space() {
+fn sequence_numbers_are_right_up_to_the_last() {
     const SEGMENT_MAX: u64 = 1 << 30;
-    const STEP: u64 = 1 << 43; // 2^46 bytes: no record is so long, so that there are not too many steps
+    const STEP: u64 = 1 << 43; // 2^46 bytes, longer than any record, to limit the number of steps
     let s = Sequencer::new(SEGMENT_MAX, 1);
     let mut last = s.tail();
     loop {
@@ -263,9 +263,9 @@ fn numbers_are_right_over_the_whole_space() {
     assert!(s.reserve(40, Purpose::Store).is_ok());
 }
 
-/// A log of nothing but oversized records: their numbers wrapped, because only short records moved the anchor.
+/// A log of oversized records only. Their numbers once wrapped, because only short records moved the anchor.
 #[test]
-fn numbers_of_oversized_records_go_on_where_a_word_ends() {
+fn numbers_of_oversized_records_continue_beyond_47_bits() {
     const SEGMENT_MAX: u64 = 1 << 30;
     const RECORD: u64 = 1 << 32;
     let s = Sequencer::new(SEGMENT_MAX, 1);
@@ -297,7 +297,7 @@ fn no_record_ends_above_its_limit() {
 }
 
 #[test]
-fn one_holder_of_the_tail_may_reserve_and_others_wait() {
+fn only_the_holder_of_the_tail_can_reserve() {
     let s = fresh();
     let held = s.hold();
     let c = held.reserve(3 * SEGMENT).unwrap();
@@ -327,14 +327,14 @@ fn a_reader_within_a_commit_does_not_wait_for_it() {
 }
 
 #[test]
-fn writers_wait_behind_a_large_commit_and_readers_do_not() {
+fn writers_wait_for_an_earlier_large_commit_and_readers_do_not() {
     let s = fresh();
     s.begin_large();
     let [large, small] = [4000, 48].map(|n| s.reserve(n, Purpose::Store).unwrap());
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| s.done(&small));
         std::thread::sleep(std::time::Duration::from_millis(20));
-        assert!(!writer.is_finished(), "it returned, so that readers must wait");
+        assert!(!writer.is_finished(), "it returned although readers must then wait");
         assert_eq!(s.snapshot(), large.seq - 1);
         s.done(&large);
         s.end_large();
@@ -343,8 +343,8 @@ fn writers_wait_behind_a_large_commit_and_readers_do_not() {
     });
 }
 
-/// A key order of one database reads another, and the other way round, each within a commit. Each waited for the commit of
-/// the other.
+/// A comparator of one database reads another database, and the other way round, each within a commit. Each once waited
+/// for the commit of the other.
 #[test]
 fn readers_within_commits_of_two_databases_do_not_wait_for_each_other() {
     let (s, t) = (fresh(), fresh());

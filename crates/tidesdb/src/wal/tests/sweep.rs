@@ -1,8 +1,8 @@
-//! Every byte of a sealed log, damaged: never fewer commits without an error.
+//! Damages every byte of a sealed log: commits are never lost without an error.
 
 use super::*;
 
-/// A short log over two segments, sealed, and where its promises end.
+/// A short log over two segments, sealed; with its commits and the result of the scan.
 fn sealed() -> (Rig, Vec<Read>, Scan) {
     let rig = Rig::new();
     let log = rig.log(false);
@@ -19,12 +19,17 @@ fn sealed() -> (Rig, Vec<Read>, Scan) {
     (rig, read, found)
 }
 
-/// The outcome of a read of a damaged log: refused, or all of it.
+/// Reads a damaged log: it must be refused (true) or complete (false).
 fn check(rig: &Rig, expected: &[Read], what: &str) -> bool {
     let config = ScanConfig { boot_id: OTHER_BOOT, ..rig.config() };
     match rig.read_with(&config) {
         Ok((_, read)) => {
-            assert!(read == expected, "{what}: {} of {} commits, silently", read.len(), expected.len());
+            assert!(
+                read == expected,
+                "{what}: {} of {} commits, without an error",
+                read.len(),
+                expected.len()
+            );
             false
         }
         Err(e) => {
@@ -35,7 +40,7 @@ fn check(rig: &Rig, expected: &[Read], what: &str) -> bool {
 }
 
 #[test]
-fn a_changed_byte_is_refused_or_harmless() {
+fn a_flipped_bit_is_refused_or_harmless() {
     let (rig, expected, found) = sealed();
     let after = rig.reopened();
     let mut refused = 0;
@@ -56,7 +61,7 @@ fn a_changed_byte_is_refused_or_harmless() {
     assert!(found.sealed);
 }
 
-/// Where the pad begins.
+/// Offset of the pad in segment 1.
 fn last_record_of_segment_1(read: &[Read]) -> u64 {
     let (seq, body) = read.iter().rfind(|(seq, _)| seq * UNIT < 2 * SEGMENT).unwrap();
     seq * UNIT - SEGMENT + crate::wal::layout::record_bytes(body.len() as u64)
