@@ -33,7 +33,7 @@ const TAIL_BYTES_MAX: u64 = PAYLOAD_BYTES_MAX as u64 + (1 << 20);
 /// Findings from reading the manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ManifestReport {
-    /// The file.
+    /// Name of the file.
     pub file: String,
     /// Records that count.
     pub records: u64,

@@ -18,9 +18,7 @@ fn run(set: &Set, steps: std::ops::Range<u64>) -> (Vec<u8>, Option<Vec<u8>>, boo
         let done = set.install(&edit(changes), |_| published = true);
         assert_eq!(done.is_ok(), published);
         match done {
-            Ok(()) => {
-                assert!(!failed || !set.is_poisoned(), "an install succeeded although the set is poisoned")
-            }
+            Ok(()) => assert!(!failed || !set.is_poisoned(), "an install on a poisoned set"),
             Err(e) => {
                 assert_eq!(facts(&set.state()), before, "a failed install changed the state: {e}");
                 if doubt.is_some() {
