@@ -167,9 +167,7 @@ fn lost_writes_are_detected_or_harmless() {
         assert!(!failed && disk.struck(id) == 1);
         let (env, _, _) = sim::env_on(disk.crash_image(&Image::SYNCED, 1), 1);
         match try_open(&env) {
-            Ok((again, _)) => {
-                assert_eq!(facts(&again.state()), acked, "write {skip} was lost without being detected")
-            }
+            Ok((again, _)) => assert_eq!(facts(&again.state()), acked, "write {skip} was lost unnoticed"),
             Err(e) => assert!(e.is_corruption(), "write {skip}: {e}"),
         }
     }
