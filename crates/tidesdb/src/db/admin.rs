@@ -55,7 +55,7 @@ impl fmt::Display for VerifyReport {
 
 impl Db {
     /// Writes everything committed so far, in all families, to tables. Also discovers dead ranges, so later scans skip
-    /// runs of deleted keys.
+    /// ranges of deleted keys.
     ///
     /// # Errors
     /// `NoSpace`, `Io`, `Poisoned`, `ReadOnly`, `Closed`.
@@ -93,7 +93,7 @@ impl Db {
         let shared = &self.inner.shared;
         shared.check_writable()?;
         shared.merges.stop();
-        shared.debt.progress.advance(); // writers that wait for them
+        shared.debt.progress.advance(); // wakes writers that wait for merges
         let mut looks = 0;
         for family in shared.all_families() {
             // The holder of this lock may be about to start a merge.

@@ -42,8 +42,8 @@ pub(super) fn load(shared: &Arc<Shared>, default: &str) -> Result<Option<Arc<Fam
     Ok(found)
 }
 
-/// Returns the size at which a value log of the family is complete. With a limit for local files, this is at most an
-/// eighth of the limit, but at least 1 MiB: a value log is fetched and removed as a whole.
+/// Returns the size at which a value log of the family is complete. With a limit for local files, it is capped at an
+/// eighth of the limit or 1 MiB, whichever is larger, because a value log is fetched and removed as a whole.
 fn file_bytes(shared: &Shared, options: &FamilyOptions) -> u64 {
     let limit =
         shared.remote.as_ref().map(|remote| remote.options.local_bytes_max).filter(|bytes| *bytes > 0);
@@ -240,8 +240,8 @@ impl Db {
         shared.with_reserve(drop_it).inspect_err(|e| shared.poison_if_unknown(e))?;
         shared.debt.subtract(core.forget_memtables());
         core.forget_tables();
-        // After a crash no reader needs its values. Otherwise this list would keep the family and its value logs until
-        // the next sync.
+        // No reader needs its values after a crash. If it stayed on this list, the list would keep the family and its
+        // value logs alive until the next sync.
         shared.dirty_vlogs.lock().retain(|dirty| !Arc::ptr_eq(dirty, &core));
         shared.remove_obsolete();
         Ok(())

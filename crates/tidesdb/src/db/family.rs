@@ -165,8 +165,8 @@ impl Family {
         Cursor::new(&self.shared, &self.core, None, *options)
     }
 
-    /// Writes everything committed so far to tables. Also discovers dead ranges, so later scans skip runs of deleted
-    /// keys.
+    /// Writes everything committed so far to tables. Also discovers dead ranges, so later scans skip ranges of
+    /// deleted keys.
     ///
     /// # Errors
     /// `NoSpace`, `Io`, `Poisoned`.

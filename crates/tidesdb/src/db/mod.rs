@@ -277,7 +277,7 @@ impl Db {
         Snapshot::at(&self.inner.shared, seq)
     }
 
-    /// Drops the database the way a dying process does: nothing more is written, not even what a close would write.
+    /// Abandons the database as a dying process would: nothing more is written, not even what a close would write.
     #[doc(hidden)]
     pub fn abandon(self) {
         self.inner.abandon();

@@ -68,13 +68,13 @@ impl OpenOptions {
         self
     }
 
-    /// How much history [`Db::at`] can read, in bytes of log written since.
+    /// Sets how much history [`Db::at`] can read, in bytes of log written since.
     pub fn history_bytes(mut self, bytes: u64) -> Self {
         self.options.history_bytes = bytes;
         self
     }
 
-    /// Capacity of the block cache, in bytes of decoded blocks.
+    /// Sets the capacity of the block cache, in bytes of decoded blocks.
     pub fn cache_bytes(mut self, bytes: u64) -> Self {
         self.options.cache_bytes = bytes;
         self
@@ -92,7 +92,7 @@ impl OpenOptions {
         self
     }
 
-    /// Number of threads for flush and compaction. With 0, the committing thread does the work.
+    /// Sets the number of threads for flush and compaction. With 0, the committing thread does the work.
     pub fn background_threads(mut self, n: usize) -> Self {
         self.options.background_threads = Some(n);
         self
@@ -111,13 +111,14 @@ impl OpenOptions {
         self
     }
 
-    /// Name of [`Db::default_family`], which is created if it does not exist. Default [`DEFAULT_FAMILY`].
+    /// Sets the name of [`Db::default_family`], which is created if it does not exist. Default [`DEFAULT_FAMILY`].
     pub fn default_family_name(mut self, name: impl Into<String>) -> Self {
         self.default_name = name.into();
         self
     }
 
-    /// Settings for the default family if it is created now. An existing default family must have the same key order.
+    /// Sets the options of the default family, used if it is created now. An existing one must have the same key
+    /// order.
     pub fn default_family(mut self, options: FamilyOptions) -> Self {
         self.default_family = Some(options);
         self
