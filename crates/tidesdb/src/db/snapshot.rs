@@ -37,7 +37,7 @@ impl Snapshot {
         let newest = shared.visible();
         if seq > newest {
             return Err(Error::invalid(format!(
-                "sequence number {seq} lies in the future; the newest is {newest}"
+                "sequence number {seq} is not reached yet; the newest is {newest}"
             )));
         }
         match shared.snapshots.register_at(seq) {

@@ -144,7 +144,7 @@ impl World {
             8 => self.published += (self.seq - self.published) / 2,
             9 => {
                 if rng.one_in(2) {
-                    self.published = self.seq; // a merge contains only published versions, so none is newer than a transaction that begins now
+                    self.published = self.seq; // so that no version in a merge is newer than this transaction
                     self.transactions.insert(self.seq);
                 }
                 self.snapshots.insert(self.published);
