@@ -3,8 +3,8 @@
 //!
 //! Recovery removes the old log, but it cannot write operations to tables without sorting them. So it appends the
 //! operations of an unresolved family, unchanged, to a value log of that family. One manifest edit records the location
-//! and moves the beginning of the log past them. So each operation is either in the log or deferred, never both and
-//! never neither. Sequence numbers stay the same: nothing newer can be written to an unresolved family. Once the key
+//! and moves the beginning of the log past them. So each operation is either in the log or deferred, never both.
+//! Sequence numbers stay the same: nothing newer can be written to an unresolved family. Once the key
 //! order is known, in this session or a later open, the operations go through a memtable to tables. One edit adds these
 //! tables and releases the deferred operations.
 //!

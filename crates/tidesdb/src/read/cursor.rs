@@ -440,7 +440,7 @@ impl Cursor {
         if self.ahead.is_active() { self.ahead.row().0 } else { self.inner.key() }
     }
 
-    /// Returns the value, which is read only now.
+    /// Returns the value. Values are read lazily, by this call.
     ///
     /// # Errors
     /// `Corrupt`, `Io`; `InvalidArgument` if the cursor is keys-only or not valid.
@@ -449,7 +449,7 @@ impl Cursor {
         Ok(self.entry()?.1)
     }
 
-    /// Returns the key and its value, which is read only now.
+    /// Returns the key and its value. Values are read lazily, by this call.
     ///
     /// # Errors
     /// As [`Cursor::value`].
