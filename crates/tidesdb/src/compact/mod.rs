@@ -5,9 +5,10 @@
 //!              (pure)                        (one merge loop)
 //! ```
 //!
-//! Two levels for now. Level 1 holds what flushes wrote, newest first, overlapping; level 2 is one sorted run of disjoint
-//! tables. When level 1 has `l1_tables_trigger` tables, all of it is merged with the tables of level 2 that it overlaps; when
-//! it overlaps nothing, tables only change their level. Further plans (dividing and partitioned merges) join `plan.rs`.
+//! There are two levels for now. Level 1 holds flushed tables, newest first, which may overlap. Level 2 is one sorted
+//! run of disjoint tables. When level 1 reaches `l1_tables_trigger` tables, all of it is merged with the level 2 tables
+//! between its smallest and largest key. If nothing overlaps, tables only change their level. New kinds of plans
+//! (divided and partitioned merges) belong in `plan.rs`.
 
 mod plan;
 mod run;

@@ -1,4 +1,4 @@
-//! Which merge is due: a pure function of the version.
+//! Decides which merge is due: a pure function of the version.
 
 use std::ops::RangeBounds;
 use std::sync::Arc;
@@ -8,30 +8,30 @@ use crate::sources::{TableSlot, TableVersion};
 use crate::sst::TableMeta;
 use crate::types::Comparator;
 
-/// Level of the one sorted run.
+/// The deepest level: one sorted run.
 pub(super) const BOTTOM_LEVEL: u8 = 2;
-/// Tombstones in level 1 below which their number is no reason to merge.
+/// Minimum number of tombstones in level 1 that can trigger a merge.
 const DENSE_MIN: u64 = 10_000;
-/// A merge for the sake of tombstones reads at most so many entries of the level below for each.
+/// A merge triggered by tombstones reads at most this many entries of the level below per tombstone.
 const DENSE_SHARE: u64 = 10;
 
-/// How a plan is carried out.
+/// How a plan is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanKind {
-    /// The inputs overlap nothing, not even each other: they only change their level.
+    /// The inputs overlap neither each other nor other tables: they only change their level.
     Move,
     /// The inputs are merged into new tables.
     Merge,
-    /// Range tombstones delete all that is in the inputs: they go unread.
+    /// Range tombstones delete all entries of the inputs: these are removed without being read.
     Drop,
 }
 
-/// What a compaction will do. It can be printed, tested and refused.
+/// A planned compaction. It can be printed, tested and rejected.
 #[derive(Clone, Debug)]
 pub struct CompactionPlan {
-    /// How.
+    /// How to execute it.
     pub kind: PlanKind,
-    /// Tables that go, with their level, newest data first.
+    /// Input tables with their levels, newest data first.
     pub inputs: Vec<(u8, Arc<TableSlot>)>,
     /// Level of the outputs.
     pub target: u8,
@@ -39,7 +39,7 @@ pub struct CompactionPlan {
     pub bottom: bool,
 }
 
-/// The compaction that is due. `force` asks for one even if level 1 is below its trigger.
+/// Returns the compaction that is due. `force` requests one even if level 1 is below its trigger.
 pub fn pick(
     version: &TableVersion,
     comparator: &Comparator,
@@ -56,7 +56,7 @@ pub fn pick(
     let lone = |i: usize| {
         upper.iter().skip(i + 1).chain(lower.iter()).all(|other| !overlap(comparator, &upper[i], other))
     };
-    // A forced merge is asked for to drop what is dead, which a move does not do.
+    // A forced merge shall drop dead entries, which a move does not.
     let kind = if !force && (0..upper.len()).all(lone) { PlanKind::Move } else { PlanKind::Merge };
     let mut inputs: Vec<_> = upper.iter().map(|t| (1, Arc::clone(t))).collect();
     if kind == PlanKind::Merge {
@@ -65,7 +65,7 @@ pub fn pick(
     Some(CompactionPlan { kind, inputs, target: BOTTOM_LEVEL, bottom: true })
 }
 
-/// Tables that hold nothing but what range tombstones delete for all readers.
+/// Returns a plan that removes the tables whose entries range tombstones delete for all readers.
 pub(super) fn deleted(version: &TableVersion, readers: &RetainRules) -> Option<CompactionPlan> {
     let order = version.order();
     let is_deleted = |table: &Arc<TableSlot>| {
@@ -82,8 +82,8 @@ pub(super) fn deleted(version: &TableVersion, readers: &RetainRules) -> Option<C
     (!inputs.is_empty()).then_some(CompactionPlan { kind: PlanKind::Drop, inputs, target: 1, bottom: false })
 }
 
-/// A table of whose blocks at least half are deleted for all readers by one range tombstone: it is rewritten where it is, so that
-/// the disk comes back soon.
+/// Returns a plan for a table of which one range tombstone deletes at least half of the blocks for all readers. The
+/// table is rewritten in its level, so that its disk space is freed soon.
 pub(super) fn half_deleted(version: &TableVersion, readers: &RetainRules) -> Option<CompactionPlan> {
     let order = version.order();
     let is_half_deleted = |table: &Arc<TableSlot>| {
@@ -108,8 +108,8 @@ fn all_tables(version: &TableVersion) -> impl Iterator<Item = (u8, Arc<TableSlot
     (1..=BOTTOM_LEVEL).flat_map(|l| version.level(l).iter().map(move |t| (l, Arc::clone(t))))
 }
 
-/// Whether level 1 is made of tombstones for the most part, many enough to pay for a merge with what they delete: scans
-/// step over each of them until then.
+/// Returns whether level 1 consists mostly of tombstones, enough to justify a merge with the entries they delete. Until
+/// then, scans must step over each of them.
 fn is_dense(upper: &[Arc<TableSlot>], lower: &[Arc<TableSlot>], comparator: &Comparator) -> bool {
     let sum = |of: fn(&TableMeta) -> u64| upper.iter().map(|t| of(t.meta())).sum::<u64>();
     let (tombstones, entries) = (sum(|m| m.tombstones), sum(|m| m.entries));
@@ -117,8 +117,8 @@ fn is_dense(upper: &[Arc<TableSlot>], lower: &[Arc<TableSlot>], comparator: &Com
     tombstones >= DENSE_MIN && tombstones * 2 >= entries && tombstones * DENSE_SHARE >= beneath
 }
 
-/// The tables of `lower` from the smallest to the largest key of `upper`. Those in a gap of `upper` belong to them: an output
-/// may span the gap.
+/// Returns the tables of `lower` between the smallest and the largest key of `upper`. Tables in a gap of `upper` are
+/// included, because an output may span the gap.
 fn between<'v>(
     upper: &'v [Arc<TableSlot>],
     lower: &'v [Arc<TableSlot>],
@@ -133,7 +133,7 @@ fn between<'v>(
     })
 }
 
-/// A plan that rewrites every table.
+/// Returns a plan that rewrites every table.
 pub(super) fn everything(version: &TableVersion) -> Option<CompactionPlan> {
     let inputs: Vec<_> = all_tables(version).collect();
     (!inputs.is_empty()).then_some(CompactionPlan {
@@ -144,9 +144,9 @@ pub(super) fn everything(version: &TableVersion) -> Option<CompactionPlan> {
     })
 }
 
-/// A plan that rewrites every table that meets `range`, so that in it nothing is left that no reader needs. With them go the
-/// older tables of level 1 that overlap one of level 1 that goes, as what goes down must not get below older data, and
-/// the tables of the level below that lie between the first and the last key of all.
+/// Returns a plan that rewrites every table that overlaps `range`, so that only versions needed by readers remain in
+/// it. It also includes older level 1 tables that overlap an included one, because newer data must not move below older
+/// data. And it includes the level 2 tables between the smallest and the largest key of all inputs.
 pub(super) fn within<'k>(
     version: &TableVersion,
     range: &impl RangeBounds<&'k [u8]>,

@@ -1,4 +1,4 @@
-//! Carrying out a plan.
+//! Executes compaction plans.
 
 use std::ops::RangeBounds;
 use std::sync::Arc;
@@ -16,12 +16,13 @@ use crate::types::{EntryCursor, SeqNo};
 use crate::version::{Change, VersionEdit};
 use crate::{Error, Result};
 
-/// Runs the compaction of `family` that is due; `false` if none is.
+/// Runs the compaction of `family` that is due. Returns `false` if none is due.
 ///
 /// # Errors
-/// `NoSpace`, `Io`, `Busy` if merges were stopped: nothing changed. `Corrupt`: an input is damaged; inputs are kept.
+/// `NoSpace`, `Io`, `Busy` if merges were stopped: nothing changed. `Corrupt`: an input is damaged; the inputs are
+/// kept.
 pub fn run(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool> {
-    let stops = shared.merges.stops(); // first, so that no later stop goes unnoticed
+    let stops = shared.merges.stops(); // read first, so that no later stop is missed
     let _one_at_a_time = family.compacting.lock();
     if shared.merges.are_off() {
         return Ok(false);
@@ -47,7 +48,7 @@ pub fn run(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool> {
 /// # Errors
 /// As [`run`].
 pub fn everything(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<()> {
-    let stops = shared.merges.stops(); // first, so that no later stop goes unnoticed
+    let stops = shared.merges.stops(); // read first, so that no later stop is missed
     let _one_at_a_time = family.compacting.lock();
     let version = version_of(family);
     match plan::everything(&version) {
@@ -56,7 +57,7 @@ pub fn everything(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<()> 
     }
 }
 
-/// Merges the tables of `family` that meet `range`, and those that must go along.
+/// Merges the tables of `family` that overlap `range`, and those that must be merged with them.
 ///
 /// # Errors
 /// As [`run`].
@@ -65,7 +66,7 @@ pub fn within<'k>(
     family: &Arc<FamilyCore>,
     range: &impl RangeBounds<&'k [u8]>,
 ) -> Result<()> {
-    let stops = shared.merges.stops(); // first, so that no later stop goes unnoticed
+    let stops = shared.merges.stops(); // read first, so that no later stop is missed
     let _one_at_a_time = family.compacting.lock();
     let version = version_of(family);
     match plan::within(&version, range) {
@@ -74,12 +75,12 @@ pub fn within<'k>(
     }
 }
 
-/// The tables now. Not the view: that would keep the memtables of this moment in memory until the merge is done.
+/// Returns the current tables. Does not keep the view, which would keep its memtables in memory until the merge ends.
 fn version_of(family: &FamilyCore) -> Arc<TableVersion> {
     Arc::clone(&family.owned_view().version)
 }
 
-/// Carries a plan out. If the family is dropped meanwhile, there is nothing to do.
+/// Executes a plan. If the family is dropped meanwhile, that is not an error.
 fn carry_out(
     shared: &Arc<Shared>,
     family: &Arc<FamilyCore>,
@@ -93,8 +94,8 @@ fn carry_out(
     }
 }
 
-/// The damage in an input that explains a broken law of the merge, if there is any: entries out of order under right
-/// checksums are met by nothing before it.
+/// Returns the damage in an input that explains a violated invariant of the merge, if there is any. Entries out of
+/// order with valid checksums are detected only here.
 fn blame(plan: &CompactionPlan, e: Error) -> Error {
     if !matches!(e, Error::Internal { .. }) {
         return e;
@@ -150,11 +151,11 @@ fn compact(
     Ok(())
 }
 
-/// Says of its family that tables are being merged, for as long as it lives.
+/// Marks the family as compacting for its own lifetime.
 struct Merging<'a>(&'a FamilyCore);
 
 impl<'a> Merging<'a> {
-    /// The caller holds `compacting`.
+    /// Begins the mark. The caller must hold `compacting`.
     fn begin(family: &'a FamilyCore) -> Self {
         family.merging.store(true, Ordering::Relaxed);
         Self(family)
@@ -167,8 +168,8 @@ impl Drop for Merging<'_> {
     }
 }
 
-/// Range tombstones of `version` that cover no older entry of any table once `plan` is carried out. Tables that were flushed since are
-/// newer than all of them.
+/// Returns the range tombstones of `version` that cover no older entry of any table once `plan` is executed. Tables
+/// flushed since are newer than all of them.
 fn no_longer_hiding(version: &TableVersion, plan: &CompactionPlan, out: &Rewritten) -> Vec<SeqNo> {
     let is_input = |id| plan.inputs.iter().any(|(_, table)| table.meta().id == id);
     let kept = version.tables().map(|t| t.meta()).filter(|meta| !is_input(meta.id));
@@ -177,8 +178,8 @@ fn no_longer_hiding(version: &TableVersion, plan: &CompactionPlan, out: &Rewritt
     version.ranges().iter().filter(|range| !hides(range)).map(|range| range.seq).collect()
 }
 
-/// Bytes that the merge will write, about. Each tombstone above may take an older entry of the lowest level away. If it takes
-/// none, the merge writes more, and ends with `NoSpace` if the disk has no more.
+/// Estimates the bytes that the merge will write. Each tombstone in level 1 is assumed to remove one entry of the
+/// lowest level. If fewer entries are removed, the merge writes more, and fails with `NoSpace` if the disk is full.
 fn output_bytes(plan: &CompactionPlan) -> u64 {
     let sum = |bottom: bool, of: fn(&TableMeta) -> u64| {
         let tables = plan.inputs.iter().filter(move |(level, _)| (*level == BOTTOM_LEVEL) == bottom);

@@ -1,4 +1,4 @@
-//! Care for the whole database: flush, compact, verify.
+//! Maintenance of the whole database: flush, compact, verify.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use crate::types::{EntryCursor, Kind};
 use crate::vlog::VlogPointer;
 use crate::{Error, Result, compact, files, flush, learn};
 
-/// How long one look for merges that run takes, and after how many of them nobody waits any longer.
+/// Timeout of one wait for running merges, and the number of timeouts before giving up (30 seconds in total).
 const LOOK: Duration = Duration::from_millis(10);
 const LOOKS_MAX: u32 = 3000;
 
-/// What [`Db::verify`] checked. Its `Display` is for people.
+/// Result of [`Db::verify`]. Its `Display` is for people.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct VerifyReport {
@@ -25,14 +25,14 @@ pub struct VerifyReport {
     pub vlogs: usize,
     /// Entries found in tables.
     pub entries: u64,
-    /// Pointers followed to their value.
+    /// Pointers whose values were read.
     pub pointers: u64,
-    /// Everything that is wrong, each with file and offset.
+    /// All problems found, each with file and offset.
     pub damage: Vec<Error>,
 }
 
 impl VerifyReport {
-    /// Whether nothing is wrong.
+    /// Returns whether no problem was found.
     pub fn is_ok(&self) -> bool {
         self.damage.is_empty()
     }
@@ -42,7 +42,7 @@ impl fmt::Display for VerifyReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} tables with {} entries, {} value logs with {} values referred to: ",
+            "{} tables with {} entries, {} value logs with {} referenced values: ",
             self.tables, self.entries, self.vlogs, self.pointers
         )?;
         if self.is_ok() {
@@ -54,7 +54,8 @@ impl fmt::Display for VerifyReport {
 }
 
 impl Db {
-    /// Writes everything committed so far, of all families, to tables. A scan afterwards leaps over stretches that were deleted key by key.
+    /// Writes everything committed so far, in all families, to tables. Also discovers dead ranges, so later scans skip
+    /// ranges of deleted keys.
     ///
     /// # Errors
     /// `NoSpace`, `Io`, `Poisoned`, `ReadOnly`, `Closed`.
@@ -68,7 +69,7 @@ impl Db {
         })
     }
 
-    /// Flushes and merges each family into one sorted run without deleted, expired or hidden versions.
+    /// Flushes, then merges each family into one sorted run without deleted, expired or hidden versions.
     ///
     /// # Errors
     /// As [`Db::flush`]; `Corrupt`.
@@ -80,25 +81,25 @@ impl Db {
         Ok(())
     }
 
-    /// Stops all merges that run: what they wrote is thrown away, and the tables stay as they were. From now on none begins by
-    /// itself until the database is closed, and no writer waits for one; [`Db::compact`] and [`Family::compact`] still work.
-    /// Returns when none runs.
+    /// Stops all running merges, discards their output and keeps the input tables. Until the database is closed, no
+    /// merge starts on its own and no writer waits for one; [`Db::compact`] and [`Family::compact`] still work. Returns
+    /// when no merge runs.
     ///
     /// [`Family::compact`]: crate::Family::compact
     ///
     /// # Errors
-    /// `Busy` if one still runs after half a minute: it will stop. `Poisoned`, `ReadOnly`, `Closed`.
+    /// `Busy` if a merge still runs after 30 seconds; it will stop later. `Poisoned`, `ReadOnly`, `Closed`.
     pub fn cancel_compactions(&self) -> Result<()> {
         let shared = &self.inner.shared;
         shared.check_writable()?;
         shared.merges.stop();
-        shared.debt.progress.advance(); // writers that wait for them
+        shared.debt.progress.advance(); // wakes writers that wait for merges
         let mut looks = 0;
         for family in shared.all_families() {
-            // Whoever holds it may be about to begin one.
+            // The holder of this lock may be about to start a merge.
             while family.compacting.try_lock().is_none() {
                 if looks == LOOKS_MAX {
-                    return Err(Error::Busy { cause: "a merge has not come to an end yet" });
+                    return Err(Error::Busy { cause: "a merge is still stopping; call again" });
                 }
                 let seen = shared.debt.progress.current();
                 looks += u32::from(!shared.debt.progress.wait_while(seen, Some(LOOK)));
@@ -107,7 +108,7 @@ impl Db {
         Ok(())
     }
 
-    /// Reads every byte of every table and value log and checks it: checksums, order, indexes against data, filters,
+    /// Reads and checks every byte of every table and value log: checksums, order, indexes against data, filters,
     /// counts, pointers against values. Damage is listed in the report, not returned as an error.
     ///
     /// # Errors
@@ -138,13 +139,13 @@ impl Db {
                 report.vlogs += 1;
                 match family.vlog.verify_file(*id) {
                     Err(e) => report.damage.push(e),
-                    // Bytes that are no record can be values whose commit a crash cut off: what matters is that every value
-                    // that is referred to can be read, which is checked above.
+                    // Bytes outside any record may be values whose commit a crash cut off. Only referenced values must
+                    // be readable, which is checked above.
                     Ok(file) if !file.is_whole() => {
                         tracing::info!(
                             vlog = id.0,
                             live = info.live_bytes,
-                            "a value log has bytes that are no record"
+                            "a value log has bytes outside any record"
                         );
                     }
                     Ok(_) => {}
@@ -166,7 +167,7 @@ fn follow_pointers(family: &Arc<FamilyCore>, slot: &Arc<TableSlot>, report: &mut
     while cursor.valid() {
         if cursor.kind() == Kind::PutPointer {
             let pointer = VlogPointer::decode(cursor.value()?)
-                .ok_or_else(|| Error::corrupt(&name, 0, "an entry holds a pointer of a wrong length"))?;
+                .ok_or_else(|| Error::corrupt(&name, 0, "an entry holds a pointer of the wrong length"))?;
             family.vlog.read(&pointer)?;
             report.pointers += 1;
         }

@@ -1,5 +1,5 @@
-//! Families: create, drop, rename, list. Each is one edit of the manifest, so a crash leaves it done or not done.
-//! Names are data: any UTF-8 up to 127 bytes; nothing on disk is named by them.
+//! Families: create, drop, rename, list. Each is one manifest edit, so after a crash it is done or not done. Names are
+//! data, any UTF-8 up to 127 bytes; no file name contains them.
 
 use std::sync::Arc;
 
@@ -16,7 +16,8 @@ use crate::version::{Change, VersionEdit};
 use crate::vlog::VlogSet;
 use crate::{Error, Result};
 
-/// Loads every family the manifest names, some of them to wait; returns the one called `default` if it exists.
+/// Loads every family the manifest names. Families with an unknown key order become unresolved families. Returns the
+/// family called `default` if it exists.
 pub(super) fn load(shared: &Arc<Shared>, default: &str) -> Result<Option<Arc<FamilyCore>>> {
     let state = shared.versions.state();
     let mut found = None;
@@ -41,15 +42,15 @@ pub(super) fn load(shared: &Arc<Shared>, default: &str) -> Result<Option<Arc<Fam
     Ok(found)
 }
 
-/// Bytes to which a value log of the family grows: with a limit for local files, an eighth of that at most, or 1 MiB, because
-/// a value log is fetched and removed as a whole.
+/// Returns the size at which a value log of the family is complete. With a limit for local files, it is capped at an
+/// eighth of the limit or 1 MiB, whichever is larger, because a value log is fetched and removed as a whole.
 fn file_bytes(shared: &Shared, options: &FamilyOptions) -> u64 {
     let limit =
         shared.remote.as_ref().map(|remote| remote.options.local_bytes_max).filter(|bytes| *bytes > 0);
     limit.map_or(options.vlog_file_bytes, |limit| options.vlog_file_bytes.min((limit / 8).max(1 << 20)))
 }
 
-/// The value logs of a family.
+/// Builds the set of value logs of a family.
 fn vlog_set(shared: &Arc<Shared>, id: FamilyId, options: &FamilyOptions) -> VlogSet {
     let weak = Arc::downgrade(shared);
     let new_id = move || match weak.upgrade() {
@@ -60,14 +61,14 @@ fn vlog_set(shared: &Arc<Shared>, id: FamilyId, options: &FamilyOptions) -> Vlog
     let weak = Arc::downgrade(shared);
     let relieve = move || {
         let families = weak.upgrade().map(|shared| shared.all_families());
-        // A failed sync is kept by the set: the next sync of the log meets it.
+        // A failed sync is remembered by the set; the next sync of the log reports it.
         families.iter().flatten().for_each(|family| drop(family.vlog.give_back()));
     };
     let logs = VlogSet::new(dir, entropy, id, file_bytes(shared, options), new_id);
     logs.limited(Arc::clone(&shared.vlog_writes), relieve)
 }
 
-/// What is kept of a family while the database is open.
+/// Builds the in-memory state of a family.
 pub(super) fn core(
     shared: &Arc<Shared>,
     id: FamilyId,
@@ -86,12 +87,12 @@ pub(super) fn create(shared: &Arc<Shared>, name: &str, options: FamilyOptions) -
     let id = shared.versions.new_family_id()?;
     let mut edit = VersionEdit::new();
     edit.push(Change::CreateFamily { family: id, name: name.into(), options: options.clone() });
-    // Commits before this moment are not this family's.
+    // Commits before this sequence number do not belong to this family.
     edit.push(Change::FlushedTo { family: id, seq: shared.log.sequencer().visible_end() - 1 });
     publish_new(shared, id, name, options, edit)
 }
 
-/// Installs an edit that makes family `id`, and the family with it.
+/// Installs an edit that creates family `id`, and publishes the family with it.
 pub(super) fn publish_new(
     shared: &Arc<Shared>,
     id: FamilyId,
@@ -111,7 +112,8 @@ pub(super) fn publish_new(
     made.ok_or_else(|| Error::internal("a new family has no version"))
 }
 
-/// Fails if `family` has another key order than `wanted`: rows would come in an order that the caller does not expect.
+/// Fails if the key order of `family` differs from `wanted`: rows would come in an order that the caller does not
+/// expect.
 pub(super) fn check_order(family: &FamilyCore, wanted: &Comparator) -> Result<()> {
     let stored = family.options.comparator.name();
     if stored == wanted.name() {
@@ -124,13 +126,13 @@ pub(super) fn check_order(family: &FamilyCore, wanted: &Comparator) -> Result<()
     )))
 }
 
-/// The family called `name`, unless it waits for its key order.
+/// Returns the family called `name`; fails if it is unresolved.
 pub(super) fn find(shared: &Shared, name: &str) -> Result<Arc<FamilyCore>> {
     let waiting = shared.orders.waiting.lock();
     if let Some(w) = waiting.values().find(|w| &*w.name == name) {
         let order = &w.order;
         return Err(Error::invalid(format!(
-            "family {name:?} waits for the key order {order:?}: register it"
+            "family {name:?} needs the key order {order:?}, which is not registered; see Db::register_comparator"
         )));
     }
     let families = shared.families.read();
@@ -139,8 +141,8 @@ pub(super) fn find(shared: &Shared, name: &str) -> Result<Arc<FamilyCore>> {
 }
 
 impl Family {
-    /// Changes settings for what is written from now on: the next memtable, flush, merge or value. `keep`: for good; otherwise
-    /// until the database is closed. What is written already stays as it is.
+    /// Changes settings for what is written from now on: the next memtable, flush, merge or value. With `keep` the
+    /// change is permanent, otherwise it lasts until close. Existing data stays as it is.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -152,8 +154,8 @@ impl Family {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` if the key order or the kind of memtable is another one, `NotFound` (dropped family), `Io`,
-    /// `ReadOnly`, `Poisoned`, `Closed`: nothing changed.
+    /// `InvalidArgument` if the key order or the memtable kind differs; `NotFound` (dropped family), `Io`, `ReadOnly`,
+    /// `Poisoned`, `Closed`. Nothing changed.
     pub fn change_options(&self, options: FamilyOptions, keep: bool) -> Result<()> {
         let (shared, core) = (&self.shared, &self.core);
         shared.check_writable()?;
@@ -169,7 +171,7 @@ impl Family {
         }
         core.options.change(&options);
         core.vlog.set_file_bytes_max(file_bytes(shared, &options));
-        shared.jobs.push(Job::Compact(core.id)); // the trigger may be another one
+        shared.jobs.push(Job::Compact(core.id)); // the trigger may have changed
         Ok(())
     }
 }
@@ -179,10 +181,10 @@ impl Db {
         Family { core, shared: Arc::clone(&self.inner.shared) }
     }
 
-    /// The family called `name`.
+    /// Returns the family called `name`.
     ///
     /// # Errors
-    /// `NotFound`, `Closed`; `InvalidArgument` for a family that waits for its key order.
+    /// `NotFound`, `Closed`; `InvalidArgument` for an unresolved family.
     pub fn family(&self, name: &str) -> Result<Family> {
         self.inner.shared.check_open()?;
         find(&self.inner.shared, name).map(|core| self.handle(core))
@@ -196,10 +198,10 @@ impl Db {
         create(&self.inner.shared, name, options).map(|core| self.handle(core))
     }
 
-    /// The family called `name`, created with `options` if there is none.
+    /// Returns the family called `name`; creates it with `options` if there is none.
     ///
     /// # Errors
-    /// As [`Db::create_family`], except `Exists`; `InvalidArgument` if there is one with another key order.
+    /// As [`Db::create_family`], except `Exists`; `InvalidArgument` if the family exists with another key order.
     pub fn family_or_create(&self, name: &str, options: FamilyOptions) -> Result<Family> {
         let order = options.comparator.clone();
         let family = match self.family(name) {
@@ -213,7 +215,7 @@ impl Db {
         Ok(family)
     }
 
-    /// Drops a family with all its data, also one that waits for its key order. Its files go when the last reader leaves.
+    /// Drops a family with all its data, resolved or not. Its files are removed when the last reader is gone.
     ///
     /// # Errors
     /// `NotFound`, `InvalidArgument` for the default family, `Io`, `ReadOnly`, `Poisoned`, `Closed`.
@@ -238,7 +240,8 @@ impl Db {
         shared.with_reserve(drop_it).inspect_err(|e| shared.poison_if_unknown(e))?;
         shared.debt.subtract(core.forget_memtables());
         core.forget_tables();
-        // Nobody reads its values after a crash. Until the next sync this list would keep the family, and its value logs with it.
+        // No reader needs its values after a crash. If it stayed on this list, the list would keep the family and its
+        // value logs alive until the next sync.
         shared.dirty_vlogs.lock().retain(|dirty| !Arc::ptr_eq(dirty, &core));
         shared.remove_obsolete();
         Ok(())
@@ -247,7 +250,8 @@ impl Db {
     /// Renames a family. Handles stay valid.
     ///
     /// # Errors
-    /// `NotFound`, `Exists`, `InvalidArgument` (name, the default family, or one that waits), `Io`, `ReadOnly`, `Poisoned`, `Closed`.
+    /// `NotFound`, `Exists`, `InvalidArgument` (name, the default family, or an unresolved family), `Io`, `ReadOnly`,
+    /// `Poisoned`, `Closed`.
     pub fn rename_family(&self, old: &str, new: &str) -> Result<()> {
         let shared = &self.inner.shared;
         shared.check_writable()?;
@@ -261,7 +265,7 @@ impl Db {
         shared.versions.install(&edit, |_| core.set_name(new)).inspect_err(|e| shared.poison_if_unknown(e))
     }
 
-    /// Names of all families, sorted, without those that wait for their key order.
+    /// Returns the names of all resolved families, sorted.
     pub fn families(&self) -> Vec<String> {
         let mut names: Vec<String> =
             self.inner.shared.all_families().iter().map(|f| f.name().to_string()).collect();

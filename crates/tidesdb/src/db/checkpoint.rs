@@ -1,7 +1,8 @@
-//! Checkpoint and backup: a second database, openable on its own, made of hard links or of copies.
+//! Checkpoint and backup: a second database made of hard links or of copies, which opens on its own.
 //!
-//! All families are rotated at one boundary and flushed up to it while no other flush runs, so the tables are a prefix
-//! of the commits across all families. Then the state is written as a new manifest beside links to its files, or copies of them.
+//! All families are rotated at one boundary and flushed up to it while no other flush runs. So the tables hold a prefix
+//! of the commits across all families. Then links to the files, or copies, and a new manifest are written to the
+//! target.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,12 +17,12 @@ use crate::version::{Change, Context, State, VersionEdit, VersionSet};
 use crate::wal::layout::UNIT;
 use crate::{Error, Result, files, flush};
 
-/// Bytes copied at a time.
+/// Bytes copied per read.
 const COPY_BYTES: u64 = 1 << 20;
 
 impl Db {
-    /// Makes a consistent copy of the database, as of now, in the new or empty directory `path` of the same file system.
-    /// Tables and value logs are hard links: it takes little time and, at first, no space.
+    /// Makes a consistent copy of the database as of now, in the new or empty directory `path` on the same file system.
+    /// Tables and value logs are hard links, so it is fast and at first needs no extra space.
     ///
     /// # Errors
     /// `Exists` if the directory is not empty, `InvalidArgument` on another file system, `NoSpace`, `Io`, `Closed`, `Poisoned`.
@@ -29,8 +30,9 @@ impl Db {
         self.duplicate(path.as_ref(), link)
     }
 
-    /// Makes a consistent copy of the database, as of now, in the new or empty directory `path` of any file system. It shares
-    /// nothing with the database, and is durable when this returns. Commits, flushes and merges go on meanwhile.
+    /// Makes a consistent copy of the database as of now, in the new or empty directory `path` on any file system. The
+    /// copy shares nothing with the database and is durable when this returns. Commits, flushes and merges continue
+    /// meanwhile.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -42,7 +44,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `Exists` if the directory is not empty, `NoSpace` there or here, `Io`, `Closed`, `Poisoned`.
+    /// `Exists` if the directory is not empty, `NoSpace` in either place, `Io`, `Closed`, `Poisoned`.
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<()> {
         self.duplicate(path.as_ref(), copy)
     }
@@ -52,15 +54,16 @@ impl Db {
         shared.check_writable()?;
         let catalog = shared.catalog.lock();
         let flush::Prefix { state, versions, families, .. } = flush::prefix(shared)?;
-        // No version keeps the files of families that wait for their order: while there are some, none is dropped or found.
+        // No version keeps the files of unresolved families alive. While there are some, the catalog lock prevents them
+        // from being dropped or resolved.
         let catalog = (!shared.orders.waiting.lock().is_empty()).then_some(catalog);
         let result = write(shared, &state, path, transfer);
-        drop((versions, families, catalog)); // which kept the files, those of a family that was dropped meanwhile too
+        drop((versions, families, catalog)); // these kept the files alive, also of families dropped meanwhile
         result
     }
 }
 
-/// Brings a file of the database into another directory, under the same name.
+/// Links or copies a file of the database into another directory, under the same name.
 type Transfer = fn(&Shared, &str, &Arc<dyn Dir>) -> Result<()>;
 
 fn write(shared: &Arc<Shared>, state: &State, path: &Path, transfer: Transfer) -> Result<()> {
@@ -68,12 +71,12 @@ fn write(shared: &Arc<Shared>, state: &State, path: &Path, transfer: Transfer) -
     let target = shared.env.disk.open_dir(path, true).map_err(|e| Error::io("create", &name, e))?;
     let target = PooledDir::wrap(target, &Descriptors::of(&*shared.env.disk));
     if !target.list().map_err(|e| Error::io("list", &name, e))?.is_empty() {
-        return Err(Error::Exists { what: format!("something in {name}").into() });
+        return Err(Error::Exists { what: format!("a file in {name}").into() });
     }
     let lock = target.lock(files::LOCK, true).map_err(|e| Error::io("lock", &name, e))?;
     let result = fill(shared, state, &target, transfer);
     if result.is_err() {
-        // Nothing of a failed copy may look like a database.
+        // A failed copy must not look like a database.
         for file in target.list().unwrap_or_default() {
             let _ = target.unlink(&file);
         }
@@ -85,13 +88,13 @@ fn write(shared: &Arc<Shared>, state: &State, path: &Path, transfer: Transfer) -
 fn link(shared: &Shared, name: &str, target: &Arc<dyn Dir>) -> Result<()> {
     shared.dir.link(name, &**target, name).map_err(|e| match e.kind() {
         std::io::ErrorKind::CrossesDevices => {
-            Error::invalid("a checkpoint must be on the file system of the database; a backup need not")
+            Error::invalid("a checkpoint must be on the same file system; use a backup otherwise")
         }
         _ => Error::io("link", name, e),
     })
 }
 
-/// Copies what the file holds now: a value log may grow meanwhile, by what the copy does not refer to.
+/// Copies the current length of the file. A value log may grow meanwhile, but the copy does not refer to the new bytes.
 fn copy(shared: &Shared, name: &str, target: &Arc<dyn Dir>) -> Result<()> {
     let file = shared.dir.open(name, Access::Read).map_err(|e| Error::io("open", name, e))?;
     let len = file.len().map_err(|e| Error::io("stat", name, e))?;
@@ -123,7 +126,8 @@ fn transfer_all(shared: &Shared, state: &State, target: &Arc<dyn Dir>, transfer:
     target.sync().map_err(|e| Error::io("sync", &target.path().display().to_string(), e))
 }
 
-/// The files first, then a first manifest that names them all: until `CURRENT` is there nothing looks like a database.
+/// Transfers the files first, then writes a manifest that names them all. Until `CURRENT` exists, nothing looks like a
+/// database.
 fn fill(shared: &Shared, state: &State, target: &Arc<dyn Dir>, transfer: Transfer) -> Result<()> {
     transfer_all(shared, state, target, transfer)?;
     let tables = TableContext::new(target, 0, false);
@@ -141,7 +145,7 @@ fn fill(shared: &Shared, state: &State, target: &Arc<dyn Dir>, transfer: Transfe
     let segment_bytes = shared.versions.identity().wal_segment_bytes;
     let log_start = WalId(state.log_start.0.max(state.last_seq * UNIT / segment_bytes) + 1);
     let copy = VersionSet::create_with(context, segment_bytes, state.clone())?;
-    // The copy has no log, and one that is begun later comes after every number that was given out.
+    // The copy has no log. Its first log begins above every sequence number already assigned.
     let mut edit = VersionEdit::new();
     edit.push(Change::LogStart { wal: log_start });
     copy.close(&edit)

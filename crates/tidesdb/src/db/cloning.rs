@@ -1,7 +1,7 @@
-//! Clones: a family made of what another one shows at one moment.
+//! Clones: a new family with the contents of another family at one read timestamp.
 //!
-//! All rows of a clone get the sequence number of that moment, not that of their commits: a reader older than the clone sees
-//! nothing in it, and every other reader sees all of it. So readers never see a part of the source.
+//! All rows of a clone get the read timestamp as their sequence number, not those of the original commits. A reader
+//! older than the clone sees nothing in it, and every other reader sees all of it. No reader sees a part of the source.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ use crate::version::{Change, VersionEdit};
 use crate::{Error, Result};
 
 impl Db {
-    /// Makes a family `new` with the contents and options that `source` has now. The clone did not exist before: a snapshot or a
-    /// transaction that is older finds it empty, and its rows are as new as a commit of this moment
-    /// ([`Cursor::version_seq`](crate::Cursor::version_seq)). One taken at this very moment, or later, finds all of it.
+    /// Creates a family `new` with the current contents and options of `source`. Snapshots and transactions older than
+    /// the clone find it empty; those taken now or later see all of it. Its rows have the sequence number of the read
+    /// timestamp ([`Cursor::version_seq`](crate::Cursor::version_seq)).
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -33,8 +33,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `NotFound`, `Exists`, `InvalidArgument` (name, or a source that waits), `Corrupt`, `NoSpace`, `Io`, `ReadOnly`, `Poisoned`, `Closed`:
-    /// nothing was made, and no file is left unless it could not be removed or the manifest may name it.
+    /// `NotFound`, `Exists`, `InvalidArgument` (name, or an unresolved source), `Corrupt`, `NoSpace`, `Io`, `ReadOnly`,
+    /// `Poisoned`, `Closed`. No family is created. No file is left, unless it could not be removed or the manifest may
+    /// name it.
     pub fn clone_family(&self, source: &str, new: &str) -> Result<Family> {
         let shared = &self.inner.shared;
         shared.check_writable()?;
@@ -49,7 +50,7 @@ impl Db {
         let to = core(shared, id, new, options.clone(), from.core.owned_view().version.clone());
         let mut files = CloneFiles { shared, to, out: Rewritten::default() };
         files.copy(&from)?;
-        // What was copied becomes durable: so must every commit before it.
+        // The copied rows become durable, so every commit before them must be durable too.
         shared.sync_to(shared.log.sequencer().visible_end())?;
         let mut edit = VersionEdit::new();
         edit.push(Change::CreateFamily { family: id, name: new.into(), options: options.clone() });
@@ -59,17 +60,17 @@ impl Db {
     }
 }
 
-/// Tables and value logs of a clone that is being made. Dropping them removes the files, unless the manifest names them or may
-/// do so.
+/// Tables and value logs of a clone in progress. Dropping this removes the files, unless the manifest names them or may
+/// name them.
 struct CloneFiles<'a> {
     shared: &'a Arc<Shared>,
-    /// Stands for the clone until there is one.
+    /// Stand-in for the clone until it is published.
     to: Arc<FamilyCore>,
     out: Rewritten,
 }
 
 impl CloneFiles<'_> {
-    /// Writes what `from` shows now, durable.
+    /// Writes the current contents of `from` durably.
     fn copy(&mut self, from: &Family) -> Result<()> {
         let mut cursor = from.cursor()?;
         let seq = cursor.seq();

@@ -1,4 +1,5 @@
-//! Close: stop, flush, sync, say so in the manifest, unlock. Nothing is lost if a step fails: the log stays.
+//! Closing: stop background work, flush, sync, record a clean shutdown in the manifest, unlock. If a step fails the log
+//! stays, so nothing is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,18 +9,18 @@ use super::{Db, Inner};
 use crate::version::{Change, VersionEdit};
 use crate::{Result, flush, upload};
 
-/// Tries to bring the object store up to date before a close gives up.
+/// Attempts to upload to the object store during a close.
 const UPLOAD_TRIES: u32 = 3;
-/// The pause between two of them.
+/// Pause between two attempts.
 const UPLOAD_PAUSE: Duration = Duration::from_millis(100);
 
 impl Db {
-    /// Closes the database for all handles: waits for background work, flushes, and leaves no log behind. Calls on other
-    /// handles fail with `Closed` afterwards.
+    /// Closes the database for all handles: waits for background work, flushes, and removes the log. Later calls on
+    /// other handles fail with `Closed`.
     ///
     /// # Errors
-    /// The first failure; what was acknowledged is in the log and is recovered by the next open. If only the upload to the object
-    /// store failed, the folder is closed in order and whole, and the next open uploads.
+    /// Returns the first failure. Acknowledged commits are in the log, and the next open recovers them. If only the
+    /// upload to the object store failed, the folder is complete and closed cleanly, and the next open uploads.
     pub fn close(self) -> Result<()> {
         self.inner.close()
     }
@@ -39,7 +40,7 @@ impl Inner {
         result
     }
 
-    /// Brings the object store up to date for the last time.
+    /// Uploads for the last time.
     fn upload_last(&self) -> Result<()> {
         let shared = &self.shared;
         for _ in 1..UPLOAD_TRIES {
@@ -59,7 +60,7 @@ impl Inner {
         drop(lock);
     }
 
-    /// Everything to tables; then the manifest says that there is no log.
+    /// Flushes everything to tables, then records in the manifest that there is no log.
     fn settle(&self) -> Result<()> {
         let shared = &self.shared;
         shared.health.check()?;
@@ -67,9 +68,9 @@ impl Inner {
             flush::all(shared, &family)?;
         }
         shared.closed.store(true, Ordering::SeqCst);
-        shared.log.wait_for_pledges(); // values that are being written; later ones see `closed`
-        // Commits that slipped in before `closed` was set. One that reserves its place after the boundary sees `closed`, and
-        // goes with the log, whole.
+        shared.log.wait_for_pledges(); // value writes in progress; later ones see `closed`
+        // Flushes commits that got in before `closed` was set. A commit that reserves its place after the boundary sees
+        // `closed` and is dropped as a whole, with the log.
         let families = shared.all_families();
         let boundary = shared.rotate_all(&families);
         for family in &families {
@@ -91,7 +92,7 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         if let Err(error) = self.close() {
-            tracing::error!(%error, "the database could not be closed in order; the next open recovers it");
+            tracing::error!(%error, "the database could not be closed cleanly; the next open recovers it");
         }
         debug_assert!(Arc::strong_count(&self.shared) > 0);
     }

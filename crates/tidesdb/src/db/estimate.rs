@@ -1,4 +1,4 @@
-//! What a family holds, told from what is in memory already: no file is read.
+//! Estimates of a family's contents from memory: no data blocks are read, and at most two index partitions per table.
 
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use crate::family::MemSlot;
 use crate::shared::Family;
 use crate::types::Comparator;
 
-/// So many entries of a memtable are counted one by one, and no more.
+/// Limit for counting the entries of a memtable one by one.
 const COUNTED_MAX: u64 = 1000;
 
-/// About how much lies in a range of keys; see [`Family::estimate_range`].
+/// Estimated contents of a range of keys; see [`Family::estimate_range`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RangeEstimate {
@@ -18,20 +18,20 @@ pub struct RangeEstimate {
     pub blocks: u64,
     /// Entries in tables, old versions and tombstones included.
     pub entries: u64,
-    /// Bytes of these blocks on disk. Values in value logs come on top.
+    /// Bytes of these blocks on disk, without values in value logs.
     pub bytes: u64,
     /// Tables and memtables that a scan would merge.
     pub sources: u64,
-    /// Entries in memtables: exact up to a thousand in each; where there are more, all that the memtable holds.
+    /// Entries in memtables. Exact up to 1000 per memtable; beyond that, the memtable's total.
     pub memtable_entries: u64,
 }
 
 type Range<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
 impl Family {
-    /// About what a scan of `range` meets now. Costs a search in the index of each table that the range meets; of an index that is not
-    /// in memory it reads two partitions at most. Whole blocks are counted, and for each the average number of entries of
-    /// its table.
+    /// Estimates what a scan of `range` reads now. Searches the index of each table that overlaps the range; for an
+    /// index not in memory it reads at most two partitions. Counts whole blocks, each with the average number of
+    /// entries per block of its table.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -66,8 +66,9 @@ impl Family {
         sum
     }
 
-    /// A number that the family has at most of keys with a value: the entries of its tables and memtables, without the
-    /// tombstones of the tables. After [`Family::compact`], without snapshots, it is exact but for what has expired since.
+    /// Returns an upper bound for the number of keys with a value: the entries of tables and memtables, minus the
+    /// tombstones of the tables. After [`Family::compact`] without snapshots it is exact, except for keys that expired
+    /// since.
     pub fn cardinality_max(&self) -> u64 {
         let view = self.core.owned_view();
         let in_memtables: u64 = view.memtables().map(|slot| slot.map.entries()).sum();
@@ -79,7 +80,7 @@ impl Family {
     }
 }
 
-/// Whether no key is in a range.
+/// Returns whether a range contains no key.
 pub(super) fn is_empty(order: &Comparator, (start, end): Range<'_>) -> bool {
     match (start, end) {
         (Bound::Included(start), Bound::Included(end)) => order.compare(start, end).is_gt(),
@@ -90,7 +91,7 @@ pub(super) fn is_empty(order: &Comparator, (start, end): Range<'_>) -> bool {
     }
 }
 
-/// Entries of `slot` in `range`; all of it if that takes long to find out.
+/// Counts the entries of `slot` in `range`. Returns the memtable's total if there are more than [`COUNTED_MAX`].
 fn count(order: &Comparator, slot: &Arc<MemSlot>, (start, end): Range<'_>) -> u64 {
     let mut cursor = slot.map.cursor();
     match start {

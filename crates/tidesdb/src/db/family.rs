@@ -1,4 +1,4 @@
-//! The verbs of one column family.
+//! Methods of one column family.
 
 use std::ops::RangeBounds;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl Family {
         self.one(|batch| batch.delete(self, key))
     }
 
-    /// Deletes `key`, which was put at most once since it was last deleted.
+    /// Deletes `key`, which must have been put at most once since its last delete.
     ///
     /// # Errors
     /// As [`crate::Db::write`].
@@ -47,7 +47,8 @@ impl Family {
         self.one(|batch| batch.single_delete(self, key))
     }
 
-    /// Deletes all keys in `range`, in the order of the family, at the cost of one put: see [`WriteBatch::delete_range`].
+    /// Deletes all keys in `range`, in the family's key order, at the cost of one put: see
+    /// [`WriteBatch::delete_range`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -74,12 +75,12 @@ impl Family {
         self.one(|batch| batch.delete_prefix(self, prefix))
     }
 
-    /// A put is a batch of one. The buffer is kept for the thread's next.
+    /// Commits a batch of one operation. The buffer is kept for the next call of this thread.
     fn one(&self, fill: impl FnOnce(&mut WriteBatch) -> Result<()>) -> Result<SeqNo> {
         thread_local! {
             static SPARE: std::cell::RefCell<Option<WriteBatch>> = const { std::cell::RefCell::new(None) };
         }
-        /// A spare buffer larger than this goes back to the allocator.
+        /// A larger buffer is freed instead of kept.
         const SPARE_BYTES_MAX: usize = 64 << 10;
         let mut batch = SPARE.with(|s| s.borrow_mut().take()).unwrap_or_default();
         let result =
@@ -91,15 +92,15 @@ impl Family {
         result
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`.
     ///
     /// # Errors
-    /// `Corrupt`, `Io`, `NotFound` (dropped family), `Closed`. So for all reads.
+    /// `Corrupt`, `Io`, `NotFound` (dropped family), `Closed`. The same holds for all reads.
     pub fn get(&self, key: &[u8]) -> Result<Option<Slice>> {
         read::get(&self.shared, &self.core, key, None)
     }
 
-    /// Hands the value of `key` to `read` without copying it.
+    /// Calls `read` with the value of `key`, without copying the value.
     ///
     /// # Errors
     /// As [`Family::get`].
@@ -107,7 +108,7 @@ impl Family {
         read::get_with(&self.shared, &self.core, key, None, read)
     }
 
-    /// The values of many keys at one moment, in the order asked for.
+    /// Returns the values of many keys, all at one read timestamp, in the order of `keys`.
     ///
     /// # Errors
     /// As [`Family::get`].
@@ -115,7 +116,7 @@ impl Family {
         read::multi_get(&self.shared, &self.core, keys, None)
     }
 
-    /// Whether `key` exists; never reads its value.
+    /// Returns whether `key` exists, without reading its value.
     ///
     /// # Errors
     /// As [`Family::get`].
@@ -123,7 +124,7 @@ impl Family {
         read::contains(&self.shared, &self.core, key, None)
     }
 
-    /// All keys and values, in order, as of now.
+    /// Iterates over all keys and values in order, as of now.
     ///
     /// # Errors
     /// As [`Family::get`].
@@ -131,7 +132,7 @@ impl Family {
         Ok(Iter::new::<&[u8]>(self.cursor()?, ..))
     }
 
-    /// The keys in `range`, with their values, as of now.
+    /// Iterates over the keys in `range` and their values, as of now.
     ///
     /// # Errors
     /// As [`Family::get`].
@@ -139,8 +140,8 @@ impl Family {
         Ok(Iter::new(self.cursor()?, range))
     }
 
-    /// The keys that begin with `prefix`, with their values, as of now. An order of your own may scatter
-    /// them: then all keys are looked at.
+    /// Iterates over the keys that begin with `prefix` and their values, as of now. A custom key order may scatter
+    /// these keys; then all keys are scanned.
     ///
     /// # Errors
     /// As [`Family::get`].
@@ -148,7 +149,7 @@ impl Family {
         Ok(Iter::with_prefix(self.cursor()?, prefix))
     }
 
-    /// A cursor over the keys as of now.
+    /// Returns a cursor over the keys as of now.
     ///
     /// # Errors
     /// As [`Family::get`].
@@ -156,7 +157,7 @@ impl Family {
         self.cursor_with(&ReadOptions::default())
     }
 
-    /// A cursor with options.
+    /// Returns a cursor with options.
     ///
     /// # Errors
     /// As [`Family::get`].
@@ -164,7 +165,8 @@ impl Family {
         Cursor::new(&self.shared, &self.core, None, *options)
     }
 
-    /// Writes everything committed so far to tables. A scan afterwards leaps over stretches that were deleted key by key.
+    /// Writes everything committed so far to tables. Also discovers dead ranges, so later scans skip ranges of
+    /// deleted keys.
     ///
     /// # Errors
     /// `NoSpace`, `Io`, `Poisoned`.
@@ -175,8 +177,8 @@ impl Family {
         Ok(())
     }
 
-    /// Has everything committed so far written to tables by the background, and returns at once. Without threads the next commit
-    /// does it. A family with nothing to flush is left as it is.
+    /// Schedules a background flush of everything committed so far and returns at once. Without background threads, the
+    /// next commit runs it. Does nothing for a family without unflushed data.
     ///
     /// # Errors
     /// `NotFound` (dropped family), `Poisoned`, `ReadOnly`, `Closed`.
@@ -189,10 +191,10 @@ impl Family {
         Ok(())
     }
 
-    /// Flushes and merges all tables into one sorted run without deleted, expired or hidden versions.
+    /// Flushes, then merges all tables into one sorted run without deleted, expired or hidden versions.
     ///
     /// # Errors
-    /// As [`Family::flush`]; `Corrupt`, `Busy` if [`Db::cancel_compactions`](crate::Db::cancel_compactions) stopped it.
+    /// As [`Family::flush`]; `Corrupt`; `Busy` if [`Db::cancel_compactions`](crate::Db::cancel_compactions) stopped it.
     pub fn compact(&self) -> Result<()> {
         self.flush()?;
         compact::everything(&self.shared, &self.core)?;
@@ -200,9 +202,10 @@ impl Family {
         Ok(())
     }
 
-    /// Flushes, and merges the tables that meet `range`: in it no deleted, expired or hidden versions are left, except what a
-    /// snapshot needs. Other tables stay as they are, but for those that must go along: older ones of level 1 that overlap one
-    /// that goes, and those of level 2 between the first and the last key of all. Waits for another merge of the family to end.
+    /// Flushes, then merges the tables that overlap `range`. Afterwards `range` has no deleted, expired or hidden
+    /// versions, except those a snapshot needs. Some other tables must be merged too: older level 1 tables that overlap
+    /// a merged one, and level 2 tables between the smallest and largest merged key. The rest stay as they are. Waits
+    /// for another merge of the family to end.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -225,9 +228,10 @@ impl Family {
         Ok(())
     }
 
-    /// Has `hook` called after each commit to the family, once the commit is visible, in the thread that committed and before
-    /// its call returns. `None`: no longer. Commits of several threads are told as they end: sort by sequence number what must be
-    /// in order. The hook must not commit to the same family without end, and a panic in it is the committer's.
+    /// Sets a hook that runs after each commit to the family; `None` removes it. The hook runs once the commit is
+    /// visible, in the committing thread, before the commit call returns. Hooks of concurrent commits may run in any
+    /// order: sort by sequence number if order matters. The hook must not commit to the same family without end. A
+    /// panic in the hook unwinds into the committing caller.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -247,7 +251,7 @@ impl Family {
         self.core.hook.set(hook);
     }
 
-    /// Figures about the family.
+    /// Returns statistics of the family.
     pub fn stats(&self) -> FamilyStats {
         FamilyStats::of(&self.core)
     }

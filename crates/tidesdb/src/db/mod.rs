@@ -1,4 +1,4 @@
-//! The database: the public verbs, each a few lines.
+//! The database handle and its public methods. Each method is a few lines and delegates to a lower layer.
 
 mod admin;
 mod catalog;
@@ -36,11 +36,11 @@ use crate::types::{SeqNo, Slice};
 use crate::upload;
 use crate::write::{self, WriteBatch};
 
-/// Name of the default family, unless [`OpenOptions::default_family_name`] says another.
+/// Name of the default family, unless [`OpenOptions::default_family_name`] sets another.
 pub const DEFAULT_FAMILY: &str = "default";
 
-/// An open database: a cheap handle, cloneable, usable from any thread. Dropping the last handle closes it; call
-/// [`Db::close`] to learn of errors.
+/// Handle to an open database. Cheap to clone and usable from any thread. Dropping the last handle closes the database;
+/// call [`Db::close`] to see errors.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -57,7 +57,7 @@ pub struct Db {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// What the last handle takes with it.
+/// State shared by all handles; dropping the last handle closes the database.
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) shared: Arc<Shared>,
@@ -67,11 +67,11 @@ pub(crate) struct Inner {
     lock: parking::Held,
 }
 
-/// The directory lock, until close.
+/// Type of the directory lock, which is held until close.
 mod parking {
     use tidesdb_sync::Mutex;
 
-    /// Holds the lock of the directory.
+    /// The lock of the directory; `None` once the database is closed.
     pub(super) type Held = Mutex<Option<Box<dyn super::DirLock>>>;
 }
 
@@ -96,7 +96,7 @@ impl Db {
         OpenOptions::new(path.as_ref())
     }
 
-    /// The family that the verbs without a family use.
+    /// Returns the family that the methods without a family argument use.
     pub fn default_family(&self) -> &Family {
         &self.inner.default
     }
@@ -133,21 +133,21 @@ impl Db {
         self.inner.default.delete_prefix(prefix)
     }
 
-    /// An empty batch.
+    /// Returns an empty batch.
     pub fn batch(&self) -> WriteBatch {
         WriteBatch::new()
     }
 
-    /// Commits `batch`, all or nothing, and clears it.
+    /// Commits `batch` atomically and clears it.
     ///
     /// # Errors
-    /// `Busy`, `NoSpace`, `NotFound` (dropped family), `ReadOnly`, `Closed`, `Poisoned`: nothing happened.
-    /// `CommitUnknown`: after reopening the commit is whole or absent.
+    /// `Busy`, `NoSpace`, `NotFound` (dropped family), `ReadOnly`, `Closed`, `Poisoned`: nothing was written.
+    /// `CommitUnknown`: after reopening, the commit is there as a whole or not at all.
     pub fn write(&self, batch: &mut WriteBatch) -> Result<SeqNo> {
         self.write_with(batch, &WriteOptions::default())
     }
 
-    /// As [`Db::write`], with options for this commit.
+    /// Like [`Db::write`], with options for this commit.
     ///
     /// # Errors
     /// As [`Db::write`].
@@ -155,17 +155,17 @@ impl Db {
         write(&self.inner.shared, batch, options)
     }
 
-    /// Makes every commit so far durable; returns the first sequence number that is not.
+    /// Makes all previous commits durable. Returns the first sequence number that is not durable.
     ///
     /// # Errors
-    /// The failure that poisoned the database.
+    /// Returns the failure that poisoned the database.
     pub fn sync(&self) -> Result<SeqNo> {
         let shared = &self.inner.shared;
         shared.check_writable()?;
         shared.log.seal(&|| shared.sync_values())
     }
 
-    /// Brings the object store up to date now: it then holds all that was committed before the call. Does nothing without one.
+    /// Uploads to the object store everything committed before the call. Does nothing if no object store is configured.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -182,13 +182,13 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `Io` of the store, and those of a flush; nothing is lost, and the upload is tried again in the background.
+    /// `Io` from the store, and the errors of a flush. No data is lost; the background retries the upload.
     pub fn upload(&self) -> Result<()> {
         self.inner.shared.check_writable()?;
         upload::run(&self.inner.shared)
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`.
     ///
     /// # Errors
     /// `Corrupt`, `Io`, `Closed`.
@@ -196,7 +196,7 @@ impl Db {
         self.inner.default.get(key)
     }
 
-    /// Hands the value of `key` to `read` without copying it.
+    /// Calls `read` with the value of `key`, without copying the value.
     ///
     /// # Errors
     /// As [`Db::get`].
@@ -204,7 +204,7 @@ impl Db {
         self.inner.default.get_with(key, read)
     }
 
-    /// The values of many keys at one moment.
+    /// Returns the values of many keys, all at one read timestamp.
     ///
     /// # Errors
     /// As [`Db::get`].
@@ -212,7 +212,7 @@ impl Db {
         self.inner.default.multi_get(keys)
     }
 
-    /// Whether `key` exists; never reads its value.
+    /// Returns whether `key` exists, without reading its value.
     ///
     /// # Errors
     /// As [`Db::get`].
@@ -220,7 +220,7 @@ impl Db {
         self.inner.default.contains(key)
     }
 
-    /// All keys and values, in order, as of now.
+    /// Iterates over all keys and values in order, as of now.
     ///
     /// # Errors
     /// As [`Db::get`].
@@ -228,7 +228,7 @@ impl Db {
         self.inner.default.iter()
     }
 
-    /// The keys in `range`, with their values, as of now.
+    /// Iterates over the keys in `range` and their values, as of now.
     ///
     /// # Errors
     /// As [`Db::get`].
@@ -236,7 +236,7 @@ impl Db {
         self.inner.default.range(range)
     }
 
-    /// The keys that begin with `prefix`, with their values, as of now.
+    /// Iterates over the keys that begin with `prefix` and their values, as of now.
     ///
     /// # Errors
     /// As [`Db::get`].
@@ -244,7 +244,7 @@ impl Db {
         self.inner.default.prefix(prefix)
     }
 
-    /// A cursor over the keys as of now.
+    /// Returns a cursor over the keys as of now.
     ///
     /// # Errors
     /// As [`Db::get`].
@@ -252,13 +252,13 @@ impl Db {
         self.inner.default.cursor()
     }
 
-    /// A view of all families as of now, independent of later commits.
+    /// Takes a snapshot: a view of all families as of now, independent of later commits.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(&self.inner.shared)
     }
 
-    /// A view of all families as they were when the commit of sequence number `seq` was the newest. Expiry is judged by the
-    /// clock of the reads.
+    /// Returns a view of all families as of the commit with sequence number `seq`. Expiry is still judged by the
+    /// current time of each read.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -271,39 +271,39 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` if the number is not reached yet, or no longer kept: of before this opening of the database, or farther
-    /// back than [`OpenOptions::history_bytes`]. `Closed`.
+    /// `InvalidArgument` if `seq` lies in the future or is no longer retained. History starts at this opening of the
+    /// database and is limited by [`OpenOptions::history_bytes`]. `Closed`.
     pub fn at(&self, seq: SeqNo) -> Result<Snapshot> {
         Snapshot::at(&self.inner.shared, seq)
     }
 
-    /// Lets go of the database as a process that dies does: nothing more is written, not even what a close would write.
+    /// Abandons the database as a dying process would: nothing more is written, not even what a close would write.
     #[doc(hidden)]
     pub fn abandon(self) {
         self.inner.abandon();
     }
 
-    /// What opening did.
+    /// Reports what the open did.
     pub fn recovery_report(&self) -> &RecoveryReport {
         &self.inner.report
     }
 }
 
-/// Commits, then does in this thread what waits, if there are no background threads.
+/// Commits `batch`. Without background threads, then runs the queued jobs in this thread.
 pub(crate) fn write(shared: &Arc<Shared>, batch: &mut WriteBatch, options: &WriteOptions) -> Result<SeqNo> {
     let committed = write::commit(shared, batch, options);
     work_here(shared, &committed);
     committed
 }
 
-/// After a commit: does in this thread what waits, if there are no background threads.
+/// Runs the queued jobs in this thread after a commit, if there are no background threads.
 fn work_here(shared: &Arc<Shared>, committed: &Result<SeqNo>) {
     let work = match committed {
         Ok(_) => true,
-        Err(e) => e.is_full(), // the work may make space
+        Err(e) => e.is_full(), // the queued jobs may free space
     };
     if work && shared.options.background_threads == Some(0) {
-        // The commit stands, whatever becomes of the work that follows it: a failure there shows in the next call or poisons.
+        // The commit stands even if a job fails. Such a failure appears in the next call or poisons the database.
         let _ = background::run_waiting(shared);
     }
 }

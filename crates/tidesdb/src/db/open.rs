@@ -1,4 +1,4 @@
-//! Open: one function of named steps.
+//! Opening a database. `OpenOptions::open` is a sequence of named steps.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,18 +24,18 @@ use crate::vlog::WriteBudget;
 use crate::wal::{Log, LogConfig, reader, release_spare_files};
 use crate::{Error, Result, files};
 
-/// Free space, beside the wanted minimum, below which an open uses the reserve.
+/// Free space, on top of `disk_free_min`, below which an open releases the reserve.
 const NEARLY_FULL_BYTES: u64 = 64 << 20;
-/// One in so many descriptors of the budget may be a value log that is open for writing.
+/// Value logs open for writing may use 1/4 of the descriptor budget.
 const VLOG_WRITES_SHARE: usize = 4;
 
-/// How to open a database; made by [`Db::options`].
+/// Options for opening a database; created by [`Db::options`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct OpenOptions {
     path: PathBuf,
     options: DbOptions,
-    /// `None`: whatever is stored, and the defaults if it is created now.
+    /// `None`: use the stored settings, or the defaults if the family is created now.
     default_family: Option<FamilyOptions>,
     default_name: String,
     comparators: Vec<Comparator>,
@@ -56,89 +56,90 @@ impl OpenOptions {
         }
     }
 
-    /// Durability of commits; default `Full`.
+    /// Sets the durability of commits; default `Full`.
     pub fn sync(mut self, mode: SyncMode) -> Self {
         self.options.sync = mode;
         self
     }
 
-    /// What to do with damage in the log; default `Tail`.
+    /// Sets how damage in the log is handled; default `Tail`.
     pub fn recovery(mut self, mode: RecoveryMode) -> Self {
         self.options.recovery = mode;
         self
     }
 
-    /// How much of the past [`Db::at`] can go back to, as bytes of log.
+    /// Sets how much history [`Db::at`] can read, in bytes of log written since.
     pub fn history_bytes(mut self, bytes: u64) -> Self {
         self.options.history_bytes = bytes;
         self
     }
 
-    /// Bytes of decoded blocks kept in memory.
+    /// Sets the capacity of the block cache, in bytes of decoded blocks.
     pub fn cache_bytes(mut self, bytes: u64) -> Self {
         self.options.cache_bytes = bytes;
         self
     }
 
-    /// Open for reading only.
+    /// Opens for reading only.
     pub fn read_only(mut self, yes: bool) -> Self {
         self.options.read_only = yes;
         self
     }
 
-    /// Create the database if there is none; default true.
+    /// Creates the database if there is none; default true.
     pub fn create_if_missing(mut self, yes: bool) -> Self {
         self.options.create_if_missing = yes;
         self
     }
 
-    /// Threads for flush and compaction; 0 = the committing thread does the work.
+    /// Sets the number of threads for flush and compaction. With 0, the committing thread does the work.
     pub fn background_threads(mut self, n: usize) -> Self {
         self.options.background_threads = Some(n);
         self
     }
 
-    /// Keeps a copy of the database in an object store, and restores a lost folder from it. An open for writing of a folder
-    /// without a database fetches what the store holds.
+    /// Keeps a copy of the database in an object store and restores a lost folder from it. Opening a folder without a
+    /// database for writing fetches what the store holds.
     pub fn remote(mut self, remote: RemoteOptions) -> Self {
         self.options.remote = Some(remote);
         self
     }
 
-    /// Any other option.
+    /// Changes any other option.
     pub fn with(mut self, change: impl FnOnce(&mut DbOptions)) -> Self {
         change(&mut self.options);
         self
     }
 
-    /// Which family is [`Db::default_family`]; created if there is none. Default [`DEFAULT_FAMILY`].
+    /// Sets the name of [`Db::default_family`], which is created if it does not exist. Default [`DEFAULT_FAMILY`].
     pub fn default_family_name(mut self, name: impl Into<String>) -> Self {
         self.default_name = name.into();
         self
     }
 
-    /// Settings of the default family if it is created now. One that exists must have the same key order.
+    /// Sets the options of the default family, used if it is created now. An existing one must have the same key
+    /// order.
     pub fn default_family(mut self, options: FamilyOptions) -> Self {
         self.default_family = Some(options);
         self
     }
 
-    /// Makes a key order of your own known; families that use it need it at each open, or soon after it:
+    /// Registers a custom key order. Families that use it need it at each open, or soon after with
     /// [`OpenOptions::await_comparators`].
     pub fn comparator(mut self, comparator: Comparator) -> Self {
         self.comparators.push(comparator);
         self
     }
 
-    /// Opens although the key order of a family is not known; default false. Such a family waits for
-    /// [`Db::register_comparator`]. Until then it keeps its name and its data, and can only be dropped; its data is
-    /// neither merged nor looked at by [`Db::verify`]. The default family cannot wait.
+    /// Opens even if the key order of a family is not known; default false. Such a family stays unresolved until
+    /// [`Db::register_comparator`]. An unresolved family keeps its name and data and can only be dropped. It is neither
+    /// merged nor checked by [`Db::verify`]. The default family cannot be unresolved.
     pub fn await_comparators(mut self, yes: bool) -> Self {
         self.await_comparators = yes;
         self
     }
 
-    /// The outside world, for tests on a simulated disk.
+    /// Replaces the environment (disk, clock, threads, randomness); for tests on a simulated disk.
     pub fn env(mut self, env: Env) -> Self {
         self.env = env;
         self
@@ -147,15 +148,16 @@ impl OpenOptions {
     /// Opens the database.
     ///
     /// # Errors
-    /// `Locked` if it is open elsewhere, `NotFound` if there is none and none may be created, `Corrupt`, `FormatTooNew`,
-    /// `InvalidArgument` for a key order that was not given and is not waited for, `Io`. Nothing on disk was harmed.
+    /// `Locked` if the database is open elsewhere; `NotFound` if there is none and none may be created; `Corrupt`,
+    /// `FormatTooNew`; `InvalidArgument` for a key order that is not known, unless [`OpenOptions::await_comparators`]
+    /// allows it; `Io`. An open that fails leaves the data on disk intact.
     pub fn open(mut self) -> Result<Db> {
         if self.options.recovery == RecoveryMode::Salvage {
             self.options.read_only = true;
         }
         check_options(&self.options)?;
         if self.options.read_only {
-            self.options.remote = None; // nothing may change, here or there
+            self.options.remote = None; // neither the folder nor the store may change
         }
         let dir = self.open_dir()?;
         let lock = self.lock(&PooledDir::wrap(dir.clone(), &Descriptors::of(&*self.env.disk)))?;
@@ -169,7 +171,7 @@ impl OpenOptions {
         let shared = self.build(&dir, attached)?;
         let (default, report) = self.recover(&shared).map_err(|e| match e.is_full() {
             true => full(&shared, &dir, e),
-            false => e, // where there is damage, every file may be worth something
+            false => e, // after damage, keep every file: a person may need it
         })?;
         shared.snapshots.begin_at(shared.visible());
         let default = match default {
@@ -186,7 +188,7 @@ impl OpenOptions {
         };
         let pool = Pool::start(&shared, workers)?;
         shared.ask_for_pending();
-        shared.jobs.push(Job::RemoveObsolete); // what recovery replaced
+        shared.jobs.push(Job::RemoveObsolete); // files that recovery replaced
         let default = Family { core: default, shared: Arc::clone(&shared) };
         Ok(Db { inner: Arc::new(Inner { shared, default, pool, report, lock: Mutex::new(Some(lock)) }) })
     }
@@ -208,7 +210,7 @@ impl OpenOptions {
         Ok((default, report))
     }
 
-    /// On a disk that is nearly full, gives the space of the reserve and of spare log segments to the open.
+    /// On a nearly full disk, releases the space of the reserve and of spare log segments before opening.
     fn make_room(&self, dir: &Arc<dyn Dir>) -> Result<()> {
         let space = dir.space().map_err(|e| Error::io("read free space", "database directory", e))?;
         if !self.options.read_only
@@ -235,13 +237,14 @@ impl OpenOptions {
         dir.lock(files::LOCK, !self.options.read_only).map_err(|e| match e.kind() {
             std::io::ErrorKind::WouldBlock => Error::Locked {
                 dir: self.path.display().to_string().into(),
-                what: "another process or another handle of this one holds its lock".into(),
+                what: "another process, or another handle in this process, holds its lock; close it first"
+                    .into(),
             },
             _ => Error::io("lock", files::LOCK, e),
         })
     }
 
-    /// Reads or makes the manifest and puts the parts together; no family and no log yet.
+    /// Reads or creates the manifest and assembles the shared state, without families and without a begun log.
     fn build(&self, dir: &Arc<dyn Dir>, attached: Option<Attached>) -> Result<Arc<Shared>> {
         let tables = TableContext::new(dir, self.options.cache_bytes, self.options.mmap_reads);
         let tables = Arc::new(tables);
@@ -293,14 +296,14 @@ impl OpenOptions {
             closed: AtomicBool::new(false),
         };
         if shared.options.remote.as_ref().is_some_and(|remote| remote.replicate_log) {
-            shared.log.keep_from(WalId(0)); // until the first upload is done
+            shared.log.keep_from(WalId(0)); // keep all segments until the first upload is done
         }
         shared.refresh_clock();
         shared.sync_due.tick(shared.env.clock.mono());
         Ok(Arc::new(shared))
     }
 
-    /// Reads the manifest, or makes the first one.
+    /// Reads the manifest, or creates the first one.
     fn versions(&self, dir: &Arc<dyn Dir>, tables: &Arc<TableContext>) -> Result<VersionSet<Table>> {
         let context = self.version_context(dir, tables);
         match presence(&**dir)? {
@@ -333,7 +336,8 @@ impl OpenOptions {
     }
 }
 
-/// An open failed on a full disk: leaves no file behind, and says how much the tables of what is in the log take, at most.
+/// Handles a full disk during open: removes the files this open wrote and returns an error with the space needed. The
+/// estimate is the size of the log, an upper bound for the tables written from it.
 #[cold]
 fn full(shared: &Shared, dir: &Arc<dyn Dir>, e: Error) -> Error {
     shared.remove_obsolete();
@@ -354,19 +358,20 @@ fn check_options(options: &DbOptions) -> Result<()> {
     Ok(())
 }
 
-/// What lies in a table, or hides what does, is of a commit that was flushed. Says where that does not hold.
+/// Checks that all tables and range tombstones come from flushed commits (`max_seq <= flushed_to`). Returns a
+/// description of the first violation.
 fn newer_than_flushed(state: &State) -> Option<String> {
     state.families.values().find_map(|family| {
         let table = family.tables.values().find(|(_, meta)| meta.max_seq > family.flushed_to);
         let range = family.ranges.keys().find(|seq| **seq > family.flushed_to);
         let id = family.id.0;
-        table.map(|(_, meta)| format!("table {} is newer than what family {id} flushed", meta.id.0)).or_else(
-            || range.map(|seq| format!("range tombstone {seq} is newer than what family {id} flushed")),
+        table.map(|(_, meta)| format!("table {} is above the flush mark of family {id}", meta.id.0)).or_else(
+            || range.map(|seq| format!("range tombstone {seq} is above the flush mark of family {id}")),
         )
     })
 }
 
-/// Refuses a log that would begin where sequence numbers end: the manifest may say that nearly all of them are used.
+/// Refuses to begin a log past the last valid sequence number. The manifest may say that nearly all numbers are used.
 fn check_room(first: WalId, segment_bytes: u64) -> Result<()> {
     if first.0 < wal_id_max(segment_bytes) {
         return Ok(());
@@ -374,7 +379,7 @@ fn check_room(first: WalId, segment_bytes: u64) -> Result<()> {
     Err(Error::Exhausted { what: "sequence numbers".into() })
 }
 
-/// A number above every segment that exists and every sequence number that was given out.
+/// Returns a segment number above every existing segment and every sequence number already assigned.
 fn first_segment(dir: &Arc<dyn Dir>, versions: &VersionSet<Table>, segment_bytes: u64) -> Result<WalId> {
     let state = versions.state();
     let (ids, old) = reader::segment_files(dir, WalId(0), segment_bytes)?;

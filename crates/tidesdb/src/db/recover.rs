@@ -1,9 +1,9 @@
-//! Recovery: what the log holds is read into memtables and written to tables before anything new is accepted.
+//! Recovery: reads the log into memtables and writes these to tables before new commits are accepted.
 //!
-//! Replayed data is never trusted to be on disk just because it could be read: after a failed sync the system's cache can
-//! hold what the disk does not. So all of it goes to new, synced tables first, then the manifest moves the
-//! beginning of the log past it, then the old segments go. A crash at any point starts over from the same log. What
-//! belongs to a family whose key order is not known goes the same way, without being sorted: see `waiting.rs`.
+//! Data is not assumed to be on disk because it could be read: after a failed sync the page cache can hold what the
+//! disk does not. So all replayed data goes to new, synced tables first. Then the manifest moves the beginning of the
+//! log past it. Then the old segments are removed. A crash at any point starts over from the same log. Operations of
+//! families with an unknown key order are deferred without being sorted: see `waiting.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -31,34 +31,34 @@ use crate::wal::remove_spare_segments;
 use crate::write::{Op, ops};
 use crate::{Error, Result, files};
 
-/// Bytes of commits that are replayed between two looks at the size of the memtables.
+/// Bytes of commits replayed between two checks of the memtable sizes.
 const UNCHECKED_BYTES_MAX: usize = 64 << 10;
 
-/// What opening did. Its `Display` is for people.
+/// Outcome of an open. Its `Display` is for people.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RecoveryReport {
-    /// Whether the database had been closed in order.
+    /// Whether the database had been closed cleanly.
     pub clean: bool,
-    /// Commits read back from the log.
+    /// Commits replayed from the log.
     pub commits: u64,
-    /// Operations read back from the log.
+    /// Operations replayed from the log.
     pub operations: u64,
-    /// Whole commits after the end of the recovered prefix that were given up.
+    /// Complete commits after the end of the recovered prefix, which were discarded.
     pub discarded: u64,
-    /// Commits that were being written when the process died; none of them had returned.
+    /// Commits that were being written when the process died; none of these calls had returned.
     pub unfinished: u64,
-    /// Where the log was cut, as a sequence number.
+    /// Sequence number at which the log was cut.
     pub cut: Option<SeqNo>,
-    /// Whether a sync of the log had failed before.
+    /// Whether a sync of the log had failed in an earlier session.
     pub sync_failed: bool,
-    /// Damage that the recovery mode went past.
+    /// Damage that the recovery mode tolerated.
     pub damage: Option<Error>,
     /// First sequence number after the recovered commits.
     pub end: SeqNo,
     /// Files set aside because the manifest does not name them.
     pub orphans: usize,
-    /// How long it took.
+    /// Duration of the recovery.
     pub took: Duration,
 }
 
@@ -74,7 +74,7 @@ impl fmt::Display for RecoveryReport {
         if let Some(cut) = self.cut {
             write!(
                 f,
-                "; the log was cut at sequence number {cut}, {} later commits given up",
+                "; the log was cut at sequence number {cut}, {} later commits discarded",
                 self.discarded
             )?;
         }
@@ -82,7 +82,7 @@ impl fmt::Display for RecoveryReport {
             f.write_str("; a sync of the log had failed before")?;
         }
         if let Some(damage) = &self.damage {
-            write!(f, "; went past damage: {damage}")?;
+            write!(f, "; damage was skipped: {damage}")?;
         }
         if self.orphans > 0 {
             write!(f, "; {} stray files set aside", self.orphans)?;
@@ -91,10 +91,10 @@ impl fmt::Display for RecoveryReport {
     }
 }
 
-/// Recovers the database. Families are loaded already.
+/// Recovers the database. The families must be loaded already.
 ///
 /// # Errors
-/// `Corrupt` for damage that the mode does not go past; `Io`, `NoSpace`. Nothing was deleted.
+/// `Corrupt` for damage that the recovery mode does not tolerate; `Io`, `NoSpace`. Nothing was deleted.
 pub(super) fn run(shared: &Arc<Shared>) -> Result<RecoveryReport> {
     let started = shared.env.clock.mono();
     let state = shared.versions.state();
@@ -154,8 +154,9 @@ fn scan_config(shared: &Shared, state: &State) -> Result<ScanConfig> {
         sync_failed: names.iter().any(|name| name == files::SYNC_FAILED),
         mode: shared.options.recovery,
     };
-    // A sequence number behind the header of the first segment was given out, so the segment existed. One record may fill the
-    // segment before to its end: the next number is then behind that header, and nothing was written there yet.
+    // A sequence number past the header of the first segment was assigned, so the segment existed. One record may fill
+    // the previous segment to its end. Then the next number equals the position after that header, and nothing was
+    // written there yet.
     let header = SEGMENT_HEADER_BYTES / UNIT;
     config.first_existed = state.log_start.0 > 0 && state.last_seq >= first_seq(&config) + header;
     Ok(config)
@@ -168,13 +169,13 @@ struct Replay<'a> {
     commits: u64,
     operations: u64,
     stopped_at: Option<SeqNo>,
-    /// Bytes of commits applied since memory was last looked at.
+    /// Bytes of commits applied since the memtable sizes were last checked.
     unchecked: usize,
-    /// Tables written so far, installed all together at the end.
+    /// Tables written so far; all are installed together at the end.
     tables: Vec<(Arc<FamilyCore>, Rewritten)>,
-    /// Operations of families that wait for their key order.
+    /// Deferred operations of unresolved families.
     holding: BTreeMap<FamilyId, Holding>,
-    /// Parts of value logs that replayed commits refer to and that nothing promises to be durable.
+    /// Parts of value logs that replayed commits refer to and that are not known to be durable.
     doubtful: BTreeMap<VlogId, Range<u64>>,
 }
 
@@ -190,13 +191,13 @@ impl Replay<'_> {
         report.cut = self.stopped_at.or(scan.cut);
         report.end = self.stopped_at.unwrap_or(scan.end);
         if self.shared.options.read_only && self.commits == 0 {
-            self.shared.recovery_pins.store(u64::MAX, Ordering::SeqCst); // nothing of the log is needed
+            self.shared.recovery_pins.store(u64::MAX, Ordering::SeqCst); // the log is not needed
         }
         Ok(())
     }
 
-    /// Families whose order is known now and was not when their commits were taken from the log: these come before what the log
-    /// holds by now.
+    /// Replays the deferred operations of families whose key order is known by now. They are older than anything still
+    /// in the log.
     fn release_held(&mut self) -> Result<()> {
         let waiting: Vec<_> = self.shared.orders.waiting.lock().values().cloned().collect();
         let read_only = self.shared.options.read_only;
@@ -207,7 +208,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Families that hold something back and need not any more.
+    /// Returns the loaded families that have deferred operations.
     fn once_waiting(&self) -> Vec<(Arc<FamilyCore>, Arc<FamilyState>)> {
         let holding = self.state.families.values().filter(|f| !f.held.is_empty());
         let families = self.shared.families.read();
@@ -218,12 +219,16 @@ impl Replay<'_> {
         self.holding.values_mut().try_for_each(Holding::finish)
     }
 
-    /// Applies one commit; `false` ends the replay before it.
+    /// Applies one commit. Returns `false` to end the replay before this commit.
     fn commit(&mut self, seq: SeqNo, body: &[u8], file: &str, base: u64) -> Result<bool> {
         self.relieve(body.len())?;
         if !self.values_are_there(seq, body, file, base)? {
             if self.shared.options.recovery == RecoveryMode::Strict {
-                return Err(Error::corrupt(file, base, "a commit whose value is not in its value log"));
+                return Err(Error::corrupt(
+                    file,
+                    base,
+                    "a commit refers to a value that is missing in its value log",
+                ));
             }
             self.stopped_at = Some(seq);
             return Ok(false);
@@ -254,7 +259,7 @@ impl Replay<'_> {
         self.state.families.get(&family).is_some_and(|f| seq <= f.flushed_to)
     }
 
-    /// Holds the operation back if its family waits for its key order.
+    /// Defers the operation if its family is unresolved. Returns whether it is.
     fn hold(&mut self, seq: SeqNo, op: &Op<'_>) -> Result<bool> {
         let flushed = self.is_flushed(seq, op.family);
         match self.holding.get_mut(&op.family) {
@@ -263,8 +268,8 @@ impl Replay<'_> {
         }
     }
 
-    /// Between two commits: full memtables become tables, so that a long log fits in the memory of a short one. `bytes` is
-    /// the size of the commit that comes next.
+    /// Runs between two commits: writes full memtables as tables, so a long log needs no more memory than a short one.
+    /// `bytes` is the size of the next commit.
     fn relieve(&mut self, bytes: usize) -> Result<()> {
         self.unchecked += bytes;
         if self.shared.options.read_only || self.unchecked < UNCHECKED_BYTES_MAX {
@@ -288,13 +293,13 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Makes durable what was replayed and moves the beginning of the log past it, in one edit: a crash before it starts over
-    /// from the same log, whose bytes may still be in the system's cache alone.
+    /// Makes the replayed data durable and moves the beginning of the log past it, in one edit. A crash before the edit
+    /// starts over from the same log, whose bytes may still be only in the page cache.
     fn persist(&mut self, report: &RecoveryReport) -> Result<()> {
         let shared = self.shared;
         self.install(report).inspect_err(|_| {
             if !shared.versions.is_poisoned() {
-                shared.log.remove_all(); // nothing names its segments
+                shared.log.remove_all(); // the manifest does not name its segments
             }
         })?;
         shared.recovery_pins.store(u64::MAX, Ordering::SeqCst);
@@ -326,14 +331,15 @@ impl Replay<'_> {
         }
         self.seal_vlogs(tail - 1, &mut edit)?;
         edit.push(Change::LogStart { wal: shared.log.segment_of(tail) });
-        // On a full disk the first segment comes later: the manifest must not say that it is there.
+        // On a full disk the first segment is created later, and the manifest must not say that it exists.
         let begun = shared.log.has_begun();
         edit.push(Change::LastSeq { seq: if begun { tail } else { tail - 1 } });
         shared.install_for_all(&edit)
     }
 
-    /// Makes durable the value logs of earlier sessions that the new tables, and what is held back, refer to. What may be in the system's cache alone,
-    /// and clean there since a sync failed, is written again: only then a sync covers it.
+    /// Makes durable the value logs of earlier sessions that the new tables and the deferred operations refer to. Bytes
+    /// that may be only in the page cache, and marked clean there after a failed sync, are written again: otherwise a
+    /// sync would not cover them.
     fn sync_values(&self) -> Result<()> {
         let refs = self.tables.iter().flat_map(|(_, out)| &out.tables).flat_map(|t| &t.vlog_refs);
         let held = self.holding.values().flat_map(|h| h.vlogs.iter().copied());
@@ -350,7 +356,7 @@ impl Replay<'_> {
         self.shared.dir.sync().map_err(|e| Error::io("sync", "database directory", e))
     }
 
-    /// Value logs of earlier sessions are complete: nothing is appended to them any more.
+    /// Seals the value logs of earlier sessions: nothing is appended to them any more.
     fn seal_vlogs(&self, sealed_at: SeqNo, edit: &mut VersionEdit) -> Result<()> {
         let added: Vec<(FamilyId, VlogId)> = edit
             .changes()
@@ -373,7 +379,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// What `read` makes of the value logs of `family`, whether it waits or not.
+    /// Calls `read` with the value logs of `family`, resolved or not.
     fn with_vlogs<R>(&self, family: FamilyId, read: impl FnOnce(&VlogSet) -> R) -> Option<R> {
         if let Some(holding) = self.holding.get(&family) {
             return Some(read(&holding.family.vlog));
@@ -382,7 +388,8 @@ impl Replay<'_> {
         core.map(|core| read(&core.vlog))
     }
 
-    /// Value logs that nothing refers to any more. Those of families that wait can wait too: no version has their files.
+    /// Removes value logs that nothing refers to. Skips unresolved families: no version shares their files, so removal
+    /// can wait.
     fn remove_dead_vlogs(&self) -> Result<()> {
         let mut edit = VersionEdit::new();
         let state = self.shared.versions.state();
@@ -394,8 +401,9 @@ impl Replay<'_> {
         if edit.is_empty() { Ok(()) } else { self.shared.install_for_all(&edit) }
     }
 
-    /// A record that was not durable can be there without the value it points to: after a stop of the machine, or a
-    /// failed sync of the value log. Such a commit was never acknowledged as durable.
+    /// Returns whether every value that the commit points to can be read. A record that was not durable may exist
+    /// without its value, after a machine crash or a failed sync of the value log. Such a commit was never acknowledged
+    /// as durable.
     fn values_are_there(&mut self, seq: SeqNo, body: &[u8], file: &str, base: u64) -> Result<bool> {
         if seq < self.scan.synced {
             return Ok(true);
@@ -406,7 +414,7 @@ impl Replay<'_> {
                 continue;
             }
             let pointer = VlogPointer::decode(op.value)
-                .ok_or_else(|| Error::corrupt(file, base, "a pointer of a wrong length"))?;
+                .ok_or_else(|| Error::corrupt(file, base, "a pointer of the wrong length"))?;
             let Some(value) = self.with_vlogs(op.family, |vlogs| vlogs.read(&pointer)) else {
                 continue; // dropped since
             };
@@ -441,8 +449,8 @@ pub(super) fn insert(shared: &Shared, family: &Arc<FamilyCore>, seq: SeqNo, op: 
     slot.map.insert(op.key, version, op.value).map_err(full)
 }
 
-/// Writes the memtable of `family` as tables, which nothing names yet, and lets go of it. `has_more` says that the version is not
-/// all there is below them.
+/// Writes the memtable of `family` as tables that are not installed yet, and removes the memtable. `has_more` means
+/// that there are older tables that the version does not contain.
 pub(super) fn to_table(
     shared: &Arc<Shared>,
     family: &Arc<FamilyCore>,
@@ -463,7 +471,7 @@ pub(super) fn to_table(
     Ok(Some(out))
 }
 
-/// Writes a part of a file over itself.
+/// Rewrites a part of a file with its own bytes.
 fn rewrite_in_place(file: &dyn File, mut range: Range<u64>) -> std::io::Result<()> {
     let mut buf = vec![0; (64 << 10).min(range.end - range.start) as usize];
     while !range.is_empty() {
@@ -475,7 +483,7 @@ fn rewrite_in_place(file: &dyn File, mut range: Range<u64>) -> std::io::Result<(
     Ok(())
 }
 
-/// The old log is no longer needed by anything on disk.
+/// Removes the old log segments, which nothing on disk needs any more.
 fn remove_old_segments(shared: &Arc<Shared>, config: &ScanConfig) -> Result<()> {
     let (ids, old) = reader::segment_files(&shared.dir, config.first, config.segment_bytes)?;
     let begin = shared.log.segment_of(shared.log.sequencer().tail());
@@ -489,8 +497,8 @@ fn remove_old_segments(shared: &Arc<Shared>, config: &ScanConfig) -> Result<()> 
     Ok(())
 }
 
-/// Segments that are given up because of damage are kept for a person to look at. They get a second name before the manifest
-/// lets go of the first, so that a crash in between loses neither.
+/// Keeps segments that are discarded because of damage, for a person to examine. They get a second name before the
+/// manifest drops the first, so a crash in between loses neither.
 fn keep_lost_segments(shared: &Arc<Shared>, report: &RecoveryReport) -> Result<()> {
     let Some(cut) = report.damage.as_ref().and(report.cut) else {
         return Ok(());
@@ -509,7 +517,8 @@ fn keep_lost_segments(shared: &Arc<Shared>, report: &RecoveryReport) -> Result<(
     Ok(())
 }
 
-/// Segment files that waited for reuse in an earlier session, and the note of a failed sync: the log it speaks of is replayed.
+/// Removes spare segment files of an earlier session, and the note of a failed sync, since the log it refers to is
+/// replayed.
 fn remove_spent(shared: &Shared, config: &ScanConfig) {
     remove_spare_segments(&*shared.dir);
     if config.sync_failed

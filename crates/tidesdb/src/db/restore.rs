@@ -1,8 +1,9 @@
-//! An open with an object store: the store is compared with the folder, and fills a folder that is lost.
+//! Opening with an object store: compares the store with the folder, and restores a lost folder from the store.
 //!
-//! A folder is filled in this order: a note that it is being filled, the manifest, the log, value logs that only the log
-//! knows, `CURRENT`; then the note goes. Tables and other value logs come when they are opened. A crash in between leaves
-//! the note, and the next open begins anew. What came from the store is checked as what comes from a disk is.
+//! A restore writes, in this order: the note `RESTORING`, the manifest, the log, value logs that only the log refers
+//! to, and `CURRENT`. Then it removes the note. Tables and other value logs are fetched when they are opened. A crash
+//! in between leaves the note, and the next open starts the restore again. Data from the store gets the same checks as
+//! data from a disk.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -18,14 +19,14 @@ use crate::version::{Presence, State, VersionSet, in_force, inspect, presence};
 use crate::wal::layout::SegmentHeader;
 use crate::{Error, Result, upload};
 
-/// The database in the store, as its manifest tells.
+/// The database in the store, as its manifest describes it.
 #[derive(Debug)]
 pub(super) struct Stored {
     uuid: [u8; 16],
     state: State,
 }
 
-/// The store of a database that is being opened.
+/// The object store attached to a database that is being opened.
 #[derive(Debug)]
 pub(super) struct Attached {
     pub(super) remote: Arc<Remote>,
@@ -33,10 +34,10 @@ pub(super) struct Attached {
     stored: Option<Stored>,
 }
 
-/// Reads what the store of `options` holds, and fills `dir` with it if there is no database there. `dir` is locked.
+/// Reads what the store of `options` holds. If `dir` has no database, restores it from the store. `dir` must be locked.
 ///
 /// # Errors
-/// `Corrupt` if the store or the folder is damaged, `Io`. What was in the folder is still there.
+/// `Corrupt` if the store or the folder is damaged; `Io`. Existing data in the folder is kept.
 pub(super) fn attach(options: &RemoteOptions, dir: Arc<dyn Dir>) -> Result<Attached> {
     let (mut objects, listed) =
         Objects::list(&*options.store).map_err(|e| Error::io("list", "object store", e))?;
@@ -67,7 +68,8 @@ pub(super) fn attach(options: &RemoteOptions, dir: Arc<dyn Dir>) -> Result<Attac
 }
 
 impl Attached {
-    /// Refuses a folder that is not what was uploaded, or is older than that: its uploads would destroy what the store has.
+    /// Refuses a folder that is another database than the stored one, or an older state of it. Uploads from such a
+    /// folder would overwrite what the store holds.
     ///
     /// # Errors
     /// `InvalidArgument`.
@@ -78,20 +80,22 @@ impl Attached {
         }
         let Some(stored) = &self.stored else { return Ok(()) };
         if stored.uuid != versions.identity().uuid {
-            return Err(Error::invalid("the object store holds another database than the folder"));
+            return Err(Error::invalid(
+                "the object store holds another database than the folder; use another store or folder",
+            ));
         }
         let of = |state: &State| (state.next_table, state.next_vlog, state.last_seq);
         let (local, remote) = (of(&state), of(&stored.state));
         if remote.0 > local.0 || remote.1 > local.1 || remote.2 > local.2 {
             return Err(Error::invalid(
-                "the folder is older than what the object store holds: remove it, and it is fetched",
+                "the folder is older than what the object store holds; remove the folder and open again to fetch it",
             ));
         }
         Ok(())
     }
 }
 
-/// Empties a folder that was being filled when the process or the machine stopped.
+/// Removes the files of a restore that did not finish, unless `CURRENT` exists already.
 fn begin_anew(dir: &dyn Dir) -> Result<()> {
     let names = dir.list().map_err(|e| Error::io("list", "database directory", e))?;
     if !names.iter().any(|name| name == RESTORING) {
@@ -105,13 +109,14 @@ fn begin_anew(dir: &dyn Dir) -> Result<()> {
     dir.unlink(RESTORING).map_err(|e| Error::io("unlink", RESTORING, e))
 }
 
-/// Whether [`fill`] may have made the file `name`.
+/// Returns whether [`fill`] may have created the file `name`.
 fn is_filled(name: &str) -> bool {
     let kind = files::parse(name);
     matches!(kind, Some(FileKind::Manifest(_) | FileKind::Wal(_) | FileKind::Vlog(_) | FileKind::Current))
 }
 
-/// Trusts the log of the store, and the value logs that only the log knows; returns the names of all these.
+/// Adds the log of the store, and the value logs that only the log refers to, to the trusted objects. Returns the names
+/// of all files added.
 fn trust_log(objects: &mut Objects, listed: &[Object], state: &State) -> Vec<String> {
     let before: BTreeSet<String> = objects.files().map(str::to_owned).collect();
     let start = state.log_start;
@@ -141,14 +146,14 @@ fn fill(dir: &dyn Dir, view: &ObjectDir, objects: &Objects, log: &[String]) -> i
 fn write(dir: &dyn Dir, name: &str, bytes: &[u8]) -> io::Result<()> {
     match dir.unlink(name) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-        _ => {} // what a creation that did not finish left behind
+        _ => {} // removes a leftover of an unfinished creation
     }
     let file = dir.create_new(name, 0)?;
     file.write_all_at(bytes, 0)?;
     file.sync_all()
 }
 
-/// Puts the parts of a file together. A log segment gets the length that its header says.
+/// Assembles a file from its parts. A log segment gets the length stated in its header.
 fn fill_file(dir: &dyn Dir, view: &ObjectDir, objects: &Objects, name: &str) -> io::Result<()> {
     let mut len = 0;
     let file = dir.create_new(name, 0)?;
@@ -164,7 +169,7 @@ fn fill_file(dir: &dyn Dir, view: &ObjectDir, objects: &Objects, name: &str) -> 
         if len > 0 && offset + bytes.len() as u64 > len {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                format!("{name} is longer than its header says"),
+                format!("{name} in the object store is longer than its header says"),
             ));
         }
         file.write_all_at(&bytes, *offset)?;

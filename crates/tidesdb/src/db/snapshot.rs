@@ -1,4 +1,4 @@
-//! A [`Snapshot`]: all families at one moment.
+//! [`Snapshot`]: a view of all families at one read timestamp.
 
 use std::ops::RangeBounds;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::shared::{Family, Shared};
 use crate::types::{SeqNo, Slice};
 use crate::{Error, Result};
 
-/// A view of the whole database as it was when the snapshot was taken. Cheap to clone; keeps old versions alive.
+/// A view of the whole database as of the time it was taken. Cheap to clone; retains the old versions it can see.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -48,7 +48,7 @@ impl Snapshot {
         }
     }
 
-    /// Sequence numbers of one database mean nothing in another.
+    /// Rejects families of another database: sequence numbers of one database mean nothing in another.
     fn check(&self, family: &Family) -> Result<()> {
         if Arc::ptr_eq(&self.shared, &family.shared) {
             return Ok(());
@@ -56,21 +56,21 @@ impl Snapshot {
         Err(Error::invalid("a snapshot reads families of its own database only"))
     }
 
-    /// The newest sequence number it sees.
+    /// Returns the newest sequence number that the snapshot sees.
     pub fn seq(&self) -> SeqNo {
         self.pin.seq()
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`.
     ///
     /// # Errors
-    /// As [`Family::get`]. So for all reads.
+    /// As [`Family::get`]. The same holds for all reads.
     pub fn get(&self, family: &Family, key: &[u8]) -> Result<Option<Slice>> {
         self.check(family)?;
         read::get(&self.shared, &family.core, key, Some(self.seq()))
     }
 
-    /// Whether `key` exists.
+    /// Returns whether `key` exists.
     ///
     /// # Errors
     /// As [`Family::get`].
@@ -79,7 +79,7 @@ impl Snapshot {
         read::contains(&self.shared, &family.core, key, Some(self.seq()))
     }
 
-    /// The values of many keys, in the order asked for.
+    /// Returns the values of many keys, in the order of `keys`.
     ///
     /// # Errors
     /// As [`Family::get`].
@@ -88,7 +88,7 @@ impl Snapshot {
         read::multi_get(&self.shared, &family.core, keys, Some(self.seq()))
     }
 
-    /// All keys and values, in order.
+    /// Iterates over all keys and values in order.
     ///
     /// # Errors
     /// As [`Family::get`].
@@ -96,7 +96,7 @@ impl Snapshot {
         Ok(Iter::new::<&[u8]>(self.cursor(family)?, ..))
     }
 
-    /// The keys in `range`, with their values.
+    /// Iterates over the keys in `range` and their values.
     ///
     /// # Errors
     /// As [`Family::get`].
@@ -104,7 +104,7 @@ impl Snapshot {
         Ok(Iter::new(self.cursor(family)?, range))
     }
 
-    /// The keys that begin with `prefix`, with their values.
+    /// Iterates over the keys that begin with `prefix` and their values.
     ///
     /// # Errors
     /// As [`Family::get`].
@@ -112,7 +112,7 @@ impl Snapshot {
         Ok(Iter::with_prefix(self.cursor(family)?, prefix))
     }
 
-    /// A cursor over the keys.
+    /// Returns a cursor over the keys.
     ///
     /// # Errors
     /// As [`Family::get`].
@@ -120,7 +120,7 @@ impl Snapshot {
         self.cursor_with(family, &ReadOptions::default())
     }
 
-    /// A cursor with options.
+    /// Returns a cursor with options.
     ///
     /// # Errors
     /// As [`Family::get`].

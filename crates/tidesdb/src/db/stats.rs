@@ -1,4 +1,4 @@
-//! Figures about the database and its families.
+//! Statistics of the database and its families.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -12,21 +12,21 @@ use crate::sst::TableMeta;
 use crate::types::SeqNo;
 use crate::vlog::VlogPointer;
 
-/// Figures about one family.
+/// Statistics of one family.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct FamilyStats {
-    /// Its name.
+    /// Name of the family.
     pub name: String,
     /// Bytes of all its memtables.
     pub memtable_bytes: u64,
-    /// Memtables waiting to be flushed.
+    /// Immutable memtables not flushed yet.
     pub immutables: usize,
     /// Tables in each level, level 1 first.
     pub level_tables: Vec<usize>,
     /// Bytes of tables in each level, level 1 first.
     pub level_bytes: Vec<u64>,
-    /// Bytes that the values of each level take in value logs, level 1 first.
+    /// Bytes in value logs that the tables of each level refer to, level 1 first.
     pub level_value_log_bytes: Vec<u64>,
     /// Entries of the tables of each level, level 1 first, old versions and tombstones included.
     pub level_entries: Vec<u64>,
@@ -36,9 +36,9 @@ pub struct FamilyStats {
     pub memtable_entries: u64,
     /// Bytes of the keys of all entries in tables, before compression.
     pub key_bytes: u64,
-    /// Bytes of the values of all entries in tables, before compression; of those in value logs, the bytes they take there.
+    /// Bytes of the values of all entries in tables, before compression. For values in value logs, their size there.
     pub value_bytes: u64,
-    /// Whether a memtable waits to be flushed, or is being flushed.
+    /// Whether an immutable memtable is queued or being flushed.
     pub flushing: bool,
     /// Whether tables of the family are being merged.
     pub compacting: bool,
@@ -50,9 +50,9 @@ pub struct FamilyStats {
     pub tombstone_share_max: f64,
     /// Level of that table, 1 or more; 0 if no table has a tombstone.
     pub tombstone_share_level: usize,
-    /// Range tombstones, in memtables and in force over tables.
+    /// Range tombstones in memtables and over tables.
     pub range_tombstones: u64,
-    /// Bytes of filters and indexes that stay in memory. Those that the cache holds are among `cache_bytes`.
+    /// Bytes of filters and indexes that are always in memory. Cached ones count in `cache_bytes` instead.
     pub resident_bytes: u64,
     /// Bytes of keys and values that users wrote since the open.
     pub user_bytes: u64,
@@ -60,13 +60,13 @@ pub struct FamilyStats {
     pub flush_bytes: u64,
     /// Flushes since the open.
     pub flushes: u64,
-    /// Bytes of tables read and written by compactions since the open.
+    /// Bytes of tables read by compactions since the open.
     pub compaction_read: u64,
     /// Bytes of tables written by compactions since the open.
     pub compaction_written: u64,
     /// Compactions since the open.
     pub compactions: u64,
-    /// Entries that flush and compaction dropped by rule since the open.
+    /// Entries that flushes and compactions dropped by garbage collection rules since the open.
     pub dropped: u64,
 }
 
@@ -114,7 +114,7 @@ impl FamilyStats {
     }
 }
 
-/// Values in the table itself, and what it refers to in value logs.
+/// Bytes of values in the table itself and in the value logs it refers to.
 fn value_bytes(meta: &TableMeta) -> u64 {
     let pointers = meta.vlog_refs.iter().map(|r| r.count).sum::<u64>() * VlogPointer::BYTES as u64;
     meta.raw_value_bytes.saturating_sub(pointers) + value_log_bytes(meta)
@@ -128,7 +128,7 @@ fn tombstone_share(meta: &TableMeta) -> f64 {
     meta.tombstones as f64 / meta.entries.max(1) as f64
 }
 
-/// Figures about the whole database; its `Display` is for people.
+/// Statistics of the whole database. Its `Display` is for people.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Stats {
@@ -138,59 +138,59 @@ pub struct Stats {
     pub durable_seq: SeqNo,
     /// Bytes written to the log since the open.
     pub wal_bytes: u64,
-    /// Number of the log segment that is written to; it grows as long as the database exists.
+    /// Number of the current log segment; it grows for the life of the database.
     pub wal_segment: u64,
-    /// Bytes of log that would be replayed after a crash now.
+    /// Bytes of log that a crash now would make the next open replay.
     pub wal_live_bytes: u64,
     /// Blocks, and partitions of filters and indexes, found in the cache.
     pub cache_hits: u64,
-    /// Those not found in the cache.
+    /// Cache lookups that missed.
     pub cache_misses: u64,
     /// Bytes the cache holds.
     pub cache_bytes: u64,
-    /// Parts of blocks the cache holds.
+    /// Parts of blocks in the cache.
     pub cache_entries: u64,
-    /// Reads of tables by lookups that did not find what they needed in the cache. Maps are not counted.
+    /// Table reads by lookups that missed the cache. Reads through memory maps are not counted.
     pub lookup_reads: u64,
-    /// Bytes of these reads.
+    /// Bytes read by these reads.
     pub lookup_read_bytes: u64,
-    /// Parts of the cache that are locked on their own: one, as none of it is locked.
+    /// Always 1; exists for the C ABI only.
     pub cache_shards: u64,
     /// Live snapshots.
     pub snapshots: usize,
-    /// Background jobs waiting or running.
+    /// Background jobs queued or running.
     pub jobs_pending: usize,
-    /// Writers held up since the open because memtables wait for their flush.
+    /// Writers delayed since the open because immutable memtables were not flushed yet.
     pub stalled_by_memtables: StallStats,
-    /// Writers held up since the open because a family has too many tables in level 1.
+    /// Writers delayed since the open because a family had too many tables in level 1.
     pub stalled_by_tables: StallStats,
     /// The object store, if there is one.
     pub remote: Option<RemoteStats>,
-    /// Each family.
+    /// Statistics of each family.
     pub families: Vec<FamilyStats>,
 }
 
 impl Stats {
-    /// Time writers were held up since the open, all threads together.
+    /// Returns the time writers were delayed since the open, summed over all threads.
     pub fn stall_time(&self) -> Duration {
         self.stalled_by_memtables.time + self.stalled_by_tables.time
     }
 
-    /// Times a writer had to stop since the open.
+    /// Returns how often a writer was stopped since the open.
     pub fn stalls(&self) -> u64 {
         self.stalled_by_memtables.stopped + self.stalled_by_tables.stopped
     }
 }
 
-/// How writers were held up for one cause since the open.
+/// Delays of writers for one cause since the open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StallStats {
-    /// Time, all threads together.
+    /// Total time, summed over all threads.
     pub time: Duration,
     /// Commits that were slowed down.
     pub slowed: u64,
-    /// Commits that had to stop.
+    /// Commits that were stopped.
     pub stopped: u64,
 }
 
@@ -205,7 +205,7 @@ impl StallStats {
 }
 
 impl Db {
-    /// Figures about the database.
+    /// Returns statistics of the database.
     pub fn stats(&self) -> Stats {
         let shared = &self.inner.shared;
         let cache = shared.tables.cache.stats();
@@ -250,11 +250,11 @@ impl fmt::Display for Stats {
         for (cause, held) in [("memtables", self.stalled_by_memtables), ("tables   ", self.stalled_by_tables)]
         {
             let StallStats { time, slowed, stopped } = held;
-            writeln!(f, "held by {cause}  {time:?}, {slowed} slowed, {stopped} stopped")?;
+            writeln!(f, "stalls, {cause}  {time:?}, {slowed} slowed, {stopped} stopped")?;
         }
         for family in &self.families {
             writeln!(f, "family {:?}", family.name)?;
-            writeln!(f, "  memtables        {} B, {} waiting", family.memtable_bytes, family.immutables)?;
+            writeln!(f, "  memtables        {} B, {} immutable", family.memtable_bytes, family.immutables)?;
             for (i, (tables, bytes)) in family.level_tables.iter().zip(&family.level_bytes).enumerate() {
                 writeln!(f, "  level {}          {tables} tables, {bytes} B", i + 1)?;
             }

@@ -1,4 +1,4 @@
-//! Beginning transactions, and doing them again after a conflict.
+//! Begins transactions and retries them after conflicts.
 
 use std::time::Duration;
 
@@ -8,23 +8,24 @@ use crate::txn::Transaction;
 use crate::types::SeqNo;
 use crate::{Error, Result};
 
-/// How often [`Db::transact`] begins anew.
+/// Maximum number of attempts in [`Db::transact`].
 const TRIES_MAX: u32 = 100;
-/// The first pause after a conflict, and the longest.
+/// Bounds of the random pause after a conflict.
 const PAUSE_MIN: Duration = Duration::from_micros(20);
 const PAUSE_MAX: Duration = Duration::from_millis(5);
 
 impl Transaction {
-    /// Commits all writes, or none; returns the commit's sequence number. The transaction has then ended, however it went.
+    /// Commits all writes atomically and returns the commit's sequence number. The transaction has ended afterwards,
+    /// also after an error.
     ///
     /// # Errors
-    /// `Conflict` if somebody wrote what the level protects: nothing happened, [`Transaction::reset`] and do it again. Others
-    /// as [`Db::write`](crate::Db::write).
+    /// `Conflict` if another commit wrote what the isolation level protects. Nothing was written; call
+    /// [`Transaction::reset`] and retry. Other errors as [`Db::write`](crate::Db::write).
     pub fn commit(&mut self) -> Result<SeqNo> {
         self.commit_with(&WriteOptions::default())
     }
 
-    /// As [`Transaction::commit`], with options for this commit.
+    /// Like [`Transaction::commit`], with options for this commit.
     ///
     /// # Errors
     /// As [`Transaction::commit`].
@@ -41,8 +42,8 @@ impl Db {
         Transaction::new(&self.inner.shared, isolation)
     }
 
-    /// Runs `body` in a serializable transaction and commits; after a conflict all of it again, with growing random pauses. `body`
-    /// must do nothing that cannot be repeated. If it fails with anything but `Conflict`, nothing is committed.
+    /// Runs `body` in a serializable transaction and commits. After a conflict it retries both, with growing random
+    /// pauses, so `body` must be repeatable. If `body` fails with an error other than `Conflict`, nothing is committed.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -58,12 +59,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of `body` and of the commit; `Conflict` if it met a hundred of them in a row.
+    /// The errors of `body` and of the commit; `Conflict` after 100 conflicts in a row.
     pub fn transact<R>(&self, body: impl FnMut(&mut Transaction) -> Result<R>) -> Result<R> {
         self.transact_at(Isolation::Serializable, body)
     }
 
-    /// As [`Db::transact`], at another level.
+    /// Like [`Db::transact`], at another isolation level.
     ///
     /// # Errors
     /// As [`Db::transact`].

@@ -1,13 +1,16 @@
-//! Families that wait for their key order: what the log holds for them is held back, and replayed when the order is known.
+//! Unresolved families: families whose key order is not known. Their operations in the log are deferred, and replayed
+//! when the key order is registered.
 //!
-//! Recovery leaves no log behind, and what it cannot sort it cannot write to tables. So it writes the operations of a
-//! waiting family, as they are, to a value log of that family, and one edit of the manifest names the place and moves the
-//! beginning of the log past them: they are in the log or held back, never both and never neither. They keep their sequence numbers,
-//! because nothing newer can come to a family that nobody can reach. When the order is known, here or in a later open, they go
-//! through a memtable to tables, and one edit adds these and lets go of what was held back.
+//! Recovery removes the old log, but it cannot write operations to tables without sorting them. So it appends the
+//! operations of an unresolved family, unchanged, to a value log of that family. One manifest edit records the location
+//! and moves the beginning of the log past them. So each operation is either in the log or deferred, never both.
+//! Sequence numbers stay the same: nothing newer can be written to an unresolved family. Once the key
+//! order is known, in this session or a later open, the operations go through a memtable to tables. One edit adds these
+//! tables and releases the deferred operations.
 //!
-//! Held back are pieces of about half a MiB: `seqno u64 | length u32 | operations` for each commit, oldest first, the
-//! operations in the log's own form. The ranks of range deletes are counted anew, as those of other families are left out.
+//! Deferred operations are stored in pieces of about 512 KiB: `seqno u64 | length u32 | operations` for each commit,
+//! oldest first, with the operations encoded as in the log. The ranks of range deletes are renumbered, because
+//! operations of other families are left out.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,12 +26,12 @@ use crate::vlog::VlogPointer;
 use crate::write::{Op, encode_op, ops};
 use crate::{Error, Result, files};
 
-/// A piece is ended before the first commit behind this.
+/// A piece ends at the first commit boundary past this size.
 const PIECE_BYTES: usize = 512 << 10;
 
 impl Db {
-    /// Makes a key order known while the database is open. The families that waited for it are there when this returns, with all
-    /// that they held when the database was opened.
+    /// Registers a key order while the database is open. When this returns, the families that need it are available,
+    /// with all the data they had when the database was opened.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -46,8 +49,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `Exists` if an order of this name is known: built in, given to [`crate::OpenOptions::comparator`] or registered. `Corrupt`, `NoSpace`,
-    /// `Io`, `Poisoned`: families that are not there yet go on waiting, and the call may be repeated. `Closed`.
+    /// `Exists` if an order of this name is known: built in, given to [`crate::OpenOptions::comparator`] or registered.
+    /// `Corrupt`, `NoSpace`, `Io`, `Poisoned`: the remaining families stay unresolved, and the call may be repeated.
+    /// `Closed`.
     pub fn register_comparator(&self, order: Comparator) -> Result<()> {
         let shared = &self.inner.shared;
         if shared.options.read_only {
@@ -66,12 +70,12 @@ impl Db {
         Ok(())
     }
 
-    /// The key order of this name, if it is built in, was given when the database was opened, or registered since.
+    /// Returns the key order of this name, if it is built in, was given at open, or was registered since.
     pub fn comparator(&self, name: &str) -> Option<Comparator> {
         self.inner.shared.orders.by_name(name)
     }
 
-    /// The families that wait for a key order, each with the name of that order; sorted.
+    /// Returns the unresolved families, each with the name of its key order, sorted.
     pub fn waiting_families(&self) -> Vec<(String, String)> {
         let waiting = self.inner.shared.orders.waiting.lock();
         let mut names: Vec<_> = waiting.values().map(|f| (f.name.to_string(), f.order.to_string())).collect();
@@ -80,7 +84,7 @@ impl Db {
     }
 }
 
-/// Makes `family`, whose tables are open by now, one like all others.
+/// Makes `family` an ordinary family. Its tables must be open already.
 fn join(shared: &Arc<Shared>, family: &WaitingFamily) -> Result<()> {
     let state = shared.versions.state();
     let (Some(known), Some(version)) = (state.families.get(&family.id), shared.versions.version(family.id))
@@ -107,7 +111,7 @@ fn join(shared: &Arc<Shared>, family: &WaitingFamily) -> Result<()> {
     Ok(())
 }
 
-/// What was held back goes to `tables`, and these into force.
+/// Writes the deferred operations to `tables` and installs these.
 fn write(
     shared: &Arc<Shared>,
     core: &Arc<FamilyCore>,
@@ -135,7 +139,7 @@ fn write(
     })
 }
 
-/// Inserts all that `family` held back into its memtables; `relieve` is called after each piece.
+/// Inserts all deferred operations of `family` into its memtables. Calls `relieve` after each piece.
 ///
 /// # Errors
 /// `Corrupt`, `Io`, and those of `relieve`.
@@ -154,7 +158,7 @@ pub(super) fn replay(
     Ok(())
 }
 
-/// Inserts one piece. `before` is the sequence number of the commit before; those of the piece are not below it.
+/// Inserts one piece. `before` is the sequence number of the previous commit; numbers below it are corruption.
 fn replay_piece(
     shared: &Shared,
     family: &Arc<FamilyCore>,
@@ -166,7 +170,7 @@ fn replay_piece(
     while d.remaining() > 0 {
         let seq = d.u64()?;
         if !(*before..=SEQ_MAX).contains(&seq) {
-            return Err(d.corrupt("sequence number of a commit that was held back"));
+            return Err(d.corrupt("the sequence number of a deferred commit is out of order"));
         }
         *before = seq;
         let length = d.u32()? as usize;
@@ -174,7 +178,7 @@ fn replay_piece(
         for op in ops(d.take(length)?, file, base) {
             let op = op?;
             if op.family != family.id {
-                return Err(Error::corrupt(file, base, "an operation of another family was held back"));
+                return Err(Error::corrupt(file, base, "a deferred operation belongs to another family"));
             }
             recover::insert(shared, family, seq, &op)?;
         }
@@ -182,18 +186,18 @@ fn replay_piece(
     Ok(())
 }
 
-/// What recovery holds back for one family.
+/// Deferred operations of one family, collected during recovery.
 pub(super) struct Holding {
     pub(super) family: Arc<WaitingFamily>,
-    /// The piece that grows.
+    /// The piece being filled.
     piece: Vec<u8>,
-    /// The commit at its end: its number, where its length stands, the range deletes in it.
+    /// Last commit of the piece: sequence number, offset of its length field, number of range deletes.
     last: Option<(SeqNo, usize, u32)>,
-    /// Pieces that are written.
+    /// Pointers to the pieces already written.
     pointers: Vec<VlogPointer>,
-    /// Pieces that cannot be written.
+    /// Complete pieces of a read-only open, which cannot be written.
     in_memory: Vec<Vec<u8>>,
-    /// Value logs that operations refer to.
+    /// Value logs that the operations refer to.
     pub(super) vlogs: BTreeSet<VlogId>,
     read_only: bool,
 }
@@ -211,7 +215,7 @@ impl Holding {
         }
     }
 
-    /// Holds back an operation of commit `seq`.
+    /// Defers an operation of commit `seq`.
     pub(super) fn add(&mut self, seq: SeqNo, op: &Op<'_>) -> Result<()> {
         let (_, at, rank) = match self.last {
             Some(last) if last.0 == seq => last,
@@ -250,7 +254,7 @@ impl Holding {
         Ok(())
     }
 
-    /// No more will come. What was written is durable after a sync of the directory.
+    /// Ends the collection. The pieces are durable after a sync of the directory.
     pub(super) fn finish(&mut self) -> Result<()> {
         self.end_piece()?;
         *self.family.in_memory.lock() = std::mem::take(&mut self.in_memory);
@@ -258,7 +262,7 @@ impl Holding {
         self.family.vlog.sync()
     }
 
-    /// Adds what was written, and the value logs that `state` does not name yet, to `edit`.
+    /// Adds the pieces, and the value logs that `state` does not name yet, to `edit`.
     pub(super) fn add_to(&self, state: &State, edit: &mut VersionEdit) -> Result<()> {
         let family = self.family.id;
         let named = |vlog: &VlogId| state.families.get(&family).is_some_and(|f| f.vlogs.contains_key(vlog));

@@ -1,15 +1,16 @@
-//! One ordered walk over many sources.
+//! Merges many sources into one ordered sequence.
 //!
-//! Order: key ascending, sequence number descending, then index of the child ascending; backward is the exact reverse.
-//! The waiting children are a list sorted by their entries, so the runner-up is known for nothing and a run of entries
-//! of one child costs one comparison each; when the lead changes, the old leader is put back by
-//! binary search: as many comparisons as a loser tree, which would not know its runner-up. Bytewise keys are compared by
-//! their first eight bytes first, kept beside the children (measured: a quarter less time for random keys, the same
-//! for keys with a common prefix). Nothing is allocated after construction but the key buffer of a turn.
+//! Order: key ascending, sequence number descending, then index of the child ascending. Backward is the exact reverse.
+//! The `waiting` children are a list sorted by their current entries. So the runner-up comes for free, and consecutive
+//! entries of one child cost one comparison each. When the lead changes, the old leader is reinserted by binary search.
+//! That takes as many comparisons as a loser tree, which would not provide the runner-up. Bytewise keys are compared
+//! first by their first eight bytes, stored next to the children (measured: a quarter less time for random keys, no
+//! difference for keys with a common prefix). After construction, only the key buffer used when changing direction
+//! allocates.
 //!
-//! Invariants while valid: `current` and `waiting` name distinct children that stand on entries; forward, each waiting
-//! child stands on its first entry after the current one, backward on its last before it; children named nowhere
-//! have no such entry, except the `deferred` ones, which are not positioned yet.
+//! Invariants while valid: `current` and `waiting` name distinct children that stand on entries. Forward, each waiting
+//! child stands on its first entry after the current one; backward, on its last entry before it. Other children have no
+//! such entry, except the `deferred` ones, which are not positioned yet.
 
 use std::cmp::Ordering;
 
@@ -24,27 +25,27 @@ const NONE: usize = usize::MAX;
 pub struct MergeCursor<C> {
     compare: Comparator,
     children: Vec<C>,
-    /// First eight bytes of each child's key, in byte order; 0 for all where keys are not ordered bytewise.
+    /// First eight bytes of each child's key as a number in byte order; 0 for all if keys are not ordered bytewise.
     heads: Vec<u64>,
     bytewise: bool,
     /// The child that stands on the cursor's entry, or `NONE`.
     current: usize,
-    /// The other children with entries to come, the next one last.
+    /// The other children with remaining entries, sorted; the next one is last.
     waiting: Vec<usize>,
-    /// After a lazy seek: children whose entries all come after the current one and that are not positioned.
+    /// After a lazy seek: children that are not positioned and whose entries all come after the current one.
     deferred: Vec<usize>,
-    /// Whether `waiting` is still to be built, after a lazy seek.
+    /// Whether `waiting` must still be built, after a lazy seek.
     partial: bool,
     forward: bool,
     lazy: bool,
-    /// Whether the first child is not newer than the others.
+    /// Whether the first child may be older than the others.
     first_apart: bool,
-    /// Key of the entry at which the direction changes.
+    /// Key of the entry at which the direction changes; also a scratch buffer.
     key: Vec<u8>,
 }
 
 impl<C: MergeSource> MergeCursor<C> {
-    /// Merges `children`. Of two entries with the same key and sequence number, that of the lower index comes first.
+    /// Merges `children`. Of two entries with the same key and sequence number, the one of the lower index comes first.
     pub fn new(compare: Comparator, children: Vec<C>) -> Self {
         let n = children.len();
         Self {
@@ -63,29 +64,30 @@ impl<C: MergeSource> MergeCursor<C> {
         }
     }
 
-    /// As [`MergeCursor::new`], for children sorted newest first: of one key, a lower child holds only versions newer
-    /// than those of a higher one. A seek that finds its exact key then leaves the older children alone
-    /// until the cursor moves on.
+    /// Like [`MergeCursor::new`], for children sorted newest first: all versions of a key in one child are newer than
+    /// those in later children. A seek that finds its exact key then does not position the older children until the
+    /// cursor moves.
     pub fn newest_first(compare: Comparator, children: Vec<C>) -> Self {
         Self { lazy: true, ..Self::new(compare, children) }
     }
 
-    /// As [`MergeCursor::newest_first`], but the first child may also hold versions that are older than those of others.
+    /// Like [`MergeCursor::newest_first`], but the first child may also hold versions older than those of other
+    /// children.
     pub fn newest_after_first(compare: Comparator, children: Vec<C>) -> Self {
         Self { first_apart: true, ..Self::newest_first(compare, children) }
     }
 
-    /// The children, in the order they were given.
+    /// Returns the children in their original order.
     pub fn children(&self) -> &[C] {
         &self.children
     }
 
-    /// Gives the children back.
+    /// Returns the children.
     pub fn into_children(self) -> Vec<C> {
         self.children
     }
 
-    /// Whether child `a` stands on an entry that is met before that of child `b`.
+    /// Returns whether the entry of child `a` comes before that of child `b` in the current direction.
     #[inline]
     fn ahead(&self, a: usize, b: usize) -> bool {
         let (x, y) = (self.heads[a], self.heads[b]);
@@ -95,7 +97,7 @@ impl<C: MergeSource> MergeCursor<C> {
         self.ahead_in_full(a, b)
     }
 
-    /// As `ahead`, where the heads do not tell.
+    /// Like `ahead`, for children with equal heads.
     fn ahead_in_full(&self, a: usize, b: usize) -> bool {
         let (x, y) = (&self.children[a], &self.children[b]);
         let order = match self.compare.compare(x.key(), y.key()) {
@@ -105,7 +107,7 @@ impl<C: MergeSource> MergeCursor<C> {
         if self.forward { order.is_lt() } else { order.is_gt() }
     }
 
-    /// Whether child `i` stands beyond the entry `(self.key, seq)` of child `from` in the walking direction.
+    /// Returns whether child `i` stands beyond the entry `(self.key, seq)` of child `from` in the current direction.
     fn beyond(&self, i: usize, from: usize, seq: SeqNo) -> bool {
         let child = &self.children[i];
         let order = match self.compare.compare(child.key(), &self.key) {
@@ -123,7 +125,7 @@ impl<C: MergeSource> MergeCursor<C> {
         self.forward = forward;
     }
 
-    /// To be called when child `i` has moved and is to be compared.
+    /// Must be called after child `i` has moved, before it is compared.
     #[inline]
     fn note_head(&mut self, i: usize) {
         if self.bytewise {
@@ -131,14 +133,14 @@ impl<C: MergeSource> MergeCursor<C> {
         }
     }
 
-    /// Sorts child `i` into the waiting ones.
+    /// Inserts child `i` into the waiting children.
     fn place(&mut self, i: usize) {
         self.note_head(i);
         let at = self.waiting.partition_point(|&w| self.ahead(i, w));
         self.waiting.insert(at, i);
     }
 
-    /// Makes the foremost of the positioned children the current one.
+    /// Makes the first of the positioned children the current one.
     fn settle(&mut self) {
         for i in 0..self.children.len() {
             if self.children[i].valid() {
@@ -148,7 +150,7 @@ impl<C: MergeSource> MergeCursor<C> {
         self.current = self.waiting.pop().unwrap_or(NONE);
     }
 
-    /// The current child has moved on by one: restores the order.
+    /// Restores the order after the current child has moved by one entry.
     #[inline]
     fn restore(&mut self) {
         let moved = self.current;
@@ -174,11 +176,11 @@ impl<C: MergeSource> MergeCursor<C> {
         self.current = next;
     }
 
-    /// Positions what a lazy seek left out, for walking forward.
+    /// Positions the children that a lazy seek left out, for iterating forward.
     #[cold]
     fn complete(&mut self) -> Result<()> {
         let current = self.current;
-        self.current = NONE; // not valid, should a child fail
+        self.current = NONE; // invalid if a child fails
         self.partial = false;
         self.key.clear();
         self.key.extend_from_slice(self.children[current].key());
@@ -195,7 +197,7 @@ impl<C: MergeSource> MergeCursor<C> {
         Ok(())
     }
 
-    /// Turns round on the current entry.
+    /// Changes direction on the current entry.
     #[cold]
     fn turn(&mut self, forward: bool) -> Result<()> {
         let current = self.current;
@@ -220,8 +222,8 @@ impl<C: MergeSource> MergeCursor<C> {
         Ok(())
     }
 
-    /// Moves child `i` to its nearest entry beyond `(self.key, seq)` of child `from`. One step does it, unless the
-    /// child had run out or was not positioned, or entries were inserted into it meanwhile.
+    /// Moves child `i` to its nearest entry beyond `(self.key, seq)` of child `from`. Usually one step suffices. More
+    /// is needed if the child was exhausted or not positioned, or if entries were inserted into it meanwhile.
     fn turn_child(&mut self, i: usize, from: usize, seq: SeqNo) -> Result<()> {
         if self.children[i].valid() && !self.deferred.contains(&i) {
             self.step_child(i)?;
@@ -236,10 +238,11 @@ impl<C: MergeSource> MergeCursor<C> {
         Ok(())
     }
 
-    /// Moves child `i` near `(self.key, seq)` of child `from`: a step or two before its place in the walking direction.
+    /// Moves child `i` close to `(self.key, seq)` of child `from`, at most a few steps before its target in the current
+    /// direction.
     fn seek_near(&mut self, i: usize, from: usize, seq: SeqNo) -> Result<()> {
         let child = &mut self.children[i];
-        // Backward, the same version of a lower child is still to come.
+        // Backward, a lower child's entry with the same key and sequence number is still to come.
         let seq = if self.forward || i > from { Some(seq) } else { seq.checked_sub(1) };
         let Some(seq) = seq else { return child.seek_for_prev(&self.key) };
         child.seek_version(&self.key, seq)?;
@@ -251,7 +254,7 @@ impl<C: MergeSource> MergeCursor<C> {
         if self.forward { self.children[i].next() } else { self.children[i].prev() }
     }
 
-    /// Moves all children that stand on the key of the entry, the current one last, on to the next key.
+    /// Moves all children that stand on the current key to the next key, the current child last.
     #[inline]
     fn leave_key(&mut self) -> Result<()> {
         let current = self.current;
@@ -296,8 +299,8 @@ impl<C: MergeSource> MergeCursor<C> {
         Ok(())
     }
 
-    /// Positions all children at `target` by `seek`; with `lazy`, newest to oldest, up to the first that stands on a version
-    /// of the key itself: what the others have of it is older.
+    /// Positions all children at `target` with `seek`. If `lazy`, positions them from newest to oldest and stops at the
+    /// first that stands on a version of `target` itself: the versions in the remaining children are older.
     #[inline]
     fn seek_by(&mut self, target: &[u8], seek: impl Fn(&mut C) -> Result<()>) -> Result<()> {
         if self.lazy && self.children.len() > 1 {
@@ -336,9 +339,10 @@ impl<C: MergeSource> MergeCursor<C> {
     }
 }
 
-/// Passing dead keys in a tight loop.
+/// Skipping dead keys in a tight loop.
 impl<C: MergeSource> MergeCursor<C> {
-    /// As [`EntryCursor::skip_dead`], with the newest child in the lead and at most one other below `bound`; `other` may be none.
+    /// Does the work of [`EntryCursor::skip_dead`] for the newest child and at most one other child with keys below
+    /// `bound`. `other` may be `NONE`.
     fn pass_dead(
         &mut self,
         lead: usize,
@@ -372,7 +376,8 @@ impl<C: MergeSource> MergeCursor<C> {
 }
 
 impl<C: MergeSource> EntryCursor for MergeCursor<C> {
-    /// A tombstone of a newer child over an older version of one other child is the usual pair, and the tombstone alone.
+    /// Handles the two common cases: a tombstone of a newer child over an older version in one other child, and a
+    /// tombstone alone.
     fn skip_dead(&mut self, seq: SeqNo, until: Option<&[u8]>, most: u64) -> Result<u64> {
         let lead = self.current;
         if lead == NONE || !self.lazy || self.partial || !self.forward || !self.bytewise {
@@ -391,7 +396,7 @@ impl<C: MergeSource> EntryCursor for MergeCursor<C> {
         key.clear();
         key.extend_from_slice(bound.unwrap_or_default());
         let bound = bound.is_some().then_some(());
-        self.current = NONE; // not valid, should a child fail
+        self.current = NONE; // invalid if a child fails
         let passed = self.pass_dead(lead, other, bound.map(|()| &key[..]), seq, most);
         self.key = key;
         let passed = passed?;
@@ -473,7 +478,7 @@ impl<C: MergeSource> EntryCursor for MergeCursor<C> {
         Ok(())
     }
 
-    /// A run from the leader: keys before that of the runner-up are of no other child.
+    /// Copies consecutive rows from the leader: keys before that of the runner-up occur in no other child.
     fn copy_rows(&mut self, sight: Sight, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
         let lead = self.current;
         if lead == NONE || !self.forward || self.partial {
@@ -523,7 +528,7 @@ impl<C: MergeSource> EntryCursor for MergeCursor<C> {
     }
 }
 
-/// The first eight bytes, zeros behind a shorter key, as a number that orders as they do.
+/// Returns the first eight bytes, padded with zeros, as a number with the same order.
 #[inline]
 fn head(key: &[u8]) -> u64 {
     let bytes = key.first_chunk().copied().unwrap_or_else(|| {

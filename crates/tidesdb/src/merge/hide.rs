@@ -1,16 +1,16 @@
-//! [`HidingCursor`]: a source without what range tombstones hide from one reader.
+//! [`HidingCursor`]: a source without the entries that range tombstones and dead ranges hide from one reader.
 //!
-//! A tombstone that the reader sees hides the oldest versions of a key, never a newer one before an older one. So what is left
-//! may be shown as if the rest had never been.
+//! A range tombstone visible to the reader hides the oldest versions of a key, never a newer version without all older
+//! ones. So the remaining versions can be shown as if the hidden ones did not exist.
 
 use crate::Result;
 use crate::ranges::{Hidden, tighter};
 use crate::types::{Comparator, EntryCursor, Rows, SeqNo, Sight, Stamp, Stored};
 
-/// Hidden entries after which whole tables are passed over.
+/// Hidden entries to step over before trying to skip whole tables and blocks.
 const LEAP_AFTER: u64 = 8;
 
-/// Walks `C` both ways, past what is hidden. Costs a branch where nothing is.
+/// Iterates over `C` in both directions, skipping hidden entries. Costs one branch if nothing can be hidden.
 #[derive(Debug)]
 pub struct HidingCursor<C> {
     inner: C,
@@ -19,7 +19,7 @@ pub struct HidingCursor<C> {
 }
 
 impl<C: EntryCursor> HidingCursor<C> {
-    /// Walks `inner` without what `hidden` covers.
+    /// Creates a cursor over `inner` without the entries that `hidden` covers.
     pub fn new(inner: C, order: Comparator, hidden: Option<Hidden>) -> Self {
         Self { inner, order, hidden }
     }
@@ -48,7 +48,7 @@ impl<C: EntryCursor> HidingCursor<C> {
         let mut steps = 0u64;
         let mut leap_at = LEAP_AFTER;
         while self.is_hidden() {
-            self.inner.next_key()?; // what is older of this key is hidden, too
+            self.inner.next_key()?; // older versions of this key are hidden too
             steps += 1;
             if steps < leap_at || !self.is_hidden() {
                 continue;
@@ -56,7 +56,7 @@ impl<C: EntryCursor> HidingCursor<C> {
             let Some(hidden) = &self.hidden else { continue };
             let piece = hidden.pieces();
             self.inner.skip_older(hidden.below(), hidden.high())?;
-            // Where it does not help it is tried ever more seldom.
+            // If the skip did not help, the next attempt comes after eight times as many steps.
             (steps, leap_at) = match self.is_hidden() && self.pieces() == piece {
                 true => (steps, leap_at * 8),
                 false => (0, LEAP_AFTER),
@@ -109,7 +109,7 @@ impl<C: EntryCursor> EntryCursor for HidingCursor<C> {
         if self.is_hidden() {
             return Ok(0);
         }
-        // Up to where something may be hidden: from there on there may be a leap.
+        // Stops where the next range may hide entries: there a whole range may be skipped.
         let high = self.hidden.as_ref().and_then(Hidden::high);
         let nearer = |until: &[u8], high: &[u8]| self.order.compare(until, high).is_le();
         let passed = self.inner.skip_dead(seq, tighter(until, high, nearer), most)?;

@@ -1,7 +1,7 @@
-//! The disjoint, sorted tables of a level as one source, opened one at a time when the walk reaches them.
+//! The disjoint, sorted tables of a level as one source. Tables are opened one at a time, when iteration reaches them.
 //!
-//! Invariant: when valid, the child stands on an entry of table `open`. No key has versions in two tables, so a walk
-//! never has to look into a neighbour for older or newer versions of its key.
+//! Invariant: when valid, the child stands on an entry of table `open`. No key has versions in two tables, so the
+//! versions of a key are never spread over neighbouring tables.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use crate::types::{Comparator, EntryCursor, Rows, SEQ_MAX, SeqNo, Sight, Stamp, 
 
 /// A table of a level.
 pub trait LevelTable: Send + Sync {
-    /// Walks the table.
+    /// Cursor over the table.
     type Cursor: EntryCursor;
-    /// No version in the table is newer than this.
+    /// Upper bound for the sequence numbers in the table.
     fn max_seq(&self) -> SeqNo {
         SEQ_MAX
     }
@@ -21,33 +21,33 @@ pub trait LevelTable: Send + Sync {
     fn smallest(&self) -> &[u8];
     /// The last key.
     fn largest(&self) -> &[u8];
-    /// A new cursor over the table, not positioned.
+    /// Returns a new cursor over the table, not positioned.
     fn cursor(&self) -> Self::Cursor;
-    /// Points `cursor`, of another table perhaps, at this one; override it where that saves buffers.
+    /// Points `cursor`, possibly of another table, at this one. Override it if that saves buffers.
     fn reuse(&self, cursor: &mut Self::Cursor) {
         *cursor = self.cursor();
     }
-    /// Whether the table may hold a version of exactly `key`; see [`MergeSource::may_contain`].
+    /// Returns whether the table may hold a version of exactly `key`; see [`MergeSource::may_contain`].
     fn may_contain(&self, key: &[u8]) -> bool {
         let _ = key;
         true
     }
 }
 
-/// Walks the tables of one level.
+/// Iterates over the tables of one level.
 pub struct LevelCursor<T: LevelTable> {
     compare: Comparator,
     tables: Arc<[T]>,
-    /// Cursor of the table last opened, kept for the next seek into it.
+    /// Cursor of the last opened table, kept for the next seek into it.
     child: Option<T::Cursor>,
     /// Index of that table; meaningless without a child.
     open: usize,
-    /// Whether the child stands on the cursor's entry.
+    /// Whether the child stands on the current entry.
     valid: bool,
 }
 
 impl<T: LevelTable> LevelCursor<T> {
-    /// A cursor over `tables`, which are sorted by key and disjoint. Opens none of them.
+    /// Creates a cursor over `tables`, which must be sorted by key and disjoint. Opens none of them.
     pub fn new(compare: Comparator, tables: Arc<[T]>) -> Self {
         debug_assert!(
             tables
@@ -58,7 +58,7 @@ impl<T: LevelTable> LevelCursor<T> {
         Self { compare, tables, child: None, open: 0, valid: false }
     }
 
-    /// Index of the first table whose last key is not before `target`, or the number of tables.
+    /// Returns the index of the first table whose last key is at or after `target`, or the number of tables.
     #[inline]
     fn table_at(&self, target: &[u8]) -> usize {
         if self.child.is_some() && self.covers(self.open, target) {
@@ -74,7 +74,7 @@ impl<T: LevelTable> LevelCursor<T> {
             && self.compare.compare(key, table.largest()).is_le()
     }
 
-    /// The cursor of table `i`, opened if it is not.
+    /// Returns the cursor of table `i`, opening it if needed.
     fn open(&mut self, i: usize) -> &mut T::Cursor {
         let child = match self.child.take() {
             Some(child) if self.open == i => child,
@@ -98,7 +98,7 @@ impl<T: LevelTable> LevelCursor<T> {
         self.child.as_mut().expect("a valid cursor has a child")
     }
 
-    /// Goes to the first entry of table `i` or, should it have none, of those after it.
+    /// Moves to the first entry of table `i` or, if it has none, of a later table.
     fn enter_first(&mut self, mut i: usize) -> Result<()> {
         self.valid = false;
         while i < self.tables.len() {
@@ -113,7 +113,7 @@ impl<T: LevelTable> LevelCursor<T> {
         Ok(())
     }
 
-    /// Goes to the last entry of the last table before index `end` that has one.
+    /// Moves to the last entry of the last nonempty table before index `end`.
     fn enter_last(&mut self, mut end: usize) -> Result<()> {
         self.valid = false;
         while end > 0 {

@@ -1,9 +1,9 @@
-//! Many sources, one stream: merging, levels, what a user sees, and what may be dropped.
+//! Merging of many sources into one stream: merge cursor, levels, visibility, and garbage collection of versions.
 //!
-//! [`MergeCursor`] makes one ordered walk of memtables, tables and levels. [`LevelCursor`] makes one source of the
-//! disjoint tables of a level. [`VisibleCursor`] shows what a reader at a sequence number sees. [`Retain`] is the only
-//! place that decides which versions a flush or compaction may drop. All are single-threaded values that
-//! may move between threads.
+//! [`MergeCursor`] merges memtables, tables and levels into one ordered sequence. [`LevelCursor`] presents the disjoint
+//! tables of a level as one source. [`VisibleCursor`] shows what a reader at a sequence number sees. [`Retain`] is the
+//! only place that decides which versions a flush or compaction may drop. All are single-threaded values that may move
+//! between threads.
 
 mod heap;
 mod hide;

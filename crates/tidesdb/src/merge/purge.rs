@@ -1,38 +1,39 @@
-//! [`Purger`]: leaves out of a merge what range tombstones hide from every reader.
+//! [`Purger`]: drops from a merge what range tombstones hide from every reader.
 //!
-//! A version `v` under a tombstone `t` (the oldest newer one that covers it) is seen only by readers from `v` on and before `t`.
-//! If there is none, and no transaction looks for it as a conflict, it goes, tombstone or not: what it hides is older still, so hidden by `t`, too. The range tombstone stays
-//! where it is, so dropping a version changes no read; [`super::retain`] then judges what is left as if it were all.
+//! Let `v` be a version and `t` the oldest newer tombstone that covers it. Only readers at or after `v` and before `t`
+//! see `v`. If there is no such reader, and no transaction needs `v` to detect a conflict, `v` is dropped, whether it
+//! is a tombstone or not: what `v` hides is older still, so `t` hides it too. The range tombstone itself stays, so
+//! dropping `v` changes no read. [`super::retain`] then judges the remaining versions as if they were all.
 
 use super::RetainRules;
 use crate::ranges::{Hidden, RangeSet};
 use crate::types::{Comparator, SEQ_MAX, SeqNo};
 
-/// Range tombstones that a merge may rely on: whatever becomes of its output, they are in the manifest.
+/// Range tombstones that a merge may rely on: they are in the manifest, whether or not the merge succeeds.
 #[derive(Debug)]
 pub struct Purge {
-    /// The tombstones.
+    /// The range tombstones.
     pub ranges: RangeSet,
-    /// They are all there are up to this sequence number.
+    /// `ranges` is complete up to this sequence number.
     pub complete_to: SeqNo,
 }
 
 impl Purge {
-    /// Of what is flushed or copied without regard to tombstones.
+    /// No tombstones; for flushes and copies that do not apply range tombstones.
     pub fn nothing() -> Self {
         Self { ranges: RangeSet::default(), complete_to: 0 }
     }
 }
 
-/// Asked of each entry in order, before any other rule.
+/// Judges each entry in order, before any other rule.
 #[derive(Debug)]
 pub(super) struct Purger {
     order: Comparator,
     ranges: RangeSet,
     hidden: Option<Hidden>,
-    /// Entries left out.
+    /// Number of entries dropped.
     pub(super) dropped: u64,
-    /// Nothing that was let through so far is covered by a tombstone of a number up to this one.
+    /// No tombstone with a sequence number up to this one covers any entry let through so far.
     pub(super) purged_to: SeqNo,
 }
 
@@ -43,7 +44,7 @@ impl Purger {
         Self { order, ranges, hidden, dropped: 0, purged_to: purge.complete_to }
     }
 
-    /// Whether the version `seq` of `key` goes.
+    /// Returns whether to drop version `seq` of `key`.
     #[inline]
     pub(super) fn drops(&mut self, rules: &RetainRules, key: &[u8], seq: SeqNo) -> bool {
         let Some(hidden) = &mut self.hidden else { return false };

@@ -1,86 +1,91 @@
-//! Which versions a flush or compaction may drop: the only place that decides it.
+//! Decides which versions a flush or compaction may drop. No other code decides it.
 //!
 //! # What must hold
 //!
-//! *Readers.* `R` is the set of sequence numbers at which the output may be read: every live snapshot, and every
-//! number from the visible floor on (a later snapshot or an unregistered reader). The caller must take the floor first
-//! and the snapshots second, and a snapshot must read the published number and register in one step;
-//! then every later snapshot is at or above the floor.
+//! *Readers.* `R` is the set of sequence numbers at which the output may be read: every live snapshot, and every number
+//! from the visible floor on (a later snapshot or an unregistered reader). The caller must read the floor first and the
+//! snapshots second, and taking a snapshot must read the published number and register it in one step. Then every later
+//! snapshot is at or above the floor.
 //!
-//! *Stored set.* `S` is everything stored of a key, newest first. The input of a merge is a contiguous piece of `S`:
-//! no version stored elsewhere lies between two of the input. With `bottom`, nothing older than the input exists.
-//! *Below*, "adjacent" means adjacent in `S`. A version is the *answer* of reader `r` if it is the newest at or below `r`.
-//! It *hides* if it is a tombstone or has expired. No reader's clock runs behind `now`.
+//! *Stored set.* `S` is everything stored for a key, newest first. The input of a merge is a contiguous part of `S`: no
+//! version stored elsewhere lies between two versions of the input. With `bottom`, nothing older than the input exists.
+//! In the following, "adjacent" means adjacent in `S`. A version is the *answer* of reader `r` if it is the newest one
+//! at or below `r`. It *hides* if it is a tombstone or has expired. No reader's clock is behind `now`.
 //!
-//! `T` is the set of snapshots of live transactions whose commit looks for conflicts. A version is *evidence* if it is
-//! newer than some member of `T`: that transaction may ask whether the key was written since.
+//! `T` is the set of snapshots of live transactions that check for conflicts when they commit. A version is *evidence*
+//! if it is newer than some member of `T`: that transaction may ask whether the key was written since.
 //!
-//! Every step keeps four laws:
+//! Every step keeps four invariants:
 //!
-//! * **Reads.** For each `r` in `R`, the answer stays the same version, or was hiding and is now another
-//!   hiding version, or was hiding and is now none.
-//! * **Separation.** If the history had a tombstone between two puts that are adjacent in `S`, then they are not: one
-//!   that hides lies between them.
+//! * **Reads.** For each `r` in `R`, one of these holds: the answer stays the same version; or it was hiding and is now
+//!   another hiding version; or it was hiding and there is now none.
+//! * **Separation.** If the history had a tombstone between two puts, then these puts are not adjacent in `S`: a hiding
+//!   version lies between them.
 //! * **Single deletes.** Below a single delete in `S` lies at most one put before the next hiding version or the end.
-//! * **Evidence.** If the newest version of a key is evidence, it stays, as itself or as a full delete of the same number.
+//! * **Evidence.** If the newest version of a key is evidence, it stays, either unchanged or as a full delete with the
+//!   same number.
 //!
-//! The user's promise (a single delete follows at most one put since the last delete, where a commit that deletes
-//! and puts a key counts as the put alone) and Separation give the third law for a single delete when it is written:
-//! if there was a put since the last delete, Separation puts a hiding version (or nothing) below it; if there
-//! was none, the newest version hides or there is none, by Reads.
+//! The user promises that a single delete follows at most one put since the last delete, where a commit that deletes
+//! and puts a key counts as the put alone. This promise and Separation give the third invariant when a single delete is
+//! written. If there was a put since the last delete, Separation puts a hiding version (or nothing) below it. If there
+//! was none, then by Reads the newest version hides or does not exist.
 //!
-//! # The steps, and why they keep the laws
+//! # The rules, and why they keep the invariants
 //!
-//! Let `v` be a version and `n` the adjacent newer one, no reader in `[v, n)`. So `v` is nobody's answer, and to remove
-//! it changes no answer.
+//! Let `v` be a version and `n` the adjacent newer one, with no reader in `[v, n)`. So `v` is the answer of no reader,
+//! and removing it changes no answer.
 //!
-//! 1. **`v` is a put: dropped** (`Shadowed`). Separation: neighbours `u`, `n` of `v` that are puts had no tombstone
-//!    between them and `v`, so none between each other. Single deletes: there are fewer puts.
-//! 2. **`v` is a tombstone, `n` is one: `v` dropped, `n` becomes a full delete if `v` was one** (`Shadowed`).
-//!    `n` still separates. If `v` was a single delete, at most one put lay below it, so at most one lies below `n` now;
-//!    else `n` is no single delete any more.
-//! 3. **`v` is a tombstone, `n` is a put**: `v` may be all that separates `n` from an older put, so it is dropped only if
-//!    what follows turns out to hide (rule 5) or it is the last of all (rule 6). Otherwise it stays.
-//! 4. **`n` is a single delete, `v` a put: both dropped** (`Paired`). By the third law what lies below `v` hides or is
-//!    nothing, so readers that were answered `n` still find nothing. Two puts do not become adjacent. A
-//!    single delete further up meets what lies below `v`, which hides, instead of `n`.
-//! 5. **`t` hides, the adjacent older version hides: `t` dropped** (`Redundant`, readers or not), whose readers are now
-//!    answered by the older one, which also separates what `t` separated; a single delete above meets it instead of `t`.
-//! 6. **`t` hides, is the last of `S`: dropped** (`Bottom`; `Expired` for a put). Its readers find nothing, and there are
-//!    no puts below to be separated or counted.
-//! 7. **`v` is an expired put: becomes a full delete** with the same sequence number. Hiding stays hiding, and it
-//!    takes a put away from below a single delete.
-//! 8. **`v` is a tombstone with the sequence number of `n`, a put that stays** (one commit wrote the key twice): dropped
-//!    (`SameCommit`), by the user's promise: such a commit counts as the put alone.
+//! 1. **`v` is a put: dropped** (`Shadowed`). Separation: if the neighbours `u` and `n` of `v` are puts, there was no
+//!    tombstone between them and `v`, so there is none between `u` and `n`. Single deletes: there are fewer puts.
+//! 2. **`v` is a tombstone and so is `n`: `v` dropped, `n` becomes a full delete if `v` was one** (`Shadowed`). `n`
+//!    still separates. If `v` was a single delete, at most one put lay below it, so at most one lies below `n` now.
+//!    Otherwise `n` is no longer a single delete.
+//! 3. **`v` is a tombstone and `n` is a put**: `v` may be the only separation of `n` from an older put. So it is
+//!    dropped only if the next older version hides (rule 5) or if `v` is the last version (rule 6). Otherwise it stays.
+//! 4. **`n` is a single delete and `v` is a put: both dropped** (`Paired`). By the third invariant the version below
+//!    `v` hides or does not exist, so readers whose answer was `n` still find nothing. No two puts become adjacent. A
+//!    single delete above now meets the version below `v`, which hides, instead of `n`.
+//! 5. **`t` hides and the adjacent older version hides: `t` dropped** (`Redundant`), whether it has readers or not. The
+//!    older version is now the answer of these readers and separates what `t` separated. A single delete above meets it
+//!    instead of `t`.
+//! 6. **`t` hides and is the last of `S`: dropped** (`Bottom`; `Expired` for a put). Its readers find nothing, and
+//!    there are no puts below it to be separated or counted.
+//! 7. **`v` is an expired put: becomes a full delete** with the same sequence number. It still hides, and there is one
+//!    put less below a single delete.
+//! 8. **`v` is a tombstone with the sequence number of `n`, a put that stays** (one commit wrote the key twice):
+//!    dropped (`SameCommit`), by the user's promise: such a commit counts as the put alone.
 //!
-//! Rules 4, 5 and 6 do not drop a version that is evidence; under rule 4 the put below it goes by rule 1. The other rules never
-//! drop the newest version of a key: rules 1, 2 and 8 drop one that has a newer neighbour, and rule 7 keeps its number. A
-//! transaction that begins later has a snapshot at or above all versions of the input, so they are no evidence for it.
+//! Rules 4, 5 and 6 do not drop a version that is evidence; under rule 4 the put below it is then dropped by rule 1.
+//! The other rules never drop the newest version of a key: rules 1, 2 and 8 drop a version with a newer neighbour, and
+//! rule 7 keeps its number. A transaction that begins later has a snapshot at or above all versions of the input, so
+//! none of them is evidence for it.
 //!
-//! Everything else is kept. A version that hides is held back until the next version of its key, or the end of the
-//! key, decides between rules 4, 5, 6 and keeping it; so one tombstone is all that is ever pending.
+//! All other versions are kept. A hiding version stays pending until the next version of its key, or the end of the
+//! key, decides between rules 4, 5, 6 and keeping it. So at most one tombstone is pending.
 
 use std::ops::Range;
 
 use crate::types::{Comparator, EntryRef, Kind, SeqNo};
 
-/// What a merge must respect. The fields are read once, at the start of the merge.
+/// Inputs of the garbage collection rules. The fields are set once, at the start of the merge.
 #[derive(Clone, Debug, Default)]
 pub struct RetainRules {
     /// Every live snapshot, ascending. Read after the floor.
     pub snapshots: Vec<SeqNo>,
-    /// All numbers from here on may be read: the published sequence number when the merge began, or lower.
+    /// Lowest number at which unregistered and later readers may read: the published sequence number when the merge
+    /// began, or lower.
     pub visible_floor: SeqNo,
-    /// Whether nothing older than the input is stored of any key in its range.
+    /// Whether nothing older than the input is stored for any key in its range.
     pub bottom: bool,
-    /// Wall time in UNIX seconds at or before every later reader's; `None` treats every version as alive.
+    /// Wall time in UNIX seconds, not after that of any later reader; `None` treats every version as not expired.
     pub now: Option<u32>,
-    /// Oldest snapshot of a live transaction whose commit looks for conflicts; `None` if there is no such transaction.
+    /// Oldest snapshot of a live transaction that checks for conflicts; `None` without such a transaction.
     pub conflicts_since: Option<SeqNo>,
 }
 
 impl RetainRules {
-    /// Whether some reader sees a version of number `from` but none of number `to`.
+    /// Returns whether a reader exists in `readers`: it sees the version at the start of the range, but not the one at
+    /// its end.
     #[inline]
     pub fn reader_within(&self, readers: Range<SeqNo>) -> bool {
         if readers.is_empty() {
@@ -96,7 +101,7 @@ impl RetainRules {
         self.snapshots.get(at).is_some_and(|&s| s < readers.end)
     }
 
-    /// Whether a transaction may ask for the version `seq` when it commits.
+    /// Returns whether a transaction may need version `seq` to detect a conflict when it commits.
     #[inline]
     pub fn is_evidence(&self, seq: SeqNo) -> bool {
         self.conflicts_since.is_some_and(|snapshot| seq > snapshot)
@@ -108,19 +113,19 @@ impl RetainRules {
     }
 }
 
-/// No version has this number.
+/// Sentinel: no version has this number.
 const NO_SEQ: SeqNo = SeqNo::MAX;
 
-/// Why a version was dropped. The numbers in brackets are the rules above.
+/// Why a version was dropped. The numbers in brackets refer to the rules above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The same commit wrote the key again \[1, 2, 8\].
     SameCommit,
-    /// A newer version answers all readers \[1, 2\].
+    /// A newer version is the answer of all its readers \[1, 2\].
     Shadowed,
-    /// A single delete met its put: counted for each of the two \[4\].
+    /// A single delete met its put; counted for both \[4\].
     Paired,
-    /// A tombstone above one that hides as much \[5\].
+    /// A tombstone directly above another hiding version \[5\].
     Redundant,
     /// A tombstone with nothing left to hide \[6\].
     Bottom,
@@ -137,23 +142,23 @@ const REASONS: [Reason; 6] = [
     Reason::Expired,
 ];
 
-/// What to do with the entry just judged.
+/// Decision on the entry just judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Write it.
     Keep,
     /// Do not write it.
     Drop(Reason),
-    /// Do not write it now: if it must stay, [`Retain::released`] or [`Retain::finish`] hands it out later.
+    /// Do not write it now. If it must stay, [`Retain::released`] or [`Retain::finish`] returns it later.
     Hold,
 }
 
-/// Entries by fate. When the merge has ended, `seen == kept + dropped in all`.
+/// Counts of entries. At the end of the merge, `seen == kept + dropped_in_all()`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RetainCounts {
     /// Entries judged.
     pub seen: u64,
-    /// Entries written, those of `buried` included.
+    /// Entries written, including those in `buried`.
     pub kept: u64,
     /// Expired puts written as tombstones.
     pub buried: u64,
@@ -161,48 +166,49 @@ pub struct RetainCounts {
 }
 
 impl RetainCounts {
-    /// Entries dropped for `reason`.
+    /// Returns the number of entries dropped for `reason`.
     pub fn dropped(&self, reason: Reason) -> u64 {
         self.dropped[reason as usize]
     }
 
-    /// Entries dropped for any reason.
+    /// Returns the number of entries dropped for any reason.
     pub fn dropped_in_all(&self) -> u64 {
         self.dropped.iter().sum()
     }
 
-    /// Reasons and how often each applied.
+    /// Returns all reasons and how often each applied.
     pub fn by_reason(&self) -> impl Iterator<Item = (Reason, u64)> + '_ {
         REASONS.into_iter().zip(self.dropped)
     }
 }
 
-/// A version that hides, held back until it is known whether it is needed.
+/// A hiding version that stays pending until it is known whether it must be kept.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     seq: SeqNo,
     kind: Kind,
-    /// It was a put that expired.
+    /// Whether it was a put that expired.
     buried: bool,
 }
 
-/// Judges the versions of a merge, fed in merge order.
+/// Judges the versions of a merge, which must come in merge order.
 ///
-/// After each [`Retain::judge`] write what [`Retain::released`] gives, then the entry itself if the verdict is `Keep`;
-/// at the end write what [`Retain::finish`] gives. [`RetainStream`](super::RetainStream) does just that.
+/// After each [`Retain::judge`], write the entry of [`Retain::released`], if any, then the entry itself if the verdict
+/// is `Keep`. At the end write the entry of [`Retain::finish`], if any. [`RetainStream`](super::RetainStream) does
+/// exactly that.
 #[derive(Debug)]
 pub struct Retain {
     rules: RetainRules,
     compare: Comparator,
     /// The key being judged; empty and meaningless before the first entry.
     key: Vec<u8>,
-    /// Number of the last version of this key.
+    /// Sequence number of the previous version of this key.
     newer: SeqNo,
-    /// Number of the last put of this key that was kept, or `NO_SEQ`.
+    /// Sequence number of the last put of this key that was kept, or `NO_SEQ`.
     kept: SeqNo,
     started: bool,
     held: Option<Held>,
-    /// The key of a released tombstone, if the judge is at another key already.
+    /// Key of a released tombstone, if judging has moved on to another key.
     released_key: Vec<u8>,
     released: Option<Held>,
     released_is_older_key: bool,
@@ -210,7 +216,7 @@ pub struct Retain {
 }
 
 impl Retain {
-    /// A judge under `rules` for keys ordered by `compare`.
+    /// Creates a judge with `rules` for keys ordered by `compare`.
     pub fn new(rules: RetainRules, compare: Comparator) -> Self {
         debug_assert!(rules.snapshots.is_sorted());
         Self {
@@ -228,14 +234,14 @@ impl Retain {
         }
     }
 
-    /// What to do with the next version in merge order.
+    /// Decides on the next version in merge order.
     #[inline]
     pub fn judge(&mut self, key: &[u8], seq: SeqNo, kind: Kind, expiry: u32) -> Verdict {
         self.counts.seen += 1;
         self.released = None;
         let verdict = if self.started && self.same_key(key) {
             let newer = std::mem::replace(&mut self.newer, seq);
-            debug_assert!(seq <= newer, "versions come newest first");
+            debug_assert!(seq <= newer, "versions of a key must come newest first");
             self.judge_older(newer, seq, kind, expiry)
         } else {
             self.begin_key(key, seq);
@@ -249,14 +255,14 @@ impl Retain {
         verdict
     }
 
-    /// A tombstone, held back earlier, that must be written before the entry just judged.
+    /// Returns a tombstone that was pending and must be written before the entry just judged.
     #[inline]
     pub fn released(&self) -> Option<EntryRef<'_>> {
         let key = if self.released_is_older_key { &self.released_key } else { &self.key };
         self.released.map(|held| EntryRef { key, seq: held.seq, kind: held.kind, expiry: 0, value: &[] })
     }
 
-    /// Ends the merge: a last tombstone to be written, if any. Later calls give none.
+    /// Ends the merge. Returns a last tombstone to write, if any. Later calls return `None`.
     pub fn finish(&mut self) -> Option<EntryRef<'_>> {
         self.released = None;
         self.end_key();
@@ -264,12 +270,12 @@ impl Retain {
         self.released()
     }
 
-    /// The key last judged.
+    /// Returns the key judged last.
     pub fn key(&self) -> &[u8] {
         &self.key
     }
 
-    /// The order of the keys.
+    /// Returns the rules.
     pub(super) fn rules(&self) -> &RetainRules {
         &self.rules
     }
@@ -278,7 +284,7 @@ impl Retain {
         &self.compare
     }
 
-    /// What was done so far; complete after [`Retain::finish`].
+    /// Returns the counts so far; complete after [`Retain::finish`].
     pub fn counts(&self) -> &RetainCounts {
         &self.counts
     }
@@ -306,7 +312,7 @@ impl Retain {
         self.started = true;
     }
 
-    /// No older version of the key is in the input: at the bottom the held one is the last of all (rule 6).
+    /// Ends a key: the input has no older version of it. At the bottom, the pending version is the last one (rule 6).
     #[inline]
     fn end_key(&mut self) {
         let Some(held) = self.held else { return };
@@ -317,7 +323,7 @@ impl Retain {
         }
     }
 
-    /// A version `seq` with the adjacent newer one `newer` in the input.
+    /// Judges version `seq`, whose adjacent newer version in the input is `newer`.
     fn judge_older(&mut self, newer: SeqNo, seq: SeqNo, kind: Kind, expiry: u32) -> Verdict {
         if self.rules.reader_within(seq..newer) {
             return self.judge_answer(seq, kind, expiry);
@@ -336,11 +342,11 @@ impl Retain {
                 Verdict::Drop(reason) // rule 2
             }
             (None, true) if seq == self.kept => Verdict::Drop(reason), // rule 8
-            (None, true) => self.hold(seq, kind, false), // rule 3; or, after rule 4, the answer of those who lost theirs
+            (None, true) => self.hold(seq, kind, false), // rule 3; or, after rule 4, the new answer of the readers of the pair
         }
     }
 
-    /// A version that some reader is answered, or that starts its key.
+    /// Judges a version that is the answer of some reader or the newest of its key in the input.
     #[inline]
     fn judge_answer(&mut self, seq: SeqNo, kind: Kind, expiry: u32) -> Verdict {
         let expired = self.rules.expired(expiry);

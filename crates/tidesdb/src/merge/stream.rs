@@ -1,4 +1,4 @@
-//! The loop of flush and compaction: a merged walk, judged, as the entries to be written.
+//! The loop of flush and compaction: applies garbage collection to a merged sequence and yields the entries to write.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use super::{Retain, RetainCounts, Verdict};
 use crate::types::{EntryCursor, EntryRef, SeqNo, Stamp};
 use crate::{Error, Result};
 
-/// Walks a source of versions and yields those that must be written, in order.
+/// Iterates over a source of versions and yields those that must be written, in order.
 ///
 /// The source must be positioned already, on the first version of a key.
 #[derive(Debug)]
@@ -15,15 +15,15 @@ pub struct RetainStream<C> {
     inner: C,
     purger: Purger,
     retain: Retain,
-    /// Keys from here on belong to the next piece of the merge.
+    /// Keys from here on belong to the next part of the merge.
     end: Option<Box<[u8]>>,
     step: Step,
-    /// Entries the source stood on.
+    /// Number of entries of the source processed so far.
     met: u64,
     check: Option<Check>,
 }
 
-/// Whether the merge may go on.
+/// Callback that returns whether the merge may continue.
 struct Check(Box<dyn Fn() -> Result<()>>);
 
 impl fmt::Debug for Check {
@@ -32,21 +32,21 @@ impl fmt::Debug for Check {
     }
 }
 
-/// So many entries of the source may go by, written or not, before the merge asks whether it may go on.
+/// Number of source entries, written or not, between two calls of the check.
 const CHECK_EVERY: u64 = 4096;
 
-/// What the next call begins with.
+/// What the next call does first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Judge the entry the source stands on.
+    /// Judge the current entry of the source.
     Judge,
     /// Move the source first.
     Advance,
-    /// Yield the entry the source stands on: it was judged, and a released tombstone went first.
+    /// Yield the current entry of the source: it was judged, and a pending tombstone was yielded before it.
     Yield,
     /// Nothing is left.
     Done,
-    /// The source failed, or is being asked.
+    /// The source failed, or the current call has not finished.
     Failed,
 }
 
@@ -57,30 +57,30 @@ enum Found {
 }
 
 impl<C: EntryCursor> RetainStream<C> {
-    /// Judges what `inner` yields from its position on, up to the key `end` (exclusive), if one is given.
+    /// Judges the entries of `inner` from its position on, up to the key `end` (exclusive) if given.
     pub fn new(inner: C, retain: Retain, end: Option<&[u8]>) -> Self {
         let purger = Purger::new(&Purge::nothing(), retain.order().clone());
         Self { inner, purger, retain, end: end.map(Into::into), step: Step::Judge, met: 0, check: None }
     }
 
-    /// Leaves out first what `purge` deletes for all readers.
+    /// Drops the entries that `purge` hides from all readers, before the other rules apply.
     #[must_use]
     pub fn purging(mut self, purge: &Purge) -> Self {
         self.purger = Purger::new(purge, self.retain.order().clone());
         self
     }
 
-    /// Asks `check` now and then whether to go on.
+    /// Calls `check` regularly to ask whether the merge may continue.
     #[must_use]
     pub fn checking(mut self, check: impl Fn() -> Result<()> + 'static) -> Self {
         self.check = Some(Check(Box::new(check)));
         self
     }
 
-    /// The next entry to write; `None` at the end.
+    /// Returns the next entry to write; `None` at the end.
     ///
     /// # Errors
-    /// Whatever the source or the check fails with. The merge must then be given up: nothing more is yielded.
+    /// Errors of the source or the check. The merge must then be abandoned: nothing more is yielded.
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend its entries")]
     pub fn next(&mut self) -> Result<Option<EntryRef<'_>>> {
         let step = std::mem::replace(&mut self.step, Step::Failed);
@@ -98,22 +98,23 @@ impl<C: EntryCursor> RetainStream<C> {
         Ok(entry)
     }
 
-    /// What was done so far; complete once [`RetainStream::next`] gave `None`.
+    /// Returns the counts so far; complete once [`RetainStream::next`] has returned `None`.
     pub fn counts(&self) -> &RetainCounts {
         self.retain.counts()
     }
 
-    /// Entries that were purged; they are none of those that were seen.
+    /// Returns the number of entries dropped because of range tombstones. [`RetainStream::counts`] does not include
+    /// them.
     pub fn purged(&self) -> u64 {
         self.purger.dropped
     }
 
-    /// Nothing that was yielded so far is covered by a range tombstone of a number up to this one.
+    /// Returns the sequence number up to which no range tombstone covers any entry yielded so far.
     pub fn purged_to(&self) -> SeqNo {
         self.purger.purged_to
     }
 
-    /// What is to be yielded and what to do after that.
+    /// Returns what to yield next and the step after it.
     fn find(&mut self, mut step: Step) -> Result<(Found, Step)> {
         loop {
             match step {
@@ -121,7 +122,7 @@ impl<C: EntryCursor> RetainStream<C> {
                 Step::Advance => self.inner.next()?,
                 Step::Yield => return Ok((Found::Entry, Step::Advance)),
                 Step::Done => return Ok((Found::Last, Step::Done)),
-                Step::Failed => return Err(Error::internal("a merge went on after it had failed")),
+                Step::Failed => return Err(Error::internal("a merge continued after it had failed")),
             }
             if !self.inner.valid() || self.at_end() {
                 return Ok((Found::Last, Step::Done));

@@ -1,14 +1,14 @@
-//! What a reader sees: for each key the newest version at or below a sequence number, unless that one is a tombstone
-//! or has expired. A dead newest version hides its key; it never uncovers an older one.
+//! Visibility: shows for each key the newest version at or below a sequence number, unless that version is a tombstone
+//! or has expired. A dead newest version hides its key; no older version is shown instead.
 //!
-//! Forward, the cursor stands on the version it shows. Backward, the newest visible version of a key is known only
-//! after the walk has left the key, so the version is kept in buffers; a key with many versions is
-//! positioned by a seek instead. The buffers are re-used: nothing is allocated once they are warm.
+//! Forward, the inner cursor stands on the version shown. Backward, the newest visible version of a key is known only
+//! after iteration has left the key, so the version is copied to buffers. A key with many versions is positioned by a
+//! seek instead. The buffers are reused: no allocations once they have grown.
 
 use crate::Result;
 use crate::types::{Comparator, EntryCursor, KeyBorder, Rows, SeqNo, Sight, Stamp, Stored};
 
-/// Versions walked over before the cursor seeks past the others of their key.
+/// Versions to step over before the cursor seeks past the remaining ones of their key.
 const WALK_MAX: usize = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,11 +17,11 @@ enum Place {
     Nowhere,
     /// The inner cursor stands on the version shown.
     OnEntry,
-    /// The version shown is in the stash; the inner cursor stands before all versions of its key, or before the start.
+    /// The version shown is in the stash. The inner cursor stands before all versions of its key, or before the start.
     Stashed,
 }
 
-/// A reader's cursor over any source of versions: each key at most once, only live ones, both ways.
+/// A reader's cursor over any source of versions: shows each key at most once, only live versions, in both directions.
 #[derive(Debug)]
 pub struct VisibleCursor<C> {
     inner: C,
@@ -34,25 +34,27 @@ pub struct VisibleCursor<C> {
     upper: KeyBorder,
     stash: Stash,
     hidden: u64,
-    /// Where the deleted keys begin that are being walked over.
+    /// Start of the deleted keys that the current scan passes.
     desert_start: Vec<u8>,
     desert: Option<Desert>,
 }
 
-/// Keys from `start` on and before `end` (`None` = to the last of all), of which the reader saw none: all deleted.
+/// A dead range: keys from `start` to `end` (exclusive; `None` = no upper bound), all of which are deleted for the
+/// reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Desert {
-    /// First of them.
+    /// First key of the range.
     pub start: Vec<u8>,
-    /// The key that comes after them.
+    /// First key after the range.
     pub end: Option<Vec<u8>>,
 }
 
-/// Deleted keys in a row after which the place is remembered, and from which on they are told of.
+/// Consecutive deleted keys after which their start is recorded, and the minimum number that is reported as a dead
+/// range.
 const DESERT_NOTED: usize = 8;
 const DESERT_MIN: usize = 1024;
 
-/// The version shown when walking backward. `key` also remembers the key whose further versions are skipped.
+/// The version shown when iterating backward. `key` also holds the key whose remaining versions are skipped.
 #[derive(Debug, Default)]
 struct Stash {
     key: Vec<u8>,
@@ -79,42 +81,43 @@ impl<C: EntryCursor> VisibleCursor<C> {
         }
     }
 
-    /// The time as of which it looks, in UNIX seconds.
+    /// Returns the time at which expiry is judged, in UNIX seconds.
     pub fn now(&self) -> u32 {
         self.now
     }
 
-    /// Looks as of another sequence number and time. The cursor must be positioned again.
+    /// Changes the sequence number and time of the view. The cursor must be positioned again.
     pub fn set_view(&mut self, snapshot: SeqNo, now: u32) {
         self.snapshot = snapshot;
         self.now = now;
         self.place = Place::Nowhere;
     }
 
-    /// Shows only keys from `lower` on (inclusive) and before `upper` (exclusive). The cursor must be positioned again.
+    /// Restricts the cursor to keys from `lower` (inclusive) to `upper` (exclusive). The cursor must be positioned
+    /// again.
     pub fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
         self.lower.assign(lower);
         self.upper.assign(upper);
         self.place = Place::Nowhere;
     }
 
-    /// With `true`, values are not kept when walking backward: [`EntryCursor::entry`] and [`EntryCursor::value`] must
-    /// not be called.
+    /// With `true`, values are not copied when iterating backward: [`EntryCursor::entry`] and [`EntryCursor::value`]
+    /// must not be called.
     pub fn set_keys_only(&mut self, keys_only: bool) {
         self.keys_only = keys_only;
     }
 
-    /// Keys skipped because their newest version was a tombstone or had expired, since the cursor was made.
+    /// Returns how many keys were skipped since creation because their newest version was a tombstone or had expired.
     pub fn hidden(&self) -> u64 {
         self.hidden
     }
 
-    /// The source.
+    /// Returns the source.
     pub fn inner(&self) -> &C {
         &self.inner
     }
 
-    /// Gives the source back.
+    /// Returns the source.
     pub fn into_inner(self) -> C {
         self.inner
     }
@@ -124,7 +127,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
         stamp.kind.is_tombstone() || (stamp.expiry != 0 && stamp.expiry <= self.now)
     }
 
-    /// Whether the inner cursor stands on a version of the remembered key.
+    /// Returns whether the inner cursor stands on a version of the remembered key.
     #[inline]
     fn same_key(&self) -> bool {
         let (a, b) = (self.inner.key(), self.stash.key.as_slice());
@@ -136,7 +139,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
         self.upper.get().is_some_and(|upper| self.compare.compare(key, upper).is_ge())
     }
 
-    /// Whether the inner cursor stands beyond the upper bound. Where there is none, its key is not looked at.
+    /// Returns whether the inner cursor stands beyond the upper bound. Does not read the key if there is no bound.
     #[inline]
     fn is_beyond_upper(&self) -> bool {
         self.upper.get().is_some() && self.beyond_upper(self.inner.key())
@@ -153,7 +156,8 @@ impl<C: EntryCursor> VisibleCursor<C> {
         self.stash.key.extend_from_slice(self.inner.key());
     }
 
-    /// To the first key after the remembered one: in byte order the next possible key is the key and a zero.
+    /// Moves to the first key after the remembered one. In byte order, the successor of a key is the key followed by a
+    /// zero byte.
     fn seek_after_key(&mut self) -> Result<()> {
         if self.compare.is_bytewise() {
             self.stash.key.push(0);
@@ -165,11 +169,11 @@ impl<C: EntryCursor> VisibleCursor<C> {
         if self.inner.valid() && self.same_key() { self.inner.next_key() } else { Ok(()) }
     }
 
-    /// From a version of the remembered key to the last version of the key before.
+    /// Moves from a version of the remembered key to the last version of the previous key.
     fn leave_backward(&mut self) -> Result<()> {
         let mut left = WALK_MAX;
         while self.inner.valid() && self.same_key() {
-            // A source that grows may have got newer versions since the last seek.
+            // A source that grows may have received newer versions since the last seek.
             if left > 0 {
                 self.inner.prev()?;
                 left -= 1;
@@ -181,15 +185,15 @@ impl<C: EntryCursor> VisibleCursor<C> {
         Ok(())
     }
 
-    /// To the last entry before the newest version of the remembered key.
+    /// Moves to the last entry before the newest version of the remembered key.
     #[cold]
     fn leave_backward_far(&mut self) -> Result<()> {
         self.inner.seek(&self.stash.key)?;
         if self.inner.valid() { self.inner.prev() } else { self.inner.seek_to_last() }
     }
 
-    /// One entry on among versions above the snapshot, after `passed` of them without a break; how many it is then. If all
-    /// of the last ones were of one key, to the version of that key that the snapshot sees.
+    /// Moves one entry forward among versions above the snapshot, `passed` of which were passed in a row. Returns the
+    /// new count. If the last versions all belong to one key, seeks to the version of that key that the snapshot sees.
     #[cold]
     fn pass_newer(&mut self, passed: usize) -> Result<usize> {
         if passed == WALK_MAX {
@@ -202,7 +206,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
         Ok(if passed < 2 * WALK_MAX { passed + 1 } else { 0 })
     }
 
-    /// From the first version of some key on, finds the first visible one.
+    /// Moves forward from the first version of some key to the first visible version.
     #[inline]
     fn find_forward(&mut self) -> Result<()> {
         let mut newer = 0;
@@ -229,7 +233,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
                 return Ok(());
             }
             self.hidden += 1;
-            // A desert is about sequence numbers; an entry expires with time.
+            // A dead range depends only on sequence numbers, but expiry depends on time.
             dead = if stamp.kind.is_tombstone() { dead + 1 } else { 0 };
             if dead == DESERT_NOTED {
                 self.desert_start.clear();
@@ -244,12 +248,12 @@ impl<C: EntryCursor> VisibleCursor<C> {
         }
     }
 
-    /// Copies to `rows`, which is empty, the row stood on and those after it that are of one source and take but a look each. If there was
-    /// anything to copy the cursor is not valid until [`VisibleCursor::resume`] takes it to the row after them, which may be
-    /// a long way.
+    /// Copies the current row and following rows of one source to `rows`, which must be empty. Stops at the first row
+    /// that needs more work. If anything was copied, the cursor is invalid until [`VisibleCursor::resume`] moves it to
+    /// the row after them, which may be far away.
     ///
     /// # Errors
-    /// Those of what comes after the rows that were copied; the cursor is then not valid.
+    /// Errors of reading past the copied rows; the cursor is then invalid.
     pub fn take_rows(&mut self, rows: &mut Rows) -> Result<()> {
         if self.place != Place::OnEntry || self.upper.get().is_some() || self.keys_only {
             return Ok(());
@@ -263,15 +267,15 @@ impl<C: EntryCursor> VisibleCursor<C> {
         Ok(())
     }
 
-    /// To the row after those that were taken.
+    /// Moves to the row after the copied rows.
     ///
     /// # Errors
-    /// Those of a step.
+    /// Errors of a step.
     pub fn resume(&mut self) -> Result<()> {
         self.find_forward()
     }
 
-    /// After `dead` deleted keys in a row.
+    /// Called after `dead` consecutive deleted keys.
     #[inline]
     fn leave_desert(&mut self, dead: usize) {
         if dead >= DESERT_MIN {
@@ -285,18 +289,18 @@ impl<C: EntryCursor> VisibleCursor<C> {
         self.desert = Some(Desert { start: self.desert_start.clone(), end });
     }
 
-    /// Whether the last step went over a desert.
+    /// Returns whether the last step passed a dead range.
     #[inline]
     pub fn met_desert(&self) -> bool {
         self.desert.is_some()
     }
 
-    /// The desert that the last step went over, once.
+    /// Takes the dead range that the last step passed.
     pub fn take_desert(&mut self) -> Option<Desert> {
         self.desert.take()
     }
 
-    /// From the oldest version of some key back, finds the first key that is visible.
+    /// Moves backward from the oldest version of some key to the first visible key.
     fn find_backward(&mut self) -> Result<()> {
         while self.inner.valid() && !self.below_lower(self.inner.key()) {
             self.remember_key();
@@ -307,8 +311,8 @@ impl<C: EntryCursor> VisibleCursor<C> {
         Ok(())
     }
 
-    /// From the oldest version of the remembered key: shows the newest visible version, if it is live, else goes to
-    /// the key before and returns `false`.
+    /// Starts at the oldest version of the remembered key. Shows the newest visible version if it is live; otherwise
+    /// moves to the previous key and returns `false`.
     fn show_key_backward(&mut self) -> Result<bool> {
         let mut seen = 0;
         let mut live = false;
@@ -336,7 +340,8 @@ impl<C: EntryCursor> VisibleCursor<C> {
         Ok(live)
     }
 
-    /// As `show_key_backward`, when there are many versions, at least one of them not newer than the snapshot.
+    /// Does the work of `show_key_backward` for a key with many versions, at least one of them at or below the
+    /// snapshot.
     #[cold]
     fn show_key_by_seek(&mut self) -> Result<bool> {
         self.inner.seek_version(&self.stash.key, self.snapshot)?;
@@ -393,7 +398,7 @@ impl<C: EntryCursor> EntryCursor for VisibleCursor<C> {
         self.find_backward()
     }
 
-    /// To the first visible key at or after `target` and within the bounds.
+    /// Moves to the first visible key at or after `target` and within the bounds.
     fn seek(&mut self, target: &[u8]) -> Result<()> {
         self.place = Place::Nowhere;
         if self.beyond_upper(target) {
@@ -406,7 +411,8 @@ impl<C: EntryCursor> EntryCursor for VisibleCursor<C> {
         self.find_forward()
     }
 
-    /// To the version of `target` that is shown, if it is at or below `seq`, else to the first visible key after it.
+    /// Moves to the visible version of `target` if it is at or below `seq`, otherwise to the first visible key after
+    /// it.
     fn seek_version(&mut self, target: &[u8], seq: SeqNo) -> Result<()> {
         self.seek(target)?;
         if self.valid() && self.compare.compare(self.key(), target).is_eq() && self.seq() > seq {
@@ -415,7 +421,7 @@ impl<C: EntryCursor> EntryCursor for VisibleCursor<C> {
         Ok(())
     }
 
-    /// To the last visible key at or before `target` and within the bounds.
+    /// Moves to the last visible key at or before `target` and within the bounds.
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
         if self.beyond_upper(target) {
             return self.seek_to_last();
@@ -440,7 +446,7 @@ impl<C: EntryCursor> EntryCursor for VisibleCursor<C> {
         self.find_forward()
     }
 
-    /// As `next`: no key is shown twice.
+    /// Same as `next`: no key is shown twice.
     fn next_key(&mut self) -> Result<()> {
         self.next()
     }

@@ -1,34 +1,34 @@
-//! [`Hidden`]: what range tombstones hide from one reader, for a walk from key to key.
+//! [`Hidden`]: what range tombstones hide from one reader, for scans from key to key.
 //!
-//! The piece of the key space around the last key asked for is remembered, so that a step inside it costs a compare or two.
+//! Remembers the piece of the key space around the last key, so a step within the piece costs one or two comparisons.
 
 use super::RangeSet;
 use super::set::tighter;
 use crate::types::{Comparator, KeyBorder, SeqNo};
 
-/// The tombstones of all that a reader at one sequence number looks at.
+/// All range tombstones that concern a reader at one sequence number.
 #[derive(Debug)]
 pub struct Hidden {
     sets: Vec<RangeSet>,
     snapshot: SeqNo,
-    /// Versions below this are hidden in the piece that is remembered; 0 = none.
+    /// Versions below this are hidden in the current piece; 0 = none.
     below: SeqNo,
     known: bool,
-    /// How many pieces were looked at so far.
+    /// Number of pieces looked up so far.
     pieces: u64,
     low: KeyBorder,
     high: KeyBorder,
 }
 
 impl Hidden {
-    /// For a reader at `snapshot`; `None` if there is no tombstone at all.
+    /// Creates the state for a reader at `snapshot`; `None` if there are no tombstones.
     pub fn new(sets: Vec<RangeSet>, snapshot: SeqNo) -> Option<Self> {
         let sets: Vec<RangeSet> = sets.into_iter().filter(|set| !set.is_empty()).collect();
         let (low, high) = (KeyBorder::default(), KeyBorder::default());
         (!sets.is_empty()).then_some(Self { sets, snapshot, below: 0, known: false, pieces: 0, low, high })
     }
 
-    /// Whether the version `seq` of `key` is deleted.
+    /// Returns whether version `seq` of `key` is deleted.
     pub fn covers(&mut self, order: &Comparator, key: &[u8], seq: SeqNo) -> bool {
         let inside = self.known
             && self.low.get().is_none_or(|low| order.compare(low, key).is_le())
@@ -53,22 +53,23 @@ impl Hidden {
         self.pieces += 1;
     }
 
-    /// After [`Hidden::covers`]: the number of the piece of the last question.
+    /// Returns the number of the piece of the last [`Hidden::covers`] call.
     pub fn pieces(&self) -> u64 {
         self.pieces
     }
 
-    /// After [`Hidden::covers`]: versions below this are hidden up to [`Hidden::high`] and down to [`Hidden::low`].
+    /// Returns the sequence number below which versions are hidden in the piece of the last [`Hidden::covers`] call,
+    /// from [`Hidden::low`] to [`Hidden::high`].
     pub fn below(&self) -> SeqNo {
         self.below
     }
 
-    /// The first key after the piece of the last question; `None` = it goes on to the end.
+    /// Returns the first key after the piece of the last call; `None` = the piece has no upper bound.
     pub fn high(&self) -> Option<&[u8]> {
         self.high.get()
     }
 
-    /// The first key of the piece of the last question; `None` = it begins at the first key of all.
+    /// Returns the first key of the piece of the last call; `None` = the piece has no lower bound.
     pub fn low(&self) -> Option<&[u8]> {
         self.low.get()
     }

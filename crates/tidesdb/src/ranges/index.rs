@@ -1,7 +1,7 @@
-//! [`RangeIndex`]: a few tombstones arranged for the question "which cover this key?".
+//! [`RangeIndex`]: a set of tombstones indexed for the question "which tombstones cover this key?".
 //!
-//! The borders of all tombstones cut the key space into pieces; a segment tree over the pieces (Bentley, 1977) holds each
-//! tombstone in O(log n) nodes. A key asks the nodes on the way from its piece to the root.
+//! The borders of all tombstones cut the key space into pieces. A segment tree over the pieces (Bentley, 1977) stores
+//! each tombstone in O(log n) nodes. A lookup visits the nodes on the path from the key's piece to the root.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -9,13 +9,14 @@ use std::sync::Arc;
 use super::RangeTombstone;
 use crate::types::{Comparator, SeqNo};
 
-/// Immutable.
+/// The index; immutable.
 #[derive(Debug)]
 pub(super) struct RangeIndex {
     tombstones: Vec<Arc<RangeTombstone>>,
-    /// Where pieces meet: starts and ends, sorted, each once.
+    /// Borders between pieces: starts and ends, sorted, without duplicates.
     borders: Vec<Border>,
-    /// `seqs[nodes[i]..nodes[i + 1]]` are those of node `i`, ascending. The leaf of piece `p` is node `pieces + p`.
+    /// `seqs[nodes[i]..nodes[i + 1]]` are the numbers of node `i`, ascending. The leaf of piece `p` is node `pieces +
+    /// p`.
     nodes: Vec<u32>,
     seqs: Vec<SeqNo>,
 }
@@ -66,12 +67,12 @@ impl RangeIndex {
         &self.tombstones
     }
 
-    /// The newest tombstone over `key` that is not newer than `snapshot`; 0 = none.
+    /// Returns the newest tombstone over `key` that is not newer than `snapshot`; 0 = none.
     pub(super) fn newest(&self, order: &Comparator, key: &[u8], snapshot: SeqNo) -> SeqNo {
         self.newest_in(self.piece(order, key), snapshot)
     }
 
-    /// The oldest tombstone over `key` that is newer than `seq`.
+    /// Returns the oldest tombstone over `key` that is newer than `seq`.
     pub(super) fn oldest_above(&self, order: &Comparator, key: &[u8], seq: SeqNo) -> Option<SeqNo> {
         let above = |node: usize| {
             let seqs = self.node(node);
@@ -80,7 +81,7 @@ impl RangeIndex {
         self.way_up(self.piece(order, key)).filter_map(above).min()
     }
 
-    /// As [`RangeIndex::newest`], with the borders of the piece around `key`, in which the answer is the same.
+    /// Like [`RangeIndex::newest`], with the borders of the piece around `key`, in which the answer is the same.
     pub(super) fn around(
         &self,
         order: &Comparator,
@@ -100,7 +101,7 @@ impl RangeIndex {
         self.way_up(piece).map(newest).max().unwrap_or(0)
     }
 
-    /// The piece that `key` lies in: the number of borders that are not after it.
+    /// Returns the piece that contains `key`: the number of borders at or before it.
     fn piece(&self, order: &Comparator, key: &[u8]) -> usize {
         self.borders
             .partition_point(|border| self.key(*border).is_some_and(|at| order.compare(at, key).is_le()))

@@ -1,14 +1,14 @@
-//! Range tombstones: one entry that deletes all keys of an interval.
+//! Range tombstones: one entry deletes all keys of an interval.
 //!
 //! ```text
-//! write --> memtable slot (RangeSet behind an epoch cell) --flush--> manifest, resident in the family's version
+//! write: memtable slot (RangeSet in an epoch cell) --flush--> manifest; resident in the family's version
 //! read:  a version of a key is dead if a tombstone covers the key, is newer than it and not newer than the reader
-//! merge: what is dead for every reader is left out; a tombstone that hides nothing any more leaves the manifest
+//! merge: versions dead for every reader are dropped; a tombstone that hides nothing any more leaves the manifest
 //! ```
 //!
-//! Tables know nothing of them, so nothing is cut at the borders of tables and files.
-//! Every tombstone has a sequence number of its own, above all that was written before it, in its own batch too; so it
-//! covers exactly the versions with smaller numbers.
+//! Tables do not store them, so they need not be cut at table or file borders. Every range tombstone has its own
+//! sequence number, above everything written before it, also within its own batch. So it covers exactly the versions
+//! with smaller numbers.
 
 mod hidden;
 mod index;
@@ -28,22 +28,22 @@ pub use set::{RangeSet, SharedRanges, tighter};
 /// Deletes every version older than `seq` of the keys from `start` (inclusive) to `end` (exclusive).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RangeTombstone {
-    /// Its place in the order of commits.
+    /// Position in the order of commits.
     pub seq: SeqNo,
-    /// First key covered; `None` = from the first key of all.
+    /// First key covered; `None` = no lower bound.
     pub start: Option<Box<[u8]>>,
-    /// First key after those covered; `None` = to the last key of all.
+    /// First key after those covered; `None` = no upper bound.
     pub end: Option<Box<[u8]>>,
 }
 
 impl RangeTombstone {
-    /// Whether `key` lies in the interval.
+    /// Returns whether `key` lies in the interval.
     pub fn covers(&self, order: &Comparator, key: &[u8]) -> bool {
         self.start.as_ref().is_none_or(|start| order.compare(start, key).is_le())
             && self.end.as_ref().is_none_or(|end| order.compare(key, end).is_lt())
     }
 
-    /// Whether all of `other` lies in the interval.
+    /// Returns whether the interval contains all of `other`.
     fn includes(&self, order: &Comparator, other: &Self) -> bool {
         let starts = match (&self.start, &other.start) {
             (None, _) => true,
@@ -58,44 +58,44 @@ impl RangeTombstone {
         starts && ends
     }
 
-    /// Whether some key from `smallest` to `largest`, both inclusive, may lie in the interval.
+    /// Returns whether some key from `smallest` to `largest`, both inclusive, may lie in the interval.
     pub fn meets(&self, order: &Comparator, smallest: &[u8], largest: &[u8]) -> bool {
         self.start.as_ref().is_none_or(|start| order.compare(start, largest).is_le())
             && self.end.as_ref().is_none_or(|end| order.compare(smallest, end).is_lt())
     }
 
-    /// Bytes it takes in memory, about.
+    /// Returns the approximate size in memory, in bytes.
     fn bytes(&self) -> usize {
         let length = |key: &Option<Box<[u8]>>| key.as_ref().map_or(0, |key| key.len());
         size_of::<Arc<Self>>() + size_of::<Self>() + 64 + length(&self.start) + length(&self.end)
     }
 }
 
-/// Longest border: the key after the longest key is a byte longer.
+/// Maximum length of a border: the successor of the longest key is one byte longer.
 pub const BORDER_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
 
-/// A range of keys in the form that a tombstone has.
+/// A range of keys in the form of a range tombstone.
 #[derive(Debug)]
 pub struct Interval {
-    /// First key; `None` = from the first of all.
+    /// First key; `None` = no lower bound.
     pub start: Option<Vec<u8>>,
-    /// First key after; `None` = to the last of all.
+    /// First key after the range; `None` = no upper bound.
     pub end: Option<Vec<u8>>,
-    /// This key belongs to the range, too: an order of one's own does not tell the key after it.
+    /// A key that also belongs to the range, because a custom order cannot name the key after it.
     pub last: Option<Vec<u8>>,
 }
 
 impl Interval {
-    /// The form of a range of standard bounds; `None` if it is empty.
+    /// Converts a range of standard bounds; returns `None` if it is empty.
     ///
     /// # Errors
-    /// `InvalidArgument` for a bound that is too long, or that does not exist in the order.
+    /// `InvalidArgument` for a bound that is too long, or that cannot be expressed in the key order.
     pub fn new(order: &Comparator, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Result<Option<Self>> {
         let mut this = Self { start: None, end: None, last: None };
         for key in [&start, &end] {
             let (Bound::Included(key) | Bound::Excluded(key)) = key else { continue };
             if key.len() > KEY_BYTES_MAX || (key.is_empty() && !order.is_bytewise()) {
-                let what = "a bound of a range has 1 to 65536 bytes; for none, leave it open";
+                let what = "a range bound must have 1 to 65536 bytes; use an unbounded end instead";
                 return Err(Error::invalid(what));
             }
         }
@@ -105,7 +105,7 @@ impl Interval {
             Bound::Excluded(key) if order.is_bytewise() => Some(next_key(key)),
             Bound::Excluded(_) => {
                 return Err(Error::invalid(
-                    "in this order the range to delete must begin with its first key",
+                    "with this key order, the start of a range to delete must be inclusive",
                 ));
             }
         };
@@ -129,7 +129,7 @@ impl Interval {
     }
 }
 
-/// In byte order, the first key after `key`.
+/// Returns the first key after `key` in byte order.
 fn next_key(mut key: Vec<u8>) -> Vec<u8> {
     key.push(0);
     key

@@ -1,7 +1,8 @@
-//! [`RangeSet`]: an immutable set of tombstones that grows by making another one; [`SharedRanges`] publishes it.
+//! [`RangeSet`]: an immutable set of range tombstones; adding one returns a new set. [`SharedRanges`] publishes it.
 //!
-//! The set is a few indexes whose sizes fall by half at least, merged as numbers are added in binary (the logarithmic method
-//! of Bentley and Saxe, 1980): an addition costs O(log n) on average, a question O(log^2 n).
+//! The set consists of a few indexes, each at most half the size of the previous one, merged like digits in binary
+//! addition (the logarithmic method of Bentley and Saxe, 1980). An addition costs O(log n) on average, a lookup O(log^2
+//! n).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,14 +13,14 @@ use super::RangeTombstone;
 use super::index::RangeIndex;
 use crate::types::{Comparator, SeqNo};
 
-/// Tombstones of one memtable or version.
+/// Range tombstones of one memtable or version.
 #[derive(Clone, Debug, Default)]
 pub struct RangeSet {
     tiers: Vec<Arc<RangeIndex>>,
 }
 
 impl RangeSet {
-    /// A set of these.
+    /// Creates a set of `tombstones`.
     pub fn new(order: &Comparator, tombstones: Vec<Arc<RangeTombstone>>) -> Self {
         match tombstones.is_empty() {
             true => Self::default(),
@@ -27,7 +28,7 @@ impl RangeSet {
         }
     }
 
-    /// The set with one more.
+    /// Returns the set with one more tombstone.
     #[must_use]
     pub fn with(&self, order: &Comparator, tombstone: RangeTombstone) -> Self {
         let mut tiers = self.tiers.clone();
@@ -39,28 +40,29 @@ impl RangeSet {
         Self { tiers }
     }
 
-    /// Whether there is none.
+    /// Returns whether the set is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.tiers.is_empty()
     }
 
-    /// How many there are.
+    /// Returns the number of tombstones.
     pub fn len(&self) -> usize {
         self.tiers.iter().map(|tier| tier.tombstones().len()).sum()
     }
 
-    /// All of them.
+    /// Returns all tombstones.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<RangeTombstone>> {
         self.tiers.iter().flat_map(|tier| tier.tombstones())
     }
 
-    /// Bytes in memory, about.
+    /// Returns the approximate size in memory, in bytes.
     pub fn bytes(&self) -> usize {
         self.iter().map(|tombstone| tombstone.bytes()).sum()
     }
 
-    /// Where the tombstones begin that cover every key from there on up to `key`, if any ends at it or covers it and has a first key.
+    /// Returns the smallest key from which tombstones cover every key up to `key`. `None` if no tombstone with a start
+    /// ends at `key` or covers it.
     pub fn first_adjoining(&self, order: &Comparator, key: &[u8]) -> Option<Vec<u8>> {
         let mut first: Option<&[u8]> = None;
         loop {
@@ -76,18 +78,18 @@ impl RangeSet {
         }
     }
 
-    /// The newest over `key` that is not newer than `snapshot`; 0 = none.
+    /// Returns the newest tombstone over `key` that is not newer than `snapshot`; 0 = none.
     pub fn newest(&self, order: &Comparator, key: &[u8], snapshot: SeqNo) -> SeqNo {
         self.tiers.iter().map(|tier| tier.newest(order, key, snapshot)).max().unwrap_or(0)
     }
 
-    /// The oldest over `key` that is newer than `seq`.
+    /// Returns the oldest tombstone over `key` that is newer than `seq`.
     pub fn oldest_above(&self, order: &Comparator, key: &[u8], seq: SeqNo) -> Option<SeqNo> {
         self.tiers.iter().filter_map(|tier| tier.oldest_above(order, key, seq)).min()
     }
 
-    /// As [`RangeSet::newest`], with borders around `key` (the lower inclusive, the upper exclusive) between which the
-    /// answer is the same. `None` = no border.
+    /// Like [`RangeSet::newest`], with borders around `key` (the lower inclusive, the upper exclusive) between which
+    /// the answer is the same. `None` = no border.
     pub fn around(
         &self,
         order: &Comparator,
@@ -105,7 +107,7 @@ impl RangeSet {
     }
 }
 
-/// Of two borders the one nearer to the key.
+/// Returns the border that is nearer to the key.
 pub fn tighter<'a>(
     a: Option<&'a [u8]>,
     b: Option<&'a [u8]>,
@@ -117,7 +119,7 @@ pub fn tighter<'a>(
     }
 }
 
-/// A set that grows while others read it. Costs a reader one load while it is empty.
+/// A set that grows while other threads read it. While it is empty, a read costs one load.
 #[derive(Debug)]
 pub struct SharedRanges {
     used: AtomicBool,
@@ -138,7 +140,7 @@ impl Default for SharedRanges {
 }
 
 impl SharedRanges {
-    /// Adds `tombstone`: whoever asks afterwards finds it.
+    /// Adds `tombstone`. Every later lookup sees it.
     pub fn add(&self, order: &Comparator, tombstone: RangeTombstone) {
         let _one_at_a_time = self.change.lock();
         self.bytes.fetch_add(tombstone.bytes(), Ordering::Relaxed);
@@ -147,8 +149,8 @@ impl SharedRanges {
         self.used.store(true, Ordering::Release);
     }
 
-    /// As [`SharedRanges::add`], for what may be forgotten: of those that lie within the new one none stays, of the others the
-    /// newest `max`.
+    /// Adds a tombstone to a bounded set of dead ranges. Removes those that lie within the new one, and keeps only the
+    /// newest `max` of the others.
     pub fn learn(&self, order: &Comparator, tombstone: RangeTombstone, max: usize) {
         let _one_at_a_time = self.change.lock();
         let guard = pin();
@@ -161,29 +163,29 @@ impl SharedRanges {
         self.used.store(true, Ordering::Release);
     }
 
-    /// Whether there is none.
+    /// Returns whether the set is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         !self.used.load(Ordering::Acquire)
     }
 
-    /// Bytes in memory, about.
+    /// Returns the approximate size in memory, in bytes.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// The set now, while the guard lives.
+    /// Returns the current set, valid while the guard lives.
     pub fn load<'g>(&'g self, guard: &'g Guard) -> &'g RangeSet {
         self.set.load(guard)
     }
 
-    /// The set now, to keep.
+    /// Returns the current set with shared ownership.
     pub fn to_owned(&self) -> RangeSet {
         if self.is_empty() { RangeSet::default() } else { self.set.load(&pin()).clone() }
     }
 
-    /// The newest over `key` that is not newer than `snapshot`; 0 = none.
+    /// Returns the newest tombstone over `key` that is not newer than `snapshot`; 0 = none.
     #[inline]
     pub fn newest(&self, order: &Comparator, key: &[u8], snapshot: SeqNo, guard: &Guard) -> SeqNo {
         if self.is_empty() { 0 } else { self.load(guard).newest(order, key, snapshot) }

@@ -1,11 +1,11 @@
-//! Both forms of the set against a look through the list.
+//! Compares both forms of the set with a linear search.
 
 use std::sync::Arc;
 
 use super::{Hidden, RangeSet, RangeTombstone, SharedRanges};
 use crate::types::{Comparator, SeqNo};
 
-/// A small generator: the same numbers for the same seed.
+/// A small generator with reproducible numbers.
 struct Numbers(u64);
 
 impl Numbers {
@@ -33,7 +33,7 @@ fn newest(order: &Comparator, all: &[RangeTombstone], key: &[u8], at: SeqNo) -> 
 }
 
 #[test]
-fn answers_are_those_of_a_list() {
+fn lookups_agree_with_a_linear_search() {
     for (order, seed) in [(Comparator::bytewise(), 1), (Comparator::reverse_bytewise(), 2)] {
         let mut rng = Numbers(seed);
         let mut all = Vec::new();
@@ -65,7 +65,7 @@ fn answers_are_those_of_a_list() {
 }
 
 #[test]
-fn a_thousand_nested_ranges_stay_small() {
+fn a_thousand_nested_ranges_use_few_tiers() {
     let order = Comparator::bytewise();
     let key = |n: u64| Some(number(n).into());
     let mut set = RangeSet::default();
@@ -78,7 +78,7 @@ fn a_thousand_nested_ranges_stay_small() {
 }
 
 #[test]
-fn an_interval_meets_what_it_shares_a_key_with() {
+fn an_interval_meets_key_ranges_that_share_a_key_with_it() {
     let order = Comparator::bytewise();
     let t = RangeTombstone { seq: 1, start: Some((*b"c").into()), end: Some((*b"f").into()) };
     assert!(t.meets(&order, b"a", b"c") && t.meets(&order, b"d", b"e") && t.meets(&order, b"e", b"z"));
@@ -86,7 +86,7 @@ fn an_interval_meets_what_it_shares_a_key_with() {
 }
 
 #[test]
-fn what_is_learned_replaces_what_it_includes_and_is_bounded() {
+fn a_new_dead_range_replaces_those_within_it_and_their_number_is_bounded() {
     let order = Comparator::bytewise();
     let shared = SharedRanges::default();
     let gap = |seq, from: u8, to: Option<u8>| RangeTombstone {
@@ -100,6 +100,6 @@ fn what_is_learned_replaces_what_it_includes_and_is_bounded() {
     assert_eq!(shared.to_owned().len(), 5);
     assert_eq!(shared.to_owned().newest(&order, &[191], 100), 20);
     shared.learn(&order, gap(30, 170, None), 4);
-    assert_eq!(shared.to_owned().len(), 3, "160 and 150 lie before it");
+    assert_eq!(shared.to_owned().len(), 3, "only the ranges at 160 and 150 are left beside it");
     assert_eq!(shared.to_owned().newest(&order, &[191], 100), 30);
 }

@@ -1,47 +1,48 @@
-//! Rows that a cursor has read ahead.
+//! Read-ahead: rows that a cursor has copied in advance.
 //!
-//! To ask all sources in turn for one row costs more than to copy a row in a run from one of them. So a cursor that has gone forwards
-//! for some steps, whose values were asked for, copies rows: half as many as it has shown, so that little is read for nothing.
-//! One whose last run was that long is expected to make another such: it copies from the first step on, to where that run ended or up to
-//! three rows behind, as fewer than four are not worth a copy.
-//! Where sources take turns it does so seldom. What a cursor shows is of one moment: it does not matter when it is read.
+//! Asking all sources in turn for one row costs more than copying several rows from one source. So a cursor that has
+//! moved forward for some steps, and whose values were read, copies rows in advance. It copies half as many as it has
+//! shown, so little is read in vain. If the last scan was that long, the next one is expected to be as long: the cursor
+//! then copies from the first step on, up to the end of the expected scan or at most three rows further, because fewer
+//! than four rows are not worth a copy. Where sources alternate, it copies seldom. All rows of a cursor have one read
+//! timestamp, so it does not matter when they are read.
 
 use crate::types::{RowSpan, Rows, Stamp};
 use crate::{Error, Result};
 
-/// Steps before rows are read ahead.
+/// Steps before read-ahead starts.
 const STEPS: u32 = 16;
-/// How many rows at least and at most; fewer are not worth it.
+/// Minimum and maximum number of rows to copy; fewer are not worth it.
 const FEWEST: usize = 4;
 const MOST: usize = 16;
-/// So many steps no run has.
+/// Sentinel: read-ahead is disabled.
 const NEVER: u32 = u32::MAX;
-/// Most steps before it is tried again where it was not worth it.
+/// Maximum number of extra steps before the next attempt, after attempts that copied too few rows.
 const PAUSE_MAX: u32 = 255;
 
-/// The rows, and where the cursor has come to among them.
+/// The buffered rows and the cursor's position in them.
 #[derive(Debug)]
 pub(super) struct Ahead {
     rows: Rows,
     at: usize,
-    /// Whether the value of the row stood on was asked for.
+    /// Whether the value of the current row was read.
     wanted: bool,
-    /// Steps without a break from rows whose values were asked for, to the last of the rows.
+    /// Consecutive steps from rows whose values were read, counted up to the last buffered row.
     steps: u32,
-    /// How many the last run had.
+    /// Length of the last scan.
     expected: u32,
-    /// How many make a run in which rows are read.
+    /// Number of steps after which read-ahead starts.
     first: u32,
-    /// When to read rows: at that many steps.
+    /// Number of steps at which to fill the buffer next.
     due: u32,
-    /// By how much it is put off where it is not worth it.
+    /// Extra steps before the next attempt, after attempts that copied too few rows.
     pause: u32,
-    /// What comes after the last row.
+    /// Error reported after the last buffered row.
     failed: Option<Error>,
 }
 
 impl Ahead {
-    /// No rows yet; `may` is whether there may be some.
+    /// Creates an empty buffer. `may` enables read-ahead.
     pub(super) fn new(may: bool) -> Self {
         let first = if may { STEPS } else { NEVER };
         Self {
@@ -57,18 +58,18 @@ impl Ahead {
         }
     }
 
-    /// None yet, for a cursor that may do what this one's may.
+    /// Creates an empty buffer with the same permission as this one.
     pub(super) fn sibling(&self) -> Self {
         Self::new(self.first != NEVER)
     }
 
-    /// Whether the cursor stands on one of the rows.
+    /// Returns whether the cursor stands on a buffered row.
     #[inline]
     pub(super) fn is_active(&self) -> bool {
         !self.rows.is_empty()
     }
 
-    /// One row on, if there is one.
+    /// Moves to the next buffered row and returns true, or returns false at the last one.
     #[inline]
     pub(super) fn step(&mut self) -> bool {
         let there = self.at + 1 < self.rows.len();
@@ -76,50 +77,50 @@ impl Ahead {
         there
     }
 
-    /// Key and value of the row stood on.
+    /// Returns key and value of the current row.
     #[inline]
     pub(super) fn row(&self) -> (&[u8], &[u8]) {
         self.rows.get(self.at)
     }
 
-    /// The bytes of the rows, and where each from the one stood on lies among them.
+    /// Returns the bytes of the rows, and the span of each row from the current one on.
     #[inline]
     pub(super) fn parts(&self) -> (&[u8], &[RowSpan]) {
         let (bytes, spans) = self.rows.parts();
         (bytes, spans.get(self.at..).unwrap_or_default())
     }
 
-    /// `n` rows on, whose values were of use, or to the last one.
+    /// Moves `n` rows forward, at most to the last row, and counts their values as read.
     #[inline]
     pub(super) fn advance(&mut self, n: usize) {
         self.at = self.at.saturating_add(n).min(self.rows.len().saturating_sub(1));
         self.wanted = true;
     }
 
-    /// What is to be known of it beside.
+    /// Returns sequence number, kind and expiry of the current row.
     pub(super) fn stamp(&self) -> Stamp {
         self.rows.stamp(self.at)
     }
 
-    /// The value of the row stood on was asked for.
+    /// Records that the value of the current row was read.
     #[inline]
     pub(super) fn note_value(&mut self) {
         self.wanted = true;
     }
 
-    /// A step was made to a row that was not read ahead; whether it is time to read rows.
+    /// Records a step to a row that is not buffered. Returns whether to fill the buffer now.
     #[inline]
     pub(super) fn note_step(&mut self) -> bool {
         if !std::mem::take(&mut self.wanted) {
             self.start();
             return false;
         }
-        // Never as many as who may not read ahead would wait for.
+        // Stays below the sentinel, so disabled read-ahead never becomes due.
         self.steps = self.steps.saturating_add(1).min(NEVER - 1);
         self.steps >= self.due
     }
 
-    /// Counts from nothing.
+    /// Starts a new count of steps.
     #[inline]
     fn start(&mut self) {
         let not_shown = self.rows.len().saturating_sub(self.at + 1);
@@ -130,7 +131,7 @@ impl Ahead {
             if self.expected >= self.first { self.pause + 1 } else { self.first.saturating_add(self.pause) };
     }
 
-    /// Has `read` fill the rows.
+    /// Lets `read` fill the buffer.
     pub(super) fn fill(&mut self, read: impl FnOnce(&mut Rows) -> Result<()>) {
         let more = if self.steps < self.expected { self.expected - self.steps + 1 } else { self.steps / 2 };
         self.rows.clear((more as usize).clamp(FEWEST, MOST));
@@ -141,16 +142,16 @@ impl Ahead {
         self.due = self.steps.saturating_add(self.pause + 1);
     }
 
-    /// All rows were shown, and the cursor goes on.
+    /// Empties the buffer after the last row, before the cursor moves on.
     ///
     /// # Errors
-    /// What comes after them could not be read.
+    /// Returns the error met after the last buffered row.
     pub(super) fn finish(&mut self) -> Result<()> {
         self.rows.clear(0);
         self.failed.take().map_or(Ok(()), Err)
     }
 
-    /// The cursor goes elsewhere.
+    /// Discards the buffer because the cursor moves elsewhere.
     #[inline]
     pub(super) fn forget(&mut self) {
         self.start();
@@ -166,7 +167,8 @@ impl Ahead {
 mod tests {
     use super::*;
 
-    /// Goes `steps` on from a new place over rows without end, asking for each value; before which steps rows were read, and how many.
+    /// Seeks, then makes `steps` steps over endless rows, reading each value. Returns at which steps rows were copied,
+    /// and how many.
     fn run(ahead: &mut Ahead, steps: usize) -> Vec<(usize, usize)> {
         ahead.forget();
         let mut read = Vec::new();
@@ -190,43 +192,43 @@ mod tests {
     }
 
     #[test]
-    fn a_long_run_reads_more_and_more() {
+    fn a_long_scan_copies_more_rows_each_time() {
         let mut ahead = Ahead::new(true);
         assert_eq!(run(&mut ahead, 15), []);
         assert_eq!(run(&mut ahead, 60), [(16, 8), (24, 12), (36, 16), (52, 16)]);
     }
 
     #[test]
-    fn a_run_as_long_as_the_last_reads_from_the_first_step_and_nothing_for_nothing() {
+    fn a_scan_as_long_as_the_last_copies_from_the_first_step_and_nothing_in_vain() {
         let mut ahead = Ahead::new(true);
         run(&mut ahead, 40);
         for _ in 0..3 {
             assert_eq!(run(&mut ahead, 40), [(1, 16), (17, 16), (33, 8)]);
         }
-        // It goes on where there is more than the last time.
+        // Copying continues if the scan is longer than the last one.
         assert_eq!(run(&mut ahead, 60), [(1, 16), (17, 16), (33, 8), (41, 16), (57, 16)]);
-        // Where fewer than four are left it reads four.
+        // If fewer than four expected rows are left, it copies four.
         run(&mut ahead, 50);
         assert_eq!(run(&mut ahead, 50), [(1, 16), (17, 16), (33, 16), (49, 4)]);
         run(&mut ahead, 40);
         run(&mut ahead, 60);
-        // What was read and not shown is not expected.
+        // Rows that were copied but not shown do not count as expected.
         assert_eq!(run(&mut ahead, 60), [(1, 16), (17, 16), (33, 16), (49, 12)]);
     }
 
     #[test]
-    fn short_runs_read_nothing_but_once_after_a_long_one() {
+    fn short_scans_copy_nothing_except_once_after_a_long_scan() {
         let mut ahead = Ahead::new(true);
         run(&mut ahead, 100);
         assert_eq!(run(&mut ahead, 8), [(1, 16)]);
         assert_eq!(run(&mut ahead, 8), []);
         run(&mut ahead, 100);
         ahead.forget();
-        assert_eq!(run(&mut ahead, 8), [], "a seek after which there was no step");
+        assert_eq!(run(&mut ahead, 8), [], "a seek without a step resets the expectation");
     }
 
     #[test]
-    fn who_may_not_reads_nothing() {
+    fn disabled_read_ahead_copies_nothing() {
         let mut ahead = Ahead::new(false);
         assert!(run(&mut ahead, 1000).is_empty() && run(&mut ahead, 1000).is_empty());
         assert!(
@@ -241,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn where_sources_take_turns_it_is_tried_seldom() {
+    fn attempts_become_rare_when_sources_alternate() {
         let mut ahead = Ahead::new(true);
         let mut tries = 0;
         for _ in 0..20 {

@@ -1,4 +1,4 @@
-//! A [`Cursor`]: manual positioning over one moment in time, owned, `Send + 'static`.
+//! [`Cursor`]: manual positioning at one read timestamp. Owned, `Send + 'static`.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -19,9 +19,10 @@ use crate::sources::Source;
 use crate::types::{Comparator, EntryCursor, Kind, RowSpan, SEQ_MAX, SeqNo, Slice, Stamp};
 use crate::{Error, Result};
 
-/// Walks the keys of a family as they were at one moment. Seeking again costs no allocation.
+/// Iterates over the keys of a family at one read timestamp. Seeking again does not allocate.
 ///
-/// The cursor keeps the memory and the files of its moment alive: drop or [`Cursor::refresh`] it when it is no longer needed.
+/// A cursor keeps the memory and files of its read view alive: drop or [`Cursor::refresh`] it when it is no longer
+/// needed.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -42,80 +43,83 @@ pub struct Cursor {
     view: Arc<ReadView>,
     inner: Walk,
     seq: SeqNo,
-    /// Whether the view surely holds every commit up to `seq`. A memtable may be made between the taking of the view and of the
-    /// number; to this reader it is as if it came a little earlier, but not to others.
+    /// True if `view` certainly contains every commit up to `seq`. If a new memtable begins after the view was taken
+    /// and before `seq` was read, its commits are missing. This reader then sees a slightly older state, but dead
+    /// ranges discovered from it would be wrong for other readers.
     complete: bool,
     moment: Moment,
     options: ReadOptions,
-    /// Writes of the transaction that the cursor belongs to.
+    /// Writes of the transaction that owns the cursor.
     own: Option<OwnReads>,
-    /// Notes what the cursor looks at.
+    /// Records the keys that the cursor reads.
     track: Option<Track>,
-    /// The value that a pointer led to, until the cursor moves.
+    /// The value that the current pointer led to; cleared when the cursor moves.
     resolved: Option<Slice>,
-    /// Rows that were read ahead; `inner` comes after them then.
+    /// Buffered rows of read-ahead. While there are some, `inner` stands after them.
     ahead: Ahead,
-    /// Whether an [`super::Iter`] has positioned it.
+    /// Whether an [`super::Iter`] has positioned the cursor.
     pub(super) placed: bool,
 }
 
-/// What a cursor stands on.
+/// The cursor under a [`Cursor`]: shows of each key the version visible to the reader.
 type Walk = VisibleCursor<Versions>;
-/// All versions of a family but those that range tombstones and deserts hide.
+/// All versions of a family except those hidden by range tombstones and dead ranges.
 pub type Versions = HidingCursor<MergeCursor<Source>>;
 
-/// The view of `family` now, the newest number that a reader of it may have, and whether the view surely holds every commit up to that
-/// number.
+/// Returns the current view of `family`, the newest read timestamp a reader of it may use, and whether the view
+/// certainly contains every commit up to that number.
 pub fn moment(shared: &Shared, family: &FamilyCore) -> (Arc<ReadView>, SeqNo, bool) {
     let before = shared.visible();
-    // The view before the sequence number: see `mvcc`. The view keeps every version of its moment.
+    // Take the view before the sequence number: see `mvcc`. The view retains every version visible at its time.
     let view = family.owned_view();
     let seq = shared.visible();
-    // What is visible was inserted before; and all of it where the view leads, if that is where commits still go.
+    // A visible commit has been inserted into a memtable. This view has that memtable if `visible` did not change, or
+    // if commits still go to the active memtable of this view.
     let complete = before == seq || family.is_written_in(&view);
     (view, seq, complete)
 }
 
-/// What a reader at `seq` looks at in `view`, not positioned yet.
+/// Returns a cursor over the versions in `view` for a reader at `seq`, not positioned yet.
 pub fn versions(family: &FamilyCore, view: &ReadView, seq: SeqNo) -> Versions {
     Cursor::versions(family, view, seq, None)
 }
 
-/// What a reader at `seq` and time `now` sees of `view`, not positioned yet.
+/// Returns a cursor over what a reader at `seq` and time `now` sees in `view`, not positioned yet.
 pub fn show(view: &ReadView, family: &FamilyCore, (seq, now): (SeqNo, u32)) -> impl EntryCursor + use<> {
     Cursor::merged(family, view, (seq, now), None)
 }
 
-/// A transaction's own writes to a family, as a reader sees them.
+/// A transaction's own writes to a family, in readable form.
 #[derive(Clone, Debug)]
 pub struct OwnReads {
-    /// Its puts and deletes; the newest of a key counts.
+    /// Its puts and deletes; the newest of each key is visible.
     pub map: Arc<Memtable>,
-    /// Its range deletes, which hide everything that is not its own. Their sequence numbers mean nothing.
+    /// Its range deletes, which hide everything but its own writes. Their sequence numbers are placeholders.
     pub ranges: Vec<RangeTombstone>,
 }
 
 impl OwnReads {
-    /// The range deletes for a reader at `seq`: newer than all commits it sees, and not newer than its own writes.
+    /// Returns the range deletes for a reader at `seq`: newer than all commits it sees, and not newer than its own
+    /// writes.
     fn ranges_at(&self, order: &Comparator, seq: SeqNo) -> RangeSet {
         let at = |range: &RangeTombstone| Arc::new(RangeTombstone { seq, ..range.clone() });
         RangeSet::new(order, self.ranges.iter().map(at).collect())
     }
 }
 
-/// When a read is.
+/// Read timestamp of a read.
 #[derive(Clone, Debug)]
 pub enum Moment {
-    /// At the newest visible commit, as of the beginning of the read.
+    /// The newest visible commit at the start of the read.
     Now,
-    /// With everything that is in the memtables, visible yet or not.
+    /// Everything in the memtables, whether visible yet or not.
     Uncommitted,
-    /// At a snapshot.
+    /// The sequence number of a snapshot.
     Snapshot(SnapshotPin),
 }
 
 impl Moment {
-    /// The sequence number to read at.
+    /// Returns the sequence number to read at.
     pub fn seq(&self, shared: &Shared) -> SeqNo {
         match self {
             Self::Now => shared.visible(),
@@ -127,11 +131,11 @@ impl Moment {
 
 #[cold]
 fn no_value() -> Error {
-    Error::invalid("the cursor has no value here: it is for keys only, or past an end")
+    Error::invalid("the cursor has no value: it is keys-only, or not on a key; check Cursor::valid first")
 }
 
 impl Cursor {
-    /// A cursor at `snapshot`, or at the newest visible commit.
+    /// Creates a cursor at `snapshot`, or at the newest visible commit.
     pub(crate) fn new(
         shared: &Arc<Shared>,
         family: &Arc<FamilyCore>,
@@ -142,7 +146,7 @@ impl Cursor {
         Self::in_transaction(shared, family, moment, (None, None), options)
     }
 
-    /// A cursor that also shows the transaction's `own` writes, and notes in `track` what it looks at.
+    /// Creates a cursor that also shows the transaction's `own` writes and records in `track` the keys it reads.
     pub(crate) fn in_transaction(
         shared: &Arc<Shared>,
         family: &Arc<FamilyCore>,
@@ -152,8 +156,8 @@ impl Cursor {
     ) -> Result<Self> {
         shared.check_open()?;
         let before = moment.seq(shared);
-        // The view before the sequence number: see `mvcc`. The view keeps every version of its moment. And before the look
-        // whether the family was dropped: a drop says so first and empties the view then.
+        // Take the view before the sequence number: see `mvcc`. The view retains every version visible at its time.
+        // Also take it before checking for a drop: a drop sets the flag first and empties the view afterwards.
         let view = family.owned_view();
         if family.is_dropped() {
             return Err(Error::NotFound { what: format!("column family {}", family.name()).into() });
@@ -169,7 +173,7 @@ impl Cursor {
             seq,
             moment,
             options,
-            // What a transaction looks at is noted row by row.
+            // A transaction records each row it reads, so rows are not copied in advance.
             ahead: Ahead::new(own.is_none() && track.is_none()),
             own,
             track,
@@ -178,7 +182,7 @@ impl Cursor {
         })
     }
 
-    /// What a reader at `seq` and time `now` sees of `view`.
+    /// Returns a cursor over what a reader at `seq` and time `now` sees in `view`.
     fn merged(
         family: &FamilyCore,
         view: &ReadView,
@@ -189,7 +193,7 @@ impl Cursor {
         VisibleCursor::new(versions, family.options.comparator.clone(), seq, now)
     }
 
-    /// What there is to be seen of `view` for a reader at `seq`.
+    /// Returns a cursor over the versions in `view` for a reader at `seq`.
     fn versions(family: &FamilyCore, view: &ReadView, seq: SeqNo, own: Option<&OwnReads>) -> Versions {
         let comparator = &family.options.comparator;
         let mut sources: Vec<Source> = own.map(|own| Source::own(&own.map, seq)).into_iter().collect();
@@ -201,12 +205,12 @@ impl Cursor {
                 sources.push(Source::level(level.tables_arc(), comparator));
             }
         }
-        // To the reader its own writes are as new as its snapshot, and the memtables may hold newer versions.
+        // For the reader, its own writes are as new as its snapshot, while the memtables may hold newer versions.
         let merged = match own {
             Some(_) => MergeCursor::newest_after_first(comparator.clone(), sources),
             None => MergeCursor::newest_first(comparator.clone(), sources),
         };
-        let mut ranges: Vec<RangeSet> = Vec::new(); // takes no memory where there are none
+        let mut ranges: Vec<RangeSet> = Vec::new(); // does not allocate while empty
         let shared_ranges = view.memtables().map(|slot| &slot.ranges).chain([&family.deserts]);
         ranges.extend(shared_ranges.filter(|set| !set.is_empty()).map(SharedRanges::to_owned));
         ranges.extend(Some(view.version.ranges()).filter(|set| !set.is_empty()).cloned());
@@ -214,7 +218,7 @@ impl Cursor {
         HidingCursor::new(merged, comparator.clone(), Hidden::new(ranges, seq))
     }
 
-    /// A second cursor over the same moment, and as of the same time.
+    /// Creates a second cursor at the same read timestamp and the same expiry time.
     pub(super) fn sibling(&self) -> Self {
         let moment = (self.seq, self.inner.now());
         Self {
@@ -234,14 +238,14 @@ impl Cursor {
         }
     }
 
-    /// Only what is within these bounds counts as looked at.
+    /// Restricts what counts as read to these bounds.
     pub(super) fn clip(&mut self, low: &Bound<Vec<u8>>, high: &Bound<Vec<u8>>) {
         if let Some(track) = &mut self.track {
             track.clip(low, high);
         }
     }
 
-    /// Moves to the newest moment, or stays at the snapshot; the position is lost.
+    /// Moves to the newest read timestamp, or stays at the snapshot. The position is lost.
     ///
     /// # Errors
     /// `NotFound` for a dropped family, `Closed`.
@@ -251,21 +255,21 @@ impl Cursor {
         Ok(())
     }
 
-    /// The sequence number the cursor reads at.
+    /// Returns the sequence number that the cursor reads at.
     pub fn seq(&self) -> SeqNo {
         self.seq
     }
 
-    /// Whether the cursor stands on a key.
+    /// Returns whether the cursor stands on a key.
     #[inline]
     pub fn valid(&self) -> bool {
         self.ahead.is_active() || self.inner.valid()
     }
 
-    /// To the first key.
+    /// Moves to the first key.
     ///
     /// # Errors
-    /// `Corrupt`, `Io`: the cursor is then not valid. So for all that follow.
+    /// `Corrupt`, `Io`: the cursor is then not valid. The same holds for all methods below.
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.leave();
         self.inner.seek_to_first()?;
@@ -273,7 +277,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// To the last key.
+    /// Moves to the last key.
     ///
     /// # Errors
     /// As [`Cursor::seek_to_first`].
@@ -284,7 +288,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// To the first key at or after `target`.
+    /// Moves to the first key at or after `target`.
     ///
     /// # Errors
     /// As [`Cursor::seek_to_first`].
@@ -296,7 +300,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// To the last key at or before `target`.
+    /// Moves to the last key at or before `target`.
     ///
     /// # Errors
     /// As [`Cursor::seek_to_first`].
@@ -307,7 +311,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// To the next key. Does nothing if not valid.
+    /// Moves to the next key. Does nothing if the cursor is not valid.
     ///
     /// # Errors
     /// As [`Cursor::seek_to_first`].
@@ -317,8 +321,8 @@ impl Cursor {
         if self.ahead.step() { Ok(()) } else { self.step() }
     }
 
-    /// Rows that are at hand, read ahead: the bytes of all, and where among them each lies, the one stood on and those after it. There are
-    /// none, or some of a walk forwards.
+    /// Returns the buffered rows: their bytes, and the span of each from the current row on. Empty unless the cursor
+    /// moves forward and has buffered rows.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -328,7 +332,7 @@ impl Cursor {
     /// cursor.seek_to_first()?;
     /// while cursor.valid() {
     ///     sum += u32::from(cursor.entry()?.0[0]);
-    ///     // What is at hand costs less than what is stepped to.
+    ///     // Reading buffered rows costs less than stepping to them.
     ///     let (bytes, rows) = cursor.at_hand();
     ///     sum += rows.iter().skip(1).map(|row| u32::from(bytes[row.start()])).sum::<u32>();
     ///     let more = rows.len().saturating_sub(1);
@@ -343,13 +347,13 @@ impl Cursor {
         self.ahead.parts()
     }
 
-    /// `n` keys on, to one of those [at hand](Cursor::at_hand); no further than to the last of them.
+    /// Moves `n` keys forward within the [buffered rows](Cursor::at_hand), at most to the last of them.
     #[inline]
     pub fn advance(&mut self, n: usize) {
         self.ahead.advance(n);
     }
 
-    /// To the next key that was not read ahead.
+    /// Moves to the next key after the buffered rows.
     #[inline]
     fn step(&mut self) -> Result<()> {
         self.resolved = None;
@@ -368,21 +372,21 @@ impl Cursor {
         Ok(())
     }
 
-    /// Copies rows from here on, to be shown one by one.
+    /// Fills the read-ahead buffer from the current row on.
     #[cold]
     #[inline(never)]
     fn read_ahead(&mut self) {
         self.ahead.fill(|rows| self.inner.take_rows(rows));
     }
 
-    /// The position is lost.
+    /// Discards the position.
     #[inline]
     fn leave(&mut self) {
         self.resolved = None;
         self.ahead.forget();
     }
 
-    /// To the previous key. Does nothing if not valid.
+    /// Moves to the previous key. Does nothing if the cursor is not valid.
     ///
     /// # Errors
     /// As [`Cursor::seek_to_first`].
@@ -406,11 +410,11 @@ impl Cursor {
         Ok(())
     }
 
-    /// Remembers deleted keys that a scan went over: the next one leaps.
+    /// Adds the deleted keys that the scan passed to the family's dead ranges, so the next scan skips them.
     #[cold]
     fn learn_desert(&mut self) {
         let Some(desert) = self.inner.take_desert() else { return };
-        // A transaction's own deletes are nobody else's, and what is not committed may still go.
+        // A transaction's own deletes concern no other reader, and uncommitted deletes may still vanish.
         if self.own.is_none() && self.seq != SEQ_MAX && self.complete {
             let (start, end) = (Some(desert.start.into()), desert.end.map(Into::into));
             let found = RangeTombstone { seq: self.seq, start, end };
@@ -418,7 +422,8 @@ impl Cursor {
         }
     }
 
-    /// Tells the transaction, if there is one, where the cursor has come to.
+    /// Records the new position in the transaction's track, if there is one, and stores a dead range the scan has
+    /// found.
     #[inline]
     fn note(&mut self, tell: impl FnOnce(&mut Track, Option<&[u8]>)) {
         if let Some(track) = &mut self.track {
@@ -429,22 +434,22 @@ impl Cursor {
         }
     }
 
-    /// The key. The cursor must be valid.
+    /// Returns the key. The cursor must be valid.
     #[inline]
     pub fn key(&self) -> &[u8] {
         if self.ahead.is_active() { self.ahead.row().0 } else { self.inner.key() }
     }
 
-    /// The value; read only when asked for.
+    /// Returns the value. Values are read lazily, by this call.
     ///
     /// # Errors
-    /// `Corrupt`, `Io`; `InvalidArgument` if the cursor is for keys only or not valid.
+    /// `Corrupt`, `Io`; `InvalidArgument` if the cursor is keys-only or not valid.
     #[inline]
     pub fn value(&mut self) -> Result<&[u8]> {
         Ok(self.entry()?.1)
     }
 
-    /// The key and its value, which is read only when asked for.
+    /// Returns the key and its value. Values are read lazily, by this call.
     ///
     /// # Errors
     /// As [`Cursor::value`].
@@ -484,12 +489,12 @@ impl Cursor {
         Ok((key, self.resolved.as_deref().unwrap_or_default()))
     }
 
-    /// Sequence number of the version the cursor stands on.
+    /// Returns the sequence number of the current version.
     pub fn version_seq(&self) -> SeqNo {
         self.stamp().seq
     }
 
-    /// Expiry of the version the cursor stands on, in UNIX seconds; 0 = never.
+    /// Returns the expiry of the current version in UNIX seconds; 0 = never.
     pub fn expiry(&self) -> u32 {
         self.stamp().expiry
     }
@@ -498,17 +503,17 @@ impl Cursor {
         if self.ahead.is_active() { self.ahead.stamp() } else { self.inner.stamp() }
     }
 
-    /// The value, to keep.
+    /// Returns the value as an owned slice.
     pub(super) fn value_slice(&mut self) -> Result<Slice> {
         self.value().map(Slice::from)
     }
 
-    /// The order of the family.
+    /// Returns the key order of the family.
     pub(super) fn order(&self) -> &Comparator {
         &self.family.options.comparator
     }
 
-    /// Compares the key with `other` in the order of the family.
+    /// Compares the key with `other` in the family's key order.
     pub(super) fn compare_key(&self, other: &[u8]) -> Ordering {
         self.family.options.comparator.compare(self.key(), other)
     }

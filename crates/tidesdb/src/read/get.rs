@@ -1,4 +1,4 @@
-//! Point reads: newest source first, stop at the first version that may be seen.
+//! Point reads: searches the newest source first and stops at the first visible version.
 
 use std::sync::Arc;
 
@@ -13,30 +13,30 @@ use crate::types::{Kind, SeqNo, Slice};
 use crate::vlog::VlogPointer;
 use crate::{Error, Result};
 
-/// What was found for a key.
+/// Result of a lookup.
 struct Hit<'g> {
     kind: Kind,
     expiry: u32,
     place: Place<'g>,
 }
 
-/// Where its value lies.
+/// Location of the value.
 enum Place<'g> {
     Memtable(Entry<'g>, &'g Arc<Memtable>),
     Table(TableValue<'g>),
 }
 
-/// Keys of a `multi_get` that are read at once: enough for the queue of a fast disk, and what is loaded ahead stays in the
-/// system's cache until it is read.
+/// Keys of a `multi_get` that are read together. Enough to fill the queue of a fast disk, and few enough that
+/// prefetched blocks stay in the page cache until they are read.
 const GROUP_KEYS: usize = 128;
-/// Number of the round of a group in which lookups read whatever they miss.
+/// Number of the last round for a group, in which lookups read whatever they miss.
 const LAST_ROUND: u32 = 4;
 
-/// Values from this size on are handed out where they lie in the memtable; a smaller one costs less to copy than to pin.
+/// From this size on, a value is returned in place, keeping its memtable alive. Smaller values are cheaper to copy.
 const PINNED_BYTES_MIN: usize = 1024;
 
 impl Place<'_> {
-    /// The value, to keep.
+    /// Returns the value as an owned slice.
     fn into_slice(self) -> Slice {
         match self {
             Self::Table(value) => value.into_slice(),
@@ -56,13 +56,13 @@ impl Place<'_> {
 }
 
 impl Hit<'_> {
-    /// Whether a reader sees it: nothing if it is a tombstone or expired.
+    /// Returns false if the version is a tombstone or has expired.
     fn is_live(&self, shared: &Shared) -> bool {
         !self.kind.is_tombstone() && !shared.is_expired(self.expiry)
     }
 }
 
-/// The value of `key` for a reader at `snapshot`, or at the newest visible commit.
+/// Returns the value of `key` for a reader at `snapshot`, or at the newest visible commit.
 ///
 /// # Errors
 /// `Corrupt`, `Io`, `NotFound` for a dropped family.
@@ -80,7 +80,7 @@ pub fn get(
     }
 }
 
-/// As [`get`], handing the bytes to `read` where they lie.
+/// Like [`get`], but calls `read` with the value in place.
 ///
 /// # Errors
 /// As [`get`].
@@ -99,7 +99,7 @@ pub fn get_with<R>(
     }
 }
 
-/// Whether `key` exists; never reads a value.
+/// Returns whether `key` exists, without reading a value.
 ///
 /// # Errors
 /// As [`get`].
@@ -107,7 +107,7 @@ pub fn contains(shared: &Shared, family: &FamilyCore, key: &[u8], snapshot: Opti
     Ok(find(shared, family, key, snapshot, false, &pin())?.is_some())
 }
 
-/// The values of many keys at one moment, in the order asked for.
+/// Returns the values of many keys, all at one read timestamp, in the order of `keys`.
 ///
 /// # Errors
 /// As [`get`].
@@ -120,7 +120,7 @@ pub fn multi_get<K: AsRef<[u8]>>(
     shared.check_open()?;
     let view = family.owned_view();
     let seq = snapshot.unwrap_or_else(|| shared.visible());
-    // In key order, neighbours share blocks.
+    // In key order, neighbouring keys share blocks.
     let mut order: Vec<usize> = (0..keys.len()).collect();
     let comparator = &family.options.comparator;
     order.sort_by(|a, b| comparator.compare(keys[*a].as_ref(), keys[*b].as_ref()));
@@ -137,11 +137,12 @@ pub fn multi_get<K: AsRef<[u8]>>(
     Ok(out)
 }
 
-/// Looks up the keys whose numbers are in `pending`, and fills in the values that are not in a value log; returns the pointers to
-/// those that are.
+/// Looks up the keys with the indexes in `pending`. Fills in the values that are not in a value log, and returns the
+/// pointers to those that are.
 ///
-/// In the first round a lookup reads nothing: it has the block that it misses loaded ahead. In each later round it reads one block
-/// more than in the round before, and has the next one that it misses loaded ahead. The last round reads all.
+/// In round 0 a lookup reads nothing: it prefetches the first block that it misses. In each later round it reads one
+/// block more than in the round before, and prefetches the next one that it misses. In the last round it reads all
+/// blocks it needs.
 fn get_group<K: AsRef<[u8]>>(
     shared: &Shared,
     family: &FamilyCore,
@@ -151,12 +152,12 @@ fn get_group<K: AsRef<[u8]>>(
 ) -> Result<Vec<(usize, VlogPointer)>> {
     let mut pointers = Vec::new();
     for round in 0..=LAST_ROUND {
-        let alone = pending.len() == 1; // it has nobody to wait with
+        let alone = pending.len() == 1; // there is no other lookup to overlap with
         let mut gate = TurnGate::new(if alone || round == LAST_ROUND { u32::MAX } else { round });
         let mut unanswered = 0;
         for at in 0..pending.len() {
             let i = pending[at];
-            let guard = pin(); // for each key: a pin over many reads would keep everybody's memory back
+            let guard = pin(); // one pin per key: a pin held over many reads would delay all reclamation
             let key = comparator_key(family, keys[i].as_ref())?;
             gate.begin();
             let hit = lookup(view, key, seq, true, &guard, &mut gate)?;
@@ -178,8 +179,8 @@ fn get_group<K: AsRef<[u8]>>(
     Ok(pointers)
 }
 
-/// Sequence number of the newest version of `key` below `end`, whatever it says; 0 if there is none above `since`. Looks only
-/// into what may hold such a version.
+/// Returns the sequence number of the newest version of `key` below `end`, including tombstones; 0 if there is none
+/// above `since`. Searches only sources that may hold such a version.
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
@@ -212,14 +213,14 @@ pub fn newest_version(
     Ok(0)
 }
 
-/// Sequence number of the newest range tombstone over `key` below `end`; 0 if there is none above `since`.
+/// Returns the sequence number of the newest range tombstone over `key` below `end`; 0 if there is none above `since`.
 pub fn newest_range(view: &Arc<ReadView>, key: &[u8], (since, end): (SeqNo, SeqNo), guard: &Guard) -> SeqNo {
     let order = view.version.order();
     let memtables = view.memtables_since(since).map(|slot| slot.ranges.newest(order, key, end - 1, guard));
     memtables.chain([view.version.ranges().newest(order, key, end - 1)]).max().unwrap_or(0)
 }
 
-/// Whether a reader at `seq` and time `now` sees a value for `key` in `view`.
+/// Returns whether a reader at `seq` and time `now` sees a value for `key` in `view`.
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
@@ -228,7 +229,7 @@ pub fn sees(view: &Arc<ReadView>, key: &[u8], (seq, now): (SeqNo, u32), guard: &
     Ok(hit.is_some_and(|hit| !hit.kind.is_tombstone() && (hit.expiry == 0 || hit.expiry > now)))
 }
 
-/// A dropped family has no keys to look for.
+/// Returns `key`; fails if the family was dropped.
 fn comparator_key<'k>(family: &FamilyCore, key: &'k [u8]) -> Result<&'k [u8]> {
     if family.is_dropped() {
         return Err(Error::NotFound { what: format!("column family {}", family.name()).into() });
@@ -245,8 +246,8 @@ fn find<'g>(
     guard: &'g Guard,
 ) -> Result<Option<Hit<'g>>> {
     shared.check_open()?;
-    // The view before the sequence number: see `mvcc`. And before the look whether the family was dropped: a drop says so first
-    // and empties the view then.
+    // Take the view before the sequence number: see `mvcc`. Also take it before checking for a drop: a drop sets the
+    // flag first and empties the view afterwards.
     let view = family.view(guard);
     let key = comparator_key(family, key)?;
     let seq = match snapshot {
@@ -259,7 +260,7 @@ fn find<'g>(
     }
 }
 
-/// The newest version of `key` at or below `seq`; means nothing if `gate` is shut afterwards.
+/// Returns the newest version of `key` at or below `seq`. The result is meaningless if `gate` is shut afterwards.
 fn lookup<'g>(
     view: &'g Arc<ReadView>,
     key: &[u8],
@@ -273,7 +274,7 @@ fn lookup<'g>(
         let found = slot.map.get(key, seq);
         let deleted = slot.ranges.newest(order, key, seq, guard);
         if deleted > found.as_ref().map_or(0, |e| e.seq) {
-            return Ok(None); // and with it everything older
+            return Ok(None); // all older versions are deleted too
         }
         if let Some(e) = found {
             let kind = Kind::from_u8(e.kind).ok_or_else(|| Error::internal("unknown kind in a memtable"))?;
@@ -309,7 +310,7 @@ fn lookup<'g>(
     Ok(None)
 }
 
-/// Tables to look into, newest first; an allocation only if there are very many.
+/// Tables to search, newest first. Allocates only for more than 12 tables.
 #[derive(Default)]
 struct Candidates<'a> {
     first: [Option<&'a Table>; 12],
@@ -333,7 +334,7 @@ impl<'a> Candidates<'a> {
     }
 }
 
-/// The value behind a pointer.
+/// Returns the value that a pointer refers to.
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
@@ -342,5 +343,5 @@ pub(super) fn resolve(family: &FamilyCore, pointer: &[u8]) -> Result<Slice> {
 }
 
 fn pointer(bytes: &[u8]) -> Result<VlogPointer> {
-    VlogPointer::decode(bytes).ok_or_else(|| Error::internal("an entry holds a pointer of a wrong length"))
+    VlogPointer::decode(bytes).ok_or_else(|| Error::internal("an entry holds a pointer of the wrong length"))
 }

@@ -1,4 +1,4 @@
-//! An [`Iter`]: a range of keys as a standard double-ended iterator, owned, `Send + 'static`.
+//! [`Iter`]: a range of keys as a standard double-ended iterator. Owned, `Send + 'static`.
 
 use std::ops::{Bound, RangeBounds};
 
@@ -6,7 +6,7 @@ use super::Cursor;
 use crate::Result;
 use crate::types::{PrefixPlace, Slice};
 
-/// Walks a range over one moment in time, from either end. Yields keys with their values; an error ends it.
+/// Iterates over a range at one read timestamp, from either end. Yields keys with their values; an error ends it.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -23,11 +23,11 @@ pub struct Iter {
     keys_only: bool,
     low: Bound<Vec<u8>>,
     high: Bound<Vec<u8>>,
-    /// Keys that do not begin with this are left out.
+    /// Keys without this prefix are skipped.
     prefix: Option<Box<[u8]>>,
 }
 
-/// How far an iterator is. `front` has yielded the key it stands on; so has `back`.
+/// Progress of an iterator. `front` has yielded the key it stands on, and so has `back`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Fresh,
@@ -36,7 +36,7 @@ enum State {
 }
 
 impl Iter {
-    /// A range of `cursor`'s keys, in the order of the family.
+    /// Iterates over the keys of `cursor` in `range`, in the family's key order.
     pub(crate) fn new<B: AsRef<[u8]>>(mut cursor: Cursor, range: impl RangeBounds<B>) -> Self {
         let own = |b: Bound<&B>| b.map(|b| b.as_ref().to_vec());
         let (low, high) = (own(range.start_bound()), own(range.end_bound()));
@@ -44,18 +44,19 @@ impl Iter {
         Self { low, high, front: cursor, back: None, state: State::Fresh, keys_only: false, prefix: None }
     }
 
-    /// The keys of `cursor` that begin with `prefix`. In an order that scatters them, all keys are looked at.
+    /// Iterates over the keys of `cursor` that begin with `prefix`. A key order that scatters them causes a scan of all
+    /// keys.
     pub(crate) fn with_prefix(cursor: Cursor, prefix: &[u8]) -> Self {
         let (first, end) = prefix_range(prefix);
         match cursor.order().prefix_place() {
             PrefixPlace::Ascending => Self::new(cursor, (first, end)),
-            // `end` is the key before all that begin with the prefix, and `first` is the last of them.
+            // In descending order, `end` comes before all keys with the prefix, and `first` is the last of them.
             PrefixPlace::Descending => Self::new(cursor, (end, first)),
             PrefixPlace::Anywhere => Self { prefix: Some(prefix.into()), ..Self::new::<&[u8]>(cursor, ..) },
         }
     }
 
-    /// Yields empty values and never reads one.
+    /// Yields empty values and never reads a value.
     #[must_use]
     pub fn keys_only(mut self) -> Self {
         self.keys_only = true;
@@ -140,7 +141,7 @@ impl Iter {
         inside && !met
     }
 
-    /// Whether the key just come to is wanted.
+    /// Returns whether the current key begins with the prefix, or there is none.
     fn has_prefix(&self, from_back: bool) -> bool {
         let Some(prefix) = &self.prefix else { return true };
         let cursor = if from_back { self.back.as_deref() } else { Some(&self.front) };
@@ -188,7 +189,7 @@ impl std::fmt::Debug for Iter {
     }
 }
 
-/// The first key after all that begin with `prefix`, in byte order; `None` if there is none.
+/// Returns the first key after all keys that begin with `prefix`, in byte order; `None` if there is none.
 fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|b| *b != 0xff)?;
     let mut end = prefix[..=last].to_vec();
@@ -196,7 +197,7 @@ fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(end)
 }
 
-/// The range of all keys that begin with `prefix`, in byte order.
+/// Returns the range of all keys that begin with `prefix`, in byte order.
 pub(crate) fn prefix_range(prefix: &[u8]) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     (Bound::Included(prefix.to_vec()), prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded))
 }

@@ -1,10 +1,10 @@
-//! The read path in ten lines.
+//! The read path in short.
 //!
 //! ```text
 //! get     pin -> read view -> sequence number (in this order) -> active -> immutables, newest first
 //!         -> level 1, newest first -> deeper levels, one table each -> the value log if a pointer was found
-//!         the first version at or below the sequence number decides, a tombstone or an expired one included
-//! cursor  the same sources as one merged stream; of each key only what the reader may see
+//!         the first version at or below the sequence number decides, also if it is a tombstone or expired
+//! cursor  the same sources as one merged stream; of each key only the version visible to the reader
 //! ```
 
 mod ahead;

@@ -1,8 +1,9 @@
 //! Intervals of keys, and the set of them that a transaction has read.
 //!
-//! The set holds one open span for each cursor in use, which only that cursor widens, and the closed spans of earlier seeks
-//! and dropped cursors. Closed spans that overlap or touch are merged whenever their number has doubled, so memory follows
-//! what was read, not how often. Merging is exact: a merged span covers the keys that its parts cover and no other.
+//! The set holds one open span for each cursor in use, which only that cursor widens, and the closed spans of earlier
+//! seeks and dropped cursors. Closed spans that overlap or touch are merged each time their number has doubled, so
+//! memory depends on what was read, not on how often. Merging is exact: a merged span covers the keys of its parts and
+//! no others.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -25,7 +26,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// Whether no key can lie in it.
+    /// Returns whether the span can contain no key.
     fn is_empty(&self) -> bool {
         let (Bound::Included(low) | Bound::Excluded(low), Bound::Included(high) | Bound::Excluded(high)) =
             (&self.low, &self.high)
@@ -44,13 +45,13 @@ impl Span {
         &self.family.options.comparator
     }
 
-    /// The order of merging: by family, then by lower end.
+    /// Merge order: by family, then by lower end.
     fn compare(&self, other: &Self) -> Ordering {
         let by_low = || compare_ends(self.order(), (&self.low, Ordering::Less), (&other.low, Ordering::Less));
         self.family.id.cmp(&other.family.id).then_with(by_low)
     }
 
-    /// Takes `next` into this span, if no key lies between the two. `next` does not begin before this span.
+    /// Extends this span by `next` if no key lies between the two. `next` must not begin before this span.
     fn absorb(&mut self, next: &mut Self) -> bool {
         if self.family.id != next.family.id || !touch(self.order(), &self.high, &next.low) {
             return false;
@@ -83,7 +84,7 @@ fn compare_ends(
     }
 }
 
-/// Whether no key lies between an upper end and the lower end of a later span.
+/// Returns whether no key lies between an upper end and the lower end of a later span.
 fn touch(order: &Comparator, high: &Bound<Vec<u8>>, low: &Bound<Vec<u8>>) -> bool {
     let (Bound::Included(h) | Bound::Excluded(h), Bound::Included(l) | Bound::Excluded(l)) = (high, low)
     else {
@@ -92,7 +93,7 @@ fn touch(order: &Comparator, high: &Bound<Vec<u8>>, low: &Bound<Vec<u8>>) -> boo
     match (order.compare(h, l), high, low) {
         (Ordering::Greater, _, _) => true,
         (Ordering::Equal, high, low) => !matches!((high, low), (Bound::Excluded(_), Bound::Excluded(_))),
-        // In byte order the next possible key is the key and a zero.
+        // In byte order, the successor of a key is the key followed by a zero byte.
         (Ordering::Less, Bound::Included(_), Bound::Included(_)) => {
             order.is_bytewise() && l.split_last().is_some_and(|(last, start)| *last == 0 && start == &h[..])
         }
@@ -100,7 +101,7 @@ fn touch(order: &Comparator, high: &Bound<Vec<u8>>, low: &Bound<Vec<u8>>) -> boo
     }
 }
 
-/// Whether `key` is not behind the upper bound `high`.
+/// Returns whether `key` does not exceed the upper bound `high`.
 pub fn is_before(order: &Comparator, key: &[u8], high: &Bound<Vec<u8>>) -> bool {
     match high {
         Bound::Unbounded => true,
@@ -109,7 +110,7 @@ pub fn is_before(order: &Comparator, key: &[u8], high: &Bound<Vec<u8>>) -> bool 
     }
 }
 
-/// Whether `key` is not in front of the lower bound `low`.
+/// Returns whether `key` is not below the lower bound `low`.
 pub(super) fn is_after(order: &Comparator, key: &[u8], low: &Bound<Vec<u8>>) -> bool {
     match low {
         Bound::Unbounded => true,
@@ -121,10 +122,10 @@ pub(super) fn is_after(order: &Comparator, key: &[u8], low: &Bound<Vec<u8>>) -> 
 /// The spans of one transaction, shared with its cursors.
 pub type Spans = Arc<Mutex<SpanSet>>;
 
-/// Closed spans are first merged when there are so many.
+/// Number of closed spans that triggers the first merge.
 const MERGE_MIN: usize = 64;
 
-/// What the cursors of one transaction have read.
+/// Key spans that the cursors of one transaction have read.
 #[derive(Debug, Default)]
 pub struct SpanSet {
     /// The span of each cursor in use, by slot.
@@ -132,7 +133,7 @@ pub struct SpanSet {
     /// Slots of `open` without a cursor.
     free: Vec<usize>,
     closed: Vec<Span>,
-    /// Number of closed spans at which they are merged, if not below `MERGE_MIN`.
+    /// Number of closed spans that triggers the next merge, if not below `MERGE_MIN`.
     merge_at: usize,
 }
 
@@ -160,7 +161,7 @@ impl SpanSet {
         self.add_closed(old);
     }
 
-    /// The open span of `slot`.
+    /// Returns the open span of `slot`.
     pub(super) fn at(&mut self, slot: usize) -> Option<&mut Span> {
         self.open.get_mut(slot)?.as_mut()
     }
@@ -173,12 +174,13 @@ impl SpanSet {
         }
     }
 
-    /// Number of spans, open ones included. Spans that overlap may count more than once until they are merged.
+    /// Returns the number of spans, open ones included. Overlapping spans may be counted more than once until they are
+    /// merged.
     pub fn len(&self) -> usize {
         self.closed.len() + self.open.len() - self.free.len()
     }
 
-    /// Takes all spans, merged, and copies of the open ones among them.
+    /// Takes the closed spans and copies of the open spans, and returns them merged.
     pub fn take_merged(&mut self) -> Vec<Span> {
         let mut all = std::mem::take(&mut self.closed);
         all.extend(self.open.iter().flatten().cloned());
@@ -187,7 +189,7 @@ impl SpanSet {
     }
 }
 
-/// Sorts `spans` and makes one of those that overlap or touch.
+/// Sorts `spans` and merges those that overlap or touch.
 fn merge(spans: &mut Vec<Span>) {
     spans.retain(|span| !span.is_empty());
     spans.sort_by(Span::compare); // stable: fast where a part is sorted already

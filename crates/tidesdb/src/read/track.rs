@@ -1,8 +1,9 @@
-//! Notes what a cursor of a transaction has read since it was last placed: one span, from the first to the last key it came to.
+//! Records which keys a cursor of a transaction has read since it was last positioned: one span, from the smallest to
+//! the largest key it reached.
 //!
-//! A walk proves that between its first and its last key there is nothing but what it showed. That holds for the gap before
-//! the key on which it landed and, at an end, for everything beyond; not for what is behind the bounds of a range. A span only
-//! ever widens: a cursor that turns round has still read what it went over before.
+//! A scan proves that between its first and its last key there is nothing but what it showed. That includes the gap
+//! before the key on which a seek landed and, at an end, everything beyond the last key. It excludes keys outside the
+//! bounds of a range. A span only widens: a cursor that changes direction has still read the earlier keys.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -10,20 +11,21 @@ use std::sync::Arc;
 use super::spans::{Span, Spans, is_after, is_before};
 use crate::family::FamilyCore;
 
-/// Records the span that one cursor reads.
+/// Records the key span that one cursor has read.
 #[derive(Debug)]
 pub(crate) struct Track {
     spans: Spans,
     family: Arc<FamilyCore>,
-    /// Place of the open span in `spans`; `None` before the first seek.
+    /// Slot of the open span in `spans`; `None` before the first seek.
     slot: Option<usize>,
-    /// The bounds of the cursor's range: nothing beyond them counts as read.
+    /// Bounds of the cursor's range; keys outside them do not count as read.
     low: Bound<Vec<u8>>,
     high: Bound<Vec<u8>>,
     edge: Edge,
 }
 
-/// Where in its span the cursor stands. A step outwards from an end of the span leaves the span: no comparison is needed.
+/// Position of the cursor in its span. A step outwards from an end of the span leaves the span, so no comparison is
+/// needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Edge {
     Low,
@@ -51,12 +53,12 @@ impl Track {
         Self { spans, family, slot: None, low, high, edge: Edge::Elsewhere }
     }
 
-    /// Nothing outside of these bounds counts as read from now on.
+    /// Restricts what counts as read to these bounds from now on.
     pub(super) fn clip(&mut self, low: &Bound<Vec<u8>>, high: &Bound<Vec<u8>>) {
         (self.low, self.high) = (low.clone(), high.clone());
     }
 
-    /// The cursor was placed: from `from` forward to `landed`, or to the end.
+    /// Records a seek forward from `from` to `landed`, or to the end.
     pub(super) fn forward(&mut self, from: Bound<&[u8]>, landed: Option<&[u8]>) {
         let low = self.low_of(key_of(from)).map_or_else(|| self.low.clone(), included);
         let high = self.high_of(landed).map(included);
@@ -65,7 +67,7 @@ impl Track {
         self.begin(low, high);
     }
 
-    /// The cursor was placed: from `from` backward to `landed`, or to the beginning.
+    /// Records a seek backward from `from` to `landed`, or to the beginning.
     pub(super) fn backward(&mut self, from: Bound<&[u8]>, landed: Option<&[u8]>) {
         let low = self.low_of(landed).map(included);
         let high = self.high_of(key_of(from)).map_or_else(|| self.high.clone(), included);
@@ -74,7 +76,7 @@ impl Track {
         self.begin(low, high);
     }
 
-    /// The cursor went one step forward.
+    /// Records a step forward.
     pub(super) fn next(&mut self, landed: Option<&[u8]>) {
         let Some(slot) = self.slot else { return };
         let landed = self.high_of(landed);
@@ -93,7 +95,7 @@ impl Track {
         }
     }
 
-    /// The cursor went one step backward.
+    /// Records a step backward.
     pub(super) fn prev(&mut self, landed: Option<&[u8]>) {
         let Some(slot) = self.slot else { return };
         let landed = self.low_of(landed);
@@ -119,13 +121,13 @@ impl Track {
         }
     }
 
-    /// `key`, unless it is missing or beyond the upper bound of the range.
+    /// Returns `key`, unless it is missing or exceeds the upper bound of the range.
     #[inline]
     fn high_of<'k>(&self, key: Option<&'k [u8]>) -> Option<&'k [u8]> {
         key.filter(|key| is_before(&self.family.options.comparator, key, &self.high))
     }
 
-    /// `key`, unless it is missing or before the lower bound of the range.
+    /// Returns `key`, unless it is missing or below the lower bound of the range.
     #[inline]
     fn low_of<'k>(&self, key: Option<&'k [u8]>) -> Option<&'k [u8]> {
         key.filter(|key| is_after(&self.family.options.comparator, key, &self.low))
@@ -151,7 +153,7 @@ fn included(key: &[u8]) -> Bound<Vec<u8>> {
     Bound::Included(key.to_vec())
 }
 
-/// Sets `end` to `key`, in the memory of the old end.
+/// Sets `end` to `key`, reusing the buffer of the old end.
 #[inline]
 fn assign_included(end: &mut Bound<Vec<u8>>, key: &[u8]) {
     if let Bound::Included(bytes) = end {

@@ -1,10 +1,12 @@
-//! The tables and value logs in the local folder: which are there, which may go, and fetching those that went.
+//! The tables and value logs in the local folder: which exist, which may be removed, and fetching removed ones again.
 //!
-//! A file may be removed here once the store has all of it and nothing is written to it any more ([`Cache::settle`]). Its open
-//! handles lose their descriptor then, so that the blocks are freed, and the next read fetches the file. A fetched file comes
-//! under a name of its own, is synced and then renamed: a crash never leaves a part of one under its own name.
+//! A file may be removed from the folder once the store has all of it and nothing is written to it any more
+//! ([`Cache::settle`]). Its open handles then lose their descriptors, so that the disk blocks are freed, and the next
+//! read fetches the file again. A fetched file is written under a temporary name, synced and then renamed. So a crash
+//! never leaves a partial file under the final name.
 //!
-//! Locks: `fetching` before `files`; that of an open file's slot last. None is held while the store is called but `fetching`.
+//! Lock order: `fetching` before `files`; the slot lock of an open file last. Only `fetching` is held while the store
+//! is called.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -19,9 +21,9 @@ use super::names::{is_cached, object_name};
 use super::{Objects, RemoteStats};
 use crate::store::ObjectStore;
 
-/// Ending of a file that is being fetched.
+/// Suffix of a file that is being fetched.
 const FETCHED: &str = ".fetch";
-/// A file can be removed again before its fetcher has opened it; so often is it fetched anew.
+/// Maximum number of fetches per open: a file may be removed again before its fetcher has opened it.
 const TRIES_MAX: u32 = 16;
 
 /// Tables and value logs in the local folder.
@@ -33,7 +35,7 @@ pub(crate) struct Cache {
     bytes_max: u64,
     files: Mutex<Files>,
     fetching: Mutex<()>,
-    /// Counts fetches: the time by which the least recently used file is found.
+    /// Counts fetches; serves as the clock for finding the least recently used file.
     time: AtomicU64,
     /// Set while the last fetch failed.
     failing: AtomicBool,
@@ -45,22 +47,22 @@ pub(crate) struct Cache {
 
 #[derive(Debug, Default)]
 struct Files {
-    /// Those in the folder.
+    /// Files in the folder.
     local: BTreeMap<String, Local>,
-    /// Those that the engine has not unlinked yet, here or not.
+    /// Files that the engine has not unlinked, whether in the folder or not.
     live: BTreeSet<String>,
 }
 
 #[derive(Debug, Default)]
 struct Local {
-    /// Its length, once it is settled.
+    /// Length, once the file is settled.
     settled: Option<u64>,
     used: Arc<AtomicU64>,
     open: Vec<Weak<RemoteFile>>,
 }
 
 impl Cache {
-    /// The cache in `dir`, of which `bytes_max` bytes may be used; 0 = no limit.
+    /// Creates the cache in `dir`, limited to `bytes_max` bytes; 0 = no limit.
     pub(super) fn new(
         store: Arc<dyn ObjectStore>,
         objects: &Arc<Mutex<Objects>>,
@@ -92,38 +94,38 @@ impl Cache {
         })
     }
 
-    /// The file `name` was created.
+    /// Records that the file `name` was created.
     pub(super) fn created(&self, name: &str) {
         let mut files = self.files.lock();
         files.local.insert(name.to_owned(), Local::default());
         files.live.insert(name.to_owned());
     }
 
-    /// The engine uses the file `name`, whether it is here or not.
+    /// Records that the engine uses the file `name`, whether it is in the folder or not.
     pub(crate) fn set_live(&self, name: String) {
         self.files.lock().live.insert(name);
     }
 
-    /// Whether the engine may still read the file `name`.
+    /// Returns whether the engine may still read the file `name`.
     pub(crate) fn is_live(&self, name: &str) -> bool {
         self.files.lock().live.contains(name)
     }
 
-    /// The engine has unlinked or renamed the file `name`.
+    /// Records that the engine has unlinked or renamed the file `name`.
     pub(super) fn forget(&self, name: &str) {
         let mut files = self.files.lock();
         files.live.remove(name);
         files.local.remove(name);
     }
 
-    /// The store has all `bytes` of the file `name`, and nothing is written to it any more.
+    /// Records that the store has all `bytes` of the file `name` and that nothing is written to it any more.
     pub(crate) fn settle(&self, name: &str, bytes: u64) {
         if let Some(local) = self.files.lock().local.get_mut(name) {
             local.settled = Some(bytes);
         }
     }
 
-    /// Opens the file `name` for reading, fetched if need be.
+    /// Opens the file `name` for reading, fetching it if necessary.
     pub(super) fn open(self: &Arc<Self>, name: &str) -> io::Result<Arc<RemoteFile>> {
         let mut tries = 0;
         loop {
@@ -132,7 +134,9 @@ impl Cache {
             }
             tries += 1;
             if tries > TRIES_MAX {
-                return Err(io::Error::other("the local cache of the object store is too small"));
+                return Err(io::Error::other(
+                    "the local cache of the object store is too small; raise local_bytes_max",
+                ));
             }
             self.fetch(name)?;
         }
@@ -180,21 +184,24 @@ impl Cache {
             }
             self.fetch(name)?;
         }
-        Err(io::Error::other("the local cache of the object store is too small"))
+        Err(io::Error::other("the local cache of the object store is too small; raise local_bytes_max"))
     }
 
-    /// Brings the file `name` here, if the store has it and it is not here.
+    /// Fetches the file `name` if the store has it and the folder does not.
     ///
-    /// A failing store is no failing disk: its errors come as `HostUnreachable`, whatever they were.
+    /// A store failure must not look like a disk failure: every store error is reported as `HostUnreachable`.
     pub(super) fn fetch(&self, name: &str) -> io::Result<()> {
         let _one_at_a_time = self.fetching.lock();
         if self.files.lock().local.contains_key(name) {
-            return Ok(()); // another thread was first
+            return Ok(()); // another thread has fetched it
         }
         let parts = {
             let objects = self.objects.lock();
             if !objects.has(name) {
-                return Err(io::Error::new(io::ErrorKind::NotFound, "neither here nor in the object store"));
+                return Err(io::Error::new(
+                    io::ErrorKind::NotFound,
+                    "the file is neither in the folder nor in the object store",
+                ));
             }
             objects.parts(name).to_vec()
         };
@@ -205,7 +212,7 @@ impl Cache {
             self.download_failures.fetch_add(1, Ordering::Relaxed);
             let _ = self.dir.unlink(&format!("{name}{FETCHED}"));
             if !self.failing.swap(true, Ordering::Relaxed) {
-                tracing::warn!(%name, error = %e, "a file could not be fetched from the object store");
+                tracing::warn!(%name, error = %e, "a file could not be fetched from the object store; the next read retries");
             }
             return Err(e);
         }
@@ -238,7 +245,7 @@ impl Cache {
                 (_, Some(e)) => return Err(e),
                 (Err(e), None) => return Err(unreachable_store(&e)),
                 (Ok(()), None) if at != offset + bytes => {
-                    return Err(unreachable_store(&"an object has not the length that the list says"));
+                    return Err(unreachable_store(&"an object does not have its listed length"));
                 }
                 _ => {}
             }
@@ -247,8 +254,9 @@ impl Cache {
         self.dir.rename(&temp, name)
     }
 
-    /// Removes settled files beyond the limit, the least recently used first. Of a file that was just fetched, `fetched`, and
-    /// the one used before it both stay: a read that needs a table and a value log must not fetch them in turn for ever.
+    /// Removes settled files beyond the limit, least recently used first. Keeps the file just fetched, `fetched`, and
+    /// the file used before it. A read that needs both a table and a value log would otherwise fetch them in turn
+    /// forever.
     pub(crate) fn shrink(&self, fetched: Option<&str>) {
         if self.bytes_max == 0 {
             return;
@@ -273,12 +281,12 @@ impl Cache {
         }
     }
 
-    /// The time that a file is marked with when it is read.
+    /// Returns the time with which a file is marked when it is read.
     pub(super) fn now(&self) -> u64 {
         self.time.load(Ordering::Relaxed)
     }
 
-    /// Fills in the figures of the cache.
+    /// Adds the statistics of the cache.
     pub(super) fn add_to(&self, stats: &mut RemoteStats) {
         let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
         let files = self.files.lock();
@@ -296,7 +304,7 @@ impl Cache {
     }
 }
 
-/// The error of a store that cannot be read now.
+/// Creates the error for a store that cannot be read now.
 fn unreachable_store(cause: &dyn std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::HostUnreachable, format!("object store: {cause}"))
 }

@@ -1,4 +1,4 @@
-//! A directory whose tables and value logs may be in the store only: opening one fetches it.
+//! A directory whose tables and value logs may exist only in the store; opening one fetches it.
 
 use std::any::Any;
 use std::io;
@@ -12,7 +12,7 @@ use tidesdb_sync::RwLock;
 use super::cache::Cache;
 use super::names::is_cached;
 
-/// Wraps the directory of a database that has an object store. Only files that exist are listed.
+/// Wraps the directory of a database that has an object store. Lists only files that exist locally.
 #[derive(Debug)]
 pub struct RemoteDir {
     inner: Arc<dyn Dir>,
@@ -25,7 +25,7 @@ impl RemoteDir {
         Arc::new(Self { inner, cache: Arc::clone(cache) })
     }
 
-    /// Does `call`, and once more after `name` was fetched if it was not here.
+    /// Runs `call`. If the file `name` is missing locally, fetches it and runs `call` once more.
     fn with_file<R>(&self, name: &str, call: impl Fn() -> io::Result<R>) -> io::Result<R> {
         match call() {
             Err(e) if e.kind() == io::ErrorKind::NotFound && is_cached(name) => {
@@ -69,7 +69,7 @@ impl Dir for RemoteDir {
         match gone {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
             Err(e) if !self.cache.is_live(name) => return Err(e),
-            _ => {} // a file that was in the store only is gone, too
+            _ => {} // the file existed only in the store; treat it as unlinked
         }
         self.cache.forget(name);
         Ok(())
@@ -104,7 +104,7 @@ impl Dir for RemoteDir {
     }
 }
 
-/// A file for reading that may be removed from the folder between two calls, and is fetched again then.
+/// A file for reading. It may be removed from the folder between two calls, and is then fetched again.
 #[derive(Debug)]
 pub(crate) struct RemoteFile {
     this: Weak<Self>,
@@ -130,12 +130,12 @@ impl RemoteFile {
         })
     }
 
-    /// Gives the descriptor back.
+    /// Closes the descriptor.
     pub(super) fn clear(&self) {
         *self.slot.write() = None;
     }
 
-    /// Takes the descriptor of a file that was fetched again.
+    /// Sets the descriptor after the file was fetched again.
     pub(super) fn fill(&self, file: &Arc<dyn File>) {
         *self.slot.write() = Some(Arc::clone(file));
     }
@@ -190,7 +190,7 @@ impl File for RemoteFile {
         for_reading()
     }
 
-    /// None: a map would keep the blocks of a file that was removed.
+    /// Always `None`: a map would keep the disk blocks of a removed file in use.
     fn map_read(&self) -> io::Result<Option<ReadMap>> {
         Ok(None)
     }

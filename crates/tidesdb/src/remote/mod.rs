@@ -1,6 +1,6 @@
-//! A copy of the database in an object store: what is stored there, and the directory that fetches from it.
+//! A copy of the database in an object store: what is stored there, and a directory that fetches files from it.
 //!
-//! The objects of a store are the files of a database under their own names, so that the ordinary open reads them back:
+//! The objects of a store are the files of a database under their own names, so the ordinary open can read them:
 //!
 //! | object | what | written |
 //! |---|---|---|
@@ -10,10 +10,10 @@
 //! | `000003.vlog.000000000000` | a part of a value log, and the offset where it begins | once |
 //! | `000005.wal.000000000000` | a part of a log segment, and the offset where it begins | once |
 //!
-//! Files that grow are stored in parts: no byte is uploaded twice. Only `CURRENT` is ever replaced, so a store needs no
-//! more than an atomic `put` of 64 bytes.
+//! Files that grow are stored in parts, so no byte is uploaded twice. Only `CURRENT` is ever replaced, so the store
+//! must offer only an atomic `put` of 64 bytes.
 //!
-//! This floor knows names, objects and the local cache. Who uploads is `upload.rs`; who restores a lost folder is
+//! This layer handles names, objects and the local cache. Uploads are in `upload.rs`; restoring a lost folder is in
 //! `db/restore.rs`. All methods may be called from any thread.
 
 mod names;
@@ -39,24 +39,24 @@ use crate::store::Body;
 
 pub(crate) use names::object_name;
 
-/// The longest pause before a failed upload is tried again.
+/// Maximum pause before a failed upload is retried.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// Figures about the object store since the open.
+/// Statistics of the object store since the open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RemoteStats {
     /// Objects uploaded.
     pub uploads: u64,
-    /// Bytes of these.
+    /// Bytes uploaded.
     pub uploaded_bytes: u64,
-    /// Calls of the store that failed while uploading, objects that could not be deleted included.
+    /// Failed store calls during uploads, including objects that could not be deleted.
     pub upload_failures: u64,
-    /// Objects that wait for their upload, as far as is known.
+    /// Objects queued for upload, as far as known.
     pub queued: u64,
     /// Objects fetched.
     pub downloads: u64,
-    /// Bytes of these.
+    /// Bytes fetched.
     pub downloaded_bytes: u64,
     /// Fetches that failed.
     pub download_failures: u64,
@@ -64,32 +64,32 @@ pub struct RemoteStats {
     pub generation: u64,
     /// Tables and value logs in the local folder.
     pub local_files: u64,
-    /// Bytes of these.
+    /// Bytes of these files.
     pub local_bytes: u64,
-    /// The limit of these; 0 = none.
+    /// Limit for these bytes; 0 = none.
     pub local_bytes_max: u64,
     /// Local files removed because of the limit.
     pub evictions: u64,
 }
 
-/// The store of one open database, with what is known of it.
+/// The object store of one open database, and what is known about its content.
 #[derive(Debug)]
 pub struct Remote {
-    /// How it is used.
+    /// Configuration of the store.
     pub options: RemoteOptions,
-    /// What it holds.
+    /// Objects in the store.
     pub objects: Arc<Mutex<Objects>>,
-    /// Held by the upload under way.
+    /// Held during an upload.
     pub uploading: Mutex<()>,
-    /// Failures in a row.
+    /// State of retries: consecutive failures.
     pub retry: Retry,
-    /// Installs of the version set that the store has seen.
+    /// Number of version set installs that the store includes.
     pub installs_seen: AtomicU64,
-    /// The log is stored up to this sequence number; 0 = no part of this session.
+    /// The log is stored up to this sequence number; 0 = no part of this session is stored.
     pub log_end: AtomicU64,
-    /// Whether parts of the log may be stored: the manifest of the store says where the log begins.
+    /// Whether parts of the log may be stored: the manifest in the store records where the log begins.
     pub log_follows: AtomicBool,
-    /// Objects that wait for their upload.
+    /// Objects queued for upload.
     pub queued: AtomicU64,
     uploads: AtomicU64,
     uploaded_bytes: AtomicU64,
@@ -98,7 +98,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// What `objects` says about the store of `options`; files go to and come from `dir`.
+    /// Creates the state for the store of `options` with the content `objects`. `dir` is the local folder.
     pub(crate) fn new(options: RemoteOptions, objects: Objects, dir: &Arc<dyn Dir>) -> std::io::Result<Self> {
         let objects = Arc::new(Mutex::new(objects));
         let cache = Cache::new(Arc::clone(&options.store), &objects, options.local_bytes_max, dir)?;
@@ -118,10 +118,10 @@ impl Remote {
         })
     }
 
-    /// Stores `body` under the name `object`.
+    /// Stores `body` as the object named `object`.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub fn put(&self, object: &str, body: &Body<'_>) -> std::io::Result<()> {
         let bytes = body.len();
         self.objects.lock().begin(object);
@@ -131,18 +131,18 @@ impl Remote {
         Ok(())
     }
 
-    /// Counts a failed call while uploading.
+    /// Counts a failed call during an upload.
     pub fn count_failure(&self) {
         self.upload_failures.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a failed call while uploading; returns the pause before the next try.
+    /// Counts a failed call during an upload and returns the pause before the next attempt.
     pub fn failed(&self, now: Duration) -> Duration {
         self.upload_failures.fetch_add(1, Ordering::Relaxed);
         self.retry.failed(now, PAUSE_MAX)
     }
 
-    /// Figures since the open.
+    /// Returns the statistics since the open.
     pub fn stats(&self) -> RemoteStats {
         let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
         let mut stats = RemoteStats {

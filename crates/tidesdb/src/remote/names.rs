@@ -1,30 +1,30 @@
-//! Names of objects: those of files, and for parts of files with the offset behind.
+//! Names of objects: file names, followed by the offset for parts of files.
 
 use crate::files::{self, CURRENT, FileKind};
 
-/// Digits of an offset at least.
+/// Minimum number of digits of an offset.
 const OFFSET_DIGITS: usize = 12;
 
-/// The file that an object holds, or holds a part of.
+/// The file that an object holds, in full or in part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stored {
-    /// Its name.
+    /// Name of the file.
     pub(super) file: String,
-    /// Where in the file the object begins.
+    /// Offset in the file at which the object begins.
     pub(super) offset: u64,
 }
 
-/// Whether files of this kind are stored in parts.
+/// Returns whether files of this kind are stored in parts.
 fn has_parts(kind: FileKind) -> bool {
     matches!(kind, FileKind::Vlog(_) | FileKind::Wal(_))
 }
 
-/// Whether the file `name` may be removed from the local folder and fetched again: a table or a value log.
+/// Returns whether the file `name` is a table or a value log, which may be removed from the folder and fetched again.
 pub(super) fn is_cached(name: &str) -> bool {
     matches!(files::parse(name), Some(FileKind::Table(_) | FileKind::Vlog(_)))
 }
 
-/// Name of the object for the bytes of `file` from `offset` on.
+/// Returns the name of the object for the bytes of `file` from `offset` on.
 pub(crate) fn object_name(file: &str, offset: u64) -> String {
     match files::parse(file) {
         Some(kind) if has_parts(kind) => format!("{file}.{offset:0OFFSET_DIGITS$}"),
@@ -32,7 +32,7 @@ pub(crate) fn object_name(file: &str, offset: u64) -> String {
     }
 }
 
-/// What the object `name` holds; `None` for a name that is never written here: such objects are left alone.
+/// Parses the name of an object. Returns `None` for names that the engine never writes; such objects are ignored.
 pub(super) fn parse(name: &str) -> Option<Stored> {
     let whole = |file: &str| Stored { file: file.to_owned(), offset: 0 };
     match files::parse(name) {
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_back_and_others_are_left_alone() {
+    fn names_round_trip_and_foreign_names_are_ignored() {
         for (file, offset) in [
             ("CURRENT", 0),
             ("000012.manifest", 0),

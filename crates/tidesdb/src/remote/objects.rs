@@ -1,7 +1,7 @@
-//! What a store holds, as far as its user knows: read once at open, kept up to date by each upload.
+//! What is known about the content of a store: listed once at open, updated by each upload.
 //!
-//! Only objects that the manifest of the store names are trusted to be the bytes that their names promise. Others were
-//! left by an upload that did not finish; a later database may use their names for other bytes. They are overwritten or
+//! Only objects that the manifest in the store names are trusted to hold the bytes that their names promise. Others are
+//! leftovers of unfinished uploads, and a later database may use their names for other bytes. They are overwritten or
 //! deleted, never read.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,21 +12,21 @@ use super::names::{self, Stored};
 use crate::files::{self, CURRENT, FileKind};
 use crate::store::{Object, ObjectStore};
 
-/// What a store holds.
+/// Content of a store.
 #[derive(Debug, Default)]
 pub struct Objects {
-    /// Names of all objects that are ours, begun ones included.
+    /// Names of all objects of the database, including those being written.
     present: BTreeSet<String>,
-    /// Parts of each file that can be trusted: offset and length, without a gap from 0 on.
+    /// Trusted parts of each file: offset and length, without a gap from offset 0 on.
     trusted: BTreeMap<String, Vec<(u64, u64)>>,
     generation: u64,
 }
 
 impl Objects {
-    /// Lists `store`. Nothing is trusted yet but `CURRENT` and manifests, which carry checksums and salts.
+    /// Lists `store`. At first only `CURRENT` and manifests are trusted, because they carry checksums and salts.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub fn list(store: &dyn ObjectStore) -> io::Result<(Self, Vec<Object>)> {
         let all = store.list()?;
         let ours: Vec<Object> = all.into_iter().filter(|o| names::parse(&o.name).is_some()).collect();
@@ -36,7 +36,7 @@ impl Objects {
         Ok((this, ours))
     }
 
-    /// Trusts the parts among `listed` of the files that `named` names, up to the first gap of each.
+    /// Trusts the parts in `listed` of the files selected by `named`, up to the first gap of each file.
     pub fn trust(&mut self, listed: &[Object], named: impl Fn(&str) -> bool) {
         let mut parts: Vec<(Stored, u64)> =
             listed.iter().filter_map(|o| Some((names::parse(&o.name)?, o.bytes))).collect();
@@ -48,59 +48,60 @@ impl Objects {
         }
     }
 
-    /// An object is about to be written: whatever becomes of the call, it may be there.
+    /// Records that an object is about to be written: even if the call fails, the object may exist.
     pub fn begin(&mut self, object: &str) {
         self.present.insert(object.to_owned());
     }
 
-    /// Bytes of `file`, from `offset` on, were stored.
+    /// Records that `bytes` bytes of `file` from `offset` on were stored.
     pub fn add(&mut self, file: &str, offset: u64, bytes: u64) {
         let parts = self.trusted.entry(file.to_owned()).or_default();
         parts.retain(|(at, _)| *at < offset);
         parts.push((offset, bytes));
     }
 
-    /// `CURRENT` names this manifest now.
+    /// Records that `CURRENT` names this manifest now.
     pub fn set_generation(&mut self, number: u64) {
         self.generation = number;
     }
 
-    /// Number of the manifest that `CURRENT` names; 0 = none.
+    /// Returns the number of the manifest that `CURRENT` names; 0 = none.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Whether there is a database.
+    /// Returns whether the store holds a database.
     pub fn has_database(&self) -> bool {
         self.present.contains(CURRENT)
     }
 
-    /// Whether there is anything of a database.
+    /// Returns whether the store holds no object of a database.
     pub fn is_empty(&self) -> bool {
         self.present.is_empty()
     }
 
-    /// Bytes of `file` that are stored.
+    /// Returns how many bytes of `file` are stored.
     pub fn stored(&self, file: &str) -> u64 {
         self.parts(file).last().map_or(0, |(at, bytes)| at + bytes)
     }
 
-    /// Whether `file` is stored, perhaps with no byte.
+    /// Returns whether `file` is stored, possibly with zero bytes.
     pub fn has(&self, file: &str) -> bool {
         self.trusted.contains_key(file)
     }
 
-    /// Parts of `file`: offset and length.
+    /// Returns the parts of `file`: offset and length.
     pub fn parts(&self, file: &str) -> &[(u64, u64)] {
         self.trusted.get(file).map_or(&[], Vec::as_slice)
     }
 
-    /// Files that can be trusted.
+    /// Returns the trusted files.
     pub fn files(&self) -> impl Iterator<Item = &str> {
         self.trusted.keys().map(String::as_str)
     }
 
-    /// Objects that hold nothing of the files that `needed` names.
+    /// Returns the objects that hold no needed data: those of files that `needed` rejects, and untrusted parts of
+    /// trusted files.
     pub fn garbage(&self, needed: impl Fn(&str) -> bool) -> Vec<String> {
         let is_garbage = |name: &&String| match names::parse(name) {
             Some(part) if needed(&part.file) => {
@@ -112,7 +113,7 @@ impl Objects {
         self.present.iter().filter(is_garbage).cloned().collect()
     }
 
-    /// An object was deleted.
+    /// Records that an object was deleted.
     pub fn remove(&mut self, object: &str) {
         self.present.remove(object);
         if let Some(part) = names::parse(object)

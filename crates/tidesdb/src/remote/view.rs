@@ -1,4 +1,4 @@
-//! The small files of a store as a directory for reading: `CURRENT` and manifests, held in memory.
+//! The small files of a store (`CURRENT` and manifests) as a read-only directory; their bytes are held in memory.
 
 use std::any::Any;
 use std::io;
@@ -9,22 +9,22 @@ use tidesdb_io::{Access, Advice, Dir, DirLock, File, ReadMap, SharedMap, Space};
 
 use crate::store::ObjectStore;
 
-/// Reads whole objects as files. Nothing can be changed through it.
+/// Reads whole objects as files. All changes are refused.
 #[derive(Debug)]
 pub struct ObjectDir {
     store: Arc<dyn ObjectStore>,
 }
 
 impl ObjectDir {
-    /// The objects of `store`.
+    /// Creates a view of the objects of `store`.
     pub fn new(store: &Arc<dyn ObjectStore>) -> Self {
         Self { store: Arc::clone(store) }
     }
 
-    /// The bytes of an object.
+    /// Returns the bytes of an object.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub fn bytes(&self, name: &str) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.store.get(name, &mut |piece| {
@@ -36,7 +36,7 @@ impl ObjectDir {
 }
 
 fn read_only<T>() -> io::Result<T> {
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, "this view of an object store is for reading only"))
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, "this view of an object store is read-only"))
 }
 
 impl Dir for ObjectDir {

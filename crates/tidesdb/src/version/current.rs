@@ -4,8 +4,8 @@
 //! magic 8 | format u32 | zero 4 | number u64 | manifest salt 16 | database uuid 16 | zero 4 | crc32c u32
 //! ```
 //!
-//! The salt ties the name to the file's content: a manifest of another database, or an older one under the same
-//! number, is not taken for the one that is meant.
+//! The salt ties `CURRENT` to the content of the manifest. A manifest of another database, or an older one with the
+//! same number, is not accepted in its place.
 
 use std::io::ErrorKind;
 
@@ -66,10 +66,10 @@ impl Current {
         }
         d.finish()?;
         if format == 0 || first_nonzero(&zeros).or(first_nonzero(&more_zeros)).is_some() {
-            return Err(bad("fields that no version wrote"));
+            return Err(bad("fields hold values that no version writes"));
         }
         if this.number > FILE_NUMBER_MAX {
-            return Err(bad("number of the manifest"));
+            return Err(bad("number of the manifest is out of range"));
         }
         Ok(this)
     }
@@ -92,13 +92,13 @@ pub(super) fn read(dir: &dyn Dir) -> Result<Option<Current>> {
     Current::decode(&bytes).map(Some)
 }
 
-/// Why a switch failed, and whether `CURRENT` may have changed.
+/// Cause of a failed switch, and whether `CURRENT` may have changed.
 pub(super) struct SwitchError {
     pub(super) error: Error,
     pub(super) unknown: bool,
 }
 
-/// Makes `CURRENT` name another manifest, whose file and name are durable. After success the change is durable.
+/// Makes `CURRENT` name another manifest, whose file and name must be durable. On success the change is durable.
 pub(super) fn switch(dir: &dyn Dir, to: &Current) -> std::result::Result<(), SwitchError> {
     prepare(dir, to).map_err(|error| SwitchError { error, unknown: false })?;
     let unknown = |op, e| SwitchError { error: Error::io(op, CURRENT, e), unknown: true };
@@ -117,7 +117,7 @@ fn prepare(dir: &dyn Dir, to: &Current) -> Result<()> {
     file.sync_all().map_err(io("sync"))
 }
 
-/// Names of the manifests among `names`, for messages.
+/// Returns the names of the manifests among `names`, for messages.
 pub(super) fn manifests_of(names: &[String]) -> String {
     let mut found: Vec<&str> = names.iter().map(String::as_str).filter(|n| is_manifest(n)).collect();
     found.sort_unstable();

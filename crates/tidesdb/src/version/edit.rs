@@ -1,10 +1,10 @@
 //! A version edit: a list of changes that become durable and visible together.
 //!
-//! On disk an edit is a run of changes, each `tag u8 | length varint | body`. Settings of families and descriptions of tables
-//! are fields (`codec/fields.rs`), and every body may end with more of them: optional ones that this version does not know are
-//! skipped. New facts get new tags. A tag with [`IGNORABLE`] set may be skipped by a version that does not know
-//! it; it states one fact, so the newest body of each such tag is carried into later snapshots of the state. Any
-//! other unknown tag means that a newer version wrote the file, and it is refused.
+//! On disk an edit is a sequence of changes, each `tag u8 | length varint | body`. Family settings and table
+//! descriptions are fields (`codec/fields.rs`). Every body may end with additional fields; unknown optional ones are
+//! skipped. New facts get new tags. A version that does not know a tag may skip it if [`IGNORABLE`] is set. Such a tag
+//! states one fact, so the newest body of each such tag is copied into later snapshots of the state. Any other unknown
+//! tag means that a newer version wrote the file, and the file is refused.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ use crate::types::{
 use crate::vlog::VlogPointer;
 use crate::{Error, FamilyOptions, Result};
 
-/// Newest format of manifests this version writes and reads.
+/// Newest manifest format that this version writes and reads.
 pub const MANIFEST_FORMAT: u32 = 1;
-/// Bit of a tag that tells an older reader it may skip the change.
+/// Tag bit: an older reader may skip the change.
 pub const IGNORABLE: u8 = 0x80;
 /// Deepest level a table can be in.
 pub const LEVEL_MAX: u8 = 64;
@@ -29,44 +29,44 @@ pub const LEVEL_MAX: u8 = 64;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Change {
-    /// A family begins. Its id must not have been used before.
+    /// Creates a family. Its id must not have been used before.
     CreateFamily {
         /// The new family.
         family: FamilyId,
         /// Its name.
         name: Arc<str>,
-        /// Its settings.
+        /// Its options.
         options: FamilyOptions,
     },
-    /// A family ends, with all its tables and value logs.
+    /// Drops a family with all its tables and value logs.
     DropFamily {
         /// The family.
         family: FamilyId,
     },
-    /// A family gets another name.
+    /// Renames a family.
     RenameFamily {
         /// The family.
         family: FamilyId,
         /// Its new name.
         name: Arc<str>,
     },
-    /// A family gets other settings. The key order must stay.
+    /// Changes the options of a family. The key order must stay the same.
     SetOptions {
         /// The family.
         family: FamilyId,
-        /// Its new settings.
+        /// Its new options.
         options: FamilyOptions,
     },
-    /// A table joins a level. Its file, and the file's name, are durable.
+    /// Adds a table to a level. The file and its name are durable.
     AddTable {
         /// The family.
         family: FamilyId,
         /// Level, 1 for L1.
         level: u8,
-        /// Facts about the table.
+        /// Description of the table.
         meta: Arc<TableMeta>,
     },
-    /// A table leaves its level.
+    /// Removes a table from its level.
     RemoveTable {
         /// The family.
         family: FamilyId,
@@ -75,7 +75,7 @@ pub enum Change {
         /// The table.
         table: TableId,
     },
-    /// A value log begins. Its file, and the file's name, are durable.
+    /// Adds a value log. The file and its name are durable.
     AddVlog {
         /// The family.
         family: FamilyId,
@@ -84,7 +84,7 @@ pub enum Change {
         /// Salt of its file.
         salt: Salt,
     },
-    /// A value log is complete.
+    /// Seals a value log: it is complete.
     SealVlog {
         /// The family.
         family: FamilyId,
@@ -95,14 +95,14 @@ pub enum Change {
         /// No commit after this one refers to it.
         sealed_at: SeqNo,
     },
-    /// A value log without live values ends.
+    /// Removes a value log without live values.
     RemoveVlog {
         /// The family.
         family: FamilyId,
         /// The value log.
         vlog: VlogId,
     },
-    /// All numbers below these are used. Counters never go back.
+    /// Marks all numbers below these as used. Counters never decrease.
     NextIds {
         /// Next table.
         table: TableId,
@@ -111,40 +111,41 @@ pub enum Change {
         /// Next family.
         family: FamilyId,
     },
-    /// Log segments below this one are obsolete.
+    /// Makes log segments below this one obsolete.
     LogStart {
-        /// First segment needed.
+        /// First segment still needed.
         wal: WalId,
     },
-    /// All commits of the family up to here are in tables, or held.
+    /// All commits of the family up to this one are in tables or deferred.
     FlushedTo {
         /// The family.
         family: FamilyId,
         /// The last commit covered.
         seq: SeqNo,
     },
-    /// A range tombstone is in force: what it hides may be in tables.
+    /// Adds a range tombstone over data in tables.
     AddRange {
         /// The family.
         family: FamilyId,
         /// The tombstone.
         range: Arc<RangeTombstone>,
     },
-    /// A range tombstone hides nothing any more.
+    /// Removes a range tombstone that hides nothing any more.
     RemoveRange {
         /// The family.
         family: FamilyId,
         /// The tombstone's sequence number.
         seq: SeqNo,
     },
-    /// Operations of a family whose key order is not known lie in one of its value logs until it is. The file is durable.
+    /// Records deferred operations of a family whose key order is not known. They lie in one of its value logs, whose
+    /// file is durable.
     Hold {
         /// The family.
         family: FamilyId,
-        /// Where they are.
+        /// Location of the operations.
         pointer: VlogPointer,
     },
-    /// All operations that a family held back are in tables.
+    /// Releases all deferred operations of a family: they are in tables now.
     Release {
         /// The family.
         family: FamilyId,
@@ -154,19 +155,19 @@ pub enum Change {
         /// The commit.
         seq: SeqNo,
     },
-    /// The log was durable up to here.
+    /// The log was durable up to this commit.
     DurableMark {
         /// The commit.
         seq: SeqNo,
     },
-    /// The wall clock at the time of the edit, so that a clock set back is noticed.
+    /// The wall clock at the time of the edit, to notice a clock that was set back.
     ClockMark {
         /// Seconds since the UNIX epoch.
         wall_secs: u64,
     },
-    /// The database was closed in order; nothing follows in this manifest.
+    /// The database was closed cleanly. No record may follow in this manifest.
     CleanShutdown,
-    /// A change of a newer version that this one may ignore.
+    /// A change written by a newer version that this version may ignore.
     Unknown {
         /// Its tag; [`IGNORABLE`] is set.
         tag: u8,
@@ -176,7 +177,7 @@ pub enum Change {
 }
 
 mod tag {
-    /// Read, no longer written: settings and descriptions without ids.
+    /// Still read, no longer written: options and table descriptions without field numbers.
     pub(super) const CREATE_FAMILY_1: u8 = 1;
     pub(super) const DROP_FAMILY: u8 = 2;
     pub(super) const RENAME_FAMILY: u8 = 3;
@@ -229,7 +230,7 @@ impl Change {
         }
     }
 
-    /// The family the change is about, if it is about one.
+    /// Returns the family that the change concerns, if any.
     pub fn family(&self) -> Option<FamilyId> {
         match self {
             Self::CreateFamily { family, .. }
@@ -362,30 +363,30 @@ impl Change {
     }
 }
 
-/// Changes that are applied together or not at all, in their order.
+/// Changes that are applied in order, all or none.
 #[derive(Clone, Debug, Default)]
 pub struct VersionEdit {
     changes: Vec<Change>,
 }
 
 impl VersionEdit {
-    /// An edit that changes nothing.
+    /// Creates an empty edit.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a change at the end.
+    /// Appends a change.
     pub fn push(&mut self, change: Change) -> &mut Self {
         self.changes.push(change);
         self
     }
 
-    /// The changes in order.
+    /// Returns the changes in order.
     pub fn changes(&self) -> &[Change] {
         &self.changes
     }
 
-    /// True when there is no change.
+    /// Returns true if there is no change.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
@@ -401,11 +402,11 @@ impl VersionEdit {
         }
     }
 
-    /// Decodes an edit that is all of `bytes`, which begin at byte `base` of `file`. Key orders are not resolved:
-    /// one that is not built in gets the right name and byte order until the state is complete.
+    /// Decodes an edit from all of `bytes`, which begin at byte `base` of `file`. Key orders are not resolved: a custom
+    /// one keeps its name and uses byte order until the state is complete.
     ///
     /// # Errors
-    /// `Corrupt` for bytes that no version wrote, `FormatTooNew` for a change this version must not ignore.
+    /// `Corrupt` for bytes that no version writes, `FormatTooNew` for a change that this version must not ignore.
     pub fn decode(bytes: &[u8], file: &str, base: u64) -> Result<Self> {
         let mut edit = Self::new();
         let mut d = Decoder::new(bytes, file, base);
@@ -444,7 +445,7 @@ fn vlog(d: &mut Decoder<'_>) -> Result<VlogId> {
     d.number(1..=ID_MAX.into(), "number of a value log").map(|n| VlogId(n as u32))
 }
 
-/// Number of a table; a counter goes `further`.
+/// Decodes the number of a table; a counter may exceed the maximum by `further`.
 fn table(d: &mut Decoder<'_>, further: u64) -> Result<u64> {
     d.number(1..=FILE_NUMBER_MAX + further, "number of a table")
 }
@@ -483,7 +484,7 @@ fn pointer(d: &mut Decoder<'_>) -> Result<VlogPointer> {
         .ok_or_else(|| d.corrupt("pointer into a value log"))
 }
 
-/// Settings: fields, or in their first form.
+/// Decodes family options: as fields, or in the original positional form.
 fn options(d: &mut Decoder<'_>, fields: bool) -> Result<FamilyOptions> {
     if fields { FamilyOptions::read(d) } else { FamilyOptions::read_unnumbered(d) }
 }

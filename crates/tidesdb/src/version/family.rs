@@ -1,4 +1,4 @@
-//! The immutable map of one family: its levels and value logs at one moment.
+//! The immutable version of one family: its levels and value logs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,8 +17,8 @@ use crate::{Error, FamilyOptions, Result};
 /// Opens a table that an edit adds.
 pub type OpenTable<T = Table> = dyn Fn(&FamilyState, &Arc<TableMeta>) -> Result<Arc<T>> + Send + Sync;
 
-/// A value log in a version. Sharing the slot keeps its file: who may hold references to a value log without
-/// holding a version that names it (a memtable filled after the version was taken) keeps the slot.
+/// A value log in a version. Sharing the slot keeps its file alive. A memtable filled after a version was taken may
+/// refer to a value log that this version lacks; its owner shares the slot instead.
 #[derive(Debug)]
 pub struct VlogSlot {
     /// The value log.
@@ -26,7 +26,7 @@ pub struct VlogSlot {
     file: FileGuard,
 }
 
-/// All tables and value logs of a family at one moment. Immutable; shared by `Arc`.
+/// All tables and value logs of a family in one version. Immutable; shared by `Arc`.
 pub struct FamilyVersion<T = Table> {
     state: Arc<FamilyState>,
     levels: Vec<Level<T>>,
@@ -36,7 +36,7 @@ pub struct FamilyVersion<T = Table> {
 }
 
 impl<T> FamilyVersion<T> {
-    /// The version of `state`. Slots of `prev` are shared; tables that are new are opened.
+    /// Builds the version of `state`. Shares the slots of `prev`, and opens tables that are new.
     pub(super) fn build(
         state: &Arc<FamilyState>,
         prev: Option<&Self>,
@@ -76,7 +76,8 @@ impl<T> FamilyVersion<T> {
         Ok(this)
     }
 
-    /// Tells the guards of all files that `next` (the version after this one, if the family lives on) lacks.
+    /// Marks as obsolete all files that `next` lacks. `next` is the following version, or `None` if the family was
+    /// dropped.
     pub(super) fn retire_into(&self, next: Option<&Self>) {
         for (id, slot) in &self.slots {
             if next.is_none_or(|n| !n.slots.contains_key(id)) {
@@ -90,7 +91,8 @@ impl<T> FamilyVersion<T> {
         }
     }
 
-    /// The same family without tables and value logs: it was dropped, and who still has it must not keep its files.
+    /// Returns the same family without tables and value logs. Used after a drop, so that remaining holders of the
+    /// family do not keep its files alive.
     pub fn emptied(&self) -> Self {
         Self {
             state: Arc::clone(&self.state),
@@ -101,52 +103,52 @@ impl<T> FamilyVersion<T> {
         }
     }
 
-    /// Number of the family.
+    /// Returns the number of the family.
     pub fn id(&self) -> FamilyId {
         self.state.id
     }
 
-    /// What the manifest records of the family.
+    /// Returns the facts that the manifest records of the family.
     pub fn state(&self) -> &Arc<FamilyState> {
         &self.state
     }
 
-    /// Settings of the family.
+    /// Returns the options of the family.
     pub fn options(&self) -> &FamilyOptions {
         &self.state.options
     }
 
-    /// Order of the keys.
+    /// Returns the key order.
     pub fn order(&self) -> &Comparator {
         &self.state.options.comparator
     }
 
-    /// All commits up to here are in tables.
+    /// All commits up to this one are in tables.
     pub fn flushed_to(&self) -> SeqNo {
         self.state.flushed_to
     }
 
-    /// The levels; the first is L1. Trailing empty levels are absent.
+    /// Returns the levels; the first is L1. Trailing empty levels are absent.
     pub fn levels(&self) -> &[Level<T>] {
         &self.levels
     }
 
-    /// Tables of level `n`, 1 for L1: newest first there, by key in deeper levels.
+    /// Returns the tables of level `n` (1 for L1): newest first in L1, by key in deeper levels.
     pub fn level(&self, n: u8) -> &[Arc<TableSlot<T>>] {
         self.get_level(n).map(Level::tables).unwrap_or_default()
     }
 
-    /// As [`FamilyVersion::level`], to keep.
+    /// Like [`FamilyVersion::level`], but returns shared ownership.
     pub fn level_arc(&self, n: u8) -> Arc<[Arc<TableSlot<T>>]> {
         self.get_level(n).map(Level::tables_arc).unwrap_or_default()
     }
 
-    /// Number of tables in level `n`.
+    /// Returns the number of tables in level `n`.
     pub fn level_len(&self, n: u8) -> usize {
         self.level(n).len()
     }
 
-    /// Bytes of the tables in level `n`.
+    /// Returns the bytes of the tables in level `n`.
     pub fn level_bytes(&self, n: u8) -> u64 {
         self.get_level(n).map(Level::bytes).unwrap_or_default()
     }
@@ -155,69 +157,69 @@ impl<T> FamilyVersion<T> {
         self.levels.get(usize::from(n).checked_sub(1)?)
     }
 
-    /// Number of the deepest level that holds a table; 0 without tables.
+    /// Returns the number of the deepest level that holds a table; 0 without tables.
     pub fn depth(&self) -> u8 {
         self.levels.len() as u8
     }
 
-    /// Range tombstones of all that is in tables. Those of the memtables lie there.
+    /// Returns the range tombstones over tables. Memtables have their own.
     #[inline]
     pub fn ranges(&self) -> &RangeSet {
         &self.ranges
     }
 
-    /// Whether there is no table.
+    /// Returns whether there is no table.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// Hands all tables that may hold `key` to `each`, newest data first: the order in which a read must look.
+    /// Calls `each` with all tables that may hold `key`, newest data first: the order in which a read must search.
     #[inline]
     pub fn tables_for<'a>(&'a self, key: &[u8], mut each: impl FnMut(&'a TableSlot<T>)) {
         let order = self.order();
         self.levels.iter().for_each(|level| level.covering(order, key, &mut each));
     }
 
-    /// Tables of level `n` whose range meets `range`, in the order of [`FamilyVersion::level`].
+    /// Returns the tables of level `n` whose key range overlaps `range`, in the order of [`FamilyVersion::level`].
     pub fn tables_meeting<'k>(&self, n: u8, range: &impl RangeBounds<&'k [u8]>) -> Vec<Arc<TableSlot<T>>> {
         self.get_level(n).map(|l| l.meeting(self.order(), range)).unwrap_or_default()
     }
 
-    /// The table numbered `id`.
+    /// Returns the table numbered `id`.
     pub fn table(&self, id: TableId) -> Option<&Arc<TableSlot<T>>> {
         self.slots.get(&id)
     }
 
-    /// All tables, by number.
+    /// Returns all tables, by number.
     pub fn tables(&self) -> impl ExactSizeIterator<Item = &Arc<TableSlot<T>>> {
         self.slots.values()
     }
 
-    /// Bytes of all table files.
+    /// Returns the bytes of all table files.
     pub fn table_bytes(&self) -> u64 {
         self.levels.iter().map(Level::bytes).fold(0, u64::saturating_add)
     }
 
-    /// The slot of a value log.
+    /// Returns the slot of a value log.
     pub fn vlog(&self, id: VlogId) -> Option<&Arc<VlogSlot>> {
         self.vlogs.get(&id)
     }
 
-    /// Facts about each value log, with the exact count of its live bytes.
+    /// Returns the recorded facts of each value log, with the exact count of its live bytes.
     pub fn vlogs(&self) -> &BTreeMap<VlogId, VlogInfo> {
         &self.state.vlogs
     }
 
-    /// Whether a table at a level deeper than `level` may hold a key in `range`.
+    /// Returns whether a table in a level deeper than `level` may hold a key in `range`.
     pub fn any_deeper<'k>(&self, level: u8, range: &impl RangeBounds<&'k [u8]>) -> bool {
         let deeper = self.levels.get(usize::from(level)..).unwrap_or_default();
         deeper.iter().any(|l| !l.meeting(self.order(), range).is_empty())
     }
 
-    /// Restates every law of the map.
+    /// Checks every invariant of a version.
     ///
     /// # Errors
-    /// `Internal`, naming the law and the tables.
+    /// `Internal`, naming the violated invariant and the tables.
     pub fn check(&self) -> Result<()> {
         let law = |holds: bool, what: &str, t: TableId| match holds {
             true => Ok(()),
@@ -249,7 +251,7 @@ impl<T> FamilyVersion<T> {
         self.check_vlogs()
     }
 
-    /// In L1, of two tables that may share a key one is newer in all its entries.
+    /// Checks that, of two L1 tables that may share a key, all entries of one are newer than those of the other.
     fn check_ages(&self, level: &Level<T>) -> Result<()> {
         let tables = level.tables();
         for (i, newer) in tables.iter().enumerate() {
@@ -263,7 +265,7 @@ impl<T> FamilyVersion<T> {
         Ok(())
     }
 
-    /// The counts of live values are exactly the sums over the tables.
+    /// Checks that the counts of live values are exactly the sums over the tables.
     fn check_vlogs(&self) -> Result<()> {
         let mut sums: BTreeMap<VlogId, (u64, u64)> = self.vlogs.keys().map(|id| (*id, (0, 0))).collect();
         for r in self.slots.values().flat_map(|s| &s.meta().vlog_refs) {
@@ -274,7 +276,10 @@ impl<T> FamilyVersion<T> {
         if sums == told.collect() {
             return Ok(());
         }
-        Err(Error::internal(format!("family {}: live bytes of value logs do not add up", self.state.id.0)))
+        Err(Error::internal(format!(
+            "family {}: the live bytes of value logs differ from the sums over the tables",
+            self.state.id.0
+        )))
     }
 }
 

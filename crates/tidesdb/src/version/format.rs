@@ -1,15 +1,16 @@
-//! Bytes of a manifest. `docs/formats/manifest.md` draws them and proves what they detect.
+//! Bytes of a manifest. `docs/formats/manifest.md` describes the layout and proves what damage is detected.
 //!
 //! ```text
-//! page 0     header          who, which format, salt
+//! page 0     header          identity, format, salt
 //! page 1, 3  mark of even records, two copies: how many records are durable, and where they end
 //! page 2, 4  mark of odd records, two copies
-//! page 5...  records         each begins on a page of its own; the rest of its last page is zeros
+//! page 5...  records         each begins on a new page; the rest of its last page is zeros
 //! ...        reserve         zeros
 //! ```
 //!
-//! A page is 4096 bytes. No page that holds synced bytes is ever written again, except the mark pages, of which the
-//! newer pair is never touched. Every byte is covered: by a checksum bound to salt and offset, or by being zero.
+//! A page is 4096 bytes. A page that holds synced bytes is never written again, except the mark pages; of these, the
+//! newer pair is never overwritten. Every byte is covered, either by a checksum bound to salt and offset or by being
+//! zero.
 
 use crate::codec::{Decoder, Salt, bound_crc};
 use crate::types::{FILE_NUMBER_MAX, is_segment_bytes};
@@ -17,13 +18,13 @@ use crate::{Error, Result};
 
 use super::edit::MANIFEST_FORMAT;
 
-/// Unit of placement in bytes.
+/// Unit of placement, in bytes.
 pub(super) const PAGE: u64 = 4096;
 /// Offset of the first record.
 pub(super) const RECORDS_AT: u64 = 5 * PAGE;
-/// Bytes before the payload of a record.
+/// Bytes of a record before its payload.
 pub(super) const RECORD_HEADER_BYTES: usize = 20;
-/// Longest payload of a record.
+/// Maximum payload of a record, in bytes.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 
 const HEADER_BYTES: usize = 96;
@@ -32,7 +33,7 @@ const HEADER_MAGIC: [u8; 8] = *b"TDBMANI\n";
 const MARK_MAGIC: [u8; 8] = *b"TDBMARK\n";
 const CHECKSUM_CRC32C: u8 = 1;
 
-/// What is fixed when a database is created.
+/// Properties fixed when a database is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Random number of the database.
@@ -54,26 +55,26 @@ pub(super) struct Header {
 pub(super) struct Mark {
     /// Count of records.
     pub(super) number: u64,
-    /// Where the last one ends, its padding not counted.
+    /// End of the last record, without its padding.
     pub(super) end: u64,
-    /// Length of the file, which only grows.
+    /// Length of the file; never decreases.
     pub(super) file_bytes: u64,
     /// Checksum of the last record.
     pub(super) chain: u32,
 }
 
-/// The first page boundary at or after `offset`.
+/// Returns the first page boundary at or after `offset`.
 pub(super) fn page_up(offset: u64) -> u64 {
     offset.next_multiple_of(PAGE)
 }
 
-/// Offsets of the two pages that hold the mark of record `number`.
+/// Returns the offsets of the two pages that hold the mark of record `number`.
 pub(super) fn marks_at(number: u64) -> [u64; 2] {
     let first = PAGE + (number % 2) * PAGE;
     [first, first + 2 * PAGE]
 }
 
-/// Offset of the first byte that is not zero.
+/// Returns the offset of the first byte that is not zero.
 pub(super) fn first_nonzero(bytes: &[u8]) -> Option<usize> {
     bytes.iter().position(|b| *b != 0)
 }
@@ -95,7 +96,8 @@ impl Header {
         out
     }
 
-    /// Decodes page 0. The checksum has the same place in every format, so that damage is told from a newer format.
+    /// Decodes page 0. The checksum has the same place in every format, so damage can be distinguished from a newer
+    /// format.
     pub(super) fn decode(page: &[u8], file: &str) -> Result<Self> {
         let mut d = Decoder::new(page, file, 0);
         let magic: [u8; 8] = d.array()?;
@@ -120,18 +122,26 @@ impl Header {
         let rest = d.take(d.remaining())?;
         let plain = first_nonzero(reserved).or(first_nonzero(rest)).is_none();
         if format == 0 || kinds != [CHECKSUM_CRC32C, 0, 0, 0] || !plain {
-            return Err(Error::corrupt(file, 8, "header has fields that no version wrote"));
+            return Err(Error::corrupt(file, 8, "the header has values that no version writes"));
         }
         if !is_segment_bytes(wal_segment_bytes) {
-            return Err(Error::corrupt(file, 48, format!("log segments of {wal_segment_bytes} bytes")));
+            return Err(Error::corrupt(
+                file,
+                48,
+                format!("log segment size of {wal_segment_bytes} bytes is invalid"),
+            ));
         }
         if number > FILE_NUMBER_MAX {
-            return Err(Error::corrupt(file, 56, format!("number of the manifest is {number}")));
+            return Err(Error::corrupt(
+                file,
+                56,
+                format!("number of the manifest is {number}, which is out of range"),
+            ));
         }
         Ok(Self { salt, identity: Identity { uuid, wal_segment_bytes }, number })
     }
 
-    /// What the first record names as its predecessor.
+    /// Returns the value that the first record uses as the checksum of its predecessor.
     pub(super) fn chain(&self) -> u32 {
         bound_crc(&self.salt, self.number, &[&self.identity.uuid])
     }
@@ -152,7 +162,7 @@ impl Mark {
         out
     }
 
-    /// The mark in the page at `at`, or `None` when the page does not hold a whole one: a crash may tear it.
+    /// Decodes the mark in the page at `at`. Returns `None` if the page holds no complete mark: a crash may tear it.
     pub(super) fn decode(page: &[u8], salt: &Salt, at: u64) -> Option<Self> {
         let mut d = Decoder::new(page, "", at);
         let magic: [u8; 8] = d.array().ok()?;
@@ -169,7 +179,7 @@ impl Mark {
     }
 }
 
-/// Bytes of record `number` at `at`, padded with zeros to whole pages, and its checksum.
+/// Encodes record `number` at offset `at`, padded with zeros to whole pages. Returns the bytes and the checksum.
 pub(super) fn encode_record(
     salt: &Salt,
     at: u64,
@@ -178,7 +188,7 @@ pub(super) fn encode_record(
     payload: &[u8],
 ) -> Result<(Vec<u8>, u32)> {
     let length = u32::try_from(payload.len()).ok().filter(|_| payload.len() <= PAYLOAD_BYTES_MAX);
-    let length = length.ok_or_else(|| Error::invalid("version edit beyond 1 GiB"))?;
+    let length = length.ok_or_else(|| Error::invalid("the version edit exceeds 1 GiB"))?;
     let mut head = [0; RECORD_HEADER_BYTES - 4];
     head[..4].copy_from_slice(&length.to_le_bytes());
     head[4..12].copy_from_slice(&number.to_le_bytes());
@@ -193,7 +203,7 @@ pub(super) fn encode_record(
     Ok((out, crc))
 }
 
-/// Fields of a record before its payload.
+/// Header fields of a record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordHeader {
     pub(super) crc: u32,
@@ -203,13 +213,13 @@ pub(super) struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// The fields as they stand; nothing is checked but that they are there.
+    /// Decodes the fields without checking their values.
     pub(super) fn decode(bytes: &[u8], file: &str, at: u64) -> Result<Self> {
         let mut d = Decoder::new(bytes, file, at);
         Ok(Self { crc: d.u32()?, length: d.u32()? as usize, number: d.u64()?, prev: d.u32()? })
     }
 
-    /// Whether the checksum of a record whose bytes after the checksum are `rest` holds.
+    /// Returns whether the checksum matches `rest`, the bytes of the record after the checksum.
     pub(super) fn matches(&self, salt: &Salt, at: u64, rest: &[u8]) -> bool {
         self.crc == bound_crc(salt, at, &[rest])
     }

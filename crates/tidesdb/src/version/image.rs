@@ -1,4 +1,4 @@
-//! A state as the bytes of a manifest and of the `CURRENT` that names it, for a copy of the database elsewhere.
+//! Encodes a state as the bytes of a manifest and its `CURRENT`, for a copy of the database elsewhere.
 
 use tidesdb_io::Dir;
 
@@ -11,12 +11,12 @@ use crate::Result;
 use crate::codec::Salt;
 use crate::types::WalId;
 
-/// The bytes of two files.
+/// Contents of the two files.
 #[derive(Debug)]
 pub struct Image {
-    /// A manifest that holds the state and nothing else.
+    /// A manifest with the state as its only record.
     pub manifest: Vec<u8>,
-    /// `CURRENT`, which names it.
+    /// `CURRENT`, which names the manifest.
     pub current: Vec<u8>,
 }
 
@@ -43,7 +43,8 @@ impl Image {
     }
 }
 
-/// Number of the manifest that `CURRENT` in `dir` names, and the database's random number; `None` without `CURRENT`.
+/// Returns the number of the manifest that `CURRENT` in `dir` names, and the UUID of the database; `None` without
+/// `CURRENT`.
 ///
 /// # Errors
 /// `Corrupt`, `FormatTooNew`, `Io`.

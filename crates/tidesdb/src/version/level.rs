@@ -1,9 +1,9 @@
-//! One level of a family: its tables in order, and finding those that may hold a key.
+//! One level of a family: its tables in order, and the search for tables that may hold a key.
 //!
-//! L1 holds whole memtables: newest first, ranges may overlap, so every table whose range covers a key is a
-//! candidate. Deeper levels are sorted by key and disjoint: one candidate, found by binary search. For byte order
-//! the search runs over the first eight bytes of the largest keys in one array, and touches a table only to settle
-//! equal prefixes.
+//! L1 holds flushed memtables, newest first. Their key ranges may overlap, so every table whose range covers a key is a
+//! candidate. Deeper levels are sorted by key and disjoint, so there is one candidate, found by binary search. In byte
+//! order the search uses an array of the first eight bytes of the largest keys, and reads a table's metadata only to
+//! resolve equal prefixes.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -14,7 +14,7 @@ use super::obsolete::FileGuard;
 use crate::sst::{Table, TableMeta};
 use crate::types::{Comparator, TableId};
 
-/// A table in a version. Sharing the slot keeps its file.
+/// A table in a version. Sharing the slot keeps its file alive.
 pub struct TableSlot<T = Table> {
     meta: Arc<TableMeta>,
     table: Arc<T>,
@@ -30,30 +30,30 @@ impl<T> TableSlot<T> {
         &self.file
     }
 
-    /// Facts about the table.
+    /// Returns the description of the table.
     #[inline]
     pub fn meta(&self) -> &Arc<TableMeta> {
         &self.meta
     }
 
-    /// The open table.
+    /// Returns the open table.
     #[inline]
     pub fn table(&self) -> &Arc<T> {
         &self.table
     }
 
-    /// Number of the table.
+    /// Returns the number of the table.
     pub fn id(&self) -> TableId {
         self.meta.id
     }
 
-    /// Whether its range holds `key`.
+    /// Returns whether the table's key range contains `key`.
     #[inline]
     pub fn covers(&self, order: &Comparator, key: &[u8]) -> bool {
         order.compare(&self.meta.smallest, key).is_le() && order.compare(key, &self.meta.largest).is_le()
     }
 
-    /// Whether its range meets `range`.
+    /// Returns whether the table's key range overlaps `range`.
     pub fn meets<'k>(&self, order: &Comparator, range: &impl RangeBounds<&'k [u8]>) -> bool {
         let above = |from: &[u8]| order.compare(&self.meta.largest, from);
         let below = |to: &[u8]| order.compare(&self.meta.smallest, to);
@@ -81,13 +81,13 @@ impl<T> fmt::Debug for TableSlot<T> {
 pub struct Level<T = Table> {
     tables: Arc<[Arc<TableSlot<T>>]>,
     bytes: u64,
-    /// First eight bytes of each largest key, big end first; empty for L1 and for orders other than byte order.
+    /// First eight bytes of each largest key, as big-endian numbers; empty for L1 and for custom key orders.
     fences: Vec<u64>,
     overlapping: bool,
 }
 
 impl<T> Level<T> {
-    /// Puts tables in order: newest first for L1 (`overlapping`), by smallest key for deeper levels.
+    /// Orders the tables: newest first for L1 (`overlapping`), by smallest key for deeper levels.
     pub(super) fn new(mut tables: Vec<Arc<TableSlot<T>>>, order: &Comparator, overlapping: bool) -> Self {
         if overlapping {
             tables.sort_by_key(|t| std::cmp::Reverse((t.meta.max_seq, t.meta.id)));
@@ -101,37 +101,37 @@ impl<T> Level<T> {
         Self { tables: tables.into(), bytes, fences, overlapping }
     }
 
-    /// The tables: newest first in L1, by key in deeper levels.
+    /// Returns the tables: newest first in L1, by key in deeper levels.
     pub fn tables(&self) -> &[Arc<TableSlot<T>>] {
         &self.tables
     }
 
-    /// As [`Level::tables`], to keep.
+    /// Like [`Level::tables`], but returns shared ownership.
     pub fn tables_arc(&self) -> Arc<[Arc<TableSlot<T>>]> {
         Arc::clone(&self.tables)
     }
 
-    /// Number of tables.
+    /// Returns the number of tables.
     pub fn len(&self) -> usize {
         self.tables.len()
     }
 
-    /// Whether there is no table.
+    /// Returns whether there is no table.
     pub fn is_empty(&self) -> bool {
         self.tables.is_empty()
     }
 
-    /// Bytes of the files of all tables.
+    /// Returns the total file size of all tables, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether ranges may overlap: true for L1.
+    /// Returns whether key ranges may overlap: true for L1.
     pub fn is_overlapping(&self) -> bool {
         self.overlapping
     }
 
-    /// The one table of a deeper level that may hold `key`.
+    /// Returns the one table of a deeper level that may hold `key`.
     #[inline]
     pub fn find(&self, order: &Comparator, key: &[u8]) -> Option<&Arc<TableSlot<T>>> {
         debug_assert!(!self.overlapping, "L1 has no order by key");
@@ -139,7 +139,8 @@ impl<T> Level<T> {
         order.compare(&slot.meta.smallest, key).is_le().then_some(slot)
     }
 
-    /// Index of the first table of a deeper level whose largest key is at or after `key`: where a seek begins.
+    /// Returns the index of the first table of a deeper level whose largest key is at or after `key`: where a seek
+    /// begins.
     #[inline]
     pub fn lower_bound(&self, order: &Comparator, key: &[u8]) -> usize {
         let before = |t: &Arc<TableSlot<T>>| order.compare(&t.meta.largest, key) == Ordering::Less;
@@ -152,7 +153,7 @@ impl<T> Level<T> {
         from + self.tables.get(from..from + equal).unwrap_or_default().partition_point(before)
     }
 
-    /// Hands all tables that may hold `key` to `each`, newest first.
+    /// Calls `each` with all tables that may hold `key`, newest first.
     #[inline]
     pub fn covering<'a>(&'a self, order: &Comparator, key: &[u8], each: &mut impl FnMut(&'a TableSlot<T>)) {
         if !self.overlapping {
@@ -166,7 +167,7 @@ impl<T> Level<T> {
         }
     }
 
-    /// All tables whose range meets `range`, in the order of [`Level::tables`].
+    /// Returns all tables whose key range overlaps `range`, in the order of [`Level::tables`].
     pub fn meeting<'k>(
         &self,
         order: &Comparator,

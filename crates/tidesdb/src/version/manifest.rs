@@ -1,11 +1,11 @@
 //! The manifest: an append-only file of version edits, and its writer.
 //!
-//! An append is two steps, each synced: the record goes to fresh pages, then the two mark pages of its parity say
-//! that it counts. An edit is acknowledged after the second. So at any moment one pair of marks is whole and names
-//! a durable prefix, and the record after that prefix, if whole, was complete before its marks were begun.
+//! An append has two steps, each synced: the record goes to fresh pages, then the two mark pages of its parity record
+//! that it counts. An edit is acknowledged after the second step. So at any time one pair of marks is complete and
+//! names a durable prefix. The record after that prefix, if complete, was complete before its marks were begun.
 //!
-//! Space is allocated ahead, zeroed and kept in reserve, so that an edit can be written on a full disk. A failed
-//! allocation changes nothing; after any failed write or sync the manifest takes no further append.
+//! Space is allocated ahead, zeroed and kept in reserve, so an edit can be written on a full disk. A failed allocation
+//! changes nothing. After a failed write or sync the manifest accepts no more appends.
 
 use std::io;
 use std::sync::Arc;
@@ -16,25 +16,25 @@ use super::format::{Header, Mark, PAGE, RECORDS_AT, encode_record, marks_at, pag
 use crate::files;
 use crate::{Error, Result};
 
-/// Space kept beyond the last record.
+/// Bytes kept allocated after the last record.
 const RESERVE_BYTES: u64 = 64 << 10;
-/// The reserve is topped up when it falls below this.
+/// The reserve is refilled when it falls below this.
 const RESERVE_LOW_BYTES: u64 = 32 << 10;
-/// A manifest smaller than this is not rolled over.
+/// A manifest smaller than this is never replaced.
 const ROLL_BYTES_MIN: u64 = if cfg!(test) { 64 << 10 } else { 4 << 20 };
-/// A larger one is, when it is this many times the snapshot it began with.
+/// A larger manifest is replaced when it reaches this multiple of its initial snapshot.
 const ROLL_FACTOR: u64 = 4;
 
-/// Why an append failed, and whether the file may have changed.
+/// Cause of a failed append, and whether the file may have changed.
 #[derive(Debug)]
 pub(super) struct AppendError {
     pub(super) error: Error,
     pub(super) poisons: bool,
 }
 
-/// A manifest with one record.
+/// The initial content of a manifest: one record.
 pub(super) struct First {
-    /// All but the reserve.
+    /// The bytes of the file, without the reserve.
     pub(super) bytes: Vec<u8>,
     chain: u32,
     next: u64,
@@ -42,7 +42,7 @@ pub(super) struct First {
 }
 
 impl First {
-    /// Encodes a manifest that begins with `snapshot` and has `reserve` zeros behind it.
+    /// Encodes a manifest that begins with `snapshot` and is followed by `reserve` zero bytes.
     pub(super) fn encode(header: &Header, snapshot: &[u8], reserve: u64) -> Result<Self> {
         let (record, chain) = encode_record(&header.salt, RECORDS_AT, 1, header.chain(), snapshot)?;
         let next = RECORDS_AT + record.len() as u64;
@@ -72,7 +72,7 @@ pub(super) struct Manifest {
 }
 
 impl Manifest {
-    /// Writes a manifest that begins with `snapshot`, and syncs it. The directory is not synced.
+    /// Writes and syncs a manifest that begins with `snapshot`. Does not sync the directory.
     pub(super) fn create(dir: &dyn Dir, header: Header, snapshot: &[u8]) -> Result<Self> {
         let name: Arc<str> = files::manifest(header.number).into();
         let First { bytes, chain, next, file_bytes } = First::encode(&header, snapshot, RESERVE_BYTES)?;
@@ -91,17 +91,17 @@ impl Manifest {
         self.header.number
     }
 
-    /// Bytes of the file in use.
+    /// Returns the number of bytes in use.
     pub(super) fn bytes(&self) -> u64 {
         self.next
     }
 
-    /// Whether the file has grown so much that a new one should take its place.
+    /// Returns whether the file has grown so much that a new manifest should replace it.
     pub(super) fn wants_roll(&self) -> bool {
         self.next >= self.roll_at
     }
 
-    /// Puts off the next attempt to roll over, after one has failed.
+    /// Delays the next attempt to begin a new manifest, after a failed one.
     pub(super) fn postpone_roll(&mut self) {
         self.roll_at = self.next + ROLL_BYTES_MIN / 4;
     }
@@ -130,7 +130,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// Makes room up to `next` and, if the disk allows, a reserve beyond it. Tells whether the file grew.
+    /// Allocates space up to `next` and, if the disk allows, a reserve beyond it. Returns whether the file grew.
     fn reserve(&mut self, dir: &dyn Dir, next: u64) -> Result<bool> {
         if next + RESERVE_LOW_BYTES <= self.file_bytes {
             return Ok(false);
@@ -141,7 +141,7 @@ impl Manifest {
                 self.file_bytes = to;
                 Ok(true)
             }
-            Err(_) if next <= self.file_bytes => Ok(false), // the reserve is for exactly this
+            Err(_) if next <= self.file_bytes => Ok(false), // the reserve covers this append
             Err(e) => Err(disk_error(dir, "allocate", &self.name, to - self.file_bytes, e)),
         }
     }
@@ -165,7 +165,7 @@ fn poisonous(error: Error) -> AppendError {
     AppendError { error, poisons: true }
 }
 
-/// A failed call, as `NoSpace` when the disk or the quota is full.
+/// Converts a failed call to an error: `NoSpace` if the disk or the quota is full.
 fn disk_error(dir: &dyn Dir, op: &'static str, file: &str, needed: u64, e: io::Error) -> Error {
     match e.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::NoSpace {

@@ -1,16 +1,16 @@
-//! The map: which tables and value logs exist, and at which level.
+//! Versions: which tables and value logs exist, and at which level.
 //!
 //! ```text
 //! edit      a list of changes                     state    the facts they add up to (pure)
 //! format    bytes of the manifest                 current  names the manifest in force
 //! manifest  appends edits, synced                 replay   reads them back, tells a crash from damage
-//! level     tables of one level, in order         family   FamilyVersion: the immutable map of one family
-//! set       install: the one way to change it     obsolete unlinks files when nothing needs them
+//! level     tables of one level, in order         family   FamilyVersion: immutable tables and value logs of one family
+//! set       install: the only way to change it    obsolete unlinks files that are no longer needed
 //! ```
 //!
-//! Laws. What the manifest names is durable before the manifest names it. What it forgets is unlinked after it has
-//! durably forgotten it. A version never changes; who holds one may read all its files. Numbers are never reused.
-//! Versions are generic over what an open table is, because this floor only passes it through.
+//! Invariants. Files are durable before the manifest names them, and unlinked only after the manifest has durably
+//! removed them. A version never changes; holding one allows reading all its files. Numbers are never reused. Versions
+//! are generic over the type of an open table, because this layer only passes tables through.
 
 mod current;
 mod edit;

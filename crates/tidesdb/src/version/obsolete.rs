@@ -1,9 +1,9 @@
-//! Files no version needs.
+//! Files that no version needs.
 //!
-//! Each slot of a version owns a [`FileGuard`]. When an edit that drops the file is durable, the guard is told; when
-//! the last version or reader that shares the slot is gone, the guard puts the file on the queue. The background
-//! takes files from the queue and unlinks them; what fails stays on the queue, and a file that a crash left behind
-//! is an orphan at the next open. So a file is never unlinked before the manifest forgot it, nor under a reader.
+//! Each slot of a version owns a [`FileGuard`]. When an edit that drops the file is durable, the guard is marked
+//! obsolete. When the last version or reader that shares the slot is gone, the guard puts the file on the queue. The
+//! background unlinks the files on the queue; failures stay on it. Files that a crash left behind are orphans at the
+//! next open. So a file is never unlinked before the manifest has durably removed it, nor while a reader uses it.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -32,7 +32,7 @@ impl ObsoleteFiles {
         self.queue.lock().push(file);
     }
 
-    /// Takes all files from the queue. The taker unlinks them, or puts them back.
+    /// Takes all files from the queue. The caller unlinks them or puts them back.
     pub fn take(&self) -> Vec<FileKind> {
         std::mem::take(&mut *self.queue.lock())
     }
@@ -42,17 +42,17 @@ impl ObsoleteFiles {
         self.queue.lock().extend(files);
     }
 
-    /// Number of files that wait.
+    /// Returns the number of queued files.
     pub fn len(&self) -> usize {
         self.queue.lock().len()
     }
 
-    /// Whether no file waits.
+    /// Returns whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Unlinks what is on the queue; returns how many files went. Those that could not go stay on the queue.
+    /// Unlinks the queued files; returns how many. Files that could not be unlinked stay on the queue.
     pub fn unlink_all(&self, dir: &dyn Dir) -> usize {
         let files = self.take();
         let count = files.len();
@@ -69,13 +69,13 @@ fn unlink(dir: &dyn Dir, file: FileKind) -> bool {
         Ok(()) => true,
         Err(e) if e.kind() == ErrorKind::NotFound => true,
         Err(e) => {
-            tracing::warn!(file = %name, error = %e, "an obsolete file stays for now");
+            tracing::warn!(file = %name, error = %e, "an obsolete file could not be unlinked; it will be retried");
             false
         }
     }
 }
 
-/// Name of a numbered file.
+/// Returns the name of a numbered file.
 fn name_of(file: FileKind) -> Option<String> {
     match file {
         FileKind::Manifest(n) => Some(files::manifest(n)),
@@ -88,7 +88,7 @@ fn name_of(file: FileKind) -> Option<String> {
     }
 }
 
-/// Owned by whoever needs a file; queues it when it is obsolete and the owner is gone.
+/// Keeps a file alive for its owner. Dropping the guard of an obsolete file queues the file for unlinking.
 #[derive(Debug)]
 pub struct FileGuard {
     file: FileKind,
@@ -101,7 +101,7 @@ impl FileGuard {
         Self { file, obsolete: AtomicBool::new(false), queue: Arc::clone(queue) }
     }
 
-    /// Says that the durable manifest does not name the file any more.
+    /// Records that the durable manifest no longer names the file.
     pub(super) fn set_obsolete(&self) {
         self.obsolete.store(true, Ordering::Release);
     }
@@ -115,18 +115,18 @@ impl Drop for FileGuard {
     }
 }
 
-/// What settling the orphans did.
+/// Result of settling the orphans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OrphanReport {
     /// Files set aside.
     pub set_aside: usize,
     /// Files that an earlier open had set aside, unlinked now.
     pub unlinked: usize,
-    /// Files that could not be moved or unlinked; they are tried again at the next open.
+    /// Files that could not be renamed or unlinked; the next open retries.
     pub failed: usize,
 }
 
-/// Files that were in the directory when it was opened and that the manifest does not name.
+/// Files found in the directory at open that the manifest does not name.
 #[derive(Debug, Default)]
 pub(super) struct Orphans {
     strays: Vec<String>,
@@ -134,8 +134,8 @@ pub(super) struct Orphans {
 }
 
 impl Orphans {
-    /// Finds them among `names`, which do not hold the manifest in force, and of which the manifest `spent` is going
-    /// to be unlinked. Those already aside may go only if the last session was closed in order.
+    /// Finds orphans among `names`, which must not contain the manifest in force. The manifest `spent` will be unlinked
+    /// and is no orphan. Files set aside earlier may be unlinked only if the last session was closed cleanly.
     pub(super) fn find(names: &[String], state: &State, spent: Option<u64>, clean: bool) -> Self {
         let tables: BTreeSet<&TableId> = state.families.values().flat_map(|f| f.tables.keys()).collect();
         let vlogs: BTreeSet<&VlogId> = state.families.values().flat_map(|f| f.vlogs.keys()).collect();
@@ -153,8 +153,8 @@ impl Orphans {
         }
     }
 
-    /// Moves strays aside, except those that `state` has come to name (recovery adopts value logs that only the log
-    /// knew), and unlinks what was aside before.
+    /// Renames orphans to set them aside, except those that `state` names by now: recovery adopts value logs that only
+    /// the log referred to. Unlinks what was set aside earlier.
     pub(super) fn settle(self, dir: &dyn Dir, state: &State) -> OrphanReport {
         let mut report = OrphanReport::default();
         let adopted = |name: &str| match files::parse(name) {
@@ -177,7 +177,7 @@ fn count(done: std::io::Result<()>, name: &str, good: &mut usize, bad: &mut usiz
     match done {
         Ok(()) => *good += 1,
         Err(e) => {
-            tracing::warn!(file = %name, error = %e, "an orphan stays for now");
+            tracing::warn!(file = %name, error = %e, "an orphan could not be set aside or unlinked; the next open retries");
             *bad += 1;
         }
     }

@@ -1,12 +1,14 @@
-//! Reads a manifest back, and decides whether what it finds is whole, the trace of a crash, or damage.
+//! Reads a manifest back, and decides whether its content is complete, torn by a crash, or damaged.
 //!
-//! 1. The newest whole mark says which records are durable and where they end. None whole: damage.
-//! 2. All of those must be whole, numbered and chained, and agree with every other mark; else it is damage.
-//! 3. One record more may stand behind them: its append was synced but its marks were not. It counts.
-//! 4. Whatever else follows is the torn trace of an append that nobody was told of; it is reported. A whole record
-//!    there, or any trace after a close in order, is damage.
+//! 1. The newest complete mark says which records are durable and where they end. Without a complete mark the manifest
+//!    is damaged.
+//! 2. All durable records must be complete, numbered and chained, and agree with every other mark. Otherwise the
+//!    manifest is damaged.
+//! 3. One more record may follow: its append was synced but its marks were not. It counts.
+//! 4. Anything else after it is the torn remainder of an append that was never acknowledged; it is reported. A complete
+//!    record there, or any remainder after a clean close, is damage.
 //!
-//! Reading changes nothing. A failed read is an error of its own, never taken for an end of the file.
+//! Reading changes nothing. A failed read is an error of its own, never taken for the end of the file.
 
 use std::io::ErrorKind;
 
@@ -25,31 +27,31 @@ use crate::types::wal_id_max;
 use crate::{Error, Result};
 
 const CHUNK_BYTES: usize = 16 * PAGE as usize;
-/// More than any append leaves behind the last record.
+/// More than any append leaves after the last record.
 const TAIL_BYTES_MAX: u64 = PAYLOAD_BYTES_MAX as u64 + (1 << 20);
 
-/// What reading the manifest found.
+/// Findings from reading the manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ManifestReport {
-    /// The file.
+    /// Name of the file.
     pub file: String,
     /// Records that count.
     pub records: u64,
     /// Bytes in use.
     pub bytes: u64,
-    /// Whether the database was closed in order.
+    /// Whether the database was closed cleanly.
     pub clean: bool,
-    /// Bytes behind the last record that hold traces of an append that did not finish.
+    /// Bytes after the last record that contain remains of an unfinished append.
     pub torn_bytes: u64,
-    /// The last record was complete but not yet marked: its install was not acknowledged, or its marks are damaged.
+    /// The last record was complete but not marked: its install was not acknowledged, or its marks are damaged.
     pub unmarked_record: bool,
-    /// The last record was marked once, not twice: its install was not acknowledged, or one mark is damaged.
+    /// The last record was marked once instead of twice: its install was not acknowledged, or one mark is damaged.
     pub half_marked: bool,
-    /// A mark is damaged that no crash explains; the others and the records told the same.
+    /// A mark is damaged in a way that no crash explains. The other marks and the records agree.
     pub repaired_mark: bool,
 }
 
-/// A manifest as read.
+/// A manifest that was read.
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub(super) state: State,
@@ -60,16 +62,16 @@ pub(super) struct Loaded {
 /// Whether a directory holds a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// Nothing, or what a creation that did not finish left behind.
+    /// Nothing, or the remains of an unfinished creation.
     Absent,
     /// A database.
     Present,
 }
 
-/// Tells whether there is a database in `dir`.
+/// Returns whether there is a database in `dir`.
 ///
 /// # Errors
-/// `Corrupt` when there are files of one but nothing names its manifest; `Io` when the directory cannot be read.
+/// `Corrupt` if there are files of a database but no `CURRENT`; `Io` if the directory cannot be read.
 pub fn presence(dir: &dyn Dir) -> Result<Presence> {
     let names = list(dir)?;
     if names.iter().any(|n| n == CURRENT) {
@@ -89,7 +91,7 @@ pub fn presence(dir: &dyn Dir) -> Result<Presence> {
     Ok(Presence::Absent)
 }
 
-/// Whether a manifest holds more than an unfinished creation leaves.
+/// Returns whether a manifest holds more than an unfinished creation leaves.
 fn was_in_force(dir: &dyn Dir, number: u64) -> Result<bool> {
     match load_file(dir, number, None, &mut |_, _| {}) {
         Ok(found) => Ok(found.report.records > 1 || !found.state.families.is_empty()),
@@ -98,12 +100,12 @@ fn was_in_force(dir: &dyn Dir, number: u64) -> Result<bool> {
     }
 }
 
-/// All names in the directory.
+/// Returns all names in the directory.
 pub(super) fn list(dir: &dyn Dir) -> Result<Vec<String>> {
     dir.list().map_err(|e| Error::io("list", &dir.path().display().to_string(), e))
 }
 
-/// Reads the manifest in force. `visit` sees each edit with the offset of its record.
+/// Reads the manifest in force. Calls `visit` with each edit and the offset of its record.
 pub(super) fn load(dir: &dyn Dir, visit: &mut dyn FnMut(u64, &VersionEdit)) -> Result<Loaded> {
     let found = current::read(dir).map_err(|e| with_manifests(dir, e))?;
     let current =
@@ -111,7 +113,7 @@ pub(super) fn load(dir: &dyn Dir, visit: &mut dyn FnMut(u64, &VersionEdit)) -> R
     load_file(dir, current.number, Some(&current), visit).map_err(|e| with_manifests(dir, e))
 }
 
-/// Adds the names of the manifests to an error, for whoever must decide what to do.
+/// Adds the names of the manifests to an error, for the person who must repair the database.
 fn with_manifests(dir: &dyn Dir, e: Error) -> Error {
     match (e, list(dir)) {
         (Error::Corrupt { file, offset, what }, Ok(names)) => {
@@ -138,7 +140,7 @@ fn load_file(
     let header = Header::decode(&page, &name)?;
     let meant = current.is_none_or(|c| c.salt == header.salt && c.uuid == header.identity.uuid);
     if header.number != number || !meant {
-        return Err(Error::corrupt(&name, 0, "this is another manifest than the one meant"));
+        return Err(Error::corrupt(&name, 0, "this is not the manifest that CURRENT names"));
     }
     let source = Source { file: &*file, name: &name, file_bytes };
     let mut reader = Reader { source, header, chain: header.chain(), state: State::default(), visit };
@@ -150,15 +152,19 @@ fn load_file(
     let state = reader.state;
     report.clean = state.clean;
     if state.log_start.0 > wal_id_max(header.identity.wal_segment_bytes) {
-        return Err(Error::corrupt(&name, RECORDS_AT, "the log begins behind the last sequence number"));
+        return Err(Error::corrupt(
+            &name,
+            RECORDS_AT,
+            "the log begins after the last possible sequence number",
+        ));
     }
     state.check().map_err(|e| Error::corrupt(&name, RECORDS_AT, e.to_string()))?;
     report.file = name;
     Ok(Loaded { state, header, report })
 }
 
-/// Says which marks are missing. Those of the next record, and the older pair, are written only after that record is
-/// durable; so unless it is there, the older pair must be whole.
+/// Reports which marks are missing. The marks of the next record overwrite the older pair, and only after that record
+/// is durable. So unless that record exists, the older pair must be complete.
 fn judge_marks(marks: &[Mark], newest: u64, report: &mut ManifestReport) {
     let count = |number| marks.iter().filter(|m| m.number == number).count();
     report.half_marked = !report.unmarked_record && count(newest) < 2;
@@ -166,7 +172,7 @@ fn judge_marks(marks: &[Mark], newest: u64, report: &mut ManifestReport) {
         !report.unmarked_record && if newest == 1 { count(1) < 4 } else { count(newest - 1) < 2 };
 }
 
-/// The file, its length as it was when it was opened.
+/// The file, with its length at the time of opening.
 struct Source<'a> {
     file: &'a dyn File,
     name: &'a str,
@@ -174,10 +180,10 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// `n` bytes at `at`.
+    /// Reads `n` bytes at offset `at`.
     fn bytes(&self, at: u64, n: usize) -> Result<Vec<u8>> {
         if at.checked_add(n as u64).is_none_or(|end| end > self.file_bytes) {
-            return Err(Error::corrupt(self.name, self.file_bytes, "file was cut"));
+            return Err(Error::corrupt(self.name, self.file_bytes, "the file is truncated"));
         }
         let mut out = Vec::new();
         out.try_reserve_exact(n).map_err(|_| Error::MemoryLimit { what: "reading the manifest".into() })?;
@@ -186,7 +192,7 @@ impl Source<'_> {
         Ok(out)
     }
 
-    /// The record at `at` with its padding, all of it below `limit`; `None` if there is no whole one.
+    /// Reads the record at `at` with its padding, all of it below `limit`; `None` if there is no complete one.
     fn record(&self, salt: &Salt, at: u64, limit: u64) -> Result<Option<Record>> {
         if at.saturating_add(PAGE) > limit {
             return Ok(None);
@@ -219,7 +225,7 @@ struct Record {
 }
 
 impl Record {
-    /// Where it ends, its padding not counted.
+    /// Returns where the record ends, without its padding.
     fn end(&self) -> u64 {
         self.at + (RECORD_HEADER_BYTES + self.payload.len()) as u64
     }
@@ -238,7 +244,7 @@ impl Reader<'_> {
         Error::corrupt(self.source.name, at, what)
     }
 
-    /// The newest mark, and all that are whole.
+    /// Returns the newest mark and all complete marks.
     fn read_marks(&self) -> Result<(Mark, Vec<Mark>)> {
         let mut found = Vec::new();
         for at in (PAGE..RECORDS_AT).step_by(PAGE as usize) {
@@ -246,9 +252,9 @@ impl Reader<'_> {
             found.extend(Mark::decode(&page, &self.header.salt, at));
         }
         let newest = found.iter().max_by_key(|m| m.number).copied();
-        let newest = newest.ok_or_else(|| self.corrupt(PAGE, "no mark is whole"))?;
+        let newest = newest.ok_or_else(|| self.corrupt(PAGE, "no mark is complete"))?;
         if self.source.file_bytes < newest.file_bytes {
-            return Err(self.corrupt(self.source.file_bytes, "file was cut"));
+            return Err(self.corrupt(self.source.file_bytes, "the file is truncated"));
         }
         if newest.end > newest.file_bytes || newest.end < RECORDS_AT {
             return Err(self.corrupt(PAGE, "a mark names an impossible end"));
@@ -256,7 +262,7 @@ impl Reader<'_> {
         Ok((newest, found))
     }
 
-    /// Applies the records that the newest mark promises; returns where the next one would begin.
+    /// Applies the records covered by the newest mark; returns where the next one would begin.
     fn replay(&mut self, newest: &Mark, marks: &[Mark]) -> Result<u64> {
         let (mut at, limit) = (RECORDS_AT, page_up(newest.end));
         for number in 1..=newest.number {
@@ -267,11 +273,15 @@ impl Reader<'_> {
             at = record.next;
             for m in marks.iter().filter(|m| m.number == number) {
                 if m.end != record.end() || m.chain != record.header.crc {
-                    return Err(self.corrupt(record.at, "a record is not the one its mark names"));
+                    return Err(self.corrupt(record.at, "a record does not match its mark"));
                 }
             }
         }
-        if at == limit { Ok(at) } else { Err(self.corrupt(at, "the records end before their mark says")) }
+        if at == limit {
+            Ok(at)
+        } else {
+            Err(self.corrupt(at, "the records do not end where their mark says"))
+        }
     }
 
     fn follows(&self, record: &Record, number: u64) -> bool {
@@ -282,7 +292,7 @@ impl Reader<'_> {
         let edit =
             VersionEdit::decode(&record.payload, self.source.name, record.at + RECORD_HEADER_BYTES as u64)?;
         if self.state.clean {
-            return Err(self.corrupt(record.at, "a record follows the close of the database"));
+            return Err(self.corrupt(record.at, "a record follows the clean shutdown"));
         }
         (self.visit)(record.at, &edit);
         self.state.apply(&edit).map_err(|e| self.corrupt(record.at, &format!("impossible edit: {e}")))?;
@@ -290,16 +300,16 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Judges what lies behind the marked records.
+    /// Checks what follows the marked records.
     fn read_tail(&mut self, mark: &Mark, report: &mut ManifestReport) -> Result<()> {
         let file_bytes = self.source.file_bytes;
         let mut at = report.bytes;
         if file_bytes - at > TAIL_BYTES_MAX || (self.state.clean && file_bytes != mark.file_bytes) {
-            return Err(self.corrupt(file_bytes, "file is too long"));
+            return Err(self.corrupt(file_bytes, "the file is too long"));
         }
         if let Some(record) = self.source.record(&self.header.salt, at, file_bytes)? {
             if !self.follows(&record, mark.number + 1) {
-                return Err(self.corrupt(at, "a record that is not the next one"));
+                return Err(self.corrupt(at, "a record does not continue the sequence"));
             }
             self.apply(&record)?;
             at = record.next;
@@ -312,12 +322,12 @@ impl Reader<'_> {
         }
         report.torn_bytes = self.scan_torn(at)?;
         if report.torn_bytes > 0 && (report.unmarked_record || self.state.clean) {
-            return Err(self.corrupt(at, "bytes behind the last record that no append left"));
+            return Err(self.corrupt(at, "bytes after the last record that no append explains"));
         }
         Ok(())
     }
 
-    /// Bytes from `start` to the last one that is not zero. A whole record among them is damage.
+    /// Returns the number of bytes from `start` to the last nonzero byte. A complete record among them is damage.
     fn scan_torn(&self, start: u64) -> Result<u64> {
         let mut torn_to = start;
         let mut at = start;
@@ -329,7 +339,7 @@ impl Reader<'_> {
                 let Some(last) = page.iter().rposition(|b| *b != 0) else { continue };
                 torn_to = page_at + last as u64 + 1;
                 if self.source.record(&self.header.salt, page_at, self.source.file_bytes)?.is_some() {
-                    return Err(self.corrupt(start, "a record is damaged, and a whole one follows"));
+                    return Err(self.corrupt(start, "a record is damaged, and a complete one follows"));
                 }
             }
             at += n as u64;

@@ -1,12 +1,12 @@
-//! The version set: the state in force, and [`VersionSet::install`], the one way to change it.
+//! The version set: the state in force, and [`VersionSet::install`], the only way to change it.
 //!
 //! An install validates the edit on a clone of the state, opens the tables it adds, appends it to the manifest and
-//! syncs; only then do the state and the versions change, under the one lock, and `publish` runs under it too, so
-//! that installs are seen in the order in which they became durable. If anything fails nothing is published. A
-//! failed write or sync leaves the manifest in doubt: every later install is refused until the database is reopened.
+//! syncs. Only then do the state and the versions change, under the single lock. `publish` also runs under this lock,
+//! so installs are seen in the order in which they became durable. If anything fails, nothing is published. After a
+//! failed write or sync the durable state is unknown: every later install is refused until the database is reopened.
 //!
-//! Opening for writing always begins a new manifest: what was read, perhaps only from the system's cache, becomes
-//! durable again before anything relies on it, and no append ever follows a torn one.
+//! Opening for writing always begins a new manifest. What was read, perhaps only from the page cache, becomes durable
+//! again before anything relies on it. And no append ever follows a torn one.
 
 mod orders;
 
@@ -31,24 +31,24 @@ use crate::sst::Table;
 use crate::types::{Comparator, FILE_NUMBER_MAX, FamilyId, ID_MAX, TableId, VlogId};
 use crate::{Error, Result};
 
-/// A file whose number is so far above the counter does not move it.
+/// A file whose number exceeds the counter by this much does not move the counter.
 const STRAY_MAX: u64 = 1 << 20;
 
-/// What a version set needs from above.
+/// Dependencies of a version set.
 pub struct Context<T = Table> {
     /// Directory of the database, locked.
     pub dir: Arc<dyn Dir>,
-    /// Source of salts.
+    /// Source of random salts.
     pub entropy: Arc<dyn Entropy>,
-    /// Key orders that are not built in.
+    /// Custom key orders.
     pub comparators: Vec<Comparator>,
-    /// Whether the family of this name may go without its key order until [`VersionSet::learn`].
+    /// Returns whether the family of this name may lack its key order until [`VersionSet::learn`].
     pub may_wait: Box<dyn Fn(&str) -> bool + Send + Sync>,
     /// Opens tables.
     pub open_table: Box<OpenTable<T>>,
 }
 
-/// What `publish` sees: the state and versions just installed.
+/// Argument of `publish`: the state and versions just installed.
 pub struct Installed<'a, T = Table> {
     /// The state.
     pub state: &'a State,
@@ -64,7 +64,7 @@ pub struct VersionSet<T = Table> {
     next_vlog: AtomicU64,
     next_family: AtomicU64,
     installs: AtomicU64,
-    /// Files that were there at open, with numbers far above the counters: these are passed over.
+    /// Files found at open with numbers far above the counters. These numbers are skipped.
     taken: BTreeSet<FileKind>,
     obsolete: Arc<ObsoleteFiles>,
     orphans: Mutex<Option<Orphans>>,
@@ -75,7 +75,7 @@ struct Inner<T> {
     phase: Phase,
     state: State,
     versions: BTreeMap<FamilyId, Arc<FamilyVersion<T>>>,
-    /// Families whose key order is not known: they have no version.
+    /// Unresolved families: their key order is not known, so they have no version.
     waiting: BTreeSet<FamilyId>,
     next_manifest: u64,
 }
@@ -91,7 +91,7 @@ impl<T> VersionSet<T> {
     /// Creates the database: a first manifest without families, and `CURRENT`.
     ///
     /// # Errors
-    /// `Exists` if there is a database, `Corrupt` if there are traces of one, `NoSpace` and `Io` from the disk.
+    /// `Exists` if there is a database, `Corrupt` if there are parts of one, `NoSpace` and `Io` from the disk.
     pub fn create(context: Context<T>, wal_segment_bytes: u64) -> Result<Self> {
         if presence(&*context.dir)? == Presence::Present {
             return Err(Error::Exists { what: format!("database in {:?}", context.dir.path()).into() });
@@ -103,11 +103,11 @@ impl<T> VersionSet<T> {
         Ok(this)
     }
 
-    /// Creates a database that holds `state` from its first manifest on. The files that `state` names are in the directory
-    /// and durable, and nothing else is.
+    /// Creates a database with `state` in its first manifest. The directory must contain exactly the files that `state`
+    /// names, and they must be durable.
     ///
     /// # Errors
-    /// `NoSpace` and `Io` from the disk, and what opening a table fails with.
+    /// `NoSpace` and `Io` from the disk, and errors of opening tables.
     pub fn create_with(context: Context<T>, wal_segment_bytes: u64, mut state: State) -> Result<Self> {
         let identity = Identity { uuid: context.entropy.salt(), wal_segment_bytes };
         let waiting = orders::resolve(&mut state, &context)?;
@@ -118,12 +118,12 @@ impl<T> VersionSet<T> {
         Ok(this)
     }
 
-    /// Opens the database. For writing, a new manifest takes the place of the one read, and the directory must be
-    /// locked; `read_only` changes nothing on disk.
+    /// Opens the database. For writing, a new manifest replaces the one read, and the directory must be locked.
+    /// `read_only` changes nothing on disk.
     ///
     /// # Errors
-    /// `NotFound` if there is none, `Corrupt` for damage, `FormatTooNew`, `InvalidArgument` for a key order that
-    /// was not given and that the family may not wait for, and what opening a table fails with.
+    /// `NotFound` if there is none; `Corrupt` for damage; `FormatTooNew`; `InvalidArgument` for an unknown key order of
+    /// a family that may not be unresolved; errors of opening tables.
     pub fn open(context: Context<T>, read_only: bool) -> Result<(Self, ManifestReport)> {
         let loaded = replay::load(&*context.dir, &mut |_, _| {})?;
         let mut state = loaded.state;
@@ -132,12 +132,12 @@ impl<T> VersionSet<T> {
         state.clean = false;
         let this = Self::new(context, loaded.header.identity, state, &names);
         this.open_tables(waiting).map_err(|e| match e {
-            // Nothing but the manifest has told of these tables so far.
+            // Only the manifest has described these tables so far, so the manifest is what is damaged.
             Error::Internal { what } => Error::corrupt(&loaded.report.file, RECORDS_AT, what),
             other => other,
         })?;
         if !read_only {
-            // One that was damaged is set aside like an orphan, as evidence.
+            // A damaged manifest is set aside like an orphan, as evidence.
             let spent = Some(loaded.header.number).filter(|_| !loaded.report.repaired_mark);
             this.begin_manifest(&names, spent, loaded.report.clean)?;
             spent.into_iter().for_each(|n| this.obsolete.push(FileKind::Manifest(n)));
@@ -150,7 +150,7 @@ impl<T> VersionSet<T> {
         let mut manifest = 1;
         let mut taken = BTreeSet::new();
         for name in names {
-            // A file set aside keeps its number too, so that a later one is not set aside over it.
+            // A file that was set aside keeps its number too, so a later file is not set aside under the same name.
             let Some(kind) = files::parse(name.trim_end_matches(".orphan")) else { continue };
             let (n, next) = match kind {
                 FileKind::Table(id) => (id.0, &mut table),
@@ -158,7 +158,7 @@ impl<T> VersionSet<T> {
                 FileKind::Manifest(n) => (n, &mut manifest),
                 _ => continue,
             };
-            // The file of a stranger may have a number that would use up all below it.
+            // A foreign file may have a huge number, which would use up all numbers below it.
             if n < next.saturating_add(STRAY_MAX) {
                 *next = (*next).max(n + 1);
             } else {
@@ -189,7 +189,7 @@ impl<T> VersionSet<T> {
         }
     }
 
-    /// Builds the first versions, of all families but those that wait.
+    /// Builds the first versions of all families except the unresolved ones.
     fn open_tables(&self, waiting: BTreeSet<FamilyId>) -> Result<()> {
         let mut inner = self.inner.lock();
         let mut versions = BTreeMap::new();
@@ -201,12 +201,12 @@ impl<T> VersionSet<T> {
         Ok(())
     }
 
-    /// Writes the state to a new manifest and puts it in force. `spent` is one that will be unlinked.
+    /// Writes the state to a new manifest and puts it in force. The manifest `spent` will be unlinked.
     fn begin_manifest(&self, names: &[String], spent: Option<u64>, clean: bool) -> Result<()> {
         let mut inner = self.inner.lock();
         let manifest = self.write_manifest(&mut inner).map_err(|e| {
             if !e.unknown {
-                self.unlink_obsolete(); // nobody else would: the open fails
+                self.unlink_obsolete(); // the open fails, so nothing else would unlink them
             }
             e.error
         })?;
@@ -236,7 +236,8 @@ impl<T> VersionSet<T> {
             SwitchError { error, unknown: false }
         };
         let manifest = Manifest::create(dir, header, &snapshot).map_err(scrap)?;
-        // A directory tells of a failed sync once: names that others made may be lost too, so this is in doubt.
+        // A directory reports a failed sync only once. Names created by other threads may be lost too, so the outcome
+        // is unknown.
         let unsynced = |e| SwitchError { error: Error::io("directory sync", "manifest", e), unknown: true };
         dir.sync().map_err(unsynced)?;
         let to = Current { number: header.number, salt: header.salt, uuid: header.identity.uuid };
@@ -248,10 +249,10 @@ impl<T> VersionSet<T> {
         FamilyVersion::build(family, prev, &self.obsolete, &*self.context.open_table)
     }
 
-    /// A number for a new table.
+    /// Returns a number for a new table.
     ///
     /// # Errors
-    /// `InvalidArgument` after 2^56 of them.
+    /// `InvalidArgument` after 2^56 numbers.
     pub fn new_table_id(&self) -> Result<TableId> {
         loop {
             let id = TableId(self.next_table.fetch_add(1, Ordering::Relaxed));
@@ -264,10 +265,10 @@ impl<T> VersionSet<T> {
         }
     }
 
-    /// A number for a new value log.
+    /// Returns a number for a new value log.
     ///
     /// # Errors
-    /// `InvalidArgument` after four thousand million of them.
+    /// `InvalidArgument` after about 2^32 numbers.
     pub fn new_vlog_id(&self) -> Result<VlogId> {
         loop {
             let id = VlogId(draw(&self.next_vlog)?);
@@ -277,20 +278,20 @@ impl<T> VersionSet<T> {
         }
     }
 
-    /// A number for a new family.
+    /// Returns a number for a new family.
     ///
     /// # Errors
-    /// `InvalidArgument` after four thousand million of them.
+    /// `InvalidArgument` after about 2^32 numbers.
     pub fn new_family_id(&self) -> Result<FamilyId> {
         draw(&self.next_family).map(FamilyId)
     }
 
-    /// Counts installs. What is pinned after a look here holds at least so many.
+    /// Returns the number of installs. A state taken after this call includes at least that many.
     pub fn installs(&self) -> u64 {
         self.installs.load(Ordering::SeqCst)
     }
 
-    /// A number for a manifest that lies elsewhere, above `least`: no manifest here ever has it.
+    /// Returns a number above `least` for a manifest stored elsewhere. No manifest of this set ever gets it.
     pub fn new_manifest_number(&self, least: u64) -> u64 {
         let mut inner = self.inner.lock();
         let mut number = inner.next_manifest.max(least.saturating_add(1));
@@ -304,28 +305,28 @@ impl<T> VersionSet<T> {
         number
     }
 
-    /// What is fixed since the database was created.
+    /// Returns what was fixed when the database was created.
     pub fn identity(&self) -> Identity {
         self.identity
     }
 
-    /// The state in force.
+    /// Returns the state in force.
     pub fn state(&self) -> State {
         self.inner.lock().state.clone()
     }
 
-    /// The state in force with the versions of all families, which keep its files.
+    /// Returns the state in force and the versions of all families, which keep its files alive.
     pub fn pinned_state(&self) -> (State, Vec<Arc<FamilyVersion<T>>>) {
         let inner = self.inner.lock();
         (inner.state.clone(), inner.versions.values().cloned().collect())
     }
 
-    /// The version of a family in force; `None` also while it waits for its key order.
+    /// Returns the version of a family in force; `None` also if the family is unresolved.
     pub fn version(&self, family: FamilyId) -> Option<Arc<FamilyVersion<T>>> {
         self.inner.lock().versions.get(&family).cloned()
     }
 
-    /// Number and used bytes of the manifest in force; `None` when it takes no more edits.
+    /// Returns number and used bytes of the manifest in force; `None` if it takes no more edits.
     pub fn manifest(&self) -> Option<(u64, u64)> {
         match &self.inner.lock().phase {
             Phase::Writable(m) => Some((m.number(), m.bytes())),
@@ -333,36 +334,36 @@ impl<T> VersionSet<T> {
         }
     }
 
-    /// Whether an earlier failure left the durable state unknown, so that edits are refused.
+    /// Returns whether an earlier failure left the durable state unknown, so that edits are refused.
     pub fn is_poisoned(&self) -> bool {
         matches!(self.inner.lock().phase, Phase::Poisoned(_))
     }
 
-    /// Files waiting to be unlinked.
+    /// Returns the queue of files to unlink.
     pub fn obsolete(&self) -> &Arc<ObsoleteFiles> {
         &self.obsolete
     }
 
-    /// Unlinks the files no version and no reader needs; returns how many. Failures are retried by the next call.
+    /// Unlinks the files that no version and no reader needs; returns how many. The next call retries failures.
     pub fn unlink_obsolete(&self) -> usize {
         self.obsolete.unlink_all(&*self.context.dir)
     }
 
-    /// Sets aside files that were there at open and that the manifest does not name; unlinks those set aside
-    /// earlier if the last session was closed in order. Call once, after recovery has succeeded.
+    /// Sets aside files that were found at open and that the manifest does not name. If the last session was closed
+    /// cleanly, also unlinks those set aside earlier. Call once, after recovery has succeeded.
     pub fn settle_orphans(&self) -> OrphanReport {
         let orphans = self.orphans.lock().take();
         orphans.map(|o| o.settle(&*self.context.dir, &self.inner.lock().state)).unwrap_or_default()
     }
 
-    /// Makes `edit` durable, puts it in force and calls `publish`. One install at a time; `publish` must not
-    /// call the set.
+    /// Makes `edit` durable, puts it in force and calls `publish`. Installs run one at a time. `publish` must not call
+    /// the set.
     ///
     /// # Errors
-    /// Nothing was published. `Exists`, `NotFound`, `InvalidArgument`, `Internal` for an edit that does not fit the
-    /// state, `NoSpace`, and errors of opening tables: nothing was written either. `Io`: the edit is in or out,
-    /// and later calls fail with `Poisoned`; the files it adds must stay, as the next open may find them named
-    /// ([`VersionSet::is_poisoned`] tells). `ReadOnly`, `Closed`.
+    /// In all cases nothing was published. `Exists`, `NotFound`, `InvalidArgument`, `Internal` for an edit that does
+    /// not fit the state, `NoSpace`, and errors of opening tables: nothing was written. `Io`: the edit may or may not
+    /// be durable, and later calls fail with `Poisoned`; the files it adds must stay, because the next open may find
+    /// them in the manifest (see [`VersionSet::is_poisoned`]). `ReadOnly`, `Closed`.
     pub fn install(&self, edit: &VersionEdit, publish: impl FnOnce(&Installed<'_, T>)) -> Result<()> {
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
@@ -371,10 +372,10 @@ impl<T> VersionSet<T> {
         Ok(())
     }
 
-    /// Installs `edit` as the last one: the database was closed in order.
+    /// Installs `edit` as the last one and records a clean shutdown.
     ///
     /// # Errors
-    /// As [`VersionSet::install`]; no error and nothing done for a set opened for reading only.
+    /// As [`VersionSet::install`]. For a read-only set it does nothing and returns no error.
     pub fn close(&self, edit: &VersionEdit) -> Result<()> {
         let mut edit = edit.clone();
         let mut inner = self.inner.lock();
@@ -419,7 +420,7 @@ impl<T> VersionSet<T> {
         Ok(())
     }
 
-    /// Numbers drawn since the last edit become used by this one.
+    /// Records the numbers drawn since the last edit as used.
     fn add_counters(&self, state: &State, edit: &mut VersionEdit) {
         let table = TableId(self.next_table.load(Ordering::Relaxed));
         let vlog = VlogId(clamp(&self.next_vlog));
@@ -430,7 +431,7 @@ impl<T> VersionSet<T> {
         }
     }
 
-    /// New versions of the families that `edit` touches; `None` for those it drops.
+    /// Builds new versions of the families that `edit` touches; `None` for those it drops.
     fn build_touched(
         &self,
         inner: &Inner<T>,
@@ -461,7 +462,8 @@ impl<T> VersionSet<T> {
         })
     }
 
-    /// Begins a new manifest when the old one has grown. Failing to is harmless while `CURRENT` was not touched.
+    /// Begins a new manifest if the current one has grown too large. A failure is harmless unless `CURRENT` may have
+    /// changed.
     fn roll_if_large(&self, inner: &mut Inner<T>) -> Result<()> {
         if !inner.manifest()?.wants_roll() {
             return Ok(());
@@ -477,7 +479,7 @@ impl<T> VersionSet<T> {
                 Err(error)
             }
             Err(SwitchError { error, unknown: false }) => {
-                tracing::warn!(%error, "the manifest could not be rolled over; it goes on growing for now");
+                tracing::warn!(%error, "the manifest could not be replaced by a new one; it keeps growing for now");
                 inner.manifest()?.postpone_roll();
                 Ok(())
             }
@@ -498,7 +500,7 @@ impl<T> fmt::Debug for Context<T> {
 }
 
 impl<T> Inner<T> {
-    /// The manifest, if it takes edits.
+    /// Returns the manifest, if it accepts edits.
     fn manifest(&mut self) -> Result<&mut Manifest> {
         match &mut self.phase {
             Phase::Writable(m) => Ok(m),
@@ -509,10 +511,10 @@ impl<T> Inner<T> {
     }
 }
 
-/// Reads the manifest of the database in `dir` edit by edit, for tools. `visit` gets the offset of each record.
+/// Reads the manifest of the database in `dir` edit by edit, for tools. Calls `visit` with the offset of each record.
 ///
 /// # Errors
-/// As [`VersionSet::open`]; `visit` has seen what comes before the damage.
+/// As [`VersionSet::open`]; `visit` has seen the edits before the damage.
 pub fn inspect(dir: &dyn Dir, visit: &mut dyn FnMut(u64, &VersionEdit)) -> Result<(State, ManifestReport)> {
     let loaded = replay::load(dir, visit)?;
     Ok((loaded.state, loaded.report))
@@ -524,7 +526,7 @@ fn draw(counter: &AtomicU64) -> Result<u32> {
 }
 
 fn used_up() -> Error {
-    Error::invalid("the numbers of files or families are used up: copy the data to a new database")
+    Error::invalid("all numbers for files or families are used; copy the data to a new database")
 }
 
 fn clamp(counter: &AtomicU64) -> u32 {

@@ -1,8 +1,8 @@
 //! The state that the manifest records: families, the tables and value logs of each, counters and marks.
 //!
-//! Pure data. It changes only by [`State::apply`], which checks each change against what is there; the same code
-//! runs when an edit is installed and when the manifest is replayed, so both refuse the same edits. Families are
-//! shared by `Arc`: a clone of the state costs one pointer for each.
+//! Pure data. It changes only through [`State::apply`], which checks each change against the current state. The same
+//! code runs when an edit is installed and when the manifest is replayed, so both refuse the same edits. Families are
+//! shared by `Arc`: a clone of the state costs one pointer per family.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use crate::{Error, FamilyOptions, Result};
 pub struct VlogInfo {
     /// Salt of its file.
     pub salt: Salt,
-    /// Its final length, 0 while it is being written.
+    /// Final length in bytes; 0 while it is being written.
     pub bytes: u64,
-    /// No commit after this one refers to it; `None` while it is being written.
+    /// No commit after this one refers to the value log; `None` while it is being written.
     pub sealed_at: Option<SeqNo>,
     /// Bytes that installed tables refer to.
     pub live_bytes: u64,
@@ -31,14 +31,14 @@ pub struct VlogInfo {
     pub live_count: u64,
 }
 
-/// What is recorded of one family.
+/// Recorded facts of one family.
 #[derive(Clone, Debug)]
 pub struct FamilyState {
     /// Its number.
     pub id: FamilyId,
     /// Its name.
     pub name: Arc<str>,
-    /// Its settings.
+    /// Its options.
     pub options: FamilyOptions,
     /// Its tables, each with its level (1 for L1).
     pub tables: BTreeMap<TableId, (u8, Arc<TableMeta>)>,
@@ -46,14 +46,14 @@ pub struct FamilyState {
     pub vlogs: BTreeMap<VlogId, VlogInfo>,
     /// Range tombstones of flushed commits, by sequence number.
     pub ranges: Arc<BTreeMap<SeqNo, Arc<RangeTombstone>>>,
-    /// Operations that are in no table yet, because the key order was not known when they were taken from the log: where
-    /// they lie in the value logs, oldest first.
+    /// Deferred operations: locations in the value logs, oldest first. They are in no table, because the key order was
+    /// not known when they were taken from the log.
     pub held: Vec<VlogPointer>,
-    /// All its commits up to here are in tables, or held.
+    /// All its commits up to this one are in tables or deferred.
     pub flushed_to: SeqNo,
 }
 
-/// All that the manifest records.
+/// Everything that the manifest records.
 #[derive(Clone, Debug)]
 pub struct State {
     /// The families.
@@ -69,13 +69,13 @@ pub struct State {
     pub log_start: WalId,
     /// A commit at least this new exists.
     pub last_seq: SeqNo,
-    /// The log was durable at least up to here.
+    /// The log was durable at least up to this commit.
     pub durable_mark: SeqNo,
-    /// Wall clock of the newest edit that told it, in seconds since the UNIX epoch.
+    /// Wall clock of the newest edit that recorded it, in seconds since the UNIX epoch.
     pub clock_mark: u64,
-    /// Whether the database was closed in order after the last edit.
+    /// Whether the database was closed cleanly after the last edit.
     pub clean: bool,
-    /// Facts of newer versions, by tag.
+    /// Facts written by newer versions, by tag.
     pub unknown: BTreeMap<u8, Arc<[u8]>>,
 }
 
@@ -98,8 +98,9 @@ impl Default for State {
 }
 
 impl FamilyState {
-    /// Value logs that nothing can refer to any more: complete, without a live value in any table, and every
-    /// commit that may refer to them is flushed. What is held back may refer to any.
+    /// Returns the value logs that nothing can refer to any more. Each is sealed, no table has live values in it, and
+    /// every commit that may refer to it is flushed. While operations are deferred there are none, because these may
+    /// refer to any value log.
     pub fn obsolete_vlogs(&self) -> impl Iterator<Item = VlogId> {
         self.vlogs.iter().filter(|(_, v)| self.is_obsolete(v)).map(|(id, _)| *id)
     }
@@ -201,12 +202,12 @@ impl FamilyState {
 }
 
 impl State {
-    /// The family called `name`.
+    /// Returns the family called `name`.
     pub fn family_by_name(&self, name: &str) -> Option<&Arc<FamilyState>> {
         self.names.get(name).and_then(|id| self.families.get(id))
     }
 
-    /// The one edit that makes this state from nothing.
+    /// Returns one edit that produces this state from an empty one.
     pub fn snapshot(&self) -> VersionEdit {
         let mut out =
             vec![Change::NextIds { table: self.next_table, vlog: self.next_vlog, family: self.next_family }];
@@ -219,11 +220,11 @@ impl State {
         out.into_iter().collect()
     }
 
-    /// Applies the changes in order. On error the state is half changed: apply to a clone.
+    /// Applies the changes in order. After an error the state is partly changed, so apply to a clone.
     ///
     /// # Errors
-    /// `Exists`, `NotFound` and `InvalidArgument` for what a user may ask in vain; `Internal` for an edit that
-    /// no correct engine makes.
+    /// `Exists`, `NotFound` and `InvalidArgument` for invalid requests of a user; `Internal` for an edit that no
+    /// correct engine makes.
     pub fn apply(&mut self, edit: &VersionEdit) -> Result<()> {
         self.clean = false;
         edit.changes().iter().try_for_each(|change| self.apply_one(change))
@@ -278,9 +279,9 @@ impl State {
         Ok(())
     }
 
-    /// A number that is used is below its counter.
+    /// Raises the counters above the numbers used by `change`.
     fn count_ids(&mut self, change: &Change) -> Result<()> {
-        let used_up = || Error::internal("numbers are used up");
+        let used_up = || Error::internal("all numbers are used");
         match change {
             Change::CreateFamily { family, .. } => {
                 let next = family.0.checked_add(1).ok_or_else(used_up)?;
@@ -299,7 +300,8 @@ impl State {
         Ok(())
     }
 
-    /// Facts that only grow, so that their order does not matter.
+    /// Applies changes that concern no family. Counters and marks only grow, so their order does not matter. The clock
+    /// mark and unknown changes take the newest value.
     fn apply_mark(&mut self, change: &Change) {
         match change {
             Change::NextIds { table, vlog, family } => {
@@ -324,7 +326,7 @@ impl State {
         check_options(options)?;
         if options.comparator.name().len() > COMPARATOR_NAME_BYTES_MAX {
             return Err(Error::invalid(format!(
-                "name of a key order beyond {COMPARATOR_NAME_BYTES_MAX} bytes"
+                "the name of the key order is longer than {COMPARATOR_NAME_BYTES_MAX} bytes"
             )));
         }
         if self.family_by_name(name).is_some() {
@@ -363,10 +365,10 @@ impl State {
         self.families.get_mut(&id).map(Arc::make_mut).ok_or_else(|| missing("family", id.0.into()))
     }
 
-    /// Restates what must hold between families: names and numbers are unique and below their counters.
+    /// Checks the invariants between families: names and numbers are unique, and numbers are below their counters.
     ///
     /// # Errors
-    /// `Internal`, naming the law.
+    /// `Internal`, naming the violated invariant.
     pub fn check(&self) -> Result<()> {
         let mut names = HashSet::new();
         let mut tables = HashSet::new();
@@ -388,7 +390,8 @@ impl State {
 }
 
 impl State {
-    /// [`State::check`] after `edit` was applied to a state that passed it: looks only at what may have changed.
+    /// Does the work of [`State::check`] after `edit` was applied to a checked state. Checks only what may have
+    /// changed.
     ///
     /// # Errors
     /// As [`State::check`].

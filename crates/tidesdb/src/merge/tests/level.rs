@@ -29,7 +29,7 @@ fn random_walk(rng: &mut Rng, compare: &Comparator) {
 }
 
 #[test]
-fn a_level_walks_like_one_table() {
+fn a_level_cursor_behaves_like_a_cursor_over_one_table() {
     with_seeds(1000, |rng| random_walk(rng, &Comparator::bytewise()));
     with_seeds(200, |rng| random_walk(rng, &Comparator::reverse_bytewise()));
 }

@@ -11,7 +11,7 @@ fn name(n: usize) -> Vec<u8> {
     }
 }
 
-/// Random runs over few keys. With `newest_first`, of one key lower runs hold newer versions than higher ones.
+/// Random runs over few keys. With `newest_first`, lower runs hold newer versions of a key than higher ones.
 fn runs(rng: &mut Rng, compare: &Comparator, newest_first: bool) -> Vec<Vec<Version>> {
     let n = 1 + rng.below(12);
     let keys = 1 + rng.below(30);
@@ -41,7 +41,7 @@ fn source(rng: &mut Rng, compare: &Comparator, run: &[Version]) -> Source {
     }
 }
 
-/// Walks a merge at random and compares each step with the sorted concatenation.
+/// Moves a merge cursor at random and compares each step with the sorted concatenation.
 fn random_walk(rng: &mut Rng, compare: &Comparator) {
     let newest_first = rng.one_in(2);
     let runs = runs(rng, compare, newest_first);
@@ -101,13 +101,13 @@ fn random_walk(rng: &mut Rng, compare: &Comparator) {
 }
 
 #[test]
-fn random_walks_match_a_sorted_list() {
+fn random_movements_match_a_sorted_list() {
     with_seeds(1500, |rng| random_walk(rng, &Comparator::bytewise()));
     with_seeds(300, |rng| random_walk(rng, &Comparator::reverse_bytewise()));
 }
 
 #[test]
-fn no_children_and_empty_children() {
+fn a_merge_of_no_or_empty_children_is_never_valid() {
     let order = Comparator::bytewise();
     for n in [0, 1, 3] {
         let children = (0..n).map(|_| VecCursor::sorted(&order, vec![])).collect();
@@ -125,7 +125,7 @@ fn no_children_and_empty_children() {
 }
 
 #[test]
-fn equal_versions_come_in_the_order_of_the_children_both_ways() {
+fn equal_versions_come_in_the_order_of_the_children_in_both_directions() {
     let order = Comparator::bytewise();
     let child = |value: &str| {
         let mut v = put(b"k", 5);
@@ -144,7 +144,7 @@ fn equal_versions_come_in_the_order_of_the_children_both_ways() {
 }
 
 #[test]
-fn an_exact_hit_leaves_older_children_alone() {
+fn an_exact_hit_does_not_position_older_children() {
     let order = Comparator::bytewise();
     let runs = [
         vec![put(b"b", 9)],

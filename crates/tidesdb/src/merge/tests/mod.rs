@@ -1,4 +1,4 @@
-//! A cursor over a vector, a plain model of the merged order, and what the tests of this folder share.
+//! Helpers of these tests: a cursor over a vector, and a simple model of the merged order.
 
 mod level;
 mod merge;
@@ -36,7 +36,7 @@ pub(super) fn order(compare: &Comparator, a: &Version, b: &Version) -> Ordering 
     compare.compare(&a.key, &b.key).then(b.seq.cmp(&a.seq))
 }
 
-/// Walks a sorted vector. Can be told to fail at an entry, and to claim what it may contain.
+/// Iterates over a sorted vector. Can be set to fail at an entry, and to disable its filter.
 #[derive(Clone, Debug)]
 pub(super) struct VecCursor {
     compare: Comparator,
@@ -44,7 +44,7 @@ pub(super) struct VecCursor {
     at: Option<usize>,
     /// Reaching this entry fails.
     pub(super) fails_at: Option<usize>,
-    /// Whether `may_contain` tells the truth, or always `true`.
+    /// Whether `may_contain` is exact, or always `true`.
     pub(super) filter: bool,
     pub(super) seeks: usize,
     pub(super) steps: usize,
@@ -56,7 +56,7 @@ impl VecCursor {
         Self { compare: compare.clone(), run, at: None, fails_at: None, filter: true, seeks: 0, steps: 0 }
     }
 
-    /// Sorts `entries`, stably, and walks them.
+    /// Sorts `entries` stably and returns a cursor over them.
     pub(super) fn sorted(compare: &Comparator, mut entries: Vec<Version>) -> Self {
         entries.sort_by(|a, b| order(compare, a, b));
         Self::new(compare, entries.into())
@@ -137,7 +137,7 @@ impl EntryCursor for VecCursor {
     }
 }
 
-/// A table of a level: a sorted vector with bounds.
+/// A table of a level: a sorted vector.
 #[derive(Clone, Debug)]
 pub(super) struct VecTable {
     compare: Comparator,
@@ -166,7 +166,7 @@ impl LevelTable for VecTable {
     }
 }
 
-/// Cuts a sorted run into tables between keys, about `size` entries each.
+/// Cuts a sorted run into tables of about `size` entries, never within a key.
 pub(super) fn cut(compare: &Comparator, run: &[Version], size: usize) -> Arc<[VecTable]> {
     let mut tables = Vec::new();
     let mut table: Vec<Version> = Vec::new();
@@ -183,7 +183,7 @@ pub(super) fn cut(compare: &Comparator, run: &[Version], size: usize) -> Arc<[Ve
     tables.into()
 }
 
-/// Any source, as an engine has them.
+/// Any kind of source that the engine has.
 pub(super) enum Source {
     Run(VecCursor),
     Level(LevelCursor<VecTable>),
@@ -243,7 +243,7 @@ impl EntryCursor for Source {
     }
 }
 
-/// The entry a cursor stands on.
+/// Returns the current entry of a cursor.
 pub(super) fn entry<C: EntryCursor>(cursor: &mut C) -> Option<Version> {
     cursor.valid().then(|| {
         let Stamp { seq, kind, expiry } = cursor.stamp();
@@ -253,7 +253,7 @@ pub(super) fn entry<C: EntryCursor>(cursor: &mut C) -> Option<Version> {
     })
 }
 
-/// Everything from the first entry on.
+/// Returns all entries from the first one on.
 pub(super) fn all<C: EntryCursor>(cursor: &mut C) -> Vec<Version> {
     let mut out = Vec::new();
     cursor.seek_to_first().unwrap();
@@ -275,7 +275,7 @@ impl Rng {
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)
     }
-    /// A number below `n`.
+    /// Returns a number below `n`.
     pub(super) fn below(&mut self, n: usize) -> usize {
         (self.next() % n as u64) as usize
     }
@@ -284,7 +284,7 @@ impl Rng {
     }
 }
 
-/// Runs `body` with `cases` seeds and names the one that fails.
+/// Runs `body` with `cases` seeds and prints the seed that fails.
 pub(super) fn with_seeds(cases: u64, body: impl Fn(&mut Rng)) {
     let first = std::env::var("SEED").ok().and_then(|s| s.parse().ok());
     let seeds = first.map_or(0..cases, |s: u64| s..s + 1);

@@ -7,12 +7,12 @@ use crate::merge::{MergeCursor, Retain, RetainRules, RetainStream, VisibleCursor
 
 const KEYS: usize = 3;
 
-/// What the user must keep track of to use single deletes rightly.
+/// State a user must track to use single deletes correctly.
 #[derive(Clone, Copy, Default)]
 struct Promise {
-    /// Puts since the last delete, operation by operation.
+    /// Puts since the last delete, counting every operation.
     puts: u32,
-    /// The same, each commit counted by its last word.
+    /// The same, counting only the last operation of each commit.
     commit_puts: u32,
 }
 
@@ -22,15 +22,15 @@ struct World {
     published: SeqNo,
     now: u32,
     snapshots: BTreeSet<SeqNo>,
-    /// Those of them whose transactions look for conflicts.
+    /// Snapshots of transactions that check for conflicts.
     transactions: BTreeSet<SeqNo>,
-    /// All that was ever written, newest first within a commit when sorted.
+    /// Everything ever written; newest first within a commit when sorted.
     history: Vec<Version>,
     active: Vec<Version>,
     /// Newest first.
     runs: Vec<Vec<Version>>,
     promises: BTreeMap<Vec<u8>, Promise>,
-    /// Whether the user keeps the promise of single deletes.
+    /// Whether the user keeps the promise about single deletes.
     honest: bool,
     dropped: u64,
 }
@@ -109,7 +109,10 @@ impl World {
             assert_eq!(counts.seen, counts.kept + counts.dropped_in_all());
             self.dropped += counts.dropped_in_all();
         }
-        assert!(out.is_sorted_by(|a, b| order(&self.order, a, b).is_lt()), "sorted, no version twice");
+        assert!(
+            out.is_sorted_by(|a, b| order(&self.order, a, b).is_lt()),
+            "the output must be sorted and have no version twice"
+        );
         out
     }
 
@@ -141,7 +144,7 @@ impl World {
             8 => self.published += (self.seq - self.published) / 2,
             9 => {
                 if rng.one_in(2) {
-                    self.published = self.seq; // a merge sees published versions alone, so none is newer when it begins
+                    self.published = self.seq; // so that no version in a merge is newer than this transaction
                     self.transactions.insert(self.seq);
                 }
                 self.snapshots.insert(self.published);
@@ -159,7 +162,7 @@ impl World {
         }
     }
 
-    /// Every reader there is or can be still sees what was written.
+    /// Checks that every current or possible reader still sees what was written.
     fn check(&self) {
         let mut sources = vec![VecCursor::sorted(&self.order, self.active.clone())];
         sources.extend(self.runs.iter().map(|run| VecCursor::sorted(&self.order, run.clone())));
@@ -175,12 +178,12 @@ impl World {
         for begun in &self.transactions {
             let stored = self.active.iter().chain(self.runs.iter().flatten());
             let (stored, written) = (written_since(*begun, stored), written_since(*begun, &self.history));
-            assert_eq!(stored, written, "what a transaction at {begun} finds in its way");
+            assert_eq!(stored, written, "conflicts of a transaction at {begun}");
         }
     }
 }
 
-/// The keys with a version newer than `begun`.
+/// Returns the keys with a version newer than `begun`.
 fn written_since<'v>(begun: SeqNo, versions: impl IntoIterator<Item = &'v Version>) -> BTreeSet<Vec<u8>> {
     versions.into_iter().filter(|v| v.seq > begun).map(|v| v.key.clone()).collect()
 }
@@ -200,7 +203,7 @@ fn no_reader_notices_what_is_dropped() {
 }
 
 #[test]
-fn with_no_readers_behind_everything_dead_goes_at_the_bottom() {
+fn without_older_readers_the_bottom_level_keeps_no_dead_version() {
     with_seeds(500, |rng| {
         let mut world = World::new(true);
         for _ in 0..60 {
@@ -224,14 +227,14 @@ fn with_no_readers_behind_everything_dead_goes_at_the_bottom() {
         let mut stream = RetainStream::new(merged, Retain::new(rules, world.order.clone()), None);
         let mut keys = BTreeSet::new();
         while let Some(e) = stream.next().unwrap() {
-            assert!(!e.is_dead(world.now), "only what can be seen is left");
-            assert!(keys.insert(e.key.to_vec()), "only one version of a key is left");
+            assert!(!e.is_dead(world.now), "only visible versions may be left");
+            assert!(keys.insert(e.key.to_vec()), "only one version of each key may be left");
         }
     });
 }
 
 #[test]
-fn a_broken_promise_breaks_no_law_of_the_merge() {
+fn wrong_use_of_single_deletes_keeps_the_counts_and_the_order() {
     with_seeds(500, |rng| {
         let mut world = World::new(false);
         for _ in 0..80 {

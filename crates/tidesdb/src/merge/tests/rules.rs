@@ -1,4 +1,4 @@
-//! One test for each rule of `retain`, by its number there. A script is versions of key `k`, newest first.
+//! One test for each rule of `retain`, by its number there. A script lists versions of key `k`, newest first.
 
 use super::*;
 use crate::merge::{Reason, Retain, RetainRules, RetainStream};
@@ -31,7 +31,7 @@ fn rules(snapshots: &[SeqNo], bottom: bool) -> RetainRules {
     }
 }
 
-/// Runs the entries, in this order, through a stream; returns what it writes and why the rest was dropped.
+/// Feeds the entries, in this order, to a stream. Returns what it writes and why the rest was dropped.
 fn run(rules: RetainRules, entries: Vec<Version>) -> (Vec<Version>, Vec<(Reason, u64)>) {
     let order = Comparator::bytewise();
     let seen = entries.len() as u64;
@@ -69,7 +69,7 @@ fn check(
 }
 
 #[test]
-fn rule_1_a_put_under_a_newer_version_goes_unless_a_reader_stands_between() {
+fn rule_1_a_put_under_a_newer_version_is_dropped_unless_a_reader_needs_it() {
     check(&[], false, &[p(9), p(5), p(3)], &[p(9)], &[(Shadowed, 2)]);
     check(&[], false, &[d(9), p(5)], &[d(9)], &[(Shadowed, 1)]);
     check(&[5], false, &[p(9), p(5), p(3)], &[p(9), p(5)], &[(Shadowed, 1)]);
@@ -79,7 +79,7 @@ fn rule_1_a_put_under_a_newer_version_goes_unless_a_reader_stands_between() {
 }
 
 #[test]
-fn readers_to_come_count_from_the_floor_on() {
+fn future_readers_are_assumed_from_the_floor_on() {
     check(&[], false, &[p(101), p(100), p(99)], &[p(101), p(100)], &[(Shadowed, 1)]);
     check(&[], false, &[p(101), p(99), p(98)], &[p(101), p(99)], &[(Shadowed, 1)]);
     check(&[], false, &[p(300), p(200), p(150)], &[p(300), p(200), p(150)], &[]);
@@ -89,12 +89,12 @@ fn readers_to_come_count_from_the_floor_on() {
 }
 
 #[test]
-fn rule_2_a_tombstone_under_a_tombstone_goes_and_a_full_delete_is_stronger() {
+fn rule_2_a_tombstone_under_a_tombstone_is_dropped_and_a_full_delete_wins() {
     check(&[], false, &[d(9), d(5)], &[d(9)], &[(Shadowed, 1)]);
     check(&[], false, &[d(9), s(5)], &[d(9)], &[(Shadowed, 1)]);
     check(&[], false, &[s(9), s(5)], &[s(9)], &[(Shadowed, 1)]);
     check(&[], false, &[s(9), d(5)], &[d(9)], &[(Shadowed, 1)]);
-    // Were the first a single delete still, it would pair with the put at 4 and leave that at 3.
+    // If the first were still a single delete, it would pair with the put at 4 and uncover the one at 3.
     check(&[], false, &[s(9), d(5), p(4), p(3)], &[d(9)], &[(Shadowed, 3)]);
 }
 
@@ -110,27 +110,27 @@ fn rule_3_a_tombstone_that_may_separate_two_puts_stays() {
 }
 
 #[test]
-fn rule_4_a_single_delete_and_its_put_go_together() {
+fn rule_4_a_single_delete_and_its_put_are_dropped_together() {
     check(&[], false, &[s(9), p(5)], &[], &[(Paired, 2)]);
     check(&[4, 9], false, &[s(9), p(5)], &[], &[(Paired, 2)]);
     check(&[5], false, &[s(9), p(5)], &[s(9), p(5)], &[]);
     check(&[8], true, &[s(9), p(5)], &[s(9), p(5)], &[]);
     check(&[], false, &[s(9), x(5)], &[], &[(Paired, 2)]);
-    // Its put is not here: it may be further down.
+    // Its put is not in the input; it may be in an older source.
     check(&[], false, &[s(9)], &[s(9)], &[]);
     check(&[], true, &[s(9)], &[], &[(Bottom, 1)]);
     check(&[], false, &[s(9), p(7), s(5), p(3)], &[], &[(Paired, 4)]);
     check(&[], false, &[p(11), s(9), p(7), s(5), p(3)], &[p(11)], &[(Paired, 4)]);
-    // What follows a pair answers the readers of its single delete.
+    // The version below a pair becomes the answer of the readers of its single delete.
     check(&[], false, &[s(9), p(7), d(5)], &[d(5)], &[(Paired, 2)]);
     check(&[], false, &[s(9), p(7), s(5)], &[s(5)], &[(Paired, 2)]);
-    // One version above it is read between the two: nothing pairs over a reader.
+    // A reader between the versions of a pair prevents the pairing; readers elsewhere do not.
     check(&[6], false, &[s(9), p(7), s(5), p(3)], &[], &[(Paired, 4)]);
     check(&[7], false, &[s(9), p(7), s(5), p(3)], &[s(9), p(7)], &[(Paired, 2)]);
 }
 
 #[test]
-fn rule_5_a_tombstone_over_one_that_hides_goes() {
+fn rule_5_a_tombstone_over_a_hiding_version_is_dropped() {
     check(&[5], false, &[d(9), d(5)], &[d(5)], &[(Redundant, 1)]);
     check(&[5], true, &[d(9), d(5)], &[], &[(Redundant, 1), (Bottom, 1)]);
     check(&[5], false, &[s(9), d(5)], &[d(5)], &[(Redundant, 1)]);
@@ -140,10 +140,10 @@ fn rule_5_a_tombstone_over_one_that_hides_goes() {
 }
 
 #[test]
-fn rule_6_at_the_bottom_what_hides_nothing_goes() {
+fn rule_6_at_the_bottom_a_hiding_version_with_nothing_below_is_dropped() {
     check(&[], true, &[d(9), p(5)], &[], &[(Shadowed, 1), (Bottom, 1)]);
     check(&[], false, &[d(9), p(5)], &[d(9)], &[(Shadowed, 1)]);
-    // An old snapshot that sees none of it does not matter; one that sees the put does.
+    // A snapshot older than both versions does not matter; one that sees the put does.
     check(&[2], true, &[d(9), p(5)], &[], &[(Shadowed, 1), (Bottom, 1)]);
     check(&[5], true, &[d(9), p(5)], &[d(9), p(5)], &[]);
     check(&[], true, &[x(9)], &[], &[(Expired, 1)]);
@@ -164,19 +164,19 @@ fn rule_7_an_expired_put_becomes_a_tombstone_above_the_bottom() {
 }
 
 #[test]
-fn rule_8_of_one_commit_the_last_word_stays() {
+fn rule_8_the_last_operation_of_a_commit_wins() {
     let first = Version { value: b"first".into(), ..p(9) };
     check(&[9], false, &[p(9), first.clone()], &[p(9)], &[(SameCommit, 1)]);
     check(&[9], false, &[p(9), d(9)], &[p(9)], &[(SameCommit, 1)]);
     check(&[9], false, &[d(9), p(9)], &[d(9)], &[(SameCommit, 1)]);
     check(&[9], false, &[s(9), p(9)], &[], &[(Paired, 2)]);
-    // The commit's put has met its single delete: the tombstone before it hides older puts still.
+    // The commit's put was paired with a single delete. The tombstone below still hides older puts.
     check(&[], false, &[s(9), p(7), d(7)], &[d(7)], &[(Paired, 2)]);
     check(&[], false, &[p(9), p(7), d(7)], &[p(9), d(7)], &[(Shadowed, 1)]);
 }
 
 #[test]
-fn keys_do_not_touch_each_other() {
+fn keys_do_not_affect_each_other() {
     let entries = [
         version(b"a", 9, Kind::Delete),
         version(b"b", 5, Kind::SingleDelete),
@@ -188,7 +188,7 @@ fn keys_do_not_touch_each_other() {
 }
 
 #[test]
-fn keys_that_an_order_calls_equal_are_one_key() {
+fn keys_that_compare_equal_are_one_key() {
     let order = Comparator::case_insensitive();
     let mut retain = Retain::new(rules(&[], false), order);
     use crate::merge::Verdict;
@@ -212,11 +212,11 @@ fn a_stream_stops_at_its_end_and_after_an_error() {
     cursor.seek_to_first().unwrap();
     let mut stream = RetainStream::new(cursor, Retain::new(rules(&[], false), order), None);
     assert!(stream.next().unwrap_err().is_corruption());
-    assert!(stream.next().is_err(), "a merge that failed must not look finished");
+    assert!(stream.next().is_err(), "a failed merge must not look finished");
 }
 
 #[test]
-fn a_stream_asks_whether_to_go_on_though_it_yields_nothing() {
+fn a_stream_calls_the_check_even_if_it_yields_nothing() {
     let order = Comparator::bytewise();
     let entries: Vec<_> =
         (0..20_000u32).map(|i| version(format!("{i:06}").as_bytes(), 1, Kind::Delete)).collect();

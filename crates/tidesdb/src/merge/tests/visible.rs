@@ -7,7 +7,7 @@ use crate::merge::{MergeCursor, VisibleCursor};
 
 const NOW: u32 = 100;
 
-/// What a reader sees, the slow way.
+/// Computes what a reader sees, by brute force.
 fn view(
     compare: &Comparator,
     entries: &[Version],
@@ -97,19 +97,19 @@ fn walk_view<C: EntryCursor>(rng: &mut Rng, compare: &Comparator, cursor: &mut C
 }
 
 #[test]
-fn random_walks_match_the_model() {
+fn random_movements_match_the_model() {
     with_seeds(2000, |rng| random_walk(rng, &Comparator::bytewise(), (12, 250)));
     with_seeds(500, |rng| random_walk(rng, &Comparator::reverse_bytewise(), (12, 250)));
 }
 
 #[test]
-fn random_walks_over_keys_of_thousands_of_versions() {
+fn random_movements_over_keys_with_thousands_of_versions_match_the_model() {
     with_seeds(100, |rng| random_walk(rng, &Comparator::bytewise(), (4, 6000)));
     with_seeds(50, |rng| random_walk(rng, &Comparator::case_insensitive(), (4, 6000)));
 }
 
 #[test]
-fn keys_with_very_many_versions() {
+fn a_key_with_very_many_versions_costs_few_steps() {
     let order = Comparator::bytewise();
     let mut entries: Vec<_> = (1..=5000).map(|seq| put(b"hot", seq)).collect();
     entries.extend([put(b"a", 1), put(b"z", 1), version(b"gone", 7001, Kind::Delete)]);
@@ -149,7 +149,7 @@ fn an_expired_version_hides_older_ones() {
 }
 
 #[test]
-fn errors_pass_through_and_leave_the_cursor_invalid() {
+fn errors_are_returned_and_leave_the_cursor_invalid() {
     let order = Comparator::bytewise();
     let mut run = VecCursor::sorted(&order, vec![put(b"a", 1), put(b"b", 1), put(b"c", 1)]);
     run.fails_at = Some(1);
@@ -158,7 +158,7 @@ fn errors_pass_through_and_leave_the_cursor_invalid() {
     assert!(cursor.next().is_err());
     assert!(!cursor.valid());
     assert!(cursor.seek(b"b").is_err());
-    // Going back from the last key needs a look at the one before it, which fails: that is an error, not an end.
+    // Moving back from the last key reads the previous one, which fails: that is an error, not an end.
     assert!(cursor.seek_to_last().is_err());
     assert!(!cursor.valid());
     cursor.seek(b"c").unwrap();
@@ -179,7 +179,7 @@ fn keys_only_does_not_read_values_backward() {
 type Place = (Vec<u8>, Reverse<SeqNo>);
 type Shared = Arc<Mutex<BTreeSet<Place>>>;
 
-/// Walks a set that grows meanwhile, as a memtable does.
+/// Iterates over a set that grows meanwhile, as a memtable does.
 struct Growing {
     set: Shared,
     at: Option<Place>,
@@ -239,7 +239,7 @@ impl EntryCursor for Growing {
 }
 
 #[test]
-fn a_view_stands_still_while_sources_grow() {
+fn a_view_does_not_change_while_sources_grow() {
     with_seeds(1000, |rng| {
         let order = Comparator::bytewise();
         let key = |rng: &mut Rng| format!("{:02}", rng.below(30)).into_bytes();
@@ -310,9 +310,9 @@ fn a_merge_keeps_its_order_while_sources_grow() {
     });
 }
 
-/// Layers of tombstones over puts and over each other: most keys are passed in pairs, and none that is live.
+/// Layers of tombstones over puts and over each other: dead keys are skipped, live keys never.
 #[test]
-fn dead_keys_are_passed_whole() {
+fn skipping_dead_keys_never_skips_a_live_one() {
     with_seeds(2000, |rng| {
         let compare = if rng.one_in(8) { Comparator::reverse_bytewise() } else { Comparator::bytewise() };
         let layers = 1 + rng.below(5);
@@ -349,6 +349,10 @@ fn dead_keys_are_passed_whole() {
             view(&compare, &[Version { kind: Kind::Put, ..(*v).clone() }], snapshot, &bounds).len() == 1
         };
         let seen: BTreeSet<&[u8]> = entries.iter().filter(inside).map(|v| &v.key[..]).collect();
-        assert_eq!(cursor.hidden() as usize + model.len(), seen.len(), "each key is shown or counted, once");
+        assert_eq!(
+            cursor.hidden() as usize + model.len(),
+            seen.len(),
+            "each key must be shown or counted exactly once"
+        );
     });
 }

@@ -1,5 +1,6 @@
-//! Key orders of the families: given when the set is opened, or learned later. A family whose order is not known waits: it is in
-//! the state, edits change it like any other, and it has no version, because its tables cannot be opened.
+//! Key orders of the families, given when the set is opened or registered later. A family with an unknown key order is
+//! unresolved: it is in the state and edits change it like any other, but it has no version, because its tables cannot
+//! be opened.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,10 +13,10 @@ use crate::version::state::State;
 use crate::{Error, Result};
 
 impl<T> VersionSet<T> {
-    /// Gives `order` to the families that wait for it, and opens their tables; all of them or none.
+    /// Assigns `order` to the unresolved families that need it, and opens their tables: all of them or none.
     ///
     /// # Errors
-    /// What opening a table fails with; `Corrupt` for tables that cannot be together in this order.
+    /// Errors of opening tables; `Corrupt` for tables that cannot exist together in this order.
     pub fn learn(&self, order: &Comparator) -> Result<()> {
         let mut inner = self.inner.lock();
         let mut learned = Vec::new();
@@ -23,7 +24,8 @@ impl<T> VersionSet<T> {
             if family.options.comparator.name() == order.name() {
                 let mut family = Arc::clone(family);
                 Arc::make_mut(&mut family).options.comparator = order.clone();
-                // The laws between tables could not be checked before: a broken one is damage to the manifest.
+                // The invariants between tables could not be checked before. A violation means that the manifest is
+                // damaged.
                 let version = self.build(&family, None).map_err(|e| match (e, &inner.phase) {
                     (Error::Internal { what }, Phase::Writable(m)) => {
                         Error::corrupt(&files::manifest(m.number()), RECORDS_AT, what)
@@ -42,7 +44,7 @@ impl<T> VersionSet<T> {
         Ok(())
     }
 
-    /// Of families that were dropped while they waited, no version has the files.
+    /// Queues the files of families that were dropped while unresolved: no version owns these files.
     pub(super) fn forget_waiting(&self, inner: &mut Inner<T>, before: &State) {
         let Inner { waiting, state, .. } = inner;
         let gone = |id: &FamilyId| !state.families.contains_key(id);
@@ -53,7 +55,7 @@ impl<T> VersionSet<T> {
     }
 }
 
-/// Gives each family its key order; returns those that wait for it.
+/// Assigns each family its key order; returns the unresolved families.
 pub(super) fn resolve<T>(state: &mut State, context: &Context<T>) -> Result<BTreeSet<FamilyId>> {
     let mut waiting = BTreeSet::new();
     for family in state.families.values_mut() {
@@ -67,7 +69,7 @@ pub(super) fn resolve<T>(state: &mut State, context: &Context<T>) -> Result<BTre
             None if (context.may_wait)(&family.name) => drop(waiting.insert(family.id)),
             None => {
                 return Err(Error::invalid(format!(
-                    "family {:?} orders its keys by {name:?}: give that order to open",
+                    "family {:?} uses the key order {name:?}; register it with OpenOptions::comparator",
                     family.name
                 )));
             }

@@ -1,4 +1,4 @@
-//! Bytes of edits, headers and marks.
+//! Encoding of edits, headers and marks.
 
 use super::*;
 use crate::codec::Compression;
@@ -50,7 +50,7 @@ fn encoded(changes: &[Change]) -> Vec<u8> {
 }
 
 #[test]
-fn every_change_comes_back() {
+fn every_change_round_trips() {
     let changes = every_change();
     let bytes = encoded(&changes);
     let back = VersionEdit::decode(&bytes, "m", 0).unwrap();
@@ -120,19 +120,19 @@ fn golden_pages() {
         b"TDBMARK\n\x02\0\0\0\0\0\0\0\x14\x50\0\0\0\0\0\0\0\0\x02\0\0\0\0\0\xef\xbe\xad\xde"
     );
     assert_eq!(Mark::decode(&page, &salt, M2), Some(mark));
-    assert_eq!(Mark::decode(&page, &salt, 2 * PAGE), None, "a mark counts only in its own place");
+    assert_eq!(Mark::decode(&page, &salt, 2 * PAGE), None, "a mark is valid only at its own offset");
     let (record, crc) = encode_record(&salt, 12288, 1, 5, b"xyz").unwrap();
     assert_eq!(record.len() as u64, PAGE);
     assert_eq!(record[..4], crc.to_le_bytes());
     assert_eq!(&record[4..24], b"\x03\0\0\0\x01\0\0\0\0\0\0\0\x05\0\0\0xyz\0");
-    // The checksums are those of the first release.
+    // These checksums are those of the first release.
     let sums =
         [header.encode()[92..96].to_vec(), mark.encode(&salt, M2)[60..64].to_vec(), record[..4].to_vec()];
     let sums: Vec<u32> = sums.iter().map(|b| u32::from_le_bytes(b.as_slice().try_into().unwrap())).collect();
     assert_eq!(sums, GOLDEN_SUMS);
 }
 
-/// Place of the mark of an even record.
+/// Offset of the mark of an even record.
 const M2: u64 = PAGE;
 /// Checksums of a header, a mark and a record.
 const GOLDEN_SUMS: [u32; 3] = [235_618_850, 606_671_547, 340_965_601];
@@ -159,7 +159,7 @@ fn unknown_changes() {
 }
 
 #[test]
-fn a_change_may_not_leave_bytes_over() {
+fn a_change_with_leftover_bytes_is_corrupt() {
     let known = |c: &Change| !matches!(c, Change::Unknown { .. });
     for change in every_change().into_iter().filter(known) {
         let mut bytes = encoded(std::slice::from_ref(&change));
@@ -171,9 +171,10 @@ fn a_change_may_not_leave_bytes_over() {
     }
 }
 
-/// Fields that a newer version put behind what this one knows: optional ones are passed over, required ones are not.
+/// A newer version may append fields after those this version knows: optional ones are skipped, required ones are
+/// refused.
 #[test]
-fn bodies_may_grow() {
+fn bodies_may_have_additional_fields() {
     let known = |c: &Change| !matches!(c, Change::Unknown { .. });
     for change in every_change().into_iter().filter(known) {
         let mut bytes = encoded(std::slice::from_ref(&change));
@@ -188,9 +189,9 @@ fn bodies_may_grow() {
     }
 }
 
-/// An older version opens the database, changes a setting and writes the manifest anew: the newer setting is still there.
+/// An older version opens the database, changes an option and writes a new manifest: the newer option survives.
 #[test]
-fn settings_of_a_newer_version_outlive_an_older_one() {
+fn options_of_a_newer_version_survive_an_older_one() {
     let mut create = encoded(&[create_family(1, "f")]);
     create[1] += 4;
     create.extend_from_slice(&[0xc8, 0x01, 1, 7]);
@@ -207,7 +208,11 @@ fn damaged_edits_do_not_panic() {
     let bytes = encoded(&every_change());
     for end in 0..bytes.len() {
         if let Ok(edit) = VersionEdit::decode(&bytes[..end], "m", 0) {
-            assert_eq!(encoded(edit.changes()), bytes[..end], "a cut edit must be whole changes");
+            assert_eq!(
+                encoded(edit.changes()),
+                bytes[..end],
+                "a truncated edit must consist of complete changes"
+            );
         }
     }
     for at in 0..bytes.len() {
@@ -216,16 +221,12 @@ fn damaged_edits_do_not_panic() {
             bad[at] = value;
             if let Ok(edit) = VersionEdit::decode(&bad, "m", 0) {
                 let again = VersionEdit::decode(&encoded(edit.changes()), "m", 0).unwrap();
-                assert_eq!(
-                    format!("{again:?}"),
-                    format!("{edit:?}"),
-                    "what was understood is what is written"
-                );
+                assert_eq!(format!("{again:?}"), format!("{edit:?}"), "decoding and encoding must agree");
                 let _ = State::default().apply(&edit);
             }
         }
     }
-    // Lengths that promise more than there is.
+    // Lengths that exceed the bytes that follow.
     for hostile in [vec![5, 0xff, 0xff, 0xff, 0xff, 0x0f], vec![1, 0xff], vec![0xff; 40], vec![2, 0x80, 0]] {
         assert!(VersionEdit::decode(&hostile, "m", 0).unwrap_err().is_corruption());
     }

@@ -1,5 +1,5 @@
-//! Crashes at every call that changes the disk, in every kind of image: the state found is the one before or after
-//! the install that was interrupted, nothing acknowledged is lost, and no image is refused.
+//! Crashes at every call that changes the disk, in every kind of image. The recovered state is the one before or after
+//! the interrupted install, nothing acknowledged is lost, and no image is refused.
 
 use std::collections::BTreeSet;
 
@@ -7,12 +7,12 @@ use super::*;
 use tidesdb_io::sim::{DataFate, Image, NameFate, OpSet, SimDisk};
 use tidesdb_sync::Mutex;
 
-/// What the world was told: states that may be found.
+/// The states that recovery may find.
 #[derive(Default)]
 struct Oracle {
     /// The state after the last acknowledged install.
     acked: Vec<u8>,
-    /// The state that the running install would make.
+    /// The state that the current install would produce.
     tried: Option<Vec<u8>>,
     /// Whether the creation was acknowledged.
     created: bool,
@@ -40,15 +40,15 @@ fn check_image(disk: SimDisk, oracle: &Oracle, seed: u64, count: &mut Count, wha
     let found = env.disk.open_dir(Path::new(DB), true).map(|dir| presence(&*dir)).unwrap();
     let found = found.unwrap_or_else(|e| panic!("{what}: {e}"));
     if found == Presence::Absent {
-        assert!(!oracle.created, "{what}: the database is gone");
+        assert!(!oracle.created, "{what}: the database is lost");
         create(&env);
         return;
     }
     let (set, report) = try_open(&env).unwrap_or_else(|e| panic!("{what}: {e}"));
     let state = facts(&set.state());
     let after = oracle.tried.as_ref() == Some(&state);
-    assert!(after || state == oracle.acked, "{what}: a state that never was");
-    assert!(!report.repaired_mark, "{what}: a crash taken for damage");
+    assert!(after || state == oracle.acked, "{what}: a state that never existed");
+    assert!(!report.repaired_mark, "{what}: a crash was reported as damage");
     count.before += u64::from(!after);
     count.after += u64::from(after);
     count.unmarked += u64::from(report.unmarked_record);
@@ -56,7 +56,7 @@ fn check_image(disk: SimDisk, oracle: &Oracle, seed: u64, count: &mut Count, wha
     count.half += u64::from(report.half_marked);
     set.settle_orphans();
     set.unlink_obsolete();
-    // Life goes on, and what is installed now is there later.
+    // The database still works, and later installs are durable.
     let changes = step(&set, 90);
     install(&set, changes).unwrap_or_else(|e| panic!("{what}: {e}"));
     let state = facts(&set.state());
@@ -65,7 +65,7 @@ fn check_image(disk: SimDisk, oracle: &Oracle, seed: u64, count: &mut Count, wha
     assert_eq!(facts(&set.state()), state, "{what}: second open");
 }
 
-/// Runs `script` once and checks every crash point of it.
+/// Runs `script` once and checks each of its crash points.
 fn sweep(seed: u64, script: impl FnOnce(&Env, &Arc<Mutex<Oracle>>)) -> Count {
     let (env, disk, _) = sim::env(seed);
     env.disk.open_dir(Path::new(DB), true).unwrap();
@@ -98,7 +98,7 @@ fn tell(oracle: &Mutex<Oracle>, change: impl FnOnce(&mut Oracle)) {
     change(&mut oracle.lock());
 }
 
-/// Installs while the oracle knows both outcomes.
+/// Installs `changes` while the oracle knows both possible outcomes.
 fn observed(set: &Set, changes: Vec<Change>, oracle: &Mutex<Oracle>) {
     let mut next = set.state();
     next.apply(&edit(changes.iter().cloned())).unwrap();
@@ -116,7 +116,7 @@ fn created(env: &Env, oracle: &Mutex<Oracle>) -> Set {
 }
 
 #[test]
-fn installs() {
+fn crashes_during_installs() {
     let count = sweep(1, |env, oracle| {
         let set = created(env, oracle);
         for n in 0..12 {
@@ -131,12 +131,12 @@ fn installs() {
     assert!(count.points > 60 && count.images > 1400, "the sweep has shrunk");
     assert!(
         count.after > 0 && count.unmarked > 0 && count.half > 0 && count.torn > 0,
-        "the sweep does not reach what it is for"
+        "the sweep does not reach all kinds of crashes"
     );
 }
 
 #[test]
-fn open_close_and_roll_over() {
+fn crashes_during_open_close_and_manifest_replacement() {
     let count = sweep(2, |env, oracle| {
         let mut set = created(env, oracle);
         let mut numbers = BTreeSet::new();
@@ -150,13 +150,13 @@ fn open_close_and_roll_over() {
             }
             set.unlink_obsolete();
         }
-        assert!(numbers.len() > 4, "no manifest was rolled over: {numbers:?}");
+        assert!(numbers.len() > 4, "no manifest was replaced: {numbers:?}");
     });
     assert!(count.points > 150, "the sweep has shrunk");
 }
 
 #[test]
-fn families() {
+fn crashes_during_changes_of_families() {
     sweep(3, |env, oracle| {
         let set = created(env, oracle);
         for n in 0..4u32 {
@@ -172,9 +172,9 @@ fn families() {
     });
 }
 
-/// A crash while a crash is being recovered from.
+/// A crash during recovery from a crash.
 #[test]
-fn crash_in_recovery() {
+fn crashes_during_recovery() {
     let (_env, disk, set) = disk_with(4, 6);
     let acked = facts(&set.state());
     let changes = step(&set, 6);

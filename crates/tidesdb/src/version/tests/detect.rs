@@ -1,5 +1,5 @@
-//! Damage at rest: every byte, every length, whole pages, whole files. What is not refused must be reported, and
-//! must show the same state.
+//! Damage at rest: every byte, every length, whole pages, whole files. Damage must be refused, or reported with an
+//! unchanged state.
 
 use super::*;
 use crate::files::{self, CURRENT};
@@ -7,7 +7,7 @@ use crate::version::format::PAGE;
 use crate::version::replay;
 use tidesdb_io::sim::SimDisk;
 
-/// What reading a damaged manifest came to.
+/// Outcome of reading a damaged manifest.
 #[derive(Debug, PartialEq)]
 enum Seen {
     Refused,
@@ -19,7 +19,7 @@ struct Victim {
     disk: Arc<SimDisk>,
     path: String,
     facts: Vec<u8>,
-    /// Bytes of the manifest in use; the reserve follows.
+    /// Used bytes of the manifest; the reserve follows.
     used: usize,
 }
 
@@ -32,7 +32,7 @@ impl Victim {
         Self { disk, path: format!("{DB}/{name}"), facts: facts(&state), used }
     }
 
-    /// Reads with `bytes` in place of the file.
+    /// Reads the manifest with `bytes` as its content.
     fn judge(&self, bytes: &[u8], what: &dyn Fn() -> String) -> Seen {
         self.disk.write_file(&self.path, bytes).unwrap();
         match read(&self.disk) {
@@ -63,7 +63,7 @@ fn read(disk: &Arc<SimDisk>) -> Result<(State, ManifestReport)> {
     Ok((loaded.state, loaded.report))
 }
 
-/// An idle database that was not closed, one that was, one fresh, and one whose second record is the last.
+/// Four databases: idle and not closed, closed, fresh, and one whose last record is the second.
 fn victims() -> Vec<(&'static str, Victim, bool)> {
     let name = |set: &Set| files::manifest(set.manifest().unwrap().0);
     let (_env, idle, set) = disk_with(11, 6);
@@ -80,18 +80,18 @@ fn victims() -> Vec<(&'static str, Victim, bool)> {
 }
 
 #[test]
-fn every_byte_of_the_manifest() {
+fn damage_to_every_byte_of_the_manifest_is_detected() {
     for (kind, victim, clean) in victims() {
         let good = victim.bytes();
         let used = victim.used;
         let mut counts = [0; 2];
-        // The reserve is one run of zeros: a sample of it, and its last byte.
+        // The reserve consists of zeros: checks a sample of it and its last byte.
         let reserve = (used..good.len()).step_by(251).chain([good.len() - 1]);
         for at in (0..used).chain(reserve) {
             for (n, to) in
                 [good[at] ^ 1 << (at % 8), 0, 0xff, good[at].wrapping_add(1)].into_iter().enumerate()
             {
-                // A flip of every byte; the other changes of some. `cargo xtask sweep` does them all.
+                // Flips a bit of every byte, and tries the other changes on some. `cargo xtask sweep` tries them all.
                 if to == good[at] || n > 0 && !at.is_multiple_of(16) {
                     continue;
                 }
@@ -113,10 +113,10 @@ fn every_byte_of_the_manifest() {
 }
 
 #[test]
-fn every_length_of_the_manifest() {
+fn a_manifest_of_any_other_length_is_detected() {
     for (kind, victim, clean) in victims() {
         let good = victim.bytes();
-        // Each length within the used pages, a sample of the reserve.
+        // Every length within the used pages, and a sample of the reserve.
         let used = victim.used;
         for length in (0..used).chain((used..good.len()).step_by(97)).chain([good.len() - 1]) {
             let seen = victim.judge(&good[..length], &|| format!("{kind}: cut to {length}"));
@@ -136,7 +136,7 @@ fn every_length_of_the_manifest() {
 }
 
 #[test]
-fn bursts_and_swapped_pages() {
+fn bursts_and_swapped_pages_are_detected() {
     for (kind, victim, _) in victims() {
         let good = victim.bytes();
         let used = victim.used;
@@ -175,7 +175,7 @@ fn bursts_and_swapped_pages() {
 }
 
 #[test]
-fn every_byte_of_current() {
+fn damage_to_every_byte_of_current_is_refused() {
     let (_env, disk, _set) = disk_with(21, 3);
     let victim = Victim::new(&disk, CURRENT);
     let good = victim.bytes();
@@ -197,8 +197,8 @@ fn every_byte_of_current() {
 }
 
 #[test]
-fn whole_files() {
-    // CURRENT lost while tables or a used manifest are there.
+fn lost_and_swapped_files_are_detected() {
+    // `CURRENT` is lost while tables or a used manifest exist.
     let (env, disk, set) = disk_with(31, 4);
     let name = files::manifest(set.manifest().unwrap().0);
     disk.remove_file(format!("{DB}/{CURRENT}")).unwrap();
@@ -208,11 +208,11 @@ fn whole_files() {
 
     let (env, disk, _set) = disk_with(32, 0);
     disk.remove_file(format!("{DB}/{CURRENT}")).unwrap();
-    assert_eq!(presence(&*dir_of(&env)).unwrap(), Presence::Absent, "a creation that did not finish");
+    assert_eq!(presence(&*dir_of(&env)).unwrap(), Presence::Absent, "an unfinished creation");
     disk.write_file(format!("{DB}/000004.klog"), b"x").unwrap();
     assert!(presence(&*dir_of(&env)).unwrap_err().is_corruption());
 
-    // The manifest lost, of another database, older, or under another number.
+    // The manifest is lost, belongs to another database, is older, or has another number.
     let (env, disk, set) = disk_with(33, 4);
     let path = format!("{DB}/{}", files::manifest(set.manifest().unwrap().0));
     let good = disk.read_file(&path).unwrap();
@@ -250,9 +250,9 @@ fn a_newer_format_is_refused_and_left_alone() {
     assert_eq!((changes, disk.read_file(&path).unwrap()), (0, bytes));
 }
 
-/// Files that no single fault makes, but a device that loses many writes, or a bug, might.
+/// Files that no single fault produces, but a device that loses many writes, or a bug, might.
 #[test]
-fn old_marks_stale_records_and_forged_chains() {
+fn old_marks_stale_records_and_forged_chains_are_refused() {
     use crate::version::format::{Header, RECORDS_AT, encode_record};
     let (_env, disk, set) = disk_with(61, 3);
     let name = files::manifest(set.manifest().unwrap().0);
@@ -275,7 +275,7 @@ fn old_marks_stale_records_and_forged_chains() {
     old[ends[0]..ends[1]].fill(0);
     assert_eq!(victim.judge(&old, &|| "old marks, lost record".into()), Seen::Refused);
 
-    // A record with every checksum right that does not follow the one before it.
+    // A record with valid checksums that does not follow its predecessor.
     let header = Header::decode(&good[..page], &name).unwrap();
     let payload_len = u32::from_le_bytes(good[ends[0] + 4..ends[0] + 8].try_into().unwrap()) as usize;
     let payload = &good[ends[0] + 20..ends[0] + 20 + payload_len];
@@ -288,7 +288,7 @@ fn old_marks_stale_records_and_forged_chains() {
         assert_eq!(victim.judge(&forged, &|| format!("forged record {number}")), Seen::Refused);
     }
 
-    // Each manifest has a salt of its own, so pages of an older one do not pass.
+    // Each manifest has its own salt, so pages of an older one are not accepted.
     let (env, disk, set) = disk_with(62, 3);
     let older = disk.read_file(format!("{DB}/{}", files::manifest(1))).unwrap();
     drop(set);

@@ -1,11 +1,11 @@
-//! Every call fails once, with each errno that fits: nothing is published that failed, nothing acknowledged is lost,
-//! the doubt is sticky, and reopening resolves it.
+//! Every call fails once, with each errno that applies. A failed install is not published, nothing acknowledged is
+//! lost, the unknown state persists, and reopening resolves it.
 
 use super::*;
 use tidesdb_io::sim::{Fault, Image, OpKind, OpSet, SyncModel, errno};
 
-/// Runs installs, each of which may fail; returns the last acknowledged state and, if an install failed with
-/// something written, the state it would have made.
+/// Runs installs, each of which may fail. Returns the last acknowledged state and, if a failed install left the durable
+/// state unknown, the state it would have produced.
 fn run(set: &Set, steps: std::ops::Range<u64>) -> (Vec<u8>, Option<Vec<u8>>, bool) {
     let mut doubt = None;
     let mut failed = false;
@@ -18,7 +18,7 @@ fn run(set: &Set, steps: std::ops::Range<u64>) -> (Vec<u8>, Option<Vec<u8>>, boo
         let done = set.install(&edit(changes), |_| published = true);
         assert_eq!(done.is_ok(), published);
         match done {
-            Ok(()) => assert!(!failed || !set.is_poisoned(), "an install after the doubt"),
+            Ok(()) => assert!(!failed || !set.is_poisoned(), "an install on a poisoned set"),
             Err(e) => {
                 assert_eq!(facts(&set.state()), before, "a failed install changed the state: {e}");
                 if doubt.is_some() {
@@ -35,7 +35,7 @@ fn run(set: &Set, steps: std::ops::Range<u64>) -> (Vec<u8>, Option<Vec<u8>>, boo
 }
 
 #[test]
-fn every_call_of_installs_fails() {
+fn a_failure_of_any_call_during_installs_loses_nothing() {
     let mut struck = 0;
     for (kinds, errnos) in [
         (OpSet::SYNCS | OpSet::of(OpKind::SyncDir), [errno::EIO, errno::ENOSPC]),
@@ -64,7 +64,7 @@ fn every_call_of_installs_fails() {
                             let found = facts(&again.state());
                             assert!(
                                 found == acked || Some(&found) == doubt.as_ref(),
-                                "{what}: a state that never was"
+                                "{what}: a state that never existed"
                             );
                         }
                         if !forever && hits == 0 {
@@ -82,7 +82,7 @@ fn every_call_of_installs_fails() {
     assert!(struck > 500);
 }
 
-/// Whether the script makes fewer than `skip` calls of `kinds`.
+/// Returns whether the script makes at most `skip` calls of `kinds`.
 fn disk_is_past(skip: u64, kinds: OpSet) -> bool {
     let (_env, disk, set) = disk_with(5, 2);
     let id = disk.inject(Fault::errno(errno::EIO).on(kinds).skip(skip));
@@ -91,10 +91,10 @@ fn disk_is_past(skip: u64, kinds: OpSet) -> bool {
 }
 
 #[test]
-fn every_call_of_open_and_create_fails() {
+fn a_failure_of_any_call_during_open_or_create_loses_nothing() {
     for skip in 0..60 {
         for errno in [errno::EIO, errno::ENOSPC, errno::EMFILE] {
-            // Creating: after the fault is gone, creating or opening works.
+            // Creating: without the fault, creating or opening works again.
             let (env, disk, _) = sim::env(7);
             let id = disk.inject(Fault::errno(errno).on(OpSet::ALL).skip(skip));
             let made = open_or_create(&env);
@@ -104,13 +104,13 @@ fn every_call_of_open_and_create_fails() {
             let set = open_or_create(&env).unwrap_or_else(|e| panic!("call {skip}, errno {errno}: {e}"));
             assert!(set.state().families.is_empty());
 
-            // Opening: the fault is told, and the state survives.
+            // Opening: the fault is reported, and the state survives.
             let (env, disk, set) = disk_with(8, 5);
             let acked = facts(&set.state());
             drop(set);
             disk.inject(Fault::errno(errno).on(OpSet::ALL).skip(skip));
             if let Err(e) = try_open(&env) {
-                assert!(!e.is_corruption(), "call {skip}, errno {errno}: taken for damage: {e}");
+                assert!(!e.is_corruption(), "call {skip}, errno {errno}: reported as damage: {e}");
             }
             disk.clear_faults();
             for image in [Image::EVERYTHING, Image::SYNCED] {
@@ -123,7 +123,7 @@ fn every_call_of_open_and_create_fails() {
 }
 
 #[test]
-fn short_reads_and_writes_and_interruptions_are_nothing() {
+fn short_reads_and_writes_and_interruptions_are_tolerated() {
     let (env, disk, set) = disk_with(9, 0);
     disk.inject(Fault::short().on(OpSet::ALL).every(2).forever());
     disk.inject(Fault::errno(errno::EINTR).on(OpSet::WRITES | OpSet::of(OpKind::Read)).every(3).forever());
@@ -134,7 +134,7 @@ fn short_reads_and_writes_and_interruptions_are_nothing() {
 }
 
 #[test]
-fn a_full_disk_takes_some_more_edits_and_recovers() {
+fn a_full_disk_accepts_some_more_edits_and_recovers() {
     let (env, disk, set) = disk_with(10, 4);
     disk.limit_space(Some(0));
     let mut taken = 0;
@@ -158,8 +158,8 @@ fn a_full_disk_takes_some_more_edits_and_recovers() {
 }
 
 #[test]
-fn lying_disks_are_noticed_or_harmless() {
-    // A write that never arrived: the record is missing under its mark, or the mark over its record.
+fn lost_writes_are_detected_or_harmless() {
+    // A write that never reached the disk: a record is missing although its mark exists, or a mark is missing.
     for skip in 0..24 {
         let (_env, disk, set) = disk_with(11, 3);
         let id = disk.inject(Fault::lose_write().on(OpSet::WRITES).skip(skip));
@@ -167,7 +167,7 @@ fn lying_disks_are_noticed_or_harmless() {
         assert!(!failed && disk.struck(id) == 1);
         let (env, _, _) = sim::env_on(disk.crash_image(&Image::SYNCED, 1), 1);
         match try_open(&env) {
-            Ok((again, _)) => assert_eq!(facts(&again.state()), acked, "write {skip} lost, and not noticed"),
+            Ok((again, _)) => assert_eq!(facts(&again.state()), acked, "write {skip} was lost unnoticed"),
             Err(e) => assert!(e.is_corruption(), "write {skip}: {e}"),
         }
     }

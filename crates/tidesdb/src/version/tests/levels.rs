@@ -1,4 +1,4 @@
-//! Levels: order, search, and the laws a version restates.
+//! Levels: order, search, and the invariants that a version checks.
 
 use super::*;
 use crate::types::Comparator;
@@ -22,7 +22,7 @@ fn ids<'a>(slots: impl IntoIterator<Item = &'a Arc<TableSlot<TableId>>>) -> Vec<
 }
 
 #[test]
-fn reads_look_newest_first() {
+fn reads_search_the_newest_data_first() {
     let v = family_with(
         Comparator::bytewise(),
         &[
@@ -54,7 +54,7 @@ fn reads_look_newest_first() {
 }
 
 #[test]
-fn broken_laws_are_refused() {
+fn violated_invariants_are_refused() {
     let bytewise = Comparator::bytewise;
     let broken = [
         ("overlaps", vec![(2, meta(1, ("a", "c"), (1, 1), &[])), (2, meta(2, ("c", "d"), (1, 1), &[]))]),
@@ -71,7 +71,7 @@ fn broken_laws_are_refused() {
         let e = family_with(bytewise(), &tables).unwrap_err().to_string();
         assert!(e.contains(law), "{law}: {e}");
     }
-    // The same tables under another order are fine, or the other way round.
+    // The same tables are valid in the reverse order; tables that do not overlap may interleave in age.
     family_with(Comparator::reverse_bytewise(), &[(2, meta(1, ("b", "a"), (1, 1), &[]))]).unwrap();
     let apart = [(1, meta(1, ("a", "b"), (1, 9), &[])), (1, meta(2, ("c", "d"), (5, 20), &[]))];
     family_with(bytewise(), &apart).unwrap();
@@ -80,9 +80,9 @@ fn broken_laws_are_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// The search over prefixes finds what a walk over all tables finds.
+    /// The search over prefixes finds the same tables as a linear scan.
     #[test]
-    fn search_is_a_walk(
+    fn the_search_agrees_with_a_linear_scan(
         mut cuts in prop::collection::btree_set(prop::collection::vec(prop::sample::select(vec![0u8, 1, b'a', 255]), 0..12), 2..40),
         probes in prop::collection::vec(prop::collection::vec(prop::sample::select(vec![0u8, 1, b'a', 255]), 0..12), 1..20),
         reverse in any::<bool>(),

@@ -1,4 +1,4 @@
-//! What installs mean: names, numbers, counts of live values, obsolete files, orphans, phases.
+//! Semantics of installs: names, numbers, counts of live values, obsolete files, orphans, phases.
 
 use super::*;
 use crate::files::{self, FileKind};
@@ -38,7 +38,7 @@ fn identity_and_marks_survive() {
 }
 
 #[test]
-fn clean_shutdown() {
+fn a_clean_shutdown_is_recorded() {
     let (env, _disk, set) = disk_with(2, 3);
     let state = facts(&set.state());
     set.close(&VersionEdit::new()).unwrap();
@@ -48,11 +48,11 @@ fn clean_shutdown() {
     assert!(report.clean);
     assert_eq!(facts(&set.state()), state);
     drop(set);
-    assert!(!open(&env).1.clean, "an open makes it unclean again");
+    assert!(!open(&env).1.clean, "an open clears the clean mark");
 }
 
 #[test]
-fn names_are_data() {
+fn family_names_are_data_and_never_file_names() {
     let (env, _disk, set) = disk_with(3, 0);
     let longest = "x".repeat(127);
     let names = ["..", "../x", "a/b", "\u{0}", "CON", "Case", "case", "\u{1F30A}", &longest, " "];
@@ -80,7 +80,7 @@ fn names_are_data() {
 }
 
 #[test]
-fn churn_of_families_never_brings_data_back() {
+fn dropped_families_never_reappear() {
     let (env, _disk, mut set) = disk_with(4, 0);
     let mut live: Vec<(FamilyId, String, usize)> = Vec::new();
     let mut seen = std::collections::BTreeSet::new();
@@ -93,7 +93,7 @@ fn churn_of_families_never_brings_data_back() {
                 let taken = live.iter().any(|f| f.1 == name);
                 assert_eq!(install(&set, [create_family(id.0, &name)]).is_err(), taken);
                 if !taken {
-                    assert!(set.version(id).unwrap().is_empty(), "a new family has data");
+                    assert!(set.version(id).unwrap().is_empty(), "a new family must be empty");
                     live.push((id, name, 0));
                 }
             }
@@ -135,7 +135,7 @@ fn vlog_of(family: u32) -> Change {
 }
 
 #[test]
-fn edits_that_do_not_fit_change_nothing() {
+fn invalid_edits_change_nothing() {
     let (_env, _disk, set) = disk_with(5, 0);
     install(&set, [create_family(1, "f"), add(1, 1, &meta(1, ("a", "b"), (1, 2), &[]))]).unwrap();
     let before = (facts(&set.state()), set.manifest());
@@ -189,7 +189,7 @@ fn a_table_that_does_not_open_is_not_installed() {
 }
 
 #[test]
-fn live_bytes_decide_over_value_logs() {
+fn a_value_log_is_obsolete_once_nothing_refers_to_it() {
     let (env, _disk, set) = disk_with(7, 0);
     let (family, vlog) = (FamilyId(1), VlogId(1));
     let t1 = meta(1, ("a", "b"), (1, 5), &[(1, 100, 3)]);
@@ -203,7 +203,7 @@ fn live_bytes_decide_over_value_logs() {
     install(&set, [remove(1, 1, 2)]).unwrap();
     assert_eq!((info(&set).live_bytes, info(&set).live_count), (0, 0));
     let obsolete = |set: &Set| set.state().families[&family].obsolete_vlogs().count();
-    assert_eq!(obsolete(&set), 0, "it is still being written");
+    assert_eq!(obsolete(&set), 0, "the value log is still being written");
     install(&set, [Change::SealVlog { family, vlog, bytes: 999, sealed_at: 9 }]).unwrap();
     assert_eq!(obsolete(&set), 0, "a memtable may refer to it");
     assert!(install(&set, [Change::RemoveVlog { family, vlog }]).is_err());
@@ -218,13 +218,13 @@ fn live_bytes_decide_over_value_logs() {
     let reader = set.version(family).unwrap();
     set.unlink_obsolete();
     install(&set, [Change::RemoveVlog { family, vlog }]).unwrap();
-    assert!(set.obsolete().is_empty(), "a reader still has it");
+    assert!(set.obsolete().is_empty(), "a reader still uses it");
     drop(reader);
     assert_eq!(set.obsolete().take(), [FileKind::Vlog(vlog)]);
 }
 
 #[test]
-fn files_go_when_the_last_reader_goes() {
+fn files_are_unlinked_after_the_last_reader_is_gone() {
     let (env, disk, set) = disk_with(8, 0);
     for id in 1..=3 {
         touch(&env, &files::table(TableId(id)));
@@ -234,14 +234,14 @@ fn files_go_when_the_last_reader_goes() {
     let old = set.version(FamilyId(1)).unwrap();
     let slot = Arc::clone(old.table(TableId(1)).unwrap());
     install(&set, [remove(1, 1, 1), remove(1, 1, 2), add(1, 2, &meta(3, ("a", "b"), (1, 2), &[]))]).unwrap();
-    assert_eq!(set.unlink_obsolete(), 0, "a version has both");
+    assert_eq!(set.unlink_obsolete(), 0, "a version keeps both files alive");
     drop(old);
-    assert_eq!(set.unlink_obsolete(), 1, "a reader has one");
+    assert_eq!(set.unlink_obsolete(), 1, "a reader keeps one file alive");
     assert_eq!(file_names(&env), ["000001.klog", "000001.manifest", "000003.klog", "CURRENT"]);
     drop(slot);
     use tidesdb_io::sim::{Fault, OpKind, errno};
     disk.inject(Fault::errno(errno::EACCES).on(OpKind::Unlink));
-    assert_eq!((set.unlink_obsolete(), set.obsolete().len()), (0, 1), "a failure is tried again");
+    assert_eq!((set.unlink_obsolete(), set.obsolete().len()), (0, 1), "a failure is retried");
     assert_eq!((set.unlink_obsolete(), set.obsolete().len()), (1, 0));
     install(&set, [create_family(2, "g"), add(2, 1, &meta(4, ("a", "b"), (1, 1), &[]))]).unwrap();
     install(&set, [Change::DropFamily { family: FamilyId(1) }]).unwrap();
@@ -250,7 +250,7 @@ fn files_go_when_the_last_reader_goes() {
     let queue = Arc::clone(set.obsolete());
     install(&set, [Change::RenameFamily { family: FamilyId(2), name: "h".into() }]).unwrap();
     drop(set);
-    assert!(queue.is_empty(), "a table that the manifest names would go: {:?}", queue.take());
+    assert!(queue.is_empty(), "a table named by the manifest is queued for unlinking: {:?}", queue.take());
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn publish_sees_installs_in_order() {
 }
 
 #[test]
-fn orphans_are_set_aside_and_go_after_a_clean_session() {
+fn orphans_are_set_aside_and_unlinked_after_a_clean_session() {
     let (env, _disk, set) = disk_with(10, 0);
     install(&set, [create_family(1, "f"), add(1, 1, &meta(5, ("a", "b"), (1, 1), &[]))]).unwrap();
     drop(set);
@@ -293,10 +293,10 @@ fn orphans_are_set_aside_and_go_after_a_clean_session() {
     }
     let (set, _) = open(&env);
     assert!(set.new_table_id().unwrap() > TableId(9) && set.new_vlog_id().unwrap() > VlogId(4));
-    touch(&env, "000050.klog"); // made after the open: not an orphan
+    touch(&env, "000050.klog"); // created after the open: not an orphan
     let report = set.settle_orphans();
     assert_eq!((report.set_aside, report.unlinked, report.failed), (3, 0, 0));
-    assert_eq!(set.settle_orphans(), OrphanReport::default(), "once");
+    assert_eq!(set.settle_orphans(), OrphanReport::default(), "only the first call settles");
     set.unlink_obsolete();
     let kept =
         ["000001.wal", "000003.klog.orphan", "000004.vlog.orphan", "000005.klog", "000009.klog.orphan"];
@@ -304,7 +304,7 @@ fn orphans_are_set_aside_and_go_after_a_clean_session() {
     assert!(kept.iter().all(|k| names.iter().any(|n| n == k)), "{names:?}");
     assert!(names.contains(&"000077.manifest.orphan".into()) && names.contains(&"000050.klog".into()));
     drop(set);
-    let (set, _) = open(&env); // the session before was not closed in order
+    let (set, _) = open(&env); // the last session was not closed cleanly
     assert_eq!(set.settle_orphans().unlinked, 0);
     set.unlink_obsolete();
     set.close(&VersionEdit::new()).unwrap();
@@ -317,7 +317,7 @@ fn orphans_are_set_aside_and_go_after_a_clean_session() {
 }
 
 #[test]
-fn reading_only_changes_nothing() {
+fn a_read_only_open_changes_nothing() {
     let (env, disk, set) = disk_with(11, 4);
     let state = facts(&set.state());
     drop(set);
@@ -334,7 +334,7 @@ fn reading_only_changes_nothing() {
 }
 
 #[test]
-fn a_key_order_must_be_given_again() {
+fn a_custom_key_order_must_be_given_at_each_open() {
     let (env, _disk, set) = disk_with(12, 0);
     let mine = || Comparator::custom("mine", |a, b| b.cmp(a));
     let family = |id, name: &str, order| Change::CreateFamily {
@@ -360,7 +360,7 @@ fn a_key_order_must_be_given_again() {
 }
 
 #[test]
-fn a_family_may_wait_for_its_order() {
+fn a_family_may_be_unresolved_until_its_order_is_registered() {
     let (env, _disk, set) = disk_with(15, 2);
     let mine = || Comparator::custom("mine", |a, b| b.cmp(a));
     let create = |id, name: &str| Change::CreateFamily {
@@ -381,7 +381,7 @@ fn a_family_may_wait_for_its_order() {
     set.learn(&Comparator::custom("another", |a, b| a.cmp(b))).unwrap();
     assert!(set.version(FamilyId(7)).is_none());
     install(&set, [Change::FlushedTo { family: FamilyId(7), seq: 50 }]).unwrap();
-    assert!(set.version(FamilyId(7)).is_none(), "an edit does not end the wait");
+    assert!(set.version(FamilyId(7)).is_none(), "an edit does not resolve the family");
     install(&set, [Change::DropFamily { family: FamilyId(8) }]).unwrap();
     assert_eq!(set.obsolete().take().last(), Some(&FileKind::Table(TableId(103))));
     set.learn(&mine()).unwrap();
@@ -392,13 +392,13 @@ fn a_family_may_wait_for_its_order() {
 }
 
 #[test]
-fn what_is_held_back_keeps_the_value_logs() {
+fn deferred_operations_keep_the_value_logs() {
     let (env, _disk, set) = disk_with(16, 0);
     let (family, vlog) = (FamilyId(1), VlogId(1));
     install(&set, [create_family(1, "f")]).unwrap();
     assert!(
         install(&set, [Change::Hold { family, pointer: held(1) }]).is_err(),
-        "a value log that is not there"
+        "the value log does not exist"
     );
     let seal = Change::SealVlog { family, vlog, bytes: 200, sealed_at: 9 };
     let hold = Change::Hold { family, pointer: held(1) };
@@ -415,7 +415,7 @@ fn what_is_held_back_keeps_the_value_logs() {
 }
 
 #[test]
-fn a_snapshot_makes_the_same_state() {
+fn applying_a_snapshot_reproduces_the_state() {
     let (_env, _disk, set) = disk_with(13, 30);
     let (family, vlog) = (FamilyId(1), set.new_vlog_id().unwrap());
     install(&set, [Change::AddVlog { family, vlog, salt: [1; 16] }]).unwrap();

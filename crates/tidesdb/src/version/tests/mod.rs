@@ -1,4 +1,4 @@
-//! Tests of the map. All run on the simulated disk; seeds are in the messages.
+//! Tests of the version set. All run on the simulated disk; failure messages contain the seeds.
 
 mod codec;
 mod crash;
@@ -20,12 +20,12 @@ use crate::types::{FamilyId, SeqNo, TableId, VlogId};
 use crate::vlog::VlogPointer;
 use crate::{Error, FamilyOptions, Result};
 
-/// Where the database of a test lies.
+/// Directory of the test database.
 const DB: &str = "/db";
 /// Bytes of a segment in tests.
 const SEGMENT: u64 = 1 << 20;
 
-/// In tests an open table is its number.
+/// In tests, an open table is represented by its number.
 type Set = VersionSet<TableId>;
 
 fn dir_of(env: &Env) -> Arc<dyn Dir> {
@@ -60,7 +60,7 @@ fn open(env: &Env) -> (Set, ManifestReport) {
     try_open(env).unwrap()
 }
 
-/// Opens what is there, or creates.
+/// Opens the database if it exists, otherwise creates it.
 fn open_or_create(env: &Env) -> Result<Set> {
     let dir = env.disk.open_dir(Path::new(DB), true).map_err(|e| Error::io("open", DB, e))?;
     match presence(&*dir)? {
@@ -69,7 +69,7 @@ fn open_or_create(env: &Env) -> Result<Set> {
     }
 }
 
-/// All of a state as bytes, to compare. Counters may run ahead between sessions, so they are left out.
+/// Encodes a state for comparison, without counters, which may run ahead between sessions.
 fn facts(state: &State) -> Vec<u8> {
     let all = state.snapshot();
     let mut out = Vec::new();
@@ -119,17 +119,17 @@ fn remove(family: u32, level: u8, table: u64) -> Change {
     Change::RemoveTable { family: FamilyId(family), level, table: TableId(table) }
 }
 
-/// A place in value log `vlog`.
+/// Returns a pointer into value log `vlog`.
 fn held(vlog: u32) -> VlogPointer {
     VlogPointer { vlog: VlogId(vlog), disk_len: 90, offset: 40, raw_len: 100, crc: 6 }
 }
 
-/// Installs without publishing to anyone.
+/// Installs with an empty `publish`.
 fn install(set: &Set, changes: impl IntoIterator<Item = Change>) -> Result<()> {
     set.install(&edit(changes), |_| {})
 }
 
-/// One step of the scripts that crash and fault tests run: what a life of flushes and compactions does.
+/// Returns one step of the crash and fault scripts: a typical sequence of flushes and compactions.
 fn step(set: &Set, n: u64) -> Vec<Change> {
     let family = 1 + (n % 2) as u32;
     let exists = set.state().families.contains_key(&FamilyId(family));

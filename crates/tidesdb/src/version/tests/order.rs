@@ -1,5 +1,5 @@
-//! The order of calls, checked on the log of the simulated disk: data synced, then the directory, then what names
-//! them, then deletion.
+//! The order of calls, checked on the log of the simulated disk: sync data, sync the directory, write the names, then
+//! delete.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,8 @@ use super::*;
 use crate::files::{CURRENT_NEW, FileKind};
 use tidesdb_io::sim::{Op, OpKind};
 
-/// Follows the calls and fails at the first that comes too early. Returns (switches, appends, unlinks) seen.
+/// Follows the calls and fails at the first one that comes too early. Returns the number of switches, appends and
+/// unlinks.
 fn check_order(ops: &[Op]) -> (usize, usize, usize) {
     let mut unsynced: BTreeSet<&str> = BTreeSet::new();
     let mut marked: BTreeSet<&str> = BTreeSet::new();
@@ -22,11 +23,14 @@ fn check_order(ops: &[Op]) -> (usize, usize, usize) {
                 unnamed.insert(&op.path);
             }
             OpKind::Write if manifest && (4096..20480).contains(&op.offset) => {
-                assert!(unsynced.is_empty(), "a mark while something else is not synced: {op:?}");
+                assert!(
+                    unsynced.is_empty(),
+                    "a mark was written while something else was not synced: {op:?}"
+                );
                 marked.insert(&op.path);
             }
             OpKind::Write => {
-                assert!(marked.is_empty(), "a record before the last marks are synced: {op:?}");
+                assert!(marked.is_empty(), "a record was written before the last marks were synced: {op:?}");
                 appends += usize::from(manifest && op.offset > 0);
                 unsynced.insert(&op.path);
             }
@@ -38,7 +42,7 @@ fn check_order(ops: &[Op]) -> (usize, usize, usize) {
                 assert_eq!(name, CURRENT_NEW);
                 assert!(unsynced.is_empty() && marked.is_empty(), "renamed before {unsynced:?} was synced");
                 unnamed.remove(&*op.path);
-                assert!(unnamed.is_empty(), "renamed before the directory told of {unnamed:?}");
+                assert!(unnamed.is_empty(), "renamed before the names of {unnamed:?} were durable");
                 (switched, switches) = (true, switches + 1);
             }
             OpKind::SyncDir => {
@@ -56,7 +60,7 @@ fn check_order(ops: &[Op]) -> (usize, usize, usize) {
 }
 
 #[test]
-fn durable_before_named_before_deleted() {
+fn files_are_durable_before_they_are_named_and_named_before_deletion() {
     let (env, disk, set) = disk_with(51, 30);
     set.unlink_obsolete();
     set.close(&VersionEdit::new()).unwrap();
@@ -69,7 +73,7 @@ fn durable_before_named_before_deleted() {
     assert!(switches >= 5 && appends >= 60 && unlinks >= 5, "{switches} {appends} {unlinks}");
 }
 
-/// The checker itself sees a record or a name that was not synced in time.
+/// The checker detects a record or a name that was not synced in time.
 #[test]
 fn the_checker_can_fail() {
     let (_env, disk, _set) = disk_with(52, 3);
