@@ -47,7 +47,7 @@ impl Due {
         if remote.retry.waits(now) {
             return false;
         }
-        let changed = shared.versions.installs() != remote.installs_seen.load(Ordering::SeqCst);
+        let changed = shared.maintenance.versions.installs() != remote.installs_seen.load(Ordering::SeqCst);
         if changed && now.saturating_sub(self.last_round) >= remote.options.interval {
             (self.last_round, self.last_log) = (now, now);
             return true;
@@ -56,7 +56,7 @@ impl Due {
         if !remote.log_follows.load(Ordering::SeqCst) {
             return false;
         }
-        let bytes = shared.log.sequencer().written_end().saturating_sub(stored) * UNIT;
+        let bytes = shared.write.log.sequencer().written_end().saturating_sub(stored) * UNIT;
         let due = bytes >= remote.options.log_bytes || now.saturating_sub(self.last_log) >= LOG_PAUSE;
         if bytes > 0 && due {
             self.last_log = now;
@@ -80,12 +80,13 @@ pub fn in_background(shared: &Arc<Shared>) {
 pub fn run(shared: &Arc<Shared>) -> Result<()> {
     with_remote(shared, |remote| {
         let seen = remote.installs_seen.load(Ordering::SeqCst);
-        let follows = seen == shared.versions.installs() && remote.log_follows.load(Ordering::SeqCst);
+        let follows =
+            seen == shared.maintenance.versions.installs() && remote.log_follows.load(Ordering::SeqCst);
         if follows && follow_log(shared, remote)? {
             return Ok(());
         }
         let catalog = shared.catalog.lock();
-        let prefix = flush::prefix(shared)?;
+        let prefix = flush::prefix(&shared.maintenance)?;
         // No version keeps the files of unresolved families: while there are any, the catalog stays locked so that none
         // is dropped or resolved.
         let _catalog = (!shared.orders.waiting.lock().is_empty()).then_some(catalog);
@@ -100,22 +101,22 @@ pub fn run(shared: &Arc<Shared>) -> Result<()> {
 pub fn at_close(shared: &Arc<Shared>) -> Result<()> {
     with_remote(shared, |remote| {
         remote.log_follows.store(false, Ordering::SeqCst);
-        let installs = shared.versions.installs();
-        let (state, versions) = shared.versions.pinned_state();
-        let boundary = shared.log.sequencer().tail();
-        let prefix = Prefix { state, versions, families: shared.all_families(), boundary, installs };
+        let installs = shared.maintenance.versions.installs();
+        let (state, versions) = shared.maintenance.versions.pinned_state();
+        let boundary = shared.write.log.sequencer().tail();
+        let prefix = Prefix { state, versions, families: shared.write.all_families(), boundary, installs };
         round_without_log(shared, remote, &prefix)
     })
 }
 
 fn with_remote(shared: &Arc<Shared>, upload: impl FnOnce(&Remote) -> Result<()>) -> Result<()> {
     let Some(remote) = &shared.remote else { return Ok(()) };
-    shared.health.check()?;
+    shared.write.health.check()?;
     let _one_at_a_time = remote.uploading.lock();
     let result = upload(remote);
     match &result {
         Ok(()) => remote.retry.succeeded(),
-        Err(_) => drop(remote.failed(shared.env.clock.mono())),
+        Err(_) => drop(remote.failed(shared.write.env.clock.mono())),
     }
     result
 }
@@ -130,7 +131,7 @@ fn round(shared: &Arc<Shared>, remote: &Remote, prefix: &Prefix) -> Result<()> {
         return round_without_log(shared, remote, prefix);
     }
     put_files(shared, remote, &prefix.state, &prefix.families)?;
-    let first = shared.log.segment_of(prefix.boundary);
+    let first = shared.write.log.segment_of(prefix.boundary);
     let end = durable_end(shared, prefix.boundary)?;
     put_values(shared, remote)?;
     let whole = put_log(shared, remote, first, end)?;
@@ -138,7 +139,7 @@ fn round(shared: &Arc<Shared>, remote: &Remote, prefix: &Prefix) -> Result<()> {
     finish(shared, remote, prefix, start)?;
     remote.log_end.store(end, Ordering::SeqCst);
     remote.log_follows.store(whole, Ordering::SeqCst);
-    shared.log.keep_from(shared.log.segment_of(end));
+    shared.write.log.keep_from(shared.write.log.segment_of(end));
     Ok(())
 }
 
@@ -150,14 +151,14 @@ fn round_without_log(shared: &Arc<Shared>, remote: &Remote, prefix: &Prefix) -> 
 /// A segment above every segment that the prefix can have used.
 fn after_log(shared: &Shared, prefix: &Prefix) -> WalId {
     let used = prefix.boundary.max(prefix.state.last_seq).max(prefix.state.durable_mark);
-    WalId(prefix.state.log_start.0.max(shared.log.segment_of(used).0) + 1)
+    WalId(prefix.state.log_start.0.max(shared.write.log.segment_of(used).0) + 1)
 }
 
 /// Makes the log durable up to at least `least`; returns how far it is durable.
 fn durable_end(shared: &Shared, least: SeqNo) -> Result<SeqNo> {
-    let written = shared.log.sequencer().written_end().max(least);
-    shared.sync_to(written)?;
-    Ok(shared.log.sequencer().durable())
+    let written = shared.write.log.sequencer().written_end().max(least);
+    shared.write.sync_to(written)?;
+    Ok(shared.write.log.sequencer().durable())
 }
 
 /// Stores the tables and value logs that `state` names.
@@ -196,7 +197,7 @@ fn put_files(
 }
 
 fn put_table(shared: &Shared, remote: &Remote, name: &str) -> Result<()> {
-    let file = shared.dir.open(name, Access::Read).map_err(|e| Error::io("open", name, e))?;
+    let file = shared.maintenance.dir.open(name, Access::Read).map_err(|e| Error::io("open", name, e))?;
     let len = file.len().map_err(|e| Error::io("stat", name, e))?;
     remote.put(name, &Body::file(&*file, 0, len)).map_err(store_error("store", name))?;
     remote.objects.lock().add(name, 0, len);
@@ -209,13 +210,14 @@ fn put_vlog(shared: &Shared, remote: &Remote, core: Option<&Arc<FamilyCore>>, id
     let name = files::vlog(id);
     let known = core.and_then(|core| core.vlog.stable(id));
     if let Some(core) = core {
-        core.vlog.sync().inspect_err(|e| drop(shared.poison(e.clone())))?;
+        core.vlog.sync().inspect_err(|e| drop(shared.write.poison(e.clone())))?;
     }
     let (len, complete) = match known {
         Some(known) => known,
         None => {
             // Value logs of an earlier session are never written again.
-            let file = shared.dir.open(&name, Access::Read).map_err(|e| Error::io("open", &name, e))?;
+            let file =
+                shared.maintenance.dir.open(&name, Access::Read).map_err(|e| Error::io("open", &name, e))?;
             (file.len().map_err(|e| Error::io("stat", &name, e))?, true)
         }
     };
@@ -232,7 +234,7 @@ fn put_part(shared: &Shared, remote: &Remote, name: &str, len: u64) -> Result<()
     if stored >= len {
         return Ok(());
     }
-    let file = shared.dir.open(name, Access::Read).map_err(|e| Error::io("open", name, e))?;
+    let file = shared.maintenance.dir.open(name, Access::Read).map_err(|e| Error::io("open", name, e))?;
     let object = object_name(name, stored);
     let body = Body::file(&*file, stored, len - stored);
     remote.put(&object, &body).map_err(store_error("store", &object))?;
@@ -242,7 +244,7 @@ fn put_part(shared: &Shared, remote: &Remote, name: &str, len: u64) -> Result<()
 
 /// Stores the values that the log refers to, that is, those of this session.
 fn put_values(shared: &Shared, remote: &Remote) -> Result<()> {
-    for family in shared.all_families() {
+    for family in shared.write.all_families() {
         for info in family.vlog.files() {
             let stored = remote.objects.lock().stored(&files::vlog(info.id));
             if !info.sealed || stored < info.bytes {
@@ -255,8 +257,8 @@ fn put_values(shared: &Shared, remote: &Remote) -> Result<()> {
 
 /// Stores the log from segment `first` up to `end`. Returns false if a segment no longer exists.
 fn put_log(shared: &Shared, remote: &Remote, first: WalId, end: SeqNo) -> Result<bool> {
-    let segment_bytes = shared.versions.identity().wal_segment_bytes;
-    let (ids, _) = reader::segment_files(&shared.dir, first, segment_bytes)?;
+    let segment_bytes = shared.maintenance.versions.identity().wal_segment_bytes;
+    let (ids, _) = reader::segment_files(&shared.maintenance.dir, first, segment_bytes)?;
     let (end, mut expected) = (end * UNIT, first.0);
     for id in ids {
         let begin = id.0 * segment_bytes;
@@ -266,7 +268,7 @@ fn put_log(shared: &Shared, remote: &Remote, first: WalId, end: SeqNo) -> Result
         if id.0 != expected {
             return Ok(false);
         }
-        let span = reader::span_of(&shared.dir, id, segment_bytes);
+        let span = reader::span_of(&shared.maintenance.dir, id, segment_bytes);
         expected += span;
         // A segment that `end` has reached is stored with its header, because the pad before it claims that it exists.
         let len = (end - begin).clamp(SEGMENT_HEADER_BYTES, span * segment_bytes);
@@ -284,10 +286,10 @@ fn follow_log(shared: &Arc<Shared>, remote: &Remote) -> Result<bool> {
         return Ok(true);
     }
     put_values(shared, remote)?;
-    let whole = put_log(shared, remote, shared.log.segment_of(stored), end)?;
+    let whole = put_log(shared, remote, shared.write.log.segment_of(stored), end)?;
     if whole {
         remote.log_end.store(end, Ordering::SeqCst);
-        shared.log.keep_from(shared.log.segment_of(end));
+        shared.write.log.keep_from(shared.write.log.segment_of(end));
     } else {
         remote.log_follows.store(false, Ordering::SeqCst);
     }
@@ -297,9 +299,9 @@ fn follow_log(shared: &Arc<Shared>, remote: &Remote) -> Result<bool> {
 /// Installs a manifest of the prefix in the store, and removes objects that are no longer needed.
 fn finish(shared: &Shared, remote: &Remote, prefix: &Prefix, log_start: WalId) -> Result<()> {
     let generation = remote.objects.lock().generation();
-    let number = shared.versions.new_manifest_number(generation);
-    let identity = shared.versions.identity();
-    let salt = shared.env.entropy.salt();
+    let number = shared.maintenance.versions.new_manifest_number(generation);
+    let identity = shared.maintenance.versions.identity();
+    let salt = shared.write.env.entropy.salt();
     let image = Image::encode(prefix.state.clone(), log_start, identity, (number, salt))?;
     let name = files::manifest(number);
     remote.put(&name, &Body::bytes(&image.manifest)).map_err(store_error("store", &name))?;

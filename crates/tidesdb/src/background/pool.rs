@@ -50,8 +50,8 @@ impl Pool {
         let timekeeper = Arc::clone(shared);
         pool.spawn(shared, "tidesdb-clock", Priority::Normal, move || {
             let mut ticks = Ticks::default();
-            while !timekeeper.jobs.is_closed() {
-                timekeeper.env.clock.sleep(Ticks::PERIOD);
+            while !timekeeper.write.jobs.is_closed() {
+                timekeeper.write.env.clock.sleep(Ticks::PERIOD);
                 ticks.tick(&timekeeper);
             }
         })?;
@@ -65,7 +65,7 @@ impl Pool {
         priority: Priority,
         body: impl FnOnce() + Send + 'static,
     ) -> Result<()> {
-        match shared.env.threads.spawn(name, priority, Box::new(body)) {
+        match shared.write.env.threads.spawn(name, priority, Box::new(body)) {
             Ok(handle) => {
                 self.threads.lock().push(handle);
                 Ok(())
@@ -79,7 +79,7 @@ impl Pool {
 
     /// Stops all threads after their current job.
     pub fn stop(&self, shared: &Shared) {
-        shared.jobs.close();
+        shared.write.jobs.close();
         for thread in std::mem::take(&mut *self.threads.lock()) {
             thread.join();
         }
@@ -104,11 +104,11 @@ fn work(shared: &Arc<Shared>, takes: Takes) {
         Takes::Learning => job.is_learning(),
         Takes::Uploads => job.is_upload(),
     };
-    while !shared.jobs.is_closed() {
-        shared.refresh_clock(); // in case the timekeeper waits for a slow disk
-        if let Some(job) = shared.jobs.pop(Duration::from_millis(200), wanted) {
+    while !shared.write.jobs.is_closed() {
+        shared.reads.refresh_clock(); // in case the timekeeper waits for a slow disk
+        if let Some(job) = shared.write.jobs.pop(Duration::from_millis(200), wanted) {
             let _ = run(shared, job); // failures are handled inside
-            shared.jobs.finished(job);
+            shared.write.jobs.finished(job);
         }
     }
 }

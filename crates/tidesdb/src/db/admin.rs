@@ -61,10 +61,10 @@ impl Db {
     /// `NoSpace`, `Io`, `Poisoned`, `ReadOnly`, `Closed`.
     pub fn flush(&self) -> Result<()> {
         let shared = &self.inner.shared;
-        shared.check_writable()?;
-        shared.all_families().iter().try_for_each(|f| {
-            flush::all(shared, f)?;
-            learn::run(shared, f);
+        shared.write.check_writable()?;
+        shared.write.all_families().iter().try_for_each(|f| {
+            flush::all(&shared.maintenance, f)?;
+            learn::run(&shared.write, f);
             Ok(())
         })
     }
@@ -76,8 +76,8 @@ impl Db {
     pub fn compact(&self) -> Result<()> {
         self.flush()?;
         let shared = &self.inner.shared;
-        shared.all_families().iter().try_for_each(|f| compact::everything(shared, f))?;
-        shared.remove_obsolete();
+        shared.write.all_families().iter().try_for_each(|f| compact::everything(&shared.maintenance, f))?;
+        shared.maintenance.remove_obsolete();
         Ok(())
     }
 
@@ -91,18 +91,18 @@ impl Db {
     /// `Busy` if a merge still runs after 30 seconds; it will stop later. `Poisoned`, `ReadOnly`, `Closed`.
     pub fn cancel_compactions(&self) -> Result<()> {
         let shared = &self.inner.shared;
-        shared.check_writable()?;
-        shared.merges.stop();
-        shared.debt.progress.advance(); // wakes writers that wait for merges
+        shared.write.check_writable()?;
+        shared.write.merges.stop();
+        shared.write.debt.progress.advance(); // wakes writers that wait for merges
         let mut looks = 0;
-        for family in shared.all_families() {
+        for family in shared.write.all_families() {
             // The holder of this lock may be about to start a merge.
             while family.compacting.try_lock().is_none() {
                 if looks == LOOKS_MAX {
                     return Err(Error::Busy { cause: "a merge is still stopping; call again" });
                 }
-                let seen = shared.debt.progress.current();
-                looks += u32::from(!shared.debt.progress.wait_while(seen, Some(LOOK)));
+                let seen = shared.write.debt.progress.current();
+                looks += u32::from(!shared.write.debt.progress.wait_while(seen, Some(LOOK)));
             }
         }
         Ok(())
@@ -115,9 +115,9 @@ impl Db {
     /// `Closed`.
     pub fn verify(&self) -> Result<VerifyReport> {
         let shared = &self.inner.shared;
-        shared.check_open()?;
+        shared.reads.check_open()?;
         let mut report = VerifyReport::default();
-        for family in shared.all_families() {
+        for family in shared.write.all_families() {
             let version = family.owned_view().version.clone();
             if let Err(e) = version.check() {
                 report.damage.push(e);

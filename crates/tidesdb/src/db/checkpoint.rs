@@ -51,9 +51,9 @@ impl Db {
 
     fn duplicate(&self, path: &Path, transfer: Transfer) -> Result<()> {
         let shared = &self.inner.shared;
-        shared.check_writable()?;
+        shared.write.check_writable()?;
         let catalog = shared.catalog.lock();
-        let flush::Prefix { state, versions, families, .. } = flush::prefix(shared)?;
+        let flush::Prefix { state, versions, families, .. } = flush::prefix(&shared.maintenance)?;
         // No version keeps the files of unresolved families alive. While there are some, the catalog lock prevents them
         // from being dropped or resolved.
         let catalog = (!shared.orders.waiting.lock().is_empty()).then_some(catalog);
@@ -68,8 +68,8 @@ type Transfer = fn(&Shared, &str, &Arc<dyn Dir>) -> Result<()>;
 
 fn write(shared: &Arc<Shared>, state: &State, path: &Path, transfer: Transfer) -> Result<()> {
     let name = path.display().to_string();
-    let target = shared.env.disk.open_dir(path, true).map_err(|e| Error::io("create", &name, e))?;
-    let target = PooledDir::wrap(target, &Descriptors::of(&*shared.env.disk));
+    let target = shared.write.env.disk.open_dir(path, true).map_err(|e| Error::io("create", &name, e))?;
+    let target = PooledDir::wrap(target, &Descriptors::of(&*shared.write.env.disk));
     if !target.list().map_err(|e| Error::io("list", &name, e))?.is_empty() {
         return Err(Error::Exists { what: format!("a file in {name}").into() });
     }
@@ -86,7 +86,7 @@ fn write(shared: &Arc<Shared>, state: &State, path: &Path, transfer: Transfer) -
 }
 
 fn link(shared: &Shared, name: &str, target: &Arc<dyn Dir>) -> Result<()> {
-    shared.dir.link(name, &**target, name).map_err(|e| match e.kind() {
+    shared.maintenance.dir.link(name, &**target, name).map_err(|e| match e.kind() {
         std::io::ErrorKind::CrossesDevices => {
             Error::invalid("a checkpoint must be on the same file system; use a backup otherwise")
         }
@@ -96,7 +96,7 @@ fn link(shared: &Shared, name: &str, target: &Arc<dyn Dir>) -> Result<()> {
 
 /// Copies the current length of the file. A value log may grow meanwhile, but the copy does not refer to the new bytes.
 fn copy(shared: &Shared, name: &str, target: &Arc<dyn Dir>) -> Result<()> {
-    let file = shared.dir.open(name, Access::Read).map_err(|e| Error::io("open", name, e))?;
+    let file = shared.maintenance.dir.open(name, Access::Read).map_err(|e| Error::io("open", name, e))?;
     let len = file.len().map_err(|e| Error::io("stat", name, e))?;
     let copied = target.create_new(name, len).and_then(|new| {
         let mut buf = vec![0; COPY_BYTES.min(len) as usize];
@@ -132,17 +132,17 @@ fn fill(shared: &Shared, state: &State, target: &Arc<dyn Dir>, transfer: Transfe
     transfer_all(shared, state, target, transfer)?;
     let tables = TableContext::new(target, 0, false);
     let comparators: Vec<Comparator> =
-        shared.all_families().iter().map(|f| f.options.comparator.clone()).collect();
+        shared.write.all_families().iter().map(|f| f.options.comparator.clone()).collect();
     let context = Context {
         dir: Arc::clone(target),
-        entropy: Arc::clone(&shared.env.entropy),
+        entropy: Arc::clone(&shared.write.env.entropy),
         comparators,
         may_wait: Box::new(|_| true),
         open_table: Box::new(move |family, meta| {
             Table::open(&tables, &family.options.comparator, meta.clone())
         }),
     };
-    let segment_bytes = shared.versions.identity().wal_segment_bytes;
+    let segment_bytes = shared.maintenance.versions.identity().wal_segment_bytes;
     let log_start = WalId(state.log_start.0.max(state.last_seq * UNIT / segment_bytes) + 1);
     let copy = VersionSet::create_with(context, segment_bytes, state.clone())?;
     // The copy has no log. Its first log begins above every sequence number already assigned.

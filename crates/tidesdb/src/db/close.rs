@@ -33,8 +33,8 @@ impl Inner {
             return Ok(()); // closed already
         };
         self.pool.stop(shared);
-        let result = if shared.options.read_only { Ok(()) } else { self.settle() };
-        shared.closed.store(true, Ordering::SeqCst);
+        let result = if shared.write.options.read_only { Ok(()) } else { self.settle() };
+        shared.reads.closed.store(true, Ordering::SeqCst);
         let result = result.and_then(|()| self.upload_last());
         drop(lock);
         result
@@ -47,7 +47,7 @@ impl Inner {
             if upload::at_close(shared).is_ok() {
                 return Ok(());
             }
-            shared.env.clock.sleep(UPLOAD_PAUSE);
+            shared.write.env.clock.sleep(UPLOAD_PAUSE);
         }
         upload::at_close(shared)
     }
@@ -56,35 +56,35 @@ impl Inner {
     pub(super) fn abandon(&self) {
         let lock = self.lock.lock().take();
         self.pool.stop(&self.shared);
-        self.shared.closed.store(true, Ordering::SeqCst);
+        self.shared.reads.closed.store(true, Ordering::SeqCst);
         drop(lock);
     }
 
     /// Flushes everything to tables, then records in the manifest that there is no log.
     fn settle(&self) -> Result<()> {
         let shared = &self.shared;
-        shared.health.check()?;
-        for family in shared.all_families() {
-            flush::all(shared, &family)?;
+        shared.write.health.check()?;
+        for family in shared.write.all_families() {
+            flush::all(&shared.maintenance, &family)?;
         }
-        shared.closed.store(true, Ordering::SeqCst);
-        shared.log.wait_for_pledges(); // value writes in progress; later ones see `closed`
+        shared.reads.closed.store(true, Ordering::SeqCst);
+        shared.write.log.wait_for_pledges(); // value writes in progress; later ones see `closed`
         // Flushes commits that got in before `closed` was set. A commit that reserves its place after the boundary sees
         // `closed` and is dropped as a whole, with the log.
-        let families = shared.all_families();
-        let boundary = shared.rotate_all(&families);
+        let families = shared.write.all_families();
+        let boundary = shared.write.rotate_all(&families);
         for family in &families {
             let _one_at_a_time = family.flushing.lock();
-            flush::up_to(shared, family, boundary)?;
+            flush::up_to(&shared.maintenance, family, boundary)?;
         }
-        let tail = shared.log.sequencer().tail();
+        let tail = shared.write.log.sequencer().tail();
         let mut edit = VersionEdit::new();
         edit.push(Change::LastSeq { seq: tail });
-        edit.push(Change::LogStart { wal: crate::types::WalId(shared.log.segment_of(tail).0 + 1) });
-        shared.remove_obsolete();
-        shared.versions.close(&edit)?;
-        shared.log.remove_all();
-        shared.log.leave_reserve();
+        edit.push(Change::LogStart { wal: crate::types::WalId(shared.write.log.segment_of(tail).0 + 1) });
+        shared.maintenance.remove_obsolete();
+        shared.maintenance.versions.close(&edit)?;
+        shared.write.log.remove_all();
+        shared.write.log.leave_reserve();
         Ok(())
     }
 }

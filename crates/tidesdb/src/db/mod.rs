@@ -161,8 +161,8 @@ impl Db {
     /// Returns the failure that poisoned the database.
     pub fn sync(&self) -> Result<SeqNo> {
         let shared = &self.inner.shared;
-        shared.check_writable()?;
-        shared.log.seal(&|| shared.sync_values())
+        shared.write.check_writable()?;
+        shared.write.log.seal(&|| shared.write.sync_values())
     }
 
     /// Uploads to the object store everything committed before the call. Does nothing if no object store is configured.
@@ -184,7 +184,7 @@ impl Db {
     /// # Errors
     /// `Io` from the store, and the errors of a flush. No data is lost; the background retries the upload.
     pub fn upload(&self) -> Result<()> {
-        self.inner.shared.check_writable()?;
+        self.inner.shared.write.check_writable()?;
         upload::run(&self.inner.shared)
     }
 
@@ -254,7 +254,7 @@ impl Db {
 
     /// Takes a snapshot: a view of all families as of now, independent of later commits.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::new(&self.inner.shared)
+        Snapshot::new(&self.inner.shared.reads)
     }
 
     /// Returns a view of all families as of the commit with sequence number `seq`. Expiry is still judged by the
@@ -274,7 +274,7 @@ impl Db {
     /// `InvalidArgument` if `seq` lies in the future or is no longer retained. History starts at this opening of the
     /// database and is limited by [`OpenOptions::history_bytes`]. `Closed`.
     pub fn at(&self, seq: SeqNo) -> Result<Snapshot> {
-        Snapshot::at(&self.inner.shared, seq)
+        Snapshot::at(&self.inner.shared.reads, seq)
     }
 
     /// Abandons the database as a dying process would: nothing more is written, not even what a close would write.
@@ -291,7 +291,7 @@ impl Db {
 
 /// Commits `batch`. Without background threads, then runs the queued jobs in this thread.
 pub(crate) fn write(shared: &Arc<Shared>, batch: &mut WriteBatch, options: &WriteOptions) -> Result<SeqNo> {
-    let committed = write::commit(shared, batch, options);
+    let committed = write::commit(&shared.write, batch, options);
     work_here(shared, &committed);
     committed
 }
@@ -302,7 +302,7 @@ fn work_here(shared: &Arc<Shared>, committed: &Result<SeqNo>) {
         Ok(_) => true,
         Err(e) => e.is_full(), // the queued jobs may free space
     };
-    if work && shared.options.background_threads == Some(0) {
+    if work && shared.write.options.background_threads == Some(0) {
         // The commit stands even if a job fails. Such a failure appears in the next call or poisons the database.
         let _ = background::run_waiting(shared);
     }

@@ -96,11 +96,11 @@ impl fmt::Display for RecoveryReport {
 /// # Errors
 /// `Corrupt` for damage that the recovery mode does not tolerate; `Io`, `NoSpace`. Nothing was deleted.
 pub(super) fn run(shared: &Arc<Shared>) -> Result<RecoveryReport> {
-    let started = shared.env.clock.mono();
-    let state = shared.versions.state();
+    let started = shared.write.env.clock.mono();
+    let state = shared.maintenance.versions.state();
     let config = scan_config(shared, &state)?;
-    let scan = reader::scan(&shared.dir, &config)?;
-    shared.recovery_pins.store(first_seq(&config), Ordering::SeqCst);
+    let scan = reader::scan(&shared.maintenance.dir, &config)?;
+    shared.write.recovery_pins.store(first_seq(&config), Ordering::SeqCst);
 
     let mut replay = Replay {
         shared,
@@ -123,16 +123,16 @@ pub(super) fn run(shared: &Arc<Shared>) -> Result<RecoveryReport> {
     };
     let result = replay.run(&config, &mut report).and_then(|()| replay.finish_holding());
     let result =
-        result.and_then(|()| if shared.options.read_only { Ok(()) } else { replay.persist(&report) });
+        result.and_then(|()| if shared.write.options.read_only { Ok(()) } else { replay.persist(&report) });
     if let Err(e) = result {
-        replay.tables.iter().for_each(|(_, out)| out.abandon(shared));
+        replay.tables.iter().for_each(|(_, out)| out.abandon(&shared.maintenance));
         return Err(e);
     }
-    if !shared.options.read_only {
+    if !shared.write.options.read_only {
         remove_old_segments(shared, &config)?;
-        report.orphans = shared.versions.settle_orphans().set_aside;
+        report.orphans = shared.maintenance.versions.settle_orphans().set_aside;
     }
-    report.took = shared.env.clock.mono().saturating_sub(started);
+    report.took = shared.write.env.clock.mono().saturating_sub(started);
     tracing::info!(%report, "opened");
     Ok(report)
 }
@@ -142,17 +142,17 @@ fn first_seq(config: &ScanConfig) -> SeqNo {
 }
 
 fn scan_config(shared: &Shared, state: &State) -> Result<ScanConfig> {
-    let names = shared.dir.list().map_err(|e| Error::io("list", "database directory", e))?;
-    let identity = shared.versions.identity();
+    let names = shared.maintenance.dir.list().map_err(|e| Error::io("list", "database directory", e))?;
+    let identity = shared.maintenance.versions.identity();
     let mut config = ScanConfig {
         segment_bytes: identity.wal_segment_bytes,
         db_uuid: identity.uuid,
-        boot_id: shared.env.disk.boot_id(),
+        boot_id: shared.write.env.disk.boot_id(),
         first: state.log_start,
         first_existed: false,
         watermark: state.durable_mark,
         sync_failed: names.iter().any(|name| name == files::SYNC_FAILED),
-        mode: shared.options.recovery,
+        mode: shared.write.options.recovery,
     };
     // A sequence number past the header of the first segment was assigned, so the segment existed. One record may fill
     // the previous segment to its end. Then the next number equals the position after that header, and nothing was
@@ -183,15 +183,15 @@ impl Replay<'_> {
     fn run(&mut self, config: &ScanConfig, report: &mut RecoveryReport) -> Result<()> {
         self.release_held()?;
         let scan = self.scan;
-        let dir = Arc::clone(&self.shared.dir);
+        let dir = Arc::clone(&self.shared.maintenance.dir);
         reader::replay(&dir, config, scan, |seq, body, file, base| self.commit(seq, body, file, base))?;
         report.commits = self.commits;
         report.operations = self.operations;
         report.discarded = scan.discarded + scan.commits.saturating_sub(self.commits);
         report.cut = self.stopped_at.or(scan.cut);
         report.end = self.stopped_at.unwrap_or(scan.end);
-        if self.shared.options.read_only && self.commits == 0 {
-            self.shared.recovery_pins.store(u64::MAX, Ordering::SeqCst); // the log is not needed
+        if self.shared.write.options.read_only && self.commits == 0 {
+            self.shared.write.recovery_pins.store(u64::MAX, Ordering::SeqCst); // the log is not needed
         }
         Ok(())
     }
@@ -200,7 +200,7 @@ impl Replay<'_> {
     /// in the log.
     fn release_held(&mut self) -> Result<()> {
         let waiting: Vec<_> = self.shared.orders.waiting.lock().values().cloned().collect();
-        let read_only = self.shared.options.read_only;
+        let read_only = self.shared.write.options.read_only;
         self.holding = waiting.iter().map(|f| (f.id, Holding::new(f, read_only))).collect();
         for (family, state) in self.once_waiting() {
             waiting::replay(self.shared, &family, &state.held, |family| self.relieve_one(family))?;
@@ -211,7 +211,7 @@ impl Replay<'_> {
     /// Returns the loaded families that have deferred operations.
     fn once_waiting(&self) -> Vec<(Arc<FamilyCore>, Arc<FamilyState>)> {
         let holding = self.state.families.values().filter(|f| !f.held.is_empty());
-        let families = self.shared.families.read();
+        let families = self.shared.write.families.read();
         holding.filter_map(|f| Some((Arc::clone(families.get(&f.id)?), Arc::clone(f)))).collect()
     }
 
@@ -223,7 +223,7 @@ impl Replay<'_> {
     fn commit(&mut self, seq: SeqNo, body: &[u8], file: &str, base: u64) -> Result<bool> {
         self.relieve(body.len())?;
         if !self.values_are_there(seq, body, file, base)? {
-            if self.shared.options.recovery == RecoveryMode::Strict {
+            if self.shared.write.options.recovery == RecoveryMode::Strict {
                 return Err(Error::corrupt(
                     file,
                     base,
@@ -235,7 +235,7 @@ impl Replay<'_> {
         }
         for op in ops(body, file, base) {
             let op = op?;
-            let family = self.shared.families.read().get(&op.family).cloned();
+            let family = self.shared.write.families.read().get(&op.family).cloned();
             match family {
                 Some(family) => self.apply(seq, &family, &op)?,
                 None if self.hold(seq, &op)? => {}
@@ -272,17 +272,17 @@ impl Replay<'_> {
     /// `bytes` is the size of the next commit.
     fn relieve(&mut self, bytes: usize) -> Result<()> {
         self.unchecked += bytes;
-        if self.shared.options.read_only || self.unchecked < UNCHECKED_BYTES_MAX {
+        if self.shared.write.options.read_only || self.unchecked < UNCHECKED_BYTES_MAX {
             return Ok(());
         }
         self.unchecked = 0;
-        self.shared.all_families().iter().try_for_each(|family| self.relieve_one(family))
+        self.shared.write.all_families().iter().try_for_each(|family| self.relieve_one(family))
     }
 
     fn relieve_one(&mut self, family: &Arc<FamilyCore>) -> Result<()> {
         let bytes = family.owned_view().active.as_ref().map_or(0, |a| a.bytes());
         let full = bytes >= family.options.write_buffer_bytes();
-        if full && !self.shared.options.read_only { self.write_table(family) } else { Ok(()) }
+        if full && !self.shared.write.options.read_only { self.write_table(family) } else { Ok(()) }
     }
 
     /// Writes the memtable of `family` as tables that are not installed yet.
@@ -298,11 +298,11 @@ impl Replay<'_> {
     fn persist(&mut self, report: &RecoveryReport) -> Result<()> {
         let shared = self.shared;
         self.install(report).inspect_err(|_| {
-            if !shared.versions.is_poisoned() {
-                shared.log.remove_all(); // the manifest does not name its segments
+            if !shared.maintenance.versions.is_poisoned() {
+                shared.write.log.remove_all(); // the manifest does not name its segments
             }
         })?;
-        shared.recovery_pins.store(u64::MAX, Ordering::SeqCst);
+        shared.write.recovery_pins.store(u64::MAX, Ordering::SeqCst);
         self.tables.clear();
         self.remove_dead_vlogs()
     }
@@ -310,15 +310,15 @@ impl Replay<'_> {
     fn install(&mut self, report: &RecoveryReport) -> Result<()> {
         let shared = self.shared;
         keep_lost_segments(shared, report)?;
-        for family in shared.all_families() {
+        for family in shared.write.all_families() {
             self.write_table(&family)?;
         }
         self.sync_values()?;
-        shared.log.begin(Vec::new())?;
-        let tail = shared.log.sequencer().tail();
+        shared.write.log.begin(Vec::new())?;
+        let tail = shared.write.log.sequencer().tail();
         let mut edit = VersionEdit::new();
         for (family, out) in &self.tables {
-            out.add_to(shared, family, FLUSH_LEVEL, &mut edit)?;
+            out.add_to(&shared.maintenance, family, FLUSH_LEVEL, &mut edit)?;
         }
         for holding in self.holding.values() {
             holding.add_to(self.state, &mut edit)?;
@@ -330,11 +330,11 @@ impl Replay<'_> {
             edit.push(Change::FlushedTo { family: *family, seq: tail - 1 });
         }
         self.seal_vlogs(tail - 1, &mut edit)?;
-        edit.push(Change::LogStart { wal: shared.log.segment_of(tail) });
+        edit.push(Change::LogStart { wal: shared.write.log.segment_of(tail) });
         // On a full disk the first segment is created later, and the manifest must not say that it exists.
-        let begun = shared.log.has_begun();
+        let begun = shared.write.log.has_begun();
         edit.push(Change::LastSeq { seq: if begun { tail } else { tail - 1 } });
-        shared.install_for_all(&edit)
+        shared.maintenance.install_for_all(&edit)
     }
 
     /// Makes durable the value logs of earlier sessions that the new tables and the deferred operations refer to. Bytes
@@ -347,13 +347,13 @@ impl Replay<'_> {
         for id in ids {
             let name = files::vlog(id);
             let io = |op| move |e| Error::io(op, &files::vlog(id), e);
-            let file = self.shared.dir.open(&name, Access::ReadWrite).map_err(io("open"))?;
+            let file = self.shared.maintenance.dir.open(&name, Access::ReadWrite).map_err(io("open"))?;
             if let Some(range) = self.doubtful.get(&id) {
                 rewrite_in_place(&*file, range.clone()).map_err(io("rewrite"))?;
             }
             file.sync_all().map_err(io("sync"))?;
         }
-        self.shared.dir.sync().map_err(|e| Error::io("sync", "database directory", e))
+        self.shared.maintenance.dir.sync().map_err(|e| Error::io("sync", "database directory", e))
     }
 
     /// Seals the value logs of earlier sessions: nothing is appended to them any more.
@@ -384,7 +384,7 @@ impl Replay<'_> {
         if let Some(holding) = self.holding.get(&family) {
             return Some(read(&holding.family.vlog));
         }
-        let core = self.shared.families.read().get(&family).cloned();
+        let core = self.shared.write.families.read().get(&family).cloned();
         core.map(|core| read(&core.vlog))
     }
 
@@ -392,13 +392,13 @@ impl Replay<'_> {
     /// can wait.
     fn remove_dead_vlogs(&self) -> Result<()> {
         let mut edit = VersionEdit::new();
-        let state = self.shared.versions.state();
+        let state = self.shared.maintenance.versions.state();
         for family in state.families.values().filter(|f| !self.holding.contains_key(&f.id)) {
             for vlog in family.obsolete_vlogs() {
                 edit.push(Change::RemoveVlog { family: family.id, vlog });
             }
         }
-        if edit.is_empty() { Ok(()) } else { self.shared.install_for_all(&edit) }
+        if edit.is_empty() { Ok(()) } else { self.shared.maintenance.install_for_all(&edit) }
     }
 
     /// Returns whether every value that the commit points to can be read. A record that was not durable may exist
@@ -436,7 +436,7 @@ impl Replay<'_> {
 
 /// Inserts an operation of commit `seq` into the memtable of `family`.
 pub(super) fn insert(shared: &Shared, family: &Arc<FamilyCore>, seq: SeqNo, op: &Op<'_>) -> Result<()> {
-    family.make_slot(seq, shared.env.entropy.next_u64(), || seq);
+    family.make_slot(seq, shared.write.env.entropy.next_u64(), || seq);
     let view = family.owned_view();
     let slot = view.slot_for(seq).ok_or_else(|| Error::internal("a replayed commit has no memtable"))?;
     let seq = seq + u64::from(op.rank);
@@ -465,7 +465,7 @@ pub(super) fn to_table(
     cursor.seek_to_first()?;
     let ranges = slot.ranges.to_owned();
     let purge = Purge { ranges: ranges.clone(), complete_to: 0 };
-    let mut out = rewrite::run(shared, family, cursor, Target::flush(bottom), &purge)?;
+    let mut out = rewrite::run(&shared.maintenance, family, cursor, Target::flush(bottom), &purge)?;
     out.ranges = ranges.iter().cloned().collect();
     family.forget_memtables();
     Ok(Some(out))
@@ -485,11 +485,11 @@ fn rewrite_in_place(file: &dyn File, mut range: Range<u64>) -> std::io::Result<(
 
 /// Removes the old log segments, which nothing on disk needs any more.
 fn remove_old_segments(shared: &Arc<Shared>, config: &ScanConfig) -> Result<()> {
-    let (ids, old) = reader::segment_files(&shared.dir, config.first, config.segment_bytes)?;
-    let begin = shared.log.segment_of(shared.log.sequencer().tail());
+    let (ids, old) = reader::segment_files(&shared.maintenance.dir, config.first, config.segment_bytes)?;
+    let begin = shared.write.log.segment_of(shared.write.log.sequencer().tail());
     for id in ids.into_iter().chain(old).filter(|id| *id < begin) {
         let name = files::wal(id);
-        if let Err(error) = shared.dir.unlink(&name) {
+        if let Err(error) = shared.maintenance.dir.unlink(&name) {
             tracing::warn!(%name, %error, "an old log segment could not be removed; it is ignored");
         }
     }
@@ -503,11 +503,12 @@ fn keep_lost_segments(shared: &Arc<Shared>, report: &RecoveryReport) -> Result<(
     let Some(cut) = report.damage.as_ref().and(report.cut) else {
         return Ok(());
     };
-    let segment_bytes = shared.versions.identity().wal_segment_bytes;
-    let (lost, _) = reader::segment_files(&shared.dir, shared.log.segment_of(cut), segment_bytes)?;
+    let segment_bytes = shared.maintenance.versions.identity().wal_segment_bytes;
+    let (lost, _) =
+        reader::segment_files(&shared.maintenance.dir, shared.write.log.segment_of(cut), segment_bytes)?;
     for name in lost.into_iter().map(files::wal) {
         let kept = format!("{name}.lost");
-        match shared.dir.link(&name, &*shared.dir, &kept) {
+        match shared.maintenance.dir.link(&name, &*shared.maintenance.dir, &kept) {
             Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
                 return Err(Error::io("link", &kept, e));
             }
@@ -520,9 +521,9 @@ fn keep_lost_segments(shared: &Arc<Shared>, report: &RecoveryReport) -> Result<(
 /// Removes spare segment files of an earlier session, and the note of a failed sync, since the log it refers to is
 /// replayed.
 fn remove_spent(shared: &Shared, config: &ScanConfig) {
-    remove_spare_segments(&*shared.dir);
+    remove_spare_segments(&*shared.maintenance.dir);
     if config.sync_failed
-        && let Err(error) = shared.dir.unlink(files::SYNC_FAILED)
+        && let Err(error) = shared.maintenance.dir.unlink(files::SYNC_FAILED)
     {
         tracing::warn!(%error, "the note of a failed sync could not be removed; the next open tries again");
     }

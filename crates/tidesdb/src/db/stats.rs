@@ -210,11 +210,11 @@ impl Db {
         let shared = &self.inner.shared;
         let cache = shared.tables.cache.stats();
         Stats {
-            visible_seq: shared.visible(),
-            durable_seq: shared.log.sequencer().durable(),
-            wal_bytes: shared.log.bytes_written(),
-            wal_segment: shared.log.segment_of(shared.visible()).0,
-            wal_live_bytes: shared.log.bytes_since(shared.log_needed_from()),
+            visible_seq: shared.reads.visible(),
+            durable_seq: shared.write.log.sequencer().durable(),
+            wal_bytes: shared.write.log.bytes_written(),
+            wal_segment: shared.write.log.segment_of(shared.reads.visible()).0,
+            wal_live_bytes: shared.write.log.bytes_since(shared.write.log_needed_from()),
             cache_hits: cache.hits,
             cache_misses: cache.misses,
             cache_bytes: cache.used_bytes,
@@ -222,12 +222,12 @@ impl Db {
             lookup_reads: shared.tables.reads.reads(),
             lookup_read_bytes: shared.tables.reads.bytes(),
             cache_shards: 1,
-            snapshots: shared.snapshots.count(),
-            jobs_pending: shared.jobs.pending(),
-            stalled_by_memtables: StallStats::of(&shared.debt.by_memtables),
-            stalled_by_tables: StallStats::of(&shared.debt.by_tables),
+            snapshots: shared.reads.snapshots.count(),
+            jobs_pending: shared.write.jobs.pending(),
+            stalled_by_memtables: StallStats::of(&shared.write.debt.by_memtables),
+            stalled_by_tables: StallStats::of(&shared.write.debt.by_tables),
             remote: shared.remote.as_ref().map(|remote| remote.stats()),
-            families: shared.all_families().iter().map(|f| FamilyStats::of(f)).collect(),
+            families: shared.write.all_families().iter().map(|f| FamilyStats::of(f)).collect(),
         }
     }
 }

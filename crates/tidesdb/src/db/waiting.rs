@@ -54,16 +54,16 @@ impl Db {
     /// `Closed`.
     pub fn register_comparator(&self, order: Comparator) -> Result<()> {
         let shared = &self.inner.shared;
-        if shared.options.read_only {
-            shared.check_open()?
+        if shared.write.options.read_only {
+            shared.reads.check_open()?
         } else {
-            shared.check_writable()?
+            shared.write.check_writable()?
         }
         let _catalog = shared.catalog.lock();
         if shared.orders.by_name(order.name()).is_some() {
             return Err(Error::Exists { what: format!("key order {:?}", order.name()).into() });
         }
-        shared.versions.learn(&order)?;
+        shared.maintenance.versions.learn(&order)?;
         let waiting: Vec<_> = shared.orders.waiting.lock().values().cloned().collect();
         waiting.iter().filter(|f| &*f.order == order.name()).try_for_each(|f| join(shared, f))?;
         shared.orders.given.lock().push(order);
@@ -86,18 +86,19 @@ impl Db {
 
 /// Makes `family` an ordinary family. Its tables must be open already.
 fn join(shared: &Arc<Shared>, family: &WaitingFamily) -> Result<()> {
-    let state = shared.versions.state();
-    let (Some(known), Some(version)) = (state.families.get(&family.id), shared.versions.version(family.id))
+    let state = shared.maintenance.versions.state();
+    let (Some(known), Some(version)) =
+        (state.families.get(&family.id), shared.maintenance.versions.version(family.id))
     else {
         return Err(Error::internal("a family has an order and no version"));
     };
     let core = catalog::core(shared, family.id, &family.name, known.options.clone(), version);
     let appear = || {
         let mut waiting = shared.orders.waiting.lock();
-        shared.families.write().insert(family.id, Arc::clone(&core));
+        shared.write.families.write().insert(family.id, Arc::clone(&core));
         waiting.remove(&family.id);
     };
-    if shared.options.read_only {
+    if shared.write.options.read_only {
         replay(shared, &core, &known.held, |_| Ok(()))?;
         let pieces = family.in_memory.lock();
         let mut before = 1;
@@ -105,7 +106,7 @@ fn join(shared: &Arc<Shared>, family: &WaitingFamily) -> Result<()> {
     } else if !known.held.is_empty() {
         let mut tables = Vec::new();
         let written = write(shared, &core, &known.held, &mut tables, appear);
-        return written.inspect_err(|_| tables.iter().for_each(|out| out.abandon(shared)));
+        return written.inspect_err(|_| tables.iter().for_each(|out| out.abandon(&shared.maintenance)));
     }
     appear();
     Ok(())
@@ -119,7 +120,7 @@ fn write(
     tables: &mut Vec<Rewritten>,
     appear: impl FnOnce(),
 ) -> Result<()> {
-    drop(shared.log.pledge_merge(0)?);
+    drop(shared.write.log.pledge_merge(0)?);
     let mut to_table = |least: usize| {
         let full = core.owned_view().active.as_ref().is_some_and(|slot| slot.bytes() >= least);
         let out = if full { recover::to_table(shared, core, !tables.is_empty())? } else { None };
@@ -130,10 +131,10 @@ fn write(
     to_table(0)?;
     let mut edit = VersionEdit::new();
     for out in tables.iter() {
-        out.add_to(shared, core, FLUSH_LEVEL, &mut edit)?;
+        out.add_to(&shared.maintenance, core, FLUSH_LEVEL, &mut edit)?;
     }
     edit.push(Change::Release { family: core.id });
-    shared.install(&edit, core, |version| {
+    shared.maintenance.install(&edit, core, |version| {
         core.change_view(|view| view.with_version(version));
         appear();
     })

@@ -14,7 +14,7 @@ use crate::merge::{HidingCursor, MergeCursor, VisibleCursor};
 use crate::mvcc::SnapshotPin;
 use crate::options::ReadOptions;
 use crate::ranges::{Hidden, RangeSet, RangeTombstone, SharedRanges};
-use crate::shared::Shared;
+use crate::shared::ReadCtx;
 use crate::sources::Source;
 use crate::types::{Comparator, EntryCursor, Kind, RowSpan, SEQ_MAX, SeqNo, Slice, Stamp};
 use crate::{Error, Result};
@@ -38,7 +38,7 @@ use crate::{Error, Result};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Cursor {
-    shared: Arc<Shared>,
+    reads: Arc<ReadCtx>,
     family: Arc<FamilyCore>,
     view: Arc<ReadView>,
     inner: Walk,
@@ -68,11 +68,11 @@ pub type Versions = HidingCursor<MergeCursor<Source>>;
 
 /// Returns the current view of `family`, the newest read timestamp a reader of it may use, and whether the view
 /// certainly contains every commit up to that number.
-pub fn moment(shared: &Shared, family: &FamilyCore) -> (Arc<ReadView>, SeqNo, bool) {
-    let before = shared.visible();
+pub fn moment(reads: &ReadCtx, family: &FamilyCore) -> (Arc<ReadView>, SeqNo, bool) {
+    let before = reads.visible();
     // Take the view before the sequence number: see `mvcc`. The view retains every version visible at its time.
     let view = family.owned_view();
-    let seq = shared.visible();
+    let seq = reads.visible();
     // A visible commit has been inserted into a memtable. This view has that memtable if `visible` did not change, or
     // if commits still go to the active memtable of this view.
     let complete = before == seq || family.is_written_in(&view);
@@ -120,9 +120,9 @@ pub enum Moment {
 
 impl Moment {
     /// Returns the sequence number to read at.
-    pub fn seq(&self, shared: &Shared) -> SeqNo {
+    pub fn seq(&self, reads: &ReadCtx) -> SeqNo {
         match self {
-            Self::Now => shared.visible(),
+            Self::Now => reads.visible(),
             Self::Uncommitted => SEQ_MAX,
             Self::Snapshot(pin) => pin.seq(),
         }
@@ -137,35 +137,35 @@ fn no_value() -> Error {
 impl Cursor {
     /// Creates a cursor at `snapshot`, or at the newest visible commit.
     pub(crate) fn new(
-        shared: &Arc<Shared>,
+        reads: &Arc<ReadCtx>,
         family: &Arc<FamilyCore>,
         snapshot: Option<SnapshotPin>,
         options: ReadOptions,
     ) -> Result<Self> {
         let moment = snapshot.map_or(Moment::Now, Moment::Snapshot);
-        Self::in_transaction(shared, family, moment, (None, None), options)
+        Self::in_transaction(reads, family, moment, (None, None), options)
     }
 
     /// Creates a cursor that also shows the transaction's `own` writes and records in `track` the keys it reads.
     pub(crate) fn in_transaction(
-        shared: &Arc<Shared>,
+        reads: &Arc<ReadCtx>,
         family: &Arc<FamilyCore>,
         moment: Moment,
         (own, track): (Option<OwnReads>, Option<Track>),
         options: ReadOptions,
     ) -> Result<Self> {
-        shared.check_open()?;
-        let before = moment.seq(shared);
+        reads.check_open()?;
+        let before = moment.seq(reads);
         // Take the view before the sequence number: see `mvcc`. The view retains every version visible at its time.
         // Also take it before checking for a drop: a drop sets the flag first and empties the view afterwards.
         let view = family.owned_view();
         if family.is_dropped() {
             return Err(Error::NotFound { what: format!("column family {}", family.name()).into() });
         }
-        let seq = moment.seq(shared);
-        let inner = Self::merged(family, &view, (seq, shared.now_secs()), own.as_ref());
+        let seq = moment.seq(reads);
+        let inner = Self::merged(family, &view, (seq, reads.now_secs()), own.as_ref());
         Ok(Self {
-            shared: Arc::clone(shared),
+            reads: Arc::clone(reads),
             family: Arc::clone(family),
             complete: before == seq || family.is_written_in(&view),
             view,
@@ -222,7 +222,7 @@ impl Cursor {
     pub(super) fn sibling(&self) -> Self {
         let moment = (self.seq, self.inner.now());
         Self {
-            shared: Arc::clone(&self.shared),
+            reads: Arc::clone(&self.reads),
             family: Arc::clone(&self.family),
             view: Arc::clone(&self.view),
             inner: Self::merged(&self.family, &self.view, moment, self.own.as_ref()),
@@ -251,7 +251,7 @@ impl Cursor {
     /// `NotFound` for a dropped family, `Closed`.
     pub fn refresh(&mut self) -> Result<()> {
         let own = (self.own.clone(), self.track.as_ref().map(Track::sibling));
-        *self = Self::in_transaction(&self.shared, &self.family, self.moment.clone(), own, self.options)?;
+        *self = Self::in_transaction(&self.reads, &self.family, self.moment.clone(), own, self.options)?;
         Ok(())
     }
 

@@ -1,0 +1,146 @@
+//! How far background work lags behind the writers: memtables that wait for a flush, merges that are stopped, syncs that are due.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidesdb_sync::Event;
+
+use crate::{Error, Result};
+
+/// Immutable memtables in bytes, and the rate at which they are flushed.
+#[derive(Debug, Default)]
+pub struct Debt {
+    /// Bytes of all immutable memtables.
+    pub immutable_bytes: AtomicU64,
+    /// Measured flush rate in bytes per second; 0 = not measured yet.
+    pub drain_rate: AtomicU64,
+    /// Advances when the debt fell: a memtable was released, or a compaction finished. A job with nothing to do does
+    /// not count as progress.
+    pub progress: Event,
+    /// Writers delayed because immutable memtables must be flushed.
+    pub by_memtables: HeldUp,
+    /// Writers delayed because level 1 must be compacted.
+    pub by_tables: HeldUp,
+}
+
+/// How writers were delayed by one cause.
+#[derive(Debug, Default)]
+pub struct HeldUp {
+    /// Nanoseconds, summed over all threads.
+    pub nanos: AtomicU64,
+    /// Commits that were delayed.
+    pub slowed: AtomicU64,
+    /// Commits that were stopped.
+    pub stopped: AtomicU64,
+}
+
+/// Controls merges. Running merges check it now and then.
+#[derive(Debug, Default)]
+pub struct Merges {
+    off: AtomicBool,
+    /// The last merge failed because the disk had no space for its output.
+    starved: AtomicBool,
+    stops: AtomicU64,
+}
+
+impl Merges {
+    /// Stops running merges; from now on none starts automatically.
+    pub fn stop(&self) {
+        self.off.store(true, Ordering::SeqCst);
+        self.stops.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Returns true if merges do not start automatically.
+    pub fn are_off(&self) -> bool {
+        self.off.load(Ordering::SeqCst)
+    }
+
+    /// Records whether the disk lacked space for the last merge.
+    pub fn set_starved(&self, yes: bool) {
+        self.starved.store(yes, Ordering::Relaxed);
+    }
+
+    /// Returns true if writers would wait for merges that do not run.
+    pub fn are_stuck(&self) -> bool {
+        self.are_off() || self.starved.load(Ordering::Relaxed)
+    }
+
+    /// Number of stops so far.
+    pub fn stops(&self) -> u64 {
+        self.stops.load(Ordering::SeqCst)
+    }
+
+    /// Fails if merges were stopped since `seen` stops were counted.
+    ///
+    /// # Errors
+    /// `Busy`.
+    pub fn check(&self, seen: Option<u64>) -> Result<()> {
+        match seen {
+            Some(seen) if seen != self.stops() => {
+                Err(Error::Busy { cause: "the merge was stopped; nothing changed" })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// When the log must be synced for commits with a sync interval. Time is that of the last tick, so a deadline is met
+/// slightly too early rather than too late.
+#[derive(Debug)]
+pub struct SyncDue {
+    tick_nanos: AtomicU64,
+    /// `u64::MAX` = no commit waits.
+    due_nanos: AtomicU64,
+}
+
+impl Default for SyncDue {
+    fn default() -> Self {
+        Self { tick_nanos: AtomicU64::new(0), due_nanos: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl SyncDue {
+    /// Requests that a commit, which has its place in the log, is durable within `period`. Of many such commits only
+    /// the first after a sync writes to shared memory.
+    pub fn within(&self, period: Duration) {
+        let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
+        let due = self.tick_nanos.load(Ordering::Relaxed).saturating_add(period);
+        if due < self.due_nanos.load(Ordering::SeqCst) {
+            self.due_nanos.fetch_min(due, Ordering::SeqCst);
+        }
+    }
+
+    /// Returns true once when a sync is due at `now`. The tail of the log read after that covers every commit that
+    /// relied on this sync: such commits draw their places before they call [`SyncDue::within`].
+    pub fn tick(&self, now: Duration) -> bool {
+        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        self.tick_nanos.store(now, Ordering::Relaxed);
+        let due = now >= self.due_nanos.load(Ordering::SeqCst);
+        if due {
+            self.due_nanos.swap(u64::MAX, Ordering::SeqCst);
+        }
+        due
+    }
+}
+
+impl Debt {
+    /// Updates the flush rate: a flush freed `bytes` of memtable in `took`.
+    pub fn flushed(&self, bytes: u64, took: Duration) {
+        let rate = (bytes as f64 / took.as_secs_f64().max(1e-6)) as u64;
+        let old = self.drain_rate.load(Ordering::Relaxed);
+        self.drain_rate.store(if old == 0 { rate } else { (old * 3 + rate) / 4 }, Ordering::Relaxed);
+    }
+
+    /// Adds bytes of a memtable that became immutable.
+    pub fn add(&self, bytes: u64) {
+        self.immutable_bytes.fetch_add(bytes, Ordering::SeqCst);
+    }
+
+    /// Subtracts bytes of a memtable that was flushed or dropped.
+    pub fn subtract(&self, bytes: u64) {
+        let _ = self
+            .immutable_bytes
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |b| Some(b.saturating_sub(bytes)));
+        self.progress.advance();
+    }
+}
