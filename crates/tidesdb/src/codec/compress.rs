@@ -171,7 +171,7 @@ pub fn decompress(
         }
         Compression::Zstd => zstd_into(bytes, out).map_err(|_| corrupt("bad zstd stream"))?,
     };
-    if n == out.len() { Ok(()) } else { Err(corrupt("decompressed length differs from the stored raw length")) }
+    if n == out.len() { Ok(()) } else { Err(corrupt("raw length differs from the stored one")) }
 }
 
 /// Replaces the content of `out` with the decompressed `bytes`, whose claimed raw length is `raw`. For claims above 1
@@ -227,7 +227,7 @@ fn grow_zstd(bytes: &[u8], raw: usize, out: &mut Vec<u8>, corrupt: impl Fn(&str)
         }
     }
     let whole = done == raw && stream.read(&mut [0]).map_err(bad)? == 0 && stream.finish().is_empty();
-    if whole { Ok(()) } else { Err(corrupt("decompressed length differs from the stored raw length")) }
+    if whole { Ok(()) } else { Err(corrupt("raw length differs from the stored one")) }
 }
 
 /// Returns the raw length of an LZ4 stream if its sequences are well-formed, without decoding it.

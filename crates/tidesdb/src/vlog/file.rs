@@ -119,7 +119,11 @@ impl VlogFile {
         file.read_exact_at(&mut bytes, 0).map_err(|e| short_is_corrupt(e, &name, 0))?;
         let header = FileHeader::decode(&bytes, &name)?;
         if header.vlog != vlog || header.family != family {
-            return Err(Error::corrupt(&name, 12, "the file belongs to another family or has another number"));
+            return Err(Error::corrupt(
+                &name,
+                12,
+                "the file belongs to another family or has another number",
+            ));
         }
         let len = file.len().map_err(|e| Error::io("stat", &name, e))?;
         let this = Self::with(file, name, header, 0);

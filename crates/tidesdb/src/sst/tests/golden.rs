@@ -1,11 +1,11 @@
-//! The format document against the code: the dump of a whole table, and the limits.
+//! Checks `docs/formats/klog.md` against the code: the dump of a whole table, and the limits.
 
 use super::*;
 use crate::sst::{block, filter, index, layout};
 
 const DOCUMENT: &str = include_str!("../../../../../docs/formats/klog.md");
 
-/// The dump of the table in a format.
+/// Returns the documented dump of the table in the given format.
 fn documented_bytes(format: usize) -> Vec<u8> {
     let dump = DOCUMENT.split("```hex\n").nth(3 - format).unwrap().split("```").next().unwrap();
     dump.lines()
