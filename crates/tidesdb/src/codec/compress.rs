@@ -1,25 +1,25 @@
-//! Compression of blocks and values. The algorithm is a byte on disk; the raw size is always stored beside the
-//! bytes, so that a decoder allocates what the writer had and no hostile length decides.
+//! Compression of blocks and values. The algorithm is stored as one byte. The raw size is always stored with the
+//! compressed bytes, so a decoder allocates what the writer had; a hostile length cannot make it allocate more.
 
 use std::cell::RefCell;
 use std::io::Read;
 
 use crate::{Error, Result};
 
-/// A compression algorithm. The numbers are on disk: never change them.
+/// A compression algorithm. The discriminants are stored on disk: never change them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum Compression {
-    /// Bytes as they are.
+    /// No compression.
     None = 0,
     /// Google Snappy.
     Snappy = 1,
-    /// LZ4, the default: fast both ways.
+    /// LZ4, the default: fast to compress and decompress.
     #[default]
     Lz4 = 2,
-    /// Zstandard, level 3: smaller, slower.
+    /// Zstandard, level 3: smaller output, slower.
     Zstd = 3,
-    /// LZ4 with acceleration: faster to write, a little larger. Decodes as LZ4.
+    /// LZ4 with acceleration: faster to compress, slightly larger output. Decoded as LZ4.
     Lz4Fast = 4,
 }
 
@@ -27,12 +27,12 @@ const ZSTD_LEVEL: i32 = 3;
 const LZ4_ACCELERATION: i32 = 8;
 
 impl Compression {
-    /// The algorithm with this number.
+    /// Returns the algorithm with the on-disk number `n`.
     pub fn from_u8(n: u8) -> Option<Self> {
         [Self::None, Self::Snappy, Self::Lz4, Self::Zstd, Self::Lz4Fast].into_iter().find(|c| *c as u8 == n)
     }
 
-    /// Its name in options and on the command line.
+    /// Returns the name used in options and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -43,7 +43,7 @@ impl Compression {
         }
     }
 
-    /// The algorithm of this name.
+    /// Returns the algorithm with this name.
     pub fn by_name(name: &str) -> Option<Self> {
         [Self::None, Self::Snappy, Self::Lz4, Self::Zstd, Self::Lz4Fast]
             .into_iter()
@@ -51,8 +51,8 @@ impl Compression {
     }
 }
 
-/// Appends the compressed form of `raw` to `out` and returns its length, or leaves `out` as it was and returns
-/// `None` when compression is off or does not save at least one byte in eight.
+/// Appends the compressed form of `raw` to `out` and returns its length. If compression is off or does not save at
+/// least one byte in eight, leaves `out` unchanged and returns `None`.
 pub fn compress(algorithm: Compression, raw: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     if algorithm == Compression::None || raw.len() < 16 {
         return None;
@@ -87,7 +87,8 @@ pub fn compress(algorithm: Compression, raw: &[u8], out: &mut Vec<u8>) -> Option
     }
 }
 
-/// The most bytes that `disk` compressed bytes can stand for: a longer claim is refused before memory is asked for.
+/// Returns the maximum raw length that `disk` compressed bytes can decode to. Longer claims are refused before memory
+/// is allocated.
 pub fn longest_raw(algorithm: Compression, disk: usize) -> usize {
     match algorithm {
         Compression::None => disk,
@@ -98,11 +99,11 @@ pub fn longest_raw(algorithm: Compression, disk: usize) -> usize {
     }
 }
 
-/// Longest claim for which memory is taken at once; for longer ones it grows with what was decoded.
+/// Longest claimed raw length that is allocated at once; for longer claims the buffer grows with the decoded data.
 const AT_ONCE_BYTES: usize = 1 << 20;
 
 thread_local! {
-    /// Making a context costs more than decoding a block.
+    /// One decompression context per thread, because creating one costs more than decoding a block.
     static ZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
@@ -117,7 +118,7 @@ fn zstd_into(bytes: &[u8], out: &mut [u8]) -> std::io::Result<usize> {
 }
 
 /// Decompresses at least the first `want` bytes of `bytes` into `out`, whose length must be the raw length. Stops early
-/// where the algorithm can, which checks only the part that is decoded: the caller has verified a checksum of `bytes`.
+/// if the algorithm can. Only the decoded part is validated, so the caller must have verified a checksum of `bytes`.
 ///
 /// # Errors
 /// As [`decompress`].
@@ -140,7 +141,8 @@ pub fn decompress_prefix(
     }
 }
 
-/// Decompresses `bytes` into `out`, whose length must be the raw length. `what` is called for the error's place.
+/// Decompresses `bytes` into `out`, whose length must be the raw length. `corrupt` builds the error and adds the
+/// location.
 ///
 /// # Errors
 /// `Corrupt` (built by `corrupt`) when the bytes are not a valid stream of exactly that raw length.
@@ -153,7 +155,7 @@ pub fn decompress(
     let n = match algorithm {
         Compression::None => {
             if bytes.len() != out.len() {
-                return Err(corrupt("stored length differs from raw length"));
+                return Err(corrupt("stored length differs from the raw length"));
             }
             out.copy_from_slice(bytes);
             out.len()
@@ -172,8 +174,8 @@ pub fn decompress(
     if n == out.len() { Ok(()) } else { Err(corrupt("raw length differs from the stored one")) }
 }
 
-/// Replaces the content of `out` by the decompressed `bytes`, which claim to stand for `raw` bytes. Of a claim beyond a MiB no
-/// more memory is taken than twice what the stream really holds.
+/// Replaces the content of `out` with the decompressed `bytes`, whose claimed raw length is `raw`. For claims above 1
+/// MiB, allocates at most twice what the stream really decodes to.
 ///
 /// # Errors
 /// As [`decompress`]; also `Corrupt` for a claim beyond [`longest_raw`], and `MemoryLimit`.
@@ -185,7 +187,7 @@ pub fn decompress_into(
     corrupt: impl Fn(&str) -> Error,
 ) -> Result<()> {
     if raw > longest_raw(algorithm, bytes.len()) {
-        return Err(corrupt("raw length beyond what the bytes can stand for"));
+        return Err(corrupt("raw length is impossible for this many compressed bytes"));
     }
     if raw > AT_ONCE_BYTES {
         match algorithm {
@@ -203,7 +205,7 @@ pub fn decompress_into(
     decompress(algorithm, bytes, out, corrupt)
 }
 
-/// Makes `out` `len` bytes long.
+/// Resizes `out` to `len` bytes.
 fn make_room(out: &mut Vec<u8>, len: usize) -> Result<()> {
     let more = len.saturating_sub(out.len());
     out.try_reserve_exact(more).map_err(|_| Error::MemoryLimit { what: "decompressing a value".into() })?;
@@ -213,7 +215,7 @@ fn make_room(out: &mut Vec<u8>, len: usize) -> Result<()> {
 
 fn grow_zstd(bytes: &[u8], raw: usize, out: &mut Vec<u8>, corrupt: impl Fn(&str) -> Error) -> Result<()> {
     let bad = |_| corrupt("bad zstd stream");
-    // One frame, as the decoder of short ones takes it.
+    // Accepts exactly one frame, as the one-shot decoder does.
     let mut stream = zstd::stream::read::Decoder::with_buffer(bytes).map_err(bad)?.single_frame();
     out.clear();
     let mut done = 0;
@@ -228,7 +230,7 @@ fn grow_zstd(bytes: &[u8], raw: usize, out: &mut Vec<u8>, corrupt: impl Fn(&str)
     if whole { Ok(()) } else { Err(corrupt("raw length differs from the stored one")) }
 }
 
-/// How many bytes an LZ4 stream really holds, if its sequences are well-formed; nothing is decoded.
+/// Returns the raw length of an LZ4 stream if its sequences are well-formed, without decoding it.
 fn lz4_len(bytes: &[u8]) -> Option<usize> {
     let mut rest = bytes;
     let mut len = 0usize;
@@ -245,7 +247,7 @@ fn lz4_len(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// A count of four bits, with the bytes that go on with it if all four are set.
+/// Reads a four-bit count, including its extension bytes if all four bits are set.
 fn lz4_count(nibble: usize, rest: &mut &[u8]) -> Option<usize> {
     let mut n = nibble;
     if nibble == 15 {
@@ -260,7 +262,7 @@ fn lz4_count(nibble: usize, rest: &mut &[u8]) -> Option<usize> {
     Some(n)
 }
 
-/// How many bytes a Snappy stream really holds, if its tags are well-formed; nothing is decoded.
+/// Returns the raw length of a Snappy stream if its tags are well-formed, without decoding it.
 fn snappy_len(bytes: &[u8]) -> Option<usize> {
     let mut rest = bytes;
     while rest.split_off_first()? & 0x80 != 0 {}
@@ -295,9 +297,10 @@ mod tests {
         Error::corrupt("test", 0, what)
     }
 
-    /// Values around the border from which memory grows with what is decoded: compressible, mixed and long.
+    /// Lengths around the limit above which the buffer grows with the decoded data: compressible, mixed and long
+    /// values.
     #[test]
-    fn long_values_come_back() {
+    fn long_values_round_trip() {
         for len in [100, AT_ONCE_BYTES - 1, AT_ONCE_BYTES, AT_ONCE_BYTES + 1, 5 * AT_ONCE_BYTES + 17] {
             let repeated = vec![7; len];
             let mut n = 1u32;
@@ -318,10 +321,10 @@ mod tests {
         }
     }
 
-    /// A stream of a few bytes that claims gigabytes made the reader take them all before it looked. Now the memory stays
-    /// within twice what the stream holds, or the claim is refused.
+    /// Regression: a stream of a few bytes that claimed gigabytes made the reader allocate all of them before decoding.
+    /// The claim must be refused, or the buffer stay within twice what the stream decodes to.
     #[test]
-    fn a_false_claim_takes_little_memory() {
+    fn a_false_raw_length_allocates_little_memory() {
         for algorithm in ALL {
             let value = vec![7; 40 * AT_ONCE_BYTES];
             let mut packed = Vec::new();

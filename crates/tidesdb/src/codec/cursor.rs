@@ -14,7 +14,7 @@ pub struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// Reads `bytes`, which begin at byte `base` of `file`.
+    /// Creates a decoder of `bytes`, which start at byte `base` of `file`.
     pub fn new(bytes: &'a [u8], file: &'a str, base: u64) -> Self {
         Self { bytes, pos: 0, file, base }
     }
@@ -31,16 +31,16 @@ impl<'a> Decoder<'a> {
         self.pos
     }
 
-    /// The error for damage at the current position.
+    /// Returns the error for damage at the current position.
     #[cold]
     pub fn corrupt(&self, what: &str) -> Error {
         Error::corrupt(self.file, self.base + self.pos as u64, what)
     }
 
-    /// The next `n` bytes.
+    /// Reads the next `n` bytes.
     ///
     /// # Errors
-    /// `Corrupt` if there are fewer bytes.
+    /// `Corrupt` if fewer bytes remain.
     #[inline]
     pub fn take(&mut self, n: usize) -> Result<&'a [u8]> {
         match self.pos.checked_add(n).and_then(|end| self.bytes.get(self.pos..end)) {
@@ -48,14 +48,14 @@ impl<'a> Decoder<'a> {
                 self.pos += n;
                 Ok(out)
             }
-            None => Err(self.corrupt("ends too early")),
+            None => Err(self.corrupt("unexpected end of data")),
         }
     }
 
-    /// The next `N` bytes as an array.
+    /// Reads the next `N` bytes as an array.
     ///
     /// # Errors
-    /// `Corrupt` if there are fewer bytes.
+    /// `Corrupt` if fewer bytes remain.
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         let mut out = [0; N];
@@ -63,46 +63,46 @@ impl<'a> Decoder<'a> {
         Ok(out)
     }
 
-    /// One byte.
+    /// Reads one byte.
     ///
     /// # Errors
-    /// `Corrupt` if there are fewer bytes.
+    /// `Corrupt` if no byte remains.
     #[inline]
     pub fn u8(&mut self) -> Result<u8> {
         Ok(self.array::<1>()?[0])
     }
 
-    /// A 16-bit number.
+    /// Reads a 16-bit integer.
     ///
     /// # Errors
-    /// `Corrupt` if there are fewer bytes.
+    /// `Corrupt` if fewer bytes remain.
     #[inline]
     pub fn u16(&mut self) -> Result<u16> {
         self.array().map(u16::from_le_bytes)
     }
 
-    /// A 32-bit number.
+    /// Reads a 32-bit integer.
     ///
     /// # Errors
-    /// `Corrupt` if there are fewer bytes.
+    /// `Corrupt` if fewer bytes remain.
     #[inline]
     pub fn u32(&mut self) -> Result<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
-    /// A 64-bit number.
+    /// Reads a 64-bit integer.
     ///
     /// # Errors
-    /// `Corrupt` if there are fewer bytes.
+    /// `Corrupt` if fewer bytes remain.
     #[inline]
     pub fn u64(&mut self) -> Result<u64> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A variable-length number in its shortest form; longer forms are refused, so every value has one encoding.
+    /// Reads a varint in its shortest form. Longer forms are refused, so every value has exactly one encoding.
     ///
     /// # Errors
-    /// `Corrupt` if it is cut off, too large, or not in shortest form.
+    /// `Corrupt` if the varint is cut off, too large, or not in its shortest form.
     #[inline]
     pub fn varint(&mut self) -> Result<u64> {
         let first = self.u8()?;
@@ -128,23 +128,23 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// A variable-length number that must fit a `usize` and be at most `max`.
+    /// Reads a varint that must fit a `usize` and be at most `max`.
     ///
     /// # Errors
-    /// `Corrupt` if the number is cut off, not in shortest form, or above `max`.
+    /// `Corrupt` if the varint is cut off, not in its shortest form, or above `max`.
     #[inline]
     pub fn length(&mut self, max: usize) -> Result<usize> {
         let n = self.varint()?;
         match usize::try_from(n) {
             Ok(n) if n <= max => Ok(n),
-            _ => Err(self.corrupt("length beyond its limit")),
+            _ => Err(self.corrupt("length above its limit")),
         }
     }
 
-    /// A variable-length number in `domain`; `what` names it in the error.
+    /// Reads a varint that must be in `domain`; `what` names it in the error message.
     ///
     /// # Errors
-    /// `Corrupt` if the number is cut off, not in shortest form, or outside of `domain`.
+    /// `Corrupt` if the varint is cut off, not in its shortest form, or outside `domain`.
     #[inline]
     pub fn number(&mut self, domain: RangeInclusive<u64>, what: &str) -> Result<u64> {
         let n = self.varint()?;
@@ -154,45 +154,45 @@ impl<'a> Decoder<'a> {
     #[cold]
     fn outside(&self, what: &str, n: u64, domain: &RangeInclusive<u64>) -> Error {
         let (low, high) = (domain.start(), domain.end());
-        self.corrupt(&format!("{what} is {n}, outside of {low} to {high}"))
+        self.corrupt(&format!("{what} is {n}, outside {low} to {high}"))
     }
 
-    /// A length of at most `max` and that many bytes.
+    /// Reads a length of at most `max`, then that many bytes.
     ///
     /// # Errors
-    /// `Corrupt` if there are fewer bytes, or the length is above `max`.
+    /// `Corrupt` if fewer bytes remain, or the length is above `max`.
     #[inline]
     pub fn bytes(&mut self, max: usize) -> Result<&'a [u8]> {
         let n = self.length(max)?;
         self.take(n)
     }
 
-    /// A length and a decoder of that many bytes.
+    /// Reads a length and returns a decoder of that many bytes.
     ///
     /// # Errors
-    /// `Corrupt` if there are fewer bytes.
+    /// `Corrupt` if fewer bytes remain.
     pub fn sub(&mut self) -> Result<Self> {
         let n = self.length(self.remaining())?;
         let base = self.base + self.pos as u64;
         Ok(Self { bytes: self.take(n)?, pos: 0, file: self.file, base })
     }
 
-    /// All bytes not read yet.
+    /// Reads all remaining bytes.
     pub fn rest(&mut self) -> &'a [u8] {
         let rest = self.bytes.get(self.pos..).unwrap_or_default();
         self.pos = self.bytes.len();
         rest
     }
 
-    /// The name of the file.
+    /// Returns the name of the file.
     pub fn file(&self) -> &'a str {
         self.file
     }
 
-    /// Fails unless everything was read.
+    /// Checks that all bytes were read.
     ///
     /// # Errors
-    /// `Corrupt` if a byte is left over.
+    /// `Corrupt` if bytes remain.
     pub fn finish(&self) -> Result<()> {
         if self.remaining() == 0 { Ok(()) } else { Err(self.corrupt("unexpected bytes at the end")) }
     }

@@ -1,9 +1,9 @@
-//! Fields: bodies on disk that can grow.
+//! Tagged fields: the encoding of on-disk bodies that can grow.
 //!
-//! A body is a run of `id * 2 + required varint | length varint | bytes`, ids ascending from 1, up to the end of the body. A
-//! reader that does not know a *required* field refuses the file with `FormatTooNew`. It keeps other unknown fields as they are
-//! and writes them again ([`UnknownFields`]), so a newer version finds them after an older one has rewritten the body. A field
-//! that is missing has its default.
+//! A body is a sequence of `id * 2 + required varint | length varint | bytes`, with ids ascending from 1, up to the end
+//! of the body. A reader that finds an unknown *required* field refuses the file with `FormatTooNew`. It keeps unknown
+//! optional fields unchanged and writes them back ([`UnknownFields`]), so a newer version still finds them after an
+//! older version has rewritten the body. A missing field takes its default.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use std::sync::Arc;
 use super::{Decoder, put_bytes, put_varint};
 use crate::{Error, Result};
 
-/// Largest id of a field.
+/// Largest field id.
 const FIELD_ID_MAX: u64 = 1 << 16;
 
-/// Whether a reader that does not know a field may go on.
+/// What a reader does with a field it does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldClass {
     /// The reader keeps the field and ignores it.
@@ -40,7 +40,8 @@ impl fmt::Debug for UnknownFields {
     }
 }
 
-/// Writes the fields of a body, by ascending id. Unknown fields have larger ids than known ones, as ids are given in order.
+/// Writes the fields of a body in ascending id order. Unknown fields have larger ids than known ones, because ids are
+/// assigned in ascending order.
 #[derive(Debug)]
 pub struct FieldWriter<'a> {
     out: &'a mut Vec<u8>,
@@ -48,37 +49,38 @@ pub struct FieldWriter<'a> {
 }
 
 impl<'a> FieldWriter<'a> {
-    /// Begins a body at the end of `out`.
+    /// Starts a body at the end of `out`.
     pub fn new(out: &'a mut Vec<u8>) -> Self {
         Self { out, last: 0 }
     }
 
-    /// Appends a field. Ids must ascend.
+    /// Appends a field. Ids must be passed in ascending order.
     pub fn bytes(&mut self, id: u64, class: FieldClass, bytes: &[u8]) {
-        debug_assert!(id > self.last && id <= FIELD_ID_MAX, "fields ascend");
+        debug_assert!(id > self.last && id <= FIELD_ID_MAX, "field ids must ascend");
         self.last = id;
         put_varint(self.out, id << 1 | u64::from(class == FieldClass::Required));
         put_bytes(self.out, bytes);
     }
 
-    /// Appends a field that is a number.
+    /// Appends a field whose value is a varint.
     pub fn number(&mut self, id: u64, class: FieldClass, n: u64) {
         let mut bytes = Vec::with_capacity(super::VARINT_BYTES_MAX);
         put_varint(&mut bytes, n);
         self.bytes(id, class, &bytes);
     }
 
-    /// Appends what a reader kept, and ends the body.
+    /// Appends the unknown fields that a reader kept, and ends the body.
     pub fn finish(self, unknown: &UnknownFields) {
         self.out.extend_from_slice(unknown.0.as_deref().unwrap_or_default());
     }
 }
 
-/// Reads the fields that are left in `d`. `known` decodes the field of an id and returns false for an id that it does not know.
-/// It gets a decoder of that field alone, which must be used up.
+/// Reads the remaining fields of `d`. `known` decodes the field with the given id, and returns false for an id it does
+/// not know. It gets a decoder of that field alone and must read it to the end.
 ///
 /// # Errors
-/// `Corrupt` for bytes that are no fields, `FormatTooNew` for an unknown field that is required, what `known` returns.
+/// `Corrupt` if the bytes are not valid fields; `FormatTooNew` for an unknown required field; any error that `known`
+/// returns.
 pub fn read_fields(
     d: &mut Decoder<'_>,
     mut known: impl FnMut(u64, &mut Decoder<'_>) -> Result<bool>,
@@ -105,13 +107,13 @@ pub fn read_fields(
 }
 
 impl Decoder<'_> {
-    /// The error for a field that this version must know and does not.
+    /// Returns the error for a required field that this version does not know.
     fn too_new(&self) -> Error {
         Error::FormatTooNew { file: self.file().into(), found: FIELDS_FORMAT + 1, supported: FIELDS_FORMAT }
     }
 }
 
-/// Number of the format in messages about required fields.
+/// Format number reported in errors about unknown required fields.
 const FIELDS_FORMAT: u32 = 2;
 
 #[cfg(test)]
@@ -156,12 +158,12 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_required_field_is_a_newer_format() {
+    fn an_unknown_required_field_returns_format_too_new() {
         assert!(matches!(read(&body(), 0), Err(Error::FormatTooNew { .. })));
     }
 
     #[test]
-    fn every_cut_and_every_wrong_order_is_damage() {
+    fn truncated_or_unordered_fields_are_corrupt() {
         let body = body();
         let ends = [0, 5, 9, body.len()];
         for cut in 0..=body.len() {
@@ -177,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_left_over_in_a_field_are_damage() {
+    fn unread_bytes_in_a_field_are_corrupt() {
         let mut d = Decoder::new(&[2, 2, 7, 7], "file", 0);
         let read = read_fields(&mut d, |_, field| field.u8().map(|_| true));
         assert!(matches!(read, Err(Error::Corrupt { offset: 3, .. })), "{read:?}");

@@ -1,4 +1,5 @@
-//! Bytes to words and back. Little-endian everywhere; whatever comes from disk is decoded with checks and may fail.
+//! Encoding and decoding of values stored on disk. All integers are little-endian. Decoders check every byte they read
+//! and return an error for bad input.
 
 mod checksum;
 mod compress;

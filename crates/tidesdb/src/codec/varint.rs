@@ -1,6 +1,6 @@
 //! Variable-length integers: seven bits a byte, low bits first, high bit set on all but the last (LEB128).
 
-/// Longest encoding of a `u64`.
+/// Length in bytes of the longest encoding of a `u64`.
 pub const VARINT_BYTES_MAX: usize = 10;
 
 /// Appends `n`.

@@ -1,7 +1,7 @@
-//! Walks a table both ways, one block in hand. Buffers are reused: after warm-up, neither steps nor seeks
-//! allocate while blocks are mapped or cached.
+//! Iterates over a table in both directions, with one block loaded. Buffers are reused: after warm-up, steps and seeks
+//! do not allocate as long as blocks are mapped or cached.
 //!
-//! A walk over blocks that are not cached reads ahead, see `window.rs`.
+//! Scans over uncached blocks use read-ahead; see `window.rs`.
 
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ use super::window::Window;
 use crate::types::{EntryCursor, Rows, SeqNo, Sight, Stamp, Stored};
 use crate::{Error, Result};
 
-/// A buffer that a long value made larger than this is not kept for the next value.
+/// A buffer that grew larger than this for a long value is freed before the next value.
 const KEPT_BYTES: usize = 1 << 20;
 
-/// Where the current block is.
+/// Location of the current block.
 enum Held {
-    /// Nowhere: no block in hand.
+    /// No block is loaded.
     None,
-    /// In the map, here.
+    /// In the mapped file, at this range.
     Mapped { at: u64, len: usize },
     /// In the cache.
     Cached(Handle<CachedPart>),
@@ -33,26 +33,26 @@ enum Held {
     Own,
 }
 
-/// The values at hand.
+/// The decoded values.
 #[derive(Default)]
 struct Values {
-    /// Entries whose values they are; none if nothing is decoded.
+    /// The range of entries whose values are decoded; empty if none are.
     first: usize,
     end: usize,
-    /// Where they begin among those of the block.
+    /// Start of these values among those of the block.
     base: usize,
     place: ValuesPlace,
 }
 
-/// Where the values at hand are.
+/// Location of the decoded values.
 #[derive(Default)]
 enum ValuesPlace {
     /// In the cursor's own buffer.
     #[default]
     Own,
-    /// In the map, in the raw: where, and how many bytes.
+    /// Stored raw in the mapped file: offset and length.
     Mapped(u64, usize),
-    /// With the cached block.
+    /// Part of the cached block.
     Cached,
 }
 
@@ -60,18 +60,18 @@ enum ValuesPlace {
 pub struct TableCursor {
     table: Arc<Table>,
     fill_cache: bool,
-    /// The partition of the index that was used last.
+    /// The index partition used last.
     near: HeldPartition,
     held: Held,
     shape: Shape,
     fence: Fence,
-    /// Number of the block in hand.
+    /// Number of the loaded block.
     b: usize,
-    /// The entry stood on; past the end of the block if not valid.
+    /// The current entry in the block; meaningless if not `valid`.
     slot: usize,
     valid: bool,
     key: Vec<u8>,
-    /// A key whose versions were left behind.
+    /// A key whose remaining versions are being skipped.
     passed: Vec<u8>,
     prefix: usize,
     values: Values,
@@ -82,7 +82,7 @@ pub struct TableCursor {
 }
 
 impl TableCursor {
-    /// A cursor for readers: what it decodes goes into the block cache.
+    /// Creates a cursor for readers. Blocks it decodes go into the block cache.
     pub fn new(table: Arc<Table>) -> Self {
         Self {
             table,
@@ -105,24 +105,24 @@ impl TableCursor {
         }
     }
 
-    /// A cursor for whole walks (compaction, verification): leaves the block cache to others.
+    /// Creates a cursor for scans of a whole table (compaction, verification), which does not fill the block cache.
     pub fn bypassing_cache(table: Arc<Table>) -> Self {
         let window = Window::whole(false);
         Self { fill_cache: false, near: HeldPartition::bypassing(), window, ..Self::new(table) }
     }
 
-    /// The same cursor; what it reads from now on leaves the system's page cache.
+    /// Drops the pages that the cursor reads from now on from the system's page cache.
     pub fn dropping_pages(mut self) -> Self {
         self.window = Window::whole(true);
         self
     }
 
-    /// The table walked.
+    /// Returns the table.
     pub fn table(&self) -> &Arc<Table> {
         &self.table
     }
 
-    /// Walks another table from now on, with the buffers at hand. The cursor is not valid then.
+    /// Switches to another table and keeps the buffers. The cursor is not valid afterwards.
     pub fn reset(&mut self, table: Arc<Table>) {
         self.table = table;
         self.held = Held::None;
@@ -132,7 +132,8 @@ impl TableCursor {
         self.valid = false;
     }
 
-    /// Entries of the current block after this one: so many steps stay in memory. 0 if not valid.
+    /// Returns the number of entries after this one in the current block; steps over them stay in memory. 0 if not
+    /// valid.
     pub fn remaining_in_block(&self) -> usize {
         if self.valid { self.shape.entries as usize - 1 - self.slot } else { 0 }
     }
@@ -148,7 +149,7 @@ impl TableCursor {
         Some(Block { shape: &self.shape, bytes })
     }
 
-    /// Takes block `b` in hand.
+    /// Loads block `b`, unless it is already loaded.
     fn load(&mut self, b: usize) -> Result<()> {
         if b == self.b && !matches!(self.held, Held::None) {
             return Ok(());
@@ -182,8 +183,8 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Reads the block at `fence`, and the ones that follow if the walk is long. Until it is, and while there is room, blocks are cached:
-    /// a long walk leaves the cache to those who read the same again.
+    /// Reads the block at `fence`, with read-ahead if the scan is long. Blocks are cached unless the scan is long and
+    /// the cache is full. So a long scan does not evict blocks that other readers use repeatedly.
     #[cold]
     fn read(&mut self, fence: Fence) -> Result<Held> {
         let table = &self.table;
@@ -197,7 +198,7 @@ impl TableCursor {
         Ok(Held::Own)
     }
 
-    /// Stands on entry `slot` of the block in hand.
+    /// Moves to entry `slot` of the loaded block.
     #[inline]
     fn stand(&mut self, slot: usize) {
         let mut key = std::mem::take(&mut self.key);
@@ -210,7 +211,7 @@ impl TableCursor {
         self.valid = true;
     }
 
-    /// Stands on the first entry of block `b`, or past the end.
+    /// Moves to the first entry of block `b`. Not valid if there is no such block.
     fn enter_front(&mut self, b: usize) -> Result<()> {
         self.valid = false;
         if b < self.table.blocks() {
@@ -220,7 +221,7 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Stands on the last entry of the block before `b`, or before the first.
+    /// Moves to the last entry of the block before `b`. Not valid if there is no such block.
     fn enter_back(&mut self, b: usize) -> Result<()> {
         self.valid = false;
         if let Some(b) = b.checked_sub(1) {
@@ -230,7 +231,7 @@ impl TableCursor {
         Ok(())
     }
 
-    /// From the last entry of the block in hand to the first version of the next key.
+    /// Moves from the last entry of the loaded block to the first version of the next key.
     #[cold]
     fn leave_block(&mut self) -> Result<()> {
         self.valid = false;
@@ -244,7 +245,7 @@ impl TableCursor {
         self.stand_from(slot)
     }
 
-    /// Stands on entry `slot` of the block in hand, or on the first of the next block if there is no such entry.
+    /// Moves to entry `slot` of the loaded block, or to the first entry of the next block if there is no such entry.
     #[inline]
     fn stand_from(&mut self, slot: usize) -> Result<()> {
         if slot < self.shape.entries as usize {
@@ -255,7 +256,7 @@ impl TableCursor {
         }
     }
 
-    /// The bytes of the values at hand.
+    /// Returns the bytes of the decoded values.
     #[inline]
     fn value_bytes(&self) -> Option<&[u8]> {
         match (&self.values.place, &self.held) {
@@ -268,13 +269,14 @@ impl TableCursor {
         }
     }
 
-    /// Whether the current value takes no decoding.
+    /// Returns whether the current value needs no decoding.
     fn value_is_at_hand(&self) -> bool {
         let span = self.block().map_or((0, 0), |block| block.value_span(self.slot));
         span.0 == span.1 || (self.values.first..self.values.end).contains(&self.slot)
     }
 
-    /// Copies rows from this entry on, as far as the block in hand and its frame at hand go; the entry after them.
+    /// Copies rows from the current entry on, until a value is not decoded or the block ends. Returns the first entry
+    /// not copied.
     fn copy_from_block(&self, sight: Sight, until: Option<&[u8]>, rows: &mut Rows) -> usize {
         let Some(block) = self.block() else { return self.slot };
         let (order, prefix) = (&self.table.comparator, block.prefix());
@@ -306,7 +308,7 @@ impl TableCursor {
         slot
     }
 
-    /// Decodes the frame of the current value, if it is not at hand.
+    /// Decodes the frame of the current value.
     #[cold]
     fn decode_frame(&mut self) -> Result<()> {
         let Some((f, frame)) = self.block().and_then(|block| block.frame_of(self.slot)) else {
@@ -434,7 +436,7 @@ impl EntryCursor for TableCursor {
             if slot != self.slot {
                 self.stand(slot);
             }
-            // A value that cannot be read is met by who asks for it.
+            // If the value cannot be read, the error is left to the caller that requests it.
             if rows.is_full() || self.value_is_at_hand() || self.decode_frame().is_err() {
                 break;
             }
@@ -466,7 +468,7 @@ impl EntryCursor for TableCursor {
 
     #[inline(always)]
     fn entry(&mut self) -> Result<Stored<'_>> {
-        let Some(block) = self.block() else { return Err(Error::internal("value of no entry")) };
+        let Some(block) = self.block() else { return Err(Error::internal("value without an entry")) };
         let kind = block.kind(self.slot);
         let (start, end) = block.value_span(self.slot);
         if start == end {
@@ -478,7 +480,7 @@ impl EntryCursor for TableCursor {
         let span = start.wrapping_sub(self.values.base)..end.wrapping_sub(self.values.base);
         match self.value_bytes().and_then(|values| values.get(span)) {
             Some(value) => Ok((&self.key, kind, value)),
-            None => Err(self.table.corrupt(self.fence.at, "value outside its frame")),
+            None => Err(self.table.corrupt(self.fence.at, "value extends beyond its frame")),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The blocks of a table one by one, for inspection: unlike [`Table::verify`], damage in one does not end the walk.
+//! Reports the blocks of a table one by one, for inspection. Unlike [`Table::verify`], it continues after a damaged
+//! block.
 
 use super::Table;
 use super::block::Block;
@@ -6,37 +7,37 @@ use super::index::Fence;
 use super::partitions::HeldPartition;
 use crate::{Error, Result};
 
-/// A block as the index knows it, and what reading it gave.
+/// A block as described by the index, and the result of reading it.
 #[derive(Debug)]
 pub struct BlockInfo {
-    /// Its number, from 0.
+    /// Number of the block, from 0.
     pub number: usize,
-    /// Where it begins.
+    /// Offset of the block.
     pub at: u64,
-    /// Bytes of header, frame table and keys.
+    /// Length of header, frame table and key section in bytes.
     pub key_bytes: u64,
-    /// Bytes of all.
+    /// Length of the whole block in bytes.
     pub bytes: u64,
-    /// Its content, or its damage.
+    /// The content, or the damage found.
     pub checked: Result<BlockContent>,
 }
 
-/// What a whole block holds.
+/// Summary of a valid block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockContent {
     /// Number of entries.
     pub entries: usize,
     /// Number of frames of values.
     pub frames: usize,
-    /// Its first key.
+    /// The first key.
     pub first_key: Vec<u8>,
 }
 
 impl Table {
-    /// Reads and checks each block and shows it to `visit`.
+    /// Reads and checks each block and passes the result to `visit`.
     ///
     /// # Errors
-    /// `Io`; `Corrupt` if the index is damaged. Damage of a block is part of what is shown.
+    /// `Io`; `Corrupt` if the index is damaged. Damage in a block is reported to `visit` instead.
     pub fn inspect_blocks(&self, visit: &mut dyn FnMut(BlockInfo)) -> Result<()> {
         let mut near = HeldPartition::bypassing();
         for number in 0..self.blocks() {

@@ -1,18 +1,19 @@
-//! Whether a lookup may wait for the disk.
+//! Decides whether a lookup may wait for the disk.
 //!
-//! A single lookup reads what it misses. The lookups of a batch take turns: one that misses a block only has it loaded
-//! ahead, and is repeated after all others had their turn. So the disk works on the misses of all of them at once.
+//! A single lookup reads the blocks it misses. The lookups of a batch take turns: a lookup that misses a block only
+//! starts loading it, and is repeated after all others had their turn. So the disk works on the misses of all lookups
+//! at the same time.
 
-/// Asked by a lookup before each read.
+/// A check that a lookup makes before each read.
 pub trait ReadGate {
-    /// Whether to read the bytes at `place`, a number of a table and an offset, now. Otherwise the gate is shut, and the lookup
-    /// ends without an answer. `load_ahead` begins to load the bytes.
+    /// Returns whether the lookup may read the bytes at `place` (table number and offset) now. If not, the gate is shut
+    /// and the lookup ends without a result. `load_ahead` starts loading the bytes.
     fn admits(&mut self, place: (u64, u64), load_ahead: impl FnOnce()) -> bool;
-    /// Whether a read was refused: that nothing was found means nothing.
+    /// Returns whether a read was refused. Then the result of the lookup is meaningless.
     fn is_shut(&self) -> bool;
 }
 
-/// Admits all reads.
+/// Allows all reads.
 #[derive(Debug)]
 pub struct OpenGate;
 
@@ -28,18 +29,18 @@ impl ReadGate for OpenGate {
     }
 }
 
-/// Admits so many reads of each lookup, and has the next one loaded ahead.
+/// Allows a fixed number of reads per lookup, and starts loading the next one.
 #[derive(Debug)]
 pub struct TurnGate {
     reads_per_lookup: u32,
     left: u32,
     shut: bool,
-    /// Loaded ahead last: neighbours in key order often miss the same block.
+    /// Location of the last prefetch. Neighbours in key order often miss the same block.
     loading: Option<(u64, u64)>,
 }
 
 impl TurnGate {
-    /// A gate that admits `reads_per_lookup` reads after each [`TurnGate::begin`].
+    /// Creates a gate that allows `reads_per_lookup` reads after each [`TurnGate::begin`].
     pub fn new(reads_per_lookup: u32) -> Self {
         Self { reads_per_lookup, left: 0, shut: false, loading: None }
     }

@@ -1,48 +1,48 @@
-//! The frame of a table file: sections, their checksums, and the footer. See `docs/formats/klog.md`.
+//! The outer structure of a table file: sections, their checksums, and the footer. See `docs/formats/klog.md`.
 //!
-//! A footer keeps its length, the place of its fields and its kind of checksum in every version of the format, so that
-//! any version can tell a damaged file from a newer one.
+//! The length of the footer, the position of its fields and its checksum algorithm are the same in every format
+//! version. So every version can tell a damaged file from a newer one.
 
 use crate::codec::{Decoder, Salt, bound_crc};
 use crate::types::TableId;
 use crate::{Error, Result};
 
-/// Last bytes of a table file.
+/// Last bytes of every table file.
 pub(super) const MAGIC: [u8; 4] = *b"TKLG";
-/// The format that is written, and the newest that can be read.
+/// The format version that is written, and the newest that can be read.
 pub(super) const VERSION: u16 = 2;
-/// The format in which filter and index are one section each.
+/// The format version in which filter and index are one section each.
 pub(super) const UNPARTITIONED: u16 = 1;
 /// Checksums of blocks and sections: CRC32C bound to salt and offset.
 pub(super) const CHECKSUM_CRC32C: u8 = 1;
-/// Length of the footer.
+/// Length of the footer in bytes.
 pub(super) const FOOTER_BYTES: usize = 64;
-/// Length of a checksum.
+/// Length of a checksum in bytes.
 pub(super) const CRC_BYTES: usize = 4;
-/// Where the footer's checksum lies in it; the magic bytes follow it.
+/// Offset of the checksum in the footer; the magic bytes follow it.
 const FOOTER_CRC_AT: usize = 56;
 
-/// Where the sections of a table lie. Data begins at 0, each section ends where the next begins.
+/// Locations of the sections of a table. Data starts at offset 0; each section ends where the next one starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Footer {
-    /// Drawn for this file alone.
+    /// Salt of this file.
     pub(super) salt: Salt,
     /// Number of the table.
     pub(super) id: TableId,
-    /// End of the data blocks, begin of the filter, behind which the partitions of the index lie.
+    /// End of the data blocks and start of the filter. The partitions of the index follow the filter.
     pub(super) filter_at: u64,
-    /// Begin of the top level; in format 1, of the index.
+    /// Start of the top level; in format 1, of the index.
     pub(super) index_at: u64,
-    /// Begin of the properties, which end at the footer.
+    /// Start of the properties, which end at the footer.
     pub(super) props_at: u64,
     /// Number of data blocks.
     pub(super) blocks: u32,
-    /// The format.
+    /// Format version.
     pub(super) version: u16,
 }
 
 impl Footer {
-    /// The bytes of the footer, to be written at `at`.
+    /// Encodes the footer for offset `at`.
     pub(super) fn encode(&self, at: u64) -> [u8; FOOTER_BYTES] {
         let mut out = Vec::with_capacity(FOOTER_BYTES);
         out.extend_from_slice(&self.salt);
@@ -61,7 +61,7 @@ impl Footer {
         bytes
     }
 
-    /// Reads the footer that lies at `at`. Its salt must be `salt`.
+    /// Decodes the footer at offset `at`. Its salt must be `salt`.
     pub(super) fn decode(bytes: &[u8; FOOTER_BYTES], salt: &Salt, file: &str, at: u64) -> Result<Self> {
         let (body, rest) = bytes.split_at(FOOTER_CRC_AT);
         let (crc, magic) = rest.split_at(CRC_BYTES);
@@ -73,7 +73,7 @@ impl Footer {
             ));
         }
         if bound_crc(salt, at, &[body, magic]).to_le_bytes() != crc {
-            return Err(Error::corrupt(file, at, "checksum of the footer, or another file under this name"));
+            return Err(Error::corrupt(file, at, "checksum mismatch in the footer, or a foreign file"));
         }
         let mut d = Decoder::new(body, file, at);
         let mut footer = Self {
@@ -91,7 +91,7 @@ impl Footer {
             return Err(Error::FormatTooNew { file: file.into(), found, supported });
         }
         if version == 0 || d.u8()? != CHECKSUM_CRC32C || d.u8()? != 0 || footer.salt != *salt {
-            return Err(d.corrupt("field of the footer"));
+            return Err(d.corrupt("invalid field in the footer"));
         }
         footer.version = version;
         let ordered = footer.filter_at <= footer.index_at
@@ -101,18 +101,18 @@ impl Footer {
     }
 }
 
-/// A section: the checksum, then the body that was appended to `out` after [`begin_section`].
+/// Completes a section for offset `at`: fills in the checksum of the body that follows [`begin_section`].
 pub(super) fn seal_section(salt: &Salt, at: u64, section: &mut [u8]) {
     let (crc, body) = section.split_at_mut(CRC_BYTES);
     crc.copy_from_slice(&bound_crc(salt, at, &[body]).to_le_bytes());
 }
 
-/// Room for the checksum of a section whose body is appended next.
+/// Starts a section: reserves space for the checksum; the caller appends the body.
 pub(super) fn begin_section() -> Vec<u8> {
     vec![0; CRC_BYTES]
 }
 
-/// The body of a section that lies at `at`.
+/// Verifies the section at offset `at` and returns its body.
 pub(super) fn open_section<'a>(
     salt: &Salt,
     at: u64,
@@ -122,6 +122,6 @@ pub(super) fn open_section<'a>(
 ) -> Result<&'a [u8]> {
     match section.split_first_chunk::<CRC_BYTES>() {
         Some((crc, body)) if bound_crc(salt, at, &[body]).to_le_bytes() == *crc => Ok(body),
-        _ => Err(Error::corrupt(file, at, format!("checksum of the {what}"))),
+        _ => Err(Error::corrupt(file, at, format!("checksum mismatch in the {what}"))),
     }
 }

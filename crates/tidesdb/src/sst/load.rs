@@ -1,8 +1,8 @@
-//! Blocks on their way from the file to a reader: read, verified, decoded, cached.
+//! Loading of blocks: reads, verifies, decodes and caches them.
 //!
-//! A block of up to [`WHOLE_BYTES`] is read as a whole, and its keys and values make one entry of the cache. Of a longer one only
-//! the key section is read and cached here; `values.rs` reads the frame that a value is in. Such blocks hold a long
-//! value, or were written when blocks were longer.
+//! A block of up to [`WHOLE_BYTES`] is read as a whole, and its keys and values form one cache entry. For a longer
+//! block, only the key section is read and cached here; `values.rs` reads the frame of a requested value. Such blocks
+//! contain a long value, or were written when blocks were longer.
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
@@ -21,14 +21,14 @@ use super::source::slice;
 use crate::Result;
 use crate::codec::{bound_crc, decompress, decompress_into};
 
-/// Blocks up to this length on disk are read as a whole: two pages. Writers close blocks at one; a single entry of up to two
-/// costs no second read.
+/// Blocks up to this length on disk, two pages, are read as a whole. Writers close blocks at one page, so a single
+/// entry of up to two pages needs no second read.
 pub(super) const WHOLE_BYTES: u64 = 8 << 10;
-/// How much of a mapped block is asked for before it is searched.
+/// Number of prefetches in a mapped block before it is searched, and their distance in bytes.
 const PREFETCH_LINES: usize = 10;
 const PREFETCH_STRIDE: usize = 256;
 
-/// Buffers of a thread for blocks under way.
+/// Per-thread buffers for loading blocks.
 struct Scratch {
     disk: Vec<u8>,
     keys: Vec<u8>,
@@ -36,18 +36,18 @@ struct Scratch {
 }
 
 thread_local! {
-    /// Never borrowed across a call that could lead back here.
+    /// Never borrowed during a call that could reach this module again.
     static SCRATCH: RefCell<Scratch> =
         const { RefCell::new(Scratch { disk: Vec::new(), keys: Vec::new(), values: Vec::new() }) };
 }
 
-/// The keys of a block, held for reading, and its values, if they are cached with them.
+/// The keys of a block, kept readable, and its values if they are cached with them.
 pub(super) enum Keys<'a> {
-    /// In place, in the map.
+    /// Used in place in the mapped file.
     Mapped(Shape, &'a [u8]),
-    /// In the cache, while the guard lives.
+    /// In the cache, kept alive by the epoch guard.
     Pinned(&'a CachedBlock),
-    /// In the cache, while the handle lives.
+    /// In the cache, kept alive by the handle.
     Held(Handle<CachedPart>),
 }
 
@@ -63,7 +63,7 @@ impl Keys<'_> {
 }
 
 impl CachedPart {
-    /// The block, if this is one.
+    /// Returns the block, if this part is one.
     #[inline]
     pub(super) fn block(&self) -> Option<&CachedBlock> {
         match self {
@@ -74,14 +74,15 @@ impl CachedPart {
 }
 
 impl Fence {
-    /// How much of the block is read at once.
+    /// Returns how many bytes of the block are read at once.
     pub(super) fn first_read(&self) -> usize {
         if self.disk <= WHOLE_BYTES { self.disk as usize } else { self.key_part }
     }
 }
 
 impl Table {
-    /// The keys of block `b`: in place, or from the cache, read into it if need be. `None` if `gate` refuses the read.
+    /// Returns the keys of block `b`: in place, or from the cache, reading the block into it if necessary. Returns
+    /// `None` if `gate` refuses the read.
     #[inline]
     pub(super) fn keys<'a>(
         &'a self,
@@ -100,13 +101,13 @@ impl Table {
         }
     }
 
-    /// The key section of a block in the map, verified, if the file is mapped and the section is stored raw.
+    /// Returns the verified key section of a mapped block, if the file is mapped and the section is stored raw.
     #[inline]
     pub(super) fn mapped_keys(&self, fence: Fence) -> Result<Option<Keys<'_>>> {
         let Some(map) = self.source.map() else { return Ok(None) };
         let bytes = slice(map, fence.at, fence.key_part)
-            .ok_or_else(|| self.corrupt(fence.at, "block out of file"))?;
-        // The header, and where a search of the heads will look first: one wait instead of several.
+            .ok_or_else(|| self.corrupt(fence.at, "block extends beyond the end of the file"))?;
+        // The header, and the positions that a search of the heads reads first: one wait instead of several.
         (0..PREFETCH_LINES).for_each(|line| prefetch(bytes, line * PREFETCH_STRIDE));
         if self.verified.get(fence.block).is_none_or(|bits| bits.load(Ordering::Relaxed) & 1 == 0) {
             self.check_keys(fence, bytes)?;
@@ -143,15 +144,15 @@ impl Table {
         loaded.map(Some)
     }
 
-    /// Counts what a lookup read.
+    /// Counts the bytes that a lookup read.
     pub(super) fn count_read(&self, bytes: usize) {
         if self.source.map().is_none() {
             self.reads.add(bytes);
         }
     }
 
-    /// Verifies and decodes what was read of a block ([`Fence::first_read`]), and caches it. Values that do not verify are left
-    /// out: a reader that asks for one reads its frame again and meets the error.
+    /// Verifies, decodes and caches the bytes read of a block ([`Fence::first_read`]). Values that fail verification
+    /// are omitted: a reader that needs one reads its frame again and gets the error.
     pub(super) fn cache_block(
         &self,
         fence: Fence,
@@ -175,13 +176,13 @@ impl Table {
         Ok(self.cache.insert(self.cache_key(fence.block, 0), CachedPart::Block(cached), charge))
     }
 
-    /// The cached block `b`, held, if there is one.
+    /// Returns a handle to the cached block `b`, if it is cached.
     pub(super) fn cached_block(&self, b: usize) -> Option<Handle<CachedPart>> {
         self.cache.get(self.cache_key(b, 0)).filter(|part| part.block().is_some())
     }
 
-    /// Verifies the key part of a block, with which `read` begins, and leaves header, frame table and raw key section in
-    /// `bytes`.
+    /// Verifies the key part of a block, which is a prefix of `read`, and stores header, frame table and raw key
+    /// section in `bytes`.
     pub(super) fn decode_keys(
         &self,
         fence: Fence,
@@ -205,7 +206,7 @@ impl Table {
         Ok(shape)
     }
 
-    /// Verifies all frames of a block, which are `disk`, and leaves their values in `values`.
+    /// Verifies all frames of a block, passed as `disk`, and stores their values in `values`.
     pub(super) fn decode_values(
         &self,
         fence: Fence,
@@ -214,14 +215,22 @@ impl Table {
         values: &mut Vec<u8>,
     ) -> Result<()> {
         let mut rest = Vec::new();
+<<<<<<< HEAD
         // What `values` held before is not cleared first: that would be a pass over it for each block.
         let (mut len, mut end) = (0, 0);
+||||||| 461e347
+        // What `values` held before is not cleared first: that would be a pass over it for each block.
+        let mut len = 0;
+=======
+        // The old content of `values` is not cleared first, because that would be an extra pass per block.
+        let mut len = 0;
+>>>>>>> h-e1
         for frame in block.frames() {
             let at = fence.at + fence.key_part as u64 + frame.at;
             let bytes = slice(disk, frame.at, frame.disk)
-                .ok_or_else(|| self.corrupt(at, "frame outside its block"))?;
+                .ok_or_else(|| self.corrupt(at, "frame extends beyond its block"))?;
             if bound_crc(&self.meta.salt, at, &[bytes]) != frame.crc {
-                return Err(self.corrupt(at, "checksum of values"));
+                return Err(self.corrupt(at, "checksum mismatch in values"));
             }
             if frame.disk == frame.raw {
                 values.truncate(len);
@@ -244,15 +253,15 @@ impl Table {
         }
     }
 
-    /// The shape of a block whose key part is intact and as long as the index says.
+    /// Returns the shape of a block. Checks the checksum of its key part and that its length matches the index.
     fn shape(&self, fence: Fence, key_part: &[u8]) -> Result<Shape> {
         match key_part.split_first_chunk::<CRC_BYTES>() {
             Some((crc, rest)) if bound_crc(&self.meta.salt, fence.at, &[rest]).to_le_bytes() == *crc => {}
-            _ => return Err(self.corrupt(fence.at, "checksum of a block")),
+            _ => return Err(self.corrupt(fence.at, "checksum mismatch in a block")),
         }
         let shape = Shape::parse(key_part).map_err(|what| self.corrupt(fence.at, what))?;
         if shape.disk_bytes() != fence.key_part {
-            return Err(self.corrupt(fence.at, "length of a key section differs from the index"));
+            return Err(self.corrupt(fence.at, "length of the key section differs from the index"));
         }
         if shape.has_heads() != self.comparator.is_bytewise() {
             return Err(self.corrupt(fence.at, "block written for another key order"));
@@ -269,8 +278,8 @@ impl Table {
         self.validate_order(fence, near, block)
     }
 
-    /// Checks the order of the entries and their place between the fences: walks and searches that meet entries out of order
-    /// may come to the same place again and again.
+    /// Checks the order of the entries and that they lie between the fences. Otherwise scans and searches of unordered
+    /// entries could return to the same position forever.
     fn validate_order(&self, fence: Fence, near: &mut HeldPartition, block: Block<'_>) -> Result<()> {
         if !block.is_sorted(&self.comparator) {
             return Err(self.corrupt(fence.at, "entries out of order"));
@@ -283,7 +292,7 @@ impl Table {
         if encloses(&self.comparator, borders, first, last) {
             Ok(())
         } else {
-            Err(self.corrupt(fence.at, "index does not fit the block"))
+            Err(self.corrupt(fence.at, "index does not match the block"))
         }
     }
 }

@@ -1,10 +1,10 @@
-//! The memory of open tables: indexes and filters that stay in memory take it from the block cache.
+//! Memory of open tables: indexes and filters that stay in memory reduce the capacity of the block cache.
 //!
-//! What tables hold and what the cache may hold is one number. Tables that want to hold all of their index and filter share
-//! half of it at most, so that blocks always keep the other half.
+//! One limit covers the memory of tables and of the cache. Tables with a resident index and filter may together use at
+//! most half of it, so blocks always keep the other half.
 //!
-//! A table may be dropped where no lock may be taken: inside of the cache, by the epoch. So what it held is only noted then, and
-//! the cache learns of it when the next table is opened or the next block is read.
+//! A table may be dropped where no lock may be taken: inside the cache, by epoch reclamation. So dropping a table only
+//! updates a counter. The capacity of the cache is adjusted when the next table is opened or the next block is read.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,23 +18,23 @@ use super::CachedPart;
 /// The memory that the tables of a database share with the block cache.
 pub struct TableMemory {
     cache: Arc<Cache<CachedPart>>,
-    /// Bytes of both.
+    /// Limit for tables and cache together, in bytes.
     capacity: u64,
-    /// Bytes that tables hold.
+    /// Bytes used by tables.
     held: AtomicU64,
-    /// Those that the capacity of the cache was last set for.
+    /// The value of `held` for which the cache capacity was last set.
     settled: AtomicU64,
     settling: Mutex<()>,
 }
 
 impl TableMemory {
-    /// Memory of `capacity` bytes, all of which `cache` may use as long as no table is open.
+    /// Creates a memory limit of `capacity` bytes. `cache` may use all of it while no table is open.
     pub fn new(cache: &Arc<Cache<CachedPart>>, capacity: u64) -> Arc<Self> {
         let (held, settled) = (AtomicU64::new(0), AtomicU64::new(0));
         Arc::new(Self { cache: Arc::clone(cache), capacity, held, settled, settling: Mutex::new(()) })
     }
 
-    /// Takes `bytes` from the cache, if the tables then hold half of the memory at most.
+    /// Takes `bytes` from the cache, unless the tables would then use more than half of the memory.
     pub(super) fn try_take(self: &Arc<Self>, bytes: u64) -> Option<TableShare> {
         let mut share = TableShare { memory: Arc::clone(self), bytes: 0 };
         share.try_resize(bytes).then_some(share)
@@ -47,7 +47,7 @@ impl TableMemory {
         TableShare { memory: Arc::clone(self), bytes }
     }
 
-    /// Gives the cache what is left, and half of the memory at least.
+    /// Sets the cache capacity to the remaining memory, but at least half.
     #[inline]
     pub(super) fn settle(&self) {
         if self.held.load(Ordering::Relaxed) != self.settled.load(Ordering::Relaxed) {
@@ -74,14 +74,14 @@ impl fmt::Debug for TableMemory {
     }
 }
 
-/// The memory of one table, given back when this is dropped.
+/// The memory of one table; dropping it returns the memory.
 pub(super) struct TableShare {
     memory: Arc<TableMemory>,
     bytes: u64,
 }
 
 impl TableShare {
-    /// Takes or gives back the difference to `bytes`, if the tables then hold half of the memory at most.
+    /// Changes the share to `bytes`. Refuses if the tables would then use more than half of the memory.
     pub(super) fn try_resize(&mut self, bytes: u64) -> bool {
         let (limit, mine) = (self.memory.capacity / 2, self.bytes);
         let resized = |held: u64| Some(held - mine + bytes).filter(|wanted| *wanted <= limit);

@@ -1,26 +1,26 @@
-//! Tables: sorted, immutable files (`.klog`), written once from front to back and read at random.
+//! Tables: sorted, immutable files (`.klog`), written once from front to back and read at random positions.
 //!
 //! ```text
 //! writer.rs ---> block/builder.rs   entries -> a block: columns of keys, then frames of values
-//!    |     `---> index/builder.rs   a fence per block, and where the block lies, in partitions
+//!    |     `---> index/builder.rs   a fence per block and the block's location, in partitions
 //!    |     `---> filter.rs          a blocked Bloom filter of the keys, in partitions
-//!    |     `---> props.rs           TableMeta: what the manifest knows of a table
-//!    |     `---> layout.rs          sections, the footer, the numbers of the format
+//!    |     `---> props.rs           TableMeta: the table's description in the manifest
+//!    |     `---> layout.rs          sections, the footer, constants of the format
 //!    v
-//! open.rs  ---> memory.rs           keeps index and filter in memory, or their top level
-//! reader.rs <--- partitions.rs      key -> block        cursor.rs   walks entries both ways
+//! open.rs  ---> memory.rs           keeps index and filter in memory, or only their top level
+//! reader.rs <--- partitions.rs      key -> block        cursor.rs   iterates over entries in both directions
 //!    |     <---- block/search.rs    key -> entry        verify.rs   reads and checks everything
-//!    |     <---- block/reader.rs    entry -> fields     source.rs   map or file -> bytes
-//!    `---------- load.rs            bytes -> block      describe.rs shows blocks one by one
-//!    `---------- values.rs          entry -> value     gate.rs     whether a lookup may wait for a read
-//!                                                       window.rs   reads ahead of walks
+//!    |     <---- block/reader.rs    entry -> fields     source.rs   mapped file or file -> bytes
+//!    `---------- load.rs            bytes -> block      describe.rs reports the blocks one by one
+//!    `---------- values.rs          entry -> value      gate.rs     decides whether a lookup may wait for a read
+//!                                                       window.rs   read-ahead for scans
 //! ```
 //!
-//! The bytes are described in `docs/formats/klog.md`; the constants are in `layout.rs` and `block/mod.rs`.
+//! `docs/formats/klog.md` describes the file layout. The constants are in `layout.rs` and `block/mod.rs`.
 //!
-//! Every byte of a file is under a checksum that is bound to the file's salt and to the place of the bytes, and
-//! the salt and the length of the file are in the manifest: bytes of another file, another place or
-//! another time do not pass. A table is shared by any number of threads; writers and cursors belong to one.
+//! Every byte of a file is covered by a checksum that is bound to the file's salt and to the offset of the bytes. The
+//! manifest contains the salt and the length of the file. So bytes from another file, another offset or an older file
+//! do not verify. Any number of threads may share a table; a writer or a cursor belongs to one thread.
 
 mod block;
 mod cursor;

@@ -1,8 +1,9 @@
-//! Opens a table: reads the footer, the properties and what it takes to find the rest.
+//! Opens a table: reads the footer, the properties and the data needed to find the rest.
 //!
-//! The index and the filter of a table are resident (all in memory) or partitioned (the top level is in memory, partitions
-//! are read into the block cache when they are needed). Resident are: tables of format 1, which have no partitions; tables
-//! that are mapped, as whoever maps them says that they fit in memory; and those that find room when they are opened.
+//! The index and the filter of a table are either resident (completely in memory) or partitioned (the top level is in
+//! memory; partitions are read into the block cache when needed). Resident are: tables of format 1, which have no
+//! partitions; mapped tables, because mapping implies that they fit in memory; and tables for which there is enough
+//! memory when they are opened.
 
 use std::sync::Arc;
 
@@ -18,22 +19,22 @@ use crate::codec::Decoder;
 use crate::types::Comparator;
 use crate::{Error, Result, files};
 
-/// Bytes read first, from the end: the footer, the properties and, of most tables, the top level.
+/// Bytes read first, from the end of the file: footer, properties and, for most tables, the top level.
 const TAIL_BYTES: u64 = 4 << 10;
-/// What a block takes in a resident index, without its fence: its place, the head and the end of its fence.
+/// Estimated memory of a block in a resident index, without its fence: location, fence head and fence end.
 const BLOCK_INDEX_BYTES: u64 = 24;
 
-/// How a table finds blocks and turns keys away.
+/// Index and filter of a table: finds blocks and rejects absent keys.
 pub(super) struct Guide {
     pub(super) index: Index,
-    /// Lets everything pass unless it is resident.
+    /// Accepts every key unless it is resident.
     pub(super) filter: Filter,
     pub(super) shape: FilterShape,
-    /// What it takes from the memory of the cache. A mapped table takes nothing: its blocks do not either.
+    /// Memory taken from the cache. `None` for a mapped table, whose blocks take no cache memory either.
     pub(super) _share: Option<TableShare>,
 }
 
-/// A file that becomes a table.
+/// A table file that is being opened.
 pub(super) struct Opening<'a> {
     pub(super) source: &'a Source,
     pub(super) meta: &'a TableMeta,
@@ -45,7 +46,7 @@ impl Table {
     /// Opens the table that `meta` describes, and refuses any other file.
     ///
     /// # Errors
-    /// `Corrupt` if the file is damaged or not the one described, `FormatTooNew`, `Io`.
+    /// `Corrupt` if the file is damaged or does not match `meta`; `FormatTooNew`; `Io`.
     pub fn open(context: &TableContext, comparator: &Comparator, meta: Arc<TableMeta>) -> Result<Arc<Self>> {
         let name = files::table(meta.id);
         let file = context.dir.open(&name, Access::Random).map_err(|e| Error::io("open", &name, e))?;
@@ -71,7 +72,7 @@ impl Opening<'_> {
         Ok((footer, guide))
     }
 
-    /// The file from the index or the top level on, of which `tail` was read.
+    /// Returns the file content from the index or top level to the end; `tail` was already read.
     fn read_to_end(&self, footer: &Footer, tail: &[u8]) -> Result<Vec<u8>> {
         let tail_at = self.meta.file_bytes - tail.len() as u64;
         match footer.index_at.checked_sub(tail_at) {
@@ -113,13 +114,14 @@ impl Opening<'_> {
         Ok(Guide { index: Index::Partitioned(Box::new(top)), filter: Filter::empty(), shape, _share: share })
     }
 
-    /// About the bytes of a resident index and filter. Fences that share much with their neighbours take more.
+    /// Estimates the memory of a resident index and filter. Fences that share long prefixes with their neighbours take
+    /// more.
     fn resident_estimate(&self, footer: &Footer, shape: FilterShape) -> u64 {
         let index = footer.index_at - footer.filter_at - shape.disk_bytes();
         shape.bytes() as u64 + index + u64::from(footer.blocks) * BLOCK_INDEX_BYTES
     }
 
-    /// The top level, from its section.
+    /// Decodes the top level from its section.
     pub(super) fn top(&self, footer: &Footer, section: &[u8]) -> Result<(TopIndex, FilterShape)> {
         let body = open_section(&self.meta.salt, footer.index_at, section, self.name, "top level")?;
         let mut d = Decoder::new(body, self.name, footer.index_at);
@@ -130,7 +132,7 @@ impl Opening<'_> {
         Ok((top, shape))
     }
 
-    /// All partitions of the filter, with one read.
+    /// Reads all partitions of the filter with one read.
     pub(super) fn filter_partitions(
         &self,
         footer: &Footer,
@@ -145,7 +147,7 @@ impl Opening<'_> {
         (0..shape.partitions()).map(decode).collect()
     }
 
-    /// The index of all blocks, with one read.
+    /// Reads the index of all blocks with one read.
     fn whole_index(&self, top: &TopIndex) -> Result<BlockIndex> {
         let mut reader = BlockIndexReader::new(0, 0);
         let (Some(first), Some(last)) = (top.partitions().next(), top.partitions().last()) else {
@@ -160,7 +162,7 @@ impl Opening<'_> {
         Ok(reader.finish(self.bytewise))
     }
 
-    /// The index of the blocks of one partition.
+    /// Reads the index of the blocks of one partition.
     pub(super) fn partition_index(&self, top: &TopIndex, partition: Partition) -> Result<BlockIndex> {
         let bytes = self.read(partition.at, partition.at + partition.len)?;
         let mut reader = BlockIndexReader::new(partition.block, partition.data.0);
@@ -182,7 +184,7 @@ impl Opening<'_> {
         reader.read(&mut d, border.as_ref(), extent, self.meta.compression)
     }
 
-    /// The bytes from `start` to `end`.
+    /// Reads the bytes from `start` to `end`.
     pub(super) fn read(&self, start: u64, end: u64) -> Result<Vec<u8>> {
         let len =
             usize::try_from(end - start).map_err(|_| Error::corrupt(self.name, start, "section too long"))?;
@@ -193,22 +195,22 @@ impl Opening<'_> {
         }
     }
 
-    /// The footer at the end of `tail`, checked to be that of the table described.
+    /// Decodes the footer at the end of `tail` and checks that it belongs to the described table.
     pub(super) fn footer(&self, tail: &[u8]) -> Result<Footer> {
         let (meta, name) = (self.meta, self.name);
         let Some(at) = meta.file_bytes.checked_sub(FOOTER_BYTES as u64) else {
             return Err(Error::corrupt(name, 0, "file shorter than a footer"));
         };
-        let bytes = tail.last_chunk().ok_or_else(|| Error::corrupt(name, at, "file ends too early"))?;
+        let bytes = tail.last_chunk().ok_or_else(|| Error::corrupt(name, at, "unexpected end of file"))?;
         let footer = Footer::decode(bytes, &meta.salt, name, at)?;
         if footer.id == meta.id {
             Ok(footer)
         } else {
-            Err(Error::corrupt(name, at, "another table under this name"))
+            Err(Error::corrupt(name, at, "the file contains another table"))
         }
     }
 
-    /// Checks the properties in the file against the description.
+    /// Checks that the properties in the file match the description.
     pub(super) fn check_props(&self, section: &[u8], footer: &Footer) -> Result<()> {
         let (meta, name, at) = (self.meta, self.name, footer.props_at);
         let body = open_section(&meta.salt, at, section, name, "properties")?;
@@ -222,7 +224,7 @@ impl Opening<'_> {
         match found.difference(meta) {
             None => Ok(()),
             Some(what) => {
-                Err(Error::corrupt(name, at, format!("{what} of the table differ from the manifest")))
+                Err(Error::corrupt(name, at, format!("the {what} of the table differ from the manifest")))
             }
         }
     }

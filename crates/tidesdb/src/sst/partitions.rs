@@ -1,7 +1,8 @@
-//! Searches of the index and the filter of a table: of what is in memory, or by way of partitions.
+//! Searches of the index and the filter of a table, either in memory or through partitions.
 //!
-//! A partition comes from the block cache, or is read into it. Walks keep the partition of the index that they used last, so
-//! that steps from block to block ask the cache once per partition. A damaged partition is an error of the read that needs it.
+//! A partition comes from the block cache, or is read into it. A scan keeps the index partition it used last, so it
+//! asks the cache once per partition rather than once per block. A damaged partition is an error of the read that needs
+//! it.
 
 use std::ops::Bound;
 
@@ -17,17 +18,17 @@ use super::reader::CachedPart;
 use crate::types::{Comparator, SeqNo};
 use crate::{Error, Result};
 
-/// Blocks of a table have smaller numbers.
+/// Offset of partition numbers in cache keys; block numbers are smaller.
 const PARTITIONS: u32 = 1 << 31;
-/// Parts of a partition in the cache.
+/// Kinds of partitions in cache keys.
 const INDEX_PART: u8 = 0;
 const FILTER_PART: u8 = 1;
 
-/// The partition of the index that a walk used last.
+/// The index partition that a scan used last.
 #[derive(Default)]
 pub(super) struct HeldPartition {
     held: Held,
-    /// Reads partitions without the cache.
+    /// If set, partitions are read without the cache.
     bypassing: bool,
 }
 
@@ -40,12 +41,12 @@ enum Held {
 }
 
 impl HeldPartition {
-    /// For whole walks, which leave the block cache to others.
+    /// For scans of a whole table, which should not fill the block cache.
     pub(super) fn bypassing() -> Self {
         Self { held: Held::None, bypassing: true }
     }
 
-    /// Forgets the partition: what follows is about another table.
+    /// Drops the partition, because the scan continues in another table.
     #[inline]
     pub(super) fn clear(&mut self) {
         if !matches!(self.held, Held::None) {
@@ -78,7 +79,7 @@ impl CachedPart {
     }
 }
 
-/// A partition for one lookup.
+/// A partition, kept alive for one lookup.
 enum Pinned<'g> {
     Pinned(&'g CachedPart),
     Held(Handle<CachedPart>),
@@ -93,15 +94,15 @@ impl Pinned<'_> {
     }
 }
 
-/// Searches, for walks.
+/// Searches for scans.
 impl Table {
-    /// Number of blocks.
+    /// Returns the number of blocks.
     #[inline]
     pub(super) fn blocks(&self) -> usize {
         self.footer.blocks as usize
     }
 
-    /// The first block that can hold `target` or something after it.
+    /// Returns the first block that can contain `target` or a later key.
     #[inline(always)]
     pub(super) fn first_block(&self, near: &mut HeldPartition, target: &[u8]) -> Result<usize> {
         match &self.guide.index {
@@ -112,7 +113,7 @@ impl Table {
         }
     }
 
-    /// The last block that can hold `target` or something before it.
+    /// Returns the last block that can contain `target` or an earlier key.
     pub(super) fn last_block(&self, near: &mut HeldPartition, target: &[u8]) -> Result<usize> {
         match &self.guide.index {
             Index::Resident(index) => Ok(index.last_block(&self.comparator, target)),
@@ -120,7 +121,7 @@ impl Table {
         }
     }
 
-    /// The block that holds the newest version of `target` at or below `snapshot`, if any does.
+    /// Returns the block that contains the newest version of `target` at or below `snapshot`, if any block does.
     pub(super) fn block_of(&self, near: &mut HeldPartition, target: &[u8], snapshot: SeqNo) -> Result<usize> {
         let order = &self.comparator;
         match &self.guide.index {
@@ -132,7 +133,7 @@ impl Table {
         }
     }
 
-    /// Searches the top level, and then the partition.
+    /// Searches the top level, then the partition.
     #[inline(never)]
     fn search(
         &self,
@@ -147,7 +148,7 @@ impl Table {
         Ok(block(index, order, target))
     }
 
-    /// Where block `b` lies.
+    /// Returns the location of block `b`.
     #[inline(always)]
     pub(super) fn fence(&self, near: &mut HeldPartition, b: usize) -> Result<Fence> {
         match &self.guide.index {
@@ -161,7 +162,7 @@ impl Table {
         self.near(near, top, top.covering(b))?.place(b).ok_or_else(|| self.wrong_part(b))
     }
 
-    /// If versions go on from the block before into block `b`: its first sequence number.
+    /// Returns the first sequence number of block `b` if versions of a key continue into it from the previous block.
     #[inline(always)]
     pub(super) fn goes_on(&self, near: &mut HeldPartition, b: usize) -> Result<Option<SeqNo>> {
         match &self.guide.index {
@@ -172,7 +173,7 @@ impl Table {
         }
     }
 
-    /// The border before block `b`; none before the first and behind the last.
+    /// Returns the border before block `b`; `None` before the first and after the last.
     pub(super) fn border(&self, near: &mut HeldPartition, b: usize) -> Result<Option<Border>> {
         match &self.guide.index {
             Index::Resident(index) => Ok(index.border(b)),
@@ -189,8 +190,8 @@ impl Table {
         }
     }
 
-    /// Whether at least half of the blocks lie between these keys (`None` = no border). False if the index cannot be read:
-    /// whoever reads the table will say why.
+    /// Returns whether at least half of the blocks lie between these keys (`None` means no bound). Returns false if the
+    /// index cannot be read; a read of the table will return the error.
     pub fn is_half_of(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> bool {
         let (order, near) = (&self.comparator, &mut HeldPartition::default());
         let first = start.map_or(Ok(0), |key| self.first_block(near, key));
@@ -204,8 +205,8 @@ impl Table {
         covered && (inside(&self.meta.smallest) || inside(&self.meta.largest) || last > first + 1)
     }
 
-    /// How many blocks may hold keys between these bounds, how many there are, and the bytes on disk of the former. A bound
-    /// whose part of the index cannot be read is taken for an end of the table.
+    /// Returns how many blocks may contain keys between these bounds, the number of all blocks, and the bytes on disk
+    /// of the former. If the part of the index for a bound cannot be read, that bound counts as the end of the table.
     pub fn blocks_within(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> (u64, u64, u64) {
         let near = &mut HeldPartition::default();
         let all = self.blocks();
@@ -221,14 +222,14 @@ impl Table {
         if within.is_empty() {
             return (0, all as u64, 0);
         }
-        // Blocks lie one behind the other.
+        // Blocks are contiguous.
         let begin = self.fence(near, first).map_or(0, |fence| fence.at);
         let end =
             self.fence(near, within.end - 1).map_or(self.footer.filter_at, |fence| fence.at + fence.disk);
         (within.len() as u64, all as u64, end.saturating_sub(begin))
     }
 
-    /// A partition of the index, held in `near`.
+    /// Returns a partition of the index, which `near` keeps.
     fn near<'n>(
         &self,
         near: &'n mut HeldPartition,
@@ -251,10 +252,10 @@ impl Table {
     }
 }
 
-/// Lookups.
+/// Point lookups.
 impl Table {
-    /// The block that holds the newest version of `key` at or below `snapshot`, if any does; none if the filter denies the key, or
-    /// `gate` a read.
+    /// Returns the block that contains the newest version of `key` at or below `snapshot`, if any block does. Returns
+    /// `None` if the filter rejects the key or `gate` refuses a read.
     #[inline(never)]
     pub(super) fn find_block(
         &self,
@@ -278,7 +279,8 @@ impl Table {
         Ok(Some(index.block_of(order, key, snapshot)))
     }
 
-    /// Whether a filter that is not resident lets a hash pass. True if it cannot be read: the table itself will tell.
+    /// Returns whether a partitioned filter accepts a hash. Returns true if it cannot be read; the lookup will return
+    /// the error.
     pub(super) fn partition_may_contain(&self, hash: u64) -> bool {
         match self.guide.index {
             Index::Resident(_) => true,
@@ -288,7 +290,7 @@ impl Table {
         }
     }
 
-    /// Whether the filter lets a hash pass. False if `gate` refuses a read.
+    /// Returns whether the filter accepts a hash. Returns false if `gate` refuses a read.
     fn filter_passes(&self, hash: u64, guard: &Guard, gate: &mut impl ReadGate) -> Result<bool> {
         let shape = self.guide.shape;
         let Some(n) = shape.partition_of(hash) else { return Ok(true) };
@@ -328,7 +330,7 @@ impl Table {
         Ok(self.cache.insert(self.partition_key(n, FILTER_PART), CachedPart::Filter(filter), charge))
     }
 
-    /// The file, as when it was opened.
+    /// Returns the file in the form that opening a table uses.
     pub(super) fn opening(&self) -> Opening<'_> {
         let bytewise = self.comparator.is_bytewise();
         Opening { source: &self.source, meta: &self.meta, name: &self.name, bytewise }

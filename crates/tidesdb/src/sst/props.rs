@@ -1,5 +1,5 @@
-//! [`TableMeta`]: what is known of a table without reading its entries. The manifest stores it, the file repeats it, and
-//! opening a table compares the two.
+//! [`TableMeta`]: the description of a table. The manifest stores it and the file repeats it; opening a table compares
+//! the two.
 
 use crate::Result;
 use crate::codec::FieldClass::Required;
@@ -9,27 +9,27 @@ use crate::types::{
     Comparator, FILE_BYTES_MAX, FILE_NUMBER_MAX, ID_MAX, KEY_BYTES_MAX, SEQ_MAX, SeqNo, TableId, VlogId,
 };
 
-/// What a table refers to in one value log file.
+/// The references of a table to one value log file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VlogRef {
     /// The value log.
     pub vlog: VlogId,
-    /// Bytes on disk of the values referred to.
+    /// Stored bytes of the values referred to.
     pub bytes: u64,
-    /// How many values.
+    /// Number of values referred to.
     pub count: u64,
 }
 
-/// What the manifest knows of a table.
+/// The description of a table, as stored in the manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableMeta {
-    /// Number of the table; its file is called after it.
+    /// Number of the table, from which its file name is derived.
     pub id: TableId,
-    /// Drawn for this file alone.
+    /// Salt of this file.
     pub salt: Salt,
     /// Length of the file.
     pub file_bytes: u64,
-    /// Number of entries, all versions and kinds.
+    /// Number of entries, counting all versions and kinds.
     pub entries: u64,
     /// Number of distinct keys.
     pub keys: u64,
@@ -45,27 +45,27 @@ pub struct TableMeta {
     pub min_seq: SeqNo,
     /// Largest sequence number.
     pub max_seq: SeqNo,
-    /// Smallest expiry among entries that have one, 0 = none has.
+    /// Smallest expiry among entries that have one; 0 if none has.
     pub oldest_expiry: u32,
-    /// Largest expiry among entries that have one, 0 = none has.
+    /// Largest expiry among entries that have one; 0 if none has.
     pub newest_expiry: u32,
-    /// Whether some entry never expires.
+    /// True if at least one entry never expires.
     pub has_eternal: bool,
     /// Bytes of all keys, uncompressed.
     pub raw_key_bytes: u64,
     /// Bytes of all values (pointers for values in a value log), uncompressed.
     pub raw_value_bytes: u64,
-    /// No entry is covered by a range tombstone of a sequence number up to this one.
+    /// Range tombstones with sequence numbers up to this one cover no entry of the table.
     pub purged_to: SeqNo,
     /// Compression of the blocks.
     pub compression: Compression,
-    /// The value logs referred to, by ascending number.
+    /// References to value logs, in ascending file number order.
     pub vlog_refs: Vec<VlogRef>,
-    /// What a newer version says of the table; this one keeps it.
+    /// Unknown fields of a newer version, kept unchanged.
     pub unknown: UnknownFields,
 }
 
-/// Numbers of the fields. They are never used again.
+/// Field ids. An id is never reused.
 mod field {
     pub(super) const ID: u64 = 1;
     pub(super) const SALT: u64 = 2;
@@ -89,14 +89,14 @@ mod field {
 }
 
 impl TableMeta {
-    /// Whether `range` may cover an older entry of the table.
+    /// Returns whether `range` may cover an older entry of the table.
     pub fn may_be_hidden(&self, order: &Comparator, range: &RangeTombstone) -> bool {
         range.seq > self.min_seq
             && range.seq > self.purged_to
             && range.meets(order, &self.smallest, &self.largest)
     }
 
-    /// Appends the description as fields, as stored in the manifest, up to the end of a body.
+    /// Appends the description as fields, in the manifest's form. The fields extend to the end of the body.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut fields = FieldWriter::new(out);
         fields.number(field::ID, Required, self.id.0);
@@ -105,10 +105,10 @@ impl TableMeta {
         self.encode_fields(fields);
     }
 
-    /// Reads what [`encode`](Self::encode) wrote.
+    /// Decodes what [`encode`](Self::encode) wrote.
     ///
     /// # Errors
-    /// `Corrupt` when the bytes are not an encoded description, `FormatTooNew`.
+    /// `Corrupt` when the bytes are not an encoded description; `FormatTooNew`.
     pub fn decode(d: &mut Decoder<'_>) -> Result<Self> {
         Self::decode_fields(d, field::ID)
     }
@@ -139,7 +139,7 @@ impl TableMeta {
         fields.finish(&self.unknown);
     }
 
-    /// Reads the fields that are left. All known ones from `first` on must be there.
+    /// Reads the remaining fields. All known fields from `first` on must be present.
     fn decode_fields(d: &mut Decoder<'_>, first: u64) -> Result<Self> {
         let (mut meta, mut next) = (Self::default(), first);
         let unknown = read_fields(d, |id, d| {
@@ -179,7 +179,7 @@ impl TableMeta {
         Self { unknown, ..meta }.checked(d)
     }
 
-    /// Reads a description as the first format of the manifest has it: without ids.
+    /// Decodes a description in the first manifest format, which has no field ids.
     ///
     /// # Errors
     /// `Corrupt` when the bytes are not an encoded description.
@@ -190,13 +190,13 @@ impl TableMeta {
         Ok(Self { id, salt, file_bytes, ..Self::decode_unnumbered_props(d)? })
     }
 
-    /// Appends what the file itself repeats, up to the end of a section: all but number, salt and length, which its footer and size
-    /// tell.
+    /// Appends the properties that the file itself repeats, up to the end of a section. Number, salt and length are
+    /// omitted: the footer and the file size provide them.
     pub(super) fn encode_props(&self, out: &mut Vec<u8>) {
         self.encode_fields(FieldWriter::new(out));
     }
 
-    /// Reads what [`encode_props`](Self::encode_props) wrote.
+    /// Decodes what [`encode_props`](Self::encode_props) wrote.
     pub(super) fn decode_props(d: &mut Decoder<'_>) -> Result<Self> {
         Self::decode_fields(d, field::ENTRIES)
     }
@@ -210,7 +210,7 @@ impl TableMeta {
         }
     }
 
-    /// Reads properties as tables of format 1 have them: without ids.
+    /// Decodes the properties of a table of format 1, which have no field ids.
     pub(super) fn decode_unnumbered_props(d: &mut Decoder<'_>) -> Result<Self> {
         let mut meta = Self {
             entries: count(d)?,
@@ -235,7 +235,7 @@ impl TableMeta {
     }
 
     fn read_vlog_refs(&mut self, d: &mut Decoder<'_>) -> Result<()> {
-        // Each reference takes three bytes at least, which bounds the allocation by the bytes at hand.
+        // Each reference takes at least three bytes, so the remaining bytes bound the allocation.
         let refs = d.length(d.remaining() / 3)?;
         self.vlog_refs.reserve_exact(refs);
         for _ in 0..refs {
@@ -257,7 +257,7 @@ impl TableMeta {
         }
     }
 
-    /// Whether no count is above the one that it is a part of.
+    /// Returns whether every count is at most the count that includes it.
     fn is_consistent(&self) -> bool {
         self.keys <= self.entries
             && self.tombstones <= self.entries
@@ -266,7 +266,7 @@ impl TableMeta {
             && self.oldest_expiry <= self.newest_expiry
     }
 
-    /// The first field in which `self`, read from the file, differs from `expected`, if any.
+    /// Returns the name of the first field in which `self`, read from the file, differs from `expected`.
     pub(super) fn difference(&self, expected: &Self) -> Option<&'static str> {
         let same = [
             (self.entries == expected.entries, "number of entries"),
@@ -282,7 +282,7 @@ impl TableMeta {
 }
 
 impl Default for TableMeta {
-    /// The description of a table without entries.
+    /// Returns the description of a table without entries.
     fn default() -> Self {
         Self {
             id: TableId(0),
@@ -321,13 +321,13 @@ fn compression(d: &mut Decoder<'_>) -> Result<Compression> {
     Compression::from_u8(d.u8()?).ok_or_else(|| d.corrupt("unknown compression"))
 }
 
-/// A key that is a field.
+/// Reads a key that fills the rest of a field.
 fn bounded(d: &mut Decoder<'_>) -> Result<Vec<u8>> {
     let key = d.rest();
-    if key.len() <= KEY_BYTES_MAX { Ok(key.to_vec()) } else { Err(d.corrupt("key beyond its limit")) }
+    if key.len() <= KEY_BYTES_MAX { Ok(key.to_vec()) } else { Err(d.corrupt("key longer than its limit")) }
 }
 
-/// A length, or a count of things in one file.
+/// Reads a length, or a count of items in one file.
 fn count(d: &mut Decoder<'_>) -> Result<u64> {
     d.number(0..=FILE_BYTES_MAX, "length or count")
 }

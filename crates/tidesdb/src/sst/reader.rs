@@ -1,8 +1,8 @@
-//! An open table: blocks are read and checked as they are needed, and so are partitions of its index and filter.
+//! An open table. Blocks, and partitions of the index and filter, are read and checked when needed.
 //!
-//! A block is read as a whole, verified and decoded into the block cache (`load.rs`). Of a mapped file, a block and each of its
-//! frames are verified once per open (a bit each), and key sections stored raw are used in place. All methods may be
-//! called by any number of threads.
+//! A block is read as a whole, verified and decoded into the block cache (`load.rs`). In a mapped file, a block and
+//! each of its frames are verified once per open (one bit each), and key sections stored raw are used in place. All
+//! methods may be called by any number of threads.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,12 +26,12 @@ use super::values::TableValue;
 use crate::types::{Comparator, Kind, SeqNo};
 use crate::{Error, Result};
 
-/// What the block cache holds of tables.
+/// An entry of the block cache.
 #[derive(Debug)]
 pub enum CachedPart {
     /// A block (part 0).
     Block(CachedBlock),
-    /// The values of a frame (part 1 + number of the frame) of a long block, or of one whose keys are mapped.
+    /// The values of a frame (part 1 + number of the frame), for a long block or a block whose keys are mapped.
     Values(Box<[u8]>),
     /// A partition of an index.
     Index(Box<BlockIndex>),
@@ -39,22 +39,23 @@ pub enum CachedPart {
     Filter(FilterPartition),
 }
 
-/// What tables are opened with.
+/// Shared resources for opening tables.
 #[derive(Clone, Debug)]
 pub struct TableContext {
-    /// Where the files are.
+    /// Directory of the table files.
     pub dir: Arc<dyn Dir>,
-    /// Decoded parts of blocks, and partitions of indexes and filters.
+    /// Cache of decoded parts of blocks, and of partitions of indexes and filters.
     pub cache: Arc<Cache<CachedPart>>,
-    /// What the tables may hold of the memory of the cache.
+    /// Memory that tables may take from the cache.
     pub memory: Arc<TableMemory>,
     /// Whether to map files into memory.
     pub use_mmap: bool,
-    /// What lookups read.
+    /// Counts the reads of lookups.
     pub reads: Arc<BlockReads>,
 }
 
-/// Reads of files by lookups that did not find a block, or the values of a long one, in the cache. Maps are not counted.
+/// Counts file reads by lookups that missed the cache: for a block, or for the values of a long block. Reads of mapped
+/// files are not counted.
 #[derive(Debug, Default)]
 pub struct BlockReads(ShardedCounters<2>);
 
@@ -64,19 +65,19 @@ impl BlockReads {
         self.0.add(1, bytes as u64);
     }
 
-    /// Number of reads.
+    /// Returns the number of reads.
     pub fn reads(&self) -> u64 {
         self.0.sum(0)
     }
 
-    /// Bytes read.
+    /// Returns the number of bytes read.
     pub fn bytes(&self) -> u64 {
         self.0.sum(1)
     }
 }
 
 impl TableContext {
-    /// Tables in `dir`, with `cache_bytes` for all that is kept of them in memory.
+    /// Creates a context for tables in `dir`, with `cache_bytes` for all their data in memory.
     pub fn new(dir: &Arc<dyn Dir>, cache_bytes: u64, use_mmap: bool) -> Self {
         let cache = Arc::new(Cache::new(cache_bytes));
         let memory = TableMemory::new(&cache, cache_bytes);
@@ -84,16 +85,16 @@ impl TableContext {
     }
 }
 
-/// A version that a lookup found.
+/// A version of a key, found by a lookup.
 #[derive(Clone, Debug)]
 pub struct Found<'g> {
-    /// The commit that wrote it.
+    /// Sequence number of the commit that wrote it.
     pub seq: SeqNo,
-    /// What it says.
+    /// Kind of the entry.
     pub kind: Kind,
     /// Expiry in UNIX seconds, 0 = never.
     pub expiry: u32,
-    /// The value as stored; empty if it was not wanted.
+    /// The value as stored; empty if it was not requested.
     pub value: TableValue<'g>,
 }
 
@@ -108,13 +109,13 @@ pub struct Table {
     pub(super) cache: Arc<Cache<CachedPart>>,
     pub(super) memory: Arc<TableMemory>,
     pub(super) reads: Arc<BlockReads>,
-    /// Of a mapped file: what was verified of each block. Bit 0 is the key section, bit 1 + f is frame f.
+    /// For a mapped file: which parts of each block were verified. Bit 0 is the key section, bit 1 + f is frame f.
     pub(super) verified: Box<[AtomicU16]>,
 }
 
-/// Most bytes of a block or frame that are loaded ahead of its read: a longer read keeps the disk busy on its own.
+/// Maximum bytes of a block or frame to prefetch. A longer read keeps the disk busy on its own.
 const AHEAD_BYTES_MAX: usize = 128 << 10;
-/// Frames beyond this number have no bit and are verified at each use.
+/// Number of frames that have a bit. Later frames are verified at each use.
 pub(super) const FRAME_BITS: usize = 15;
 
 impl Table {
@@ -141,25 +142,27 @@ impl Table {
         }
     }
 
-    /// What the manifest knows of the table.
+    /// Returns the table's description in the manifest.
     pub fn meta(&self) -> &Arc<TableMeta> {
         &self.meta
     }
 
-    /// Whether the table may hold a key with this hash ([`codec::key_hash`](crate::codec::key_hash)); false is certain.
-    /// Only for byte order: other orders have no filter, as their equal keys may differ in bytes.
+    /// Returns whether the table may contain a key with this hash ([`codec::key_hash`](crate::codec::key_hash)); false
+    /// is certain. Use it only for byte order: tables in other orders have no filter, because equal keys may differ in
+    /// bytes.
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
         self.guide.filter.may_contain(hash) && self.partition_may_contain(hash)
     }
 
-    /// Begins to load what [`Table::get`] looks at first, so that the filters of several tables load at once.
+    /// Starts loading the filter line that [`Table::get`] reads first, so that the filters of several tables load in
+    /// parallel.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         self.guide.filter.prefetch(hash);
     }
 
-    /// Bytes of index and filter in memory for as long as the table is open.
+    /// Returns the bytes of index and filter that stay in memory while the table is open.
     pub fn resident_bytes(&self) -> u64 {
         let index = match &self.guide.index {
             Index::Resident(index) => index.bytes(),
@@ -168,8 +171,8 @@ impl Table {
         (index + self.guide.filter.bytes() + size_of_val(&*self.verified)) as u64
     }
 
-    /// The newest version of `key`, whose hash is `hash`, at or below `snapshot`. With `want_value` false, the value is
-    /// neither read nor decoded, and comes back empty.
+    /// Returns the newest version of `key` at or below `snapshot`; `hash` must be the hash of `key`. With `want_value`
+    /// false, the value is neither read nor decoded, and is empty.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
@@ -185,7 +188,8 @@ impl Table {
         self.get_through((key, hash), snapshot, want_value, guard, &mut OpenGate)
     }
 
-    /// As [`Table::get`], asking `gate` before each read; if the gate is shut afterwards, the result means nothing.
+    /// Like [`Table::get`], but asks `gate` before each read. If the gate is shut afterwards, the result is
+    /// meaningless.
     ///
     /// # Errors
     /// As [`Table::get`].
@@ -238,14 +242,14 @@ impl Table {
         }
     }
 
-    /// Whether `gate` lets the caller read `len` bytes at `at` now.
+    /// Returns whether `gate` allows a read of `len` bytes at offset `at` now.
     #[inline]
     pub(super) fn admits(&self, gate: &mut impl ReadGate, at: u64, len: usize) -> bool {
         self.source.map().is_some()
             || gate.admits((self.meta.id.0, at), || self.source.load_ahead(at, len.min(AHEAD_BYTES_MAX)))
     }
 
-    /// Notes that the key section (0) or frame `bit - 1` of a mapped block was verified.
+    /// Records that the key section (bit 0) or frame `bit - 1` of a mapped block was verified.
     pub(super) fn mark_verified(&self, b: usize, bit: usize) {
         if let (Some(bits), true) = (self.verified.get(b), bit <= FRAME_BITS) {
             bits.fetch_or(1 << bit, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Where the bytes of an open table come from: a map of the file, or reads.
+//! The bytes of an open table: a mapped file, or reads of the file.
 
 use std::io;
 use std::sync::Arc;
@@ -7,32 +7,32 @@ use tidesdb_io::{Advice, File, FileExt, ReadMap};
 
 use crate::{Error, Result};
 
-/// An open table file. Complete and never written again.
+/// An open table file. It is complete and never written again.
 #[derive(Debug)]
 pub(super) enum Source {
-    /// The whole file in memory.
+    /// The whole file, mapped into memory.
     Map(ReadMap),
-    /// Read piece by piece.
+    /// A file that is read piece by piece.
     File(Arc<dyn File>),
 }
 
 impl Source {
-    /// The file, mapped if wished and possible, checked to be `len` bytes long.
+    /// Opens the file and checks that it is `len` bytes long. Maps it if `use_mmap` is set and the system can.
     pub(super) fn open(file: Arc<dyn File>, use_mmap: bool, len: u64, name: &str) -> Result<Self> {
         let found = file.len().map_err(|e| Error::io("stat", name, e))?;
         if found != len {
-            let what = format!("file has {found} bytes where {len} were written");
+            let what = format!("the file has {found} bytes, but {len} were written");
             return Err(Error::corrupt(name, found.min(len), what));
         }
         let map = if use_mmap { file.map_read().map_err(|e| Error::io("map", name, e))? } else { None };
-        // A map that does not hold the whole file is of no use; the file was cut since its length was asked.
+        // A map that lacks a part of the file is useless: the file was truncated after its length was read.
         match map {
             Some(map) if map.len() as u64 == len => Ok(Self::Map(map)),
             _ => Ok(Self::File(file)),
         }
     }
 
-    /// `len` bytes at `at`: of the map, or read into `buf`.
+    /// Returns `len` bytes at offset `at`, from the map or read into `buf`.
     pub(super) fn read<'a>(
         &'a self,
         at: u64,
@@ -42,10 +42,10 @@ impl Source {
     ) -> Result<&'a [u8]> {
         match self {
             Self::Map(map) => {
-                slice(map, at, len).ok_or_else(|| Error::corrupt(name, at, "file ends too early"))
+                slice(map, at, len).ok_or_else(|| Error::corrupt(name, at, "unexpected end of file"))
             }
             Self::File(file) => {
-                // Bytes of the read before are not cleared: the new ones take their place.
+                // Old content is not cleared first, because the read overwrites it.
                 buf.try_reserve_exact(len.saturating_sub(buf.len()))
                     .map_err(|_| Error::MemoryLimit { what: format!("reading {name}").into() })?;
                 buf.resize(len, 0);
@@ -55,21 +55,22 @@ impl Source {
         }
     }
 
-    /// Begins to load `len` bytes at `at`, so that a read soon after waits less. Errors are left to that read.
+    /// Starts loading `len` bytes at offset `at`, so that a read shortly afterwards waits less. Errors are left to that
+    /// read.
     pub(super) fn load_ahead(&self, at: u64, len: usize) {
         if let Self::File(file) = self {
             let _ = file.advise(Advice::WillNeed, at, len as u64);
         }
     }
 
-    /// Has the system forget `len` bytes at `at`, which were read.
+    /// Asks the system to drop `len` bytes at offset `at`, which were read, from its page cache.
     pub(super) fn drop_cached(&self, at: u64, len: usize) {
         if let Self::File(file) = self {
             let _ = file.advise(Advice::DontNeed, at, len as u64);
         }
     }
 
-    /// The map, if the file is mapped.
+    /// Returns the map if the file is mapped.
     #[inline]
     pub(super) fn map(&self) -> Option<&[u8]> {
         match self {
@@ -79,17 +80,17 @@ impl Source {
     }
 }
 
-/// `len` bytes at `at` of `bytes`, if they are there.
+/// Returns `len` bytes at offset `at` of `bytes`, if they exist.
 #[inline]
 pub(super) fn slice(bytes: &[u8], at: u64, len: usize) -> Option<&[u8]> {
     let at = usize::try_from(at).ok()?;
     bytes.get(at..at.checked_add(len)?)
 }
 
-/// Fills `buf` from `at`.
+/// Fills `buf` with the bytes at offset `at`.
 fn read_exact(file: &Arc<dyn File>, buf: &mut [u8], at: u64, name: &str) -> Result<()> {
     file.read_exact_at(buf, at).map_err(|e| match e.kind() {
-        io::ErrorKind::UnexpectedEof => Error::corrupt(name, at, "file ends too early"),
+        io::ErrorKind::UnexpectedEof => Error::corrupt(name, at, "unexpected end of file"),
         _ => Error::io_at("read", name, at, e),
     })
 }

@@ -1,4 +1,4 @@
-//! Tests of tables on the simulated disk, and what they share: a random source, a rig, a model.
+//! Tests of tables on the simulated disk, and their shared helpers: random numbers, a test rig, a model.
 
 mod bench;
 mod corruption;
@@ -27,7 +27,7 @@ use crate::types::{Comparator, EntryCursor, EntryRef, Kind, SeqNo, Stamp, TableI
 pub(super) const ALL: [Compression; 5] =
     [Compression::None, Compression::Snappy, Compression::Lz4, Compression::Zstd, Compression::Lz4Fast];
 
-/// A reproducible source of numbers.
+/// A reproducible random number generator.
 pub(super) struct Rng(u64);
 
 impl Rng {
@@ -55,7 +55,7 @@ impl Rng {
     }
 }
 
-/// An entry, owned.
+/// An owned entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) key: Vec<u8>,
@@ -79,7 +79,7 @@ impl Entry {
 pub(super) struct Rig {
     pub(super) disk: Arc<SimDisk>,
     pub(super) dir: Arc<dyn Dir>,
-    /// Bytes that close a partition of an index; few, so that small tables have several.
+    /// Length that closes an index partition; small, so that small tables have several.
     pub(super) partition_bytes: usize,
 }
 
@@ -116,14 +116,14 @@ impl Rig {
         TableContext::new(&self.dir, cache_bytes, use_mmap)
     }
 
-    /// A context in which no table finds room to be resident, while partitions may be cached.
+    /// Returns a context in which no table gets memory to be resident, but partitions may be cached.
     pub(super) fn crowded(&self, cache_bytes: u64) -> (TableContext, TableShare) {
         let context = self.context(false, cache_bytes);
         let share = context.memory.take(cache_bytes / 2);
         (context, share)
     }
 
-    /// Mapped, or read piece by piece, nothing of which is kept.
+    /// Opens a table, mapped or read piece by piece, without a cache.
     pub(super) fn open(
         &self,
         meta: &Arc<TableMeta>,
@@ -141,7 +141,7 @@ pub(super) fn salt(id: u64) -> Salt {
     salt
 }
 
-/// The limits of older tables.
+/// The limits that older versions used.
 pub(super) const OLD_LIMITS: Limits =
     Limits { disk: usize::MAX, keys: 32 << 10, values: 16 << 10, frame: 4 << 10 };
 
@@ -149,13 +149,13 @@ pub(super) fn options(compression: Compression) -> TableOptions {
     TableOptions { compression, filter_bits_per_key: 10 }
 }
 
-/// The entry at the cursor, owned.
+/// Returns the entry at the cursor, owned.
 pub(super) fn at(cursor: &mut impl EntryCursor) -> Result<Entry> {
     let (key, Stamp { seq, kind, expiry }) = (cursor.key().to_vec(), cursor.stamp());
     Ok(Entry { key, seq, kind, expiry, value: cursor.value()?.to_vec() })
 }
 
-/// Looks a key up.
+/// Looks up a key.
 pub(super) fn get(table: &Table, key: &[u8], snapshot: SeqNo) -> Result<Option<Entry>> {
     let guard = tidesdb_sync::pin();
     let found = table.get(key, key_hash(key), snapshot, true, &guard)?;
@@ -168,7 +168,8 @@ pub(super) fn get(table: &Table, key: &[u8], snapshot: SeqNo) -> Result<Option<E
     }))
 }
 
-/// What a lookup must find among sorted entries. The key is the one asked with: orders may hold others equal.
+/// Returns what a lookup among sorted entries must find. The key is the requested one; some orders treat different keys
+/// as equal.
 pub(super) fn expect_get(
     entries: &[Entry],
     order: &Comparator,
@@ -183,7 +184,7 @@ pub(super) fn expect_get(
     Some(Entry { key: key.into(), ..found.clone() })
 }
 
-/// All entries, forward. An error ends the walk and is given back.
+/// Returns all entries in forward order. An error ends the scan and is returned.
 pub(super) fn scan(table: &Arc<Table>) -> (Vec<Entry>, Result<()>) {
     let mut out = Vec::new();
     let mut cursor = super::TableCursor::new(Arc::clone(table));

@@ -1,7 +1,9 @@
-//! Values of entries: from the cached block, or from a frame that is read, verified, decoded, and cached where that pays.
+//! Values of entries: from the cached block, or from a frame that is read, verified and decoded, and cached if that
+//! pays off.
 //!
-//! Frames on their own are read where a block is long or its keys are mapped. One in a few of them is cached; a value of a
-//! mapped frame that is stored raw, or of a cached frame, is handed out in place. Long values never enter the cache.
+//! Frames are read separately if a block is long or its keys are mapped. A fraction of these frames is cached. A value
+//! is returned in place if it is in a cached frame, or in a mapped frame that is stored raw. Long values never enter
+//! the cache.
 
 use std::cell::RefCell;
 use std::ops::Deref;
@@ -21,7 +23,7 @@ use crate::Result;
 use crate::codec::{Compression, bound_crc, decompress_into, decompress_prefix};
 use crate::types::Slice;
 
-/// What lookups of a thread reuse.
+/// Per-thread buffers for lookups.
 struct Scratch {
     /// Bytes read.
     disk: Vec<u8>,
@@ -30,21 +32,21 @@ struct Scratch {
 }
 
 thread_local! {
-    /// Never borrowed across a call that could lead back here.
+    /// Never borrowed during a call that could reach this module again.
     static SCRATCH: RefCell<Scratch> = const { RefCell::new(Scratch { disk: Vec::new(), raw: Vec::new() }) };
 }
 
 /// A value of a table.
 #[derive(Clone, Debug)]
 pub enum TableValue<'g> {
-    /// In the map, or in the cache, while the guard lives.
+    /// In the mapped file or in the cache, valid while the guard lives.
     InPlace(&'g [u8]),
-    /// Read or decoded for the asker.
+    /// Read or decoded for the caller.
     Owned(Slice),
 }
 
 impl TableValue<'_> {
-    /// The value, to keep.
+    /// Returns the value in an owned form.
     pub fn into_slice(self) -> Slice {
         match self {
             Self::InPlace(bytes) => bytes.into(),
@@ -64,11 +66,11 @@ impl Deref for TableValue<'_> {
     }
 }
 
-/// What the reader of a value gets if its gate refuses a read.
+/// Result of reading a value if the gate refuses a read.
 const REFUSED: TableValue<'static> = TableValue::InPlace(&[]);
 
 impl Table {
-    /// Value `i` of block `b`; means nothing if `gate` is shut afterwards.
+    /// Returns value `i` of block `b`. The result is meaningless if `gate` is shut afterwards.
     #[inline]
     pub(super) fn value<'g>(
         &'g self,
@@ -99,7 +101,7 @@ impl Table {
         self.value_of_frame(b, block, i, guard, gate)
     }
 
-    /// Value `i` of block `b`, from its frame.
+    /// Returns value `i` of block `b`, from its frame.
     fn value_of_frame<'g>(
         &'g self,
         b: usize,
@@ -116,7 +118,8 @@ impl Table {
         if frame.disk == frame.raw
             && let Some(map) = self.source.map()
         {
-            let values = slice(map, at, frame.disk).ok_or_else(|| self.corrupt(at, "file ends too early"))?;
+            let values =
+                slice(map, at, frame.disk).ok_or_else(|| self.corrupt(at, "unexpected end of file"))?;
             self.check_values((b, f), at, frame, values)?;
             return self.part_of(fence, values, span).map(TableValue::InPlace);
         }
@@ -135,7 +138,7 @@ impl Table {
         })
     }
 
-    /// The value of a frame of its own: decoded into the memory that is handed out, and no more is kept.
+    /// Returns the value of a frame with a single value: decoded into the returned memory, with no other copy kept.
     fn long_value(
         &self,
         (b, f): (usize, usize),
@@ -151,7 +154,7 @@ impl Table {
         Ok(Slice::from(if frame.disk == frame.raw { disk } else { raw }))
     }
 
-    /// A value by way of the cached frame.
+    /// Returns a value from the cached frame, reading the frame first if necessary.
     fn cached_value<'g>(
         &'g self,
         (b, f): (usize, usize),
@@ -162,7 +165,7 @@ impl Table {
     ) -> Result<TableValue<'g>> {
         let key = self.cache_key(b, f as u8 + 1);
         if let Some(map) = self.source.map() {
-            // Most lookups end there: it loads while the cache is asked.
+            // Most lookups use these bytes. They load while the cache is searched.
             prefetch(map, (fence.at + fence.key_part as u64 + frame.at) as usize);
         }
         if let Some(CachedPart::Values(values)) = self.cache.get_pinned(key, guard) {
@@ -184,11 +187,11 @@ impl Table {
     }
 
     fn part_of<'v>(&self, fence: Fence, values: &'v [u8], (start, end): (usize, usize)) -> Result<&'v [u8]> {
-        values.get(start..end).ok_or_else(|| self.corrupt(fence.at, "value outside its frame"))
+        values.get(start..end).ok_or_else(|| self.corrupt(fence.at, "value extends beyond its frame"))
     }
 
-    /// The values of frame `f` of block `b`, verified: in place, or in one of the buffers (bytes read, bytes decoded).
-    /// Only the first `want` bytes are sure to be decoded.
+    /// Returns the verified values of frame `f` of block `b`: in place, or in one of the buffers (bytes read, bytes
+    /// decoded). Only the first `want` bytes are guaranteed to be decoded.
     pub(super) fn frame_values<'a>(
         &'a self,
         (b, f): (usize, usize),
@@ -203,7 +206,7 @@ impl Table {
         self.decode_frame((b, f), at, frame, want, (bytes, raw))
     }
 
-    /// The same, where the frame, which lies at `at`, was read: `bytes` are returned if they are stored raw.
+    /// Like `frame_values`, for a frame at offset `at` that was already read. Returns `bytes` if they are stored raw.
     pub(super) fn decode_frame<'a>(
         &self,
         (b, f): (usize, usize),
@@ -226,7 +229,8 @@ impl Table {
         Ok(raw)
     }
 
-    /// Verifies the bytes of frame `f` of block `b`, which begin at `at`; of a mapped file, once.
+    /// Verifies the bytes of frame `f` of block `b`, which start at offset `at`. A frame of a mapped file is verified
+    /// once.
     #[inline]
     fn check_values(&self, (b, f): (usize, usize), at: u64, frame: Frame, bytes: &[u8]) -> Result<()> {
         let bit = f + 1;
@@ -234,7 +238,7 @@ impl Table {
             && self.verified.get(b).is_some_and(|bits| bits.load(Ordering::Relaxed) & 1 << bit != 0);
         if !known {
             if bound_crc(&self.meta.salt, at, &[bytes]) != frame.crc {
-                return Err(self.corrupt(at, "checksum of values"));
+                return Err(self.corrupt(at, "checksum mismatch in values"));
             }
             self.mark_verified(b, bit);
         }

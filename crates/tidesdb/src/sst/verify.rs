@@ -1,4 +1,4 @@
-//! Reads every byte of a table again and checks it: checksums, order, index against data, filter, counts.
+//! Reads every byte of a table again and checks checksums, order, index against data, filter and counts.
 
 use std::cmp::Ordering;
 
@@ -13,9 +13,9 @@ use crate::Result;
 use crate::codec::key_hash;
 use crate::types::{KEY_BYTES_MAX, Kind, SeqNo};
 
-/// What the walk has seen so far.
+/// State of a verification scan.
 struct Walk {
-    /// The filter, read anew.
+    /// The filter, read from the file again.
     filter: Filter,
     near: HeldPartition,
     meta: TableMeta,
@@ -28,7 +28,7 @@ impl Table {
     /// Reads and checks the whole file, and returns the number of entries.
     ///
     /// # Errors
-    /// `Corrupt` naming the first place where the file is not what was written; `Io`.
+    /// `Corrupt` with the first location where the file differs from what was written; `Io`.
     pub fn verify(&self) -> Result<u64> {
         let mut walk = Walk {
             filter: self.verify_sections()?,
@@ -60,12 +60,15 @@ impl Table {
         };
         match found.difference(&self.meta) {
             None => Ok(found.entries),
-            Some(what) => Err(self
-                .corrupt(self.footer.props_at, &format!("{what} of the entries differ from the properties"))),
+            Some(what) => Err(self.corrupt(
+                self.footer.props_at,
+                &format!("the {what} of the entries differ from the properties"),
+            )),
         }
     }
 
-    /// Footer, properties, index and filter, read anew. Partitions that the walk reads are not read here. Returns the filter.
+    /// Reads footer, properties, index and filter again, except for partitions that the scan itself reads. Returns the
+    /// filter.
     fn verify_sections(&self) -> Result<Filter> {
         let (meta, name, opening) = (&self.meta, &self.name, self.opening());
         let end = opening.read(self.footer.index_at, meta.file_bytes)?;
@@ -96,7 +99,7 @@ impl Table {
         }
     }
 
-    /// Checks the entries of a block against those before, the index, the filter and the rules of kinds.
+    /// Checks the entries of a block against the previous entries, the index, the filter and the rules for each kind.
     fn verify_entries(
         &self,
         b: usize,
@@ -109,7 +112,7 @@ impl Table {
             block.key_into(i, &mut walk.key);
             let seq = block.seq(i);
             if walk.key.len() > KEY_BYTES_MAX {
-                return Err(self.corrupt(fence.at, "key too long"));
+                return Err(self.corrupt(fence.at, "key longer than its limit"));
             }
             let order = self.comparator.compare(&walk.last, &walk.key);
             let first = walk.meta.entries == 0;
@@ -121,11 +124,14 @@ impl Table {
                 self.verify_fence(b, fence, new_key, seq, walk)?;
             }
             if new_key && !walk.filter.may_contain(key_hash(&walk.key)) {
-                return Err(self.corrupt(self.footer.filter_at, "filter denies a key of the table"));
+                return Err(
+                    self.corrupt(self.footer.filter_at, "filter denies a key that the table contains")
+                );
             }
             let (start, end) = block.value_span(i);
-            let value =
-                values.get(start..end).ok_or_else(|| self.corrupt(fence.at, "value outside its block"))?;
+            let value = values
+                .get(start..end)
+                .ok_or_else(|| self.corrupt(fence.at, "value extends beyond its block"))?;
             self.count(walk, (block.kind(i), block.expiry(i), value), seq, new_key, fence)?;
             std::mem::swap(&mut walk.key, &mut walk.last);
             walk.last_seq = seq;
@@ -133,7 +139,7 @@ impl Table {
         Ok(())
     }
 
-    /// Checks that the fence before block `b` separates it from what came before.
+    /// Checks that the fence before block `b` separates it from the previous entries.
     fn verify_fence(&self, b: usize, fence: Fence, new_key: bool, seq: SeqNo, walk: &mut Walk) -> Result<()> {
         let Some(border) = self.border(&mut walk.near, b)? else { return Ok(()) };
         let after_last = self.comparator.compare(&walk.last, &border.fence);
@@ -142,7 +148,7 @@ impl Table {
             None => new_key && after_last.is_lt() && before_first,
             Some(first_seq) => !new_key && after_last.is_eq() && first_seq == seq,
         };
-        if good { Ok(()) } else { Err(self.corrupt(fence.at, "index does not fit the block")) }
+        if good { Ok(()) } else { Err(self.corrupt(fence.at, "index does not match the block")) }
     }
 
     fn count(

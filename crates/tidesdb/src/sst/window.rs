@@ -1,11 +1,11 @@
-//! Reads a table ahead of a walk.
+//! Read-ahead for scans of a table.
 //!
-//! A walk consumes block after block, in one direction. Its window reads several of them by one call, and has the system load
-//! the ones that follow while these are consumed. All in all it never loads more than twice the bytes that the walk has
-//! consumed, so a short walk costs little, and the pieces of a long one grow to [`PIECE_BYTES`]. A walk over a whole table (merge,
-//! verification) reads pieces of [`WHOLE_PIECE_BYTES`] from its start.
+//! A scan consumes block after block, in one direction. Its window reads several blocks with one call, and asks the
+//! system to load the following blocks while the scan consumes these. In total it never loads more than twice the bytes
+//! that the scan has consumed. So a short scan costs little, and the pieces of a long scan grow to [`PIECE_BYTES`]. A
+//! scan of a whole table (merge, verification) reads pieces of [`WHOLE_PIECE_BYTES`] from the start.
 //!
-//! What is read lies in the window alone; the cursor decides what goes into the block cache.
+//! The bytes read are stored only in the window. The cursor decides what goes into the block cache.
 
 use std::ops::Range;
 
@@ -15,51 +15,52 @@ use super::partitions::HeldPartition;
 use super::source::{Source, slice};
 use crate::Result;
 
-/// Blocks in a row that a walk reads one by one before its window reads ahead.
+/// Number of consecutive blocks that a scan reads one by one before read-ahead starts.
 const SINGLE_BLOCKS: u32 = 2;
-/// Most bytes that are read ahead by one call, and most that are loaded behind them.
+/// Maximum bytes to read with one call, and maximum bytes to prefetch after them.
 const PIECE_BYTES: u64 = 256 << 10;
-/// The same for walks over whole tables.
+/// The same limit for scans of whole tables.
 const WHOLE_PIECE_BYTES: u64 = 1 << 20;
-/// Places at which a table is looked for in the page cache.
+/// Number of offsets at which the page cache is sampled.
 const SAMPLES: u64 = 16;
-/// A window that grew larger than this gives its memory back.
+/// A window with a larger buffer releases the memory on reset.
 const KEPT_BYTES: usize = 1 << 20;
 
-/// A piece of a table file, and how the walk that reads it has gone so far.
+/// A piece of a table file in memory, and the progress of the scan that reads it.
 #[derive(Debug, Default)]
 pub(super) struct Window {
     at: u64,
     bytes: Vec<u8>,
     /// Blocks that the system was asked to load.
     loading: Range<usize>,
-    /// Blocks that could not be read together: each is read on its own.
+    /// Blocks that could not be read together. Each is read separately.
     unreadable: Range<usize>,
-    /// Whether the walk goes over the whole table.
+    /// True if the scan covers the whole table.
     whole: bool,
-    /// Whether the walk leaves no pages of the table in the system's cache.
+    /// True if the scan drops the pages it read from the system's page cache.
     drop_behind: bool,
     backwards: bool,
-    /// Blocks in a row that were not cached.
+    /// Number of consecutive blocks that were not cached.
     streak: u32,
-    /// Bytes that those blocks gave to the walk.
+    /// Bytes of those blocks that the scan consumed.
     consumed: u64,
-    /// Bytes that were read or loaded for them.
+    /// Bytes that were read or prefetched for those blocks.
     loaded: u64,
 }
 
 impl Window {
-    /// A window for a walk forwards over a whole table. With `drop_behind`, what it reads leaves the system's cache.
+    /// Creates a window for a forward scan of a whole table. With `drop_behind`, the bytes read are dropped from the
+    /// system's page cache.
     pub(super) fn whole(drop_behind: bool) -> Self {
         Self { whole: true, drop_behind, ..Self::default() }
     }
 
-    /// Whether the walk is so long that it is read ahead.
+    /// Returns whether the scan is long enough for read-ahead.
     pub(super) fn is_long(&self) -> bool {
         self.whole || self.streak > SINGLE_BLOCKS
     }
 
-    /// Forgets all, for another table.
+    /// Resets the state for another table.
     pub(super) fn reset(&mut self) {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.clear();
@@ -67,7 +68,7 @@ impl Window {
         *self = Self { bytes, whole: self.whole, drop_behind: self.drop_behind, ..Self::default() };
     }
 
-    /// The first `len` bytes of the block at `fence`, to which the walk has [stepped](Self::step).
+    /// Returns the first `len` bytes of the block at `fence`. The scan must have [stepped](Self::step) to that block.
     pub(super) fn block<'a>(
         &'a mut self,
         table: &'a Table,
@@ -76,16 +77,17 @@ impl Window {
         len: usize,
     ) -> Result<&'a [u8]> {
         if let Some(map) = table.source.map() {
-            return slice(map, fence.at, len).ok_or_else(|| table.corrupt(fence.at, "file ends too early"));
+            return slice(map, fence.at, len)
+                .ok_or_else(|| table.corrupt(fence.at, "unexpected end of file"));
         }
         self.consumed += len as u64;
         if self.get(fence.at, len).is_none() {
             self.fill(table, near, fence, len)?;
         }
-        self.get(fence.at, len).ok_or_else(|| table.corrupt(fence.at, "file ends too early"))
+        self.get(fence.at, len).ok_or_else(|| table.corrupt(fence.at, "unexpected end of file"))
     }
 
-    /// `len` bytes at `at`, inside the block at `fence`: of the window, or read into `buf`.
+    /// Returns `len` bytes at offset `at` within the block at `fence`, from the window or read into `buf`.
     pub(super) fn frame<'a>(
         &'a mut self,
         table: &'a Table,
@@ -99,17 +101,17 @@ impl Window {
             self.loaded += if is_here { 0 } else { len as u64 };
         }
         if is_here {
-            return self.get(at, len).ok_or_else(|| table.corrupt(at, "frame outside its block"));
+            return self.get(at, len).ok_or_else(|| table.corrupt(at, "frame extends beyond its block"));
         }
         table.source.read(at, len, buf, &table.name)
     }
 
-    /// `len` bytes at `at`, if they are in the window.
+    /// Returns `len` bytes at offset `at` if they are in the window.
     fn get(&self, at: u64, len: usize) -> Option<&[u8]> {
         slice(&self.bytes, at.checked_sub(self.at)?, len)
     }
 
-    /// Notes that the walk goes from block `from` to block `to`, which is not cached.
+    /// Records that the scan moves from block `from` to block `to`, which is not cached.
     pub(super) fn step(&mut self, from: usize, to: usize) {
         let backwards = to.wrapping_add(1) == from;
         if backwards != self.backwards || (!backwards && to != from.wrapping_add(1)) {
@@ -119,7 +121,7 @@ impl Window {
         self.streak = self.streak.saturating_add(1);
     }
 
-    /// How much more may be loaded now.
+    /// Returns how many more bytes may be loaded now.
     fn allowance(&self) -> u64 {
         match self.is_long() {
             true if self.whole => WHOLE_PIECE_BYTES,
@@ -128,7 +130,8 @@ impl Window {
         }
     }
 
-    /// Reads a piece that begins, or backwards ends, with the block at `fence`: at least `len` bytes of it.
+    /// Reads a piece that starts (in a backward scan: ends) with the block at `fence`: at least `len` bytes of that
+    /// block.
     #[cold]
     fn fill(&mut self, table: &Table, near: &mut HeldPartition, fence: Fence, len: usize) -> Result<()> {
         let piece = self.next_piece(table, near, fence.block);
@@ -136,7 +139,7 @@ impl Window {
             self.load_behind(table, near, &piece);
             let piece_len = (bytes.end - bytes.start) as usize;
             match self.read(table, bytes.start, piece_len) {
-                // One of its blocks cannot be read. The walk gets those before that one, and meets the error where it lies.
+                // One of the blocks cannot be read. The scan still gets the blocks before it, and then the error.
                 Err(_) if piece_len > len => self.unreadable = piece,
                 result => return result,
             }
@@ -145,9 +148,9 @@ impl Window {
         self.read(table, fence.at, len)
     }
 
-    /// Reads `len` bytes at `at` into the window.
+    /// Reads `len` bytes at offset `at` into the window.
     fn read(&mut self, table: &Table, at: u64, len: usize) -> Result<()> {
-        // Not what it was before, should the read fail.
+        // Invalidates the old content in case the read fails.
         self.at = u64::MAX;
         table.source.read(at, len, &mut self.bytes, &table.name)?;
         self.at = at;
@@ -157,7 +160,7 @@ impl Window {
         Ok(())
     }
 
-    /// The blocks to read together, of which the walk needs `b` now; none if it needs no other.
+    /// Returns the blocks to read together; the scan needs `b` now. Empty if only `b` is needed.
     fn next_piece(&mut self, table: &Table, near: &mut HeldPartition, b: usize) -> Range<usize> {
         let was_loading = std::mem::take(&mut self.loading);
         match (was_loading.contains(&b), self.backwards) {
@@ -165,7 +168,7 @@ impl Window {
             (true, false) => b..was_loading.end,
             (true, true) => was_loading.start..b + 1,
             (false, _) => {
-                // The other half is for the blocks behind.
+                // The other half is for the blocks that `load_behind` prefetches.
                 let bytes = if self.whole { WHOLE_PIECE_BYTES } else { self.allowance() / 2 };
                 let piece = self.piece(table, near, b, bytes);
                 self.loaded += bytes_of(table, near, &piece).map_or(0, |bytes| bytes.end - bytes.start);
@@ -174,7 +177,7 @@ impl Window {
         }
     }
 
-    /// Begins to load the blocks that follow `piece`.
+    /// Starts loading the blocks that follow `piece`.
     fn load_behind(&mut self, table: &Table, near: &mut HeldPartition, piece: &Range<usize>) {
         let next = if self.backwards { piece.start.checked_sub(1) } else { Some(piece.end) };
         let Some(next) = next else { return };
@@ -186,14 +189,14 @@ impl Window {
         }
     }
 
-    /// The blocks from `b` on, in the direction of the walk, that take no more than `bytes`, nor a whole piece.
+    /// Returns the blocks from `b` on, in scan direction, that together take at most `bytes` and at most one piece.
     fn piece(&self, table: &Table, near: &mut HeldPartition, b: usize, bytes: u64) -> Range<usize> {
         let mut room = bytes.min(if self.whole { WHOLE_PIECE_BYTES } else { PIECE_BYTES });
         let (mut start, mut end) = if self.backwards { (b + 1, b + 1) } else { (b, b) };
         loop {
             let next = if self.backwards { start.checked_sub(1) } else { Some(end) };
             let Some(next) = next.filter(|next| *next < table.blocks()) else { break };
-            // A walk that comes to this block meets the error.
+            // A scan that reaches this block gets the error.
             let Ok(fence) = table.fence(near, next) else { break };
             if fence.disk > room {
                 break;
@@ -210,7 +213,7 @@ impl Window {
 }
 
 impl Table {
-    /// Whether most of the file is in the system's page cache, by a sample.
+    /// Returns whether most of the file is in the system's page cache, according to a sample.
     pub fn is_in_page_cache(&self) -> bool {
         let Source::File(file) = &self.source else { return true };
         let step = self.footer.filter_at / SAMPLES;
@@ -219,7 +222,7 @@ impl Table {
     }
 }
 
-/// Where blocks lie; `None` for no blocks, or if the index cannot be read there.
+/// Returns the byte range of `blocks`; `None` if there are none or the index cannot be read there.
 fn bytes_of(table: &Table, near: &mut HeldPartition, blocks: &Range<usize>) -> Option<Range<u64>> {
     if blocks.is_empty() {
         return None;

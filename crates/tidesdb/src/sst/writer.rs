@@ -1,7 +1,8 @@
-//! Writes a table from front to back: blocks as they fill, then filter, index, top level, properties and footer, then one sync.
+//! Writes a table from front to back: blocks as they fill, then filter, index, top level, properties and footer, then
+//! one sync.
 //!
-//! The order of entries is checked always: a table out of order would hide keys from searches. After any error the
-//! writer is of no use but to be abandoned.
+//! The order of entries is always checked, because searches would miss keys in an unordered table. After any error the
+//! caller can only abandon the writer.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -17,19 +18,19 @@ use crate::codec::{Compression, Salt, key_hash};
 use crate::types::{Comparator, EntryRef, KEY_BYTES_MAX, Kind, SeqNo, TableId, VALUE_BYTES_MAX, VlogId};
 use crate::{Error, FamilyOptions, Result, files};
 
-/// Bytes gathered before a write.
+/// Number of buffered bytes that triggers a write.
 const WRITE_BYTES: usize = 1 << 20;
-/// So many bytes behind a write, the pages of a file that leaves the system's cache may still be on their way to the disk.
+/// With `drop_pages`: pages within this distance of the last write may still be on their way to the disk.
 const DROP_BEHIND_BYTES: u64 = 8 << 20;
-/// Length of an encoded pointer into a value log.
+/// Length of an encoded pointer into a value log, in bytes.
 const POINTER_BYTES: usize = 24;
 
-/// How a table is written.
+/// Settings for writing a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableOptions {
     /// Compression of the blocks.
     pub compression: Compression,
-    /// Bits of filter for each key; 0 = no filter.
+    /// Filter bits per key; 0 means no filter.
     pub filter_bits_per_key: u32,
 }
 
@@ -39,7 +40,7 @@ impl From<&FamilyOptions> for TableOptions {
     }
 }
 
-/// A table under construction. Dropping it leaves a partial file that no manifest names.
+/// A table being written. Dropping the writer leaves a partial file that no manifest names.
 pub struct TableWriter {
     dir: Arc<dyn Dir>,
     file: Arc<dyn File>,
@@ -49,20 +50,20 @@ pub struct TableWriter {
     meta: TableMeta,
     block: BlockBuilder,
     index: IndexBuilder,
-    /// Hash of each key, if there is to be a filter.
+    /// Hash of each key, if the table gets a filter.
     hashes: Vec<u64>,
-    /// The last key of the blocks before the present one.
+    /// The last key of the finished blocks.
     last: Vec<u8>,
-    /// Bytes on disk.
+    /// Bytes written to the file.
     written: u64,
-    /// Bytes that follow them.
+    /// Bytes that follow them, not written yet.
     out: Vec<u8>,
-    /// Whether the data leaves the system's page cache.
+    /// True if written data is dropped from the system's page cache.
     drop_pages: bool,
 }
 
 impl TableWriter {
-    /// Creates the file of table `id` in `dir`. The salt must be fresh.
+    /// Creates the file of table `id` in `dir`. The salt must be new.
     ///
     /// # Errors
     /// `Io` if the file exists or cannot be created.
@@ -94,26 +95,26 @@ impl TableWriter {
         })
     }
 
-    /// Closes partitions of the index at `bytes`, so that small tables have some.
+    /// Closes partitions of the index at `bytes`, so that small tables have several.
     #[cfg(test)]
     pub(super) fn with_partitions_of(mut self, bytes: usize) -> Self {
         self.index = IndexBuilder::new(self.comparator.is_bytewise(), bytes);
         self
     }
 
-    /// The same writer; the data it writes leaves the system's page cache.
+    /// Drops the written data from the system's page cache.
     pub fn dropping_pages(mut self) -> Self {
         self.drop_pages = true;
         self
     }
 
-    /// Closes blocks by other limits. Before the first entry.
+    /// Replaces the limits of blocks. Call it before the first entry.
     #[cfg(test)]
     pub(super) fn set_limits(&mut self, limits: super::block::Limits) {
         self.block = BlockBuilder::new(self.comparator.is_bytewise(), self.options.compression, limits);
     }
 
-    /// Adds an entry: a key after the last one, or an older version of the same key.
+    /// Adds an entry: a key after the last one, or an older version of the last key.
     ///
     /// # Errors
     /// `Internal` if the entry is out of order or malformed; `Io` if a write fails.
@@ -127,30 +128,30 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Notes that no entry is covered by a range tombstone of a sequence number up to `seq`.
+    /// Records that range tombstones with sequence numbers up to `seq` cover no entry.
     pub fn set_purged_to(&mut self, seq: SeqNo) {
         self.meta.purged_to = seq;
     }
 
-    /// Number of entries so far.
+    /// Returns the number of entries so far.
     pub fn entries(&self) -> u64 {
         self.meta.entries
     }
 
-    /// The key added last; empty at the start.
+    /// Returns the last key added; empty at the start.
     pub fn last_key(&self) -> &[u8] {
         if self.block.len() > 0 { self.block.last_key() } else { &self.last }
     }
 
-    /// About how long the file would be if it were finished now.
+    /// Returns about how long the file would be if it were finished now.
     pub fn file_bytes_estimate(&self) -> u64 {
         let filter = self.hashes.len() as u64 * u64::from(self.options.filter_bits_per_key) / 8;
         let pending = self.out.len() + self.block.raw_bytes() + self.index.len();
         self.written + pending as u64 + filter
     }
 
-    /// Completes the file and makes its bytes durable; the name is not, before the directory is synced. On failure the
-    /// table is abandoned.
+    /// Completes the file and makes its bytes durable. Its name is durable only after a sync of the directory. On
+    /// failure the table is abandoned.
     ///
     /// # Errors
     /// `Internal` for a table without entries; `Io` if a write or the sync fails.
@@ -198,27 +199,27 @@ impl TableWriter {
         self.write_out()?;
         self.file.sync_data().map_err(|e| Error::io("sync", &self.name, e))?;
         if self.drop_pages {
-            // Filter and index stay: whoever opens the table reads them.
+            // Filter and index stay in the page cache, because opening the table reads them.
             let _ = self.file.advise(Advice::DontNeed, 0, filter_at.max(1));
         }
         self.meta.file_bytes = self.written;
         Ok(())
     }
 
-    /// Gives the table up and removes its file. A file that cannot be removed is left: no manifest names it.
+    /// Abandons the table and removes its file. If the removal fails, the file is left behind; no manifest names it.
     pub fn abandon(self) {
         let Self { dir, file, name, .. } = self;
         drop(file);
         if let Err(error) = dir.unlink(&name) {
-            tracing::warn!(name, %error, "an abandoned table could not be removed");
+            tracing::warn!(name, %error, "could not remove the file of an abandoned table");
         }
     }
 
-    /// Whether the entry begins a new key.
+    /// Checks the order and returns whether the entry starts a new key.
     #[inline]
     fn check_order(&self, e: &EntryRef<'_>) -> Result<bool> {
         if e.key.len() > KEY_BYTES_MAX || e.value.len() > VALUE_BYTES_MAX {
-            return Err(Error::internal("entry too long for a table"));
+            return Err(Error::internal("key or value longer than a table allows"));
         }
         if self.meta.entries == 0 {
             return Ok(true);
@@ -227,17 +228,18 @@ impl TableWriter {
         match self.comparator.compare(last, e.key) {
             Ordering::Less => Ok(true),
             Ordering::Equal if e.seq < last_seq => Ok(false),
-            _ => Err(Error::internal(format!("entries out of order in {}", self.name))),
+            _ => Err(Error::internal(format!("entries out of order while writing {}", self.name))),
         }
     }
 
-    /// The sequence number added last. A block is finished only when an entry follows, so it is never empty here.
+    /// Returns the sequence number added last. A block is finished only when another entry follows, so it is never
+    /// empty here.
     #[inline]
     fn last_seq(&self) -> u64 {
         self.block.last_seq()
     }
 
-    /// Counts the entry into the properties.
+    /// Adds the entry to the properties.
     #[inline]
     fn note(&mut self, e: &EntryRef<'_>, new_key: bool) -> Result<()> {
         let meta = &mut self.meta;
@@ -265,12 +267,12 @@ impl TableWriter {
                 meta.single_deletes += u64::from(e.kind == Kind::SingleDelete);
                 Ok(())
             }
-            Kind::Delete | Kind::SingleDelete => Err(Error::internal("a tombstone with a value")),
-            Kind::RangeDelete => Err(Error::internal("a range tombstone among the versions of a key")),
+            Kind::Delete | Kind::SingleDelete => Err(Error::internal("a tombstone has a value")),
+            Kind::RangeDelete => Err(Error::internal("a range tombstone was added as a version of a key")),
         }
     }
 
-    /// Writes a block of the entries at hand, or of the first of them.
+    /// Writes a block of the buffered entries, or of the first of them.
     fn finish_block(&mut self) -> Result<()> {
         let at = self.end();
         let mut built = self.block.finish(&self.meta.salt, at, &mut self.out);
@@ -287,7 +289,7 @@ impl TableWriter {
         if self.out.len() >= WRITE_BYTES { self.write_out() } else { Ok(()) }
     }
 
-    /// Where the next byte will lie.
+    /// Returns the offset of the next byte.
     fn end(&self) -> u64 {
         self.written + self.out.len() as u64
     }
@@ -304,7 +306,7 @@ impl TableWriter {
         self.written += self.out.len() as u64;
         self.out.clear();
         if self.drop_pages {
-            // Pages just written begin their way to the disk, earlier ones have arrived: the sync has less to wait for.
+            // This starts writing the new pages to disk. Earlier pages have arrived there, so the sync waits less.
             let from = self.written.saturating_sub(DROP_BEHIND_BYTES);
             let _ = self.file.advise(Advice::DontNeed, from, self.written - from);
         }
@@ -313,7 +315,7 @@ impl TableWriter {
 }
 
 impl TableMeta {
-    /// Counts the expiry of an entry.
+    /// Adds the expiry of an entry to the properties.
     #[inline]
     pub(super) fn note_expiry(&mut self, expiry: u32) {
         if expiry == 0 {
@@ -324,7 +326,7 @@ impl TableMeta {
         self.newest_expiry = self.newest_expiry.max(expiry);
     }
 
-    /// Counts the value that an encoded pointer refers to.
+    /// Adds the value that an encoded pointer refers to.
     pub(super) fn note_pointer(&mut self, pointer: &[u8]) -> Result<()> {
         let (Some(id), Some(len)) =
             (pointer.first_chunk::<4>(), pointer.get(4..).and_then(|p| p.first_chunk::<4>()))

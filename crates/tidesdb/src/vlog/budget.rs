@@ -1,13 +1,13 @@
-//! How many value logs may be open for writing, of all families of a database together.
+//! Limits how many value logs may be open for writing, across all families of a database.
 //!
-//! A file that is written keeps its descriptor until it is complete and synced. With small files and rare syncs, or with many
-//! families, those alone could take every descriptor that the process may have.
+//! A file that is being written keeps its descriptor until it is complete and synced. With small files and rare syncs,
+//! or with many families, such files alone could use up all descriptors of the process.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Files that are open for writing, and how many may be.
+/// Counts the files that are open for writing, against a maximum.
 #[derive(Debug)]
 pub struct WriteBudget {
     open: AtomicUsize,
@@ -15,18 +15,18 @@ pub struct WriteBudget {
 }
 
 impl WriteBudget {
-    /// A budget of `max` files.
+    /// Creates a budget of `max` files.
     pub fn new(max: usize) -> Arc<Self> {
         Arc::new(Self { open: AtomicUsize::new(0), max })
     }
 
-    /// Counts a file, until the result is dropped.
+    /// Counts one file until the returned value is dropped.
     pub(super) fn count(self: &Arc<Self>) -> Counted {
         self.open.fetch_add(1, Ordering::Relaxed);
         Counted(Arc::clone(self))
     }
 
-    /// Files that are open for writing now.
+    /// Returns the number of files currently open for writing.
     pub(super) fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
@@ -36,7 +36,7 @@ impl WriteBudget {
     }
 }
 
-/// One file of a budget.
+/// One open file, counted in a budget.
 #[derive(Debug)]
 pub(super) struct Counted(Arc<WriteBudget>);
 
@@ -46,7 +46,7 @@ impl Drop for Counted {
     }
 }
 
-/// The budget of a set, and how to have all sets of the database give files back.
+/// The budget of a set, with a callback that makes all sets of the database close files.
 pub(super) struct Limit {
     pub(super) budget: Arc<WriteBudget>,
     relieve: Box<dyn Fn() + Send + Sync>,

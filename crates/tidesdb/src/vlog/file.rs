@@ -1,9 +1,10 @@
-//! One value log file: reserving room, writing, reading back.
+//! One value log file: reserving space, writing and reading records.
 //!
-//! Appenders reserve by one addition and then write side by side. `reserved` only grows; a reservation counts if it begins
-//! below `bytes_max`, so exactly one counted reservation reaches it, and that one is the last: it sets `end`.
-//! `settled` counts the bytes of reservations whose write has ended, well or not; once it equals `end` nobody
-//! will ever write again. `dirty` is set after each write and before it settles: who reads `settled == end` sees all of it.
+//! Appenders reserve space with one atomic addition and then write in parallel. `reserved` only grows. A reservation is
+//! valid if it starts below `bytes_max`, so exactly one valid reservation reaches `bytes_max`; it is the last one and
+//! sets `end`. `settled` counts the bytes of reservations whose write has ended, successfully or not. Once `settled`
+//! equals `end`, no thread will write to the file again. `dirty` is set after each write and before the write is added
+//! to `settled`, so a thread that reads `settled == end` also sees every `dirty` flag.
 
 use std::io;
 use std::sync::Arc;
@@ -18,12 +19,13 @@ use crate::codec::{Compression, Salt, compress, decompress_into};
 use crate::types::{FamilyId, VALUE_BYTES_MAX, VlogId};
 use crate::{Error, Result, files};
 
-/// Payloads stored as they are are copied behind their header up to here, to spare a system call; longer ones are not.
+/// Uncompressed payloads up to this length are copied after their header, to save a system call; longer ones are not
+/// copied.
 const ONE_CALL_BYTES_MAX: usize = 64 << 10;
-/// Most bytes of a record that are loaded ahead of its read: a longer read keeps the disk busy on its own.
+/// Maximum bytes of a record to prefetch. A longer read keeps the disk busy on its own.
 const AHEAD_BYTES_MAX: u64 = 128 << 10;
 
-/// A value log file, open.
+/// An open value log file.
 #[derive(Debug)]
 pub(super) struct VlogFile {
     pub(super) id: VlogId,
@@ -32,18 +34,18 @@ pub(super) struct VlogFile {
     file: Arc<dyn File>,
     bytes_max: u64,
     reserved: AtomicU64,
-    /// Where the last record ends; 0 while more may be appended.
+    /// Offset where the last record ends; 0 while records may still be appended.
     end: AtomicU64,
     settled: AtomicU64,
     dirty: AtomicBool,
-    /// Length at the last look.
+    /// File length when it was last checked.
     len_seen: AtomicU64,
-    /// Of a file open for writing: its share of the budget.
+    /// The file's share of the write budget; `None` if it is open only for reading or has no budget.
     counted: Option<Counted>,
 }
 
-/// Appends a record to `buf`: room for its header, and the payload if it is compressed or small. `None`: the payload is
-/// the value itself, too long to be worth a copy.
+/// Appends a record to `buf`: space for its header, and the payload if it is compressed or small. Returns `None` if the
+/// payload is the value itself and too long to be worth a copy.
 fn prepare(value: &[u8], compression: Compression, buf: &mut Vec<u8>) -> Option<Compression> {
     buf.resize(buf.len() + RECORD_HEADER_BYTES, 0);
     if compress(compression, value, buf).is_some() {
@@ -56,22 +58,22 @@ fn prepare(value: &[u8], compression: Compression, buf: &mut Vec<u8>) -> Option<
     Some(Compression::None)
 }
 
-/// Records that are written together.
+/// Records that are written with one call.
 #[derive(Debug)]
 pub(super) struct Group<'b> {
     buf: &'b mut Vec<u8>,
-    /// Where in `buf` each begins, and its header, which is not bound to a place yet.
+    /// Start of each record in `buf`, and its header, which is not bound to an offset yet.
     records: Vec<(usize, RecordHeader)>,
 }
 
 impl<'b> Group<'b> {
-    /// An empty group that uses the memory of `buf`.
+    /// Creates an empty group that uses the memory of `buf`.
     pub(super) fn new(buf: &'b mut Vec<u8>) -> Self {
         buf.clear();
         Self { buf, records: Vec::new() }
     }
 
-    /// Adds `value`; `false` if it is so long that it is better appended alone.
+    /// Adds `value`. Returns `false` if it is so long that the caller should append it separately.
     pub(super) fn add(&mut self, value: &[u8], compression: Compression) -> bool {
         if value.len() > ONE_CALL_BYTES_MAX {
             return false;
@@ -99,14 +101,14 @@ impl VlogFile {
             .map_err(|e| Error::io("write", &name, e))
             .and_then(|()| dir.sync().map_err(|e| Error::io("sync", &dir.path().to_string_lossy(), e)));
         if let Err(e) = made {
-            // Should this fail too, the next open sets the file aside: nothing refers to it.
+            // If this fails too, the next open sets the file aside, because nothing refers to it.
             let _ = dir.unlink(&name);
             return Err(e);
         }
         Ok(Self::with(file, name, header, bytes_max))
     }
 
-    /// Opens a file of an earlier session, for reading.
+    /// Opens a file of an earlier session for reading.
     pub(super) fn open(dir: &dyn Dir, family: FamilyId, vlog: VlogId) -> Result<Self> {
         let name: Arc<str> = files::vlog(vlog).into();
         let file = dir.open(&name, Access::Random).map_err(|e| match e.kind() {
@@ -117,7 +119,11 @@ impl VlogFile {
         file.read_exact_at(&mut bytes, 0).map_err(|e| short_is_corrupt(e, &name, 0))?;
         let header = FileHeader::decode(&bytes, &name)?;
         if header.vlog != vlog || header.family != family {
-            return Err(Error::corrupt(&name, 12, "the file is of another family, or has another number"));
+            return Err(Error::corrupt(
+                &name,
+                12,
+                "the file belongs to another family or has another number",
+            ));
         }
         let len = file.len().map_err(|e| Error::io("stat", &name, e))?;
         let this = Self::with(file, name, header, 0);
@@ -143,19 +149,19 @@ impl VlogFile {
         }
     }
 
-    /// The file, counted in a budget for as long as it is open.
+    /// Attaches the budget entry, which counts the file for as long as it is open.
     pub(super) fn counted(mut self, counted: Option<Counted>) -> Self {
         self.counted = counted;
         self
     }
 
-    /// Appends `value`; `None` if the file is full.
+    /// Appends `value`. Returns `None` if the file is full.
     pub(super) fn append(&self, value: &[u8], compression: Compression) -> Result<Option<VlogPointer>> {
         if value.len() > VALUE_BYTES_MAX {
             return Err(Error::invalid(format!("a value is longer than {VALUE_BYTES_MAX} bytes")));
         }
         if self.is_full() {
-            return Ok(None); // spares the compression
+            return Ok(None); // saves compressing the value
         }
         scratch::with(|buf| {
             buf.clear();
@@ -166,7 +172,7 @@ impl VlogFile {
         })
     }
 
-    /// Writes the record in `buf`, its header still to be filled in, followed by `rest`.
+    /// Writes the record in `buf`, followed by `rest`. Fills in the record header first.
     fn append_record(
         &self,
         raw_len: u32,
@@ -184,8 +190,8 @@ impl VlogFile {
         Ok(placed.map(|offset| header.pointer(self.id, offset)))
     }
 
-    /// Appends the records of `group` by one write, adds their pointers to `out` and empties the group; does nothing
-    /// and returns `false` if the file is full.
+    /// Appends the records of `group` with one write, adds their pointers to `out` and empties the group. Returns
+    /// `false` and does nothing if the file is full.
     pub(super) fn append_group(&self, group: &mut Group<'_>, out: &mut Vec<VlogPointer>) -> Result<bool> {
         let Group { buf, records } = group;
         let placed = self.place(buf.len() as u64, |offset| {
@@ -203,7 +209,7 @@ impl VlogFile {
         Ok(true)
     }
 
-    /// Reserves `bytes` and has them written; `None` if the file is full.
+    /// Reserves `bytes` and calls `write` with their offset. Returns `None` if the file is full.
     fn place(&self, bytes: u64, write: impl FnOnce(u64) -> io::Result<()>) -> Result<Option<u64>> {
         let Some(offset) = self.reserve(bytes) else {
             return Ok(None);
@@ -230,7 +236,7 @@ impl VlogFile {
         Some(offset)
     }
 
-    /// Lets no further record begin.
+    /// Ends the file: no further record can be reserved.
     pub(super) fn close(&self) {
         let end = self.reserved.fetch_add(self.bytes_max, Ordering::SeqCst);
         if end < self.bytes_max {
@@ -238,30 +244,30 @@ impl VlogFile {
         }
     }
 
-    /// The final length, once nobody will write any more.
+    /// Returns the final length once no thread will write to the file any more.
     pub(super) fn sealed_len(&self) -> Option<u64> {
         let end = self.end.load(Ordering::SeqCst);
         (end != 0 && self.settled.load(Ordering::SeqCst) == end).then_some(end)
     }
 
-    /// The length, if no write is under way: every byte below it is as it stays.
+    /// Returns the length if no write is in progress: the bytes below it will not change.
     pub(super) fn quiet_len(&self) -> Option<u64> {
-        // The order matters: the second only grows, and the first never passes it.
+        // The order of the loads matters: `reserved` only grows, and `settled` never exceeds it.
         let settled = self.settled.load(Ordering::SeqCst);
         (self.reserved.load(Ordering::SeqCst) == settled).then_some(settled).or_else(|| self.sealed_len())
     }
 
-    /// Bytes whose writes have ended.
+    /// Returns the file header and reserved bytes whose writes have ended, as a length.
     pub(super) fn settled_len(&self) -> u64 {
         self.settled.load(Ordering::SeqCst)
     }
 
-    /// Whether bytes were written since the last sync began.
+    /// Returns whether bytes were written since the last sync started.
     pub(super) fn is_dirty(&self) -> bool {
         self.dirty.load(Ordering::SeqCst)
     }
 
-    /// Makes durable what was appended before the call. Not for two threads at once.
+    /// Makes durable everything appended before the call. Two threads must not call it at the same time.
     pub(super) fn sync(&self) -> Result<()> {
         if self.dirty.swap(false, Ordering::SeqCst) {
             self.file.sync_data().map_err(|e| Error::io("sync", &self.name, e))?;
@@ -269,7 +275,7 @@ impl VlogFile {
         Ok(())
     }
 
-    /// Begins to load what [`VlogFile::read`] will read.
+    /// Starts loading the record that [`VlogFile::read`] will read.
     pub(super) fn load_ahead(&self, pointer: &VlogPointer) {
         if self.check_range(pointer).is_ok() {
             let len = pointer.record_bytes().min(AHEAD_BYTES_MAX);
@@ -277,7 +283,7 @@ impl VlogFile {
         }
     }
 
-    /// The value that `pointer`, which names this file, points at.
+    /// Returns the value that `pointer` addresses; `pointer` must name this file.
     pub(super) fn read(&self, pointer: &VlogPointer) -> Result<Vec<u8>> {
         if pointer.raw_len == pointer.disk_len && pointer.disk_len as usize > ONE_CALL_BYTES_MAX {
             return self.read_in_place(pointer);
@@ -294,12 +300,13 @@ impl VlogFile {
         })
     }
 
-    /// Checks the record that `pointer` names.
+    /// Verifies the record that `pointer` names.
     pub(super) fn check(&self, pointer: &VlogPointer) -> Result<()> {
         scratch::with(|buf| self.read_record(pointer, buf).map(drop))
     }
 
-    /// The record that `pointer` names, verified: its header, and its payload as stored, which is in `buf`.
+    /// Reads and verifies the record that `pointer` names. Returns its header and its stored payload, which lies in
+    /// `buf`.
     fn read_record<'b>(
         &self,
         pointer: &VlogPointer,
@@ -318,7 +325,7 @@ impl VlogFile {
         Ok((header, payload))
     }
 
-    /// As `read`, for a long payload stored as it is: read where it will stay.
+    /// Like `read`, for a long uncompressed payload: reads directly into the returned value.
     fn read_in_place(&self, pointer: &VlogPointer) -> Result<Vec<u8>> {
         self.check_range(pointer)?;
         let mut head = [0; RECORD_HEADER_BYTES];
@@ -332,11 +339,11 @@ impl VlogFile {
 
     fn check_header(&self, pointer: &VlogPointer, head: &[u8]) -> Result<RecordHeader> {
         let header = RecordHeader::decode(head, &self.salt, pointer.offset)
-            .ok_or_else(|| self.corrupt(pointer.offset, "checksum of a record's header is wrong"))?;
+            .ok_or_else(|| self.corrupt(pointer.offset, "checksum mismatch in a record header"))?;
         if header.pointer(self.id, pointer.offset) == *pointer {
             Ok(header)
         } else {
-            Err(self.corrupt(pointer.offset, "the pointer is of another record"))
+            Err(self.corrupt(pointer.offset, "the pointer belongs to another record"))
         }
     }
 
@@ -344,20 +351,20 @@ impl VlogFile {
         if header.payload_matches(payload) {
             Ok(())
         } else {
-            Err(self.corrupt(pointer.offset, "checksum of a value is wrong"))
+            Err(self.corrupt(pointer.offset, "checksum mismatch in a value"))
         }
     }
 
-    /// Refuses a pointer beyond the end, before memory is asked for.
+    /// Refuses a pointer beyond the end of the file, before memory is allocated.
     fn check_range(&self, pointer: &VlogPointer) -> Result<()> {
         let Some(end) = pointer.offset.checked_add(pointer.record_bytes()) else {
-            return Err(self.corrupt(pointer.offset, "a pointer leads beyond the end"));
+            return Err(self.corrupt(pointer.offset, "a pointer leads beyond the end of the file"));
         };
         if end > self.len_seen.load(Ordering::Relaxed) {
             let len = self.len()?;
             self.len_seen.store(len, Ordering::Relaxed);
             if end > len {
-                return Err(self.corrupt(pointer.offset, "a pointer leads beyond the end"));
+                return Err(self.corrupt(pointer.offset, "a pointer leads beyond the end of the file"));
             }
         }
         Ok(())
@@ -379,7 +386,7 @@ impl VlogFile {
 
 fn short_is_corrupt(e: io::Error, name: &str, offset: u64) -> Error {
     match e.kind() {
-        io::ErrorKind::UnexpectedEof => Error::corrupt(name, offset, "the file ends too early"),
+        io::ErrorKind::UnexpectedEof => Error::corrupt(name, offset, "unexpected end of file"),
         _ => Error::io_at("read", name, offset, e),
     }
 }

@@ -1,30 +1,31 @@
-//! Bytes of a value log. `docs/formats/vlog.md` draws them.
+//! Encoding of value log files. `docs/formats/vlog.md` describes the layout.
 //!
 //! ```text
 //! file header  magic 8 | format u32 | family u32 | vlog u32 | salt 16 | crc u32                       40 bytes
 //! record       crc u32 | payload_crc u32 | raw_len u32 | disk_len u32 | codec u8 | mark u8 | payload     18 + n bytes
 //! ```
 //!
-//! A record's `crc` is over the rest of its header, bound to salt and offset; `payload_crc` is over the payload.
-//! Little-endian; nothing is padded; every byte is under a checksum. In any later format the file header keeps its form.
+//! A record's `crc` covers the rest of its header and is bound to the salt and the offset. `payload_crc` covers the
+//! payload. Integers are little-endian, there is no padding, and every byte is covered by a checksum. All later formats
+//! keep this file header.
 
 use super::VlogPointer;
 use crate::codec::{Compression, Decoder, Salt, bound_crc, longest_raw};
 use crate::types::{FamilyId, VlogId};
 use crate::{Error, Result};
 
-/// Bytes of the header of a file.
+/// Length of the file header, in bytes.
 pub(super) const FILE_HEADER_BYTES: usize = 40;
-/// Bytes of the header of a record.
+/// Length of a record header, in bytes.
 pub(super) const RECORD_HEADER_BYTES: usize = 18;
 
 const MAGIC: [u8; 8] = *b"TDBVLOG\n";
 const FORMAT: u32 = 1;
 const NO_SALT: Salt = [0; 16];
-/// Last byte of every record header: makes a stretch of zeros never look like one.
+/// Last byte of every record header, so that a range of zeros is never taken for a header.
 const MARK: u8 = 0xB5;
 
-/// What a file says of itself.
+/// The header of a value log file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileHeader {
     pub(super) family: FamilyId,
@@ -53,13 +54,13 @@ impl FileHeader {
         let format = d.u32()?;
         let header = Self { family: FamilyId(d.u32()?), vlog: VlogId(d.u32()?), salt: d.array()? };
         if d.u32()? != bound_crc(&NO_SALT, 0, &[&bytes[..36]]) {
-            return Err(Error::corrupt(file, 0, "checksum of the file header is wrong"));
+            return Err(Error::corrupt(file, 0, "checksum mismatch in the file header"));
         }
         if format > FORMAT {
             return Err(Error::FormatTooNew { file: file.into(), found: format, supported: FORMAT });
         }
         if format != FORMAT {
-            return Err(Error::corrupt(file, 8, "no such format"));
+            return Err(Error::corrupt(file, 8, "unknown format number"));
         }
         Ok(header)
     }
@@ -76,18 +77,18 @@ pub(super) struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// The header of a record whose place is not known yet.
+    /// Creates the header of a record whose offset is not known yet.
     pub(super) fn new(payload: &[u8], raw_len: u32, codec: Compression) -> Self {
-        let disk_len = u32::try_from(payload.len()).expect("no payload is longer than its value");
+        let disk_len = u32::try_from(payload.len()).expect("a payload is never longer than its value");
         Self { crc: 0, payload_crc: crc32c::crc32c(payload), raw_len, disk_len, codec }
     }
 
-    /// Fills in the checksum for the place of the record.
+    /// Computes the header checksum for a record at `offset`.
     pub(super) fn bind(&mut self, salt: &Salt, offset: u64) {
         self.crc = bound_crc(salt, offset, &[&self.encode()[4..]]);
     }
 
-    /// A pointer to the record.
+    /// Returns a pointer to the record.
     pub(super) fn pointer(&self, vlog: VlogId, offset: u64) -> VlogPointer {
         VlogPointer { vlog, disk_len: self.disk_len, offset, raw_len: self.raw_len, crc: self.crc }
     }
@@ -103,7 +104,7 @@ impl RecordHeader {
         out
     }
 
-    /// The header at `offset`, if these bytes are one.
+    /// Decodes the record header at `offset`; `None` if the bytes are not a valid header.
     pub(super) fn decode(bytes: &[u8], salt: &Salt, offset: u64) -> Option<Self> {
         let bytes: &[u8; RECORD_HEADER_BYTES] = bytes.try_into().ok()?;
         if bytes[17] != MARK {
@@ -124,7 +125,7 @@ impl RecordHeader {
         }
     }
 
-    /// Whether the value is longer than the payload, and no longer than `codec` can make it.
+    /// Returns whether the value is longer than the payload, and no longer than `codec` can decode from it.
     fn is_expanded(&self, codec: Compression) -> bool {
         self.disk_len < self.raw_len && self.raw_len as usize <= longest_raw(codec, self.disk_len as usize)
     }

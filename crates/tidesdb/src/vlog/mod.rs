@@ -1,10 +1,13 @@
-//! The value log: large values, written once, outside the tables, named by 24-byte pointers.
+//! The value log: large values, written once, stored outside the tables and addressed by 24-byte pointers.
 //!
-//! The files of a family are shared by all its tables and only ever appended to. `docs/formats/vlog.md` draws the bytes
-//! and says what their checksums detect.
+//! All tables of a family share its value log files, which are append-only. `docs/formats/vlog.md` describes the layout
+//! and what its checksums detect.
 //!
-//! Laws: a value is written whole before anything refers to it. [`VlogSet::sync`] makes every value durable whose
-//! append returned before. A file of an earlier session is never written again, so its length does not change.
+//! Invariants:
+//!
+//! * A value is written completely before anything refers to it.
+//! * [`VlogSet::sync`] makes durable every value whose append returned before the call.
+//! * A file of an earlier session is never written again, so its length does not change.
 
 mod budget;
 mod file;

@@ -1,9 +1,9 @@
-//! Where a value lies.
+//! The location of a value in a value log.
 
 use super::format::RECORD_HEADER_BYTES;
 use crate::types::{FILE_BYTES_MAX, ID_MAX, VlogId};
 
-/// Names one record of a value log. Stored in the WAL and in tables in place of the value.
+/// Address of one record in a value log. The WAL and the tables store it in place of the value.
 ///
 /// ```
 /// use tidesdb::types::VlogId;
@@ -13,23 +13,23 @@ use crate::types::{FILE_BYTES_MAX, ID_MAX, VlogId};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VlogPointer {
-    /// The file.
+    /// The value log file.
     pub vlog: VlogId,
-    /// Bytes of the payload as stored, without the header of its record.
+    /// Length of the stored payload in bytes, without the record header.
     pub disk_len: u32,
-    /// Where the record begins.
+    /// Offset of the record in the file.
     pub offset: u64,
-    /// Bytes of the value.
+    /// Length of the value in bytes.
     pub raw_len: u32,
-    /// The checksum in the header of the record; ties the pointer to this very record.
+    /// The checksum in the record header; it ties the pointer to exactly this record.
     pub crc: u32,
 }
 
 impl VlogPointer {
-    /// Bytes of an encoded pointer.
+    /// Length of an encoded pointer, in bytes.
     pub const BYTES: usize = 24;
 
-    /// The fields in order, little-endian.
+    /// Encodes the fields in declaration order, little-endian.
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut out = [0; Self::BYTES];
         out[..4].copy_from_slice(&self.vlog.0.to_le_bytes());
@@ -40,7 +40,7 @@ impl VlogPointer {
         out
     }
 
-    /// The pointer that these bytes encode; `None` unless there are exactly 24.
+    /// Decodes a pointer; `None` unless `bytes` has exactly 24 bytes.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; Self::BYTES] = bytes.try_into().ok()?;
         let (vlog, rest) = bytes.split_first_chunk()?;
@@ -57,14 +57,15 @@ impl VlogPointer {
         })
     }
 
-    /// Whether the fields are within their domains: the number of a file, and a record that a file can hold. Tables and the
-    /// log may hold others, which no file answers to; a read checks the record that it finds.
+    /// Returns whether the fields are in their domains: a valid file number, and a record that fits the largest
+    /// possible file. Tables and the log may contain other pointers, which match no file; a read checks the record that
+    /// it finds.
     pub(crate) fn is_plausible(&self) -> bool {
         let end = self.offset.checked_add(self.record_bytes());
         (1..=ID_MAX).contains(&self.vlog.0) && end.is_some_and(|end| end <= FILE_BYTES_MAX)
     }
 
-    /// Bytes that the record takes in its file, header included.
+    /// Returns the length of the record in its file, header included.
     pub fn record_bytes(&self) -> u64 {
         RECORD_HEADER_BYTES as u64 + u64::from(self.disk_len)
     }

@@ -1,8 +1,8 @@
-//! Walking a value log from end to end, for verification and inspection.
+//! Scans a value log from start to end, for verification and inspection.
 //!
-//! A crash may leave a hole: appenders write side by side, and one of them may not have come to it. So the walk does not stop
-//! at bytes that are no header; it looks on, byte by byte, for a header whose checksum holds where it lies. So every byte is
-//! read a few times at most, whatever the headers claim.
+//! A crash may leave a gap: appenders write in parallel, and one of them may not have written its record. So the scan
+//! does not stop at bytes that are not a header. It continues byte by byte until it finds a header whose checksum is
+//! valid at its offset. Every byte is read a few times at most, whatever lengths the headers claim.
 
 use std::ops::Range;
 
@@ -15,44 +15,45 @@ use crate::{Error, Result};
 const GAPS_MAX: usize = 1000;
 const CHUNK_BYTES: u64 = 256 << 10;
 
-/// One record met by the walk.
+/// One record found by a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordInfo {
-    /// What a pointer to it looks like.
+    /// The pointer to the record.
     pub pointer: VlogPointer,
     /// How its payload is stored.
     pub codec: Compression,
 }
 
-/// What a walk found.
+/// The result of a scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VlogReport {
-    /// Bytes of the file.
+    /// Length of the file in bytes.
     pub len: u64,
-    /// Records that are whole.
+    /// Number of valid records.
     pub records: u64,
-    /// Where the last whole record ends. Of a file that was being written in a crash, the bytes from here on are a torn tail.
+    /// Where the last valid record ends. If the file was being written during a crash, the bytes from here on are a
+    /// torn tail.
     pub valid_len: u64,
-    /// Stretches before `valid_len` that are no record: damage, or values that were being written in a crash. At
-    /// most 1000 are kept.
+    /// Byte ranges before `valid_len` that are not valid records: damage, or values that were being written during a
+    /// crash. At most 1000 ranges are kept.
     pub gaps: Vec<Range<u64>>,
-    /// Bytes of all such stretches.
+    /// Total length in bytes of all such ranges, including those not kept.
     pub gap_bytes: u64,
 }
 
 impl VlogReport {
-    /// Whether every byte belongs to a whole record.
+    /// Returns whether every byte belongs to a valid record.
     pub fn is_whole(&self) -> bool {
         self.gap_bytes == 0 && self.valid_len == self.len
     }
 
-    /// Bytes behind the last whole record.
+    /// Returns the number of bytes after the last valid record.
     pub fn tail_bytes(&self) -> u64 {
         self.len - self.valid_len
     }
 }
 
-/// A window of the file, moved forward as it is read.
+/// The part of the file in memory; it moves forward during the scan.
 struct Window<'a> {
     file: &'a VlogFile,
     len: u64,
@@ -61,7 +62,7 @@ struct Window<'a> {
 }
 
 impl Window<'_> {
-    /// The header at `offset`, if there is one and its payload fits the file.
+    /// Returns the header at `offset` if it is valid and its payload fits the file.
     fn header(&mut self, offset: u64) -> Result<Option<RecordHeader>> {
         if self.len - offset < RECORD_HEADER_BYTES as u64 {
             return Ok(None);
@@ -79,7 +80,7 @@ impl Window<'_> {
     }
 }
 
-/// Walks the first `len` bytes of `file` and shows every whole record to `visit`. Memory: the largest record.
+/// Scans the first `len` bytes of `file` and passes every valid record to `visit`. Uses memory for the largest record.
 pub(super) fn scan(file: &VlogFile, len: u64, mut visit: impl FnMut(&RecordInfo)) -> Result<VlogReport> {
     let mut window = Window { file, len, start: 0, bytes: Vec::new() };
     let start = FILE_HEADER_BYTES as u64;
@@ -94,7 +95,7 @@ pub(super) fn scan(file: &VlogFile, len: u64, mut visit: impl FnMut(&RecordInfo)
         match file.check(&info.pointer) {
             Ok(()) => {}
             Err(Error::Corrupt { .. }) => {
-                // The header holds, so the next record begins behind the payload, damaged as it is.
+                // The header is valid, so the next record starts after the damaged payload.
                 at += info.pointer.record_bytes();
                 continue;
             }

@@ -1,15 +1,15 @@
-//! A buffer for each thread, so that reading and writing a value costs no allocation beside the value's own.
+//! A reusable buffer per thread, so that reading or writing a value allocates nothing but the value itself.
 
 use std::cell::Cell;
 
-/// Larger buffers are not kept.
+/// Buffers with a larger capacity are freed after use.
 const KEEP_BYTES_MAX: usize = 1 << 20;
 
 thread_local! {
     static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Lends the thread's buffer, whatever it holds.
+/// Calls `body` with this thread's buffer, which still has the content of its last use.
 pub(super) fn with<R>(body: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     let mut buffer = BUFFER.take();
     let result = body(&mut buffer);

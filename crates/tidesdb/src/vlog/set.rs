@@ -1,10 +1,10 @@
-//! The value logs of one family: one that is appended to, the earlier ones, those of earlier sessions opened when asked
-//! for.
+//! The value logs of one family: the file that receives appends, earlier files of this session, and files of earlier
+//! sessions, which are opened on demand.
 //!
-//! Thread rules: everything takes `&self`. Appenders share a read lock for the time of a pointer copy, and write side by side.
-//! `rotating` orders the creation of files; `syncing` lets one sync run at a time, because who finds a
-//! file clean must know that the sync that cleaned it has ended. The other locks are held for an instant only, and
-//! one at a time.
+//! Threads and locks: every method takes `&self`. Appenders hold the `current` read lock only while they clone an
+//! `Arc`, and write in parallel. `rotating` serializes the creation of files. `syncing` allows one sync at a time: a
+//! caller that finds a file clean must know that the sync that cleaned it has ended. All other locks are held only
+//! briefly, and one at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,13 +23,13 @@ use crate::codec::{Compression, Salt};
 use crate::types::{FILE_BYTES_MAX, FamilyId, VlogId};
 use crate::{Error, Result, files};
 
-/// Values are gathered into writes of about this many bytes.
+/// Values are grouped into writes of about this many bytes.
 const GROUP_BYTES: usize = 256 << 10;
 
-/// No file is full before it has this many bytes.
+/// Minimum size of a file in bytes: a smaller file is never full.
 const FILE_BYTES_MIN: u64 = 4096;
 
-/// Looks for a moment without a write before a file is ended to have one.
+/// Number of checks for a moment without writes before the file is closed to force one.
 const QUIET_ROUNDS: u32 = 1000;
 
 type NewId = dyn Fn() -> Result<VlogId> + Send + Sync;
@@ -41,39 +41,41 @@ pub struct VlogSet {
     family: FamilyId,
     file_bytes_max: AtomicU64,
     new_id: Box<NewId>,
-    /// All files open.
+    /// All open files.
     files: RwLock<BTreeMap<VlogId, Arc<VlogFile>>>,
-    /// The one that is appended to, once there is one.
+    /// The file that receives appends; `None` until the first value of a file is appended.
     current: RwLock<Option<Arc<VlogFile>>>,
     rotating: Mutex<()>,
-    /// Held by the sync under way. The first failure: what it covered is lost for good, no later sync may claim otherwise.
+    /// Held while a sync runs. Contains the first failure: what that sync covered may be lost, so no later sync may
+    /// succeed.
     syncing: Mutex<Option<Error>>,
-    /// Files of this session that may have bytes not synced.
+    /// Files of this session that may have unsynced bytes.
     unsynced: Mutex<Vec<Arc<VlogFile>>>,
-    /// All files of this session, those too that could not be opened again for reading.
+    /// All files of this session, including those that could not be reopened for reading.
     begun: Mutex<Vec<VlogId>>,
-    /// Whether the files go when this does.
+    /// If set, dropping this `VlogSet` unlinks its files.
     doomed: AtomicBool,
-    /// How many files may be open for writing.
+    /// Limit on files open for writing.
     limit: Option<Limit>,
 }
 
-/// A value log as the set knows it.
+/// Facts about one value log of the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VlogInfo {
-    /// Its number.
+    /// Number of the file.
     pub id: VlogId,
-    /// Its salt.
+    /// Salt of the file.
     pub salt: Salt,
-    /// Bytes written, file header included; the length, if it is sealed.
+    /// Bytes written, file header included. For a sealed file: its length.
     pub bytes: u64,
-    /// Whether nothing will be written to it any more.
+    /// True if nothing will be written to the file any more.
     pub sealed: bool,
 }
 
 impl VlogSet {
-    /// The value logs of `family` in `dir`, none of them opened. A file is begun when the first value comes, and a new
-    /// one when a record has reached `file_bytes_max` bytes; `new_id` draws numbers that were never used before.
+    /// Creates the set of value logs of `family` in `dir`, without opening any. The first append creates a file. Once a
+    /// record reaches `file_bytes_max` bytes, the next append creates a new file. `new_id` must return numbers that
+    /// were never used before.
     pub fn new(
         dir: Arc<dyn Dir>,
         entropy: Arc<dyn Entropy>,
@@ -98,27 +100,30 @@ impl VlogSet {
         }
     }
 
-    /// The same with a limit: when `budget` is spent, `relieve` has all sets that share it give files back.
+    /// Adds a write budget. When `budget` is spent, `relieve` must make all sets that share the budget close files.
     pub fn limited(mut self, budget: Arc<WriteBudget>, relieve: impl Fn() + Send + Sync + 'static) -> Self {
         self.limit = Some(Limit::new(budget, relieve));
         self
     }
 
-    /// Has files that are begun from now on grow to `bytes`.
+    /// Sets the size limit of files created from now on.
     pub fn set_file_bytes_max(&self, bytes: u64) {
         self.file_bytes_max.store(bytes.clamp(FILE_BYTES_MIN, FILE_BYTES_MAX), Ordering::Relaxed);
     }
 
-    /// After the family was dropped: the files go with the last handle. Those that the manifest never named, because nothing
-    /// was flushed since they were begun, have nobody else to remove them.
+    /// Marks the files for deletion when the last handle is dropped; called after the family was dropped. This also
+    /// covers files that the manifest never named because nothing was flushed since their creation. Nothing else would
+    /// remove them.
     pub fn doom(&self) {
         self.doomed.store(true, Ordering::SeqCst);
     }
 
-    /// Writes `value` and returns where. The bytes are in the kernel when this returns; durable after [`VlogSet::sync`].
+    /// Writes `value` and returns a pointer to it. The bytes are in the kernel when this returns, and durable after
+    /// [`VlogSet::sync`].
     ///
     /// # Errors
-    /// `Io`: nothing refers to what was written, and the call may be repeated. `InvalidArgument`: longer than 4 GiB.
+    /// `Io`: nothing refers to the bytes written, and the caller may retry. `InvalidArgument`: the value is longer than
+    /// 4 GiB.
     pub fn append(&self, value: &[u8], compression: Compression) -> Result<VlogPointer> {
         loop {
             let current = self.current.read().clone();
@@ -131,16 +136,16 @@ impl VlogSet {
         }
     }
 
-    /// Whether its files are in the directory held by `dir`, which stands for one open database.
+    /// Returns whether the files are in the directory handle `dir`, which identifies one open database.
     pub fn is_in(&self, dir: &Arc<dyn Dir>) -> bool {
         Arc::ptr_eq(&self.dir, dir)
     }
 
-    /// Appends `values` as [`VlogSet::append`] does, and adds their pointers to `out` in order. Many values share one
-    /// write (measured: 0.4 us a value of 600 bytes instead of 1.2).
+    /// Appends `values` like [`VlogSet::append`] and adds their pointers to `out` in order. Many values share one write
+    /// (measured: 0.4 us per value of 600 bytes instead of 1.2 us).
     ///
     /// # Errors
-    /// As [`VlogSet::append`]; `out` then holds pointers of some of the values.
+    /// As [`VlogSet::append`]. On error `out` contains the pointers of some of the values.
     pub fn append_all<'v>(
         &self,
         values: impl IntoIterator<Item = &'v [u8]>,
@@ -176,7 +181,7 @@ impl VlogSet {
         Ok(())
     }
 
-    /// Begins a file, unless someone did since `full` was current.
+    /// Creates the next file, unless another thread has replaced `full` as the current file.
     fn begin_file(&self, full: Option<&Arc<VlogFile>>) -> Result<()> {
         if self.limit.as_ref().is_some_and(Limit::is_spent) {
             self.relieve();
@@ -190,9 +195,9 @@ impl VlogSet {
         }
     }
 
-    /// Has this set, and those that share its budget, give files back.
+    /// Makes this set, and the sets that share its budget, close their files for writing.
     fn relieve(&self) {
-        let _ = self.give_back(); // a failed sync is kept: the next sync of the log meets it
+        let _ = self.give_back(); // the failure is kept and fails the next log sync
         if let Some(limit) = &self.limit {
             limit.relieve();
         }
@@ -208,13 +213,13 @@ impl VlogSet {
         let file = Arc::new(file.counted(self.limit.as_ref().map(|limit| limit.budget.count())));
         self.begun.lock().push(file.id);
         self.files.write().insert(file.id, Arc::clone(&file));
-        // Known to sync before anyone can append to it.
+        // Registered for sync before any thread can append to it.
         self.unsynced.lock().push(Arc::clone(&file));
         *self.current.write() = Some(file);
         Ok(())
     }
 
-    /// Ends the current file: the next value begins a new one.
+    /// Closes the current file for appends; the next value creates a new file.
     pub fn rotate(&self) {
         let _one = self.rotating.lock();
         if let Some(file) = self.current.write().take() {
@@ -222,7 +227,7 @@ impl VlogSet {
         }
     }
 
-    /// Ends the current file and makes all values durable: then no file is open for writing.
+    /// Closes the current file for appends and makes all values durable. Then no file is open for writing.
     ///
     /// # Errors
     /// As [`VlogSet::sync`].
@@ -234,7 +239,7 @@ impl VlogSet {
     /// Makes durable every value whose [`VlogSet::append`] returned before this call.
     ///
     /// # Errors
-    /// `Io`, and the same again for ever after: what became of the values is not known.
+    /// `Io`. Every later call returns the same error, because the state of the values on disk is unknown.
     pub fn sync(&self) -> Result<()> {
         let mut failed = self.syncing.lock();
         if let Some(e) = &*failed {
@@ -245,7 +250,7 @@ impl VlogSet {
             *failed = Some(e.clone());
             return Err(e);
         }
-        // The order matters: a write makes the file dirty before it settles.
+        // The order of the checks matters: a write sets `dirty` before it is added to `settled`.
         let is_done = |file: &mut Arc<VlogFile>| file.sealed_len().is_some() && !file.is_dirty();
         let done: Vec<_> = self.unsynced.lock().extract_if(.., is_done).map(|file| file.id).collect();
         drop(files);
@@ -253,32 +258,32 @@ impl VlogSet {
         Ok(())
     }
 
-    /// A file that is complete and durable gives its descriptor back: files for reading share a budget.
+    /// Closes a complete and durable file and opens it for reading. Files open for reading share a descriptor budget.
     fn reopen_for_reading(&self, id: VlogId) {
-        self.close(id); // first: there may be no other descriptor left
-        let _ = self.file(id); // if it cannot be opened now, it is when it is asked for
+        self.close(id); // before the open, because no other descriptor may be left
+        let _ = self.file(id); // on failure, the next read opens it
     }
 
-    /// The value that `pointer` points at.
+    /// Returns the value that `pointer` addresses.
     ///
     /// # Errors
-    /// `Corrupt` if the file or the record is not there or is not what the pointer was made for; `Io`.
+    /// `Corrupt` if the file or the record is missing or does not match the pointer; `Io`.
     pub fn read(&self, pointer: &VlogPointer) -> Result<Vec<u8>> {
         self.file(pointer.vlog)?.read(pointer)
     }
 
-    /// Begins to load the record that `pointer` names, so that a [`VlogSet::read`] soon after waits less. Errors are left to
-    /// that read.
+    /// Starts loading the record that `pointer` names, so that a [`VlogSet::read`] shortly afterwards waits less.
+    /// Errors are left to that read.
     pub fn load_ahead(&self, pointer: &VlogPointer) {
         if let Ok(file) = self.file(pointer.vlog) {
             file.load_ahead(pointer);
         }
     }
 
-    /// Whether the record that `pointer` names is there and whole.
+    /// Returns whether the record that `pointer` names exists and is valid.
     ///
     /// # Errors
-    /// `Io`, `FormatTooNew`: the question could not be answered.
+    /// `Io`, `FormatTooNew`: the record could not be checked.
     pub fn verify_pointer(&self, pointer: &VlogPointer) -> Result<bool> {
         match self.file(pointer.vlog).and_then(|file| file.check(pointer)) {
             Ok(()) => Ok(true),
@@ -287,8 +292,9 @@ impl VlogSet {
         }
     }
 
-    /// Walks all records of a file and checks every byte. Whether a break means damage depends: a sealed file of
-    /// a clean shutdown has none; one that was written in a crash may have a torn tail and gaps that nothing refers to.
+    /// Scans all records of a file and checks every byte. A sealed file of a clean shutdown has no gaps and no torn
+    /// tail. A file that was being written during a crash may have both; they are not damage, because nothing refers to
+    /// them.
     ///
     /// # Errors
     /// `Corrupt` if the file or its header is damaged or missing; `Io`; `FormatTooNew`.
@@ -296,7 +302,7 @@ impl VlogSet {
         self.scan(id, |_| {})
     }
 
-    /// As [`VlogSet::verify_file`], showing each whole record to `visit`.
+    /// Like [`VlogSet::verify_file`], and passes each valid record to `visit`.
     ///
     /// # Errors
     /// As [`VlogSet::verify_file`].
@@ -306,21 +312,22 @@ impl VlogSet {
         scan::scan(&file, len, visit)
     }
 
-    /// The salt of a file; `None` if it cannot be opened.
+    /// Returns the salt of a file; `None` if the file cannot be opened.
     pub fn salt(&self, id: VlogId) -> Option<Salt> {
         self.file(id).ok().map(|file| file.salt)
     }
 
-    /// What is known of a file, which is opened if it is not.
+    /// Returns facts about a file, opening it if necessary.
     ///
     /// # Errors
-    /// `Corrupt` if it is missing or its header is damaged; `Io`; `FormatTooNew`.
+    /// `Corrupt` if the file is missing or its header is damaged; `Io`; `FormatTooNew`.
     pub fn info(&self, id: VlogId) -> Result<VlogInfo> {
         self.file(id).map(|file| info(&file))
     }
 
-    /// The length of a file up to which every byte is as it stays, and whether it is complete. A file that is written to
-    /// all the time is ended for this: the next value begins a new one. `None` if it is not open.
+    /// Returns the length up to which the bytes of a file no longer change, and whether the file is complete. A file
+    /// with constant writes is closed for appends to get there; the next value creates a new one. Returns `None` if the
+    /// file is not open.
     pub fn stable(&self, id: VlogId) -> Option<(u64, bool)> {
         let file = self.files.read().get(&id).cloned()?;
         let mut backoff = Backoff::new();
@@ -336,17 +343,17 @@ impl VlogSet {
         None
     }
 
-    /// The files open, in the order of their numbers.
+    /// Returns the open files in ascending number order.
     pub fn files(&self) -> Vec<VlogInfo> {
         self.files.read().values().map(|file| info(file)).collect()
     }
 
-    /// Closes a sealed file, which is opened again when asked for. Values being read stay readable.
+    /// Closes a sealed file. The next read reopens it; reads in progress are not affected.
     pub fn close(&self, id: VlogId) {
         self.files.write().remove(&id);
     }
 
-    /// Closes and deletes a file that nothing refers to.
+    /// Closes and deletes a file that nothing refers to any more.
     ///
     /// # Errors
     /// `Io`.
@@ -360,7 +367,7 @@ impl VlogSet {
         if let Some(file) = self.files.read().get(&id) {
             return Ok(Arc::clone(file));
         }
-        // Two threads may open it at once; the first to come back is kept.
+        // Two threads may open the file at once; the first one inserted is kept.
         let file = Arc::new(VlogFile::open(&*self.dir, self.family, id)?);
         Ok(Arc::clone(self.files.write().entry(id).or_insert(file)))
     }
@@ -386,7 +393,7 @@ impl Drop for VlogSet {
         for name in all.into_iter().map(files::vlog) {
             match self.dir.unlink(&name) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    tracing::warn!(%name, %error, "a value log of a dropped family stays until the next open");
+                    tracing::warn!(%name, %error, "could not delete a value log of a dropped family; the next open sets it aside");
                 }
                 _ => {}
             }

@@ -1,4 +1,4 @@
-//! Gathers entries and lays them out as a block. Buffers are kept from block to block.
+//! Collects entries and encodes them as a block. The buffers are reused from block to block.
 
 use super::estimate::{Estimate, Raw};
 use super::search::head_of;
@@ -9,14 +9,14 @@ use super::{
 use crate::codec::{Compression, Salt, bound_crc, compress};
 use crate::types::{EntryRef, SeqNo};
 
-/// Lengths of a finished block.
+/// Sizes of a finished block.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::sst) struct BuiltBlock {
-    /// How many of the builder's entries it holds: the first ones.
+    /// Number of entries in the block: the first ones of the builder.
     pub(in crate::sst) entries: usize,
-    /// The whole block.
+    /// Length of the whole block.
     pub(in crate::sst) disk: usize,
-    /// Header, frame table and key section.
+    /// Length of header, frame table and key section.
     pub(in crate::sst) key_part: usize,
 }
 
@@ -38,14 +38,14 @@ pub(in crate::sst) struct BlockBuilder {
     frame_table: Vec<FrameEnd>,
 }
 
-/// A frame that was compressed: its end among the entries and in the frame bytes.
+/// A compressed frame: its end among the entries and in the frame bytes.
 struct FrameEnd {
     entries: usize,
     end: usize,
 }
 
 impl BlockBuilder {
-    /// An empty block; `heads` when the order is byte order.
+    /// Creates an empty block; `heads` is set if the order is byte order.
     pub(in crate::sst) fn new(heads: bool, compression: Compression, limits: Limits) -> Self {
         Self {
             heads,
@@ -65,8 +65,8 @@ impl BlockBuilder {
         }
     }
 
-    /// Whether the entry still belongs into this block, as far as can be told before the block is compressed. An empty block
-    /// takes anything.
+    /// Returns whether an entry of this size is expected to fit this block. The estimate is made before compression. An
+    /// empty block accepts any entry.
     #[inline]
     pub(in crate::sst) fn has_room(&self, key: usize, value: usize) -> bool {
         let (entries, keys, values) = (self.kinds.len(), self.keys.len() + key, self.values.len() + value);
@@ -77,7 +77,7 @@ impl BlockBuilder {
                 && self.estimate.fits(Raw::of(entries + 1, keys, values)))
     }
 
-    /// Adds an entry; the caller checked the order and the room.
+    /// Adds an entry. The caller has checked the order and the space.
     #[inline]
     pub(in crate::sst) fn add(&mut self, e: &EntryRef<'_>) {
         self.keys.extend_from_slice(e.key);
@@ -89,42 +89,43 @@ impl BlockBuilder {
         self.expiries.push(e.expiry);
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub(in crate::sst) fn len(&self) -> usize {
         self.kinds.len()
     }
 
-    /// Bytes of keys and values so far.
+    /// Returns the bytes of keys and values so far.
     pub(in crate::sst) fn raw_bytes(&self) -> usize {
         self.keys.len() + self.values.len()
     }
 
-    /// The last key; empty for an empty block.
+    /// Returns the last key; empty for an empty block.
     #[inline]
     pub(in crate::sst) fn last_key(&self) -> &[u8] {
         self.key(self.key_ends.len().saturating_sub(1))
     }
 
-    /// The first sequence number.
+    /// Returns the first sequence number.
     pub(in crate::sst) fn first_seq(&self) -> SeqNo {
         self.seqs.first().map_or(0, |s| *s)
     }
 
-    /// The last sequence number.
+    /// Returns the last sequence number.
     #[inline]
     pub(in crate::sst) fn last_seq(&self) -> SeqNo {
         self.seqs.last().map_or(0, |s| *s)
     }
 
-    /// Key `i`; empty if there is none.
+    /// Returns key `i`; empty if there is no such key.
     pub(in crate::sst) fn key(&self, i: usize) -> &[u8] {
         let end = self.key_ends.get(i).map_or(0, |e| *e as usize);
         let start = if i == 0 { 0 } else { self.key_ends.get(i - 1).map_or(0, |e| *e as usize) };
         self.keys.get(start..end).unwrap_or_default()
     }
 
-    /// Appends a block, which will lie at `at` in its file, to `out`: of all entries, or, where they turn out too long together,
-    /// of the first ones. There must be an entry. The caller removes the entries with [`Self::remove_first`].
+    /// Appends a block for offset `at` to `out`. The block contains all entries, or only the first ones if all together
+    /// are too long. There must be at least one entry. The caller then removes the written entries with
+    /// [`Self::remove_first`].
     pub(in crate::sst) fn finish(&mut self, salt: &Salt, at: u64, out: &mut Vec<u8>) -> BuiltBlock {
         let start = out.len();
         let mut entries = self.len();
@@ -134,7 +135,7 @@ impl BlockBuilder {
                 return built;
             }
             out.truncate(start);
-            // In proportion, and a little less, lest the next one is too long as well.
+            // Reduce in proportion, and a little more, so that the next attempt is unlikely to be too long again.
             let share = entries * self.limits.disk / built.disk;
             entries = (share - share / 32).clamp(1, entries - 1);
         }
@@ -157,7 +158,7 @@ impl BlockBuilder {
         BuiltBlock { entries: n, disk: out.len() - start, key_part }
     }
 
-    /// Begins the next block with what follows the first `n` entries.
+    /// Removes the first `n` entries; the next block starts with the remaining ones.
     pub(in crate::sst) fn remove_first(&mut self, n: usize) {
         let (key, value) = (self.key_end(n), self.value_end(n));
         self.keys.drain(..key);
@@ -171,17 +172,17 @@ impl BlockBuilder {
         self.expiries.drain(..n);
     }
 
-    /// Bytes of the first `n` keys.
+    /// Returns the total bytes of the first `n` keys.
     fn key_end(&self, n: usize) -> usize {
         n.checked_sub(1).and_then(|last| self.key_ends.get(last)).map_or(0, |end| *end as usize)
     }
 
-    /// Bytes of the first `n` values.
+    /// Returns the total bytes of the first `n` values.
     fn value_end(&self, n: usize) -> usize {
         n.checked_sub(1).and_then(|last| self.value_ends.get(last)).map_or(0, |end| *end as usize)
     }
 
-    /// Cuts the values of the first `n` entries into frames and compresses each.
+    /// Splits the values of the first `n` entries into frames and compresses each.
     fn compress_frames(&mut self, n: usize) {
         self.frames.clear();
         self.frame_table.clear();
@@ -189,7 +190,7 @@ impl BlockBuilder {
         let ends = &self.value_ends[..n];
         for (i, &end) in ends.iter().enumerate() {
             let end = end as usize;
-            // A frame closes before the value that would make it too long, and takes the empty values behind it.
+            // A frame ends before the value that would make it too long, and includes the empty values that follow it.
             let next = ends.get(i + 1).map(|e| *e as usize);
             if end == start || next.is_some_and(|next| next - start <= self.limits.frame || next == end) {
                 continue;
@@ -200,7 +201,8 @@ impl BlockBuilder {
         }
     }
 
-    /// Writes the key section of the first `n` entries into `self.section`; the header lacks lengths and number of frames.
+    /// Writes the key section of the first `n` entries to `self.section`. The returned header lacks lengths and the
+    /// number of frames.
     fn lay_out_keys(&mut self, n: usize) -> Header {
         let mut section = std::mem::take(&mut self.section);
         section.clear();
@@ -223,7 +225,7 @@ impl BlockBuilder {
         header
     }
 
-    /// Short lengths, tail ends and value ends.
+    /// Appends short lengths, tail ends and value ends.
     fn lay_out_lengths(&self, n: usize, header: &mut Header, section: &mut Vec<u8>) {
         let suffix = |i: usize| self.key(i).len() - header.prefix as usize;
         let head = if self.heads { 8 } else { 0 };
@@ -250,7 +252,7 @@ impl BlockBuilder {
         }
     }
 
-    /// Kinds, sequence numbers and expiries.
+    /// Appends kinds, sequence numbers and expiries.
     fn lay_out_rest(&self, n: usize, header: &mut Header, section: &mut Vec<u8>) {
         let (kinds, seqs, expiries) = (&self.kinds[..n], &self.seqs[..n], &self.expiries[..n]);
         let kind = kinds.first().map_or(0, |k| *k);
@@ -281,13 +283,13 @@ impl BlockBuilder {
         }
     }
 
-    /// Appends room for header and frame table, and the key section as it will lie on disk. Returns its length if it
-    /// was compressed: that costs every reader time, so it must pay for the block as a whole.
+    /// Appends space for header and frame table, and the key section as stored on disk. Returns its length if it was
+    /// compressed. Compressed keys cost every reader time, so compression must pay off for the block as a whole.
     fn compress_keys(&self, out: &mut Vec<u8>, start: usize) -> Option<usize> {
         out.resize(start + HEADER_BYTES + FRAME_BYTES * self.frame_table.len(), 0);
         let (raw, block) = (self.section.len(), self.section.len() + self.frames.len());
         let worth = |saved: usize| saved >= block / 8;
-        // Keys rarely shrink to less than a quarter: do not even try where that would not be enough.
+        // Keys rarely shrink to less than a quarter. Skip the attempt if that would not be enough.
         if worth(raw - raw / 4) {
             let at = out.len();
             match compress(self.compression, &self.section, out) {
@@ -299,7 +301,7 @@ impl BlockBuilder {
         None
     }
 
-    /// Fills header and frame table of `block`, whose key section is in place.
+    /// Fills in header and frame table of `block`, whose key section is already in place.
     fn fill_front(&self, header: &Header, salt: &Salt, at: u64, block: &mut [u8]) {
         let mut front = Vec::with_capacity(HEADER_BYTES + FRAME_BYTES * self.frame_table.len());
         front.extend_from_slice(&[0; 4]);
@@ -319,7 +321,7 @@ impl BlockBuilder {
     }
 }
 
-/// Appends a column of ends. A block of more than one entry has so few bytes that two suffice for each.
+/// Appends a column of ends. A block of more than one entry is so short that two bytes suffice for each end.
 fn put_ends(ends: impl Iterator<Item = u32>, section: &mut Vec<u8>) {
     for end in ends {
         debug_assert!(end <= u32::from(u16::MAX));
@@ -333,7 +335,7 @@ fn push_frame(frames: &mut Vec<u8>, compression: Compression, raw: &[u8]) {
     }
 }
 
-/// How many bytes two keys have in common at their front.
+/// Returns the length of the common prefix of two keys.
 pub(in crate::sst) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }

@@ -1,11 +1,12 @@
-//! How long a block will be on disk, told before it is compressed: from what keys and values of the blocks before came to.
+//! Estimates how long a block will be on disk before it is compressed, from the compression ratios of earlier blocks.
 //!
-//! Keys and values have a ratio each, as they differ and their shares may change from block to block. A block is aimed below the
-//! limit by twice the mean error of the estimates (Jacobson's rule for timeouts), so that few blocks are too long.
+//! Keys and values have separate ratios, because they compress differently and their shares change between blocks. The
+//! target is below the limit by twice the mean error of the estimates (Jacobson's rule for timeouts), so that few
+//! blocks turn out too long.
 
 use super::{FRAME_BYTES, HEADER_BYTES};
 
-/// The entries of a block before compression.
+/// Raw sizes of the entries of a block, before compression.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Raw {
     keys: usize,
@@ -13,39 +14,39 @@ pub(super) struct Raw {
 }
 
 impl Raw {
-    /// Of so many entries, with so many bytes of keys and of values.
+    /// Computes the raw sizes of `entries` entries with `keys` bytes of keys and `values` bytes of values.
     #[inline]
     pub(super) fn of(entries: usize, keys: usize, values: usize) -> Self {
-        // Ends, kinds and sequence numbers grow with the entries, not with their keys.
+        // Ends, kinds and sequence numbers grow with the number of entries, not with the length of their keys.
         Self { keys: keys + 4 * entries, values }
     }
 }
 
-/// A ratio of 1.
+/// Fixed-point representation of a ratio of 1.
 const ONE: usize = 1 << 12;
-/// A new block counts for so much of an average.
+/// Averaging weight: a new block contributes 1/8.
 const WEIGHT: usize = 8;
 
-/// What blocks came to so far.
+/// Running averages over the blocks so far.
 #[derive(Debug)]
 pub(super) struct Estimate {
-    /// Length on disk that no block may exceed.
+    /// Maximum length of a block on disk.
     limit: usize,
-    /// Bytes on disk of `ONE` raw bytes of keys, and of values.
+    /// Bytes on disk per `ONE` raw bytes of keys, and of values.
     keys: usize,
     values: usize,
-    /// Mean error of the estimates, in bytes.
+    /// Mean error of the estimates in bytes.
     error: usize,
     learned: bool,
 }
 
 impl Estimate {
-    /// Of blocks of up to `limit` bytes. Nothing is known: keys and values are taken as incompressible.
+    /// Creates an estimate for blocks of up to `limit` bytes. Without samples, it assumes that nothing compresses.
     pub(super) fn new(limit: usize) -> Self {
         Self { limit, keys: ONE, values: ONE, error: 0, learned: false }
     }
 
-    /// Whether a block of `raw` is likely to be within the limit.
+    /// Returns whether a block of `raw` sizes is likely to stay within the limit.
     #[inline]
     pub(super) fn fits(&self, raw: Raw) -> bool {
         self.disk(raw) + 2 * self.error <= self.limit
@@ -56,7 +57,7 @@ impl Estimate {
         HEADER_BYTES + FRAME_BYTES + (raw.keys * self.keys + raw.values * self.values) / ONE
     }
 
-    /// Learns that a block of `raw` has so many bytes of keys and values on disk.
+    /// Adds a sample: a block of `raw` sizes has `keys` bytes of keys and `values` bytes of values on disk.
     pub(super) fn learn(&mut self, raw: Raw, keys: usize, values: usize) {
         let known = std::mem::replace(&mut self.learned, true);
         let mix = |average: usize, seen: usize| {

@@ -1,13 +1,13 @@
-//! Data blocks: up to 256 entries as columns. The header and the key section answer everything but values; the
-//! values follow in frames of their own, decoded only when asked for.
+//! Data blocks: up to 256 entries, stored as columns. The header and the key section contain everything but the values.
+//! The values follow in separate frames, which are decoded only when needed.
 //!
 //! ```text
 //! header | frame table | key section (raw, or compressed) | frame 0 | frame 1 | ...
 //! key section: prefix | heads | short lengths | tail ends | value ends | kinds | seqs | expiries | tails
 //! ```
 //!
-//! In byte order, keys are cut in three: the prefix that all keys of the block share, the head (the next eight bytes
-//! as one number) and the tail. In other orders keys are stored whole, as tails.
+//! In byte order, a key is split into three parts: the prefix that all keys of the block share, the head (the next
+//! eight bytes as one number) and the tail. In other orders keys are stored whole, as tails.
 
 mod builder;
 mod estimate;
@@ -20,30 +20,31 @@ pub(super) use builder::{BlockBuilder, BuiltBlock, common_prefix};
 pub(super) use reader::{Block, Frame};
 pub(super) use search::{Find, head_of, partition};
 
-/// Length of a block header.
+/// Length of a block header in bytes.
 pub(super) const HEADER_BYTES: usize = 44;
-/// Length of an entry of the frame table.
+/// Length of a frame table entry in bytes.
 pub(super) const FRAME_BYTES: usize = 10;
-/// Most entries of a block.
+/// Maximum number of entries of a block.
 pub(super) const ENTRIES_MAX: usize = 256;
-/// Most bytes of a raw key section: the longest key beside a full block of long keys, and its columns.
+/// Maximum length of a raw key section in bytes: the longest key next to a full block of long keys, and the columns.
 pub(super) const KEY_SECTION_MAX: usize = 256 << 10;
-/// What closes a block before the entry that would exceed one of these. A single longer entry has a block of its own.
+/// Limits of a block: it is closed before the entry that would exceed one of them. A single longer entry gets a block
+/// of its own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// Length on disk: header, frame table, key section and frames.
     pub(super) disk: usize,
-    /// Bytes of keys. Like those of values below 64 KiB, as ends of tails and of values are u16 columns, which a single entry
-    /// does not have.
+    /// Bytes of keys. Like the limit for values it is below 64 KiB, because the ends of tails and of values are u16
+    /// columns. A block with a single entry has no such columns.
     pub(super) keys: usize,
-    /// Bytes of values.
+    /// Bytes of values in a block.
     pub(super) values: usize,
     /// Bytes of values in a frame.
     pub(super) frame: usize,
 }
 
-/// The limits of blocks that are written today: a lookup reads a block as a whole, and a block of one page touches two
-/// pages of the device at most. The other limits bound what a block of very compressible entries takes in memory.
+/// The limits of blocks written today. A lookup reads a whole block, and a block of one page touches at most two pages
+/// of the device. The other limits bound the memory that a block of very compressible entries takes.
 pub(super) const LIMITS: Limits = Limits { disk: 4 << 10, keys: 32 << 10, values: 16 << 10, frame: 16 << 10 };
 
 /// Device page. A block that begins and ends at a page border costs one page of the device and of the page cache.
@@ -58,20 +59,20 @@ pub(super) fn padding(end: u64) -> u64 {
     if gap <= PADDING_MAX { gap } else { 0 }
 }
 
-/// All suffixes (keys without the prefix) have one length, in the header; else there are columns.
+/// All suffixes (keys without the prefix) have the length stored in the header; otherwise there are length columns.
 pub(super) const SUFFIX_UNIFORM: u8 = 1;
-/// All values have one length.
+/// All values have the same length.
 pub(super) const VALUE_UNIFORM: u8 = 2;
-/// All entries have one kind.
+/// All entries have the same kind.
 pub(super) const KIND_UNIFORM: u8 = 4;
-/// All entries have one expiry.
+/// All entries have the same expiry.
 pub(super) const EXPIRY_UNIFORM: u8 = 8;
-/// Keys are cut into prefix, head and tail: the order is byte order.
+/// Keys are split into prefix, head and tail: the order is byte order.
 pub(super) const HEADS: u8 = 16;
 const FLAGS: u8 = 31;
 
-/// What a block header says, checked, and where the columns lie. Offsets count from the begin of the block, of
-/// which the key section is decompressed.
+/// A checked block header, and the locations of the columns. Offsets count from the start of the block, with its key
+/// section decompressed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Shape {
     pub(super) entries: u32,
@@ -96,7 +97,7 @@ pub(super) struct Shape {
     pub(super) end: u32,
 }
 
-/// The fields of a header as they lie on disk, without the checksum that precedes them.
+/// The header fields as stored on disk, without the checksum that precedes them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Header {
     pub(super) key_raw: u32,
@@ -114,7 +115,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// The bytes after the checksum.
+    /// Appends the encoded fields, which follow the checksum.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.key_raw.to_le_bytes());
         out.extend_from_slice(&self.key_disk.to_le_bytes());
@@ -127,7 +128,7 @@ impl Header {
         out.extend_from_slice(&[self.flags, self.kind, self.seq_width, 0]);
     }
 
-    /// Reads the fields; checks nothing.
+    /// Decodes the fields without checking them.
     #[inline]
     fn decode(b: &[u8; HEADER_BYTES]) -> Self {
         let u32_at = |at: usize| u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]]);
@@ -149,14 +150,14 @@ impl Header {
 }
 
 impl Shape {
-    /// What the header of `block` says. Only the header and the length of the columns are checked.
+    /// Parses the header of `block`. Checks only the header and the total length of the columns.
     #[inline]
     pub(super) fn parse(block: &[u8]) -> Result<Self, &'static str> {
         let bytes = block.first_chunk::<HEADER_BYTES>().ok_or("block shorter than its header")?;
         Self::new(&Header::decode(bytes))
     }
 
-    /// Where the columns of a block with this header lie.
+    /// Computes the locations of the columns of a block with this header.
     #[inline]
     pub(super) fn new(h: &Header) -> Result<Self, &'static str> {
         let entries = u32::from(h.entries);
@@ -169,7 +170,7 @@ impl Shape {
             || h.flags & !FLAGS != 0
             || bad_kind
         {
-            return Err("header of a block");
+            return Err("invalid header of a block");
         }
         let prefix_limit = if h.flags & HEADS != 0 { KEY_BYTES_MAX as u32 } else { 0 };
         if h.key_raw > KEY_SECTION_MAX as u32
@@ -178,7 +179,7 @@ impl Shape {
             || h.suffix > KEY_BYTES_MAX as u32
             || !matches!(h.seq_width, 0 | 1 | 2 | 4 | 8)
         {
-            return Err("lengths in the header of a block");
+            return Err("invalid lengths in the header of a block");
         }
         let shape = Self::place(h, entries, frames);
         if shape.tails_at > shape.end { Err("columns longer than the key section") } else { Ok(shape) }
@@ -221,31 +222,32 @@ impl Shape {
         }
     }
 
-    /// Whether a flag is set.
+    /// Returns whether a flag is set.
     #[inline]
     pub(super) fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 
-    /// Whether keys are cut into prefix, head and tail.
+    /// Returns whether keys are split into prefix, head and tail.
     pub(super) fn has_heads(&self) -> bool {
         self.has(HEADS)
     }
 
-    /// Whether the key section is compressed on disk.
+    /// Returns whether the key section is compressed on disk.
     #[inline]
     pub(super) fn is_compressed(&self) -> bool {
         self.key_disk != self.key_raw
     }
 
-    /// Length on disk of header, frame table and key section.
+    /// Returns the length on disk of header, frame table and key section.
     #[inline]
     pub(super) fn disk_bytes(&self) -> usize {
         self.prefix_at as usize + self.key_disk as usize
     }
 }
 
-/// A block as the cache holds it: header, frame table and raw key section, then all its values, raw, unless they are long.
+/// A block in the cache: header, frame table and raw key section, then all values, raw. The values are omitted if they
+/// are long.
 #[derive(Debug)]
 pub struct CachedBlock {
     shape: Shape,
@@ -253,12 +255,12 @@ pub struct CachedBlock {
 }
 
 impl CachedBlock {
-    /// A block of this shape, whose header, frame table and raw key section are `keys`.
+    /// Creates a cached block; `keys` are the header, frame table and raw key section.
     pub(super) fn new(shape: Shape, keys: &[u8], values: &[u8]) -> Self {
         Self { shape, bytes: [keys, values].concat().into() }
     }
 
-    /// Bytes in memory.
+    /// Returns the size in memory, in bytes.
     pub(super) fn charge(&self) -> u64 {
         (size_of::<Self>() + self.bytes.len()) as u64
     }
@@ -268,7 +270,7 @@ impl CachedBlock {
         Block { shape: &self.shape, bytes: &self.bytes }
     }
 
-    /// All values of the block, one behind the other; nothing if they are read on their own.
+    /// Returns all values of the block, concatenated; empty if they are read separately.
     #[inline]
     pub(super) fn values(&self) -> &[u8] {
         self.bytes.get(self.shape.end as usize..).unwrap_or_default()

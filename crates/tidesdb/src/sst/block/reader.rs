@@ -1,7 +1,7 @@
-//! [`Block`]: the fields of the entries of a block whose key section is at hand.
+//! [`Block`]: access to the fields of the entries of a block whose key section is in memory.
 //!
-//! A block is validated once, when its bytes come from disk. After that no accessor fails; where bytes of a map should
-//! have changed since, an accessor gives empty or zero fields rather than panic.
+//! A block is validated once, when its bytes come from disk. After that no accessor fails. If the bytes of a mapped
+//! file change later, an accessor returns empty or zero fields instead of panicking.
 
 use std::ops::RangeInclusive;
 
@@ -13,7 +13,7 @@ use crate::codec::{Compression, longest_raw};
 use crate::types::{Comparator, Kind, SEQ_MAX, SeqNo, Stamp};
 use crate::vlog::VlogPointer;
 
-/// A view of a block: its shape, and header, frame table and raw key section as bytes.
+/// A view of a block: its shape, and its header, frame table and raw key section as bytes.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::sst) struct Block<'a> {
     pub(in crate::sst) shape: &'a Shape,
@@ -23,42 +23,43 @@ pub(in crate::sst) struct Block<'a> {
 /// A frame: values of consecutive entries, compressed together.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::sst) struct Frame {
-    /// First entry.
+    /// The first entry.
     pub(in crate::sst) first: usize,
-    /// The entry after the last.
+    /// The entry after the last one.
     pub(in crate::sst) end: usize,
-    /// Where the frame begins, counted from the end of the key section on disk.
+    /// Start of the frame, counted from the end of the key section on disk.
     pub(in crate::sst) at: u64,
     /// Length on disk.
     pub(in crate::sst) disk: usize,
-    /// Length decompressed.
+    /// Decompressed length.
     pub(in crate::sst) raw: usize,
-    /// Where its first value begins among the value bytes of the block.
+    /// Start of its first value among the value bytes of the block.
     pub(in crate::sst) base: usize,
     /// Checksum.
     pub(in crate::sst) crc: u32,
 }
 
 impl<'a> Block<'a> {
-    /// Number of entries.
+    /// Returns the number of entries.
     #[inline]
     pub(in crate::sst) fn len(&self) -> usize {
         self.shape.entries as usize
     }
 
-    /// The bytes that all keys begin with.
+    /// Returns the common prefix of all keys.
     #[inline]
     pub(in crate::sst) fn prefix(&self) -> &'a [u8] {
         self.part(self.shape.prefix_at as usize, self.shape.heads_at as usize)
     }
 
-    /// For each key, the eight bytes after the prefix, zero-padded: little-endian forms of big-endian numbers.
+    /// Returns the head of each key: the eight bytes after the prefix, zero-padded, as little-endian forms of
+    /// big-endian numbers.
     #[inline]
     pub(in crate::sst) fn heads(&self) -> &'a [[u8; 8]] {
         self.part(self.shape.heads_at as usize, self.shape.shorts_at as usize).as_chunks().0
     }
 
-    /// How many bytes of its head key `i` has.
+    /// Returns the number of key bytes in the head of key `i`.
     #[inline]
     pub(in crate::sst) fn head_len(&self, i: usize) -> usize {
         let len = match self.shape.has(SUFFIX_UNIFORM) {
@@ -68,7 +69,7 @@ impl<'a> Block<'a> {
         len.min(8)
     }
 
-    /// The bytes of key `i` after prefix and head.
+    /// Returns the bytes of key `i` after prefix and head.
     #[inline]
     pub(in crate::sst) fn tail(&self, i: usize) -> &'a [u8] {
         let s = self.shape;
@@ -83,7 +84,7 @@ impl<'a> Block<'a> {
         self.part(tails + start, tails + end)
     }
 
-    /// Where value `i` begins and ends among the value bytes of the block.
+    /// Returns start and end of value `i` among the value bytes of the block.
     #[inline]
     pub(in crate::sst) fn value_span(&self, i: usize) -> (usize, usize) {
         let s = self.shape;
@@ -93,12 +94,12 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Bytes of all values.
+    /// Returns the total bytes of all values.
     pub(in crate::sst) fn values_len(&self) -> usize {
         self.value_span(self.len() - 1).1
     }
 
-    /// Kind of entry `i`.
+    /// Returns the kind of entry `i`.
     #[inline]
     pub(in crate::sst) fn kind(&self, i: usize) -> Kind {
         let kind = match self.shape.has(KIND_UNIFORM) {
@@ -108,7 +109,7 @@ impl<'a> Block<'a> {
         Kind::from_u8(kind).unwrap_or(Kind::Put)
     }
 
-    /// Sequence number of entry `i`.
+    /// Returns the sequence number of entry `i`.
     #[inline]
     pub(in crate::sst) fn seq(&self, i: usize) -> SeqNo {
         let s = self.shape;
@@ -126,7 +127,7 @@ impl<'a> Block<'a> {
         s.base_seq.wrapping_add(delta)
     }
 
-    /// Expiry of entry `i`.
+    /// Returns the expiry of entry `i`.
     #[inline]
     pub(in crate::sst) fn expiry(&self, i: usize) -> u32 {
         match self.shape.has(EXPIRY_UNIFORM) {
@@ -135,13 +136,13 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// What is to be known of entry `i` beside its key and value.
+    /// Returns sequence number, kind and expiry of entry `i`.
     #[inline]
     pub(in crate::sst) fn stamp(&self, i: usize) -> Stamp {
         Stamp { seq: self.seq(i), kind: self.kind(i), expiry: self.expiry(i) }
     }
 
-    /// Makes `key`, of which the first `prefix` bytes are this block's prefix already, key `i`.
+    /// Completes `key`, which contains this block's prefix, to key `i`.
     #[inline]
     pub(in crate::sst) fn append_suffix(&self, i: usize, key: &mut Vec<u8>) {
         if self.shape.has(HEADS) {
@@ -157,20 +158,20 @@ impl<'a> Block<'a> {
         key.extend_from_slice(self.tail(i));
     }
 
-    /// Makes `key` key `i`.
+    /// Sets `key` to key `i`.
     pub(in crate::sst) fn key_into(&self, i: usize, key: &mut Vec<u8>) {
         key.clear();
         key.extend_from_slice(self.prefix());
         self.append_suffix(i, key);
     }
 
-    /// Number `f` and place of the frame that holds value `i`. None if the block has no values.
+    /// Returns the frame that contains value `i`, and its number. `None` if the block has no values.
     #[inline]
     pub(in crate::sst) fn frame_of(&self, i: usize) -> Option<(usize, Frame)> {
         self.frames().enumerate().find(|(_, f)| i < f.end)
     }
 
-    /// The frames in order.
+    /// Returns the frames in order.
     #[inline]
     pub(in crate::sst) fn frames(&self) -> impl Iterator<Item = Frame> + use<'a> {
         let block = *self;
@@ -187,8 +188,8 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// Checks everything that accessors rely on. `values_disk` is the length of all frames, `seqs` the sequence numbers that
-    /// the table says it has.
+    /// Checks everything that accessors rely on. `values_disk` is the length of all frames; `seqs` is the range of
+    /// sequence numbers in the table's description.
     pub(in crate::sst) fn validate(
         &self,
         values_disk: u64,
@@ -198,29 +199,29 @@ impl<'a> Block<'a> {
         let s = self.shape;
         let n = self.len();
         if self.bytes.len() != s.end as usize {
-            return Err("length of the key section");
+            return Err("wrong length of the key section");
         }
         if self.bytes.get(HEADER_BYTES - 1) != Some(&0) {
-            return Err("last byte of the header of a block");
+            return Err("invalid last byte in the header of a block");
         }
         self.validate_tails()?;
         let kinds = self.part(s.kinds_at as usize, s.seqs_at as usize);
         if kinds.iter().any(|&k| Kind::from_u8(k).is_none()) {
-            return Err("kind of an entry");
+            return Err("unknown kind of an entry");
         }
         if s.base_seq > SEQ_MAX || (0..n).any(|i| self.seq(i) < s.base_seq || !seqs.contains(&self.seq(i))) {
-            return Err("sequence number of an entry");
+            return Err("invalid sequence number of an entry");
         }
         if (0..n).any(|i| self.value_span(i).0 > self.value_span(i).1) {
-            return Err("lengths of values");
+            return Err("invalid lengths of values");
         }
         if !(0..n).all(|i| self.value_fits(i)) {
-            return Err("length of a pointer or of the value of a tombstone");
+            return Err("invalid length of a pointer or of the value of a tombstone");
         }
         self.validate_frames(values_disk, compression)
     }
 
-    /// Whether value `i` is as long as its kind says.
+    /// Returns whether value `i` has a length that its kind allows.
     fn value_fits(&self, i: usize) -> bool {
         let (start, end) = self.value_span(i);
         match self.kind(i) {
@@ -249,10 +250,10 @@ impl<'a> Block<'a> {
                         .all(|(&short, (start, end))| short == 8 || (short < 8 && start == end))
             }
         };
-        if good { Ok(()) } else { Err("lengths of keys") }
+        if good { Ok(()) } else { Err("invalid lengths of keys") }
     }
 
-    /// Whether keys ascend, versions of a key descend, and heads are padded with zeros.
+    /// Returns whether keys ascend, versions of a key descend, and heads are padded with zeros.
     pub(in crate::sst) fn is_sorted(&self, order: &Comparator) -> bool {
         let head = |i: usize| self.heads().get(i).map_or(0, |h| u64::from_le_bytes(*h));
         let heads = self.shape.has(HEADS);
@@ -282,7 +283,7 @@ impl<'a> Block<'a> {
                 || f.disk > f.raw
                 || f.raw > longest_raw(compression, f.disk)
             {
-                return Err("frame table");
+                return Err("invalid frame table");
             }
             seen = (f.end, f.at + f.disk as u64);
         }
@@ -291,7 +292,7 @@ impl<'a> Block<'a> {
         if n <= ENTRIES_MAX && covered && padded { Ok(()) } else { Err("frames do not cover the values") }
     }
 
-    /// Begin and end of item `i` of a column of ends.
+    /// Returns start and end of item `i` of a column of ends.
     #[inline]
     fn ends(&self, column: u32, i: usize) -> (usize, usize) {
         let end = |i: usize| usize::from(u16::from_le_bytes(self.array(column as usize + 2 * i)));

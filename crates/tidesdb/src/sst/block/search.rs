@@ -1,25 +1,25 @@
-//! Where a key lies in a block. In byte order: a branchless search of the heads, then full compares among the keys of
-//! equal head, mostly one. In other orders: bisection over whole keys.
+//! Finds a key in a block. In byte order: a branchless search of the heads, then full comparisons of the keys with the
+//! same head, usually one. In other orders: binary search over whole keys.
 
 use std::cmp::Ordering;
 
 use super::{Block, HEADS};
 use crate::types::{Comparator, SeqNo};
 
-/// What a point lookup met in a block.
+/// Result of a point lookup in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::sst) enum Find {
     /// This entry is the newest version of the key that the snapshot sees.
     At(usize),
-    /// The block proves that there is none.
+    /// The block proves that the snapshot sees no version of the key.
     Absent,
-    /// All versions here are too new, and the block ends with them: the next block may go on with the key.
+    /// All versions in this block are too new, and the block ends with them. The next block may contain older versions.
     Beyond,
 }
 
 impl Block<'_> {
-    /// The first entry whose key is not before `target` (after it, with `after_equal`), and whether that entry's key
-    /// equals `target`. The number of entries if there is none.
+    /// Returns the first entry whose key is at or after `target` (after it, with `after_equal`), and whether that key
+    /// equals `target`. Returns the number of entries if there is no such entry.
     #[inline]
     pub(in crate::sst) fn search(
         &self,
@@ -34,7 +34,7 @@ impl Block<'_> {
         }
     }
 
-    /// The newest version of `target` at or below `snapshot`.
+    /// Finds the newest version of `target` at or below `snapshot`.
     #[inline]
     pub(in crate::sst) fn find(&self, order: &Comparator, target: &[u8], snapshot: SeqNo) -> Find {
         let (first, equal) = self.search(order, target, false);
@@ -53,8 +53,8 @@ impl Block<'_> {
         }
     }
 
-    /// The first entry at or after version `snapshot` of `target`: its newest version at or below `snapshot`, or the next key.
-    /// The number of entries if there is none.
+    /// Returns the first entry at or after version `snapshot` of `target`: the newest version of `target` at or below
+    /// `snapshot`, or the next key. Returns the number of entries if there is no such entry.
     pub(in crate::sst) fn search_version(&self, order: &Comparator, target: &[u8], snapshot: SeqNo) -> usize {
         let (first, equal) = self.search(order, target, false);
         if !equal {
@@ -64,7 +64,7 @@ impl Block<'_> {
         partition(first, end, |i| self.seq(i) > snapshot)
     }
 
-    /// Whether `target` lies after the first key and not after the last one, so that its place is in this block.
+    /// Returns whether `target` is after the first key and at or before the last one, so that it belongs to this block.
     #[inline]
     pub(in crate::sst) fn covers(&self, order: &Comparator, target: &[u8]) -> bool {
         let last = self.len() - 1;
@@ -80,7 +80,7 @@ impl Block<'_> {
             && (head < at(last) || (head == at(last) && self.compare_suffix(last, suffix).is_ge()))
     }
 
-    /// Whether entry `i` is another version of the key of the entry before it.
+    /// Returns whether entry `i` is another version of the previous entry's key.
     #[inline]
     pub(in crate::sst) fn goes_on(&self, order: &Comparator, i: usize) -> bool {
         let Some(before) = i.checked_sub(1) else { return false };
@@ -133,17 +133,18 @@ impl Block<'_> {
         (at, equal)
     }
 
-    /// Compares key `i` with a key of the same prefix and head, given without the prefix.
+    /// Compares key `i` with a key of the same prefix and head, passed without the prefix.
     #[inline]
     fn compare_suffix(&self, i: usize, suffix: &[u8]) -> Ordering {
-        // Heads are padded with zeros: of two equal ones the key that ends in it is the shorter, hence the smaller.
+        // Heads are padded with zeros: of two keys with equal heads, the one that ends within the head is shorter and
+        // smaller.
         let head_len = suffix.len().min(8);
         let tail = suffix.get(8..).unwrap_or_default();
         self.head_len(i).cmp(&head_len).then_with(|| self.tail(i).cmp(tail))
     }
 }
 
-/// The first eight bytes as a number that orders like them, zero-padded.
+/// Returns the first eight bytes, zero-padded, as a number with the same order as the bytes.
 #[inline]
 pub(in crate::sst) fn head_of(suffix: &[u8]) -> u64 {
     match suffix.first_chunk::<8>() {
@@ -160,17 +161,17 @@ fn short_head_of(suffix: &[u8]) -> u64 {
     u64::from_le_bytes(head).swap_bytes()
 }
 
-/// How many of the sorted `heads` are smaller than `head`. No jump depends on the data: half of them would be
-/// mispredicted.
+/// Returns how many of the sorted `heads` are smaller than `head`. No branch depends on the data: half of such branches
+/// would be mispredicted.
 #[inline]
 fn heads_below(heads: &[[u8; 8]], head: u64) -> usize {
-    // All ones if the head at `i` is smaller: the borrow of a subtraction, which no compiler makes a jump of.
+    // All ones if the head at `i` is smaller: the borrow of a subtraction, which no compiler turns into a branch.
     let less = |i: usize| {
         let at = heads.get(i).map_or(u64::MAX, |h| u64::from_le_bytes(*h));
         (u128::from(at).wrapping_sub(u128::from(head)) >> 64) as usize
     };
     let (mut start, mut len) = (0, heads.len());
-    // Seven loads at once, which wait for memory together, bound the place to an eighth.
+    // Seven independent loads, which wait for memory together, narrow the position to an eighth.
     let eighth = len / 8;
     if eighth > 1 {
         start = eighth * (1..8).map(|i| 1 & less(i * eighth - 1)).sum::<usize>();
@@ -184,7 +185,7 @@ fn heads_below(heads: &[[u8; 8]], head: u64) -> usize {
     start + (1 & less(start))
 }
 
-/// The first of `start..end` for which `before` does not hold; it holds for a front part.
+/// Returns the first of `start..end` for which `before` is false. `before` must be true for a prefix of the range.
 #[inline]
 pub(in crate::sst) fn partition(
     mut start: usize,

@@ -1,4 +1,4 @@
-//! Which block a key belongs to, and where the block lies: of a whole table, or of one partition of its index.
+//! Maps keys to blocks and blocks to file locations, for a whole table or for one partition of its index.
 
 use super::fences::{Border, FenceReader, Fences};
 use super::places::{Places, PlacesBuilder};
@@ -7,20 +7,20 @@ use crate::codec::{Compression, Decoder, longest_raw};
 use crate::sst::block::HEADER_BYTES;
 use crate::types::{Comparator, SeqNo};
 
-/// Where a block lies.
+/// Location of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::sst) struct Fence {
     /// Number of the block.
     pub(in crate::sst) block: usize,
     /// Offset in the file.
     pub(in crate::sst) at: u64,
-    /// Length of header, frame table and key section.
+    /// Length of header, frame table and key section in bytes.
     pub(in crate::sst) key_part: usize,
-    /// Length of all.
+    /// Length of the whole block in bytes.
     pub(in crate::sst) disk: u64,
 }
 
-/// The index of consecutive blocks.
+/// The index of a sequence of consecutive blocks.
 #[derive(Debug)]
 pub struct BlockIndex {
     /// Number of the first block.
@@ -32,7 +32,7 @@ pub struct BlockIndex {
 }
 
 impl BlockIndex {
-    /// Where block `b` lies.
+    /// Returns the location of block `b`.
     #[inline]
     pub(in crate::sst) fn place(&self, b: usize) -> Option<Fence> {
         let i = b.wrapping_sub(self.base);
@@ -41,40 +41,41 @@ impl BlockIndex {
         Some(Fence { block: b, at, key_part: key_part as usize, disk: end - at })
     }
 
-    /// The first block that can hold `target` or something after it.
+    /// Returns the first block that can contain `target` or a later key.
     #[inline]
     pub(in crate::sst) fn first_block(&self, order: &Comparator, target: &[u8]) -> usize {
         self.base + self.fences.first(order, target)
     }
 
-    /// The last block that can hold `target` or something before it.
+    /// Returns the last block that can contain `target` or an earlier key.
     pub(in crate::sst) fn last_block(&self, order: &Comparator, target: &[u8]) -> usize {
         self.base + self.fences.last(order, target)
     }
 
-    /// The block that holds the newest version of `target` at or below `snapshot`, if any does.
+    /// Returns the block that contains the newest version of `target` at or below `snapshot`, if any block does.
     #[inline]
     pub(in crate::sst) fn block_of(&self, order: &Comparator, target: &[u8], snapshot: SeqNo) -> usize {
         self.base + self.fences.of(order, target, snapshot)
     }
 
-    /// If versions go on from the block before into block `b`, both of this index: its first sequence number.
+    /// Returns the first sequence number of block `b` if versions of a key continue into it from the previous block.
+    /// Both blocks must belong to this index.
     pub(in crate::sst) fn goes_on(&self, b: usize) -> Option<SeqNo> {
         self.fences.goes_on(b.wrapping_sub(self.base))
     }
 
-    /// The border before block `b`, if both blocks beside it are of this index.
+    /// Returns the border before block `b`, if the blocks on both sides belong to this index.
     pub(in crate::sst) fn border(&self, b: usize) -> Option<Border> {
         self.fences.border(b.wrapping_sub(self.base))
     }
 
-    /// Bytes in memory.
+    /// Returns the size in memory, in bytes.
     pub(in crate::sst) fn bytes(&self) -> usize {
         self.fences.bytes() + self.places.bytes()
     }
 }
 
-/// Reads consecutive partitions, or the only one of format 1, into one index.
+/// Reads consecutive partitions, or the single one of format 1, into one index.
 pub(in crate::sst) struct BlockIndexReader {
     base: usize,
     fences: FenceReader,
@@ -84,13 +85,13 @@ pub(in crate::sst) struct BlockIndexReader {
 }
 
 impl BlockIndexReader {
-    /// An index of blocks from number `base` on, the first of which begins at offset `at`.
+    /// Starts an index with block `base`, which starts at offset `at`.
     pub(in crate::sst) fn new(base: usize, at: u64) -> Self {
         Self { base, fences: FenceReader::default(), places: PlacesBuilder::default(), at }
     }
 
-    /// Reads a partition of `blocks` blocks that fill the file up to `end`. `border` lies before it; it counts if the partition
-    /// before was read too.
+    /// Reads a partition of `blocks` blocks that extend up to offset `end` of the file. `border` is the border before
+    /// the partition; it is used only if the previous partition was read too.
     pub(in crate::sst) fn read(
         &mut self,
         d: &mut Decoder<'_>,
@@ -98,9 +99,9 @@ impl BlockIndexReader {
         (blocks, end): (usize, u64),
         compression: Compression,
     ) -> Result<()> {
-        // Each block takes four bytes at least, which bounds the allocations by the bytes at hand.
+        // Each block takes at least four bytes, so the remaining bytes bound the allocations.
         if blocks == 0 || blocks > d.remaining() / 4 {
-            return Err(d.corrupt("number of blocks"));
+            return Err(d.corrupt("invalid number of blocks"));
         }
         if let Some(border) = border.filter(|_| !self.places.is_empty()) {
             self.fences.push_border(border);
@@ -111,10 +112,10 @@ impl BlockIndexReader {
             let length = d.varint()?;
             let key_part = d.length(u32::MAX as usize)?;
             let disk = length >> 1;
-            // A fence is no longer than the first key behind it, which bounds what sharing can make of few bytes.
+            // A fence is at most as long as the first key after it. That bounds what shared prefixes can expand to.
             let too_long = fence > longest_raw(compression, key_part);
             if key_part < HEADER_BYTES || disk < key_part as u64 || disk > end - self.at || too_long {
-                return Err(d.corrupt("length of a block"));
+                return Err(d.corrupt("invalid length of a block"));
             }
             if length & 1 == 1 {
                 self.fences.read_going_on(d, i)?;
@@ -126,7 +127,7 @@ impl BlockIndexReader {
         if self.at == end { Ok(()) } else { Err(d.corrupt("blocks do not fill the data")) }
     }
 
-    /// The index.
+    /// Builds the index.
     pub(in crate::sst) fn finish(self, bytewise: bool) -> BlockIndex {
         BlockIndex {
             base: self.base,

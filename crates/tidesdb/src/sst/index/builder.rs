@@ -1,23 +1,26 @@
-//! Writes the index, one block at a time: partitions, and the top level that finds them.
+//! Writes the index, one block at a time: partitions, and the top level that locates them.
 //!
-//! For each block of a partition: the fence as a varint of bytes shared with the fence before and the other bytes with their
-//! length; varint(block length * 2 + goes on); varint(length of the key part); and, if versions go on from the
-//! block before, varint(first sequence number). The fence of the first block is empty.
+//! An entry of a partition, for each block: the fence, as a varint of bytes shared with the previous fence and the
+//! remaining bytes with their length; varint(block length * 2 + continues); varint(length of the key part); and, if
+//! versions of a key continue from the previous block, varint(first sequence number). The fence of the first block is
+//! empty.
 //!
-//! For each partition in the top level: the border before its first block in the same form, with the length of the
-//! partition; varint(number of blocks); varint(length of the blocks); and the sequence number where versions go on.
+//! An entry of the top level, for each partition: the border before its first block in the same form, with the length
+//! of the partition; varint(number of blocks); varint(length of the blocks); and the first sequence number if versions
+//! of a key continue.
 
 use crate::codec::{Salt, put_bytes, put_varint};
 use crate::sst::block::{BuiltBlock, common_prefix};
 use crate::sst::layout::{begin_section, seal_section};
 use crate::types::SeqNo;
 
-/// Bytes that close a partition.
+/// Length in bytes that closes a partition.
 pub(in crate::sst) const PARTITION_BYTES: usize = 4 << 10;
-/// So many times as many bytes of whole fences close a partition too: in memory they share only what all have in common.
+/// A partition is also closed when its full fences reach this multiple of its length limit: in memory, fences share
+/// only the prefix common to all of them.
 pub(in crate::sst) const WHOLE_FENCES: usize = 4;
 
-/// Fences, each cut by what it shares with the one before.
+/// Writes fences, each without the prefix that it shares with the previous one.
 #[derive(Default)]
 struct FenceWriter {
     last: Vec<u8>,
@@ -40,7 +43,7 @@ struct Partition {
     goes_on: Option<SeqNo>,
     blocks: u64,
     data: u64,
-    /// Bytes of its fences, whole.
+    /// Total bytes of its full fences.
     whole: usize,
 }
 
@@ -49,7 +52,7 @@ pub(in crate::sst) struct IndexBuilder {
     bytewise: bool,
     partition_bytes: usize,
     finished: Vec<Partition>,
-    /// The partition that is filled, if a block was added since the last one was closed.
+    /// The partition being filled, if a block was added since the last one was closed.
     open: Option<Partition>,
     fences: FenceWriter,
     blocks: u32,
@@ -57,7 +60,7 @@ pub(in crate::sst) struct IndexBuilder {
 }
 
 impl IndexBuilder {
-    /// An empty index with partitions of about `partition_bytes`.
+    /// Creates an empty index with partitions of about `partition_bytes`.
     pub(in crate::sst) fn new(bytewise: bool, partition_bytes: usize) -> Self {
         Self {
             bytewise,
@@ -70,8 +73,8 @@ impl IndexBuilder {
         }
     }
 
-    /// Adds a block that begins with `first`, after a block that ended with `last` (None for the first block).
-    /// `goes_on` is the sequence number it begins with, if `first` and `last` are the same key.
+    /// Adds a block whose first key is `first`, after a block whose last key was `last` (`None` for the first block).
+    /// If `first` and `last` are the same key, `goes_on` is the first sequence number of the block.
     pub(in crate::sst) fn add(
         &mut self,
         last: Option<&[u8]>,
@@ -96,7 +99,7 @@ impl IndexBuilder {
             data: 0,
             whole: 0,
         });
-        // The top level holds the border before the first block of a partition.
+        // The border before the first block of a partition is stored in the top level.
         let (fence, goes_on) = if begins { (&[][..], None) } else { (fence, goes_on) };
         let out = &mut partition.section;
         let before = out.len();
@@ -116,17 +119,17 @@ impl IndexBuilder {
         }
     }
 
-    /// Number of blocks.
+    /// Returns the number of blocks.
     pub(in crate::sst) fn blocks(&self) -> u32 {
         self.blocks
     }
 
-    /// Length so far, about.
+    /// Returns the approximate length so far.
     pub(in crate::sst) fn len(&self) -> usize {
         self.len
     }
 
-    /// Appends the partitions to `out`, to be written from `at` on, and their top level to `top`.
+    /// Appends the partitions to `out`, to be written at offset `at`, and their top level to `top`.
     pub(in crate::sst) fn finish(mut self, salt: &Salt, mut at: u64, out: &mut Vec<u8>, top: &mut Vec<u8>) {
         self.finished.extend(self.open.take());
         put_varint(top, self.finished.len() as u64);

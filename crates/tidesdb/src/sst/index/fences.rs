@@ -1,7 +1,7 @@
-//! Fences: sorted keys that separate neighbours, cut for searching.
+//! Fences: sorted keys that separate neighbours, stored in a form suited for searching.
 //!
-//! The neighbours are the blocks of a table, or the partitions of its index: the search is the same. Fence `i` separates
-//! neighbour `i` from neighbour `i + 1`.
+//! The neighbours are the blocks of a table, or the partitions of its index; the search is the same. Fence `i`
+//! separates neighbour `i` from neighbour `i + 1`.
 
 use std::cmp::Ordering;
 
@@ -11,17 +11,18 @@ use crate::codec::Decoder;
 use crate::sst::block::{common_prefix, head_of, partition};
 use crate::types::{Comparator, KEY_BYTES_MAX, SEQ_MAX, SeqNo};
 
-/// What separates a block or a partition from its predecessor.
+/// The separator between a block or a partition and its predecessor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::sst) struct Border {
-    /// Above all keys before it and not above the first key after it; that key itself if versions of it go on.
+    /// Above all keys before the border and not above the first key after it. If versions of that key continue over the
+    /// border, exactly that key.
     pub(in crate::sst) fence: Vec<u8>,
-    /// If versions of one key go on over the border: the sequence number of the first one after it.
+    /// If versions of one key continue over the border: the sequence number of the first version after it.
     pub(in crate::sst) goes_on: Option<SeqNo>,
 }
 
-/// Whether a block that begins and ends with these versions lies between these borders (`None` = an end of the table): a search
-/// of the index comes to it for each of its keys, and for no others.
+/// Returns whether a block with these first and last versions lies between these borders (`None` means an end of the
+/// table). If so, a search of the index finds the block for each of its keys and for no others.
 pub(in crate::sst) fn encloses(
     order: &Comparator,
     (lower, upper): (Option<Border>, Option<Border>),
@@ -43,23 +44,23 @@ pub(in crate::sst) fn encloses(
 #[derive(Debug)]
 pub(super) struct Fences {
     bytewise: bool,
-    /// What all fences begin with; empty unless the order is byte order.
+    /// Common prefix of all fences; empty unless the order is byte order.
     prefix: Box<[u8]>,
-    /// In byte order, the eight bytes of each fence after the prefix, zero-padded; else nothing.
+    /// In byte order, the eight bytes of each fence after the prefix, zero-padded; otherwise empty.
     heads: Tree,
     /// Fences without the prefix.
     suffixes: Box<[u8]>,
     ends: Box<[u32]>,
-    /// Neighbours that go on with versions of the key their predecessor ended with, and their first sequence number.
+    /// Neighbours into which versions of their predecessor's last key continue, and their first sequence number.
     going_on: Box<[(u32, SeqNo)]>,
 }
 
 impl Fences {
-    /// The first neighbour that can hold `target` or something after it.
+    /// Returns the first neighbour that can contain `target` or a later key.
     #[inline]
     pub(super) fn first(&self, order: &Comparator, target: &[u8]) -> usize {
         let (fence, equal) = self.search(order, target, false);
-        // A fence that equals the target lies above all before it, unless versions of the target go on over it.
+        // A fence that equals the target is above all keys before it, unless versions of the target continue over it.
         if equal && (self.going_on.is_empty() || self.goes_on(fence + 1).is_none()) {
             fence + 1
         } else {
@@ -67,38 +68,38 @@ impl Fences {
         }
     }
 
-    /// The last neighbour that can hold `target` or something before it.
+    /// Returns the last neighbour that can contain `target` or an earlier key.
     pub(super) fn last(&self, order: &Comparator, target: &[u8]) -> usize {
         self.search(order, target, true).0
     }
 
-    /// The neighbour that holds the newest version of `target` at or below `snapshot`, if any does.
+    /// Returns the neighbour that contains the newest version of `target` at or below `snapshot`, if any does.
     #[inline]
     pub(super) fn of(&self, order: &Comparator, target: &[u8], snapshot: SeqNo) -> usize {
         let first = self.first(order, target);
         if self.going_on.is_empty() { first } else { self.skip_newer(order, target, snapshot, first) }
     }
 
-    /// Among neighbours that go on with versions of `target` after `first`: the last one that begins above `snapshot`, or at
-    /// it; the one before it otherwise ends above the snapshot.
+    /// Among the neighbours into which versions of `target` continue after `first`, returns the last one that starts at
+    /// or above `snapshot`. Any neighbour before it ends above the snapshot.
     fn skip_newer(&self, order: &Comparator, target: &[u8], snapshot: SeqNo, first: usize) -> usize {
         let last = self.last(order, target);
         partition(first + 1, last + 1, |i| self.goes_on(i).is_some_and(|seq| seq >= snapshot)) - 1
     }
 
-    /// If versions go on from the neighbour before into neighbour `i`: its first sequence number.
+    /// Returns the first sequence number of neighbour `i` if versions of a key continue into it from its predecessor.
     pub(super) fn goes_on(&self, i: usize) -> Option<SeqNo> {
         let at = self.going_on.binary_search_by_key(&i, |&(i, _)| i as usize).ok()?;
         self.going_on.get(at).map(|&(_, seq)| seq)
     }
 
-    /// The border before neighbour `i`; none before the first and behind the last.
+    /// Returns the border before neighbour `i`; `None` before the first and after the last.
     pub(super) fn border(&self, i: usize) -> Option<Border> {
         let at = i.checked_sub(1).filter(|at| *at < self.ends.len())?;
         Some(Border { fence: [&self.prefix, self.suffix(at)].concat(), goes_on: self.goes_on(i) })
     }
 
-    /// Bytes in memory.
+    /// Returns the size in memory, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.heads.bytes()
             + self.prefix.len()
@@ -107,14 +108,15 @@ impl Fences {
             + size_of_val(&*self.going_on)
     }
 
-    /// Fence `i` without the prefix.
+    /// Returns fence `i` without the prefix.
     #[inline]
     fn suffix(&self, i: usize) -> &[u8] {
         let end = |i: usize| self.ends.get(i).map_or(0, |e| *e as usize);
         self.suffixes.get(if i == 0 { 0 } else { end(i - 1) }..end(i)).unwrap_or_default()
     }
 
-    /// How many fences lie before `target` (or at it, with `after_equal`), and whether the next one equals it.
+    /// Returns the number of fences before `target` (or at it, with `after_equal`), and whether the next fence equals
+    /// it.
     #[inline]
     fn search(&self, order: &Comparator, target: &[u8], after_equal: bool) -> (usize, bool) {
         let before = |ordering: Ordering| match ordering {
@@ -141,10 +143,10 @@ impl Fences {
     }
 }
 
-/// Fences as read, whole.
+/// Fences as read from disk, in full.
 #[derive(Default)]
 pub(super) struct FenceReader {
-    /// The fence read last, which the next one shares bytes with.
+    /// The last fence read, with which the next one shares bytes.
     fence: Vec<u8>,
     bytes: Vec<u8>,
     ends: Vec<usize>,
@@ -153,16 +155,18 @@ pub(super) struct FenceReader {
 }
 
 impl FenceReader {
-    /// Reads the fence of entry `i` of a partition, or of the top level, and returns its length. Entry 0 has an empty one.
+    /// Reads the fence of entry `i` of a partition or of the top level, and returns its length. Entry 0 has an empty
+    /// fence.
     pub(super) fn read_entry(&mut self, d: &mut Decoder<'_>, i: usize) -> Result<usize> {
         if i == 0 { self.begin(d).map(|()| 0) } else { self.read(d) }
     }
 
-    /// Reads with what versions entry `i`, whose fence was read last, goes on.
+    /// Reads the first sequence number of entry `i`, whose fence was read last and into which versions of a key
+    /// continue.
     pub(super) fn read_going_on(&mut self, d: &mut Decoder<'_>, i: usize) -> Result<()> {
         let seq = d.number(0..=SEQ_MAX, "sequence number")?;
         if i == 0 {
-            return Err(d.corrupt("versions before the first block"));
+            return Err(d.corrupt("first entry continues versions of a key"));
         }
         self.push_going_on(seq);
         Ok(())
@@ -171,14 +175,18 @@ impl FenceReader {
     /// Reads an empty fence.
     fn begin(&mut self, d: &mut Decoder<'_>) -> Result<()> {
         self.fence.clear();
-        if d.length(0)? == 0 && d.length(0)? == 0 { Ok(()) } else { Err(d.corrupt("fence before the first")) }
+        if d.length(0)? == 0 && d.length(0)? == 0 {
+            Ok(())
+        } else {
+            Err(d.corrupt("first fence is not empty"))
+        }
     }
 
     fn read(&mut self, d: &mut Decoder<'_>) -> Result<usize> {
         let shared = d.length(self.fence.len())?;
         self.fence.truncate(shared);
         self.fence.extend_from_slice(d.bytes(KEY_BYTES_MAX - shared)?);
-        // Sharing can describe more bytes than the index has; a table that long does not exist.
+        // Shared prefixes can describe more bytes than the index has; no table is that long.
         if self.bytes.len() + self.fence.len() > u32::MAX as usize {
             return Err(d.corrupt("fences too long"));
         }
@@ -196,7 +204,7 @@ impl FenceReader {
         }
     }
 
-    /// Notes that versions go on over the fence added last.
+    /// Records that versions of a key continue over the last fence added.
     fn push_going_on(&mut self, seq: SeqNo) {
         self.going_on.push((self.ends.len() as u32, seq));
     }
@@ -208,7 +216,7 @@ impl FenceReader {
         common.truncate(common_prefix(common, fence));
     }
 
-    /// Takes off what all have in common.
+    /// Builds the fences, without their common prefix.
     pub(super) fn finish(self, bytewise: bool) -> Fences {
         let prefix = if bytewise { self.common.unwrap_or_default() } else { Vec::new() };
         let mut suffixes = Vec::with_capacity(self.bytes.len() - prefix.len() * self.ends.len());

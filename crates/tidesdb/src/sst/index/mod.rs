@@ -1,11 +1,12 @@
-//! The fence index: for each block after the first a key that separates it from its predecessor, and where every
-//! block lies. It is cut into partitions of consecutive blocks, which a top level of the same kind finds.
+//! The fence index: for each block after the first, a key that separates it from its predecessor, and the location of
+//! every block. The index is split into partitions of consecutive blocks. A top level of the same structure finds the
+//! partition.
 //!
-//! In byte order a fence is the shortest string above the last key before it and not above the first key
-//! after it; in other orders it is that first key. Where versions of one key go on from one block to the next, the
-//! fence is that key, marked, with the sequence number the block begins with.
+//! In byte order a fence is the shortest string above the last key before it and not above the first key after it. In
+//! other orders it is that first key. If versions of one key continue from one block to the next, the fence is that
+//! key, is marked, and has the sequence number of the first entry after it.
 //!
-//! A search of the top level and then of the partition gives what a search of all fences gives: the top level holds the
+//! Searching the top level and then the partition gives the same result as searching all fences: the top level has the
 //! fences between partitions, and each search counts the fences before its target.
 
 mod blocks;
@@ -27,8 +28,8 @@ pub(super) use tree::Tree;
 /// The index of an open table.
 #[derive(Debug)]
 pub(super) enum Index {
-    /// All of it is in memory.
+    /// The whole index is in memory.
     Resident(BlockIndex),
-    /// The top level is in memory; partitions are read when they are needed.
+    /// Only the top level is in memory; partitions are read when needed.
     Partitioned(Box<TopIndex>),
 }

@@ -1,12 +1,12 @@
-//! Where blocks lie, in eight bytes each.
+//! Locations of blocks, in eight bytes each.
 
-/// Offset and length of the key part of each block, in eight bytes: the upper half of offsets, which changes every 4 GiB, is
-/// kept apart.
+/// Offset and key part length of each block, in eight bytes. The upper half of the offsets, which changes every 4 GiB,
+/// is stored separately.
 #[derive(Debug)]
 pub(super) struct Places {
-    /// Lower half of the offset, length of the key part.
+    /// Lower half of the offset, and length of the key part.
     low: Box<[(u32, u32)]>,
-    /// Blocks from which on the upper half is another, and that half.
+    /// Block numbers from which on the upper half has a new value, and that value.
     carries: Box<[(u32, u32)]>,
 }
 
@@ -18,7 +18,7 @@ impl Places {
         Some((high | u64::from(low), key_part))
     }
 
-    /// The upper half of the offset of block `b`.
+    /// Returns the upper half of the offset of block `b`.
     #[cold]
     fn high(&self, b: usize) -> u64 {
         let after = self.carries.partition_point(|&(first, _)| first as usize <= b);
@@ -31,7 +31,7 @@ impl Places {
     }
 }
 
-/// [`Places`] as they are read.
+/// Builds [`Places`] while an index is read.
 #[derive(Default)]
 pub(super) struct PlacesBuilder {
     low: Vec<(u32, u32)>,
@@ -47,7 +47,7 @@ impl PlacesBuilder {
         self.low.reserve_exact(blocks);
     }
 
-    /// Adds a block behind those before.
+    /// Adds a block after the ones added before.
     pub(super) fn push(&mut self, at: u64, key_part: u32) {
         let high = (at >> 32) as u32;
         if high != self.carries.last().map_or(0, |&(_, high)| high) {

@@ -1,4 +1,4 @@
-//! The top level of a partitioned index: which partition a key belongs to, and where it lies.
+//! The top level of a partitioned index: maps keys to partitions, and partitions to file locations.
 
 use super::fences::{Border, FenceReader, Fences};
 use crate::Result;
@@ -6,37 +6,37 @@ use crate::codec::{Compression, Decoder, longest_raw};
 use crate::sst::layout::{CRC_BYTES, Footer};
 use crate::types::{Comparator, SeqNo};
 
-/// Most blocks of a table: the numbers above are those of partitions in the block cache.
+/// Maximum number of blocks of a table: larger numbers denote partitions in the block cache.
 const BLOCKS_MAX: u32 = 1 << 31;
-/// Shortest form of an entry, and of a partition: a checksum and a block.
+/// Minimum length of an entry, and of a partition: a checksum and a block.
 const ENTRY_BYTES_MIN: usize = 5;
 const PARTITION_BYTES_MIN: u64 = (CRC_BYTES + 4) as u64;
 
-/// Where a partition begins, and what it covers.
+/// Start of a partition, and of the blocks that it covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Start {
     /// Offset of the partition.
     at: u64,
-    /// Its first block.
+    /// Number of its first block.
     block: u32,
-    /// Offset of that block.
+    /// Offset of its first block.
     data: u64,
 }
 
-/// A partition.
+/// Location and extent of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::sst) struct Partition {
-    /// Its number.
+    /// Number of the partition.
     pub(in crate::sst) number: usize,
-    /// Where it lies.
+    /// Offset of the partition.
     pub(in crate::sst) at: u64,
-    /// How long it is.
+    /// Length of the partition in bytes.
     pub(in crate::sst) len: u64,
-    /// Its first block.
+    /// Number of its first block.
     pub(in crate::sst) block: usize,
-    /// How many blocks it covers.
+    /// Number of blocks it covers.
     pub(in crate::sst) blocks: usize,
-    /// Where those blocks begin and end.
+    /// Start and end offset of those blocks.
     pub(in crate::sst) data: (u64, u64),
 }
 
@@ -44,12 +44,12 @@ pub(in crate::sst) struct Partition {
 #[derive(Debug)]
 pub(in crate::sst) struct TopIndex {
     fences: Fences,
-    /// Where each partition begins, and behind them where the last one ends.
+    /// Start of each partition, then the end of the last one.
     starts: Box<[Start]>,
 }
 
 impl TopIndex {
-    /// Reads the partitions of a table with this footer; the first one begins at `at`.
+    /// Reads the top level of a table with this footer; the first partition starts at offset `at`.
     pub(in crate::sst) fn read(
         d: &mut Decoder<'_>,
         at: u64,
@@ -58,7 +58,7 @@ impl TopIndex {
     ) -> Result<Self> {
         let count = d.length(d.remaining() / ENTRY_BYTES_MIN)?;
         if count == 0 || footer.blocks > BLOCKS_MAX || at > footer.index_at {
-            return Err(d.corrupt("number of partitions"));
+            return Err(d.corrupt("invalid number of partitions"));
         }
         let mut fences = FenceReader::default();
         let mut starts = Vec::with_capacity(count + 1);
@@ -71,7 +71,7 @@ impl TopIndex {
             let (disk, goes_on) = (length >> 1, length & 1 == 1);
             let raw = longest_raw(compression, usize::try_from(data).unwrap_or(usize::MAX));
             if disk < PARTITION_BYTES_MIN || disk > footer.index_at - next.at || fence > raw {
-                return Err(d.corrupt("length of a partition"));
+                return Err(d.corrupt("invalid length of a partition"));
             }
             if goes_on {
                 fences.read_going_on(d, i)?;
@@ -87,12 +87,12 @@ impl TopIndex {
         }
     }
 
-    /// All partitions in order.
+    /// Returns all partitions in order.
     pub(in crate::sst) fn partitions(&self) -> impl Iterator<Item = Partition> {
         (0..self.starts.len()).filter_map(|n| self.partition(n))
     }
 
-    /// Partition `n`.
+    /// Returns partition `n`.
     #[inline]
     pub(in crate::sst) fn partition(&self, n: usize) -> Option<Partition> {
         let (start, end) = (self.starts.get(n)?, self.starts.get(n + 1)?);
@@ -106,36 +106,36 @@ impl TopIndex {
         })
     }
 
-    /// The partition that covers block `b`.
+    /// Returns the partition that covers block `b`.
     #[inline]
     pub(in crate::sst) fn covering(&self, b: usize) -> Option<Partition> {
         let behind = self.starts.partition_point(|start| start.block as usize <= b);
         self.partition(behind.wrapping_sub(1))
     }
 
-    /// The first partition with a block that can hold `target` or something after it.
+    /// Returns the first partition with a block that can contain `target` or a later key.
     #[inline]
     pub(in crate::sst) fn first(&self, order: &Comparator, target: &[u8]) -> Option<Partition> {
         self.partition(self.fences.first(order, target))
     }
 
-    /// The last partition with a block that can hold `target` or something before it.
+    /// Returns the last partition with a block that can contain `target` or an earlier key.
     pub(in crate::sst) fn last(&self, order: &Comparator, target: &[u8]) -> Option<Partition> {
         self.partition(self.fences.last(order, target))
     }
 
-    /// The partition that covers the newest version of `target` at or below `snapshot`, if any does.
+    /// Returns the partition that covers the newest version of `target` at or below `snapshot`, if any does.
     #[inline]
     pub(in crate::sst) fn of(&self, order: &Comparator, target: &[u8], snapshot: SeqNo) -> Option<Partition> {
         self.partition(self.fences.of(order, target, snapshot))
     }
 
-    /// The border before partition `n`; none before the first and behind the last.
+    /// Returns the border before partition `n`; `None` before the first and after the last.
     pub(in crate::sst) fn border(&self, n: usize) -> Option<Border> {
         self.fences.border(n)
     }
 
-    /// Bytes in memory.
+    /// Returns the size in memory, in bytes.
     pub(in crate::sst) fn bytes(&self) -> usize {
         self.fences.bytes() + size_of_val(&*self.starts)
     }

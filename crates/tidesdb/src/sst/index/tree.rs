@@ -1,6 +1,6 @@
-//! A static search tree over sorted numbers: nodes of sixteen, seventeen children each, so that a lookup touches two
-//! cache lines per level and no branch depends on the data (Khuong and Morin, "Array Layouts for
-//! Comparison-Based Searching", 2017; the B-tree layout).
+//! A static search tree over sorted numbers. A node has sixteen keys and seventeen children, so a lookup touches two
+//! cache lines per level and no branch depends on the data (Khuong and Morin, "Array Layouts for Comparison-Based
+//! Searching", 2017; the B-tree layout).
 
 const KEYS: usize = 16;
 const CHILDREN: usize = KEYS + 1;
@@ -9,17 +9,17 @@ const CHILDREN: usize = KEYS + 1;
 #[repr(align(64))]
 struct Node([u64; KEYS]);
 
-/// Sorted numbers, searchable.
+/// A searchable array of sorted numbers.
 #[derive(Debug)]
 pub(in crate::sst) struct Tree {
-    /// Levels from the root to the leaves; the leaves are the numbers in order. Padding is `u64::MAX`.
+    /// All levels from the root to the leaves. The leaves contain the numbers in order. Padding is `u64::MAX`.
     nodes: Box<[Node]>,
-    /// Where each level begins, from the root to the leaves.
+    /// Index of the first node of each level, from the root to the leaves.
     levels: Box<[usize]>,
 }
 
 impl Tree {
-    /// A tree of sorted `numbers`.
+    /// Builds a tree of sorted `numbers`.
     pub(in crate::sst) fn new(numbers: &[u64]) -> Self {
         let mut layers = vec![leaves(numbers)];
         let mut smallest: Vec<u64> = numbers.chunks(KEYS).map(|c| c[0]).collect();
@@ -35,7 +35,7 @@ impl Tree {
         Self { nodes: nodes.into(), levels: levels.into() }
     }
 
-    /// How many numbers are smaller than `n`.
+    /// Returns how many numbers are smaller than `n`.
     #[inline]
     pub(in crate::sst) fn below(&self, n: u64) -> usize {
         let mut at = 0;
@@ -46,19 +46,20 @@ impl Tree {
         at * KEYS + self.below_in(leaves + at, n)
     }
 
-    /// Number `i`; `u64::MAX` past the end.
+    /// Returns number `i`; `u64::MAX` past the end.
     #[inline]
     pub(in crate::sst) fn get(&self, i: usize) -> u64 {
         let leaves = self.levels[self.levels.len() - 1];
         self.nodes.get(leaves + i / KEYS).map_or(u64::MAX, |node| node.0[i % KEYS])
     }
 
-    /// Bytes in memory.
+    /// Returns the size in memory, in bytes.
     pub(in crate::sst) fn bytes(&self) -> usize {
         size_of_val(&*self.nodes) + size_of_val(&*self.levels)
     }
 
-    /// How many keys of a node are smaller than `n`: which quarter, then where in it. Seven compares, no branch.
+    /// Returns how many keys of a node are smaller than `n`: first the quarter, then the position in it. Seven
+    /// comparisons, no branch.
     #[inline]
     fn below_in(&self, node: usize, n: u64) -> usize {
         let Some(Node(keys)) = self.nodes.get(node) else { return 0 };

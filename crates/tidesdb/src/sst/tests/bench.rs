@@ -11,8 +11,8 @@ use crate::sst::partitions::HeldPartition;
 const KEYS: u64 = 2_000_000;
 const VALUE: usize = 100;
 
-/// Runs `each` for all of `0..n` in batches and prints the time of one call in the quickest batch, which other programs
-/// on the machine disturbed least, and in the median batch.
+/// Calls `each` for all of `0..n` in batches. Prints the time per call in the fastest batch, which other programs on
+/// the machine disturbed least, and in the median batch.
 fn time(what: &str, n: u64, mut each: impl FnMut(usize)) {
     let clock = RealClock::new();
     let batch = (n / 64).max(1);
@@ -59,7 +59,7 @@ fn write(dir: &Arc<dyn Dir>, id: u64, compression: Compression) -> Arc<TableMeta
         })
         .collect();
     time(&format!("write {compression:?}"), KEYS, |i| {
-        // Every second number: the others are misses inside the range.
+        // Only even numbers: the odd ones are misses inside the range.
         let (key, value) = (key(i as u64 * 2), &values[i % values.len()]);
         w.add(EntryRef { key: &key, seq: i as u64, kind: Kind::Put, expiry: 0, value }).unwrap();
     });
@@ -120,7 +120,7 @@ fn measure(table: &Arc<Table>, what: &str) {
 }
 
 #[test]
-#[ignore = "a measurement of half a minute"]
+#[ignore = "a benchmark that runs for half a minute"]
 fn table() {
     let temp = tempfile::tempdir().unwrap();
     let dir = Env::real().disk.open_dir(temp.path(), true).unwrap();

@@ -1,7 +1,7 @@
-//! Damage of every kind at every byte: it must be reported, never shown as another answer.
+//! All kinds of damage at every byte: it must be reported and never lead to a wrong answer.
 //!
-//! A table file has no padding: every changed byte must be found by `open` or `verify`, and every lookup and walk
-//! must give the right answer or an error.
+//! A table file has no padding. Every changed byte must be detected by `open` or `verify`, and every lookup and scan
+//! must return the right answer or an error.
 
 use super::*;
 use crate::Error;
@@ -12,7 +12,8 @@ use crate::sst::index::Fence;
 use crate::sst::layout::{CRC_BYTES, FOOTER_BYTES};
 use crate::sst::partitions::HeldPartition;
 
-/// Two data blocks, versions that go on from one to the other, all kinds, expiries, frames.
+/// Entries that fill several data blocks: versions of a key that continue over a block boundary, all kinds, expiries,
+/// frames.
 fn entries() -> Vec<Entry> {
     let mut entries = Vec::new();
     for i in 0..250u64 {
@@ -30,12 +31,12 @@ fn entries() -> Vec<Entry> {
     entries
 }
 
-/// The file of table `id` as bytes.
+/// Returns the file of table `id` as bytes.
 fn bytes(rig: &Rig, id: u64) -> Vec<u8> {
     rig.disk.read_file(rig.path(id)).unwrap()
 }
 
-/// Opens the table with the file as `bytes`, uses it in all ways, and returns whether the damage was reported.
+/// Replaces the file with `bytes`, opens and uses the table in all ways, and returns whether the damage was reported.
 /// Panics on a wrong answer or an error that is not corruption.
 fn damage_is_seen(rig: &Rig, meta: &Arc<TableMeta>, bytes: &[u8], use_mmap: bool, entries: &[Entry]) -> bool {
     rig.disk.write_file(rig.path(meta.id.0), bytes).unwrap();
@@ -78,7 +79,7 @@ type Mutation = fn(u8) -> u8;
 const MUTATIONS: [Mutation; 5] = [|b| b ^ 1, |b| b ^ 0x80, |_| 0, |_| 0xFF, |b| b.wrapping_add(1)];
 
 #[test]
-fn every_damaged_byte_is_reported() {
+fn every_changed_byte_is_reported() {
     let entries = entries();
     let order = Comparator::bytewise();
     for compression in ALL {
@@ -91,11 +92,15 @@ fn every_damaged_byte_is_reported() {
             for (m, mutate) in MUTATIONS.iter().enumerate() {
                 let mut bad = good.clone();
                 bad[at] = mutate(bad[at]);
-                // Both ways to read take their turn at each byte.
+                // Alternates between mapped and plain reads at each byte.
                 if bad != good {
                     tried += 1;
                     let reported = damage_is_seen(&rig, &meta, &bad, (at + m) % 2 == 0, &entries);
-                    assert!(reported, "{compression:?}: byte {at} of {} changed unseen", good.len());
+                    assert!(
+                        reported,
+                        "{compression:?}: byte {at} of {} changed without being reported",
+                        good.len()
+                    );
                     seen += 1;
                 }
             }
@@ -112,7 +117,7 @@ fn truncation_and_growth_are_reported() {
     let good = bytes(&rig, 1);
     for len in 0..good.len() {
         assert!(damage_is_seen(&rig, &meta, &good[..len], len % 2 == 0, &entries));
-        // Even where the manifest had the shorter length.
+        // Must also fail if the manifest has the shorter length.
         let short = Arc::new(TableMeta { file_bytes: len as u64, ..(*meta).clone() });
         assert!(damage_is_seen(&rig, &short, &good[..len], len % 2 == 0, &entries));
     }
@@ -161,11 +166,11 @@ fn parts_of_other_tables_are_reported() {
     let options = options(Compression::None);
     let meta = rig.write(1, &entries, options, &order);
     let good = bytes(&rig, 1);
-    // The same entries in another file: same layout, same lengths, another salt.
+    // The same entries in another file: same layout and lengths, but another salt.
     rig.write(2, &entries, options, &order);
     let other = bytes(&rig, 2);
     assert_eq!(good.len(), other.len());
-    assert!(damage_is_seen(&rig, &meta, &other, true, &entries), "a whole other table");
+    assert!(damage_is_seen(&rig, &meta, &other, true, &entries), "the file of another table");
     let table = {
         rig.disk.write_file(rig.path(1), &good).unwrap();
         rig.open(&meta, &order, true).unwrap()
@@ -177,12 +182,12 @@ fn parts_of_other_tables_are_reported() {
         bad[range.clone()].copy_from_slice(&other[range]);
         assert!(damage_is_seen(&rig, &meta, &bad, b % 2 == 0, &entries), "block {b} of the other table");
     }
-    // An older table of the same number, as a restored backup could bring back.
+    // An older table with the same number, as a restored backup could contain.
     let older = rig.write(3, &entries[..100], options, &order);
     let renumbered = Arc::new(TableMeta { id: TableId(3), ..(*meta).clone() });
     assert!(matches!(rig.open(&renumbered, &order, true), Err(Error::Corrupt { .. })));
     assert!(rig.open(&older, &order, true).is_ok());
-    // A manifest that describes something else.
+    // A manifest with a wrong description.
     rig.disk.write_file(rig.path(1), &good).unwrap();
     for wrong in [
         TableMeta { entries: 3, ..(*meta).clone() },
@@ -199,12 +204,12 @@ fn parts_of_other_tables_are_reported() {
     ));
 }
 
-/// Where block `b` lies.
+/// Returns the location of block `b`.
 fn place(table: &Table, b: usize) -> Fence {
     table.fence(&mut HeldPartition::default(), b).unwrap()
 }
 
-/// Repairs the checksum of the part of the file that byte `at` lies in, as a forger would.
+/// Recomputes the checksum of the part of the file that contains byte `at`, as an attacker would.
 fn reseal(bytes: &mut [u8], at: usize, (table, good): (&Table, &[u8])) {
     let salt = table.meta.salt;
     let f = table.footer;
@@ -236,7 +241,7 @@ fn reseal(bytes: &mut [u8], at: usize, (table, good): (&Table, &[u8])) {
 }
 
 #[test]
-fn verify_finds_what_checksums_cannot() {
+fn verify_detects_errors_under_valid_checksums() {
     let entries = entries();
     let rig = Rig::new();
     let order = Comparator::bytewise();
@@ -260,7 +265,7 @@ fn verify_finds_what_checksums_cannot() {
         rig.disk.write_file(rig.path(1), &bad).unwrap();
         let table = rig.open(&meta, &order, true).unwrap();
         if expected.contains("order") {
-            // Entries out of order made a walk backwards endless, and a walk forwards wrong without a word.
+            // Regression: unordered entries made a backward scan endless, and a forward scan wrong without an error.
             assert!(scan(&table).1.unwrap_err().is_corruption());
         }
         let error = table.verify().unwrap_err();

@@ -1,4 +1,4 @@
-//! Failing disks under readers and writers.
+//! Disk errors during reads and writes of tables.
 
 use tidesdb_io::sim::{Fault, OpKind, errno};
 
@@ -39,7 +39,7 @@ fn read_errors_are_reported_and_nothing_is_skipped() {
             assert!(cursor.seek_for_prev(&entries[700].key).is_err() && !cursor.valid());
             rig.disk.clear_faults();
             cursor.seek(&entries[1500].key).unwrap();
-            assert_eq!(at(&mut cursor).unwrap(), entries[1500], "usable after an error");
+            assert_eq!(at(&mut cursor).unwrap(), entries[1500], "the cursor must be usable after an error");
         }
     }
 }
@@ -67,7 +67,11 @@ fn write_and_sync_errors_reach_the_caller() {
             w.add(e.borrow()).unwrap();
         }
         assert!(matches!(w.finish(), Err(Error::Io { .. })));
-        assert_eq!(rig.dir.list().unwrap(), Vec::<String>::new(), "a failed table is removed");
+        assert_eq!(
+            rig.dir.list().unwrap(),
+            Vec::<String>::new(),
+            "the file of a failed table must be removed"
+        );
     }
 }
 
@@ -80,12 +84,12 @@ fn a_missing_file_is_an_io_error() {
     assert!(matches!(rig.open(&meta, &order, true), Err(Error::Io { op: "open", .. })));
 }
 
-/// A merge reads many blocks at once: one of them that cannot be read is no error of those before it.
+/// A merge reads many blocks at once. An unreadable block must not fail the blocks before it.
 #[test]
-fn a_read_ahead_that_fails_is_done_again_for_one_block() {
+fn a_failed_read_ahead_is_retried_for_a_single_block() {
     let (rig, order) = (Rig::new(), Comparator::bytewise());
     let meta = rig.write(1, &entries(), options(Compression::None), &order);
-    // The index is in memory: the first read is that of blocks.
+    // The index is in memory, so the first read is one of blocks.
     let table = Table::open(&rig.context(false, 1 << 20), &order, meta).unwrap();
     let mut cursor = TableCursor::bypassing_cache(table);
     let fault = rig.disk.inject(Fault::errno(errno::EIO).on(OpKind::Read).times(1));

@@ -1,11 +1,11 @@
-//! The format document against the code: the dump of a whole table, and the limits.
+//! Checks `docs/formats/klog.md` against the code: the dump of a whole table, and the limits.
 
 use super::*;
 use crate::sst::{block, filter, index, layout};
 
 const DOCUMENT: &str = include_str!("../../../../../docs/formats/klog.md");
 
-/// The dump of the table in a format.
+/// Returns the documented dump of the table in the given format.
 fn documented_bytes(format: usize) -> Vec<u8> {
     let dump = DOCUMENT.split("```hex\n").nth(3 - format).unwrap().split("```").next().unwrap();
     dump.lines()
@@ -34,7 +34,7 @@ fn entries() -> Vec<Entry> {
 }
 
 #[test]
-fn the_documented_table_is_what_is_written_and_can_be_read() {
+fn the_documented_table_is_written_exactly_and_can_be_read() {
     let rig = Rig::new();
     let order = Comparator::bytewise();
     let meta = write_documented(&rig);
@@ -59,7 +59,7 @@ fn a_table_of_format_1_can_be_read() {
         let table = rig.open(&meta, &order, use_mmap).unwrap();
         assert_eq!(scan(&table).0, entries());
         assert_eq!(get(&table, b"b", 9).unwrap().as_ref(), entries().last());
-        assert!(!table.may_contain(key_hash(b"another")), "the filter is in use");
+        assert!(!table.may_contain(key_hash(b"another")), "the filter must be in use");
         assert_eq!(table.verify().unwrap(), 4);
         assert_eq!(table.blocks_within(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded), (1, 1, 167));
     }
@@ -72,7 +72,7 @@ fn a_table_of_format_1_can_be_read() {
     }
 }
 
-/// Writes the table that the document shows.
+/// Writes the table that the document dumps.
 fn write_documented(rig: &Rig) -> Arc<TableMeta> {
     let order = Comparator::bytewise();
     let salt: Salt = std::array::from_fn(|i| i as u8);
@@ -85,7 +85,7 @@ fn write_documented(rig: &Rig) -> Arc<TableMeta> {
 }
 
 #[test]
-fn the_documented_limits_are_those_of_the_code() {
+fn the_documented_limits_match_the_code() {
     for (what, value) in [
         ("bytes of a footer", layout::FOOTER_BYTES),
         ("bytes of a block header", block::HEADER_BYTES),
@@ -100,7 +100,10 @@ fn the_documented_limits_are_those_of_the_code() {
         ("bytes of a filter line", filter::LINE_BYTES),
         ("lines of a partition of a filter", filter::PARTITION_LINES),
         ("bytes that close a partition of an index", index::PARTITION_BYTES),
-        ("bytes of whole fences that close one too", index::PARTITION_BYTES * index::WHOLE_FENCES),
+        (
+            "bytes of full fences that also close a partition of an index",
+            index::PARTITION_BYTES * index::WHOLE_FENCES,
+        ),
         ("probes of a filter", filter::PROBES_MAX as usize),
     ] {
         let row = format!("| {what} | {value} |");
@@ -109,7 +112,7 @@ fn the_documented_limits_are_those_of_the_code() {
 }
 
 #[test]
-fn a_newer_format_is_told_from_damage() {
+fn a_newer_format_is_distinguished_from_damage() {
     let rig = Rig::new();
     let order = Comparator::bytewise();
     let meta = rig.write(1, &entries(), options(Compression::Lz4), &order);
@@ -121,7 +124,7 @@ fn a_newer_format_is_told_from_damage() {
     rig.disk.write_file(rig.path(1), &bytes).unwrap();
     assert!(
         matches!(rig.open(&meta, &order, true), Err(crate::Error::Corrupt { .. })),
-        "version byte rotten"
+        "a changed version byte must be corruption"
     );
     bytes[footer_at + 56..footer_at + 60].copy_from_slice(&crc.to_le_bytes());
     rig.disk.write_file(rig.path(1), &bytes).unwrap();

@@ -1,9 +1,9 @@
-//! Random tables against sorted vectors.
+//! Compares random tables with sorted vectors.
 
 use super::*;
 use crate::sst::TableCursor;
 
-/// Keys of many shapes.
+/// Returns a random key of one of several shapes.
 fn random_key(rng: &mut Rng, flavour: usize) -> Vec<u8> {
     match flavour {
         0 => {
@@ -252,7 +252,7 @@ fn random_tables_behave_like_sorted_vectors() {
         let meta = Arc::new(w.finish().unwrap());
         check_meta(&meta, &entries, order);
         for mode in 0..3 {
-            // A cache that holds everything, little, or nothing.
+            // A cache large enough for everything, for a part, or for nothing.
             let bytes = [1 << 24, 1 << 15, 0][rng.below(3)];
             let (context, _room) = match mode {
                 2 => {
@@ -273,7 +273,7 @@ fn random_tables_behave_like_sorted_vectors() {
 }
 
 #[test]
-fn a_key_may_have_more_versions_than_fit_many_blocks() {
+fn a_key_may_have_versions_in_many_blocks() {
     let versions = 100_000;
     let mut entries = vec![Entry::put("a", 5, "before")];
     entries.extend((0..versions).rev().map(|i| Entry::put("key", 10 + 2 * i, i.to_string())));
@@ -303,7 +303,7 @@ fn a_key_may_have_more_versions_than_fit_many_blocks() {
         assert_eq!(cursor.seq(), 10);
         cursor.next().unwrap();
         assert_eq!(cursor.key(), b"key\0");
-        // In place: the block in hand ends with the key, which begins in a block far before it.
+        // A seek within the loaded block, which ends with the key: the key's first version is in a much earlier block.
         cursor.seek_for_prev(b"key").unwrap();
         cursor.seek(b"key").unwrap();
         assert_eq!(cursor.seq(), 10 + 2 * (versions - 1));
@@ -313,7 +313,7 @@ fn a_key_may_have_more_versions_than_fit_many_blocks() {
 }
 
 #[test]
-fn a_writer_refuses_disorder() {
+fn a_writer_refuses_unordered_or_malformed_entries() {
     let rig = Rig::new();
     let order = Comparator::bytewise();
     let create = |id| {
@@ -332,14 +332,14 @@ fn a_writer_refuses_disorder() {
     let mut w = create(10);
     let tombstone = Entry { kind: Kind::Delete, ..Entry::put("k", 1, "v") };
     assert!(w.add(tombstone.borrow()).is_err());
-    assert!(create(11).finish().is_err(), "a table without entries");
+    assert!(create(11).finish().is_err(), "a table without entries must be refused");
     let mut w = create(12);
     assert!(w.add(Entry { kind: Kind::PutPointer, ..Entry::put("k", 1, "v") }.borrow()).is_err());
     assert!(w.add(Entry::put(vec![0; 65_537], 1, "v").borrow()).is_err());
     w.abandon();
     assert!(
         !rig.dir.list().unwrap().contains(&crate::files::table(TableId(0))),
-        "abandoned files are removed"
+        "the files of abandoned tables must be removed"
     );
     assert!(
         TableWriter::create(&rig.dir, TableId(10), salt(1), options(Compression::Lz4), order.clone())

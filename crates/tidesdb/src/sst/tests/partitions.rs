@@ -1,4 +1,4 @@
-//! Tables whose index and filter are not in memory: what they read, what they hold, and what damage does.
+//! Tables whose index and filter are not in memory: their reads, their memory, and the effect of damage.
 
 use tidesdb_io::sim::OpKind;
 
@@ -15,7 +15,7 @@ fn is_resident(table: &Table) -> bool {
     matches!(table.guide.index, Index::Resident(_))
 }
 
-/// Number and bytes of the reads since `begin`.
+/// Returns number and bytes of the reads since operation `begin`.
 fn reads(rig: &Rig, begin: usize) -> (usize, u64) {
     let ops = rig.disk.ops();
     let reads = ops[begin..].iter().filter(|op| op.kind == OpKind::Read);
@@ -23,7 +23,7 @@ fn reads(rig: &Rig, begin: usize) -> (usize, u64) {
 }
 
 #[test]
-fn a_table_without_room_reads_its_top_level_and_then_what_it_needs() {
+fn a_partitioned_table_reads_its_top_level_and_then_only_needed_partitions() {
     let mut rig = Rig::new();
     rig.partition_bytes = 4096;
     let order = Comparator::bytewise();
@@ -43,15 +43,15 @@ fn a_table_without_room_reads_its_top_level_and_then_what_it_needs() {
         assert_eq!(get(&table, key, u64::MAX).unwrap().is_some(), present);
         reads(&rig, begin)
     };
-    assert_eq!(cold(b"0000000000000001", false), (1, 2052), "a key that the filter denies");
+    assert_eq!(cold(b"0000000000000001", false), (1, 2052), "a lookup of a key that the filter rejects");
     let (first, second) = (cold(&entries[100_000].key, true), cold(&entries[100_000].key, true));
     println!("a cold get: {} reads of {} bytes; again: {}", first.0, first.1, second.0);
-    assert!(first.0 >= 3 && second.0 < first.0 - 1, "the partitions are cached");
+    assert!(first.0 >= 3 && second.0 < first.0 - 1, "the partitions must be cached");
     assert_eq!(second.0, 0);
 }
 
 #[test]
-fn tables_share_half_of_the_memory_of_the_cache() {
+fn resident_tables_use_at_most_half_of_the_cache_memory() {
     let mut rig = Rig::new();
     rig.partition_bytes = 512;
     let order = Comparator::bytewise();
@@ -70,7 +70,7 @@ fn tables_share_half_of_the_memory_of_the_cache() {
     assert_eq!(context.cache.stats().capacity, capacity - held(&tables).min(capacity / 2));
     let first = resident(&tables) as u64;
     assert!(first * whole > capacity * 2 / 5 && first * whole <= capacity / 2, "{first} tables are resident");
-    // Every table is read, whatever it holds; the cache stays within what is left to it.
+    // Every table must be readable, resident or not. The cache must stay within its remaining capacity.
     for (n, table) in tables.iter().enumerate() {
         for e in entries.iter().skip(n).step_by(997) {
             assert_eq!(get(table, &e.key, u64::MAX).unwrap().as_ref(), Some(e));
@@ -80,7 +80,7 @@ fn tables_share_half_of_the_memory_of_the_cache() {
             );
         }
     }
-    // Room that is given back goes to the tables that are opened next.
+    // Memory that closed tables release goes to the tables opened next.
     tables.drain(..first as usize);
     assert_eq!(resident(&tables), 0);
     let again: Vec<_> = metas.iter().rev().map(open).collect();
@@ -91,7 +91,7 @@ fn tables_share_half_of_the_memory_of_the_cache() {
 }
 
 #[test]
-fn mapped_tables_are_resident_and_take_nothing() {
+fn mapped_tables_are_resident_and_take_no_cache_memory() {
     let rig = Rig::new();
     let order = Comparator::bytewise();
     let meta = rig.write(1, &entries(1000), options(Compression::Lz4), &order);
@@ -136,13 +136,13 @@ fn a_damaged_partition_fails_the_reads_that_need_it() {
             assert!(failed > 10 && failed < 3000, "{failed}");
             let (seen, end) = scan(&table);
             assert_eq!(seen, entries[..seen.len()]);
-            assert_eq!(end.is_err(), what == "index", "a walk does without the filter");
+            assert_eq!(end.is_err(), what == "index", "a scan does not need the filter");
             let mut cursor = TableCursor::bypassing_cache(Arc::clone(&table));
             cursor.seek_to_last().unwrap();
             assert!(cursor.valid());
             assert!(is_damage(&table.verify().unwrap_err(), what, at));
         }
-        // A table with room for all of it does not open.
+        // A table with enough memory to be resident must not open.
         let error = Table::open(&rig.context(false, 1 << 24), &order, Arc::clone(&meta)).unwrap_err();
         assert!(is_damage(&error, what, at), "{error}");
     }
@@ -153,7 +153,7 @@ fn is_damage(error: &crate::Error, what: &str, at: u64) -> bool {
 }
 
 #[test]
-fn a_partition_in_the_place_of_another_is_damage() {
+fn swapped_partitions_are_corrupt() {
     let rig = Rig::new();
     let order = Comparator::bytewise();
     let meta = rig.write(1, &entries(20_000), options(Compression::None), &order);
@@ -169,7 +169,7 @@ fn a_partition_in_the_place_of_another_is_damage() {
 }
 
 #[test]
-fn estimates_are_those_of_a_resident_table() {
+fn estimates_of_partitioned_and_resident_tables_are_equal() {
     let rig = Rig::new();
     let order = Comparator::bytewise();
     let entries = entries(20_000);
@@ -192,7 +192,7 @@ fn estimates_are_those_of_a_resident_table() {
         assert_eq!(partitioned.is_half_of(Some(a), Some(b)), resident.is_half_of(Some(a), Some(b)));
         assert_eq!(partitioned.is_half_of(None, Some(b)), resident.is_half_of(None, Some(b)));
     }
-    // What cannot be read counts as an end of the table.
+    // If the index cannot be read, a bound counts as the end of the table.
     rig.disk.inject(sim::Fault::errno(sim::errno::EIO).on(OpKind::Read).forever());
     let table = Table::open(&context, &order, meta);
     assert!(table.is_err());

@@ -1,4 +1,4 @@
-//! Filter, search tree and sizes on their own.
+//! Unit tests of the filter, the search tree and the sizes of tables.
 
 use super::*;
 use crate::codec::Decoder;
@@ -30,7 +30,7 @@ fn a_filter_has_no_false_negatives_and_few_false_positives() {
         };
         let parts: Vec<_> = (0..shape.partitions()).map(|n| decode(n, 77).unwrap()).collect();
         assert!((0..parts.len()).all(|n| decode(n, 78).is_err()));
-        // A partition answers for its keys what the whole filter answers.
+        // For its keys, a partition must give the same answers as the complete filter.
         for hash in (0..n + tries).map(hash) {
             let part = &parts[shape.partition_of(hash).unwrap()];
             assert_eq!(shape.may_contain(part, hash), filter.may_contain(hash));
@@ -43,7 +43,7 @@ fn a_filter_has_no_false_negatives_and_few_false_positives() {
 }
 
 #[test]
-fn tables_hold_their_size() {
+fn table_overhead_per_entry_stays_small() {
     let entries: Vec<_> = (0..20_000u64)
         .map(|i| {
             Entry::put(format!("{:016x}", i * 0x1234_5678_9ABC), i, key_hash(&i.to_le_bytes()).to_le_bytes())
@@ -60,7 +60,7 @@ fn tables_hold_their_size() {
 }
 
 #[test]
-fn the_estimate_is_near_the_size() {
+fn the_file_size_estimate_is_within_3_percent() {
     let rig = Rig::new();
     let mut w =
         TableWriter::create(&rig.dir, TableId(1), salt(1), options(Compression::Lz4), Comparator::bytewise())
@@ -77,7 +77,7 @@ fn the_estimate_is_near_the_size() {
 }
 
 #[test]
-fn the_tree_counts_like_a_bisection() {
+fn the_tree_counts_like_a_binary_search() {
     let mut rng = Rng::new(11);
     for n in (0..40).chain([255, 256, 257, 271, 272, 273, 289, 4623, 4624, 4625, 80_000]) {
         for spread in [1, 3, u64::MAX] {
@@ -96,7 +96,7 @@ fn the_tree_counts_like_a_bisection() {
 }
 
 #[test]
-fn descriptions_have_one_form() {
+fn value_log_references_must_ascend() {
     let vlog_ref = |id| VlogRef { vlog: VlogId(id), bytes: 1, count: 1 };
     for (refs, good) in [([1, 2], true), ([2, 1], false), ([2, 2], false)] {
         let meta = TableMeta { id: TableId(1), vlog_refs: refs.map(vlog_ref).into(), ..TableMeta::default() };
@@ -107,12 +107,13 @@ fn descriptions_have_one_form() {
     }
 }
 
-/// A change of one field of a description.
+/// Changes one field of a description.
 type Bend = fn(&mut TableMeta);
 
-/// Counts near 2^64 in the description of a table overflowed the sums over tables; a number of 2^64 - 1 the counter.
+/// Regression: counts near 2^64 in the description of a table overflowed sums over tables; a number of 2^64 - 1
+/// overflowed the counter.
 #[test]
-fn numbers_outside_of_their_domain_are_damage() {
+fn numbers_outside_their_domain_are_corrupt() {
     let good =
         TableMeta { id: TableId(1), entries: 9, keys: 9, tombstones: 9, max_seq: 9, ..TableMeta::default() };
     let decoded = |meta: &TableMeta| {
@@ -122,19 +123,19 @@ fn numbers_outside_of_their_domain_are_damage() {
     };
     assert_eq!(decoded(&good).unwrap(), good);
     let bends: [(&str, Bend); 15] = [
-        ("number 0", |m| m.id = TableId(0)),
-        ("number", |m| m.id = TableId(u64::MAX)),
+        ("table number 0", |m| m.id = TableId(0)),
+        ("table number", |m| m.id = TableId(u64::MAX)),
         ("length", |m| m.file_bytes = u64::MAX),
         ("entries", |m| m.entries = u64::MAX),
         ("more keys than entries", |m| m.keys = 10),
         ("more tombstones than entries", |m| m.tombstones = 10),
         ("more single deletes than tombstones", |m| m.single_deletes = 10),
-        ("smallest commit behind the largest", |m| m.min_seq = 10),
-        ("largest commit", |m| m.max_seq = SEQ_MAX + 1),
+        ("smallest sequence number above the largest", |m| m.min_seq = 10),
+        ("largest sequence number", |m| m.max_seq = SEQ_MAX + 1),
         ("bytes of keys", |m| m.raw_key_bytes = u64::MAX),
         ("bytes of values", |m| m.raw_value_bytes = u64::MAX),
         ("purged to", |m| m.purged_to = SEQ_MAX + 1),
-        ("oldest expiry behind the newest", |m| m.oldest_expiry = 1),
+        ("oldest expiry after the newest", |m| m.oldest_expiry = 1),
         ("value log 0", |m| m.vlog_refs.push(VlogRef { vlog: VlogId(0), bytes: 1, count: 1 })),
         ("bytes of a value log", |m| {
             m.vlog_refs.push(VlogRef { vlog: VlogId(1), bytes: u64::MAX, count: 1 })

@@ -1,4 +1,4 @@
-//! How long blocks are on disk, and what lookups read of them.
+//! Lengths of blocks on disk, and the reads that lookups cause.
 
 use tidesdb_io::sim::OpKind;
 
@@ -9,20 +9,20 @@ use crate::sst::{OpenGate, TableCursor};
 
 const PAGE: u64 = 4096;
 
-/// Keys and values of a table.
+/// Shape of the keys and values of a table.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
-    /// Bytes of a key, at least 16.
+    /// Length of a key, at least 16 bytes.
     key: usize,
-    /// Bytes of values: from, to.
+    /// Minimum and maximum length of values in bytes.
     values: (usize, usize),
-    /// Random bytes of each eight; the others compress.
+    /// Number of random bytes in each eight; the others compress.
     random: usize,
-    /// One of so many entries is a delete; 0 = none.
+    /// One of this many entries is a delete; 0 means none.
     deletes: usize,
 }
 
-/// `n` entries in order.
+/// Returns `n` entries in order.
 fn entries(shape: Shape, n: u64, seed: u64) -> Vec<Entry> {
     let mut rng = Rng::new(seed);
     let mut keys: Vec<u64> = (0..n).map(|_| rng.next()).collect();
@@ -44,7 +44,7 @@ fn entries(shape: Shape, n: u64, seed: u64) -> Vec<Entry> {
         .collect()
 }
 
-/// Lengths on disk of the blocks of a table.
+/// Returns the lengths on disk of the blocks of a table.
 fn lengths(table: &Table) -> Vec<u64> {
     let near = &mut HeldPartition::default();
     (0..table.blocks()).map(|b| table.fence(near, b).unwrap().disk).collect()
@@ -95,7 +95,7 @@ fn blocks_of_several_entries_fit_in_a_page_and_fill_most_of_it() {
                 "{shape:?} {compression:?}: {blocks} blocks of {per_block}, median {median}, longest {most}"
             );
             assert!(most <= PAGE, "{shape:?} {compression:?}: {most}");
-            // A block is closed before the entry that it has no room for, and by its other limits.
+            // A block is closed before an entry that does not fit, or by one of its other limits.
             let room = shape.key + shape.values.1 + 64;
             let by_length = per_block < ENTRIES_MAX * 9 / 10 && per_block * bytes < LIMITS.values * 9 / 10;
             assert!(!by_length || median as usize + room + 200 > PAGE as usize, "{shape:?} {compression:?}");
@@ -103,9 +103,9 @@ fn blocks_of_several_entries_fit_in_a_page_and_fill_most_of_it() {
     }
 }
 
-/// Values that turn from very compressible to random: the estimate is wrong, and blocks are cut.
+/// Values that change from very compressible to random: the estimate is wrong, and blocks must be shortened.
 #[test]
-fn blocks_fit_in_a_page_where_entries_change_from_one_to_the_next() {
+fn blocks_fit_in_a_page_even_if_the_entries_change_abruptly() {
     for seed in 0..40 {
         let mut rng = Rng::new(seed);
         let mut all = Vec::new();
@@ -130,7 +130,7 @@ fn blocks_fit_in_a_page_where_entries_change_from_one_to_the_next() {
     }
 }
 
-/// Offset and length of each read of a table since the log of calls was switched on.
+/// Returns offset and length of each table read since the operation log was enabled.
 fn reads(rig: &Rig) -> Vec<(u64, u64)> {
     rig.disk.ops().iter().filter(|op| op.kind == OpKind::Read).map(|op| (op.offset, op.len)).collect()
 }
@@ -142,7 +142,13 @@ fn pages((at, len): (u64, u64)) -> u64 {
 const ROWS: Shape = Shape { key: 16, values: (200, 200), random: 4, deletes: 0 };
 
 #[test]
+<<<<<<< HEAD
 fn a_cold_lookup_is_one_read_of_one_page_and_a_cached_one_none() {
+||||||| 461e347
+fn a_cold_lookup_is_one_read_of_two_pages_at_most_and_a_cached_one_none() {
+=======
+fn a_cold_lookup_reads_once_at_most_two_pages_and_a_cached_one_never() {
+>>>>>>> h-e1
     let rows = entries(ROWS, 20_000, 1);
     for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
         let rig = Rig::new();
@@ -150,7 +156,7 @@ fn a_cold_lookup_is_one_read_of_one_page_and_a_cached_one_none() {
         let context = rig.context(false, 64 << 20);
         let table = Table::open(&context, &Comparator::bytewise(), meta).unwrap();
         let mut read = Vec::new();
-        // The stride is longer than a block: each lookup is the first of its block.
+        // The stride is longer than a block, so each lookup is the first one in its block.
         for row in rows.iter().step_by(90) {
             for expected in [1, 0] {
                 rig.disk.log_ops(true);
@@ -171,7 +177,7 @@ fn a_cold_lookup_is_one_read_of_one_page_and_a_cached_one_none() {
 }
 
 #[test]
-fn a_walk_reads_many_blocks_at_once() {
+fn a_scan_reads_many_blocks_at_once() {
     let rows = entries(ROWS, 20_000, 2);
     let rig = Rig::new();
     let meta = write(&rig, &rows, Compression::Lz4, LIMITS);
@@ -193,12 +199,12 @@ fn a_walk_reads_many_blocks_at_once() {
         let bytes: u64 = reads.iter().map(|read| read.1).sum();
         println!("{what}: {} reads, {bytes} bytes", reads.len());
         assert!(reads.len() <= most, "{what}: {} reads", reads.len());
-        // Nothing twice but blocks that straddle two reads.
+        // Nothing is read twice except blocks that straddle two reads.
         assert!(bytes <= meta.file_bytes + PAGE * reads.len() as u64, "{what}: {bytes} bytes");
     }
 }
 
-/// Older writers closed blocks at 16 KiB of values, with frames of 4 KiB of values.
+/// Older versions closed blocks at 16 KiB of values, with frames of 4 KiB of values.
 #[test]
 fn long_blocks_of_older_tables_are_read_in_parts() {
     let rows = entries(ROWS, 10_000, 3);
@@ -208,7 +214,7 @@ fn long_blocks_of_older_tables_are_read_in_parts() {
         let context = rig.context(false, 64 << 20);
         let table = Table::open(&context, &Comparator::bytewise(), meta).unwrap();
         assert!(percentile(&lengths(&table), 50) > 2 * PAGE);
-        // The last block is as long as what was left.
+        // The last block has only the remaining entries, so it may be shorter.
         for row in rows[..rows.len() - 100].iter().step_by(97) {
             rig.disk.log_ops(true);
             assert_eq!(get(&table, &row.key, u64::MAX).unwrap().as_ref(), Some(row));
@@ -217,14 +223,14 @@ fn long_blocks_of_older_tables_are_read_in_parts() {
             assert!(reads.len() == 2 && bytes < 2 * PAGE, "{reads:?}");
             rig.disk.log_ops(true);
             assert_eq!(get(&table, &row.key, u64::MAX).unwrap().as_ref(), Some(row));
-            assert!(self::reads(&rig).is_empty(), "cached");
+            assert!(self::reads(&rig).is_empty(), "the second lookup must be served from the cache");
         }
         assert_eq!(scan(&table).0, rows);
         assert_eq!(table.verify().unwrap(), rows.len() as u64);
     }
 }
 
-/// One lookup of each key; counted by callgrind, see docs/design/0020.
+/// Looks up each key once. Its cost is counted with callgrind; see docs/design/0020.
 #[inline(never)]
 fn lookups_measured(table: &Table, keys: &[&[u8]]) {
     for key in keys {
@@ -233,9 +239,9 @@ fn lookups_measured(table: &Table, keys: &[&[u8]]) {
     }
 }
 
-/// `cargo test --release -p tidesdb --lib block_lengths -- --ignored --nocapture`; `BLOCK_BYTES` picks one length.
+/// `cargo test --release -p tidesdb --lib block_lengths -- --ignored --nocapture`; `BLOCK_BYTES` selects one length.
 #[test]
-#[ignore = "a measurement"]
+#[ignore = "a benchmark"]
 fn block_lengths_compared() {
     let rows = entries(ROWS, 400_000, 4);
     let raw: usize = rows.iter().map(|e| e.key.len() + e.value.len()).sum();

@@ -1,4 +1,4 @@
-//! What walks read, counted on the simulated disk.
+//! Read-ahead of scans, measured by the calls that reach the simulated disk.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn key(i: usize) -> Vec<u8> {
     format!("key{i:07}").into_bytes()
 }
 
-/// A table of about 2 MB, and one whose values have blocks of their own.
+/// Writes a table of about 2 MB; with `long_values`, each value gets its own block.
 fn write(rig: &Rig, long_values: bool) -> Arc<TableMeta> {
     let mut rng = Rng::new(5);
     let (count, len) = if long_values { (ENTRIES / 100, 9_000) } else { (ENTRIES, 100) };
@@ -28,14 +28,14 @@ fn write(rig: &Rig, long_values: bool) -> Arc<TableMeta> {
     rig.write(1, &entries, options, &Comparator::bytewise())
 }
 
-/// The table, opened with an empty cache.
+/// Opens the table with an empty cache.
 fn open(rig: &Rig, meta: &Arc<TableMeta>) -> Arc<Table> {
     let table = Table::open(&rig.context(false, 1 << 16), &Comparator::bytewise(), Arc::clone(meta)).unwrap();
     rig.disk.log_ops(true);
     table
 }
 
-/// Reads and advice since the last call.
+/// Returns the disk operations since the last call.
 fn taken(rig: &Rig) -> Vec<Op> {
     let ops = rig.disk.ops();
     rig.disk.log_ops(true);
@@ -46,7 +46,7 @@ fn read_bytes(ops: &[Op]) -> u64 {
     ops.iter().filter(|op| op.kind == OpKind::Read).map(|op| op.len).sum()
 }
 
-/// Bytes of reads, and of ranges loaded ahead that no read came for.
+/// Returns the bytes of reads, and of prefetched ranges that were never read.
 fn loaded_bytes(ops: &[Op]) -> u64 {
     let reads: Vec<&Op> = ops.iter().filter(|op| op.kind == OpKind::Read).collect();
     let in_vain = ops.iter().filter(|op| op.kind == OpKind::Advise).filter(|ahead| {
@@ -57,7 +57,7 @@ fn loaded_bytes(ops: &[Op]) -> u64 {
     read_bytes(ops) + in_vain.map(|op| op.len).sum::<u64>()
 }
 
-/// Walks up to `count` entries from the one stood on, values too, and returns the last key.
+/// Scans up to `count` entries, with values, from the current one on. Returns their number and the last key.
 fn walk(cursor: &mut TableCursor, count: usize, backwards: bool) -> (usize, Vec<u8>) {
     let (mut n, mut last) = (0, Vec::new());
     while cursor.valid() && n < count {
@@ -72,7 +72,7 @@ fn walk(cursor: &mut TableCursor, count: usize, backwards: bool) -> (usize, Vec<
 }
 
 #[test]
-fn a_long_walk_reads_each_byte_once_in_growing_pieces() {
+fn a_long_scan_reads_each_byte_once_in_growing_pieces() {
     let rig = Rig::new();
     let meta = write(&rig, false);
     for backwards in [false, true] {
@@ -90,14 +90,14 @@ fn a_long_walk_reads_each_byte_once_in_growing_pieces() {
         assert!(read_bytes(&ops) <= data + 8_192, "{} of {data}", read_bytes(&ops));
         assert!(reads.len() < 40, "{} reads", reads.len());
         assert!(reads.iter().any(|op| op.len > PIECE - 16_384) && reads.iter().all(|op| op.len <= PIECE));
-        // The system was loading most of it while the walk was elsewhere.
+        // Most bytes must have been prefetched.
         let ahead: u64 = ops.iter().filter(|op| op.kind == OpKind::Advise).map(|op| op.len).sum();
         assert!(ahead > data * 9 / 10, "{ahead} of {data} loaded ahead");
     }
 }
 
 #[test]
-fn a_walk_loads_no_more_than_twice_what_it_consumes() {
+fn a_scan_loads_at_most_twice_the_bytes_it_consumes() {
     for long_values in [false, true] {
         let rig = Rig::new();
         let meta = write(&rig, long_values);
@@ -127,7 +127,7 @@ fn a_walk_loads_no_more_than_twice_what_it_consumes() {
 }
 
 #[test]
-fn a_walk_gets_all_that_lies_before_a_block_that_cannot_be_read() {
+fn a_scan_returns_all_entries_before_an_unreadable_block() {
     let rig = Rig::new();
     let meta = write(&rig, false);
     let (_, blocks, _) = open(&rig, &meta).blocks_within(Bound::Unbounded, Bound::Unbounded);
@@ -152,7 +152,7 @@ fn a_walk_gets_all_that_lies_before_a_block_that_cannot_be_read() {
                 if let Err(e) = step {
                     break e.to_string();
                 }
-                assert!(cursor.valid(), "the walk ended");
+                assert!(cursor.valid(), "the scan ended without an error");
             };
             assert!(error.contains(&format!("{}", fence.at)), "block {bad} at {}: {error}", fence.at);
             let failed = taken(&rig).iter().filter(|op| op.kind == OpKind::Read && !op.ok).count();
@@ -180,12 +180,12 @@ fn a_merge_reads_large_pieces_and_drops_their_pages() {
         assert!(count(OpKind::Read) <= pieces + 1, "{} reads", count(OpKind::Read));
         let advice = count(OpKind::Advise);
         assert!(if dropping { advice > count(OpKind::Read) } else { advice <= pieces }, "{advice} hints");
-        assert_eq!(table.cache.stats().entries, 0, "a merge leaves the cache alone");
+        assert_eq!(table.cache.stats().entries, 0, "a merge must not fill the cache");
     }
 }
 
 #[test]
-fn pages_that_are_dropped_are_not_in_the_page_cache() {
+fn dropped_pages_leave_the_page_cache() {
     let temp = tempfile::tempdir().unwrap();
     let dir = RealDisk::new().open_dir(temp.path(), true).unwrap();
     let order = Comparator::bytewise();
@@ -207,7 +207,7 @@ fn pages_that_are_dropped_are_not_in_the_page_cache() {
         assert_eq!(walk(&mut cursor, usize::MAX, false).0, 30_000);
     };
     walk_over(TableCursor::bypassing_cache(Arc::clone(&table)).dropping_pages());
-    assert!(!table.is_in_page_cache(), "a merge left the pages that it read");
+    assert!(!table.is_in_page_cache(), "the merge did not drop the pages it read");
     walk_over(TableCursor::new(Arc::clone(&table)));
-    assert!(table.is_in_page_cache(), "a scan leaves them");
+    assert!(table.is_in_page_cache(), "a scan must keep its pages in the cache");
 }

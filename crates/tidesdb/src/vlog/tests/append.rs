@@ -10,7 +10,7 @@ use crate::vlog::file::{Group, VlogFile};
 use crate::vlog::format::FileHeader;
 
 #[test]
-fn pointers_are_their_fields_in_order() {
+fn pointers_encode_their_fields_in_order() {
     let p = VlogPointer { vlog: VlogId(0x0403_0201), disk_len: 5, offset: 6, raw_len: 7, crc: 0x0B0A_0908 };
     let bytes = p.encode();
     assert_eq!(bytes, [1, 2, 3, 4, 5, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 8, 9, 10, 11]);
@@ -20,7 +20,7 @@ fn pointers_are_their_fields_in_order() {
 }
 
 #[test]
-fn every_compression_and_size_comes_back() {
+fn every_compression_and_size_round_trips() {
     let (env, _) = world();
     let set = set(&env, 1, 1 << 20);
     let mut written = Vec::new();
@@ -33,7 +33,7 @@ fn every_compression_and_size_comes_back() {
             }
         }
     }
-    assert!(written.iter().any(|(p, _)| p.disk_len < p.raw_len), "something was compressed");
+    assert!(written.iter().any(|(p, _)| p.disk_len < p.raw_len), "at least one value must be compressed");
     for (pointer, value) in &written {
         assert!(set.read(pointer).unwrap() == *value);
         assert!(set.verify_pointer(pointer).unwrap());
@@ -53,7 +53,7 @@ fn every_compression_and_size_comes_back() {
 }
 
 #[test]
-fn values_appended_together_are_like_values_appended_alone() {
+fn grouped_appends_equal_single_appends() {
     for compression in COMPRESSIONS {
         let (env, disk) = world();
         let set = set(&env, 1, 300 << 10);
@@ -87,7 +87,7 @@ fn values_appended_together_are_like_values_appended_alone() {
 }
 
 #[test]
-fn full_files_are_left_for_new_ones() {
+fn a_full_file_is_replaced_by_a_new_one() {
     let (env, _) = world();
     let set = set(&env, 10, 4096);
     let value = noise(1, 1000);
@@ -98,18 +98,18 @@ fn full_files_are_left_for_new_ones() {
     let files = set.files();
     assert!(files[..12].iter().all(|f| f.sealed && f.bytes == 4112));
     assert_eq!((files[12].sealed, files[12].bytes), (false, 40 + 2 * 1018));
-    // One value larger than a file is still one record.
+    // A value larger than a file is still stored as one record.
     let large = set.append(&noise(2, 100_000), Compression::None).unwrap();
     assert_eq!(set.read(&large).unwrap(), noise(2, 100_000));
     assert!(set.files()[12].sealed);
-    // Ending a file that is full already changes nothing about it.
+    // Rotating a full file changes nothing about it.
     let full = *set.files().last().unwrap();
     set.rotate();
     assert_eq!((full.sealed, Some(&full)), (true, set.files().last()));
 }
 
 #[test]
-fn a_record_that_came_too_late_does_not_move_the_end() {
+fn an_append_to_a_full_file_does_not_change_its_end() {
     let (env, _) = world();
     let header = FileHeader { family: FAMILY, vlog: VlogId(1), salt: [1; 16] };
     let file = VlogFile::create(&*directory(&env), header, 4096).unwrap();
@@ -118,13 +118,13 @@ fn a_record_that_came_too_late_does_not_move_the_end() {
     let mut late = Group::new(&mut buf);
     assert!(late.add(b"late", Compression::None));
     assert!(!file.append_group(&mut late, &mut out).unwrap());
-    assert_eq!((late.bytes(), out.len()), (18 + 4, 0), "kept for the next file");
+    assert_eq!((late.bytes(), out.len()), (18 + 4, 0), "the group must keep its records for the next file");
     file.close();
     assert_eq!(file.sealed_len(), Some(40 + 18 + 5000));
 }
 
 #[test]
-fn later_sessions_read_and_never_append_to_old_files() {
+fn later_sessions_read_old_files_and_append_only_to_new_ones() {
     let (env, _) = world();
     let old = set(&env, 1, 1 << 20);
     let pointer = old.append(b"first", Compression::None).unwrap();
@@ -191,7 +191,7 @@ fn many_threads_append_sync_rotate_and_read() {
         assert_eq!(
             pair[0].0.offset + pair[0].0.record_bytes(),
             pair[1].0.offset,
-            "records touch, none overlap"
+            "records must be contiguous and not overlap"
         );
     }
     let mut records = 0;
@@ -204,16 +204,16 @@ fn many_threads_append_sync_rotate_and_read() {
 }
 
 #[test]
-fn failed_draws_of_a_number_are_passed_on() {
+fn append_returns_the_error_of_new_id() {
     let (env, _) = world();
     let set = VlogSet::new(directory(&env), Arc::clone(&env.entropy), FAMILY, 1 << 20, || Err(Error::Closed));
     assert!(matches!(set.append(b"x", Compression::None), Err(Error::Closed)));
 }
 
-/// A full file kept its descriptor until the next sync of the log: small files and rare syncs used up all that the process may
-/// have, and writes failed.
+/// Regression: a full file kept its descriptor until the next log sync. Small files and rare syncs used up all
+/// descriptors of the process, and writes failed.
 #[test]
-fn full_files_give_their_descriptors_back() {
+fn full_files_release_their_descriptors() {
     let (env, _) = world();
     let budget = WriteBudget::new(4);
     let others = Arc::new(AtomicU32::new(0));
@@ -230,9 +230,9 @@ fn full_files_give_their_descriptors_back() {
             pointer
         })
         .collect();
-    assert!(others.load(Ordering::SeqCst) > 0, "others that share the budget are asked too");
+    assert!(others.load(Ordering::SeqCst) > 0, "other sets that share the budget must be asked too");
     for (pointer, value) in pointers.iter().zip(&values) {
         assert_eq!(set.read(pointer).unwrap(), *value);
     }
-    assert_eq!(set.files().len(), 50, "all files are known");
+    assert_eq!(set.files().len(), 50, "all files must be listed");
 }

@@ -5,7 +5,7 @@ use tidesdb_io::sim::{Fault, Image, OpKind, OpSet, errno};
 use super::*;
 use crate::Error;
 
-/// What was promised so far: values, and how many of them a sync covered.
+/// The values appended so far, and how many of them a sync covered.
 #[derive(Default)]
 struct Promised {
     values: Vec<(VlogPointer, Vec<u8>)>,
@@ -53,7 +53,7 @@ fn synced_values_survive_a_crash_at_any_call() {
 }
 
 #[test]
-fn a_torn_tail_is_told_from_what_is_whole() {
+fn a_torn_tail_is_distinguished_from_valid_records() {
     let (env, _) = world();
     let vlogs = set(&env, 1, 1 << 20);
     let ends: Vec<_> = (0..5)
@@ -80,7 +80,7 @@ fn a_torn_tail_is_told_from_what_is_whole() {
 }
 
 #[test]
-fn a_failed_write_leaves_a_gap_and_harms_nothing_else() {
+fn a_failed_write_leaves_a_gap_and_other_records_stay_valid() {
     let (env, disk) = world();
     let vlogs = set(&env, 1, 1 << 20);
     let before = vlogs.append(b"before", Compression::None).unwrap();
@@ -100,7 +100,7 @@ fn a_failed_write_leaves_a_gap_and_harms_nothing_else() {
 }
 
 #[test]
-fn short_writes_and_reads_are_finished() {
+fn short_writes_and_reads_are_completed() {
     let (env, disk) = world();
     disk.inject(Fault::short().every(2).forever());
     let vlogs = set(&env, 1, 1 << 20);
@@ -112,20 +112,20 @@ fn short_writes_and_reads_are_finished() {
 }
 
 #[test]
-fn a_failed_sync_is_never_forgotten() {
+fn every_sync_after_a_failed_one_fails() {
     let (env, disk) = world();
     let vlogs = set(&env, 1, 1 << 20);
     vlogs.append(b"x", Compression::None).unwrap();
     disk.inject(Fault::errno(errno::EIO).on(OpSet::SYNCS));
     assert!(matches!(vlogs.sync(), Err(Error::Io { op: "sync", .. })));
-    // The system would say Ok now, and the bytes would still not be there.
+    // The kernel would now return Ok, although the bytes are still not on disk.
     assert!(vlogs.sync().is_err());
     vlogs.append(b"y", Compression::None).unwrap();
     assert!(vlogs.sync().is_err());
 }
 
 #[test]
-fn a_file_that_cannot_be_begun_leaves_nothing_behind() {
+fn a_failed_file_creation_leaves_no_file() {
     for op in [OpSet::from(OpKind::Write), OpSet::SYNCS, OpKind::SyncDir.into()] {
         let (env, disk) = world();
         let vlogs = set(&env, 1, 1 << 20);
@@ -156,7 +156,7 @@ fn only_files_with_new_bytes_are_synced() {
 }
 
 #[test]
-fn read_errors_are_not_damage() {
+fn read_errors_are_not_reported_as_corruption() {
     let (env, disk) = world();
     let vlogs = set(&env, 1, 4096);
     let p = vlogs.append(b"x", Compression::None).unwrap();

@@ -3,7 +3,7 @@ use crate::Error;
 use crate::codec::Salt;
 use crate::vlog::format::{FILE_HEADER_BYTES, FileHeader, RECORD_HEADER_BYTES, RecordHeader};
 
-/// A small file of known values, and its bytes.
+/// Writes a small file of known values and returns the values and the bytes of the file.
 fn small_file(env: &Env, id: u32, compression: Compression) -> (Vec<(VlogPointer, Vec<u8>)>, Vec<u8>) {
     let vlogs = set(env, id, 1 << 20);
     let values = [noise(1, 40), text(2, 120), Vec::new(), noise(3, 40), text(4, 90)];
@@ -11,7 +11,8 @@ fn small_file(env: &Env, id: u32, compression: Compression) -> (Vec<(VlogPointer
     (written, read_file(env, &format!("{id:06}.vlog")))
 }
 
-/// Whether reading or verifying notices that the file is not what was written. A wrong value is never returned.
+/// Returns whether reading and whether verifying detects that the file was changed. Panics if a read returns a wrong
+/// value.
 fn notices(env: &Env, written: &[(VlogPointer, Vec<u8>)]) -> (bool, bool) {
     let vlogs = set(env, 99, 4096);
     let mut read = false;
@@ -31,7 +32,7 @@ fn pointer_file(written: &[(VlogPointer, Vec<u8>)]) -> VlogId {
 }
 
 #[test]
-fn every_damaged_byte_is_noticed_by_reading_and_by_verifying() {
+fn every_changed_byte_is_detected_by_read_and_by_verify() {
     for compression in [Compression::None, Compression::Lz4] {
         let (env, _) = world();
         let (written, whole) = small_file(&env, 1, compression);
@@ -63,7 +64,7 @@ fn damage_to_one_record_does_not_hide_the_others() {
 }
 
 #[test]
-fn records_out_of_place_are_foreign() {
+fn swapped_records_are_corrupt() {
     let (env, _) = world();
     let (written, whole) = small_file(&env, 1, Compression::None);
     let (first, fourth) = (written[0].0.offset as usize, written[3].0.offset as usize);
@@ -76,14 +77,14 @@ fn records_out_of_place_are_foreign() {
     assert!(vlogs.read(&written[0].0).unwrap_err().is_corruption());
     assert!(vlogs.read(&written[3].0).unwrap_err().is_corruption());
     assert_eq!(vlogs.verify_file(VlogId(1)).unwrap().records, 3);
-    // A pointer led to the other record, both being whole, does not take it for its own.
+    // A pointer changed to address another valid record is refused.
     write_file(&env, "000001.vlog", &whole);
     let led_astray = VlogPointer { offset: written[3].0.offset, ..written[0].0 };
     assert!(set(&env, 9, 4096).read(&led_astray).unwrap_err().is_corruption());
 }
 
 #[test]
-fn files_under_another_name_or_of_another_family_or_salt_are_refused() {
+fn files_with_wrong_name_family_or_salt_are_refused() {
     let (env, _) = world();
     let (written, whole) = small_file(&env, 1, Compression::None);
     write_file(&env, "000002.vlog", &whole);
@@ -107,7 +108,7 @@ fn files_under_another_name_or_of_another_family_or_salt_are_refused() {
 }
 
 #[test]
-fn a_newer_format_is_named() {
+fn a_newer_format_returns_format_too_new() {
     let (env, _) = world();
     let (written, mut bytes) = small_file(&env, 1, Compression::None);
     bytes[8] = 2;
@@ -148,7 +149,7 @@ fn hostile_pointers_are_refused() {
 }
 
 #[test]
-fn lengths_that_cannot_be_are_no_record_even_under_a_good_checksum() {
+fn impossible_lengths_are_refused_even_with_a_valid_checksum() {
     let salt = [3; 16];
     let header = |codec, raw_len, payload: &[u8]| {
         let mut h = RecordHeader::new(payload, raw_len, codec);
@@ -161,7 +162,7 @@ fn lengths_that_cannot_be_are_no_record_even_under_a_good_checksum() {
     assert!(header(Compression::Lz4, 2560, &[0; 10]).is_some());
     assert!(header(Compression::Lz4, 2561, &[0; 10]).is_none());
     assert!(header(Compression::Snappy, u32::MAX, &[0; 10]).is_none());
-    // A block of Zstandard stands for at most 128 KiB and takes four bytes.
+    // A Zstandard block decodes to at most 128 KiB and takes at least four bytes.
     assert!(header(Compression::Zstd, 14 * (128 << 10) / 4, &[0; 10]).is_some());
     assert!(header(Compression::Zstd, 14 * (128 << 10) / 4 + 1, &[0; 10]).is_none());
     assert!(header(Compression::Zstd, u32::MAX, &[0; 10]).is_none(), "4 GiB in ten bytes");
@@ -169,7 +170,7 @@ fn lengths_that_cannot_be_are_no_record_even_under_a_good_checksum() {
 }
 
 #[test]
-fn a_payload_that_does_not_decode_is_damage() {
+fn a_payload_that_does_not_decode_is_corrupt() {
     let (env, _) = world();
     for codec in [Compression::Lz4, Compression::Zstd, Compression::Snappy] {
         let salt = [3; 16];

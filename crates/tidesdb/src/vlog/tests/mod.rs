@@ -1,4 +1,4 @@
-//! What the tests of this folder share: a set on a simulated disk, and files as bytes.
+//! Helpers for these tests: a `VlogSet` on a simulated disk, and reading and writing files as bytes.
 
 mod append;
 mod crash;
@@ -23,7 +23,7 @@ fn directory(env: &Env) -> Arc<dyn Dir> {
     env.disk.open_dir(Path::new("/db"), true).unwrap()
 }
 
-/// A set whose file numbers begin at `first_id`.
+/// Creates a set whose file numbers start at `first_id`.
 fn set(env: &Env, first_id: u32, file_bytes_max: u64) -> VlogSet {
     let next = AtomicU32::new(first_id);
     VlogSet::new(directory(env), Arc::clone(&env.entropy), FAMILY, file_bytes_max, move || {
