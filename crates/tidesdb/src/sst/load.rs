@@ -215,16 +215,8 @@ impl Table {
         values: &mut Vec<u8>,
     ) -> Result<()> {
         let mut rest = Vec::new();
-<<<<<<< HEAD
-        // What `values` held before is not cleared first: that would be a pass over it for each block.
-        let (mut len, mut end) = (0, 0);
-||||||| 461e347
-        // What `values` held before is not cleared first: that would be a pass over it for each block.
-        let mut len = 0;
-=======
         // The old content of `values` is not cleared first, because that would be an extra pass per block.
-        let mut len = 0;
->>>>>>> h-e1
+        let (mut len, mut end) = (0, 0);
         for frame in block.frames() {
             let at = fence.at + fence.key_part as u64 + frame.at;
             let bytes = slice(disk, frame.at, frame.disk)

@@ -142,13 +142,7 @@ fn pages((at, len): (u64, u64)) -> u64 {
 const ROWS: Shape = Shape { key: 16, values: (200, 200), random: 4, deletes: 0 };
 
 #[test]
-<<<<<<< HEAD
-fn a_cold_lookup_is_one_read_of_one_page_and_a_cached_one_none() {
-||||||| 461e347
-fn a_cold_lookup_is_one_read_of_two_pages_at_most_and_a_cached_one_none() {
-=======
-fn a_cold_lookup_reads_once_at_most_two_pages_and_a_cached_one_never() {
->>>>>>> h-e1
+fn a_cold_lookup_reads_one_page_once_and_a_cached_one_never() {
     let rows = entries(ROWS, 20_000, 1);
     for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
         let rig = Rig::new();
