@@ -1,11 +1,11 @@
-//! A batch for engines with a single writer: what is put waits here, so that the writer is held while a commit runs and no
-//! longer.
+//! A batch for engines with a single writer. It buffers operations, so that the engine's write lock is held only during
+//! the commit.
 
-/// Puts and deletes in their order.
+/// Puts and deletes in the order in which they were added.
 #[derive(Debug, Default)]
 pub struct Batch {
     bytes: Vec<u8>,
-    /// Length of each key, and of its value if it is a put.
+    /// Length of each key, and of its value for a put.
     lengths: Vec<(usize, Option<usize>)>,
 }
 
@@ -23,12 +23,12 @@ impl Batch {
         self.lengths.push((key.len(), None));
     }
 
-    /// Whether there is nothing in it.
+    /// Returns whether the batch is empty.
     pub fn is_empty(&self) -> bool {
         self.lengths.is_empty()
     }
 
-    /// Key and value of each operation; no value for deletes.
+    /// Returns key and value of each operation; `None` as the value of a delete.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
         let mut rest = &self.bytes[..];
         self.lengths.iter().map(move |(key, value)| {
@@ -39,7 +39,7 @@ impl Batch {
         })
     }
 
-    /// Empties it.
+    /// Removes all operations.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.lengths.clear();
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operations_come_back_in_order() {
+    fn operations_are_returned_in_order() {
         let mut batch = Batch::default();
         for _ in 0..2 {
             assert!(batch.is_empty());

@@ -1,5 +1,5 @@
-//! Whether an adapter does what the benchmark asks, held against a map: put, get, many gets at once, delete, batches, seek, range, iterate,
-//! several sessions, settling, and opening again; and transactions of every level, if it has any.
+//! Checks an adapter against a map: put, get, multi-get, delete, batches, seek, range, iteration, several sessions,
+//! settling and reopening. Also checks transactions of every level, if the adapter has them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,14 +11,15 @@ use tidesdb_bench::spec::{Durability, Isolation, Spec, Workload};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Keys that are used; few, so that they are overwritten and deleted often.
+/// Number of keys; small, so that keys are overwritten and deleted often.
 const KEYS: u64 = 3000;
 const STEPS: u64 = 400;
 
-/// Runs the checks with every class of durability and batches of one and of many; returns what was done.
+/// Runs the checks with every class of durability and with batches of one and of many operations. Returns a description
+/// of what was checked.
 ///
 /// # Errors
-/// The first answer that differs from the model's, and what was asked; or what the engine says.
+/// The first result that differs from the model, with the request; or an error of the engine.
 pub fn run(open: Open, engine: &str, dir: &Path, seed: u64) -> Result<String> {
     let mut done = Vec::new();
     for durability in Durability::ALL {
@@ -50,12 +51,12 @@ pub fn run(open: Open, engine: &str, dir: &Path, seed: u64) -> Result<String> {
     Ok(done.join("\n"))
 }
 
-/// Opened three times: used, used again, counted.
+/// Opens the database three times: writes and reads in the first two rounds, only iterates in the last.
 fn life(open: Open, config: &Config, seed: u64) -> Result<()> {
     let (mut model, mut rng) = (Model::new(), Rng::new(seed, config.spec.batch));
     for round in 0..3 {
         let engine = open(config)?;
-        (!engine.settings().is_empty()).then_some(()).ok_or("no settings")?;
+        (!engine.settings().is_empty()).then_some(()).ok_or("the adapter returned no settings")?;
         iterate(&*engine, &model).map_err(|what| format!("round {round}, after the open: {what}"))?;
         if round < 2 {
             work(&*engine, &mut model, &mut rng, config.spec.batch)
@@ -100,7 +101,7 @@ fn write(session: &mut dyn Session, model: &mut Model, rng: &mut Rng) -> Result<
         model.remove(&key);
         return Ok(());
     }
-    // Now and then a value that some engines keep apart.
+    // Occasionally a value that some engines store separately.
     let length = if rng.below(50) == 0 { 8192 } else { 8 + rng.below(200) };
     let value: Vec<u8> = (0..length).map(|_| rng.below(256) as u8).collect();
     session.put(&key, &value)?;
@@ -119,11 +120,11 @@ fn read(session: &mut dyn Session, model: &Model, rng: &mut Rng) -> Result<()> {
     let n = session.multi_get(&keys, &mut |place, v| values[place] = Some(v.to_vec()))?;
     let wanted: Vec<_> = keys.iter().map(|k| model.get(k).cloned()).collect();
     let there = wanted.iter().flatten().count() as u64;
-    same(n, values == wanted && n == there, || format!("{} keys at once, {there} are there", keys.len()))?;
+    same(n, values == wanted && n == there, || format!("{} keys at once, {there} exist", keys.len()))?;
     let valid = session.seek(&at, &mut |k| first = Some(k.to_vec()))?;
     let wanted = model.range(at.clone()..).next().map(|(k, _)| k);
     same(&first, first.as_ref() == wanted && valid == first.is_some(), || {
-        format!("seek {shown}, it should be {wanted:?}")
+        format!("seek {shown}, expected {wanted:?}")
     })?;
     let limit = 1 + rng.below(20);
     let n = session.range(&at, limit, &mut |k, v| rows.push((k.to_vec(), v.to_vec())))?;
@@ -133,7 +134,7 @@ fn read(session: &mut dyn Session, model: &Model, rng: &mut Rng) -> Result<()> {
 }
 
 fn same(got: impl std::fmt::Debug, right: bool, asked: impl FnOnce() -> String) -> Result<()> {
-    if right { Ok(()) } else { Err(format!("{}: the answer {got:?} is wrong", asked())) }
+    if right { Ok(()) } else { Err(format!("{}: wrong result {got:?}", asked())) }
 }
 
 fn iterate(engine: &dyn Engine, model: &Model) -> Result<()> {
@@ -141,10 +142,10 @@ fn iterate(engine: &dyn Engine, model: &Model) -> Result<()> {
     let mut rows = Vec::new();
     let n = session.iterate(&mut |k, v| rows.push((k.to_vec(), v.to_vec())))?;
     let right = n == rows.len() as u64 && rows.iter().map(|(k, v)| (k, v)).eq(model.iter());
-    same(n, right, || format!("all rows, it should be {}", model.len()))
+    same(n, right, || format!("all rows, expected {}", model.len()))
 }
 
-/// Commits, rollbacks and conflicts, on what is in the database.
+/// Checks commits, rollbacks and conflicts with the data in the database.
 fn transact(open: Open, config: &Config, level: Isolation, seed: u64) -> Result<()> {
     let engine = open(config)?;
     let (mut model, mut rng) = (Model::new(), Rng::new(seed, 7));
@@ -162,7 +163,7 @@ fn transact(open: Open, config: &Config, level: Isolation, seed: u64) -> Result<
             model = before;
         } else {
             let ended = tx.commit()?;
-            same(ended, ended == Ended::Committed, || format!("transaction {step}, alone"))?;
+            same(ended, ended == Ended::Committed, || format!("transaction {step}, no conflict"))?;
         }
     }
     drop(session);
@@ -171,7 +172,7 @@ fn transact(open: Open, config: &Config, level: Isolation, seed: u64) -> Result<
     engine.close()
 }
 
-/// Two sessions that add one to the same counter.
+/// Lets two sessions increment the same counter.
 fn conflict(engine: &dyn Engine, level: Isolation) -> Result<()> {
     let mut sessions = [engine.session()?, engine.session()?];
     let key = b"a counter of two";
@@ -200,10 +201,10 @@ fn conflict(engine: &dyn Engine, level: Isolation) -> Result<()> {
 }
 
 fn transactions(session: &mut dyn Session) -> Result<&mut dyn Transactions> {
-    session.transactions().ok_or_else(|| "it has no transactions".to_owned())
+    session.transactions().ok_or_else(|| "the adapter has no transactions".to_owned())
 }
 
-/// One call in a transaction, which sees its own writes.
+/// Makes one call in a transaction, which must see its own writes.
 fn step_in(tx: &mut dyn Transactions, model: &mut Model, rng: &mut Rng) -> Result<()> {
     let at = key(rng);
     match rng.below(4) {

@@ -1,12 +1,14 @@
-//! Other engines for the benchmark, one program each, so that the C libraries of two engines are never in one process.
+//! Other engines for the benchmark, one program each, so that the C libraries of two engines are never loaded into one
+//! process.
 //!
-//! A program is an adapter (an [`Engine`](tidesdb_bench::engine::Engine) and its sessions) and a `main` that hands its
-//! `open` to [`serve`]. Its feature builds it: `--features rocksdb` builds `tidesdb-bench-rocksdb`. Without features this
-//! crate holds what the programs have in common, and costs nothing.
+//! A program consists of an adapter (an [`Engine`](tidesdb_bench::engine::Engine) and its sessions) and a `main` that
+//! passes its `open` to [`serve`]. A feature enables each program: `--features rocksdb` builds `tidesdb-bench-rocksdb`.
+//! Without features this crate contains only the code that the programs share.
 //!
-//! Adapters follow one rule: each engine is used as somebody would who knows it well, with the same cache, memtable, block
-//! size, filter and compression where it has them. `docs/bench.md` has the table. `unsafe` is here where an engine's
-//! own interface is unsafe: the memory map of LMDB, and C functions found by name in a library.
+//! All adapters follow one rule: each engine is configured as an expert would configure it, with the same cache,
+//! memtable, block size, filter and compression where the engine has them. The table is in `docs/bench.md`. `unsafe`
+//! appears where an engine's own interface is unsafe: the memory map of LMDB, and C functions loaded by name from a
+//! library.
 
 pub mod batch;
 pub mod conformance;
@@ -17,8 +19,8 @@ use std::process::ExitCode;
 use tidesdb_bench::engine::Open;
 use tidesdb_bench::run::child;
 
-/// What `main` of every program does: `PROGRAM TASK` does a task of the benchmark, `PROGRAM conform ENGINE DIR SEED` checks
-/// the adapter against a model.
+/// Runs the command line of every program: `PROGRAM TASK` runs a task of the benchmark, `PROGRAM conform ENGINE DIR
+/// SEED` checks the adapter against a model.
 pub fn serve(open: Open) -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -26,7 +28,7 @@ pub fn serve(open: Open) -> ExitCode {
         [task] => child(task, open, say),
         ["conform", engine, dir, seed] => seed
             .parse()
-            .map_err(|_| format!("{seed:?} is no seed"))
+            .map_err(|_| format!("invalid seed {seed:?}: a number is required"))
             .and_then(|seed| conformance::run(open, engine, dir.as_ref(), seed)),
         _ => Err("this program is started by `tidesdb bench --vs`".to_owned()),
     };
@@ -36,14 +38,14 @@ pub fn serve(open: Open) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(what) => {
-            // Nobody is left to tell if this fails.
+            // If this fails, there is no other way to report the error.
             let _ = writeln!(std::io::stderr(), "{what}");
             ExitCode::from(2)
         }
     }
 }
 
-/// Prints a line at once. A parent that does not listen has ended.
+/// Prints a line and flushes it. Errors are ignored: a parent that does not read has exited.
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());

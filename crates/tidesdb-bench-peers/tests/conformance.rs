@@ -1,4 +1,4 @@
-//! Every program that is built, held against a model.
+//! Checks every enabled program against a model.
 
 use std::process::Command;
 
@@ -12,18 +12,18 @@ use std::process::Command;
         feature = "surrealkv",
         feature = "tidesdb-c"
     )),
-    expect(dead_code, reason = "without a rival there is nothing to try")
+    expect(dead_code, reason = "without an enabled engine there is nothing to test")
 )]
 #[track_caller]
 fn conforms(program: &str, engine: &str) {
     for seed in [1, 2] {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = tempfile::tempdir().expect("cannot create a temporary directory");
         let out = Command::new(program)
             .args(["conform", engine])
             .arg(dir.path())
             .arg(format!("{seed}"))
             .output()
-            .expect("the program starts");
+            .expect("cannot start the program");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         assert!(out.status.success(), "{engine}: {}{}", text(&out.stdout), text(&out.stderr));
         assert!(text(&out.stdout).contains("durability device, batch 20"), "{}", text(&out.stdout));
@@ -70,10 +70,10 @@ fn tidesdb_c() {
     conforms(env!("CARGO_BIN_EXE_tidesdb-bench-tidesdb-c"), "tidesdb-c");
 }
 
-/// A program that is asked nonsense says so and fails.
+/// Invalid arguments cause an error message and exit code 2.
 #[cfg(feature = "fjall")]
 #[test]
-fn nonsense_is_refused() {
+fn invalid_arguments_are_refused() {
     for args in [&["{}"][..], &[], &["conform", "fjall", "/nonesuch", "x"]] {
         let out = Command::new(env!("CARGO_BIN_EXE_tidesdb-bench-fjall")).args(args).output().unwrap();
         assert_eq!(out.status.code(), Some(2), "{args:?}");
@@ -81,12 +81,13 @@ fn nonsense_is_refused() {
     }
 }
 
-/// A library that is none is refused before anything is called. One that is can be named to be tried as well.
+/// A file that is not a libtidesdb is refused before any function is called. Set `TIDESDB_LIBRARY` to test a real
+/// library as well.
 #[cfg(feature = "libtidesdb")]
 #[test]
 fn libtidesdb() {
     let program = env!("CARGO_BIN_EXE_tidesdb-bench-libtidesdb");
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = tempfile::tempdir().expect("cannot create a temporary directory");
     let text = dir.path().join("text.so");
     std::fs::write(&text, "not a library").unwrap();
     let refused = |engine: &str| {
@@ -104,7 +105,7 @@ fn libtidesdb() {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/model_libtidesdb.c");
     let mut compile = Command::new("cc");
     compile.args(["-std=c11", "-Wall", "-Werror", "-O1", "-shared", "-fPIC", "-pthread", "-o"]);
-    assert!(compile.arg(&model).arg(source).status().expect("a C compiler").success());
+    assert!(compile.arg(&model).arg(source).status().expect("cannot run the C compiler").success());
     conforms(program, &format!("libtidesdb:{}", model.display()));
     if let Ok(library) = std::env::var("TIDESDB_LIBRARY") {
         conforms(program, &format!("libtidesdb:{library}"));

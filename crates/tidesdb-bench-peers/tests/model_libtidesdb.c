@@ -1,5 +1,5 @@
-/* A library with the interface of libtidesdb 9 and a sorted array behind it, for trying the adapter. It keeps everything in
- * memory and writes it out on close. Not an engine. */
+/* A library with the interface of libtidesdb 9, implemented as a sorted array, for testing the adapter. It keeps all data in
+ * memory and writes it to a file on close. It is not an engine. */
 
 #include <pthread.h>
 #include <stdint.h>

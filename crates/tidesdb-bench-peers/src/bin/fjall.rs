@@ -1,4 +1,4 @@
-//! Fjall. It has no cursor that can be moved: every seek and range opens an iterator on the session's snapshot.
+//! Fjall. Its cursors cannot seek: every seek and range opens an iterator on the session's snapshot.
 
 use std::ops::Bound;
 use std::process::ExitCode;
@@ -19,9 +19,9 @@ fn main() -> ExitCode {
     tidesdb_bench_peers::serve(open)
 }
 
-/// Values of this size and more are kept apart.
+/// Values of at least this size are stored separately.
 const BLOB: usize = 4096;
-/// Longer background work after the writes is a failure.
+/// Background work that takes longer after the writes is a failure.
 const SETTLE: Duration = Duration::from_secs(600);
 const POLL: Duration = Duration::from_millis(2);
 
@@ -62,7 +62,7 @@ fn open(config: &Config) -> Result<Box<dyn Engine>> {
     let keyspace = db.keyspace("default", options).map_err(said)?;
     let settings = format!(
         "fjall 3: durability {}, cache {} B, memtable {} B, 4 KiB blocks, LZ4 on all levels, filter 10 bits/key on \
-         all levels, values apart {}, 2 workers, a new iterator for each seek",
+         all levels, value separation {}, 2 workers, a new iterator for each seek",
         spec.durability.name(),
         spec.cache,
         spec.memtable,
@@ -89,7 +89,7 @@ impl Engine for Fjall {
             let busy = self.db.outstanding_flushes() > 0 || self.db.active_compactions() > 0;
             quiet = if busy { 0 } else { quiet + 1 };
             if start.elapsed() > SETTLE {
-                return Err(format!("background work is not done after {SETTLE:?}"));
+                return Err(format!("background work did not finish within {SETTLE:?}"));
             }
             std::thread::sleep(POLL);
         }
@@ -121,7 +121,7 @@ impl FjallSession<'_> {
     fn batch(&mut self) -> &mut OwnedWriteBatch {
         let engine = self.engine;
         self.batch.get_or_insert_with(|| {
-            // A batch without a mode stays in the memory of the process.
+            // A batch without a mode is kept in process memory only.
             let mode = match engine.durability {
                 Durability::None => None,
                 Durability::Os => Some(PersistMode::Buffer),
@@ -131,7 +131,7 @@ impl FjallSession<'_> {
         })
     }
 
-    /// Whether a put is its own commit.
+    /// Returns whether each put is its own commit.
     fn direct(&self) -> bool {
         self.engine.batch == 1 && self.engine.durability != Durability::Device
     }

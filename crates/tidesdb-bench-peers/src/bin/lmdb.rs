@@ -1,8 +1,8 @@
-//! LMDB. One writer at a time: batches wait in the session and are applied while the writer is held. It has no cache and
-//! no memtable of its own: the page cache is both.
+//! LMDB. It allows one writer at a time: batches are buffered in the session and applied while the write lock is held.
+//! It has neither a cache nor a memtable of its own; the page cache serves as both.
 //!
-//! A reader keeps its transaction as long as nothing was committed. Without `fdatasync` a commit is with the system, so its
-//! weaker class is `os`.
+//! A reader keeps its transaction until something is committed. Without `fdatasync` a commit reaches the system, so the
+//! weaker durability class is `os`.
 
 use std::ops::Bound;
 use std::process::ExitCode;
@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     tidesdb_bench_peers::serve(open)
 }
 
-/// Addresses reserved for the map; the file grows as it is used.
+/// Address space reserved for the map; the file grows with use.
 const MAP: usize = 1 << 40;
 
 type Data = Database<'static, Bytes, Bytes>;
@@ -41,11 +41,11 @@ fn open(config: &Config) -> Result<Box<dyn Engine>> {
     let mut options = EnvOpenOptions::new().read_txn_without_tls();
     options.map_size(MAP).max_readers(4096);
     if spec.durability != Durability::Device {
-        // SAFETY: without sync the loss of power may damage the file, which is thrown away after the benchmark; within
-        // this life of the system, nothing else is weaker.
+        // SAFETY: without sync, a power loss may damage the file, which is deleted after the benchmark. As long as the
+        // system keeps running, nothing else is weaker.
         unsafe { options.flags(EnvFlags::NO_SYNC) };
     }
-    // SAFETY: the directory was made for this benchmark; no other process has the file open or changes it while it is
+    // SAFETY: the directory was created for this benchmark. No other process opens or changes the file while it is
     // mapped, and this process opens it once.
     let env = unsafe { options.open(&config.dir) }.map_err(said)?;
     let transaction = env.write_txn().map_err(said)?;
@@ -55,9 +55,9 @@ fn open(config: &Config) -> Result<Box<dyn Engine>> {
         })
         .map_err(said)?
         .commit()
-        .ok_or("the database was not made")?;
+        .ok_or("the database was not created")?;
     let settings = format!(
-        "LMDB {}: {}, no cache but the page cache, no compression, no filter, no memtable, readers keep their transaction until \
+        "LMDB {}: {}, no cache except the page cache, no compression, no filter, no memtable, readers keep their transaction until \
          the next commit, a new iterator for each seek",
         heed::lmdb_version().string,
         if spec.durability == Durability::Device { "synced commits" } else { "NO_SYNC" },
@@ -98,12 +98,12 @@ type View<'a> = RoTxn<'a, WithoutTls>;
 struct LmdbSession<'a> {
     engine: &'a Lmdb,
     batch: Batch,
-    /// A view, and how many commits there were before it was taken.
+    /// A read transaction, and the number of commits before it started.
     view: Option<(u64, View<'a>)>,
 }
 
 impl<'a> LmdbSession<'a> {
-    /// The newest view.
+    /// Returns a read transaction that sees all commits.
     fn view(&mut self) -> Result<&View<'a>> {
         let commits = self.engine.commits.load(Ordering::Acquire);
         if self.view.as_ref().is_none_or(|(at, _)| *at != commits) {
@@ -129,7 +129,7 @@ impl Session for LmdbSession<'_> {
         if self.batch.is_empty() {
             return Ok(());
         }
-        // A view would keep pages from being used again.
+        // An open read transaction would prevent pages from being reused.
         self.view = None;
         let Lmdb { env, data, commits, .. } = self.engine;
         let mut transaction = env.write_txn().map_err(said)?;

@@ -1,7 +1,7 @@
-//! redb. One writer at a time: batches wait in the session and are applied while the writer is held. It takes the class
-//! `none` or `device`; there is nothing between.
+//! redb. It allows one writer at a time: batches are buffered in the session and applied while the write lock is held.
+//! It supports the durability classes `none` and `device`, with nothing in between.
 //!
-//! A reader keeps its view as long as nothing was committed: opening one costs more than a read.
+//! A reader keeps its view until something is committed, because opening a view costs more than a read.
 
 use std::ops::Bound;
 use std::path::PathBuf;
@@ -106,12 +106,12 @@ type Table = ReadOnlyTable<&'static [u8], &'static [u8]>;
 struct RedbSession<'a> {
     engine: &'a Redb,
     batch: Batch,
-    /// A view, and how many commits there were before it was taken.
+    /// A view, and the number of commits before it was opened.
     view: Option<(u64, Table)>,
 }
 
 impl RedbSession<'_> {
-    /// The newest view.
+    /// Returns a view that contains all commits.
     fn view(&mut self) -> Result<&Table> {
         let commits = self.engine.commits.load(Ordering::Acquire);
         if self.view.as_ref().is_none_or(|(at, _)| *at != commits) {
@@ -137,7 +137,7 @@ impl Session for RedbSession<'_> {
         if self.batch.is_empty() {
             return Ok(());
         }
-        // A view would keep pages from being used again.
+        // An open view would prevent pages from being reused.
         self.view = None;
         self.engine.write(self.engine.kept, &self.batch)?;
         self.batch.clear();

@@ -1,9 +1,9 @@
-//! SurrealKV, on a runtime of two workers. It has Snappy, not LZ4. A transaction for each read; a cursor is kept over all
-//! seeks of a session until it is refreshed.
+//! SurrealKV, on a runtime with two workers. It has Snappy but no LZ4. Each read uses a new transaction. A cursor is
+//! kept for all seeks of a session until the session is refreshed.
 //!
-//! A commit is refused if another thread wrote one of its keys since its transaction began: the batch is tried again, as its
-//! users have to.
-#![expect(clippy::mem_forget, reason = "what `self_cell!` expands to forgets a guard on purpose")]
+//! A commit is refused if another thread wrote one of its keys after its transaction started. The adapter then retries
+//! the batch, as users of SurrealKV have to.
+#![expect(clippy::mem_forget, reason = "the expansion of `self_cell!` forgets a guard on purpose")]
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     tidesdb_bench_peers::serve(open)
 }
 
-/// Values of this size and more are kept apart.
+/// Values of at least this size are stored separately.
 const BLOB: usize = 4096;
 
 struct Surreal {
@@ -58,7 +58,7 @@ fn open(config: &Config) -> Result<Box<dyn Engine>> {
     let kept = if spec.durability == Durability::Device { Kept::Immediate } else { Kept::Eventual };
     let settings = format!(
         "SurrealKV 1: durability {kept:?}, cache {} B, memtable {memtable} B (4 at most), 4 KiB blocks, Snappy, its own filter, \
-         values apart {}, 2 workers",
+         value separation {}, 2 workers",
         spec.cache,
         if apart { "from 4 KiB" } else { "never" },
     );
@@ -98,7 +98,7 @@ impl Engine for Surreal {
 type Moving<'a> = Box<dyn LSMIterator + 'a>;
 
 self_cell!(
-    /// A cursor and the transaction it reads in.
+    /// A cursor, and the transaction it reads in.
     struct Held {
         owner: Transaction,
         #[not_covariant]
@@ -113,7 +113,7 @@ struct SurrealSession<'a> {
 }
 
 impl SurrealSession<'_> {
-    /// Commits the batch, unless another thread committed one of its keys meanwhile.
+    /// Commits the batch. Fails if another thread has committed one of its keys in the meantime.
     fn attempt(&self) -> std::result::Result<(), Error> {
         let Surreal { runtime, tree, kept, .. } = self.engine;
         let mut transaction = tree.begin_with_mode(Mode::WriteOnly)?.with_durability(*kept);

@@ -1,8 +1,8 @@
-//! TidesDB 10 in C, through its crate. Reads run in a transaction that is reset for each, a cursor is kept over all seeks of
-//! a session until it is refreshed.
+//! TidesDB 10 in C, through its crate. Reads run in a transaction that is reset for each read. A cursor is kept for all
+//! seeks of a session until the session is refreshed.
 //!
-//! Keys and values come as new vectors from this interface; there is no other.
-#![expect(clippy::mem_forget, reason = "what `self_cell!` expands to forgets a guard on purpose")]
+//! This interface always returns keys and values as new vectors.
+#![expect(clippy::mem_forget, reason = "the expansion of `self_cell!` forgets a guard on purpose")]
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -21,12 +21,12 @@ fn main() -> ExitCode {
 }
 
 const FAMILY: &str = "default";
-/// Values of this size and more are kept apart.
+/// Values of at least this size are stored separately.
 const BLOB: usize = 4096;
-/// Longer background work after the writes is a failure.
+/// Background work that takes longer after the writes is a failure.
 const SETTLE: Duration = Duration::from_secs(600);
 const POLL: Duration = Duration::from_millis(2);
-/// Reads and writes of one key at a time need no more.
+/// Sufficient for reads and writes of one key at a time.
 const ISOLATION: IsolationLevel = IsolationLevel::ReadCommitted;
 
 struct Tides {
@@ -45,7 +45,7 @@ fn open(config: &Config) -> Result<Box<dyn Engine>> {
         Durability::Os => SyncMode::Interval,
         Durability::Device => SyncMode::Full,
     };
-    // It makes the last directory of its path only.
+    // The engine creates only the last directory of its path.
     std::fs::create_dir_all(&config.dir).map_err(|e| e.to_string())?;
     let size = |n: u64| usize::try_from(n).map_err(|e| e.to_string());
     let options = tidesdb_c::Config::new(&config.dir)
@@ -68,7 +68,7 @@ fn open(config: &Config) -> Result<Box<dyn Engine>> {
         db.create_column_family(FAMILY, family).map_err(said)?;
     }
     let settings = format!(
-        "TidesDB (C) {}: sync {sync:?}, cache {} B, memtable {} B (4 at most), 4 KiB blocks, LZ4, filter 10 bits/key, values apart \
+        "TidesDB (C) {}: sync {sync:?}, cache {} B, memtable {} B (4 at most), 4 KiB blocks, LZ4, filter 10 bits/key, values separated \
          from {BLOB} B, 1 flush and 1 compaction thread, read committed, a transaction reset for each read; transactions reset for \
          each of them, at its levels of the same names",
         tidesdb_c::TIDESDB_LINKED_VERSION,
@@ -108,7 +108,7 @@ impl Engine for Tides {
                 || stats.compaction_pending_count > 0;
             quiet = if busy { 0 } else { quiet + 1 };
             if start.elapsed() > SETTLE {
-                return Err(format!("background work is not done after {SETTLE:?}"));
+                return Err(format!("background work did not finish within {SETTLE:?}"));
             }
             std::thread::sleep(POLL);
         }
@@ -147,12 +147,12 @@ impl Engine for Tides {
     }
 }
 
-/// A transaction that is used over and over.
+/// A transaction that is reused.
 struct Reused<'a> {
     db: &'a TidesDB,
     transaction: Option<Transaction<'a>>,
     level: IsolationLevel,
-    /// Whether it has begun and not ended.
+    /// True between begin and commit or rollback.
     active: bool,
 }
 
@@ -161,7 +161,7 @@ impl<'a> Reused<'a> {
         Self { db, transaction: None, level: ISOLATION, active: false }
     }
 
-    /// The transaction, begun.
+    /// Returns the transaction, starting it if necessary.
     fn begun(&mut self) -> Result<&mut Transaction<'a>> {
         let transaction = match &mut self.transaction {
             Some(transaction) => {
@@ -185,7 +185,7 @@ impl<'a> Reused<'a> {
 }
 
 self_cell!(
-    /// A cursor and the transaction it reads in.
+    /// A cursor, and the transaction it reads in.
     struct Kept<'db> {
         owner: Transaction<'db>,
         #[not_covariant]
@@ -198,7 +198,7 @@ struct TidesSession<'a> {
     family: ColumnFamily<'a>,
     write: Reused<'a>,
     read: Reused<'a>,
-    /// For rows of transactions.
+    /// For workloads with transactions.
     transaction: Reused<'a>,
     cursor: Option<Kept<'a>>,
 }
@@ -217,7 +217,8 @@ impl<'a> TidesSession<'a> {
     }
 }
 
-/// A move to where nothing is may be an error of this engine; then the cursor is at no row.
+/// Converts the result of a cursor move. This engine may report a move past the last row as an error; then the cursor
+/// is at no row.
 fn moved(result: std::result::Result<(), Error>) -> Result<()> {
     match result {
         Err(error) if !error.is_not_found() => Err(said(error)),
@@ -253,7 +254,7 @@ impl Session for TidesSession<'_> {
 
     fn get(&mut self, key: &[u8], value: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let found = self.read.begun()?.get(&self.family, key);
-        // Ends the transaction, so that the next read sees what is committed by then.
+        // Ends the transaction, so that the next read sees all commits up to then.
         self.read.commit()?;
         match found {
             Ok(found) => {
@@ -299,7 +300,7 @@ impl Session for TidesSession<'_> {
     }
 }
 
-/// Its levels have the names of ours.
+/// Maps a level to this engine's level of the same name.
 fn level_of(level: Isolation) -> IsolationLevel {
     match level {
         Isolation::ReadUncommitted => IsolationLevel::ReadUncommitted,

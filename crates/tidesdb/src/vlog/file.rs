@@ -257,7 +257,7 @@ impl VlogFile {
         (self.reserved.load(Ordering::SeqCst) == settled).then_some(settled).or_else(|| self.sealed_len())
     }
 
-    /// Returns the file header and reserved bytes whose writes have ended, as a length.
+    /// Returns the number of bytes whose writes have ended, file header included.
     pub(super) fn settled_len(&self) -> u64 {
         self.settled.load(Ordering::SeqCst)
     }

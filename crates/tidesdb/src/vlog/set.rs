@@ -29,7 +29,7 @@ const GROUP_BYTES: usize = 256 << 10;
 /// Minimum size of a file in bytes: a smaller file is never full.
 const FILE_BYTES_MIN: u64 = 4096;
 
-/// Number of checks for a moment without writes before the file is closed to force one.
+/// Number of checks for a pause in writes. After that, the file is closed for appends to force one.
 const QUIET_ROUNDS: u32 = 1000;
 
 type NewId = dyn Fn() -> Result<VlogId> + Send + Sync;

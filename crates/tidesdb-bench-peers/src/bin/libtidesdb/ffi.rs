@@ -1,8 +1,8 @@
-//! The functions of a libtidesdb of version 9, found by name, behind a safe interface.
+//! A safe interface to the functions of a libtidesdb of version 9, which are loaded by name.
 //!
-//! Trust ends here: that the file is such a library and keeps to its interface, nobody can prove. What can be seen is
-//! refused: a function that is missing, settings that look unlike those of version 9. Handles of the database and of its
-//! family may be shared by threads; a transaction or iterator belongs to one.
+//! This module cannot verify that the file is such a library and follows its documented interface. It refuses what can
+//! be detected: a missing function, and settings that do not look like those of version 9. Threads may share the
+//! handles of the database and its family; a transaction or an iterator belongs to one thread.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::marker::PhantomData;
@@ -12,21 +12,21 @@ use std::ptr::{null_mut, slice_from_raw_parts};
 
 use libloading::Library;
 
-/// An error in words.
+/// Errors are messages.
 pub(crate) type Result<T> = std::result::Result<T, String>;
 
-/// The code of a missing key, and of the end of an iteration.
+/// Return code for a missing key, and for the end of an iteration.
 const NOT_FOUND: c_int = -3;
 /// Read committed.
 const ISOLATION: c_int = 1;
 const LZ4: c_int = 2;
-/// No messages.
+/// Log level: no messages.
 const LOG_NONE: c_int = 99;
 const NAME: &CStr = c"default";
-/// A function that later versions do not have.
+/// A function that later versions lack.
 const VERSION_9: &CStr = c"tidesdb_purge_cf";
 
-/// Settings of a family. The library may know more of them than we do: it has room to fill them in.
+/// Settings of a family. The library may know more settings than we do; the extra space is for those.
 #[repr(C)]
 struct FamilyConfig {
     name: [c_char; 128],
@@ -55,7 +55,7 @@ struct FamilyConfig {
     rest: [u64; 128],
 }
 
-/// Settings of a database, with room as above.
+/// Settings of a database, with extra space as above.
 #[repr(C)]
 struct DbConfig {
     db_path: *const c_char,
@@ -79,14 +79,14 @@ const _: () = {
     assert!(offset_of!(DbConfig, log_to_file) == 40);
 };
 
-/// How to open a database.
+/// Settings for opening a database.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// 0 with the system, 1 synced.
+    /// Sync mode: 0 leaves commits to the system, 1 syncs them.
     pub(crate) sync: c_int,
     pub(crate) cache: usize,
     pub(crate) memtable: usize,
-    /// Values of this size and more are kept apart.
+    /// Values of at least this size are stored separately.
     pub(crate) apart: usize,
 }
 
@@ -99,10 +99,10 @@ macro_rules! functions {
                 Ok(Self { $(
                     $name: {
                         let name = concat!("tidesdb_", stringify!($name));
-                        // SAFETY: the type is that of the function of this name in the interface of version 9; the
-                        // pointer is used no longer than the library is loaded, see `Db`.
+                        // SAFETY: the type matches the function of this name in the interface of version 9. The pointer
+                        // is used only while the library is loaded; see `Db`.
                         let found = unsafe { library.get::<$type>(name.as_bytes()) };
-                        *found.map_err(|_| format!("it has no function {name}: it is no libtidesdb of version 9"))?
+                        *found.map_err(|_| format!("it has no function {name}: it is not a libtidesdb of version 9"))?
                     },
                 )* })
             }
@@ -141,7 +141,7 @@ functions! {
     free: unsafe extern "C" fn(Handle);
 }
 
-/// The meaning of a code.
+/// Formats an error with the meaning of its code.
 #[inline]
 fn checked(code: c_int, what: &str) -> Result<()> {
     if code == 0 { Ok(()) } else { Err(failure(code, what)) }
@@ -165,17 +165,17 @@ fn failure(code: c_int, what: &str) -> String {
     format!("{what}: code {code} ({word})")
 }
 
-/// A library, loaded, with an open database and its family.
+/// A loaded library with an open database and its family.
 pub(crate) struct Db {
     functions: Functions,
     db: Handle,
     family: Handle,
-    /// Last: the functions are in it.
+    /// Declared last, so that it is dropped last: the functions belong to it.
     _library: Library,
 }
 
-// SAFETY: the interface says that handles of databases and families may be used by all threads at once; everything else
-// in here is never changed.
+// SAFETY: according to the interface, all threads may use the handles of databases and families at the same time. The
+// other fields never change.
 unsafe impl Send for Db {}
 // SAFETY: as above.
 unsafe impl Sync for Db {}
@@ -184,24 +184,24 @@ impl Db {
     /// Loads the library and opens a database with one family.
     pub(crate) fn open(library: &Path, dir: &Path, settings: &Settings) -> Result<Self> {
         let at = |what: String| format!("{}: {what}", library.display());
-        // SAFETY: loading runs the library's own initialisers; the user named the file for exactly this.
+        // SAFETY: loading runs the initializers of the library; the user named the file for exactly this purpose.
         let loaded = unsafe { Library::new(library) }.map_err(|e| at(format!("cannot be loaded: {e}")))?;
         let functions = Functions::find(&loaded).map_err(at)?;
-        // SAFETY: it is only asked whether the name is there; nothing is called.
+        // SAFETY: this only checks that the name exists; nothing is called.
         if unsafe { loaded.get::<Handle>(VERSION_9.to_bytes()) }.is_err() {
             return Err(at(
-                "it is a libtidesdb of another version than 9, which lays out its settings otherwise"
+                "it is a libtidesdb of another version than 9, whose settings have a different layout"
                     .to_owned(),
             ));
         }
         let path = CString::new(dir.as_os_str().as_encoded_bytes()).map_err(|e| e.to_string())?;
-        // SAFETY: it takes nothing and fills the structure it is given a place for, with room to spare.
+        // SAFETY: the function takes no arguments and returns a structure, for which there is more than enough space.
         let mut config = unsafe { (functions.default_config)() };
         config.db_path = path.as_ptr();
         (config.num_flush_threads, config.num_compaction_threads) = (1, 1);
         (config.log_level, config.block_cache_size) = (LOG_NONE, settings.cache);
         let mut db = null_mut();
-        // SAFETY: both pointers are to locals; the library copies the settings, the path included.
+        // SAFETY: both pointers are to locals. The library copies the settings, including the path.
         checked(unsafe { (functions.open)(&raw const config, &raw mut db) }, "open")?;
         let mut this = Self { functions, db, family: null_mut(), _library: loaded };
         this.family = this.find_family(settings)?;
@@ -210,16 +210,16 @@ impl Db {
 
     fn find_family(&self, settings: &Settings) -> Result<Handle> {
         let f = &self.functions;
-        // SAFETY: the database is open, the name ends with a zero.
+        // SAFETY: the database is open, and the name is zero-terminated.
         let get = || unsafe { (f.get_column_family)(self.db, NAME.as_ptr()) };
         let there = get();
         if !there.is_null() {
             return Ok(there);
         }
-        // SAFETY: it takes nothing and fills the structure it is given a place for, with room to spare.
+        // SAFETY: the function takes no arguments and returns a structure, for which there is more than enough space.
         let mut config = unsafe { (f.default_column_family_config)() };
         if config.write_buffer_size == 0 || !(0.0..1.0).contains(&config.bloom_fpr) {
-            return Err("its settings look unlike those of a libtidesdb of version 9".to_owned());
+            return Err("its default settings do not look like those of a libtidesdb of version 9".to_owned());
         }
         config.write_buffer_size = settings.memtable;
         config.klog_value_threshold = settings.apart;
@@ -227,23 +227,23 @@ impl Db {
         config.bloom_fpr = 0.0082;
         (config.sync_mode, config.l0_queue_stall_threshold) = (settings.sync, 4);
         config.default_isolation_level = ISOLATION;
-        // SAFETY: as above; the settings are copied.
+        // SAFETY: as above. The settings are copied.
         let made = unsafe { (f.create_column_family)(self.db, NAME.as_ptr(), &raw const config) };
         checked(made, "create the family")?;
         let made = get();
-        if made.is_null() { Err("the family that was made is not there".to_owned()) } else { Ok(made) }
+        if made.is_null() { Err("the family was created but cannot be found".to_owned()) } else { Ok(made) }
     }
 
     /// Begins a transaction.
     pub(crate) fn begin(&self) -> Result<Transaction<'_>> {
         let mut handle = null_mut();
-        // SAFETY: the database is open as long as this lives.
+        // SAFETY: the database is open as long as `self` lives.
         let code = unsafe { (self.functions.txn_begin_with_isolation)(self.db, ISOLATION, &raw mut handle) };
         checked(code, "begin")?;
         Ok(Transaction { db: self, handle, one_thread: PhantomData })
     }
 
-    /// Starts to write out the memtable.
+    /// Starts a flush of the memtable.
     pub(crate) fn flush(&self) -> Result<()> {
         // SAFETY: the family lives as long as the database, which is open.
         checked(unsafe { (self.functions.flush_memtable)(self.family) }, "flush")
@@ -255,9 +255,9 @@ impl Db {
         checked(unsafe { (self.functions.sync_wal)(self.family) }, "sync")
     }
 
-    /// Whether background work goes on.
+    /// Returns whether background work is running.
     pub(crate) fn is_busy(&self) -> bool {
-        // SAFETY: as for `flush`; both only ask.
+        // SAFETY: as for `flush`; both functions only read state.
         unsafe { (self.functions.is_flushing)(self.family) + (self.functions.is_compacting)(self.family) > 0 }
     }
 
@@ -271,19 +271,20 @@ impl Db {
         if db.is_null() {
             return Ok(());
         }
-        // SAFETY: it is open, nobody borrows it: transactions and iterators do, and are gone; the handle is forgotten.
+        // SAFETY: the database is open. Transactions and iterators borrow `self`, so none is left. The handle is not
+        // used again.
         checked(unsafe { (self.functions.close)(db) }, "close")
     }
 }
 
 impl Drop for Db {
     fn drop(&mut self) {
-        // A failure was reported if `close` was called; else something else had failed before.
+        // If `close` was called, it has reported the failure. Otherwise an earlier error is already being reported.
         let _ = self.shut();
     }
 }
 
-/// A transaction, for one thread.
+/// A transaction; it belongs to one thread.
 pub(crate) struct Transaction<'a> {
     db: &'a Db,
     handle: Handle,
@@ -307,11 +308,11 @@ impl Transaction<'_> {
         checked(unsafe { (functions.txn_delete)(self.handle, *family, key.as_ptr(), key.len()) }, "delete")
     }
 
-    /// Shows the value of a key.
+    /// Passes the value of a key to the callback, if the key exists.
     pub(crate) fn get(&mut self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let Db { functions, family, .. } = self.db;
         let (mut value, mut length) = (null_mut(), 0);
-        // SAFETY: as for `put`; the places for the answer are locals.
+        // SAFETY: as for `put`. The result pointers are to locals.
         let code = unsafe {
             (functions.txn_get)(
                 self.handle,
@@ -327,7 +328,7 @@ impl Transaction<'_> {
         }
         checked(code, "get")?;
         show(bytes(&value, length));
-        // SAFETY: the value was allocated by the library for us and is not used any more.
+        // SAFETY: the library allocated the value for the caller, and it is not used any more.
         unsafe { (functions.free)(value.cast()) };
         Ok(true)
     }
@@ -338,7 +339,7 @@ impl Transaction<'_> {
         checked(unsafe { (self.db.functions.txn_commit)(self.handle) }, "commit")
     }
 
-    /// Begins again after a commit.
+    /// Restarts the transaction after a commit.
     pub(crate) fn reset(&mut self) -> Result<()> {
         // SAFETY: the transaction is alive.
         checked(unsafe { (self.db.functions.txn_reset)(self.handle, ISOLATION) }, "reset")
@@ -347,39 +348,39 @@ impl Transaction<'_> {
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        // SAFETY: it is alive, iterators on it are gone (see `Cursor`), and the handle is not used again.
+        // SAFETY: the transaction is alive, its iterators are gone (see `Cursor`), and the handle is not used again.
         unsafe { (self.db.functions.txn_free)(self.handle) };
     }
 }
 
-/// Bytes that the library answered with; none may come as a null pointer.
+/// Returns the result bytes of a call. If there are none, the pointer may be null.
 fn bytes(at: &*mut u8, length: usize) -> &[u8] {
     if at.is_null() {
         return &[];
     }
-    // SAFETY: the library says that so many bytes are there; they stay until it is called again with the object they belong
-    // to, and the pointer is borrowed for as long as they are used.
+    // SAFETY: the library guarantees `length` bytes at this address. They stay valid until the next call with the
+    // object they belong to, and the pointer is borrowed while they are used.
     unsafe { &*slice_from_raw_parts(*at, length) }
 }
 
-/// An iterator with its own transaction, for one thread.
+/// An iterator with its own transaction; it belongs to one thread.
 pub(crate) struct Cursor<'a> {
     handle: Handle,
     transaction: Transaction<'a>,
 }
 
 impl<'a> Cursor<'a> {
-    /// A cursor that sees what is committed.
+    /// Creates a cursor that sees all commits so far.
     pub(crate) fn new(db: &'a Db) -> Result<Self> {
         let transaction = db.begin()?;
         let mut handle = null_mut();
-        // SAFETY: the transaction and the family are alive; the place for the handle is a local.
+        // SAFETY: the transaction and the family are alive. The pointer for the handle is to a local.
         let code = unsafe { (db.functions.iter_new)(transaction.handle, db.family, &raw mut handle) };
         checked(code, "a new iterator")?;
         Ok(Self { handle, transaction })
     }
 
-    /// Whether a move came to a row.
+    /// Returns whether a move ended at a row.
     fn moved(code: c_int, what: &str) -> Result<bool> {
         match code {
             0 => Ok(true),
@@ -388,14 +389,14 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Moves to the first key at or after `key`; whether there is one.
+    /// Moves to the first key at or after `key`. Returns whether there is one.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<bool> {
         let seek = self.transaction.db.functions.iter_seek;
-        // SAFETY: the iterator is alive; the key is read during the call.
+        // SAFETY: the iterator is alive. The key is read during the call.
         Self::moved(unsafe { seek(self.handle, key.as_ptr(), key.len()) }, "seek")
     }
 
-    /// Moves to the first key; whether there is one.
+    /// Moves to the first key. Returns whether there is one.
     pub(crate) fn first(&mut self) -> Result<bool> {
         // SAFETY: the iterator is alive.
         Self::moved(
@@ -404,28 +405,28 @@ impl<'a> Cursor<'a> {
         )
     }
 
-    /// Moves to the next key; whether there is one.
+    /// Moves to the next key. Returns whether there is one.
     pub(crate) fn advance(&mut self) -> Result<bool> {
         // SAFETY: the iterator is alive.
         Self::moved(unsafe { (self.transaction.db.functions.iter_next)(self.handle) }, "next")
     }
 
-    /// Shows the key it is at; the last move came to one.
+    /// Passes the current key to `show`. The last move must have ended at a row.
     pub(crate) fn key(&mut self, show: &mut dyn FnMut(&[u8])) -> Result<()> {
         let (mut key, mut length) = (null_mut(), 0);
         let ask = self.transaction.db.functions.iter_key;
-        // SAFETY: the iterator is alive and at a row; the places for the answer are locals.
+        // SAFETY: the iterator is alive and at a row. The result pointers are to locals.
         checked(unsafe { ask(self.handle, &raw mut key, &raw mut length) }, "key")?;
         show(bytes(&key, length));
         Ok(())
     }
 
-    /// Shows the row it is at; the last move came to one.
+    /// Passes the current row to `show`. The last move must have ended at a row.
     pub(crate) fn row(&mut self, show: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
         let functions = &self.transaction.db.functions;
         let (mut key, mut value) = (null_mut(), null_mut());
         let (mut keys, mut values) = (0, 0);
-        // SAFETY: the iterator is alive and at a row; the places for the answer are locals.
+        // SAFETY: the iterator is alive and at a row. The result pointers are to locals.
         let code = unsafe {
             let places = (&raw mut key, &raw mut keys, &raw mut value, &raw mut values);
             (functions.iter_key_value)(self.handle, places.0, places.1, places.2, places.3)
@@ -438,7 +439,7 @@ impl<'a> Cursor<'a> {
 
 impl Drop for Cursor<'_> {
     fn drop(&mut self) {
-        // SAFETY: it is alive and not used again; its transaction is dropped after it.
+        // SAFETY: the iterator is alive and not used again. Its transaction is dropped after it.
         unsafe { (self.transaction.db.functions.iter_free)(self.handle) };
     }
 }

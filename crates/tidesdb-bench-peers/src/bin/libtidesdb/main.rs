@@ -1,5 +1,5 @@
-//! A libtidesdb of version 9, loaded from the path in the name of the engine. Reads run in one transaction at read
-//! committed, a cursor is kept over all seeks of a session until it is refreshed.
+//! A libtidesdb of version 9, loaded from the path in the engine's name. Reads run in one transaction at read
+//! committed. A cursor is kept for all seeks of a session until the session is refreshed.
 
 mod ffi;
 
@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     tidesdb_bench_peers::serve(open)
 }
 
-/// Longer background work after the writes is a failure.
+/// Background work that takes longer after the writes is a failure.
 const SETTLE: Duration = Duration::from_secs(600);
 const POLL: Duration = Duration::from_millis(2);
 
@@ -32,7 +32,7 @@ fn open(config: &Config) -> Result<Box<dyn Engine>> {
     let path = rivals::split(&config.engine).1.ok_or("it needs a path: libtidesdb:/path/to/libtidesdb.so")?;
     let size = |n: u64| usize::try_from(n).map_err(|e| e.to_string());
     let sync = match spec.durability {
-        // A commit of mode 0 is with the system when it returns.
+        // With mode 0, a commit has reached the system when it returns.
         Durability::None | Durability::Os => 0,
         Durability::Device => 1,
     };
@@ -40,7 +40,7 @@ fn open(config: &Config) -> Result<Box<dyn Engine>> {
     std::fs::create_dir_all(&config.dir).map_err(|e| e.to_string())?;
     let db = Db::open(Path::new(path), &config.dir, &settings)?;
     let settings = format!(
-        "{path}: sync mode {sync}, cache {} B, memtable {} B (4 at most), LZ4, filter 10 bits/key, values apart from {} B, 1 flush \
+        "{path}: sync mode {sync}, cache {} B, memtable {} B (4 at most), LZ4, filter 10 bits/key, values separated from {} B, 1 flush \
          and 1 compaction thread, read committed",
         settings.cache, settings.memtable, settings.apart,
     );
@@ -64,7 +64,7 @@ impl Engine for Tides {
         while quiet < 5 {
             quiet = if self.db.is_busy() { 0 } else { quiet + 1 };
             if start.elapsed() > SETTLE {
-                return Err(format!("background work is not done after {SETTLE:?}"));
+                return Err(format!("background work did not finish within {SETTLE:?}"));
             }
             std::thread::sleep(POLL);
         }
@@ -84,11 +84,11 @@ impl Engine for Tides {
     }
 }
 
-/// A transaction that is used over and over.
+/// A transaction that is reused.
 struct Reused<'a> {
     db: &'a Db,
     transaction: Option<Transaction<'a>>,
-    /// Whether it has begun and not ended.
+    /// True between begin and commit.
     active: bool,
 }
 
@@ -97,7 +97,7 @@ impl<'a> Reused<'a> {
         Self { db, transaction: None, active: false }
     }
 
-    /// The transaction, begun.
+    /// Returns the transaction, starting it if necessary.
     fn begun(&mut self) -> Result<&mut Transaction<'a>> {
         let transaction = match &mut self.transaction {
             Some(transaction) => {
@@ -136,7 +136,7 @@ impl<'a> TidesSession<'a> {
     }
 }
 
-/// Shows rows from where a cursor has come to, if it has come to one.
+/// Passes rows to `row`, starting at the cursor's position; `there` is false if the cursor is at no row.
 fn rows(
     cursor: &mut Cursor<'_>,
     mut there: bool,
@@ -169,7 +169,7 @@ impl Session for TidesSession<'_> {
     }
 
     fn get(&mut self, key: &[u8], value: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        // At read committed each read sees what is committed by then: the transaction need not end.
+        // At read committed each read sees all commits up to then, so the transaction need not end.
         self.read.begun()?.get(key, value)
     }
 

@@ -1,4 +1,5 @@
-//! What the plain and the transactional database have in common. Their crate has the same methods for both, but no trait.
+//! The interface that the plain and the transactional database share. The `rocksdb` crate has the same methods for
+//! both, but no trait.
 
 use std::ffi::CStr;
 use std::path::Path;
@@ -14,12 +15,12 @@ use crate::transaction::RocksTransactions;
 
 type Result<T> = std::result::Result<T, Error>;
 
-/// The family that is always there.
+/// The column family that always exists.
 const DEFAULT: &str = "default";
 
-/// A database.
+/// A RocksDB database, plain or transactional.
 pub(crate) trait Base: DBAccess + Send + Sync + Sized + 'static {
-    /// Writes that are committed together.
+    /// Operations that are committed together.
     type Batch: Default;
 
     fn at(options: &Options, dir: &Path) -> Result<Self>;
@@ -30,15 +31,15 @@ pub(crate) trait Base: DBAccess + Send + Sync + Sized + 'static {
     fn put_one(&self, key: &[u8], value: &[u8], how: &WriteOptions) -> Result<()>;
     fn delete_one(&self, key: &[u8], how: &WriteOptions) -> Result<()>;
     fn value(&self, key: &[u8]) -> Result<Option<DBPinnableSlice<'_>>>;
-    /// The values of `keys`, found in one call that reads blocks side by side.
+    /// Returns the values of `keys` with one call that reads blocks in parallel.
     fn values(&self, keys: &[Vec<u8>], how: &ReadOptions) -> Result<Vec<Option<DBPinnableSlice<'_>>>>;
     fn cursor(&self) -> DBRawIteratorWithThreadMode<'_, Self>;
     fn flush_log(&self, sync: bool) -> Result<()>;
-    /// Writes out memtables and waits for the background work.
+    /// Flushes memtables and waits for background work to finish.
     fn settle(&self) -> Result<()>;
     fn end_background_work(&self);
     fn property(&self, name: &CStr) -> Result<Option<String>>;
-    /// Transactions, if it has any.
+    /// Returns the transactions of a session, if the database supports them.
     fn transactions<'a>(&'a self, how: WriteOptions) -> Option<Box<dyn Transactions + 'a>>;
 }
 
@@ -48,7 +49,7 @@ macro_rules! base {
             type Batch = WriteBatchWithTransaction<$in_transactions>;
 
             fn at(options: &Options, dir: &Path) -> Result<Self> {
-                // By its name, so that there is a handle, which the batched get needs.
+                // Opened by name, because the batched get needs a handle.
                 let default = ColumnFamilyDescriptor::new(DEFAULT, options.clone());
                 Self::open_cf_descriptors(options, dir, [default])
             }

@@ -1,9 +1,9 @@
-//! RocksDB, set as somebody would who knows it; `rocksdb:blob` keeps large values in blob files.
+//! RocksDB, configured as an expert would; `rocksdb:blob` stores large values in blob files.
 //!
-//! The session's iterator is kept over all seeks and refreshed. The class `none` leaves the log in the process's memory until
-//! it is full.
+//! The iterator of a session is kept for all seeks, and refreshed. With the durability class `none` the log stays in
+//! process memory until its buffer is full.
 //!
-//! Rows of transactions open its optimistic transactional database, all others the plain one.
+//! Workloads with transactions open its optimistic transactional database, all others the plain one.
 
 mod base;
 mod transaction;
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     tidesdb_bench_peers::serve(open)
 }
 
-/// Values of this size and more go to blob files, if there are any.
+/// Values of at least this size go to blob files, if those are enabled.
 const BLOB: u64 = 4096;
 
 struct Rocks<D> {
@@ -107,7 +107,7 @@ fn settings(spec: &Spec, blob: bool) -> String {
     )
 }
 
-/// Counters of stalls by cause, as the engine names them.
+/// Property with the number of stalls per cause.
 const STALLS: &std::ffi::CStr = c"rocksdb.cf-write-stall-stats";
 
 impl<D: Base> Engine for Rocks<D> {
@@ -133,7 +133,7 @@ impl<D: Base> Engine for Rocks<D> {
     }
 
     fn close(self: Box<Self>) -> Result<()> {
-        // It leaves its memtable in the log, as it always does.
+        // The memtable stays in the log, which is how this engine always closes.
         let flushed = self.db.flush_log(false).map_err(said);
         self.db.end_background_work();
         drop(self);
@@ -148,7 +148,7 @@ impl<D: Base> Engine for Rocks<D> {
         let Ok(Some(text)) = self.db.property(STALLS) else { return Vec::new() };
         let causes = text.lines().filter_map(|line| line.split_once(':'));
         let counted = causes.map(|(cause, count)| (cause.trim(), count.trim().parse().unwrap_or(0)));
-        // Its totals repeat the causes.
+        // The totals repeat the causes.
         let told = counted.filter(|(cause, count)| *count > 0 && !cause.contains("total"));
         told.map(|(cause, count)| Cause { cause: cause.to_owned(), count, seconds: 0.0 }).collect()
     }

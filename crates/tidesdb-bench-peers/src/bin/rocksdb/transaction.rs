@@ -1,7 +1,8 @@
-//! Optimistic transactions. The crate has no way to use one again: each is a new one.
+//! Optimistic transactions. The crate offers no way to reuse one, so each is new.
 //!
-//! This engine has no levels, so each of ours is the weakest combination of its means that keeps the promise. Keys that a
-//! transaction writes are checked at every level from the moment they are written on; there is nothing weaker.
+//! This engine has no isolation levels. Each of our levels maps to the weakest combination of its features that keeps
+//! the guarantee. Keys that a transaction writes are checked at every level from the time of the write on; the engine
+//! offers nothing weaker.
 
 use rocksdb::{
     Error, ErrorKind, OptimisticTransactionDB, OptimisticTransactionOptions, ReadOptions, Transaction,
@@ -12,7 +13,7 @@ use tidesdb_bench::spec::Isolation;
 
 use crate::said;
 
-/// What a level is here.
+/// Describes how a level is implemented here.
 pub(crate) fn words(level: Isolation) -> &'static str {
     match level {
         Isolation::ReadUncommitted | Isolation::ReadCommitted => {
@@ -25,19 +26,19 @@ pub(crate) fn words(level: Isolation) -> &'static str {
     }
 }
 
-/// The transactions of a session.
+/// The transactions of one session.
 pub(crate) struct RocksTransactions<'a> {
     db: &'a OptimisticTransactionDB,
     how: WriteOptions,
     options: OptimisticTransactionOptions,
     read: ReadOptions,
-    /// Whether what it reads must not change.
+    /// True if the values it read must not change before the commit.
     for_update: bool,
     open: Option<Transaction<'a, OptimisticTransactionDB>>,
 }
 
 impl<'a> RocksTransactions<'a> {
-    #[expect(clippy::unnecessary_wraps, reason = "the plain database has none")]
+    #[expect(clippy::unnecessary_wraps, reason = "the plain database returns None")]
     pub(crate) fn of(
         db: &'a OptimisticTransactionDB,
         how: WriteOptions,
@@ -47,11 +48,11 @@ impl<'a> RocksTransactions<'a> {
     }
 
     fn open(&self) -> Result<&Transaction<'a, OptimisticTransactionDB>> {
-        self.open.as_ref().ok_or_else(|| "no transaction has begun".to_owned())
+        self.open.as_ref().ok_or_else(|| "no transaction is open".to_owned())
     }
 }
 
-/// It could not prove that there was no conflict, or there was one.
+/// Returns whether the commit failed because of a conflict, or because a conflict could not be ruled out.
 fn is_conflict(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Busy | ErrorKind::TryAgain)
 }
@@ -61,7 +62,7 @@ impl Transactions for RocksTransactions<'_> {
         self.options.set_snapshot(level >= Isolation::RepeatableRead);
         self.for_update = matches!(level, Isolation::RepeatableRead | Isolation::Serializable);
         let open = self.db.transaction_opt(&self.how, &self.options);
-        // Its own snapshot, which lives as long as it does; none if it has none.
+        // The transaction's own snapshot, which lives as long as the transaction; empty if it has none.
         self.read.set_snapshot(&open.snapshot());
         self.open = Some(open);
         Ok(())
@@ -89,7 +90,7 @@ impl Transactions for RocksTransactions<'_> {
     }
 
     fn commit(&mut self) -> Result<Ended> {
-        let open = self.open.take().ok_or("no transaction has begun")?;
+        let open = self.open.take().ok_or("no transaction is open")?;
         match open.commit() {
             Ok(()) => Ok(Ended::Committed),
             Err(error) if is_conflict(&error) => Ok(Ended::Conflict),
@@ -98,7 +99,7 @@ impl Transactions for RocksTransactions<'_> {
     }
 
     fn rollback(&mut self) -> Result<()> {
-        let open = self.open.take().ok_or("no transaction has begun")?;
+        let open = self.open.take().ok_or("no transaction is open")?;
         open.rollback().map_err(said)
     }
 }
