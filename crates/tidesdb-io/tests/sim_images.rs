@@ -249,7 +249,7 @@ fn the_next_open_syncs_a_directory_created_before_a_crash() {
     assert!(sim.open_dir(Path::new("/db"), true).is_err());
     let next = sim.fork();
     assert_eq!(next.file_names("/db").unwrap().len(), 0, "the directory is there");
-    assert!(next.crash_image(&Image::SYNCED, 0).file_names("/db").is_err(), "the directory is not durable yet");
+    assert!(next.crash_image(&Image::SYNCED, 0).file_names("/db").is_err(), "not durable yet");
     durable_file(&*next.open_dir(Path::new("/db"), true).unwrap(), "a", b"x");
     assert_eq!(next.crash_image(&Image::SYNCED, 0).read_file("/db/a").unwrap(), b"x");
 }
