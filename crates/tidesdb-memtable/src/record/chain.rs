@@ -227,8 +227,7 @@ impl<'a> RecordRef<'a> {
         // From here on, only versions with the same sequence number remain.
         loop {
             let older = newer.older()?;
-            // A superseded record is no longer in the chain; the next older one reached here follows its
-            // replacement.
+            // A superseded record is no longer in the chain; its replacement is returned instead.
             if older.as_ptr() == record.as_ptr() || older.seq() < record.seq() {
                 return Some(newer);
             }
