@@ -365,9 +365,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Removes a savepoint from the list. The engine releases a savepoint together with all later ones. So it
-    /// is told only if this is the last one; otherwise the engine's savepoint is released together with an
-    /// earlier one.
+    /// Removes a savepoint from the list. The engine releases a savepoint together with all later ones. So the
+    /// engine's savepoint is released now only if it is the last one, otherwise together with an earlier one.
     fn forget(&mut self, at: usize) {
         let (_, savepoint) = self.savepoints.remove(at);
         if at == self.savepoints.len() {
