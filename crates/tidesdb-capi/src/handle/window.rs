@@ -70,7 +70,7 @@ pub(crate) struct Window {
     /// this is a word of its own, which cannot undo a write of rows, and it is used only if it does not exceed
     /// the count in `written`.
     left: AtomicUsize,
-    /// Start of the memory that holds the keys, and the span of each row in it. The last row is the last
+    /// Start of the memory that holds the keys; `rows` has the span of each row in it. The last row is the last
     /// element of `rows`, so the number of rows left gives the position of the current row.
     keys: AtomicPtr<u8>,
     /// Start of the memory that holds the values. A value is at the offset it would have from `keys` if it
