@@ -1,4 +1,4 @@
-//! Comments are prose: no commented-out code, and no TODO without an issue number.
+//! Comments are prose: no commented-out code, and no markers of open work without an issue number.
 
 use super::Finding;
 use crate::source::Source;
