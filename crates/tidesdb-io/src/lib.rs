@@ -1,4 +1,4 @@
-//! The I/O seam of TidesDB: the only place that touches the outside world.
+//! The I/O layer of TidesDB: the only place that touches the outside world.
 //!
 //! The engine reaches files, clocks, threads and randomness through an [`Env`]. Two environments exist:
 //! the real one ([`Env::real`]) and a deterministic simulated one ([`sim::SimDisk`]) that can crash at any

@@ -262,7 +262,7 @@ mod tests {
             ),
         ]);
         let told: Vec<_> =
-            check(&tree).into_iter().filter(|finding| finding.text.contains("circle")).collect();
+            check(&tree).into_iter().filter(|finding| finding.text.contains("cycle")).collect();
         assert_eq!(told.len(), 1);
         assert!(told[0].text.ends_with(": c -> b -> c"), "{}", told[0].text);
     }

@@ -154,7 +154,7 @@ fn memory_limit(config: &Config) -> u64 {
 }
 
 /// Returns the number of threads for flushes and merges together, which the engine divides. Returns `None`, the
-/// engine's default, for the default settings.
+/// engine's default, if no flush threads are requested and no more compaction threads than the default.
 fn threads(config: &Config) -> Option<usize> {
     let defaults = Config::default();
     let positive = |n: c_int| usize::try_from(n).unwrap_or(0).max(1);
