@@ -1,4 +1,4 @@
-//! Names the shared library as programs linked against libtidesdb 9 know it, and compiles the part that must be C.
+//! Sets the soname that programs linked against libtidesdb 9 expect, and compiles the part that must be C.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

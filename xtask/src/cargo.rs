@@ -1,9 +1,9 @@
-//! Runs Cargo, visibly: each command is printed before it runs, so that it can be repeated by hand.
+//! Runs Cargo. Each command is printed before it runs, so that it can be repeated by hand.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What a failed stage says.
+/// Result of a stage; the error is the message of the failure.
 pub(crate) type Done = Result<(), String>;
 
 /// One Cargo command.
@@ -13,18 +13,18 @@ pub(crate) struct Cargo {
 }
 
 impl Cargo {
-    /// `cargo` with these arguments, separated by spaces.
+    /// Creates a `cargo` command with these arguments, separated by spaces.
     pub(crate) fn new(line: &str) -> Cargo {
         Cargo { args: line.split_whitespace().map(str::to_owned).collect(), env: Vec::new() }
     }
 
-    /// Adds arguments as they are.
+    /// Adds arguments without splitting them.
     pub(crate) fn args(mut self, args: &[String]) -> Cargo {
         self.args.extend(args.iter().cloned());
         self
     }
 
-    /// Sets a variable, unless the caller's environment has it already.
+    /// Sets an environment variable, unless the caller's environment has it already.
     pub(crate) fn env(mut self, key: &str, value: &str) -> Cargo {
         if std::env::var_os(key).is_none() {
             self.env.push((key.to_owned(), value.to_owned()));
@@ -32,8 +32,8 @@ impl Cargo {
         self
     }
 
-    /// Adds `flags` to those of the caller under `key`, and builds into a folder of its own, since other flags
-    /// would throw away what the usual build left.
+    /// Appends `flags` to the caller's value of `key`, and builds into its own folder, because other flags
+    /// would invalidate the usual build.
     pub(crate) fn flags(mut self, root: &Path, key: &str, flags: &str, folder: &str) -> Cargo {
         let before = std::env::var(key).unwrap_or_default();
         self.env.push((key.to_owned(), format!("{before} {flags}").trim().to_owned()));
@@ -42,17 +42,17 @@ impl Cargo {
         self
     }
 
-    /// Runs it at the root.
+    /// Runs the command in the root folder.
     ///
     /// # Errors
-    /// If it cannot be started or fails.
+    /// If the command cannot be started or fails.
     pub(crate) fn run(&self, root: &Path) -> Done {
         let env: String = self.env.iter().map(|(key, value)| format!("{key}='{value}' ")).collect();
         let line = format!("{env}cargo {}", self.args.join(" "));
         eprintln!("$ {line}");
         let mut command = Command::new("cargo");
         command.args(&self.args).envs(self.env.iter().cloned()).current_dir(root);
-        // Cargo told us which toolchain it runs; another one (`+nightly`) must be free to choose.
+        // Cargo set variables for its own toolchain; they must not override another one (`+nightly`).
         if self.args.first().is_some_and(|arg| arg.starts_with('+')) {
             command.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO").env_remove("RUSTC");
         }
@@ -64,14 +64,14 @@ impl Cargo {
     }
 }
 
-/// Whether a command exists and succeeds, quietly.
+/// Returns whether a command exists and succeeds. Prints nothing.
 pub(crate) fn works(program: &str, args: &[&str]) -> bool {
     let mut command = Command::new(program);
     command.args(args).env_remove("RUSTUP_TOOLCHAIN");
     command.output().is_ok_and(|output| output.status.success())
 }
 
-/// Where Cargo puts what it builds.
+/// Returns Cargo's target folder.
 pub(crate) fn target(root: &Path) -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(dir) => root.join(dir),
@@ -79,10 +79,10 @@ pub(crate) fn target(root: &Path) -> PathBuf {
     }
 }
 
-/// What a command prints.
+/// Returns the standard output of a command.
 ///
 /// # Errors
-/// If it cannot be started or fails, with what it says.
+/// If it cannot be started or fails, with its output.
 pub(crate) fn said(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("cannot start ({error}): {command:?}"))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

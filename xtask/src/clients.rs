@@ -1,7 +1,7 @@
-//! The stage `clients`: programs in other languages on the C library of this repository, installed.
+//! The stage `clients`: programs in other languages that use the installed C library of this repository.
 //!
-//! The Rust binding of crates.io runs its own tests. Go and Java have a program each; Java reaches the library by JNA, which
-//! Maven fetches. What cannot run here says `SKIPPED`.
+//! The Rust binding on crates.io runs its own tests. Go and Java have one program each; Java calls the library
+//! through JNA, which Maven fetches. A part that cannot run here prints `SKIPPED`.
 
 use crate::cargo::{Done, said, target, works};
 use crate::ctests::difference;
@@ -9,23 +9,23 @@ use crate::install::{self, CRATE, Shape, read, write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The binding, and the libtidesdb that it asks pkg-config for: exactly this version.
+/// Version of the binding, and the exact version of libtidesdb that it requests from pkg-config.
 const BINDING: &str = "0.11.1";
 const BOUND: &str = "9.3.6";
 
-/// Makes the binding's `tidesdb_db_stats_t` that of 9.3.8 and later.
+/// Selects the layout of `tidesdb_db_stats_t` of 9.3.8 and later in the binding.
 const LAYOUT: &str = "--cfg tidesdb_has_single_writer_fencing";
 
 const JNA: &str = "5.14.0";
 
-/// The first Java that compiles the program.
+/// The oldest Java version that compiles the program.
 const JAVA: u32 = 17;
 
-/// What the programs in Go and Java print.
+/// Expected output of the programs in Go and Java.
 const PRINTED: &str = "second: refused\napple is green\nold is not there\nall:\n  apple = green\n  banana = yellow\ncopy:\n  \
                        apple = green\n  banana = yellow\n";
 
-/// Says why a part cannot run, or how it went.
+/// Result of a part, or the reason why it cannot run here.
 type Part = Result<Result<String, String>, String>;
 
 struct Bench {
@@ -55,7 +55,7 @@ pub(crate) fn run(root: &Path) -> Done {
 }
 
 impl Bench {
-    /// A program that finds the library.
+    /// Returns a command whose program finds the library.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.env("PKG_CONFIG_PATH", self.prefix.join("lib/pkgconfig"));
@@ -90,7 +90,7 @@ impl Bench {
         self.tour(program.arg(self.source.join("examples/Kv.java")).arg("java.db"))
     }
 
-    /// Runs a program that prints the usual.
+    /// Runs a program and checks that it prints the expected output.
     fn tour(&self, command: &mut Command) -> Part {
         match difference(PRINTED, &said(command)?) {
             Some(line) => Err(format!("{command:?}: {line}")),
@@ -98,7 +98,7 @@ impl Bench {
         }
     }
 
-    /// Runs the tests of the binding, which are part of its package.
+    /// Runs the tests in the binding's package.
     fn rust(&self) -> Part {
         if !works("pkg-config", &["--version"]) {
             return Ok(Err("apt-get install pkg-config".to_owned()));
@@ -118,12 +118,13 @@ impl Bench {
         let printed = said(tests.env("CARGO_TARGET_DIR", self.folder.join("target")))?;
         let passed: Vec<u32> = printed.lines().filter_map(passed).collect();
         match passed.iter().sum::<u32>() {
-            0 => Err(format!("the binding ran no test:\n{printed}")),
+            0 => Err(format!("the binding ran no tests:\n{printed}")),
             all => Ok(Ok(format!("binding {BINDING}, {all} tests of its own"))),
         }
     }
 
-    /// Fetches the binding and copies it to a folder that may be written. Its default features would fetch another library.
+    /// Fetches the binding and copies it to a writable folder. Its default features would fetch another
+    /// library.
     fn fetch(&self) -> Result<PathBuf, String> {
         let asking = self.folder.join("asking");
         let wanted = format!("tidesdb = {{ version = \"={BINDING}\", default-features = false }}");
@@ -133,16 +134,16 @@ impl Bench {
         let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
         let mut ask = self.command("cargo");
         ask.args(["metadata", "--format-version", "1", "--filter-platform", &platform]).current_dir(&asking);
-        let from = manifest(&said(&mut ask)?).ok_or("error: it is not in the list of packages")?;
+        let from = manifest(&said(&mut ask)?).ok_or("error: cargo metadata does not list it")?;
         let suite = self.folder.join("suite");
         said(Command::new("cp").arg("-r").arg(from.parent().unwrap_or(&from)).arg(&suite))?;
-        // Without this line it would be taken for a member of the workspace around it.
+        // Without this line, Cargo would treat it as a member of the workspace around it.
         let manifest = suite.join("Cargo.toml");
         write(&manifest, &format!("{}\n[workspace]\n", read(&manifest)?))?;
         Ok(suite)
     }
 
-    /// What pkg-config knows of the library, with the version that the binding asks for.
+    /// Returns the pkg-config file of the library, with the version that the binding requests.
     fn bound(&self) -> Result<String, String> {
         let text = read(&self.prefix.join("lib/pkgconfig/tidesdb.pc"))?;
         let line = |line: &str| match line.split_once(['=', ':']) {
@@ -154,19 +155,19 @@ impl Bench {
     }
 }
 
-/// The path of the binding's manifest in what `cargo metadata` prints.
+/// Returns the path of the binding's manifest in the output of `cargo metadata`.
 fn manifest(metadata: &str) -> Option<PathBuf> {
     let end = format!("/tidesdb-{BINDING}/Cargo.toml");
     let paths = metadata.split("\"manifest_path\":\"").skip(1).filter_map(|rest| rest.split('"').next());
     paths.into_iter().find(|path| path.ends_with(&end)).map(PathBuf::from)
 }
 
-/// The tests that passed, of a line that says so.
+/// Returns the number of passed tests in a result line.
 fn passed(line: &str) -> Option<u32> {
     line.strip_prefix("test result: ok. ")?.split(' ').next()?.parse().ok()
 }
 
-/// The major version of the Java compiler.
+/// Returns the major version of the Java compiler.
 fn java_version() -> Option<u32> {
     major(&said(Command::new("javac").arg("-version")).ok()?)
 }

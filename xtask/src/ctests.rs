@@ -1,7 +1,8 @@
-//! The stage `c`: the C library as a C program meets it, installed, through its headers, linked by name.
+//! The stage `c`: tests of the C library as C programs use it: installed, through its headers, linked by name.
 //!
-//! Layouts and symbols are compared with what was written down; two test programs run plain, with sanitizers and under
-//! valgrind; the examples are built as their users build them. The programs, not the library, are instrumented.
+//! Layouts and symbols are compared with committed files. Two test programs run plain, with sanitizers and
+//! under valgrind. The examples are built as users build them. The programs are instrumented, the library is
+//! not.
 
 use crate::cargo::{Done, said, target, works};
 use crate::install::{self, CRATE, Shape};
@@ -10,17 +11,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the shared library may need.
+/// Allowed dependencies of the shared library.
 const NEEDED: [&str; 3] = ["libc.so.6", "libm.so.6", "libgcc_s.so.1"];
 
-/// MiB that a library may have: with debug information it has several times as many.
+/// Maximum size of each library in MiB. With debug information it is several times larger.
 const LARGEST: [(&str, u64); 2] = [("libtidesdb.so.9", 6), ("libtidesdb.a", 24)];
 
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
 
 const SANITIZE: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
 
-/// Valgrind runs one thread at a time. Threads that never wait keep the others out for minutes unless they take turns.
+/// Valgrind runs one thread at a time. Without fair scheduling, threads that never wait block the others for
+/// minutes.
 const VALGRIND: [&str; 6] = [
     "--fair-sched=try",
     "--quiet",
@@ -30,10 +32,11 @@ const VALGRIND: [&str; 6] = [
     "--errors-for-leak-kinds=definite",
 ];
 
-/// System calls that a trace shows when syncs are counted; the program marks the beginning and the end by the last three.
+/// System calls in the trace that counts syncs. The program marks begin and end by the last three.
 const TRACED: &str = "trace=fsync,fdatasync,sync_file_range,msync,access,faccessat,faccessat2";
 
-/// Settings of `sync/main.c`, which commits 20 times, and the syncs of each: `unified_memtable`, its sync mode, that of the family.
+/// Settings of `sync/main.c`, which commits 20 times, and the expected number of syncs: `unified_memtable`, its
+/// sync mode, sync mode of the family.
 const SYNCS: [([&str; 3], usize); 6] = [
     (["0", "0", "0"], 0),
     (["0", "0", "1"], 20),
@@ -43,14 +46,14 @@ const SYNCS: [([&str; 3], usize); 6] = [
     (["1", "1", "1"], 20),
 ];
 
-/// What each example prints.
+/// Expected output of each example.
 pub(crate) const PRINTED: [(&str, &str); 3] = [
     ("c", "apple is red\ncarrot is not there\nall:\n  apple = red\n  banana = yellow\n  cherry = black\n"),
     ("cpp", "apple is red\ncarrot is not there\nall:\n  apple = red\n  banana = yellow\n"),
     ("py", "apple is red\ncarrot is not there\nall:\n  apple = red\n  banana = yellow\n  nothing =\n"),
 ];
 
-/// Why the stage cannot run here, if so.
+/// Returns the reason why the stage cannot run here, if there is one.
 pub(crate) fn hindrance() -> Option<String> {
     let tools =
         [("cc", "--version"), ("nm", "--version"), ("readelf", "--version"), ("pkg-config", "--version")];
@@ -58,10 +61,10 @@ pub(crate) fn hindrance() -> Option<String> {
     Some(format!("no {missing}: apt-get install build-essential pkg-config"))
 }
 
-/// Installs the library into a folder of its own and tries everything.
+/// Installs the library into its own folder and runs all checks.
 ///
 /// # Errors
-/// What is wrong first.
+/// The first failure.
 pub(crate) fn run(root: &Path) -> Done {
     let folder = target(root).join("ctests");
     match fs::remove_dir_all(&folder) {
@@ -86,7 +89,7 @@ pub(crate) fn run(root: &Path) -> Done {
     house.runs()
 }
 
-/// Where the pieces are.
+/// The folders of this stage.
 struct House {
     source: PathBuf,
     prefix: PathBuf,
@@ -108,13 +111,13 @@ impl House {
         command
     }
 
-    /// Adds what links the shared library, found again at run time.
+    /// Adds the flags that link the shared library and find it at run time.
     fn link_to(&self, command: &mut Command) {
         let lib = self.prefix.join("lib");
         command.arg("-L").arg(&lib).arg("-ltidesdb").arg(format!("-Wl,-rpath,{}", lib.display()));
     }
 
-    /// Each header alone and after each other, in both languages.
+    /// Compiles each header alone and after each other one, in both languages.
     fn headers(&self) -> Done {
         let names = ["db.h", "tidesdb.h", "objstore.h", "tidesdb_version.h"];
         for first in names {
@@ -134,7 +137,8 @@ impl House {
         passed("headers in C11 and C++11, in any order")
     }
 
-    /// `tidesdb/xxhash.h` is the system's, and says what to install where there is none.
+    /// Checks that `tidesdb/xxhash.h` includes the system's header, and that it says what to install if that is
+    /// missing.
     fn xxhash(&self) -> Done {
         let file = self.built("xxhash.c");
         let text = "#define XXH_INLINE_ALL\n#include <tidesdb/xxhash.h>\n#include <tidesdb/tidesdb.h>\n\
@@ -154,7 +158,7 @@ impl House {
             return skipped("tidesdb/xxhash.h", "apt-get install libxxhash-dev");
         }
         let inner = format!("-I{}", include.join("tidesdb").display());
-        fails(preprocess(&[&inner], &include), "folder above tidesdb/")?;
+        fails(preprocess(&[&inner], &include), "parent folder of tidesdb/")?;
         let program = self.built("xxhash");
         said(self.compiler("cc").arg("-std=c11").arg(&file).arg("-o").arg(&program))?;
         said(&mut Command::new(&program))?;
@@ -188,7 +192,8 @@ impl House {
         Ok(())
     }
 
-    /// The symbols of the library, the list of them, and the functions that the test programs count are the same.
+    /// Checks that the symbols of the library, `symbols.txt`, and the functions counted by the test programs
+    /// agree.
     fn symbols(&self) -> Done {
         let list = self.tests().join("symbols.txt");
         let list = fs::read_to_string(&list).map_err(|error| format!("{}: {error}", list.display()))?;
@@ -202,10 +207,10 @@ impl House {
             let known = said(Command::new(self.built(name)).arg("--functions"))?;
             equal(name, &known.lines().collect(), &functions)?;
         }
-        passed(&format!("symbols: {} functions, no other, all counted by the tests", functions.len()))
+        passed(&format!("symbols: exactly {} functions, all counted by the tests", functions.len()))
     }
 
-    /// A program that holds the library's data itself, at a fixed address and not.
+    /// Runs a program with copy relocations of the library's data, at a fixed address and position-independent.
     fn link(&self) -> Done {
         let data = ["tidesdb_allocator", "tidesdb_initialized", "_tidesdb_log_level", "_tidesdb_log_file"];
         for (end, flags) in [("fixed", ["-fno-pic", "-no-pie"]), ("pie", ["-fPIE", "-pie"])] {
@@ -219,7 +224,7 @@ impl House {
                 let mut copies = relocations.lines().filter(|line| line.contains("_COPY "));
                 copies.any(|line| line.split_whitespace().any(|word| word == name))
             };
-            // A compiler that reaches data by way of a table even here proves nothing, but is not wrong.
+            // A compiler that accesses data indirectly even here proves nothing, but is not wrong.
             if end == "fixed"
                 && let Some(name) = data.iter().find(|name| !copied(name))
             {
@@ -280,7 +285,7 @@ impl House {
         passed(&format!("soname {}, needs {}", soname[0], needed.join(" ")))
     }
 
-    /// Both libraries come without debug information.
+    /// Checks the sizes of both libraries, which have no debug information.
     fn sizes(&self) -> Done {
         let mut sizes = Vec::new();
         for (name, most) in LARGEST {
@@ -294,7 +299,7 @@ impl House {
         passed(&sizes.join(", "))
     }
 
-    /// Both programs plain, with sanitizers and under valgrind; all of them, even if one fails.
+    /// Runs both programs plain, with sanitizers and under valgrind; runs all of them, even if one fails.
     fn runs(&self) -> Done {
         let mut runs = Vec::new();
         for name in ["abi", "misuse"] {
@@ -324,7 +329,8 @@ impl House {
     fn examples(&self) -> Done {
         let flags = self.pkg_config(&["--cflags", "--libs"])?;
         self.example("cc", "-std=c11", "c", "", &flags)?;
-        // Archives are searched for what was asked for before them, so the library goes before its own.
+        // The linker searches an archive only for symbols requested before it, so the library comes before its
+        // dependencies.
         let mut flags = self.pkg_config(&["--cflags"])?;
         flags.push(self.prefix.join("lib/libtidesdb.a").to_string_lossy().into_owned());
         flags.extend(
@@ -346,7 +352,7 @@ impl House {
         prints("py", &mut command)
     }
 
-    /// Builds an example as its first lines say and runs it.
+    /// Builds an example as described in its first lines and runs it.
     fn example(&self, compiler: &str, standard: &str, end: &str, kind: &str, flags: &[String]) -> Done {
         let program = self.built(&format!("kv-{end}{kind}"));
         let mut command = Command::new(compiler);
@@ -375,7 +381,8 @@ impl House {
     }
 }
 
-/// A line of `nm -S` as `symbols.txt` has it: the size of data counts, because programs may hold a copy.
+/// Converts a line of `nm -S` to the form in `symbols.txt`. The size of data symbols matters, because programs
+/// may hold a copy.
 fn symbol(line: &str) -> Option<String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let (&kind, &name) = (words.get(words.len().checked_sub(2)?)?, words.last()?);
@@ -386,7 +393,7 @@ fn symbol(line: &str) -> Option<String> {
     Some(format!("{name} data {size}"))
 }
 
-/// The C files of a folder.
+/// Returns the C files of a folder.
 fn sources(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
@@ -395,7 +402,7 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(paths)
 }
 
-/// Lets a slow run keep its databases in memory, where the system has a place for that.
+/// Makes a slow run keep its databases in memory, if the system has a folder for that.
 fn in_memory(mut command: Command) -> Command {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() {
@@ -404,7 +411,7 @@ fn in_memory(mut command: Command) -> Command {
     command
 }
 
-/// The first line that is in one text only, with what the other has there.
+/// Returns the first line that differs, in both texts.
 pub(crate) fn difference(golden: &str, printed: &str) -> Option<String> {
     let (mut golden, mut printed) = (golden.lines(), printed.lines());
     loop {
@@ -444,7 +451,7 @@ fn skipped(what: &str, how: &str) -> Done {
     Ok(())
 }
 
-/// Runs a command that prints for people.
+/// Runs a command whose output is for the user.
 fn shown(command: &mut Command) -> Done {
     println!("$ {command:?}");
     match command.status() {
@@ -459,7 +466,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differences_are_found_wherever_they_are() {
+    fn differences_are_found_in_any_line() {
         assert_eq!(difference("a 1\nb 2\n", "a 1\nb 2"), None);
         assert_eq!(difference("a 1\nb 2\n", "a 1\nb 3\n").as_deref(), Some("`b 2` is `b 3`"));
         assert_eq!(difference("a 1\n", "").as_deref(), Some("`a 1` is `nothing`"));

@@ -1,7 +1,8 @@
-//! `bench-gate`: instructions per operation, counted by callgrind, against committed budgets.
+//! `bench-gate`: instructions per operation, counted by callgrind, compared with committed budgets.
 //!
-//! A timer on a busy machine cannot see a slowdown of five per cent; a count of instructions sees one of one per cent, the
-//! same on every run. It does not see cache misses and system calls: those are for `bench` and `tidesdb bench`.
+//! On a busy machine a timer cannot detect a slowdown of 5 %. A count of instructions detects 1 %, and is the
+//! same in every run. It does not include cache misses and system calls: use `bench` and `tidesdb bench` for
+//! those.
 
 use crate::cargo::{Cargo, Done, target, works};
 use std::fmt::Write as _;
@@ -9,26 +10,29 @@ use std::path::Path;
 use std::process::Command;
 
 const BUDGETS: &str = "xtask/instructions.txt";
-/// More than the budget by so many per cent fails; less by twice as many asks for a lower budget. Another processor chooses other
-/// routines of the C library, worth a few per cent.
+/// Exceeding the budget by more than this many per cent fails; staying below it by more than twice as many
+/// suggests a lower budget. Another processor uses other routines of the C library, which changes the count by
+/// a few per cent.
 const TOLERANCE: f64 = 10.0;
-/// What is counted: package, example, and what the names of its operations begin with.
+/// The counted programs: package, example, and prefix of the names of its operations.
 const EXAMPLES: [(&str, &str, &str); 2] = [("tidesdb", "gate", ""), ("tidesdb-capi", "gate_c", THROUGH_C)];
-/// Calls through C. The same operation without this is that of the engine.
+/// Prefix of calls through C. The operation without the prefix is that of the engine.
 const THROUGH_C: &str = "c-";
-/// So many times the instructions of the engine's own a call through C may take.
+/// Maximum ratio of the instructions of a call through C to those of the engine.
 const C_MAX: f64 = 1.1;
 
-/// Why nothing can be counted here, if so.
+/// Returns the reason why nothing can be counted here, if there is one.
 pub(crate) fn hindrance() -> Option<&'static str> {
     let found = works("valgrind", &["--version"]);
     (!found).then_some("no valgrind: apt-get install valgrind")
 }
 
-/// Counts every operation of the examples `gate` and `gate_c` and compares; with `--update` writes the budgets anew.
+/// Counts every operation of the examples `gate` and `gate_c` and compares it with its budget; with `--update`
+/// rewrites the budgets.
 ///
 /// # Errors
-/// An operation over its budget, or one without, or one that costs too much more through C; callgrind that cannot run.
+/// An operation over its budget or without one, or one that costs too much more through C; if callgrind cannot
+/// run.
 pub(crate) fn run(root: &Path, args: &[String]) -> Done {
     if let Some(why) = hindrance() {
         return Err(why.to_owned());
@@ -38,8 +42,8 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Done {
         Cargo::new(&format!("build --release --package {package} --example {example}")).run(root)?;
         let program = target(root).join("release/examples").join(example);
         for line in output(&mut Command::new(&program))?.0.lines() {
-            let (name, count) = line.split_once(' ').ok_or("the example lists its operations otherwise")?;
-            let count: u64 = count.parse().map_err(|_| format!("no number of operations in `{line}`"))?;
+            let (name, count) = line.split_once(' ').ok_or("unknown format of the operations")?;
+            let count: u64 = count.parse().map_err(|_| format!("`{line}` has no number of operations"))?;
             counts.push((format!("{prefix}{name}"), instructions(&program, name)? as f64 / count as f64));
         }
     }
@@ -53,10 +57,10 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Done {
     if over.is_empty() {
         return Ok(());
     }
-    Err(format!("over the budget: {}; if it is worth it: cargo xtask bench-gate --update", over.join(", ")))
+    Err(format!("over the budget: {}; to accept this: cargo xtask bench-gate --update", over.join(", ")))
 }
 
-/// Instructions inside the measured function.
+/// Returns the number of instructions inside the measured function.
 fn instructions(program: &Path, name: &str) -> Result<u64, String> {
     let mut valgrind = Command::new("valgrind");
     valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"]);
@@ -69,7 +73,7 @@ fn instructions(program: &Path, name: &str) -> Result<u64, String> {
     }
 }
 
-/// What a command writes to its two outputs.
+/// Returns the two outputs of a command.
 fn output(command: &mut Command) -> Result<(String, String), String> {
     let line = format!("{command:?}");
     let output = command.output().map_err(|e| format!("cannot start ({e}): {line}"))?;
@@ -77,7 +81,7 @@ fn output(command: &mut Command) -> Result<(String, String), String> {
     if output.status.success() { Ok((out, err)) } else { Err(format!("{line} failed:\n{err}")) }
 }
 
-/// The table, and the operations that need more than they may.
+/// Returns the table, and the operations that exceed their limits.
 fn judge(counts: &[(String, f64)], budgets: &str) -> (String, Vec<String>) {
     let mut table = format!("{:<16} {:>12} {:>8}\n", "operation", "instructions", "budget");
     let mut over = Vec::new();
@@ -138,7 +142,7 @@ mod tests {
                 Some(name) => (&through_c, name),
                 None => (&engine, name),
             };
-            assert!(example.contains(&format!("(\"{name}\", ")), "{name} is not counted any more");
+            assert!(example.contains(&format!("(\"{name}\", ")), "{name} is no longer counted");
         }
         assert!(budgets.lines().count() >= 15);
     }

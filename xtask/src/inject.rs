@@ -1,10 +1,11 @@
-//! `cargo xtask inject`: a C program of which one system call fails, each in turn.
+//! `cargo xtask inject`: runs a C program in which one system call fails, for each call in turn.
 //!
-//! `c-tests/inject` writes, reads, flushes, merges, copies, closes and opens again. For each kind of call that it makes on files and
-//! memory, each error that the kind may meet, and each N, it runs once with the N-th call of every thread failing (`strace -e inject`), until
-//! no thread makes N calls; for the errors of a full or broken disk also with that call and all later ones failing. The law: it ends by
-//! itself, with error codes, in time, without a panic; and a second run with no call failing opens the directory and finds
-//! every commit that succeeded, whole.
+//! `c-tests/inject` writes, reads, flushes, merges, copies, closes and reopens. The tool tries each kind of
+//! call that the program makes on files and memory, each error that the kind may return, and each N. It runs
+//! the program once with the N-th call of every thread failing (`strace -e inject`), until no thread makes N
+//! calls. For the errors of a full or broken disk, it also runs it with that call and all later ones failing.
+//! Required: the program ends by itself, with error codes, in time, without a panic. A second run without
+//! failing calls must open the directory and find every successful commit, completely.
 
 use crate::cargo::{Done, target, works};
 use crate::install::{self, CRATE};
@@ -16,7 +17,7 @@ use std::process::{Command, Output};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Kinds of calls and the errors that each may meet. `!`: later ones may fail like the first.
+/// Kinds of calls and the errors that each may return. `!`: also runs with all later calls failing.
 const CALLS: [(&str, &[&str]); 36] = [
     ("open", &["EIO", "EMFILE"]),
     ("openat", &["EIO", "EMFILE!", "ENOSPC!"]),
@@ -56,29 +57,30 @@ const CALLS: [(&str, &[&str]); 36] = [
     ("clone3", &["EAGAIN!"]),
 ];
 
-/// So many runs in a row in which no thread made the N-th call end the series: threads take turns.
+/// A series ends after this many runs in a row in which no thread made the N-th call, because threads take
+/// turns.
 const UNREACHED_MAX: u32 = 3;
-/// What the program says: all succeeded, a call failed, it could not begin.
+/// Allowed exit codes: all calls succeeded, a call failed, the start failed.
 const ALLOWED: [i32; 3] = [0, 1, 2];
-/// Findings that are printed whole.
+/// Maximum number of findings printed in full.
 const SHOWN_MAX: usize = 20;
 
-/// What to run.
+/// Options of a run.
 #[derive(Debug, PartialEq)]
 struct Plan {
     seed: u64,
-    /// The highest N.
+    /// Maximum N.
     limit: u32,
-    /// From one N to the next.
+    /// Step between values of N.
     stride: u32,
-    /// Only this kind of call.
+    /// Restricts the run to this kind of call.
     only: Option<String>,
     jobs: usize,
-    /// An installed library; else one is built and installed.
+    /// Prefix of an installed library; if `None`, the library is built and installed.
     prefix: Option<PathBuf>,
 }
 
-/// Why it cannot run here, if so.
+/// Returns the reason why it cannot run here, if there is one.
 pub(crate) fn hindrance() -> Option<String> {
     if !works("cc", &["--version"]) {
         return Some("no cc: apt-get install build-essential".to_owned());
@@ -90,10 +92,10 @@ pub(crate) fn hindrance() -> Option<String> {
     (!traces).then(|| "strace may not trace here, or is older than 5.3".to_owned())
 }
 
-/// Runs the plan that `args` state.
+/// Runs the plan given by `args`.
 ///
 /// # Errors
-/// On arguments that make no sense; if the program cannot be built; what the law does not allow.
+/// If the arguments are invalid, the program cannot be built, or a run violates the requirements.
 pub(crate) fn run(root: &Path, args: &[String]) -> Done {
     let plan = parse(args)?;
     if let Some(why) = hindrance() {
@@ -130,7 +132,7 @@ fn report(tallies: &[Tally], house: &House) -> Done {
     let sum = |of: fn(&Tally) -> u64| tallies.iter().map(of).sum::<u64>();
     let findings: Vec<&String> = tallies.iter().flat_map(|tally| &tally.findings).collect();
     println!(
-        "inject: seed {}, {} runs, {} with a failed call: {} told of it, {} went on, {} did not begin; {} findings",
+        "inject: seed {}, {} runs, {} with a failed call: {} reported it, {} went on, {} did not start; {} findings",
         house.plan.seed,
         sum(|t| t.runs),
         sum(|t| t.injected),
@@ -146,12 +148,12 @@ fn report(tallies: &[Tally], house: &House) -> Done {
     Err(format!("{}\nfiles in {}", shown.join("\n"), house.folder.join("findings").display()))
 }
 
-/// One kind of call that meets one error, at each N.
+/// One kind of call that fails with one error, at each N.
 #[derive(Debug)]
 struct Series {
     call: &'static str,
     error: &'static str,
-    /// Whether all later calls fail, too.
+    /// True if all later calls fail too.
     lasting: bool,
 }
 
@@ -167,14 +169,14 @@ impl Series {
     }
 }
 
-/// What became of the runs of a series.
+/// Results of the runs of a series.
 #[derive(Debug, Default)]
 struct Tally {
     runs: u64,
     injected: u64,
-    /// Runs in which a call of the library failed and said so.
+    /// Runs in which a call of the library failed and reported it.
     told: u64,
-    /// Runs in which none did.
+    /// Runs in which no call of the library failed.
     well: u64,
     not_begun: u64,
     findings: Vec<String>,
@@ -183,7 +185,7 @@ struct Tally {
 impl Tally {
     fn line(&self, series: &Series) -> String {
         format!(
-            "{:<16} {:<11} {:<8} runs {:4}, failed calls {:4}, told {:4}, went on {:4}, not begun {:3}, findings {}",
+            "{:<16} {:<11} {:<8} runs {:4}, failed calls {:4}, reported {:4}, went on {:4}, not started {:3}, findings {}",
             series.call,
             series.error,
             if series.lasting { "lasting" } else { "once" },
@@ -197,12 +199,12 @@ impl Tally {
     }
 }
 
-/// Where the pieces are.
+/// The folders of a run.
 struct House {
     plan: Plan,
     folder: PathBuf,
     program: PathBuf,
-    /// Below it each worker has a folder.
+    /// Parent folder of the workers' folders.
     work: PathBuf,
 }
 
@@ -231,7 +233,7 @@ impl House {
         Ok(House { plan, folder, program, work })
     }
 
-    /// The calls that the program makes when none fails: how many one thread makes at most.
+    /// Returns the calls that the program makes if none fails: the maximum number per thread.
     fn calls_made(&self) -> Result<BTreeMap<String, u32>, String> {
         let place = self.place(0)?;
         let log = place.join("log");
@@ -239,7 +241,7 @@ impl House {
         let mut command = self.traced(&log, &[format!("trace={}", kinds.join(","))]);
         let ran = output(self.program_args(&mut command, "work", &place))?;
         if ran.status.code() != Some(0) {
-            return Err(format!("it fails when no call does: {}", String::from_utf8_lossy(&ran.stderr)));
+            return Err(format!("it fails without a failing call: {}", String::from_utf8_lossy(&ran.stderr)));
         }
         let log = fs::read_to_string(&log).map_err(|error| format!("{}: {error}", log.display()))?;
         let mut by_thread: BTreeMap<(&str, &str), u32> = BTreeMap::new();
@@ -256,7 +258,8 @@ impl House {
         Ok(most)
     }
 
-    /// The second run must miss what is gone: here all of the directory that [`House::calls_made`] left.
+    /// Checks that the second run detects lost data: here the whole directory that [`House::calls_made`] left
+    /// is removed.
     fn check_can_fail(&self) -> Done {
         let place = self.work.join("0");
         remove(&place.join("db"))?;
@@ -265,7 +268,7 @@ impl House {
         match checked.status.code() {
             Some(3) => Ok(()),
             other => {
-                Err(format!("all commits are gone, and the second run ends with {other:?} instead of 3"))
+                Err(format!("all commits are gone, but the second run ends with {other:?} instead of 3"))
             }
         }
     }
@@ -289,12 +292,12 @@ impl House {
                 .findings
                 .push(format!("{} {}: no call failed, so nothing was tried", series.call, series.error));
         }
-        let _ = remove(&self.work.join(worker.to_string())); // the last to end finds the folder empty
+        let _ = remove(&self.work.join(worker.to_string())); // the last worker to end finds the folder empty
         let _ = fs::remove_dir(&self.work);
         tally
     }
 
-    /// Runs the program with one failing call, and again with none; says whether the call was made.
+    /// Runs the program with one failing call, and again without. Returns whether the call was made.
     fn one(&self, series: &Series, n: u32, worker: usize, tally: &mut Tally) -> Result<bool, String> {
         let place = self.place(worker)?;
         let log = place.join("log");
@@ -304,7 +307,8 @@ impl House {
         tally.runs += 1;
         let injected = fs::read(&log).is_ok_and(|log| contains(&log, b"(INJECTED)"));
         tally.injected += u64::from(injected);
-        // Its first act is to make this file. Before that the loader ends as it likes, by a signal, too.
+        // The program creates this file first. Before that, only the loader runs, which may end in any way,
+        // even by a signal.
         if !place.join("acks").exists() {
             tally.not_begun += 1;
             return Ok(injected);
@@ -322,13 +326,13 @@ impl House {
         }
         if let Some(wrong) = wrong {
             let name = format!("{}-{}-{}", series.call, series.error, series.when(n));
-            let _ = fs::copy(&log, self.folder.join("findings").join(&name)); // for a person; the finding stands without it
+            let _ = fs::copy(&log, self.folder.join("findings").join(&name)); // for the user; the finding counts even without it
             tally.findings.push(format!("{name}: {wrong}"));
         }
         Ok(injected)
     }
 
-    /// An empty folder.
+    /// Creates an empty folder.
     fn place(&self, worker: usize) -> Result<PathBuf, String> {
         let place = self.work.join(worker.to_string());
         remove(&place)?;
@@ -336,7 +340,7 @@ impl House {
         Ok(place)
     }
 
-    /// The program under strace, its arguments to come.
+    /// Returns the program under strace, without the program's arguments.
     fn traced(&self, log: &Path, expressions: &[String]) -> Command {
         let mut command = Command::new("strace");
         command.args(["-f", "-qq", "--seccomp-bpf", "-o"]).arg(log);
@@ -351,7 +355,7 @@ impl House {
     }
 }
 
-/// What is wrong with the end of a run, if anything.
+/// Returns what is wrong with the end of a run, if anything.
 fn unlawful(ran: &Output, allowed: &[i32]) -> Option<String> {
     let said = String::from_utf8_lossy(&ran.stderr);
     let how = match (ran.status.code(), ran.status.signal()) {
@@ -365,7 +369,7 @@ fn unlawful(ran: &Output, allowed: &[i32]) -> Option<String> {
     Some(format!("{how}: {}", told[told.len().saturating_sub(6)..].join(" | ")))
 }
 
-/// Thread and call of a line of strace; a call that goes on in a later line counts once.
+/// Returns the thread and the call in a line of strace. A call that continues in a later line counts once.
 fn called(line: &str) -> Option<(&str, &str)> {
     let (thread, rest) = line.split_once(char::is_whitespace)?;
     let (call, _) = rest.trim_start().split_once('(')?;
@@ -398,18 +402,18 @@ fn parse(args: &[String]) -> Result<Plan, String> {
     for pair in args.chunks(2) {
         let [key, value] = pair else { return Err(format!("`{}` needs a value", pair[0])) };
         let number =
-            || value.parse::<u32>().ok().filter(|n| *n > 0).ok_or(format!("`{value}` is no number from 1"));
+            || value.parse::<u32>().ok().filter(|n| *n > 0).ok_or(format!("`{value}` must be 1 or more"));
         match key.as_str() {
-            "--seed" => plan.seed = value.parse().map_err(|_| format!("`{value}` is no seed"))?,
+            "--seed" => plan.seed = value.parse().map_err(|_| format!("`{value}` is not a seed"))?,
             "--limit" => plan.limit = number()?,
             "--stride" => plan.stride = number()?,
             "--jobs" => plan.jobs = number()? as usize,
             "--prefix" => plan.prefix = Some(PathBuf::from(value)),
             "--only" if CALLS.iter().any(|(call, _)| call == value) => plan.only = Some(value.clone()),
-            "--only" => return Err(format!("no call `{value}` is made to fail")),
+            "--only" => return Err(format!("`{value}` is not one of the calls that are made to fail")),
             other => {
                 return Err(format!(
-                    "no option `{other}`; there are --seed --limit --stride --only --jobs --prefix"
+                    "unknown option `{other}`; the options are --seed --limit --stride --only --jobs --prefix"
                 ));
             }
         }
@@ -446,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn the_law_is_told_from_what_it_forbids() {
+    fn allowed_endings_are_distinguished_from_forbidden_ones() {
         let ended = |raw: i32, said: &str| Output {
             status: ExitStatus::from_raw(raw),
             stdout: Vec::new(),
@@ -464,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_that_last_are_a_series_of_their_own() {
+    fn lasting_errors_are_their_own_series() {
         let both = Series::of("pwrite64", "ENOSPC!");
         let whens: Vec<String> =
             both.iter().map(|series| format!("{} {}", series.error, series.when(3))).collect();

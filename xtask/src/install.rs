@@ -1,8 +1,8 @@
-//! `cargo xtask install`: the C library with its headers, and how pkg-config and CMake find it.
+//! `cargo xtask install`: installs the C library with its headers and its files for pkg-config and CMake.
 //!
-//! What is installed names no place: pkg-config and CMake take the prefix from where their file lies, so the tree may be
-//! moved, or be made below `--destdir` for a package. Libraries go without debug information, which is ten times their size;
-//! `--debug-files` keeps it in files of its own.
+//! Installed files contain no absolute paths: the pkg-config and CMake files derive the prefix from their own
+//! location. So the tree may be moved, or be created below `--destdir` for a package. Libraries are installed
+//! without debug information, which is ten times their size; `--debug-files` keeps it in separate files.
 
 use crate::cargo::{Cargo, Done, said, target, works};
 use std::fs;
@@ -15,10 +15,10 @@ pub(crate) const CRATE: &str = "crates/tidesdb-capi";
 
 const HEADERS: [&str; 5] = ["db.h", "tidesdb.h", "objstore.h", "tidesdb_version.h", "xxhash.h"];
 
-/// Debug information, and the code for link-time optimisation that only rustc could use.
+/// Removes debug information, and the code for link-time optimisation that only rustc could use.
 const STRIP_ARCHIVE: [&str; 3] = ["--strip-debug", "--remove-section=.llvmbc", "--remove-section=.llvmcmd"];
 
-/// Where things go.
+/// Destinations of the installation.
 #[derive(Debug, PartialEq)]
 struct Plan {
     prefix: PathBuf,
@@ -26,12 +26,12 @@ struct Plan {
     shape: Shape,
 }
 
-/// How the tree below the prefix looks.
+/// Layout of the tree below the prefix.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Shape {
     /// The folder of the libraries, below the prefix.
     pub(crate) libdir: String,
-    /// Keeps debug information, in `.debug` beside the libraries.
+    /// True to keep debug information, in `.debug` next to the libraries.
     pub(crate) debug_files: bool,
 }
 
@@ -42,7 +42,7 @@ impl Default for Shape {
 }
 
 impl Plan {
-    /// The folder that is written to: the prefix, below `--destdir` if there is one.
+    /// Returns the folder to write to: the prefix, below `--destdir` if given.
     fn folder(&self, current: &Path) -> PathBuf {
         let prefix = current.join(&self.prefix);
         match &self.destdir {
@@ -52,10 +52,10 @@ impl Plan {
     }
 }
 
-/// Builds and installs as `args` say.
+/// Builds and installs as given by `args`.
 ///
 /// # Errors
-/// On arguments that make no sense; if the build fails or a file cannot be written.
+/// If the arguments are invalid, the build fails or a file cannot be written.
 pub(crate) fn run(root: &Path, args: &[String]) -> Done {
     let current = std::env::current_dir().map_err(|error| format!("the current folder: {error}"))?;
     let plan = parse(args)?;
@@ -77,25 +77,25 @@ fn parse(args: &[String]) -> Result<Plan, String> {
             "--libdir" => shape.libdir = libdir(value()?)?,
             other => {
                 return Err(format!(
-                    "no option `{other}`; there are --prefix, --destdir, --libdir and --debug-files"
+                    "unknown option `{other}`; the options are --prefix, --destdir, --libdir and --debug-files"
                 ));
             }
         }
     }
-    let prefix = prefix.ok_or("where to? --prefix DIR")?;
+    let prefix = prefix.ok_or("the destination is missing: --prefix DIR")?;
     Ok(Plan { prefix, destdir, shape })
 }
 
-/// A folder below the prefix, without anything that leads elsewhere.
+/// Checks that a folder is below the prefix and has no `.` or `..`.
 fn libdir(value: &str) -> Result<String, String> {
     let parts: Vec<&str> = value.split('/').filter(|part| !part.is_empty()).collect();
     if value.starts_with('/') || parts.is_empty() || parts.contains(&"..") || parts.contains(&".") {
-        return Err(format!("--libdir is a folder below the prefix, as lib or lib64, not `{value}`"));
+        return Err(format!("--libdir must be a folder below the prefix (lib, lib64), not `{value}`"));
     }
     Ok(parts.join("/"))
 }
 
-/// Builds the library and puts everything below `prefix`.
+/// Builds the library and installs everything below `prefix`.
 ///
 /// # Errors
 /// If the build fails or a file cannot be written.
@@ -134,13 +134,14 @@ fn install_libraries(built: &Path, lib: &Path, version: &Version, shape: &Shape)
     link(&format!("libtidesdb.so.{}", version.major), &lib.join("libtidesdb.so"))
 }
 
-/// Takes the debug information out of a library or program. With a folder it is kept there, where debuggers find it.
+/// Removes debug information from a library or program. With a folder, it is kept there, where debuggers find
+/// it.
 ///
 /// # Errors
 /// If objcopy fails.
 pub(crate) fn strip(file: &Path, debug: Option<&Path>) -> Done {
     if !works("objcopy", &["--version"]) {
-        println!("  {} keeps its debug information: no objcopy", file.display());
+        println!("  {} keeps its debug information, because objcopy is missing", file.display());
         return Ok(());
     }
     let archive = file.extension().is_some_and(|end| end == "a");
@@ -166,9 +167,9 @@ pub(crate) fn strip(file: &Path, debug: Option<&Path>) -> Done {
     said(command.arg(file)).map(drop)
 }
 
-/// Builds both libraries; what a program that links the static one has to link besides.
+/// Builds both libraries. Returns the libraries that a program linked with the static one needs too.
 fn build(root: &Path) -> Result<String, String> {
-    // rustc prints the libraries only when it compiles, so they go to a file that outlives the build.
+    // rustc prints the libraries only when it compiles, so they are written to a file that outlives the build.
     let list = target(root).join("tidesdb-native-libs");
     let print = format!("--print=native-static-libs={}", list.display());
     Cargo::new("rustc --release --package tidesdb-capi --lib --").args(&[print]).run(root)?;
@@ -182,16 +183,16 @@ fn build(root: &Path) -> Result<String, String> {
     Ok(kept.join(" "))
 }
 
-/// The version of the interface, as the header has it.
+/// The version of the interface, from the header.
 pub(crate) struct Version {
-    /// As `9.3.14`.
+    /// For example `9.3.14`.
     pub(crate) full: String,
-    /// As `9`.
+    /// For example `9`.
     pub(crate) major: String,
 }
 
 impl Version {
-    /// The file name of the shared library.
+    /// Returns the file name of the shared library.
     pub(crate) fn shared(&self) -> String {
         format!("libtidesdb.so.{}", self.full)
     }
@@ -200,7 +201,7 @@ impl Version {
 /// Reads the version of the interface from its header.
 ///
 /// # Errors
-/// If the header has none.
+/// If the header has no version.
 pub(crate) fn version(source: &Path) -> Result<Version, String> {
     let header = read(&source.join("include/tidesdb/tidesdb_version.h"))?;
     let value = |name: &str| {
@@ -210,10 +211,10 @@ pub(crate) fn version(source: &Path) -> Result<Version, String> {
     Ok(Version { full: value("TIDESDB_VERSION")?, major: value("TIDESDB_VERSION_MAJOR")? })
 }
 
-/// A template with its places filled.
+/// Fills the placeholders of a template.
 fn fill(text: &str, version: &Version, native: &str, libdir: &str) -> Result<String, String> {
     let mut out = text.to_owned();
-    // From the folder of the libraries to the prefix.
+    // The path from the folder of the libraries to the prefix.
     let up = libdir.split('/').map(|_| "..").collect::<Vec<_>>().join("/");
     for (place, value) in [
         ("@VERSION@", version.full.as_str()),
@@ -226,48 +227,48 @@ fn fill(text: &str, version: &Version, native: &str, libdir: &str) -> Result<Str
         out = out.replace(place, value);
     }
     match out.split('@').nth(1) {
-        Some(left) => Err(format!("a template has a place for `{left}`")),
+        Some(left) => Err(format!("a template has the unknown placeholder `{left}`")),
         None => Ok(out),
     }
 }
 
-/// Reads a text.
+/// Reads a text file.
 ///
 /// # Errors
-/// With the path.
+/// The I/O error, with the path.
 pub(crate) fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Writes a text, and the folder for it.
+/// Writes a text file; creates its folder if needed.
 ///
 /// # Errors
-/// With the path.
+/// The I/O error, with the path.
 pub(crate) fn write(path: &Path, text: &str) -> Done {
     make_room(path)?;
     fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Copies a file, and makes the folder for it.
+/// Copies a file; creates the target folder if needed.
 ///
 /// # Errors
-/// With both paths.
+/// The I/O error, with both paths.
 pub(crate) fn copy(from: &Path, to: &Path, mode: u32) -> Done {
     make_room(to)?;
     let copied = fs::copy(from, to).and_then(|_| fs::set_permissions(to, fs::Permissions::from_mode(mode)));
     copied.map_err(|error| format!("{} to {}: {error}", from.display(), to.display()))
 }
 
-/// Makes a symbolic link.
+/// Creates a symbolic link.
 ///
 /// # Errors
-/// With the path.
+/// The I/O error, with the path.
 pub(crate) fn link(to: &str, at: &Path) -> Done {
     make_room(at)?;
     symlink(to, at).map_err(|error| format!("{}: {error}", at.display()))
 }
 
-/// Makes the folder, and removes what is there: a program that runs keeps the old file, whole.
+/// Creates the folder, and removes the old file: a running program keeps that one.
 fn make_room(path: &Path) -> Done {
     let parent = path.parent().unwrap_or(path);
     fs::create_dir_all(parent).map_err(|error| format!("{}: {error}", parent.display()))?;
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn the_templates_have_no_place_left() {
+    fn the_templates_have_no_unknown_placeholder() {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(CRATE);
         let version = version(&source).expect("the header has a version");
         assert!(version.full.starts_with(&format!("{}.", version.major)));

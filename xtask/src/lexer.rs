@@ -1,15 +1,15 @@
-//! Cuts Rust source into tokens, comments included.
+//! Splits Rust source into tokens, including comments.
 //!
-//! Only what the checks need: identifiers, single punctuation marks, literals as opaque spans, lifetimes and
-//! comments, each with its line. Every input is accepted; an unterminated literal runs to the end of the text.
-//! Macro bodies are tokens like any other, so the checks see through them.
+//! Supports only what the checks need: identifiers, single punctuation characters, literals as opaque spans,
+//! lifetimes and comments, each with its line. Every input is accepted; an unterminated literal extends to the
+//! end of the text. Macro bodies are tokens like all others, so the checks cover them.
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A word: keyword, name or raw name (`r#type`).
     Ident,
-    /// One punctuation mark; `::` is two of them.
+    /// One punctuation character; `::` is two tokens.
     Punct,
     /// A string, byte string, C string or character literal.
     Text,
@@ -17,14 +17,14 @@ pub(crate) enum Kind {
     Number,
     /// A lifetime or a loop label.
     Lifetime,
-    /// A comment, documentation or not, with its marks.
+    /// A comment, documentation or not, with its markers.
     Comment,
 }
 
 /// A token as a span of the source.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token {
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
     /// First byte.
     pub start: usize,
@@ -36,7 +36,7 @@ pub(crate) struct Token {
     pub end_line: usize,
 }
 
-/// Cuts `text` into tokens. White space is dropped.
+/// Splits `text` into tokens. White space is dropped.
 pub(crate) fn tokens(text: &str) -> Vec<Token> {
     let mut lexer = Lexer { bytes: text.as_bytes(), at: 0 };
     let mut out = Vec::new();
@@ -59,7 +59,7 @@ struct Lexer<'a> {
 }
 
 impl Lexer<'_> {
-    /// Moves over one token or one byte of white space; `None` for the latter.
+    /// Consumes one token, or one byte of white space, for which it returns `None`.
     fn step(&mut self) -> Option<Kind> {
         let byte = self.bytes[self.at];
         let next = self.peek(1);
@@ -131,7 +131,7 @@ impl Lexer<'_> {
         Kind::Text
     }
 
-    /// A character literal or a lifetime: a lifetime has no closing quote after its first character.
+    /// Reads a character literal or a lifetime: a lifetime has no closing quote after its first character.
     fn quote(&mut self) -> Kind {
         if self.peek(1) == b'\\' {
             self.skip(3);
@@ -158,7 +158,7 @@ impl Lexer<'_> {
         Kind::Number
     }
 
-    /// A word, or the literal that the word is the prefix of (`b".."`, `r#".."#`, `b'x'`).
+    /// Reads a word, or the literal of which the word is the prefix (`b".."`, `r#".."#`, `b'x'`).
     fn word(&mut self) -> Kind {
         let start = self.at;
         self.skip_while(is_word);
@@ -173,7 +173,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// After `r#`: a raw string with some number of marks, or a raw name.
+    /// Reads what follows `r#`: a raw string with some number of marks, or a raw name.
     fn after_raw_mark(&mut self) -> Kind {
         let marks = self.bytes[self.at..].iter().take_while(|&&b| b == b'#').count();
         if self.peek(marks) == b'"' {
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_are_told_from_lifetimes() {
+    fn quotes_are_distinguished_from_lifetimes() {
         assert_eq!(
             kinds("'a' 'a '\\n' '\\'' b'x' '\u{e9}'"),
             [

@@ -1,4 +1,5 @@
-//! The licences of everything that is linked into the libraries and the program, as packages must show them.
+//! Collects the licences of everything that is linked into the libraries and the program, to be shipped in
+//! packages.
 
 use crate::cargo::said;
 use crate::install::read;
@@ -8,22 +9,22 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Packages whose dependencies are in what is installed.
+/// Packages whose dependencies are part of the installation.
 const INSTALLED: [&str; 2] = ["tidesdb-capi", "tidesdb-cli"];
 
-/// Folders inside of a crate that hold sources of others, with licences of their own.
+/// Folders inside a crate that hold third-party sources with their own licences.
 const VENDORED: [&str; 3] = ["zstd", "vendor/liblz4", "vendor"];
 
 /// The licence of the data in the program's tour.
 const DATA: &str = "crates/tidesdb-cli/data/unicode/LICENSE";
 
-/// Names of licence files begin so.
+/// Prefixes of the names of licence files.
 const NAMES: [&str; 4] = ["LICENSE", "LICENCE", "COPYING", "NOTICE"];
 
-/// The licence of the project and of each crate that it links.
+/// Returns the licences of the project and of each linked crate.
 ///
 /// # Errors
-/// If cargo cannot say which there are, or a licence is missing.
+/// If cargo cannot list the crates, or a licence is missing.
 pub(crate) fn text(root: &Path) -> Result<String, String> {
     let mut out = format!(
         "TidesDB, {}\n\nLicensed under the MIT licence or the Apache License 2.0, at your choice.\n\n{}\n{}\n",
@@ -43,7 +44,7 @@ pub(crate) fn text(root: &Path) -> Result<String, String> {
     let folders = folders(root)?;
     let mut seen: Vec<String> = Vec::new();
     for (name, license) in crates(root)? {
-        let folder = folders.get(&name).ok_or(format!("cargo does not say where {name} is"))?;
+        let folder = folders.get(&name).ok_or(format!("cargo does not report the folder of {name}"))?;
         let _ = write!(out, "\n==== {name}: {license}\n");
         for file in files(folder) {
             let text = read(&file)?;
@@ -56,7 +57,7 @@ pub(crate) fn text(root: &Path) -> Result<String, String> {
     Ok(out)
 }
 
-/// Crates that are linked, as `name-version`, with their licences; those of this repository are not among them.
+/// Returns the linked crates as `name-version` with their licences, without those of this repository.
 fn crates(root: &Path) -> Result<BTreeMap<String, String>, String> {
     let mut found = BTreeMap::new();
     for package in INSTALLED {
@@ -69,10 +70,10 @@ fn crates(root: &Path) -> Result<BTreeMap<String, String>, String> {
     Ok(found)
 }
 
-/// A line of `cargo tree`: `snap v1.1.2|BSD-3-Clause`.
+/// Parses a line of `cargo tree`: `snap v1.1.2|BSD-3-Clause`.
 fn linked(line: &str) -> Option<(String, String)> {
     let (package, license) = line.trim_end_matches(" (*)").split_once('|')?;
-    // A macro runs in the compiler; a path is a crate of this repository.
+    // A macro runs in the compiler; a crate with a path belongs to this repository.
     if package.contains('(') {
         return None;
     }
@@ -80,7 +81,7 @@ fn linked(line: &str) -> Option<(String, String)> {
     Some((format!("{name}-{version}"), license.to_owned()))
 }
 
-/// Where the sources of each crate are, by `name-version`.
+/// Returns the source folder of each crate, by `name-version`.
 fn folders(root: &Path) -> Result<BTreeMap<String, PathBuf>, String> {
     let mut command = Command::new("cargo");
     command.args(["metadata", "--format-version", "1"]).current_dir(root);
@@ -92,7 +93,7 @@ fn folders(root: &Path) -> Result<BTreeMap<String, PathBuf>, String> {
         .collect())
 }
 
-/// The licence files of a crate, and of what it brings along.
+/// Returns the licence files of a crate, including those of its vendored sources.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for inside in std::iter::once("").chain(VENDORED) {
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_be_shown_is_shown() {
+    fn all_required_licences_are_included() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let text = text(&root).expect("the licences");
         for needed in [

@@ -1,7 +1,7 @@
-//! The one door of the repository: `cargo xtask`.
+//! The command line tool of the repository: `cargo xtask`.
 //!
-//! Every check that runs anywhere runs from here, so that a machine and a person run the same commands. The
-//! programs are written with the standard library alone: they compile in seconds and need no network.
+//! Every check runs from here, so that build servers and people run the same commands. The tool uses the
+//! standard library only: it compiles in seconds and needs no network.
 
 mod lexer;
 mod source;
@@ -27,38 +27,38 @@ const HELP: &str = "\
 cargo xtask COMMAND
 
   quick               before each commit: tidy, format, clippy, unit tests
-  test                every test, doc tests and examples included; those of the benchmark are in `ci bench`
-  tidy [--stats]      the house rules; with the figures of the house
-  ci [STAGE...]       what the build server runs; without a stage all but `clients` and `package`; `extra` leaves out `test`, too
+  test                all tests, including doc tests and examples; those of the benchmark are in `ci bench`
+  tidy [--stats]      the project rules; --stats also prints code statistics
+  ci [STAGE...]       the stages of the build server; default: all but `clients` and `package`; `extra` also omits `test`
                       stages: tidy lint test bench gate report docs c npm clients package loom crash faults order
                       kill sweep model isolation invariants fuzz tmpfs races descriptors sectors latency asan miri;
-                      `report` opens the benchmark's report in Chromium, `c` tries the C library (needs a C
-                      compiler and pkg-config), `npm` and `clients` programs in other languages on it, `package`
-                      makes packages and builds the crates as a registry would
+                      `report` opens the benchmark report in Chromium, `c` tests the C library (needs a C
+                      compiler and pkg-config), `npm` and `clients` test it from other languages, `package`
+                      builds packages, and the crates as the registry would
   install --prefix DIR [--destdir DIR] [--libdir DIR] [--debug-files]
-                      the C library with its headers, for pkg-config and CMake; --debug-files keeps what
-                      debuggers need in .debug beside the libraries
+                      installs the C library with its headers, for pkg-config and CMake; --debug-files keeps
+                      debug information in .debug next to the libraries
   package [--debug-files] [--try DIR]
-                      packages for Debian, a tar.gz and checksums, into target/package; --try installs them
-                      in a clean system in DIR (needs root; an empty DIR needs debootstrap)
+                      builds Debian packages, a tar.gz and checksums in target/package; --try installs the
+                      packages in a clean system in DIR (needs root; an empty DIR needs debootstrap)
   npm [SECONDS [SEED]]
-                      the npm package tidesdb on the C library: a tour, then random transactions
-  clients             the C library from Go and Java, and under the Rust binding with its own tests
-  loom [NAME]         all interleavings of the lock-free parts; NAME filters the models
+                      tests the npm package tidesdb with the C library: examples, then random transactions
+  clients             tests the C library from Go and Java, and with the tests of the Rust binding
+  loom [NAME]         explores all interleavings of the lock-free parts; NAME filters the models
   asan                the leaf crates under the address sanitizer (needs nightly Rust)
   miri                the lock-free leaf crates under Miri (needs nightly Rust and its component)
   bench [ARGS]        the speed example of the engine
   bench-gate [--update]
-                      instructions per operation against xtask/instructions.txt (needs valgrind)
+                      compares instructions per operation with xtask/instructions.txt (needs valgrind)
   crash|faults|order|kill|sweep|model|isolation|invariants|fuzz|tmpfs [ARGS]
   races|descriptors|sectors|latency [ARGS]
                       the programs of crates/testkit, at full size
   inject [--seed N] [--limit N] [--stride N] [--only CALL] [--jobs N] [--prefix DIR]
-                      a C program of which one system call fails, each in turn; --limit caps the N-th call
-                      that fails, --prefix takes an installed library (needs strace)
+                      runs a C program in which one system call fails, for each call in turn; --limit is the
+                      maximum N of the N-th call, --prefix uses an installed library (needs strace)
   soak --hours H [--seed N] [--only NAME]
-                      those in turn, `inject` too, without tmpfs (it needs root) and latency, each round with
-                      the next seed, until the time is over or one fails
+                      runs these programs and `inject` in turn, without tmpfs (needs root) and latency, each
+                      round with the next seed, until the time is over or one fails
 ";
 
 fn main() -> ExitCode {
@@ -86,7 +86,7 @@ fn main() -> ExitCode {
             print!("{HELP}");
             Ok(())
         }
-        other => Err(format!("no command `{other}`\n\n{HELP}")),
+        other => Err(format!("unknown command `{other}`\n\n{HELP}")),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -97,7 +97,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The root of the repository: the folder above this package, as `cargo run` names it, else as it was built.
+/// Returns the root of the repository: the parent of this package's folder, as given by `cargo run`, else as
+/// compiled in.
 fn root() -> PathBuf {
     let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     let here = PathBuf::from(here);

@@ -1,4 +1,5 @@
-//! `cargo xtask npm`: the npm package `tidesdb`, as the registry has it, on the C library of this repository.
+//! `cargo xtask npm`: tests the npm package `tidesdb`, as published in the registry, with the C library of this
+//! repository.
 
 use crate::cargo::{Done, said, target, works};
 use crate::install::{self, CRATE, Shape, copy};
@@ -6,16 +7,16 @@ use crate::stages::{Outcome, Staged};
 use std::path::Path;
 use std::process::Command;
 
-/// Seconds of random transactions in a check run.
+/// Duration of the random transactions in a check run, in seconds.
 const SECONDS: &str = "20";
 
 /// Runs the program with `args`: seconds, then a seed.
 ///
 /// # Errors
-/// If the library cannot be installed or the program fails; if it cannot run here.
+/// If the library cannot be installed, the program fails, or it cannot run here.
 pub(crate) fn run(root: &Path, args: &[String]) -> Done {
     if args.len() > 2 || args.iter().any(|arg| arg.parse::<u32>().is_err()) {
-        return Err("cargo xtask npm [SECONDS [SEED]]".to_owned());
+        return Err("usage: cargo xtask npm [SECONDS [SEED]]".to_owned());
     }
     let arg = |at: usize, otherwise: &str| args.get(at).map_or(otherwise.to_owned(), Clone::clone);
     match attempt(root, &arg(0, SECONDS), &arg(1, "1"))? {
@@ -24,10 +25,10 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Done {
     }
 }
 
-/// Runs the program of a check run.
+/// Runs the program with the settings of a check run.
 ///
 /// # Errors
-/// As [`run`], unless it cannot run here.
+/// Those of [`run`], except that it may be unable to run here.
 pub(crate) fn stage(root: &Path) -> Staged {
     attempt(root, SECONDS, "1")
 }

@@ -1,7 +1,8 @@
-//! `cargo xtask package`: packages for Debian, an archive for other systems, and their checksums, in `target/package`.
+//! `cargo xtask package`: Debian packages, an archive for other systems, and their checksums, in
+//! `target/package`.
 //!
-//! Everything is made from the tree that `cargo xtask install` makes. Owners and times are the same wherever it runs, so
-//! two builds of one commit with the same tools give the same files.
+//! Everything is made from the tree that `cargo xtask install` creates. Owners and times do not depend on the
+//! machine, so two builds of one commit with the same tools give the same files.
 
 use crate::cargo::{Cargo, Done, said, target, works};
 use crate::install::{self, CRATE, Shape};
@@ -10,11 +11,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where this runs, in the words of those who ask.
+/// Names of the current architecture.
 struct Machine {
-    /// As folders of libraries are called.
+    /// The name used in library folders.
     triple: String,
-    /// As Debian calls it.
+    /// Debian's name.
     debian: &'static str,
 }
 
@@ -25,30 +26,30 @@ impl Machine {
             "x86_64" => "amd64",
             "aarch64" => "arm64",
             "riscv64" => "riscv64",
-            other => return Err(format!("no name for packages on {other}")),
+            other => return Err(format!("packages are not supported on {other}")),
         };
         Ok(Self { triple: format!("{arch}-linux-gnu"), debian })
     }
 }
 
-/// What all packages have in common.
+/// Properties common to all packages.
 struct Workshop {
     root: PathBuf,
-    /// Where packages go.
+    /// Output folder of the packages.
     folder: PathBuf,
-    /// Where they are put together; removed at the end.
+    /// Folder in which they are assembled; removed at the end.
     work: PathBuf,
     machine: Machine,
     /// The version of the engine.
     engine: String,
-    /// That of the library packages: the interface's, then the engine's.
+    /// The version of the library packages: that of the interface, then that of the engine.
     library: String,
     /// The file name of the shared library.
     shared: String,
     debug_files: bool,
 }
 
-/// One package for Debian.
+/// One Debian package.
 struct Package {
     name: &'static str,
     version: String,
@@ -56,9 +57,9 @@ struct Package {
     depends: String,
     /// The first line is the summary.
     description: &'static str,
-    /// Files and links, below the root of the tree.
+    /// Files and links, relative to the root of the tree.
     files: Vec<String>,
-    /// Files for the package manager, by name.
+    /// Control files for the package manager, by name.
     control: Vec<(&'static str, String)>,
 }
 
@@ -75,10 +76,10 @@ const PROGRAM: &str = "embedded key-value store, program
 const SYMBOLS: &str = "embedded key-value store, debug information
  What debuggers need of the C library of TidesDB.";
 
-/// Builds all packages; with `--try DIR` installs those for Debian in a clean system there.
+/// Builds all packages; with `--try DIR` installs the Debian packages in a clean system there.
 ///
 /// # Errors
-/// On arguments that make no sense; if a build or a tool fails.
+/// If the arguments are invalid, or a build or a tool fails.
 pub(crate) fn run(root: &Path, args: &[String]) -> Done {
     let (mut debug_files, mut trial) = (false, None);
     let mut args = args.iter();
@@ -86,7 +87,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Done {
         match arg.as_str() {
             "--debug-files" => debug_files = true,
             "--try" => trial = Some(PathBuf::from(args.next().ok_or("`--try` needs a folder")?)),
-            other => return Err(format!("no option `{other}`; there are --debug-files and --try")),
+            other => return Err(format!("unknown option `{other}`: use --debug-files, --try")),
         }
     }
     let made = build(root, debug_files)?;
@@ -96,7 +97,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Done {
     }
 }
 
-/// Builds all packages; returns the paths of those for Debian.
+/// Builds all packages. Returns the paths of the Debian packages.
 ///
 /// # Errors
 /// If a build or a tool fails.
@@ -135,7 +136,7 @@ pub(crate) fn build(root: &Path, debug_files: bool) -> Result<Vec<PathBuf>, Stri
 }
 
 impl Workshop {
-    /// Removes what an earlier run made. Cargo has files of its own in this folder.
+    /// Removes the files of an earlier run. Cargo has its own files in this folder.
     fn clear(&self) -> Done {
         let _ = fs::remove_dir_all(&self.work);
         for entry in fs::read_dir(&self.folder).into_iter().flatten().filter_map(Result::ok) {
@@ -147,7 +148,7 @@ impl Workshop {
         fs::create_dir_all(&self.work).map_err(|error| format!("{}: {error}", self.work.display()))
     }
 
-    /// Everything below `prefix`: libraries, headers, the program, documents.
+    /// Creates the whole tree below `prefix`: libraries, headers, the program, documents.
     fn tree(&self, prefix: &Path, libdir: &str) -> Done {
         let shape = Shape { libdir: libdir.to_owned(), debug_files: self.debug_files };
         install::install(&self.root, prefix, &shape)?;
@@ -164,7 +165,7 @@ impl Workshop {
         install::write(&documents.join("copyright"), &licenses::text(&self.root)?)
     }
 
-    /// The archive for systems without packages.
+    /// Creates the archive for systems without packages.
     fn archive(&self) -> Result<PathBuf, String> {
         let name = format!("tidesdb-{}-{}", self.engine, self.machine.triple);
         self.tree(&self.work.join(&name), "lib")?;
@@ -191,7 +192,7 @@ impl Workshop {
         packages.iter().map(|package| self.package(&tree, package)).collect()
     }
 
-    /// Which files go where.
+    /// Returns the packages with their files.
     fn contents(&self, libdir: &str, of_library: String, of_program: String) -> Vec<Package> {
         let libdir = format!("usr/{libdir}");
         let below = |names: &[&str]| names.iter().map(|name| format!("{libdir}/{name}")).collect::<Vec<_>>();
@@ -245,7 +246,7 @@ impl Workshop {
         packages
     }
 
-    /// Debian has the debug information of all libraries in one place; that of the static one has none.
+    /// Moves debug information to Debian's folder for all libraries. The static library has none.
     fn move_symbols(&self, tree: &Path, libdir: &str) -> Done {
         let from = tree.join("usr").join(libdir).join(".debug");
         let to = tree.join("usr/lib/debug/usr").join(libdir);
@@ -254,7 +255,7 @@ impl Workshop {
         fs::remove_dir_all(&from).map_err(|error| format!("{}: {error}", from.display()))
     }
 
-    /// Makes one package for Debian of a tree.
+    /// Creates one Debian package from a tree.
     fn package(&self, tree: &Path, package: &Package) -> Result<PathBuf, String> {
         let stage = self.work.join(package.name);
         for file in &package.files {
@@ -306,7 +307,7 @@ impl Workshop {
         install::write(&self.folder.join("SHA256SUMS"), &sums)
     }
 
-    /// Seconds of the UNIX epoch that all files get: `SOURCE_DATE_EPOCH`, or when the commit was made.
+    /// Returns the time for all files in UNIX seconds: `SOURCE_DATE_EPOCH`, or the time of the commit.
     fn time(&self) -> String {
         let git = || said(Command::new("git").current_dir(&self.root).args(["log", "-1", "--format=%ct"]));
         let time = std::env::var("SOURCE_DATE_EPOCH").or_else(|_| git());
@@ -314,10 +315,10 @@ impl Workshop {
     }
 }
 
-/// The package of the C library that a file needs: as new as the newest of its symbols.
+/// Returns the dependency of a file on the C library's package: the newest version among its symbols.
 fn libc_of(file: &Path) -> Result<String, String> {
     let versions = said(Command::new("readelf").args(["--version-info", "--wide"]).arg(file))?;
-    let newest = newest_glibc(&versions).ok_or(format!("{} needs no glibc", file.display()))?;
+    let newest = newest_glibc(&versions).ok_or(format!("{} does not need glibc", file.display()))?;
     Ok(format!("libc6 (>= {}.{})", newest.0, newest.1))
 }
 
@@ -330,7 +331,7 @@ fn newest_glibc(versions: &str) -> Option<(u32, u32)> {
     numbers.max()
 }
 
-/// What is made here may be read by everybody, whatever the umask.
+/// Makes all files readable for all users, whatever the umask.
 fn open_to_all(folder: &Path) -> Done {
     done(Command::new("chmod").args(["-R", "u+rwX,go+rX,go-w"]).arg(folder))
 }

@@ -1,7 +1,7 @@
-//! `cargo xtask soak`: the test programs in turn, for hours, each round with the next seed.
+//! `cargo xtask soak`: runs the test programs in turn, for hours, each round with the next seed.
 //!
-//! A program takes `--seed N` and fails by its exit code. The first failure ends the run and is printed as a
-//! command that repeats it.
+//! A program takes `--seed N` and reports failure by its exit code. The first failure ends the run and is
+//! printed with a command that repeats it.
 
 use crate::cargo::Done;
 use crate::{inject, stages};
@@ -24,10 +24,10 @@ const PROGRAMS: [&str; 13] = [
     INJECT,
 ];
 
-/// The one that is no program of the test kit.
+/// The only program that is not part of the test kit.
 const INJECT: &str = "inject";
 
-/// What to run and for how long.
+/// Options of a run.
 #[derive(Debug, PartialEq)]
 struct Plan {
     time: Duration,
@@ -35,10 +35,10 @@ struct Plan {
     programs: Vec<String>,
 }
 
-/// Runs the plan that `args` state.
+/// Runs the plan given by `args`.
 ///
 /// # Errors
-/// On arguments that make no sense, and on the first failure of a program.
+/// If the arguments are invalid, and on the first failure of a program.
 #[expect(clippy::disallowed_methods, reason = "a tool may look at the clock")]
 pub(crate) fn run(root: &Path, args: &[String]) -> Done {
     let mut plan = parse(args)?;
@@ -82,14 +82,14 @@ fn parse(args: &[String]) -> Result<Plan, String> {
         let [key, value] = pair else { return Err(format!("`{}` needs a value", pair[0])) };
         match key.as_str() {
             "--hours" => plan.time = hours(value)?,
-            "--seed" => plan.seed = value.parse().map_err(|_| format!("`{value}` is no seed"))?,
+            "--seed" => plan.seed = value.parse().map_err(|_| format!("`{value}` is not a seed"))?,
             "--only" if PROGRAMS.contains(&value.as_str()) => plan.programs = vec![value.clone()],
-            "--only" => return Err(format!("`{value}` is none of {}", PROGRAMS.join(" "))),
-            other => return Err(format!("no option `{other}`")),
+            "--only" => return Err(format!("`{value}` is not one of {}", PROGRAMS.join(" "))),
+            other => return Err(format!("unknown option `{other}`")),
         }
     }
     if plan.time.is_zero() {
-        return Err("say how long: --hours H".to_owned());
+        return Err("the duration is missing: --hours H".to_owned());
     }
     Ok(plan)
 }

@@ -1,7 +1,7 @@
-//! One Rust source file, cut into tokens and outlined: brackets, test regions, functions, paths.
+//! One Rust source file, split into tokens and outlined: brackets, test regions, functions, paths.
 //!
-//! The outline is made from tokens alone. It is exact for rustfmt-ed code of this repository, and harmless on
-//! anything else: a check may miss something in odd code, it never panics.
+//! The outline is derived from tokens alone. It is exact for rustfmt-formatted code of this repository, and
+//! safe on anything else: a check may miss something in unusual code, but never panics.
 
 use crate::lexer::{Kind, Token, tokens};
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ pub(crate) struct Source {
     pub code: Vec<Token>,
     /// Comments, in order.
     pub comments: Vec<Token>,
-    /// For each opening bracket in `code` the index of its partner.
+    /// The index of the closing bracket for each opening bracket in `code`.
     close: HashMap<usize, usize>,
     /// Ranges of `code` compiled for tests only.
     tests: Vec<Range<usize>>,
@@ -38,7 +38,7 @@ pub(crate) struct Path<'a> {
     pub names: Vec<&'a str>,
     /// The name that a `use` brings into scope; the last name elsewhere.
     pub alias: &'a str,
-    /// Whether it stands in a `use`.
+    /// True if it is part of a `use`.
     pub import: bool,
     /// Line of its first name.
     pub line: usize,
@@ -52,14 +52,14 @@ pub(crate) struct Mod<'a> {
     pub name: &'a str,
     /// Index of `mod` in [`Source::code`].
     pub at: usize,
-    /// Files that `path` attributes name.
+    /// Files named by `path` attributes.
     pub paths: Vec<&'a str>,
     /// The range of its body, if it is inline.
     pub body: Option<Range<usize>>,
 }
 
 impl Source {
-    /// Cuts and outlines `text`.
+    /// Tokenizes and outlines `text`.
     pub(crate) fn new(text: String) -> Source {
         let (comments, code): (Vec<_>, Vec<_>) =
             tokens(&text).into_iter().partition(|token| token.kind == Kind::Comment);
@@ -69,32 +69,32 @@ impl Source {
         source
     }
 
-    /// The text of the code token at `at`; empty past the end.
+    /// Returns the text of the code token at `at`; empty past the end.
     pub(crate) fn word(&self, at: usize) -> &str {
         self.code.get(at).map_or("", |token| self.span(token))
     }
 
-    /// The text of a token.
+    /// Returns the text of a token.
     pub(crate) fn span(&self, token: &Token) -> &str {
         &self.text[token.start..token.end]
     }
 
-    /// Whether the code token at `at` is compiled for tests only.
+    /// Returns whether the code token at `at` is compiled for tests only.
     pub(crate) fn in_test(&self, at: usize) -> bool {
         self.tests.iter().any(|range| range.contains(&at))
     }
 
-    /// Whether the words from `at` on are these.
+    /// Returns whether the tokens from `at` on are these words.
     pub(crate) fn words_are(&self, at: usize, words: &[&str]) -> bool {
         words.iter().enumerate().all(|(i, word)| self.word(at + i) == *word)
     }
 
-    /// Lines of the text.
+    /// Returns the number of lines.
     pub(crate) fn lines(&self) -> usize {
         self.text.lines().count()
     }
 
-    /// Line ranges compiled for tests only.
+    /// Returns the line ranges compiled for tests only.
     pub(crate) fn test_lines(&self) -> Vec<Range<usize>> {
         let line = |range: &Range<usize>| {
             let end = self.code.get(range.end - 1).map_or(0, |token| token.end_line);
@@ -103,7 +103,7 @@ impl Source {
         self.tests.iter().filter(|range| !range.is_empty()).map(line).collect()
     }
 
-    /// All functions with bodies, in order of their `fn`.
+    /// Returns all functions with bodies, in order of their `fn`.
     pub(crate) fn functions(&self) -> Vec<Function> {
         let starts = (0..self.code.len()).filter(|&at| {
             self.word(at) == "fn" && self.code.get(at + 1).is_some_and(|name| name.kind == Kind::Ident)
@@ -121,7 +121,7 @@ impl Source {
         Some(Function { name: self.word(at + 1).to_owned(), line, lines })
     }
 
-    /// All `mod` declarations, nested ones too.
+    /// Returns all `mod` declarations, including nested ones.
     pub(crate) fn mods(&self) -> Vec<Mod<'_>> {
         let mut out = Vec::new();
         for at in 0..self.code.len() {
@@ -136,7 +136,8 @@ impl Source {
         out
     }
 
-    /// Every path in code, `use` trees unfolded, with single names only where they are imported.
+    /// Returns every path in code, with `use` trees expanded. Single names are included only if they are
+    /// imported.
     pub(crate) fn paths(&self) -> Vec<Path<'_>> {
         let mut out = Vec::new();
         let mut at = 0;
@@ -155,7 +156,7 @@ impl Source {
         out
     }
 
-    /// `use` begins an item unless it is the capture list of `impl Trait + use<'a>`.
+    /// Returns whether this `use` begins an item, and not the capture list of `impl Trait + use<'a>`.
     fn starts_item(&self, at: usize) -> bool {
         self.word(at + 1) != "<"
     }
@@ -171,7 +172,7 @@ impl Source {
             && self.words_are(at + 1, &[":", ":"])
     }
 
-    /// Reads `a::b::c`; returns the index after it.
+    /// Reads `a::b::c`. Returns the index after it.
     fn plain_path<'a>(&'a self, first: usize, out: &mut Vec<Path<'a>>) -> usize {
         let mut names = vec![self.word(first)];
         let mut at = first + 1;
@@ -185,7 +186,7 @@ impl Source {
         at
     }
 
-    /// Unfolds the branch of a `use` tree in `at..end` under `prefix`.
+    /// Expands the branch of a `use` tree in `at..end` under `prefix`.
     fn use_tree<'a>(&'a self, mut at: usize, end: usize, prefix: &[&'a str], out: &mut Vec<Path<'a>>) {
         let first = at;
         let mut names = prefix.to_vec();
@@ -234,12 +235,12 @@ impl Source {
         out
     }
 
-    /// The index of the bracket that closes the one at `at`; `at` itself if none does.
+    /// Returns the index of the bracket that closes the one at `at`, or `at` itself if there is none.
     pub(crate) fn partner(&self, at: usize) -> usize {
         self.close.get(&at).copied().unwrap_or(at)
     }
 
-    /// The last token of the item, statement or field that begins at `at`.
+    /// Returns the last token of the item, statement or field that begins at `at`.
     fn item_end(&self, mut at: usize, comma_ends: bool) -> usize {
         while at < self.code.len() {
             match self.word(at) {
@@ -280,7 +281,7 @@ impl Source {
         out
     }
 
-    /// Whether the attribute that opens at `open` is `test` or a `cfg` that asks for it.
+    /// Returns whether the attribute that opens at `open` is `test` or a `cfg` for tests.
     fn is_test_attribute(&self, open: usize) -> bool {
         let close = self.partner(open);
         let mut at = open + 1;
@@ -319,11 +320,11 @@ impl Source {
         WORDS.contains(&self.word(at)) || self.word(at + 1) == "!"
     }
 
-    /// The values of `path` in the attributes right before the item keyword at `at`.
+    /// Returns the values of `path` in the attributes directly before the item keyword at `at`.
     fn path_attributes(&self, at: usize) -> Vec<&str> {
         let mut out = Vec::new();
         let mut from = at;
-        // Attributes, visibility and their contents: back to the end of the item before.
+        // Goes back over attributes and visibility to the end of the previous item.
         while from > 0 && !matches!(self.word(from - 1), ";" | "}" | "{") {
             from -= 1;
         }
@@ -394,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn test_regions_cover_the_item_and_no_more() {
+    fn test_regions_cover_exactly_the_item() {
         let source = Source::new(
             "#[cfg(test)] mod t { fn a() {} } fn b() {} #[test] #[ignore] fn c() {} #[cfg(not(test))] fn d() {}
              struct S { #[cfg(all(test, unix))] e: u8, f: u8 }"
@@ -415,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn mods_know_their_files() {
+    fn mods_have_the_files_of_path_attributes() {
         let source =
             Source::new("mod a; #[cfg_attr(loom, path = \"l.rs\")] pub mod b; mod c { mod d; }".to_owned());
         let found: Vec<_> = source.mods().iter().map(|m| (m.name.to_owned(), m.paths.len())).collect();

@@ -1,6 +1,6 @@
-//! The stages of a check run, the same here and on a build server.
+//! The stages of a check run, the same locally and on a build server.
 //!
-//! A stage that cannot run says `SKIPPED` and why; it never passes in silence.
+//! A stage that cannot run prints `SKIPPED` and the reason; it is never skipped silently.
 
 use crate::cargo::{Cargo, Done, works};
 use crate::{clients, ctests, gate, npm, package, tidy};
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Stages in the order of a full run: the quick refusals first.
+/// Stages in the order of a full run, the fast ones first.
 const ALL: [&str; 28] = [
     "tidy",
     "lint",
@@ -40,10 +40,11 @@ const ALL: [&str; 28] = [
     "miri",
 ];
 
-/// Stages that take many minutes or much of the network, and depend on few changes: they run when they are named.
+/// Stages that take many minutes or much network traffic and depend on few changes. They run only if named.
 const ON_REQUEST: [&str; 2] = ["clients", "package"];
 
-/// Programs of the test kit, and the size of a check run: minutes all together. Without arguments they run at full size.
+/// Programs of the test kit with their arguments in a check run, which takes minutes in total. Without
+/// arguments they run at full size.
 const KIT: [(&str, &[&str]); 14] = [
     ("crash", &["--points", "4000"]),
     ("faults", &["--cases", "2000"]),
@@ -61,32 +62,33 @@ const KIT: [(&str, &[&str]); 14] = [
     ("latency", &["--commits", "2"]),
 ];
 
-/// Packages that hold `unsafe`.
+/// Packages that contain `unsafe`.
 const LEAVES: [&str; 4] = ["tidesdb-sync", "tidesdb-io", "tidesdb-memtable", "tidesdb-cache"];
 
-/// Packages with lock-free code: interpreted by Miri.
+/// Packages with lock-free code, run under Miri.
 const LOCK_FREE: [&str; 3] = ["tidesdb-memtable", "tidesdb-cache", "tidesdb-sync"];
 
-/// Packages with models: explored by loom.
+/// Packages with loom models.
 const MODELLED: [&str; 4] = ["tidesdb-memtable", "tidesdb-cache", "tidesdb-sync", "tidesdb"];
 
 /// The peers need C++ and are built on request only.
 const WORKSPACE: &str = "--workspace --exclude tidesdb-bench-peers";
 
-/// What became of a stage.
+/// Result of a stage.
 pub(crate) enum Outcome {
     Passed,
-    /// Why it could not run here.
+    /// The reason why it could not run here.
     Skipped(String),
 }
 
-/// How a stage ended, or why it failed.
+/// Result of a stage, or the message of its failure.
 pub(crate) type Staged = Result<Outcome, String>;
 
-/// Runs the named stages, without a name all of them but those on request; `extra` stands for the same without `test`.
+/// Runs the named stages. Without a name, runs all except those on request; `extra` does the same without
+/// `test`.
 ///
 /// # Errors
-/// The first stage that fails, or a name that is none.
+/// The failure of the first stage that fails; an unknown name.
 pub(crate) fn ci(root: &Path, names: &[String]) -> Done {
     let mut stages = Vec::new();
     for name in names {
@@ -95,7 +97,7 @@ pub(crate) fn ci(root: &Path, names: &[String]) -> Done {
             None if name == "extra" => {
                 stages.extend(ALL.iter().filter(|stage| **stage != "test" && !ON_REQUEST.contains(stage)));
             }
-            None => return Err(format!("no stage `{name}`; there are: extra {}", ALL.join(" "))),
+            None => return Err(format!("unknown stage `{name}`; the stages are: extra {}", ALL.join(" "))),
         }
     }
     if names.is_empty() {
@@ -104,10 +106,10 @@ pub(crate) fn ci(root: &Path, names: &[String]) -> Done {
     run(root, &stages)
 }
 
-/// Runs stages in order, each with its time, and stops at the first that fails.
+/// Runs stages in order, prints the time of each, and stops at the first failure.
 ///
 /// # Errors
-/// What the failed stage says.
+/// The message of the failed stage.
 #[expect(clippy::disallowed_methods, reason = "a tool may look at the clock")]
 pub(crate) fn run(root: &Path, names: &[&str]) -> Done {
     let mut summary = Vec::new();
@@ -141,7 +143,7 @@ fn stage(root: &Path, name: &str) -> Staged {
         "tidy" => tidy_stage(root),
         "lint" => lint(root),
         "unit" => Cargo::new(&format!("test {} --lib --bins", workspace(root))).run(root),
-        // A full run gains nothing from incremental files, and they cost a third of the build.
+        // A full run gains nothing from incremental compilation, which costs a third of the build time.
         "test" => {
             let test = format!("test {} --exclude tidesdb-bench", workspace(root));
             Cargo::new(&test).env("CARGO_INCREMENTAL", "0").run(root)
@@ -171,7 +173,7 @@ fn stage(root: &Path, name: &str) -> Staged {
 fn tidy_stage(root: &Path) -> Done {
     match tidy::run(root, false) {
         ExitCode::SUCCESS => Ok(()),
-        _ => Err("the house rules are broken, see above".to_owned()),
+        _ => Err("project rules are broken, see above".to_owned()),
     }
 }
 
@@ -184,7 +186,7 @@ fn lint(root: &Path) -> Done {
     .run(root)
 }
 
-/// Opens the report of the benchmark in a browser.
+/// Opens the benchmark report in a browser.
 fn report(root: &Path) -> Staged {
     let named = std::env::var("CHROMIUM").unwrap_or_default();
     let names = [named.as_str(), "chromium", "chromium-browser", "google-chrome"];
@@ -197,7 +199,7 @@ fn report(root: &Path) -> Staged {
     Ok(Outcome::Passed)
 }
 
-/// What would be released: packages, and crates as the registry would build them.
+/// Builds the packages, and the crates as the registry would build them.
 fn packages_and_crates(root: &Path) -> Staged {
     package::build(root, false)?;
     if !works("cargo", &["search", "--limit", "1", "libc"]) {
@@ -214,7 +216,7 @@ fn docs(root: &Path) -> Done {
     docs.env("RUSTDOCFLAGS", "-D warnings").run(root)
 }
 
-/// Explores the loom models; `args` may hold the name of one.
+/// Explores the loom models; `args` may contain the name of one.
 ///
 /// # Errors
 /// If a model fails.
@@ -225,7 +227,7 @@ pub(crate) fn loom(root: &Path, args: &[String]) -> Done {
     }
     let loom = Cargo::new(&format!("test --release {packages} --test loom --")).args(args);
     let loom = loom.env("LOOM_MAX_PREEMPTIONS", "2");
-    // Link-time optimisation pays for nothing here and doubles the build.
+    // Link-time optimisation has no benefit here and doubles the build time.
     let loom = loom.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
     loom.flags(root, "RUSTFLAGS", "--cfg loom", "loom").run(root)
 }
@@ -237,7 +239,7 @@ fn asan(root: &Path) -> Staged {
     let Some(host) = host() else { return Err("rustc does not name its host".to_owned()) };
     let packages = packages(root, &LEAVES, |_| true);
     let test = Cargo::new(&format!("+nightly test {packages} --lib --tests --target {host}"));
-    // The epoch collector frees at its leisure, so what is unfreed at the end is no leak.
+    // The epoch collector frees lazily, so memory not freed at the end is not a leak.
     let test = test.env("ASAN_OPTIONS", "detect_leaks=0");
     test.flags(root, "RUSTFLAGS", "-Zsanitizer=address", "asan").run(root)?;
     Ok(Outcome::Passed)
@@ -247,9 +249,10 @@ fn miri(root: &Path) -> Staged {
     if !works("cargo", &["+nightly", "miri", "--version"]) {
         return Ok(Outcome::Skipped("no Miri: rustup +nightly component add miri rust-src".to_owned()));
     }
-    // The unsafe code of `tidesdb-io` maps files, which Miri cannot; the address sanitizer looks at that.
+    // The unsafe code of `tidesdb-io` maps files, which Miri does not support; the address sanitizer covers it.
     let packages = packages(root, &LOCK_FREE, |_| true);
-    // The lists of crossbeam-epoch reach from a member to its whole, which only the newer of Miri's two models allows.
+    // The lists of crossbeam-epoch access a struct through a pointer to its field, which only the newer of
+    // Miri's two models allows.
     let flags = "-Zmiri-disable-isolation -Zmiri-ignore-leaks -Zmiri-tree-borrows";
     let test = Cargo::new(&format!("+nightly miri test {packages} --lib"));
     test.flags(root, "MIRIFLAGS", flags, "miri").run(root)?;
@@ -272,7 +275,7 @@ pub(crate) fn testkit(root: &Path, program: &str, args: &[String]) -> Done {
     if !has_program(root, program) {
         return Err(format!("crates/testkit has no program `{program}`"));
     }
-    // A fuzzer wants the assertions and the checks of overflows.
+    // A fuzzer needs assertions and overflow checks.
     let profile = if program == "fuzz" { "dev" } else { "quick" };
     Cargo::new(&format!("run --profile {profile} --package testkit --bin {program} --")).args(args).run(root)
 }
@@ -286,12 +289,12 @@ fn testkit_stage(root: &Path, program: &str) -> Staged {
     testkit(root, program, &args).map(|()| Outcome::Passed)
 }
 
-/// Whether `command` names a program of the test kit.
+/// Returns whether `command` is a program of the test kit.
 pub(crate) fn is_kit(command: &str) -> bool {
     KIT.iter().any(|(name, _)| *name == command)
 }
 
-/// Whether the test kit has this program.
+/// Returns whether the test kit has this program.
 pub(crate) fn has_program(root: &Path, program: &str) -> bool {
     let kit = root.join("crates/testkit");
     let manifest = std::fs::read_to_string(kit.join("Cargo.toml")).unwrap_or_default();
@@ -300,7 +303,7 @@ pub(crate) fn has_program(root: &Path, program: &str) -> bool {
         || manifest.lines().any(|line| line.replace(' ', "") == format!("name=\"{program}\""))
 }
 
-/// `-p` for each of these crates that exists and is `wanted`.
+/// Returns `-p` for each of these crates that exists and is `wanted`.
 fn packages(root: &Path, names: &[&str], wanted: impl Fn(&Path) -> bool) -> String {
     let here = |name: &&&str| {
         let dir = root.join("crates").join(name);

@@ -1,6 +1,6 @@
-//! The files of the repository, its crates, and which module each source file is.
+//! The files of the repository, its crates, and the module of each source file.
 //!
-//! A [`Tree`] is all a check may look at, so a test can build one from a few lines of text.
+//! Checks access only a [`Tree`], so a test can build one from a few lines of text.
 
 use crate::source::Source;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::process::Command;
 /// All text files by path, relative to the root of the repository, with `/` between folders.
 #[derive(Default)]
 pub(crate) struct Tree {
-    /// Files that are no Rust source.
+    /// Files other than Rust sources.
     pub texts: BTreeMap<String, String>,
     /// Rust sources.
     pub sources: BTreeMap<String, Source>,
@@ -26,18 +26,18 @@ pub(crate) struct Crate {
     pub dir: String,
     /// The file that declares its top-level modules: `lib.rs`, else `main.rs`.
     pub root: Option<String>,
-    /// Sources that a `mod` line or Cargo reaches.
+    /// Sources that are reached by a `mod` line or by Cargo.
     pub modules: BTreeMap<String, Module>,
 }
 
-/// What a source file is to its crate.
+/// The role of a source file in its crate.
 #[derive(Clone, Debug)]
 pub(crate) struct Module {
     /// Names from the crate root; empty for the root.
     pub path: Vec<String>,
-    /// Whether it belongs to the crate's own root file, not to a test, example or benchmark.
+    /// True if it belongs to the crate's own root file, false for a test, example or benchmark.
     pub main: bool,
-    /// Whether it is compiled for tests only.
+    /// True if it is compiled for tests only.
     pub test: bool,
 }
 
@@ -45,7 +45,7 @@ impl Tree {
     /// Reads the files that Git tracks or would track; without Git, all but `target` and hidden folders.
     ///
     /// # Errors
-    /// If the root cannot be listed. Files that are no UTF-8 are left out.
+    /// If the root cannot be listed. Files that are not UTF-8 are left out.
     pub(crate) fn read(root: &Path) -> std::io::Result<Tree> {
         let paths = match git_files(root) {
             Some(paths) => paths,
@@ -56,7 +56,7 @@ impl Tree {
         Ok(Tree { paths, ..Tree::of(files) })
     }
 
-    /// A tree of these files.
+    /// Creates a tree of these files.
     pub(crate) fn of(files: Vec<(String, String)>) -> Tree {
         let mut tree =
             Tree { paths: files.iter().map(|(path, _)| path.clone()).collect(), ..Tree::default() };
@@ -75,13 +75,13 @@ impl Tree {
         tree
     }
 
-    /// The crate whose folder holds `path`.
+    /// Returns the crate whose folder contains `path`.
     pub(crate) fn crate_of(&self, path: &str) -> Option<&Crate> {
         let holds = |krate: &&Crate| path.strip_prefix(&krate.dir).is_some_and(|rest| rest.starts_with('/'));
         self.crates.iter().filter(holds).max_by_key(|krate| krate.dir.len())
     }
 
-    /// Whether `path` is compiled for tests, examples or benchmarks only.
+    /// Returns whether `path` is compiled for tests, examples or benchmarks only.
     pub(crate) fn is_test_file(&self, path: &str) -> bool {
         let Some(krate) = self.crate_of(path) else { return false };
         krate.modules.get(path).is_some_and(|module| module.test)
@@ -102,7 +102,7 @@ impl Tree {
         krate
     }
 
-    /// Whether Cargo compiles `path` as a crate of its own.
+    /// Returns whether Cargo compiles `path` as its own crate.
     fn is_crate_root(&self, dir: &str, path: &str) -> bool {
         let Some(inside) = path.strip_prefix(dir).and_then(|rest| rest.strip_prefix('/')) else {
             return false;
@@ -123,7 +123,7 @@ impl Tree {
         )
     }
 
-    /// Records `path` and all files that its `mod` lines reach. `dir` is where its child modules live.
+    /// Records `path` and all files reached from its `mod` lines. `dir` is the folder of its child modules.
     fn follow(&self, path: &str, dir: &str, module: Module, krate: &mut Crate) {
         let Some(source) = self.sources.get(path) else { return };
         if let Some(known) = krate.modules.get_mut(path) {
@@ -154,17 +154,17 @@ impl Tree {
     }
 }
 
-/// The folder of a path; empty at the root.
+/// Returns the folder of a path; empty at the root.
 pub(crate) fn parent(path: &str) -> String {
     path.rsplit_once('/').map_or(String::new(), |(dir, _)| dir.to_owned())
 }
 
-/// `dir/name`, or `name` if `dir` is the root.
+/// Returns `dir/name`, or `name` if `dir` is the root.
 pub(crate) fn join(dir: &str, name: &str) -> String {
     if dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") }
 }
 
-/// The path without `.` and `..`.
+/// Returns the path without `.` and `..`.
 pub(crate) fn normal(path: &str) -> String {
     let mut out = PathBuf::new();
     for part in Path::new(path).components() {
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_made_normal() {
+    fn paths_are_normalized() {
         assert_eq!(normal("a/./b/../c.md"), "a/c.md");
         assert_eq!(parent("x.md"), "");
         assert_eq!(join("", "x"), "x");

@@ -1,4 +1,4 @@
-//! Tries the packages for Debian as their user does: in a clean system that has nothing of the one they were built in.
+//! Tries the Debian packages as a user does: in a clean system with nothing from the build machine.
 
 use crate::cargo::{Done, said, works};
 use crate::ctests::PRINTED;
@@ -6,10 +6,10 @@ use crate::install::{CRATE, copy};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What is installed besides: what a program needs to be compiled.
+/// Additional packages, needed to compile a program.
 const TOOLS: [&str; 2] = ["gcc", "pkg-config"];
 
-/// Compiles and runs the example of the C interface as its documentation says, dynamically and statically; then the rest.
+/// Compiles and runs the C example as documented, dynamically and statically; then the other checks.
 const SCRIPT: &str = "
 set -eu
 cd /trial
@@ -29,10 +29,10 @@ ldd kv | grep -q '/libtidesdb.so.9 '
 dpkg --verify libtidesdb9 libtidesdb-dev tidesdb-cli
 ";
 
-/// Installs `packages` in a clean system in `folder`, which is made if it is not there, and uses them.
+/// Installs `packages` in a clean system in `folder`, which is created if missing, and uses them.
 ///
 /// # Errors
-/// Without root or debootstrap; if anything fails there.
+/// If root rights or debootstrap are missing; if anything fails there.
 pub(crate) fn run(root: &Path, folder: &Path, packages: &[PathBuf]) -> Done {
     if packages.is_empty() {
         return Err("there are no packages to try".to_owned());
@@ -63,7 +63,7 @@ pub(crate) fn run(root: &Path, folder: &Path, packages: &[PathBuf]) -> Done {
     Ok(())
 }
 
-/// A system with nothing but what Debian calls essential, of the release that this machine runs.
+/// Creates a system with only Debian's essential packages, of the same release as this machine.
 fn make(folder: &Path) -> Done {
     if !works("debootstrap", &["--version"]) {
         return Err("no debootstrap: apt-get install debootstrap".to_owned());
@@ -75,7 +75,7 @@ fn make(folder: &Path) -> Done {
     said(Command::new("debootstrap").args(["--variant=minbase", name]).arg(folder)).map(drop)
 }
 
-/// Runs a command as root of the other system.
+/// Runs a command as root in the other system.
 fn in_there(folder: &Path, command: &mut Command) -> Result<String, String> {
     let mut chroot = Command::new("chroot");
     chroot.arg(folder).arg(command.get_program()).args(command.get_args());

@@ -1,6 +1,8 @@
-//! Nanoseconds per hit, by one and more threads: `cargo run --release -p tidesdb-cache --example cache_bench`.
+//! Nanoseconds per hit, with one and more threads: `cargo run --release -p tidesdb-cache --example
+//! cache_bench`.
 //!
-//! Figures are wall time times busy cores by operations, so that threads beyond the cores do not flatter.
+//! Results are wall time times busy cores, divided by operations, so that more threads than cores do not
+//! improve them.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -10,7 +12,7 @@ use tidesdb_sync::pin;
 
 const CAPACITY: u64 = 64 << 20;
 const BLOCK: usize = 4000;
-/// Lookups of each thread and run.
+/// Lookups per thread in each measurement.
 const LOOKUPS: u32 = 200_000;
 
 type Block = Box<[u8]>;
@@ -31,7 +33,7 @@ fn filled(blocks: u32) -> Cache<Block> {
     cache
 }
 
-/// Block numbers in a fixed scattered order.
+/// Returns block numbers in a fixed scattered order.
 fn scattered(blocks: u32, thread: u32) -> impl FnMut() -> u32 {
     let mut state = u64::from(thread) << 32 | 1;
     move || {
@@ -40,7 +42,7 @@ fn scattered(blocks: u32, thread: u32) -> impl FnMut() -> u32 {
     }
 }
 
-/// Core time of one `lookup`, made by each of `threads`.
+/// Core time of one `lookup`, run by each of `threads` threads.
 fn measure(threads: u32, blocks: u32, lookup: impl Fn(CacheKey) -> u64 + Sync) -> f64 {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
     let best = (0..3).map(|_| time(|| run(threads, blocks, &lookup))).min().unwrap_or_default();
@@ -67,7 +69,7 @@ fn time(work: impl FnOnce()) -> Duration {
     start.elapsed()
 }
 
-/// Lookups made under one pin, in the column for lookups alone.
+/// Lookups per pin in the `get_pinned` column.
 const PER_PIN: u32 = 16;
 
 fn hits(blocks: u32, threads: u32, cache: &Cache<Block>) {

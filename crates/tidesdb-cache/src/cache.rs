@@ -1,10 +1,12 @@
-//! [`Cache`]: what the engine sees; admits new values, finds room for them and lets the table grow.
+//! [`Cache`]: the public interface. Admits new values, makes room for them and grows the table.
 //!
-//! Lookups wait for no lock. Erasing and resizing take one among themselves, so that an erased key is not carried into another
-//! window behind the eraser's back. An insert that finds it taken leaves growing to the next, unless windows would overflow.
+//! Locks: lookups wait for no lock. Erasing and resizing exclude each other by a lock, so that a resize does
+//! not move an erased key to another window unseen. An insert that finds the lock taken leaves growing to the
+//! next insert, unless windows would overflow.
 //!
-//! What is evicted is freed once no pin can see it. A thread that sleeps with a pin holds up all of it, so inserts evict nothing
-//! more while too much waits ([`Cache::is_clogged`]): they return their values uncached.
+//! An evicted value is freed once no epoch pin can see it. A thread that sleeps with a pin delays all of that,
+//! so inserts stop evicting while too much waits to be freed ([`Cache::is_clogged`]): they return their values
+//! uncached.
 
 use std::fmt;
 
@@ -17,23 +19,25 @@ use crate::stats::{Account, CacheStats, Count};
 use crate::sync::{AtomicU64, HintU64, Ordering, PlainArc};
 use crate::table::{Effort, Table, WINDOW_BYTES};
 
-/// A value may take this part of the capacity at most, lest a few of them push out everything.
+/// A value may take at most one part in this many of the capacity, so that a few values cannot push out
+/// everything.
 const LARGEST_SHARE: u64 = if cfg!(loom) { 1 } else { 8 };
 
-/// Entries on probation may take this part of the capacity before they leave.
+/// Entries on probation are evicted while they take more than one part in this many of the capacity.
 const PROBATION_SHARE: u64 = 10;
 
-/// Capacity per window at least, lest the table eat what values need.
+/// Minimum capacity per window, so that the table does not take the space of the values.
 const BYTES_PER_WINDOW: u64 = if cfg!(loom) { 40 } else { 1024 };
 
-/// Evicted bytes that may wait to be freed: this part of the capacity, and [`WAITING_MIN`].
+/// Limit on evicted bytes that wait to be freed: one part in this many of the capacity, but at least
+/// [`WAITING_MIN`].
 const WAITING_SHARE: u64 = 8;
 const WAITING_MIN: u64 = 2 << 20;
 
-/// Windows that one insert adds at most.
+/// Maximum number of windows that one insert adds.
 const GROWTH: usize = 4;
 
-/// Windows that `erase_file` looks at under one pin.
+/// Number of windows that `erase_file` scans under one pin.
 const WINDOWS_PER_PIN: usize = 256;
 
 /// A concurrent cache from [`CacheKey`] to immutable values.
@@ -57,18 +61,18 @@ const WINDOWS_PER_PIN: usize = 256;
 pub struct Cache<V: Send + Sync + 'static> {
     table: Table<V>,
     capacity: AtomicU64,
-    /// Bytes pushed out since the epoch was last asked to free some.
+    /// Bytes evicted since the epoch was last asked to free some.
     retired: HintU64,
-    /// 1 when too much of what was evicted is not freed yet.
+    /// 1 while too many evicted bytes are not freed yet.
     clogged: HintU64,
     account: PlainArc<Account>,
-    /// Held by whoever erases or changes the number of windows.
+    /// Held by a thread that erases or changes the number of windows.
     reshaping: Mutex<()>,
 }
 
 impl<V: Send + Sync + 'static> Cache<V> {
-    /// A cache of at most `capacity` bytes, its table included; with 0 it caches nothing. Takes next to no memory until
-    /// something is cached.
+    /// Creates a cache of at most `capacity` bytes, including its table. With 0 it caches nothing. It takes
+    /// almost no memory until something is cached.
     #[must_use]
     pub fn new(capacity: u64) -> Self {
         let account = PlainArc::new(Account::new());
@@ -82,15 +86,16 @@ impl<V: Send + Sync + 'static> Cache<V> {
         }
     }
 
-    /// The value of `key`, for keeping. Costs a shared reference count; see [`get_pinned`](Self::get_pinned).
+    /// Returns the value of `key` as a handle. Costs a shared reference count; see
+    /// [`get_pinned`](Self::get_pinned).
     #[inline]
     pub fn get(&self, key: CacheKey) -> Option<Handle<V>> {
         let guard = pin();
         self.look_up(key, &guard).map(|found| Handle(found.share()))
     }
 
-    /// The value of `key` while the guard lives. Writes nothing that other readers of the value write, except
-    /// for the first few hits since the hand last passed.
+    /// Returns the value of `key`, valid while the guard lives. Writes to no memory that is shared with other
+    /// readers, except for the first few hits since the hand last passed the entry.
     #[inline]
     pub fn get_pinned<'g>(&'g self, key: CacheKey, guard: &'g Guard) -> Option<&'g V> {
         self.look_up(key, guard).map(|found| &found.entry().value)
@@ -109,18 +114,19 @@ impl<V: Send + Sync + 'static> Cache<V> {
         found
     }
 
-    /// Whether `key` is cached; not counted as a lookup, and the value does not warm up.
+    /// Returns whether `key` is cached. Does not count as a lookup or as a hit of the entry.
     pub fn contains(&self, key: CacheKey) -> bool {
         let guard = pin();
         self.table.find(key, key.hash(), &guard).is_some()
     }
 
-    /// Caches `value`, of `charge` bytes (its own size and all it owns), evicting others to make room. In a full cache a
-    /// value that was not asked for lately is on probation: it leaves soon unless it is hit twice.
+    /// Caches `value`, of `charge` bytes (its own size and everything it owns), and evicts others to make room.
+    /// In a full cache, a value that was not looked up lately is on probation: it leaves soon unless it is hit
+    /// twice.
     ///
     /// If the key is cached already, or another thread caches it meanwhile, the handle is for *that* value and
-    /// this one is dropped. A value of more than an eighth of the capacity, or one for which a bounded effort
-    /// finds no room, is returned without being cached.
+    /// this one is dropped. A value of more than an eighth of the capacity is returned without being cached,
+    /// and so is a value for which a bounded effort finds no room.
     pub fn insert(&self, key: CacheKey, value: V, charge: u64) -> Handle<V> {
         let hash = key.hash();
         let guard = pin();
@@ -152,8 +158,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
         handle
     }
 
-    /// Whether it is worth work to prepare the value of `key` for [`insert`](Self::insert): there is room, or the key was
-    /// asked for lately. If not, the cache remembers that it was asked for now.
+    /// Returns whether it is worth preparing the value of `key` for [`insert`](Self::insert): there is room, or
+    /// the key was looked up lately. If not, records that it was looked up now.
     pub fn admits(&self, key: CacheKey) -> bool {
         if !self.is_full() {
             return self.capacity() > 0;
@@ -170,23 +176,23 @@ impl<V: Send + Sync + 'static> Cache<V> {
         known
     }
 
-    /// A handle to a value that is not put into the cache, but counts as live. For readers that would only
-    /// disturb it.
+    /// Creates a handle to a value that is not put into the cache but counts as live. For readers whose values
+    /// would only displace better ones.
     pub fn uncached(&self, key: CacheKey, value: V, charge: u64) -> Handle<V> {
         Handle(Entry::new(key, value, charge, &self.account))
     }
 
-    /// Drops the value of `key` from the cache. Handles to it stay valid.
+    /// Removes the value of `key` from the cache. Existing handles stay valid.
     pub fn erase(&self, key: CacheKey) {
         let _alone = self.reshaping.lock();
         let guard = pin();
         self.table.erase(key, key.hash(), &guard);
     }
 
-    /// Drops all values of `file`. Looks at the whole table: for files that are deleted.
+    /// Removes all values of `file`. Scans the whole table; intended for deleted files.
     ///
-    /// A reader that still uses the file may insert behind this; such values are harmless, as file numbers are
-    /// not reused, and leave when the hand comes by.
+    /// A reader that still uses the file may insert values during or after the scan. Such values are harmless,
+    /// because file numbers are not reused, and the hand evicts them later.
     pub fn erase_file(&self, file: u64) {
         let alone = self.reshaping.lock();
         let mut window = 0;
@@ -201,7 +207,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
         reclaim();
     }
 
-    /// Changes the capacity. When it shrinks, values are evicted until the rest fits, before this returns.
+    /// Changes the capacity. If it shrinks, evicts values until the rest fits, before it returns.
     pub fn set_capacity(&self, capacity: u64) {
         let alone = self.reshaping.lock();
         self.capacity.store(capacity, Ordering::Relaxed);
@@ -219,7 +225,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
         reclaim();
     }
 
-    /// Whether an insert is likely to evict something: less than a sixteenth of the capacity is free.
+    /// Returns true if an insert is likely to evict something: less than a sixteenth of the capacity is free.
     #[inline]
     #[must_use]
     pub fn is_full(&self) -> bool {
@@ -227,13 +233,13 @@ impl<V: Send + Sync + 'static> Cache<V> {
         self.account.used() > capacity - capacity / 16
     }
 
-    /// What happened so far, and the bytes in use.
+    /// Returns the counters since creation, and the bytes in use.
     #[must_use]
     pub fn stats(&self) -> CacheStats {
         self.account.stats(self.capacity())
     }
 
-    /// What the table is charged. Its first window is part of the cache itself.
+    /// Bytes charged for the table. Its first window is part of the cache itself.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn table_bytes(&self) -> u64 {
         (self.table.windows() as u64 - 1) * WINDOW_BYTES
@@ -243,7 +249,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
         self.capacity.load(Ordering::Relaxed)
     }
 
-    /// Charges `charge` bytes, evicting as needed. Returns whether it was needed, or nothing if there is no room.
+    /// Charges `charge` bytes and evicts as needed. Returns whether it evicted, or `None` if there is no room.
     fn make_room(&self, charge: u64, guard: &Guard) -> Option<bool> {
         let capacity = self.capacity();
         let mut effort = None;
@@ -261,14 +267,14 @@ impl<V: Send + Sync + 'static> Cache<V> {
         Some(effort.is_some())
     }
 
-    /// Adds windows if there are too few for the entries, unless another thread holds the lock. Where windows would overflow before
-    /// that thread is done, waits for it.
+    /// Adds windows if there are too few for the entries, unless another thread holds the lock. Waits for that
+    /// thread if windows would overflow before it is done.
     fn grow(&self, guard: &Guard) {
         if !self.table.is_crowded() || self.table.windows() >= windows_allowed(self.capacity()) {
             return;
         }
         let alone = self.reshaping.try_lock();
-        // The lock is no lock of the model, which would wait for ever.
+        // This lock is not a lock of the loom model, so waiting for it would hang the model.
         if alone.is_none() && (cfg!(loom) || !self.table.is_overcrowded()) {
             return;
         }
@@ -285,7 +291,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
         }
     }
 
-    /// Keeps memory that was evicted but not freed yet to a small part of the capacity.
+    /// Asks the epoch to free evicted memory each time a small part of the capacity was evicted.
     fn retired(&self, bytes: u64, capacity: u64, guard: &Guard) {
         let limit = (capacity / 256).clamp(4 << 10, 1 << 20);
         if bytes > 0 && self.retired.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) >= limit {
@@ -295,7 +301,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
         }
     }
 
-    /// Whether so much of what was evicted waits to be freed that no more should be evicted.
+    /// Returns whether so much evicted memory waits to be freed that no more may be evicted.
     fn is_clogged(&self, capacity: u64, guard: &Guard) -> bool {
         if self.clogged.load(Ordering::Relaxed) == 0 {
             return false;
@@ -312,7 +318,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
     }
 }
 
-/// Windows that a cache of `capacity` bytes may have.
+/// Maximum number of windows of a cache of `capacity` bytes.
 fn windows_allowed(capacity: u64) -> usize {
     usize::try_from(capacity / BYTES_PER_WINDOW).unwrap_or(usize::MAX)
 }

@@ -1,4 +1,4 @@
-//! [`Directory`]: the chunks of a table, and [`Ghosts`]: what a window remembers of the keys that lately left it.
+//! [`Directory`]: the chunks of a table, and [`Ghosts`]: fingerprints of the keys that recently left a window.
 
 use crate::slot::{CHUNK, Chunk, Window};
 use crate::sync::{HintU64, Ordering, PlainArc};
@@ -7,7 +7,7 @@ use crate::sync::{HintU64, Ordering, PlainArc};
 pub(crate) struct Directory<V: Send + Sync + 'static>(Box<[PlainArc<Chunk<V>>]>);
 
 impl<V: Send + Sync + 'static> Directory<V> {
-    /// A directory of one chunk.
+    /// Creates a directory of one chunk.
     pub(crate) fn new() -> Self {
         Directory(Box::new([Chunk::empty()]))
     }
@@ -16,26 +16,26 @@ impl<V: Send + Sync + 'static> Directory<V> {
         self.0.len() * CHUNK
     }
 
-    /// Window `index`, if there is one.
+    /// Returns window `index`, or `None` if there is none.
     #[inline]
     pub(crate) fn window(&self, index: usize) -> Option<&Window<V>> {
         self.0.get(index / CHUNK).map(|chunk| &chunk.windows[index % CHUNK])
     }
 
-    /// The ghosts of window `index`.
+    /// Returns the ghosts of window `index`.
     pub(crate) fn ghosts(&self, index: usize) -> Option<Ghosts<'_>> {
         self.0.get(index / CHUNK).map(|chunk| Ghosts(&chunk.ghosts[index % CHUNK]))
     }
 
-    /// A directory of `chunks` chunks: the same ones, and new empty ones behind them.
+    /// Returns a directory of `chunks` chunks: the existing ones, followed by new empty ones.
     pub(crate) fn resized(&self, chunks: usize) -> Self {
         let known = self.0.iter().take(chunks).cloned();
         Directory(known.chain(std::iter::repeat_with(Chunk::empty)).take(chunks).collect())
     }
 }
 
-/// Fingerprints of the last four keys that left a window unused, the newest in the lowest bits. A lost update is harmless,
-/// as are equal fingerprints of distinct keys.
+/// Fingerprints of the last four keys that left a window without enough hits, the newest in the lowest bits.
+/// Lost updates and equal fingerprints of distinct keys are harmless.
 pub(crate) struct Ghosts<'a>(&'a HintU64);
 
 const LANE_BITS: u32 = 16;
@@ -51,7 +51,7 @@ impl Ghosts<'_> {
         self.lane(hash).is_some()
     }
 
-    /// Adds a key in place of the oldest.
+    /// Adds a key in place of the oldest one.
     pub(crate) fn add(&self, hash: u64) {
         let word = self.0.load(Ordering::Relaxed);
         self.0.store(word << LANE_BITS | u64::from(fingerprint(hash)), Ordering::Relaxed);
@@ -65,13 +65,13 @@ impl Ghosts<'_> {
         true
     }
 
-    /// Takes over the keys of another window.
+    /// Copies the keys of another window.
     pub(crate) fn copy_from(&self, other: &Ghosts<'_>) {
         self.0.store(other.0.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 
-/// Bits of a hash that name no window. Never 0, which is an empty lane.
+/// Hash bits that are not used to select a window. Never 0, which marks an empty lane.
 fn fingerprint(hash: u64) -> u16 {
     ((hash >> 48) as u16).max(1)
 }

@@ -1,7 +1,8 @@
 //! Entries: a value with its key, charge and heat, shared by the table and by handles.
 //!
-//! Everything but heat and probation is immutable once the entry exists. The heat is a hint: it is read and written
-//! relaxed, and a lost update is harmless. Probation ends once, by whoever swaps the flag, who also settles the account.
+//! Everything but heat and probation is immutable once the entry exists. The heat is a hint: it is read and
+//! written relaxed, and a lost update is harmless. Probation ends once: the thread that swaps the flag also
+//! updates the account.
 
 use std::fmt;
 use std::ops::Deref;
@@ -10,22 +11,22 @@ use crate::key::CacheKey;
 use crate::stats::Account;
 use crate::sync::{Arc, AtomicBool, AtomicU8, Ordering, PlainArc};
 
-/// Hits beyond this many since the hand last passed count for nothing, and cost no store.
+/// Maximum heat. Further hits before the hand passes are not counted, and cost no store.
 pub(crate) const MAX_HEAT: u8 = 3;
 
 pub(crate) struct Entry<V> {
     pub(crate) key: CacheKey,
     heat: AtomicU8,
-    /// Whether the entry is charged to the probationary part.
+    /// True while the entry is charged to the probationary part.
     probation: AtomicBool,
-    /// All bytes of the entry: what the caller said and the entry's own.
+    /// All bytes of the entry: the caller's charge plus the entry's own overhead.
     pub(crate) charge: u64,
     account: PlainArc<Account>,
     pub(crate) value: V,
 }
 
 impl<V> Entry<V> {
-    /// Bytes of an entry besides its value: the fields above and two reference counts.
+    /// Bytes of an entry without its value: the fields above and two reference counts.
     pub(crate) const OVERHEAD: u64 =
         if cfg!(loom) { 0 } else { (size_of::<Self>() - size_of::<V>() + 2 * size_of::<usize>()) as u64 };
 
@@ -36,7 +37,7 @@ impl<V> Entry<V> {
         Arc::new(Entry { key, heat, probation, charge, account: PlainArc::clone(account), value })
     }
 
-    /// Notes a hit. Entries that are hot already are only read, so their line stays shared between cores.
+    /// Records a hit. An entry of maximum heat is only read, so its cache line stays shared between cores.
     #[inline]
     pub(crate) fn touch(&self) {
         let heat = self.heat.load(Ordering::Relaxed);
@@ -53,13 +54,13 @@ impl<V> Entry<V> {
         self.heat.store(0, Ordering::Relaxed);
     }
 
-    /// Notes that the charged entry goes into the table, on probation or not.
+    /// Records that the charged entry goes into the table, on probation or not.
     pub(crate) fn arrive(&self, probation: bool) {
         self.probation.store(probation, Ordering::Relaxed);
         self.account.arrived(if probation { self.charge } else { 0 });
     }
 
-    /// Gives all charges back: for the thread that took the entry out of the table.
+    /// Returns all charges. Called by the thread that removed the entry from the table.
     pub(crate) fn depart(&self) {
         self.end_probation();
         self.account.departed(self.charge);
@@ -75,7 +76,7 @@ impl<V> Entry<V> {
         }
     }
 
-    /// Cools by one. Returns whether the entry was cold before.
+    /// Reduces the heat by one. Returns whether it was zero before.
     pub(crate) fn cool(&self) -> bool {
         let heat = self.heat();
         if heat != 0 {
@@ -91,17 +92,18 @@ impl<V> Drop for Entry<V> {
     }
 }
 
-/// A cached value that stays valid for as long as the handle lives, evicted or not, cache or no cache.
+/// A cached value. It stays valid as long as the handle lives, even after eviction or after the cache is
+/// dropped.
 pub struct Handle<V>(pub(crate) Arc<Entry<V>>);
 
 impl<V> Handle<V> {
-    /// The key that the value was found or inserted under.
+    /// Returns the key under which the value was found or inserted.
     #[must_use]
     pub fn key(&self) -> CacheKey {
         self.0.key
     }
 
-    /// Bytes charged for the value, the cache's own overhead included.
+    /// Bytes charged for the value, including the cache's own overhead.
     #[must_use]
     pub fn charge(&self) -> u64 {
         self.0.charge

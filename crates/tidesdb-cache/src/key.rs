@@ -1,19 +1,19 @@
-//! [`CacheKey`]: the name of a cached block, and its hash.
+//! [`CacheKey`]: identifies a cached block, and its hash.
 
-/// Which piece of which file a cached value was made from. File numbers are never reused.
+/// The piece of a file that a cached value was made from. File numbers are never reused.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub struct CacheKey {
     /// Number of the file.
     pub file: u64,
-    /// Ordinal of the block in the file.
+    /// Index of the block in the file.
     pub block: u32,
     /// Part of the block (key section, value frame, ...).
     pub part: u8,
 }
 
 impl CacheKey {
-    /// 64 well mixed bits. Keys are not chosen by an adversary, so there is no seed; equal hashes of distinct
-    /// keys are allowed and cost a comparison.
+    /// Returns 64 well mixed bits. Keys are not chosen by an adversary, so there is no seed. Distinct keys may
+    /// have equal hashes, which costs a comparison.
     #[inline]
     pub(crate) fn hash(self) -> u64 {
         // Odd constants with balanced bits: the golden ratio and the square root of two, as fractions of 2^64.
@@ -26,7 +26,7 @@ impl CacheKey {
     }
 }
 
-/// The halves of the 128-bit product, combined: every bit of `a` reaches the whole word.
+/// Combines the halves of the 128-bit product: every bit of `a` affects the whole word.
 #[inline]
 fn folded_product(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);

@@ -1,39 +1,41 @@
-//! A lock-free block cache: S3-FIFO replacement, charged by real bytes, read without a read-modify-write.
+//! A lock-free block cache: S3-FIFO replacement, charged by actual bytes, read without a read-modify-write.
 //!
 //! # How it works
 //!
-//! The table consists of windows of 16 slots; a slot is one atomic word, empty or a pointer to an entry. A key can
-//! live in the slots of one window only, so lookups, inserts and the search for duplicates look at 128 bytes and there
-//! are no tombstones. Upper bits of the word carry bits of the hash, so that as a rule only the right entry is
-//! touched; the full key is compared all the same.
+//! The table consists of windows of 16 slots. A slot is one atomic word: empty, or a pointer to an entry. A key
+//! can be in the slots of one window only, so lookups, inserts and the search for duplicates read 128 bytes,
+//! and there are no tombstones. The upper bits of the word hold bits of the hash, so usually only the right
+//! entry is accessed; the full key is always compared.
 //!
-//! A slot owns one reference of its entry and gives it back through the epoch ([`tidesdb_sync::pin`]). Hence a
-//! reader that found an entry under a pin may use it until the pin ends ([`Cache::get_pinned`]) and may add a
-//! reference of its own ([`Cache::get`]), whatever happens to the slot meanwhile. No slot is ever "being
-//! changed": each change is one compare-and-swap from what was seen, so no state needs a pin count, and an
-//! address cannot come back while somebody pinned still compares with it.
+//! A slot owns one reference to its entry and releases it through the epoch ([`tidesdb_sync::pin`]). So a
+//! reader that found an entry under a pin may use it until the pin ends ([`Cache::get_pinned`]), and may add a
+//! reference of its own ([`Cache::get`]), whatever happens to the slot meanwhile. A slot has no intermediate
+//! state: each change is one compare-and-swap from the word that was read. So no state needs a pin count, and
+//! an address is not reused while a thread with a pin still compares with it.
 //!
 //! # Replacement
 //!
-//! S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023), in place: entries never move
-//! when their state changes. In a full cache a new entry is on probation. When entries on probation take more than a
-//! tenth of the capacity, the oldest of them is judged: with two hits it stays, else it leaves and its window
-//! remembers a fingerprint of its key. A key that is remembered when it comes back skips probation. For the rest of
-//! the room a hand walks the slots: cold entries leave, others cool by one. Hits warm an entry up to heat 3, so a hot
-//! entry is only read. The work per insert is bounded. `docs/design/0022-cache-policy.md` has the measurements.
+//! S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023), in place: entries do
+//! not move when their state changes. In a full cache a new entry is on probation. While entries on probation
+//! take more than a tenth of the capacity, the oldest of them is judged. With two hits it stays; otherwise it
+//! leaves, and its window keeps a fingerprint of its key. A key whose fingerprint is known skips probation when
+//! it comes back. To free the remaining room, a hand scans the slots: cold entries leave, others cool by one.
+//! Hits raise the heat of an entry up to 3, so a hot entry is only read. The work per insert is bounded. See
+//! `docs/design/0022-cache-policy.md` for measurements.
 //!
 //! # Growth
 //!
-//! The table has a window for every four entries, whatever the capacity, and grows by linear hashing: the insert that
-//! makes it crowded adds one window, to which a part of one other window moves. A lookup meanwhile may miss an entry
-//! that is being moved. Windows lie in chunks of 4,096, whose memory the system provides as it is touched.
+//! The table has one window per four entries, whatever the capacity, and grows by linear hashing: an insert
+//! that makes it crowded adds one window, and a part of one other window moves there. A lookup may miss an
+//! entry while it is being moved. Windows are in chunks of 4,096, whose memory the system provides when it is
+//! first touched.
 //!
 //! # Bounds
 //!
-//! [`CacheStats::used_bytes`] (table and entries) never exceeds the capacity, with one exception: inserts that race
-//! with [`Cache::set_capacity`] to a smaller size may leave it above, by at most an eighth of the former capacity per
-//! inserting thread, until the next insert. Entries that were evicted but are still held by handles or pins are
-//! outside it; [`CacheStats::live_bytes`] counts them too. The first window, 152 bytes, is not counted.
+//! [`CacheStats::used_bytes`] (table and entries) never exceeds the capacity, with one exception. Inserts that
+//! race with [`Cache::set_capacity`] to a smaller size may leave it above, by at most an eighth of the former
+//! capacity per inserting thread, until the next insert. Evicted entries that handles or pins still keep alive
+//! are not included; [`CacheStats::live_bytes`] counts them too. The first window, 152 bytes, is not counted.
 
 mod sync;
 mod key;

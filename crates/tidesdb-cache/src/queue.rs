@@ -1,20 +1,20 @@
-//! [`Queue`]: the order in which probationary entries arrived, as a ring of hashes.
+//! [`Queue`]: the order in which entries on probation arrived, as a ring of hashes.
 //!
-//! The queue may lose hashes: when it overflows, and when a push races with a pop at the same place or with a change of
-//! queues. Table's hand finds entries whose hash was lost.
+//! The queue may lose hashes: when it overflows, and when a push races with a pop at the same position or with
+//! a replacement of the queue. The hand of the table evicts entries whose hash was lost.
 
 use crate::slot::zeroed_words;
 use crate::sync::{HintU64, HintUsize, Ordering};
 
 pub(crate) struct Queue {
-    /// 0 = nothing.
+    /// Hashes; 0 means empty.
     words: Box<[HintU64]>,
     head: HintUsize,
     tail: HintUsize,
 }
 
 impl Queue {
-    /// A queue of `len` hashes, a power of two.
+    /// Creates a queue of `len` hashes; `len` must be a power of two.
     pub(crate) fn new(len: usize) -> Self {
         Queue { words: zeroed_words(len), head: HintUsize::new(0), tail: HintUsize::new(0) }
     }
@@ -23,13 +23,13 @@ impl Queue {
         self.words.len()
     }
 
-    /// Appends `hash`, over the oldest one if the queue is full.
+    /// Appends `hash`; overwrites the oldest one if the queue is full.
     pub(crate) fn push(&self, hash: u64) {
         let at = self.tail.fetch_add(1, Ordering::Relaxed);
         self.words[at & (self.len() - 1)].store(hash, Ordering::Relaxed);
     }
 
-    /// Takes the oldest hash.
+    /// Removes and returns the oldest hash.
     pub(crate) fn pop(&self) -> Option<u64> {
         loop {
             let (head, tail) = (self.head.load(Ordering::Relaxed), self.tail.load(Ordering::Relaxed));

@@ -3,9 +3,9 @@
 //!
 //! Invariants:
 //! 1. A non-null word, without its tag, came from `Arc::into_raw`, and the slot owns that reference.
-//! 2. A reference leaves a slot by one successful compare-and-swap (`remove`, `replace`), and the thread that
-//!    made it drops the reference through the epoch, under a guard that was alive at the swap; or the slot is
-//!    dropped, which its owner does only when nobody can be looking at it (see [`Found`]).
+//! 2. A reference leaves a slot by one successful compare-and-swap (`put`, `remove`). The thread that made it
+//!   drops the reference through the epoch, under a guard that was alive at the swap. Otherwise the reference
+//!   is dropped with the slot, whose owner drops it only when no thread can access it (see [`Found`]).
 //! 3. Entries are published by Release and found by Acquire, so a reader sees them whole.
 
 use std::marker::PhantomData;
@@ -16,7 +16,7 @@ use tidesdb_sync::Guard;
 use crate::entry::Entry;
 use crate::sync::{Arc, AtomicPtr, HintU64, Ordering, PlainArc};
 
-/// Bits of a pointer that 64-bit systems leave zero in user space. An address that uses them is not cached.
+/// Bits of a pointer that are zero in user space on 64-bit systems. An entry at an address that uses them is not cached.
 const TAG_BITS: u32 = if usize::BITS == 64 { 16 } else { 0 };
 const ADDRESS: usize = usize::MAX >> TAG_BITS;
 
@@ -36,10 +36,10 @@ pub(crate) struct Slot<V> {
     owns: PhantomData<Arc<Entry<V>>>,
 }
 
-/// An entry as seen in a slot under a guard. It may have left the slot since.
+/// An entry read from a slot under a guard. It may have left the slot since.
 ///
-/// It is alive for `'g`: the slot is borrowed for `'g`, so its drop comes later, and any other way out of the
-/// slot goes through the epoch, which waits for the guard, borrowed for `'g` too (invariant 2).
+/// It is alive for `'g`: the slot is borrowed for `'g`, so its drop comes later. Any other way out of the slot
+/// goes through the epoch, which waits for the guard, borrowed for `'g` too (invariant 2).
 pub(crate) struct Found<'g, V> {
     word: *mut Entry<V>,
     guard: PhantomData<&'g Entry<V>>,
@@ -61,12 +61,12 @@ impl<'g, V> Found<'g, V> {
 
     #[inline]
     pub(crate) fn entry(self) -> &'g Entry<V> {
-        // SAFETY: by invariant 1 this is a pointer to an entry that was made whole before it was published
-        // (invariant 3), and it lives for `'g` as said above. Entries are never borrowed mutably.
+        // SAFETY: by invariant 1 this is a pointer to an entry that was complete before it was published
+        // (invariant 3), and it lives for `'g`, as explained at [`Found`]. Entries are never borrowed mutably.
         unsafe { &*self.raw() }
     }
 
-    /// A reference of the caller's own.
+    /// Returns a new reference to the entry.
     #[inline]
     pub(crate) fn share(self) -> Arc<Entry<V>> {
         // SAFETY: the pointer came from `Arc::into_raw`, and the count is at least one during `'g`: the slot's
@@ -78,28 +78,28 @@ impl<'g, V> Found<'g, V> {
     }
 }
 
-/// Slots of a window: 128 bytes.
+/// Number of slots in a window: 128 bytes.
 pub(crate) const WIDTH: usize = if cfg!(loom) { 2 } else { 16 };
 
-/// Windows of a chunk.
+/// Number of windows in a chunk.
 pub(crate) const CHUNK: usize = if cfg!(loom) { 2 } else { 4096 };
 
-/// A key can live in the slots of one window only.
+/// The slots that can hold a given key.
 pub(crate) type Window<V> = [Slot<V>; WIDTH];
 
-/// Windows, and a word of ghosts for each. The system zeroes the memory when it is first touched, so a chunk costs what is
-/// used of it.
+/// Windows, and one word of ghosts for each. The system zeroes the memory when it is first touched, so a chunk
+/// costs only the part that is used.
 pub(crate) struct Chunk<V: Send + Sync + 'static> {
     pub(crate) windows: [Window<V>; CHUNK],
     pub(crate) ghosts: [HintU64; CHUNK],
 }
 
 impl<V: Send + Sync + 'static> Chunk<V> {
-    /// A chunk of empty slots.
+    /// Allocates a chunk of empty slots.
     #[cfg(not(loom))]
     pub(crate) fn empty() -> PlainArc<Self> {
-        // SAFETY: a chunk is made of atomic integers and of slots, which are atomic pointers: all bits zero is valid for
-        // both, and is the null pointer, an empty slot.
+        // SAFETY: a chunk consists of atomic integers and of slots, which are atomic pointers. All bits zero is
+        // valid for both, and as a pointer it is null, an empty slot.
         unsafe { PlainArc::new_zeroed().assume_init() }
     }
 
@@ -113,7 +113,8 @@ impl<V: Send + Sync + 'static> Chunk<V> {
 
 impl<V: Send + Sync + 'static> Drop for Chunk<V> {
     fn drop(&mut self) {
-        // Nobody can look at the chunk any more; a pin of our own costs nothing and keeps one way to look.
+        // No thread can access the chunk any more. The pin is not needed, but cheap, and slots can only be read
+        // under one.
         let guard = tidesdb_sync::pin();
         for found in self.windows.iter().flatten().filter_map(|slot| slot.load(&guard)) {
             found.entry().depart();
@@ -121,29 +122,29 @@ impl<V: Send + Sync + 'static> Drop for Chunk<V> {
     }
 }
 
-/// `count` words of zero, in memory that the system zeroes when it is touched.
+/// Allocates `count` words of zero, in memory that the system zeroes when it is touched.
 pub(crate) fn zeroed_words(count: usize) -> Box<[HintU64]> {
-    // SAFETY: all bits zero is an atomic integer.
+    // SAFETY: all bits zero is a valid atomic integer.
     unsafe { Box::new_zeroed_slice(count).assume_init() }
 }
 
 impl<V: Send + Sync + 'static> Slot<V> {
-    /// What the slot holds.
+    /// Returns the content of the slot.
     #[inline]
     pub(crate) fn load<'g>(&'g self, _guard: &'g Guard) -> Option<Found<'g, V>> {
         let word = self.word.load(Ordering::Acquire);
         (!word.is_null()).then_some(Found { word, guard: PhantomData })
     }
 
-    /// What the slot holds, if its tag is `tag`.
+    /// Returns the content of the slot, if its tag is `tag`.
     #[inline]
     pub(crate) fn load_tagged<'g>(&'g self, tag: Tag, _guard: &'g Guard) -> Option<Found<'g, V>> {
         let word = self.word.load(Ordering::Acquire);
         (word.addr() & !ADDRESS == tag.0 && !word.is_null()).then_some(Found { word, guard: PhantomData })
     }
 
-    /// Puts `entry` into the slot if the slot still holds `seen`; what it replaces is retired. Returns whether
-    /// it did.
+    /// Puts `entry` into the slot if the slot still holds `seen`, which is then retired. Returns whether it
+    /// did.
     pub(crate) fn put(
         &self,
         seen: Option<Found<'_, V>>,
@@ -156,12 +157,12 @@ impl<V: Send + Sync + 'static> Slot<V> {
         if word.addr() & !ADDRESS == 0 && self.swap(expected, word.map_addr(|addr| addr | tag.0), guard) {
             return true;
         }
-        // SAFETY: the pointer came from `Arc::into_raw` above and was not given to the slot.
+        // SAFETY: the pointer came from `Arc::into_raw` above and was not stored in the slot.
         drop(unsafe { Arc::from_raw(word.cast_const()) });
         false
     }
 
-    /// Empties the slot if it still holds `seen`, which is retired. Returns whether it did.
+    /// Empties the slot if it still holds `seen`, which is then retired. Returns whether it did.
     pub(crate) fn remove(&self, seen: Found<'_, V>, guard: &Guard) -> bool {
         self.swap(seen.word, ptr::null_mut(), guard)
     }
@@ -171,9 +172,9 @@ impl<V: Send + Sync + 'static> Slot<V> {
             return false;
         }
         if !seen.is_null() {
-            // SAFETY: `seen` was in the slot until this exchange, so by invariant 1 it is from `Arc::into_raw`
-            // and the slot's reference is ours now. It is dropped by the epoch, hence after every guard that
-            // could have found it in this slot.
+            // SAFETY: `seen` was in the slot until this exchange, so by invariant 1 it came from
+            // `Arc::into_raw` and the slot's reference is ours now. The epoch drops it, so after every guard
+            // that could have found it in this slot.
             let owned = unsafe { Arc::from_raw(untagged(seen)) };
             guard.defer(move || drop(owned));
         }
@@ -185,7 +186,7 @@ impl<V> Drop for Slot<V> {
     fn drop(&mut self) {
         let word = self.word.load(Ordering::Relaxed);
         if !word.is_null() {
-            // SAFETY: invariant 1; the exclusive borrow means that no `Found` of this slot is left.
+            // SAFETY: invariant 1; the exclusive borrow means that no `Found` of this slot exists.
             drop(unsafe { Arc::from_raw(untagged(word)) });
         }
     }

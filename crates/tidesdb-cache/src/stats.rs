@@ -1,33 +1,33 @@
-//! Counters of a cache and the bytes it accounts for.
+//! Counters of a cache, and the bytes charged to it.
 
 use tidesdb_sync::{CachePadded, ShardedCounter, ShardedCounters};
 
 use crate::sync::{AtomicU64, HintU64, Ordering};
 
-/// Figures of a [`Cache`](crate::Cache) since it was made. Taken one by one while others work, so they need not
-/// agree with each other to the last unit.
+/// Statistics of a [`Cache`](crate::Cache) since its creation. They are read one by one while other threads
+/// work, so they may be slightly inconsistent with each other.
 #[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
 pub struct CacheStats {
     /// Lookups that found their key.
     pub hits: u64,
-    /// Lookups that did not.
+    /// Lookups that did not find their key.
     pub misses: u64,
-    /// Values that were put into the table.
+    /// Values put into the table.
     pub inserts: u64,
-    /// Values that were pushed out to make room.
+    /// Values evicted to make room.
     pub evictions: u64,
-    /// Values in the table.
+    /// Number of values in the table.
     pub entries: u64,
     /// Bytes of the table and of the values in it.
     pub used_bytes: u64,
-    /// Bytes of all values not yet destroyed: in the table, evicted but held by a handle or a pin, or never
-    /// cached and held by a handle. Without the table.
+    /// Bytes of all values not yet destroyed: in the table, evicted but kept alive by a handle or a pin, or
+    /// never cached and kept alive by a handle. Does not include the table.
     pub live_bytes: u64,
-    /// The limit of `used_bytes`.
+    /// Upper limit of `used_bytes`.
     pub capacity: u64,
 }
 
-/// What is counted per event, by thread slot.
+/// Events that are counted, per thread slot.
 #[derive(Copy, Clone)]
 pub(crate) enum Count {
     Hit,
@@ -38,16 +38,16 @@ pub(crate) enum Count {
 
 const COUNTS: usize = 4;
 
-/// What every insert and eviction writes, on one cache line.
+/// The fields that every insert and eviction writes, on one cache line.
 struct Level {
     /// Bytes of the table and its entries. Every entry in a slot is charged exactly once.
     used: AtomicU64,
-    /// Those of entries on probation.
+    /// Bytes of the entries on probation.
     probation: HintU64,
     entries: HintU64,
 }
 
-/// The books of a cache. Entries share them, since handles outlive the cache.
+/// The accounting of a cache. Entries share it, because handles outlive the cache.
 pub(crate) struct Account {
     level: CachePadded<Level>,
     live: ShardedCounter,
@@ -84,7 +84,8 @@ impl Account {
         self.level.entries.load(Ordering::Relaxed)
     }
 
-    /// Charges `bytes` if the total then stays within `capacity`; else says how much is missing.
+    /// Charges `bytes` if the total then stays within `capacity`. Otherwise returns the number of bytes
+    /// missing.
     pub(crate) fn try_charge(&self, bytes: u64, capacity: u64) -> Result<(), u64> {
         let mut used = self.used();
         loop {
@@ -102,10 +103,10 @@ impl Account {
 
     pub(crate) fn uncharge(&self, bytes: u64) {
         let before = self.level.used.fetch_sub(bytes, Ordering::Relaxed);
-        debug_assert!(before >= bytes, "gave back {bytes} of {before} bytes");
+        debug_assert!(before >= bytes, "uncharged {bytes} of {before} bytes");
     }
 
-    /// Notes an entry that is charged already, and how much of it is on probation.
+    /// Records an entry that is charged already, and how many of its bytes are on probation.
     pub(crate) fn arrived(&self, probation: u64) {
         self.level.entries.fetch_add(1, Ordering::Relaxed);
         if probation > 0 {
@@ -113,7 +114,7 @@ impl Account {
         }
     }
 
-    /// Notes that an entry of `charge` bytes is gone.
+    /// Records that an entry of `charge` bytes left the table.
     pub(crate) fn departed(&self, charge: u64) {
         self.level.entries.fetch_sub(1, Ordering::Relaxed);
         self.uncharge(charge);
@@ -131,7 +132,7 @@ impl Account {
         self.live.sub(bytes);
     }
 
-    /// Bytes of all values not yet destroyed. Adds up counters of all threads.
+    /// Bytes of all values not yet destroyed. Sums the counters of all threads.
     pub(crate) fn live(&self) -> u64 {
         self.live.sum()
     }

@@ -14,5 +14,5 @@ pub(crate) use loom::sync::{
 
 pub(crate) use std::sync::Arc as PlainArc;
 
-/// Atomics of hints: any value is right, a wrong one costs hits. Models leave them out.
+/// Atomics of hints: any value is correct, a wrong one only costs hits. Models do not explore them.
 pub(crate) use std::sync::atomic::{AtomicU64 as HintU64, AtomicUsize as HintUsize};

@@ -1,12 +1,16 @@
-//! [`Table`]: windows of slots, the search within a window, who leaves when room is needed, and how the table grows.
+//! [`Table`]: windows of slots, search within a window, eviction, and growth of the table.
 //!
-//! Linear hashing: the table grows by one window at a time, which takes over the keys of one other window. So no insert
-//! moves more than a window, and the table has the size of what is cached.
+//! Linear hashing: the table grows by one window at a time, which takes a part of the keys of one other window.
+//! So no insert moves more than one window, and the size of the table follows the number of entries.
 //!
-//! Invariants: an entry sits in the window that its hash names, or whoever put or found it elsewhere is about to move it;
-//! every entry in a slot is charged to the account once, and whoever takes it out of the slot uncharges it. Two
-//! inserts of one key at the same time may both land; each then runs [`Table::settle`], after which at most one of
-//! them is left. Only one thread at a time, which holds the cache's lock, changes the number of windows.
+//! Invariants:
+//! * An entry is in the window that its hash selects, or the thread that put or found it elsewhere is about to
+//!   move it.
+//! * Every entry in a slot is charged to the account once; the thread that removes it from the slot uncharges
+//!   it.
+//! * Two concurrent inserts of one key may both succeed. Each then runs [`Table::settle`], after which at most
+//!   one of the entries is left.
+//! * Only one thread at a time, which holds the cache's lock, changes the number of windows.
 
 use tidesdb_sync::{CachePadded, EpochCell, Guard};
 
@@ -18,50 +22,50 @@ use crate::slot::{CHUNK, Found, Slot, Tag, WIDTH, Window};
 use crate::stats::{Account, Count};
 use crate::sync::{Arc, AtomicUsize, HintUsize, Ordering, PlainArc, fence};
 
-/// Entries per window before the table grows. While it doubles, some windows hold twice as many.
+/// Entries per window at which the table grows. Until all windows are split, some hold twice as many.
 const LOAD: u64 = if cfg!(loom) { 1 } else { 4 };
 
-/// Places in the queue of probationary entries, per window.
+/// Queue places for entries on probation, per window.
 const QUEUE_PLACES: usize = 2;
 
-/// Memory of a window: slots, ghosts, places in the queue.
+/// Memory of a window: slots, ghosts, queue places.
 pub(crate) const WINDOW_BYTES: u64 = ((WIDTH + 1 + QUEUE_PLACES) * size_of::<u64>()) as u64;
 
-/// Windows of the largest table. Bits of the hash above have other uses.
+/// Number of windows of the largest table. The higher bits of the hash have other uses.
 const WINDOWS_MAX: usize = if cfg!(loom) { 4 } else { 1 << 31 };
 
-/// How often an insert tries to get a slot of its window before it gives up.
+/// Attempts of an insert to get a slot of its window.
 const PLACE_ATTEMPTS: usize = 4;
 
-/// Hits on probation that make an entry stay.
+/// Hits on probation after which an entry stays.
 const HITS_TO_STAY: u8 = 2;
 
 pub(crate) struct Table<V: Send + Sync + 'static> {
-    /// Number of the last window in use.
+    /// Index of the last window in use.
     last: AtomicUsize,
-    /// Bits of a hash that name a window: the least power of two above `last`, minus one. It may be one bit longer for a
-    /// moment, which makes no difference.
+    /// Hash bits that select a window: the least power of two above `last`, minus one. It may briefly be one
+    /// bit longer, which makes no difference.
     mask: AtomicUsize,
     directory: EpochCell<Directory<V>>,
     /// Hashes of entries on probation, in order of arrival.
     queue: EpochCell<Queue>,
-    /// Slots the hand has passed since the beginning.
+    /// Number of slots that the hand has passed since creation.
     hand: CachePadded<HintUsize>,
-    /// Entries replaced in full windows.
+    /// Number of entries replaced in full windows.
     replacements: HintUsize,
     account: PlainArc<Account>,
 }
 
-/// How much work one insert may spend on making room.
+/// Limits the work that one insert may spend on making room.
 pub(crate) struct Effort {
-    /// Warm entries that may still be spared.
+    /// Number of warm entries that may still be spared.
     spare: usize,
-    /// Slots that may still be looked at.
+    /// Number of slots that may still be checked.
     looks: usize,
 }
 
 impl<V: Send + Sync + 'static> Table<V> {
-    /// A table of one window.
+    /// Creates a table of one window.
     pub(crate) fn new(account: &PlainArc<Account>) -> Self {
         Table {
             last: AtomicUsize::new(0),
@@ -82,7 +86,7 @@ impl<V: Send + Sync + 'static> Table<V> {
         self.windows() * WIDTH
     }
 
-    /// The number of the window that `hash` names.
+    /// Returns the index of the window that `hash` selects.
     #[inline]
     fn index(&self, hash: u64) -> usize {
         let last = self.last.load(Ordering::Acquire);
@@ -104,7 +108,7 @@ impl<V: Send + Sync + 'static> Table<V> {
         self.directory.load(guard).ghosts(self.index(hash))
     }
 
-    /// The entry of `key`. While a window is moved, entries in it may be missed.
+    /// Returns the entry of `key`. Entries that are being moved to another window may be missed.
     #[inline]
     pub(crate) fn find<'g>(&'g self, key: CacheKey, hash: u64, guard: &'g Guard) -> Option<Found<'g, V>> {
         let tag = Tag::of(hash);
@@ -120,8 +124,8 @@ impl<V: Send + Sync + 'static> Table<V> {
         None
     }
 
-    /// Puts an entry into its window, in place of a colder one if the window is full. Returns the window; if there is none,
-    /// the entry is still the caller's.
+    /// Puts an entry into its window, in place of a colder one if the window is full. Returns the window. On
+    /// `None` the caller still owns the entry's charge.
     pub(crate) fn place(&self, entry: &Arc<Entry<V>>, hash: u64, guard: &Guard) -> Option<usize> {
         let index = self.index(hash);
         let window = self.window(index, guard)?;
@@ -140,12 +144,12 @@ impl<V: Send + Sync + 'static> Table<V> {
         None
     }
 
-    /// After a `place` into window `placed`: leaves the first entry of `key` in the window that its hash names now and
-    /// removes the others. Returns what is left, if it has not been evicted yet.
+    /// Called after a `place` into window `placed`. Keeps the first entry of `key` in the window that its hash
+    /// selects now, and removes the others. Returns the entry kept, if it has not been evicted yet.
     ///
-    /// Of two inserters that both placed the key, at least one sees the other's entry here, by the fences; and both prefer
-    /// the same one, so not both are removed. If the table grew meanwhile, either its grower has seen the entry and moved
-    /// it, or the new size is seen here.
+    /// If two inserters both placed the key, the fences ensure that at least one of them sees the other's entry
+    /// here. Both prefer the same entry, so not both are removed. If the table grew meanwhile, either the
+    /// growing thread has seen the entry and moved it, or the new size is seen here.
     pub(crate) fn settle<'g>(
         &'g self,
         key: CacheKey,
@@ -166,7 +170,7 @@ impl<V: Send + Sync + 'static> Table<V> {
         self.keep_first(key, hash, (self.index(hash), 0), guard);
     }
 
-    /// Removes the entries of `key` in a window but the first `keep`. Returns the first one kept.
+    /// Removes all but the first `keep` entries of `key` in a window. Returns the first one kept.
     fn keep_first<'g>(
         &'g self,
         key: CacheKey,
@@ -190,7 +194,7 @@ impl<V: Send + Sync + 'static> Table<V> {
         first
     }
 
-    /// Removes every entry of `file` from windows `from..to`. Returns whether there are windows beyond.
+    /// Removes every entry of `file` from windows `from..to`. Returns whether there are windows after `to`.
     pub(crate) fn erase_file(&self, file: u64, from: usize, to: usize, guard: &Guard) -> bool {
         let windows = self.windows();
         for slot in (from..to.min(windows)).flat_map(|index| self.slots_of(index, guard)) {
@@ -201,13 +205,13 @@ impl<V: Send + Sync + 'static> Table<V> {
         to < windows
     }
 
-    /// Puts a placed entry on the list of those that must prove themselves.
+    /// Adds a placed entry to the queue of entries on probation.
     pub(crate) fn enqueue(&self, hash: u64, guard: &Guard) {
         self.queue.load(guard).push(hash);
     }
 
-    /// Evicts until `missing` bytes are free or the effort is spent: entries on probation while those take more than
-    /// `probation` bytes, else what the hand finds. Returns the bytes freed.
+    /// Evicts until `missing` bytes are free or the effort is spent. Takes entries on probation while those
+    /// hold more than `probation` bytes, otherwise entries at the hand. Returns the bytes freed.
     pub(crate) fn evict(&self, missing: u64, probation: u64, effort: &mut Effort, guard: &Guard) -> u64 {
         let mut freed = 0;
         while freed < missing && effort.looks > 0 {
@@ -236,8 +240,8 @@ impl<V: Send + Sync + 'static> Table<V> {
     }
 
     fn move_hand(&self, effort: &mut Effort, guard: &Guard) -> u64 {
-        // The hand moves by a few slots at a time, and those are all seen to even if fewer would do: stopping
-        // halfway would spare the same slots round after round.
+        // The hand moves by a few slots at a time and handles all of them, even if fewer would be enough:
+        // stopping halfway would spare the same slots in every round.
         let slots = self.slots();
         let stride = (slots / 256).clamp(1, 4);
         effort.looks = effort.looks.saturating_sub(stride);
@@ -253,7 +257,7 @@ impl<V: Send + Sync + 'static> Table<V> {
         freed
     }
 
-    /// Evicts an entry or, if it has earned that and the effort allows, spares it. Returns the bytes freed.
+    /// Evicts an entry, or spares it if it has enough hits and the effort allows. Returns the bytes freed.
     fn judge(&self, slot: &Slot<V>, found: Found<'_, V>, effort: &mut Effort, guard: &Guard) -> u64 {
         let entry = found.entry();
         let probation = entry.is_on_probation();
@@ -279,13 +283,14 @@ impl<V: Send + Sync + 'static> Table<V> {
         entry.charge
     }
 
-    /// Whether there are more entries than the windows are meant for.
+    /// Returns whether there are more entries than the windows are meant for.
     #[inline]
     pub(crate) fn is_crowded(&self) -> bool {
         self.account.entries() > LOAD * self.windows() as u64 && self.windows() < WINDOWS_MAX
     }
 
-    /// Whether the table must grow before more entries arrive: its windows are about to overflow.
+    /// Returns whether the table must grow before more entries arrive, because its windows are about to
+    /// overflow.
     pub(crate) fn is_overcrowded(&self) -> bool {
         self.account.entries() > 3 * LOAD / 2 * self.windows() as u64
     }
@@ -323,12 +328,12 @@ impl<V: Send + Sync + 'static> Table<V> {
         self.fit_queue(guard);
     }
 
-    /// Windows for the entries that are left.
+    /// Number of windows needed for the remaining entries.
     pub(crate) fn windows_needed(&self) -> usize {
         usize::try_from(self.account.entries() / LOAD).unwrap_or(usize::MAX).saturating_add(1)
     }
 
-    /// After the number of windows changed: moves entries of window `from` that belong elsewhere now.
+    /// Moves entries of window `from` that belong elsewhere after the number of windows changed.
     fn rehome(&self, from: usize, guard: &Guard) {
         fence(Ordering::SeqCst);
         for slot in self.slots_of(from, guard) {
@@ -337,8 +342,8 @@ impl<V: Send + Sync + 'static> Table<V> {
             };
             let entry = found.share();
             let hash = entry.key.hash();
-            // First out, then in: whoever takes an entry out owns its charge, and it must not be both here
-            // uncharged by an eviction and there.
+            // Removes first, then inserts: the thread that removes an entry owns its charge. The other order
+            // could leave an entry in its new window whose charge an eviction from the old one has returned.
             if self.index(hash) != from && slot.remove(found, guard) {
                 match self.place(&entry, hash, guard) {
                     Some(placed) => drop(self.settle(entry.key, hash, placed, guard)),
@@ -360,8 +365,9 @@ impl<V: Send + Sync + 'static> Table<V> {
         self.queue.store(new);
     }
 
-    /// After a full window lost `victim`: cools the rest by one if nothing cold was left in it, and now and then
-    /// anyway. Else what was hot once would stay, and newcomers would only push out each other.
+    /// Called when a full window lost `victim`. Cools the remaining entries by one if the victim was not cold,
+    /// and also at every 16th replacement. Otherwise formerly hot entries would stay, and new ones would only
+    /// replace each other.
     fn age(&self, window: &Window<V>, victim: Found<'_, V>, guard: &Guard) {
         let turn = self.replacements.fetch_add(1, Ordering::Relaxed);
         if victim.entry().heat() > 0 || turn.is_multiple_of(WIDTH) {
@@ -373,13 +379,14 @@ impl<V: Send + Sync + 'static> Table<V> {
 }
 
 impl Effort {
-    /// For an insert: spares so many warm entries, then takes what comes, in one round of the table at most.
+    /// Effort of an insert: spares a limited number of warm entries, then evicts any, in at most about one
+    /// round of the table.
     pub(crate) fn bounded<V: Send + Sync + 'static>(table: &Table<V>) -> Self {
         const SPARE: usize = 64;
         Effort { spare: SPARE, looks: table.slots() + SPARE * WIDTH }
     }
 
-    /// For shrinking: as many rounds as the hottest entry takes to cool.
+    /// Effort of shrinking: as many rounds as the hottest entry takes to cool.
     pub(crate) fn thorough<V: Send + Sync + 'static>(table: &Table<V>) -> Self {
         Effort { spare: usize::MAX, looks: table.slots() * (usize::from(MAX_HEAT) + 2) }
     }
@@ -393,20 +400,21 @@ fn take<V: Send + Sync + 'static>(slot: &Slot<V>, found: Found<'_, V>, guard: &G
     taken
 }
 
-/// Where in its window a key is looked for first: spreads keys, so that most are found at the first look.
+/// Slot of the window at which the search for a key starts. It spreads the keys, so that most are found at the
+/// first slot.
 #[inline]
 fn home(hash: u64) -> usize {
     (hash >> 40) as usize % WIDTH
 }
 
-/// The slot of a window to put a new entry into: the first empty one, else the coldest.
+/// Returns the slot of a window to put a new entry into: the first empty one, otherwise the coldest.
 fn choose<'g, V: Send + Sync + 'static>(
     window: &'g Window<V>,
     home: usize,
     guard: &'g Guard,
 ) -> (&'g Slot<V>, Option<Found<'g, V>>) {
     let in_order = || (home..home + WIDTH).map(|at| &window[at % WIDTH]);
-    // Looking for an empty slot first touches no entries, which are likely to be far from the caches.
+    // The search for an empty slot does not access entries, which are likely not in the processor's caches.
     if let Some(empty) = in_order().find(|slot| slot.load(guard).is_none()) {
         return (empty, None);
     }

@@ -1,4 +1,4 @@
-//! Tests of the cache as a whole. Helpers here, groups of tests in the modules.
+//! Tests of the cache as a whole: helpers here, groups of tests in the modules.
 
 mod growth;
 mod model;
@@ -13,7 +13,7 @@ use super::*;
 use crate::entry::Entry;
 use crate::table::WINDOW_BYTES;
 
-/// Bytes charged per test value besides what the test says.
+/// Bytes charged per test value in addition to the test's own charge.
 fn overhead() -> u64 {
     Entry::<Value>::OVERHEAD
 }
@@ -22,7 +22,7 @@ fn key(file: u64, block: u32) -> CacheKey {
     CacheKey { file, block, part: 0 }
 }
 
-/// A small generator; tests print its seed.
+/// A small generator. Tests print its seed.
 struct Random(u64);
 
 impl Random {
@@ -43,7 +43,7 @@ impl Random {
     }
 }
 
-/// A value that knows its key, notices tearing, and counts births and deaths.
+/// A value that knows its key, detects tearing, and counts its instances.
 struct Value {
     key: CacheKey,
     check: u64,
@@ -69,7 +69,7 @@ impl Drop for Value {
     }
 }
 
-/// Lets the epoch run what is due until `done`; pins of tests on other threads may hold it back for a while.
+/// Runs the epoch until `done`. Pins of tests on other threads may delay it for a while.
 fn reclaim_until(done: impl Fn() -> bool) -> bool {
     for _ in 0..100_000 {
         if done() {

@@ -1,8 +1,9 @@
 //! Models of the slot protocol on one window of two slots:
 //! `LOOM_MAX_PREEMPTIONS=3 RUSTFLAGS="--cfg loom" cargo test -p tidesdb-cache --test loom --release`.
 //!
-//! The epoch is the model of `tidesdb-sync`: it frees once no pin is left. A value is freed by writing to a loom
-//! cell, so loom reports any reader that it is not ordered after; loom's reference counts report leaks.
+//! The epoch is the model of `tidesdb-sync`: it frees once no pin is left. A value is freed by writing to a
+//! loom cell, so loom reports any reader that is not ordered before that write. loom's reference counts report
+//! leaks.
 #![cfg(loom)]
 
 use loom::cell::UnsafeCell;
@@ -11,10 +12,10 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 use tidesdb_cache::{Cache, CacheKey};
 
-/// Room for two values of 10 bytes, and too little for a second window.
+/// Room for two values of 10 bytes, but not for a second window.
 const CAPACITY: u64 = 20;
 
-/// Room for a second window once there are two values, and more values than they have slots.
+/// Room for a second window once there are two values, and for more values than there are slots.
 const GROWING: u64 = 120;
 
 struct Value {
@@ -51,17 +52,17 @@ fn key(file: u64) -> CacheKey {
     CacheKey { file, block: 0, part: 0 }
 }
 
-/// Bytes of a window.
+/// Size of a window in bytes.
 const WINDOW: u64 = 40;
 
 type Shared = (Arc<Cache<Value>>, Arc<AtomicUsize>);
 
-/// Runs two threads on a full cache prepared by `before`, then checks that all books are closed.
+/// Runs two threads on a full cache prepared by `before`, then checks that all charges and values are returned.
 fn model(before: fn(&Shared), one: fn(&Shared), two: fn(&Shared), after: fn(&Shared)) {
     model_of((CAPACITY, usize::MAX), before, one, two, after);
 }
 
-/// As `model`, with another capacity and at most so many preemptions.
+/// Like `model`, with another capacity and a limit on preemptions.
 fn model_of(
     (capacity, preemptions): (u64, usize),
     before: fn(&Shared),
@@ -129,7 +130,7 @@ fn one_key_inserted_twice_is_cached_once() {
 
 #[test]
 fn one_key_inserted_into_different_slots_is_cached_once() {
-    // One inserter finds the first slot of the window taken, the other has just freed it.
+    // One inserter finds the first slot of the window taken; the other one has just freed it.
     for taken in 2..6 {
         loom::model(move || {
             let shared: Shared = (Arc::new(Cache::new(CAPACITY)), Arc::new(AtomicUsize::new(0)));
@@ -155,7 +156,7 @@ fn a_pinned_reader_outlives_an_eviction() {
 }
 
 #[test]
-fn a_handle_taken_during_an_erase_is_good() {
+fn a_handle_taken_during_an_erase_is_valid() {
     model(
         |shared| insert(shared, 1),
         |shared| shared.0.erase(key(1)),
@@ -165,7 +166,7 @@ fn a_handle_taken_during_an_erase_is_good() {
 }
 
 #[test]
-fn a_handle_taken_during_an_eviction_is_good() {
+fn a_handle_taken_during_an_eviction_is_valid() {
     model(
         |shared| (1..=2).for_each(|file| insert(shared, file)),
         |shared| insert(shared, 3),
@@ -186,7 +187,7 @@ fn two_evictors_take_an_entry_once() {
 
 #[test]
 fn an_entry_inserted_while_the_table_grows_is_found_once() {
-    // Whichever window the second key goes to, the first insert grows the table meanwhile.
+    // For both possible windows of the second key; the first insert grows the table meanwhile.
     for file in 3..5 {
         loom::model(move || {
             let shared: Shared = (Arc::new(Cache::new(GROWING)), Arc::new(AtomicUsize::new(0)));
@@ -197,7 +198,7 @@ fn an_entry_inserted_while_the_table_grows_is_found_once() {
             other.join().expect("the other thread passed");
             let cache = &shared.0;
             let found = [1, 2, file].iter().filter(|file| cache.contains(key(**file))).count() as u64;
-            assert_eq!(cache.stats().entries, found, "an entry is where nobody looks, or twice");
+            assert_eq!(cache.stats().entries, found, "an entry is in the wrong window, or twice");
         });
     }
 }
@@ -228,8 +229,8 @@ fn an_entry_that_is_erased_while_the_table_grows_is_gone() {
 }
 
 #[test]
-fn a_cache_that_shrinks_under_an_insert_keeps_its_books() {
-    // Two preemptions among the many steps of a shrink would take hours.
+fn a_shrink_during_an_insert_loses_no_charge() {
+    // Two preemptions among the many steps of a shrink would take hours to explore.
     model_of(
         (GROWING, 1),
         |shared| (1..=2).for_each(|file| insert(shared, file)),

@@ -1,12 +1,12 @@
-//! A cache takes no memory before something is cached, not even address space. Alone in its process, because it looks at the
-//! size of the whole process.
+//! A cache takes no memory, not even address space, before something is cached. The only test in its process,
+//! because it measures the size of the whole process.
 #![cfg(all(target_os = "linux", not(loom), not(miri)))]
 
 use tidesdb_cache::{Cache, CacheKey};
 
-/// Address space of the process.
+/// Returns the address space of the process.
 fn virtual_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/statm").expect("Linux has it");
+    let text = std::fs::read_to_string("/proc/self/statm").expect("/proc/self/statm exists on Linux");
     let pages: u64 = text.split(' ').next().and_then(|pages| pages.parse().ok()).expect("a number");
     pages * 4096
 }

@@ -1,4 +1,4 @@
-// A small tour in Java, by JNA: put, get, iterate, a transaction that is refused, expiry, a backup.
+// Example in Java, with JNA: put, get, iterate, a transaction with a conflict, expiry, a backup.
 //
 //   java -cp jna-5.14.0.jar -Djna.library.path=/opt/tidesdb/lib Kv.java shop
 
@@ -16,7 +16,7 @@ import com.sun.jna.ptr.PointerByReference;
 public final class Kv {
     static final int SNAPSHOT = 3, NOT_FOUND = -3, EXISTS = -6, CONFLICT = -7;
 
-    /** tidesdb_config_t; the fields behind the path and the log level keep their defaults. */
+    /** tidesdb_config_t; the fields after the path and the log level keep their defaults. */
     @FieldOrder({"dbPath", "threads", "logLevel", "rest"})
     public static class Config extends Structure {
         public Pointer dbPath;
@@ -27,7 +27,7 @@ public final class Kv {
         public static class ByValue extends Config implements Structure.ByValue {}
     }
 
-    /** tidesdb_column_family_config_t, all of it at its defaults. */
+    /** tidesdb_column_family_config_t with default values. */
     @FieldOrder({"name", "writeBufferSize", "rest"})
     public static class FamilyConfig extends Structure {
         public byte[] name = new byte[128];
@@ -37,7 +37,7 @@ public final class Kv {
         public static class ByValue extends FamilyConfig implements Structure.ByValue {}
     }
 
-    /** The functions that this program calls; size_t and time_t have 64 bits. */
+    /** The functions used by this program; size_t and time_t have 64 bits. */
     interface TidesDb extends Library {
         Config.ByValue tidesdb_default_config();
         FamilyConfig.ByValue tidesdb_default_column_family_config();
@@ -63,7 +63,7 @@ public final class Kv {
 
     static final TidesDb LIB = Native.load("tidesdb", TidesDb.class);
 
-    /** Fails with the library's words unless the code is 0 or the one that is fine. */
+    /** Throws the library's message unless the code is 0 or the accepted one. */
     static int check(int code, int fine) {
         if (code != 0 && code != fine) {
             throw new IllegalStateException(code + ": " + LIB.tidesdb_last_error());

@@ -1,5 +1,5 @@
 /*
- * A small tour in C: open, put, get, iterate, a transaction with a savepoint, close.
+ * Example in C: open, put, get, iterate, a transaction with a savepoint, close.
  *
  *   cc kv.c $(pkg-config --cflags --libs tidesdb) -o kv && ./kv shop
  */

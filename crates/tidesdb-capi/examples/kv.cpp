@@ -1,4 +1,4 @@
-// A small tour in C++17, with handles that free themselves.
+// Example in C++17, with handles that are freed automatically.
 //
 //   c++ -std=c++17 kv.cpp $(pkg-config --cflags --libs tidesdb) -o kv && ./kv shop
 
@@ -28,7 +28,7 @@ inline std::string_view view(const uint8_t *data, size_t size)
     return {reinterpret_cast<const char *>(data), size};
 }
 
-// Owns a handle; Free is called with it once.
+// Owns a handle; calls Free with it once.
 template <typename T, auto Free> class Handle {
 public:
     Handle() = default;

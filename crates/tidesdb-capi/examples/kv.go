@@ -1,4 +1,4 @@
-// A small tour in Go, by cgo: put, get, iterate, a transaction that is refused, expiry, a backup.
+// Example in Go, with cgo: put, get, iterate, a transaction with a conflict, expiry, a backup.
 //
 //	PKG_CONFIG_PATH=/opt/tidesdb/lib/pkgconfig go build -o kv kv.go && LD_LIBRARY_PATH=/opt/tidesdb/lib ./kv shop
 package main
@@ -18,7 +18,7 @@ import (
 
 const forever = 0
 
-// Failure is a code of the library with its words.
+// Failure is an error code of the library with its message.
 type Failure struct {
 	Code C.int
 	Text string
@@ -26,7 +26,7 @@ type Failure struct {
 
 func (f Failure) Error() string { return fmt.Sprintf("%d: %s", f.Code, f.Text) }
 
-// The words belong to the thread of the last call, so callers hold theirs.
+// The message belongs to the thread of the last call, so callers lock their thread.
 func failure(code C.int) error {
 	if code == C.TDB_SUCCESS {
 		return nil
@@ -40,7 +40,7 @@ func check(code C.int) {
 	}
 }
 
-// bytes is a slice as C takes it; the library copies it during the call.
+// bytes returns the address and the length of a slice for C; the library copies the data during the call.
 func bytes(b []byte) (*C.uint8_t, C.size_t) {
 	return (*C.uint8_t)(unsafe.SliceData(b)), C.size_t(len(b))
 }

@@ -1,4 +1,4 @@
-"""A small tour in Python, with nothing but ctypes.
+"""Example in Python, with ctypes only.
 
     python3 kv.py shop                    (finds libtidesdb.so.9 as the system does)
     TIDESDB_LIBRARY=/opt/lib/libtidesdb.so.9 python3 kv.py shop
@@ -13,13 +13,13 @@ SNAPSHOT, NOT_FOUND, EXISTS = 3, -3, -6
 
 
 class Config(ctypes.Structure):
-    """tidesdb_config_t; the fields behind the path keep their defaults."""
+    """tidesdb_config_t; the fields after the path keep their defaults."""
 
     _fields_ = [("db_path", c_char_p), ("threads", c_int * 2), ("log_level", c_int), ("rest", c_byte * 108)]
 
 
 class FamilyConfig(ctypes.Structure):
-    """tidesdb_column_family_config_t, all of it at its defaults."""
+    """tidesdb_column_family_config_t with default values."""
 
     _fields_ = [("name", ctypes.c_char * 128), ("write_buffer_size", c_size_t), ("rest", c_byte * 488)]
 
@@ -54,14 +54,14 @@ for name, arguments in {
 
 
 def check(code, *fine):
-    """Raises what the library says about a failure."""
+    """Raises the message of a failed call."""
     if code != 0 and code not in fine:
         raise RuntimeError(f"{code}: {lib.tidesdb_last_error().decode()}")
     return code
 
 
 def get(txn, family, key):
-    """The value of a key, or None."""
+    """Returns the value of a key, or None."""
     value, size = c_void_p(), c_size_t()
     if check(lib.tidesdb_txn_get(txn, family, key, len(key), byref(value), byref(size)), NOT_FOUND):
         return None
@@ -71,7 +71,7 @@ def get(txn, family, key):
 
 
 def pairs(txn, family):
-    """All pairs in the order of the keys."""
+    """Returns all pairs in key order."""
     it, key, value, key_size, value_size = c_void_p(), c_void_p(), c_void_p(), c_size_t(), c_size_t()
     check(lib.tidesdb_iter_new(txn, family, byref(it)))
     try:

@@ -1,7 +1,7 @@
-//! Functions of C callers: comparators and commit hooks.
+//! Functions supplied by C callers: comparators and commit hooks.
 //!
-//! A caller promises, in the headers, that a function and its context may be used from any thread, as long as the database is open,
-//! and that it returns: no exception and no `longjmp` may leave it.
+//! By the headers, the caller guarantees that a function and its context may be used from any thread while the
+//! database is open, and that the function returns normally: no exception and no `longjmp` may leave it.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -14,44 +14,46 @@ use tidesdb::{CommitHook, Committed, CommittedOp, Comparator};
 use crate::abi::{CommitOp, CompareFn, ERR_BUSY, HookFn};
 use crate::failure::{Answer, told};
 
-/// The context that goes with a function: never followed here.
+/// The context pointer that belongs to a function. Never dereferenced here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Context(*mut c_void);
 
-// SAFETY: it is a value here, handed back as it came; that the function behind it may run in any thread is the caller's promise.
+// SAFETY: the pointer is only stored and passed back; the caller guarantees that its function may run in any
+// thread.
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
 impl Context {
-    /// As it came.
+    /// Wraps the caller's pointer.
     pub(crate) fn new(raw: *mut c_void) -> Self {
         Self(raw)
     }
 
-    /// As it came.
+    /// Returns the caller's pointer.
     pub(crate) fn raw(self) -> *mut c_void {
         self.0
     }
 }
 
-/// The caller's order as one of the engine's.
+/// Adapts the caller's comparator to the engine.
 pub(crate) fn comparator(name: &str, compare: CompareFn, context: Context) -> Comparator {
     Comparator::custom(name, move |a: &[u8], b: &[u8]| {
         let _inside = Inside::enter(&ORDERS);
-        // SAFETY: both slices are good for reading their lengths; the rest is the caller's promise, see above.
+        // SAFETY: both slices are valid for their lengths; the caller guarantees the rest, see above.
         let order = unsafe { compare(a.as_ptr(), a.len(), b.as_ptr(), b.len(), context.raw()) };
         order.cmp(&0)
     })
 }
 
-/// The caller's hook as one of the engine's.
+/// Adapts the caller's hook to the engine.
 pub(crate) fn hook(function: HookFn, context: Context) -> Arc<CommitHook> {
     Arc::new(move |committed: &Committed<'_>| {
         let ops: Vec<CommitOp> = committed.ops.iter().filter_map(show).collect();
         let count = c_int::try_from(ops.len()).unwrap_or(c_int::MAX);
         let _inside = Inside::enter(&HOOKS);
-        // SAFETY: the operations and what they point to live until the call returns; the rest is the caller's promise, see above.
+        // SAFETY: the operations and the memory they point to live until the call returns; the caller
+        // guarantees the rest, see above.
         let code = unsafe { function(ops.as_ptr(), count, committed.seq, context.raw()) };
         if code != 0 {
             tracing::warn!(code, seq = committed.seq, "a commit hook failed; the commit stands");
@@ -64,7 +66,7 @@ thread_local! {
     static ORDERS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// As long as it lives, this thread is in a function of the caller's.
+/// Guard: while it lives, this thread is inside a function of the caller.
 struct Inside(&'static LocalKey<Cell<u32>>);
 
 impl Inside {
@@ -80,18 +82,19 @@ impl Drop for Inside {
     }
 }
 
-/// Refuses a call from a hook: the commit that it is about has not returned yet.
+/// Fails if the call comes from a hook, because the hook's own commit has not returned yet.
 ///
 /// # Errors
 /// `ERR_BUSY`.
 pub(crate) fn not_in_hook() -> Answer {
     match HOOKS.get() {
         0 => Ok(()),
-        _ => Err(told!(ERR_BUSY, "a commit hook cannot close the database: its commit goes on")),
+        _ => Err(told!(ERR_BUSY, "a commit hook cannot close the database: its commit is still running")),
     }
 }
 
-/// Refuses a call from a comparator: whoever compares may hold what the call would wait for.
+/// Fails if the call comes from a comparator, because the thread that compares may hold locks the call would
+/// wait for.
 ///
 /// # Errors
 /// `ERR_BUSY`.
@@ -99,11 +102,11 @@ pub(crate) fn not_in_hook() -> Answer {
 pub(crate) fn not_in_order() -> Answer {
     match ORDERS.get() {
         0 => Ok(()),
-        _ => Err(told!(ERR_BUSY, "a comparator may read, and nothing else")),
+        _ => Err(told!(ERR_BUSY, "a comparator may only read")),
     }
 }
 
-/// As C sees it; this interface has no range deletes.
+/// Converts an operation for C. Range deletes are left out, because the C interface has none.
 fn show(op: &CommittedOp<'_>) -> Option<CommitOp> {
     let (key, value, expiry) = match *op {
         CommittedOp::Put { key, value, expiry } => (key, Some(value), expiry),

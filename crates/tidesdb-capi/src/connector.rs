@@ -1,8 +1,9 @@
-//! Connectors to object stores: tables of functions, the library's own for directories or a caller's.
+//! Connectors to object stores: tables of functions, either the library's own for directories or the caller's.
 //!
-//! A caller promises, in the headers, that the functions and the context of a connector may be used from any thread, several
-//! at a time, until `destroy` is called; that they return, and fill what they are given. Ownership goes to the database when
-//! `tidesdb_open` succeeds: closing it calls `destroy` and frees the connector.
+//! By the headers, the caller guarantees that the functions and the context of a connector may be used from any
+//! thread, by several at a time, until `destroy` is called, and that they return and fill their out parameters.
+//! When `tidesdb_open` succeeds, the database owns the connector: closing it calls `destroy` and frees the
+//! connector.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fs;
@@ -21,9 +22,10 @@ use crate::failure::{Answer, Failure, answer, answer_or, invalid};
 use crate::memory;
 use crate::pointer::{In, Out};
 
-/// Bytes moved at a time between a store and a file.
+/// Number of bytes copied at a time between a store and a file.
 const PIECE: usize = 1 << 20;
-/// Names of files that carry objects to and from a caller's functions, in the folder of the database.
+/// Prefix of the names of temporary files that pass objects to and from a caller's functions, in the folder of
+/// the database.
 const SCRATCH: &str = "connector.";
 
 const INCOMPLETE: Failure = invalid!("the object store lacks put, get, list or delete_object");
@@ -32,31 +34,32 @@ const INCOMPLETE: Failure = invalid!("the object store lacks put, get, list or d
 #[derive(Debug)]
 pub(crate) struct Connector {
     raw: RwLock<Option<Raw>>,
-    /// The store itself, if the library made the connector.
+    /// The store itself, if the library created the connector.
     own: Option<Arc<Bridge>>,
     backend: c_int,
     folder: PathBuf,
     scratch: AtomicU64,
 }
 
-/// The caller's table, and where it lies.
+/// The caller's table, and its address.
 #[derive(Debug)]
 struct Raw {
     at: *mut Objstore,
     table: Objstore,
 }
 
-// SAFETY: a table of functions and a context that is only handed back to them; that they may run in any thread is the caller's
-// promise, see above.
+// SAFETY: a table of functions and a context that is only passed back to them. The caller guarantees that they
+// may run in any thread, see above.
 unsafe impl Send for Raw {}
 // SAFETY: as above.
 unsafe impl Sync for Raw {}
 
 impl Connector {
-    /// Takes up the connector at `at` for a database in `folder`. It stays the caller's until [`Connector::retire`].
+    /// Creates the adapter for the connector at `at`, for a database in `folder`. The caller owns the connector
+    /// until [`Connector::retire`].
     ///
     /// # Errors
-    /// `ERR_INVALID_ARGS` if a function is missing that is needed.
+    /// `ERR_INVALID_ARGS` if a required function is missing.
     pub(crate) fn new(at: *mut Objstore, folder: &Path) -> Answer<Self> {
         let table = *In::from_caller(at).get()?;
         let all = table.put.is_some() && table.get.is_some() && table.list.is_some();
@@ -72,7 +75,8 @@ impl Connector {
         })
     }
 
-    /// The store for the engine: the library's own without a detour.
+    /// Returns the store for the engine. If the library created the connector, this is the underlying store
+    /// itself.
     pub(crate) fn store(self: &Arc<Self>) -> Arc<dyn ObjectStore> {
         match &self.own {
             Some(own) => Arc::<Bridge>::clone(own),
@@ -80,7 +84,7 @@ impl Connector {
         }
     }
 
-    /// Its name for statistics.
+    /// Returns the name shown in statistics.
     pub(crate) fn name(&self) -> &'static CStr {
         match self.backend {
             BACKEND_FS => c"fs",
@@ -89,43 +93,43 @@ impl Connector {
         }
     }
 
-    /// The database is closed: ends the connector after the calls that run.
+    /// Destroys the connector after running calls have ended. Called when the database is closed.
     pub(crate) fn retire(&self) {
         let Some(raw) = self.raw.write().take() else { return };
         if let Some(destroy) = raw.table.destroy {
-            // SAFETY: no call runs and none follows; the rest is the caller's promise, see above.
+            // SAFETY: no call is running and none can follow; the caller guarantees the rest, see above.
             unsafe { destroy(raw.table.ctx) };
         }
         memory::free(raw.at);
     }
 
-    /// Removes what carried objects in a process that died. The folder is locked.
+    /// Removes temporary files of crashed processes. The folder is locked by this process.
     pub(crate) fn remove_leftovers(&self) {
         let own = format!("{SCRATCH}{}.", std::process::id());
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
             if name.starts_with(SCRATCH) && !name.starts_with(&own) {
-                let _ = fs::remove_file(entry.path()); // the next open tries again
+                let _ = fs::remove_file(entry.path()); // on failure, the next open tries again
             }
         }
     }
 
-    /// Calls one of the functions.
+    /// Calls one of the functions, unless the connector is retired.
     fn call<R>(&self, call: impl FnOnce(&Objstore) -> R) -> io::Result<R> {
         let raw = self.raw.read();
         let raw = raw.as_ref().ok_or_else(|| io::Error::other("the database is closed"))?;
         Ok(call(&raw.table))
     }
 
-    /// A file that is gone when this is dropped.
+    /// Creates the name of a temporary file, which is removed when the value is dropped.
     fn scratch(&self) -> Scratch {
         let n = self.scratch.fetch_add(1, Ordering::Relaxed);
         Scratch(self.folder.join(format!("{SCRATCH}{}.{n}", std::process::id())))
     }
 }
 
-/// A file with a name of its own.
+/// A temporary file with a unique name.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -137,7 +141,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0); // it may never have been made
+        let _ = fs::remove_file(&self.0); // it may not exist
     }
 }
 
@@ -158,7 +162,7 @@ impl ObjectStore for Connector {
         body.for_each(PIECE, &mut |piece| file.write_all(piece))?;
         drop(file);
         let code = self.call(|table| match table.put {
-            // SAFETY: both texts live until the call returns; the rest is the caller's promise, see above.
+            // SAFETY: both strings live until the call returns; the caller guarantees the rest, see above.
             Some(put) => unsafe { put(table.ctx, key.as_ptr(), path.as_ptr()) },
             None => GONE,
         })?;
@@ -176,7 +180,7 @@ impl ObjectStore for Connector {
         check(code, "get")?;
         #[expect(
             clippy::disallowed_methods,
-            reason = "what a caller's function wrote, not a file of the database"
+            reason = "written by a caller's function, not a file of the database"
         )]
         let mut file = fs::File::open(&scratch.0)?;
         let mut piece = vec![0; PIECE];
@@ -192,7 +196,8 @@ impl ObjectStore for Connector {
         let mut all: Vec<Object> = Vec::new();
         let into = std::ptr::from_mut(&mut all).cast();
         let code = self.call(|table| match table.list {
-            // SAFETY: the text and the list live until the call returns; the rest is the caller's promise, see above.
+            // SAFETY: the string and the list live until the call returns; the caller guarantees the rest, see
+            // above.
             Some(list) => unsafe { list(table.ctx, c"".as_ptr(), Some(collect), into) },
             None => GONE,
         })?;
@@ -210,19 +215,20 @@ impl ObjectStore for Connector {
     }
 }
 
-/// Adds an object to the list behind `into`.
+/// Appends an object to the list at `into`.
 unsafe extern "C" fn collect(key: *const c_char, size: usize, into: *mut c_void) {
-    // SAFETY: `into` is the list that `Connector::list` passes, which waits for the call: nothing else uses it meanwhile.
+    // SAFETY: `into` is the list that `Connector::list` passes. It waits for this call, so nothing else uses
+    // the list meanwhile.
     let Some(all) = (unsafe { into.cast::<Vec<Object>>().as_mut() }) else { return };
     if let Ok(name) = In::from_caller(key).text() {
         all.push(Object { name: name.to_owned(), bytes: size as u64 });
     }
 }
 
-/// Makes a connector that keeps objects in the directory `root`.
+/// Creates a connector that keeps objects in the directory `root`.
 ///
 /// # Errors
-/// `ERR_IO` if the directory cannot be made; `ERR_MEMORY`.
+/// `ERR_IO` if the directory cannot be created; `ERR_MEMORY`.
 pub(crate) fn directory(root: &Path) -> Answer<*mut Objstore> {
     let store = tidesdb_objects::directory(root)
         .map_err(|e| Failure::text_of(ERR_IO, format!("{}: {e}", root.display())))?;
@@ -241,31 +247,32 @@ pub(crate) fn directory(root: &Path) -> Answer<*mut Objstore> {
         ctx: ctx.cast(),
     };
     memory::copy_all(&[table]).inspect_err(|_| {
-        // SAFETY: it was made above and nothing else has it.
+        // SAFETY: it was created above and is not shared.
         unsafe { own_destroy(ctx.cast()) }
     })
 }
 
-/// The store behind a connector of [`directory`].
+/// Returns the store of a connector created by [`directory`].
 fn own_store(table: &Objstore) -> Option<Arc<Bridge>> {
     let destroy = table.destroy? as *const ();
     let ours: unsafe extern "C" fn(*mut c_void) = own_destroy;
     std::ptr::eq(destroy, ours as *const ()).then(|| store_of(table.ctx))?
 }
 
-/// The store behind a context of ours.
+/// Returns the store that a context of ours points to.
 fn store_of(ctx: *mut c_void) -> Option<Arc<Bridge>> {
     In::from_caller(ctx.cast::<Arc<Bridge>>()).get().ok().cloned()
 }
 
 unsafe extern "C" fn own_destroy(ctx: *mut c_void) {
     if !ctx.is_null() {
-        // SAFETY: the context of a connector of ours was made by `Box::into_raw`, and is destroyed once: the caller's promise.
+        // SAFETY: the context of a connector of ours was created by `Box::into_raw`; the caller guarantees that
+        // it is destroyed once.
         drop(unsafe { Box::from_raw(ctx.cast::<Arc<Bridge>>()) });
     }
 }
 
-/// A call of ours on the object `key`.
+/// Runs a call of our own connector on the object `key`.
 fn on_object(
     ctx: *mut c_void,
     key: *const c_char,
@@ -299,7 +306,7 @@ unsafe extern "C" fn own_delete(ctx: *mut c_void, key: *const c_char) -> Code {
     on_object(ctx, key, |store, key| store.delete(key))
 }
 
-/// Bytes read, or -1.
+/// Returns the number of bytes read, or -1.
 unsafe extern "C" fn own_range_get(
     ctx: *mut c_void,
     key: *const c_char,
@@ -327,7 +334,7 @@ unsafe extern "C" fn own_range_get(
     wanted.len() as isize
 }
 
-/// 1 if the object is there, and its size; else 0, or a negative code.
+/// Returns 1 and the size if the object exists, 0 if not, or a negative code.
 unsafe extern "C" fn own_exists(ctx: *mut c_void, key: *const c_char, size: *mut usize) -> c_int {
     let mut bytes = 0;
     let code = on_object(ctx, key, |store, key| {
@@ -345,7 +352,7 @@ unsafe extern "C" fn own_exists(ctx: *mut c_void, key: *const c_char, size: *mut
     }
 }
 
-/// The number of objects that begin with `prefix`, or a negative code.
+/// Returns the number of objects whose names begin with `prefix`, or a negative code.
 unsafe extern "C" fn own_list(
     ctx: *mut c_void,
     prefix: *const c_char,
@@ -360,7 +367,7 @@ unsafe extern "C" fn own_list(
         for object in all.iter().filter(|object| object.name.starts_with(prefix)) {
             let key = CString::new(object.name.as_str()).unwrap_or_default();
             if let Some(each) = each {
-                // SAFETY: the key lives until the call returns; the rest is the caller's promise.
+                // SAFETY: the key lives until the call returns; the caller guarantees the rest.
                 unsafe { each(key.as_ptr(), object.bytes as usize, list_ctx) };
             }
             count += 1;

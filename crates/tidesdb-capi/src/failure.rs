@@ -1,6 +1,7 @@
-//! From an error to a code, and the text behind it.
+//! Conversion of errors to codes and messages.
 //!
-//! Every symbol runs in [`answer`]: a failure becomes its code, its text is kept for this thread, and a panic stops here.
+//! Every symbol runs in [`answer`]. It converts a failure to its code, keeps the message for this thread, and
+//! stops panics.
 
 use std::cell::RefCell;
 use std::ffi::CString;
@@ -13,22 +14,22 @@ use crate::abi::{
     ERR_LOCKED, ERR_MEMORY, ERR_MEMORY_LIMIT, ERR_NOT_FOUND, ERR_READONLY, ERR_UNKNOWN, SUCCESS,
 };
 
-/// Why a call failed. Small: every call returns one or none.
+/// The reason a call failed. Small, because every internal call returns a result with it.
 #[derive(Clone, Debug)]
 pub(crate) enum Failure {
-    /// A code and its text.
+    /// A code with a static message.
     Told(&'static Told),
-    /// The same with a text of this call.
+    /// A code with a message of this call.
     Text(Box<(Code, String)>),
     /// The engine's error.
     Engine(Box<Error>),
 }
 
-/// A code and its text.
+/// A code with its static message.
 #[derive(Debug)]
 pub(crate) struct Told(pub(crate) Code, pub(crate) &'static str);
 
-/// A failure with a text that is always the same.
+/// Creates a failure with a static message.
 macro_rules! told {
     ($code:expr, $text:expr $(,)?) => {{
         const TOLD: $crate::failure::Told = $crate::failure::Told($code, $text);
@@ -36,7 +37,7 @@ macro_rules! told {
     }};
 }
 
-/// A bad argument or handle.
+/// Creates a failure for a bad argument or handle.
 macro_rules! invalid {
     ($text:expr $(,)?) => {
         $crate::failure::told!($crate::abi::ERR_INVALID_ARGS, $text)
@@ -45,16 +46,16 @@ macro_rules! invalid {
 
 pub(crate) use {invalid, told};
 
-/// What calls give inside of this crate.
+/// The result type inside this crate.
 pub(crate) type Answer<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    /// A failure with a text of its own.
+    /// Creates a failure with its own message.
     pub(crate) fn text_of(code: Code, text: impl Into<String>) -> Self {
         Self::Text(Box::new((code, text.into())))
     }
 
-    /// The code that C programs know.
+    /// Returns the code for C programs.
     pub(crate) fn code(&self) -> Code {
         match self {
             Self::Told(Told(code, _)) => *code,
@@ -99,7 +100,7 @@ fn code_of(e: &Error) -> Code {
     }
 }
 
-/// What is kept of the last failure of a thread; made into text only when asked for.
+/// The last failure of a thread. Its message is formatted only when it is requested.
 struct Last {
     failure: Option<Failure>,
     text: CString,
@@ -111,7 +112,7 @@ thread_local! {
 
 const PANICKED: Failure = told!(
     ERR_UNKNOWN,
-    "internal error: the library panicked; what the call worked on is given up. Please report the message on stderr",
+    "internal error: the library panicked and abandoned the call's object. Please report the message on stderr",
 );
 
 /// Runs the body of a symbol that returns a code.
@@ -124,14 +125,14 @@ pub(crate) fn answer(body: impl FnOnce() -> Answer) -> Code {
     }
 }
 
-/// What a symbol returns for a failure.
+/// Records a static failure and returns its code.
 #[cold]
 #[inline(never)]
 pub(crate) extern "C" fn refuse(failure: &'static Told) -> Code {
     keep(Failure::Told(failure))
 }
 
-/// Runs the body of a symbol that returns something else, `none` in case of a failure.
+/// Runs the body of a symbol that returns something else. Returns `none` on failure.
 pub(crate) fn answer_or<T>(none: T, body: impl FnOnce() -> Answer<T>) -> T {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(value)) => value,
@@ -149,7 +150,7 @@ pub(crate) fn answer_or<T>(none: T, body: impl FnOnce() -> Answer<T>) -> T {
 #[cold]
 fn keep(failure: Failure) -> Code {
     let code = failure.code();
-    // A thread that ends, or a text that is being read, keeps the older one.
+    // If the thread is ending or the message is being read, the older failure stays.
     let _ = LAST.try_with(|last| {
         if let Ok(mut last) = last.try_borrow_mut() {
             last.failure = Some(failure);
@@ -158,7 +159,7 @@ fn keep(failure: Failure) -> Code {
     code
 }
 
-/// The text of this thread's last failure, valid until the next call of this thread.
+/// Returns the message of this thread's last failure, valid until the next call in this thread.
 pub(crate) fn last_text() -> *const std::ffi::c_char {
     let text = LAST.try_with(|last| {
         let mut last = last.borrow_mut();

@@ -1,8 +1,8 @@
-//! Fuzz targets of the interface: settings as text, and calls with hostile arguments.
+//! Fuzz targets for the C interface: settings as text, and calls with hostile arguments.
 //!
-//! Built with the feature `fuzzing` only. A program of calls is read from bytes; arguments go as far as the headers allow:
-//! null pointers, stale, foreign and invented handles, lengths that no key has, any number in a structure, any bytes in a
-//! string. What the headers forbid, a wild pointer, is not tried.
+//! Built with the feature `fuzzing` only. The input is decoded as a sequence of calls. Arguments go as far as
+//! the headers allow: null pointers, stale, foreign and invented handles, key lengths out of range, any number
+//! in a structure, any bytes in a string. Wild pointers, which the headers forbid, are not tried.
 
 use std::ffi::{c_char, c_int};
 use std::path::{Path, PathBuf};
@@ -17,14 +17,14 @@ use crate::handle::Handle;
 use crate::pointer::{In, Out};
 use crate::settings;
 
-/// Calls of one program at most.
+/// Maximum number of calls per program.
 const CALLS_MAX: usize = 48;
 const SECTIONS: [&str; 3] = ["cf", "a", ""];
 
-/// Reads settings from INI text, and writes and reads again what was understood.
+/// Parses settings from INI text, then writes the result and parses it again.
 ///
 /// # Panics
-/// If the settings change on the way.
+/// If the settings change in the round trip.
 pub fn ini(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     for section in SECTIONS {
@@ -32,18 +32,21 @@ pub fn ini(data: &[u8]) {
         let _ = settings::options(&config, Default::default());
         let written = settings::to_text("cf", &config);
         if let Ok(again) = settings::from_text("fuzz", &written, "cf") {
-            // Lines come in any order.
+            // The lines may come in any order.
             let text = |c: &FamilyConfig| {
                 let text = settings::to_text("cf", c);
                 text.lines().map(str::to_owned).collect::<std::collections::BTreeSet<_>>()
             };
             let twice = settings::from_text("fuzz", &settings::to_text("cf", &again), "cf");
-            assert!(twice.is_ok_and(|twice| text(&twice) == text(&again)), "settings change on the way");
+            assert!(
+                twice.is_ok_and(|twice| text(&twice) == text(&again)),
+                "settings changed in the round trip"
+            );
         }
     }
 }
 
-/// Inputs of [`ini`] to start from.
+/// Returns initial inputs for [`ini`].
 pub fn ini_seeds() -> Vec<(String, Vec<u8>)> {
     let default = settings::to_text("cf", &FamilyConfig::default());
     let odd = "; a comment\n[cf]\nsync_mode = FULL\nbloom_fpr=1e-300\nmin_levels: 7\n  indented = 1\n[a]\nuse_btree=yes\n\
@@ -51,7 +54,7 @@ pub fn ini_seeds() -> Vec<(String, Vec<u8>)> {
     vec![("default".into(), default.into()), ("odd".into(), odd.into())]
 }
 
-/// Inputs of [`arguments`] to start from: calls in the order of a life, with plain arguments.
+/// Returns initial inputs for [`arguments`]: calls in their usual order, with plain arguments.
 pub fn argument_seeds() -> Vec<(String, Vec<u8>)> {
     let mut life = vec![0u8, 0];
     for call in 0..CALLS {
@@ -64,7 +67,7 @@ pub fn argument_seeds() -> Vec<(String, Vec<u8>)> {
     vec![("life".into(), life), ("rows".into(), rows)]
 }
 
-/// Bytes that arguments are read from; zeros when they are used up.
+/// The bytes that arguments are decoded from; zeros when they are used up.
 struct Feed<'a> {
     data: &'a [u8],
 }
@@ -89,7 +92,7 @@ impl Feed<'_> {
         self.number() as c_int
     }
 
-    /// Some bytes, mostly few.
+    /// Returns some bytes, usually few.
     fn bytes(&mut self) -> Vec<u8> {
         let len = match self.byte() {
             255 => 70_000,
@@ -99,7 +102,7 @@ impl Feed<'_> {
         (0..len).map(|i| if self.data.is_empty() { i as u8 } else { self.byte() }).collect()
     }
 
-    /// A string with its end, or none.
+    /// Returns a zero-terminated string, or `None` for a null pointer.
     fn text(&mut self) -> Option<Vec<u8>> {
         let mut bytes = self.bytes();
         bytes.retain(|b| *b != 0);
@@ -112,7 +115,7 @@ fn text(bytes: &Option<Vec<u8>>) -> In<c_char> {
     In::from_caller(bytes.as_ref().map_or(std::ptr::null(), |b| b.as_ptr().cast()))
 }
 
-/// A key or value: the pointer, and its length or one that is refused unseen.
+/// A key or value, and a byte that may replace its pointer by null or its length by an invalid one.
 struct Span(Vec<u8>, u8);
 
 impl Span {
@@ -138,7 +141,7 @@ impl Span {
     }
 }
 
-/// Handles by kind, the closed ones too.
+/// Handles by kind, including closed ones.
 #[derive(Default)]
 struct World {
     folder: PathBuf,
@@ -240,7 +243,7 @@ fn family_config(feed: &mut Feed<'_>) -> FamilyConfig {
 /// Number of kinds of calls.
 const CALLS: u8 = 36;
 
-/// Runs a program of calls and closes what it opened.
+/// Runs a program of calls and closes everything it opened.
 pub fn arguments(data: &[u8]) {
     static RUNS: AtomicU64 = AtomicU64::new(0);
     let n = RUNS.fetch_add(1, Ordering::Relaxed);
@@ -284,7 +287,7 @@ fn make_call(call: u8, world: &mut World, feed: &mut Feed<'_>) {
 fn databases(call: u8, world: &mut World, feed: &mut Feed<'_>) {
     let mut handle = Handle::NULL;
     if call == 0 {
-        // More of them would only take time.
+        // More databases would only take time.
         if world.all[DB].len() < 3 {
             let path = world.path(feed);
             let config = config(feed, text(&path));

@@ -1,9 +1,9 @@
-//! Messages of the engine, to stderr or to the file `LOG` of a database.
+//! Log messages of the engine, to stderr or to the file `LOG` of a database.
 //!
-//! The engine speaks through `tracing`, once for the whole process, so a message does not say which database it is about: each
-//! open database that wants its level gets it, stderr once.
+//! The engine logs through `tracing`, once per process, so a message does not identify its database. Each open
+//! database whose level includes the message gets it; stderr gets it once.
 //!
-//! Programs that were built against the headers of libtidesdb 9.3 log, too: their macros read `_tidesdb_log_level` and
+//! Programs built against the headers of libtidesdb 9.3 log as well: their macros read `_tidesdb_log_level` and
 //! `_tidesdb_log_file`, which follow the open databases, and call `tidesdb_log_write`.
 
 use std::arch::naked_asm;
@@ -22,10 +22,10 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::stream::{self, LOG_LEVEL, Stream};
 
-/// Where the messages for one database go, and how long its file may get.
+/// Destination of the messages for one database, and the maximum length of its file.
 struct Sink {
     number: u64,
-    /// As in the configuration; a higher number says less.
+    /// The level, as in the configuration; a higher number logs less.
     level: u8,
     file: Option<LogFile>,
 }
@@ -33,27 +33,27 @@ struct Sink {
 /// The file `LOG` of a database.
 struct LogFile {
     file: File,
-    /// The length, in bytes, at which it begins anew.
+    /// The length in bytes at which the file is truncated and restarted.
     longest: u64,
-    /// The same file for C; `None` if the process has no descriptor for it.
+    /// The same file as a C stream; `None` if the process has no descriptor left for it.
     stream: Option<Stream>,
 }
 
-/// A level that nothing has: no messages.
+/// A level above all messages: nothing is logged.
 const NO_LEVEL: i32 = 99;
 
 static SINKS: Mutex<Vec<Sink>> = Mutex::new(Vec::new());
-/// The lowest level that anybody wants.
+/// The lowest level that any database logs.
 static WANTED: AtomicU8 = AtomicU8::new(u8::MAX);
 static INSTALLED: Once = Once::new();
 
-/// As long as it lives, messages go where it was opened for.
+/// Guard: while it lives, messages go to the destination it was opened for.
 pub(crate) struct Messages {
     number: Option<u64>,
 }
 
-/// Sends messages of at least `level` (0 debug ... 4 fatal, more for none) somewhere: to `LOG` in `directory`, or to stderr. A file
-/// that is longer than `longest` bytes begins anew; 0 = never.
+/// Sends messages of at least `level` (0 debug ... 4 fatal, above that none) to `LOG` in `directory`, or to
+/// stderr. A file of `longest` bytes or more is truncated and restarted; 0 = never.
 pub(crate) fn open(level: i32, directory: Option<&Path>, longest: u64) -> Messages {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let Ok(level @ 0..=4) = u8::try_from(level) else {
@@ -63,9 +63,9 @@ pub(crate) fn open(level: i32, directory: Option<&Path>, longest: u64) -> Messag
         }
         return Messages { number: None };
     };
-    // A program that has a subscriber of its own for `tracing` keeps it.
+    // A program that has installed its own `tracing` subscriber keeps it.
     INSTALLED.call_once(|| drop(tracing::subscriber::set_global_default(Listener)));
-    #[expect(clippy::disallowed_methods, reason = "a log for people beside the database, not part of it")]
+    #[expect(clippy::disallowed_methods, reason = "a log for people, not part of the database")]
     let file = directory.map(|dir| File::options().create(true).append(true).open(dir.join("LOG")));
     let longest = if longest == 0 { u64::MAX } else { longest };
     let file = file.and_then(Result::ok);
@@ -99,7 +99,7 @@ impl Drop for Messages {
 fn update(sinks: &[Sink]) {
     let wanted = sinks.iter().map(|sink| sink.level).min();
     WANTED.store(wanted.unwrap_or(u8::MAX), Ordering::Relaxed);
-    // Without an open database the level stays: programs may log before and after.
+    // Without an open database the level stays, because programs may log before and after.
     if let Some(wanted) = wanted {
         LOG_LEVEL.store(i32::from(wanted), Ordering::Relaxed);
     }
@@ -153,7 +153,7 @@ impl Subscriber for Listener {
     fn exit(&self, _: &Id) {}
 }
 
-/// A message that cannot be written is lost: there is nobody to tell.
+/// Appends a message. If writing fails, the message is lost, because there is nowhere to report it.
 fn append(file: &mut File, longest: u64, line: &str) {
     if file.metadata().is_ok_and(|meta| meta.len() >= longest) {
         let _ = file.set_len(0);
@@ -177,7 +177,7 @@ unsafe extern "C" {
     fn tidesdb_capi_log_write(level: c_int, file: *const c_char, line: c_int, format: *const c_char, ...);
 }
 
-/// Exports [`tidesdb_capi_log_write`] under its public name: a jump leaves all arguments where they are.
+/// Exports [`tidesdb_capi_log_write`] under its public name: a jump leaves all arguments in place.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn tidesdb_log_write() {

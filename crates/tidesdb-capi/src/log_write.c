@@ -1,11 +1,11 @@
 /*
- * The formatting behind tidesdb_log_write(): stable Rust cannot define a function with variable arguments. Rust exports the
- * symbol and jumps here, see log.rs.
+ * The implementation of tidesdb_log_write(), in C because stable Rust cannot define a function with variable arguments.
+ * Rust exports the symbol and jumps here, see log.rs.
  */
 #include <stdarg.h>
 #include <stdio.h>
 
-/* The data symbol of the library, which a program may hold in its own data. */
+/* The data symbol of the library. It may be located in the program's own data. */
 extern FILE *_tidesdb_log_file;
 
 __attribute__((visibility("hidden"))) void

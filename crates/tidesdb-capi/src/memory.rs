@@ -1,10 +1,11 @@
-//! Memory that callers get and give back: from libc, or from the functions they installed.
+//! Memory that callers receive and free: from libc, or from the functions they installed.
 //!
-//! The functions are in a data symbol of the interface, `tidesdb_allocator`, which programs read and may write themselves. A program
-//! that was linked against the symbol holds it in its own data (a copy relocation), so everything here goes through the symbol
-//! and nothing keeps a second copy of the functions.
+//! The functions are in a data symbol of the interface, `tidesdb_allocator`, which programs may read and write.
+//! A program that was linked against the symbol holds it in its own data (a copy relocation). So all code here
+//! goes through the symbol and keeps no second copy of the functions.
 //!
-//! `free` of libc must work on what is returned while nothing else was installed, so nothing here comes from Rust's allocator.
+//! While no other functions are installed, libc's `free` must work on returned memory, so nothing here comes
+//! from Rust's allocator.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{NonNull, null_mut};
@@ -15,13 +16,13 @@ use tidesdb_sync::Mutex;
 use crate::abi::ERR_MEMORY;
 use crate::failure::{Answer, told};
 
-/// `malloc` of a caller.
+/// The caller's `malloc`.
 pub(crate) type MallocFn = unsafe extern "C" fn(usize) -> *mut c_void;
-/// `calloc` of a caller.
+/// The caller's `calloc`.
 pub(crate) type CallocFn = unsafe extern "C" fn(usize, usize) -> *mut c_void;
-/// `realloc` of a caller.
+/// The caller's `realloc`.
 pub(crate) type ReallocFn = unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void;
-/// `free` of a caller.
+/// The caller's `free`.
 pub(crate) type FreeFn = unsafe extern "C" fn(*mut c_void);
 
 /// The four functions that a caller installs together.
@@ -36,7 +37,8 @@ pub(crate) struct Allocator {
 const LIBC: Allocator =
     Allocator { malloc: libc::malloc, calloc: libc::calloc, realloc: libc::realloc, free: libc::free };
 
-/// `tidesdb_allocator_t`: four function pointers, each read and written on its own. Nothing needs two of them of one moment.
+/// `tidesdb_allocator_t`: four function pointers, each read and written on its own. No code needs a consistent
+/// pair of them.
 #[repr(C)]
 pub(crate) struct Functions {
     malloc: AtomicPtr<()>,
@@ -47,7 +49,8 @@ pub(crate) struct Functions {
 
 const _: () = assert!(size_of::<Functions>() == 32);
 
-/// The functions in use. They are libc's from load time on: programs allocate through the symbol before any call.
+/// The functions in use. They are libc's from load time on, because programs allocate through the symbol before
+/// any call.
 #[unsafe(export_name = "tidesdb_allocator")]
 pub(crate) static FUNCTIONS: Functions = Functions {
     malloc: AtomicPtr::new(LIBC.malloc as *mut ()),
@@ -62,7 +65,7 @@ pub(crate) static INITIALIZED: AtomicI32 = AtomicI32::new(0);
 
 const _: () = assert!(size_of::<AtomicI32>() == size_of::<c_int>());
 
-/// Held while the choice changes.
+/// Held while the functions are changed.
 static CHOOSING: Mutex<()> = Mutex::new(());
 
 impl Functions {
@@ -76,7 +79,8 @@ impl Functions {
     #[inline]
     fn malloc(&self) -> MallocFn {
         let function = self.malloc.load(Ordering::Acquire);
-        // SAFETY: null or a function of this type: from here, or what a caller promised to write. Null becomes `None`.
+        // SAFETY: null or a function of this type: set here, or written by the caller, who guarantees it. Null
+        // becomes `None`.
         unsafe { std::mem::transmute::<*mut (), Option<MallocFn>>(function) }.unwrap_or(LIBC.malloc)
     }
 
@@ -88,69 +92,71 @@ impl Functions {
     }
 }
 
-/// Chooses the functions to use from now on; `None` for libc's.
+/// Sets the functions to use from now on; `None` selects libc's.
 ///
 /// # Errors
-/// `ERR_MEMORY` if they were chosen already.
+/// `ERR_MEMORY` if they were set already.
 pub(crate) fn choose(allocator: Option<Allocator>) -> Answer {
     let _choosing = CHOOSING.lock();
     if INITIALIZED.load(Ordering::Acquire) != 0 {
-        return Err(told!(ERR_MEMORY, "the allocator is chosen already: call tidesdb_finalize first",));
+        return Err(told!(ERR_MEMORY, "the allocator is already set: call tidesdb_finalize first",));
     }
     FUNCTIONS.set(&allocator.unwrap_or(LIBC));
     INITIALIZED.store(1, Ordering::Release);
     Ok(())
 }
 
-/// Settles the choice as it stands: libc's functions, or those that the program wrote into the symbol.
+/// Fixes the current functions: libc's, or those that the program wrote into the symbol.
 pub(crate) fn settle() {
     let _choosing = CHOOSING.lock();
     INITIALIZED.store(1, Ordering::Release);
 }
 
-/// Goes back to libc's functions and allows another choice.
+/// Restores libc's functions and allows another choice.
 pub(crate) fn forget() {
     let _choosing = CHOOSING.lock();
     FUNCTIONS.set(&LIBC);
     INITIALIZED.store(0, Ordering::Release);
 }
 
-/// Memory of `n` bytes, at least one.
+/// Allocates `n` bytes, at least one.
 fn allocate(n: usize) -> Answer<NonNull<u8>> {
     // SAFETY: `malloc` may be called with any size; its result is checked.
     let memory = unsafe { FUNCTIONS.malloc()(n.max(1)) };
     NonNull::new(memory.cast()).ok_or(told!(ERR_MEMORY, "out of memory"))
 }
 
-/// A copy of `bytes` that the caller frees.
+/// Copies `bytes` into memory that the caller frees.
 #[inline]
 pub(crate) fn copy(bytes: &[u8]) -> Answer<*mut u8> {
     let memory = allocate(bytes.len())?.as_ptr();
-    // SAFETY: it was allocated with at least this many bytes just now, so it cannot overlap `bytes`.
+    // SAFETY: it was just allocated with at least this many bytes, so it cannot overlap `bytes`.
     unsafe { memory.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     Ok(memory)
 }
 
-/// A copy of `items` that the caller frees; null for none.
+/// Copies `items` into memory that the caller frees. Returns null if there are none.
 pub(crate) fn copy_all<T: Copy>(items: &[T]) -> Answer<*mut T> {
     if items.is_empty() {
         return Ok(null_mut());
     }
     let memory: *mut T = allocate(size_of_val(items))?.as_ptr().cast();
-    // SAFETY: it was allocated with this many bytes just now; malloc's memory is aligned for every type of C, and `T` is one.
+    // SAFETY: it was just allocated with this many bytes; malloc aligns memory for every C type, and `T` is
+    // one.
     unsafe { memory.copy_from_nonoverlapping(items.as_ptr(), items.len()) };
     Ok(memory)
 }
 
-/// A copy of a text, with its end, that the caller frees.
+/// Copies a text with its terminating zero into memory that the caller frees.
 pub(crate) fn copy_text(text: &CStr) -> Answer<*mut c_char> {
     copy(text.to_bytes_with_nul()).map(<*mut u8>::cast)
 }
 
-/// Frees what came from here. Null is fine.
+/// Frees memory that this module returned. Null is allowed.
 pub(crate) fn free<T>(memory: *mut T) {
     if !memory.is_null() {
-        // SAFETY: the interface asks for a pointer that came from this library and was not freed yet; nobody can check it.
+        // SAFETY: the interface requires a pointer that came from this library and was not freed yet. It cannot
+        // be checked.
         unsafe { FUNCTIONS.free()(memory.cast()) };
     }
 }

@@ -1,6 +1,8 @@
-//! Pointers from C callers: the only place that follows them.
+//! Pointers from C callers: the only module that dereferences them.
 //!
-//! Values of these types are what C callers passed to the symbols; nothing else may be made one. A caller promises, in the headers, that a pointer is null or good for what its parameter says, for as long as the call lasts. Null is checked here.
+//! These types hold pointers that C callers passed to the symbols; no other code may create one. By the
+//! headers, the caller guarantees that a pointer is null or valid as its parameter requires, for the duration
+//! of the call. Null is checked here.
 
 use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -11,12 +13,12 @@ use tidesdb::types::KEY_BYTES_MAX;
 
 use crate::failure::{Answer, Failure, invalid};
 
-/// Something to read.
+/// A pointer to read from.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug)]
 pub struct In<T>(*const T);
 
-/// Somewhere to write to.
+/// A pointer to write to.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug)]
 pub struct Out<T>(*mut T);
@@ -25,21 +27,22 @@ const NULL: Failure = invalid!("an argument is NULL");
 const NO_TEXT: Failure = invalid!("a name is not UTF-8");
 
 impl<T> In<T> {
-    /// A pointer that a caller passed inside of a structure, or to a function whose type is fixed: under the same promise.
+    /// Wraps a pointer that a caller passed inside a structure, or to a function of a fixed type, under the
+    /// same guarantee.
     pub(crate) fn from_caller(pointer: *const T) -> Self {
         Self(pointer)
     }
 
-    /// What it points to.
+    /// Returns the value it points to.
     ///
     /// # Errors
-    /// For null.
+    /// If it is null.
     pub(crate) fn get<'call>(self) -> Answer<&'call T> {
-        // SAFETY: null, or good for reading during the call: the promise of all callers, see above.
+        // SAFETY: null, or readable during the call: guaranteed by all callers, see above.
         unsafe { self.0.as_ref() }.ok_or(NULL)
     }
 
-    /// Whether it is null.
+    /// Returns true if it is null.
     pub(crate) fn is_null(&self) -> bool {
         self.0.is_null()
     }
@@ -47,7 +50,7 @@ impl<T> In<T> {
 
 #[cfg(feature = "fuzzing")]
 impl<T> In<T> {
-    /// The pointer, to put it into a structure.
+    /// Returns the pointer, to store it in a structure.
     pub(crate) fn pointer(self) -> *const T {
         self.0
     }
@@ -55,22 +58,22 @@ impl<T> In<T> {
 
 #[cfg(feature = "fuzzing")]
 impl<T> Out<T> {
-    /// Somewhere to write to, which outlives the call.
+    /// Wraps a pointer to memory that outlives the call.
     pub(crate) fn to(at: *mut T) -> Self {
         Self(at)
     }
 
-    /// Nowhere.
+    /// Returns a null pointer.
     pub(crate) fn none() -> Self {
         Self(std::ptr::null_mut())
     }
 }
 
 impl In<u8> {
-    /// `n` bytes; null is fine for none.
+    /// Returns `n` bytes. Null is allowed if `n` is 0.
     ///
     /// # Errors
-    /// For null, and for lengths that no object can have.
+    /// If it is null, or if no object can have this length.
     #[inline]
     pub(crate) fn bytes<'call>(self, n: usize) -> Answer<&'call [u8]> {
         if n == 0 {
@@ -80,16 +83,17 @@ impl In<u8> {
             return Err(NULL);
         }
         if n > isize::MAX as usize {
-            return Err(invalid!("a length is beyond all memory"));
+            return Err(invalid!("a length is larger than any object in memory"));
         }
-        // SAFETY: not null, and good for reading `n` bytes during the call: the promise of all callers, see above.
+        // SAFETY: not null, and `n` bytes are readable during the call: guaranteed by all callers, see above.
         Ok(unsafe { slice::from_raw_parts(self.0, n) })
     }
 
-    /// A key of `n` bytes. A length that no key has is refused before anything is read: it may be no length at all.
+    /// Returns a key of `n` bytes. An impossible length is refused before anything is read, because it may be
+    /// garbage.
     ///
     /// # Errors
-    /// For null, for none, and for more than a key can have.
+    /// If it is null, empty, or longer than the longest key.
     #[inline]
     pub(crate) fn key<'call>(self, n: usize) -> Answer<&'call [u8]> {
         if self.0.is_null() || n == 0 {
@@ -101,108 +105,111 @@ impl In<u8> {
         self.bytes(n)
     }
 
-    /// One end of a range: `None` if it is open, null and of no bytes.
+    /// Returns one end of a range; `None` if `n` is 0, which means unbounded.
     ///
     /// # Errors
-    /// For null with a length.
+    /// If it is null with a length.
     pub(crate) fn end<'call>(self, n: usize) -> Answer<Option<&'call [u8]>> {
         if n == 0 { Ok(None) } else { self.key(n).map(Some) }
     }
 }
 
 impl In<c_char> {
-    /// A text up to its end.
+    /// Returns a zero-terminated string.
     ///
     /// # Errors
-    /// For null.
+    /// If it is null.
     pub(crate) fn c_str<'call>(self) -> Answer<&'call CStr> {
         if self.0.is_null() {
             return Err(NULL);
         }
-        // SAFETY: not null, and a text that ends, good for reading during the call: the promise of all callers, see above.
+        // SAFETY: not null, and a terminated string, readable during the call: guaranteed by all callers, see
+        // above.
         Ok(unsafe { CStr::from_ptr(self.0) })
     }
 
-    /// A path, in whatever bytes the system takes.
+    /// Returns a path, in the encoding of the system.
     ///
     /// # Errors
-    /// For null.
+    /// If it is null.
     pub(crate) fn path<'call>(self) -> Answer<&'call Path> {
         Ok(Path::new(OsStr::from_bytes(self.c_str()?.to_bytes())))
     }
 
-    /// A text in UTF-8.
+    /// Returns a UTF-8 text.
     ///
     /// # Errors
-    /// For null and for anything else.
+    /// If it is null or not UTF-8.
     pub(crate) fn text<'call>(self) -> Answer<&'call str> {
         self.c_str()?.to_str().map_err(|_| NO_TEXT)
     }
 }
 
 impl<T> Out<T> {
-    /// A pointer that a caller passed to a function whose type is fixed: under the same promise.
+    /// Wraps a pointer that a caller passed to a function of a fixed type, under the same guarantee.
     pub(crate) fn from_caller(pointer: *mut T) -> Self {
         Self(pointer)
     }
 
-    /// Whether it is null.
+    /// Returns true if it is null.
     #[inline(always)]
     pub(crate) fn is_null(&self) -> bool {
         self.0.is_null()
     }
 
-    /// Checked before anything is done: a call that cannot answer must not have done anything.
+    /// Fails if it is null. Called before the call does anything, because a call that cannot return its result
+    /// must have no effect.
     ///
     /// # Errors
-    /// For null.
+    /// If it is null.
     #[inline]
     pub(crate) fn check(self) -> Answer {
         if self.is_null() { Err(NULL) } else { Ok(()) }
     }
 
-    /// Writes the answer; nothing for null.
+    /// Writes the result; does nothing if it is null.
     #[inline]
     pub(crate) fn set(self, value: T) {
         if !self.is_null() {
-            // SAFETY: good for writing during the call: the promise of all callers, see above. What is there is no value of
-            // Rust's, so nothing is dropped.
+            // SAFETY: writable during the call: guaranteed by all callers, see above. The old content is not a
+            // Rust value, so nothing is dropped.
             unsafe { self.0.write(value) };
         }
     }
 
-    /// What is there, to free it.
+    /// Returns the value it points to, in order to free it.
     ///
     /// # Errors
-    /// For null.
+    /// If it is null.
     pub(crate) fn get(self) -> Answer<T>
     where
         T: Copy,
     {
         self.check()?;
-        // SAFETY: good for reading during the call: the promise of all callers, see above.
+        // SAFETY: readable during the call: guaranteed by all callers, see above.
         Ok(unsafe { self.0.read() })
     }
 
-    /// The address itself.
+    /// Returns the address.
     pub(crate) fn address(self) -> *mut T {
         self.0
     }
 }
 
-/// Tells a caller where bytes lie, and how many they are.
+/// Writes the address and the length of `bytes` to the caller.
 #[inline]
 pub(crate) fn tell(at: Out<*const u8>, size: Out<usize>, bytes: &[u8]) {
     at.set(bytes.as_ptr());
     size.set(bytes.len());
 }
 
-/// The bytes of the text in an array of a structure: up to its end, or all of it.
+/// Returns the bytes of the text in an array of a structure, up to its terminating zero or the end of the
+/// array.
 pub(crate) fn bytes_of(array: &[c_char]) -> Vec<u8> {
     array.iter().take_while(|c| **c != 0).map(|c| c.cast_unsigned()).collect()
 }
 
-/// The text in an array of a structure: up to its end, or all of it.
+/// Returns the text in an array of a structure, up to its terminating zero or the end of the array.
 ///
 /// # Errors
 /// If it is not UTF-8.
@@ -210,7 +217,7 @@ pub(crate) fn text_of(array: &[c_char]) -> Answer<String> {
     String::from_utf8(bytes_of(array)).map_err(|_| NO_TEXT)
 }
 
-/// Writes a text into an array of a structure, cut to its size less the end.
+/// Writes a text into an array of a structure, truncated if needed, always with a terminating zero.
 pub(crate) fn put_text(array: &mut [c_char], text: impl AsRef<[u8]>) {
     array.fill(0);
     let room = array.len() - 1;

@@ -4,13 +4,13 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Tells the time. Wall time decides expiry only; everything else uses monotonic time.
+/// A source of time. Wall time decides expiry only; everything else uses monotonic time.
 pub trait Clock: Send + Sync + Debug {
     /// Seconds since the UNIX epoch.
     fn wall_secs(&self) -> u64;
-    /// Time since some fixed moment; never goes back.
+    /// Time since a fixed point; never goes back.
     fn mono(&self) -> Duration;
-    /// Lets `d` pass.
+    /// Blocks the calling thread for `d`.
     fn sleep(&self, d: Duration);
 }
 
@@ -21,9 +21,9 @@ pub struct RealClock {
 }
 
 impl RealClock {
-    /// A clock whose monotonic time starts at zero now.
+    /// Creates a clock whose monotonic time starts at zero now.
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the system's clocks")]
-    #[expect(clippy::new_without_default, reason = "reading a clock is an act, not a default")]
+    #[expect(clippy::new_without_default, reason = "reading a clock is a side effect")]
     pub fn new() -> Self {
         Self { start: std::time::Instant::now() }
     }
@@ -44,7 +44,7 @@ impl Clock for RealClock {
     }
 }
 
-/// A clock that moves only when told to; `sleep` moves it by the time asked for.
+/// A clock that moves only when a caller moves it. `sleep` advances it by the time asked for.
 #[derive(Debug, Default)]
 pub struct ManualClock {
     wall_secs: AtomicU64,
@@ -52,7 +52,7 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// A clock that shows `wall_secs` seconds since the UNIX epoch.
+    /// Creates a clock set to `wall_secs` seconds since the UNIX epoch.
     pub fn new(wall_secs: u64) -> Self {
         Self { wall_secs: AtomicU64::new(wall_secs), mono_nanos: AtomicU64::new(0) }
     }
@@ -63,7 +63,7 @@ impl ManualClock {
         self.wall_secs.fetch_add(d.as_secs(), Ordering::SeqCst);
     }
 
-    /// Sets the wall clock, forward or back; monotonic time stays.
+    /// Sets the wall clock, forward or back. Monotonic time does not change.
     pub fn set_wall_secs(&self, secs: u64) {
         self.wall_secs.store(secs, Ordering::SeqCst);
     }
@@ -78,8 +78,8 @@ impl Clock for ManualClock {
         Duration::from_nanos(self.mono_nanos.load(Ordering::SeqCst))
     }
 
-    /// Advances by `d` at once, and rests for a moment of real time: a thread that does nothing but sleep must not
-    /// keep a core from those that work.
+    /// Advances the clock by `d` at once, and sleeps for 20 us of real time, so that a thread that only sleeps
+    /// does not take a core from threads that work.
     fn sleep(&self, d: Duration) {
         self.advance(d);
         std::thread::sleep(Duration::from_micros(20));

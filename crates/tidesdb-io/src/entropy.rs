@@ -1,14 +1,14 @@
-//! Randomness: file salts and seeds of hashes.
+//! Randomness: file salts and hash seeds.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A source of random bytes.
 pub trait Entropy: Send + Sync + Debug {
-    /// A random 64-bit number.
+    /// Returns a random 64-bit number.
     fn next_u64(&self) -> u64;
 
-    /// Random bytes for a file's salt.
+    /// Returns random bytes for a file's salt.
     fn salt(&self) -> [u8; 16] {
         let mut out = [0; 16];
         out[..8].copy_from_slice(&self.next_u64().to_le_bytes());
@@ -22,7 +22,7 @@ pub trait Entropy: Send + Sync + Debug {
 pub struct OsEntropy(());
 
 impl OsEntropy {
-    /// The system's generator.
+    /// Creates a handle to the system's generator.
     pub fn new() -> Self {
         Self(())
     }
@@ -31,8 +31,8 @@ impl OsEntropy {
 impl Entropy for OsEntropy {
     fn next_u64(&self) -> u64 {
         let mut out = [0u8; 8];
-        // A kernel without getrandom is older than any we support; a clock-free fallback keeps salts distinct
-        // within the process, which is what correctness needs.
+        // getrandom exists on all supported kernels. If it fails, the fallback uses no clock and keeps salts
+        // distinct within the process, which is all that correctness needs.
         if rustix::rand::getrandom(&mut out, rustix::rand::GetRandomFlags::empty()) != Ok(out.len()) {
             static FALLBACK: AtomicU64 = AtomicU64::new(0x9E37_79B9_7F4A_7C15);
             return mix(
@@ -48,7 +48,7 @@ impl Entropy for OsEntropy {
 pub struct SeededEntropy(AtomicU64);
 
 impl SeededEntropy {
-    /// A generator that always gives the same numbers for the same seed.
+    /// Creates a generator that always gives the same numbers for the same seed.
     pub fn new(seed: u64) -> Self {
         Self(AtomicU64::new(seed))
     }

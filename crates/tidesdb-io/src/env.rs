@@ -1,4 +1,4 @@
-//! An [`Env`] bundles the four seams; the engine holds one and asks nothing else of the outside.
+//! An [`Env`] bundles disk, clock, threads and entropy. The engine reaches the outside world only through it.
 
 use std::sync::Arc;
 

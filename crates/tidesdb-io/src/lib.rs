@@ -1,4 +1,4 @@
-//! The I/O seam of TidesDB: the only place that touches the outside world.
+//! The I/O layer of TidesDB: the only place that touches the outside world.
 //!
 //! The engine reaches files, clocks, threads and randomness through an [`Env`]. Two environments exist:
 //! the real one ([`Env::real`]) and a deterministic simulated one ([`sim::SimDisk`]) that can crash at any
@@ -6,11 +6,13 @@
 //!
 //! # Contract of durability
 //!
-//! * Bytes written with [`File::write_at`] or through a [`SharedMap`] survive the death of the process, not of
-//!   the machine. They survive the machine once [`File::sync_data`] returned `Ok` *after* them.
+//! * Bytes written with [`File::write_at`] or through a [`SharedMap`] survive a crash of the process, but not
+//!   of the machine. They survive a crash of the machine once a [`File::sync_data`] called *after* them has
+//!   returned `Ok`.
 //! * A file's name survives once [`Dir::sync`] returned `Ok` after the call that made the name.
-//! * After a failed sync nothing is known about the bytes it covered. No caller may retry and trust it.
-//! * Reads and writes may be short. [`FileExt`] has the loops.
+//! * After a failed sync, nothing is known about the bytes it covered. Callers must not retry the sync and
+//!   trust it.
+//! * Reads and writes may be short. [`FileExt`] provides the loops.
 
 mod region;
 mod vfs;

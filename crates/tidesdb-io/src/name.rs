@@ -1,4 +1,4 @@
-//! The one rule for names: a single path component, the same on every disk.
+//! The rule for file names, the same on every disk: a single path component.
 
 use std::io;
 

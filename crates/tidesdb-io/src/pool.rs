@@ -1,14 +1,17 @@
-//! Descriptors as a budget: files opened for reading are closed when too many are open, and opened again when they are read.
+//! A budget of file descriptors: files opened for reading are closed when too many are open, and reopened on
+//! the next read.
 //!
 //! A database may have far more tables and value logs than the process may have open files. [`PooledDir`] wraps a
-//! directory: [`Dir::open`] for reading returns a file that holds a descriptor only while the [`Descriptors`]
-//! have one to spare. The least recently used file loses its descriptor first (CLOCK: one bit of memory for each file).
-//! Files opened for writing, and created ones, keep theirs: a sync must go through the descriptor that was written to.
+//! directory: [`Dir::open`] for reading returns a file that holds a descriptor only while [`Descriptors`] has
+//! one to spare. The least recently used file loses its descriptor first (CLOCK, one bit per file). Files that
+//! were created or opened for writing keep theirs, because a sync must go through the descriptor that was
+//! written to.
 //!
 //! A file must keep its name and its bytes while it is in use. The engine removes a table or a sealed value log only
 //! after its last reader has left.
 //!
-//! Cost: a read takes a shared lock and a reference count beside its system call. Threads: all methods from any.
+//! Cost: a read takes a shared lock and a reference count in addition to its system call. Threads: all methods
+//! may be called from any thread.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -21,7 +24,7 @@ use rustix::io::Errno;
 
 use crate::{Access, Advice, Dir, DirLock, Disk, File, ReadMap, SharedMap, Space};
 
-/// How many descriptors files for reading may hold, and which files hold them.
+/// A limit on the descriptors of files open for reading, and the list of files that hold one.
 #[derive(Debug)]
 pub struct Descriptors {
     max: usize,
@@ -29,12 +32,12 @@ pub struct Descriptors {
 }
 
 impl Descriptors {
-    /// A budget of `max` descriptors, at least one.
+    /// Creates a budget of `max` descriptors, at least one.
     pub fn new(max: usize) -> Self {
         Self { max: max.max(1), open: Mutex::default() }
     }
 
-    /// The budget that all databases of the process share on `disk`. It is set by the first of them.
+    /// Returns the budget shared by all databases of the process on `disk`. The first caller sets its size.
     pub fn of(disk: &dyn Disk) -> Arc<Self> {
         static SHARED: OnceLock<Arc<Descriptors>> = OnceLock::new();
         match disk.open_files_max() {
@@ -43,12 +46,12 @@ impl Descriptors {
         }
     }
 
-    /// The budget.
+    /// Returns the size of the budget.
     pub fn max(&self) -> usize {
         self.max
     }
 
-    /// Files that hold a descriptor now.
+    /// Counts the files that hold a descriptor now.
     pub fn open_files(&self) -> usize {
         self.queue().iter().filter(|file| file.strong_count() > 0).count()
     }
@@ -57,7 +60,7 @@ impl Descriptors {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that `file` holds a descriptor, and takes that of another file if there are too many.
+    /// Records that `file` holds a descriptor, and closes other files if the budget is exceeded.
     fn admit(&self, file: &Arc<PooledFile>) {
         let mut queue = self.queue();
         queue.push_back(Arc::downgrade(file));
@@ -66,7 +69,8 @@ impl Descriptors {
         }
     }
 
-    /// Takes half of all descriptors back: the process, or the system, has none left. False if there was none to take.
+    /// Closes half of all files, because the process or the system is out of descriptors. Returns false if none
+    /// was open.
     fn evict_half(&self) -> bool {
         let mut queue = self.queue();
         let keep = queue.len() / 2;
@@ -77,8 +81,8 @@ impl Descriptors {
         some
     }
 
-    /// Takes the descriptor of the first file in the queue that was not used since the last look. Each file is passed over once
-    /// at most.
+    /// Closes the first file in the queue that was not used since the last scan for a file to close. Skips each
+    /// recently used file at most once.
     fn evict_one(queue: &mut VecDeque<Weak<PooledFile>>) {
         let mut chances = queue.len();
         while let Some(next) = queue.pop_front() {
@@ -121,12 +125,12 @@ pub struct PooledDir {
 }
 
 impl PooledDir {
-    /// Wraps `inner`.
+    /// Wraps `inner` so that its files share `descriptors`.
     pub fn wrap(inner: Arc<dyn Dir>, descriptors: &Arc<Descriptors>) -> Arc<dyn Dir> {
         Arc::new(Self { inner, descriptors: Arc::clone(descriptors) })
     }
 
-    /// Does `call` again if descriptors ran out and some could be taken back.
+    /// Runs `call`, and runs it again if descriptors ran out and some could be freed.
     fn with_descriptor<R>(&self, mut call: impl FnMut() -> io::Result<R>) -> io::Result<R> {
         match call() {
             Err(e) if is_out_of_descriptors(&e) && self.descriptors.evict_half() => call(),
@@ -208,12 +212,12 @@ struct PooledFile {
     name: String,
     access: Access,
     slot: RwLock<Option<Arc<dyn File>>>,
-    /// Read since the last look for a file to close.
+    /// Set by reads; cleared when the file is skipped in a scan for a file to close.
     used: AtomicBool,
 }
 
 impl PooledFile {
-    /// The file, opened again if need be.
+    /// Returns the file, reopening it if it was closed.
     fn file(&self) -> io::Result<Arc<dyn File>> {
         if let Some(file) = &*self.slot.read().unwrap_or_else(PoisonError::into_inner) {
             if !self.used.load(Ordering::Relaxed) {
@@ -230,11 +234,11 @@ impl PooledFile {
         {
             let mut slot = self.slot.write().unwrap_or_else(PoisonError::into_inner);
             if let Some(file) = &*slot {
-                return Ok(Arc::clone(file)); // another thread was first
+                return Ok(Arc::clone(file)); // another thread reopened it first
             }
             *slot = Some(Arc::clone(&opened));
         }
-        // The lock of the slot is free: the queue's lock is taken before that of a slot, never after.
+        // The slot lock is free here. Lock order: the queue before a slot, never after.
         if let Some(this) = self.this.upgrade() {
             self.descriptors.admit(&this);
         }

@@ -1,9 +1,10 @@
 //! Memory that holds the bytes of a file: mapped from it, or copied.
 //!
-//! Invariants: a [`Mapping`] owns `[base, base + len)`, mapped for its whole life and unmapped once, on drop; `base`
-//! is page-aligned. Threads: both types are `Send + Sync`, for the memory belongs to no thread.
+//! Invariants: a [`Mapping`] owns `[base, base + len)`. The range stays mapped for the whole life of the value
+//! and is unmapped once, on drop. `base` is page-aligned. Threads: both types are `Send + Sync`; the memory
+//! belongs to the process, not to a thread.
 //!
-//! Unsafe code of this crate is here and in `disk/mmap.rs`, which writes through a map.
+//! The unsafe code of this crate is here and in `disk/mmap.rs`, which writes through a map.
 
 use std::io;
 use std::ptr::{self, NonNull};
@@ -21,7 +22,7 @@ pub(crate) struct Mapping {
 
 // SAFETY: the mapping is process-wide memory; unmapping it on another thread than the mapping one is allowed.
 unsafe impl Send for Mapping {}
-// SAFETY: `&Mapping` gives only the address and the length; users add their own rules for access.
+// SAFETY: `&Mapping` gives only the address and the length; each user proves its own accesses.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -35,12 +36,12 @@ impl Mapping {
         Ok(Self { base, len })
     }
 
-    /// Its first byte; the address is that of a page.
+    /// Returns the first byte; its address is page-aligned.
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// Its length in bytes.
+    /// Returns the length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -66,13 +67,13 @@ enum Region {
 }
 
 impl MapRegion {
-    /// Maps `[0, len)` of a file for reading. A page that is touched is read alone, not with those around it.
+    /// Maps `[0, len)` of a file for reading. A page fault reads only its own page, not its neighbours.
     pub(crate) fn map(fd: impl AsFd, len: u64) -> io::Result<Self> {
         if len == 0 {
             return Ok(Self::owned(Vec::new()));
         }
         let map = Mapping::new(fd, len, ProtFlags::READ)?;
-        // SAFETY: the range is that of a live mapping, and this advice changes no byte of it.
+        // SAFETY: the range is a live mapping, and this advice changes no byte of it.
         unsafe { rustix::mm::madvise(map.base.as_ptr().cast(), map.len, Advice::Random) }?;
         Ok(Self(Region::Mapped(map)))
     }
@@ -82,14 +83,14 @@ impl MapRegion {
         Self(Region::Owned(bytes))
     }
 
-    /// All bytes.
+    /// Returns all bytes.
     pub(crate) fn as_slice(&self) -> &[u8] {
         match &self.0 {
             Region::Owned(bytes) => bytes,
             Region::Mapped(map) => {
-                // SAFETY: the range is mapped readable while `map` lives and shorter than `isize::MAX`. Its bytes
-                // do not change: `File::map_read` is for files that are complete, no writable map or writer of
-                // which exists, and the directory lock keeps other processes from writing.
+                // SAFETY: the range is mapped readable while `map` lives and is shorter than `isize::MAX`. Its
+                // bytes do not change: `File::map_read` is only called on complete files, which have no
+                // writable map and no writer, and the directory lock keeps other processes from writing.
                 unsafe { std::slice::from_raw_parts(map.base.as_ptr(), map.len) }
             }
         }

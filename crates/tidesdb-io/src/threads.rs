@@ -3,7 +3,8 @@
 use std::fmt::Debug;
 use std::io;
 
-/// The niceness of a low priority: about a tenth of a busy processor beside one normal thread.
+/// Niceness of [`Priority::Low`]: such a thread gets about a tenth of a busy processor when it competes with
+/// one normal thread.
 const LOW_NICE: i32 = 10;
 
 /// Starts threads.
@@ -11,28 +12,28 @@ pub trait Threads: Send + Sync + Debug {
     /// Starts a named thread that runs `body` to its end.
     ///
     /// # Errors
-    /// That of the system when it has no room for another thread.
+    /// Returns the error of the system if it cannot start another thread.
     fn spawn(&self, name: &str, priority: Priority, body: Box<dyn FnOnce() + Send>)
     -> io::Result<JoinHandle>;
-    /// How many threads can run at once.
+    /// Returns how many threads can run at once.
     fn parallelism(&self) -> usize;
 }
 
-/// How a thread shares processors that are all busy.
+/// How a thread competes when all processors are busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
-    /// As every other thread.
+    /// Like every other thread.
     Normal,
-    /// Gives way to normal threads, without ever starving.
+    /// Yields to normal threads, but never starves.
     Low,
 }
 
-/// Waits for a thread started by [`Threads::spawn`].
+/// A handle to wait for a thread started by [`Threads::spawn`].
 #[derive(Debug)]
 pub struct JoinHandle(std::thread::JoinHandle<()>);
 
 impl JoinHandle {
-    /// Waits for the end of the thread; `false` if it panicked.
+    /// Waits for the thread to end. Returns false if it panicked.
     pub fn join(self) -> bool {
         self.0.join().is_ok()
     }
@@ -43,7 +44,7 @@ impl JoinHandle {
 pub struct RealThreads(());
 
 impl RealThreads {
-    /// The system's threads.
+    /// Creates a handle to the system's threads.
     pub fn new() -> Self {
         Self(())
     }
@@ -58,7 +59,8 @@ impl Threads for RealThreads {
     ) -> io::Result<JoinHandle> {
         let run = move || {
             if priority == Priority::Low {
-                // For the calling thread alone. Where it is forbidden, the thread runs as any other.
+                // Changes the calling thread only. If the system forbids it, the thread runs at normal
+                // priority.
                 let _ = rustix::process::setpriority_process(None, LOW_NICE);
             }
             body();

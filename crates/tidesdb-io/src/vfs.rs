@@ -1,7 +1,7 @@
 //! The traits a disk implements: [`Disk`] opens directories, [`Dir`] holds names, [`File`] holds bytes.
 //!
-//! A directory is held by descriptor, and names are single path components made by the engine, so no
-//! name that a user chose ever becomes a path. Every error is an [`io::Error`] that keeps the errno of the system.
+//! A directory is held by descriptor. Names are single path components made by the engine, so no name that a
+//! user chose ever becomes a path. Every error is an [`io::Error`] that keeps the errno of the system.
 
 #![expect(
     clippy::missing_errors_doc,
@@ -18,25 +18,26 @@ use std::sync::Arc;
 pub enum Access {
     /// Reads only.
     Read,
-    /// Reads only, short pieces here and there: the system should read nothing but what is asked for.
+    /// Reads only, in short pieces at random places. Disables the system's read-ahead.
     Random,
     /// Reads and writes.
     ReadWrite,
 }
 
-/// What [`File::advise`] tells the system about a range.
+/// A hint to the system about a range, given by [`File::advise`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// The range will be read soon: begin to load it into the page cache, and do not wait.
+    /// The range will be read soon: starts loading it into the page cache and does not wait.
     WillNeed,
-    /// The range will not be read soon: begin to write its dirty pages, and drop its clean ones from the page cache.
+    /// The range will not be read soon: starts writing its dirty pages and drops its clean pages from the page
+    /// cache.
     DontNeed,
 }
 
 /// Free and total bytes of the file system that holds a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// Bytes that an unprivileged writer may still use.
+    /// Bytes that an unprivileged process may still allocate.
     pub free: u64,
     /// Size of the file system in bytes.
     pub total: u64,
@@ -47,11 +48,12 @@ pub trait Disk: Send + Sync + Debug {
     /// Opens the directory at `path`. With `create`, makes it (and missing parents) first, mode 0700, and syncs
     /// the parent so that the new name survives a power loss.
     fn open_dir(&self, path: &Path, create: bool) -> io::Result<Arc<dyn Dir>>;
-    /// Identifies the time since the machine last started. While it stays the same, bytes that were handed to the
-    /// system are still there, whoever died; once it changes, unsynced bytes may be gone. Zeros if unknown, which is
-    /// treated as changed.
+    /// Identifies the current boot of the machine. While it stays the same, bytes written to the system are
+    /// still there, even if the process died. Once it changes, unsynced bytes may be gone. All zeros if
+    /// unknown, which callers treat as changed.
     fn boot_id(&self) -> [u8; 16];
-    /// How many files the process should have open for reading at once; `None` if its limits do not matter to this disk.
+    /// Number of files the process should have open for reading at once. `None` if this disk uses no
+    /// descriptors.
     fn open_files_max(&self) -> Option<usize>;
 }
 
@@ -68,65 +70,69 @@ pub trait Dir: Send + Sync + Debug {
     fn unlink(&self, name: &str) -> io::Result<()>;
     /// Gives the file `name` a second name `to_name` in `to`, a directory of the same disk.
     fn link(&self, name: &str, to: &dyn Dir, to_name: &str) -> io::Result<()>;
-    /// Names of all regular files, in no particular order.
+    /// Returns the names of all regular files, in no particular order.
     fn list(&self) -> io::Result<Vec<String>>;
     /// Makes every earlier create, rename, link and unlink in this directory durable.
     fn sync(&self) -> io::Result<()>;
     /// Locks the directory through the file `name`: exclusively for a writer, shared for readers.
-    /// Fails with [`io::ErrorKind::WouldBlock`] when another opener, in this or another process, holds it.
+    /// Fails with [`io::ErrorKind::WouldBlock`] if another opener, in this or another process, holds a
+    /// conflicting lock.
     fn lock(&self, name: &str, exclusive: bool) -> io::Result<Box<dyn DirLock>>;
-    /// Free space of the file system.
+    /// Returns the free and total space of the file system.
     fn space(&self) -> io::Result<Space>;
-    /// The path this directory was opened by, for messages.
+    /// Returns the path this directory was opened by, for messages.
     fn path(&self) -> &Path;
-    /// The concrete type, so that [`Dir::link`] can recognise a directory of its own kind.
+    /// Returns the concrete type, so that [`Dir::link`] can recognise a directory of its own kind.
     fn as_any(&self) -> &dyn std::any::Any;
 }
 
-/// Held while a directory is locked; dropping it unlocks.
+/// A locked directory; dropping this unlocks it.
 pub trait DirLock: Send + Sync + Debug {}
 
 /// One file. All methods take `&self`; offsets are explicit, so threads may share a handle.
 pub trait File: Send + Sync + Debug {
-    /// Reads at `offset`; may be short. `Ok(0)` for a non-empty buffer means end of file.
+    /// Reads at `offset`. May be short. `Ok(0)` for a non-empty buffer means end of file.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
-    /// Writes at `offset`; may be short.
+    /// Writes at `offset`. May be short.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize>;
     /// Reserves real blocks for the range, never sparse; grows the file to `offset + len` if it is shorter.
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()>;
-    /// Cuts or extends (with zeros) the file.
+    /// Truncates the file, or extends it with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
     /// Makes the bytes, and the length needed to read them back, durable.
     fn sync_data(&self) -> io::Result<()>;
-    /// As [`File::sync_data`], with all metadata.
+    /// Like [`File::sync_data`], and syncs all metadata too.
     fn sync_all(&self) -> io::Result<()>;
-    /// Length in bytes.
+    /// Returns the length in bytes.
     fn len(&self) -> io::Result<u64>;
-    /// True when the file holds no byte.
+    /// Returns true if the file is empty.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
-    /// Maps `[0, len)` for writing through the page cache, coherent with `read_at` and `write_at`. `Ok(None)`
-    /// where that is not safe (a file system that may answer a page fault with a signal) or not supported.
+    /// Maps `[0, len)` for writing through the page cache, coherent with `read_at` and `write_at`. Returns
+    /// `Ok(None)` if mapping is not supported, or not safe on this file system because a page fault may end in
+    /// a signal.
     fn map_shared(&self, len: u64) -> io::Result<Option<Box<dyn SharedMap>>>;
-    /// Maps the whole file for reading. `Ok(None)` where not supported: the caller falls back to `read_at`.
-    /// The file must never be cut while the map lives.
+    /// Maps the whole file for reading. Returns `Ok(None)` if not supported; the caller falls back to
+    /// `read_at`. The file must never be truncated while the map lives.
     fn map_read(&self) -> io::Result<Option<ReadMap>>;
-    /// Tells the system how a range will be used; `len` 0 means to the end of the file. Changes no byte: a caller
-    /// may ignore the error.
+    /// Hints to the system how a range will be used. `len` 0 means up to the end of the file. Changes no byte,
+    /// so callers may ignore the error.
     fn advise(&self, advice: Advice, offset: u64, len: u64) -> io::Result<()>;
-    /// Whether the byte at `offset` is in the system's page cache. True where the system does not tell.
+    /// Returns true if the byte at `offset` is in the system's page cache, or if the system does not report
+    /// that.
     fn is_cached(&self, offset: u64) -> io::Result<bool>;
 }
 
 /// A writable shared mapping of a file.
 pub trait SharedMap: Send + Sync + Debug {
-    /// Copies `bytes` to `offset`. Concurrent writers must use disjoint ranges: overlapping ones leave
-    /// unspecified bytes there (never undefined behaviour). The range must lie inside the mapping, else `InvalidInput`.
+    /// Copies `bytes` to `offset`. Concurrent writers must use disjoint ranges: overlapping writes leave
+    /// unspecified bytes, but never cause undefined behaviour. A range outside the mapping fails with
+    /// `InvalidInput`.
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
     /// Makes the pages of a range present and writable, so that later writes do not fault.
     fn populate(&self, offset: u64, len: u64) -> io::Result<()>;
-    /// Gives the pages of the mapping back to the system's cache of the file. No byte changes; a later write faults
+    /// Unmaps the pages from the process but keeps their bytes in the system's page cache. A later write faults
     /// them in again.
     fn release(&self) -> io::Result<()>;
 }

@@ -1,4 +1,4 @@
-//! Advice about the page cache: what it does on a real disk, and that reads do not depend on it.
+//! Advice about the page cache: its effect on a real disk, and that reads do not depend on it.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,7 +18,7 @@ fn byte(file: usize, at: usize) -> u8 {
     (at.wrapping_mul(31) ^ at >> 8 ^ file) as u8
 }
 
-/// Opens `FILES` files of known content for reading at random.
+/// Creates `FILES` files of known content and opens them for random reading.
 fn files(dir: &Arc<dyn Dir>) -> Vec<Arc<dyn File>> {
     for n in 0..FILES {
         let file = dir.create_new(&n.to_string(), 0).unwrap();
@@ -29,7 +29,7 @@ fn files(dir: &Arc<dyn Dir>) -> Vec<Arc<dyn File>> {
     (0..FILES).map(|n| dir.open(&n.to_string(), Access::Random).unwrap()).collect()
 }
 
-/// Has `count` random ranges loaded ahead, some of them past the end, then reads each and checks it.
+/// Asks the disk to load `count` random ranges, some of them past the end, then reads and checks each.
 fn check_batch(files: &[Arc<dyn File>], rng: &SeededEntropy, count: usize) {
     let below = |n: usize| (rng.next_u64() % n as u64) as usize;
     let places: Vec<(usize, usize, usize)> =
@@ -47,7 +47,7 @@ fn check_batch(files: &[Arc<dyn File>], rng: &SeededEntropy, count: usize) {
 }
 
 #[test]
-fn threads_load_ahead_through_few_descriptors() {
+fn threads_advise_and_read_with_two_descriptors() {
     let temp = tempfile::tempdir().unwrap();
     let descriptors = Arc::new(Descriptors::new(2));
     let dir = PooledDir::wrap(RealDisk::new().open_dir(temp.path(), true).unwrap(), &descriptors);
@@ -81,7 +81,7 @@ fn a_simulated_disk_counts_advice_and_can_refuse_it() {
     assert_eq!(kinds[..32], [OpKind::Advise; 32]);
     assert!(kinds[32..].iter().all(|&kind| kind == OpKind::Read));
     assert!(files[0].is_cached(5).unwrap());
-    assert_eq!(sim.ops().len(), before + kinds.len(), "the question is not a call");
+    assert_eq!(sim.ops().len(), before + kinds.len(), "is_cached is not counted as a call");
     let refused = sim.inject(Fault::errno(errno::EIO).on(OpKind::Advise).forever());
     check_batch(&files, &rng, 32);
     assert_eq!(sim.struck(refused), 32);
@@ -99,7 +99,7 @@ fn a_fault_within_a_range_strikes_calls_that_touch_it() {
 }
 
 #[test]
-fn advice_brings_pages_into_the_page_cache_and_out_of_it() {
+fn advice_loads_and_drops_pages_of_the_page_cache() {
     let temp = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let dir = RealDisk::new().open_dir(temp.path(), true).unwrap();
     let file = &files(&dir)[0];
@@ -113,12 +113,12 @@ fn advice_brings_pages_into_the_page_cache_and_out_of_it() {
     assert!(file.is_cached(40_960).unwrap());
     assert!(!file.is_cached(45_056).unwrap(), "a random read loaded the next page");
     file.advise(Advice::WillNeed, 0, 0).unwrap();
-    // Loading goes on behind the call.
+    // Loading continues after the call returns.
     let loaded = (0..5_000).any(|_| {
         std::thread::sleep(Duration::from_millis(1));
         file.is_cached(200_000).unwrap()
     });
     assert!(loaded);
-    // Past the end of the file there is nothing to wait for.
+    // Past the end of the file there is nothing to load.
     assert!(file.is_cached(LEN as u64 + 100_000).unwrap());
 }

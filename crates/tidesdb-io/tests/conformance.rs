@@ -11,7 +11,7 @@ use tidesdb_io::{Access, Dir, DirLock, Disk, Entropy, File, RealDisk, SeededEntr
 
 const NAMES: [&str; 9] = ["a", "b", "c", "d", "e", "f", "sub", "bad/name", "LOCK"];
 
-/// One disk, with all that the script holds on it.
+/// One disk, with all handles that the script has open on it.
 struct Side {
     dirs: [Arc<dyn Dir>; 2],
     files: Vec<Option<Arc<dyn File>>>,
@@ -19,10 +19,10 @@ struct Side {
     locks: Vec<Option<Box<dyn DirLock>>>,
 }
 
-/// What a step gave: text of the value, or the error.
+/// Result of a step: the value as text, or the error.
 type Outcome = Result<String, (io::ErrorKind, Option<i32>)>;
 
-/// The same random choices for both sides.
+/// One random step, run on both sides.
 #[derive(Clone, Debug)]
 struct Step {
     op: u64,
@@ -121,7 +121,7 @@ impl Side {
                 return Ok(format!("{:?}", &bytes[..n]));
             }
             12 | 13 => file.write_at(&vec![step.byte; step.len as usize], step.offset)? as u64,
-            // Cutting a mapped file would end in a signal.
+            // Truncating a mapped file would raise a signal on the next access.
             14 if self.maps.iter().all(Option::is_none) => {
                 file.set_len(step.offset.min(i64::MAX as u64 + 1)).map(|()| 0)?
             }
@@ -162,14 +162,14 @@ fn compare_on(root: &Path, seeds: std::ops::Range<u64>) {
         drop(sim_side.dirs[0].create_new("probe", 1).unwrap());
         for number in 0..400 {
             let step = Step::random(&rng);
-            // Names are for files; a directory is never renamed. A lock file with names in two directories
-            // locks both on a real disk; nobody makes one.
+            // Rename is for files; a directory is never renamed. A lock file linked into two directories would
+            // lock both on a real disk, which the simulated disk does not model; the engine never links it.
             let locks_meet = [&step.name, &step.to].contains(&&"LOCK".to_owned());
             if step.op == 3 && step.dir == 0 && step.name == "sub" || [3, 5].contains(&step.op) && locks_meet
             {
                 continue;
             }
-            // No file system agrees with another on the longest file: the script stays below all of them.
+            // File systems differ in their longest file, so the script stays below all limits.
             if [14, 15].contains(&step.op) && step.offset > 20_000 {
                 continue;
             }
@@ -179,7 +179,7 @@ fn compare_on(root: &Path, seeds: std::ops::Range<u64>) {
         }
     }
     println!("{}: {good} calls succeeded and {failed} failed alike", root.display());
-    assert!(good > 1_000 && failed > 500, "the script is too tame: {good} good, {failed} failed");
+    assert!(good > 1_000 && failed > 500, "covers too little: {good} good, {failed} failed");
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn the_same_script_gives_the_same_results_in_memory() {
     compare_on(shm, 100..130);
 }
 
-/// The cases that matter most, by name.
+/// The most important cases, spelled out.
 fn named_cases(disk: &dyn Disk, root: &Path) {
     let kind = |e: io::Error| e.kind();
     assert_eq!(kind(disk.open_dir(&root.join("db"), false).unwrap_err()), io::ErrorKind::NotFound);
@@ -220,7 +220,7 @@ fn named_cases(disk: &dyn Disk, root: &Path) {
     assert_eq!(file.read_at(&mut buf, 8).unwrap(), 0);
     assert_eq!(file.read_at(&mut buf, 1_000).unwrap(), 0);
 
-    // A file that lost its name, by unlink or by a rename over it, stays readable.
+    // A file whose name was unlinked or replaced by a rename stays readable.
     dir.create_new("b", 0).unwrap().write_at(b"new", 0).unwrap();
     dir.rename("b", "a").unwrap();
     assert_eq!(file.read_at(&mut buf[..5], 3).unwrap(), 5);
@@ -231,7 +231,7 @@ fn named_cases(disk: &dyn Disk, root: &Path) {
     assert_eq!(newer.write_at(b"x", 0).unwrap_err().raw_os_error(), Some(9));
     assert!(dir.list().unwrap().is_empty());
 
-    // Both names of a file are one file; renaming one onto the other does nothing.
+    // Both names refer to one file; renaming one to the other does nothing.
     dir.create_new("one", 0).unwrap();
     dir.link("one", &*dir, "two").unwrap();
     dir.open("two", Access::ReadWrite).unwrap().write_at(b"12", 0).unwrap();

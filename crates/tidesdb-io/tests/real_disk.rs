@@ -63,7 +63,7 @@ fn only_regular_files_are_opened_and_listed() {
         assert!(dir.lock(name, true).is_err(), "{name}");
         assert!(dir.link(name, &*dir, "new").is_err(), "{name}");
     }
-    assert!(!temp.path().join("nowhere").exists(), "made through a link");
+    assert!(!temp.path().join("nowhere").exists(), "created through a symbolic link");
     assert!(!temp.path().join("new").exists());
 }
 
@@ -125,7 +125,7 @@ fn preallocation_makes_real_blocks() {
     file.advise(Advice::DontNeed, 0, 0).unwrap();
     file.read_exact_at(&mut all[..8], 0).unwrap();
     assert_eq!(all[..8], [0, 0, 0, 0, 0, b'x', 0, 0]);
-    // More than any file system holds: the file must not stay behind.
+    // More than any file system holds: creation must fail and leave no file.
     assert!(dir.create_new("huge", i64::MAX as u64 - 4096).is_err());
     assert_eq!(dir.list().unwrap(), ["wal"]);
     let space = dir.space().unwrap();
@@ -148,7 +148,7 @@ fn links_reach_other_directories() {
 }
 
 #[test]
-fn boots_have_a_name_that_stays() {
+fn the_boot_id_is_stable() {
     let disk = RealDisk::new();
     assert_eq!(disk.boot_id(), RealDisk::new().boot_id());
     assert_eq!(disk.boot_id() != [0; 16], Path::new("/proc/sys/kernel/random/boot_id").exists());
@@ -183,7 +183,8 @@ fn the_registry_holds_even_if_the_lock_file_is_replaced() {
     assert_eq!(dir.lock("LOCK", true).unwrap_err().kind(), io::ErrorKind::WouldBlock);
 }
 
-/// Not a test of its own: the other process of the next one. Locks the directory it is told, says so, and waits.
+/// Not a test of its own: the child process of the next test. Locks the given directory, prints the result and
+/// waits.
 #[test]
 #[ignore = "run by another test as a child process"]
 fn child_that_holds_a_lock() {
@@ -195,14 +196,14 @@ fn child_that_holds_a_lock() {
     io::stdin().read_line(&mut String::new()).unwrap();
 }
 
-/// The other process; its output stays open, or it could not end well.
+/// The child process. Its output pipe stays open, because the child could not exit cleanly otherwise.
 struct Child {
     process: std::process::Child,
     _output: io::Lines<BufReader<std::process::ChildStdout>>,
 }
 
 impl Child {
-    /// Starts it; returns what it said too.
+    /// Starts the child. Also returns what it printed.
     fn start(path: &Path, exclusive: bool) -> (Self, String) {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "child_that_holds_a_lock", "--ignored", "--nocapture"]);
@@ -237,12 +238,12 @@ fn other_processes_are_kept_out() {
     let (mut child, said) = Child::start(temp.path(), true);
     assert_eq!(said, "held");
     assert_eq!(dir.lock("LOCK", false).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-    // The lock goes with the process, however it dies.
+    // The lock ends with the process, even if it is killed.
     child.process.kill().unwrap();
     child.process.wait().unwrap();
     let reader = dir.lock("LOCK", false).unwrap();
     let (child, said) = Child::start(temp.path(), false);
-    assert_eq!(said, "held", "readers share");
+    assert_eq!(said, "held", "readers share the lock");
     drop(reader);
     child.end();
     dir.lock("LOCK", true).unwrap();

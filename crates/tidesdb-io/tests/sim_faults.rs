@@ -1,4 +1,4 @@
-//! Every fault the simulated disk knows: that it strikes where it should, and what it leaves.
+//! Tests of every fault of the simulated disk: which calls it strikes, and the state it leaves.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ fn disk() -> (SimDisk, Arc<dyn Dir>) {
     (sim, dir)
 }
 
-/// A disk with one durable file.
+/// Creates a disk with one durable file.
 fn with_file(content: &[u8]) -> (SimDisk, Arc<dyn Dir>, Arc<dyn File>) {
     let (sim, dir) = disk();
     let file = dir.create_new("a", 0).unwrap();
@@ -40,7 +40,7 @@ fn raw<T>(result: io::Result<T>) -> Option<i32> {
 }
 
 #[test]
-fn a_crash_stops_everything_and_undoes_its_call() {
+fn a_crash_fails_its_call_and_all_later_ones() {
     let (sim, dir, file) = with_file(b"old");
     let lock = dir.lock("LOCK", true).unwrap();
     let map = file.map_shared(3).unwrap().unwrap();
@@ -82,14 +82,14 @@ fn a_crash_stops_everything_and_undoes_its_call() {
         assert_eq!(error.to_string(), "simulated crash");
     }
     drop((lock, map));
-    assert_eq!(sim.op_count(), count + 2, "calls of the dead do not count");
+    assert_eq!(sim.op_count(), count + 2, "calls after the crash are not counted");
     assert_eq!(sim.read_file("/db/a").unwrap(), b"new");
     assert!(!sim::is_crash(&io::Error::other("simulated crash")));
     let next = sim.fork();
     assert_eq!(next.op_count(), 0);
     let dir = next.open_dir(Path::new("/db"), false).unwrap();
     dir.lock("LOCK", true).unwrap();
-    assert_eq!(durable(&next, "a"), b"old", "the process died, and then the machine");
+    assert_eq!(durable(&next, "a"), b"old", "first the process crashed, then the machine");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_torn_crash_does_a_part_of_its_write() {
         assert!(bytes.iter().all(|&b| b == 7));
         lens.insert(bytes.len());
     }
-    assert_eq!(lens, (0..=10).collect(), "every cut happens");
+    assert_eq!(lens, (0..=10).collect(), "every cut occurs");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn each_call_can_fail_with_each_errno() {
             assert_eq!(sim.struck(id), 1);
             assert_eq!(sim.file_names("/db").unwrap(), ["a"], "{kind:?} did something");
             assert_eq!(sim.read_file("/db/a").unwrap(), b"abc", "{kind:?} did something");
-            run().unwrap_or_else(|e| panic!("{kind:?} fails again: {e}"));
+            run().unwrap_or_else(|e| panic!("{kind:?} failed a second time: {e}"));
             let log = sim.ops();
             assert!(
                 log.iter().any(|op| op.kind == kind && !op.ok)
@@ -188,7 +188,7 @@ fn rules_choose_their_calls() {
     assert!(!failed(&*other).contains(&true));
     let hits: Vec<usize> =
         failed(&*log).iter().enumerate().filter(|(_, hit)| **hit).map(|(i, _)| i).collect();
-    assert_eq!(hits, [4, 7], "after 2 each third, twice");
+    assert_eq!(hits, [4, 7], "every third call after the first 2, twice");
     assert_eq!(sim.struck(id), 2);
 
     let forever = sim.inject(Fault::errno(errno::EMFILE).on(OpSet::OPENS).forever());
@@ -210,7 +210,7 @@ fn rules_choose_their_calls() {
 }
 
 #[test]
-fn short_reads_and_writes_get_there_in_the_end() {
+fn loops_complete_short_reads_and_writes() {
     let (sim, _, file) = with_file(b"");
     sim.inject(Fault::short().forever());
     sim.inject(Fault::errno(errno::EINTR).on(OpSet::WRITES | OpKind::Read).every(3).forever());
@@ -233,7 +233,7 @@ fn a_failed_sync_follows_its_model() {
         sim.inject(Fault::errno(errno::EIO).on(OpSet::SYNCS));
         assert_eq!(raw(file.sync_data()), Some(errno::EIO));
         assert_eq!(durable(&sim, "a"), b"old!");
-        file.sync_data().unwrap(); // The retry, which no caller may trust.
+        file.sync_data().unwrap(); // The retry, which callers must not trust.
         let (cached, kept): (&[u8], &[u8]) = match model {
             SyncModel::Linux => (b"new and longer", b"old!"),
             SyncModel::Btrfs => (b"old!", b"old!"),
@@ -242,7 +242,7 @@ fn a_failed_sync_follows_its_model() {
         assert_eq!(read(&*file), cached, "{model:?}");
         assert_eq!(durable(&sim, "a"), kept, "{model:?}");
         assert_eq!(sim.crash_image(&Image::EVERYTHING, 1).read_file("/db/a").unwrap(), kept, "{model:?}");
-        // What is written after the failure, page and all, is durable after an honest sync.
+        // Pages written after the failure are durable after a successful sync.
         file.write_all_at(b"X", 0).unwrap();
         file.sync_all().unwrap();
         let mut want = cached.to_vec();
@@ -276,7 +276,7 @@ fn a_failed_sync_of_a_directory_leaves_its_names_at_risk() {
 }
 
 #[test]
-fn a_full_disk_takes_a_part_then_nothing_until_space_comes_back() {
+fn a_full_disk_writes_a_part_then_fails_until_space_is_freed() {
     let (sim, dir, file) = with_file(b"0123456789");
     let other = dir.create_new("other", 1_000).unwrap();
     sim.limit_space(Some(100));
@@ -291,7 +291,7 @@ fn a_full_disk_takes_a_part_then_nothing_until_space_comes_back() {
     assert_eq!(raw(file.set_len(111)), Some(errno::EDQUOT));
     assert_eq!(raw(dir.create_new("b", 1)), Some(errno::EDQUOT));
     assert!(!sim.file_names("/db").unwrap().contains(&"b".to_owned()));
-    file.write_all_at(&[4; 110], 0).unwrap(); // Writing over costs nothing.
+    file.write_all_at(&[4; 110], 0).unwrap(); // Overwriting needs no space.
     other.set_len(950).unwrap();
     assert_eq!(dir.space().unwrap().free, 50);
     file.write_all_at(&[5; 50], 110).unwrap();
@@ -305,7 +305,7 @@ fn a_full_disk_takes_a_part_then_nothing_until_space_comes_back() {
 }
 
 #[test]
-fn writes_get_lost_and_land_elsewhere() {
+fn writes_can_be_lost_or_misdirected() {
     let (sim, dir, file) = with_file(b"..........");
     dir.create_new("b", 4).unwrap();
     sim.inject(Fault::lose_write().skip(1));
@@ -368,7 +368,7 @@ fn files_rot_at_rest() {
 }
 
 #[test]
-fn maps_can_be_switched() {
+fn maps_can_be_switched_on_and_off() {
     let (sim, dir, file) = with_file(b"0123456789");
     assert!(file.map_read().unwrap().is_none());
     sim.enable_map_read(true);
@@ -387,7 +387,7 @@ fn maps_can_be_switched() {
 }
 
 #[test]
-fn the_log_tells_every_call() {
+fn the_log_records_every_call() {
     let (sim, dir) = disk();
     let file = dir.create_new("a", 64).unwrap();
     file.write_all_at(b"abc", 7).unwrap();
@@ -410,7 +410,7 @@ fn the_log_tells_every_call() {
 }
 
 #[test]
-fn an_observer_sees_what_a_crash_would_leave() {
+fn an_observer_sees_the_state_that_a_crash_leaves() {
     let (sim, dir, file) = with_file(b"0");
     let seen = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&seen);
@@ -438,7 +438,7 @@ fn an_observer_sees_what_a_crash_would_leave() {
 }
 
 #[test]
-fn boots_are_told_apart() {
+fn each_boot_has_its_own_id() {
     let (sim, _, _) = with_file(b"");
     assert_ne!(sim.boot_id(), [0; 16]);
     assert_eq!(sim.fork().boot_id(), sim.boot_id(), "only the process died");

@@ -1,4 +1,4 @@
-//! Crash images: what each fate allows, and that every allowed state is reached.
+//! Crash images: which states each fate allows, and that every allowed state is reached.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ fn disk() -> (SimDisk, Arc<dyn Dir>) {
     (sim, dir)
 }
 
-/// A file whose name and bytes are durable.
+/// Creates a file whose name and bytes are durable.
 fn durable_file(dir: &dyn Dir, name: &str, bytes: &[u8]) -> Arc<dyn File> {
     let file = dir.create_new(name, 0).unwrap();
     file.write_all_at(bytes, 0).unwrap();
@@ -24,7 +24,7 @@ fn durable_file(dir: &dyn Dir, name: &str, bytes: &[u8]) -> Arc<dyn File> {
     file
 }
 
-/// The content of file `a` in the images of many seeds.
+/// Returns the contents of file `a` in the images of many seeds.
 fn contents(sim: &SimDisk, data: DataFate, seeds: u64) -> BTreeSet<Vec<u8>> {
     let image = Image { data, names: NameFate::All };
     (0..seeds).map(|seed| sim.crash_image(&image, seed).read_file("/db/a").unwrap()).collect()
@@ -96,7 +96,7 @@ fn masks_reach_every_subset_of_names() {
         assert_eq!(names(&sim, NameFate::Mask(mask), 9), want, "mask {mask}");
     }
     let sampled: BTreeSet<_> = (0..200).map(|seed| names(&sim, NameFate::Subset, seed)).collect();
-    assert_eq!(sampled.len(), 8, "sampling reaches all too");
+    assert_eq!(sampled.len(), 8, "sampling reaches all subsets too");
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn sectors_persist_alone_and_in_any_order() {
     let seen = contents(&sim, DataFate::Sectors { size: 512, keep: 0.5 }, 200);
     assert_eq!(seen.len(), 8, "each of three sectors is old or new");
     for bytes in &seen {
-        assert!(bytes[..512].iter().all(|&b| b == b'0'), "a sector nobody wrote to");
+        assert!(bytes[..512].iter().all(|&b| b == b'0'), "a sector that was not written changed");
         assert!(bytes.chunks(512).all(|sector| sector.iter().all(|&b| b == sector[0])), "a torn sector");
     }
     let seen = contents(&sim, DataFate::Sectors { size: 4096, keep: 0.5 }, 50);
@@ -138,7 +138,7 @@ fn lengths_persist_apart_from_bytes() {
     let seen = contents(&sim, DataFate::Sectors { size: 512, keep: 0.5 }, 300);
     let lens: BTreeSet<usize> = seen.iter().map(Vec::len).collect();
     assert_eq!(lens, BTreeSet::from([2, 4, 6]));
-    assert!(seen.contains(b"ab\0\0\0\0".as_slice()), "the length came, the bytes did not");
+    assert!(seen.contains(b"ab\0\0\0\0".as_slice()), "the length survived, the bytes did not");
     assert!(seen.contains(b"abcdef".as_slice()));
     assert_eq!(contents(&sim, DataFate::SizeNoData, 3), BTreeSet::from([b"ab\0\0\0\0".to_vec()]));
 }
@@ -157,13 +157,13 @@ fn the_last_write_is_torn_at_every_byte() {
         let image = sim.crash_image(&Image { data: DataFate::TornLast, names: NameFate::All }, seed);
         assert_eq!(image.read_file("/db/b").unwrap(), b"earlier", "only the last write of the disk is torn");
     }
-    // What is not the last change is whole: a cut that follows the write shows.
+    // Only the last change is torn: a truncation after the write makes the write whole.
     first.set_len(1).unwrap();
     assert_eq!(contents(&sim, DataFate::TornLast, 20), BTreeSet::from([b"1".to_vec()]));
 }
 
 #[test]
-fn pages_of_a_map_persist_when_they_like() {
+fn pages_of_a_map_persist_independently() {
     let (sim, dir) = disk();
     let file = durable_file(&*dir, "a", &[b'.'; 3 * 4096]);
     let map = file.map_shared(3 * 4096).unwrap().unwrap();
@@ -175,7 +175,7 @@ fn pages_of_a_map_persist_when_they_like() {
     let want = [&b"....."[..], b"1....", b"11...", b"112..", b"1122."];
     assert_eq!(heads, want.into_iter().collect(), "a copy may stop in the middle, versions are in order");
     let ends: BTreeSet<&[u8]> = seen.iter().map(|bytes| &bytes[8191..8193]).collect();
-    assert_eq!(ends, [&b".."[..], b"x.", b".y", b"xy"].into_iter().collect(), "two pages are two chances");
+    assert_eq!(ends, [&b".."[..], b"x.", b".y", b"xy"].into_iter().collect(), "pages persist independently");
     file.sync_data().unwrap();
     assert_eq!(contents(&sim, DataFate::Synced, 1).first().unwrap()[..5], *b"1122.", "a sync covers maps");
 }
@@ -187,7 +187,7 @@ fn garbage_stays_inside_sectors_at_risk() {
     file.write_all_at(b"1", 600).unwrap();
     let seen = contents(&sim, DataFate::PowersafeOff { size: 512 }, 200);
     let garbage = seen.iter().filter(|bytes| bytes[512..600] != [b'0'; 88]).count();
-    assert!(garbage > 10, "durable bytes next to the write are lost at times");
+    assert!(garbage > 10, "durable bytes of the same sector are sometimes lost");
     for bytes in &seen {
         assert!(bytes.len() == 3 * 512 && bytes[..512] == [b'0'; 512] && bytes[1024..] == [b'0'; 512]);
     }
@@ -198,7 +198,7 @@ fn garbage_stays_inside_sectors_at_risk() {
 }
 
 #[test]
-fn a_cut_that_persists_hides_what_was_written_before_it() {
+fn a_durable_truncation_hides_earlier_writes() {
     let (sim, dir) = disk();
     let file = durable_file(&*dir, "a", &[b'0'; 1024]);
     file.write_all_at(&[b'1'; 1024], 0).unwrap();
@@ -210,13 +210,13 @@ fn a_cut_that_persists_hides_what_was_written_before_it() {
     assert_eq!(lens, BTreeSet::from([256, 1024, 2048]));
     assert!(seen.iter().any(|bytes| bytes[..256] == [b'1'; 256]));
     for bytes in seen.iter().filter(|bytes| bytes.len() == 2048) {
-        assert_eq!(bytes[256..], [0; 1792], "the length tells that the cut came before");
+        assert_eq!(bytes[256..], [0; 1792], "the length shows that the truncation persisted");
     }
     assert_eq!(sim.crash_image(&Image::EVERYTHING, 0).read_file("/db/a").unwrap()[256..], [0; 1792]);
 }
 
 #[test]
-fn a_file_that_lost_its_name_is_gone_and_one_with_two_is_one() {
+fn a_file_without_names_is_gone_and_two_names_share_one_file() {
     let (sim, dir) = disk();
     let file = durable_file(&*dir, "a", b"bytes");
     dir.link("a", &*dir, "b").unwrap();
@@ -227,7 +227,7 @@ fn a_file_that_lost_its_name_is_gone_and_one_with_two_is_one() {
     assert_eq!(image.file_names("/db").unwrap(), ["a", "b"], "the unlink was lost");
     image.corrupt("/db/a", 0, |_| b'?').unwrap();
     assert_eq!(image.read_file("/db/b").unwrap(), b"?ytes");
-    assert_eq!(sim.read_file("/db/b").unwrap(), b"BYTES", "the image is a disk of its own");
+    assert_eq!(sim.read_file("/db/b").unwrap(), b"BYTES", "the image is independent of the disk");
 }
 
 #[test]
@@ -240,8 +240,8 @@ fn a_directory_made_by_open_is_durable_at_once() {
 }
 
 #[test]
-fn the_next_open_makes_up_for_a_directory_whose_maker_died() {
-    // The maker dies between making the directory and syncing its name.
+fn the_next_open_syncs_a_directory_created_before_a_crash() {
+    // The first process dies between creating the directory and syncing its name.
     let sim = SimDisk::new(1);
     let probe = SimDisk::new(1);
     probe.open_dir(Path::new("/db"), true).unwrap();
@@ -249,7 +249,7 @@ fn the_next_open_makes_up_for_a_directory_whose_maker_died() {
     assert!(sim.open_dir(Path::new("/db"), true).is_err());
     let next = sim.fork();
     assert_eq!(next.file_names("/db").unwrap().len(), 0, "the directory is there");
-    assert!(next.crash_image(&Image::SYNCED, 0).file_names("/db").is_err(), "not for long");
+    assert!(next.crash_image(&Image::SYNCED, 0).file_names("/db").is_err(), "not durable yet");
     durable_file(&*next.open_dir(Path::new("/db"), true).unwrap(), "a", b"x");
     assert_eq!(next.crash_image(&Image::SYNCED, 0).read_file("/db/a").unwrap(), b"x");
 }
@@ -271,14 +271,14 @@ fn standard_images_can_all_be_built_and_repeat() {
 }
 
 #[test]
-fn a_lost_unlink_brings_back_a_file_that_never_was_durable() {
+fn a_lost_unlink_brings_back_a_file_whose_name_was_not_durable() {
     let (sim, dir) = disk();
     let file = dir.create_new("a", 0).unwrap();
     file.write_all_at(b"bytes", 0).unwrap();
     file.sync_data().unwrap();
     drop(file);
     dir.unlink("a").unwrap();
-    // Another directory's sync tidies up, and must leave this file alone.
+    // The sync of another directory collects unused files and must not collect this one.
     sim.open_dir(Path::new("/other"), true).unwrap().sync().unwrap();
     let image = sim.crash_image(&Image { data: DataFate::Synced, names: NameFate::Mask(1) }, 0);
     assert_eq!(image.read_file("/db/a").unwrap(), b"bytes");

@@ -11,11 +11,11 @@ use tidesdb_io::{Access, Dir, Disk, Entropy, File, FileExt, SeededEntropy, Share
 
 const SECTOR: usize = 512;
 
-/// A file as the model knows it: every content since the last sync, the durable one first.
+/// The model of a file: every content since the last sync, the durable one first.
 #[derive(Clone, Debug)]
 struct ModelFile {
     versions: Vec<Vec<u8>>,
-    /// Whether sectors may mix versions byte by byte, as after writes through a map.
+    /// True if sectors may mix versions byte by byte, as after writes through a map.
     mapped: bool,
 }
 
@@ -35,7 +35,7 @@ impl ModelFile {
         self.mapped = false;
     }
 
-    /// Checks that an image of the file consists of versions, sector by sector.
+    /// Checks that every sector of an image holds one of the versions.
     fn allows(&self, image: &[u8]) -> Result<(), String> {
         if !self.versions.iter().any(|v| v.len() == image.len()) {
             return Err(format!("length {} never was", image.len()));
@@ -50,7 +50,7 @@ impl ModelFile {
                 versions.iter().any(|v| v == sector)
             };
             if !allowed {
-                return Err(format!("sector {i} holds what never was there"));
+                return Err(format!("sector {i} holds bytes that were never there"));
             }
         }
         Ok(())
@@ -72,7 +72,7 @@ enum Change {
     Rename(String, String, usize),
 }
 
-/// The whole disk: one directory.
+/// The model of the whole disk: one directory.
 #[derive(Debug, Default)]
 struct Model {
     files: Vec<ModelFile>,
@@ -106,7 +106,7 @@ impl Model {
     }
 }
 
-/// An open file, by its number in the model, with its map if there is one.
+/// An open file: its number in the model, its handle, and its map if it has one.
 type Open = (usize, Arc<dyn File>, Option<Box<dyn SharedMap>>);
 
 struct Script {
@@ -253,7 +253,7 @@ impl Script {
         }
     }
 
-    /// Compares a disk with names, and content of them, that are known.
+    /// Compares the names and contents of a disk with the expected ones.
     fn same(&self, disk: &SimDisk, names: &Names, content: impl Fn(&ModelFile) -> &Vec<u8>, what: &str) {
         let seed = self.seed;
         let found = disk.file_names("/db").unwrap();
@@ -283,7 +283,7 @@ impl Script {
         let all = self.sim.crash_image(&Image::EVERYTHING, seed);
         self.same(&all, &model.cached, ModelFile::current, "everything");
         assert_eq!((all.pending_names(), all.pending_writes()), (0, 0));
-        // What an image holds, it holds for good.
+        // Everything in an image is durable.
         self.same(
             &all.crash_image(&Image::SYNCED, 0),
             &model.cached,
@@ -328,17 +328,17 @@ fn run(seeds: std::ops::Range<u64>, cuts: bool) {
 }
 
 #[test]
-fn images_hold_only_what_was_there() {
+fn images_hold_only_written_versions() {
     run(0..60, false);
 }
 
 #[test]
-fn images_with_cut_files_hold_only_what_was_there() {
+fn images_of_truncated_files_hold_only_written_versions() {
     run(1_000..1_060, true);
 }
 
 #[test]
-fn the_same_seed_repeats_a_run() {
+fn the_same_seed_reproduces_a_run() {
     let run = |seed| {
         let mut script = Script::new(seed, false);
         (0..300).for_each(|_| script.step());

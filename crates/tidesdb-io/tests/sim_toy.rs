@@ -1,5 +1,5 @@
-//! The simulator at work on a toy: replacing a file. The right protocol survives every crash point and image; each
-//! classic mistake is found.
+//! The simulator applied to a small protocol: replacing a file. The correct protocol survives every crash point
+//! and image; each classic mistake is found.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,11 +19,11 @@ enum Mistake {
     NoDataSync,
     /// The rename is not synced before the update counts.
     NoDirSync,
-    /// The old file is written over.
+    /// The old file is overwritten in place.
     InPlace,
 }
 
-/// Makes file `now` hold `LEN` times `value`, whole or not at all.
+/// Replaces file `now` by `LEN` times `value`, atomically.
 fn update(dir: &dyn Dir, value: u8, mistake: Mistake) -> std::io::Result<()> {
     let bytes = [value; LEN];
     if mistake == Mistake::InPlace {
@@ -47,7 +47,7 @@ fn update(dir: &dyn Dir, value: u8, mistake: Mistake) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What is wrong with a disk on which update `acked` was the last to return.
+/// Returns what is wrong with a disk on which update `acked` was the last to return.
 fn wrong(disk: &SimDisk, acked: u8) -> Option<String> {
     let bytes = match disk.read_file("/db/now") {
         Ok(bytes) => bytes,
@@ -61,8 +61,8 @@ fn wrong(disk: &SimDisk, acked: u8) -> Option<String> {
     (value != acked && value != acked + 1).then(|| format!("{value} after {acked}"))
 }
 
-/// Crashes before every call, builds every standard image with several seeds; returns how many there were and the
-/// first thing found wrong in each.
+/// Crashes before every call and builds every standard image with several seeds. Returns the number of images
+/// and the errors found.
 fn sweep(mistake: Mistake) -> (usize, Vec<String>) {
     let (env, disk, _) = sim::env(1);
     let dir = env.disk.open_dir(Path::new("/db"), true).unwrap();
@@ -95,7 +95,7 @@ fn sweep(mistake: Mistake) -> (usize, Vec<String>) {
     (images, found)
 }
 
-/// Whatever was found, the next update must work on it.
+/// Checks that the next update works on the recovered state.
 fn recover_and_go_on(disk: &SimDisk) -> Result<(), String> {
     let dir = disk.open_dir(Path::new("/db"), true).unwrap();
     update(&*dir, 99, Mistake::None).unwrap();
@@ -104,7 +104,7 @@ fn recover_and_go_on(disk: &SimDisk) -> Result<(), String> {
 }
 
 #[test]
-fn the_right_protocol_survives_and_mistakes_are_found() {
+fn the_correct_protocol_survives_and_mistakes_are_found() {
     for mistake in [Mistake::None, Mistake::NoDataSync, Mistake::NoDirSync, Mistake::InPlace] {
         let (images, found) = sweep(mistake);
         println!("{mistake:?}: {} of {images} images wrong", found.len());
@@ -114,7 +114,7 @@ fn the_right_protocol_survives_and_mistakes_are_found() {
 }
 
 #[test]
-fn crashing_at_a_call_and_observing_it_agree() {
+fn a_crash_at_a_call_leaves_the_observed_state() {
     let clean = SimDisk::new(4);
     let dir = clean.open_dir(Path::new("/db"), true).unwrap();
     let snapshots = Arc::new(Mutex::new(Vec::new()));

@@ -1,8 +1,10 @@
-//! Times inserts, gets and walks of both maps: `cargo run --release -p tidesdb-memtable --example insert_bench`.
+//! Times inserts, gets and scans of both maps: `cargo run --release -p tidesdb-memtable --example
+//! insert_bench`.
 //!
 //! Keys are 16 bytes (random hex or zero-padded decimals), values 100 bytes. Times are wall time divided by the
-//! operations of all threads; `cpu` is processor time instead, which other processes disturb less. With an argument, that many entries per run instead of 448,000.
-#![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock and starts threads by itself")]
+//! operations of all threads. `cpu` is processor time, which other processes disturb less. An argument sets the
+//! entries per run instead of 448,000.
+#![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock and starts threads itself")]
 
 use std::sync::{Arc, Barrier};
 use std::time::Instant;
@@ -34,7 +36,7 @@ fn cpu_ns() -> f64 {
     now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
 }
 
-/// Wall and processor nanoseconds per insert, and the filled memtable.
+/// Returns wall and processor nanoseconds per insert, and the filled memtable.
 fn fill(kind: MapKind, keys: &[Vec<[u8; 16]>]) -> (f64, f64, Arc<Memtable>) {
     let memtable = Memtable::new(KeyOrder::Bytewise, kind, 64 << 20, 1);
     let start = Barrier::new(keys.len() + 1);
@@ -61,7 +63,7 @@ fn fill(kind: MapKind, keys: &[Vec<[u8; 16]>]) -> (f64, f64, Arc<Memtable>) {
     (wall / total as f64, cpu / total as f64, memtable)
 }
 
-/// Processor nanoseconds per get.
+/// Returns processor nanoseconds per get.
 fn get_ns(memtable: &Memtable, keys: &[[u8; 16]]) -> f64 {
     let begin = cpu_ns();
     let mut bytes = 0;
@@ -73,7 +75,7 @@ fn get_ns(memtable: &Memtable, keys: &[[u8; 16]]) -> f64 {
     (cpu_ns() - begin) / keys.len() as f64
 }
 
-/// Processor nanoseconds per entry forwards and backwards; checks the order.
+/// Returns processor nanoseconds per entry forwards and backwards; checks the order.
 fn walk_ns(memtable: &Arc<Memtable>, total: usize) -> (f64, f64) {
     let mut cursor = memtable.cursor();
     let begin = cpu_ns();

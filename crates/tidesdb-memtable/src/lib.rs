@@ -4,28 +4,29 @@
 //! (readers write nothing, writers lock one leaf); the other is a lock-free skip list, which also takes any key
 //! order. Each is the model of the other in the tests.
 //!
-//! | file | what |
+//! | file | contents |
 //! | --- | --- |
-//! | `memtable/` | the interface: the memtable, its cursor, the entries it shows |
+//! | `memtable/` | the public interface: the memtable, its cursor and its entries |
 //! | `tree/` | the B+tree |
 //! | `skiplist/` | the skip list |
-//! | `order.rs`, `record/`, `walk.rs` | what the maps share: key order, versions and their chains, stepping |
-//! | `arena/` | memory: handed out by many threads, freed at once |
-//! | `sync.rs` | atomics, real or loom's |
+//! | `order.rs`, `record/`, `walk.rs` | shared by both maps: key order, versions and their chains, iteration over keys |
+//! | `arena/` | memory: allocated by many threads, freed all at once |
+//! | `sync.rs` | atomics, the real ones or loom's |
 //!
-//! # Who may do what
+//! # Safety
 //!
-//! This is one of the crates that may hold `unsafe`. Its proofs rest on three facts. Memory of an arena never
-//! moves and is freed only with its memtable. A record, a tower and a node are written completely before a
-//! Release store publishes them. Afterwards only atomic fields change: `next` of a record (or of its skip), the links and
-//! `newest` of a tower, and everything in a node; a reader of a node believes what it read only if the node's
-//! version word did not change meanwhile.
+//! This is one of the crates that may contain `unsafe`. Its proofs rest on three facts:
+//! * The memory of an arena never moves and is freed only with its memtable.
+//! * A record, a tower and a node are written completely before a Release store publishes them.
+//! * Afterwards only atomic fields change: `next` of a record (or of its skip), the links and `newest` of a
+//!   tower, and everything in a node. A reader uses what it read from a node only if the node's version word
+//!   did not change meanwhile.
 //!
-//! # What it does not do
+//! # Out of scope
 //!
-//! It gives versions no meaning beyond their order: kinds, expiry, tombstones and snapshots are the caller's.
-//! It removes nothing. It does not limit its size; the caller compares [`Memtable::allocated_bytes`] with its
-//! budget and starts a new memtable.
+//! Versions have no meaning to this crate beyond their order: kinds, expiry, tombstones and snapshots belong to
+//! the caller. Nothing is ever removed. The size is not limited; the caller compares
+//! [`Memtable::allocated_bytes`] with its budget and starts a new memtable.
 
 mod sync;
 mod arena;

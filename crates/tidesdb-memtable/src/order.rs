@@ -4,17 +4,17 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-/// A user's key order: total, the same for ever.
+/// A user-defined key order. It must be total and must never change.
 pub type CompareFn = dyn Fn(&[u8], &[u8]) -> Ordering + Send + Sync;
 
-/// Key order of a map.
+/// The key order of a map.
 #[derive(Clone)]
 pub enum KeyOrder {
-    /// Byte by byte, shorter first.
+    /// Byte by byte; a prefix sorts before longer keys.
     Bytewise,
     /// The exact reverse of `Bytewise`.
     ReverseBytewise,
-    /// Any total order. Keys that compare equal are one key.
+    /// Any total order. Keys that compare equal are the same key.
     Custom(Arc<CompareFn>),
 }
 

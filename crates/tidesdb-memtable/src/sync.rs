@@ -1,6 +1,6 @@
-//! The atomics, locks and thread state of this crate: the standard ones, or loom's in a model.
+//! The atomics, locks and thread-local state of this crate: the standard ones, or loom's in a model.
 //!
-//! Nothing else in the crate names `std::sync::atomic`, so that a model sees every shared access.
+//! No other file of the crate uses `std::sync::atomic`, so a model sees every shared access.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
@@ -8,11 +8,11 @@ pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 
-/// Pauses of one wait before it gives the core away: the awaited thread may well be off its core.
+/// Spin-loop pauses per wait before the thread yields its core: the awaited thread may itself not be running.
 #[cfg(not(loom))]
 const MAX_PAUSES: u32 = 64;
 
-/// A wait for another running thread: some pauses, then the core is yielded each time.
+/// Waits for another running thread: spins a few times, then yields the core each time.
 #[derive(Default)]
 pub(crate) struct Spin {
     #[cfg(not(loom))]
@@ -63,8 +63,8 @@ impl<T> Mutex<T> {
     }
 }
 
-/// Stands in a published structure for its plain fields: a model fails if their writing does not happen before
-/// [`check`](Self::check). Otherwise nothing.
+/// Part of a published structure: stands for its plain fields in a loom model, which fails if they are not
+/// written before [`check`](Self::check). Does nothing otherwise.
 #[cfg(not(loom))]
 pub(crate) struct Born;
 
@@ -95,7 +95,7 @@ impl Born {
     }
 }
 
-/// Asks the processor for the cache line at `at`, which may be any address.
+/// Prefetches the cache line at `at`, which may be any address.
 #[inline]
 pub(crate) fn fetch<T>(at: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -108,14 +108,15 @@ pub(crate) fn fetch<T>(at: *const T) {
     let _ = at;
 }
 
-/// A number that no other memtable of this process ever has. Not part of any protocol, so never loom's.
+/// Returns a number that is unique among the memtables of this process. Not part of any protocol, so it never
+/// uses loom's atomics.
 pub(crate) fn unique_id() -> u64 {
     use std::sync::atomic::AtomicU64 as Counter;
     static NEXT: Counter = Counter::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// A small number of this thread, handed out in order of first use.
+/// Returns the small number of this thread, assigned in order of first use.
 #[cfg(not(loom))]
 #[inline]
 pub(crate) fn thread_index() -> usize {
@@ -137,10 +138,10 @@ pub(crate) fn thread_index() -> usize {
     0
 }
 
-/// A remembered address, good only together with the [`unique_id`] it was stored under.
+/// A cached address, valid only together with the [`unique_id`] it was stored under.
 pub(crate) type Hint = (u64, *mut ());
 
-/// Address of a node and a slot of it, for comparing only: it may be long gone.
+/// Address of a node and the index of a slot in it. Only compared, never dereferenced: the node may be freed.
 pub(crate) type Place = (usize, usize);
 
 #[cfg(not(loom))]
@@ -155,7 +156,7 @@ loom::thread_local! {
     static PLACE: std::cell::Cell<Place> = std::cell::Cell::new((0, 0));
 }
 
-/// The hint this thread stored last.
+/// Returns the hint that this thread stored last.
 #[inline]
 pub(crate) fn hint() -> Hint {
     HINT.with(std::cell::Cell::get)
@@ -167,7 +168,7 @@ pub(crate) fn set_hint(hint: Hint) {
     HINT.with(|cell| cell.set(hint));
 }
 
-/// The place this thread stored last.
+/// Returns the place that this thread stored last.
 pub(crate) fn last_place() -> Place {
     PLACE.with(std::cell::Cell::get)
 }

@@ -1,24 +1,24 @@
-//! [`KeyWalk`]: what a map must offer to be walked from key to key. The versions of a key are not its concern.
+//! [`KeyWalk`]: the interface for iterating over the keys of a map. It does not handle the versions of a key.
 //!
-//! A positioning call sees every key whose insert returned before it began; later ones may be seen or missed. A
-//! walk belongs to one thread at a time.
+//! A positioning call sees every key whose insert returned before the call began; it may or may not see later
+//! ones. A `KeyWalk` is used by one thread at a time.
 
 use crate::record::RecordRef;
 
-/// A place among the keys of a map, in the map's own order.
+/// A position among the keys of a map, in the map's own order.
 pub(crate) trait KeyWalk<'a> {
-    /// To the first key.
+    /// Moves to the first key.
     fn first(&mut self);
-    /// To the last key.
+    /// Moves to the last key.
     fn last(&mut self);
-    /// To the first key at or after `key`; whether that is `key` itself.
+    /// Moves to the first key at or after `key`. Returns whether that is `key` itself.
     fn at_or_after(&mut self, key: &[u8]) -> bool;
-    /// To the last key at or before `key`; whether that is `key` itself.
+    /// Moves to the last key at or before `key`. Returns whether that is `key` itself.
     fn at_or_before(&mut self, key: &[u8]) -> bool;
-    /// To the next key, from a key.
+    /// Moves from the current key to the next one.
     fn after(&mut self);
-    /// To the previous key, from a key.
+    /// Moves from the current key to the previous one.
     fn before(&mut self);
-    /// The newest version of the key stood on; `None` past an end.
+    /// Returns the newest version of the current key; `None` past an end.
     fn newest(&self) -> Option<RecordRef<'a>>;
 }

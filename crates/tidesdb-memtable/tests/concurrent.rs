@@ -1,5 +1,5 @@
-//! Many threads on one memtable: nothing lost, nothing out of order, and what was inserted before a read began
-//! is seen by it.
+//! Many threads on one memtable: no entry is lost or out of order, and a read sees everything inserted before
+//! it began.
 #![cfg(not(loom))]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,13 +14,13 @@ fn mix(x: u64) -> u64 {
     (x ^ (x >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9) ^ (x >> 32)
 }
 
-/// How thread `t` makes its `i`-th key. Shared keys are written by all threads.
+/// How thread `t` makes its `i`-th key. Keys named `Shared` are written by all threads.
 #[derive(Clone, Copy, Debug)]
 enum Shape {
     Random,
     OwnAscending,
     SharedAscending,
-    /// All threads fight for the same few keys and prefixes.
+    /// All threads write the same few keys and prefixes.
     SharedHot,
     NestedPrefix,
 }
@@ -44,7 +44,7 @@ impl Shape {
 const SHAPES: [Shape; 5] =
     [Shape::Random, Shape::OwnAscending, Shape::SharedAscending, Shape::SharedHot, Shape::NestedPrefix];
 
-/// Inserts come in any order of `seq`; every (thread, step) has its own.
+/// Inserts arrive in any order of `seq`. Every (thread, step) has its own number.
 fn seq_of(t: u64, i: u64) -> u64 {
     (mix(i * 64 + t) << 32) | (i * 64 + t)
 }
@@ -57,7 +57,7 @@ fn insert_all(memtable: &Memtable, shape: Shape, t: u64, count: u64, progress: &
     }
 }
 
-/// Walks once; returns the number of entries.
+/// Iterates once and returns the number of entries.
 fn check_order(memtable: &Arc<Memtable>, forwards: bool) -> u64 {
     let mut cursor = memtable.cursor();
     let mut last: Option<(Vec<u8>, u64)> = None;
@@ -81,7 +81,7 @@ fn check_order(memtable: &Arc<Memtable>, forwards: bool) -> u64 {
     count
 }
 
-/// Gets and seeks what `progress` says is there.
+/// Gets and seeks the entries that are inserted according to `progress`.
 fn check_visible(memtable: &Arc<Memtable>, shape: Shape, progress: &[AtomicU64], round: u64) {
     let mut cursor = memtable.cursor();
     for (t, progress) in progress.iter().enumerate() {
@@ -95,7 +95,7 @@ fn check_visible(memtable: &Arc<Memtable>, shape: Shape, progress: &[AtomicU64],
             assert_eq!((entry.key, entry.seq, entry.expiry), (key.as_slice(), seq, i as u32));
             cursor.seek(&key);
             while cursor.entry().seq != seq {
-                assert_eq!(cursor.entry().key, key.as_slice(), "the version is among those of its key");
+                assert_eq!(cursor.entry().key, key.as_slice(), "the cursor stays on the key");
                 cursor.next();
             }
             cursor.seek_for_prev(&key);
@@ -148,7 +148,8 @@ fn stress(kind: MapKind, order: KeyOrder, shape: Shape, threads: u64, count: u64
     }
 }
 
-/// Most versions of a hot key come late here, and what lies between two skips is walked: fewer inserts.
+/// Most versions of a hot key arrive late here, and the steps between two skips are linear, so it gets fewer
+/// inserts.
 fn count_of(shape: Shape, threads: u64) -> u64 {
     match shape {
         Shape::SharedHot | Shape::NestedPrefix => 12_000 / threads,
@@ -179,8 +180,8 @@ fn reverse_and_custom_orders() {
     }
 }
 
-/// One key that two threads give versions in about the order of their numbers, while readers look back at any of those
-/// that are there for sure: all below what each writer had seen when it took its number.
+/// Two threads insert versions of one key, roughly in order. Readers get old versions that are certainly there:
+/// all below the number that each writer had seen when it took its own.
 fn one_hot_key(kind: MapKind) {
     const VERSIONS: u64 = 60_000;
     let memtable = Memtable::new(KeyOrder::Bytewise, kind, 4 << 20, 5);
@@ -227,7 +228,7 @@ fn one_hot_key(kind: MapKind) {
 }
 
 #[test]
-fn old_versions_of_a_hot_key_stay_in_sight() {
+fn old_versions_of_a_hot_key_stay_visible() {
     KINDS.into_iter().for_each(one_hot_key);
 }
 

@@ -1,9 +1,9 @@
-//! Models of both maps with small nodes, one question each:
+//! Loom models of both maps with small nodes, one property each:
 //! `LOOM_MAX_PREEMPTIONS=2 RUSTFLAGS="--cfg loom" cargo test -p tidesdb-memtable --test loom --release`.
 //!
-//! Under loom a node has four slots and a tower two levels, so that a handful of keys splits nodes and links
-//! upper levels. Records, nodes and towers are plain memory to loom; the assertions notice if one is read before
-//! it was written, because fresh memory is filled with junk there.
+//! Under loom a node has four slots and a tower two levels, so a handful of keys splits nodes and links upper
+//! levels. Records, nodes and towers are plain memory to loom. Fresh memory is filled with junk, so the
+//! assertions detect a read before the write.
 #![cfg(loom)]
 
 use std::sync::Arc;
@@ -41,7 +41,8 @@ fn spawn_insert(memtable: &Arc<Memtable>, key: &'static [u8], seq: u64) -> threa
     thread::spawn(move || insert(&memtable, key, seq))
 }
 
-/// Runs `read` beside the writers. In a thread of its own: loom finds more schedules so than in the main thread.
+/// Runs `read` concurrently with the writers, in its own thread: loom finds more schedules than in the main
+/// thread.
 fn spawn_read(
     memtable: &Arc<Memtable>,
     read: impl FnOnce(&Arc<Memtable>) + 'static,
@@ -50,7 +51,7 @@ fn spawn_read(
     thread::spawn(move || read(&memtable))
 }
 
-/// The sequence number seen, after checking the rest of the entry.
+/// Returns the sequence number found, after checking the rest of the entry.
 fn get(memtable: &Memtable, key: &[u8], snapshot: u64) -> Option<u64> {
     memtable.get(key, snapshot).map(|entry| {
         assert_eq!((entry.key, entry.value, entry.kind, entry.expiry), (key, key, 3, 5));
@@ -90,7 +91,7 @@ fn insert_read(kind: MapKind, before: &'static [&'static [u8]], new: &'static [u
         let writer = spawn_insert(&memtable, new, 2);
         let reader = spawn_read(&memtable, move |memtable| {
             let old = before.last().expect("some key");
-            assert_eq!(get(memtable, old, 9), Some(1), "an old key is always there");
+            assert_eq!(get(memtable, old, 9), Some(1), "an old key is always visible");
         });
         reader.join().expect("reader");
         writer.join().expect("writer");
@@ -207,7 +208,7 @@ fn two_versions(kind: MapKind) {
     });
 }
 
-/// A version arrives, in order or late, while a reader looks from two snapshots.
+/// A version arrives, in order or late, while a reader reads at two snapshots.
 fn version_and_reader(kind: MapKind, seqs: [u64; 2]) {
     check(move || {
         let memtable = filled(kind, &[b"k"]);
@@ -238,8 +239,8 @@ fn skip_list_version_chain() {
     version_and_reader(MapKind::SkipList, [5, 3]);
 }
 
-/// A chain grows while a reader looks at its old end: under loom every second record carries a skip, here those of 3, 5
-/// and 7.
+/// A chain grows while a reader reads its old end. Under loom, every second record carries a skip, here those
+/// of 3, 5 and 7.
 fn growth_and_reader(kind: MapKind, new: &'static [u64], read: fn(&Arc<Memtable>)) {
     check(move || {
         let memtable = filled(kind, &[b"k"]);
@@ -260,7 +261,7 @@ fn read_old(memtable: &Arc<Memtable>) {
     assert_eq!(get(memtable, b"k", 1), Some(1));
 }
 
-/// From an old version back to the newest.
+/// Iterates from an old version back to the newest.
 fn walk_back(memtable: &Arc<Memtable>) {
     let mut cursor = memtable.cursor();
     cursor.seek_version(b"k", 1);
@@ -272,7 +273,7 @@ fn walk_back(memtable: &Arc<Memtable>) {
     assert!(seqs.len() >= 4 && seqs.iter().copied().eq(1..=seqs.len() as u64), "{seqs:?}");
 }
 
-/// Versions arrive while a reader looks, among them 4, which lands right behind a record that carries a skip.
+/// Versions arrive during a read, among them 4, which lands directly after a record that carries a skip.
 fn late_behind_a_skip(kind: MapKind, new: &'static [u64]) {
     check(move || {
         let memtable = Memtable::new(KeyOrder::Bytewise, kind, 1 << 16, 1);
@@ -286,7 +287,7 @@ fn late_behind_a_skip(kind: MapKind, new: &'static [u64]) {
     });
 }
 
-/// Two threads race for a head that is to carry a skip.
+/// Two threads race to insert a head that must carry a skip.
 fn two_heads(kind: MapKind) {
     check(move || {
         let memtable = filled(kind, &[b"k"]);
@@ -316,7 +317,7 @@ fn skip_list_skips() {
     two_heads(MapKind::SkipList);
 }
 
-/// Both threads land in the middle of the chain, behind the same newest version.
+/// Both threads insert in the middle of the chain, after the same newest version.
 #[test]
 fn skip_list_two_late_versions() {
     check(|| {

@@ -1,5 +1,6 @@
-//! Random operations on each map and order, step by step against a `BTreeMap`, with keys chosen to be hard:
-//! nested prefixes, runs of 0xFF and 0x00, long shared parts, ascending and descending loads, many versions.
+//! Random operations on each map and order, compared step by step with a `BTreeMap`. The keys are chosen to be
+//! hard: nested prefixes, sequences of 0xFF and 0x00, long shared parts, ascending and descending loads, many
+//! versions.
 #![cfg(not(loom))]
 
 use std::collections::BTreeMap;
@@ -26,7 +27,7 @@ impl Random {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Keys {
-    /// Few symbols, among them both extremes; short.
+    /// Few symbols, including both extremes; short.
     Alphabet,
     Hex,
     /// Few keys, so that most operations meet an existing one.
@@ -39,7 +40,7 @@ enum Keys {
     Descending,
     /// Tens of KiB in common, then a little.
     Huge,
-    /// 40 bytes in common, then a number: longer than what a node keeps inline.
+    /// 40 bytes in common, then a number: longer than the inline prefix of a node.
     LongPrefix,
 }
 
@@ -71,7 +72,7 @@ impl Keys {
     }
 }
 
-/// Key orders, and an encoding of keys whose byte order is that order.
+/// Key orders, and an encoding of keys whose byte order equals that order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Order {
     Forward,
@@ -111,7 +112,7 @@ struct Item {
     value: Vec<u8>,
 }
 
-/// The slow twin: versions per key in a sorted map, and a place in it.
+/// The reference model: versions per key in a sorted map, and a position in it.
 struct Model {
     order: Order,
     map: BTreeMap<Vec<u16>, Vec<Item>>,
@@ -233,7 +234,7 @@ impl Run {
         assert_eq!(ours, theirs.map(|i| (i.key.clone(), i.seq, i.kind, i.value.clone())));
     }
 
-    /// Positions the cursor somewhere and takes some steps.
+    /// Positions the cursor at random and takes some steps.
     fn walk(&mut self, cursor: &mut Cursor, step: u64) {
         let target = self.keys.make(&mut self.random, step);
         let encoded = self.model.order.encode(&target);
@@ -280,7 +281,7 @@ impl Run {
         }
     }
 
-    /// Everything, forwards and backwards.
+    /// Checks all entries, forwards and backwards.
     fn check_all(&mut self) {
         assert_eq!(self.memtable.entries(), self.inserted);
         assert_eq!(self.memtable.is_empty(), self.inserted == 0);
@@ -392,7 +393,7 @@ fn empty_and_small_maps_of_every_size() {
     }
 }
 
-/// The two maps given the same operations show the same entries.
+/// Both maps, given the same operations, must show the same entries.
 #[test]
 fn each_map_is_the_model_of_the_other() {
     for keys in [Keys::Alphabet, Keys::Hex, Keys::Nested, Keys::LongPrefix, Keys::Descending] {
@@ -419,16 +420,16 @@ fn each_map_is_the_model_of_the_other() {
     }
 }
 
-/// Past all versions of one key with one sequence number: of these a map may show the last alone.
+/// Steps past all versions with one key and sequence number; a map may show only the last of them.
 fn step(cursor: &mut Cursor, shown: &(Vec<u8>, u64)) {
     while cursor.valid() && (cursor.entry().key, cursor.entry().seq) == (&shown.0[..], shown.1) {
         cursor.next();
     }
 }
 
-/// A batch that puts one key often leaves one version of it; another kind, or another batch, is another version.
+/// A batch that puts one key often leaves one version. Another kind, or another batch, is another version.
 #[test]
-fn the_tree_forgets_what_is_superseded() {
+fn the_tree_drops_superseded_versions() {
     let tree = Memtable::new(KeyOrder::Bytewise, MapKind::Tree, 1 << 20, 3);
     let put = |seq, kind, value: &[u8]| {
         tree.insert(b"k", Version { seq, kind, expiry: 0 }, value).expect("memory");

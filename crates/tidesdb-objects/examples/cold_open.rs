@@ -1,7 +1,8 @@
-//! Writes a database with an object store, removes its folder, opens it again from the store and compares every row.
+//! Writes a database with an object store, removes its folder, reopens it from the store and compares every
+//! row.
 //!
 //! ```text
-//! cargo run --release -p tidesdb-objects --example cold_open -- FOLDER [MEGABYTES] [BYTES OF A VALUE] [CACHE MEGABYTES]
+//! cargo run --release -p tidesdb-objects --example cold_open -- FOLDER [MEGABYTES] [VALUE BYTES] [CACHE MEGABYTES]
 //! ```
 #![expect(clippy::unwrap_used, reason = "an example stops at the first error")]
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
@@ -28,8 +29,8 @@ fn value(i: u64, bytes: usize) -> Vec<u8> {
     out
 }
 
-/// Keys in random order; in ascending order with a small cache, because a table is fetched whole: reads that jump between
-/// more tables than the cache holds fetch them again and again.
+/// Returns a key. The order is random without a cache limit, and ascending with one: tables are fetched whole,
+/// so random reads over more tables than the cache holds would fetch them again and again.
 fn key(i: u64, cache_mb: u64) -> Vec<u8> {
     let n = if cache_mb == 0 { i.wrapping_mul(7_919) % 1_000_000_007 } else { i };
     format!("key{n:012}").into_bytes()
@@ -81,7 +82,7 @@ fn main() {
     show("opened cold", began, &db.stats().remote.unwrap());
     for i in 0..rows {
         let found = db.get(&key(i, cache_mb)).unwrap();
-        assert!(found.as_deref() == Some(&*value(i, bytes)), "row {i} is not what was written");
+        assert!(found.as_deref() == Some(&*value(i, bytes)), "row {i} differs from what was written");
     }
     assert_eq!(db.iter().unwrap().count() as u64, rows);
     show("every row is equal", began, &db.stats().remote.unwrap());

@@ -1,7 +1,7 @@
 //! Object stores for TidesDB, built on the `object_store` crate.
 //!
-//! [`directory`] keeps objects as files of a directory. [`Bridge`] makes a store of the engine out of any store of the
-//! crate whose calls need no runtime of their own.
+//! [`directory`] keeps objects as files in a directory. [`Bridge`] adapts any store of that crate to the
+//! engine, if its calls need no async runtime of their own.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -36,19 +36,20 @@ use object_store::{Error, ObjectStore as _, ObjectStoreExt, PutPayload};
 use tidesdb::ObjectStore;
 use tidesdb::store::{Body, Object};
 
-/// Longer bodies are stored in several parts, of this many bytes each.
+/// Size of one part: a longer body is uploaded in several parts.
 const PART_BYTES: usize = 8 << 20;
 
-/// A store of the `object_store` crate as one of the engine's. Its calls are driven in the thread that makes them.
+/// Adapts a store of the `object_store` crate to the engine. Its calls run in the calling thread.
 #[derive(Clone, Debug)]
 pub struct Bridge {
     store: Arc<dyn object_store::ObjectStore>,
 }
 
-/// Keeps objects as files of the directory `path`, which is made if it is missing. Each is synced before it gets its name.
+/// Keeps objects as files in the directory `path`, which is created if missing. Each file is synced before it
+/// gets its name.
 ///
 /// # Errors
-/// `Io` if the directory cannot be made or used.
+/// `Io` if the directory cannot be created or used.
 pub fn directory(path: impl AsRef<FilePath>) -> io::Result<Bridge> {
     std::fs::create_dir_all(path.as_ref())?;
     let store = LocalFileSystem::new_with_prefix(path.as_ref()).map_err(of_store)?.with_fsync(true);
@@ -71,7 +72,7 @@ impl Bridge {
                 Err(e) => Err(e),
             };
             if let Err(e) = stored {
-                let _ = upload.abort().await; // the first error counts
+                let _ = upload.abort().await; // return the first error
                 return Err(e);
             }
             at += PART_BYTES as u64;

@@ -1,6 +1,6 @@
-//! A directory as an object store, by itself and under a database.
+//! A directory as an object store, on its own and with a database.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![expect(clippy::disallowed_methods, reason = "writers are threads of the test")]
+#![expect(clippy::disallowed_methods, reason = "the test starts its own threads")]
 
 use std::io;
 use std::sync::Arc;
@@ -78,11 +78,11 @@ fn a_database_with_threads_comes_back_after_its_folder_is_removed() {
         })
         .collect();
     for _ in 0..10 {
-        db.upload().unwrap(); // among writers
+        db.upload().unwrap(); // while threads write
     }
     writers.into_iter().for_each(|writer| writer.join().unwrap());
     db.upload().unwrap();
-    db.clone().abandon(); // nothing more is uploaded
+    db.clone().abandon(); // closes without another upload
     drop(db);
     std::fs::remove_dir_all(&folder).unwrap();
     let db = open();

@@ -1,9 +1,9 @@
-//! [`Backoff`]: spin a little, then give the core away, then sleep.
+//! [`Backoff`]: spin for a short time, then yield the core, then sleep.
 //!
-//! For waits on another *running* thread (a lock word held for tens of nanoseconds). Whatever usually takes
-//! longer sleeps on an [`Event`](crate::Event). With few cores the awaited thread may well be off its core,
-//! so a wait that spins without yielding can burn a whole time slice; and one that only yields burns a core while
-//! another thread inserts a batch of a million keys.
+//! For waits on another *running* thread (a lock word held for tens of nanoseconds). Waits that usually take
+//! longer use an [`Event`](crate::Event). With few cores the awaited thread may be off its core. So a wait that
+//! spins without yielding can burn a whole time slice, and one that only yields burns a core while another
+//! thread inserts a batch of a million keys.
 
 #[cfg(loom)]
 use loom::thread::yield_now;
@@ -12,7 +12,7 @@ use std::thread::yield_now;
 #[cfg(not(loom))]
 use std::time::Duration;
 
-/// Counts the rounds of one wait; a new one for each wait.
+/// Counts the rounds of one wait. Create a new one for each wait.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,22 +29,23 @@ pub struct Backoff {
     yields: u32,
 }
 
-/// Pause instructions of one wait before it begins to yield.
+/// Pause instructions per wait before it begins to yield.
 const MAX_PAUSES: u32 = 64;
-/// Yields of one wait before it begins to sleep.
+/// Yields per wait before it begins to sleep.
 const MAX_YIELDS: u32 = if cfg!(loom) { 2 } else { 64 };
-/// Length of a sleep: a timer of the system is not much finer.
+/// Length of a sleep: system timers are not much finer.
 #[cfg(not(loom))]
 const SLEEP: Duration = Duration::from_micros(50);
 
 impl Backoff {
-    /// A wait that has not begun.
+    /// Creates the state of a wait that has not begun.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Waits a moment: 1, 2, 4, ... pauses, 64 in all; then yields the core, 64 times; from then on sleeps.
+    /// Waits briefly: 1, 2, 4, ... pause instructions, 64 in total; then yields the core, 64 times; after that
+    /// sleeps.
     #[inline]
     pub fn snooze(&mut self) {
         if cfg!(loom) || self.pauses >= MAX_PAUSES {
@@ -68,7 +69,7 @@ impl Backoff {
         }
     }
 
-    /// Whether the cheap part is over, so that the caller had better sleep on something.
+    /// Returns true once the spinning is over, so that the caller should rather sleep on something.
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
         self.pauses >= MAX_PAUSES
@@ -80,8 +81,8 @@ fn sleep() {
     std::thread::sleep(SLEEP);
 }
 
-/// Two who wait in a model would give way to each other in ever more orders, none of which shows anything new: the rest of such
-/// a schedule runs in one order only.
+/// Prunes the schedule: two waiting threads would yield to each other in ever more orders, none of which shows
+/// anything new. The rest of such a schedule runs in one order only.
 #[cfg(loom)]
 fn sleep() {
     loom::skip_branch();

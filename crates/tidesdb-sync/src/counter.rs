@@ -1,7 +1,7 @@
-//! Counters for statistics: each thread adds to a slot of its own cache line, a reader sums the slots.
+//! Counters for statistics: each thread adds to a slot on its own cache line; a reader sums the slots.
 //!
-//! A sum is exact once the adding threads are quiet; meanwhile it is some value the counter passed through,
-//! slot by slot. Counts wrap at 2^64, so adding and subtracting on different threads cancels out.
+//! A sum is exact while no thread adds. Otherwise, each slot contributes some value that it had during the
+//! call. Counts wrap at 2^64, so adding and subtracting on different threads cancels out.
 
 use std::cell::Cell;
 use std::fmt;
@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
 
-/// Slots of a counter. More threads than this share slots, which costs speed and not correctness.
+/// Slots per counter. If there are more threads, they share slots, which costs speed but not correctness.
 const SLOTS: usize = 16;
 
-/// A small number of this thread, handed out in order of first use. Good for choosing a shard.
+/// Returns the small number of this thread, assigned in order of first use. Useful to choose a shard.
 #[inline]
 #[must_use]
 pub fn thread_index() -> usize {
@@ -28,7 +28,7 @@ pub fn thread_index() -> usize {
     })
 }
 
-/// `N` counters that are bumped together: they share the cache line of their thread's slot.
+/// `N` counters that are updated together: they share the cache line of their thread's slot.
 ///
 /// Takes 2 KiB for up to 16 counters.
 pub struct ShardedCounters<const N: usize> {
@@ -36,7 +36,7 @@ pub struct ShardedCounters<const N: usize> {
 }
 
 impl<const N: usize> ShardedCounters<N> {
-    /// `N` counters at zero.
+    /// Creates `N` counters at zero.
     #[must_use]
     pub fn new() -> Self {
         let slot = || CachePadded::new(std::array::from_fn(|_| AtomicU64::new(0)));
@@ -63,7 +63,7 @@ impl<const N: usize> ShardedCounters<N> {
         self.add(which, n.wrapping_neg());
     }
 
-    /// The value of counter `which`.
+    /// Returns the value of counter `which`.
     ///
     /// # Panics
     ///
@@ -101,7 +101,7 @@ impl<const N: usize> fmt::Debug for ShardedCounters<N> {
 pub struct ShardedCounter(ShardedCounters<1>);
 
 impl ShardedCounter {
-    /// A counter at zero.
+    /// Creates a counter at zero.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -119,7 +119,7 @@ impl ShardedCounter {
         self.0.sub(0, n);
     }
 
-    /// The sum over all threads.
+    /// Returns the sum over all threads.
     #[must_use]
     pub fn sum(&self) -> u64 {
         self.0.sum(0)

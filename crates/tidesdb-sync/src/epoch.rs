@@ -1,31 +1,31 @@
-//! Epoch pins: while a [`Guard`] lives, nothing handed to [`Guard::defer`] after it began is run.
+//! Epoch pins: a call passed to [`Guard::defer`] does not run while any [`Guard`] from before it exists.
 //!
-//! A pin costs a few nanoseconds and no shared write. Pins nest. A pin holds back the freeing of garbage of
-//! the whole process, so it is never held across a wait, and across I/O at most for the reads of one lookup.
+//! A pin costs a few nanoseconds and no shared write. Pins nest. A pin delays the freeing of garbage in the
+//! whole process. So it is never held during a wait, and during I/O at most for the reads of one lookup.
 
 use std::fmt;
 
-/// Keeps what the current thread reads through epoch-protected pointers alive. Made by [`pin`].
+/// Keeps everything alive that the current thread reads through epoch-protected pointers. Created by [`pin`].
 pub struct Guard {
     inner: crossbeam_epoch::Guard,
 }
 
 impl Guard {
-    /// Runs `f` once every guard that lives now, on any thread, has been dropped.
+    /// Runs `f` once every guard that exists now, on any thread, has been dropped.
     ///
-    /// When, and on which thread, is not promised: `f` waits in a buffer of this thread until the buffer fills
-    /// or [`flush`](Self::flush) is called, then for later pins to run it.
+    /// The time and the thread are not specified: `f` stays in a buffer of this thread until the buffer fills
+    /// or [`flush`](Self::flush) is called. After that, later pins run it.
     pub fn defer(&self, f: impl FnOnce() + Send + 'static) {
         self.inner.defer(f);
     }
 
-    /// Hands this thread's deferred calls to the common queue and runs some that are due.
+    /// Moves this thread's deferred calls to the global queue and runs some that are due.
     pub fn flush(&self) {
         self.inner.flush();
     }
 
-    /// Ends this pin and begins a new one, unless the thread holds another pin. References read through this
-    /// guard are given up, which the exclusive borrow proves.
+    /// Ends this pin and begins a new one, unless the thread holds another pin. The exclusive borrow proves
+    /// that no reference read through this guard is left.
     pub fn repin(&mut self) {
         self.inner.repin();
     }
@@ -41,7 +41,7 @@ impl fmt::Debug for Guard {
 ///
 /// ```
 /// let guard = tidesdb_sync::pin();
-/// guard.defer(|| println!("nobody can see the old value any more"));
+/// guard.defer(|| println!("no thread can see the old value any more"));
 /// ```
 #[inline]
 #[must_use]
@@ -49,13 +49,13 @@ pub fn pin() -> Guard {
     Guard { inner: crossbeam_epoch::pin() }
 }
 
-/// Runs what can be run of the deferred calls of this thread and of the common queue.
+/// Runs the deferred calls of this thread and of the global queue that may run.
 ///
-/// For the end of a burst of garbage (a table version dropped, a cache shrunk): with no pin held anywhere,
-/// everything this thread deferred before the call has run when it returns, unless other threads filled the
-/// queue with more than a few dozen batches before it.
+/// Use it after a burst of garbage (a dropped table version, a shrunk cache). If no pin is held anywhere,
+/// everything this thread deferred before the call has run when it returns, unless other threads queued more
+/// than a few dozen batches before it.
 pub fn reclaim() {
-    // A bag is due two epochs after it was sealed; each flush advances the epoch once and runs eight bags.
+    // A bag is due two epochs after it was sealed. Each flush advances the epoch once and runs eight bags.
     for _ in 0..8 {
         pin().flush();
     }

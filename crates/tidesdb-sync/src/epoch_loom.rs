@@ -1,8 +1,8 @@
-//! The epoch in a model: deferred calls run when no guard is left.
+//! The epoch under loom: deferred calls run when no guard is left.
 //!
-//! That is later than the real epoch would run them, never earlier, and the lock orders the end of a reader's
-//! pin before the call just as the real epoch does. What loom checks is how the users of the epoch publish,
-//! find and retire; the epoch library is tested by its authors.
+//! That is later than the real epoch would run them, never earlier. The lock orders the end of a reader's pin
+//! before the call, as the real epoch does. The models check how users of the epoch publish, find and retire
+//! values; the epoch library is tested by its authors.
 
 use std::fmt;
 
@@ -33,7 +33,7 @@ impl Guard {
         with_state(|state| state.garbage.push(Box::new(f)));
     }
 
-    /// See the real guard; here garbage needs no help.
+    /// See the real guard. Does nothing: garbage is freed when the last pin ends.
     pub fn flush(&self) {}
 
     /// See the real guard.
@@ -60,14 +60,14 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// See the real one.
+/// See the real `pin`.
 #[must_use]
 pub fn pin() -> Guard {
     with_state(|state| state.pins += 1);
     Guard(())
 }
 
-/// See the real one.
+/// See the real `reclaim`.
 pub fn reclaim() {
     drop(pin());
 }

@@ -1,8 +1,8 @@
-//! [`Event`]: wait until "something happened"; signalling is one atomic addition while nobody waits.
+//! [`Event`]: waits until something happened. A signal is one atomic addition if no thread waits.
 //!
 //! The word holds the epoch in its upper half and the number of waiters in its lower half. A waiter registers
-//! and a signaller advances by a read-modify-write of the *same* word, so one of them comes first: either the
-//! waiter sees the new epoch, or the signaller sees the waiter. No wake-up is lost.
+//! and a signaller advances by a read-modify-write of the *same* word, so one of them comes first. Either the
+//! waiter sees the new epoch, or the signaller sees the waiter. So no wake-up is lost.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::facade::{AtomicU64, Gate, Ordering};
 
 const ONE_EPOCH: u64 = 1 << 32;
 
-/// A counter of happenings that threads can sleep on.
+/// A counter of events that threads can sleep on.
 ///
 /// The waiter reads [`current`](Self::current), checks its condition, and sleeps with
-/// [`wait_while`](Self::wait_while) on what it read; whoever makes the condition true calls
+/// [`wait_while`](Self::wait_while) on the epoch it read. The thread that makes the condition true calls
 /// [`advance`](Self::advance) afterwards.
 ///
 /// ```
@@ -43,23 +43,23 @@ pub struct Event {
 }
 
 impl Event {
-    /// An event at epoch zero.
+    /// Creates an event at epoch zero.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The epoch. What signallers wrote before they advanced to it is visible.
+    /// Returns the epoch. Everything that signallers wrote before they advanced to it is visible.
     #[inline]
     #[must_use]
     pub fn current(&self) -> u32 {
         epoch_of(self.word.load(Ordering::Acquire))
     }
 
-    /// Sleeps while the epoch is `seen`, for about `timeout` at most (forever if `None`). Returns whether the
-    /// epoch has moved on.
+    /// Sleeps while the epoch is `seen`, for about `timeout` at most (no limit if `None`). Returns whether the
+    /// epoch has changed.
     ///
-    /// A timed wait may return `false` early, when it is woken by the tail of an older `advance`.
+    /// A timed wait may return `false` early, if a late wake-up of an older `advance` reaches it.
     pub fn wait_while(&self, seen: u32, timeout: Option<Duration>) -> bool {
         if self.current() != seen {
             return true;
@@ -77,7 +77,8 @@ impl Event {
         epoch_of(self.word.fetch_sub(1, Ordering::AcqRel)) != seen
     }
 
-    /// Moves to the next epoch and wakes every waiter. What the caller wrote before is visible to them.
+    /// Moves to the next epoch and wakes every waiter. Everything that the caller wrote before is visible to
+    /// them.
     #[inline]
     pub fn advance(&self) {
         let before = self.word.fetch_add(ONE_EPOCH, Ordering::AcqRel);

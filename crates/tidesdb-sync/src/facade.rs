@@ -6,7 +6,7 @@ pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-/// A lock with a condition, in the one shape [`Event`](crate::Event) needs.
+/// A lock with a condition variable, reduced to what [`Event`](crate::Event) needs.
 #[cfg(not(loom))]
 #[derive(Default)]
 pub(crate) struct Gate {
@@ -16,7 +16,8 @@ pub(crate) struct Gate {
 
 #[cfg(not(loom))]
 impl Gate {
-    /// Sleeps until `done()`; a timed wait sleeps once and may come back early. `done` runs under the lock.
+    /// Sleeps until `done()` is true. A timed wait sleeps only once and may return early. `done` runs under the
+    /// lock.
     pub(crate) fn wait(&self, timeout: Option<std::time::Duration>, mut done: impl FnMut() -> bool) {
         let mut held = self.lock.lock();
         while !done() {
@@ -30,7 +31,7 @@ impl Gate {
         }
     }
 
-    /// Wakes every sleeper. Passing through the lock lets a waiter that has decided to sleep fall asleep first.
+    /// Wakes every sleeper. Taking the lock first ensures that a waiter which has decided to sleep is asleep.
     pub(crate) fn wake_all(&self) {
         drop(self.lock.lock());
         self.cond.notify_all();
@@ -46,7 +47,7 @@ pub(crate) struct Gate {
 
 #[cfg(loom)]
 impl Gate {
-    /// As the real one; loom has no clock, so a timed wait here never times out.
+    /// Like the real one, but loom has no clock, so a timed wait never times out.
     pub(crate) fn wait(&self, _timeout: Option<std::time::Duration>, mut done: impl FnMut() -> bool) {
         let mut held = self.lock.lock().expect("no model panics under the lock");
         while !done() {

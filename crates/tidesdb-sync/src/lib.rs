@@ -1,16 +1,16 @@
-//! Concurrency primitives of TidesDB: the only source of locks, epochs, counters and wake-ups of the engine.
+//! Concurrency primitives of TidesDB: the only source of locks, epochs, counters and wake-ups in the engine.
 //!
-//! The engine itself holds no `unsafe`; what needs it lives here behind safe types.
+//! The engine itself contains no `unsafe`; code that needs it is here, behind safe types.
 //!
 //! * [`pin`], [`Guard`], [`EpochCell`]: read a shared immutable object without a reference count.
 //! * [`ShardedCounter`], [`ShardedCounters`]: statistics that do not bounce a cache line between cores.
-//! * [`Event`]: wait until "something happened"; free to signal while nobody waits.
-//! * [`Backoff`]: a spin that gives the core away soon, for waits that are nearly over already.
+//! * [`Event`]: waits until something happened; a signal is cheap if no thread waits.
+//! * [`Backoff`]: a spin that soon yields the core, for waits that are nearly over already.
 //! * [`Mutex`], [`RwLock`], [`Condvar`]: locks that do not poison.
-//! * [`modelled`]: atomics and a lock for protocols of higher crates that models explore.
+//! * [`modelled`]: atomics and a lock for protocols of higher crates that are explored by loom models.
 //!
-//! Under `--cfg loom` the epoch and the event run on loom's primitives, so that models of this crate and of
-//! crates built on it can be explored exhaustively.
+//! Under `--cfg loom` the epoch and the event use loom's primitives, so models of this crate and of crates
+//! built on it can be explored exhaustively.
 
 mod facade;
 pub mod modelled;

@@ -1,8 +1,9 @@
-//! The atomics and the lock of a protocol that models explore: the standard ones, or loom's in a model.
+//! Atomics and a lock for protocols that are explored by loom models: the standard ones, or loom's in a model.
 //!
-//! loom takes a SeqCst access for one that acquires and releases, except that a SeqCst load returns nothing older than
-//! the last SeqCst store. It does not count the initial value as such a store; here it is one. So a protocol whose
-//! accesses are all SeqCst is explored with their full strength, and one that is weakened shows it.
+//! loom treats a SeqCst access as one that acquires and releases, except that a SeqCst load returns nothing
+//! older than the last SeqCst store. It does not count the initial value as such a store; the wrapper here
+//! stores it explicitly. So a protocol that uses SeqCst throughout is explored at full strength, and a weakened
+//! access shows up as a failure.
 
 #[cfg(not(loom))]
 pub use parking_lot::Mutex;
@@ -22,12 +23,12 @@ mod in_model {
 
     macro_rules! atomic {
         ($name:ident, $value:ty) => {
-            /// The real one in a model.
+            /// The loom counterpart of the real type.
             #[derive(Debug)]
             pub struct $name(atomic::$name);
 
             impl $name {
-                /// See the real one.
+                /// See the real type.
                 pub fn new(value: $value) -> Self {
                     let atomic = atomic::$name::new(value);
                     atomic.store(value, Ordering::SeqCst);
@@ -48,12 +49,12 @@ mod in_model {
     atomic!(AtomicBool, bool);
     atomic!(AtomicU64, u64);
 
-    /// The real one in a model.
+    /// The loom counterpart of the real type.
     #[derive(Default)]
     pub struct Mutex<T>(loom::sync::Mutex<T>);
 
     impl<T> Mutex<T> {
-        /// See the real one.
+        /// See the real type.
         pub fn lock(&self) -> impl DerefMut<Target = T> + '_ {
             self.0.lock().expect("no model panics under the lock")
         }

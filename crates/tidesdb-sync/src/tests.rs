@@ -1,4 +1,4 @@
-//! Unit and stress tests of the primitives; drop counters stand in for a leak checker.
+//! Unit and stress tests of the primitives. Drop counters replace a leak checker.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::*;
 
-/// Runs `reclaim` until `done` or a generous number of rounds: other tests' pins may hold the epoch back.
+/// Runs `reclaim` until `done`, for a generous number of rounds, because pins of other tests may delay the
+/// epoch.
 fn reclaim_until(done: impl Fn() -> bool) -> bool {
     for _ in 0..100_000 {
         if done() {
@@ -166,7 +167,7 @@ fn event_times_out_without_a_signal() {
     let event = Event::new();
     assert!(!event.wait_while(event.current(), Some(Duration::from_millis(5))));
     event.advance();
-    assert_eq!(event.current(), 1, "the waiter count leaked into the epoch");
+    assert_eq!(event.current(), 1, "the waiter count overflowed into the epoch");
 }
 
 #[test]

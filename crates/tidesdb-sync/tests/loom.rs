@@ -33,7 +33,7 @@ fn event_loses_no_wake_up() {
 }
 
 #[test]
-fn event_publishes_what_was_written_before() {
+fn event_publishes_earlier_writes() {
     loom::model(|| {
         let shared = Arc::new((AtomicUsize::new(0), Event::new()));
         let other = Arc::clone(&shared);

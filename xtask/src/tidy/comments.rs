@@ -1,4 +1,4 @@
-//! Comments are prose: no code that was switched off, no promises without a number.
+//! Comments are prose: no commented-out code, and no markers of open work without an issue number.
 
 use super::Finding;
 use crate::source::Source;
@@ -22,14 +22,14 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     out
 }
 
-/// The text of a line comment that is no documentation.
+/// Returns the text of a line comment that is not documentation.
 fn plain(comment: &str) -> Option<&str> {
     let body = comment.strip_prefix("//")?;
     let doc = body.starts_with('!') || (body.starts_with('/') && !body.starts_with("//"));
     (!doc).then(|| body.trim())
 }
 
-/// Whether a comment reads like a statement or the head of a block. Prose seldom ends in `;` or `{`.
+/// Returns whether a comment reads like a statement or the head of a block. Prose seldom ends in `;` or `{`.
 fn is_code(body: &str) -> bool {
     let mut words = body.split_whitespace();
     let first = words.next().unwrap_or("");
@@ -60,7 +60,7 @@ fn is_code(body: &str) -> bool {
     }
 }
 
-/// What is wrong with a marker in a comment.
+/// Returns what is wrong with a marker in a comment.
 fn promise(comment: &str) -> Option<String> {
     let mut words = comment.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let marker = words.find(|word| matches!(*word, "FIXME" | "XXX" | "TODO"))?;
@@ -72,7 +72,7 @@ fn promise(comment: &str) -> Option<String> {
     (!numbered).then(|| "`TODO` without a `#number`".to_owned())
 }
 
-/// `todo!` and `unimplemented!`, which clippy sees only in code that is compiled.
+/// Finds `todo!` and `unimplemented!`, which clippy detects only in compiled code.
 fn stubs(path: &str, source: &Source) -> Vec<Finding> {
     let stub =
         |at: &usize| matches!(source.word(*at), "todo" | "unimplemented") && source.word(at + 1) == "!";

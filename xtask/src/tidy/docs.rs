@@ -1,4 +1,4 @@
-//! A section that is announced is written: no heading without text below it.
+//! Every section heading is followed by text.
 
 use super::Finding;
 use crate::source::Source;
@@ -19,7 +19,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     out
 }
 
-/// Runs of documentation lines without their marks, each with its line number.
+/// Returns groups of consecutive documentation lines without their markers, each line with its number.
 fn runs(source: &Source) -> Vec<Vec<(usize, &str)>> {
     let mut out: Vec<Vec<(usize, &str)>> = Vec::new();
     for comment in &source.comments {
@@ -51,7 +51,7 @@ fn empty_sections(path: &str, lines: &[(usize, &str)]) -> Vec<Finding> {
         let level = if fenced || fence { None } else { heading(line) };
         match level {
             Some(level) => {
-                // A title above its first subsection is no empty section.
+                // A title above its first subsection is not an empty section.
                 close(open.take().filter(|open| open.1 >= level));
                 open = Some((number, level, line.trim_start_matches('#').trim()));
             }
@@ -63,7 +63,7 @@ fn empty_sections(path: &str, lines: &[(usize, &str)]) -> Vec<Finding> {
     out
 }
 
-/// The level of a heading line.
+/// Returns the level of a heading line.
 pub(super) fn heading(line: &str) -> Option<usize> {
     let level = line.bytes().take_while(|&b| b == b'#').count();
     ((1..=6).contains(&level) && line[level..].starts_with(' ')).then_some(level)

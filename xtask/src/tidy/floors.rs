@@ -1,35 +1,35 @@
-//! Imports point down.
+//! Imports point to lower layers.
 //!
-//! The order of `mod` lines in a crate's root file is the order of its floors, the lowest first. A module may
-//! name its own and lower floors only, in imports and in inline paths alike; a name that the root re-exports
-//! counts as the floor it comes from. Code compiled for tests only is free. There is no other list to keep.
+//! The order of `mod` lines in a crate's root file is the order of its layers, the lowest first. A module may
+//! name only itself and lower layers, in imports and in inline paths. A name that the root re-exports counts as
+//! the layer it comes from. Code compiled for tests only is exempt. There is no other list to maintain.
 
 use super::Finding;
 use crate::source::{Path, Source};
 use crate::tree::{Crate, Module, Tree};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The floors of one crate.
+/// The layers of one crate.
 struct House<'a> {
     /// Top-level modules, lowest first.
     floors: Vec<&'a str>,
-    /// Names that the root re-exports, and the floor of each.
+    /// Names that the root re-exports, and the layer of each.
     exports: BTreeMap<&'a str, usize>,
 }
 
-/// One floor naming another.
+/// A reference from one layer to another.
 pub(super) struct Edge {
     /// The file.
     pub path: String,
     /// The line.
     pub line: usize,
-    /// The floor that names.
+    /// The layer that contains the reference.
     pub from: usize,
-    /// The floor that is named.
+    /// The layer it refers to.
     pub to: usize,
 }
 
-/// Findings of all crates but this one.
+/// Returns the findings of all crates except this one.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut out = sorting(tree);
     for krate in tree.crates.iter().filter(|krate| krate.dir.starts_with("crates/")) {
@@ -39,20 +39,20 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     out
 }
 
-/// Number of imports that point up.
+/// Returns the number of imports that point up.
 pub(super) fn upward(tree: &Tree, krate: &Crate) -> usize {
     let Some(house) = House::of(tree, krate) else { return 0 };
     house.edges(tree, krate).iter().filter(|edge| edge.to > edge.from).count()
 }
 
-/// rustfmt would sort the `mod` lines, and so the floors, by name.
+/// Without this setting, rustfmt would sort the `mod` lines, and so the layers, by name.
 fn sorting(tree: &Tree) -> Vec<Finding> {
     match tree.texts.get("rustfmt.toml") {
         Some(text) if !text.lines().any(|line| line.trim() == "reorder_modules = false") => {
             vec![Finding::new(
                 "rustfmt.toml",
                 1,
-                "needs `reorder_modules = false`: the order of `mod` lines has a meaning",
+                "needs `reorder_modules = false`: the order of `mod` lines defines the layers",
             )]
         }
         _ => Vec::new(),
@@ -86,13 +86,13 @@ impl<'a> House<'a> {
             .collect();
         let names = |(path, line, from, to): &(&String, usize, usize, usize)| {
             let (from, to) = (self.floors[*from], self.floors[*to]);
-            Finding::new(path, *line, format!("`{from}` names `{to}`, which stands on a higher floor"))
+            Finding::new(path, *line, format!("`{from}` names `{to}`, which is in a higher layer"))
         };
         let mut out: Vec<_> = upward.iter().map(names).collect();
         let root = krate.root.as_deref().unwrap_or(&krate.dir);
         match self.knot(&edges) {
             Some(knot) => {
-                out.push(Finding::new(root, 1, format!("these modules name each other in a circle: {knot}")))
+                out.push(Finding::new(root, 1, format!("these modules form an import cycle: {knot}")))
             }
             None if !out.is_empty() => out.push(Finding::new(root, 1, self.advice(&edges))),
             None => {}
@@ -100,7 +100,7 @@ impl<'a> House<'a> {
         out
     }
 
-    /// An order of the floors without imports that point up, as near to the present one as can be.
+    /// Returns an order of the layers without imports that point up, as close to the current one as possible.
     fn advice(&self, edges: &[Edge]) -> String {
         let mut order: Vec<usize> = Vec::new();
         let ready = |floor: usize, order: &[usize]| {
@@ -111,10 +111,10 @@ impl<'a> House<'a> {
             order.push(next);
         }
         let names: Vec<_> = order.iter().map(|&floor| self.floors[floor]).collect();
-        format!("this order of `mod` lines would do: {}", names.join(", "))
+        format!("this order of `mod` lines would be valid: {}", names.join(", "))
     }
 
-    /// Every mention of a floor by another one, outside of tests.
+    /// Returns every reference from one layer to another, outside of tests.
     fn edges(&self, tree: &Tree, krate: &Crate) -> Vec<Edge> {
         let mut out = Vec::new();
         for (file, module) in krate.modules.iter().filter(|(_, module)| module.main && !module.test) {
@@ -136,7 +136,7 @@ impl<'a> House<'a> {
         }
     }
 
-    /// The floor that `path` means when it is written in module `here`.
+    /// Returns the layer that `path` refers to in module `here`.
     fn target(&self, here: &[&str], path: &Path<'_>) -> Option<usize> {
         let mut base = match *path.names.first()? {
             "crate" => Vec::new(),
@@ -152,7 +152,7 @@ impl<'a> House<'a> {
         }
         let top = *base.first()?;
         if top == "*" {
-            // The whole root, so the highest floor.
+            // The whole root counts as the highest layer.
             return self.floors.len().checked_sub(1);
         }
         self.floor(top).or_else(|| self.exports.get(top).copied())
@@ -162,16 +162,16 @@ impl<'a> House<'a> {
         self.floors.iter().position(|floor| *floor == name)
     }
 
-    /// The smallest circle of modules that name each other, if there is one.
+    /// Returns the smallest import cycle, if there is one.
     fn knot(&self, edges: &[Edge]) -> Option<String> {
-        // Each circle has an import that points up.
+        // Each cycle has an import that points up.
         let upward = edges.iter().filter(|edge| edge.to > edge.from);
         let circle = upward.filter_map(|edge| self.way(edges, edge.to, edge.from)).min_by_key(Vec::len)?;
         let names: Vec<_> = circle.iter().chain(circle.first()).map(|&floor| self.floors[floor]).collect();
         Some(names.join(" -> "))
     }
 
-    /// A shortest way between two floors along the imports.
+    /// Returns a shortest path between two layers along the imports.
     fn way(&self, edges: &[Edge], from: usize, to: usize) -> Option<Vec<usize>> {
         let mut before = BTreeMap::from([(from, from)]);
         let mut queue = VecDeque::from([from]);
@@ -237,7 +237,7 @@ mod tests {
             ("crates/a/Cargo.toml", MANIFEST),
             ("crates/a/src/lib.rs", "mod a { use crate::c::X; } mod b { use crate::a::X; } mod c {}"),
         ]);
-        let advice = "this order of `mod` lines would do: c, a, b";
+        let advice = "this order of `mod` lines would be valid: c, a, b";
         assert!(check(&tree).iter().any(|finding| finding.text == advice));
     }
 
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_circle_is_told() {
+    fn the_smallest_cycle_is_reported() {
         let tree = tree(&[
             ("crates/a/Cargo.toml", MANIFEST),
             (
@@ -262,7 +262,7 @@ mod tests {
             ),
         ]);
         let told: Vec<_> =
-            check(&tree).into_iter().filter(|finding| finding.text.contains("circle")).collect();
+            check(&tree).into_iter().filter(|finding| finding.text.contains("cycle")).collect();
         assert_eq!(told.len(), 1);
         assert!(told[0].text.ends_with(": c -> b -> c"), "{}", told[0].text);
     }

@@ -1,4 +1,4 @@
-//! Relative links in Markdown lead to a file, and to a heading if they name one.
+//! Relative links in Markdown must lead to an existing file, and to an existing heading if they name one.
 
 use super::{Finding, docs};
 use crate::tree::{Tree, join, normal, parent};
@@ -33,7 +33,7 @@ fn fault(tree: &Tree, from: &str, target: &str) -> Option<String> {
     (!known).then(|| format!("no such heading: `{target}`"))
 }
 
-/// Lines outside of fenced code, numbered from 1.
+/// Returns the lines outside of fenced code, numbered from 1.
 fn lines(text: &str) -> Vec<(usize, &str)> {
     let mut fenced = false;
     let mut out = Vec::new();
@@ -47,11 +47,11 @@ fn lines(text: &str) -> Vec<(usize, &str)> {
     out
 }
 
-/// Targets of `[text](target)` and of `[name]: target`.
+/// Returns the targets of `[text](target)` and of `[name]: target`.
 fn links(text: &str) -> Vec<(usize, &str)> {
     let mut out = Vec::new();
     for (number, line) in lines(text) {
-        // Odd pieces between backticks are code.
+        // Pieces with odd index between backticks are code.
         for piece in line.split('`').step_by(2) {
             let targets = piece.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
             out.extend(targets.map(|target| (number, target)));
@@ -65,7 +65,7 @@ fn links(text: &str) -> Vec<(usize, &str)> {
     out
 }
 
-/// A heading as the anchor that forges make of it.
+/// Converts a heading to its anchor, as forges do.
 fn slug(heading: &str) -> String {
     let title = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = title.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));

@@ -1,9 +1,9 @@
-//! Dependencies come from the workspace table, so that the root manifest shows all of them.
+//! Dependencies come from the workspace table, so that the root manifest lists all of them.
 
 use super::Finding;
 use crate::tree::Tree;
 
-/// Findings in the manifests of all crates; the fuzzing crate is a workspace of its own.
+/// Returns the findings in the manifests of all crates; the fuzzing crate is its own workspace.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut out = Vec::new();
     for (path, text) in &tree.texts {
@@ -20,7 +20,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     out
 }
 
-/// Dependencies without `workspace = true`, by line and name.
+/// Returns the dependencies without `workspace = true`, by line and name.
 fn foreign(text: &str) -> Vec<(usize, String)> {
     let mut out = Vec::new();
     let mut inside = false;

@@ -1,7 +1,7 @@
-//! `cargo xtask tidy`: the house rules that neither rustc nor clippy holds.
+//! `cargo xtask tidy`: project rules that neither rustc nor clippy checks.
 //!
-//! A rule is a function from a [`Tree`] to [`Finding`]s, without side effects, in a file with its tests, which
-//! show it fire and stay silent. Adding one means a file and a line in [`RULES`].
+//! A rule is a function from a [`Tree`] to [`Finding`]s without side effects. It has its own file, with tests
+//! that show when it fires and when it does not. Adding a rule needs a file and a line in [`RULES`].
 
 mod comments;
 mod docs;
@@ -20,14 +20,14 @@ use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Something that breaks a rule.
+/// A violation of a rule.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     /// File, relative to the root.
     pub path: String,
     /// Line, from 1.
     pub line: usize,
-    /// What is wrong and, where that is not plain, what to do.
+    /// What is wrong and, if not obvious, what to do.
     pub text: String,
 }
 
@@ -59,7 +59,7 @@ const RULES: [(&str, Rule); 11] = [
     ("paths", words::check_paths),
 ];
 
-/// Checks the repository at `root` and prints what it finds; with `stats` the figures of the house too.
+/// Checks the repository at `root` and prints the findings; with `stats`, prints statistics too.
 pub(crate) fn run(root: &Path, stats: bool) -> ExitCode {
     let tree = match Tree::read(root) {
         Ok(tree) => tree,
@@ -88,14 +88,14 @@ pub(crate) fn run(root: &Path, stats: bool) -> ExitCode {
 mod test_kit {
     use super::{Finding, Tree};
 
-    /// A manifest that names a package, for snippets that need a crate.
+    /// A manifest with a package name, for snippets that need a crate.
     pub(super) const MANIFEST: &str = "[package]\nname = \"a\"\n";
 
     pub(super) fn tree(files: &[(&str, &str)]) -> Tree {
         Tree::of(files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect())
     }
 
-    /// `path:line` of each finding.
+    /// Returns `path:line` of each finding.
     pub(super) fn places(findings: &[Finding]) -> Vec<String> {
         findings.iter().map(|finding| format!("{}:{}", finding.path, finding.line)).collect()
     }

@@ -1,5 +1,5 @@
-//! The engine reaches files, clock, threads and locks through its leaf crates only, so that a simulated world
-//! can stand in for the real one.
+//! The engine uses files, clock, threads and locks through its leaf crates only, so that a simulated world can
+//! replace the real one.
 
 use super::Finding;
 use crate::source::{Path, Source};
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 /// The engine's sources.
 const ENGINE: &str = "crates/tidesdb/src/";
 
-/// What it must not name, and what to use instead.
+/// Names that are not allowed, and their replacements.
 const BANNED: [(&str, &str); 9] = [
     ("std::fs", "tidesdb_io"),
     ("std::time::Instant", "tidesdb_io::Clock"),
@@ -22,7 +22,7 @@ const BANNED: [(&str, &str); 9] = [
     ("std::sync::Condvar", "tidesdb_sync"),
 ];
 
-/// Findings in the engine.
+/// Returns the findings in the engine.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut out = Vec::new();
     for (path, source) in tree.sources.iter().filter(|(path, _)| path.starts_with(ENGINE)) {
@@ -49,7 +49,7 @@ fn findings(file: &str, source: &Source, out: &mut Vec<Finding>) {
     }
 }
 
-/// The path with its first name replaced by what was imported under it.
+/// Returns the path with its first name replaced by the path it was imported from.
 fn full(path: &Path<'_>, imports: &HashMap<&str, &Path<'_>>) -> String {
     let first = path.names.first().copied().unwrap_or("");
     let own = path.names.join("::");

@@ -1,9 +1,9 @@
-//! Every source is reached by a `mod` line or by Cargo, and none is a drawer for odds and ends.
+//! Every source is reached by a `mod` line or by Cargo, and no file has a name without meaning.
 
 use super::Finding;
 use crate::tree::Tree;
 
-/// File and folder names that say nothing about what is inside.
+/// File and folder names that do not describe their contents.
 const DRAWERS: [&str; 6] = ["util", "utils", "helper", "helpers", "misc", "common"];
 
 /// Findings in all crates.
@@ -20,7 +20,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             out.push(Finding::new(
                 path,
                 1,
-                format!("`{name}` says nothing: name it for what it does, or move it to its user"),
+                format!("`{name}` does not describe the contents: rename it, or move the code to its user"),
             ));
         }
     }

@@ -1,12 +1,12 @@
-//! Files of at most 700 lines, functions of at most 70; what is larger is listed and may only shrink.
+//! Files have at most 700 lines and functions at most 70. Larger ones are listed and may only shrink.
 
 use super::Finding;
 use crate::tree::Tree;
 use std::collections::BTreeMap;
 
-/// Lines that a source file may have.
+/// Maximum number of lines of a source file.
 pub(super) const FILE_LINES: usize = 700;
-/// Lines that a function may have, from `fn` to the closing brace.
+/// Maximum number of lines of a function, from `fn` to the closing brace.
 pub(super) const FUNCTION_LINES: usize = 70;
 
 const BUDGETS: &str = "xtask/budgets.toml";
@@ -38,13 +38,13 @@ fn compare(section: &str, limit: usize, sizes: &Sizes, budgets: &str) -> Vec<Fin
         let path = key.split("::").next().unwrap_or(key);
         let budget = listed.get(key).map_or(limit, |entry| entry.0);
         if lines > budget {
-            out.push(Finding::new(path, line, format!("`{key}` has {lines} lines, allowed are {budget}")));
+            out.push(Finding::new(path, line, format!("`{key}` has {lines} lines; the limit is {budget}")));
         }
     }
     for (key, (budget, line)) in listed {
         let lines = sizes.get(&key).map_or(0, |size| size.0);
         if lines <= limit {
-            out.push(Finding::new(BUDGETS, line, format!("`{key}` keeps the limit now: remove the entry")));
+            out.push(Finding::new(BUDGETS, line, format!("`{key}` is under the limit: remove the entry")));
         } else if lines < budget {
             out.push(Finding::new(BUDGETS, line, format!("`{key}` shrank: lower its entry to {lines}")));
         }
@@ -52,7 +52,7 @@ fn compare(section: &str, limit: usize, sizes: &Sizes, budgets: &str) -> Vec<Fin
     out
 }
 
-/// The lines `"key" = number` of a section, with the line of each.
+/// Returns the lines `"key" = number` of a section, with the line number of each.
 fn entries(section: &str, text: &str) -> Sizes {
     let mut out = Sizes::new();
     let mut inside = false;
@@ -60,7 +60,7 @@ fn entries(section: &str, text: &str) -> Sizes {
         if let Some(name) = line.trim().strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             inside = name == section;
         } else if let Some((key, value)) = line.split_once('=').filter(|_| inside && !line.starts_with('#')) {
-            // A number that does not parse allows nothing, so that a slip cannot lift a limit.
+            // A number that does not parse allows nothing, so that a typo cannot lift a limit.
             let lines = value.trim().parse().unwrap_or(0);
             out.insert(key.trim().trim_matches('"').to_owned(), (lines, number + 1));
         }
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_fits_exactly() {
+    fn an_entry_must_match_exactly() {
         let with =
             |lines| findings(&long_function(80), &format!("[function_lines]\n\"a.rs::long\" = {lines}\n"));
         assert_eq!(with(80), [] as [&str; 0]);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_needless_entry_goes() {
+    fn a_needless_entry_must_be_removed() {
         assert_eq!(findings("", "[file_lines]\n\"a.rs\" = 800\n"), ["xtask/budgets.toml:2"]);
         assert_eq!(findings("", "[file_lines]\n# \"a.rs\" = 800\n"), [] as [&str; 0]);
     }

@@ -1,7 +1,7 @@
-//! The figures of the house, one row per crate.
+//! Statistics of the code, one row per crate.
 //!
-//! Tests, examples and benchmarks are counted apart: the figures of size, comments and assertions describe
-//! the code that ships.
+//! Tests, examples and benchmarks are counted separately: sizes, comments and assertions describe the code that
+//! ships.
 
 use super::{floors, sizes, unsafety};
 use crate::lexer::Kind;
@@ -10,7 +10,7 @@ use crate::tree::{Crate, Tree};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// What is counted of one crate, or of all.
+/// Counts for one crate, or for all.
 #[derive(Default)]
 struct Figures {
     files: Vec<usize>,
@@ -24,7 +24,7 @@ struct Figures {
     upward: usize,
 }
 
-/// A table with a row per crate and one for all.
+/// Returns a table with a row per crate and one for all.
 pub(super) fn report(tree: &Tree) -> String {
     let mut out = String::new();
     let mut all = Figures::default();
@@ -132,7 +132,7 @@ fn is_assertion(source: &Source, at: usize) -> bool {
         && (word.starts_with("assert") || word.starts_with("debug_assert") || word == "law")
 }
 
-/// The smallest value that is not below `percent` of the sorted values.
+/// Returns the smallest of the sorted values that is not below `percent` of them.
 fn rank(sorted: &[usize], percent: usize) -> usize {
     let at = (sorted.len() * percent).div_ceil(100).max(1) - 1;
     sorted.get(at).copied().unwrap_or(0)
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_are_counted_apart() {
+    fn tests_are_counted_separately() {
         let lib = "// why\nfn a() {\n    assert!(true);\n}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\n";
         let tree = tree(&[("crates/a/Cargo.toml", MANIFEST), ("crates/a/src/lib.rs", lib)]);
         let mut figures = Figures::default();

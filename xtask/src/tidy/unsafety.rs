@@ -1,30 +1,31 @@
-//! `unsafe` stays in the leaf crates, and each block and implementation says why it is sound.
+//! `unsafe` stays in the leaf crates, and each block and implementation states why it is sound.
 
 use super::Finding;
 use crate::source::Source;
 use crate::tree::Tree;
 
-/// Folders that may hold `unsafe`.
+/// Folders that may contain `unsafe`.
 const LEAVES: [&str; 6] = [
     "crates/tidesdb-io/",
     "crates/tidesdb-sync/",
     "crates/tidesdb-memtable/",
     "crates/tidesdb-cache/",
     "crates/tidesdb-capi/",
-    // Interfaces of other engines: a memory map, functions in a library.
+    // Bindings to other engines: a memory map, functions of a library.
     "crates/tidesdb-bench-peers/src/bin/",
 ];
 
-/// How far above the keyword the note may end, for attributes and the head of a long statement.
+/// Maximum distance of the note above the keyword in lines, to allow for attributes and the head of a long
+/// statement.
 const REACH: usize = 3;
 
 /// An `unsafe` block or implementation.
 pub(super) struct Site {
     /// Its line.
     pub line: usize,
-    /// Whether a note stands above it.
+    /// True if there is a note above it.
     pub noted: bool,
-    /// Whether it is a block.
+    /// True if it is a block.
     pub block: bool,
 }
 
@@ -45,7 +46,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     out
 }
 
-/// The `unsafe` blocks and implementations of a source.
+/// Returns the `unsafe` blocks and implementations of a source.
 pub(super) fn sites(source: &Source) -> Vec<Site> {
     let notes = notes(source);
     let starts = (0..source.code.len())
@@ -59,7 +60,7 @@ pub(super) fn sites(source: &Source) -> Vec<Site> {
         .collect()
 }
 
-/// The last line of each run of comments with a note in it.
+/// Returns the last line of each group of comments that contains a note.
 fn notes(source: &Source) -> Vec<usize> {
     let mut out = Vec::new();
     let mut run: Option<(usize, bool)> = None;

@@ -1,9 +1,9 @@
-//! One thing, one word. Also: sources are ASCII, and nothing names a place on somebody's machine.
+//! One word for one thing. Also: sources are ASCII, and no file names a path on a particular machine.
 
 use super::Finding;
 use crate::tree::Tree;
 
-/// Words that are never right here, and the word of this house.
+/// Words that are not allowed, and their replacements.
 const WORDS: [(&str, &str); 5] = [
     ("journal", "WAL"),
     ("keyspace", "family"),
@@ -12,10 +12,10 @@ const WORDS: [(&str, &str); 5] = [
     ("zombie", "obsolete"),
 ];
 
-/// Folders that speak of others, in their words.
+/// Folders that may use the words of other projects.
 const FREE: [&str; 2] = ["xtask/", "crates/tidesdb-bench-peers/"];
 
-/// Folders of one machine. Written in two parts, so that this file keeps its own rule.
+/// Folders of a particular machine. Written in two parts, so that this file passes its own check.
 const PLACES: [&str; 3] = [concat!("/", "work"), concat!("/", "root"), concat!("/", "home")];
 
 /// Findings in all sources.
@@ -29,7 +29,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             }
             let banned = WORDS.iter().filter(|(word, _)| !free && has_word(line, word));
             out.extend(
-                banned.map(|(word, ours)| Finding::new(path, at + 1, format!("`{word}`: we say `{ours}`"))),
+                banned.map(|(word, ours)| Finding::new(path, at + 1, format!("`{word}`: use `{ours}`"))),
             );
         }
     }
@@ -44,14 +44,14 @@ pub(super) fn check_paths(tree: &Tree) -> Vec<Finding> {
         for (at, line) in text.lines().enumerate() {
             let named = PLACES.iter().filter(|place| has_place(line, place));
             out.extend(
-                named.map(|place| Finding::new(path, at + 1, format!("`{place}` is a place on one machine"))),
+                named.map(|place| Finding::new(path, at + 1, format!("`{place}` is a path of one machine"))),
             );
         }
     }
     out
 }
 
-/// Whether `line` holds `word` as a word, as a part of a `snake_case` or as a part of a `CamelCase` name.
+/// Returns whether `line` contains `word` as a word, or as a part of a `snake_case` or `CamelCase` name.
 fn has_word(line: &str, word: &str) -> bool {
     let lower = line.to_ascii_lowercase();
     let bytes = line.as_bytes();
@@ -67,7 +67,7 @@ fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// Whether `line` names `place` as the beginning of an absolute path.
+/// Returns whether `line` names `place` as the beginning of an absolute path.
 fn has_place(line: &str, place: &str) -> bool {
     line.match_indices(place).any(|(at, _)| {
         let before = line[..at].chars().next_back().unwrap_or(' ');

@@ -1,8 +1,8 @@
-//! Belady's MIN with sizes, as a bound: evicts the key whose next use is farthest away, the newcomer included, until the
-//! rest fits.
+//! Belady's MIN with sizes, as an upper bound: evicts the key whose next use is farthest in the future,
+//! including the new one, until the rest fits.
 //!
-//! That is optimal where all sizes are equal. With sizes the optimum is hard to compute; this is the usual heuristic, and no
-//! policy that does not see the future comes near it.
+//! This is optimal if all sizes are equal. With different sizes the optimum is hard to compute; this is the
+//! usual heuristic, and no policy without knowledge of the future comes near it.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ pub(crate) fn hits(keys: &[u32], sizes: &[u32], capacity: u64, warm_up: usize) -
     hits
 }
 
-/// For each lookup, when its key is looked up again.
+/// Returns for each lookup the time at which its key is looked up again.
 fn next_uses(keys: &[u32], distinct: usize) -> Vec<u32> {
     let mut next = vec![u32::MAX; keys.len()];
     let mut later = vec![u32::MAX; distinct];

@@ -1,8 +1,8 @@
-//! Hit ratios of replacement policies and of the cache itself, beside Belady's optimum, as a table in Markdown:
+//! Compares hit ratios of replacement policies, the cache itself and Belady's optimum, as a Markdown table:
 //! `cargo run --release -p tidesdb-cache --example policies`.
 //!
-//! The policies are models that run in one thread. The cache is the real one, looked up by one, two and eight threads,
-//! which share the trace out among them.
+//! The policies are models that run in one thread. The cache is the real one, used by one, two and eight
+//! threads that divide the trace among them.
 
 mod belady;
 mod policies;
@@ -14,10 +14,10 @@ use policies::{Clock, Lru, Policy, S3Fifo, SecondMiss, Sieve, WTinyLfu};
 use tidesdb_cache::{Cache, CacheKey};
 use trace::{KEYS, LOOKUPS, Trace};
 
-/// Lookups before hits count.
+/// Lookups at the beginning whose hits are not counted.
 const WARM_UP: usize = LOOKUPS / 5;
 
-/// Lookups that a thread takes from the trace at a time.
+/// Number of lookups that a thread takes from the trace at a time.
 const SHARE: usize = 16;
 
 fn models(capacity: u64, mean_size: u64) -> Vec<(&'static str, Box<dyn Policy>)> {
@@ -40,7 +40,7 @@ fn model_ratio(policy: &mut dyn Policy, trace: &Trace, sizes: &[u32]) -> f64 {
     percent(hits)
 }
 
-/// The cache pays for its table and the entries' own fields out of the same capacity.
+/// Hit ratio of the cache. It pays for its table and the fields of its entries out of the same capacity.
 fn cache_ratio(capacity: u64, trace: &Trace, sizes: &[u32], threads: usize) -> f64 {
     let (cache, next, hits) = (Cache::new(capacity), AtomicUsize::new(0), AtomicU64::new(0));
     let work = || {

@@ -1,5 +1,5 @@
-//! Replacement policies as their papers describe them, charged by bytes. Keys are small numbers, so all state of a key
-//! lies in arrays.
+//! Replacement policies as described in their papers, charged by bytes. Keys are small numbers, so the state of
+//! all keys is in arrays.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -7,11 +7,11 @@ use crate::trace::mix;
 
 /// A cache without values.
 pub(crate) trait Policy {
-    /// Looks `key` up and caches it if it was missing, as the policy decides. Returns whether it was a hit.
+    /// Looks `key` up and, if it is missing, caches it as the policy decides. Returns whether it was a hit.
     fn access(&mut self, key: u32, size: u32) -> bool;
 }
 
-/// Least recently used: every key has the time of its last use.
+/// Least recently used: stores the time of the last use of every key.
 pub(crate) struct Lru {
     pub(crate) bytes: u64,
     capacity: u64,
@@ -72,7 +72,7 @@ impl Policy for Lru {
 pub(crate) struct Clock {
     bytes: u64,
     capacity: u64,
-    /// `None` = absent.
+    /// Heat per key; `None` = absent.
     heat: Vec<Option<u8>>,
     order: VecDeque<(u32, u32)>,
 }
@@ -94,7 +94,7 @@ impl Clock {
         self.bytes += u64::from(size);
     }
 
-    /// The cold key that would go next.
+    /// Returns the cold key that would be evicted next.
     fn victim(&mut self) -> Option<(u32, u32)> {
         loop {
             let (key, size) = self.order.front().copied()?;
@@ -130,11 +130,12 @@ impl Policy for Clock {
     }
 }
 
-/// SIEVE (Zhang et al., NSDI 2024): a queue in order of arrival, and a hand that goes from the oldest to the newest key.
+/// SIEVE (Zhang et al., NSDI 2024): a queue in order of arrival, and a hand that moves from the oldest to the
+/// newest key.
 pub(crate) struct Sieve {
     bytes: u64,
     capacity: u64,
-    /// Whether the key was asked for again; `None` = absent.
+    /// Whether the key was looked up again; `None` = absent.
     visited: Vec<Option<bool>>,
     arrivals: u64,
     order: BTreeSet<(u64, u32, u32)>,
@@ -181,15 +182,15 @@ impl Policy for Sieve {
     }
 }
 
-/// S3-FIFO (Yang et al., SOSP 2023): a small queue for a tenth of the bytes, a main queue, and the names of as many keys that
-/// left the small queue as are cached.
+/// S3-FIFO (Yang et al., SOSP 2023): a small queue for a tenth of the bytes, a main queue, and the names of
+/// keys that left the small queue, as many as there are cached keys.
 pub(crate) struct S3Fifo {
     small: VecDeque<(u32, u32)>,
     small_bytes: u64,
     /// Hits in the small queue; `None` = absent.
     small_hits: Vec<Option<u8>>,
     main: Clock,
-    /// When the key left the small queue, in departures.
+    /// Time at which the key left the small queue, counted in departures.
     left: Vec<u64>,
     departures: u64,
 }
@@ -255,7 +256,7 @@ impl Policy for S3Fifo {
     }
 }
 
-/// Admission by the second miss, then CLOCK: a key that is not remembered is not cached.
+/// Admission on the second miss, then CLOCK: a key that missed for the first time is not cached.
 pub(crate) struct SecondMiss(S3Fifo);
 
 impl SecondMiss {
@@ -282,7 +283,7 @@ impl Policy for SecondMiss {
     }
 }
 
-/// How often keys were asked for lately: four rows of counters up to 15, halved now and then.
+/// Recent lookup frequency of keys: four rows of counters up to 15, halved now and then.
 struct Sketch {
     rows: [Vec<u8>; 4],
     added: usize,
@@ -317,8 +318,8 @@ impl Sketch {
     }
 }
 
-/// W-TinyLFU (Einziger et al., TOS 2017): an LRU window, a segmented LRU, and a sketch that compares the key which leaves
-/// the window with the one that would leave the segmented LRU.
+/// W-TinyLFU (Einziger et al., TOS 2017): an LRU window, a segmented LRU, and a sketch that compares the key
+/// leaving the window with the one that would leave the segmented LRU.
 pub(crate) struct WTinyLfu {
     sketch: Sketch,
     window: Lru,
@@ -340,7 +341,7 @@ impl WTinyLfu {
         }
     }
 
-    /// Whether the candidate is asked for more often than every key it would push out.
+    /// Admits the candidate if it is looked up more often than every key it would replace.
     fn admit(&mut self, key: u32, size: u32) {
         let count = self.sketch.count(key);
         while self.probation.bytes + self.protected.bytes + u64::from(size) > self.capacity {

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-/// Keys of the data: blocks and partitions.
+/// Number of keys: blocks and partitions.
 pub(crate) const KEYS: u32 = 100_000;
 
-/// Lookups of a trace.
+/// Number of lookups in a trace.
 pub(crate) const LOOKUPS: usize = 1_500_000;
 
 /// A sequence of lookups.
@@ -42,7 +42,8 @@ pub(crate) fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Bytes of each key's value: three of four are blocks of 4 to 8 KiB, the fourth is a partition of 256 to 2304 bytes.
+/// Returns the size of each key's value in bytes: three of four are blocks of 4 to 8 KiB, the fourth is a
+/// partition of 256 to 2304 bytes.
 pub(crate) fn sizes() -> Vec<u32> {
     let size = |key: u32| {
         let bits = mix(u64::from(key) + 1) as u32;
@@ -51,7 +52,7 @@ pub(crate) fn sizes() -> Vec<u32> {
     (0..KEYS).map(size).collect()
 }
 
-/// The traces for a cache of `capacity` bytes.
+/// Returns the traces for a cache of `capacity` bytes.
 pub(crate) fn all(sizes: &[u32], capacity: u64) -> Vec<Trace> {
     let trace = |name, keys| Trace { name, keys };
     vec![
@@ -88,7 +89,7 @@ impl Zipf {
         zipf
     }
 
-    /// Gives every rank another key.
+    /// Assigns every rank to another key.
     fn shuffle(&mut self, random: &mut Random) {
         for at in (1..self.keys.len()).rev() {
             self.keys.swap(at, random.below(at as u32 + 1) as usize);
@@ -107,14 +108,14 @@ fn zipf(skew: f64) -> Vec<u32> {
     (0..LOOKUPS).map(|_| zipf.draw()).collect()
 }
 
-/// Every fourth lookup belongs to a scan, which walks through all keys again and again.
+/// Every fourth lookup belongs to a scan that repeatedly goes through all keys.
 fn with_scans() -> Vec<u32> {
     let mut zipf = Zipf::new(0.99, KEYS, 12);
     let step = |at: usize| if at % 4 == 3 { (at / 4) as u32 % KEYS } else { zipf.draw() };
     (0..LOOKUPS).map(step).collect()
 }
 
-/// Walks in a circle through keys of 1.25 times the capacity.
+/// Cycles through keys of 1.25 times the capacity.
 fn looped(sizes: &[u32], capacity: u64) -> Vec<u32> {
     let mut bytes = 0;
     let fits = |size: &&u32| {
@@ -125,7 +126,7 @@ fn looped(sizes: &[u32], capacity: u64) -> Vec<u32> {
     (0..LOOKUPS as u32).map(|at| at % circle).collect()
 }
 
-/// Zipf 0.99 whose ranks belong to other keys after each 150,000 lookups.
+/// Zipf 0.99 whose ranks are assigned to other keys after every 150,000 lookups.
 fn shifting() -> Vec<u32> {
     let (mut zipf, mut random) = (Zipf::new(0.99, KEYS, 13), Random::new(14));
     let mut keys = Vec::with_capacity(LOOKUPS);
@@ -138,7 +139,7 @@ fn shifting() -> Vec<u32> {
     keys
 }
 
-/// Zipf 0.8 whose keys come three times within some 250 lookups, as far as no other key takes the place.
+/// Zipf 0.8 in which each key comes three times within some 250 lookups, unless another key has taken its place.
 fn bursts() -> Vec<u32> {
     const AHEAD: u32 = 256;
     let (mut zipf, mut random) = (Zipf::new(0.8, KEYS, 15), Random::new(16));

@@ -1,4 +1,4 @@
-//! The table has the size of what is cached, whatever the capacity.
+//! The table has the size of its content, whatever the capacity.
 
 use super::*;
 
@@ -21,14 +21,14 @@ fn the_table_grows_with_its_entries_and_loses_none() {
         assert!(cache.get(key(1, probe)).is_none_or(|handle| *handle == probe));
     }
     assert!(most >= 24_900, "{most} windows");
-    // A window that is yet to be split may overflow.
+    // A window that is not split yet may overflow.
     let kept = (0..100_000).filter(|block| cache.contains(key(1, *block))).count();
     assert!(kept > 99_500, "{kept} of 100000 are left");
     assert_eq!(cache.stats().entries, kept as u64);
 }
 
 #[test]
-fn small_values_do_not_make_the_table_eat_the_capacity() {
+fn small_values_do_not_let_the_table_fill_the_capacity() {
     let cache = Cache::new(64 << 10);
     for block in 0..if cfg!(miri) { 200 } else { 20_000 } {
         cache.insert(key(1, block), (), 0);
@@ -42,7 +42,7 @@ fn the_largest_capacities_neither_overflow_nor_refuse() {
     for capacity in [1 << 40, u64::MAX / 2, u64::MAX] {
         let cache = Cache::new(capacity);
         for block in 0..200 {
-            // What was evicted must be freed before more is.
+            // Evicted entries must be freed before more are evicted.
             let cached = reclaim_until(|| {
                 cache.insert(key(1, block), block, capacity / 32);
                 assert!(cache.stats().used_bytes <= capacity);
@@ -64,7 +64,7 @@ fn the_largest_capacities_neither_overflow_nor_refuse() {
 
 #[test]
 #[cfg_attr(miri, ignore = "counts over many operations; too slow under Miri")]
-fn a_shrunk_cache_gives_its_table_back() {
+fn a_shrunk_cache_frees_its_table() {
     let cache = Cache::new(64 << 20);
     (0..40_000).for_each(|block| drop(cache.insert(key(1, block), (), 1000)));
     assert!(windows(&cache) > 9000);
@@ -91,7 +91,7 @@ fn threads_that_grow_the_table_find_what_they_inserted() {
                 for block in 0..rounds {
                     let key = key(file, block);
                     cache.insert(key, Value::new(key, alive), 100).verify(key);
-                    // The key of a neighbour, so that threads insert the same ones.
+                    // The key of a neighbouring thread, so that threads insert the same keys.
                     let other = super::key((file + 1) % 4, block);
                     cache.insert(other, Value::new(other, alive), 100).verify(other);
                 }
@@ -101,7 +101,7 @@ fn threads_that_grow_the_table_find_what_they_inserted() {
     let keys = (0..4).flat_map(|file| (0..rounds).map(move |block| key(file, block)));
     let found = keys.filter(|key| cache.contains(*key)).count() as u64;
     assert!(found > 4 * u64::from(rounds) * 99 / 100, "{found} of {rounds} times 4");
-    assert_eq!(cache.stats().entries, found, "an entry is where nobody looks, or twice");
+    assert_eq!(cache.stats().entries, found, "an entry is in the wrong window, or twice");
     (0..4).for_each(|file| cache.erase_file(file));
     assert_eq!((cache.stats().entries, cache.stats().used_bytes), (0, cache.table_bytes()));
     assert!(reclaim_until(|| alive.load(Ordering::Relaxed) == 0));

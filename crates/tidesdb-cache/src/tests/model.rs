@@ -1,4 +1,4 @@
-//! One thread: answers against a map, capacity, charges, handles, resizing, hashing.
+//! Single-threaded tests: answers compared with a map, capacity, charges, handles, resizing, hashing.
 
 use std::collections::HashMap;
 
@@ -53,7 +53,7 @@ fn answers_are_never_wrong_whatever_is_evicted() {
 
 #[test]
 #[cfg_attr(miri, ignore = "counts over many operations; too slow under Miri")]
-fn uses_its_capacity_and_no_more() {
+fn used_bytes_approach_but_never_exceed_the_capacity() {
     let alive = Arc::new(AtomicU64::new(0));
     for (capacity, charge) in [(1u64 << 20, 1000), (1 << 20, 4000), (8 << 20, 16_000), (64 << 10, 2000)] {
         let cache = Cache::new(capacity);
@@ -70,7 +70,7 @@ fn uses_its_capacity_and_no_more() {
 }
 
 #[test]
-fn charges_come_back_exactly() {
+fn all_charges_are_returned() {
     let alive = Arc::new(AtomicU64::new(0));
     let cache = Cache::new(1 << 20);
     assert_eq!(cache.stats().used_bytes, 0);
@@ -102,7 +102,7 @@ fn the_first_value_of_a_key_wins() {
 }
 
 #[test]
-fn large_values_and_a_cache_of_nothing_hand_out_uncached_handles() {
+fn large_values_and_a_cache_of_capacity_0_return_uncached_handles() {
     let cache = Cache::new(1 << 20);
     assert_eq!(*cache.insert(key(1, 1), 5, (1 << 17) + 1), 5);
     assert_eq!(*cache.insert(key(1, 2), 6, u64::MAX), 6);
@@ -135,7 +135,7 @@ fn handles_outlive_eviction_and_the_cache() {
 }
 
 #[test]
-fn a_pin_keeps_what_it_found() {
+fn a_pin_keeps_a_found_value_alive() {
     let alive = Arc::new(AtomicU64::new(0));
     let cache = Cache::new(64 << 10);
     cache.insert(key(1, 0), Value::new(key(1, 0), &alive), 100);
@@ -206,8 +206,8 @@ fn hashes_spread_over_windows_and_tags() {
 #[test]
 #[cfg_attr(miri, ignore = "the search for equal hashes is too slow under Miri")]
 fn equal_hashes_do_not_mix_up_keys() {
-    // The hash starts from `file * c ^ within`, so keys whose `within` makes up for the file's part collide in
-    // all 64 bits. `within` has 40 bits; look for files whose products agree in the other 24.
+    // The hash starts from `file * c ^ within`, so keys whose `within` compensates for the file's part collide
+    // in all 64 bits. `within` has 40 bits, so search for files whose products agree in the other 24.
     let product = |file: u64| file.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mut by_top = HashMap::new();
     let (one, two) =
@@ -235,8 +235,8 @@ fn caches_and_handles_cross_threads() {
 
 #[test]
 #[cfg_attr(miri, ignore = "counts over many operations; too slow under Miri")]
-fn hot_windows_still_let_new_entries_in() {
-    // One window of 16 slots, all of it hot: new keys must neither starve nor wipe out the rest.
+fn hot_windows_still_admit_new_entries() {
+    // One window of 16 slots, all hot: new keys must neither starve nor replace all the others.
     let cache = Cache::new(2047);
     (0..16).for_each(|block| drop(cache.insert(key(1, block), (), 10)));
     for _ in 0..4 {
@@ -249,5 +249,5 @@ fn hot_windows_still_let_new_entries_in() {
     (1..20).for_each(|block| drop(cache.insert(key(2, block), (), 10)));
     assert!(kept() >= 12, "{} hot entries kept", kept());
     (20..300).for_each(|block| drop(cache.insert(key(2, block), (), 10)));
-    assert!(kept() <= 2, "{} entries linger", kept());
+    assert!(kept() <= 2, "{} hot entries were not evicted", kept());
 }

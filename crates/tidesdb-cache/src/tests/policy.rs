@@ -1,4 +1,4 @@
-//! Who stays and who leaves.
+//! Which entries stay and which are evicted.
 
 use super::*;
 
@@ -20,8 +20,9 @@ fn access(cache: &Cache<()>, key: CacheKey) -> bool {
 #[test]
 #[cfg_attr(miri, ignore = "counts over many operations; too slow under Miri")]
 fn a_scan_of_ten_caches_does_not_touch_the_hot_set() {
-    // A hot set of three quarters of the cache, which is asked for at random while a scan goes by: ten blocks of the scan for
-    // each lookup of a hot one. So a hot entry must survive about eight thousand arrivals, eight times what fits.
+    // A hot set of three quarters of the cache is looked up at random during a scan, with ten blocks of the
+    // scan for each lookup of a hot one. So a hot entry must survive about eight thousand arrivals, eight times
+    // the number that fits.
     let seed = 0x5CA7_0001;
     println!("seed {seed:#x}");
     let cache = Cache::new(CAPACITY);
@@ -36,7 +37,7 @@ fn a_scan_of_ten_caches_does_not_touch_the_hot_set() {
             hits += u64::from(access(&cache, key(1, random.below(760) as u32)));
         }
     }
-    assert!(hits > 980, "{hits} of 1000 lookups of the hot set were hits");
+    assert!(hits > 980, "{hits} of 1000 lookups of the hot set hit");
 }
 
 #[test]
@@ -69,33 +70,33 @@ fn two_hits_end_probation() {
 }
 
 #[test]
-fn what_left_lately_comes_back_for_longer() {
+fn a_key_evicted_lately_skips_probation_when_reinserted() {
     let cache = Cache::new(CAPACITY);
     let full = if cfg!(miri) { 1010 } else { 1100 };
     (0..full).for_each(|block| insert(&cache, key(1, block)));
     let scan = |file| (0..200).for_each(|block| insert(&cache, key(file, block)));
     insert(&cache, key(2, 0));
     scan(3);
-    assert!(!cache.contains(key(2, 0)), "left with probation");
+    assert!(!cache.contains(key(2, 0)), "evicted on probation");
     insert(&cache, key(2, 0));
     insert(&cache, key(2, 1));
     scan(4);
-    assert!(cache.contains(key(2, 0)), "was asked for twice");
+    assert!(cache.contains(key(2, 0)), "was looked up twice");
     assert!(!cache.contains(key(2, 1)));
 }
 
 #[test]
-fn a_full_cache_admits_what_is_asked_for_again() {
+fn a_full_cache_admits_a_key_on_its_second_lookup() {
     let cache = Cache::new(CAPACITY);
     assert!(cache.admits(key(1, 0)) && cache.admits(key(1, 0)), "there is room");
     (0..1000).for_each(|block| insert(&cache, key(1, block)));
     assert!(cache.is_full());
     let news = (0..100).filter(|block| cache.admits(key(2, *block))).count();
-    assert!(news <= 1, "{news} of 100 admitted at first sight");
+    assert!(news <= 1, "{news} of 100 admitted at the first lookup");
     let known = (0..100).filter(|block| cache.admits(key(2, *block))).count();
-    assert!(known >= 95, "{known} of 100 admitted at second sight");
+    assert!(known >= 95, "{known} of 100 admitted at the second lookup");
     insert(&cache, key(2, 7));
     (0..300).for_each(|block| insert(&cache, key(3, block)));
-    assert!(cache.contains(key(2, 7)), "admitted for good");
-    assert!(!Cache::<()>::new(0).admits(key(1, 1)), "a cache of nothing");
+    assert!(cache.contains(key(2, 7)), "the admitted key is cached");
+    assert!(!Cache::<()>::new(0).admits(key(1, 1)), "a cache of capacity 0 admits nothing");
 }

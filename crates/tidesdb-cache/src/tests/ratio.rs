@@ -1,4 +1,4 @@
-//! Hit ratio against an exact LRU of the same number of equal entries.
+//! Hit ratio compared with an exact LRU of the same number of equal entries.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -32,7 +32,7 @@ impl Lru {
     }
 }
 
-/// Ranks from a zipf law by the inverse of its distribution.
+/// Ranks drawn from a Zipf distribution by its inverse.
 struct Zipf(Vec<f64>);
 
 impl Zipf {
@@ -55,7 +55,7 @@ impl Zipf {
     }
 }
 
-/// Hit ratios of the cache and of an LRU in percent, over the second half of `keys`.
+/// Returns the hit ratios of the cache and of an LRU in percent, over the second half of `keys`.
 fn compare(room: usize, keys: &[u64]) -> (f64, f64) {
     const CHARGE: u64 = 4000;
     let bytes = room as u64 * (CHARGE + Entry::<()>::OVERHEAD);
@@ -78,7 +78,7 @@ fn compare(room: usize, keys: &[u64]) -> (f64, f64) {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "arithmetic over many keys; nothing for miri to see")]
+#[cfg_attr(miri, ignore = "arithmetic over many keys; nothing for Miri to check")]
 fn hit_ratio_is_close_to_lru_or_better() {
     const KEYS: usize = 50_000;
     let seed = 0x21FF_0001;
@@ -96,8 +96,8 @@ fn hit_ratio_is_close_to_lru_or_better() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "arithmetic over many keys; nothing for miri to see")]
-fn scans_hurt_less_than_an_lru() {
+#[cfg_attr(miri, ignore = "arithmetic over many keys; nothing for Miri to check")]
+fn scans_reduce_hits_less_than_in_an_lru() {
     let seed = 0x21FF_0002;
     println!("seed {seed:#x}");
     let zipf = Zipf::new(20_000, 0.99);

@@ -1,4 +1,5 @@
-//! Many threads on a small cache: wrong answers, lost or doubled drops, exceeded capacity, lost charges.
+//! Many threads on a small cache. Detects wrong answers, lost or repeated drops, exceeded capacity and lost
+//! charges.
 
 use std::sync::atomic::AtomicBool;
 
@@ -56,7 +57,7 @@ fn work(cache: &Cache<Value>, alive: &Arc<AtomicU64>, mut random: Random) {
     kept.drain(..).for_each(|(key, handle)| handle.verify(key));
 }
 
-/// After a burst every key is in the table once at most: erasing it once per present key empties the cache.
+/// After a burst, every key is in the table at most once: erasing each present key once empties the cache.
 fn assert_no_duplicates(cache: &Cache<Value>) {
     let keys = (0..4).flat_map(|file| (0..40).map(move |block| key(file, block)));
     let present = keys.filter(|key| cache.get(*key).is_some()).count() as u64;
@@ -114,7 +115,7 @@ fn resizing_under_load_loses_no_charge() {
         cache.set_capacity(128 << 10);
         stop.store(true, Ordering::Relaxed);
     });
-    // Entries stranded in a window that was removed are uncharged when it is freed.
+    // Entries stranded in a removed window are uncharged when its chunk is freed.
     (0..4).for_each(|file| cache.erase_file(file));
     assert!(
         reclaim_until(
@@ -132,7 +133,7 @@ fn evicted_memory_is_freed_soon() {
     let mut worst = 0;
     for block in 0..if cfg!(miri) { 100 } else { 50_000 } {
         cache.insert(key(1, block), Value::new(key(1, block), &alive), 4000);
-        // Other tests pin now and then; look at what is reached again and again, not at a single peak.
+        // Other tests pin now and then, so check the level that is reached repeatedly, not a single peak.
         if block % 1000 == 999 {
             std::thread::yield_now();
             worst = cache.stats().live_bytes;
@@ -142,9 +143,10 @@ fn evicted_memory_is_freed_soon() {
     assert!(reclaim_until(|| cache.stats().live_bytes <= cache.stats().used_bytes));
 }
 
-/// A reader that sleeps with a pin, in a slow read for one, kept all that was evicted meanwhile from being freed.
+/// Regression test: a reader that slept with a pin, for example in a slow read, kept everything evicted
+/// meanwhile from being freed.
 #[test]
-fn a_sleeping_pin_bounds_what_waits_to_be_freed() {
+fn memory_to_be_freed_is_bounded_under_a_sleeping_pin() {
     const MIB: u64 = 1 << 20;
     let cache: Cache<Box<[u8]>> = Cache::new(8 * MIB);
     let insert = |block| drop(cache.insert(key(1, block), vec![1; 4096].into(), 4096));

@@ -1,4 +1,4 @@
-/* Every byte value in every string that a caller gives: it survives a reopening, or is refused at once with TDB_ERR_INVALID_ARGS. */
+/* Every byte value in every string of a caller must survive a reopening, or be refused at once with TDB_ERR_INVALID_ARGS. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
@@ -9,26 +9,26 @@
 
 typedef tidesdb_column_family_config_t settings_t;
 
-/* From one byte value to the next; larger for slow tools. */
+/* Step between byte values; larger for slow tools. */
 static int stride(void)
 {
     return 255 / scaled(255, 5);
 }
 
-/* The byte at the beginning, in the middle and at the end of a text that holds mark, too. */
+/* Writes a text with the byte at its beginning, in its middle and at its end, and with mark. */
 static char *around(char *text, int byte, const char *mark)
 {
     sprintf(text, "%c%s%c%s%c", byte, mark, byte, mark, byte);
     return text;
 }
 
-/* Whether the bytes of these texts are those of UTF-8: one byte alone is from 0x80 on not. */
+/* Returns whether texts with this byte are UTF-8: single bytes from 0x80 on are not. */
 static int is_text(int byte)
 {
     return byte < 0x80;
 }
 
-/* No byte of these is strange, but all of them together are. */
+/* Texts of ordinary bytes with a special meaning in some format. */
 static const char *const strange[] = {
     "a\nwrite_buffer_size=7777777",
     "a\r\nwrite_buffer_size=7777777",
@@ -55,7 +55,7 @@ static int backwards(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, v
     return tidesdb_comparator_reverse_memcmp(a, na, b, nb, NULL);
 }
 
-/* A family whose order has this name and context, with three keys; 0 if the name is refused. */
+/* Creates a family whose comparator has this name and context, with three keys. Returns 0 if the name is refused. */
 static int make_ordered(db_t *db, const char *name, const char *context, int number)
 {
     char family_name[32];
@@ -68,7 +68,7 @@ static int make_ordered(db_t *db, const char *name, const char *context, int num
     settings_t config = tidesdb_default_column_family_config();
     strcpy(config.comparator_name, name);
     cf_t *cf = family_with(db, family_name, &config);
-    config.write_buffer_size = 1234567; /* kept by a second writing of the settings */
+    config.write_buffer_size = 1234567; /* stored when the settings are written a second time */
     OK(tidesdb_cf_update_runtime_config(cf, &config, 1));
     for (const char *key = "bac"; *key != '\0'; key++) put(db, cf, (char[]){*key, '\0'}, "x");
     return 1;
@@ -81,7 +81,7 @@ static void check_ordered(db_t *db, const char *name, const char *context, int n
     CHECK(tidesdb_get_column_family(db, family_name) == NULL);
     OK(tidesdb_register_comparator(db, name, backwards, context, NULL));
     cf_t *cf = tidesdb_get_column_family(db, family_name);
-    if (cf == NULL) fail(__FILE__, __LINE__, "the family of the order \"%s\" is gone", name);
+    if (cf == NULL) fail(__FILE__, __LINE__, "the family with the comparator \"%s\" is missing", name);
     WALK(db, cf, "c b a ");
     tidesdb_stats_t *stats = NULL;
     OK(tidesdb_get_stats(cf, &stats));
@@ -93,8 +93,8 @@ static void check_ordered(db_t *db, const char *name, const char *context, int n
     tidesdb_free_stats(stats);
 }
 
-/* A line end in the name of a comparator or in its context ended the line of the settings that hold it: the families of that
- * order could not be opened again, or what followed the line end was read as another setting. */
+/* Regression test: a line end in the name or context of a comparator ended its line in the stored settings. Families with
+ * that comparator could not be reopened, or the text after the line end was read as another setting. */
 static void names_and_contexts_of_comparators(void)
 {
     char name[64], context[64];
@@ -106,7 +106,7 @@ static void names_and_contexts_of_comparators(void)
             around(context, byte, "context");
             int there = is_text(byte);
             if (!there) CHECK_RC(tidesdb_register_comparator(db, name, backwards, "", NULL), TDB_ERR_INVALID_ARGS);
-            if (!there) snprintf(name, sizeof name, "name %d", byte); /* the context may hold it */
+            if (!there) snprintf(name, sizeof name, "name %d", byte); /* the context may contain it */
             if (round == 0) made += make_ordered(db, name, context, byte);
             else check_ordered(db, name, context, byte);
         }
@@ -119,7 +119,7 @@ static void names_and_contexts_of_comparators(void)
     CHECK_INT(made, (254 + stride()) / stride() + STRANGE);
 }
 
-/* What cannot be kept is refused or cut, and said in the log. */
+/* A text that cannot be stored is refused or cut, and the log has a warning. */
 static void what_is_refused_is_in_the_log(void)
 {
     tidesdb_config_t config = quiet("db");
@@ -137,14 +137,14 @@ static void what_is_refused_is_in_the_log(void)
     CHECK_RC(tidesdb_cf_config_save_to_ini("f.ini", "a\nb", &settings), TDB_ERR_INVALID_ARGS);
     close_db(db);
     char *log = read_file("db/LOG");
-    static const char *const lines[] = {"has not 1 to 63 bytes", "not UTF-8", "is cut to 255 bytes", "are not saved"};
+    static const char *const lines[] = {"does not have 1 to 63 bytes", "not UTF-8", "is cut to 255 bytes", "settings not saved"};
     for (int i = 0; i < 4; i++)
         if (strstr(log, lines[i]) == NULL) fail(__FILE__, __LINE__, "no \"%s\" in the log: %s", lines[i], log);
     CHECK(strstr(log, "a\nb") == NULL);
     free(log);
 }
 
-/* The context of settings that name a built-in order, given with the settings themselves. */
+/* The context in settings with a built-in comparator, given directly in the settings. */
 static void contexts_in_settings(void)
 {
     settings_t config = tidesdb_default_column_family_config();
@@ -157,7 +157,7 @@ static void contexts_in_settings(void)
             strcpy(config.comparator_ctx_str, context);
             if (round == 0) OK(tidesdb_create_column_family(db, name, &config));
             cf_t *cf = tidesdb_get_column_family(db, name);
-            if (cf == NULL) fail(__FILE__, __LINE__, "the family with byte %d is gone", byte);
+            if (cf == NULL) fail(__FILE__, __LINE__, "the family with byte %d is missing", byte);
             tidesdb_stats_t *stats = NULL;
             OK(tidesdb_get_stats(cf, &stats));
             CHECK_STR(stats->config->comparator_ctx_str, context);
@@ -204,7 +204,7 @@ static void ini_files(void)
     check_saved("f.ini", "default", "a", "b");
 }
 
-/* The section "default" was written without its head, so that no other program found it. */
+/* Regression test: the section "default" was written without its header, so other programs did not find it. */
 static void the_section_default_has_a_head(void)
 {
     settings_t config = tidesdb_default_column_family_config(), loaded;
@@ -218,7 +218,7 @@ static void the_section_default_has_a_head(void)
     CHECK_INT(loaded.min_levels, 5);
 }
 
-/* Ordinary values look as they always did; the others have a key of their own, which other programs pass over. */
+/* Ordinary values keep their form; other values have their own key, which other programs skip. */
 static void ordinary_values_are_plain(void)
 {
     settings_t config = tidesdb_default_column_family_config();
@@ -258,7 +258,7 @@ static int listed(db_t *db, const char *name)
     return found;
 }
 
-/* Makes the families "created", "renamed" and "cloned" under names with this text, or finds them. */
+/* Creates the families "created", "renamed" and "cloned" with this text in their names, or finds them. */
 static void check_family_names(db_t *db, const char *text, int wanted, int round)
 {
     static const char *const ways[] = {"c", "r", "d"};
@@ -325,7 +325,7 @@ static void names_of_savepoints(void)
     close_db(db);
 }
 
-/* A database, its log for people, a checkpoint and a backup, in directories of this name. */
+/* Creates a database with a log file, a checkpoint and a backup, in directories with this text in their names. */
 static void check_paths(const char *name)
 {
     static const char *const kinds[] = {"", "checkpoint", "backup"};
@@ -365,7 +365,7 @@ static void paths(void)
         name[size] = '\0';
         check_paths(name);
     }
-    /* At the ends, those that mean something to somebody. */
+    /* At the ends, bytes with a special meaning. */
     for (const char *byte = "\n\t \\/.%\xff"; *byte != '\0'; byte++) {
         char name[64];
         check_paths(around(name, *byte, "y"));

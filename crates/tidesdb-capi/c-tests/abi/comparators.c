@@ -1,4 +1,4 @@
-/* Orders: the built-in ones, users' own, and families that wait for theirs. */
+/* Comparators: built-in ones, user-defined ones, and unresolved families. */
 
 #include "../kit/store.h"
 
@@ -141,7 +141,7 @@ static void families_in_orders_of_numbers(void)
     close_db(db);
 }
 
-/* The bytes, turned round if the context says so. */
+/* Byte order, reversed if the context says so. */
 static int by_context(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, void *ctx)
 {
     int order = memcmp(a, b, na < nb ? na : nb);
@@ -234,7 +234,7 @@ static void fixed_c8_also_after_a_kill(void)
     check_waiting_family();
 }
 
-/* Names that the engine has for orders of its own are free for callers. */
+/* Names of the engine for its own comparators are available to callers. */
 static void any_other_name_is_free(void)
 {
     static const char *const names[] = {"u64", "i64", "bytewise", "reverse-bytewise", "case-insensitive"};
@@ -257,7 +257,7 @@ static void any_other_name_is_free(void)
     close_db(db);
 }
 
-/* A comparator may read; whoever compares may hold what anything else would wait for. */
+/* A comparator may only read: the thread that compares may hold locks that other calls would wait for. */
 static struct {
     db_t *db;
     txn_t *txn;

@@ -1,4 +1,4 @@
-/* INI files: every key, both ways, and what is refused. */
+/* INI files: every key, saving and loading, and refused files. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -15,7 +15,7 @@ static int a_hook(const tidesdb_commit_op_t *ops, int count, uint64_t seq, void 
     return 0;
 }
 
-/* No field as in the defaults. */
+/* Settings that differ from the defaults in every field. */
 static settings_t unusual(void)
 {
     settings_t c = tidesdb_default_column_family_config();

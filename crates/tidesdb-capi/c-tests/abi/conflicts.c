@@ -1,4 +1,4 @@
-/* Isolation: which commits are refused, and what follows a refusal. */
+/* Isolation: which commits fail with a conflict, and the state afterwards. */
 #include "../kit/store.h"
 
 static void a_lost_update_is_refused(void)

@@ -1,4 +1,4 @@
-/* Column families: names, making, dropping, renaming, copying. */
+/* Column families: names, creation, drop, rename, clone. */
 #include <dirent.h>
 #include <stdlib.h>
 

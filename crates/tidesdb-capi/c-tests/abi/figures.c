@@ -1,11 +1,11 @@
-/* Every field of every statistics structure, against a database whose contents are known. */
+/* Every field of every statistics structure, for a database of known contents. */
 #include <stdlib.h>
 
 #include "../kit/store.h"
 
 enum { KEY = 9, VALUE = 11, LARGE = 10000, LEVELS = 8 };
 
-/* What the fields of a family must say. */
+/* Expected values for a family. */
 struct truth {
     int levels, tables[LEVELS];
     uint64_t keys[LEVELS], tombstones[LEVELS];
@@ -22,7 +22,7 @@ static tidesdb_stats_t *stats_of(cf_t *cf)
     return stats;
 }
 
-/* Whether a is b, up to a thousandth. */
+/* Returns whether a equals b within a thousandth. */
 static int near(double a, double b)
 {
     double difference = a > b ? a - b : b - a;
@@ -95,7 +95,7 @@ static void delete_some(db_t *db, cf_t *cf, int count)
     }
 }
 
-/* A database that merges only when it is asked to, with families that do not compress. */
+/* A database that merges only on request, with uncompressed families. */
 static db_t *open_known(int unified)
 {
     tidesdb_config_t config = quiet("db");
@@ -173,7 +173,7 @@ static void every_figure_of_a_family(void)
     close_db(db);
 }
 
-/* The sums over families that the figures of their database are. */
+/* Database statistics that are sums over families. */
 static void check_sums(db_t *db, cf_t *const *families, int count)
 {
     tidesdb_db_stats_t all;
@@ -207,7 +207,7 @@ static void check_sums(db_t *db, cf_t *const *families, int count)
     CHECK_INT(all.num_open_sstables, tables);
 }
 
-/* What is 0 at rest, and what there is none of. */
+/* Fields that are 0 when idle, and fields without a meaning in this engine. */
 static void check_rest(const tidesdb_db_stats_t *all)
 {
     CHECK_INT(all->memory_pressure_level, 0);
@@ -232,7 +232,7 @@ static void check_rest(const tidesdb_db_stats_t *all)
     CHECK_INT(all->seen_epoch, 0);
 }
 
-/* The log: one for all families, counted as the unified one if that was asked for. */
+/* The log: one for all families, reported as the unified log if the memtable is unified. */
 static void check_log(const tidesdb_db_stats_t *all, int unified, uint64_t bytes)
 {
     uint64_t mine = unified ? all->uwal_bytes_written : all->wal_bytes_written;
@@ -290,7 +290,7 @@ static void every_figure_of_a_database(void)
     figures_of_all_families(0);
 }
 
-/* The database said that it has no unified memtable, whatever was asked for. */
+/* Regression test: the statistics always reported that the memtable is not unified. */
 static void every_figure_of_a_unified_database(void)
 {
     figures_of_all_families(1);
@@ -303,7 +303,7 @@ static int64_t txn_memory(db_t *db)
     return all.txn_memory_bytes;
 }
 
-/* Writes that wait for their commit were counted as nothing. */
+/* Regression test: uncommitted writes were not counted. */
 static void memory_of_transactions(void)
 {
     static char value[100000];
@@ -334,7 +334,7 @@ static void memory_of_transactions(void)
     close_db(other);
 }
 
-/* Memtables that wait for their flush: seen while a large one is written. */
+/* Immutable memtables: visible while a large one is flushed. */
 static void flushes_that_wait(void)
 {
     db_t *db = open_at("db");
@@ -357,7 +357,7 @@ static void flushes_that_wait(void)
 static void every_figure_of_the_cache(void)
 {
     db_t *db = open_known(0);
-    cf_t *cf = family(db, "f"); /* compressed: blocks that are not need no cache */
+    cf_t *cf = family(db, "f"); /* compressed: uncompressed blocks do not use the cache */
     tidesdb_cache_stats_t cold, warm;
     fill(db, cf, 0, 20000);
     flush(cf);

@@ -1,4 +1,4 @@
-/* Faults of libtidesdb 9.3 that this library must not have. Others are in the files of their subjects. */
+/* Faults of libtidesdb 9.3 that this library must not have. More are in the files of their subjects. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -55,7 +55,7 @@ static void *write_generations(void *arg)
     return NULL;
 }
 
-/* The generation that a walk sees, which must be one. */
+/* Returns the generation that a scan sees, which must be the same for all rows. */
 static void one_generation(struct race *race, tidesdb_isolation_level_t level)
 {
     char first[16] = "";

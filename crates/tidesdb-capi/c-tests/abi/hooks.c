@@ -1,4 +1,4 @@
-/* Commit hooks: when, how often, with what. */
+/* Commit hooks: when and how often they are called, and with which operations. */
 #include "../kit/store.h"
 
 struct seen {
@@ -138,8 +138,8 @@ static void trap_10_hooks_come_after_visibility_once_per_family(void)
     close_db(db);
 }
 
-/* A hook was told of the last write of each key only: of put, put and delete it saw the delete. One that mirrors a family
- * elsewhere, or counts, needs them all. */
+/* Regression test: a hook got only the last write of each key: of put, put and delete only the delete. A hook that mirrors a
+ * family or counts writes needs all of them. */
 static void a_hook_sees_every_operation_in_order(void)
 {
     db_t *db = open_at("db");
@@ -176,7 +176,7 @@ static int sizes(const tidesdb_commit_op_t *ops, int count, uint64_t seq, void *
     return 0;
 }
 
-/* Values from klog_value_threshold on are stored apart. */
+/* Values of klog_value_threshold bytes or more are stored in a value log. */
 static void a_hook_sees_every_value_whatever_its_size(void)
 {
     static char value[100000];

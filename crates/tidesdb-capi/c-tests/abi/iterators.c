@@ -1,7 +1,7 @@
-/* Iterators: where they stand after every call. */
+/* Iterators: their position after every call. */
 #include "../kit/store.h"
 
-/* b, d, f spread over a table, another table and the memtable; c was deleted. */
+/* b, d and f in one table, another table and the memtable; c was deleted. */
 static cf_t *three_keys(db_t *db)
 {
     cf_t *cf = family(db, "f");
@@ -234,7 +234,7 @@ static void a_long_walk_over_many_tables(void)
     close_db(db);
 }
 
-/* Key and value of row i of fill(), asked for together, and by the functions for one of them. */
+/* Checks key and value of row i of fill(), by the function for both and by those for one. */
 static void at_row(iter_t *iter, int i)
 {
     char key[32], value[32];
@@ -264,7 +264,7 @@ static void no_row(iter_t *iter)
     CHECK(k == NULL && v == NULL && ks == 7 && vs == 7);
 }
 
-/* A walk on which values are asked for has rows read ahead: it may turn, go elsewhere and be asked wrongly anywhere. */
+/* A scan that requests values reads rows ahead. It must allow changes of direction, seeks and invalid calls at any row. */
 static void walk_and_turn(db_t *db, cf_t *cf, iter_t *iter)
 {
     uint8_t *k = NULL, *v = NULL;
@@ -317,7 +317,7 @@ static void walks_that_read_ahead(void)
     for (int n = 0; n < MANY; n++) iters[n] = iterate(txn, cf);
     walk_and_turn(db, cf, iters[0]);
     walk_and_turn(db, cf, iters[MANY - 1]);
-    /* Freed among rows that were read ahead, and left there when the database is closed. */
+    /* Freed in the middle of rows that were read ahead, and left there when the database is closed. */
     for (int n = 0; n < MANY; n += MANY - 1) {
         OK(tidesdb_iter_seek_to_first(iters[n]));
         for (int i = 0; i < 30; i++) {
@@ -337,7 +337,7 @@ static void walks_that_read_ahead(void)
     no_row(iters[MANY - 1]);
 }
 
-/* Long values, which are not copied, and empty ones. */
+/* Long values, which are not copied, and empty values. */
 static void walks_over_values_of_all_lengths(void)
 {
     db_t *db = open_at("db");
@@ -371,7 +371,7 @@ static void walks_over_values_of_all_lengths(void)
     close_db(db);
 }
 
-/* What it showed when its transaction ended, it shows on; one that begins anew is another. */
+/* An iterator keeps its view when its transaction ends. A restarted transaction counts as another one. */
 static void an_iterator_outlives_the_end_of_its_transaction(void)
 {
     db_t *db = open_at("db");

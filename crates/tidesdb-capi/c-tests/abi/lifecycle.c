@@ -1,4 +1,4 @@
-/* Databases: open, close, locks, kills, damage. */
+/* Databases: open, close, locks, killed processes, damaged files. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <signal.h>
@@ -100,7 +100,7 @@ static void one_handle_per_directory(void)
     close_db(open_at("db"));
 }
 
-/* Opens, tells its parent, and waits to be killed. */
+/* Opens the database, notifies the parent, and waits to be killed. */
 static void hold(int ready)
 {
     db_t *db = open_at("db");
@@ -193,7 +193,7 @@ static void close_makes_children_stale(void)
     close_db(db);
 }
 
-/* Flips a bit in the largest file whose name ends so, a third from its beginning. */
+/* Flips a bit in the largest file with this suffix, at one third of its length. */
 static void damage(const char *dir, const char *end)
 {
     char victim[600] = "";

@@ -1,6 +1,6 @@
 /*
- * The tests of the C interface: what every function does and returns, what existing programs rely on (trap_NN), and what
- * libtidesdb 9.3 got wrong (fixed_NN).
+ * Tests of the C interface: behaviour and return values of every function, behaviour that existing programs rely on
+ * (trap_NN), and faults of libtidesdb 9.3 (fixed_NN).
  */
 #include "../kit/check.h"
 

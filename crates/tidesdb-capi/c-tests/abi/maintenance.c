@@ -1,4 +1,4 @@
-/* Flushes, merges, logs and copies. */
+/* Flush, merge, sync of the log, and copies. */
 #include <sys/stat.h>
 
 #include "../kit/store.h"

@@ -1,4 +1,4 @@
-/* Object stores: a folder that is lost comes back, from the library's own store and from one of the caller's. */
+/* Object stores: a lost folder is restored from the library's own connector and from a caller's. */
 #include <dirent.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -118,7 +118,7 @@ static void the_log_is_replicated_before_the_process_dies(void)
         uint64_t uploads = stats_of(db).total_uploads;
         put_rows(db, family(db, "f"), 40, 50);
         for (int i = 0; i < 100 && stats_of(db).total_uploads <= uploads; i++) sleep_ms(50);
-        sleep_ms(1500); /* and the parts that the log may still lack */
+        sleep_ms(1500); /* and the parts of the log that may still be missing */
         _exit(0);
     }
     int status = 0;
@@ -160,7 +160,7 @@ static void the_local_cache_has_a_limit(void)
     CHECK(bytes <= (64 << 10) + 4096);
 }
 
-/* A connector of the caller's: objects are files named after their keys. */
+/* A caller's connector: objects are files named after their keys. */
 static struct {
     int puts, gets, deletes, lists, destroyed, refuse;
 } calls;
@@ -260,7 +260,7 @@ static void a_connector_of_the_callers(void)
     db = open_on(mine(), NULL);
     check_rows(db, family(db, "f"), ROWS);
     CHECK(calls.gets > 2);
-    /* A store that is away fails no commit, and the close says so. */
+    /* An unavailable store fails no commit, but the close reports it. */
     __atomic_store_n(&calls.refuse, 1, __ATOMIC_SEQ_CST);
     put_rows(db, family(db, "f"), ROWS, ROWS + 20);
     flush(family(db, "f"));

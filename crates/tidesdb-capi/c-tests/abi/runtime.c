@@ -1,4 +1,4 @@
-/* Changing a live family's settings. */
+/* Changing the settings of an open family. */
 #include "../kit/store.h"
 
 typedef tidesdb_column_family_config_t settings_t;

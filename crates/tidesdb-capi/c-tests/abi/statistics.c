@@ -1,4 +1,4 @@
-/* Figures: filled in, plausible, and freed. */
+/* Statistics: filled, plausible, and freed. */
 #include "../kit/store.h"
 
 static void figures_of_a_family(void)

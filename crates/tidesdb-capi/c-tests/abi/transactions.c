@@ -1,4 +1,4 @@
-/* Transactions: what they see, how they end, savepoints, time to live. */
+/* Transactions: visibility, end, savepoints, time to live. */
 #include <stdlib.h>
 #include <time.h>
 
@@ -183,7 +183,7 @@ static void resetting(void)
     close_db(db);
 }
 
-/* A savepoint for each statement, as SQL layers have it: what is forgotten costs the next one nothing. */
+/* One savepoint per statement, as in SQL layers: released savepoints must not slow later ones. */
 static void many_savepoints(void)
 {
     db_t *db = open_at("db");

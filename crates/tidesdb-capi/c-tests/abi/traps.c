@@ -1,4 +1,4 @@
-/* What existing programs and bindings lean on, one test each. Trap 7 is in statistics.c, trap 10 in hooks.c. */
+/* Behaviour that existing programs and bindings rely on, one test each. Trap 7 is in statistics.c, trap 10 in hooks.c. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>

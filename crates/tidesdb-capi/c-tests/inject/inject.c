@@ -1,11 +1,11 @@
 /*
- * A program for a system whose calls fail: it writes, reads, flushes, merges, copies, closes and opens again, and goes on after
- * whatever error it is told. Whoever runs it has one system call fail (cargo xtask inject does, by strace).
+ * A workload under failing system calls: it writes, reads, flushes, merges, copies, closes and reopens a database, and
+ * continues after every reported error. The caller makes one system call fail (`cargo xtask inject` does so with strace).
  *
- *   inject work DIRECTORY ACKS SEED    all of that; notes in the file ACKS which commits were tried and which succeeded
- *   inject check DIRECTORY ACKS SEED   opens the directory, with no call failing, and compares
+ *   inject work DIRECTORY ACKS SEED    runs the workload; records in the file ACKS which commits were tried and succeeded
+ *   inject check DIRECTORY ACKS SEED   opens the directory without failing calls, and compares
  *
- * Exit codes: 0 all succeeded; 1 some call failed, and said so; 2 it could not begin; 3 an answer was wrong.
+ * Exit codes: 0 all calls succeeded; 1 a call failed and reported an error; 2 the start failed; 3 an answer was wrong.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -22,7 +22,7 @@ enum { KEYS = 12, STEPS = 60, REOPEN_AT = 40, KEY_BYTES = 5, VALUE_MAX = 3000, S
 enum { NOT_TRIED = 0, TRIED = 1, ACKED = 2 };
 enum { ALL_WELL = 0, FAILED = 1, NOT_BEGUN = 2, WRONG = 3 };
 
-/* What was tried and what succeeded, by step; shared with the file, so that it outlives the process without a system call. */
+/* The steps that were tried and that succeeded. Mapped from the file, so that it survives the process without a system call. */
 static volatile unsigned char *acks;
 static unsigned long seed;
 static int failures, checking;
@@ -36,19 +36,19 @@ static _Noreturn void wrong(const char *what, int key, int step)
     exit(WRONG);
 }
 
-/* A call that may fail as long as it says so. */
+/* Checks a call that may fail only with an error code. */
 static int tried(const char *what, int rc)
 {
-    if (rc > 0 || rc < TDB_ERR_PRECONDITION) wrong("a code that is none", -1, rc);
+    if (rc > 0 || rc < TDB_ERR_PRECONDITION) wrong("an unknown code", -1, rc);
     if (rc != TDB_SUCCESS) {
         failures++;
         fprintf(stderr, "%s: %d %s\n", what, rc, tidesdb_last_error());
-        if (checking) wrong("a call failed without a cause", -1, rc);
+        if (checking) wrong("a call failed although no system call did", -1, rc);
     }
     return rc;
 }
 
-/* Step n writes this key: a value of its own, or none at all. */
+/* The key of step n, which writes its own value to it or deletes it. */
 static int key_of(int step)
 {
     return step % KEYS;
@@ -72,7 +72,7 @@ static void key_text(int key, char *text)
     snprintf(text, KEY_BYTES + 1, "k%04d", key);
 }
 
-/* Whether the key may be as the step left it, or as if no step had been (step -1): no later commit succeeded. */
+/* Returns whether the key may have the state after this step (-1: before all steps): no later commit of it succeeded. */
 static int may_be_of(int key, int step)
 {
     if (step >= 0 && acks[step] == NOT_TRIED) return 0;
@@ -81,7 +81,7 @@ static int may_be_of(int key, int step)
     return 1;
 }
 
-/* Which step the state of a key in a family comes from: -1 for none, -2 for a deleted key, -3 for one that nobody wrote. */
+/* Returns the step that left the state of a key in a family: -1 for none, -2 for a deleted key, -3 for a value never written. */
 enum { NO_KEY = -2, NOBODY = -3 };
 static int step_of(int key, const uint8_t *value, size_t size, int is_large)
 {
@@ -96,9 +96,9 @@ static int step_of(int key, const uint8_t *value, size_t size, int is_large)
 
 static void check_state(int key, int step)
 {
-    if (step == NOBODY) wrong("a value that nobody wrote", key, step);
+    if (step == NOBODY) wrong("a value that was never written", key, step);
     if (step >= 0) {
-        if (!may_be_of(key, step)) wrong("an old value, or one that was never written", key, step);
+        if (!may_be_of(key, step)) wrong("an old value, or one that was never committed", key, step);
         return;
     }
     int fine = may_be_of(key, -1);
@@ -107,7 +107,7 @@ static void check_state(int key, int step)
     if (!fine) wrong("a key whose commit succeeded is gone", key, step);
 }
 
-/* One key of one family; NOBODY - 1 if the read failed. */
+/* Reads one key of one family; returns NOBODY - 1 if the read failed. */
 static int read_key(tidesdb_txn_t *txn, tidesdb_column_family_t *cf, int key, int is_large)
 {
     char text[KEY_BYTES + 1];
@@ -151,7 +151,7 @@ static void walk(tidesdb_column_family_t *cf, int is_large, int backwards)
             rc = tidesdb_iter_key_value(iter, &key, &key_size, &value, &size);
             if (rc != TDB_SUCCESS) break;
             int n = key_size == KEY_BYTES ? atoi((const char[]){(char)key[1], (char)key[2], (char)key[3], (char)key[4], 0}) : -1;
-            if (n < 0 || n >= KEYS) wrong("a key that nobody wrote", n, 0);
+            if (n < 0 || n >= KEYS) wrong("a key that was never written", n, 0);
             if (backwards ? n >= last : n <= last) wrong("keys out of order", n, last);
             last = n;
             seen[n] = 1;
@@ -234,7 +234,7 @@ static int open_it(const char *directory)
     return 0;
 }
 
-/* Families that come and go, a copy of all, and settings in a file. */
+/* Creates and drops families, copies the database, and stores settings in a file. */
 static void other_work(const char *directory)
 {
     char path[4096];

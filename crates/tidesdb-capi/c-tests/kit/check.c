@@ -13,7 +13,7 @@
 
 atomic_uint *function_calls;
 
-/* The place of the count of checks behind those of calls. */
+/* Index of the count of checks, after the counts of calls. */
 enum { CHECKS = FUNCTION_COUNT, COUNTERS };
 
 static char home[PATH_MAX];
@@ -41,7 +41,7 @@ _Noreturn void fail(const char *file, int line, const char *format, ...)
 void check_rc(const char *file, int line, const char *what, int got, int want)
 {
     count_check();
-    if (got != want) fail(file, line, "%s gave %d, not %d", what, got, want);
+    if (got != want) fail(file, line, "%s returned %d, not %d", what, got, want);
 }
 
 void check_int(const char *file, int line, const char *what, long long got, long long want)
@@ -78,7 +78,7 @@ static int remove_one(const char *path, const struct stat *st, int flag, struct 
     return remove(path);
 }
 
-/* Seconds that a test may take. */
+/* Time limit of a test, in seconds. */
 static unsigned time_limit(void)
 {
     return (unsigned)number("TDB_TIMEOUT", 60);
@@ -89,7 +89,7 @@ static void go_home(void)
     if (chdir(home) != 0) fail(__FILE__, __LINE__, "chdir %s: %s", home, strerror(errno));
 }
 
-/* An empty directory, and in it. */
+/* Creates an empty directory and enters it. */
 static void enter(const char *name)
 {
     go_home();
@@ -119,7 +119,7 @@ static int run_alone(const struct test *test)
     leave(test->name);
     if (WIFSIGNALED(status)) {
         int by = WTERMSIG(status);
-        printf("\n%s (signal %d)\n", by == SIGALRM ? "it took too long" : "CRASHED", by);
+        printf("\n%s (signal %d)\n", by == SIGALRM ? "TIMED OUT" : "CRASHED", by);
         crashes++;
         return -1;
     }

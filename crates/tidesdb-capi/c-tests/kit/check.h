@@ -1,10 +1,10 @@
 /*
- * Tests in C: each runs in a child of its own, in an empty directory of its own, and fails by a CHECK that does not hold, by
- * a signal, by a leak that a sanitizer sees, or by taking too long.
+ * Runner for tests in C. Each test runs in its own child process and its own empty directory. It fails if a CHECK fails, on
+ * a signal, on a leak that a sanitizer reports, or on a timeout.
  *
- * TDB_SIZE=n divides the long loops by n, for slow tools; TDB_TIMEOUT=n gives a test n seconds. With --together the tests
- * share one process, which a tool that translates code likes better, and the first that fails ends it; those that need a
- * process of their own are left out.
+ * TDB_SIZE=n divides the long loops by n, for slow tools; TDB_TIMEOUT=n sets the timeout of a test in seconds. With
+ * --together the tests share one process, which is faster under tools that translate code. The first failure ends it, and
+ * tests that need their own process are left out.
  */
 #ifndef KIT_CHECK_H
 #define KIT_CHECK_H
@@ -17,21 +17,21 @@
 struct test {
     const char *name;
     void (*run)(void);
-    int alone; /* needs a process of its own */
+    int alone; /* needs its own process */
 };
 
 #define TEST(name) {#name, name, 0}
 #define TEST_ALONE(name) {#name, name, 1}
 #define END_OF_TESTS {NULL, NULL, 0}
 
-/* Runs all tests of the lists whose names begin with one of the arguments, or all; returns the exit code. */
+/* Runs the tests of the lists whose names begin with one of the arguments, or all tests. Returns the exit code. */
 int run_tests(const char *program, const struct test *const *lists, int argc, char **argv);
 
-/* Ends the test as failed. */
+/* Ends the test with a failure. */
 _Noreturn void fail(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* n, or fewer for a slow tool, but at least least. */
+/* Returns n, divided by TDB_SIZE, but not less than least. */
 int scaled(int n, int least);
 
 #define CHECK(condition)                                                   \
@@ -45,7 +45,7 @@ int scaled(int n, int least);
 #define CHECK_INT(got, want) check_int(__FILE__, __LINE__, #got, (long long)(got), (long long)(want))
 #define CHECK_STR(got, want) check_str(__FILE__, __LINE__, #got, (got), (want))
 
-/* Every check is counted; so may be what is checked otherwise. */
+/* Every CHECK is counted; other checks may be counted with this. */
 void count_check(void);
 void check_rc(const char *file, int line, const char *what, int got, int want);
 void check_int(const char *file, int line, const char *what, long long got, long long want);

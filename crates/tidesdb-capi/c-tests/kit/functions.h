@@ -1,6 +1,6 @@
 /*
- * All functions of the library, and a count of the calls of each: a test program that includes this knows at its end
- * which functions it never called. A name followed by arguments is counted, a name alone is the plain function.
+ * All functions of the library, with a counter of the calls of each. At its end, a test program that includes this reports
+ * the functions it never called. A name followed by arguments is counted; a name alone is the plain function.
  */
 #ifndef KIT_FUNCTIONS_H
 #define KIT_FUNCTIONS_H
@@ -94,7 +94,7 @@
 #define FUNCTION_NUMBER(name) N_##name,
 enum function_number { ALL_FUNCTIONS(FUNCTION_NUMBER) FUNCTION_COUNT };
 
-/* Shared between a test program and its children; one more at the end, for checks. */
+/* Shared between a test program and its children. The last element counts checks. */
 extern atomic_uint *function_calls;
 
 #define COUNTED(name) atomic_fetch_add_explicit(&function_calls[N_##name], 1, memory_order_relaxed)

@@ -100,11 +100,11 @@ void expect(const char *file, int line, txn_t *txn, cf_t *cf, const char *key, c
     size_t size = 77;
     int rc = tidesdb_txn_get(txn, cf, B(key), &value, &size);
     if (want == NULL) {
-        if (rc != TDB_ERR_NOT_FOUND) fail(file, line, "get of \"%s\" gave %d, not -3", key, rc);
+        if (rc != TDB_ERR_NOT_FOUND) fail(file, line, "get of \"%s\" returned %d, not -3", key, rc);
         if (value != &untouched || size != 77) fail(file, line, "a missing key wrote its outputs");
         return;
     }
-    if (rc != TDB_SUCCESS) fail(file, line, "get of \"%s\" gave %d", key, rc);
+    if (rc != TDB_SUCCESS) fail(file, line, "get of \"%s\" returned %d", key, rc);
     if (size != strlen(want) || memcmp(value, want, size) != 0)
         fail(file, line, "\"%s\" is \"%.*s\", not \"%s\"", key, (int)size, (char *)value, want);
     tidesdb_free(value);
@@ -160,7 +160,7 @@ void at(const char *file, int line, iter_t *iter, const char *want)
 {
     uint8_t *key;
     size_t size;
-    if (tidesdb_iter_valid(iter) != 1) fail(file, line, "the iterator is nowhere, not at \"%s\"", want);
+    if (tidesdb_iter_valid(iter) != 1) fail(file, line, "the iterator is not positioned, expected at \"%s\"", want);
     OK(tidesdb_iter_key(iter, &key, &size));
     if (size != strlen(want) || memcmp(key, want, size) != 0)
         fail(file, line, "the iterator is at \"%.*s\", not \"%s\"", (int)size, (char *)key, want);
@@ -171,7 +171,7 @@ void flush(cf_t *cf)
     OK(tidesdb_flush_memtable(cf));
     double begin = now_ms();
     while (tidesdb_is_flushing(cf)) {
-        if (now_ms() - begin > 30000) fail(__FILE__, __LINE__, "flushing for ever");
+        if (now_ms() - begin > 30000) fail(__FILE__, __LINE__, "the flush does not end");
         sleep_ms(1);
     }
 }

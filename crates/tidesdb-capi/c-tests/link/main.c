@@ -1,7 +1,7 @@
 /*
- * A program that holds the library's data symbols in its own data, as those do that were compiled against the engine headers of
- * libtidesdb 9.3: inline functions there reach `tidesdb_allocator` and the log symbols, so the linker makes copy relocations.
- * Such a program did not start when the symbols were missing. The library must use the program's copies.
+ * A program with copy relocations of the library's data symbols, like programs compiled against the engine headers of
+ * libtidesdb 9.3: inline functions there use `tidesdb_allocator` and the log symbols. Such a program did not start when the
+ * symbols were missing. The library must use the copies in the program.
  */
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -17,7 +17,7 @@
 
 static int checks;
 
-/* ---- what a header has inline ---- */
+/* ---- inline functions of those headers ---- */
 
 static inline void *engine_malloc(size_t size)
 {
@@ -42,7 +42,7 @@ static inline void engine_free(void *memory)
 #define ENGINE_LOG(level, ...) \
     ((level) >= _tidesdb_log_level ? tidesdb_log_write((level), __FILE__, __LINE__, __VA_ARGS__) : (void)0)
 
-/* A macro that writes by itself. */
+/* A macro that writes to the stream itself. */
 static void engine_print(const char *text)
 {
     fprintf(_tidesdb_log_file == NULL ? stderr : _tidesdb_log_file, "printed: %s\n", text);
@@ -105,7 +105,7 @@ static tidesdb_column_family_t *family(tidesdb_t *db)
     return cf;
 }
 
-/* A value that the library allocates. */
+/* Returns a value allocated by the library. */
 static uint8_t *value_of(tidesdb_t *db)
 {
     tidesdb_column_family_t *cf = family(db);
@@ -121,7 +121,7 @@ static uint8_t *value_of(tidesdb_t *db)
     return value;
 }
 
-/* Whether LOG of a database holds a text. */
+/* Returns whether the LOG of a database contains a text. */
 static int logged(const char *name, const char *text)
 {
     static char path[5000], all[1 << 16];

@@ -1,4 +1,4 @@
-/* Each pointer NULL in turn, lengths of 0 and far too many, numbers out of their domain. */
+/* Each pointer NULL in turn, lengths of 0 and huge lengths, numbers out of range. */
 #include <stdint.h>
 
 #include "table.h"
@@ -57,7 +57,7 @@ static void all_pointers_null_at_once(void)
     tear_down(&world);
 }
 
-/* The functions whose keys and values are checked for what cannot be; an order sees what it is given. */
+/* The functions that check the lengths of keys and values; comparators do not. */
 static int has_length(const struct row *row)
 {
     return strchr(row->kinds, 'n') != NULL && row->result == 'r';
@@ -137,7 +137,7 @@ static void isolations_out_of_their_domain(void)
     tear_down(&world);
 }
 
-/* Structures full of bytes that mean nothing, but for their strings and pointers. */
+/* Structures of random bytes, except for their strings and pointers. */
 static void settings_of_any_bytes(void)
 {
     struct world world;

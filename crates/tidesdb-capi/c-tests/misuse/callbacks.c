@@ -1,4 +1,4 @@
-/* Hooks and orders that call the library. */
+/* Hooks and comparators that call the library. */
 #include "table.h"
 
 struct visit {
@@ -7,7 +7,7 @@ struct visit {
     txn_t *txn;
     iter_t *iter;
     int depth, calls;
-    int code; /* of the call that is looked at */
+    int code; /* of the tested call */
 };
 
 static int hook_uses_others(const tidesdb_commit_op_t *ops, int count, uint64_t seq, void *ctx)
@@ -32,7 +32,7 @@ static int hook_uses_others(const tidesdb_commit_op_t *ops, int count, uint64_t 
     return 0;
 }
 
-/* Leaves nothing but what the library keeps of freed transactions, which must be in nobody's way. */
+/* Leaves only the freed transactions that the library keeps, which must not affect later calls. */
 static void freed_transactions_of_a_closed_database(void)
 {
     enum { COUNT = 40 };
@@ -211,7 +211,7 @@ static void a_hook_closes_its_database(void)
 
 static struct visit asked;
 
-/* The order of bytes, but asks the library about something else first. */
+/* Byte order, but first calls the library for something else. */
 static int order_that_calls(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, void *ctx)
 {
     if (asked.txn != NULL && asked.depth == 0) {
@@ -266,7 +266,7 @@ static void an_order_calls_the_library(void)
 
 static atomic_int nonsense_calls;
 
-/* Not an order at all: what is found does not matter, but other families must keep what they have. */
+/* Not a valid order: results in this family do not matter, but other families must keep their data. */
 static int order_without_sense(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, void *ctx)
 {
     (void)ctx;

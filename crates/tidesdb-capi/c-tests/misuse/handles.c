@@ -1,9 +1,9 @@
-/* Handles that are freed, of another kind, of another database, or made up. */
+/* Handles that are freed, of another kind, of another database, or invented. */
 #include <stdlib.h>
 
 #include "table.h"
 
-/* Calls every function once for each handle argument with bad in its place. */
+/* Calls every function once for each handle argument, with bad in its place. */
 static void all_refuse(struct world *world, char except, void *bad, const char *why)
 {
     for (int r = 0; r < row_count; r++) {
@@ -57,7 +57,7 @@ static void made_up(void)
     tear_down(&world);
 }
 
-/* One bit may lead to another handle that is alive. */
+/* A changed bit may give another valid handle. */
 static int is_one_of(const struct world *world, const void *handle)
 {
     return handle == world->db || handle == world->other_db || handle == world->cf || handle == world->other_cf ||
@@ -261,7 +261,7 @@ static void many_at_once(void)
     for (int i = 0; i < count; i++) tidesdb_txn_free(txns[i]);
 }
 
-/* What a library keeps of freed transactions must not outlive their database, nor be mixed with others'. */
+/* Freed transactions that the library keeps must not outlive their database or be used for another one. */
 static void transactions_of_a_closed_database_stay_away(void)
 {
     enum { COUNT = 40 };

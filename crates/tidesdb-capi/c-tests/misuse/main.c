@@ -1,5 +1,5 @@
 /*
- * What a caller can do wrong, done: nothing of it may crash, hang, write an output or go unnoticed.
+ * Wrong calls of every kind: none may crash, hang, write an output or go unnoticed.
  */
 #include "../kit/check.h"
 

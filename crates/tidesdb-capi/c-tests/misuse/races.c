@@ -17,7 +17,7 @@ static tidesdb_column_family_config_t separating(void)
     return config;
 }
 
-/* Value number n, LONG bytes. */
+/* Returns value number n, LONG bytes long. */
 static const uint8_t *value_of(int n, uint8_t *value)
 {
     for (int i = 0; i < LONG; i++) value[i] = (uint8_t)(n * 31 + i * 7);
@@ -45,8 +45,8 @@ static int files_ending(const char *directory, const char *end)
     return count;
 }
 
-/* The number of value logs besides the one that keeps the settings of families, once background work that holds one for a
- * moment has ended. */
+/* Returns the number of value logs, without that of the settings family, after background work that holds one briefly has
+ * ended. */
 static int value_logs_left(void)
 {
     enum { SETTINGS = 1 };
@@ -79,8 +79,8 @@ static void *get_again_and_again(void *arg)
     return NULL;
 }
 
-/* A thread that looked a family up while another dropped it gave the dropped family a handle again. The database kept that
- * handle, and with it the value logs of the family, until it was closed. */
+/* Regression test: a thread that looked up a family while another one dropped it created a new handle for the dropped family.
+ * The database kept that handle, and the value logs of the family, until it was closed. */
 static void a_family_dropped_while_others_get_it_leaves_no_files(void)
 {
     struct getters getters = {.db = open_at("db")};
@@ -117,8 +117,8 @@ static void *free_a_transaction(void *arg)
     return NULL;
 }
 
-/* A freed transaction waits in its thread to be used again. It kept the families that it had met, dropped ones too, and so
- * did every thread that went on with other work. */
+/* Regression test: a freed transaction is kept in its thread for reuse. It kept the families that it had used alive, dropped
+ * ones too, in every thread that went on with other work. */
 static void a_freed_transaction_keeps_no_dropped_family(void)
 {
     struct freer freer = {.db = open_at("db")};
@@ -139,7 +139,7 @@ static void a_freed_transaction_keeps_no_dropped_family(void)
     close_db(freer.db);
 }
 
-/* A row that somebody holds by the pointers that an iterator lent. */
+/* A row held by the pointers that an iterator returned. */
 struct held {
     txn_t *txn;
     iter_t *iter;
@@ -188,7 +188,7 @@ static void stale_but_freed_once(struct held *held)
     tidesdb_txn_free(held->txn);
 }
 
-/* Rows 0 to ROWS - 1, every other one long, in a table or in the memtable. */
+/* Writes rows 0 to ROWS - 1, every other one long, to a table or to the memtable. */
 static cf_t *make_rows(db_t *db, const char *name, int in_table)
 {
     tidesdb_column_family_config_t config = separating();
@@ -218,7 +218,7 @@ static void close_elsewhere(db_t *db)
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
-/* A close freed the iterators of other threads, and the keys and values that those had lent pointed to freed memory. */
+/* Regression test: a close freed the iterators of other threads, so their keys and values pointed to freed memory. */
 static void what_an_iterator_lent_outlives_a_close(void)
 {
     enum { HELD = 2 * 4 };
@@ -234,7 +234,7 @@ static void what_an_iterator_lent_outlives_a_close(void)
         }
         close_elsewhere(db);
         for (int i = 0; i < HELD; i++) still_the_same(&held[i]);
-        /* The files of the held rows go; the rows do not. */
+        /* The files of the held rows are removed, but the rows must stay readable. */
         db = open_at("db");
         OK(tidesdb_drop_column_family(db, "memory"));
         OK(tidesdb_drop_column_family(db, "table"));
@@ -245,7 +245,7 @@ static void what_an_iterator_lent_outlives_a_close(void)
     }
 }
 
-/* The header promises it: neither the end of the transaction nor a drop of the family ends what was lent. */
+/* The header guarantees that rows stay valid after the end of the transaction and a drop of the family. */
 static void what_an_iterator_lent_outlives_its_transaction_and_family(void)
 {
     db_t *db = open_at("db");
@@ -255,7 +255,7 @@ static void what_an_iterator_lent_outlives_its_transaction_and_family(void)
         cf_t *cf = make_rows(db, "f", round % 2);
         for (int i = 0; i < 2; i++) hold(&held[i], db, cf, 5);
         tidesdb_iter_free(held[1].iter);
-        /* Row 5 is one that the transaction wrote itself. */
+        /* Row 5 was written by the transaction itself. */
         OK(tidesdb_txn_delete(held[1].txn, cf, B("key000006")));
         OK(tidesdb_txn_put(held[1].txn, cf, B("key000005"), value_of(5, value), LONG, 0));
         OK(tidesdb_iter_new(held[1].txn, cf, &held[1].iter));
@@ -287,7 +287,7 @@ struct readers {
     atomic_int started, rows;
 };
 
-/* Walks until the database is closed, and looks at each row once more after the next call has failed. */
+/* Scans until the database is closed, and checks each row again after the next call has failed. */
 static void *read_until_closed(void *arg)
 {
     struct readers *readers = arg;
@@ -307,7 +307,7 @@ static void *read_until_closed(void *arg)
         }
         count_check();
         if (rc != TDB_ERR_NOT_FOUND && rc != TDB_ERR_INVALID_ARGS && rc != TDB_ERR_INVALID_DB)
-            fail(__FILE__, __LINE__, "a walk ended with %d", rc);
+            fail(__FILE__, __LINE__, "a scan ended with %d", rc);
         tidesdb_iter_free(held.iter);
         tidesdb_txn_free(held.txn);
     }
@@ -331,7 +331,7 @@ static void readers_keep_what_they_hold_while_another_closes(void)
     }
 }
 
-/* A comparator that looks a key of another family up. */
+/* A comparator that looks up a key of another family. */
 struct lookup {
     db_t *db;
     cf_t *names;
@@ -350,7 +350,7 @@ static int order_that_reads(const uint8_t *a, size_t na, const uint8_t *b, size_
             rc = tidesdb_txn_get(txn, lookup->names, B("name"), &value, &size);
             tidesdb_txn_free(txn);
         }
-        /* A read works, or is refused at once. */
+        /* A read succeeds, or is refused at once. */
         if (rc == TDB_SUCCESS) {
             CHECK(size == 5 && memcmp(value, "value", 5) == 0);
             tidesdb_free(value);
@@ -382,8 +382,8 @@ static void *commit_again_and_again(void *arg)
     return NULL;
 }
 
-/* A comparator that read during the insert of its own commit waited, with a later commit that had returned, for that
- * insert: for itself. Then every reader of the database waited, too. */
+/* Regression test: if a later commit had already returned, a comparator that read during the insert of its own commit waited
+ * for that insert, and so for itself. Then every reader of the database waited too. */
 static void a_comparator_reads_while_others_commit(void)
 {
     static struct lookup lookup;

@@ -1,6 +1,6 @@
 /*
- * Random calls with random arguments: handles that are alive, freed, of another kind or made up; names, keys and numbers
- * that fit and that do not. TDB_SEED=n repeats a run, TDB_CALLS=n sets its length.
+ * Random calls with random arguments: handles that are valid, freed, of another kind or invented; names, keys and numbers
+ * that are valid or not. TDB_SEED=n repeats a run, TDB_CALLS=n sets its length.
  */
 #include <stdlib.h>
 
@@ -8,7 +8,7 @@
 
 enum { POOL = 24, KINDS = 4, BYTES = 1 << 16 };
 
-/* Handles of a kind, each alive or not; the library knows which. */
+/* Handles of one kind, valid or not; only the library knows which. */
 struct pool {
     void *handles[POOL];
     int next;
@@ -39,7 +39,7 @@ static struct pool *pool_of(char kind)
     return &pools[strchr("DCTI", kind) - "DCTI"];
 }
 
-/* Puts a handle in the place of an older one, which it returns. */
+/* Replaces an older handle by a new one. Returns the older one. */
 static void *keep(char kind, void *handle)
 {
     struct pool *pool = pool_of(kind);
@@ -54,7 +54,7 @@ static void *some_handle(char kind)
     if (one_in(40)) kind = "DCTI"[draw() % KINDS];
     if (one_in(60)) return (void *)(uintptr_t)draw();
     const struct pool *pool = pool_of(kind);
-    /* Mostly one of the latest, which are more likely to be alive and to belong together. */
+    /* Usually one of the latest, which are more likely to be valid and to belong together. */
     uint64_t at = (uint64_t)pool->next + POOL - 1 - draw() % 4;
     if (kind == 'D') at = draw() % (POOL / 2);
     void *handle = pool->handles[(one_in(6) ? draw() : at) % POOL];
@@ -122,7 +122,7 @@ static union arg some_arg(const struct row *row, int at, union arg right)
     return arg;
 }
 
-/* Where a successful call left its handle, and of which kind. */
+/* The output in which a successful call returned its handle, and the kind of that handle. */
 static void keep_handle(const struct row *row, const union arg *args, long result)
 {
     void *handle = NULL, *old;
@@ -152,7 +152,7 @@ static void judge(const struct row *row, long result)
     if (result == TDB_SUCCESS) successes++;
     else refusals++;
     if (result != TDB_SUCCESS && !untouched(&world))
-        fail(__FILE__, __LINE__, "%s failed with %ld and wrote an output", row->name, result);
+        fail(__FILE__, __LINE__, "%s failed with %ld but wrote an output", row->name, result);
 }
 
 static void call_one(const struct row *row)
@@ -184,7 +184,7 @@ static const struct row *some_row(void)
     return &rows[0];
 }
 
-/* The database at one of two paths; it may be open already. */
+/* Opens the database at one of two paths; it may be open already. */
 static void open_some(void)
 {
     int other = one_in(3);
@@ -195,7 +195,7 @@ static void open_some(void)
     CHECK(rc == TDB_SUCCESS || rc == TDB_ERR_LOCKED);
     if (rc != TDB_SUCCESS) return;
     (void)tidesdb_register_comparator(db, "any", any_order, "", NULL);
-    /* Half of the pool for each path, and in it some older handles. */
+    /* Each path has half of the pool, including some older handles. */
     for (int i = 0; i < POOL / 2; i++)
         if (!one_in(6)) pool_of('D')->handles[i + (other ? POOL / 2 : 0)] = db;
     for (int i = 0; i < 3; i++) (void)keep('C', family(db, i % 2 ? "f" : "g"));
@@ -249,7 +249,7 @@ static void random_calls_two(void)
     random_calls((uint64_t)number_of("TDB_SEED", 1) + 1, number_of("TDB_CALLS", scaled(150000, 3000)));
 }
 
-/* What ends the world for others, in a process of its own. */
+/* Calls that affect the whole process, in their own process. */
 static void init_and_finalize_at_any_time(void)
 {
     tidesdb_finalize();

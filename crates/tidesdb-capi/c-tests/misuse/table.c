@@ -172,7 +172,7 @@ void refused(struct world *world, const struct row *row, long result, const char
     long want = row->result == 'r' ? TDB_ERR_INVALID_ARGS : 0;
     count_check();
     if (row->result != 'o' && result != want)
-        fail(__FILE__, __LINE__, "%s(%s) gave %ld, not %ld", row->name, why, result, want);
+        fail(__FILE__, __LINE__, "%s(%s) returned %ld, not %ld", row->name, why, result, want);
     if (!untouched(world) && row->release != 'd')
         fail(__FILE__, __LINE__, "%s(%s) wrote an output", row->name, why);
 }

@@ -1,4 +1,4 @@
-/* Functions as data, so that loops can call each of them with whatever they like. */
+/* Functions as data, so that loops can call each of them with any arguments. */
 #ifndef MISUSE_TABLE_H
 #define MISUSE_TABLE_H
 
@@ -17,14 +17,14 @@ struct row {
     char result;
     const char *kinds, *nulls;
     char release;
-    int weight; /* how often random calls take it; 0 for what ends or copies the world */
+    int weight; /* how often random calls choose it; 0 for functions that close or copy the database */
     long (*call)(union arg *args);
 };
 
 extern const struct row rows[];
 extern const int row_count;
 
-/* A database in full use, and a second one. */
+/* A database with all kinds of handles, and a second one. */
 struct world {
     db_t *db, *other_db;
     cf_t *cf, *other_cf;
@@ -36,22 +36,22 @@ struct world {
 void build(struct world *world);
 void tear_down(struct world *world);
 
-/* Arguments with which the call would be right; outputs are filled with a mark. */
+/* Sets valid arguments for the call; outputs are filled with a mark. */
 void right_args(struct world *world, const struct row *row, union arg *args);
 
-/* What a handle of this kind is in the world. */
+/* Returns the handle of this kind in the world. */
 void *handle_of(const struct world *world, char kind);
 
 int is_handle(char kind);
 int is_pointer(char kind);
 
-/* Whether no output was written. */
+/* Returns whether no output was written. */
 int untouched(const struct world *world);
 
-/* Frees what a successful call gave. */
+/* Frees the results of a successful call. */
 void release(struct world *world, const struct row *row, const union arg *args, long result);
 
-/* What the functions must say to a bad argument: the code, no effect. */
+/* Checks the result for a bad argument: the expected code, and no output written. */
 void refused(struct world *world, const struct row *row, long result, const char *why);
 
 void nothing(void);

@@ -1,4 +1,4 @@
-/* Handles that several threads use at once. */
+/* Handles used by several threads at once. */
 #define _GNU_SOURCE
 #include <pthread.h>
 
@@ -33,7 +33,7 @@ static void set_up(struct shared *shared)
     shared->rounds = scaled(20000, 200);
 }
 
-/* A code that a call may give while others use its handle, or have finished or freed it. */
+/* Checks for a code that is allowed while other threads use the handle, or have finished or freed it. */
 static void may_be(struct shared *shared, const char *what, int rc)
 {
     count_check();
@@ -46,7 +46,7 @@ static void may_be(struct shared *shared, const char *what, int rc)
     case TDB_ERR_NOT_FOUND:
     case TDB_ERR_CONFLICT:
     case TDB_ERR_BUSY: return;
-    default: fail(__FILE__, __LINE__, "%s gave %d", what, rc);
+    default: fail(__FILE__, __LINE__, "%s returned %d", what, rc);
     }
 }
 
@@ -95,7 +95,7 @@ static void *use_iterator(void *arg)
         uint8_t *key = NULL, *value = NULL;
         size_t size = 0, value_size = 0;
         may_be(shared, "key", tidesdb_iter_key(shared->iter, &key, &size));
-        if (i % 256 < 128) continue; /* nobody asks for values for a while: then no rows are read ahead */
+        if (i % 256 < 128) continue; /* no values are requested for a while, so no rows are read ahead */
         may_be(shared, "key_value", tidesdb_iter_key_value(shared->iter, &key, &size, &value, &value_size));
         int valid = tidesdb_iter_valid(shared->iter);
         CHECK(valid == 0 || valid == 1);
@@ -184,7 +184,7 @@ static void *use_until_closed(void *arg)
         rc = tidesdb_txn_put(txn, shared->cf, B(key), B("value"), 0);
         if (rc != TDB_ERR_INVALID_DB) may_be(shared, "put", rc);
         rc = tidesdb_txn_commit(txn);
-        /* A close in the middle of a commit: nobody knows whether it is in the log. */
+        /* A close in the middle of a commit: it is unknown whether the commit is in the log. */
         int unknown = rc == TDB_ERR_IO && strstr(tidesdb_last_error(), "closed") != NULL;
         if (rc != TDB_ERR_INVALID_DB && !unknown) may_be(shared, "commit", rc);
         iter_t *iter = NULL;

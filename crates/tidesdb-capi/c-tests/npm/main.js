@@ -1,5 +1,5 @@
-// The npm package `tidesdb`, as it is in the registry, on the C library of this repository: what a program in JavaScript does
-// with a store, then random operations against a model in memory. Arguments: a directory, seconds, a seed.
+// Tests the npm package `tidesdb`, as published in the registry, with the C library of this repository: typical use from
+// JavaScript, then random operations compared with a model in memory. Arguments: a directory, seconds, a seed.
 'use strict';
 
 const assert = require('node:assert/strict');
@@ -61,7 +61,7 @@ function family(db, name, config) {
   return db.getColumnFamily(name);
 }
 
-// Puts, deletes, savepoints, a transaction that is rolled back, a value that is stored apart, one that has expired.
+// Puts, deletes, savepoints, a rolled back transaction, a value in a value log, an expired value.
 function tour(db) {
   const cf = family(db, 'fruit', { syncMode: SyncMode.Full });
   write(db, (txn) => {
@@ -85,7 +85,7 @@ function tour(db) {
   return cf;
 }
 
-// Of two transactions that write the same key the second is refused.
+// Two transactions write the same key: the second commit fails.
 function conflict(db, cf) {
   withTransaction(db, IsolationLevel.Snapshot, (first) => withTransaction(db, IsolationLevel.Snapshot, (second) => {
     first.put(cf, bytes('apple'), bytes('green'), -1);
@@ -115,12 +115,12 @@ function hook(db, cf) {
 function figures(db, cf) {
   const [stats, all] = [cf.getStats(), db.getDbStats()];
   assert.ok(stats.numLevels >= 1 && stats.levelNumSSTables.length === stats.numLevels);
-  assert.equal(all.numColumnFamilies, 1); // listColumnFamilies() of this package gives [], whatever the library answers
+  assert.equal(all.numColumnFamilies, 1); // listColumnFamilies() of this package always returns []
   assert.equal(all.unifiedMemtableEnabled, true);
   assert.equal(db.getCacheStats().enabled, true);
 }
 
-// Numbers below n, the same for each seed.
+// Pseudo-random numbers below n, determined by the seed.
 function randomly(state) {
   return (n) => {
     state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
@@ -128,7 +128,7 @@ function randomly(state) {
   };
 }
 
-// One transaction of random operations, on the model, too.
+// Runs one transaction of random operations on both the store and the model.
 function step(db, families, model, below) {
   const after = model.map((map) => new Map(map));
   const txn = db.beginTransactionWithIsolation(below(5));

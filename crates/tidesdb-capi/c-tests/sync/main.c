@@ -1,5 +1,5 @@
 /*
- * Twenty commits of one thread, between two calls that a trace of the process shows: how often do they sync? The arguments are a
+ * Makes twenty commits in one thread, between two marker calls in a trace of the process, to count their syncs. Arguments: a
  * directory, unified_memtable, its sync mode, and the sync mode of the family.
  */
 #include <stdio.h>

@@ -1,7 +1,7 @@
-//! What a call through C costs more than through Rust: `cargo run --release -p tidesdb-capi --example cost`.
+//! Measures the extra cost of calls through C over Rust: `cargo run --release -p tidesdb-capi --example cost`.
 //!
-//! The same work on two databases of the same contents, in turn, through both interfaces; nanoseconds of this thread's processor
-//! time per operation, in the fastest of several rounds, as flushes in the background slow some.
+//! The same work alternates between both interfaces, on two databases of the same contents. The result is this thread's
+//! processor time in nanoseconds per operation, in the fastest of several rounds, because background flushes slow some.
 
 #[path = "../through_c/mod.rs"]
 mod through_c;
@@ -26,7 +26,7 @@ fn key(n: u64) -> [u8; 16] {
     key
 }
 
-/// Keys in an order without pattern.
+/// Returns the keys in a scattered order.
 fn nth(n: u64) -> [u8; 16] {
     key(n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20)
 }

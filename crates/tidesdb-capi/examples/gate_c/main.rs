@@ -1,5 +1,5 @@
-//! Calls through C, for counting their instructions: the operations of the engine's own example `gate` that C has, too, over the same
-//! rows and under the same names. `cargo xtask bench-gate` runs both.
+//! Calls through C, to count their instructions: the operations of the engine's example `gate` that C has too, over the
+//! same rows and under the same names. `cargo xtask bench-gate` runs both.
 
 #[path = "../../../tidesdb/examples/gate/rows.rs"]
 mod rows;
@@ -11,7 +11,7 @@ use std::path::Path;
 use rows::{KEYS, key, scattered, value};
 use through_c::{Handle, Rows, ThroughC};
 
-/// Name, how often it is done, and how.
+/// Name, number of operations, and the function that runs them.
 type Operation = (&'static str, u64, fn(&ThroughC, u64));
 
 const OPERATIONS: [Operation; 6] = [
@@ -89,7 +89,7 @@ fn gets_measured(c: &ThroughC, txn: Handle, n: u64) {
     (0..n).for_each(|i| c.get(txn, &key(scattered(i) % KEYS * 2)));
 }
 
-/// Has `what` done by an iterator over tables that has been everywhere and is at the first row.
+/// Runs `what` on an iterator over tables that has visited all rows and is at the first one.
 fn walk(c: &ThroughC, what: impl FnOnce(&mut Rows)) {
     c.purge();
     let txn = c.begin();

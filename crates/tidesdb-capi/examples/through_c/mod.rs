@@ -1,4 +1,4 @@
-//! The C functions, called as any C program calls them.
+//! The C functions, called as a C program calls them.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::hint::black_box;
@@ -6,7 +6,7 @@ use std::ptr::{null, null_mut};
 
 use tidesdb_capi::abi::{Config, FamilyConfig};
 
-/// What the library hands out.
+/// A handle returned by the library.
 pub(crate) type Handle = *mut c_void;
 
 unsafe extern "C" {
@@ -53,7 +53,7 @@ unsafe extern "C" {
     fn tidesdb_free(memory: *mut c_void);
 }
 
-/// A database that the library has open, with one family. Handles that its functions are given must be alive.
+/// An open database with one family. Handles passed to its functions must be valid.
 pub(crate) struct ThroughC {
     db: Handle,
     cf: Handle,
@@ -63,7 +63,7 @@ impl ThroughC {
     pub(crate) fn open(dir: &std::path::Path) -> Self {
         let path = CString::new(dir.to_str().unwrap_or_default()).unwrap_or_default();
         let mut db = null_mut();
-        // SAFETY: the functions are called as the header says; so in all that follows.
+        // SAFETY: the functions are called as the header requires; the same holds for all calls below.
         unsafe {
             let config = Config { db_path: path.as_ptr(), log_level: 99, ..tidesdb_default_config() };
             assert_eq!(tidesdb_open(&raw const config, &raw mut db), 0);
@@ -73,7 +73,7 @@ impl ThroughC {
         }
     }
 
-    /// Everything into tables.
+    /// Flushes and merges everything into tables.
     pub(crate) fn purge(&self) {
         // SAFETY: see `open`.
         assert_eq!(unsafe { tidesdb_purge(self.db) }, 0);
@@ -116,7 +116,7 @@ impl ThroughC {
         assert_eq!(unsafe { tidesdb_txn_commit(txn) }, 0);
     }
 
-    /// Begins again at read committed.
+    /// Restarts the transaction at read committed.
     #[inline(always)]
     pub(crate) fn reset(&self, txn: Handle) {
         // SAFETY: see `open`.
@@ -136,14 +136,15 @@ impl ThroughC {
     }
 }
 
-/// An iterator, and places for what it shows.
+/// An iterator, and the outputs for its current row.
 pub(crate) struct Rows {
     iter: Handle,
     key: (*const u8, usize),
     value: (*const u8, usize),
 }
 
-/// One by one: a pair would be loaded as one word of 16 bytes, which waits for the two stores of 8 bytes behind it.
+/// Uses the parts one by one: a pair would be loaded as one word of 16 bytes, which waits for the two preceding 8-byte
+/// stores.
 #[inline(always)]
 fn shown((pointer, length): (*const u8, usize)) {
     black_box(pointer);

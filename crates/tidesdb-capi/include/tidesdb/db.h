@@ -1,15 +1,15 @@
 /*
- * The C interface of TidesDB, C11 and C++.
+ * The C interface of TidesDB, for C11 and C++.
  *
- * A function that returns int returns TDB_SUCCESS or a negative TDB_ERR_ code, unless it says otherwise. After a failure
- * tidesdb_last_error() has it in words. Out parameters are written on success only, except by tidesdb_open().
+ * A function that returns int returns TDB_SUCCESS or a negative TDB_ERR_ code, unless documented otherwise. After a
+ * failure, tidesdb_last_error() returns a message. Out parameters are written on success only, except by tidesdb_open().
  *
- * A handle is no address but a number that the library gave out. A handle that is NULL, freed, of the wrong kind or made
- * up is refused with TDB_ERR_INVALID_ARGS. Databases and column families may be used by all threads; a
- * transaction and an iterator by one at a time: a second one at the same moment waits or gets TDB_ERR_BUSY.
+ * A handle is not an address but a number assigned by the library. A handle that is NULL, freed, of the wrong kind or
+ * invented is refused with TDB_ERR_INVALID_ARGS. Databases and column families may be used by any number of threads at
+ * a time, a transaction or an iterator by one: a second thread waits or gets TDB_ERR_BUSY.
  *
- * Keys, values and names are copied; none of them is kept beyond the call. Keys have 1 byte or more, values 0 or more;
- * a value of 0 bytes may be NULL.
+ * Keys, values and names are copied; the library keeps no pointer to them after the call. Keys have 1 byte or more,
+ * values 0 or more; a value of 0 bytes may be NULL.
  */
 #ifndef TIDESDB_DB_H
 #define TIDESDB_DB_H
@@ -27,31 +27,32 @@ extern "C" {
 /* ---- codes ---- */
 
 #define TDB_SUCCESS 0
-/** No memory; a NULL db_path; a read in a finished transaction; a second tidesdb_init(). */
+/** Out of memory; a NULL db_path; a read in a finished transaction; a second tidesdb_init(). */
 #define TDB_ERR_MEMORY (-1)
-/** A NULL, a stale handle, a value out of its domain, an object in the wrong state. */
+/** A NULL pointer, a stale handle, an invalid value, or an object in the wrong state. */
 #define TDB_ERR_INVALID_ARGS (-2)
 /** No such key, family, comparator or savepoint; the end of an iteration. */
 #define TDB_ERR_NOT_FOUND (-3)
 #define TDB_ERR_IO (-4)
-/** A checksum or a structure that does not hold; tidesdb_last_error() has the file and the offset. */
+/** A checksum or structure on disk is wrong; tidesdb_last_error() names the file and the offset. */
 #define TDB_ERR_CORRUPTION (-5)
 #define TDB_ERR_EXISTS (-6)
-/** Another transaction was first; roll back and do it again. */
+/** Another transaction committed first: roll back and run the transaction again. */
 #define TDB_ERR_CONFLICT (-7)
 #define TDB_ERR_TOO_LARGE (-8)
 #define TDB_ERR_MEMORY_LIMIT (-9)
-/** The database is not open any more. */
+/** The database is no longer open. */
 #define TDB_ERR_INVALID_DB (-10)
 #define TDB_ERR_UNKNOWN (-11)
-/** The directory belongs to another open database. */
+/** The directory is locked by another open database. */
 #define TDB_ERR_LOCKED (-12)
 #define TDB_ERR_READONLY (-13)
-/** The object is in use by another call: try again. From a commit: writing is held back; roll back and do it all again. */
+/** The object is in use by another call: try again. From a commit: writes are stalled; roll back and run the transaction
+ * again. */
 #define TDB_ERR_BUSY (-14)
 #define TDB_ERR_PRECONDITION (-15)
 
-/* ---- limits, in bytes with the final zero ---- */
+/* ---- limits, in bytes including the terminating zero ---- */
 
 #define TDB_MAX_COMPARATOR_NAME 64
 #define TDB_MAX_COMPARATOR_CTX 256
@@ -68,7 +69,7 @@ typedef enum {
     TDB_LOG_NONE = 99
 } tidesdb_log_level_t;
 
-/** What a transaction's reads see, and which commits are refused. */
+/** Which data the reads of a transaction see, and which commits fail. */
 typedef enum {
     TDB_ISOLATION_READ_UNCOMMITTED = 0,
     TDB_ISOLATION_READ_COMMITTED = 1,
@@ -85,10 +86,10 @@ typedef enum {
     TDB_COMPRESS_LZ4_FAST = 4
 } tidesdb_compression_t;
 
-/** The older name of the type. */
+/** Older name of the type. */
 typedef tidesdb_compression_t compression_algorithm;
 
-/** When a commit is on the disk: whenever the system likes, before it returns, or within an interval. */
+/** When a commit is durable: whenever the system writes it, before the commit returns, or within an interval. */
 typedef enum {
     TDB_SYNC_NONE = 0,
     TDB_SYNC_FULL = 1,
@@ -104,12 +105,12 @@ typedef struct tidesdb_iter_t tidesdb_iter_t;
 
 /* ---- callbacks ---- */
 
-/** Less than, equal to or greater than 0 as key1 comes before, with or after key2. Must be a total order, the same for
- * ever, and callable by any thread. */
+/** Returns less than, equal to or greater than 0 if key1 sorts before, equal to or after key2. Must be a total order that
+ * never changes, and callable by any thread. */
 typedef int (*tidesdb_comparator_fn)(const uint8_t *key1, size_t key1_size, const uint8_t *key2,
                                      size_t key2_size, void *ctx);
 
-/** One write of a commit, as its hook sees it; borrowed for the call. */
+/** One write of a commit, passed to its hook; valid during the call. */
 typedef struct tidesdb_commit_op_t {
     const uint8_t *key;
     size_t key_size;
@@ -119,8 +120,8 @@ typedef struct tidesdb_commit_op_t {
     int is_delete;
 } tidesdb_commit_op_t;
 
-/** Called in the committing thread once a commit is visible, once per family that it wrote, with all
- * operations of the transaction on it, in the order of the calls. What it returns does not change the commit. */
+/** Called in the committing thread after a commit is visible, once per family that it wrote, with all operations of the
+ * transaction on that family in the order of the calls. The return value does not change the commit. */
 typedef int (*tidesdb_commit_hook_fn)(const tidesdb_commit_op_t *ops, int num_ops,
                                       uint64_t commit_seq, void *ctx);
 
@@ -177,7 +178,7 @@ typedef struct tidesdb_config_t {
     size_t unified_memtable_write_buffer_size;
     int unified_memtable_skip_list_max_level;
     float unified_memtable_skip_list_probability;
-    int unified_memtable_sync_mode; /* with unified_memtable the least that every commit gets */
+    int unified_memtable_sync_mode; /* with unified_memtable: the minimum for every commit */
     uint64_t unified_memtable_sync_interval_us;
     tidesdb_objstore_t *object_store;
     tidesdb_objstore_config_t *object_store_config;
@@ -185,8 +186,8 @@ typedef struct tidesdb_config_t {
     int finish_compactions_on_close;
 } tidesdb_config_t;
 
-/** Figures of a family. The arrays have num_levels entries, at least 1; entry i is of level i + 1. Entries are versions of keys and
- * tombstones; counts of bytes and events begin with the open. */
+/** Statistics of a family. The arrays have num_levels elements, at least 1; element i describes level i + 1. Entries are
+ * versions of keys and tombstones. Counts of bytes and events start at 0 when the database is opened. */
 typedef struct tidesdb_stats_t {
     int num_levels;
     size_t memtable_size; /* bytes of all memtables */
@@ -194,22 +195,22 @@ typedef struct tidesdb_stats_t {
     int *level_num_sstables;
     tidesdb_column_family_config_t *config;
     uint64_t total_keys; /* entries in tables and memtables */
-    uint64_t total_data_size; /* the sum of level_sizes and memtable_size */
+    uint64_t total_data_size; /* sum of level_sizes and memtable_size */
     double avg_key_size; /* of the entries in tables, before compression */
-    double avg_value_size; /* the same; a tombstone counts as 0 bytes */
+    double avg_value_size; /* likewise; a tombstone counts as 0 bytes */
     uint64_t *level_key_counts; /* entries */
-    double read_amp; /* memtables, tables and levels that a read of one key may look into */
+    double read_amp; /* memtables, tables and levels that a read of one key may search */
     double hit_rate; /* of the block cache of the database, from 0 to 1 */
-    int use_btree; /* as in config; there are no trees: the next three are 0 */
+    int use_btree; /* as in config; there are no B+trees, so the next three are 0 */
     uint64_t btree_total_nodes;
     uint32_t btree_max_height;
     double btree_avg_height;
     uint64_t total_tombstones; /* in tables */
-    double tombstone_ratio; /* total_tombstones by the entries in tables */
+    double tombstone_ratio; /* total_tombstones divided by the entries in tables */
     uint64_t *level_tombstone_counts;
     double max_sst_density; /* largest share of tombstones among the entries of one table */
     int max_sst_density_level; /* the level of that table; 0 if no table has a tombstone */
-    uint64_t wal_bytes_written; /* what the family put into the log, without headers: user_bytes_written */
+    uint64_t wal_bytes_written; /* bytes of the family in the log, without headers: same as user_bytes_written */
     uint64_t flush_bytes_written; /* of tables */
     uint64_t compaction_bytes_written; /* of tables */
     uint64_t compaction_bytes_read; /* of tables */
@@ -218,42 +219,42 @@ typedef struct tidesdb_stats_t {
     uint64_t compaction_count;
 } tidesdb_stats_t;
 
-/** Figures of the block cache; all 0 when it is off. */
+/** Statistics of the block cache; all 0 if it is off. */
 typedef struct tidesdb_cache_stats_t {
     int enabled;
     size_t total_entries; /* blocks */
     size_t total_bytes;
     uint64_t hits;
     uint64_t misses;
-    double hit_rate; /* hits by hits and misses, from 0 to 1 */
+    double hit_rate; /* hits divided by hits plus misses, from 0 to 1 */
     size_t num_partitions;
 } tidesdb_cache_stats_t;
 
-/** Figures of a database: sums over the caller's families, unless a comment says otherwise. Counts of bytes and events begin
- * with the open. */
+/** Statistics of a database: sums over the caller's families, unless a comment says otherwise. Counts of bytes and events
+ * start at 0 when the database is opened. */
 typedef struct tidesdb_db_stats_t {
     int num_column_families;
-    uint64_t total_memory; /* bytes that this process may use: the machine's or its control group's */
-    uint64_t available_memory; /* the part of it that is free */
-    size_t resolved_memory_limit; /* of the database: max_memory_usage, or half of total_memory */
-    int memory_pressure_level; /* 0; 1 from 60 % of the limit on, 2 from 75 %, 3 from 95 % */
-    int flush_pending_count; /* memtables that wait for their flush */
+    uint64_t total_memory; /* bytes that this process may use: limit of the machine or of its control group */
+    uint64_t available_memory; /* free part of total_memory */
+    size_t resolved_memory_limit; /* limit of the database: max_memory_usage, or half of total_memory */
+    int memory_pressure_level; /* 0; 1 from 60 % of the limit, 2 from 75 %, 3 from 95 % */
+    int flush_pending_count; /* immutable memtables, not flushed yet */
     int64_t total_memtable_bytes;
-    int total_immutable_count; /* memtables that wait for their flush */
+    int total_immutable_count; /* immutable memtables, not flushed yet */
     int total_sstable_count;
     uint64_t total_data_size_bytes; /* of tables and their values in value logs */
     int num_open_sstables; /* all are open */
-    uint64_t global_seq; /* newest sequence number; it grows with each commit, by more than 1 */
+    uint64_t global_seq; /* newest visible sequence number; each commit raises it by more than 1 */
     int64_t txn_memory_bytes; /* writes of transactions that have not ended */
     size_t compaction_queue_size; /* families that are being merged */
-    size_t flush_queue_size; /* memtables that wait for their flush */
-    int unified_memtable_enabled; /* whether the configuration asked for it; if not, the next five are 0 */
+    size_t flush_queue_size; /* immutable memtables, not flushed yet */
+    int unified_memtable_enabled; /* 1 if set in the configuration; if 0, the next five are 0 */
     int64_t unified_memtable_bytes;
     int unified_immutable_count;
     int unified_is_flushing;
-    uint32_t unified_next_cf_index; /* above the number of every family */
+    uint32_t unified_next_cf_index; /* greater than the number of every family */
     uint64_t unified_wal_generation; /* number of the log segment that is written to */
-    int object_store_enabled; /* whether the configuration has a connector; if not, all up to seen_epoch are 0 or NULL */
+    int object_store_enabled; /* 1 if a connector is configured; if 0, all up to seen_epoch are 0 or NULL */
     const char *object_store_connector; /* a static string */
     size_t local_cache_bytes_used;
     size_t local_cache_bytes_max;
@@ -265,8 +266,8 @@ typedef struct tidesdb_db_stats_t {
     int replica_mode;
     uint64_t primary_epoch;
     uint64_t seen_epoch;
-    uint64_t uwal_bytes_written; /* to the log, with a unified memtable; else 0 */
-    uint64_t wal_bytes_written; /* to the log, without a unified memtable; else 0 */
+    uint64_t uwal_bytes_written; /* to the log, if the memtable is unified; else 0 */
+    uint64_t wal_bytes_written; /* to the log, if the memtable is not unified; else 0 */
     uint64_t flush_bytes_written;
     uint64_t compaction_bytes_written;
     uint64_t compaction_bytes_read;
@@ -277,75 +278,76 @@ typedef struct tidesdb_db_stats_t {
 
 /* ---- the library ---- */
 
-/** The last failure of a call in this thread, in words; "" if there was none. Never NULL; the library's, valid until the
- * next call in this thread. */
+/** Returns the message of the last failed call in this thread, or "" if there was none. Never NULL. The library owns the
+ * string; it is valid until the next call in this thread. */
 const char *tidesdb_last_error(void);
 
-/** 1 if families may use this compression_algorithm, else 0. */
+/** Returns 1 if families may use this compression_algorithm, else 0. */
 int tidesdb_compression_available(int algorithm);
 
-/** Makes these four functions the ones behind all memory that callers free; one NULL among them stands for libc's four.
- * Before the first tidesdb_open() only, else TDB_ERR_MEMORY. */
+/** Sets the four functions that manage all memory that callers free. If one of them is NULL, libc's four are used. Only
+ * before the first tidesdb_open(); otherwise TDB_ERR_MEMORY. */
 int tidesdb_init(void *(*malloc_fn)(size_t), void *(*calloc_fn)(size_t, size_t),
                  void *(*realloc_fn)(void *, size_t), void (*free_fn)(void *));
 
-/** Forgets what tidesdb_init() set, so that it may be called again. Free first what came from those functions. */
+/** Undoes tidesdb_init(), which may then be called again. Before that, free all memory that came from its functions. */
 void tidesdb_finalize(void);
 
-/** Frees memory that this library handed out: values, names. NULL is fine. */
+/** Frees memory that this library returned: values, names. NULL is allowed. */
 void tidesdb_free(void *ptr);
 
-/** Raises the process's limit of open files toward desired; returns the limit now in force. 0 and less only ask. */
+/** Raises the process's limit of open files toward desired. Returns the resulting limit. With 0 or less, only returns
+ * the limit. */
 long tidesdb_raise_open_file_limit(long desired);
 
 /* ---- configuration ---- */
 
-/** Defaults of a database, by value; db_path is a static string. */
+/** Returns the default settings of a database, by value; db_path is a static string. */
 tidesdb_config_t tidesdb_default_config(void);
 
-/** Defaults of a family, by value. */
+/** Returns the default settings of a family, by value. */
 tidesdb_column_family_config_t tidesdb_default_column_family_config(void);
 
-/** Fills config with the defaults and what section of the file overrides; a section that is not there changes nothing.
- * TDB_ERR_IO without the file, TDB_ERR_CORRUPTION if it is no INI file. */
+/** Fills config with the defaults, overridden by a section of the file. A missing section overrides nothing. TDB_ERR_IO if
+ * the file cannot be read, TDB_ERR_CORRUPTION if it is not a valid INI file. */
 int tidesdb_cf_config_load_from_ini(const char *ini_file, const char *section,
                                     tidesdb_column_family_config_t *config);
 
-/** Writes config as the one section of the file, which is replaced and synced. A comparator name or context that a line cannot
- * hold (control characters, blanks at an end, no UTF-8) is written in hexadecimal under its key with _hex behind it. The
- * section needs a name without "]", control characters and blanks at its ends, else TDB_ERR_INVALID_ARGS. */
+/** Writes config as the only section of the file, which is replaced and synced. A comparator name or context that a line
+ * cannot hold (control characters, blanks at an end, not UTF-8) is written in hexadecimal, under its key with the suffix
+ * _hex. TDB_ERR_INVALID_ARGS if the section name is empty or contains "]", control characters or blanks at an end. */
 int tidesdb_cf_config_save_to_ini(const char *ini_file, const char *section,
                                   const tidesdb_column_family_config_t *config);
 
-/** Changes a live family: all but name, comparator, use_btree and the object_ fields. A NULL hook keeps the present one.
- * With persist the settings outlive the database handle. TDB_ERR_INVALID_ARGS for values out of their domain. */
+/** Changes all settings of an open family except name, comparator, use_btree and the object_ fields. A NULL hook keeps
+ * the current one. With persist, the settings are stored in the database. TDB_ERR_INVALID_ARGS for invalid values. */
 int tidesdb_cf_update_runtime_config(tidesdb_column_family_t *cf,
                                      const tidesdb_column_family_config_t *config, int persist);
 
 /* ---- databases ---- */
 
-/** Creates or opens the database at config->db_path, whose parent must exist. *db is the caller's until tidesdb_close();
- * it may be NULL after a failure. TDB_ERR_LOCKED while another handle or process has the directory. */
+/** Opens the database at config->db_path, or creates it; the parent directory must exist. The caller closes *db with
+ * tidesdb_close(); after a failure *db may be NULL. TDB_ERR_LOCKED if another handle or process has the directory open. */
 int tidesdb_open(const tidesdb_config_t *config, tidesdb_t **db);
 
-/** Ends the background work, writes what memory holds and frees db with all its families. Transactions and
- * iterators that are still there become stale: only their free functions remain useful. Keys and values that an iterator lent
- * stay readable until tidesdb_iter_free(); so do the memory and the open files behind them. */
+/** Stops background work, flushes the memtables and frees db with all its families. Remaining transactions and iterators
+ * become stale: only their free functions may be called. Keys and values returned by an iterator stay readable until
+ * tidesdb_iter_free(); until then their memory and open files are kept as well. */
 int tidesdb_close(tidesdb_t *db);
 
-/** Copies the database into dir, which is created or empty; the copy can be opened. TDB_ERR_EXISTS if it is not empty. */
+/** Copies the database into dir, which is created if missing. The copy can be opened. TDB_ERR_EXISTS if dir is not empty. */
 int tidesdb_backup(tidesdb_t *db, const char *dir);
 
-/** Like tidesdb_backup(), with hard links instead of copies where the file system can. */
+/** Like tidesdb_backup(), but with hard links instead of copies where the file system supports them. */
 int tidesdb_checkpoint(tidesdb_t *db, const char *dir);
 
-/** Flushes and merges all families; complete when it returns. */
+/** Flushes and merges all families. Waits until that is done. */
 int tidesdb_purge(tidesdb_t *db);
 
-/** Stops the merges that run and those to come, and waits for them. For good: until the next tidesdb_open(). */
+/** Stops running and future merges, and waits until they have ended. Lasts until the next tidesdb_open(). */
 int tidesdb_cancel_background_work(tidesdb_t *db);
 
-/** TDB_ERR_INVALID_ARGS: there are no replicas here. */
+/** Always returns TDB_ERR_INVALID_ARGS: replicas are not supported. */
 int tidesdb_promote_to_primary(tidesdb_t *db);
 
 /** Fills the caller's structure. */
@@ -356,43 +358,44 @@ int tidesdb_get_cache_stats(tidesdb_t *db, tidesdb_cache_stats_t *stats);
 
 /* ---- comparators ---- */
 
-/** Names an order, before a family that uses it is created or, after a reopening, used. Its families of an earlier run
- * come back with this call. name is 1 to 63 bytes of UTF-8, any of them; ctx_str is kept with the families that use the order,
- * any bytes, cut to 255. ctx must live as long as db. */
+/** Registers a comparator. It must be registered before a family that uses it is created, and again after each
+ * tidesdb_open() before such a family is used: this call makes those families available. name has 1 to 63 bytes of UTF-8.
+ * ctx_str may have any bytes; it is cut to 255 and stored with the families that use the comparator. ctx must live as long
+ * as db. */
 int tidesdb_register_comparator(tidesdb_t *db, const char *name, tidesdb_comparator_fn fn,
                                 const char *ctx_str, void *ctx);
 
-/** The order of this name; both out parameters may be NULL. TDB_ERR_NOT_FOUND. */
+/** Finds a comparator by name; both out parameters may be NULL. TDB_ERR_NOT_FOUND if there is none. */
 int tidesdb_get_comparator(tidesdb_t *db, const char *name, tidesdb_comparator_fn *fn, void **ctx);
 
-/** Bytes, then length: "memcmp", the order of a family that names none. */
+/** "memcmp": compares bytes, then length. The default comparator. */
 int tidesdb_comparator_memcmp(const uint8_t *key1, size_t key1_size, const uint8_t *key2,
                               size_t key2_size, void *ctx);
 
-/** Bytes up to the first zero: "lexicographic". */
+/** "lexicographic": compares bytes up to the first zero. */
 int tidesdb_comparator_lexicographic(const uint8_t *key1, size_t key1_size, const uint8_t *key2,
                                      size_t key2_size, void *ctx);
 
-/** Two keys of 8 bytes as unsigned numbers of this machine, others as bytes: "uint64". */
+/** "uint64": compares two keys of 8 bytes as unsigned integers in native byte order, other keys as bytes. */
 int tidesdb_comparator_uint64(const uint8_t *key1, size_t key1_size, const uint8_t *key2,
                               size_t key2_size, void *ctx);
 
-/** Two keys of 8 bytes as signed numbers of this machine, others as bytes: "int64". */
+/** "int64": compares two keys of 8 bytes as signed integers in native byte order, other keys as bytes. */
 int tidesdb_comparator_int64(const uint8_t *key1, size_t key1_size, const uint8_t *key2,
                              size_t key2_size, void *ctx);
 
-/** The opposite of memcmp: "reverse". */
+/** "reverse": the reverse of "memcmp". */
 int tidesdb_comparator_reverse_memcmp(const uint8_t *key1, size_t key1_size, const uint8_t *key2,
                                       size_t key2_size, void *ctx);
 
-/** Bytes with A to Z like a to z, then length: "case_insensitive". */
+/** "case_insensitive": compares bytes with A to Z equal to a to z, then length. */
 int tidesdb_comparator_case_insensitive(const uint8_t *key1, size_t key1_size, const uint8_t *key2,
                                         size_t key2_size, void *ctx);
 
 /* ---- column families ---- */
 
-/** Creates a family; config is copied. The name is 1 to 127 bytes of UTF-8. TDB_ERR_EXISTS, TDB_ERR_NOT_FOUND for a comparator
- * nobody registered. */
+/** Creates a family; config is copied. The name has 1 to 127 bytes of UTF-8. TDB_ERR_EXISTS if the name is in use,
+ * TDB_ERR_NOT_FOUND if the comparator is not registered. */
 int tidesdb_create_column_family(tidesdb_t *db, const char *name,
                                  const tidesdb_column_family_config_t *config);
 
@@ -402,53 +405,55 @@ int tidesdb_drop_column_family(tidesdb_t *db, const char *name);
 /** Deletes a family by its handle, which becomes stale. */
 int tidesdb_delete_column_family(tidesdb_t *db, tidesdb_column_family_t *cf);
 
-/** Renames a family; its handle stays. TDB_ERR_NOT_FOUND, TDB_ERR_EXISTS. */
+/** Renames a family; its handle stays valid. TDB_ERR_NOT_FOUND, TDB_ERR_EXISTS. */
 int tidesdb_rename_column_family(tidesdb_t *db, const char *old_name, const char *new_name);
 
-/** Copies a family under a new name. A transaction older than the copy finds the copy empty. TDB_ERR_NOT_FOUND, TDB_ERR_EXISTS. */
+/** Copies a family under a new name. A transaction that began before the copy sees an empty family. TDB_ERR_NOT_FOUND,
+ * TDB_ERR_EXISTS. */
 int tidesdb_clone_column_family(tidesdb_t *db, const char *src_name, const char *dst_name);
 
-/** The family of this name, or NULL. The database's: nothing to free. */
+/** Returns the family with this name, or NULL. The handle belongs to the database and is not freed. */
 tidesdb_column_family_t *tidesdb_get_column_family(tidesdb_t *db, const char *name);
 
-/** All names. The caller frees each of *count strings and the array; *names is NULL if there are none. */
+/** Lists all names. The caller frees each of the *count strings and the array; *names is NULL if there are none. */
 int tidesdb_list_column_families(tidesdb_t *db, char ***names, int *count);
 
-/** Sets what is called after commits that write to cf; NULL for nothing. ctx must outlive its use. */
+/** Sets the function that is called after commits that write to cf; NULL removes it. ctx must outlive its use. */
 int tidesdb_cf_set_commit_hook(tidesdb_column_family_t *cf, tidesdb_commit_hook_fn fn, void *ctx);
 
-/** Begins to write the memtable to a table and returns. */
+/** Starts a flush of the memtable and returns without waiting. */
 int tidesdb_flush_memtable(tidesdb_column_family_t *cf);
 
-/** 1 while a memtable is being written, else 0. */
+/** Returns 1 while a memtable is being flushed, else 0. */
 int tidesdb_is_flushing(tidesdb_column_family_t *cf);
 
-/** 1 while tables are being merged, else 0. */
+/** Returns 1 while tables are being merged, else 0. */
 int tidesdb_is_compacting(tidesdb_column_family_t *cf);
 
-/** Merges the whole family; done when it returns. */
+/** Merges the whole family. Waits until that is done. */
 int tidesdb_compact(tidesdb_column_family_t *cf);
 
-/** Merges what holds keys of [start, end]; NULL with size 0 leaves one side open, not both. */
+/** Merges the tables that hold keys of [start, end]. One end, but not both, may be NULL with size 0: no limit. */
 int tidesdb_compact_range(tidesdb_column_family_t *cf, const uint8_t *start_key,
                           size_t start_key_size, const uint8_t *end_key, size_t end_key_size);
 
-/** Flushes and merges a family; complete when it returns. */
+/** Flushes and merges a family. Waits until that is done. */
 int tidesdb_purge_cf(tidesdb_column_family_t *cf);
 
-/** Makes all commits so far durable. */
+/** Makes all earlier commits durable. */
 int tidesdb_sync_wal(tidesdb_column_family_t *cf);
 
-/** Figures of a family, in memory that tidesdb_free_stats() frees. */
+/** Returns statistics of a family, in memory that tidesdb_free_stats() frees. */
 int tidesdb_get_stats(tidesdb_column_family_t *cf, tidesdb_stats_t **stats);
 
-/** Frees what tidesdb_get_stats() gave. NULL is fine. */
+/** Frees the result of tidesdb_get_stats(). NULL is allowed. */
 void tidesdb_free_stats(tidesdb_stats_t *stats);
 
-/** At most so many different keys are in cf. */
+/** Returns an upper bound of the number of different keys in cf. */
 int tidesdb_cf_estimate_cardinality(tidesdb_column_family_t *cf, uint64_t *cardinality);
 
-/** The cost of a walk between two keys, in either order: a number to compare with others of its kind, 0 or more. */
+/** Estimates the cost of a scan between two keys, given in either order. The result is 0 or more, and only comparable
+ * with other results of this function. */
 int tidesdb_range_cost(tidesdb_column_family_t *cf, const uint8_t *key_a, size_t key_a_size,
                        const uint8_t *key_b, size_t key_b_size, double *cost);
 
@@ -461,24 +466,24 @@ int tidesdb_txn_begin(tidesdb_t *db, tidesdb_txn_t **txn);
 int tidesdb_txn_begin_with_isolation(tidesdb_t *db, tidesdb_isolation_level_t isolation,
                                      tidesdb_txn_t **txn);
 
-/** Puts a pair; ttl is the second of the UNIX epoch at which it expires, 0 or less for never. */
+/** Puts a pair. ttl is the time of its expiry in UNIX seconds; with 0 or less it never expires. */
 int tidesdb_txn_put(tidesdb_txn_t *txn, tidesdb_column_family_t *cf, const uint8_t *key,
                     size_t key_size, const uint8_t *value, size_t value_size, time_t ttl);
 
-/** The value of a key, in memory that the caller frees with tidesdb_free() or, without tidesdb_init(), free().
- * TDB_ERR_NOT_FOUND; TDB_ERR_MEMORY if txn is finished. */
+/** Returns the value of a key, in memory that the caller frees with tidesdb_free() or, without tidesdb_init(), free().
+ * TDB_ERR_NOT_FOUND if there is none; TDB_ERR_MEMORY if txn is finished. */
 int tidesdb_txn_get(tidesdb_txn_t *txn, tidesdb_column_family_t *cf, const uint8_t *key,
                     size_t key_size, uint8_t **value, size_t *value_size);
 
-/** Like tidesdb_txn_get(), but the read does not count at the commit. */
+/** Like tidesdb_txn_get(), but the read is not checked for conflicts at commit. */
 int tidesdb_txn_get_notrack(tidesdb_txn_t *txn, tidesdb_column_family_t *cf, const uint8_t *key,
                             size_t key_size, uint8_t **value, size_t *value_size);
 
-/** TDB_SUCCESS if the key is there, TDB_ERR_NOT_FOUND if not; the read does not count at the commit. */
+/** Returns TDB_SUCCESS if the key exists, TDB_ERR_NOT_FOUND if not. The read is not checked for conflicts at commit. */
 int tidesdb_txn_contains(tidesdb_txn_t *txn, tidesdb_column_family_t *cf, const uint8_t *key,
                          size_t key_size);
 
-/** Deletes a key, be it there or not. */
+/** Deletes a key, whether or not it exists. */
 int tidesdb_txn_delete(tidesdb_txn_t *txn, tidesdb_column_family_t *cf, const uint8_t *key,
                        size_t key_size);
 
@@ -486,73 +491,74 @@ int tidesdb_txn_delete(tidesdb_txn_t *txn, tidesdb_column_family_t *cf, const ui
 int tidesdb_txn_single_delete(tidesdb_txn_t *txn, tidesdb_column_family_t *cf, const uint8_t *key,
                               size_t key_size);
 
-/** Makes all writes visible, or none. After a failure the transaction is still open: roll it back. */
+/** Commits all writes, or none. After a failure the transaction is still open: roll it back. */
 int tidesdb_txn_commit(tidesdb_txn_t *txn);
 
-/** Drops all writes. Twice is fine; after a commit TDB_ERR_INVALID_ARGS. */
+/** Discards all writes. May be called again; after a commit TDB_ERR_INVALID_ARGS. */
 int tidesdb_txn_rollback(tidesdb_txn_t *txn);
 
-/** Makes a new transaction of one that is finished or wrote nothing. */
+/** Restarts a transaction that is finished or has no writes. */
 int tidesdb_txn_reset(tidesdb_txn_t *txn, tidesdb_isolation_level_t isolation);
 
-/** Frees a transaction; one that is open is rolled back. NULL is fine. */
+/** Frees a transaction; an open one is rolled back. NULL is allowed. */
 void tidesdb_txn_free(tidesdb_txn_t *txn);
 
-/** Marks a place to roll back to; a name that is there moves. */
+/** Sets a savepoint. A savepoint of the same name is moved. */
 int tidesdb_txn_savepoint(tidesdb_txn_t *txn, const char *name);
 
-/** Drops the writes since the savepoint, that savepoint and the later ones. TDB_ERR_NOT_FOUND if no savepoint has the name. */
+/** Discards the writes since the savepoint, and removes that savepoint and the later ones. TDB_ERR_NOT_FOUND if no savepoint
+ * has this name. */
 int tidesdb_txn_rollback_to_savepoint(tidesdb_txn_t *txn, const char *name);
 
-/** Forgets one savepoint and keeps the writes. */
+/** Removes one savepoint and keeps the writes. */
 int tidesdb_txn_release_savepoint(tidesdb_txn_t *txn, const char *name);
 
 /* ---- iterators ---- */
 
 /*
- * Key and value pointers are lent by the iterator. They are valid until the same iterator moves (seek, next, prev) or is
- * freed, whichever comes first: not when its transaction commits, ends or is freed, not when the family changes or is
- * dropped, and not when another thread closes the database. Copy what must live longer.
+ * Key and value pointers belong to the iterator. They are valid until the same iterator moves (seek, next, prev) or is
+ * freed, whichever comes first. They stay valid when its transaction commits, ends or is freed, when the family changes or
+ * is dropped, and when another thread closes the database. Copy data that must live longer.
  */
 
-/** An iterator over cf as txn sees it, nowhere at first. The caller frees it with tidesdb_iter_free(). */
+/** Creates an iterator over cf as txn sees it, not positioned. The caller frees it with tidesdb_iter_free(). */
 int tidesdb_iter_new(tidesdb_txn_t *txn, tidesdb_column_family_t *cf, tidesdb_iter_t **iter);
 
-/** Goes to the first key not before this one. TDB_ERR_NOT_FOUND if there is none. */
+/** Moves to the first key at or after this one. TDB_ERR_NOT_FOUND if there is none. */
 int tidesdb_iter_seek(tidesdb_iter_t *iter, const uint8_t *key, size_t key_size);
 
-/** Goes to the last key not after this one. TDB_ERR_NOT_FOUND if there is none. */
+/** Moves to the last key at or before this one. TDB_ERR_NOT_FOUND if there is none. */
 int tidesdb_iter_seek_for_prev(tidesdb_iter_t *iter, const uint8_t *key, size_t key_size);
 
-/** Goes to the first key, from wherever it is. TDB_ERR_NOT_FOUND if there is none. */
+/** Moves to the first key. TDB_ERR_NOT_FOUND if there is none. */
 int tidesdb_iter_seek_to_first(tidesdb_iter_t *iter);
 
-/** Goes to the last key, from wherever it is. TDB_ERR_NOT_FOUND if there is none. */
+/** Moves to the last key. TDB_ERR_NOT_FOUND if there is none. */
 int tidesdb_iter_seek_to_last(tidesdb_iter_t *iter);
 
-/** Steps on. TDB_ERR_NOT_FOUND when it leaves the last key, TDB_ERR_INVALID_ARGS if it is nowhere. */
+/** Moves to the next key. TDB_ERR_NOT_FOUND after the last key, TDB_ERR_INVALID_ARGS if it is not at a key. */
 int tidesdb_iter_next(tidesdb_iter_t *iter);
 
-/** Steps back. TDB_ERR_NOT_FOUND when it leaves the first key, TDB_ERR_INVALID_ARGS if it is nowhere. */
+/** Moves to the previous key. TDB_ERR_NOT_FOUND before the first key, TDB_ERR_INVALID_ARGS if it is not at a key. */
 int tidesdb_iter_prev(tidesdb_iter_t *iter);
 
-/** 1 if it is at a key, else 0. */
+/** Returns 1 if it is at a key, else 0. */
 int tidesdb_iter_valid(tidesdb_iter_t *iter);
 
-/** The key it is at; the iterator's, until it moves or is freed. */
+/** Returns the current key; valid until the iterator moves or is freed. */
 int tidesdb_iter_key(tidesdb_iter_t *iter, uint8_t **key, size_t *key_size);
 
-/** The value it is at; the iterator's, until it moves or is freed. */
+/** Returns the current value; valid until the iterator moves or is freed. */
 int tidesdb_iter_value(tidesdb_iter_t *iter, uint8_t **value, size_t *value_size);
 
-/** The pair it is at; the iterator's, until it moves or is freed. */
+/** Returns the current key and value; valid until the iterator moves or is freed. */
 int tidesdb_iter_key_value(tidesdb_iter_t *iter, uint8_t **key, size_t *key_size, uint8_t **value,
                            size_t *value_size);
 
-/** Frees an iterator. NULL is fine. */
+/** Frees an iterator. NULL is allowed. */
 void tidesdb_iter_free(tidesdb_iter_t *iter);
 
-/* ---- what a binary relies on, where pointers have 8 bytes ---- */
+/* ---- structure sizes that binaries rely on, if pointers have 8 bytes ---- */
 
 #ifdef __cplusplus
 #define TDB_ABI_SIZE(type, size) static_assert(sizeof(void *) != 8 || sizeof(type) == (size), #type)

@@ -1,14 +1,14 @@
 /*
- * Object stores: a database keeps a copy of itself in one, and a folder that is lost is fetched from it.
+ * Object stores: a database keeps a copy of itself in a store. A lost folder is restored from it.
  *
- * Set object_store in tidesdb_config_t to a connector: that of tidesdb_objstore_fs_create(), or one of your own. When
- * tidesdb_open() succeeds the connector belongs to the database; tidesdb_close() calls destroy and frees it. When it
- * fails the connector stays yours. A connector serves one database, which needs a store of its own.
+ * Set object_store in tidesdb_config_t to a connector: the result of tidesdb_objstore_fs_create(), or one of your own. If
+ * tidesdb_open() succeeds, the database owns the connector; tidesdb_close() calls destroy and frees it. If it fails, you
+ * still own the connector. A connector serves one database, and each database needs a store of its own.
  *
- * Of a connector of your own, put, get, delete_object and list are needed. They may be called from any thread, several at
- * a time. put, get and delete_object return 0 for success; put must replace an object as one step; list returns a negative
- * code for failure and must not leave objects out; delete_object may return TDB_ERR_NOT_FOUND. The paths they get are
- * files in the folder of the database, which exist for the call. range_get, exists, put_if and head are never called.
+ * Your own connector must have put, get, delete_object and list. They may be called from any thread, several at a time.
+ * put, get and delete_object return 0 for success; put must replace an object atomically; list returns a negative code for
+ * failure and must not omit objects; delete_object may return TDB_ERR_NOT_FOUND. The paths passed to them name files in the
+ * folder of the database, which exist during the call. range_get, exists, put_if and head are never called.
  */
 #ifndef TIDESDB_OBJSTORE_H
 #define TIDESDB_OBJSTORE_H
@@ -21,10 +21,10 @@
 extern "C" {
 #endif
 
-/** Bytes of a buffer for an entity tag, the final zero included. */
+/** Size of a buffer for an entity tag in bytes, including the terminating zero. */
 #define TDB_OBJSTORE_ETAG_SIZE 128
 
-/** What a connector talks to. */
+/** Backend of a connector. */
 typedef enum {
     TDB_BACKEND_FS = 0,
     TDB_BACKEND_S3 = 1,
@@ -38,10 +38,10 @@ typedef enum {
     TDB_PUT_IF_MATCH = 2
 } tidesdb_objstore_put_cond_t;
 
-/** Called for each object of a listing; key is borrowed for the call. */
+/** Called for each object of a listing; key is valid during the call. */
 typedef void (*tidesdb_objstore_list_fn)(const char *key, size_t size, void *list_ctx);
 
-/** A connector: functions and the context they get. Allocated with malloc by whoever makes one. */
+/** A connector: functions and the context passed to them. Its creator allocates it with malloc. */
 typedef struct tidesdb_objstore_t {
     tidesdb_objstore_backend_t backend;
     int (*put)(void *ctx, const char *key, const char *local_path);
@@ -59,7 +59,8 @@ typedef struct tidesdb_objstore_t {
 
 /**
  * How a database uses its object store. local_cache_max_bytes, replicate_wal, wal_sync_threshold_bytes and
- * wal_sync_on_commit count; replica_mode must be 0; the rest changes nothing. docs/c-api.md has the promises.
+ * wal_sync_on_commit have an effect; replica_mode must be 0; all other fields are ignored. See docs/c-api.md for the
+ * guarantees.
  */
 typedef struct tidesdb_objstore_config_t {
     const char *local_cache_path;
@@ -96,22 +97,22 @@ typedef struct tidesdb_objstore_s3_config_t {
     size_t multipart_part_size;
 } tidesdb_objstore_s3_config_t;
 
-/** The defaults of an object store's configuration, by value; local_cache_path is NULL. */
+/** Returns the default settings of an object store, by value; local_cache_path is NULL. */
 tidesdb_objstore_config_t tidesdb_objstore_default_config(void);
 
 /**
- * A connector that keeps objects as files of root_dir, which is created; NULL if it cannot be, tidesdb_last_error() says
- * why. put_if and head are NULL.
+ * Creates a connector that keeps objects as files in root_dir, which is created if missing. Returns NULL on failure;
+ * tidesdb_last_error() returns the reason. put_if and head are NULL.
  */
 tidesdb_objstore_t *tidesdb_objstore_fs_create(const char *root_dir);
 
-/** Always NULL here: S3 is not built in. No connection is made. */
+/** Always returns NULL: S3 is not supported. No connection is made. */
 tidesdb_objstore_t *tidesdb_objstore_s3_create(const char *endpoint, const char *bucket,
                                                const char *prefix, const char *access_key,
                                                const char *secret_key, const char *region,
                                                int use_ssl, int use_path_style);
 
-/** Always NULL here: S3 is not built in. The configuration stays the caller's. */
+/** Always returns NULL: S3 is not supported. The caller still owns the configuration. */
 tidesdb_objstore_t *tidesdb_objstore_s3_create_config(const tidesdb_objstore_s3_config_t *config);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 /*
- * TidesDB for C and C++: everything of db.h, the version, the sizes that the defaults start from, and the library's data.
+ * TidesDB for C and C++: includes db.h and the version; declares default sizes and the library's data symbols.
  */
 #ifndef TIDESDB_H
 #define TIDESDB_H
@@ -9,10 +9,10 @@
 #include "db.h"
 #include "tidesdb_version.h"
 
-/** What tidesdb_default_column_family_config() sets as write_buffer_size, in bytes. */
+/** Default write_buffer_size, set by tidesdb_default_column_family_config(), in bytes. */
 #define TDB_DEFAULT_WRITE_BUFFER_SIZE (64 * 1024 * 1024)
 
-/** What tidesdb_default_config() sets as block_cache_size, in bytes. */
+/** Default block_cache_size, set by tidesdb_default_config(), in bytes. */
 #define TDB_DEFAULT_BLOCK_CACHE_SIZE (64 * 1024 * 1024)
 
 #ifdef __cplusplus
@@ -21,7 +21,7 @@ extern "C" {
 
 /* ---- data of the library, for programs that allocate and log through it ---- */
 
-/** Four functions that belong together. */
+/** Four memory functions that are used together. */
 typedef struct tidesdb_allocator_t {
     void *(*malloc_fn)(size_t size);
     void *(*calloc_fn)(size_t count, size_t size);
@@ -29,25 +29,25 @@ typedef struct tidesdb_allocator_t {
     void (*free_fn)(void *memory);
 } tidesdb_allocator_t;
 
-/** The functions behind all memory that callers free. They are libc's from load time on; tidesdb_init() sets them and
- * tidesdb_finalize() goes back to libc's. */
+/** The functions that manage all memory that callers free. They are libc's from load time on; tidesdb_init() sets them and
+ * tidesdb_finalize() restores libc's. */
 extern tidesdb_allocator_t tidesdb_allocator;
 
 /** 1 from tidesdb_init(), tidesdb_ensure_initialized() or tidesdb_open() until tidesdb_finalize(), else 0. Changes atomically. */
 extern int tidesdb_initialized;
 
-/** The lowest level that an open database logs, a tidesdb_log_level_t. TDB_LOG_INFO until the first tidesdb_open(). */
+/** The lowest level that any open database logs, a tidesdb_log_level_t. TDB_LOG_INFO until the first tidesdb_open(). */
 extern int _tidesdb_log_level;
 
-/** The log file of the database that was opened last with log_to_file, else NULL for stderr. The stream stays valid: once its
- * database is closed, what is written to it is dropped. */
+/** The log file of the database that was opened last with log_to_file; NULL (stderr) if there is none. The stream stays
+ * valid: after its database is closed, messages written to it are discarded. */
 extern FILE *_tidesdb_log_file;
 
-/** Settles on the functions of tidesdb_allocator, as tidesdb_open() does: tidesdb_init() is refused from then on. */
+/** Fixes the functions in tidesdb_allocator, as tidesdb_open() does: later calls of tidesdb_init() fail. */
 void tidesdb_ensure_initialized(void);
 
-/** Writes one line to _tidesdb_log_file, whatever its level: callers compare that with _tidesdb_log_level. format is printf's; the
- * text is cut after 4095 bytes. file may be NULL; a NULL format writes nothing. */
+/** Writes one line to _tidesdb_log_file, whatever its level: callers compare the level with _tidesdb_log_level. format is
+ * that of printf; the text is cut after 4095 bytes. file may be NULL; a NULL format writes nothing. */
 #if defined(__GNUC__)
 __attribute__((format(printf, 4, 5)))
 #endif

@@ -1,7 +1,7 @@
 /*
- * The version of the C interface of TidesDB. It is the version of the ABI that the library keeps, which is not the
- * version of the engine behind it: programs linked against this major version go on working. The patch counts, too:
- * tidesdb_db_stats_t is longer since 9.3.4 and since 9.3.8, and bindings choose its form by this version.
+ * The version of the C interface of TidesDB. It is the version of the ABI, not of the engine: programs linked against
+ * this major version keep working. The patch number matters too: tidesdb_db_stats_t grew in 9.3.4 and in 9.3.8, and
+ * bindings choose its layout by this version.
  */
 #ifndef TIDESDB_VERSION_H
 #define TIDESDB_VERSION_H

@@ -1,5 +1,5 @@
 /*
- * xxHash, for programs that include it by this name. It is the system's own <xxhash.h>: TidesDB brings no copy of it.
+ * xxHash, for programs that include it by this name. This is the system's <xxhash.h>: TidesDB contains no copy of it.
  */
 #ifndef TIDESDB_XXHASH_H
 #define TIDESDB_XXHASH_H
@@ -13,7 +13,7 @@
 #include <xxhash.h>
 
 #ifndef XXH_VERSION_NUMBER
-#error "<xxhash.h> is not the one of xxHash: give the compiler the folder above tidesdb/, not tidesdb/ itself"
+#error "<xxhash.h> is not the header of xxHash: pass the parent folder of tidesdb/ to the compiler, not tidesdb/ itself"
 #endif
 
 #endif

@@ -1,4 +1,4 @@
-//! Settings of a database and of a family, as C sees them, with their defaults.
+//! Settings structures of a database and of a family, with their defaults.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;

@@ -1,4 +1,4 @@
-//! Layouts and numbers that C programs were compiled with. None of them may ever change.
+//! Structure layouts and constants that C programs were compiled with. None of them may ever change.
 
 mod config;
 mod objstore;
@@ -10,22 +10,22 @@ pub use stats::{CacheStats, DbStats, FamilyStats};
 
 use std::ffi::{c_int, c_void};
 
-/// What most functions return; 0 is success.
+/// Return value of most functions; 0 is success.
 pub type Code = c_int;
 
 /// Success.
 pub const SUCCESS: Code = 0;
-/// Out of memory, and a few cases the interface knows.
+/// Out of memory, and a few special cases of the interface.
 pub const ERR_MEMORY: Code = -1;
-/// An argument, or a handle in the wrong state.
+/// An invalid argument, or a handle in the wrong state.
 pub const ERR_INVALID_ARGS: Code = -2;
-/// No such key, family, comparator, savepoint; the end of an iteration.
+/// No such key, family, comparator or savepoint; the end of an iteration.
 pub const ERR_NOT_FOUND: Code = -3;
-/// The system refused.
+/// The system reported an I/O error.
 pub const ERR_IO: Code = -4;
-/// Bytes on disk are not what was written.
+/// Bytes on disk differ from what was written.
 pub const ERR_CORRUPTION: Code = -5;
-/// The name is taken.
+/// The name is already in use.
 pub const ERR_EXISTS: Code = -6;
 /// Another transaction committed first.
 pub const ERR_CONFLICT: Code = -7;
@@ -35,31 +35,31 @@ pub const ERR_MEMORY_LIMIT: Code = -9;
 pub const ERR_INVALID_DB: Code = -10;
 /// Anything else.
 pub const ERR_UNKNOWN: Code = -11;
-/// Open elsewhere.
+/// Another handle or process has the directory open.
 pub const ERR_LOCKED: Code = -12;
 /// Not writable.
 pub const ERR_READONLY: Code = -13;
-/// Would have to wait too long.
+/// The call would have to wait too long.
 pub const ERR_BUSY: Code = -14;
 
-/// Bytes of a family's name, its end included.
+/// Size of a family's name in bytes, including the terminating zero.
 pub const FAMILY_NAME_BYTES: usize = 128;
-/// Bytes of a comparator's name, its end included.
+/// Size of a comparator's name in bytes, including the terminating zero.
 pub const COMPARATOR_NAME_BYTES: usize = 64;
-/// Bytes of a comparator's context, its end included.
+/// Size of a comparator's context in bytes, including the terminating zero.
 pub const COMPARATOR_CONTEXT_BYTES: usize = 256;
 
-/// Sync modes.
+/// No sync at commit.
 pub const SYNC_NONE: c_int = 0;
 /// Every commit is durable before it returns.
 pub const SYNC_FULL: c_int = 1;
 /// Durable after an interval.
 pub const SYNC_INTERVAL: c_int = 2;
 
-/// Orders two keys: negative, 0 or positive.
+/// Compares two keys: negative, 0 or positive.
 pub type CompareFn = unsafe extern "C" fn(*const u8, usize, *const u8, usize, *mut c_void) -> c_int;
 
-/// Told what a commit did to a family.
+/// Receives the operations of a commit on one family.
 pub type HookFn = unsafe extern "C" fn(*const CommitOp, c_int, u64, *mut c_void) -> c_int;
 
 /// One operation of a commit, borrowed while the hook runs.
@@ -68,11 +68,11 @@ pub type HookFn = unsafe extern "C" fn(*const CommitOp, c_int, u64, *mut c_void)
 pub struct CommitOp {
     /// The key.
     pub key: *const u8,
-    /// Its bytes.
+    /// Size of the key in bytes.
     pub key_size: usize,
     /// The value; null for a delete.
     pub value: *const u8,
-    /// Its bytes.
+    /// Size of the value in bytes.
     pub value_size: usize,
     /// UNIX seconds of expiry; 0 = never.
     pub ttl: i64,

@@ -1,4 +1,4 @@
-//! Connectors to object stores, and how a database uses them.
+//! Connectors to object stores, and their settings in a database.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
@@ -77,9 +77,9 @@ pub struct S3Config {
 
 const _: () = assert!(size_of::<S3Config>() == 88);
 
-/// What a connector talks to: a directory.
+/// Backend of a connector: a directory.
 pub const BACKEND_FS: c_int = 0;
-/// The same: S3.
+/// Backend of a connector: S3.
 pub const BACKEND_S3: c_int = 1;
 
 /// Called for each object of a listing.

@@ -1,11 +1,11 @@
-//! Figures, as C sees them.
+//! Statistics structures of the C interface.
 
 use std::ffi::{c_char, c_int};
 use std::mem::offset_of;
 
 use super::FamilyConfig;
 
-/// `tidesdb_stats_t`: made by `tidesdb_get_stats`, given back to `tidesdb_free_stats`.
+/// `tidesdb_stats_t`: created by `tidesdb_get_stats`, freed by `tidesdb_free_stats`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "the header explains the fields")]

@@ -1,4 +1,4 @@
-//! Key orders: those that are always there, as functions, and those of the user.
+//! Comparators: the built-in ones, as functions, and user-defined ones.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::LazyLock;
@@ -24,7 +24,7 @@ pub extern "C" fn tidesdb_register_comparator(
         let database = DATABASES.share(db)?;
         let function = function.ok_or(invalid!("the comparator's function is NULL"))?;
         let name =
-            name.text().inspect_err(|_| tracing::warn!("a comparator is refused: its name is not UTF-8"))?;
+            name.text().inspect_err(|_| tracing::warn!("refused a comparator whose name is not UTF-8"))?;
         let name = name.to_owned();
         let context_text =
             if context_text.is_null() { CString::default() } else { context_text.c_str()?.to_owned() };
@@ -45,7 +45,7 @@ pub extern "C" fn tidesdb_get_comparator(
         let (found, of) = match (built_in(name), database.order(name)) {
             (Some(function), _) => (function, std::ptr::null_mut()),
             (None, Some(order)) => (order.function, order.context.raw()),
-            (None, None) => return Err(told!(ERR_NOT_FOUND, "no comparator of this name")),
+            (None, None) => return Err(told!(ERR_NOT_FOUND, "no comparator has this name")),
         };
         function.set(found);
         context.set(of);
@@ -65,7 +65,8 @@ fn built_in(name: &str) -> Option<CompareFn> {
     })
 }
 
-/// The built-in orders as functions, each the engine's, made once: a caller may compare with them all the time.
+/// Exports the built-in comparators as functions. Each creates the engine's comparator once, because callers
+/// may compare often.
 macro_rules! comparators {
     ($($symbol:ident: $order:ident,)*) => {$(
         #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! Settings of families: defaults, INI files, changes while open.
+//! Settings of families: defaults, INI files, changes while the family is open.
 
 use std::ffi::{c_char, c_int};
 
@@ -15,7 +15,7 @@ pub extern "C" fn tidesdb_default_column_family_config() -> FamilyConfig {
     FamilyConfig::default()
 }
 
-/// Whether an algorithm can be used: all five are built in.
+/// Returns whether an algorithm can be used. All five are built in.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_compression_available(algorithm: c_int) -> c_int {
     c_int::from((0..=4).contains(&algorithm))

@@ -1,4 +1,4 @@
-//! Column families: create, drop, rename, clone, find, list, hook.
+//! Column families: create, drop, rename, clone, find, list, set the commit hook.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr::null_mut;
@@ -62,11 +62,11 @@ pub extern "C" fn tidesdb_list_column_families(
     })
 }
 
-/// An array of texts, all of it for the caller to free; null for none.
+/// Copies names into an array of strings, all of which the caller frees. Returns null if there are none.
 fn copy_names(names: &[String]) -> Answer<*mut *mut c_char> {
     let mut copies = Vec::with_capacity(names.len());
     let copied = names.iter().try_for_each(|name| {
-        // A name that Rust gave may hold the byte that ends a text of C: it is shown up to there.
+        // A name created through Rust may contain a zero byte, which ends a C string: the name is cut there.
         let text = CString::new(name.split('\0').next().unwrap_or_default()).unwrap_or_default();
         copies.push(memory::copy_text(&text)?);
         Ok(())

@@ -9,15 +9,15 @@ use crate::pointer::{In, Out, tell};
 use crate::state::{self, ITERATORS, Iterator, To, moved, on};
 
 const NO_KEY: [&Told; 2] = [
-    &Told(ERR_INVALID_ARGS, "the place for the key is NULL"),
-    &Told(ERR_INVALID_ARGS, "the place for the size of the key is NULL"),
+    &Told(ERR_INVALID_ARGS, "the pointer for the key is NULL"),
+    &Told(ERR_INVALID_ARGS, "the pointer for the size of the key is NULL"),
 ];
 const NO_VALUE: [&Told; 2] = [
-    &Told(ERR_INVALID_ARGS, "the place for the value is NULL"),
-    &Told(ERR_INVALID_ARGS, "the place for the size of the value is NULL"),
+    &Told(ERR_INVALID_ARGS, "the pointer for the value is NULL"),
+    &Told(ERR_INVALID_ARGS, "the pointer for the size of the value is NULL"),
 ];
 
-/// Which of the two places for bytes is not there, if one is.
+/// Returns the failure for the out parameter that is null, if there is one.
 #[inline(always)]
 fn missing(
     at: Out<*const u8>,
@@ -70,7 +70,7 @@ pub extern "C" fn tidesdb_iter_next(iter: Handle) -> Code {
     next_row(iter)
 }
 
-/// As [`tidesdb_iter_next`]. `extern`, so that to go over to it takes but a jump.
+/// Continues [`tidesdb_iter_next`]. `extern`, so that the call compiles to a single jump.
 #[inline(never)]
 extern "C" fn next_row(iter: Handle) -> Code {
     if ITERATORS.far_front(iter).is_some_and(Window::step) {
@@ -92,7 +92,7 @@ pub extern "C" fn tidesdb_iter_valid(iter: Handle) -> c_int {
     answer_or(0, || on(iter, |iter, _| Ok(c_int::from(iter.valid()))))
 }
 
-/// What the pointer shows stays until the iterator moves or is freed.
+/// The key stays valid until the iterator moves or is freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_iter_key(iter: Handle, key: Out<*const u8>, key_size: Out<usize>) -> Code {
     if let Some(missing) = missing(key, key_size, NO_KEY) {
@@ -151,7 +151,7 @@ pub extern "C" fn tidesdb_iter_key_value(
     row(iter, key, key_size, value, value_size)
 }
 
-/// As [`tidesdb_iter_key_value`], which has looked for nulls.
+/// Continues [`tidesdb_iter_key_value`], which has checked for null.
 #[inline(never)]
 extern "C" fn row(
     iter: Handle,

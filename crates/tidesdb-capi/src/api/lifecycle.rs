@@ -15,10 +15,10 @@ use crate::pointer::{In, Out};
 use crate::state::{DATABASES, Database, Facts, SETTINGS_FAMILY};
 use crate::{callback, log, settings, system};
 
-/// The shortest time between two uploads of tables.
+/// Minimum time between two uploads of tables.
 const UPLOAD_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The least memory that can be asked for; less is taken as this.
+/// Minimum memory limit; a smaller request is raised to this.
 const MEMORY_MIN: u64 = 16 << 20;
 
 #[unsafe(no_mangle)]
@@ -92,10 +92,10 @@ fn open(config: &Config) -> Answer<Handle> {
     system::check_parent(path)?;
     memory::settle();
     let limit = memory_limit(config);
-    // Before the engine: what recovery has to say, and why an open fails, is said too.
+    // Before the engine opens, so that messages of recovery and of a failed open are logged too.
     let directory = (config.log_to_file != 0).then_some(path);
     if directory.is_some() {
-        let _ = std::fs::create_dir(path); // it may be there; if it cannot be made, the engine says so
+        let _ = std::fs::create_dir(path); // it may exist; if it cannot be created, the engine reports that
     }
     let messages = log::open(config.log_level, directory, config.log_truncation_at as u64);
     let opened = Db::options(path)
@@ -127,13 +127,14 @@ fn open(config: &Config) -> Answer<Handle> {
     database.publish()
 }
 
-/// How the engine uses an object store. Settings that would change nothing here are ignored; `docs/c-api.md` names them.
+/// Converts the settings of an object store. Settings without an effect here are ignored; `docs/c-api.md` lists
+/// them.
 fn remote(config: &Config, connector: &Arc<Connector>) -> Answer<RemoteOptions> {
     let given = In::from_caller(config.object_store_config.cast_const());
     let given = if given.is_null() { ObjstoreConfig::default() } else { *given.get()? };
     if given.replica_mode != 0 {
         return Err(invalid!(
-            "replicas are not built: open with replica_mode = 0; the connector stays yours"
+            "replicas are not supported: open with replica_mode = 0; you still own the connector"
         ));
     }
     let mut remote = RemoteOptions::new(connector.store());
@@ -144,7 +145,7 @@ fn remote(config: &Config, connector: &Arc<Connector>) -> Answer<RemoteOptions> 
     Ok(remote)
 }
 
-/// Half of the memory there is, unless something else is asked for.
+/// Returns the configured memory limit; by default half of the memory of the system.
 fn memory_limit(config: &Config) -> u64 {
     match config.max_memory_usage as u64 {
         0 => (system::memory().0 / 2).max(MEMORY_MIN),
@@ -152,7 +153,8 @@ fn memory_limit(config: &Config) -> u64 {
     }
 }
 
-/// Threads for flushes and merges together, which the engine divides; `None` for those it would take itself: the defaults ask for that.
+/// Returns the number of threads for flushes and merges together, which the engine divides. Returns `None`, the
+/// engine's default, if no flush threads are requested and no more compaction threads than the default.
 fn threads(config: &Config) -> Option<usize> {
     let defaults = Config::default();
     let positive = |n: c_int| usize::try_from(n).unwrap_or(0).max(1);
@@ -188,6 +190,6 @@ pub extern "C" fn tidesdb_cancel_background_work(db: Handle) -> Code {
 pub extern "C" fn tidesdb_promote_to_primary(db: Handle) -> Code {
     answer(|| {
         DATABASES.share(db)?;
-        Err(invalid!("the database is no replica: replicas are not built"))
+        Err(invalid!("the database is not a replica: replicas are not supported"))
     })
 }

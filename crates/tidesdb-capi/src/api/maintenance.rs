@@ -1,4 +1,4 @@
-//! Flush, merge, sync, copies of the whole.
+//! Flush, merge, sync, and copies of the database.
 
 use std::ffi::{c_char, c_int};
 use std::ops::Bound;
@@ -55,7 +55,7 @@ pub extern "C" fn tidesdb_compact_range(
         callback::not_in_order()?;
         let (start, end) = (start.end(start_size)?, end.end(end_size)?);
         if start.is_none() && end.is_none() {
-            return Err(invalid!("a range needs one end at least: see tidesdb_compact"));
+            return Err(invalid!("a range needs at least one end; use tidesdb_compact for the whole family"));
         }
         let start = start.map_or(Bound::Unbounded, Bound::Included);
         let end = end.map_or(Bound::Unbounded, Bound::Included);
@@ -104,7 +104,7 @@ fn copy_to(db: Handle, directory: In<c_char>, copy: impl FnOnce(&Database, &Path
     let path = directory.path()?;
     system::check_parent(path)?;
     if path.exists() && !path.is_dir() {
-        return Err(invalid!("the target is no directory"));
+        return Err(invalid!("the target is not a directory"));
     }
     if database.is_at(path) {
         return Err(invalid!("the target is the database itself"));

@@ -1,7 +1,7 @@
-//! The symbols, by subject; `include/tidesdb/db.h` says what each does.
+//! The exported symbols, by subject; `include/tidesdb/db.h` documents each of them.
 //!
-//! Every function checks all its pointers before it does anything, does its work through `state`, and leaves what it should write
-//! untouched if it fails.
+//! Every function checks all its pointers before it does anything, does its work through `state`, and leaves
+//! its out parameters unchanged if it fails.
 #![expect(missing_docs, reason = "the header documents the symbols")]
 
 pub mod lifecycle;

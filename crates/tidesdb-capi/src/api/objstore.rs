@@ -1,4 +1,4 @@
-//! Object stores: directories are built in, S3 is not. Whoever asks for that is told so.
+//! Object stores: directories are built in. S3 is not, and asking for it fails with a message.
 
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
@@ -8,10 +8,10 @@ use crate::connector;
 use crate::failure::{Failure, answer_or, invalid};
 use crate::pointer::In;
 
-const NOT_BUILT: Failure = invalid!("object stores of S3 are not built: use tidesdb_objstore_fs_create");
+const NOT_BUILT: Failure = invalid!("S3 object stores are not supported: use tidesdb_objstore_fs_create");
 
 fn refuse_s3() -> *mut Objstore {
-    tracing::error!("tidesdb_objstore_s3_create: object stores of S3 are not built");
+    tracing::error!("tidesdb_objstore_s3_create: S3 object stores are not supported");
     answer_or(null_mut(), || Err(NOT_BUILT))
 }
 

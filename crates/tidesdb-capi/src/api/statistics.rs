@@ -1,4 +1,4 @@
-//! Figures of a family, a database, the cache; what a range costs.
+//! Statistics of a family, a database and the cache; the estimated cost of a range.
 
 use std::ffi::c_int;
 use std::ops::Bound;
@@ -11,14 +11,14 @@ use crate::pointer::{In, Out};
 use crate::state::{DATABASES, Database, FAMILIES, Family, SETTINGS_FAMILY};
 use crate::{memory, system};
 
-/// What one block costs to read, compressed or not; an entry, a source, an entry of a memtable: relative figures.
+/// Relative costs: reading one compressed or plain block, an entry, a source, an entry of a memtable.
 const BLOCK_COMPRESSED: f64 = 1.5;
 const BLOCK_PLAIN: f64 = 1.0;
 const ENTRY: f64 = 0.01;
 const SOURCE: f64 = 0.5;
 const MEMTABLE_ENTRY: f64 = 0.001;
 
-/// `a / b`, 0 for nothing of nothing.
+/// Returns `a / b`, or 0 if `b` is 0.
 fn ratio(a: u64, b: u64) -> f64 {
     if b == 0 { 0.0 } else { a as f64 / b as f64 }
 }
@@ -44,18 +44,19 @@ pub extern "C" fn tidesdb_get_stats(cf: Handle, stats: Out<*mut FamilyStats>) ->
     })
 }
 
-/// Bytes of all tables of a family, with those of its values in value logs.
+/// Bytes of all tables of a family, including their values in value logs.
 fn table_bytes(of: &tidesdb::FamilyStats) -> u64 {
     of.level_bytes.iter().chain(&of.level_value_log_bytes).sum()
 }
 
-/// All figures but those in arrays.
+/// Fills all fields except the arrays.
 fn figures(database: &Database, family: &Family, of: &tidesdb::FamilyStats) -> FamilyStats {
     let all = database.engine().stats();
     let entries = of.table_entries + of.memtable_entries;
     let deeper = of.level_tables.iter().skip(1).filter(|n| **n > 0).count();
     FamilyStats {
-        // A family that was never flushed has one level: programs look at the first without asking.
+        // A family that was never flushed reports one level, because programs read the first entry without a
+        // check.
         num_levels: int(of.level_tables.len().max(1)),
         memtable_size: of.memtable_bytes as usize,
         level_sizes: std::ptr::null_mut(),
@@ -87,7 +88,7 @@ fn figures(database: &Database, family: &Family, of: &tidesdb::FamilyStats) -> F
     }
 }
 
-/// The arrays, one entry for each level, and the settings.
+/// Fills the arrays, one entry per level, and the settings.
 fn fill_arrays(family: &Family, of: &tidesdb::FamilyStats, shown: &mut FamilyStats) -> Answer {
     let levels = shown.num_levels as usize;
     let exact = |list: &[u64]| (0..levels).map(|i| list.get(i).copied().unwrap_or(0)).collect::<Vec<_>>();
@@ -133,18 +134,18 @@ pub extern "C" fn tidesdb_get_db_stats(db: Handle, stats: Out<DbStats>) -> Code 
 
 fn totals(database: &Database) -> DbStats {
     let all = database.engine().stats();
-    // The library's own family is not one of the caller's.
+    // The library's own family is not counted.
     let families = || all.families.iter().filter(|f| f.name != SETTINGS_FAMILY);
     let sum = |of: fn(&tidesdb::FamilyStats) -> u64| families().map(of).sum::<u64>();
     let memtables = sum(|f| f.memtable_bytes);
     let tables: usize = families().map(|f| f.level_tables.iter().sum::<usize>()).sum();
     let immutables: usize = families().map(|f| f.immutables).sum();
     let (total, available) = system::memory();
-    // A cache that is full is doing its work; it is at most half of the limit.
+    // The cache is not counted: it is supposed to be full, and takes at most half of the limit.
     let used = memtables + sum(|f| f.resident_bytes);
     let limit = database.memory_limit();
     let remote = all.remote.unwrap_or_default();
-    // There is one log for all families. It is counted as the caller asked for it.
+    // There is one log for all families. It is reported in the field for the mode that the caller asked for.
     let unified = |n: u64| if database.is_unified() { n } else { 0 };
     DbStats {
         num_column_families: int(database.names().len()),
@@ -191,7 +192,7 @@ fn totals(database: &Database) -> DbStats {
     }
 }
 
-/// 0 normal, 1 elevated from 60 % on, 2 high from 75 %, 3 critical from 95 %.
+/// Returns 0 for normal, 1 for elevated (from 60 %), 2 for high (from 75 %), 3 for critical (from 95 %).
 fn pressure(used: u64, limit: u64) -> c_int {
     let percent = used.saturating_mul(100) / limit.max(1);
     c_int::from(percent >= 60) + c_int::from(percent >= 75) + c_int::from(percent >= 95)

@@ -83,7 +83,7 @@ pub extern "C" fn tidesdb_txn_get_notrack(
     answer(|| get(txn, cf, key.key(key_size)?, Tracking::Untracked, (value, value_size)))
 }
 
-/// The value goes from where it lies into the caller's memory, in one copy.
+/// Copies the value once, from the engine's memory into the caller's.
 #[inline]
 fn get(
     txn: Handle,

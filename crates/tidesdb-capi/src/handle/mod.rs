@@ -5,10 +5,11 @@
 //!          kind  generation   index    000
 //! ```
 //!
-//! A handle looks like an aligned address in the lower half of the address space, which every binding can carry, but it is never
-//! followed: the index finds a slot, and the slot's generation must be the handle's. Each end of a slot's use begins a new
-//! generation, so a handle that was freed is refused, however often the slot is used again - up to 2^21 times, when a
-//! generation comes back. A value is lent to one thread at a time; a second one is told that it is busy.
+//! A handle looks like an aligned address in the lower half of the address space, which every binding can
+//! carry, but it is never dereferenced: the index finds a slot, and the slot's generation must match the
+//! handle's. Each time a slot is freed, it gets a new generation, so a freed handle is refused even if its slot
+//! is reused, until the generation wraps after 2^21 uses. A value is lent to one thread at a time; a second
+//! thread gets `ERR_BUSY`.
 
 mod slot;
 mod window;
@@ -30,16 +31,18 @@ const INDEX_BITS: u32 = 20;
 const GENERATION_BITS: u32 = 21;
 const ALIGNMENT_BITS: u32 = 3;
 const GENERATIONS: usize = 1 << GENERATION_BITS;
-/// Slots come in chunks that never move, each twice as large as the one before: most programs have few handles of a kind. The first is
-/// part of the table, so that it is found in one step; the others are made, and touched as a whole, when they are needed.
+/// Slots are in chunks that never move, each twice as large as the previous one, because most programs have few
+/// handles of a kind. The first chunk is part of the table, so that it is found in one step. The others are
+/// allocated and initialized as a whole when needed.
 const FIRST_CHUNK: usize = 16;
 const CHUNKS: usize = 17;
 const _: () = assert!(FIRST_CHUNK * ((1 << CHUNKS) - 1) >= 1 << INDEX_BITS);
 
 const STALE: Failure = invalid!("a handle is NULL, was freed, or is of another kind");
-const BUSY: Failure = told!(ERR_BUSY, "another thread, or a callback's caller, is using this handle");
+const BUSY: Failure =
+    told!(ERR_BUSY, "this handle is in use by another thread or by the caller of this callback");
 
-/// What a handle may stand for.
+/// The kind of object that a handle stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -49,16 +52,16 @@ pub(crate) enum Kind {
     Iterator = 4,
 }
 
-/// A pointer of C that is none.
+/// An opaque C handle, declared as a pointer. It is never dereferenced.
 #[repr(transparent)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handle(usize);
 
 impl Handle {
-    /// No handle.
+    /// The null handle.
     pub(crate) const NULL: Self = Self(0);
 
-    /// A handle that nobody gave out, or perhaps somebody did.
+    /// A handle with arbitrary bits, for fuzzing.
     #[cfg(feature = "fuzzing")]
     pub(crate) fn invented(bits: usize) -> Self {
         Self(bits)
@@ -73,14 +76,15 @@ impl Handle {
         self.0 >> ALIGNMENT_BITS & ((1 << INDEX_BITS) - 1)
     }
 
-    /// The index, unless the word is no handle: such a one must never be compared with a state.
+    /// Returns the index, or `None` if the word is not aligned: such a word must never be compared with a
+    /// slot's state.
     #[inline(always)]
     fn aligned_index(self) -> Option<usize> {
         let aligned = self.0 & ((1 << ALIGNMENT_BITS) - 1) == 0;
         aligned.then(|| self.index())
     }
 
-    /// The one after it of the same place.
+    /// Returns the next handle of the same slot: the next generation.
     fn next(self) -> Self {
         const SHIFT: u32 = ALIGNMENT_BITS + INDEX_BITS;
         const MASK: usize = (GENERATIONS - 1) << SHIFT;
@@ -102,30 +106,30 @@ struct Unused {
 
 type Chunk<T, F> = Box<[Slot<T, F>]>;
 
-/// The indexes of a chunk. The last one ends where there are no more.
+/// Returns the indexes of a chunk. The last chunk ends at the largest index.
 fn indexes(chunk: usize) -> Range<usize> {
     let first = |chunk: usize| (FIRST_CHUNK << chunk) - FIRST_CHUNK;
     first(chunk)..first(chunk + 1).min(1 << INDEX_BITS)
 }
 
-/// In which chunk slot `index` is, and where there.
+/// Returns the chunk of slot `index` and the position in it.
 fn place_of(index: usize) -> (usize, usize) {
     let from_first = index + FIRST_CHUNK;
     let doublings = from_first.ilog2() - FIRST_CHUNK.ilog2();
     (doublings as usize, from_first - (FIRST_CHUNK << doublings))
 }
 
-/// All handles of one kind; values of some show something without being lent.
+/// All handles of one kind. Values of some kinds show a [`Front`] that can be read without lending the value.
 pub(crate) struct Table<T, F = ()> {
     kind: Kind,
     first: [Slot<T, F>; FIRST_CHUNK],
-    /// The others; the place of the first is not used.
+    /// The other chunks; element 0 is not used.
     chunks: [OnceLock<Chunk<T, F>>; CHUNKS],
     unused: Mutex<Unused>,
 }
 
 impl<T, F: Front> Table<T, F> {
-    /// A table without handles.
+    /// Creates a table without handles.
     pub(crate) const fn new(kind: Kind) -> Self {
         let unused = Mutex::new(Unused { again: Vec::new(), fresh: 0 });
         Self {
@@ -136,7 +140,7 @@ impl<T, F: Front> Table<T, F> {
         }
     }
 
-    /// The place that `handle` would have, if it is one.
+    /// Returns the slot that `handle` refers to, if it exists.
     #[inline(always)]
     fn slot(&self, handle: Handle) -> Option<&Slot<T, F>> {
         let index = handle.aligned_index()?;
@@ -157,12 +161,12 @@ impl<T, F: Front> Table<T, F> {
         }
     }
 
-    /// Gives `value`, which belongs to `owner`, a handle.
+    /// Creates a handle for `value`, which belongs to `owner`.
     ///
     /// # Errors
-    /// `ERR_MEMORY` if a million are in use.
+    /// `ERR_MEMORY` if about a million handles are in use.
     pub(crate) fn insert(&self, value: T, owner: Handle) -> Answer<Handle> {
-        // Whoever looks for all values of an owner may have it for a moment.
+        // A thread that scans for the values of an owner may hold the slot briefly.
         Ok(self.place(self.unused_index()?).take_any().fill(value, owner))
     }
 
@@ -180,10 +184,10 @@ impl<T, F: Front> Table<T, F> {
         Ok(index)
     }
 
-    /// What `handle` stands for, to oneself until it is dropped.
+    /// Lends the value of `handle` exclusively, until the result is dropped.
     ///
     /// # Errors
-    /// `ERR_INVALID_ARGS` if it stands for nothing, `ERR_BUSY` if another has it.
+    /// `ERR_INVALID_ARGS` if the handle is invalid, `ERR_BUSY` if its value is lent already.
     #[inline(always)]
     pub(crate) fn lend(&self, handle: Handle) -> Answer<Lent<'_, T, F>> {
         match self.slot(handle).and_then(|slot| slot.try_lend(handle)) {
@@ -192,28 +196,29 @@ impl<T, F: Front> Table<T, F> {
         }
     }
 
-    /// As [`Table::front`] for the handles that most programs have, in so few instructions that it needs no registers of its caller's.
+    /// Like [`Table::front`], for the handles of the first chunk, which most programs use. It needs so few
+    /// instructions that the caller saves no registers.
     #[inline(always)]
     pub(crate) fn near_front(&self, handle: Handle) -> Option<&F> {
         self.first.get(handle.aligned_index()?)?.front(handle)
     }
 
-    /// As [`Table::front`] for the other handles.
+    /// Like [`Table::front`], for the other handles.
     #[inline(always)]
     pub(crate) fn far_front(&self, handle: Handle) -> Option<&F> {
         if handle.index() < FIRST_CHUNK { None } else { self.front(handle) }
     }
 
-    /// What the value of `handle` shows; nothing if it stands for nothing, or if the value is in use.
+    /// Returns the front of the value of `handle`; `None` if the handle is invalid or the value is lent.
     #[inline(always)]
     pub(crate) fn front(&self, handle: Handle) -> Option<&F> {
         self.slot(handle)?.front(handle)
     }
 
-    /// Runs `body` on what `handle` stands for: as [`Table::lend`], in fewer instructions.
+    /// Runs `body` on the value of `handle`. Like [`Table::lend`], in fewer instructions.
     ///
     /// # Errors
-    /// As [`Table::lend`]; those of `body`.
+    /// Those of [`Table::lend`] and of `body`.
     #[inline(always)]
     pub(crate) fn with<R>(&self, handle: Handle, body: impl FnOnce(&mut T) -> Answer<R>) -> Answer<R> {
         let mut lent = self.lend(handle)?;
@@ -228,18 +233,19 @@ impl<T, F: Front> Table<T, F> {
         self.slot(handle).map_or(STALE, |slot| slot.why_not(handle))
     }
 
-    /// Takes back what `handle` stands for; the handle is then stale.
+    /// Removes the value of `handle`; the handle is stale afterwards.
     ///
     /// # Errors
-    /// As [`Table::lend`].
+    /// Those of [`Table::lend`].
     pub(crate) fn remove(&self, handle: Handle) -> Answer<T> {
         self.end(self.lend(handle)?).ok_or(STALE)
     }
 
-    /// As [`Table::remove`], also for a value that was shut. Only for tables in which nothing is parked: a made-up handle could wake it.
+    /// Like [`Table::remove`], also for a value that was shut. Only for tables in which no value is parked: an
+    /// invented handle could wake one.
     ///
     /// # Errors
-    /// As [`Table::lend`].
+    /// Those of [`Table::lend`].
     pub(crate) fn remove_shut(&self, handle: Handle) -> Answer<T> {
         self.remove(handle).or_else(|failure| {
             let lent = self.slot(handle).and_then(|slot| slot.wake(handle)).ok_or(failure)?;
@@ -247,10 +253,10 @@ impl<T, F: Front> Table<T, F> {
         })
     }
 
-    /// A copy of what `handle` stands for: for values that many threads use at a time.
+    /// Returns a clone of the value of `handle`. For values that many threads use at a time.
     ///
     /// # Errors
-    /// `ERR_INVALID_ARGS` if it stands for nothing.
+    /// `ERR_INVALID_ARGS` if the handle is invalid.
     pub(crate) fn share(&self, handle: Handle) -> Answer<T>
     where
         T: Clone,
@@ -259,12 +265,12 @@ impl<T, F: Front> Table<T, F> {
         Ok(lent.clone())
     }
 
-    /// Takes back a value that others may be copying: the first to ask gets it.
+    /// Removes a value that other threads may be cloning. The first caller gets it.
     pub(crate) fn retire(&self, handle: Handle) -> Option<T> {
         self.end(self.slot(handle)?.lend(handle)?)
     }
 
-    /// Takes back a value that one has; its place serves another from then on.
+    /// Removes a lent value and frees its slot.
     pub(crate) fn end(&self, lent: Lent<'_, T, F>) -> Option<T> {
         let index = lent.handle().index() as u32;
         let value = lent.end();
@@ -272,25 +278,26 @@ impl<T, F: Front> Table<T, F> {
         value
     }
 
-    /// Makes the handle of `lent` stale but keeps the value for another use: see [`Table::wake`].
+    /// Makes the handle of `lent` stale but keeps the value for reuse: see [`Table::wake`].
     pub(crate) fn park(lent: Lent<'_, T, F>) -> Parked {
         Parked(lent.park())
     }
 
-    /// A value that was parked, with a handle of its own again; `None` if it was removed meanwhile.
+    /// Lends a parked value again, with a new handle; `None` if it was removed meanwhile.
     #[inline]
     pub(crate) fn wake(&self, parked: Parked) -> Option<(Handle, Lent<'_, T, F>)> {
         let lent = self.slot(parked.0)?.wake(parked.0)?;
         Some((lent.handle(), lent))
     }
 
-    /// Refuses the handles of all values of `owner` that nobody uses at this moment. The values stay until [`Table::remove_shut`].
+    /// Invalidates the handles of all values of `owner` that are not lent now. The values stay until
+    /// [`Table::remove_shut`].
     pub(crate) fn shut_all(&self, owner: Handle) {
         let fresh = self.unused.lock().fresh;
         (0..fresh).for_each(|index| self.place(index).shut_of(owner));
     }
 
-    /// Shows `visit` every parked value of `owner`. One that wakes at this moment is left out.
+    /// Calls `visit` for every parked value of `owner`. A value that is being woken now is left out.
     pub(crate) fn visit_parked(&self, owner: Handle, mut visit: impl FnMut(&mut T)) {
         let fresh = self.unused.lock().fresh;
         for index in 0..fresh {
@@ -300,7 +307,7 @@ impl<T, F: Front> Table<T, F> {
         }
     }
 
-    /// Removes every value of `owner`, parked ones too, that nobody uses at this moment.
+    /// Removes every value of `owner` that is not lent now, including parked ones.
     pub(crate) fn remove_all(&self, owner: Handle) -> Vec<T> {
         let mut removed = Vec::new();
         let fresh = self.unused.lock().fresh;
@@ -314,8 +321,8 @@ impl<T, F: Front> Table<T, F> {
     }
 }
 
-/// A value that waits for another use, by the handle it has when it wakes. Another value may be there by then: the database was
-/// closed.
+/// A parked value, identified by the handle it gets when it wakes. If the database was closed meanwhile, the
+/// slot may hold another value.
 #[derive(Debug)]
 pub(crate) struct Parked(Handle);
 

@@ -1,4 +1,4 @@
-//! A place for a value, lent to one at a time.
+//! A slot for a value, lent to one thread at a time.
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -11,31 +11,33 @@ use tidesdb_sync::Backoff;
 use super::{BUSY, Front, Handle, STALE};
 use crate::failure::Failure;
 
-/// A place for a value, and who may touch it. Two lines of the cache for itself, at least: what one thread writes here must not slow the
-/// thread that uses the next place.
+/// A slot for a value, and its lock state. Aligned to two cache lines, so that writes here do not slow a thread
+/// that uses the next slot.
 #[repr(C, align(128))]
 pub(super) struct Slot<T, F> {
-    /// The handle that the place has now, and in its lowest bits, which are 0 in handles, the two below. So one comparison says
-    /// that a handle is of this kind, not stale, and that its value is there and not in use.
+    /// The current handle of the slot, plus the two flag bits below in its lowest bits, which are 0 in handles.
+    /// So one comparison checks that a handle has the right kind, is not stale, and that its value exists and
+    /// is not lent.
     state: AtomicUsize,
-    /// The handle of what the value belongs to, for who looks for all of it.
+    /// The handle of the object that the value belongs to, for scans over all values of an owner.
     owner: AtomicUsize,
-    /// What the value shows to who has its handle, without being taken.
+    /// Data of the value that can be read without lending it.
     front: F,
     value: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: the value is reached only through `Taken`, of which there is one at a time: it is made by who sets `TAKEN` in `state`,
-// which is cleared when it goes. So the value moves between threads, which `T: Send` allows, and is never shared. What is shared is `F: Sync`.
+// SAFETY: the value is reached only through `Taken`. There is one at a time: it is created by the thread that
+// sets `TAKEN` in `state`, and `TAKEN` is cleared when it drops. So the value moves between threads, which `T:
+// Send` allows, and is never shared. Only `F: Sync` is shared.
 unsafe impl<T: Send, F: Sync> Sync for Slot<T, F> {}
 
-/// Somebody has the place.
+/// The slot is in use by a thread.
 const TAKEN: usize = 1;
-/// The handle stands for nothing yet, or nothing any more. Without it there is a value.
+/// The handle is not valid (yet, or any more). Without this bit, there is a value.
 const WITHHELD: usize = 2;
 
 impl<T, F: Front> Slot<T, F> {
-    /// An empty place that has no handle yet.
+    /// Creates an empty slot that has no handle yet.
     pub(super) const fn new() -> Self {
         Self {
             state: AtomicUsize::new(WITHHELD),
@@ -45,39 +47,41 @@ impl<T, F: Front> Slot<T, F> {
         }
     }
 
-    /// Names the first handle that the place will have. Nobody else looks at it yet.
+    /// Sets the first handle of the slot. No other thread uses the slot yet.
     pub(super) fn begin(&self, handle: Handle) {
         self.state.store(handle.0 | WITHHELD, Ordering::Relaxed);
     }
 
-    /// Takes the place if it is in this state, which is one without `TAKEN`. `None` does not say why not: see [`Slot::why_not`].
+    /// Takes the slot if it is in this state, which must not include `TAKEN`. For the reason of a failure, see
+    /// [`Slot::why_not`].
     ///
-    /// All of it is inlined: it is most of what a call through C costs more than one through Rust.
+    /// All of it is inlined: it is most of the extra cost of a call through C compared with Rust.
     #[inline(always)]
     fn try_take(&self, state: usize) -> Option<Taken<'_, T, F>> {
-        // Looked at before anything is written: a stale handle must not be in the way of the place's new user.
+        // Checked before anything is written, so that a stale handle does not get in the way of the slot's new
+        // user.
         if self.state.load(Ordering::Relaxed) != state {
             return None;
         }
-        // Acquire: what the one before did to the value is seen.
+        // Acquire: sees the previous user's changes to the value.
         let taken = self.state.compare_exchange(state, state | TAKEN, Ordering::Acquire, Ordering::Relaxed);
         if taken.is_ok() { Some(Taken { slot: self, after: state, borrowed: PhantomData }) } else { None }
     }
 
-    /// What the value of `handle` shows, if it is there and nobody has it.
+    /// Returns the front of the value of `handle`, if the value exists and is not lent.
     #[inline(always)]
     pub(super) fn front(&self, handle: Handle) -> Option<&F> {
-        // Acquire: what the last one who had the value shows of it is seen.
+        // Acquire: sees what the last user of the value wrote to the front.
         (self.state.load(Ordering::Acquire) == handle.0).then_some(&self.front)
     }
 
-    /// Lends the value if `handle` stands for it and nobody has it.
+    /// Lends the value if `handle` is valid and the value is not lent.
     #[inline(always)]
     pub(super) fn try_lend(&self, handle: Handle) -> Option<Lent<'_, T, F>> {
         self.try_take(handle.0).map(Lent)
     }
 
-    /// As [`Slot::try_lend`], waiting for who has it: for values that are had for moments only.
+    /// Like [`Slot::try_lend`], but waits while the value is lent. For values that are lent only briefly.
     pub(super) fn lend(&self, handle: Handle) -> Option<Lent<'_, T, F>> {
         let mut backoff = Backoff::new();
         while self.state() & !TAKEN == handle.0 {
@@ -89,7 +93,7 @@ impl<T, F: Front> Slot<T, F> {
         None
     }
 
-    /// Why [`Slot::try_lend`] gave nothing.
+    /// Returns the reason why [`Slot::try_lend`] failed.
     #[cold]
     pub(super) fn why_not(&self, handle: Handle) -> Failure {
         if self.state() & !TAKEN == handle.0 { BUSY } else { STALE }
@@ -99,13 +103,14 @@ impl<T, F: Front> Slot<T, F> {
         self.state.load(Ordering::Relaxed)
     }
 
-    /// Lends what was parked or shut under `handle`, which stands for it again.
+    /// Lends the value that was parked or shut under `handle`, and makes the handle valid again.
     pub(super) fn wake(&self, handle: Handle) -> Option<Lent<'_, T, F>> {
         let mut backoff = Backoff::new();
-        // Whoever closes the database may have it for a moment, to find out what it belongs to.
+        // A thread that closes the database may hold the slot briefly, to check the owner.
         while self.state() & !TAKEN == handle.0 | WITHHELD {
             if let Some(mut taken) = self.try_take(handle.0 | WITHHELD) {
-                // Always so, unless the generations have come round to this one since it was parked.
+                // Always true, unless the generations have wrapped around to this one since the value was
+                // parked.
                 return taken.place().is_some().then(|| {
                     taken.after = handle.0;
                     Lent(taken)
@@ -116,9 +121,11 @@ impl<T, F: Front> Slot<T, F> {
         None
     }
 
-    /// Takes the place if what is in it, or was last, belongs to `owner` and nobody has it. Places of others are not touched.
+    /// Takes the slot if its current or last value belongs to `owner` and it is not in use. Slots of other
+    /// owners are not touched.
     pub(super) fn try_take_of(&self, owner: Handle) -> Option<Taken<'_, T, F>> {
-        // The owner is of this state or of a later one; of a later one the place is not taken, as each value has a state of its own.
+        // The owner word belongs to this state or to a later one. In the latter case `try_take` fails, because each
+        // value has its own state.
         let state = self.state.load(Ordering::Acquire);
         if state & TAKEN != 0 || self.owner.load(Ordering::Acquire) != owner.0 {
             return None;
@@ -126,26 +133,29 @@ impl<T, F: Front> Slot<T, F> {
         self.try_take(state)
     }
 
-    /// As [`Slot::try_take_of`] for a value that is parked: one that its thread may use at any moment is not taken from it.
+    /// Like [`Slot::try_take_of`], for a parked value only: a value that its thread may use at any time is not
+    /// taken.
     pub(super) fn try_take_parked_of(&self, owner: Handle) -> Option<Taken<'_, T, F>> {
         let state = self.state.load(Ordering::Acquire);
         let parked = state & (TAKEN | WITHHELD) == WITHHELD;
         if parked && self.owner.load(Ordering::Acquire) == owner.0 { self.try_take(state) } else { None }
     }
 
-    /// Shuts the place if its value belongs to `owner`, is lent to nobody and is not parked: its handle is refused from now on, and the
-    /// value stays until [`Slot::wake`]. One exchange, so a caller who frees the value at this moment finds it before or after.
+    /// Shuts the slot if its value belongs to `owner`, is not lent and is not parked: its handle is invalid
+    /// from now on, and the value stays until [`Slot::wake`]. This is one exchange, so a caller who frees the
+    /// value concurrently finds it either before or after.
     pub(super) fn shut_of(&self, owner: Handle) {
-        // As in `try_take_of`: a place of another owner is not touched.
+        // As in `try_take_of`: a slot of another owner is not touched.
         let state = self.state.load(Ordering::Acquire);
         if state & (TAKEN | WITHHELD) == 0 && self.owner.load(Ordering::Acquire) == owner.0 {
-            // A failure means that somebody has taken the place meanwhile: the caller looks a second time at the end.
+            // On failure, another thread has taken the slot meanwhile. The caller scans a second time at the
+            // end.
             let shut = state | WITHHELD;
             let _ = self.state.compare_exchange(state, shut, Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 
-    /// Takes the place, with whatever is in it, waiting for who has it.
+    /// Takes the slot with its content, if any. Waits while it is in use.
     pub(super) fn take_any(&self) -> Taken<'_, T, F> {
         let mut backoff = Backoff::new();
         loop {
@@ -160,28 +170,29 @@ impl<T, F: Front> Slot<T, F> {
     }
 }
 
-/// A place that nobody else has, with or without a value.
+/// Exclusive access to a slot, with or without a value.
 pub(super) struct Taken<'t, T, F: Front> {
     slot: &'t Slot<T, F>,
-    /// The state of the place afterwards.
+    /// The state of the slot afterwards.
     after: usize,
-    /// It is what a borrow of the value is: only `T: Sync` may be shared through it.
+    /// Makes this behave like a borrow of the value: only `T: Sync` may be shared through it.
     borrowed: PhantomData<&'t mut T>,
 }
 
 impl<T, F: Front> Taken<'_, T, F> {
-    /// What is in the place.
+    /// Returns the content of the slot.
     pub(super) fn value(&mut self) -> Option<&mut T> {
         self.place().as_mut()
     }
 
     #[inline(always)]
     fn place(&mut self) -> &mut Option<T> {
-        // SAFETY: who made `self` set `TAKEN` in the slot's state: there is no other `Taken` of it.
+        // SAFETY: the creator of `self` set `TAKEN` in the slot's state, so there is no other `Taken` of this
+        // slot.
         unsafe { &mut *self.slot.value.get() }
     }
 
-    /// Puts in a value that belongs to `owner`, and tells its handle.
+    /// Stores a value that belongs to `owner`. Returns its handle.
     pub(super) fn fill(mut self, value: T, owner: Handle) -> Handle {
         self.slot.front.clear();
         *self.place() = Some(value);
@@ -190,14 +201,14 @@ impl<T, F: Front> Taken<'_, T, F> {
         Handle(self.after)
     }
 
-    /// The handle of now is stale from now on; tells the next one.
+    /// Makes the current handle stale. Returns the next one.
     fn end_generation(&mut self) -> Handle {
         let next = Handle(self.after & !WITHHELD).next();
         self.after = next.0 | WITHHELD;
         next
     }
 
-    /// Ends the value's time in the place.
+    /// Removes the value and ends its generation.
     pub(super) fn end(mut self) -> Option<T> {
         self.end_generation();
         self.place().take()
@@ -207,43 +218,46 @@ impl<T, F: Front> Taken<'_, T, F> {
 impl<T, F: Front> Drop for Taken<'_, T, F> {
     #[inline(always)]
     fn drop(&mut self) {
-        // What a panic left half done is never lent again. Its memory is kept: to drop it could panic again.
+        // A value that a panic left half changed is never lent again. Its memory is leaked, because dropping it
+        // could panic again.
         if std::thread::panicking() {
             self.end_generation();
             self.slot.owner.store(0, Ordering::Release);
         }
-        // Release: what was done to the value is seen by the next one. A plain store is enough: only who has the place writes.
+        // Release: the next user sees the changes to the value. A plain store is enough, because only the
+        // thread that took the slot writes.
         self.slot.state.store(self.after, Ordering::Release);
     }
 }
 
-/// A value on loan: nobody else has it. `WITHHELD` was not set when it was made, or there was a look: the place has a value.
+/// A lent value: exclusive access. Its slot has a value, because `WITHHELD` was not set or the value was
+/// checked.
 pub(crate) struct Lent<'t, T, F: Front = ()>(Taken<'t, T, F>);
 
 impl<'t, T, F: Front> Lent<'t, T, F> {
-    /// Gives it back where no panic goes on.
+    /// Ends the loan, when no panic is in progress.
     #[inline(always)]
     pub(crate) fn give_back(self) {
         let taken = ManuallyDrop::new(self.0);
         taken.slot.state.store(taken.after, Ordering::Release); // as in `Taken::drop`
     }
 
-    /// What it shows when it is given back.
+    /// Returns the front of the value.
     pub(crate) fn front(&self) -> &'t F {
         &self.0.slot.front
     }
 
-    /// Withholds the value: its handle is stale; tells the handle under which it can be had again.
+    /// Parks the value: its handle becomes stale. Returns the handle under which the value can be woken.
     pub(super) fn park(mut self) -> Handle {
         self.0.end_generation()
     }
 
-    /// Ends the value's time in its place.
+    /// Removes the value from its slot.
     pub(super) fn end(self) -> Option<T> {
         self.0.end()
     }
 
-    /// The handle it has.
+    /// Returns the handle of the value.
     pub(super) fn handle(&self) -> Handle {
         Handle(self.0.after)
     }
@@ -253,8 +267,9 @@ impl<T, F: Front> Deref for Lent<'_, T, F> {
     type Target = T;
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: nobody else has the place, as in `Taken::place`, and the borrow of `self` keeps it from being changed meanwhile;
-        // the place of a `Lent` has a value: only `Taken::end` and `Lent::end` take it out, and both take `self`.
+        // SAFETY: no other thread has the slot, as in `Taken::place`, and the borrow of `self` prevents changes
+        // meanwhile. The slot of a `Lent` has a value: only `Taken::end` and `Lent::end` remove it, and both
+        // consume `self`.
         unsafe { (*self.0.slot.value.get()).as_ref().unwrap_unchecked() }
     }
 }

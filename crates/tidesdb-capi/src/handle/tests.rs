@@ -1,4 +1,4 @@
-//! Handles under every kind of use.
+//! Tests of handles and slots.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
@@ -38,12 +38,12 @@ fn every_handle_finds_the_place_it_was_made_for() {
         assert_eq!((*table.lend(handle).unwrap(), handle.index()), (n as u64, n));
     }
     assert_eq!(table.remove_all(OWNER), (0..5000).collect::<Vec<_>>());
-    // The chunks hold the places of all handles, each in one place, and none that no handle can have.
+    // Every index has exactly one position in the chunks, and there are no other positions.
     let places = (0..CHUNKS).flat_map(|chunk| (0..indexes(chunk).len()).map(move |at| (chunk, at)));
     assert!(places.eq((0..1 << INDEX_BITS).map(place_of)));
 }
 
-/// No word but the handle itself is lent anything, whatever state the place is in; and none makes anybody wait.
+/// Only the handle itself is accepted, whatever the state of the slot. No other word makes a caller wait.
 #[test]
 fn words_that_are_no_handles_are_refused_in_every_state() {
     let table: Table<u64> = Table::new(Kind::Iterator);
@@ -63,7 +63,7 @@ fn words_that_are_no_handles_are_refused_in_every_state() {
     all_refused(handle, "parked");
     let next = handle.next();
     all_refused(next, "parked");
-    assert_eq!(code(table.lend(next)), ERR_INVALID_ARGS, "a guess of the handle it will have");
+    assert_eq!(code(table.lend(next)), ERR_INVALID_ARGS, "a guess of its next handle");
     let (woken, lent) = table.wake(parked).unwrap();
     assert_eq!(woken, next);
     drop(lent);
@@ -94,7 +94,7 @@ fn a_value_is_lent_to_one_at_a_time() {
     let lent = table.lend(handle).unwrap();
     assert_eq!(code(table.lend(handle)), ERR_BUSY);
     assert_eq!(code(table.remove(handle)), ERR_BUSY);
-    assert!(table.remove_all(OWNER).is_empty(), "what is in use stays");
+    assert!(table.remove_all(OWNER).is_empty(), "a lent value stays");
     drop(lent);
     assert!(table.remove_all(STRANGER).is_empty());
     assert_eq!(table.remove_all(OWNER), [1]);
@@ -102,7 +102,7 @@ fn a_value_is_lent_to_one_at_a_time() {
 }
 
 #[test]
-fn what_is_parked_is_kept_under_another_handle() {
+fn a_parked_value_is_kept_under_another_handle() {
     let table = table();
     let old = table.insert(7, OWNER).unwrap();
     let parked = Small::park(table.lend(old).unwrap());
@@ -115,7 +115,7 @@ fn what_is_parked_is_kept_under_another_handle() {
 }
 
 #[test]
-fn what_is_shut_is_kept_until_it_is_freed() {
+fn a_shut_value_is_kept_until_it_is_freed() {
     let table = table();
     let (ours, theirs) = (table.insert(1, OWNER).unwrap(), table.insert(2, STRANGER).unwrap());
     let lent = table.insert(3, OWNER).unwrap();
@@ -125,9 +125,9 @@ fn what_is_shut_is_kept_until_it_is_freed() {
     assert_eq!(code(table.remove(ours)), ERR_INVALID_ARGS);
     assert_eq!(*table.lend(theirs).unwrap(), 2);
     drop(in_use);
-    assert_eq!(*table.lend(lent).unwrap(), 3, "what is in use stays");
+    assert_eq!(*table.lend(lent).unwrap(), 3, "a lent value stays");
     table.shut_all(OWNER);
-    assert!(table.remove_all(OWNER).iter().eq(&[1, 3]), "it is there");
+    assert!(table.remove_all(OWNER).iter().eq(&[1, 3]), "both values are still there");
     let again = table.insert(4, OWNER).unwrap();
     table.shut_all(OWNER);
     table.shut_all(OWNER);
@@ -140,7 +140,7 @@ fn what_is_shut_is_kept_until_it_is_freed() {
 }
 
 #[test]
-fn only_what_is_parked_is_visited() {
+fn only_parked_values_are_visited() {
     let table = table();
     let handles: Vec<Handle> = (0..4).map(|n| table.insert(n, OWNER).unwrap()).collect();
     let parked = Small::park(table.lend(handles[0]).unwrap());
@@ -155,9 +155,9 @@ fn only_what_is_parked_is_visited() {
     assert_eq!(*woken.1, 1);
 }
 
-/// A close that shuts a value while its caller frees it: the caller gets it.
+/// A close shuts a value while its caller frees it: the caller must get it.
 #[test]
-fn each_value_is_freed_once_whoever_shuts_it() {
+fn each_value_is_freed_once_while_another_thread_shuts_it() {
     const ROUNDS: usize = if cfg!(miri) { 20 } else { 20_000 };
     let table = table();
     let begin = Barrier::new(2);
@@ -184,7 +184,7 @@ fn each_value_is_freed_once_whoever_shuts_it() {
 }
 
 #[test]
-fn what_a_panic_left_is_never_lent_again() {
+fn a_value_in_use_during_a_panic_is_never_lent_again() {
     let table = table();
     let handle = table.insert(1, OWNER).unwrap();
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -193,7 +193,7 @@ fn what_a_panic_left_is_never_lent_again() {
     }));
     assert!(panicked.is_err());
     assert_eq!(code(table.lend(handle)), ERR_INVALID_ARGS);
-    assert!(table.remove_all(OWNER).is_empty(), "nor dropped");
+    assert!(table.remove_all(OWNER).is_empty(), "it is not dropped either");
     let handle = table.insert(2, OWNER).unwrap();
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         table.with(handle, |_| -> Answer { panic!("on purpose") })
@@ -202,8 +202,8 @@ fn what_a_panic_left_is_never_lent_again() {
     assert_eq!(code(table.lend(handle)), ERR_INVALID_ARGS);
 }
 
-/// Threads insert, lend and remove at random, with handles of each other, stale ones too: a value is never seen by two, and
-/// never under a handle that is not its own.
+/// Threads insert, lend and remove at random, also with handles of each other and stale ones. A value must
+/// never be lent to two threads, and never under a handle that is not its own.
 #[test]
 fn threads_never_share_a_value() {
     const ROUNDS: u64 = if cfg!(miri) { 200 } else { 20_000 };
@@ -229,7 +229,7 @@ fn threads_never_share_a_value() {
                         _ => {
                             if let Ok(lent) = table.lend(handle) {
                                 assert_eq!(lent.0, stamp);
-                                assert_eq!(lent.1.fetch_add(1, Ordering::SeqCst), 0, "lent to two");
+                                assert_eq!(lent.1.fetch_add(1, Ordering::SeqCst), 0, "lent to two threads");
                                 served.fetch_add(1, Ordering::Relaxed);
                                 lent.1.fetch_sub(1, Ordering::SeqCst);
                             }
@@ -242,10 +242,10 @@ fn threads_never_share_a_value() {
     assert!(served.into_inner() as u64 > ROUNDS / 20);
 }
 
-/// One owner's values are removed again and again, while threads of others use places that were the first one's a moment ago: nobody
-/// is ever told that these are busy or gone, and each value ends once.
+/// One owner's values are removed repeatedly while other threads use slots that just belonged to that owner.
+/// Their handles must never be busy or stale, and each value must end once.
 #[test]
-fn to_remove_what_is_of_one_owner_never_touches_what_is_of_another() {
+fn removing_the_values_of_one_owner_never_touches_those_of_another() {
     const ROUNDS: u64 = if cfg!(miri) { 100 } else { 300_000 };
     let table: Table<Arc<u64>> = Table::new(Kind::Transaction);
     let (value, removed, stop) = (Arc::new(0), AtomicUsize::new(0), AtomicBool::new(false));
@@ -253,19 +253,19 @@ fn to_remove_what_is_of_one_owner_never_touches_what_is_of_another() {
     let use_places = |owner: Handle| {
         together.wait();
         for n in 0..ROUNDS {
-            // Its place is the next one's, and looks like the first owner's until then.
+            // The next value reuses this slot, which still has the first owner until then.
             let passing = table.insert(Arc::clone(&value), OWNER).unwrap();
             if n % 1024 != 0 && table.remove(passing).is_ok() {
                 removed.fetch_add(1, Ordering::Relaxed);
             }
             let handle = table.insert(Arc::clone(&value), owner).unwrap();
-            drop(table.lend(handle).expect("nobody else knows it"));
+            drop(table.lend(handle).expect("no other thread knows it"));
             if n % 3 == 0 {
-                let parked = Table::<Arc<u64>>::park(table.lend(handle).expect("nobody else knows it"));
-                let (_, lent) = table.wake(parked).expect("nobody removes it");
+                let parked = Table::<Arc<u64>>::park(table.lend(handle).expect("no other thread knows it"));
+                let (_, lent) = table.wake(parked).expect("no thread removes it");
                 drop(table.end(lent));
             } else {
-                drop(table.remove(handle).expect("nobody else knows it"));
+                drop(table.remove(handle).expect("no other thread knows it"));
             }
         }
     };
@@ -288,7 +288,7 @@ fn to_remove_what_is_of_one_owner_never_touches_what_is_of_another() {
 }
 
 #[test]
-fn what_was_parked_is_not_found_in_a_slot_that_serves_another() {
+fn a_parked_value_is_not_woken_from_a_reused_slot() {
     let table = table();
     let old = table.insert(7, OWNER).unwrap();
     let parked = Small::park(table.lend(old).unwrap());

@@ -1,9 +1,10 @@
-//! [`Window`]: rows of an iterator, seen without taking it.
+//! [`Window`]: rows of an iterator that can be read without lending it.
 //!
-//! Most calls on an iterator ask for the row it stands on or go one row on. Where that row and those lie that its cursor has read ahead
-//! is written here by who has taken the iterator, so that such a call costs a nanosecond or two. Others change nothing but
-//! the row it stands on. Two threads that use one iterator at a time, which the header forbids, may miss rows; what they see was
-//! written here as one.
+//! Most calls on an iterator read the current row or move one row on. The call that last held the iterator
+//! writes the locations of the current row and of the rows that the cursor has read ahead into the window. A
+//! call that is answered from the window costs a nanosecond or two, and changes nothing but the position. If
+//! two threads use one iterator at a time, which the header forbids, they may miss rows, but what they read is
+//! consistent.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
@@ -12,30 +13,30 @@ use tidesdb::types::RowSpan;
 
 use crate::pointer::Out;
 
-/// What a value shows without being taken.
+/// The part of a value that can be read without lending it.
 pub(crate) trait Front: Sync {
-    /// One that shows nothing.
+    /// An empty front.
     const NOTHING: Self;
-    /// Shows nothing. Called by who has the value.
+    /// Empties the front. Called by the thread that has the value.
     fn clear(&self);
 }
 
-/// Most values show nothing.
+/// Most values have no front.
 impl Front for () {
     const NOTHING: Self = ();
 
     fn clear(&self) {}
 }
 
-/// Most rows there are.
+/// Maximum number of rows.
 const ROWS: usize = 16;
-/// In `Window::written` the lowest bits are how many rows there are. Above them is a number that is another each time that rows are
-/// written.
+/// The lowest bits of `Window::written` hold the number of rows. The bits above hold a number that changes each
+/// time rows are written.
 const COUNT_BITS: u32 = 8;
 const COUNT: usize = (1 << COUNT_BITS) - 1;
 const _: () = assert!(ROWS <= COUNT);
 
-/// Where key and value of a row lie.
+/// The addresses and sizes of the key and value of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) key: *const u8,
@@ -45,7 +46,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Tells a caller where key and value lie.
+    /// Writes the addresses and sizes to the caller.
     #[inline(always)]
     pub(crate) fn tell(
         self,
@@ -61,37 +62,41 @@ impl Row {
     }
 }
 
-/// Rows that an iterator has at hand.
+/// The rows that an iterator shows.
 #[repr(C)]
 pub(crate) struct Window {
     written: AtomicUsize,
-    /// How many rows are left, the one stood on included. A step that comes late may leave one of older rows here: a word of its own, so that
-    /// it cannot undo what was written, and believed only within the count.
+    /// Number of rows left, including the current one. A delayed step may store a count for older rows here. So
+    /// this is a word of its own, which cannot undo a write of rows, and it is used only if it does not exceed
+    /// the count in `written`.
     left: AtomicUsize,
-    /// The bytes that keys are among, and where each row lies there. The last row is the last one here: the place of the row stood on is
-    /// told by how many are left.
+    /// Start of the memory that holds the keys; `rows` has the span of each row in it. The last row is the last
+    /// element of `rows`, so the number of rows left gives the position of the current row.
     keys: AtomicPtr<u8>,
-    /// What values are among: value and key are so far from here as they would be from `keys` if they lay there one behind the other.
+    /// Start of the memory that holds the values. A value is at the offset it would have from `keys` if it
+    /// followed its key there.
     values: AtomicPtr<u8>,
     rows: [AtomicU64; ROWS],
-    /// Whether the value of a row was asked for.
+    /// True if the value of a row was requested.
     asked: AtomicBool,
 }
 
 impl Window {
-    /// The row stood on, if it is here.
+    /// Returns the current row, if the window has it.
     #[inline(always)]
     pub(crate) fn row(&self) -> Option<Row> {
-        // No older than when the iterator was given back: who calls has seen that it is.
+        // At least as new as the write before the iterator was given back, because the caller has seen that it
+        // was.
         let written = self.written.load(Ordering::Relaxed);
         let left = self.left.load(Ordering::Relaxed);
         if left > written & COUNT {
             return None;
         }
-        // None for no row left, as there is no row `ROWS`.
+        // `None` if no row is left, because there is no row `ROWS`.
         let span = self.rows.get(ROWS.wrapping_sub(left))?.load(Ordering::Relaxed);
         let (keys, values) = (self.keys.load(Ordering::Relaxed), self.values.load(Ordering::Relaxed));
-        // Pairs with the fence in `open`: who has read any part of a later row sees that `written` has changed.
+        // Pairs with the fence in `show`: a reader that has read any part of newer rows sees that `written` has
+        // changed.
         fence(Ordering::Acquire);
         if self.written.load(Ordering::Relaxed) != written {
             return None;
@@ -105,14 +110,14 @@ impl Window {
         })
     }
 
-    /// The row stood on, if it is here, of which the value is asked for.
+    /// Returns the current row, if the window has it, and records that its value was requested.
     #[inline(always)]
     pub(crate) fn asked_row(&self) -> Option<Row> {
         self.ask();
         self.row()
     }
 
-    /// One row on, if it is here.
+    /// Moves to the next row. Returns false if the window does not have it.
     #[inline(always)]
     pub(crate) fn step(&self) -> bool {
         let left = self.left.load(Ordering::Relaxed);
@@ -123,13 +128,14 @@ impl Window {
         there
     }
 
-    /// Whether there is a row to stand on.
+    /// Returns true if there is a current row.
     #[inline(always)]
     pub(crate) fn is_open(&self) -> bool {
         self.written.load(Ordering::Relaxed) & COUNT != 0
     }
 
-    /// Ends the showing, if there is one; how many rows were left then. For who has the iterator.
+    /// Closes the window. Returns the number of rows that were left if it was open. Called by the thread that
+    /// has the iterator.
     #[inline]
     pub(crate) fn close(&self) -> Option<usize> {
         let written = self.written.load(Ordering::Relaxed);
@@ -140,7 +146,8 @@ impl Window {
         Some(self.left.load(Ordering::Relaxed))
     }
 
-    /// Shows these rows, of which the iterator stands on the first; none if they are too many. For who has the iterator and has closed it.
+    /// Shows these rows; the iterator is on the first one. Shows nothing if there are too many. Called by the
+    /// thread that has the iterator, after `close`.
     #[inline]
     pub(crate) fn open(&self, bytes: &[u8], rows: &[RowSpan]) {
         if rows.len() <= ROWS {
@@ -148,7 +155,7 @@ impl Window {
         }
     }
 
-    /// Shows one row, unless it is too long. As [`Window::open`].
+    /// Shows one row, unless it is too long. Otherwise like [`Window::open`].
     #[inline]
     pub(crate) fn open_one(&self, key: &[u8], value: &[u8]) {
         if let Some(row) = RowSpan::new(0, key.len(), value.len()) {
@@ -169,13 +176,13 @@ impl Window {
         self.written.store(written & !COUNT | rows.len(), Ordering::Release);
     }
 
-    /// Notes that the value of the row stood on was asked for.
+    /// Records that the value of the current row was requested.
     #[inline(always)]
     pub(crate) fn ask(&self) {
         self.asked.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was, since the last time. For who has the iterator.
+    /// Returns whether a value was requested since the last call. Called by the thread that has the iterator.
     #[inline]
     pub(crate) fn was_asked(&self) -> bool {
         let asked = self.asked.load(Ordering::Relaxed);
@@ -224,18 +231,18 @@ mod tests {
             assert_eq!(parts(window.row().unwrap()), at);
             assert_eq!(window.step(), left > 1);
         }
-        assert_eq!(parts(window.row().unwrap()), (1, 1, 9), "the last one stays");
+        assert_eq!(parts(window.row().unwrap()), (1, 1, 9), "the position stays on the last row");
         assert_eq!(window.close(), Some(1));
         assert!(window.row().is_none() && !window.step() && !window.is_open());
         window.open(&bytes, &[span(0, 1, 1); ROWS]);
         assert!((1..ROWS).all(|_| window.row().is_some() && window.step()) && !window.step());
         window.close();
         window.open(&bytes, &[span(0, 1, 1); ROWS + 1]);
-        assert!(window.row().is_none(), "there is no room for so many");
+        assert!(window.row().is_none(), "too many rows are not shown");
     }
 
     #[test]
-    fn one_row_may_lie_in_two_places() {
+    fn key_and_value_of_one_row_may_be_in_separate_memory() {
         let (window, key, value) = (Window::NOTHING, vec![1_u8; 20], vec![2_u8; 60_000]);
         window.open_one(&key, &value);
         let row = window.row().unwrap();
@@ -244,13 +251,13 @@ mod tests {
         assert!(!window.was_asked() && window.asked_row() == Some(row) && window.was_asked());
         window.close();
         window.open_one(&key, &[0; 1 << 16]);
-        assert!(window.row().is_none(), "too long");
+        assert!(window.row().is_none(), "too long a row is not shown");
     }
 
-    /// Whoever looks while rows are written sees rows of one writing, or none: here rows of an even length lie among the first bytes and
-    /// rows of an odd one among the second.
+    /// A reader that runs during writes must see the rows of one write, or none. Here, rows of an even length
+    /// are in the first buffer and rows of an odd length in the second.
     #[test]
-    fn what_is_seen_was_written_as_one() {
+    fn a_concurrent_reader_sees_consistent_rows() {
         const ENOUGH: usize = if cfg!(miri) { 20 } else { 1_000_000 };
         let (window, bytes) = (Window::NOTHING, [vec![0_u8; 1 << 12], vec![0_u8; 1 << 12]]);
         let (seen, stop) = (AtomicUsize::new(0), AtomicBool::new(false));

@@ -1,4 +1,4 @@
-//! The fields that are kept as text, each with its key: one table for reading and for writing.
+//! The settings that are stored as text, each with its key: one table for reading and writing.
 
 use std::ffi::{c_char, c_int};
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::abi::FamilyConfig;
 use crate::pointer::{bytes_of, put_text};
 
-/// Numbers that have names, each at its number.
+/// Names of enumeration values; the index is the value.
 const COMPRESSIONS: [&str; 5] = ["NONE", "SNAPPY", "LZ4", "ZSTD", "LZ4_FAST"];
 const SYNC_MODES: [&str; 3] = ["NONE", "FULL", "INTERVAL"];
 const ISOLATIONS: [&str; 5] =
@@ -19,25 +19,25 @@ pub(super) enum Field<'a> {
     Int(&'a mut c_int),
     Double(&'a mut f64),
     Float(&'a mut f32),
-    /// Any bytes but 0.
+    /// Any bytes except 0.
     Text(&'a mut [c_char]),
-    /// A number whose values have names; written as its name.
+    /// An enumeration, written by name.
     Named(&'a mut c_int, &'static [&'static str]),
-    /// The same, written as a number.
+    /// An enumeration, written as a number.
     Numbered(&'a mut c_int, &'static [&'static str]),
 }
 
 /// A value as text.
 #[derive(Debug, PartialEq)]
 pub(super) enum Shown {
-    /// As it is.
+    /// The text itself.
     Plain(String),
-    /// In hexadecimal: a line of a file cannot hold it as it is.
+    /// The text in hexadecimal, because a line of the file cannot hold it.
     Hex(String),
 }
 
 impl Field<'_> {
-    /// Its value as text.
+    /// Returns the value as text.
     pub(super) fn show(&self) -> Shown {
         match self {
             Self::Text(text) => show_text(bytes_of(text.split_last().map_or(&[], |(_, rest)| rest))),
@@ -60,7 +60,7 @@ impl Field<'_> {
         }
     }
 
-    /// Takes its value from text; `None` if that is none.
+    /// Sets the value from text. Returns `None` if the text is not a valid value.
     pub(super) fn read(&mut self, text: &str) -> Option<()> {
         match self {
             Self::Size(n) => **n = parse(text)?,
@@ -78,7 +78,8 @@ impl Field<'_> {
         Some(())
     }
 
-    /// Takes its value from hexadecimal; `None` if that is none, or if a text cannot hold it.
+    /// Sets the value from hexadecimal digits. Returns `None` if they are invalid or the field cannot hold the
+    /// text.
     pub(super) fn read_hex(&mut self, text: &str) -> Option<()> {
         let Self::Text(array) = self else { return None };
         let bytes = unhex(text)?;
@@ -87,7 +88,8 @@ impl Field<'_> {
     }
 }
 
-/// A reader of the file trims a line, and ends it where a control character may be taken for its end.
+/// Chooses the form: readers of the file trim lines and may end a line at a control character, so such texts
+/// are written in hex.
 fn show_text(bytes: Vec<u8>) -> Shown {
     match String::from_utf8(bytes) {
         Ok(text) if is_plain(&text) => Shown::Plain(text),
@@ -96,7 +98,7 @@ fn show_text(bytes: Vec<u8>) -> Shown {
     }
 }
 
-/// Whether a line of a file can hold a text as it is.
+/// Returns whether a line of the file can hold the text.
 pub(super) fn is_plain(text: &str) -> bool {
     text.trim() == text && !text.chars().any(char::is_control)
 }
@@ -105,7 +107,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes that pairs of hexadecimal digits stand for.
+/// Decodes pairs of hexadecimal digits.
 fn unhex(text: &str) -> Option<Vec<u8>> {
     let digit = |c: &u8| char::from(*c).to_digit(16);
     let byte = |pair: &[u8]| match pair {
@@ -124,7 +126,7 @@ fn truth(text: &str) -> Option<c_int> {
     if is("true") || is("yes") { Some(1) } else { (is("false") || is("no")).then_some(0) }
 }
 
-/// All fields that are kept, in the order of the structure.
+/// Returns all stored fields, in the order of the structure.
 pub(super) fn fields(config: &mut FamilyConfig) -> [(&'static str, Field<'_>); 26] {
     use Field::{Double, Float, Int, Long, Named, Numbered, Size, Text};
     let c = config;

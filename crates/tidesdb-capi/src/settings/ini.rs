@@ -1,8 +1,9 @@
-//! Settings as an INI file: one section, a key for each field. Keys that nobody knows are skipped, so that a file of another
-//! version can be read.
+//! Settings as an INI file: one section, a key for each field. Unknown keys are skipped, so files of other
+//! versions can be read.
 //!
-//! A name or context that a line cannot hold (control characters, blanks at an end, no UTF-8) is written in hexadecimal, under the key
-//! of the field with `_hex` behind it. Programs that do not know that key pass over it; all other values look as they always did.
+//! A name or context that a line cannot hold (control characters, blanks at an end, not UTF-8) is written in
+//! hexadecimal, under the field's key with the suffix `_hex`. Programs that do not know that key skip it; the
+//! form of all other values is unchanged.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -17,14 +18,16 @@ fn failure(code: Code, what: impl std::fmt::Display) -> Failure {
     Failure::text_of(code, what.to_string())
 }
 
-/// Section of the keys before the first head. No section has this name, so that all are written with their heads.
+/// Section of the keys before the first section header. No section can have this name, so every section is
+/// written with a header.
 const HEADLESS: &str = "\n";
-/// The section whose head was left out in older files.
+/// The section that older files write without a header.
 const DEFAULT: &str = "default";
-/// What is behind the key of a value in hexadecimal.
+/// Suffix of the key of a hexadecimal value.
 const HEX: &str = "_hex";
 
-/// Names are told apart by case, and a value goes to the end of its line: names of orders may hold any sign.
+/// Returns an empty file. Names are case-sensitive and a value extends to the end of its line, because
+/// comparator names may contain any character.
 fn empty() -> Ini {
     let mut ini = Ini::new_cs();
     ini.set_default_section(HEADLESS);
@@ -32,7 +35,7 @@ fn empty() -> Ini {
     ini
 }
 
-/// The settings as text.
+/// Returns the settings as text.
 pub(crate) fn to_text(section: &str, config: &FamilyConfig) -> String {
     let mut config = *config;
     let mut ini = empty();
@@ -45,10 +48,10 @@ pub(crate) fn to_text(section: &str, config: &FamilyConfig) -> String {
     ini.writes()
 }
 
-/// The default settings with what the section says otherwise; a section that is not there says nothing.
+/// Returns the default settings, overridden by the section. A missing section overrides nothing.
 ///
 /// # Errors
-/// `ERR_CORRUPTION` for what is no INI or no value of its field; the text names `file`.
+/// `ERR_CORRUPTION` if the text is not INI or a value is invalid for its field; the message names `file`.
 pub(crate) fn from_text(file: &str, text: &str, section: &str) -> Answer<FamilyConfig> {
     let mut ini = empty();
     ini.read(text.to_owned()).map_err(|e| failure(ERR_CORRUPTION, format!("{file}: {e}")))?;
@@ -76,7 +79,7 @@ pub(crate) fn from_text(file: &str, text: &str, section: &str) -> Answer<FamilyC
 /// Reads the settings in a section of a file.
 ///
 /// # Errors
-/// `ERR_IO`; as [`from_text`].
+/// `ERR_IO`; otherwise as for [`from_text`].
 pub(crate) fn load(file: &Path, section: &str) -> Answer<FamilyConfig> {
     let name = file.display();
     let text = std::fs::read(file).map_err(|e| failure(ERR_IO, format!("read of {name}: {e}")))?;
@@ -85,14 +88,15 @@ pub(crate) fn load(file: &Path, section: &str) -> Answer<FamilyConfig> {
     from_text(&name.to_string(), &text, section)
 }
 
-/// Writes a file with one section, durable. A file that was there is replaced whole or not at all.
+/// Writes a file with one section, durably. An existing file is replaced atomically.
 ///
 /// # Errors
-/// `ERR_INVALID_ARGS` for a section whose head a line cannot hold, `ERR_IO`.
+/// `ERR_INVALID_ARGS` for a section name that a line cannot hold, `ERR_IO`.
 pub(crate) fn save(file: &Path, section: &str, config: &FamilyConfig) -> Answer {
     if section.is_empty() || section.contains(']') || !is_plain(section) {
-        tracing::warn!(section, "settings are not saved: no line of a file can hold the name of the section");
-        let what = "a section needs a name without brackets, control characters and blanks at its ends";
+        tracing::warn!(section, "settings not saved: a line of the file cannot hold the section name");
+        let what =
+            "a section name must not be empty or have brackets, control characters or blanks at its ends";
         return Err(failure(ERR_INVALID_ARGS, what));
     }
     let name = file.display().to_string();
@@ -111,6 +115,6 @@ pub(crate) fn save(file: &Path, section: &str, config: &FamilyConfig) -> Answer 
 }
 
 fn sync_directory(dir: &Path) -> std::io::Result<()> {
-    #[expect(clippy::disallowed_methods, reason = "a file of the caller's, outside of every database")]
+    #[expect(clippy::disallowed_methods, reason = "a file of the caller, outside of every database")]
     std::fs::File::open(dir)?.sync_all()
 }

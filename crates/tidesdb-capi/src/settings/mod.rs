@@ -1,7 +1,7 @@
-//! The settings of a family: what C says, what the engine makes of it, and its form as text.
+//! The settings of a family: C's structure, its conversion for the engine, and its form as text.
 //!
-//! Some fields have no meaning for this engine (skip lists, B+trees, object stores, the shape of levels). They are accepted, kept and
-//! given back.
+//! Some fields have no effect in this engine (skip lists, B+trees, object stores, the shape of levels). They
+//! are accepted, stored and returned.
 
 mod fields;
 mod ini;

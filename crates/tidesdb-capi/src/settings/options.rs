@@ -1,4 +1,4 @@
-//! What the engine makes of C's settings.
+//! Conversion of C's settings to the engine's.
 
 use std::ffi::c_int;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::abi::{Config, FamilyConfig, SYNC_FULL, SYNC_INTERVAL, SYNC_NONE};
 use crate::failure::{Answer, invalid};
 use crate::pointer::{put_text, text_of};
 
-/// Refuses settings outside of their domain.
+/// Checks that settings are in their domains.
 ///
 /// # Errors
 /// `ERR_INVALID_ARGS`.
@@ -19,23 +19,23 @@ fn check(config: &FamilyConfig) -> Answer {
         SYNC_NONE | SYNC_FULL => {}
         SYNC_INTERVAL if config.sync_interval_us > 0 => {}
         SYNC_INTERVAL => return Err(invalid!("sync mode INTERVAL needs sync_interval_us above 0")),
-        _ => return Err(invalid!("sync_mode is none of NONE, FULL, INTERVAL")),
+        _ => return Err(invalid!("sync_mode must be NONE, FULL or INTERVAL")),
     }
     if config.enable_bloom_filter != 0 && !(config.bloom_fpr > 0.0 && config.bloom_fpr < 1.0) {
         return Err(invalid!("bloom_fpr must be above 0 and below 1"));
     }
     if !(0..=4).contains(&config.default_isolation_level) {
-        return Err(invalid!("default_isolation_level is none of the five levels"));
+        return Err(invalid!("default_isolation_level must be 0 to 4"));
     }
     Ok(())
 }
 
 fn compression(config: &FamilyConfig) -> Answer<Compression> {
     let known = u8::try_from(config.compression_algorithm).ok().and_then(Compression::from_u8);
-    known.ok_or(invalid!("compression_algorithm is none that is known"))
+    known.ok_or(invalid!("compression_algorithm is unknown"))
 }
 
-/// When commits that write to the family are to be durable.
+/// Returns when commits that write to the family become durable.
 pub(crate) fn sync_mode(config: &FamilyConfig) -> SyncMode {
     mode(config.sync_mode, config.sync_interval_us)
 }
@@ -48,17 +48,17 @@ fn mode(number: c_int, interval_us: u64) -> SyncMode {
     }
 }
 
-/// When every commit of a database is to be durable at the latest, whatever its families ask for: the sync mode of the unified
-/// memtable, if that is asked for. An interval of 0 means the default of a family.
+/// Returns when every commit of a database becomes durable at the latest, whatever its families ask for: the
+/// sync mode of the unified memtable, if that is enabled. An interval of 0 means the default of a family.
 ///
 /// # Errors
-/// `ERR_INVALID_ARGS` for a mode out of its domain.
+/// `ERR_INVALID_ARGS` for an invalid mode.
 pub(crate) fn unified_sync_mode(config: &Config) -> Answer<SyncMode> {
     if config.unified_memtable == 0 {
         return Ok(SyncMode::None);
     }
     if !(SYNC_NONE..=SYNC_INTERVAL).contains(&config.unified_memtable_sync_mode) {
-        return Err(invalid!("unified_memtable_sync_mode is none of NONE, FULL, INTERVAL"));
+        return Err(invalid!("unified_memtable_sync_mode must be NONE, FULL or INTERVAL"));
     }
     let interval = match config.unified_memtable_sync_interval_us {
         0 => FamilyConfig::default().sync_interval_us,
@@ -67,10 +67,11 @@ pub(crate) fn unified_sync_mode(config: &Config) -> Answer<SyncMode> {
     Ok(mode(config.unified_memtable_sync_mode, interval))
 }
 
-/// The engine's settings of a family, `base` for all that C does not speak of. A size of 0 means the default.
+/// Returns the engine's settings of a family. Settings without a C field come from `base`. A size of 0 means
+/// the default.
 ///
 /// # Errors
-/// As [`check`].
+/// Those of [`check`].
 pub(crate) fn options(config: &FamilyConfig, base: FamilyOptions) -> Answer<FamilyOptions> {
     check(config)?;
     let defaults = FamilyOptions::default();
@@ -90,7 +91,7 @@ pub(crate) fn options(config: &FamilyConfig, base: FamilyOptions) -> Answer<Fami
     Ok(options)
 }
 
-/// Bits per key for a rate of false positives: log2(1/p) / ln 2, as in Bloom's paper of 1970.
+/// Returns the bits per key for a false positive rate p: log2(1/p) / ln 2, as in Bloom's paper of 1970.
 fn filter_bits(config: &FamilyConfig) -> u32 {
     if config.enable_bloom_filter == 0 {
         return 0;
@@ -98,11 +99,11 @@ fn filter_bits(config: &FamilyConfig) -> u32 {
     (-config.bloom_fpr.log2() / std::f64::consts::LN_2).ceil().clamp(1.0, 32.0) as u32
 }
 
-/// C's names of the orders that are always there.
+/// C's names of the built-in comparators.
 pub(crate) const BUILT_IN: [&str; 6] =
     ["memcmp", "lexicographic", "uint64", "int64", "reverse", "case_insensitive"];
 
-/// The engine's order of one of C's built-in names.
+/// Returns the engine's comparator for one of C's built-in names.
 pub(crate) fn engine_order(name: &str) -> Option<Comparator> {
     match name {
         "" | "memcmp" => Some(Comparator::bytewise()),
@@ -115,7 +116,7 @@ pub(crate) fn engine_order(name: &str) -> Option<Comparator> {
     }
 }
 
-/// The settings of a family that C did not create, as far as the engine's say.
+/// Returns the settings of a family that C did not create, as far as the engine's options determine them.
 pub(crate) fn of_engine(options: &FamilyOptions) -> FamilyConfig {
     let mut config = FamilyConfig {
         write_buffer_size: options.write_buffer_bytes,
@@ -129,8 +130,8 @@ pub(crate) fn of_engine(options: &FamilyOptions) -> FamilyConfig {
     config
 }
 
-/// Has `config` name the order that the family has. Settings that an older version kept may name another: the text could not hold every
-/// name.
+/// Sets the comparator name in `config` to that of the family. Settings stored by an older version may name
+/// another one, because its text format could not hold every name.
 pub(crate) fn correct_order(config: &mut FamilyConfig, options: &FamilyOptions) {
     let name = text_of(&config.comparator_name).unwrap_or_default();
     let named = engine_order(&name).map_or_else(|| engine_name(&name), |order| order.name().to_owned());
@@ -138,21 +139,22 @@ pub(crate) fn correct_order(config: &mut FamilyConfig, options: &FamilyOptions) 
         tracing::warn!(
             named,
             order = options.comparator.name(),
-            "the kept settings of a family name another comparator"
+            "the stored settings of a family name another comparator"
         );
         put_text(&mut config.comparator_name, c_name(options.comparator.name()));
     }
 }
 
-/// What comes before the names of users' orders in the engine, which has names of its own for the built-in ones.
+/// Prefix of the names of user-defined comparators in the engine, which has its own names for the built-in
+/// ones.
 const USERS: &str = "c:";
 
-/// The engine's name of a user's order.
+/// Returns the engine's name of a user-defined comparator.
 pub(crate) fn engine_name(name: &str) -> String {
     format!("{USERS}{name}")
 }
 
-/// C's name of one of the engine's orders.
+/// Returns C's name of one of the engine's comparators.
 fn c_name(engine: &str) -> &str {
     let is = |name: &&str| engine_order(name).is_some_and(|order| order.name() == engine);
     let users = || engine.strip_prefix(USERS).unwrap_or(engine);

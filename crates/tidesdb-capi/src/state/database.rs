@@ -1,7 +1,8 @@
-//! An open database: the engine's, with what C knows beside it.
+//! An open database: the engine's database and the state that C needs in addition.
 //!
-//! Which families there are, only the engine knows; here they get their handles and the settings C gave them. Those settings are kept
-//! in a family of their own, so they are as durable as everything else: key `family/<id>`, value the settings as text.
+//! The engine keeps the list of families; this module gives them handles and keeps their C settings. The
+//! settings are stored in a family of their own, so they are as durable as all other data: key `family/<id>`,
+//! value the settings as text.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -26,34 +27,35 @@ use crate::log::Messages;
 use crate::pointer::{bytes_of, put_text, text_of};
 use crate::settings;
 
-/// The family that keeps the settings. It is not listed.
+/// The family that stores the settings. It is not listed.
 pub(crate) const SETTINGS_FAMILY: &str = "tidesdb:settings";
-/// Section of the text that keeps the settings of one family.
+/// Section name in the stored settings of a family.
 const SECTION: &str = "family";
 
-/// What was settled when it was opened.
+/// The properties fixed when the database was opened.
 pub(crate) struct Facts {
     pub(crate) path: PathBuf,
-    /// Bytes of memory that it may use.
+    /// Memory limit in bytes.
     pub(crate) memory_limit: u64,
     pub(crate) has_cache: bool,
-    /// Whether the caller asked for one memtable for all families. The engine has one log for all of them anyway.
+    /// True if the caller asked for one memtable for all families. The engine has one log for all of them in
+    /// any case.
     pub(crate) unified: bool,
-    /// When every commit is durable at the latest; a family may ask for more.
+    /// When every commit becomes durable at the latest; a family may ask for more.
     pub(crate) sync: SyncMode,
-    /// Whether closing it waits for merges that are due.
+    /// True if closing waits for merges that are due.
     pub(crate) waits_at_close: bool,
-    /// The object store, which is destroyed when it is closed.
+    /// The object store, destroyed when the database is closed.
     pub(crate) connector: Option<Arc<Connector>>,
-    /// Where messages go as long as it is there.
+    /// Keeps the log destination open while the database is open.
     pub(crate) _messages: Messages,
 }
 
-/// Bytes of the writes of each transaction.
+/// The bytes written by each transaction.
 #[derive(Default)]
 struct Counted {
     bytes: Vec<Weak<AtomicU64>>,
-    /// Length of the list at which freed transactions are removed.
+    /// Length of the list at which freed transactions are removed from it.
     full: usize,
 }
 
@@ -61,11 +63,13 @@ struct Counted {
 pub(crate) struct Database {
     engine: Db,
     orders: Orders,
-    /// Those that somebody asked for, with their handles.
+    /// The families that callers asked for, with their handles.
     families: Mutex<HashMap<FamilyId, (Handle, Arc<Family>)>>,
-    /// Bytes of the writes of each transaction; those of freed ones go when the list has doubled.
+    /// The bytes written by each transaction. Entries of freed transactions are removed whenever the list has
+    /// doubled.
     transactions: Mutex<Counted>,
-    /// Held by who changes which families there are, so that a name means one of them from beginning to end.
+    /// Held by a thread that changes the list of families, so that a name refers to one family throughout the
+    /// call.
     catalog: Mutex<()>,
     facts: Facts,
     closed: AtomicBool,
@@ -73,7 +77,7 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// What `tidesdb_open` opened.
+    /// Wraps the engine's database, opened by `tidesdb_open`.
     pub(crate) fn new(engine: Db, facts: Facts) -> Self {
         Self {
             engine,
@@ -87,7 +91,7 @@ impl Database {
         }
     }
 
-    /// Gives it its handle.
+    /// Creates the handle of the database.
     ///
     /// # Errors
     /// `ERR_MEMORY`.
@@ -96,56 +100,56 @@ impl Database {
         Ok(*self.handle.get_or_init(|| handle))
     }
 
-    /// The handle that stands for it.
+    /// Returns the handle of the database.
     #[inline]
     pub(super) fn handle(&self) -> Handle {
         self.handle.get().copied().unwrap_or(Handle::NULL)
     }
 
-    /// The engine's database.
+    /// Returns the engine's database.
     pub(crate) fn engine(&self) -> &Db {
         &self.engine
     }
 
-    /// Bytes of memory that it may use.
+    /// Returns the memory limit in bytes.
     #[inline]
     pub(crate) fn memory_limit(&self) -> u64 {
         self.facts.memory_limit
     }
 
-    /// Whether the caller asked for one memtable for all families.
+    /// Returns whether the caller asked for one memtable for all families.
     pub(crate) fn is_unified(&self) -> bool {
         self.facts.unified
     }
 
-    /// When every commit is durable at the latest; a family may ask for more.
+    /// Returns when every commit becomes durable at the latest; a family may ask for more.
     #[inline]
     pub(super) fn sync(&self) -> SyncMode {
         self.facts.sync
     }
 
-    /// Whether there is a cache of blocks.
+    /// Returns whether there is a block cache.
     pub(crate) fn has_cache(&self) -> bool {
         self.facts.has_cache
     }
 
-    /// The name of the object store; `None` without one.
+    /// Returns the name of the object store; `None` without one.
     pub(crate) fn connector(&self) -> Option<&'static std::ffi::CStr> {
         self.facts.connector.as_ref().map(|connector| connector.name())
     }
 
-    /// Whether it lies in this directory.
+    /// Returns whether the database is in this directory.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
         path.canonicalize().is_ok_and(|path| path == self.facts.path)
     }
 
-    /// Whether it was closed.
+    /// Returns whether it was closed.
     #[inline]
     pub(super) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
     }
 
-    /// Where a new transaction counts the bytes of its writes.
+    /// Registers a new transaction. Returns the counter for the bytes of its writes.
     pub(super) fn count_transaction(&self) -> Arc<AtomicU64> {
         let bytes = Arc::default();
         let mut counted = self.transactions.lock();
@@ -157,20 +161,20 @@ impl Database {
         bytes
     }
 
-    /// Length of the list of transactions.
+    /// Returns the length of the list of transactions.
     #[cfg(test)]
     pub(super) fn transactions_listed(&self) -> usize {
         self.transactions.lock().bytes.len()
     }
 
-    /// Bytes of the writes of all transactions that have not ended.
+    /// Returns the bytes written by all transactions that have not ended.
     pub(crate) fn transaction_bytes(&self) -> u64 {
         let counted = self.transactions.lock();
         let live = counted.bytes.iter().filter_map(Weak::upgrade);
         live.map(|bytes| bytes.load(Ordering::Relaxed)).sum()
     }
 
-    /// Refuses to go on after the end.
+    /// Fails if the database was closed.
     ///
     /// # Errors
     /// `ERR_INVALID_DB`.
@@ -178,14 +182,14 @@ impl Database {
         if self.is_closed() { Err(CLOSED) } else { Ok(()) }
     }
 
-    /// Names of all families, sorted.
+    /// Returns the names of all families, sorted.
     pub(crate) fn names(&self) -> Vec<String> {
         let mut names = self.engine.families();
         names.retain(|name| name != SETTINGS_FAMILY);
         names
     }
 
-    /// The number above those of all families, from 0 on; that of the library's own family is not counted.
+    /// Returns the number after those of all families, starting at 0; the library's own family is not counted.
     pub(crate) fn next_family(&self) -> u32 {
         let names = self.names();
         let numbers = names.iter().filter_map(|name| Some(self.engine.family(name).ok()?.id().0));
@@ -193,17 +197,17 @@ impl Database {
         numbers.max().map_or(0, |largest| largest.saturating_sub(own))
     }
 
-    /// The family called `name`, and its handle.
+    /// Returns the family called `name`, and its handle.
     ///
     /// # Errors
-    /// `ERR_NOT_FOUND`; `ERR_INVALID_ARGS` for one whose key order is not registered yet.
+    /// `ERR_NOT_FOUND`; `ERR_INVALID_ARGS` for a family whose comparator is not registered yet.
     pub(crate) fn family(self: &Arc<Self>, name: &str) -> Answer<(Handle, Arc<Family>)> {
         if name == SETTINGS_FAMILY {
-            return Err(told!(ERR_NOT_FOUND, "this family is the library's own"));
+            return Err(told!(ERR_NOT_FOUND, "this family is reserved for the library"));
         }
         let mut families = self.families.lock();
-        // Under the lock, which a drop takes after the engine has dropped the family: what is found here, and given a handle, the drop
-        // finds, too.
+        // Under the lock, which a drop takes after the engine has dropped the family. So a family that is found
+        // here and given a handle is also found by the drop.
         let engine = self.engine.family(name)?;
         if let Some((handle, family)) = families.get(&engine.id()) {
             return Ok((*handle, Arc::clone(family)));
@@ -212,7 +216,8 @@ impl Database {
         self.adopt(&mut families, engine, &config)
     }
 
-    /// Gives a family its handle. Closing takes the handles under the same lock, after it has said that it closes.
+    /// Creates the handle of a family. Closing takes the handles under the same lock, after it has set
+    /// `closed`.
     fn adopt(
         self: &Arc<Self>,
         families: &mut HashMap<FamilyId, (Handle, Arc<Family>)>,
@@ -230,36 +235,36 @@ impl Database {
     /// Creates a family.
     ///
     /// # Errors
-    /// `ERR_INVALID_ARGS` for a name or setting out of its domain, `ERR_NOT_FOUND` for a key order that is not registered,
-    /// `ERR_EXISTS`; the engine's.
+    /// `ERR_INVALID_ARGS` for an invalid name or setting, `ERR_NOT_FOUND` for a comparator that is not
+    /// registered, `ERR_EXISTS`; the engine's errors.
     pub(crate) fn create(self: &Arc<Self>, name: &str, config: &FamilyConfig) -> Answer {
         callback::not_in_order()?;
         check_name(name)?;
         if config.write_buffer_size as u64 > self.facts.memory_limit / 2 {
-            return Err(invalid!("two write buffers are larger than the memory limit"));
+            return Err(invalid!("write_buffer_size is larger than half of the memory limit"));
         }
         let order_name = text_of(&config.comparator_name)?;
         let order = self.orders.find(&order_name)?;
         let options = settings::options(config, FamilyOptions::default().comparator(order))?;
         let mut config = *config;
         put_text(&mut config.comparator_name, &order_name);
-        let context = bytes_of(&config.comparator_ctx_str); // either may come without an end
+        let context = bytes_of(&config.comparator_ctx_str); // both arrays may lack the terminating zero
         put_text(&mut config.comparator_ctx_str, context);
         if let Some(order) = self.orders.registered(&order_name) {
             put_text(&mut config.comparator_ctx_str, order.context_text.as_bytes());
         }
         let _catalog = self.catalog.lock();
-        // Who asks for the family before its settings are kept waits here.
+        // A thread that asks for the family before its settings are stored waits here.
         let mut families = self.families.lock();
         let engine = self.engine.create_family(name, options)?;
         self.keep_settings(&engine, &config)?;
         self.adopt(&mut families, engine, &config).map(drop)
     }
 
-    /// Makes a family `new` with the contents and settings of `source`.
+    /// Creates a family `new` with the contents and settings of `source`.
     ///
     /// # Errors
-    /// As [`Database::create`]; `ERR_NOT_FOUND` for the source.
+    /// Those of [`Database::create`]; `ERR_NOT_FOUND` for the source.
     pub(crate) fn clone_family(self: &Arc<Self>, source: &str, new: &str) -> Answer {
         callback::not_in_order()?;
         check_name(new)?;
@@ -273,10 +278,10 @@ impl Database {
         self.keep_settings(&engine, &config)
     }
 
-    /// Gives a family another name; its handle stays.
+    /// Renames a family; its handle stays valid.
     ///
     /// # Errors
-    /// As [`Database::create`]; `ERR_NOT_FOUND`.
+    /// Those of [`Database::create`]; `ERR_NOT_FOUND`.
     pub(crate) fn rename(self: &Arc<Self>, old: &str, new: &str) -> Answer {
         callback::not_in_order()?;
         check_name(new)?;
@@ -285,10 +290,10 @@ impl Database {
         if old == new { Ok(()) } else { Ok(self.engine.rename_family(old, new)?) }
     }
 
-    /// Drops a family; its handle is stale from then on.
+    /// Drops a family; its handle becomes stale.
     ///
     /// # Errors
-    /// `ERR_NOT_FOUND`; the engine's.
+    /// `ERR_NOT_FOUND`; the engine's errors.
     pub(crate) fn drop_family(self: &Arc<Self>, name: &str) -> Answer {
         callback::not_in_order()?;
         let _catalog = self.catalog.lock();
@@ -296,25 +301,26 @@ impl Database {
         self.drop_one(handle, &family)
     }
 
-    /// The catalog is locked.
+    /// Drops a family. The caller holds the catalog lock.
     fn drop_one(&self, handle: Handle, family: &Family) -> Answer {
         self.engine.drop_family(&family.engine().name())?;
         family.drop_handle();
         self.families.lock().remove(&family.engine().id());
         FAMILIES.retire(handle);
-        // Those that were freed and wait in other threads would keep the family, and its files with it.
+        // Freed transactions that are parked in other threads would keep the family alive, and with it its
+        // files.
         TRANSACTIONS.visit_parked(self.handle(), Transaction::forget_dropped);
-        // The family is dropped, whatever becomes of this: a number is never used again.
+        // If this fails, the family is still dropped: its number is never used again.
         if let Err(error) = self.engine.default_family().delete(&settings_key(family.engine())) {
-            tracing::warn!(%error, "settings of a dropped family stay behind");
+            tracing::warn!(%error, "the settings of a dropped family could not be deleted");
         }
         Ok(())
     }
 
-    /// Drops the family that `handle` stands for.
+    /// Drops the family of `handle`.
     ///
     /// # Errors
-    /// As [`Database::drop_family`]; `ERR_INVALID_ARGS` for a family of another database.
+    /// Those of [`Database::drop_family`]; `ERR_INVALID_ARGS` for a family of another database.
     pub(crate) fn delete_family(self: &Arc<Self>, handle: Handle) -> Answer {
         callback::not_in_order()?;
         let _catalog = self.catalog.lock();
@@ -326,21 +332,21 @@ impl Database {
         self.drop_one(handle, &family)
     }
 
-    /// Adds a key order; families that waited for it are there from now on.
+    /// Registers a comparator. Unresolved families that use it become available.
     ///
     /// # Errors
-    /// `ERR_INVALID_ARGS` for a name that is too long or taken; the engine's.
+    /// `ERR_INVALID_ARGS` for a name that is too long or taken; the engine's errors.
     pub(crate) fn register(&self, order: Order) -> Answer {
         callback::not_in_order()?;
         self.orders.add(order, |comparator| Ok(self.engine.register_comparator(comparator)?))
     }
 
-    /// The user's order called `name`.
+    /// Returns the user-defined comparator called `name`.
     pub(crate) fn order(&self, name: &str) -> Option<Order> {
         self.orders.registered(name)
     }
 
-    /// Refuses a pair that would take more than three quarters of the memory.
+    /// Refuses a pair that would take more than three quarters of the memory limit.
     #[inline]
     pub(super) fn check_size(&self, key: &[u8], value: &[u8]) -> Answer {
         let bytes = key.len() as u64 + value.len() as u64;
@@ -356,16 +362,16 @@ impl Database {
         Ok(())
     }
 
-    /// Keeps the settings of a family.
+    /// Stores the settings of a family.
     pub(super) fn keep_settings(&self, family: &tidesdb::Family, config: &FamilyConfig) -> Answer {
         let text = settings::to_text(SECTION, config);
         self.engine.default_family().put(&settings_key(family), text.as_bytes())?;
-        self.engine.sync()?; // as durable as the family: its sync mode is among them
+        self.engine.sync()?; // the settings must be as durable as the family, because they include its sync mode
         Ok(())
     }
 
-    /// The settings of a family: those that were kept, or what the engine's say. Text that cannot be read, which older versions could
-    /// write, must not hide the family.
+    /// Returns the settings of a family: the stored ones, or those derived from the engine's options.
+    /// Unreadable text, which older versions could write, must not make the family inaccessible.
     fn kept_settings(&self, family: &tidesdb::Family) -> Answer<FamilyConfig> {
         let options = family.options();
         let Some(kept) = self.engine.default_family().get(&settings_key(family))? else {
@@ -381,17 +387,17 @@ impl Database {
                 tracing::warn!(
                     ?name,
                     ?failure,
-                    "the kept settings of a family cannot be read: the engine's count"
+                    "the stored settings of a family cannot be read: using the engine's options"
                 );
                 Ok(settings::of_engine(&options))
             }
         }
     }
 
-    /// Ends all handles and closes the engine. What was committed is kept even if this fails.
+    /// Invalidates all handles and closes the engine. Committed data is kept even if this fails.
     ///
     /// # Errors
-    /// The engine's.
+    /// The engine's errors.
     pub(crate) fn close(self: &Arc<Self>) -> Answer {
         self.closed.store(true, Ordering::SeqCst);
         self.end_all();
@@ -403,14 +409,15 @@ impl Database {
             std::thread::sleep(Duration::from_millis(1));
         }
         let closed = self.engine.clone().close();
-        self.end_all(); // those that were in use, or on their way, the first time
+        self.end_all(); // handles that were in use or being created the first time
         if let Some(connector) = &self.facts.connector {
             connector.retire();
         }
         Ok(closed?)
     }
 
-    /// Iterators stay until they are freed, refused by all other calls: their callers may be reading what the iterators lent.
+    /// Ends transactions and shuts iterators. Iterators stay in memory until they are freed, because their
+    /// callers may still read the keys and values they lent. All other calls refuse them.
     fn end_all(&self) {
         ITERATORS.shut_all(self.handle());
         drop(TRANSACTIONS.remove_all(self.handle()));
@@ -425,10 +432,10 @@ fn settings_key(family: &tidesdb::Family) -> Vec<u8> {
 
 fn check_name(name: &str) -> Answer {
     if name.is_empty() || name.len() >= FAMILY_NAME_BYTES {
-        return Err(invalid!("a family's name has 1 to 127 bytes"));
+        return Err(invalid!("a family name must have 1 to 127 bytes"));
     }
     if name == SETTINGS_FAMILY {
-        return Err(told!(ERR_EXISTS, "this name is the library's own"));
+        return Err(told!(ERR_EXISTS, "this name is reserved for the library"));
     }
     Ok(())
 }

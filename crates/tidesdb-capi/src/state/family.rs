@@ -14,30 +14,30 @@ use crate::failure::{Answer, told};
 use crate::pointer::put_text;
 use crate::settings;
 
-/// No sync at commit, as a word.
+/// Sync word: no sync at commit.
 const NONE: u64 = 0;
-/// A sync at each commit, as a word; anything else is an interval in nanoseconds.
+/// Sync word: sync at each commit. Any other value is an interval in nanoseconds.
 const FULL: u64 = u64::MAX;
 
-/// One family, its settings as C knows them, and what a commit must look at.
+/// One family, its C settings, and the state that a commit checks.
 pub(crate) struct Family {
     engine: tidesdb::Family,
     database: Weak<Database>,
     config: Mutex<Settings>,
-    /// How commits to the family become durable: read at each commit, changed live.
+    /// How commits to the family become durable. Read at each commit; may change while the family is open.
     sync: AtomicU64,
     dropped: AtomicBool,
 }
 
-/// The settings; the functions they hold are never called from here.
+/// The settings. The functions they contain are never called from here.
 struct Settings(FamilyConfig);
 
-// SAFETY: the pointers in it are values that are handed back as they came; what the functions behind them must be able to do is
-// the caller's promise, see `callback`.
+// SAFETY: the pointers in it are only stored and passed back. The caller guarantees the properties of the
+// functions, see `callback`.
 unsafe impl Send for Settings {}
 
 impl Family {
-    /// A family with these settings.
+    /// Creates a family with these settings.
     pub(super) fn new(engine: tidesdb::Family, database: Weak<Database>, config: &FamilyConfig) -> Self {
         let family = Self {
             engine,
@@ -50,21 +50,21 @@ impl Family {
         family
     }
 
-    /// The engine's family.
+    /// Returns the engine's family.
     #[inline]
     pub(crate) fn engine(&self) -> &tidesdb::Family {
         &self.engine
     }
 
-    /// Its database.
+    /// Returns the database of the family.
     ///
     /// # Errors
-    /// `ERR_INVALID_DB` if that is closed.
+    /// `ERR_INVALID_DB` if it is closed.
     pub(crate) fn database(&self) -> Answer<Arc<Database>> {
         self.database.upgrade().ok_or(told!(ERR_INVALID_DB, "the database is closed"))
     }
 
-    /// How a commit to it becomes durable.
+    /// Returns how a commit to the family becomes durable.
     #[inline]
     pub(super) fn sync(&self) -> SyncMode {
         match self.sync.load(Ordering::Relaxed) {
@@ -74,29 +74,29 @@ impl Family {
         }
     }
 
-    /// Whether its handle still stands for it.
+    /// Returns whether the handle of the family is still valid.
     #[inline]
     pub(super) fn is_live(&self) -> bool {
         !self.dropped.load(Ordering::Acquire)
     }
 
-    /// Its handle stands for nothing from now on.
+    /// Marks the handle as dropped.
     pub(super) fn drop_handle(&self) {
         self.dropped.store(true, Ordering::Release);
-        self.engine.set_commit_hook(None); // its context may go with the family
+        self.engine.set_commit_hook(None); // the caller may free its context after the drop
     }
 
-    /// Its settings under its present name.
+    /// Returns the settings with the current name of the family.
     pub(crate) fn config(&self) -> FamilyConfig {
         let mut config = self.config.lock().0;
         put_text(&mut config.name, self.engine.name().as_bytes());
         config
     }
 
-    /// Takes over settings that may change while it is open. A hook stays if none is given.
+    /// Changes the settings that may change while the family is open. The old hook stays if none is given.
     ///
     /// # Errors
-    /// `ERR_INVALID_ARGS` for a value out of its domain; the engine's, if they are to be kept.
+    /// `ERR_INVALID_ARGS` for an invalid value; the engine's errors if the settings are to be stored.
     pub(crate) fn update(&self, new: &FamilyConfig, keep: bool) -> Answer {
         let database = self.database()?;
         let mut config = self.config.lock();
@@ -151,7 +151,7 @@ fn word(mode: SyncMode) -> u64 {
     }
 }
 
-/// What is strictest of two modes.
+/// Returns the stricter of two modes.
 pub(super) fn stricter(a: SyncMode, b: SyncMode) -> SyncMode {
     match (a, b) {
         (SyncMode::Full, _) | (_, SyncMode::Full) => SyncMode::Full,

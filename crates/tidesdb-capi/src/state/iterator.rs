@@ -1,4 +1,4 @@
-//! An iterator: a cursor of the engine over what its transaction sees.
+//! An iterator: a cursor of the engine over the data visible to its transaction.
 
 use tidesdb::Cursor;
 
@@ -8,31 +8,32 @@ use crate::abi::ERR_NOT_FOUND;
 use crate::failure::{Answer, Failure, invalid, told};
 use crate::handle::{Handle, Window};
 
-const NOT_VALID: Failure = invalid!("the iterator stands on no key");
-const AT_END: Failure = told!(ERR_NOT_FOUND, "the iterator has come to an end");
+const NOT_VALID: Failure = invalid!("the iterator is not on a key");
+const AT_END: Failure = told!(ERR_NOT_FOUND, "the iterator has reached the end");
 
 /// An iterator.
 pub(crate) struct Iterator {
     cursor: Cursor,
-    /// Until it is positioned for the first time: its transaction, its family, and what its cursor shows of the transaction.
+    /// Set until the first positioning: the transaction, the family, and the state of the transaction that the
+    /// cursor shows.
     fresh: Option<(Handle, Handle, Shown)>,
 }
 
-/// An iterator over a family as a transaction sees it, not positioned.
+/// Creates an iterator over a family as its transaction sees it, not positioned.
 ///
 /// # Errors
-/// `ERR_INVALID_ARGS`; the engine's.
+/// `ERR_INVALID_ARGS`; the engine's errors.
 pub(crate) fn iterate(transaction: Handle, family: Handle) -> Answer<Handle> {
     let mut lent = TRANSACTIONS.lend(transaction)?;
     let cursor = lent.cursor(family)?;
     let iterator = Iterator { cursor, fresh: Some((transaction, family, lent.shown())) };
     let handle = ITERATORS.insert(iterator, lent.database().handle())?;
-    // Whoever closes the database may have looked before it was there.
+    // A thread that closes the database may have scanned before the iterator was inserted.
     lent.database().check_open().inspect_err(|_| drop(ITERATORS.remove(handle)))?;
     Ok(handle)
 }
 
-/// Runs `body` on an iterator, which has gone where it was seen to go meanwhile.
+/// Runs `body` on an iterator, after moving its cursor by the steps that were taken in the window.
 ///
 /// # Errors
 /// Those of [`crate::handle::Table::with`] and of `body`.
@@ -49,10 +50,11 @@ pub(crate) fn on<R>(iter: Handle, body: impl FnOnce(&mut Iterator, &Window) -> A
     answer
 }
 
-/// Has an iterator move by `step`; afterwards it shows the rows that it has at hand, or the one it has come to if values are asked for.
+/// Moves an iterator by `step`. Afterwards its window shows the buffered rows, or only the current row if
+/// values are requested.
 ///
 /// # Errors
-/// As [`on`].
+/// Those of [`on`].
 #[inline(always)]
 pub(crate) fn moved(iter: Handle, step: impl FnOnce(&mut Iterator) -> Answer) -> Answer {
     on(iter, |iter, window| {
@@ -62,14 +64,14 @@ pub(crate) fn moved(iter: Handle, step: impl FnOnce(&mut Iterator) -> Answer) ->
         if !rows.is_empty() {
             window.open(bytes, rows);
         } else if asked && let Ok((key, value)) = iter.cursor.entry() {
-            // A value that cannot be read is met by who asks for it.
+            // If the value cannot be read, the call that requests it reports the error.
             window.open_one(key, value);
         }
         Ok(())
     })
 }
 
-/// Where to go.
+/// A target of a positioning call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum To<'a> {
     First,
@@ -81,10 +83,10 @@ pub(crate) enum To<'a> {
 }
 
 impl Iterator {
-    /// Moves to a place.
+    /// Moves to a target.
     ///
     /// # Errors
-    /// `ERR_NOT_FOUND` if there is no key; the engine's.
+    /// `ERR_NOT_FOUND` if there is no such key; the engine's errors.
     #[inline(always)]
     pub(crate) fn go(&mut self, to: To<'_>) -> Answer {
         if self.fresh.is_some() {
@@ -99,11 +101,12 @@ impl Iterator {
         self.found()
     }
 
-    /// What it shows is what there is when it is positioned first, so writes since it was made belong to it.
+    /// Creates the cursor again if the transaction has changed: the iterator shows the writes made before its
+    /// first positioning.
     #[cold]
     fn begin(&mut self) -> Answer {
         let Some((transaction, family, shown)) = self.fresh.take() else { return Ok(()) };
-        // A transaction that has ended meanwhile left the cursor as it was, and so did one that began anew.
+        // If the transaction has ended or restarted meanwhile, the cursor stays as it was.
         if let Ok(mut lent) = TRANSACTIONS.lend(transaction)
             && lent.has_changed_since(shown)
         {
@@ -122,10 +125,10 @@ impl Iterator {
         if self.valid() { Ok(()) } else { Err(NOT_VALID) }
     }
 
-    /// One key on.
+    /// Moves to the next key.
     ///
     /// # Errors
-    /// `ERR_INVALID_ARGS` if it stands on none, `ERR_NOT_FOUND` if there is none; the engine's.
+    /// `ERR_INVALID_ARGS` if it is not on a key, `ERR_NOT_FOUND` at the end; the engine's errors.
     #[inline(always)]
     pub(crate) fn next(&mut self) -> Answer {
         self.check()?;
@@ -133,45 +136,45 @@ impl Iterator {
         self.found()
     }
 
-    /// One key back.
+    /// Moves to the previous key.
     ///
     /// # Errors
-    /// As [`Iterator::next`].
+    /// Those of [`Iterator::next`].
     pub(crate) fn prev(&mut self) -> Answer {
         self.check()?;
         self.cursor.prev()?;
         self.found()
     }
 
-    /// Whether it stands on a key.
+    /// Returns whether it is on a key.
     #[inline(always)]
     pub(crate) fn valid(&self) -> bool {
         self.cursor.valid()
     }
 
-    /// The key it stands on.
+    /// Returns the current key.
     ///
     /// # Errors
-    /// `ERR_INVALID_ARGS` if it stands on none.
+    /// `ERR_INVALID_ARGS` if it is not on a key.
     #[inline(always)]
     pub(crate) fn key(&self) -> Answer<&[u8]> {
         self.check()?;
         Ok(self.cursor.key())
     }
 
-    /// The value there; it stays until the iterator moves.
+    /// Returns the current value, which stays valid until the iterator moves.
     ///
     /// # Errors
-    /// As [`Iterator::key`]; the engine's.
+    /// Those of [`Iterator::key`]; the engine's errors.
     #[inline(always)]
     pub(crate) fn value(&mut self) -> Answer<&[u8]> {
         Ok(self.entry()?.1)
     }
 
-    /// Key and value there.
+    /// Returns the current key and value.
     ///
     /// # Errors
-    /// As [`Iterator::value`].
+    /// Those of [`Iterator::value`].
     #[inline(always)]
     pub(crate) fn entry(&mut self) -> Answer<(&[u8], &[u8])> {
         self.check()?;

@@ -1,4 +1,5 @@
-//! What handles stand for: the tables of all databases, families, transactions and iterators of this process.
+//! The objects behind handles: the tables of all databases, families, transactions and iterators of this
+//! process.
 
 mod family;
 mod orders;
@@ -22,7 +23,7 @@ use crate::handle::{Kind, Table, Window};
 
 /// All open databases.
 pub(crate) static DATABASES: Table<Arc<Database>> = Table::new(Kind::Database);
-/// All families of open databases that somebody asked for.
+/// The families of open databases that callers asked for.
 pub(crate) static FAMILIES: Table<Arc<Family>> = Table::new(Kind::Family);
 /// All transactions.
 pub(crate) static TRANSACTIONS: Table<Transaction> = Table::new(Kind::Transaction);

@@ -1,4 +1,4 @@
-//! The key orders that one database knows by C's names: the built-in ones and those its user registered.
+//! The comparators of one database by their C names: the built-in ones and those registered by the user.
 
 use std::ffi::CString;
 
@@ -10,46 +10,46 @@ use crate::callback::{self, Context};
 use crate::failure::{Answer, invalid, told};
 use crate::settings;
 
-/// An order of the user's.
+/// A user-defined comparator.
 #[derive(Clone)]
 pub(crate) struct Order {
     pub(crate) name: String,
     pub(crate) function: CompareFn,
     pub(crate) context: Context,
-    /// What goes with it as text; kept with the families that use it.
+    /// The context as text; stored with the families that use the comparator.
     pub(crate) context_text: CString,
 }
 
-/// All orders of the user's; none ever goes.
+/// All user-defined comparators. None is ever removed.
 #[derive(Default)]
 pub(super) struct Orders {
     registered: Mutex<Vec<Order>>,
 }
 
 impl Orders {
-    /// The order called `name`, for a new family.
+    /// Returns the comparator called `name`, for a new family.
     ///
     /// # Errors
     /// `ERR_NOT_FOUND`.
     pub(super) fn find(&self, name: &str) -> Answer<Comparator> {
         settings::engine_order(name)
             .or_else(|| self.registered(name).map(|order| order.comparator()))
-            .ok_or(told!(ERR_NOT_FOUND, "no comparator of this name is registered"))
+            .ok_or(told!(ERR_NOT_FOUND, "no comparator with this name is registered"))
     }
 
-    /// The user's order called `name`.
+    /// Returns the user-defined comparator called `name`.
     pub(super) fn registered(&self, name: &str) -> Option<Order> {
         self.registered.lock().iter().find(|order| order.name == name).cloned()
     }
 
-    /// Adds an order once `known` has made it known to the engine, which may call it for that.
+    /// Adds a comparator after `known` has registered it in the engine, which may already call it.
     ///
     /// # Errors
-    /// `ERR_INVALID_ARGS` for a name that is too long or taken; those of `known`.
+    /// `ERR_INVALID_ARGS` for a name that is too long or taken; the errors of `known`.
     pub(super) fn add(&self, mut order: Order, known: impl FnOnce(Comparator) -> Answer) -> Answer {
         if order.name.is_empty() || order.name.len() >= COMPARATOR_NAME_BYTES {
-            tracing::warn!(name = order.name, "a comparator is refused: its name has not 1 to 63 bytes");
-            return Err(invalid!("a comparator's name has 1 to 63 bytes"));
+            tracing::warn!(name = order.name, "refused a comparator whose name does not have 1 to 63 bytes");
+            return Err(invalid!("a comparator name must have 1 to 63 bytes"));
         }
         let text = order.context_text.as_bytes();
         if text.len() >= COMPARATOR_CONTEXT_BYTES {
@@ -61,7 +61,7 @@ impl Orders {
             order.context_text = CString::new(&text[..COMPARATOR_CONTEXT_BYTES - 1]).unwrap_or_default();
         }
         if self.registered(&order.name).is_some() || settings::engine_order(&order.name).is_some() {
-            return Err(invalid!("a comparator of this name is registered already"));
+            return Err(invalid!("a comparator with this name is already registered"));
         }
         known(order.comparator())?;
         self.registered.lock().push(order);

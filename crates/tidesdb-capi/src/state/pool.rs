@@ -1,5 +1,5 @@
-//! Transactions that were freed wait, in the thread that freed them, to be begun again: no lock, no allocation, no counter that
-//! threads share.
+//! A pool of freed transactions. They are parked in the thread that freed them, to be restarted without a lock,
+//! an allocation or a shared counter.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -10,10 +10,11 @@ use super::{DATABASES, Database, TRANSACTIONS, Transaction};
 use crate::failure::Answer;
 use crate::handle::{Handle, Parked, Table};
 
-/// How many wait in one thread. More than a program has open at a time in one thread help nobody.
+/// Maximum number of parked transactions per thread. More than a program has open at a time in one thread are
+/// of no use.
 const WAITING_MAX: usize = 8;
 
-/// Those of one thread, each with the handle of its database.
+/// The parked transactions of one thread, each with the handle of its database.
 #[derive(Default)]
 struct Waiting(Vec<(Handle, Parked)>);
 
@@ -22,7 +23,7 @@ thread_local! {
 }
 
 impl Drop for Waiting {
-    /// The thread ends: nobody would find them again.
+    /// Removes the transactions at the end of the thread, because no other thread can find them.
     fn drop(&mut self) {
         for (_, parked) in self.0.drain(..) {
             give_up(parked);
@@ -36,10 +37,10 @@ fn give_up(parked: Parked) {
     }
 }
 
-/// A transaction of a database, begun.
+/// Begins a transaction of a database.
 ///
 /// # Errors
-/// `ERR_INVALID_ARGS` for a handle that stands for no database, `ERR_MEMORY`.
+/// `ERR_INVALID_ARGS` for an invalid database handle, `ERR_MEMORY`.
 pub(crate) fn begin(database: Handle, isolation: Isolation) -> Answer<Handle> {
     while let Some(parked) = take(database) {
         let Some((handle, mut transaction)) = TRANSACTIONS.wake(parked) else { continue };
@@ -51,7 +52,7 @@ pub(crate) fn begin(database: Handle, isolation: Isolation) -> Answer<Handle> {
     }
     let database: Arc<Database> = DATABASES.share(database)?;
     let handle = TRANSACTIONS.insert(Transaction::new(&database, isolation), database.handle())?;
-    // Whoever closes the database may have looked before it was there.
+    // A thread that closes the database may have scanned before the transaction was inserted.
     database.check_open().inspect_err(|_| drop(TRANSACTIONS.remove(handle)))?;
     Ok(handle)
 }
@@ -65,7 +66,7 @@ fn take(database: Handle) -> Option<Parked> {
     taken.ok().flatten()
 }
 
-/// Ends a transaction; what it did not commit is undone.
+/// Ends a transaction; uncommitted writes are discarded.
 ///
 /// # Errors
 /// `ERR_INVALID_ARGS`, `ERR_BUSY`.

@@ -1,4 +1,4 @@
-//! Databases under the settings of C.
+//! Tests of databases with C settings.
 
 mod spoiled;
 
@@ -11,7 +11,7 @@ use super::{Database, Facts, Transaction};
 use crate::abi::{Config, FamilyConfig, SYNC_FULL, SYNC_INTERVAL, SYNC_NONE};
 use crate::{log, settings};
 
-/// A database with the unified memtable as `unified` and its sync mode say.
+/// Opens a database with the given `unified_memtable` and `unified_memtable_sync_mode`.
 fn open(dir: &tempfile::TempDir, unified: c_int, mode: c_int) -> Arc<Database> {
     let config = Config { unified_memtable: unified, unified_memtable_sync_mode: mode, ..Config::default() };
     let facts = Facts {
@@ -30,7 +30,7 @@ fn open(dir: &tempfile::TempDir, unified: c_int, mode: c_int) -> Arc<Database> {
     database
 }
 
-/// How many of 20 commits to a family with this sync mode are durable when they return.
+/// Counts how many of 20 commits to a family with this sync mode are durable when they return.
 fn durable_commits(database: &Arc<Database>, mode: c_int) -> u32 {
     let name = format!("family{mode}");
     database.create(&name, &FamilyConfig { sync_mode: mode, ..FamilyConfig::default() }).expect("a family");
@@ -46,8 +46,9 @@ fn durable_commits(database: &Arc<Database>, mode: c_int) -> u32 {
     durable
 }
 
-/// A database with the unified memtable in sync mode FULL and families in NONE synced none of 20 commits: an acknowledged
-/// transaction was lost when the power failed. The unified mode is the least that every commit gets.
+/// Regression test: a database with the unified memtable in sync mode FULL and families in NONE synced none of
+/// 20 commits, so an acknowledged transaction was lost at a power failure. The unified mode is the minimum for
+/// every commit.
 #[test]
 fn the_unified_sync_mode_is_not_weakened_by_a_family() {
     for unified in [0, 1] {
@@ -83,7 +84,7 @@ fn a_unified_sync_mode_out_of_its_domain_is_refused() {
 }
 
 #[test]
-fn the_list_of_transactions_does_not_grow_with_those_that_are_gone() {
+fn the_list_of_transactions_does_not_grow_with_freed_ones() {
     let dir = tempfile::tempdir().expect("a directory");
     let database = open(&dir, 0, SYNC_NONE);
     database.create("f", &FamilyConfig::default()).expect("a family");

@@ -1,5 +1,5 @@
-//! A transaction, with what C expects of it beside the engine's: named savepoints, an end that can be asked about, and the families it
-//! has met, so that a call looks nothing up.
+//! A transaction: the engine's, plus what the C interface needs in addition: named savepoints, a recorded end,
+//! and the families it has used, so that most calls need no lookup.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -13,22 +13,23 @@ use crate::abi::{Code, ERR_MEMORY, ERR_NOT_FOUND};
 use crate::failure::{Answer, Failure, invalid, told};
 use crate::handle::Handle;
 
-/// Where a transaction is in its life.
+/// The phase of a transaction's life.
 #[derive(Clone, Debug)]
 enum Phase {
     Active,
     Committed,
     RolledBack,
-    /// Its commit failed, and fails again in the same way.
+    /// The commit failed. Committing again returns the same failure.
     Failed(Failure),
 }
 
-const ENDED: Failure = invalid!("the transaction has ended: reset it to begin anew");
-/// Reads of an ended transaction have a code of their own.
-const ENDED_FOR_READING: Failure = told!(ERR_MEMORY, "the transaction has ended: reset it to begin anew");
+const ENDED: Failure = invalid!("the transaction has ended: call tidesdb_txn_reset to restart it");
+/// Reads of an ended transaction have their own code.
+const ENDED_FOR_READING: Failure =
+    told!(ERR_MEMORY, "the transaction has ended: call tidesdb_txn_reset to restart it");
 const NO_KEY: Failure = told!(ERR_NOT_FOUND, "no such key");
 
-/// A family as the transaction knows it.
+/// A family that the transaction has used.
 struct Known {
     handle: Handle,
     family: Arc<Family>,
@@ -40,34 +41,34 @@ pub(crate) struct Transaction {
     database: Arc<Database>,
     engine: tidesdb::Transaction,
     phase: Phase,
-    /// Families met so far, the last one used first.
+    /// Families used so far, the most recent first.
     known: Vec<Known>,
     savepoints: Vec<(Box<CStr>, Savepoint)>,
-    /// How often it has begun, and changed since.
+    /// Number of times the transaction was restarted, and number of changes since.
     beginnings: u64,
     changes: u64,
-    /// Bytes of its writes, for the figures of its database. No other thread writes it.
+    /// Bytes of its writes, for the statistics of its database. Written by this transaction only.
     bytes: Arc<AtomicU64>,
 }
 
-/// What a cursor shows of its transaction.
+/// The state of a transaction that a cursor shows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shown {
     beginnings: u64,
     changes: u64,
 }
 
-/// How much a read counts.
+/// Whether a read counts for conflict checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tracking {
-    /// The commit may depend on it.
+    /// The commit may depend on the read.
     Tracked,
-    /// It never does.
+    /// The commit never depends on the read.
     Untracked,
 }
 
 impl Transaction {
-    /// Begins.
+    /// Begins a transaction.
     pub(super) fn new(database: &Arc<Database>, isolation: Isolation) -> Self {
         Self {
             database: Arc::clone(database),
@@ -81,18 +82,18 @@ impl Transaction {
         }
     }
 
-    /// Tells the figures of the database how much its writes are.
+    /// Updates the byte counter for the statistics of the database.
     #[inline]
     fn count_bytes(&self) {
         self.bytes.store(self.engine.bytes() as u64, Ordering::Relaxed);
     }
 
-    /// Whether its database is still open.
+    /// Returns whether the database is still open.
     pub(super) fn is_usable(&self) -> bool {
         !self.database.is_closed()
     }
 
-    /// The level that C's number stands for.
+    /// Converts C's number of an isolation level.
     ///
     /// # Errors
     /// `ERR_INVALID_ARGS`.
@@ -104,11 +105,11 @@ impl Transaction {
             2 => Ok(RepeatableRead),
             3 => Ok(Snapshot),
             4 => Ok(Serializable),
-            _ => Err(invalid!("an isolation level is a number from 0 to 4")),
+            _ => Err(invalid!("the isolation level must be 0 to 4")),
         }
     }
 
-    /// The family that `handle` stands for, now the first of those known.
+    /// Looks up the family of `handle` and moves it to the front of `known`.
     #[inline]
     fn meet(&mut self, handle: Handle) -> Answer<&mut Known> {
         match self.known.first() {
@@ -136,10 +137,10 @@ impl Transaction {
         if matches!(self.phase, Phase::Active) { Ok(()) } else { Err(ENDED) }
     }
 
-    /// Sets a key to a value until `ttl`, in UNIX seconds; never expires for 0 and below.
+    /// Sets a key to a value that expires at `ttl`, in UNIX seconds. It never expires if `ttl` is 0 or less.
     ///
     /// # Errors
-    /// `ERR_INVALID_ARGS`, `ERR_MEMORY_LIMIT`; the engine's.
+    /// `ERR_INVALID_ARGS`, `ERR_MEMORY_LIMIT`; the engine's errors.
     #[inline]
     pub(crate) fn put(&mut self, family: Handle, key: &[u8], value: &[u8], ttl: i64) -> Answer {
         self.check_active()?;
@@ -153,10 +154,10 @@ impl Transaction {
         Ok(())
     }
 
-    /// Deletes a key; `single`: it was put at most once.
+    /// Deletes a key. With `single`, the key must have been put at most once.
     ///
     /// # Errors
-    /// As [`Transaction::put`].
+    /// Those of [`Transaction::put`].
     pub(crate) fn delete(&mut self, family: Handle, key: &[u8], single: bool) -> Answer {
         self.check_active()?;
         self.meet(family)?.written = true;
@@ -169,10 +170,10 @@ impl Transaction {
         Ok(())
     }
 
-    /// Hands the value of a key to `read`.
+    /// Passes the value of a key to `read`.
     ///
     /// # Errors
-    /// `ERR_NOT_FOUND`; `ERR_MEMORY` after the end, as the interface has it; the engine's.
+    /// `ERR_NOT_FOUND`; `ERR_MEMORY` after the end, as the interface specifies; the engine's errors.
     #[inline]
     pub(crate) fn get<R>(
         &mut self,
@@ -193,10 +194,10 @@ impl Transaction {
         found?.ok_or(NO_KEY)
     }
 
-    /// Whether a key exists; the commit never depends on it.
+    /// Checks that a key exists. The commit never depends on it.
     ///
     /// # Errors
-    /// As [`Transaction::get`].
+    /// Those of [`Transaction::get`].
     pub(crate) fn contains(&mut self, family: Handle, key: &[u8]) -> Answer {
         if !matches!(self.phase, Phase::Active) {
             return Err(ENDED_FOR_READING);
@@ -206,28 +207,29 @@ impl Transaction {
         if found { Ok(()) } else { Err(NO_KEY) }
     }
 
-    /// A cursor over a family that shows the transaction's own writes.
+    /// Returns a cursor over a family, which includes the transaction's own writes.
     ///
     /// # Errors
-    /// The engine's.
+    /// The engine's errors.
     pub(super) fn cursor(&mut self, family: Handle) -> Answer<tidesdb::Cursor> {
         self.check_active()?;
         self.meet(family)?;
         Ok(self.engine.cursor(self.known[0].family.engine())?)
     }
 
-    /// What a cursor that is made now shows.
+    /// Returns the state that a cursor created now shows.
     pub(super) fn shown(&self) -> Shown {
         Shown { beginnings: self.beginnings, changes: self.changes }
     }
 
-    /// Whether a cursor would show something else now: it goes on, and has written or undone something.
+    /// Returns whether a new cursor would show something else: the transaction is still active and has written
+    /// or undone something.
     pub(super) fn has_changed_since(&self, shown: Shown) -> bool {
         let same = self.beginnings == shown.beginnings && matches!(self.phase, Phase::Active);
         same && self.changes != shown.changes
     }
 
-    /// The database it belongs to.
+    /// Returns the database of the transaction.
     pub(super) fn database(&self) -> &Arc<Database> {
         &self.database
     }
@@ -235,7 +237,7 @@ impl Transaction {
     /// Commits. After a failure it is neither committed nor active: roll it back.
     ///
     /// # Errors
-    /// `ERR_CONFLICT`; the engine's; `ERR_INVALID_ARGS` after its end.
+    /// `ERR_CONFLICT`; the engine's errors; `ERR_INVALID_ARGS` after its end.
     pub(crate) fn commit(&mut self) -> Answer {
         match &self.phase {
             Phase::Active => {}
@@ -258,7 +260,7 @@ impl Transaction {
         }
     }
 
-    /// Undoes everything.
+    /// Discards all writes.
     ///
     /// # Errors
     /// `ERR_INVALID_ARGS` if it was committed.
@@ -272,7 +274,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Begins anew in the memory of the old one. One that is active may have written nothing yet.
+    /// Restarts the transaction in the same memory. An active one must not have any writes.
     ///
     /// # Errors
     /// `ERR_INVALID_ARGS`.
@@ -282,14 +284,14 @@ impl Transaction {
             Phase::Active if !self.engine.is_empty() => {
                 return Err(invalid!("the transaction has writes: commit it or roll it back first"));
             }
-            Phase::Failed(_) => return Err(invalid!("its commit failed: roll it back first")),
+            Phase::Failed(_) => return Err(invalid!("the commit failed: roll it back first")),
             _ => {}
         }
         self.begin_anew(isolation);
         Ok(())
     }
 
-    /// Begins anew, whatever was before.
+    /// Restarts the transaction from any phase.
     pub(super) fn begin_anew(&mut self, isolation: Isolation) {
         self.savepoints.clear();
         self.beginnings += 1;
@@ -300,12 +302,12 @@ impl Transaction {
         self.phase = Phase::Active;
     }
 
-    /// Lets go of families that were dropped.
+    /// Releases families that were dropped.
     pub(super) fn forget_dropped(&mut self) {
         self.known.retain(|known| known.family.is_live());
     }
 
-    /// Gives up everything but memory.
+    /// Releases everything except memory for reuse.
     pub(super) fn rest(&mut self) {
         self.engine.rollback();
         self.count_bytes();
@@ -315,7 +317,7 @@ impl Transaction {
         self.phase = Phase::RolledBack;
     }
 
-    /// Notes a place to come back to. One of the same name moves here.
+    /// Sets a savepoint. A savepoint of the same name moves here.
     ///
     /// # Errors
     /// `ERR_INVALID_ARGS` after the end.
@@ -331,10 +333,10 @@ impl Transaction {
     fn find(&self, name: &CStr) -> Answer<usize> {
         self.check_active()?;
         let at = self.savepoints.iter().rposition(|(other, _)| **other == *name);
-        at.ok_or(told!(ERR_NOT_FOUND, "no savepoint of this name"))
+        at.ok_or(told!(ERR_NOT_FOUND, "no savepoint has this name"))
     }
 
-    /// Undoes the writes since a savepoint, which goes, and later ones with it.
+    /// Discards the writes since a savepoint, and removes that savepoint and the later ones.
     ///
     /// # Errors
     /// `ERR_NOT_FOUND`; `ERR_INVALID_ARGS` after the end, or if there is no savepoint at all.
@@ -353,7 +355,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Forgets a savepoint; later ones and all writes stay.
+    /// Removes a savepoint; later ones and all writes stay.
     ///
     /// # Errors
     /// `ERR_NOT_FOUND`; `ERR_INVALID_ARGS` after the end.
@@ -363,12 +365,12 @@ impl Transaction {
         Ok(())
     }
 
-    /// The engine forgets with a savepoint those made after it. So it is asked to if there are none; else the savepoint is forgotten
-    /// here, and there with an earlier one.
+    /// Removes a savepoint from the list. The engine releases a savepoint together with all later ones. So the
+    /// engine's savepoint is released now only if it is the last one, otherwise together with an earlier one.
     fn forget(&mut self, at: usize) {
         let (_, savepoint) = self.savepoints.remove(at);
         if at == self.savepoints.len() {
-            let _ = self.engine.release(savepoint); // it is there: it was made and not released
+            let _ = self.engine.release(savepoint); // it exists: it was created and not released
         }
     }
 }

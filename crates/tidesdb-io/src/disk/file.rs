@@ -11,10 +11,11 @@ use super::mmap::{self, RealSharedMap};
 use crate::region::MapRegion;
 use crate::{Advice, File, FileExt, ReadMap, SharedMap};
 
-/// Unit in which a file system may leave a hole.
+/// The unit in which a file system may leave a hole.
 const BLOCK: usize = 4096;
 
-/// File systems on which a page fault inside a preallocated file never ends in a signal: ext2/3/4, XFS, tmpfs.
+/// Magic numbers of file systems on which a page fault inside a preallocated file never ends in a signal:
+/// ext2/3/4, XFS, tmpfs.
 const MAPPABLE: [u64; 3] = [0xEF53, 0x5846_5342, 0x0102_1994];
 
 /// An open file of the system.
@@ -32,21 +33,21 @@ impl RealFile {
         self.fd
     }
 
-    /// Whether mapped access to this file is safe.
+    /// Returns whether mapped access to this file is safe.
     fn mappable(&self) -> io::Result<bool> {
-        // The type of `f_type` differs between machines; the magic numbers fit in 32 bits on all.
-        #[allow(clippy::useless_conversion, reason = "the field is signed on some machines")]
+        // The type of `f_type` differs between platforms; the magic numbers fit in 32 bits on all of them.
+        #[allow(clippy::useless_conversion, reason = "the field is signed on some platforms")]
         let magic = u64::try_from(rustix::fs::fstatfs(&self.fd)?.f_type).unwrap_or(0) & 0xFFFF_FFFF;
         Ok(MAPPABLE.contains(&magic))
     }
 
-    /// Asks the system to read no more of the file than each call asks for. Advice: a file system may lack it.
+    /// Disables the system's read-ahead for this file. Best effort: a file system may not support it.
     pub(super) fn advise_random(&self) {
         let _ = rustix::fs::fadvise(&self.fd, 0, None, rustix::fs::Advice::Random);
     }
 
-    /// What `fallocate` does, for file systems that lack it: writes zeros past the end and rewrites every zero
-    /// block before it, which may be a hole. Nobody else may write to the range meanwhile.
+    /// Emulates `fallocate` on file systems that lack it: writes zeros past the end, and rewrites every zero
+    /// block before it, because such a block may be a hole. No other thread may write to the range meanwhile.
     pub(super) fn allocate_by_writing(&self, offset: u64, end: u64) -> io::Result<()> {
         const ZEROS: [u8; BLOCK] = [0; BLOCK];
         let this: &dyn File = self;
@@ -140,7 +141,7 @@ impl File for RealFile {
         let read = retry_on_intr(|| rustix::io::preadv2(&self.fd, &mut bufs, offset, ReadWriteFlags::NOWAIT));
         match read {
             Err(Errno::AGAIN) => Ok(false),
-            // File systems that cannot tell refuse the flag.
+            // File systems that cannot report this refuse the flag.
             Ok(_) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(true),
             Err(e) => Err(e.into()),
         }

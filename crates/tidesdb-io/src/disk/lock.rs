@@ -1,7 +1,7 @@
-//! The lock of a directory: `flock` against other processes, a registry against the own one.
+//! The directory lock: `flock` excludes other processes, a registry excludes other openers in this process.
 //!
-//! Invariant: a directory in the registry is held by at least one live [`RealLock`], and by one only if it is
-//! exclusive. The registry is needed where `flock` is emulated per process (network file systems).
+//! Invariant: a directory in the registry is held by at least one live [`RealLock`], and by exactly one if the
+//! lock is exclusive. The registry is needed where `flock` is emulated per process (network file systems).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,7 +17,7 @@ use crate::DirLock;
 /// Device and inode of a locked directory.
 type Key = (u64, u64);
 
-/// How a directory is held by this process.
+/// How this process holds a directory.
 #[derive(Debug)]
 enum Holders {
     Exclusive,
@@ -35,7 +35,7 @@ pub(super) struct RealLock {
 }
 
 impl RealLock {
-    /// Locks the open lock file `file` of directory `key`, without waiting.
+    /// Locks directory `key` through its open lock file `file`, without waiting.
     pub(super) fn acquire(key: Key, file: OwnedFd, exclusive: bool) -> io::Result<Self> {
         let mut held = HELD.lock();
         let next = match (held.get(&key), exclusive) {
@@ -59,7 +59,7 @@ impl DirLock for RealLock {}
 
 impl Drop for RealLock {
     fn drop(&mut self) {
-        // A forked child shares the lock with its parent and must not take it away.
+        // A forked child shares the lock with its parent and must not release it.
         if rustix::process::getpid() != self.owner {
             return;
         }
@@ -70,7 +70,8 @@ impl Drop for RealLock {
                 held.remove(&self.key);
             }
         }
-        // Closing would unlock too, but not while a child that was just forked holds a copy of the descriptor.
+        // Closing the file would unlock it too, but not while a child that was just forked holds a copy of the
+        // descriptor.
         let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 }

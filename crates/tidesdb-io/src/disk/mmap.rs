@@ -1,8 +1,8 @@
 //! Writable memory maps of files.
 //!
-//! Invariants: the map is touched through 8-byte atomics only, so writers that overlap by mistake mix their bytes
-//! and never race. The atomics are relaxed: a writer that hands its bytes to another thread, to sync them, must do
-//! so through something that orders memory.
+//! Invariants: the map is accessed through 8-byte atomics only, so writers that overlap by mistake mix their
+//! bytes but cause no data race. The atomics are relaxed: a writer that passes its bytes to another thread to
+//! sync them must do so through an operation that orders memory.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,14 +32,14 @@ impl RealSharedMap {
         Mapping::new(fd, len, ProtFlags::READ | ProtFlags::WRITE).map(Self)
     }
 
-    /// The range as indices, if it lies inside the map.
+    /// Returns the range as indices, or an error if it is not inside the map.
     fn range(&self, offset: u64, len: u64) -> io::Result<(usize, usize)> {
         let end = offset.checked_add(len).filter(|&end| end <= self.0.len() as u64).ok_or_else(outside)?;
         // Both fit: `end` is at most `len`, a usize.
         Ok((usize::try_from(offset).map_err(|_| outside())?, usize::try_from(end).map_err(|_| outside())?))
     }
 
-    /// The memory as words. The last word may reach past `len`, never past the last mapped page.
+    /// Returns the memory as words. The last word may extend past `len`, but never past the last mapped page.
     fn words(&self) -> &[AtomicU64] {
         // SAFETY: `base` is page-aligned, so aligned for a word; the kernel maps whole pages and a page is a
         // multiple of a word, so `len` rounded up to a word is mapped, for reading and writing, while `self`
@@ -53,7 +53,7 @@ impl RealSharedMap {
     }
 }
 
-/// Puts `bytes` at byte `at` of `word`, leaving its other bytes to their writers.
+/// Stores `bytes` at byte `at` of `word` and leaves the other bytes of the word to concurrent writers.
 fn store_part(word: &AtomicU64, at: usize, bytes: &[u8]) {
     let mut value = [0; WORD];
     let mut mask = [0; WORD];
@@ -68,7 +68,7 @@ fn store_part(word: &AtomicU64, at: usize, bytes: &[u8]) {
     }
 }
 
-/// The word that lies in memory as `bytes`.
+/// Returns the word whose bytes in memory are `bytes`.
 fn native(bytes: [u8; WORD]) -> u64 {
     u64::from_le_bytes(bytes).to_le()
 }
@@ -115,7 +115,7 @@ impl SharedMap for RealSharedMap {
         };
         match advised {
             Ok(()) => Ok(()),
-            // Kernels before 5.14 do not know the advice.
+            // Kernels before 5.14 do not support this advice.
             Err(Errno::INVAL) => {
                 for word in self.words()[start / WORD..end.div_ceil(WORD)].iter().step_by(page / WORD) {
                     word.fetch_or(0, Ordering::Relaxed);
@@ -127,8 +127,8 @@ impl SharedMap for RealSharedMap {
     }
 
     fn release(&self) -> io::Result<()> {
-        // SAFETY: the range is the whole mapping, which is shared: its pages stay in the cache of the file with every
-        // byte that was stored, so whoever looks at the mapping next sees the same.
+        // SAFETY: the range is the whole mapping, which is shared. Its pages stay in the page cache with every
+        // byte that was stored, so later accesses to the mapping see the same bytes.
         unsafe { rustix::mm::madvise(self.0.base().as_ptr().cast(), self.0.len(), Advice::LinuxDontNeed) }?;
         Ok(())
     }

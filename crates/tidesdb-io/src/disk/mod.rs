@@ -1,7 +1,8 @@
 //! The real disk: directories and files of the operating system, reached by descriptor.
 //!
 //! Invariants: every name is one checked path component; every open refuses symbolic links and anything but a
-//! regular file; files are 0600 and directories 0700 whatever the umask; every descriptor is close-on-exec.
+//! regular file; files are 0600 and directories 0700 (the umask can only remove bits); every descriptor is
+//! close-on-exec.
 //! All types are `Send + Sync`: the system calls used carry their own offsets.
 
 mod file;
@@ -22,11 +23,11 @@ use crate::name::check_name;
 use crate::{Access, Dir, DirLock, Disk, File, Space};
 use file::RealFile;
 
-/// Files are private to their owner.
+/// Mode of files: private to their owner.
 const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
-/// Files open for reading at once, however many the system allows: beyond this they cost memory and gain nothing.
+/// Upper limit of [`descriptor_budget`]: more open files cost memory and gain nothing.
 const DESCRIPTORS_MAX: usize = 8192;
-/// So are directories.
+/// Mode of directories: private to their owner.
 const DIR_MODE: Mode = Mode::from_raw_mode(0o700);
 
 /// The file systems of the machine.
@@ -46,7 +47,7 @@ const DIR_MODE: Mode = Mode::from_raw_mode(0o700);
 pub struct RealDisk(());
 
 impl RealDisk {
-    /// The file systems of the machine.
+    /// Creates a handle to the file systems of the machine.
     pub fn new() -> Self {
         Self(())
     }
@@ -69,7 +70,8 @@ impl Disk for RealDisk {
     }
 }
 
-/// Half of what the process may have open; the rest is for files that are written, and for the program.
+/// Returns half of the process's descriptor limit, at most [`DESCRIPTORS_MAX`]. The rest is for files that are
+/// written, and for the program itself.
 fn descriptor_budget() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     limit
@@ -77,7 +79,7 @@ fn descriptor_budget() -> usize {
         .min(DESCRIPTORS_MAX)
 }
 
-/// Reads the number that Linux draws at each start, written as a UUID.
+/// Reads the boot id that Linux draws at each boot, written as a UUID.
 fn read_boot_id() -> Option<[u8; 16]> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let fd = rustix::fs::open("/proc/sys/kernel/random/boot_id", flags, Mode::empty()).ok()?;
@@ -100,8 +102,8 @@ fn open_dir_fd(path: &Path) -> io::Result<OwnedFd> {
     Ok(retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))?)
 }
 
-/// Makes `path` and its missing parents. The parent of the deepest directory that already existed is synced too:
-/// an earlier process may have made that directory and died before it could sync the name.
+/// Creates `path` and its missing parents. Also syncs the parent of the deepest directory that already existed:
+/// an earlier process may have created that directory and died before it could sync the name.
 fn make_dirs(path: &Path) -> io::Result<()> {
     match rustix::fs::stat(path) {
         Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
@@ -118,7 +120,7 @@ fn make_dirs(path: &Path) -> io::Result<()> {
     }
     make_dirs(parent)?;
     match retry_on_intr(|| rustix::fs::mkdir(path, DIR_MODE)) {
-        // Another process may make the same directory at the same time.
+        // Another process may create the same directory at the same time.
         Ok(()) | Err(Errno::EXIST) => sync_parent(path, false),
         Err(e) => Err(e.into()),
     }
@@ -126,7 +128,7 @@ fn make_dirs(path: &Path) -> io::Result<()> {
 
 fn sync_parent(path: &Path, existed: bool) -> io::Result<()> {
     let parent = match open_dir_fd(parent_of(path)) {
-        // The parent of a directory made by someone else need not be ours to read.
+        // The parent of a directory created by another user need not be readable.
         Err(e) if existed && e.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
         other => other?,
     };
@@ -137,7 +139,7 @@ fn sync_parent(path: &Path, existed: bool) -> io::Result<()> {
     }
 }
 
-/// The directory that holds the last name of `path`.
+/// Returns the directory that holds the last name of `path`.
 fn parent_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -155,7 +157,7 @@ struct RealDir {
 impl RealDir {
     fn open_regular(&self, name: &str, flags: OFlags) -> io::Result<RealFile> {
         check_name(name)?;
-        // NONBLOCK keeps the open of a pipe from waiting; it means nothing to a regular file.
+        // NONBLOCK keeps the open of a pipe from blocking; it has no effect on a regular file.
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let fd = retry_on_intr(|| rustix::fs::openat(&self.fd, name, flags, FILE_MODE))?;
         regular(rustix::fs::fstat(&fd)?.st_mode)?;
@@ -177,7 +179,7 @@ impl Dir for RealDir {
     fn create_new(&self, name: &str, prealloc: u64) -> io::Result<Arc<dyn File>> {
         let file = self.open_regular(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
         if let Err(e) = file.allocate(0, prealloc) {
-            // The caller owns no file, so none may stay. The first error is the one that matters.
+            // The caller gets no file, so none may stay. The first error is returned.
             let _ = rustix::fs::unlinkat(&self.fd, name, AtFlags::empty());
             return Err(e);
         }
@@ -213,7 +215,7 @@ impl Dir for RealDir {
         let to = to
             .as_any()
             .downcast_ref::<Self>()
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "directories of two disks"))?;
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "cannot link across disks"))?;
         regular(rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode)?;
         Ok(retry_on_intr(|| rustix::fs::linkat(&self.fd, name, &to.fd, to_name, AtFlags::empty()))?)
     }
@@ -222,7 +224,7 @@ impl Dir for RealDir {
         let mut names = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.fd)? {
             let entry = entry?;
-            // A name that is not UTF-8 is not one of ours.
+            // The engine creates only UTF-8 names.
             let Ok(name) = entry.file_name().to_str() else { continue };
             let is_file = match entry.file_type() {
                 FileType::Unknown => self.is_file(name)?,
@@ -264,7 +266,7 @@ impl Dir for RealDir {
 }
 
 impl RealDir {
-    /// For file systems whose listing does not tell the type of an entry.
+    /// Finds the type of an entry by `stat`, for file systems whose listing does not report it.
     fn is_file(&self, name: &str) -> io::Result<bool> {
         match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile),

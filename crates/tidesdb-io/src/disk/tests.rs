@@ -1,4 +1,4 @@
-//! The parts of the real disk that its traits do not show.
+//! Tests of the parts of the real disk that are not visible through its traits.
 
 use std::io;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ fn allocation_by_writing_keeps_content_and_fills_holes() {
     want[10..14].copy_from_slice(b"head");
     want[30_000..30_004].copy_from_slice(b"tail");
     assert!(all == want);
-    // Every block is real: 13 of 4 KiB, counted in units of 512 bytes.
+    // Every block is allocated: 13 of 4 KiB, counted in units of 512 bytes.
     use std::os::unix::fs::MetadataExt;
     this.sync_all().unwrap();
     let blocks = std::fs::metadata(temp.path().join("file")).unwrap().blocks();
@@ -81,7 +81,7 @@ fn maps_write_any_range_and_nothing_else() {
 }
 
 #[test]
-fn neighbours_in_one_word_do_not_lose_bytes() {
+fn concurrent_writers_of_one_word_lose_no_bytes() {
     const WRITERS: usize = 4;
     let temp = tempfile::tempdir().unwrap();
     let file = new_file(temp.path());
@@ -96,7 +96,7 @@ fn neighbours_in_one_word_do_not_lose_bytes() {
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {
             let map = Arc::clone(&map);
-            // Runs of three bytes, dealt out in turn: every word has two or three writers.
+            // Each writer takes every fourth group of three bytes, so every word has two or three writers.
             scope.spawn(move || {
                 for run in (writer..4096 / 3).step_by(WRITERS) {
                     map.write(run as u64 * 3, &[writer as u8 + 1; 3]).unwrap();
@@ -119,7 +119,7 @@ fn an_empty_file_maps_to_nothing() {
 }
 
 #[test]
-fn names_of_boots_are_parsed() {
+fn boot_ids_are_parsed() {
     let parsed = parse_uuid(b"1851b7da-8a7b-4a98-b971-65609a0b6fd0").unwrap();
     assert_eq!(parsed[..4], [0x18, 0x51, 0xb7, 0xda]);
     assert_eq!(parsed[15], 0xd0);
@@ -134,7 +134,7 @@ fn names_of_boots_are_parsed() {
 }
 
 #[test]
-fn parents_are_found_by_the_letter() {
+fn parents_are_found_lexically() {
     use std::path::Path;
     for (path, parent) in [("a/b", "a"), ("a", "."), ("/", "/"), ("/a", "/"), ("a/b/", "a")] {
         assert_eq!(parent_of(Path::new(path)), Path::new(parent), "{path}");

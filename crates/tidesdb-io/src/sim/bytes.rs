@@ -1,8 +1,8 @@
 //! The bytes of a simulated file: copy-on-write pages in a two-level tree.
 //!
-//! A clone costs one reference count, so snapshots of whole disks are cheap; a write copies one page and one
+//! A clone costs one reference count, so snapshots of whole disks are cheap. A write copies one page and one
 //! leaf if they are shared. A missing page reads as zeros. Invariant: bytes past `len` are zero or missing, so
-//! growing never shows old content.
+//! growing a file never shows old content.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ pub(super) const PAGE: u64 = 4096;
 const PAGE_LEN: usize = 4096;
 /// Pages in a leaf.
 const FANOUT: usize = 64;
-/// Longest file: keeps a hostile offset from taking all memory.
+/// Longest file: keeps a hostile offset from exhausting memory.
 pub(super) const MAX_LEN: u64 = 1 << 36;
 
 type Page = [u8; PAGE_LEN];
@@ -35,7 +35,7 @@ struct Piece {
     len: usize,
 }
 
-/// Cuts `[offset, offset + len)` at page borders. Offsets are below `MAX_LEN`, which fits a 64-bit usize.
+/// Splits `[offset, offset + len)` at page boundaries. Offsets are below `MAX_LEN`, which fits a 64-bit usize.
 fn pieces(offset: u64, len: usize) -> impl Iterator<Item = Piece> {
     let mut at = offset as usize;
     let end = at + len;
@@ -69,7 +69,7 @@ impl Bytes {
         Arc::make_mut(page)
     }
 
-    /// Copies bytes at `offset` into `buf`; returns how many there were before the end.
+    /// Copies bytes at `offset` into `buf`. Returns how many there were before the end of the file.
     pub(super) fn read(&self, buf: &mut [u8], offset: u64) -> usize {
         let n = usize::try_from(self.len.saturating_sub(offset)).unwrap_or(usize::MAX).min(buf.len());
         let mut done = 0;
@@ -98,13 +98,13 @@ impl Bytes {
         self.len = self.len.max(offset + data.len() as u64);
     }
 
-    /// As [`Bytes::write`], for the part of `data` before the end of the file.
+    /// Like [`Bytes::write`], but drops the part of `data` past the end of the file.
     pub(super) fn overwrite(&mut self, offset: u64, data: &[u8]) {
         let room = usize::try_from(self.len.saturating_sub(offset)).unwrap_or(usize::MAX);
         self.write(offset, &data[..data.len().min(room)]);
     }
 
-    /// Cuts or extends with zeros.
+    /// Truncates, or extends with zeros.
     pub(super) fn set_len(&mut self, len: u64) {
         if len < self.len {
             let keep = (len as usize).div_ceil(PAGE_LEN);
@@ -120,7 +120,7 @@ impl Bytes {
         self.len = len;
     }
 
-    /// The range `[offset, offset + len)`, cut at the end of the file.
+    /// Returns the range `[offset, offset + len)`, cut at the end of the file.
     pub(super) fn range(&self, offset: u64, len: u64) -> Vec<u8> {
         let len = self.len.saturating_sub(offset).min(len);
         let mut out = vec![0; len as usize];
@@ -128,7 +128,7 @@ impl Bytes {
         out
     }
 
-    /// Everything.
+    /// Returns all bytes.
     pub(super) fn to_vec(&self) -> Vec<u8> {
         self.range(0, self.len)
     }

@@ -1,7 +1,8 @@
-//! The simulated disk as a whole: its state behind one mutex, and the gate every call passes.
+//! The simulated disk: its state under one mutex, and the gate that every call passes.
 //!
-//! Invariants: a call takes its number at the gate, before it does anything; after the crash no call takes a
-//! number or changes the disk. Open handles are counted here, not in the world, so snapshots share every file.
+//! Invariants: a call takes its number at the gate, before it does anything. After the crash, no call takes a
+//! number or changes the disk. Open handles are counted here and not in [`World`], so snapshots share every
+//! file.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,7 +33,7 @@ impl fmt::Display for SimulatedCrash {
 
 impl std::error::Error for SimulatedCrash {}
 
-/// Whether `error` comes from a crash of a simulated disk.
+/// Returns true if `error` comes from a crash of a simulated disk.
 pub fn is_crash(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<SimulatedCrash>())
 }
@@ -41,7 +42,7 @@ pub(super) fn crash_error() -> io::Error {
     io::Error::other(SimulatedCrash)
 }
 
-/// A simulated disk. Clones are handles of the same disk; see [`SimDisk::fork`] for a copy.
+/// A simulated disk. Clones are handles to the same disk; see [`SimDisk::fork`] for a copy.
 #[derive(Clone)]
 pub struct SimDisk {
     pub(super) state: Arc<Mutex<State>>,
@@ -81,12 +82,13 @@ pub(super) struct State {
     observer: Option<(OpSet, Observer)>,
 }
 
-/// What the gate tells a call.
+/// The gate's decision about a call.
 #[derive(Debug)]
 pub(super) enum Verdict {
     Pass,
     Hit(Effect),
-    /// The machine dies during this call: a write may do a part of its work, then must return the crash.
+    /// The machine crashes during this call: a write may do a part of its work, then must return the crash
+    /// error.
     Torn,
 }
 
@@ -111,7 +113,7 @@ impl State {
         }
     }
 
-    /// Lets a call in, or fails it. `op.index` is filled in here.
+    /// Admits a call or fails it. Fills in `op.index`.
     pub(super) fn gate(&mut self, op: &mut Op) -> io::Result<Verdict> {
         if self.crashed {
             return Err(crash_error());
@@ -134,7 +136,7 @@ impl State {
         }
         match self.faults.strike(op, &mut self.rng) {
             None => Ok(Verdict::Pass),
-            // How a failed sync of a file ends depends on the file system.
+            // The effect of a failed file sync depends on the file system, so the call itself applies it.
             Some(Effect::Errno(n)) if !OpSet::SYNCS.has(op.kind) => {
                 self.note(op);
                 Err(io::Error::from_raw_os_error(n))
@@ -143,14 +145,14 @@ impl State {
         }
     }
 
-    /// Keeps the record of a call.
+    /// Appends a call to the log, if the log is on.
     pub(super) fn note(&mut self, op: &Op) {
         if let Some(log) = &mut self.log {
             log.push(op.clone());
         }
     }
 
-    /// How many bytes a file may grow by.
+    /// Returns how many bytes files may still grow by.
     pub(super) fn room(&self) -> u64 {
         match self.capacity {
             None => u64::MAX,
@@ -184,12 +186,12 @@ impl State {
 }
 
 impl SimDisk {
-    /// An empty disk. The seed decides every random choice it makes.
+    /// Creates an empty disk. The seed determines every random choice it makes.
     pub fn new(seed: u64) -> Self {
         Self { state: Arc::new(Mutex::new(State::new(World::new(), seed))) }
     }
 
-    /// A disk with the switches of `like` and none of its faults, locks and limits.
+    /// Creates a disk with the settings of `like`, but without its faults, locks and limits.
     fn with(world: World, seed: u64, like: &State) -> Self {
         let state = State {
             sync_model: like.sync_model,
@@ -200,24 +202,24 @@ impl SimDisk {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// A copy of the disk in full, with all that is pending: what the next process finds when only the last one
-    /// died. It has no faults, locks, limits and open files, and counts calls from 0. Costs little, as content is
-    /// shared until written.
+    /// Returns a full copy of the disk, with all pending changes: the state the next process finds if only this
+    /// process died. The copy has no faults, locks, limits or open files, and counts calls from 0. It is cheap,
+    /// because content is shared until written.
     #[must_use]
     pub fn fork(&self) -> Self {
         self.state.lock().fork()
     }
 
-    /// A disk that may be found after the power failed now: all its bytes and names are durable. It has no
-    /// faults, locks and limits, and counts calls from 0. The same seed gives the same image.
+    /// Returns a disk as it may be found if the power failed now: all its bytes and names are durable. It has
+    /// no faults, locks or limits, and counts calls from 0. The same seed gives the same image.
     #[must_use]
     pub fn crash_image(&self, image: &Image, seed: u64) -> Self {
         let state = self.state.lock();
         Self::with(image::build(&state.world, image, seed), seed, &state)
     }
 
-    /// Number of changes of names that are not durable yet: the bits that
-    /// [`NameFate::Mask`](super::NameFate::Mask) looks at.
+    /// Number of name changes that are not durable yet, which is the number of bits that
+    /// [`NameFate::Mask`](super::NameFate::Mask) uses.
     pub fn pending_names(&self) -> usize {
         self.state.lock().world.dirs.values().map(|dir| dir.pending.len()).sum()
     }
@@ -227,24 +229,24 @@ impl SimDisk {
         self.state.lock().world.files.values().map(|file| file.writes.len()).sum()
     }
 
-    /// Number of calls so far, the failed ones too: the index of the next.
+    /// Number of calls so far, including failed ones. This is the index of the next call.
     pub fn op_count(&self) -> u64 {
         self.state.lock().next_op
     }
 
-    /// The calls so far, if the log is on.
+    /// Returns the calls so far, if the log is on.
     pub fn ops(&self) -> Vec<Op> {
         self.state.lock().log.clone().unwrap_or_default()
     }
 
-    /// Switches the log of calls on (as it is at first) or off, which also empties it.
+    /// Turns the log of calls on (the default) or off. Turning it off also empties it.
     pub fn log_ops(&self, on: bool) {
         self.state.lock().log = on.then(Vec::new);
     }
 
-    /// From now on calls `observer` before each call of a kind in `ops`, with that call (not done yet, so not `ok`)
-    /// and a [fork](Self::fork) of the disk: the state a crash at that call leaves. The observer must not use
-    /// this disk or its files, only the fork.
+    /// Calls `observer` before each later call of a kind in `ops`. It gets that call (not done yet, so not
+    /// `ok`) and a [fork](Self::fork) of the disk, which is the state that a crash at that call leaves. The
+    /// observer must use only the fork, not this disk or its files.
     pub fn observe(&self, ops: impl Into<OpSet>, observer: impl FnMut(&Op, Self) + Send + 'static) {
         self.state.lock().observer = Some((ops.into(), Box::new(observer)));
     }
@@ -254,12 +256,12 @@ impl SimDisk {
         self.state.lock().observer = None;
     }
 
-    /// Makes call `index` and every later one fail, undone, with an error that [`is_crash`] knows.
+    /// Makes call `index` and every later one fail without effect, with an error that [`is_crash`] recognises.
     pub fn crash_at(&self, index: u64) {
         self.state.lock().crash_at = Some(CrashPoint { index, torn: false });
     }
 
-    /// As [`SimDisk::crash_at`]; if the call is a write, a random first part of it is done.
+    /// Like [`SimDisk::crash_at`], but if the call is a write, a random prefix of it is written.
     pub fn crash_at_torn(&self, index: u64) {
         self.state.lock().crash_at = Some(CrashPoint { index, torn: true });
     }
@@ -269,59 +271,60 @@ impl SimDisk {
         self.state.lock().crashed = true;
     }
 
-    /// Whether the disk has crashed.
+    /// Returns true if the disk has crashed.
     pub fn crashed(&self) -> bool {
         self.state.lock().crashed
     }
 
-    /// Adds a fault.
+    /// Adds a fault. It applies to later calls.
     pub fn inject(&self, fault: Fault) -> FaultId {
         self.state.lock().faults.inject(fault)
     }
 
-    /// How often a fault has struck; 0 once removed.
+    /// Returns how often a fault has struck; 0 once it is removed.
     pub fn struck(&self, id: FaultId) -> u64 {
         self.state.lock().faults.struck(id)
     }
 
-    /// Takes one fault away.
+    /// Removes one fault.
     pub fn remove_fault(&self, id: FaultId) {
         self.state.lock().faults.remove(id);
     }
 
-    /// Takes all faults away. A crash and a limit of space stay.
+    /// Removes all faults. A crash and a space limit stay.
     pub fn clear_faults(&self) {
         self.state.lock().faults.clear();
     }
 
-    /// What happens to pages when a sync of a file fails.
+    /// Sets what happens to pages when the sync of a file fails.
     pub fn set_sync_model(&self, model: SyncModel) {
         self.state.lock().sync_model = model;
     }
 
-    /// Lets files grow by `free` more bytes in all, or without limit. The write that crosses the limit is short;
-    /// the next fails with `ENOSPC`. Cutting and unlinking files gives room back. Holes count as bytes.
+    /// Limits the growth of all files together to `free` more bytes, or removes the limit. The write that
+    /// crosses the limit is short; the next one fails with `ENOSPC`. Truncating and unlinking files frees
+    /// space. Holes count as bytes.
     pub fn limit_space(&self, free: Option<u64>) {
         let mut state = self.state.lock();
         state.capacity = free.map(|free| free.saturating_add(state.used()));
     }
 
-    /// The errno of a full disk: `ENOSPC`, unless set to `EDQUOT` or another.
+    /// Sets the errno of a full disk, `ENOSPC` by default.
     pub fn set_full_errno(&self, errno: i32) {
         self.state.lock().full_errno = errno;
     }
 
-    /// Whether files can be mapped for writing; they can at first.
+    /// Sets whether files can be mapped for writing. On by default.
     pub fn enable_map_shared(&self, on: bool) {
         self.state.lock().map_shared = on;
     }
 
-    /// Whether files can be mapped for reading; they cannot at first. A map is a copy of the bytes.
+    /// Sets whether files can be mapped for reading. Off by default. A map is a copy of the bytes.
     pub fn enable_map_read(&self, on: bool) {
         self.state.lock().map_read = on;
     }
 
-    /// Passes a call through the gate, does it, and keeps the record.
+    /// Passes a call through the gate, runs it and logs it.
     pub(super) fn call<T>(
         &self,
         kind: OpKind,
@@ -343,7 +346,7 @@ impl SimDisk {
 impl fmt::Debug for SimDisk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = f.debug_struct("SimDisk");
-        // Printing must not wait: the printer may hold the lock.
+        // Printing must not block, because the thread that prints may hold the lock.
         if let Some(state) = self.state.try_lock() {
             out.field("ops", &state.next_op).field("files", &state.world.files.len());
         }
@@ -351,7 +354,7 @@ impl fmt::Debug for SimDisk {
     }
 }
 
-/// The error of the system that a number stands for.
+/// Converts an errno into an [`io::Error`].
 pub(super) fn os(errno: Errno) -> io::Error {
     errno.into()
 }

@@ -1,8 +1,8 @@
-//! Faults: rules that make chosen calls fail or go wrong.
+//! Faults: rules that make chosen calls fail or misbehave.
 //!
-//! A rule looks at every call of its kinds and paths, in order. It lets `skip` of them pass, then strikes at each
-//! `every`-th, with probability `chance`, until it has struck `times` times. If several rules strike at one call,
-//! the one injected first wins, and the others count it as struck too.
+//! A rule matches calls by kind, path and range, in order. It lets the first `skip` of them pass, then strikes
+//! at every `every`-th one with probability `chance`, until it has struck `times` times. If several rules
+//! strike at one call, the one injected first takes effect, and the others count it as struck too.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::op::{Op, OpKind, OpSet};
 use super::rng::Rng;
 
-/// Numbers of errors of the system, for [`Fault::errno`].
+/// Error numbers of the system, for [`Fault::errno`].
 pub mod errno {
     use rustix::io::Errno;
 
@@ -32,13 +32,13 @@ pub mod errno {
     pub const EROFS: i32 = Errno::ROFS.raw_os_error();
 }
 
-/// What a file system does with its pages when a sync of a file fails.
+/// How a file system treats its pages when the sync of a file fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SyncModel {
     /// ext4, XFS: pages keep the new bytes and are marked clean. Later syncs return `Ok` and do not write them.
     #[default]
     Linux,
-    /// Btrfs: as Linux, and the pages revert to the durable bytes.
+    /// Btrfs: like Linux, and the pages also revert to the durable bytes.
     Btrfs,
     /// BSD, ZFS: pages stay dirty, so a later sync can succeed.
     Bsd,
@@ -57,7 +57,7 @@ pub(super) enum Effect {
 }
 
 impl Effect {
-    /// The kinds of call it can be done to.
+    /// Returns the kinds of call that this effect can apply to.
     fn domain(&self) -> OpSet {
         match self {
             Self::Errno(_) => OpSet::ALL,
@@ -71,20 +71,20 @@ impl Effect {
 
 type PathTest = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
-/// A fault to [inject](super::SimDisk::inject): what happens, to which calls, and how often.
+/// A fault to [inject](super::SimDisk::inject): its effect, the calls it applies to, and how often.
 ///
-/// Without more it strikes once, at the first call that it can happen to.
+/// By default it strikes once, at the first call that it can apply to.
 ///
 /// ```
 /// use tidesdb_io::sim::{errno, Fault, OpKind, OpSet};
 ///
 /// // The third sync of a log file fails, once.
 /// let _ = Fault::errno(errno::EIO).on(OpSet::SYNCS).path_ends(".log").skip(2);
-/// // No file can be opened any more.
+/// // Every open of a file fails.
 /// let _ = Fault::errno(errno::EMFILE).on(OpKind::Open).forever();
 /// // Every other read returns less than asked for.
 /// let _ = Fault::short().on(OpKind::Read).every(2).forever();
-/// // One write of a hundred is lost without a word.
+/// // One write in a hundred is lost silently.
 /// let _ = Fault::lose_write().chance(0.01).forever();
 /// ```
 #[derive(Clone)]
@@ -113,8 +113,8 @@ impl Fault {
         }
     }
 
-    /// The call fails with this number (see [`errno`]) and does nothing. A failing sync of a file follows the
-    /// [`SyncModel`] of the disk; a failing sync of a directory leaves its changes pending.
+    /// The call fails with this errno (see [`errno`]) and does nothing. A failed sync of a file follows the
+    /// [`SyncModel`] of the disk; a failed sync of a directory leaves its changes pending.
     pub fn errno(errno: i32) -> Self {
         Self::new(Effect::Errno(errno))
     }
@@ -129,48 +129,49 @@ impl Fault {
         Self::new(Effect::LoseWrite)
     }
 
-    /// A write lands `by` bytes from where it should, or is lost if that is before the start of the file.
+    /// A write lands `by` bytes away from its offset, or is lost if that is before the start of the file.
     pub fn misdirect(by: i64) -> Self {
         Self::new(Effect::Misdirect(by))
     }
 
-    /// A write lands in the file at `path`, or is lost if there is none.
+    /// A write lands in the file at `path`, or is lost if there is no such file.
     pub fn misdirect_to(path: &str) -> Self {
         Self::new(Effect::MisdirectTo(path.to_owned()))
     }
 
-    /// A read returns what was durable before the last sync, with zeros past the end of that.
+    /// A read returns the bytes that were durable before the last sync, with zeros past their end.
     pub fn stale_read() -> Self {
         Self::new(Effect::StaleRead)
     }
 
-    /// A sync returns `Ok` and makes nothing durable. All stays pending, so a later honest sync covers it.
+    /// A sync returns `Ok` and makes nothing durable. Changes stay pending, so a later successful sync covers
+    /// them.
     pub fn lie_sync() -> Self {
         Self::new(Effect::LieSync)
     }
 
-    /// Only calls of these kinds.
+    /// Restricts the fault to calls of these kinds.
     #[must_use]
     pub fn on(mut self, ops: impl Into<OpSet>) -> Self {
         self.ops = ops.into();
         self
     }
 
-    /// Only files whose path passes `test`. Paths look like `/dir/name`.
+    /// Restricts the fault to files whose path passes `test`. Paths look like `/dir/name`.
     #[must_use]
     pub fn path_if(mut self, test: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         self.path = Some(Arc::new(test));
         self
     }
 
-    /// Only files whose path ends with `suffix`.
+    /// Restricts the fault to files whose path ends with `suffix`.
     #[must_use]
     pub fn path_ends(self, suffix: &str) -> Self {
         let suffix = suffix.to_owned();
         self.path_if(move |path| path.ends_with(&suffix))
     }
 
-    /// Only calls that touch a byte of the file from `start` to before `end`: bad sectors.
+    /// Restricts the fault to calls that touch a byte in `[start, end)` of the file, like bad sectors.
     #[must_use]
     pub fn within(mut self, start: u64, end: u64) -> Self {
         self.range = Some((start, end));
@@ -184,7 +185,7 @@ impl Fault {
         self
     }
 
-    /// After those, strikes at each `n`-th matching call only.
+    /// Strikes only at every `n`-th matching call after the skipped ones.
     #[must_use]
     pub fn every(mut self, n: u64) -> Self {
         self.every = n.max(1);
@@ -205,7 +206,7 @@ impl Fault {
         self
     }
 
-    /// Never stops.
+    /// Strikes without limit.
     #[must_use]
     pub fn forever(self) -> Self {
         self.times(u64::MAX)
@@ -224,7 +225,7 @@ impl fmt::Debug for Fault {
     }
 }
 
-/// Names an injected fault.
+/// Identifies an injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FaultId(u64);
 
@@ -281,7 +282,7 @@ impl Faults {
         self.rules.iter().find(|rule| rule.id == id).map_or(0, |rule| rule.struck)
     }
 
-    /// What happens to a call.
+    /// Returns the effect that applies to a call, and counts it in every rule that struck.
     pub(super) fn strike(&mut self, op: &Op, rng: &mut Rng) -> Option<Effect> {
         let mut effect = None;
         for rule in &mut self.rules {

@@ -1,7 +1,7 @@
 //! The handles of a simulated disk: directories, files, maps and locks.
 //!
-//! Invariant: a [`SimFile`] or [`SimMap`] is counted in `State::handles` from its making to its drop, so a file
-//! without a name lives as long as it is open.
+//! Invariant: a [`SimFile`] or [`SimMap`] is counted in `State::handles` from its creation to its drop, so a
+//! file without a name lives as long as it is open.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::name::check_name;
 use crate::region::MapRegion;
 use crate::{Access, Advice, Dir, DirLock, Disk, File, ReadMap, SharedMap, Space};
 
-/// A call without offset and length.
+/// The range of a call without offset and length.
 const NO_RANGE: (u64, u64) = (0, 0);
 
 impl Disk for SimDisk {
@@ -35,7 +35,7 @@ impl Disk for SimDisk {
         let sync =
             |id| self.call(OpKind::SyncDir, &label, NO_RANGE, |state, verdict| sync_dir(state, id, &verdict));
         if create {
-            // As the real disk does: an earlier process may have made the directory and not synced its name.
+            // Like the real disk: an earlier process may have created the directory and not synced its name.
             sync(walk.parent)?;
         }
         let mut id = walk.dir;
@@ -82,13 +82,13 @@ impl SimDir {
         format!("{}/{name}", self.label.trim_end_matches('/')).into()
     }
 
-    /// A handle of file `id`. Its count was raised under the lock that found the file.
+    /// Creates a handle to file `id`. Its count was raised under the lock that found the file.
     fn handle(&self, id: Id, name: &str, access: Access) -> Arc<dyn File> {
         let label = self.label(name);
         Arc::new(SimFile { disk: self.disk.clone(), id, label, writable: access == Access::ReadWrite })
     }
 
-    /// A call about `name`.
+    /// Runs a call that concerns `name`.
     fn call<T>(
         &self,
         kind: OpKind,
@@ -142,7 +142,7 @@ impl Dir for SimDir {
         let to = to.as_any().downcast_ref::<Self>();
         let to = to
             .filter(|to| Arc::ptr_eq(&to.disk.state, &self.disk.state))
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "directories of two disks"))?;
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "cannot link across disks"))?;
         self.call(OpKind::Link, name, |state| Ok(state.world.link(self.id, name, to.id, to_name)?))
     }
 
@@ -224,7 +224,7 @@ impl State {
         }
     }
 
-    /// Writes what the verdict lets through; returns how much the caller is told was written.
+    /// Writes what the verdict allows. Returns the number of bytes to report to the caller.
     fn write(&mut self, id: Id, offset: u64, data: &[u8], how: (Verdict, bool)) -> io::Result<usize> {
         let (verdict, mapped) = how;
         let (mut target, mut at, mut part) = (Some(id), Some(offset), data.len());
@@ -246,7 +246,7 @@ impl State {
         if matches!(verdict, Verdict::Torn) { Err(crash_error()) } else { Ok(part) }
     }
 
-    /// How much of a write fits on the disk; an error if nothing does.
+    /// Returns how much of a write fits on the disk; fails if nothing fits.
     fn fitting(&self, id: Id, offset: u64, len: usize) -> io::Result<usize> {
         let end = offset.checked_add(len as u64).filter(|&end| end <= MAX_LEN).ok_or(Errno::FBIG)?;
         let growth = end.saturating_sub(self.world.file(id)?.cached.len());
@@ -257,7 +257,7 @@ impl State {
         }
     }
 
-    /// Lets a file grow to `len`, if there is room.
+    /// Checks that a file may grow to `len`.
     fn grow(&mut self, id: Id, len: u64) -> io::Result<()> {
         if len > MAX_LEN {
             return Err(os(Errno::FBIG));
@@ -315,7 +315,7 @@ impl SimFile {
         self.disk.call(kind, &self.label, range, act)
     }
 
-    /// Fails with the error that a call on a file opened for reading gets.
+    /// Fails with `errno` if the file was opened for reading.
     fn need_write(&self, errno: Errno) -> io::Result<()> {
         if self.writable { Ok(()) } else { Err(os(errno)) }
     }
@@ -408,11 +408,11 @@ impl File for SimFile {
     }
 
     fn is_cached(&self, _offset: u64) -> io::Result<bool> {
-        Ok(true) // there is no page cache, and asking changes nothing
+        Ok(true) // there is no page cache; this is not counted as a call
     }
 }
 
-/// The system counts offsets in signed numbers.
+/// Refuses ranges that do not fit the signed offsets of the system.
 fn signed_range(offset: u64, len: usize) -> io::Result<()> {
     let end = offset.checked_add(len as u64).filter(|&end| i64::try_from(end).is_ok());
     end.map(drop).ok_or_else(|| os(Errno::INVAL))
@@ -431,7 +431,8 @@ struct SimMap {
 }
 
 impl SimMap {
-    /// The range must lie in the map; in the file too, or the real system would answer with a signal.
+    /// Checks that the range lies in the map and in the file. Past the end of the file, the real system would
+    /// raise a signal.
     fn check(&self, state: &State, offset: u64, len: u64) -> io::Result<()> {
         let limit = self.len.min(state.world.file(self.id)?.cached.len());
         offset.checked_add(len).filter(|&end| end <= limit).map(drop).ok_or_else(outside)
@@ -462,6 +463,6 @@ impl SharedMap for SimMap {
     }
 
     fn release(&self) -> io::Result<()> {
-        Ok(()) // no page of it is anybody's memory
+        Ok(()) // the map holds no memory of its own
     }
 }

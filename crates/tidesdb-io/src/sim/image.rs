@@ -1,9 +1,9 @@
-//! Crash images: what may lie on the disk after the power failed.
+//! Crash images: what may be on the disk after a power failure.
 //!
-//! Rule: a sector that was durable and not written since comes back unchanged, except under
-//! [`DataFate::PowersafeOff`]. A sector that was written since holds one of its versions in time: the durable one,
-//! the current one, or one between. (The page cache holds only such versions, so no later write to a sector
-//! survives without the earlier ones; between sectors every order is possible.)
+//! Rule: a sector that was durable and not written since is unchanged, except under [`DataFate::PowersafeOff`].
+//! A sector that was written since holds one of its versions in time: the durable one, the current one, or one
+//! in between. The page cache holds only such versions, so no later write to a sector survives without the
+//! earlier ones. Between sectors, every order is possible.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,47 +13,48 @@ use super::inode::{Inode, Write};
 use super::rng::Rng;
 use super::world::{DirNode, Node, ROOT, World};
 
-/// What becomes of bytes that were written and not synced.
+/// What happens to bytes that were written and not synced.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DataFate {
-    /// None is left.
+    /// All are lost.
     Synced,
-    /// All are there, as after the death of the process alone.
+    /// All survive, as if only the process had died.
     All,
-    /// Each aligned sector of `size` bytes (512 or 4096) is current with probability `keep`, else it is of any
-    /// earlier version since the last sync. A sector written through a map may also stop in the middle of a copy.
-    /// With even odds the length is the current one, else any since the last sync.
+    /// Each aligned sector of `size` bytes (512 or 4096) is current with probability `keep`; otherwise it holds
+    /// any earlier version since the last sync. A sector written through a map may also hold a partial copy.
+    /// The length is the current one with probability one half, otherwise any length since the last sync.
     Sectors {
-        /// Bytes of a sector.
+        /// Size of a sector in bytes.
         size: u64,
         /// Probability that a sector is current, 0 to 1.
         keep: f64,
     },
-    /// All are there, but the last write of the whole disk is cut at a random byte.
+    /// All survive, but the last write of the whole disk is cut at a random byte.
     TornLast,
-    /// Lengths are current, no data are: what grew reads as zeros.
+    /// Lengths are current, but data is lost: the part that grew reads as zeros.
     SizeNoData,
-    /// As `Sectors` of this size, and a sector that had a write pending may hold garbage throughout.
+    /// Like `Sectors` of this size, but a sector with a pending write may hold garbage throughout.
     PowersafeOff {
-        /// Bytes of a sector.
+        /// Size of a sector in bytes.
         size: u64,
     },
 }
 
-/// What becomes of names that were changed and not synced.
+/// What happens to name changes that were not synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameFate {
     /// All changes are lost.
     Synced,
-    /// All are there.
+    /// All survive.
     All,
-    /// Each change, alone, is there or lost; those that are there happened in order. A rename happened or did not.
+    /// Each change survives or is lost independently; surviving changes apply in order. A rename is atomic.
     Subset,
-    /// As `Subset`, where bit `i` keeps the `i`-th pending change of the disk, to go through all subsets.
+    /// Like `Subset`, but bit `i` decides whether the `i`-th pending change of the disk survives. Used to visit
+    /// all subsets.
     Mask(u64),
 }
 
-/// What may be found after a crash.
+/// A state of the disk after a crash.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Image {
     /// Fate of bytes.
@@ -65,9 +66,9 @@ pub struct Image {
 impl Image {
     /// Only what was synced.
     pub const SYNCED: Self = Self { data: DataFate::Synced, names: NameFate::Synced };
-    /// Everything: the process died, the machine lived on.
+    /// Everything: the process died, but not the machine.
     pub const EVERYTHING: Self = Self { data: DataFate::All, names: NameFate::All };
-    /// A good choice of images for each crash point, of which a correct engine survives every one.
+    /// A selection of images for each crash point. A correct engine survives all of them.
     pub const STANDARD: [Self; 10] = [
         Self::SYNCED,
         Self::EVERYTHING,
@@ -82,7 +83,7 @@ impl Image {
     ];
 }
 
-/// Builds the disk that is found after a crash of `world`.
+/// Builds the disk as it is found after a crash of `world`.
 pub(super) fn build(world: &World, image: &Image, seed: u64) -> World {
     let mut rng = Rng::new(seed);
     let mut dirs = names_after(world, image.names, &mut rng);
@@ -122,7 +123,7 @@ fn names_after(world: &World, fate: NameFate, rng: &mut Rng) -> BTreeMap<u64, Ar
     after.collect()
 }
 
-/// The `seq` of every pending change of names that survives.
+/// Returns the `seq` of every pending name change that survives.
 fn kept_changes(world: &World, fate: NameFate, rng: &mut Rng) -> BTreeSet<u64> {
     let all: BTreeSet<u64> = world.dirs.values().flat_map(|dir| &dir.pending).map(|(seq, _)| *seq).collect();
     match fate {
@@ -155,7 +156,7 @@ fn file_after(file: &Arc<Inode>, fate: DataFate, last: Option<u64>, rng: &mut Rn
     Arc::new(Inode::clean(bytes))
 }
 
-/// All of the file, the last write of the disk cut short if it went here.
+/// Returns all bytes of the file; if the last write of the disk went to this file, it is cut short.
 fn torn_last(file: &Inode, last: Option<u64>, rng: &mut Rng) -> Bytes {
     let torn = file.writes.last().filter(|write| Some(write.seq) == last && !file.diverged);
     let Some(torn) = torn else {
@@ -175,7 +176,7 @@ fn torn_last(file: &Inode, last: Option<u64>, rng: &mut Rng) -> Bytes {
     bytes
 }
 
-/// Each sector at a version of its own.
+/// Returns the file with each sector at a version of its own.
 fn sectors(file: &Inode, size: u64, keep: f64, garbage: f64, rng: &mut Rng) -> Bytes {
     let size = size.max(1);
     let kept_lens =
@@ -208,8 +209,8 @@ fn sectors(file: &Inode, size: u64, keep: f64, garbage: f64, rng: &mut Rng) -> B
     bytes
 }
 
-/// Makes some of the first writes to a sector, not all. `cuts` tells where a surviving truncation later cut the
-/// bytes of a write off.
+/// Applies a random, incomplete prefix of the writes to a sector. `cuts` returns the offset at which a
+/// surviving later truncation cuts off the bytes of a write.
 fn earlier_version(
     bytes: &mut Bytes,
     sector: std::ops::Range<u64>,
@@ -222,7 +223,7 @@ fn earlier_version(
         let start = write.offset.max(sector.start);
         let mut end = write.end().min(sector.end).min(cuts(write)).max(start);
         if i == whole {
-            // The first write that is lost; one through a map may be lost in part.
+            // This is the first lost write. A write through a map may be lost in part.
             if !write.mapped || rng.chance(0.5) {
                 break;
             }

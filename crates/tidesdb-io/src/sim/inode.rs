@@ -1,7 +1,9 @@
-//! One simulated file: what reads see, what a power loss leaves, and what lies between.
+//! One simulated file: the bytes that reads see, the bytes that survive a power failure, and the changes in
+//! between.
 //!
-//! Invariants: unless `diverged`, `durable` plus all of `writes` and `lens`, in order of `seq`, is `cached`.
-//! `diverged` is set by a failed sync that dropped its pages: then only pages written later can become durable.
+//! Invariant: unless `diverged`, applying all of `writes` and `lens` to `durable` in order of `seq` gives
+//! `cached`. A failed sync that dropped its pages sets `diverged`; then only pages written later can become
+//! durable.
 
 use std::sync::Arc;
 
@@ -14,7 +16,7 @@ pub(super) struct Write {
     pub(super) seq: u64,
     pub(super) offset: u64,
     pub(super) data: Arc<[u8]>,
-    /// Made through a map: the kernel may have written the page back in the middle of the copy.
+    /// Made through a map, so the kernel may have written the page back in the middle of the copy.
     pub(super) mapped: bool,
 }
 
@@ -35,7 +37,7 @@ pub(super) struct LenChange {
 pub(super) struct Inode {
     pub(super) durable: Bytes,
     pub(super) cached: Bytes,
-    /// What was durable before the last sync, for stale reads.
+    /// Content that was durable before the last sync, for stale reads.
     pub(super) previous: Bytes,
     pub(super) writes: Vec<Write>,
     pub(super) lens: Vec<LenChange>,
@@ -64,7 +66,7 @@ impl Inode {
         }
     }
 
-    /// What is durable once every pending change is: the content after a sync.
+    /// Returns the content that is durable after a successful sync.
     pub(super) fn settled(&self) -> Bytes {
         if !self.diverged {
             return self.cached.clone();
@@ -73,7 +75,7 @@ impl Inode {
         for change in &self.lens {
             bytes.set_len(change.len);
         }
-        // The system writes whole pages, so a write brings the lost bytes of its page along.
+        // The system writes whole pages, so a write also persists the previously lost bytes of its page.
         let mut pages: Vec<u64> =
             self.writes.iter().flat_map(|w| w.offset / PAGE..w.end().div_ceil(PAGE)).collect();
         pages.sort_unstable();
@@ -90,7 +92,7 @@ impl Inode {
         self.forget_pending();
     }
 
-    /// A sync that failed.
+    /// Applies a failed sync.
     pub(super) fn fail_sync(&mut self, model: SyncModel) {
         match model {
             SyncModel::Bsd => {}
@@ -115,7 +117,7 @@ impl Inode {
         self.lens.clear();
     }
 
-    /// Changes what lies on the disk and what is read alike, behind the back of the owner.
+    /// Changes both the durable and the cached bytes, without the knowledge of the file's user.
     pub(super) fn damage(&mut self, change: impl Fn(&mut Bytes)) {
         change(&mut self.durable);
         change(&mut self.cached);

@@ -1,14 +1,15 @@
 //! A deterministic simulated disk for tests: it crashes at any call, loses, tears, reorders and misdirects
 //! writes, fails any call with any errno, and rots bits at rest.
 //!
-//! [`SimDisk`] is a [`Disk`](crate::Disk) in memory. It knows for each file what reads see, what a power loss
-//! leaves, and every write between; for each directory the names and every change not synced. It is strict: a
-//! sync of a file does not make its name durable, and a rename is as volatile as a create.
+//! [`SimDisk`] is a [`Disk`](crate::Disk) in memory. For each file it keeps the bytes that reads see, the bytes
+//! that survive a power failure, and every write in between; for each directory, the names and every change not
+//! synced. It is strict: a sync of a file does not make its name durable, and a rename is as volatile as a
+//! create.
 //!
 //! # Crash points
 //!
 //! Every call has a number, its [`Op::index`]. [`SimDisk::crash_at`] makes call *k* and all later ones fail;
-//! [`SimDisk::crash_image`] then builds a disk that may be found after that crash.
+//! [`SimDisk::crash_image`] then builds a disk as it may be found after that crash.
 //!
 //! ```
 //! use std::path::Path;
@@ -30,12 +31,12 @@
 //! ```
 //!
 //! To visit all crash points of a script in one run, [`SimDisk::observe`] hands out a snapshot before each call.
-//! To go on after the death of the process alone, with unsynced bytes still at risk, use [`SimDisk::fork`].
+//! To continue after a crash of the process alone, with unsynced bytes still at risk, use [`SimDisk::fork`].
 //!
 //! # Thread rules
 //!
-//! One mutex guards a disk. The order of calls is that of the threads that make them: for a run that repeats, use
-//! one thread.
+//! One mutex guards a disk. Calls are ordered as their threads make them, so a reproducible run needs a single
+//! thread.
 
 mod bytes;
 mod disk;
@@ -62,12 +63,13 @@ use crate::{Env, ManualClock, RealThreads, SeededEntropy};
 /// Wall time at which simulated environments start, in seconds since the UNIX epoch.
 const START: u64 = 1_700_000_000;
 
-/// An environment on a new, empty simulated disk, with a clock that stands still and entropy made from `seed`.
+/// Creates an environment on a new, empty simulated disk, with a clock that stands still and entropy made from
+/// `seed`.
 pub fn env(seed: u64) -> (Env, Arc<SimDisk>, Arc<ManualClock>) {
     env_on(SimDisk::new(seed), seed)
 }
 
-/// As [`env()`], on the disk given.
+/// Like [`env()`], on the given disk.
 pub fn env_on(disk: SimDisk, seed: u64) -> (Env, Arc<SimDisk>, Arc<ManualClock>) {
     let disk = Arc::new(disk);
     let clock = Arc::new(ManualClock::new(START));

@@ -1,4 +1,4 @@
-//! What a call to the simulated disk is: its kind, sets of kinds, and the record kept of it.
+//! Calls to the simulated disk: their kinds, sets of kinds, and the record kept of each call.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub enum OpKind {
     /// [`Disk::open_dir`](crate::Disk::open_dir).
     OpenDir,
-    /// A directory made by `open_dir`.
+    /// A directory created by `open_dir`.
     MakeDir,
     /// [`Dir::create_new`](crate::Dir::create_new).
     Create,
@@ -22,7 +22,7 @@ pub enum OpKind {
     Link,
     /// [`Dir::list`](crate::Dir::list).
     List,
-    /// [`Dir::sync`](crate::Dir::sync), also by `open_dir` for a directory it made.
+    /// [`Dir::sync`](crate::Dir::sync), also made by `open_dir` with `create`.
     SyncDir,
     /// [`Dir::lock`](crate::Dir::lock).
     Lock,
@@ -59,16 +59,16 @@ pub enum OpKind {
 pub struct OpSet(u32);
 
 impl OpSet {
-    /// Every call.
+    /// All calls.
     pub const ALL: Self = Self(u32::MAX);
     /// `sync_data` and `sync_all` of files.
     pub const SYNCS: Self = Self::of(OpKind::SyncData).with(OpKind::SyncAll);
     /// `write_at` and writes through maps.
     pub const WRITES: Self = Self::of(OpKind::Write).with(OpKind::MapWrite);
-    /// Calls that look a file up or make it.
+    /// Calls that look up or create a file.
     pub const OPENS: Self =
         Self::of(OpKind::Create).with(OpKind::Open).with(OpKind::Lock).with(OpKind::OpenDir);
-    /// Calls after which the state of the disk may differ: the points worth a crash.
+    /// Calls that may change the state of the disk: the useful crash points.
     pub const CHANGES: Self = Self::SYNCS
         .join(Self::WRITES)
         .with(OpKind::MakeDir)
@@ -94,7 +94,7 @@ impl OpSet {
         Self(self.0 | other.0)
     }
 
-    /// Whether `kind` is in the set.
+    /// Returns true if `kind` is in the set.
     pub const fn has(self, kind: OpKind) -> bool {
         self.0 & (1 << kind as u32) != 0
     }
@@ -125,15 +125,15 @@ impl<T: Into<OpSet>> std::ops::BitOr<T> for OpKind {
 pub struct Op {
     /// Position in the run, from 0. [`SimDisk::crash_at`](super::SimDisk::crash_at) takes this number.
     pub index: u64,
-    /// What was called.
+    /// Kind of the call.
     pub kind: OpKind,
-    /// The file or directory, as `/dir/name`. An open file keeps the name it was opened by. Of a rename or link,
-    /// the old name.
+    /// The file or directory, as `/dir/name`. An open file keeps the name it was opened by. For a rename or
+    /// link, the old name.
     pub path: Arc<str>,
     /// Offset in the file, or 0.
     pub offset: u64,
-    /// Length asked for, or 0.
+    /// Requested length, or 0.
     pub len: u64,
-    /// Whether it returned `Ok`.
+    /// True if the call returned `Ok`.
     pub ok: bool,
 }

@@ -1,4 +1,4 @@
-//! Raw access for tests: reads and changes the content of a disk past its gate, without counting a call.
+//! Raw access for tests: reads and changes the content of a disk without passing the gate or counting a call.
 
 use std::io;
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::inode::Inode;
 use super::world::{Id, Node};
 
 impl State {
-    /// The file at `path`.
+    /// Finds the file at `path`.
     pub(super) fn find(&self, path: &Path) -> io::Result<Id> {
         let (dir, name) = self.parent(path)?;
         Ok(self.world.lookup_file(dir, name)?)
@@ -31,7 +31,7 @@ impl State {
 }
 
 impl SimDisk {
-    /// All bytes of a file, as reads see them.
+    /// Returns all bytes of a file, as reads see them.
     ///
     /// # Errors
     /// `NotFound` if there is no such file.
@@ -39,8 +39,8 @@ impl SimDisk {
         Ok(self.state.lock().inode(path.as_ref())?.cached.to_vec())
     }
 
-    /// Makes a file hold just `bytes`, durably. Its directory must exist; the name of a new file is durable at once,
-    /// and so is every other change of that directory.
+    /// Replaces the content of a file with `bytes`, durably. Its directory must exist. If the file is new, its
+    /// name and every other pending change of that directory become durable too.
     ///
     /// # Errors
     /// `NotFound` if there is no such directory.
@@ -62,7 +62,7 @@ impl SimDisk {
         Ok(())
     }
 
-    /// Removes the name of a file, durably, with every other change of its directory.
+    /// Removes the name of a file durably, together with every other pending change of its directory.
     ///
     /// # Errors
     /// `NotFound` if there is no such file.
@@ -75,7 +75,7 @@ impl SimDisk {
         Ok(())
     }
 
-    /// Names of the regular files of a directory, in order.
+    /// Returns the names of the regular files of a directory, in order.
     ///
     /// # Errors
     /// `NotFound` if there is no such directory.
@@ -90,8 +90,8 @@ impl SimDisk {
             .collect())
     }
 
-    /// Rots a byte: `change` gets the byte at `offset`, durable and cached, and returns what it becomes. Offsets past
-    /// the end are left alone.
+    /// Corrupts a byte: `change` gets the byte at `offset`, durable and cached, and returns its new value.
+    /// Offsets past the end are ignored.
     ///
     /// # Errors
     /// `NotFound` if there is no such file.
@@ -111,10 +111,10 @@ impl SimDisk {
         self.corrupt(path, bit / 8, |byte| byte ^ (1 << (bit % 8)))
     }
 
-    /// Cuts a file, or extends it with zeros, durably and behind the back of its owner.
+    /// Truncates a file, or extends it with zeros, durably and without its user's knowledge.
     ///
     /// # Errors
-    /// `NotFound` if there is no such file, `FileTooLarge` for a length no file can have.
+    /// `NotFound` if there is no such file, `FileTooLarge` for a length above the longest file.
     pub fn truncate_file(&self, path: impl AsRef<Path>, len: u64) -> io::Result<()> {
         if len > MAX_LEN {
             return Err(Errno::FBIG.into());
@@ -123,8 +123,8 @@ impl SimDisk {
         Ok(())
     }
 
-    /// Swaps `len` bytes at `a` with those at `b`, as if the disk had mixed up two blocks. Ranges past the end or
-    /// over each other are left alone.
+    /// Swaps `len` bytes at `a` with those at `b`, as if the disk had mixed up two blocks. Ranges that overlap
+    /// or pass the end are ignored.
     ///
     /// # Errors
     /// `NotFound` if there is no such file.

@@ -1,4 +1,4 @@
-//! A small seeded generator; every random choice of the simulator comes from one, so a seed repeats a run.
+//! A small seeded generator. Every random choice of the simulator comes from one, so a seed reproduces a run.
 
 use crate::entropy::mix;
 
@@ -16,14 +16,15 @@ impl Rng {
         out
     }
 
-    /// A number below `bound`, or 0 if `bound` is 0. The bias is below 2^-32 for the small bounds used here.
+    /// Returns a number below `bound`, or 0 if `bound` is 0. The bias is below 2^-32 for the small bounds used
+    /// here.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.next().checked_rem(bound).unwrap_or(0)
     }
 
-    /// True with probability `p`.
+    /// Returns true with probability `p`.
     pub(super) fn chance(&mut self, p: f64) -> bool {
-        // 53 bits are what a double holds.
+        // A double holds 53 bits.
         ((self.next() >> 11) as f64) < p * (1u64 << 53) as f64
     }
 }

@@ -1,4 +1,4 @@
-//! The parts of the simulator against plain models.
+//! Tests of the simulator's parts against simple models.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ fn bytes_behave_as_a_vector() {
 }
 
 #[test]
-fn a_clone_shares_what_was_not_written() {
+fn a_write_does_not_change_a_clone() {
     let mut file = Bytes::default();
     file.write(0, &vec![7; 1 << 20]);
     let copy = file.clone();
@@ -57,7 +57,7 @@ fn a_clone_shares_what_was_not_written() {
 }
 
 #[test]
-fn a_failed_sync_keeps_the_pages_that_are_not_rewritten_from_the_disk() {
+fn after_a_failed_sync_only_rewritten_pages_become_durable() {
     let mut file = Inode::default();
     file.set_len(1, 3 * PAGE);
     file.sync();
@@ -66,9 +66,9 @@ fn a_failed_sync_keeps_the_pages_that_are_not_rewritten_from_the_disk() {
     file.fail_sync(SyncModel::Linux);
     assert!(!file.dirty(), "the pages count as clean");
     file.sync();
-    assert_eq!(file.durable.range(0, 2), [0, 0], "the retry lies");
+    assert_eq!(file.durable.range(0, 2), [0, 0], "the retried sync wrote nothing");
     assert_eq!(file.cached.range(0, 2), *b"aa");
-    // One of the lost pages is made dirty again: all of it is written.
+    // One of the lost pages is made dirty again, so all of it is written.
     file.write(4, 10, b"c", false);
     file.sync();
     assert_eq!(file.durable.range(0, 2), *b"aa");

@@ -1,7 +1,8 @@
-//! The content of a simulated disk: directories and files, with everything that is pending. Cloning is cheap.
+//! The content of a simulated disk: directories and files, with all pending changes. Cloning is cheap.
 //!
-//! Invariants: directory `ROOT` exists and is no one's entry; every entry, durable, cached or pending, points to a
-//! live node; `seq` numbers all changes of the whole disk in order. Errors are those of the real system.
+//! Invariants: directory `ROOT` exists and no entry points to it; every entry, durable, cached or pending,
+//! points to a live node; `seq` numbers all changes of the whole disk in order. Errors are those of the real
+//! system.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
@@ -15,7 +16,7 @@ pub(super) type Id = u64;
 
 pub(super) const ROOT: Id = 0;
 
-/// What a name stands for.
+/// The file or directory that a name refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Node {
     File(Id),
@@ -24,7 +25,7 @@ pub(super) enum Node {
 
 pub(super) type Names = BTreeMap<Arc<str>, Node>;
 
-/// A change of names that is not durable yet.
+/// A name change that is not durable yet.
 #[derive(Clone, Debug)]
 pub(super) enum NameChange {
     Set { name: Arc<str>, node: Node },
@@ -53,7 +54,8 @@ impl NameChange {
     }
 }
 
-/// With an earlier change lost the name may stand for something else, which stays.
+/// Removes `name` if it refers to `node`. If an earlier change was lost, the name may refer to another node,
+/// which stays.
 fn remove_if(names: &mut Names, name: &str, node: Node) {
     if names.get(name) == Some(&node) {
         names.remove(name);
@@ -78,19 +80,19 @@ impl DirNode {
 pub(super) struct World {
     pub(super) files: BTreeMap<Id, Arc<Inode>>,
     pub(super) dirs: BTreeMap<Id, Arc<DirNode>>,
-    /// How often the machine has started.
+    /// Number of boots of the machine.
     pub(super) boots: u64,
     next_id: Id,
     seq: u64,
 }
 
-/// How far a path led.
+/// The result of resolving a path.
 #[derive(Debug)]
 pub(super) struct Walk<'p> {
-    /// The last directory found, and the one that holds it (itself for the root).
+    /// The last directory found, and its parent (the root is its own parent).
     pub(super) dir: Id,
     pub(super) parent: Id,
-    /// The names not found below it, if `end` is `NOENT`.
+    /// The names that were not found, if `end` is `NOENT`.
     pub(super) missing: Vec<&'p str>,
     pub(super) end: Result<()>,
 }
@@ -103,7 +105,7 @@ impl World {
         Self { files: BTreeMap::new(), dirs, boots: 1, next_id: ROOT + 1, seq: 0 }
     }
 
-    /// A disk of the given content after another start of the machine, with the numbering of `self`.
+    /// Builds a disk of the given content after another boot of the machine. Continues the numbering of `self`.
     pub(super) fn rebuilt(&self, files: BTreeMap<Id, Arc<Inode>>, dirs: BTreeMap<Id, Arc<DirNode>>) -> Self {
         Self { files, dirs, boots: self.boots + 1, next_id: self.next_id, seq: self.seq }
     }
@@ -142,7 +144,7 @@ impl World {
         Ok(())
     }
 
-    /// What `name` stands for in directory `dir`.
+    /// Returns the node that `name` refers to in directory `dir`.
     pub(super) fn lookup(&self, dir: Id, name: &str) -> Result<Node> {
         if name.len() > 255 {
             return Err(Errno::NAMETOOLONG);
@@ -150,7 +152,7 @@ impl World {
         self.dir(dir)?.cached.get(name).copied().ok_or(Errno::NOENT)
     }
 
-    /// The file called `name`.
+    /// Returns the file called `name`.
     pub(super) fn lookup_file(&self, dir: Id, name: &str) -> Result<Id> {
         match self.lookup(dir, name)? {
             Node::File(id) => Ok(id),
@@ -192,7 +194,7 @@ impl World {
     pub(super) fn rename(&mut self, dir: Id, from: &str, to: &str) -> Result<()> {
         let node = Node::File(self.lookup_file(dir, from)?);
         match self.lookup(dir, to) {
-            // Two names of one file: the call does nothing.
+            // Both names refer to one file: the call does nothing.
             Ok(target) if target == node => return Ok(()),
             Ok(Node::Dir(_)) => return Err(Errno::ISDIR),
             Ok(Node::File(_)) | Err(Errno::NOENT) => {}
@@ -214,7 +216,7 @@ impl World {
         Ok(())
     }
 
-    /// Walks a path from the root; `..` is taken by the letter.
+    /// Resolves a path from the root; `..` is resolved lexically.
     pub(super) fn walk<'p>(&self, path: &'p Path) -> Walk<'p> {
         let mut walk = Walk { dir: ROOT, parent: ROOT, missing: Vec::new(), end: Ok(()) };
         if path.as_os_str().is_empty() {
@@ -241,7 +243,7 @@ impl World {
         walk
     }
 
-    /// Drops every file that has no name left, on the disk or in memory, and is not open.
+    /// Drops every file that is not open and has no name, whether durable, cached or pending.
     pub(super) fn collect(&mut self, is_open: impl Fn(Id) -> bool) {
         let mut named = BTreeSet::new();
         for node in self.dirs.values().flat_map(|dir| dir.nodes()) {
@@ -252,7 +254,7 @@ impl World {
         self.files.retain(|id, _| named.contains(id) || is_open(*id));
     }
 
-    /// Bytes of all files that have a name or are open.
+    /// Sums the bytes of all files that have a name or are open.
     pub(super) fn used(&self, is_open: impl Fn(Id) -> bool) -> u64 {
         let mut live = BTreeSet::new();
         for node in self.dirs.values().flat_map(|dir| dir.cached.values()) {

@@ -1,16 +1,18 @@
 //! [`Blocks`]: the memory an arena took from the system, newest first.
 //!
-//! Invariants: every block begins with a [`Block`] header and is freed with the layout it records; a piece
-//! handed out lies wholly inside one block, is aligned to [`ALIGN`] and is never handed out again.
-//! Threads: none of its own; the arena keeps it under its lock.
+//! Invariants: every block begins with a [`Block`] header and is freed with the layout recorded there. A piece
+//! handed out lies inside one block, is aligned to [`ALIGN`] and is never handed out again.
+//! Threads: none; the arena accesses it under its lock.
 //!
-//! Small blocks come from the process heap. Blocks of 2 MiB and more of an arena that expects to be large are
-//! mappings of their own, aligned to huge pages and advised to use them: a fresh page costs 0.25-0.5 us of
-//! fault per 4 KiB, a fresh huge page a third of that per byte. A few of these mappings are kept when an arena
-//! drops, for the next one, and marked so that the system can take their pages whenever it is short of memory.
+//! Small blocks come from the process heap. In an arena that expects to be large, blocks of 2 MiB and more are
+//! separate mappings, aligned to huge pages and advised to use them. A page fault on fresh memory costs
+//! 0.25-0.5 us per 4 KiB; on a fresh huge page it costs a third of that per byte. When an arena drops, a few of
+//! these mappings are kept for the next arena. They are marked so that the system can take their pages when it
+//! is short of memory.
 //!
-//! The system takes 0.1-2 ms to clear a huge page. A thread that faulted one under the arena's lock would stop all
-//! others, so the next block is populated in advance and without the lock: [`Blocks::wants_ahead`], [`Ahead`].
+//! The system takes 0.1-2 ms to clear a huge page. A thread that faulted one under the arena's lock would stop
+//! all others, so the next block is populated in advance and without the lock: see [`Blocks::wants_ahead`] and
+//! [`Ahead`].
 
 use std::alloc::Layout;
 use std::mem::{ManuallyDrop, size_of};
@@ -25,7 +27,7 @@ const SMALLEST: usize = 4 << 10;
 const HUGE_PAGE: usize = 2 << 20;
 /// Largest block of an arena that expects to be large.
 const LARGEST: usize = HUGE_PAGE;
-/// From this expected capacity on, huge pages are asked for.
+/// Expected capacity from which on huge pages are used.
 const HUGE_FROM: usize = 32 << 20;
 
 /// The head of a block.
@@ -33,26 +35,27 @@ struct Block {
     /// The block taken before this one.
     previous: Option<NonNull<Block>>,
     layout: Layout,
-    /// A mapping of its own, not from the heap.
+    /// True if the block is a separate mapping, false if it is from the heap.
     mapped: bool,
 }
 
 const _: () = assert!(size_of::<Block>() <= HEADER);
 
-/// See the module documentation.
+/// The blocks of one arena; see the module documentation.
 pub(super) struct Blocks {
     newest: Option<NonNull<Block>>,
-    /// The unused rest of the block that pieces are cut from.
+    /// The unused rest of the block that pieces are taken from.
     rest: Option<(NonNull<u8>, usize)>,
-    /// Ordinary blocks grow up to this.
+    /// Largest size of an ordinary block.
     largest: usize,
-    /// Blocks of [`LARGEST`] bytes are populated in advance until this much is handed out; 0 = never.
+    /// Blocks of [`LARGEST`] bytes are populated in advance until this many bytes are handed out; 0 means
+    /// never.
     ahead_until: u64,
     ahead: AheadState,
     huge: bool,
 }
 
-/// A populated block that no arena uses yet.
+/// A populated block that is not in use yet.
 pub(super) struct Ahead(NonNull<u8>);
 
 // SAFETY: the value owns its mapping.
@@ -79,33 +82,33 @@ impl Drop for Ahead {
     }
 }
 
-/// What is known of the block after the current one.
+/// State of the block after the current one.
 enum AheadState {
-    /// No thread prepares one.
+    /// No thread prepares a block.
     Idle,
-    /// A new block was begun: the next caller of [`Blocks::wants_ahead`] prepares the one after it.
+    /// A new block was started: the next caller of [`Blocks::wants_ahead`] prepares the one after it.
     Wanted,
-    /// A thread prepares it.
+    /// A thread is preparing the block.
     Asked,
-    /// It is there.
+    /// The block is ready.
     Ready(Ahead),
 }
 
-// SAFETY: the blocks are owned by this value alone; the pointers are moved and freed like a Vec's.
+// SAFETY: this value alone owns the blocks; the pointers are moved and freed like a Vec's.
 unsafe impl Send for Blocks {}
 
 impl Blocks {
     pub(super) fn new(capacity_hint: usize) -> Self {
         let huge = capacity_hint >= HUGE_FROM;
         let largest = if huge { LARGEST } else { (capacity_hint / 4).clamp(4 * SMALLEST, HUGE_PAGE / 2) };
-        // The last block of a full arena has no successor.
+        // The last block of a full arena needs no successor.
         let ahead = if huge && mapping::AVAILABLE { capacity_hint - 2 * LARGEST } else { 0 };
         let largest = largest.next_power_of_two();
         Blocks { newest: None, rest: None, largest, ahead_until: ahead as u64, ahead: AheadState::Idle, huge }
     }
 
-    /// Whether the caller should [prepare](Ahead::prepare) a block, without the arena's lock, and hand the result to
-    /// [`put_ahead`](Self::put_ahead). Asks one caller at a time.
+    /// Returns whether the caller should [prepare](Ahead::prepare) a block, without the arena's lock, and pass
+    /// the result to [`put_ahead`](Self::put_ahead). Returns true to one caller at a time.
     pub(super) fn wants_ahead(&mut self) -> bool {
         let wanted = matches!(self.ahead, AheadState::Wanted);
         if wanted {
@@ -114,12 +117,13 @@ impl Blocks {
         wanted
     }
 
-    /// Keeps a prepared block for later.
+    /// Stores a prepared block for later.
     pub(super) fn put_ahead(&mut self, block: Option<Ahead>) {
         self.ahead = block.map_or(AheadState::Idle, AheadState::Ready);
     }
 
-    /// A mapping of `size` bytes; the prepared one if there is one. A mapping of the usual size asks for the next.
+    /// Returns a mapping of `size` bytes: the prepared one if there is one. A mapping of the usual size
+    /// requests the next.
     fn map(&mut self, size: usize, handed_out: u64) -> Option<NonNull<u8>> {
         if size != LARGEST {
             return mapping::reserve(size);
@@ -128,15 +132,15 @@ impl Blocks {
         match std::mem::replace(&mut self.ahead, next) {
             AheadState::Ready(block) => Some(block.into_inner()),
             AheadState::Asked => {
-                self.ahead = AheadState::Asked; // its thread is slower than the others: it comes too late for this block
+                self.ahead = AheadState::Asked; // the preparing thread is too late for this block
                 mapping::reserve(size)
             }
             AheadState::Idle | AheadState::Wanted => mapping::reserve(size),
         }
     }
 
-    /// A piece of at least `least` and at most `wish` bytes (both rounded up to [`ALIGN`]) and its length.
-    /// `handed_out` sizes a new block.
+    /// Returns a piece of at least `least` and at most `wish` bytes (both rounded up to [`ALIGN`]), and its
+    /// length. `handed_out` determines the size of a new block.
     pub(super) fn take(
         &mut self,
         least: usize,
@@ -147,7 +151,7 @@ impl Blocks {
         let wish = wish.checked_next_multiple_of(ALIGN)?;
         if self.rest.is_none_or(|(_, left)| left < least) {
             if least > self.largest / 4 {
-                // Its own block, so that the rest of the current one stays in use.
+                // Gets a block of its own, so that the rest of the current one stays in use.
                 let layout = Layout::from_size_align(least.checked_add(HEADER)?, ALIGN).ok()?;
                 return Some((self.add_block(layout, handed_out)?, least));
             }
@@ -174,7 +178,7 @@ impl Blocks {
             // SAFETY: the layout is not empty.
             let start = NonNull::new(unsafe { std::alloc::alloc(layout) })?;
             if cfg!(loom) {
-                // Models should notice memory that is read before it is written.
+                // Models should detect memory that is read before it is written.
                 // SAFETY: the block is layout.size() bytes long.
                 unsafe { start.write_bytes(0xA5, layout.size()) };
             }
@@ -217,19 +221,19 @@ mod mapping {
 
     pub(super) const AVAILABLE: bool = true;
 
-    /// Spare mappings kept, at most: 64 MiB.
+    /// Upper limit of spare mappings: 64 MiB.
     const MAX_SPARE: usize = (64 << 20) / LARGEST;
 
     /// An unused mapping of [`LARGEST`] bytes. The system may take its pages until they are written again.
     struct Spare(NonNull<u8>);
 
-    // SAFETY: whoever holds the value owns the mapping.
+    // SAFETY: the value owns its mapping.
     unsafe impl Send for Spare {}
 
-    /// Mappings of arenas that were dropped, for those to come: their pages need no fault and no zeroing.
+    /// Mappings of dropped arenas, kept for new ones: their pages need no fault and no zeroing.
     static SPARE: Mutex<Vec<Spare>> = Mutex::new(Vec::new());
 
-    /// `size` bytes aligned to a huge page, with any contents; `None` when the system has none.
+    /// Returns `size` bytes aligned to a huge page, with any contents; `None` if the system has no memory.
     pub(super) fn reserve(size: usize) -> Option<NonNull<u8>> {
         let size = size.checked_next_multiple_of(HUGE_PAGE)?;
         if size == LARGEST
@@ -247,19 +251,21 @@ mod mapping {
         // SAFETY: skip < HUGE_PAGE, so this is inside the mapping.
         let aligned = unsafe { start.byte_add(skip) };
         if skip > 0 {
-            // SAFETY: the bytes before `aligned` are ours and unused. A failure only leaves them mapped.
+            // SAFETY: the bytes before `aligned` are ours and unused. If this fails, they only stay mapped.
             let _ = unsafe { munmap(start, skip) };
         }
         if skip < HUGE_PAGE {
             // SAFETY: aligned + size is inside the mapping, and what follows is ours and unused.
             let _ = unsafe { munmap(aligned.byte_add(size), HUGE_PAGE - skip) };
         }
-        // SAFETY: the range is a whole mapping of ours. Advice changes no contents; without it pages are small.
+        // SAFETY: the range is a whole mapping of ours. The advice changes no contents; without it the pages
+        // are small.
         let _ = unsafe { madvise(aligned, size, Advice::LinuxHugepage) };
         NonNull::new(aligned.cast())
     }
 
-    /// Gives pages to the `size` bytes from `start` on, which [`reserve`] returned. A failure leaves that to page faults.
+    /// Populates the pages of `size` bytes from `start` on, which [`reserve`] returned. If it fails, page
+    /// faults do it later.
     pub(super) fn populate(start: NonNull<u8>, size: usize) {
         // SAFETY: a mapping of ours; populating changes no contents.
         let _ = unsafe { madvise(start.as_ptr().cast(), size, Advice::LinuxPopulateWrite) };
@@ -275,8 +281,8 @@ mod mapping {
         if size == LARGEST {
             let mut spare = SPARE.lock();
             if spare.len() < MAX_SPARE {
-                // SAFETY: by contract the mapping is ours and nothing needs its contents. A failure leaves its
-                // pages resident.
+                // SAFETY: by contract the mapping is ours and its contents are unused. If this fails, its pages
+                // stay resident.
                 let _ = unsafe { madvise(start.as_ptr().cast(), size, Advice::LinuxFree) };
                 spare.push(Spare(start));
                 return;
@@ -289,7 +295,7 @@ mod mapping {
 
 #[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
 mod mapping {
-    //! No mappings here: everything comes from the heap.
+    //! No mappings on this platform: all memory comes from the heap.
 
     use std::ptr::NonNull;
 

@@ -1,4 +1,4 @@
-//! [`Arena`]: memory that is handed out by many threads at once and freed all together.
+//! [`Arena`]: memory that many threads allocate concurrently and that is freed all at once.
 //!
 //! ```text
 //! block (4 KiB .. 2 MiB, from the system) = header, chunk, chunk, large allocation, chunk, ...
@@ -7,13 +7,13 @@
 //! ```
 //!
 //! Invariants: an address is handed out once and stays valid until the arena drops; addresses never move.
-//! Blocks and chunks grow with the arena, so an empty one costs nothing and a small one some KiB.
+//! Blocks and chunks grow with the arena, so an empty arena takes no memory and a small one a few KiB.
 //!
-//! Threads: `alloc` may run anywhere at any time. It bumps the chunk of its lane with one compare-exchange on
-//! a line that, with up to 16 threads, no other thread writes. The lock is taken once per chunk, and no page is faulted
-//! under it while threads keep to the prepared blocks. Leases belong
-//! to the arena and not to the thread, so that a thread that writes to thousands of memtables in turn strands
-//! no memory in any of them, and nothing of a dropped arena survives in a thread.
+//! Threads: any thread may call `alloc` at any time. It advances the chunk of its lane by one compare-exchange
+//! on a cache line that, with up to 16 threads, no other thread writes. The lock is taken once per chunk. No
+//! page is faulted under it while threads use only the prepared blocks. Leases belong to the arena, not to the
+//! thread. So a thread that writes to thousands of memtables in turn strands no memory in any of them, and no
+//! thread keeps anything of a dropped arena.
 
 mod block;
 #[cfg(all(test, not(loom)))]
@@ -27,30 +27,30 @@ use block::{Ahead, Blocks};
 
 /// Lanes of a large arena.
 const LANES: usize = 16;
-/// The arena gets one more lane for each of these many bytes, rounded down to a power of two.
+/// The arena gets one lane for each of these many bytes, rounded down to a power of two.
 const BYTES_PER_LANE: u64 = 128 << 10;
-/// Smallest lease, header included: less than that left of a block is wasted.
+/// Smallest lease, including the header. A smaller rest of a block is wasted.
 const MIN_CHUNK: usize = 512;
-/// Preferred lease of a small arena: with the header of the block, 4 KiB.
+/// Preferred lease of a small arena: 4 KiB including the header of the block.
 const SMALL_CHUNK: usize = 4096 - block::HEADER;
 /// Largest lease.
 const MAX_CHUNK: usize = 64 << 10;
-/// What all allocations of one arena may sum up to.
+/// Limit on the total allocations of one arena.
 const MAX_BYTES: u64 = 32 << 30;
 
-/// Allocations of a retired chunk fail: no end lies behind this offset.
+/// State of a retired chunk: allocations fail, because no end lies past this offset.
 const CLOSED: u64 = u32::MAX as u64;
 
-/// The head of a leased piece of a block; its bytes follow.
+/// The head of a leased piece of a block. Its bytes follow.
 struct Chunk {
-    /// Offset of the first free byte from the chunk's start; counted allocations << 32.
+    /// Offset of the first free byte from the start of the chunk, plus the counted allocations << 32.
     state: AtomicU64,
-    /// Bytes, this header included.
+    /// Size in bytes, including this header.
     size: usize,
 }
 
 impl Chunk {
-    /// Offset of `size` fresh bytes, or `None` if they do not fit.
+    /// Returns the offset of `size` fresh bytes, or `None` if they do not fit.
     #[inline]
     fn bump(&self, base: usize, size: usize, align: usize, count: u64) -> Option<usize> {
         let mut state = self.state.load(Ordering::Relaxed);
@@ -62,7 +62,8 @@ impl Chunk {
                 return None;
             }
             let next = (((state >> 32) + count) << 32) | end as u64;
-            // Relaxed: the bytes belong to this thread alone, and came with the Acquire load of the lane.
+            // Relaxed: the bytes belong to this thread alone, and the Acquire load of the lane made the chunk
+            // visible.
             match self.state.compare_exchange_weak(state, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Some(at),
                 Err(now) => state = now,
@@ -70,34 +71,34 @@ impl Chunk {
         }
     }
 
-    /// Makes every later allocation fail; the counted allocations so far.
+    /// Makes every later allocation fail. Returns the counted allocations so far.
     fn close(&self) -> u64 {
         self.state.swap(CLOSED, Ordering::Relaxed) >> 32
     }
 }
 
-/// See the module documentation.
+/// The arena; see the module documentation.
 pub(crate) struct Arena {
     lanes: [AtomicPtr<Chunk>; LANES],
     /// Lanes in use, minus one. A power of two minus one; only grows.
     lane_mask: AtomicU64,
-    /// Allocations above this go straight to a block.
+    /// Allocations larger than this go directly to a block.
     large: AtomicU64,
     /// Bytes leased to lanes and allocated directly.
     handed_out: AtomicU64,
-    /// Counted allocations that no open chunk counts.
+    /// Counted allocations that are not in the state of an open chunk.
     counted: AtomicU64,
     blocks: Mutex<Blocks>,
     limit: u64,
 }
 
 impl Arena {
-    /// An arena that expects about `capacity_hint` bytes. Takes no memory yet.
+    /// Creates an arena that expects about `capacity_hint` bytes. Takes no memory yet.
     pub(crate) fn new(capacity_hint: usize) -> Self {
         Self::with_limit(capacity_hint, MAX_BYTES)
     }
 
-    /// The same with a limit of its own on the bytes handed out.
+    /// Like `new`, with its own limit on the bytes handed out.
     pub(crate) fn with_limit(capacity_hint: usize, limit: u64) -> Self {
         Arena {
             lanes: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
@@ -110,23 +111,23 @@ impl Arena {
         }
     }
 
-    /// Fresh uninitialized bytes; `None` when the limit or the system says no.
+    /// Returns fresh uninitialized bytes; `None` if the limit is reached or the system has no memory.
     pub(crate) fn alloc(&self, size: usize, align: usize) -> Option<NonNull<u8>> {
         self.take(size, align, 0)
     }
 
-    /// The same, and counts one entry, see [`entries`](Self::entries).
+    /// Like `alloc`, and counts one entry, see [`entries`](Self::entries).
     #[inline]
     pub(crate) fn alloc_entry(&self, size: usize, align: usize) -> Option<NonNull<u8>> {
         self.take(size, align, 1)
     }
 
-    /// Takes back the count of an entry that was not inserted after all. Its bytes stay lost.
+    /// Undoes the count of an entry that was not inserted after all. Its bytes are not reused.
     pub(crate) fn uncount(&self) {
         self.counted.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Entries counted. Exact when no thread allocates.
+    /// Number of entries counted. Exact while no thread allocates.
     pub(crate) fn entries(&self) -> u64 {
         let _no_refill = self.blocks.lock();
         let mut sum = self.counted.load(Ordering::Relaxed);
@@ -164,7 +165,7 @@ impl Arena {
         }
     }
 
-    /// An allocation that would waste too much of a chunk.
+    /// Allocates directly from a block, because the allocation would waste too much of a chunk.
     #[cold]
     fn take_large(&self, size: usize, count: u64) -> Option<NonNull<u8>> {
         let mut blocks = self.blocks.lock();
@@ -178,7 +179,7 @@ impl Arena {
         Some(start)
     }
 
-    /// Gives `lane` a new chunk with room for `size` bytes, unless someone did since `seen` was read.
+    /// Gives `lane` a new chunk with room for `size` bytes, unless another thread did since `seen` was read.
     #[cold]
     fn refill(&self, lane: &AtomicPtr<Chunk>, seen: *mut Chunk, size: usize) -> Option<()> {
         let mut blocks = self.blocks.lock();
@@ -203,7 +204,7 @@ impl Arena {
         if let Some(old) = unsafe { seen.as_ref() } {
             self.counted.fetch_add(old.close(), Ordering::Relaxed);
         }
-        // Release: whoever sees the chunk sees its header.
+        // Release: a thread that sees the chunk sees its header.
         lane.store(chunk.as_ptr(), Ordering::Release);
         self.grown(handed_out + got as u64);
         let ahead = blocks.wants_ahead();
@@ -221,7 +222,7 @@ impl Arena {
         self.blocks.lock().put_ahead(block);
     }
 
-    /// Under the lock: `handed_out` bytes are out now.
+    /// Updates the sizes for `handed_out` bytes. The caller holds the lock.
     fn grown(&self, handed_out: u64) {
         self.handed_out.store(handed_out, Ordering::Relaxed);
         self.large.store(large_of(chunk_size(handed_out)), Ordering::Relaxed);
@@ -230,13 +231,13 @@ impl Arena {
     }
 }
 
-/// Preferred size of the next chunk: an eighth of what is out already.
+/// Preferred size of the next chunk: an eighth of the bytes handed out so far.
 fn chunk_size(handed_out: u64) -> usize {
     let eighth = usize::try_from(handed_out / 8).unwrap_or(MAX_CHUNK);
     eighth.clamp(SMALL_CHUNK, MAX_CHUNK) & !(block::ALIGN - 1)
 }
 
-/// Allocations above a quarter of a chunk would leave too much of it unused.
+/// Largest allocation from a chunk: a quarter of it, so that refills waste little.
 fn large_of(chunk: usize) -> u64 {
     chunk as u64 / 4
 }

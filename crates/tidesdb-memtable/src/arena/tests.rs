@@ -1,4 +1,4 @@
-//! Unit tests of the arena: nothing overlaps, everything is counted, limits hold.
+//! Unit tests of the arena: pieces do not overlap, all are counted, limits hold.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ fn a_large_arena_grows_into_mappings() {
     assert!(arena.allocated_bytes() < 60 << 20);
 }
 
-/// Arenas that follow each other use the same mappings; arenas that live together never do.
+/// Consecutive arenas reuse mappings; arenas that live at the same time never share one.
 #[test]
 fn dropped_mappings_are_used_again_but_not_twice() {
     for _ in 0..3 {

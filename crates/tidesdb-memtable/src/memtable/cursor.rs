@@ -1,11 +1,12 @@
-//! [`Cursor`]: walks all versions of a memtable in the order (key, newest first), both ways.
+//! [`Cursor`]: iterates over all versions of a memtable in the order (key, newest first), in both directions.
 //!
-//! A map knows how to step from key to key ([`KeyWalk`]); the cursor adds the versions of each key and the
-//! reverse order, which is the forward walk with its directions swapped.
+//! A map iterates over keys only ([`KeyWalk`]). The cursor adds the versions of each key, and implements the
+//! reverse order by swapping the directions.
 //!
-//! Visibility: a positioning call, and a step that leaves the part of the map the cursor has copied, sees every
-//! entry whose insert returned before it began. Later inserts may be seen or missed. That is enough for
-//! snapshots: what a snapshot may show was inserted before the snapshot was taken, so before the cursor moved.
+//! Visibility: a positioning call sees every entry whose insert returned before the call began, and so does a
+//! step that leaves the part of the map that the cursor has copied. It may or may not see later inserts. That
+//! is enough for snapshots: an entry visible to a snapshot was inserted before the snapshot was taken, so
+//! before the cursor moved.
 //!
 //! Threads: a cursor belongs to one thread at a time and may move between threads.
 
@@ -19,7 +20,7 @@ use crate::walk::KeyWalk;
 
 #[expect(
     clippy::large_enum_variant,
-    reason = "the tree's walk is the usual one, and a box would cost a malloc per cursor"
+    reason = "the tree's variant is the usual one, and a box would cost an allocation per cursor"
 )]
 enum Walk<'a> {
     Tree(TreeWalk<'a>),
@@ -37,11 +38,11 @@ macro_rules! each_walk {
     };
 }
 
-/// A cursor over all versions: keys ascending in the memtable's order, the versions of a key newest first.
+/// A cursor over all versions: keys in the memtable's order, the versions of a key newest first.
 ///
 /// It keeps the memtable alive. A new cursor is not valid until positioned; a step from an invalid cursor does
-/// nothing. Of a key with n versions any one is found in O(log n) steps, and so is the oldest; a step back costs
-/// O(log n) too.
+/// nothing. Among n versions of a key, it finds any one in O(log n) steps, including the oldest. A step back
+/// costs O(log n) too.
 ///
 /// ```
 /// use tidesdb_memtable::{KeyOrder, MapKind, Memtable, Version};
@@ -60,21 +61,21 @@ macro_rules! each_walk {
 /// assert_eq!(seen, [(b"a".to_vec(), 3), (b"a".to_vec(), 1), (b"b".to_vec(), 2)]);
 /// ```
 pub struct Cursor {
-    /// Borrows from `memtable`, for which the Arc below stands in; never handed out as `'static`.
+    /// Borrows from `memtable`, which the `Arc` below keeps alive. Never handed out as `'static`.
     walk: Walk<'static>,
-    /// The version stood on, one of the key `walk` stands on.
+    /// The current version. Its key is the current key of `walk`.
     record: Option<RecordRef<'static>>,
     reverse: bool,
     memtable: Arc<Memtable>,
 }
 
-// SAFETY: all pointers of a cursor lead into its memtable, which is Sync and which its Arc keeps alive.
+// SAFETY: all pointers of a cursor lead into its memtable, which is Sync and kept alive by the Arc.
 unsafe impl Send for Cursor {}
 
 impl Cursor {
     pub(super) fn new(memtable: Arc<Memtable>) -> Self {
-        // SAFETY: 1. the Arc in this cursor keeps the memtable at its address as long as `walk` exists;
-        // 2. no method returns anything with the lengthened lifetime.
+        // SAFETY: 1. the Arc in this cursor keeps the memtable at its address as long as `walk` exists; 2. no
+        // method returns anything with the extended lifetime.
         let pinned: &'static Memtable = unsafe { &*Arc::as_ptr(&memtable) };
         let walk = match &pinned.map {
             Map::Tree(tree) => Walk::Tree(TreeWalk::new(tree)),
@@ -84,14 +85,14 @@ impl Cursor {
         Cursor { walk, record: None, reverse: pinned.reverse, memtable }
     }
 
-    /// To the newest version of the first key at or after `target`.
+    /// Moves to the newest version of the first key at or after `target`.
     pub fn seek(&mut self, target: &[u8]) {
         self.walk_to(target);
         self.stand_on_newest();
     }
 
-    /// To the first entry at or after version `seq` of `target`: the newest version of `target` at or below `seq`, or, if
-    /// there is none, the newest of the next key.
+    /// Moves to the newest version of `target` at or below `seq`. If there is none, moves to the newest version
+    /// of the next key.
     pub fn seek_version(&mut self, target: &[u8], seq: u64) {
         let found = self.walk_to(target);
         self.stand_on_newest();
@@ -103,7 +104,7 @@ impl Cursor {
         }
     }
 
-    /// Moves the walk to the first key at or after `target`; whether that is `target` itself.
+    /// Moves the walk to the first key at or after `target`. Returns whether that is `target` itself.
     #[inline]
     fn walk_to(&mut self, target: &[u8]) -> bool {
         match self.reverse {
@@ -112,7 +113,7 @@ impl Cursor {
         }
     }
 
-    /// To the oldest version of the last key at or before `target`.
+    /// Moves to the oldest version of the last key at or before `target`.
     pub fn seek_for_prev(&mut self, target: &[u8]) {
         match self.reverse {
             false => each_walk!(&mut self.walk, walk => walk.at_or_before(target)),
@@ -121,7 +122,7 @@ impl Cursor {
         self.stand_on_oldest();
     }
 
-    /// To the first entry of all.
+    /// Moves to the first entry.
     pub fn seek_to_first(&mut self) {
         match self.reverse {
             false => each_walk!(&mut self.walk, walk => walk.first()),
@@ -130,7 +131,7 @@ impl Cursor {
         self.stand_on_newest();
     }
 
-    /// To the last entry of all.
+    /// Moves to the last entry.
     pub fn seek_to_last(&mut self) {
         match self.reverse {
             false => each_walk!(&mut self.walk, walk => walk.last()),
@@ -139,12 +140,9 @@ impl Cursor {
         self.stand_on_oldest();
     }
 
-    /// One entry on: the next older version of the key, or the newest of the next key.
+    /// Moves to the next entry: the next older version of the key, or the newest version of the next key.
     #[inline]
-    #[allow(
-        clippy::should_implement_trait,
-        reason = "the customary name of a cursor step; it returns nothing"
-    )]
+    #[allow(clippy::should_implement_trait, reason = "the usual name of a cursor step; it returns nothing")]
     pub fn next(&mut self) {
         let Some(record) = self.record else { return };
         match record.older() {
@@ -153,7 +151,7 @@ impl Cursor {
         }
     }
 
-    /// To the newest version of the next key, past all older versions of this one.
+    /// Moves to the newest version of the next key and skips the remaining versions of this one.
     #[inline]
     pub fn next_key(&mut self) {
         if self.record.is_none() {
@@ -166,8 +164,8 @@ impl Cursor {
         self.stand_on_newest();
     }
 
-    /// From key to key, while the newest version of the key is older than `below` and the key comes before `until`; `None` = to the
-    /// end. Each key costs a few nanoseconds.
+    /// Moves from key to key while the newest version of the key is older than `below` and the key is before
+    /// `until` (`None`: no limit). Each key costs a few nanoseconds.
     pub fn skip_older(&mut self, below: u64, until: Option<&[u8]>) {
         let below = below.saturating_sub(self.memtable.base);
         while let Some(record) = self.record
@@ -178,7 +176,8 @@ impl Cursor {
         }
     }
 
-    /// One entry back: the next newer version of the key, or the oldest of the previous key.
+    /// Moves to the previous entry: the next newer version of the key, or the oldest version of the previous
+    /// key.
     pub fn prev(&mut self) {
         let Some(record) = self.record else { return };
         let newest = each_walk!(&self.walk, walk => walk.newest());
@@ -193,14 +192,14 @@ impl Cursor {
         self.stand_on_oldest();
     }
 
-    /// Whether the cursor stands on an entry.
+    /// Returns true if the cursor is on an entry.
     #[inline]
     #[must_use]
     pub fn valid(&self) -> bool {
         self.record.is_some()
     }
 
-    /// The entry stood on.
+    /// Returns the current entry.
     ///
     /// # Panics
     ///
@@ -208,7 +207,7 @@ impl Cursor {
     #[inline]
     #[must_use]
     pub fn entry(&self) -> Entry<'_> {
-        let record = self.record.expect("the cursor stands on an entry");
+        let record = self.record.expect("the cursor is on an entry");
         Entry::new(record, &self.memtable)
     }
 

@@ -1,7 +1,7 @@
-//! [`Entry`]: how a reader sees a version, and [`ValueHandle`], which outlives the borrow.
+//! [`Entry`]: a version as readers see it, and [`ValueHandle`], which outlives the borrow.
 //!
-//! Invariant: the bytes of both lie in the arena of one memtable, which never changes or moves them; an entry
-//! borrows that memtable, a handle shares it. Threads: both may be used and sent anywhere.
+//! Invariant: the bytes of both are in the arena of one memtable, which never changes or moves them. An entry
+//! borrows that memtable; a handle shares its ownership. Threads: both may be used by and sent to any thread.
 
 use std::fmt;
 use std::ops::Deref;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::Memtable;
 use crate::record::RecordRef;
 
-/// One version, borrowed from the memtable, which keeps it unchanged until it drops.
+/// One version, borrowed from its memtable. It does not change while the memtable lives.
 #[derive(Clone, Copy)]
 pub struct Entry<'a> {
     /// The key.
@@ -24,7 +24,7 @@ pub struct Entry<'a> {
     pub expiry: u32,
     /// The value, possibly empty.
     pub value: &'a [u8],
-    /// Private, so that nobody else can make an entry or change where it lies.
+    /// Private, so that only this crate can create an entry or change its record.
     record: RecordRef<'a>,
     owner: *const Memtable,
 }
@@ -48,7 +48,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// A handle on the value. The entry must be one of `memtable`'s own.
+    /// Creates a handle to the value. The entry must belong to `memtable`.
     pub(super) fn handle(&self, memtable: &Arc<Memtable>) -> ValueHandle {
         assert!(ptr::eq(self.owner, Arc::as_ptr(memtable)), "the entry belongs to another memtable");
         let value = NonNull::from(self.record.value());
@@ -68,7 +68,7 @@ impl fmt::Debug for Entry<'_> {
     }
 }
 
-/// A value that keeps its memtable alive. Cloning shares it.
+/// A value that keeps its memtable alive. Clones share it.
 #[derive(Clone)]
 pub struct ValueHandle {
     value: NonNull<[u8]>,
@@ -85,7 +85,7 @@ impl Deref for ValueHandle {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the value of a published record of the memtable that the Arc keeps.
+        // SAFETY: the value of a published record, in the memtable that the Arc keeps alive.
         unsafe { self.value.as_ref() }
     }
 }

@@ -1,7 +1,7 @@
-//! [`Memtable`]: the public face; an arena and one of the maps over it.
+//! [`Memtable`]: the public interface; an arena and one of the maps over it.
 //!
-//! Invariants: the map holds only records of the arena; neither gives memory back before the memtable drops,
-//! so whatever borrows from the memtable stays valid.
+//! Invariants: the map holds only records of the arena; neither frees memory before the memtable drops, so
+//! everything borrowed from the memtable stays valid.
 //! Threads: every method may run on any thread at any time.
 
 mod cursor;
@@ -19,7 +19,7 @@ use crate::tree::Tree;
 pub use cursor::Cursor;
 pub use entry::{Entry, ValueHandle};
 
-/// Which map keeps the entries.
+/// Selects the map that keeps the entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MapKind {
     /// The B+tree with optimistic locks. A custom order falls back to the skip list.
@@ -28,7 +28,7 @@ pub enum MapKind {
     SkipList,
 }
 
-/// The map behind the interface. A reverse order is kept forwards; the cursor turns it round.
+/// The map of a memtable. A reverse order is stored forwards; the cursor reverses it.
 enum Map {
     Tree(Tree),
     SkipList(SkipList<Bytewise>),
@@ -37,10 +37,10 @@ enum Map {
 
 /// A concurrent ordered map from (key, sequence number) to a value, in memory that is freed all at once.
 ///
-/// Any number of threads may insert, get and walk at the same time. An entry is visible to every get and every
-/// cursor positioning that begins after its insert returned.
+/// Any number of threads may insert, get and iterate at the same time. An entry is visible to every get and
+/// every cursor positioning that begins after its insert returned.
 ///
-/// A get of an old snapshot finds its version in O(log n) steps among the n newer ones of its key.
+/// A get at an old snapshot finds its version in O(log n) steps among the n newer versions of its key.
 ///
 /// ```
 /// use tidesdb_memtable::{KeyOrder, MapKind, Memtable, Version};
@@ -56,15 +56,16 @@ enum Map {
 pub struct Memtable {
     map: Map,
     reverse: bool,
-    /// What the sequence numbers of records are relative to.
+    /// Added to the sequence number of every record.
     base: u64,
     arena: Arena,
 }
 
 impl Memtable {
-    /// An empty memtable that expects about `capacity_hint_bytes`; it may grow beyond that, up to 32 GiB.
+    /// Creates an empty memtable that expects about `capacity_hint_bytes`. It may grow beyond that, up to 32
+    /// GiB.
     ///
-    /// It takes little memory until something is inserted. `seed` varies the shape of a skip list.
+    /// It takes little memory until something is inserted. `seed` randomizes the shape of a skip list.
     #[must_use]
     pub fn new(order: KeyOrder, kind: MapKind, capacity_hint_bytes: usize, seed: u64) -> Arc<Memtable> {
         Self::with_arena(order, kind, Arena::new(capacity_hint_bytes), seed)
@@ -80,8 +81,8 @@ impl Memtable {
         Arc::new(Memtable { map, reverse, base: 0, arena })
     }
 
-    /// Adds `base` to the sequence numbers of all entries, those to come included. For a memtable that is filled before its
-    /// sequence numbers are known; it takes no time.
+    /// Adds `base` to the sequence numbers of all entries. Later inserts must use sequence numbers from `base`
+    /// on. Used to fill a memtable before its sequence numbers are known. Takes constant time.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -100,16 +101,17 @@ impl Memtable {
 
     /// Inserts one version of `key`.
     ///
-    /// The versions of a key are ordered by `seq`, newest first, in whatever order they are inserted; of two
-    /// with the same `seq` the one inserted later comes first, and the other may be forgotten if their kinds are the same too.
+    /// The versions of a key are ordered by `seq`, newest first, whatever the order of inserts. Of two versions
+    /// with the same `seq`, the one inserted later comes first; the other may be dropped if the kinds are equal
+    /// too.
     ///
     /// # Errors
     ///
-    /// [`MemtableFull`] when there is no memory or address space for it, or the key is longer than 256 KiB or
-    /// the value than 4 GiB; nothing is inserted then.
+    /// [`MemtableFull`] if the memtable has no memory or address space left, or if the key is longer than 256
+    /// KiB or the value longer than 4 GiB. Nothing is inserted then.
     #[inline]
     pub fn insert(&self, key: &[u8], version: Version, value: &[u8]) -> Result<(), MemtableFull> {
-        debug_assert!(version.seq >= self.base, "a version is not older than the base");
+        debug_assert!(version.seq >= self.base, "the sequence number is below the base");
         let version = Version { seq: version.seq - self.base, ..version };
         let record = RecordRef::create(&self.arena, key, version, value)?;
         let inserted = match &self.map {
@@ -123,7 +125,7 @@ impl Memtable {
         inserted
     }
 
-    /// Newest version of `key` with a sequence number at or below `snapshot`.
+    /// Returns the newest version of `key` with a sequence number at or below `snapshot`.
     #[inline]
     #[must_use]
     pub fn get(&self, key: &[u8], snapshot: u64) -> Option<Entry<'_>> {
@@ -136,17 +138,17 @@ impl Memtable {
         record.map(|record| Entry::new(record, self))
     }
 
-    /// A cursor over all versions, not yet positioned.
+    /// Returns a cursor over all versions, not yet positioned.
     #[must_use]
     pub fn cursor(self: &Arc<Self>) -> Cursor {
         Cursor::new(Arc::clone(self))
     }
 
-    /// A handle on the value of `entry` that keeps this memtable alive.
+    /// Returns a handle to the value of `entry` that keeps this memtable alive.
     ///
     /// # Panics
     ///
-    /// If the entry is not one of this memtable.
+    /// If the entry does not belong to this memtable.
     #[must_use]
     pub fn value_handle(self: &Arc<Self>, entry: &Entry<'_>) -> ValueHandle {
         entry.handle(self)
@@ -161,19 +163,19 @@ impl Memtable {
         }
     }
 
-    /// Bytes of memory taken for entries and index: what a memory budget should charge.
+    /// Bytes of memory used by entries and index. This is the number to charge to a memory budget.
     #[must_use]
     pub fn allocated_bytes(&self) -> usize {
         self.arena.allocated_bytes()
     }
 
-    /// Versions inserted. Exact when nobody inserts, else approximate. Takes a lock for a moment.
+    /// Number of versions inserted. Exact while no thread inserts, otherwise approximate. Takes a lock briefly.
     #[must_use]
     pub fn entries(&self) -> u64 {
         self.arena.entries()
     }
 
-    /// Whether nothing was inserted yet.
+    /// Returns true if nothing was inserted yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         match &self.map {

@@ -1,4 +1,4 @@
-//! Chains: the versions of one key, and the skips that make an old one reachable in O(log n).
+//! Chains: the versions of one key, and the skips that make any version reachable in O(log n) steps.
 //!
 //! ```text
 //! newest -> r -> ... -> r* -> r -> late -> r -> ... -> r* -> ... -> oldest
@@ -6,16 +6,17 @@
 //!                       +-- skip: parent, jump --------+
 //! ```
 //!
-//! Along the links `seq` never rises. A record is put on the head of its chain, or, when it comes late, between older
-//! ones. Of those put on the head every [`SKIP_EVERY`]th carries a [`Skip`]: `next` of the record is then a marked
-//! pointer to it, and the link to the older neighbour lies in the skip. A skip leads to the next older record with a
-//! skip and to one far behind it, chosen by the skew-binary rule, so that from any of `n` of them any other is
-//! O(log n) steps away.
+//! Along the links `seq` never rises. A record is put at the head of its chain, or, when it arrives late,
+//! between older ones. Every [`SKIP_EVERY`]th record put at the head carries a [`Skip`]: its `next` is then a
+//! marked pointer to the skip, and the skip holds the link to the older neighbour. A skip leads to the next
+//! older record with a skip, and to a much older one chosen by the skew-binary rule, so that from any of `n`
+//! such records any other is O(log n) steps away.
 //!
-//! Invariants: whether a record carries a skip is settled before it is published. A record with a skip never leaves its
-//! chain, so whoever follows a skip sees what comes late. `run` of a record at the head counts the records put on the
-//! head since the last skip, or since the chain began; a late one is never a head, and its run means nothing.
-//! Threads: only the links change once published.
+//! Invariants: whether a record carries a skip is decided before it is published. A record with a skip never
+//! leaves its chain, so readers that follow skips do not miss late records. For the head of the chain, `run`
+//! counts the records put at the head since the last skip, or since the chain began. A late record is never the
+//! head, so its `run` has no meaning.
+//! Threads: only the links change after a record is published.
 
 use std::mem::align_of;
 use std::ptr;
@@ -24,26 +25,27 @@ use super::{KIND_BITS, KIND_RUN_BITS, Record, RecordRef};
 use crate::arena::Arena;
 use crate::sync::{AtomicPtr, Born, Ordering};
 
-/// Of so many records put on the head one carries a skip. A model needs short chains.
+/// One in this many records put at the head carries a skip. A loom model needs short chains.
 const SKIP_EVERY: u32 = if cfg!(loom) { 2 } else { 8 };
 const RUN_BITS: u32 = KIND_RUN_BITS - KIND_BITS;
 const _: () = assert!(SKIP_EVERY < 1 << RUN_BITS);
 
-/// What a record may carry besides its version.
+/// The skip pointers that a record may carry in addition to its version.
 #[repr(C)]
 struct Skip<'a> {
     born: Born,
-    /// The next older version of the record that carries this.
+    /// The next older version after the record that carries this skip.
     next: AtomicPtr<Record>,
     /// The next older record with a skip.
     parent: Lead<'a>,
-    /// One at least as old as that.
+    /// A record with a skip that is at least as old as `parent`.
     jump: Lead<'a>,
-    /// How many records with skips are older.
+    /// Number of older records with skips in the chain.
     depth: u64,
 }
 
-/// A record with a skip and its sequence number, so that one looks at it only to go there. At the oldest skip, nothing.
+/// A record with a skip, and its sequence number, so that a search reads the record only if it moves there.
+/// Empty at the oldest skip.
 #[derive(Clone, Copy)]
 struct Lead<'a> {
     record: Option<RecordRef<'a>>,
@@ -54,10 +56,11 @@ impl Lead<'_> {
     const NOWHERE: Self = Lead { record: None, seq: 0 };
 }
 
-/// Set in `next` of a record that carries a skip. Records are aligned to more than a byte.
+/// Set in `next` of a record that carries a skip. Records are aligned to more than one byte, so the bit is
+/// free.
 const MARK: usize = 1;
 
-/// The skip that a value of a record's `next` leads to, if it is marked.
+/// Returns the skip that a record's `next` points to, if it is marked.
 ///
 /// # Safety
 ///
@@ -68,8 +71,8 @@ unsafe fn skip_of<'a>(next: *mut Record) -> Option<&'a Skip<'a>> {
         return None;
     }
     let skip = next.map_addr(|addr| addr & !MARK).cast::<Skip<'a>>();
-    // SAFETY: a marked pointer was made of a Skip of the record's arena, written before the record was published, and
-    // leads to records published before that.
+    // SAFETY: a marked pointer was made from a Skip in the record's arena, written before the record was
+    // published, and it leads to records published before that.
     let skip = unsafe { &*skip };
     skip.born.check();
     Some(skip)
@@ -82,11 +85,11 @@ impl<'a> RecordRef<'a> {
     }
 
     fn skip(self) -> Option<&'a Skip<'a>> {
-        // SAFETY: the record is this thread's own, or was reached by an Acquire of its publishing.
+        // SAFETY: the record is private to this thread, or was reached by an Acquire load of its publication.
         unsafe { skip_of(self.next()) }
     }
 
-    /// Where the pointer to the older neighbour lies.
+    /// Returns the atomic that holds the pointer to the older neighbour.
     fn link(self) -> &'a AtomicPtr<Record> {
         self.skip().map_or(&self.head().next, |skip| &skip.next)
     }
@@ -100,12 +103,12 @@ impl<'a> RecordRef<'a> {
     #[inline]
     fn set_run(self, run: u32) {
         let others = self.head().key_len_run_kind & !(((1 << RUN_BITS) - 1) << KIND_BITS);
-        // SAFETY: the record is private, so nobody else reads or writes the field, and no reference to it is held; the
-        // pointer spans the record.
+        // SAFETY: the record is private, so no other thread accesses the field and no reference to it exists;
+        // the pointer spans the record.
         unsafe { (&raw mut (*self.as_ptr()).key_len_run_kind).write(others | run << KIND_BITS) };
     }
 
-    /// The next older version of the same key.
+    /// Returns the next older version of the same key.
     #[inline]
     pub(crate) fn older(self) -> Option<RecordRef<'a>> {
         let mut next = self.next();
@@ -117,15 +120,15 @@ impl<'a> RecordRef<'a> {
         unsafe { RecordRef::from_ptr(next) }
     }
 
-    /// Sets the older neighbour of a record that is still private. A skip it was made ready with stays unused.
+    /// Sets the older neighbour of a private record. A skip prepared for it earlier stays unused.
     #[inline]
     fn set_older(self, older: Option<RecordRef<'a>>) {
         let next = older.map_or(ptr::null_mut(), RecordRef::as_ptr);
         self.head().next.store(next, Ordering::Relaxed);
     }
 
-    /// Makes a private record ready to take the place of `newest` at the head of its chain. May be done again for
-    /// another head.
+    /// Prepares a private record to replace `newest` as the head of its chain. May be repeated for another
+    /// head.
     #[inline]
     pub(crate) fn put_on(self, newest: RecordRef<'a>, arena: &'a Arena) {
         let run = newest.run() + 1;
@@ -136,7 +139,7 @@ impl<'a> RecordRef<'a> {
         self.set_older(Some(newest));
     }
 
-    /// As `put_on`, with a skip. Without memory for it the next record will try again.
+    /// Like `put_on`, with a skip. If there is no memory for the skip, the next record tries again.
     #[cold]
     fn put_on_with_skip(self, newest: RecordRef<'a>, arena: &'a Arena) {
         let Some(at) = arena.alloc(size_of::<Skip>(), align_of::<Skip>()) else {
@@ -151,8 +154,8 @@ impl<'a> RecordRef<'a> {
         self.head().next.store(marked, Ordering::Relaxed);
     }
 
-    /// As [`put_on`](Self::put_on), for one thread at a time: should this version supersede `newest`, that leaves the
-    /// chain. Returns whether it does.
+    /// Like [`put_on`](Self::put_on), for one thread at a time: if this version supersedes `newest`, that one
+    /// leaves the chain. Returns whether it does.
     #[inline]
     pub(crate) fn put_on_alone(self, newest: RecordRef<'a>, arena: &'a Arena) -> bool {
         if !self.supersedes(newest) {
@@ -164,13 +167,13 @@ impl<'a> RecordRef<'a> {
         true
     }
 
-    /// Newest version at or below `snapshot` in the chain that begins here.
+    /// Returns the newest version at or below `snapshot` in the chain that begins here.
     #[inline]
     pub(crate) fn visible_at(self, snapshot: u64) -> Option<RecordRef<'a>> {
         if self.seq() <= snapshot { Some(self) } else { self.around(snapshot).1 }
     }
 
-    /// From a version above `seq`: the last one that is, and its older neighbour.
+    /// Given that this version is above `seq`: returns the last version above `seq`, and its older neighbour.
     fn around(self, seq: u64) -> (RecordRef<'a>, Option<RecordRef<'a>>) {
         let mut record = self;
         loop {
@@ -192,7 +195,7 @@ impl<'a> RecordRef<'a> {
         }
     }
 
-    /// How many records `around` stands on.
+    /// Number of records that `around` visits.
     #[cfg(all(test, not(loom)))]
     pub(super) fn steps_to(self, seq: u64) -> usize {
         let lead = self.skip().and_then(|skip| skip.above(seq));
@@ -202,7 +205,7 @@ impl<'a> RecordRef<'a> {
         }
     }
 
-    /// Oldest version of the chain that begins here.
+    /// Returns the oldest version of the chain that begins here.
     pub(crate) fn oldest(self) -> RecordRef<'a> {
         let mut record = self;
         loop {
@@ -214,17 +217,17 @@ impl<'a> RecordRef<'a> {
         }
     }
 
-    /// The version just newer than `record` in the chain that begins here; `None` if there is none. `record` may have left
-    /// the chain.
+    /// Returns the version just newer than `record` in the chain that begins here; `None` if there is none.
+    /// `record` may have left the chain.
     pub(crate) fn newer_than(self, record: RecordRef<'a>) -> Option<RecordRef<'a>> {
         if self.as_ptr() == record.as_ptr() {
             return None;
         }
         let mut newer = if self.seq() > record.seq() { self.around(record.seq()).0 } else { self };
-        // From here on there are only versions of the same sequence number to be passed.
+        // From here on, only versions with the same sequence number remain.
         loop {
             let older = newer.older()?;
-            // A superseded record is not in the chain any more; what took its place is next to be met.
+            // A superseded record is no longer in the chain; its replacement is returned instead.
             if older.as_ptr() == record.as_ptr() || older.seq() < record.seq() {
                 return Some(newer);
             }
@@ -232,33 +235,34 @@ impl<'a> RecordRef<'a> {
         }
     }
 
-    /// Whether `self`, inserted later, says all that `old` said, and `old` may leave the chain: same sequence number, same
-    /// kind. Nobody who may see the one can want the other.
+    /// Returns whether `self`, inserted later, replaces `old` so that `old` may leave the chain: same sequence
+    /// number, same kind. Every reader that may see `old` may see `self` too.
     #[inline]
     fn supersedes(self, old: RecordRef<'a>) -> bool {
         self.seq() == old.seq() && self.kind() == old.kind() && old.skip().is_none()
     }
 
-    /// As [`link_older`](Self::link_older), for one thread at a time: a version that `new` supersedes leaves the chain. Returns
-    /// whether one did.
+    /// Like [`link_older`](Self::link_older), for one thread at a time: a version that `new` supersedes leaves
+    /// the chain. Returns whether one did.
     pub(crate) fn link_older_alone(self, new: RecordRef<'a>) -> bool {
         let (before, after) = self.around(new.seq());
         let superseded = after.filter(|after| new.supersedes(*after));
         new.set_older(superseded.map_or(after, RecordRef::older));
-        // Release: publishes the record. A reader on the superseded one still finds its way to the older ones.
+        // Release: publishes the record. A reader on the superseded record still reaches the older ones.
         before.link().store(new.as_ptr(), Ordering::Release);
         superseded.is_some()
     }
 
-    /// Publishes `new` in its place among the versions older than `self`, which must be newer than `new`.
-    /// Any number of threads may do so at once.
+    /// Publishes `new` at its place among the versions older than `self`. `self` must be newer than `new`. Any
+    /// number of threads may call this at once.
     pub(crate) fn link_older(self, new: RecordRef<'a>) {
         let mut from = self;
         loop {
             let (before, after) = from.around(new.seq());
             new.set_older(after);
             let expected = after.map_or(ptr::null_mut(), RecordRef::as_ptr);
-            // Release: publishes the record. Nothing is ever unlinked, so on failure `before` still stands.
+            // Release: publishes the record. No record is ever unlinked here, so on failure `before` is still
+            // valid.
             let swap =
                 before.link().compare_exchange(expected, new.as_ptr(), Ordering::Release, Ordering::Relaxed);
             if swap.is_ok() {
@@ -270,7 +274,7 @@ impl<'a> RecordRef<'a> {
 }
 
 impl<'a> Skip<'a> {
-    /// The skip of a record put on `newest`.
+    /// Creates the skip of a record put on top of `newest`.
     fn over(newest: RecordRef<'a>) -> Self {
         let (born, next) = (Born::new(), AtomicPtr::new(newest.as_ptr()));
         let mut record = newest;
@@ -288,15 +292,15 @@ impl<'a> Skip<'a> {
         Skip { born, next, parent, jump, depth: older.depth + 1 }
     }
 
-    /// Where a skip over the record of this one may jump, if that is beyond this one: two jumps of one length after one
-    /// another make one of their sum.
+    /// Returns where a skip over this one's record may jump, if that is beyond this one: two consecutive jumps
+    /// of equal length merge into one of their sum.
     fn farther(&self) -> Option<Lead<'a>> {
         let near = self.jump.record?.skip()?;
         let far = near.jump.record?.skip()?;
         (self.depth - near.depth == near.depth - far.depth).then_some(near.jump)
     }
 
-    /// The farther one of the two targets that are above `seq`.
+    /// Returns the farther of the two targets, `jump` or `parent`, that is above `seq`.
     #[inline]
     fn above(&self, seq: u64) -> Option<RecordRef<'a>> {
         let lead = if self.jump.seq > seq { self.jump } else { self.parent };

@@ -1,12 +1,12 @@
-//! Records: how one version of a key lies in the arena.
+//! Records: the layout of one version of a key in the arena.
 //!
 //! ```text
 //! next: ptr | seq: u64 | value_len: u32 | expiry: u32 | key_len: 18 bits, run: 6, kind: 8 | key | value
 //! ```
 //!
-//! Invariants: a record is written completely before it is published and only `next` changes afterwards. How the
-//! versions of a key hang together, and what `run` counts, is told in `chain.rs`.
-//! Threads: all fields but `next` are plain memory; the publishing store releases them and every path to a
+//! Invariants: a record is written completely before it is published; only `next` changes afterwards.
+//! `chain.rs` explains how the versions of a key are linked, and what `run` counts.
+//! Threads: all fields but `next` are plain memory. The publishing store releases them, and every path to a
 //! record acquires them (a validated node or an Acquire load of a link).
 
 mod chain;
@@ -21,14 +21,14 @@ use std::ptr::{self, NonNull};
 use crate::arena::Arena;
 use crate::sync::{AtomicPtr, Born};
 
-/// What an insert says about its version besides key and value. Only `seq` means anything to this crate.
+/// Metadata of an inserted version. This crate interprets only `seq`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Version {
     /// Sequence number. Higher is newer.
     pub seq: u64,
     /// Kind of the version (a put, a tombstone, ...).
     pub kind: u8,
-    /// When the version expires, in the caller's unit.
+    /// Expiry time of the version, in the caller's unit.
     pub expiry: u32,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for MemtableFull {
 
 impl std::error::Error for MemtableFull {}
 
-/// The head of a version in the arena; key and value follow at [`KEY_AT`].
+/// The head of a version in the arena. Key and value follow at [`KEY_AT`].
 #[repr(C)]
 pub(crate) struct Record {
     born: Born,
@@ -57,16 +57,16 @@ pub(crate) struct Record {
     key_len_run_kind: u32,
 }
 
-/// The key begins in what would be padding of the head.
+/// Offset of the key: it begins in the padding of the head.
 const KEY_AT: usize = offset_of!(Record, key_len_run_kind) + size_of::<u32>();
-/// Bits of the kind.
+/// Bits of `key_len_run_kind` that hold the kind.
 const KIND_BITS: u32 = 8;
-/// Bits of the kind and the run.
+/// Bits of `key_len_run_kind` that hold the kind and the run.
 const KIND_RUN_BITS: u32 = KIND_BITS + 6;
-/// Longest key: its length has the other 18 bits.
+/// Longest key: its length has the remaining 18 bits.
 const MAX_KEY: usize = (1 << (u32::BITS - KIND_RUN_BITS)) - 1;
 
-/// A published or private record that lives for `'a`, with the provenance of all its bytes.
+/// A published or private record that lives for `'a`, with provenance over all its bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct RecordRef<'a> {
     ptr: NonNull<Record>,
@@ -107,7 +107,7 @@ impl<'a> RecordRef<'a> {
         Ok(RecordRef { ptr, _life: PhantomData })
     }
 
-    /// The record at `ptr`, if it is not null.
+    /// Returns the record at `ptr`, or `None` if `ptr` is null.
     ///
     /// # Safety
     ///
@@ -118,7 +118,7 @@ impl<'a> RecordRef<'a> {
         NonNull::new(ptr).map(|ptr| RecordRef { ptr, _life: PhantomData })
     }
 
-    /// For publishing in an atomic pointer.
+    /// Returns the pointer, for publication in an atomic.
     #[inline]
     pub(crate) fn as_ptr(self) -> *mut Record {
         self.ptr.as_ptr()

@@ -1,18 +1,18 @@
-//! Unit tests of the version chains: how far a walk is, and what stays after superseding.
+//! Unit tests of the version chains: length of searches, and what remains after superseding.
 
 use super::*;
 use crate::memtable::{MapKind, Memtable};
 use crate::order::KeyOrder;
 
 const KINDS: [MapKind; 2] = [MapKind::Tree, MapKind::SkipList];
-/// Miri is slow, and looks at memory rather than at results.
+/// Miri is slow, and checks memory accesses rather than results.
 const VERSIONS: u64 = if cfg!(miri) { 100 } else { 100_000 };
 
 fn version(seq: u64, kind: u8) -> Version {
     Version { seq, kind, expiry: 0 }
 }
 
-/// A chain of `VERSIONS` records, the newest one.
+/// Builds a chain of `VERSIONS` records and returns the newest one.
 fn long_chain(arena: &Arena) -> RecordRef<'_> {
     let create = |seq| RecordRef::create(arena, b"key", version(seq, 1), b"value").expect("memory");
     (2..=VERSIONS).fold(create(1), |newest, seq| {
@@ -32,7 +32,7 @@ fn every_version_is_few_steps_from_the_newest() {
         most = most.max(newest.steps_to(seq));
         assert_eq!(newest.visible_at(seq).map(RecordRef::seq), Some(seq));
     }
-    // Twice the logarithm of the number of skips, and the walk between two skips.
+    // Twice the logarithm of the number of skips, plus the steps between two skips.
     let skips = (VERSIONS / 8).ilog2() as usize;
     println!("at most {most} steps among {VERSIONS} versions");
     assert!(most <= 3 * skips + 10, "{most}");
@@ -41,7 +41,7 @@ fn every_version_is_few_steps_from_the_newest() {
 }
 
 #[test]
-fn a_late_version_lands_in_its_place_behind_any_skip() {
+fn a_late_version_is_found_between_any_two_skips() {
     let arena = Arena::new(1 << 20);
     let create = |seq| RecordRef::create(&arena, b"key", version(seq, 1), b"value").expect("memory");
     let mut newest = create(10);
@@ -70,8 +70,8 @@ fn a_late_version_lands_in_its_place_behind_any_skip() {
     assert!(record.is_none());
 }
 
-/// Batches that put a key several times, in order and late, with kinds that repeat: of one sequence number the last put
-/// is seen, whatever was forgotten.
+/// Puts one key several times, in order and late, with repeating kinds. Of each sequence number, the last put
+/// must be visible, whichever versions were dropped.
 #[test]
 fn the_last_of_equal_versions_is_seen_at_every_snapshot() {
     let steps = if cfg!(miri) { 120 } else { 20_000 };

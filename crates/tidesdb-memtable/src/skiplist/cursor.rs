@@ -1,7 +1,7 @@
-//! [`SkipListWalk`]: a place in the skip list, moved key by key.
+//! [`SkipListWalk`]: a position in the skip list, moved key by key.
 //!
-//! Threads: the list may grow meanwhile; a walk sees every key whose insert returned before the step that
-//! passes its place.
+//! Threads: the list may grow meanwhile. A step sees every key whose insert returned before the step that
+//! passes its position.
 
 use crate::record::RecordRef;
 use crate::walk::KeyWalk;
@@ -9,7 +9,7 @@ use crate::walk::KeyWalk;
 use super::tower::TowerRef;
 use super::{Compare, SkipList};
 
-/// Stands on a key or past an end.
+/// A position on a key or past an end.
 pub(crate) struct SkipListWalk<'a, C> {
     list: &'a SkipList<C>,
     tower: Option<TowerRef<'a>>,

@@ -1,16 +1,16 @@
 //! [`SkipList`]: a lock-free sorted list of keys with a chain of versions each.
 //!
-//! One tower per key, linked at `height` levels; its versions hang off `newest`. Nothing is ever unlinked, so
-//! an insert is a compare-exchange per level, from the bottom up, and a lost race is repaired by walking on
-//! from where it was lost.
+//! Each key has one tower, linked at `height` levels; its versions hang off `newest`. Nothing is ever unlinked,
+//! so an insert is one compare-exchange per level, from the bottom up. After a lost race, the insert continues
+//! the search from the same predecessor.
 //!
 //! Invariants: the keys of each level ascend strictly; a tower linked at a level is linked at every level
 //! below; a linked tower has at least one version.
-//! Threads: everything may run at once with everything. Towers and records are published by Release and
-//! reached by Acquire.
+//! Threads: all methods may run concurrently. Towers and records are published by Release and reached by
+//! Acquire.
 //!
-//! The height of a tower is a keyed hash of its key: no thread state, no shared generator, the same list for
-//! the same keys and seed, and unknown to whoever chooses keys without knowing the seed.
+//! The height of a tower is a keyed hash of its key. So it needs no thread state and no shared generator, the
+//! same keys and seed give the same list, and users who choose keys cannot predict heights without the seed.
 
 mod cursor;
 #[cfg(all(test, not(loom)))]
@@ -28,10 +28,10 @@ use crate::sync::{AtomicPtr, Ordering};
 pub(crate) use cursor::SkipListWalk;
 use tower::{Tower, TowerRef};
 
-/// Levels of the list: enough for 4^20 keys. A model needs one level above the bottom.
+/// Number of levels: enough for 4^20 keys. A model needs one level above the bottom.
 const MAX_HEIGHT: usize = if cfg!(loom) { 2 } else { 20 };
 
-/// How keys compare.
+/// A comparison of keys.
 pub(crate) trait Compare: Send + Sync {
     fn compare(&self, a: &[u8], b: &[u8]) -> Order;
 }
@@ -64,7 +64,7 @@ pub(crate) struct SkipList<C> {
     seed: u64,
 }
 
-/// Where a missing key belongs: its neighbours at each level. `None` is an end of the list.
+/// The position of a missing key: its neighbours at each level. `None` is an end of the list.
 struct Splice<'a> {
     before: [Option<TowerRef<'a>>; MAX_HEIGHT],
     after: [Option<TowerRef<'a>>; MAX_HEIGHT],
@@ -90,7 +90,7 @@ impl<C: Compare> SkipList<C> {
         let tower = TowerRef::create(arena, record, height)?;
         for level in 0..height {
             if let Some(same) = self.link(tower, level, &mut splice) {
-                // Another thread brought the key in between; the new tower stays unused.
+                // Another thread inserted the key in between; the new tower stays unused.
                 same.add_version(record, arena);
                 return Ok(());
             }
@@ -98,7 +98,7 @@ impl<C: Compare> SkipList<C> {
         Ok(())
     }
 
-    /// Newest version of `key` at or below `snapshot`.
+    /// Returns the newest version of `key` at or below `snapshot`.
     pub(crate) fn get(&self, key: &[u8], snapshot: u64) -> Option<RecordRef<'_>> {
         match self.search(key) {
             (_, Some(tower), true) => tower.newest().visible_at(snapshot),
@@ -110,7 +110,8 @@ impl<C: Compare> SkipList<C> {
         self.next(None, 0).is_none()
     }
 
-    /// Links `tower` at `level` between its neighbours; at the bottom, the tower that has its key already.
+    /// Links `tower` at `level` between its neighbours. At the bottom level, returns the tower that already has
+    /// its key, if any.
     fn link<'a>(
         &'a self,
         tower: TowerRef<'a>,
@@ -135,7 +136,7 @@ impl<C: Compare> SkipList<C> {
         }
     }
 
-    /// The tower of `key`; if there is none, `splice` tells where it belongs.
+    /// Returns the tower of `key`. If there is none, `splice` holds the position where it belongs.
     fn locate<'a>(&'a self, key: &[u8], splice: &mut Splice<'a>) -> Option<TowerRef<'a>> {
         let mut before = None;
         for level in (0..MAX_HEIGHT).rev() {
@@ -149,7 +150,7 @@ impl<C: Compare> SkipList<C> {
         None
     }
 
-    /// The last tower whose key is before `key`, the one after it, and whether that has `key` itself.
+    /// Returns the last tower whose key is before `key`, the next one, and whether the latter has `key` itself.
     fn search(&self, key: &[u8]) -> (Option<TowerRef<'_>>, Option<TowerRef<'_>>, bool) {
         let mut before = None;
         for level in (1..MAX_HEIGHT).rev() {
@@ -158,8 +159,8 @@ impl<C: Compare> SkipList<C> {
         self.walk_level(before, 0, key)
     }
 
-    /// From `before`, whose key is less, along one level: the last tower with a lesser key, the one after it,
-    /// and whether that has `key` itself.
+    /// Scans one level from `before`, whose key is less. Returns the last tower with a lesser key, the next
+    /// one, and whether the latter has `key` itself.
     fn walk_level<'a>(
         &'a self,
         mut before: Option<TowerRef<'a>>,
@@ -175,7 +176,7 @@ impl<C: Compare> SkipList<C> {
         }
     }
 
-    /// The last tower of all.
+    /// Returns the last tower of the list.
     fn last(&self) -> Option<TowerRef<'_>> {
         let mut last = None;
         for level in (0..MAX_HEIGHT).rev() {
@@ -186,7 +187,7 @@ impl<C: Compare> SkipList<C> {
         last
     }
 
-    /// The tower after `before` at `level`; the first one after `None`.
+    /// Returns the tower after `before` at `level`; the first one if `before` is `None`.
     #[inline]
     fn next<'a>(&'a self, before: Option<TowerRef<'a>>, level: usize) -> Option<TowerRef<'a>> {
         let next = self.link_of(before, level).load(Ordering::Acquire);
@@ -200,7 +201,7 @@ impl<C: Compare> SkipList<C> {
         before.map_or(&self.heads[level], |tower| tower.link(level))
     }
 
-    /// 1 with probability 3/4, 2 with 3/16, and so on.
+    /// Returns height 1 with probability 3/4, 2 with 3/16, and so on.
     fn height_of(&self, key: &[u8]) -> usize {
         let mut hash = self.seed ^ (key.len() as u64);
         for part in key.chunks(8) {
@@ -213,7 +214,7 @@ impl<C: Compare> SkipList<C> {
     }
 }
 
-/// The two halves of a 128-bit product mixed: every input bit reaches every output bit after two rounds.
+/// Mixes the two halves of a 128-bit product: after two rounds, every input bit affects every output bit.
 fn fold(x: u64) -> u64 {
     let product = u128::from(x ^ 0xA076_1D64_78BD_642F) * 0xE703_7ED1_A0B4_28DB;
     (product as u64) ^ ((product >> 64) as u64)

@@ -1,4 +1,4 @@
-//! Unit tests of the skip list's shape; what it holds is tested through the memtable.
+//! Unit tests of the skip list's shape. Its contents are tested through the memtable.
 
 use super::*;
 

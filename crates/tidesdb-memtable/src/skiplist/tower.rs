@@ -1,4 +1,4 @@
-//! [`Tower`]: one key of the skip list, in the arena: its versions and its links.
+//! [`Tower`]: one key of the skip list, in the arena, with its versions and its links.
 //!
 //! Invariants: `first` and `height` never change; `newest` is never null; `height` links follow the head.
 //! Threads: a tower is private until its bottom link is published; then `newest` and the links are atomic.
@@ -11,11 +11,11 @@ use crate::arena::Arena;
 use crate::record::{MemtableFull, Record, RecordRef};
 use crate::sync::{AtomicPtr, Born, Ordering};
 
-/// The head of a tower; `height` links follow it.
+/// The head of a tower. `height` links follow it.
 #[repr(C)]
 pub(super) struct Tower {
     born: Born,
-    /// The version that brought the key: its bytes are the tower's key.
+    /// The version that created the tower. Its key is the tower's key.
     first: *mut Record,
     newest: AtomicPtr<Record>,
     height: usize,
@@ -24,7 +24,7 @@ pub(super) struct Tower {
 const LINK_SIZE: usize = size_of::<AtomicPtr<Tower>>();
 const _: () = assert!(size_of::<Tower>().is_multiple_of(align_of::<AtomicPtr<Tower>>()));
 
-/// A tower that lives for `'a`, with the provenance of its links.
+/// A tower that lives for `'a`, with provenance over its links.
 #[derive(Clone, Copy)]
 pub(super) struct TowerRef<'a> {
     ptr: NonNull<Tower>,
@@ -32,7 +32,7 @@ pub(super) struct TowerRef<'a> {
 }
 
 impl<'a> TowerRef<'a> {
-    /// A private tower for the key of `record`, with all links null.
+    /// Creates a private tower for the key of `record`, with all links null.
     pub(super) fn create(
         arena: &'a Arena,
         record: RecordRef<'a>,
@@ -56,7 +56,7 @@ impl<'a> TowerRef<'a> {
         Ok(tower)
     }
 
-    /// The tower at `ptr`, if it is not null.
+    /// Returns the tower at `ptr`, or `None` if `ptr` is null.
     ///
     /// # Safety
     ///
@@ -87,7 +87,7 @@ impl<'a> TowerRef<'a> {
         first.expect("a tower is created from a record").key()
     }
 
-    /// The newest version of the key.
+    /// Returns the newest version of the key.
     #[inline]
     pub(super) fn newest(self) -> RecordRef<'a> {
         let newest = self.head().newest.load(Ordering::Acquire);
@@ -96,7 +96,7 @@ impl<'a> TowerRef<'a> {
         newest.expect("a tower always has a version")
     }
 
-    /// Publishes `record` in its place among the versions: before all that are not newer.
+    /// Publishes `record` at its place among the versions: before all that are not newer.
     pub(super) fn add_version(self, record: RecordRef<'a>, arena: &'a Arena) {
         loop {
             let newest = self.newest();
@@ -115,7 +115,7 @@ impl<'a> TowerRef<'a> {
         }
     }
 
-    /// The link at `level`.
+    /// Returns the link at `level`.
     #[inline]
     pub(super) fn link(self, level: usize) -> &'a AtomicPtr<Tower> {
         assert!(level < self.head().height);

@@ -1,9 +1,9 @@
-//! [`TreeWalk`]: a place in the tree, moved key by key over a copy of one leaf's slots.
+//! [`TreeWalk`]: a position in the tree, moved key by key over a copy of one leaf's slots.
 //!
-//! Copying a leaf costs about a nanosecond per entry; after that a step needs no validation, and the records to
-//! come can be fetched ahead. Forwards the next leaf is the one linked when the copy was made: a leaf's low
-//! fence never changes, so it begins where the copy ended, whatever was split since. Backwards the walk descends
-//! from the root, once per leaf.
+//! Copying a leaf costs about a nanosecond per entry. After that, a step needs no validation, and the next
+//! records can be prefetched. Forwards, the next leaf is the one linked when the copy was made: a leaf's low
+//! fence never changes, so it begins where the copy ended, whatever was split since. Backwards, the walk
+//! descends from the root once per leaf.
 
 use super::node::{FANOUT, NodeRef};
 use super::{Target, Tree};
@@ -11,16 +11,16 @@ use crate::record::{Record, RecordRef};
 use crate::sync::fetch;
 use crate::walk::KeyWalk;
 
-/// How many slots ahead of the walk records are fetched: a miss takes as long as a dozen steps.
+/// How many slots ahead records are prefetched: a cache miss takes as long as a dozen steps.
 const AHEAD: usize = 12;
 
-/// Stands on a key or past an end.
+/// A position on a key or past an end.
 pub(crate) struct TreeWalk<'a> {
     tree: &'a Tree,
     /// The newest versions of the leaf's keys when it was copied.
     slots: [Option<RecordRef<'a>>; FANOUT],
     count: usize,
-    /// Below `count` while the walk stands on a key.
+    /// Index of the current slot; below `count` while the position is on a key.
     at: usize,
     /// The leaf after the copied one.
     next: Option<NodeRef<'a>>,
@@ -31,7 +31,8 @@ impl<'a> TreeWalk<'a> {
         TreeWalk { tree, slots: [None; FANOUT], count: 0, at: 0, next: None }
     }
 
-    /// Copies the leaf for `target`; the slot of `key` in it and whether that holds the key itself.
+    /// Copies the leaf for `target`. Returns the slot of `key` in it and whether that slot holds the key
+    /// itself.
     fn enter(&mut self, target: Target<'_>, key: &[u8]) -> (usize, bool) {
         loop {
             let Some((leaf, seen)) = self.tree.try_descend(target) else { continue };
@@ -44,7 +45,7 @@ impl<'a> TreeWalk<'a> {
         }
     }
 
-    /// Copies `leaf` as it is now.
+    /// Copies the current content of `leaf`.
     fn load(&mut self, leaf: NodeRef<'a>) {
         loop {
             let seen = leaf.lock.read();
@@ -56,7 +57,7 @@ impl<'a> TreeWalk<'a> {
         }
     }
 
-    /// Stands on slot `at`, or on the first key of the leaves after it.
+    /// Moves to slot `at`, or to the first key of the following leaves.
     fn settle_forwards(&mut self, at: usize) {
         self.at = at;
         while self.at >= self.count {
@@ -69,7 +70,7 @@ impl<'a> TreeWalk<'a> {
         self.fetch_first();
     }
 
-    /// Stands on the slot before `end`. There is one unless the copied leaf is the first.
+    /// Moves to the slot before `end`. There is one unless the copied leaf is the first.
     fn settle_backwards(&mut self, end: usize) {
         match end.checked_sub(1) {
             Some(at) => self.at = at,
@@ -77,7 +78,7 @@ impl<'a> TreeWalk<'a> {
         }
     }
 
-    /// Asks for what a forward walk from here needs first, and for the leaf after this one.
+    /// Prefetches the first records of a forward iteration, and the next leaf.
     fn fetch_first(&self) {
         for i in self.at + 1..=self.at + AHEAD {
             self.fetch_slot(i);
@@ -87,7 +88,7 @@ impl<'a> TreeWalk<'a> {
         }
     }
 
-    /// Asks for the record in slot `i`, counted on into the next leaf.
+    /// Prefetches the record in slot `i`, which may be in the next leaf.
     #[inline]
     fn fetch_slot(&self, i: usize) {
         if i < self.count {
@@ -154,7 +155,7 @@ impl<'a> KeyWalk<'a> for TreeWalk<'a> {
     }
 }
 
-/// Asks for the head and the key of a record, which straddle two lines more often than not.
+/// Prefetches the head and the key of a record, which usually span two cache lines.
 #[inline]
 fn fetch_record(record: *const Record) {
     fetch(record);

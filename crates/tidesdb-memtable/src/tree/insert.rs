@@ -1,7 +1,7 @@
 //! Inserting into the tree: descent, splits, and the append hint.
 //!
-//! Threads: see the tree. Every step that meets another writer gives up with `Conflict`, holding nothing, and
-//! the insert starts again from the root.
+//! Threads: see the tree. A step that meets another writer gives up, holding no lock, and the insert starts
+//! again from the root.
 
 use std::cmp::Ordering as Order;
 
@@ -12,14 +12,14 @@ use crate::arena::Arena;
 use crate::record::{MemtableFull, RecordRef};
 use crate::sync::{Ordering, hint, last_place, set_hint, set_last_place};
 
-/// How an attempt ended.
+/// Result of one attempt to insert.
 enum Attempt {
     Done,
-    /// Another writer was in the way, or the tree was changed on the way: start again.
+    /// Another writer was in the way, or the tree changed on the way down: start again.
     Again,
 }
 
-/// What leads to a node: its parent, or the anchor of the tree for the root.
+/// The parent of a node, or the anchor of the tree for the root.
 #[derive(Clone, Copy)]
 struct Above<'a> {
     lock: &'a VersionLock,
@@ -28,7 +28,7 @@ struct Above<'a> {
 }
 
 impl Tree {
-    /// Inserts a private record of `arena`, which must be the same for all inserts into this tree.
+    /// Inserts a private record of `arena`. All inserts into a tree must use the same arena.
     #[inline]
     pub(crate) fn insert<'a>(&'a self, arena: &'a Arena, record: RecordRef<'a>) -> Result<(), MemtableFull> {
         if self.try_append(record) {
@@ -74,7 +74,7 @@ impl Tree {
         record: RecordRef<'a>,
     ) -> Attempt {
         let Some(place) = leaf.locate(record.key(), seen) else { return Attempt::Again };
-        // The version is unchanged if this succeeds, so the place is right and the leaf is not full.
+        // If this succeeds, the version is unchanged, so the place is right and the leaf is not full.
         let Some(locked) = leaf.lock.try_lock(seen) else { return Attempt::Again };
         match place.found {
             Some(newest) if newest.seq() > record.seq() => {
@@ -83,7 +83,7 @@ impl Tree {
                 }
             }
             Some(newest) => {
-                // A batch that puts one key a hundred times is one version.
+                // A batch that puts one key a hundred times leaves one version.
                 let superseded = record.put_on_alone(newest, arena);
                 leaf.replace_key(place.index, record);
                 if superseded {
@@ -113,7 +113,7 @@ impl Tree {
         let Some(above_locked) = above.lock.try_lock(above.seen) else { return Ok(()) };
         let Some(node_locked) = node.lock.try_lock(seen) else { return Ok(()) };
         let level = node.meta().level;
-        // Take all memory before the first change: a split is done wholly or not at all.
+        // Allocates all memory before the first change, so that a split happens completely or not at all.
         let right = if level == 0 { NodeRef::leaf(arena)? } else { NodeRef::inner(arena, level)? };
         let parent = match above.parent {
             Some(parent) => parent,
@@ -121,7 +121,7 @@ impl Tree {
         };
         let separator = node.split(right, split_point(node, &node_locked, key));
         if above.parent.is_some() {
-            // Its lock is held, so locating cannot fail; the separator is new to it.
+            // Its lock is held, so locating cannot fail; the separator is not in the parent yet.
             let place = parent.locate(separator.key(), above_locked.seen());
             parent.insert_child(place.expect("the parent is locked").index, separator, right);
         } else {
@@ -132,20 +132,20 @@ impl Tree {
         Ok(())
     }
 
-    /// Appends to the leaf where this thread's last insert was an append, if the key belongs at its end.
+    /// Appends to the leaf of this thread's last append, if the key belongs at its end.
     #[inline]
     fn try_append<'a>(&'a self, record: RecordRef<'a>) -> bool {
         let (id, address) = hint();
         if id != self.id {
             return false;
         }
-        // SAFETY: this thread stored the address together with the id of this tree, so it is one of its leaves,
-        // which this thread has seen.
+        // SAFETY: this thread stored the address together with the id of this tree, so it points to a leaf of
+        // the tree that this thread has accessed.
         let leaf = unsafe { NodeRef::from_ptr(address.cast()) };
         leaf.is_some_and(|leaf| append(leaf, record).is_some())
     }
 
-    /// Keeps the hint only while this thread appends, so that others never pay for it.
+    /// Keeps the hint only while this thread appends, so that other loads do not pay for it.
     #[inline]
     fn remember(&self, appended: Option<NodeRef<'_>>) {
         match appended {
@@ -156,7 +156,7 @@ impl Tree {
     }
 }
 
-/// Appends to `leaf` if it has room and the key lies between its last key and its high fence.
+/// Appends to `leaf` if it has room and the key is between its last key and its high fence.
 #[inline]
 fn append<'a>(leaf: NodeRef<'a>, record: RecordRef<'a>) -> Option<()> {
     let seen = leaf.lock.try_read()?;
@@ -181,22 +181,24 @@ fn append<'a>(leaf: NodeRef<'a>, record: RecordRef<'a>) -> Option<()> {
     Some(())
 }
 
-/// The child for `key` and its version; `None` if a writer was in the way.
+/// Returns the child for `key` and its version; `None` if a writer was in the way.
 #[inline]
 fn step_down<'a>(node: NodeRef<'a>, seen: Seen, key: &[u8]) -> Option<(NodeRef<'a>, Seen)> {
     let place = node.locate(key, seen)?;
     let child = node.child(place.index + usize::from(place.found.is_some()), seen)?;
     if node.meta().level == 1 {
-        // Its slots are likely to move: better miss on all lines at once than one after the other.
+        // The insert likely moves its slots, so all their cache lines are fetched at once, not one after
+        // another.
         child.fetch();
     }
     let child_seen = child.lock.read();
     node.lock.validate(seen).then_some((child, child_seen))
 }
 
-/// The first slot that moves to the right: the middle, except that a leaf which grows at an end is split there,
-/// so that ascending and descending loads leave full leaves behind. The same for a thread whose keys ascend between those
-/// of others: what was there before the run goes to the right, and the run goes on at the end of its leaf.
+/// Returns the first slot that moves to the right. This is the middle, but a leaf that grows at an end is split
+/// there, so ascending and descending loads leave full leaves. The same holds for a thread that inserts
+/// ascending keys between those of other threads: the existing larger keys move to the right, and the thread
+/// goes on at the end of its leaf.
 fn split_point(node: NodeRef<'_>, locked: &Locked<'_>, key: &[u8]) -> usize {
     if node.meta().level > 0 {
         return FANOUT / 2;

@@ -1,22 +1,23 @@
-//! [`VersionLock`]: a lock that readers do not take; they look at its version before and after.
+//! [`VersionLock`]: a lock that readers do not take; they compare its version before and after reading.
 //!
-//! Bit 0 is set while a writer is inside; every write adds 2. What it guards is atomics, read and written
-//! relaxed. A reader that sees the same even version before and after has seen what one writer left, and that
-//! writer's work happens before the reader's second look.
+//! Bit 0 is set while a writer is inside; every write adds 2. The guarded data is atomics, read and written
+//! relaxed. A reader that sees the same even version before and after has read the state left by one writer,
+//! and that writer's work happens before the reader's second load of the version.
 //!
-//! The order rests on three edges: the writer's fence after locking keeps its stores behind the lock bit, its
-//! unlocking Release publishes them, and the reader's fence before the second look keeps its loads before it.
+//! The ordering rests on three edges: the writer's fence after locking keeps its stores after the lock bit; its
+//! unlocking Release publishes them; the reader's fence before the second load keeps the earlier loads before
+//! it.
 
 use crate::sync::{AtomicU64, Ordering, Spin, fence};
 
-/// See the module documentation.
+/// An optimistic lock; see the module documentation.
 pub(super) struct VersionLock(AtomicU64);
 
-/// A version at which nobody was writing.
+/// A version read while no writer was inside.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Seen(u64);
 
-/// The write side is held until this drops, which begins a new version.
+/// The held write side. Dropping it begins a new version.
 pub(super) struct Locked<'a> {
     lock: &'a VersionLock,
     version: u64,
@@ -27,7 +28,7 @@ impl VersionLock {
         VersionLock(AtomicU64::new(0))
     }
 
-    /// The current version, waiting for a writer to leave.
+    /// Returns the current version. Waits for a writer to leave.
     #[inline]
     pub(super) fn read(&self) -> Seen {
         let mut spin = Spin::default();
@@ -39,21 +40,22 @@ impl VersionLock {
         }
     }
 
-    /// The current version, unless a writer is inside.
+    /// Returns the current version, or `None` if a writer is inside.
     #[inline]
     pub(super) fn try_read(&self) -> Option<Seen> {
         let version = self.0.load(Ordering::Acquire);
         (version & 1 == 0).then_some(Seen(version))
     }
 
-    /// Whether everything loaded since `seen` was read belongs to that version.
+    /// Returns whether everything loaded since `seen` was read belongs to that version.
     #[inline]
     pub(super) fn validate(&self, seen: Seen) -> bool {
         fence(Ordering::Acquire);
         self.0.load(Ordering::Relaxed) == seen.0
     }
 
-    /// Locks if the version is still `seen`: then everything loaded since is still true, and stays so.
+    /// Locks if the version is still `seen`. Then everything loaded since is still valid, and stays so while
+    /// locked.
     #[inline]
     pub(super) fn try_lock(&self, seen: Seen) -> Option<Locked<'_>> {
         let locked = seen.0 | 1;
@@ -64,7 +66,7 @@ impl VersionLock {
 }
 
 impl Locked<'_> {
-    /// The version while locked, for methods that readers and the writer share.
+    /// Returns the version while locked, for methods shared by readers and the writer.
     #[inline]
     pub(super) fn seen(&self) -> Seen {
         Seen(self.version)

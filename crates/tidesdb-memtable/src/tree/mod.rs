@@ -1,13 +1,13 @@
 //! [`Tree`]: a B+tree of keys whose nodes are locked optimistically.
 //!
-//! A reader descends by looking at each node's version before and after (`lock.rs`), child after parent, and
-//! starts again if a writer was in the way; it writes nothing. A writer descends the same way, splits full nodes
-//! it meets (so a parent always has room), and locks one leaf to insert. Nodes are never merged or freed.
+//! A reader checks each node's version before and after reading it (`lock.rs`), child after parent, and starts
+//! again if a writer was in the way; it writes nothing. A writer descends the same way, splits full nodes on
+//! its path (so a parent always has room), and locks one leaf to insert. Nodes are never merged or freed.
 //!
 //! Invariants: besides those of a node, all leaves are at level 0 and linked from `first` in key order; a
 //! child's fences are the separators around it in its parent.
-//! Threads: everything may run at once with everything. Locks are taken parent before child and never waited
-//! for while another is held (taking one fails instead), so there is no deadlock.
+//! Threads: all methods may run concurrently. Locks are taken parent before child. No thread waits for a lock
+//! while it holds another (it fails instead), so there is no deadlock.
 
 mod lock;
 mod words;
@@ -26,14 +26,14 @@ pub(crate) use cursor::TreeWalk;
 use lock::{Seen, VersionLock};
 use node::{Node, NodeRef};
 
-/// See the module documentation.
+/// The B+tree; see the module documentation.
 pub(crate) struct Tree {
-    /// Guards `root` as a parent's lock guards its children.
+    /// Guards `root`, as a parent's lock guards its children.
     anchor: VersionLock,
     root: AtomicPtr<Node>,
-    /// The leftmost leaf, for ever. Owned, so that an empty tree needs no arena.
+    /// The leftmost leaf; never changes. Owned, so that an empty tree needs no arena.
     first: NonNull<Node>,
-    /// Tells the append hints of different trees apart.
+    /// Distinguishes the append hints of different trees.
     id: u64,
 }
 
@@ -42,10 +42,10 @@ unsafe impl Send for Tree {}
 // SAFETY: shared access goes through atomics and version locks.
 unsafe impl Sync for Tree {}
 
-/// Which child leads to where a cursor wants to go.
+/// Selects the leaf to which a descent leads.
 #[derive(Clone, Copy)]
 enum Target<'k> {
-    /// The leaf that holds this key, or would.
+    /// The leaf that holds this key, or would hold it.
     Key(&'k [u8]),
     /// The leaf that holds the greatest key less than this one.
     Before(&'k [u8]),
@@ -59,13 +59,13 @@ impl Tree {
         Tree { anchor: VersionLock::new(), root: AtomicPtr::new(first.as_ptr()), first, id: unique_id() }
     }
 
-    /// Newest version of `key` at or below `snapshot`.
+    /// Returns the newest version of `key` at or below `snapshot`.
     pub(crate) fn get(&self, key: &[u8], snapshot: u64) -> Option<RecordRef<'_>> {
         loop {
             let Some((leaf, seen)) = self.try_descend(Target::Key(key)) else { continue };
             let Some(place) = leaf.locate(key, seen) else { continue };
             match place.found {
-                // Validated when it was found; versions that come later are above the snapshot.
+                // The key was validated when it was found; versions that arrive later are above the snapshot.
                 Some(newest) => return newest.visible_at(snapshot),
                 None if leaf.lock.validate(seen) => return None,
                 None => {}
@@ -82,7 +82,8 @@ impl Tree {
         unsafe { NodeRef::from_ptr(self.first.as_ptr()) }.expect("not null")
     }
 
-    /// The leaf for `target`, with the version at which it was that; `None` if a writer was in the way.
+    /// Returns the leaf for `target`, with the version at which that was true; `None` if a writer was in the
+    /// way.
     #[inline]
     fn try_descend(&self, target: Target<'_>) -> Option<(NodeRef<'_>, Seen)> {
         let anchored = self.anchor.read();
@@ -115,14 +116,15 @@ impl Tree {
         if !self.anchor.validate(anchored) {
             return None;
         }
-        // SAFETY: validated, so the node that a writer put here, created before that.
+        // SAFETY: validated, so this is a node that a writer stored here, created before that.
         unsafe { NodeRef::from_ptr(root) }
     }
 }
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        // SAFETY: leaked from a Box in `new`; nothing borrows the tree any more. The other nodes are the arena's.
+        // SAFETY: leaked from a Box in `new`; nothing borrows the tree any more. All other nodes belong to the
+        // arena.
         drop(unsafe { Box::from_raw(self.first.as_ptr()) });
     }
 }

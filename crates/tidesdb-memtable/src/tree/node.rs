@@ -1,25 +1,25 @@
-//! [`Node`] and [`Inner`]: what the tree is made of, and how a node changes under its lock.
+//! [`Node`] and [`Inner`]: the nodes of the tree, and how a node changes under its lock.
 //!
 //! ```text
 //! leaf  (1 KiB) = lock | meta | link | high | low | prefix[3] | heads[60] | keys[60]
 //! inner (1.5 KiB) = the same, keys being separators | children[61]
 //! ```
 //!
-//! Slot `i` holds a key (`keys[i]`: in a leaf the newest version, in an inner node any version of the separator)
-//! and its *head*: the 8 bytes of the key after the node's prefix, big-endian, padded with zeros, so that
-//! comparing heads compares keys except on ties.
+//! Slot `i` holds a key (`keys[i]`: in a leaf the newest version, in an inner node any version of the
+//! separator) and its *head*. The head is the 8 bytes of the key after the node's prefix, big-endian, padded
+//! with zeros. Comparing heads compares keys, except on ties.
 //!
-//! Prefix: every key of the node shares its first `plen` bytes. Of these, the first `flen` are common to both
-//! fences (`low <= key < high`), so every key that is routed here has them; the rest, at most 24 bytes, is kept in
-//! `prefix`, where a search compares it without touching a record. A new key that does not share the prefix
-//! shortens it. `flen` may be less than the fences share, never more.
+//! Prefix: all keys of the node share their first `plen` bytes. The first `flen` of these are common to both
+//! fences (`low <= key < high`), so every key that is routed here has them. The rest, at most 24 bytes, is kept
+//! in `prefix`, where a search compares it without accessing a record. A new key that does not share the prefix
+//! shortens it. `flen` may be less than the length that the fences share, never more.
 //!
-//! Invariants: the keys ascend strictly; `high` and `low` are null for no fence; `low` never changes once
+//! Invariants: the keys ascend strictly; a null `high` or `low` means no fence; `low` never changes once
 //! published; a leaf with a low fence holds that very key; `link` of a leaf is the leaf that begins at `high`;
 //! `level` never changes; `count <= FANOUT`.
 //!
-//! Threads: all fields are atomics, so a racing read is a defined one; what it yields counts only after
-//! [`VersionLock::validate`]. Changes need the lock (or a node that nobody else can see).
+//! Threads: all fields are atomics, so a racing read is defined behaviour; its result counts only after
+//! [`VersionLock::validate`]. Changes need the lock, or a node that no other thread can see.
 
 use std::marker::PhantomData;
 use std::mem::align_of;
@@ -32,7 +32,7 @@ use crate::arena::Arena;
 use crate::record::{MemtableFull, Record, RecordRef};
 use crate::sync::{AtomicPtr, AtomicU64, Born, Ordering, fetch};
 
-/// Keys of a node. A model needs small nodes to see splits at all.
+/// Keys per node. A model needs small nodes to see splits at all.
 pub(super) const FANOUT: usize = if cfg!(loom) { 4 } else { 60 };
 /// Words of the inline prefix.
 const PREFIX_WORDS: usize = 3;
@@ -40,8 +40,8 @@ const PREFIX_WORDS: usize = 3;
 pub(super) const INLINE: usize = 8 * PREFIX_WORDS;
 /// Lengths in `meta` have 16 bits.
 const MAX_FENCE_PREFIX: usize = u16::MAX as usize - INLINE;
-/// A split takes a longer prefix only if it gains this many bytes: with less, the heads still tell keys apart,
-/// and to lengthen it means to touch every record.
+/// Minimum number of bytes that a longer prefix must gain after a split. Below that, the heads still
+/// distinguish keys, and lengthening the prefix has to access every record.
 const REHEAD_GAIN: usize = 4;
 
 /// A leaf, or the common part of an inner node.
@@ -50,7 +50,7 @@ pub(super) struct Node {
     born: Born,
     pub(super) lock: VersionLock,
     meta: AtomicU64,
-    /// Leaf: the next one. Inner: unused.
+    /// In a leaf, the next leaf. Unused in an inner node.
     link: AtomicPtr<Node>,
     high: AtomicPtr<Record>,
     low: AtomicPtr<Record>,
@@ -59,14 +59,15 @@ pub(super) struct Node {
     keys: [AtomicPtr<Record>; FANOUT],
 }
 
-/// A node whose keys separate children: child `i` holds the keys from separator `i - 1` up to before separator `i`.
+/// A node whose keys separate children: child `i` holds the keys from separator `i - 1` (inclusive) to
+/// separator `i` (exclusive).
 #[repr(C, align(64))]
 struct Inner {
     node: Node,
     children: [AtomicPtr<Node>; FANOUT + 1],
 }
 
-/// The numbers of a node, in one word, so that they are consistent with each other.
+/// The numbers of a node, packed into one word so that they are consistent with each other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Meta {
     pub(super) count: usize,
@@ -114,14 +115,14 @@ impl Node {
         self.meta.store(meta.pack(), Ordering::Relaxed);
     }
 
-    /// Word `i` of the inline prefix.
+    /// Returns word `i` of the inline prefix.
     #[inline]
     pub(super) fn prefix_word(&self, i: usize) -> u64 {
         self.prefix[i].load(Ordering::Relaxed)
     }
 }
 
-/// A node that lives for `'a`, with the provenance of its whole allocation.
+/// A node that lives for `'a`, with provenance over its whole allocation.
 #[derive(Clone, Copy)]
 pub(super) struct NodeRef<'a> {
     ptr: NonNull<Node>,
@@ -138,7 +139,7 @@ impl Deref for NodeRef<'_> {
 }
 
 impl<'a> NodeRef<'a> {
-    /// An empty leaf of the arena.
+    /// Allocates an empty leaf.
     pub(super) fn leaf(arena: &'a Arena) -> Result<NodeRef<'a>, MemtableFull> {
         let ptr = arena.alloc(size_of::<Node>(), align_of::<Node>()).ok_or(MemtableFull)?.cast::<Node>();
         // SAFETY: fresh bytes of the right size and alignment.
@@ -146,7 +147,7 @@ impl<'a> NodeRef<'a> {
         Ok(NodeRef { ptr, _life: PhantomData })
     }
 
-    /// An inner node of the arena with no child yet.
+    /// Allocates an inner node without children.
     pub(super) fn inner(arena: &'a Arena, level: usize) -> Result<NodeRef<'a>, MemtableFull> {
         debug_assert!(level > 0);
         let ptr = arena.alloc(size_of::<Inner>(), align_of::<Inner>()).ok_or(MemtableFull)?.cast::<Inner>();
@@ -156,7 +157,7 @@ impl<'a> NodeRef<'a> {
         Ok(NodeRef { ptr: ptr.cast(), _life: PhantomData })
     }
 
-    /// The node at `ptr`, if it is not null.
+    /// Returns the node at `ptr`, or `None` if `ptr` is null.
     ///
     /// # Safety
     ///
@@ -188,40 +189,40 @@ impl<'a> NodeRef<'a> {
         unsafe { &(*self.ptr.cast::<Inner>().as_ptr()).children }
     }
 
-    /// Child `i`, or `None` if the node is not what it was when `seen` was read.
+    /// Returns child `i`, or `None` if the node changed since `seen` was read.
     #[inline]
     pub(super) fn child(self, i: usize, seen: Seen) -> Option<NodeRef<'a>> {
         let child = self.children()[i.min(FANOUT)].load(Ordering::Relaxed);
         if !self.lock.validate(seen) {
             return None;
         }
-        // SAFETY: validated, so the node that a writer put here, created before that.
+        // SAFETY: validated, so this is a node that a writer stored here, created before that.
         unsafe { NodeRef::from_ptr(child) }
     }
 
-    /// The record in slot `i`, or `None` if the node is not what it was when `seen` was read.
+    /// Returns the record in slot `i`, or `None` if the node changed since `seen` was read.
     #[inline]
     pub(super) fn key(self, i: usize, seen: Seen) -> Option<RecordRef<'a>> {
         let record = self.node().keys[i].load(Ordering::Relaxed);
         if !self.lock.validate(seen) {
             return None;
         }
-        // SAFETY: validated, so the record that a writer put here, written before that.
+        // SAFETY: validated, so this is a record that a writer stored here, written before that.
         unsafe { RecordRef::from_ptr(record) }
     }
 
-    /// The next leaf, or `None` if there is none or the node is not what it was when `seen` was read.
+    /// Returns the next leaf, or `None` if there is none or the node changed since `seen` was read.
     #[inline]
     pub(super) fn next_leaf(self, seen: Seen) -> Option<NodeRef<'a>> {
         let next = self.link.load(Ordering::Relaxed);
         if !self.lock.validate(seen) {
             return None;
         }
-        // SAFETY: validated, so the leaf that a writer put here, created before that.
+        // SAFETY: validated, so this is a leaf that a writer stored here, created before that.
         unsafe { NodeRef::from_ptr(next) }
     }
 
-    /// Asks for all lines of a leaf.
+    /// Prefetches all cache lines of a leaf.
     #[inline]
     pub(super) fn fetch(self) {
         for line in 0..size_of::<Node>() / 64 {
@@ -229,13 +230,14 @@ impl<'a> NodeRef<'a> {
         }
     }
 
-    /// What slot `i` may hold, good for nothing but fetching it.
+    /// Returns the unvalidated content of slot `i`, to be used for prefetching only.
     #[inline]
     pub(super) fn hint_of_key(self, i: usize) -> *const Record {
         self.node().keys.get(i).map_or(ptr::null(), |key| key.load(Ordering::Relaxed))
     }
 
-    /// Copies the records of all slots; how many, or `None` if the node is not what it was when `seen` was read.
+    /// Copies the records of all slots. Returns their number, or `None` if the node changed since `seen` was
+    /// read.
     #[inline]
     pub(super) fn copy_keys(self, into: &mut [Option<RecordRef<'a>>; FANOUT], seen: Seen) -> Option<usize> {
         let count = self.meta().count.min(FANOUT);
@@ -247,29 +249,29 @@ impl<'a> NodeRef<'a> {
             return None;
         }
         for (to, from) in into[..count].iter_mut().zip(&raw) {
-            // SAFETY: validated, so the records that writers put here, written before that.
+            // SAFETY: validated, so these are records that writers stored here, written before that.
             *to = unsafe { RecordRef::from_ptr(*from) };
         }
         Some(count)
     }
 
-    /// The high fence, or `Err` if the node is not what it was when `seen` was read.
+    /// Returns the high fence, or `Err` if the node changed since `seen` was read.
     #[inline]
     pub(super) fn high(self, seen: Seen) -> Result<Option<RecordRef<'a>>, ()> {
         let high = self.high.load(Ordering::Relaxed);
         if !self.lock.validate(seen) {
             return Err(());
         }
-        // SAFETY: validated, so the record that a writer put here, written before that.
+        // SAFETY: validated, so this is a record that a writer stored here, written before that.
         Ok(unsafe { RecordRef::from_ptr(high) })
     }
 }
 
-/// Changes. The caller holds the lock, or the node is still private.
+/// Modifications. The caller holds the lock, or the node is still private.
 impl<'a> NodeRef<'a> {
-    /// A record that only the holder of the lock may read without validating.
+    /// Reads a record without validation, which only the holder of the lock may do.
     fn own_record(self, slot: &AtomicPtr<Record>) -> Option<RecordRef<'a>> {
-        // SAFETY: the caller holds the lock, so the slot is what the last writer left, and taking the lock
+        // SAFETY: the caller holds the lock, so the slot holds what the last writer stored, and taking the lock
         // acquired that writer's work.
         unsafe { RecordRef::from_ptr(slot.load(Ordering::Relaxed)) }
     }
@@ -278,12 +280,12 @@ impl<'a> NodeRef<'a> {
         self.own_record(&self.keys[i]).expect("slots below the count are filled")
     }
 
-    /// Puts another version of the same key into slot `i`.
+    /// Stores another version of the same key in slot `i`.
     pub(super) fn replace_key(self, i: usize, record: RecordRef<'a>) {
         self.keys[i].store(record.as_ptr(), Ordering::Relaxed);
     }
 
-    /// Puts a new key into slot `i` and moves what is there up. The node must not be full.
+    /// Inserts a new key at slot `i` and moves the later slots up. The node must not be full.
     pub(super) fn insert_key(self, i: usize, record: RecordRef<'a>) {
         self.fit_prefix(record.key());
         let meta = self.meta();
@@ -295,7 +297,7 @@ impl<'a> NodeRef<'a> {
         self.set_meta(Meta { count: meta.count + 1, ..meta });
     }
 
-    /// Puts separator and right child behind child `i`.
+    /// Inserts a separator and its right child after child `i`.
     pub(super) fn insert_child(self, i: usize, separator: RecordRef<'a>, right: NodeRef<'a>) {
         let count = self.meta().count;
         self.insert_key(i, separator);
@@ -309,7 +311,7 @@ impl<'a> NodeRef<'a> {
     }
 
     /// Moves the slots from `at` on into the empty node `right` and makes it the right neighbour. In an inner
-    /// node the separator at `at` moves to neither. Returns the key that separates the two.
+    /// node, neither half keeps the separator at `at`. Returns the key that separates the two.
     pub(super) fn split(self, right: NodeRef<'a>, at: usize) -> RecordRef<'a> {
         let meta = self.meta();
         assert!(0 < at && at < meta.count);
@@ -338,8 +340,8 @@ impl<'a> NodeRef<'a> {
         separator
     }
 
-    /// Shortens the prefix to what `key` shares with it. The new heads follow from the old ones and the inline
-    /// prefix, so no record is touched.
+    /// Shortens the prefix to the part that `key` shares with it. The new heads are computed from the old ones
+    /// and the inline prefix, so no record is accessed.
     fn fit_prefix(self, key: &[u8]) {
         let mut meta = self.meta();
         if meta.count == 0 {
@@ -354,7 +356,7 @@ impl<'a> NodeRef<'a> {
         let cut = meta.plen - shared;
         let front = self.inline_from(shared - meta.flen);
         for head in &self.heads[..meta.count] {
-            // The bytes cut off the prefix, then as much of the old head as fits behind them.
+            // The bytes cut off the prefix, followed by as much of the old head as fits.
             let old = head.load(Ordering::Relaxed);
             let new = if cut < 8 { (front & !(u64::MAX >> (8 * cut))) | old >> (8 * cut) } else { front };
             head.store(new, Ordering::Relaxed);
@@ -363,7 +365,7 @@ impl<'a> NodeRef<'a> {
         self.set_meta(meta);
     }
 
-    /// How much of the node's prefix `key` shares, given that it shares the fences' part.
+    /// Returns how much of the node's prefix `key` shares, given that it shares the fences' part.
     fn shared_inline(self, key: &[u8], meta: Meta) -> usize {
         for word in 0..PREFIX_WORDS {
             let differ = head_of(key, meta.flen + 8 * word) ^ self.prefix_word(word);
@@ -375,7 +377,7 @@ impl<'a> NodeRef<'a> {
         meta.plen.min(key.len())
     }
 
-    /// The 8 bytes of the inline prefix from offset `at` on, zeros after its end.
+    /// Returns the 8 bytes of the inline prefix from offset `at` on, with zeros after its end.
     fn inline_from(self, at: usize) -> u64 {
         let word = |i: usize| if i < PREFIX_WORDS { self.prefix_word(i) } else { 0 };
         let shift = 8 * (at % 8) as u32;
@@ -383,7 +385,7 @@ impl<'a> NodeRef<'a> {
         word(at / 8) << shift | low
     }
 
-    /// After a split: recomputes what the fences share, and lengthens the prefix if that gains enough.
+    /// Recomputes the shared part of the fences after a split, and lengthens the prefix if that gains enough.
     fn refit_prefix(self) {
         let mut meta = self.meta();
         let first = self.own_key(0).key();
@@ -410,7 +412,7 @@ impl<'a> NodeRef<'a> {
         }
     }
 
-    /// Takes the prefix lengths from `meta` and the inline bytes from `key`, which has the prefix.
+    /// Sets the prefix lengths from `meta` and the inline bytes from `key`, which has the prefix.
     fn set_prefix(self, key: &[u8], meta: Meta) {
         for word in 0..PREFIX_WORDS {
             self.prefix[word].store(head_of(key, meta.flen + 8 * word), Ordering::Relaxed);

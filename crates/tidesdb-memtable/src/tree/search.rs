@@ -1,7 +1,7 @@
-//! Searching inside a node: prefix, heads, and the records of tied heads.
+//! Search inside a node: by prefix, by heads, and by the records of tied heads.
 //!
-//! Threads: reads race with writers of the node. Nothing here trusts what it read beyond array bounds, and a
-//! record is touched only after the node's version was validated.
+//! Threads: reads race with writers of the node. Nothing here trusts the data read beyond array bounds, and a
+//! record is accessed only after the node's version was validated.
 
 use std::cmp::Ordering as Order;
 
@@ -11,17 +11,17 @@ use super::words::head_of;
 use crate::record::RecordRef;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Where a key belongs in a node.
+/// The position of a key in a node.
 pub(super) struct Place<'a> {
-    /// Number of keys less than it.
+    /// Number of keys less than the searched key.
     pub(super) index: usize,
-    /// The record of the key itself, if the node has it: then it is in slot `index`.
+    /// The record of the key itself, if the node has it; it is in slot `index` then.
     pub(super) found: Option<RecordRef<'a>>,
 }
 
 impl<'a> NodeRef<'a> {
-    /// Where `key` belongs; `None` if the node is not what it was when `seen` was read. A place without a record
-    /// is not validated yet.
+    /// Returns the position of `key`; `None` if the node changed since `seen` was read. A position without a
+    /// record is not validated yet.
     #[inline]
     pub(super) fn locate(self, key: &[u8], seen: Seen) -> Option<Place<'a>> {
         let meta = self.meta();
@@ -41,7 +41,7 @@ impl<'a> NodeRef<'a> {
         Some(Place { index, found: None })
     }
 
-    /// The same where the head of `key` equals that of slot `first` and perhaps of some after it.
+    /// Like `locate`, if the head of `key` equals that of slot `first` and perhaps of some slots after it.
     fn locate_among_ties(self, key: &[u8], meta: Meta, first: usize, seen: Seen) -> Option<Place<'a>> {
         let count = meta.count.min(FANOUT);
         let head = head_of(key, meta.plen);
@@ -63,8 +63,8 @@ impl<'a> NodeRef<'a> {
     }
 }
 
-/// How `key` compares with the prefix of the node's keys, given that it shares the fences' part. `Equal` means
-/// that it has the whole prefix.
+/// Compares `key` with the prefix of the node's keys, given that it shares the fences' part. `Equal` means that
+/// it has the whole prefix.
 #[inline]
 fn compare_prefix(node: &Node, key: &[u8], meta: Meta) -> Order {
     let inline = meta.plen.saturating_sub(meta.flen).min(INLINE);
@@ -79,7 +79,7 @@ fn compare_prefix(node: &Node, key: &[u8], meta: Meta) -> Order {
         }
         done += 8;
     }
-    // Its padding may have matched zeros of the prefix.
+    // The padding of a short key may have matched zeros of the prefix.
     if key.len() < meta.plen { Order::Less } else { Order::Equal }
 }
 
@@ -94,7 +94,7 @@ pub(super) fn lower_bound(heads: &[AtomicU64; FANOUT], count: usize, head: u64) 
     bisect(heads, count, head)
 }
 
-/// [`lower_bound`] without special instructions: halves the range without a branch on the comparison.
+/// [`lower_bound`] without special instructions: a binary search without a branch on the comparison.
 #[inline]
 pub(super) fn bisect(heads: &[AtomicU64; FANOUT], count: usize, head: u64) -> usize {
     let mut low = 0;
@@ -110,7 +110,7 @@ pub(super) fn bisect(heads: &[AtomicU64; FANOUT], count: usize, head: u64) -> us
 
 #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
 pub(super) mod simd {
-    //! All heads of a node compared at once, on processors with AVX-512.
+    //! Compares all heads of a node at once, on processors with AVX-512.
 
     use super::{AtomicU64, FANOUT, Ordering};
     use std::arch::asm;
@@ -120,7 +120,7 @@ pub(super) mod simd {
     const NO: u8 = 1;
     const YES: u8 = 2;
 
-    /// Whether [`lower_bound`] may be called.
+    /// Returns whether [`lower_bound`] may be called.
     #[inline]
     pub(in crate::tree) fn available() -> bool {
         static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
@@ -138,11 +138,11 @@ pub(super) mod simd {
 
     const _: () = assert!(FANOUT == 60, "seven vectors of eight heads and one of four");
 
-    /// Number of leading heads less than `head`, those in unused slots included.
+    /// Number of leading heads less than `head`. Unused slots are compared too.
     ///
-    /// The loads are in assembly because they race with writers: to the language an assembly block is whatever
-    /// code could do the same, here 60 relaxed loads. (Lanes of 8 aligned bytes are not torn on any processor
-    /// with these instructions, and the caller validates what it concludes from them anyway.)
+    /// The loads are in assembly because they race with writers. To the language, an assembly block is
+    /// equivalent to any code that does the same, here 60 relaxed loads. Lanes of 8 aligned bytes are not torn
+    /// on any processor with these instructions, and the caller validates its conclusions anyway.
     #[inline]
     pub(in crate::tree) fn lower_bound(heads: &[AtomicU64; FANOUT], head: u64) -> usize {
         let less: u64;

@@ -1,4 +1,4 @@
-//! Unit tests of the tree's parts: heads, searches, prefixes, splits; and what happens when memory runs out.
+//! Unit tests of the tree's parts: heads, searches, prefixes, splits, and behaviour when memory runs out.
 
 use super::node::FANOUT;
 use super::search::{bisect, lower_bound};
@@ -10,7 +10,7 @@ use crate::order::KeyOrder;
 use crate::record::Version;
 use crate::sync::AtomicU64;
 
-/// Miri is slow, and looks at memory rather than at results.
+/// Miri is slow, and checks memory accesses rather than results.
 const STRIDE: usize = if cfg!(miri) { 20 } else { 1 };
 
 fn record<'a>(arena: &'a Arena, key: &[u8]) -> RecordRef<'a> {
@@ -25,7 +25,7 @@ fn next_random(state: &mut u64) -> u64 {
 }
 
 #[test]
-fn heads_order_like_the_bytes_they_stand_for() {
+fn heads_order_like_the_key_bytes_they_contain() {
     let keys: [&[u8]; 8] = [b"", b"\0", b"a", b"a\0", b"ab", b"abcdefgh", b"abcdefghi", b"\xFF\xFF\xFF"];
     for a in keys {
         for b in keys {
@@ -50,7 +50,7 @@ fn all_searches_agree() {
     for count in (0..=FANOUT).step_by(STRIDE) {
         let mut sorted: Vec<u64> = (0..count).map(|_| next_random(&mut state) >> (state % 64)).collect();
         sorted.sort_unstable();
-        // Slots after the count hold leftovers.
+        // Slots from the count on hold leftover values.
         let heads: [AtomicU64; FANOUT] =
             std::array::from_fn(|i| AtomicU64::new(sorted.get(i).copied().unwrap_or(state % 1000)));
         let probes =
@@ -75,7 +75,7 @@ fn slots_move_up_by_one() {
     }
 }
 
-/// Keys that share, lose and regain prefixes of every length around the inline one, in one node at a time.
+/// Uses keys that share, lose and regain prefixes of every length around the inline one, one node at a time.
 #[test]
 fn a_node_finds_its_keys_while_its_prefix_shrinks() {
     for shared in (0..60).step_by(STRIDE) {
@@ -90,13 +90,13 @@ fn a_node_finds_its_keys_while_its_prefix_shrinks() {
         }
         keys.truncate(FANOUT);
         for key in &keys {
-            let place = leaf.locate(key, seen).expect("nobody else writes");
+            let place = leaf.locate(key, seen).expect("no other thread writes");
             assert!(place.found.is_none());
             leaf.insert_key(place.index, record(&arena, key));
         }
         keys.sort();
         for (index, key) in keys.iter().enumerate() {
-            let place = leaf.locate(key, seen).expect("nobody else writes");
+            let place = leaf.locate(key, seen).expect("no other thread writes");
             assert_eq!((place.index, place.found.map(RecordRef::key)), (index, Some(key.as_slice())));
         }
     }
@@ -123,7 +123,7 @@ fn an_ascending_load_leaves_full_leaves() {
 }
 
 #[test]
-fn hints_of_a_dropped_tree_mean_nothing_to_the_next() {
+fn hints_of_a_dropped_tree_are_ignored_by_the_next() {
     for round in 0..if cfg!(miri) { 3 } else { 100 } {
         let memtable = Memtable::new(KeyOrder::Bytewise, MapKind::Tree, 1 << 20, round);
         for i in 0..200_u64 {
@@ -135,7 +135,7 @@ fn hints_of_a_dropped_tree_mean_nothing_to_the_next() {
 }
 
 #[test]
-fn a_full_memtable_keeps_what_it_has() {
+fn a_full_memtable_keeps_its_entries() {
     for kind in [MapKind::Tree, MapKind::SkipList] {
         let few = if cfg!(miri) { 2 } else { 4 };
         for limit in [4 << 10, 9 << 10, 50 << 10, 300 << 10].into_iter().take(few) {
@@ -172,7 +172,7 @@ fn a_full_memtable_keeps_what_it_has() {
 fn ascending_runs_between_other_keys_leave_full_leaves() {
     let arena = Arena::new(1 << 20);
     let tree = Tree::new();
-    // The first keys of eight ranges lie together in one leaf; then each range is filled in turn.
+    // The first keys of eight ranges share one leaf; then each range is filled in turn.
     const RUN: usize = 1000;
     let keys =
         (0..8).map(|range| (range, 0)).chain((0..8).flat_map(|range| (1..RUN).map(move |n| (range, n))));

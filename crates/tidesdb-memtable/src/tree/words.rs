@@ -1,13 +1,13 @@
-//! Words: the heads that stand for keys, and slots that move inside an array.
+//! Words: the heads of keys, and array slots that are moved up.
 //!
-//! Threads: slots are atomics; moving them races with readers, who validate the node's version afterwards.
+//! Threads: slots are atomics. Moving them races with readers, which validate the node's version afterwards.
 
 #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
 use std::arch::asm;
 
 use crate::sync::{AtomicPtr, AtomicU64, Ordering};
 
-/// The 8 bytes of `key` from `at` on as a number whose order is theirs, padded with zeros.
+/// Returns the 8 bytes of `key` from `at` on as a number that orders like them, padded with zeros.
 #[inline]
 pub(super) fn head_of(key: &[u8], at: usize) -> u64 {
     let word = |from: usize| {
@@ -26,7 +26,7 @@ pub(super) fn head_of(key: &[u8], at: usize) -> u64 {
     }
 }
 
-/// Length of the longest common prefix.
+/// Returns the length of the longest common prefix.
 pub(super) fn shared_prefix(a: &[u8], b: &[u8]) -> usize {
     let length = a.len().min(b.len());
     let mut at = 0;
@@ -40,7 +40,7 @@ pub(super) fn shared_prefix(a: &[u8], b: &[u8]) -> usize {
     length
 }
 
-/// A word that can be moved to another slot: an atomic of 8 bytes (in a model, whatever stands for it).
+/// A word that can be copied to another slot: an 8-byte atomic, or its counterpart in a model.
 pub(super) trait Slot {
     fn copy_to(&self, to: &Self);
 }
@@ -70,9 +70,9 @@ pub(super) fn copy_up<T: Slot>(slots: &[T], from: usize, count: usize) {
     }
 }
 
-/// Moves slots up by one, from the last down, four at a time; what is left to move is `from..` the result.
+/// Moves slots up by one, four at a time from the last down. The slots `from..result` remain to be moved.
 ///
-/// In assembly because readers race with the stores; every processor of this architecture has the
+/// Written in assembly because readers race with the stores. Every processor of this architecture has the
 /// instructions.
 #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
 #[inline]

@@ -1,4 +1,4 @@
-//! Databases that another version of the library left.
+//! Databases written by another version of the library.
 
 use std::sync::Arc;
 
@@ -29,8 +29,8 @@ fn open(dir: &std::path::Path, order: &Comparator) -> Arc<Database> {
     database
 }
 
-/// A line end in the name of a comparator made text of the settings that could not be read, or that said something else. Their
-/// families are reached again, in their order.
+/// Regression test: a line end in the name of a comparator produced settings text that could not be parsed, or
+/// that named another comparator. The families must be accessible again, with their own comparator.
 #[test]
 fn settings_that_an_older_version_spoiled_do_not_hide_their_family() {
     let dir = tempfile::tempdir().unwrap();
