@@ -77,7 +77,7 @@ pub fn run_locked(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<bool
     );
     let bytes = slot.bytes() as u64;
     let took = ctx.write.env.clock.mono().saturating_sub(started);
-    ctx.write.debt.flushed(bytes, took);
+    ctx.write.debt.flush_rate.measured(bytes, took);
     family.count(Metric::FlushBytes, out.bytes());
     family.count(Metric::Flushes, 1);
     tracing::debug!(family = %family.name(), entries = out.entries_in, bytes = out.bytes(), ?took, "flushed");

@@ -144,6 +144,11 @@ fn compact(
         family.count(Metric::CompactionWritten, out.bytes());
     }
     let took = ctx.write.env.clock.mono().saturating_sub(started);
+    let level_1 = plan.inputs.iter().filter(|(level, _)| *level == 1);
+    let paid: u64 = level_1.map(|(_, t)| t.meta().raw_key_bytes + t.meta().raw_value_bytes).sum();
+    if paid > 0 {
+        ctx.write.debt.merge_rate.measured(paid, took);
+    }
     tracing::debug!(family = %family.name(), kind = ?plan.kind, inputs = plan.inputs.len(),
         outputs = out.tables.len(), dropped = out.dropped, ?took, "compacted");
     Ok(())

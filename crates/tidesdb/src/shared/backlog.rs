@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tidesdb_sync::Event;
 
+use super::pace::Pace;
 use crate::{Error, Result};
 
 /// Immutable memtables in bytes, and the rate at which they are flushed.
@@ -12,8 +13,12 @@ use crate::{Error, Result};
 pub struct Debt {
     /// Bytes of all immutable memtables.
     pub immutable_bytes: AtomicU64,
-    /// Measured flush rate in bytes per second; 0 = not measured yet.
-    pub drain_rate: AtomicU64,
+    /// Measured rate of flushes, in bytes of memtable per second.
+    pub flush_rate: Rate,
+    /// Measured rate of merges, in raw bytes of level 1 per second.
+    pub merge_rate: Rate,
+    /// Schedule of delayed commits.
+    pub pace: Pace,
     /// Advances when the debt fell: a memtable was released, or a compaction finished. A job with nothing to do does
     /// not count as progress.
     pub progress: Event,
@@ -21,6 +26,33 @@ pub struct Debt {
     pub by_memtables: HeldUp,
     /// Writers delayed because level 1 must be compacted.
     pub by_tables: HeldUp,
+}
+
+/// A rate in bytes per second: the moving average of what was measured.
+#[derive(Debug, Default)]
+pub struct Rate(AtomicU64);
+
+/// A new measurement counts as one of this many in the average.
+const RATE_WEIGHT: u64 = 4;
+
+impl Rate {
+    /// Adds a measurement: `bytes` took `took`.
+    pub fn measured(&self, bytes: u64, took: Duration) {
+        let rate = (bytes as f64 / took.as_secs_f64().max(1e-6)) as u64;
+        let mixed = |old: u64| match old {
+            0 => rate.max(1),
+            _ => (old / RATE_WEIGHT * (RATE_WEIGHT - 1)).saturating_add(rate / RATE_WEIGHT).max(1),
+        };
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| Some(mixed(old)));
+    }
+
+    /// Returns the rate; `assumed` if nothing was measured yet.
+    pub fn or(&self, assumed: u64) -> u64 {
+        match self.0.load(Ordering::Relaxed) {
+            0 => assumed,
+            rate => rate,
+        }
+    }
 }
 
 /// How writers were delayed by one cause.
@@ -124,13 +156,6 @@ impl SyncDue {
 }
 
 impl Debt {
-    /// Updates the flush rate: a flush freed `bytes` of memtable in `took`.
-    pub fn flushed(&self, bytes: u64, took: Duration) {
-        let rate = (bytes as f64 / took.as_secs_f64().max(1e-6)) as u64;
-        let old = self.drain_rate.load(Ordering::Relaxed);
-        self.drain_rate.store(if old == 0 { rate } else { (old * 3 + rate) / 4 }, Ordering::Relaxed);
-    }
-
     /// Adds bytes of a memtable that became immutable.
     pub fn add(&self, bytes: u64) {
         self.immutable_bytes.fetch_add(bytes, Ordering::SeqCst);

@@ -7,6 +7,8 @@
 //! Shared          catalog, recovery, background, upload: owns the three and the rest
 //! ```
 
+mod pace;
+
 mod backlog;
 mod maintenance;
 mod read;
@@ -17,6 +19,7 @@ use std::sync::Arc;
 
 pub use backlog::{Debt, HeldUp, Merges, SyncDue};
 pub use maintenance::MaintenanceCtx;
+pub use pace::Pace;
 pub use read::ReadCtx;
 use tidesdb_sync::Mutex;
 pub use write::WriteCtx;

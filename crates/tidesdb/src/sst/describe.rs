@@ -59,7 +59,8 @@ impl Table {
         let read = self.source.read(fence.at, len, &mut disk, &self.name)?;
         let shape = self.decode_keys(fence, near, read, &mut keys)?;
         let block = Block { shape: &shape, bytes: &keys };
-        self.decode_values(fence, block, &read[fence.key_part..], &mut values)?;
+        let end = self.decode_values(fence, block, &read[fence.key_part..], &mut values)?;
+        self.check_padding(fence, end, &read[fence.key_part..])?;
         let mut first_key = Vec::new();
         block.key_into(0, &mut first_key);
         Ok(BlockContent { entries: block.len(), frames: block.frames().count(), first_key })

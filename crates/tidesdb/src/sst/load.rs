@@ -206,14 +206,14 @@ impl Table {
         Ok(shape)
     }
 
-    /// Verifies all frames of a block, passed as `disk`, and stores their values in `values`.
+    /// Verifies all frames of a block, with which `disk` begins, and stores their values in `values`. Returns where the last frame ends.
     pub(super) fn decode_values(
         &self,
         fence: Fence,
         block: Block<'_>,
         disk: &[u8],
         values: &mut Vec<u8>,
-    ) -> Result<()> {
+    ) -> Result<usize> {
         let mut rest = Vec::new();
         // The old content of `values` is not cleared first, because that would be an extra pass per block.
         let (mut len, mut end) = (0, 0);
@@ -239,6 +239,12 @@ impl Table {
             end = frame.at as usize + frame.disk;
         }
         values.truncate(len);
+        Ok(end)
+    }
+
+    /// Checks that a block has only zeros after its frames, which end at `end` of `disk`. Lookups and scans do not need the padding
+    /// and do not check it.
+    pub(super) fn check_padding(&self, fence: Fence, end: usize, disk: &[u8]) -> Result<()> {
         match disk.get(end..) {
             Some(padding) if padding.iter().all(|&byte| byte == 0) => Ok(()),
             _ => Err(self.corrupt(fence.at + (fence.key_part + end) as u64, "padding of a block")),

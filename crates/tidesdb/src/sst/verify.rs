@@ -46,7 +46,8 @@ impl Table {
             let read = window.block(self, &mut walk.near, fence, len)?;
             let shape = self.decode_keys(fence, &mut walk.near, read, &mut keys)?;
             let block = Block { shape: &shape, bytes: &keys };
-            self.decode_values(fence, block, &read[fence.key_part..], &mut values)?;
+            let end = self.decode_values(fence, block, &read[fence.key_part..], &mut values)?;
+            self.check_padding(fence, end, &read[fence.key_part..])?;
             self.verify_entries(b, fence, block, &values, &mut walk)?;
         }
         let found = TableMeta {

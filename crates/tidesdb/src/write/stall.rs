@@ -9,8 +9,9 @@
 //!   0             S = 1/2           H = memtables_bytes_max          bytes of immutable memtables
 //! ```
 //!
-//! Between `S` and `H` the delay grows with the square of the debt, relative to the flush rate, so writers approach the
-//! rate of the disk smoothly. Above `H` a writer waits for a flush; if none makes progress for [`PATIENCE`], the write
+//! Between `S` and `H` the delay grows with the square of the debt, relative to the measured rate at which that debt is paid: by flushes, or by
+//! merges of level 1. So writers approach that rate smoothly. All writers share one schedule ([`crate::shared::Pace`]), so many small commits wait as long as
+//! few large ones. Above `H` a writer waits for a flush; if none makes progress for [`PATIENCE`], the write
 //! fails with `Busy` and nothing was done. A family with too many tables in level 1 feeds the same curve.
 //!
 //! A memtable that holds one large batch counts as one write buffer, so that small commits continue while it is
@@ -34,12 +35,18 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// that jumps, as after the machine slept, proves nothing about flushing.
 const LOOK: Duration = Duration::from_millis(100);
 const LOOKS_MIN: u32 = 20;
-/// Flush rate assumed before one is measured, in bytes per second.
-const DRAIN_RATE_ASSUMED: u64 = 200 << 20;
-/// Longest delay of one commit.
-const DELAY_MAX: Duration = Duration::from_millis(20);
-/// Delays shorter than this are not worth a system call.
+/// Rates assumed before one is measured, in bytes per second.
+const FLUSH_RATE_ASSUMED: u64 = 200 << 20;
+const MERGE_RATE_ASSUMED: u64 = 50 << 20;
+/// Writers may write at `rate / (STEEPNESS * weight^2)`, where the weight rises from 0 to 1 between the start of the delays and the stop. So
+/// they reach the rate at which debt is paid at a weight of 0.8, before they are stopped.
+const STEEPNESS: f64 = 1.5;
+/// Most that one commit adds to the schedule, in seconds.
+const COST_MAX: f64 = 1.0;
+/// A shorter delay is not worth a system call; a later commit pays it.
 const DELAY_MIN: Duration = Duration::from_micros(50);
+/// A delayed writer checks after this time whether the debt is paid.
+const SLICE: Duration = Duration::from_millis(10);
 /// Tables in level 1 at which writers slow down, and at which they stop: the larger of the first number, and the second
 /// number times the compaction trigger.
 const L1_SLOW: (usize, usize) = (12, 2);
@@ -50,29 +57,50 @@ const L1_STOP: (usize, usize) = (24, 3);
 /// # Errors
 /// `Busy` if nothing made progress for a long time.
 pub(super) fn admit(ctx: &WriteCtx, batch: &WriteBatch) -> Result<()> {
-    let (debt, cause) = debt(ctx, batch);
-    if debt <= 0.5 || ctx.options.background_threads == Some(0) {
+    let debt = debt(ctx, batch);
+    if debt.share <= 0.5 || ctx.options.background_threads == Some(0) {
         return Ok(());
     }
-    if debt >= 1.0 {
+    if debt.share >= 1.0 {
         return stop(ctx, batch);
     }
-    let rate = match ctx.debt.drain_rate.load(Ordering::Relaxed) {
-        0 => DRAIN_RATE_ASSUMED,
-        rate => rate,
-    };
-    let weight = (debt - 0.5) * 2.0;
-    let delay = Duration::from_secs_f64(batch.bytes() as f64 / rate as f64 * weight * weight).min(DELAY_MAX);
-    if delay >= DELAY_MIN {
-        cause.nanos.fetch_add(delay.as_nanos() as u64, Ordering::Relaxed);
-        cause.slowed.fetch_add(1, Ordering::Relaxed);
-        ctx.env.clock.sleep(delay);
+    let clock = &ctx.env.clock;
+    let now = clock.mono();
+    let weight = (debt.share - 0.5) * 2.0;
+    let cost = batch.bytes() as f64 / debt.rate as f64 * STEEPNESS * weight * weight;
+    let wait = ctx.debt.pace.reserve(now, Duration::from_secs_f64(cost.min(COST_MAX)));
+    if wait >= DELAY_MIN {
+        debt.cause.slowed.fetch_add(1, Ordering::Relaxed);
+        sleep_until(ctx, batch, now + wait);
+        let waited = clock.mono().saturating_sub(now);
+        debt.cause.nanos.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
     }
     Ok(())
 }
 
-/// Debt as a fraction of the limit (0.5 starts the delays, 1 stops writers), and the larger of its two causes.
-fn debt<'a>(ctx: &'a WriteCtx, batch: &WriteBatch) -> (f64, &'a HeldUp) {
+/// Sleeps until `end` or until the debt is paid.
+#[cold]
+fn sleep_until(ctx: &WriteCtx, batch: &WriteBatch, end: Duration) {
+    loop {
+        let left = end.saturating_sub(ctx.env.clock.mono());
+        if left.is_zero() || debt(ctx, batch).share <= 0.5 {
+            return;
+        }
+        ctx.env.clock.sleep(left.min(SLICE));
+    }
+}
+
+/// What the writers of a batch owe.
+struct Owed<'a> {
+    /// Fraction of the limit: 0.5 starts the delays, 1 stops writers.
+    share: f64,
+    /// The larger of the two causes.
+    cause: &'a HeldUp,
+    /// Bytes per second at which this debt is paid.
+    rate: u64,
+}
+
+fn debt<'a>(ctx: &'a WriteCtx, batch: &WriteBatch) -> Owed<'a> {
     let counted = ctx.debt.immutable_bytes.load(Ordering::Relaxed);
     let bytes = if batch.bytes() < LARGE_BYTES_MIN { counted } else { counted.max(bytes_waiting(ctx)) };
     let memory = bytes as f64 / ctx.options.memtables_bytes_max.max(1) as f64;
@@ -86,7 +114,12 @@ fn debt<'a>(ctx: &'a WriteCtx, batch: &WriteBatch) -> (f64, &'a HeldUp) {
         debt if debt > 0.0 && ctx.merges.are_stuck() => 0.0,
         debt => debt,
     };
-    if tables > memory { (tables, &ctx.debt.by_tables) } else { (memory, &ctx.debt.by_memtables) }
+    let debt = &ctx.debt;
+    if tables > memory {
+        Owed { share: tables, cause: &debt.by_tables, rate: debt.merge_rate.or(MERGE_RATE_ASSUMED) }
+    } else {
+        Owed { share: memory, cause: &debt.by_memtables, rate: debt.flush_rate.or(FLUSH_RATE_ASSUMED) }
+    }
 }
 
 /// Bytes of all immutable memtables.
@@ -110,13 +143,13 @@ fn table_debt(tables: usize, trigger: usize) -> f64 {
 
 #[cold]
 fn stop(ctx: &WriteCtx, batch: &WriteBatch) -> Result<()> {
-    let cause = debt(ctx, batch).1;
+    let cause = debt(ctx, batch).cause;
     cause.stopped.fetch_add(1, Ordering::Relaxed);
     let started = ctx.env.clock.mono();
     let (mut idle_since, mut idle_looks) = (started, 0);
-    while debt(ctx, batch).0 >= 1.0 {
+    while debt(ctx, batch).share >= 1.0 {
         let seen = ctx.debt.progress.current();
-        if debt(ctx, batch).0 < 1.0 {
+        if debt(ctx, batch).share < 1.0 {
             break;
         }
         ctx.check_writable()?;

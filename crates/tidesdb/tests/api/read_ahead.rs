@@ -220,6 +220,11 @@ fn rows_before_damage_are_shown() {
         let mut shown = 0;
         let error = cursor.seek_to_first().err().unwrap_or_else(|| {
             loop {
+                if !cursor.valid() {
+                    // The padding of a block: all rows are intact, but the table is not what was written.
+                    assert_eq!(shown, 2000);
+                    break db.verify().unwrap().damage.remove(0);
+                }
                 assert_eq!(cursor.key(), key(shown), "damage at {at}");
                 if let Err(e) = cursor.value() {
                     ends[0] += 1;
@@ -235,7 +240,7 @@ fn rows_before_damage_are_shown() {
         });
         assert!(error.is_corruption(), "{error}");
         let first_lost = (0..2000).position(|n| db.get(&key(n)).is_err());
-        assert_eq!(first_lost, Some(shown as usize), "damage at {at}");
+        assert_eq!(first_lost, (shown < 2000).then_some(shown as usize), "damage at {at}");
     }
     assert!(ends.iter().all(|n| *n > 0), "values and keys were damaged: {ends:?}");
 }
