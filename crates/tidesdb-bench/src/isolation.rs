@@ -66,10 +66,10 @@ impl Isolation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Contention {
-    /// Each thread has keys of its own.
+    /// Each thread has its own keys.
     #[default]
     Low,
-    /// All threads share [`HOT`] keys, or as many as a transaction has operations.
+    /// All threads share [`HOT`] keys, or the number of operations of a transaction if that is more.
     High,
 }
 

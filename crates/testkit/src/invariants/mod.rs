@@ -13,7 +13,6 @@
 //! For every image of the disk, the opened database must satisfy the following. The invariant holds. The receipts are
 //! those of the first `n` commits for some `n`, including all commits acknowledged as durable. Every key holds the
 //! value that these commits left. In addition, the invariant holds in every snapshot and in every open transaction.
-//! invariant is true at any time.
 
 mod judge;
 mod play;

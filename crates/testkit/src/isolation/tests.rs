@@ -1,3 +1,5 @@
+//! The checker on hand-made records and on a real run.
+
 use super::*;
 
 fn record(level: Isolation, snapshot: u64, end: End) -> Record {

@@ -1,4 +1,4 @@
-//! Values of a gigabyte.
+//! The suite `1gb`: values of 1 GiB.
 
 use crate::keys::Pattern::Seq;
 use crate::spec::Spec;

@@ -113,7 +113,7 @@ pub(super) fn old() -> Vec<Spec> {
     .concat()
 }
 
-/// Tests 1 to 12 with a cache of 64 MiB, 13 to 25 with 6 GB.
+/// Tests 1 to 12 with a cache of 64 MiB, tests 13 to 25 with 6 GiB.
 pub(super) fn standard() -> Vec<Spec> {
     let base = reference(6 << 30);
     let durable = Spec { durability: Durability::Device, ..base.clone() };
