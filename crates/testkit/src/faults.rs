@@ -128,7 +128,7 @@ fn plans(ops: &[Op], k: usize) -> Vec<Plan> {
     for &errno in errnos(op.kind) {
         let once = Fault::errno(errno).on(op.kind).path_ends(ending(op)).skip(alike as u64);
         let for_ever = Fault::errno(errno).on(op.kind).skip(earlier).forever();
-        for (how, fault) in [("once", once), ("for ever", for_ever)] {
+        for (how, fault) in [("once", once), ("permanently", for_ever)] {
             plans.push(Plan {
                 what: format!(
                     "errno {errno} {how} from call {k}: {:?} {} at {}",

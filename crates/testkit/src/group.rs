@@ -190,7 +190,7 @@ fn look(db: &Db, second: &Family, seen: &[Seen]) -> Result<(), String> {
                 return Err(format!("commit {n} of thread {thread} is torn"));
             }
             if a.is_none() && seen.acked.contains(&n) {
-                return Err(format!("acknowledged commit {n} of thread {thread} is gone"));
+                return Err(format!("acknowledged commit {n} of thread {thread} is missing"));
             }
             if a.is_some() && !may {
                 return Err(format!("commit {n} of thread {thread} exists, but was refused"));

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn order_matters() {
+    fn rows_must_be_in_order_and_known() {
         let mut check = check(64, false);
         assert_eq!(check.row(false, Some(4), b"000000000000005\0", b""), 5);
         assert_eq!(check.verdict(), Ok(()));

@@ -241,7 +241,7 @@ fn check(db: &Db, plan: Plan, acked: &[u64], gone: &[u64]) -> Result<(), String>
         match (got, gone.contains(n)) {
             (Some(v), false) if *v == *plan.value(*n) => {}
             (None, true) => {}
-            (None, false) => return Err(format!("acknowledged commit {n} is gone")),
+            (None, false) => return Err(format!("acknowledged commit {n} is missing")),
             _ => return Err(format!("commit {n} is wrong")),
         }
     }

@@ -97,7 +97,7 @@ fn results_survive_json() {
 }
 
 #[test]
-fn medians_are_medians() {
+fn spreads_hold_minimum_median_and_maximum() {
     assert_eq!(Spread::of(vec![3.0, 1.0, 2.0, 10.0]), Spread { low: 1.0, median: 2.5, high: 10.0 });
     assert_eq!(Spread::of(Vec::new()), Spread::default());
 }

@@ -74,7 +74,7 @@ fn everywhere(records: &[Record], finals: &[(Key, &[u64])], expected: &[Anomaly]
 }
 
 #[test]
-fn good_histories_are_good() {
+fn correct_histories_have_no_anomalies() {
     everywhere(&[], &[], &[]);
     let one_after_the_other = [
         tx().appends(1, &[], 10).appends(2, &[], 20),
