@@ -1,7 +1,7 @@
-//! Damage to one file, and where a file may be damaged without anybody having to notice: the list of declared padding.
+//! Damage to one file, and the list of places where damage may go unnoticed (declared padding).
 //!
-//! The list is part of the formats. A byte that is not on it is covered by a checksum or must be zero, so a change of it
-//! must be met by an error.
+//! The list is part of the formats. Every byte that is not on it is covered by a checksum or must be zero, so a change
+//! of it must cause an error.
 
 use std::ops::Range;
 
@@ -10,43 +10,43 @@ use crate::rng::Rng;
 /// One change of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Damage {
-    /// The byte at an offset becomes another.
+    /// Replaces the byte at an offset.
     Byte(u64, u8),
-    /// The file is cut to a length.
+    /// Truncates the file to a length.
     Cut(u64),
-    /// Bytes are appended.
+    /// Appends bytes.
     Append(Vec<u8>),
-    /// Two blocks change places.
+    /// Swaps two blocks.
     Swap {
-        /// Offset of the first.
+        /// Offset of the first block.
         a: u64,
-        /// Offset of the second.
+        /// Offset of the second block.
         b: u64,
-        /// Length of each.
+        /// Length of each block.
         len: u64,
     },
-    /// Bytes of another file are written over a block.
+    /// Overwrites a block with bytes of another file.
     Graft {
         /// Offset in this file.
         at: u64,
-        /// What is written there.
+        /// Bytes to write.
         bytes: Vec<u8>,
-        /// Where they come from.
+        /// Origin of the bytes.
         from: String,
     },
-    /// The file is gone.
+    /// Removes the file.
     Missing,
-    /// The file has the content of another.
+    /// Replaces the content by that of another file.
     Replaced {
-        /// That content.
+        /// New content.
         bytes: Vec<u8>,
-        /// Where it comes from.
+        /// Origin of the content.
         by: String,
     },
 }
 
 impl Damage {
-    /// The file after the damage; `None` if it is gone.
+    /// Returns the file after the damage; `None` if it is removed.
     pub fn apply(&self, old: &[u8]) -> Option<Vec<u8>> {
         let mut new = old.to_vec();
         match self {
@@ -81,33 +81,34 @@ impl Damage {
     }
 }
 
-/// One file of a database that is damaged.
+/// One file of a database that gets damaged.
 #[derive(Clone, Debug)]
 pub struct Victim {
-    /// Its name.
+    /// File name.
     pub name: String,
-    /// Its content.
+    /// Original content.
     pub bytes: Vec<u8>,
-    /// Where a change may go unnoticed, and why.
+    /// Ranges in which a change may go unnoticed, and why.
     pub declared: Vec<(Range<u64>, &'static str)>,
-    /// Why nobody has to notice that the file is gone, if so.
+    /// Why the absence of the file may go unnoticed, if so.
     pub may_go: Option<&'static str>,
 }
 
 const PAGE: u64 = 4096;
 const PAD: u8 = 2;
 const SEAL: u8 = 3;
-const LAST_SEALS: &str = "the seals at the end of a log, which promise for what is before them";
+const LAST_SEALS: &str = "the seals at the end of a log, which vouch for the records before them";
 
 impl Victim {
-    /// The file `name`. `current` is the manifest in force; `closed`: the database was closed in order.
+    /// Describes the file `name`. `current` is the manifest in force; `closed` is true if the database was closed
+    /// cleanly.
     pub fn new(name: &str, bytes: Vec<u8>, current: &str, closed: bool) -> Self {
         let len = bytes.len() as u64;
         let whole = |why| vec![(0..u64::MAX, why)];
         let declared = match name.rsplit_once('.').map_or(name, |(_, ext)| ext) {
             "LOCK" => whole("the lock file has no content"),
-            "RESERVE" => whole("the reserve of the disk, whose bytes mean nothing"),
-            "free" => whole("a log segment that waits for reuse"),
+            "RESERVE" => whole("the reserve of disk space, whose bytes are not used"),
+            "free" => whole("a log segment kept for reuse"),
             "orphan" | "lost" => whole("a file set aside"),
             "manifest" if name != current => whole("a manifest that is not in force"),
             "manifest" => manifest(&bytes, closed),
@@ -121,8 +122,9 @@ impl Victim {
         Self { name: name.to_owned(), bytes, declared, may_go }
     }
 
-    /// Why a log may lose what it holds in silence, being `new`: from the first damaged record on nothing is whole, both of the seals
-    /// that promised for it included. They lie a page apart, so that takes damage at two places.
+    /// Returns why a log with the content `new` may lose records without an error, if so. This is the case if all
+    /// records from the first damaged one on are damaged, including both seals that vouch for them. The seals lie a
+    /// page apart, so this takes damage at two places.
     pub fn nothing_tells(&self, new: Option<&[u8]>) -> Option<&'static str> {
         let new = new.filter(|_| self.name.ends_with(".wal"))?;
         let touched = |range: &Range<u64>| {
@@ -136,7 +138,7 @@ impl Victim {
         all.then_some("a record and both seals after it, at two places")
     }
 
-    /// Why nobody has to notice that the file became `new`; `None` if somebody has to.
+    /// Returns why the change of the file to `new` may go unnoticed; `None` if it must be detected.
     pub fn excuse(&self, new: Option<&[u8]>) -> Option<&'static str> {
         let Some(new) = new else { return self.may_go };
         let changed = (0..self.bytes.len().max(new.len()) as u64)
@@ -155,9 +157,10 @@ fn word(bytes: &[u8], at: u64) -> u32 {
     bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)
 }
 
-/// The four mark pages repeat each other; behind the records of a manifest that was not closed an append may have been torn.
+/// Returns the declared ranges of a manifest. The four mark pages repeat each other. After the records of a manifest
+/// that was not closed, an append may have been torn.
 fn manifest(bytes: &[u8], closed: bool) -> Vec<(Range<u64>, &'static str)> {
-    let mut out = vec![(PAGE..5 * PAGE, "one of the four marks of a manifest; the others say the same")];
+    let mut out = vec![(PAGE..5 * PAGE, "one of the four marks of a manifest, which repeat each other")];
     if !closed {
         let (mut end, mut number) = (5 * PAGE, 1);
         while word(bytes, end + 8) == number {
@@ -169,7 +172,7 @@ fn manifest(bytes: &[u8], closed: bool) -> Vec<(Range<u64>, &'static str)> {
     out
 }
 
-/// The records of a log segment, with their kinds, up to a pad or the end.
+/// Returns the records of a log segment with their kinds, up to a pad or the end.
 fn records(bytes: &[u8]) -> Vec<(Range<u64>, u8)> {
     let (mut out, mut pos) = (Vec::new(), PAGE);
     while pos + 32 <= bytes.len() as u64 && word(bytes, pos + 8) != 0 {
@@ -184,8 +187,8 @@ fn records(bytes: &[u8]) -> Vec<(Range<u64>, u8)> {
     out
 }
 
-/// The body of a pad, what follows the last record, and the seals at the end: they promise for the records before them, and
-/// nothing promises for them.
+/// Returns the declared ranges of a log segment: the body of a pad, the bytes after the last record, and the seals at
+/// the end. Those seals vouch for the records before them; nothing vouches for the seals.
 fn wal(bytes: &[u8]) -> Vec<(Range<u64>, &'static str)> {
     let (mut pos, mut seals) = (PAGE, PAGE);
     let len = bytes.len() as u64;
@@ -201,8 +204,8 @@ fn wal(bytes: &[u8]) -> Vec<(Range<u64>, &'static str)> {
     vec![(seals..pos, LAST_SEALS), (pos..len, "what follows the last record of a log segment")]
 }
 
-/// All damage to `victim` that a sweep tries: every `stride`-th byte each way, every `stride`-th length, and `blocks` swaps and
-/// grafts of 64 to 512 bytes.
+/// Returns all damage to `victim` that a sweep tries: changes of every `stride`-th byte, truncation at every
+/// `stride`-th length, and `blocks` swaps and grafts of 64 to 512 bytes.
 pub fn all(victim: &Victim, others: &[Victim], stride: u64, blocks: u64, rng: &mut Rng) -> Vec<Damage> {
     let len = victim.bytes.len() as u64;
     let mut out = Vec::new();
@@ -211,7 +214,7 @@ pub fn all(victim: &Victim, others: &[Victim], stride: u64, blocks: u64, rng: &m
         let flipped = old ^ 1 << rng.below(8);
         out.extend([flipped, 0, 0xFF].into_iter().filter(|b| *b != old).map(|b| Damage::Byte(at, b)));
     }
-    // A longer stride in long runs of one byte, where neighbouring cuts are alike.
+    // Use a longer stride within runs of zeros, where neighbouring truncations are equivalent.
     for at in (rng.below(stride)..len).step_by(stride as usize) {
         let plain = at + 64 < len && victim.bytes[at as usize..at as usize + 64].iter().all(|b| *b == 0);
         if !plain || at.is_multiple_of(512) {
@@ -238,12 +241,12 @@ pub fn all(victim: &Victim, others: &[Victim], stride: u64, blocks: u64, rng: &m
     out
 }
 
-/// A random swap and a random graft.
+/// Returns a random swap and a random graft.
 fn block(victim: &Victim, others: &[Victim], rng: &mut Rng) -> Vec<Damage> {
     let mut out = Vec::new();
     let len = victim.bytes.len() as u64;
     let size = [64, 128, 512][rng.below(3) as usize];
-    // Half of the time somewhere near the data.
+    // Choose a place near the data half of the time.
     let used = victim.bytes.iter().rposition(|b| *b != 0).map_or(0, |at| at as u64 + 1);
     let reach = if rng.one_in(2) { used.clamp(size + 1, len.max(size + 1)) } else { len };
     if len >= 2 * size {

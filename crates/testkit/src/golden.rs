@@ -1,8 +1,9 @@
-//! Databases that earlier formats left behind: what was written to them, so that every later version can be held to it.
+//! Databases written by earlier formats, and their expected contents, so that every later version can be checked
+//! against them.
 //!
-//! `crates/testkit/golden/N` holds the files of format `N`: `closed` was closed in order, `killed` was copied from under a
-//! running database, its log still full. The test `golden` opens each. The program `golden` writes a new set; a set that was
-//! once released is never written again.
+//! `crates/testkit/golden/N` has the files of format `N`: `closed` was closed cleanly; `killed` was copied from a
+//! running database with rows that are only in its log. The test `golden` opens each. The program `golden` writes a new
+//! set; a released set is never rewritten.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -12,9 +13,9 @@ use std::{fs, io};
 
 use tidesdb::{Comparator, Compression, Db, FamilyOptions, MemtableKind, OpenOptions, Result, SyncMode};
 
-/// The families, each with settings of its own.
+/// Names of the families; each family has its own settings.
 pub const FAMILIES: [&str; 5] = ["default", "reverse", "by length", "plain", "zstd"];
-/// Expiry of rows that live for ever, as far as tests go: 2100-01-01.
+/// Expiry of rows that must not expire during any test: 2100-01-01.
 const FAR: u32 = 4_102_444_800;
 
 /// Rows of a family, in byte order.
@@ -32,7 +33,7 @@ enum Step {
     Compact,
 }
 
-/// A key order that the library does not know: shorter keys first.
+/// Returns a key order that the library does not know: shorter keys first.
 #[must_use]
 pub fn by_length() -> Comparator {
     Comparator::custom("golden.by-length", |a: &[u8], b: &[u8]| -> Ordering {
@@ -40,7 +41,7 @@ pub fn by_length() -> Comparator {
     })
 }
 
-/// The settings of family number `family`.
+/// Returns the settings of family number `family`.
 #[must_use]
 pub fn options_of(family: usize) -> FamilyOptions {
     let base = FamilyOptions::default();
@@ -59,7 +60,7 @@ pub fn options_of(family: usize) -> FamilyOptions {
     }
 }
 
-/// How the databases are opened: small files, everything durable, no threads.
+/// Sets the options of the databases: small files, everything durable, no threads.
 pub fn configured(options: OpenOptions) -> OpenOptions {
     options
         .sync(SyncMode::Full)
@@ -71,7 +72,7 @@ pub fn configured(options: OpenOptions) -> OpenOptions {
 /// Writes `closed` and `killed` into `dir`.
 ///
 /// # Errors
-/// Those of the database and of the file system.
+/// Returns the errors of the database and of the file system.
 pub fn write(dir: &Path) -> std::result::Result<(), Box<dyn Error>> {
     let (closed, killed) = (dir.join("closed"), dir.join("killed"));
     let db = configured(Db::options(&closed)).comparator(by_length()).open()?;
@@ -93,7 +94,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What each family must hold.
+/// Returns the expected contents of each family.
 #[must_use]
 pub fn expected() -> Vec<Rows> {
     let mut all = vec![Rows::new(); FAMILIES.len()];
@@ -134,7 +135,8 @@ fn apply(db: &Db, steps: &[Step]) -> Result<()> {
     Ok(())
 }
 
-/// Steps whose results are in tables: rounds over the same keys, with a merge between them.
+/// Returns the steps whose results are stored in tables: rounds over the same keys, with a merge after the second
+/// round.
 fn flushed() -> Vec<Step> {
     let mut steps = Vec::new();
     for round in 0..3 {
@@ -148,7 +150,7 @@ fn flushed() -> Vec<Step> {
             steps.push(Step::SingleDelete(family, once));
             steps.push(Step::PutExpiring(family, format!("far {round}").into_bytes(), value(round, round)));
         }
-        // Only byte order agrees with the model on what lies between two keys.
+        // Only families in byte order agree with the model about the keys between two keys.
         steps.extend([0, 3, 4].map(|family| Step::DeleteRange(family, key(20 + round), key(23 + round))));
         steps.push(Step::Flush);
         if round == 1 {
@@ -158,7 +160,7 @@ fn flushed() -> Vec<Step> {
     steps
 }
 
-/// Steps that are in the log alone when the database is killed.
+/// Returns the steps whose results are only in the log when the database is killed.
 fn logged() -> Vec<Step> {
     let mut steps = Vec::new();
     for family in 0..FAMILIES.len() {
@@ -174,14 +176,14 @@ fn put(family: usize, n: usize, round: usize) -> Step {
     Step::Put(family, key(n), value(n, round))
 }
 
-/// Keys of several lengths.
+/// Returns a key; keys have several lengths.
 fn key(n: usize) -> Vec<u8> {
     let mut key = format!("{n:03}").into_bytes();
     key.resize(3 + n % 9, b'k');
     key
 }
 
-/// Values of several lengths, some empty, some beyond the threshold of the value log.
+/// Returns a value; values have several lengths, some are empty, some exceed the threshold of the value log.
 fn value(n: usize, round: usize) -> Vec<u8> {
     let len = [0, 1, 20, 90, 400, 1500][(n + round) % 6];
     (0..len).map(|i| (n * 7 + round * 31 + i / 5) as u8).collect()

@@ -1,7 +1,8 @@
-//! T10 with company: one to eight threads commit at once, in mode full, and one sync or write fails.
+//! T10 with group commit: one to eight threads commit concurrently in sync mode `Full`, and one sync or write fails.
 //!
-//! Required: who is in the group that failed is told; nothing that began after that is acknowledged; what was acknowledged, or
-//! seen by a reader, is there after the next open and after a power loss, each commit whole, and what was refused is not.
+//! Requirements: every commit in the failed group returns an error. No commit that began after that is acknowledged.
+//! Commits that were acknowledged, or seen by a reader, exist after the next open and after a power loss. Every commit
+//! is atomic. Refused commits do not exist.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -18,7 +19,7 @@ use crate::world::{Config, PATH};
 const COMMITS_EACH: u64 = 30;
 const SECOND: &str = "second";
 
-/// What one committer saw.
+/// Results of one committing thread.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     acked: BTreeSet<u64>,
@@ -27,7 +28,7 @@ struct Seen {
     errors: u64,
 }
 
-/// Runs `cases` cases from `seed` on.
+/// Runs `cases` cases, starting from `seed`.
 pub fn many(seed: u64, cases: u64, mut begin: impl FnMut(&str)) -> Totals {
     let mut totals = Totals::default();
     for n in 0..cases {
@@ -89,12 +90,12 @@ fn one(seed: u64) -> Result<Outcome, String> {
     });
     let struck = disk.struck(fault);
     if let Some(late) = seen.iter().find_map(|s| s.late.first()) {
-        return Err(format!("commit {late} was acknowledged after a failure had been told"));
+        return Err(format!("commit {late} was acknowledged after another commit had reported a failure"));
     }
     disk.clear_faults();
     let mut seen = seen;
     look(&db, &second, &seen).map_err(|e| format!("live: {e}"))?;
-    // Who is in doubt may be shown, but then it is durable.
+    // A commit with an unknown result may be visible, but then it must be durable.
     show(&db, &mut seen)?;
     let poisoned = failed.load(SeqCst);
     drop(second);
@@ -160,7 +161,7 @@ fn reopened(disk: SimDisk, config: &Config, seed: u64, seen: &[Seen]) -> Result<
     result
 }
 
-/// What is in doubt and visible counts as acknowledged from now on.
+/// Treats visible commits with an unknown result as acknowledged from now on.
 fn show(db: &Db, seen: &mut [Seen]) -> Result<(), String> {
     for (thread, seen) in seen.iter_mut().enumerate() {
         for n in std::mem::take(&mut seen.unknown) {
@@ -175,7 +176,8 @@ fn show(db: &Db, seen: &mut [Seen]) -> Result<(), String> {
     Ok(())
 }
 
-/// Every commit is whole; acknowledged ones are there, refused ones are not, those in doubt may be.
+/// Checks that every commit is atomic, that acknowledged ones exist and that refused ones do not. Commits with an
+/// unknown result may exist.
 fn look(db: &Db, second: &Family, seen: &[Seen]) -> Result<(), String> {
     for (thread, seen) in seen.iter().enumerate() {
         for n in 0..COMMITS_EACH {
@@ -188,10 +190,10 @@ fn look(db: &Db, second: &Family, seen: &[Seen]) -> Result<(), String> {
                 return Err(format!("commit {n} of thread {thread} is torn"));
             }
             if a.is_none() && seen.acked.contains(&n) {
-                return Err(format!("acknowledged commit {n} of thread {thread} is gone"));
+                return Err(format!("acknowledged commit {n} of thread {thread} is missing"));
             }
             if a.is_some() && !may {
-                return Err(format!("commit {n} of thread {thread} is there, and was refused"));
+                return Err(format!("commit {n} of thread {thread} exists, but was refused"));
             }
         }
     }

@@ -1,5 +1,6 @@
-//! What the tests of the whole engine share: a model that is obviously right, scripts of operations, and runners that
-//! crash, fail and damage the engine while a script runs and compare what is left with the model.
+//! Shared parts of the tests of the whole engine: a model that is simple enough to be verified by reading, scripts of
+//! operations, and runners. The runners crash, fault and damage the engine while a script runs, and compare the
+//! remaining data with the model.
 
 pub mod rng;
 pub mod report;

@@ -1,46 +1,46 @@
-//! The truth: ordered maps with every commit remembered, small enough to be checked by reading it.
+//! The model: ordered maps and all commits, small enough to be verified by reading.
 
 use std::collections::BTreeMap;
 
 /// Contents of all families, by name.
 pub type Contents = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
-/// Number of a family in the order of creation; names may be reused, numbers are not.
+/// Number of a family, in the order of creation. Names may be reused, numbers are not.
 pub type FamilyNo = usize;
 
 /// One operation of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Op {
-    /// The family.
+    /// Family.
     pub family: FamilyNo,
-    /// The key.
+    /// Key.
     pub key: Vec<u8>,
-    /// The new value, or `None` for a delete.
+    /// New value, or `None` for a delete.
     pub value: Option<Vec<u8>>,
-    /// When the value expires, in UNIX seconds; 0 = never.
+    /// Expiry in UNIX seconds; 0 means never.
     pub expiry: u32,
-    /// Whether a delete is a single-delete.
+    /// Whether a delete is a single delete.
     pub single: bool,
-    /// If set, everything from `key` on and before this is deleted.
+    /// If set, all keys from `key`, inclusive, to this one, exclusive, are deleted.
     pub until: Option<Vec<u8>>,
 }
 
 /// Keys with value and expiry.
 type Rows<'m> = BTreeMap<&'m [u8], (&'m [u8], u32)>;
 
-/// Commits and families of one database, from its creation on.
+/// Commits and families of one database, since its creation.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
-    /// Every commit that was tried, in order.
+    /// Every attempted commit, in order.
     pub commits: Vec<Vec<Op>>,
-    /// Names of families that exist, by number.
+    /// Names of the existing families, by number.
     pub families: BTreeMap<FamilyNo, String>,
-    /// How many families were ever made.
+    /// Number of families ever created.
     pub families_made: usize,
 }
 
 impl Model {
-    /// What every family holds after the first `commits` commits, for a reader at wall time `now`.
+    /// Returns the contents of all families after the first `commits` commits, at wall time `now`.
     pub fn contents(&self, families: &BTreeMap<FamilyNo, String>, commits: usize, now: u32) -> Contents {
         let mut maps: BTreeMap<FamilyNo, Rows<'_>> =
             families.keys().map(|no| (*no, BTreeMap::new())).collect();

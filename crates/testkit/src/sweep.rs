@@ -1,6 +1,6 @@
-//! T27: every byte of every file of a database is damaged. Either somebody says so, or nothing is lost and the place is
-//! declared padding (see [`crate::damage`]). Nothing is ever silently lost or wrong, nothing panics, and an open that meets
-//! damage deletes and shortens no file.
+//! T27: every byte of every file of a database is damaged. Either the damage is reported, or nothing is lost and the
+//! place is declared padding (see [`crate::damage`]). Data is never silently lost or wrong, nothing panics, and an open
+//! that encounters damage does not delete or shorten any file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,48 +15,48 @@ use crate::model::Contents;
 use crate::rng::Rng;
 use crate::world::{Config, PATH};
 
-/// Names of the databases that are damaged.
+/// Names of the databases to damage.
 pub const SHAPES: [&str; 6] =
     ["sealed log", "sealed log, machine stopped", "closed", "closed, plain", "mixed", "many tables"];
 
-/// What became of a damaged database.
+/// Result for a damaged database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// Somebody said so.
+    /// The damage was reported.
     Detected,
-    /// All is there, and the reason why that may be.
+    /// All data is intact, and this is the declared reason.
     Harmless(&'static str),
-    /// All is there, and nothing says why that may be.
+    /// All data is intact, but no declaration says that the damage may go unnoticed.
     Undeclared,
-    /// A promise is broken.
+    /// A promise was broken.
     Broken(String),
 }
 
 /// Figures of one kind of file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Files.
+    /// Number of files.
     pub files: u64,
-    /// Bytes of them.
+    /// Total size of the files in bytes.
     pub bytes: u64,
-    /// Changes tried.
+    /// Number of changes tried.
     pub mutations: u64,
-    /// Changes that were told.
+    /// Number of changes that were reported.
     pub detected: u64,
-    /// Changes of declared padding.
+    /// Number of changes of declared padding.
     pub harmless: u64,
-    /// Changes that nobody told of, outside of declared padding, though nothing was lost.
+    /// Number of changes outside declared padding that were not reported, although nothing was lost.
     pub undeclared: u64,
-    /// Lost or wrong data, panics, deleted files.
+    /// Number of changes with lost or wrong data, panics or deleted files.
     pub silent: u64,
 }
 
-/// Figures by kind of file, and how often each entry of the list of declared padding was needed.
+/// Figures by kind of file, and how often each declaration of padding applied.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// By kind of file.
+    /// Figures by kind of file.
     pub kinds: BTreeMap<String, Figures>,
-    /// By declaration.
+    /// Number of changes by declaration.
     pub declared: BTreeMap<&'static str, u64>,
     told: u64,
 }
@@ -79,7 +79,7 @@ impl Report {
         }
     }
 
-    /// The sum over all kinds.
+    /// Returns the sum over all kinds.
     pub fn total(&self) -> Figures {
         let mut sum = Figures::default();
         for f in self.kinds.values() {
@@ -95,9 +95,9 @@ impl Report {
     }
 }
 
-const LOST_KEY: &str = "a lost key without an error";
+const LOST_KEY: &str = "a key was lost without an error";
 
-/// A database to be damaged, and what it holds.
+/// A database to damage, and its contents.
 pub struct Subject {
     disk: SimDisk,
     config: Config,
@@ -107,10 +107,10 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Builds the database of that number in [`SHAPES`].
+    /// Builds the database with that number in [`SHAPES`].
     ///
     /// # Errors
-    /// Those of the engine, as text.
+    /// Returns the engine's error as text.
     pub fn build(shape: usize, seed: u64) -> Result<Self, String> {
         let compression = match shape {
             3 => Compression::None,
@@ -142,12 +142,12 @@ impl Subject {
         Ok(Self { disk, config, contents, victims, name: SHAPES[shape] })
     }
 
-    /// Its files.
+    /// Returns the files of the database.
     pub fn victims(&self) -> &[Victim] {
         &self.victims
     }
 
-    /// Damages every file: every `stride`-th byte, and `blocks` random blocks of each.
+    /// Damages every file: every `stride`-th byte, and `blocks` random blocks of each file.
     pub fn sweep(&self, stride: u64, blocks: u64, seed: u64, mut begin: impl FnMut(&str)) -> Report {
         let mut rng = Rng::new(seed);
         let mut report = Report::default();
@@ -166,12 +166,7 @@ impl Subject {
                     }
                     Verdict::Undeclared => {
                         figures.undeclared += 1;
-                        report.tell(
-                            self.name,
-                            victim,
-                            &damage,
-                            "nobody noticed, and it is no declared padding",
-                        );
+                        report.tell(self.name, victim, &damage, "not reported, and not declared as padding");
                     }
                     Verdict::Broken(what) => {
                         figures.silent += 1;
@@ -193,7 +188,7 @@ impl Subject {
             None => disk.remove_file(&path),
         };
         if let Err(e) = done {
-            return Verdict::Broken(format!("the damage could not be done: {e}"));
+            return Verdict::Broken(format!("cannot damage the file: {e}"));
         }
         let (env, disk, _clock) = sim::env_on(disk, 99);
         disk.log_ops(false);
@@ -209,11 +204,11 @@ impl Subject {
         };
         match met {
             Met::RefusedOpen => match lost_file(&before, &lengths(&disk)) {
-                Some(name) => Verdict::Broken(format!("the open met damage and took {name} away")),
+                Some(name) => Verdict::Broken(format!("the open failed and removed or shortened {name}")),
                 None => Verdict::Detected,
             },
             Met::Damage => match lost_file(&before, &lengths(&disk)).filter(|name| *name == victim.name) {
-                Some(name) => Verdict::Broken(format!("{name} is damaged and was taken away")),
+                Some(name) => Verdict::Broken(format!("{name} is damaged and was removed or shortened")),
                 None => Verdict::Detected,
             },
             Met::Nothing => victim.excuse(new).map_or(Verdict::Undeclared, Verdict::Harmless),
@@ -235,7 +230,7 @@ impl Subject {
             for (key, value) in map {
                 match family.get(key) {
                     Ok(Some(got)) if *got == **value => {}
-                    Ok(Some(_)) => return Err("a wrong value without an error".into()),
+                    Ok(Some(_)) => return Err("a value was wrong without an error".into()),
                     Ok(None) => return Err(LOST_KEY.into()),
                     Err(e) => (_, met) = (names_file(&e)?, Met::Damage),
                 }
@@ -260,7 +255,7 @@ impl Subject {
     }
 }
 
-/// Where damage was met.
+/// Where damage was reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Met {
     Nothing,
@@ -284,7 +279,7 @@ impl Report {
     }
 }
 
-/// An error about damage must say where it is.
+/// Checks that an error about damage names the file.
 fn names_file(e: &Error) -> Result<(), String> {
     match e {
         Error::Corrupt { file, .. } | Error::FormatTooNew { file, .. } | Error::Io { file, .. }
@@ -292,13 +287,13 @@ fn names_file(e: &Error) -> Result<(), String> {
         {
             Ok(())
         }
-        Error::NotFound { .. } | Error::Internal { .. } => Err(format!("damage was told as: {e}")),
+        Error::NotFound { .. } | Error::Internal { .. } => Err(format!("damage was reported as: {e}")),
         Error::Poisoned { cause } => names_file(cause),
-        _ => Err(format!("damage was told without a file: {e}")),
+        _ => Err(format!("damage was reported without a file: {e}")),
     }
 }
 
-/// Whether an error ended the walk. Up to there all must be right.
+/// Checks the rows of a scan. Returns true if an error ended the scan; all rows before it must be right.
 fn walk(
     iter: impl Iterator<Item = tidesdb::Result<(tidesdb::Slice, tidesdb::Slice)>>,
     expected: &[(&Vec<u8>, &Vec<u8>)],
@@ -311,7 +306,7 @@ fn walk(
         };
         match expected.get(n) {
             Some((key, value)) if *k == ***key && *v == ***value => n += 1,
-            _ => return Err("an iterator went wrong without an error".into()),
+            _ => return Err("an iterator returned a wrong row without an error".into()),
         }
     }
     if n == expected.len() { Ok(false) } else { Err("an iterator ended early without an error".into()) }
@@ -323,7 +318,7 @@ fn lengths(disk: &SimDisk) -> BTreeMap<String, u64> {
     names.into_iter().map(|name| (name.clone(), len(&name))).collect()
 }
 
-/// A file that is gone, or shorter than it was. One that was set aside is neither.
+/// Returns a file that was removed or shortened. Files that were set aside do not count.
 fn lost_file(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> Option<String> {
     let kept = |name: &str, len: u64| {
         ["", ".orphan", ".lost"]
@@ -334,12 +329,12 @@ fn lost_file(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> O
     before.iter().find(|(name, len)| !transient(name) && !kept(name, **len)).map(|(name, _)| name.clone())
 }
 
-/// Kinds of file, for the figures.
+/// Returns the kind of a file, for the figures.
 fn kind(name: &str) -> String {
     name.rsplit_once('.').map_or(name, |(_, ext)| ext).to_owned()
 }
 
-/// Makes the contents of a shape. No value of the value log is ever overwritten, so every one is referred to.
+/// Writes the contents of a shape. Values in the value log are never overwritten, so every one is referenced.
 fn fill(db: &Db, config: &Config, shape: usize, seed: u64) -> tidesdb::Result<()> {
     let mut rng = Rng::new(seed);
     let second = db.create_family("second", config.family())?;
@@ -375,7 +370,7 @@ fn fill(db: &Db, config: &Config, shape: usize, seed: u64) -> tidesdb::Result<()
     Ok(())
 }
 
-/// Names in `kinds` that a sweep must have met.
+/// Returns the required kinds of files that a sweep did not damage.
 pub fn missing_kinds(report: &Report) -> BTreeSet<&'static str> {
     ["CURRENT", "LOCK", "klog", "manifest", "vlog", "wal"]
         .into_iter()

@@ -1,4 +1,5 @@
-//! A watchdog: no case may hang. Each worker says what it begins; one that takes too long ends the process by name.
+//! A watchdog against hangs. Each worker announces the case it begins; a case that takes too long ends the process with
+//! its name.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,25 +32,25 @@ impl Watch {
             }),
         );
         if let Err(e) = watching {
-            eprintln!("no watchdog: {e}");
+            eprintln!("cannot start the watchdog: {e}");
         }
         this
     }
 
-    /// The calling thread begins a case.
+    /// Announces that the calling thread begins a case.
     pub fn begin(&self, what: &str) {
         let now = self.clock.mono();
         let mut cases = self.cases.lock().unwrap_or_else(PoisonError::into_inner);
         cases.insert(name(std::thread::current().id()), (now, what.to_owned()));
     }
 
-    /// The calling thread has nothing to watch.
+    /// Announces that the calling thread has no case to watch.
     pub fn end(&self) {
         let mut cases = self.cases.lock().unwrap_or_else(PoisonError::into_inner);
         cases.remove(&name(std::thread::current().id()));
     }
 
-    /// Time since the watch started.
+    /// Returns the time since the watch started.
     pub fn elapsed(&self) -> Duration {
         self.clock.mono()
     }
@@ -59,7 +60,7 @@ impl Watch {
         let cases = self.cases.lock().unwrap_or_else(PoisonError::into_inner);
         for (since, what) in cases.values() {
             if now.saturating_sub(*since) > self.limit {
-                eprintln!("VIOLATION hang: {what} runs for {:?}", now.saturating_sub(*since));
+                eprintln!("VIOLATION hang: {what} has been running for {:?}", now.saturating_sub(*since));
                 std::process::exit(3);
             }
         }

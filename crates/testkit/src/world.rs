@@ -1,4 +1,4 @@
-//! The engine under a script on a simulated disk, and what it has promised so far.
+//! Runs a script against the engine on a simulated disk, and records what the engine has promised.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,26 +12,26 @@ use tidesdb_io::Env;
 use crate::model::{FamilyNo, Model, Op};
 use crate::script::Step;
 
-/// Key in the default family that holds the number of the last commit.
+/// Key in the default family with the number of the last commit.
 pub const MARK: &[u8] = b"\x00commit";
-/// Where the database lives.
+/// Path of the database.
 pub const PATH: &str = "/db";
 
-/// How the engine is opened.
+/// Settings of the engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Sync mode of commits.
     pub sync: SyncMode,
-    /// Bytes of a memtable.
+    /// Size of a memtable in bytes.
     pub write_buffer: usize,
-    /// Bytes of a log segment.
+    /// Size of a log segment in bytes.
     pub wal_segment: u64,
     /// Compression of tables and values.
     pub compression: Compression,
 }
 
 impl Config {
-    /// A configuration made from a number, so that different seeds try different ones.
+    /// Returns a configuration derived from a number, so that different seeds test different ones.
     pub fn numbered(n: u64) -> Self {
         Self {
             sync: [SyncMode::Full, SyncMode::None, SyncMode::Interval(std::time::Duration::from_millis(50))]
@@ -43,15 +43,15 @@ impl Config {
         }
     }
 
-    /// Settings of each family.
+    /// Returns the settings of each family.
     pub fn family(&self) -> FamilyOptions {
         FamilyOptions::default().write_buffer(self.write_buffer).compression(self.compression)
     }
 
-    /// Opens the database, without threads.
+    /// Opens the database, without background threads.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Returns the error of the engine.
     pub fn open(&self, env: &Env, path: &Path) -> Result<Db> {
         Db::options(path)
             .env(env.clone())
@@ -67,22 +67,22 @@ impl Config {
     }
 }
 
-/// What the engine has promised.
+/// Promises of the engine.
 #[derive(Clone, Debug, Default)]
 pub struct Promises {
-    /// The model, with the commit that is under way as its last.
+    /// The model; its last commit may be in progress.
     pub model: Model,
-    /// Commits acknowledged.
+    /// Number of acknowledged commits.
     pub acked: usize,
-    /// Commits acknowledged as durable.
+    /// Number of commits acknowledged as durable.
     pub durable: usize,
-    /// Families as they were before the step under way.
+    /// Families before the step in progress.
     pub families_before: BTreeMap<FamilyNo, String>,
-    /// Families as they are after it.
+    /// Families after the step in progress.
     pub families_after: BTreeMap<FamilyNo, String>,
-    /// Checkpoints that returned: number, and the commits they must hold at least.
+    /// Checkpoints whose call returned: number, and the minimum number of commits they must hold.
     pub checkpoints: Vec<(usize, usize)>,
-    /// Whether the engine has returned from its first open.
+    /// Whether the first open has returned.
     pub opened: bool,
 }
 
@@ -91,19 +91,19 @@ pub struct Promises {
 pub struct Shared(Arc<Mutex<Promises>>);
 
 impl Shared {
-    /// The promises.
+    /// Locks the promises.
     pub fn lock(&self) -> MutexGuard<'_, Promises> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Runs the steps of a script one after the other.
+/// Runs the steps of a script, one after the other.
 pub struct World {
     env: Env,
     config: Config,
-    /// What was promised.
+    /// Promises so far.
     pub promises: Shared,
-    /// Whether a failed sync may take acknowledged commits back that were not durable, as on Btrfs.
+    /// Whether a failed sync may revert acknowledged commits that were not durable, as on Btrfs.
     pub cache_may_revert: bool,
     db: Option<Db>,
     handles: BTreeMap<FamilyNo, Family>,
@@ -113,7 +113,7 @@ impl World {
     /// Opens the database.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Returns the error of the engine.
     pub fn open(env: &Env, config: Config, promises: Shared) -> Result<Self> {
         {
             let mut p = promises.lock();
@@ -131,10 +131,10 @@ impl World {
         Ok(Self { env: env.clone(), config, promises, cache_may_revert: false, db: Some(db), handles })
     }
 
-    /// The open database.
+    /// Returns the open database.
     ///
     /// # Panics
-    /// After a failed reopen.
+    /// Panics after a failed reopen.
     pub fn db(&self) -> &Db {
         self.db.as_ref().expect("the last reopen succeeded")
     }
@@ -142,7 +142,7 @@ impl World {
     /// Runs one step.
     ///
     /// # Errors
-    /// Those of the engine. The promises say what was acknowledged before.
+    /// Returns the error of the engine. The promises hold what was acknowledged before.
     pub fn run(&mut self, step: &Step) -> Result<()> {
         match step {
             Step::Commit { ops, full } => self.commit(ops, *full),
@@ -155,7 +155,7 @@ impl World {
         }
     }
 
-    /// Commits `ops` and the number of the commit. Operations on families that could not be made are left out.
+    /// Commits `ops` and the number of the commit. Operations on families that could not be created are left out.
     fn commit(&mut self, ops: &[Op], full: bool) -> Result<()> {
         let mut ops: Vec<Op> =
             ops.iter().filter(|op| self.handles.contains_key(&op.family)).cloned().collect();
@@ -177,7 +177,7 @@ impl World {
                 }
                 Ok(())
             }
-            // In doubt: the commit stays the model's last, and no further one may be acknowledged.
+            // Unknown result: the commit remains the last one of the model, and no further commit may be acknowledged.
             Err(e @ Error::CommitUnknown { .. }) => Err(e),
             Err(e) => {
                 p.model.commits.pop();
@@ -205,7 +205,8 @@ impl World {
         self.db().write_with(&mut batch, &options)
     }
 
-    /// As `write`, through a transaction that has read what it writes; another one that comes too late must be refused.
+    /// Writes like `write`, through a transaction that has read the keys it writes. A second transaction that began
+    /// earlier must be refused.
     fn transact(&self, ops: &[Op], full: bool) -> Result<SeqNo> {
         let late_family = &self.handles[&0];
         let mut late = self.db().begin(Isolation::Snapshot);
@@ -214,7 +215,7 @@ impl World {
         for op in ops {
             let family = &self.handles[&op.family];
             if tx.get(family, &op.key).is_err() {
-                return self.write(ops, full); // what a failed disk cannot show any more
+                return self.write(ops, full); // a failed disk may not be readable any more
             }
             if let Some(until) = &op.until {
                 tx.delete_range(family, op.key.as_slice()..until)?;
@@ -230,8 +231,8 @@ impl World {
             if full { WriteOptions::default().sync(SyncMode::Full) } else { WriteOptions::default() };
         let seq = tx.commit_with(&options)?;
         match late.commit() {
-            Ok(_) => Err(Error::Internal { what: "a transaction that came too late was not refused".into() }),
-            Err(_) => Ok(seq), // a conflict, or a fault that is met again by the next step
+            Ok(_) => Err(Error::Internal { what: "a conflicting transaction was not refused".into() }),
+            Err(_) => Ok(seq), // a conflict, or a fault that the next step meets again
         }
     }
 
@@ -242,7 +243,7 @@ impl World {
         Ok(())
     }
 
-    /// Closes and opens again. After a close that failed it is opened all the same; the error is returned.
+    /// Closes and reopens the database. It is reopened even if the close failed; the error of the close is returned.
     fn reopen(&mut self) -> Result<()> {
         self.handles.clear();
         let closed = self.db.take().map_or(Ok(()), Db::close);
@@ -260,7 +261,7 @@ impl World {
         closed
     }
 
-    /// What was in doubt before a reopen is known after it, and durable.
+    /// After a reopen, commits and families with an unknown result are known and durable.
     fn settle(&self, db: &Db) -> Result<()> {
         let mark = db.get(MARK)?.and_then(|m| String::from_utf8_lossy(&m).parse().ok()).unwrap_or(0);
         let names = db.families();
@@ -292,8 +293,8 @@ impl World {
         Ok(())
     }
 
-    /// Makes, drops or renames a family. Numbers are given out whether it works or not, as the script counts them; steps on
-    /// a family that could not be made are left out.
+    /// Creates, drops or renames a family. A number is assigned even if the creation fails, because the script counts
+    /// it. Steps on a family that could not be created are left out.
     fn family(&mut self, step: &Step) -> Result<()> {
         let before = self.promises.lock().families_after.clone();
         let mut after = before.clone();
@@ -326,7 +327,7 @@ impl World {
         let mut p = self.promises.lock();
         match &result {
             Ok(()) => p.families_before = p.families_after.clone(),
-            // Refused: what an earlier step left in doubt is still that.
+            // Refused: the unknown state left by an earlier step is unchanged.
             Err(Error::Poisoned { .. }) => p.families_after = before,
             Err(_) => {}
         }
@@ -334,18 +335,18 @@ impl World {
         result
     }
 
-    /// After a step on families has failed and the database is healthy: nothing was done.
+    /// Records that a failed step on families had no effect. Call only if the database is healthy.
     pub fn undo_families(&mut self) {
         let mut p = self.promises.lock();
         p.families_after = p.families_before.clone();
     }
 
-    /// Whether a reopen has failed.
+    /// Returns true if a reopen has failed.
     pub fn is_down(&self) -> bool {
         self.db.is_none()
     }
 
-    /// Ends without closing, as a process that dies does: nothing more reaches the disk.
+    /// Ends without a close, like a process that dies: nothing more is written to the disk.
     pub fn abandon(mut self) {
         self.handles.clear();
         if let Some(db) = self.db.take() {
@@ -354,7 +355,7 @@ impl World {
     }
 }
 
-/// Directory of checkpoint `n`.
+/// Returns the directory of checkpoint `n`.
 pub fn checkpoint_path(n: usize) -> PathBuf {
     PathBuf::from(format!("/checkpoint{n}"))
 }

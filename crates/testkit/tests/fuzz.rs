@@ -1,13 +1,14 @@
-//! The fuzz targets on their corpus, and a little further.
+//! Tests the fuzz targets on their corpus and on some mutations.
 
 use testkit::fuzz::targets::{TARGETS, base};
 use testkit::fuzz::{corpus, mutate, seal};
 use testkit::rng::Rng;
 use testkit::world::PATH;
 
-/// The short forms lose nothing and the seals are right: what is built from the parts of a file is that file.
+/// A file that is rebuilt from its short form equals the original: the short form loses nothing, and the checksums are
+/// valid.
 #[test]
-fn files_come_back_from_their_parts() {
+fn files_can_be_rebuilt_from_their_short_form() {
     let disk = base().disk();
     let mut kinds = 0;
     for name in disk.file_names(PATH).unwrap() {
@@ -23,7 +24,7 @@ fn files_come_back_from_their_parts() {
             }
             "manifest" if name == base().manifest.name() => {
                 let again = base().manifest.to_file();
-                // The reserve behind the records is longer in the file, and its length is in the marks.
+                // The reserve after the records is longer in the original, and its length is stored in the marks.
                 assert_eq!(again[20480..again.len() - 8192], file[20480..again.len() - 8192], "{name}");
                 continue;
             }
@@ -36,9 +37,9 @@ fn files_come_back_from_their_parts() {
     assert_eq!(base().manifest.with(&base().manifest.encode()), base().manifest);
 }
 
-/// The inputs in the tree are those that are built, so that they can be built anew; and all of them are small.
+/// The inputs in the tree equal the generated ones, so they can be regenerated, and all of them are small.
 #[test]
-fn the_corpus_is_what_is_built() {
+fn the_corpus_equals_the_generated_inputs() {
     let mut bytes = 0;
     for target in TARGETS {
         let there = corpus::read(&target).unwrap();
@@ -49,7 +50,7 @@ fn the_corpus_is_what_is_built() {
         let mut seeds = (target.seeds)();
         seeds.sort();
         assert_eq!(names, seeds.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>(), "{}", target.name);
-        // Lines of settings come in any order.
+        // The order of settings in an INI file is not fixed.
         for (name, input) in seeds.iter().filter(|_| target.name != "ini") {
             let found = there.iter().find(|(n, _)| n == name).map(|(_, input)| input);
             assert!(found == Some(input), "{}/{name}: cargo xtask fuzz --write-corpus", target.name);

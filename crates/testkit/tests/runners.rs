@@ -1,10 +1,10 @@
-//! Every runner in small, so that each test of the whole engine runs with `cargo test`.
+//! Runs every runner with a small workload, so that each test of the whole engine is part of `cargo test`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::process::Command;
 
-/// Runs a program of this package; it must succeed and print the line of its test.
+/// Runs a program of this package. It must succeed and print the line of its test.
 fn run(program: &str, args: &[&str], line: &str) {
     let out = Command::new(program).args(args).output().unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));

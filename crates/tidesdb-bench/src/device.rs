@@ -1,6 +1,7 @@
-//! The limit of the device: random reads of 4 KiB, past the page cache (`O_DIRECT`), over the files of a database.
+//! Random read limit of the device: reads of 4 KiB over the files of a database, bypassing the page cache (`O_DIRECT`).
 //!
-//! Each read in flight has a thread. No engine that reads a page for each key can answer more keys from a cold cache.
+//! Each read in flight has its own thread. An engine that reads one page per key cannot answer more keys than this from
+//! a cold cache.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -14,25 +15,25 @@ use serde::{Deserialize, Serialize};
 use crate::measure::{Recorder, now};
 use crate::rng::Rng;
 
-/// Size and alignment of a read.
+/// Size and alignment of a read in bytes.
 pub const PAGE: usize = 4096;
 
-/// What the device can do.
+/// Random read performance of the device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Device {
     /// Reads in flight.
     pub depth: usize,
-    /// Reads a second; 0 if that could not be measured.
+    /// Reads per second; 0 if the measurement failed.
     pub rate: f64,
-    /// Microseconds of the median read.
+    /// Median latency in microseconds.
     pub p50: f64,
-    /// Microseconds of the slowest read.
+    /// Maximum latency in microseconds.
     pub max: f64,
-    /// Why there are no figures, if so.
+    /// Why the measurement failed, if so.
     pub failure: Option<String>,
 }
 
-/// Reads random pages of the files below `dir` for some time, `depth` at once.
+/// Reads random pages of the files below `dir` for `time`, with `depth` reads in flight.
 pub fn measure(dir: &Path, depth: usize, time: Duration, seed: u64) -> Device {
     match reads(dir, depth, time, seed) {
         Ok(device) => device,
@@ -67,7 +68,7 @@ fn reads(dir: &Path, depth: usize, time: Duration, seed: u64) -> Result<Device, 
     let seconds = start.elapsed().as_secs_f64();
     let mut all = Recorder::default();
     recorders.iter().for_each(|recorder| all.merge(recorder));
-    let latency = all.latency().ok_or("there was no time for a read")?;
+    let latency = all.latency().ok_or("no read ended within the time")?;
     Ok(Device {
         depth,
         rate: latency.samples as f64 / seconds,
@@ -84,11 +85,15 @@ struct Files {
 }
 
 impl Files {
-    /// All files below `dir` that hold a page.
+    /// Opens all files below `dir` that have at least one page.
     fn below(dir: &Path) -> Result<Self, String> {
         let mut files = Self { files: Vec::new(), pages: 0 };
         files.add(dir)?;
-        if files.pages == 0 { Err(format!("{}: there is no file to read", dir.display())) } else { Ok(files) }
+        if files.pages == 0 {
+            Err(format!("{}: no file has 4 KiB to read", dir.display()))
+        } else {
+            Ok(files)
+        }
     }
 
     fn add(&mut self, dir: &Path) -> Result<(), String> {
@@ -99,7 +104,7 @@ impl Files {
                 self.add(&path)?;
             } else if meta.is_file() && pages > 0 {
                 let file = open(&path, OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty())
-                    .map_err(|e| format!("{}: cannot be opened past the page cache: {e}", path.display()))?;
+                    .map_err(|e| format!("{}: cannot be opened with O_DIRECT: {e}", path.display()))?;
                 self.pages += pages;
                 self.files.push((self.pages, file, path));
             }
@@ -109,12 +114,12 @@ impl Files {
 
     fn read(&self, page: u64, buffer: &mut [u8]) -> Result<(), String> {
         let at = self.files.partition_point(|(end, _, _)| *end <= page);
-        let (end, file, path) = self.files.get(at).ok_or("a page behind the last file")?;
+        let (end, file, path) = self.files.get(at).ok_or("a page after the last file")?;
         let first = if at == 0 { 0 } else { self.files[at - 1].0 };
         debug_assert!(page < *end);
         let n = pread(file, &mut *buffer, (page - first) * PAGE as u64)
             .map_err(|e| format!("{}: {e}", path.display()))?;
-        if n == PAGE { Ok(()) } else { Err(format!("{}: a read of {n} bytes", path.display())) }
+        if n == PAGE { Ok(()) } else { Err(format!("{}: short read of {n} bytes", path.display())) }
     }
 }
 
@@ -133,7 +138,7 @@ mod tests {
         }
         let files = match Files::below(dir.path()) {
             Ok(files) => files,
-            Err(what) => return assert!(what.contains("past the page cache"), "{what}"),
+            Err(what) => return assert!(what.contains("with O_DIRECT"), "{what}"),
         };
         assert_eq!(files.pages, 4);
         let mut buffer = vec![0; 2 * PAGE];
@@ -151,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_without_files_has_no_figures_and_says_why() {
+    fn a_directory_without_files_returns_a_failure() {
         let dir = tempfile::tempdir().unwrap();
         let device = measure(dir.path(), 1, Duration::from_millis(1), 1);
         assert!(device.rate == 0.0 && device.failure.unwrap().contains("no file"));

@@ -1,8 +1,8 @@
-//! What the benchmark asks of an engine.
+//! The interface between the benchmark and an engine.
 //!
 //! An [`Engine`] is an open database, shared by all threads; a [`Session`] belongs to one thread. Both are used through
-//! trait objects, a call costs a nanosecond or two. Every failure is an error and fails the row: an adapter must not
-//! swallow one. An adapter hands out what the engine said, unchanged; it checks nothing itself.
+//! trait objects; a call costs 1 to 2 ns. Every failure is an error and fails the row: an adapter must not swallow one.
+//! An adapter passes on the engine's answers unchanged and checks nothing itself.
 
 use std::path::PathBuf;
 
@@ -10,17 +10,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::spec::{Isolation, Spec};
 
-/// What can go wrong, in words.
+/// Result whose error is a message for people.
 pub type Result<T> = std::result::Result<T, String>;
 
 /// How to open an engine.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Its name, perhaps with an argument after a colon.
+    /// Engine name, optionally followed by a colon and an argument.
     pub engine: String,
-    /// Where the database is or will be.
+    /// Directory of the database; it need not exist yet.
     pub dir: PathBuf,
-    /// The row: cache, memtable, durability, sizes.
+    /// Row to run: cache, memtable, durability, sizes.
     pub spec: Spec,
 }
 
@@ -29,53 +29,54 @@ pub type Open = fn(&Config) -> Result<Box<dyn Engine>>;
 
 /// An open database.
 pub trait Engine: Send + Sync {
-    /// A session for one thread.
+    /// Creates a session for one thread.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Returns the engine's error.
     fn session(&self) -> Result<Box<dyn Session + '_>>;
 
     /// Makes all commits durable.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Returns the engine's error.
     fn sync(&self) -> Result<()>;
 
     /// Writes out all memtables and waits until no background work is left.
     ///
     /// # Errors
-    /// What the engine says, or that it took too long.
+    /// Returns the engine's error, or a timeout.
     fn settle(&self) -> Result<()>;
 
-    /// Closes the database in good order.
+    /// Closes the database cleanly.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Returns the engine's error.
     fn close(self: Box<Self>) -> Result<()>;
 
-    /// Figures so far.
+    /// Returns the engine's counters so far.
     fn stats(&self) -> Stats;
 
-    /// Version and exact settings, for the report.
+    /// Returns version and exact settings, for the report.
     fn settings(&self) -> String;
 
-    /// Why writers had to stop, if it tells.
+    /// Returns the causes of write stalls, if the engine reports them.
     fn causes(&self) -> Vec<Cause> {
         Vec::new()
     }
 
-    /// Whether it keeps what it is given. If not, answers are compared as always but not held against it.
+    /// Returns true if the engine stores what is written. If not, answers are compared as usual, but differences are
+    /// not reported.
     fn keeps_data(&self) -> bool {
         true
     }
 }
 
-/// What an engine says about itself.
+/// Counters that an engine reports about itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
-    /// Times that writers had to stop.
+    /// Number of write stalls.
     pub stalls: u64,
-    /// Seconds that writers were delayed, all threads together.
+    /// Seconds that writers were stalled, summed over all threads.
     pub stalled: f64,
     /// Blocks found in the cache.
     pub cache_hits: u64,
@@ -83,47 +84,47 @@ pub struct Stats {
     pub cache_misses: u64,
 }
 
-/// One cause of stalls.
+/// One cause of write stalls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cause {
-    /// In the engine's words.
+    /// Name of the cause, as the engine reports it.
     pub cause: String,
-    /// How often.
+    /// Number of stalls.
     pub count: u64,
-    /// Seconds, all threads together; 0 if the engine counts only.
+    /// Seconds, summed over all threads; 0 if the engine reports only the count.
     pub seconds: f64,
 }
 
-/// The engine in the hands of one thread. Operations after a failed one are undefined.
+/// One thread's access to the engine. After a failed operation, the results of later operations are undefined.
 pub trait Session {
     /// Adds a put to the open batch.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Returns the engine's error.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
 
     /// Adds a delete to the open batch.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Returns the engine's error.
     fn delete(&mut self, key: &[u8]) -> Result<()>;
 
     /// Commits the open batch with the durability of the row.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Returns the engine's error.
     fn commit(&mut self) -> Result<()>;
 
-    /// Shows the newest value of `key`; returns whether there is one.
+    /// Passes the newest value of `key` to `value`; returns whether there is one.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Returns the engine's error.
     fn get(&mut self, key: &[u8], value: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
-    /// Shows the newest value of each of `keys` that is there, with its place among them; returns how many are there.
+    /// Passes the newest value of each existing key to `value`, with the key's index in `keys`; returns how many exist.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Returns the engine's error.
     fn multi_get(&mut self, keys: &[Vec<u8>], value: &mut dyn FnMut(usize, &[u8])) -> Result<u64> {
         let mut found = 0;
         for (place, key) in keys.iter().enumerate() {
@@ -132,32 +133,34 @@ pub trait Session {
         Ok(found)
     }
 
-    /// Shows the first key at or after `key`; returns whether there is one. The cursor is the session's own and sees
-    /// what was there at the last [`Session::refresh`] or later.
+    /// Passes the first key at or after `key` to `found`; returns whether there is one. The session's own cursor is
+    /// used. It sees the database as of the last [`Session::refresh`] or later.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Returns the engine's error.
     fn seek(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
-    /// Shows up to `limit` rows from the first key at or after `key`; returns how many. Cursor as in [`Session::seek`].
+    /// Passes up to `limit` rows, starting at the first key at or after `key`, to `row`; returns how many. Uses the
+    /// same cursor as [`Session::seek`].
     ///
     /// # Errors
-    /// What the engine says.
+    /// Returns the engine's error.
     fn range(&mut self, key: &[u8], limit: u64, row: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64>;
 
-    /// Shows all rows in order with a new cursor; returns how many.
+    /// Passes all rows to `row`, in key order, using a new cursor; returns how many.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Returns the engine's error.
     fn iterate(&mut self, row: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64>;
 
-    /// The cursor sees all commits from before this call.
+    /// Moves the cursor forward so that it sees all commits made before this call.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Returns the engine's error.
     fn refresh(&mut self) -> Result<()>;
 
-    /// Transactions, if the engine offers any; apart from the open batch of the session.
+    /// Returns the transaction interface, if the engine has one. Transactions are independent of the session's open
+    /// batch.
     fn transactions(&mut self) -> Option<&mut dyn Transactions> {
         None
     }
@@ -166,47 +169,48 @@ pub trait Session {
 /// How a transaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// All its writes are there.
+    /// All writes were applied.
     Committed,
-    /// Nothing happened, because of what others committed: do it again.
+    /// No write was applied, because of commits by other transactions. The caller retries.
     Conflict,
 }
 
-/// One transaction after the other. Between `begin` and the end all calls are part of it.
+/// Transactions of one session, one at a time. All calls between `begin` and `commit` or `rollback` belong to it.
 pub trait Transactions {
-    /// Begins one. The last one has ended.
+    /// Begins a transaction. The previous one must have ended.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Returns the engine's error.
     fn begin(&mut self, level: Isolation) -> Result<()>;
 
-    /// Shows the value of `key` as the transaction sees it, its own writes first; returns whether there is one.
+    /// Passes the value of `key` as the transaction sees it, its own writes first, to `value`; returns whether there is
+    /// one.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Returns the engine's error.
     fn get(&mut self, key: &[u8], value: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
     /// Sets `key` to `value`.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Returns the engine's error.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
 
     /// Deletes `key`.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Returns the engine's error.
     fn delete(&mut self, key: &[u8]) -> Result<()>;
 
-    /// Ends it with the durability of the row: all of it, or nothing.
+    /// Commits all writes, or none on a conflict, with the durability of the row.
     ///
     /// # Errors
-    /// What the engine says, other than that there was a conflict.
+    /// Returns the engine's error. A conflict is not an error.
     fn commit(&mut self) -> Result<Ended>;
 
-    /// Ends it; nothing happened.
+    /// Rolls back: no write is applied.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Returns the engine's error.
     fn rollback(&mut self) -> Result<()>;
 }

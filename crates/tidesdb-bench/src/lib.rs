@@ -1,13 +1,13 @@
-//! The benchmark: workloads on an engine, each operation timed, each answer checked.
+//! Benchmark library: runs workloads on an engine, times each operation and checks each answer.
 //!
-//! A *row* is one workload with all its settings ([`Spec`]). It runs in a process of its own on a fresh directory
-//! ([`stage`]); a [`run::Plan`] runs many rows on many engines, repeated and interleaved; [`report`] takes the
-//! [`Results`] as data. A row whose answers are wrong has failed, whatever its speed.
+//! A *row* is one workload with all its settings ([`Spec`]). Each row runs in its own process on a fresh directory
+//! ([`stage`]). A [`run::Plan`] runs many rows on many engines, repeated and interleaved. [`report`] renders the
+//! [`Results`]. A row that returns wrong answers has failed, whatever its speed.
 //!
-//! The order of the modules below is the order of the floors: a module uses only those above its own line.
+//! The modules below are listed from the lowest layer up: a module uses only modules above its own line.
 #![forbid(unsafe_code)]
 
-// Ground: chance, keys, values, clock, process, memory limit, device, lines per second.
+// Base layer: random numbers, keys, values, clock, process, memory limit, device, per-second timeline.
 pub mod rng;
 pub mod keys;
 pub mod values;
@@ -16,17 +16,17 @@ pub mod process;
 pub mod cgroup;
 pub mod device;
 pub mod timeline;
-// What a row is, and what it runs on.
+// Row definitions and the engines they run on.
 mod isolation;
 pub mod spec;
 pub mod engine;
 pub mod engines;
 pub mod rivals;
-// One row: the model, the checks, the operations, the stages.
+// Execution of one row: model, checks, operations, stages.
 pub mod verify;
 pub mod workload;
 pub mod stage;
-// Many rows, and what is made of them.
+// Execution of many rows, and reports about them.
 pub mod suite;
 mod children;
 pub mod run;

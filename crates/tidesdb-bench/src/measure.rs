@@ -1,26 +1,26 @@
-//! The clock and the histograms.
+//! Clock and latency histograms.
 //!
-//! Latencies are nanoseconds in HDR histograms with three significant digits, one per thread, merged at the end. A thread
-//! reads the clock once at each boundary between operations: the end of one is the start of the next.
+//! Latencies are nanoseconds in HDR histograms with three significant digits, one per thread, merged at the end. A
+//! thread reads the clock once per operation: the end of one operation is the start of the next.
 
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Longer latencies count as this many nanoseconds: 1000 s.
+/// Maximum recorded latency in nanoseconds: 1000 s. Longer latencies count as this.
 const LONGEST: u64 = 1_000_000_000_000;
-/// A thread that is early by more than this sleeps; the rest it spins.
+/// A thread that is early by more than this sleeps; for the rest of the time it spins.
 const NAP: Duration = Duration::from_micros(200);
 
-/// The present.
+/// Returns the current time.
 #[inline]
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time; the engine keeps its own")]
 pub fn now() -> Instant {
     Instant::now()
 }
 
-/// A histogram of nanoseconds.
+/// Histogram of nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Recorder(Histogram<u64>);
 
@@ -31,18 +31,18 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// Counts one latency.
+    /// Records one latency.
     #[inline]
     pub fn record(&mut self, latency: Duration) {
         self.0.saturating_record(latency.as_nanos() as u64);
     }
 
-    /// Takes in what another thread counted.
+    /// Adds the records of another thread.
     pub fn merge(&mut self, other: &Self) {
         self.0.add(&other.0).expect("all histograms have the same bounds");
     }
 
-    /// Figures of what was counted, or `None` for nothing.
+    /// Returns the statistics, or `None` if nothing was recorded.
     pub fn latency(&self) -> Option<Latency> {
         let h = &self.0;
         let micros = |nanos: u64| nanos as f64 / 1e3;
@@ -62,28 +62,28 @@ impl Recorder {
     }
 }
 
-/// Latencies in microseconds; one sample per commit, whatever its batch, and per read.
+/// Latencies in microseconds. There is one sample per commit, whatever its batch size, and one per read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// How many were measured.
+    /// Number of samples.
     pub samples: u64,
-    /// Their mean.
+    /// Mean.
     pub mean: f64,
-    /// Their standard deviation.
+    /// Standard deviation.
     pub deviation: f64,
-    /// Deviation in percent of the mean.
+    /// Standard deviation in percent of the mean.
     pub variation: f64,
-    /// The shortest.
+    /// Minimum.
     pub min: f64,
-    /// The median.
+    /// Median.
     pub p50: f64,
-    /// 95 % are not longer.
+    /// 95th percentile.
     pub p95: f64,
-    /// 99 % are not longer.
+    /// 99th percentile.
     pub p99: f64,
-    /// 99.9 % are not longer.
+    /// 99.9th percentile.
     pub p999: f64,
-    /// The longest.
+    /// Maximum.
     pub max: f64,
 }
 
@@ -92,28 +92,28 @@ pub struct Latency {
 pub struct Meter {
     start: Instant,
     last: Instant,
-    /// Closed loop: none. Open loop: the time between two starts, and how many were due.
+    /// Closed loop: `None`. Open loop: the time between two starts, and how many starts were due so far.
     pace: Option<(Duration, u32)>,
     recorders: Vec<Recorder>,
 }
 
 impl Meter {
-    /// For so many kinds of operations; `pace` is the time between starts in an open loop.
+    /// Creates a meter for `kinds` kinds of operations; `pace` is the time between starts in an open loop.
     pub fn new(kinds: usize, pace: Option<Duration>) -> Self {
         let start = now();
         let recorders = vec![Recorder::default(); kinds];
         Self { start, last: start, pace: pace.map(|every| (every, 0)), recorders }
     }
 
-    /// The first operation begins now.
+    /// Starts the clock of the first operation.
     pub fn begin(&mut self) {
         self.start = now();
         self.last = self.start;
     }
 
-    /// The operation that began at the last boundary is done. In an open loop it counts from when it was due, so that
-    /// waiting behind a slow one is part of the latency; then it is waited until the next one is due.
-    /// Returns its latency.
+    /// Ends the operation that started at the last boundary, records its latency and returns it. In an open loop the
+    /// latency counts from when the operation was due, so waiting for a slow predecessor is part of it. Then waits
+    /// until the next operation is due.
     #[inline]
     pub fn lap(&mut self, kind: usize) -> Duration {
         let end = now();
@@ -143,13 +143,13 @@ impl Meter {
         self.last = next;
     }
 
-    /// Time from the beginning to the last boundary.
+    /// Returns the time from the start to the last boundary.
     #[inline]
     pub fn elapsed(&self) -> Duration {
         self.last - self.start
     }
 
-    /// When it began and ended, and what it counted.
+    /// Returns the start, the end and the recorded latencies.
     pub fn finish(self) -> (Instant, Instant, Vec<Recorder>) {
         (self.start, self.last, self.recorders)
     }
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_of_a_known_distribution() {
+    fn statistics_of_a_known_distribution_are_right() {
         let mut halves = [Recorder::default(), Recorder::default()];
         for n in 1..=10_000u64 {
             halves[n as usize % 2].record(Duration::from_micros(n));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_loop_counts_the_wait_behind_a_slow_operation() {
+    fn an_open_loop_counts_the_wait_for_a_slow_operation() {
         let every = Duration::from_millis(2);
         let mut meter = Meter::new(1, Some(every));
         for n in 0..10 {

@@ -1,4 +1,5 @@
-//! What the system says about this process, its files and the machine. Figures that a system does not give are 0.
+//! Figures from the system about this process, its files and the machine. A figure that the system does not provide is
+//! 0.
 
 use std::fs;
 use std::path::Path;
@@ -9,23 +10,23 @@ use rustix::fs::{Advice, Mode, OFlags, fadvise, fdatasync, open};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// Counters of this process since it began.
+/// Counters of this process since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Processor seconds in user mode, in steps of a hundredth.
+    /// Processor seconds in user mode, with a resolution of 10 ms.
     pub user: f64,
-    /// Processor seconds in the kernel, in steps of a hundredth.
+    /// Processor seconds in the kernel, with a resolution of 10 ms.
     pub system: f64,
-    /// Processor seconds of all threads, to the nanosecond.
+    /// Processor seconds of all threads, with a resolution of 1 ns.
     pub processor: f64,
-    /// Bytes read from devices; not those found in the page cache.
+    /// Bytes read from devices; page cache hits do not count.
     pub read: u64,
     /// Bytes that were or will be written to devices.
     pub written: u64,
-    /// Bytes that read calls returned, from devices or the page cache; maps and io_uring are not in it.
+    /// Bytes returned by read calls, from devices or the page cache. Memory maps and io_uring do not count.
     #[serde(default)]
     pub read_calls: u64,
-    /// Bytes that write calls took.
+    /// Bytes passed to write calls.
     #[serde(default)]
     pub written_calls: u64,
 }
@@ -33,7 +34,7 @@ pub struct Usage {
 const TICKS: f64 = 100.0;
 
 impl Usage {
-    /// The counters now.
+    /// Reads the counters.
     pub fn now() -> Self {
         let stat = text("/proc/self/stat");
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
@@ -51,7 +52,7 @@ impl Usage {
         }
     }
 
-    /// What was used since `before`.
+    /// Returns the usage since `before`.
     pub fn since(&self, before: &Self) -> Self {
         Self {
             user: self.user - before.user,
@@ -65,22 +66,22 @@ impl Usage {
     }
 }
 
-/// Most bytes this process had in memory at a time.
+/// Returns the peak resident memory of this process, in bytes.
 pub fn peak_memory() -> u64 {
     number(&text("/proc/self/status"), "VmHWM:") << 10
 }
 
-/// Bytes this process has in memory now, mapped files included.
+/// Returns the resident memory of this process, in bytes, mapped files included.
 pub fn resident() -> u64 {
     number(&text("/proc/self/status"), "VmRSS:") << 10
 }
 
-/// Most bytes of addresses this process had at a time.
+/// Returns the peak address space of this process, in bytes.
 pub fn peak_addresses() -> u64 {
     number(&text("/proc/self/status"), "VmPeak:") << 10
 }
 
-/// Bytes of all files below `dir`.
+/// Returns the total size of all files below `dir`, in bytes.
 pub fn bytes_below(dir: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(dir) else { return 0 };
     let sizes = entries.flatten().map(|entry| match entry.metadata() {
@@ -95,7 +96,7 @@ pub fn bytes_below(dir: &Path) -> u64 {
 /// process may have them mapped.
 ///
 /// # Errors
-/// What the system says.
+/// Returns the error of the system.
 pub fn forget_files(dir: &Path) -> Result<(), String> {
     for entry in fs::read_dir(dir).map_err(|e| format!("{}: {e}", dir.display()))?.flatten() {
         let path = entry.path();
@@ -111,8 +112,8 @@ pub fn forget_files(dir: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Seconds since 1970.
-#[expect(clippy::disallowed_methods, reason = "a report says when it was made")]
+/// Returns the seconds since 1970.
+#[expect(clippy::disallowed_methods, reason = "a report states its date")]
 pub fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
@@ -122,7 +123,7 @@ pub fn unix_seconds() -> u64 {
 pub struct Machine {
     /// Model of the processor.
     pub processor: String,
-    /// Processors this program may use.
+    /// Processors available to this program.
     pub processors: usize,
     /// Bytes of memory.
     pub memory: u64,
@@ -130,20 +131,20 @@ pub struct Machine {
     pub kernel: String,
     /// Type of the file system that holds the databases.
     pub file_system: String,
-    /// How this program was compiled.
+    /// Build profile of this program.
     pub build: String,
-    /// The compiler of this program.
+    /// Compiler that built this program.
     #[serde(default)]
     pub compiler: String,
-    /// The commit it was built from; empty if that was not to be found out.
+    /// Commit that this program was built from; empty if unknown.
     #[serde(default)]
     pub commit: String,
-    /// Runnable processes when the run began, over one minute: what else the machine was doing.
+    /// Load average over one minute when the run started: other activity on the machine.
     pub load: f64,
 }
 
 impl Machine {
-    /// This machine, with databases in `dir`.
+    /// Describes this machine; the databases are in `dir`.
     pub fn here(dir: &Path) -> Self {
         let cpu = text("/proc/cpuinfo");
         let model = cpu.lines().find_map(|l| l.strip_prefix("model name")).unwrap_or_default();
@@ -162,7 +163,7 @@ impl Machine {
     }
 }
 
-/// By its name in the table of mounts: `stat -f` knows ext4 only as "ext2/ext3".
+/// Returns the type from the mount table, because `stat -f` reports ext4 only as "ext2/ext3".
 fn file_system(dir: &Path) -> String {
     let out = Command::new("df").arg("--output=fstype").arg(dir).output();
     let out = out.map_or_else(|_| String::new(), |out| String::from_utf8_lossy(&out.stdout).into_owned());
@@ -173,7 +174,7 @@ fn text(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// The number after `name` in lines such as `name 12 kB`.
+/// Returns the number after `name` in lines such as `name 12 kB`.
 fn number(text: &str, name: &str) -> u64 {
     let line = text.lines().find_map(|l| l.strip_prefix(name));
     line.and_then(|l| l.split_whitespace().next()).and_then(|n| n.parse().ok()).unwrap_or(0)
@@ -184,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_process_uses_what_it_uses() {
+    fn the_usage_counters_grow_with_the_work() {
         let before = Usage::now();
         let mut n = 0u64;
         while Usage::now().since(&before).processor < 0.03 {
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn all_files_below_a_directory_count() {
+    fn bytes_below_counts_files_of_subdirectories() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("sub")).unwrap();
         fs::write(dir.path().join("a"), [0; 100]).unwrap();
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn files_can_be_forgotten_and_read_again() {
+    fn forgotten_files_are_read_from_the_device_again() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("sub")).unwrap();
         fs::write(dir.path().join("sub/b"), vec![7; 1 << 20]).unwrap();

@@ -1,32 +1,35 @@
-//! The other engines: each is a program of its own, so that C libraries never meet in one process.
+//! Other engines (rivals). Each one is a separate program, so that C libraries never share a process.
 //!
-//! Such a program does what a child process of this one does: one task in, one outcome out. It is sought in the
-//! directories of `TIDESDB_BENCH_PEERS`, then beside the running program. Nothing here is linked with another engine.
+//! Such a program has the same interface as a child process of the benchmark: one task in, one outcome out. It is
+//! searched in the directories of `TIDESDB_BENCH_PEERS`, then in the directory of the running program. Nothing here
+//! links with another engine.
 
 use std::path::{Path, PathBuf};
 
 use crate::spec::{Durability, Spec};
 
-/// Where programs of rivals are, if not beside the running one; directories as in `PATH`.
+/// Environment variable with directories of rival programs, separated as in `PATH`. The directory of the running
+/// program is searched last.
 pub const PLACES: &str = "TIDESDB_BENCH_PEERS";
 
-/// An engine that another program brings.
+/// An engine provided by another program.
 #[derive(Debug, PartialEq)]
 pub struct Rival {
-    /// Its name, and that of the feature that builds its program.
+    /// Engine name, and the name of the feature that builds its program.
     pub name: &'static str,
-    /// What it is.
+    /// One-line description.
     pub about: &'static str,
-    /// What may follow its name and a colon.
+    /// Arguments that may follow the name and a colon.
     pub variants: &'static [&'static str],
-    /// Classes of durability that it offers.
+    /// Durability classes that the engine offers.
     pub classes: &'static [Durability],
-    /// Whether its program runs rows of transactions.
+    /// True if the program can run rows of transactions.
     pub transactions: bool,
-    /// Packages of Debian that its build needs.
+    /// Debian packages that the build needs.
     pub packages: &'static str,
-    /// Seconds of its release build on two processors, once the benchmark itself is built. For RocksDB half its processor
-    /// time, as its build keeps both busy; the others were timed on a machine that did other work, so they are upper bounds.
+    /// Seconds of the release build on two processors, after the benchmark itself is built. For RocksDB this is half
+    /// the processor time, because its build keeps both processors busy. The others were timed on a machine with other
+    /// load, so they are upper bounds.
     pub build_seconds: u64,
 }
 
@@ -99,18 +102,18 @@ pub const ALL: [Rival; 7] = [
     },
 ];
 
-/// The rival of that name; what follows a colon is its argument.
+/// Returns the rival with that name; text after a colon is its argument and is ignored here.
 pub fn named(engine: &str) -> Option<&'static Rival> {
     let (name, _) = split(engine);
     ALL.iter().find(|rival| rival.name == name)
 }
 
-/// Name and argument of an engine.
+/// Splits an engine into name and argument.
 pub fn split(engine: &str) -> (&str, Option<&str>) {
     engine.split_once(':').map_or((engine, None), |(name, argument)| (name, Some(argument)))
 }
 
-/// Directories in which programs of rivals are sought.
+/// Returns the directories in which rival programs are searched.
 pub fn places() -> Vec<PathBuf> {
     let named = std::env::var_os(PLACES).map(|list| std::env::split_paths(&list).collect::<Vec<_>>());
     let own = std::env::current_exe().ok();
@@ -118,11 +121,11 @@ pub fn places() -> Vec<PathBuf> {
     named.into_iter().flatten().chain(beside).collect()
 }
 
-/// Why the engine does not offer such a row, if so: rows of different classes of durability are never mixed.
+/// Returns why the engine does not offer the row, if so. Rows of different durability classes are never mixed.
 pub fn absent(engine: &str, spec: &Spec) -> Option<String> {
     let rival = named(engine)?;
     if spec.level().is_some() && !rival.transactions {
-        return Some(format!("the program of {engine} has no transactions"));
+        return Some(format!("the program of {engine} does not support transactions"));
     }
     let offered = rival.classes.contains(&spec.durability) || !spec.writes();
     (!offered).then(|| {
@@ -131,7 +134,7 @@ pub fn absent(engine: &str, spec: &Spec) -> Option<String> {
     })
 }
 
-/// The class with which a database is filled: nothing is measured then, and it is synced afterwards.
+/// Returns the durability class for filling a database. The fill is not measured, and is synced afterwards.
 pub fn filling_class(engine: &str) -> Durability {
     match named(engine) {
         Some(rival) if !rival.classes.contains(&Os) => rival.classes.first().copied().unwrap_or(Device),
@@ -140,27 +143,27 @@ pub fn filling_class(engine: &str) -> Durability {
 }
 
 impl Rival {
-    /// The name of its program.
+    /// Returns the name of the program.
     pub fn program(&self) -> String {
         format!("tidesdb-bench-{}", self.name)
     }
 
-    /// Its program in the first of `places` that has it.
+    /// Returns the path of the program in the first of `places` that has it.
     pub fn find(&self, places: &[PathBuf]) -> Option<PathBuf> {
         let name = format!("{}{}", self.program(), std::env::consts::EXE_SUFFIX);
         places.iter().map(|place| place.join(&name)).find(|path| path.is_file())
     }
 
-    /// Refuses an argument that it does not know.
+    /// Checks the argument of the engine.
     ///
     /// # Errors
-    /// What it knows.
+    /// Returns the arguments that the engine accepts.
     pub fn check(&self, argument: Option<&str>) -> Result<(), String> {
         match (argument, self.variants) {
             (None, ["PATH"]) => Err(format!("{0} needs a path: {0}:/path/to/libtidesdb.so", self.name)),
             (Some(path), ["PATH"]) => match Path::new(path).is_file() {
                 true => Ok(()),
-                false => Err(format!("{}: there is no file {path}", self.name)),
+                false => Err(format!("{}: the file {path} does not exist", self.name)),
             },
             (Some(argument), variants) if !variants.contains(&argument) => match variants {
                 [] => Err(format!("{} has no variant {argument:?}", self.name)),
@@ -170,7 +173,7 @@ impl Rival {
         }
     }
 
-    /// How to build its program, in words for a terminal.
+    /// Returns instructions to build the program, for a terminal.
     pub fn recipe(&self) -> String {
         let mut out = String::new();
         if !self.packages.is_empty() {
@@ -184,7 +187,7 @@ impl Rival {
         out + &format!("which takes about {time} on two processors")
     }
 
-    /// The command that builds its program.
+    /// Returns the command that builds the program.
     pub fn command(&self) -> String {
         format!(
             "RUSTFLAGS=\"-C target-cpu=native\" cargo build --release -p tidesdb-bench-peers --features {}",
@@ -214,14 +217,14 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_not_mixed() {
+    fn rows_of_classes_not_offered_are_absent() {
         let write = |durability| Spec { durability, ..Spec::default() };
         assert!(absent("redb", &write(Os)).unwrap().contains("only none and device"));
         assert_eq!(absent("redb", &Spec { workload: Workload::Read, ..write(Os) }), None);
         assert!(absent("lmdb", &write(Nothing)).is_some());
         assert_eq!(absent("tidesdb", &write(Nothing)), None);
         let counters = Spec { workload: Workload::Transaction, ..Spec::default() };
-        assert!(absent("fjall", &counters).unwrap().contains("no transactions"));
+        assert!(absent("fjall", &counters).unwrap().contains("not support transactions"));
         assert_eq!((absent("rocksdb", &counters), absent("tidesdb-c", &counters)), (None, None));
         assert!(absent("redb", &Spec { isolation: counters.level(), ..write(Device) }).is_some());
         assert_eq!((filling_class("redb"), filling_class("lmdb"), filling_class("null")), (Nothing, Os, Os));
@@ -229,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_found_in_the_first_place_that_has_it() {
+    fn a_program_is_found_in_the_first_directory_that_has_it() {
         let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let places = [a.path().to_owned(), b.path().to_owned()];
         let rival = named("fjall").unwrap();

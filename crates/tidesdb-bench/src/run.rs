@@ -1,7 +1,8 @@
-//! Many rows: each in a child process on a fresh directory, repeated, engines side by side, in a shuffled order.
+//! Runs many rows: each in a child process on a fresh directory, repeated, in a shuffled order, with the engines of a
+//! row next to each other.
 //!
-//! The parent runs one child at a time and waits for it. What a child cannot report - it crashed, it hung, it wrote
-//! nonsense - is a failed row.
+//! The parent runs one child at a time and waits for it. If a child crashes, hangs or writes invalid output, its row
+//! has failed.
 
 use std::ffi::OsString;
 use std::fs;
@@ -21,30 +22,30 @@ use crate::rng::Rng;
 use crate::spec::{Spec, Workload};
 use crate::stage::{Outcome, Stage, Task, perform, restarted, write_until_killed};
 
-/// What to run.
+/// Rows to run, and how.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Name of the suite.
     pub suite: String,
-    /// The rows.
+    /// Rows of the suite.
     pub rows: Vec<Spec>,
-    /// The engines.
+    /// Engine names.
     pub engines: Vec<String>,
-    /// How often each row runs on each engine.
+    /// Number of repetitions of each row on each engine.
     pub repeat: usize,
-    /// Where chance begins.
+    /// Seed of the random numbers.
     pub seed: u64,
-    /// Databases are made below it, and removed.
+    /// Directory below which databases are created and removed.
     pub dir: PathBuf,
-    /// The program that calls [`child`], and its first arguments; the task is one more.
+    /// The program that calls [`child`], and its first arguments; the task is passed as one more argument.
     pub program: Vec<OsString>,
     /// Directories with the programs of rivals.
     pub peers: Vec<PathBuf>,
-    /// A child process that takes longer than this is killed, and its row has failed.
+    /// A child process that takes longer than this is killed, and its row fails.
     pub patience: Duration,
 }
 
-/// Everything that was measured: what reports are made of.
+/// All measurements of a run; the input of reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// Version of this structure.
@@ -53,42 +54,42 @@ pub struct Results {
     pub version: String,
     /// Name of the suite.
     pub suite: String,
-    /// When it began, in seconds since 1970.
+    /// Start of the run, in seconds since 1970.
     pub begun: u64,
-    /// Where chance began.
+    /// Seed of the random numbers.
     pub seed: u64,
-    /// The machine.
+    /// Machine of the run.
     pub machine: Machine,
-    /// Names of the rows in the order of the suite.
+    /// Names of the rows, in the order of the suite.
     pub rows: Vec<String>,
-    /// What they measured, in the order in which they ran.
+    /// Measurements, in the order in which the rows ran.
     pub outcomes: Vec<Outcome>,
 }
 
-/// Version of [`Results`].
+/// Current version of [`Results`].
 pub const FORMAT: u32 = 1;
 
-/// What happens during a run.
+/// Progress of a run.
 pub enum Event<'a> {
-    /// A row begins: how many are done, how many there are.
+    /// A row begins: row, engine, number of rows done, total number of rows.
     Begin(&'a Spec, &'a str, usize, usize),
-    /// It ended.
+    /// A row has ended.
     End(&'a Outcome),
 }
 
 impl Plan {
-    /// Rows to run, over all engines and repetitions.
+    /// Returns the number of rows to run, over all engines and repetitions.
     pub fn len(&self) -> usize {
         self.rows.len() * self.engines.len() * self.repeat
     }
 
-    /// Whether there is nothing to run.
+    /// Returns true if there is nothing to run.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Row, engine and repetition, in the order in which they run: engines side by side, the stages over one database one
-    /// after the other.
+    /// Returns row, engine and repetition in the order in which they run. The engines of a row follow each other, and
+    /// so do the stages over one database.
     pub fn order(&self) -> Vec<(&Spec, &str, usize)> {
         let mut rng = Rng::new(self.seed, 0);
         let mut order = Vec::with_capacity(self.len());
@@ -107,10 +108,11 @@ impl Plan {
         order
     }
 
-    /// Runs everything.
+    /// Runs all rows.
     ///
     /// # Errors
-    /// If an engine is unknown, a row makes no sense, or the directory cannot be used. Rows that fail are results.
+    /// Returns an error if an engine is unknown, a row is invalid, or the directory cannot be used. Failed rows are
+    /// part of the results.
     pub fn run(&self, mut watch: impl FnMut(Event<'_>)) -> Result<Results, String> {
         self.engines.iter().try_for_each(|engine| self.program(engine).map(drop))?;
         for row in &self.rows {
@@ -131,7 +133,7 @@ impl Plan {
         };
         if group.is_some() && results.machine.file_system == "tmpfs" {
             return Err(format!(
-                "{} is in memory (tmpfs); a memory limit needs a disk: --dir",
+                "{} is in memory (tmpfs); rows with a memory limit need a disk: choose a directory with --dir",
                 self.dir.display()
             ));
         }
@@ -153,7 +155,7 @@ impl Plan {
         Ok(results)
     }
 
-    /// The cgroup of all rows that have a memory limit: the limit is the same for all.
+    /// Creates one cgroup for all rows with a memory limit, which is the same for all of them.
     fn group(&self) -> Result<Option<Group>, String> {
         self.rows.iter().map(|row| row.memory).max().filter(|limit| *limit > 0).map(Group::make).transpose()
     }
@@ -202,7 +204,7 @@ impl Plan {
             if let Err(failure) = self.finished(&task(Stage::Fill)) {
                 return Outcome::failed(engine, spec, format!("while filling the database: {failure}"));
             }
-            // What the filling left to the system to write shall not be written while the row is measured.
+            // Write out what the fill left in the page cache, so that this does not happen during the measurement.
             rustix::fs::sync();
         }
         let cold = if spec.watched && dir.exists() { forget_files(dir) } else { Ok(()) };
@@ -216,7 +218,7 @@ impl Plan {
         done.unwrap_or_else(|failure| Outcome::failed(engine, spec, failure))
     }
 
-    /// Puts until a kill, then two more processes that open the database.
+    /// Runs a row with a kill: puts until the kill, then two more processes that open the database.
     fn killed(&self, task: &impl Fn(Stage) -> Task) -> Result<Outcome, String> {
         let written = self.start(&task(Stage::Write))?.kill_after_result()?;
         if written.failure.is_some() {
@@ -228,7 +230,7 @@ impl Plan {
         Ok(restarted(written, counted, reopened.open))
     }
 
-    /// The outcome of a task that did not fail.
+    /// Runs a task and returns its outcome; a failed outcome is an error.
     fn finished(&self, task: &Task) -> Result<Outcome, String> {
         let outcome = self.start(task)?.finish()?;
         match outcome.failure {
@@ -242,7 +244,7 @@ impl Plan {
         Running::start(&self.program(&task.engine)?, &line, self.patience)
     }
 
-    /// The program of an engine, and its first arguments.
+    /// Returns the program of an engine and its first arguments.
     fn program(&self, engine: &str) -> Result<Vec<OsString>, String> {
         let Some(rival) = rivals::named(engine) else {
             let own = engines::named(engine).map(|_| self.program.clone());
@@ -251,30 +253,34 @@ impl Plan {
         rival.check(rivals::split(engine).1)?;
         let found = rival.find(&self.peers).map(|path| vec![path.into_os_string()]);
         found.ok_or_else(|| {
-            format!("the program {} of {engine} is not built:\n{}", rival.program(), rival.recipe())
+            format!(
+                "the program {} of {engine} was not found; build it with:\n{}",
+                rival.program(),
+                rival.recipe()
+            )
         })
     }
 }
 
-/// The directory of the databases.
+/// Directory of the databases.
 struct Place {
     dir: PathBuf,
     of: Option<Tenant>,
 }
 
-/// Whose database is there.
+/// Owner of the database that is in the directory.
 struct Tenant {
-    /// Shared database, engine, repetition.
+    /// Shared database name, engine, repetition.
     owner: (String, String, usize),
-    /// A stage that failed: nobody knows what is in the database now.
+    /// The stage that failed, if one did; the contents of the database are unknown since then.
     broken: Option<String>,
 }
 
 impl Place {
-    /// Removes the database. What was there before the first row is not removed.
+    /// Removes the database. A directory that existed before the first row is an error and is kept.
     fn clear(&mut self) -> Result<(), String> {
         match (self.of.take(), self.dir.exists()) {
-            (None, true) => Err(format!("{} is in the way", self.dir.display())),
+            (None, true) => Err(format!("{} already exists: remove it", self.dir.display())),
             (Some(_), true) => fs::remove_dir_all(&self.dir)
                 .map_err(|e| format!("cannot remove {}: {e}", self.dir.display())),
             (_, false) => Ok(()),
@@ -282,13 +288,13 @@ impl Place {
     }
 }
 
-/// What a child process does: the task in, a line for the standard output out. What goes wrong with the engine is in the
-/// outcome. `say` prints a line at once, for a process that will be killed.
+/// Entry point of a child process: takes a task and returns the line for the standard output. Errors of the engine are
+/// in the outcome. `say` prints a line at once, for a process that will be killed.
 ///
 /// # Errors
-/// If the task cannot be read.
+/// Returns an error if the task cannot be parsed.
 pub fn child(task: &str, open: Open, say: impl FnOnce(&str)) -> Result<String, String> {
-    let task: Task = serde_json::from_str(task).map_err(|e| format!("no task: {e}"))?;
+    let task: Task = serde_json::from_str(task).map_err(|e| format!("the task cannot be parsed: {e}"))?;
     let outcome = match task.stage {
         Stage::Write => write_until_killed(&task, open, |outcome| {
             say(&serde_json::to_string(outcome).unwrap_or_default());
@@ -299,7 +305,7 @@ pub fn child(task: &str, open: Open, say: impl FnOnce(&str)) -> Result<String, S
     serde_json::to_string(&outcome).map_err(|e| e.to_string())
 }
 
-/// Waits to be killed. If the parent is gone, nothing is tidied up either.
+/// Waits to be killed. If the parent dies first, exits without cleaning up.
 fn wait_for_the_end() {
     let mut rest = Vec::new();
     let _ = std::io::stdin().read_to_end(&mut rest);
@@ -334,7 +340,11 @@ mod tests {
             |order: &[(&Spec, &str, usize)]| order.iter().map(|o| o.0.name.clone()).collect::<Vec<_>>();
         assert_eq!(names(&order), names(&plan.order()));
         for pair in order.chunks(2) {
-            assert_eq!((&pair[0].0.name, pair[0].2), (&pair[1].0.name, pair[1].2), "engines side by side");
+            assert_eq!(
+                (&pair[0].0.name, pair[0].2),
+                (&pair[1].0.name, pair[1].2),
+                "the engines of a row must follow each other"
+            );
             assert_ne!(pair[0].1, pair[1].1);
         }
         let listed: Vec<_> = plan.rows.iter().map(|r| r.name.clone()).collect();
@@ -343,7 +353,7 @@ mod tests {
             listed
         );
         let first: std::collections::HashSet<_> = order.chunks(2).map(|pair| pair[0].1).collect();
-        assert_eq!(first.len(), 2, "each engine goes first sometimes");
+        assert_eq!(first.len(), 2, "each engine must be first sometimes");
     }
 
     #[test]
@@ -358,8 +368,14 @@ mod tests {
         let mut found = 0;
         for (at, entry) in order.iter().enumerate().filter(|(_, entry)| entry.0.name == names[0]) {
             let stages = &order[at..at + 4];
-            assert!(stages.iter().map(|s| s.0.name.as_str()).eq(names.iter().copied()), "in order");
-            assert!(stages.iter().all(|s| (s.1, s.2) == (entry.1, entry.2)), "of one engine");
+            assert!(
+                stages.iter().map(|s| s.0.name.as_str()).eq(names.iter().copied()),
+                "the stages must be in order"
+            );
+            assert!(
+                stages.iter().all(|s| (s.1, s.2) == (entry.1, entry.2)),
+                "the stages must be of one engine"
+            );
             found += 1;
         }
         assert_eq!(found, 4);
@@ -382,7 +398,7 @@ mod tests {
         assert!(failure(&plan.rows[0].name).contains("without a result"));
         let second = failure(&plan.rows[1].name);
         assert!(second.contains("not run") && second.contains(&plan.rows[0].name), "{second}");
-        assert!(failure(&plan.rows[2].name).contains("without a result"), "a row of its own runs");
+        assert!(failure(&plan.rows[2].name).contains("without a result"), "a row with its own database runs");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! A row of the benchmark as data: one workload with all its settings. It travels to the child process and into the
-//! reports, so a published figure says exactly what was measured.
+//! A row of the benchmark as data: one workload with all its settings. The row is passed to the child process and
+//! stored in the reports, so a published figure states exactly what was measured.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,39 +7,40 @@ pub use crate::isolation::{Contention, HOT, Isolation};
 use crate::keys::{INDEX_MAX, KEY_BYTES, Keys, Pattern};
 use crate::values::{Filling, VALUE_BYTES_MIN, Values};
 
-/// What is done to the engine.
+/// Operations that a row performs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Workload {
     /// Puts, in batches.
     Write,
-    /// Gets of keys that are there.
+    /// Gets of existing keys.
     Read,
-    /// All puts, then all gets, in the same open database: the reference's "mixed".
+    /// All puts, then all gets, in the same open database; the reference calls this "mixed".
     Mixed,
     /// Deletes of all keys, in batches.
     Delete,
-    /// Seeks to keys that are there, one long-lived cursor per thread.
+    /// Seeks to existing keys, with one long-lived cursor per thread.
     Seek,
     /// Seeks, each followed by reading `range` rows.
     Range,
-    /// All rows in order.
+    /// A scan of all rows.
     Iterate,
-    /// Each thread overwrites, deletes and reads keys of its own.
+    /// Each thread overwrites, deletes and reads its own keys.
     Churn,
-    /// Each thread appends at the end of a queue of its own and takes from its front, which it finds by a scan.
+    /// Each thread appends at the end of its own queue and takes from the front, which it finds by a scan.
     Queue,
-    /// Reads and writes at the same time, in the shares of [`Blend`].
+    /// Concurrent reads and writes, in the shares of [`Blend`].
     Blend,
-    /// Puts, in batches; then the process is killed, and the database opened again.
+    /// Puts, in batches; then the process is killed and the database is reopened.
     Kill,
-    /// Transactions, each of which adds one to the counters of `tx_ops` keys.
+    /// Transactions, each of which increments the counters of `tx_ops` keys.
     Transaction,
-    /// Puts of the next version of keys that are there, each key once, in batches and in another order than they came.
+    /// Puts of the next version of existing keys: each key once, in batches, in a different order from the original
+    /// puts.
     Overwrite,
     /// Gets of `batch` keys at once.
     MultiGet,
-    /// Gets, while one more thread overwrites keys in batches, at the rate of the row.
+    /// Gets, while one additional thread overwrites keys in batches, at the rate of the row.
     ReadWhileWriting,
 }
 
@@ -63,7 +64,7 @@ impl Workload {
         Self::ReadWhileWriting,
     ];
 
-    /// Its name on command lines and in reports.
+    /// Returns the name used on command lines and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Write => "write",
@@ -84,43 +85,43 @@ impl Workload {
         }
     }
 
-    /// The workload of that name.
+    /// Returns the workload with that name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|w| w.name() == name)
     }
 
-    /// Whether it needs a database that another process filled before.
+    /// Returns true if the workload needs a database that another process has filled.
     pub fn needs_data(self) -> bool {
         !matches!(self, Self::Write | Self::Mixed | Self::Queue | Self::Kill)
     }
 }
 
-/// Shares of operations in percent; together 100.
+/// Shares of operations in percent; they add up to 100.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blend {
     /// Gets.
     pub read: u8,
-    /// Puts of keys that are there.
+    /// Puts of existing keys.
     pub update: u8,
     /// Puts of new keys.
     pub insert: u8,
-    /// Seeks followed by up to `range` rows, evenly from one on.
+    /// Seeks, each followed by reading rows; their number is uniform from 1 to `range`.
     pub scan: u8,
     /// A get and a put of the same key.
     pub modify: u8,
-    /// Whether new keys are the popular ones.
+    /// If set, newly inserted keys are the popular ones.
     pub latest: bool,
 }
 
-/// What a commit survives when it returns. Figures of different classes are not comparable.
+/// Failures that a commit survives once it has returned. Figures of different classes are not comparable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// Nothing: the commit may be in the memory of the process.
+    /// None: the commit may still be in the memory of the process.
     None,
-    /// The death of the process: the commit is with the operating system.
+    /// A crash of the process: the operating system has the commit.
     Os,
-    /// The loss of power: the commit is on the device.
+    /// A power loss: the commit is on the device.
     Device,
 }
 
@@ -128,7 +129,7 @@ impl Durability {
     /// All classes.
     pub const ALL: [Self; 3] = [Self::None, Self::Os, Self::Device];
 
-    /// Its name on command lines and in reports.
+    /// Returns the name used on command lines and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -137,88 +138,89 @@ impl Durability {
         }
     }
 
-    /// The class of that name.
+    /// Returns the class with that name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|d| d.name() == name)
     }
 }
 
-/// One row. Sizes are bytes.
+/// One row. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spec {
-    /// Its name in reports.
+    /// Name in reports.
     pub name: String,
-    /// What is done.
+    /// Operations to perform.
     pub workload: Workload,
-    /// To which keys in which order.
+    /// Keys to use, and their order.
     pub pattern: Pattern,
-    /// Shares of the workload `Blend`.
+    /// Shares of the operations of the workload `Blend`.
     pub blend: Blend,
-    /// Operations, over all threads; transactions count as one.
+    /// Number of operations, over all threads; a transaction counts as one.
     pub ops: u64,
-    /// If not 0, operations go on for this time instead, in seconds.
+    /// If not 0, the duration of the operations in seconds; it replaces `ops`.
     pub seconds: f64,
-    /// Keys in the database before; 0 = as many as operations.
+    /// Number of keys in the database before the operations; 0 means as many as `ops`.
     pub keys: u64,
     /// Threads that issue operations.
     pub threads: usize,
-    /// Operations in a commit, keys of a `MultiGet`.
+    /// Operations per commit, or keys per `MultiGet`.
     pub batch: u64,
     /// Size of a key.
     pub key_bytes: usize,
     /// Size of a value.
     pub value_bytes: usize,
-    /// What values are made of.
+    /// How the bytes of values are generated.
     pub filling: Filling,
-    /// Rows of a range.
+    /// Rows per range.
     pub range: u64,
     /// Exponent of Zipf's law.
     pub theta: f64,
-    /// What is added to the rank in Zipf's law.
+    /// Offset that is added to the rank in Zipf's law.
     pub theta_offset: f64,
-    /// What a commit survives.
+    /// Failures that a commit survives.
     pub durability: Durability,
-    /// Block cache.
+    /// Size of the block cache.
     pub cache: u64,
-    /// Memtable.
+    /// Size of a memtable.
     pub memtable: u64,
-    /// If not 0, operations start at this rate a second, over all threads: an open loop.
+    /// If not 0, operations start at this rate per second, over all threads (an open loop).
     pub rate: f64,
-    /// Whether the database is filled and its background work done before the operations begin, or only filled.
+    /// If set, background work from filling the database is done before the operations begin.
     pub settle: bool,
-    /// Check every answer, not one of 64.
+    /// If set, every answer is checked in full instead of one in 64.
     pub verify: bool,
-    /// Where chance begins.
+    /// Seed of the random numbers.
     pub seed: u64,
-    /// The level of transactions; with the workload `Write`, batches are committed as such transactions.
+    /// Isolation level of transactions. With the workload `Write`, batches are committed as transactions of this level.
     #[serde(default)]
     pub isolation: Option<Isolation>,
-    /// Operations of a transaction, each a get and a put of the same key.
+    /// Operations per transaction; each is a get and a put of the same key.
     #[serde(default)]
     pub tx_ops: u64,
-    /// Whether transactions of several threads meet.
+    /// Whether transactions of different threads conflict.
     #[serde(default)]
     pub contention: Contention,
-    /// Rows of a suite with the same name here, if it is not empty, are stages over one database, in their order.
+    /// If not empty, the rows of a suite with the same name here are stages over one database, in their order.
     #[serde(default)]
     pub database: String,
     /// If not 0, the process runs in a cgroup with this memory limit.
     #[serde(default)]
     pub memory: u64,
-    /// Whether the row has a line per second. Such a row begins with its files out of the page cache, ends with the background
-    /// work done, and reads all rows only if that is its workload or its answers need it.
+    /// If set, the row has a timeline with one line per second. Such a row starts with its files dropped from the page
+    /// cache and ends with the background work done. It scans all rows only if that is its workload or its answers need
+    /// the check.
     #[serde(default)]
     pub watched: bool,
-    /// The version of all values before the operations.
+    /// Version of all values before the operations.
     #[serde(default)]
     pub version: u32,
 }
 
-/// Keys of a row that is given a time, not a number.
+/// Default number of keys of a row with a duration.
 const TIMED_KEYS: u64 = 1_000_000;
-/// Indexes of one thread of such a row.
+/// Indexes reserved for each thread of such a row.
 const TIMED_SHARE: u64 = 1_000_000_000_000;
-/// Most operations of a transaction.
+/// Maximum number of operations per transaction.
 const TX_OPS_MAX: u64 = 1_000_000;
 
 impl Default for Spec {
@@ -258,25 +260,25 @@ impl Default for Spec {
 }
 
 impl Spec {
-    /// Refuses what cannot be run.
+    /// Checks whether the row can run.
     ///
     /// # Errors
-    /// What is wrong, in the words of the command line.
+    /// Returns what is wrong, in the terms of the command line.
     pub fn check(&self) -> Result<(), String> {
         let b = &self.blend;
         let shares =
             [b.read, b.update, b.insert, b.scan, b.modify].iter().map(|s| u32::from(*s)).sum::<u32>();
         let wrong = [
-            (self.ops == 0 && self.seconds <= 0.0, "no operations"),
-            (self.threads == 0 || self.threads > 1024, "threads: from 1 to 1024"),
-            (self.batch == 0, "a batch has at least one operation"),
-            (self.range == 0, "a range has at least one row"),
-            (!KEY_BYTES.contains(&self.key_bytes), "keys have from 16 to 4096 bytes"),
-            (self.value_bytes < VALUE_BYTES_MIN, "values have at least 8 bytes"),
-            (!(0.0..=4.0).contains(&self.theta), "theta is from 0 to 4"),
+            (self.ops == 0 && self.seconds <= 0.0, "a row needs a number of operations or a duration"),
+            (self.threads == 0 || self.threads > 1024, "threads must be from 1 to 1024"),
+            (self.batch == 0, "a batch needs at least one operation"),
+            (self.range == 0, "a range needs at least one row"),
+            (!KEY_BYTES.contains(&self.key_bytes), "keys must have from 16 to 4096 bytes"),
+            (self.value_bytes < VALUE_BYTES_MIN, "values must have at least 8 bytes"),
+            (!(0.0..=4.0).contains(&self.theta), "theta must be from 0 to 4"),
             (
                 self.workload == Workload::Blend && shares != 100,
-                "the shares of a blend are 100 percent together",
+                "the shares of a blend must add up to 100 percent",
             ),
             (
                 self.has_versions() && self.filling == Filling::Sawtooth,
@@ -284,38 +286,38 @@ impl Spec {
             ),
             (
                 self.has_versions() && self.pattern == Pattern::Stride,
-                "stride keys coincide: not for overwriting",
+                "stride keys repeat and cannot be used for overwriting",
             ),
             (
                 self.has_versions() && self.pattern == Pattern::Reverse,
-                "reverse keys have no room for new ones",
+                "reverse keys leave no room for new keys",
             ),
             (
                 self.seconds > 0.0
                     && matches!(self.workload, Workload::Delete | Workload::Kill | Workload::Overwrite),
-                "deletes, overwrites, and puts before a kill, are counted, not timed",
+                "delete, overwrite and kill rows need a number of operations, not a duration",
             ),
             (
                 self.threads > 0 && self.workload == Workload::Overwrite && self.quota() > self.share(),
-                "an overwrite row writes each key once at most",
+                "an overwrite row can write each key once at most",
             ),
             (
                 self.workload == Workload::Delete
                     && !self.is_stage()
                     && self.keys != 0
                     && self.keys != self.ops,
-                "a delete row deletes as many keys as there are",
+                "a delete row must delete all keys: set as many operations as keys",
             ),
             (
                 self.workload == Workload::Transaction && !(1..=TX_OPS_MAX).contains(&self.tx_ops),
-                "a transaction has from one to a million operations",
+                "a transaction must have from one to a million operations",
             ),
             (
                 self.workload == Workload::Write && self.isolation.is_some() && self.pattern.is_drawn(),
-                "puts in transactions are never refused: each key is written once",
+                "puts in transactions need a pattern that writes each key once, so that they are never refused",
             ),
-            (self.rate < 0.0 || !self.rate.is_finite(), "a rate is a number of operations a second"),
-            (self.ops > INDEX_MAX || self.keys > INDEX_MAX, "too many operations"),
+            (self.rate < 0.0 || !self.rate.is_finite(), "the rate must be a number of operations per second"),
+            (self.ops > INDEX_MAX || self.keys > INDEX_MAX, "too many operations or keys"),
         ];
         match wrong.into_iter().find(|(is, _)| *is) {
             Some((_, what)) => Err(what.to_owned()),
@@ -323,12 +325,12 @@ impl Spec {
         }
     }
 
-    /// Whether the row shares its database with others.
+    /// Returns true if the row shares its database with others.
     pub fn is_stage(&self) -> bool {
         !self.database.is_empty()
     }
 
-    /// Whether it writes, so that its durability matters.
+    /// Returns true if the row writes, so that its durability matters.
     pub fn writes(&self) -> bool {
         match self.workload {
             Workload::Read | Workload::MultiGet | Workload::Seek | Workload::Range | Workload::Iterate => {
@@ -343,18 +345,18 @@ impl Spec {
         self.overwrites() || self.workload == Workload::Queue
     }
 
-    /// Whether it writes newer versions of keys that are there.
+    /// Returns true if the row writes newer versions of existing keys.
     pub fn overwrites(&self) -> bool {
         use Workload::{Blend, Churn, Overwrite, ReadWhileWriting, Transaction};
         matches!(self.workload, Churn | Blend | Transaction | Overwrite | ReadWhileWriting)
     }
 
-    /// Threads that issue operations, the writer beside readers included.
+    /// Returns the number of threads that issue operations, including the writer of `ReadWhileWriting`.
     pub fn crew(&self) -> usize {
         self.threads + usize::from(self.workload == Workload::ReadWhileWriting)
     }
 
-    /// The level of its transactions, if it has any.
+    /// Returns the isolation level of the row's transactions, if it has any.
     pub fn level(&self) -> Option<Isolation> {
         match self.workload {
             Workload::Transaction => Some(self.isolation.unwrap_or(Isolation::ReadCommitted)),
@@ -363,13 +365,13 @@ impl Spec {
         }
     }
 
-    /// Keys that all threads share, if they do.
+    /// Returns the number of keys that all threads share, if the contention is high.
     pub fn hot_keys(&self) -> Option<u64> {
         let hot = || HOT.max(self.tx_ops).min(self.population());
         (self.contention == Contention::High).then(hot)
     }
 
-    /// Keys in the database before the operations: whole shares of the threads.
+    /// Returns the number of keys in the database before the operations, rounded so that all threads have equal shares.
     pub fn population(&self) -> u64 {
         let keys = match (self.keys, self.seconds > 0.0) {
             (0, true) => TIMED_KEYS,
@@ -380,35 +382,35 @@ impl Spec {
         (keys / threads).max(1) * threads
     }
 
-    /// Operations of each thread; without end if a time is given.
+    /// Returns the number of operations of each thread; `u64::MAX` if the row has a duration.
     pub fn quota(&self) -> u64 {
         if self.seconds > 0.0 { u64::MAX } else { (self.ops / self.threads as u64).max(1) }
     }
 
-    /// Indexes that belong to each thread when it writes.
+    /// Returns the number of indexes that each thread owns when it writes.
     pub fn share(&self) -> u64 {
         let timed = self.seconds > 0.0 && !self.workload.needs_data();
         if timed { TIMED_SHARE } else { self.population() / self.threads as u64 }
     }
 
-    /// How keys look.
+    /// Returns the key generator of the row.
     ///
     /// # Errors
-    /// If the sizes are out of range.
+    /// Returns an error if the sizes are out of range.
     pub fn keys(&self) -> Result<Keys, String> {
         let pattern = if self.workload == Workload::Queue { Pattern::Seq } else { self.pattern };
         Keys::new(pattern, self.key_bytes, self.share() * self.threads as u64)
     }
 
-    /// How values look.
+    /// Returns the value generator of the row.
     ///
     /// # Errors
-    /// If the sizes are out of range.
+    /// Returns an error if the sizes are out of range.
     pub fn values(&self) -> Result<Values, String> {
         Values::new(self.value_bytes, self.filling)
     }
 
-    /// Bytes of one key and its value.
+    /// Returns the size of one key and its value.
     pub fn entry_bytes(&self) -> u64 {
         (self.key_bytes + self.value_bytes) as u64
     }
@@ -419,21 +421,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_back() {
+    fn names_parse_to_their_values() {
         assert!(Workload::ALL.iter().all(|w| Workload::named(w.name()) == Some(*w)));
         assert!(Pattern::ALL.iter().all(|p| Pattern::named(p.name()) == Some(*p)));
         assert!(Durability::ALL.iter().all(|d| Durability::named(d.name()) == Some(*d)));
     }
 
     #[test]
-    fn a_row_survives_its_journey() {
+    fn a_row_survives_serialization() {
         let spec = Spec { filling: Filling::Sawtooth, theta: 1.3, ..Spec::default() };
         let text = serde_json::to_string(&spec).unwrap();
         assert_eq!(serde_json::from_str::<Spec>(&text).unwrap(), spec);
     }
 
     #[test]
-    fn senseless_rows_are_refused() {
+    fn invalid_rows_are_refused() {
         let bad = |change: fn(&mut Spec)| {
             let mut spec = Spec::default();
             change(&mut spec);

@@ -1,50 +1,50 @@
-//! Values: bytes that follow from a key's identity and a version, so that a reader can tell every wrong one.
+//! Values: bytes derived from a key's identity and a version, so that a reader can detect any wrong value.
 //!
-//! The ordinary value begins with its version (four bytes, little-endian), goes on with bytes that no compressor can
-//! shorten, and ends with one repeated byte; the stated compressibility is the part that repeats. The reference's value
-//! is a sawtooth: byte `i` is the index plus `i`, modulo 256; it has no version.
+//! An ordinary value starts with its version (four bytes, little-endian), continues with incompressible bytes, and ends
+//! with one repeated byte. The stated compressibility is the share of repeated bytes. The reference's value is a
+//! sawtooth: byte `i` is the index plus `i`, modulo 256; it has no version.
 
 use serde::{Deserialize, Serialize};
 
 use crate::keys::{Item, Keys};
 use crate::rng::{GOLDEN, mix};
 
-/// What values are made of.
+/// How the bytes of a value are generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Filling {
-    /// This many percent of the bytes repeat, the others are random.
+    /// This percentage of the bytes repeats; the others are random.
     Percent(u8),
-    /// The reference's 256-byte sawtooth, which compresses extremely.
+    /// The reference's 256-byte sawtooth, which compresses extremely well.
     Sawtooth,
 }
 
-/// Values shorter than this could not be told apart.
+/// Minimum length; shorter values could not be distinguished.
 pub const VALUE_BYTES_MIN: usize = 8;
 
 const VERSION_BYTES: usize = 4;
 const FILL: u8 = b'v';
 
-/// Makes and checks values of one size; each thread has its own.
+/// Generates and checks values of one size; each thread has its own instance.
 #[derive(Clone, Debug)]
 pub struct Values {
     bytes: usize,
-    /// Bytes at the front that differ from value to value.
+    /// Number of leading bytes that differ from value to value.
     fresh: usize,
-    /// The sawtooth, long enough to begin anywhere.
+    /// The sawtooth, long enough to start at any of its 256 offsets.
     saw: Option<Vec<u8>>,
     scratch: Vec<u8>,
 }
 
 impl Values {
-    /// Values of `bytes` bytes.
+    /// Creates a generator for values of `bytes` bytes.
     ///
     /// # Errors
-    /// If they are too short, or the filling makes no sense.
+    /// Returns an error if `bytes` is below [`VALUE_BYTES_MIN`] or the percentage exceeds 100.
     pub fn new(bytes: usize, filling: Filling) -> Result<Self, String> {
         if bytes < VALUE_BYTES_MIN {
             return Err(format!(
-                "values of {bytes} bytes: at least {VALUE_BYTES_MIN} are needed to check them"
+                "a value of {bytes} bytes cannot be checked: use at least {VALUE_BYTES_MIN} bytes"
             ));
         }
         let (fresh, saw) = match filling {
@@ -52,7 +52,7 @@ impl Values {
                 ((bytes * (100 - usize::from(percent)) / 100).max(VALUE_BYTES_MIN), None)
             }
             Filling::Percent(percent) => {
-                return Err(format!("{percent} % of a value cannot be compressed away"));
+                return Err(format!("a compressibility of {percent} % is impossible: use 0 to 100"));
             }
             Filling::Sawtooth => (bytes, Some((0..bytes + 256).map(|i| i as u8).collect())),
         };
@@ -61,12 +61,12 @@ impl Values {
         Ok(values)
     }
 
-    /// A buffer to [`Values::fill`], again and again.
+    /// Returns a reusable buffer for [`Values::fill`].
     pub fn buffer(&self) -> Vec<u8> {
         vec![FILL; self.bytes]
     }
 
-    /// Makes the value of an item.
+    /// Writes the value of an item into `value`.
     #[inline]
     pub fn fill(&self, item: Item, version: u32, value: &mut [u8]) {
         match &self.saw {
@@ -78,10 +78,10 @@ impl Values {
         }
     }
 
-    /// The version of a value that was read for the key `id`, after comparing every byte.
+    /// Compares every byte of a value read for the key `id` and returns the value's version.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns a description of the difference.
     pub fn check(&mut self, keys: &Keys, id: u64, value: &[u8]) -> Result<u32, String> {
         if value.len() != self.bytes {
             return Err(format!("a value of {} bytes instead of {}", value.len(), self.bytes));
@@ -100,7 +100,7 @@ impl Values {
         if right { Ok(version) } else { Err("a value that was never written for this key".to_owned()) }
     }
 
-    /// The version that a value claims to be.
+    /// Returns the version stored in a value, without checking it; 0 for sawtooth values.
     #[inline]
     pub fn version(&self, value: &[u8]) -> u32 {
         match value.first_chunk::<VERSION_BYTES>() {
@@ -109,13 +109,14 @@ impl Values {
         }
     }
 
-    /// Whether a value says which version it is.
+    /// Returns true if values contain their version.
     pub fn has_versions(&self) -> bool {
         self.saw.is_none()
     }
 }
 
-/// Version, then a counter under a multiplicative hash: independent words, so the processor makes several at a time.
+/// Writes the version, then a counter passed through a multiplicative hash. The words are independent, so the processor
+/// computes several at a time.
 #[inline]
 fn fresh(id: u64, version: u32, out: &mut [u8]) {
     let seed = mix(id ^ u64::from(version).wrapping_mul(GOLDEN));
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sawtooth_is_the_references() {
+    fn the_sawtooth_equals_the_references() {
         let (keys, values) = parts(300, Filling::Sawtooth);
         let out = value(&keys, &values, 1000, 0);
         assert!(out.iter().enumerate().all(|(i, b)| usize::from(*b) == (1000 + i) % 256));
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn senseless_values_are_refused() {
+    fn invalid_settings_are_refused() {
         assert!(Values::new(7, Filling::Percent(0)).is_err());
         assert!(Values::new(8, Filling::Percent(101)).is_err());
     }

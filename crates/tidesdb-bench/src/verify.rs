@@ -1,34 +1,34 @@
-//! What the answers of an engine are held against.
+//! Verification of the engine's answers.
 //!
-//! Whether there is an answer is checked on every operation; its bytes on one of 64, or on all if the row says so. After
-//! the operations all rows are read in order, and the keys must be exactly those that the model says: a [`Summary`] is
-//! equal only if the sets are, short of a collision of 64-bit sums.
+//! Every operation checks whether there is an answer. The bytes are checked on one of 64 answers, or on all if the row
+//! asks for it. After the operations, all rows are read in order, and the keys must be exactly those of the model. Two
+//! [`Summary`]s are equal only if their sets are, except for a collision of 64-bit sums.
 
 use crate::keys::Keys;
 use crate::rng::mix;
 use crate::values::Values;
 
-/// One of so many answers is checked byte by byte.
+/// One answer out of this many is checked byte by byte.
 pub const SAMPLE: u64 = 64;
 
-/// A set of keys with versions, as far as needed to compare it with another.
+/// Summary of a set of keys and versions, sufficient to compare it with another set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// How many keys.
+    /// Number of keys.
     pub count: u64,
-    /// Their versions, added up.
+    /// Sum of the versions.
     pub versions: u64,
     sum: u64,
 }
 
 impl Summary {
-    /// Adds a key that is not in it.
+    /// Adds a key that is not in the set.
     #[inline]
     pub fn add(&mut self, id: u64, version: u32) {
         self.add_apart(id, version, version);
     }
 
-    /// Adds a key of which `version` is compared and `counted` only added up.
+    /// Adds a key; `version` enters the comparison, `counted` enters only the sum of versions.
     #[inline]
     pub fn add_apart(&mut self, id: u64, version: u32, counted: u32) {
         self.count += 1;
@@ -36,20 +36,20 @@ impl Summary {
         self.sum = self.sum.wrapping_add(mix(id.wrapping_add(mix(u64::from(version) + 1))));
     }
 
-    /// Adds a set without common keys.
+    /// Adds a disjoint set.
     pub fn merge(&mut self, other: &Self) {
         self.count += other.count;
         self.versions += other.versions;
         self.sum = self.sum.wrapping_add(other.sum);
     }
 
-    /// What is wrong if `self` was found where `wanted` should be.
+    /// Compares this set, as found in the database, with the expected set.
     ///
     /// # Errors
-    /// Words about the difference.
+    /// Returns a description of the difference.
     pub fn compare(&self, wanted: &Self) -> Result<(), String> {
         if self.count != wanted.count {
-            return Err(format!("{} keys are in the database, it should be {}", self.count, wanted.count));
+            return Err(format!("the database holds {} keys; it should be {}", self.count, wanted.count));
         }
         if self.sum != wanted.sum {
             return Err(format!(
@@ -61,7 +61,7 @@ impl Summary {
     }
 }
 
-/// The checks of one thread. The first fault is kept until [`Check::verdict`].
+/// The checks of one thread. The first fault is kept until [`Check::verdict`] is called.
 #[derive(Clone, Debug)]
 pub struct Check {
     keys: Keys,
@@ -74,12 +74,12 @@ pub struct Check {
 }
 
 impl Check {
-    /// Checks one of `every` answers in full; if `lenient`, faults are not kept.
+    /// Checks one of `every` answers in full; if `lenient`, faults are ignored.
     pub fn new(keys: Keys, values: Values, every: u64, lenient: bool) -> Self {
         Self { keys, values, every, left: 1, lenient, fault: None, checked: 0 }
     }
 
-    /// Whether the next answer is one to check in full.
+    /// Returns true if the next answer must be checked in full.
     #[inline]
     pub fn due(&mut self) -> bool {
         self.left -= 1;
@@ -90,7 +90,7 @@ impl Check {
         false
     }
 
-    /// The answer for the key `id` is `value`; it should be of version `want`, if that is known.
+    /// Checks `value` as the answer for the key `id`. If `want` is given, the version must equal it.
     #[inline]
     pub fn value(&mut self, due: bool, id: u64, want: Option<u32>, value: &[u8]) {
         if let Some(want) = want {
@@ -105,7 +105,8 @@ impl Check {
         }
     }
 
-    /// A row of an ordered read: the identity of its key. `after` is the identity of the row before.
+    /// Checks a row of an ordered scan and returns the identity of its key. `after` is the identity of the previous
+    /// row's key.
     #[inline]
     pub fn row(&mut self, due: bool, after: Option<u64>, key: &[u8], value: &[u8]) -> u64 {
         let Some(id) = self.keys.read(key) else {
@@ -117,7 +118,7 @@ impl Check {
         id
     }
 
-    /// `right`, or there is a fault.
+    /// Records a fault unless `right` is true.
     #[inline]
     pub fn ensure(&mut self, right: bool, what: impl FnOnce() -> String) {
         if !right {
@@ -132,10 +133,10 @@ impl Check {
         }
     }
 
-    /// Whether all was right so far.
+    /// Takes the first fault, if there is one.
     ///
     /// # Errors
-    /// The first fault.
+    /// Returns the first fault.
     #[inline]
     pub fn verdict(&mut self) -> Result<(), String> {
         if self.fault.is_some() {
@@ -144,7 +145,7 @@ impl Check {
         Ok(())
     }
 
-    /// How many answers were compared byte by byte.
+    /// Returns how many answers were compared byte by byte.
     pub fn checked(&self) -> u64 {
         self.checked
     }
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn order_matters() {
+    fn rows_must_be_in_order_and_known() {
         let mut check = check(64, false);
         assert_eq!(check.row(false, Some(4), b"000000000000005\0", b""), 5);
         assert_eq!(check.verdict(), Ok(()));
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn summaries_tell_sets_apart() {
+    fn summaries_of_different_sets_differ() {
         let of = |items: &[(u64, u32)]| {
             let mut s = Summary::default();
             items.iter().for_each(|(id, version)| s.add(*id, *version));

@@ -1,6 +1,6 @@
-//! Makes every call of the engine to the disk fail (T09), every sync by three models (T10), and the disk full at many points
-//! (T11), and looks for broken promises.
-//! `faults [--cases N] [--seed S] [--threads T] [--points P] [--only 9|10|11] [--script SEED]`.
+//! Makes every disk call of the engine fail (T09), makes every sync fail by three models (T10), and fills the disk at
+//! many points (T11). Reports every broken promise. Usage: `faults [--cases N] [--seed S] [--threads T] [--points P]
+//! [--only 9|10|11] [--script SEED]`.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,7 +12,7 @@ use testkit::group;
 use testkit::report::{argument, exit, finish};
 use testkit::watch::Watch;
 
-/// One worker's script of a number.
+/// Runs the script with the given number on one thread.
 type Script<'a> = dyn Fn(u64, &Watch) -> Totals + Sync + 'a;
 
 fn main() -> ExitCode {

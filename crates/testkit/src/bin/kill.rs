@@ -1,5 +1,5 @@
-//! T04: kills a process that commits, at any moment, and looks for every acknowledged commit.
-//! `kill [--kills N] [--seed S] [--dir PATH]`.
+//! T04: kills a committing process at random times and checks that every acknowledged commit survives. Usage: `kill
+//! [--kills N] [--seed S] [--dir PATH]`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         None => tempfile::tempdir(),
     };
     let (Ok(temp), Ok(program)) = (temp, std::env::current_exe()) else {
-        eprintln!("no temporary directory");
+        eprintln!("cannot create a temporary directory");
         return ExitCode::FAILURE;
     };
     let mut killer = Killer::new(&program, &temp.path().join("db"), seed);

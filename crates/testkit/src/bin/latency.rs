@@ -1,6 +1,6 @@
-//! T20, reads beside a huge commit: one thread commits a batch of 200 MiB to one family while another writes small rows to a
-//! second family and readers get from it, take snapshots and make iterators. No read may wait for the commit.
-//! `latency [--mib N] [--limit MILLISECONDS] [--commits N]`.
+//! T20, reads during a huge commit: one thread commits a batch of 200 MiB to one family. Meanwhile another thread
+//! writes small rows to a second family, and readers get from it, take snapshots and create iterators. No read may wait
+//! for the commit. Usage: `latency [--mib N] [--limit MILLISECONDS] [--commits N]`.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,12 +12,12 @@ use testkit::watch::Watch;
 use tidesdb::{Db, Error, Family, FamilyOptions, SyncMode};
 use tidesdb_io::{Clock, RealClock};
 
-/// Rows that the readers know.
+/// Rows that the readers read.
 const ROWS: u64 = 10_000;
-/// So small that the commit is long: its inserts take more time than its bytes.
+/// So small that the commit takes long: inserting the rows takes more time than writing the bytes.
 const VALUE_BYTES: u64 = 80;
 
-/// The slowest of each, in nanoseconds, and how many there were.
+/// Longest duration of each operation in nanoseconds, and the number of operations.
 #[derive(Default)]
 struct Slowest {
     get: AtomicU64,
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
         [("get", &slowest.get), ("snapshot", &slowest.snapshot), ("iterator", &slowest.iterator)]
     {
         if millis(time) > limit {
-            eprintln!("VIOLATION: a {what} took {} ms beside a commit of {mib} MiB", millis(time));
+            eprintln!("VIOLATION: a {what} took {} ms during a commit of {mib} MiB", millis(time));
             violations += 1;
         }
     }
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
         ("puts", slowest.puts.load(Ordering::Relaxed)),
         ("violations", violations),
     ];
-    // A commit that is done sooner proves nothing.
+    // A commit that takes less time than the limit proves nothing.
     exit(finish("T20-latency", &figures, &[("commit_ms", limit), ("reads", 1000), ("puts", 10)]))
 }
 
@@ -69,7 +69,7 @@ fn key(n: u64) -> Vec<u8> {
     format!("key{n:08}").into_bytes()
 }
 
-/// Runs the commits, one after the other, and returns how long the fastest took.
+/// Runs the commits, one after the other, and returns the duration of the fastest.
 fn run(mib: u64, commits: u64, slowest: &Slowest) -> Result<Duration, String> {
     let temp = tempfile::tempdir().map_err(|e| e.to_string())?;
     let family = FamilyOptions::default().value_threshold(usize::MAX);
@@ -86,7 +86,7 @@ fn run(mib: u64, commits: u64, slowest: &Slowest) -> Result<Duration, String> {
     Ok(fastest)
 }
 
-/// One huge commit, with readers and a writer beside it.
+/// Runs one huge commit with concurrent readers and a concurrent writer.
 fn one(db: &Db, side: &Family, mib: u64, commit: u64, slowest: &Slowest) -> Result<Duration, String> {
     let clock = RealClock::new();
     let mut batch = db.batch();
@@ -94,7 +94,7 @@ fn one(db: &Db, side: &Family, mib: u64, commit: u64, slowest: &Slowest) -> Resu
     for n in 0..(mib << 20) / (VALUE_BYTES + 16) {
         let mut value = vec![0; VALUE_BYTES as usize];
         value[..8].copy_from_slice(&rng.next_u64().to_le_bytes());
-        // Keys come in no order: each insert looks for its place.
+        // Keys are not sorted, so each insert must search for its position.
         let name = key(n.wrapping_mul(2_654_435_761) % (1 << 31));
         batch.put(db.default_family(), &name, &value).map_err(|e| format!("batch: {e}"))?;
     }
@@ -117,7 +117,7 @@ fn one(db: &Db, side: &Family, mib: u64, commit: u64, slowest: &Slowest) -> Resu
     })
 }
 
-/// Small rows for the second family, now and then.
+/// Puts small rows into the second family, every 200 us.
 fn write(side: &Family, done: &AtomicBool, slowest: &Slowest) -> Result<(), Error> {
     let clock = RealClock::new();
     let mut rng = Rng::new(99);

@@ -1,5 +1,5 @@
-//! T14: random operations against a model with versions.
-//! `model [--ops N] [--seed S] [--threads T] [--length N] [--history SEED] [--place sim|real]`.
+//! T14: random operations, compared with a model that keeps versions. Usage: `model [--ops N] [--seed S] [--threads T]
+//! [--length N] [--history SEED] [--place sim|real]`.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -10,7 +10,7 @@ use testkit::history::{Place, REQUIRED, REQUIRED_SIM, Totals, history};
 use testkit::report::{argument, exit, finish, text_argument};
 use testkit::watch::Watch;
 
-/// One history in this many runs on a real directory with threads.
+/// One in this many histories runs on a real directory with threads.
 const REAL_ONE_IN: u64 = 8;
 
 fn main() -> ExitCode {
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
     }
     let missing = if argument("history").is_some() { Vec::new() } else { totals.missing(&required) };
     if !missing.is_empty() {
-        eprintln!("T14: never happened: {}", missing.join("; "));
+        eprintln!("T14: these outcomes never happened: {}", missing.join("; "));
     }
     let covered = totals.coverage.len() as u64;
     let figures = [

@@ -1,4 +1,4 @@
-//! T08: runs scripts on a healthy disk and checks the order of all calls against the rules of `testkit::order`.
+//! T08: runs scripts on a healthy disk and checks the order of all calls against the rules of `testkit::order`. Usage:
 //! `order [--scripts N] [--seed S]`.
 
 use std::process::ExitCode;

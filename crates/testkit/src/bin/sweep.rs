@@ -1,5 +1,5 @@
-//! T27: damages every byte of every file of small databases and looks for silence.
-//! `sweep [--stride N] [--blocks N] [--seed S] [--threads T] [--shape N]`.
+//! T27: damages every byte of every file of small databases and reports damage that is not detected. Usage: `sweep
+//! [--stride N] [--blocks N] [--seed S] [--threads T] [--shape N]`.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

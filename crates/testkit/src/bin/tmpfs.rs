@@ -1,6 +1,7 @@
-//! T11 on a real file system: several writers fill a small tmpfs through the engine. Then somebody else takes the rest of the
-//! disk, the process dies, and the database must open, read, delete and drop on the full disk; with space it goes on.
-//! Needs the right to mount; says so and ends well without it. `tmpfs [--rounds N] [--seed S] [--mib N]`.
+//! T11 on a real file system: several writers fill a small tmpfs through the engine. Then another file takes the rest
+//! of the disk, and the database is closed or abandoned. It must open, read, delete and drop on the full disk, and
+//! accept writes again once there is space. Needs the right to mount; without it, the test is reported as skipped and
+//! succeeds. Usage: `tmpfs [--rounds N] [--seed S] [--mib N]`.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -11,7 +12,7 @@ use testkit::rng::Rng;
 use testkit::watch::Watch;
 use tidesdb::{Db, Error, FamilyOptions, SyncMode};
 
-/// A mounted tmpfs; unmounted when dropped.
+/// A mounted tmpfs. Dropping it unmounts the file system.
 struct Mount<'p>(&'p Path);
 
 impl<'p> Mount<'p> {
@@ -29,7 +30,7 @@ impl Drop for Mount<'_> {
     }
 }
 
-/// What one round saw.
+/// Figures of one round.
 #[derive(Default)]
 struct Round {
     acked: u64,
@@ -42,7 +43,7 @@ fn main() -> ExitCode {
     let seed = argument("seed").unwrap_or(1);
     let mib = argument("mib").unwrap_or(48);
     let Ok(temp) = tempfile::tempdir() else {
-        eprintln!("no temporary directory");
+        eprintln!("cannot create a temporary directory");
         return ExitCode::FAILURE;
     };
     let watch = Watch::start(Duration::from_secs(90));
@@ -76,12 +77,12 @@ fn main() -> ExitCode {
     exit(finish("T11-tmpfs", &figures, &[("acked", rounds * 20), ("refused", rounds), ("deleted", rounds)]))
 }
 
-/// What differs from round to round.
+/// Settings that differ between rounds.
 #[derive(Clone, Copy)]
 struct Plan {
     writers: u64,
     value_bytes: u64,
-    /// Whether large values go to the log and the tables, not to a value log.
+    /// Whether large values are stored in the log and the tables instead of a value log.
     inline: bool,
     segment_bytes: u64,
     threads: usize,
@@ -127,12 +128,13 @@ fn key(n: u64) -> Vec<u8> {
     format!("key{n:08}").into_bytes()
 }
 
-/// Whether the disk is what the error is about, and the database is as before.
+/// Returns true if the error reports a full disk, so that the operation had no effect.
 fn is_full(e: &Error) -> bool {
     matches!(e, Error::NoSpace { .. } | Error::Busy { .. })
 }
 
-/// Writes from all threads until each was refused some times. Which numbers were acknowledged, and how many were not.
+/// Writes from all threads until each was refused five times. Returns the acknowledged numbers and the number of
+/// refusals.
 fn fill(db: &Db, plan: Plan, from: u64) -> Result<(Vec<u64>, u64), String> {
     let writer = |w: u64| {
         let (mut acked, mut refused) = (Vec::new(), 0);
@@ -162,7 +164,7 @@ fn fill(db: &Db, plan: Plan, from: u64) -> Result<(Vec<u64>, u64), String> {
     })
 }
 
-/// Takes all of the disk that is left.
+/// Takes all remaining space of the disk.
 fn take_the_rest(path: &Path) -> Result<(), String> {
     use std::io::Write;
     let mut file = std::fs::File::create(path).map_err(|e| e.to_string())?;
@@ -179,7 +181,7 @@ fn take_the_rest(path: &Path) -> Result<(), String> {
 fn round(path: &Path, seed: u64, spare: u64) -> Result<Round, String> {
     let plan = Plan::new(seed);
     let (dir, ballast) = (path.join("db"), path.join("ballast"));
-    // What is deleted later to make room.
+    // This file is deleted later to make room.
     let room = path.join("room");
     std::fs::write(&room, vec![1; spare as usize]).map_err(|e| e.to_string())?;
     let say = |what: &'static str| move |e: Error| format!("{what}: {e}");
@@ -208,12 +210,12 @@ fn round(path: &Path, seed: u64, spare: u64) -> Result<Round, String> {
     db.flush().map_err(say("flush of deletes on a full disk"))?;
 
     [ballast, room].iter().try_for_each(std::fs::remove_file).map_err(|e| e.to_string())?;
-    // The same database, not opened again.
+    // The database stays open.
     let n = 1 << 40;
     db.put(&key(n), &plan.value(n)).map_err(say("put with room"))?;
     match db.compact() {
         Err(e) if !is_full(&e) => return Err(format!("compact with room: {e}")),
-        _ => {} // all of it at once may need more than there is: then nothing happened
+        _ => {} // merging everything may need more space than there is; it then has no effect
     }
     let report = db.verify().map_err(say("verify"))?;
     if !report.is_ok() {
@@ -232,20 +234,20 @@ fn names(dir: &Path) -> Result<Vec<String>, String> {
     Ok(entries.flatten().map(|e| e.file_name().to_string_lossy().into_owned()).collect())
 }
 
-/// All acknowledged commits are there, the deleted ones are not, and nothing else is.
+/// Checks that all acknowledged commits exist, except the deleted ones, and that there are no other rows.
 fn check(db: &Db, plan: Plan, acked: &[u64], gone: &[u64]) -> Result<(), String> {
     for n in acked {
         let got = db.get(&key(*n)).map_err(|e| format!("get {n}: {e}"))?;
         match (got, gone.contains(n)) {
             (Some(v), false) if *v == *plan.value(*n) => {}
             (None, true) => {}
-            (None, false) => return Err(format!("acknowledged commit {n} is gone")),
+            (None, false) => return Err(format!("acknowledged commit {n} is missing")),
             _ => return Err(format!("commit {n} is wrong")),
         }
     }
     let rows = db.iter().map_err(|e| e.to_string())?.count();
     if rows != acked.len() - gone.len() {
-        return Err(format!("{rows} rows, and {} were acknowledged", acked.len() - gone.len()));
+        return Err(format!("found {rows} rows, expected {}", acked.len() - gone.len()));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The small database whose files the fuzz targets change.
+//! The small database whose files the fuzz targets modify.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use tidesdb_io::sim::{self, SimDisk};
 use super::manifest::Manifest;
 use crate::world::PATH;
 
-/// A database with tables in both levels, range tombstones, value logs, two families, one of a key order of its own, and a
-/// log that holds every kind of operation.
+/// A database with tables in both levels, range tombstones, value logs, two families besides the default one, one of
+/// them with a custom key order, and a log with every kind of operation.
 #[derive(Debug)]
 pub struct Base {
     disk: SimDisk,
-    /// The manifest in force.
+    /// Manifest in force.
     pub manifest: Manifest,
 }
 
-/// How the targets open a database.
+/// Returns the options with which the targets open a database.
 pub fn options(env: &Env) -> tidesdb::OpenOptions {
     Db::options(PATH)
         .env(env.clone())
@@ -33,10 +33,10 @@ pub fn options(env: &Env) -> tidesdb::OpenOptions {
 }
 
 impl Base {
-    /// Builds the database; the same bytes each time.
+    /// Builds the database, with the same bytes each time.
     ///
     /// # Errors
-    /// Those of the engine, as text.
+    /// Returns the engine's error as text.
     pub fn build() -> Result<Self, String> {
         let (env, disk, _clock) = sim::env(7);
         fill(&env).map_err(|e| e.to_string())?;
@@ -45,21 +45,21 @@ impl Base {
         let current = disk.read_file(format!("{PATH}/CURRENT")).map_err(|e| e.to_string())?;
         let number = super::bytes::u64_at(&current, 16).unwrap_or(0);
         let file = disk.read_file(format!("{PATH}/{number:06}.manifest")).map_err(|e| e.to_string())?;
-        let manifest = Manifest::of_file(&file).ok_or("the manifest of the base cannot be taken apart")?;
+        let manifest = Manifest::of_file(&file).ok_or("the manifest of the base cannot be parsed")?;
         Ok(Self { disk, manifest })
     }
 
-    /// A copy of the disk.
+    /// Returns a copy of the disk.
     pub fn disk(&self) -> SimDisk {
         let disk = self.disk.fork();
         disk.log_ops(false);
         disk
     }
 
-    /// The environment of a copy in which `manifest` is in force.
+    /// Returns the environment and disk of a copy in which `manifest` is in force.
     ///
     /// # Errors
-    /// Those of the simulated disk, as text.
+    /// Returns the error of the simulated disk as text.
     pub fn with_manifest(&self, manifest: &Manifest) -> Result<(Env, Arc<SimDisk>), String> {
         let disk = self.disk();
         let write = |name: &str, bytes: &[u8]| {

@@ -1,4 +1,4 @@
-//! The targets. Whatever the input, each returns: with the right answer or with an error that says what is wrong.
+//! The fuzz targets. For any input, each target returns, after right answers or errors that describe the problem.
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,17 +16,17 @@ use super::base::{Base, options};
 use super::seal;
 use crate::world::PATH;
 
-/// Rows and steps that a target looks at, so that a hostile count does not cost minutes.
+/// Maximum number of rows and steps per scan, so that a hostile count does not cost minutes.
 const ROWS_MAX: usize = 2000;
 
-/// A target and the inputs to start from.
+/// A target and its seed inputs.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Its name, and that of its folder in the corpus.
+    /// Name, which is also the name of its folder in the corpus.
     pub name: &'static str,
     /// Runs an input.
     pub run: fn(&[u8]),
-    /// Valid inputs with their names, the same each time.
+    /// Returns valid inputs with their names; the same each time.
     pub seeds: fn() -> Vec<(String, Vec<u8>)>,
 }
 
@@ -43,19 +43,19 @@ pub const TARGETS: [Target; 9] = [
     Target { name: "arguments", run: tidesdb_capi::fuzz::arguments, seeds: argument_seeds },
 ];
 
-/// The database whose files are changed.
+/// Returns the database whose files are modified.
 ///
 /// # Panics
-/// If it cannot be built.
+/// Panics if the database cannot be built.
 pub fn base() -> &'static Base {
     static BASE: OnceLock<Base> = OnceLock::new();
-    BASE.get_or_init(|| Base::build().unwrap_or_else(|e| panic!("the base database: {e}")))
+    BASE.get_or_init(|| Base::build().unwrap_or_else(|e| panic!("cannot build the base database: {e}")))
 }
 
-/// Panics at an error that no hostile file may cause: one that blames the engine.
+/// Panics on an error that blames the engine, which no hostile file may cause.
 fn must_be_clean(e: &Error) {
     match e {
-        Error::Internal { .. } => panic!("a hostile file was told as: {e}"),
+        Error::Internal { .. } => panic!("a hostile file caused an error that blames the engine: {e}"),
         Error::Poisoned { cause } => must_be_clean(cause),
         Error::CommitUnknown { cause, .. } => must_be_clean(cause),
         _ => {}
@@ -66,7 +66,7 @@ fn clean<T>(result: Result<T, Error>) -> Option<T> {
     result.inspect_err(must_be_clean).ok()
 }
 
-/// Opens the database, reads, verifies and writes it, closes it and opens it again.
+/// Opens the database, reads, verifies and writes it, closes it and reopens it.
 fn exercise(env: &Env, mode: RecoveryMode) {
     let Some(db) = clean(options(env).recovery(mode).open()) else { return };
     read(&db);
@@ -116,7 +116,7 @@ fn on(disk: SimDisk) -> Env {
     sim::env_on(disk, 99).0
 }
 
-/// A manifest in its short form, see [`super::manifest`].
+/// Tests a manifest in its short form, see [`super::manifest`].
 fn manifest(data: &[u8]) {
     let forged = base().manifest.with(data);
     let Ok((env, _)) = base().with_manifest(&forged) else { return };
@@ -127,7 +127,7 @@ fn manifest_seeds() -> Vec<(String, Vec<u8>)> {
     vec![("base".into(), base().manifest.encode())]
 }
 
-/// The file `CURRENT`, sealed.
+/// Tests the file `CURRENT`, sealed.
 fn current(data: &[u8]) {
     let mut file = data.to_vec();
     if file.len() == 64 {
@@ -144,7 +144,7 @@ fn current_seeds() -> Vec<(String, Vec<u8>)> {
     vec![("base".into(), base().manifest.current())]
 }
 
-/// Names of files in the directory, one on each line. Each file holds the bytes of its name.
+/// Tests names of files in the directory, one per line. Each file contains its name.
 fn names(data: &[u8]) {
     let disk = base().disk();
     for name in String::from_utf8_lossy(data).lines().take(40) {
@@ -168,12 +168,12 @@ fn names_seeds() -> Vec<(String, Vec<u8>)> {
     vec![("usual".into(), usual.into()), ("large".into(), large.into())]
 }
 
-/// Orders of the tables that are fuzzed, by the first byte of the input.
+/// Returns the key order of a fuzzed table, chosen by the first byte of the input.
 fn table_order(byte: u8) -> Comparator {
     if byte.is_multiple_of(2) { Comparator::bytewise() } else { Comparator::reverse_bytewise() }
 }
 
-/// A table in its parts, after a byte that chooses key order and access.
+/// Tests a table in its short form, after a byte that selects key order and access.
 fn table(data: &[u8]) {
     let Some((choice, parts)) = data.split_first() else { return };
     let (file, props) = seal::table(parts);
@@ -184,7 +184,7 @@ fn table(data: &[u8]) {
     if disk.write_file(format!("{PATH}/{}", files::table(meta.id)), &file).is_err() {
         return;
     }
-    // Resident index and filter: mapped, or with room in memory. Else every search reads partitions.
+    // Index and filter are resident if they are mapped or fit into memory. Otherwise every search reads partitions.
     let context = TableContext::new(&dir, if choice & 4 == 0 { 0 } else { 1 << 20 }, choice & 2 == 0);
     let Some(table) = clean(Table::open(&context, &table_order(*choice), Arc::new(meta))) else { return };
     look_up(&table);
@@ -201,7 +201,7 @@ fn table(data: &[u8]) {
     }));
 }
 
-/// A table in its parts, as one more table of the base: it is read, merged with the others and verified.
+/// Tests a table in its short form as an additional table of the base: it is read, merged with the others and verified.
 fn merge(data: &[u8]) {
     let Some((choice, parts)) = data.split_first() else { return };
     let (file, props) = seal::table(parts);
@@ -216,7 +216,7 @@ fn merge(data: &[u8]) {
     }
 }
 
-/// What a manifest that names the file would say.
+/// Returns the metadata that a manifest would have for the file.
 fn table_meta(file: &[u8], props: &[u8]) -> Option<TableMeta> {
     let footer = file.get(file.len().checked_sub(64)?..)?;
     let mut bytes = Vec::new();
@@ -269,7 +269,7 @@ fn table_seeds() -> Vec<(String, Vec<u8>)> {
     super::corpus::tables()
 }
 
-/// A value log; every 24 bytes of it are also taken for a pointer.
+/// Tests a value log; every 24 bytes of the input are also interpreted as a pointer.
 fn vlog(data: &[u8]) {
     let mut file = data.to_vec();
     seal::vlog(&mut file);
@@ -306,7 +306,7 @@ fn vlog_seeds() -> Vec<(String, Vec<u8>)> {
     super::corpus::vlogs()
 }
 
-/// A log segment in its short form, after a byte that chooses the recovery mode. It takes the place of the log.
+/// Tests a log segment in its short form, after a byte that selects the recovery mode. It replaces the log of the base.
 fn log(data: &[u8]) {
     let Some((choice, parts)) = data.split_first() else { return };
     let (file, id) = seal::segment(parts);

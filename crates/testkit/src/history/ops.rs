@@ -1,114 +1,114 @@
-//! Random operations. They say what to do with the n-th family, snapshot or cursor that happens to exist, so a list from which
-//! some were taken away still means something.
+//! Random operations. They refer to the n-th existing family, snapshot or cursor, so a list of operations stays
+//! meaningful when some are removed.
 
 use std::ops::Bound;
 
 use crate::rng::Rng;
 
-/// Distinct keys of a family.
+/// Number of distinct keys in a family.
 pub(super) const KEYS: u64 = 48;
 
 /// A change of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Which of the live families.
+    /// Selects one of the live families.
     pub family: u64,
     /// Number of the key.
     pub key: u64,
-    /// What happens to it.
+    /// Kind of change.
     pub what: What,
 }
 
-/// What happens to a key.
+/// Kind of change of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// A value of this length, made from this seed.
+    /// Puts a value of this length, generated from this seed.
     Put(u64, u64),
-    /// As `Put`, for so many seconds.
+    /// Puts a value that expires after this number of seconds.
     PutTtl(u64, u64, u64),
-    /// Gone.
+    /// Deletes the key.
     Delete,
-    /// Gone, if the promise of a single delete can be kept; else a delete.
+    /// Deletes the key by a single delete if its precondition holds; otherwise by a delete.
     SingleDelete,
-    /// All keys from this one to the one of another number, in their order, the greater one excluded.
+    /// Deletes all keys between this key and the key of another number, in key order; the greater key is excluded.
     DeleteRange(u64),
 }
 
 /// A move of a cursor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Move {
-    /// To the first key at or after one.
+    /// Moves to the first key at or after a key.
     Seek(u64),
-    /// To the last key at or before one.
+    /// Moves to the last key at or before a key.
     SeekForPrev(u64),
-    /// To the first key.
+    /// Moves to the first key.
     First,
-    /// To the last key.
+    /// Moves to the last key.
     Last,
-    /// One on.
+    /// Moves one key forwards.
     Next,
-    /// One back.
+    /// Moves one key backwards.
     Prev,
 }
 
-/// Bounds of a range, as numbers of keys.
+/// Bounds of a range, as key numbers.
 pub(super) type Bounds = (Bound<u64>, Bound<u64>);
 
-/// Who reads.
+/// Selects a snapshot to read through, or `None` to read the newest state.
 pub(super) type Reader = Option<u64>;
 
 /// One operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// One change by the verb of a family.
+    /// One change by a method of the family.
     One(Change),
-    /// Changes in one commit.
+    /// Changes in one commit; durable if set.
     Batch(Vec<Change>, bool),
-    /// `get` and `get_with`.
+    /// `get`, and `get_with` without a snapshot.
     Get(Reader, u64, u64),
     /// `contains`.
     Contains(Reader, u64, u64),
     /// `multi_get`.
     MultiGet(Reader, u64, Vec<u64>),
-    /// A new cursor, its moves, and whether it is kept.
+    /// A new cursor, its moves, and whether to keep it.
     Walk(Reader, u64, Vec<Move>, bool),
-    /// Moves of a cursor that was kept.
+    /// Moves of a kept cursor.
     WalkOn(u64, Vec<Move>),
-    /// A range, pulled from the front (`true`) and the back.
+    /// A range, read from the front (`true`) and the back (`false`).
     Range(Reader, u64, Bounds, Vec<bool>),
-    /// All keys that begin like a key, at most so many bytes of it; from the back if asked to.
+    /// All keys with a prefix: at most this number of bytes of a key; from the back if set.
     Prefix(Reader, u64, u64, u64, bool),
-    /// All keys without values.
+    /// All keys, without values.
     KeysOnly(Reader, u64),
     /// Takes a snapshot.
     Snapshot,
-    /// Lets one go.
+    /// Drops a snapshot.
     DropSnapshot(u64),
-    /// Makes a family.
+    /// Creates a family.
     Create(u64),
-    /// Drops one.
+    /// Drops a family.
     Drop(u64),
-    /// Gives one another name.
+    /// Renames a family.
     Rename(u64, u64),
-    /// Makes a copy of one.
+    /// Clones a family.
     Clone(u64, u64),
-    /// Flushes one, or all.
+    /// Flushes one family, or all.
     Flush(Option<u64>),
-    /// Compacts one, or all.
+    /// Compacts one family, or all.
     Compact(Option<u64>),
     /// Makes everything durable.
     Sync,
-    /// Closes, or dies, and opens again.
+    /// Closes the database if set, otherwise abandons it; then reopens it.
     Reopen(bool),
-    /// A checkpoint, opened and compared.
+    /// Makes a checkpoint, opens it and compares its contents.
     Checkpoint,
     /// `verify`.
     Verify,
-    /// Lets seconds pass.
+    /// Advances the clock by this number of seconds.
     Advance(u64),
 }
 
-/// The key of a number: short and long ones, ones that are prefixes of others, zeros and 0xFF at both ends.
+/// Returns the key of a number: short and long keys, keys that are prefixes of others, and keys of 0x00 or 0xFF bytes.
 pub(super) fn key(n: u64) -> Vec<u8> {
     match n % KEYS {
         0 => vec![0],
@@ -123,12 +123,12 @@ pub(super) fn key(n: u64) -> Vec<u8> {
     }
 }
 
-/// The value of a length and seed.
+/// Returns the value of a length and seed.
 pub(super) fn value(len: u64, seed: u64) -> Vec<u8> {
     Rng::new(seed).bytes(len as usize)
 }
 
-/// A list of `count` operations.
+/// Returns a list of `count` operations.
 pub fn make(rng: &mut Rng, count: usize) -> Vec<Op> {
     (0..count).map(|_| op(rng)).collect()
 }

@@ -1,4 +1,4 @@
-//! The reads of a history, each compared with the model.
+//! The reads of a history; each one is compared with the model.
 
 use std::ops::Bound;
 
@@ -8,7 +8,7 @@ use super::ops::{Bounds, Move, Op, Reader, key};
 use super::run::{Held, Live, Runner};
 use super::store::{Moment, Rows, same_rows, show};
 
-/// Who reads what: a family, and the snapshot it is read through.
+/// What a read uses: a family, the snapshot if there is one, and the read timestamp.
 struct View {
     family: Live,
     snapshot: Option<usize>,
@@ -16,14 +16,15 @@ struct View {
 }
 
 impl Runner<'_> {
-    /// What `reader` reads when it asks for the `n`-th family; `None` if that family is gone, after a look at how that is told.
+    /// Returns what `reader` reads when it selects the `n`-th family. Returns `None` if that family was dropped, after
+    /// checking the error.
     fn view(&mut self, reader: Reader, n: u64) -> Result<Option<View>, String> {
         let Some(snapshot) = reader.filter(|_| !self.snapshots.is_empty()) else {
             return Ok(Some(View { family: self.live(n).clone(), snapshot: None, at: self.store.moment() }));
         };
         let index = snapshot as usize % self.snapshots.len();
         let pinned = &self.snapshots[index];
-        // Families that were made since as well: clones among them are empty to the snapshot.
+        // Include families created after the snapshot; clones among them are empty to the snapshot.
         let later = self.families.iter().filter(|f| pinned.families.iter().all(|old| old.no != f.no));
         let readable: Vec<&Live> = pinned.families.iter().chain(later).collect();
         let at = n as usize % readable.len();
@@ -40,7 +41,7 @@ impl Runner<'_> {
         self.count("snapshot", "family dropped");
         match answer {
             Err(Error::NotFound { .. }) => Ok(None),
-            other => Err(format!("a snapshot of a dropped family answers {other:?}")),
+            other => Err(format!("a snapshot of a dropped family returned {other:?}")),
         }
     }
 
@@ -261,7 +262,7 @@ impl Runner<'_> {
     }
 }
 
-/// Moves the cursor and its place in the rows, and compares the two.
+/// Moves the cursor and its position in the rows, and compares them.
 fn make_move(held: &mut Held, one: &Move) -> Result<(), String> {
     let (cursor, rows) = (&mut held.cursor, &held.rows);
     let last = rows.len().checked_sub(1);
@@ -292,7 +293,7 @@ fn make_move(held: &mut Held, one: &Move) -> Result<(), String> {
         }
         Some(at) => match cursor.value() {
             Ok(value) if *value == *rows[at].1 => Ok(()),
-            Ok(_) => Err(format!("{one:?}: a wrong value of {}", show(&rows[at].0))),
+            Ok(_) => Err(format!("{one:?}: wrong value of {}", show(&rows[at].0))),
             Err(e) => Err(format!("{one:?}: value: {e}")),
         },
     }

@@ -1,4 +1,4 @@
-//! Runs a history: changes and care of the database. Reads are in `reads`.
+//! Runs a history: changes and maintenance of the database. Reads are in `reads`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use super::ops::{Change, Op, What, key, value};
 use super::store::{FamilyNo, Moment, Rows, Store, Write, same_rows};
 use crate::rng::Rng;
 
-/// Where a history runs.
+/// Environment of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// On the simulated disk, without threads, with a clock of its own.
+    /// The simulated disk, with a manual clock and without threads.
     Sim,
-    /// In a temporary directory, with this many background threads.
+    /// A temporary directory, with this number of background threads.
     Real(usize),
 }
 
-/// A family that exists.
+/// An existing family.
 #[derive(Clone, Debug)]
 pub(super) struct Live {
     pub(super) no: FamilyNo,
@@ -32,14 +32,14 @@ pub(super) struct Live {
     pub(super) handle: Family,
 }
 
-/// A snapshot and what it may read.
+/// A snapshot, its read timestamp, and the families that existed then.
 pub(super) struct Pinned {
     pub(super) snapshot: Snapshot,
     pub(super) at: Moment,
     pub(super) families: Vec<Live>,
 }
 
-/// A cursor that was kept, what it walks over, and where it stands.
+/// A kept cursor, the rows it iterates over, and its position.
 pub(super) struct Held {
     pub(super) cursor: Cursor,
     pub(super) rows: Rows,
@@ -110,7 +110,7 @@ impl Options {
     }
 }
 
-/// Runs `ops` and compares every answer.
+/// Runs `ops` and compares every answer with the model.
 pub(super) fn run(seed: u64, ops: &[Op], place: Place, coverage: &mut Coverage) -> Result<(), String> {
     let temp = tempfile::tempdir().map_err(|e| e.to_string())?;
     let (env, clock, path) = match place {
@@ -181,7 +181,7 @@ impl Runner<'_> {
             })
     }
 
-    /// Opens the database; its families are those of the model.
+    /// Opens the database and checks that its families are those of the model.
     fn open(&mut self) -> Result<(), String> {
         let db = self.options(&self.path).open().map_err(|e| format!("open: {e}"))?;
         let known = std::mem::take(&mut self.families);
@@ -235,12 +235,13 @@ impl Runner<'_> {
         &self.families[n as usize % self.families.len()]
     }
 
-    /// The oldest moment that somebody may read.
+    /// Returns the oldest read timestamp that is still in use.
     fn oldest(&self) -> Moment {
         self.snapshots.iter().map(|s| s.at).min().unwrap_or(u64::MAX).min(self.store.moment())
     }
 
-    /// When a value put now for `secs` seconds is gone. On a real clock only values that are dead at once, or live for long.
+    /// Returns the expiry of a value put now for `secs` seconds. With a real clock, values either expire at once or
+    /// live for long.
     fn expiry(&self, secs: u64) -> u32 {
         match self.clock {
             Some(_) => self.wall() + secs as u32,
@@ -296,7 +297,7 @@ impl Runner<'_> {
         for change in changes {
             let (write, verb) = self.write_of(change);
             let family = &self.live(change.family).handle;
-            // A commit that touches a key twice counts as a put: no single delete of it.
+            // A commit that changes a key twice counts as a put, so it must not use a single delete of that key.
             let again = writes.iter().any(|w| w.family == write.family && w.key == write.key);
             let filled = match (&write.value, verb) {
                 (Some(value), _) => batch.put_expiring(family, &write.key, value, write.expiry),
@@ -382,7 +383,7 @@ impl Runner<'_> {
         self.count("drop", "ok");
         match family.handle.get(b"k") {
             Err(Error::NotFound { .. }) => Ok(()),
-            other => Err(format!("a dropped family answers {other:?}")),
+            other => Err(format!("a dropped family returned {other:?}")),
         }
     }
 
@@ -398,7 +399,7 @@ impl Runner<'_> {
                 self.families[at].name.clone_from(&new);
                 self.count("rename", "ok");
                 let told = self.families[at].handle.name();
-                if told == new { Ok(()) } else { Err(format!("it calls itself {told:?}")) }
+                if told == new { Ok(()) } else { Err(format!("the renamed family has the name {told:?}")) }
             }
             (Err(Error::Exists { .. }), true) => {
                 self.count("rename", "exists");
@@ -416,7 +417,7 @@ impl Runner<'_> {
         let handle = self.db().clone_family(&from.name, &name).map_err(|e| e.to_string())?;
         let mut cursor = handle.cursor().map_err(|e| e.to_string())?;
         cursor.seek_to_first().map_err(|e| e.to_string())?;
-        // Sequence numbers may go on without a commit: then a snapshot of the last commit is older than the clone.
+        // Sequence numbers may advance without a commit. Then a snapshot of the last commit is older than the clone.
         let seq = if cursor.valid() { cursor.version_seq() } else { u64::MAX };
         self.store.tick();
         let moment = self.store.moment();
@@ -440,7 +441,8 @@ impl Runner<'_> {
             .map_err(|e| e.to_string())
     }
 
-    /// Closes, or dies, and opens again: nothing may be lost either way, because the machine lives on.
+    /// Closes or abandons the database and reopens it. Nothing may be lost either way, because the machine does not
+    /// crash.
     fn reopen(&mut self, closed: bool) -> Result<(), String> {
         self.cursors.clear();
         let snapshots = std::mem::take(&mut self.snapshots);
@@ -450,7 +452,7 @@ impl Runner<'_> {
         if let Some(old) = snapshots.first()
             && !matches!(old.snapshot.get(&old.families[0].handle, b"k"), Err(Error::Closed))
         {
-            return Err("a snapshot outlives its database".into());
+            return Err("a snapshot still works after its database was closed".into());
         }
         drop(snapshots);
         self.count("reopen", if closed { "closed" } else { "died" });
@@ -483,7 +485,7 @@ impl Runner<'_> {
         self.families.iter().try_for_each(|f| self.compare(&f.handle, f.no))
     }
 
-    /// Everything a family holds now.
+    /// Compares the current contents of a family with the model.
     fn compare(&self, handle: &Family, no: FamilyNo) -> Result<(), String> {
         let rows = self.store.rows(no, self.store.moment(), self.wall());
         same_rows(handle.iter().map_err(|e| e.to_string())?, &rows)

@@ -1,4 +1,4 @@
-//! Opens what a crash left and looks whether the invariant is true and the promises were kept.
+//! Opens a disk after a crash and checks the invariant and the promises.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use crate::world::{Config, PATH};
 
 pub use crate::check::Demand;
 
-/// Opens the database on `env` and judges it. Returns the number of commits it holds.
+/// Opens the database on `env` and checks it. Returns the number of commits it holds.
 ///
 /// # Errors
-/// What is wrong, in words.
+/// Returns a description of the first violation.
 pub fn recovered(
     env: &Env,
     config: &Config,
@@ -38,10 +38,10 @@ pub fn recovered(
     Ok(commits)
 }
 
-/// Whether `contents` are true: the invariant, then the receipts, then every key. Returns the number of commits they hold.
+/// Checks `contents`: the invariant, then the receipts, then every key. Returns the number of commits they hold.
 ///
 /// # Errors
-/// What is wrong, in words.
+/// Returns a description of the first violation.
 pub(super) fn look(work: Work, contents: &Contents, promises: &Promises) -> Result<usize, String> {
     work.holds(contents)?;
     let commits = contents.keys().filter(|place| is_receipt(place)).count();
@@ -61,20 +61,20 @@ pub(super) fn look(work: Work, contents: &Contents, promises: &Promises) -> Resu
     }
 }
 
-/// Both families. There may be no second one yet.
+/// Reads both families; the second one may not exist yet.
 fn both(db: &Db) -> Result<Contents, String> {
     let mut contents = Contents::new();
     for (name, rows) in dump(db)? {
         let second = name == SECOND;
         if !second && name != DEFAULT_FAMILY {
-            return Err(format!("a family {name:?} that nobody made"));
+            return Err(format!("an unexpected family {name:?}"));
         }
         contents.extend(rows.into_iter().map(|(key, value)| ((second, key), value)));
     }
     Ok(contents)
 }
 
-/// The files are sound, and a first transaction works.
+/// Verifies the files and runs a first transaction.
 fn thorough(db: &Db, contents: &Contents) -> Result<(), String> {
     let report = db.verify().map_err(|e| format!("verify: {e}"))?;
     if !report.is_ok() {

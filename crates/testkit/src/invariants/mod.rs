@@ -1,17 +1,18 @@
-//! T13, invariants: transactions that keep something true, on a disk that crashes at every call.
+//! T13, invariants: transactions that maintain an invariant, on a disk that crashes at every call.
 //!
-//! * **Bank**: accounts in two families; each transfer takes from one what it gives to another, so the total stays.
-//! * **Ring**: each node names the next one, all of them one ring; each transaction takes three in a row and changes their order, so
-//!   it stays one ring of the same length.
+//! * **Bank**: accounts in two families. Each transfer moves an amount from one account to another, so the total is
+//!   constant.
+//! * **Ring**: each node names the next one, and all nodes form one ring. Each transaction changes the order of three
+//!   successive nodes, so the ring keeps its length.
 //!
-//! Several transactions are open at once and take turns, some at repeatable read, some at snapshot, some serializable: all three refuse the second
-//! of two that read and write the same keys, so both invariants hold at each. The turns are those of one thread and of a seed,
-//! so all is the same each time. Parts are undone by savepoints, whole transactions rolled back, and conflicts are met.
-//! Each transaction also leaves a receipt.
+//! Several transactions are open at once and take turns, at repeatable read, snapshot or serializable. Each of these
+//! levels refuses the second of two transactions that read and write the same keys, so both invariants hold at each
+//! level. One thread makes all turns, driven by a seed, so each play is reproducible. Parts of transactions are undone
+//! by savepoints, whole transactions are rolled back, and conflicts occur. Each transaction also writes a receipt.
 //!
-//! Whatever image of the disk is opened: the invariant is true, the receipts are those of the first so many commits, those
-//! acknowledged as durable among them, and every key holds what these commits left. In a snapshot and in an open transaction the
-//! invariant is true at any time.
+//! For every image of the disk, the opened database must satisfy the following. The invariant holds. The receipts are
+//! those of the first `n` commits for some `n`, including all commits acknowledged as durable. Every key holds the
+//! value that these commits left. In addition, the invariant holds in every snapshot and in every open transaction.
 
 mod judge;
 mod play;
@@ -26,7 +27,7 @@ pub use judge::{Demand, recovered};
 pub use play::{Counts, Player};
 pub use work::{Work, whole};
 
-/// The second family.
+/// Name of the second family.
 pub const SECOND: &str = "second";
 
 /// A key: whether it is in the second family, and its bytes.
@@ -35,22 +36,22 @@ pub type Place = (bool, Vec<u8>);
 /// Contents of both families.
 pub type Contents = BTreeMap<Place, Vec<u8>>;
 
-/// What a committed transaction wrote.
+/// Writes of a committed transaction.
 pub type Commit = Vec<(Place, Vec<u8>)>;
 
-/// What was promised so far.
+/// Promises made so far.
 #[derive(Clone, Debug, Default)]
 pub struct Promises {
-    /// Commits in order; the last may be under way.
+    /// Commits in order; the last one may be in progress.
     pub commits: Vec<Commit>,
-    /// Acknowledged.
+    /// Number of acknowledged commits.
     pub acked: usize,
-    /// Acknowledged as durable.
+    /// Number of commits acknowledged as durable.
     pub durable: usize,
 }
 
 impl Promises {
-    /// What the first `n` commits leave.
+    /// Returns the contents after the first `n` commits.
     pub fn contents(&self, n: usize) -> Contents {
         self.commits.iter().take(n).flatten().cloned().collect()
     }
@@ -61,18 +62,18 @@ impl Promises {
 pub struct Shared(Arc<Mutex<Promises>>);
 
 impl Shared {
-    /// The promises.
+    /// Locks the promises.
     pub fn lock(&self) -> MutexGuard<'_, Promises> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The key of a transaction's receipt. Receipts are in the second family.
+/// Returns the key of a transaction's receipt. Receipts are in the second family.
 pub fn receipt(id: u64) -> Place {
     (true, format!("r{id:08}").into_bytes())
 }
 
-/// Whether a key is that of a receipt.
+/// Returns true if a key is that of a receipt.
 pub fn is_receipt(place: &Place) -> bool {
     place.0 && place.1.starts_with(b"r")
 }

@@ -1,4 +1,4 @@
-//! The judges find what they look for.
+//! Tests that the checks detect violations.
 
 use tidesdb_io::sim;
 
@@ -11,16 +11,16 @@ fn ring(next: &[u64]) -> Result<(), String> {
 }
 
 #[test]
-fn a_ring_is_one_ring() {
+fn only_a_single_ring_is_accepted() {
     assert!(ring(&[1, 2, 3, 0]).is_ok());
     assert!(ring(&[2, 3, 1, 0]).is_ok());
     for broken in [&[1, 0, 3, 2][..], &[1, 2, 3, 3], &[1, 2, 1, 0], &[1, 2, 3, 4], &[0, 2, 3, 1]] {
         assert!(ring(broken).is_err(), "{broken:?}");
     }
-    assert!(whole(3, |n| (n == 0).then_some(1)).is_err(), "a node is missing");
+    assert!(whole(3, |n| (n == 0).then_some(1)).is_err(), "a missing node must be detected");
 }
 
-/// A play on a healthy disk.
+/// Runs a play on a healthy disk.
 fn play(work: Work, seed: u64, turns: usize) -> (Shared, Counts) {
     let (env, _disk, _clock) = sim::env(seed);
     let promises = Shared::default();
@@ -33,7 +33,7 @@ fn play(work: Work, seed: u64, turns: usize) -> (Shared, Counts) {
 }
 
 #[test]
-fn a_play_is_the_same_each_time_and_does_everything() {
+fn a_play_is_reproducible_and_covers_all_actions() {
     for work in [Work::Bank, Work::Ring] {
         let (promises, counts) = play(work, 5, 1500);
         let (again, same) = play(work, 5, 1500);
@@ -62,7 +62,7 @@ fn broken_contents_are_found() {
             let _ = if rng.one_in(4) { bad.remove(&place) } else { bad.insert(place, older) };
             assert_eq!(judge::look(work, &bad, &promises).is_err(), bad != good, "case {n}");
         }
-        // The two halves of the last commit.
+        // Only a part of the last commit.
         let mut torn = promises.contents(made - 1);
         let (place, value) = promises.commits[made - 1][0].clone();
         if torn.insert(place, value.clone()) != Some(value) {

@@ -1,15 +1,15 @@
-//! The two workloads: what they begin with, what a transaction reads and writes, and what is always true.
+//! The two workloads: initial contents, the reads and writes of a transaction, and the invariant.
 
 use tidesdb::{Family, Transaction};
 
 use super::{Commit, Contents, Place};
 use crate::rng::Rng;
 
-/// Accounts or nodes.
+/// Number of accounts or nodes.
 const SIZE: u64 = 24;
-/// What an account holds in the beginning.
+/// Initial balance of an account.
 const DEPOSIT: u64 = 100;
-/// Bytes of a value; some go to the value log.
+/// Size of a small value in bytes; large ones go to the value log.
 const VALUE_BYTES: usize = 16;
 const LARGE_BYTES: usize = 900;
 
@@ -22,10 +22,10 @@ pub enum Work {
     Ring,
 }
 
-/// Families by place.
+/// The two families, in the order of [`Place`].
 pub(super) type Families<'a> = [&'a Family; 2];
 
-/// Where account or node `n` is: every other one in the second family.
+/// Returns the key of account or node `n`; every other one is in the second family.
 fn place(n: u64) -> Place {
     (n % 2 == 1, format!("n{n:04}").into_bytes())
 }
@@ -42,7 +42,7 @@ fn number(value: &[u8]) -> Option<u64> {
 }
 
 impl Work {
-    /// The first commit.
+    /// Returns the first commit.
     pub fn start(self, rng: &mut Rng) -> Commit {
         let first = |n| match self {
             Self::Bank => DEPOSIT,
@@ -51,7 +51,7 @@ impl Work {
         (0..SIZE).map(|n| (place(n), value(first(n), rng))).collect()
     }
 
-    /// What a transaction reads, and what it will write for it.
+    /// Makes the reads of a transaction and returns its planned writes.
     pub(super) fn plan(
         self,
         tx: &Transaction,
@@ -76,21 +76,21 @@ impl Work {
                 let b = get(a)?;
                 let c = get(b)?;
                 let d = get(c)?;
-                // a b c d becomes a c b d.
+                // The order a b c d becomes a c b d.
                 Ok(vec![(place(a), value(c, rng)), (place(b), value(d, rng)), (place(c), value(b, rng))])
             }
         }
     }
 
-    /// A write that would break the invariant; it is always undone.
+    /// Returns a write that would violate the invariant; the caller always undoes it.
     pub(super) fn nonsense(self, rng: &mut Rng) -> (Place, Vec<u8>) {
         (place(rng.below(SIZE + 2)), value(1_000_000, rng))
     }
 
-    /// Whether the invariant holds.
+    /// Checks the invariant.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// Returns a description of the violation.
     pub fn holds(self, contents: &Contents) -> Result<(), String> {
         let rows: Vec<(&Place, u64)> = contents
             .iter()
@@ -98,7 +98,7 @@ impl Work {
             .map(|(place, value)| (place, number(value).unwrap_or(u64::MAX)))
             .collect();
         if rows.len() as u64 != SIZE {
-            return Err(format!("{} accounts or nodes of {SIZE}", rows.len()));
+            return Err(format!("found {} accounts or nodes, expected {SIZE}", rows.len()));
         }
         match self {
             Self::Bank => {
@@ -113,21 +113,22 @@ impl Work {
     }
 }
 
-/// Whether `size` nodes are one ring: from the first one, each is met once before it comes back.
+/// Checks that `size` nodes form one ring: starting from the first node, each node is visited once before the first is
+/// reached again.
 ///
 /// # Errors
-/// What is wrong, in words.
+/// Returns a description of the violation.
 pub fn whole(size: u64, next: impl Fn(u64) -> Option<u64>) -> Result<(), String> {
     let mut met = vec![false; size as usize];
     let mut at = 0;
     for step in 0..size {
         if std::mem::replace(&mut met[at as usize], true) {
-            return Err(format!("node {at} comes again after {step} steps of {size}"));
+            return Err(format!("node {at} is reached again after {step} of {size} steps"));
         }
         at = match next(at) {
             Some(next) if next < size => next,
-            other => return Err(format!("after node {at} comes {other:?}")),
+            other => return Err(format!("node {at} has the invalid successor {other:?}")),
         };
     }
-    if at == 0 { Ok(()) } else { Err(format!("after {size} steps comes node {at}, not the first")) }
+    if at == 0 { Ok(()) } else { Err(format!("after {size} steps comes node {at}, not node 0")) }
 }

@@ -1,6 +1,6 @@
-//! The judge. It knows of each key every version that was committed, and in which order: so it needs no graph of guesses, but asks of each
-//! read whether it is what the level had to show, and of each commit whether the level had to refuse it. It also asks of each
-//! refusal whether there was a reason.
+//! Checks isolation. The checker knows every committed version of each key and their order, so it does not need to
+//! infer a graph. For each read it checks that the value is one the level had to return. For each commit it checks that
+//! the level did not have to refuse it. For each refusal it checks that there was a reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -9,29 +9,29 @@ use tidesdb::Isolation;
 
 use super::{End, Key, Read, Record, Walk};
 
-/// What the judge found.
+/// Findings of a check.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// What must not be.
+    /// Violations.
     pub violations: Vec<String>,
-    /// Commits with writes.
+    /// Number of commits with writes.
     pub committed: u64,
-    /// Commits that were refused.
+    /// Number of refused commits.
     pub refused: u64,
-    /// Lost updates at the levels that allow them.
+    /// Number of lost updates at levels that allow them.
     pub lost_updates: u64,
-    /// Commits at the snapshot level that a serializable one could not have made.
+    /// Number of commits at the snapshot level that a serializable transaction could not have made.
     pub write_skews: u64,
-    /// Commits at repeatable read whose walks were no longer true.
+    /// Number of commits at repeatable read whose scans were out of date.
     pub phantoms: u64,
-    /// Pairs of different reads of a key within one transaction, where the level allows that.
+    /// Number of pairs of different reads of a key within one transaction, at levels that allow that.
     pub changed_reads: u64,
 }
 
-/// Every committed version of every key: sequence number and value, ascending.
+/// All committed versions of every key: sequence number and value, in ascending order.
 struct Versions {
     all: BTreeMap<Key, Vec<(u64, Option<u64>)>>,
-    /// What was committed and written over by the same commit.
+    /// Values that were overwritten within the same commit.
     overwritten: BTreeSet<(Key, Option<u64>)>,
 }
 
@@ -57,7 +57,7 @@ impl Versions {
         versions.get(before.checked_sub(1)?)?.1
     }
 
-    /// Whether `key` was written in `from < seq < to`.
+    /// Returns true if `key` was written at a sequence number in `from < seq < to`.
     fn written(&self, key: Key, (from, to): (u64, u64)) -> bool {
         let versions = self.all.get(&key).map_or(&[][..], Vec::as_slice);
         let next = versions.partition_point(|(at, _)| *at <= from);
@@ -75,7 +75,7 @@ impl Versions {
         keys.any(|(key, _)| self.written(*key, during))
     }
 
-    /// The moments in `from..=to` at which something changed, and the first.
+    /// Returns `from`, and the sequence numbers in `from..=to` at which one of `keys` changed.
     fn moments(&self, keys: impl Iterator<Item = Key>, (from, to): (u64, u64)) -> Vec<u64> {
         let mut out = vec![from];
         for key in keys {
@@ -86,7 +86,7 @@ impl Versions {
     }
 }
 
-/// Judges all transactions that ran on a database that held `base` before. Those of one thread are in order.
+/// Checks all transactions of a database that initially held `base`. The records of one thread must be in order.
 pub fn check(records: &[Record], base: &BTreeMap<Key, u64>) -> Findings {
     let versions = Versions::of(records, base);
     let mut found = Findings::default();
@@ -97,7 +97,7 @@ pub fn check(records: &[Record], base: &BTreeMap<Key, u64>) -> Findings {
         check_reads(record, &versions, &mut wrong);
         let before = last_commit.get(&record.thread).copied().unwrap_or(0);
         if record.snapshot.is_some_and(|s| s < before) {
-            wrong(format!("it begins before {before}, a commit of the same thread"));
+            wrong(format!("its snapshot misses {before}, a commit of the same thread"));
         }
         if let End::Committed(seq) = record.end
             && !record.writes.is_empty()
@@ -133,12 +133,13 @@ fn check_reads(record: &Record, versions: &Versions, wrong: &mut impl FnMut(Stri
             }),
         };
         if !good {
-            wrong(format!("walked {walk:?} at {:?}", record.snapshot));
+            wrong(format!("scanned {walk:?} at {:?}", record.snapshot));
         }
     }
 }
 
-/// Whether a read without a snapshot shows what was committed at some moment of it; for `ReadUncommitted`, at or after it.
+/// Checks a read without a snapshot: it must return what was committed at some time during the read, or, at
+/// `ReadUncommitted`, at any time from its start on.
 fn loosely(level: Isolation, versions: &Versions, read: &Read) -> bool {
     let (from, to) = read.moment;
     let to = if level == Isolation::ReadUncommitted { u64::MAX } else { to };
@@ -148,7 +149,7 @@ fn loosely(level: Isolation, versions: &Versions, read: &Read) -> bool {
         || (level == Isolation::ReadUncommitted && between())
 }
 
-/// Whether what the level protects was written in `during`.
+/// Returns true if data protected by the level was written during `during`.
 fn disturbed(record: &Record, versions: &Versions, during: (u64, u64)) -> bool {
     match record.level {
         Isolation::ReadUncommitted | Isolation::ReadCommitted => false,
@@ -165,7 +166,7 @@ fn disturbed(record: &Record, versions: &Versions, during: (u64, u64)) -> bool {
     }
 }
 
-/// Whether anything that was read was written in `during`.
+/// Returns true if anything that the transaction read was written during `during`.
 fn untrue(record: &Record, versions: &Versions, during: (u64, u64)) -> bool {
     record.reads.iter().any(|read| versions.written(read.key, during))
         || record.walks.iter().any(|walk| versions.written_into(walk, during))
@@ -174,14 +175,14 @@ fn untrue(record: &Record, versions: &Versions, during: (u64, u64)) -> bool {
 fn check_end(record: &Record, versions: &Versions, wrong: &mut impl FnMut(String)) {
     let Some(snapshot) = record.snapshot else {
         if matches!(record.end, End::Refused(_)) {
-            wrong("refused, at a level without conditions".to_owned());
+            wrong("refused, at a level that refuses nothing".to_owned());
         }
         return;
     };
     match record.end {
         End::Committed(seq) if !record.writes.is_empty() => {
             if disturbed(record, versions, (snapshot, seq)) {
-                wrong(format!("committed at {seq}, disturbed since {snapshot}: {record:?}"));
+                wrong(format!("committed at {seq} despite a conflict since {snapshot}: {record:?}"));
             }
         }
         End::Refused(seen) => {
@@ -196,7 +197,7 @@ fn check_end(record: &Record, versions: &Versions, wrong: &mut impl FnMut(String
     }
 }
 
-/// What weaker levels allow must be seen to happen, or the transactions were not concurrent.
+/// Counts anomalies that weak levels allow. They must occur; otherwise the transactions were not concurrent.
 fn count(record: &Record, versions: &Versions, found: &mut Findings) {
     let mut reads: Vec<&Read> = record.reads.iter().collect();
     reads.sort_by_key(|read| read.key);

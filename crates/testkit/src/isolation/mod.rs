@@ -1,6 +1,6 @@
-//! T13: are transactions isolated as their level says? Threads run random transactions of all levels at once and note what they
-//! saw; the checker replays what was committed, in the order of sequence numbers, and judges every transaction. What it knows of
-//! the engine's own numbers, [`append`] does without.
+//! T13: tests that transactions are isolated as their level promises. Threads run random transactions of all levels
+//! concurrently and record what they saw. The checker replays the commits in the order of sequence numbers and judges
+//! every transaction. It uses the engine's sequence numbers; [`append`] does not.
 
 mod roam;
 pub mod append;
@@ -28,65 +28,66 @@ pub const LEVELS: [Isolation; 5] = [
     Isolation::Serializable,
 ];
 
-/// What one transaction did and saw.
+/// Operations and observations of one transaction.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// Its level.
+    /// Level.
     pub level: Isolation,
-    /// Who ran it, and as their how-manieth.
+    /// Number of the thread that ran it.
     pub thread: usize,
-    /// The sequence number it read at, if it read at one.
+    /// Read timestamp, if the level has a fixed one.
     pub snapshot: Option<u64>,
-    /// Keys read, those that it had not written itself.
+    /// Reads by key, except of the transaction's own writes.
     pub reads: Vec<Read>,
-    /// Intervals walked, without the keys that it had written itself.
+    /// Scans, without the keys that the transaction had written itself.
     pub walks: Vec<Walk>,
-    /// What it wrote; `None` = deleted.
+    /// Final writes; `None` is a delete.
     pub writes: BTreeMap<Key, Option<u64>>,
-    /// What it wrote and then wrote over. Only `ReadUncommitted` may see that, between the two inserts of the commit.
+    /// Writes that the transaction overwrote itself. Only `ReadUncommitted` may see them, between the two inserts of
+    /// the commit.
     pub overwritten: Vec<(Key, Option<u64>)>,
     /// How it ended.
     pub end: End,
 }
 
-/// A key that was read, at some moment from the first sequence number to the second.
+/// A read of a key, at some time between the two sequence numbers of `moment`.
 #[derive(Clone, Debug)]
 pub struct Read {
-    /// The key.
+    /// Key.
     pub key: Key,
-    /// What was found.
+    /// Value that was found.
     pub value: Option<u64>,
-    /// Visible before and after.
+    /// Visible sequence numbers before and after the read.
     pub moment: (u64, u64),
 }
 
-/// An interval that was walked.
+/// A scan of an interval.
 #[derive(Clone, Debug)]
 pub struct Walk {
-    /// From here.
+    /// Lower bound, inclusive.
     pub low: Key,
-    /// To before here.
+    /// Upper bound, exclusive.
     pub high: Key,
-    /// What was found.
+    /// Rows that were found.
     pub found: Vec<(Key, u64)>,
-    /// Keys in it that the transaction had written itself by then.
+    /// Keys in the interval that the transaction had already written itself.
     pub own: Vec<Key>,
-    /// Visible before and after.
+    /// Visible sequence numbers before and after the scan.
     pub moment: (u64, u64),
 }
 
 /// How a transaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// With this sequence number; that of the newest commit if it wrote nothing.
+    /// Committed with this sequence number; that of the newest commit if the transaction wrote nothing.
     Committed(u64),
-    /// With a conflict, when this was visible.
+    /// Refused with a conflict, when this sequence number was visible.
     Refused(u64),
-    /// By its own will.
+    /// Rolled back by the client.
     RolledBack,
 }
 
-/// A key in the order of the database.
+/// Encodes a key; the encoding preserves the order.
 fn bytes(key: Key) -> [u8; 2] {
     [(key >> 8) as u8, key as u8]
 }

@@ -1,3 +1,5 @@
+//! The checker on hand-made records and on a real run.
+
 use super::*;
 
 fn record(level: Isolation, snapshot: u64, end: End) -> Record {
@@ -38,7 +40,7 @@ fn violations(records: &[Record]) -> usize {
 use Isolation::{ReadCommitted, ReadUncommitted, RepeatableRead, Serializable, Snapshot};
 
 #[test]
-fn a_good_history_is_good() {
+fn a_correct_history_has_no_violations() {
     let history = [
         record(Serializable, 5, End::Committed(10)).reads(1, Some(10)).writes(1, 11),
         record(Serializable, 12, End::Committed(20))
@@ -72,14 +74,18 @@ fn half_a_commit_is_found() {
     assert_eq!(violations(&[writer.clone(), torn]), 1);
     let mut loose = record(ReadCommitted, 0, End::Committed(50)).by(1).walks(0, 9, &[(1, 11), (2, 20)]);
     loose.snapshot = None;
-    assert_eq!(violations(&[writer.clone(), loose.clone()]), 1, "nor may one call at a weak level");
+    assert_eq!(
+        violations(&[writer.clone(), loose.clone()]),
+        1,
+        "a single call must be atomic at weak levels, too"
+    );
     loose.walks[0].found = vec![(1, 10), (2, 20)];
     assert_eq!(violations(&[writer, loose]), 0);
 }
 
 #[test]
-fn each_level_is_held_to_its_own_condition() {
-    // Somebody writes key 1 and the new key 3 at 10; the other began at 5 and commits at 20.
+fn each_level_is_checked_by_its_own_condition() {
+    // One transaction writes key 1 and the new key 3 at 10; the other began at 5 and commits at 20.
     let first = record(Snapshot, 5, End::Committed(10)).writes(1, 11).writes(3, 30);
     let second = |level, end| record(level, 5, end).by(1);
     let committed = End::Committed(20);
@@ -105,7 +111,11 @@ fn a_refusal_needs_a_reason() {
     assert_eq!(violations(&[first.clone(), refused(Snapshot).writes(1, 12)]), 0);
     assert_eq!(violations(&[first.clone(), refused(Snapshot).writes(2, 12)]), 1);
     assert_eq!(violations(&[first.clone(), refused(Serializable).reads(2, Some(20)).writes(1, 12)]), 1);
-    assert_eq!(violations(&[first, refused(Serializable).reads(1, Some(10))]), 1, "it wrote nothing");
+    assert_eq!(
+        violations(&[first, refused(Serializable).reads(1, Some(10))]),
+        1,
+        "a transaction without writes must not be refused"
+    );
 }
 
 #[test]
@@ -124,9 +134,9 @@ fn a_real_run_is_isolated() {
     assert!(found.committed > 2000, "{found:?}");
 }
 
-/// A value that its own transaction wrote over: at read uncommitted it may be seen, elsewhere never.
+/// At read uncommitted, a value that its own transaction overwrote may be seen; at other levels it may not.
 #[test]
-fn an_intermediate_value_is_seen_at_read_uncommitted_alone() {
+fn an_intermediate_value_is_allowed_only_at_read_uncommitted() {
     let mut writer = record(Snapshot, 5, End::Committed(10)).writes(1, 12);
     writer.overwritten.push((1, Some(11)));
     for (level, violations) in [(ReadUncommitted, 0), (ReadCommitted, 1)] {

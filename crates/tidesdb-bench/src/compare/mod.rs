@@ -1,7 +1,7 @@
-//! Two results side by side: what became slower, and by how much more than chance.
+//! Comparison of two results: what became slower, and by how much beyond noise.
 //!
-//! A row is a regression if its median fell by more than the threshold and the ranges of its repetitions do not overlap,
-//! or if it failed where it did not before.
+//! A row is a regression if its median fell by more than the threshold and the ranges of its repetitions do not
+//! overlap, or if it failed and did not fail before.
 
 mod page;
 
@@ -15,20 +15,20 @@ pub use page::html;
 /// One line of the comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// The row.
+    /// Row name.
     pub row: String,
-    /// The operation; empty if it failed.
+    /// Operation; empty if the row failed.
     pub operation: String,
-    /// The engine.
+    /// Engine name.
     pub engine: String,
-    /// Operations a second before and after, with their ranges; none where it is missing.
+    /// Operations per second before and after, with their ranges; `None` where a result is missing.
     pub rates: (Option<Spread>, Option<Spread>),
-    /// What to think of it.
+    /// Verdict on the change.
     pub verdict: Verdict,
 }
 
 impl Change {
-    /// Row, operation and engine.
+    /// Returns row, operation and engine as one name.
     pub fn name(&self) -> String {
         let words = [&self.row, &self.operation, &self.engine];
         let there: Vec<&str> =
@@ -36,7 +36,7 @@ impl Change {
         there.join(" ")
     }
 
-    /// How many times as fast it became.
+    /// Returns the new rate divided by the old one.
     pub fn ratio(&self) -> Option<f64> {
         match self.rates {
             (Some(old), Some(new)) if old.median > 0.0 && new.median > 0.0 => Some(new.median / old.median),
@@ -45,25 +45,25 @@ impl Change {
     }
 }
 
-/// What to think of a change.
+/// Verdict on a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Within the threshold or the noise.
     Same,
-    /// Faster beyond both.
+    /// Faster, beyond the threshold and the noise.
     Better,
-    /// Slower beyond both.
+    /// Slower, beyond the threshold and the noise.
     Worse,
-    /// It failed, and did not before.
+    /// Failed, and did not fail before.
     Broken,
-    /// It failed before, and does not any more.
+    /// Failed before, and does not fail any more.
     Repaired,
-    /// It is in one of them only, or failed in both.
+    /// Present in only one result, or failed in both.
     Incomparable,
 }
 
 impl Verdict {
-    /// The word for it.
+    /// Returns the word used in tables; empty for `Same`.
     pub fn word(self) -> &'static str {
         match self {
             Self::Same => "",
@@ -76,7 +76,7 @@ impl Verdict {
     }
 }
 
-/// Compares line by line; `threshold` is a part of the old rate, as 0.05.
+/// Compares two results line by line; `threshold` is a fraction of the old rate, such as 0.05.
 pub fn compare(old: &Results, new: &Results, threshold: f64) -> Vec<Change> {
     let (old, new) = (lines(old), lines(new));
     let name = |l: &Line| (l.row.clone(), l.engine.clone(), l.operation.clone());
@@ -126,18 +126,19 @@ fn change(old: Option<&Line>, new: Option<&Line>, verdict: Verdict) -> Change {
     }
 }
 
-/// Whether anything became worse.
+/// Returns true if any row became worse or broke.
 pub fn is_worse(changes: &[Change]) -> bool {
     changes.iter().any(|c| matches!(c.verdict, Verdict::Worse | Verdict::Broken))
 }
 
-/// The geometric mean of all ratios, and how many there are.
+/// Returns the geometric mean of all ratios and their number.
 pub fn mean(changes: &[Change]) -> Option<(f64, usize)> {
     let ratios: Vec<f64> = changes.iter().filter_map(Change::ratio).collect();
     geometric_mean(ratios.iter().copied()).map(|mean| (mean, ratios.len()))
 }
 
-/// The comparison as a table, with what changed beyond chance at the end, and the geometric mean of all ratios.
+/// Formats the comparison as a table, followed by the regressions, the improvements and the geometric mean of all
+/// ratios.
 pub fn table(changes: &[Change]) -> String {
     let width = changes.iter().map(|c| c.name().chars().count()).max().unwrap_or(0);
     let mut out = format!("{:<width$}  {:>8}  {:>8}  {:>6}\n", "row", "old", "new", "ratio");
@@ -161,7 +162,7 @@ pub fn table(changes: &[Change]) -> String {
     out
 }
 
-/// What changed, the most first, with the ranges that prove it.
+/// Appends a list of changes, the largest first, with the ranges of their rates.
 fn section(out: &mut String, title: &str, mut changes: Vec<&Change>) {
     let size = |c: &Change| c.ratio().map_or(f64::INFINITY, |ratio| ratio.ln().abs());
     changes.sort_by(|a, b| size(b).total_cmp(&size(a)));
@@ -174,7 +175,7 @@ fn section(out: &mut String, title: &str, mut changes: Vec<&Change>) {
         let (old, new) = (range(change.rates.0), range(change.rates.1));
         let ratio = change.ratio().map_or_else(String::new, |ratio| format!(", {ratio:.2}x"));
         let what = match change.verdict {
-            Verdict::Broken => "it failed, and did not before".to_owned(),
+            Verdict::Broken => "failed, and did not fail before".to_owned(),
             Verdict::Repaired => format!("{new}, failed before"),
             _ => format!("{old} -> {new}{ratio}"),
         };
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_beyond_the_noise_is_flagged() {
+    fn only_changes_beyond_the_noise_are_flagged() {
         let old = results(&[
             ("same", &[100, 110]),
             ("slow", &[100, 110]),
@@ -248,7 +249,7 @@ mod tests {
         assert_eq!((of("gone"), of("new")), (Verdict::Incomparable, Verdict::Incomparable));
         assert!(is_worse(&changes) && !is_worse(&compare(&old, &old, 0.05)));
         let text = table(&changes);
-        assert!(text.contains("2 regressions\n  breaks tidesdb: it failed, and did not before\n  slow PUT tidesdb: 100..110 -> 80.0..90.0, 0.81x"), "{text}");
+        assert!(text.contains("2 regressions\n  breaks tidesdb: failed, and did not fail before\n  slow PUT tidesdb: 100..110 -> 80.0..90.0, 0.81x"), "{text}");
         assert!(text.contains("WORSE") && text.contains("geometric mean of 4 ratios: 0.9"), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! The engines, one file each, and their names.
+//! The engines of this build, one file each, and the list of their names.
 
 mod null;
 mod tidesdb;
@@ -7,9 +7,9 @@ use crate::engine::{Config, Engine, Open, Result};
 
 /// An engine that can be benchmarked.
 pub struct Entry {
-    /// Its name.
+    /// Name on the command line.
     pub name: &'static str,
-    /// What it is.
+    /// One-line description.
     pub about: &'static str,
     /// Opens it.
     pub open: Open,
@@ -20,12 +20,12 @@ pub const ALL: [Entry; 2] = [
     Entry { name: "tidesdb", about: "this engine", open: tidesdb::open },
     Entry {
         name: "null",
-        about: "keeps nothing and answers from the generator: the cost of the benchmark itself",
+        about: "stores nothing and answers from the generator: measures the cost of the benchmark itself",
         open: null::open,
     },
 ];
 
-/// The engine of that name; what follows a colon is its argument.
+/// Returns the engine of that name; text after a colon is its argument and is ignored here.
 pub fn named(name: &str) -> Option<&'static Entry> {
     let name = name.split(':').next().unwrap_or_default();
     ALL.iter().find(|entry| entry.name == name)
@@ -34,7 +34,7 @@ pub fn named(name: &str) -> Option<&'static Entry> {
 /// Opens the engine that the configuration names.
 ///
 /// # Errors
-/// If there is none of that name, or what it says.
+/// Returns an error if no engine has that name, or the engine's own error.
 pub fn open(config: &Config) -> Result<Box<dyn Engine>> {
     let entry =
         named(&config.engine).ok_or_else(|| format!("no engine {:?} in this build", config.engine))?;

@@ -1,8 +1,8 @@
-//! This engine.
+//! Adapter for this engine.
 //!
-//! A batch of one is a plain put or delete. The session's cursor is kept over all seeks and moved to the newest commit by
-//! `refresh`. In every sync mode the engine hands a commit to the system before it returns, so the class `none` runs as
-//! `os`.
+//! A batch of one operation is a plain put or delete. The session keeps its cursor over all seeks; `refresh` moves it
+//! to the newest commit. In every sync mode the engine hands a commit to the system before it returns, so the class
+//! `none` runs as `os`.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::engine::{Cause, Config, Ended, Engine, Result, Session, Stats, Transa
 use crate::measure::now;
 use crate::spec::{Durability, Isolation};
 
-/// Longer background work after the writes is a failure.
+/// Background work that takes longer than this after the writes is a failure.
 const SETTLE: Duration = Duration::from_secs(600);
 const POLL: Duration = Duration::from_millis(2);
 
@@ -30,8 +30,8 @@ pub(super) fn open(config: &Config) -> Result<Box<dyn Engine>> {
     // Where memory is limited, one immutable memtable and a half: as much as RocksDB is seen to hold.
     let waiting = if spec.memory > 0 { spec.memtable * 3 / 2 } else { spec.memtable * 5 / 2 };
     let settings = format!(
-        "tidesdb {}: sync {sync:?}, cache {} B, memtable {memtable} B, memtables waiting {waiting} B, compression {:?}, filter {} \
-         bits/key, values in the log from {} B, other settings as they come",
+        "tidesdb {}: sync {sync:?}, cache {} B, memtable {memtable} B, memtables at most {waiting} B, compression {:?}, filter {} \
+         bits/key, values in the log from {} B, other settings at their defaults",
         env!("CARGO_PKG_VERSION"),
         spec.cache,
         family.compression,
@@ -70,7 +70,7 @@ impl Engine for Tides {
         self.db.flush().map_err(said)?;
         while self.db.stats().jobs_pending > 0 {
             if start.elapsed() > SETTLE {
-                return Err(format!("background work is not done after {SETTLE:?}"));
+                return Err(format!("background work did not finish within {SETTLE:?}"));
             }
             std::thread::sleep(POLL);
         }
@@ -94,7 +94,7 @@ impl Engine for Tides {
     fn causes(&self) -> Vec<Cause> {
         let stats = self.db.stats();
         let told = [
-            ("memtables wait for their flush", stats.stalled_by_memtables),
+            ("memtables not flushed yet", stats.stalled_by_memtables),
             ("tables in level 1", stats.stalled_by_tables),
         ];
         told.into_iter()
@@ -195,7 +195,7 @@ impl Session for TidesSession<'_> {
     }
 }
 
-/// A transaction that is used over and over.
+/// Reuses one transaction object.
 struct TidesTransactions<'a> {
     db: &'a Db,
     family: &'a Family,

@@ -1,31 +1,32 @@
-//! Numbers as text and back, eight digits at a time in one register: two to four nanoseconds for sixteen digits.
+//! Conversion of numbers to text and back, eight digits at a time in one register: 2 to 4 ns for sixteen digits.
 //!
-//! A word of eight digits has the first digit in its lowest byte, as it is loaded and stored.
+//! A word of eight digits has the first digit in its lowest byte, which is the order in memory on a little-endian
+//! machine.
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const LOW: u64 = ONES * 0x0F;
 const ZEROS: u64 = ONES * 0x30;
 
-/// Sixteen lower-case hexadecimal digits.
+/// Returns `n` as sixteen lower-case hexadecimal digits.
 #[inline]
 pub(super) fn hex(n: u64) -> [u8; 16] {
     join(hex8(n >> 32), hex8(n & 0xFFFF_FFFF))
 }
 
-/// Sixteen decimal digits of a number below 10^16.
+/// Returns `n`, which must be below 10^16, as sixteen decimal digits.
 #[inline]
 pub(super) fn decimal(n: u64) -> [u8; 16] {
     join(decimal8(n / 100_000_000), decimal8(n % 100_000_000))
 }
 
-/// The number that [`hex`] wrote; nonsense for other text.
+/// Parses the output of [`hex`]; the result is unspecified for other text.
 #[inline]
 pub(super) fn from_hex(text: [u8; 16]) -> u64 {
     let (high, low) = split(text);
     from_hex8(high) << 32 | from_hex8(low)
 }
 
-/// The number that [`decimal`] wrote; nonsense for other text.
+/// Parses the output of [`decimal`]; the result is unspecified for other text.
 #[inline]
 pub(super) fn from_decimal(text: [u8; 16]) -> u64 {
     let (high, low) = split(text);
@@ -83,7 +84,7 @@ mod tests {
     use crate::rng::Rng;
 
     #[test]
-    fn text_is_what_the_standard_library_writes() {
+    fn text_equals_that_of_the_standard_library() {
         let mut rng = Rng::new(3, 0);
         for n in (0..2000).chain((0..20_000).map(|i| rng.bits() >> (i % 64))) {
             assert_eq!(hex(n), *format!("{n:016x}").as_bytes());

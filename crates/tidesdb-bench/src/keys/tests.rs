@@ -1,4 +1,4 @@
-//! The rules of the patterns: bytes, order, distinctness, reading back, speed of light.
+//! Tests of the patterns: bytes, order, distinctness, parsing, and the sequence of indexes.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ fn keys(pattern: Pattern, bytes: usize, span: u64) -> Keys {
     Keys::new(pattern, bytes, span).unwrap()
 }
 
-/// The reference's formatting, written down as it is described: printed with a minimum width, then cut.
+/// The reference's formatting, as described: printed with a minimum width, then cut off.
 fn reference_stride(index: u64, bytes: usize) -> Vec<u8> {
     let mut text = format!("{:0width$x}", index.swap_bytes(), width = bytes - 1).into_bytes();
     text.truncate(bytes - 1);
@@ -45,13 +45,13 @@ fn the_references_keys_are_exact() {
 }
 
 #[test]
-fn as_many_stride_keys_are_distinct_as_in_the_reference() {
+fn the_number_of_distinct_stride_keys_equals_the_references() {
     for (n, distinct) in [(50_000, 47_600), (100_000, 96_160), (1_000_000, 996_160)] {
         let keys = keys(Pattern::Stride, 16, n);
         let ids: HashSet<u64> = (0..n).map(|i| keys.item(i).id).collect();
         assert_eq!(ids.len(), distinct);
         let twins = (0..n).filter(|i| keys.twin(*i).is_some_and(|t| t < n)).count();
-        assert_eq!(n as usize - twins, distinct, "twins are exactly the keys that come again");
+        assert_eq!(n as usize - twins, distinct, "twins must be exactly the repeated keys");
     }
     let long = keys(Pattern::Stride, 256, 100_000);
     assert_eq!((0..100_000).map(|i| long.item(i).id).collect::<HashSet<_>>().len(), 100_000);
@@ -68,7 +68,7 @@ fn every_other_pattern_has_distinct_keys() {
 }
 
 #[test]
-fn keys_sort_as_their_identities_and_read_back() {
+fn keys_sort_like_their_identities_and_parse_back() {
     for pattern in Pattern::ALL {
         for bytes in [16, 17, 40] {
             let keys = keys(pattern, bytes, 3_000_000);
@@ -84,7 +84,7 @@ fn keys_sort_as_their_identities_and_read_back() {
 }
 
 #[test]
-fn foreign_keys_are_not_read() {
+fn keys_of_other_generators_are_rejected() {
     let keys = keys(Pattern::Seq, 20, 1000);
     let good = key(&keys, 77);
     for at in 0..good.len() {
@@ -96,7 +96,7 @@ fn foreign_keys_are_not_read() {
 }
 
 #[test]
-fn patterns_keep_their_order() {
+fn patterns_produce_the_documented_order() {
     let sorted = |pattern| {
         let keys = keys(pattern, 16, 5_000_000);
         let all: Vec<_> = (0..5_000_000).step_by(499).map(|i| key(&keys, i)).collect();
@@ -108,11 +108,11 @@ fn patterns_keep_their_order() {
     assert_eq!(sorted(Pattern::Random), (false, false));
     let stride = keys(Pattern::Stride, 256, 1 << 30);
     let step = stride.item(0x21).id.wrapping_sub(stride.item(0x20).id);
-    assert_eq!(step, 1 << 56, "the next key is 1/256 of all keys away");
+    assert_eq!(step, 1 << 56, "the next key must be 1/256 of the key space away");
 }
 
 #[test]
-fn lows_are_those_of_the_index() {
+fn lows_contain_the_low_byte_of_the_index() {
     for pattern in Pattern::ALL {
         let keys = keys(pattern, 16, 2_000_000);
         for index in (1..2_000_000).step_by(313) {
@@ -123,7 +123,7 @@ fn lows_are_those_of_the_index() {
 }
 
 #[test]
-fn streams_meet_what_they_promise() {
+fn streams_cover_the_documented_indexes() {
     for n in [1, 2, 10, 1000, 4096] {
         let mut sweep = Stream::sweep(n, 5);
         let met: HashSet<u64> = (0..n).map(|_| sweep.advance()).collect();
@@ -134,7 +134,7 @@ fn streams_meet_what_they_promise() {
         let mut sweep = Stream::sweep(1000, lane * 250);
         lanes.extend((0..250).map(|_| sweep.advance()));
     }
-    assert_eq!(lanes.iter().collect::<HashSet<_>>().len(), 1000, "four threads share one sweep");
+    assert_eq!(lanes.iter().collect::<HashSet<_>>().len(), 1000, "four threads must cover one sweep");
     let mut up = Stream::ascending(3, 5);
     assert_eq!([up.advance(), up.advance(), up.advance()], [3, 4, 3]);
 }

@@ -1,15 +1,15 @@
-//! Zipfian ranks, exactly distributed, in a few nanoseconds.
+//! Zipfian ranks, exactly distributed, at a few nanoseconds each.
 //!
-//! The ranks 1..=n are cut into cells: the first ones hold one rank each, the others grow geometrically. An alias table
-//! picks a cell by the weight `ranks in it x weight of its first rank`; a rank in the cell is drawn evenly and accepted
-//! with the probability `its weight / weight of the first`, else all is drawn anew. Cells are so narrow that nearly
-//! every draw is accepted without computing the power.
+//! The ranks 1..=n are divided into cells: the first cells hold one rank each, the others grow geometrically. An alias
+//! table picks a cell with the weight `ranks in the cell x weight of its first rank`. A rank in the cell is drawn
+//! uniformly and accepted with the probability `weight of the rank / weight of the first rank`; otherwise everything is
+//! drawn again. Cells are so narrow that nearly every draw is accepted without computing the power.
 
 use crate::rng::Rng;
 
-/// Cells of one rank.
+/// Number of cells with one rank.
 const SINGLE: u64 = 512;
-/// Further cells grow by this part of their first rank.
+/// Inverse growth rate of the other cells: each spans `1 / GROWTH` of its first rank.
 const GROWTH: u64 = 32;
 
 /// Draws ranks 1..=n with probability proportional to `(rank + offset) ^ -theta`.
@@ -24,15 +24,15 @@ pub struct Zipf {
 struct Cell {
     first: u64,
     ranks: u64,
-    /// Below it (of 2^64) a draw is accepted unseen.
+    /// Threshold (of 2^64) below which a draw is accepted without computing the weight.
     sure: u64,
-    /// Below it (of 2^64) this cell is taken, else `alias`.
+    /// Threshold (of 2^64) below which this cell is taken; above it, `alias` is taken.
     keep: u64,
     alias: u32,
 }
 
 impl Zipf {
-    /// Ranks up to `n`, at least 1.
+    /// Creates a distribution of the ranks up to `n`, at least 1.
     pub fn new(n: u64, theta: f64, offset: f64) -> Self {
         let mut zipf = Self { cells: Vec::new(), theta, offset };
         let mut first = 1;
@@ -50,7 +50,7 @@ impl Zipf {
         (rank as f64 + self.offset).powf(-self.theta)
     }
 
-    /// Vose's construction: each slot holds its own cell and the excess of one other.
+    /// Builds the alias table by Vose's method: each slot holds its own cell and the excess of one other cell.
     fn alias(&mut self) {
         let mass: Vec<f64> = self.cells.iter().map(|c| c.ranks as f64 * self.weight(c.first)).collect();
         let mean = mass.iter().sum::<f64>() / mass.len() as f64;
@@ -68,7 +68,7 @@ impl Zipf {
         }
     }
 
-    /// A rank.
+    /// Draws a rank.
     #[inline]
     pub fn draw(&self, rng: &mut Rng) -> u64 {
         loop {
@@ -76,7 +76,8 @@ impl Zipf {
             let own = (slot >> 64) as usize;
             let other = self.cells[own].alias as usize;
             let cell = &self.cells[if slot as u64 <= self.cells[own].keep { own } else { other }];
-            // The whole part of the product is the rank, the rest decides: no branch that chance makes unpredictable.
+            // The integer part of the product is the rank, the fraction decides about acceptance. This avoids a branch
+            // that the random numbers would make unpredictable.
             let place = u128::from(rng.bits()) * u128::from(cell.ranks);
             let (rank, luck) = (cell.first + (place >> 64) as u64, place as u64);
             if luck <= cell.sure || luck < fraction(self.weight(rank) / self.weight(cell.first)) {
@@ -86,7 +87,7 @@ impl Zipf {
     }
 }
 
-/// A number from 0 to 1 as a part of 2^64.
+/// Converts a number from 0 to 1 to a fraction of 2^64.
 fn fraction(part: f64) -> u64 {
     (part * 2f64.powi(64)) as u64
 }
@@ -95,7 +96,7 @@ fn fraction(part: f64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Counts of `draws` ranks, and the expected ones.
+    /// Returns the counts of 2,000,000 drawn ranks, and the expected counts.
     fn compare(n: u64, theta: f64, offset: f64) -> (Vec<u64>, Vec<f64>) {
         let (zipf, mut rng) = (Zipf::new(n, theta, offset), Rng::new(11, 0));
         let draws = 2_000_000;

@@ -1,5 +1,5 @@
-//! Results made up for tests, so that every plot and every kind of row has something to show: figures derived from the
-//! settings of rows, and rivals derived from those by factors. None of them says anything about any engine.
+//! Made-up results for tests, so that every plot and every kind of row has something to show. The figures are derived
+//! from the settings of rows, and those of rivals by factors. They say nothing about any real engine.
 
 use crate::cgroup::Charged;
 use crate::device::Device;
@@ -14,7 +14,7 @@ use crate::suite;
 use crate::timeline::{Beat, Part, Second};
 use crate::workload::{Phase, Transacted};
 
-/// A rival that is so many times as fast in writes, reads and cursors.
+/// Name of a rival, and its speed relative to this engine in writes, reads and cursors.
 type Rival = (&'static str, f64, f64, f64);
 
 const RIVALS: [Rival; 5] = [
@@ -25,10 +25,10 @@ const RIVALS: [Rival; 5] = [
     ("epsilon", 0.97, 0.99, 1.02),
 ];
 
-/// An engine whose name is an attack.
+/// An engine name that attempts HTML injection.
 pub(super) const HOSTILE: &str = "<img src=x onerror=alert(1)>&\"'";
 
-/// A suite with all engines, three repetitions; one row of one rival fails.
+/// Results of a suite with all engines and three repetitions. One row of one rival fails.
 pub(super) fn results(name: &str) -> Results {
     let rows = rows(name);
     let mut rng = Rng::new(11, 0);
@@ -45,7 +45,7 @@ pub(super) fn results(name: &str) -> Results {
             outcomes.push(ours);
         }
         if place == 5 {
-            outcomes.push(Outcome::absent("alpha", row, "it has no such class"));
+            outcomes.push(Outcome::absent("alpha", row, "the engine does not offer this class"));
         }
         if place > 2 {
             continue;
@@ -85,7 +85,7 @@ fn machine() -> Machine {
     }
 }
 
-/// The rows of the suite, and some that fill the plots of scaling.
+/// Returns the rows of the suite, and further rows for the scaling plots.
 fn rows(name: &str) -> Vec<Spec> {
     let mut rows = suite::named(name).map_or(Vec::new(), |suite| suite.rows(0.01));
     let write = |name: String, batch, value_bytes| Spec { name, batch, value_bytes, ..Spec::default() };
@@ -157,7 +157,7 @@ fn ours(row: &Spec, repetition: usize, rng: &mut Rng) -> Outcome {
     outcome
 }
 
-/// A second of a watched row, the eighth of settling; in the fourth nothing gets done.
+/// One second of a watched row. The eighth second is settling; in the fourth, no operation ends.
 fn line(row: &Spec, outcome: &Outcome, second: u64) -> Second {
     let part = if second == 8 { Part::Settle } else { Part::Run };
     let busy = part == Part::Run && second != 4;
@@ -206,7 +206,7 @@ fn phase(operation: &str, ops: u64, rate: f64, (row, batch): (&Spec, f64)) -> Ph
     Phase { operation: operation.to_owned(), ops, seconds: ops as f64 / rate, latency: Some(latency) }
 }
 
-/// A rival: the same work at another speed.
+/// Returns a rival's outcome: the same work at another speed.
 fn derived(ours: &Outcome, (name, write, read, cursor): Rival, rng: &mut Rng) -> Outcome {
     let mut outcome = ours.clone();
     outcome.engine = name.to_owned();

@@ -1,4 +1,5 @@
-//! Results as lines: one per row, kind of operation and engine, each figure a median over the repetitions with its range.
+//! Results as lines: one per row, kind of operation and engine. Each figure is a median over the repetitions, with its
+//! range.
 
 use crate::device::Device;
 use crate::run::Results;
@@ -7,19 +8,19 @@ use crate::stage::Outcome;
 use crate::timeline::Second;
 use crate::workload::{Phase, Transacted};
 
-/// A median and the smallest and largest that were seen.
+/// Median and range of repeated measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
-    /// The smallest.
+    /// Minimum.
     pub low: f64,
-    /// The median; of an even number, the mean of the two in the middle.
+    /// Median; for an even number of figures, the mean of the middle two.
     pub median: f64,
-    /// The largest.
+    /// Maximum.
     pub high: f64,
 }
 
 impl Spread {
-    /// Of these figures; zeros if there are none.
+    /// Computes the spread of the figures; zeros if there are none.
     pub fn of(mut figures: Vec<f64>) -> Self {
         figures.sort_by(f64::total_cmp);
         let (Some(low), Some(high)) = (figures.first(), figures.last()) else { return Self::default() };
@@ -27,12 +28,12 @@ impl Spread {
         Self { low: *low, median: f64::midpoint(figures[(n - 1) / 2], figures[n / 2]), high: *high }
     }
 
-    /// Whether there is a figure; nothing that is measured is 0 or below.
+    /// Returns true if there is a figure; every measured figure is above 0.
     pub fn is_there(&self) -> bool {
         self.low > 0.0 && self.high.is_finite()
     }
 
-    /// Each of the three changed.
+    /// Applies `change` to all three figures.
     pub(crate) fn map(self, change: impl Fn(f64) -> f64) -> Self {
         Self { low: change(self.low), median: change(self.median), high: change(self.high) }
     }
@@ -43,68 +44,68 @@ impl Spread {
 pub struct Line {
     /// Name of the row.
     pub row: String,
-    /// The engine.
+    /// Engine name.
     pub engine: String,
-    /// The operation; empty if no repetition got that far.
+    /// Operation; empty if no repetition got that far.
     pub operation: String,
-    /// The settings of the row.
+    /// Settings of the row.
     pub spec: Spec,
-    /// Operations a second.
+    /// Operations per second.
     pub rate: Spread,
-    /// Latencies in microseconds.
+    /// Median latency in microseconds.
     pub p50: Spread,
-    /// Latencies in microseconds.
+    /// 95th percentile of the latency in microseconds.
     pub p95: Spread,
-    /// Latencies in microseconds.
+    /// 99th percentile of the latency in microseconds.
     pub p99: Spread,
-    /// Latencies in microseconds.
+    /// 99.9th percentile of the latency in microseconds.
     pub p999: Spread,
-    /// The longest latencies in microseconds.
+    /// Maximum latency in microseconds.
     pub max: Spread,
     /// Standard deviation of the latency in percent of its mean.
     pub variation: Spread,
-    /// Refused attempts of transactions in percent of all attempts; none if nothing could be refused.
+    /// Refused attempts of transactions in percent of all attempts; `None` if nothing could be refused.
     pub conflicts: Option<Spread>,
-    /// Processor seconds for a million operations, of all kinds in the row together but ITER.
+    /// Processor seconds per million operations, over all kinds in the row except ITER.
     pub processor: Spread,
-    /// Most bytes of memory.
+    /// Peak memory in bytes.
     pub memory: Spread,
-    /// Bytes written until all background work was done, for each byte of keys and values that operations named.
+    /// Bytes written until all background work was done, per byte of keys and values named by operations.
     pub write_amp: Spread,
-    /// Bytes of the files for each byte of keys and values that are there.
+    /// Bytes of the files per byte of keys and values in the database.
     pub space_amp: Spread,
     /// Bytes of the files after the close.
     pub size: Spread,
     /// Seconds from the open until all rows were read.
     pub wall: Spread,
-    /// Bytes read from the device for each operation of the row, of all kinds together.
+    /// Bytes read from the device per operation, over all kinds in the row.
     pub read_per_op: Spread,
-    /// A line per second of the first repetition, if the row is watched.
+    /// Timeline of the first repetition, if the row is watched.
     pub seconds: Vec<Second>,
-    /// The device's own limit in the first repetition, if it was measured.
+    /// Random read limit of the device in the first repetition, if it was measured.
     pub device: Option<Device>,
-    /// Why it failed, if any repetition did.
+    /// Why the row failed, if any repetition did.
     pub failure: Option<String>,
-    /// Why the engine does not offer such a row, if so.
+    /// Why the engine does not offer the row, if so.
     pub absent: Option<String>,
 }
 
 impl Line {
-    /// Whether it has figures that may be shown.
+    /// Returns true if the line has figures that may be shown.
     pub fn is_measured(&self) -> bool {
         self.failure.is_none() && self.absent.is_none()
     }
 
-    /// Whether its operation is the opening of the database, of which there is one.
+    /// Returns true if the operation is the opening of the database, which happens once.
     pub fn is_opening(&self) -> bool {
         OPENINGS.contains(&self.operation.as_str())
     }
 }
 
-/// Operations that open the database: after a clean close, after a kill.
+/// Operations that open the database: after a clean close, and after a kill.
 pub(crate) const OPENINGS: [&str; 2] = ["OPEN", "REOPEN"];
 
-/// The lines of a report, in the order of the suite.
+/// Groups results into the lines of a report, in the order of the suite.
 pub fn lines(results: &Results) -> Vec<Line> {
     let mut groups: Vec<(&str, &str, Vec<&Outcome>)> = Vec::new();
     for outcome in &results.outcomes {
@@ -120,17 +121,17 @@ pub fn lines(results: &Results) -> Vec<Line> {
     groups.into_iter().flat_map(|(row, engine, outcomes)| group(row, engine, &outcomes)).collect()
 }
 
-/// This engine's name.
+/// Name of this engine.
 pub(crate) const OURS: &str = "tidesdb";
-/// The engine that keeps nothing: a yardstick, no rival.
+/// The engine that stores nothing: a yardstick, not a rival.
 pub(crate) const YARDSTICK: &str = "null";
 
-/// The engines: this one first, the yardstick last, the others by name between.
+/// Lists the engines: this one first, the yardstick last, the others between them by name.
 pub fn engines(results: &Results) -> Vec<String> {
     in_order(results.outcomes.iter().map(|o| o.engine.clone()).collect())
 }
 
-/// Each name once: this engine first, the yardstick last.
+/// Removes duplicates and sorts: this engine first, the yardstick last.
 pub(crate) fn in_order(mut names: Vec<String>) -> Vec<String> {
     names.sort_by_key(|name| (name != OURS, name == YARDSTICK, name.clone()));
     names.dedup();
@@ -156,7 +157,7 @@ fn group(row: &str, engine: &str, outcomes: &[&Outcome]) -> Vec<Line> {
     }
 }
 
-/// What all operations of a row share.
+/// Computes the figures that all operations of a row share.
 fn of_row(good: &[&Outcome]) -> Line {
     let spread = |pick: &dyn Fn(&Outcome) -> f64| Spread::of(good.iter().map(|o| pick(o)).collect());
     let refused: Vec<f64> =

@@ -1,8 +1,8 @@
-//! What is made of [`Results`]: a table for the terminal, CSV, JSON, and a page with plots. Each maker takes the results
-//! as data and returns text; another one is another file.
+//! Reports about [`Results`]: a table for the terminal, CSV, JSON, and an HTML page with plots. Each format is a
+//! function from results to text, in its own file.
 //!
-//! Names of engines, rows and settings come from files and may be hostile: what goes into HTML or SVG is escaped where it
-//! is written.
+//! Names of engines, rows and settings come from files and may be hostile. They are escaped where they are written into
+//! HTML or SVG.
 
 mod words;
 mod lines;
@@ -36,23 +36,26 @@ pub(crate) use words::{Unit, counted, date, escape};
 
 use crate::run::{FORMAT, Results};
 
-/// The results as JSON, to keep and to compare.
+/// Formats the results as JSON, for storage and comparison.
 ///
 /// # Errors
-/// If the writer fails, which it does not for these types.
+/// Returns an error if the serializer fails, which does not happen for these types.
 pub fn json(results: &Results) -> Result<String, String> {
     serde_json::to_string_pretty(results).map_err(|e| e.to_string())
 }
 
-/// Results that [`json`] wrote.
+/// Parses results written by [`json`].
 ///
 /// # Errors
-/// If it is something else, or from another version of the benchmark.
+/// Returns an error for other text, or results of another version of the format.
 pub fn from_json(text: &str) -> Result<Results, String> {
     let results: Results =
         serde_json::from_str(text).map_err(|e| format!("not results of this benchmark: {e}"))?;
     if results.format != FORMAT {
-        return Err(format!("results of format {}, this program knows {FORMAT}", results.format));
+        return Err(format!(
+            "the results have format {}, but this program reads only format {FORMAT}",
+            results.format
+        ));
     }
     Ok(results)
 }

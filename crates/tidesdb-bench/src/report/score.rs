@@ -1,16 +1,16 @@
-//! Who wins: ratios of this engine to each rival, and their geometric means.
+//! Scores: ratios of this engine to each rival, and their geometric means.
 //!
-//! A ratio is above 1 where this engine is better. Figures of different durability classes are never in one mean, and
-//! those of a row that failed on either side are in none: such rows are listed with the reason.
+//! A ratio is above 1 where this engine is better. Figures of different durability classes are never in the same mean.
+//! A row that failed on either side is in no mean; it is listed with the reason.
 
 use crate::spec::Durability;
 
 use super::lines::{Line, OPENINGS, OURS, Spread, YARDSTICK};
 
-/// Ratios nearer to 1 than this are ties.
+/// A ratio is a tie if it differs from 1 by less than this.
 pub const TIE: f64 = 0.03;
 
-/// Which direction is good.
+/// Which direction of a figure is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
     /// More is better.
@@ -19,19 +19,19 @@ pub enum Better {
     Lower,
 }
 
-/// How a comparison ended for this engine.
+/// Result of a comparison for this engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// Better beyond chance.
+    /// Better, beyond noise.
     Win,
     /// The ranges overlap, or the medians differ by less than 3 %.
     Tie,
-    /// Worse beyond chance.
+    /// Worse, beyond noise.
     Loss,
 }
 
 impl Mark {
-    /// The word for it.
+    /// Returns the word used in tables and as a CSS class.
     pub fn word(self) -> &'static str {
         match self {
             Self::Win => "win",
@@ -40,7 +40,7 @@ impl Mark {
         }
     }
 
-    /// The sign for it.
+    /// Returns the sign used in drawings.
     pub(crate) fn sign(self) -> &'static str {
         match self {
             Self::Win => "\u{25b2}",
@@ -50,16 +50,16 @@ impl Mark {
     }
 }
 
-/// One figure against another.
+/// Comparison of two figures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
-    /// How many times better the first is; below 1 if it is worse.
+    /// How many times better the first figure is; below 1 if it is worse.
     pub value: f64,
-    /// What to think of it.
+    /// Result of the comparison.
     pub mark: Mark,
 }
 
-/// Compares two figures; none if one is missing.
+/// Compares two figures; `None` if one is missing.
 pub fn ratio(ours: &Spread, rival: &Spread, better: Better) -> Option<Ratio> {
     if !ours.is_there() || !rival.is_there() {
         return None;
@@ -77,51 +77,51 @@ pub fn ratio(ours: &Spread, rival: &Spread, better: Better) -> Option<Ratio> {
     Some(Ratio { value, mark })
 }
 
-/// The geometric mean; none of nothing.
+/// Returns the geometric mean, or `None` without figures.
 pub fn geometric_mean(figures: impl IntoIterator<Item = f64>) -> Option<f64> {
     let (sum, n) = figures.into_iter().fold((0.0, 0u32), |(sum, n), figure| (sum + figure.ln(), n + 1));
     (n > 0).then(|| (sum / f64::from(n)).exp())
 }
 
-/// One operation of one row against one rival.
+/// Comparison of one operation of one row with one rival.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Duel {
-    /// The row.
+    /// Row name.
     pub row: String,
-    /// The operation.
+    /// Operation.
     pub operation: String,
-    /// The rival.
+    /// Name of the rival.
     pub rival: String,
-    /// What commits of the row survive.
+    /// Durability class of the row.
     pub class: Durability,
-    /// Rates.
+    /// Ratio of the rates.
     pub ratio: Ratio,
 }
 
-/// A row that is in no mean.
+/// A comparison that is in no mean.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeftOut {
-    /// The row.
+    /// Row name.
     pub row: String,
-    /// The rival.
+    /// Name of the rival.
     pub rival: String,
-    /// Why.
+    /// Reason.
     pub reason: String,
 }
 
-/// Wins, ties and losses.
+/// Numbers of wins, ties and losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Wins.
+    /// Number of wins.
     pub wins: usize,
-    /// Ties.
+    /// Number of ties.
     pub ties: usize,
-    /// Losses.
+    /// Number of losses.
     pub losses: usize,
 }
 
 impl Tally {
-    /// Of these marks.
+    /// Counts the marks.
     pub fn of(marks: impl Iterator<Item = Mark>) -> Self {
         let mut tally = Self::default();
         for mark in marks {
@@ -134,7 +134,7 @@ impl Tally {
         tally
     }
 
-    /// All of them.
+    /// Returns the number of comparisons.
     pub fn total(&self) -> usize {
         self.wins + self.ties + self.losses
     }
@@ -143,16 +143,16 @@ impl Tally {
 /// All comparisons of a result.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Score {
-    /// The rivals by name.
+    /// Names of the rivals, sorted.
     pub rivals: Vec<String>,
     /// The comparisons, in the order of the suite.
     pub duels: Vec<Duel>,
-    /// The rows that could not be compared.
+    /// Comparisons that could not be made.
     pub left_out: Vec<LeftOut>,
 }
 
 impl Score {
-    /// Of these lines.
+    /// Compares this engine with all rivals.
     pub fn of(lines: &[Line]) -> Self {
         let mut score = Self::default();
         for line in lines {
@@ -178,7 +178,7 @@ impl Score {
         score
     }
 
-    /// One row against one rival.
+    /// Compares one row with one rival.
     fn pair(&mut self, ours: &[&Line], theirs: &[&Line]) {
         let (Some(first), Some(other)) = (ours.first(), theirs.first()) else { return };
         let failed = |line: &Line| line.failure.as_ref().map(|why| format!("{}: {why}", line.engine));
@@ -196,7 +196,7 @@ impl Score {
         }
         for our in ours {
             let rival = theirs.iter().find(|l| l.operation == our.operation);
-            // Rows of a database that is empty on both sides.
+            // Both databases are empty, so ITER has no figures.
             if !our.rate.is_there() && rival.is_some_and(|rival| !rival.rate.is_there()) {
                 continue;
             }
@@ -218,17 +218,17 @@ impl Score {
         }
     }
 
-    /// Classes in which there are comparisons.
+    /// Returns the durability classes that have comparisons.
     pub fn classes(&self) -> Vec<Durability> {
         Durability::ALL.into_iter().filter(|class| self.duels.iter().any(|d| d.class == *class)).collect()
     }
 
-    /// Comparisons with a rival in a class.
+    /// Returns the comparisons with a rival in a class.
     pub fn against<'a>(&'a self, class: Durability, rival: &'a str) -> impl Iterator<Item = &'a Duel> {
         self.duels.iter().filter(move |d| d.class == class && d.rival == rival)
     }
 
-    /// Kinds of operations of a class, in the order of the suite, ITER last.
+    /// Returns the kinds of operations in a class, in the order of the suite, with ITER last.
     pub fn kinds(&self, class: Durability) -> Vec<&str> {
         let mut kinds: Vec<&str> = Vec::new();
         for duel in self.duels.iter().filter(|d| d.class == class) {
@@ -240,24 +240,24 @@ impl Score {
         kinds
     }
 
-    /// The geometric mean of one kind of operation against a rival.
+    /// Returns the geometric mean of one kind of operation against a rival.
     pub fn mean_of(&self, class: Durability, rival: &str, kind: &str) -> Option<f64> {
         geometric_mean(self.against(class, rival).filter(|d| d.operation == kind).map(|d| d.ratio.value))
     }
 
-    /// The geometric mean of the means of all kinds but the opening: each kind weighs the same, so ITER, which ends every
-    /// row, does not drown the others.
+    /// Returns the geometric mean of the means of all kinds, without the openings. Each kind has the same weight, so
+    /// ITER, which ends every row, does not dominate.
     pub fn mean(&self, class: Durability, rival: &str) -> Option<f64> {
         let kinds = self.kinds(class).into_iter().filter(|kind| !OPENINGS.contains(kind));
         geometric_mean(kinds.filter_map(|kind| self.mean_of(class, rival, kind)))
     }
 
-    /// Wins, ties and losses against a rival in a class.
+    /// Counts wins, ties and losses against a rival in a class.
     pub fn tally(&self, class: Durability, rival: &str) -> Tally {
         Tally::of(self.against(class, rival).map(|d| d.ratio.mark))
     }
 
-    /// The comparison of this operation of this row with this rival.
+    /// Returns the comparison of an operation of a row with a rival.
     pub fn duel(&self, row: &str, operation: &str, rival: &str) -> Option<&Duel> {
         self.duels
             .iter()

@@ -1,5 +1,5 @@
-//! The table for the terminal: one line per row, kind of operation and engine, medians with ranges, and behind each
-//! rival how many times faster this engine is. At the end the geometric means.
+//! The table for the terminal: one line per row, kind of operation and engine. It has medians with ranges and, on lines
+//! of rivals, how many times faster this engine is. The geometric means follow at the end.
 
 use std::fmt::Write;
 
@@ -25,12 +25,12 @@ const HEAD: [&str; 13] = [
     "RSS MiB",
     "conflicts",
 ];
-/// Columns that only rivals fill.
+/// Columns that are filled only for rivals.
 const RATIO: std::ops::Range<usize> = 5..7;
-/// Columns that stand on the left of their place.
+/// Columns that are aligned to the left.
 const LEFT: [usize; 4] = [0, 1, 2, RATIO.start + 1];
 
-/// The table of all lines.
+/// Formats the table of all lines.
 pub(super) fn lines_table(results: &Results, all: &[Line]) -> String {
     let score = Score::of(all);
     let mut rows: Vec<Vec<String>> = vec![HEAD.map(str::to_owned).to_vec()];
@@ -61,7 +61,7 @@ pub(super) fn lines_table(results: &Results, all: &[Line]) -> String {
     header(results) + &aligned(&rows, left) + &failures + &means(&score)
 }
 
-/// Lines of cells in columns, each as wide as its widest cell; `left` are the columns of words.
+/// Aligns cells in columns, each as wide as its widest cell; the columns in `left` are aligned to the left.
 pub(super) fn aligned(rows: &[Vec<String>], left: &[usize]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let mut widths = vec![0; columns];
@@ -135,16 +135,16 @@ fn cells(line: &Line, score: &Score) -> Vec<String> {
     ]
 }
 
-/// What the rates of a class are.
+/// Describes a durability class.
 pub(crate) fn class_words(class: Durability) -> &'static str {
     match class {
         Durability::None => "commits that may be lost with the process",
-        Durability::Os => "commits that survive the death of the process",
-        Durability::Device => "commits that survive the loss of power",
+        Durability::Os => "commits that survive a crash of the process",
+        Durability::Device => "commits that survive a power loss",
     }
 }
 
-/// Geometric means for each class, rival and kind of operation, and what is in none of them.
+/// Formats the geometric means by class, rival and kind of operation, and lists the comparisons that are in no mean.
 fn means(score: &Score) -> String {
     let mut out = String::new();
     if score.rivals.is_empty() {
@@ -176,7 +176,7 @@ fn means(score: &Score) -> String {
     out
 }
 
-/// Three digits and a unit.
+/// Formats a rate with three digits and a prefix.
 pub(crate) fn rate(n: f64) -> String {
     match n {
         n if n >= 1e9 => format!("{} G", figure(n / 1e9)),

@@ -1,4 +1,4 @@
-//! The makers of reports, on results made by hand.
+//! Tests of all report formats, on hand-made results.
 
 use super::*;
 use crate::measure::Latency;
@@ -88,7 +88,7 @@ fn one_failed_repetition_fails_the_line() {
 }
 
 #[test]
-fn results_come_back_from_json() {
+fn results_survive_json() {
     let mut results = results();
     assert_eq!(from_json(&json(&results).unwrap()).unwrap(), results);
     results.format += 1;
@@ -97,7 +97,7 @@ fn results_come_back_from_json() {
 }
 
 #[test]
-fn medians_are_medians() {
+fn spreads_hold_minimum_median_and_maximum() {
     assert_eq!(Spread::of(vec![3.0, 1.0, 2.0, 10.0]), Spread { low: 1.0, median: 2.5, high: 10.0 });
     assert_eq!(Spread::of(Vec::new()), Spread::default());
 }
@@ -107,7 +107,7 @@ fn spread(low: f64, median: f64, high: f64) -> Spread {
 }
 
 #[test]
-fn wins_and_losses_are_beyond_chance() {
+fn wins_and_losses_are_beyond_noise() {
     let at = |n: f64| spread(n * 0.99, n, n * 1.01);
     let mark = |a: Spread, b: Spread, better| ratio(&a, &b, better).map(|r| r.mark);
     let (high, low) = (Better::Higher, Better::Lower);
@@ -136,7 +136,7 @@ fn line(row: &str, engine: &str, operation: &str, rate: f64) -> Line {
 }
 
 #[test]
-fn kinds_weigh_the_same_and_classes_are_apart() {
+fn kinds_have_equal_weight_and_classes_are_separate() {
     use crate::spec::Durability;
     let mut lines = Vec::new();
     for (row, ours) in [("a", 2.0), ("b", 2.0), ("c", 2.0)] {
@@ -148,7 +148,7 @@ fn kinds_weigh_the_same_and_classes_are_apart() {
     lines.extend(durable);
     lines.extend([line("d", "null", "PUT", 99.0), line("f", "tidesdb", "PUT", 1.0)]);
     let score = Score::of(&lines);
-    assert_eq!(score.rivals, ["rival"], "the yardstick is none");
+    assert_eq!(score.rivals, ["rival"], "the yardstick is not a rival");
     assert!((score.mean(Durability::Os, "rival").unwrap() - 4.0).abs() < 1e-12);
     assert!((score.mean(Durability::Device, "rival").unwrap() - 1.0 / 9.0).abs() < 1e-12);
     assert_eq!(score.tally(Durability::Os, "rival"), Tally { wins: 4, ties: 0, losses: 0 });
@@ -156,7 +156,7 @@ fn kinds_weigh_the_same_and_classes_are_apart() {
 }
 
 #[test]
-fn what_failed_or_is_of_another_class_is_in_no_mean() {
+fn failed_rows_and_other_classes_are_in_no_mean() {
     use crate::spec::Durability;
     let mut lines = Vec::new();
     for row in ["good", "fails", "differs", "absent"] {
@@ -193,16 +193,16 @@ fn the_table_has_ratios_and_means() {
 }
 
 #[test]
-fn the_page_is_whole_and_asks_nobody_for_anything() {
+fn the_page_is_complete_and_fetches_nothing() {
     for suite in ["quick", "standard", "ycsb", "transactions", "beyond-memory"] {
         let results = fixture::results(suite);
         let page = html(&results);
         for word in ["http:", "https:", "//", "src=", "@import", "url(", "@font-face"] {
-            // The hostile name, escaped, has a source.
+            // The hostile name contains a `src=`; it is escaped.
             let found = page.replace("&lt;img src=x", "").matches(word).count();
             assert_eq!(found, 0, "{word}");
         }
-        assert!(!page.contains("<img") && page.matches("<script>").count() == 1, "names stay names");
+        assert!(!page.contains("<img") && page.matches("<script>").count() == 1, "names must be escaped");
         for id in ["figures", "environment", "settings", "verification", "method"] {
             assert!(page.contains(&format!("id=\"{id}\"")), "{id}");
         }
@@ -213,12 +213,12 @@ fn the_page_is_whole_and_asks_nobody_for_anything() {
         let body = &page[page.find("<main>").unwrap()..page.find("<script>").unwrap()];
         let body = body.replace(" hidden>", " hidden=\"\">").replace("<details open ", "<details open=\"\" ");
         roxmltree::Document::parse(body.replace("<br>", "<br/>").trim()).unwrap();
-        assert!(page.contains("a cursor showed a key that was deleted"), "failures are said");
+        assert!(page.contains("a cursor showed a key that was deleted"), "failures must be listed");
     }
 }
 
 #[test]
-fn watched_rows_have_targets_and_a_line_for_each_second() {
+fn watched_rows_have_targets_and_a_timeline() {
     let results = fixture::results("beyond-memory");
     let (text, page) = (table(&results), html(&results));
     assert_eq!(text.matches("\ntarget ").count(), 6, "one list for each rival and the hostile name: {text}");
@@ -251,7 +251,7 @@ fn watched_rows_have_targets_and_a_line_for_each_second() {
 }
 
 #[test]
-fn conflicts_are_in_every_report_of_transactions_and_in_no_other() {
+fn conflicts_are_only_in_reports_of_transactions() {
     let results = fixture::results("transactions");
     let text = table(&results);
     let of = |row: &str| text.lines().find(|l| l.starts_with(row) && l.contains(" TX ")).unwrap();
@@ -264,18 +264,18 @@ fn conflicts_are_in_every_report_of_transactions_and_in_no_other() {
 }
 
 #[test]
-fn files_of_plots_are_whole() {
+fn plot_files_are_complete() {
     let files = plot_files(&fixture::results("quick"));
-    assert_eq!(files.len(), 20, "17, three of them double");
+    assert_eq!(files.len(), 20, "17 plots, three of them with two drawings");
     for (name, text) in files {
         assert!(name.ends_with(".svg") && name.is_ascii(), "{name}");
         roxmltree::Document::parse(&text).unwrap_or_else(|e| panic!("{name}: {e}"));
-        assert_eq!(text.matches("http").count(), 1, "{name}: the name of the format only");
+        assert_eq!(text.matches("http").count(), 1, "{name}: only the XML namespace may be an address");
     }
 }
 
 #[test]
-fn a_report_of_one_engine_or_of_nothing_is_one_too() {
+fn reports_of_one_engine_or_of_no_outcome_work() {
     let page = html(&results());
     assert!(page.contains("No row can be compared with rival."));
     let mut alone = results();

@@ -1,4 +1,4 @@
-//! Rows with a line per second, as text: what they read, wrote and held, the targets, and all lines for other programs.
+//! Text reports of watched rows: bytes read and written, memory, the targets, and the whole timeline as CSV.
 
 use std::fmt::Write;
 
@@ -28,13 +28,13 @@ const HEAD: [&str; 14] = [
     "device reads/s",
 ];
 
-/// The table for the terminal: all lines, then what watched rows did and the targets.
+/// Formats the table for the terminal: all lines, then the summary of watched rows with the targets.
 pub fn table(results: &Results) -> String {
     let all = lines(results);
     lines_table(results, &all) + &summary(results, &all)
 }
 
-/// What watched rows did beside their rates, and the targets; empty if there is no such row.
+/// Formats further figures of watched rows, and the targets; empty if there is no such row.
 fn summary(results: &Results, lines: &[Line]) -> String {
     let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
     for line in lines.iter().filter(|l| l.is_measured()) {
@@ -50,7 +50,8 @@ fn summary(results: &Results, lines: &[Line]) -> String {
             bytes to the device per put, background work included\n";
     for outcome in &results.outcomes {
         if let Some(failure) = outcome.device.as_ref().and_then(|device| device.failure.as_ref()) {
-            let _ = writeln!(out, "{}: the device's limit was not measured: {failure}", outcome.spec.name);
+            let _ =
+                writeln!(out, "{}: the limit of the device was not measured: {failure}", outcome.spec.name);
         }
     }
     let all = targets(lines);
@@ -98,7 +99,7 @@ fn cells(line: &Line, outcome: &Outcome) -> Vec<String> {
     ]
 }
 
-/// Operations of the row; all kinds together.
+/// Returns the number of operations of the row, over all kinds.
 fn operations(outcome: &Outcome) -> u64 {
     outcome.phases.iter().map(|p| p.ops).sum()
 }
@@ -107,17 +108,17 @@ fn puts(outcome: &Outcome) -> u64 {
     outcome.phases.iter().filter(|p| p.operation == "PUT").map(|p| p.ops).sum()
 }
 
-/// Lines that are shorter say little about a rate.
+/// Minimum length in seconds of a timeline line for the slowest second.
 const LONG_ENOUGH: f64 = 0.5;
 
-/// The lowest rate in a whole line.
+/// Returns the lowest rate in a timeline line that is long enough.
 fn slowest_second(outcome: &Outcome, operation: &str) -> Option<f64> {
     let long = outcome.timeline.iter().filter(|s| s.length >= LONG_ENOUGH);
     let run = long.filter(|s| s.part == crate::timeline::Part::Run);
     run.filter_map(|s| s.rate(operation)).reduce(f64::min)
 }
 
-/// The columns of [`seconds_csv`].
+/// Column names of [`seconds_csv`].
 pub const SECONDS: [&str; 22] = [
     "engine",
     "row",
@@ -143,10 +144,10 @@ pub const SECONDS: [&str; 22] = [
     "file_bytes",
 ];
 
-/// All lines as comma-separated values: puts are PUT, reads are everything else.
+/// Formats the timelines as comma-separated values; puts are PUT, reads are all other operations.
 ///
 /// # Errors
-/// If the writer fails, which it does not for memory.
+/// Returns an error if the writer fails, which does not happen in memory.
 pub fn seconds_csv(results: &Results) -> Result<String, String> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(SECONDS).map_err(|e| e.to_string())?;

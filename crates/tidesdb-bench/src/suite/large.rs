@@ -1,10 +1,10 @@
-//! Values of a gigabyte.
+//! The suite `1gb`: values of 1 GiB.
 
 use crate::keys::Pattern::Seq;
 use crate::spec::Spec;
 use crate::spec::Workload::{Range, Read, Write};
 
-/// Put, get, and ranges of ten over ten values of 1 GiB.
+/// Puts, gets and ranges of ten rows, over ten values of 1 GiB.
 pub(super) fn gigabyte() -> Vec<Spec> {
     let base = Spec {
         pattern: Seq,
@@ -29,7 +29,7 @@ mod tests {
     use super::super::named;
 
     #[test]
-    fn large_values_are_scaled_and_their_number_is_not() {
+    fn scaling_changes_the_size_of_values_and_not_their_number() {
         let rows = named("1gb").unwrap().rows(0.001);
         assert!(rows.iter().all(|row| row.ops == 10 && row.value_bytes == 1_073_741));
     }

@@ -1,4 +1,4 @@
-//! Lists of rows by name.
+//! Suites: named lists of rows.
 
 pub mod beyond;
 mod large;
@@ -8,27 +8,27 @@ mod transactions;
 use crate::keys::Pattern;
 use crate::spec::{Blend, Durability, Spec, Workload};
 
-/// A list of rows.
+/// A named list of rows.
 pub struct Suite {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// What it is for.
+    /// One-line description.
     pub about: &'static str,
-    /// How often each row runs if nothing else is said.
+    /// Default number of repetitions of each row.
     pub repeat: usize,
-    /// What the option `--scale` multiplies.
+    /// Quantity that the option `--scale` multiplies.
     scales: Scales,
     rows: fn() -> Vec<Spec>,
 }
 
-/// What the scale multiplies.
+/// Quantity that the scale multiplies.
 #[derive(Clone, Copy)]
 enum Scales {
     /// Numbers of operations and keys.
     Operations,
     /// The size of values.
     Values,
-    /// The memory limit: keys, operations, cache and memtable with it, and times by its square root.
+    /// The memory limit, with keys, operations, cache and memtable; durations by the square root of the scale.
     Memory,
 }
 
@@ -57,7 +57,7 @@ pub const ALL: [Suite; 8] = [
     },
     Suite {
         name: "old",
-        about: "the first twelve of them, 64 MiB cache",
+        about: "the first twelve tests of the reference, with 64 MiB of cache",
         repeat: 1,
         scales: Scales::Operations,
         rows: reference::old,
@@ -78,38 +78,38 @@ pub const ALL: [Suite; 8] = [
     },
     Suite {
         name: beyond::NAME,
-        about: "2 GiB of data in a cgroup of 1 GiB, with a line per second; --scale multiplies both",
+        about: "2 GiB of data in a cgroup of 1 GiB, with a timeline; --scale multiplies both",
         repeat: 1,
         scales: Scales::Memory,
         rows: beyond::rows,
     },
     Suite {
         name: "transactions",
-        about: "1, 10 and 1000 operations at every level, with conflicts and without",
+        about: "1, 10 and 1000 operations at every isolation level, with and without conflicts",
         repeat: 1,
         scales: Scales::Operations,
         rows: transactions::all,
     },
 ];
 
-/// The suite of that name.
+/// Returns the suite with that name.
 pub fn named(name: &str) -> Option<&'static Suite> {
     ALL.iter().find(|suite| suite.name == name)
 }
 
-/// Rows keep at least so many operations per thread, however small the scale.
+/// Minimum number of operations per thread, however small the scale.
 const LEAST: u64 = 100;
-/// The same for transactions.
+/// Minimum number of transactions per thread.
 const LEAST_TRANSACTIONS: u64 = 5;
-/// Sizes that are scaled keep at least so many bytes.
+/// Minimum size of scaled values, in bytes.
 const LEAST_BYTES: u64 = 1 << 16;
-/// Caches and memtables that are scaled keep at least so many bytes.
+/// Minimum size of scaled caches and memtables, in bytes.
 const LEAST_BUFFER: u64 = 1 << 20;
-/// A memory limit keeps at least so many bytes: the benchmark itself needs some.
+/// Minimum size of a scaled memory limit, in bytes; the benchmark itself needs some memory.
 const LEAST_MEMORY: u64 = 64 << 20;
 
 impl Suite {
-    /// Its rows, with what the suite scales multiplied by `scale`.
+    /// Returns the rows of the suite, scaled by `scale`.
     pub fn rows(&self, scale: f64) -> Vec<Spec> {
         let times = |n: u64| (n as f64 * scale) as u64;
         let shrink = |n: u64, threads: u64| times(n).max(LEAST * threads) / threads * threads;
@@ -127,7 +127,7 @@ impl Suite {
             }
             let threads = row.threads as u64;
             row.ops = match row.workload {
-                // Each of them has many operations itself.
+                // Each transaction already has many operations.
                 Workload::Transaction => times(row.ops).max(LEAST_TRANSACTIONS * threads) / threads * threads,
                 _ => shrink(row.ops, threads),
             };
@@ -197,7 +197,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn every_row_can_run_and_has_a_name_of_its_own() {
+    fn every_row_is_valid_and_has_a_unique_name() {
         for suite in &ALL {
             for scale in [1.0, 0.001] {
                 let rows = suite.rows(scale);

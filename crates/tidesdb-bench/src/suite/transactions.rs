@@ -1,13 +1,13 @@
-//! Transactions of three sizes at every level: without conflicts, and with. Then the same puts in plain batches and in
-//! transactions of the level that is never refused.
+//! Transactions of three sizes at every isolation level, without and with conflicts. Then the same puts in plain
+//! batches and in read-committed transactions, which are never refused.
 
 use crate::spec::{Contention, Isolation, Spec, Workload};
 
-/// Operations of a transaction, and how many of those a row has.
+/// Operations per transaction, and transactions per row.
 const SIZES: [(u64, u64); 3] = [(1, 100_000), (10, 20_000), (1000, 240)];
-/// With conflicts a row has fewer by this factor: some engines refuse nearly every attempt.
+/// Factor by which rows with conflicts have fewer transactions: some engines refuse nearly every attempt.
 const CROWDED: u64 = 5;
-/// Keys that are there.
+/// Number of keys in the database.
 const KEYS: u64 = 100_000;
 
 pub(super) fn all() -> Vec<Spec> {
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_size_and_level_is_there_with_conflicts_and_without() {
+    fn every_size_and_level_exists_with_and_without_conflicts() {
         let rows = all();
         assert_eq!(rows.len(), 3 * 5 * 2 + 2);
         let row = |name: &str| rows.iter().find(|row| row.name == name).unwrap();

@@ -1,4 +1,4 @@
-//! Puts, gets, deletes, seeks, ranges, and reading everything in order.
+//! Basic workloads: puts, gets, deletes, seeks, ranges, and the scan of all rows.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -34,7 +34,7 @@ impl Bench<'_> {
         Ok(measured)
     }
 
-    /// Puts in batches; each thread returns how many.
+    /// Puts in batches; each thread returns its number of puts.
     pub(super) fn puts(
         &self,
         engine: &dyn Engine,
@@ -91,7 +91,7 @@ impl Bench<'_> {
             }
             Ok(lane.done)
         })?;
-        // Stages before may have overwritten keys.
+        // Previous stages may have overwritten keys, so versions are not compared.
         Ok(Measured { versions: !self.spec.is_stage(), ..Measured::of(done, Model::Deleted) })
     }
 
@@ -103,7 +103,7 @@ impl Bench<'_> {
                 let mut right = false;
                 let valid = session.seek(&lane.key, &mut |key| right = *key == lane.key[..])?;
                 lane.check
-                    .ensure(valid && right, || "a seek to a key that is there ended elsewhere".to_owned());
+                    .ensure(valid && right, || "a seek to an existing key found another one".to_owned());
                 lane.lap(0, 1)?;
             }
             Ok(())
@@ -125,14 +125,14 @@ impl Bench<'_> {
                     }
                     let id = check.row(true, last, key, value);
                     let right = last.map_or(id == item.id, |last| self.order.follows(last, id));
-                    check.ensure(right, || "a range skipped a key or began at a wrong one".to_owned());
+                    check.ensure(right, || "a range skipped a key or began at a wrong key".to_owned());
                     last = Some(id);
                 })?;
                 let right = match self.order.rows(item.id, self.spec.range) {
                     Some(wanted) => rows == wanted,
                     None => rows >= 1,
                 };
-                check.ensure(right, || format!("a range of {rows} rows: some are missing"));
+                check.ensure(right, || format!("a range returned {rows} rows; some are missing"));
                 lane.lap(0, 1)?;
             }
             Ok(())
@@ -140,10 +140,11 @@ impl Bench<'_> {
         Ok(Measured::of(done, |_| Model::Filled))
     }
 
-    /// Reads all rows on one thread; returns what is there, and how many values were compared.
+    /// Scans all rows on one thread; returns the phase, the summary of the rows, and the number of values compared in
+    /// full.
     ///
     /// # Errors
-    /// A failed read, keys out of order, keys or values that nobody wrote.
+    /// Returns a failed read, keys out of order, or keys or values that were never written.
     pub fn iterate(&self, engine: &dyn Engine, versions: bool) -> Result<(Phase, Summary, u64)> {
         let stop = AtomicBool::new(false);
         let mut lane = self.lane(0, 0, Limit::Count(1), &stop);

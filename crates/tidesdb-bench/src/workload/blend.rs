@@ -1,5 +1,5 @@
 //! Blends: all threads read, update, insert and scan at the same time, as in YCSB. Threads overwrite each other's keys,
-//! so any whole value of the right key is a right answer; what was inserted must be found.
+//! so any complete value of the right key is a right answer. Inserted keys must be found.
 
 use super::lane::{Lane, Limit};
 use super::{Bench, Measured, Model};
@@ -9,14 +9,14 @@ use crate::rng::Rng;
 
 const KINDS: [&str; 5] = ["GET", "UPDATE", "INSERT", "SCAN", "MODIFY"];
 
-/// How one thread chooses.
+/// State from which one thread chooses operations and keys.
 struct Choice<'a> {
     bench: &'a Bench<'a>,
     rng: Rng,
-    /// Keys that were there at the start.
+    /// Number of keys in the database before the operations.
     loaded: u64,
     thread: u64,
-    /// Keys that this thread inserted.
+    /// Number of keys that this thread has inserted.
     inserted: u64,
 }
 
@@ -97,7 +97,7 @@ impl Choice<'_> {
         Ok(())
     }
 
-    /// The index of a key that is there.
+    /// Returns the index of an existing key.
     fn pick(&mut self) -> u64 {
         let zipf = self.bench.zipf.as_deref();
         let popular = matches!(self.bench.spec.pattern, Pattern::Zipfian | Pattern::Scrambled);
@@ -111,7 +111,7 @@ impl Choice<'_> {
         }
     }
 
-    /// The index so many insertions ago, as this thread sees them.
+    /// Returns the index inserted `age` insertions ago, as this thread sees them.
     fn back(&self, age: u64) -> u64 {
         match self.inserted.checked_sub(age + 1) {
             Some(n) => self.own(n),
@@ -119,7 +119,7 @@ impl Choice<'_> {
         }
     }
 
-    /// The index of this thread's `n`th new key.
+    /// Returns the index of the `n`th key inserted by this thread.
     fn own(&self, n: u64) -> u64 {
         self.bench.inserted(self.thread, n)
     }

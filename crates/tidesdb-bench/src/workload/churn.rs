@@ -1,5 +1,5 @@
-//! Churn: keys are overwritten, deleted, written again and read. Each thread has keys of its own, so the model knows the
-//! newest version of every key and compares every read with it.
+//! Churn: keys are overwritten, deleted, written again and read. Each thread has its own keys, so the model knows the
+//! newest version of every key and every read is compared with it.
 
 use super::lane::{Lane, Limit};
 use super::{Bench, Measured, Model};
@@ -9,10 +9,10 @@ use crate::verify::Summary;
 
 const WRITE: usize = 0;
 const READ: usize = 1;
-/// Most reads between two commits.
+/// Maximum number of reads between two commits.
 const READS: u64 = 64;
 
-/// The newest version of each key of a thread, plus one; 0 if it was deleted.
+/// Newest version of each key of a thread, plus one; 0 if the key is deleted.
 struct Newest(Vec<u32>);
 
 impl Bench<'_> {
@@ -51,7 +51,7 @@ impl Bench<'_> {
 }
 
 impl Newest {
-    /// Deletes the key at `at` if `delete` and it is there, else writes its next version.
+    /// Deletes the key at `at` if `delete` is set and the key exists; otherwise writes its next version.
     fn change(
         &mut self,
         lane: &mut Lane<'_>,
@@ -75,7 +75,7 @@ impl Newest {
         let newest = self.0[at as usize];
         let found = lane.get(session, first + at, newest.checked_sub(1))?;
         lane.check.ensure(found == (newest > 0), || match found {
-            true => "a deleted key is back".to_owned(),
+            true => "a deleted key was found".to_owned(),
             false => "a key that was written is missing".to_owned(),
         });
         Ok(())

@@ -1,4 +1,4 @@
-//! Threads that begin together, and what one of them carries.
+//! Threads that start together, and the state of each one.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,16 +13,16 @@ use crate::timeline::Board;
 use crate::values::Values;
 use crate::verify::{Check, SAMPLE};
 
-/// When a thread is done.
+/// Condition that ends a thread.
 #[derive(Clone, Copy, Debug)]
 pub enum Limit {
-    /// After so many operations.
+    /// After this number of operations.
     Count(u64),
-    /// After this time.
+    /// After this duration.
     Time(Duration),
 }
 
-/// One thread of a phase.
+/// State of one thread of a phase.
 pub(super) struct Lane<'a> {
     pub(super) thread: u64,
     pub(super) keys: &'a Keys,
@@ -30,7 +30,7 @@ pub(super) struct Lane<'a> {
     pub(super) key: Vec<u8>,
     pub(super) value: Vec<u8>,
     pub(super) check: Check,
-    /// Operations done.
+    /// Number of operations done.
     pub(super) done: u64,
     counts: Vec<u64>,
     meter: Meter,
@@ -40,7 +40,7 @@ pub(super) struct Lane<'a> {
 }
 
 impl Lane<'_> {
-    /// Whether there is more to do.
+    /// Returns true if there are operations left.
     #[inline]
     pub(super) fn more(&self) -> bool {
         let more = match self.limit {
@@ -50,7 +50,7 @@ impl Lane<'_> {
         more && !self.stop.load(Ordering::Relaxed)
     }
 
-    /// The size of the next batch.
+    /// Returns the size of the next batch.
     pub(super) fn batch(&self, batch: u64) -> u64 {
         match self.limit {
             Limit::Count(count) => batch.min(count - self.done),
@@ -58,7 +58,7 @@ impl Lane<'_> {
         }
     }
 
-    /// Writes the key of `index` into `self.key`.
+    /// Writes the key of `index` into `self.key` and returns its item.
     #[inline]
     pub(super) fn aim(&mut self, index: u64) -> Item {
         let item = self.keys.item(index);
@@ -66,7 +66,7 @@ impl Lane<'_> {
         item
     }
 
-    /// Puts the value of `index` into the open batch.
+    /// Adds a put of the key and value of `index` to the open batch.
     #[inline]
     pub(super) fn put(&mut self, session: &mut dyn Session, index: u64, version: u32) -> Result<()> {
         let item = self.aim(index);
@@ -74,7 +74,7 @@ impl Lane<'_> {
         session.put(&self.key, &self.value)
     }
 
-    /// Gets the value of `index`; `want` is its version, if known. Returns whether there is one.
+    /// Gets the value of `index` and checks it; `want` is its version, if known. Returns whether the key exists.
     #[inline]
     pub(super) fn get(&mut self, session: &mut dyn Session, index: u64, want: Option<u32>) -> Result<bool> {
         let item = self.aim(index);
@@ -83,7 +83,7 @@ impl Lane<'_> {
         session.get(&self.key, &mut |value| check.value(due, item.id, want, value))
     }
 
-    /// `ops` operations of a kind are done, and their answers were right.
+    /// Ends `ops` operations of a kind: records latency and counts, and returns an error if an answer was wrong.
     #[inline]
     pub(super) fn lap(&mut self, kind: usize, ops: u64) -> Result<()> {
         let latency = self.meter.lap(kind);
@@ -96,16 +96,16 @@ impl Lane<'_> {
     }
 }
 
-/// What all threads measured, and what each of them returned.
+/// Measurements of all threads, and the value returned by each thread.
 pub(super) struct Gathered<T> {
     pub(super) phases: Vec<Phase>,
     pub(super) lanes: Vec<T>,
     pub(super) checked: u64,
-    /// Processor seconds of the whole process.
+    /// Processor seconds of the whole process during the phase.
     pub(super) processor: f64,
 }
 
-/// What one thread brings back.
+/// Measurements of one thread.
 struct Brought<T> {
     result: T,
     checked: u64,
@@ -116,7 +116,8 @@ struct Brought<T> {
 }
 
 impl Bench<'_> {
-    /// Runs `body` on every thread. `kinds` names the operations it laps. The first failure stops all.
+    /// Runs `body` on every thread of the row. `kinds` names the operations that the body measures. The first failure
+    /// stops all threads.
     pub(super) fn parallel<T: Send>(
         &self,
         engine: &dyn Engine,
@@ -127,7 +128,7 @@ impl Bench<'_> {
         self.parallel_on(self.spec.threads, engine, (kinds, limit), body)
     }
 
-    /// The same on so many threads.
+    /// Runs `body` like [`Bench::parallel`], on `threads` threads.
     pub(super) fn parallel_on<T: Send>(
         &self,
         threads: usize,
@@ -162,7 +163,7 @@ impl Bench<'_> {
         gather(kinds, brought, processor)
     }
 
-    /// What a thread carries.
+    /// Creates the state of a thread.
     pub(super) fn lane<'a>(
         &'a self,
         thread: u64,
@@ -171,7 +172,7 @@ impl Bench<'_> {
         stop: &'a AtomicBool,
     ) -> Lane<'a> {
         let writer = self.spec.crew() > self.spec.threads;
-        // Beside readers, the rate is that of the writer alone.
+        // With readers and a writer, the rate applies to the writer alone.
         let paced = if writer { 1 } else { self.spec.threads };
         let pace = (self.spec.rate > 0.0 && (!writer || thread == self.spec.threads as u64)).then(|| {
             let commits = self.spec.rate / paced as f64 / self.spec.batch as f64;
@@ -193,7 +194,7 @@ impl Bench<'_> {
         }
     }
 
-    /// The checks of a thread.
+    /// Creates the checks of a thread.
     pub(super) fn check(&self) -> Check {
         let every = if self.spec.verify { 1 } else { SAMPLE };
         Check::new(self.keys.clone(), self.values.clone(), every, self.lenient)

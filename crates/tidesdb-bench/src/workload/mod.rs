@@ -1,8 +1,8 @@
-//! The workloads: what each thread does, and what must be in the database afterwards.
+//! Workloads: the operations of each thread, and the expected contents of the database afterwards.
 //!
-//! A [`Bench`] knows the row and the model. Every phase runs on all threads at once (the module `lane`); its timed part holds the
-//! operations, the making of their keys and values, and the checks of the answers, nothing else. What a model cannot
-//! follow while the clock runs it replays afterwards: generators are deterministic.
+//! A [`Bench`] knows the row and the model. Every phase runs on all threads at once (module `lane`). Its timed part
+//! contains only the operations, the generation of keys and values, and the checks of the answers. A model that cannot
+//! be updated during the timed part is replayed afterwards, because generators are deterministic.
 
 mod lane;
 mod model;
@@ -36,40 +36,40 @@ pub use model::Model;
 use model::Order;
 pub use transaction::Transacted;
 
-/// One kind of operation, measured.
+/// Measurements of one kind of operation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
-    /// PUT, GET, DELETE, SEEK, RANGE, ITER, ...
+    /// Kind: PUT, GET, DELETE, SEEK, RANGE, ITER, ...
     pub operation: String,
-    /// How many were done; rows for ITER, commits count by their operations.
+    /// Number of operations. ITER counts rows; commits count their operations.
     pub ops: u64,
-    /// From the first start to the last end, in seconds.
+    /// Time from the first start to the last end, in seconds.
     pub seconds: f64,
-    /// Latencies; none for ITER.
+    /// Latencies; `None` for ITER.
     pub latency: Option<Latency>,
 }
 
 impl Phase {
-    /// Operations a second.
+    /// Returns operations per second.
     pub fn rate(&self) -> f64 {
         if self.seconds > 0.0 { self.ops as f64 / self.seconds } else { 0.0 }
     }
 }
 
-/// What a workload measured, and what the database must hold now.
+/// Measurements of a workload, and the expected contents of the database afterwards.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// The kinds of operations.
+    /// Measurements per kind of operation.
     pub phases: Vec<Phase>,
-    /// What must be there.
+    /// Expected contents.
     pub model: Model,
-    /// Processor seconds of all threads, those of the engine included, while operations ran.
+    /// Processor seconds of all threads while operations ran, including those of the engine.
     pub processor: f64,
-    /// Whether that includes the versions; not if threads overwrite each other's keys.
+    /// Whether the model includes versions. It does not if threads overwrite each other's keys.
     pub versions: bool,
-    /// Answers that were compared byte by byte.
+    /// Number of answers that were compared byte by byte.
     pub checked: u64,
-    /// How transactions ended, if there were any that could be refused.
+    /// How transactions ended, if the workload has transactions that could be refused.
     pub transacted: Option<Transacted>,
 }
 
@@ -81,7 +81,7 @@ impl Default for Measured {
 }
 
 impl Measured {
-    /// Of one phase.
+    /// Creates the measurements of a single phase.
     fn of<T>(done: Gathered<T>, model: impl FnOnce(Vec<T>) -> Model) -> Self {
         let Gathered { phases, lanes, checked, processor } = done;
         Self { phases, model: model(lanes), processor, checked, ..Self::default() }
@@ -100,10 +100,10 @@ pub struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// Prepares a row for an engine that keeps its data, or not.
+    /// Prepares a row for an engine. If the engine does not keep data, wrong answers are ignored.
     ///
     /// # Errors
-    /// If the row cannot be run.
+    /// Returns an error if the row is invalid.
     pub fn new(spec: &'a Spec, keeps_data: bool) -> Result<Self> {
         spec.check()?;
         let latest = spec.workload == Workload::Blend && spec.blend.latest;
@@ -124,16 +124,16 @@ impl<'a> Bench<'a> {
         Ok(bench)
     }
 
-    /// Counts operations on a board while they run. It has a place for each thread of the row's crew.
+    /// Counts operations on a board while they run. The board must have a lane for each thread of the row's crew.
     pub fn on_board(mut self, board: Arc<Board>) -> Self {
         self.board = Some(board);
         self
     }
 
-    /// Fills the database for a workload that needs data; not measured.
+    /// Fills the database for a workload that needs data. This is not measured.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Returns the engine's error.
     pub fn populate(&self, engine: &dyn Engine) -> Result<()> {
         self.puts(engine, Limit::Count(self.spec.share()), |thread| self.filling(thread)).map(drop)
     }
@@ -141,7 +141,7 @@ impl<'a> Bench<'a> {
     /// Runs the workload.
     ///
     /// # Errors
-    /// A failed operation or a wrong answer.
+    /// Returns a failed operation or a wrong answer.
     pub fn run(&self, engine: &dyn Engine) -> Result<Measured> {
         let limit = self.limit();
         match self.spec.workload {
@@ -162,10 +162,10 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Whether what was `found` in the database is what the operations left there.
+    /// Compares the rows found in the database with the expected contents.
     ///
     /// # Errors
-    /// What is wrong.
+    /// Returns a description of the difference.
     pub fn verify(&self, measured: &Measured, found: &Summary) -> Result<()> {
         let wanted = self.expected(&measured.model);
         match &measured.model {
@@ -182,7 +182,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// The indexes that `thread` writes.
+    /// Returns the indexes that `thread` writes.
     fn writing(&self, thread: u64) -> Stream {
         let n = self.spec.population();
         match (self.spec.pattern, &self.zipf) {
@@ -194,18 +194,20 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// The indexes that `thread` writes to fill the database.
+    /// Returns the indexes that `thread` writes to fill the database.
     fn filling(&self, thread: u64) -> Stream {
         if self.is_filled_by_drawing() { self.writing(thread) } else { self.slice(thread, self.spec.share()) }
     }
 
-    /// As the reference does for its zipfian reads; otherwise all keys are there, popular or not.
+    /// Returns true if the database is filled with drawn keys, as the reference does for its zipfian reads. Otherwise
+    /// it has all keys, popular or not.
     fn is_filled_by_drawing(&self) -> bool {
         let drawn = !self.spec.workload.needs_data() && self.spec.pattern.is_drawn();
         drawn || (self.spec.pattern == Pattern::Zipfian && !self.spec.overwrites())
     }
 
-    /// The indexes that `thread` reads, all of them written; `written` of its own share if that is not all.
+    /// Returns the indexes that `thread` reads, all of which were written. `written` limits them to the first part of
+    /// its share.
     fn reading(&self, thread: u64, written: Option<u64>) -> Stream {
         let share = self.spec.share();
         match (self.spec.pattern, written) {

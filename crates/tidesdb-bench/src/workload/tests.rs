@@ -1,4 +1,4 @@
-//! Every workload on engines that keep their promises, and on three that do not.
+//! Every workload on correct engines, and on engines with each kind of fault in [`Lie`].
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -11,21 +11,21 @@ use crate::stage::{Stage, Task, perform};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// How an engine deceives.
+/// Fault of an engine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Lie {
     None,
-    /// A cursor that is used again shows the key before the right one, now and then.
+    /// Every thousandth seek shows the key before the right one.
     StaleCursor,
-    /// One put in 1500 is forgotten.
+    /// One put in 1500 is lost.
     LostWrite,
-    /// The fiftieth commit fails, and says so.
+    /// The fiftieth commit returns an error.
     FailedCommit,
-    /// A value of another key, of the same length.
+    /// A get returns the value of another key, of the same length.
     WrongValue,
     /// Deletes do nothing.
     Undead,
-    /// A range leaves out its third row.
+    /// A range omits its third row.
     Gap,
     /// The fiftieth transaction is committed without its last write.
     LostUpdate,
@@ -35,7 +35,7 @@ enum Lie {
     AlwaysRefused,
 }
 
-/// A map under a lock.
+/// A map behind a lock.
 struct Liar {
     map: Mutex<Map>,
     lie: Lie,
@@ -152,7 +152,7 @@ impl Session for LiarSession<'_> {
     }
 }
 
-/// A transaction that is refused if a value that it read is another one now.
+/// A transaction that is refused if a value that it read has changed since.
 struct LiarTransaction<'a> {
     engine: &'a Liar,
     checks: bool,
@@ -176,7 +176,7 @@ impl Transactions for LiarTransaction<'_> {
         let found = self.engine.map.lock().unwrap().get(key).cloned();
         self.gets += 1;
         if self.gets.is_multiple_of(64) {
-            // Somebody else shall have the time to write it.
+            // Gives other threads time to write the key.
             std::thread::yield_now();
         }
         if let Some(found) = &found {
@@ -192,7 +192,7 @@ impl Transactions for LiarTransaction<'_> {
     }
 
     fn delete(&mut self, _key: &[u8]) -> Result<()> {
-        Err("no row of transactions deletes".to_owned())
+        Err("rows of transactions have no deletes".to_owned())
     }
 
     fn commit(&mut self) -> Result<Ended> {
@@ -217,7 +217,7 @@ impl Transactions for LiarTransaction<'_> {
     }
 }
 
-/// Runs a row on a map; what the row found wrong is an error.
+/// Runs a row on a map; a wrong answer is an error.
 fn on_map(spec: &Spec, lie: Lie) -> Result<Measured> {
     let engine = Liar { map: Mutex::new(Map::new()), lie: Lie::None };
     let bench = Bench::new(spec, true)?;
@@ -235,7 +235,7 @@ fn row(workload: Workload, pattern: Pattern) -> Spec {
     Spec { workload, pattern, ops: 20_000, batch: 10, threads: 3, range: 20, ..Spec::default() }
 }
 
-/// Many transactions of three threads, or few on few keys.
+/// Many transactions of three threads on a few thousand keys, or on few keys.
 fn counters(contention: Contention, level: Isolation) -> Spec {
     let (isolation, tx_ops, ops, keys) = (Some(level), 5, 3000, 3000);
     Spec { isolation, contention, tx_ops, ops, keys, ..row(Workload::Transaction, Pattern::Random) }
@@ -269,11 +269,11 @@ fn rows() -> Vec<Spec> {
 }
 
 #[test]
-fn an_honest_engine_passes_every_workload() {
+fn a_correct_engine_passes_every_workload() {
     for spec in rows() {
         let what = format!("{:?} {:?}", spec.workload, spec.pattern);
         let measured = on_map(&spec, Lie::None).unwrap_or_else(|e| panic!("{what}: {e}"));
-        // The writer beside readers does a thread's share more.
+        // The additional writer of `ReadWhileWriting` does as many operations as one reader.
         let ops: u64 =
             measured.phases.iter().map(|p| p.ops).sum::<u64>() * spec.threads as u64 / spec.crew() as u64;
         let whole = [Workload::Iterate, Workload::Mixed].contains(&spec.workload);
@@ -291,14 +291,14 @@ fn an_honest_engine_passes_every_workload() {
 
 #[track_caller]
 fn caught(spec: &Spec, lie: Lie, words: &str) {
-    let failure = on_map(spec, lie).expect_err("the lie passes");
+    let failure = on_map(spec, lie).expect_err("the fault was not detected");
     assert!(failure.contains(words), "{lie:?}: {failure}");
 }
 
 #[test]
 fn a_wrong_key_from_a_reused_cursor_is_caught() {
-    caught(&row(Workload::Seek, Pattern::Random), Lie::StaleCursor, "a seek to a key that is there");
-    caught(&row(Workload::Seek, Pattern::Zipfian), Lie::StaleCursor, "a seek to a key that is there");
+    caught(&row(Workload::Seek, Pattern::Random), Lie::StaleCursor, "a seek to an existing key");
+    caught(&row(Workload::Seek, Pattern::Zipfian), Lie::StaleCursor, "a seek to an existing key");
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn a_commit_that_fails_is_caught() {
 }
 
 #[test]
-fn other_lies_are_caught() {
+fn other_faults_are_caught() {
     caught(&row(Workload::Read, Pattern::Random), Lie::WrongValue, "never written for this key");
     caught(&row(Workload::MultiGet, Pattern::Uniform), Lie::WrongValue, "never written for this key");
     let older = Spec { version: 1, ..row(Workload::MultiGet, Pattern::Uniform) };
@@ -334,16 +334,16 @@ fn other_lies_are_caught() {
         "filled with the version of the row"
     );
     caught(&row(Workload::Delete, Pattern::Random), Lie::Undead, "it should be");
-    caught(&row(Workload::Churn, Pattern::Random), Lie::Undead, "a deleted key is back");
+    caught(&row(Workload::Churn, Pattern::Random), Lie::Undead, "a deleted key was found");
     caught(&row(Workload::Queue, Pattern::Seq), Lie::Undead, "the front of a queue");
     caught(&row(Workload::Range, Pattern::Seq), Lie::Gap, "skipped");
     caught(&Spec { verify: true, ..row(Workload::Range, Pattern::Random) }, Lie::Gap, "skipped");
 }
 
 #[test]
-fn a_lost_update_is_caught_where_none_may_be_lost() {
+fn a_lost_update_is_caught_at_levels_that_keep_updates() {
     for level in Isolation::ALL {
-        // With keys of its own a thread may find it when it reads the key again.
+        // With its own keys, a thread may detect the loss when it reads the key again.
         let failure = on_map(&counters(Contention::Low, level), Lie::LostUpdate).unwrap_err();
         assert!(failure.contains("are lost") || failure.contains("the newest is"), "{level:?}: {failure}");
         let crowded = counters(Contention::High, level);
@@ -363,7 +363,7 @@ fn a_transaction_that_is_always_refused_fails_its_row() {
     caught(&puts, Lie::AlwaysRefused, "in conflict");
 }
 
-/// Both stages of a row on a real engine, in this process.
+/// Runs both stages of a row on a real engine, in this process.
 fn staged(engine: &str, spec: &Spec) -> crate::Outcome {
     let dir = tempfile::tempdir().unwrap();
     let at = dir.path().join("db");
@@ -406,7 +406,7 @@ fn this_engine_passes_every_workload() {
 }
 
 #[test]
-fn a_row_can_be_timed_and_paced() {
+fn a_row_can_have_a_duration_and_a_rate() {
     for workload in [Workload::Write, Workload::Read, Workload::Mixed, Workload::Queue, Workload::Blend] {
         let spec = Spec { seconds: 0.15, keys: 9000, ..row(workload, Pattern::Random) };
         on_map(&spec, Lie::None).unwrap_or_else(|e| panic!("{workload:?}: {e}"));
@@ -417,7 +417,7 @@ fn a_row_can_be_timed_and_paced() {
 }
 
 #[test]
-fn a_watched_row_has_lines_that_add_up_and_checks_its_answers() {
+fn the_timeline_of_a_watched_row_adds_up_to_its_phases() {
     let all = |workload| Spec { watched: true, ops: 6000, batch: 10, ..row(workload, Pattern::Uniform) };
     let timed = |workload| Spec { seconds: 0.3, keys: 6000, rate: 20_000.0, ..all(workload) };
     for spec in [

@@ -1,25 +1,26 @@
-//! Who comes before whom: transactions and the edges between them, the knots in which each reaches each other (Tarjan 1972,
-//! without recursion), and a short cycle of a knot for people to read.
+//! Dependency graph: transactions and the edges between them; strongly connected components ("knots", by Tarjan 1972,
+//! without recursion); and a short cycle of a knot for people to read.
 //!
-//! A search follows a [`Rule`]. To leave out cycles with two `rw` in a row it walks over states, not transactions: a transaction
-//! reached by an `rw` is another state than the same reached otherwise, and no `rw` leaves the former.
+//! A search follows a [`Rule`]. To exclude cycles with two successive `rw` edges, it visits states instead of
+//! transactions. A transaction reached by an `rw` edge is a different state from the same transaction reached by
+//! another edge, and no `rw` edge leaves the former.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::isolation::Key;
 
-/// Why one transaction comes before another.
+/// Reason why one transaction comes before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dep {
-    /// It wrote the version before.
+    /// It wrote the previous version.
     Ww,
-    /// It wrote what the other read.
+    /// It wrote the version that the other read.
     Wr,
-    /// It read, or met in a walk, what the other overwrote.
+    /// It read, by key or in a scan, the version that the other overwrote.
     ItemRw,
-    /// It walked over a key that was not there, and the other wrote it.
+    /// It scanned over an absent key that the other wrote.
     RangeRw,
-    /// It had ended before the other began.
+    /// It ended before the other began.
     Time,
 }
 
@@ -37,33 +38,33 @@ pub(super) struct Edge {
     pub(super) key: Key,
 }
 
-/// Which edges to follow.
+/// Edges that a search follows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rule {
-    /// These.
+    /// Kinds of edges to follow.
     pub(super) deps: &'static [Dep],
-    /// `Time` too.
+    /// Whether to follow `Time` edges, too.
     pub(super) time: bool,
-    /// No two `rw` in a row.
+    /// Whether to exclude two successive `rw` edges.
     pub(super) apart: bool,
 }
 
-/// A transaction, and whether an `rw` led to it where that matters.
+/// Twice the transaction's number, plus 1 if an `rw` edge led to it and the rule has `apart`.
 type State = usize;
 
-/// A walk from a transaction back to itself; each step is where it starts and the edge it takes.
+/// A path from a transaction back to itself; each step is the node where it starts and its edge.
 pub(super) type Cycle = Vec<(usize, Edge)>;
 
-/// States that reach each other, two at least.
+/// A strongly connected component of at least two states.
 pub(super) type Knot = Vec<State>;
 
-/// Transactions, and moments as nodes of their own behind them.
+/// Transactions, followed by nodes that stand for points in time.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     out: Vec<Vec<Edge>>,
 }
 
-/// The transaction of a state.
+/// Returns the node of a state.
 pub(super) fn node(state: State) -> usize {
     state / 2
 }
@@ -78,31 +79,31 @@ impl Graph {
         self.out.len() - 1
     }
 
-    /// Adds an edge, once. None leads from a transaction to itself.
+    /// Adds an edge unless it exists already or leads to its own start.
     pub(super) fn add(&mut self, from: usize, edge: Edge) {
         if from != edge.to && !self.out[from].contains(&edge) {
             self.out[from].push(edge);
         }
     }
 
-    /// Transactions and moments.
+    /// Returns the number of nodes: transactions and points in time.
     pub(super) fn nodes(&self) -> usize {
         self.out.len()
     }
 
-    /// Every edge with its start.
+    /// Returns every edge with its start.
     pub(super) fn edges(&self) -> impl Iterator<Item = (usize, Edge)> + '_ {
         self.out.iter().enumerate().flat_map(|(from, out)| out.iter().map(move |edge| (from, *edge)))
     }
 
-    /// The state that an edge leads to, if `rule` lets it be taken from `state`.
+    /// Returns the state that an edge leads to, if `rule` allows it from `state`.
     fn follow(&self, state: State, edge: Edge, rule: Rule) -> Option<State> {
         let wanted = rule.deps.contains(&edge.dep) || (rule.time && edge.dep == Dep::Time);
         let rw = rule.apart && edge.dep.is_rw();
         (wanted && !(rw && state % 2 == 1)).then_some(2 * edge.to + usize::from(rw))
     }
 
-    /// All knots.
+    /// Returns all knots.
     pub(super) fn knots(&self, rule: Rule) -> Vec<Knot> {
         let mut search = Search::new(2 * self.out.len());
         for state in 0..2 * self.out.len() {
@@ -113,7 +114,7 @@ impl Graph {
         search.knots
     }
 
-    /// A short way from `from` to `to`, at least one edge long, over `inside` only.
+    /// Returns a shortest path from `from` to `to`, of at least one edge, through `inside` only.
     pub(super) fn way(&self, rule: Rule, (from, to): (State, State), inside: &[bool]) -> Option<Cycle> {
         let mut came: HashMap<State, (State, Edge)> = HashMap::new();
         let mut queue = VecDeque::from([from]);
@@ -135,14 +136,14 @@ impl Graph {
         None
     }
 
-    /// The shortest cycle through one of the first `tries` states of a knot.
+    /// Returns the shortest cycle through one of the first `tries` states of a knot.
     pub(super) fn short_cycle(&self, rule: Rule, knot: &Knot, tries: usize) -> Cycle {
         let inside = self.mask(knot);
         let ways = knot.iter().take(tries).filter_map(|state| self.way(rule, (*state, *state), &inside));
         ways.min_by_key(Vec::len).unwrap_or_default()
     }
 
-    /// Which states are in `knot`.
+    /// Returns a mask of the states in `knot`.
     pub(super) fn mask(&self, knot: &[State]) -> Vec<bool> {
         let mut inside = vec![false; 2 * self.out.len()];
         knot.iter().for_each(|state| inside[*state] = true);
@@ -150,7 +151,7 @@ impl Graph {
     }
 }
 
-/// The steps from `from` to `to`, from where each state was first come to.
+/// Returns the steps from `from` to `to`; `came` holds the step by which each state was first reached.
 fn trace(came: &HashMap<State, (State, Edge)>, from: State, to: State) -> Cycle {
     let mut steps = Vec::new();
     let mut at = to;
@@ -167,7 +168,7 @@ fn trace(came: &HashMap<State, (State, Edge)>, from: State, to: State) -> Cycle 
 
 const UNSEEN: usize = usize::MAX;
 
-/// Tarjan's search.
+/// State of Tarjan's search.
 struct Search {
     order: Vec<usize>,
     low: Vec<usize>,
@@ -193,7 +194,7 @@ impl Search {
 
     fn from(&mut self, graph: &Graph, rule: Rule, root: State) {
         self.enter(root);
-        // Where the search stands: states, and how many edges of each are done.
+        // Stack of the search: states, and how many edges of each are done.
         let mut calls = vec![(root, 0)];
         while let Some((state, done)) = calls.last_mut() {
             let state = *state;
@@ -218,7 +219,7 @@ impl Search {
         }
     }
 
-    /// All that is on the path from `root` on is one component.
+    /// Closes a component: all states on the path from `root` on.
     fn close(&mut self, root: State) {
         let at = self.path.iter().rposition(|state| *state == root).unwrap_or(0);
         let component = self.path.split_off(at);

@@ -1,4 +1,4 @@
-//! From what the clients saw to who wrote which version, what is wrong with single reads, and the edges between
+//! Infers from the clients' observations who wrote which version, the anomalies of single reads, and the edges between
 //! transactions.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -7,18 +7,18 @@ use super::graph::{Dep, Edge, Graph};
 use super::{Anomaly, End, History, List, Op, Record};
 use crate::isolation::Key;
 
-/// What became of an appended element.
+/// Fate of an appended element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// A committed version ends with it.
+    /// A committed version ends with this element.
     Installed,
-    /// Its transaction committed, with another one behind it.
+    /// Its transaction committed, with another element appended after it.
     Intermediate,
-    /// Never committed.
+    /// It was never committed.
     Undone,
 }
 
-/// Who appended an element, and where.
+/// The transaction that appended an element, and the element's position.
 #[derive(Clone, Copy, Debug)]
 struct Written {
     by: usize,
@@ -27,18 +27,18 @@ struct Written {
     fate: Fate,
 }
 
-/// A version: the element that its list ends with, `None` before the first.
+/// A version: the key and the last element of its list; `None` for the state before the first version.
 type Version = (Key, Option<u64>);
 
 /// A history with its edges.
 pub(super) struct Inferred {
-    /// The transactions, then moments in time.
+    /// The dependency graph: transactions, then points in time.
     pub(super) graph: Graph,
-    /// What is wrong with single reads and keys.
+    /// Anomalies of single reads and keys.
     pub(super) direct: Vec<(Anomaly, String)>,
 }
 
-/// Finds everything but the cycles.
+/// Finds everything except cycles.
 pub(super) fn infer(history: &History) -> Inferred {
     let mut this = Inference::new(history);
     history.records.iter().enumerate().for_each(|(n, record)| this.writes(n, record));
@@ -55,20 +55,20 @@ struct Inference<'a> {
     graph: Graph,
     direct: Vec<(Anomaly, String)>,
     written: HashMap<u64, Written>,
-    /// Committed versions: the key, what it was put behind, what it ends with.
+    /// Committed versions: key, element that it was appended to, last element.
     installed: Vec<(Key, Option<u64>, u64)>,
-    /// The versions that came after one, directly or not.
+    /// The versions that followed a version, directly or not.
     later: HashMap<Version, Vec<u64>>,
-    /// Elements of the last lists.
+    /// Elements of the final lists.
     lasting: HashSet<u64>,
-    /// Versions read that are no prefix of the last list, told once.
+    /// Versions that were read but are no prefix of the final list; each is reported once.
     forked: HashSet<u64>,
 }
 
-/// A transaction's own appends so far, by key: behind what, and which.
+/// A transaction's own appends so far, by key: previous element and new element.
 type Own = BTreeMap<Key, Vec<(Option<u64>, u64)>>;
 
-/// Follows a transaction's own writes over one operation.
+/// Updates a transaction's own writes by one operation.
 fn step(own: &mut Own, op: &Op) {
     match op {
         Op::Append { key, after, element } => own.entry(*key).or_default().push((*after, *element)),
@@ -105,7 +105,7 @@ impl<'a> Inference<'a> {
         self.graph.add(from, Edge { to, dep, key });
     }
 
-    /// Notes what transaction `n` appended.
+    /// Records the appends of transaction `n`.
     fn writes(&mut self, n: usize, record: &Record) {
         let mut own = Own::new();
         for op in &record.ops {
@@ -128,7 +128,7 @@ impl<'a> Inference<'a> {
         }
     }
 
-    /// The order of versions, and the edges `ww`.
+    /// Determines the order of versions and adds the `ww` edges.
     fn versions(&mut self) {
         for (key, after, element) in &self.installed {
             self.later.entry((*key, *after)).or_default().push(*element);
@@ -147,7 +147,7 @@ impl<'a> Inference<'a> {
                 );
             }
             let newest = self.history.finals.get(&key).and_then(|list| list.last()).copied();
-            // A version that nothing was put behind has been overwritten by the newest at the latest.
+            // A version without a direct successor was overwritten by the newest version at the latest.
             if let Some(newest) = newest.filter(|newest| *newest != element)
                 && !self.later.contains_key(&(key, Some(element)))
                 && let Some(by) = self.written.get(&newest).map(|written| written.by)
@@ -173,7 +173,10 @@ impl<'a> Inference<'a> {
     fn walk(&mut self, n: usize, (low, high, found): (Key, Key, &[(Key, List)]), own: &Own) {
         let ordered = found.windows(2).all(|pair| pair[0].0 < pair[1].0);
         if !ordered || found.iter().any(|(key, list)| *key < low || *key >= high || list.is_empty()) {
-            self.wrong(Anomaly::Unwritten, format!("transaction {n} walked {low}..{high} and met {found:?}"));
+            self.wrong(
+                Anomaly::Unwritten,
+                format!("transaction {n} scanned {low}..{high} and found {found:?}"),
+            );
         }
         let lists: BTreeMap<Key, &List> = found.iter().map(|(key, list)| (*key, list)).collect();
         for key in low..high {
@@ -184,7 +187,7 @@ impl<'a> Inference<'a> {
         }
     }
 
-    /// A key that transaction `n` read; `rw` is what an overwrite of it makes.
+    /// Checks a read of a key by transaction `n`; `rw` is the kind of edge to a transaction that overwrites the key.
     fn read(&mut self, n: usize, (key, list, rw): (Key, &[u64], Dep), own: &Own) {
         let Some(appends) = own.get(&key) else {
             if self.is_sound(n, key, list) {
@@ -203,7 +206,7 @@ impl<'a> Inference<'a> {
         }
     }
 
-    /// Whether a list that was read is one that was put and may be seen. If it was put, edges can be drawn from it.
+    /// Checks that a list that was read was written and may be visible. Returns true if edges can be derived from it.
     fn is_sound(&mut self, n: usize, key: Key, list: &[u64]) -> bool {
         let mut before = None;
         for element in list {
@@ -215,7 +218,7 @@ impl<'a> Inference<'a> {
             };
             if written.by == n {
                 let text = format!(
-                    "transaction {n} read {element} of key {key}, which is not yet or no more its own"
+                    "transaction {n} read {element} of key {key}, which is not, or no longer, its own append"
                 );
                 self.wrong(Anomaly::Internal, text);
                 return false;
@@ -231,14 +234,16 @@ impl<'a> Inference<'a> {
         }
         let Some(last) = before else { return true };
         if self.written[&last].fate == Fate::Intermediate {
-            let text = format!("transaction {n} read {list:?} of key {key}, which its writer overwrote");
+            let text =
+                format!("transaction {n} read {list:?} of key {key}, a version that its writer overwrote");
             self.wrong(Anomaly::G1b, text);
         }
         if self.written[&last].fate == Fate::Installed
             && !self.lasting.contains(&last)
             && self.forked.insert(last)
         {
-            let text = format!("transaction {n} read {list:?} of key {key}, no prefix of the last list");
+            let text =
+                format!("transaction {n} read {list:?} of key {key}, which is no prefix of the final list");
             self.wrong(Anomaly::IncompatibleOrder, text);
         }
         true
@@ -256,15 +261,16 @@ impl<'a> Inference<'a> {
             self.edge(n, (writer, rw, key));
             let (reader, earlier) = (&self.history.records[n], &self.history.records[writer]);
             if earlier.ended < reader.begun {
-                let text =
-                    format!("transaction {n} read {list:?} of key {key}: {next} had been committed before");
+                let text = format!(
+                    "transaction {n} read {list:?} of key {key}: {next} had been committed before the transaction began"
+                );
                 self.wrong(Anomaly::RealTime, text);
             }
         }
     }
 
-    /// Edges from each transaction to those that began after its end: over moments, one for each row of ends without a
-    /// beginning between them, so that their number stays in proportion.
+    /// Adds edges from each transaction to those that began after its end. The edges pass through time nodes: there is
+    /// one for each series of ends without a beginning between them, so the number of edges stays linear.
     fn time(&mut self) {
         let mut events: Vec<(u64, bool, usize)> = Vec::new();
         for (n, record) in self.history.records.iter().enumerate() {
@@ -291,7 +297,7 @@ impl<'a> Inference<'a> {
     }
 }
 
-/// How to call a list that nobody put.
+/// Classifies a list that was never written.
 fn unwritten(list: &[u64]) -> Anomaly {
     let mut seen = HashSet::new();
     if list.iter().all(|element| seen.insert(element)) { Anomaly::Unwritten } else { Anomaly::Duplicate }

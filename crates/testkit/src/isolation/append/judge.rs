@@ -1,7 +1,7 @@
-//! The verdict: which anomalies a history shows, and which of them its level forbids.
+//! The verdict: which anomalies a history has, and which of them its level forbids.
 //!
-//! Forbidden cycles are searched for completely: a knot under a forbidden rule is one. Of those that the level allows only a
-//! sample is counted, to see that they happen.
+//! The search for forbidden cycles is complete: every knot under a forbidden rule has one. Cycles that the level allows
+//! are only sampled, to show that they occur.
 
 use std::collections::BTreeMap;
 
@@ -13,36 +13,36 @@ use super::{Anomaly, End, History};
 
 use Dep::{ItemRw, RangeRw, Wr, Ww};
 
-/// Starts of a search for the shortest cycle of a knot.
+/// Maximum number of start states when searching for the shortest cycle of a knot.
 const TRIES_MAX: usize = 64;
-/// Anti-dependencies of which it is asked what cycles they are part of.
+/// Maximum number of anti-dependencies whose cycles are classified.
 const SAMPLE_MAX: usize = 100;
-/// Explained in words.
+/// Maximum number of forbidden anomalies that are explained in words.
 const REPORTS_MAX: usize = 10;
 
-/// What was found in one history, or in many.
+/// Findings of one or several histories.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// Transactions.
+    /// Number of transactions.
     pub transactions: u64,
-    /// Those that committed.
+    /// Number of committed transactions.
     pub committed: u64,
-    /// Those that were refused.
+    /// Number of refused transactions.
     pub refused: u64,
-    /// Edges between transactions, without those of time.
+    /// Number of edges between transactions, without `Time` edges.
     pub edges: u64,
-    /// Cycles looked at.
+    /// Number of cycles examined.
     pub cycles: u64,
-    /// Anomalies by kind.
+    /// Number of anomalies by kind.
     pub seen: BTreeMap<Anomaly, u64>,
-    /// How many of them the level forbids.
+    /// Number of anomalies that the level forbids.
     pub forbidden: u64,
-    /// What the forbidden ones are; the first ones.
+    /// Descriptions of the first forbidden anomalies.
     pub reports: Vec<String>,
 }
 
 impl Findings {
-    /// How often `anomaly` was seen.
+    /// Returns how often `anomaly` was seen.
     pub fn count(&self, anomaly: Anomaly) -> u64 {
         self.seen.get(&anomaly).copied().unwrap_or(0)
     }
@@ -73,7 +73,7 @@ impl Findings {
 
 const ALL: &[Dep] = &[Ww, Wr, ItemRw, RangeRw];
 
-/// The kinds of cycle, the worst first.
+/// The kinds of cycles, the worst first.
 const KINDS: [(Anomaly, &[Dep], bool); 5] = [
     (Anomaly::G0, &[Ww], false),
     (Anomaly::G1c, &[Ww, Wr], false),
@@ -104,14 +104,14 @@ pub fn check(history: &History) -> Findings {
     found
 }
 
-/// Finds the cycles that the level forbids; with `time` those that need it. Returns how many.
+/// Finds the cycles that the level forbids, with `Time` edges if `time` is set. Returns their number.
 fn forbidden_cycles(history: &History, graph: &Graph, time: bool, found: &mut Findings) -> usize {
     let mut told = vec![false; graph.nodes()];
     let mut count = 0;
     for (kind, deps, apart) in KINDS.into_iter().filter(|(kind, ..)| !kind.is_allowed(history.level)) {
         let rule = Rule { deps, time, apart };
         for knot in graph.knots(rule) {
-            // A worse kind of cycle among the same transactions has been told.
+            // A worse kind of cycle among the same transactions was reported already.
             if knot.iter().any(|state| told[node(*state)]) {
                 continue;
             }
@@ -126,13 +126,13 @@ fn forbidden_cycles(history: &History, graph: &Graph, time: bool, found: &mut Fi
     count
 }
 
-/// A cycle with one `rw` has a name of its own.
+/// Returns the kind of a cycle; a cycle with a single `rw` edge has its own name.
 fn named(kind: Anomaly, cycle: &Cycle) -> Anomaly {
     let single = cycle.iter().filter(|(_, edge)| edge.dep.is_rw()).count() == 1;
     if kind == Anomaly::GNonadjacent && single { Anomaly::GSingle } else { kind }
 }
 
-/// Counts cycles that the level allows, by asking some anti-dependencies for the worst cycle that they are part of.
+/// Counts cycles that the level allows, by finding the worst cycle through each of a sample of anti-dependencies.
 fn sample(history: &History, graph: &Graph, found: &mut Findings) {
     let all = Rule { deps: ALL, time: false, apart: false };
     let knots = graph.knots(all);
@@ -154,9 +154,9 @@ fn sample(history: &History, graph: &Graph, found: &mut Findings) {
     }
 }
 
-/// The worst kind of cycle through an `rw` inside of `knot`.
+/// Returns the worst kind of cycle through an `rw` edge within `knot`.
 fn worst(graph: &Graph, knot: &Knot, (from, edge): (usize, super::graph::Edge)) -> Option<Anomaly> {
-    // The states of this knot, and those that stand for the same transactions after an `rw`.
+    // The states of this knot, and the states of the same transactions after an `rw` edge.
     let both: Vec<usize> = knot.iter().flat_map(|state| [2 * node(*state), 2 * node(*state) + 1]).collect();
     let inside = graph.mask(&both);
     let back = |deps, apart| {
@@ -174,7 +174,7 @@ fn worst(graph: &Graph, knot: &Knot, (from, edge): (usize, super::graph::Edge)) 
     }
 }
 
-/// A cycle in words, moments left out.
+/// Describes a cycle in words, without time nodes.
 fn explain(history: &History, cycle: &Cycle) -> String {
     let is_transaction = |n: &usize| *n < history.records.len();
     let mut text = String::new();
@@ -188,7 +188,7 @@ fn explain(history: &History, cycle: &Cycle) -> String {
         };
     }
     let mut members: Vec<usize> = cycle.iter().map(|(from, _)| *from).filter(is_transaction).collect();
-    text += "and again;";
+    text += "back to the start;";
     members.sort_unstable();
     members.dedup();
     for n in members {

@@ -1,42 +1,48 @@
-//! T13, black box: random transactions append to lists and read them, and the checker sees no more than a client does: what was
-//! read, what was appended behind what, and how each transaction ended. It knows no sequence number and no snapshot.
+//! T13, black box: random transactions append to lists and read them. The checker uses only what a client knows: what
+//! was read, what was appended after which element, and how each transaction ended. It does not use sequence numbers or
+//! snapshots.
 //!
-//! The idea is that of Elle (Kingsbury and Alvaro, 2020): each element is appended once in the whole history, so a list names all
-//! the versions before it and who wrote them. An append here is a `get` and a `put` of the longer list, so each version also
-//! names the one it was put behind. From this follow, for each key, a tree of versions, of which the last read of the
-//! history tells the newest; and between transactions the edges
+//! The method is that of Elle (Kingsbury and Alvaro, 2020). Each element is appended only once in the whole history, so
+//! a list identifies all previous versions and their writers. An append is a `get` and a `put` of the longer list, so
+//! each version also identifies the version that it was appended to. This defines a tree of versions for each key; the
+//! final read of the history identifies the newest version. It also defines edges between transactions:
 //!
-//! * `ww`: one's version was put behind the other's, or was overwritten by the newest;
+//! * `ww`: one's version was appended to the other's, or was overwritten by the newest;
 //! * `wr`: one read the other's version;
-//! * `rw`: one read a version that the other overwrote. An *item* if the key was read or met in a walk, a *range* if it was
-//!   in a walked interval and not there;
-//! * `time`: one had ended before the other began.
+//! * `rw`: one read a version that the other overwrote. It is an *item* if the key was read by key or found in a scan,
+//!   and a *range* if the key was absent from a scanned interval;
+//! * `time`: one ended before the other began.
 //!
-//! A cycle is an anomaly, by its edges: `G0` (`ww` only), `G1c` (`ww`, `wr`), `G-single` (one `rw`), `G-nonadjacent` (several, no two of them
-//! in a row), `G2-item` (several, items only), `G2` (several, ranges among them); `real-time` if it is none without `time`. Others show
-//! in one read: `G1a` (an element of a transaction that did not commit, or of a part rolled back), `G1b` (a version that its writer
-//! overwrote itself), `internal` (its own appends not seen as they are), `duplicate`, `unwritten` (a list that nobody put). Two show
-//! in the last read of a key: `lost-update` (a committed element is not in it) and `incompatible-order` (somebody read a list that is no
-//! prefix of it).
+//! A cycle is an anomaly, named by its edges: `G0` (`ww` only), `G1c` (`ww`, `wr`), `G-single` (one `rw`),
+//! `G-nonadjacent` (several `rw`, no two of them successive), `G2-item` (several `rw`, items only), `G2` (several `rw`,
+//! including ranges), and `real-time` if there is no cycle without `time`.
+//!
+//! Other anomalies show in a single read: `G1a` (an element of a transaction that did not commit, or of a part that was
+//! rolled back), `G1b` (a version that its own writer overwrote), `internal` (the transaction's own appends are not
+//! seen correctly), `duplicate`, `unwritten` (a list that was never written). Two show in the final read of a key:
+//! `lost-update` (a committed element is missing) and `incompatible-order` (a list was read that is no prefix of the
+//! final list).
 //!
 //! # What each level forbids
-//! `G0`, `G1a`, `G1c`, `internal`, `duplicate`, `unwritten` and `real-time`: every level, see `docs/transactions.md`. Also:
+//! Every level forbids `G0`, `G1a`, `G1c`, `internal`, `duplicate`, `unwritten` and `real-time`, see
+//! `docs/transactions.md`. In addition:
 //!
-//! * read uncommitted: nothing else. Each call reads at its own moment, and an append is a read and a write; so
-//!   elements are lost, and lists of which one is overwritten are seen by those who read between. `time` counts in cycles
-//!   without `rw`, and in a read that misses what was committed before its transaction began. A read may come while a
-//!   commit is being put into the memtables, and show the first of its two writes of a key: a `G1b`, a few in a hundred
-//!   thousand transactions. There is no `G1a`: a commit that is refused is never put there.
-//! * read committed: also `G1b`.
-//! * snapshot: all of these, `lost-update`, `incompatible-order` (the second to append is refused), and each cycle in which no
-//!   two `rw` follow each other, `time` included: a transaction on an edge `ww`, `wr` or `time` began after the other's commit, and over an `rw` it began before it, so
-//!   such a cycle runs backwards in time.
-//! * repeatable read: the same, and each cycle without an `rw` on a range: a commit is refused if a key that was read has a newer
-//!   version, and a key met in a walk was read. A key that was not there in a walk was not.
-//! * serializable: every cycle.
+//! * read uncommitted forbids nothing else. Each call has its own read timestamp, and an append is a read and a write.
+//!   So elements are lost, and readers in between see lists of which one is overwritten. `time` counts in cycles
+//!   without `rw`, and in a read that misses what was committed before its transaction began. A read during the
+//!   insertion of a commit into the memtables may see the first of the commit's two writes of a key: this is a `G1b`,
+//!   and occurs a few times in a hundred thousand transactions. There is no `G1a`, because a refused commit is never
+//!   inserted.
+//! * read committed also forbids `G1b`.
+//! * snapshot also forbids `lost-update` and `incompatible-order` (the second transaction to append is refused), and
+//!   each cycle without two successive `rw`, `time` included. A transaction at the end of a `ww`, `wr` or `time` edge
+//!   began after the other's commit; over an `rw` edge it began before it. So such a cycle would run backwards in time.
+//! * repeatable read forbids the same, and each cycle without an `rw` on a range: a commit is refused if a key that was
+//!   read has a newer version. A key found in a scan counts as read; a key absent from a scan does not.
+//! * serializable forbids every cycle.
 //!
-//! Transactions that were refused or rolled back take part with their reads: they have seen no more of an anomaly than one that
-//! only reads and commits.
+//! Refused and rolled back transactions take part with their reads: they may see no more anomalies than a transaction
+//! that only reads and commits.
 
 mod graph;
 mod infer;
@@ -53,40 +59,40 @@ use super::Key;
 pub use judge::{Findings, check};
 pub use run::run;
 
-/// The value of a key: elements in the order of the appends. Empty if there is none.
+/// Value of a key: elements in the order of the appends. Empty if the key does not exist.
 pub type List = Vec<u64>;
 
-/// One operation of a transaction, as its client knows it.
+/// One operation of a transaction, as its client sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// A key was read.
+    /// A read of a key.
     Read {
-        /// The key.
+        /// Key.
         key: Key,
-        /// What was found.
+        /// List that was found.
         list: List,
     },
-    /// An interval was walked.
+    /// A scan of an interval.
     Walk {
-        /// From here.
+        /// Lower bound, inclusive.
         low: Key,
-        /// To before here.
+        /// Upper bound, exclusive.
         high: Key,
-        /// What was found, by key.
+        /// Lists that were found, by key.
         found: Vec<(Key, List)>,
     },
-    /// The list of a key was put with one more element.
+    /// A put of a key's list with one more element.
     Append {
-        /// The key.
+        /// Key.
         key: Key,
-        /// The last element of the list before; `None` if there was no list.
+        /// Last element of the previous list; `None` if there was no list.
         after: Option<u64>,
-        /// The new element.
+        /// New element.
         element: u64,
     },
-    /// The newest append of this transaction to a key was undone, by going back to a savepoint.
+    /// Undo of the newest append of this transaction to a key, by a rollback to a savepoint.
     Undo {
-        /// The key.
+        /// Key.
         key: Key,
     },
 }
@@ -98,69 +104,69 @@ pub enum End {
     Committed,
     /// Refused with a conflict.
     Refused,
-    /// By its own will.
+    /// Rolled back by the client.
     RolledBack,
 }
 
 /// One transaction.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// What it did, in order.
+    /// Operations, in order.
     pub ops: Vec<Op>,
     /// How it ended.
     pub end: End,
-    /// A tick of the history's clock before it began.
+    /// Tick of the history's clock before it began.
     pub begun: u64,
-    /// A tick after it had ended.
+    /// Tick after it had ended.
     pub ended: u64,
 }
 
-/// All that happened on one database.
+/// History of one database.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// The level of all transactions.
+    /// Level of all transactions.
     pub level: Isolation,
-    /// The transactions.
+    /// All transactions.
     pub records: Vec<Record>,
-    /// What every key held in the end.
+    /// Final list of every key.
     pub finals: BTreeMap<Key, List>,
 }
 
-/// What can be wrong with a history.
+/// Kinds of anomalies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Anomaly {
     /// Two transactions overwrote each other in turn.
     G0,
-    /// Something uncommitted was read.
+    /// An uncommitted element was read.
     G1a,
-    /// A version that its writer overwrote was read.
+    /// A version was read that its own writer overwrote.
     G1b,
     /// Two transactions read each other.
     G1c,
     /// A transaction did not see its own appends.
     Internal,
-    /// A list holds an element twice.
+    /// A list contains an element twice.
     Duplicate,
-    /// A list that nobody put.
+    /// A list was read that was never written.
     Unwritten,
-    /// What was committed before a transaction began was not seen, or what began later was.
+    /// A read missed a commit from before its transaction began, or saw a later one.
     RealTime,
-    /// A committed element is gone.
+    /// A committed element is missing from the final list.
     LostUpdate,
-    /// Two lists of a key of which none is a prefix of the other.
+    /// Two lists of a key, neither of which is a prefix of the other.
     IncompatibleOrder,
     /// Read skew.
     GSingle,
-    /// Several anti-dependencies, none after the other.
+    /// Several anti-dependencies, no two of them successive.
     GNonadjacent,
     /// Write skew on items.
     G2Item,
-    /// Write skew on what was not there.
+    /// Write skew on absent keys.
     G2,
 }
 
 impl Anomaly {
-    /// All of them.
+    /// All anomalies.
     pub const ALL: [Self; 14] = [
         Self::G0,
         Self::G1a,
@@ -178,7 +184,7 @@ impl Anomaly {
         Self::G2,
     ];
 
-    /// Its name in the literature.
+    /// Returns the name used in the literature.
     pub fn name(self) -> &'static str {
         match self {
             Self::G0 => "G0",
@@ -198,7 +204,7 @@ impl Anomaly {
         }
     }
 
-    /// Whether `level` lets it happen.
+    /// Returns true if `level` allows the anomaly.
     pub fn is_allowed(self, level: Isolation) -> bool {
         match self {
             Self::LostUpdate | Self::IncompatibleOrder | Self::GSingle | Self::GNonadjacent => {
@@ -211,7 +217,7 @@ impl Anomaly {
         }
     }
 
-    /// Those that a long history at `level` shows, or its transactions were not concurrent.
+    /// Returns the anomalies that a long history at `level` must show. Otherwise its transactions were not concurrent.
     pub fn expected(level: Isolation) -> &'static [Self] {
         match level {
             Isolation::ReadUncommitted | Isolation::ReadCommitted => {
@@ -224,7 +230,7 @@ impl Anomaly {
     }
 }
 
-/// The name of a level, for a line of results.
+/// Returns the name of a level, for a report line.
 pub fn level_name(level: Isolation) -> &'static str {
     match level {
         Isolation::ReadUncommitted => "read-uncommitted",

@@ -1,4 +1,4 @@
-//! Where and how the figures were made: machine, settings, checks, method.
+//! Sections about how the figures were obtained: machine, settings, checks, method.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use crate::run::Results;
 use super::super::lines::{Line, YARDSTICK};
 use super::super::words::{DASH, Unit, counted, date, escape};
 
-/// The sections at the end.
+/// Formats the sections at the end of the page.
 pub(super) fn about(results: &Results, lines: &[Line], names: &[String]) -> String {
     [
         environment(results),
@@ -46,7 +46,7 @@ fn environment(results: &Results) -> String {
     out + "</dl></section>\n"
 }
 
-/// Version and settings of each engine, each kind of them once.
+/// Formats version and settings of each engine; equal settings are listed once, with their rows.
 fn settings(results: &Results, names: &[String]) -> String {
     let mut out = "<section id=\"settings\"><h2>Settings of the engines</h2>\n".to_owned();
     for name in names {
@@ -61,7 +61,7 @@ fn settings(results: &Results, names: &[String]) -> String {
         }
         let _ = writeln!(out, "<h3>{}</h3>", escape(name));
         if all.is_empty() {
-            out += "<p class=\"soft\">No row got far enough to tell.</p>\n";
+            out += "<p class=\"soft\">No row got far enough to report its settings.</p>\n";
         }
         for (settings, rows) in all {
             let _ = writeln!(
@@ -76,14 +76,14 @@ fn settings(results: &Results, names: &[String]) -> String {
     out + "</section>\n"
 }
 
-/// How long the rivals take to build, as far as that was measured.
+/// Formats the build times of the rivals, where known.
 fn builds(names: &[String]) -> String {
     let known = |name: &String| Some((name.clone(), rivals::named(name)?.build_seconds));
     let times: Vec<(String, u64)> = names.iter().filter_map(known).filter(|(_, time)| *time > 0).collect();
     if times.is_empty() {
         return String::new();
     }
-    let mut out = "<section id=\"builds\"><h2>Build times</h2>\n<p class=\"soft\">Release build of each rival's program with \
+    let mut out = "<section id=\"builds\"><h2>Build times</h2>\n<p class=\"soft\">Release build of each rival's program, with \
                    nothing built before, on two processors; not measured in this run.</p>\n<dl>\n"
         .to_owned();
     for (name, seconds) in times {
@@ -106,9 +106,9 @@ fn verification(results: &Results, lines: &[Line], names: &[String]) -> String {
         let (checked, keys) = runs().fold((0, 0), |(c, k), o| (c + o.checked, k + o.keys));
         let rows = lines.iter().filter(|l| l.engine == *name && l.failure.is_some()).count();
         let result = match (failed, name == YARDSTICK) {
-            (_, true) => "keeps nothing: a yardstick, in no comparison".to_owned(),
-            (0, _) => "all answers right".to_owned(),
-            _ => format!("{} failed: no figures of them", counted(rows, "row")),
+            (_, true) => "stores nothing: a yardstick, excluded from comparisons".to_owned(),
+            (0, _) => "all answers correct".to_owned(),
+            _ => format!("{} failed and have no figures", counted(rows, "row")),
         };
         let class = if failed > 0 { " class=\"loss\"" } else { "" };
         let keys = if name == YARDSTICK { DASH.to_owned() } else { Unit::Rate.show(keys as f64) };
@@ -123,7 +123,7 @@ fn verification(results: &Results, lines: &[Line], names: &[String]) -> String {
     out + "</tbody></table></div></section>\n"
 }
 
-/// How engines came back after a kill.
+/// Formats how engines restarted after a kill.
 fn restarts(results: &Results) -> String {
     let mut rows = String::new();
     for outcome in results.outcomes.iter().filter(|o| o.failure.is_none()) {
@@ -151,11 +151,11 @@ fn restarts(results: &Results) -> String {
         "open after the kill",
         "after a clean close",
     ];
-    let about = "Puts whose commit had returned when the process was killed, and how long the opening took.";
+    let about = "Puts whose commit had returned when the process was killed, and how long it took to open the database.";
     section(("restarts", "After a kill", about), &heads, &rows)
 }
 
-/// Why writers had to wait, as far as engines tell.
+/// Formats the causes of write stalls, where engines report them.
 fn stalls(results: &Results) -> String {
     let mut rows = String::new();
     for outcome in &results.outcomes {
@@ -172,11 +172,11 @@ fn stalls(results: &Results) -> String {
         }
     }
     let heads = ["engine", "row", "cause", "how often", "how long"];
-    let about = "Waits of writers, run by run, as far as engines tell.";
+    let about = "Stalls of writers in each run, where engines report them.";
     section(("stalls", "Stalls by cause", about), &heads, &rows)
 }
 
-/// A section with a table; nothing without rows.
+/// Formats a section with a table; empty if there are no rows.
 fn section((id, title, about): (&str, &str, &str), heads: &[&str], rows: &str) -> String {
     if rows.is_empty() {
         return String::new();
@@ -190,11 +190,11 @@ fn section((id, title, about): (&str, &str, &str), heads: &[&str], rows: &str) -
 }
 
 const METHOD: &str = "<section id=\"method\"><h2>Method in short</h2>\n<ul>\n\
-<li>Every row runs in a process of its own on a fresh directory; a database that must be filled first is filled by another process.</li>\n\
-<li>Engines run side by side, rows and engines in a shuffled order whose seed is stated, repeated; figures are medians, with the range of all repetitions.</li>\n\
-<li>A rate is operations divided by the time from the first start to the last end of any thread. Opening, filling, closing and the reading of all rows (ITER) are not in it.</li>\n\
-<li>Latencies come from histograms of nanoseconds with three digits; a batch is one sample.</li>\n\
+<li>Every row runs in its own process on a fresh directory; a database that must be filled first is filled by another process.</li>\n\
+<li>All engines run a row before the next row starts. Rows and engines run in a shuffled order, whose seed is stated, and are repeated; figures are medians, with the range of all repetitions.</li>\n\
+<li>A rate is operations divided by the time from the first start to the last end of any thread. Opening, filling, closing and the scan of all rows (ITER) are not included.</li>\n\
+<li>Latencies come from histograms of nanoseconds with three significant digits; a batch is one sample.</li>\n\
 <li>Ratios are wins or losses only if the ranges of the repetitions do not overlap and the medians differ by 3 % or more. A mean over all kinds is the geometric mean of the means of the kinds, so that each weighs the same.</li>\n\
-<li>Commits that survive the death of the process and those that survive the loss of power are never in one mean. Rows that failed are in none.</li>\n\
-<li>Write amplification counts bytes until all background work is done; memory is the highest the process ever had.</li>\n\
+<li>Commits that survive a crash of the process and commits that survive a power loss are never in the same mean. Failed rows are in no mean.</li>\n\
+<li>Write amplification counts bytes until all background work is done; memory is the peak of the process.</li>\n\
 </ul></section>\n";

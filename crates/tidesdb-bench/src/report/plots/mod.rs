@@ -1,5 +1,5 @@
-//! The plots of a report: eighteen questions, each drawn if the results answer it, each with a sentence on what is better
-//! and one on who wins where.
+//! The plots of a report: eighteen in all, each drawn only if the results have figures for it. Each has a caption that
+//! says what is better, and a sentence about the winners.
 
 mod contest;
 mod dots;
@@ -20,29 +20,29 @@ use contest::{contests, finding};
 pub(crate) use dots::{Dots, NARROW, WIDE, ratio_spread};
 use facets::{Facet, Facets};
 
-/// A plot: one drawing, or several.
+/// A plot of one or several drawings.
 #[derive(Clone)]
 pub(crate) struct Plot {
-    /// Its number, from 1.
+    /// Number, from 1.
     pub(crate) number: usize,
-    /// Its name in files and links.
+    /// Name in file names and links.
     pub(crate) slug: &'static str,
-    /// Its title.
+    /// Title.
     pub(crate) title: &'static str,
-    /// What is shown and what is better.
+    /// What the plot shows and what is better.
     pub(crate) caption: &'static str,
-    /// Who wins where.
+    /// Sentence about the winners.
     pub(crate) finding: String,
-    /// What is drawn.
+    /// Drawings.
     pub(crate) charts: Vec<Chart>,
 }
 
-/// A drawing in both widths.
+/// One drawing in two widths.
 #[derive(Clone)]
 pub(crate) struct Chart {
-    /// Behind the name of the plot in files; empty if it is the only one.
+    /// Suffix of the file name; empty for the only drawing of a plot.
     pub(crate) slug: &'static str,
-    /// Above the drawing; empty if it is the only one.
+    /// Title above the drawing; empty for the only drawing of a plot.
     pub(crate) title: &'static str,
     /// For screens.
     pub(crate) wide: Canvas,
@@ -50,13 +50,13 @@ pub(crate) struct Chart {
     pub(crate) narrow: Canvas,
 }
 
-/// What was found out, and the drawings that show it.
+/// Finding, and the drawings that show it.
 type Drawn = (String, Vec<Chart>);
 
-/// A figure of a line.
+/// Selects a figure of a line.
 type Pick = fn(&Line) -> Spread;
 
-/// A plot to be made.
+/// Definition of a plot.
 struct Kind {
     slug: &'static str,
     title: &'static str,
@@ -64,9 +64,9 @@ struct Kind {
     make: fn(&Stage<'_>) -> Option<Drawn>,
 }
 
-/// What plots are made of.
+/// Input of the plots.
 struct Stage<'a> {
-    /// Lines without failures.
+    /// Lines that have figures.
     lines: Vec<&'a Line>,
     cast: Cast<'a>,
     score: &'a Score,
@@ -76,13 +76,13 @@ const KINDS: [Kind; 18] = [
     Kind {
         slug: "speedup",
         title: "Speedup over each rival",
-        caption: "How many times as fast as each rival tidesdb is, row by row; right of 1\u{d7} is better. A hollow sign is a tie.",
+        caption: "Speed of tidesdb divided by that of each rival, row by row; right of 1\u{d7} is better. A hollow sign is a tie.",
         make: speedup,
     },
     Kind {
         slug: "writes",
         title: "Throughput of writes",
-        caption: "Operations per second; higher is better. Signs are medians, bars behind them the range of the repetitions. TX counts whole transactions.",
+        caption: "Operations per second; higher is better. Signs are medians, bars show the range of the repetitions. TX counts whole transactions.",
         make: |s| s.rates(&["PUT", "UPDATE", "INSERT", "MODIFY", "APPEND", "CHURN", "TX"]),
     },
     Kind {
@@ -106,13 +106,13 @@ const KINDS: [Kind; 18] = [
     Kind {
         slug: "ranges",
         title: "Throughput of ranges and iteration",
-        caption: "Ranges per second, and rows per second of ITER, which reads everything in order after each row; higher is better.",
+        caption: "Ranges per second, and rows per second of ITER, which scans all rows in order after each row; higher is better.",
         make: ranges,
     },
     Kind {
         slug: "batches",
         title: "Batch sizes",
-        caption: "Operations per second by the number of operations in a commit, all else equal; higher is better.",
+        caption: "Operations per second by the number of operations per commit, all else equal; higher is better.",
         make: scaling::batches,
     },
     Kind {
@@ -130,7 +130,7 @@ const KINDS: [Kind; 18] = [
     Kind {
         slug: "tails",
         title: "Latency tails",
-        caption: "How many times the median latency the 99th percentile is; lower is better.",
+        caption: "The 99th percentile of the latency divided by its median; lower is better.",
         make: |s| s.figures(true, Unit::Times, |l| l.p99.over(&l.p50)),
     },
     Kind {
@@ -142,13 +142,13 @@ const KINDS: [Kind; 18] = [
     Kind {
         slug: "write-amplification",
         title: "Write amplification",
-        caption: "Bytes given to the device for each byte of keys and values written, all background work included; lower is better.",
+        caption: "Bytes written to the device per byte of keys and values written, all background work included; lower is better.",
         make: |s| s.figures(false, Unit::Times, |l| l.write_amp),
     },
     Kind {
         slug: "space-amplification",
         title: "Space amplification",
-        caption: "Bytes of the files for each byte of keys and values that are there; lower is better.",
+        caption: "Bytes of the files per byte of keys and values in the database; lower is better.",
         make: |s| s.figures(false, Unit::Times, |l| l.space_amp),
     },
     Kind {
@@ -160,36 +160,36 @@ const KINDS: [Kind; 18] = [
     Kind {
         slug: "resources",
         title: "Resources",
-        caption: "Processor time for a million operations, background threads included, and the most memory ever used; lower is better.",
+        caption: "Processor time per million operations, background threads included, and peak memory; lower is better.",
         make: resources,
     },
     Kind {
         slug: "durations",
         title: "Durations",
-        caption: "Time from the open until the operations are done and all rows were read; lower is better.",
+        caption: "Time from the open until the operations were done and all rows were read; lower is better.",
         make: durations,
     },
     Kind {
         slug: "threads",
         title: "Durable commits over threads",
-        caption: "Operations per second by the number of threads, every commit safe from a loss of power; higher is better.",
+        caption: "Operations per second by the number of threads, every commit survives a power loss; higher is better.",
         make: scaling::threads,
     },
     Kind {
         slug: "seconds",
         title: "Second by second",
-        caption: "Rows with a line per second, in seconds since their operations began. Steadier is better; a dashed line is the device's own limit.",
+        caption: "Rows with a timeline, in seconds since their operations began. Steadier is better; a dashed line is the random read limit of the device.",
         make: seconds::seconds,
     },
 ];
 
-/// The plots these lines answer, and number and title of the others.
+/// Returns the plots that the lines have figures for, and number and title of the others.
 pub(crate) fn plots(
     lines: &[Line],
     names: &[String],
     score: &Score,
 ) -> (Vec<Plot>, Vec<(usize, &'static str)>) {
-    // Beside rivals the yardstick would only stretch the axes.
+    // Next to rivals, the yardstick would only stretch the axes.
     let shown = |l: &&Line| l.is_measured() && (score.rivals.is_empty() || l.engine != YARDSTICK);
     let stage = Stage { lines: lines.iter().filter(shown).collect(), cast: Cast { names }, score };
     let (mut made, mut missing) = (Vec::new(), Vec::new());
@@ -206,7 +206,7 @@ pub(crate) fn plots(
 }
 
 impl Stage<'_> {
-    /// Rates of these operations.
+    /// Plots the rates of these operations.
     fn rates(&self, operations: &[&str]) -> Option<Drawn> {
         let lines: Vec<&Line> =
             self.lines.iter().copied().filter(|l| operations.contains(&l.operation.as_str())).collect();
@@ -214,7 +214,7 @@ impl Stage<'_> {
         self.dots(&all, Unit::Rate, Better::Higher)
     }
 
-    /// A figure of which less is better, of each operation or of each row.
+    /// Plots a figure of which less is better, by operation or by row.
     fn figures(&self, by_operation: bool, unit: Unit, pick: Pick) -> Option<Drawn> {
         let lines: Vec<&Line> =
             self.lines.iter().copied().filter(|l| !by_operation || !l.is_opening()).collect();
@@ -235,14 +235,14 @@ impl Stage<'_> {
     }
 }
 
-/// Dots in both widths.
+/// Draws a dot plot in both widths.
 fn dots_chart(dots: Dots, all: &[Contest], cast: &Cast<'_>) -> Chart {
     let draw = |width| dots.draw(all, cast, width);
     Chart { slug: "", title: "", wide: draw(WIDE), narrow: draw(NARROW) }
 }
 
 impl Spread {
-    /// The figure divided by another, median by median.
+    /// Divides this median by another; the result has no range.
     fn over(&self, other: &Self) -> Self {
         let n = if other.is_there() { self.median / other.median } else { 0.0 };
         Self { low: n, median: n, high: n }
@@ -320,7 +320,7 @@ fn latencies(stage: &Stage<'_>) -> Option<Drawn> {
     Some((finding, stage.facets(Facets { unit: Unit::Micros, small: true }, &all)))
 }
 
-/// A part of a plot of several drawings.
+/// One drawing of a plot with several drawings.
 struct Part {
     slug: &'static str,
     title: &'static str,
@@ -330,7 +330,7 @@ struct Part {
     all: Vec<Contest>,
 }
 
-/// One drawing for each part that has figures.
+/// Draws each part that has figures.
 fn parts(stage: &Stage<'_>, parts: Vec<Part>) -> Option<Drawn> {
     let (mut findings, mut charts) = (Vec::new(), Vec::new());
     for Part { slug, title, word, unit, better, all } in parts {

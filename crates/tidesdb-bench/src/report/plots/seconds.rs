@@ -1,4 +1,4 @@
-//! Figures over time: small charts, one for each row, with a line for each engine and one for the limit of the device.
+//! Plots over time: small charts, one per row, with a line for each engine and one for the limit of the device.
 
 use super::super::lines::Line;
 use super::super::svg::canvas::At;
@@ -9,25 +9,25 @@ use super::dots::{NARROW, WIDE, legend};
 use super::{Cast, Chart, Drawn, Stage};
 use crate::timeline::{Part, Second};
 
-/// A drawing: its name, its title, what its figures count, and how a line of the results has one.
+/// A drawing: its name, title and unit, and how its figure is taken from a line of the timeline.
 struct Measure {
     slug: &'static str,
     title: &'static str,
     unit: Unit,
     pick: fn(&Line, &Second) -> Option<f64>,
-    /// Whether each kind of operation has a chart, not each row.
+    /// If set, each kind of operation has its own chart; otherwise each row has one.
     by_operation: bool,
-    /// Whether the axis begins at 0, so that a second without operations is at the bottom.
+    /// If set, the axis starts at 0, so that a second without operations is at the bottom.
     from_zero: bool,
 }
 
-/// Lines of the results that are shorter have no rate worth drawing.
+/// Minimum length in seconds of a timeline line whose rate is drawn.
 const SHORTEST: f64 = 0.2;
 
 const MEASURES: [Measure; 6] = [
     Measure {
         slug: "throughput",
-        title: "Operations per second; dashed: random reads of 4 KiB that the device can do",
+        title: "Operations per second; dashed: limit of the device in random reads of 4 KiB",
         unit: Unit::Rate,
         pick: |line, second| second.rate(&line.operation).filter(|_| second.part == Part::Run),
         by_operation: true,
@@ -85,11 +85,11 @@ fn per(bytes: u64, second: &Second) -> Option<f64> {
 /// One chart.
 struct Panel<'a> {
     title: String,
-    /// Each engine's place, and its line of the results.
+    /// Index of each engine, and its line of the results.
     lines: Vec<(usize, &'a Line)>,
 }
 
-/// The drawings, if any row was watched.
+/// Draws all measures; `None` if no row was watched.
 pub(super) fn seconds(stage: &Stage<'_>) -> Option<Drawn> {
     let lines: Vec<&Line> = stage.lines.iter().copied().filter(|l| !l.seconds.is_empty()).collect();
     if lines.is_empty() {
@@ -108,7 +108,7 @@ pub(super) fn seconds(stage: &Stage<'_>) -> Option<Drawn> {
 }
 
 impl Measure {
-    /// The charts that have something to show.
+    /// Builds the charts that have data.
     fn panels<'a>(&self, lines: &[&'a Line], cast: &Cast<'_>) -> Vec<Panel<'a>> {
         let mut panels: Vec<Panel<'_>> = Vec::new();
         for line in lines.iter().filter(|line| !self.run(line).is_empty()) {
@@ -116,7 +116,7 @@ impl Measure {
             let title = format!("{} {operation}", line.row).trim_end().to_owned();
             let point = (cast.place(&line.engine), *line);
             match panels.iter_mut().find(|p| p.title == title) {
-                // The kinds of a row share its memory, files and bytes.
+                // All kinds of operations of a row share its memory, files and bytes, so one line per engine is enough.
                 Some(panel) if panel.lines.iter().any(|(place, _)| *place == point.0) => {}
                 Some(panel) => panel.lines.push(point),
                 None => panels.push(Panel { title, lines: vec![point] }),
@@ -142,7 +142,7 @@ impl Measure {
         canvas
     }
 
-    /// A chart between the ends `x` (left, right) and `y` (bottom, top).
+    /// Draws a chart within `x` (left, right) and `y` (bottom, top).
     fn panel(
         &self,
         canvas: &mut Canvas,
@@ -182,14 +182,15 @@ impl Measure {
         for (place, run) in runs.iter().rev() {
             let places: Vec<At> = run.iter().map(|(t, n)| (time.at(*t), scale.at(*n))).collect();
             match places[..] {
-                // A single place has no line.
+                // A single point has no line.
                 [at] => canvas.mark(*place, at, &format!("{} tiny", cast.class(*place)), &cast.name(*place)),
                 _ => canvas.path(&places, &format!("run {}", cast.class(*place))),
             }
         }
     }
 
-    /// Time and figure of each line; those too short for a rate are left out unless all are.
+    /// Returns time and figure of each timeline line. Lines too short for a rate are left out, unless all are too
+    /// short.
     fn run(&self, line: &Line) -> Vec<(f64, f64)> {
         let of = |shortest: f64| -> Vec<(f64, f64)> {
             let long = line.seconds.iter().filter(|s| s.length >= shortest);

@@ -1,4 +1,4 @@
-//! Small drawing code for SVG: a canvas whose text is always escaped, scales with ticks, and the look.
+//! Small SVG drawing library: a canvas whose text is always escaped, scales with ticks, and styles.
 
 pub(crate) mod canvas;
 pub(crate) mod scale;
