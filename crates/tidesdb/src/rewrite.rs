@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::codec::Compression;
 use crate::family::{FamilyCore, Metric};
@@ -134,7 +135,10 @@ pub fn run(
         Output { ctx, family, target, writer: None, key: Vec::new(), written: 0, out: Rewritten::default() };
     let retain = Retain::new(rules(ctx, target.bottom), family.options.comparator.clone());
     let write = Arc::clone(&ctx.write);
-    let go_on = move || write.health.check().and_then(|()| write.merges.check(target.stops_seen));
+    let go_on = move || {
+        write.debt.moved.fetch_add(1, Ordering::Relaxed);
+        write.health.check().and_then(|()| write.merges.check(target.stops_seen))
+    };
     match output.write_all(RetainStream::new(cursor, retain, None).purging(purge).checking(go_on)) {
         Ok(()) => Ok(output.out),
         Err(e) => {
@@ -142,6 +146,7 @@ pub fn run(
                 writer.abandon();
             }
             output.out.abandon(ctx);
+            ctx.write.debt.failed.fetch_add(1, Ordering::Relaxed);
             Err(e)
         }
     }

@@ -22,6 +22,10 @@ pub struct Debt {
     /// Advances when the debt fell: a memtable was released, or a compaction finished. A job with nothing to do does
     /// not count as progress.
     pub progress: Event,
+    /// Advances while a flush or a merge processes entries, so a stopped writer can tell a slow job from a stuck one.
+    pub moved: AtomicU64,
+    /// Flushes and merges that failed. What they processed was no progress.
+    pub failed: AtomicU64,
     /// Writers delayed because immutable memtables must be flushed.
     pub by_memtables: HeldUp,
     /// Writers delayed because level 1 must be compacted.

@@ -146,7 +146,7 @@ fn stop(ctx: &WriteCtx, batch: &WriteBatch) -> Result<()> {
     let cause = debt(ctx, batch).cause;
     cause.stopped.fetch_add(1, Ordering::Relaxed);
     let started = ctx.env.clock.mono();
-    let (mut idle_since, mut idle_looks) = (started, 0);
+    let mut patience = Patience::new(ctx, started);
     while debt(ctx, batch).share >= 1.0 {
         let seen = ctx.debt.progress.current();
         if debt(ctx, batch).share < 1.0 {
@@ -159,17 +159,45 @@ fn stop(ctx: &WriteCtx, batch: &WriteBatch) -> Result<()> {
         }
         // A timed wait may end early, so the clock decides.
         let progress = ctx.debt.progress.wait_while(seen, Some(LOOK));
-        let now = ctx.env.clock.mono();
-        if progress {
-            (idle_since, idle_looks) = (now, 0);
-            continue;
-        }
-        idle_looks += 1;
-        if idle_looks >= LOOKS_MIN && now.saturating_sub(idle_since) >= PATIENCE {
-            return Err(Error::Busy { cause: "flushing makes no progress; the logged warnings say why" });
+        if patience.is_exhausted(ctx, progress) {
+            return Err(Error::Busy {
+                cause: "flushes and merges make no progress; the logged warnings say why",
+            });
         }
     }
     let waited = ctx.env.clock.mono().saturating_sub(started);
     cause.nanos.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
     Ok(())
+}
+
+/// How long a stopped writer has seen no progress. A job that processes entries is progress, unless a job failed since debt was paid last:
+/// it may process the same entries again and again.
+struct Patience {
+    idle_since: Duration,
+    idle_looks: u32,
+    moved: u64,
+    failed: u64,
+    failing: bool,
+}
+
+impl Patience {
+    fn new(ctx: &WriteCtx, now: Duration) -> Self {
+        let (moved, failed) =
+            (ctx.debt.moved.load(Ordering::Relaxed), ctx.debt.failed.load(Ordering::Relaxed));
+        Self { idle_since: now, idle_looks: 0, moved, failed, failing: false }
+    }
+
+    /// Checks once more. `paid`: debt was paid since the last check.
+    fn is_exhausted(&mut self, ctx: &WriteCtx, paid: bool) -> bool {
+        let now = ctx.env.clock.mono();
+        let next = Self::new(ctx, now);
+        let failing = !paid && (self.failing || next.failed != self.failed);
+        if paid || (next.moved != self.moved && !failing) {
+            *self = next;
+            return false;
+        }
+        (self.moved, self.failed, self.failing) = (next.moved, next.failed, failing);
+        self.idle_looks += 1;
+        self.idle_looks >= LOOKS_MIN && now.saturating_sub(self.idle_since) >= PATIENCE
+    }
 }
