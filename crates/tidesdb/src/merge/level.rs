@@ -3,11 +3,12 @@
 //! Invariant: when valid, the child stands on an entry of table `open`. No key has versions in two tables, so a walk
 //! never has to look into a neighbour for older or newer versions of its key.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use super::MergeSource;
 use crate::Result;
-use crate::types::{Comparator, EntryCursor, Rows, SEQ_MAX, SeqNo, Sight, Stamp, Stored};
+use crate::types::{Comparator, EntryCursor, Rows, SEQ_MAX, Scope, SeqNo, Sight, Stamp, Stored};
 
 /// A table of a level.
 pub trait LevelTable: Send + Sync {
@@ -23,10 +24,6 @@ pub trait LevelTable: Send + Sync {
     fn largest(&self) -> &[u8];
     /// A new cursor over the table, not positioned.
     fn cursor(&self) -> Self::Cursor;
-    /// Points `cursor`, of another table perhaps, at this one; override it where that saves buffers.
-    fn reuse(&self, cursor: &mut Self::Cursor) {
-        *cursor = self.cursor();
-    }
     /// Whether the table may hold a version of exactly `key`; see [`MergeSource::may_contain`].
     fn may_contain(&self, key: &[u8]) -> bool {
         let _ = key;
@@ -44,6 +41,7 @@ pub struct LevelCursor<T: LevelTable> {
     open: usize,
     /// Whether the child stands on the cursor's entry.
     valid: bool,
+    scope: Scope,
 }
 
 impl<T: LevelTable> LevelCursor<T> {
@@ -55,7 +53,7 @@ impl<T: LevelTable> LevelCursor<T> {
                 .zip(tables.iter().skip(1))
                 .all(|(a, b)| compare.compare(a.largest(), b.smallest()).is_lt())
         );
-        Self { compare, tables, child: None, open: 0, valid: false }
+        Self { compare, tables, child: None, open: 0, valid: false, scope: Scope::default() }
     }
 
     /// Index of the first table whose last key is not before `target`, or the number of tables.
@@ -78,11 +76,11 @@ impl<T: LevelTable> LevelCursor<T> {
     fn open(&mut self, i: usize) -> &mut T::Cursor {
         let child = match self.child.take() {
             Some(child) if self.open == i => child,
-            Some(mut child) => {
-                self.tables[i].reuse(&mut child);
+            _ => {
+                let mut child = self.tables[i].cursor();
+                child.set_scope(&self.scope);
                 child
             }
-            None => self.tables[i].cursor(),
         };
         self.open = i;
         self.child.insert(child)
@@ -98,10 +96,10 @@ impl<T: LevelTable> LevelCursor<T> {
         self.child.as_mut().expect("a valid cursor has a child")
     }
 
-    /// Goes to the first entry of table `i` or, should it have none, of those after it.
+    /// Goes to the first entry of table `i` or, should it have none, of those after it, as far as they are in scope.
     fn enter_first(&mut self, mut i: usize) -> Result<()> {
         self.valid = false;
-        while i < self.tables.len() {
+        while self.tables.get(i).is_some_and(|table| !self.scope.is_above(&self.compare, table.smallest())) {
             let child = self.open(i);
             child.seek_to_first()?;
             if child.valid() {
@@ -113,10 +111,27 @@ impl<T: LevelTable> LevelCursor<T> {
         Ok(())
     }
 
-    /// Goes to the last entry of the last table before index `end` that has one.
+    /// Has the cursor of the first table that can hold `target` or something after it `seek`.
+    #[inline]
+    fn seek_by(&mut self, target: &[u8], seek: impl FnOnce(&mut T::Cursor) -> Result<()>) -> Result<()> {
+        self.valid = false;
+        let i = self.table_at(target);
+        if self.tables.get(i).is_none_or(|table| self.scope.is_above(&self.compare, table.smallest())) {
+            return Ok(());
+        }
+        let child = self.open(i);
+        seek(child)?;
+        if child.valid() {
+            self.valid = true;
+            return Ok(());
+        }
+        self.enter_first(i + 1)
+    }
+
+    /// Goes to the last entry of the last table before index `end` that has one, as far as they are in scope.
     fn enter_last(&mut self, mut end: usize) -> Result<()> {
         self.valid = false;
-        while end > 0 {
+        while end > 0 && !self.scope.is_below(&self.compare, self.tables[end - 1].largest()) {
             end -= 1;
             let child = self.open(end);
             child.seek_to_last()?;
@@ -149,6 +164,14 @@ impl<T: LevelTable> EntryCursor for LevelCursor<T> {
         Ok(())
     }
 
+    fn set_scope(&mut self, scope: &Scope) {
+        self.scope = scope.clone();
+        self.valid = false;
+        if let Some(child) = &mut self.child {
+            child.set_scope(scope);
+        }
+    }
+
     #[inline]
     fn valid(&self) -> bool {
         self.valid
@@ -159,37 +182,18 @@ impl<T: LevelTable> EntryCursor for LevelCursor<T> {
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
-        self.enter_last(self.tables.len())
+        match self.scope.clone().high() {
+            Bound::Unbounded => self.enter_last(self.tables.len()),
+            Bound::Included(high) | Bound::Excluded(high) => self.seek_for_prev(high),
+        }
     }
 
     fn seek(&mut self, target: &[u8]) -> Result<()> {
-        self.valid = false;
-        let i = self.table_at(target);
-        if i == self.tables.len() {
-            return Ok(());
-        }
-        let child = self.open(i);
-        child.seek(target)?;
-        if child.valid() {
-            self.valid = true;
-            return Ok(());
-        }
-        self.enter_first(i + 1)
+        self.seek_by(target, |child| child.seek(target))
     }
 
     fn seek_version(&mut self, target: &[u8], seq: SeqNo) -> Result<()> {
-        self.valid = false;
-        let i = self.table_at(target);
-        if i == self.tables.len() {
-            return Ok(());
-        }
-        let child = self.open(i);
-        child.seek_version(target, seq)?;
-        if child.valid() {
-            self.valid = true;
-            return Ok(());
-        }
-        self.enter_first(i + 1)
+        self.seek_by(target, |child| child.seek_version(target, seq))
     }
 
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {

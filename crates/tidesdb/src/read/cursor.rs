@@ -1,7 +1,7 @@
 //! A [`Cursor`]: manual positioning over one moment in time, owned, `Send + 'static`.
 
 use std::cmp::Ordering;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use tidesdb_memtable::Memtable;
@@ -16,7 +16,7 @@ use crate::options::ReadOptions;
 use crate::ranges::{Hidden, RangeSet, RangeTombstone, SharedRanges};
 use crate::shared::Shared;
 use crate::sources::Source;
-use crate::types::{Comparator, EntryCursor, Kind, RowSpan, SEQ_MAX, SeqNo, Slice, Stamp};
+use crate::types::{Comparator, EntryCursor, Kind, RowSpan, SEQ_MAX, Scope, SeqNo, Slice, Stamp};
 use crate::{Error, Result};
 
 /// Walks the keys of a family as they were at one moment. Seeking again costs no allocation.
@@ -40,13 +40,12 @@ pub struct Cursor {
     shared: Arc<Shared>,
     family: Arc<FamilyCore>,
     view: Arc<ReadView>,
-    inner: Walk,
+    pub(super) inner: Walk,
     seq: SeqNo,
     /// Whether the view surely holds every commit up to `seq`. A memtable may be made between the taking of the view and of the
     /// number; to this reader it is as if it came a little earlier, but not to others.
     complete: bool,
     moment: Moment,
-    options: ReadOptions,
     /// Writes of the transaction that the cursor belongs to.
     own: Option<OwnReads>,
     /// Notes what the cursor looks at.
@@ -55,8 +54,6 @@ pub struct Cursor {
     resolved: Option<Slice>,
     /// Rows that were read ahead; `inner` comes after them then.
     ahead: Ahead,
-    /// Whether an [`super::Iter`] has positioned it.
-    pub(super) placed: bool,
 }
 
 /// What a cursor stands on.
@@ -160,7 +157,7 @@ impl Cursor {
         }
         let seq = moment.seq(shared);
         let inner = Self::merged(family, &view, (seq, shared.now_secs()), own.as_ref());
-        Ok(Self {
+        let mut cursor = Self {
             shared: Arc::clone(shared),
             family: Arc::clone(family),
             complete: before == seq || family.is_written_in(&view),
@@ -168,14 +165,16 @@ impl Cursor {
             inner,
             seq,
             moment,
-            options,
             // What a transaction looks at is noted row by row.
             ahead: Ahead::new(own.is_none() && track.is_none()),
             own,
             track,
             resolved: None,
-            placed: false,
-        })
+        };
+        if options.keys_only {
+            cursor.set_keys_only();
+        }
+        Ok(cursor)
     }
 
     /// What a reader at `seq` and time `now` sees of `view`.
@@ -217,27 +216,56 @@ impl Cursor {
     /// A second cursor over the same moment, and as of the same time.
     pub(super) fn sibling(&self) -> Self {
         let moment = (self.seq, self.inner.now());
+        let mut inner = Self::merged(&self.family, &self.view, moment, self.own.as_ref());
+        inner.set_scope(self.inner.scope());
         Self {
             shared: Arc::clone(&self.shared),
             family: Arc::clone(&self.family),
             view: Arc::clone(&self.view),
-            inner: Self::merged(&self.family, &self.view, moment, self.own.as_ref()),
+            inner,
             seq: self.seq,
             complete: self.complete,
             moment: self.moment.clone(),
-            options: self.options,
             own: self.own.clone(),
             track: self.track.as_ref().map(Track::sibling),
             resolved: None,
             ahead: self.ahead.sibling(),
-            placed: false,
         }
     }
 
-    /// Only what is within these bounds counts as looked at.
-    pub(super) fn clip(&mut self, low: &Bound<Vec<u8>>, high: &Bound<Vec<u8>>) {
+    /// Limits the cursor to the keys in `range`, in the order of the family; the position is lost. What lies beyond is not read, and
+    /// deleted keys there cost nothing.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// for key in ["a", "b", "c"] { db.put(key.as_bytes(), b"")?; }
+    /// let mut cursor = db.cursor()?;
+    /// cursor.set_range("a".."c");
+    /// cursor.seek_to_last()?;
+    /// assert_eq!(cursor.key(), b"b");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_range<B: AsRef<[u8]>>(&mut self, range: impl RangeBounds<B>) {
+        let mut scope = self.inner.scope().clone();
+        let (low, high) = (range.start_bound().map(AsRef::as_ref), range.end_bound().map(AsRef::as_ref));
+        scope.set_range(self.order(), low, high);
+        self.set_scope(&scope);
+    }
+
+    /// Reads no value from now on; the position is lost.
+    pub(super) fn set_keys_only(&mut self) {
+        let mut scope = self.inner.scope().clone();
+        scope.keys_only = true;
+        self.set_scope(&scope);
+    }
+
+    /// Limits every layer of the cursor, and what it notes as read.
+    fn set_scope(&mut self, scope: &Scope) {
+        self.leave();
+        self.inner.set_scope(scope);
         if let Some(track) = &mut self.track {
-            track.clip(low, high);
+            track.clip(scope);
         }
     }
 
@@ -247,7 +275,9 @@ impl Cursor {
     /// `NotFound` for a dropped family, `Closed`.
     pub fn refresh(&mut self) -> Result<()> {
         let own = (self.own.clone(), self.track.as_ref().map(Track::sibling));
-        *self = Self::in_transaction(&self.shared, &self.family, self.moment.clone(), own, self.options)?;
+        let (scope, options) = (self.inner.scope().clone(), ReadOptions::default());
+        *self = Self::in_transaction(&self.shared, &self.family, self.moment.clone(), own, options)?;
+        self.set_scope(&scope);
         Ok(())
     }
 
@@ -471,7 +501,7 @@ impl Cursor {
         if self.ahead.is_active() {
             return Ok(self.ahead.row());
         }
-        if self.options.keys_only || !self.valid() {
+        if self.inner.scope().keys_only || !self.valid() {
             return Err(no_value());
         }
         let (key, kind, value) = self.inner.entry()?;

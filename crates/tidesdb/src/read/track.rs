@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::spans::{Span, Spans, is_after, is_before};
 use crate::family::FamilyCore;
+use crate::types::Scope;
 
 /// Records the span that one cursor reads.
 #[derive(Debug)]
@@ -51,9 +52,9 @@ impl Track {
         Self { spans, family, slot: None, low, high, edge: Edge::Elsewhere }
     }
 
-    /// Nothing outside of these bounds counts as read from now on.
-    pub(super) fn clip(&mut self, low: &Bound<Vec<u8>>, high: &Bound<Vec<u8>>) {
-        (self.low, self.high) = (low.clone(), high.clone());
+    /// Nothing out of `scope` counts as read from now on.
+    pub(super) fn clip(&mut self, scope: &Scope) {
+        (self.low, self.high) = (scope.low().map(<[u8]>::to_vec), scope.high().map(<[u8]>::to_vec));
     }
 
     /// The cursor was placed: from `from` forward to `landed`, or to the end.
