@@ -73,17 +73,17 @@ impl<T: LevelTable> LevelCursor<T> {
     }
 
     /// The cursor of table `i`, opened if it is not.
+    #[inline]
     fn open(&mut self, i: usize) -> &mut T::Cursor {
-        let child = match self.child.take() {
-            Some(child) if self.open == i => child,
-            _ => {
-                let mut child = self.tables[i].cursor();
-                child.set_scope(&self.scope);
-                child
-            }
-        };
-        self.open = i;
-        self.child.insert(child)
+        if self.open != i {
+            self.child = None;
+            self.open = i;
+        }
+        self.child.get_or_insert_with(|| {
+            let mut child = self.tables[i].cursor();
+            child.set_scope(&self.scope);
+            child
+        })
     }
 
     #[inline]
