@@ -1,8 +1,9 @@
 //! Which keys a command is about, and walking them in the order of the family.
 
 use std::ffi::OsString;
+use std::ops::Bound;
 
-use tidesdb::{Cursor, Family, ReadOptions};
+use tidesdb::{Family, ReadOptions};
 
 use crate::failure::{Failure, Outcome};
 use crate::session::Session;
@@ -73,12 +74,14 @@ impl Range {
         mut visit: impl FnMut(&[u8], &[u8], u32) -> Outcome<bool>,
     ) -> Outcome<u64> {
         let mut cursor = family.cursor_with(&ReadOptions { keys_only: !values })?;
+        cursor.set_range::<Vec<u8>>(self.bounds());
+        if self.reverse {
+            cursor.seek_to_last()?
+        } else {
+            cursor.seek_to_first()?
+        }
         let mut rows = 0;
-        self.place(family, &mut cursor)?;
-        while cursor.valid()
-            && self.limit.is_none_or(|limit| rows < limit)
-            && self.holds(family, cursor.key())
-        {
+        while cursor.valid() && self.limit.is_none_or(|limit| rows < limit) {
             rows += 1;
             let expiry = cursor.expiry();
             let more = if values {
@@ -95,32 +98,11 @@ impl Range {
         Ok(rows)
     }
 
-    /// Puts the cursor on the first key of the walk, if there is one.
-    fn place(&self, family: &Family, cursor: &mut Cursor) -> Outcome<()> {
-        let low = self.low.as_ref().or(Some(&self.prefix)).filter(|low| !low.is_empty());
-        if !self.reverse {
-            match low {
-                Some(low) => cursor.seek(low)?,
-                None => cursor.seek_to_first()?,
-            }
-            return Ok(());
-        }
+    fn bounds(&self) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+        let low = self.low.as_ref().unwrap_or(&self.prefix);
         let high = self.high.clone().or_else(|| after(&self.prefix));
-        let Some(high) = high.filter(|high| !high.is_empty()) else {
-            return Ok(cursor.seek_to_last()?);
-        };
-        cursor.seek_for_prev(&high)?;
-        if cursor.valid() && family.options().comparator.compare(cursor.key(), &high).is_eq() {
-            cursor.prev()?;
-        }
-        Ok(())
-    }
-
-    fn holds(&self, family: &Family, key: &[u8]) -> bool {
-        let order = &family.options().comparator;
-        key.starts_with(&self.prefix)
-            && self.low.as_ref().is_none_or(|low| order.compare(key, low).is_ge())
-            && self.high.as_ref().is_none_or(|high| order.compare(key, high).is_lt())
+        let low = if low.is_empty() { Bound::Unbounded } else { Bound::Included(low.clone()) };
+        (low, high.map_or(Bound::Unbounded, Bound::Excluded))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::Result;
 use crate::codec::key_hash;
 use crate::merge::{LevelCursor, LevelTable, MergeSource};
 use crate::sst::{Table, TableCursor};
-use crate::types::{Comparator, EntryCursor, Kind, Rows, SeqNo, Sight, Stamp, Stored};
+use crate::types::{Comparator, EntryCursor, Kind, Rows, Scope, SeqNo, Sight, Stamp, Stored};
 use crate::version;
 
 /// A table in a version.
@@ -149,6 +149,16 @@ impl EntryCursor for Source {
             Self::Table(c) => c.skip_older(below, until),
             Self::Level(c) => c.skip_older(below, until),
             Self::Run(c) => c.skip_older(below, until),
+        }
+    }
+
+    fn set_scope(&mut self, scope: &Scope) {
+        match self {
+            // A step in memory costs no more than to look whether it is worth one.
+            Self::Memtable(_) | Self::Own(..) => {}
+            Self::Table(c) => c.set_scope(scope),
+            Self::Level(c) => c.set_scope(scope),
+            Self::Run(c) => c.set_scope(scope),
         }
     }
 

@@ -16,7 +16,7 @@ use std::cmp::Ordering;
 
 use super::MergeSource;
 use crate::Result;
-use crate::types::{Comparator, EntryCursor, Rows, SeqNo, Sight, Stamp, Stored};
+use crate::types::{Comparator, EntryCursor, Rows, Scope, SeqNo, Sight, Stamp, Stored};
 
 const NONE: usize = usize::MAX;
 
@@ -423,6 +423,11 @@ impl<C: MergeSource> EntryCursor for MergeCursor<C> {
         }
         self.settle();
         Ok(())
+    }
+
+    fn set_scope(&mut self, scope: &Scope) {
+        self.clear(true);
+        self.children.iter_mut().for_each(|child| child.set_scope(scope));
     }
 
     #[inline]

@@ -5,7 +5,7 @@
 
 use crate::Result;
 use crate::ranges::{Hidden, tighter};
-use crate::types::{Comparator, EntryCursor, Rows, SeqNo, Sight, Stamp, Stored};
+use crate::types::{Comparator, EntryCursor, Rows, Scope, SeqNo, Sight, Stamp, Stored};
 
 /// Hidden entries to step over before trying to skip whole tables and blocks.
 const LEAP_AFTER: u64 = 8;
@@ -16,12 +16,13 @@ pub struct HidingCursor<C> {
     inner: C,
     order: Comparator,
     hidden: Option<Hidden>,
+    scope: Scope,
 }
 
 impl<C: EntryCursor> HidingCursor<C> {
     /// Creates a cursor over `inner` without the entries that `hidden` covers.
     pub fn new(inner: C, order: Comparator, hidden: Option<Hidden>) -> Self {
-        Self { inner, order, hidden }
+        Self { inner, order, hidden, scope: Scope::default() }
     }
 
     #[inline]
@@ -47,7 +48,7 @@ impl<C: EntryCursor> HidingCursor<C> {
     fn skip_forwards(&mut self) -> Result<()> {
         let mut steps = 0u64;
         let mut leap_at = LEAP_AFTER;
-        while self.is_hidden() {
+        while self.is_hidden() && !self.scope.is_above(&self.order, self.inner.key()) {
             self.inner.next_key()?; // older versions of this key are hidden too
             steps += 1;
             if steps < leap_at || !self.is_hidden() {
@@ -55,7 +56,8 @@ impl<C: EntryCursor> HidingCursor<C> {
             }
             let Some(hidden) = &self.hidden else { continue };
             let piece = hidden.pieces();
-            self.inner.skip_older(hidden.below(), hidden.high())?;
+            let until = nearer(&self.order, hidden.high(), self.scope.end());
+            self.inner.skip_older(hidden.below(), until)?;
             // If the skip did not help, the next attempt comes after eight times as many steps.
             (steps, leap_at) = match self.is_hidden() && self.pieces() == piece {
                 true => (steps, leap_at * 8),
@@ -66,14 +68,24 @@ impl<C: EntryCursor> HidingCursor<C> {
     }
 
     fn skip_backwards(&mut self) -> Result<()> {
-        while self.is_hidden() {
+        while self.is_hidden() && !self.scope.is_below(&self.order, self.inner.key()) {
             self.inner.prev()?;
         }
         Ok(())
     }
 }
 
+/// The lower one of two upper borders.
+fn nearer<'a>(order: &Comparator, a: Option<&'a [u8]>, b: Option<&'a [u8]>) -> Option<&'a [u8]> {
+    tighter(a, b, |a, b| order.compare(a, b).is_le())
+}
+
 impl<C: EntryCursor> EntryCursor for HidingCursor<C> {
+    fn set_scope(&mut self, scope: &Scope) {
+        self.scope = scope.clone();
+        self.inner.set_scope(scope);
+    }
+
     #[inline]
     fn valid(&self) -> bool {
         self.inner.valid()
@@ -111,8 +123,7 @@ impl<C: EntryCursor> EntryCursor for HidingCursor<C> {
         }
         // Stops where the next range may hide entries: there a whole range may be skipped.
         let high = self.hidden.as_ref().and_then(Hidden::high);
-        let nearer = |until: &[u8], high: &[u8]| self.order.compare(until, high).is_le();
-        let passed = self.inner.skip_dead(seq, tighter(until, high, nearer), most)?;
+        let passed = self.inner.skip_dead(seq, nearer(&self.order, until, high), most)?;
         if passed > 0 {
             self.forwards()?;
         }

@@ -3,11 +3,12 @@
 //! Invariant: when valid, the child stands on an entry of table `open`. No key has versions in two tables, so the
 //! versions of a key are never spread over neighbouring tables.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use super::MergeSource;
 use crate::Result;
-use crate::types::{Comparator, EntryCursor, Rows, SEQ_MAX, SeqNo, Sight, Stamp, Stored};
+use crate::types::{Comparator, EntryCursor, Rows, SEQ_MAX, Scope, SeqNo, Sight, Stamp, Stored};
 
 /// A table of a level.
 pub trait LevelTable: Send + Sync {
@@ -23,11 +24,7 @@ pub trait LevelTable: Send + Sync {
     fn largest(&self) -> &[u8];
     /// Returns a new cursor over the table, not positioned.
     fn cursor(&self) -> Self::Cursor;
-    /// Points `cursor`, possibly of another table, at this one. Override it if that saves buffers.
-    fn reuse(&self, cursor: &mut Self::Cursor) {
-        *cursor = self.cursor();
-    }
-    /// Returns whether the table may hold a version of exactly `key`; see [`MergeSource::may_contain`].
+    /// Whether the table may hold a version of exactly `key`; see [`MergeSource::may_contain`].
     fn may_contain(&self, key: &[u8]) -> bool {
         let _ = key;
         true
@@ -44,6 +41,7 @@ pub struct LevelCursor<T: LevelTable> {
     open: usize,
     /// Whether the child stands on the current entry.
     valid: bool,
+    scope: Scope,
 }
 
 impl<T: LevelTable> LevelCursor<T> {
@@ -55,7 +53,7 @@ impl<T: LevelTable> LevelCursor<T> {
                 .zip(tables.iter().skip(1))
                 .all(|(a, b)| compare.compare(a.largest(), b.smallest()).is_lt())
         );
-        Self { compare, tables, child: None, open: 0, valid: false }
+        Self { compare, tables, child: None, open: 0, valid: false, scope: Scope::default() }
     }
 
     /// Returns the index of the first table whose last key is at or after `target`, or the number of tables.
@@ -75,17 +73,17 @@ impl<T: LevelTable> LevelCursor<T> {
     }
 
     /// Returns the cursor of table `i`, opening it if needed.
+    #[inline]
     fn open(&mut self, i: usize) -> &mut T::Cursor {
-        let child = match self.child.take() {
-            Some(child) if self.open == i => child,
-            Some(mut child) => {
-                self.tables[i].reuse(&mut child);
-                child
-            }
-            None => self.tables[i].cursor(),
-        };
-        self.open = i;
-        self.child.insert(child)
+        if self.open != i {
+            self.child = None;
+            self.open = i;
+        }
+        self.child.get_or_insert_with(|| {
+            let mut child = self.tables[i].cursor();
+            child.set_scope(&self.scope);
+            child
+        })
     }
 
     #[inline]
@@ -101,7 +99,7 @@ impl<T: LevelTable> LevelCursor<T> {
     /// Moves to the first entry of table `i` or, if it has none, of a later table.
     fn enter_first(&mut self, mut i: usize) -> Result<()> {
         self.valid = false;
-        while i < self.tables.len() {
+        while self.tables.get(i).is_some_and(|table| !self.scope.is_above(&self.compare, table.smallest())) {
             let child = self.open(i);
             child.seek_to_first()?;
             if child.valid() {
@@ -113,10 +111,27 @@ impl<T: LevelTable> LevelCursor<T> {
         Ok(())
     }
 
-    /// Moves to the last entry of the last nonempty table before index `end`.
+    /// Has the cursor of the first table that can hold `target` or something after it `seek`.
+    #[inline]
+    fn seek_by(&mut self, target: &[u8], seek: impl FnOnce(&mut T::Cursor) -> Result<()>) -> Result<()> {
+        self.valid = false;
+        let i = self.table_at(target);
+        if self.tables.get(i).is_none_or(|table| self.scope.is_above(&self.compare, table.smallest())) {
+            return Ok(());
+        }
+        let child = self.open(i);
+        seek(child)?;
+        if child.valid() {
+            self.valid = true;
+            return Ok(());
+        }
+        self.enter_first(i + 1)
+    }
+
+    /// Goes to the last entry of the last table before index `end` that has one, as far as they are in scope.
     fn enter_last(&mut self, mut end: usize) -> Result<()> {
         self.valid = false;
-        while end > 0 {
+        while end > 0 && !self.scope.is_below(&self.compare, self.tables[end - 1].largest()) {
             end -= 1;
             let child = self.open(end);
             child.seek_to_last()?;
@@ -149,6 +164,14 @@ impl<T: LevelTable> EntryCursor for LevelCursor<T> {
         Ok(())
     }
 
+    fn set_scope(&mut self, scope: &Scope) {
+        self.scope = scope.clone();
+        self.valid = false;
+        if let Some(child) = &mut self.child {
+            child.set_scope(scope);
+        }
+    }
+
     #[inline]
     fn valid(&self) -> bool {
         self.valid
@@ -159,37 +182,18 @@ impl<T: LevelTable> EntryCursor for LevelCursor<T> {
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
-        self.enter_last(self.tables.len())
+        match self.scope.clone().high() {
+            Bound::Unbounded => self.enter_last(self.tables.len()),
+            Bound::Included(high) | Bound::Excluded(high) => self.seek_for_prev(high),
+        }
     }
 
     fn seek(&mut self, target: &[u8]) -> Result<()> {
-        self.valid = false;
-        let i = self.table_at(target);
-        if i == self.tables.len() {
-            return Ok(());
-        }
-        let child = self.open(i);
-        child.seek(target)?;
-        if child.valid() {
-            self.valid = true;
-            return Ok(());
-        }
-        self.enter_first(i + 1)
+        self.seek_by(target, |child| child.seek(target))
     }
 
     fn seek_version(&mut self, target: &[u8], seq: SeqNo) -> Result<()> {
-        self.valid = false;
-        let i = self.table_at(target);
-        if i == self.tables.len() {
-            return Ok(());
-        }
-        let child = self.open(i);
-        child.seek_version(target, seq)?;
-        if child.valid() {
-            self.valid = true;
-            return Ok(());
-        }
-        self.enter_first(i + 1)
+        self.seek_by(target, |child| child.seek_version(target, seq))
     }
 
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {

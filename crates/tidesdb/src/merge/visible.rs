@@ -5,8 +5,10 @@
 //! after iteration has left the key, so the version is copied to buffers. A key with many versions is positioned by a
 //! seek instead. The buffers are reused: no allocations once they have grown.
 
+use std::ops::Bound;
+
 use crate::Result;
-use crate::types::{Comparator, EntryCursor, KeyBorder, Rows, SeqNo, Sight, Stamp, Stored};
+use crate::types::{Comparator, EntryCursor, Rows, Scope, SeqNo, Sight, Stamp, Stored};
 
 /// Versions to step over before the cursor seeks past the remaining ones of their key.
 const WALK_MAX: usize = 32;
@@ -28,10 +30,8 @@ pub struct VisibleCursor<C> {
     compare: Comparator,
     snapshot: SeqNo,
     now: u32,
-    keys_only: bool,
+    scope: Scope,
     place: Place,
-    lower: KeyBorder,
-    upper: KeyBorder,
     stash: Stash,
     hidden: u64,
     /// Start of the deleted keys that the current scan passes.
@@ -70,10 +70,8 @@ impl<C: EntryCursor> VisibleCursor<C> {
             compare,
             snapshot,
             now,
-            keys_only: false,
+            scope: Scope::default(),
             place: Place::Nowhere,
-            lower: KeyBorder::default(),
-            upper: KeyBorder::default(),
             stash: Stash::default(),
             hidden: 0,
             desert_start: Vec::new(),
@@ -93,18 +91,10 @@ impl<C: EntryCursor> VisibleCursor<C> {
         self.place = Place::Nowhere;
     }
 
-    /// Restricts the cursor to keys from `lower` (inclusive) to `upper` (exclusive). The cursor must be positioned
-    /// again.
-    pub fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
-        self.lower.assign(lower);
-        self.upper.assign(upper);
-        self.place = Place::Nowhere;
-    }
-
-    /// With `true`, values are not copied when iterating backward: [`EntryCursor::entry`] and [`EntryCursor::value`]
-    /// must not be called.
-    pub fn set_keys_only(&mut self, keys_only: bool) {
-        self.keys_only = keys_only;
+    /// What is shown: only keys within the bounds, and with `keys_only` no values: [`EntryCursor::entry`] and [`EntryCursor::value`]
+    /// must not be called then.
+    pub fn scope(&self) -> &Scope {
+        &self.scope
     }
 
     /// Returns how many keys were skipped since creation because their newest version was a tombstone or had expired.
@@ -134,20 +124,10 @@ impl<C: EntryCursor> VisibleCursor<C> {
         if self.compare.is_bytewise() { a == b } else { self.compare.compare(a, b).is_eq() }
     }
 
+    /// Whether the inner cursor stands above the scope. Where there is no upper bound, its key is not looked at.
     #[inline]
-    fn beyond_upper(&self, key: &[u8]) -> bool {
-        self.upper.get().is_some_and(|upper| self.compare.compare(key, upper).is_ge())
-    }
-
-    /// Returns whether the inner cursor stands beyond the upper bound. Does not read the key if there is no bound.
-    #[inline]
-    fn is_beyond_upper(&self) -> bool {
-        self.upper.get().is_some() && self.beyond_upper(self.inner.key())
-    }
-
-    #[inline]
-    fn below_lower(&self, key: &[u8]) -> bool {
-        self.lower.get().is_some_and(|lower| self.compare.compare(key, lower).is_lt())
+    fn is_above(&self) -> bool {
+        self.scope.is_bounded() && self.scope.is_above(&self.compare, self.inner.key())
     }
 
     #[inline]
@@ -212,7 +192,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
         let mut newer = 0;
         let mut dead = 0;
         loop {
-            if !self.inner.valid() || self.is_beyond_upper() {
+            if !self.inner.valid() || self.is_above() {
                 self.leave_desert(dead);
                 return Ok(());
             }
@@ -241,7 +221,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
             }
             self.inner.next_key()?;
             if dead >= DESERT_NOTED {
-                let passed = self.inner.skip_dead(self.snapshot, self.upper.get(), u64::MAX)?;
+                let passed = self.inner.skip_dead(self.snapshot, self.scope.end(), u64::MAX)?;
                 dead += passed as usize;
                 self.hidden += passed;
             }
@@ -255,12 +235,15 @@ impl<C: EntryCursor> VisibleCursor<C> {
     /// # Errors
     /// Errors of reading past the copied rows; the cursor is then invalid.
     pub fn take_rows(&mut self, rows: &mut Rows) -> Result<()> {
-        if self.place != Place::OnEntry || self.upper.get().is_some() || self.keys_only {
+        let end = self.scope.end();
+        let is_bounded = self.scope.high() != Bound::Unbounded;
+        if self.place != Place::OnEntry || self.scope.keys_only || (is_bounded && !self.compare.is_bytewise())
+        {
             return Ok(());
         }
         let sight = Sight { seq: self.snapshot, now: self.now };
         self.place = Place::Nowhere;
-        self.inner.copy_rows(sight, None, rows)?;
+        self.inner.copy_rows(sight, end, rows)?;
         if rows.is_empty() {
             self.place = Place::OnEntry;
         }
@@ -285,7 +268,13 @@ impl<C: EntryCursor> VisibleCursor<C> {
 
     #[cold]
     fn note_desert(&mut self) {
-        let end = self.inner.valid().then(|| self.inner.key().to_vec());
+        // Sources may have ended at the upper bound.
+        let end = match self.scope.high() {
+            Bound::Unbounded => self.inner.valid().then(|| self.inner.key().to_vec()),
+            Bound::Excluded(key) if !self.valid() => Some(key.to_vec()),
+            _ if !self.valid() => return,
+            _ => Some(self.inner.key().to_vec()),
+        };
         self.desert = Some(Desert { start: self.desert_start.clone(), end });
     }
 
@@ -302,7 +291,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
 
     /// Moves backward from the oldest version of some key to the first visible key.
     fn find_backward(&mut self) -> Result<()> {
-        while self.inner.valid() && !self.below_lower(self.inner.key()) {
+        while self.inner.valid() && !self.scope.is_below(&self.compare, self.inner.key()) {
             self.remember_key();
             if self.show_key_backward()? {
                 return Ok(());
@@ -361,7 +350,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
     fn keep_version(&mut self, stamp: Stamp) -> Result<()> {
         self.stash.stamp = stamp;
         self.stash.value.clear();
-        if !self.keys_only {
+        if !self.scope.keys_only {
             self.stash.value.extend_from_slice(self.inner.value()?);
         }
         Ok(())
@@ -374,40 +363,47 @@ impl<C: EntryCursor> EntryCursor for VisibleCursor<C> {
         self.place != Place::Nowhere
     }
 
+    fn set_scope(&mut self, scope: &Scope) {
+        self.scope = scope.clone();
+        self.place = Place::Nowhere;
+        self.inner.set_scope(scope);
+    }
+
     fn seek_to_first(&mut self) -> Result<()> {
         self.place = Place::Nowhere;
-        if let Some(lower) = self.lower.get() {
-            self.inner.seek(lower)?;
-        } else {
-            self.inner.seek_to_first()?;
+        match self.scope.low() {
+            Bound::Unbounded => self.inner.seek_to_first()?,
+            Bound::Included(low) | Bound::Excluded(low) => self.inner.seek(low)?,
+        }
+        if self.inner.valid() && self.scope.is_below(&self.compare, self.inner.key()) {
+            self.inner.next_key()?;
         }
         self.find_forward()
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
         self.place = Place::Nowhere;
-        if let Some(upper) = self.upper.get() {
-            self.inner.seek_for_prev(upper)?;
-            if self.inner.valid() && self.is_beyond_upper() {
-                self.remember_key();
-                self.leave_backward()?;
-            }
-        } else {
-            self.inner.seek_to_last()?;
+        match self.scope.high() {
+            Bound::Unbounded => self.inner.seek_to_last()?,
+            Bound::Included(high) | Bound::Excluded(high) => self.inner.seek_for_prev(high)?,
+        }
+        if self.inner.valid() && self.is_above() {
+            self.remember_key();
+            self.leave_backward()?;
         }
         self.find_backward()
     }
 
     /// Moves to the first visible key at or after `target` and within the bounds.
     fn seek(&mut self, target: &[u8]) -> Result<()> {
+        if self.scope.is_below(&self.compare, target) {
+            return self.seek_to_first();
+        }
         self.place = Place::Nowhere;
-        if self.beyond_upper(target) {
+        if self.scope.is_above(&self.compare, target) {
             return Ok(());
         }
-        match self.lower.get() {
-            Some(lower) if self.compare.compare(target, lower).is_lt() => self.inner.seek(lower)?,
-            _ => self.inner.seek(target)?,
-        }
+        self.inner.seek(target)?;
         self.find_forward()
     }
 
@@ -423,11 +419,11 @@ impl<C: EntryCursor> EntryCursor for VisibleCursor<C> {
 
     /// Moves to the last visible key at or before `target` and within the bounds.
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
-        if self.beyond_upper(target) {
+        if self.scope.is_above(&self.compare, target) {
             return self.seek_to_last();
         }
         self.place = Place::Nowhere;
-        if self.below_lower(target) {
+        if self.scope.is_below(&self.compare, target) {
             return Ok(());
         }
         self.inner.seek_for_prev(target)?;

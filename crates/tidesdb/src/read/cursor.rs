@@ -1,7 +1,7 @@
 //! [`Cursor`]: manual positioning at one read timestamp. Owned, `Send + 'static`.
 
 use std::cmp::Ordering;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use tidesdb_memtable::Memtable;
@@ -16,7 +16,7 @@ use crate::options::ReadOptions;
 use crate::ranges::{Hidden, RangeSet, RangeTombstone, SharedRanges};
 use crate::shared::ReadCtx;
 use crate::sources::Source;
-use crate::types::{Comparator, EntryCursor, Kind, RowSpan, SEQ_MAX, SeqNo, Slice, Stamp};
+use crate::types::{Comparator, EntryCursor, Kind, RowSpan, SEQ_MAX, Scope, SeqNo, Slice, Stamp};
 use crate::{Error, Result};
 
 /// Iterates over the keys of a family at one read timestamp. Seeking again does not allocate.
@@ -41,14 +41,13 @@ pub struct Cursor {
     reads: Arc<ReadCtx>,
     family: Arc<FamilyCore>,
     view: Arc<ReadView>,
-    inner: Walk,
+    pub(super) inner: Walk,
     seq: SeqNo,
     /// True if `view` certainly contains every commit up to `seq`. If a new memtable begins after the view was taken
     /// and before `seq` was read, its commits are missing. This reader then sees a slightly older state, but dead
     /// ranges discovered from it would be wrong for other readers.
     complete: bool,
     moment: Moment,
-    options: ReadOptions,
     /// Writes of the transaction that owns the cursor.
     own: Option<OwnReads>,
     /// Records the keys that the cursor reads.
@@ -57,8 +56,6 @@ pub struct Cursor {
     resolved: Option<Slice>,
     /// Buffered rows of read-ahead. While there are some, `inner` stands after them.
     ahead: Ahead,
-    /// Whether an [`super::Iter`] has positioned the cursor.
-    pub(super) placed: bool,
 }
 
 /// The cursor under a [`Cursor`]: shows of each key the version visible to the reader.
@@ -164,7 +161,7 @@ impl Cursor {
         }
         let seq = moment.seq(reads);
         let inner = Self::merged(family, &view, (seq, reads.now_secs()), own.as_ref());
-        Ok(Self {
+        let mut cursor = Self {
             reads: Arc::clone(reads),
             family: Arc::clone(family),
             complete: before == seq || family.is_written_in(&view),
@@ -172,14 +169,16 @@ impl Cursor {
             inner,
             seq,
             moment,
-            options,
             // A transaction records each row it reads, so rows are not copied in advance.
             ahead: Ahead::new(own.is_none() && track.is_none()),
             own,
             track,
             resolved: None,
-            placed: false,
-        })
+        };
+        if options.keys_only {
+            cursor.set_keys_only();
+        }
+        Ok(cursor)
     }
 
     /// Returns a cursor over what a reader at `seq` and time `now` sees in `view`.
@@ -221,27 +220,56 @@ impl Cursor {
     /// Creates a second cursor at the same read timestamp and the same expiry time.
     pub(super) fn sibling(&self) -> Self {
         let moment = (self.seq, self.inner.now());
+        let mut inner = Self::merged(&self.family, &self.view, moment, self.own.as_ref());
+        inner.set_scope(self.inner.scope());
         Self {
             reads: Arc::clone(&self.reads),
             family: Arc::clone(&self.family),
             view: Arc::clone(&self.view),
-            inner: Self::merged(&self.family, &self.view, moment, self.own.as_ref()),
+            inner,
             seq: self.seq,
             complete: self.complete,
             moment: self.moment.clone(),
-            options: self.options,
             own: self.own.clone(),
             track: self.track.as_ref().map(Track::sibling),
             resolved: None,
             ahead: self.ahead.sibling(),
-            placed: false,
         }
     }
 
-    /// Restricts what counts as read to these bounds.
-    pub(super) fn clip(&mut self, low: &Bound<Vec<u8>>, high: &Bound<Vec<u8>>) {
+    /// Limits the cursor to the keys in `range`, in the order of the family; the position is lost. What lies beyond is not read, and
+    /// deleted keys there cost nothing.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// for key in ["a", "b", "c"] { db.put(key.as_bytes(), b"")?; }
+    /// let mut cursor = db.cursor()?;
+    /// cursor.set_range("a".."c");
+    /// cursor.seek_to_last()?;
+    /// assert_eq!(cursor.key(), b"b");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_range<B: AsRef<[u8]>>(&mut self, range: impl RangeBounds<B>) {
+        let mut scope = self.inner.scope().clone();
+        let (low, high) = (range.start_bound().map(AsRef::as_ref), range.end_bound().map(AsRef::as_ref));
+        scope.set_range(self.order(), low, high);
+        self.set_scope(&scope);
+    }
+
+    /// Reads no value from now on; the position is lost.
+    pub(super) fn set_keys_only(&mut self) {
+        let mut scope = self.inner.scope().clone();
+        scope.keys_only = true;
+        self.set_scope(&scope);
+    }
+
+    /// Limits every layer of the cursor, and what it notes as read.
+    fn set_scope(&mut self, scope: &Scope) {
+        self.leave();
+        self.inner.set_scope(scope);
         if let Some(track) = &mut self.track {
-            track.clip(low, high);
+            track.clip(scope);
         }
     }
 
@@ -251,7 +279,9 @@ impl Cursor {
     /// `NotFound` for a dropped family, `Closed`.
     pub fn refresh(&mut self) -> Result<()> {
         let own = (self.own.clone(), self.track.as_ref().map(Track::sibling));
-        *self = Self::in_transaction(&self.reads, &self.family, self.moment.clone(), own, self.options)?;
+        let (scope, options) = (self.inner.scope().clone(), ReadOptions::default());
+        *self = Self::in_transaction(&self.reads, &self.family, self.moment.clone(), own, options)?;
+        self.set_scope(&scope);
         Ok(())
     }
 
@@ -476,7 +506,7 @@ impl Cursor {
         if self.ahead.is_active() {
             return Ok(self.ahead.row());
         }
-        if self.options.keys_only || !self.valid() {
+        if self.inner.scope().keys_only || !self.valid() {
             return Err(no_value());
         }
         let (key, kind, value) = self.inner.entry()?;

@@ -17,31 +17,22 @@ use crate::types::{PrefixPlace, Slice};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Iter {
+    /// Stands on the key it has yielded, once it is placed.
     front: Cursor,
+    placed: bool,
+    /// The same from the other end.
     back: Option<Box<Cursor>>,
-    state: State,
+    done: bool,
     keys_only: bool,
-    low: Bound<Vec<u8>>,
-    high: Bound<Vec<u8>>,
     /// Keys without this prefix are skipped.
     prefix: Option<Box<[u8]>>,
-}
-
-/// Progress of an iterator. `front` has yielded the key it stands on, and so has `back`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Fresh,
-    Running,
-    Done,
 }
 
 impl Iter {
     /// Iterates over the keys of `cursor` in `range`, in the family's key order.
     pub(crate) fn new<B: AsRef<[u8]>>(mut cursor: Cursor, range: impl RangeBounds<B>) -> Self {
-        let own = |b: Bound<&B>| b.map(|b| b.as_ref().to_vec());
-        let (low, high) = (own(range.start_bound()), own(range.end_bound()));
-        cursor.clip(&low, &high);
-        Self { low, high, front: cursor, back: None, state: State::Fresh, keys_only: false, prefix: None }
+        cursor.set_range(range);
+        Self { front: cursor, placed: false, back: None, done: false, keys_only: false, prefix: None }
     }
 
     /// Iterates over the keys of `cursor` that begin with `prefix`. A key order that scatters them causes a scan of all
@@ -60,6 +51,9 @@ impl Iter {
     #[must_use]
     pub fn keys_only(mut self) -> Self {
         self.keys_only = true;
+        if !self.placed && self.back.is_none() {
+            self.front.set_keys_only();
+        }
         self
     }
 
@@ -73,72 +67,32 @@ impl Iter {
         Ok((key, value))
     }
 
+    /// Goes one key on; whether there is one that the other end has not come to.
     fn step_front(&mut self) -> Result<bool> {
-        if self.state == State::Fresh || self.front_unplaced() {
-            self.state = State::Running;
-            match &self.low {
-                Bound::Unbounded => self.front.seek_to_first()?,
-                Bound::Included(low) => self.front.seek(low)?,
-                Bound::Excluded(low) => {
-                    self.front.seek(low)?;
-                    if self.front.valid() && self.front.compare_key(low).is_eq() {
-                        self.front.next()?;
-                    }
-                }
-            }
-            self.front.placed = true;
-        } else {
+        if self.placed {
             self.front.next()?;
+        } else {
+            self.placed = true;
+            self.front.seek_to_first()?;
         }
-        let inside = self.front.valid()
-            && match &self.high {
-                Bound::Unbounded => true,
-                Bound::Included(high) => self.front.compare_key(high).is_le(),
-                Bound::Excluded(high) => self.front.compare_key(high).is_lt(),
-            };
-        let met = match &self.back {
-            Some(back) if inside && back.valid() => self.front.compare_key(back.key()).is_ge(),
-            _ => false,
-        };
-        Ok(inside && !met)
-    }
-
-    fn front_unplaced(&self) -> bool {
-        !self.front.placed
+        Ok(self.front.valid() && !self.has_met())
     }
 
     fn step_back(&mut self) -> Result<bool> {
-        let Some(back) = &mut self.back else {
+        if let Some(back) = &mut self.back {
+            back.prev()?;
+        } else {
             let mut back = Box::new(self.front.sibling());
-            match &self.high {
-                Bound::Unbounded => back.seek_to_last()?,
-                Bound::Included(high) => back.seek_for_prev(high)?,
-                Bound::Excluded(high) => {
-                    back.seek_for_prev(high)?;
-                    if back.valid() && back.compare_key(high).is_eq() {
-                        back.prev()?;
-                    }
-                }
-            }
+            back.seek_to_last()?;
             self.back = Some(back);
-            self.state = State::Running;
-            return Ok(self.back_inside());
-        };
-        back.prev()?;
-        Ok(self.back_inside())
+        }
+        Ok(self.back.as_ref().is_some_and(|back| back.valid()) && !self.has_met())
     }
 
-    fn back_inside(&self) -> bool {
-        let Some(back) = self.back.as_ref().filter(|b| b.valid()) else {
-            return false;
-        };
-        let inside = match &self.low {
-            Bound::Unbounded => true,
-            Bound::Included(low) => back.compare_key(low).is_ge(),
-            Bound::Excluded(low) => back.compare_key(low).is_gt(),
-        };
-        let met = self.front.placed && self.front.valid() && back.compare_key(self.front.key()).is_le();
-        inside && !met
+    /// Whether both ends have yielded what is between them.
+    fn has_met(&self) -> bool {
+        let Some(back) = self.back.as_ref().filter(|back| back.valid()) else { return false };
+        self.placed && self.front.valid() && self.front.compare_key(back.key()).is_ge()
     }
 
     /// Returns whether the current key begins with the prefix, or there is none.
@@ -149,7 +103,7 @@ impl Iter {
     }
 
     fn advance(&mut self, from_back: bool) -> Option<Result<(Slice, Slice)>> {
-        if self.state == State::Done {
+        if self.done {
             return None;
         }
         let stepped = loop {
@@ -164,7 +118,7 @@ impl Iter {
             Err(e) => Some(Err(e)),
         };
         if !matches!(out, Some(Ok(_))) {
-            self.state = State::Done;
+            self.done = true;
         }
         out
     }
@@ -185,7 +139,7 @@ impl DoubleEndedIterator for Iter {
 
 impl std::fmt::Debug for Iter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Iter").field("state", &self.state).finish_non_exhaustive()
+        f.debug_struct("Iter").field("done", &self.done).finish_non_exhaustive()
     }
 }
 

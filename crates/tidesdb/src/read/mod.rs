@@ -12,6 +12,8 @@ mod cursor;
 mod get;
 mod iter;
 mod spans;
+#[cfg(test)]
+mod tests;
 mod track;
 
 pub use cursor::{Cursor, Moment, OwnReads, Versions, moment, show, versions};

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::spans::{Span, Spans, is_after, is_before};
 use crate::family::FamilyCore;
+use crate::types::Scope;
 
 /// Records the key span that one cursor has read.
 #[derive(Debug)]
@@ -54,8 +55,8 @@ impl Track {
     }
 
     /// Restricts what counts as read to these bounds from now on.
-    pub(super) fn clip(&mut self, low: &Bound<Vec<u8>>, high: &Bound<Vec<u8>>) {
-        (self.low, self.high) = (low.clone(), high.clone());
+    pub(super) fn clip(&mut self, scope: &Scope) {
+        (self.low, self.high) = (scope.low().map(<[u8]>::to_vec), scope.high().map(<[u8]>::to_vec));
     }
 
     /// Records a seek forward from `from` to `landed`, or to the end.

@@ -3,6 +3,7 @@
 //!
 //! Scans over uncached blocks use read-ahead; see `window.rs`.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use tidesdb_cache::Handle;
@@ -15,7 +16,7 @@ use super::partitions::HeldPartition;
 use super::reader::CachedPart;
 use super::source::slice;
 use super::window::Window;
-use crate::types::{EntryCursor, Rows, SeqNo, Sight, Stamp, Stored};
+use crate::types::{EntryCursor, Rows, Scope, SeqNo, Sight, Stamp, Stored};
 use crate::{Error, Result};
 
 /// A buffer that grew larger than this for a long value is freed before the next value.
@@ -122,18 +123,7 @@ impl TableCursor {
         &self.table
     }
 
-    /// Switches to another table and keeps the buffers. The cursor is not valid afterwards.
-    pub fn reset(&mut self, table: Arc<Table>) {
-        self.table = table;
-        self.held = Held::None;
-        self.near.clear();
-        self.values = Values::default();
-        self.window.reset();
-        self.valid = false;
-    }
-
-    /// Returns the number of entries after this one in the current block; steps over them stay in memory. 0 if not
-    /// valid.
+    /// Entries of the current block after this one: so many steps stay in memory. 0 if not valid.
     pub fn remaining_in_block(&self) -> usize {
         if self.valid { self.shape.entries as usize - 1 - self.slot } else { 0 }
     }
@@ -189,7 +179,8 @@ impl TableCursor {
     fn read(&mut self, fence: Fence) -> Result<Held> {
         let table = &self.table;
         self.window.step(self.b, fence.block);
-        let to_cache = self.fill_cache && !(self.window.is_long() && table.cache.is_full());
+        let no_use = self.window.is_long() && (self.window.scope.keys_only || table.cache.is_full());
+        let to_cache = self.fill_cache && !no_use;
         let read = self.window.block(table, &mut self.near, fence, fence.first_read())?;
         if to_cache {
             return table.cache_block(fence, &mut self.near, read).map(Held::Cached);
@@ -214,7 +205,7 @@ impl TableCursor {
     /// Moves to the first entry of block `b`. Not valid if there is no such block.
     fn enter_front(&mut self, b: usize) -> Result<()> {
         self.valid = false;
-        if b < self.table.blocks() {
+        if b < self.table.blocks() && self.window.is_in_scope(&self.table, &mut self.near, b)? {
             self.load(b)?;
             self.stand(0);
         }
@@ -224,7 +215,9 @@ impl TableCursor {
     /// Moves to the last entry of the block before `b`. Not valid if there is no such block.
     fn enter_back(&mut self, b: usize) -> Result<()> {
         self.valid = false;
-        if let Some(b) = b.checked_sub(1) {
+        if let Some(b) = b.checked_sub(1)
+            && self.window.is_in_scope(&self.table, &mut self.near, b)?
+        {
             self.load(b)?;
             self.stand(self.shape.entries as usize - 1);
         }
@@ -358,16 +351,27 @@ impl EntryCursor for TableCursor {
         self.valid
     }
 
+    fn set_scope(&mut self, scope: &Scope) {
+        self.window.set_scope(&self.table, scope);
+        self.valid = false;
+    }
+
     fn seek_to_first(&mut self) -> Result<()> {
         self.enter_front(0)
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
-        self.enter_back(self.table.blocks())
+        match self.window.scope.clone().high() {
+            Bound::Unbounded => self.enter_back(self.table.blocks()),
+            Bound::Included(high) | Bound::Excluded(high) => self.seek_for_prev(high),
+        }
     }
 
     fn seek(&mut self, target: &[u8]) -> Result<()> {
         self.valid = false;
+        if self.window.outside {
+            return Ok(());
+        }
         let order = &self.table.comparator;
         if !self.block().is_some_and(|block| block.covers(order, target)) {
             let b = self.table.first_block(&mut self.near, target)?;
@@ -380,6 +384,9 @@ impl EntryCursor for TableCursor {
 
     fn seek_version(&mut self, target: &[u8], seq: SeqNo) -> Result<()> {
         self.valid = false;
+        if self.window.outside {
+            return Ok(());
+        }
         let b = self.table.block_of(&mut self.near, target, seq)?;
         self.load(b)?;
         let order = &self.table.comparator;
@@ -389,6 +396,9 @@ impl EntryCursor for TableCursor {
 
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
         self.valid = false;
+        if self.window.outside {
+            return Ok(());
+        }
         let b = self.table.last_block(&mut self.near, target)?;
         self.load(b)?;
         let order = &self.table.comparator;

@@ -15,7 +15,7 @@ use super::gate::{OpenGate, ReadGate};
 use super::index::{BlockIndex, Border, Fence, Index, Partition, TopIndex};
 use super::open::Opening;
 use super::reader::CachedPart;
-use crate::types::{Comparator, SeqNo};
+use crate::types::{Comparator, Scope, SeqNo};
 use crate::{Error, Result};
 
 /// Offset of partition numbers in cache keys; block numbers are smaller.
@@ -44,14 +44,6 @@ impl HeldPartition {
     /// For scans of a whole table, which should not fill the block cache.
     pub(super) fn bypassing() -> Self {
         Self { held: Held::None, bypassing: true }
-    }
-
-    /// Drops the partition, because the scan continues in another table.
-    #[inline]
-    pub(super) fn clear(&mut self) {
-        if !matches!(self.held, Held::None) {
-            self.held = Held::None;
-        }
     }
 
     fn get(&self, number: usize) -> Option<&BlockIndex> {
@@ -179,6 +171,18 @@ impl Table {
             Index::Resident(index) => Ok(index.border(b)),
             Index::Partitioned(top) => self.partition_border(near, top, b),
         }
+    }
+
+    /// Whether block `b` may hold keys in `scope`, by the borders beside it.
+    pub(super) fn is_in_scope(&self, near: &mut HeldPartition, b: usize, scope: &Scope) -> Result<bool> {
+        let order = &self.comparator;
+        if self.border(near, b)?.is_some_and(|border| scope.is_above(order, &border.fence)) {
+            return Ok(false);
+        }
+        let behind = self.border(near, b + 1)?;
+        let is_below =
+            |border: Border| border.goes_on.is_none() && scope.is_below_until(order, &border.fence);
+        Ok(!behind.is_some_and(is_below))
     }
 
     #[inline(never)]

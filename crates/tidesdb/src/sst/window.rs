@@ -14,6 +14,7 @@ use super::index::Fence;
 use super::partitions::HeldPartition;
 use super::source::{Source, slice};
 use crate::Result;
+use crate::types::Scope;
 
 /// Number of consecutive blocks that a scan reads one by one before read-ahead starts.
 const SINGLE_BLOCKS: u32 = 2;
@@ -23,12 +24,14 @@ const PIECE_BYTES: u64 = 256 << 10;
 const WHOLE_PIECE_BYTES: u64 = 1 << 20;
 /// Number of offsets at which the page cache is sampled.
 const SAMPLES: u64 = 16;
-/// A window with a larger buffer releases the memory on reset.
-const KEPT_BYTES: usize = 1 << 20;
 
 /// A piece of a table file in memory, and the progress of the scan that reads it.
 #[derive(Debug, Default)]
 pub(super) struct Window {
+    /// Limits of the walk: no block out of scope is read.
+    pub(super) scope: Scope,
+    /// Whether all of the table is out of scope.
+    pub(super) outside: bool,
     at: u64,
     bytes: Vec<u8>,
     /// Blocks that the system was asked to load.
@@ -60,12 +63,20 @@ impl Window {
         self.whole || self.streak > SINGLE_BLOCKS
     }
 
-    /// Resets the state for another table.
-    pub(super) fn reset(&mut self) {
-        let mut bytes = std::mem::take(&mut self.bytes);
-        bytes.clear();
-        bytes.shrink_to(KEPT_BYTES);
-        *self = Self { bytes, whole: self.whole, drop_behind: self.drop_behind, ..Self::default() };
+    /// Limits the walk over `table`.
+    pub(super) fn set_scope(&mut self, table: &Table, scope: &Scope) {
+        let (order, meta) = (&table.comparator, &table.meta);
+        self.outside = scope.is_above(order, &meta.smallest) || scope.is_below(order, &meta.largest);
+        self.scope = scope.clone();
+    }
+
+    /// Whether block `b` may hold keys in scope.
+    #[inline]
+    pub(super) fn is_in_scope(&self, table: &Table, near: &mut HeldPartition, b: usize) -> Result<bool> {
+        if !self.scope.is_bounded() {
+            return Ok(true);
+        }
+        Ok(!self.outside && table.is_in_scope(near, b, &self.scope)?)
     }
 
     /// Returns the first `len` bytes of the block at `fence`. The scan must have [stepped](Self::step) to that block.
@@ -198,7 +209,9 @@ impl Window {
             let Some(next) = next.filter(|next| *next < table.blocks()) else { break };
             // A scan that reaches this block gets the error.
             let Ok(fence) = table.fence(near, next) else { break };
-            if fence.disk > room {
+            // Of a long block only the keys are read, or nothing.
+            let no_use = self.scope.keys_only && fence.first_read() as u64 != fence.disk;
+            if no_use || fence.disk > room || !self.is_in_scope(table, near, next).unwrap_or(false) {
                 break;
             }
             room -= fence.disk;

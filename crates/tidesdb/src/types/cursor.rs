@@ -1,6 +1,6 @@
 //! The interface of everything that yields entries in order: memtables, tables, levels and merges.
 
-use super::{Kind, Rows, SeqNo, Sight};
+use super::{Kind, Rows, Scope, SeqNo, Sight};
 use crate::Result;
 
 /// Metadata of a version: sequence number, kind and expiry.
@@ -30,6 +30,9 @@ pub type Stored<'a> = (&'a [u8], Kind, &'a [u8]);
 /// and `kind` may be called only while valid and cost no I/O and no decompression.
 #[expect(clippy::missing_errors_doc, reason = "all fail alike: `Corrupt` or `Io` of the source")]
 pub trait EntryCursor: Send {
+    /// Limits the walk. Entries out of scope may be left out from now on, and those that take a read or a block of their own are; the
+    /// others may be shown. The cursor must be positioned again, by a seek into the scope.
+    fn set_scope(&mut self, scope: &Scope);
     /// Returns true if the cursor is on an entry.
     fn valid(&self) -> bool;
     /// Moves to the first entry of all.

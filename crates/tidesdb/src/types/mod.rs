@@ -7,6 +7,7 @@ mod ids;
 mod limits;
 mod order;
 mod rows;
+mod scope;
 mod slice;
 
 pub use border::KeyBorder;
@@ -19,6 +20,7 @@ pub use limits::{
 };
 pub use order::{Comparator, KeyCompare, PrefixPlace};
 pub use rows::{RowSpan, Rows, Sight};
+pub use scope::Scope;
 pub use slice::Slice;
 
 /// A sequence number: the position of a commit's record in the log, in units of eight bytes. Larger is newer;

@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::{LevelCursor, LevelTable, MergeSource};
-use crate::types::{Comparator, EntryCursor, Kind, SeqNo, Stamp, Stored};
+use crate::types::{Comparator, EntryCursor, Kind, Scope, SeqNo, Stamp, Stored};
 use crate::{Error, Result};
 
 /// An owned version.
@@ -83,6 +83,7 @@ impl MergeSource for VecCursor {
 }
 
 impl EntryCursor for VecCursor {
+    fn set_scope(&mut self, _: &Scope) {}
     fn valid(&self) -> bool {
         self.at.is_some()
     }
@@ -205,6 +206,9 @@ impl MergeSource for Source {
 }
 
 impl EntryCursor for Source {
+    fn set_scope(&mut self, scope: &Scope) {
+        forward!(self, c => c.set_scope(scope));
+    }
     fn valid(&self) -> bool {
         forward!(self, c => c.valid())
     }

@@ -1,5 +1,6 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::sync::Mutex;
 
 use super::*;
@@ -40,6 +41,13 @@ fn random_entries(rng: &mut Rng, (keys, most): (usize, usize)) -> Vec<Version> {
         .collect()
 }
 
+fn scope(compare: &Comparator, [low, high]: &[Option<Vec<u8>>; 2]) -> Scope {
+    let mut scope = Scope::default();
+    let low = low.as_deref().map_or(Bound::Unbounded, Bound::Included);
+    scope.set_range(compare, low, high.as_deref().map_or(Bound::Unbounded, Bound::Excluded));
+    scope
+}
+
 fn random_walk(rng: &mut Rng, compare: &Comparator, of: (usize, usize)) {
     let entries = random_entries(rng, of);
     let cuts = 1 + rng.below(5);
@@ -55,7 +63,7 @@ fn random_walk(rng: &mut Rng, compare: &Comparator, of: (usize, usize)) {
         let mut bound = || rng.one_in(2).then(|| format!("{:02}", rng.below(14)).into_bytes());
         let bounds = [bound(), bound()];
         cursor.set_view(snapshot, NOW);
-        cursor.set_bounds(bounds[0].as_deref(), bounds[1].as_deref());
+        cursor.set_scope(&scope(&compare, &bounds));
         walk_view(rng, compare, &mut cursor, &view(compare, &entries, snapshot, &bounds));
     }
 }
@@ -170,7 +178,9 @@ fn keys_only_does_not_read_values_backward() {
     let order = Comparator::bytewise();
     let mut cursor =
         VisibleCursor::new(VecCursor::sorted(&order, vec![put(b"a", 1), put(b"b", 1)]), order, 9, NOW);
-    cursor.set_keys_only(true);
+    let mut scope = Scope::default();
+    scope.keys_only = true;
+    cursor.set_scope(&scope);
     cursor.seek_to_last().unwrap();
     assert_eq!((cursor.key(), cursor.seq(), cursor.kind()), (b"b".as_slice(), 1, Kind::Put));
     assert!(cursor.value().unwrap().is_empty());
@@ -188,6 +198,7 @@ struct Growing {
 impl MergeSource for Growing {}
 
 impl EntryCursor for Growing {
+    fn set_scope(&mut self, _: &Scope) {}
     fn valid(&self) -> bool {
         self.at.is_some()
     }
@@ -218,7 +229,7 @@ impl EntryCursor for Growing {
     }
     fn next_key(&mut self) -> Result<()> {
         let key = self.at.take().unwrap().0;
-        let range = (std::ops::Bound::Excluded((key, Reverse(0))), std::ops::Bound::Unbounded);
+        let range = (Bound::Excluded((key, Reverse(0))), Bound::Unbounded);
         self.at = self.set.lock().unwrap().range(range).next().cloned();
         Ok(())
     }
@@ -338,7 +349,7 @@ fn skipping_dead_keys_never_skips_a_live_one() {
         let model = view(&compare, &entries, snapshot, &bounds);
         let merged = MergeCursor::newest_first(compare.clone(), children);
         let mut cursor = VisibleCursor::new(merged, compare.clone(), snapshot, NOW);
-        cursor.set_bounds(bounds[0].as_deref(), bounds[1].as_deref());
+        cursor.set_scope(&scope(&compare, &bounds));
         cursor.seek_to_first().unwrap();
         for expected in &model {
             assert_eq!(entry(&mut cursor).as_ref(), Some(expected));

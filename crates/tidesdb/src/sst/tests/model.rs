@@ -346,24 +346,3 @@ fn a_writer_refuses_unordered_or_malformed_entries() {
             .is_err()
     );
 }
-
-#[test]
-fn a_cursor_can_move_to_another_table() {
-    let rig = Rig::new();
-    let order = Comparator::bytewise();
-    let tables: Vec<_> = (0..2)
-        .map(|id| {
-            let entries: Vec<_> = (0..1000).map(|i| Entry::put(format!("{id}-{i:05}"), i, "value")).collect();
-            rig.open(&rig.write(id, &entries, options(Compression::Lz4), &order), &order, true).unwrap()
-        })
-        .collect();
-    let mut cursor = TableCursor::new(Arc::clone(&tables[0]));
-    cursor.seek(b"0-00500").unwrap();
-    assert_eq!(cursor.key(), b"0-00500");
-    assert!(cursor.remaining_in_block() > 0);
-    cursor.reset(Arc::clone(&tables[1]));
-    assert!(!cursor.valid());
-    cursor.seek(b"1-00500").unwrap();
-    assert_eq!(cursor.key(), b"1-00500");
-    assert_eq!(cursor.value().unwrap(), b"value");
-}

@@ -10,7 +10,7 @@ use super::{Entry, Rig, Rng, salt};
 use crate::codec::Compression;
 use crate::sst::partitions::HeldPartition;
 use crate::sst::{Table, TableContext, TableCursor, TableMeta, TableOptions, TableWriter};
-use crate::types::{Comparator, EntryCursor, TableId};
+use crate::types::{Comparator, EntryCursor, Scope, TableId};
 
 const ENTRIES: usize = 20_000;
 const PIECE: u64 = 256 << 10;
@@ -210,4 +210,79 @@ fn dropped_pages_leave_the_page_cache() {
     assert!(!table.is_in_page_cache(), "the merge did not drop the pages it read");
     walk_over(TableCursor::new(Arc::clone(&table)));
     assert!(table.is_in_page_cache(), "a scan must keep its pages in the cache");
+}
+
+#[test]
+fn blocks_out_of_scope_are_neither_read_nor_loaded() {
+    let rig = Rig::new();
+    let meta = write(&rig, false);
+    let order = Comparator::bytewise();
+    for (low, high) in [(3_000, 3_001), (3_000, 3_200), (0, 9_000), (12_000, ENTRIES)] {
+        let (low, high) = (key(low), key(high));
+        let mut scope = Scope::default();
+        scope.set_range(&order, Bound::Included(&low), Bound::Excluded(&high));
+        for backwards in [false, true] {
+            let table = open(&rig, &meta);
+            let (.., data) = table.blocks_within(Bound::Included(&low), Bound::Excluded(&high));
+            let mut cursor = TableCursor::new(Arc::clone(&table));
+            cursor.set_scope(&scope);
+            if backwards { cursor.seek_to_last() } else { cursor.seek(&low) }.unwrap();
+            let (n, _) = walk(&mut cursor, usize::MAX, backwards);
+            assert!(n < ENTRIES - 1_000, "{n} entries");
+            let loaded = loaded_bytes(&taken(&rig));
+            assert!(loaded <= data + 4_096, "{loaded} of {data}, backwards {backwards}");
+        }
+    }
+}
+
+#[test]
+fn a_table_out_of_scope_is_not_touched() {
+    let rig = Rig::new();
+    let meta = write(&rig, false);
+    let order = Comparator::bytewise();
+    for bounds in
+        [(Bound::Unbounded, Bound::Excluded(&b"key0"[..])), (Bound::Included(&b"kez"[..]), Bound::Unbounded)]
+    {
+        let mut cursor = TableCursor::new(open(&rig, &meta));
+        let mut scope = Scope::default();
+        scope.set_range(&order, bounds.0, bounds.1);
+        cursor.set_scope(&scope);
+        cursor.seek_to_first().unwrap();
+        assert!(!cursor.valid());
+        cursor.seek_to_last().unwrap();
+        assert!(!cursor.valid());
+        for target in [&b"a"[..], b"key0000500", b"z"] {
+            cursor.seek(target).unwrap();
+            assert!(!cursor.valid());
+            cursor.seek_for_prev(target).unwrap();
+            assert!(!cursor.valid());
+        }
+        assert!(taken(&rig).is_empty());
+    }
+}
+
+#[test]
+fn a_walk_over_keys_alone_leaves_long_values_unread_and_decodes_none() {
+    for long_values in [false, true] {
+        let rig = Rig::new();
+        let meta = write(&rig, long_values);
+        for backwards in [false, true] {
+            let table = open(&rig, &meta);
+            let mut cursor = TableCursor::new(Arc::clone(&table));
+            let mut scope = Scope::default();
+            scope.keys_only = true;
+            cursor.set_scope(&scope);
+            if backwards { cursor.seek_to_last() } else { cursor.seek_to_first() }.unwrap();
+            let mut n = 0;
+            while cursor.valid() {
+                n += 1;
+                if backwards { cursor.prev() } else { cursor.next() }.unwrap();
+            }
+            assert_eq!(n, table.meta().entries);
+            let (loaded, all) = (loaded_bytes(&taken(&rig)), table.meta().file_bytes);
+            assert!(!long_values || loaded < all / 20, "{loaded} of {all}");
+            // The first blocks of a walk go into the cache with their values.
+            assert!(table.cache.stats().entries <= 3, "{} entries", table.cache.stats().entries);
+        }
+    }
 }
