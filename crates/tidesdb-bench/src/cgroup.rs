@@ -59,7 +59,7 @@ impl Group {
             reasons.push("no hierarchy with a memory controller is mounted".to_owned());
         }
         Err(format!(
-            "cannot create a cgroup with a memory limit, so nothing was run; be root, or run inside a delegated cgroup: {}",
+            "no cgroup with a memory limit can be made, so nothing was run; be root, or run inside a delegated cgroup: {}",
             reasons.join("; ")
         ))
     }

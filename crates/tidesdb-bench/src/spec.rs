@@ -310,7 +310,7 @@ impl Spec {
             ),
             (
                 self.workload == Workload::Transaction && !(1..=TX_OPS_MAX).contains(&self.tx_ops),
-                "a transaction must have from one to a million operations",
+                "a transaction has from one to a million operations",
             ),
             (
                 self.workload == Workload::Write && self.isolation.is_some() && self.pattern.is_drawn(),
