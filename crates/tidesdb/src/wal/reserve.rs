@@ -45,6 +45,15 @@ impl Reserve {
         self.bytes
     }
 
+    /// Bytes that [`Reserve::release`] would give back.
+    pub(super) fn spare(&self) -> u64 {
+        match self.is_held() {
+            true if self.has_last_piece() => self.bytes - LAST_PIECE_BYTES,
+            true => self.bytes,
+            false => 0,
+        }
+    }
+
     /// Takes over the file of an earlier session. It counts as held if it has its full length.
     ///
     /// # Errors

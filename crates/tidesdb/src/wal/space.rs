@@ -10,8 +10,8 @@
 //! in smaller pieces.
 //!
 //! A commit that stores data must leave enough space to flush everything that is only in the log, plus `free_min`
-//! bytes. So acknowledged data can always be flushed, which frees log space. A commit that only deletes may use the
-//! whole disk, and the reserve except its last piece (`reserve.rs`).
+//! bytes. So acknowledged data can always be flushed, which frees log space. A commit that only deletes may also use
+//! `free_min` and the reserve except its last piece (`reserve.rs`), as long as the next open could flush the log.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -264,10 +264,18 @@ impl Log {
     /// `NoSpace` if the disk has less; `Io`.
     fn margin_for(&self, wanted: u64, purpose: Purpose) -> Result<u64> {
         if purpose == Purpose::Relief {
-            return Ok(0);
+            return self.check_flushable(wanted).map(|()| 0);
         }
         let margin = self.spoken_for().saturating_add(wanted);
         self.free_bytes()?.checked_sub(margin).ok_or_else(|| self.no_space(margin))
+    }
+
+    /// Fails if the next open could not write what is only in the log, with `wanted` more bytes, to tables. A table takes no more bytes
+    /// than its part of the log.
+    fn check_flushable(&self, wanted: u64) -> Result<()> {
+        let needed = self.bytes_since(self.needed_from.load(Ordering::SeqCst)).saturating_add(2 * wanted);
+        let free = self.free_bytes()?.saturating_add(self.reserve.spare());
+        if free < needed { Err(self.no_space(needed)) } else { Ok(()) }
     }
 
     fn free_bytes(&self) -> Result<u64> {
