@@ -143,7 +143,7 @@ const SCHEDULES: [(&str, Schedule); 16] = [
         commit(b);
         x == 10 && s.get(&a, "y") == 18
     }),
-    ("G-single read skew over a walk", |s| {
+    ("G-single read skew over a scan", |s| {
         let (a, mut b) = (s.begin(), s.begin());
         let x = s.get(&a, "x");
         s.put(&mut b, "x", 12);
@@ -233,7 +233,7 @@ const EXPECTED: [(&str, &str); 16] = [
     ("P4 lost update", "yy---"),
     ("P4 lost update through a cursor", "yy---"),
     ("G-single read skew", "yy---"),
-    ("G-single read skew over a walk", "yy---"),
+    ("G-single read skew over a scan", "yy---"),
     ("G-single write skew on one read", "yy---"),
     ("G2-item write skew", "yy-y-"),
     ("G2 predicate write skew", "yyyy-"),
