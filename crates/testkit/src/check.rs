@@ -9,16 +9,16 @@ use tidesdb_io::Env;
 use crate::model::Contents;
 use crate::world::{Config, MARK, PATH, Promises, checkpoint_path};
 
-/// How strict to be.
+/// Strictness of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// The process died and the machine lived on: everything acknowledged must be there.
+    /// The process died and the machine kept running: everything acknowledged must be there.
     pub everything: bool,
     /// Also write, read back, verify and open again.
     pub thorough: bool,
 }
 
-/// Reads all families.
+/// Reads all families, and compares gets with iterators.
 ///
 /// # Errors
 /// The engine's error as text.
@@ -40,16 +40,16 @@ pub fn dump(db: &Db) -> Result<Contents, String> {
     Ok(out)
 }
 
-/// The number of the last commit that `contents` holds.
+/// Returns the number of the last commit in `contents`.
 fn mark(contents: &Contents) -> usize {
     let mark = contents.get(tidesdb::DEFAULT_FAMILY).and_then(|f| f.get(MARK));
     mark.and_then(|m| String::from_utf8_lossy(m).parse().ok()).unwrap_or(0)
 }
 
-/// Opens the database on `env` and holds it against `promises`. Returns the number of commits recovered.
+/// Opens the database on `env` and checks it against `promises`. Returns the number of commits recovered.
 ///
 /// # Errors
-/// What is wrong, in words.
+/// A description of the violation.
 pub fn recovered(env: &Env, config: &Config, promises: &Promises, demand: Demand) -> Result<usize, String> {
     let mut config = *config;
     config.sync = tidesdb::SyncMode::Full;
@@ -114,10 +114,10 @@ fn thorough(db: Db, env: &Env, config: &Config, contents: &Contents) -> Result<(
     Ok(())
 }
 
-/// Opens each checkpoint that returned and holds it against the model.
+/// Opens each finished checkpoint and compares it with the model.
 ///
 /// # Errors
-/// What is wrong, in words.
+/// A description of the violation.
 pub fn checkpoints(env: &Env, config: &Config, promises: &Promises) -> Result<usize, String> {
     let now = u32::try_from(env.clock.wall_secs()).unwrap_or(u32::MAX);
     for (n, commits) in &promises.checkpoints {
@@ -137,7 +137,7 @@ pub fn checkpoints(env: &Env, config: &Config, promises: &Promises) -> Result<us
     Ok(promises.checkpoints.len())
 }
 
-/// The first difference, for people.
+/// Describes the first difference.
 pub fn difference(got: &Contents, want: &Contents) -> String {
     let names = |c: &Contents| c.keys().cloned().collect::<Vec<_>>();
     if names(got) != names(want) {

@@ -1,7 +1,7 @@
-//! Damage to one file, and where a file may be damaged without anybody having to notice: the list of declared padding.
+//! Damage to one file, and the places where damage may go unnoticed: the list of declared padding.
 //!
 //! The list is part of the formats. A byte that is not on it is covered by a checksum or must be zero, so a change of it
-//! must be met by an error.
+//! must cause an error.
 
 use std::ops::Range;
 
@@ -10,13 +10,13 @@ use crate::rng::Rng;
 /// One change of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Damage {
-    /// The byte at an offset becomes another.
+    /// The byte at an offset is replaced.
     Byte(u64, u8),
     /// The file is cut to a length.
     Cut(u64),
     /// Bytes are appended.
     Append(Vec<u8>),
-    /// Two blocks change places.
+    /// Two blocks are exchanged.
     Swap {
         /// Offset of the first.
         a: u64,
@@ -25,28 +25,28 @@ pub enum Damage {
         /// Length of each.
         len: u64,
     },
-    /// Bytes of another file are written over a block.
+    /// A block is overwritten with bytes of another file.
     Graft {
         /// Offset in this file.
         at: u64,
-        /// What is written there.
+        /// The bytes written there.
         bytes: Vec<u8>,
-        /// Where they come from.
+        /// Their origin.
         from: String,
     },
-    /// The file is gone.
+    /// The file is removed.
     Missing,
-    /// The file has the content of another.
+    /// The file gets the contents of another file.
     Replaced {
-        /// That content.
+        /// The new contents.
         bytes: Vec<u8>,
-        /// Where it comes from.
+        /// Their origin.
         by: String,
     },
 }
 
 impl Damage {
-    /// The file after the damage; `None` if it is gone.
+    /// Returns the file after the damage; `None` if it is removed.
     pub fn apply(&self, old: &[u8]) -> Option<Vec<u8>> {
         let mut new = old.to_vec();
         match self {
@@ -67,7 +67,7 @@ impl Damage {
         Some(new)
     }
 
-    /// Name of the kind of damage.
+    /// Returns the name of the kind of damage.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Byte(..) => "byte",
@@ -81,38 +81,38 @@ impl Damage {
     }
 }
 
-/// One file of a database that is damaged.
+/// A file of a database to be damaged.
 #[derive(Clone, Debug)]
 pub struct Victim {
     /// Its name.
     pub name: String,
-    /// Its content.
+    /// Its contents.
     pub bytes: Vec<u8>,
-    /// Where a change may go unnoticed, and why.
+    /// Ranges where a change may go unnoticed, and why.
     pub declared: Vec<(Range<u64>, &'static str)>,
-    /// Why nobody has to notice that the file is gone, if so.
+    /// Why the file may be missing unnoticed, if so.
     pub may_go: Option<&'static str>,
 }
 
 const PAGE: u64 = 4096;
 const PAD: u8 = 2;
 const SEAL: u8 = 3;
-const LAST_SEALS: &str = "the seals at the end of a log, which promise for what is before them";
+const LAST_SEALS: &str = "the seals at the end of a log, which cover the records before them";
 
 impl Victim {
-    /// The file `name`. `current` is the manifest in force; `closed`: the database was closed in order.
+    /// Describes the file `name`. `current` is the current manifest; `closed`: the database was closed cleanly.
     pub fn new(name: &str, bytes: Vec<u8>, current: &str, closed: bool) -> Self {
         let len = bytes.len() as u64;
         let whole = |why| vec![(0..u64::MAX, why)];
         let declared = match name.rsplit_once('.').map_or(name, |(_, ext)| ext) {
             "LOCK" => whole("the lock file has no content"),
-            "RESERVE" => whole("the reserve of the disk, whose bytes mean nothing"),
-            "free" => whole("a log segment that waits for reuse"),
+            "RESERVE" => whole("the disk reserve, whose bytes have no meaning"),
+            "free" => whole("a log segment kept for reuse"),
             "orphan" | "lost" => whole("a file set aside"),
-            "manifest" if name != current => whole("a manifest that is not in force"),
+            "manifest" if name != current => whole("a manifest that is not the current one"),
             "manifest" => manifest(&bytes, closed),
             "wal" => wal(&bytes),
-            "vlog" => vec![(len..u64::MAX, "what follows the last value of a value log")],
+            "vlog" => vec![(len..u64::MAX, "the bytes after the last value of a value log")],
             _ => Vec::new(),
         };
         let all = declared.iter().find(|(range, _)| *range == (0..u64::MAX)).map(|(_, why)| *why);
@@ -121,8 +121,8 @@ impl Victim {
         Self { name: name.to_owned(), bytes, declared, may_go }
     }
 
-    /// Why a log may lose what it holds in silence, being `new`: from the first damaged record on nothing is whole, both of the seals
-    /// that promised for it included. They lie a page apart, so that takes damage at two places.
+    /// Returns why a log with contents `new` may lose records silently: from the first damaged record on nothing is intact, including both
+    /// seals that covered it. The seals are a page apart, so that takes damage at two places.
     pub fn nothing_tells(&self, new: Option<&[u8]>) -> Option<&'static str> {
         let new = new.filter(|_| self.name.ends_with(".wal"))?;
         let touched = |range: &Range<u64>| {
@@ -136,7 +136,7 @@ impl Victim {
         all.then_some("a record and both seals after it, at two places")
     }
 
-    /// Why nobody has to notice that the file became `new`; `None` if somebody has to.
+    /// Returns why the change of the file to `new` may go unnoticed; `None` if it must be noticed.
     pub fn excuse(&self, new: Option<&[u8]>) -> Option<&'static str> {
         let Some(new) = new else { return self.may_go };
         let changed = (0..self.bytes.len().max(new.len()) as u64)
@@ -155,9 +155,9 @@ fn word(bytes: &[u8], at: u64) -> u32 {
     bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)
 }
 
-/// The four mark pages repeat each other; behind the records of a manifest that was not closed an append may have been torn.
+/// The four mark pages are copies of each other. After the records of a manifest that was not closed, an append may have been torn.
 fn manifest(bytes: &[u8], closed: bool) -> Vec<(Range<u64>, &'static str)> {
-    let mut out = vec![(PAGE..5 * PAGE, "one of the four marks of a manifest; the others say the same")];
+    let mut out = vec![(PAGE..5 * PAGE, "one of the four marks of a manifest; the others are copies")];
     if !closed {
         let (mut end, mut number) = (5 * PAGE, 1);
         while word(bytes, end + 8) == number {
@@ -169,7 +169,7 @@ fn manifest(bytes: &[u8], closed: bool) -> Vec<(Range<u64>, &'static str)> {
     out
 }
 
-/// The records of a log segment, with their kinds, up to a pad or the end.
+/// Returns the records of a log segment, with their kinds, up to a pad or the end.
 fn records(bytes: &[u8]) -> Vec<(Range<u64>, u8)> {
     let (mut out, mut pos) = (Vec::new(), PAGE);
     while pos + 32 <= bytes.len() as u64 && word(bytes, pos + 8) != 0 {
@@ -184,8 +184,8 @@ fn records(bytes: &[u8]) -> Vec<(Range<u64>, u8)> {
     out
 }
 
-/// The body of a pad, what follows the last record, and the seals at the end: they promise for the records before them, and
-/// nothing promises for them.
+/// Returns the body of a pad, the bytes after the last record, and the seals at the end: they cover the records before them, and
+/// nothing covers the seals.
 fn wal(bytes: &[u8]) -> Vec<(Range<u64>, &'static str)> {
     let (mut pos, mut seals) = (PAGE, PAGE);
     let len = bytes.len() as u64;
@@ -198,11 +198,11 @@ fn wal(bytes: &[u8]) -> Vec<(Range<u64>, &'static str)> {
             seals = pos;
         }
     }
-    vec![(seals..pos, LAST_SEALS), (pos..len, "what follows the last record of a log segment")]
+    vec![(seals..pos, LAST_SEALS), (pos..len, "the bytes after the last record of a log segment")]
 }
 
-/// All damage to `victim` that a sweep tries: every `stride`-th byte each way, every `stride`-th length, and `blocks` swaps and
-/// grafts of 64 to 512 bytes.
+/// Returns all damage to `victim` that a sweep tries: every `stride`-th byte each way, every `stride`-th length, and `blocks` swaps
+/// and grafts of 64 to 512 bytes.
 pub fn all(victim: &Victim, others: &[Victim], stride: u64, blocks: u64, rng: &mut Rng) -> Vec<Damage> {
     let len = victim.bytes.len() as u64;
     let mut out = Vec::new();
@@ -211,7 +211,7 @@ pub fn all(victim: &Victim, others: &[Victim], stride: u64, blocks: u64, rng: &m
         let flipped = old ^ 1 << rng.below(8);
         out.extend([flipped, 0, 0xFF].into_iter().filter(|b| *b != old).map(|b| Damage::Byte(at, b)));
     }
-    // A longer stride in long runs of one byte, where neighbouring cuts are alike.
+    // Uses a longer stride in long sequences of one byte, where adjacent cuts are equivalent.
     for at in (rng.below(stride)..len).step_by(stride as usize) {
         let plain = at + 64 < len && victim.bytes[at as usize..at as usize + 64].iter().all(|b| *b == 0);
         if !plain || at.is_multiple_of(512) {
@@ -238,12 +238,12 @@ pub fn all(victim: &Victim, others: &[Victim], stride: u64, blocks: u64, rng: &m
     out
 }
 
-/// A random swap and a random graft.
+/// Returns a random swap and a random graft.
 fn block(victim: &Victim, others: &[Victim], rng: &mut Rng) -> Vec<Damage> {
     let mut out = Vec::new();
     let len = victim.bytes.len() as u64;
     let size = [64, 128, 512][rng.below(3) as usize];
-    // Half of the time somewhere near the data.
+    // Half of the time near the data.
     let used = victim.bytes.iter().rposition(|b| *b != 0).map_or(0, |at| at as u64 + 1);
     let reach = if rng.one_in(2) { used.clamp(size + 1, len.max(size + 1)) } else { len };
     if len >= 2 * size {

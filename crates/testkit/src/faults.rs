@@ -1,4 +1,4 @@
-//! T09, T10, T11 on the simulated disk: every call of a script fails in turn, each way it can, once and for ever.
+//! T09, T10, T11 on the simulated disk: every call of a script fails in turn, with each possible error, once and permanently.
 
 use std::collections::BTreeSet;
 
@@ -9,25 +9,25 @@ use crate::script::{self, Recipe};
 use crate::trial::{Outcome, Plan, Trial, rehearse};
 use crate::world::Config;
 
-/// Bytes of a segment header; records of the log come after it.
+/// Bytes of a segment header; log records follow it.
 const SEGMENT_HEADER_BYTES: u64 = 4096;
 
-/// Figures of a run.
+/// Results of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Scripts.
     pub scripts: u64,
-    /// Calls made to fail.
+    /// Calls that were made to fail.
     pub points: u64,
     /// Trials.
     pub cases: u64,
-    /// Strikes.
+    /// Injected failures.
     pub struck: u64,
     /// Steps that failed.
     pub errors: u64,
     /// Trials that ended poisoned.
     pub poisoned: u64,
-    /// Trials that went on without a reopen.
+    /// Trials that continued without a reopen.
     pub went_on: u64,
     /// Images opened.
     pub images: u64,
@@ -45,7 +45,7 @@ impl Totals {
         self.images += out.images;
     }
 
-    /// The figures for a line.
+    /// Returns the figures for a report line.
     pub fn figures(&self, seed: u64) -> [(&'static str, u64); 10] {
         [
             ("scripts", self.scripts),
@@ -61,7 +61,7 @@ impl Totals {
         ]
     }
 
-    /// Adds the figures of another worker.
+    /// Adds the results of another worker.
     pub fn merge(&mut self, other: &Self) {
         self.scripts += other.scripts;
         self.points += other.points;
@@ -75,7 +75,7 @@ impl Totals {
     }
 }
 
-/// The script of number `seed`.
+/// Returns the script with number `seed`.
 pub fn trial(seed: u64) -> Trial {
     let recipe = Recipe { steps: 40, ..Recipe::numbered(seed) };
     let mut config = Config::numbered(seed / 2);
@@ -83,7 +83,7 @@ pub fn trial(seed: u64) -> Trial {
     Trial { seed, config, steps: script::make(&recipe, seed, 1_700_000_000) }
 }
 
-/// The ways a call of `kind` can fail.
+/// Returns the errors with which a call of `kind` can fail.
 fn errnos(kind: OpKind) -> &'static [i32] {
     match kind {
         OpKind::Create => &[errno::EIO, errno::ENOSPC, errno::EMFILE],
@@ -109,16 +109,16 @@ fn on_reads(kind: OpKind) -> bool {
     matches!(kind, OpKind::Open | OpKind::Read | OpKind::Len | OpKind::MapRead | OpKind::OpenDir)
 }
 
-/// How the name of the file ends that `op` is about: its extensions, or the whole name if it has none.
+/// Returns the extensions of the file that `op` accesses, or its whole name if it has none.
 fn ending(op: &Op) -> &str {
     let name = op.path.rsplit_once('/').map_or(&*op.path, |(_, name)| name);
     name.find('.').map_or(name, |dot| &name[dot..])
 }
 
-/// Plans that make call `k` of `ops` fail, once, and all calls of its kind from there on.
+/// Returns plans that fail call `k` of `ops`: once, and together with all later calls of its kind.
 ///
-/// Calls are counted by kind and file ending: obsolete files go when the last reader anywhere in the process has let go,
-/// so removals come a little sooner or later in each run.
+/// Calls are counted by kind and file extension. Obsolete files are removed when the last reader in the process has ended,
+/// so removals come a little earlier or later in each run.
 fn plans(ops: &[Op], k: usize) -> Vec<Plan> {
     let op = &ops[k];
     let earlier = ops[..k].iter().filter(|other| other.kind == op.kind).count() as u64;
@@ -144,7 +144,7 @@ fn plans(ops: &[Op], k: usize) -> Vec<Plan> {
     plans
 }
 
-/// Which calls to fail: at most about `limit`, all kinds of call on all kinds of file among them.
+/// Chooses the calls to fail: at most about `limit`, including all kinds of call on all kinds of file.
 fn choose(ops: &[Op], limit: usize, rng: &mut Rng) -> BTreeSet<usize> {
     let mut chosen = BTreeSet::new();
     let mut seen = BTreeSet::new();
@@ -163,7 +163,7 @@ fn choose(ops: &[Op], limit: usize, rng: &mut Rng) -> BTreeSet<usize> {
     chosen
 }
 
-/// Runs `plan`; tells people of a violation.
+/// Runs `plan`; prints a violation.
 pub fn case(trial: &Trial, plan: &Plan, totals: &mut Totals) {
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| trial.run(plan)));
     match result.unwrap_or_else(|_| Err("panic".into())) {
@@ -176,7 +176,7 @@ pub fn case(trial: &Trial, plan: &Plan, totals: &mut Totals) {
     }
 }
 
-/// T09: every call fails, at most about `limit` of a script.
+/// T09: every call fails, at most about `limit` calls of a script.
 pub fn every_call(seed: u64, limit: usize, mut begin: impl FnMut(&str)) -> Totals {
     let mut totals = Totals { scripts: 1, ..Totals::default() };
     let trial = trial(seed);
@@ -204,7 +204,7 @@ pub fn every_call(seed: u64, limit: usize, mut begin: impl FnMut(&str)) -> Total
     totals
 }
 
-/// Short reads and writes and interrupted calls, which nobody may notice.
+/// Returns plans with short reads and writes and interrupted calls, which must not be noticed.
 fn harmless_plans(seed: u64) -> Vec<Plan> {
     let io = OpKind::Read | OpKind::Write;
     let faults = [
@@ -230,14 +230,14 @@ fn harmless_plans(seed: u64) -> Vec<Plan> {
     faults.into_iter().map(plan).collect()
 }
 
-/// T10: each sync of a script fails, by each model of what that leaves in the page cache; at most `limit` for each kind of
+/// T10: each sync of a script fails, with each model of the resulting page cache; at most `limit` for each kind of
 /// file.
 pub fn every_sync(seed: u64, limit: usize, mut begin: impl FnMut(&str)) -> Totals {
     let mut totals = Totals { scripts: 1, ..Totals::default() };
     let trial = trial(seed);
     begin(&format!("seed {seed} rehearsal"));
     let Ok((ops, _)) = rehearse(&trial) else {
-        return totals; // told by T09
+        return totals; // reported by T09
     };
     let mut rng = Rng::new(seed);
     for ext in [".wal", ".klog", ".vlog", ".manifest", "CURRENT", ""] {
@@ -264,13 +264,13 @@ pub fn every_sync(seed: u64, limit: usize, mut begin: impl FnMut(&str)) -> Total
     totals
 }
 
-/// T11: the disk is full after so many more bytes, for `cases` different amounts.
+/// T11: the disk is full after a given number of further bytes, for `cases` different numbers.
 pub fn every_budget(seed: u64, cases: u64, mut begin: impl FnMut(&str)) -> Totals {
     let mut totals = Totals { scripts: 1, ..Totals::default() };
     let trial = trial(seed);
     begin(&format!("seed {seed} rehearsal"));
     let Ok((ops, _)) = rehearse(&trial) else {
-        return totals; // told by T09
+        return totals; // reported by T09
     };
     let bytes = |ops: &[Op]| -> u64 {
         ops.iter().filter(|op| matches!(op.kind, OpKind::Create | OpKind::Allocate)).map(|op| op.len).sum()
@@ -280,7 +280,7 @@ pub fn every_budget(seed: u64, cases: u64, mut begin: impl FnMut(&str)) -> Total
     let mut rng = Rng::new(seed);
     for n in 0..cases {
         totals.points += 1;
-        // Some do not even take an empty database; of the rest the small ones are the interesting ones.
+        // Some amounts are too small even for an empty database; of the rest the small ones are the most interesting.
         let part = 1 << rng.below(4);
         let space =
             if n.is_multiple_of(8) { rng.below(least) } else { least + rng.below((most - least) / part + 1) };

@@ -1,8 +1,8 @@
-//! Databases that earlier formats left behind: what was written to them, so that every later version can be held to it.
+//! Databases in earlier formats, and the rows that were written to them, so that every later version can be tested with them.
 //!
-//! `crates/testkit/golden/N` holds the files of format `N`: `closed` was closed in order, `killed` was copied from under a
-//! running database, its log still full. The test `golden` opens each. The program `golden` writes a new set; a set that was
-//! once released is never written again.
+//! `crates/testkit/golden/N` holds the files of format `N`: `closed` was closed cleanly, `killed` was copied from a
+//! running database with a full log. The test `golden` opens each. The program `golden` writes a new set; a set that was
+//! released is never written again.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -12,9 +12,9 @@ use std::{fs, io};
 
 use tidesdb::{Comparator, Compression, Db, FamilyOptions, MemtableKind, OpenOptions, Result, SyncMode};
 
-/// The families, each with settings of its own.
+/// The families, each with its own settings.
 pub const FAMILIES: [&str; 5] = ["default", "reverse", "by length", "plain", "zstd"];
-/// Expiry of rows that live for ever, as far as tests go: 2100-01-01.
+/// Expiry of rows that do not expire during any test: 2100-01-01.
 const FAR: u32 = 4_102_444_800;
 
 /// Rows of a family, in byte order.
@@ -32,7 +32,7 @@ enum Step {
     Compact,
 }
 
-/// A key order that the library does not know: shorter keys first.
+/// Returns a comparator that is not built in: shorter keys first.
 #[must_use]
 pub fn by_length() -> Comparator {
     Comparator::custom("golden.by-length", |a: &[u8], b: &[u8]| -> Ordering {
@@ -40,7 +40,7 @@ pub fn by_length() -> Comparator {
     })
 }
 
-/// The settings of family number `family`.
+/// Returns the settings of family number `family`.
 #[must_use]
 pub fn options_of(family: usize) -> FamilyOptions {
     let base = FamilyOptions::default();
@@ -59,7 +59,7 @@ pub fn options_of(family: usize) -> FamilyOptions {
     }
 }
 
-/// How the databases are opened: small files, everything durable, no threads.
+/// Returns the options for opening the databases: small files, everything durable, no threads.
 pub fn configured(options: OpenOptions) -> OpenOptions {
     options
         .sync(SyncMode::Full)
@@ -93,7 +93,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What each family must hold.
+/// Returns the expected rows of each family.
 #[must_use]
 pub fn expected() -> Vec<Rows> {
     let mut all = vec![Rows::new(); FAMILIES.len()];
@@ -134,7 +134,7 @@ fn apply(db: &Db, steps: &[Step]) -> Result<()> {
     Ok(())
 }
 
-/// Steps whose results are in tables: rounds over the same keys, with a merge between them.
+/// Returns the steps whose results are in tables: rounds over the same keys, with a merge in between.
 fn flushed() -> Vec<Step> {
     let mut steps = Vec::new();
     for round in 0..3 {
@@ -148,7 +148,7 @@ fn flushed() -> Vec<Step> {
             steps.push(Step::SingleDelete(family, once));
             steps.push(Step::PutExpiring(family, format!("far {round}").into_bytes(), value(round, round)));
         }
-        // Only byte order agrees with the model on what lies between two keys.
+        // Only with byte order does the model agree on which keys are between two keys.
         steps.extend([0, 3, 4].map(|family| Step::DeleteRange(family, key(20 + round), key(23 + round))));
         steps.push(Step::Flush);
         if round == 1 {
@@ -158,7 +158,7 @@ fn flushed() -> Vec<Step> {
     steps
 }
 
-/// Steps that are in the log alone when the database is killed.
+/// Returns the steps that are only in the log when the database is killed.
 fn logged() -> Vec<Step> {
     let mut steps = Vec::new();
     for family in 0..FAMILIES.len() {
@@ -174,14 +174,14 @@ fn put(family: usize, n: usize, round: usize) -> Step {
     Step::Put(family, key(n), value(n, round))
 }
 
-/// Keys of several lengths.
+/// Returns keys of several lengths.
 fn key(n: usize) -> Vec<u8> {
     let mut key = format!("{n:03}").into_bytes();
     key.resize(3 + n % 9, b'k');
     key
 }
 
-/// Values of several lengths, some empty, some beyond the threshold of the value log.
+/// Returns values of several lengths, some empty, some above the threshold of the value log.
 fn value(n: usize, round: usize) -> Vec<u8> {
     let len = [0, 1, 20, 90, 400, 1500][(n + round) % 6];
     (0..len).map(|i| (n * 7 + round * 31 + i / 5) as u8).collect()

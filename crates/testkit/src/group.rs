@@ -1,7 +1,7 @@
-//! T10 with company: one to eight threads commit at once, in mode full, and one sync or write fails.
+//! T10 with concurrency: one to eight threads commit at once, in mode `Full`, and one sync or write fails.
 //!
-//! Required: who is in the group that failed is told; nothing that began after that is acknowledged; what was acknowledged, or
-//! seen by a reader, is there after the next open and after a power loss, each commit whole, and what was refused is not.
+//! Required: every commit in the failed group gets the error, and no commit that began later is acknowledged. A commit that was
+//! acknowledged, or seen by a reader, is there after the next open and after a power loss, complete. A rejected commit is not there.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -18,7 +18,7 @@ use crate::world::{Config, PATH};
 const COMMITS_EACH: u64 = 30;
 const SECOND: &str = "second";
 
-/// What one committer saw.
+/// What one committer observed.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     acked: BTreeSet<u64>,
@@ -27,7 +27,7 @@ struct Seen {
     errors: u64,
 }
 
-/// Runs `cases` cases from `seed` on.
+/// Runs `cases` cases, with seeds from `seed` on.
 pub fn many(seed: u64, cases: u64, mut begin: impl FnMut(&str)) -> Totals {
     let mut totals = Totals::default();
     for n in 0..cases {
@@ -89,12 +89,12 @@ fn one(seed: u64) -> Result<Outcome, String> {
     });
     let struck = disk.struck(fault);
     if let Some(late) = seen.iter().find_map(|s| s.late.first()) {
-        return Err(format!("commit {late} was acknowledged after a failure had been told"));
+        return Err(format!("commit {late} was acknowledged after a failure had been reported"));
     }
     disk.clear_faults();
     let mut seen = seen;
     look(&db, &second, &seen).map_err(|e| format!("live: {e}"))?;
-    // Who is in doubt may be shown, but then it is durable.
+    // A commit in doubt may be visible, but then it must be durable.
     show(&db, &mut seen)?;
     let poisoned = failed.load(SeqCst);
     drop(second);
@@ -160,7 +160,7 @@ fn reopened(disk: SimDisk, config: &Config, seed: u64, seen: &[Seen]) -> Result<
     result
 }
 
-/// What is in doubt and visible counts as acknowledged from now on.
+/// Counts commits in doubt that are visible as acknowledged from now on.
 fn show(db: &Db, seen: &mut [Seen]) -> Result<(), String> {
     for (thread, seen) in seen.iter_mut().enumerate() {
         for n in std::mem::take(&mut seen.unknown) {
@@ -175,7 +175,7 @@ fn show(db: &Db, seen: &mut [Seen]) -> Result<(), String> {
     Ok(())
 }
 
-/// Every commit is whole; acknowledged ones are there, refused ones are not, those in doubt may be.
+/// Checks that every commit is complete: acknowledged ones are there, rejected ones are not, those in doubt may be.
 fn look(db: &Db, second: &Family, seen: &[Seen]) -> Result<(), String> {
     for (thread, seen) in seen.iter().enumerate() {
         for n in 0..COMMITS_EACH {
@@ -191,7 +191,7 @@ fn look(db: &Db, second: &Family, seen: &[Seen]) -> Result<(), String> {
                 return Err(format!("acknowledged commit {n} of thread {thread} is gone"));
             }
             if a.is_some() && !may {
-                return Err(format!("commit {n} of thread {thread} is there, and was refused"));
+                return Err(format!("commit {n} of thread {thread} is there, but was rejected"));
             }
         }
     }

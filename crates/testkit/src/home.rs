@@ -1,13 +1,13 @@
-//! Directories for runners that need many syncs and no real disk.
+//! Directories for runners that do many syncs and need no real disk.
 
 use std::path::Path;
 
 use tempfile::TempDir;
 
-/// A directory in memory where there is one: syncs are free there.
+/// Creates a directory in memory if possible, where syncs are free.
 ///
 /// # Errors
-/// What the system says.
+/// Those of the system.
 pub fn in_memory() -> Result<TempDir, String> {
     let memory = Path::new("/dev/shm");
     let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };

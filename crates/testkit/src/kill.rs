@@ -1,8 +1,8 @@
-//! T04: a child process commits on a real directory and is killed at any moment; the parent opens what it left and holds it
-//! against every acknowledgement that came through the pipe.
+//! T04: a child process commits in a real directory and is killed at a random time. The parent opens the database and compares it
+//! with every acknowledgement that it received through the pipe.
 //!
 //! Each thread of the child counts its commits. Commit `n` of thread `t` puts `t:n` and the counter into two families and
-//! deletes `t:(n - WINDOW)`, so what must be there follows from the counter alone: nothing more, nothing less.
+//! deletes `t:(n - WINDOW)`, so the expected contents follow from the counter alone.
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -18,22 +18,22 @@ use crate::rng::Rng;
 
 /// Threads of the child.
 pub const THREADS: usize = 8;
-/// Commits of each thread that are kept.
+/// Number of recent commits of each thread whose keys are kept.
 const WINDOW: u64 = 120;
 /// Bytes of one message: thread, then counter.
 const MESSAGE_BYTES: usize = 16;
-/// The thread number that says: open, now I begin.
+/// Thread number of the message that the database is open.
 const READY: u64 = u64::MAX;
 const SECOND: &str = "second";
 
-/// Figures of a run.
+/// Results of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Children killed.
     pub kills: u64,
     /// Those killed before they had opened the database.
     pub early: u64,
-    /// Acknowledgements that came through the pipe.
+    /// Acknowledgements received through the pipe.
     pub acked: u64,
     /// Keys compared.
     pub keys: u64,
@@ -43,7 +43,7 @@ pub struct Totals {
     pub violations: u64,
 }
 
-/// How the child of a number commits.
+/// Returns the sync mode of a child.
 fn sync_mode(n: u64) -> SyncMode {
     [SyncMode::None, SyncMode::Interval(Duration::from_millis(20)), SyncMode::Full][(n % 3) as usize]
 }
@@ -82,10 +82,10 @@ fn counter(family: &Family, thread: usize) -> tidesdb::Result<u64> {
     Ok(bytes.and_then(|b| <[u8; 8]>::try_from(&b[..]).ok()).map_or(0, u64::from_le_bytes))
 }
 
-/// What the child does until it is killed.
+/// Runs the child until it is killed.
 ///
 /// # Errors
-/// What stopped it; nothing should.
+/// What stopped it; no error is expected.
 pub fn child(path: &Path, n: u64) -> Result<(), String> {
     let (db, second) = open(path, sync_mode(n)).map_err(|e| e.to_string())?;
     let pipe = std::io::stdout().as_fd().try_clone_to_owned().map_err(|e| e.to_string())?;
@@ -132,7 +132,7 @@ fn commit_for_ever(db: &Db, second: &Family, thread: usize, pipe: &std::fs::File
     }
 }
 
-/// One `write` of less than a pipe takes whole.
+/// Sends a message with one `write`, which a pipe transfers as a unit.
 fn tell(mut pipe: &std::fs::File, thread: u64, n: u64) -> Result<(), String> {
     let mut message = [0; MESSAGE_BYTES];
     message[..8].copy_from_slice(&thread.to_le_bytes());
@@ -140,7 +140,7 @@ fn tell(mut pipe: &std::fs::File, thread: u64, n: u64) -> Result<(), String> {
     pipe.write_all(&message).map_err(|e| format!("pipe: {e}"))
 }
 
-/// What came through the pipe of one child.
+/// What was received through the pipe of one child.
 struct Heard {
     acked: [u64; THREADS],
     messages: u64,
@@ -171,10 +171,10 @@ impl Killer {
         }
     }
 
-    /// Starts child `n`, kills it and looks at what it left.
+    /// Starts child `n`, kills it and checks the database.
     ///
     /// # Errors
-    /// What was promised and is not there.
+    /// A violated promise.
     pub fn once(&mut self, n: u64) -> Result<(), String> {
         let heard = self.run_and_kill(n)?;
         self.totals.kills += 1;
@@ -187,7 +187,7 @@ impl Killer {
             open(&self.path, SyncMode::None).map_err(|e| format!("open after the kill: {e}"))?;
         let result = self.look(&db, &second, n);
         drop(second);
-        // Mostly the next child recovers once more; sometimes it finds a clean database.
+        // Usually the next child recovers once more; sometimes it finds a cleanly closed database.
         if n.is_multiple_of(7) {
             db.close().map_err(|e| format!("close: {e}"))?
         } else {
@@ -264,7 +264,7 @@ impl Killer {
     }
 }
 
-/// The keys of a thread in one family are those of its last commits, with their values.
+/// Checks that the keys of a thread in one family are those of its last commits, with their values.
 fn window(family: &Family, thread: usize, at: u64) -> Result<u64, String> {
     let first = at.saturating_sub(WINDOW) + 1;
     let mut expected = first..=at;
@@ -273,7 +273,7 @@ fn window(family: &Family, thread: usize, at: u64) -> Result<u64, String> {
         let (k, v) = item.map_err(|e| e.to_string())?;
         let n = expected.next().ok_or_else(|| format!("thread {thread}: more keys than commits"))?;
         if *k != *key(thread, n) {
-            return Err(format!("thread {thread}: hole at commit {n} of {at}"));
+            return Err(format!("thread {thread}: gap at commit {n} of {at}"));
         }
         if *v != *value(thread, n) {
             return Err(format!("thread {thread}: commit {n} has a wrong value"));

@@ -1,5 +1,5 @@
-//! What the tests of the whole engine share: a model that is obviously right, scripts of operations, and runners that
-//! crash, fail and damage the engine while a script runs and compare what is left with the model.
+//! Shared by the tests of the whole engine: a simple, obviously correct model, scripts of operations, and runners that
+//! crash, fail and damage the engine while a script runs and compare the result with the model.
 
 pub mod rng;
 pub mod report;

@@ -1,4 +1,4 @@
-//! The truth: ordered maps with every commit remembered, small enough to be checked by reading it.
+//! The model: ordered maps that remember every commit, small enough to be verified by reading.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ pub struct Op {
     pub key: Vec<u8>,
     /// The new value, or `None` for a delete.
     pub value: Option<Vec<u8>>,
-    /// When the value expires, in UNIX seconds; 0 = never.
+    /// Expiry of the value in UNIX seconds; 0 = never.
     pub expiry: u32,
-    /// Whether a delete is a single-delete.
+    /// True if a delete is a single delete.
     pub single: bool,
-    /// If set, everything from `key` on and before this is deleted.
+    /// If set, a range delete from `key` up to this key, excluded.
     pub until: Option<Vec<u8>>,
 }
 
@@ -31,16 +31,16 @@ type Rows<'m> = BTreeMap<&'m [u8], (&'m [u8], u32)>;
 /// Commits and families of one database, from its creation on.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
-    /// Every commit that was tried, in order.
+    /// Every commit that was attempted, in order.
     pub commits: Vec<Vec<Op>>,
-    /// Names of families that exist, by number.
+    /// Names of existing families, by number.
     pub families: BTreeMap<FamilyNo, String>,
-    /// How many families were ever made.
+    /// Number of families ever created.
     pub families_made: usize,
 }
 
 impl Model {
-    /// What every family holds after the first `commits` commits, for a reader at wall time `now`.
+    /// Returns the contents of every family after the first `commits` commits, for a reader at wall time `now`.
     pub fn contents(&self, families: &BTreeMap<FamilyNo, String>, commits: usize, now: u32) -> Contents {
         let mut maps: BTreeMap<FamilyNo, Rows<'_>> =
             families.keys().map(|no| (*no, BTreeMap::new())).collect();

@@ -1,27 +1,27 @@
-//! T08: the order of calls on the disk. Whatever a test does, these rules hold in its log of calls, for an engine
+//! T08: the order of calls to the disk. For every test, these rules hold in its log of calls, for an engine
 //! without background threads on a healthy disk.
 //!
-//! 1. When a manifest is written and tables were made since its last write, each of these is synced, and so is the directory
-//!    that holds their names; and so are all value logs, unless the log has records that are not synced either (a
-//!    compaction does not refer to what these refer to, and a flush syncs the log first).
-//! 2. A table, value log, manifest or log segment loses its name only when the manifest in force has no unsynced byte
-//!    and no switch of `CURRENT` is unsynced. Tables that no manifest was ever told of are free to go.
+//! 1. When a manifest is written and tables were created since its last write, each of these is synced, and so is the directory
+//!    that holds their names. All value logs are synced too, unless the log has unsynced records (a
+//!    compaction does not refer to the values of those records, and a flush syncs the log first).
+//! 2. A table, value log, manifest or log segment is removed or renamed only when the current manifest has no unsynced byte
+//!    and no switch of `CURRENT` is unsynced. Tables that were never named in a manifest may be removed at any time.
 //! 3. `CURRENT` is switched only to a manifest that is synced and whose name is durable, by a synced file.
-//! 4. A log segment takes its name only after its header is synced, and takes records only after its name is durable.
-//! 5. When records of the log are synced, the values that they may refer to have been synced before.
+//! 4. A log segment gets its name only after its header is synced, and receives records only after its name is durable.
+//! 5. When log records are synced, the values that they may refer to have been synced before.
 
 use std::collections::BTreeSet;
 
 use tidesdb_io::sim::{Op, OpKind, OpSet};
 
-/// How often each rule was put to the test.
+/// How often each rule was checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Calls looked at.
+    /// Calls checked.
     pub ops: u64,
     /// Writes of a manifest that could name new tables.
     pub installs: u64,
-    /// Names taken away.
+    /// Names removed.
     pub removals: u64,
     /// Switches of `CURRENT`.
     pub switches: u64,
@@ -40,30 +40,30 @@ impl Counts {
     }
 }
 
-/// What the rules need to know of one directory.
+/// State of one directory that the rules need.
 #[derive(Default)]
 struct Checker {
     counts: Counts,
-    /// Files with bytes that are not synced.
+    /// Files with unsynced bytes.
     dirty: BTreeSet<String>,
     /// Files whose name is not durable.
     unnamed: BTreeSet<String>,
-    /// Tables made since the last write of a manifest.
+    /// Tables created since the last write of a manifest.
     fresh: BTreeSet<String>,
-    /// Whether `CURRENT` was switched and the directory not synced.
+    /// True if `CURRENT` was switched and the directory is not synced.
     switched: bool,
     manifest: Option<String>,
-    /// Whether the log has records that are not synced.
+    /// True if the log has unsynced records.
     unsynced_records: bool,
 }
 
-/// Bytes of a segment header; records come after it.
+/// Bytes of a segment header; records follow it.
 const SEGMENT_HEADER_BYTES: u64 = 4096;
 
 /// Checks the calls below `dir`, from the creation of the database on.
 ///
 /// # Errors
-/// The first call that breaks a rule, in words.
+/// A description of the first call that violates a rule.
 pub fn check(dir: &str, ops: &[Op]) -> Result<Counts, String> {
     let mut checker = Checker::default();
     for op in ops.iter().filter(|op| op.ok) {
@@ -80,7 +80,7 @@ pub fn check(dir: &str, ops: &[Op]) -> Result<Counts, String> {
     Ok(checker.counts)
 }
 
-/// A segment is known by its number, whatever it is called while it is made ready.
+/// Returns the identity of a file. A segment is identified by its number, also under its temporary name.
 fn identity(name: &str) -> String {
     name.trim_end_matches(".free").to_owned()
 }
@@ -172,14 +172,14 @@ impl Checker {
             return self.current_switched();
         }
         if from.ends_with(".wal.free") {
-            // Taken over under another number, or made ready: both begin with a name that is not durable.
+            // Reused under another number, or newly prepared: in both cases the name is not durable yet.
             if self.dirty.contains(&identity(from)) {
                 return Err("rule 4: a segment gets its name before its header is synced".into());
             }
             self.unnamed.insert(identity(from));
             return Ok(());
         }
-        // Set aside for reuse: what it still holds unsynced is of no use to anyone.
+        // Set aside for reuse: its unsynced contents are not needed.
         self.dirty.remove(&identity(from));
         self.removed()
     }
@@ -211,10 +211,10 @@ impl Checker {
     fn removed(&mut self) -> Result<(), String> {
         self.counts.removals += 1;
         if self.switched {
-            return Err("rule 2: a file goes before the switch of CURRENT is durable".into());
+            return Err("rule 2: a file is removed before the switch of CURRENT is durable".into());
         }
         match self.dirty.iter().find(|f| f.ends_with(".manifest")) {
-            Some(manifest) => Err(format!("rule 2: a file goes while {manifest} is not synced")),
+            Some(manifest) => Err(format!("rule 2: a file is removed while {manifest} is not synced")),
             None => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! Scripts: lists of steps made from a seed, to be run against the engine and the model.
+//! Scripts: lists of steps generated from a seed, to be run on the engine and the model.
 
 use crate::model::{FamilyNo, Op};
 use crate::rng::Rng;
@@ -6,50 +6,50 @@ use crate::rng::Rng;
 /// One step of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Commit these operations; `full` asks for durability before it returns.
+    /// Commits these operations; `full` requests durability before it returns.
     Commit {
         /// The operations.
         ops: Vec<Op>,
-        /// Whether to override the sync mode with `Full`.
+        /// True to override the sync mode with `Full`.
         full: bool,
     },
-    /// Make a family.
+    /// Creates a family.
     Create(String),
-    /// Drop a family.
+    /// Drops a family.
     Drop(FamilyNo),
-    /// Give a family another name.
+    /// Renames a family.
     Rename(FamilyNo, String),
-    /// Write everything to tables.
+    /// Flushes all memtables.
     Flush,
-    /// Merge everything.
+    /// Merges all tables.
     Compact,
-    /// Make everything durable.
+    /// Makes everything durable.
     Sync,
-    /// Close and open again.
+    /// Closes and reopens.
     Reopen,
-    /// Copy the database into a directory of this number.
+    /// Copies the database into the directory with this number.
     Checkpoint(usize),
 }
 
-/// What a script is made of.
+/// Parameters of a script.
 #[derive(Clone, Copy, Debug)]
 pub struct Recipe {
     /// Number of steps.
     pub steps: usize,
-    /// Distinct keys for each family.
+    /// Distinct keys per family.
     pub keys: u64,
     /// Longest small value.
     pub value_bytes: u64,
     /// One commit in this many has values for the value log; 0 = none.
     pub large_one_in: u64,
-    /// Whether families come and go.
+    /// True if families are created and dropped.
     pub families: bool,
     /// One step in this many is maintenance (flush, compact, reopen, ...).
     pub maintenance_one_in: u64,
 }
 
 impl Recipe {
-    /// Twelve different workloads.
+    /// Returns one of twelve different workloads.
     pub fn numbered(n: u64) -> Self {
         let base = Self {
             steps: 60,
@@ -76,7 +76,7 @@ impl Recipe {
     }
 }
 
-/// Makes a script. Family 0 is the default one and is never dropped or renamed.
+/// Generates a script. Family 0 is the default one and is never dropped or renamed.
 pub fn make(recipe: &Recipe, seed: u64, now: u32) -> Vec<Step> {
     let mut rng = Rng::new(seed);
     let mut live: Vec<FamilyNo> = vec![0];

@@ -1,5 +1,5 @@
-//! T27: every byte of every file of a database is damaged. Either somebody says so, or nothing is lost and the place is
-//! declared padding (see [`crate::damage`]). Nothing is ever silently lost or wrong, nothing panics, and an open that meets
+//! T27: damages every byte of every file of a database. Either an error reports the damage, or nothing is lost and the place is
+//! declared padding (see [`crate::damage`]). No data is ever silently lost or wrong, nothing panics, and an open that finds
 //! damage deletes and shortens no file.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,39 +19,39 @@ use crate::world::{Config, PATH};
 pub const SHAPES: [&str; 6] =
     ["sealed log", "sealed log, machine stopped", "closed", "closed, plain", "mixed", "many tables"];
 
-/// What became of a damaged database.
+/// Result of damaging a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// Somebody said so.
+    /// An error reported the damage.
     Detected,
-    /// All is there, and the reason why that may be.
+    /// All data is there, and the reason why the damage may go unnoticed.
     Harmless(&'static str),
-    /// All is there, and nothing says why that may be.
+    /// All data is there, but the place is not declared padding.
     Undeclared,
-    /// A promise is broken.
+    /// A promise is violated.
     Broken(String),
 }
 
-/// Figures of one kind of file.
+/// Results for one kind of file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Files.
     pub files: u64,
-    /// Bytes of them.
+    /// Total bytes of the files.
     pub bytes: u64,
     /// Changes tried.
     pub mutations: u64,
-    /// Changes that were told.
+    /// Changes that were reported.
     pub detected: u64,
     /// Changes of declared padding.
     pub harmless: u64,
-    /// Changes that nobody told of, outside of declared padding, though nothing was lost.
+    /// Changes outside of declared padding that were not reported, although nothing was lost.
     pub undeclared: u64,
     /// Lost or wrong data, panics, deleted files.
     pub silent: u64,
 }
 
-/// Figures by kind of file, and how often each entry of the list of declared padding was needed.
+/// Results by kind of file, and how often each entry of the list of declared padding was needed.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// By kind of file.
@@ -79,7 +79,7 @@ impl Report {
         }
     }
 
-    /// The sum over all kinds.
+    /// Returns the sum over all kinds.
     pub fn total(&self) -> Figures {
         let mut sum = Figures::default();
         for f in self.kinds.values() {
@@ -97,7 +97,7 @@ impl Report {
 
 const LOST_KEY: &str = "a lost key without an error";
 
-/// A database to be damaged, and what it holds.
+/// A database to be damaged, and its expected contents.
 pub struct Subject {
     disk: SimDisk,
     config: Config,
@@ -107,7 +107,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Builds the database of that number in [`SHAPES`].
+    /// Builds the database with that number in [`SHAPES`].
     ///
     /// # Errors
     /// Those of the engine, as text.
@@ -142,7 +142,7 @@ impl Subject {
         Ok(Self { disk, config, contents, victims, name: SHAPES[shape] })
     }
 
-    /// Its files.
+    /// Returns its files.
     pub fn victims(&self) -> &[Victim] {
         &self.victims
     }
@@ -170,7 +170,7 @@ impl Subject {
                             self.name,
                             victim,
                             &damage,
-                            "nobody noticed, and it is no declared padding",
+                            "the damage was not noticed, and it is not in declared padding",
                         );
                     }
                     Verdict::Broken(what) => {
@@ -193,7 +193,7 @@ impl Subject {
             None => disk.remove_file(&path),
         };
         if let Err(e) = done {
-            return Verdict::Broken(format!("the damage could not be done: {e}"));
+            return Verdict::Broken(format!("the damage could not be applied: {e}"));
         }
         let (env, disk, _clock) = sim::env_on(disk, 99);
         disk.log_ops(false);
@@ -209,11 +209,11 @@ impl Subject {
         };
         match met {
             Met::RefusedOpen => match lost_file(&before, &lengths(&disk)) {
-                Some(name) => Verdict::Broken(format!("the open met damage and took {name} away")),
+                Some(name) => Verdict::Broken(format!("the open found damage and removed {name}")),
                 None => Verdict::Detected,
             },
             Met::Damage => match lost_file(&before, &lengths(&disk)).filter(|name| *name == victim.name) {
-                Some(name) => Verdict::Broken(format!("{name} is damaged and was taken away")),
+                Some(name) => Verdict::Broken(format!("{name} is damaged and was removed")),
                 None => Verdict::Detected,
             },
             Met::Nothing => victim.excuse(new).map_or(Verdict::Undeclared, Verdict::Harmless),
@@ -260,7 +260,7 @@ impl Subject {
     }
 }
 
-/// Where damage was met.
+/// Where damage was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Met {
     Nothing,
@@ -284,7 +284,7 @@ impl Report {
     }
 }
 
-/// An error about damage must say where it is.
+/// Checks that an error about damage names the file.
 fn names_file(e: &Error) -> Result<(), String> {
     match e {
         Error::Corrupt { file, .. } | Error::FormatTooNew { file, .. } | Error::Io { file, .. }
@@ -292,13 +292,13 @@ fn names_file(e: &Error) -> Result<(), String> {
         {
             Ok(())
         }
-        Error::NotFound { .. } | Error::Internal { .. } => Err(format!("damage was told as: {e}")),
+        Error::NotFound { .. } | Error::Internal { .. } => Err(format!("damage was reported as: {e}")),
         Error::Poisoned { cause } => names_file(cause),
-        _ => Err(format!("damage was told without a file: {e}")),
+        _ => Err(format!("damage was reported without a file: {e}")),
     }
 }
 
-/// Whether an error ended the walk. Up to there all must be right.
+/// Returns whether an error ended the scan. Everything before the error must be correct.
 fn walk(
     iter: impl Iterator<Item = tidesdb::Result<(tidesdb::Slice, tidesdb::Slice)>>,
     expected: &[(&Vec<u8>, &Vec<u8>)],
@@ -323,7 +323,7 @@ fn lengths(disk: &SimDisk) -> BTreeMap<String, u64> {
     names.into_iter().map(|name| (name.clone(), len(&name))).collect()
 }
 
-/// A file that is gone, or shorter than it was. One that was set aside is neither.
+/// Returns a file that is missing or shorter than before. A file that was set aside counts as neither.
 fn lost_file(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> Option<String> {
     let kept = |name: &str, len: u64| {
         ["", ".orphan", ".lost"]
@@ -334,12 +334,12 @@ fn lost_file(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> O
     before.iter().find(|(name, len)| !transient(name) && !kept(name, **len)).map(|(name, _)| name.clone())
 }
 
-/// Kinds of file, for the figures.
+/// Returns the kind of a file, for the figures.
 fn kind(name: &str) -> String {
     name.rsplit_once('.').map_or(name, |(_, ext)| ext).to_owned()
 }
 
-/// Makes the contents of a shape. No value of the value log is ever overwritten, so every one is referred to.
+/// Creates the contents of a shape. No value in the value log is ever overwritten, so all are live.
 fn fill(db: &Db, config: &Config, shape: usize, seed: u64) -> tidesdb::Result<()> {
     let mut rng = Rng::new(seed);
     let second = db.create_family("second", config.family())?;
@@ -375,7 +375,7 @@ fn fill(db: &Db, config: &Config, shape: usize, seed: u64) -> tidesdb::Result<()
     Ok(())
 }
 
-/// Names in `kinds` that a sweep must have met.
+/// Returns the names in `kinds` that a sweep must have found but did not.
 pub fn missing_kinds(report: &Report) -> BTreeSet<&'static str> {
     ["CURRENT", "LOCK", "klog", "manifest", "vlog", "wal"]
         .into_iter()
