@@ -375,7 +375,7 @@ fn fill(db: &Db, config: &Config, shape: usize, seed: u64) -> tidesdb::Result<()
     Ok(())
 }
 
-/// Returns the names in `kinds` that a sweep must have found but did not.
+/// Returns the required kinds of file for which `report` has no damage tried.
 pub fn missing_kinds(report: &Report) -> BTreeSet<&'static str> {
     ["CURRENT", "LOCK", "klog", "manifest", "vlog", "wal"]
         .into_iter()

@@ -1,12 +1,12 @@
-//! One trial of T09, T10 or T11: a script runs on a disk with a fault, then everything that was promised is looked for.
+//! One trial of T09, T10 or T11: runs a script on a disk with a fault, then checks everything that was promised.
 //!
-//! What is required, whatever fails:
-//! * every error is one of the system's, names its file and operation, and is never taken for damage;
-//! * what a step could not do did not happen, or is in doubt and whole;
+//! Requirements, whatever fails:
+//! * every error is an error of the system, names its file and operation, and is never reported as damage;
+//! * a failed step had no effect, or is in doubt and complete;
 //! * after a failed write or sync of the log nothing is acknowledged until the next open;
-//! * reads go on and show what was acknowledged; a poisoned database says so each time;
-//! * opening again, on the page cache as it is and on what a power loss leaves, keeps the promises of the sync mode;
-//! * what was recovered once is durable: a power loss after the recovery does not take it back.
+//! * reads continue and show what was acknowledged; a poisoned database reports it each time;
+//! * a reopen, with the current page cache and with what a power loss leaves, keeps the promises of the sync mode;
+//! * recovered data is durable: a power loss after the recovery does not lose it.
 
 use std::sync::Arc;
 
@@ -18,29 +18,29 @@ use crate::check::{self, Demand};
 use crate::script::Step;
 use crate::world::{Config, PATH, Promises, Shared, World};
 
-/// What goes wrong, and what that excuses.
+/// The fault, and the effects it may have.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// For messages.
     pub what: String,
-    /// The faults, injected before the first call.
+    /// Faults, injected before the first call.
     pub faults: Vec<Fault>,
     /// What a failed sync leaves in the page cache.
     pub sync_model: SyncModel,
     /// Bytes free on the disk.
     pub space: Option<u64>,
-    /// The first strike is at a write or sync of log records: no commit may be acknowledged after it.
+    /// The first failure is at a write or sync of log records: no commit may be acknowledged after it.
     pub on_log: bool,
     /// The fault is at calls that reads need.
     pub on_reads: bool,
-    /// Nothing may be noticed at all.
+    /// The fault must not be noticed at all.
     pub harmless: bool,
 }
 
-/// What a trial saw.
+/// Result of a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Strikes of the faults.
+    /// Number of injected failures.
     pub struck: u64,
     /// Steps that failed.
     pub errors: u64,
@@ -48,20 +48,20 @@ pub struct Outcome {
     pub acked: u64,
     /// Images of the disk that were opened afterwards.
     pub images: u64,
-    /// Whether the database was poisoned in the end.
+    /// True if the database was poisoned at the end.
     pub poisoned: bool,
-    /// Whether it went on without being opened again, once the fault was gone.
+    /// True if it continued without a reopen once the fault was removed.
     pub went_on: bool,
 }
 
-/// A script and what it runs on.
+/// A script and its environment.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// Of the disk and of all choices.
+    /// Seed of the disk and of all choices.
     pub seed: u64,
     /// Settings of the engine.
     pub config: Config,
-    /// What to do.
+    /// Steps of the script.
     pub steps: Vec<Step>,
 }
 
@@ -79,7 +79,7 @@ impl Trial {
     /// Runs the script under `plan`.
     ///
     /// # Errors
-    /// The promise that was broken, in words.
+    /// A description of the violated promise.
     pub fn run(&self, plan: &Plan) -> Result<Outcome, String> {
         let (env, disk, _clock) = sim::env(self.seed);
         disk.log_ops(false);
@@ -105,14 +105,14 @@ impl Trial {
 }
 
 impl Run<'_> {
-    /// Ends the fault.
+    /// Removes the fault.
     fn heal(&mut self) {
         self.out.struck = self.out.struck.max(self.struck());
         self.disk.clear_faults();
         self.disk.limit_space(None);
     }
 
-    /// Strikes so far; none once the disk is healed.
+    /// Returns the number of failures so far; zero once the fault is removed.
     fn struck(&self) -> u64 {
         self.ids.iter().map(|id| self.disk.struck(*id)).sum()
     }
@@ -143,7 +143,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A failed step on families did nothing, unless the manifest is in doubt now.
+    /// Records that a failed step on families had no effect, unless the manifest is in doubt now.
     fn undo(&self, world: &mut World, step: &Step, e: &Error) {
         let families = matches!(step, Step::Create(_) | Step::Drop(_) | Step::Rename(..));
         if families && !matches!(e, Error::Poisoned { .. }) && !is_poisoned(world) {
@@ -151,7 +151,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether `e` may come from the fault.
+    /// Checks that `e` may come from the fault.
     fn judge(&mut self, e: &Error) -> Result<(), String> {
         self.out.errors += 1;
         if self.plan.harmless {
@@ -168,7 +168,7 @@ impl Run<'_> {
         }
     }
 
-    /// Reads go on, the health is told truly, and a healthy database goes on once the fault is gone.
+    /// Checks that reads continue, that the health is correct, and that a healthy database continues once the fault is removed.
     fn end_of_session(&mut self, world: &mut World) -> Result<(), String> {
         if world.is_down() {
             return Ok(());
@@ -186,15 +186,15 @@ impl Run<'_> {
             (Ok(()), false) => self.out.went_on = true,
             (Err(Error::Poisoned { .. }), true) => {}
             (Ok(()), true) => return Err("a poisoned database took a commit".into()),
-            (Err(e), _) => return Err(format!("healthy, and yet it does not go on after the fault: {e}")),
+            (Err(e), _) => return Err(format!("healthy, but it does not continue after the fault: {e}")),
         }
         self.live(world).map_err(|e| format!("after the fault: {e}"))
     }
 
-    /// What readers see is what was acknowledged.
+    /// Checks that readers see what was acknowledged.
     fn live(&self, world: &World) -> Result<(), String> {
         let contents = match check::dump(world.db()) {
-            // The cache lost bytes that were not durable: told, not hidden.
+            // The cache lost bytes that were not durable: reported, not hidden.
             Err(e) if self.cache_reverted() && e.contains("corruption") => return Ok(()),
             other => other?,
         };
@@ -205,17 +205,17 @@ impl Run<'_> {
             return Ok(());
         }
         Err(format!(
-            "readers see something else than what was acknowledged: {}",
+            "readers do not see what was acknowledged: {}",
             check::difference(&contents, &expected)
         ))
     }
 
-    /// Whether a failed sync took bytes back that were acknowledged and not durable.
+    /// Returns whether a failed sync may have reverted bytes that were acknowledged and not durable.
     fn cache_reverted(&self) -> bool {
         self.plan.sync_model == SyncModel::Btrfs && self.out.struck.max(self.struck()) > 0
     }
 
-    /// Opens what is left, in every shape it may be found in.
+    /// Opens the remaining files, in every possible state.
     fn reopen_all(&mut self) -> Result<(), String> {
         let promises = self.promises.lock().clone();
         let demand =
@@ -223,7 +223,7 @@ impl Run<'_> {
         let after = self.disk.fork();
         let recovered = self.open(&after, &promises, demand).map_err(|e| format!("opened again: {e}"))?;
         if !demand.thorough {
-            // The recovery must not have trusted the page cache.
+            // The recovery must not have relied on the page cache.
             let certain = Promises { durable: recovered, ..promises.clone() };
             let lost_power = after.crash_image(&Image::SYNCED, self.trial.seed);
             let demand = Demand { everything: false, thorough: false };
@@ -246,7 +246,7 @@ impl Run<'_> {
     }
 }
 
-/// Asked by a call that is refused in any case and touches nothing.
+/// Checks with a call that fails in any case and has no effect.
 fn is_poisoned(world: &World) -> bool {
     matches!(world.db().drop_family(tidesdb::DEFAULT_FAMILY), Err(Error::Poisoned { .. }))
 }
@@ -256,10 +256,10 @@ fn kind(step: &Step) -> String {
     text.split([' ', '(', '{']).next().unwrap_or_default().to_owned()
 }
 
-/// The calls of a run without faults, and the order they came in, checked.
+/// Returns the calls of a run without faults, after checking their order.
 ///
 /// # Errors
-/// A step that failed on a healthy disk, or a broken rule of [`crate::order`].
+/// A step that failed on a healthy disk, or a violated rule of [`crate::order`].
 pub fn rehearse(trial: &Trial) -> Result<(Vec<sim::Op>, crate::order::Counts), String> {
     let (env, disk, _clock) = sim::env(trial.seed);
     let mut world = World::open(&env, trial.config, Shared::default()).map_err(|e| format!("open: {e}"))?;

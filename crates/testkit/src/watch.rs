@@ -1,4 +1,4 @@
-//! A watchdog: no case may hang. Each worker says what it begins; one that takes too long ends the process by name.
+//! A watchdog: no case may hang. Each worker registers the case that it begins; a case that takes too long ends the process with a message.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,20 +36,20 @@ impl Watch {
         this
     }
 
-    /// The calling thread begins a case.
+    /// Registers a case of the calling thread.
     pub fn begin(&self, what: &str) {
         let now = self.clock.mono();
         let mut cases = self.cases.lock().unwrap_or_else(PoisonError::into_inner);
         cases.insert(name(std::thread::current().id()), (now, what.to_owned()));
     }
 
-    /// The calling thread has nothing to watch.
+    /// The calling thread has no case to watch.
     pub fn end(&self) {
         let mut cases = self.cases.lock().unwrap_or_else(PoisonError::into_inner);
         cases.remove(&name(std::thread::current().id()));
     }
 
-    /// Time since the watch started.
+    /// Returns the time since the watch started.
     pub fn elapsed(&self) -> Duration {
         self.clock.mono()
     }

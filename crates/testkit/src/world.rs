@@ -1,4 +1,4 @@
-//! The engine under a script on a simulated disk, and what it has promised so far.
+//! The engine on a simulated disk, running a script, and what it has promised so far.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use crate::script::Step;
 
 /// Key in the default family that holds the number of the last commit.
 pub const MARK: &[u8] = b"\x00commit";
-/// Where the database lives.
+/// Directory of the database.
 pub const PATH: &str = "/db";
 
-/// How the engine is opened.
+/// Configuration of the engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Sync mode of commits.
@@ -31,7 +31,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// A configuration made from a number, so that different seeds try different ones.
+    /// Returns a configuration derived from a number, so that different seeds try different ones.
     pub fn numbered(n: u64) -> Self {
         Self {
             sync: [SyncMode::Full, SyncMode::None, SyncMode::Interval(std::time::Duration::from_millis(50))]
@@ -43,7 +43,7 @@ impl Config {
         }
     }
 
-    /// Settings of each family.
+    /// Returns the settings of each family.
     pub fn family(&self) -> FamilyOptions {
         FamilyOptions::default().write_buffer(self.write_buffer).compression(self.compression)
     }
@@ -67,22 +67,22 @@ impl Config {
     }
 }
 
-/// What the engine has promised.
+/// Promises made by the engine.
 #[derive(Clone, Debug, Default)]
 pub struct Promises {
-    /// The model, with the commit that is under way as its last.
+    /// The model; its last commit may be the one being written.
     pub model: Model,
     /// Commits acknowledged.
     pub acked: usize,
     /// Commits acknowledged as durable.
     pub durable: usize,
-    /// Families as they were before the step under way.
+    /// Families before the current step.
     pub families_before: BTreeMap<FamilyNo, String>,
-    /// Families as they are after it.
+    /// Families after the current step.
     pub families_after: BTreeMap<FamilyNo, String>,
-    /// Checkpoints that returned: number, and the commits they must hold at least.
+    /// Finished checkpoints: number, and the minimum number of commits they must hold.
     pub checkpoints: Vec<(usize, usize)>,
-    /// Whether the engine has returned from its first open.
+    /// True once the engine has returned from its first open.
     pub opened: bool,
 }
 
@@ -91,19 +91,19 @@ pub struct Promises {
 pub struct Shared(Arc<Mutex<Promises>>);
 
 impl Shared {
-    /// The promises.
+    /// Locks the promises.
     pub fn lock(&self) -> MutexGuard<'_, Promises> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Runs the steps of a script one after the other.
+/// Runs the steps of a script one after another.
 pub struct World {
     env: Env,
     config: Config,
-    /// What was promised.
+    /// The promises.
     pub promises: Shared,
-    /// Whether a failed sync may take acknowledged commits back that were not durable, as on Btrfs.
+    /// True if a failed sync may revert acknowledged commits that were not durable, as on Btrfs.
     pub cache_may_revert: bool,
     db: Option<Db>,
     handles: BTreeMap<FamilyNo, Family>,
@@ -131,18 +131,18 @@ impl World {
         Ok(Self { env: env.clone(), config, promises, cache_may_revert: false, db: Some(db), handles })
     }
 
-    /// The open database.
+    /// Returns the open database.
     ///
     /// # Panics
     /// After a failed reopen.
     pub fn db(&self) -> &Db {
-        self.db.as_ref().expect("the last reopen succeeded")
+        self.db.as_ref().expect("the last reopen failed")
     }
 
     /// Runs one step.
     ///
     /// # Errors
-    /// Those of the engine. The promises say what was acknowledged before.
+    /// Those of the engine. The promises include what was acknowledged before.
     pub fn run(&mut self, step: &Step) -> Result<()> {
         match step {
             Step::Commit { ops, full } => self.commit(ops, *full),
@@ -155,7 +155,7 @@ impl World {
         }
     }
 
-    /// Commits `ops` and the number of the commit. Operations on families that could not be made are left out.
+    /// Commits `ops` and the number of the commit. Leaves out operations on families that could not be created.
     fn commit(&mut self, ops: &[Op], full: bool) -> Result<()> {
         let mut ops: Vec<Op> =
             ops.iter().filter(|op| self.handles.contains_key(&op.family)).cloned().collect();
@@ -177,7 +177,7 @@ impl World {
                 }
                 Ok(())
             }
-            // In doubt: the commit stays the model's last, and no further one may be acknowledged.
+            // In doubt: the commit stays the last one of the model, and no later one may be acknowledged.
             Err(e @ Error::CommitUnknown { .. }) => Err(e),
             Err(e) => {
                 p.model.commits.pop();
@@ -205,7 +205,7 @@ impl World {
         self.db().write_with(&mut batch, &options)
     }
 
-    /// As `write`, through a transaction that has read what it writes; another one that comes too late must be refused.
+    /// Like `write`, through a transaction that has read what it writes. A second, later transaction must fail with a conflict.
     fn transact(&self, ops: &[Op], full: bool) -> Result<SeqNo> {
         let late_family = &self.handles[&0];
         let mut late = self.db().begin(Isolation::Snapshot);
@@ -214,7 +214,7 @@ impl World {
         for op in ops {
             let family = &self.handles[&op.family];
             if tx.get(family, &op.key).is_err() {
-                return self.write(ops, full); // what a failed disk cannot show any more
+                return self.write(ops, full); // the disk has failed: the transaction cannot read
             }
             if let Some(until) = &op.until {
                 tx.delete_range(family, op.key.as_slice()..until)?;
@@ -230,8 +230,8 @@ impl World {
             if full { WriteOptions::default().sync(SyncMode::Full) } else { WriteOptions::default() };
         let seq = tx.commit_with(&options)?;
         match late.commit() {
-            Ok(_) => Err(Error::Internal { what: "a transaction that came too late was not refused".into() }),
-            Err(_) => Ok(seq), // a conflict, or a fault that is met again by the next step
+            Ok(_) => Err(Error::Internal { what: "a conflicting transaction was committed".into() }),
+            Err(_) => Ok(seq), // a conflict, or a fault that the next step meets again
         }
     }
 
@@ -242,7 +242,7 @@ impl World {
         Ok(())
     }
 
-    /// Closes and opens again. After a close that failed it is opened all the same; the error is returned.
+    /// Closes and reopens. After a failed close it reopens anyway and returns the error.
     fn reopen(&mut self) -> Result<()> {
         self.handles.clear();
         let closed = self.db.take().map_or(Ok(()), Db::close);
@@ -260,7 +260,7 @@ impl World {
         closed
     }
 
-    /// What was in doubt before a reopen is known after it, and durable.
+    /// After a reopen, commits that were in doubt are decided, and durable.
     fn settle(&self, db: &Db) -> Result<()> {
         let mark = db.get(MARK)?.and_then(|m| String::from_utf8_lossy(&m).parse().ok()).unwrap_or(0);
         let names = db.families();
@@ -292,8 +292,8 @@ impl World {
         Ok(())
     }
 
-    /// Makes, drops or renames a family. Numbers are given out whether it works or not, as the script counts them; steps on
-    /// a family that could not be made are left out.
+    /// Creates, drops or renames a family. Numbers are assigned even if the operation fails, because the script counts them. Steps on
+    /// a family that could not be created are left out.
     fn family(&mut self, step: &Step) -> Result<()> {
         let before = self.promises.lock().families_after.clone();
         let mut after = before.clone();
@@ -326,7 +326,7 @@ impl World {
         let mut p = self.promises.lock();
         match &result {
             Ok(()) => p.families_before = p.families_after.clone(),
-            // Refused: what an earlier step left in doubt is still that.
+            // Rejected: what an earlier step left in doubt stays in doubt.
             Err(Error::Poisoned { .. }) => p.families_after = before,
             Err(_) => {}
         }
@@ -334,18 +334,18 @@ impl World {
         result
     }
 
-    /// After a step on families has failed and the database is healthy: nothing was done.
+    /// Called after a step on families has failed and the database is healthy: it had no effect.
     pub fn undo_families(&mut self) {
         let mut p = self.promises.lock();
         p.families_after = p.families_before.clone();
     }
 
-    /// Whether a reopen has failed.
+    /// Returns whether a reopen has failed.
     pub fn is_down(&self) -> bool {
         self.db.is_none()
     }
 
-    /// Ends without closing, as a process that dies does: nothing more reaches the disk.
+    /// Ends without closing, like a process that dies: nothing more reaches the disk.
     pub fn abandon(mut self) {
         self.handles.clear();
         if let Some(db) = self.db.take() {
@@ -354,7 +354,7 @@ impl World {
     }
 }
 
-/// Directory of checkpoint `n`.
+/// Returns the directory of checkpoint `n`.
 pub fn checkpoint_path(n: usize) -> PathBuf {
     PathBuf::from(format!("/checkpoint{n}"))
 }

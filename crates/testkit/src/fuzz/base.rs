@@ -9,16 +9,16 @@ use tidesdb_io::sim::{self, SimDisk};
 use super::manifest::Manifest;
 use crate::world::PATH;
 
-/// A database with tables in both levels, range tombstones, value logs, two families, one of a key order of its own, and a
+/// A database with tables in both levels, range tombstones, value logs, two families (one with a user comparator), and a
 /// log that holds every kind of operation.
 #[derive(Debug)]
 pub struct Base {
     disk: SimDisk,
-    /// The manifest in force.
+    /// The current manifest.
     pub manifest: Manifest,
 }
 
-/// How the targets open a database.
+/// Returns the options with which the targets open a database.
 pub fn options(env: &Env) -> tidesdb::OpenOptions {
     Db::options(PATH)
         .env(env.clone())
@@ -45,18 +45,18 @@ impl Base {
         let current = disk.read_file(format!("{PATH}/CURRENT")).map_err(|e| e.to_string())?;
         let number = super::bytes::u64_at(&current, 16).unwrap_or(0);
         let file = disk.read_file(format!("{PATH}/{number:06}.manifest")).map_err(|e| e.to_string())?;
-        let manifest = Manifest::of_file(&file).ok_or("the manifest of the base cannot be taken apart")?;
+        let manifest = Manifest::of_file(&file).ok_or("the manifest of the base cannot be parsed")?;
         Ok(Self { disk, manifest })
     }
 
-    /// A copy of the disk.
+    /// Returns a copy of the disk.
     pub fn disk(&self) -> SimDisk {
         let disk = self.disk.fork();
         disk.log_ops(false);
         disk
     }
 
-    /// The environment of a copy in which `manifest` is in force.
+    /// Returns the environment of a copy with `manifest` as its current manifest.
     ///
     /// # Errors
     /// Those of the simulated disk, as text.

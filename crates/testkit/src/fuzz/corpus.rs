@@ -1,5 +1,5 @@
-//! The corpus: valid inputs that are built, and those that once broke something. All of it lies in `corpus/`, a folder for
-//! each target.
+//! The corpus: valid inputs that are built, and inputs that once caused a failure. All are in `corpus/`, one folder per
+//! target.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use super::targets::{Target, base};
 use super::{seal, targets};
 use crate::world::PATH;
 
-/// Names of inputs that were found, not built, begin with this.
+/// Prefix of the names of inputs that were found, not built.
 pub const FOUND: &str = "found-";
 
-/// The folder of the corpus.
+/// Returns the folder of the corpus.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")
 }
 
-/// The inputs of `target` in the folder, by name.
+/// Returns the inputs of `target` in the folder, by name.
 ///
 /// # Errors
 /// Those of the system.
@@ -36,7 +36,7 @@ pub fn read(target: &Target) -> std::io::Result<Vec<(String, Vec<u8>)>> {
     Ok(out)
 }
 
-/// Writes the inputs that are built.
+/// Writes the built inputs.
 ///
 /// # Errors
 /// Those of the system.
@@ -54,7 +54,7 @@ pub fn write() -> std::io::Result<()> {
 const COMPRESSIONS: [Compression; 4] =
     [Compression::None, Compression::Lz4, Compression::Zstd, Compression::Snappy];
 
-/// Small tables in both orders and of each compression: versions, kinds, expiries, long and short values.
+/// Builds small tables in both orders and with each compression: versions, kinds, expiries, long and short values.
 pub(super) fn tables() -> Vec<(String, Vec<u8>)> {
     let mut out = Vec::new();
     for (i, compression) in COMPRESSIONS.into_iter().enumerate() {
@@ -77,7 +77,7 @@ fn table_input(choice: u8, file: Option<Vec<u8>>) -> Vec<u8> {
     [&[choice][..], &parts].concat()
 }
 
-/// A table with `long` keys of 4,000 bytes beside the short ones.
+/// Builds a table with `long` keys of 4,000 bytes in addition to the short ones.
 fn build_table(compression: Compression, order: &Comparator, long: u8) -> Option<Vec<u8>> {
     let (env, disk, _clock) = sim::env(5);
     let dir = env.disk.open_dir(PATH.as_ref(), true).ok()?;
@@ -101,7 +101,7 @@ fn build_table(compression: Compression, order: &Comparator, long: u8) -> Option
     disk.read_file(format!("{PATH}/{}", tidesdb::files::table(meta.id))).ok()
 }
 
-/// A small value log of each compression.
+/// Builds a small value log with each compression.
 pub(super) fn vlogs() -> Vec<(String, Vec<u8>)> {
     COMPRESSIONS.into_iter().filter_map(|c| Some((c.name().to_owned(), build_vlog(c)?))).collect()
 }
@@ -118,7 +118,7 @@ fn build_vlog(compression: Compression) -> Option<Vec<u8>> {
     disk.read_file(format!("{PATH}/{}", tidesdb::files::vlog(VlogId(1)))).ok()
 }
 
-/// The segments of the base, each once for every recovery mode of interest.
+/// Returns the segments of the base, each once for every recovery mode of interest.
 pub(super) fn segments() -> Vec<(String, Vec<u8>)> {
     let disk = base().disk();
     let names = disk.file_names(PATH).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Manifests with valid checksums and arbitrary contents.
 //!
-//! The input of a fuzz target is short, and the file is built from it, so that the mutator spends no time on zeros:
+//! The input of a fuzz target is short, and the file is built from it, so that the mutator does not waste time on zeros:
 //!
 //! ```text
 //! segment bytes u64 | number u64 | page u8 | mask u64 x 3 | edits, each: length u32, payload
@@ -17,10 +17,10 @@ const PAGE: usize = 4096;
 const RECORDS_AT: usize = 5 * PAGE;
 const RECORD_HEADER: usize = 20;
 const FRONT: usize = 8 + 8 + 1 + 24;
-/// Zeros behind the last record.
+/// Zeros after the last record.
 const RESERVE: usize = 2 * PAGE;
 
-/// A manifest taken apart.
+/// The parsed parts of a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
     /// Salt of the file.
@@ -40,7 +40,7 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Takes a file apart; `None` unless it is a manifest.
+    /// Parses a file; `None` unless it is a manifest.
     pub fn of_file(file: &[u8]) -> Option<Self> {
         let mut this = Self {
             salt: file.get(16..32)?.try_into().ok()?,
@@ -60,7 +60,7 @@ impl Manifest {
         Some(this)
     }
 
-    /// The short form.
+    /// Encodes the short form.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.extend_from_slice(&self.segment_bytes.to_le_bytes());
@@ -74,7 +74,7 @@ impl Manifest {
         out
     }
 
-    /// Reads the short form; salt and identity are those of `self`. Any bytes are a manifest.
+    /// Decodes the short form; salt and identity are those of `self`. Any bytes are a valid short form.
     pub fn with(&self, short: &[u8]) -> Self {
         let mut front = short.to_vec();
         front.resize(FRONT.max(short.len()), 0);
@@ -96,14 +96,14 @@ impl Manifest {
         }
     }
 
-    /// Adds a record that holds these changes.
+    /// Adds a record with these changes.
     pub fn push(&mut self, changes: impl IntoIterator<Item = Change>) {
         let mut payload = Vec::new();
         changes.into_iter().collect::<VersionEdit>().encode(&mut payload);
         self.edits.push(payload);
     }
 
-    /// The file, every checksum right.
+    /// Builds the file, with correct checksums.
     pub fn to_file(&self) -> Vec<u8> {
         let mut file = vec![0; RECORDS_AT];
         put(&mut file, 0, b"TDBMANI\n");
@@ -135,7 +135,7 @@ impl Manifest {
 
     fn put_marks(&self, file: &mut [u8], marks: &[(u64, u64, u32)]) {
         let Some(last) = marks.last() else { return };
-        // The pair of the record before stands in the other two pages; a single record stands in all four.
+        // The pair of the previous record is in the other two pages; a single record is in all four.
         let before = marks.iter().nth_back(1).unwrap_or(last);
         let file_bytes = file.len() as u64;
         for mark in [before, last] {
@@ -156,7 +156,7 @@ impl Manifest {
         }
     }
 
-    /// The `CURRENT` that names the manifest.
+    /// Returns the `CURRENT` that names the manifest.
     pub fn current(&self) -> Vec<u8> {
         let mut out = b"TDBCURR\n\x01\0\0\0\0\0\0\0".to_vec();
         out.extend_from_slice(&self.number.to_le_bytes());
@@ -168,7 +168,7 @@ impl Manifest {
         out
     }
 
-    /// Its file name.
+    /// Returns its file name.
     pub fn name(&self) -> String {
         format!("{:06}.manifest", self.number)
     }

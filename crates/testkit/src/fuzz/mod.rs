@@ -1,8 +1,8 @@
-//! Fuzzing of everything that reads bytes from disk or from C.
+//! Fuzzing of all code that reads bytes from disk or from C.
 //!
-//! A target is a function from bytes to nothing: it panics if the engine breaks a promise, and so does the engine. Inputs are
-//! short forms of files; a target builds the file, makes all checksums right and hands it to the engine, so that the
-//! decoder behind the checksum is reached. The program `fuzz` of this crate drives the targets.
+//! A target is a function that takes bytes and returns nothing: it panics if the engine violates a promise. Inputs are
+//! short forms of files. A target builds the file, computes correct checksums and passes it to the engine, so that the
+//! decoder after the checksum check is reached. The program `fuzz` of this crate runs the targets.
 
 pub mod bytes;
 pub mod manifest;

@@ -1,11 +1,11 @@
-//! Random changes of an input: bits, boundary numbers in fixed fields and in varints, lengths, splices of other inputs.
+//! Random changes of an input: bits, boundary numbers in fixed fields and in varints, lengths, splices with other inputs.
 
 use crate::rng::Rng;
 
-/// No input grows beyond this.
+/// Maximum length of an input.
 const INPUT_BYTES_MAX: usize = 96 << 10;
 
-/// An input made of one of `seeds`; the same for the same generator.
+/// Creates an input from one of `seeds`; the same for the same generator.
 pub fn input(seeds: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
     let pick = |rng: &mut Rng| seeds.get(rng.below(seeds.len() as u64) as usize).cloned().unwrap_or_default();
     let mut data = pick(rng);
@@ -21,7 +21,7 @@ pub fn input(seeds: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
     data
 }
 
-/// A number that borders on something: a power of two, the end of a width, a maximum of the engine, or a small one.
+/// Returns a boundary number: a power of two, the end of a width, a maximum of the engine, or a small number.
 fn boundary(rng: &mut Rng) -> u64 {
     let near = rng.below(3).wrapping_sub(1);
     match rng.below(8) {
@@ -35,10 +35,10 @@ fn boundary(rng: &mut Rng) -> u64 {
     }
 }
 
-/// A place in `data`, `width` bytes wide.
+/// Returns a position in `data` with room for `width` bytes.
 fn place(data: &[u8], width: usize, rng: &mut Rng) -> Option<usize> {
     let room = data.len().checked_sub(width)? as u64 + 1;
-    // Half of the time near the front or the end, where headers and footers are.
+    // Half of the time near the start or the end, where headers and footers are.
     Some(match rng.below(4) {
         0 => rng.below(room.min(128)),
         1 => room - 1 - rng.below(room.min(256)),
@@ -76,7 +76,7 @@ fn flip(data: &mut [u8], rng: &mut Rng) {
     }
 }
 
-/// A number of two, four or eight bytes becomes another: a boundary, or one near the old.
+/// Replaces a number of two, four or eight bytes by a boundary number, or by one near the old number.
 fn fixed(data: &mut [u8], rng: &mut Rng) {
     let width = [2, 4, 8][rng.below(3) as usize];
     let Some(at) = place(data, width, rng) else { return };
@@ -87,7 +87,7 @@ fn fixed(data: &mut [u8], rng: &mut Rng) {
     data[at..at + width].copy_from_slice(&new.to_le_bytes()[..width]);
 }
 
-/// The varint at some place becomes another number, which may change its length.
+/// Replaces the varint at some position by another number, which may change its length.
 fn varint(data: &mut Vec<u8>, rng: &mut Rng) {
     let Some(at) = place(data, 1, rng) else { return };
     let long = data[at..].iter().take(9).take_while(|b| **b >= 0x80).count();
@@ -119,7 +119,7 @@ fn repeat(data: &mut Vec<u8>, rng: &mut Rng) {
     }
 }
 
-/// Bytes of another input are put over those of this one, or between them.
+/// Writes bytes of another input over this one, or inserts them.
 fn splice(data: &mut Vec<u8>, other: &[u8], rng: &mut Rng) {
     let from = rng.below(other.len() as u64) as usize;
     let end = (from + 1 + rng.below(400) as usize).min(other.len());

@@ -1,6 +1,6 @@
-//! Files of arbitrary contents under right checksums, built from short inputs.
+//! Files with arbitrary contents and correct checksums, built from short inputs.
 //!
-//! What lies where is read from the changed bytes, as a reader would; what leads out of the file is left as it is.
+//! The layout is read from the changed bytes, as a reader would do; references beyond the file are left unchanged.
 
 use tidesdb::codec::{Decoder, Salt, bound_crc};
 use tidesdb::types::WalId;
@@ -11,14 +11,14 @@ const FOOTER: usize = 64;
 const BLOCK_HEADER: usize = 44;
 const FRAME: usize = 10;
 
-/// Taken apart, a table is four parts with a length each, the fields of the footer behind the offsets, and masks:
+/// The short form of a table has four parts with a length each, the fields of the footer after the offsets, and masks:
 ///
 /// ```text
 /// data | partitions | top level | properties (each: length u32, bytes) |
 /// salt 16, number u64, blocks u32, version u16, kinds 2 | masks u64 x 3, XORed into the offsets of the footer
 /// ```
 ///
-/// In format 1, filter and index take the places of partitions and top level.
+/// In format 1, filter and index are in the positions of partitions and top level.
 pub fn table_parts(file: &[u8]) -> Option<Vec<u8>> {
     let footer = file.get(file.len().checked_sub(FOOTER)?..)?;
     let offset = |at| u64_at(footer, at).and_then(|n| usize::try_from(n).ok());
@@ -35,7 +35,7 @@ pub fn table_parts(file: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// A table file from its parts, and the body of its properties.
+/// Builds a table file from its parts; also returns the body of its properties.
 pub fn table(parts: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let mut rest = parts;
     let mut file = Vec::new();
@@ -81,12 +81,12 @@ fn seal_section(file: &mut [u8], salt: &Salt, part: std::ops::Range<usize>) {
     }
 }
 
-/// Bytes of a partition of a filter, but for the last one.
+/// Bytes of a filter partition, except the last one.
 const FILTER_PARTITION: u64 = 2052;
-/// The last one has the rest: a checksum for so many lines of 64 bytes.
+/// The last partition has the rest: one checksum for this many lines of 64 bytes.
 const LINES: u64 = 32;
 
-/// Seals the partitions that the top level names, and the blocks that they name.
+/// Computes the checksums of the partitions that the top level names, and of the blocks that they name.
 fn seal_partitions(file: &mut [u8], salt: &Salt, ends: [usize; 4]) {
     let top = file.get(ends[1] + 4..ends[2]).unwrap_or_default().to_vec();
     let mut d = Decoder::new(&top, "", 0);
@@ -118,7 +118,7 @@ fn seal_partitions(file: &mut [u8], salt: &Salt, ends: [usize; 4]) {
     }
 }
 
-/// Seals the blocks that an index or a partition of it names, the first of which begins at `at`.
+/// Computes the checksums of the blocks that an index, or a partition of it, names; the first block begins at `at`.
 fn seal_blocks(file: &mut [u8], salt: &Salt, (index, mut at): (std::ops::Range<usize>, usize)) {
     let index = file.get(index.start + 4..index.end).unwrap_or_default().to_vec();
     let mut d = Decoder::new(&index, "", 0);
@@ -158,7 +158,7 @@ fn seal_block(file: &mut [u8], salt: &Salt, at: usize, key_part: usize) {
     put(file, at, &crc.to_le_bytes());
 }
 
-/// Seals a value log as it stands.
+/// Computes the checksums of a value log in place.
 pub fn vlog(file: &mut [u8]) {
     if file.len() < 40 {
         return;
@@ -181,17 +181,17 @@ pub fn vlog(file: &mut [u8]) {
 
 const SEGMENT_HEADER: usize = 4096;
 const HEADER_USED: usize = 96;
-/// Longer files than so many segments are not made.
+/// Maximum length of a file in segments.
 const SPAN_MAX: u32 = 4;
 
-/// The short form of a segment: the part of its header that is in use, and its records without the zeros behind them.
+/// Returns the short form of a segment: the used part of its header, and its records without the zeros after them.
 pub fn segment_parts(file: &[u8]) -> Option<Vec<u8>> {
     let records = file.get(SEGMENT_HEADER..)?;
     let used = records.iter().rposition(|b| *b != 0).map_or(0, |at| at + 1);
     Some([file.get(..HEADER_USED)?, &records[..used]].concat())
 }
 
-/// A segment file from its short form, sealed, and the number in its header.
+/// Builds a segment file with correct checksums from its short form; also returns the number in its header.
 pub fn segment(parts: &[u8]) -> (Vec<u8>, WalId) {
     let mut head = parts.to_vec();
     head.resize(HEADER_USED.max(parts.len()), 0);
@@ -219,7 +219,7 @@ fn seal_records(file: &mut [u8], salt: &Salt, base: u64) {
     let mut at = SEGMENT_HEADER;
     while let Some(body) = u32_at(file, at + 4).filter(|_| at + 32 <= file.len()) {
         if file[at + 24..at + 28] == [0; 4] {
-            return; // no kind of record: the end
+            return; // not a kind of record: the end
         }
         let seq = base.wrapping_add(at as u64) / 8;
         put(file, at + 8, &seq.to_le_bytes());

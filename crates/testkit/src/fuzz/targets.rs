@@ -1,4 +1,4 @@
-//! The targets. Whatever the input, each returns: with the right answer or with an error that says what is wrong.
+//! The targets. For every input, each returns: with a correct answer or with an error that describes the problem.
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,13 +16,13 @@ use super::base::{Base, options};
 use super::seal;
 use crate::world::PATH;
 
-/// Rows and steps that a target looks at, so that a hostile count does not cost minutes.
+/// Maximum number of rows and steps that a target reads, so that a hostile count does not cost minutes.
 const ROWS_MAX: usize = 2000;
 
-/// A target and the inputs to start from.
+/// A target and its initial inputs.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Its name, and that of its folder in the corpus.
+    /// Its name, which is also that of its folder in the corpus.
     pub name: &'static str,
     /// Runs an input.
     pub run: fn(&[u8]),
@@ -43,7 +43,7 @@ pub const TARGETS: [Target; 9] = [
     Target { name: "arguments", run: tidesdb_capi::fuzz::arguments, seeds: argument_seeds },
 ];
 
-/// The database whose files are changed.
+/// Returns the database whose files are changed.
 ///
 /// # Panics
 /// If it cannot be built.
@@ -52,10 +52,10 @@ pub fn base() -> &'static Base {
     BASE.get_or_init(|| Base::build().unwrap_or_else(|e| panic!("the base database: {e}")))
 }
 
-/// Panics at an error that no hostile file may cause: one that blames the engine.
+/// Panics on an error that no hostile file may cause: one that blames the engine.
 fn must_be_clean(e: &Error) {
     match e {
-        Error::Internal { .. } => panic!("a hostile file was told as: {e}"),
+        Error::Internal { .. } => panic!("a hostile file was reported as: {e}"),
         Error::Poisoned { cause } => must_be_clean(cause),
         Error::CommitUnknown { cause, .. } => must_be_clean(cause),
         _ => {}
@@ -72,7 +72,7 @@ fn exercise(env: &Env, mode: RecoveryMode) {
     read(&db);
     if clean(db.put(b"new", b"value")).is_some() {
         let found = db.get(b"new");
-        assert!(!matches!(&found, Ok(None)), "a put is not seen");
+        assert!(!matches!(&found, Ok(None)), "a put is not visible");
         clean(found);
     }
     clean(db.flush());
@@ -144,7 +144,7 @@ fn current_seeds() -> Vec<(String, Vec<u8>)> {
     vec![("base".into(), base().manifest.current())]
 }
 
-/// Names of files in the directory, one on each line. Each file holds the bytes of its name.
+/// Names of files in the directory, one per line. Each file holds the bytes of its name.
 fn names(data: &[u8]) {
     let disk = base().disk();
     for name in String::from_utf8_lossy(data).lines().take(40) {
@@ -168,12 +168,12 @@ fn names_seeds() -> Vec<(String, Vec<u8>)> {
     vec![("usual".into(), usual.into()), ("large".into(), large.into())]
 }
 
-/// Orders of the tables that are fuzzed, by the first byte of the input.
+/// Returns the comparator of a fuzzed table, chosen by the first byte of the input.
 fn table_order(byte: u8) -> Comparator {
     if byte.is_multiple_of(2) { Comparator::bytewise() } else { Comparator::reverse_bytewise() }
 }
 
-/// A table in its parts, after a byte that chooses key order and access.
+/// A table in its parts, after a byte that chooses comparator and access.
 fn table(data: &[u8]) {
     let Some((choice, parts)) = data.split_first() else { return };
     let (file, props) = seal::table(parts);
@@ -184,7 +184,7 @@ fn table(data: &[u8]) {
     if disk.write_file(format!("{PATH}/{}", files::table(meta.id)), &file).is_err() {
         return;
     }
-    // Resident index and filter: mapped, or with room in memory. Else every search reads partitions.
+    // Resident index and filter: mapped, or with room in memory. Otherwise every search reads partitions.
     let context = TableContext::new(&dir, if choice & 4 == 0 { 0 } else { 1 << 20 }, choice & 2 == 0);
     let Some(table) = clean(Table::open(&context, &table_order(*choice), Arc::new(meta))) else { return };
     look_up(&table);
@@ -201,7 +201,7 @@ fn table(data: &[u8]) {
     }));
 }
 
-/// A table in its parts, as one more table of the base: it is read, merged with the others and verified.
+/// A table in its parts, as an additional table of the base: it is read, merged with the others and verified.
 fn merge(data: &[u8]) {
     let Some((choice, parts)) = data.split_first() else { return };
     let (file, props) = seal::table(parts);
@@ -216,7 +216,7 @@ fn merge(data: &[u8]) {
     }
 }
 
-/// What a manifest that names the file would say.
+/// Returns the entry of a manifest that names the file.
 fn table_meta(file: &[u8], props: &[u8]) -> Option<TableMeta> {
     let footer = file.get(file.len().checked_sub(64)?..)?;
     let mut bytes = Vec::new();
@@ -269,7 +269,7 @@ fn table_seeds() -> Vec<(String, Vec<u8>)> {
     super::corpus::tables()
 }
 
-/// A value log; every 24 bytes of it are also taken for a pointer.
+/// A value log; every 24 bytes of it are also used as a pointer.
 fn vlog(data: &[u8]) {
     let mut file = data.to_vec();
     seal::vlog(&mut file);
@@ -306,7 +306,7 @@ fn vlog_seeds() -> Vec<(String, Vec<u8>)> {
     super::corpus::vlogs()
 }
 
-/// A log segment in its short form, after a byte that chooses the recovery mode. It takes the place of the log.
+/// A log segment in its short form, after a byte that chooses the recovery mode. It replaces the log.
 fn log(data: &[u8]) {
     let Some((choice, parts)) = data.split_first() else { return };
     let (file, id) = seal::segment(parts);

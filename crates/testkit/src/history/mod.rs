@@ -1,7 +1,7 @@
 //! T14: long histories of random operations, each answer compared with a model that remembers versions.
 //!
-//! A history runs on the simulated disk without threads and with a clock of its own, or on a real directory with background
-//! threads. One that fails is cut down: parts are left out as long as it still fails.
+//! A history runs on the simulated disk without threads and with its own clock, or in a real directory with background
+//! threads. A failing history is minimized: parts are removed as long as it still fails.
 
 mod ops;
 mod reads;
@@ -19,10 +19,10 @@ pub use run::Place;
 
 use crate::rng::Rng;
 
-/// How often each kind of operation ended in each way.
+/// Number of operations by kind and outcome.
 pub type Coverage = BTreeMap<(&'static str, &'static str), u64>;
 
-/// Pairs of operation and outcome that a run must meet, or it has not tested what it says.
+/// Pairs of operation and outcome that must occur in a run; otherwise it has not tested what it claims.
 pub const REQUIRED: &[(&str, &str)] = &[
     ("put", "ok"),
     ("put_ttl", "ok"),
@@ -75,10 +75,10 @@ pub const REQUIRED: &[(&str, &str)] = &[
     ("verify", "ok"),
 ];
 
-/// What the simulated clock allows besides.
+/// Additional pairs that the simulated clock makes possible.
 pub const REQUIRED_SIM: &[(&str, &str)] = &[("get", "expired"), ("clock", "advanced")];
 
-/// Figures of a run.
+/// Results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     /// Histories.
@@ -92,7 +92,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Adds the figures of another worker.
+    /// Adds the results of another worker.
     pub fn merge(&mut self, other: Self) {
         self.histories += other.histories;
         self.ops += other.ops;
@@ -102,14 +102,14 @@ impl Totals {
         }
     }
 
-    /// What of `required` did not happen.
+    /// Returns the pairs of `required` that did not occur.
     pub fn missing(&self, required: &[(&'static str, &'static str)]) -> Vec<String> {
         let absent = required.iter().filter(|pair| self.coverage.get(*pair).is_none_or(|n| *n == 0));
         absent.map(|(op, outcome)| format!("{op}: {outcome}")).collect()
     }
 }
 
-/// Runs the history of `seed`, with `count` operations; a failure is cut down and told.
+/// Runs the history of `seed`, with `count` operations; a failure is minimized and printed.
 pub fn history(seed: u64, count: usize, place: Place) -> Totals {
     let ops = make(&mut Rng::new(seed), count);
     let mut coverage = Coverage::new();
@@ -119,7 +119,7 @@ pub fn history(seed: u64, count: usize, place: Place) -> Totals {
         totals.violations = 1;
         eprintln!("VIOLATION seed {seed} ({place:?}, {count} operations): {e}");
         let (ops, e) = shrink(seed, ops, e, place);
-        eprintln!("  cut down to {} operations: {e}", ops.len());
+        eprintln!("  minimized to {} operations: {e}", ops.len());
         ops.iter().take(60).for_each(|op| eprintln!("    {op:?}"));
     }
     totals
@@ -134,7 +134,7 @@ fn attempt(seed: u64, ops: &[Op], place: Place, coverage: &mut Coverage) -> Resu
     })
 }
 
-/// Leaves out parts, from halves to single operations, as long as the rest still fails.
+/// Removes parts, from halves to single operations, as long as the rest still fails.
 fn shrink(seed: u64, mut ops: Vec<Op>, mut error: String, place: Place) -> (Vec<Op>, String) {
     let clock = RealClock::new();
     let mut part = ops.len() / 2;

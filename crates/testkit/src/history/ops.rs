@@ -1,5 +1,5 @@
-//! Random operations. They say what to do with the n-th family, snapshot or cursor that happens to exist, so a list from which
-//! some were taken away still means something.
+//! Random operations. They refer to the n-th family, snapshot or cursor that exists at that time, so a list from which
+//! some were removed is still valid.
 
 use std::ops::Bound;
 
@@ -11,26 +11,26 @@ pub(super) const KEYS: u64 = 48;
 /// A change of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Which of the live families.
+    /// Index among the live families.
     pub family: u64,
     /// Number of the key.
     pub key: u64,
-    /// What happens to it.
+    /// The change.
     pub what: What,
 }
 
-/// What happens to a key.
+/// The change of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// A value of this length, made from this seed.
+    /// Puts a value of this length, generated from this seed.
     Put(u64, u64),
-    /// As `Put`, for so many seconds.
+    /// Like `Put`, with a time to live in seconds.
     PutTtl(u64, u64, u64),
-    /// Gone.
+    /// Deletes the key.
     Delete,
-    /// Gone, if the promise of a single delete can be kept; else a delete.
+    /// Single delete if its precondition holds, otherwise a delete.
     SingleDelete,
-    /// All keys from this one to the one of another number, in their order, the greater one excluded.
+    /// Deletes all keys between this one and the one with another number, the greater one excluded.
     DeleteRange(u64),
 }
 
@@ -38,29 +38,29 @@ pub enum What {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Move {
     /// To the first key at or after one.
-    Seek(u64),
+    /// To the first key at or after this one.
     /// To the last key at or before one.
-    SeekForPrev(u64),
+    /// To the last key at or before this one.
     /// To the first key.
     First,
     /// To the last key.
     Last,
     /// One on.
-    Next,
+    /// One step forward.
     /// One back.
-    Prev,
+    /// One step back.
 }
 
 /// Bounds of a range, as numbers of keys.
 pub(super) type Bounds = (Bound<u64>, Bound<u64>);
 
-/// Who reads.
+/// The snapshot to read through, if any.
 pub(super) type Reader = Option<u64>;
 
 /// One operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// One change by the verb of a family.
+    /// One change by a method of a family.
     One(Change),
     /// Changes in one commit.
     Batch(Vec<Change>, bool),
@@ -72,43 +72,43 @@ pub enum Op {
     MultiGet(Reader, u64, Vec<u64>),
     /// A new cursor, its moves, and whether it is kept.
     Walk(Reader, u64, Vec<Move>, bool),
-    /// Moves of a cursor that was kept.
+    /// Moves of a kept cursor.
     WalkOn(u64, Vec<Move>),
-    /// A range, pulled from the front (`true`) and the back.
+    /// A range, read from the front (`true`) and the back.
     Range(Reader, u64, Bounds, Vec<bool>),
-    /// All keys that begin like a key, at most so many bytes of it; from the back if asked to.
+    /// All keys that share a prefix of at most this many bytes with a key; from the back if set.
     Prefix(Reader, u64, u64, u64, bool),
     /// All keys without values.
     KeysOnly(Reader, u64),
     /// Takes a snapshot.
     Snapshot,
-    /// Lets one go.
+    /// Releases a snapshot.
     DropSnapshot(u64),
-    /// Makes a family.
+    /// Creates a family.
     Create(u64),
-    /// Drops one.
+    /// Drops a family.
     Drop(u64),
-    /// Gives one another name.
+    /// Renames a family.
     Rename(u64, u64),
-    /// Makes a copy of one.
+    /// Clones a family.
     Clone(u64, u64),
-    /// Flushes one, or all.
+    /// Flushes one family, or all.
     Flush(Option<u64>),
-    /// Compacts one, or all.
+    /// Compacts one family, or all.
     Compact(Option<u64>),
     /// Makes everything durable.
     Sync,
-    /// Closes, or dies, and opens again.
+    /// Closes, or kills, and reopens.
     Reopen(bool),
-    /// A checkpoint, opened and compared.
+    /// Makes a checkpoint, opens it and compares.
     Checkpoint,
     /// `verify`.
     Verify,
-    /// Lets seconds pass.
+    /// Advances the clock by some seconds.
     Advance(u64),
 }
 
-/// The key of a number: short and long ones, ones that are prefixes of others, zeros and 0xFF at both ends.
+/// Returns the key with a number: short and long keys, prefixes of others, zeros and 0xFF at both ends.
 pub(super) fn key(n: u64) -> Vec<u8> {
     match n % KEYS {
         0 => vec![0],
@@ -123,12 +123,12 @@ pub(super) fn key(n: u64) -> Vec<u8> {
     }
 }
 
-/// The value of a length and seed.
+/// Returns the value for a length and seed.
 pub(super) fn value(len: u64, seed: u64) -> Vec<u8> {
     Rng::new(seed).bytes(len as usize)
 }
 
-/// A list of `count` operations.
+/// Generates a list of `count` operations.
 pub fn make(rng: &mut Rng, count: usize) -> Vec<Op> {
     (0..count).map(|_| op(rng)).collect()
 }

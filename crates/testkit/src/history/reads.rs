@@ -8,7 +8,7 @@ use super::ops::{Bounds, Move, Op, Reader, key};
 use super::run::{Held, Live, Runner};
 use super::store::{Moment, Rows, same_rows, show};
 
-/// Who reads what: a family, and the snapshot it is read through.
+/// A family, and the snapshot through which it is read.
 struct View {
     family: Live,
     snapshot: Option<usize>,
@@ -16,14 +16,14 @@ struct View {
 }
 
 impl Runner<'_> {
-    /// What `reader` reads when it asks for the `n`-th family; `None` if that family is gone, after a look at how that is told.
+    /// Returns what `reader` sees of the `n`-th family. `None` if that family was dropped, after checking how the read fails.
     fn view(&mut self, reader: Reader, n: u64) -> Result<Option<View>, String> {
         let Some(snapshot) = reader.filter(|_| !self.snapshots.is_empty()) else {
             return Ok(Some(View { family: self.live(n).clone(), snapshot: None, at: self.store.moment() }));
         };
         let index = snapshot as usize % self.snapshots.len();
         let pinned = &self.snapshots[index];
-        // Families that were made since as well: clones among them are empty to the snapshot.
+        // Also families that were created later: clones among them are empty for the snapshot.
         let later = self.families.iter().filter(|f| pinned.families.iter().all(|old| old.no != f.no));
         let readable: Vec<&Live> = pinned.families.iter().chain(later).collect();
         let at = n as usize % readable.len();
@@ -261,7 +261,7 @@ impl Runner<'_> {
     }
 }
 
-/// Moves the cursor and its place in the rows, and compares the two.
+/// Moves the cursor and its position in the rows, and compares the two.
 fn make_move(held: &mut Held, one: &Move) -> Result<(), String> {
     let (cursor, rows) = (&mut held.cursor, &held.rows);
     let last = rows.len().checked_sub(1);

@@ -1,4 +1,4 @@
-//! Runs a history: changes and care of the database. Reads are in `reads`.
+//! Runs a history: changes and maintenance of the database. Reads are in `reads`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::rng::Rng;
 /// Where a history runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// On the simulated disk, without threads, with a clock of its own.
+    /// On the simulated disk, without threads, with its own clock.
     Sim,
     /// In a temporary directory, with this many background threads.
     Real(usize),
 }
 
-/// A family that exists.
+/// An existing family.
 #[derive(Clone, Debug)]
 pub(super) struct Live {
     pub(super) no: FamilyNo,
@@ -39,7 +39,7 @@ pub(super) struct Pinned {
     pub(super) families: Vec<Live>,
 }
 
-/// A cursor that was kept, what it walks over, and where it stands.
+/// A kept cursor, the rows it iterates over, and its position.
 pub(super) struct Held {
     pub(super) cursor: Cursor,
     pub(super) rows: Rows,
@@ -63,7 +63,7 @@ pub(super) struct Runner<'c> {
     coverage: &'c mut Coverage,
 }
 
-/// Settings, drawn from the seed.
+/// Settings, derived from the seed.
 #[derive(Clone, Copy, Debug)]
 struct Options {
     sync: SyncMode,
@@ -158,7 +158,7 @@ impl Runner<'_> {
     }
 
     pub(super) fn db(&self) -> &Db {
-        self.db.as_ref().expect("open between operations")
+        self.db.as_ref().expect("the database is closed")
     }
 
     fn options(&self, path: &Path) -> tidesdb::OpenOptions {
@@ -235,12 +235,12 @@ impl Runner<'_> {
         &self.families[n as usize % self.families.len()]
     }
 
-    /// The oldest moment that somebody may read.
+    /// Returns the oldest read timestamp still in use.
     fn oldest(&self) -> Moment {
         self.snapshots.iter().map(|s| s.at).min().unwrap_or(u64::MAX).min(self.store.moment())
     }
 
-    /// When a value put now for `secs` seconds is gone. On a real clock only values that are dead at once, or live for long.
+    /// Returns the expiry of a value put now for `secs` seconds. On a real clock only values that expire at once, or live for long.
     fn expiry(&self, secs: u64) -> u32 {
         match self.clock {
             Some(_) => self.wall() + secs as u32,
@@ -296,7 +296,7 @@ impl Runner<'_> {
         for change in changes {
             let (write, verb) = self.write_of(change);
             let family = &self.live(change.family).handle;
-            // A commit that touches a key twice counts as a put: no single delete of it.
+            // A commit that changes a key twice counts as a put: no single delete of the key.
             let again = writes.iter().any(|w| w.family == write.family && w.key == write.key);
             let filled = match (&write.value, verb) {
                 (Some(value), _) => batch.put_expiring(family, &write.key, value, write.expiry),
@@ -398,7 +398,7 @@ impl Runner<'_> {
                 self.families[at].name.clone_from(&new);
                 self.count("rename", "ok");
                 let told = self.families[at].handle.name();
-                if told == new { Ok(()) } else { Err(format!("it calls itself {told:?}")) }
+                if told == new { Ok(()) } else { Err(format!("its name is {told:?}")) }
             }
             (Err(Error::Exists { .. }), true) => {
                 self.count("rename", "exists");
@@ -416,7 +416,7 @@ impl Runner<'_> {
         let handle = self.db().clone_family(&from.name, &name).map_err(|e| e.to_string())?;
         let mut cursor = handle.cursor().map_err(|e| e.to_string())?;
         cursor.seek_to_first().map_err(|e| e.to_string())?;
-        // Sequence numbers may go on without a commit: then a snapshot of the last commit is older than the clone.
+        // Sequence numbers may advance without a commit: then a snapshot of the last commit is older than the clone.
         let seq = if cursor.valid() { cursor.version_seq() } else { u64::MAX };
         self.store.tick();
         let moment = self.store.moment();
@@ -440,7 +440,7 @@ impl Runner<'_> {
             .map_err(|e| e.to_string())
     }
 
-    /// Closes, or dies, and opens again: nothing may be lost either way, because the machine lives on.
+    /// Closes, or kills, and reopens: nothing may be lost either way, because the machine keeps running.
     fn reopen(&mut self, closed: bool) -> Result<(), String> {
         self.cursors.clear();
         let snapshots = std::mem::take(&mut self.snapshots);
@@ -450,7 +450,7 @@ impl Runner<'_> {
         if let Some(old) = snapshots.first()
             && !matches!(old.snapshot.get(&old.families[0].handle, b"k"), Err(Error::Closed))
         {
-            return Err("a snapshot outlives its database".into());
+            return Err("a snapshot outlived its database".into());
         }
         drop(snapshots);
         self.count("reopen", if closed { "closed" } else { "died" });
@@ -483,7 +483,7 @@ impl Runner<'_> {
         self.families.iter().try_for_each(|f| self.compare(&f.handle, f.no))
     }
 
-    /// Everything a family holds now.
+    /// Compares the current contents of a family.
     fn compare(&self, handle: &Family, no: FamilyNo) -> Result<(), String> {
         let rows = self.store.rows(no, self.store.moment(), self.wall());
         same_rows(handle.iter().map_err(|e| e.to_string())?, &rows)

@@ -1,4 +1,4 @@
-//! The truth with a memory: every key's versions, so that a reader of any moment can be answered.
+//! The model with a memory: the versions of every key, so that a read at any read timestamp can be checked.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use tidesdb::Slice;
 
 /// Number of a family in the order of creation.
 pub(super) type FamilyNo = usize;
-/// A moment: commits are numbered from 1.
+/// A read timestamp: commits are numbered from 1.
 pub(super) type Moment = u64;
 /// Keys and values, in order.
 pub(super) type Rows = Vec<(Vec<u8>, Vec<u8>)>;
@@ -22,11 +22,11 @@ struct Version {
 #[derive(Clone, Debug, Default)]
 struct Cell {
     versions: Vec<Version>,
-    /// Puts since the last delete, as the promise of a single delete counts them; 2 = too many, or not to be told.
+    /// Puts since the last delete, as counted by the precondition of a single delete; 2 = too many, or unknown.
     puts: u8,
 }
 
-/// What one commit does to a key, in order.
+/// A commit's change of a key, in order.
 #[derive(Clone, Debug)]
 pub(super) struct Write {
     /// The family.
@@ -35,13 +35,13 @@ pub(super) struct Write {
     pub key: Vec<u8>,
     /// The value, or `None` for a delete.
     pub value: Option<Vec<u8>>,
-    /// When it expires; 0 = never.
+    /// Expiry; 0 = never.
     pub expiry: u32,
-    /// If set, every key from `key` on and before this is deleted.
+    /// If set, every key from `key` on and before this one is deleted.
     pub until: Option<Vec<u8>>,
 }
 
-/// All families, dropped ones too.
+/// All families, including dropped ones.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Store {
     families: BTreeMap<FamilyNo, BTreeMap<Vec<u8>, Cell>>,
@@ -49,22 +49,22 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// The last commit.
+    /// Returns the number of the last commit.
     pub(super) fn moment(&self) -> Moment {
         self.now
     }
 
-    /// Makes a family.
+    /// Creates a family.
     pub(super) fn create(&mut self, family: FamilyNo) {
         self.families.insert(family, BTreeMap::new());
     }
 
-    /// Begins a moment without a commit.
+    /// Advances the read timestamp without a commit.
     pub(super) fn tick(&mut self) {
         self.now += 1;
     }
 
-    /// Makes a family of what another shows now. All of it is as old as this moment.
+    /// Creates a family from what another one currently shows. All its rows get the current number.
     pub(super) fn copy(&mut self, from: FamilyNo, to: FamilyNo, wall: u32) {
         let mut map = BTreeMap::new();
         for (key, cell) in &self.families[&from] {
@@ -76,16 +76,16 @@ impl Store {
         self.families.insert(to, map);
     }
 
-    /// Whether a single delete of `key` keeps the promise it needs.
+    /// Returns whether the precondition of a single delete of `key` holds.
     pub(super) fn may_single_delete(&self, family: FamilyNo, key: &[u8]) -> bool {
         self.families[&family].get(key).is_none_or(|cell| cell.puts < 2)
     }
 
-    /// One commit. `oldest` is the oldest moment anybody may still read.
+    /// Commits. `oldest` is the oldest read timestamp still in use.
     pub(super) fn commit(&mut self, writes: Vec<Write>, oldest: Moment) {
         self.now += 1;
         for write in writes {
-            // The keys of a range are those that are there by now: this commit may have put some.
+            // The keys of a range are those that exist by now: this commit may have put some.
             for write in self.singly(write) {
                 self.write(write, oldest);
             }
@@ -109,7 +109,7 @@ impl Store {
         cell.versions.drain(..keep);
     }
 
-    /// A delete of a range as deletes of the keys in it.
+    /// Converts a range delete to deletes of the existing keys in it.
     fn singly(&self, write: Write) -> Vec<Write> {
         let Some(until) = write.until.clone() else { return vec![write] };
         let Some(map) = self.families.get(&write.family) else { return Vec::new() };
@@ -117,12 +117,12 @@ impl Store {
         keys.map(|key| Write { key: key.clone(), value: None, expiry: 0, until: None, ..write }).collect()
     }
 
-    /// The value of `key` for a reader of `at`, at wall time `wall`.
+    /// Returns the value of `key` at read timestamp `at` and wall time `wall`.
     pub(super) fn get(&self, family: FamilyNo, key: &[u8], at: Moment, wall: u32) -> Option<&Vec<u8>> {
         self.families[&family].get(key)?.read(at, wall)?.value.as_ref()
     }
 
-    /// All that a reader of `at` sees at wall time `wall`.
+    /// Returns all rows at read timestamp `at` and wall time `wall`.
     pub(super) fn rows(&self, family: FamilyNo, at: Moment, wall: u32) -> Rows {
         let row = |(key, cell): (&Vec<u8>, &Cell)| Some((key.clone(), cell.read(at, wall)?.value.clone()?));
         self.families[&family].iter().filter_map(row).collect()
@@ -137,7 +137,7 @@ impl Cell {
     }
 }
 
-/// An iterator yields just `rows`.
+/// Checks that an iterator yields exactly `rows`.
 pub(super) fn same_rows(
     iter: impl Iterator<Item = tidesdb::Result<(Slice, Slice)>>,
     rows: &[(Vec<u8>, Vec<u8>)],

@@ -1,4 +1,4 @@
-//! Opens what a crash left and looks whether the invariant is true and the promises were kept.
+//! Opens what a crash left and checks the invariant and the promises.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use crate::world::{Config, PATH};
 
 pub use crate::check::Demand;
 
-/// Opens the database on `env` and judges it. Returns the number of commits it holds.
+/// Opens the database on `env` and checks it. Returns the number of commits it holds.
 ///
 /// # Errors
-/// What is wrong, in words.
+/// A description of the violation.
 pub fn recovered(
     env: &Env,
     config: &Config,
@@ -38,10 +38,10 @@ pub fn recovered(
     Ok(commits)
 }
 
-/// Whether `contents` are true: the invariant, then the receipts, then every key. Returns the number of commits they hold.
+/// Checks `contents`: the invariant, then the receipts, then every key. Returns the number of commits they hold.
 ///
 /// # Errors
-/// What is wrong, in words.
+/// A description of the violation.
 pub(super) fn look(work: Work, contents: &Contents, promises: &Promises) -> Result<usize, String> {
     work.holds(contents)?;
     let commits = contents.keys().filter(|place| is_receipt(place)).count();
@@ -55,26 +55,26 @@ pub(super) fn look(work: Work, contents: &Contents, promises: &Promises) -> Resu
         Some((second, key)) => {
             let what = if is_receipt(&(*second, key.clone())) { "receipt" } else { "value" };
             let key = String::from_utf8_lossy(key);
-            Err(format!("{what} {key:?} is not as after the first {commits} commits of {made}"))
+            Err(format!("{what} {key:?} differs from the state after the first {commits} commits of {made}"))
         }
         None => Ok(commits),
     }
 }
 
-/// Both families. There may be no second one yet.
+/// Returns the contents of both families. The second one may not exist yet.
 fn both(db: &Db) -> Result<Contents, String> {
     let mut contents = Contents::new();
     for (name, rows) in dump(db)? {
         let second = name == SECOND;
         if !second && name != DEFAULT_FAMILY {
-            return Err(format!("a family {name:?} that nobody made"));
+            return Err(format!("an unexpected family {name:?}"));
         }
         contents.extend(rows.into_iter().map(|(key, value)| ((second, key), value)));
     }
     Ok(contents)
 }
 
-/// The files are sound, and a first transaction works.
+/// Checks that the files are intact and that a first transaction works.
 fn thorough(db: &Db, contents: &Contents) -> Result<(), String> {
     let report = db.verify().map_err(|e| format!("verify: {e}"))?;
     if !report.is_ok() {
@@ -92,5 +92,5 @@ fn thorough(db: &Db, contents: &Contents) -> Result<(), String> {
     wrote.map_err(|e| format!("a first transaction: {e}"))?;
     let there = db.get(&key).map_err(|e| e.to_string())?.is_some()
         && second.get(&key).map_err(|e| e.to_string())?.is_some();
-    if there { Ok(()) } else { Err("a first transaction is not seen".into()) }
+    if there { Ok(()) } else { Err("a first transaction is not visible".into()) }
 }

@@ -1,4 +1,4 @@
-//! One thread plays several clients: their transactions are open at the same time and take turns, between flushes,
+//! One thread acts as several clients: their transactions are open at the same time and take turns, between flushes,
 //! compactions, syncs and reopens.
 
 use std::path::Path;
@@ -12,30 +12,30 @@ use super::{Commit, Contents, SECOND, Shared, Work, receipt};
 use crate::rng::Rng;
 use crate::world::{Config, PATH};
 
-/// Transactions open at a time.
+/// Number of open transactions.
 const CLIENTS: usize = 4;
-/// Snapshots held at a time.
+/// Maximum number of snapshots.
 const SNAPSHOTS_MAX: usize = 3;
-/// The levels that keep the invariants.
+/// The levels that preserve the invariants.
 const LEVELS: [Isolation; 3] = [Isolation::RepeatableRead, Isolation::Snapshot, Isolation::Serializable];
 
-/// What happened.
+/// Counts of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Transactions that committed.
     pub commits: u64,
-    /// Transactions that were refused.
+    /// Transactions that conflicted.
     pub conflicts: u64,
-    /// Transactions that ended by their own will.
+    /// Transactions that were rolled back by the client.
     pub rolled_back: u64,
     /// Parts undone by a savepoint.
     pub undone: u64,
-    /// Snapshots and open transactions in which the invariant was looked at.
+    /// Snapshots and open transactions in which the invariant was checked.
     pub views: u64,
 }
 
 impl Counts {
-    /// Adds those of another play.
+    /// Adds the counts of another play.
     pub fn add(&mut self, other: Self) {
         self.commits += other.commits;
         self.conflicts += other.conflicts;
@@ -45,7 +45,7 @@ impl Counts {
     }
 }
 
-/// A client's transaction, and what it has decided to write.
+/// A client's transaction, and its planned writes.
 struct Client {
     tx: Transaction,
     plan: Option<Commit>,
@@ -53,7 +53,7 @@ struct Client {
     written: bool,
 }
 
-/// Plays one workload on one database.
+/// Runs one workload on one database.
 pub struct Player {
     env: Env,
     config: Config,
@@ -64,12 +64,12 @@ pub struct Player {
     snapshots: Vec<Snapshot>,
     open: Option<(Db, Family)>,
     next_id: u64,
-    /// What happened so far.
+    /// Counts so far.
     pub counts: Counts,
 }
 
 impl Player {
-    /// Makes a database that holds the first commit.
+    /// Creates a database that holds the first commit.
     ///
     /// # Errors
     /// Those of the engine.
@@ -97,18 +97,18 @@ impl Player {
     }
 
     fn db(&self) -> &Db {
-        &self.open.as_ref().expect("only a reopen closes it, and gives it back or ends the play").0
+        &self.open.as_ref().expect("the database is open except during a reopen").0
     }
 
     fn families(&self) -> Families<'_> {
-        let (db, second) = self.open.as_ref().expect("as above");
+        let (db, second) = self.open.as_ref().expect("the database is open except during a reopen");
         [db.default_family(), second]
     }
 
-    /// Does one thing.
+    /// Runs one random action.
     ///
     /// # Errors
-    /// What the engine says, or a view in which the invariant is broken.
+    /// The error of the engine, or a view in which the invariant does not hold.
     pub fn turn(&mut self) -> std::result::Result<(), String> {
         match self.rng.below(100) {
             0 => self.db().flush().map_err(text),
@@ -120,10 +120,10 @@ impl Player {
         }
     }
 
-    /// Looks at what everybody sees who reads now, and ends without closing: nothing more reaches the disk.
+    /// Checks what new readers see, and ends without closing: nothing more reaches the disk.
     ///
     /// # Errors
-    /// The invariant is broken.
+    /// The invariant does not hold.
     pub fn end(mut self) -> std::result::Result<Counts, String> {
         while !self.snapshots.is_empty() {
             self.look_at_a_snapshot()?;
@@ -165,7 +165,7 @@ impl Player {
         Ok(())
     }
 
-    /// One step of one client: begin and read, write, or end.
+    /// Runs one step of one client: begin and read, write, or end.
     fn client(&mut self) -> std::result::Result<(), String> {
         if self.clients.len() < CLIENTS && self.rng.one_in(2) {
             let level = LEVELS[self.rng.below(3) as usize];
@@ -204,7 +204,7 @@ impl Player {
         Ok(())
     }
 
-    /// Commits; after a conflict the client begins anew.
+    /// Commits; after a conflict the client starts over.
     fn finish(&mut self, mut client: Client, commit: Commit) -> Result<()> {
         let full = self.rng.one_in(5);
         match self.commit(&mut client.tx, commit, full) {
@@ -219,7 +219,7 @@ impl Player {
         }
     }
 
-    /// Puts what is planned into the transaction, with its receipt, and now and then nonsense that is undone.
+    /// Puts the plan into the transaction, with its receipt, and sometimes an invalid write that is undone.
     fn write(&mut self, tx: &mut Transaction, mut plan: Commit, id: u64) -> Result<Commit> {
         plan.push((receipt(id), id.to_le_bytes().to_vec()));
         let nonsense = self.rng.one_in(3).then(|| self.rng.below(plan.len() as u64) as usize);
@@ -263,7 +263,7 @@ impl Player {
         }
     }
 
-    /// Takes a snapshot, or looks at one taken earlier.
+    /// Takes a snapshot, or checks one taken earlier.
     fn view(&mut self) -> std::result::Result<(), String> {
         if self.snapshots.len() < SNAPSHOTS_MAX && self.rng.one_in(2) {
             let snapshot = self.db().snapshot();

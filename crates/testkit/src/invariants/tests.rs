@@ -1,4 +1,4 @@
-//! The judges find what they look for.
+//! Tests that the checkers find violations.
 
 use tidesdb_io::sim;
 
@@ -11,7 +11,7 @@ fn ring(next: &[u64]) -> Result<(), String> {
 }
 
 #[test]
-fn a_ring_is_one_ring() {
+fn the_ring_check_accepts_only_one_ring() {
     assert!(ring(&[1, 2, 3, 0]).is_ok());
     assert!(ring(&[2, 3, 1, 0]).is_ok());
     for broken in [&[1, 0, 3, 2][..], &[1, 2, 3, 3], &[1, 2, 1, 0], &[1, 2, 3, 4], &[0, 2, 3, 1]] {
@@ -20,7 +20,7 @@ fn a_ring_is_one_ring() {
     assert!(whole(3, |n| (n == 0).then_some(1)).is_err(), "a node is missing");
 }
 
-/// A play on a healthy disk.
+/// Runs a play on a healthy disk.
 fn play(work: Work, seed: u64, turns: usize) -> (Shared, Counts) {
     let (env, _disk, _clock) = sim::env(seed);
     let promises = Shared::default();
@@ -33,7 +33,7 @@ fn play(work: Work, seed: u64, turns: usize) -> (Shared, Counts) {
 }
 
 #[test]
-fn a_play_is_the_same_each_time_and_does_everything() {
+fn a_play_is_reproducible_and_covers_all_events() {
     for work in [Work::Bank, Work::Ring] {
         let (promises, counts) = play(work, 5, 1500);
         let (again, same) = play(work, 5, 1500);

@@ -1,13 +1,13 @@
-//! The two workloads: what they begin with, what a transaction reads and writes, and what is always true.
+//! The two workloads: initial contents, reads and writes of a transaction, and the invariant.
 
 use tidesdb::{Family, Transaction};
 
 use super::{Commit, Contents, Place};
 use crate::rng::Rng;
 
-/// Accounts or nodes.
+/// Number of accounts or nodes.
 const SIZE: u64 = 24;
-/// What an account holds in the beginning.
+/// Initial amount of an account.
 const DEPOSIT: u64 = 100;
 /// Bytes of a value; some go to the value log.
 const VALUE_BYTES: usize = 16;
@@ -25,7 +25,7 @@ pub enum Work {
 /// Families by place.
 pub(super) type Families<'a> = [&'a Family; 2];
 
-/// Where account or node `n` is: every other one in the second family.
+/// Returns the key of account or node `n`: every other one is in the second family.
 fn place(n: u64) -> Place {
     (n % 2 == 1, format!("n{n:04}").into_bytes())
 }
@@ -42,7 +42,7 @@ fn number(value: &[u8]) -> Option<u64> {
 }
 
 impl Work {
-    /// The first commit.
+    /// Returns the first commit.
     pub fn start(self, rng: &mut Rng) -> Commit {
         let first = |n| match self {
             Self::Bank => DEPOSIT,
@@ -51,7 +51,7 @@ impl Work {
         (0..SIZE).map(|n| (place(n), value(first(n), rng))).collect()
     }
 
-    /// What a transaction reads, and what it will write for it.
+    /// Reads for a transaction, and returns what it will write.
     pub(super) fn plan(
         self,
         tx: &Transaction,
@@ -82,15 +82,15 @@ impl Work {
         }
     }
 
-    /// A write that would break the invariant; it is always undone.
+    /// Returns a write that would violate the invariant; it is always undone.
     pub(super) fn nonsense(self, rng: &mut Rng) -> (Place, Vec<u8>) {
         (place(rng.below(SIZE + 2)), value(1_000_000, rng))
     }
 
-    /// Whether the invariant holds.
+    /// Checks the invariant.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// A description of the violation.
     pub fn holds(self, contents: &Contents) -> Result<(), String> {
         let rows: Vec<(&Place, u64)> = contents
             .iter()
@@ -113,21 +113,21 @@ impl Work {
     }
 }
 
-/// Whether `size` nodes are one ring: from the first one, each is met once before it comes back.
+/// Checks that `size` nodes form one ring: from the first one, each is visited once before the ring closes.
 ///
 /// # Errors
-/// What is wrong, in words.
+/// A description of the violation.
 pub fn whole(size: u64, next: impl Fn(u64) -> Option<u64>) -> Result<(), String> {
     let mut met = vec![false; size as usize];
     let mut at = 0;
     for step in 0..size {
         if std::mem::replace(&mut met[at as usize], true) {
-            return Err(format!("node {at} comes again after {step} steps of {size}"));
+            return Err(format!("node {at} is repeated after {step} steps of {size}"));
         }
         at = match next(at) {
             Some(next) if next < size => next,
             other => return Err(format!("after node {at} comes {other:?}")),
         };
     }
-    if at == 0 { Ok(()) } else { Err(format!("after {size} steps comes node {at}, not the first")) }
+    if at == 0 { Ok(()) } else { Err(format!("after {size} steps follows node {at}, not the first")) }
 }
