@@ -37,18 +37,18 @@ pub enum What {
 /// A move of a cursor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Move {
-    /// To the first key at or after one.
     /// To the first key at or after this one.
-    /// To the last key at or before one.
+    Seek(u64),
     /// To the last key at or before this one.
+    SeekForPrev(u64),
     /// To the first key.
     First,
     /// To the last key.
     Last,
-    /// One on.
     /// One step forward.
-    /// One back.
+    Next,
     /// One step back.
+    Prev,
 }
 
 /// Bounds of a range, as numbers of keys.

@@ -1,6 +1,6 @@
-//! The judge. It knows of each key every version that was committed, and in which order: so it needs no graph of guesses, but asks of each
-//! read whether it is what the level had to show, and of each commit whether the level had to refuse it. It also asks of each
-//! refusal whether there was a reason.
+//! The checker. It knows every committed version of each key, and their order, so it needs no inferred graph. It checks for each
+//! read whether it is what the level had to show, and for each commit whether the level had to reject it. It also checks for each
+//! conflict whether there was a reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -9,20 +9,20 @@ use tidesdb::Isolation;
 
 use super::{End, Key, Read, Record, Walk};
 
-/// What the judge found.
+/// Results of the checker.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// What must not be.
+    /// Descriptions of the violations.
     pub violations: Vec<String>,
     /// Commits with writes.
     pub committed: u64,
-    /// Commits that were refused.
+    /// Commits that failed with a conflict.
     pub refused: u64,
     /// Lost updates at the levels that allow them.
     pub lost_updates: u64,
-    /// Commits at the snapshot level that a serializable one could not have made.
+    /// Commits at snapshot level that would have conflicted at serializable level.
     pub write_skews: u64,
-    /// Commits at repeatable read whose walks were no longer true.
+    /// Commits at repeatable read whose scans were outdated.
     pub phantoms: u64,
     /// Pairs of different reads of a key within one transaction, where the level allows that.
     pub changed_reads: u64,
@@ -31,7 +31,7 @@ pub struct Findings {
 /// Every committed version of every key: sequence number and value, ascending.
 struct Versions {
     all: BTreeMap<Key, Vec<(u64, Option<u64>)>>,
-    /// What was committed and written over by the same commit.
+    /// Values that were committed and overwritten by the same commit.
     overwritten: BTreeSet<(Key, Option<u64>)>,
 }
 
@@ -57,7 +57,7 @@ impl Versions {
         versions.get(before.checked_sub(1)?)?.1
     }
 
-    /// Whether `key` was written in `from < seq < to`.
+    /// Returns whether `key` was written in `from < seq < to`.
     fn written(&self, key: Key, (from, to): (u64, u64)) -> bool {
         let versions = self.all.get(&key).map_or(&[][..], Vec::as_slice);
         let next = versions.partition_point(|(at, _)| *at <= from);
@@ -75,7 +75,7 @@ impl Versions {
         keys.any(|(key, _)| self.written(*key, during))
     }
 
-    /// The moments in `from..=to` at which something changed, and the first.
+    /// Returns the sequence numbers in `from..=to` at which something changed, and the first.
     fn moments(&self, keys: impl Iterator<Item = Key>, (from, to): (u64, u64)) -> Vec<u64> {
         let mut out = vec![from];
         for key in keys {
@@ -86,7 +86,7 @@ impl Versions {
     }
 }
 
-/// Judges all transactions that ran on a database that held `base` before. Those of one thread are in order.
+/// Checks all transactions of a run on a database whose initial contents were `base`. Those of one thread are in order.
 pub fn check(records: &[Record], base: &BTreeMap<Key, u64>) -> Findings {
     let versions = Versions::of(records, base);
     let mut found = Findings::default();
@@ -138,7 +138,7 @@ fn check_reads(record: &Record, versions: &Versions, wrong: &mut impl FnMut(Stri
     }
 }
 
-/// Whether a read without a snapshot shows what was committed at some moment of it; for `ReadUncommitted`, at or after it.
+/// Returns whether a read without a snapshot shows what was committed at some time during the read; for `ReadUncommitted`, at or after.
 fn loosely(level: Isolation, versions: &Versions, read: &Read) -> bool {
     let (from, to) = read.moment;
     let to = if level == Isolation::ReadUncommitted { u64::MAX } else { to };
@@ -148,7 +148,7 @@ fn loosely(level: Isolation, versions: &Versions, read: &Read) -> bool {
         || (level == Isolation::ReadUncommitted && between())
 }
 
-/// Whether what the level protects was written in `during`.
+/// Returns whether data that the level protects was written in `during`.
 fn disturbed(record: &Record, versions: &Versions, during: (u64, u64)) -> bool {
     match record.level {
         Isolation::ReadUncommitted | Isolation::ReadCommitted => false,
@@ -165,7 +165,7 @@ fn disturbed(record: &Record, versions: &Versions, during: (u64, u64)) -> bool {
     }
 }
 
-/// Whether anything that was read was written in `during`.
+/// Returns whether anything that was read was written in `during`.
 fn untrue(record: &Record, versions: &Versions, during: (u64, u64)) -> bool {
     record.reads.iter().any(|read| versions.written(read.key, during))
         || record.walks.iter().any(|walk| versions.written_into(walk, during))
@@ -174,7 +174,7 @@ fn untrue(record: &Record, versions: &Versions, during: (u64, u64)) -> bool {
 fn check_end(record: &Record, versions: &Versions, wrong: &mut impl FnMut(String)) {
     let Some(snapshot) = record.snapshot else {
         if matches!(record.end, End::Refused(_)) {
-            wrong("refused, at a level without conditions".to_owned());
+            wrong("conflict at a level without conflict checks".to_owned());
         }
         return;
     };
@@ -186,17 +186,17 @@ fn check_end(record: &Record, versions: &Versions, wrong: &mut impl FnMut(String
         }
         End::Refused(seen) => {
             if record.writes.is_empty() {
-                wrong("refused although it wrote nothing".to_owned());
+                wrong("conflict although it wrote nothing".to_owned());
             }
             if !disturbed(record, versions, (snapshot, seen + 1)) {
-                wrong(format!("refused for no reason between {snapshot} and {seen}: {record:?}"));
+                wrong(format!("conflict without a reason between {snapshot} and {seen}: {record:?}"));
             }
         }
         End::Committed(_) | End::RolledBack => {}
     }
 }
 
-/// What weaker levels allow must be seen to happen, or the transactions were not concurrent.
+/// Counts anomalies that weaker levels allow. They must occur, otherwise the transactions were not concurrent.
 fn count(record: &Record, versions: &Versions, found: &mut Findings) {
     let mut reads: Vec<&Read> = record.reads.iter().collect();
     reads.sort_by_key(|read| read.key);

@@ -1,6 +1,6 @@
-//! T13: are transactions isolated as their level says? Threads run random transactions of all levels at once and note what they
-//! saw; the checker replays what was committed, in the order of sequence numbers, and judges every transaction. What it knows of
-//! the engine's own numbers, [`append`] does without.
+//! T13: tests whether transactions are isolated as their level promises. Threads run random transactions of all levels at once and
+//! record what they saw. The checker replays the commits in the order of sequence numbers and checks every transaction. [`append`]
+//! is a second checker that does not use the engine's sequence numbers.
 
 mod roam;
 pub mod append;
@@ -28,65 +28,65 @@ pub const LEVELS: [Isolation; 5] = [
     Isolation::Serializable,
 ];
 
-/// What one transaction did and saw.
+/// Actions and observations of one transaction.
 #[derive(Clone, Debug)]
 pub struct Record {
     /// Its level.
     pub level: Isolation,
-    /// Who ran it, and as their how-manieth.
+    /// The thread that ran it, and its index in that thread.
     pub thread: usize,
-    /// The sequence number it read at, if it read at one.
+    /// The sequence number at which it read, if it had one.
     pub snapshot: Option<u64>,
-    /// Keys read, those that it had not written itself.
+    /// Keys read, except those that it had written itself.
     pub reads: Vec<Read>,
-    /// Intervals walked, without the keys that it had written itself.
+    /// Intervals scanned, without the keys that it had written itself.
     pub walks: Vec<Walk>,
     /// What it wrote; `None` = deleted.
     pub writes: BTreeMap<Key, Option<u64>>,
-    /// What it wrote and then wrote over. Only `ReadUncommitted` may see that, between the two inserts of the commit.
+    /// Values that it wrote and then overwrote. Only `ReadUncommitted` may see them, between the two inserts of the commit.
     pub overwritten: Vec<(Key, Option<u64>)>,
     /// How it ended.
     pub end: End,
 }
 
-/// A key that was read, at some moment from the first sequence number to the second.
+/// A read of a key, at some time between the two sequence numbers.
 #[derive(Clone, Debug)]
 pub struct Read {
     /// The key.
     pub key: Key,
-    /// What was found.
+    /// The value found.
     pub value: Option<u64>,
-    /// Visible before and after.
+    /// Newest visible sequence number before and after the read.
     pub moment: (u64, u64),
 }
 
-/// An interval that was walked.
+/// An interval that was scanned.
 #[derive(Clone, Debug)]
 pub struct Walk {
-    /// From here.
+    /// First key of the interval.
     pub low: Key,
-    /// To before here.
+    /// End of the interval, excluded.
     pub high: Key,
-    /// What was found.
+    /// The rows found.
     pub found: Vec<(Key, u64)>,
-    /// Keys in it that the transaction had written itself by then.
+    /// Keys in the interval that the transaction had written itself by then.
     pub own: Vec<Key>,
-    /// Visible before and after.
+    /// Newest visible sequence number before and after the scan.
     pub moment: (u64, u64),
 }
 
 /// How a transaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// With this sequence number; that of the newest commit if it wrote nothing.
+    /// Committed with this sequence number; that of the newest commit if it wrote nothing.
     Committed(u64),
-    /// With a conflict, when this was visible.
+    /// Failed with a conflict, when this number was visible.
     Refused(u64),
-    /// By its own will.
+    /// Rolled back by the client.
     RolledBack,
 }
 
-/// A key in the order of the database.
+/// Returns the bytes of a key, in the order of the database.
 fn bytes(key: Key) -> [u8; 2] {
     [(key >> 8) as u8, key as u8]
 }

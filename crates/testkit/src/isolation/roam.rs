@@ -1,5 +1,5 @@
-//! A cursor that goes as it likes: placed by a seek in either direction or at an end, then forwards and backwards in turns, and
-//! placed again. It notes what it has proved: which keys it met, and that there is no other between them.
+//! A cursor that moves randomly: positioned by a seek in either direction or at an end, then moved forwards and backwards, and
+//! positioned again. It records what it has proved: which keys it met, and that there are no other keys between them.
 
 use std::collections::BTreeMap;
 
@@ -8,29 +8,29 @@ use tidesdb::{Cursor, Error};
 use super::{Key, bytes};
 use crate::rng::Rng;
 
-/// Interval and rows that a cursor has seen without turning, or since it was placed.
+/// Interval and rows that a cursor has seen without changing direction, or since it was positioned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Seen<V> {
     pub(super) low: Key,
-    /// The first key beyond.
+    /// End of the interval, excluded.
     pub(super) high: Key,
-    /// By key.
+    /// Rows by key.
     pub(super) rows: BTreeMap<Key, V>,
 }
 
-/// One way without a turn.
+/// Moves in one direction.
 #[derive(Debug)]
 struct Leg<V> {
     seen: Seen<V>,
     forward: bool,
-    /// Whether it begins where the cursor was placed.
+    /// True if it starts where the cursor was positioned.
     placed: bool,
 }
 
-/// A cursor on its way.
+/// A randomly moving cursor.
 pub(super) struct Roam<V> {
     cursor: Cursor,
-    /// Keys from here on are not noted.
+    /// Keys from here on are not recorded.
     end: Key,
     decode: fn(&[u8]) -> V,
     at: Option<Key>,
@@ -43,7 +43,7 @@ impl<V: Clone + PartialEq> Roam<V> {
         Self { cursor, end, decode, at: None, forward: true, legs: Vec::new() }
     }
 
-    /// One random move. If the cursor stands nowhere, and one time in six, it is placed: at `target` or at an end.
+    /// Makes one random move. If the cursor has no position, and one time in six, it is positioned: at `target` or at an end.
     pub(super) fn step(&mut self, random: &mut Rng, target: Key) -> tidesdb::Result<()> {
         match self.at {
             Some(at) if !random.one_in(6) => {
@@ -72,7 +72,7 @@ impl<V: Clone + PartialEq> Roam<V> {
         self.moved(ahead, true, true)
     }
 
-    /// Notes a move into `low..high`, which ended where the cursor stands.
+    /// Records a move into `low..high` that ended at the current position.
     fn moved(&mut self, (mut low, mut high): (Key, Key), begins: bool, placed: bool) -> tidesdb::Result<()> {
         let row = match self.cursor.valid() {
             false => None,
@@ -100,17 +100,18 @@ impl<V: Clone + PartialEq> Roam<V> {
                 false => leg.seen.rows.first_key_value().is_none_or(|(first, _)| *first > key),
             };
             if !ordered {
-                return Err(wrong(format!("a cursor came to {key} from the wrong side")));
+                return Err(wrong(format!("a cursor moved to {key} from the wrong side")));
             }
             leg.seen.rows.insert(key, value);
         }
         Ok(())
     }
 
-    /// The cursor, and what was seen: as one for each time it was placed if the cursor shows `one_moment`, else leg by leg.
+    /// Returns the cursor and what it saw: one interval per positioning if the cursor has a single read timestamp (`one_moment`),
+    /// otherwise one per direction.
     ///
     /// # Errors
-    /// `Internal`: a cursor of one moment has shown something else when it came again.
+    /// `Internal`: a cursor with a single read timestamp showed different rows for the same keys.
     pub(super) fn finish(self, one_moment: bool) -> tidesdb::Result<(Vec<Seen<V>>, Cursor)> {
         if !one_moment {
             return Ok((self.legs.into_iter().map(|leg| leg.seen).collect(), self.cursor));
@@ -130,7 +131,7 @@ impl<V: Clone + PartialEq> Roam<V> {
             for leg in &self.legs {
                 let both = leg.seen.low.max(seen.low)..leg.seen.high.min(seen.high);
                 if !both.is_empty() && !leg.seen.rows.range(both.clone()).eq(seen.rows.range(both.clone())) {
-                    return Err(wrong(format!("a cursor has shown two things in {both:?}")));
+                    return Err(wrong(format!("a cursor has shown different rows in {both:?}")));
                 }
             }
         }

@@ -11,11 +11,11 @@ use crate::rng::Rng;
 
 const KEYS: Key = 48;
 
-/// Runs `threads` times `each` transactions in a new database in `dir`. Returns what the transactions did, and what was there
-/// before them.
+/// Runs `threads` times `each` transactions in a new database in `dir`. Returns the records of the transactions and the initial
+/// contents.
 ///
 /// # Errors
-/// What the engine says, or a read of a transaction's own write that did not show it.
+/// The error of the engine, or a read of a transaction's own write that did not show it.
 pub fn run(
     dir: &Path,
     threads: usize,
@@ -98,7 +98,7 @@ impl<'a> Worker<'a> {
             }
         }
         if self.random.one_in(2) {
-            kept.clear(); // else cursors are still in use at the commit
+            kept.clear(); // otherwise cursors are still open at the commit
         }
         if self.random.one_in(20) {
             tx.rollback();
@@ -133,7 +133,7 @@ impl<'a> Worker<'a> {
         record.note_walk((low, high), found, (before, self.visible()))
     }
 
-    /// All rows of a range, by key, from its front, its back, or both in turn.
+    /// Returns all rows of a range, by key, read from its front, its back, or alternately.
     fn collect(&mut self, mut range: Iter) -> tidesdb::Result<Vec<(Key, u64)>> {
         let from_front = self.random.below(4);
         let mut rows = BTreeMap::new();
@@ -146,12 +146,12 @@ impl<'a> Worker<'a> {
             let (key, value) = row?;
             let key = Key::from(key[0]) << 8 | Key::from(key[1]);
             if rows.insert(key, number(&value)).is_some() {
-                return Err(wrong(format!("a range has shown {key} twice")));
+                return Err(wrong(format!("a range has returned {key} twice")));
             }
         }
     }
 
-    /// Moves a cursor about, with reads by key in between. Returns the cursor.
+    /// Moves a cursor randomly, with reads by key in between. Returns the cursor.
     fn roam(&mut self, tx: &Transaction, record: &mut Record) -> tidesdb::Result<Cursor> {
         let before = self.visible();
         let mut roam = Roam::new(tx.cursor(self.family())?, KEYS, number);
@@ -163,7 +163,7 @@ impl<'a> Worker<'a> {
                 _ => roam.step(&mut self.random, target)?,
             }
         }
-        // A cursor that sees what is not committed may see something else each time.
+        // A cursor that sees uncommitted data may show different rows each time.
         let (seen, cursor) = roam.finish(record.level != Isolation::ReadUncommitted)?;
         for seen in seen {
             let found = seen.rows.into_iter().collect();
@@ -180,7 +180,7 @@ impl<'a> Worker<'a> {
             return Ok(());
         }
         self.written += 1;
-        // No value is ever written twice.
+        // Every value is written only once.
         let value = (self.thread as u64 + 1) << 40 | self.written;
         tx.put(self.family(), &bytes(key), &value.to_le_bytes())?;
         record.note_write(key, Some(value));
@@ -189,7 +189,7 @@ impl<'a> Worker<'a> {
 }
 
 impl Record {
-    /// Notes that `found` is all there is in `low..high`, own writes included.
+    /// Records that `found` are all rows in `low..high`, including own writes.
     fn note_walk(
         &mut self,
         (low, high): (Key, Key),
@@ -200,7 +200,7 @@ impl Record {
         for key in &own {
             let shown = found.iter().find(|(k, _)| k == key).map(|(_, v)| *v);
             if self.writes.get(key) != Some(&shown) {
-                return Err(wrong(format!("own write of {key} in a walk: read {shown:?}")));
+                return Err(wrong(format!("own write of {key} in a scan: read {shown:?}")));
             }
         }
         found.retain(|(key, _)| !own.contains(key));

@@ -38,7 +38,7 @@ fn violations(records: &[Record]) -> usize {
 use Isolation::{ReadCommitted, ReadUncommitted, RepeatableRead, Serializable, Snapshot};
 
 #[test]
-fn a_good_history_is_good() {
+fn a_correct_history_has_no_violation() {
     let history = [
         record(Serializable, 5, End::Committed(10)).reads(1, Some(10)).writes(1, 11),
         record(Serializable, 12, End::Committed(20))
@@ -66,20 +66,20 @@ fn stale_aborted_and_future_reads_are_found() {
 }
 
 #[test]
-fn half_a_commit_is_found() {
+fn a_partial_commit_is_found() {
     let writer = record(Snapshot, 5, End::Committed(10)).writes(1, 11).writes(2, 21);
     let torn = record(Snapshot, 20, End::Committed(50)).by(1).walks(0, 9, &[(1, 11), (2, 20)]);
     assert_eq!(violations(&[writer.clone(), torn]), 1);
     let mut loose = record(ReadCommitted, 0, End::Committed(50)).by(1).walks(0, 9, &[(1, 11), (2, 20)]);
     loose.snapshot = None;
-    assert_eq!(violations(&[writer.clone(), loose.clone()]), 1, "nor may one call at a weak level");
+    assert_eq!(violations(&[writer.clone(), loose.clone()]), 1, "also for one call at a weak level");
     loose.walks[0].found = vec![(1, 10), (2, 20)];
     assert_eq!(violations(&[writer, loose]), 0);
 }
 
 #[test]
-fn each_level_is_held_to_its_own_condition() {
-    // Somebody writes key 1 and the new key 3 at 10; the other began at 5 and commits at 20.
+fn each_level_is_checked_by_its_own_condition() {
+    // The first transaction writes key 1 and the new key 3 at 10; the other began at 5 and commits at 20.
     let first = record(Snapshot, 5, End::Committed(10)).writes(1, 11).writes(3, 30);
     let second = |level, end| record(level, 5, end).by(1);
     let committed = End::Committed(20);
@@ -99,7 +99,7 @@ fn each_level_is_held_to_its_own_condition() {
 }
 
 #[test]
-fn a_refusal_needs_a_reason() {
+fn a_conflict_needs_a_reason() {
     let first = record(Snapshot, 5, End::Committed(10)).writes(1, 11);
     let refused = |level| record(level, 5, End::Refused(15)).by(1);
     assert_eq!(violations(&[first.clone(), refused(Snapshot).writes(1, 12)]), 0);
@@ -124,9 +124,9 @@ fn a_real_run_is_isolated() {
     assert!(found.committed > 2000, "{found:?}");
 }
 
-/// A value that its own transaction wrote over: at read uncommitted it may be seen, elsewhere never.
+/// A value that was overwritten by its own transaction may be seen at read uncommitted only.
 #[test]
-fn an_intermediate_value_is_seen_at_read_uncommitted_alone() {
+fn an_intermediate_value_is_allowed_at_read_uncommitted_only() {
     let mut writer = record(Snapshot, 5, End::Committed(10)).writes(1, 12);
     writer.overwritten.push((1, Some(11)));
     for (level, violations) in [(ReadUncommitted, 0), (ReadCommitted, 1)] {

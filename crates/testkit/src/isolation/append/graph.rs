@@ -1,8 +1,8 @@
-//! Who comes before whom: transactions and the edges between them, the knots in which each reaches each other (Tarjan 1972,
-//! without recursion), and a short cycle of a knot for people to read.
+//! The order of transactions: a graph of transactions and edges, its strongly connected components, here called knots (Tarjan 1972,
+//! without recursion), and a short cycle of a knot for the report.
 //!
-//! A search follows a [`Rule`]. To leave out cycles with two `rw` in a row it walks over states, not transactions: a transaction
-//! reached by an `rw` is another state than the same reached otherwise, and no `rw` leaves the former.
+//! A search follows a [`Rule`]. To exclude cycles with two consecutive `rw` edges it visits states instead of transactions: a transaction
+//! reached by an `rw` is a different state than the same one reached otherwise, and no `rw` leaves the former.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,13 +11,13 @@ use crate::isolation::Key;
 /// Why one transaction comes before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dep {
-    /// It wrote the version before.
+    /// It wrote the previous version.
     Ww,
     /// It wrote what the other read.
     Wr,
-    /// It read, or met in a walk, what the other overwrote.
+    /// It read, or met in a scan, what the other overwrote.
     ItemRw,
-    /// It walked over a key that was not there, and the other wrote it.
+    /// It scanned over a key that did not exist, and the other wrote it.
     RangeRw,
     /// It had ended before the other began.
     Time,
@@ -40,30 +40,30 @@ pub(super) struct Edge {
 /// Which edges to follow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rule {
-    /// These.
+    /// Kinds of edges to follow.
     pub(super) deps: &'static [Dep],
-    /// `Time` too.
+    /// True to follow `Time` too.
     pub(super) time: bool,
-    /// No two `rw` in a row.
+    /// True to exclude two consecutive `rw`.
     pub(super) apart: bool,
 }
 
-/// A transaction, and whether an `rw` led to it where that matters.
+/// A transaction, and, where it matters, whether an `rw` led to it.
 type State = usize;
 
-/// A walk from a transaction back to itself; each step is where it starts and the edge it takes.
+/// A path from a transaction back to itself; each step is its start and the edge it takes.
 pub(super) type Cycle = Vec<(usize, Edge)>;
 
-/// States that reach each other, two at least.
+/// At least two states that reach each other.
 pub(super) type Knot = Vec<State>;
 
-/// Transactions, and moments as nodes of their own behind them.
+/// Nodes: the transactions, followed by points in time.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     out: Vec<Vec<Edge>>,
 }
 
-/// The transaction of a state.
+/// Returns the transaction of a state.
 pub(super) fn node(state: State) -> usize {
     state / 2
 }
@@ -78,31 +78,31 @@ impl Graph {
         self.out.len() - 1
     }
 
-    /// Adds an edge, once. None leads from a transaction to itself.
+    /// Adds an edge, once. Ignores edges from a transaction to itself.
     pub(super) fn add(&mut self, from: usize, edge: Edge) {
         if from != edge.to && !self.out[from].contains(&edge) {
             self.out[from].push(edge);
         }
     }
 
-    /// Transactions and moments.
+    /// Returns the number of transactions and points in time.
     pub(super) fn nodes(&self) -> usize {
         self.out.len()
     }
 
-    /// Every edge with its start.
+    /// Returns every edge with its start.
     pub(super) fn edges(&self) -> impl Iterator<Item = (usize, Edge)> + '_ {
         self.out.iter().enumerate().flat_map(|(from, out)| out.iter().map(move |edge| (from, *edge)))
     }
 
-    /// The state that an edge leads to, if `rule` lets it be taken from `state`.
+    /// Returns the state that an edge leads to, if `rule` allows it from `state`.
     fn follow(&self, state: State, edge: Edge, rule: Rule) -> Option<State> {
         let wanted = rule.deps.contains(&edge.dep) || (rule.time && edge.dep == Dep::Time);
         let rw = rule.apart && edge.dep.is_rw();
         (wanted && !(rw && state % 2 == 1)).then_some(2 * edge.to + usize::from(rw))
     }
 
-    /// All knots.
+    /// Returns all knots.
     pub(super) fn knots(&self, rule: Rule) -> Vec<Knot> {
         let mut search = Search::new(2 * self.out.len());
         for state in 0..2 * self.out.len() {
@@ -113,7 +113,7 @@ impl Graph {
         search.knots
     }
 
-    /// A short way from `from` to `to`, at least one edge long, over `inside` only.
+    /// Returns a shortest path from `from` to `to`, at least one edge long, within `inside`.
     pub(super) fn way(&self, rule: Rule, (from, to): (State, State), inside: &[bool]) -> Option<Cycle> {
         let mut came: HashMap<State, (State, Edge)> = HashMap::new();
         let mut queue = VecDeque::from([from]);
@@ -135,14 +135,14 @@ impl Graph {
         None
     }
 
-    /// The shortest cycle through one of the first `tries` states of a knot.
+    /// Returns the shortest cycle through one of the first `tries` states of a knot.
     pub(super) fn short_cycle(&self, rule: Rule, knot: &Knot, tries: usize) -> Cycle {
         let inside = self.mask(knot);
         let ways = knot.iter().take(tries).filter_map(|state| self.way(rule, (*state, *state), &inside));
         ways.min_by_key(Vec::len).unwrap_or_default()
     }
 
-    /// Which states are in `knot`.
+    /// Returns a mask of the states in `knot`.
     pub(super) fn mask(&self, knot: &[State]) -> Vec<bool> {
         let mut inside = vec![false; 2 * self.out.len()];
         knot.iter().for_each(|state| inside[*state] = true);
@@ -150,7 +150,7 @@ impl Graph {
     }
 }
 
-/// The steps from `from` to `to`, from where each state was first come to.
+/// Returns the steps from `from` to `to`, using the edge by which each state was first reached.
 fn trace(came: &HashMap<State, (State, Edge)>, from: State, to: State) -> Cycle {
     let mut steps = Vec::new();
     let mut at = to;
@@ -193,7 +193,7 @@ impl Search {
 
     fn from(&mut self, graph: &Graph, rule: Rule, root: State) {
         self.enter(root);
-        // Where the search stands: states, and how many edges of each are done.
+        // Stack of the search: states, and the number of processed edges of each.
         let mut calls = vec![(root, 0)];
         while let Some((state, done)) = calls.last_mut() {
             let state = *state;
@@ -218,7 +218,7 @@ impl Search {
         }
     }
 
-    /// All that is on the path from `root` on is one component.
+    /// Makes one component of everything on the path from `root` on.
     fn close(&mut self, root: State) {
         let at = self.path.iter().rposition(|state| *state == root).unwrap_or(0);
         let component = self.path.split_off(at);

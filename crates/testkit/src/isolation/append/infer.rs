@@ -1,5 +1,5 @@
-//! From what the clients saw to who wrote which version, what is wrong with single reads, and the edges between
-//! transactions.
+//! Infers from the clients' observations which transaction wrote each version, which single reads are wrong, and the edges
+//! between transactions.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -7,18 +7,18 @@ use super::graph::{Dep, Edge, Graph};
 use super::{Anomaly, End, History, List, Op, Record};
 use crate::isolation::Key;
 
-/// What became of an appended element.
+/// The state of an appended element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// A committed version ends with it.
     Installed,
-    /// Its transaction committed, with another one behind it.
+    /// Its transaction committed, with another element appended after it.
     Intermediate,
     /// Never committed.
     Undone,
 }
 
-/// Who appended an element, and where.
+/// The transaction that appended an element, and its position.
 #[derive(Clone, Copy, Debug)]
 struct Written {
     by: usize,
@@ -27,18 +27,18 @@ struct Written {
     fate: Fate,
 }
 
-/// A version: the element that its list ends with, `None` before the first.
+/// A version: the last element of its list, `None` before the first.
 type Version = (Key, Option<u64>);
 
 /// A history with its edges.
 pub(super) struct Inferred {
-    /// The transactions, then moments in time.
+    /// The transactions, then points in time.
     pub(super) graph: Graph,
-    /// What is wrong with single reads and keys.
+    /// Violations in single reads and keys.
     pub(super) direct: Vec<(Anomaly, String)>,
 }
 
-/// Finds everything but the cycles.
+/// Finds everything except cycles.
 pub(super) fn infer(history: &History) -> Inferred {
     let mut this = Inference::new(history);
     history.records.iter().enumerate().for_each(|(n, record)| this.writes(n, record));
@@ -55,20 +55,20 @@ struct Inference<'a> {
     graph: Graph,
     direct: Vec<(Anomaly, String)>,
     written: HashMap<u64, Written>,
-    /// Committed versions: the key, what it was put behind, what it ends with.
+    /// Committed versions: the key, the previous element, the last element.
     installed: Vec<(Key, Option<u64>, u64)>,
-    /// The versions that came after one, directly or not.
+    /// The versions that were appended to another version, directly or not.
     later: HashMap<Version, Vec<u64>>,
-    /// Elements of the last lists.
+    /// Elements of the final lists.
     lasting: HashSet<u64>,
-    /// Versions read that are no prefix of the last list, told once.
+    /// Versions read that are not a prefix of the final list; each is reported once.
     forked: HashSet<u64>,
 }
 
-/// A transaction's own appends so far, by key: behind what, and which.
+/// A transaction's own appends so far, by key: the previous element, and the new one.
 type Own = BTreeMap<Key, Vec<(Option<u64>, u64)>>;
 
-/// Follows a transaction's own writes over one operation.
+/// Updates a transaction's own writes by one operation.
 fn step(own: &mut Own, op: &Op) {
     match op {
         Op::Append { key, after, element } => own.entry(*key).or_default().push((*after, *element)),
@@ -105,7 +105,7 @@ impl<'a> Inference<'a> {
         self.graph.add(from, Edge { to, dep, key });
     }
 
-    /// Notes what transaction `n` appended.
+    /// Records what transaction `n` appended.
     fn writes(&mut self, n: usize, record: &Record) {
         let mut own = Own::new();
         for op in &record.ops {
@@ -128,7 +128,7 @@ impl<'a> Inference<'a> {
         }
     }
 
-    /// The order of versions, and the edges `ww`.
+    /// Adds the order of versions, and the edges `ww`.
     fn versions(&mut self) {
         for (key, after, element) in &self.installed {
             self.later.entry((*key, *after)).or_default().push(*element);
@@ -143,11 +143,11 @@ impl<'a> Inference<'a> {
             if !self.lasting.contains(&element) {
                 self.wrong(
                     Anomaly::LostUpdate,
-                    format!("{element} of transaction {writer} is not in key {key}"),
+                    format!("{element} of transaction {writer} is missing in key {key}"),
                 );
             }
             let newest = self.history.finals.get(&key).and_then(|list| list.last()).copied();
-            // A version that nothing was put behind has been overwritten by the newest at the latest.
+            // A version without a successor was overwritten by the newest version at the latest.
             if let Some(newest) = newest.filter(|newest| *newest != element)
                 && !self.later.contains_key(&(key, Some(element)))
                 && let Some(by) = self.written.get(&newest).map(|written| written.by)
@@ -184,7 +184,7 @@ impl<'a> Inference<'a> {
         }
     }
 
-    /// A key that transaction `n` read; `rw` is what an overwrite of it makes.
+    /// Handles a key that transaction `n` read; `rw` is the kind of edge that an overwrite of it creates.
     fn read(&mut self, n: usize, (key, list, rw): (Key, &[u64], Dep), own: &Own) {
         let Some(appends) = own.get(&key) else {
             if self.is_sound(n, key, list) {
@@ -203,7 +203,7 @@ impl<'a> Inference<'a> {
         }
     }
 
-    /// Whether a list that was read is one that was put and may be seen. If it was put, edges can be drawn from it.
+    /// Returns whether a list that was read was written and may be visible. If it was written, edges can be derived from it.
     fn is_sound(&mut self, n: usize, key: Key, list: &[u64]) -> bool {
         let mut before = None;
         for element in list {
@@ -215,7 +215,7 @@ impl<'a> Inference<'a> {
             };
             if written.by == n {
                 let text = format!(
-                    "transaction {n} read {element} of key {key}, which is not yet or no more its own"
+                    "transaction {n} read {element} of key {key}, which it had not appended or had undone"
                 );
                 self.wrong(Anomaly::Internal, text);
                 return false;
@@ -231,14 +231,14 @@ impl<'a> Inference<'a> {
         }
         let Some(last) = before else { return true };
         if self.written[&last].fate == Fate::Intermediate {
-            let text = format!("transaction {n} read {list:?} of key {key}, which its writer overwrote");
+            let text = format!("transaction {n} read {list:?} of key {key}, which its own writer overwrote");
             self.wrong(Anomaly::G1b, text);
         }
         if self.written[&last].fate == Fate::Installed
             && !self.lasting.contains(&last)
             && self.forked.insert(last)
         {
-            let text = format!("transaction {n} read {list:?} of key {key}, no prefix of the last list");
+            let text = format!("transaction {n} read {list:?} of key {key}, not a prefix of the final list");
             self.wrong(Anomaly::IncompatibleOrder, text);
         }
         true
@@ -263,8 +263,8 @@ impl<'a> Inference<'a> {
         }
     }
 
-    /// Edges from each transaction to those that began after its end: over moments, one for each row of ends without a
-    /// beginning between them, so that their number stays in proportion.
+    /// Adds edges from each transaction to those that began after its end. They lead over points in time, one for each sequence of
+    /// ends without a beginning in between, so that the number of edges stays proportional.
     fn time(&mut self) {
         let mut events: Vec<(u64, bool, usize)> = Vec::new();
         for (n, record) in self.history.records.iter().enumerate() {
@@ -291,7 +291,7 @@ impl<'a> Inference<'a> {
     }
 }
 
-/// How to call a list that nobody put.
+/// Returns the anomaly of a list that was never written.
 fn unwritten(list: &[u64]) -> Anomaly {
     let mut seen = HashSet::new();
     if list.iter().all(|element| seen.insert(element)) { Anomaly::Unwritten } else { Anomaly::Duplicate }

@@ -1,7 +1,7 @@
-//! The verdict: which anomalies a history shows, and which of them its level forbids.
+//! Determines which anomalies a history shows, and which of them its level forbids.
 //!
-//! Forbidden cycles are searched for completely: a knot under a forbidden rule is one. Of those that the level allows only a
-//! sample is counted, to see that they happen.
+//! The search for forbidden cycles is complete: a knot under a forbidden rule is one. Of the cycles that the level allows only a
+//! sample is counted, to verify that they occur.
 
 use std::collections::BTreeMap;
 
@@ -15,39 +15,39 @@ use Dep::{ItemRw, RangeRw, Wr, Ww};
 
 /// Starts of a search for the shortest cycle of a knot.
 const TRIES_MAX: usize = 64;
-/// Anti-dependencies of which it is asked what cycles they are part of.
+/// Maximum number of anti-dependencies whose cycles are classified.
 const SAMPLE_MAX: usize = 100;
-/// Explained in words.
+/// Maximum number of anomalies with an explanation.
 const REPORTS_MAX: usize = 10;
 
-/// What was found in one history, or in many.
+/// Results for one history, or for many.
 #[derive(Debug, Default)]
 pub struct Findings {
     /// Transactions.
     pub transactions: u64,
-    /// Those that committed.
+    /// Committed transactions.
     pub committed: u64,
-    /// Those that were refused.
+    /// Transactions that conflicted.
     pub refused: u64,
-    /// Edges between transactions, without those of time.
+    /// Edges between transactions, except those of time.
     pub edges: u64,
-    /// Cycles looked at.
+    /// Cycles examined.
     pub cycles: u64,
     /// Anomalies by kind.
     pub seen: BTreeMap<Anomaly, u64>,
-    /// How many of them the level forbids.
+    /// Number of anomalies that the level forbids.
     pub forbidden: u64,
-    /// What the forbidden ones are; the first ones.
+    /// Descriptions of the first forbidden anomalies.
     pub reports: Vec<String>,
 }
 
 impl Findings {
-    /// How often `anomaly` was seen.
+    /// Returns how often `anomaly` was found.
     pub fn count(&self, anomaly: Anomaly) -> u64 {
         self.seen.get(&anomaly).copied().unwrap_or(0)
     }
 
-    /// Adds the findings of another history of the same level.
+    /// Adds the results of another history of the same level.
     pub fn add(&mut self, other: Self) {
         self.transactions += other.transactions;
         self.committed += other.committed;
@@ -82,7 +82,7 @@ const KINDS: [(Anomaly, &[Dep], bool); 5] = [
     (Anomaly::G2, ALL, false),
 ];
 
-/// Judges a history by its level.
+/// Checks a history against its level.
 pub fn check(history: &History) -> Findings {
     let inferred = infer(history);
     let graph = &inferred.graph;
@@ -104,14 +104,14 @@ pub fn check(history: &History) -> Findings {
     found
 }
 
-/// Finds the cycles that the level forbids; with `time` those that need it. Returns how many.
+/// Finds the cycles that the level forbids; with `time`, those that include time edges. Returns their number.
 fn forbidden_cycles(history: &History, graph: &Graph, time: bool, found: &mut Findings) -> usize {
     let mut told = vec![false; graph.nodes()];
     let mut count = 0;
     for (kind, deps, apart) in KINDS.into_iter().filter(|(kind, ..)| !kind.is_allowed(history.level)) {
         let rule = Rule { deps, time, apart };
         for knot in graph.knots(rule) {
-            // A worse kind of cycle among the same transactions has been told.
+            // A worse kind of cycle among the same transactions was already reported.
             if knot.iter().any(|state| told[node(*state)]) {
                 continue;
             }
@@ -126,13 +126,13 @@ fn forbidden_cycles(history: &History, graph: &Graph, time: bool, found: &mut Fi
     count
 }
 
-/// A cycle with one `rw` has a name of its own.
+/// Returns the anomaly of a cycle; a cycle with one `rw` has its own name.
 fn named(kind: Anomaly, cycle: &Cycle) -> Anomaly {
     let single = cycle.iter().filter(|(_, edge)| edge.dep.is_rw()).count() == 1;
     if kind == Anomaly::GNonadjacent && single { Anomaly::GSingle } else { kind }
 }
 
-/// Counts cycles that the level allows, by asking some anti-dependencies for the worst cycle that they are part of.
+/// Counts cycles that the level allows, by classifying some anti-dependencies by the worst cycle that contains them.
 fn sample(history: &History, graph: &Graph, found: &mut Findings) {
     let all = Rule { deps: ALL, time: false, apart: false };
     let knots = graph.knots(all);
@@ -154,9 +154,9 @@ fn sample(history: &History, graph: &Graph, found: &mut Findings) {
     }
 }
 
-/// The worst kind of cycle through an `rw` inside of `knot`.
+/// Returns the worst kind of cycle through an `rw` inside `knot`.
 fn worst(graph: &Graph, knot: &Knot, (from, edge): (usize, super::graph::Edge)) -> Option<Anomaly> {
-    // The states of this knot, and those that stand for the same transactions after an `rw`.
+    // The states of this knot, and those of the same transactions after an `rw`.
     let both: Vec<usize> = knot.iter().flat_map(|state| [2 * node(*state), 2 * node(*state) + 1]).collect();
     let inside = graph.mask(&both);
     let back = |deps, apart| {
@@ -174,7 +174,7 @@ fn worst(graph: &Graph, knot: &Knot, (from, edge): (usize, super::graph::Edge)) 
     }
 }
 
-/// A cycle in words, moments left out.
+/// Describes a cycle, without points in time.
 fn explain(history: &History, cycle: &Cycle) -> String {
     let is_transaction = |n: &usize| *n < history.records.len();
     let mut text = String::new();

@@ -1,42 +1,42 @@
-//! T13, black box: random transactions append to lists and read them, and the checker sees no more than a client does: what was
-//! read, what was appended behind what, and how each transaction ended. It knows no sequence number and no snapshot.
+//! T13, black box: random transactions append to lists and read them. The checker sees only what a client sees: what was
+//! read, what was appended after what, and how each transaction ended. It uses no sequence number and no snapshot.
 //!
-//! The idea is that of Elle (Kingsbury and Alvaro, 2020): each element is appended once in the whole history, so a list names all
-//! the versions before it and who wrote them. An append here is a `get` and a `put` of the longer list, so each version also
-//! names the one it was put behind. From this follow, for each key, a tree of versions, of which the last read of the
-//! history tells the newest; and between transactions the edges
+//! The method is that of Elle (Kingsbury and Alvaro, 2020): each element is appended once in the whole history, so a list identifies
+//! all previous versions and their writers. An append here is a `get` and a `put` of the longer list, so each version also
+//! identifies its predecessor. From this follow, for each key, a tree of versions, whose newest is given by the last read of the
+//! history, and the following edges between transactions:
 //!
-//! * `ww`: one's version was put behind the other's, or was overwritten by the newest;
+//! * `ww`: one's version was appended to the other's, or was overwritten by the newest;
 //! * `wr`: one read the other's version;
-//! * `rw`: one read a version that the other overwrote. An *item* if the key was read or met in a walk, a *range* if it was
-//!   in a walked interval and not there;
+//! * `rw`: one read a version that the other overwrote. An *item* if the key was read or met in a scan, a *range* if it was
+//!   in a scanned interval and did not exist;
 //! * `time`: one had ended before the other began.
 //!
-//! A cycle is an anomaly, by its edges: `G0` (`ww` only), `G1c` (`ww`, `wr`), `G-single` (one `rw`), `G-nonadjacent` (several, no two of them
-//! in a row), `G2-item` (several, items only), `G2` (several, ranges among them); `real-time` if it is none without `time`. Others show
-//! in one read: `G1a` (an element of a transaction that did not commit, or of a part rolled back), `G1b` (a version that its writer
-//! overwrote itself), `internal` (its own appends not seen as they are), `duplicate`, `unwritten` (a list that nobody put). Two show
-//! in the last read of a key: `lost-update` (a committed element is not in it) and `incompatible-order` (somebody read a list that is no
-//! prefix of it).
+//! A cycle is an anomaly, named by its edges: `G0` (`ww` only), `G1c` (`ww`, `wr`), `G-single` (one `rw`), `G-nonadjacent` (several, no two
+//! consecutive), `G2-item` (several, items only), `G2` (several, including ranges); `real-time` if it is not a cycle without `time`. Other
+//! anomalies are visible in one read: `G1a` (an element of a transaction that did not commit, or of a part rolled back), `G1b` (a version
+//! that its writer overwrote itself), `internal` (its own appends are not seen correctly), `duplicate`, `unwritten` (a list that was never
+//! written). Two are visible in the last read of a key: `lost-update` (a committed element is missing) and `incompatible-order` (a list
+//! was read that is not a prefix of it).
 //!
 //! # What each level forbids
 //! `G0`, `G1a`, `G1c`, `internal`, `duplicate`, `unwritten` and `real-time`: every level, see `docs/transactions.md`. Also:
 //!
-//! * read uncommitted: nothing else. Each call reads at its own moment, and an append is a read and a write; so
-//!   elements are lost, and lists of which one is overwritten are seen by those who read between. `time` counts in cycles
-//!   without `rw`, and in a read that misses what was committed before its transaction began. A read may come while a
-//!   commit is being put into the memtables, and show the first of its two writes of a key: a `G1b`, a few in a hundred
-//!   thousand transactions. There is no `G1a`: a commit that is refused is never put there.
+//! * read uncommitted: nothing else. Each call has its own read timestamp, and an append is a read and a write. So
+//!   elements are lost, and reads in between see lists that are then overwritten. `time` counts in cycles
+//!   without `rw`, and in a read that misses what was committed before its transaction began. A read may run while a
+//!   commit is being inserted into the memtables, and show the first of its two writes of a key: a `G1b`, a few in a hundred
+//!   thousand transactions. There is no `G1a`: a commit that conflicts is never inserted.
 //! * read committed: also `G1b`.
-//! * snapshot: all of these, `lost-update`, `incompatible-order` (the second to append is refused), and each cycle in which no
-//!   two `rw` follow each other, `time` included: a transaction on an edge `ww`, `wr` or `time` began after the other's commit, and over an `rw` it began before it, so
-//!   such a cycle runs backwards in time.
-//! * repeatable read: the same, and each cycle without an `rw` on a range: a commit is refused if a key that was read has a newer
-//!   version, and a key met in a walk was read. A key that was not there in a walk was not.
+//! * snapshot: all of these, `lost-update`, `incompatible-order` (the second to append conflicts), and each cycle without two
+//!   consecutive `rw`, including `time`. A transaction on an edge `ww`, `wr` or `time` began after the other's commit, and over an `rw`
+//!   it began before it, so such a cycle runs backwards in time.
+//! * repeatable read: the same, and each cycle without an `rw` on a range: a commit conflicts if a key that was read has a newer
+//!   version. A key met in a scan counts as read. A key that did not exist in a scan does not.
 //! * serializable: every cycle.
 //!
-//! Transactions that were refused or rolled back take part with their reads: they have seen no more of an anomaly than one that
-//! only reads and commits.
+//! The reads of transactions that conflicted or were rolled back are included: such a transaction must see no more anomalies than one
+//! that only reads and commits.
 
 mod graph;
 mod infer;
@@ -56,26 +56,26 @@ pub use run::run;
 /// The value of a key: elements in the order of the appends. Empty if there is none.
 pub type List = Vec<u64>;
 
-/// One operation of a transaction, as its client knows it.
+/// One operation of a transaction, as seen by its client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
     /// A key was read.
     Read {
         /// The key.
         key: Key,
-        /// What was found.
+        /// The list found.
         list: List,
     },
-    /// An interval was walked.
+    /// An interval was scanned.
     Walk {
-        /// From here.
+        /// First key of the interval.
         low: Key,
-        /// To before here.
+        /// End of the interval, excluded.
         high: Key,
-        /// What was found, by key.
+        /// The lists found, by key.
         found: Vec<(Key, List)>,
     },
-    /// The list of a key was put with one more element.
+    /// A key was put with its list and one more element.
     Append {
         /// The key.
         key: Key,
@@ -84,7 +84,7 @@ pub enum Op {
         /// The new element.
         element: u64,
     },
-    /// The newest append of this transaction to a key was undone, by going back to a savepoint.
+    /// The newest append of this transaction to a key was undone, by a rollback to a savepoint.
     Undo {
         /// The key.
         key: Key,
@@ -96,71 +96,71 @@ pub enum Op {
 pub enum End {
     /// Committed.
     Committed,
-    /// Refused with a conflict.
+    /// Failed with a conflict.
     Refused,
-    /// By its own will.
+    /// Rolled back by the client.
     RolledBack,
 }
 
 /// One transaction.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// What it did, in order.
+    /// Its operations, in order.
     pub ops: Vec<Op>,
     /// How it ended.
     pub end: End,
-    /// A tick of the history's clock before it began.
+    /// Logical time before it began.
     pub begun: u64,
-    /// A tick after it had ended.
+    /// Logical time after it had ended.
     pub ended: u64,
 }
 
-/// All that happened on one database.
+/// All transactions on one database.
 #[derive(Clone, Debug)]
 pub struct History {
     /// The level of all transactions.
     pub level: Isolation,
     /// The transactions.
     pub records: Vec<Record>,
-    /// What every key held in the end.
+    /// Final list of every key.
     pub finals: BTreeMap<Key, List>,
 }
 
-/// What can be wrong with a history.
+/// Anomalies of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Anomaly {
-    /// Two transactions overwrote each other in turn.
+    /// Two transactions overwrote each other alternately.
     G0,
-    /// Something uncommitted was read.
+    /// Uncommitted data was read.
     G1a,
     /// A version that its writer overwrote was read.
     G1b,
-    /// Two transactions read each other.
+    /// Two transactions read each other's writes.
     G1c,
     /// A transaction did not see its own appends.
     Internal,
-    /// A list holds an element twice.
+    /// A list contains an element twice.
     Duplicate,
-    /// A list that nobody put.
+    /// A list that was never written.
     Unwritten,
-    /// What was committed before a transaction began was not seen, or what began later was.
+    /// A commit from before the transaction began was not visible, or a later one was.
     RealTime,
-    /// A committed element is gone.
+    /// A committed element is missing.
     LostUpdate,
-    /// Two lists of a key of which none is a prefix of the other.
+    /// Two lists of a key, neither of which is a prefix of the other.
     IncompatibleOrder,
     /// Read skew.
     GSingle,
-    /// Several anti-dependencies, none after the other.
+    /// Several anti-dependencies, no two consecutive.
     GNonadjacent,
     /// Write skew on items.
     G2Item,
-    /// Write skew on what was not there.
+    /// Write skew on keys that did not exist.
     G2,
 }
 
 impl Anomaly {
-    /// All of them.
+    /// All anomalies.
     pub const ALL: [Self; 14] = [
         Self::G0,
         Self::G1a,
@@ -178,7 +178,7 @@ impl Anomaly {
         Self::G2,
     ];
 
-    /// Its name in the literature.
+    /// Returns its name in the literature.
     pub fn name(self) -> &'static str {
         match self {
             Self::G0 => "G0",
@@ -198,7 +198,7 @@ impl Anomaly {
         }
     }
 
-    /// Whether `level` lets it happen.
+    /// Returns whether `level` allows it.
     pub fn is_allowed(self, level: Isolation) -> bool {
         match self {
             Self::LostUpdate | Self::IncompatibleOrder | Self::GSingle | Self::GNonadjacent => {
@@ -211,7 +211,7 @@ impl Anomaly {
         }
     }
 
-    /// Those that a long history at `level` shows, or its transactions were not concurrent.
+    /// Returns the anomalies that a long history at `level` shows; otherwise its transactions were not concurrent.
     pub fn expected(level: Isolation) -> &'static [Self] {
         match level {
             Isolation::ReadUncommitted | Isolation::ReadCommitted => {
@@ -224,7 +224,7 @@ impl Anomaly {
     }
 }
 
-/// The name of a level, for a line of results.
+/// Returns the name of a level, for a line of results.
 pub fn level_name(level: Isolation) -> &'static str {
     match level {
         Isolation::ReadUncommitted => "read-uncommitted",

@@ -1,7 +1,7 @@
 //! Random transactions of one level on lists, by many threads on one database with small memtables.
 //!
-//! A list takes about a dozen appends, then its place is taken by a new one: so there are always lists that are short, and keys
-//! that are not there yet, and few enough of them that transactions meet.
+//! A list gets about a dozen appends, then it is replaced by a new one. So there are always short lists and keys
+//! that do not exist yet, and few enough of them that transactions conflict.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,13 +16,13 @@ use crate::rng::Rng;
 
 /// Lists in use at a time.
 const PLACES: u64 = 6;
-/// Appends after which a list is left alone.
+/// Appends after which a list is not used any more.
 const APPENDS_MAX: u64 = 12;
 
 /// Runs `threads` times `each` transactions at `level` in a new database in `dir`, then reads everything.
 ///
 /// # Errors
-/// What the engine says.
+/// Those of the engine.
 pub fn run(
     dir: &Path,
     level: Isolation,
@@ -50,12 +50,12 @@ pub fn run(
     Ok(History { level, records, finals })
 }
 
-/// What all threads share.
+/// State shared by all threads.
 struct Common<'a> {
     db: &'a Db,
     level: Isolation,
     clock: AtomicU64,
-    /// Appends tried at each place.
+    /// Attempted appends at each place.
     appends: [AtomicU64; PLACES as usize],
 }
 
@@ -64,7 +64,7 @@ impl Common<'_> {
         self.clock.fetch_add(1, SeqCst)
     }
 
-    /// The list in use at `place`, or the one after it.
+    /// Returns the key of the current list at `place`, or of the next one.
     fn key(&self, place: u64, ahead: bool) -> Key {
         let generation = self.appends[place as usize].load(SeqCst) / APPENDS_MAX + u64::from(ahead);
         (generation * PLACES + place) as Key
@@ -114,7 +114,7 @@ impl<'a> Worker<'a> {
             }
         }
         if self.random.one_in(2) {
-            kept.clear(); // else cursors are still in use at the commit
+            kept.clear(); // otherwise cursors are still open at the commit
         }
         let end = if self.random.one_in(20) {
             tx.rollback();
@@ -153,7 +153,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Walks over one or two generations of lists, in either direction, sometimes not to the end.
+    /// Scans one or two generations of lists, in either direction, sometimes not to the end.
     fn walk(&mut self, tx: &Transaction, ops: &mut Vec<Op>) -> tidesdb::Result<()> {
         let place = self.random.below(PLACES);
         let low = self.common.key(place, self.random.one_in(4));
@@ -174,16 +174,16 @@ impl<'a> Worker<'a> {
         if let ([(first, _), ..], [.., (last, _)]) = (&found[..], &found[..])
             && found.len() == most
         {
-            // What is beyond the place where it stopped it has not seen.
+            // It has not seen keys beyond the position where it stopped.
             if back { low = *first } else { high = last + 1 }
         }
         ops.push(Op::Walk { low, high, found });
         Ok(())
     }
 
-    /// Moves a cursor about, with reads by key in between. Returns the cursor.
+    /// Moves a cursor randomly, with reads by key in between. Returns the cursor.
     fn roam(&mut self, tx: &Transaction, ops: &mut Vec<Op>) -> tidesdb::Result<Cursor> {
-        // Keys beyond those in use are not noted: nobody ever writes most of them.
+        // Keys beyond those in use are not recorded: most of them are never written.
         let end = (0..PLACES).map(|place| self.common.key(place, true)).max().unwrap_or(0) + PLACES as Key;
         let mut roam = Roam::new(tx.cursor(self.common.db.default_family())?, end, list);
         for _ in 0..2 + self.random.below(8) {
@@ -194,7 +194,7 @@ impl<'a> Worker<'a> {
                 _ => roam.step(&mut self.random, target.min(end - 1))?,
             }
         }
-        // A cursor that sees what is not committed may see something else each time.
+        // A cursor that sees uncommitted data may show different rows each time.
         let (seen, cursor) = roam.finish(self.common.level != Isolation::ReadUncommitted)?;
         for seen in seen.into_iter().filter(|seen| seen.low < seen.high) {
             ops.push(Op::Walk { low: seen.low, high: seen.high, found: seen.rows.into_iter().collect() });
@@ -202,7 +202,7 @@ impl<'a> Worker<'a> {
         Ok(cursor)
     }
 
-    /// Some appends that are undone or kept by a savepoint.
+    /// Runs some appends that a savepoint undoes or keeps.
     fn part(&mut self, tx: &mut Transaction, ops: &mut Vec<Op>) -> tidesdb::Result<()> {
         let savepoint: Savepoint = tx.savepoint();
         let from = ops.len();

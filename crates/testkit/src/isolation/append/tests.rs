@@ -1,4 +1,4 @@
-//! Histories made by hand, one for each anomaly, and what each level makes of them.
+//! Hand-written histories, one for each anomaly, and the verdict at each level.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::rng::Rng;
 
 use Isolation::{ReadCommitted, ReadUncommitted, RepeatableRead, Serializable, Snapshot};
 
-/// A transaction that commits; all of them run at the same time unless they say otherwise.
+/// Creates a transaction that commits; all run at the same time unless specified.
 fn tx() -> Record {
     Record { ops: Vec::new(), end: End::Committed, begun: 0, ended: 1000 }
 }
@@ -24,7 +24,7 @@ impl Record {
         self
     }
 
-    /// Puts `element` behind `after`, 0 for none, without having read it.
+    /// Puts `element` after `after`, 0 for none, without having read it.
     fn puts(mut self, key: Key, after: u64, element: u64) -> Self {
         self.ops.push(Op::Append { key, after: (after != 0).then_some(after), element });
         self
@@ -56,7 +56,7 @@ fn history(level: Isolation, records: &[Record], finals: &[(Key, &[u64])]) -> Hi
     History { level, records: records.to_vec(), finals }
 }
 
-/// The anomalies of a history, each once. Only those that the level forbids are forbidden.
+/// Returns the anomalies of a history, each once. Asserts that exactly those that the level forbids are reported.
 fn seen(level: Isolation, records: &[Record], finals: &[(Key, &[u64])]) -> Vec<Anomaly> {
     let found = check(&history(level, records, finals));
     let forbidden: u64 =
@@ -74,7 +74,7 @@ fn everywhere(records: &[Record], finals: &[(Key, &[u64])], expected: &[Anomaly]
 }
 
 #[test]
-fn good_histories_are_good() {
+fn correct_histories_have_no_anomaly() {
     everywhere(&[], &[], &[]);
     let one_after_the_other = [
         tx().appends(1, &[], 10).appends(2, &[], 20),
@@ -98,19 +98,19 @@ fn good_histories_are_good() {
 
 #[test]
 fn g0_two_transactions_overwrite_each_other() {
-    // Each ends up newest in one of two lists: as if half of each had been written first.
+    // Each is the newest in one of two lists: as if half of each had been written first.
     let both =
         [tx().puts(1, 0, 10).puts(2, 0, 20), tx().puts(1, 10, 11).puts(2, 21, 22), tx().puts(2, 20, 21)];
     let bad = [both[0].clone(), tx().puts(1, 10, 11).puts(2, 0, 21)];
     let crossed = [tx().puts(1, 0, 10).puts(2, 21, 20), tx().puts(1, 10, 11).puts(2, 0, 21)];
     everywhere(&both, &[(1, &[10, 11]), (2, &[20, 21, 22])], &[]);
     everywhere(&crossed, &[(1, &[10, 11]), (2, &[21, 20])], &[Anomaly::G0]);
-    // Overwritten without a trace: the last read alone tells who came last.
+    // Overwritten without a trace: only the last read shows which one was last.
     assert_eq!(seen(ReadCommitted, &bad, &[(1, &[10, 11]), (2, &[20])]), [Anomaly::G0, Anomaly::LostUpdate]);
 }
 
 #[test]
-fn g1a_what_was_undone_is_read() {
+fn g1a_undone_elements_are_read() {
     for end in [End::Refused, End::RolledBack] {
         let records = [tx().appends(1, &[], 10).ends(end), tx().reads(1, &[10])];
         everywhere(&records, &[], &[Anomaly::G1a]);
@@ -126,7 +126,7 @@ fn g1a_what_was_undone_is_read() {
 }
 
 #[test]
-fn g1b_what_was_overwritten_at_once_is_read() {
+fn g1b_intermediate_versions_are_read() {
     let records = [tx().appends(1, &[], 10).puts(1, 10, 11), tx().reads(1, &[10])];
     everywhere(&records, &[(1, &[10, 11])], &[Anomaly::G1b]);
     let allowed = |level| Anomaly::G1b.is_allowed(level);
@@ -154,7 +154,7 @@ fn internal_own_appends_are_not_seen() {
 }
 
 #[test]
-fn lists_that_nobody_put() {
+fn lists_that_were_never_written() {
     let writers = [tx().appends(1, &[], 10), tx().appends(1, &[10], 11), tx().appends(2, &[], 20)];
     let finals: &[(Key, &[u64])] = &[(1, &[10, 11]), (2, &[20])];
     let cases: [(&[u64], Anomaly); 6] = [
@@ -182,7 +182,7 @@ fn lost_updates_and_incompatible_orders() {
     let found = check(&history(ReadCommitted, &lost, finals));
     assert_eq!((found.forbidden, found.count(Anomaly::LostUpdate)), (0, 1));
     for level in [RepeatableRead, Snapshot, Serializable] {
-        // Who comes last has read the first version: it is a cycle with one `rw`, too.
+        // The later transaction has read the first version: this is also a cycle with one `rw`.
         let found = check(&history(level, &lost, finals));
         assert_eq!((found.count(Anomaly::LostUpdate), found.count(Anomaly::GSingle)), (1, 1), "{level:?}");
         assert_eq!((found.forbidden, found.count(Anomaly::IncompatibleOrder)), (2, 0), "{level:?}");
@@ -196,7 +196,7 @@ fn lost_updates_and_incompatible_orders() {
     }
 }
 
-/// The anomalies at a level, and whether it forbids any.
+/// Returns the anomalies at a level, and whether it forbids any.
 fn verdict(level: Isolation, records: &[Record], finals: &[(Key, &[u64])]) -> (Vec<Anomaly>, bool) {
     let forbidden = check(&history(level, records, finals)).forbidden > 0;
     (seen(level, records, finals), forbidden)
@@ -219,7 +219,7 @@ fn g_single_read_skew() {
 
 #[test]
 fn g_nonadjacent_two_readers_that_disagree() {
-    // Each reader has one of two writers before it and the other after it.
+    // Each reader is after one of two writers and before the other.
     let records = [
         tx().appends(1, &[], 10),
         tx().appends(2, &[], 20),
@@ -241,7 +241,7 @@ fn g2_item_write_skew() {
         let strong = matches!(level, RepeatableRead | Serializable);
         assert_eq!(verdict(level, &records, finals), (vec![Anomaly::G2Item], strong), "{level:?}");
     }
-    // What a walk met is an item as well.
+    // A key met in a scan is an item as well.
     let base = tx().appends(1, &[], 1).appends(2, &[], 2);
     let walked = [
         base,
@@ -261,16 +261,16 @@ fn g2_predicate_write_skew() {
         let strong = level == Serializable;
         assert_eq!(verdict(level, &records, finals), (vec![Anomaly::G2], strong), "{level:?}");
     }
-    // One of the two saw an item only: still a predicate is needed.
+    // One of the two read only an item: it is still a predicate anomaly.
     let mixed = [records[0].clone(), tx().reads(2, &[]).appends(1, &[], 10)];
     assert_eq!(verdict(RepeatableRead, &mixed, finals), (vec![Anomaly::G2], false));
-    // Outside of what was walked there is no conflict.
+    // Outside of the scanned interval there is no conflict.
     let apart = [tx().walks((2, 9), &[]).appends(2, &[], 20), records[1].clone()];
     assert_eq!(verdict(Serializable, &apart, finals), (vec![], false));
 }
 
 #[test]
-fn real_time_is_order() {
+fn real_time_order_is_respected() {
     let writer = tx().appends(1, &[], 10).during(1, 2);
     let finals: &[(Key, &[u64])] = &[(1, &[10])];
     everywhere(&[writer.clone(), tx().reads(1, &[]).during(2, 5)], finals, &[]);
@@ -279,9 +279,9 @@ fn real_time_is_order() {
         assert_eq!(verdict(level, &stale, finals), (vec![Anomaly::RealTime], true));
     }
     everywhere(&[writer.clone(), tx().reads(1, &[]).during(3, 4)], finals, &[Anomaly::RealTime]);
-    // A read of what began after the reader had ended.
+    // A read of data that was written after the reader had ended.
     everywhere(&[writer, tx().reads(1, &[10]).during(0, 0)], finals, &[Anomaly::RealTime]);
-    // Over a third one that shares no key with them.
+    // Over a third transaction that shares no key with them.
     let over = [
         tx().reads(1, &[]).appends(2, &[], 20).during(0, 10),
         tx().appends(1, &[], 10).during(1, 2),
@@ -293,7 +293,7 @@ fn real_time_is_order() {
     assert!(found.forbidden > 0, "{found:?}");
 }
 
-/// A serial history: what `count` random transactions do one after the other.
+/// Returns a serial history: `count` random transactions one after another.
 fn serial(seed: u64, count: u64) -> (Vec<Record>, BTreeMap<Key, List>) {
     let mut rng = Rng::new(seed);
     let mut now: BTreeMap<Key, List> = BTreeMap::new();
@@ -334,7 +334,7 @@ fn a_long_serial_history_is_clean() {
     assert!(found.edges > 10_000 && found.committed > 8000, "{found:?}");
 }
 
-/// Changes one read that saw something: it loses its last element, or is that of an older version or another key.
+/// Changes one read that saw something: removes its last element, or replaces it by an older version or another key.
 fn change_a_read(records: &mut [Record], rng: &mut Rng) -> bool {
     let n = rng.below(records.len() as u64) as usize;
     let other = rng.below(records.len() as u64) as usize;
@@ -387,7 +387,7 @@ fn real_runs_are_isolated() {
     }
 }
 
-/// What a level allows happens in a real run, and is told as soon as a stronger one is asked for.
+/// Anomalies that a level allows occur in a real run, and are reported if the history is checked against a stronger level.
 #[test]
 fn a_real_run_of_a_weaker_level_is_found() {
     for (weak, strong) in [(ReadCommitted, Snapshot), (Snapshot, RepeatableRead), (Snapshot, Serializable)] {
