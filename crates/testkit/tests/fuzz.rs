@@ -1,13 +1,13 @@
-//! The fuzz targets on their corpus, and a little further.
+//! The fuzz targets on their corpus, and on some changed inputs.
 
 use testkit::fuzz::targets::{TARGETS, base};
 use testkit::fuzz::{corpus, mutate, seal};
 use testkit::rng::Rng;
 use testkit::world::PATH;
 
-/// The short forms lose nothing and the seals are right: what is built from the parts of a file is that file.
+/// The short forms lose nothing and the checksums are correct: a file rebuilt from its parts equals the original.
 #[test]
-fn files_come_back_from_their_parts() {
+fn files_rebuilt_from_their_parts_are_unchanged() {
     let disk = base().disk();
     let mut kinds = 0;
     for name in disk.file_names(PATH).unwrap() {
@@ -23,7 +23,7 @@ fn files_come_back_from_their_parts() {
             }
             "manifest" if name == base().manifest.name() => {
                 let again = base().manifest.to_file();
-                // The reserve behind the records is longer in the file, and its length is in the marks.
+                // The reserve after the records is longer in the file, and its length is in the marks.
                 assert_eq!(again[20480..again.len() - 8192], file[20480..again.len() - 8192], "{name}");
                 continue;
             }
@@ -36,9 +36,9 @@ fn files_come_back_from_their_parts() {
     assert_eq!(base().manifest.with(&base().manifest.encode()), base().manifest);
 }
 
-/// The inputs in the tree are those that are built, so that they can be built anew; and all of them are small.
+/// The inputs in the source tree equal the built ones, so that they can be rebuilt; and all of them are small.
 #[test]
-fn the_corpus_is_what_is_built() {
+fn the_corpus_is_current() {
     let mut bytes = 0;
     for target in TARGETS {
         let there = corpus::read(&target).unwrap();

@@ -1,4 +1,4 @@
-//! Databases of every released format open with this version, give every row, take writes, and do so again.
+//! Databases of every released format open with this version, return every row, accept writes, and do so again after a reopen.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -10,7 +10,7 @@ use testkit::golden::{FAMILIES, Rows, by_length, configured, expected, options_o
 use tidesdb::{Db, OpenOptions};
 use tidesdb_io::{Env, FileExt, sim};
 
-/// The folders of all formats, each with the two databases in it.
+/// Returns the folders of all formats, each with its two databases.
 fn databases() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden");
     let formats = fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
@@ -19,8 +19,8 @@ fn databases() -> Vec<PathBuf> {
     all
 }
 
-/// A simulated machine with the files of `from` in its folder `db`. It was never booted before, so nothing that its log says of
-/// earlier boots holds.
+/// Creates a simulated machine with the files of `from` in its folder `db`. It was never booted before, so no boot identity in the
+/// log matches.
 fn machine(from: &Path) -> Env {
     let (env, ..) = sim::env(1);
     let dir = env.disk.open_dir(Path::new("db"), true).unwrap();
@@ -39,7 +39,7 @@ fn options(env: &Env) -> OpenOptions {
     configured(Db::options("db")).env(env.clone())
 }
 
-/// The rows of a family in its order.
+/// Returns the rows of a family in its order.
 fn in_order(family: usize, rows: &Rows) -> Vec<(Vec<u8>, Vec<u8>)> {
     let order = options_of(family).comparator;
     let mut rows: Vec<_> = rows.clone().into_iter().collect();
@@ -47,7 +47,7 @@ fn in_order(family: usize, rows: &Rows) -> Vec<(Vec<u8>, Vec<u8>)> {
     rows
 }
 
-/// Both directions, every get, and the settings, but for families that `skip` names.
+/// Checks scans in both directions, every get, and the settings, except for families that `skip` names.
 fn check(db: &Db, rows: &[Rows], skip: &[&str]) {
     for (number, name) in FAMILIES.iter().enumerate().filter(|(_, name)| !skip.contains(name)) {
         let family = db.family(name).unwrap();
@@ -71,7 +71,7 @@ fn check(db: &Db, rows: &[Rows], skip: &[&str]) {
 }
 
 #[test]
-fn every_row_is_there_and_stays_there() {
+fn every_row_is_there_and_survives_a_reopen() {
     for database in databases() {
         let env = machine(&database);
         let mut rows = expected();
@@ -109,9 +109,9 @@ fn a_reader_changes_no_file() {
     }
 }
 
-/// The log of the killed database holds operations of a family whose order is not known at first.
+/// The log of the killed database holds operations of a family whose comparator is not registered at first.
 #[test]
-fn a_family_waits_for_its_order() {
+fn an_unresolved_family_is_resolved_by_its_comparator() {
     for database in databases() {
         let env = machine(&database);
         let rows = expected();
@@ -125,9 +125,9 @@ fn a_family_waits_for_its_order() {
     }
 }
 
-/// The expected rows are no accident: some are old, some new, and what was deleted is not among them.
+/// Checks the expected rows: some are old, some new, and deleted ones are not among them.
 #[test]
-fn the_expectation_is_what_the_steps_say() {
+fn the_expected_rows_follow_from_the_steps() {
     for (family, rows) in expected().iter().enumerate() {
         assert!(rows.len() > 60, "{family}");
         assert!(!rows.keys().any(|key| key.starts_with(b"once")));

@@ -1,4 +1,4 @@
-//! Names and directories that mean harm, and databases that are open already.
+//! Malicious names and directories, and databases that are already open.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use tidesdb::{Db, Error, FamilyOptions, SyncMode};
 use tidesdb_io::sim::{self, OpKind, OpSet};
 
-/// Names that some system gives a meaning to.
+/// Returns names that have a meaning in some system.
 fn hostile_names() -> Vec<String> {
     let long = "n".repeat(127);
     let names = [
@@ -64,7 +64,7 @@ fn family_names_are_data() {
     check_names(&db, true);
     db.close().unwrap();
     let outside: Vec<_> = fs::read_dir(temp.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
-    assert_eq!(outside, ["db"], "something was made outside of the database");
+    assert_eq!(outside, ["db"], "a file was created outside of the database");
     for entry in fs::read_dir(&dir).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let numbered = name.split('.').next().unwrap().bytes().all(|b| b.is_ascii_digit());
@@ -80,7 +80,7 @@ fn check_names(db: &Db, reopened: bool) {
     assert_eq!(db.families().len(), hostile_names().len() + 1);
 }
 
-/// A small database with every kind of file, not closed.
+/// Creates a small database with every kind of file, not closed.
 fn small(dir: &Path) {
     let db = Db::options(dir).background_threads(0).with(|o| o.wal_segment_bytes = 1 << 20).open().unwrap();
     db.put(b"flushed", &[7; 2000]).unwrap();
@@ -99,7 +99,7 @@ fn open_small(dir: &Path) -> tidesdb::Result<Db> {
     Ok(db)
 }
 
-/// Whatever stands where a file should be: `make` puts it there, given the path and the true file beside the database.
+/// Replaces each file in turn: `make` is called with the path and the original file next to the database.
 fn in_place_of_each_file(make: impl Fn(&Path, &Path)) {
     let temp = tempfile::tempdir().unwrap();
     let model = temp.path().join("model");
@@ -120,7 +120,7 @@ fn in_place_of_each_file(make: impl Fn(&Path, &Path)) {
         make(&dir.join(&name), &outside);
         match open_small(&dir) {
             Err(e) => println!("{name}: {e}"),
-            // Files that hold nothing, or are replaced anyway.
+            // Files that have no contents, or are replaced anyway.
             Ok(db) => {
                 assert!(
                     name.ends_with(".free") || name.ends_with(".wal") || name.ends_with(".manifest"),
@@ -139,7 +139,7 @@ fn symbolic_links_are_not_followed() {
 }
 
 #[test]
-fn pipes_and_directories_are_refused() {
+fn pipes_and_directories_are_rejected() {
     in_place_of_each_file(|at, _| {
         assert!(Command::new("mkfifo").arg(at).status().unwrap().success());
     });
@@ -167,7 +167,7 @@ fn links_in_the_way_of_new_files_are_harmless() {
     assert_eq!(fs::read(&victim).unwrap(), b"precious");
 }
 
-/// A child that commits until it is killed; it is ready when this returns.
+/// Starts a child that commits until it is killed; returns when it is ready.
 fn busy_child(dir: &Path, umask: &str) -> Child {
     let script = format!("umask {umask}; exec \"$0\" --child \"$1\" 2");
     let mut child = Command::new("sh")
@@ -213,7 +213,7 @@ fn one_opener_at_a_time_in_a_process() {
     assert!(is_locked(&Db::open(&again)), "by another path");
     let clone = db.clone();
     drop(db);
-    assert!(is_locked(&Db::open(temp.path())), "a clone is still there");
+    assert!(is_locked(&Db::open(temp.path())), "a clone still exists");
     drop(clone);
     let db = Db::open(temp.path()).unwrap();
     db.close().unwrap();
@@ -232,7 +232,7 @@ fn one_opener_at_a_time_among_processes() {
         assert!(is_locked(&Db::open(&dir)));
         child.kill().unwrap();
         child.wait().unwrap();
-        let db = Db::open(&dir).unwrap(); // the lock died with its holder
+        let db = Db::open(&dir).unwrap(); // the lock was released with its process
         assert!(db.family("second").unwrap().contains(b"counter0").is_ok());
         db.abandon();
     }
@@ -251,7 +251,7 @@ fn reading_changes_nothing() {
                 .with(|o| o.wal_segment_bytes = 64 << 10)
                 .open()
         };
-        assert!(matches!(open(true), Err(Error::NotFound { .. })), "there is none, and none is made");
+        assert!(matches!(open(true), Err(Error::NotFound { .. })), "there is none, and none is created");
         let db = open(false).unwrap();
         db.put(b"flushed", &[7; 2000]).unwrap();
         db.flush().unwrap();

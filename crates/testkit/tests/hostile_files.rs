@@ -1,7 +1,7 @@
-//! Files whose checksums are right and whose contents mean harm: an error or the right answer, in bounded time and memory.
+//! Files with correct checksums and malicious contents: an error or the correct answer, in bounded time and memory.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
-#![expect(clippy::disallowed_methods, reason = "an open that hangs is watched from another thread")]
+#![expect(clippy::disallowed_methods, reason = "another thread detects an open that hangs")]
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use testkit::fuzz::base::{Base, options};
 use testkit::fuzz::manifest::Manifest;
 use tidesdb::version::Change;
 
-/// What opening a database with this manifest says; panics if it panics or takes longer than any open may.
+/// Returns the result of opening a database with this manifest. Panics if the open panics or takes longer than allowed.
 fn open(manifest: Manifest) -> Result<(), tidesdb::Error> {
     let (tell, told) = mpsc::channel();
     let opening = std::thread::spawn(move || {
@@ -24,7 +24,7 @@ fn open(manifest: Manifest) -> Result<(), tidesdb::Error> {
             result
         }
         Err(mpsc::RecvTimeoutError::Disconnected) => panic!("the open panicked"),
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("the open does not return"),
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("the open hangs"),
     }
 }
 
@@ -39,7 +39,7 @@ fn the_forged_manifest_of_the_base_opens() {
     open(Base::build().unwrap().manifest).unwrap();
 }
 
-/// A segment length of zero in the manifest divided by zero in the open. Every length outside of the domain of the option is
+/// A segment length of zero in the manifest caused a division by zero in the open. Every length outside of the domain of the option is
 /// damage.
 #[test]
 fn a_segment_length_outside_of_its_domain_is_damage() {
@@ -50,8 +50,8 @@ fn a_segment_length_outside_of_its_domain_is_damage() {
     }
 }
 
-/// A last sequence number beyond the largest one in the manifest made the sequencer wait for ever. A number above the maximum
-/// is damage, wherever an edit holds one.
+/// A last sequence number above the maximum in the manifest made the sequencer wait forever. A number above the maximum
+/// is damage, in every edit that holds one.
 #[test]
 fn a_sequence_number_above_the_maximum_is_damage() {
     let base = Base::build().unwrap().manifest;
@@ -71,10 +71,10 @@ fn a_sequence_number_above_the_maximum_is_damage() {
     }
 }
 
-/// Sequence numbers near their end, as after centuries: commits go on while there are numbers, then they are refused, and the
-/// rows can be read and moved to another database.
+/// Sequence numbers near their end, as after centuries: commits succeed while there are numbers, then they fail, and the
+/// rows can be read and copied to another database.
 #[test]
-fn the_last_sequence_numbers_are_used_and_then_refused() {
+fn commits_fail_once_sequence_numbers_are_used_up() {
     const MARGIN: u64 = 1 << 32;
     let base = Base::build().unwrap();
     for (left, opens, puts) in
@@ -107,14 +107,14 @@ fn the_last_sequence_numbers_are_used_and_then_refused() {
             assert!(db.verify().unwrap().is_ok());
             db.close().unwrap();
         }
-        // Whatever is refused for writing, the rows are there for reading.
+        // Writes fail, but the rows can be read.
         let db = options(&env).read_only(true).open().unwrap();
         assert!(db.iter().unwrap().all(|row| row.is_ok()));
     }
 }
 
-/// A manifest whose tables are newer than what the family flushed made a flush write the log's range tombstones twice, which
-/// was told as an error of the engine. A manifest that contradicts itself is damage.
+/// A manifest whose tables were newer than the flushed sequence number of the family made a flush write the log's range tombstones
+/// twice, which was reported as an error of the engine. A manifest that contradicts itself is damage.
 #[test]
 fn a_manifest_that_contradicts_itself_is_damage() {
     let base = Base::build().unwrap().manifest;
@@ -133,7 +133,7 @@ fn a_manifest_that_contradicts_itself_is_damage() {
     refused(manifest, "a table of the future in no level");
 }
 
-/// A stray file with the largest number there is used up the numbers of all files to come: nothing large could be written any
+/// A stray file with the largest possible number used up all file numbers: nothing large could be written any
 /// more, and the error blamed the engine.
 #[test]
 fn a_stray_file_uses_up_no_numbers() {

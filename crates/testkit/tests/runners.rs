@@ -1,4 +1,4 @@
-//! Every runner in small, so that each test of the whole engine runs with `cargo test`.
+//! Every runner with few cases, so that each test of the whole engine runs with `cargo test`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,5 +1,5 @@
 //! Crashes the engine at every call that changes the disk, builds images of what the disk may hold afterwards, recovers each
-//! and holds it against the model. `crash [--points N] [--seed S] [--threads T]`.
+//! image and compares it with the model. `crash [--points N] [--seed S] [--threads T]`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ struct Totals {
     wrong: AtomicU64,
 }
 
-/// Points of recovery to crash at, for each image that is looked into.
+/// Maximum number of crash points during the recovery of one image.
 const NESTED_MAX: u64 = 40;
 
 fn main() -> ExitCode {
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
     ))
 }
 
-/// Runs one script on a disk that shows each state a crash could leave.
+/// Runs one script on a disk and collects every state that a crash could leave.
 fn one_script(seed: u64, enough: u64, totals: &Totals) {
     let config = Config::numbered(seed);
     let recipe = Recipe::numbered(seed / 7);
@@ -69,7 +69,7 @@ fn one_script(seed: u64, enough: u64, totals: &Totals) {
     let promises = Shared::default();
     let seen = promises.clone();
     let mut rng = Rng::new(seed);
-    // Checked after the step, not inside the call: the observer holds the disk, and dropping parts of the engine uses it.
+    // Checked after the step, not inside the call: the observer locks the disk, and dropping parts of the engine uses it.
     let points: Arc<Mutex<Vec<Case>>> = Arc::default();
     let collected = Arc::clone(&points);
     disk.observe(OpSet::CHANGES, move |op: &Op, disk: SimDisk| {
@@ -107,7 +107,7 @@ fn one_script(seed: u64, enough: u64, totals: &Totals) {
     totals.scripts.fetch_add(1, Relaxed);
 }
 
-/// A disk to be recovered, and what it must hold.
+/// A disk to be recovered, and its expected contents.
 struct Case {
     seed: u64,
     config: Config,
@@ -117,7 +117,7 @@ struct Case {
 }
 
 impl Case {
-    /// The same promises on another disk.
+    /// Returns the same promises for another disk.
     fn on(&self, what: String, disk: SimDisk) -> Self {
         Self { what, disk, promises: self.promises.clone(), ..*self }
     }
@@ -153,7 +153,7 @@ fn one_image(case: &Case, demand: Demand, nested: bool, totals: &Totals) {
     }
 }
 
-/// T02: crashes while recovering from a crash; the second recovery must keep the same promises.
+/// T02: crashes during the recovery from a crash; the second recovery must keep the same promises.
 fn crash_in_recovery(case: &Case, demand: Demand, totals: &Totals) {
     let seed = case.seed;
     let open = |disk: &SimDisk, crash_at: Option<u64>| {
@@ -166,7 +166,7 @@ fn crash_in_recovery(case: &Case, demand: Demand, totals: &Totals) {
     let (opened, whole) = open(&case.disk, None);
     let total = whole.op_count();
     if !opened {
-        return; // told by the caller
+        return; // reported by the caller
     }
     let stride = (total / NESTED_MAX).max(1);
     for k in (0..total).step_by(stride as usize) {

@@ -1,5 +1,5 @@
-//! T18, few descriptors: a process that may have 256 files open keeps a database of thousands of tables and value logs. Writes,
-//! reads, scans, merges, checks, copies and opens all of it work, also while the program holds every descriptor that is left.
+//! T18, few file descriptors: a process with a limit of 256 open files uses a database of thousands of tables and value logs. Writes,
+//! reads, scans, merges, verification, copies and opens must all work, also while the program has taken all remaining descriptors.
 //! `descriptors [--tables N] [--values N] [--families N] [--seed S]`.
 
 use std::path::Path;
@@ -13,19 +13,19 @@ use testkit::rng::Rng;
 use testkit::watch::Watch;
 use tidesdb::{Compression, Db, Error, FamilyOptions, SyncMode};
 
-/// Descriptors of the process.
+/// Descriptor limit of the process.
 const LIMIT: u64 = 256;
-/// Rows of one commit: about a table.
+/// Rows per commit: about one table.
 const ROWS: u64 = 20;
 
 /// Size of the run.
 #[derive(Clone, Copy)]
 struct Plan {
-    /// Tables to make, about.
+    /// Approximate number of tables to create.
     tables: u64,
-    /// Value log files to make, at least.
+    /// Minimum number of value log files to create.
     values: u64,
-    /// Families with a value log each.
+    /// Number of families with a value log each.
     families: u64,
     seed: u64,
 }
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
     exit(finish("T18-descriptors", &figures, &floors))
 }
 
-/// What the run saw.
+/// Results of the run.
 #[derive(Default)]
 struct Seen {
     tables: u64,
@@ -77,7 +77,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Counts the files of the database and those that the process has open.
+    /// Counts the files of the database and the files that the process has open.
     fn look(&mut self, path: &Path) -> Result<(), String> {
         let names = |path: &Path| -> Result<Vec<String>, String> {
             let entries = std::fs::read_dir(path).map_err(|e| format!("list: {e}"))?;
@@ -97,14 +97,14 @@ fn open(path: &Path) -> Result<Db, Error> {
     options.with(|o| (o.wal_segment_bytes, o.disk_free_min) = (1 << 20, 0)).open()
 }
 
-/// A family of many small tables.
+/// Returns settings for a family of many small tables.
 fn small() -> FamilyOptions {
     let mut options = FamilyOptions::default().write_buffer(4096).value_threshold(usize::MAX);
     options.table_bytes = 4096;
     options
 }
 
-/// A family of many value logs, whose memtable is never full: no flush syncs them.
+/// Returns settings for a family of many value logs, whose memtable never fills: no flush syncs them.
 fn values() -> FamilyOptions {
     let mut options = FamilyOptions::default().value_threshold(64).compression(Compression::None);
     options.vlog_file_bytes = 4096;
@@ -119,7 +119,7 @@ fn value(n: u64, bytes: usize) -> Vec<u8> {
     Rng::new(n).next_u64().to_string().into_bytes().into_iter().cycle().take(bytes).collect()
 }
 
-/// A step that failed, named.
+/// Adds the name of the step to an error.
 fn say<T>(what: &str, done: Result<T, Error>) -> Result<T, String> {
     done.map_err(|e| format!("{what}: {e}"))
 }
@@ -156,7 +156,7 @@ fn run(path: &Path, plan: Plan) -> Result<Seen, String> {
     Ok(seen)
 }
 
-/// Makes the tables and the value logs, and overwrites a tenth of the rows.
+/// Creates the tables and the value logs, and overwrites a tenth of the rows.
 fn fill(db: &Db, plan: Plan, dir: &Path, seen: &mut Seen) -> Result<(), String> {
     let family = say("create", db.create_family("values", values()))?;
     for n in 0..plan.values {
@@ -183,7 +183,7 @@ fn fill(db: &Db, plan: Plan, dir: &Path, seen: &mut Seen) -> Result<(), String> 
     seen.look(dir)
 }
 
-/// Every row is there, by key and in scans that stand side by side; returns how many.
+/// Checks every row, by key and in concurrent scans; returns the number of rows.
 fn check(db: &Db, plan: Plan, when: &str) -> Result<u64, String> {
     let family = say("family", db.family("values"))?;
     for n in 0..plan.values {
@@ -207,7 +207,7 @@ fn check(db: &Db, plan: Plan, when: &str) -> Result<u64, String> {
             return Err(format!("{when}: row {n} is wrong"));
         }
     }
-    // Half of it each, in turns: each needs tables of its own.
+    // Two scans over half of the rows each, stepped alternately: each needs its own tables.
     let half = key(total / 2);
     let mut walks = [say("scan", db.range(..half.clone()))?, say("scan", db.range(half..))?];
     let mut rows = 0;
@@ -230,7 +230,7 @@ fn check(db: &Db, plan: Plan, when: &str) -> Result<u64, String> {
     if rows != total { Err(format!("{when}: {rows} rows of {total}")) } else { Ok(rows) }
 }
 
-/// The program takes every descriptor that is left: the database does with those it has.
+/// Takes all remaining descriptors: the database must work with those it has.
 fn starve(db: &Db, plan: Plan) -> Result<(), String> {
     let mut taken = Vec::new();
     let flags = rustix::fs::OFlags::RDONLY;
@@ -239,7 +239,7 @@ fn starve(db: &Db, plan: Plan) -> Result<(), String> {
     }
     check(db, plan, "reads")?;
     for n in 0..plan.tables * 2 {
-        say("put", db.put(&key(n), &value(n, 150)))?; // flushes, merges and log segments need some
+        say("put", db.put(&key(n), &value(n, 150)))?; // flushes, merges and log segments need descriptors
     }
     let family = say("family", db.family("values"))?;
     for n in 0..20 {

@@ -1,5 +1,5 @@
-//! Makes every call of the engine to the disk fail (T09), every sync by three models (T10), and the disk full at many points
-//! (T11), and looks for broken promises.
+//! Makes every call of the engine to the disk fail (T09), every sync with three models (T10), and the disk full at many points
+//! (T11), and checks for violated promises.
 //! `faults [--cases N] [--seed S] [--threads T] [--points P] [--only 9|10|11] [--script SEED]`.
 
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use testkit::group;
 use testkit::report::{argument, exit, finish};
 use testkit::watch::Watch;
 
-/// One worker's script of a number.
+/// Runs the script of a number in one worker.
 type Script<'a> = dyn Fn(u64, &Watch) -> Totals + Sync + 'a;
 
 fn main() -> ExitCode {

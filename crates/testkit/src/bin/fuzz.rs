@@ -1,13 +1,13 @@
 //! Runs the fuzz targets.
 //! `fuzz [--target NAME] [--seconds S] [--seed N] [--input FILE] [--write-corpus]`.
 //!
-//! Each target runs in a process of its own, with a cap on its memory. This process watches it: input `n` of a run is made from
-//! seed and `n` alone, so the number is all that has to be known of an input that ended the other process. A panic, an
-//! abort, a hang and too much memory are findings; each is made smaller and written to `target/fuzz`.
+//! Each target runs in a separate process with a limit on its memory. This process watches it. Input `n` of a run depends only on
+//! seed and `n`, so the number is enough to reproduce the input that ended the other process. A panic, an
+//! abort, a hang and excessive memory are findings; each is minimized and written to `target/fuzz`.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "watches a process: files and threads of its own, none of a database"
+    reason = "watches a process: its files and threads do not belong to a database"
 )]
 
 use std::io::{BufRead, BufReader};
@@ -25,13 +25,13 @@ use testkit::report::{argument, exit, finish, text_argument};
 use testkit::rng::Rng;
 use tidesdb_io::{Clock, RealClock};
 
-/// Address space of a process that runs inputs, in bytes.
+/// Limit on the address space of a process that runs inputs, in bytes.
 const MEMORY_MAX: u64 = 2 << 30;
-/// One input may take so long.
+/// Time limit for one input.
 const INPUT_TIME_MAX: Duration = Duration::from_secs(10);
-/// Findings of one target after which it is left.
+/// Number of findings after which a target is stopped.
 const FINDINGS_MAX: usize = 10;
-/// Tries to make a finding smaller.
+/// Attempts to minimize a finding.
 const SHRINKS_MAX: usize = 150;
 
 fn main() -> ExitCode {
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     exit(good)
 }
 
-/// The seeds of a target: what is in the tree, or what is built if that is not there.
+/// Returns the seeds of a target: those in the source tree, or newly built ones if it has none.
 fn seeds(target: &Target) -> Vec<Vec<u8>> {
     let read = corpus::read(target).unwrap_or_default();
     let all = if read.is_empty() { (target.seeds)() } else { read };
@@ -78,19 +78,19 @@ fn nth(seeds: &[Vec<u8>], seed: u64, n: u64) -> Vec<u8> {
 fn limit_memory() {
     let limit = Rlimit { current: Some(MEMORY_MAX), maximum: Some(MEMORY_MAX) };
     if let Err(e) = setrlimit(Resource::As, limit) {
-        eprintln!("no limit of memory: {e}");
+        eprintln!("the memory limit cannot be set: {e}");
     }
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     let _ = setrlimit(Resource::Core, none);
 }
 
-/// Runs one input; a panic is an error with its place.
+/// Runs one input; returns a panic as an error with its location.
 fn run(target: &Target, input: &[u8], place: &Mutex<String>) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(|| (target.run)(input)))
         .map_err(|_| place.lock().unwrap_or_else(PoisonError::into_inner).clone())
 }
 
-/// Notes where panics happen instead of printing them.
+/// Records where panics happen instead of printing them.
 fn panics() -> Arc<Mutex<String>> {
     let place = Arc::new(Mutex::new(String::new()));
     let noted = Arc::clone(&place);
@@ -114,7 +114,7 @@ fn run_file(target: &Target, file: &Path) -> ExitCode {
     }
 }
 
-/// The process that runs inputs: tells each number before it begins, and each panic.
+/// Runs inputs in the child process: writes each number before it begins, and each panic.
 fn work(target: &Target, seed: u64, from: u64, seconds: u64, progress: &str) -> ExitCode {
     limit_memory();
     let place = panics();
@@ -138,11 +138,11 @@ fn work(target: &Target, seed: u64, from: u64, seconds: u64, progress: &str) -> 
 #[derive(Debug, Default)]
 struct Run {
     executions: u64,
-    /// What went wrong, once for each place.
+    /// Descriptions of the findings, one per location.
     findings: Vec<String>,
 }
 
-/// Has a target run for so many seconds, and looks after its process.
+/// Runs a target for some seconds in a child process, and watches the process.
 fn watch(target: &Target, seed: u64, seconds: u64) -> Run {
     let clock = RealClock::new();
     let mut run = Run::default();
@@ -161,7 +161,7 @@ fn watch(target: &Target, seed: u64, seconds: u64) -> Run {
     run
 }
 
-/// One process; returns the number it came to, and why it ended if it was not time.
+/// Runs one process; returns the last number, and why it ended if not because of the time limit.
 fn session(
     target: &Target,
     seed: u64,
@@ -208,7 +208,7 @@ fn listen(child: &mut Child, told: &Arc<Mutex<Vec<String>>>) -> Option<std::thre
     }))
 }
 
-/// Waits for the end of `child`; says how it ended unless it was in order. One that stands still is killed.
+/// Waits for the end of `child`; returns how it ended unless it was successful. Kills a child that makes no progress.
 fn wait(child: &mut Child, number: &dyn Fn() -> u64) -> Option<String> {
     let clock = RealClock::new();
     let (mut last, mut since) = (number(), clock.mono());
@@ -216,7 +216,7 @@ fn wait(child: &mut Child, number: &dyn Fn() -> u64) -> Option<String> {
         match child.try_wait() {
             Ok(Some(status)) if status.success() => return None,
             Ok(Some(status)) => return Some(format!("the process ended: {status}")),
-            Err(e) => return Some(format!("the process is out of sight: {e}")),
+            Err(e) => return Some(format!("the process cannot be observed: {e}")),
             Ok(None) => {}
         }
         let now = number();
@@ -232,7 +232,7 @@ fn wait(child: &mut Child, number: &dyn Fn() -> u64) -> Option<String> {
     }
 }
 
-/// Notes a finding unless its place is known, and writes its input, made smaller.
+/// Records a finding unless its location is known, and writes the minimized input.
 fn found(target: &Target, seed: u64, n: u64, what: &str, findings: &mut Vec<String>) {
     if findings.iter().any(|known| known == what) {
         return;
@@ -254,7 +254,7 @@ fn found(target: &Target, seed: u64, n: u64, what: &str, findings: &mut Vec<Stri
     println!("  {} bytes in {}", small.len(), path.display());
 }
 
-/// Whether the input in `path` fails, in a process of its own.
+/// Returns whether the input in `path` fails, in a separate process.
 fn fails(target: &Target, path: &Path) -> bool {
     let Ok(exe) = std::env::current_exe() else { return false };
     let child = Command::new(exe)
@@ -266,7 +266,7 @@ fn fails(target: &Target, path: &Path) -> bool {
     child.is_ok_and(|mut child| wait(&mut child, &|| 0).is_some())
 }
 
-/// Leaves out parts of the input, ever smaller ones, as long as it fails.
+/// Removes parts of the input, of decreasing size, as long as it fails.
 fn shrink(target: &Target, path: &Path, mut input: Vec<u8>) -> Vec<u8> {
     let trial = path.with_extension("trial");
     let mut size = input.len().div_ceil(2);

@@ -1,4 +1,4 @@
-//! Writes the databases of `testkit::golden` into a folder: for a new format, once, before its release.
+//! Writes the databases of `testkit::golden` into a folder: once for each new format, before its release.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! T13, invariants: a bank and a ring of nodes, kept by transactions on a simulated disk, and looked at on every image that a crash
+//! T13, invariants: a bank and a ring of nodes, preserved by transactions on a simulated disk, and checked on every image that a crash
 //! at any call that changes the disk may leave. `invariants [--points N] [--seed S] [--threads T]`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,14 +13,14 @@ use testkit::watch::Watch;
 use testkit::world::{Config, PATH};
 use tidesdb_io::sim::{self, Image, Op, OpSet, SimDisk};
 
-/// Turns of one play.
+/// Turns per play.
 const TURNS: u64 = 400;
-/// One image in so many is looked at again after a crash in the middle of its recovery.
+/// One image in this many is checked again after a crash during its recovery.
 const NESTED_ONE_IN: u64 = 15;
-/// Printed violations.
+/// Number of violations printed.
 const SHOWN: u64 = 10;
 
-/// Figures of all plays.
+/// Results of all plays.
 #[derive(Default)]
 struct Totals {
     plays: u64,
@@ -96,7 +96,7 @@ fn wrong(totals: &Common, seed: u64, what: &str, e: &str) {
     }
 }
 
-/// A disk as a crash finds it, and what it has to hold.
+/// A disk after a crash, and its expected contents.
 struct Case {
     seed: u64,
     config: Config,
@@ -106,7 +106,7 @@ struct Case {
     promises: Promises,
 }
 
-/// Plays one workload on a disk that shows each state a crash could leave.
+/// Runs one workload on a disk and collects every state that a crash could leave.
 fn play(seed: u64, enough: u64, totals: &Common) {
     let work = [Work::Bank, Work::Ring][(seed % 2) as usize];
     let config = Config::numbered(seed / 2);
@@ -114,7 +114,7 @@ fn play(seed: u64, enough: u64, totals: &Common) {
     disk.log_ops(false);
     let promises = Shared::default();
     let seen = promises.clone();
-    // Looked at after the turn: the observer holds the disk.
+    // Checked after the turn, because the observer locks the disk.
     let cases: Arc<Mutex<Vec<Case>>> = Arc::default();
     let collected = Arc::clone(&cases);
     disk.observe(OpSet::CHANGES, move |op: &Op, disk: SimDisk| {
@@ -154,7 +154,7 @@ fn play(seed: u64, enough: u64, totals: &Common) {
     }
 }
 
-/// What a power loss may leave, and what the death of the process alone does.
+/// Checks what a power loss may leave, and what a killed process leaves.
 fn every_image(case: &Case, rng: &mut Rng, totals: &Common) {
     for image in &Image::STANDARD {
         let image_seed = rng.next_u64();
@@ -175,7 +175,7 @@ fn one_image(case: &Case, (image, disk, everything): (&str, &SimDisk, bool), rng
     }
 }
 
-/// A second crash, somewhere in the recovery from the first.
+/// Checks a second crash during the recovery from the first.
 fn nested(case: &Case, (image, disk): (&str, &SimDisk), seed: u64, totals: &Common) {
     let open = |crash_at: Option<u64>| {
         let (env, disk, _clock) = sim::env_on(disk.fork(), case.seed);
@@ -186,7 +186,7 @@ fn nested(case: &Case, (image, disk): (&str, &SimDisk), seed: u64, totals: &Comm
     };
     let (opened, whole) = open(None);
     if !opened {
-        return; // told by the caller
+        return; // reported by the caller
     }
     let at = seed % whole.op_count().max(1);
     let (_, disk) = open(Some(at));
@@ -199,7 +199,7 @@ fn nested(case: &Case, (image, disk): (&str, &SimDisk), seed: u64, totals: &Comm
 }
 
 impl Case {
-    /// Recovers a copy of `disk` and judges it.
+    /// Recovers a copy of `disk` and checks it.
     fn recover(&self, disk: &SimDisk, seed: u64, demand: Demand) -> Result<(), String> {
         let (env, disk, _clock) = sim::env_on(disk.fork(), seed);
         disk.log_ops(false);

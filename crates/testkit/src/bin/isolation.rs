@@ -1,5 +1,5 @@
-//! T13: random transactions of all levels at once, judged one by one; then lists that transactions of one level append to, judged
-//! by the cycles in what their clients saw. N transactions each; the lists share them among the levels.
+//! T13: random transactions of all levels at once, checked one by one; then lists that transactions of one level append to, checked
+//! for cycles in what their clients saw. N transactions each; the lists divide them among the levels.
 //! `isolation [--transactions N] [--seed S]`.
 
 use std::process::ExitCode;
@@ -11,11 +11,11 @@ use testkit::report::{argument, enough, exit, finish, line};
 use testkit::watch::Watch;
 use tidesdb::Isolation;
 
-/// Transactions on one database.
+/// Transactions per database.
 const ROUND: u64 = 40_000;
-/// Transactions on one database of lists.
+/// Transactions per database of lists.
 const LISTS_ROUND: u64 = 10_000;
-/// Printed violations.
+/// Number of violations printed.
 const SHOWN: usize = 5;
 
 fn main() -> ExitCode {
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     exit(good)
 }
 
-/// Transactions of all levels on plain values.
+/// Runs transactions of all levels on plain values.
 fn registers(transactions: u64, seed: u64, watch: &Watch) -> bool {
     let mut all = Findings::default();
     let (mut done, mut violations) = (0, 0);
@@ -73,7 +73,7 @@ fn registers(transactions: u64, seed: u64, watch: &Watch) -> bool {
         ("violations", violations),
         ("seed", seed),
     ];
-    // A judge that sees nothing of what the weak levels allow would see nothing of what the strong ones forbid.
+    // If the checker does not see anomalies that weak levels allow, it would not see those that strong levels forbid either.
     let floors = [
         ("committed", transactions / 4),
         ("refused", transactions / 1000),
@@ -85,7 +85,7 @@ fn registers(transactions: u64, seed: u64, watch: &Watch) -> bool {
     finish("T13", &figures, &floors)
 }
 
-/// Transactions of one level on lists.
+/// Runs transactions of one level on lists.
 fn lists(level: Isolation, transactions: u64, seed: u64, watch: &Watch) -> bool {
     let test = format!("T13-append level={}", level_name(level));
     let mut all = append::Findings::default();
@@ -126,7 +126,7 @@ fn lists(level: Isolation, transactions: u64, seed: u64, watch: &Watch) -> bool 
     let names: Vec<String> = seen.iter().map(|(name, n)| format!("{name}:{n}")).collect();
     println!("{} seen=[{}] seed={seed}", line(&test, &figures), names.join(" "));
     let floors = [("committed", transactions / 10), ("edges", transactions / 2)];
-    // As above: what the level allows has to be seen.
+    // As above: anomalies that the level allows must occur.
     let expected: Vec<_> =
         Anomaly::expected(level).iter().map(|anomaly| (anomaly.name(), 1 + transactions / 100_000)).collect();
     enough(&test, &figures, &floors) & enough(&test, &seen, &expected) && all.forbidden == 0

@@ -1,4 +1,4 @@
-//! T04: kills a process that commits, at any moment, and looks for every acknowledged commit.
+//! T04: kills a committing process at a random time, and checks every acknowledged commit.
 //! `kill [--kills N] [--seed S] [--dir PATH]`.
 
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         None => tempfile::tempdir(),
     };
     let (Ok(temp), Ok(program)) = (temp, std::env::current_exe()) else {
-        eprintln!("no temporary directory");
+        eprintln!("cannot create a temporary directory");
         return ExitCode::FAILURE;
     };
     let mut killer = Killer::new(&program, &temp.path().join("db"), seed);

@@ -1,5 +1,5 @@
-//! T20, reads beside a huge commit: one thread commits a batch of 200 MiB to one family while another writes small rows to a
-//! second family and readers get from it, take snapshots and make iterators. No read may wait for the commit.
+//! T20, reads during a huge commit: one thread commits a batch of 200 MiB to one family while another writes small rows to a
+//! second family and readers get from it, take snapshots and create iterators. No read may wait for the commit.
 //! `latency [--mib N] [--limit MILLISECONDS] [--commits N]`.
 
 use std::process::ExitCode;
@@ -12,12 +12,12 @@ use testkit::watch::Watch;
 use tidesdb::{Db, Error, Family, FamilyOptions, SyncMode};
 use tidesdb_io::{Clock, RealClock};
 
-/// Rows that the readers know.
+/// Rows known to the readers.
 const ROWS: u64 = 10_000;
-/// So small that the commit is long: its inserts take more time than its bytes.
+/// Small, so that the commit is long: its inserts take more time than its bytes.
 const VALUE_BYTES: u64 = 80;
 
-/// The slowest of each, in nanoseconds, and how many there were.
+/// The slowest operation of each kind in nanoseconds, and the number of operations.
 #[derive(Default)]
 struct Slowest {
     get: AtomicU64,
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
         ("puts", slowest.puts.load(Ordering::Relaxed)),
         ("violations", violations),
     ];
-    // A commit that is done sooner proves nothing.
+    // A commit that ends earlier than the limit proves nothing.
     exit(finish("T20-latency", &figures, &[("commit_ms", limit), ("reads", 1000), ("puts", 10)]))
 }
 
@@ -69,7 +69,7 @@ fn key(n: u64) -> Vec<u8> {
     format!("key{n:08}").into_bytes()
 }
 
-/// Runs the commits, one after the other, and returns how long the fastest took.
+/// Runs the commits one after another, and returns the duration of the fastest.
 fn run(mib: u64, commits: u64, slowest: &Slowest) -> Result<Duration, String> {
     let temp = tempfile::tempdir().map_err(|e| e.to_string())?;
     let family = FamilyOptions::default().value_threshold(usize::MAX);
@@ -86,7 +86,7 @@ fn run(mib: u64, commits: u64, slowest: &Slowest) -> Result<Duration, String> {
     Ok(fastest)
 }
 
-/// One huge commit, with readers and a writer beside it.
+/// Runs one huge commit, with concurrent readers and a concurrent writer.
 fn one(db: &Db, side: &Family, mib: u64, commit: u64, slowest: &Slowest) -> Result<Duration, String> {
     let clock = RealClock::new();
     let mut batch = db.batch();
@@ -94,7 +94,7 @@ fn one(db: &Db, side: &Family, mib: u64, commit: u64, slowest: &Slowest) -> Resu
     for n in 0..(mib << 20) / (VALUE_BYTES + 16) {
         let mut value = vec![0; VALUE_BYTES as usize];
         value[..8].copy_from_slice(&rng.next_u64().to_le_bytes());
-        // Keys come in no order: each insert looks for its place.
+        // Keys are not in order, so each insert searches its position.
         let name = key(n.wrapping_mul(2_654_435_761) % (1 << 31));
         batch.put(db.default_family(), &name, &value).map_err(|e| format!("batch: {e}"))?;
     }
@@ -117,7 +117,7 @@ fn one(db: &Db, side: &Family, mib: u64, commit: u64, slowest: &Slowest) -> Resu
     })
 }
 
-/// Small rows for the second family, now and then.
+/// Writes small rows to the second family from time to time.
 fn write(side: &Family, done: &AtomicBool, slowest: &Slowest) -> Result<(), Error> {
     let clock = RealClock::new();
     let mut rng = Rng::new(99);
@@ -148,7 +148,7 @@ fn read(db: &Db, side: &Family, reader: u64, done: &AtomicBool, slowest: &Slowes
         note(&slowest.iterator, made - taken);
         drop((snapshot, iter));
         if !found {
-            return Err(Error::NotFound { what: "a row that was put".into() });
+            return Err(Error::NotFound { what: "a row that was put before".into() });
         }
         slowest.reads.fetch_add(1, Ordering::Relaxed);
         clock.sleep(Duration::from_micros(100));

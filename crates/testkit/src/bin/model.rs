@@ -1,4 +1,4 @@
-//! T14: random operations against a model with versions.
+//! T14: random operations compared with a model with versions.
 //! `model [--ops N] [--seed S] [--threads T] [--length N] [--history SEED] [--place sim|real]`.
 
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use testkit::history::{Place, REQUIRED, REQUIRED_SIM, Totals, history};
 use testkit::report::{argument, exit, finish, text_argument};
 use testkit::watch::Watch;
 
-/// One history in this many runs on a real directory with threads.
+/// One history in this many runs in a real directory with threads.
 const REAL_ONE_IN: u64 = 8;
 
 fn main() -> ExitCode {

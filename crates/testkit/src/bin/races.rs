@@ -1,6 +1,6 @@
 //! T17, races of the catalog: writers commit to several families with write buffers of 4 KiB while other threads drop, create,
-//! rename and clone families at random, flush and merge. No law of the engine may break, each family that is left holds
-//! exactly what was acknowledged, and a clone holds its source as of one moment. `races [--rounds N] [--seed S]`.
+//! rename and clone families at random, flush and merge. No invariant of the engine may be violated. Each remaining family must hold
+//! exactly what was acknowledged, and a clone the state of its source at one sequence number. `races [--rounds N] [--seed S]`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,20 +16,20 @@ use testkit::watch::Watch;
 use tidesdb::{Db, Error, Family, FamilyOptions, Isolation, MemtableKind, SyncMode};
 use tidesdb_io::{Clock, RealClock};
 
-/// Keys of one writer in one family.
+/// Keys of one writer per family.
 const KEYS: u64 = 48;
-/// Families that one admin has at most.
+/// Maximum number of families per admin.
 const NAMES: u64 = 5;
-/// How long the threads of a round run.
+/// Duration of a round.
 const ROUND: Duration = Duration::from_millis(700);
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// One commit of a writer, as far as it changes one family.
+/// One commit of a writer: its changes to one family.
 #[derive(Clone)]
 struct Commit {
     changes: Vec<Change>,
-    /// Whether it has returned; if not, it may be in the family or not.
+    /// True if it has returned; otherwise it may be in the family or not.
     acked: bool,
 }
 
@@ -44,28 +44,28 @@ enum Change {
     Delete {
         key: u64,
     },
-    /// Deletes the keys from `from` up to the one before `to`.
+    /// Deletes the keys from `from` to `to`, excluded.
     DeleteRange {
         from: u64,
         to: u64,
     },
 }
 
-/// A family and what it has to hold.
+/// A family and its expected contents.
 struct Tracked {
     family: Family,
     name: Mutex<String>,
-    /// What it held when it was made.
+    /// Contents at its creation.
     base: Rows,
-    /// What each writer committed to it since. A refused commit is taken out again.
+    /// Later commits of each writer. A failed commit is removed again.
     logs: Vec<Mutex<Vec<Commit>>>,
-    /// The drop has begun.
+    /// True once the drop has begun.
     dropping: AtomicBool,
-    /// The drop has returned.
+    /// True once the drop has returned.
     gone: AtomicBool,
 }
 
-/// Figures of all rounds.
+/// Results of all rounds.
 #[derive(Default)]
 struct Counts {
     commits: AtomicU64,
@@ -76,7 +76,7 @@ struct Counts {
     merges: AtomicU64,
 }
 
-/// What the threads of a round share.
+/// State shared by the threads of a round.
 struct World<'a> {
     db: &'a Db,
     plan: Plan,
@@ -86,7 +86,7 @@ struct World<'a> {
     wrong: Mutex<Option<String>>,
 }
 
-/// What differs from round to round.
+/// Parameters of a round.
 #[derive(Clone, Copy)]
 struct Plan {
     seed: u64,
@@ -94,7 +94,7 @@ struct Plan {
     admins: u64,
     threads: usize,
     sync: SyncMode,
-    /// Whether values go to value logs.
+    /// True if values go to value logs.
     separate: bool,
 }
 
@@ -239,7 +239,7 @@ impl Change {
         match rng.below(16) {
             0 | 1 => Self::Delete { key },
             2 => Self::DeleteRange { from: key, to: key + 1 + rng.below(6) },
-            3 => Self::Put { key, value: n, bytes: 20_000 }, // long to write: others overtake it
+            3 => Self::Put { key, value: n, bytes: 20_000 }, // takes long to write: other commits overtake it
             _ => Self::Put { key, value: n, bytes: 12 + rng.below(400) },
         }
     }
@@ -260,7 +260,7 @@ impl Tracked {
         self.dropping.load(Ordering::SeqCst)
     }
 
-    /// What `writer` has to find after the first `commits` of its commits.
+    /// Returns the expected rows of `writer` after the first `commits` of its commits.
     fn rows_of(&self, writer: u64, commits: &[Commit]) -> Rows {
         let prefix = prefix(writer);
         let mut rows: Rows = self
@@ -277,7 +277,7 @@ impl Tracked {
         lock(&self.logs[writer as usize]).clone()
     }
 
-    /// All rows when no writer is in a commit.
+    /// Returns all rows while no writer is in a commit.
     fn rows(&self, writers: u64) -> Rows {
         (0..writers).flat_map(|w| self.rows_of(w, &self.log(w))).collect()
     }
@@ -307,7 +307,7 @@ fn same(found: &Rows, expected: &Rows) -> Result<(), String> {
 }
 
 impl World<'_> {
-    /// Runs `step` with random numbers until the round ends or something is wrong.
+    /// Runs `step` with random numbers until the round ends or an error occurs.
     fn run(&self, who: u64, mut step: impl FnMut(&mut Rng, u64) -> Result<(), String>) {
         let mut rng = Rng::new(self.plan.seed * 1000 + who);
         let mut n = 0;
@@ -344,7 +344,7 @@ impl World<'_> {
         lock(&self.families).push(Arc::new(tracked));
     }
 
-    /// One commit to some families, and a look at what it left.
+    /// Makes one commit to some families, and checks its result.
     fn write(&self, writer: u64, rng: &mut Rng, n: u64) -> Result<(), String> {
         let mut targets: Vec<Arc<Tracked>> = Vec::new();
         for _ in 0..1 + rng.below(3) {
@@ -374,7 +374,7 @@ impl World<'_> {
             Err(Error::NotFound { .. }) if targets.iter().any(|t| t.is_dropping()) => {
                 self.counts.refused.fetch_add(1, Ordering::Relaxed)
             }
-            Err(Error::Busy { .. }) => 0, // nothing happened: flushes are far behind
+            Err(Error::Busy { .. }) => 0, // no effect: flushes are far behind
             Err(e) => return Err(format!("commit: {e}")),
         };
         targets.iter().try_for_each(|t| self.look(writer, t, rng.below(KEYS)))
@@ -416,7 +416,7 @@ impl World<'_> {
         txn.commit().map(drop)
     }
 
-    /// The writer sees all of its own rows: nobody else changes them.
+    /// Checks that the writer sees all of its own rows: no other thread changes them.
     fn look(&self, writer: u64, t: &Tracked, k: u64) -> Result<(), String> {
         let expected = t.rows_of(writer, &t.log(writer));
         let found = t.family.prefix(&prefix(writer)).and_then(read_all);
@@ -435,7 +435,7 @@ impl World<'_> {
         }
     }
 
-    /// Drops, creates, renames or clones one of the families that `admin` has.
+    /// Drops, creates, renames or clones one of the families of `admin`.
     fn change_catalog(&self, admin: u64, rng: &mut Rng) -> Result<(), String> {
         let own = format!("a{admin}-");
         let mine: Vec<_> = self.families().into_iter().filter(|t| lock(&t.name).starts_with(&own)).collect();
@@ -474,11 +474,11 @@ impl World<'_> {
         self.counts.renames.fetch_add(1, Ordering::Relaxed);
         match (self.db.family(&old), self.db.family(&new)) {
             (Err(Error::NotFound { .. }), Ok(_)) => Ok(()),
-            _ => Err("a rename left the old name, or no new one".to_owned()),
+            _ => Err("a rename kept the old name, or the new one is missing".to_owned()),
         }
     }
 
-    /// A clone holds of each writer what it had committed at one moment of the call.
+    /// A clone holds for each writer a state of its commits between the start and the end of the call.
     fn clone_one(&self, t: &Tracked, new: String) -> Result<(), String> {
         let name = lock(&t.name).clone();
         let returned = |w: u64| t.log(w).iter().filter(|c| c.acked).count();
@@ -491,7 +491,7 @@ impl World<'_> {
             let mut moments = before[w as usize]..=log.len();
             if !moments.any(|n| same(&found, &t.rows_of(w, &log[..n])).is_ok()) {
                 let e = same(&found, &t.rows_of(w, &log[..before[w as usize]]));
-                return Err(format!("a clone holds no moment of writer {w}: {e:?}"));
+                return Err(format!("a clone matches no state of writer {w}: {e:?}"));
             }
         }
         let base = clone.iter().and_then(read_all).map_err(|e| format!("clone: {e}"))?;
@@ -520,7 +520,7 @@ impl World<'_> {
     }
 }
 
-/// Every family that is left holds what was acknowledged, and nothing else.
+/// Checks that every remaining family holds exactly what was acknowledged.
 fn check_all(db: &Db, plan: Plan, families: &[Arc<Tracked>]) -> Result<(), String> {
     for t in families {
         let found = t.family.iter().and_then(read_all).map_err(|e| e.to_string())?;

@@ -1,7 +1,7 @@
-//! T19, bad sectors: a file of the database lies on sectors that the kernel cannot read. Reads of it fail with an `Io` error that
-//! names file and offset, what lies elsewhere is read and written as ever, the process lives, and with the sectors back all is there.
-//! A loop device over a file that is cut makes the sectors bad, which needs root, `losetup` and e2fsprogs; without them that part
-//! is skipped by name. Another part, which runs everywhere, cuts files of an open database. `sectors [--seed S]`.
+//! T19, bad sectors: a file of the database is on sectors that the kernel cannot read. Reads of it fail with an `Io` error that
+//! names file and offset, all other data can be read and written as usual, the process survives, and when the sectors are readable
+//! again all data is there. A loop device over a truncated file makes the sectors bad, which needs root, `losetup` and e2fsprogs; without
+//! them that part is reported as skipped. Another part, which runs everywhere, truncates files of an open database. `sectors [--seed S]`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -16,12 +16,12 @@ use tidesdb::{Compression, Db, Error, Family, FamilyOptions, SyncMode};
 
 /// Bytes of the device.
 const DEVICE: u64 = 96 << 20;
-/// Bytes of one file that fills it.
+/// Bytes of one filler file.
 const BALLAST: u64 = 512 << 10;
 const BLOCK: u64 = 4096;
 const ROWS: u64 = 3000;
 
-/// Which file is bad, and when.
+/// The affected file, and when it becomes bad.
 const CASES: [Case; 7] = [
     Case { name: "table-read", end: ".klog", open: true, cut: false },
     Case { name: "value-log-read", end: ".vlog", open: true, cut: false },
@@ -35,11 +35,11 @@ const CASES: [Case; 7] = [
 #[derive(Clone, Copy)]
 struct Case {
     name: &'static str,
-    /// How the name of the file ends.
+    /// Ending of the file name.
     end: &'static str,
-    /// Whether the database is open when the sectors become bad.
+    /// True if the database is open when the sectors become bad.
     open: bool,
-    /// Whether the file is cut instead.
+    /// True if the file is truncated instead.
     cut: bool,
 }
 
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
     exit(finish("T19-sectors", &figures, &[("cases", CASES.iter().filter(|case| case.cut).count() as u64)]))
 }
 
-/// Runs a case in a process of its own, which may die of a signal. False: there is no device to run it on.
+/// Runs a case in a separate process, which may be killed by a signal. Returns false if there is no device to run it on.
 fn judge(case: Case, temp: &Path, seed: u64) -> Done<bool> {
     let mut child = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
     child.args(["--case", case.name, "--seed", &seed.to_string()]);
@@ -93,7 +93,7 @@ fn judge(case: Case, temp: &Path, seed: u64) -> Done<bool> {
     }
 }
 
-/// A file system on a loop device over a file; taken down when dropped.
+/// A file system on a loop device over a file; removed when dropped.
 struct Device {
     image: PathBuf,
     mount: PathBuf,
@@ -130,14 +130,14 @@ impl Device {
     }
 }
 
-/// Gives back the blocks that the file system keeps for files that may grow.
+/// Releases the blocks that the file system preallocated for growing files.
 fn remount(mount: &Path) -> Done<()> {
     let device = text_argument("device").ok_or("no device")?;
     call("umount", &[text(mount)])?;
     mount_at(&device, mount)
 }
 
-/// Mounts the device. The file system keeps no blocks back, so that the ballast can have all.
+/// Mounts the device. The file system reserves no blocks, so that the filler files can use all.
 fn mount_at(device: &str, mount: &Path) -> Done<()> {
     call("mount", &["-t", "ext4", device, text(mount)])?;
     let name = device.trim_start_matches("/dev/");
@@ -151,7 +151,7 @@ impl Drop for Device {
     }
 }
 
-/// Sectors that cannot be read: the rest of the device's file, cut off and kept aside.
+/// Unreadable sectors: the end of the device's file, cut off and kept aside.
 struct Bad<'a> {
     image: &'a Path,
     at: u64,
@@ -159,7 +159,7 @@ struct Bad<'a> {
 }
 
 impl<'a> Bad<'a> {
-    /// Everything on the device from byte `at` on.
+    /// Makes everything on the device from byte `at` on unreadable.
     fn make(image: &'a Path, at: u64) -> Done<Self> {
         let mut bytes = std::fs::read(image).map_err(|e| e.to_string())?;
         let bytes = bytes.split_off(at as usize);
@@ -167,7 +167,7 @@ impl<'a> Bad<'a> {
         Ok(Self { image, at, bytes })
     }
 
-    /// Makes them good again.
+    /// Makes the sectors readable again.
     fn mend(self) -> Done<()> {
         set_len(self.image, self.at)?;
         let file = rustix::fs::open(self.image, OFlags::WRONLY, Mode::empty()).map_err(|e| e.to_string())?;
@@ -185,7 +185,7 @@ fn set_len(path: &Path, len: u64) -> Done<()> {
     rustix::fs::ftruncate(&file, len).map_err(|e| e.to_string())
 }
 
-/// Drops what the kernel has of the file in memory.
+/// Drops the file from the page cache.
 fn forget(path: &Path) -> Done<()> {
     let file = rustix::fs::open(path, OFlags::RDONLY, Mode::empty()).map_err(|e| e.to_string())?;
     rustix::fs::fsync(&file).map_err(|e| e.to_string())?;
@@ -210,7 +210,7 @@ fn fill(dir: &Path, part: &str) -> Done<()> {
     Ok(())
 }
 
-/// First and last block of each extent of the file, as they lie on the device.
+/// Returns the first and last block of each extent of the file, as located on the device.
 fn blocks(file: &Path) -> Done<Extents> {
     let listing = call("filefrag", &["-e", text(file)])?;
     let extent = |line: &str| {
@@ -223,13 +223,13 @@ fn blocks(file: &Path) -> Done<Extents> {
 /// First and last block of each extent of a file.
 type Extents = Vec<(u64, u64)>;
 
-/// The names of the files of `dir`, and their blocks.
+/// Returns the names of the files of `dir`, and their blocks.
 fn extents(dir: &Path) -> Done<Vec<(String, Extents)>> {
     let entries = std::fs::read_dir(dir).map_err(|e| e.to_string())?.flatten();
     entries.map(|e| Ok((e.file_name().to_string_lossy().into_owned(), blocks(&e.path())?))).collect()
 }
 
-/// The ballast, in the order of the first or of the last block of each file.
+/// Returns the filler files, in the order of the first or of the last block of each file.
 fn ballast_in_order(mount: &Path, by_last: bool) -> Done<Vec<PathBuf>> {
     let ballast = mount.join("ballast");
     let mut files = extents(&ballast)?;
@@ -245,22 +245,22 @@ fn remove<'p>(files: impl IntoIterator<Item = &'p PathBuf>) -> Done<()> {
     files.into_iter().try_for_each(std::fs::remove_file).map_err(|e| e.to_string())
 }
 
-/// Leaves the first half of the device free and nothing else.
+/// Leaves only the first half of the device free.
 fn reserve_the_end(mount: &Path) -> Done<()> {
     fill(&mount.join("ballast"), "end")?;
     let files = ballast_in_order(mount, true)?;
     remove(&files[..files.len() / 2])
 }
 
-/// Moves the file to the end of the device: behind it lies nothing of the database. Returns the byte of the device where `at`
-/// of the file lies.
+/// Moves the file to the end of the device: no other file of the database follows it. Returns the byte of the device that holds byte
+/// `at` of the file.
 fn move_to_the_end(mount: &Path, dir: &Path, name: &str, at: u64) -> Done<u64> {
     let ballast = mount.join("ballast");
     fill(&ballast, "rest")?;
     let bytes = std::fs::read(dir.join(name)).map_err(|e| e.to_string())?;
     let room = bytes.len() / BALLAST as usize + 24;
     remove(ballast_in_order(mount, false)?.iter().rev().take(room))?;
-    // Copies take holes that are too small for the ballast, until one lies behind everything.
+    // Copies fill holes that are too small for the filler files, until one is behind all other files.
     for copy in 0..200 {
         let moved = ballast.join(format!("copy{copy}"));
         std::fs::write(&moved, &bytes).map_err(|e| e.to_string())?;
@@ -271,7 +271,7 @@ fn move_to_the_end(mount: &Path, dir: &Path, name: &str, at: u64) -> Done<u64> {
         if own.first().map(|(first, _)| *first) > others.map(|(_, last)| last).max() {
             std::fs::rename(&moved, dir.join(name)).map_err(|e| e.to_string())?;
             fill(&ballast, "behind")?;
-            // The files that come lie before it.
+            // Later files are located before it.
             remove(ballast_in_order(mount, true)?.iter().take(16))?;
             return place_of(&own, at).ok_or(format!("{name} has no block for byte {at}"));
         }
@@ -279,7 +279,7 @@ fn move_to_the_end(mount: &Path, dir: &Path, name: &str, at: u64) -> Done<u64> {
     Err(format!("{name} could not be made the last file of the device"))
 }
 
-/// The byte of the device where byte `at` of a file with these extents lies.
+/// Returns the byte of the device that holds byte `at` of a file with these extents.
 fn place_of(extents: &[(u64, u64)], at: u64) -> Option<u64> {
     let mut block = at / BLOCK;
     for (first, last) in extents {
@@ -298,7 +298,7 @@ fn open(dir: &Path) -> Result<Db, Error> {
     options.with(|o| (o.wal_segment_bytes, o.disk_free_min, o.cache_bytes) = (1 << 20, 0, CACHE_BYTES)).open()
 }
 
-/// Holds filter and index of the tables, which lie at the end of their files, and few of the blocks.
+/// Room for filter and index of the tables, which are at the end of their files, and for few of the blocks.
 const CACHE_BYTES: u64 = 128 << 10;
 
 fn key(n: u64) -> Vec<u8> {
@@ -314,7 +314,7 @@ fn say<T>(what: &str, done: Result<T, Error>) -> Done<T> {
     done.map_err(|e| format!("{what}: {e}"))
 }
 
-/// The families that lie in tables, in value logs, and in a table of its own that stays whole.
+/// Returns the families with data in tables, in value logs, and in a separate table that stays intact.
 fn families(db: &Db) -> Done<[Family; 3]> {
     let values = FamilyOptions::default().value_threshold(16).compression(Compression::None);
     let values = say("family", db.family_or_create("values", values))?;
@@ -322,12 +322,12 @@ fn families(db: &Db) -> Done<[Family; 3]> {
     Ok([db.default_family().clone(), values, other])
 }
 
-/// How many rows the family has.
+/// Returns the number of rows of the family.
 fn rows(family: usize) -> u64 {
     if family == 2 { ROWS / 10 } else { ROWS }
 }
 
-/// Makes the database and leaves it closed, with its log if that is what will be bad.
+/// Creates the database and closes it, keeping its log if that is the file to be damaged.
 fn make(dir: &Path, keep_log: bool) -> Done<()> {
     let db = say("open", open(dir))?;
     let all = families(&db)?;
@@ -348,7 +348,7 @@ fn make(dir: &Path, keep_log: bool) -> Done<()> {
     say("close", db.close())
 }
 
-/// The largest file whose name ends so: of the tables that of the first family.
+/// Returns the largest file with this ending; of the tables, that of the first family.
 fn victim(dir: &Path, end: &str) -> Done<(String, u64)> {
     let entries = std::fs::read_dir(dir).map_err(|e| e.to_string())?.flatten();
     let files = entries.filter_map(|e| Some((e.file_name().into_string().ok()?, e.metadata().ok()?.len())));
@@ -373,7 +373,7 @@ fn run_case(name: &str, dir: &Path, image: Option<&Path>, seed: u64) -> ExitCode
     )
 }
 
-/// Cuts the file under the open database.
+/// Truncates the file of the open database.
 fn cut(case: Case, dir: &Path, seed: u64) -> Done<()> {
     let dir = dir.join("db");
     make(&dir, false)?;
@@ -424,7 +424,7 @@ fn bad_sectors(case: Case, mount: &Path, image: &Path, seed: u64) -> Done<()> {
     say("close", db.close())
 }
 
-/// The error names the file, and where in it.
+/// Checks that the error names the file and the offset.
 fn check_error(e: &Error, file: &str) -> Done<()> {
     let named = match e {
         Error::Io { file: named, .. } | Error::Corrupt { file: named, .. } => &**named == file,
@@ -437,7 +437,7 @@ fn check_error(e: &Error, file: &str) -> Done<()> {
     }
 }
 
-/// A read of a bad sector must say that it failed, not that the bytes are wrong.
+/// Checks that a read of a bad sector reports a failed read, not wrong bytes.
 fn check_kind(e: &Error, case: Case, file: &str) -> Done<()> {
     check_error(e, file)?;
     match e {
@@ -447,7 +447,7 @@ fn check_kind(e: &Error, case: Case, file: &str) -> Done<()> {
     }
 }
 
-/// Reads, checks and merges a database of which a part of one file cannot be read.
+/// Reads, checks and merges a database in which a part of one file is unreadable.
 fn use_it(db: &Db, case: Case, file: &str) -> Done<()> {
     let all = families(db)?;
     let hurt = usize::from(case.end == ".vlog");
@@ -480,7 +480,7 @@ fn use_it(db: &Db, case: Case, file: &str) -> Done<()> {
             Err(e) => check_kind(&e, case, file)?,
         }
     }
-    // The rest goes on.
+    // Everything else continues.
     for family in &all {
         say("put", family.put(&key(1), &value(1)))?;
         say("flush", family.flush())?;
@@ -488,7 +488,7 @@ fn use_it(db: &Db, case: Case, file: &str) -> Done<()> {
     say("compact of another family", all[2].compact())
 }
 
-/// A scan shows the rows before the bad sectors, then the error, then nothing; from the end the error comes first.
+/// Checks that a scan shows the rows before the bad sectors, then the error, then nothing; from the end the error comes first.
 fn walk(family: &Family, case: Case, file: &str) -> Done<()> {
     let mut rows = 0;
     let mut iter = say("scan", family.iter())?;
@@ -501,7 +501,7 @@ fn walk(family: &Family, case: Case, file: &str) -> Done<()> {
     };
     check_kind(&e, case, file)?;
     if rows < ROWS / 8 || iter.next().is_some() {
-        return Err(format!("a scan shows {rows} rows and an error, then goes on or showed too few"));
+        return Err(format!("a scan shows {rows} rows and an error, but it continues or showed too few"));
     }
     match say("scan", family.iter())?.next_back() {
         Some(Err(e)) => check_kind(&e, case, file),

@@ -1,4 +1,4 @@
-//! T27: damages every byte of every file of small databases and looks for silence.
+//! T27: damages every byte of every file of small databases and checks that the damage is reported.
 //! `sweep [--stride N] [--blocks N] [--seed S] [--threads T] [--shape N]`.
 
 use std::process::ExitCode;

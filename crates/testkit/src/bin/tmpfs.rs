@@ -1,6 +1,6 @@
-//! T11 on a real file system: several writers fill a small tmpfs through the engine. Then somebody else takes the rest of the
-//! disk, the process dies, and the database must open, read, delete and drop on the full disk; with space it goes on.
-//! Needs the right to mount; says so and ends well without it. `tmpfs [--rounds N] [--seed S] [--mib N]`.
+//! T11 on a real file system: several writers fill a small tmpfs through the engine. Then another file takes the rest of the
+//! disk, the process is killed, and the database must open, read, delete and drop on the full disk. With free space it continues.
+//! Needs the right to mount; without it, it prints SKIPPED and succeeds. `tmpfs [--rounds N] [--seed S] [--mib N]`.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -29,7 +29,7 @@ impl Drop for Mount<'_> {
     }
 }
 
-/// What one round saw.
+/// Results of one round.
 #[derive(Default)]
 struct Round {
     acked: u64,
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     let seed = argument("seed").unwrap_or(1);
     let mib = argument("mib").unwrap_or(48);
     let Ok(temp) = tempfile::tempdir() else {
-        eprintln!("no temporary directory");
+        eprintln!("cannot create a temporary directory");
         return ExitCode::FAILURE;
     };
     let watch = Watch::start(Duration::from_secs(90));
@@ -76,12 +76,12 @@ fn main() -> ExitCode {
     exit(finish("T11-tmpfs", &figures, &[("acked", rounds * 20), ("refused", rounds), ("deleted", rounds)]))
 }
 
-/// What differs from round to round.
+/// Parameters of a round.
 #[derive(Clone, Copy)]
 struct Plan {
     writers: u64,
     value_bytes: u64,
-    /// Whether large values go to the log and the tables, not to a value log.
+    /// True if large values go to the log and the tables instead of a value log.
     inline: bool,
     segment_bytes: u64,
     threads: usize,
@@ -127,12 +127,12 @@ fn key(n: u64) -> Vec<u8> {
     format!("key{n:08}").into_bytes()
 }
 
-/// Whether the disk is what the error is about, and the database is as before.
+/// Returns whether the error reports a full disk and had no effect.
 fn is_full(e: &Error) -> bool {
     matches!(e, Error::NoSpace { .. } | Error::Busy { .. })
 }
 
-/// Writes from all threads until each was refused some times. Which numbers were acknowledged, and how many were not.
+/// Writes from all threads until each has failed several times. Returns the acknowledged numbers, and the number of failures.
 fn fill(db: &Db, plan: Plan, from: u64) -> Result<(Vec<u64>, u64), String> {
     let writer = |w: u64| {
         let (mut acked, mut refused) = (Vec::new(), 0);
@@ -142,7 +142,7 @@ fn fill(db: &Db, plan: Plan, from: u64) -> Result<(Vec<u64>, u64), String> {
                 Ok(_) => acked.push(n),
                 Err(e) if is_full(&e) => {
                     refused += 1;
-                    std::thread::sleep(Duration::from_millis(20)); // a flush may make room
+                    std::thread::sleep(Duration::from_millis(20)); // a flush may free space
                 }
                 Err(e) => return Err(format!("put {n}: {e}")),
             }
@@ -162,7 +162,7 @@ fn fill(db: &Db, plan: Plan, from: u64) -> Result<(Vec<u64>, u64), String> {
     })
 }
 
-/// Takes all of the disk that is left.
+/// Takes all of the remaining disk space.
 fn take_the_rest(path: &Path) -> Result<(), String> {
     use std::io::Write;
     let mut file = std::fs::File::create(path).map_err(|e| e.to_string())?;
@@ -179,7 +179,7 @@ fn take_the_rest(path: &Path) -> Result<(), String> {
 fn round(path: &Path, seed: u64, spare: u64) -> Result<Round, String> {
     let plan = Plan::new(seed);
     let (dir, ballast) = (path.join("db"), path.join("ballast"));
-    // What is deleted later to make room.
+    // Removed later to free space.
     let room = path.join("room");
     std::fs::write(&room, vec![1; spare as usize]).map_err(|e| e.to_string())?;
     let say = |what: &'static str| move |e: Error| format!("{what}: {e}");
@@ -208,12 +208,12 @@ fn round(path: &Path, seed: u64, spare: u64) -> Result<Round, String> {
     db.flush().map_err(say("flush of deletes on a full disk"))?;
 
     [ballast, room].iter().try_for_each(std::fs::remove_file).map_err(|e| e.to_string())?;
-    // The same database, not opened again.
+    // The same database, without a reopen.
     let n = 1 << 40;
-    db.put(&key(n), &plan.value(n)).map_err(say("put with room"))?;
+    db.put(&key(n), &plan.value(n)).map_err(say("put with free space"))?;
     match db.compact() {
-        Err(e) if !is_full(&e) => return Err(format!("compact with room: {e}")),
-        _ => {} // all of it at once may need more than there is: then nothing happened
+        Err(e) if !is_full(&e) => return Err(format!("compact with free space: {e}")),
+        _ => {} // merging all at once may need more space than is free: then it had no effect
     }
     let report = db.verify().map_err(say("verify"))?;
     if !report.is_ok() {
@@ -232,7 +232,7 @@ fn names(dir: &Path) -> Result<Vec<String>, String> {
     Ok(entries.flatten().map(|e| e.file_name().to_string_lossy().into_owned()).collect())
 }
 
-/// All acknowledged commits are there, the deleted ones are not, and nothing else is.
+/// Checks that all acknowledged commits are there, the deleted ones are not, and nothing else is.
 fn check(db: &Db, plan: Plan, acked: &[u64], gone: &[u64]) -> Result<(), String> {
     for n in acked {
         let got = db.get(&key(*n)).map_err(|e| format!("get {n}: {e}"))?;

@@ -66,7 +66,7 @@ fn seen(level: Isolation, records: &[Record], finals: &[(Key, &[u64])]) -> Vec<A
     found.seen.into_keys().collect()
 }
 
-/// The same at every level, where some are forbidden.
+/// Asserts the anomalies of a history at every level.
 fn everywhere(records: &[Record], finals: &[(Key, &[u64])], expected: &[Anomaly]) {
     for level in crate::isolation::LEVELS {
         assert_eq!(seen(level, records, finals), expected, "{level:?}");
