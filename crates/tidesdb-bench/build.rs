@@ -1,4 +1,4 @@
-//! Tells the report which compiler and which commit it was built with. What cannot be found out is empty.
+//! Records the compiler and the commit of the build for the report. Unknown values are empty.
 
 use std::process::Command;
 
@@ -14,7 +14,7 @@ fn main() {
     }
 }
 
-/// The first line a program says, or nothing.
+/// Returns the first line of a program's output, or nothing.
 fn said(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output();
     let output = output.ok().filter(|output| output.status.success());

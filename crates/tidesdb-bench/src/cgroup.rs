@@ -1,7 +1,7 @@
 //! A memory limit for child processes: a control group of version 1 or 2.
 //!
-//! The parent makes the group and removes it; a child enters it before it opens the database, so all memory and all page
-//! cache of the engine is charged to it. Making one needs root, or a group that was delegated to this user.
+//! The parent creates the group and removes it. A child enters it before it opens the database, so all memory and page
+//! cache of the engine is charged to the group. Creating one needs root, or a group that is delegated to this user.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A group that this process made. Dropping it removes it.
+/// A group that this process created. Dropping it removes it.
 #[derive(Debug)]
 pub struct Group {
     dir: PathBuf,
@@ -22,25 +22,25 @@ enum Version {
     Two,
 }
 
-/// Memory that a group is charged for, in bytes.
+/// Memory charged to a group, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Charged {
-    /// All of it.
+    /// Total.
     pub total: u64,
-    /// Pages of processes that belong to no file.
+    /// Anonymous memory of processes.
     pub anonymous: u64,
     /// Page cache, mapped or not.
     pub cache: u64,
 }
 
-/// A process that has ended may be charged for a moment longer.
+/// A process that has ended may be charged slightly longer.
 const FAREWELL: (u32, Duration) = (50, Duration::from_millis(10));
 
 impl Group {
-    /// Makes a group with a memory limit of `limit` bytes.
+    /// Creates a group with a memory limit of `limit` bytes.
     ///
     /// # Errors
-    /// Where it was tried, and why it failed there.
+    /// The places tried, and why each failed.
     pub fn make(limit: u64) -> Result<Self, String> {
         let places = places(&text("/proc/self/mountinfo"), &text("/proc/self/cgroup"));
         let name = format!("tidesdb-bench-{}", std::process::id());
@@ -59,7 +59,7 @@ impl Group {
             reasons.push("no hierarchy with a memory controller is mounted".to_owned());
         }
         Err(format!(
-            "no cgroup with a memory limit can be made, so nothing was run; be root, or run inside a delegated cgroup: {}",
+            "no cgroup with a memory limit can be created, so nothing was run; be root, or run inside a delegated cgroup: {}",
             reasons.join("; ")
         ))
     }
@@ -70,7 +70,7 @@ impl Group {
         // From here on, a failure removes the directory.
         let group = Self { dir, version };
         if version == Version::Two && !group.dir.join("memory.max").exists() {
-            // Refused where processes are beside the new group; the check below tells.
+            // This fails if the parent group contains processes; the check below detects it.
             let _ = fs::write(place.join("cgroup.subtree_control"), "+memory");
         }
         let (file, swap) = match version {
@@ -87,12 +87,12 @@ impl Group {
         Ok(group)
     }
 
-    /// Its directory, to be handed to a child.
+    /// Returns its directory, to be passed to a child.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// How many processes the limit has killed.
+    /// Returns how many processes the limit has killed.
     pub fn kills(&self) -> u64 {
         let file = match self.version {
             Version::One => "memory.oom_control",
@@ -116,13 +116,13 @@ impl Drop for Group {
 /// Moves this process with all its threads into the group at `dir`.
 ///
 /// # Errors
-/// What the kernel says.
+/// Those of the kernel.
 pub fn enter(dir: &Path) -> Result<(), String> {
     let file = dir.join("cgroup.procs");
     fs::write(&file, std::process::id().to_string()).map_err(|e| format!("{}: {e}", file.display()))
 }
 
-/// What the group at `dir` is charged for now; zeros if that cannot be read.
+/// Returns the memory currently charged to the group at `dir`; zeros if that cannot be read.
 pub fn charged(dir: &Path) -> Charged {
     match dir.join("memory.current").exists() {
         true => parse(Version::Two, &read(dir, "memory.current"), &read(dir, "memory.stat")),
@@ -142,14 +142,14 @@ fn parse(version: Version, total: &str, stat: &str) -> Charged {
     }
 }
 
-/// The number behind the word `name` in lines such as `name 12`.
+/// Returns the number after the word `name` in lines such as `name 12`.
 fn field(text: &str, name: &str) -> Option<u64> {
     let mut pairs = text.lines().filter_map(|line| line.split_once(' '));
     pairs.find(|(key, _)| *key == name)?.1.trim().parse().ok()
 }
 
-/// Groups below which one can be made, the best first: of each memory hierarchy, the group of this process, then those
-/// above it.
+/// Returns the groups in which a new one could be created, the best first: for each memory hierarchy, the group of this process,
+/// then its ancestors.
 fn places(mounts: &str, own: &str) -> Vec<(Version, PathBuf)> {
     let mut places = Vec::new();
     for line in mounts.lines() {
@@ -173,7 +173,7 @@ fn places(mounts: &str, own: &str) -> Vec<(Version, PathBuf)> {
     places
 }
 
-/// The path of this process in a hierarchy, from `/proc/self/cgroup`.
+/// Returns the path of this process in a hierarchy, from `/proc/self/cgroup`.
 fn own_path(version: Version, own: &str) -> Option<&str> {
     own.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':');
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_the_own_group_and_those_above_it() {
+    fn places_are_the_own_group_and_its_ancestors() {
         let own = "8:pids:/\n4:memory:/jobs/one\n0::/user/scope\n";
         let one = ["jobs/one", "jobs", ""].map(|p| (Version::One, format!("/sys/fs/cgroup/memory/{p}")));
         let two = ["scope", ""].map(|p| (Version::Two, format!("/sys/fs/cgroup/unified/{p}")));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn both_versions_tell_what_is_charged() {
+    fn both_versions_report_the_charged_memory() {
         let one = "cache 4096\nrss 8192\nrss_huge 1\nmapped_file 5\ntotal_cache 9\n";
         let want = Charged { total: 12288, anonymous: 8192, cache: 4096 };
         assert_eq!(parse(Version::One, "12288\n", one), want);
@@ -229,21 +229,21 @@ mod tests {
     }
 
     #[test]
-    fn where_no_group_can_be_made_it_is_said() {
+    fn a_failure_to_create_a_group_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let missing = dir.path().join("missing");
         let places = [(Version::One, missing.clone()), (Version::Two, dir.path().to_owned())];
         let failure = Group::make_in(&places, "x", 1 << 30).unwrap_err();
         assert!(failure.contains("nothing was run") && failure.contains("be root"), "{failure}");
         assert!(failure.contains(&missing.display().to_string()), "{failure}");
-        assert!(failure.contains("no memory controller"), "a plain directory is no cgroup: {failure}");
-        assert!(!dir.path().join("x").exists(), "what was made is removed");
+        assert!(failure.contains("no memory controller"), "a plain directory is not a cgroup: {failure}");
+        assert!(!dir.path().join("x").exists(), "the directory is removed");
         assert!(Group::make_in(&[], "x", 1).unwrap_err().contains("no hierarchy"));
     }
 
     #[test]
     fn a_child_in_a_group_is_charged_and_bound() {
-        // Where this user may make none, the refusal is tested above.
+        // If this user may not create one, the test above covers the failure.
         let Ok(group) = Group::make(64 << 20) else { return };
         let dir = group.dir().to_owned();
         let script =

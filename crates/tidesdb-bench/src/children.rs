@@ -1,7 +1,7 @@
-//! Child processes with an end: one that says nothing for too long is killed and is an error.
+//! Child processes with a time limit: one that sends no result in time is killed and reported as an error.
 //!
-//! A child writes lines; the last that is JSON of an [`Outcome`] is its result. Threads of the parent read both its
-//! streams, so that it never waits for a full pipe.
+//! A child writes lines; the last line that is JSON of an [`Outcome`] is its result. Threads of the parent read both
+//! streams, so that the child never blocks on a full pipe.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use crate::measure::now;
 use crate::stage::Outcome;
 
-/// The parent looks this often whether a child has ended.
+/// Interval at which the parent checks whether a child has ended.
 const POLL: Duration = Duration::from_millis(2);
-/// A child that has said its result may take so long to end.
+/// Time limit for a child to end after its result.
 const FAREWELL: Duration = Duration::from_secs(30);
 
 /// A running child.
@@ -31,7 +31,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts `program`, its first word being the file; it has until `patience` is over.
+    /// Starts `program`, whose first word is the file; it must end within `patience`.
     pub(crate) fn start(program: &[OsString], task: &str, patience: Duration) -> Result<Self, String> {
         let (file, first) = program.split_first().ok_or("no program to run")?;
         let mut child = Command::new(file)
@@ -56,7 +56,7 @@ impl Running {
         let complaints = match child.stderr.take() {
             Some(mut stderr) => Some(reader(move || {
                 let mut said = Vec::new();
-                // What cannot be read is missing from a message, no more.
+                // Unreadable output is only missing from a message.
                 let _ = stderr.read_to_end(&mut said);
                 String::from_utf8_lossy(&said).into_owned()
             })?),
@@ -66,7 +66,7 @@ impl Running {
         Ok(Self { child, lines, complaints, deadline: now() + patience, patience, _hold: hold })
     }
 
-    /// The result, when the child has ended well.
+    /// Returns the result, once the child has ended successfully.
     pub(crate) fn finish(mut self) -> Result<Outcome, String> {
         let outcome = self.outcome()?;
         let status = match outcome {
@@ -80,16 +80,16 @@ impl Running {
         }
     }
 
-    /// The result of a child that is then killed, without a chance to do anything more.
+    /// Returns the result of a child and kills it at once.
     pub(crate) fn kill_after_result(mut self) -> Result<Outcome, String> {
         let outcome = self.outcome()?;
-        // If it has ended already, there is nothing to kill, and the wait says so.
+        // If it has ended already, the kill fails, and the wait reports the status.
         let _ = self.child.kill();
         let status = self.end(now() + FAREWELL)?;
         outcome.ok_or_else(|| format!("the process ended without a result ({status}) {}", self.said()))
     }
 
-    /// The first line that is a result, or nothing if there is none until the end.
+    /// Returns the first line that is a result, or `None` if the output ends without one.
     fn outcome(&mut self) -> Result<Option<Outcome>, String> {
         loop {
             match self.lines.recv_timeout(self.deadline.saturating_duration_since(now())) {
@@ -117,13 +117,13 @@ impl Running {
     }
 
     fn hung(&mut self) -> String {
-        // It may have ended in this moment.
+        // It may have ended meanwhile.
         let _ = self.child.kill();
         let _ = self.child.wait();
         format!("hung: the process was killed when it had not ended after {:?}", self.patience)
     }
 
-    /// The end of what it wrote on its error stream.
+    /// Returns the end of its output on the error stream.
     fn said(&mut self) -> String {
         let said = self.complaints.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
         let last: Vec<&str> = said.lines().rev().take(3).collect();

@@ -1,6 +1,6 @@
-//! The limit of the device: random reads of 4 KiB, past the page cache (`O_DIRECT`), over the files of a database.
+//! The limit of the device: random reads of 4 KiB that bypass the page cache (`O_DIRECT`), over the files of a database.
 //!
-//! Each read in flight has a thread. No engine that reads a page for each key can answer more keys from a cold cache.
+//! Each read in flight has its own thread. An engine that reads a page per key cannot answer more keys from a cold cache.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -17,16 +17,16 @@ use crate::rng::Rng;
 /// Size and alignment of a read.
 pub const PAGE: usize = 4096;
 
-/// What the device can do.
+/// Measured performance of the device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Device {
-    /// Reads in flight.
+    /// Number of reads in flight.
     pub depth: usize,
-    /// Reads a second; 0 if that could not be measured.
+    /// Reads per second; 0 if that could not be measured.
     pub rate: f64,
-    /// Microseconds of the median read.
+    /// Duration of the median read in microseconds.
     pub p50: f64,
-    /// Microseconds of the slowest read.
+    /// Duration of the slowest read in microseconds.
     pub max: f64,
     /// Why there are no figures, if so.
     pub failure: Option<String>,
@@ -84,7 +84,7 @@ struct Files {
 }
 
 impl Files {
-    /// All files below `dir` that hold a page.
+    /// Returns all files below `dir` with at least one page.
     fn below(dir: &Path) -> Result<Self, String> {
         let mut files = Self { files: Vec::new(), pages: 0 };
         files.add(dir)?;
@@ -109,7 +109,7 @@ impl Files {
 
     fn read(&self, page: u64, buffer: &mut [u8]) -> Result<(), String> {
         let at = self.files.partition_point(|(end, _, _)| *end <= page);
-        let (end, file, path) = self.files.get(at).ok_or("a page behind the last file")?;
+        let (end, file, path) = self.files.get(at).ok_or("a page after the last file")?;
         let first = if at == 0 { 0 } else { self.files[at - 1].0 };
         debug_assert!(page < *end);
         let n = pread(file, &mut *buffer, (page - first) * PAGE as u64)
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_without_files_has_no_figures_and_says_why() {
+    fn a_directory_without_files_has_no_figures_but_a_reason() {
         let dir = tempfile::tempdir().unwrap();
         let device = measure(dir.path(), 1, Duration::from_millis(1), 1);
         assert!(device.rate == 0.0 && device.failure.unwrap().contains("no file"));

@@ -1,8 +1,8 @@
-//! What the benchmark asks of an engine.
+//! The interface of an engine in the benchmark.
 //!
 //! An [`Engine`] is an open database, shared by all threads; a [`Session`] belongs to one thread. Both are used through
-//! trait objects, a call costs a nanosecond or two. Every failure is an error and fails the row: an adapter must not
-//! swallow one. An adapter hands out what the engine said, unchanged; it checks nothing itself.
+//! trait objects; a call costs a nanosecond or two. Every failure is an error and fails the row: an adapter must not
+//! hide one. An adapter returns the engine's answers unchanged; it checks nothing itself.
 
 use std::path::PathBuf;
 
@@ -10,15 +10,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::spec::{Isolation, Spec};
 
-/// What can go wrong, in words.
+/// Result with a description of the failure.
 pub type Result<T> = std::result::Result<T, String>;
 
 /// How to open an engine.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Its name, perhaps with an argument after a colon.
+    /// Its name, optionally with an argument after a colon.
     pub engine: String,
-    /// Where the database is or will be.
+    /// Directory of the database, which may not exist yet.
     pub dir: PathBuf,
     /// The row: cache, memtable, durability, sizes.
     pub spec: Spec,
@@ -32,50 +32,50 @@ pub trait Engine: Send + Sync {
     /// A session for one thread.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Those of the engine.
     fn session(&self) -> Result<Box<dyn Session + '_>>;
 
     /// Makes all commits durable.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Those of the engine.
     fn sync(&self) -> Result<()>;
 
-    /// Writes out all memtables and waits until no background work is left.
+    /// Flushes all memtables and waits until no background work is left.
     ///
     /// # Errors
-    /// What the engine says, or that it took too long.
+    /// Those of the engine, or that it took too long.
     fn settle(&self) -> Result<()>;
 
-    /// Closes the database in good order.
+    /// Closes the database cleanly.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Those of the engine.
     fn close(self: Box<Self>) -> Result<()>;
 
-    /// Figures so far.
+    /// Returns statistics since the open.
     fn stats(&self) -> Stats;
 
-    /// Version and exact settings, for the report.
+    /// Returns version and exact settings, for the report.
     fn settings(&self) -> String;
 
-    /// Why writers had to stop, if it tells.
+    /// Returns why writers had to stop, if the engine reports it.
     fn causes(&self) -> Vec<Cause> {
         Vec::new()
     }
 
-    /// Whether it keeps what it is given. If not, answers are compared as always but not held against it.
+    /// Returns whether it stores data. If not, answers are compared as always, but differences are ignored.
     fn keeps_data(&self) -> bool {
         true
     }
 }
 
-/// What an engine says about itself.
+/// Statistics reported by an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
-    /// Times that writers had to stop.
+    /// Number of times that writers had to stop.
     pub stalls: u64,
-    /// Seconds that writers were delayed, all threads together.
+    /// Total delay of writers over all threads, in seconds.
     pub stalled: f64,
     /// Blocks found in the cache.
     pub cache_hits: u64,
@@ -86,44 +86,44 @@ pub struct Stats {
 /// One cause of stalls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cause {
-    /// In the engine's words.
+    /// Its name in the engine.
     pub cause: String,
-    /// How often.
+    /// Number of stalls.
     pub count: u64,
-    /// Seconds, all threads together; 0 if the engine counts only.
+    /// Seconds over all threads; 0 if the engine reports only counts.
     pub seconds: f64,
 }
 
-/// The engine in the hands of one thread. Operations after a failed one are undefined.
+/// The engine as used by one thread. The effect of operations after a failed one is undefined.
 pub trait Session {
     /// Adds a put to the open batch.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Those of the engine.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
 
     /// Adds a delete to the open batch.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Those of the engine.
     fn delete(&mut self, key: &[u8]) -> Result<()>;
 
     /// Commits the open batch with the durability of the row.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Those of the engine.
     fn commit(&mut self) -> Result<()>;
 
-    /// Shows the newest value of `key`; returns whether there is one.
+    /// Passes the newest value of `key` to `value`; returns whether there is one.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Those of the engine.
     fn get(&mut self, key: &[u8], value: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
-    /// Shows the newest value of each of `keys` that is there, with its place among them; returns how many are there.
+    /// Passes the newest value of each existing key to `value`, with its index in `keys`; returns the number of existing keys.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Those of the engine.
     fn multi_get(&mut self, keys: &[Vec<u8>], value: &mut dyn FnMut(usize, &[u8])) -> Result<u64> {
         let mut found = 0;
         for (place, key) in keys.iter().enumerate() {
@@ -132,32 +132,32 @@ pub trait Session {
         Ok(found)
     }
 
-    /// Shows the first key at or after `key`; returns whether there is one. The cursor is the session's own and sees
-    /// what was there at the last [`Session::refresh`] or later.
+    /// Passes the first key at or after `key` to `found`; returns whether there is one. The cursor belongs to the session and sees
+    /// the state of the last [`Session::refresh`] or a later one.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Those of the engine.
     fn seek(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
-    /// Shows up to `limit` rows from the first key at or after `key`; returns how many. Cursor as in [`Session::seek`].
+    /// Passes up to `limit` rows from the first key at or after `key` to `row`; returns their number. Cursor as in [`Session::seek`].
     ///
     /// # Errors
-    /// What the engine says.
+    /// Those of the engine.
     fn range(&mut self, key: &[u8], limit: u64, row: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64>;
 
-    /// Shows all rows in order with a new cursor; returns how many.
+    /// Passes all rows in order to `row`, with a new cursor; returns their number.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Those of the engine.
     fn iterate(&mut self, row: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64>;
 
-    /// The cursor sees all commits from before this call.
+    /// Makes the cursor see all commits from before this call.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Those of the engine.
     fn refresh(&mut self) -> Result<()>;
 
-    /// Transactions, if the engine offers any; apart from the open batch of the session.
+    /// Returns the transactions, if the engine supports them; they are separate from the open batch of the session.
     fn transactions(&mut self) -> Option<&mut dyn Transactions> {
         None
     }

@@ -1,13 +1,13 @@
 //! The benchmark: workloads on an engine, each operation timed, each answer checked.
 //!
-//! A *row* is one workload with all its settings ([`Spec`]). It runs in a process of its own on a fresh directory
-//! ([`stage`]); a [`run::Plan`] runs many rows on many engines, repeated and interleaved; [`report`] takes the
-//! [`Results`] as data. A row whose answers are wrong has failed, whatever its speed.
+//! A *row* is one workload with all its settings ([`Spec`]). It runs in its own process in a new directory
+//! ([`stage`]). A [`run::Plan`] runs many rows on many engines, repeated and interleaved; [`report`] takes the
+//! [`Results`] as data. A row with wrong answers has failed, whatever its speed.
 //!
-//! The order of the modules below is the order of the floors: a module uses only those above its own line.
+//! The order of the modules below is the order of the layers: a module uses only modules above its own line.
 #![forbid(unsafe_code)]
 
-// Ground: chance, keys, values, clock, process, memory limit, device, lines per second.
+// Ground: random numbers, keys, values, clock, process, memory limit, device, lines per second.
 pub mod rng;
 pub mod keys;
 pub mod values;
@@ -16,7 +16,7 @@ pub mod process;
 pub mod cgroup;
 pub mod device;
 pub mod timeline;
-// What a row is, and what it runs on.
+// Rows and engines.
 mod isolation;
 pub mod spec;
 pub mod engine;
@@ -26,7 +26,7 @@ pub mod rivals;
 pub mod verify;
 pub mod workload;
 pub mod stage;
-// Many rows, and what is made of them.
+// Many rows, and their evaluation.
 pub mod suite;
 mod children;
 pub mod run;

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Longer latencies count as this many nanoseconds: 1000 s.
+/// Longer latencies are counted as this many nanoseconds: 1000 s.
 const LONGEST: u64 = 1_000_000_000_000;
-/// A thread that is early by more than this sleeps; the rest it spins.
+/// A thread that is early by more than this sleeps; it spins for the rest.
 const NAP: Duration = Duration::from_micros(200);
 
-/// The present.
+/// Returns the current time.
 #[inline]
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time; the engine keeps its own")]
 pub fn now() -> Instant {
@@ -31,18 +31,18 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// Counts one latency.
+    /// Records one latency.
     #[inline]
     pub fn record(&mut self, latency: Duration) {
         self.0.saturating_record(latency.as_nanos() as u64);
     }
 
-    /// Takes in what another thread counted.
+    /// Adds the counts of another thread.
     pub fn merge(&mut self, other: &Self) {
         self.0.add(&other.0).expect("all histograms have the same bounds");
     }
 
-    /// Figures of what was counted, or `None` for nothing.
+    /// Returns figures of the recorded latencies, or `None` if there are none.
     pub fn latency(&self) -> Option<Latency> {
         let h = &self.0;
         let micros = |nanos: u64| nanos as f64 / 1e3;
@@ -65,25 +65,25 @@ impl Recorder {
 /// Latencies in microseconds; one sample per commit, whatever its batch, and per read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// How many were measured.
+    /// Number of samples.
     pub samples: u64,
-    /// Their mean.
+    /// Mean.
     pub mean: f64,
-    /// Their standard deviation.
+    /// Standard deviation.
     pub deviation: f64,
     /// Deviation in percent of the mean.
     pub variation: f64,
-    /// The shortest.
+    /// Minimum.
     pub min: f64,
-    /// The median.
+    /// Median.
     pub p50: f64,
-    /// 95 % are not longer.
+    /// 95th percentile.
     pub p95: f64,
-    /// 99 % are not longer.
+    /// 99th percentile.
     pub p99: f64,
-    /// 99.9 % are not longer.
+    /// 99.9th percentile.
     pub p999: f64,
-    /// The longest.
+    /// Maximum.
     pub max: f64,
 }
 
@@ -92,28 +92,28 @@ pub struct Latency {
 pub struct Meter {
     start: Instant,
     last: Instant,
-    /// Closed loop: none. Open loop: the time between two starts, and how many were due.
+    /// Open loop: the time between two starts, and how many operations were due so far. `None` in a closed loop.
     pace: Option<(Duration, u32)>,
     recorders: Vec<Recorder>,
 }
 
 impl Meter {
-    /// For so many kinds of operations; `pace` is the time between starts in an open loop.
+    /// Creates a recorder for `kinds` kinds of operations; `pace` is the time between starts in an open loop.
     pub fn new(kinds: usize, pace: Option<Duration>) -> Self {
         let start = now();
         let recorders = vec![Recorder::default(); kinds];
         Self { start, last: start, pace: pace.map(|every| (every, 0)), recorders }
     }
 
-    /// The first operation begins now.
+    /// Starts the first operation.
     pub fn begin(&mut self) {
         self.start = now();
         self.last = self.start;
     }
 
-    /// The operation that began at the last boundary is done. In an open loop it counts from when it was due, so that
-    /// waiting behind a slow one is part of the latency; then it is waited until the next one is due.
-    /// Returns its latency.
+    /// Ends the operation that began at the last boundary and returns its latency. In an open loop the latency counts from when the
+    /// operation was due, so that it includes waiting for an earlier slow operation. Then waits until the next
+    /// operation is due.
     #[inline]
     pub fn lap(&mut self, kind: usize) -> Duration {
         let end = now();
@@ -143,13 +143,13 @@ impl Meter {
         self.last = next;
     }
 
-    /// Time from the beginning to the last boundary.
+    /// Returns the time from the beginning to the last boundary.
     #[inline]
     pub fn elapsed(&self) -> Duration {
         self.last - self.start
     }
 
-    /// When it began and ended, and what it counted.
+    /// Returns the start, the end, and the recorded latencies.
     pub fn finish(self) -> (Instant, Instant, Vec<Recorder>) {
         (self.start, self.last, self.recorders)
     }
@@ -196,7 +196,7 @@ mod tests {
         let latency = recorders[0].latency().unwrap();
         assert_eq!(latency.samples, 10);
         let delayed = recorders[0].0.count_between(2_000_000, LONGEST);
-        assert!(delayed >= 4, "the operations due during the slow one waited too: {delayed}");
+        assert!(delayed >= 4, "the operations due during the slow one must include their wait: {delayed}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What the system says about this process, its files and the machine. Figures that a system does not give are 0.
+//! System information about this process, its files and the machine. Figures that the system does not provide are 0.
 
 use std::fs;
 use std::path::Path;
@@ -9,23 +9,23 @@ use rustix::fs::{Advice, Mode, OFlags, fadvise, fdatasync, open};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// Counters of this process since it began.
+/// Counters of this process since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
     /// Processor seconds in user mode, in steps of a hundredth.
     pub user: f64,
     /// Processor seconds in the kernel, in steps of a hundredth.
     pub system: f64,
-    /// Processor seconds of all threads, to the nanosecond.
+    /// Processor seconds of all threads, with nanosecond precision.
     pub processor: f64,
-    /// Bytes read from devices; not those found in the page cache.
+    /// Bytes read from devices, excluding those found in the page cache.
     pub read: u64,
     /// Bytes that were or will be written to devices.
     pub written: u64,
-    /// Bytes that read calls returned, from devices or the page cache; maps and io_uring are not in it.
+    /// Bytes that read calls returned, from devices or the page cache; maps and io_uring are not included.
     #[serde(default)]
     pub read_calls: u64,
-    /// Bytes that write calls took.
+    /// Bytes passed to write calls.
     #[serde(default)]
     pub written_calls: u64,
 }
@@ -33,7 +33,7 @@ pub struct Usage {
 const TICKS: f64 = 100.0;
 
 impl Usage {
-    /// The counters now.
+    /// Returns the current counters.
     pub fn now() -> Self {
         let stat = text("/proc/self/stat");
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
@@ -51,7 +51,7 @@ impl Usage {
         }
     }
 
-    /// What was used since `before`.
+    /// Returns the difference to `before`.
     pub fn since(&self, before: &Self) -> Self {
         Self {
             user: self.user - before.user,
@@ -65,22 +65,22 @@ impl Usage {
     }
 }
 
-/// Most bytes this process had in memory at a time.
+/// Returns the peak resident memory of this process in bytes.
 pub fn peak_memory() -> u64 {
     number(&text("/proc/self/status"), "VmHWM:") << 10
 }
 
-/// Bytes this process has in memory now, mapped files included.
+/// Returns the resident memory of this process in bytes, including mapped files.
 pub fn resident() -> u64 {
     number(&text("/proc/self/status"), "VmRSS:") << 10
 }
 
-/// Most bytes of addresses this process had at a time.
+/// Returns the peak size of the address space of this process in bytes.
 pub fn peak_addresses() -> u64 {
     number(&text("/proc/self/status"), "VmPeak:") << 10
 }
 
-/// Bytes of all files below `dir`.
+/// Returns the bytes of all files below `dir`.
 pub fn bytes_below(dir: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(dir) else { return 0 };
     let sizes = entries.flatten().map(|entry| match entry.metadata() {
@@ -95,7 +95,7 @@ pub fn bytes_below(dir: &Path) -> u64 {
 /// process may have them mapped.
 ///
 /// # Errors
-/// What the system says.
+/// Those of the system.
 pub fn forget_files(dir: &Path) -> Result<(), String> {
     for entry in fs::read_dir(dir).map_err(|e| format!("{}: {e}", dir.display()))?.flatten() {
         let path = entry.path();
@@ -111,18 +111,18 @@ pub fn forget_files(dir: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Seconds since 1970.
-#[expect(clippy::disallowed_methods, reason = "a report says when it was made")]
+/// Returns the seconds since 1970.
+#[expect(clippy::disallowed_methods, reason = "a report contains its date")]
 pub fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
-/// The machine a report was made on.
+/// The machine of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// Model of the processor.
     pub processor: String,
-    /// Processors this program may use.
+    /// Processors available to this program.
     pub processors: usize,
     /// Bytes of memory.
     pub memory: u64,
@@ -130,20 +130,20 @@ pub struct Machine {
     pub kernel: String,
     /// Type of the file system that holds the databases.
     pub file_system: String,
-    /// How this program was compiled.
+    /// Build mode of this program.
     pub build: String,
     /// The compiler of this program.
     #[serde(default)]
     pub compiler: String,
-    /// The commit it was built from; empty if that was not to be found out.
+    /// The commit it was built from; empty if unknown.
     #[serde(default)]
     pub commit: String,
-    /// Runnable processes when the run began, over one minute: what else the machine was doing.
+    /// Load average over one minute at the start of the run, which shows other activity of the machine.
     pub load: f64,
 }
 
 impl Machine {
-    /// This machine, with databases in `dir`.
+    /// Describes this machine, with databases in `dir`.
     pub fn here(dir: &Path) -> Self {
         let cpu = text("/proc/cpuinfo");
         let model = cpu.lines().find_map(|l| l.strip_prefix("model name")).unwrap_or_default();
@@ -162,7 +162,7 @@ impl Machine {
     }
 }
 
-/// By its name in the table of mounts: `stat -f` knows ext4 only as "ext2/ext3".
+/// Looks up the file system in the table of mounts: `stat -f` reports ext4 only as "ext2/ext3".
 fn file_system(dir: &Path) -> String {
     let out = Command::new("df").arg("--output=fstype").arg(dir).output();
     let out = out.map_or_else(|_| String::new(), |out| String::from_utf8_lossy(&out.stdout).into_owned());
@@ -173,7 +173,7 @@ fn text(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// The number after `name` in lines such as `name 12 kB`.
+/// Returns the number after `name` in lines such as `name 12 kB`.
 fn number(text: &str, name: &str) -> u64 {
     let line = text.lines().find_map(|l| l.strip_prefix(name));
     line.and_then(|l| l.split_whitespace().next()).and_then(|n| n.parse().ok()).unwrap_or(0)
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_process_uses_what_it_uses() {
+    fn usage_of_the_process_is_measured() {
         let before = Usage::now();
         let mut n = 0u64;
         while Usage::now().since(&before).processor < 0.03 {
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn files_can_be_forgotten_and_read_again() {
+    fn files_can_be_dropped_from_the_page_cache_and_read_again() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("sub")).unwrap();
         fs::write(dir.path().join("sub/b"), vec![7; 1 << 20]).unwrap();

@@ -1,32 +1,32 @@
-//! The other engines: each is a program of its own, so that C libraries never meet in one process.
+//! The other engines: each is a separate program, so that one process never contains two C libraries.
 //!
-//! Such a program does what a child process of this one does: one task in, one outcome out. It is sought in the
-//! directories of `TIDESDB_BENCH_PEERS`, then beside the running program. Nothing here is linked with another engine.
+//! Such a program works like a child process of this one: it reads one task and writes one outcome. It is looked up in the
+//! directories of `TIDESDB_BENCH_PEERS`, then in the directory of the running program. Nothing here is linked with another engine.
 
 use std::path::{Path, PathBuf};
 
 use crate::spec::{Durability, Spec};
 
-/// Where programs of rivals are, if not beside the running one; directories as in `PATH`.
+/// Variable with the directories of rival programs; directories as in `PATH`.
 pub const PLACES: &str = "TIDESDB_BENCH_PEERS";
 
-/// An engine that another program brings.
+/// An engine in a separate program.
 #[derive(Debug, PartialEq)]
 pub struct Rival {
-    /// Its name, and that of the feature that builds its program.
+    /// Its name, which is also the feature that builds its program.
     pub name: &'static str,
-    /// What it is.
+    /// Description.
     pub about: &'static str,
-    /// What may follow its name and a colon.
+    /// Variants that may follow its name and a colon.
     pub variants: &'static [&'static str],
     /// Classes of durability that it offers.
     pub classes: &'static [Durability],
-    /// Whether its program runs rows of transactions.
+    /// True if its program runs rows of transactions.
     pub transactions: bool,
-    /// Packages of Debian that its build needs.
+    /// Debian packages that its build needs.
     pub packages: &'static str,
-    /// Seconds of its release build on two processors, once the benchmark itself is built. For RocksDB half its processor
-    /// time, as its build keeps both busy; the others were timed on a machine that did other work, so they are upper bounds.
+    /// Seconds of its release build on two processors, after the benchmark itself is built. For RocksDB half its processor
+    /// time, as its build keeps both busy; the others were timed on a busy machine, so they are upper bounds.
     pub build_seconds: u64,
 }
 
@@ -99,18 +99,18 @@ pub const ALL: [Rival; 7] = [
     },
 ];
 
-/// The rival of that name; what follows a colon is its argument.
+/// Returns the rival with that name; the part after a colon is its argument.
 pub fn named(engine: &str) -> Option<&'static Rival> {
     let (name, _) = split(engine);
     ALL.iter().find(|rival| rival.name == name)
 }
 
-/// Name and argument of an engine.
+/// Splits an engine into name and argument.
 pub fn split(engine: &str) -> (&str, Option<&str>) {
     engine.split_once(':').map_or((engine, None), |(name, argument)| (name, Some(argument)))
 }
 
-/// Directories in which programs of rivals are sought.
+/// Returns the directories in which programs of rivals are looked up.
 pub fn places() -> Vec<PathBuf> {
     let named = std::env::var_os(PLACES).map(|list| std::env::split_paths(&list).collect::<Vec<_>>());
     let own = std::env::current_exe().ok();
@@ -118,7 +118,7 @@ pub fn places() -> Vec<PathBuf> {
     named.into_iter().flatten().chain(beside).collect()
 }
 
-/// Why the engine does not offer such a row, if so: rows of different classes of durability are never mixed.
+/// Returns why the engine does not offer such a row, if so: rows of different durability classes are never mixed.
 pub fn absent(engine: &str, spec: &Spec) -> Option<String> {
     let rival = named(engine)?;
     if spec.level().is_some() && !rival.transactions {
@@ -131,7 +131,7 @@ pub fn absent(engine: &str, spec: &Spec) -> Option<String> {
     })
 }
 
-/// The class with which a database is filled: nothing is measured then, and it is synced afterwards.
+/// Returns the class with which a database is filled: filling is not measured, and is synced afterwards.
 pub fn filling_class(engine: &str) -> Durability {
     match named(engine) {
         Some(rival) if !rival.classes.contains(&Os) => rival.classes.first().copied().unwrap_or(Device),
@@ -140,21 +140,21 @@ pub fn filling_class(engine: &str) -> Durability {
 }
 
 impl Rival {
-    /// The name of its program.
+    /// Returns the name of its program.
     pub fn program(&self) -> String {
         format!("tidesdb-bench-{}", self.name)
     }
 
-    /// Its program in the first of `places` that has it.
+    /// Returns its program in the first of `places` that has it.
     pub fn find(&self, places: &[PathBuf]) -> Option<PathBuf> {
         let name = format!("{}{}", self.program(), std::env::consts::EXE_SUFFIX);
         places.iter().map(|place| place.join(&name)).find(|path| path.is_file())
     }
 
-    /// Refuses an argument that it does not know.
+    /// Checks its argument.
     ///
     /// # Errors
-    /// What it knows.
+    /// The allowed arguments.
     pub fn check(&self, argument: Option<&str>) -> Result<(), String> {
         match (argument, self.variants) {
             (None, ["PATH"]) => Err(format!("{0} needs a path: {0}:/path/to/libtidesdb.so", self.name)),
@@ -170,7 +170,7 @@ impl Rival {
         }
     }
 
-    /// How to build its program, in words for a terminal.
+    /// Returns instructions for building its program.
     pub fn recipe(&self) -> String {
         let mut out = String::new();
         if !self.packages.is_empty() {
@@ -184,7 +184,7 @@ impl Rival {
         out + &format!("which takes about {time} on two processors")
     }
 
-    /// The command that builds its program.
+    /// Returns the command that builds its program.
     pub fn command(&self) -> String {
         format!(
             "RUSTFLAGS=\"-C target-cpu=native\" cargo build --release -p tidesdb-bench-peers --features {}",

@@ -1,29 +1,29 @@
-//! Random numbers: one generator per thread, a nanosecond each, the same sequence from the same seed.
+//! Random numbers: one generator per thread, a nanosecond per number, the same sequence for the same seed.
 
 /// A SplitMix64 generator.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// The generator of `lane` (a thread, a purpose) under `seed`.
+    /// Creates the generator of `lane` (a thread, a purpose) for `seed`.
     pub fn new(seed: u64, lane: u64) -> Self {
         Self(mix(seed) ^ mix(lane.wrapping_add(0x5851_F42D_4C95_7F2D)))
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     #[inline]
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(GOLDEN);
         mix(self.0)
     }
 
-    /// A number below `n`; 0 if `n` is 0.
+    /// Returns a number below `n`; 0 if `n` is 0.
     #[inline]
     pub fn below(&mut self, n: u64) -> u64 {
         scale(self.bits(), n)
     }
 
-    /// Brings `items` into a random order.
+    /// Shuffles `items`.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
             items.swap(i, self.below(i as u64 + 1) as usize);
@@ -36,13 +36,13 @@ pub(crate) const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 const FIRST: u64 = 0xBF58_476D_1CE4_E5B9;
 const SECOND: u64 = 0x94D0_49BB_1331_11EB;
 
-/// `bits` as a fraction of 2^64, times `n`.
+/// Returns `bits` as a fraction of 2^64, times `n`.
 #[inline]
 pub(crate) fn scale(bits: u64, n: u64) -> u64 {
     ((u128::from(bits) * u128::from(n)) >> 64) as u64
 }
 
-/// A bijection of the 64-bit numbers that spreads neighbours over all of them.
+/// A bijection on 64-bit numbers that maps neighbours far apart.
 #[inline]
 pub fn mix(n: u64) -> u64 {
     let n = (n ^ (n >> 30)).wrapping_mul(FIRST);
@@ -57,7 +57,7 @@ pub fn unmix(n: u64) -> u64 {
     n ^ (n >> 30) ^ (n >> 60)
 }
 
-/// The inverse of an odd number modulo 2^64; each step of Newton's doubles the right bits, from 3.
+/// Returns the inverse of an odd number modulo 2^64. Each Newton step doubles the number of correct bits, starting with 3.
 const fn inverse(odd: u64) -> u64 {
     let mut x = odd;
     let mut steps = 0;
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_below_a_bound_are_even() {
+    fn numbers_below_a_bound_are_uniform() {
         let mut rng = Rng::new(1, 0);
         let mut counts = [0u32; 10];
         (0..100_000).for_each(|_| counts[rng.below(10) as usize] += 1);

@@ -1,7 +1,7 @@
-//! Many rows: each in a child process on a fresh directory, repeated, engines side by side, in a shuffled order.
+//! Runs many rows: each in a child process in a new directory, repeated, with engines interleaved, in a shuffled order.
 //!
-//! The parent runs one child at a time and waits for it. What a child cannot report - it crashed, it hung, it wrote
-//! nonsense - is a failed row.
+//! The parent runs one child at a time and waits for it. If a child cannot report - it crashed, it hung, it wrote
+//! invalid output - its row has failed.
 
 use std::ffi::OsString;
 use std::fs;
@@ -21,7 +21,7 @@ use crate::rng::Rng;
 use crate::spec::{Spec, Workload};
 use crate::stage::{Outcome, Stage, Task, perform, restarted, write_until_killed};
 
-/// What to run.
+/// Plan of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Name of the suite.
@@ -30,21 +30,21 @@ pub struct Plan {
     pub rows: Vec<Spec>,
     /// The engines.
     pub engines: Vec<String>,
-    /// How often each row runs on each engine.
+    /// Number of repetitions of each row on each engine.
     pub repeat: usize,
-    /// Where chance begins.
+    /// Seed of the random numbers.
     pub seed: u64,
-    /// Databases are made below it, and removed.
+    /// Directory in which databases are created and removed.
     pub dir: PathBuf,
-    /// The program that calls [`child`], and its first arguments; the task is one more.
+    /// The program that calls [`child`], and its first arguments; the task is appended.
     pub program: Vec<OsString>,
     /// Directories with the programs of rivals.
     pub peers: Vec<PathBuf>,
-    /// A child process that takes longer than this is killed, and its row has failed.
+    /// Time limit for a child process; one that takes longer is killed, and its row has failed.
     pub patience: Duration,
 }
 
-/// Everything that was measured: what reports are made of.
+/// All results of a run, the input of reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// Version of this structure.
@@ -53,42 +53,42 @@ pub struct Results {
     pub version: String,
     /// Name of the suite.
     pub suite: String,
-    /// When it began, in seconds since 1970.
+    /// Start of the run, in seconds since 1970.
     pub begun: u64,
-    /// Where chance began.
+    /// Seed of the random numbers.
     pub seed: u64,
     /// The machine.
     pub machine: Machine,
     /// Names of the rows in the order of the suite.
     pub rows: Vec<String>,
-    /// What they measured, in the order in which they ran.
+    /// Results of the rows, in the order in which they ran.
     pub outcomes: Vec<Outcome>,
 }
 
 /// Version of [`Results`].
 pub const FORMAT: u32 = 1;
 
-/// What happens during a run.
+/// Progress of a run.
 pub enum Event<'a> {
-    /// A row begins: how many are done, how many there are.
+    /// A row begins: number of finished rows, number of all rows.
     Begin(&'a Spec, &'a str, usize, usize),
-    /// It ended.
+    /// A row ended.
     End(&'a Outcome),
 }
 
 impl Plan {
-    /// Rows to run, over all engines and repetitions.
+    /// Returns the number of rows to run, over all engines and repetitions.
     pub fn len(&self) -> usize {
         self.rows.len() * self.engines.len() * self.repeat
     }
 
-    /// Whether there is nothing to run.
+    /// Returns whether there is nothing to run.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Row, engine and repetition, in the order in which they run: engines side by side, the stages over one database one
-    /// after the other.
+    /// Returns row, engine and repetition, in the order in which they run: engines are interleaved, the stages on one database are
+    /// consecutive.
     pub fn order(&self) -> Vec<(&Spec, &str, usize)> {
         let mut rng = Rng::new(self.seed, 0);
         let mut order = Vec::with_capacity(self.len());
@@ -110,7 +110,7 @@ impl Plan {
     /// Runs everything.
     ///
     /// # Errors
-    /// If an engine is unknown, a row makes no sense, or the directory cannot be used. Rows that fail are results.
+    /// If an engine is unknown, a row is invalid, or the directory cannot be used. Failed rows are part of the results.
     pub fn run(&self, mut watch: impl FnMut(Event<'_>)) -> Result<Results, String> {
         self.engines.iter().try_for_each(|engine| self.program(engine).map(drop))?;
         for row in &self.rows {
@@ -153,7 +153,7 @@ impl Plan {
         Ok(results)
     }
 
-    /// The cgroup of all rows that have a memory limit: the limit is the same for all.
+    /// Creates the cgroup of all rows with a memory limit: the limit is the same for all.
     fn group(&self) -> Result<Option<Group>, String> {
         self.rows.iter().map(|row| row.memory).max().filter(|limit| *limit > 0).map(Group::make).transpose()
     }
@@ -202,7 +202,7 @@ impl Plan {
             if let Err(failure) = self.finished(&task(Stage::Fill)) {
                 return Outcome::failed(engine, spec, format!("while filling the database: {failure}"));
             }
-            // What the filling left to the system to write shall not be written while the row is measured.
+            // Data that the filling left in the page cache must not be written during the measurement.
             rustix::fs::sync();
         }
         let cold = if spec.watched && dir.exists() { forget_files(dir) } else { Ok(()) };
@@ -216,7 +216,7 @@ impl Plan {
         done.unwrap_or_else(|failure| Outcome::failed(engine, spec, failure))
     }
 
-    /// Puts until a kill, then two more processes that open the database.
+    /// Runs puts until a kill, then two more processes that open the database.
     fn killed(&self, task: &impl Fn(Stage) -> Task) -> Result<Outcome, String> {
         let written = self.start(&task(Stage::Write))?.kill_after_result()?;
         if written.failure.is_some() {
@@ -228,7 +228,7 @@ impl Plan {
         Ok(restarted(written, counted, reopened.open))
     }
 
-    /// The outcome of a task that did not fail.
+    /// Runs a task; returns its outcome unless it failed.
     fn finished(&self, task: &Task) -> Result<Outcome, String> {
         let outcome = self.start(task)?.finish()?;
         match outcome.failure {
@@ -242,7 +242,7 @@ impl Plan {
         Running::start(&self.program(&task.engine)?, &line, self.patience)
     }
 
-    /// The program of an engine, and its first arguments.
+    /// Returns the program of an engine, and its first arguments.
     fn program(&self, engine: &str) -> Result<Vec<OsString>, String> {
         let Some(rival) = rivals::named(engine) else {
             let own = engines::named(engine).map(|_| self.program.clone());
@@ -262,16 +262,16 @@ struct Place {
     of: Option<Tenant>,
 }
 
-/// Whose database is there.
+/// The current contents of the directory.
 struct Tenant {
     /// Shared database, engine, repetition.
     owner: (String, String, usize),
-    /// A stage that failed: nobody knows what is in the database now.
+    /// A stage that failed: the contents of the database are unknown.
     broken: Option<String>,
 }
 
 impl Place {
-    /// Removes the database. What was there before the first row is not removed.
+    /// Removes the database. A directory that existed before the first row is not removed.
     fn clear(&mut self) -> Result<(), String> {
         match (self.of.take(), self.dir.exists()) {
             (None, true) => Err(format!("{} is in the way", self.dir.display())),
@@ -282,11 +282,11 @@ impl Place {
     }
 }
 
-/// What a child process does: the task in, a line for the standard output out. What goes wrong with the engine is in the
+/// Entry point of a child process: takes the task, returns a line for the standard output. Failures of the engine are in the
 /// outcome. `say` prints a line at once, for a process that will be killed.
 ///
 /// # Errors
-/// If the task cannot be read.
+/// If the task cannot be parsed.
 pub fn child(task: &str, open: Open, say: impl FnOnce(&str)) -> Result<String, String> {
     let task: Task = serde_json::from_str(task).map_err(|e| format!("no task: {e}"))?;
     let outcome = match task.stage {
@@ -299,7 +299,7 @@ pub fn child(task: &str, open: Open, say: impl FnOnce(&str)) -> Result<String, S
     serde_json::to_string(&outcome).map_err(|e| e.to_string())
 }
 
-/// Waits to be killed. If the parent is gone, nothing is tidied up either.
+/// Waits to be killed. If the parent has ended, the process ends without cleanup.
 fn wait_for_the_end() {
     let mut rest = Vec::new();
     let _ = std::io::stdin().read_to_end(&mut rest);
@@ -334,7 +334,7 @@ mod tests {
             |order: &[(&Spec, &str, usize)]| order.iter().map(|o| o.0.name.clone()).collect::<Vec<_>>();
         assert_eq!(names(&order), names(&plan.order()));
         for pair in order.chunks(2) {
-            assert_eq!((&pair[0].0.name, pair[0].2), (&pair[1].0.name, pair[1].2), "engines side by side");
+            assert_eq!((&pair[0].0.name, pair[0].2), (&pair[1].0.name, pair[1].2), "engines are interleaved");
             assert_ne!(pair[0].1, pair[1].1);
         }
         let listed: Vec<_> = plan.rows.iter().map(|r| r.name.clone()).collect();
@@ -343,7 +343,7 @@ mod tests {
             listed
         );
         let first: std::collections::HashSet<_> = order.chunks(2).map(|pair| pair[0].1).collect();
-        assert_eq!(first.len(), 2, "each engine goes first sometimes");
+        assert_eq!(first.len(), 2, "each engine is first at least once");
     }
 
     #[test]
@@ -358,8 +358,8 @@ mod tests {
         let mut found = 0;
         for (at, entry) in order.iter().enumerate().filter(|(_, entry)| entry.0.name == names[0]) {
             let stages = &order[at..at + 4];
-            assert!(stages.iter().map(|s| s.0.name.as_str()).eq(names.iter().copied()), "in order");
-            assert!(stages.iter().all(|s| (s.1, s.2) == (entry.1, entry.2)), "of one engine");
+            assert!(stages.iter().map(|s| s.0.name.as_str()).eq(names.iter().copied()), "stages in order");
+            assert!(stages.iter().all(|s| (s.1, s.2) == (entry.1, entry.2)), "stages of one engine");
             found += 1;
         }
         assert_eq!(found, 4);
@@ -382,7 +382,7 @@ mod tests {
         assert!(failure(&plan.rows[0].name).contains("without a result"));
         let second = failure(&plan.rows[1].name);
         assert!(second.contains("not run") && second.contains(&plan.rows[0].name), "{second}");
-        assert!(failure(&plan.rows[2].name).contains("without a result"), "a row of its own runs");
+        assert!(failure(&plan.rows[2].name).contains("without a result"), "an independent row runs");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! A row of the benchmark as data: one workload with all its settings. It travels to the child process and into the
-//! reports, so a published figure says exactly what was measured.
+//! A row of the benchmark as data: one workload with all its settings. It is passed to the child process and stored in the
+//! reports, so a published figure documents exactly what was measured.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,39 +7,39 @@ pub use crate::isolation::{Contention, HOT, Isolation};
 use crate::keys::{INDEX_MAX, KEY_BYTES, Keys, Pattern};
 use crate::values::{Filling, VALUE_BYTES_MIN, Values};
 
-/// What is done to the engine.
+/// Kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Workload {
     /// Puts, in batches.
     Write,
-    /// Gets of keys that are there.
+    /// Gets of existing keys.
     Read,
-    /// All puts, then all gets, in the same open database: the reference's "mixed".
+    /// All puts, then all gets, in the same open database: "mixed" of the reference tool.
     Mixed,
     /// Deletes of all keys, in batches.
     Delete,
-    /// Seeks to keys that are there, one long-lived cursor per thread.
+    /// Seeks to existing keys, with one long-lived cursor per thread.
     Seek,
     /// Seeks, each followed by reading `range` rows.
     Range,
     /// All rows in order.
     Iterate,
-    /// Each thread overwrites, deletes and reads keys of its own.
+    /// Each thread overwrites, deletes and reads its own keys.
     Churn,
-    /// Each thread appends at the end of a queue of its own and takes from its front, which it finds by a scan.
+    /// Each thread appends at the end of its own queue and takes from its front, which it finds by a scan.
     Queue,
-    /// Reads and writes at the same time, in the shares of [`Blend`].
+    /// Concurrent reads and writes, in the proportions of [`Blend`].
     Blend,
-    /// Puts, in batches; then the process is killed, and the database opened again.
+    /// Puts, in batches; then the process is killed, and the database reopened.
     Kill,
     /// Transactions, each of which adds one to the counters of `tx_ops` keys.
     Transaction,
-    /// Puts of the next version of keys that are there, each key once, in batches and in another order than they came.
+    /// Puts of the next version of existing keys, each key once, in batches and in a different order than the first puts.
     Overwrite,
     /// Gets of `batch` keys at once.
     MultiGet,
-    /// Gets, while one more thread overwrites keys in batches, at the rate of the row.
+    /// Gets, while another thread overwrites keys in batches, at the rate of the row.
     ReadWhileWriting,
 }
 
@@ -63,7 +63,7 @@ impl Workload {
         Self::ReadWhileWriting,
     ];
 
-    /// Its name on command lines and in reports.
+    /// Returns its name on command lines and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Write => "write",
@@ -84,43 +84,43 @@ impl Workload {
         }
     }
 
-    /// The workload of that name.
+    /// Returns the workload with that name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|w| w.name() == name)
     }
 
-    /// Whether it needs a database that another process filled before.
+    /// Returns whether it needs a database that another process has filled.
     pub fn needs_data(self) -> bool {
         !matches!(self, Self::Write | Self::Mixed | Self::Queue | Self::Kill)
     }
 }
 
-/// Shares of operations in percent; together 100.
+/// Proportions of operations in percent; they add up to 100.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blend {
     /// Gets.
     pub read: u8,
-    /// Puts of keys that are there.
+    /// Puts of existing keys.
     pub update: u8,
     /// Puts of new keys.
     pub insert: u8,
-    /// Seeks followed by up to `range` rows, evenly from one on.
+    /// Seeks followed by 1 to `range` rows, uniformly distributed.
     pub scan: u8,
     /// A get and a put of the same key.
     pub modify: u8,
-    /// Whether new keys are the popular ones.
+    /// True if new keys are the popular ones.
     pub latest: bool,
 }
 
-/// What a commit survives when it returns. Figures of different classes are not comparable.
+/// Failures that a returned commit survives. Figures of different classes are not comparable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// Nothing: the commit may be in the memory of the process.
+    /// None: the commit may be in the memory of the process.
     None,
-    /// The death of the process: the commit is with the operating system.
+    /// The death of the process: the commit has reached the kernel.
     Os,
-    /// The loss of power: the commit is on the device.
+    /// The loss of power: the commit has reached the device.
     Device,
 }
 
@@ -128,7 +128,7 @@ impl Durability {
     /// All classes.
     pub const ALL: [Self; 3] = [Self::None, Self::Os, Self::Device];
 
-    /// Its name on command lines and in reports.
+    /// Returns its name on command lines and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -137,7 +137,7 @@ impl Durability {
         }
     }
 
-    /// The class of that name.
+    /// Returns the class with that name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|d| d.name() == name)
     }
@@ -148,65 +148,65 @@ impl Durability {
 pub struct Spec {
     /// Its name in reports.
     pub name: String,
-    /// What is done.
+    /// Kind of work.
     pub workload: Workload,
-    /// To which keys in which order.
+    /// Pattern and order of the keys.
     pub pattern: Pattern,
-    /// Shares of the workload `Blend`.
+    /// Proportions of the workload `Blend`.
     pub blend: Blend,
-    /// Operations, over all threads; transactions count as one.
+    /// Operations over all threads; a transaction counts as one.
     pub ops: u64,
-    /// If not 0, operations go on for this time instead, in seconds.
+    /// If not 0, the operations run for this many seconds instead.
     pub seconds: f64,
-    /// Keys in the database before; 0 = as many as operations.
+    /// Keys in the database before the operations; 0 = as many as operations.
     pub keys: u64,
     /// Threads that issue operations.
     pub threads: usize,
-    /// Operations in a commit, keys of a `MultiGet`.
+    /// Operations per commit, keys per `MultiGet`.
     pub batch: u64,
     /// Size of a key.
     pub key_bytes: usize,
     /// Size of a value.
     pub value_bytes: usize,
-    /// What values are made of.
+    /// Contents of values.
     pub filling: Filling,
-    /// Rows of a range.
+    /// Rows per range.
     pub range: u64,
     /// Exponent of Zipf's law.
     pub theta: f64,
-    /// What is added to the rank in Zipf's law.
+    /// Offset added to the rank in Zipf's law.
     pub theta_offset: f64,
-    /// What a commit survives.
+    /// Failures that a commit survives.
     pub durability: Durability,
-    /// Block cache.
+    /// Size of the block cache.
     pub cache: u64,
-    /// Memtable.
+    /// Size of a memtable.
     pub memtable: u64,
-    /// If not 0, operations start at this rate a second, over all threads: an open loop.
+    /// If not 0, operations start at this rate per second, over all threads: an open loop.
     pub rate: f64,
-    /// Whether the database is filled and its background work done before the operations begin, or only filled.
+    /// True if background work is finished after filling, before the operations begin.
     pub settle: bool,
-    /// Check every answer, not one of 64.
+    /// True to check every answer instead of one of 64.
     pub verify: bool,
-    /// Where chance begins.
+    /// Seed of the random numbers.
     pub seed: u64,
-    /// The level of transactions; with the workload `Write`, batches are committed as such transactions.
+    /// Isolation level of transactions; with the workload `Write`, batches are committed as such transactions.
     #[serde(default)]
     pub isolation: Option<Isolation>,
-    /// Operations of a transaction, each a get and a put of the same key.
+    /// Operations per transaction, each a get and a put of the same key.
     #[serde(default)]
     pub tx_ops: u64,
-    /// Whether transactions of several threads meet.
+    /// Contention between transactions of several threads.
     #[serde(default)]
     pub contention: Contention,
-    /// Rows of a suite with the same name here, if it is not empty, are stages over one database, in their order.
+    /// Rows of a suite with the same non-empty name here are stages on one database, in their order.
     #[serde(default)]
     pub database: String,
     /// If not 0, the process runs in a cgroup with this memory limit.
     #[serde(default)]
     pub memory: u64,
-    /// Whether the row has a line per second. Such a row begins with its files out of the page cache, ends with the background
-    /// work done, and reads all rows only if that is its workload or its answers need it.
+    /// True if the row has a line per second. Such a row begins with its files out of the page cache, ends with the background
+    /// work done, and reads all rows only if that is its workload or the check of its answers needs it.
     #[serde(default)]
     pub watched: bool,
     /// The version of all values before the operations.
@@ -214,11 +214,11 @@ pub struct Spec {
     pub version: u32,
 }
 
-/// Keys of a row that is given a time, not a number.
+/// Keys of a row with a time limit instead of a number of operations.
 const TIMED_KEYS: u64 = 1_000_000;
 /// Indexes of one thread of such a row.
 const TIMED_SHARE: u64 = 1_000_000_000_000;
-/// Most operations of a transaction.
+/// Maximum number of operations per transaction.
 const TX_OPS_MAX: u64 = 1_000_000;
 
 impl Default for Spec {
@@ -258,10 +258,10 @@ impl Default for Spec {
 }
 
 impl Spec {
-    /// Refuses what cannot be run.
+    /// Checks that the row can be run.
     ///
     /// # Errors
-    /// What is wrong, in the words of the command line.
+    /// What is wrong, in terms of the command line.
     pub fn check(&self) -> Result<(), String> {
         let b = &self.blend;
         let shares =
@@ -276,7 +276,7 @@ impl Spec {
             (!(0.0..=4.0).contains(&self.theta), "theta is from 0 to 4"),
             (
                 self.workload == Workload::Blend && shares != 100,
-                "the shares of a blend are 100 percent together",
+                "the percentages of a blend must add up to 100",
             ),
             (
                 self.has_versions() && self.filling == Filling::Sawtooth,
@@ -284,7 +284,7 @@ impl Spec {
             ),
             (
                 self.has_versions() && self.pattern == Pattern::Stride,
-                "stride keys coincide: not for overwriting",
+                "stride keys are not distinct: they cannot be overwritten",
             ),
             (
                 self.has_versions() && self.pattern == Pattern::Reverse,
@@ -293,18 +293,18 @@ impl Spec {
             (
                 self.seconds > 0.0
                     && matches!(self.workload, Workload::Delete | Workload::Kill | Workload::Overwrite),
-                "deletes, overwrites, and puts before a kill, are counted, not timed",
+                "deletes, overwrites, and puts before a kill, have a number of operations, not a time",
             ),
             (
                 self.threads > 0 && self.workload == Workload::Overwrite && self.quota() > self.share(),
-                "an overwrite row writes each key once at most",
+                "an overwrite row writes each key at most once",
             ),
             (
                 self.workload == Workload::Delete
                     && !self.is_stage()
                     && self.keys != 0
                     && self.keys != self.ops,
-                "a delete row deletes as many keys as there are",
+                "a delete row deletes all keys: set keys equal to ops",
             ),
             (
                 self.workload == Workload::Transaction && !(1..=TX_OPS_MAX).contains(&self.tx_ops),
@@ -312,9 +312,9 @@ impl Spec {
             ),
             (
                 self.workload == Workload::Write && self.isolation.is_some() && self.pattern.is_drawn(),
-                "puts in transactions are never refused: each key is written once",
+                "puts in transactions never conflict: each key is written once",
             ),
-            (self.rate < 0.0 || !self.rate.is_finite(), "a rate is a number of operations a second"),
+            (self.rate < 0.0 || !self.rate.is_finite(), "a rate is a number of operations per second"),
             (self.ops > INDEX_MAX || self.keys > INDEX_MAX, "too many operations"),
         ];
         match wrong.into_iter().find(|(is, _)| *is) {
@@ -323,12 +323,12 @@ impl Spec {
         }
     }
 
-    /// Whether the row shares its database with others.
+    /// Returns whether the row shares its database with others.
     pub fn is_stage(&self) -> bool {
         !self.database.is_empty()
     }
 
-    /// Whether it writes, so that its durability matters.
+    /// Returns whether it writes, so that its durability matters.
     pub fn writes(&self) -> bool {
         match self.workload {
             Workload::Read | Workload::MultiGet | Workload::Seek | Workload::Range | Workload::Iterate => {
@@ -343,18 +343,18 @@ impl Spec {
         self.overwrites() || self.workload == Workload::Queue
     }
 
-    /// Whether it writes newer versions of keys that are there.
+    /// Returns whether it writes newer versions of existing keys.
     pub fn overwrites(&self) -> bool {
         use Workload::{Blend, Churn, Overwrite, ReadWhileWriting, Transaction};
         matches!(self.workload, Churn | Blend | Transaction | Overwrite | ReadWhileWriting)
     }
 
-    /// Threads that issue operations, the writer beside readers included.
+    /// Returns the number of threads that issue operations, including the concurrent writer.
     pub fn crew(&self) -> usize {
         self.threads + usize::from(self.workload == Workload::ReadWhileWriting)
     }
 
-    /// The level of its transactions, if it has any.
+    /// Returns the level of its transactions, if it has any.
     pub fn level(&self) -> Option<Isolation> {
         match self.workload {
             Workload::Transaction => Some(self.isolation.unwrap_or(Isolation::ReadCommitted)),
@@ -363,13 +363,13 @@ impl Spec {
         }
     }
 
-    /// Keys that all threads share, if they do.
+    /// Returns the number of keys that all threads share, if they do.
     pub fn hot_keys(&self) -> Option<u64> {
         let hot = || HOT.max(self.tx_ops).min(self.population());
         (self.contention == Contention::High).then(hot)
     }
 
-    /// Keys in the database before the operations: whole shares of the threads.
+    /// Returns the number of keys in the database before the operations, a multiple of the number of threads.
     pub fn population(&self) -> u64 {
         let keys = match (self.keys, self.seconds > 0.0) {
             (0, true) => TIMED_KEYS,
@@ -380,18 +380,18 @@ impl Spec {
         (keys / threads).max(1) * threads
     }
 
-    /// Operations of each thread; without end if a time is given.
+    /// Returns the operations of each thread; unlimited if a time is given.
     pub fn quota(&self) -> u64 {
         if self.seconds > 0.0 { u64::MAX } else { (self.ops / self.threads as u64).max(1) }
     }
 
-    /// Indexes that belong to each thread when it writes.
+    /// Returns the number of indexes that each thread writes.
     pub fn share(&self) -> u64 {
         let timed = self.seconds > 0.0 && !self.workload.needs_data();
         if timed { TIMED_SHARE } else { self.population() / self.threads as u64 }
     }
 
-    /// How keys look.
+    /// Returns the format of keys.
     ///
     /// # Errors
     /// If the sizes are out of range.
@@ -400,7 +400,7 @@ impl Spec {
         Keys::new(pattern, self.key_bytes, self.share() * self.threads as u64)
     }
 
-    /// How values look.
+    /// Returns the format of values.
     ///
     /// # Errors
     /// If the sizes are out of range.
@@ -408,7 +408,7 @@ impl Spec {
         Values::new(self.value_bytes, self.filling)
     }
 
-    /// Bytes of one key and its value.
+    /// Returns the bytes of one key and its value.
     pub fn entry_bytes(&self) -> u64 {
         (self.key_bytes + self.value_bytes) as u64
     }
@@ -426,14 +426,14 @@ mod tests {
     }
 
     #[test]
-    fn a_row_survives_its_journey() {
+    fn a_row_survives_serialization() {
         let spec = Spec { filling: Filling::Sawtooth, theta: 1.3, ..Spec::default() };
         let text = serde_json::to_string(&spec).unwrap();
         assert_eq!(serde_json::from_str::<Spec>(&text).unwrap(), spec);
     }
 
     #[test]
-    fn senseless_rows_are_refused() {
+    fn invalid_rows_are_rejected() {
         let bad = |change: fn(&mut Spec)| {
             let mut spec = Spec::default();
             change(&mut spec);
@@ -447,8 +447,8 @@ mod tests {
         assert!(bad(blend).contains("100 percent"));
         assert!(bad(|s| (s.workload, s.tx_ops) = (Workload::Transaction, 0)).contains("a transaction"));
         let drawn = |s: &mut Spec| (s.isolation, s.pattern) = (Some(Isolation::Snapshot), Pattern::Uniform);
-        assert!(bad(drawn).contains("never refused"));
-        assert!(bad(|s| (s.workload, s.ops, s.keys) = (Workload::Overwrite, 16, 8)).contains("once at most"));
+        assert!(bad(drawn).contains("never conflict"));
+        assert!(bad(|s| (s.workload, s.ops, s.keys) = (Workload::Overwrite, 16, 8)).contains("at most once"));
         assert!(bad(|s| (s.workload, s.filling) = (Workload::Churn, Filling::Sawtooth)).contains("sawtooth"));
     }
 }

@@ -1,4 +1,4 @@
-//! One stage of a row, in a process of its own: filling the database, the measured operations, or what comes before and
+//! One stage of a row, in its own process: filling the database, the measured operations, or the steps before and
 //! after a kill. The parent process sends a [`Task`] and reads an [`Outcome`], each one line of JSON.
 
 use std::path::PathBuf;
@@ -17,126 +17,126 @@ use crate::spec::{Durability, Spec, Workload};
 use crate::timeline::{Board, Part, Second, Sources, Watch};
 use crate::workload::{Bench, Measured, Model, Phase, Transacted};
 
-/// The length of a line.
+/// Interval of the lines per second.
 const LINE: Duration = Duration::from_secs(1);
-/// The time of a row is so many times that in which its device is measured.
+/// The device is measured for the time of the row divided by this.
 const PROBE: f64 = 6.0;
 
-/// Operations in a commit while the database is filled.
+/// Operations per commit while the database is filled.
 const FILL_BATCH: u64 = 1000;
 
-/// Which part of a row a child process does.
+/// Part of a row that a child process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stage {
     /// Fills the database; not measured.
     Fill,
-    /// The operations.
+    /// Runs the operations.
     Measure,
-    /// Puts, then says so and waits to be killed.
+    /// Runs puts, reports the result and waits to be killed.
     Write,
-    /// Opens after the kill, counts what is there, closes.
+    /// Opens after the kill, counts the keys, closes.
     Count,
     /// Opens after a clean close, and closes.
     Reopen,
 }
 
-/// What a child process has to do.
+/// Task of a child process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Task {
-    /// Which engine.
+    /// Name of the engine.
     pub engine: String,
-    /// Where its database is or will be.
+    /// Directory of the database, which may not exist yet.
     pub dir: PathBuf,
     /// The row.
     pub spec: Spec,
-    /// Which part of the row.
+    /// Part of the row.
     pub stage: Stage,
     /// The cgroup to enter before the engine is opened, if the row has a memory limit.
     #[serde(default)]
     pub group: Option<PathBuf>,
 }
 
-/// What a row measured. Times are seconds, sizes bytes.
+/// Results of a row. Times are seconds, sizes bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Which engine.
+    /// Name of the engine.
     pub engine: String,
     /// The row.
     pub spec: Spec,
-    /// Which repetition, from 0.
+    /// Number of the repetition, from 0.
     pub repetition: usize,
-    /// Why its figures mean nothing, if so.
+    /// Why the row failed, if so; its figures are then invalid.
     pub failure: Option<String>,
-    /// Why the engine does not offer such a row, if so; then there are no figures, and it is no failure.
+    /// Why the engine does not offer such a row, if so; then there are no figures, and it is not a failure.
     #[serde(default)]
     pub absent: Option<String>,
-    /// The kinds of operations; the last one is reading all rows in order.
+    /// The kinds of operations; the last one is the full scan.
     pub phases: Vec<Phase>,
-    /// What the process used from just after the open until all rows were read.
+    /// Resource usage from just after the open until all rows were read.
     pub usage: Usage,
-    /// Processor seconds while the operations ran, without reading all rows.
+    /// Processor seconds while the operations ran, without the full scan.
     pub processor: f64,
-    /// The time of `usage` on the wall.
+    /// Wall time of `usage`.
     pub wall: f64,
-    /// Bytes given to the device until all memtables are flushed and background work is done.
+    /// Bytes written to the device until all memtables are flushed and background work is done.
     pub settled_written: u64,
-    /// How long that took after all rows were read.
+    /// Seconds that this took after all rows were read.
     pub settle: f64,
-    /// Opening the database.
+    /// Seconds to open the database.
     pub open: f64,
-    /// Closing the database.
+    /// Seconds to close the database.
     pub close: f64,
-    /// Most memory at a time, before the settling.
+    /// Peak memory, before the settling.
     pub peak_memory: u64,
-    /// Most addresses at a time.
+    /// Peak address space.
     pub peak_addresses: u64,
     /// Size of the files after the close.
     pub db_bytes: u64,
-    /// What the engine says.
+    /// Statistics of the engine.
     pub stats: Stats,
-    /// Why writers had to stop, if the engine tells.
+    /// Why writers had to stop, if the engine reports it.
     #[serde(default)]
     pub causes: Vec<Cause>,
-    /// How it opened after a kill and after a clean close, if that was the row.
+    /// Times of the opens after a kill and after a clean close, if the row has them.
     #[serde(default)]
     pub restart: Option<Restart>,
-    /// How transactions ended, if that was the row.
+    /// Results of transactions, if the row has them.
     #[serde(default)]
     pub transacted: Option<Transacted>,
     /// Version and settings of the engine.
     pub settings: String,
-    /// Answers that were compared byte by byte.
+    /// Number of answers that were compared byte by byte.
     pub checked: u64,
-    /// Keys that were there at the end, all of them the right ones.
+    /// Number of keys at the end, all of them correct.
     pub keys: u64,
     /// A line per second, if the row is watched.
     #[serde(default)]
     pub timeline: Vec<Second>,
-    /// The device's own limit, read from the files of this database just before, if the row is watched and reads.
+    /// The device's limit, measured on the files of this database just before, if the row is watched and reads.
     #[serde(default)]
     pub device: Option<Device>,
 }
 
-/// How an engine comes back. Times are seconds.
+/// Recovery of an engine. Times are seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Restart {
-    /// Opening after the process was killed right after its last commit.
+    /// Open after the process was killed right after its last commit.
     pub killed: f64,
-    /// Opening after a clean close.
+    /// Open after a clean close.
     pub clean: f64,
-    /// Puts whose commit had returned.
+    /// Number of puts whose commit had returned.
     pub acknowledged: u64,
-    /// How many of them were there after the kill.
+    /// Number of those that survived the kill.
     pub survived: u64,
 }
 
 impl Outcome {
-    /// An outcome of a row that the engine does not offer.
+    /// Creates the outcome of a row that the engine does not offer.
     pub fn absent(engine: &str, spec: &Spec, reason: impl Into<String>) -> Self {
         Self { absent: Some(reason.into()), ..Self::new(engine, spec) }
     }
 
-    /// An outcome without figures.
+    /// Creates an outcome without figures.
     pub fn failed(engine: &str, spec: &Spec, failure: impl Into<String>) -> Self {
         Self { failure: Some(failure.into()), ..Self::new(engine, spec) }
     }
@@ -171,7 +171,7 @@ impl Outcome {
         }
     }
 
-    /// Processor seconds for a million operations, not counting the reading of all rows; that of rows alone if there was
+    /// Returns the processor seconds per million operations, without the full scan; of the full scan if there was
     /// nothing else.
     pub fn processor_per_million(&self) -> f64 {
         let ops: u64 = self.phases.iter().filter(|p| p.operation != "ITER").map(|p| p.ops).sum();
@@ -181,7 +181,7 @@ impl Outcome {
         }
     }
 
-    /// Operations that wrote, those that read rows, of all phases but the last.
+    /// Returns the bytes of operations that wrote, and of those that read rows, over all phases except the last.
     pub fn payload(&self) -> Payload {
         let entry = self.spec.entry_bytes();
         let mut payload = Payload::default();
@@ -201,16 +201,16 @@ impl Outcome {
     }
 }
 
-/// Bytes of keys and values that operations named; for deletes too, as in the reference.
+/// Bytes of keys and values in operations, including deletes, as in the reference tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Payload {
-    /// Of writes.
+    /// Bytes of writes.
     pub written: u64,
-    /// Of reads.
+    /// Bytes of reads.
     pub read: u64,
 }
 
-/// Does a task; what goes wrong is in the outcome.
+/// Runs a task; failures are in the outcome.
 pub fn perform(task: &Task, open: Open) -> Outcome {
     let mut outcome = Outcome::new(&task.engine, &task.spec);
     let entered = task.group.as_deref().map_or(Ok(()), cgroup::enter);
@@ -220,7 +220,7 @@ pub fn perform(task: &Task, open: Open) -> Outcome {
         Stage::Measure => measure(task, open, &mut outcome),
         Stage::Count => count(task, open, &mut outcome),
         Stage::Reopen => reopen(task, open, &mut outcome),
-        Stage::Write => Err("only a process of its own can be killed".to_owned()),
+        Stage::Write => Err("only a separate process can be killed".to_owned()),
     });
     outcome.failure = done.err();
     outcome
@@ -265,7 +265,7 @@ fn measure(task: &Task, open: Open, outcome: &mut Outcome) -> Result<()> {
     finish(task, engine, &before, outcome)
 }
 
-/// Measures a row that has a line per second, its background work included.
+/// Measures a row that has a line per second, including its background work.
 fn watched(task: &Task, open: Open, outcome: &mut Outcome) -> Result<()> {
     let spec = &task.spec;
     outcome.device = limit_of_device(task);
@@ -307,7 +307,7 @@ fn watched(task: &Task, open: Open, outcome: &mut Outcome) -> Result<()> {
     Ok(())
 }
 
-/// Reads all rows, and holds them against the model.
+/// Reads all rows, and compares them with the model.
 fn scan(bench: &Bench<'_>, engine: &dyn Engine, measured: &Measured, outcome: &mut Outcome) -> Result<()> {
     let (iter, found, checked) = bench.iterate(engine, measured.versions)?;
     outcome.phases.push(iter);
@@ -316,7 +316,7 @@ fn scan(bench: &Bench<'_>, engine: &dyn Engine, measured: &Measured, outcome: &m
     if engine.keeps_data() { bench.verify(measured, &found) } else { Ok(()) }
 }
 
-/// How often the device can be read at random with as many reads in flight as the row may have; none if it reads no keys.
+/// Measures random reads of the device with as many reads in flight as the row may have; `None` if it reads no keys.
 fn limit_of_device(task: &Task) -> Option<Device> {
     let spec = &task.spec;
     let depth = match spec.workload {
@@ -328,7 +328,7 @@ fn limit_of_device(task: &Task) -> Option<Device> {
     Some(device::measure(&task.dir, depth, time, spec.seed))
 }
 
-/// Lets the background work end, and closes.
+/// Waits until the background work is done, and closes.
 fn finish(task: &Task, engine: Box<dyn Engine>, before: &Usage, outcome: &mut Outcome) -> Result<()> {
     let start = now();
     engine.settle()?;
@@ -343,7 +343,7 @@ fn finish(task: &Task, engine: Box<dyn Engine>, before: &Usage, outcome: &mut Ou
     Ok(())
 }
 
-/// Puts with the durability of the row; `done` tells the parent and does not return. Returns why it failed.
+/// Runs puts with the durability of the row; `done` reports to the parent and does not return. Returns the failure, if any.
 pub fn write_until_killed(task: &Task, open: Open, done: impl FnOnce(&Outcome)) -> Outcome {
     let mut outcome = Outcome::new(&task.engine, &task.spec);
     let written = write(task, open, &mut outcome, done);
@@ -369,7 +369,7 @@ fn write(task: &Task, open: Open, outcome: &mut Outcome, done: impl FnOnce(&Outc
     Err("the process was not killed".to_owned())
 }
 
-/// Opens after the kill and counts.
+/// Opens after the kill and counts the keys.
 fn count(task: &Task, open: Open, outcome: &mut Outcome) -> Result<()> {
     let engine = opened(task, open, outcome)?;
     let bench = Bench::new(&task.spec, engine.keeps_data())?;
@@ -400,7 +400,7 @@ fn opened(task: &Task, open: Open, outcome: &mut Outcome) -> Result<Box<dyn Engi
     Ok(engine)
 }
 
-/// One operation that took so many seconds.
+/// Returns a phase with one operation of this duration.
 fn once(operation: &str, seconds: f64) -> Phase {
     let us = seconds * 1e6;
     let (samples, deviation, variation) = (1, 0.0, 0.0);
@@ -409,7 +409,7 @@ fn once(operation: &str, seconds: f64) -> Phase {
     Phase { operation: operation.to_owned(), ops: 1, seconds, latency: Some(latency) }
 }
 
-/// What the stages of a row with a kill say together: the puts, the count after the kill, the opening after a close.
+/// Combines the stages of a row with a kill: the puts, the count after the kill, the open after a close.
 pub(crate) fn restarted(mut written: Outcome, counted: Outcome, clean: f64) -> Outcome {
     let acknowledged = written.phases.iter().map(|p| p.ops).sum();
     written.restart = Some(Restart { killed: counted.open, clean, acknowledged, survived: counted.keys });

@@ -1,7 +1,7 @@
-//! A line per second of what a process does: operations and the slowest of them, bytes, memory, files.
+//! A line per second about a process: operations and the slowest of them, bytes, memory, files.
 //!
-//! Threads that issue operations count on a [`Board`], each in a place of its own; a [`Watch`] reads it every second and once
-//! more when a part ends, so the first and last line of a part may be shorter than a second.
+//! Threads that issue operations count on a [`Board`], each in its own cell. A [`Watch`] reads it every second and also
+//! when a part ends, so the first and last line of a part may be shorter than a second.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,7 +16,7 @@ use crate::cgroup::{self, Charged};
 use crate::measure::now;
 use crate::process::{self, Usage};
 
-/// What a process is doing.
+/// Current activity of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Part {
@@ -28,7 +28,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// Its name in tables.
+    /// Returns its name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Run => "run",
@@ -37,26 +37,26 @@ impl Part {
     }
 }
 
-/// One line. Bytes are those of this line, memory and files those at its end.
+/// One line. Bytes are those within the line, memory and files those at its end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Second {
     /// Seconds from the beginning of the row to the end of this line.
     pub at: f64,
     /// Length of this line in seconds.
     pub length: f64,
-    /// What the process did.
+    /// Activity of the process.
     pub part: Part,
-    /// Operations that ended in this line, by kind.
+    /// Operations that ended within this line, by kind.
     pub beats: Vec<Beat>,
-    /// Bytes that came from devices.
+    /// Bytes read from devices.
     pub read: u64,
-    /// Bytes that read calls returned; maps and io_uring are not in it.
+    /// Bytes that read calls returned; maps and io_uring are not included.
     pub read_calls: u64,
     /// Bytes that were or will be written to devices.
     pub written: u64,
-    /// Resident memory of the process, mapped files included.
+    /// Resident memory of the process, including mapped files.
     pub resident: u64,
-    /// What the cgroup is charged for; zeros without one.
+    /// Memory charged to the cgroup; zeros without one.
     #[serde(default)]
     pub charged: Charged,
     /// Bytes of all files of the database.
@@ -68,26 +68,26 @@ pub struct Second {
 pub struct Beat {
     /// The kind.
     pub operation: String,
-    /// How many ended.
+    /// Number of operations that ended.
     pub ops: u64,
-    /// Microseconds that the slowest of them took.
+    /// Duration of the slowest operation in microseconds.
     pub slowest: f64,
 }
 
 impl Second {
-    /// Operations of a kind a second; `None` if the line has no such kind.
+    /// Returns the operations of a kind per second; `None` if the line has no such kind.
     pub fn rate(&self, operation: &str) -> Option<f64> {
         let beat = self.beats.iter().find(|b| b.operation == operation)?;
         (self.length > 0.0).then(|| beat.ops as f64 / self.length)
     }
 
-    /// Operations of all kinds.
+    /// Returns the operations of all kinds.
     pub fn ops(&self) -> u64 {
         self.beats.iter().map(|b| b.ops).sum()
     }
 }
 
-/// What one thread counted of one kind, on a cache line of its own.
+/// Counts of one thread and kind, on a separate cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Cell {
@@ -96,10 +96,10 @@ struct Cell {
     slowest: AtomicU64,
 }
 
-/// Most kinds of operations in a row.
+/// Maximum number of kinds of operations in a row.
 const KINDS: usize = 5;
 
-/// Where threads count.
+/// Counters of all threads.
 #[derive(Debug)]
 pub struct Board {
     kinds: OnceLock<Vec<String>>,
@@ -107,17 +107,17 @@ pub struct Board {
 }
 
 impl Board {
-    /// For so many threads.
+    /// Creates a board for `threads` threads.
     pub fn new(threads: usize) -> Self {
         Self { kinds: OnceLock::new(), lanes: (0..threads).map(|_| Default::default()).collect() }
     }
 
-    /// Names the kinds, once.
+    /// Sets the names of the kinds, once.
     pub fn name(&self, kinds: &[&str]) {
         self.kinds.get_or_init(|| kinds.iter().map(|k| (*k).to_owned()).collect());
     }
 
-    /// `ops` operations of a kind ended on this thread, after `latency`.
+    /// Records that `ops` operations of a kind ended on this thread, after `latency`.
     #[inline]
     pub fn beat(&self, thread: usize, kind: usize, ops: u64, latency: Duration) {
         let cell = &self.lanes[thread][kind];
@@ -129,7 +129,7 @@ impl Board {
         }
     }
 
-    /// All operations of each kind so far, and the slowest since the last call.
+    /// Returns all operations of each kind so far, and the slowest since the last call.
     fn read(&self) -> Vec<(u64, u64)> {
         let kinds = self.kinds.get().map_or(0, Vec::len).min(KINDS);
         let of = |kind: usize| {
@@ -141,16 +141,16 @@ impl Board {
     }
 }
 
-/// A thread that writes the lines.
+/// A thread that records the lines.
 pub struct Watch {
     parts: Sender<Part>,
     thread: JoinHandle<Vec<Second>>,
 }
 
-/// Where the figures come from.
+/// Sources of the figures.
 #[derive(Clone, Debug)]
 pub struct Sources {
-    /// The operations.
+    /// Counters of the operations.
     pub board: Arc<Board>,
     /// The directory of the database.
     pub dir: PathBuf,
@@ -159,7 +159,7 @@ pub struct Sources {
 }
 
 impl Watch {
-    /// Begins with the part `Run`; a line is written every `every`.
+    /// Starts with the part `Run`; a line is recorded every `every`.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -191,19 +191,19 @@ impl Watch {
         Ok(Self { parts, thread })
     }
 
-    /// Another part begins.
+    /// Starts another part.
     pub fn part(&self, part: Part) {
-        // The thread ends only when this handle is gone.
+        // The thread ends only when this handle is dropped.
         let _ = self.parts.send(part);
     }
 
-    /// The lines.
+    /// Returns the lines.
     ///
     /// # Errors
     /// If the thread panicked.
     pub fn finish(self) -> Result<Vec<Second>, String> {
         drop(self.parts);
-        self.thread.join().map_err(|_| "the thread that watches panicked".to_owned())
+        self.thread.join().map_err(|_| "the watch thread panicked".to_owned())
     }
 }
 
@@ -274,7 +274,7 @@ mod tests {
         let beat =
             |line: usize, kind: usize| (lines.all[line].beats[kind].ops, lines.all[line].beats[kind].slowest);
         assert_eq!((beat(0, 0), beat(0, 1)), ((200, 7.0), (0, 0.0)));
-        assert_eq!((beat(1, 0), beat(1, 1)), ((0, 0.0), (1, 2.0)), "counts and the slowest begin anew");
+        assert_eq!((beat(1, 0), beat(1, 1)), ((0, 0.0), (1, 2.0)), "counts and the slowest are reset");
         assert_eq!((lines.all[0].files, lines.all[1].part), (1234, Part::Settle));
         let ends: Vec<f64> = lines.all.iter().map(|l| l.at).collect();
         let lengths: f64 = lines.all.iter().map(|l| l.length).sum();
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_writes_a_line_each_time_and_one_at_the_end_of_each_part() {
+    fn a_watch_records_a_line_per_interval_and_one_at_the_end_of_each_part() {
         let dir = tempfile::tempdir().unwrap();
         let board = Arc::new(Board::new(1));
         board.name(&["PUT"]);

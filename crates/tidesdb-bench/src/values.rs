@@ -1,7 +1,7 @@
-//! Values: bytes that follow from a key's identity and a version, so that a reader can tell every wrong one.
+//! Values: bytes that follow from a key's identity and a version, so that a reader detects every wrong value.
 //!
-//! The ordinary value begins with its version (four bytes, little-endian), goes on with bytes that no compressor can
-//! shorten, and ends with one repeated byte; the stated compressibility is the part that repeats. The reference's value
+//! An ordinary value begins with its version (four bytes, little-endian), continues with incompressible bytes,
+//! and ends with one repeated byte; the given compressibility is the share of the repeated part. A value of the reference tool
 //! is a sawtooth: byte `i` is the index plus `i`, modulo 256; it has no version.
 
 use serde::{Deserialize, Serialize};
@@ -9,38 +9,38 @@ use serde::{Deserialize, Serialize};
 use crate::keys::{Item, Keys};
 use crate::rng::{GOLDEN, mix};
 
-/// What values are made of.
+/// Contents of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Filling {
     /// This many percent of the bytes repeat, the others are random.
     Percent(u8),
-    /// The reference's 256-byte sawtooth, which compresses extremely.
+    /// The 256-byte sawtooth of the reference tool, which is extremely compressible.
     Sawtooth,
 }
 
-/// Values shorter than this could not be told apart.
+/// Minimum length of a value; shorter values could not be distinguished.
 pub const VALUE_BYTES_MIN: usize = 8;
 
 const VERSION_BYTES: usize = 4;
 const FILL: u8 = b'v';
 
-/// Makes and checks values of one size; each thread has its own.
+/// Generates and checks values of one size; each thread has its own.
 #[derive(Clone, Debug)]
 pub struct Values {
     bytes: usize,
     /// Bytes at the front that differ from value to value.
     fresh: usize,
-    /// The sawtooth, long enough to begin anywhere.
+    /// The sawtooth, long enough to start at any offset.
     saw: Option<Vec<u8>>,
     scratch: Vec<u8>,
 }
 
 impl Values {
-    /// Values of `bytes` bytes.
+    /// Creates a generator of values of `bytes` bytes.
     ///
     /// # Errors
-    /// If they are too short, or the filling makes no sense.
+    /// If they are too short, or the filling is invalid.
     pub fn new(bytes: usize, filling: Filling) -> Result<Self, String> {
         if bytes < VALUE_BYTES_MIN {
             return Err(format!(
@@ -52,7 +52,7 @@ impl Values {
                 ((bytes * (100 - usize::from(percent)) / 100).max(VALUE_BYTES_MIN), None)
             }
             Filling::Percent(percent) => {
-                return Err(format!("{percent} % of a value cannot be compressed away"));
+                return Err(format!("{percent} % of a value cannot be compressible"));
             }
             Filling::Sawtooth => (bytes, Some((0..bytes + 256).map(|i| i as u8).collect())),
         };
@@ -61,12 +61,12 @@ impl Values {
         Ok(values)
     }
 
-    /// A buffer to [`Values::fill`], again and again.
+    /// Returns a reusable buffer for [`Values::fill`].
     pub fn buffer(&self) -> Vec<u8> {
         vec![FILL; self.bytes]
     }
 
-    /// Makes the value of an item.
+    /// Generates the value of an item.
     #[inline]
     pub fn fill(&self, item: Item, version: u32, value: &mut [u8]) {
         match &self.saw {
@@ -78,10 +78,10 @@ impl Values {
         }
     }
 
-    /// The version of a value that was read for the key `id`, after comparing every byte.
+    /// Returns the version of a value that was read for the key `id`, after comparing every byte.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the difference.
     pub fn check(&mut self, keys: &Keys, id: u64, value: &[u8]) -> Result<u32, String> {
         if value.len() != self.bytes {
             return Err(format!("a value of {} bytes instead of {}", value.len(), self.bytes));
@@ -100,7 +100,7 @@ impl Values {
         if right { Ok(version) } else { Err("a value that was never written for this key".to_owned()) }
     }
 
-    /// The version that a value claims to be.
+    /// Returns the version stored in a value.
     #[inline]
     pub fn version(&self, value: &[u8]) -> u32 {
         match value.first_chunk::<VERSION_BYTES>() {
@@ -109,13 +109,13 @@ impl Values {
         }
     }
 
-    /// Whether a value says which version it is.
+    /// Returns whether values contain their version.
     pub fn has_versions(&self) -> bool {
         self.saw.is_none()
     }
 }
 
-/// Version, then a counter under a multiplicative hash: independent words, so the processor makes several at a time.
+/// The version, then a counter under a multiplicative hash: independent words, so the processor computes several at a time.
 #[inline]
 fn fresh(id: u64, version: u32, out: &mut [u8]) {
     let seed = mix(id ^ u64::from(version).wrapping_mul(GOLDEN));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn right_values_pass_and_every_flipped_bit_fails() {
+    fn correct_values_pass_and_every_flipped_bit_fails() {
         for bytes in [8, 9, 64, 100] {
             for filling in
                 [Filling::Percent(0), Filling::Percent(50), Filling::Percent(100), Filling::Sawtooth]
@@ -190,12 +190,12 @@ mod tests {
             let mut packed = Vec::new();
             lzzzz::lz4::compress_to_vec(&block, &mut packed, 1).unwrap();
             let saved = 100.0 - packed.len() as f64 * 100.0 / block.len() as f64;
-            assert!((saved - f64::from(percent)).abs() < 6.0, "{bytes} bytes: {saved} %, stated {percent} %");
+            assert!((saved - f64::from(percent)).abs() < 6.0, "{bytes} bytes: {saved} %, expected {percent} %");
         }
     }
 
     #[test]
-    fn senseless_values_are_refused() {
+    fn invalid_values_are_rejected() {
         assert!(Values::new(7, Filling::Percent(0)).is_err());
         assert!(Values::new(8, Filling::Percent(101)).is_err());
     }

@@ -1,22 +1,22 @@
-//! What the answers of an engine are held against.
+//! Checks of the answers of an engine.
 //!
-//! Whether there is an answer is checked on every operation; its bytes on one of 64, or on all if the row says so. After
-//! the operations all rows are read in order, and the keys must be exactly those that the model says: a [`Summary`] is
-//! equal only if the sets are, short of a collision of 64-bit sums.
+//! Every operation is checked for whether there is an answer; its bytes are checked for one of 64, or for all if the row requests
+//! it. After the operations all rows are read in order, and the keys must be exactly those of the model: two [`Summary`] are
+//! equal only if the sets are, except for a collision of 64-bit sums.
 
 use crate::keys::Keys;
 use crate::rng::mix;
 use crate::values::Values;
 
-/// One of so many answers is checked byte by byte.
+/// One of this many answers is checked byte by byte.
 pub const SAMPLE: u64 = 64;
 
-/// A set of keys with versions, as far as needed to compare it with another.
+/// A set of keys with versions, reduced to what a comparison needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// How many keys.
+    /// Number of keys.
     pub count: u64,
-    /// Their versions, added up.
+    /// Sum of their versions.
     pub versions: u64,
     sum: u64,
 }
@@ -28,7 +28,7 @@ impl Summary {
         self.add_apart(id, version, version);
     }
 
-    /// Adds a key of which `version` is compared and `counted` only added up.
+    /// Adds a key; `version` is compared and `counted` only added up.
     #[inline]
     pub fn add_apart(&mut self, id: u64, version: u32, counted: u32) {
         self.count += 1;
@@ -43,10 +43,10 @@ impl Summary {
         self.sum = self.sum.wrapping_add(other.sum);
     }
 
-    /// What is wrong if `self` was found where `wanted` should be.
+    /// Compares `self`, which was found, with `wanted`.
     ///
     /// # Errors
-    /// Words about the difference.
+    /// A description of the difference.
     pub fn compare(&self, wanted: &Self) -> Result<(), String> {
         if self.count != wanted.count {
             return Err(format!("{} keys are in the database, it should be {}", self.count, wanted.count));
@@ -74,12 +74,12 @@ pub struct Check {
 }
 
 impl Check {
-    /// Checks one of `every` answers in full; if `lenient`, faults are not kept.
+    /// Creates a check of one of `every` answers in full; if `lenient`, faults are ignored.
     pub fn new(keys: Keys, values: Values, every: u64, lenient: bool) -> Self {
         Self { keys, values, every, left: 1, lenient, fault: None, checked: 0 }
     }
 
-    /// Whether the next answer is one to check in full.
+    /// Returns whether the next answer is to be checked in full.
     #[inline]
     pub fn due(&mut self) -> bool {
         self.left -= 1;
@@ -90,7 +90,7 @@ impl Check {
         false
     }
 
-    /// The answer for the key `id` is `value`; it should be of version `want`, if that is known.
+    /// Checks the answer `value` for the key `id`; it should be of version `want`, if that is known.
     #[inline]
     pub fn value(&mut self, due: bool, id: u64, want: Option<u32>, value: &[u8]) {
         if let Some(want) = want {
@@ -105,7 +105,7 @@ impl Check {
         }
     }
 
-    /// A row of an ordered read: the identity of its key. `after` is the identity of the row before.
+    /// Checks a row of an ordered read and returns the identity of its key. `after` is the identity of the previous row.
     #[inline]
     pub fn row(&mut self, due: bool, after: Option<u64>, key: &[u8], value: &[u8]) -> u64 {
         let Some(id) = self.keys.read(key) else {
@@ -117,7 +117,7 @@ impl Check {
         id
     }
 
-    /// `right`, or there is a fault.
+    /// Records a fault unless `right`.
     #[inline]
     pub fn ensure(&mut self, right: bool, what: impl FnOnce() -> String) {
         if !right {
@@ -132,7 +132,7 @@ impl Check {
         }
     }
 
-    /// Whether all was right so far.
+    /// Returns the result of all checks so far.
     ///
     /// # Errors
     /// The first fault.
@@ -144,7 +144,7 @@ impl Check {
         Ok(())
     }
 
-    /// How many answers were compared byte by byte.
+    /// Returns how many answers were compared byte by byte.
     pub fn checked(&self) -> u64 {
         self.checked
     }
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn summaries_tell_sets_apart() {
+    fn summaries_distinguish_sets() {
         let of = |items: &[(u64, u32)]| {
             let mut s = Summary::default();
             items.iter().for_each(|(id, version)| s.add(*id, *version));
