@@ -166,47 +166,47 @@ pub trait Session {
 /// How a transaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// All its writes are there.
+    /// All its writes are committed.
     Committed,
-    /// Nothing happened, because of what others committed: do it again.
+    /// It conflicted with other commits and had no effect: retry.
     Conflict,
 }
 
-/// One transaction after the other. Between `begin` and the end all calls are part of it.
+/// Consecutive transactions of one session. All calls between `begin` and the end belong to one transaction.
 pub trait Transactions {
-    /// Begins one. The last one has ended.
+    /// Begins a transaction. The previous one must have ended.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Those of the engine.
     fn begin(&mut self, level: Isolation) -> Result<()>;
 
-    /// Shows the value of `key` as the transaction sees it, its own writes first; returns whether there is one.
+    /// Passes the value of `key` as seen by the transaction to `value`, own writes first; returns whether there is one.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Those of the engine.
     fn get(&mut self, key: &[u8], value: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
     /// Sets `key` to `value`.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Those of the engine.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
 
     /// Deletes `key`.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Those of the engine.
     fn delete(&mut self, key: &[u8]) -> Result<()>;
 
-    /// Ends it with the durability of the row: all of it, or nothing.
+    /// Ends the transaction with the durability of the row: commits all of it, or nothing.
     ///
     /// # Errors
-    /// What the engine says, other than that there was a conflict.
+    /// Those of the engine, except a conflict.
     fn commit(&mut self) -> Result<Ended>;
 
-    /// Ends it; nothing happened.
+    /// Ends the transaction without effect.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Those of the engine.
     fn rollback(&mut self) -> Result<()>;
 }

@@ -1,20 +1,20 @@
-//! Levels of isolation, and how often transactions meet: names for settings of a row.
+//! Isolation levels, and contention of transactions: names for settings of a row.
 
 use serde::{Deserialize, Serialize};
 
-/// How far transactions are kept apart, from the weakest to the strongest.
+/// Isolation level, from the weakest to the strongest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Isolation {
-    /// Reads may see what is not committed.
+    /// Reads may see uncommitted data.
     ReadUncommitted,
-    /// Each read sees what is committed.
+    /// Each read sees committed data.
     ReadCommitted,
-    /// The commit is refused if a key that was read has been written since.
+    /// The commit fails if a key that was read has been written since.
     RepeatableRead,
-    /// The commit is refused if a key that it writes has been written since.
+    /// The commit fails if a key that it writes has been written since.
     Snapshot,
-    /// As if transactions ran one after the other.
+    /// As if transactions ran one after another.
     Serializable,
 }
 
@@ -28,7 +28,7 @@ impl Isolation {
         Self::Serializable,
     ];
 
-    /// Its name on command lines and in reports.
+    /// Returns its name on command lines and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::ReadUncommitted => "read-uncommitted",
@@ -39,7 +39,7 @@ impl Isolation {
         }
     }
 
-    /// Its name in names of rows.
+    /// Returns its short name, used in names of rows.
     pub fn short(self) -> &'static str {
         match self {
             Self::ReadUncommitted => "ru",
@@ -50,36 +50,36 @@ impl Isolation {
         }
     }
 
-    /// The level of that name, long or short.
+    /// Returns the level with that name, long or short.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|level| [level.name(), level.short()].contains(&name))
     }
 
-    /// Whether of two transactions that read a key and write it back one is refused.
+    /// Returns whether one of two transactions that read a key and write it back conflicts.
     pub fn keeps_updates(self) -> bool {
         self >= Self::RepeatableRead
     }
 }
 
-/// Whether transactions get in each other's way.
+/// Contention between transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Contention {
-    /// Each thread has keys of its own.
+    /// Each thread has its own keys.
     #[default]
     Low,
     /// All threads share [`HOT`] keys, or as many as a transaction has operations.
     High,
 }
 
-/// Keys that everybody writes, at least.
+/// Minimum number of shared keys.
 pub const HOT: u64 = 100;
 
 impl Contention {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Low, Self::High];
 
-    /// Its name on command lines and in reports.
+    /// Returns its name on command lines and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Low => "low",
@@ -87,7 +87,7 @@ impl Contention {
         }
     }
 
-    /// The one of that name.
+    /// Returns the value with that name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|c| c.name() == name)
     }
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_back() {
+    fn names_are_parsed_back() {
         assert!(Contention::ALL.iter().all(|c| Contention::named(c.name()) == Some(*c)));
         for level in Isolation::ALL {
             assert_eq!([level.name(), level.short()].map(Isolation::named), [Some(level); 2]);

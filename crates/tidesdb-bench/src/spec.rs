@@ -419,7 +419,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_back() {
+    fn names_are_parsed_back() {
         assert!(Workload::ALL.iter().all(|w| Workload::named(w.name()) == Some(*w)));
         assert!(Pattern::ALL.iter().all(|p| Pattern::named(p.name()) == Some(*p)));
         assert!(Durability::ALL.iter().all(|d| Durability::named(d.name()) == Some(*d)));

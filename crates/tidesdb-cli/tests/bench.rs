@@ -79,7 +79,7 @@ fn beyond_memory_runs_inside_a_cgroup_or_reports_that_there_is_none() {
     let args = ["beyond-memory", "--scale", "0.002", "--verify", "--dir", databases.to_str().unwrap()];
     let out = bench(dir.path(), &[&args[..], &["--out", kept.to_str().unwrap()]].concat());
     if out.status.code() == Some(2) {
-        let reasons = ["no cgroup with a memory limit can be made", "in memory (tmpfs)"];
+        let reasons = ["no cgroup with a memory limit can be created", "in memory (tmpfs)"];
         assert!(reasons.iter().any(|reason| text(&out).contains(reason)), "{}", text(&out));
         assert!(!kept.join("results.json").exists(), "nothing was run");
         return;

@@ -1,7 +1,7 @@
-//! Two results side by side: what became slower, and by how much more than chance.
+//! Compares two results: which rows became slower, and whether the change exceeds the noise.
 //!
 //! A row is a regression if its median fell by more than the threshold and the ranges of its repetitions do not overlap,
-//! or if it failed where it did not before.
+//! or if it failed only in the new results.
 
 mod page;
 
@@ -17,18 +17,18 @@ pub use page::html;
 pub struct Change {
     /// The row.
     pub row: String,
-    /// The operation; empty if it failed.
+    /// The operation; empty if the row failed.
     pub operation: String,
     /// The engine.
     pub engine: String,
-    /// Operations a second before and after, with their ranges; none where it is missing.
+    /// Operations per second before and after, with their ranges; `None` if missing.
     pub rates: (Option<Spread>, Option<Spread>),
-    /// What to think of it.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
 impl Change {
-    /// Row, operation and engine.
+    /// Returns row, operation and engine.
     pub fn name(&self) -> String {
         let words = [&self.row, &self.operation, &self.engine];
         let there: Vec<&str> =
@@ -36,7 +36,7 @@ impl Change {
         there.join(" ")
     }
 
-    /// How many times as fast it became.
+    /// Returns how many times as fast it became.
     pub fn ratio(&self) -> Option<f64> {
         match self.rates {
             (Some(old), Some(new)) if old.median > 0.0 && new.median > 0.0 => Some(new.median / old.median),
@@ -45,25 +45,25 @@ impl Change {
     }
 }
 
-/// What to think of a change.
+/// Verdict on a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Within the threshold or the noise.
     Same,
-    /// Faster beyond both.
+    /// Faster by more than the threshold and the noise.
     Better,
-    /// Slower beyond both.
+    /// Slower by more than the threshold and the noise.
     Worse,
-    /// It failed, and did not before.
+    /// Failed only in the new results.
     Broken,
-    /// It failed before, and does not any more.
+    /// Failed only in the old results.
     Repaired,
-    /// It is in one of them only, or failed in both.
+    /// Missing in one of them, or failed in both.
     Incomparable,
 }
 
 impl Verdict {
-    /// The word for it.
+    /// Returns the word for the verdict.
     pub fn word(self) -> &'static str {
         match self {
             Self::Same => "",
@@ -76,7 +76,7 @@ impl Verdict {
     }
 }
 
-/// Compares line by line; `threshold` is a part of the old rate, as 0.05.
+/// Compares line by line; `threshold` is a fraction of the old rate, such as 0.05.
 pub fn compare(old: &Results, new: &Results, threshold: f64) -> Vec<Change> {
     let (old, new) = (lines(old), lines(new));
     let name = |l: &Line| (l.row.clone(), l.engine.clone(), l.operation.clone());
@@ -126,18 +126,18 @@ fn change(old: Option<&Line>, new: Option<&Line>, verdict: Verdict) -> Change {
     }
 }
 
-/// Whether anything became worse.
+/// Returns whether at least one row became worse.
 pub fn is_worse(changes: &[Change]) -> bool {
     changes.iter().any(|c| matches!(c.verdict, Verdict::Worse | Verdict::Broken))
 }
 
-/// The geometric mean of all ratios, and how many there are.
+/// Returns the geometric mean of all ratios, and their number.
 pub fn mean(changes: &[Change]) -> Option<(f64, usize)> {
     let ratios: Vec<f64> = changes.iter().filter_map(Change::ratio).collect();
     geometric_mean(ratios.iter().copied()).map(|mean| (mean, ratios.len()))
 }
 
-/// The comparison as a table, with what changed beyond chance at the end, and the geometric mean of all ratios.
+/// Returns the comparison as a table, with the significant changes and the geometric mean of all ratios at the end.
 pub fn table(changes: &[Change]) -> String {
     let width = changes.iter().map(|c| c.name().chars().count()).max().unwrap_or(0);
     let mut out = format!("{:<width$}  {:>8}  {:>8}  {:>6}\n", "row", "old", "new", "ratio");
@@ -161,7 +161,7 @@ pub fn table(changes: &[Change]) -> String {
     out
 }
 
-/// What changed, the most first, with the ranges that prove it.
+/// Appends the significant changes, the largest first, with their ranges.
 fn section(out: &mut String, title: &str, mut changes: Vec<&Change>) {
     let size = |c: &Change| c.ratio().map_or(f64::INFINITY, |ratio| ratio.ln().abs());
     changes.sort_by(|a, b| size(b).total_cmp(&size(a)));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_beyond_the_noise_is_flagged() {
+    fn only_changes_beyond_the_noise_are_flagged() {
         let old = results(&[
             ("same", &[100, 110]),
             ("slow", &[100, 110]),

@@ -1,4 +1,4 @@
-//! The comparison of two results as a page that needs nothing else.
+//! The comparison of two results as a self-contained page.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use crate::run::Results;
 
 use super::{Change, Verdict, mean};
 
-/// The page.
+/// Returns the page.
 pub fn html(old: &Results, new: &Results, changes: &[Change]) -> String {
     let mut body = format!(
         "<header><div><p class=\"over\">TidesDB benchmark</p><h1>Before and after</h1>\n<p class=\"soft\">{}</p></div>{TOGGLE}</header>\n",

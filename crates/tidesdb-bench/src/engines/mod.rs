@@ -9,7 +9,7 @@ use crate::engine::{Config, Engine, Open, Result};
 pub struct Entry {
     /// Its name.
     pub name: &'static str,
-    /// What it is.
+    /// Description.
     pub about: &'static str,
     /// Opens it.
     pub open: Open,
@@ -20,12 +20,12 @@ pub const ALL: [Entry; 2] = [
     Entry { name: "tidesdb", about: "this engine", open: tidesdb::open },
     Entry {
         name: "null",
-        about: "keeps nothing and answers from the generator: the cost of the benchmark itself",
+        about: "stores nothing and answers from the generator: the cost of the benchmark itself",
         open: null::open,
     },
 ];
 
-/// The engine of that name; what follows a colon is its argument.
+/// Returns the engine with that name; the part after a colon is its argument.
 pub fn named(name: &str) -> Option<&'static Entry> {
     let name = name.split(':').next().unwrap_or_default();
     ALL.iter().find(|entry| entry.name == name)
@@ -34,7 +34,7 @@ pub fn named(name: &str) -> Option<&'static Entry> {
 /// Opens the engine that the configuration names.
 ///
 /// # Errors
-/// If there is none of that name, or what it says.
+/// If there is no engine with that name, or those of the engine.
 pub fn open(config: &Config) -> Result<Box<dyn Engine>> {
     let entry =
         named(&config.engine).ok_or_else(|| format!("no engine {:?} in this build", config.engine))?;

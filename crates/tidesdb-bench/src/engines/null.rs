@@ -1,4 +1,4 @@
-//! An engine that does nothing: it counts, and answers reads from the generator. What remains is the cost of the
+//! An engine that stores nothing: it counts, and answers reads from the generator. The remaining time is the cost of the
 //! benchmark itself.
 
 use crate::engine::{Config, Ended, Engine, Result, Session, Stats, Transactions};
@@ -55,7 +55,7 @@ struct NullSession<'a> {
 }
 
 impl NullSession<'_> {
-    /// The first version of the value of `id`.
+    /// Returns the first version of the value of `id`.
     fn answer(&mut self, id: u64) -> &[u8] {
         let item = Item { id, low: self.null.keys.lows(id)[0] };
         self.null.values.fill(item, 0, &mut self.value);

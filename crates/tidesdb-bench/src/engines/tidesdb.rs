@@ -1,7 +1,7 @@
 //! This engine.
 //!
 //! A batch of one is a plain put or delete. The session's cursor is kept over all seeks and moved to the newest commit by
-//! `refresh`. In every sync mode the engine hands a commit to the system before it returns, so the class `none` runs as
+//! `refresh`. In every sync mode the engine hands a commit to the kernel before it returns, so the class `none` runs as
 //! `os`.
 
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::engine::{Cause, Config, Ended, Engine, Result, Session, Stats, Transa
 use crate::measure::now;
 use crate::spec::{Durability, Isolation};
 
-/// Longer background work after the writes is a failure.
+/// Time limit for background work after the writes.
 const SETTLE: Duration = Duration::from_secs(600);
 const POLL: Duration = Duration::from_millis(2);
 
@@ -30,7 +30,7 @@ pub(super) fn open(config: &Config) -> Result<Box<dyn Engine>> {
     let waiting = spec.memtable * 5 / 2;
     let settings = format!(
         "tidesdb {}: sync {sync:?}, cache {} B, memtable {memtable} B, memtables waiting {waiting} B, compression {:?}, filter {} \
-         bits/key, values in the log from {} B, other settings as they come",
+         bits/key, values in the value log from {} B, other settings default",
         env!("CARGO_PKG_VERSION"),
         spec.cache,
         family.compression,
@@ -194,7 +194,7 @@ impl Session for TidesSession<'_> {
     }
 }
 
-/// A transaction that is used over and over.
+/// A transaction that is reused.
 struct TidesTransactions<'a> {
     db: &'a Db,
     family: &'a Family,

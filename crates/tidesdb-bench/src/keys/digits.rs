@@ -18,14 +18,14 @@ pub(super) fn decimal(n: u64) -> [u8; 16] {
     join(decimal8(n / 100_000_000), decimal8(n % 100_000_000))
 }
 
-/// The number that [`hex`] wrote; nonsense for other text.
+/// Returns the number that [`hex`] wrote; meaningless for other text.
 #[inline]
 pub(super) fn from_hex(text: [u8; 16]) -> u64 {
     let (high, low) = split(text);
     from_hex8(high) << 32 | from_hex8(low)
 }
 
-/// The number that [`decimal`] wrote; nonsense for other text.
+/// Returns the number that [`decimal`] wrote; meaningless for other text.
 #[inline]
 pub(super) fn from_decimal(text: [u8; 16]) -> u64 {
     let (high, low) = split(text);

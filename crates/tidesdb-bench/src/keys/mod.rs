@@ -1,7 +1,7 @@
-//! Keys: a pattern says which indexes come in which order, and how an index looks as a key.
+//! Keys: a pattern determines the order of the indexes, and the key of each index.
 //!
-//! An index becomes an *identity*, a number that is equal for equal keys and ordered as the keys are; the identity is
-//! written as fixed-width digits, so a key that an engine returns can be read back and its value be known. A generator
+//! An index is mapped to an *identity*, a number that is equal for equal keys and ordered as the keys are. The identity is
+//! written as fixed-width digits, so a key that an engine returns can be parsed back and its value is known. A generator
 //! belongs to one thread and shares nothing; a key costs a few nanoseconds.
 
 mod digits;
@@ -18,24 +18,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::rng::{GOLDEN, mix, unmix};
 
-/// Which keys in which order.
+/// Pattern and order of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pattern {
-    /// Ascending decimal numbers; each thread has a range of its own.
+    /// Ascending decimal numbers; each thread has its own range.
     Seq,
-    /// The "random" of the reference: the index with its bytes reversed, in hexadecimal. Steps of 1/256 of all keys.
-    /// Some keys coincide if they are 16 bytes long, because the reference cuts the last digit.
+    /// The "random" of the reference tool: the index with its bytes reversed, in hexadecimal. Steps of 1/256 of all keys.
+    /// Some keys of 16 bytes are equal, because the reference tool cuts the last digit.
     Stride,
-    /// Truly random: every index a distinct hexadecimal number spread over all 64 bits.
+    /// Random: every index is a distinct hexadecimal number, spread over all 64 bits.
     Random,
     /// Decimal numbers drawn by Zipf's law; frequent keys are neighbours.
     Zipfian,
     /// Drawn by Zipf's law; frequent keys are spread as in `Random`.
     Scrambled,
-    /// Drawn evenly, spread as in `Random`.
+    /// Drawn uniformly, spread as in `Random`.
     Uniform,
-    /// Seconds and a counter in hexadecimal, as events arrive: a million a second.
+    /// Seconds and a counter in hexadecimal, like arriving events: a million per second.
     Timestamp,
     /// Descending decimal numbers.
     Reverse,
@@ -54,7 +54,7 @@ impl Pattern {
         Self::Reverse,
     ];
 
-    /// Its name on command lines and in reports.
+    /// Returns its name on command lines and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Seq => "seq",
@@ -68,48 +68,48 @@ impl Pattern {
         }
     }
 
-    /// The pattern of that name.
+    /// Returns the pattern with that name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|p| p.name() == name)
     }
 
-    /// Whether indexes are drawn, so that some come twice and some never.
+    /// Returns whether indexes are drawn, so that some occur twice and some never.
     pub fn is_drawn(self) -> bool {
         matches!(self, Self::Zipfian | Self::Scrambled | Self::Uniform)
     }
 }
 
-/// One key before it is written out.
+/// A key before it is written as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item {
     /// Equal for equal keys, ordered as the keys are.
     pub id: u64,
-    /// Low byte of the index, where the reference's values begin.
+    /// Low byte of the index, where the values of the reference tool begin.
     pub low: u8,
 }
 
-/// Smallest and largest key, in bytes.
+/// Minimum and maximum length of a key in bytes.
 pub const KEY_BYTES: std::ops::RangeInclusive<usize> = 16..=4096;
-/// Indexes are below it: fifteen decimal digits.
+/// Upper bound of indexes: fifteen decimal digits.
 pub const INDEX_MAX: u64 = 1_000_000_000_000_000;
 
 const DIGITS: usize = 16;
 const SECOND: u64 = 1_000_000;
 const EPOCH: u64 = 1_700_000_000;
-/// Keeps small indexes from having small identities.
+/// Prevents small indexes from having small identities.
 const SHIFT: u64 = GOLDEN;
 
-/// How indexes look as keys.
+/// Maps indexes to keys.
 #[derive(Clone, Debug)]
 pub struct Keys {
     pattern: Pattern,
     bytes: usize,
-    /// Indexes are below it; `Reverse` counts down from it.
+    /// Upper bound of indexes; `Reverse` counts down from it.
     span: u64,
 }
 
 impl Keys {
-    /// Keys of `bytes` bytes for indexes below `span`.
+    /// Creates keys of `bytes` bytes for indexes below `span`.
     ///
     /// # Errors
     /// If the size or the span is out of range.
@@ -127,7 +127,7 @@ impl Keys {
         Ok(Self { pattern, bytes, span })
     }
 
-    /// A buffer to [`Keys::write`] into, again and again.
+    /// Returns a reusable buffer for [`Keys::write`].
     pub fn buffer(&self) -> Vec<u8> {
         let mut buffer = vec![b'0'; self.bytes];
         if self.ends_with_nul() {
@@ -136,7 +136,7 @@ impl Keys {
         buffer
     }
 
-    /// The key of an index.
+    /// Returns the key of an index.
     #[inline]
     pub fn item(&self, index: u64) -> Item {
         let id = match self.pattern {
@@ -157,7 +157,7 @@ impl Keys {
         buffer[end - width..end].copy_from_slice(&text[DIGITS - width..]);
     }
 
-    /// The identity of a key, or `None` if this generator does not write such a key.
+    /// Returns the identity of a key, or `None` if this generator does not write such a key.
     #[inline]
     pub fn read(&self, key: &[u8]) -> Option<u64> {
         if key.len() != self.bytes {
@@ -173,7 +173,7 @@ impl Keys {
         (padded && self.text(id).0 == text && (nul == 0 || key[end] == 0)).then_some(id)
     }
 
-    /// The low bytes of the indexes with this identity: two where the reference lets keys coincide.
+    /// Returns the low bytes of the indexes with this identity: two where keys of the reference tool can be equal.
     pub fn lows(&self, id: u64) -> [u8; 2] {
         let index = match self.pattern {
             Pattern::Seq | Pattern::Zipfian => id,
@@ -188,13 +188,13 @@ impl Keys {
         [index as u8; 2]
     }
 
-    /// A smaller index with the same key, if there can be one: where the reference cuts a digit.
+    /// Returns a smaller index with the same key, if there can be one because the reference tool cuts a digit.
     pub(crate) fn twin(&self, index: u64) -> Option<u64> {
         let cut = self.pattern == Pattern::Stride && self.is_cut() && index.swap_bytes() >= 1 << 60;
         cut.then(|| self.stride(index).swap_bytes()).filter(|twin| *twin != index)
     }
 
-    /// The reference prints with a minimum of digits and cuts what is too long.
+    /// The reference tool prints with a minimum number of digits and cuts the rest.
     fn stride(&self, index: u64) -> u64 {
         let reversed = index.swap_bytes();
         if self.is_cut() && reversed >= 1 << 60 { reversed >> 4 } else { reversed }
@@ -212,7 +212,7 @@ impl Keys {
         self.is_decimal() || self.pattern == Pattern::Stride
     }
 
-    /// Digits, and how many of them belong to the key.
+    /// Returns the digits, and how many of them belong to the key.
     #[inline]
     fn text(&self, id: u64) -> ([u8; DIGITS], usize) {
         if self.is_decimal() {

@@ -1,4 +1,4 @@
-//! The order in which one thread meets the indexes.
+//! The order in which one thread uses the indexes.
 
 use std::sync::Arc;
 
@@ -8,58 +8,58 @@ use crate::rng::{GOLDEN, Rng, scale};
 /// An endless sequence of indexes.
 #[derive(Clone, Debug)]
 pub enum Stream {
-    /// `first`, `first + 1`, ... to `end`, and again.
+    /// `first`, `first + 1`, ... to `end`, repeatedly.
     Ascending {
         /// First of the range.
-        first: u64,
+        /// The next index.
         /// The next one.
-        next: u64,
+        /// End of the range, excluded.
         /// End of the range, not part of it.
         end: u64,
     },
-    /// All of `0..n` in steps so wide that neighbours in time are far apart, each once before any comes twice.
+    /// All of `0..n` in wide steps, so that consecutive indexes are far apart; each once before any repeats.
     Sweep {
-        /// The next one.
+        /// The next index.
         next: u64,
-        /// The step, without a common divisor with `n`.
+        /// The step, coprime to `n`.
         step: u64,
-        /// How many there are.
+        /// Number of indexes.
         n: u64,
     },
-    /// Drawn evenly from `0..n`.
+    /// Drawn uniformly from `0..n`.
     Uniform {
-        /// Chance.
+        /// Random numbers.
         rng: Rng,
-        /// How many there are.
+        /// Number of indexes.
         n: u64,
     },
     /// Drawn by Zipf's law: the most frequent is 0.
     Zipf {
-        /// Chance.
+        /// Random numbers.
         rng: Rng,
-        /// The shape, one table for all threads.
+        /// The distribution, one table for all threads.
         zipf: Arc<Zipf>,
     },
-    /// The first `period` of another stream, over and over.
+    /// The first `period` indexes of another stream, repeatedly.
     Again {
-        /// How it begins.
+        /// Its state at the start.
         origin: Box<Self>,
-        /// Where it is.
+        /// Its current state.
         stream: Box<Self>,
-        /// Indexes until it begins anew.
+        /// Indexes until it restarts.
         left: u64,
-        /// Indexes from beginning to beginning.
+        /// Indexes per repetition.
         period: u64,
     },
 }
 
 impl Stream {
-    /// `first..end` in order.
+    /// Returns `first..end` in order.
     pub fn ascending(first: u64, end: u64) -> Self {
         Self::Ascending { first, next: first, end: end.max(first + 1) }
     }
 
-    /// All of `0..n`, beginning where `skip` steps lead.
+    /// Returns all of `0..n`, starting after `skip` steps.
     pub fn sweep(n: u64, skip: u64) -> Self {
         let n = n.max(1);
         let mut step = scale(GOLDEN, n).max(1);
@@ -69,13 +69,13 @@ impl Stream {
         Self::Sweep { next: (u128::from(skip) * u128::from(step) % u128::from(n)) as u64, step: step % n, n }
     }
 
-    /// The first `period` indexes of `self`, over and over.
+    /// Returns the first `period` indexes of `self`, repeatedly.
     pub fn again(self, period: u64) -> Self {
         let stream = Box::new(self);
         Self::Again { origin: stream.clone(), stream, left: period, period: period.max(1) }
     }
 
-    /// The next index.
+    /// Returns the next index.
     #[inline]
     pub fn advance(&mut self) -> u64 {
         match self {

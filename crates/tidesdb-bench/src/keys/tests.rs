@@ -1,4 +1,4 @@
-//! The rules of the patterns: bytes, order, distinctness, reading back, speed of light.
+//! Properties of the patterns: bytes, order, distinctness, parsing, speed.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ fn keys(pattern: Pattern, bytes: usize, span: u64) -> Keys {
     Keys::new(pattern, bytes, span).unwrap()
 }
 
-/// The reference's formatting, written down as it is described: printed with a minimum width, then cut.
+/// The format of the reference tool as documented: printed with a minimum width, then cut.
 fn reference_stride(index: u64, bytes: usize) -> Vec<u8> {
     let mut text = format!("{:0width$x}", index.swap_bytes(), width = bytes - 1).into_bytes();
     text.truncate(bytes - 1);
@@ -25,7 +25,7 @@ fn reference_stride(index: u64, bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn the_references_keys_are_exact() {
+fn keys_of_the_reference_tool_are_exact() {
     for index in (0..70_000).chain([9_999_999, 49_999_999, 200_000_000]) {
         for bytes in [16, 17, 24, 256] {
             assert_eq!(
@@ -51,7 +51,7 @@ fn as_many_stride_keys_are_distinct_as_in_the_reference() {
         let ids: HashSet<u64> = (0..n).map(|i| keys.item(i).id).collect();
         assert_eq!(ids.len(), distinct);
         let twins = (0..n).filter(|i| keys.twin(*i).is_some_and(|t| t < n)).count();
-        assert_eq!(n as usize - twins, distinct, "twins are exactly the keys that come again");
+        assert_eq!(n as usize - twins, distinct, "twins must be exactly the repeated keys");
     }
     let long = keys(Pattern::Stride, 256, 100_000);
     assert_eq!((0..100_000).map(|i| long.item(i).id).collect::<HashSet<_>>().len(), 100_000);
@@ -84,7 +84,7 @@ fn keys_sort_as_their_identities_and_read_back() {
 }
 
 #[test]
-fn foreign_keys_are_not_read() {
+fn foreign_keys_are_not_parsed() {
     let keys = keys(Pattern::Seq, 20, 1000);
     let good = key(&keys, 77);
     for at in 0..good.len() {
@@ -123,7 +123,7 @@ fn lows_are_those_of_the_index() {
 }
 
 #[test]
-fn streams_meet_what_they_promise() {
+fn streams_yield_the_promised_indexes() {
     for n in [1, 2, 10, 1000, 4096] {
         let mut sweep = Stream::sweep(n, 5);
         let met: HashSet<u64> = (0..n).map(|_| sweep.advance()).collect();
@@ -140,7 +140,7 @@ fn streams_meet_what_they_promise() {
 }
 
 #[test]
-fn impossible_sizes_are_refused() {
+fn impossible_sizes_are_rejected() {
     assert!(Keys::new(Pattern::Seq, 15, 10).is_err());
     assert!(Keys::new(Pattern::Seq, 16, INDEX_MAX + 1).is_err());
 }

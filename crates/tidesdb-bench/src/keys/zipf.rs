@@ -1,15 +1,15 @@
-//! Zipfian ranks, exactly distributed, in a few nanoseconds.
+//! Zipfian ranks with the exact distribution, in a few nanoseconds.
 //!
-//! The ranks 1..=n are cut into cells: the first ones hold one rank each, the others grow geometrically. An alias table
-//! picks a cell by the weight `ranks in it x weight of its first rank`; a rank in the cell is drawn evenly and accepted
-//! with the probability `its weight / weight of the first`, else all is drawn anew. Cells are so narrow that nearly
+//! The ranks 1..=n are divided into cells: the first ones hold one rank each, the others grow geometrically. An alias table
+//! picks a cell by the weight `ranks in it x weight of its first rank`. A rank in the cell is drawn uniformly and accepted
+//! with the probability `its weight / weight of the first`; otherwise the draw is repeated. Cells are so narrow that nearly
 //! every draw is accepted without computing the power.
 
 use crate::rng::Rng;
 
 /// Cells of one rank.
 const SINGLE: u64 = 512;
-/// Further cells grow by this part of their first rank.
+/// Further cells grow by the first rank divided by this number.
 const GROWTH: u64 = 32;
 
 /// Draws ranks 1..=n with probability proportional to `(rank + offset) ^ -theta`.
@@ -24,15 +24,15 @@ pub struct Zipf {
 struct Cell {
     first: u64,
     ranks: u64,
-    /// Below it (of 2^64) a draw is accepted unseen.
+    /// Threshold (of 2^64) below which a draw is accepted without a check.
     sure: u64,
-    /// Below it (of 2^64) this cell is taken, else `alias`.
+    /// Threshold (of 2^64) below which this cell is taken, otherwise `alias`.
     keep: u64,
     alias: u32,
 }
 
 impl Zipf {
-    /// Ranks up to `n`, at least 1.
+    /// Creates the distribution of ranks up to `n`, at least 1.
     pub fn new(n: u64, theta: f64, offset: f64) -> Self {
         let mut zipf = Self { cells: Vec::new(), theta, offset };
         let mut first = 1;
@@ -68,7 +68,7 @@ impl Zipf {
         }
     }
 
-    /// A rank.
+    /// Returns a rank.
     #[inline]
     pub fn draw(&self, rng: &mut Rng) -> u64 {
         loop {
@@ -76,7 +76,7 @@ impl Zipf {
             let own = (slot >> 64) as usize;
             let other = self.cells[own].alias as usize;
             let cell = &self.cells[if slot as u64 <= self.cells[own].keep { own } else { other }];
-            // The whole part of the product is the rank, the rest decides: no branch that chance makes unpredictable.
+            // The integer part of the product is the rank, the rest decides: no unpredictable branch.
             let place = u128::from(rng.bits()) * u128::from(cell.ranks);
             let (rank, luck) = (cell.first + (place >> 64) as u64, place as u64);
             if luck <= cell.sure || luck < fraction(self.weight(rank) / self.weight(cell.first)) {
@@ -86,7 +86,7 @@ impl Zipf {
     }
 }
 
-/// A number from 0 to 1 as a part of 2^64.
+/// Returns a number from 0 to 1 as a fraction of 2^64.
 fn fraction(part: f64) -> u64 {
     (part * 2f64.powi(64)) as u64
 }
@@ -95,7 +95,7 @@ fn fraction(part: f64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Counts of `draws` ranks, and the expected ones.
+    /// Returns the counts of `draws` ranks, and the expected counts.
     fn compare(n: u64, theta: f64, offset: f64) -> (Vec<u64>, Vec<f64>) {
         let (zipf, mut rng) = (Zipf::new(n, theta, offset), Rng::new(11, 0));
         let draws = 2_000_000;
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shape_is_right_at_the_head_and_in_the_tail() {
+    fn the_distribution_is_correct_at_the_head_and_in_the_tail() {
         for (n, theta, offset) in [(100_000, 0.99, 0.0), (20_000, 0.5, 0.0), (100_000, 1.3, 0.99)] {
             let (counts, expected) = compare(n, theta, offset);
             assert_eq!(counts[0], 0);

@@ -1,25 +1,25 @@
-//! Data that is larger than memory: one database of twice the memory limit, each stage in a process of its own inside the
-//! limit, on files that are out of the page cache.
+//! Data that is larger than memory: one database of twice the memory limit. Each stage is a separate process within the
+//! limit, on files that are not in the page cache.
 //!
-//! Gets and scans begin cold: the process is new, and what the stage before left in the page cache was dropped. Background work
+//! Gets and scans begin cold: the process is new, and the page cache of the previous stage was dropped. Background work
 //! of a stage is done before the next one.
 
 use crate::keys::Pattern::{Random, Uniform};
 use crate::spec::Spec;
 use crate::spec::Workload::{self, Iterate, MultiGet, Overwrite, Read, ReadWhileWriting, Write};
 
-/// Its name.
+/// Name of the suite.
 pub const NAME: &str = "beyond-memory";
 
 /// Puts of all keys.
 pub const LOAD: &str = "beyond_load";
 /// A newer version of all keys.
 pub const OVERWRITE: &str = "beyond_overwrite";
-/// Gets of any key.
+/// Gets of uniformly drawn keys.
 pub const GET: &str = "beyond_get";
 /// Gets of 32 keys at once.
 pub const MULTIGET: &str = "beyond_multiget_32";
-/// All rows in order.
+/// A full scan in order.
 pub const SCAN: &str = "beyond_scan";
 /// Gets while another thread overwrites at a fixed rate.
 pub const GET_WHILE_WRITING: &str = "beyond_get_while_writing";
@@ -27,7 +27,7 @@ pub const GET_WHILE_WRITING: &str = "beyond_get_while_writing";
 const MEMORY: u64 = 1 << 30;
 const KEYS: u64 = 10_000_000;
 const SECONDS: f64 = 30.0;
-/// Puts a second beside gets: below what any engine can do, so that all do the same work.
+/// Puts per second of the concurrent writer: below the limit of every engine, so that all do the same work.
 const BESIDE: f64 = 30_000.0;
 
 pub(super) fn rows() -> Vec<Spec> {
@@ -47,7 +47,7 @@ pub(super) fn rows() -> Vec<Spec> {
         ..Spec::default()
     };
     let row = |name: &str, workload: Workload| Spec { name: name.to_owned(), workload, ..base.clone() };
-    // After the overwrite all values are of version 1.
+    // After the overwrite all values have version 1.
     let after = |name, workload| Spec { version: 1, ..row(name, workload) };
     let timed = |name, workload| Spec { seconds: SECONDS, ..after(name, workload) };
     vec![

@@ -12,23 +12,23 @@ use crate::spec::{Blend, Durability, Spec, Workload};
 pub struct Suite {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it is for.
+    /// Description.
     pub about: &'static str,
-    /// How often each row runs if nothing else is said.
+    /// Default number of repetitions of each row.
     pub repeat: usize,
     /// What the option `--scale` multiplies.
     scales: Scales,
     rows: fn() -> Vec<Spec>,
 }
 
-/// What the scale multiplies.
+/// Quantities that the scale multiplies.
 #[derive(Clone, Copy)]
 enum Scales {
     /// Numbers of operations and keys.
     Operations,
     /// The size of values.
     Values,
-    /// The memory limit: keys, operations, cache and memtable with it, and times by its square root.
+    /// The memory limit: keys, operations, cache and memtable in proportion, and times by its square root.
     Memory,
 }
 
@@ -50,28 +50,28 @@ pub const ALL: [Suite; 8] = [
     },
     Suite {
         name: "standard",
-        about: "the 25 tests of the reference; use --scale to fit the machine",
+        about: "the 25 tests of the reference tool; use --scale to fit the machine",
         repeat: 1,
         scales: Scales::Operations,
         rows: reference::standard,
     },
     Suite {
         name: "old",
-        about: "the first twelve of them, 64 MiB cache",
+        about: "the first twelve tests of the reference tool, 64 MiB cache",
         repeat: 1,
         scales: Scales::Operations,
         rows: reference::old,
     },
     Suite {
         name: "synced",
-        about: "the reference's tests with durable commits",
+        about: "the tests of the reference tool with durable commits",
         repeat: 1,
         scales: Scales::Operations,
         rows: reference::synced,
     },
     Suite {
         name: "1gb",
-        about: "ten values of 1 GiB, as the reference; --scale multiplies the size of the values",
+        about: "ten values of 1 GiB, as in the reference tool; --scale multiplies the size of the values",
         repeat: 1,
         scales: Scales::Values,
         rows: large::gigabyte,
@@ -92,24 +92,24 @@ pub const ALL: [Suite; 8] = [
     },
 ];
 
-/// The suite of that name.
+/// Returns the suite with that name.
 pub fn named(name: &str) -> Option<&'static Suite> {
     ALL.iter().find(|suite| suite.name == name)
 }
 
-/// Rows keep at least so many operations per thread, however small the scale.
+/// Minimum number of operations per thread, for every scale.
 const LEAST: u64 = 100;
-/// The same for transactions.
+/// Minimum number of transactions per thread.
 const LEAST_TRANSACTIONS: u64 = 5;
-/// Sizes that are scaled keep at least so many bytes.
+/// Minimum of scaled sizes in bytes.
 const LEAST_BYTES: u64 = 1 << 16;
-/// Caches and memtables that are scaled keep at least so many bytes.
+/// Minimum of scaled caches and memtables in bytes.
 const LEAST_BUFFER: u64 = 1 << 20;
-/// A memory limit keeps at least so many bytes: the benchmark itself needs some.
+/// Minimum memory limit in bytes: the benchmark itself needs memory.
 const LEAST_MEMORY: u64 = 64 << 20;
 
 impl Suite {
-    /// Its rows, with what the suite scales multiplied by `scale`.
+    /// Returns its rows, with the scaled quantities multiplied by `scale`.
     pub fn rows(&self, scale: f64) -> Vec<Spec> {
         let times = |n: u64| (n as f64 * scale) as u64;
         let shrink = |n: u64, threads: u64| times(n).max(LEAST * threads) / threads * threads;
@@ -127,7 +127,7 @@ impl Suite {
             }
             let threads = row.threads as u64;
             row.ops = match row.workload {
-                // Each of them has many operations itself.
+                // Each of them consists of many operations.
                 Workload::Transaction => times(row.ops).max(LEAST_TRANSACTIONS * threads) / threads * threads,
                 _ => shrink(row.ops, threads),
             };
@@ -197,7 +197,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn every_row_can_run_and_has_a_name_of_its_own() {
+    fn every_row_can_run_and_has_a_unique_name() {
         for suite in &ALL {
             for scale in [1.0, 0.001] {
                 let rows = suite.rows(scale);

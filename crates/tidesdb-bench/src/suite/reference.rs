@@ -1,6 +1,6 @@
-//! The suites of the reference tool, test by test: names, sizes and settings are its own, so that figures can be laid
-//! side by side. Its "random" is our `stride`, its values are the sawtooth, its databases are not settled before reads.
-//! Our keys of the zipfian tests follow the same law, not the same sequence.
+//! The suites of the reference tool, test by test, with its names, sizes and settings, so that figures can be
+//! compared. Its "random" is our `stride`, its values are the sawtooth, its databases are not settled before reads.
+//! Our keys of the zipfian tests follow the same distribution, not the same sequence.
 
 use crate::keys::Pattern::{self, Seq, Stride, Zipfian};
 use crate::spec::Workload::{self, Delete, Mixed, Range, Read, Seek, Write};
@@ -10,7 +10,7 @@ use crate::values::Filling;
 const M: u64 = 1_000_000;
 const K: u64 = 1000;
 
-/// What all rows of the reference have in common.
+/// Settings shared by all rows of the reference tool.
 fn reference(cache: u64) -> Spec {
     Spec {
         filling: Filling::Sawtooth,
@@ -24,10 +24,10 @@ fn reference(cache: u64) -> Spec {
     }
 }
 
-/// A row of the reference: its name, workload, pattern, operations, threads.
+/// A row of the reference tool: name, workload, pattern, operations, threads.
 type Row = (&'static str, Workload, Pattern, u64, usize);
 
-/// A row with what is special about it.
+/// Returns a row with its special settings.
 fn special(
     base: &Spec,
     (name, workload, pattern, ops, threads): Row,
@@ -57,7 +57,7 @@ fn sizes(base: &Spec, rows: &[(Row, usize, usize)]) -> Vec<Spec> {
     rows.iter().map(row).collect()
 }
 
-/// Tests 1 to 12.
+/// Returns tests 1 to 12.
 pub(super) fn old() -> Vec<Spec> {
     let base = reference(64 << 20);
     [
@@ -113,14 +113,14 @@ pub(super) fn old() -> Vec<Spec> {
     .concat()
 }
 
-/// Tests 1 to 12 with a cache of 64 MiB, 13 to 25 with 6 GB.
+/// Returns tests 1 to 12 with a cache of 64 MiB, 13 to 25 with 6 GB.
 pub(super) fn standard() -> Vec<Spec> {
     let base = reference(6 << 30);
     let durable = Spec { durability: Durability::Device, ..base.clone() };
     [old(), large(&base), durable_writes(&durable)].concat()
 }
 
-/// Tests 13 to 24.
+/// Returns tests 13 to 24.
 fn large(base: &Spec) -> Vec<Spec> {
     [
         plain(
@@ -172,7 +172,7 @@ fn large(base: &Spec) -> Vec<Spec> {
     .concat()
 }
 
-/// Test 25.
+/// Returns test 25.
 fn durable_writes(base: &Spec) -> Vec<Spec> {
     plain(
         base,

@@ -1,13 +1,13 @@
-//! Transactions of three sizes at every level: without conflicts, and with. Then the same puts in plain batches and in
-//! transactions of the level that is never refused.
+//! Transactions of three sizes at every level, with and without conflicts. Then the same puts in plain batches and in
+//! transactions of a level without conflicts.
 
 use crate::spec::{Contention, Isolation, Spec, Workload};
 
-/// Operations of a transaction, and how many of those a row has.
+/// Operations per transaction, and transactions per row.
 const SIZES: [(u64, u64); 3] = [(1, 100_000), (10, 20_000), (1000, 240)];
-/// With conflicts a row has fewer by this factor: some engines refuse nearly every attempt.
+/// Rows with conflicts have fewer transactions by this factor: some engines abort nearly every attempt.
 const CROWDED: u64 = 5;
-/// Keys that are there.
+/// Number of existing keys.
 const KEYS: u64 = 100_000;
 
 pub(super) fn all() -> Vec<Spec> {

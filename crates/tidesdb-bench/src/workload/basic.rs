@@ -1,4 +1,4 @@
-//! Puts, gets, deletes, seeks, ranges, and reading everything in order.
+//! Puts, gets, deletes, seeks, ranges, and full scans in order.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -34,7 +34,7 @@ impl Bench<'_> {
         Ok(measured)
     }
 
-    /// Puts in batches; each thread returns how many.
+    /// Puts in batches; each thread returns its number of puts.
     pub(super) fn puts(
         &self,
         engine: &dyn Engine,
@@ -91,7 +91,7 @@ impl Bench<'_> {
             }
             Ok(lane.done)
         })?;
-        // Stages before may have overwritten keys.
+        // Earlier stages may have overwritten keys.
         Ok(Measured { versions: !self.spec.is_stage(), ..Measured::of(done, Model::Deleted) })
     }
 
@@ -103,7 +103,7 @@ impl Bench<'_> {
                 let mut right = false;
                 let valid = session.seek(&lane.key, &mut |key| right = *key == lane.key[..])?;
                 lane.check
-                    .ensure(valid && right, || "a seek to a key that is there ended elsewhere".to_owned());
+                    .ensure(valid && right, || "a seek to an existing key ended at another key".to_owned());
                 lane.lap(0, 1)?;
             }
             Ok(())
@@ -140,10 +140,10 @@ impl Bench<'_> {
         Ok(Measured::of(done, |_| Model::Filled))
     }
 
-    /// Reads all rows on one thread; returns what is there, and how many values were compared.
+    /// Reads all rows with one thread; returns the keys found, and how many values were compared.
     ///
     /// # Errors
-    /// A failed read, keys out of order, keys or values that nobody wrote.
+    /// A failed read, keys out of order, keys or values that were never written.
     pub fn iterate(&self, engine: &dyn Engine, versions: bool) -> Result<(Phase, Summary, u64)> {
         let stop = AtomicBool::new(false);
         let mut lane = self.lane(0, 0, Limit::Count(1), &stop);

@@ -1,7 +1,7 @@
-//! Workloads for data that is larger than memory: overwriting every key, gets of many keys at once, gets while another thread
+//! Workloads for more data than memory: overwriting every key, gets of many keys at once, gets while another thread
 //! writes.
 //!
-//! All keys have the same version when such a row begins, so that a read knows the newest one without a table of them in
+//! All keys have the same version at the start of such a row, so that a reader knows the newest version without a table in
 //! memory.
 
 use super::lane::{Lane, Limit};
@@ -12,16 +12,16 @@ use crate::rng::Rng;
 
 const GET: usize = 0;
 const PUT: usize = 1;
-/// Keeps draws of readers apart from those of others with the same seed.
+/// Makes the random numbers of readers independent of others with the same seed.
 const READERS: u64 = 1 << 32;
 
 impl Bench<'_> {
-    /// The part of a sweep over all keys that belongs to `thread`.
+    /// Returns the part of a sweep over all keys that belongs to `thread`.
     pub(super) fn sweeping(&self, thread: u64) -> Stream {
         Stream::sweep(self.spec.population(), thread * self.spec.share())
     }
 
-    /// Any key, evenly.
+    /// Returns uniformly drawn keys.
     fn drawing(&self, thread: u64) -> Stream {
         let rng = Rng::new(self.spec.seed, READERS + thread);
         Stream::Uniform { rng, n: self.spec.population() }
@@ -88,7 +88,7 @@ impl Bench<'_> {
         }))
     }
 
-    /// The writer beside readers: sweeps over all keys, each with a newer version. Returns the number of puts.
+    /// The concurrent writer: sweeps over all keys, each with a newer version. Returns the number of puts.
     fn write_on(&self, lane: &mut Lane<'_>, session: &mut dyn Session) -> Result<u64> {
         let (mut stream, keys) = (self.sweeping(0), self.spec.population());
         while lane.more() {
@@ -103,13 +103,13 @@ impl Bench<'_> {
         Ok(lane.done)
     }
 
-    /// A get whose answer has the version that all keys had, or a newer one.
+    /// Gets a key; the answer must have the initial version of all keys, or a newer one.
     fn get_any_from(&self, lane: &mut Lane<'_>, session: &mut dyn Session, index: u64) -> Result<()> {
         let item = lane.aim(index);
         let (due, check, values) = (lane.check.due(), &mut lane.check, lane.values);
         let found = session.get(&lane.key, &mut |value| {
             let version = values.version(value);
-            check.ensure(version >= self.spec.version, || format!("version {version} of a value came back"));
+            check.ensure(version >= self.spec.version, || format!("an old version {version} of a value was returned"));
             check.value(due, item.id, None, value);
         })?;
         check.ensure(found, || "a key that was written is missing".to_owned());

@@ -1,5 +1,5 @@
 //! Blends: all threads read, update, insert and scan at the same time, as in YCSB. Threads overwrite each other's keys,
-//! so any whole value of the right key is a right answer; what was inserted must be found.
+//! so any complete value of the right key is a correct answer; inserted keys must be found.
 
 use super::lane::{Lane, Limit};
 use super::{Bench, Measured, Model};
@@ -9,11 +9,11 @@ use crate::rng::Rng;
 
 const KINDS: [&str; 5] = ["GET", "UPDATE", "INSERT", "SCAN", "MODIFY"];
 
-/// How one thread chooses.
+/// Random choices of one thread.
 struct Choice<'a> {
     bench: &'a Bench<'a>,
     rng: Rng,
-    /// Keys that were there at the start.
+    /// Keys that existed at the start.
     loaded: u64,
     thread: u64,
     /// Keys that this thread inserted.
@@ -97,7 +97,7 @@ impl Choice<'_> {
         Ok(())
     }
 
-    /// The index of a key that is there.
+    /// Returns the index of an existing key.
     fn pick(&mut self) -> u64 {
         let zipf = self.bench.zipf.as_deref();
         let popular = matches!(self.bench.spec.pattern, Pattern::Zipfian | Pattern::Scrambled);
@@ -111,7 +111,7 @@ impl Choice<'_> {
         }
     }
 
-    /// The index so many insertions ago, as this thread sees them.
+    /// Returns the index that was inserted `age` insertions ago, as seen by this thread.
     fn back(&self, age: u64) -> u64 {
         match self.inserted.checked_sub(age + 1) {
             Some(n) => self.own(n),
@@ -119,7 +119,7 @@ impl Choice<'_> {
         }
     }
 
-    /// The index of this thread's `n`th new key.
+    /// Returns the index of this thread's `n`th new key.
     fn own(&self, n: u64) -> u64 {
         self.bench.inserted(self.thread, n)
     }

@@ -1,4 +1,4 @@
-//! Churn: keys are overwritten, deleted, written again and read. Each thread has keys of its own, so the model knows the
+//! Churn: keys are overwritten, deleted, written again and read. Each thread has its own keys, so the model knows the
 //! newest version of every key and compares every read with it.
 
 use super::lane::{Lane, Limit};
@@ -9,7 +9,7 @@ use crate::verify::Summary;
 
 const WRITE: usize = 0;
 const READ: usize = 1;
-/// Most reads between two commits.
+/// Maximum number of reads between two commits.
 const READS: u64 = 64;
 
 /// The newest version of each key of a thread, plus one; 0 if it was deleted.
@@ -51,7 +51,7 @@ impl Bench<'_> {
 }
 
 impl Newest {
-    /// Deletes the key at `at` if `delete` and it is there, else writes its next version.
+    /// Deletes the key at `at` if `delete` is set and the key exists; otherwise writes its next version.
     fn change(
         &mut self,
         lane: &mut Lane<'_>,

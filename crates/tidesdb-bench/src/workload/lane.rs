@@ -1,4 +1,4 @@
-//! Threads that begin together, and what one of them carries.
+//! Threads that start together, and the state of each.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,12 +13,12 @@ use crate::timeline::Board;
 use crate::values::Values;
 use crate::verify::{Check, SAMPLE};
 
-/// When a thread is done.
+/// End condition of a thread.
 #[derive(Clone, Copy, Debug)]
 pub enum Limit {
-    /// After so many operations.
+    /// After a number of operations.
     Count(u64),
-    /// After this time.
+    /// After a time.
     Time(Duration),
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Lane<'a> {
 }
 
 impl Lane<'_> {
-    /// Whether there is more to do.
+    /// Returns whether there are more operations to do.
     #[inline]
     pub(super) fn more(&self) -> bool {
         let more = match self.limit {
@@ -50,7 +50,7 @@ impl Lane<'_> {
         more && !self.stop.load(Ordering::Relaxed)
     }
 
-    /// The size of the next batch.
+    /// Returns the size of the next batch.
     pub(super) fn batch(&self, batch: u64) -> u64 {
         match self.limit {
             Limit::Count(count) => batch.min(count - self.done),
@@ -74,7 +74,7 @@ impl Lane<'_> {
         session.put(&self.key, &self.value)
     }
 
-    /// Gets the value of `index`; `want` is its version, if known. Returns whether there is one.
+    /// Gets the value of `index`; `want` is its version, if known. Returns whether the key exists.
     #[inline]
     pub(super) fn get(&mut self, session: &mut dyn Session, index: u64, want: Option<u32>) -> Result<bool> {
         let item = self.aim(index);
@@ -83,7 +83,7 @@ impl Lane<'_> {
         session.get(&self.key, &mut |value| check.value(due, item.id, want, value))
     }
 
-    /// `ops` operations of a kind are done, and their answers were right.
+    /// Records that `ops` operations of a kind are done, and that their answers were correct.
     #[inline]
     pub(super) fn lap(&mut self, kind: usize, ops: u64) -> Result<()> {
         let latency = self.meter.lap(kind);
@@ -96,7 +96,7 @@ impl Lane<'_> {
     }
 }
 
-/// What all threads measured, and what each of them returned.
+/// Measurements of all threads, and the result of each.
 pub(super) struct Gathered<T> {
     pub(super) phases: Vec<Phase>,
     pub(super) lanes: Vec<T>,
@@ -105,7 +105,7 @@ pub(super) struct Gathered<T> {
     pub(super) processor: f64,
 }
 
-/// What one thread brings back.
+/// Results of one thread.
 struct Brought<T> {
     result: T,
     checked: u64,
@@ -116,7 +116,7 @@ struct Brought<T> {
 }
 
 impl Bench<'_> {
-    /// Runs `body` on every thread. `kinds` names the operations it laps. The first failure stops all.
+    /// Runs `body` on every thread. `kinds` names the operations that it records. The first failure stops all threads.
     pub(super) fn parallel<T: Send>(
         &self,
         engine: &dyn Engine,
@@ -127,7 +127,7 @@ impl Bench<'_> {
         self.parallel_on(self.spec.threads, engine, (kinds, limit), body)
     }
 
-    /// The same on so many threads.
+    /// The same on `threads` threads.
     pub(super) fn parallel_on<T: Send>(
         &self,
         threads: usize,
@@ -162,7 +162,7 @@ impl Bench<'_> {
         gather(kinds, brought, processor)
     }
 
-    /// What a thread carries.
+    /// Creates the state of a thread.
     pub(super) fn lane<'a>(
         &'a self,
         thread: u64,
@@ -171,7 +171,7 @@ impl Bench<'_> {
         stop: &'a AtomicBool,
     ) -> Lane<'a> {
         let writer = self.spec.crew() > self.spec.threads;
-        // Beside readers, the rate is that of the writer alone.
+        // With concurrent readers, the rate is that of the writer alone.
         let paced = if writer { 1 } else { self.spec.threads };
         let pace = (self.spec.rate > 0.0 && (!writer || thread == self.spec.threads as u64)).then(|| {
             let commits = self.spec.rate / paced as f64 / self.spec.batch as f64;
@@ -193,7 +193,7 @@ impl Bench<'_> {
         }
     }
 
-    /// The checks of a thread.
+    /// Creates the checks of a thread.
     pub(super) fn check(&self) -> Check {
         let every = if self.spec.verify { 1 } else { SAMPLE };
         Check::new(self.keys.clone(), self.values.clone(), every, self.lenient)

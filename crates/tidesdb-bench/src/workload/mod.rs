@@ -1,8 +1,8 @@
-//! The workloads: what each thread does, and what must be in the database afterwards.
+//! The workloads: the operations of each thread, and the expected contents of the database afterwards.
 //!
-//! A [`Bench`] knows the row and the model. Every phase runs on all threads at once (the module `lane`); its timed part holds the
-//! operations, the making of their keys and values, and the checks of the answers, nothing else. What a model cannot
-//! follow while the clock runs it replays afterwards: generators are deterministic.
+//! A [`Bench`] knows the row and the model. Every phase runs on all threads at once (the module `lane`). Its timed part contains only
+//! the operations, the generation of their keys and values, and the checks of the answers. Models that cannot be
+//! updated during the measurement are computed afterwards: generators are deterministic.
 
 mod lane;
 mod model;
@@ -36,12 +36,12 @@ pub use model::Model;
 use model::Order;
 pub use transaction::Transacted;
 
-/// One kind of operation, measured.
+/// Measurements of one kind of operation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
     /// PUT, GET, DELETE, SEEK, RANGE, ITER, ...
     pub operation: String,
-    /// How many were done; rows for ITER, commits count by their operations.
+    /// Number of operations; rows for ITER, commits count by their operations.
     pub ops: u64,
     /// From the first start to the last end, in seconds.
     pub seconds: f64,
@@ -50,26 +50,26 @@ pub struct Phase {
 }
 
 impl Phase {
-    /// Operations a second.
+    /// Returns the operations per second.
     pub fn rate(&self) -> f64 {
         if self.seconds > 0.0 { self.ops as f64 / self.seconds } else { 0.0 }
     }
 }
 
-/// What a workload measured, and what the database must hold now.
+/// Measurements of a workload, and the expected contents of the database.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// The kinds of operations.
     pub phases: Vec<Phase>,
-    /// What must be there.
+    /// Expected contents.
     pub model: Model,
-    /// Processor seconds of all threads, those of the engine included, while operations ran.
+    /// Processor seconds of all threads, including those of the engine, while operations ran.
     pub processor: f64,
-    /// Whether that includes the versions; not if threads overwrite each other's keys.
+    /// True if the model includes versions; false if threads overwrite each other's keys.
     pub versions: bool,
     /// Answers that were compared byte by byte.
     pub checked: u64,
-    /// How transactions ended, if there were any that could be refused.
+    /// Results of transactions, if there were any that could conflict.
     pub transacted: Option<Transacted>,
 }
 
@@ -81,7 +81,7 @@ impl Default for Measured {
 }
 
 impl Measured {
-    /// Of one phase.
+    /// Creates the measurements of one phase.
     fn of<T>(done: Gathered<T>, model: impl FnOnce(Vec<T>) -> Model) -> Self {
         let Gathered { phases, lanes, checked, processor } = done;
         Self { phases, model: model(lanes), processor, checked, ..Self::default() }
@@ -100,7 +100,7 @@ pub struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// Prepares a row for an engine that keeps its data, or not.
+    /// Prepares a row for an engine; `keeps_data` is false if it stores nothing.
     ///
     /// # Errors
     /// If the row cannot be run.
@@ -124,7 +124,7 @@ impl<'a> Bench<'a> {
         Ok(bench)
     }
 
-    /// Counts operations on a board while they run. It has a place for each thread of the row's crew.
+    /// Counts operations on a board while they run. The board has a cell for each thread of the row.
     pub fn on_board(mut self, board: Arc<Board>) -> Self {
         self.board = Some(board);
         self
@@ -133,7 +133,7 @@ impl<'a> Bench<'a> {
     /// Fills the database for a workload that needs data; not measured.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Those of the engine.
     pub fn populate(&self, engine: &dyn Engine) -> Result<()> {
         self.puts(engine, Limit::Count(self.spec.share()), |thread| self.filling(thread)).map(drop)
     }
@@ -162,10 +162,10 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Whether what was `found` in the database is what the operations left there.
+    /// Checks that the keys `found` in the database are those that the operations left there.
     ///
     /// # Errors
-    /// What is wrong.
+    /// A description of the difference.
     pub fn verify(&self, measured: &Measured, found: &Summary) -> Result<()> {
         let wanted = self.expected(&measured.model);
         match &measured.model {
@@ -182,7 +182,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// The indexes that `thread` writes.
+    /// Returns the indexes that `thread` writes.
     fn writing(&self, thread: u64) -> Stream {
         let n = self.spec.population();
         match (self.spec.pattern, &self.zipf) {
@@ -194,18 +194,18 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// The indexes that `thread` writes to fill the database.
+    /// Returns the indexes that `thread` writes to fill the database.
     fn filling(&self, thread: u64) -> Stream {
         if self.is_filled_by_drawing() { self.writing(thread) } else { self.slice(thread, self.spec.share()) }
     }
 
-    /// As the reference does for its zipfian reads; otherwise all keys are there, popular or not.
+    /// Returns whether only drawn keys are filled, like the reference tool for its zipfian reads; otherwise all keys are.
     fn is_filled_by_drawing(&self) -> bool {
         let drawn = !self.spec.workload.needs_data() && self.spec.pattern.is_drawn();
         drawn || (self.spec.pattern == Pattern::Zipfian && !self.spec.overwrites())
     }
 
-    /// The indexes that `thread` reads, all of them written; `written` of its own share if that is not all.
+    /// Returns the indexes that `thread` reads, all of them written; `written` of its own share if that is not all.
     fn reading(&self, thread: u64, written: Option<u64>) -> Stream {
         let share = self.spec.share();
         match (self.spec.pattern, written) {

@@ -1,33 +1,33 @@
-//! What must be in the database, computed from the row alone after the clock has stopped.
+//! The expected contents of the database, computed from the row alone after the measurement.
 
 use super::Bench;
 use super::transaction::Counted;
 use crate::keys::{Pattern, Stream};
 use crate::verify::Summary;
 
-/// What must be in the database, to be worked out when the clock has stopped.
+/// Expected contents of the database, in a form that is expanded after the measurement.
 #[derive(Clone, Debug)]
 pub enum Model {
-    /// What it was filled with.
+    /// The filled keys.
     Filled,
-    /// What the threads wrote with so many puts each.
+    /// The keys written with this number of puts per thread.
     Written(Vec<u64>),
-    /// What it was filled with, but for so many deletes by each thread.
+    /// The filled keys, without this number of deletes per thread.
     Deleted(Vec<u64>),
-    /// What it was filled with, and so many new keys of each thread.
+    /// The filled keys, and this number of new keys per thread.
     Inserted(Vec<u64>),
-    /// What it was filled with, each key with its counter.
+    /// The filled keys, each with its counter.
     Counted(Counted),
-    /// What it was filled with, each key overwritten so many times, and once more those that each thread met in so many
+    /// The filled keys, each overwritten this number of times, and once more those that each thread met in this number of
     /// steps of its sweep.
     Rewritten(u32, Vec<u64>),
-    /// Known already.
+    /// Already known.
     Known(Summary),
 }
 
 /// The order of the keys, as far as it is known.
-pub(super) enum Order {
-    /// Only what one row says about the next.
+/// The order of the keys, as far as it is known.
+    /// Only the order of adjacent rows is known.
     Unknown,
     /// Identities are consecutive, up to the last one.
     Consecutive(u64),
@@ -36,7 +36,7 @@ pub(super) enum Order {
 }
 
 impl Order {
-    /// How many rows a range of `limit` has from the key `id` on, if that is known.
+    /// Returns how many rows a range of `limit` has from the key `id` on, if that is known.
     pub(super) fn rows(&self, id: u64, limit: u64) -> Option<u64> {
         match self {
             Self::Unknown => None,
@@ -45,7 +45,7 @@ impl Order {
         }
     }
 
-    /// Whether `next` may come right after `id`.
+    /// Returns whether `next` may directly follow `id`.
     pub(super) fn follows(&self, id: u64, next: u64) -> bool {
         match self {
             Self::Unknown => next > id,
@@ -81,7 +81,7 @@ impl Bits {
 }
 
 impl Bench<'_> {
-    /// The order of the keys in a filled database.
+    /// Returns the order of the keys in a filled database.
     pub(super) fn order(&self) -> Order {
         match self.spec.pattern {
             Pattern::Seq => Order::Consecutive(self.spec.population() - 1),
@@ -96,13 +96,13 @@ impl Bench<'_> {
         }
     }
 
-    /// The indexes in a filled database.
+    /// Returns the indexes in a filled database.
     fn filled(&self) -> Bits {
         let share = self.spec.share();
         self.met(&vec![share; self.spec.threads], |thread| self.filling(thread))
     }
 
-    /// The indexes that the threads met in so many steps.
+    /// Returns the indexes that the threads used in this number of steps.
     fn met(&self, steps: &[u64], stream: impl Fn(u64) -> Stream) -> Bits {
         let mut bits = Bits::new(self.spec.population());
         for (thread, steps) in steps.iter().enumerate() {
@@ -120,7 +120,7 @@ impl Bench<'_> {
         all
     }
 
-    /// What must be in the database.
+    /// Returns the expected contents of the database.
     pub fn expected(&self, model: &Model) -> Summary {
         match model {
             Model::Filled => self.sum(&self.filled()),
@@ -155,12 +155,12 @@ impl Bench<'_> {
         }
     }
 
-    /// The index of the `n`th new key of a thread.
+    /// Returns the index of the `n`th new key of a thread.
     pub(super) fn inserted(&self, thread: u64, n: u64) -> u64 {
         self.spec.population() + thread + n * self.spec.threads as u64
     }
 
-    /// The keys that the threads wrote with so many puts each.
+    /// Returns the keys that the threads wrote with this number of puts each.
     fn written(&self, puts: &[u64]) -> Summary {
         if self.spec.pattern.is_drawn() {
             return self.sum(&self.met(puts, |thread| self.writing(thread)));
@@ -178,7 +178,7 @@ impl Bench<'_> {
         all
     }
 
-    /// The keys of a filled database that are left after so many deletes by each thread.
+    /// Returns the keys of a filled database that are left after this number of deletes by each thread.
     fn left(&self, deletes: &[u64]) -> Summary {
         let mut bits = self.filled();
         let gone = self.met(deletes, |thread| self.writing(thread));

@@ -1,5 +1,5 @@
-//! Queues: each thread appends a batch at the end of its own, and takes one from the front. It finds the front by reading
-//! on from where the queue once began, across all it has deleted: the work that tombstones make.
+//! Queues: each thread appends a batch at the end of its own queue, and takes one from the front. It finds the front by a
+//! scan from the original start of the queue, over all deleted entries: this measures the cost of tombstones.
 
 use super::lane::{Lane, Limit};
 use super::{Bench, Measured, Model};
@@ -8,10 +8,10 @@ use crate::verify::Summary;
 
 const APPEND: usize = 0;
 const TAKE: usize = 1;
-/// Entries that stay in a queue, unless it is a short run.
+/// Entries that stay in a queue, except in short runs.
 const DEPTH: u64 = 1000;
 
-/// A queue: where it once began, its first entry, the place of its next.
+/// A queue: its original start, its first entry, the position of its next entry.
 struct Queue {
     origin: u64,
     head: u64,

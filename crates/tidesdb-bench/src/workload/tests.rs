@@ -1,4 +1,4 @@
-//! Every workload on engines that keep their promises, and on three that do not.
+//! Every workload on correct engines, and on engines with each kind of fault.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -11,31 +11,31 @@ use crate::stage::{Stage, Task, perform};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// How an engine deceives.
+/// Fault of an engine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Lie {
     None,
-    /// A cursor that is used again shows the key before the right one, now and then.
+    /// A reused cursor sometimes shows the key before the correct one.
     StaleCursor,
-    /// One put in 1500 is forgotten.
+    /// One put in 1500 is lost.
     LostWrite,
-    /// The fiftieth commit fails, and says so.
+    /// The fiftieth commit fails and returns an error.
     FailedCommit,
     /// A value of another key, of the same length.
     WrongValue,
-    /// Deletes do nothing.
+    /// Deletes have no effect.
     Undead,
-    /// A range leaves out its third row.
+    /// A range omits its third row.
     Gap,
     /// The fiftieth transaction is committed without its last write.
     LostUpdate,
-    /// No transaction is ever refused.
+    /// No transaction ever conflicts.
     NeverRefused,
-    /// Every transaction is refused.
+    /// Every transaction conflicts.
     AlwaysRefused,
 }
 
-/// A map under a lock.
+/// A map with a lock.
 struct Liar {
     map: Mutex<Map>,
     lie: Lie,
@@ -152,7 +152,7 @@ impl Session for LiarSession<'_> {
     }
 }
 
-/// A transaction that is refused if a value that it read is another one now.
+/// A transaction that conflicts if a value that it read has changed.
 struct LiarTransaction<'a> {
     engine: &'a Liar,
     checks: bool,
@@ -176,7 +176,7 @@ impl Transactions for LiarTransaction<'_> {
         let found = self.engine.map.lock().unwrap().get(key).cloned();
         self.gets += 1;
         if self.gets.is_multiple_of(64) {
-            // Somebody else shall have the time to write it.
+            // Gives another thread time to write the value.
             std::thread::yield_now();
         }
         if let Some(found) = &found {
@@ -217,7 +217,7 @@ impl Transactions for LiarTransaction<'_> {
     }
 }
 
-/// Runs a row on a map; what the row found wrong is an error.
+/// Runs a row on a map; returns the fault that the row found as an error.
 fn on_map(spec: &Spec, lie: Lie) -> Result<Measured> {
     let engine = Liar { map: Mutex::new(Map::new()), lie: Lie::None };
     let bench = Bench::new(spec, true)?;
@@ -235,7 +235,7 @@ fn row(workload: Workload, pattern: Pattern) -> Spec {
     Spec { workload, pattern, ops: 20_000, batch: 10, threads: 3, range: 20, ..Spec::default() }
 }
 
-/// Many transactions of three threads, or few on few keys.
+/// Returns a row with many transactions of three threads, or few on few keys.
 fn counters(contention: Contention, level: Isolation) -> Spec {
     let (isolation, tx_ops, ops, keys) = (Some(level), 5, 3000, 3000);
     Spec { isolation, contention, tx_ops, ops, keys, ..row(Workload::Transaction, Pattern::Random) }
@@ -273,7 +273,7 @@ fn an_honest_engine_passes_every_workload() {
     for spec in rows() {
         let what = format!("{:?} {:?}", spec.workload, spec.pattern);
         let measured = on_map(&spec, Lie::None).unwrap_or_else(|e| panic!("{what}: {e}"));
-        // The writer beside readers does a thread's share more.
+        // The concurrent writer does an additional thread's share.
         let ops: u64 =
             measured.phases.iter().map(|p| p.ops).sum::<u64>() * spec.threads as u64 / spec.crew() as u64;
         let whole = [Workload::Iterate, Workload::Mixed].contains(&spec.workload);
@@ -291,14 +291,14 @@ fn an_honest_engine_passes_every_workload() {
 
 #[track_caller]
 fn caught(spec: &Spec, lie: Lie, words: &str) {
-    let failure = on_map(spec, lie).expect_err("the lie passes");
+    let failure = on_map(spec, lie).expect_err("the fault was not found");
     assert!(failure.contains(words), "{lie:?}: {failure}");
 }
 
 #[test]
 fn a_wrong_key_from_a_reused_cursor_is_caught() {
-    caught(&row(Workload::Seek, Pattern::Random), Lie::StaleCursor, "a seek to a key that is there");
-    caught(&row(Workload::Seek, Pattern::Zipfian), Lie::StaleCursor, "a seek to a key that is there");
+    caught(&row(Workload::Seek, Pattern::Random), Lie::StaleCursor, "a seek to an existing key");
+    caught(&row(Workload::Seek, Pattern::Zipfian), Lie::StaleCursor, "a seek to an existing key");
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn a_commit_that_fails_is_caught() {
 }
 
 #[test]
-fn other_lies_are_caught() {
+fn other_faults_are_caught() {
     caught(&row(Workload::Read, Pattern::Random), Lie::WrongValue, "never written for this key");
     caught(&row(Workload::MultiGet, Pattern::Uniform), Lie::WrongValue, "never written for this key");
     let older = Spec { version: 1, ..row(Workload::MultiGet, Pattern::Uniform) };
@@ -343,7 +343,7 @@ fn other_lies_are_caught() {
 #[test]
 fn a_lost_update_is_caught_where_none_may_be_lost() {
     for level in Isolation::ALL {
-        // With keys of its own a thread may find it when it reads the key again.
+        // A thread with its own keys may find the fault when it reads the key again.
         let failure = on_map(&counters(Contention::Low, level), Lie::LostUpdate).unwrap_err();
         assert!(failure.contains("are lost") || failure.contains("the newest is"), "{level:?}: {failure}");
         let crowded = counters(Contention::High, level);
@@ -351,19 +351,19 @@ fn a_lost_update_is_caught_where_none_may_be_lost() {
             caught(&crowded, Lie::LostUpdate, "are lost");
             caught(&crowded, Lie::NeverRefused, "are lost");
         } else {
-            on_map(&crowded, Lie::NeverRefused).unwrap_or_else(|e| panic!("{level:?} may lose some: {e}"));
+            on_map(&crowded, Lie::NeverRefused).unwrap_or_else(|e| panic!("{level:?} may lose updates: {e}"));
         }
     }
 }
 
 #[test]
-fn a_transaction_that_is_always_refused_fails_its_row() {
+fn a_transaction_that_always_conflicts_fails_its_row() {
     caught(&counters(Contention::Low, Isolation::Snapshot), Lie::AlwaysRefused, "refused 100000 times");
     let puts = Spec { isolation: Some(Isolation::Snapshot), ..row(Workload::Write, Pattern::Random) };
     caught(&puts, Lie::AlwaysRefused, "in conflict");
 }
 
-/// Both stages of a row on a real engine, in this process.
+/// Runs both stages of a row on a real engine, in this process.
 fn staged(engine: &str, spec: &Spec) -> crate::Outcome {
     let dir = tempfile::tempdir().unwrap();
     let at = dir.path().join("db");

@@ -1,9 +1,9 @@
-//! Transactions. Each of them adds one to the counters of its keys: the version of a value is its counter, so one lost update
+//! Transactions. Each of them adds one to the counters of its keys. The version of a value is its counter, so one lost update
 //! is found when all rows have been read.
 //!
-//! A transaction that is refused is done again with the same keys; its latency is that of all its attempts. With keys of
-//! its own a thread knows every counter, and every read is compared with it. With shared keys the sum tells at the end: exactly at
-//! the levels that keep updates, and as a bound at the others.
+//! A transaction that conflicts is retried with the same keys; its latency is that of all its attempts. A thread with its own
+//! keys knows every counter, and every read is compared with it. With shared keys the sum is checked at the end: exactly at
+//! the levels that forbid lost updates, and as a bound at the others.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,44 +15,44 @@ use crate::rng::Rng;
 use crate::spec::{Contention, Isolation};
 
 const TX: usize = 0;
-/// A transaction that is refused so often in a row has no hope, and its row has failed.
+/// Maximum number of attempts of a transaction; more fail its row.
 const ATTEMPTS_MAX: u64 = 100_000;
 
-/// How transactions ended.
+/// Results of transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transacted {
-    /// Those that are done.
+    /// Number of committed transactions.
     pub committed: u64,
-    /// Attempts that were refused.
+    /// Number of attempts that conflicted.
     pub conflicts: u64,
 }
 
 impl Transacted {
-    /// Refused attempts in percent of all attempts.
+    /// Returns the conflicts in percent of all attempts.
     pub fn conflict_rate(&self) -> f64 {
         100.0 * self.conflicts as f64 / (self.committed + self.conflicts).max(1) as f64
     }
 }
 
-/// What the counters of all keys must be.
+/// Expected counters of all keys.
 #[derive(Clone, Debug)]
 pub struct Counted {
-    /// The updates that were committed for each index.
+    /// Number of committed updates for each index.
     updates: Vec<u32>,
-    /// Whether updates may be lost.
+    /// True if updates may be lost.
     loose: bool,
 }
 
 impl Counted {
-    /// The counter of each index, as far as it can be known.
+    /// Returns the counter of each index, as far as it is known.
     pub(super) fn versions(&self) -> impl Iterator<Item = u32> {
         self.updates.iter().map(|n| if self.loose { 0 } else { *n })
     }
 
-    /// Whether all counters can add up to `sum`.
+    /// Checks whether all counters can add up to `sum`.
     pub(super) fn check(&self, sum: u64) -> Result<()> {
         let committed: u64 = self.updates.iter().map(|n| u64::from(*n)).sum();
-        // However many updates are lost, the last one of each key is there.
+        // However many updates are lost, the last update of each key remains.
         let keys = self.updates.iter().filter(|n| **n > 0).count() as u64;
         let words = format!("the counters add up to {sum}, {committed} updates were committed");
         match sum {
@@ -65,7 +65,7 @@ impl Counted {
     }
 }
 
-/// The transactions of a session.
+/// Returns the transactions of a session.
 pub(super) fn transactions_of(session: &mut dyn Session) -> Result<&mut dyn Transactions> {
     session.transactions().ok_or_else(|| "the engine has no transactions".to_owned())
 }
@@ -92,7 +92,7 @@ impl Bench<'_> {
         Ok(measured)
     }
 
-    /// The client of a thread.
+    /// Creates the client of a thread.
     fn client(&self, thread: u64) -> Client {
         let (first, span) = match self.spec.hot_keys() {
             Some(hot) => (0, hot),
@@ -123,16 +123,16 @@ impl Bench<'_> {
     }
 }
 
-/// What a thread carries.
+/// State of a thread.
 struct Client {
-    /// First of its indexes.
+    /// The first of its indexes.
     first: u64,
-    /// Whether nobody else writes them.
+    /// True if no other thread writes them.
     alone: bool,
-    /// What was added to the counter of each index, by the open transaction too.
+    /// Number added to the counter of each index, including the open transaction.
     updates: Vec<u32>,
     stream: Stream,
-    /// The indexes of the open transaction, counted from `first`.
+    /// The indexes of the open transaction, relative to `first`.
     chosen: Vec<u64>,
     conflicts: u64,
 }
@@ -146,11 +146,11 @@ impl Client {
         }
     }
 
-    /// Does the transaction until it is committed.
+    /// Runs the transaction until it is committed.
     fn commit(&mut self, lane: &mut Lane<'_>, tx: &mut dyn Transactions, level: Isolation) -> Result<()> {
         for attempt in 0..ATTEMPTS_MAX {
             if attempt > 1 {
-                // Whoever is in the way may be waiting for this processor.
+                // The conflicting thread may be waiting for this processor.
                 std::thread::yield_now();
             }
             tx.begin(level)?;
@@ -161,7 +161,7 @@ impl Client {
             self.conflicts += 1;
             self.chosen.iter().for_each(|at| self.updates[*at as usize] -= 1);
         }
-        Err(format!("a transaction was refused {ATTEMPTS_MAX} times"))
+        Err(format!("a transaction conflicted {ATTEMPTS_MAX} times"))
     }
 
     /// Adds one to the counter of each key.
@@ -202,7 +202,7 @@ impl Lane<'_> {
         }
         match tx.commit()? {
             Ended::Committed => Ok(()),
-            Ended::Conflict => Err("keys that nobody else writes were in conflict".to_owned()),
+            Ended::Conflict => Err("a conflict on keys that no other thread writes".to_owned()),
         }
     }
 }
@@ -217,13 +217,13 @@ mod tests {
         let words = |loose, sum| counted(loose).check(sum).err().unwrap_or_default();
         assert_eq!((words(false, 5), words(true, 5), words(true, 2)), Default::default());
         assert!(words(false, 4).contains("1 are lost"));
-        assert!(words(true, 1).contains("4 are lost"), "the last update of each key is there at every level");
+        assert!(words(true, 1).contains("4 are lost"), "the last update of each key remains at every level");
         assert!([false, true].iter().all(|loose| words(*loose, 6).contains("from nowhere")));
         assert!(counted(false).versions().eq([3, 0, 2]) && counted(true).versions().eq([0; 3]));
     }
 
     #[test]
-    fn conflict_rates_are_of_attempts() {
+    fn conflict_rates_count_attempts() {
         assert_eq!(Transacted { committed: 3, conflicts: 1 }.conflict_rate(), 25.0);
         assert_eq!(Transacted::default().conflict_rate(), 0.0);
     }
