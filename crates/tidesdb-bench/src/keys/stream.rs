@@ -11,10 +11,10 @@ pub enum Stream {
     /// `first`, `first + 1`, ... to `end`, repeatedly.
     Ascending {
         /// First of the range.
+        first: u64,
         /// The next index.
-        /// The next one.
+        next: u64,
         /// End of the range, excluded.
-        /// End of the range, not part of it.
         end: u64,
     },
     /// All of `0..n` in wide steps, so that consecutive indexes are far apart; each once before any repeats.

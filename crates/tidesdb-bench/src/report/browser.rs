@@ -1,5 +1,5 @@
-//! The report in a real browser. Ignored unless asked for, since it needs Chromium: `cargo xtask ci report` runs it, or
-//! says that there is none. With `TIDESDB_REPORT_DIR` set, pages and pictures stay there to be looked at.
+//! The report in a real browser. Ignored by default, because it needs Chromium: `cargo xtask ci report` runs it, or
+//! reports that there is none. With `TIDESDB_REPORT_DIR` set, pages and pictures are kept there for inspection.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,9 +7,9 @@ use std::process::Command;
 use super::{fixture, html, plot_files};
 use crate::compare;
 
-/// Window sizes to look at: a screen and a phone.
+/// Window sizes to test: a screen and a phone.
 const SIZES: [(&str, &str); 2] = [("wide", "1100,2400"), ("phone", "400,2400")];
-/// The browser's names for the preferred colours.
+/// The browser's names for the preferred colour schemes.
 const COLOURS: [(&str, &str); 2] = [("dark", "0"), ("light", "1")];
 
 struct Browser {
@@ -28,7 +28,7 @@ impl Browser {
         Self { program, profile }
     }
 
-    /// Opens a page; what the browser wrote, and complained about.
+    /// Opens a page; returns the output and the error messages of the browser.
     fn open(&self, page: &Path, colours: &str, args: &[&str]) -> (String, String) {
         let out = Command::new(&self.program)
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"])
@@ -60,8 +60,8 @@ fn the_report_renders_in_a_browser() {
         let page = dir.join(format!("{suite}.html"));
         std::fs::write(&page, html(&results)).unwrap();
         let (dom, _) = browser.open(&page, "1", &["--dump-dom"]);
-        assert!(dom.contains("data-ready=\"yes\""), "the script ran to its end");
-        assert!(!dom.contains("<img") && !dom.contains("<script>alert"), "names stay names");
+        assert!(dom.contains("data-ready=\"yes\""), "the script did not finish");
+        assert!(!dom.contains("<img") && !dom.contains("<script>alert"), "a name was interpreted as HTML");
         assert!(dom.matches("<svg").count() >= 30 && dom.contains("id=\"method\""));
         for (size, window) in SIZES {
             let pictures = COLOURS.map(|(name, colours)| {
@@ -70,8 +70,8 @@ fn the_report_renders_in_a_browser() {
                 browser.open(&page, colours, &args.each_ref().map(String::as_str));
                 std::fs::read(picture).unwrap()
             });
-            assert!(pictures.iter().all(|p| p.len() > 50_000), "something is drawn");
-            assert_ne!(pictures[0], pictures[1], "night is not day");
+            assert!(pictures.iter().all(|p| p.len() > 50_000), "nothing is drawn");
+            assert_ne!(pictures[0], pictures[1], "the colour schemes look the same");
         }
         for (name, text) in plot_files(&results) {
             std::fs::write(dir.join("plots").join(&name), text).unwrap();

@@ -1,4 +1,4 @@
-//! The table for other programs: the reference's columns first, in its order and units, then ours.
+//! CSV for other programs: the columns of the reference tool first, in its order and units, then ours.
 //!
 //! One line per row, engine, repetition and kind of operation. A failed row is one line, with the reason and without
 //! figures.
@@ -67,7 +67,7 @@ pub const COLUMNS: [&str; 53] = [
 
 const MB: f64 = 1_048_576.0;
 
-/// The results as comma-separated values.
+/// Returns the results as comma-separated values.
 ///
 /// # Errors
 /// If the writer fails, which it does not for memory.
@@ -98,7 +98,7 @@ fn line(outcome: &Outcome, phase: &Phase) -> Vec<String> {
     line
 }
 
-/// `ops_per_sec` to `space_amp`.
+/// Appends the columns `ops_per_sec` to `space_amp`.
 fn measured(outcome: &Outcome, phase: &Phase, line: &mut Vec<String>) {
     let three = |n: f64| format!("{n:.3}");
     let usage = &outcome.usage;
@@ -119,7 +119,7 @@ fn measured(outcome: &Outcome, phase: &Phase, line: &mut Vec<String>) {
     line.push(ratio(outcome.db_bytes, outcome.keys * outcome.spec.entry_bytes()));
 }
 
-/// `workload` to `sync_enabled`.
+/// Appends the columns `workload` to `sync_enabled`.
 fn settings(outcome: &Outcome, line: &mut Vec<String>) {
     let spec = &outcome.spec;
     line.extend([spec.workload.name().to_owned(), spec.pattern.name().to_owned()]);
@@ -128,7 +128,7 @@ fn settings(outcome: &Outcome, line: &mut Vec<String>) {
     line.push(u8::from(spec.durability == Durability::Device).to_string());
 }
 
-/// What the reference does not have.
+/// Appends the columns that the reference tool does not have.
 fn ours(outcome: &Outcome, phase: &Phase, line: &mut Vec<String>) {
     let spec = &outcome.spec;
     line.push(phase.latency.as_ref().map_or_else(String::new, |l| format!("{:.3}", l.p999)));
@@ -146,7 +146,7 @@ fn ours(outcome: &Outcome, phase: &Phase, line: &mut Vec<String>) {
     line.extend(transactions(outcome));
 }
 
-/// `isolation` to `conflict_percent`; empty where there are none.
+/// Returns the columns `isolation` to `conflict_percent`; empty for rows without transactions.
 fn transactions(outcome: &Outcome) -> [String; 5] {
     let spec = &outcome.spec;
     let counters = (spec.workload == Workload::Transaction).then_some(spec);
@@ -160,7 +160,7 @@ fn transactions(outcome: &Outcome) -> [String; 5] {
     ]
 }
 
-/// Empty where there is nothing to divide by.
+/// Formats a ratio; empty if the divisor is 0.
 fn ratio(n: u64, by: u64) -> String {
     if by == 0 { String::new() } else { format!("{:.4}", n as f64 / by as f64) }
 }

@@ -1,5 +1,5 @@
-//! Results made up for tests, so that every plot and every kind of row has something to show: figures derived from the
-//! settings of rows, and rivals derived from those by factors. None of them says anything about any engine.
+//! Invented results for tests, so that every plot and every kind of row has data: figures derived from the
+//! settings of rows, and rivals derived from those by factors. They say nothing about any engine.
 
 use crate::cgroup::Charged;
 use crate::device::Device;
@@ -14,7 +14,7 @@ use crate::suite;
 use crate::timeline::{Beat, Part, Second};
 use crate::workload::{Phase, Transacted};
 
-/// A rival that is so many times as fast in writes, reads and cursors.
+/// Name of a rival, and its speed relative to ours in writes, reads and cursors.
 type Rival = (&'static str, f64, f64, f64);
 
 const RIVALS: [Rival; 5] = [
@@ -25,10 +25,10 @@ const RIVALS: [Rival; 5] = [
     ("epsilon", 0.97, 0.99, 1.02),
 ];
 
-/// An engine whose name is an attack.
+/// An engine name with an HTML injection.
 pub(super) const HOSTILE: &str = "<img src=x onerror=alert(1)>&\"'";
 
-/// A suite with all engines, three repetitions; one row of one rival fails.
+/// Returns a suite with all engines, three repetitions; one row of one rival fails.
 pub(super) fn results(name: &str) -> Results {
     let rows = rows(name);
     let mut rng = Rng::new(11, 0);
@@ -85,7 +85,7 @@ fn machine() -> Machine {
     }
 }
 
-/// The rows of the suite, and some that fill the plots of scaling.
+/// Returns the rows of the suite, and some for the plots of scaling.
 fn rows(name: &str) -> Vec<Spec> {
     let mut rows = suite::named(name).map_or(Vec::new(), |suite| suite.rows(0.01));
     let write = |name: String, batch, value_bytes| Spec { name, batch, value_bytes, ..Spec::default() };
@@ -157,7 +157,7 @@ fn ours(row: &Spec, repetition: usize, rng: &mut Rng) -> Outcome {
     outcome
 }
 
-/// A second of a watched row, the eighth of settling; in the fourth nothing gets done.
+/// Returns a second of a watched row, the eighth of settling; in the fourth no operation completes.
 fn line(row: &Spec, outcome: &Outcome, second: u64) -> Second {
     let part = if second == 8 { Part::Settle } else { Part::Run };
     let busy = part == Part::Run && second != 4;
@@ -206,7 +206,7 @@ fn phase(operation: &str, ops: u64, rate: f64, (row, batch): (&Spec, f64)) -> Ph
     Phase { operation: operation.to_owned(), ops, seconds: ops as f64 / rate, latency: Some(latency) }
 }
 
-/// A rival: the same work at another speed.
+/// Returns the results of a rival: the same work at another speed.
 fn derived(ours: &Outcome, (name, write, read, cursor): Rival, rng: &mut Rng) -> Outcome {
     let mut outcome = ours.clone();
     outcome.engine = name.to_owned();

@@ -7,19 +7,19 @@ use crate::stage::Outcome;
 use crate::timeline::Second;
 use crate::workload::{Phase, Transacted};
 
-/// A median and the smallest and largest that were seen.
+/// The median, minimum and maximum of a figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
-    /// The smallest.
+    /// The minimum.
     pub low: f64,
-    /// The median; of an even number, the mean of the two in the middle.
+    /// The median; for an even number, the mean of the two middle figures.
     pub median: f64,
-    /// The largest.
+    /// The maximum.
     pub high: f64,
 }
 
 impl Spread {
-    /// Of these figures; zeros if there are none.
+    /// Computes the spread of these figures; zeros if there are none.
     pub fn of(mut figures: Vec<f64>) -> Self {
         figures.sort_by(f64::total_cmp);
         let (Some(low), Some(high)) = (figures.first(), figures.last()) else { return Self::default() };
@@ -27,12 +27,12 @@ impl Spread {
         Self { low: *low, median: f64::midpoint(figures[(n - 1) / 2], figures[n / 2]), high: *high }
     }
 
-    /// Whether there is a figure; nothing that is measured is 0 or below.
+    /// Returns whether there is a figure; measured figures are above 0.
     pub fn is_there(&self) -> bool {
         self.low > 0.0 && self.high.is_finite()
     }
 
-    /// Each of the three changed.
+    /// Applies `change` to each of the three.
     pub(crate) fn map(self, change: impl Fn(f64) -> f64) -> Self {
         Self { low: change(self.low), median: change(self.median), high: change(self.high) }
     }
@@ -45,11 +45,11 @@ pub struct Line {
     pub row: String,
     /// The engine.
     pub engine: String,
-    /// The operation; empty if no repetition got that far.
+    /// The operation; empty if no repetition completed one.
     pub operation: String,
     /// The settings of the row.
     pub spec: Spec,
-    /// Operations a second.
+    /// Operations per second.
     pub rate: Spread,
     /// Latencies in microseconds.
     pub p50: Spread,
@@ -59,29 +59,29 @@ pub struct Line {
     pub p99: Spread,
     /// Latencies in microseconds.
     pub p999: Spread,
-    /// The longest latencies in microseconds.
+    /// Maximum latencies in microseconds.
     pub max: Spread,
     /// Standard deviation of the latency in percent of its mean.
     pub variation: Spread,
-    /// Refused attempts of transactions in percent of all attempts; none if nothing could be refused.
+    /// Conflicting attempts of transactions in percent of all attempts; `None` if no transaction could conflict.
     pub conflicts: Option<Spread>,
-    /// Processor seconds for a million operations, of all kinds in the row together but ITER.
+    /// Processor seconds per million operations, of all kinds in the row together except ITER.
     pub processor: Spread,
-    /// Most bytes of memory.
+    /// Peak memory in bytes.
     pub memory: Spread,
-    /// Bytes written until all background work was done, for each byte of keys and values that operations named.
+    /// Bytes written until all background work was done, per byte of keys and values in operations.
     pub write_amp: Spread,
-    /// Bytes of the files for each byte of keys and values that are there.
+    /// Bytes of the files per byte of existing keys and values.
     pub space_amp: Spread,
     /// Bytes of the files after the close.
     pub size: Spread,
     /// Seconds from the open until all rows were read.
     pub wall: Spread,
-    /// Bytes read from the device for each operation of the row, of all kinds together.
+    /// Bytes read from the device per operation of the row, of all kinds together.
     pub read_per_op: Spread,
     /// A line per second of the first repetition, if the row is watched.
     pub seconds: Vec<Second>,
-    /// The device's own limit in the first repetition, if it was measured.
+    /// The device's limit in the first repetition, if it was measured.
     pub device: Option<Device>,
     /// Why it failed, if any repetition did.
     pub failure: Option<String>,
@@ -90,12 +90,12 @@ pub struct Line {
 }
 
 impl Line {
-    /// Whether it has figures that may be shown.
+    /// Returns whether it has valid figures.
     pub fn is_measured(&self) -> bool {
         self.failure.is_none() && self.absent.is_none()
     }
 
-    /// Whether its operation is the opening of the database, of which there is one.
+    /// Returns whether its operation is the opening of the database, which is done once.
     pub fn is_opening(&self) -> bool {
         OPENINGS.contains(&self.operation.as_str())
     }
@@ -104,7 +104,7 @@ impl Line {
 /// Operations that open the database: after a clean close, after a kill.
 pub(crate) const OPENINGS: [&str; 2] = ["OPEN", "REOPEN"];
 
-/// The lines of a report, in the order of the suite.
+/// Returns the lines of a report, in the order of the suite.
 pub fn lines(results: &Results) -> Vec<Line> {
     let mut groups: Vec<(&str, &str, Vec<&Outcome>)> = Vec::new();
     for outcome in &results.outcomes {
@@ -122,15 +122,15 @@ pub fn lines(results: &Results) -> Vec<Line> {
 
 /// This engine's name.
 pub(crate) const OURS: &str = "tidesdb";
-/// The engine that keeps nothing: a yardstick, no rival.
+/// The engine that stores nothing: a reference for the cost of the benchmark, not a rival.
 pub(crate) const YARDSTICK: &str = "null";
 
-/// The engines: this one first, the yardstick last, the others by name between.
+/// Returns the engines: this one first, the null engine last, the others by name in between.
 pub fn engines(results: &Results) -> Vec<String> {
     in_order(results.outcomes.iter().map(|o| o.engine.clone()).collect())
 }
 
-/// Each name once: this engine first, the yardstick last.
+/// Returns each name once: this engine first, the null engine last.
 pub(crate) fn in_order(mut names: Vec<String>) -> Vec<String> {
     names.sort_by_key(|name| (name != OURS, name == YARDSTICK, name.clone()));
     names.dedup();
@@ -156,7 +156,7 @@ fn group(row: &str, engine: &str, outcomes: &[&Outcome]) -> Vec<Line> {
     }
 }
 
-/// What all operations of a row share.
+/// Returns the figures shared by all operations of a row.
 fn of_row(good: &[&Outcome]) -> Line {
     let spread = |pick: &dyn Fn(&Outcome) -> f64| Spread::of(good.iter().map(|o| pick(o)).collect());
     let refused: Vec<f64> =

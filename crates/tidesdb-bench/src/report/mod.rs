@@ -1,8 +1,8 @@
-//! What is made of [`Results`]: a table for the terminal, CSV, JSON, and a page with plots. Each maker takes the results
-//! as data and returns text; another one is another file.
+//! Outputs made of [`Results`]: a table for the terminal, CSV, JSON, and a page with plots. Each takes the results
+//! as data and returns text; each is a separate file.
 //!
-//! Names of engines, rows and settings come from files and may be hostile: what goes into HTML or SVG is escaped where it
-//! is written.
+//! Names of engines, rows and settings come from files and may be malicious: text is escaped where it is written to HTML or
+//! SVG.
 
 mod words;
 mod lines;
@@ -36,7 +36,7 @@ pub(crate) use words::{Unit, counted, date, escape};
 
 use crate::run::{FORMAT, Results};
 
-/// The results as JSON, to keep and to compare.
+/// Returns the results as JSON, for storage and comparison.
 ///
 /// # Errors
 /// If the writer fails, which it does not for these types.
@@ -44,15 +44,15 @@ pub fn json(results: &Results) -> Result<String, String> {
     serde_json::to_string_pretty(results).map_err(|e| e.to_string())
 }
 
-/// Results that [`json`] wrote.
+/// Parses results that [`json`] wrote.
 ///
 /// # Errors
 /// If it is something else, or from another version of the benchmark.
 pub fn from_json(text: &str) -> Result<Results, String> {
     let results: Results =
-        serde_json::from_str(text).map_err(|e| format!("not results of this benchmark: {e}"))?;
+        serde_json::from_str(text).map_err(|e| format!("this is not a results file of this benchmark: {e}"))?;
     if results.format != FORMAT {
-        return Err(format!("results of format {}, this program knows {FORMAT}", results.format));
+        return Err(format!("results of format {}, but this program reads format {FORMAT}", results.format));
     }
     Ok(results)
 }

@@ -1,13 +1,13 @@
-//! Who wins: ratios of this engine to each rival, and their geometric means.
+//! Scores: ratios of this engine to each rival, and their geometric means.
 //!
-//! A ratio is above 1 where this engine is better. Figures of different durability classes are never in one mean, and
-//! those of a row that failed on either side are in none: such rows are listed with the reason.
+//! A ratio is above 1 where this engine is better. A mean never mixes durability classes. Rows that failed on either side
+//! are excluded from all means and listed with the reason.
 
 use crate::spec::Durability;
 
 use super::lines::{Line, OPENINGS, OURS, Spread, YARDSTICK};
 
-/// Ratios nearer to 1 than this are ties.
+/// Ratios closer to 1 than this are ties.
 pub const TIE: f64 = 0.03;
 
 /// Which direction is good.
@@ -19,19 +19,19 @@ pub enum Better {
     Lower,
 }
 
-/// How a comparison ended for this engine.
+/// Result of a comparison for this engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// Better beyond chance.
+    /// Better by more than the noise.
     Win,
     /// The ranges overlap, or the medians differ by less than 3 %.
     Tie,
-    /// Worse beyond chance.
+    /// Worse by more than the noise.
     Loss,
 }
 
 impl Mark {
-    /// The word for it.
+    /// Returns the word for it.
     pub fn word(self) -> &'static str {
         match self {
             Self::Win => "win",
@@ -40,7 +40,7 @@ impl Mark {
         }
     }
 
-    /// The sign for it.
+    /// Returns the sign for it.
     pub(crate) fn sign(self) -> &'static str {
         match self {
             Self::Win => "\u{25b2}",
@@ -50,16 +50,16 @@ impl Mark {
     }
 }
 
-/// One figure against another.
+/// One figure divided by another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
-    /// How many times better the first is; below 1 if it is worse.
+    /// How many times better the first figure is; below 1 if it is worse.
     pub value: f64,
-    /// What to think of it.
+    /// The verdict.
     pub mark: Mark,
 }
 
-/// Compares two figures; none if one is missing.
+/// Compares two figures; `None` if one is missing.
 pub fn ratio(ours: &Spread, rival: &Spread, better: Better) -> Option<Ratio> {
     if !ours.is_there() || !rival.is_there() {
         return None;
@@ -77,7 +77,7 @@ pub fn ratio(ours: &Spread, rival: &Spread, better: Better) -> Option<Ratio> {
     Some(Ratio { value, mark })
 }
 
-/// The geometric mean; none of nothing.
+/// Returns the geometric mean; `None` without figures.
 pub fn geometric_mean(figures: impl IntoIterator<Item = f64>) -> Option<f64> {
     let (sum, n) = figures.into_iter().fold((0.0, 0u32), |(sum, n), figure| (sum + figure.ln(), n + 1));
     (n > 0).then(|| (sum / f64::from(n)).exp())
@@ -92,24 +92,24 @@ pub struct Duel {
     pub operation: String,
     /// The rival.
     pub rival: String,
-    /// What commits of the row survive.
+    /// Durability class of the row.
     pub class: Durability,
-    /// Rates.
+    /// Ratio of the rates.
     pub ratio: Ratio,
 }
 
-/// A row that is in no mean.
+/// A row that is excluded from all means.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeftOut {
     /// The row.
     pub row: String,
     /// The rival.
     pub rival: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// Wins, ties and losses.
+/// Numbers of wins, ties and losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Wins.
@@ -121,7 +121,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Of these marks.
+    /// Counts these marks.
     pub fn of(marks: impl Iterator<Item = Mark>) -> Self {
         let mut tally = Self::default();
         for mark in marks {
@@ -134,7 +134,7 @@ impl Tally {
         tally
     }
 
-    /// All of them.
+    /// Returns the sum.
     pub fn total(&self) -> usize {
         self.wins + self.ties + self.losses
     }
@@ -152,7 +152,7 @@ pub struct Score {
 }
 
 impl Score {
-    /// Of these lines.
+    /// Compares these lines.
     pub fn of(lines: &[Line]) -> Self {
         let mut score = Self::default();
         for line in lines {
@@ -178,7 +178,7 @@ impl Score {
         score
     }
 
-    /// One row against one rival.
+    /// Compares one row with one rival.
     fn pair(&mut self, ours: &[&Line], theirs: &[&Line]) {
         let (Some(first), Some(other)) = (ours.first(), theirs.first()) else { return };
         let failed = |line: &Line| line.failure.as_ref().map(|why| format!("{}: {why}", line.engine));
@@ -218,17 +218,17 @@ impl Score {
         }
     }
 
-    /// Classes in which there are comparisons.
+    /// Returns the classes in which there are comparisons.
     pub fn classes(&self) -> Vec<Durability> {
         Durability::ALL.into_iter().filter(|class| self.duels.iter().any(|d| d.class == *class)).collect()
     }
 
-    /// Comparisons with a rival in a class.
+    /// Returns the comparisons with a rival in a class.
     pub fn against<'a>(&'a self, class: Durability, rival: &'a str) -> impl Iterator<Item = &'a Duel> {
         self.duels.iter().filter(move |d| d.class == class && d.rival == rival)
     }
 
-    /// Kinds of operations of a class, in the order of the suite, ITER last.
+    /// Returns the kinds of operations of a class, in the order of the suite, ITER last.
     pub fn kinds(&self, class: Durability) -> Vec<&str> {
         let mut kinds: Vec<&str> = Vec::new();
         for duel in self.duels.iter().filter(|d| d.class == class) {
@@ -240,24 +240,24 @@ impl Score {
         kinds
     }
 
-    /// The geometric mean of one kind of operation against a rival.
+    /// Returns the geometric mean of one kind of operation for a rival.
     pub fn mean_of(&self, class: Durability, rival: &str, kind: &str) -> Option<f64> {
         geometric_mean(self.against(class, rival).filter(|d| d.operation == kind).map(|d| d.ratio.value))
     }
 
-    /// The geometric mean of the means of all kinds but the opening: each kind weighs the same, so ITER, which ends every
-    /// row, does not drown the others.
+    /// Returns the geometric mean of the means of all kinds except opening. Each kind has the same weight, so ITER, which ends every
+    /// row, does not dominate the others.
     pub fn mean(&self, class: Durability, rival: &str) -> Option<f64> {
         let kinds = self.kinds(class).into_iter().filter(|kind| !OPENINGS.contains(kind));
         geometric_mean(kinds.filter_map(|kind| self.mean_of(class, rival, kind)))
     }
 
-    /// Wins, ties and losses against a rival in a class.
+    /// Returns wins, ties and losses for a rival in a class.
     pub fn tally(&self, class: Durability, rival: &str) -> Tally {
         Tally::of(self.against(class, rival).map(|d| d.ratio.mark))
     }
 
-    /// The comparison of this operation of this row with this rival.
+    /// Returns the comparison of this operation of this row with this rival.
     pub fn duel(&self, row: &str, operation: &str, rival: &str) -> Option<&Duel> {
         self.duels
             .iter()

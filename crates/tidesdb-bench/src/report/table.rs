@@ -1,5 +1,5 @@
-//! The table for the terminal: one line per row, kind of operation and engine, medians with ranges, and behind each
-//! rival how many times faster this engine is. At the end the geometric means.
+//! The table for the terminal: one line per row, kind of operation and engine, medians with ranges. The line of each
+//! rival shows how many times faster this engine is. The geometric means are at the end.
 
 use std::fmt::Write;
 
@@ -25,12 +25,12 @@ const HEAD: [&str; 13] = [
     "RSS MiB",
     "conflicts",
 ];
-/// Columns that only rivals fill.
+/// Columns used only by rivals.
 const RATIO: std::ops::Range<usize> = 5..7;
-/// Columns that stand on the left of their place.
+/// Left-aligned columns.
 const LEFT: [usize; 4] = [0, 1, 2, RATIO.start + 1];
 
-/// The table of all lines.
+/// Returns the table of all lines.
 pub(super) fn lines_table(results: &Results, all: &[Line]) -> String {
     let score = Score::of(all);
     let mut rows: Vec<Vec<String>> = vec![HEAD.map(str::to_owned).to_vec()];
@@ -61,7 +61,7 @@ pub(super) fn lines_table(results: &Results, all: &[Line]) -> String {
     header(results) + &aligned(&rows, left) + &failures + &means(&score)
 }
 
-/// Lines of cells in columns, each as wide as its widest cell; `left` are the columns of words.
+/// Formats cells in columns, each as wide as its widest cell; `left` are the left-aligned columns.
 pub(super) fn aligned(rows: &[Vec<String>], left: &[usize]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let mut widths = vec![0; columns];
@@ -135,7 +135,7 @@ fn cells(line: &Line, score: &Score) -> Vec<String> {
     ]
 }
 
-/// What the rates of a class are.
+/// Returns the description of a durability class.
 pub(crate) fn class_words(class: Durability) -> &'static str {
     match class {
         Durability::None => "commits that may be lost with the process",
@@ -144,7 +144,7 @@ pub(crate) fn class_words(class: Durability) -> &'static str {
     }
 }
 
-/// Geometric means for each class, rival and kind of operation, and what is in none of them.
+/// Returns the geometric means for each class, rival and kind of operation, and the excluded comparisons.
 fn means(score: &Score) -> String {
     let mut out = String::new();
     if score.rivals.is_empty() {
@@ -176,7 +176,7 @@ fn means(score: &Score) -> String {
     out
 }
 
-/// Three digits and a unit.
+/// Formats a rate with three digits and a unit.
 pub(crate) fn rate(n: f64) -> String {
     match n {
         n if n >= 1e9 => format!("{} G", figure(n / 1e9)),

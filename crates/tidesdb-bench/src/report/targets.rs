@@ -1,4 +1,4 @@
-//! What the suite beyond memory must show: targets of this engine against each rival of the same run.
+//! Targets of the suite beyond-memory: this engine compared with each rival of the same run.
 
 use crate::suite::beyond::{GET, GET_WHILE_WRITING, LOAD, MULTIGET, OVERWRITE, SCAN};
 
@@ -8,22 +8,22 @@ use super::words::{Unit, figure};
 /// One target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
-    /// What is measured.
+    /// Name of the figure.
     pub what: &'static str,
     /// This engine's figure.
     pub ours: String,
     /// The rival's.
     pub rival: String,
-    /// How this engine stands: a ratio for rates.
+    /// The comparison: a ratio for rates.
     pub stands: String,
-    /// What it should be.
+    /// The required value.
     pub wanted: String,
-    /// Whether it is so; `None` if a figure is missing.
+    /// True if the target is met; `None` if a figure is missing.
     pub met: Option<bool>,
 }
 
 impl Target {
-    /// The verdict in words.
+    /// Returns the verdict as text.
     pub fn verdict(&self) -> &'static str {
         match self.met {
             Some(true) => "met",
@@ -33,7 +33,7 @@ impl Target {
     }
 }
 
-/// Rates: row, operation, how many times the rival's it must be.
+/// Rates: name, row, operation, and the required ratio to the rival.
 const RATES: [(&str, &str, &str, f64); 5] = [
     ("load in batches of 100", LOAD, "PUT", 2.3),
     ("overwrite at random", OVERWRITE, "PUT", 1.5),
@@ -44,10 +44,10 @@ const RATES: [(&str, &str, &str, f64); 5] = [
 /// The slowest get must not be slower than the rival's.
 const SLOWEST: [(&str, &str); 2] =
     [("slowest get", GET), ("slowest get while writes go on", GET_WHILE_WRITING)];
-/// Most bytes that a get of a cold key may read from the device.
+/// Maximum number of bytes that a get of a cold key may read from the device.
 const READ_PER_GET: f64 = 4.5 * 1024.0;
 
-/// The rivals that ran the suite, each with all targets; nothing for other suites.
+/// Returns the rivals that ran the suite, each with all targets; empty for other suites.
 pub fn targets(lines: &[Line]) -> Vec<(String, Vec<Target>)> {
     let suite = [LOAD, OVERWRITE, GET, MULTIGET, SCAN, GET_WHILE_WRITING];
     let mut rivals: Vec<&str> =
@@ -105,7 +105,7 @@ fn against(lines: &[Line], rival: &str) -> Vec<Target> {
     all
 }
 
-/// The rival's figure is the target.
+/// Creates a target whose bound is the rival's figure.
 fn at_most(what: &'static str, both: [Option<f64>; 2], words: fn(f64) -> String) -> Target {
     let [ours, theirs] = both;
     let ratio = ours.zip(theirs).map(|(ours, theirs)| ours / theirs);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn each_target_is_held_against_its_bound() {
+    fn each_target_is_compared_with_its_bound() {
         let mut lines = Vec::new();
         for (engine, rate) in [(OURS, 2000.0), ("rocksdb", 1000.0)] {
             lines.extend(RATES.map(|(_, row, operation, _)| line(row, operation, engine, rate)));

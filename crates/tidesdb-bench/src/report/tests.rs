@@ -1,4 +1,4 @@
-//! The makers of reports, on results made by hand.
+//! Tests of the reports, on hand-made results.
 
 use super::*;
 use crate::measure::Latency;
@@ -42,7 +42,7 @@ db_size_mb,write_amp,read_amp,space_amp,workload,pattern,threads,num_operations,
 range_size,sync_enabled,";
 
 #[test]
-fn the_references_columns_come_first() {
+fn columns_of_the_reference_tool_come_first() {
     let text = csv(&results()).unwrap();
     assert!(text.starts_with(REFERENCE), "{text}");
     let mut reader = csv::Reader::from_reader(text.as_bytes());
@@ -107,7 +107,7 @@ fn spread(low: f64, median: f64, high: f64) -> Spread {
 }
 
 #[test]
-fn wins_and_losses_are_beyond_chance() {
+fn wins_and_losses_exceed_the_noise() {
     let at = |n: f64| spread(n * 0.99, n, n * 1.01);
     let mark = |a: Spread, b: Spread, better| ratio(&a, &b, better).map(|r| r.mark);
     let (high, low) = (Better::Higher, Better::Lower);
@@ -136,7 +136,7 @@ fn line(row: &str, engine: &str, operation: &str, rate: f64) -> Line {
 }
 
 #[test]
-fn kinds_weigh_the_same_and_classes_are_apart() {
+fn kinds_have_equal_weight_and_classes_are_separate() {
     use crate::spec::Durability;
     let mut lines = Vec::new();
     for (row, ours) in [("a", 2.0), ("b", 2.0), ("c", 2.0)] {
@@ -148,7 +148,7 @@ fn kinds_weigh_the_same_and_classes_are_apart() {
     lines.extend(durable);
     lines.extend([line("d", "null", "PUT", 99.0), line("f", "tidesdb", "PUT", 1.0)]);
     let score = Score::of(&lines);
-    assert_eq!(score.rivals, ["rival"], "the yardstick is none");
+    assert_eq!(score.rivals, ["rival"], "the null engine is not a rival");
     assert!((score.mean(Durability::Os, "rival").unwrap() - 4.0).abs() < 1e-12);
     assert!((score.mean(Durability::Device, "rival").unwrap() - 1.0 / 9.0).abs() < 1e-12);
     assert_eq!(score.tally(Durability::Os, "rival"), Tally { wins: 4, ties: 0, losses: 0 });
@@ -156,7 +156,7 @@ fn kinds_weigh_the_same_and_classes_are_apart() {
 }
 
 #[test]
-fn what_failed_or_is_of_another_class_is_in_no_mean() {
+fn failed_rows_and_other_classes_are_excluded_from_means() {
     use crate::spec::Durability;
     let mut lines = Vec::new();
     for row in ["good", "fails", "differs", "absent"] {
@@ -193,16 +193,16 @@ fn the_table_has_ratios_and_means() {
 }
 
 #[test]
-fn the_page_is_whole_and_asks_nobody_for_anything() {
+fn the_page_is_complete_and_self_contained() {
     for suite in ["quick", "standard", "ycsb", "transactions", "beyond-memory"] {
         let results = fixture::results(suite);
         let page = html(&results);
         for word in ["http:", "https:", "//", "src=", "@import", "url(", "@font-face"] {
-            // The hostile name, escaped, has a source.
+            // The hostile name, escaped, contains a source.
             let found = page.replace("&lt;img src=x", "").matches(word).count();
             assert_eq!(found, 0, "{word}");
         }
-        assert!(!page.contains("<img") && page.matches("<script>").count() == 1, "names stay names");
+        assert!(!page.contains("<img") && page.matches("<script>").count() == 1, "a name was interpreted as HTML");
         for id in ["figures", "environment", "settings", "verification", "method"] {
             assert!(page.contains(&format!("id=\"{id}\"")), "{id}");
         }
@@ -213,7 +213,7 @@ fn the_page_is_whole_and_asks_nobody_for_anything() {
         let body = &page[page.find("<main>").unwrap()..page.find("<script>").unwrap()];
         let body = body.replace(" hidden>", " hidden=\"\">").replace("<details open ", "<details open=\"\" ");
         roxmltree::Document::parse(body.replace("<br>", "<br/>").trim()).unwrap();
-        assert!(page.contains("a cursor showed a key that was deleted"), "failures are said");
+        assert!(page.contains("a cursor showed a key that was deleted"), "failures are not reported");
     }
 }
 
@@ -264,9 +264,9 @@ fn conflicts_are_in_every_report_of_transactions_and_in_no_other() {
 }
 
 #[test]
-fn files_of_plots_are_whole() {
+fn files_of_plots_are_complete() {
     let files = plot_files(&fixture::results("quick"));
-    assert_eq!(files.len(), 20, "17, three of them double");
+    assert_eq!(files.len(), 20, "17 plots, three of them with two files");
     for (name, text) in files {
         assert!(name.ends_with(".svg") && name.is_ascii(), "{name}");
         roxmltree::Document::parse(&text).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -275,7 +275,7 @@ fn files_of_plots_are_whole() {
 }
 
 #[test]
-fn a_report_of_one_engine_or_of_nothing_is_one_too() {
+fn a_report_works_with_one_engine_and_without_rows() {
     let page = html(&results());
     assert!(page.contains("No row can be compared with rival."));
     let mut alone = results();

@@ -1,4 +1,4 @@
-//! Rows with a line per second, as text: what they read, wrote and held, the targets, and all lines for other programs.
+//! Rows with a line per second, as text: bytes read and written, memory, the targets, and all lines as CSV.
 
 use std::fmt::Write;
 
@@ -28,13 +28,13 @@ const HEAD: [&str; 14] = [
     "device reads/s",
 ];
 
-/// The table for the terminal: all lines, then what watched rows did and the targets.
+/// Returns the table for the terminal: all lines, then the summary of watched rows and the targets.
 pub fn table(results: &Results) -> String {
     let all = lines(results);
     lines_table(results, &all) + &summary(results, &all)
 }
 
-/// What watched rows did beside their rates, and the targets; empty if there is no such row.
+/// Returns the figures of watched rows other than rates, and the targets; empty if there is no such row.
 fn summary(results: &Results, lines: &[Line]) -> String {
     let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
     for line in lines.iter().filter(|l| l.is_measured()) {
@@ -47,7 +47,7 @@ fn summary(results: &Results, lines: &[Line]) -> String {
     let mut out = String::from("\n");
     out += &aligned(&rows, &[0, 1, 2]);
     out += "read/op: bytes from the device per operation of the row; calls/op: bytes that read calls returned; written/op: \
-            bytes to the device per put, background work included\n";
+            bytes to the device per put, including background work\n";
     for outcome in &results.outcomes {
         if let Some(failure) = outcome.device.as_ref().and_then(|device| device.failure.as_ref()) {
             let _ = writeln!(out, "{}: the device's limit was not measured: {failure}", outcome.spec.name);
@@ -98,7 +98,7 @@ fn cells(line: &Line, outcome: &Outcome) -> Vec<String> {
     ]
 }
 
-/// Operations of the row; all kinds together.
+/// Returns the operations of the row, all kinds together.
 fn operations(outcome: &Outcome) -> u64 {
     outcome.phases.iter().map(|p| p.ops).sum()
 }
@@ -107,10 +107,10 @@ fn puts(outcome: &Outcome) -> u64 {
     outcome.phases.iter().filter(|p| p.operation == "PUT").map(|p| p.ops).sum()
 }
 
-/// Lines that are shorter say little about a rate.
+/// Shorter lines give no reliable rate.
 const LONG_ENOUGH: f64 = 0.5;
 
-/// The lowest rate in a whole line.
+/// Returns the lowest rate in a full-length line.
 fn slowest_second(outcome: &Outcome, operation: &str) -> Option<f64> {
     let long = outcome.timeline.iter().filter(|s| s.length >= LONG_ENOUGH);
     let run = long.filter(|s| s.part == crate::timeline::Part::Run);
@@ -143,7 +143,7 @@ pub const SECONDS: [&str; 22] = [
     "file_bytes",
 ];
 
-/// All lines as comma-separated values: puts are PUT, reads are everything else.
+/// Returns all lines as comma-separated values: puts are PUT, reads are everything else.
 ///
 /// # Errors
 /// If the writer fails, which it does not for memory.

@@ -1,21 +1,21 @@
-//! Figures as people read them: three digits, SI prefixes, units. No unit is ever left to be guessed.
+//! Formatting of figures: three digits, SI prefixes, units. Every figure has its unit.
 
-/// What a figure counts.
+/// Unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// Operations a second.
+    /// Operations per second.
     Rate,
     /// Bytes.
     Bytes,
-    /// Bytes a second.
+    /// Bytes per second.
     Flow,
     /// Microseconds.
     Micros,
     /// Seconds.
     Seconds,
-    /// So many times as much.
+    /// A ratio.
     Times,
-    /// Hundredths.
+    /// Percent.
     Percent,
 }
 
@@ -24,16 +24,16 @@ const BYTES: [(f64, &str); 5] = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "
 
 /// The multiplication sign.
 pub(crate) const TIMES: &str = "\u{d7}";
-/// Stands where there is nothing.
+/// Shown where there is no figure.
 pub(crate) const DASH: &str = "\u{2013}";
 
 impl Unit {
-    /// A figure with three digits and its unit.
+    /// Formats a figure with three digits and its unit.
     pub(crate) fn show(self, n: f64) -> String {
         self.write(n, figure)
     }
 
-    /// A round figure, as on an axis.
+    /// Formats a round figure for an axis.
     pub(crate) fn tick(self, n: f64) -> String {
         self.write(n, plain)
     }
@@ -55,7 +55,7 @@ impl Unit {
     }
 }
 
-/// With the largest prefix that fits; `small` is the unit a thousand times below the last.
+/// Formats with the largest prefix that fits; `small` is the unit a thousand times below the last.
 fn scaled(n: f64, digits: fn(f64) -> String, prefixes: &[(f64, &str)], small: &str, space: &str) -> String {
     match prefixes.iter().find(|(size, _)| n >= *size) {
         Some((size, name)) => format!("{}{space}{name}", digits(n / size)),
@@ -65,7 +65,7 @@ fn scaled(n: f64, digits: fn(f64) -> String, prefixes: &[(f64, &str)], small: &s
     }
 }
 
-/// Three digits.
+/// Formats three digits.
 pub(crate) fn figure(n: f64) -> String {
     match n {
         n if n >= 99.95 => format!("{n:.0}"),
@@ -74,7 +74,7 @@ pub(crate) fn figure(n: f64) -> String {
     }
 }
 
-/// Three digits at most, without zeros at the end.
+/// Formats at most three digits, without trailing zeros.
 fn plain(n: f64) -> String {
     let text = if n.abs() < 0.0995 && n != 0.0 { format!("{n:.4}") } else { figure(n) };
     match text.contains('.') {
@@ -83,13 +83,13 @@ fn plain(n: f64) -> String {
     }
 }
 
-/// A number and the word, in the plural where it belongs.
+/// Formats a number and the word, in the plural where needed.
 pub(crate) fn counted(n: usize, word: &str) -> String {
     if n == 1 { format!("1 {word}") } else { format!("{n} {word}s") }
 }
 
-/// Text for element content and quoted attributes of HTML and XML. What neither may hold becomes a replacement
-/// character, and so do the signs that turn the direction of writing, which could make a name look like another.
+/// Escapes text for element content and quoted attributes of HTML and XML. Characters that are not allowed there become replacement
+/// characters, and so do characters that change the writing direction, which could make a name look like another.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -110,7 +110,7 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
-/// At most so many characters, the last one an ellipsis if some are missing.
+/// Returns at most `most` characters, the last one an ellipsis if some are cut.
 pub(crate) fn clipped(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
@@ -120,10 +120,10 @@ pub(crate) fn clipped(text: &str, most: usize) -> String {
     out
 }
 
-/// A day and the time in it, of Greenwich, from seconds since 1970.
+/// Formats date and time in UTC from seconds since 1970.
 pub(crate) fn date(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Years that begin in March have their odd day at the end: the count of days is then one formula.
+    // Years that begin in March have the leap day at their end: then one formula gives the number of days.
     let shifted = days + 719_468;
     let (era, day) = (shifted / 146_097, shifted % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_text_is_text() {
+    fn hostile_text_is_escaped() {
         assert_eq!(
             escape("<b a='x' c=\"y\">&\u{0}\u{202e}\u{1b}"),
             "&lt;b a=&#39;x&#39; c=&quot;y&quot;&gt;&amp;\u{fffd}\u{fffd}\u{fffd}"
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_right() {
+    fn dates_are_correct() {
         assert_eq!(date(0), "1970-01-01 00:00 UTC");
         assert_eq!(date(951_782_400 + 3660), "2000-02-29 01:01 UTC");
         assert_eq!(date(1_767_225_599), "2025-12-31 23:59 UTC");

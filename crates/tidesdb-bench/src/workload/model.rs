@@ -26,7 +26,7 @@ pub enum Model {
 }
 
 /// The order of the keys, as far as it is known.
-/// The order of the keys, as far as it is known.
+pub(super) enum Order {
     /// Only the order of adjacent rows is known.
     Unknown,
     /// Identities are consecutive, up to the last one.

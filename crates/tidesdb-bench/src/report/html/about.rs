@@ -1,4 +1,4 @@
-//! Where and how the figures were made: machine, settings, checks, method.
+//! The conditions of the measurement: machine, settings, checks, method.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use crate::run::Results;
 use super::super::lines::{Line, YARDSTICK};
 use super::super::words::{DASH, Unit, counted, date, escape};
 
-/// The sections at the end.
+/// Returns the sections at the end.
 pub(super) fn about(results: &Results, lines: &[Line], names: &[String]) -> String {
     [
         environment(results),
@@ -46,7 +46,7 @@ fn environment(results: &Results) -> String {
     out + "</dl></section>\n"
 }
 
-/// Version and settings of each engine, each kind of them once.
+/// Returns version and settings of each engine, each distinct value once.
 fn settings(results: &Results, names: &[String]) -> String {
     let mut out = "<section id=\"settings\"><h2>Settings of the engines</h2>\n".to_owned();
     for name in names {
@@ -61,7 +61,7 @@ fn settings(results: &Results, names: &[String]) -> String {
         }
         let _ = writeln!(out, "<h3>{}</h3>", escape(name));
         if all.is_empty() {
-            out += "<p class=\"soft\">No row got far enough to tell.</p>\n";
+            out += "<p class=\"soft\">No row got far enough to record them.</p>\n";
         }
         for (settings, rows) in all {
             let _ = writeln!(
@@ -76,7 +76,7 @@ fn settings(results: &Results, names: &[String]) -> String {
     out + "</section>\n"
 }
 
-/// How long the rivals take to build, as far as that was measured.
+/// Returns the build times of the rivals, if they were measured.
 fn builds(names: &[String]) -> String {
     let known = |name: &String| Some((name.clone(), rivals::named(name)?.build_seconds));
     let times: Vec<(String, u64)> = names.iter().filter_map(known).filter(|(_, time)| *time > 0).collect();
@@ -106,9 +106,9 @@ fn verification(results: &Results, lines: &[Line], names: &[String]) -> String {
         let (checked, keys) = runs().fold((0, 0), |(c, k), o| (c + o.checked, k + o.keys));
         let rows = lines.iter().filter(|l| l.engine == *name && l.failure.is_some()).count();
         let result = match (failed, name == YARDSTICK) {
-            (_, true) => "keeps nothing: a yardstick, in no comparison".to_owned(),
-            (0, _) => "all answers right".to_owned(),
-            _ => format!("{} failed: no figures of them", counted(rows, "row")),
+            (_, true) => "stores nothing: the cost of the benchmark, in no comparison".to_owned(),
+            (0, _) => "all answers correct".to_owned(),
+            _ => format!("{} failed and have no figures", counted(rows, "row")),
         };
         let class = if failed > 0 { " class=\"loss\"" } else { "" };
         let keys = if name == YARDSTICK { DASH.to_owned() } else { Unit::Rate.show(keys as f64) };
@@ -123,7 +123,7 @@ fn verification(results: &Results, lines: &[Line], names: &[String]) -> String {
     out + "</tbody></table></div></section>\n"
 }
 
-/// How engines came back after a kill.
+/// Returns the recovery of engines after a kill.
 fn restarts(results: &Results) -> String {
     let mut rows = String::new();
     for outcome in results.outcomes.iter().filter(|o| o.failure.is_none()) {
@@ -151,11 +151,11 @@ fn restarts(results: &Results) -> String {
         "open after the kill",
         "after a clean close",
     ];
-    let about = "Puts whose commit had returned when the process was killed, and how long the opening took.";
+    let about = "Puts whose commit had returned when the process was killed, and the time to open the database.";
     section(("restarts", "After a kill", about), &heads, &rows)
 }
 
-/// Why writers had to wait, as far as engines tell.
+/// Returns why writers had to wait, if engines report it.
 fn stalls(results: &Results) -> String {
     let mut rows = String::new();
     for outcome in &results.outcomes {
@@ -172,11 +172,11 @@ fn stalls(results: &Results) -> String {
         }
     }
     let heads = ["engine", "row", "cause", "how often", "how long"];
-    let about = "Waits of writers, run by run, as far as engines tell.";
+    let about = "Waits of writers in each run, if the engine reports them.";
     section(("stalls", "Stalls by cause", about), &heads, &rows)
 }
 
-/// A section with a table; nothing without rows.
+/// Returns a section with a table; empty without rows.
 fn section((id, title, about): (&str, &str, &str), heads: &[&str], rows: &str) -> String {
     if rows.is_empty() {
         return String::new();

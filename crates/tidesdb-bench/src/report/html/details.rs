@@ -1,4 +1,4 @@
-//! The table of all figures, which can be narrowed to wins, ties, losses or failures.
+//! The table of all figures, with filters for wins, ties, losses and failures.
 
 use std::fmt::Write;
 
@@ -20,7 +20,7 @@ const HEAD: [&str; 11] = [
     "CPU s/M",
 ];
 
-/// The table.
+/// Returns the table.
 pub(super) fn table(lines: &[Line], names: &[String], score: &Score) -> String {
     let mut out = "<section id=\"figures\"><h2>All figures</h2>\n\
                    <p class=\"soft\">Medians over the repetitions, with their ranges. The ratio says how many times as fast as the rival tidesdb is; \
@@ -49,7 +49,7 @@ pub(super) fn table(lines: &[Line], names: &[String], score: &Score) -> String {
     out + "</table></div></section>\n"
 }
 
-/// All operations of a row, and then those who failed it.
+/// Returns all operations of a row, and then the engines that failed it.
 fn row_groups(lines: &[Line], row: &str, names: &[String], score: &Score) -> String {
     let of_row: Vec<&Line> = lines.iter().filter(|l| l.row == row).collect();
     let mut operations: Vec<&str> = Vec::new();
@@ -84,7 +84,7 @@ fn row_groups(lines: &[Line], row: &str, names: &[String], score: &Score) -> Str
     out
 }
 
-/// One operation of a row on all engines.
+/// Returns one operation of a row on all engines.
 fn body(group: &[&Line], score: &Score) -> String {
     let duels: Vec<_> = group.iter().map(|l| score.duel(&l.row, &l.operation, &l.engine)).collect();
     let mut marks: Vec<&str> = duels.iter().flatten().map(|d| d.ratio.mark.word()).collect();

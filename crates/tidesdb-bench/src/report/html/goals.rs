@@ -1,4 +1,4 @@
-//! The targets of the suite beyond memory, as a table.
+//! The targets of the suite beyond-memory, as a table.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::super::lines::{Line, OURS};
 use super::super::targets::targets;
 use super::super::words::escape;
 
-/// A section for each rival; nothing for suites without targets.
+/// Returns a section for each rival; empty for suites without targets.
 pub(super) fn goals(lines: &[Line]) -> String {
     let mut out = String::new();
     for (rival, targets) in targets(lines) {

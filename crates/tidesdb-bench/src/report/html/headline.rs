@@ -1,4 +1,4 @@
-//! The first box: how this engine stands against each rival, and for which kinds of operations.
+//! The first box: the comparison with each rival, overall and by kind of operation.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use super::super::svg::Canvas;
 use super::super::table::class_words;
 use super::super::words::{DASH, Unit, counted, escape};
 
-/// The box.
+/// Returns the box.
 pub(super) fn headline(results: &Results, lines: &[Line], names: &[String], score: &Score) -> String {
     let mut out = "<section class=\"box\" aria-label=\"Summary\">\n".to_owned();
     if score.duels.is_empty() {
@@ -32,10 +32,10 @@ fn without_rivals(names: &[String]) -> String {
         true => "No rival was measured.".to_owned(),
         false => format!("No row can be compared with {}.", others.join(", ")),
     };
-    format!("<p class=\"big\">{why}</p><p class=\"soft\">The figures below stand for themselves.</p>\n")
+    format!("<p class=\"big\">{why}</p><p class=\"soft\">The figures below are without comparison.</p>\n")
 }
 
-/// What a mean is, without regard to chance.
+/// Returns the mark of a mean, without regard to noise.
 fn mark(mean: f64) -> Mark {
     match mean {
         n if n >= 1.0 + TIE => Mark::Win,
@@ -82,7 +82,7 @@ fn cards(score: &Score, class: Durability) -> String {
     out + "</div>\n"
 }
 
-/// Wins, ties and losses as parts of a bar.
+/// Returns wins, ties and losses as parts of a bar.
 fn bar(tally: &Tally) -> String {
     const WIDTH: f64 = 200.0;
     let mut canvas = Canvas::new(WIDTH, 8.0);
@@ -96,7 +96,7 @@ fn bar(tally: &Tally) -> String {
     canvas.inline(&words, "", "bar")
 }
 
-/// Kinds of operations by rivals.
+/// Returns the means by kind of operation and rival.
 fn matrix(score: &Score, class: Durability) -> String {
     let rivals: Vec<&String> =
         score.rivals.iter().filter(|rival| score.against(class, rival).next().is_some()).collect();
@@ -122,7 +122,7 @@ fn matrix(score: &Score, class: Durability) -> String {
     out + "</tbody></table></div>\n"
 }
 
-/// Rows that failed, rows that are not offered, and those that are in no mean.
+/// Returns rows that failed, rows that are not offered, and comparisons excluded from all means.
 fn failures(results: &Results, lines: &[Line], score: &Score) -> String {
     let mut out = String::new();
     let failed: Vec<&Line> = lines.iter().filter(|l| l.failure.is_some()).collect();
@@ -147,7 +147,7 @@ fn failures(results: &Results, lines: &[Line], score: &Score) -> String {
     out
 }
 
-/// Rows by engine and reason.
+/// Returns rows by engine and reason.
 fn grouped(
     title: &str,
     class: &str,

@@ -1,4 +1,4 @@
-//! The report as one page that needs nothing else: styles, script and drawings are inside, and its policy forbids the
+//! The report as a self-contained page: styles, script and drawings are inside, and its policy forbids the
 //! browser to fetch anything.
 
 mod headline;
@@ -19,7 +19,7 @@ use super::words::{date, escape};
 const STYLE: &str = include_str!("../assets/page.css");
 const SCRIPT: &str = include_str!("../assets/page.js");
 
-/// The report as HTML.
+/// Returns the report as HTML.
 pub fn html(results: &Results) -> String {
     let all = lines(results);
     let names = engines(results);
@@ -36,7 +36,7 @@ pub fn html(results: &Results) -> String {
     page(&format!("TidesDB benchmark, suite {}", results.suite), &body)
 }
 
-/// The drawings as files: name and content.
+/// Returns the drawings as files: name and content.
 pub fn plot_files(results: &Results) -> Vec<(String, String)> {
     let all = lines(results);
     let names = engines(results);
@@ -53,7 +53,7 @@ pub fn plot_files(results: &Results) -> Vec<(String, String)> {
     files
 }
 
-/// A page with this title and body.
+/// Returns a page with this title and body.
 pub(crate) fn page(title: &str, body: &str) -> String {
     let (light, dark, chart) = (theme::LIGHT, theme::DARK, theme::CHART);
     let title = escape(title);
@@ -70,7 +70,7 @@ pub(crate) fn page(title: &str, body: &str) -> String {
     )
 }
 
-/// The button that changes from day to night.
+/// The button that changes the colour scheme.
 pub(crate) const TOGGLE: &str = "<button id=\"theme\" type=\"button\" hidden>Dark</button>";
 
 fn head(results: &Results) -> String {
@@ -125,7 +125,7 @@ fn left_out(missing: &[(usize, &str)]) -> String {
     }
     let names: Vec<String> = missing.iter().map(|(number, title)| format!("{number} {title}")).collect();
     format!(
-        "<section class=\"plot\"><h2>Not drawn</h2><p class=\"soft\">These results hold no figures for: {}.</p></section>\n",
+        "<section class=\"plot\"><h2>Not drawn</h2><p class=\"soft\">These results have no figures for: {}.</p></section>\n",
         names.join(", ")
     )
 }

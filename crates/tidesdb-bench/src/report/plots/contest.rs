@@ -1,4 +1,4 @@
-//! Contests: figures of several engines that can be compared, and sentences about who wins.
+//! Contests: comparable figures of several engines, and sentences about which engine wins.
 
 use crate::spec::Durability;
 
@@ -6,7 +6,7 @@ use super::super::lines::{Line, OURS, Spread, YARDSTICK};
 use super::super::score::{Better, Mark, Ratio, Tally, ratio};
 use super::super::words::{Unit, clipped};
 
-/// The engines of a report, each with its place, which gives it colour and shape.
+/// The engines of a report; the index of an engine determines its colour and shape.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cast<'a> {
     /// Their names.
@@ -14,22 +14,22 @@ pub(crate) struct Cast<'a> {
 }
 
 impl Cast<'_> {
-    /// The place of an engine.
+    /// Returns the index of an engine.
     pub(crate) fn place(&self, name: &str) -> usize {
         self.names.iter().position(|n| n == name).unwrap_or(0)
     }
 
-    /// The name at a place, not too long.
+    /// Returns the name at an index, shortened if necessary.
     pub(crate) fn name(&self, place: usize) -> String {
         self.names.get(place).map_or_else(String::new, |name| clipped(name, 22))
     }
 
-    /// Whether this engine only shows what the benchmark itself costs.
+    /// Returns whether this engine only shows the cost of the benchmark itself.
     pub(crate) fn is_yardstick(&self, place: usize) -> bool {
         self.names.get(place).is_some_and(|name| name == YARDSTICK)
     }
 
-    /// The class of an engine in drawings.
+    /// Returns the CSS class of an engine in drawings.
     pub(crate) fn class(&self, place: usize) -> String {
         super::super::svg::theme::engine(place, self.is_yardstick(place))
     }
@@ -44,14 +44,14 @@ impl Cast<'_> {
 pub(crate) struct Contest {
     /// The row.
     pub(crate) label: String,
-    /// The operation, and the durability class if it is not the usual one.
+    /// The operation, and the durability class if it is not the default one.
     pub(crate) note: String,
-    /// The figure of each engine by its place.
+    /// The figure of each engine by its index.
     pub(crate) points: Vec<(usize, Spread)>,
 }
 
 impl Contest {
-    /// This engine against the best rival: how it ended, and who that is.
+    /// Compares this engine with the best rival: the ratio, and the index of that rival.
     pub(crate) fn verdict(&self, cast: &Cast<'_>, better: Better) -> Option<(Ratio, usize)> {
         let ours = cast.ours()?;
         let figure = self.figure(ours)?;
@@ -60,7 +60,7 @@ impl Contest {
         ratios.min_by(|a, b| a.0.value.total_cmp(&b.0.value))
     }
 
-    /// The figure of this engine.
+    /// Returns the figure of this engine.
     pub(crate) fn ours(&self, cast: &Cast<'_>) -> Option<&Spread> {
         self.figure(cast.ours()?)
     }
@@ -69,13 +69,13 @@ impl Contest {
         self.points.iter().find(|(p, _)| *p == place).map(|(_, spread)| spread)
     }
 
-    /// Row and operation in words.
+    /// Returns row and operation as text.
     pub(crate) fn name(&self) -> String {
         format!("{} {}", self.label, self.note).trim().to_owned()
     }
 }
 
-/// The operation of a line, with its class where that is not the usual one.
+/// Returns the operation of a line, with its class if that is not the default one.
 pub(crate) fn note(line: &Line, with_operation: bool) -> String {
     let operation = if with_operation { line.operation.as_str() } else { "" };
     match line.spec.durability {
@@ -84,7 +84,7 @@ pub(crate) fn note(line: &Line, with_operation: bool) -> String {
     }
 }
 
-/// The contests of one figure, one for each row, or each operation of it; without those nobody has a figure of.
+/// Returns the contests of one figure, one per row or operation; without those that no engine has a figure for.
 pub(crate) fn contests(
     lines: &[&Line],
     cast: &Cast<'_>,
@@ -109,7 +109,7 @@ pub(crate) fn contests(
     all
 }
 
-/// Who wins where, in a sentence or two.
+/// Returns one or two sentences about which engine wins where.
 pub(crate) fn finding(contests: &[Contest], cast: &Cast<'_>, better: Better, unit: Unit) -> String {
     let verdicts: Vec<(&Contest, Ratio, usize)> = contests
         .iter()
@@ -141,7 +141,7 @@ pub(crate) fn finding(contests: &[Contest], cast: &Cast<'_>, better: Better, uni
     out
 }
 
-/// Who won the rows that this engine lost, and how many.
+/// Returns which engines won the rows that this engine lost, and how many.
 fn losers(verdicts: &[(&Contest, Ratio, usize)], cast: &Cast<'_>) -> String {
     let lost: Vec<usize> = verdicts
         .iter()
@@ -163,7 +163,7 @@ fn losers(verdicts: &[(&Contest, Ratio, usize)], cast: &Cast<'_>) -> String {
     }
 }
 
-/// What there is to say of one engine.
+/// Returns a sentence about a single engine.
 fn alone(contests: &[Contest], cast: &Cast<'_>, unit: Unit) -> String {
     let figures = || {
         contests.iter().filter_map(|c| {

@@ -1,5 +1,5 @@
-//! A plot of one figure: a line of dots for each contest, one dot per engine at its median with the range of its
-//! repetitions, and at the side this engine's figure and how it stands against the best rival.
+//! A plot of one figure: a row of dots for each contest, one dot per engine at its median with the range of its
+//! repetitions. At the side are this engine's figure and the comparison with the best rival.
 
 use super::super::lines::Spread;
 use super::super::score::{Better, Mark};
@@ -8,23 +8,23 @@ use super::super::svg::{Canvas, Scale};
 use super::super::words::{Unit, clipped};
 use super::contest::{Cast, Contest};
 
-/// How to draw.
+/// Settings of the drawing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dots {
-    /// What the figures count.
+    /// Unit of the figures.
     pub(crate) unit: Unit,
-    /// What is good.
+    /// Which direction is better.
     pub(crate) better: Better,
-    /// If the figures are ratios around 1: who is better above it.
+    /// If the figures are ratios around 1: the engine that is better above 1.
     pub(crate) around_one: Option<&'static str>,
 }
 
-/// Widths of a drawing: for a screen, and for a phone.
+/// Width of a drawing for a screen.
 pub(crate) const WIDE: f64 = 780.0;
-/// For a phone.
+/// Width of a drawing for a phone.
 pub(crate) const NARROW: f64 = 350.0;
 
-/// Where things are.
+/// Positions of the parts of the drawing.
 struct Layout {
     narrow: bool,
     width: f64,
@@ -34,13 +34,13 @@ struct Layout {
     top: f64,
     /// Height of a row.
     row: f64,
-    /// Characters of a label.
+    /// Maximum number of characters of a label.
     letters: usize,
-    /// Whether there is a column for how this engine stands.
+    /// True if there is a column for the comparison with the best rival.
     versus: bool,
 }
 
-/// The places of the two columns at the right.
+/// Widths of the two columns at the right.
 const FIGURE: f64 = 58.0;
 
 impl Layout {
@@ -56,18 +56,18 @@ impl Layout {
         Self { narrow: false, width, axis, top, row: 25.0, letters, versus }
     }
 
-    /// The right end of the column of figures.
+    /// Returns the right end of the column of figures.
     fn figure(&self) -> f64 {
         self.width - if self.versus { FIGURE + 8.0 } else { 0.0 }
     }
 
-    /// Middle of the dots of a row.
+    /// Returns the vertical centre of the dots of a row.
     fn y(&self, row: usize) -> f64 {
         let inside = if self.narrow { 28.0 } else { self.row / 2.0 };
         self.top + row as f64 * self.row + inside
     }
 
-    /// Where lines of the grid go: everywhere, but not through names that stand above their dots.
+    /// Returns where grid lines are drawn: everywhere, except through names above their dots.
     fn lanes(&self, rows: usize) -> Vec<(f64, f64)> {
         match self.narrow {
             true => (0..rows).map(|row| (self.y(row) - 9.0, self.y(row) + 9.0)).collect(),
@@ -81,7 +81,7 @@ impl Layout {
 }
 
 impl Dots {
-    /// Draws.
+    /// Draws the plot.
     pub(crate) fn draw(&self, contests: &[Contest], cast: &Cast<'_>, width: f64) -> Canvas {
         let mut canvas = Canvas::new(width, 0.0);
         let legend = legend(&mut canvas, contests, cast, 8.0);
@@ -161,7 +161,7 @@ impl Dots {
         canvas.text((layout.figure(), y), "end soft", &figure);
     }
 
-    /// This engine's figure, or the mean of its ratios; and how it stands against the best rival.
+    /// Returns this engine's figure, or the mean of its ratios; and the comparison with the best rival.
     fn side(&self, contest: &Contest, cast: &Cast<'_>) -> (String, Option<(Mark, String)>) {
         let signed = |mark: Mark, n: f64| (mark, format!("{} {}", Unit::Times.show(n), mark.sign()));
         if self.around_one.is_some() {
@@ -186,7 +186,7 @@ impl Dots {
             false => (least, most),
         };
         canvas.line((least, y), (most, y), "span");
-        // This engine last, so that it is on top.
+        // Draws this engine last, so that it is on top.
         for (place, spread) in contest.points.iter().rev() {
             let class = cast.class(*place);
             if self.around_one.is_none() && spread.high > spread.low {
@@ -212,7 +212,7 @@ impl Dots {
     }
 }
 
-/// A ratio as a spread: its ends say whether it is a tie, in which case 1 is between them.
+/// Returns a ratio as a spread: for a tie, 1 is between its ends.
 pub(crate) fn ratio_spread(value: f64, mark: Mark) -> Spread {
     match mark {
         Mark::Tie => Spread { low: value.min(1.0), median: value, high: value.max(1.0).max(value) },
@@ -228,7 +228,7 @@ fn mark_of(ratio: &Spread) -> Mark {
     }
 }
 
-/// Names the engines with their signs, in lines as wide as the drawing; returns where it ends.
+/// Draws the names of the engines with their signs, in lines as wide as the drawing; returns the bottom.
 pub(crate) fn legend(canvas: &mut Canvas, contests: &[Contest], cast: &Cast<'_>, top: f64) -> f64 {
     let mut places: Vec<usize> = contests.iter().flat_map(|c| c.points.iter().map(|(p, _)| *p)).collect();
     places.sort_unstable();

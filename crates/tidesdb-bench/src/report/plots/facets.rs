@@ -1,5 +1,5 @@
-//! Small charts side by side, each with a scale of its own, since engines are compared within one: lines of engines over a few places, such as batch sizes, threads or
-//! percentiles.
+//! Small adjacent charts, each with its own scale, because engines are compared within one chart. Each shows lines of engines over a few
+//! positions, such as batch sizes, threads or percentiles.
 
 use super::super::lines::Spread;
 use super::super::svg::canvas::{At, CHARACTER};
@@ -8,32 +8,32 @@ use super::super::words::{Unit, clipped};
 use super::contest::{Cast, Contest};
 use super::dots::legend;
 
-/// One chart: at each place along its axis a contest, whose label is the tick.
+/// One chart: a contest at each position of its axis, whose label is the tick.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Facet {
-    /// What it is of.
+    /// Title of the chart.
     pub(crate) title: String,
-    /// The places, with distances in proportion to the first number.
+    /// The positions, with distances proportional to the first number.
     pub(crate) stops: Vec<(f64, Contest)>,
 }
 
-/// How to draw.
+/// Settings of the drawing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facets {
-    /// What the figures count.
+    /// Unit of the figures.
     pub(crate) unit: Unit,
-    /// Whether charts are many and small.
+    /// True if there are many small charts.
     pub(crate) small: bool,
 }
 
-/// One chart's place.
+/// Frame of one chart.
 struct Frame {
     x: (f64, f64),
     y: (f64, f64),
 }
 
 impl Facets {
-    /// Draws.
+    /// Draws the charts.
     pub(crate) fn draw(&self, facets: &[Facet], cast: &Cast<'_>, width: f64) -> Canvas {
         let mut canvas = Canvas::new(width, 0.0);
         let contests: Vec<Contest> =
@@ -78,7 +78,7 @@ impl Facets {
             canvas.text((frame.x.0 - 6.0, y + 4.0), "soft small end", &self.unit.tick(tick));
         }
         canvas.line((frame.x.0, frame.y.0), (frame.x.1, frame.y.0), "rule");
-        // Names of engines stand behind the last place.
+        // Names of engines follow the last position.
         let names = self.names(facet, cast);
         let widest = names.iter().map(|(_, name, _)| name.chars().count()).max().unwrap_or(0);
         let room = if self.small { 17.0 } else { 18.0 + widest as f64 * CHARACTER };
@@ -99,7 +99,7 @@ impl Facets {
         }
     }
 
-    /// Engines that reach the last place, by their figures there from the top down; none in small charts.
+    /// Returns the engines that reach the last position, ordered by their figures there from the top; none in small charts.
     fn names(&self, facet: &Facet, cast: &Cast<'_>) -> Vec<(usize, String, f64)> {
         let last = facet.stops.last().filter(|_| !self.small);
         let mut names: Vec<(usize, String, f64)> = last
@@ -109,7 +109,7 @@ impl Facets {
         names
     }
 
-    /// The line of one engine.
+    /// Draws the line of one engine.
     fn run(
         &self,
         canvas: &mut Canvas,
@@ -156,7 +156,7 @@ fn engines(facet: &Facet) -> Vec<usize> {
     places
 }
 
-/// Places along the axis.
+/// Returns positions along the axis.
 fn places(facet: &Facet, (start, end): (f64, f64)) -> Vec<f64> {
     let at = || facet.stops.iter().map(|(at, _)| *at);
     let (least, most) = (at().fold(f64::INFINITY, f64::min), at().fold(f64::NEG_INFINITY, f64::max));
@@ -164,7 +164,7 @@ fn places(facet: &Facet, (start, end): (f64, f64)) -> Vec<f64> {
     at().map(|n| start + (n - least) / span * (end - start)).collect()
 }
 
-/// Moves sorted places apart until they are `least` from each other, none below `bottom`.
+/// Moves sorted positions apart until their distance is at least `least`, none below `bottom`.
 fn spread_out(ys: &mut [f64], least: f64, bottom: f64) {
     for i in 1..ys.len() {
         ys[i] = ys[i].max(ys[i - 1] + least);
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_do_not_cover_each_other() {
+    fn names_do_not_overlap() {
         let mut ys = [10.0, 11.0, 12.0, 99.0, 100.0];
         spread_out(&mut ys, 13.0, 100.0);
         assert!(ys.windows(2).all(|w| w[1] - w[0] >= 13.0 - 1e-9), "{ys:?}");
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_in_proportion() {
+    fn positions_are_proportional() {
         let stop = |at| (at, Contest::default());
         let facet = Facet { title: String::new(), stops: vec![stop(0.0), stop(1.0), stop(3.0)] };
         assert_eq!(places(&facet, (0.0, 30.0)), [0.0, 10.0, 30.0]);

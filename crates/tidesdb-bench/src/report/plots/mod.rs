@@ -1,5 +1,5 @@
-//! The plots of a report: eighteen questions, each drawn if the results answer it, each with a sentence on what is better
-//! and one on who wins where.
+//! The plots of a report: eighteen kinds, each drawn if the results have the data, each with a sentence on what is better
+//! and one on which engine wins where.
 
 mod contest;
 mod dots;
@@ -20,7 +20,7 @@ use contest::{contests, finding};
 pub(crate) use dots::{Dots, NARROW, WIDE, ratio_spread};
 use facets::{Facet, Facets};
 
-/// A plot: one drawing, or several.
+/// A plot with one or several drawings.
 #[derive(Clone)]
 pub(crate) struct Plot {
     /// Its number, from 1.
@@ -31,7 +31,7 @@ pub(crate) struct Plot {
     pub(crate) title: &'static str,
     /// What is shown and what is better.
     pub(crate) caption: &'static str,
-    /// Who wins where.
+    /// Sentence on which engine wins where.
     pub(crate) finding: String,
     /// What is drawn.
     pub(crate) charts: Vec<Chart>,
@@ -40,9 +40,9 @@ pub(crate) struct Plot {
 /// A drawing in both widths.
 #[derive(Clone)]
 pub(crate) struct Chart {
-    /// Behind the name of the plot in files; empty if it is the only one.
+    /// Suffix of the file name; empty if it is the only drawing.
     pub(crate) slug: &'static str,
-    /// Above the drawing; empty if it is the only one.
+    /// Title above the drawing; empty if it is the only one.
     pub(crate) title: &'static str,
     /// For screens.
     pub(crate) wide: Canvas,
@@ -50,13 +50,13 @@ pub(crate) struct Chart {
     pub(crate) narrow: Canvas,
 }
 
-/// What was found out, and the drawings that show it.
+/// The finding, and the drawings.
 type Drawn = (String, Vec<Chart>);
 
-/// A figure of a line.
+/// Selects a figure of a line.
 type Pick = fn(&Line) -> Spread;
 
-/// A plot to be made.
+/// A kind of plot.
 struct Kind {
     slug: &'static str,
     title: &'static str,
@@ -64,9 +64,9 @@ struct Kind {
     make: fn(&Stage<'_>) -> Option<Drawn>,
 }
 
-/// What plots are made of.
+/// Input of plots.
 struct Stage<'a> {
-    /// Lines without failures.
+    /// Lines that did not fail.
     lines: Vec<&'a Line>,
     cast: Cast<'a>,
     score: &'a Score,
@@ -76,13 +76,13 @@ const KINDS: [Kind; 18] = [
     Kind {
         slug: "speedup",
         title: "Speedup over each rival",
-        caption: "How many times as fast as each rival tidesdb is, row by row; right of 1\u{d7} is better. A hollow sign is a tie.",
+        caption: "How many times as fast as each rival tidesdb is in each row; right of 1\u{d7} is better. A hollow sign is a tie.",
         make: speedup,
     },
     Kind {
         slug: "writes",
         title: "Throughput of writes",
-        caption: "Operations per second; higher is better. Signs are medians, bars behind them the range of the repetitions. TX counts whole transactions.",
+        caption: "Operations per second; higher is better. Signs are medians, bars are the ranges of the repetitions. TX counts whole transactions.",
         make: |s| s.rates(&["PUT", "UPDATE", "INSERT", "MODIFY", "APPEND", "CHURN", "TX"]),
     },
     Kind {
@@ -112,13 +112,13 @@ const KINDS: [Kind; 18] = [
     Kind {
         slug: "batches",
         title: "Batch sizes",
-        caption: "Operations per second by the number of operations in a commit, all else equal; higher is better.",
+        caption: "Operations per second by the number of operations per commit, with all other settings equal; higher is better.",
         make: scaling::batches,
     },
     Kind {
         slug: "values",
         title: "Value sizes",
-        caption: "Bytes of keys and values per second by the size of a value, all else equal; higher is better.",
+        caption: "Bytes of keys and values per second by the size of a value, with all other settings equal; higher is better.",
         make: scaling::values,
     },
     Kind {
@@ -130,7 +130,7 @@ const KINDS: [Kind; 18] = [
     Kind {
         slug: "tails",
         title: "Latency tails",
-        caption: "How many times the median latency the 99th percentile is; lower is better.",
+        caption: "99th percentile divided by the median latency; lower is better.",
         make: |s| s.figures(true, Unit::Times, |l| l.p99.over(&l.p50)),
     },
     Kind {
@@ -142,13 +142,13 @@ const KINDS: [Kind; 18] = [
     Kind {
         slug: "write-amplification",
         title: "Write amplification",
-        caption: "Bytes given to the device for each byte of keys and values written, all background work included; lower is better.",
+        caption: "Bytes written to the device per byte of keys and values, including all background work; lower is better.",
         make: |s| s.figures(false, Unit::Times, |l| l.write_amp),
     },
     Kind {
         slug: "space-amplification",
         title: "Space amplification",
-        caption: "Bytes of the files for each byte of keys and values that are there; lower is better.",
+        caption: "Bytes of the files per byte of existing keys and values; lower is better.",
         make: |s| s.figures(false, Unit::Times, |l| l.space_amp),
     },
     Kind {
@@ -160,7 +160,7 @@ const KINDS: [Kind; 18] = [
     Kind {
         slug: "resources",
         title: "Resources",
-        caption: "Processor time for a million operations, background threads included, and the most memory ever used; lower is better.",
+        caption: "Processor time per million operations, including background threads, and peak memory; lower is better.",
         make: resources,
     },
     Kind {
@@ -172,7 +172,7 @@ const KINDS: [Kind; 18] = [
     Kind {
         slug: "threads",
         title: "Durable commits over threads",
-        caption: "Operations per second by the number of threads, every commit safe from a loss of power; higher is better.",
+        caption: "Operations per second by the number of threads, every commit durable; higher is better.",
         make: scaling::threads,
     },
     Kind {
@@ -183,13 +183,13 @@ const KINDS: [Kind; 18] = [
     },
 ];
 
-/// The plots these lines answer, and number and title of the others.
+/// Returns the plots that these lines have data for, and number and title of the others.
 pub(crate) fn plots(
     lines: &[Line],
     names: &[String],
     score: &Score,
 ) -> (Vec<Plot>, Vec<(usize, &'static str)>) {
-    // Beside rivals the yardstick would only stretch the axes.
+    // In comparisons the null engine would only stretch the axes.
     let shown = |l: &&Line| l.is_measured() && (score.rivals.is_empty() || l.engine != YARDSTICK);
     let stage = Stage { lines: lines.iter().filter(shown).collect(), cast: Cast { names }, score };
     let (mut made, mut missing) = (Vec::new(), Vec::new());
@@ -206,7 +206,7 @@ pub(crate) fn plots(
 }
 
 impl Stage<'_> {
-    /// Rates of these operations.
+    /// Draws the rates of these operations.
     fn rates(&self, operations: &[&str]) -> Option<Drawn> {
         let lines: Vec<&Line> =
             self.lines.iter().copied().filter(|l| operations.contains(&l.operation.as_str())).collect();
@@ -214,7 +214,7 @@ impl Stage<'_> {
         self.dots(&all, Unit::Rate, Better::Higher)
     }
 
-    /// A figure of which less is better, of each operation or of each row.
+    /// Draws a figure where lower is better, per operation or per row.
     fn figures(&self, by_operation: bool, unit: Unit, pick: Pick) -> Option<Drawn> {
         let lines: Vec<&Line> =
             self.lines.iter().copied().filter(|l| !by_operation || !l.is_opening()).collect();
@@ -235,14 +235,14 @@ impl Stage<'_> {
     }
 }
 
-/// Dots in both widths.
+/// Draws dots in both widths.
 fn dots_chart(dots: Dots, all: &[Contest], cast: &Cast<'_>) -> Chart {
     let draw = |width| dots.draw(all, cast, width);
     Chart { slug: "", title: "", wide: draw(WIDE), narrow: draw(NARROW) }
 }
 
 impl Spread {
-    /// The figure divided by another, median by median.
+    /// Returns the figure divided by another, median by median.
     fn over(&self, other: &Self) -> Self {
         let n = if other.is_there() { self.median / other.median } else { 0.0 };
         Self { low: n, median: n, high: n }
@@ -330,7 +330,7 @@ struct Part {
     all: Vec<Contest>,
 }
 
-/// One drawing for each part that has figures.
+/// Draws each part that has figures.
 fn parts(stage: &Stage<'_>, parts: Vec<Part>) -> Option<Drawn> {
     let (mut findings, mut charts) = (Vec::new(), Vec::new());
     for Part { slug, title, word, unit, better, all } in parts {

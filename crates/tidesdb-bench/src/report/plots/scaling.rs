@@ -11,24 +11,24 @@ use super::contest::{contests, finding, note};
 use super::facets::{Facet, Facets};
 use super::{Contest, Drawn, Pick, Stage};
 
-/// A setting over which rows are laid out.
+/// The setting on the axis.
 struct Axis {
     /// Its value.
     value: fn(&Spec) -> u64,
-    /// Makes rows alike that differ in nothing else that matters.
+    /// Equalizes other settings that may differ.
     level: fn(&mut Spec),
-    /// How a value looks.
+    /// Formats a value.
     label: fn(u64) -> String,
-    /// The figure.
+    /// Selects the figure.
     pick: Pick,
     unit: Unit,
-    /// A setting that is the same in all rows of a chart, for its title.
+    /// Formats the settings shared by all rows of a chart, for its title.
     fixed: fn(&Spec) -> String,
-    /// A value of the setting in a sentence.
+    /// Formats a value of the setting in a sentence.
     words: fn(&str) -> String,
 }
 
-/// Rates over batch sizes.
+/// Draws rates over batch sizes.
 pub(super) fn batches(stage: &Stage<'_>) -> Option<Drawn> {
     let axis = Axis {
         value: |s| s.batch,
@@ -47,7 +47,7 @@ pub(super) fn batches(stage: &Stage<'_>) -> Option<Drawn> {
     })
 }
 
-/// Bytes a second over value sizes.
+/// Draws bytes per second over value sizes.
 pub(super) fn values(stage: &Stage<'_>) -> Option<Drawn> {
     let axis = Axis {
         value: |s| s.value_bytes as u64,
@@ -63,7 +63,7 @@ pub(super) fn values(stage: &Stage<'_>) -> Option<Drawn> {
     })
 }
 
-/// Rates of durable writes over threads.
+/// Draws rates of durable writes over threads.
 pub(super) fn threads(stage: &Stage<'_>) -> Option<Drawn> {
     let axis = Axis {
         value: |s| s.threads as u64,
@@ -95,7 +95,7 @@ impl Axis {
         Some((finding, stage.facets(Facets { unit: self.unit, small: false }, &facets)))
     }
 
-    /// One chart for each group of lines that are alike but for the setting, if it has two values or more.
+    /// Returns one chart for each group of lines that differ only in the setting, if it has at least two values.
     fn facets(&self, stage: &Stage<'_>, lines: &[&Line]) -> Vec<Facet> {
         let mut groups: Vec<(String, BTreeMap<u64, Vec<&Line>>)> = Vec::new();
         for line in lines {
@@ -117,7 +117,7 @@ impl Axis {
         let mut title = String::new();
         let mut stops = Vec::new();
         for (value, lines) in values {
-            // Where several rows have the same value, the first one of the suite stands for it.
+            // If several rows have the same value, the first one of the suite is used.
             let Some(contest) = contests(lines, &stage.cast, true, self.pick).into_iter().next() else {
                 continue;
             };
@@ -131,7 +131,7 @@ impl Axis {
         Facet { title, stops }
     }
 
-    /// The settings that must agree. Numbers of operations and keys may differ, as they do where operations get slower.
+    /// Returns the settings that must agree. Numbers of operations and keys may differ, because slow rows have fewer.
     fn alike(&self, spec: &Spec) -> Spec {
         let mut spec = Spec { name: String::new(), ops: 0, keys: 0, ..spec.clone() };
         (self.level)(&mut spec);

@@ -1,4 +1,4 @@
-//! Figures over time: small charts, one for each row, with a line for each engine and one for the limit of the device.
+//! Figures over time: small charts, one per row, with a line for each engine and one for the limit of the device.
 
 use super::super::lines::Line;
 use super::super::svg::canvas::At;
@@ -9,19 +9,19 @@ use super::dots::{NARROW, WIDE, legend};
 use super::{Cast, Chart, Drawn, Stage};
 use crate::timeline::{Part, Second};
 
-/// A drawing: its name, its title, what its figures count, and how a line of the results has one.
+/// A drawing: its name, its title, its unit, and how its figure is computed from a line of the results.
 struct Measure {
     slug: &'static str,
     title: &'static str,
     unit: Unit,
     pick: fn(&Line, &Second) -> Option<f64>,
-    /// Whether each kind of operation has a chart, not each row.
+    /// True if there is a chart per kind of operation instead of per row.
     by_operation: bool,
-    /// Whether the axis begins at 0, so that a second without operations is at the bottom.
+    /// True if the axis starts at 0, so that a second without operations is at the bottom.
     from_zero: bool,
 }
 
-/// Lines of the results that are shorter have no rate worth drawing.
+/// Shorter lines of the results have no reliable rate.
 const SHORTEST: f64 = 0.2;
 
 const MEASURES: [Measure; 6] = [
@@ -85,11 +85,11 @@ fn per(bytes: u64, second: &Second) -> Option<f64> {
 /// One chart.
 struct Panel<'a> {
     title: String,
-    /// Each engine's place, and its line of the results.
+    /// Each engine's index, and its line of the results.
     lines: Vec<(usize, &'a Line)>,
 }
 
-/// The drawings, if any row was watched.
+/// Returns the drawings, if any row was watched.
 pub(super) fn seconds(stage: &Stage<'_>) -> Option<Drawn> {
     let lines: Vec<&Line> = stage.lines.iter().copied().filter(|l| !l.seconds.is_empty()).collect();
     if lines.is_empty() {
@@ -103,12 +103,12 @@ pub(super) fn seconds(stage: &Stage<'_>) -> Option<Drawn> {
     let mut rows: Vec<&str> = lines.iter().map(|l| l.row.as_str()).collect();
     rows.dedup();
     let finding =
-        format!("{} over time, background work after the operations included.", counted(rows.len(), "row"));
+        format!("{} over time, including background work after the operations.", counted(rows.len(), "row"));
     Some((finding, MEASURES.iter().map(draw).collect()))
 }
 
 impl Measure {
-    /// The charts that have something to show.
+    /// Returns the charts that have data.
     fn panels<'a>(&self, lines: &[&'a Line], cast: &Cast<'_>) -> Vec<Panel<'a>> {
         let mut panels: Vec<Panel<'_>> = Vec::new();
         for line in lines.iter().filter(|line| !self.run(line).is_empty()) {
@@ -116,7 +116,7 @@ impl Measure {
             let title = format!("{} {operation}", line.row).trim_end().to_owned();
             let point = (cast.place(&line.engine), *line);
             match panels.iter_mut().find(|p| p.title == title) {
-                // The kinds of a row share its memory, files and bytes.
+                // The kinds of operations of a row share its memory, files and bytes.
                 Some(panel) if panel.lines.iter().any(|(place, _)| *place == point.0) => {}
                 Some(panel) => panel.lines.push(point),
                 None => panels.push(Panel { title, lines: vec![point] }),
@@ -142,7 +142,7 @@ impl Measure {
         canvas
     }
 
-    /// A chart between the ends `x` (left, right) and `y` (bottom, top).
+    /// Draws a chart between the ends `x` (left, right) and `y` (bottom, top).
     fn panel(
         &self,
         canvas: &mut Canvas,
@@ -182,14 +182,14 @@ impl Measure {
         for (place, run) in runs.iter().rev() {
             let places: Vec<At> = run.iter().map(|(t, n)| (time.at(*t), scale.at(*n))).collect();
             match places[..] {
-                // A single place has no line.
+                // A single position has no line.
                 [at] => canvas.mark(*place, at, &format!("{} tiny", cast.class(*place)), &cast.name(*place)),
                 _ => canvas.path(&places, &format!("run {}", cast.class(*place))),
             }
         }
     }
 
-    /// Time and figure of each line; those too short for a rate are left out unless all are.
+    /// Returns time and figure of each line; without those too short for a rate, unless all are.
     fn run(&self, line: &Line) -> Vec<(f64, f64)> {
         let of = |shortest: f64| -> Vec<(f64, f64)> {
             let long = line.seconds.iter().filter(|s| s.length >= shortest);

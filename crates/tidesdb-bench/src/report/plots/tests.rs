@@ -1,4 +1,4 @@
-//! Plots of made-up results: which there are, what they say, and that their drawings are well-formed.
+//! Plots of invented results: which ones are drawn, their sentences, and that their drawings are well-formed.
 
 use roxmltree::{Document, Node};
 
@@ -55,13 +55,13 @@ fn drawings_are_well_formed_and_inside_their_frames() {
 }
 
 #[test]
-fn a_plot_has_a_sign_for_each_engine_and_row_and_says_how_it_ended() {
+fn a_plot_has_a_sign_for_each_engine_and_row_and_a_verdict() {
     let (plots, _) = made("quick");
     let seeks = plots.iter().find(|p| p.slug == "seeks").unwrap();
     let text = seeks.charts[0].wide.inline("", "", "");
     let document = Document::parse(&text).unwrap();
     let signs = document.descendants().filter(|n| n.has_tag_name("path") && classes(*n).contains(&"mark"));
-    // Six in the legend, six in the only row: this engine, four rivals and the one that loses; the yardstick is out.
+    // Six in the legend, six in the only row: this engine, four rivals and the one that loses; the null engine is excluded.
     assert_eq!(signs.clone().count(), 12);
     assert_eq!(signs.filter(|n| n.children().any(|c| c.has_tag_name("title"))).count(), 6);
     let verdicts: Vec<&str> = document
@@ -70,7 +70,7 @@ fn a_plot_has_a_sign_for_each_engine_and_row_and_says_how_it_ended() {
         .filter_map(|n| n.text())
         .collect();
     assert_eq!(verdicts.len(), 1);
-    assert!(verdicts[0].ends_with('\u{25bc}'), "the sign says it without colour: {verdicts:?}");
+    assert!(verdicts[0].ends_with('\u{25bc}'), "the sign shows the verdict without colour: {verdicts:?}");
     assert!(seeks.finding.contains("loses 1 (to gamma)"), "{}", seeks.finding);
 }
 
@@ -89,7 +89,7 @@ fn seconds_have_a_line_for_each_engine_and_one_for_the_device() {
     };
     let slugs: Vec<&str> = seconds.charts.iter().map(|c| c.slug).collect();
     assert_eq!(slugs, ["throughput", "slowest", "read", "written", "resident", "files"]);
-    // Six engines in six rows, which have twelve kinds of operations, ITER among them. One engine failed in the row
+    // Six engines in six rows, which have twelve kinds of operations, including ITER. One engine failed in the row
     // of two kinds, one does not offer the row of three.
     let (runs, limits) = (paths(&seconds.charts[0], "run"), paths(&seconds.charts[0], "limit"));
     assert_eq!((runs, limits), (6 * 12 - 2 - 3, 6 * 9 - 2 - 2), "puts have no limit");
@@ -103,7 +103,7 @@ fn seconds_have_a_line_for_each_engine_and_one_for_the_device() {
 }
 
 #[test]
-fn ratios_lie_on_their_side_of_one() {
+fn ratios_are_on_the_correct_side_of_one() {
     let (plots, _) = made("quick");
     let text = plots[0].charts[0].wide.inline("", "", "");
     let document = Document::parse(&text).unwrap();
@@ -130,7 +130,7 @@ fn ratios_lie_on_their_side_of_one() {
 }
 
 #[test]
-fn scaling_goes_along_the_setting() {
+fn scaling_follows_the_setting() {
     let (plots, _) = made("quick");
     for (slug, labels) in [
         ("batches", &["1", "10", "100", "1k", "10k"][..]),

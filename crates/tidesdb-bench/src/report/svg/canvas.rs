@@ -1,11 +1,11 @@
-//! A drawing of SVG elements. All text is escaped here and nowhere else; looks are classes, so that a page and a file
-//! can dress the same drawing.
+//! A drawing of SVG elements. All text is escaped only here. Styles are CSS classes, so that a page and a file
+//! can style the same drawing.
 
 use std::fmt::Write;
 
 use super::super::words::escape;
 
-/// A place: to the right, and down.
+/// A position: x to the right, y down.
 pub(crate) type At = (f64, f64);
 
 /// A drawing.
@@ -21,7 +21,7 @@ pub(crate) struct Canvas {
 /// Width of a character of the 12 pixel text, on average: for layout only.
 pub(crate) const CHARACTER: f64 = 6.7;
 
-/// Shapes of engines, so that colour is not all that tells them apart. Each fits a circle of radius 5.
+/// Shapes of engines, so that engines differ not only in colour. Each fits a circle of radius 5.
 const SHAPES: [&str; 9] = [
     "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0z",
     "M-4.2 -4.2h8.4v8.4h-8.4z",
@@ -35,12 +35,12 @@ const SHAPES: [&str; 9] = [
 ];
 
 impl Canvas {
-    /// An empty drawing.
+    /// Creates an empty drawing.
     pub(crate) fn new(width: f64, height: f64) -> Self {
         Self { width, height, body: String::new() }
     }
 
-    /// A straight line.
+    /// Adds a straight line.
     pub(crate) fn line(&mut self, (x1, y1): At, (x2, y2): At, class: &str) {
         let _ = writeln!(
             self.body,
@@ -52,7 +52,7 @@ impl Canvas {
         );
     }
 
-    /// A rectangle from its upper left corner.
+    /// Adds a rectangle with this upper left corner.
     pub(crate) fn rect(&mut self, (x, y): At, (width, height): At, class: &str) {
         let _ = writeln!(
             self.body,
@@ -64,14 +64,14 @@ impl Canvas {
         );
     }
 
-    /// A line of text; classes `end` and `mid` say which part of it is at the place.
+    /// Adds a line of text; classes `end` and `mid` determine which part of the text is at the position.
     pub(crate) fn text(&mut self, (x, y): At, class: &str, text: &str) {
         let text = escape(text);
         let _ =
             writeln!(self.body, r#"<text x="{}" y="{}" class="{class}">{text}</text>"#, short(x), short(y));
     }
 
-    /// A line of text with a longer one that shows when a pointer rests on it.
+    /// Adds a line of text with a longer tooltip.
     pub(crate) fn hinted(&mut self, (x, y): At, class: &str, (text, hint): (&str, &str)) {
         let (text, hint) = (escape(text), escape(hint));
         let _ = writeln!(
@@ -82,7 +82,7 @@ impl Canvas {
         );
     }
 
-    /// A name and a softer remark behind it, with the text that shows when a pointer rests on them.
+    /// Adds a name and a softer remark after it, with a tooltip.
     pub(crate) fn label(&mut self, (x, y): At, (name, remark): (&str, &str), hint: &str) {
         let (name, remark, hint) = (escape(name), escape(remark), escape(hint));
         let _ = writeln!(
@@ -93,7 +93,7 @@ impl Canvas {
         );
     }
 
-    /// The sign of an engine, with a text that shows when a pointer rests on it; one whose class ends with `tiny` is smaller.
+    /// Adds the sign of an engine, with a tooltip; one whose class ends with `tiny` is smaller.
     pub(crate) fn mark(&mut self, shape: usize, (x, y): At, class: &str, hint: &str) {
         let title = if hint.is_empty() { String::new() } else { format!("<title>{}</title>", escape(hint)) };
         let scale = if class.ends_with(" tiny") { " scale(.72)" } else { "" };
@@ -106,7 +106,7 @@ impl Canvas {
         );
     }
 
-    /// A line through places.
+    /// Adds a line through positions.
     pub(crate) fn path(&mut self, places: &[At], class: &str) {
         let mut d = String::new();
         for (i, (x, y)) in places.iter().enumerate() {
@@ -115,7 +115,7 @@ impl Canvas {
         let _ = writeln!(self.body, r#"<path d="{d}" class="{class}"/>"#);
     }
 
-    /// The element for a page, which brings the looks. The name and the description are for those who do not see it.
+    /// Returns the element for a page, which provides the styles. The name and the description are for screen readers.
     pub(crate) fn inline(&self, name: &str, about: &str, class: &str) -> String {
         format!(
             "<svg viewBox=\"0 0 {} {}\" class=\"chart {class}\" role=\"img\" aria-label=\"{}\">\n<desc>{}</desc>\n{}</svg>\n",
@@ -127,13 +127,13 @@ impl Canvas {
         )
     }
 
-    /// The inside, to be put into another drawing.
+    /// Returns the content, for another drawing.
     pub(crate) fn body(&self) -> &str {
         &self.body
     }
 }
 
-/// A tenth of a pixel is enough.
+/// Formats a number; a tenth of a pixel is precise enough.
 fn short(n: f64) -> String {
     let n = if n.is_finite() { n } else { 0.0 };
     let text = format!("{n:.1}");

@@ -1,6 +1,6 @@
-//! From figures to places on an axis, and the round figures worth a tick.
+//! Maps figures to positions on an axis, and chooses round figures for ticks.
 
-/// A part of an axis: figures from `from` to `to` lie between `start` and `end`.
+/// A part of an axis: figures from `from` to `to` are drawn between `start` and `end`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Scale {
     log: bool,
@@ -10,36 +10,36 @@ pub(crate) struct Scale {
     end: f64,
 }
 
-/// Logarithmic axes hold figures above this only.
+/// Logarithmic axes show only figures above this.
 const LEAST: f64 = 1e-12;
 
 impl Scale {
-    /// An axis from 0 to a little more than the largest figure.
+    /// Creates an axis from 0 to slightly more than the largest figure.
     pub(crate) fn linear(figures: impl Iterator<Item = f64>, (start, end): (f64, f64)) -> Self {
         let most = figures.filter(|n| n.is_finite()).fold(0.0, f64::max);
         let to = if most > 0.0 { most * 1.04 } else { 1.0 };
         Self { log: false, from: 0.0, to, start, end }
     }
 
-    /// A logarithmic axis around all figures.
+    /// Creates a logarithmic axis around all figures.
     pub(crate) fn log(figures: impl Iterator<Item = f64>, (start, end): (f64, f64)) -> Self {
         let (least, most) = figures
             .filter(|n| n.is_finite() && *n > LEAST)
             .fold((f64::INFINITY, 0.0f64), |(low, high), n| (low.min(n), high.max(n)));
         let (least, most) = if most > 0.0 { (least, most) } else { (1.0, 10.0) };
-        // Room at both sides, more if all figures are nearly the same.
+        // Margin at both sides, larger if all figures are nearly the same.
         let room = ((most / least).ln() * 0.05).max(0.08);
         Self { log: true, from: least * (-room).exp(), to: most * room.exp(), start, end }
     }
 
-    /// Logarithmic if the figures span more than a factor of ten, else from 0.
+    /// Creates a logarithmic axis if the figures span more than a factor of ten, otherwise an axis from 0.
     pub(crate) fn fitting(figures: &[f64], range: (f64, f64)) -> Self {
         let there = || figures.iter().copied().filter(|n| *n > LEAST && n.is_finite());
         let (least, most) = (there().fold(f64::INFINITY, f64::min), there().fold(0.0, f64::max));
         if most > 10.0 * least { Self::log(there(), range) } else { Self::linear(there(), range) }
     }
 
-    /// The place of a figure; beyond the ends it is the end.
+    /// Returns the position of a figure; figures beyond the ends are at the end.
     pub(crate) fn at(&self, n: f64) -> f64 {
         let part = match self.log {
             true => (n.max(LEAST) / self.from).ln() / (self.to / self.from).ln(),
@@ -49,7 +49,7 @@ impl Scale {
         self.start + part * (self.end - self.start)
     }
 
-    /// Round figures on the axis, about `most` of them.
+    /// Returns round figures on the axis, about `most` of them.
     pub(crate) fn ticks(&self, most: usize) -> Vec<f64> {
         let most = most.max(2);
         if !self.log {
@@ -97,7 +97,7 @@ mod tests {
         assert!((scale.at(50.0) - 50.0).abs() < 1e-9 && scale.at(0.0) == 0.0);
         let scale = Scale::log([1.0, 100.0].into_iter(), (0.0, 100.0));
         assert!((scale.at(10.0) - 50.0).abs() < 1e-9, "{}", scale.at(10.0));
-        assert!(scale.at(1.0) > 0.0 && scale.at(100.0) < 100.0, "there is room at the ends");
+        assert!(scale.at(1.0) > 0.0 && scale.at(100.0) < 100.0, "there is a margin at the ends");
         assert_eq!((scale.at(f64::NAN), scale.at(1e300), scale.at(-1.0)), (0.0, 100.0, 0.0));
         let turned = Scale::log([1.0, 100.0].into_iter(), (200.0, 0.0));
         assert!(turned.at(1.0) > turned.at(100.0));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_show_is_no_trouble() {
+    fn an_axis_without_figures_works() {
         for scale in [Scale::linear([].into_iter(), (0.0, 1.0)), Scale::log([].into_iter(), (0.0, 1.0))] {
             assert!(scale.at(5.0).is_finite() && scale.ticks(5).len() < 20);
         }

@@ -1,18 +1,18 @@
-//! The look: colours for light and dark, one style sheet for the drawings, and the frame of a drawing that is a file.
+//! The style: colours for light and dark, one style sheet for the drawings, and the frame of a drawing in a file.
 //!
-//! The colours of engines differ in lightness too, and each engine has a shape besides. Wins are teal and point up, losses
+//! The colours of engines also differ in lightness, and each engine has its own shape. Wins are teal and point up, losses
 //! are red and point down.
 
 use super::super::words::escape;
 use super::canvas::{CHARACTER, Canvas};
 
-/// Colours by day.
+/// Light colour scheme.
 pub(crate) const LIGHT: &str = "--page:#f6f5f1;--card:#fffefb;--ink:#1c1d21;--soft:#5b5d66;--faint:#8b8d96;\
 --grid:#e7e5de;--rule:#cfccc2;--win:#00735c;--tie:#6a6c75;--loss:#b3261e;--winfill:#e0f1ea;--lossfill:#fae6e2;\
 --e0:#0b62c4;--e1:#d9730d;--e2:#7a3fc4;--e3:#c2358a;--e4:#0d8f8f;--e5:#8a6d00;--e6:#9c4a2f;--e7:#4d6b2f;--e8:#35507a;\
 --en:#9a9ca5;";
 
-/// Colours by night.
+/// Dark colour scheme.
 pub(crate) const DARK: &str = "--page:#131418;--card:#1b1d22;--ink:#eeeef0;--soft:#b0b2bb;--faint:#868993;\
 --grid:#2b2e35;--rule:#43464f;--win:#3fc7a4;--tie:#a3a6b0;--loss:#ff8578;--winfill:#172e29;--lossfill:#342224;\
 --e0:#5aa9ff;--e1:#ffa04d;--e2:#b993ff;--e3:#ff86c8;--e4:#4fd3d3;--e5:#e3c44a;--e6:#e59a7d;--e7:#a4c77d;--e8:#93add6;\
@@ -21,12 +21,12 @@ pub(crate) const DARK: &str = "--page:#131418;--card:#1b1d22;--ink:#eeeef0;--sof
 /// The style of drawings.
 pub(crate) const CHART: &str = include_str!("../assets/chart.css");
 
-/// The class of the engine at this place; the yardstick has its own.
+/// Returns the CSS class of the engine at this index; the null engine has its own.
 pub(crate) fn engine(place: usize, is_yardstick: bool) -> String {
     if is_yardstick { "en".to_owned() } else { format!("e{}", place % 9) }
 }
 
-/// A drawing as a file of its own: with its title, its caption, a ground, and both sets of colours.
+/// Returns a drawing as a separate file, with its title, its caption, a background, and both colour schemes.
 pub(crate) fn file(canvas: &Canvas, title: &str, caption: &str) -> String {
     const MARGIN: f64 = 20.0;
     let (width, lines) = (canvas.width + 2.0 * MARGIN, wrapped(caption, canvas.width));
@@ -51,7 +51,7 @@ pub(crate) fn file(canvas: &Canvas, title: &str, caption: &str) -> String {
     )
 }
 
-/// Text in lines of about this width.
+/// Breaks text into lines of about this width.
 fn wrapped(text: &str, width: f64) -> Vec<String> {
     let most = (width / (CHARACTER * 0.95)) as usize;
     let mut lines: Vec<String> = Vec::new();
@@ -81,7 +81,7 @@ mod tests {
         assert!(!text.contains("url(") && text.matches("http").count() == 1, "{text}");
     }
 
-    /// The contrast of two colours after WCAG 2.
+    /// Returns the contrast of two colours after WCAG 2.
     fn contrast(a: &str, b: &str) -> f64 {
         let light = |colour: &str| {
             let part = |i: usize| {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_can_be_read() {
+    fn colours_have_enough_contrast() {
         for colours in [LIGHT, DARK] {
             let of = |name: &str| {
                 let found = colours.split(';').find_map(|pair| pair.strip_prefix(&format!("--{name}:")));
