@@ -204,10 +204,7 @@ impl Run<'_> {
         if contents == expected || contents == p.model.contents(&p.families_before, p.acked, now) {
             return Ok(());
         }
-        Err(format!(
-            "readers do not see what was acknowledged: {}",
-            check::difference(&contents, &expected)
-        ))
+        Err(format!("readers do not see what was acknowledged: {}", check::difference(&contents, &expected)))
     }
 
     /// Returns whether a failed sync may have reverted bytes that were acknowledged and not durable.

@@ -190,7 +190,10 @@ mod tests {
             let mut packed = Vec::new();
             lzzzz::lz4::compress_to_vec(&block, &mut packed, 1).unwrap();
             let saved = 100.0 - packed.len() as f64 * 100.0 / block.len() as f64;
-            assert!((saved - f64::from(percent)).abs() < 6.0, "{bytes} bytes: {saved} %, expected {percent} %");
+            assert!(
+                (saved - f64::from(percent)).abs() < 6.0,
+                "{bytes} bytes: {saved} %, expected {percent} %"
+            );
         }
     }
 

@@ -95,10 +95,7 @@ fn resolve(rest: &[u8]) -> Result<(u8, usize), String> {
             return byte.map(|b| (b, 3)).ok_or_else(|| r"\x needs two hexadecimal digits".to_owned());
         }
         Some(other) => {
-            return Err(format!(
-                r"unknown escape \{}; write a backslash as \\",
-                printable(&[*other])
-            ));
+            return Err(format!(r"unknown escape \{}; write a backslash as \\", printable(&[*other])));
         }
         None => return Err(r"a backslash at the end; write a backslash as \\".to_owned()),
     };

@@ -49,8 +49,8 @@ pub fn json(results: &Results) -> Result<String, String> {
 /// # Errors
 /// If it is something else, or from another version of the benchmark.
 pub fn from_json(text: &str) -> Result<Results, String> {
-    let results: Results =
-        serde_json::from_str(text).map_err(|e| format!("this is not a results file of this benchmark: {e}"))?;
+    let results: Results = serde_json::from_str(text)
+        .map_err(|e| format!("this is not a results file of this benchmark: {e}"))?;
     if results.format != FORMAT {
         return Err(format!("results of format {}, but this program reads format {FORMAT}", results.format));
     }

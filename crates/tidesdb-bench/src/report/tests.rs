@@ -202,7 +202,10 @@ fn the_page_is_complete_and_self_contained() {
             let found = page.replace("&lt;img src=x", "").matches(word).count();
             assert_eq!(found, 0, "{word}");
         }
-        assert!(!page.contains("<img") && page.matches("<script>").count() == 1, "a name was interpreted as HTML");
+        assert!(
+            !page.contains("<img") && page.matches("<script>").count() == 1,
+            "a name was interpreted as HTML"
+        );
         for id in ["figures", "environment", "settings", "verification", "method"] {
             assert!(page.contains(&format!("id=\"{id}\"")), "{id}");
         }

@@ -108,7 +108,9 @@ struct Written {
 fn warn_of_lost(rows: u64) {
     if rows > 0 {
         let rows = count(rows, "row that expires", "rows that expire");
-        eprintln!("tidesdb: {rows} would become permanent when loaded again, because --no-expiry omits the expiry");
+        eprintln!(
+            "tidesdb: {rows} would become permanent when loaded again, because --no-expiry omits the expiry"
+        );
     }
 }
 

@@ -92,7 +92,8 @@ impl<R: BufRead> CsvRows<R> {
         let text = |bytes: &[u8]| {
             let text = std::str::from_utf8(bytes).map_err(|_| RowError::Bad {
                 line,
-                why: "a field is not UTF-8 and cannot be written as JSON; name one column with --value".to_owned(),
+                why: "a field is not UTF-8 and cannot be written as JSON; name one column with --value"
+                    .to_owned(),
             })?;
             Ok::<_, RowError>(Value::from(text))
         };

@@ -134,7 +134,9 @@ fn the_minimum_of_free_disk_space_is_respected() {
     sim.disk.limit_space(Some(5 << 20));
     // Memtables are flushed and deletes succeed. No data is stored beyond the allocated log.
     db.flush().unwrap();
-    let e = (0..1000u32).find_map(|i| db.put(&i.to_be_bytes(), &[7; 400]).err()).expect("the log accepted every put");
+    let e = (0..1000u32)
+        .find_map(|i| db.put(&i.to_be_bytes(), &[7; 400]).err())
+        .expect("the log accepted every put");
     assert!(matches!(e, tidesdb::Error::NoSpace { .. }) && e.is_retryable(), "{e}");
     let e = db.compact().unwrap_err();
     assert!(matches!(e, tidesdb::Error::NoSpace { .. }), "{e}");

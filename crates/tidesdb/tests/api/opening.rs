@@ -211,7 +211,10 @@ fn another_family_can_be_the_default_one() {
     assert_eq!(db.families(), ["main"]);
     db.close().unwrap();
     let e = sim.options().read_only(true).open().unwrap_err();
-    assert!(matches!(e, Error::ReadOnly), "{e}: there is no default family, and a read-only open cannot create one");
+    assert!(
+        matches!(e, Error::ReadOnly),
+        "{e}: there is no default family, and a read-only open cannot create one"
+    );
     assert_eq!(sim.open().families(), ["default", "main"]);
 }
 

@@ -336,7 +336,10 @@ fn transactions_and_range_deletes_conflict_exactly_when_they_overlap() {
         assert!(commit_beside(level, &get(b'd'), &delete(b'e', b'z')), "another one");
         assert!(!commit_beside(level, &walk(b'c', b'g'), &delete(b'f', b'z')), "a scanned key");
         assert!(commit_beside(level, &walk(b'c', b'f'), &delete(b'f', b'z')), "outside of the scan");
-        assert!(commit_beside(level, &walk(b'a', b'e'), &delete(b'c', b'd')), "inside the scan, but without any key");
+        assert!(
+            commit_beside(level, &walk(b'a', b'e'), &delete(b'c', b'd')),
+            "inside the scan, but without any key"
+        );
     }
     let level = Isolation::Snapshot;
     assert!(!commit_beside(level, &own_range(b'a', b'e'), &delete(b'd', b'z')), "both delete d");

@@ -460,7 +460,10 @@ fn a_registration_during_writes() {
         s.spawn(|| {
             for _ in 0..5000 {
                 let found = db.family(NAME);
-                assert!(!matches!(found, Err(Error::NotFound { .. })), "the family must be unresolved or open");
+                assert!(
+                    !matches!(found, Err(Error::NotFound { .. })),
+                    "the family must be unresolved or open"
+                );
             }
         });
         db.register_comparator(mine()).unwrap();

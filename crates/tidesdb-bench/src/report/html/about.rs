@@ -151,7 +151,8 @@ fn restarts(results: &Results) -> String {
         "open after the kill",
         "after a clean close",
     ];
-    let about = "Puts whose commit had returned when the process was killed, and the time to open the database.";
+    let about =
+        "Puts whose commit had returned when the process was killed, and the time to open the database.";
     section(("restarts", "After a kill", about), &heads, &rows)
 }
 

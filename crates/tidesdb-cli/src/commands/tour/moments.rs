@@ -35,7 +35,8 @@ pub(super) fn index(db: &Db, guide: &mut Guide<'_, '_>) -> Outcome<Family> {
     })?;
     db.write_with(&mut batch, &quick)?;
     let took = started.elapsed().as_secs_f64() * 1e3;
-    guide.say(format!("a second family `{BY_NAME}` with {} names, created in {took:.0} ms", grouped(rows)))?;
+    guide
+        .say(format!("a second family `{BY_NAME}` with {} names, created in {took:.0} ms", grouped(rows)))?;
     guide.say("prefix GREEK SMALL LETTER O:")?;
     for row in names.prefix(b"GREEK SMALL LETTER O")?.take(3) {
         let (_, key) = row?;
@@ -74,7 +75,8 @@ pub(super) fn snapshot(db: &Db, names: &Family, guide: &mut Guide<'_, '_>) -> Ou
     let whale = key(WHALE);
     guide
         .say(format!("{} deleted by mistake: the block of the whale", counted(rows as u64, "row", "rows")))?;
-    guide.promise(!db.contains(whale.as_bytes())? && db.prefix(block)?.next().is_none(), "they are deleted")?;
+    guide
+        .promise(!db.contains(whale.as_bytes())? && db.prefix(block)?.next().is_none(), "they are deleted")?;
     let old = before.get(characters, whale.as_bytes())?;
     guide.say("the snapshot from before still shows them:")?;
     guide.show(unicode::pretty(whale.as_bytes(), old.as_deref().unwrap_or_default()))?;
@@ -105,6 +107,7 @@ pub(super) fn checkpoint(db: &Db, path: &Path, guide: &mut Guide<'_, '_>) -> Out
     let same = count(copy.default_family())? == rows && count(&copy.family(BY_NAME)?)? == rows;
     guide.promise(same, format!("it has all {} rows of both families", grouped(rows)))?;
     copy.delete(key(WHALE).as_bytes())?;
-    guide.promise(db.contains(key(WHALE).as_bytes())?, "a delete in the copy does not affect the original")?;
+    guide
+        .promise(db.contains(key(WHALE).as_bytes())?, "a delete in the copy does not affect the original")?;
     Ok(copy.close()?)
 }
