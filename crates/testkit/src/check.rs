@@ -55,7 +55,7 @@ pub fn recovered(env: &Env, config: &Config, promises: &Promises, demand: Demand
     config.sync = tidesdb::SyncMode::Full;
     let db = match config.open(env, Path::new(PATH)) {
         Ok(db) => db,
-        Err(e) => return Err(format!("refused open: {e}")),
+        Err(e) => return Err(format!("the open failed: {e}")),
     };
     let now = u32::try_from(env.clock.wall_secs()).unwrap_or(u32::MAX);
     let contents = dump(&db)?;

@@ -152,7 +152,7 @@ fn value(thread: u64, n: u64) -> Vec<u8> {
 fn reopened(disk: SimDisk, config: &Config, seed: u64, seen: &[Seen]) -> Result<(), String> {
     let (env, disk, _clock): (Env, _, _) = sim::env_on(disk, seed ^ 1);
     disk.log_ops(false);
-    let db = config.open(&env, PATH.as_ref()).map_err(|e| format!("refused open: {e}"))?;
+    let db = config.open(&env, PATH.as_ref()).map_err(|e| format!("the open failed: {e}"))?;
     let second = db.family(SECOND).map_err(|e| e.to_string())?;
     let result = look(&db, &second, seen);
     drop(second);

@@ -46,7 +46,7 @@ fn main() -> ExitCode {
         [("get", &slowest.get), ("snapshot", &slowest.snapshot), ("iterator", &slowest.iterator)]
     {
         if millis(time) > limit {
-            eprintln!("VIOLATION: a {what} took {} ms beside a commit of {mib} MiB", millis(time));
+            eprintln!("VIOLATION: a {what} took {} ms during a commit of {mib} MiB", millis(time));
             violations += 1;
         }
     }

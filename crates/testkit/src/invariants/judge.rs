@@ -22,7 +22,7 @@ pub fn recovered(
     demand: Demand,
 ) -> Result<usize, String> {
     let config = Config { sync: SyncMode::Full, ..*config };
-    let db = config.open(env, Path::new(PATH)).map_err(|e| format!("refused open: {e}"))?;
+    let db = config.open(env, Path::new(PATH)).map_err(|e| format!("the open failed: {e}"))?;
     let contents = both(&db)?;
     let commits = if contents.is_empty() { 0 } else { look(work, &contents, promises)? };
     if commits < promises.durable {

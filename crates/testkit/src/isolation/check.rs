@@ -133,7 +133,7 @@ fn check_reads(record: &Record, versions: &Versions, wrong: &mut impl FnMut(Stri
             }),
         };
         if !good {
-            wrong(format!("walked {walk:?} at {:?}", record.snapshot));
+            wrong(format!("scanned {walk:?} at {:?}", record.snapshot));
         }
     }
 }

@@ -109,9 +109,7 @@ impl Bench<'_> {
         let (due, check, values) = (lane.check.due(), &mut lane.check, lane.values);
         let found = session.get(&lane.key, &mut |value| {
             let version = values.version(value);
-            check.ensure(version >= self.spec.version, || {
-                format!("an old version {version} of a value was returned")
-            });
+            check.ensure(version >= self.spec.version, || format!("an old version {version} was returned"));
             check.value(due, item.id, None, value);
         })?;
         check.ensure(found, || "a key that was written is missing".to_owned());

@@ -358,7 +358,7 @@ fn a_lost_update_is_caught_where_none_may_be_lost() {
 
 #[test]
 fn a_transaction_that_always_conflicts_fails_its_row() {
-    caught(&counters(Contention::Low, Isolation::Snapshot), Lie::AlwaysRefused, "refused 100000 times");
+    caught(&counters(Contention::Low, Isolation::Snapshot), Lie::AlwaysRefused, "conflicted 100000 times");
     let puts = Spec { isolation: Some(Isolation::Snapshot), ..row(Workload::Write, Pattern::Random) };
     caught(&puts, Lie::AlwaysRefused, "in conflict");
 }

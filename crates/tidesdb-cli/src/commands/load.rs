@@ -193,7 +193,9 @@ impl Load {
         let name = self.file.as_ref().map_or("standard input".into(), |file| file.display().to_string());
         let loaded = format!("loaded before it: {}", count(rows, "row", "rows"));
         match e {
-            LoadError::Engine(e) => Failure::from(e).next(format!("{loaded}; fix the cause and load again")),
+            LoadError::Engine(e) => {
+                Failure::from(e).next(format!("{loaded}; fix the cause and load the file again"))
+            }
             LoadError::Row(RowError::Io(e)) => {
                 Failure::failed(format!("cannot read {name}: {e}")).next(loaded)
             }

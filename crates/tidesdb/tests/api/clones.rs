@@ -85,7 +85,7 @@ fn an_older_transaction_conflicts_with_a_clone_as_with_a_commit() {
         ("a row", |tx, copy| assert!(tx.get(copy, b"a").unwrap().is_none())),
         ("a gap", |tx, copy| assert!(tx.get(copy, b"aa").unwrap().is_none())),
         ("all", |tx, copy| assert_eq!(tx.iter(copy).unwrap().count(), 0)),
-        ("a range beside", |tx, copy| assert_eq!(tx.range(copy, "x"..).unwrap().count(), 0)),
+        ("an adjacent range", |tx, copy| assert_eq!(tx.range(copy, "x"..).unwrap().count(), 0)),
     ];
     use Isolation::{ReadCommitted, RepeatableRead, Serializable, Snapshot};
     for level in [ReadCommitted, RepeatableRead, Snapshot, Serializable] {

@@ -83,7 +83,7 @@ fn a_hook_receives_the_operations_of_its_family_once_they_are_visible() {
     batch.put(&other, b"not reported", b"v").unwrap();
     batch.delete(&f, b"x").unwrap();
     let first = db.write(&mut batch).unwrap();
-    other.put(b"not told", b"v").unwrap();
+    other.put(b"not reported", b"v").unwrap();
     let mut tx = db.begin(Isolation::Serializable);
     tx.get(&f, b"k").unwrap();
     tx.put(&f, b"t", b"v").unwrap();

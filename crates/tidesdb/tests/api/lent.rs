@@ -146,7 +146,7 @@ fn only_tracked_reads_cause_conflicts() {
         let mut tx = db.begin(Isolation::Serializable);
         assert!(!read(&tx, db.default_family()));
         assert_eq!(tx.reads_tracked() > 0, tracked, "{i}");
-        db.put(b"k", b"somebody else's").unwrap();
+        db.put(b"k", b"another commit").unwrap();
         tx.put(db.default_family(), b"mine", b"v").unwrap();
         assert_eq!(matches!(tx.commit(), Err(Error::Conflict)), tracked, "{i}");
     }

@@ -173,7 +173,10 @@ impl<'a> Inference<'a> {
     fn walk(&mut self, n: usize, (low, high, found): (Key, Key, &[(Key, List)]), own: &Own) {
         let ordered = found.windows(2).all(|pair| pair[0].0 < pair[1].0);
         if !ordered || found.iter().any(|(key, list)| *key < low || *key >= high || list.is_empty()) {
-            self.wrong(Anomaly::Unwritten, format!("transaction {n} walked {low}..{high} and met {found:?}"));
+            self.wrong(
+                Anomaly::Unwritten,
+                format!("transaction {n} scanned {low}..{high} and found {found:?}"),
+            );
         }
         let lists: BTreeMap<Key, &List> = found.iter().map(|(key, list)| (*key, list)).collect();
         for key in low..high {
