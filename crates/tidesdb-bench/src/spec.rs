@@ -444,7 +444,7 @@ mod tests {
         assert!(bad(|s| s.ops = 0).contains("operations"));
         assert!(bad(|s| s.key_bytes = 8).contains("keys"));
         let blend = |s: &mut Spec| (s.workload, s.blend.read) = (Workload::Blend, 49);
-        assert!(bad(blend).contains("100 percent"));
+        assert!(bad(blend).contains("add up to 100"));
         assert!(bad(|s| (s.workload, s.tx_ops) = (Workload::Transaction, 0)).contains("a transaction"));
         let drawn = |s: &mut Spec| (s.isolation, s.pattern) = (Some(Isolation::Snapshot), Pattern::Uniform);
         assert!(bad(drawn).contains("never conflict"));

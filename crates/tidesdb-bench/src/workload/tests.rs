@@ -360,7 +360,7 @@ fn a_lost_update_is_caught_where_none_may_be_lost() {
 fn a_transaction_that_always_conflicts_fails_its_row() {
     caught(&counters(Contention::Low, Isolation::Snapshot), Lie::AlwaysRefused, "conflicted 100000 times");
     let puts = Spec { isolation: Some(Isolation::Snapshot), ..row(Workload::Write, Pattern::Random) };
-    caught(&puts, Lie::AlwaysRefused, "in conflict");
+    caught(&puts, Lie::AlwaysRefused, "a conflict on keys");
 }
 
 /// Runs both stages of a row on a real engine, in this process.
