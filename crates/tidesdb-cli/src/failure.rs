@@ -5,19 +5,19 @@ use std::process::ExitCode;
 
 use tidesdb::Error;
 
-/// What the program's exit code says. Part of its interface: scripts rely on the numbers.
+/// Exit code of the program. Part of its interface: scripts rely on the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Exit {
-    /// Done.
+    /// Success.
     Done = 0,
-    /// The answer is no: no such key, or a check found damage.
+    /// Negative result: no such key, or a check found damage.
     No = 1,
     /// The command line or the input is wrong.
     Usage = 2,
-    /// It could not be done: I/O, corruption, a full disk.
+    /// The command failed: I/O, corruption, a full disk.
     Failed = 3,
-    /// Another process has the database open; later it may work.
+    /// Another process has the database open; try again later.
     InUse = 4,
 }
 
@@ -27,7 +27,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command did not do what it was asked to.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
@@ -36,53 +36,53 @@ pub(crate) struct Failure {
     damage: Option<Box<Error>>,
 }
 
-/// How a command ended.
+/// Result of a command.
 pub(crate) type Outcome<T = Exit> = Result<T, Failure>;
 
 impl Failure {
-    /// The command line or the input is wrong.
+    /// Returns a failure for a wrong command line or input.
     pub(crate) fn usage(what: impl Into<String>) -> Self {
         Self { exit: Exit::Usage, what: what.into(), next: None, damage: None }
     }
 
-    /// It could not be done.
+    /// Returns a failure for a command that could not be completed.
     pub(crate) fn failed(what: impl Into<String>) -> Self {
         Self { exit: Exit::Failed, what: what.into(), next: None, damage: None }
     }
 
-    /// A check said no.
+    /// Returns a failure for a negative result of a check.
     pub(crate) fn no(what: impl Into<String>) -> Self {
         Self { exit: Exit::No, ..Self::failed(what) }
     }
 
-    /// A system call on one of the user's files failed.
+    /// Returns a failure for a failed system call on one of the user's files.
     pub(crate) fn file(op: &str, path: &std::path::Path, e: &io::Error) -> Self {
         Self::failed(format!("cannot {op} {}: {e}", path.display()))
     }
 
-    /// Adds what to do next.
+    /// Adds the next step for the user.
     pub(crate) fn next(mut self, next: impl Into<String>) -> Self {
         self.next = Some(next.into());
         self
     }
 
-    /// Says where it happened.
+    /// Adds where the failure happened.
     pub(crate) fn at(mut self, place: &str) -> Self {
         self.what = format!("{place}: {}", self.what);
         self
     }
 
-    /// Whether nobody reads our output any more: no reason to complain.
+    /// True if the reader of our output has closed it: nothing to report.
     pub(crate) fn is_hangup(&self) -> bool {
         self.exit == Exit::Done
     }
 
-    /// The damage on disk, if that is the reason.
+    /// The damage on disk, if that is the cause.
     pub(crate) fn damage(&self) -> Option<&Error> {
         self.damage.as_deref()
     }
 
-    /// The message, on one line or two.
+    /// The message, on one or two lines.
     pub(crate) fn message(&self) -> String {
         match &self.next {
             Some(next) => format!("error: {}\n next: {next}", self.what),
@@ -111,10 +111,10 @@ impl From<Error> for Failure {
                 Some("run the command again: opening recovers")
             }
             Error::NotFound { what } if what.starts_with("database") => {
-                Some("check --db; `put`, `load` and `shell` create a database")
+                Some("check --db; `put`, `load` and `shell` create a database if it does not exist")
             }
             Error::NotFound { what } if what.contains("family") => {
-                Some("`tidesdb families` lists them, `tidesdb families create NAME` makes one")
+                Some("`tidesdb families` lists them, `tidesdb families create NAME` creates one")
             }
             _ => None,
         };
@@ -123,7 +123,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Failures of our own output. That a reader such as `head` has left is not an error.
+/// Failures of our own output. It is not an error if a reader such as `head` has closed the pipe.
 impl From<io::Error> for Failure {
     fn from(e: io::Error) -> Self {
         let exit = if e.kind() == io::ErrorKind::BrokenPipe { Exit::Done } else { Exit::Failed };
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_tell_mistakes_from_failures() {
+    fn exit_codes_distinguish_wrong_usage_from_failures() {
         assert_eq!(Failure::from(Error::ReadOnly).exit, Exit::Usage);
         assert_eq!(Failure::from(Error::Busy { cause: "flush" }).exit, Exit::InUse);
         assert_eq!(Failure::from(Error::Closed).exit, Exit::Failed);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_left_is_no_error() {
+    fn a_closed_output_pipe_is_not_an_error() {
         assert!(Failure::from(io::Error::from(io::ErrorKind::BrokenPipe)).is_hangup());
         assert!(!Failure::from(io::Error::from(io::ErrorKind::StorageFull)).is_hangup());
     }

@@ -1,6 +1,6 @@
-//! The `tidesdb` program: looks at, fills, checks and copies databases. `docs/cli.md` describes it.
+//! The `tidesdb` program: reads, fills, checks and copies databases. `docs/cli.md` describes it.
 //!
-//! The order of the modules below is the order of the floors: a module uses only those above its own line.
+//! The order of the modules below is the order of the layers: a module uses only modules above its own line.
 
 mod host;
 mod failure;
@@ -28,10 +28,10 @@ use failure::Outcome;
 use output::Out;
 use session::{Access, Common, Place, Session};
 
-/// Looks at, fills, checks and copies TidesDB databases
+/// Reads, fills, checks and copies TidesDB databases
 ///
-/// Begin with `tidesdb tour`. Exit codes: 0 done; 1 the answer is no (no such key, damage found); 2 wrong command line or
-/// input; 3 it could not be done (I/O, corruption, no space); 4 another process has the database open.
+/// Start with `tidesdb tour`. Exit codes: 0 success; 1 negative result (no such key, damage found); 2 wrong command line or
+/// input; 3 the command failed (I/O, corruption, no space); 4 another process has the database open.
 #[derive(Parser)]
 #[command(version, name = "tidesdb", max_term_width = 100)]
 struct Cli {
@@ -65,7 +65,7 @@ fn main() -> ExitCode {
         cli.run(&mut Out::new(&mut stdout, terminal)).and_then(|exit| Ok(stdout.flush().map(|()| exit)?));
     outcome
         .unwrap_or_else(|failure| {
-            let _ = stdout.flush(); // what was found before the failure; the failure itself is told below
+            let _ = stdout.flush(); // output from before the failure; the failure itself is reported below
             if !failure.is_hangup() {
                 eprintln!("{}", failure.message());
             }
@@ -96,7 +96,7 @@ impl Cli {
         }
     }
 
-    /// Opens the database, works on it, and closes it; a failed close is a failure of the command.
+    /// Opens the database, calls `work`, and closes the database. A failed close is a failure of the command.
     fn with_session(&self, access: Access, work: impl FnOnce(&Session) -> Outcome) -> Outcome {
         let session = Session::open(&self.place, &self.common, access)?;
         let exit = work(&session)?;
@@ -105,7 +105,7 @@ impl Cli {
     }
 }
 
-/// The parts that every invocation shares are well formed.
+/// The arguments that all commands share are valid.
 #[cfg(test)]
 #[test]
 fn the_command_line_is_consistent() {

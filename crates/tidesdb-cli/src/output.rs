@@ -1,4 +1,4 @@
-//! What commands write: rows, JSON and lines for people, to one buffered stream that is a terminal or not.
+//! Output of commands: rows, JSON and lines of text, to one buffered stream that may be a terminal.
 
 use std::io::{self, Write};
 
@@ -16,39 +16,39 @@ pub(crate) struct Out<'a> {
     scratch: Vec<u8>,
 }
 
-/// How a piece of text looks on a terminal.
+/// Style of a piece of text on a terminal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Style {
     /// Headings.
     Title,
-    /// What matters in a line.
+    /// Emphasized text.
     Strong,
-    /// All is well.
+    /// Success.
     Good,
-    /// Something is wrong.
+    /// Failure.
     Bad,
     /// Side remarks.
     Faint,
 }
 
 impl<'a> Out<'a> {
-    /// Output to `to`.
+    /// Creates output to `to`.
     pub(crate) fn new(to: &'a mut dyn Write, terminal: bool) -> Self {
         Self { to, terminal, colours: host::colours(terminal), scratch: Vec::new() }
     }
 
-    /// Whether a person reads along.
+    /// True if the output is a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
         self.terminal
     }
 
-    /// A line of text.
+    /// Writes a line of text.
     pub(crate) fn line(&mut self, text: impl AsRef<str>) -> Outcome<()> {
         self.to.write_all(text.as_ref().as_bytes())?;
         Ok(self.to.write_all(b"\n")?)
     }
 
-    /// `text` in a style, if the terminal has colours.
+    /// Returns `text` in a style, if the terminal has colours.
     pub(crate) fn paint(&self, style: Style, text: &str) -> String {
         let code = match style {
             Style::Title => "1;36",
@@ -60,12 +60,12 @@ impl<'a> Out<'a> {
         if self.colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    /// One JSON value on a line of its own.
+    /// Writes one JSON value on its own line.
     pub(crate) fn json(&mut self, value: &Value) -> Outcome<()> {
         self.line(value.to_string())
     }
 
-    /// A key and perhaps its value on one line, escaped so that it stays one line and can be read back.
+    /// Writes a key, and its value if given, on one line, escaped so that it stays on one line and can be read back.
     pub(crate) fn row(&mut self, key: &[u8], value: Option<&[u8]>) -> Outcome<()> {
         let (for_key, for_value) = match self.terminal {
             true => (Escape::Terminal, Escape::Terminal),
@@ -81,7 +81,7 @@ impl<'a> Out<'a> {
         Ok(self.to.write_all(&self.scratch)?)
     }
 
-    /// A value alone: as it is, or for a terminal escaped and with a line feed.
+    /// Writes only a value: unchanged, or on a terminal escaped and with a line feed.
     pub(crate) fn value(&mut self, value: &[u8]) -> Outcome<()> {
         if self.terminal {
             return self.line(text::printable(value));
@@ -99,7 +99,7 @@ impl Write for Out<'_> {
     }
 }
 
-/// Bytes as a member of a JSON object: a string under `name` if they are UTF-8, else base64 under `name_base64`.
+/// Adds bytes as a member of a JSON object: a string under `name` if they are UTF-8, otherwise base64 under `name_base64`.
 pub(crate) fn put_bytes(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
     match std::str::from_utf8(bytes) {
         Ok(text) => object.insert(name.to_owned(), text.into()),
@@ -107,7 +107,7 @@ pub(crate) fn put_bytes(object: &mut Map<String, Value>, name: &str, bytes: &[u8
     };
 }
 
-/// A row as a JSON object.
+/// Returns a row as a JSON object.
 pub(crate) fn row_json(key: &[u8], value: Option<&[u8]>) -> Value {
     let mut object = Map::new();
     put_bytes(&mut object, "key", key);
@@ -128,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn rows_stay_lines() {
+    fn a_row_is_one_line() {
         let row = |out: &mut Out<'_>| out.row(b"a\tb", Some(b"c\td\n\x01")).unwrap();
         assert_eq!(written(false, row), "a\\tb\tc\td\\n\x01\n");
         assert_eq!(written(true, row), "a\\tb\tc\\td\\n\\x01\n");
     }
 
     #[test]
-    fn values_are_exact_unless_a_person_looks() {
+    fn values_are_exact_except_on_a_terminal() {
         assert_eq!(written(false, |out| out.value(b"a\nb").unwrap()), "a\nb");
         assert_eq!(written(true, |out| out.value(b"a\nb").unwrap()), "a\\nb\n");
     }

@@ -1,4 +1,4 @@
-//! A progress bar on the standard error stream: with percentage and remaining time if the end is known. Nothing is
+//! A progress bar on the standard error stream, with percentage and remaining time if the total is known. Nothing is
 //! drawn unless that stream is a terminal.
 
 use std::time::Duration;
@@ -7,16 +7,16 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::text::{grouped, size};
 
-/// Shows how far a command is.
+/// Progress bar of a command.
 pub(crate) struct Progress {
     bar: ProgressBar,
 }
 
-const KNOWN: &str = "{bar:30} {percent:>3} %  {msg}, {elapsed} gone, {eta} to go";
-const UNKNOWN: &str = "{spinner} {msg}, {elapsed} gone";
+const KNOWN: &str = "{bar:30} {percent:>3} %  {msg}, {elapsed} elapsed, {eta} left";
+const UNKNOWN: &str = "{spinner} {msg}, {elapsed} elapsed";
 
 impl Progress {
-    /// Towards `total` bytes, if that is known.
+    /// Starts a progress bar for `total` bytes, if known.
     pub(crate) fn new(total: Option<u64>) -> Self {
         let bar = match total {
             Some(total) => ProgressBar::new(total),
@@ -30,14 +30,14 @@ impl Progress {
         Self { bar }
     }
 
-    /// Says something in place of rows and rates.
+    /// Shows a text instead of rows and rates.
     pub(crate) fn say(&self, text: String) {
         if !self.bar.is_hidden() {
             self.bar.set_message(text);
         }
     }
 
-    /// `rows` and `bytes` are done.
+    /// Shows that `rows` and `bytes` are done.
     pub(crate) fn update(&self, rows: u64, bytes: u64) {
         if self.bar.is_hidden() {
             return;

@@ -1,4 +1,4 @@
-//! Which keys a command is about, and walking them in the order of the family.
+//! The key range of a command, and scans over it in key order.
 
 use std::ffi::OsString;
 use std::ops::Bound;
@@ -12,13 +12,13 @@ use crate::session::Session;
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Range")]
 pub(crate) struct RangeArgs {
-    /// Only keys that begin with this
+    /// Only keys that begin with KEY
     #[arg(short, long, value_name = "KEY", conflicts_with_all = ["from", "to"])]
     prefix: Option<OsString>,
-    /// Begin at this key
+    /// Begin at KEY
     #[arg(long, value_name = "KEY")]
     from: Option<OsString>,
-    /// End before this key
+    /// End before KEY
     #[arg(long, value_name = "KEY")]
     to: Option<OsString>,
     /// Stop after this many rows
@@ -40,7 +40,7 @@ pub(crate) struct Range {
 }
 
 impl RangeArgs {
-    /// The range that is meant.
+    /// Resolves the arguments to a range.
     pub(crate) fn resolve(&self, session: &Session) -> Outcome<Range> {
         let bytes = |arg: &Option<OsString>| {
             arg.as_deref().map(|a| session.bytes(a).map(|b| b.into_owned())).transpose()
@@ -60,13 +60,13 @@ impl RangeArgs {
 }
 
 impl Range {
-    /// All keys that begin with `prefix`, in byte order.
+    /// Returns the range of all keys that begin with `prefix`, in byte order.
     pub(crate) fn prefix(prefix: &[u8]) -> Self {
         Self { prefix: prefix.to_vec(), ..Self::default() }
     }
 
-    /// Shows each row, with the time at which it expires (0 = never), to `visit` until it says `false`; values are empty and not read
-    /// unless `values`. Returns how many.
+    /// Calls `visit` with each row and its expiry (0 = never) until `visit` returns `false`. Values are empty and not read
+    /// unless `values` is set. Returns the number of rows.
     pub(crate) fn walk(
         &self,
         family: &Family,
@@ -106,7 +106,7 @@ impl Range {
     }
 }
 
-/// The first key in byte order after all that begin with `prefix`.
+/// Returns the first key in byte order after all keys that begin with `prefix`.
 fn after(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|b| *b != 0xff)?;
     let mut end = prefix[..=last].to_vec();

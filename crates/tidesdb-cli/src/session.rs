@@ -1,4 +1,4 @@
-//! An open database and the settings that the commands on it share.
+//! An open database and the settings shared by the commands on it.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -12,22 +12,22 @@ use tidesdb::{Db, Error, Family, RecoveryMode, SyncMode, WriteOptions};
 use crate::failure::{Failure, Outcome};
 use crate::text;
 
-/// The default family of databases that the C library created: it keeps the settings of the others there.
+/// The default family of databases that the C library created: it stores the settings of the other families.
 const OF_THE_C_LIBRARY: &str = "tidesdb:settings";
 
-/// Where the database is and how it is opened.
+/// Location of the database and how it is opened.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Database")]
 pub(crate) struct Place {
     /// Directory of the database
     #[arg(short, long, value_name = "PATH", env = "TIDESDB_DB", global = true)]
     pub(crate) db: Option<PathBuf>,
-    /// What to do with damage in the log: tail, strict, point-in-time or salvage
+    /// How to treat damage in the log: tail, strict, point-in-time or salvage
     #[arg(long, value_name = "MODE", global = true, value_parser = recovery_mode, default_value = "tail")]
     pub(crate) recovery: RecoveryMode,
 }
 
-/// What every command on a database understands.
+/// Options shared by all commands on a database.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Common")]
 pub(crate) struct Common {
@@ -40,19 +40,19 @@ pub(crate) struct Common {
     /// Print JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Keys and values on the command line hold escapes: \t \n \r \0 \\ \xHH
+    /// Keys and values on the command line contain escapes: \t \n \r \0 \\ \xHH
     #[arg(short, long, global = true)]
     pub(crate) escapes: bool,
 }
 
-/// What a command needs of the database.
+/// Access to the database that a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// It only reads; the directory stays as it is.
+    /// Reads only; the directory stays unchanged.
     Read,
-    /// It writes, or asks for work.
+    /// Writes, or requests background work.
     Write,
-    /// It writes, and makes the database if there is none.
+    /// Writes, and creates the database if it does not exist.
     Create,
 }
 
@@ -73,9 +73,9 @@ impl FromStr for Sync {
     }
 }
 
-/// A time such as `50ms`, `30s`, `5m`, `12h` or `7d`.
+/// Parses a duration such as `50ms`, `30s`, `5m`, `12h` or `7d`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let bad = || format!("{text:?} is no time; write 50ms, 30s, 5m, 12h or 7d");
+    let bad = || format!("{text:?} is not a duration; write 50ms, 30s, 5m, 12h or 7d");
     let split = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(bad)?;
     let n: u64 = text[..split].parse().map_err(|_| bad())?;
     let millis = match &text[split..] {
@@ -100,9 +100,9 @@ fn recovery_mode(text: &str) -> Result<RecoveryMode, String> {
 }
 
 impl Place {
-    /// The directory.
+    /// Returns the directory.
     pub(crate) fn path(&self) -> Outcome<&PathBuf> {
-        let missing = || Failure::usage("which database?").next("add --db PATH, or set TIDESDB_DB");
+        let missing = || Failure::usage("no database given").next("add --db PATH, or set TIDESDB_DB");
         self.db.as_ref().ok_or_else(missing)
     }
 }
@@ -131,25 +131,25 @@ impl Session {
                 .open()
         };
         let db = match open(tidesdb::DEFAULT_FAMILY) {
-            // Opening to read creates no family, and the C library does not create this one.
+            // A read-only open creates no family, and the C library does not create the default one.
             Err(Error::ReadOnly) => open(OF_THE_C_LIBRARY)?,
             opened => opened?,
         };
         Ok(Self { db, path: path.clone(), common: common.clone() })
     }
 
-    /// The family that the command is about.
+    /// Returns the family that the command uses.
     pub(crate) fn family(&self) -> Outcome<Family> {
         let name = self.common.family.as_deref().unwrap_or(tidesdb::DEFAULT_FAMILY);
         Ok(self.db.family(name)?)
     }
 
-    /// How a write of this command is synced; `unless` counts if the user did not say.
+    /// Returns the write options of this command, with the sync mode `unless` if the user gave none.
     pub(crate) fn write_options(&self, unless: SyncMode) -> WriteOptions {
         WriteOptions::default().sync(self.common.sync.map_or(unless, |sync| sync.0))
     }
 
-    /// An argument as the bytes it stands for.
+    /// Returns the bytes that an argument stands for.
     pub(crate) fn bytes<'a>(&self, argument: &'a OsStr) -> Outcome<Cow<'a, [u8]>> {
         let given = argument.as_bytes();
         if !self.common.escapes {
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_must_be_named() {
+    fn a_command_without_a_database_fails() {
         assert!(Place::default().path().unwrap_err().message().contains("--db"));
     }
 }

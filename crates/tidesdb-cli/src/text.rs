@@ -1,17 +1,17 @@
-//! Bytes as text, and back: escapes, base64, words of a command line, numbers for people.
+//! Bytes as text, and back: escapes, base64, words of a command line, readable numbers.
 //!
-//! The escapes are `\t`, `\n`, `\r`, `\0`, `\\` and `\xHH`. Whatever [`escape`] writes, [`unescape`] reads back byte for byte.
+//! The escapes are `\t`, `\n`, `\r`, `\0`, `\\` and `\xHH`. [`unescape`] restores the output of [`escape`] byte for byte.
 
 use std::fmt::Write;
 
 /// Which bytes get an escape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Escape {
-    /// Only what a key in a TSV line cannot hold: backslash, tab, line feed.
+    /// Only what a key in a TSV line cannot contain: backslash, tab, line feed.
     Key,
-    /// Only what a value in a TSV line cannot hold: backslash, line feed.
+    /// Only what a value in a TSV line cannot contain: backslash, line feed.
     Value,
-    /// Also control characters and what is not UTF-8, for the eyes.
+    /// Also control characters and bytes that are not UTF-8, for display.
     Terminal,
 }
 
@@ -60,14 +60,14 @@ fn push_escape(byte: u8, out: &mut Vec<u8>) {
     out.extend_from_slice(&[b'\\', short]);
 }
 
-/// `bytes` as text for a terminal or a message.
+/// Returns `bytes` as text for a terminal or a message.
 pub(crate) fn printable(bytes: &[u8]) -> String {
     let mut out = Vec::with_capacity(bytes.len());
     escape(bytes, Escape::Terminal, &mut out);
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Appends `text` with its escapes resolved; the error says which one is not known.
+/// Appends `text` with its escapes resolved. The error names the unknown escape.
 pub(crate) fn unescape(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     let mut rest = text;
     while let Some(at) = rest.iter().position(|b| *b == b'\\') {
@@ -81,7 +81,7 @@ pub(crate) fn unescape(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     Ok(())
 }
 
-/// The byte that the escape after a backslash stands for, and the length of the escape.
+/// Returns the byte that the escape after a backslash stands for, and the length of the escape.
 fn resolve(rest: &[u8]) -> Result<(u8, usize), String> {
     let byte = match rest.first() {
         Some(b't') => b'\t',
@@ -95,19 +95,16 @@ fn resolve(rest: &[u8]) -> Result<(u8, usize), String> {
             return byte.map(|b| (b, 3)).ok_or_else(|| r"\x needs two hexadecimal digits".to_owned());
         }
         Some(other) => {
-            return Err(format!(
-                r"unknown escape \{}; a backslash itself is written \\",
-                printable(&[*other])
-            ));
+            return Err(format!(r"unknown escape \{}; write a backslash as \\", printable(&[*other])));
         }
-        None => return Err(r"a backslash at the end; a backslash itself is written \\".to_owned()),
+        None => return Err(r"a backslash at the end; write a backslash as \\".to_owned()),
     };
     Ok((byte, 1))
 }
 
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// `bytes` in base64 with padding (RFC 4648, section 4).
+/// Encodes `bytes` in base64 with padding (RFC 4648, section 4).
 pub(crate) fn base64(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
@@ -120,7 +117,7 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
     out
 }
 
-/// The bytes that `text` encodes; `None` unless it is canonical base64.
+/// Decodes base64; `None` unless `text` is canonical base64.
 pub(crate) fn unbase64(text: &str) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len() / 4 * 3);
     let digits = text.trim_end_matches('=');
@@ -136,7 +133,7 @@ pub(crate) fn unbase64(text: &str) -> Option<Vec<u8>> {
     (base64(&out) == text).then_some(out)
 }
 
-/// The words of a command line: separated by blanks; `'...'` holds anything as it is, `"..."` holds escapes and `\"`.
+/// Splits a command line into words, separated by blanks. `'...'` is literal, `"..."` may contain escapes and `\"`.
 pub(crate) fn words(line: &str) -> Result<Vec<Vec<u8>>, String> {
     let mut out = Vec::new();
     let mut rest = line.trim_start();
@@ -148,18 +145,18 @@ pub(crate) fn words(line: &str) -> Result<Vec<Vec<u8>>, String> {
     Ok(out)
 }
 
-/// Reads a word from the front of `rest`, returns what follows it.
+/// Reads a word from the front of `rest`; returns the rest after it.
 fn one_word<'a>(mut rest: &'a str, word: &mut Vec<u8>) -> Result<&'a str, String> {
     while let Some(c) = rest.chars().next().filter(|c| !c.is_whitespace()) {
         let after = &rest[c.len_utf8()..];
         match c {
             '\'' => {
-                let end = after.find('\'').ok_or("a ' without its end")?;
+                let end = after.find('\'').ok_or("unmatched '")?;
                 word.extend_from_slice(&after.as_bytes()[..end]);
                 rest = &after[end + 1..];
             }
             '"' => {
-                let end = end_of_quote(after).ok_or("a \" without its end")?;
+                let end = end_of_quote(after).ok_or("unmatched \"")?;
                 let inner = after[..end].replace("\\\"", "\\x22");
                 unescape(inner.as_bytes(), word)?;
                 rest = &after[end + 1..];
@@ -173,7 +170,7 @@ fn one_word<'a>(mut rest: &'a str, word: &mut Vec<u8>) -> Result<&'a str, String
     Ok(rest)
 }
 
-/// Where the closing `"` is.
+/// Returns the position of the closing `"`.
 fn end_of_quote(text: &str) -> Option<usize> {
     let mut escaped = false;
     text.bytes().position(|b| {
@@ -183,7 +180,7 @@ fn end_of_quote(text: &str) -> Option<usize> {
     })
 }
 
-/// A number with its thousands apart.
+/// Formats a number with separated thousands.
 pub(crate) fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -196,7 +193,7 @@ pub(crate) fn grouped(n: u64) -> String {
     out
 }
 
-/// A number of bytes with a unit.
+/// Formats a number of bytes with a unit.
 pub(crate) fn size(bytes: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB"];
     let mut scaled = bytes as f64;
@@ -211,7 +208,7 @@ pub(crate) fn size(bytes: u64) -> String {
     if unit == "B" { format!("{bytes} B") } else { format!("{scaled:.1} {unit}") }
 }
 
-/// Rows and bytes in a time, with their rates.
+/// Formats rows and bytes in a time, with their rates.
 pub(crate) fn rates(rows: u64, bytes: u64, secs: f64) -> String {
     let secs = secs.max(1e-6);
     let mut out = format!("{secs:.2} s");
@@ -221,7 +218,7 @@ pub(crate) fn rates(rows: u64, bytes: u64, secs: f64) -> String {
     out
 }
 
-/// `n` of something, in the right number.
+/// Formats `n` with the singular or plural noun.
 pub(crate) fn count(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", grouped(n), if n == 1 { one } else { many })
 }

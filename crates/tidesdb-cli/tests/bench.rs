@@ -1,4 +1,4 @@
-//! `tidesdb bench` as a program: child processes, files, exit codes.
+//! Tests of `tidesdb bench` as a program: child processes, files, exit codes.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -73,13 +73,13 @@ fn large_values_are_scaled() {
 }
 
 #[test]
-fn beyond_memory_runs_inside_a_cgroup_or_says_that_there_is_none() {
+fn beyond_memory_runs_inside_a_cgroup_or_reports_that_there_is_none() {
     let dir = tempfile::tempdir().unwrap();
     let (databases, kept) = (dir.path().join("databases"), dir.path().join("kept"));
     let args = ["beyond-memory", "--scale", "0.002", "--verify", "--dir", databases.to_str().unwrap()];
     let out = bench(dir.path(), &[&args[..], &["--out", kept.to_str().unwrap()]].concat());
     if out.status.code() == Some(2) {
-        let reasons = ["no cgroup with a memory limit can be made", "in memory (tmpfs)"];
+        let reasons = ["no cgroup with a memory limit can be created", "in memory (tmpfs)"];
         assert!(reasons.iter().any(|reason| text(&out).contains(reason)), "{}", text(&out));
         assert!(!kept.join("results.json").exists(), "nothing was run");
         return;
@@ -105,7 +105,7 @@ fn a_rival_that_is_not_built_is_explained_before_anything_runs() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidesdb"));
     command.args(["bench", "quick", "--vs", "rocksdb", "--dir"]).arg(&databases);
     let out = command.env("TIDESDB_BENCH_PEERS", dir.path()).output().unwrap();
-    // Somebody may have built it beside this program.
+    // The program may have been built in the directory of this program.
     if !Path::new(env!("CARGO_BIN_EXE_tidesdb")).with_file_name("tidesdb-bench-rocksdb").exists() {
         assert_eq!(out.status.code(), Some(2), "{}", text(&out));
         for words in ["libclang-dev", "--features rocksdb", "minutes", "TIDESDB_BENCH_PEERS"] {

@@ -1,16 +1,16 @@
-//! The built program from outside: what it prints, what it leaves, how it exits.
+//! Tests of the built program: its output, its files, its exit codes.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A place to run the program in.
+/// A directory to run the program in.
 struct Stage {
     dir: tempfile::TempDir,
 }
 
-/// What a run gave.
+/// Result of a run.
 struct Run {
     code: i32,
     out: Vec<u8>,
@@ -52,7 +52,7 @@ impl Stage {
         result(self.command(words).output().unwrap())
     }
 
-    /// A run that must end well; its output.
+    /// Runs a command that must succeed; returns its output.
     fn ok(&self, words: &[&str]) -> String {
         let run = self.run(words);
         assert_eq!(run.code, 0, "{words:?}: {}", run.err);
@@ -77,7 +77,7 @@ fn result(output: Output) -> Run {
     }
 }
 
-/// Numbers that look random; Marsaglia's xorshift.
+/// Returns pseudo-random numbers; Marsaglia's xorshift.
 fn draws(seed: u64) -> impl Iterator<Item = u64> {
     let mut n = seed;
     std::iter::from_fn(move || {
@@ -116,7 +116,7 @@ fn hostile_bytes_survive_every_format() {
     let mut byte = || (draw.next().unwrap() >> 32) as u8;
     let mut input = Vec::new();
     for n in 0..3000u32 {
-        // Every byte is escaped, so the input says exactly which bytes are meant.
+        // Every byte is escaped, so the input defines exactly which bytes are meant.
         let mut hex = |length: u32, out: &mut Vec<u8>| {
             (0..length).for_each(|_| out.extend_from_slice(format!("\\x{:02X}", byte()).as_bytes()));
         };
@@ -136,7 +136,7 @@ fn hostile_bytes_survive_every_format() {
         assert_eq!(stage.run(&["dump", "--family", name]).out, expected, "seed {seed}, {name}");
         assert_eq!(stage.run(&["scan", "--family", name]).out, expected, "seed {seed}, {name}");
     }
-    // The bytes that were meant, read one by one.
+    // The expected bytes, decoded one by one.
     let key = std::str::from_utf8(
         input.split(|b| *b == b'\n').nth(8).unwrap().split(|b| *b == b'\t').next().unwrap(),
     );
@@ -158,17 +158,17 @@ fn standard_input_in_each_format() {
 }
 
 #[test]
-fn bad_rows_name_their_line_or_are_counted() {
+fn bad_rows_are_reported_with_their_line_or_counted() {
     let stage = Stage::new();
     let file = stage.write("in.tsv", b"a\t1\nno tab here\nb\t2\nb\t3\n");
     let run = stage.run(&["load", &file]);
     assert_eq!(run.code, 2);
     assert!(run.err.contains("in.tsv, line 2: no tab"), "{}", run.err);
-    assert!(run.err.contains("the 1 row before are loaded") && run.err.contains("--skip-bad"), "{}", run.err);
+    assert!(run.err.contains("loaded before it: 1 row") && run.err.contains("--skip-bad"), "{}", run.err);
     assert_eq!(stage.ok(&["scan"]), "a\t1\n");
     let told = stage.ok(&["load", &file, "--skip-bad"]);
     assert!(told.contains("2 rows replaced a value"), "{told}");
-    assert!(told.contains("1 malformed row passed over, the first in line 2: no tab"), "{told}");
+    assert!(told.contains("1 malformed row skipped, the first in line 2: no tab"), "{told}");
     let json: Vec<_> = draws(1).take(3).collect();
     let file =
         stage.write("in.jsonl", format!("{{\"key\":\"x\",\"value\":\"{}\"}}\n{{\n", json[0]).as_bytes());
@@ -202,7 +202,7 @@ fn exit_codes() {
 }
 
 #[test]
-fn a_database_in_use_is_told_apart() {
+fn a_database_in_use_has_its_own_exit_code() {
     let stage = Stage::new();
     stage.ok(&["put", "a", "1"]);
     let mut shell = stage.command(&["shell"]).stdin(Stdio::piped()).spawn().unwrap();
@@ -238,7 +238,7 @@ fn scans() {
 }
 
 #[test]
-fn a_reader_that_leaves_early_is_no_error() {
+fn a_closed_output_pipe_is_not_an_error() {
     let stage = Stage::new();
     let rows: String = (0..200_000).map(|n| format!("{n:08}\tsome value to fill the pipe\n")).collect();
     assert_eq!(stage.with_input(&["load", "--format", "tsv"], rows.as_bytes()).code, 0);
@@ -249,7 +249,7 @@ fn a_reader_that_leaves_early_is_no_error() {
 }
 
 #[test]
-fn a_dump_says_when_it_leaves_out_that_rows_expire() {
+fn a_dump_warns_when_it_omits_the_expiry() {
     let stage = Stage::new();
     stage.ok(&["put", "a", "1", "--ttl", "7d"]);
     stage.ok(&["put", "b", "2"]);
@@ -257,10 +257,10 @@ fn a_dump_says_when_it_leaves_out_that_rows_expire() {
         let run = stage.run(&["dump", "--format", format]);
         assert!(run.err.is_empty() && run.text().contains(form), "{}{}", run.text(), run.err);
         let run = stage.run(&["dump", "--format", format, "--no-expiry"]);
-        assert!(run.err.contains("1 row that expires would stay for ever"), "{}", run.err);
+        assert!(run.err.contains("1 row that expires would become permanent"), "{}", run.err);
         assert!(!run.text().contains(form), "{}", run.text());
     }
-    assert!(stage.ok(&["help", "dump"]).contains("Leave out when rows expire"));
+    assert!(stage.ok(&["help", "dump"]).contains("Omit the expiry"));
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn families() {
 }
 
 #[test]
-fn care() {
+fn verify_compact_checkpoint_and_stats() {
     let stage = Stage::new();
     let rows: String = (0..5000).map(|n| format!("{:05}\t{n}\n", n % 2000)).collect();
     stage.with_input(&["load", "--format", "tsv"], rows.as_bytes());
@@ -331,7 +331,7 @@ fn a_killed_load_leaves_a_prefix() {
     let mut child =
         stage.command(&["load", "--format", "tsv", "--sync", "none"]).stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    // Half of the input goes in; the program waits for more when it is killed.
+    // Half of the input is written; the program is waiting for more when it is killed.
     stdin.write_all(&rows.as_bytes()[..rows.len() / 2]).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(300));
     child.kill().unwrap();
@@ -380,7 +380,7 @@ fn the_tour_keeps_its_promises() {
     let stage = Stage::new();
     let text = stage.ok(&["tour", "--dir", "kept"]);
     for part in
-        ["SPOUTING WHALE", "SIGKILL", "acknowledged records are there", "corruption in ", "all kept, in "]
+        ["SPOUTING WHALE", "SIGKILL", "acknowledged records survived", "corruption in ", "all kept, in "]
     {
         assert!(text.contains(part), "{part} in {text}");
     }
@@ -394,8 +394,8 @@ fn the_tour_keeps_its_promises() {
     assert!(again.code == 2 && again.err.contains("is not empty"), "{}", again.err);
 }
 
-/// Commands that read refused every database of the C library: it has no family of the default name, and one that is opened for
-/// reading only cannot be given one.
+/// Commands that only read failed on every database of the C library: it has no family with the default name, and a read-only
+/// open cannot create one.
 #[test]
 fn databases_of_the_c_library_are_read() {
     let stage = Stage::new();

@@ -24,13 +24,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         db.write(&mut batch)?;
     }
 
-    // Hard links to files that never change: quick, no space at first, and writers go on. The copy must be on the same
-    // file system; from there it can be sent anywhere with ordinary tools.
+    // Hard links to immutable files: fast, initially without disk space, and writers continue. The copy must be on the same
+    // file system; from there it can be copied anywhere with ordinary tools.
     db.checkpoint(&copy)?;
     println!("copied to {}", copy.display());
     db.put(b"order after the backup", b"not in the copy")?;
 
-    // A copy that was never read is a hope. Read every byte of it.
+    // Do not trust a copy that was never read. Read every byte of it.
     let backup = Db::options(&copy).read_only(true).open()?;
     let report = backup.verify()?;
     println!("{report}");

@@ -1,4 +1,4 @@
-//! Two families that belong together: users, and an index of their mail addresses. A batch changes both or neither.
+//! Two related families: users, and an index of their mail addresses. A batch changes both or neither.
 //!
 //! `cargo run -p tidesdb --example batches_and_families`
 
@@ -6,7 +6,7 @@ use std::error::Error;
 
 use tidesdb::{Compression, Db, Family, FamilyOptions, WriteBatch};
 
-/// A table with an index that is never out of step.
+/// A table with an index that is always consistent.
 struct Users {
     db: Db,
     by_name: Family,
@@ -15,7 +15,7 @@ struct Users {
 
 impl Users {
     fn open(db: Db) -> tidesdb::Result<Self> {
-        // Each family has its own keys, order and settings; they share one log, so a batch can span them.
+        // Each family has its own keys, comparator and settings; they share one log, so a batch can span them.
         let by_name = db.family_or_create("users", FamilyOptions::default())?;
         let index = FamilyOptions::default().compression(Compression::None).filter_bits_per_key(14);
         let by_mail = db.family_or_create("users by mail", index)?;
@@ -29,7 +29,7 @@ impl Users {
         }
         batch.put(&self.by_name, name.as_bytes(), mail.as_bytes())?;
         batch.put(&self.by_mail, mail.as_bytes(), name.as_bytes())?;
-        self.db.write(&mut batch)?; // all three, or none of them, even if the power fails here
+        self.db.write(&mut batch)?; // all three operations or none, even if the power fails here
         Ok(())
     }
 
@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     users.set_mail("ann", "ann@example.org")?;
     users.set_mail("bob", "bob@example.org")?;
-    users.set_mail("ann", "ann@example.com")?; // she moved
+    users.set_mail("ann", "ann@example.com")?; // a new address
 
     for mail in ["ann@example.com", "ann@example.org", "bob@example.org"] {
         println!("{mail}: {}", users.who_has(mail)?.as_deref().unwrap_or("nobody"));

@@ -1,10 +1,11 @@
-//! What deletes cost a scan: `cargo run --release --example deletes [MILLIONS]`.
+//! How deletes affect the cost of a scan: `cargo run --release --example deletes [MILLIONS]`.
 //!
-//! Of N million keys and a tenth as many behind them, all but the tenth are deleted, one by one or by one range delete. Then the tenth is scanned from the
-//! beginning of the family, over what was deleted: at once or after `flush()`, and when the background is done. The first scan is compared with
-//! the first of a family in which nothing was deleted, the best of others with its best. Last, a transaction of N million puts.
+//! A family has N million keys, followed by a tenth as many. The first N million are deleted, one by one or by one range delete. Then the
+//! rest is scanned from the beginning of the family, over the deleted keys: at once or after `flush()`, and when the background is done.
+//! The first scan is compared with the first scan of a family without deletes, and the best later scan with its best. Finally, a
+//! transaction of N million puts.
 
-#![expect(clippy::disallowed_methods, reason = "a stop watch, outside of the engine")]
+#![expect(clippy::disallowed_methods, reason = "measures time outside of the engine")]
 
 use std::time::{Duration, Instant};
 
@@ -37,7 +38,7 @@ fn settle(db: &Db) -> Outcome<()> {
     Ok(())
 }
 
-/// Seconds for all rows: the first time, and the best of three more.
+/// Returns the seconds for a scan of all rows: the first time, and the best of three more.
 fn scan(family: &Family, rows: u64) -> Outcome<(f64, f64)> {
     let (mut first, mut best) = (0.0, f64::MAX);
     for round in 0..4 {

@@ -1,7 +1,7 @@
-//! What a write costs and what it survives, in each sync mode.
+//! The cost and the durability of a write in each sync mode.
 //!
 //! `cargo run --release -p tidesdb --example durability [FOLDER]` (a folder on a real disk shows real costs)
-#![expect(clippy::disallowed_methods, reason = "an example may look at the clock")]
+#![expect(clippy::disallowed_methods, reason = "an example may read the clock")]
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -15,8 +15,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let temp = tempfile::tempdir()?;
     let folder = std::env::args_os().nth(1).map_or(temp.path().to_owned(), PathBuf::from);
 
-    // In every mode a write that returned survives the end of the process, and a power cut leaves the first so many
-    // writes, never a hole. The mode says how many.
+    // In every mode a write that returned survives the end of the process, and a power cut leaves a prefix of the writes
+    // without gaps. The mode determines the length of the prefix.
     let modes = [
         (SyncMode::Full, "full", "every write that returned"),
         (SyncMode::Interval(Duration::from_millis(100)), "interval", "all but about the last 100 ms"),
@@ -28,14 +28,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("{name:<9} {took:>10.1?}    {survives}");
     }
 
-    // One write can ask for more than its database gives; all before it become durable with it.
+    // A single write can request more durability than its database provides; all earlier writes become durable with it.
     let db = Db::options(folder.join("none")).sync(SyncMode::None).open()?;
     let mut batch = db.batch();
     batch.put(db.default_family(), b"order 17", b"paid")?;
     let seq = db.write_with(&mut batch, &WriteOptions::default().sync(SyncMode::Full))?;
     println!("\norder 17 is commit {seq}; durable now: everything below {}", db.stats().durable_seq);
 
-    // So can a moment: after `sync`, everything so far is durable.
+    // `sync` does the same at any time: afterwards everything so far is durable.
     db.put(b"order 18", b"paid")?;
     println!("after sync: everything below {}", db.sync()?);
     db.close()?;
@@ -44,12 +44,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("opened again: {}", db.recovery_report());
     let kept = db.iter()?.count();
     if kept != WRITES as usize + 2 {
-        return Err(format!("{kept} of {} writes are left", WRITES + 2).into());
+        return Err(format!("{kept} of {} writes survived", WRITES + 2).into());
     }
     Ok(())
 }
 
-/// Time per write.
+/// Returns the time per write.
 fn write(folder: &Path, mode: SyncMode) -> tidesdb::Result<Duration> {
     let db = Db::options(folder).sync(mode).open()?;
     let start = Instant::now();

@@ -11,9 +11,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let temp = tempfile::tempdir()?;
     let folder = std::env::args_os().nth(1).map_or(temp.path().join("fruit.db"), PathBuf::from);
 
-    let db = Db::open(&folder)?; // made if it is not there
+    let db = Db::open(&folder)?; // created if it does not exist
 
-    db.put(b"banana", b"7")?; // on disk when it returns
+    db.put(b"banana", b"7")?; // durable when it returns
     db.put(b"apple", b"3")?;
     db.put(b"cherry", b"40")?;
 
@@ -35,6 +35,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("  {}", String::from_utf8_lossy(&key));
     }
 
-    db.close()?; // an ordinary drop closes too, but cannot tell of errors
+    db.close()?; // an ordinary drop also closes, but cannot report errors
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A report over one moment, while another thread keeps writing.
+//! A report over a snapshot, while another thread keeps writing.
 //!
 //! `cargo run -p tidesdb --example snapshots_and_scans`
 
@@ -13,19 +13,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     let db = Db::options(temp.path()).sync(SyncMode::None).open()?;
     let sales = db.default_family();
 
-    // Keys sort as bytes, so "till/number" keeps the sales of one till together and in order.
+    // Keys are ordered as bytes, so "till/number" keeps the sales of one till together and in order.
     let key = |till: u32, n: u32| format!("{till:02}/{n:06}");
     for n in 0..1000 {
         db.put(key(n % TILLS, n).as_bytes(), b"1.50")?;
     }
 
-    let closing_time = db.snapshot(); // all families, one moment; costs nothing to take
+    let closing_time = db.snapshot(); // one read timestamp for all families; cheap to take
     let total = std::thread::scope(|scope| -> tidesdb::Result<usize> {
         let late = scope
             .spawn(|| (1000..3000).try_for_each(|n| db.put(key(n % TILLS, n).as_bytes(), b"2.00").map(drop)));
         let mut total = 0;
         for till in 0..TILLS {
-            // Scans of the snapshot do not see what the thread writes, and do not hold it up.
+            // Scans of the snapshot do not see the thread's writes, and do not delay them.
             let sold = closing_time.prefix(sales, format!("{till:02}/").as_bytes())?.count();
             println!("till {till}: {sold} sales at closing time");
             total += sold;
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     })?;
     println!("at closing time: {total}, now: {}", db.iter()?.count());
 
-    // A cursor goes where it is told: to the last sale of till 3, and one further back.
+    // A cursor can be moved anywhere: to the last sale of till 3, and one further back.
     let mut cursor = db.cursor()?;
     cursor.seek_for_prev(b"03/999999")?;
     println!("last sale of till 3: {}", String::from_utf8_lossy(cursor.key()));
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("the one before:      {}", String::from_utf8_lossy(cursor.key()));
 
     if total != 1000 {
-        return Err("the snapshot moved".into());
+        return Err("the snapshot changed".into());
     }
     Ok(())
 }

@@ -1,12 +1,12 @@
-//! First speed: the engine alone, eight threads, 16-byte keys, 100-byte values of which half compress.
+//! Quick measurement: the engine alone, eight threads, 16-byte keys, 100-byte values that are half compressible.
 //!
 //! `cargo run --release -p tidesdb --example speed -- [--runs N] [--only NAME] [--scale PERCENT]`. Each run of each workload is a
-//! process of its own on a fresh directory; medians and ranges are printed. `--keep` leaves the process in the
+//! separate process in a new directory; medians and ranges are printed. `--keep` leaves the process in the
 //! foreground for a profiler: `speed --child NAME`.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
-    reason = "a benchmark ends at the first surprise and reads the clock"
+    reason = "a benchmark panics at the first error and reads the clock"
 )]
 
 use std::path::Path;
@@ -88,11 +88,11 @@ fn child(name: &str, scale: u64) -> (f64, u64, f64) {
     }
 }
 
-/// Processor time of the measured phase, all threads, and how long it took.
+/// Processor time of the measured phase over all threads, and its duration.
 static CPU_NANOS: AtomicU64 = AtomicU64::new(0);
 static WALL_NANOS: AtomicU64 = AtomicU64::new(0);
 
-/// Processor time of this process so far.
+/// Returns the processor time of this process so far.
 fn cpu_nanos() -> u64 {
     const NANOS_PER_TICK: u64 = 10_000_000;
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
@@ -111,7 +111,7 @@ fn open(dir: &Path, sync: SyncMode) -> Db {
     Db::options(dir).sync(sync).cache_bytes(64 << 20).default_family(FamilyOptions::default()).open().unwrap()
 }
 
-/// A 16-byte key: sequential decimal digits, or a number spread over the whole space.
+/// Returns a 16-byte key: sequential decimal digits, or a number spread over the whole key space.
 fn key(n: u64, random: bool) -> [u8; 16] {
     if random { digits::<16>(mix(n)) } else { digits::<10>(n) }
 }
@@ -132,7 +132,7 @@ fn mix(n: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Half of the bytes are random, half repeat.
+/// Fills a value: half of the bytes are random, half repeat.
 fn fill(value: &mut [u8; VALUE_BYTES], n: u64) {
     let mut x = mix(n ^ 0x5555);
     for chunk in value[..VALUE_BYTES / 2].chunks_mut(8) {
@@ -143,7 +143,7 @@ fn fill(value: &mut [u8; VALUE_BYTES], n: u64) {
     value[VALUE_BYTES / 2..].fill(b'v');
 }
 
-/// Runs `body(thread)` on `threads` threads; returns the time from the common start to the end of the last.
+/// Runs `body(thread)` on `threads` threads; returns the time from the common start to the end of the last thread.
 fn timed(threads: u64, body: impl Fn(u64) + Sync) -> Duration {
     let barrier = Barrier::new(threads as usize + 1);
     std::thread::scope(|scope| {
@@ -171,7 +171,7 @@ fn batched(dir: &Path, scale: u64, random: bool) -> f64 {
     let db = open(dir, SyncMode::None);
     let took = load(&db, total, random);
     let check = db.get(&key(total / 2, random)).unwrap();
-    assert!(check.is_some(), "a written key is there");
+    assert!(check.is_some(), "a written key is missing");
     db.close().unwrap();
     total as f64 / took.as_secs_f64()
 }
@@ -223,7 +223,7 @@ fn synced(dir: &Path, scale: u64, threads: u64) -> f64 {
     done.load(Relaxed) as f64 / took.as_secs_f64()
 }
 
-/// Loads 2 M random keys, reopens, warms up, then measures `read(db, keys, share of thread, random start)`.
+/// Loads 2 M random keys, reopens, warms up, then measures `read(db, keys, share of the thread, random start)`.
 fn reads(dir: &Path, scale: u64, read: fn(&Db, u64, u64) -> u64) -> f64 {
     let db = open(dir, SyncMode::None);
     load(&db, READ_KEYS, true);
@@ -247,7 +247,7 @@ fn get(db: &Db, share: u64, seed: u64) -> u64 {
     for _ in 0..share {
         x = mix(x);
         let value = db.get(&key(x % READ_KEYS, true)).unwrap();
-        assert_eq!(value.map(|v| v.len()), Some(VALUE_BYTES), "every key is found");
+        assert_eq!(value.map(|v| v.len()), Some(VALUE_BYTES), "a key is missing");
     }
     share
 }
@@ -268,7 +268,7 @@ fn seek(db: &Db, share: u64, seed: u64) -> u64 {
         x = mix(x);
         let key = key(x % READ_KEYS, true);
         cursor.seek(&key).unwrap();
-        assert!(cursor.valid() && cursor.key() == key, "every key is found");
+        assert!(cursor.valid() && cursor.key() == key, "a key is missing");
     }
     share
 }

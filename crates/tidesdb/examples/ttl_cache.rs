@@ -1,4 +1,4 @@
-//! A cache of pages whose entries vanish by themselves; large values stay out of the way of small ones.
+//! A cache of pages whose entries expire; large values are stored separately from small ones.
 //!
 //! `cargo run -p tidesdb --example ttl_cache`
 
@@ -9,21 +9,21 @@ use tidesdb::{Compression, Db, Family, FamilyOptions, SyncMode};
 
 const FRESH: Duration = Duration::from_secs(1);
 
-/// The page, from the cache or made now; and whether it was cached.
+/// Returns the page, from the cache or newly created, and whether it was cached.
 fn page(cache: &Family, address: &str) -> tidesdb::Result<(String, bool)> {
     if let Some(page) = cache.get_with(address.as_bytes(), |v| String::from_utf8_lossy(v).into_owned())? {
         return Ok((page, true));
     }
-    let page = format!("<h1>{address}</h1>{}", "<p>words</p>".repeat(2000)); // slow, in life
+    let page = format!("<h1>{address}</h1>{}", "<p>words</p>".repeat(2000)); // slow, in a real program
     cache.put_with_ttl(address.as_bytes(), page.as_bytes(), FRESH)?;
     Ok((page, false))
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let temp = tempfile::tempdir()?;
-    // A cache that loses its last moments in a power cut is still a cache.
+    // A cache may lose its most recent entries in a power cut.
     let db = Db::options(temp.path()).sync(SyncMode::None).open()?;
-    // Values from 1 KiB on live in files of their own: compaction moves their keys and leaves them where they are.
+    // Values from 1 KiB on are stored in separate files: compaction moves their keys but not the values.
     let options = FamilyOptions::default().value_threshold(1024).compression(Compression::Zstd);
     let cache = db.family_or_create("pages", options)?;
 
@@ -36,12 +36,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 
     std::thread::sleep(FRESH + Duration::from_millis(1200)); // expiry counts whole seconds
-    println!("a moment later it is there: {}", cache.contains(b"/whales")?);
+    println!("after its expiry it is found: {}", cache.contains(b"/whales")?);
     if cache.contains(b"/whales")? {
         return Err("the page has not expired".into());
     }
 
-    cache.compact()?; // happens by itself in the background, sooner or later
+    cache.compact()?; // otherwise the background does this later
     println!("entries left after compaction: {}", cache.stats().table_entries);
     Ok(())
 }

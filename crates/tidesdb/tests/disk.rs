@@ -1,4 +1,4 @@
-//! A full disk to the byte. Alone in its process: readers of other tests would keep files, and with them space.
+//! A completely full disk. Runs alone in its process: readers of other tests would keep files alive, and with them disk space.
 
 #![expect(clippy::big_endian_bytes, reason = "numbers as keys, in their order")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
@@ -10,7 +10,7 @@ mod common;
 use common::{Sim, contents};
 use tidesdb::{Error, SyncMode};
 
-/// Deletes may use the reserve of a full disk, but not its last piece: a database that was killed among them could not be opened.
+/// Deletes may use the reserve of a full disk, but not its last piece: a database killed during such deletes could not be opened.
 #[test]
 fn deletes_leave_room_for_the_next_open() {
     let sim = Sim::new();
@@ -21,7 +21,7 @@ fn deletes_leave_room_for_the_next_open() {
     while db.put(&stored.to_be_bytes(), &[1; 400]).is_ok() {
         stored += 1;
     }
-    // No merge has room, so that tombstones only add to what there is.
+    // No merge has disk space, so tombstones only add to the existing data.
     db.cancel_compactions().unwrap();
     let mut deleted = 0u32;
     let e = loop {
@@ -33,7 +33,7 @@ fn deletes_leave_room_for_the_next_open() {
             Ok(_) => deleted += 100,
             Err(e) => break e,
         }
-        assert!(deleted < 3_000_000, "a full disk takes everything");
+        assert!(deleted < 3_000_000, "a full disk accepted every delete");
     };
     assert!(matches!(e, Error::NoSpace { .. }), "{e}");
     assert!(deleted > 1000);
@@ -41,7 +41,7 @@ fn deletes_leave_room_for_the_next_open() {
     killed.disk.limit_space(Some(free(&sim)));
     let again = killed.options().with(reserve).open().unwrap();
     assert_eq!(contents(again.default_family()).len(), stored as usize);
-    // The piece is there for the open after that, too.
+    // The piece is also there for the next open.
     let killed = killed.killed();
     drop(again);
     killed.options().with(reserve).open().unwrap();

@@ -24,14 +24,14 @@ use watch::watch;
 
 /// Measure engines and check their answers
 ///
-/// Each row of a suite runs in a process of its own on a fresh directory. A row with a wrong or failed answer is shown as
+/// Each row of a suite runs in its own process in a new directory. A row with a wrong or failed answer is shown as
 /// FAILED, and the exit code is 1.
 #[derive(Clone, Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Bench {
     #[command(subcommand)]
     what: Option<What>,
-    /// Which rows: `bench list` shows the suites
+    /// Suite to run: `bench list` shows the suites
     #[arg(default_value = "quick")]
     suite: String,
     #[command(flatten)]
@@ -52,7 +52,7 @@ enum What {
     Run(Box<Single>),
     /// Show suites, workloads, patterns and engines
     List,
-    /// Do a task for another process
+    /// Run a task for another process
     #[command(hide = true)]
     Child {
         task: String,
@@ -65,23 +65,23 @@ struct Settings {
     /// Engines, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "tidesdb")]
     engine: Vec<String>,
-    /// Rivals beside them, separated by commas; `all` are those that are built. Each is a program of its own, sought in
-    /// the directories of TIDESDB_BENCH_PEERS, then beside this program; `bench list` shows them
+    /// Rivals to compare with, separated by commas; `all` means those that are built. Each is a separate program, looked up in
+    /// the directories of TIDESDB_BENCH_PEERS, then next to this program; `bench list` shows them
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     vs: Vec<String>,
-    /// How often each row runs [default: the suite's own]
+    /// Number of repetitions of each row [default: the suite's own]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..1000))]
     repeat: Option<u64>,
     /// Write results.json, results.csv, report.html and plots into this directory
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Check every answer in full, not one of 64
+    /// Check every answer in full instead of one of 64
     #[arg(long)]
     verify: bool,
-    /// Where the databases are made and removed [default: the directory for temporary files]
+    /// Where the databases are created and removed [default: the directory for temporary files]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Where chance begins
+    /// Seed of the random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Kill a process that takes longer than this many seconds; its row is shown as hung
@@ -89,30 +89,30 @@ struct Settings {
     patience: f64,
 }
 
-/// One row.
+/// Settings of a single row.
 #[derive(Clone, Debug, clap::Args)]
 struct Single {
     #[command(flatten)]
     settings: Settings,
-    /// What is done
+    /// Operations to run
     #[arg(long, value_parser = PossibleValuesParser::new(Workload::ALL.map(Workload::name)), default_value = "write")]
     workload: String,
-    /// Which keys in which order
+    /// Pattern and order of the keys
     #[arg(long, value_parser = PossibleValuesParser::new(Pattern::ALL.map(Pattern::name)), default_value = "random")]
     pattern: String,
-    /// Operations, over all threads; transactions, if that is the workload
+    /// Number of operations over all threads; of transactions for the workload `transaction`
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     ops: u64,
-    /// Go on for this many seconds instead
+    /// Run for this many seconds instead
     #[arg(long, value_name = "S", value_parser = positive)]
     seconds: Option<f64>,
-    /// Keys in the database before [default: as many as operations]
+    /// Keys in the database before the operations [default: as many as operations]
     #[arg(long, value_name = "N", default_value_t = 0)]
     keys: u64,
     /// Threads that issue operations
     #[arg(long, value_name = "N", default_value_t = 4)]
     threads: usize,
-    /// Operations in a commit
+    /// Operations per commit
     #[arg(long, value_name = "N", default_value_t = 1)]
     batch: u64,
     /// Bytes of a key
@@ -121,16 +121,16 @@ struct Single {
     /// Bytes of a value
     #[arg(long, value_name = "B", default_value_t = 100)]
     value_size: usize,
-    /// Percent of a value that can be compressed away, or `sawtooth` for the values of the reference
+    /// Percent of a value that compression can remove, or `sawtooth` for the values of the reference tool
     #[arg(long, value_name = "PERCENT", default_value = "50", value_parser = filling)]
     compressible: Filling,
-    /// Rows of a range
+    /// Rows per range
     #[arg(long, value_name = "N", default_value_t = 100)]
     range: u64,
     /// Exponent of Zipf's law
     #[arg(long, value_name = "F", default_value_t = 0.99)]
     theta: f64,
-    /// What a commit survives: nothing, the death of the process, the loss of power
+    /// What a commit survives: nothing, the death of the process, or the loss of power
     #[arg(long, value_parser = PossibleValuesParser::new(Durability::ALL.map(Durability::name)), default_value = "os")]
     durability: String,
     /// Block cache in MiB
@@ -139,7 +139,7 @@ struct Single {
     /// Memtable in MiB
     #[arg(long, value_name = "MIB", default_value_t = 64)]
     memtable: u64,
-    /// Start so many operations a second (an open loop); latencies count from when they were due
+    /// Start this many operations per second (an open loop); latencies count from the scheduled start
     #[arg(long, value_name = "N", value_parser = positive)]
     rate: Option<f64>,
     /// Percentages of a blend: get,update,insert,scan,modify
@@ -149,10 +149,10 @@ struct Single {
     /// [default: read-committed]. With the workload `write`, batches are committed as such transactions
     #[arg(long, value_name = "LEVEL", value_parser = isolation)]
     isolation: Option<Isolation>,
-    /// Operations of a transaction, each a get and a put of the same key
+    /// Operations per transaction, each a get and a put of the same key
     #[arg(long, value_name = "N", default_value_t = 10)]
     tx_ops: u64,
-    /// Whether transactions meet: each thread has keys of its own (low), or all have the same hundred (high)
+    /// Contention of transactions: each thread has its own keys (low), or all threads share a hundred keys (high)
     #[arg(long, value_parser = PossibleValuesParser::new(Contention::ALL.map(Contention::name)), default_value = "low")]
     conflict: String,
     /// Do not wait for background work before the operations begin
@@ -161,7 +161,7 @@ struct Single {
 }
 
 impl Bench {
-    /// Runs it.
+    /// Runs the command.
     pub(crate) fn run(&self, json: bool, out: &mut Out<'_>) -> Ended {
         match &self.what {
             None => self.suite(json, out),
@@ -184,7 +184,7 @@ impl Bench {
         let mut rows = suite.rows(self.scale);
         rows.retain(|row| self.only.as_ref().is_none_or(|only| row.name.contains(only.as_str())));
         if rows.is_empty() {
-            return Err(Failure::usage("no row has such a name").next("`tidesdb bench list` shows them"));
+            return Err(Failure::usage("no row matches the name").next("`tidesdb bench list` shows them"));
         }
         self.settings.run(suite.name, rows, suite.repeat, json, out)
     }
@@ -235,7 +235,7 @@ impl Settings {
 
 impl Single {
     fn spec(&self) -> Ended<Spec> {
-        let bad = || Failure::usage("an unknown name");
+        let bad = || Failure::usage("unknown name");
         let spec = Spec {
             name: format!("{}_{}", self.workload, self.pattern),
             workload: Workload::named(&self.workload).ok_or_else(bad)?,
@@ -287,9 +287,9 @@ fn list(out: &mut Out<'_>) -> Ended {
     Ok(Exit::Done)
 }
 
-/// A number above 0.
+/// Parses a number above 0.
 fn positive(text: &str) -> Result<f64, String> {
-    let number: f64 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
+    let number: f64 = text.parse().map_err(|_| format!("{text:?} is not a number"))?;
     if number.is_finite() && number > 0.0 { Ok(number) } else { Err("it must be above 0".to_owned()) }
 }
 

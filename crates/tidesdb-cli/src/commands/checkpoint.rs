@@ -1,4 +1,4 @@
-//! `tidesdb checkpoint`: a second database of the same content.
+//! `tidesdb checkpoint`: a second database with the same contents.
 
 use std::path::PathBuf;
 
@@ -12,8 +12,8 @@ use crate::text::{count, size};
 
 /// Make a consistent copy of the database in a new directory
 ///
-/// The copy is made of hard links: it takes little time and at first no space, and must be on the same file system. It is a
-/// database of its own.
+/// The copy consists of hard links: it takes little time and initially no space, and must be on the same file system. It is
+/// an independent database.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Checkpoint {
     /// Directory of the copy; must be new or empty
@@ -36,7 +36,7 @@ impl Checkpoint {
     }
 }
 
-/// Number of files in a directory and their bytes, for information.
+/// Returns the number of files in a directory and their total bytes.
 fn contents(path: &PathBuf) -> (u64, u64) {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
     entries.filter_map(|e| e.metadata().ok()).fold((0, 0), |(files, bytes), m| (files + 1, bytes + m.len()))
@@ -49,7 +49,7 @@ mod tests {
     use tidesdb::Db;
 
     #[test]
-    fn the_copy_opens_and_stays_as_it_was() {
+    fn the_copy_opens_and_later_writes_do_not_change_it() {
         let stage = Stage::with(&["a"]);
         let copy = stage.dir.path().join("copy");
         let text = stage.run(&["checkpoint", copy.to_str().unwrap()]);

@@ -10,10 +10,10 @@ use crate::text::{count, size};
 
 /// Merge all tables of a family into one sorted run
 ///
-/// Deleted, expired and overwritten entries go, and so does their space. Without --family, all families.
+/// Removes deleted, expired and overwritten entries and frees their space. Without --family, compacts all families.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Compact {
-    /// Only write what is in memory to tables
+    /// Only write memtables to tables
     #[arg(long)]
     flush_only: bool,
 }

@@ -13,18 +13,18 @@ use crate::text;
 
 /// Delete keys
 ///
-/// Says how many of them existed; exit code 1 if none did.
+/// Prints how many of them existed; exit code 1 if none did.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Delete {
     /// The keys
     #[arg(required_unless_present = "prefix")]
     keys: Vec<OsString>,
-    /// All keys that begin with this
+    /// All keys that begin with KEY
     #[arg(short, long, value_name = "KEY", conflicts_with = "keys")]
     prefix: Option<OsString>,
 }
 
-/// Deletes are committed in groups of at most this many.
+/// Maximum number of deletes per commit.
 const BATCH_ROWS: usize = 1000;
 
 impl Delete {
@@ -61,7 +61,7 @@ fn delete_prefix(session: &Session, prefix: &[u8]) -> Outcome<u64> {
         return Err(Failure::usage("--prefix needs a family in byte order"));
     }
     let mut batch = WriteBatch::new();
-    // One sync at the end covers all that was written before it.
+    // One sync at the end covers everything written before it.
     let quick = session.write_options(SyncMode::None);
     let deleted = Range::prefix(prefix).walk(&family, false, |key, _, _| {
         batch.delete(&family, key)?;

@@ -17,17 +17,17 @@ use crate::text::{count, rates, size};
 
 /// Write the rows of a family to a file or the standard output, in key order
 ///
-/// What is dumped, `load` reads back byte for byte, and with the times at which rows expire: in TSV as \@SECONDS behind the value, in
+/// `load` reads the output back byte for byte, including the expiry of rows: in TSV as \@SECONDS after the value, in
 /// CSV as the column "expiry", in JSON lines as the member "expiry", always in seconds since 1970.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Dump {
-    /// The file; - or none: standard output
+    /// Output file; - or none: standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Its format [default: what its extension says, else tsv]
+    /// Format [default: from the extension of the file, otherwise tsv]
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// Leave out when rows expire: loaded again, they stay for ever
+    /// Omit the expiry: if loaded again, the rows never expire
     #[arg(long)]
     no_expiry: bool,
     #[command(flatten)]
@@ -35,7 +35,7 @@ pub(crate) struct Dump {
 }
 
 const WRITE_BYTES: usize = 1 << 20;
-/// The progress is told once in this many rows.
+/// Rows between two updates of the progress bar.
 const ROWS_PER_UPDATE: u64 = 4096;
 
 impl Dump {
@@ -96,19 +96,21 @@ impl Dump {
     }
 }
 
-/// What a dump wrote.
+/// Result of a dump.
 struct Written {
     rows: u64,
     bytes: u64,
-    /// Rows that expire, and of which that was left out.
+    /// Rows with an expiry that was omitted.
     expiries_lost: u64,
 }
 
-/// The output may be the rows themselves, so this goes to the other stream.
+/// Prints a warning on the standard error stream, because the output may be the rows themselves.
 fn warn_of_lost(rows: u64) {
     if rows > 0 {
         let rows = count(rows, "row that expires", "rows that expire");
-        eprintln!("tidesdb: {rows} would stay for ever when loaded again: --no-expiry left the times out");
+        eprintln!(
+            "tidesdb: {rows} would become permanent when loaded again, because --no-expiry omits the expiry"
+        );
     }
 }
 
@@ -146,9 +148,9 @@ mod tests {
         rows
     }
 
-    /// `dump` said nothing of when rows expire, so that they stayed for ever once they were loaded again.
+    /// `dump` did not write the expiry of rows, so that they became permanent once they were loaded again.
     #[test]
-    fn a_dump_keeps_when_rows_expire() {
+    fn a_dump_preserves_the_expiry() {
         let stage = Stage::new();
         let far = 4_000_000_000;
         let mut batch = tidesdb::WriteBatch::new();

@@ -15,7 +15,7 @@ pub(crate) struct Families {
     action: Option<Action>,
 }
 
-/// What to do with families.
+/// Operations on families.
 #[derive(Clone, Debug, clap::Subcommand)]
 enum Action {
     /// List the families (the default)
@@ -27,9 +27,9 @@ enum Action {
         /// The family
         name: String,
     },
-    /// Give a family another name
+    /// Rename a family
     Rename {
-        /// The name now
+        /// The current name
         old: String,
         /// The new name
         new: String,
@@ -43,7 +43,7 @@ enum Action {
     },
 }
 
-/// A family to be.
+/// Settings of a new family.
 #[derive(Clone, Debug, clap::Args)]
 struct Create {
     /// Its name
@@ -51,10 +51,10 @@ struct Create {
     /// Compression: none, snappy, lz4, lz4-fast or zstd
     #[arg(long, default_value = "lz4", value_parser = compression)]
     compression: Compression,
-    /// Order of its keys: bytewise, reverse-bytewise, case-insensitive, lexicographic, u64 or i64
+    /// Comparator of its keys: bytewise, reverse-bytewise, case-insensitive, lexicographic, u64 or i64
     #[arg(long, default_value = "bytewise", value_parser = comparator)]
     order: Comparator,
-    /// A setting and its number, such as value_threshold=4096; may be given more than once
+    /// A setting and its number, such as value_threshold=4096; may be repeated
     #[arg(long = "set", value_name = "NAME=NUMBER", value_parser = setting, long_help = settings_help())]
     settings: Vec<(String, u64)>,
 }
@@ -65,11 +65,11 @@ fn setting(text: &str) -> Result<(String, u64), String> {
     Ok((name.to_owned(), number))
 }
 
-/// The settings, from the engine's own table.
+/// Returns the help for the settings, from the engine's own table.
 fn settings_help() -> String {
     let line = |info: &SettingInfo| format!("\n  {:20} {}", info.name, info.help);
     let lines: String = FamilyOptions::TABLE.iter().map(line).collect();
-    format!("A setting and its number, such as value_threshold=4096; may be given more than once:{lines}")
+    format!("A setting and its number, such as value_threshold=4096; may be repeated:{lines}")
 }
 
 fn compression(name: &str) -> Result<Compression, String> {
@@ -93,7 +93,7 @@ impl Create {
 }
 
 impl Families {
-    /// Only the list reads only.
+    /// Returns the access that the operation needs: only `list` is read-only.
     pub(crate) fn access(&self) -> Access {
         match self.action {
             None | Some(Action::List) => Access::Read,
@@ -104,7 +104,7 @@ impl Families {
 
     pub(crate) fn run(&self, session: &Session, out: &mut Out<'_>) -> Outcome {
         if session.common.family.is_some() {
-            return Err(Failure::usage("--family has no meaning here: name the families as arguments"));
+            return Err(Failure::usage("--family cannot be used here: name the families as arguments"));
         }
         let db = &session.db;
         match self.action.as_ref().unwrap_or(&Action::List) {
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_family_from_birth_to_death() {
+    fn a_family_is_created_renamed_cloned_and_dropped() {
         let stage = Stage::with(&["a"]);
         stage.run(&[
             "families",
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes() {
+    fn wrong_arguments_fail() {
         let stage = Stage::new();
         assert_eq!(stage.fails(&["families", "drop", "none"]).exit, Exit::Usage);
         assert_eq!(stage.fails(&["families", "drop", "default"]).exit, Exit::Usage);

@@ -8,8 +8,8 @@ use crate::session::Session;
 
 /// Print the value of a key
 ///
-/// To a file or a pipe the value goes as it is, without a line feed at the end. On a terminal it is printed with escapes.
-/// Exit code 1 if there is no such key.
+/// To a file or a pipe the value is written unchanged, without a line feed at the end. On a terminal it is printed with
+/// escapes. Exit code 1 if there is no such key.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Get {
     /// The key
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_family_is_a_mistake() {
+    fn a_missing_family_is_a_usage_error() {
         let failure = Stage::new().fails(&["get", "--family", "none", "k"]);
         assert_eq!(failure.exit, Exit::Usage);
         assert!(failure.message().contains("tidesdb families"), "{}", failure.message());

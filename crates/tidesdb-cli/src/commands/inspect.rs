@@ -1,4 +1,4 @@
-//! `tidesdb inspect`: what the files of a database say.
+//! `tidesdb inspect`: the contents of the files of a database.
 
 use std::path::Path;
 
@@ -10,16 +10,16 @@ use crate::output::{Out, Style};
 use crate::session::Place;
 use crate::text::count;
 
-/// Show what the files of a database say, and where they are damaged
+/// Show the contents of the files of a database, and where they are damaged
 ///
-/// Reads only, takes no lock, and also works on a database that does not open. Each record, block, edit and value is shown
+/// Only reads, takes no lock, and also works on a database that cannot be opened. Each record, block, edit and value is shown
 /// with its offset. Exit code 1 if there is damage.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Inspect {
     /// Kind of the files
     #[arg(value_enum)]
     kind: Kind,
-    /// File, by name or number; none: all of the kind
+    /// File, by name or number [default: all files of the kind]
     file: Option<String>,
     /// Show each operation, entry or value
     #[arg(long)]
@@ -33,7 +33,7 @@ enum Kind {
     Wal,
     /// Tables
     Table,
-    /// Manifest: which tables there are, edit by edit
+    /// Manifest: the tables and value logs, edit by edit
     Manifest,
     /// Value logs
     Vlog,
@@ -55,7 +55,7 @@ impl Inspect {
         let path = place.path()?;
         let names = match (&self.file, self.kind) {
             (Some(_), Kind::Manifest) => {
-                return Err(Failure::usage("the manifest in force is the only one to show"));
+                return Err(Failure::usage("only the current manifest can be shown"));
             }
             (None, Kind::Manifest) => vec!["manifest".to_owned()],
             (Some(file), kind) => vec![name_of(file, kind)],
@@ -63,7 +63,7 @@ impl Inspect {
         };
         let mut damage = Vec::new();
         for name in &names {
-            // Lines are written as they come; a failed write ends the command after the file.
+            // Lines are written immediately; a failed write ends the command after the file.
             let mut written = Ok(());
             let mut show = |line: &str| {
                 if written.is_ok() {
@@ -104,7 +104,7 @@ fn summary(names: &[String], damage: &[Error], as_json: bool, out: &mut Out<'_>)
     Ok(if damage.is_empty() { Exit::Done } else { Exit::No })
 }
 
-/// A file name from what the user gave: `3`, `000003`, `000003.klog`, or a path to it.
+/// Returns the file name for the user's argument: `3`, `000003`, `000003.klog`, or a path to it.
 fn name_of(file: &str, kind: Kind) -> String {
     let name = Path::new(file).file_name().and_then(|name| name.to_str()).unwrap_or(file);
     match name.parse::<u64>() {
@@ -113,7 +113,7 @@ fn name_of(file: &str, kind: Kind) -> String {
     }
 }
 
-/// Names of all files of a kind, by number.
+/// Returns the names of all files of a kind, by number.
 fn files_of(path: &Path, kind: Kind) -> Outcome<Vec<String>> {
     let entries = std::fs::read_dir(path).map_err(|e| Failure::file("list", path, &e))?;
     let names = entries.filter_map(|e| e.ok()?.file_name().into_string().ok());

@@ -1,6 +1,6 @@
-//! `tidesdb load`: rows of a file into a family.
+//! `tidesdb load`: loads the rows of a file into a family.
 //!
-//! Rows are committed in batches, in the order of the input, so what an interrupted load leaves is a prefix of the input.
+//! Rows are committed in batches, in the order of the input, so an interrupted load leaves a prefix of the input.
 //! The last of several rows with the same key wins.
 
 use std::cell::Cell;
@@ -23,32 +23,32 @@ use crate::text::{count, rates, size};
 
 /// Load rows from a TSV, CSV or JSON lines file
 ///
-/// The database is made if there is none. Unless --sync says otherwise, everything is made durable once, at the end. A row
-/// whose key exists already replaces its value; how many did is told. When rows expire is kept as `dump` writes it: \@SECONDS behind the
-/// value in TSV, the column or member "expiry" in CSV and JSON lines.
+/// The database is created if it does not exist. Unless --sync is given, everything is made durable once, at the end. A row
+/// whose key exists already replaces its value; the number of such rows is printed. The expiry of rows is read as `dump` writes it:
+/// \@SECONDS after the value in TSV, the column or member "expiry" in CSV and JSON lines.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Load {
-    /// The file; - or none: standard input
+    /// Input file; - or none: standard input
     file: Option<PathBuf>,
-    /// Its format, if its extension (.tsv, .tab, .csv, .jsonl, .ndjson) does not tell
+    /// Format [default: from the extension: .tsv, .tab, .csv, .jsonl, .ndjson]
     #[arg(long, value_enum)]
     format: Option<Format>,
     /// CSV column (name, or number from 1) or JSON member that is the key
     #[arg(long, alias = "key-column", value_name = "NAME")]
     key: Option<String>,
-    /// CSV column or JSON member that is the value; with --key alone the whole row is
+    /// CSV column or JSON member that is the value; with --key alone, the whole row
     #[arg(long, alias = "value-column", value_name = "NAME", requires = "key")]
     value: Option<String>,
-    /// CSV column or JSON member that says when a row expires, in seconds since 1970; empty, null and 0 mean never
+    /// CSV column or JSON member with the expiry of the row, in seconds since 1970; empty, null and 0 mean never
     #[arg(long, value_name = "NAME")]
     expiry: Option<String>,
-    /// CSV without a header: columns are numbers
+    /// CSV without a header: columns are named by number
     #[arg(long)]
     no_header: bool,
-    /// TSV: a backslash is a byte like any other, also where `dump` wrote when a row expires
+    /// TSV: treat a backslash as an ordinary byte, also in the expiry that `dump` writes
     #[arg(long)]
     no_escapes: bool,
-    /// Pass over malformed rows and count them
+    /// Skip malformed rows and count them
     #[arg(long)]
     skip_bad: bool,
 }
@@ -59,7 +59,7 @@ const BATCH_ROWS: usize = 1000;
 const BATCH_BYTES: usize = 4 << 20;
 const READ_BYTES: usize = 1 << 20;
 
-/// What a load did.
+/// Result of a load.
 #[derive(Debug, Default)]
 struct Tally {
     rows: u64,
@@ -74,7 +74,7 @@ struct Input {
     rows: Box<dyn Rows>,
     /// Bytes read so far.
     read: Rc<Cell<u64>>,
-    /// Bytes in all, if that is known.
+    /// Total bytes, if known.
     total: Option<u64>,
 }
 
@@ -88,7 +88,7 @@ impl Load {
         let result =
             self.feed(&mut *input.rows, &mut loader, |tally| progress.update(tally.rows, input.read.get()));
         drop(progress);
-        // The rows before a malformed one are kept.
+        // Keep the rows before a malformed one.
         if let Err(LoadError::Row(_)) = &result {
             loader.commit()?;
         }
@@ -103,7 +103,7 @@ impl Load {
         let path = self.file.as_deref().filter(|path| *path != Path::new("-"));
         let Some(format) = self.format.or_else(|| path.and_then(Format::of)) else {
             let name = path.map_or("the standard input".to_owned(), |path| path.display().to_string());
-            let what = format!("in which format is {name}?");
+            let what = format!("the format of {name} is unknown");
             return Err(Failure::usage(what).next("add --format tsv, --format csv or --format jsonl"));
         };
         self.check_options(format)?;
@@ -147,7 +147,7 @@ impl Load {
         }
     }
 
-    /// Reads all rows into `loader`; `shown` sees the tally after each batch.
+    /// Reads all rows into `loader`; calls `shown` with the tally after each batch.
     fn feed(
         &self,
         rows: &mut dyn Rows,
@@ -159,7 +159,7 @@ impl Load {
                 Ok(None) => break,
                 Ok(Some(row)) => match loader.add(&row) {
                     Ok(full) => full,
-                    // What the engine refuses in a row, such as an empty key, is a fault of the row.
+                    // If the engine rejects a row, such as one with an empty key, the row is malformed.
                     Err(tidesdb::Error::InvalidArgument { what }) => {
                         self.bad(row.line, what.to_string(), &mut loader.tally)?;
                         false
@@ -191,10 +191,10 @@ impl Load {
 
     fn explain(&self, e: LoadError, rows: u64) -> Failure {
         let name = self.file.as_ref().map_or("standard input".into(), |file| file.display().to_string());
-        let loaded = format!("the {} before are loaded", count(rows, "row", "rows"));
+        let loaded = format!("loaded before it: {}", count(rows, "row", "rows"));
         match e {
             LoadError::Engine(e) => {
-                Failure::from(e).next(format!("{loaded}; load again when the cause is gone"))
+                Failure::from(e).next(format!("{loaded}; fix the cause and load the file again"))
             }
             LoadError::Row(RowError::Io(e)) => {
                 Failure::failed(format!("cannot read {name}: {e}")).next(loaded)
@@ -204,7 +204,7 @@ impl Load {
             }
             LoadError::Row(RowError::Bad { line, why }) => {
                 Failure::usage(format!("{name}, line {line}: {why}"))
-                    .next(format!("{loaded}; mend the line and load again, or add --skip-bad"))
+                    .next(format!("{loaded}; fix the line and load again, or add --skip-bad"))
             }
         }
     }
@@ -229,14 +229,14 @@ fn tell(tally: &Tally, secs: f64, json: bool, out: &mut Out<'_>) -> Outcome<()> 
     }
     if let Some(first) = &tally.first_bad {
         out.line(format!(
-            "{} passed over, the first in {first}",
+            "{} skipped, the first in {first}",
             count(tally.bad, "malformed row", "malformed rows")
         ))?;
     }
     Ok(())
 }
 
-/// Gathers rows into batches and commits them.
+/// Collects rows into batches and commits them.
 struct Loader<'a> {
     session: &'a Session,
     family: &'a Family,
@@ -254,7 +254,7 @@ impl<'a> Loader<'a> {
         Ok(Self { session, family, options, batch, batch_replaced: 0, seen: Seen::new(family)?, tally })
     }
 
-    /// Adds a row; says whether the batch is full.
+    /// Adds a row; returns whether the batch is full.
     fn add(&mut self, row: &Row<'_>) -> tidesdb::Result<bool> {
         self.batch.put_expiring(self.family, row.key, row.value, row.expiry)?;
         self.batch_replaced += u64::from(self.seen.is_there(self.family, row.key)?);
@@ -271,13 +271,13 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// Tells which keys of the input exist already, in the family or in an earlier row.
+/// Detects keys of the input that already exist, in the family or in an earlier row.
 ///
-/// A key above all others needs no look, so sorted input costs nothing. Memory is that of a batch.
+/// A key above all others needs no lookup, so sorted input costs nothing. Memory use is that of a batch.
 struct Seen {
     /// The largest key of the family and the rows so far; empty if there is none.
     largest: Vec<u8>,
-    /// Hashes of the keys of this batch, which the family does not show yet.
+    /// Hashes of the keys of this batch, which are not visible in the family yet.
     pending: HashSet<u64>,
     hasher: RandomState,
 }

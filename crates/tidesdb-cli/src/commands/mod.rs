@@ -1,6 +1,6 @@
 //! The commands, one file each: its arguments, its help, what it does, and its tests.
 //!
-//! A [`Verb`] works on an open database, so the shell runs it as the command line does. `tour`, `inspect`, `shell` and
+//! A [`Verb`] runs on an open database, so the shell and the command line run it the same way. `tour`, `inspect`, `shell` and
 //! `bench` open what they need themselves.
 
 pub(crate) mod checkpoint;
@@ -44,7 +44,7 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    /// What it needs of the database.
+    /// Returns the access to the database that the command needs.
     pub(crate) fn access(&self) -> Access {
         match self {
             Self::Dump(_) | Self::Get(_) | Self::Scan(_) | Self::Stats(_) | Self::Verify(_) => Access::Read,
@@ -54,7 +54,7 @@ impl Verb {
         }
     }
 
-    /// Does it.
+    /// Runs the command.
     pub(crate) fn run(&self, session: &Session, out: &mut Out<'_>) -> Outcome {
         match self {
             Self::Load(command) => command.run(session, out),

@@ -11,14 +11,14 @@ use crate::session::{self, Session};
 
 /// Set a key to a value
 ///
-/// The database is made if there is none. Without a value, the value is read from the standard input, all of it.
+/// The database is created if it does not exist. Without VALUE, the whole standard input is the value.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Put {
     /// The key
     key: OsString,
     /// The value
     value: Option<OsString>,
-    /// Forget the key after this time: 30s, 5m, 12h, 7d
+    /// Expire the key after this time: 30s, 5m, 12h, 7d
     #[arg(long, value_name = "TIME", value_parser = session::duration)]
     ttl: Option<Duration>,
 }
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_key_is_refused() {
+    fn an_empty_key_is_rejected() {
         assert_eq!(Stage::new().fails(&["put", "", "v"]).exit, Exit::Usage);
     }
 }

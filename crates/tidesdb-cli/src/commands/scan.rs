@@ -9,8 +9,8 @@ use crate::session::Session;
 
 /// Print the rows of a range of keys, in order
 ///
-/// One line for each row: the key, a tab, the value, escaped as `dump` does in TSV; on a terminal, control characters and
-/// bytes that are not UTF-8 are escaped too.
+/// Prints one line per row: the key, a tab, and the value, escaped like TSV output of `dump`. On a terminal, control characters
+/// and bytes that are not UTF-8 are escaped too.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Scan {
     #[command(flatten)]
@@ -18,7 +18,7 @@ pub(crate) struct Scan {
     /// Print keys without their values
     #[arg(short, long)]
     keys_only: bool,
-    /// Print only how many rows there are
+    /// Print only the number of rows
     #[arg(short, long)]
     count: bool,
 }

@@ -1,6 +1,6 @@
-//! `tidesdb shell`: commands one after another on one open database, typed or from a pipe.
+//! `tidesdb shell`: runs several commands on one open database, typed or from a pipe.
 //!
-//! A line is a command as on the command line, read by the same parser. `'...'` holds words with blanks, `"..."` also
+//! A line is a command as on the command line, read by the same parser. `'...'` encloses words with blanks, `"..."` also
 //! resolves escapes. From a pipe there is no prompt, and the first failure ends the shell.
 
 mod complete;
@@ -22,13 +22,13 @@ use crate::output::{Out, Style};
 use crate::session::{Access, Common, Session};
 use crate::text;
 
-/// Type commands on an open database
+/// Run commands interactively on an open database
 ///
-/// The database is made if there is none. Keeps a history in $XDG_STATE_HOME/tidesdb or ~/.local/state/tidesdb. Commands
+/// The database is created if it does not exist. Keeps a history in $XDG_STATE_HOME/tidesdb or ~/.local/state/tidesdb. Commands
 /// from a pipe run without a prompt; the first that fails ends the shell with its exit code.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Shell {
-    /// Open the database for reading only
+    /// Open the database read-only
     #[arg(long)]
     read_only: bool,
     /// Keep no history
@@ -36,7 +36,7 @@ pub(crate) struct Shell {
     no_history: bool,
 }
 
-/// Commands on the open database; `help COMMAND` tells more
+/// Commands on the open database; `help COMMAND` describes a command
 #[derive(Parser)]
 #[command(no_binary_name = true, name = "", bin_name = "")]
 struct Line {
@@ -46,24 +46,24 @@ struct Line {
     verb: Typed,
 }
 
-/// What can be typed: every verb, and what only a shell needs.
+/// Commands of the shell: all verbs, and a few for the shell only.
 #[derive(clap::Subcommand)]
 enum Typed {
     #[command(flatten)]
     Verb(Verb),
-    /// Make a family the one that commands without --family are about
+    /// Set the default family for commands without --family
     Use {
         /// The family
         name: String,
     },
     /// Make all commits so far durable
     Sync,
-    /// Leave
+    /// Leave the shell
     #[command(alias = "exit")]
     Quit,
 }
 
-/// Whether the shell goes on.
+/// True if the shell continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Line(Exit),
@@ -71,7 +71,7 @@ enum Next {
 }
 
 impl Shell {
-    /// What the shell needs of the database.
+    /// Returns the access to the database that the shell needs.
     pub(crate) fn access(&self) -> Access {
         if self.read_only { Access::Read } else { Access::Create }
     }
@@ -89,7 +89,7 @@ impl Shell {
         let mut editor: Editor<Completion, FileHistory> = Editor::with_config(config).map_err(broken)?;
         let history = if self.no_history { None } else { history_file() };
         if let Some(path) = &history {
-            let _ = editor.load_history(path); // there is none the first time
+            let _ = editor.load_history(path); // there is no file the first time
         }
         let hint = "`help` lists the commands, Tab completes, `quit` leaves";
         out.line(format!("{}, {}; {hint}", session.path.display(), session.db.recovery_report()))?;
@@ -113,14 +113,14 @@ impl Shell {
         if let Some(path) = &history {
             let made = path.parent().is_none_or(|dir| std::fs::create_dir_all(dir).is_ok());
             if let Some(e) = made.then(|| editor.save_history(path).err()).flatten() {
-                out.line(format!("the history could not be kept in {}: {e}", path.display()))?;
+                out.line(format!("the history could not be written to {}: {e}", path.display()))?;
             }
         }
         Ok(Exit::Done)
     }
 }
 
-/// Where the history is kept.
+/// Returns the path of the history file.
 fn history_file() -> Option<PathBuf> {
     let dir = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let state = dir("XDG_STATE_HOME").or_else(|| Some(dir("HOME")?.join(".local/state")))?;
@@ -182,7 +182,7 @@ fn run_line(session: &mut Session, line: &str, out: &mut Out<'_>) -> Outcome<Nex
     }
 }
 
-/// The settings of a line: its own, else those of the shell.
+/// Returns the settings of a line: its own, otherwise those of the shell.
 fn settings(shell: &Common, line: Common) -> Common {
     Common {
         family: line.family.or_else(|| shell.family.clone()),

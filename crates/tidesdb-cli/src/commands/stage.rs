@@ -1,4 +1,4 @@
-//! For the tests of commands: a database in a temporary directory, and command lines run against it in this process.
+//! Test fixture for commands: a database in a temporary directory, and command lines run on it in this process.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ struct Line {
     verb: Verb,
 }
 
-/// A database to try commands on.
+/// A test database.
 pub(super) struct Stage {
     pub(super) dir: tempfile::TempDir,
     pub(super) db: Db,
@@ -33,14 +33,14 @@ impl Stage {
         Self { dir, db }
     }
 
-    /// A database with these rows, key and value alike.
+    /// Creates a database with these rows; each value equals its key.
     pub(super) fn with(keys: &[&str]) -> Self {
         let stage = Self::new();
         keys.iter().for_each(|key| assert!(stage.db.put(key.as_bytes(), key.as_bytes()).is_ok()));
         stage
     }
 
-    /// A file in the directory beside the database.
+    /// Creates a file next to the directory of the database.
     pub(super) fn file(&self, name: &str, content: &[u8]) -> PathBuf {
         let path = self.dir.path().join(name);
         std::fs::write(&path, content).unwrap();
@@ -55,14 +55,14 @@ impl Stage {
         Ok((exit, String::from_utf8(bytes).unwrap()))
     }
 
-    /// Output of a command that ends with `Done`.
+    /// Returns the output of a command that ends with `Done`.
     pub(super) fn run(&self, words: &[&str]) -> String {
         let (exit, out) = self.try_run(words, false).unwrap_or_else(|e| panic!("{}", e.message()));
         assert_eq!(exit, Exit::Done, "{words:?}");
         out
     }
 
-    /// What a command that fails says.
+    /// Returns the failure of a command.
     pub(super) fn fails(&self, words: &[&str]) -> Failure {
         self.try_run(words, false).expect_err("the command must fail")
     }

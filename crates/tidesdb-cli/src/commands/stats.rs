@@ -1,4 +1,4 @@
-//! `tidesdb stats`: figures about a database.
+//! `tidesdb stats`: statistics of a database.
 
 use serde_json::{Value, json};
 use tidesdb::FamilyStats;
@@ -8,10 +8,10 @@ use crate::output::{Out, Style};
 use crate::session::Session;
 use crate::text::{grouped, size};
 
-/// Print figures about the database and its families
+/// Print statistics of the database and its families
 ///
-/// With --family, about that family only. Counters of work count since the database was opened, which the shell makes
-/// useful.
+/// With --family, only of that family. Counters start at zero when the database is opened, so they are most useful in the
+/// shell.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Stats {}
 
@@ -41,12 +41,12 @@ impl Stats {
         let cache = size(stats.cache_bytes);
         out.line(format!("  block cache       {cache}, {rate:.1} % of {} lookups hit", grouped(lookups)))?;
         out.line(format!("  snapshots         {}", stats.snapshots))?;
-        out.line(format!("  jobs waiting      {}", stats.jobs_pending))?;
+        out.line(format!("  jobs queued       {}", stats.jobs_pending))?;
         for (cause, held) in [("memtables", stats.stalled_by_memtables), ("tables", stats.stalled_by_tables)]
         {
             let (slowed, stopped) = (grouped(held.slowed), grouped(held.stopped));
             out.line(format!(
-                "  held by {cause:<9} {:?}, {slowed} commits slowed, {stopped} stopped",
+                "  stalls: {cause:<9} {:?}, {slowed} commits slowed, {stopped} stopped",
                 held.time
             ))?;
         }
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_those_of_the_engine() {
+    fn figures_match_those_of_the_engine() {
         let stage = Stage::with(&["a", "b", "c"]);
         stage.db.flush().unwrap();
         let stats: Value = serde_json::from_str(&stage.run(&["stats", "--json"])).unwrap();

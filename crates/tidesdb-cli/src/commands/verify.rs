@@ -1,4 +1,4 @@
-//! `tidesdb verify`: reads everything and checks it.
+//! `tidesdb verify`: reads and checks everything.
 
 use serde_json::{Value, json};
 use tidesdb::{Error, RecoveryReport, VerifyReport};
@@ -11,8 +11,8 @@ use crate::text::count;
 
 /// Read every byte of every table and value log and check it
 ///
-/// Opening reads and checks the log; after that this checks checksums, the order of the keys, indexes and filters against
-/// the data, and that every value that is referred to is there. Changes nothing. Each damage is printed with its file
+/// Opening reads and checks the log. This command then checks checksums, the order of the keys, indexes and filters against
+/// the data, and that every referenced value exists. Changes nothing. Each damage is printed with its file
 /// and offset; exit code 1 if there is any.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Verify {}
@@ -22,7 +22,7 @@ impl Verify {
         let started = host::now();
         let report = session.db.verify()?;
         let secs = started.elapsed().as_secs_f64();
-        // Opening has read and judged the whole log.
+        // The open has read and checked the whole log.
         let log = session.db.recovery_report();
         if session.common.json {
             out.json(&report_json(&report, log, secs))?;
@@ -32,7 +32,7 @@ impl Verify {
         Ok(if report.is_ok() && log.damage.is_none() { Exit::Done } else { Exit::No })
     }
 
-    /// What to say when the database is so damaged that it does not open; any other failure stays one.
+    /// Prints the damage if the database is so damaged that it cannot be opened; returns any other failure unchanged.
     pub(crate) fn not_open(failure: Failure, json: bool, out: &mut Out<'_>) -> Outcome {
         let Some(damage) = failure.damage() else { return Err(failure) };
         if json {
@@ -40,7 +40,7 @@ impl Verify {
         } else {
             out.line(out.paint(Style::Bad, "damage"))?;
             out.line(format!("  {damage}"))?;
-            out.line("the database does not open, so nothing else was checked")?;
+            out.line("the database cannot be opened, so nothing else was checked")?;
         }
         Ok(Exit::No)
     }
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_at_open_is_told_as_damage() {
+    fn damage_at_open_is_reported_as_damage() {
         let damage = Error::Corrupt { file: "000003.klog".into(), offset: 9, what: "checksum".into() };
         let mut bytes = Vec::new();
         let exit = Verify::not_open(damage.into(), true, &mut Out::new(&mut bytes, false)).unwrap();

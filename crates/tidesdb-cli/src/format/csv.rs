@@ -1,7 +1,7 @@
 //! Comma-separated values (RFC 4180), of any bytes. A column is named by the header, or by its number from 1.
 //!
-//! The value is a column, or, if only the key's column is named, the whole row as a JSON object. The own form has the columns
-//! `key`, `value` and, unless it was left out, `expiry`: seconds of the UNIX epoch, empty for rows that never expire.
+//! The value is a column, or, if only the key's column is named, the whole row as a JSON object. Files that `dump` writes have the
+//! columns `key`, `value` and, unless it was omitted, `expiry`: seconds of the UNIX epoch, empty for rows that never expire.
 
 use std::io::BufRead;
 
@@ -10,16 +10,16 @@ use serde_json::{Map, Value};
 
 use super::{EXPIRY, Row, RowError, Rows, parse_expiry};
 
-/// Which columns are what.
+/// Names of the columns to read.
 #[derive(Clone, Debug)]
 pub(crate) struct Columns {
     /// Column of the key.
     pub(crate) key: Option<String>,
     /// Column of the value.
     pub(crate) value: Option<String>,
-    /// Column of the time at which a row expires.
+    /// Column of the expiry.
     pub(crate) expiry: Option<String>,
-    /// Whether the first row names the columns.
+    /// True if the first row names the columns.
     pub(crate) header: bool,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct CsvRows<R> {
 }
 
 impl<R: BufRead> CsvRows<R> {
-    /// Rows of `input`.
+    /// Creates a reader of the rows of `input`.
     pub(crate) fn new(input: R, columns: Columns) -> Self {
         let reader = ReaderBuilder::new().has_headers(columns.header).from_reader(input);
         let (header, record) = (ByteRecord::new(), ByteRecord::new());
@@ -78,7 +78,7 @@ impl<R: BufRead> CsvRows<R> {
             (None, None) => Some(find(default_value)?),
             (None, Some(_)) => None,
         };
-        // The own form is known by its columns; in any other a column of this name may mean something else.
+        // In a file with our own columns `expiry` has our meaning; in any other file a column of this name may mean something else.
         let own = self.columns.key.is_none() && self.columns.header;
         let expiry = match &self.columns.expiry {
             Some(expiry) => Some(find(expiry)?),
@@ -87,12 +87,13 @@ impl<R: BufRead> CsvRows<R> {
         Ok(Places { key, value, expiry })
     }
 
-    /// Puts the whole row into `json`: an object by column name, or an array if there is no header.
+    /// Writes the whole row to `json`: an object by column name, or an array if there is no header.
     fn row_as_json(&mut self, line: u64) -> Result<(), RowError> {
         let text = |bytes: &[u8]| {
             let text = std::str::from_utf8(bytes).map_err(|_| RowError::Bad {
                 line,
-                why: "a field is not UTF-8 and cannot go into JSON; name one column with --value".to_owned(),
+                why: "a field is not UTF-8 and cannot be written as JSON; name one column with --value"
+                    .to_owned(),
             })?;
             Ok::<_, RowError>(Value::from(text))
         };
@@ -167,7 +168,7 @@ pub(crate) fn write_csv_header(expiries: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(if expiries { b"key,value,expiry\n" } else { b"key,value\n" });
 }
 
-/// Appends a row; with a column for its `expiry` unless that is `None`, empty for 0.
+/// Appends a row, with a column for `expiry` unless that is `None`; the column is empty for 0.
 pub(crate) fn write_csv_row(key: &[u8], value: &[u8], expiry: Option<u32>, out: &mut Vec<u8>) {
     write_field(key, out);
     out.push(b',');
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_column_is_told_with_those_there_are() {
+    fn a_missing_column_is_reported_with_the_existing_columns() {
         assert!(
             unfit(CITIES, Columns::default())
                 .contains(r#"no column "key"; the header names "name", "country""#)
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_expiry_is_a_column() {
+    fn expiry_is_a_column() {
         let row = |k: &str, v: &str, expiry| Ok((k.as_bytes().to_vec(), v.as_bytes().to_vec(), expiry));
         let read = |text: &str, columns| read_whole(&mut CsvRows::new(text.as_bytes(), columns));
         let own = "expiry,key,value\n7,a,1\n,b,2\n0,c,3\n";
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_rows_are_named_and_passed() {
+    fn bad_rows_are_reported_and_skipped() {
         let text = "key,value\na,1\nb\nc,2,3\nd,4\n";
         let read = read_all(&mut CsvRows::new(text.as_bytes(), Columns::default()));
         assert_eq!(read[1].as_ref().unwrap_err(), &(3, "1 fields where 2 are expected".to_owned()));

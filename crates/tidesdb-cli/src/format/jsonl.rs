@@ -1,8 +1,8 @@
-//! JSON objects, one on a line.
+//! JSON objects, one per line.
 //!
-//! The own form has the members `key` and `value`, strings; bytes that are not UTF-8 are in base64 in `key_base64` and
+//! Objects that `dump` writes have the members `key` and `value`, strings; bytes that are not UTF-8 are in base64 in `key_base64` and
 //! `value_base64`. A row that expires has the member `expiry`, in seconds of the UNIX epoch. Any other objects can be read by naming
-//! the member that is the key; the value is then another member, or the line as it stands. Numbers keep their text.
+//! the member that is the key; the value is then another member, or the unchanged line. Numbers keep their text.
 
 use std::io::BufRead;
 
@@ -10,14 +10,14 @@ use super::raw::{self, Members};
 use super::{EXPIRY, Lines, Row, RowError, Rows, parse_expiry};
 use crate::{output, text};
 
-/// Which members are what; none named: the own form.
+/// Names of the members to read. If none is named, the format is that of `dump`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fields {
     /// Member that is the key.
     pub(crate) key: Option<String>,
     /// Member that is the value.
     pub(crate) value: Option<String>,
-    /// Member that says when a row expires.
+    /// Member with the expiry of a row.
     pub(crate) expiry: Option<String>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct JsonlRows<R> {
 }
 
 impl<R: BufRead> JsonlRows<R> {
-    /// Rows of `input`.
+    /// Creates a reader of the rows of `input`.
     pub(crate) fn new(input: R, fields: Fields) -> Self {
         Self { lines: Lines::new(input), fields, key: Vec::new(), value: Vec::new() }
     }
@@ -50,7 +50,7 @@ impl<R: BufRead> Rows for JsonlRows<R> {
             None => own_member(&object, "key"),
         }
         .map_err(bad)?;
-        // In objects of another kind a member of this name may mean something else.
+        // In other objects a member of this name may mean something else.
         let own = self.fields.key.is_none().then_some(EXPIRY);
         let expiry = self.fields.expiry.as_deref().or(own);
         let expiry = expiry.map_or(Ok(0), |name| expiry_of(&object, name)).map_err(bad)?;
@@ -68,17 +68,17 @@ impl<R: BufRead> Rows for JsonlRows<R> {
     }
 }
 
-/// A member of any kind: strings without quotes, all else as JSON.
+/// Returns a member of any kind: strings without quotes, everything else as JSON.
 fn member(object: &Members<'_>, name: &str) -> Result<Vec<u8>, String> {
     let value = object.get(name).ok_or_else(|| format!("no member {name:?}"))?;
     let text = match value.get().starts_with('"') {
-        true => raw::string(value).ok_or_else(|| format!("{name:?}: an escape stands for no character"))?,
+        true => raw::string(value).ok_or_else(|| format!("{name:?}: an escape is not a valid character"))?,
         false => raw::compact(value),
     };
     Ok(text.into_bytes())
 }
 
-/// A string, or base64 under the other name.
+/// Returns a string member, or the decoded base64 of the other name.
 fn own_member(object: &Members<'_>, name: &str) -> Result<Vec<u8>, String> {
     let encoded = format!("{name}_base64");
     let wrong = || format!("needs a string in {name:?} or in {encoded:?}, and not both");
@@ -89,13 +89,13 @@ fn own_member(object: &Members<'_>, name: &str) -> Result<Vec<u8>, String> {
             text::unbase64(&text).ok_or(format!("{encoded:?} is not base64"))
         }
         (None, None) => {
-            Err(format!("no member {name:?}; for other objects name the key's member with --key"))
+            Err(format!("no member {name:?}; for other objects name the member of the key with --key"))
         }
         (Some(_), Some(_)) => Err(wrong()),
     }
 }
 
-/// When a row expires: a number of seconds, as a string too; never, if the member is null or not there.
+/// Returns the expiry of a row: a number of seconds, or a string with one. A null or missing member means never.
 fn expiry_of(object: &Members<'_>, name: &str) -> Result<u32, String> {
     match object.get(name) {
         None => Ok(0),
@@ -104,7 +104,7 @@ fn expiry_of(object: &Members<'_>, name: &str) -> Result<u32, String> {
     }
 }
 
-/// Appends a row in the own form.
+/// Appends a row in the format that `dump` writes.
 pub(crate) fn write_jsonl_row(key: &[u8], value: &[u8], expiry: u32, out: &mut Vec<u8>) {
     let mut row = output::row_json(key, Some(value));
     if expiry > 0 {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn own_form() {
+    fn objects_with_key_and_value_members() {
         let text = "{\"key\":\"a\\u0000\",\"value\":\"b\"}\n {\"value_base64\":\"Yw==\",\"key_base64\":\"ZA==\"} \r\n";
         let ok = |k: &str, v: &str| Ok((k.to_owned(), v.to_owned()));
         assert_eq!(rows(text, "", ""), [ok("a\0", "b"), ok("d", "c")]);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_expiry_is_a_member() {
+    fn expiry_is_a_member() {
         let read = |text: &str, fields| read_whole(&mut JsonlRows::new(text.as_bytes(), fields));
         let row = |k: &str, v: &str, expiry| Ok((k.as_bytes().to_vec(), v.as_bytes().to_vec(), expiry));
         let own = r#"{"key":"a","value":"1","expiry":EXPIRY}"#;
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_rows_are_named_and_passed() {
+    fn bad_rows_are_reported_and_skipped() {
         let text = "{\"key\":\"a\",\"value\":\"b\"}\n[1]\n{\"key\":1,\"value\":\"\"}\n{\"key\":\"a\"}\n{\"key_base64\":\"?\"}\n\n";
         let found = rows(text, "", "");
         let bad: Vec<u64> = found.iter().filter_map(|r| r.as_ref().err().map(|(line, _)| *line)).collect();

@@ -1,7 +1,7 @@
 //! File formats of rows: TSV, CSV and JSON lines, read and written.
 //!
-//! What is written in a format reads back in it byte for byte, whatever the keys and values hold, and with the times at which
-//! rows expire. `docs/cli.md` describes each format.
+//! Rows written in a format are read back byte for byte, whatever the keys and values contain, together with their expiry.
+//! `docs/cli.md` describes each format.
 
 mod raw;
 mod csv;
@@ -22,16 +22,16 @@ pub(crate) use self::tsv::{TsvRows, write_tsv_row};
 /// A format of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
-    /// A line KEY<TAB>VALUE for each row, with escapes; \@SECONDS behind the value if it expires
+    /// One line KEY<TAB>VALUE per row, with escapes; \@SECONDS after the value if it expires
     Tsv,
     /// Comma-separated values, with a header: key, value, expiry
     Csv,
-    /// A JSON object on a line for each row
+    /// One JSON object per line
     Jsonl,
 }
 
 impl Format {
-    /// The format that a file's extension names.
+    /// Returns the format for a file's extension.
     pub(crate) fn of(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
             "tsv" | "tab" => Some(Self::Tsv),
@@ -42,19 +42,19 @@ impl Format {
     }
 }
 
-/// Why there is no row.
+/// Why a row could not be read.
 #[derive(Debug)]
 pub(crate) enum RowError {
     /// The input cannot be read.
     Io(io::Error),
-    /// This row is malformed; the next can be read.
+    /// This row is malformed; reading can continue with the next one.
     Bad {
         /// Its line, from 1.
         line: u64,
         /// What is wrong with it.
         why: String,
     },
-    /// The input as a whole is not what the options say.
+    /// The input as a whole does not match the options.
     Unfit(String),
 }
 
@@ -70,14 +70,14 @@ pub(crate) struct Row<'a> {
     pub(crate) line: u64,
     pub(crate) key: &'a [u8],
     pub(crate) value: &'a [u8],
-    /// When it expires, in seconds of the UNIX epoch; 0 = never.
+    /// Expiry in seconds of the UNIX epoch; 0 = never.
     pub(crate) expiry: u32,
 }
 
-/// Name of the column or member that says when a row expires.
+/// Name of the column or member with the expiry of a row.
 const EXPIRY: &str = "expiry";
 
-/// A time of expiry as digits; nothing and 0 mean never.
+/// Parses an expiry in digits; empty and 0 mean never.
 fn parse_expiry(text: &[u8]) -> Result<u32, String> {
     let text = text.trim_ascii();
     if text.is_empty() {
@@ -94,9 +94,9 @@ fn parse_expiry(text: &[u8]) -> Result<u32, String> {
     })
 }
 
-/// Reads rows one after another, into memory that is used again.
+/// Reads rows one after another into a reused buffer.
 pub(crate) trait Rows {
-    /// The next row; `None` at the end.
+    /// Returns the next row; `None` at the end.
     fn next_row(&mut self) -> Result<Option<Row<'_>>, RowError>;
 }
 
@@ -132,7 +132,7 @@ pub(crate) struct Counted<R> {
 }
 
 impl<R> Counted<R> {
-    /// `input`, and the number of bytes read from it.
+    /// Wraps `input` and returns the counter of bytes read from it.
     pub(crate) fn new(input: R) -> (Self, Rc<Cell<u64>>) {
         let read = Rc::new(Cell::new(0));
         (Self { input, read: Rc::clone(&read) }, read)
@@ -147,18 +147,18 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// Writes rows in a format, through memory that is used again.
+/// Writes rows in a format, through a reused buffer.
 pub(crate) struct RowWriter<W> {
     out: W,
     format: Format,
-    /// Whether times of expiry are written.
+    /// True if the expiry is written.
     expiries: bool,
     scratch: Vec<u8>,
     bytes: u64,
 }
 
 impl<W: Write> RowWriter<W> {
-    /// Rows for `out`, with the times at which they expire if `expiries`; writes the header, if the format has one.
+    /// Creates a writer of rows to `out`, with their expiry if `expiries`. Writes the header, if the format has one.
     pub(crate) fn new(out: W, format: Format, expiries: bool) -> io::Result<Self> {
         let mut this = Self { out, format, expiries, scratch: Vec::new(), bytes: 0 };
         if format == Format::Csv {
@@ -185,12 +185,12 @@ impl<W: Write> RowWriter<W> {
         self.out.write_all(&self.scratch)
     }
 
-    /// Bytes written.
+    /// Returns the number of bytes written.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Ends the output.
+    /// Finishes the output.
     pub(crate) fn finish(mut self) -> io::Result<W> {
         self.out.flush()?;
         Ok(self.out)
@@ -201,12 +201,12 @@ impl<W: Write> RowWriter<W> {
 mod tests {
     use super::*;
 
-    /// A row, or the line and the reason of a bad one.
+    /// A row, or the line number of a bad row and the reason.
     type Read = Result<(Vec<u8>, Vec<u8>), (u64, String)>;
-    /// The same with the time at which it expires.
+    /// The same with the expiry.
     type ReadWhole = Result<(Vec<u8>, Vec<u8>, u32), (u64, String)>;
 
-    /// Every row of `rows`.
+    /// Reads all rows of `rows`.
     pub(super) fn read_whole(rows: &mut dyn Rows) -> Vec<ReadWhole> {
         let mut out = Vec::new();
         loop {
@@ -219,7 +219,7 @@ mod tests {
         }
     }
 
-    /// Every row of `rows`, of those that never expire.
+    /// Reads all rows of `rows`, which never expire.
     pub(super) fn read_all(rows: &mut dyn Rows) -> Vec<Read> {
         let never = |(key, value, expiry)| {
             assert_eq!(expiry, 0);
@@ -232,7 +232,7 @@ mod tests {
     fn hostile() -> Vec<(Vec<u8>, Vec<u8>, u32)> {
         let mut rows = Vec::new();
         for b in 0..=255u8 {
-            let expiry = u32::from(b) * 16_843_009; // up to the last second there is
+            let expiry = u32::from(b) * 16_843_009; // up to the largest expiry
             rows.push((vec![b], vec![b], expiry));
             rows.push((vec![b'k', b, b'k'], vec![b'v', b, b, b'v'], 0));
             rows.push((vec![b, b'"', b], vec![b'\\', b], expiry));
@@ -247,7 +247,7 @@ mod tests {
         rows
     }
 
-    /// Rows of random bytes, many of them such as formats have a meaning for.
+    /// Returns random rows with many bytes that have a meaning in the formats.
     fn random(seed: u64, count: usize) -> Vec<(Vec<u8>, Vec<u8>, u32)> {
         let mut state = seed;
         let mut next = move || {
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_whole_seconds_that_a_row_can_hold() {
+    fn an_expiry_is_a_whole_number_of_seconds_in_u32() {
         assert_eq!(parse_expiry(b""), Ok(0));
         assert_eq!(parse_expiry(b" 4294967295 "), Ok(u32::MAX));
         for bad in ["4294967296", "-1", "+1", "1.0", "1e9", "soon", "1 2", "0x1"] {

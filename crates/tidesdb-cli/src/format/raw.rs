@@ -1,25 +1,25 @@
-//! JSON values as they were written: numbers keep their text, however long they are.
+//! JSON values as written in the input: numbers keep their text, whatever their length.
 //!
-//! A number that goes through a floating-point type loses digits: 18446744073709551616 and 18446744073709551617 would be one key.
+//! A number converted to floating point loses digits: 18446744073709551616 and 18446744073709551617 would be the same key.
 
 use std::collections::HashMap;
 
 use serde_json::value::RawValue;
 
-/// The members of an object by name; the last of several with one name.
+/// The members of an object by name. If a name occurs several times, the last member counts.
 pub(super) type Members<'a> = HashMap<String, &'a RawValue>;
 
-/// The string that a value is; `None` if it is something else, or if an escape in it stands for no character.
+/// Returns the string of a value; `None` if it is not a string, or if an escape in it is not a valid character.
 pub(super) fn string(value: &RawValue) -> Option<String> {
     if value.get().starts_with('"') { serde_json::from_str(value.get()).ok() } else { None }
 }
 
-/// Whether a value is null.
+/// True if a value is null.
 pub(super) fn is_null(value: &RawValue) -> bool {
     value.get() == "null"
 }
 
-/// A value of any kind without blanks between its parts. Strings in it have no needless escapes; numbers are as they were.
+/// Returns a value of any kind without blanks between its parts. Strings have no unnecessary escapes; numbers are unchanged.
 pub(super) fn compact(value: &RawValue) -> String {
     let mut rest = value.get();
     let mut out = String::with_capacity(rest.len());
@@ -36,7 +36,7 @@ pub(super) fn compact(value: &RawValue) -> String {
     out
 }
 
-/// Length of the string literal that `text` begins with.
+/// Returns the length of the string literal at the start of `text`.
 fn literal(text: &str) -> usize {
     let mut escaped = false;
     let end = text.bytes().skip(1).position(|b| {
@@ -47,7 +47,7 @@ fn literal(text: &str) -> usize {
     end.map_or(text.len(), |at| at + 2)
 }
 
-/// A string literal without needless escapes; as it is, if an escape stands for no character.
+/// Returns a string literal without unnecessary escapes; unchanged if an escape is not a valid character.
 fn plain(literal: &str) -> String {
     let text = serde_json::from_str::<String>(literal);
     text.map_or_else(|_| literal.to_owned(), |text| serde_json::Value::from(text).to_string())
@@ -89,9 +89,9 @@ mod tests {
     }
 
     #[test]
-    fn strings_are_told_apart_by_what_they_say() {
+    fn strings_are_compared_by_their_decoded_value() {
         assert_eq!(compacted(r#" [ "\u0041 \" \\" , "a b" ] "#), r#"["A \" \\","a b"]"#);
-        assert_eq!(compacted(r#"["\ud800 x", "y"]"#), r#"["\ud800 x","y"]"#, "half a character");
+        assert_eq!(compacted(r#"["\ud800 x", "y"]"#), r#"["\ud800 x","y"]"#, "an unpaired surrogate");
         assert_eq!(compacted(r#"{"$serde_json::private::Number": "7"}"#), {
             r#"{"$serde_json::private::Number":"7"}"#
         });

@@ -1,8 +1,8 @@
-//! Lines `KEY<TAB>VALUE`. The first tab ends the key; the value may hold more of them.
+//! Lines `KEY<TAB>VALUE`. The first tab ends the key; the value may contain more tabs.
 //!
 //! A line ends at a line feed and nothing else is trimmed. With escapes, `\t \n \r \0 \\ \xHH` stand for their bytes;
-//! only what a line cannot hold is written escaped, so plain text reads as what it is. `\@SECONDS` at the end of a line says when
-//! the row expires; rows that never do have none.
+//! only what a line cannot contain is written escaped, so plain text stays unchanged. `\@SECONDS` at the end of a line is
+//! the expiry of the row; rows that never expire have none.
 
 use std::io::BufRead;
 
@@ -18,7 +18,7 @@ pub(crate) struct TsvRows<R> {
 }
 
 impl<R: BufRead> TsvRows<R> {
-    /// Rows of `input`; without `escapes` a backslash is a byte like any other.
+    /// Creates a reader of the rows of `input`; without `escapes` a backslash is an ordinary byte.
     pub(crate) fn new(input: R, escapes: bool) -> Self {
         Self { lines: Lines::new(input), escapes, key: Vec::new(), value: Vec::new() }
     }
@@ -41,7 +41,7 @@ impl<R: BufRead> Rows for TsvRows<R> {
             if let Some(at) = expiry_mark(value) {
                 let seconds = &value[at + MARK.len()..];
                 if seconds.is_empty() {
-                    return Err(bad("expiry: no seconds behind \\@".to_owned()));
+                    return Err(bad("expiry: no seconds after \\@".to_owned()));
                 }
                 expiry = parse_expiry(seconds).map_err(bad)?;
                 value = &value[..at];
@@ -56,10 +56,10 @@ impl<R: BufRead> Rows for TsvRows<R> {
     }
 }
 
-/// Comes before the time at which a row expires.
+/// Precedes the expiry of a row.
 const MARK: &[u8] = b"\\@";
 
-/// Where in a value with escapes the mark is. Escapes that begin with a backslash and another byte are passed over as a whole.
+/// Returns the position of the mark in a value with escapes. Skips an escape, a backslash and the next byte, as a whole.
 fn expiry_mark(value: &[u8]) -> Option<usize> {
     let mut at = 0;
     while let Some(found) = value[at..].iter().position(|b| *b == b'\\') {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_rows_are_named_and_passed() {
+    fn bad_rows_are_reported_and_skipped() {
         let rows = read_all(&mut TsvRows::new(&b"a\tb\nno\n\nc\\q\td\ne\tf\\x1\ng\th\n"[..], true));
         let lines: Vec<u64> = rows.iter().filter_map(|r| r.as_ref().err().map(|(line, _)| *line)).collect();
         assert_eq!(lines, [2, 3, 4, 5]);
@@ -113,14 +113,14 @@ mod tests {
     }
 
     #[test]
-    fn plain_rows_are_written_as_they_are() {
+    fn plain_rows_are_written_unchanged() {
         let mut out = Vec::new();
         write_tsv_row(b"key", b"a\tb \xff\r", 0, &mut out);
         assert_eq!(out, b"key\ta\tb \xff\r\n");
     }
 
     #[test]
-    fn the_time_of_expiry_is_behind_the_value() {
+    fn expiry_follows_the_value() {
         let mut out = Vec::new();
         write_tsv_row(b"k", b"v", 1_900_000_000, &mut out);
         assert_eq!(out, b"k\tv\\@1900000000\n");

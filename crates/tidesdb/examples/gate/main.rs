@@ -1,8 +1,8 @@
-//! One operation at a time, for counting its instructions: `cargo xtask bench-gate` runs this under callgrind.
+//! Runs one kind of operation, to count its instructions: `cargo xtask bench-gate` runs this under callgrind.
 //!
-//! `gate OPERATION` prepares a database, warms up, and then does the operation `COUNT` times inside a function whose name ends in
-//! `measured`; only what happens there is counted. No threads, no timers: the same count each time.
-#![allow(clippy::unwrap_used, reason = "a measurement ends at the first surprise")]
+//! `gate OPERATION` prepares a database, warms up, and then runs the operation `COUNT` times inside a function whose name ends in
+//! `measured`; only instructions in there are counted. No threads, no timers: the count is the same each time.
+#![allow(clippy::unwrap_used, reason = "a measurement panics at the first error")]
 
 mod rows;
 
@@ -12,7 +12,7 @@ use std::path::Path;
 use rows::{KEYS, key, scattered, value};
 use tidesdb::{Cursor, Db, Family, Isolation, SyncMode, Transaction, WriteBatch};
 
-/// Name, how often it is done, and how.
+/// Name, number of repetitions, and the function.
 type Operation = (&'static str, u64, fn(&Path, u64));
 
 const OPERATIONS: [Operation; 12] = [
@@ -70,7 +70,7 @@ fn main() {
     println!("{name} done");
 }
 
-/// A database with `KEYS` even keys, in tables or in the memtable.
+/// Creates a database with `KEYS` even keys, in tables or in the memtable.
 fn loaded(dir: &Path, sync: SyncMode, flushed: bool) -> Db {
     let db =
         Db::options(dir).sync(SyncMode::None).background_threads(0).cache_bytes(64 << 20).open().unwrap();
@@ -136,7 +136,7 @@ fn transactions_measured(db: &Db, tx: &mut Transaction, n: u64, writes: usize) {
     }
 }
 
-/// Read one key, write it, commit.
+/// Reads one key, writes it, commits.
 #[inline(never)]
 fn updates_measured(db: &Db, tx: &mut Transaction, n: u64) {
     for i in 0..n {
@@ -163,7 +163,7 @@ fn seek_measured(cursor: &mut Cursor, n: u64) {
     }
 }
 
-/// A key, and 100 rows from there.
+/// Seeks to a key and reads 100 rows from there.
 #[inline(never)]
 fn ranges_measured(cursor: &mut Cursor, n: u64) {
     for i in 0..n {

@@ -1,14 +1,14 @@
-//! The rows that instructions are counted over.
+//! The rows used by the counted operations.
 
-/// How many there are; their keys are of the even numbers.
+/// Number of rows; their keys are even numbers.
 pub(crate) const KEYS: u64 = 50_000;
 
-/// A number without a pattern.
+/// Returns a pseudo-random number.
 pub(crate) fn scattered(i: u64) -> u64 {
     i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20
 }
 
-/// 16 bytes.
+/// Returns a key of 16 bytes.
 pub(crate) fn key(i: u64) -> [u8; 16] {
     let mut key = *b"user000000000000";
     let mut rest = i;
@@ -19,7 +19,7 @@ pub(crate) fn key(i: u64) -> [u8; 16] {
     key
 }
 
-/// 100 bytes of which half compress.
+/// Returns a value of 100 bytes that is half compressible.
 pub(crate) fn value(i: u64) -> [u8; 100] {
     let mut value = [b'v'; 100];
     let mut x = i | 1;

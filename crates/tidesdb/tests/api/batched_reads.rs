@@ -1,4 +1,4 @@
-//! `multi_get` of cold keys: what it answers, and that the disk has all its reads at once.
+//! `multi_get` of cold keys: its answers, and that the disk gets all its reads at once.
 
 use tidesdb::{Db, Family, Result, Slice};
 use tidesdb_io::sim::{Fault, Op, OpKind};
@@ -11,7 +11,7 @@ fn key(i: u64) -> Vec<u8> {
     format!("key{i:06}").into_bytes()
 }
 
-/// Opens a database with no block in the cache: tables of both levels, newer versions, tombstones, and values in value logs.
+/// Opens a database with an empty block cache: tables of both levels, newer versions, tombstones, and values in value logs.
 fn cold(sim: &Sim, cache_bytes: u64, filter_bits: u32) -> Db {
     let mut family = small().filter_bits_per_key(filter_bits);
     family.l1_tables_trigger = 100;
@@ -34,7 +34,7 @@ fn cold(sim: &Sim, cache_bytes: u64, filter_bits: u32) -> Db {
     options().open().unwrap()
 }
 
-/// The operations on tables and value logs that `call` leads to.
+/// Returns the operations on tables and value logs that `call` causes.
 fn ops_of(sim: &Sim, call: impl FnOnce()) -> Vec<Op> {
     sim.disk.log_ops(true);
     call();
@@ -47,10 +47,10 @@ fn one_by_one(family: &Family, keys: &[Vec<u8>]) -> Result<Vec<Option<Slice>>> {
 }
 
 #[test]
-fn the_blocks_of_all_keys_are_asked_for_before_the_first_is_read() {
+fn the_blocks_of_all_keys_are_requested_before_the_first_is_read() {
     let sim = Sim::new();
     let db = cold(&sim, 1 << 20, 10);
-    // In no order, from all over the tables; values in value logs are another test's.
+    // In random order, spread over the tables. Another test covers values in value logs.
     let keys: Vec<Vec<u8>> = (0..32).map(|i| key(1 + (i * 4711 % 590) * 10)).collect();
     let mut got = Vec::new();
     let mut ops = ops_of(&sim, || got = db.multi_get(&keys).unwrap());
@@ -58,19 +58,19 @@ fn the_blocks_of_all_keys_are_asked_for_before_the_first_is_read() {
     let first_read = ops.iter().position(|op| op.kind == OpKind::Read).unwrap();
     let (ahead, reads) = ops.split_at(first_read);
     assert!(ahead.iter().all(|op| op.kind == OpKind::Advise));
-    assert!((20..=32).contains(&ahead.len()), "{} blocks asked for", ahead.len());
-    // Filters are wrong now and then: then a second block is read, in a round of its own.
+    assert!((20..=32).contains(&ahead.len()), "{} blocks requested", ahead.len());
+    // Filters have occasional false positives: then another block is read, in a separate round.
     assert!(reads.len() <= ahead.len() + 4, "{} reads", reads.len());
     let bytes: u64 = reads.iter().filter(|op| op.kind == OpKind::Read).map(|op| op.len).sum();
     assert!(bytes < 36 * 8192, "{bytes} bytes read");
     assert_eq!(got, one_by_one(db.default_family(), &keys).unwrap());
-    // All of it is cached now.
+    // Everything is cached now.
     let again = ops_of(&sim, || drop(db.multi_get(&keys).unwrap()));
     assert!(again.iter().all(|op| op.path.ends_with(".vlog")), "{again:?}");
 }
 
 #[test]
-fn values_in_value_logs_are_a_batch_of_their_own() {
+fn values_in_value_logs_are_requested_together() {
     let sim = Sim::new();
     let db = cold(&sim, 1 << 20, 10);
     let keys: Vec<Vec<u8>> = (0..32).map(|i| key(i * 130)).collect();
@@ -123,7 +123,7 @@ fn the_answers_are_those_of_single_reads() {
 }
 
 #[test]
-fn a_read_that_fails_fails_the_call_and_no_later_one() {
+fn a_failed_read_fails_the_call_but_not_later_calls() {
     let sim = Sim::new();
     let db = cold(&sim, 0, 10);
     let f = db.default_family();
@@ -143,7 +143,7 @@ fn a_read_that_fails_fails_the_call_and_no_later_one() {
         assert_eq!(f.multi_get(&keys).unwrap(), want);
     }
     assert!(failed >= 60, "{failed}");
-    // Advice that is refused changes nothing.
+    // Failed advice changes nothing.
     sim.disk.inject(Fault::errno(5).on(OpKind::Advise).forever());
     sim.disk.inject(Fault::short().on(OpKind::Read).forever());
     assert_eq!(f.multi_get(&keys).unwrap(), want);

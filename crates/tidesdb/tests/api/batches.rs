@@ -84,7 +84,7 @@ fn a_batch_is_empty_after_its_commit_and_can_be_used_again() {
 }
 
 #[test]
-fn clear_forgets_everything() {
+fn clear_removes_all_operations() {
     let sim = Sim::new();
     let db = sim.open();
     let a = db.create_family("a", small()).unwrap();
@@ -100,7 +100,7 @@ fn clear_forgets_everything() {
 }
 
 #[test]
-fn limits_of_keys() {
+fn keys_out_of_bounds_are_rejected() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
@@ -112,7 +112,7 @@ fn limits_of_keys() {
         assert!(matches!(batch.single_delete(f, bad), Err(Error::InvalidArgument { .. })));
         assert!(matches!(db.put(bad, b"v"), Err(Error::InvalidArgument { .. })));
     }
-    assert!(batch.is_empty(), "the batch is as before");
+    assert!(batch.is_empty(), "the batch is unchanged");
     db.put(&longest, b"v").unwrap();
     db.flush().unwrap();
     assert_eq!(value(f, &longest).unwrap(), b"v");
@@ -138,7 +138,7 @@ fn batches_larger_than_a_segment_and_a_memtable() {
 }
 
 #[test]
-fn a_crash_leaves_a_batch_whole_or_not_at_all() {
+fn after_a_crash_a_batch_is_complete_or_absent() {
     let sim = Sim::new();
     let db = sim.open();
     let a = db.create_family("a", small()).unwrap();

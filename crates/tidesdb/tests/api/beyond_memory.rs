@@ -43,7 +43,7 @@ fn write(db: &Db, model: &mut Model, all: impl Iterator<Item = (u64, Option<u32>
     db.flush().unwrap();
 }
 
-/// Gets, seeks and both scans; the cache and the tables stay within the memory they share.
+/// Gets, seeks and scans in both directions; the cache and the tables stay within their shared memory.
 fn check(db: &Db, model: &Model) {
     let family = db.default_family();
     for i in (0..KEYS + 2000).step_by(331) {

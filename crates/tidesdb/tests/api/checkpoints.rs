@@ -1,4 +1,4 @@
-//! Checkpoints and backups: a second database, complete and on its own.
+//! Checkpoints and backups: a second, complete and independent database.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -10,7 +10,7 @@ use crate::common::{DB, Sim, contents, fill, noise, put_twice, small};
 
 type How = fn(&Db, &str) -> Result<(), Error>;
 
-/// By links and by copies.
+/// The two kinds of copies: by hard links and by copying.
 const BOTH: [How; 2] = [|db, path| db.checkpoint(path), |db, path| db.backup(path)];
 
 fn sample(sim: &Sim) -> Db {
@@ -45,7 +45,7 @@ fn it_opens_with_the_same_content() {
 }
 
 #[test]
-fn the_two_go_their_own_ways() {
+fn the_copy_and_its_source_are_independent() {
     for how in BOTH {
         let sim = Sim::new();
         let db = sample(&sim);
@@ -84,7 +84,7 @@ fn a_copy_outlives_the_removal_of_its_source() {
 }
 
 #[test]
-fn a_copy_survives_the_power_once_it_returned() {
+fn a_finished_copy_survives_a_power_failure() {
     for how in BOTH {
         let sim = Sim::new();
         let db = sample(&sim);
@@ -110,7 +110,7 @@ fn a_copy_of_a_copy() {
 }
 
 #[test]
-fn sequence_numbers_go_on_in_the_copy() {
+fn sequence_numbers_continue_in_the_copy() {
     for how in BOTH {
         let sim = Sim::new();
         let db = sample(&sim);
@@ -123,14 +123,14 @@ fn sequence_numbers_go_on_in_the_copy() {
 }
 
 #[test]
-fn a_directory_with_something_in_it_is_refused_and_left_alone() {
+fn a_non_empty_directory_is_rejected_and_unchanged() {
     for how in BOTH {
         let sim = Sim::new();
         let db = sample(&sim);
         sim.env.disk.open_dir(Path::new("/full"), true).unwrap();
         sim.disk.write_file("/full/precious", b"data").unwrap();
         assert!(matches!(how(&db, "/full"), Err(Error::Exists { .. })));
-        assert!(how(&db, "/db").is_err(), "onto itself");
+        assert!(how(&db, "/db").is_err(), "into the source itself");
         assert_eq!(sim.disk.file_names("/full").unwrap(), ["precious"]);
         how(&db, "/copy").unwrap();
         assert!(matches!(how(&db, "/copy"), Err(Error::Exists { .. })));
@@ -159,7 +159,7 @@ fn a_failed_checkpoint_leaves_nothing_that_looks_like_a_database() {
 }
 
 #[test]
-fn an_empty_database_and_own_orders() {
+fn a_copy_of_an_empty_database_and_of_user_comparators() {
     for how in BOTH {
         let sim = Sim::new();
         let order = Comparator::custom("mine", |a, b| b.cmp(a));
@@ -228,9 +228,9 @@ fn a_family_may_be_dropped_while_it_is_copied() {
     assert!(copy.verify().unwrap().is_ok() && db.verify().unwrap().is_ok());
 }
 
-/// Each commit writes the same to two families: every copy must hold the same prefix of both.
+/// Each commit writes the same data to two families: every copy must hold the same prefix of both.
 #[test]
-fn a_copy_among_writers_is_one_moment_of_all_families() {
+fn a_copy_during_writes_has_one_state_of_all_families() {
     let sim = Sim::new();
     let small = small().write_buffer(32 << 10);
     let open = |path: &str| {
@@ -246,7 +246,7 @@ fn a_copy_among_writers_is_one_moment_of_all_families() {
             s.spawn(move || {
                 for i in (0..).take_while(|_| !stop.load(SeqCst)) {
                     put_twice(db, [a, b], thread, i).unwrap();
-                    // The clock of this machine lets no stalled writer wait: they would fill the disk before a copy is done.
+                    // The simulated clock lets no stalled writer wait: they would fill the disk before a copy is done.
                     std::thread::sleep(std::time::Duration::from_micros(20));
                 }
             });

@@ -1,5 +1,5 @@
-//! A wall clock that is stepped forward and back while the database is open. The law: time only goes forward. What one reader has
-//! found expired no later reader finds again, so no answer depends on whether a merge has come by.
+//! A wall clock that is stepped forward and back while the database is open. Invariant: time only moves forward. An entry that one
+//! reader found expired is expired for every later reader, so no answer depends on whether a merge has already run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use tidesdb::{Db, Error, Family, Isolation, Snapshot, Transaction};
 
 use crate::common::{Pair, Sim, contents, keys, keys_back, letters, pairs, small};
 
-/// Where the simulated clock begins.
+/// Start of the simulated clock.
 const START: u64 = 1_700_000_000;
 
 fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// A row that was expired used to come back with a clock that was set back, unless a merge had dropped it by then.
+/// An expired row used to reappear when the clock was set back, unless a merge had dropped it by then.
 #[test]
 fn what_has_expired_stays_expired_merged_or_not() {
     for merged in [false, true] {
@@ -37,9 +37,9 @@ fn what_has_expired_stays_expired_merged_or_not() {
     }
 }
 
-/// While the wall clock is behind, time goes on: puts live as long as they should, neither shorter nor for ever.
+/// While the wall clock is behind, time continues: puts live as long as requested, neither shorter nor forever.
 #[test]
-fn time_goes_on_while_the_wall_clock_is_behind() {
+fn time_continues_while_the_wall_clock_is_behind() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
@@ -59,7 +59,7 @@ fn time_goes_on_while_the_wall_clock_is_behind() {
         assert_eq!(f.contains(b"old").unwrap(), second < 40, "{second}");
         sim.clock.advance(secs(1));
     }
-    // It catches up.
+    // The wall clock catches up.
     f.put_with_ttl(b"last", b"v", secs(20)).unwrap();
     sim.clock.set_wall_secs(START + 64);
     assert!(f.contains(b"last").unwrap());
@@ -67,9 +67,9 @@ fn time_goes_on_while_the_wall_clock_is_behind() {
     assert!(!f.contains(b"last").unwrap());
 }
 
-/// A clock that was wrong for a while does no harm beyond the next open; what was merged away meanwhile is gone.
+/// A clock that was wrong for a while has no effect after the next open; entries that were merged away meanwhile stay dropped.
 #[test]
-fn an_open_begins_with_the_wall_clock_again() {
+fn an_open_starts_from_the_wall_clock_again() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
@@ -87,9 +87,9 @@ fn an_open_begins_with_the_wall_clock_again() {
     assert_eq!(keys(db.default_family().iter()), ["k"]);
 }
 
-/// Both ends of an iterator read at the time at which it was made.
+/// Both ends of an iterator use the time of its creation.
 #[test]
-fn an_iterator_is_of_one_time_from_both_ends() {
+fn both_ends_of_an_iterator_use_the_same_time() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
@@ -107,7 +107,7 @@ fn an_iterator_is_of_one_time_from_both_ends() {
     );
 }
 
-/// A row that a transaction has read counts as read also when it has expired since. It used to be forgotten.
+/// A row that a transaction has read counts as read even if it has expired since. It used to be ignored.
 #[test]
 fn a_row_that_expired_since_it_was_read_still_conflicts() {
     type Theirs = fn(&Family);
@@ -141,7 +141,7 @@ fn a_row_that_expired_since_it_was_read_still_conflicts() {
 /// Values with the second at which each expires; 0 = never.
 type Rows = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
 
-/// What the database should hold, at the time that it should have.
+/// The expected contents of the database, at the expected time.
 struct Model {
     now: u64,
     wall: u64,
@@ -155,12 +155,12 @@ fn live(rows: &Rows, now: u64) -> Vec<Pair> {
 }
 
 impl Model {
-    /// The wall clock shows `wall` from now on.
+    /// Sets the wall clock to `wall`.
     fn step(&mut self, db: &Db, sim: &Sim, wall: u64) {
         sim.clock.set_wall_secs(wall);
         self.wall = wall;
         self.now = self.now.max(wall);
-        drop(db.iter().unwrap()); // the step is noticed by the next read
+        drop(db.iter().unwrap()); // the next read notices the step
     }
 
     fn check(&self, what: &str) {
@@ -181,7 +181,7 @@ impl Model {
         }
         for (snapshot, then) in &self.snapshots {
             for (n, (family, _)) in self.families.iter().enumerate() {
-                // A family that was made since is empty to a snapshot.
+                // A family that was created later is empty for a snapshot.
                 let expected = then.get(n).map_or(Vec::new(), |rows| live(rows, self.now));
                 assert_eq!(pairs(snapshot.iter(family).unwrap()), expected, "snapshot of family {n}, {what}");
             }
@@ -200,7 +200,7 @@ impl Random {
     }
 }
 
-/// A transaction that puts and deletes, reads its own writes while the clock goes on and back, and commits or not.
+/// Runs a transaction that puts and deletes, and reads its own writes while the clock moves forward and back; it may commit.
 fn transaction(db: &Db, sim: &Sim, model: &mut Model, random: &mut Random) {
     let at = random.below(model.families.len() as u64) as usize;
     let family = model.families[at].0.clone();

@@ -1,4 +1,4 @@
-//! Clones: what readers of every moment see of one, and what a failed one leaves behind.
+//! Clones: what readers at each read timestamp see of a clone, and what a failed clone leaves behind.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ fn pair(key: &str, value: &str) -> Pair {
     (key.into(), value.into())
 }
 
-/// A snapshot older than a clone used to see a mixture: of the source's rows those that were as old as the snapshot.
+/// A snapshot older than a clone used to see a mixture: only those rows of the source that were as old as the snapshot.
 #[test]
-fn a_clone_is_empty_for_older_snapshots_and_whole_for_all_others() {
+fn a_clone_is_empty_for_older_snapshots_and_complete_for_all_others() {
     for compacted in [false, true] {
         let sim = Sim::new();
         let db = sim.options().history_bytes(1 << 30).open().unwrap();
@@ -38,7 +38,7 @@ fn a_clone_is_empty_for_older_snapshots_and_whole_for_all_others() {
         assert_eq!(pairs(old.iter(&copy).unwrap().rev()), []);
         assert!(old.get(&copy, b"a").unwrap().is_none() && !old.contains(&copy, b"b").unwrap());
         assert_eq!(old.multi_get(&copy, &["a", "c"]).unwrap(), [None, None]);
-        assert_eq!(pairs(same.iter(&copy).unwrap()), whole, "a snapshot of the very moment");
+        assert_eq!(pairs(same.iter(&copy).unwrap()), whole, "a snapshot at the number of the clone");
         assert_eq!(pairs(after.iter(&copy).unwrap()), whole);
         assert_eq!(contents(&copy), [pair("b", "2"), pair("c", "2"), pair("d", "3")]);
         let moments = (old.seq(), same.seq());
@@ -58,7 +58,7 @@ fn a_clone_is_empty_for_older_snapshots_and_whole_for_all_others() {
 }
 
 #[test]
-fn the_history_of_a_clone_begins_with_it() {
+fn the_history_of_a_clone_begins_with_the_clone() {
     let sim = Sim::new();
     let db = sim.options().history_bytes(1 << 30).open().unwrap();
     letters(db.default_family(), "ab");
@@ -77,7 +77,7 @@ fn the_history_of_a_clone_begins_with_it() {
     assert_eq!(cursor.version_seq(), made, "all rows are as old as the clone");
 }
 
-/// A transaction that is older than a clone sees nothing in it, so the rows of the clone are newer than what it read.
+/// A transaction older than a clone sees nothing in it, so the rows of the clone are newer than what it read.
 #[test]
 fn an_older_transaction_conflicts_with_a_clone_as_with_a_commit() {
     type Read = fn(&tidesdb::Transaction, &tidesdb::Family);
@@ -85,7 +85,7 @@ fn an_older_transaction_conflicts_with_a_clone_as_with_a_commit() {
         ("a row", |tx, copy| assert!(tx.get(copy, b"a").unwrap().is_none())),
         ("a gap", |tx, copy| assert!(tx.get(copy, b"aa").unwrap().is_none())),
         ("all", |tx, copy| assert_eq!(tx.iter(copy).unwrap().count(), 0)),
-        ("a range beside", |tx, copy| assert_eq!(tx.range(copy, "x"..).unwrap().count(), 0)),
+        ("an adjacent range", |tx, copy| assert_eq!(tx.range(copy, "x"..).unwrap().count(), 0)),
     ];
     use Isolation::{ReadCommitted, RepeatableRead, Serializable, Snapshot};
     for level in [ReadCommitted, RepeatableRead, Snapshot, Serializable] {
@@ -110,7 +110,7 @@ fn an_older_transaction_conflicts_with_a_clone_as_with_a_commit() {
                 }
                 let refused = !newer
                     && match level {
-                        // Of a walk only rows count that the transaction saw, and it saw none.
+                        // Of a scan only the rows count that the transaction saw, and it saw none.
                         RepeatableRead => n == 0,
                         Snapshot => n == 0,
                         Serializable => n == 0 || n == 2,
@@ -140,7 +140,7 @@ fn a_clone_keeps_expiry_times() {
     }
 }
 
-/// Families that are made, renamed or dropped while a snapshot is open: it shows one of them as it was, or not at all.
+/// Families are created, renamed or dropped while a snapshot is open: it shows a family as it was, or not at all.
 #[test]
 fn a_snapshot_never_mixes_families_that_shared_a_name() {
     let sim = Sim::new();
@@ -163,13 +163,13 @@ fn a_snapshot_never_mixes_families_that_shared_a_name() {
     db.drop_family("other").unwrap();
     assert!(matches!(snapshot.get(&first, b"a"), Err(Error::NotFound { .. })));
     assert!(matches!(snapshot.iter(&first), Err(Error::NotFound { .. })));
-    assert_eq!(pairs(cursor).len(), 2, "a reader that had begun goes on");
+    assert_eq!(pairs(cursor).len(), 2, "an existing cursor continues");
     let third = db.create_family("other", small()).unwrap();
     letters(&third, "a");
     assert_eq!(pairs(snapshot.iter(&third).unwrap()), []);
 }
 
-/// Tables and value logs of the database, sorted.
+/// Returns the tables and value logs of the database, sorted.
 fn data_files(sim: &Sim) -> Vec<String> {
     let mut names = sim.disk.file_names("/db").unwrap();
     names.retain(|name| name.contains(".klog") || name.contains(".vlog"));
@@ -177,7 +177,7 @@ fn data_files(sim: &Sim) -> Vec<String> {
     names
 }
 
-/// A database whose clone takes several tables and value logs.
+/// Creates a database whose clone needs several tables and value logs.
 fn source(sim: &Sim) -> Db {
     let db = sim.open();
     let options = FamilyOptions { vlog_file_bytes: 8 << 10, ..FamilyOptions::default() };
@@ -191,7 +191,7 @@ fn source(sim: &Sim) -> Db {
     db
 }
 
-/// The calls of a clone that works.
+/// Returns the calls of a successful clone.
 fn rehearsed() -> Vec<Op> {
     let sim = Sim::new();
     let db = source(&sim);
@@ -201,7 +201,7 @@ fn rehearsed() -> Vec<Op> {
     sim.disk.ops().split_off(before)
 }
 
-/// A clone that failed half-way used to leave value logs, and tables that were finished before, until the next open.
+/// A clone that failed halfway used to leave value logs, and tables that were finished before, until the next open.
 #[test]
 fn a_clone_that_fails_at_any_call_leaves_no_file_behind() {
     let ops = rehearsed();
@@ -232,7 +232,7 @@ fn a_clone_that_fails_at_any_call_leaves_no_file_behind() {
             failed += 1;
             assert!(matches!(db.family("copy"), Err(Error::NotFound { .. })), "{what}: {e}");
             if db.put(b"k", b"v").is_err() {
-                // The manifest may name the files: only the next open can tell.
+                // The manifest may name the files: only the next open can decide.
                 poisoned += 1;
             } else {
                 assert_eq!(data_files(&sim), before, "{what}: {e}");
@@ -251,7 +251,7 @@ fn a_clone_that_fails_at_any_call_leaves_no_file_behind() {
     assert!(failed > 60 && poisoned < failed / 2, "{failed} failed, {poisoned} poisoned");
 }
 
-/// A row that cannot be read ends a clone, too.
+/// A row that cannot be read also fails a clone.
 #[test]
 fn a_clone_of_damaged_values_leaves_no_file_behind() {
     let sim = Sim::new();

@@ -1,4 +1,4 @@
-//! Close, and what is used afterwards: errors, never a panic, and nothing acknowledged is lost.
+//! Use after close: errors, never a panic, and no acknowledged commit is lost.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
@@ -8,7 +8,7 @@ use tidesdb_io::sim::{Fault, OpSet, errno};
 use crate::common::{Sim, contents, fill, noise, put_twice, small};
 
 #[test]
-fn every_call_after_close_says_closed() {
+fn every_call_after_close_fails_with_closed() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family().clone();
@@ -61,7 +61,7 @@ fn every_call_after_close_says_closed() {
 }
 
 #[test]
-fn nothing_of_a_closed_database_touches_the_next() {
+fn handles_of_a_closed_database_do_not_affect_the_next_one() {
     let sim = Sim::new();
     let db = sim.open();
     let old = db.clone();
@@ -70,7 +70,7 @@ fn nothing_of_a_closed_database_touches_the_next() {
     assert!(old.put(b"k", b"v").is_err());
     drop(old);
     db.put(b"k", b"v").unwrap();
-    assert!(matches!(sim.options().open(), Err(Error::Locked { .. })), "the lock is the new one's");
+    assert!(matches!(sim.options().open(), Err(Error::Locked { .. })), "the new database holds the lock");
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn iterators_outlive_the_close() {
     db.close().unwrap();
     let reopened = sim.open();
     reopened.compact().unwrap();
-    // Its files may be gone by now: an error is fine, a panic or a wrong value is not.
+    // Its files may be deleted by now: an error is allowed, a panic or a wrong value is not.
     for kv in iter {
         match kv {
             Ok((_, v)) => assert_eq!(v, b"memtable"),
@@ -133,9 +133,9 @@ fn two_threads_close_at_once() {
     assert!(sim.open().recovery_report().clean);
 }
 
-/// What returned before or during a close is there after the next open.
+/// A commit that returned before or during a close is there after the next open.
 #[test]
-fn a_close_among_writers_loses_no_acknowledged_commit() {
+fn a_close_during_writes_loses_no_acknowledged_commit() {
     for round in 0..40u32 {
         let sim = Sim::new();
         let mode = if round % 2 == 0 { SyncMode::None } else { SyncMode::Full };
@@ -174,9 +174,9 @@ fn a_close_among_writers_loses_no_acknowledged_commit() {
     }
 }
 
-/// Commits that come while the database closes are there whole or not at all, in all their families.
+/// A commit during the close is completely there or not at all, in all its families.
 #[test]
-fn a_commit_among_the_close_is_whole_or_absent() {
+fn a_commit_during_the_close_is_complete_or_absent() {
     for round in 0..8 {
         let sim = Sim::new();
         let options = || sim.options().sync(SyncMode::None).background_threads(2);
@@ -200,8 +200,8 @@ fn a_commit_among_the_close_is_whole_or_absent() {
     }
 }
 
-/// A commit that raced a close could still append to value logs, or begin one, in a directory that another opener may hold by
-/// then.
+/// A commit that raced with a close could still append to value logs, or start one, in a directory that another process may
+/// already have locked.
 #[test]
 fn after_a_close_no_file_changes() {
     let listing = |dir: &std::path::Path| -> Vec<(String, u64)> {

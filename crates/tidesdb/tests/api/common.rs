@@ -1,4 +1,4 @@
-//! A database on a simulated disk, without threads of its own unless asked for, and how to compare contents.
+//! Test fixture: a database on a simulated disk, without background threads unless requested, and comparison of contents.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use tidesdb::{Db, Family, FamilyOptions, Iter, OpenOptions, Result};
 use tidesdb_io::sim::{self, Image, SimDisk};
 use tidesdb_io::{Env, ManualClock};
 
-/// Where the database lies.
+/// Directory of the database.
 pub(crate) const DB: &str = "/db";
 
 /// A key with its value.
@@ -31,7 +31,7 @@ impl Sim {
         Self { env, disk, clock }
     }
 
-    /// Options for the database of this machine: small segments, no threads.
+    /// Returns options for the database of this machine: small segments, no threads.
     pub(crate) fn options(&self) -> OpenOptions {
         self.options_at(DB)
     }
@@ -52,19 +52,19 @@ impl Sim {
         self.options().open().unwrap()
     }
 
-    /// The machine after the death of the process.
+    /// Returns the machine after the process was killed.
     pub(crate) fn killed(&self) -> Self {
         Self::on(self.disk.fork())
     }
 
-    /// The machine after the power failed.
+    /// Returns the machine after a power failure.
     pub(crate) fn power_lost(&self, image: &Image, seed: u64) -> Self {
         Self::on(self.disk.crash_image(image, seed))
     }
 }
 
 impl Sim {
-    /// Asserts that the files come to be as wanted: what a reader or another test's thread still holds goes a little later.
+    /// Asserts that the files eventually satisfy `wanted`: files used by a reader or by another test's thread are deleted later.
     pub(crate) fn eventually(&self, db: &Db, wanted: impl Fn(&[String]) -> bool) {
         for _ in 0..3000 {
             db.compact().unwrap();
@@ -77,22 +77,22 @@ impl Sim {
     }
 }
 
-/// Settings with a small memtable; values from 512 bytes on go to the value log.
+/// Returns settings with a small memtable; values of at least 512 bytes go to the value log.
 pub(crate) fn small() -> FamilyOptions {
     FamilyOptions::default().write_buffer(1 << 20)
 }
 
-/// Everything an iterator yields.
+/// Collects all pairs of an iterator.
 pub(crate) fn pairs(iter: impl Iterator<Item = Result<(tidesdb::Slice, tidesdb::Slice)>>) -> Vec<Pair> {
     iter.map(|kv| kv.map(|(k, v)| (k.into_vec(), v.into_vec())).unwrap()).collect()
 }
 
-/// The keys that an iterator yields, as text.
+/// Collects the keys of an iterator, as text.
 pub(crate) fn keys(iter: Result<Iter>) -> Vec<String> {
     text(pairs(iter.unwrap()).into_iter().map(|(k, _)| k))
 }
 
-/// The keys that an iterator yields from its end, as text.
+/// Collects the keys of an iterator from its end, as text.
 pub(crate) fn keys_back(iter: Result<Iter>) -> Vec<String> {
     text(pairs(iter.unwrap().rev()).into_iter().map(|(k, _)| k))
 }
@@ -101,17 +101,17 @@ fn text(keys: impl Iterator<Item = Vec<u8>>) -> Vec<String> {
     keys.map(|k| String::from_utf8(k).unwrap()).collect()
 }
 
-/// All of a family.
+/// Returns all pairs of a family.
 pub(crate) fn contents(family: &Family) -> Vec<Pair> {
     pairs(family.iter().unwrap())
 }
 
-/// The value of a key, to compare.
+/// Returns the value of a key, for comparisons.
 pub(crate) fn value(family: &Family, key: &[u8]) -> Option<Vec<u8>> {
     family.get(key).unwrap().map(tidesdb::Slice::into_vec)
 }
 
-/// Bytes that do not compress, the same for the same seed.
+/// Returns incompressible bytes, the same for the same seed.
 pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut x = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut next = || {
@@ -130,14 +130,14 @@ pub(crate) fn fill(family: &Family, n: u32, value: &[u8]) {
     }
 }
 
-/// Puts one-letter keys with themselves as value.
+/// Puts one-letter keys, each with itself as value.
 pub(crate) fn letters(family: &Family, letters: &str) {
     for letter in letters.bytes() {
         family.put(&[letter], &[letter]).unwrap();
     }
 }
 
-/// One commit that puts the same into two families.
+/// Puts the same pair into two families with one commit.
 pub(crate) fn put_twice(db: &Db, families: [&Family; 2], thread: u8, i: u32) -> Result<()> {
     let mut batch = db.batch();
     let key = [&[thread][..], &(i % 100).to_be_bytes()].concat();

@@ -1,4 +1,4 @@
-//! Key orders: the built-in ones and one's own.
+//! Comparators: the built-in ones and user-defined ones.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
@@ -14,7 +14,7 @@ fn with(sim: &Sim, order: Comparator) -> (Db, Family) {
     (db, family)
 }
 
-/// The keys in order, wherever they are.
+/// Checks the order of the keys in memtables and in tables.
 fn orders(order: &Comparator, keys: &[&[u8]], expected: &[&[u8]]) {
     let sim = Sim::new();
     let (db, f) = with(&sim, order.clone());
@@ -52,7 +52,7 @@ fn the_built_in_orders() {
 }
 
 #[test]
-fn what_follows_a_zero_does_not_count() {
+fn bytes_after_a_zero_are_ignored() {
     let sim = Sim::new();
     let order = Comparator::by_name("lexicographic").unwrap();
     let db = sim.open();
@@ -70,7 +70,7 @@ fn what_follows_a_zero_does_not_count() {
 }
 
 #[test]
-fn an_order_of_ones_own() {
+fn a_user_defined_comparator() {
     let by_length = Comparator::custom("by-length", |a, b| a.len().cmp(&b.len()).then(a.cmp(b)));
     orders(&by_length, &[b"ccc", b"bb", b"z", b"aaaa", b"ba"], &[b"z", b"ba", b"bb", b"ccc", b"aaaa"]);
 }
@@ -111,7 +111,7 @@ fn ranges_follow_the_order() {
 }
 
 #[test]
-fn an_order_that_is_not_given_is_refused_by_name() {
+fn an_open_without_a_comparator_fails_and_names_it() {
     let sim = Sim::new();
     let order = Comparator::custom("mine", |a, b| b.cmp(a));
     let (db, f) = with(&sim, order.clone());
@@ -134,7 +134,7 @@ fn names_of_built_in_orders_are_found() {
 }
 
 #[test]
-fn both_kinds_of_memtable_show_the_same() {
+fn both_kinds_of_memtable_show_the_same_rows() {
     let sim = Sim::new();
     let db = sim.open();
     let list = db.create_family("list", small().memtable(MemtableKind::SkipList)).unwrap();
@@ -152,10 +152,10 @@ fn both_kinds_of_memtable_show_the_same() {
 }
 
 #[test]
-fn a_comparator_that_panics_harms_nobody_else() {
+fn a_panicking_comparator_poisons_the_database_and_blocks_no_thread() {
     static ANGRY: AtomicBool = AtomicBool::new(false);
     let order = Comparator::custom("moody", |a, b| {
-        assert!(!ANGRY.load(SeqCst), "in a bad mood");
+        assert!(!ANGRY.load(SeqCst), "the comparator panics");
         a.cmp(b)
     });
     let sim = Sim::new();
@@ -165,7 +165,7 @@ fn a_comparator_that_panics_harms_nobody_else() {
     let panicked = catch_unwind(AssertUnwindSafe(|| f.put(b"b", b"v")));
     assert!(panicked.is_err());
     ANGRY.store(false, SeqCst);
-    // Whether it is in the log is unknown to who wrote it: the database says so and nobody waits.
+    // Whether the commit is in the log is unknown: the database reports it as poisoned and no thread waits.
     assert!(matches!(db.put(b"other", b"v"), Err(Error::Poisoned { .. })));
     assert_eq!(keys(f.iter()), ["a", "c"]);
     drop((db, f));
@@ -174,8 +174,8 @@ fn a_comparator_that_panics_harms_nobody_else() {
     assert!(found == ["a", "b", "c"] || found == ["a", "c"], "{found:?}");
 }
 
-/// In reverse byte order `prefix` found nothing, and in an order of one's own one key of five: the range of keys with a
-/// prefix was taken for that of byte order.
+/// In reverse byte order `prefix` found nothing, and in a user-defined order one key of five: it used the byte-order range of
+/// keys with the prefix.
 #[test]
 fn a_prefix_finds_all_its_keys_in_every_order() {
     let by_last_byte = Comparator::custom("by-last-byte", |a, b| (a.last(), a).cmp(&(b.last(), b)));
@@ -206,7 +206,7 @@ fn a_prefix_finds_all_its_keys_in_every_order() {
             assert_eq!(found(tx.prefix(&f, prefix)), wanted);
             let back: Vec<_> = f.prefix(prefix).unwrap().rev().map(|kv| kv.unwrap().0.into_vec()).collect();
             assert!(back.iter().rev().eq(&wanted), "{} {prefix:?} backwards", order.name());
-            // From both ends at once, each key comes once.
+            // From both ends at once, each key is returned once.
             let (mut iter, mut both) = (f.prefix(prefix).unwrap(), Vec::new());
             while let Some(kv) = iter.next() {
                 both.push(kv.unwrap().0.into_vec());
@@ -221,7 +221,7 @@ fn a_prefix_finds_all_its_keys_in_every_order() {
 }
 
 #[test]
-fn another_order_than_the_stored_one_is_refused_by_both_names() {
+fn a_comparator_other_than_the_stored_one_is_rejected_with_both_names() {
     let sim = Sim::new();
     let (db, f) = with(&sim, Comparator::reverse_bytewise());
     let other = small().comparator(Comparator::u64_le());
@@ -235,10 +235,10 @@ fn another_order_than_the_stored_one_is_refused_by_both_names() {
     sim.open().close().unwrap();
 }
 
-/// What a test's key order does when it is called.
+/// Action that a test's comparator runs when it is called.
 type Action = Arc<Mutex<Option<Arc<dyn Fn() + Send + Sync>>>>;
 
-/// A database whose family `ordered` has a key order that acts.
+/// Creates a database whose family `ordered` has a comparator that runs an action.
 fn acting(sync: SyncMode) -> (tempfile::TempDir, Db, Family, Action) {
     let action = Action::default();
     let act = Arc::clone(&action);
@@ -255,10 +255,10 @@ fn acting(sync: SyncMode) -> (tempfile::TempDir, Db, Family, Action) {
     (dir, db, family, action)
 }
 
-/// A key order that read the database during an insert waited for that very insert, once a later commit of another thread had
-/// returned; and with it every reader. It may read; what it reads does not wait for the commit under way.
+/// A comparator that read the database during an insert waited for that same insert, once a later commit of another thread had
+/// returned, and every other reader waited with it. A comparator may read; its reads do not wait for the running commit.
 #[test]
-fn an_order_may_read_while_others_commit() {
+fn a_comparator_may_read_while_others_commit() {
     for sync in [SyncMode::None, SyncMode::Full] {
         let (_dir, db, family, action) = acting(sync);
         db.put(b"collation", b"1").unwrap();
@@ -308,7 +308,7 @@ fn an_order_may_read_while_others_commit() {
 }
 
 #[test]
-fn an_order_that_writes_is_refused_at_once() {
+fn a_write_inside_a_comparator_fails_at_once() {
     let (_dir, db, family, action) = acting(SyncMode::None);
     family.put(b"a", b"v").unwrap();
     let errors = Arc::new(Mutex::new(Vec::new()));

@@ -1,4 +1,4 @@
-//! Many threads at one database, and a law that holds at every moment.
+//! Many threads on one database, and an invariant that always holds.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
@@ -22,7 +22,7 @@ fn amount(v: &[u8]) -> u64 {
     u64::from_le_bytes(v[..8].try_into().unwrap())
 }
 
-/// An amount, and enough beside it to reach the value log for some.
+/// Returns a value with an amount, padded so that some values go to the value log.
 fn money(n: u64) -> Vec<u8> {
     let mut out = n.to_le_bytes().to_vec();
     out.resize(if n.is_multiple_of(5) { 600 } else { 40 }, 0);
@@ -48,7 +48,7 @@ fn transfer(db: &Db, f: &Family, thread: u64, rounds: u64) {
 }
 
 #[test]
-fn money_is_neither_made_nor_lost() {
+fn transfers_preserve_the_total() {
     let sim = Sim::new();
     let db = busy(&sim);
     let f = db.default_family();
@@ -96,14 +96,14 @@ fn money_is_neither_made_nor_lost() {
         readers.into_iter().chain([carer]).for_each(|t| t.join().unwrap());
         results.into_iter().for_each(|r| r.unwrap());
     });
-    assert!(sums.load(SeqCst) > 10, "readers had their turn");
+    assert!(sums.load(SeqCst) > 10, "too few reads");
     let killed = sim.killed().open();
     let sum: u64 = killed.iter().unwrap().map(|kv| amount(&kv.unwrap().1)).sum();
     assert_eq!(sum, ACCOUNTS * START);
 }
 
 #[test]
-fn what_returned_is_seen_by_all() {
+fn a_commit_that_returned_is_visible_to_all_threads() {
     let sim = Sim::new();
     let db = busy(&sim);
     let newest: Vec<AtomicU64> = (0..4).map(|_| AtomicU64::new(0)).collect();
@@ -144,7 +144,7 @@ fn two_keys_of_one_batch_never_differ() {
             while !done.load(SeqCst) {
                 let snapshot = db.snapshot();
                 let [a, b] = [f, &other].map(|f| snapshot.get(f, b"twin").unwrap().map(|v| amount(&v)));
-                assert_eq!(a, b, "half a batch");
+                assert_eq!(a, b, "a partial batch is visible");
             }
         });
         let result = writer.join();
@@ -155,7 +155,7 @@ fn two_keys_of_one_batch_never_differ() {
 }
 
 #[test]
-fn families_come_and_go_under_load() {
+fn families_are_created_and_dropped_under_load() {
     let sim = Sim::new();
     let db = busy(&sim);
     let stop = AtomicBool::new(false);
@@ -192,7 +192,7 @@ fn families_come_and_go_under_load() {
 }
 
 #[test]
-fn checkpoints_under_load_are_whole() {
+fn checkpoints_under_load_are_complete() {
     let sim = Sim::new();
     let db = busy(&sim);
     let f = db.default_family();

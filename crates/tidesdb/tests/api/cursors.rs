@@ -1,10 +1,10 @@
-//! Cursors: seek, step, turn round, refresh.
+//! Cursors: seek, step, change of direction, refresh.
 
 use tidesdb::{Cursor, Db, Error, ReadOptions};
 
 use crate::common::{Sim, fill, letters, noise};
 
-/// The letters b, d, f, h: two in a table, two in the memtable.
+/// Creates a database with the letters b, d, f, h: two in a table, two in the memtable.
 fn four(sim: &Sim) -> Db {
     let db = sim.open();
     letters(db.default_family(), "bfx");
@@ -23,7 +23,7 @@ fn seek_and_seek_for_prev() {
     let sim = Sim::new();
     let db = four(&sim);
     let mut c = db.cursor().unwrap();
-    assert!(!c.valid(), "a new cursor stands nowhere");
+    assert!(!c.valid(), "a new cursor has no position");
     for (target, forth, back) in [
         ("a", "b", "-"),
         ("b", "b", "b"),
@@ -43,7 +43,7 @@ fn seek_and_seek_for_prev() {
 }
 
 #[test]
-fn turning_round_everywhere() {
+fn a_cursor_changes_direction_at_every_position() {
     let sim = Sim::new();
     let db = four(&sim);
     let mut c = db.cursor().unwrap();
@@ -59,7 +59,7 @@ fn turning_round_everywhere() {
 }
 
 #[test]
-fn turning_round_after_a_seek() {
+fn a_cursor_changes_direction_after_a_seek() {
     let sim = Sim::new();
     let db = four(&sim);
     let mut c = db.cursor().unwrap();
@@ -89,7 +89,7 @@ fn past_the_ends() {
     assert!(!c.valid());
     c.next().unwrap();
     c.prev().unwrap();
-    assert!(!c.valid(), "past an end only a seek helps");
+    assert!(!c.valid(), "past an end only a seek makes the cursor valid");
     assert!(matches!(c.value(), Err(Error::InvalidArgument { .. })));
     c.seek_to_first().unwrap();
     c.prev().unwrap();
@@ -100,7 +100,7 @@ fn past_the_ends() {
 }
 
 #[test]
-fn nothing_to_stand_on() {
+fn a_cursor_over_a_deleted_key_is_invalid() {
     let sim = Sim::new();
     let db = sim.open();
     db.put(b"k", b"v").unwrap();
@@ -117,7 +117,7 @@ fn nothing_to_stand_on() {
 }
 
 #[test]
-fn refresh_sees_what_came_since() {
+fn refresh_sees_later_commits() {
     let sim = Sim::new();
     let db = four(&sim);
     let mut c = db.cursor().unwrap();
@@ -135,7 +135,7 @@ fn refresh_sees_what_came_since() {
 }
 
 #[test]
-fn a_cursor_of_a_snapshot_stays_there() {
+fn refresh_keeps_a_cursor_at_its_snapshot() {
     let sim = Sim::new();
     let db = four(&sim);
     let snapshot = db.snapshot();
@@ -212,7 +212,7 @@ fn many_seeks_over_many_tables() {
 }
 
 #[test]
-fn a_cursor_says_which_version_it_stands_on() {
+fn a_cursor_returns_the_version_of_its_entry() {
     let sim = Sim::new();
     let db = sim.open();
     fill(db.default_family(), 3, b"v");

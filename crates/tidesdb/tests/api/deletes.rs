@@ -1,4 +1,4 @@
-//! Deletes and single deletes: the key is gone, everywhere, and in the end so is the tombstone.
+//! Deletes and single deletes: the key is gone everywhere, and finally so is the tombstone.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ fn assert_gone(f: &Family, key: &[u8], place: &str) {
 }
 
 #[test]
-fn a_deleted_key_is_gone_wherever_it_was() {
+fn a_deleted_key_is_gone_at_every_level() {
     type Delete = fn(&Family, &[u8]) -> tidesdb::Result<u64>;
     let deletes: [Delete; 2] = [Family::delete, Family::single_delete];
     for delete in deletes {
@@ -33,7 +33,7 @@ fn a_deleted_key_is_gone_wherever_it_was() {
             assert_gone(f, b"key000004", "level 1");
             db.compact().unwrap();
             assert_gone(f, b"key000004", "bottom");
-            assert_eq!((f.stats().table_entries, f.stats().tombstones), (9, 0), "nothing is left of it");
+            assert_eq!((f.stats().table_entries, f.stats().tombstones), (9, 0), "the key has no entry left");
             let killed = sim.killed().open();
             assert_gone(killed.default_family(), b"key000004", "reopened");
         }
@@ -64,7 +64,7 @@ fn a_key_can_come_back() {
 }
 
 #[test]
-fn deleting_what_is_not_there_is_fine() {
+fn deleting_a_missing_key_succeeds() {
     let sim = Sim::new();
     let db = sim.open();
     db.delete(b"k").unwrap();
@@ -85,7 +85,7 @@ fn a_put_and_its_single_delete_vanish_together_in_a_flush() {
     f.single_delete(b"k").unwrap();
     db.put(b"other", b"v").unwrap();
     db.flush().unwrap();
-    assert_eq!(f.stats().table_entries, 1, "neither reached a table");
+    assert_eq!(f.stats().table_entries, 1, "neither is in a table");
 }
 
 #[test]
@@ -120,9 +120,9 @@ fn everything_deleted_leaves_nothing() {
     sim.eventually(&db, |names| !names.iter().any(|n| n.ends_with(".klog")));
 }
 
-/// The second scan leaps over what the first one found to be deleted; nobody else is led astray.
+/// The second scan skips the dead range that the first one discovered; other readers still see what they should.
 #[test]
-fn a_desert_of_deletes_is_walked_over_once() {
+fn a_dead_range_is_scanned_once() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.create_family("f", small()).unwrap();
@@ -140,12 +140,12 @@ fn a_desert_of_deletes_is_walked_over_once() {
         assert_eq!(f.iter().unwrap().count(), 1010, "round {round}");
         assert_eq!(f.iter().unwrap().rev().count(), 1010);
         assert_eq!(f.range("key004000"..).unwrap().count(), 1000);
-        assert_eq!(before.iter(&f).unwrap().count(), 6000, "an older reader sees what was deleted since");
+        assert_eq!(before.iter(&f).unwrap().count(), 6000, "an older reader sees what was deleted later");
         assert_eq!(uncommitted.iter(&f).unwrap().count(), 1010);
         assert_eq!(own.iter(&f).unwrap().count(), 20);
     }
     f.put(b"key002000", b"again").unwrap();
-    assert_eq!(f.iter().unwrap().count(), 1011, "what is put later is seen");
+    assert_eq!(f.iter().unwrap().count(), 1011, "a later put is visible");
     assert_eq!(f.range("key001000".."key003000").unwrap().count(), 1);
     f.put_with_ttl(b"key002001", b"dies", std::time::Duration::from_secs(5)).unwrap();
     assert_eq!(f.iter().unwrap().count(), 1012);
@@ -155,9 +155,9 @@ fn a_desert_of_deletes_is_walked_over_once() {
     assert_eq!(f.iter().unwrap().count(), 1011);
 }
 
-/// What a scan learned is about what was older than the scan, however far the log has gone since.
+/// A dead range covers only entries older than the scan that discovered it, however much the log has grown since.
 #[test]
-fn what_is_put_into_a_desert_is_seen_for_ever() {
+fn a_later_put_into_a_dead_range_stays_visible() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.create_family("f", small()).unwrap();
@@ -173,9 +173,9 @@ fn what_is_put_into_a_desert_is_seen_for_ever() {
     }
 }
 
-/// A transaction that deletes thousands of keys walks over them; nobody else is told that they are gone.
+/// A transaction that deletes thousands of keys scans over them; no other reader treats them as deleted.
 #[test]
-fn a_desert_of_a_transaction_is_its_own() {
+fn uncommitted_deletes_create_no_dead_range() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.create_family("f", small()).unwrap();
@@ -190,10 +190,10 @@ fn a_desert_of_a_transaction_is_its_own() {
     assert_eq!(f.iter().unwrap().count(), 3000);
 }
 
-/// Threads delete stretches of their own keys and put some back, while the background learns what is deleted; each sees at every moment what a
-/// plain map of its keys says.
+/// Threads delete intervals of their own keys and put some back, while the background discovers dead ranges. Each thread always sees what a
+/// plain map of its keys contains.
 #[test]
-fn what_the_background_learns_hides_nobodys_keys() {
+fn dead_ranges_discovered_in_the_background_hide_no_live_key() {
     const KEYS: u64 = 12_000;
     let sim = Sim::new();
     let family = small().write_buffer(1 << 20);
@@ -224,7 +224,7 @@ fn what_the_background_learns_hides_nobodys_keys() {
                             db.write(&mut batch).unwrap();
                         }
                         if n % 2500 == 0 && round % 2 == 1 {
-                            // Into the midst of what may be learned at this moment.
+                            // Into the middle of what may be discovered at the same time.
                             let back = key(thread, from + (n - from) / 2);
                             f.put(&back, b"back").unwrap();
                             model.insert(back, b"back".to_vec());

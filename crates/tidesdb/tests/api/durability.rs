@@ -1,4 +1,4 @@
-//! What survives which crash, and what the report says about it.
+//! Which data survives which crash, and the recovery report.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn survivors(after: &Sim) -> usize {
     n
 }
 
-/// Puts keys 0 to 99, some with large values, and kills nothing yet.
+/// Puts keys 0 to 99, some with large values.
 fn hundred(db: &Db) {
     for i in 0..100u8 {
         db.put(&[i], &vec![i; if i % 10 == 0 { 2000 } else { 20 }]).unwrap();
@@ -22,7 +22,7 @@ fn hundred(db: &Db) {
 }
 
 #[test]
-fn the_death_of_the_process_loses_nothing_in_any_mode() {
+fn a_killed_process_loses_no_commit_in_any_mode() {
     for mode in [SyncMode::None, SyncMode::Interval(Duration::from_secs(60)), SyncMode::Full] {
         let sim = Sim::new();
         let db = sim.options().sync(mode).open().unwrap();
@@ -32,7 +32,7 @@ fn the_death_of_the_process_loses_nothing_in_any_mode() {
 }
 
 #[test]
-fn full_survives_the_power() {
+fn full_mode_survives_a_power_failure() {
     let sim = Sim::new();
     let db = sim.open();
     hundred(&db);
@@ -42,7 +42,7 @@ fn full_survives_the_power() {
 }
 
 #[test]
-fn without_sync_the_power_takes_the_end_only() {
+fn without_sync_a_power_failure_leaves_a_prefix() {
     let sim = Sim::new();
     let db = sim.options().sync(SyncMode::None).open().unwrap();
     hundred(&db);
@@ -52,14 +52,14 @@ fn without_sync_the_power_takes_the_end_only() {
         let db = after.open();
         let left = contents(db.default_family());
         for (i, (key, _)) in left.iter().enumerate() {
-            assert_eq!(*key, [i as u8], "a hole with {image:?}, seed {seed}");
+            assert_eq!(*key, [i as u8], "a gap with {image:?}, seed {seed}");
         }
     }
     assert_eq!(survivors(&sim.power_lost(&Image::SYNCED, 1)), 0, "nothing was ever synced");
 }
 
 #[test]
-fn sync_makes_all_so_far_durable() {
+fn sync_makes_all_commits_so_far_durable() {
     let sim = Sim::new();
     let db = sim.options().sync(SyncMode::None).open().unwrap();
     hundred(&db);
@@ -75,7 +75,7 @@ fn sync_makes_all_so_far_durable() {
 }
 
 #[test]
-fn one_durable_write_takes_all_before_it_along() {
+fn a_durable_write_makes_all_earlier_commits_durable() {
     let sim = Sim::new();
     let db = sim.options().sync(SyncMode::None).open().unwrap();
     hundred(&db);
@@ -86,7 +86,7 @@ fn one_durable_write_takes_all_before_it_along() {
 }
 
 #[test]
-fn one_lazy_write_among_durable_ones() {
+fn an_unsynced_write_between_durable_ones() {
     let sim = Sim::new();
     let db = sim.open();
     let mut batch = db.batch();
@@ -113,7 +113,7 @@ fn flush_close_and_checkpoint_are_durable_in_every_mode() {
 }
 
 #[test]
-fn an_interval_is_kept_by_the_background() {
+fn the_background_syncs_within_the_interval() {
     let sim = Sim::new();
     let mode = SyncMode::Interval(Duration::from_millis(50));
     let db = sim.options().sync(mode).background_threads(1).open().unwrap();
@@ -130,7 +130,7 @@ fn an_interval_is_kept_by_the_background() {
 }
 
 #[test]
-fn the_report_tells_what_was_done() {
+fn the_report_describes_the_recovery() {
     let sim = Sim::new();
     let db = sim.open();
     assert!(db.recovery_report().clean, "a new database");
@@ -151,7 +151,7 @@ fn the_report_tells_what_was_done() {
 }
 
 #[test]
-fn what_was_recovered_is_not_recovered_twice() {
+fn recovered_data_is_not_recovered_twice() {
     let sim = Sim::new();
     hundred(&sim.open());
     let mut machine = sim.killed();
@@ -168,7 +168,7 @@ fn what_was_recovered_is_not_recovered_twice() {
 }
 
 #[test]
-fn strict_accepts_a_synced_log_and_refuses_another() {
+fn strict_mode_accepts_only_a_log_that_ends_in_a_seal() {
     let sim = Sim::new();
     let db = sim.open();
     hundred(&db);
@@ -194,7 +194,7 @@ fn an_idle_log_is_sealed() {
     panic!("the log was never sealed");
 }
 
-/// Flips a bit in the value of key 5, which lies in the log.
+/// Flips a bit in the value of key 5, which is in the log.
 fn damaged() -> Sim {
     let sim = Sim::new();
     let db = sim.open();
@@ -216,7 +216,7 @@ fn damaged() -> Sim {
 }
 
 #[test]
-fn damage_in_the_log_is_refused_and_nothing_is_changed() {
+fn damage_in_the_log_fails_the_open_and_changes_nothing() {
     let sim = damaged();
     let files = |sim: &Sim| {
         let names = sim.disk.file_names("/db").unwrap();
@@ -244,7 +244,7 @@ fn point_in_time_keeps_the_prefix_and_sets_the_rest_aside() {
     assert_eq!(contents(sim.open().default_family()).len(), 6, "an ordinary open works again");
 }
 
-/// What is given up stays on disk even if the machine dies while the rest is recovered.
+/// Discarded segments stay on disk even if the machine stops while the rest is recovered.
 #[test]
 fn point_in_time_loses_no_file_in_a_crash() {
     let all = damaged().disk;
@@ -275,7 +275,7 @@ fn point_in_time_loses_no_file_in_a_crash() {
 }
 
 #[test]
-fn point_in_time_goes_past_a_damaged_header() {
+fn point_in_time_opens_with_a_damaged_header() {
     let sim = Sim::new();
     let db = sim.open();
     for i in 0..200u8 {
@@ -301,7 +301,7 @@ fn point_in_time_goes_past_a_damaged_header() {
 }
 
 #[test]
-fn files_with_names_like_ours_are_nobodys_business() {
+fn files_with_similar_names_are_ignored() {
     let sim = Sim::new();
     let db = sim.open();
     fill(db.default_family(), 100, b"v");
@@ -321,7 +321,7 @@ fn files_with_names_like_ours_are_nobodys_business() {
 }
 
 #[test]
-fn salvage_shows_all_that_can_be_read() {
+fn salvage_shows_all_readable_commits() {
     let sim = damaged();
     let db = sim.options().recovery(RecoveryMode::Salvage).open().unwrap();
     let keys: Vec<u8> = contents(db.default_family()).iter().map(|(k, _)| k[0]).collect();
@@ -342,7 +342,7 @@ fn a_failed_sync_is_never_followed_by_success() {
         assert!(matches!(db.sync(), Err(tidesdb::Error::Poisoned { .. })));
         assert!(db.flush().is_err());
     }
-    assert_eq!(value(db.default_family(), b"before").unwrap(), b"v", "reads go on");
+    assert_eq!(value(db.default_family(), b"before").unwrap(), b"v", "reads continue");
     assert!(!db.contains(b"doubtful").unwrap());
     assert!(db.close().is_err());
     let db = sim.open();
@@ -352,7 +352,7 @@ fn a_failed_sync_is_never_followed_by_success() {
 }
 
 #[test]
-fn records_longer_than_a_segment_survive_with_what_follows() {
+fn records_longer_than_a_segment_survive_with_later_commits() {
     let sim = Sim::new();
     let db = sim.options().default_family(small().value_threshold(1 << 20)).open().unwrap();
     let big = noise(1, 300_000);
@@ -367,7 +367,7 @@ fn records_longer_than_a_segment_survive_with_what_follows() {
     }
 }
 
-/// The next number is then behind the header of a segment that does not exist yet.
+/// The next sequence number is then after the header of a segment that does not exist yet.
 #[test]
 fn a_segment_filled_to_its_end_and_flushed_opens_again() {
     for len in 61_380..61_410 {
@@ -382,7 +382,7 @@ fn a_segment_filled_to_its_end_and_flushed_opens_again() {
 }
 
 #[test]
-fn keys_and_values_do_not_depend_on_how_the_log_is_written() {
+fn recovery_does_not_depend_on_how_the_log_was_written() {
     for mmap in [false, true] {
         let sim = Sim::new();
         let db = sim.options().sync(SyncMode::None).with(|o| o.mmap_wal = mmap).open().unwrap();

@@ -1,5 +1,5 @@
-//! What is told without reading: figures by level, estimates of ranges, bounds on the number of keys; and flushes that nobody
-//! waits for.
+//! Statistics and estimates that need no reads: figures per level, estimates of ranges, bounds on the number of keys. Also flushes
+//! that run without a waiting caller.
 
 use std::ops::Bound;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tidesdb::{Compression, Error, Family, SyncMode};
 use crate::common::{Sim, contents, fill, noise, small};
 
 #[test]
-fn figures_by_level() {
+fn statistics_per_level() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
@@ -29,7 +29,7 @@ fn figures_by_level() {
 }
 
 #[test]
-fn values_apart_count_with_what_they_take() {
+fn values_in_value_logs_count_with_their_size() {
     let sim = Sim::new();
     let db = sim.options().default_family(small().compression(Compression::None)).open().unwrap();
     let f = db.default_family();
@@ -40,7 +40,7 @@ fn values_apart_count_with_what_they_take() {
 }
 
 #[test]
-fn the_cache_tells_its_entries() {
+fn the_number_of_cache_entries_is_reported() {
     let sim = Sim::new();
     let db = sim.options().with(|o| o.mmap_reads = false).open().unwrap();
     fill(db.default_family(), 1000, &noise(3, 100));
@@ -51,7 +51,7 @@ fn the_cache_tells_its_entries() {
 }
 
 #[test]
-fn a_flush_that_nobody_waits_for() {
+fn start_flush_does_not_wait_for_the_flush() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.create_family("f", small()).unwrap();
@@ -70,7 +70,7 @@ fn a_flush_that_nobody_waits_for() {
 }
 
 #[test]
-fn the_background_does_it_by_itself() {
+fn the_background_runs_a_started_flush() {
     let sim = Sim::new();
     let db = sim.options().sync(SyncMode::None).background_threads(1).open().unwrap();
     let f = db.default_family();
@@ -93,7 +93,7 @@ fn delete(f: &Family, n: u32) {
     }
 }
 
-/// Ten thousand keys of some fifty bytes.
+/// Puts ten thousand keys of about fifty bytes.
 fn ten_thousand(f: &Family) {
     for i in 0..10_000u32 {
         f.put(format!("key{i:06}").as_bytes(), &noise(i.into(), 40)).unwrap();
@@ -139,11 +139,11 @@ fn ranges_of_memtables_are_counted_up_to_a_bound() {
     assert_eq!(of(included("key000100"), excluded("key000200")), 101);
     assert_eq!(of(excluded("key000150"), included("key000152")), 2);
     assert_eq!(of(excluded("key009998"), Bound::Unbounded), 1);
-    assert_eq!(of(included("key000100"), excluded("key009900")), 10_001, "all that is there");
+    assert_eq!(of(included("key000100"), excluded("key009900")), 10_001, "all keys");
     assert_eq!(of(included("z"), Bound::Unbounded), 0);
     assert_eq!(f.estimate_range("key000100".."key000101").sources, 1);
     f.start_flush().unwrap();
-    f.put(b"key000100", b"v").unwrap(); // and the flush, after it
+    f.put(b"key000100", b"v").unwrap(); // runs the queued flush afterwards
     f.put(b"key000100", b"v").unwrap();
     let both = f.estimate_range("key000100".."key000101");
     assert_eq!((both.sources, both.memtable_entries), (2, 2), "{both:?}");
@@ -169,7 +169,7 @@ fn a_bound_on_the_number_of_keys() {
     check(false);
     f.flush().unwrap();
     check(false);
-    assert_eq!(f.cardinality_max(), 500, "tombstones are no keys");
+    assert_eq!(f.cardinality_max(), 500, "tombstones do not count as keys");
     f.delete_range("key000100".."key000200").unwrap();
     check(false);
     f.compact().unwrap();

@@ -1,4 +1,4 @@
-//! Expiry: a key that is too old is gone from every read, and its bytes go with the next compaction.
+//! Expiry: every read hides an expired key, and the next compaction drops its bytes.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::common::{Sim, contents, value};
 const TEN: Duration = Duration::from_secs(10);
 
 #[test]
-fn a_key_expires_at_its_second() {
+fn a_key_expires_at_its_expiry_second() {
     for place in ["memtable", "level 1", "bottom"] {
         let sim = Sim::new();
         let db = sim.open();
@@ -31,12 +31,12 @@ fn a_key_expires_at_its_second() {
         assert_eq!(contents(f).len(), 1);
         assert_eq!(f.iter().unwrap().rev().count(), 1);
         db.compact().unwrap();
-        assert_eq!(f.stats().table_entries, 1, "{place}: its bytes are gone");
+        assert_eq!(f.stats().table_entries, 1, "{place}: its bytes are dropped");
     }
 }
 
 #[test]
-fn an_expired_version_never_uncovers_an_older_one() {
+fn an_expired_version_never_makes_an_older_one_visible() {
     for compacted in [false, true] {
         let sim = Sim::new();
         let db = sim.open();
@@ -108,7 +108,7 @@ fn the_expiry_is_kept_in_the_log() {
 }
 
 #[test]
-fn a_moment_in_the_past_is_expired_at_once() {
+fn an_expiry_in_the_past_takes_effect_at_once() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
@@ -163,7 +163,7 @@ fn a_deleted_key_with_an_expiry_stays_deleted() {
     assert_eq!(f.stats().table_entries, 0);
 }
 
-/// Reads by key used to show an own put that had expired already, or expired while the transaction ran; iterators hid it.
+/// Reads by key used to show the transaction's own put although it had expired, before or during the transaction; iterators hid it.
 #[test]
 fn an_own_put_that_has_expired_is_hidden_from_every_read() {
     for sorted in [false, true] {

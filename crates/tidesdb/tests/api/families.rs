@@ -10,7 +10,7 @@ fn make(db: &Db, name: &str) -> Family {
 }
 
 #[test]
-fn families_are_apart() {
+fn families_are_independent() {
     let sim = Sim::new();
     let db = sim.open();
     let (a, b) = (make(&db, "a"), make(&db, "b"));
@@ -36,7 +36,7 @@ fn they_are_listed_in_order_and_found() {
 }
 
 #[test]
-fn a_name_is_taken_once() {
+fn a_name_can_be_used_only_once() {
     let sim = Sim::new();
     let db = sim.open();
     let a = make(&db, "a");
@@ -49,7 +49,7 @@ fn a_name_is_taken_once() {
 }
 
 #[test]
-fn the_default_family_stays() {
+fn the_default_family_cannot_be_dropped_or_renamed() {
     let sim = Sim::new();
     let db = sim.open();
     assert!(matches!(db.drop_family("default"), Err(Error::InvalidArgument { .. })));
@@ -58,7 +58,7 @@ fn the_default_family_stays() {
 }
 
 #[test]
-fn what_is_missing_is_not_found() {
+fn operations_on_a_missing_family_fail() {
     let sim = Sim::new();
     let db = sim.open();
     assert!(matches!(db.drop_family("x"), Err(Error::NotFound { .. })));
@@ -86,7 +86,7 @@ fn names_are_data() {
 }
 
 #[test]
-fn a_dropped_family_is_gone_for_its_handles() {
+fn handles_of_a_dropped_family_fail() {
     let sim = Sim::new();
     let db = sim.open();
     let a = make(&db, "a");
@@ -124,7 +124,7 @@ fn a_batch_for_a_dropped_family_does_nothing() {
 }
 
 #[test]
-fn a_new_family_of_an_old_name_is_empty() {
+fn a_new_family_with_a_dropped_name_is_empty() {
     for flushed in [false, true] {
         let sim = Sim::new();
         let db = sim.open();
@@ -137,7 +137,7 @@ fn a_new_family_of_an_old_name_is_empty() {
         let new = make(&db, "a");
         assert!(new.id() != old.id() && contents(&new).is_empty());
         new.put(b"k", b"v").unwrap();
-        // Neither after a kill, when the log holds commits of both.
+        // Also after a kill, when the log holds commits of both.
         let db = sim.killed().open();
         assert_eq!(contents(&db.family("a").unwrap()), [(b"k".to_vec(), b"v".to_vec())]);
     }
@@ -159,7 +159,7 @@ fn readers_outlive_the_drop() {
 }
 
 #[test]
-fn files_of_a_dropped_family_go_when_the_last_reader_leaves() {
+fn files_of_a_dropped_family_are_removed_after_its_last_reader() {
     let sim = Sim::new();
     let db = sim.open();
     let a = make(&db, "a");
@@ -178,7 +178,7 @@ fn files_of_a_dropped_family_go_when_the_last_reader_leaves() {
     db.compact().unwrap();
     db.close().unwrap();
     let db = sim.open();
-    assert_eq!(data(), 1, "only that of the default family: {:?}", sim.disk.file_names("/db"));
+    assert_eq!(data(), 1, "only the file of the default family: {:?}", sim.disk.file_names("/db"));
     assert!(db.verify().unwrap().is_ok());
 }
 
@@ -193,16 +193,16 @@ fn a_handle_of_a_dropped_family_keeps_no_files() {
     db.drop_family("a").unwrap();
     let data =
         |names: &[String]| names.iter().filter(|n| n.ends_with(".klog") || n.ends_with(".vlog")).count();
-    db.compact().unwrap(); // collects what nobody needs
-    assert_eq!(data(&sim.disk.file_names("/db").unwrap()), 2, "a cursor reads on");
+    db.compact().unwrap(); // frees unused memory
+    assert_eq!(data(&sim.disk.file_names("/db").unwrap()), 2, "a cursor still reads them");
     drop(reader);
     sim.eventually(&db, |names| data(names) == 0);
     assert!(matches!(a.get(b"k"), Err(Error::NotFound { .. })));
 }
 
-/// The list of value logs to be synced kept a dropped family, and its files, until somebody asked for a sync.
+/// The list of value logs to be synced kept a dropped family, and its files, alive until the next sync.
 #[test]
-fn value_logs_that_were_not_synced_go_with_their_family() {
+fn unsynced_value_logs_are_removed_with_their_family() {
     let sim = Sim::new();
     let db = sim.options().sync(SyncMode::None).open().unwrap();
     let logs = || {
@@ -215,7 +215,7 @@ fn value_logs_that_were_not_synced_go_with_their_family() {
         assert_eq!(logs(), 1);
         db.drop_family("a").unwrap();
         drop(a);
-        // Another test's thread may hold the family for a moment.
+        // Another test's thread may keep the family alive briefly.
         for _ in 0..300 {
             if logs() == 0 {
                 break;
@@ -255,7 +255,7 @@ fn names_can_be_swapped() {
 }
 
 #[test]
-fn a_clone_holds_what_its_source_shows_now() {
+fn a_clone_holds_the_visible_rows_of_its_source() {
     let sim = Sim::new();
     let db = sim.open();
     let a = make(&db, "a");
@@ -275,7 +275,7 @@ fn a_clone_holds_what_its_source_shows_now() {
 }
 
 #[test]
-fn a_clone_of_nothing_and_one_larger_than_a_memtable() {
+fn a_clone_may_be_empty_or_larger_than_a_memtable() {
     let sim = Sim::new();
     let db = sim.open();
     make(&db, "empty");
@@ -302,7 +302,7 @@ fn a_clone_outlives_its_source() {
 }
 
 #[test]
-fn options_are_kept_across_opens_and_clones() {
+fn options_survive_opens_and_clones() {
     let sim = Sim::new();
     let db = sim.open();
     let options =
@@ -336,7 +336,7 @@ fn a_thousand_families() {
 }
 
 #[test]
-fn values_that_were_never_flushed_go_with_their_family() {
+fn unflushed_values_are_removed_with_their_family() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.create_family("large", small()).unwrap();
@@ -345,18 +345,18 @@ fn values_that_were_never_flushed_go_with_their_family() {
     assert_eq!(vlogs(), 1);
     let reader = f.iter().unwrap();
     db.drop_family("large").unwrap();
-    assert_eq!(reader.map(Result::unwrap).count(), 10, "a reader goes on");
+    assert_eq!(reader.map(Result::unwrap).count(), 10, "an existing reader continues");
     drop(f);
     sim.eventually(&db, |names| !names.iter().any(|n| n.ends_with(".vlog")));
 }
 
-/// The copy is durable at once, so what it was copied from must be, too.
+/// The copy is durable at once, so its source must be, too.
 #[test]
-fn after_a_power_failure_a_clone_holds_nothing_that_its_source_has_not() {
+fn after_a_power_failure_a_clone_holds_no_row_that_its_source_lacks() {
     for (i, image) in Image::STANDARD.iter().enumerate() {
         let sim = Sim::new();
         let db = sim.options().sync(SyncMode::None).open().unwrap();
-        fill(db.default_family(), 200, b"not synced by anybody");
+        fill(db.default_family(), 200, b"never synced before");
         db.clone_family("default", "copy").unwrap();
         fill(db.default_family(), 300, b"later");
         let after = sim.power_lost(image, i as u64).open();

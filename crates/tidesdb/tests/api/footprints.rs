@@ -1,4 +1,4 @@
-//! What a transaction's cursors have seen: a model keeps every key and gap, and a write of somebody else conflicts exactly if it
+//! What a transaction's cursors have read: a model records every key and gap. A concurrent write conflicts if and only if it
 //! falls into one of them.
 
 use std::collections::BTreeSet;
@@ -8,10 +8,10 @@ use tidesdb::{Comparator, Cursor, Db, Error, Family, Isolation, Iter, Transactio
 
 use crate::common::{Sim, letters, small};
 
-/// Keys that may exist, as places in the order of the family.
+/// Number of possible keys, as places in the order of the family.
 const PLACES: usize = 24;
 
-/// Random numbers, the same for the same seed.
+/// Random numbers with a seed.
 struct Random(u64);
 
 impl Random {
@@ -53,7 +53,7 @@ impl World {
     }
 }
 
-/// What a cursor of the transaction shows, and what was seen through it.
+/// What a cursor of the transaction shows, and the places that were read through it.
 struct Sight<'a> {
     shown: &'a BTreeSet<usize>,
     seen: BTreeSet<usize>,
@@ -66,14 +66,14 @@ impl Sight<'_> {
         std::ops::RangeBounds::contains(&(self.low, self.high), &place)
     }
 
-    /// The first row from `from` on; all up to it is seen.
+    /// Returns the first row from `from` on; everything up to it counts as read.
     fn forward(&mut self, from: usize) -> Option<usize> {
         let landed = self.shown.range(from..).next().copied();
         self.see(from, landed.unwrap_or(PLACES));
         landed
     }
 
-    /// The last row before `end`; all from it on is seen.
+    /// Returns the last row before `end`; everything from it on counts as read.
     fn backward(&mut self, end: usize) -> Option<usize> {
         let landed = self.shown.range(..end).next_back().copied();
         self.see(landed.unwrap_or(0), end.saturating_sub(1));
@@ -87,7 +87,7 @@ impl Sight<'_> {
     }
 }
 
-/// Moves `cursor` by one random step among `targets`; `at` is where the model has it.
+/// Moves `cursor` by one random step among `targets`; `at` is its position in the model.
 fn step(
     world: &World,
     random: &mut Random,
@@ -130,7 +130,7 @@ fn step(
     assert_eq!(cursor.valid().then(|| world.place(cursor.key())), *at);
 }
 
-/// Walks a random range from both ends, not always to the end.
+/// Iterates over a random range from both ends, not always to the end.
 fn range(world: &World, random: &mut Random, tx: &Transaction, sight: &mut Sight<'_>) -> Iter {
     let mut bound = |place: usize| match random.below(5) {
         0 => Bound::Unbounded,
@@ -141,7 +141,7 @@ fn range(world: &World, random: &mut Random, tx: &Transaction, sight: &mut Sight
     let shift = random.below(8);
     (sight.low, sight.high) = (a.map(|p| p + shift), b.map(|p| p + shift - 4));
     if random.one_in(10) {
-        sight.high = sight.low; // nothing, or one key
+        sight.high = sight.low; // no key, or one key
     }
     let bytes = |bound: Bound<usize>| bound.map(|place| world.key(place));
     let mut iter = tx.range(&world.family, (bytes(sight.low), bytes(sight.high))).unwrap();
@@ -176,7 +176,7 @@ fn range(world: &World, random: &mut Random, tx: &Transaction, sight: &mut Sight
     iter
 }
 
-/// Reads through cursors and ranges, and returns the places that were seen. What is still in use at the end goes to `kept`.
+/// Reads through cursors and ranges, and returns the places read. Cursors and iterators still in use at the end go to `kept`.
 fn look(world: &World, random: &mut Random, tx: &Transaction, kept: &mut Kept) -> BTreeSet<usize> {
     let shown: BTreeSet<usize> = (0..PLACES)
         .filter(|place| tx.contains_untracked(&world.family, &world.key(*place)).unwrap())
@@ -185,7 +185,7 @@ fn look(world: &World, random: &mut Random, tx: &Transaction, kept: &mut Kept) -
     let mut sight = Sight { shown: &shown, seen: BTreeSet::new(), low: all, high: all };
     let long = random.one_in(20);
     let targets: Vec<usize> = if long {
-        // Many seeks into a few places: what they see is merged on the way.
+        // Many seeks into a few places: the intervals that they read are merged meanwhile.
         (0..3).map(|_| random.below(PLACES)).collect()
     } else {
         (0..PLACES).collect()
@@ -213,7 +213,7 @@ struct Kept {
     iters: Vec<Iter>,
 }
 
-/// One transaction that looks, one write of somebody else, one commit.
+/// Runs one transaction that reads, one concurrent write, and one commit.
 fn trial(world: &mut World, random: &mut Random, level: Isolation) -> bool {
     let mut tx = world.db.begin(level);
     for _ in 0..random.below(3) {
@@ -230,7 +230,7 @@ fn trial(world: &mut World, random: &mut Random, level: Isolation) -> bool {
     if random.one_in(2) {
         drop(std::mem::take(&mut kept));
     }
-    // Only then does its commit depend on anything.
+    // Without a write its commit could not conflict.
     tx.put(world.db.default_family(), b"k", b"v").unwrap();
     let place = random.below(PLACES);
     let key = world.key(place);
@@ -272,10 +272,10 @@ fn places(world: &World) -> BTreeSet<usize> {
     world.family.iter().unwrap().map(|row| world.place(&row.unwrap().0)).collect()
 }
 
-/// A span of a cursor that turned round used to shrink to what lay between its last two places: what it had seen before did
-/// not count any more.
+/// The span of a cursor that changed direction used to shrink to the interval between its last two places. What it had read before
+/// did not count any more.
 #[test]
-fn a_write_conflicts_exactly_if_it_falls_into_what_a_cursor_has_seen() {
+fn a_write_conflicts_exactly_if_a_cursor_has_read_its_place() {
     for (reverse, level) in [
         (false, Isolation::Serializable),
         (true, Isolation::Serializable),
@@ -299,9 +299,9 @@ fn a_write_conflicts_exactly_if_it_falls_into_what_a_cursor_has_seen() {
     }
 }
 
-/// As in the story above, in its smallest form: a write skew that went through.
+/// The bug of the previous test in its smallest form: a write skew that committed.
 #[test]
-fn a_cursor_that_turns_round_has_seen_all_it_went_over() {
+fn a_cursor_that_changes_direction_has_read_all_it_passed() {
     for (written, refused) in
         [("a", true), ("b", true), ("c", true), ("f", true), ("m", true), ("p", true), ("q", false)]
     {
@@ -322,9 +322,9 @@ fn a_cursor_that_turns_round_has_seen_all_it_went_over() {
     }
 }
 
-/// A long transaction that reads the same again and again used to keep a span for each seek, for ever.
+/// A long transaction that repeats the same reads used to keep a span for each seek until its end.
 #[test]
-fn what_is_walked_again_and_again_takes_no_more_memory() {
+fn repeated_reads_take_no_additional_memory() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
@@ -351,14 +351,14 @@ fn what_is_walked_again_and_again_takes_no_more_memory() {
         assert!(most <= 2 * places + 200, "{most} spans in {places} places");
         f.put(&2u32.to_be_bytes(), b"v").unwrap();
         tx.put(f, b"k", b"v").unwrap();
-        assert!(matches!(tx.commit(), Err(Error::Conflict)), "none of them is forgotten");
+        assert!(matches!(tx.commit(), Err(Error::Conflict)), "a tracked read was lost");
         f.delete(&2u32.to_be_bytes()).unwrap();
     }
 }
 
-/// Pages of one walk, each from just after the last key of the one before, are one interval.
+/// Pages of one scan, each starting just after the last key of the previous page, become one interval.
 #[test]
-fn pages_of_a_walk_become_one_interval() {
+fn pages_of_a_scan_become_one_interval() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
@@ -385,9 +385,9 @@ fn pages_of_a_walk_become_one_interval() {
     }
 }
 
-/// Two ranges side by side, with every kind of bound: together they cover what each of them covers and no key more.
+/// Two adjacent ranges, with every kind of bound: together they cover what each of them covers and no other key.
 #[test]
-fn ranges_side_by_side_cover_no_key_between_them() {
+fn adjacent_ranges_cover_no_additional_key() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();

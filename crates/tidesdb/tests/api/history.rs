@@ -1,4 +1,4 @@
-//! Reading the past, and being told of commits.
+//! Reads of the past, and commit hooks.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,11 +6,11 @@ use tidesdb::{Committed, CommittedOp, Error, Isolation};
 
 use crate::common::{Sim, contents, keys, letters, pairs, small, value};
 
-/// A commit, and what was told of it.
+/// Sequence number of a commit, and the operations passed to the hook.
 type Told = (u64, Vec<String>);
 
 #[test]
-fn the_past_can_be_read_as_far_back_as_it_is_kept() {
+fn the_past_can_be_read_within_the_kept_history() {
     let sim = Sim::new();
     let db = sim.options().history_bytes(1 << 20).open().unwrap();
     let f = db.default_family();
@@ -26,7 +26,7 @@ fn the_past_can_be_read_as_far_back_as_it_is_kept() {
         f.compact().unwrap();
     }
     assert!(matches!(db.at(deleted + 1000), Err(Error::InvalidArgument { .. })), "not reached yet");
-    // So much more that the first commits are too old.
+    // So many commits that the first ones are too old.
     for i in 0..4000u32 {
         f.put(&i.to_be_bytes(), &[0; 400]).unwrap();
     }
@@ -53,12 +53,12 @@ fn without_history_the_past_ends_at_the_next_merge_except_for_snapshots() {
     assert_eq!(db.at(now).unwrap().get(f, b"k").unwrap().unwrap(), b"3");
     drop(db);
     let db = sim.open();
-    assert!(db.at(first).is_err(), "nobody knows what was kept before");
+    assert!(db.at(first).is_err(), "it is unknown which versions were kept before the open");
     assert!(db.at(db.snapshot().seq()).is_ok());
 }
 
 #[test]
-fn a_hook_is_told_of_what_its_family_got_once_it_is_visible() {
+fn a_hook_receives_the_operations_of_its_family_once_they_are_visible() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.create_family("f", small()).unwrap();
@@ -68,7 +68,7 @@ fn a_hook_is_told_of_what_its_family_got_once_it_is_visible() {
     f.set_commit_hook(Some(Arc::new(move |commit: &Committed<'_>| {
         let shown = |op: &CommittedOp<'_>| match op {
             CommittedOp::Put { key, value, expiry } => {
-                assert!(reader.contains(key).unwrap(), "visible before it is told");
+                assert!(reader.contains(key).unwrap(), "not visible when the hook is called");
                 format!("put {key:?} {} {expiry}", value.len())
             }
             CommittedOp::Delete { key } => format!("delete {key:?}"),
@@ -80,10 +80,10 @@ fn a_hook_is_told_of_what_its_family_got_once_it_is_visible() {
     let mut batch = db.batch();
     batch.delete_range(&f, [b'a']..[b'c']).unwrap();
     batch.put(&f, b"k", &[1; 5000]).unwrap(); // goes to the value log
-    batch.put(&other, b"not told", b"v").unwrap();
+    batch.put(&other, b"not reported", b"v").unwrap();
     batch.delete(&f, b"x").unwrap();
     let first = db.write(&mut batch).unwrap();
-    other.put(b"not told", b"v").unwrap();
+    other.put(b"not reported", b"v").unwrap();
     let mut tx = db.begin(Isolation::Serializable);
     tx.get(&f, b"k").unwrap();
     tx.put(&f, b"t", b"v").unwrap();

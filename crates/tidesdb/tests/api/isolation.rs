@@ -1,6 +1,6 @@
-//! What each level forbids and what it allows: the schedules of Hermitage and some more, each run at each level.
+//! What each level forbids and allows: the Hermitage schedules and some more, each run at each level.
 //!
-//! The table that comes out is the one of docs/transactions.md, and of nothing else.
+//! The resulting table must equal the one in docs/transactions.md.
 
 use tidesdb::{Db, Error, Family, Isolation, Transaction};
 
@@ -44,7 +44,7 @@ impl Stage {
         tx.put(self.family(), key.as_bytes(), &[value]).unwrap();
     }
 
-    /// Keys whose value is `value`, found by a walk over all.
+    /// Counts the keys whose value is `value` with a full scan.
     fn with_value(&self, tx: &Transaction, value: u8) -> usize {
         tx.iter(self.family()).unwrap().map(Result::unwrap).filter(|(_, v)| v[0] == value).count()
     }
@@ -54,7 +54,7 @@ impl Stage {
     }
 }
 
-/// Whether the commit went through.
+/// Returns whether the commit succeeded.
 fn commit(mut tx: Transaction) -> bool {
     match tx.commit() {
         Ok(_) => true,
@@ -63,7 +63,7 @@ fn commit(mut tx: Transaction) -> bool {
     }
 }
 
-/// Whether the anomaly shows.
+/// Runs a schedule and returns whether the anomaly occurred.
 type Schedule = fn(&Stage) -> bool;
 
 const SCHEDULES: [(&str, Schedule); 16] = [
@@ -110,7 +110,7 @@ const SCHEDULES: [(&str, Schedule); 16] = [
         let second = s.get(&c, "y");
         commit(b);
         let (y, x) = (s.get(&c, "y"), s.get(&c, "x"));
-        // What one call saw of the second transaction, a later one must not see of the first.
+        // If one call saw data of the second transaction, a later call must not see older data of the first.
         (first == 12 && x == 11) || (second == 18 && y == 19) || (y == 18 && x == 11)
     }),
     ("PMP predicate-many-preceders", |s| {
@@ -143,7 +143,7 @@ const SCHEDULES: [(&str, Schedule); 16] = [
         commit(b);
         x == 10 && s.get(&a, "y") == 18
     }),
-    ("G-single read skew over a walk", |s| {
+    ("G-single read skew over a scan", |s| {
         let (a, mut b) = (s.begin(), s.begin());
         let x = s.get(&a, "x");
         s.put(&mut b, "x", 12);
@@ -185,7 +185,7 @@ const SCHEDULES: [(&str, Schedule); 16] = [
     }),
     ("phantom delete", |s| {
         let (mut a, mut b) = (s.begin(), s.begin());
-        // Each keeps at least one of the two.
+        // Each transaction keeps at least one of the two.
         let _ = (s.with_value(&a, 10), s.with_value(&b, 10));
         tx_delete(s, &mut a, "x");
         tx_delete(s, &mut b, "y");
@@ -222,7 +222,7 @@ fn table() -> String {
     out
 }
 
-/// By hand, from the definitions of the levels: the columns are as in [`LEVELS`], `-` = does not happen.
+/// Derived by hand from the definitions of the levels: the columns are as in [`LEVELS`], `-` = does not occur.
 const EXPECTED: [(&str, &str); 16] = [
     ("G0 dirty write", "-----"),
     ("G1a aborted read", "-----"),
@@ -233,7 +233,7 @@ const EXPECTED: [(&str, &str); 16] = [
     ("P4 lost update", "yy---"),
     ("P4 lost update through a cursor", "yy---"),
     ("G-single read skew", "yy---"),
-    ("G-single read skew over a walk", "yy---"),
+    ("G-single read skew over a scan", "yy---"),
     ("G-single write skew on one read", "yy---"),
     ("G2-item write skew", "yy-y-"),
     ("G2 predicate write skew", "yyyy-"),
@@ -243,7 +243,7 @@ const EXPECTED: [(&str, &str); 16] = [
 ];
 
 #[test]
-fn each_level_keeps_what_it_promises_and_no_more() {
+fn each_level_allows_exactly_the_documented_anomalies() {
     for ((name, schedule), (same, expected)) in SCHEDULES.iter().zip(EXPECTED) {
         assert_eq!(*name, same);
         let seen: String =
@@ -253,16 +253,16 @@ fn each_level_keeps_what_it_promises_and_no_more() {
 }
 
 #[test]
-fn the_table_of_the_documentation_is_this_one() {
+fn the_table_in_the_documentation_is_current() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/transactions.md");
     let text = std::fs::read_to_string(path).unwrap();
     assert!(text.contains(&table()), "docs/transactions.md needs this table:\n{}", table());
 }
 
-/// A transaction wrote and deleted a key. A flush or a merge at the bottom drops both versions, and the conflict with a
-/// transaction that began before was missed.
+/// A transaction wrote and deleted a key. A flush or a merge at the bottom drops both versions, and the conflict with an
+/// older transaction was missed.
 #[test]
-fn what_was_flushed_or_merged_is_still_a_conflict() {
+fn dropped_versions_still_cause_a_conflict() {
     type Write = fn(&Stage, &Sim);
     let writes: [(&str, Write); 6] = [
         ("put and delete", |s, _| {
@@ -313,7 +313,7 @@ fn what_was_flushed_or_merged_is_still_a_conflict() {
                 write(&stage, &sim);
                 maintain(&stage.db);
                 outcomes.push((how, commit(tx)));
-                // Nothing is kept for a transaction that has ended.
+                // No version is kept for a transaction that has ended.
                 stage.db.compact().unwrap();
                 assert!(stage.db.verify().unwrap().is_ok());
             }
@@ -323,10 +323,10 @@ fn what_was_flushed_or_merged_is_still_a_conflict() {
     }
 }
 
-/// A transaction walked a row, which expired and was dropped by a merge, and then somebody put its key again. Without the merge
+/// A transaction scanned a row that expired and was dropped by a merge. Then another thread put its key again. Without the merge
 /// that is a conflict.
 #[test]
-fn a_row_that_was_walked_and_has_expired_counts_after_a_merge() {
+fn a_scanned_row_that_expired_still_conflicts_after_a_merge() {
     for level in [Isolation::RepeatableRead, Isolation::Serializable] {
         for merge in [false, true] {
             let sim = Sim::new();

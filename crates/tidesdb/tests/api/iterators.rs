@@ -6,7 +6,7 @@ use tidesdb::{Db, Iter, Result};
 
 use crate::common::{Sim, fill, keys, keys_back, letters, pairs, small};
 
-/// The letters a to h, spread over two levels, an older version of each, and a memtable.
+/// Creates a database with the letters a to h, spread over two levels and a memtable, with an older version of each.
 fn spread(sim: &Sim) -> Db {
     let db = sim.open();
     let f = db.default_family();
@@ -57,7 +57,7 @@ fn every_kind_of_bound() {
 }
 
 #[test]
-fn bounds_that_are_no_keys() {
+fn bounds_that_are_not_existing_keys() {
     let sim = Sim::new();
     let db = spread(&sim);
     assert_eq!(keys(db.range("bb".."ee")), abc("cde"));
@@ -116,7 +116,7 @@ fn one_key_from_either_end_is_yielded_once() {
 }
 
 #[test]
-fn an_iterator_that_ended_stays_ended() {
+fn an_exhausted_iterator_stays_exhausted() {
     let sim = Sim::new();
     let db = spread(&sim);
     let mut iter = db.range("b".."c").unwrap();
@@ -174,7 +174,7 @@ fn keys_only_reads_no_value() {
 }
 
 #[test]
-fn one_moment_whatever_happens() {
+fn an_iterator_keeps_its_read_timestamp() {
     let sim = Sim::new();
     let db = sim.open();
     let a = db.create_family("a", small()).unwrap();
@@ -209,7 +209,7 @@ fn an_iterator_moves_to_another_thread() {
 }
 
 #[test]
-fn long_runs_of_tombstones_and_old_versions() {
+fn long_tombstone_runs_and_old_versions() {
     let sim = Sim::new();
     let db = sim.options().default_family(small().write_buffer(128 << 10)).open().unwrap();
     let f = db.default_family();

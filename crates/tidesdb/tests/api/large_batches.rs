@@ -1,4 +1,4 @@
-//! Batches that are sorted into memtables of their own: they lie between the commits before and after them, and no other
+//! Batches that are sorted into their own memtables: these are ordered between the earlier and the later commits, and no other
 //! thread waits while they are sorted.
 
 use std::cell::Cell;
@@ -10,7 +10,7 @@ use tidesdb::{Comparator, Db, Family, FamilyOptions, Isolation, MemtableKind, Sy
 
 use crate::common::{Pair, Sim, contents, small, value};
 
-/// Operations of 100 bytes and more: above 1 MiB together, from where a batch gets memtables of its own.
+/// Operations of at least 100 bytes: together more than 1 MiB, the limit from which a batch gets its own memtables.
 const OPS: u32 = 12_000;
 
 fn key(n: u32) -> Vec<u8> {
@@ -29,11 +29,11 @@ fn all(mark: u8) -> Vec<Pair> {
 }
 
 thread_local! {
-    /// Whether comparisons of this thread stop at the gate.
+    /// True if comparisons of this thread stop at the gate.
     static STOPS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Where a thread stops in the middle of a sort, once.
+/// Stops a thread once in the middle of a sort.
 #[derive(Default)]
 struct Gate {
     passed: AtomicBool,
@@ -45,7 +45,7 @@ impl Gate {
         Arc::new(Self { sides: Some((Barrier::new(2), Barrier::new(2))), ..Self::default() })
     }
 
-    /// For the thread that sorts.
+    /// Called by the sorting thread.
     fn stop(&self) {
         if STOPS.get() && !self.passed.swap(true, SeqCst) {
             self.wait_for_stop();
@@ -62,7 +62,7 @@ impl Gate {
     }
 }
 
-/// Everything that must not wait while a large batch for `family` is sorted.
+/// Runs every operation that must not wait while a large batch for `family` is sorted.
 fn use_all(db: &Db, family: &Family, side: &Family) {
     let snapshot = db.snapshot();
     for f in [family, side] {
@@ -108,7 +108,7 @@ fn no_thread_waits_while_a_large_batch_is_sorted() {
     }
 }
 
-/// One history of small and large commits; what is seen after each step, at its snapshot, after flushes and after a kill.
+/// Runs a history of small and large commits; checks the contents after each step, at its snapshot, after flushes and after a kill.
 fn history(options: &FamilyOptions, segment_bytes: u64) {
     let sim = Sim::new();
     let open = |sim: &Sim| {
@@ -152,7 +152,7 @@ fn history(options: &FamilyOptions, segment_bytes: u64) {
 }
 
 #[test]
-fn a_large_batch_lies_between_the_commits_before_and_after_it() {
+fn a_large_batch_is_ordered_between_earlier_and_later_commits() {
     let custom = Comparator::custom("bytes", |a: &[u8], b: &[u8]| a.cmp(b));
     for segment_bytes in [64 << 10, 4 << 20] {
         history(&small(), segment_bytes);
@@ -169,7 +169,7 @@ fn a_large_batch_lies_between_the_commits_before_and_after_it() {
 }
 
 #[test]
-fn readers_see_large_batches_whole_and_in_order() {
+fn readers_see_large_batches_completely_and_in_order() {
     let sim = Sim::new();
     let db = sim.options().sync(SyncMode::None).background_threads(2).open().unwrap();
     let side = db.create_family("side", small()).unwrap();

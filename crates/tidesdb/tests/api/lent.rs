@@ -1,4 +1,4 @@
-//! Values handed out where they lie, and transactions used again.
+//! Values borrowed in place, and reused transactions.
 
 use std::ops::Deref;
 
@@ -6,7 +6,7 @@ use tidesdb::{Compression, Db, Error, Isolation, SyncMode, Transaction, WriteOpt
 
 use crate::common::{Sim, fill, noise, small, value};
 
-/// Whether two reads at the same time see the same bytes at the same place.
+/// Returns whether two nested reads see the same bytes at the same address.
 fn in_place(tx: &Transaction, db: &Db, key: &[u8]) -> bool {
     let f = db.default_family();
     let read = || {
@@ -14,12 +14,12 @@ fn in_place(tx: &Transaction, db: &Db, key: &[u8]) -> bool {
             tx.get_untracked_with(f, key, |inner| outer == inner && outer.as_ptr() == inner.as_ptr())
         })
     };
-    read().unwrap(); // the first may have to load it
+    read().unwrap(); // the first call may have to load it
     read().unwrap().unwrap().unwrap().unwrap()
 }
 
 #[test]
-fn bytes_are_lent_from_memtable_block_and_own_writes() {
+fn values_are_borrowed_from_memtable_block_and_own_writes() {
     for compression in [Compression::None, Compression::Lz4] {
         let sim = Sim::new();
         let db = sim.options().default_family(small().compression(compression)).open().unwrap();
@@ -40,7 +40,7 @@ fn bytes_are_lent_from_memtable_block_and_own_writes() {
 }
 
 #[test]
-fn the_reader_may_use_the_transaction() {
+fn a_get_with_callback_may_use_the_transaction() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
@@ -88,7 +88,7 @@ fn all_ways_to_read_agree() {
         agree(&tx, b"l", None);
         agree(&tx, b"y", None);
         agree(&tx, b"absent", None);
-        (0..more * 20 + 20).for_each(|i: u8| tx.put(f, &[i], b"").unwrap()); // then they are sorted
+        (0..more * 20 + 20).for_each(|i: u8| tx.put(f, &[i], b"").unwrap()); // then the batch is sorted
     }
     tx.rollback();
     assert!(matches!(tx.get_with(f, b"a", <[u8]>::len), Err(Error::InvalidArgument { .. })));
@@ -96,10 +96,10 @@ fn all_ways_to_read_agree() {
     agree(&tx, b"l", Some(&large));
 }
 
-/// A row is the same as key and value asked for one by one: where it is its own write, in memory, in a table or in a value log, on the
-/// way forwards and backwards.
+/// A row equals key and value read one by one, whether it is an own write, in memory, in a table or in a value log, and in both
+/// directions.
 #[test]
-fn a_row_is_its_key_and_its_value() {
+fn an_entry_equals_its_key_and_its_value() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
@@ -114,7 +114,7 @@ fn a_row_is_its_key_and_its_value() {
     let rows: [(&[u8], &[u8]); 5] =
         [(b"a", &large), (b"b", b"table"), (b"c", b"memory"), (b"d", &large), (b"e", b"")];
     let mut cursor = tx.cursor(f).unwrap();
-    assert!(matches!(cursor.entry(), Err(Error::InvalidArgument { .. })), "it stands on none");
+    assert!(matches!(cursor.entry(), Err(Error::InvalidArgument { .. })), "the cursor is not on an entry");
     cursor.seek_to_first().unwrap();
     for row in rows {
         assert_eq!(cursor.entry().unwrap(), row);
@@ -131,7 +131,7 @@ fn a_row_is_its_key_and_its_value() {
 }
 
 #[test]
-fn only_what_is_tracked_counts() {
+fn only_tracked_reads_cause_conflicts() {
     type Read = fn(&Transaction, &tidesdb::Family) -> bool;
     let reads: [(bool, Read); 5] = [
         (true, |tx, f| tx.get_with(f, b"k", <[u8]>::len).unwrap().is_some()),
@@ -146,14 +146,14 @@ fn only_what_is_tracked_counts() {
         let mut tx = db.begin(Isolation::Serializable);
         assert!(!read(&tx, db.default_family()));
         assert_eq!(tx.reads_tracked() > 0, tracked, "{i}");
-        db.put(b"k", b"somebody else's").unwrap();
+        db.put(b"k", b"another commit").unwrap();
         tx.put(db.default_family(), b"mine", b"v").unwrap();
         assert_eq!(matches!(tx.commit(), Err(Error::Conflict)), tracked, "{i}");
     }
 }
 
 #[test]
-fn a_transaction_begins_anew_at_another_level() {
+fn reset_at_restarts_a_transaction_at_another_level() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
@@ -166,7 +166,7 @@ fn a_transaction_begins_anew_at_another_level() {
     assert!(tx.snapshot_seq().is_some());
     assert_eq!(tx.get(f, b"k").unwrap(), None);
     db.put(b"k", b"1").unwrap();
-    assert_eq!(tx.get(f, b"k").unwrap(), None, "it reads the past");
+    assert_eq!(tx.get(f, b"k").unwrap(), None, "it reads at its snapshot");
     tx.put(f, b"x", b"1").unwrap();
     assert!(matches!(tx.commit(), Err(Error::Conflict)));
     tx.reset_at(Isolation::ReadCommitted);

@@ -1,4 +1,4 @@
-//! What the engine does, seen through its public face only: one file for each subject, each test short.
+//! Tests of the engine through its public API only: one file per subject, each test short.
 #![expect(clippy::big_endian_bytes, reason = "numbers as keys, in their order")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

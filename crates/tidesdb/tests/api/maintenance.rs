@@ -1,4 +1,4 @@
-//! Flush and compact: any time, any number of times, without a change of content.
+//! Flush and compact: at any time, any number of times, without a change of the contents.
 
 use tidesdb::{Compression, FamilyOptions};
 use tidesdb_io::sim::{Fault, OpKind, OpSet, errno};
@@ -6,7 +6,7 @@ use tidesdb_io::sim::{Fault, OpKind, OpSet, errno};
 use crate::common::{DB, Sim, contents, fill, noise, small};
 
 #[test]
-fn nothing_to_do_is_fine() {
+fn flush_and_compact_of_an_empty_database_succeed() {
     let sim = Sim::new();
     let db = sim.open();
     for _ in 0..3 {
@@ -18,7 +18,7 @@ fn nothing_to_do_is_fine() {
 }
 
 #[test]
-fn twice_is_as_good_as_once() {
+fn repeated_flush_and_compact_change_nothing() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
@@ -108,7 +108,7 @@ fn memtables_are_flushed_when_full_and_merged_when_many() {
 }
 
 #[test]
-fn a_full_disk_stops_the_flush_and_nothing_else() {
+fn a_full_disk_fails_only_the_flush() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
@@ -126,15 +126,17 @@ fn a_full_disk_stops_the_flush_and_nothing_else() {
 }
 
 #[test]
-fn the_floor_of_free_space_is_kept() {
+fn the_minimum_of_free_disk_space_is_respected() {
     let sim = Sim::new();
     let db = sim.options().with(|o| o.disk_free_min = 10 << 20).open().unwrap();
     let f = db.default_family();
     fill(f, 10, b"v");
     sim.disk.limit_space(Some(5 << 20));
-    // What is in memory is flushed, and what is deleted is deleted. Nothing is stored beyond the log that is there.
+    // Memtables are flushed and deletes succeed. No data is stored beyond the allocated log.
     db.flush().unwrap();
-    let e = (0..1000u32).find_map(|i| db.put(&i.to_be_bytes(), &[7; 400]).err()).expect("the log has an end");
+    let e = (0..1000u32)
+        .find_map(|i| db.put(&i.to_be_bytes(), &[7; 400]).err())
+        .expect("the log accepted every put");
     assert!(matches!(e, tidesdb::Error::NoSpace { .. }) && e.is_retryable(), "{e}");
     let e = db.compact().unwrap_err();
     assert!(matches!(e, tidesdb::Error::NoSpace { .. }), "{e}");
@@ -172,7 +174,7 @@ fn a_flush_on_a_full_disk_uses_the_reserve() {
         sim.disk.inject(Fault::errno(errno::ENOSPC).on(kind).path_ends(".klog"));
         db.flush().unwrap();
         assert!(!reserve());
-        db.put(b"k", b"v").unwrap(); // the disk has room for the reserve again
+        db.put(b"k", b"v").unwrap(); // the disk now has room for the reserve
         assert!(reserve());
         assert!(db.verify().unwrap().is_ok());
     }
@@ -194,7 +196,7 @@ fn overwritten_values_free_their_file_at_the_next_open() {
 }
 
 #[test]
-fn files_go_when_their_last_reader_leaves() {
+fn files_are_removed_after_their_last_reader() {
     let sim = Sim::new();
     let db = sim.options().background_threads(1).open().unwrap();
     let tables = || sim.disk.file_names(DB).unwrap().iter().filter(|n| n.ends_with(".klog")).count();
@@ -203,12 +205,12 @@ fn files_go_when_their_last_reader_leaves() {
     let reader = db.iter().unwrap();
     fill(db.default_family(), 100, b"w");
     db.compact().unwrap();
-    assert_eq!(tables(), 2, "the reader needs one that no version has");
+    assert_eq!(tables(), 2, "the reader uses one that is in no version");
     drop(reader);
     let gone = (0..6000).any(|_| {
         sim.clock.advance(std::time::Duration::from_millis(100));
         std::thread::sleep(std::time::Duration::from_millis(5));
         tables() == 1
     });
-    assert!(gone, "nobody removes what the reader left");
+    assert!(gone, "the file was not removed after the reader ended");
 }

@@ -1,4 +1,4 @@
-//! Merges asked for: of a range only, and stopped.
+//! Requested merges: of a range, and cancelled.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -12,7 +12,7 @@ use crate::common::{Sim, contents, fill, keys, noise, pairs, small};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Never merged unless asked for; tables of a few blocks.
+/// Settings without automatic merges, and with tables of a few blocks.
 fn quiet() -> FamilyOptions {
     FamilyOptions { l1_tables_trigger: 1000, table_bytes: 16 << 10, ..small() }
 }
@@ -45,7 +45,7 @@ fn only_the_range_is_rewritten() {
     f.compact_range("key001000".."key001100").unwrap();
     let kept = |names: &[String]| before.iter().filter(|name| names.contains(name)).count();
     assert!(kept(&tables(&sim)) + 4 >= before.len());
-    // A reader in another thread may keep a file a little longer.
+    // A reader in another thread may keep a file alive briefly.
     let gone = (0..1000).any(|_| {
         thread::sleep(Duration::from_millis(5));
         f.compact_range("a".."b").unwrap();
@@ -59,7 +59,7 @@ fn only_the_range_is_rewritten() {
 }
 
 #[test]
-fn what_does_not_meet_the_range_stays() {
+fn tables_outside_the_range_stay() {
     let sim = Sim::new();
     let db = sim.options().default_family(quiet()).open().unwrap();
     let f = db.default_family();
@@ -86,9 +86,9 @@ fn what_does_not_meet_the_range_stays() {
     assert!(db.verify().unwrap().is_ok());
 }
 
-/// A newer table over the range pulls the older ones below it along.
+/// A newer table over the range includes the older overlapping tables below it.
 #[test]
-fn newest_first_stays_right() {
+fn the_order_of_level_1_stays_correct() {
     let sim = Sim::new();
     let db = sim.options().default_family(quiet()).open().unwrap();
     let f = db.default_family();
@@ -98,7 +98,7 @@ fn newest_first_stays_right() {
         }
         f.flush().unwrap();
     }
-    // The newest overlaps both others; the range meets the oldest and the newest.
+    // The newest table overlaps both others; the range intersects the oldest and the newest.
     f.compact_range("c".."d").unwrap();
     let expected = [("a", "oldest"), ("c", "newer"), ("m", "newer"), ("z", "older")];
     let expected = expected.map(|(k, v)| (k.as_bytes().to_vec(), v.as_bytes().to_vec()));
@@ -166,7 +166,7 @@ fn three_rounds(f: &Family) {
 }
 
 #[test]
-fn a_merge_that_runs_is_stopped_and_leaves_all_as_it_was() {
+fn a_cancelled_merge_changes_nothing() {
     let sim = Sim::new();
     let options = FamilyOptions { write_buffer_bytes: 64 << 20, ..quiet() };
     let db = sim.options().default_family(options).open().unwrap();
@@ -184,19 +184,19 @@ fn a_merge_that_runs_is_stopped_and_leaves_all_as_it_was() {
             matches!(merge.join().unwrap(), Err(Error::Busy { .. }))
         })
     });
-    assert!(stopped, "every merge was faster");
+    assert!(stopped, "no merge was cancelled in time");
     if f.stats().level_tables == levels {
-        assert_eq!(tables(&sim), files, "what was begun is gone");
+        assert_eq!(tables(&sim), files, "the unfinished output was not removed");
     }
     assert!(db.verify().unwrap().is_ok());
     db.put(b"the database", b"is well").unwrap();
     f.compact().unwrap();
-    assert_eq!(f.stats().level_tables[0], 0, "a merge that is asked for still runs");
+    assert_eq!(f.stats().level_tables[0], 0, "a requested merge still runs");
     assert_eq!(contents(f).len(), 20_001);
 }
 
 #[test]
-fn none_begins_by_itself_until_the_next_open() {
+fn after_a_cancel_no_merge_starts_automatically_until_the_next_open() {
     let sim = Sim::new();
     let open = || {
         let options = sim.options().sync(SyncMode::None).background_threads(2);
@@ -205,7 +205,7 @@ fn none_begins_by_itself_until_the_next_open() {
     let level1 = |db: &Db| db.default_family().stats().level_tables[0];
     let db = open();
     db.cancel_compactions().unwrap();
-    // Far beyond where writers stop.
+    // Far more than the number at which writers stop.
     for i in 0..60u8 {
         db.put(&[i], b"v").unwrap();
         db.flush().unwrap();
@@ -235,12 +235,12 @@ fn none_begins_by_itself_until_the_next_open() {
         }
         thread::sleep(Duration::from_millis(5));
     }
-    panic!("merges do not begin again");
+    panic!("no merge started after the open");
 }
 
-/// A merge opened each of its inputs a second time: index and filter were read again, into memory that no figure counted.
+/// A merge opened each of its inputs a second time: index and filter were read again, into memory that no statistics counted.
 #[test]
-fn a_merge_opens_no_table_that_is_open() {
+fn a_merge_does_not_reopen_open_tables() {
     let sim = Sim::new();
     let db = sim.options().default_family(quiet()).open().unwrap();
     let f = db.default_family();

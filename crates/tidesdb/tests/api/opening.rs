@@ -6,7 +6,7 @@ use tidesdb_io::sim::OpSet;
 use crate::common::{Sim, contents, noise, small, value};
 
 #[test]
-fn a_new_database_is_made_and_found_again_on_a_real_disk() {
+fn a_database_is_created_and_reopened_on_a_real_disk() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("deep/er/db");
     let db = Db::open(&path).unwrap();
@@ -18,7 +18,7 @@ fn a_new_database_is_made_and_found_again_on_a_real_disk() {
 }
 
 #[test]
-fn a_missing_database_is_not_made_against_the_will() {
+fn a_missing_database_is_created_only_if_allowed() {
     let sim = Sim::new();
     for options in [sim.options().create_if_missing(false), sim.options().read_only(true)] {
         assert!(matches!(options.open(), Err(Error::NotFound { .. })));
@@ -27,7 +27,7 @@ fn a_missing_database_is_not_made_against_the_will() {
 }
 
 #[test]
-fn an_empty_directory_is_no_database() {
+fn an_empty_directory_is_not_a_database() {
     let sim = Sim::new();
     sim.env.disk.open_dir("/db".as_ref(), true).unwrap();
     assert!(matches!(sim.options().create_if_missing(false).open(), Err(Error::NotFound { .. })));
@@ -35,7 +35,7 @@ fn an_empty_directory_is_no_database() {
 }
 
 #[test]
-fn the_second_open_is_refused_and_harms_nothing() {
+fn a_second_open_fails_and_changes_nothing() {
     let sim = Sim::new();
     let db = sim.open();
     db.put(b"k", b"v").unwrap();
@@ -57,11 +57,11 @@ fn clones_keep_the_database_open_and_the_last_closes_it() {
     clone.put(b"k", b"v").unwrap();
     assert!(matches!(sim.options().open(), Err(Error::Locked { .. })));
     drop(clone);
-    assert!(sim.open().recovery_report().clean, "dropped in order");
+    assert!(sim.open().recovery_report().clean, "closed by the last drop");
 }
 
 #[test]
-fn families_outlive_the_handle_of_the_database_only_to_say_closed() {
+fn families_of_a_dropped_database_fail_with_closed() {
     let sim = Sim::new();
     let db = sim.open();
     let family = db.default_family().clone();
@@ -104,7 +104,7 @@ fn a_reader_sees_the_log_and_changes_nothing() {
 }
 
 #[test]
-fn a_reader_refuses_every_change() {
+fn a_read_only_database_rejects_every_change() {
     let sim = Sim::new();
     sim.open().put(b"k", b"v").unwrap();
     let db = sim.options().read_only(true).open().unwrap();
@@ -128,7 +128,7 @@ fn a_reader_refuses_every_change() {
 }
 
 #[test]
-fn bad_lengths_of_segments_are_refused_before_anything_is_made() {
+fn bad_segment_lengths_are_rejected_before_anything_is_created() {
     for bytes in [0, 4096, (16 << 10) + 1, (1 << 30) + 4096] {
         let sim = Sim::new();
         let opened = sim.options().with(|o| o.wal_segment_bytes = bytes).open();
@@ -155,7 +155,7 @@ fn the_length_of_segments_is_fixed_at_creation() {
 }
 
 #[test]
-fn settings_of_the_default_family_are_kept() {
+fn settings_of_the_default_family_are_stored() {
     let sim = Sim::new();
     drop(sim.options().default_family(small().value_threshold(77)).open().unwrap());
     let db = sim.options().default_family(small().value_threshold(99)).open().unwrap();
@@ -203,7 +203,7 @@ fn another_family_can_be_the_default_one() {
         assert_eq!(value(&db.family("default").unwrap(), b"k").unwrap(), b"of default");
     }
     let db = open().open().unwrap();
-    // The name is not what protects it.
+    // The protection does not depend on the name.
     db.rename_family("default", "other").unwrap();
     db.create_family("default", small()).unwrap();
     db.drop_family("default").unwrap();
@@ -211,12 +211,15 @@ fn another_family_can_be_the_default_one() {
     assert_eq!(db.families(), ["main"]);
     db.close().unwrap();
     let e = sim.options().read_only(true).open().unwrap_err();
-    assert!(matches!(e, Error::ReadOnly), "{e}: no default family, and none can be made");
+    assert!(
+        matches!(e, Error::ReadOnly),
+        "{e}: there is no default family, and a read-only open cannot create one"
+    );
     assert_eq!(sim.open().families(), ["default", "main"]);
 }
 
-/// Recovery looked at its memtables every 64 commits, however large: a log of a few large commits was replayed into memory as a
-/// whole.
+/// Recovery checked its memtables every 64 commits, whatever their size: a log of a few large commits was replayed into memory
+/// completely.
 #[test]
 fn the_replay_of_large_commits_needs_no_more_memory_than_a_memtable() {
     let sim = Sim::new();
@@ -230,7 +233,7 @@ fn the_replay_of_large_commits_needs_no_more_memory_than_a_memtable() {
     };
     let db = options(&sim).open().unwrap();
     let big = db.default_family().options().write_buffer(1 << 30);
-    db.default_family().change_options(big, false).unwrap(); // until the kill, nothing is flushed
+    db.default_family().change_options(big, false).unwrap(); // nothing is flushed before the kill
     for i in 0..40u8 {
         db.put(&[i], &noise(i.into(), 500 << 10)).unwrap();
     }

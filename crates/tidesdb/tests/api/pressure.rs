@@ -1,4 +1,4 @@
-//! A writer faster than the disk: memory stays bounded, writers wait, nobody waits for ever.
+//! A writer faster than the disk: memory stays bounded, writers wait, and no writer waits forever.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const BUFFER: usize = 512 << 10;
 
 fn limited(sim: &Sim) -> tidesdb::Db {
     let options = sim.options().background_threads(1).sync(SyncMode::None);
-    // Merges are never due: only memtables hold writers up.
+    // Merges are never due: only memtables delay writers.
     let family =
         FamilyOptions { l1_tables_trigger: 1000, ..small().write_buffer(BUFFER).value_threshold(1 << 20) };
     let options = options.default_family(family);
@@ -29,7 +29,7 @@ fn limited(sim: &Sim) -> tidesdb::Db {
 fn memtables_stay_under_their_limit_on_a_slow_disk() {
     let sim = Sim::new();
     let db = limited(&sim);
-    // Each sync of a table takes a while, so flushing lags far behind.
+    // Each sync of a table takes a while, so flushes fall far behind.
     sim.disk.observe(OpKind::SyncData, |op, _| {
         if op.path.ends_with(".klog") {
             std::thread::sleep(Duration::from_millis(15));
@@ -42,23 +42,23 @@ fn memtables_stay_under_their_limit_on_a_slow_disk() {
             highest = highest.max(db.default_family().stats().memtable_bytes);
         }
     }
-    // What waits is limited; the active one, and one that fills while the limit is met, come on top.
+    // Immutable memtables are limited; the active one, and one that fills when the limit is reached, are added to that.
     assert!(highest <= LIMIT + 3 * BUFFER as u64, "{highest} bytes of memtables");
     let stats = db.stats();
-    assert!(stats.stall_time() > Duration::ZERO || stats.stalls() > 0, "nobody ever waited: {stats}");
+    assert!(stats.stall_time() > Duration::ZERO || stats.stalls() > 0, "no writer waited: {stats}");
     let (memtables, tables) = (stats.stalled_by_memtables, stats.stalled_by_tables);
     assert!(memtables.slowed + memtables.stopped > 0 && tables.time == Duration::ZERO, "{stats}");
     assert_eq!(db.iter().unwrap().keys_only().count(), 30_000);
 }
 
 #[test]
-fn a_writer_that_no_flush_will_help_gets_busy_and_nothing_is_done() {
+fn a_write_without_flush_progress_fails_with_busy_and_has_no_effect() {
     let sim = Sim::new();
     let db = limited(&sim);
     sim.disk.inject(Fault::errno(errno::ENOSPC).on(OpKind::Create).path_ends(".klog").forever());
     let ticking = std::sync::atomic::AtomicBool::new(true);
     let (written, e) = std::thread::scope(|s| {
-        // Time flies: patience is measured on the clock of the environment.
+        // Advances the clock: the timeout is measured on the clock of the environment.
         s.spawn(|| {
             while ticking.load(std::sync::atomic::Ordering::SeqCst) {
                 sim.clock.advance(Duration::from_millis(500));
@@ -71,7 +71,7 @@ fn a_writer_that_no_flush_will_help_gets_busy_and_nothing_is_done() {
                 Ok(_) => written += 1,
                 Err(e) => break e,
             }
-            assert!(written < 2000, "memory without bounds");
+            assert!(written < 2000, "memory is not bounded");
         };
         ticking.store(false, std::sync::atomic::Ordering::SeqCst);
         (written, e)
@@ -84,7 +84,7 @@ fn a_writer_that_no_flush_will_help_gets_busy_and_nothing_is_done() {
 }
 
 #[test]
-fn readers_are_never_held_up_by_waiting_writers() {
+fn waiting_writers_do_not_block_readers() {
     let sim = Sim::new();
     let db = limited(&sim);
     db.put(b"k", b"v").unwrap();
@@ -92,7 +92,7 @@ fn readers_are_never_held_up_by_waiting_writers() {
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|s| {
         s.spawn(|| {
-            // Fills up to the limit, then waits there.
+            // Fills up to the limit and waits there.
             for i in 0..400u32 {
                 if db.put(&i.to_be_bytes(), &[1; 20_000]).is_err() {
                     break;
@@ -111,11 +111,11 @@ fn readers_are_never_held_up_by_waiting_writers() {
         sim.disk.clear_faults();
         sim.clock.advance(Duration::from_secs(6)); // the retry is due
     });
-    assert_eq!(contents(db.default_family()).len(), 401, "the writer went on");
+    assert_eq!(contents(db.default_family()).len(), 401, "the writer continued");
 }
 
 #[test]
-fn a_full_disk_refuses_writes_and_takes_them_again_when_there_is_room() {
+fn a_full_disk_rejects_writes_until_there_is_space() {
     for sync in [SyncMode::None, SyncMode::Full] {
         let sim = Sim::new();
         let db = sim.options().sync(sync).open().unwrap();
@@ -126,7 +126,7 @@ fn a_full_disk_refuses_writes_and_takes_them_again_when_there_is_room() {
                 Ok(_) => written += 1,
                 Err(e) => break e,
             }
-            assert!(written < 1000, "a full disk takes everything");
+            assert!(written < 1000, "a full disk accepted every write");
         };
         assert!(matches!(e, Error::NoSpace { .. }) && e.is_retryable(), "{e}");
         let mut large = db.batch();
@@ -142,7 +142,7 @@ fn a_full_disk_refuses_writes_and_takes_them_again_when_there_is_room() {
 }
 
 #[test]
-fn a_late_compaction_is_no_reason_to_stop_before_it_is_due() {
+fn writers_do_not_stop_before_a_compaction_is_due() {
     let sim = Sim::new();
     let db = sim.options().background_threads(1).open().unwrap();
     let f = db.create_family("late", FamilyOptions { l1_tables_trigger: 40, ..small() }).unwrap();
@@ -155,9 +155,9 @@ fn a_late_compaction_is_no_reason_to_stop_before_it_is_due() {
     assert_eq!(db.stats().stalls(), 0);
 }
 
-/// Options that say "all of it": sums of bytes overflowed, and the limit was none.
+/// Settings that mean "everything": sums of bytes overflowed, and the limit had no effect.
 #[test]
-fn huge_limits_of_disk_space_refuse_commits_and_nothing_else() {
+fn huge_limits_of_disk_space_reject_only_commits() {
     type Change = fn(&mut tidesdb::DbOptions);
     let changes: [Change; 3] = [
         |o| o.disk_free_min = u64::MAX,
@@ -184,9 +184,9 @@ fn huge_limits_of_disk_space_refuse_commits_and_nothing_else() {
     }
 }
 
-/// Each refused commit asks for a flush. Among deletes, which a full disk takes, that must not make a memtable of each of them.
+/// Each rejected commit requests a flush. Between deletes, which a full disk accepts, that must not create a memtable for each delete.
 #[test]
-fn refused_commits_do_not_pile_up_memtables() {
+fn rejected_commits_do_not_accumulate_memtables() {
     let sim = Sim::new();
     let db = sim.open();
     db.put(b"a", b"v").unwrap();
@@ -197,12 +197,12 @@ fn refused_commits_do_not_pile_up_memtables() {
         assert!(matches!(db.put(b"large", &[1; 2_000_000]), Err(Error::NoSpace { .. })));
     }
     let waiting = db.default_family().stats().immutables;
-    assert!(waiting < 10, "{waiting} memtables wait");
+    assert!(waiting < 10, "{waiting} immutable memtables");
 }
 
-/// Without threads, whoever commits does the work that waits; so does who commits a transaction.
+/// Without threads, the committing thread runs the queued jobs, also when it commits a transaction.
 #[test]
-fn transactions_do_the_work_that_waits_if_there_are_no_threads() {
+fn without_threads_the_commit_of_a_transaction_runs_queued_jobs() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();

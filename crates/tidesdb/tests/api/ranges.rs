@@ -1,4 +1,4 @@
-//! Range deletes against a model, on every path: reads, walks, snapshots, batches, transactions, flush, merge, crash.
+//! Range deletes compared with a model, on every path: reads, scans, snapshots, batches, transactions, flush, merge, crash.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -10,7 +10,7 @@ use crate::common::{Pair, Sim, contents, fill, keys, letters, noise, pairs, smal
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 type Range = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// Chance, the same for the same seed.
+/// Random numbers with a seed.
 struct Dice(std::vec::IntoIter<u8>, u64);
 
 impl Dice {
@@ -60,7 +60,7 @@ fn from_of(low: &Bound<Vec<u8>>) -> Option<Vec<u8>> {
     }
 }
 
-/// `range` is about the order of the family: backwards, its ends trade places in the model.
+/// `range` is in the order of the family: for a reverse order its ends are swapped in the model.
 fn delete_from(model: &mut Model, (low, high): &Range, reverse: bool) {
     let (low, high) = if reverse { (high, low) } else { (low, high) };
     let inside = |key: &Vec<u8>| {
@@ -97,7 +97,7 @@ fn check(family: &Family, model: &Model, reverse: bool, snapshot: Option<&Snapsh
     }
 }
 
-/// The same operations in a batch and in a transaction, one of which is committed.
+/// Puts the same operations into a batch and into a transaction, and commits one of them.
 fn commit(
     db: &Db,
     family: &Family,
@@ -131,7 +131,7 @@ fn commit(
         let own = tx.get(family, &probe).unwrap().map(tidesdb::Slice::into_vec);
         assert_eq!(own, model.get(&probe).cloned(), "{what}: own writes first");
     }
-    assert_eq!(pairs(tx.iter(family).unwrap()), in_order(model, reverse), "{what}: own walk");
+    assert_eq!(pairs(tx.iter(family).unwrap()), in_order(model, reverse), "{what}: own scan");
     if transact {
         tx.commit().unwrap();
     } else {
@@ -195,8 +195,8 @@ fn one_history(seed: u64, order: Comparator, threads: usize) {
     snapshots.clear();
     family.compact().unwrap();
     check(&family, &model, reverse, None, "compacted");
-    assert_eq!(family.stats().range_tombstones, 0, "nothing is left to hide");
-    assert_eq!(family.stats().table_entries, model.len() as u64, "and nothing hidden");
+    assert_eq!(family.stats().range_tombstones, 0, "range tombstones are left");
+    assert_eq!(family.stats().table_entries, model.len() as u64, "deleted entries are left");
     db.verify().unwrap();
 }
 
@@ -208,14 +208,14 @@ fn histories_agree_with_a_model() {
 }
 
 #[test]
-fn histories_in_an_order_of_ones_own_agree_with_a_model() {
+fn histories_with_a_user_comparator_agree_with_a_model() {
     for seed in 20..26 {
         one_history(seed, Comparator::reverse_bytewise(), if seed % 2 == 0 { 0 } else { 2 });
     }
 }
 
 #[test]
-fn a_batch_is_done_in_its_order() {
+fn operations_of_a_batch_take_effect_in_order() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
@@ -236,9 +236,9 @@ fn a_batch_is_done_in_its_order() {
     assert_eq!(contents(f), expected);
 }
 
-/// As many as a batch can hold of the smallest kind: each needs a sequence number of its own.
+/// As many range deletes of the smallest kind as a batch can hold: each needs its own sequence number.
 #[test]
-fn a_batch_of_nothing_but_range_deletes() {
+fn a_batch_with_only_range_deletes() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
@@ -255,7 +255,7 @@ fn a_batch_of_nothing_but_range_deletes() {
 }
 
 #[test]
-fn bounds_that_make_no_sense_are_refused_and_nothing_is_done() {
+fn invalid_bounds_are_rejected_without_effect() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.create_family("f", FamilyOptions { comparator: Comparator::u64_le(), ..small() }).unwrap();
@@ -275,7 +275,7 @@ fn bounds_that_make_no_sense_are_refused_and_nothing_is_done() {
 }
 
 #[test]
-fn whole_tables_go_unread_and_their_space_comes_back() {
+fn covered_tables_are_dropped_unread_and_free_their_space() {
     let sim = Sim::new();
     let db = sim.options().background_threads(1).open().unwrap();
     let f = db.create_family("f", FamilyOptions { l1_tables_trigger: 2, ..small() }).unwrap();
@@ -296,12 +296,12 @@ fn whole_tables_go_unread_and_their_space_comes_back() {
     }
     let after = f.stats();
     assert_eq!((after.range_tombstones, after.table_entries), (0, 1), "{after:?}");
-    assert_eq!(after.compaction_read, before.compaction_read, "nothing was read for it");
+    assert_eq!(after.compaction_read, before.compaction_read, "no table was read");
     assert_eq!(keys(f.iter()), ["later"]);
 }
 
 #[test]
-fn a_transaction_and_a_range_delete_conflict_exactly() {
+fn transactions_and_range_deletes_conflict_exactly_when_they_overlap() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
@@ -332,11 +332,14 @@ fn a_transaction_and_a_range_delete_conflict_exactly() {
     let own_range =
         |from: u8, to: u8| move |tx: &mut tidesdb::Transaction| tx.delete_range(f, [from]..[to]).unwrap();
     for level in [Isolation::Serializable, Isolation::RepeatableRead] {
-        assert!(!commit_beside(level, &get(b'd'), &delete(b'c', b'e')), "a key read was deleted");
+        assert!(!commit_beside(level, &get(b'd'), &delete(b'c', b'e')), "a key that was read was deleted");
         assert!(commit_beside(level, &get(b'd'), &delete(b'e', b'z')), "another one");
-        assert!(!commit_beside(level, &walk(b'c', b'g'), &delete(b'f', b'z')), "a key walked over");
-        assert!(commit_beside(level, &walk(b'c', b'f'), &delete(b'f', b'z')), "beside the walk");
-        assert!(commit_beside(level, &walk(b'a', b'e'), &delete(b'c', b'd')), "in it, but nothing was there");
+        assert!(!commit_beside(level, &walk(b'c', b'g'), &delete(b'f', b'z')), "a scanned key");
+        assert!(commit_beside(level, &walk(b'c', b'f'), &delete(b'f', b'z')), "outside of the scan");
+        assert!(
+            commit_beside(level, &walk(b'a', b'e'), &delete(b'c', b'd')),
+            "inside the scan, but without any key"
+        );
     }
     let level = Isolation::Snapshot;
     assert!(!commit_beside(level, &own_range(b'a', b'e'), &delete(b'd', b'z')), "both delete d");
@@ -350,7 +353,7 @@ fn a_transaction_and_a_range_delete_conflict_exactly() {
 }
 
 #[test]
-fn a_savepoint_takes_a_range_delete_back() {
+fn a_rollback_to_a_savepoint_undoes_a_range_delete() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
@@ -371,7 +374,7 @@ fn a_savepoint_takes_a_range_delete_back() {
 }
 
 #[test]
-fn copies_of_a_family_and_of_a_database_know_what_is_deleted() {
+fn copies_of_a_family_and_of_a_database_preserve_range_deletes() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.create_family("f", small()).unwrap();

@@ -1,4 +1,4 @@
-//! What cursors read ahead shows nothing that they would not show otherwise.
+//! Read-ahead does not change what cursors show.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use tidesdb::{Comparator, Cursor, Db, FamilyOptions, Isolation};
 
 use crate::common::{DB, Sim, noise, small};
 
-/// A value, and when it expires.
+/// A value, and its expiry.
 type Value = (Vec<u8>, u32);
 type Rows = BTreeMap<Vec<u8>, Value>;
 
@@ -14,7 +14,7 @@ fn key(n: u32) -> Vec<u8> {
     format!("key{n:05}").into_bytes()
 }
 
-/// Numbers without a pattern.
+/// Pseudo-random numbers.
 struct Random(u64);
 
 impl Random {
@@ -24,7 +24,7 @@ impl Random {
     }
 }
 
-/// Lengths of values: short ones, some that are too long to be copied, some in the value log.
+/// Returns the length of a value: mostly short, some too long to be copied, some for the value log.
 fn length(random: &mut Random) -> usize {
     match random.below(20) {
         0 => 2000,
@@ -34,7 +34,7 @@ fn length(random: &mut Random) -> usize {
     }
 }
 
-/// Writes in turns, with a flush after most: keys in one table, in several, in memory, overwritten, deleted and expired ones.
+/// Writes in several steps, with a flush after most: keys in one table, in several, in memory, overwritten, deleted and expired.
 fn write(sim: &Sim, db: &Db, random: &mut Random, rows: &mut Rows) {
     let now = 2_000_000_000;
     sim.clock.set_wall_secs(now);
@@ -65,7 +65,7 @@ fn write(sim: &Sim, db: &Db, random: &mut Random, rows: &mut Rows) {
     rows.retain(|_, (_, expiry)| *expiry == 0 || u64::from(*expiry) > now + 100);
 }
 
-/// A database with rows of all kinds, and what a reader sees of it.
+/// Creates a database with rows of all kinds, and returns the rows that a reader sees.
 fn filled(seed: u64, family: FamilyOptions) -> (Sim, Db, Rows) {
     let sim = Sim::new();
     let db = sim.options().default_family(family).open().unwrap();
@@ -85,7 +85,7 @@ fn check(cursor: &mut Cursor, expected: Option<(&Vec<u8>, &Value)>) {
 }
 
 #[test]
-fn a_walk_shows_every_row_once() {
+fn a_scan_shows_every_row_once() {
     for seed in 1..20 {
         let (_sim, db, rows) = filled(seed, small());
         let compacted = seed % 2 == 0;
@@ -107,9 +107,9 @@ fn a_walk_shows_every_row_once() {
     }
 }
 
-/// Ranges of one length after the other are read from their first step on, and shorter and longer ones among them show what they should.
+/// Consecutive ranges of one length are read ahead from their first step; shorter and longer ranges between them are correct too.
 #[test]
-fn ranges_one_after_the_other_show_their_rows() {
+fn consecutive_ranges_show_their_rows() {
     for seed in 1..20 {
         let (_sim, db, rows) = filled(seed, small());
         if seed % 3 != 0 {
@@ -136,9 +136,9 @@ fn ranges_one_after_the_other_show_their_rows() {
     }
 }
 
-/// Steps both ways, seeks and moments at which no value is asked for, in byte order and in the reverse.
+/// Steps in both directions, seeks, and positions at which no value is read, in byte order and in reverse.
 #[test]
-fn moves_of_all_kinds_come_to_where_they_should() {
+fn every_kind_of_move_reaches_the_correct_row() {
     for seed in 1..30 {
         let backwards = seed % 2 == 0;
         let order = if backwards { Comparator::reverse_bytewise() } else { Comparator::bytewise() };
@@ -186,7 +186,7 @@ fn moves_of_all_kinds_come_to_where_they_should() {
 }
 
 #[test]
-fn what_is_written_after_the_moment_is_not_shown() {
+fn writes_after_the_read_timestamp_are_not_shown() {
     let (_sim, db, rows) = filled(5, small());
     let mut cursor = db.cursor().unwrap();
     cursor.seek_to_first().unwrap();
@@ -199,7 +199,7 @@ fn what_is_written_after_the_moment_is_not_shown() {
     check(&mut cursor, None);
 }
 
-/// The rows before a damaged block are shown, and the error comes where they end, whether they are read ahead or not.
+/// The rows before a damaged block are shown, and the error follows the last of them, with and without read-ahead.
 #[test]
 fn rows_before_damage_are_shown() {
     let sim = Sim::new();
@@ -245,9 +245,9 @@ fn rows_before_damage_are_shown() {
     assert!(ends.iter().all(|n| *n > 0), "values and keys were damaged: {ends:?}");
 }
 
-/// Rows that a transaction did not come to do not make its commit fail; those it came to do.
+/// Only rows that a transaction has moved to can make its commit fail.
 #[test]
-fn a_transaction_has_read_what_it_came_to() {
+fn a_transaction_has_read_only_the_rows_it_moved_to() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
@@ -269,7 +269,7 @@ fn a_transaction_has_read_what_it_came_to() {
 }
 
 #[test]
-fn rows_at_hand_are_those_to_come() {
+fn buffered_rows_are_the_next_rows() {
     let (_sim, db, rows) = filled(7, small());
     let mut cursor = db.cursor().unwrap();
     assert_eq!(cursor.at_hand().1.len(), 0);
@@ -287,7 +287,7 @@ fn rows_at_hand_are_those_to_come() {
             let (expected, (their, _)) = seen.next().unwrap();
             assert!(key == expected && value[..span.value_len()] == their[..]);
         }
-        // Half of them at once.
+        // Skips half of them with one call.
         let half = spans.len() / 2;
         cursor.advance(half);
         if half > 0 {

@@ -2,10 +2,10 @@
 
 use crate::common::{Sim, fill, noise, small, value};
 
-/// Where the data of a read may be.
+/// Where the data of a read may be stored.
 const PLACES: [&str; 4] = ["memtable", "level 1", "bottom", "reopened"];
 
-/// Runs `check` with what `write` wrote in each place.
+/// Calls `write`, and runs `check` with its data in each place.
 fn everywhere(write: impl Fn(&tidesdb::Family), check: impl Fn(&tidesdb::Family, &str)) {
     for place in PLACES {
         let sim = Sim::new();
@@ -76,7 +76,7 @@ fn empty_values_exist() {
 }
 
 #[test]
-fn strange_keys_are_different_keys() {
+fn similar_keys_are_different_keys() {
     let keys: [&[u8]; 12] = [
         b"\0",
         b"\0\0",
@@ -109,7 +109,7 @@ fn strange_keys_are_different_keys() {
 }
 
 #[test]
-fn an_empty_key_is_never_there() {
+fn an_empty_key_is_never_found() {
     everywhere(
         |f| fill(f, 10, b"v"),
         |f, _| {
@@ -177,7 +177,7 @@ fn a_pinned_value_outlives_its_memtable() {
 }
 
 #[test]
-fn multi_get_answers_in_the_order_asked() {
+fn multi_get_returns_values_in_the_order_of_the_keys() {
     everywhere(
         |f| {
             fill(f, 100, b"v");
@@ -224,7 +224,7 @@ fn without_filters_and_cache() {
 }
 
 #[test]
-fn get_with_can_fail_in_its_own_way() {
+fn the_callback_of_get_with_can_return_an_error() {
     let sim = Sim::new();
     let db = sim.open();
     db.put(b"n", b"42").unwrap();

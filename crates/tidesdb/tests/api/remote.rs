@@ -1,4 +1,4 @@
-//! A copy in an object store: what it holds, what comes back from it, and what a failing store may do.
+//! A copy in an object store: its contents, restores from it, and the effects of a failing store.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,13 +14,13 @@ use tidesdb_io::{Dir, Env};
 /// The rows of one family.
 pub(crate) type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A store that keeps what it held after each change, and fails calls on request.
+/// A store that records its contents after each change, and fails calls on request.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
     pub(crate) inner: MemoryStore,
     pub(crate) states: std::sync::Mutex<Vec<MemoryStore>>,
     calls: AtomicU64,
-    /// Calls from this number on fail, so many of them.
+    /// First failing call and number of failing calls.
     fails: std::sync::Mutex<Option<(u64, u64)>>,
 }
 
@@ -38,7 +38,7 @@ impl Watched {
         let n = self.calls.fetch_add(1, Ordering::SeqCst);
         match *self.fails.lock().unwrap() {
             Some((from, count)) if n >= from && n - from < count => {
-                Err(io::Error::other("the store is away"))
+                Err(io::Error::other("the store is unavailable"))
             }
             _ => Ok(()),
         }
@@ -75,7 +75,7 @@ impl ObjectStore for Watched {
     }
 }
 
-/// Options of a database in `env` with small parts, so that little data makes many files.
+/// Returns options for a database in `env` with small parts, so that little data makes many files.
 pub(crate) fn options(env: &Env, remote: RemoteOptions) -> OpenOptions {
     Db::options("/db").env(env.clone()).background_threads(0).remote(remote).default_family(small()).with(
         |o| {
@@ -89,7 +89,7 @@ pub(crate) fn small() -> FamilyOptions {
     FamilyOptions::default().write_buffer(16 << 10).value_threshold(512)
 }
 
-/// Opens on a new, empty disk what `store` holds.
+/// Opens the contents of `store` on a new, empty disk.
 pub(crate) fn cold(store: Arc<dyn ObjectStore>) -> (Db, Env, Arc<SimDisk>) {
     let (env, disk, _clock) = sim::env(99);
     let db = options(&env, RemoteOptions::new(store)).open().unwrap();
@@ -104,7 +104,7 @@ fn key(i: u32) -> Vec<u8> {
     format!("key{i:06}").into_bytes()
 }
 
-/// Small and large values in turn.
+/// Returns small and large values alternately.
 fn value(i: u32) -> Vec<u8> {
     let len = if i.is_multiple_of(3) { 900 } else { 40 };
     (0..len).map(|at| (i.wrapping_mul(31) as u8).wrapping_add(at as u8)).collect()
@@ -126,7 +126,7 @@ fn stats(db: &Db) -> RemoteStats {
 }
 
 #[test]
-fn a_lost_folder_comes_back_row_by_row() {
+fn a_lost_folder_is_restored_completely() {
     let store = MemoryStore::default();
     let (env, _disk, _clock) = sim::env(1);
     let db = options(&env, RemoteOptions::new(Arc::new(store.clone()))).open().unwrap();
@@ -153,7 +153,7 @@ fn a_lost_folder_comes_back_row_by_row() {
 }
 
 #[test]
-fn what_was_closed_is_there_and_nothing_else_is_kept() {
+fn after_a_close_the_store_holds_all_rows_and_no_garbage() {
     let store = Arc::new(MemoryStore::default());
     let mut wanted = Rows::new();
     for session in 0..4u32 {
@@ -183,7 +183,7 @@ fn what_was_closed_is_there_and_nothing_else_is_kept() {
 }
 
 #[test]
-fn the_log_follows_between_two_uploads_of_tables() {
+fn the_log_is_uploaded_between_two_uploads_of_tables() {
     let store = MemoryStore::default();
     let (env, _disk, _clock) = sim::env(3);
     let db = options(&env, RemoteOptions::new(Arc::new(store.clone()))).open().unwrap();
@@ -194,7 +194,7 @@ fn the_log_follows_between_two_uploads_of_tables() {
         db.put(&key(i), &value(i)).unwrap();
         db.upload().unwrap();
     }
-    assert_eq!(stats(&db).generation, generation, "no table was needed for so little");
+    assert_eq!(stats(&db).generation, generation, "no table was uploaded for so little data");
     let (copy, _env, _disk) = cold(Arc::new(store.fork()));
     assert_eq!(rows(copy.default_family()), rows(db.default_family()));
     // No byte of the log is uploaded twice.
@@ -203,7 +203,7 @@ fn the_log_follows_between_two_uploads_of_tables() {
 }
 
 #[test]
-fn without_the_log_the_last_tables_count() {
+fn without_the_log_the_copy_ends_at_the_last_tables() {
     let store = MemoryStore::default();
     let mut remote = RemoteOptions::new(Arc::new(store.clone()));
     remote.replicate_log = false;
@@ -238,11 +238,11 @@ fn a_missing_table_or_value_log_is_fetched() {
 }
 
 #[test]
-fn the_local_cache_keeps_its_limit_and_readers_keep_their_rows() {
+fn the_local_cache_stays_below_its_limit_and_readers_keep_their_rows() {
     let store = Arc::new(MemoryStore::default());
     let (env, _disk, _clock) = sim::env(5);
     let mut remote = RemoteOptions::new(store.clone());
-    let vlog_file_bytes = 8 << 10; // the one that is written to stays
+    let vlog_file_bytes = 8 << 10; // the value log being written stays
     remote.local_bytes_max = 48 << 10;
     let family = FamilyOptions { vlog_file_bytes, ..small() };
     let db = options(&env, remote).default_family(family).open().unwrap();
@@ -254,7 +254,7 @@ fn the_local_cache_keeps_its_limit_and_readers_keep_their_rows() {
     let mut old = db.iter().unwrap();
     let first = old.next().unwrap().unwrap();
     assert_eq!(first.0.to_vec(), key(0));
-    // The files of the iterator leave the folder, the manifest and would leave the store.
+    // The files of the iterator are removed from the folder and the manifest, and would be removed from the store.
     db.default_family().compact().unwrap();
     for i in 0..800 {
         db.put(&key(i), b"new").unwrap();
@@ -294,7 +294,7 @@ fn the_local_cache_counts_files_of_earlier_sessions() {
 }
 
 #[test]
-fn a_folder_that_is_older_or_another_is_refused() {
+fn an_older_or_unrelated_folder_is_rejected() {
     let store = Arc::new(MemoryStore::default());
     let (env, disk, _clock) = sim::env(6);
     let db = options(&env, RemoteOptions::new(store.clone())).open().unwrap();

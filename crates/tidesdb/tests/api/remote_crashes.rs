@@ -1,4 +1,4 @@
-//! A database with an object store is lost at every point: the folder, the process, or the store.
+//! Loses a database with an object store at every point: the folder, the process, or the store.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use tidesdb_io::sim;
 
 use crate::remote::{Rows, Watched, cold, options, rows, small};
 
-/// Transactions in the script.
+/// Number of transactions in the script.
 const COMMITS: u32 = 120;
 
-/// A key of transaction `i`. Keys repeat, so that merges have something to drop.
+/// Returns a key of transaction `i`. Keys repeat, so that merges can drop entries.
 fn key(i: u32) -> Vec<u8> {
     format!("key{:03}", i % 37).into_bytes()
 }
@@ -20,7 +20,7 @@ fn value(i: u32, family: u32) -> Vec<u8> {
     (0..len).map(|at: u32| (i * 7 + family * 13 + at * at) as u8).chain(i.to_le_bytes()).collect()
 }
 
-/// Commits transaction `i`: it writes to both families, and every seventh deletes, too.
+/// Commits transaction `i`: it writes to both families; every seventh also deletes.
 fn commit(db: &Db, i: u32) -> tidesdb::Result<()> {
     let (one, two) = (db.default_family().clone(), db.family("two")?);
     let mut batch = db.batch();
@@ -32,7 +32,7 @@ fn commit(db: &Db, i: u32) -> tidesdb::Result<()> {
     db.write(&mut batch).map(drop)
 }
 
-/// Both families after each number of transactions.
+/// Returns the contents of both families after each number of transactions.
 fn history() -> Vec<(Rows, Rows)> {
     let (mut one, mut two) = (Rows::new(), Rows::new());
     let mut all = vec![(one.clone(), two.clone())];
@@ -47,7 +47,7 @@ fn history() -> Vec<(Rows, Rows)> {
     all
 }
 
-/// Number of transactions that `db` holds; panics if what it holds is no prefix.
+/// Returns the number of transactions in `db`; panics if its contents are not a prefix.
 fn prefix_of(db: &Db, history: &[(Rows, Rows)], what: &str) -> usize {
     let one = rows(db.default_family());
     let two = db.family("two").map_or_else(|_| Rows::new(), |two| rows(&two));
@@ -55,7 +55,7 @@ fn prefix_of(db: &Db, history: &[(Rows, Rows)], what: &str) -> usize {
     found.unwrap_or_else(|| panic!("{what}: a mixture of {} and {} rows", one.len(), two.len()))
 }
 
-/// What the script does beside transaction `i`; a failing store fails none of it but uploads.
+/// Runs the script's other operations after transaction `i`. With a failing store only uploads may fail.
 fn beside(db: &Db, i: u32) -> bool {
     if i % 31 == 30 {
         db.default_family().compact().unwrap();
@@ -73,14 +73,14 @@ fn remote(store: &Arc<Watched>, log: bool, local_bytes_max: u64) -> RemoteOption
 }
 
 #[test]
-fn a_folder_lost_at_any_time_comes_back_as_a_prefix() {
+fn a_folder_lost_at_any_time_is_restored_as_a_prefix() {
     let history = history();
     for log in [true, false] {
         let store = Arc::new(Watched::default());
         let (env, _disk, _clock) = sim::env(11);
         let db = options(&env, remote(&store, log, 0)).open().unwrap();
         db.create_family("two", small()).unwrap();
-        // For each state of the store: how many commits the last upload that returned before it had seen.
+        // For each state of the store: the number of commits covered by the last upload that had returned before it.
         let mut promised: Vec<usize> = Vec::new();
         let mut uploaded = 0;
         for i in 0..COMMITS {
@@ -106,7 +106,7 @@ fn a_folder_lost_at_any_time_comes_back_as_a_prefix() {
             let found = prefix_of(&db, &history, &what);
             assert!(found >= promised.max(reached), "{what}: {found} of {promised}, {reached} before");
             reached = found;
-            // It goes on: a second life, and the folder is lost again.
+            // The restored database is usable: more commits, and the folder is lost again.
             db.put(b"later", b"1").unwrap();
             db.upload().unwrap();
             drop((db, env));
@@ -140,7 +140,7 @@ fn a_store_that_fails_at_any_call_fails_no_commit_and_catches_up() {
         let what = format!("call {from}, {count} of them");
         let (copy, _env, _disk) = cold(Arc::new(store.inner.fork()));
         assert_eq!(prefix_of(&copy, &history, &what), COMMITS as usize, "{what}");
-        drop(db); // closes: no garbage stays
+        drop(db); // closes the database: no garbage is left
         let (copy, _env, _disk) = cold(Arc::new(store.inner.fork()));
         assert_eq!(prefix_of(&copy, &history, &what), COMMITS as usize, "{what}");
         calls
@@ -153,7 +153,7 @@ fn a_store_that_fails_at_any_call_fails_no_commit_and_catches_up() {
 }
 
 #[test]
-fn a_restore_that_stops_at_any_call_begins_anew() {
+fn a_restore_interrupted_at_any_call_can_be_repeated() {
     let history = history();
     let store = Arc::new(Watched::default());
     let (env, _disk, _clock) = sim::env(13);
@@ -191,7 +191,7 @@ fn a_restore_that_stops_at_any_call_begins_anew() {
 }
 
 #[test]
-fn files_that_cannot_be_fetched_poison_nothing() {
+fn failed_fetches_do_not_poison_the_database() {
     let history = history();
     let store = Arc::new(Watched::default());
     let (env, _disk, _clock) = sim::env(15);

@@ -11,7 +11,7 @@ fn tables(f: &Family) -> usize {
 }
 
 #[test]
-fn what_is_kept_outlives_the_close_and_what_is_not_does_not() {
+fn only_stored_changes_survive_a_close() {
     let sim = Sim::new();
     for (keep, expected) in [(false, 512), (true, 4000), (false, 4000)] {
         let db = sim.open();
@@ -27,7 +27,7 @@ fn what_is_kept_outlives_the_close_and_what_is_not_does_not() {
 }
 
 #[test]
-fn all_of_them_are_kept() {
+fn all_settings_can_be_stored() {
     let sim = Sim::new();
     let db = sim.open();
     let mut options = small().write_buffer(333_333).value_threshold(77).compression(Compression::Zstd);
@@ -41,7 +41,7 @@ fn all_of_them_are_kept() {
 }
 
 #[test]
-fn what_cannot_change_is_refused() {
+fn fixed_settings_are_rejected() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.create_family("f", small()).unwrap();
@@ -60,7 +60,7 @@ fn what_cannot_change_is_refused() {
 }
 
 #[test]
-fn a_smaller_buffer_and_trigger_count_from_the_next_commit_on() {
+fn a_smaller_buffer_and_trigger_apply_from_the_next_commit() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
@@ -86,7 +86,7 @@ fn a_smaller_buffer_and_trigger_count_from_the_next_commit_on() {
 }
 
 #[test]
-fn values_tables_and_filters_follow() {
+fn value_table_and_filter_settings_apply_to_new_files() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
@@ -124,7 +124,7 @@ fn values_tables_and_filters_follow() {
     };
     let old = files();
     large(f, 0..30);
-    assert_eq!(files(), old, "the file in use keeps its own bound");
+    assert_eq!(files(), old, "the current file keeps its limit");
     db.close().unwrap();
     let db = sim.open();
     large(db.default_family(), 30..60);
@@ -133,7 +133,7 @@ fn values_tables_and_filters_follow() {
 }
 
 #[test]
-fn writers_and_a_threshold_that_moves() {
+fn writes_during_changes_of_the_value_threshold() {
     let sim = Sim::new();
     let db = sim.options().sync(SyncMode::None).background_threads(1).open().unwrap();
     let f = db.default_family();

@@ -1,9 +1,9 @@
-//! Snapshots: one moment, repeatable, and let go of.
+//! Snapshots: a fixed read timestamp, repeatable reads, and release.
 
 use crate::common::{Sim, contents, fill, pairs, small, value};
 
 #[test]
-fn a_snapshot_sees_its_moment_in_all_families() {
+fn a_snapshot_has_one_read_timestamp_for_all_families() {
     let sim = Sim::new();
     let db = sim.open();
     let a = db.create_family("a", small()).unwrap();
@@ -24,7 +24,7 @@ fn a_snapshot_sees_its_moment_in_all_families() {
 }
 
 #[test]
-fn every_moment_is_repeatable_across_flush_and_compaction() {
+fn snapshot_reads_are_repeatable_across_flush_and_compaction() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
@@ -58,7 +58,7 @@ fn every_moment_is_repeatable_across_flush_and_compaction() {
 }
 
 #[test]
-fn versions_stay_for_their_readers_and_go_without() {
+fn versions_are_kept_for_their_readers_and_dropped_without() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
@@ -71,7 +71,7 @@ fn versions_stay_for_their_readers_and_go_without() {
     assert_eq!(f.stats().table_entries, 10);
     held.retain(|s| s.get(f, b"k").unwrap().unwrap()[0] % 3 == 0);
     db.compact().unwrap();
-    // 0, 3, 6 and 9, which is also the newest.
+    // Versions 0, 3, 6 and 9; 9 is also the newest.
     assert_eq!(f.stats().table_entries, 4);
     drop(held);
     db.compact().unwrap();
@@ -80,7 +80,7 @@ fn versions_stay_for_their_readers_and_go_without() {
 }
 
 #[test]
-fn a_tombstone_stays_while_a_reader_needs_what_it_hides() {
+fn a_tombstone_is_kept_while_a_reader_needs_the_version_it_hides() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
@@ -96,7 +96,7 @@ fn a_tombstone_stays_while_a_reader_needs_what_it_hides() {
 }
 
 #[test]
-fn clones_and_iterators_hold_the_moment_too() {
+fn clones_and_iterators_of_a_snapshot_keep_its_versions() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
@@ -127,7 +127,7 @@ fn a_snapshot_of_an_empty_database() {
     late.put(b"k", b"v").unwrap();
     db.compact().unwrap();
     assert_eq!(empty.iter(db.default_family()).unwrap().count(), 0);
-    assert_eq!(empty.iter(&late).unwrap().count(), 0, "the family came later");
+    assert_eq!(empty.iter(&late).unwrap().count(), 0, "the family was created later");
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn a_thousand_snapshots() {
 }
 
 #[test]
-fn a_snapshot_of_another_database_is_refused() {
+fn a_snapshot_of_another_database_is_rejected() {
     let (one, two) = (Sim::new(), Sim::new());
     let (db, other) = (one.open(), two.open());
     other.put(b"k", b"v").unwrap();

@@ -1,4 +1,4 @@
-//! Figures that add up.
+//! Statistics are consistent.
 
 use tidesdb::FamilyStats;
 
@@ -9,7 +9,7 @@ fn of(db: &tidesdb::Db) -> FamilyStats {
 }
 
 #[test]
-fn a_new_database_counts_nothing() {
+fn counters_of_a_new_database_are_zero() {
     let sim = Sim::new();
     let db = sim.open();
     let (all, f) = (db.stats(), of(&db));
@@ -32,7 +32,7 @@ fn bytes_of_users_are_counted_once() {
     batch.put(db.default_family(), b"0123456789", &[0; 890]).unwrap();
     db.write(&mut batch).unwrap();
     assert_eq!(of(&db).user_bytes + a.stats().user_bytes, 1100 + 1000);
-    assert_eq!((of(&db).user_bytes, a.stats().user_bytes), (2000, 100), "each family its own");
+    assert_eq!((of(&db).user_bytes, a.stats().user_bytes), (2000, 100), "each family has its own counters");
 }
 
 #[test]
@@ -73,9 +73,9 @@ fn level_bytes_are_the_bytes_of_the_files() {
     );
 }
 
-/// The densest of several tables in one level is found, not the average of the level.
+/// The maximum density over the tables of a level is returned, not the average of the level.
 #[test]
-fn the_densest_table_is_one_table() {
+fn the_tombstone_density_is_that_of_the_densest_table() {
     let sim = Sim::new();
     let db = sim.open();
     assert_eq!((of(&db).tombstone_share_max, of(&db).tombstone_share_level), (0.0, 0));
@@ -121,7 +121,7 @@ fn a_transaction_knows_the_bytes_of_its_writes() {
 }
 
 #[test]
-fn memtable_bytes_grow_and_go() {
+fn memtable_bytes_grow_and_drop_to_zero() {
     let sim = Sim::new();
     let db = sim.open();
     fill(db.default_family(), 500, &[1; 100]);
@@ -132,7 +132,7 @@ fn memtable_bytes_grow_and_go() {
 }
 
 #[test]
-fn the_log_is_measured_and_goes_after_a_flush() {
+fn log_bytes_are_counted_and_released_by_a_flush() {
     let sim = Sim::new();
     let db = sim.open();
     fill(db.default_family(), 1000, &[1; 100]);
@@ -145,7 +145,7 @@ fn the_log_is_measured_and_goes_after_a_flush() {
 }
 
 #[test]
-fn sequence_numbers_are_told() {
+fn sequence_numbers_are_reported() {
     let sim = Sim::new();
     let db = sim.options().sync(tidesdb::SyncMode::None).open().unwrap();
     let seq = db.put(b"k", b"v").unwrap();
@@ -156,7 +156,7 @@ fn sequence_numbers_are_told() {
 }
 
 #[test]
-fn the_cache_counts_and_stays_in_its_bounds() {
+fn the_cache_counts_and_stays_within_its_capacity() {
     let sim = Sim::new();
     let db = sim.options().cache_bytes(256 << 10).open().unwrap();
     for i in 0..5000u32 {
@@ -171,14 +171,14 @@ fn the_cache_counts_and_stays_in_its_bounds() {
     let stats = db.stats();
     assert!(stats.cache_hits > 1000 && stats.cache_misses > 100, "{stats}");
     assert!(stats.cache_bytes > 0 && stats.cache_bytes <= 256 << 10, "{}", stats.cache_bytes);
-    // A miss is one read of a block, which is a page at most.
+    // A miss is one read of a block of at most one page.
     assert!(stats.lookup_reads > 100 && stats.lookup_reads <= stats.cache_misses, "{stats}");
     assert!(stats.lookup_read_bytes <= stats.lookup_reads * 4096, "{stats}");
     assert!(stats.lookup_read_bytes > stats.lookup_reads * 3000, "{stats}");
 }
 
 #[test]
-fn they_read_well() {
+fn statistics_print_as_text() {
     let sim = Sim::new();
     let db = sim.open();
     db.create_family("whales", small()).unwrap();

@@ -1,4 +1,4 @@
-//! Transactions: own writes, savepoints, conflicts, and the end.
+//! Transactions: own writes, savepoints, conflicts, and their end.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn own(tx: &Transaction, db: &Db, key: &[u8]) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn a_commit_is_seen_whole_and_a_rollback_never() {
+fn a_commit_is_visible_completely_and_a_rollback_never() {
     for level in LEVELS {
         let sim = Sim::new();
         let db = sim.open();
@@ -30,7 +30,7 @@ fn a_commit_is_seen_whole_and_a_rollback_never() {
         tx.put(&a, b"k", b"1").unwrap();
         tx.put(&b, b"k", b"2").unwrap();
         tx.delete(&b, b"gone").unwrap();
-        assert_eq!((tx.len(), value(&a, b"k")), (3, None), "{level:?}: nobody else sees it");
+        assert_eq!((tx.len(), value(&a, b"k")), (3, None), "{level:?}: another reader sees it");
         let seq = tx.commit().unwrap();
         assert_eq!((value(&a, b"k").unwrap(), value(&b, b"k").unwrap()), (b"1".to_vec(), b"2".to_vec()));
         assert!(db.snapshot().seq() >= seq);
@@ -44,9 +44,9 @@ fn a_commit_is_seen_whole_and_a_rollback_never() {
     }
 }
 
-/// As many writes as it takes to leave the simple path, each checked against a model.
+/// Enough writes to leave the path for small batches, each checked against a model.
 #[test]
-fn own_writes_come_first_everywhere() {
+fn every_read_sees_own_writes_first() {
     for level in LEVELS {
         let sim = Sim::new();
         let db = sim.open();
@@ -105,7 +105,7 @@ fn own_writes_hide_later_commits_of_others() {
 }
 
 #[test]
-fn orders_of_ones_own_and_large_values() {
+fn user_comparators_and_large_values() {
     let sim = Sim::new();
     let order = Comparator::reverse_bytewise();
     let db = sim.options().comparator(order.clone()).open().unwrap();
@@ -158,7 +158,7 @@ fn savepoints_nest() {
     tx.rollback_to(inner).unwrap();
     tx.rollback_to(outer).unwrap();
     assert_eq!(keys(tx.iter(f)), ["a"]);
-    assert!(matches!(tx.rollback_to(inner), Err(Error::NotFound { .. })), "it was made after the outer one");
+    assert!(matches!(tx.rollback_to(inner), Err(Error::NotFound { .. })), "it was set after the outer one");
     tx.put(f, b"e", b"1").unwrap();
     tx.release(outer).unwrap();
     assert!(matches!(tx.rollback_to(outer), Err(Error::NotFound { .. })));
@@ -167,7 +167,7 @@ fn savepoints_nest() {
 }
 
 #[test]
-fn the_end_is_the_end_until_a_reset() {
+fn a_finished_transaction_fails_until_a_reset() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
@@ -195,7 +195,7 @@ fn the_end_is_the_end_until_a_reset() {
 }
 
 #[test]
-fn a_refused_commit_leaves_nothing_even_after_a_crash() {
+fn a_conflicting_commit_has_no_effect_even_after_a_crash() {
     for sync in [SyncMode::None, SyncMode::Full] {
         let sim = Sim::new();
         let db = sim.options().sync(sync).open().unwrap();
@@ -220,7 +220,7 @@ fn a_refused_commit_leaves_nothing_even_after_a_crash() {
     }
 }
 
-/// Conflicts are found wherever the newer version is by now.
+/// Conflicts are found wherever the newer version is stored by then.
 #[test]
 fn conflicts_are_found_in_tables_too() {
     for steps in 0..4 {
@@ -267,12 +267,12 @@ fn stands(tx: &Transaction, db: &Db, seek: impl FnOnce(&mut Cursor) -> tidesdb::
 }
 
 #[test]
-fn intervals_end_where_the_walk_ended() {
+fn read_intervals_end_where_the_scan_ended() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
     letters(f, "bdfhj");
-    // What a walk looked at, and a key beside it and in it.
+    // A scan, keys outside of its interval, and keys inside.
     type Walk = fn(&Transaction, &Db) -> usize;
     let walks: [(Walk, &str, &str); 7] = [
         (|tx, db| tx.range(db.default_family(), "c".."g").unwrap().count(), "abghz", "cdef"),
@@ -295,7 +295,7 @@ fn intervals_end_where_the_walk_ended() {
                 assert_eq!(
                     matches!(done, Err(Error::Conflict)),
                     refused,
-                    "walk {i}, {}: {done:?}",
+                    "scan {i}, {}: {done:?}",
                     key as char
                 );
                 db.delete(b"result").unwrap();
@@ -308,7 +308,7 @@ fn intervals_end_where_the_walk_ended() {
 }
 
 #[test]
-fn a_cursor_still_in_use_counts_up_to_where_it_stands() {
+fn an_open_cursor_has_read_up_to_its_position() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
@@ -328,7 +328,7 @@ fn a_cursor_still_in_use_counts_up_to_where_it_stands() {
 }
 
 #[test]
-fn reads_that_do_not_count() {
+fn untracked_reads_and_own_writes_do_not_conflict() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
@@ -348,7 +348,7 @@ fn reads_that_do_not_count() {
 }
 
 #[test]
-fn many_reads_of_few_keys_stay_few() {
+fn repeated_reads_of_few_keys_are_tracked_once() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
@@ -359,11 +359,11 @@ fn many_reads_of_few_keys_stay_few() {
     assert!(tx.reads_tracked() < 10_000, "{}", tx.reads_tracked());
     f.put(&699u32.to_be_bytes(), b"v").unwrap();
     tx.put(f, b"k", b"v").unwrap();
-    assert!(matches!(tx.commit(), Err(Error::Conflict)), "none of them is forgotten");
+    assert!(matches!(tx.commit(), Err(Error::Conflict)), "a tracked read was lost");
 }
 
 #[test]
-fn transact_does_it_again_after_a_conflict() {
+fn transact_retries_after_a_conflict() {
     let sim = Sim::new();
     let db = sim.options().sync(SyncMode::None).open().unwrap();
     let f = db.default_family();
@@ -384,14 +384,14 @@ fn transact_does_it_again_after_a_conflict() {
     assert_eq!(value(f, b"n").unwrap(), 1000u64.to_le_bytes());
     let failed = db.transact(|tx| {
         tx.put(f, b"n", b"x")?;
-        Err::<(), _>(Error::Busy { cause: "the body says so" })
+        Err::<(), _>(Error::Busy { cause: "returned by the closure" })
     });
     assert!(matches!(failed, Err(Error::Busy { .. })));
     assert_eq!(value(f, b"n").unwrap(), 1000u64.to_le_bytes());
 }
 
 #[test]
-fn a_conflict_check_that_cannot_read_refuses_and_harms_nothing() {
+fn a_failed_read_in_the_conflict_check_fails_only_the_commit() {
     let sim = Sim::new();
     let db = sim.options().cache_bytes(0).with(|o| o.mmap_reads = false).open().unwrap();
     let f = db.default_family();
@@ -412,14 +412,14 @@ fn a_conflict_check_that_cannot_read_refuses_and_harms_nothing() {
     assert_eq!(contents(sim.killed().open().default_family()), contents(f));
 }
 
-/// A cursor of a transaction that walked backward over a key of its own went round for ever if others had committed dozens of
+/// A cursor of a transaction that moved backward over one of its own keys looped forever if others had committed dozens of
 /// versions of that key since.
 #[test]
-fn a_cursor_goes_back_over_an_own_write_that_others_have_written_over() {
+fn a_cursor_moves_back_over_an_own_write_with_newer_commits() {
     for level in LEVELS {
         for (versions, flushed) in [(1, false), (31, false), (33, false), (100, false), (1000, true)] {
             let (done, finished) = std::sync::mpsc::channel();
-            // A thread of its own: one that never ends must not hold up the test.
+            // In a separate thread: an endless loop must not block the test.
             let walk = move || {
                 let sim = Sim::new();
                 let db = sim.open();

@@ -1,11 +1,11 @@
-//! Damage is found, named, and never answered with "not there".
+//! Damage is found, reported with its file, and never answered with "not found".
 
 use tidesdb::{Db, Error};
 use tidesdb_io::sim::{Fault, OpKind, errno};
 
 use crate::common::{Sim, contents, fill, noise};
 
-/// A closed database with one table and one value log.
+/// Creates a closed database with one table and one value log.
 fn closed() -> Sim {
     let sim = Sim::new();
     let db = sim.open();
@@ -13,7 +13,7 @@ fn closed() -> Sim {
     for i in 0..20u8 {
         db.put(&[i], &noise(u64::from(i), 1000)).unwrap();
     }
-    db.close().unwrap(); // flushes: one table, and no obsolete one beside it
+    db.close().unwrap(); // flushes: one table, and no obsolete table
     sim
 }
 
@@ -23,7 +23,7 @@ fn file(sim: &Sim, extension: &str) -> (String, u64) {
     (name, len)
 }
 
-/// What a database with a damaged file does: refuse to open, or report the damage.
+/// Opens and verifies a database with a damaged file: returns the error of the open, or the reported damage.
 fn damage_found(sim: &Sim) -> Vec<Error> {
     match sim.options().open() {
         Err(e) => vec![e],
@@ -37,7 +37,7 @@ fn damage_found(sim: &Sim) -> Vec<Error> {
 }
 
 #[test]
-fn a_whole_database_is_whole() {
+fn an_undamaged_database_verifies() {
     let db = closed().open();
     let report = db.verify().unwrap();
     assert!(report.is_ok(), "{report}");
@@ -46,13 +46,13 @@ fn a_whole_database_is_whole() {
 }
 
 #[test]
-fn an_empty_database_is_whole() {
+fn an_empty_database_verifies() {
     let report = Sim::new().open().verify().unwrap();
     assert!(report.is_ok() && report.tables == 0 && report.entries == 0);
 }
 
 #[test]
-fn each_bit_of_a_table_counts() {
+fn each_flipped_bit_of_a_table_is_found() {
     let whole = closed();
     let (name, len) = file(&whole, ".klog");
     for at in 0..len {
@@ -66,7 +66,7 @@ fn each_bit_of_a_table_counts() {
 }
 
 #[test]
-fn each_byte_of_a_value_counts() {
+fn each_damaged_byte_of_a_value_is_found() {
     let whole = closed();
     let (name, len) = file(&whole, ".vlog");
     for at in (0..len).step_by(37) {
@@ -97,7 +97,7 @@ fn files_that_are_missing_short_or_empty_are_found() {
 }
 
 #[test]
-fn a_report_says_where() {
+fn a_report_names_file_and_offset() {
     let sim = closed();
     let (name, len) = file(&sim, ".vlog");
     sim.disk.flip_bit(format!("/db/{name}"), (len - 100) * 8).unwrap();
@@ -106,14 +106,14 @@ fn a_report_says_where() {
     assert!(text.contains(&name) && text.contains("at byte"), "{text}");
 }
 
-/// A database whose values and table blocks in the middle are damaged.
+/// Reads all keys of a database whose values and table blocks in the middle are damaged.
 fn read_everything(db: &Db) -> (usize, Vec<Error>) {
     let (mut found, mut errors) = (0, Vec::new());
     let keys = (0..20u8).map(|i| vec![i]).chain((0..200).map(|i| format!("key{i:06}").into_bytes()));
     for key in keys {
         match db.get(&key) {
             Ok(Some(_)) => found += 1,
-            Ok(None) => panic!("a damaged key was answered with \"not there\""),
+            Ok(None) => panic!("a damaged key was answered with \"not found\""),
             Err(e) => errors.push(e),
         }
     }
@@ -121,7 +121,7 @@ fn read_everything(db: &Db) -> (usize, Vec<Error>) {
 }
 
 #[test]
-fn reads_of_damage_fail_and_others_go_on() {
+fn only_reads_of_damaged_data_fail() {
     for extension in [".klog", ".vlog"] {
         let sim = closed();
         let (name, len) = file(&sim, extension);
@@ -137,12 +137,12 @@ fn reads_of_damage_fail_and_others_go_on() {
         let scanned: Result<Vec<_>, _> = db.iter().unwrap().collect();
         assert!(scanned.unwrap_err().is_corruption());
         db.put(b"new", b"v").unwrap();
-        assert!(db.contains(b"new").unwrap(), "writes go on");
+        assert!(db.contains(b"new").unwrap(), "writes continue");
     }
 }
 
 #[test]
-fn compaction_never_launders_damage() {
+fn compaction_fails_on_damage_and_keeps_its_inputs() {
     let sim = closed();
     let (name, _) = file(&sim, ".klog");
     let db = sim.options().cache_bytes(0).open().unwrap();
@@ -156,7 +156,7 @@ fn compaction_never_launders_damage() {
 }
 
 #[test]
-fn failed_reads_are_errors_and_pass() {
+fn failed_reads_are_errors_and_can_be_repeated() {
     let sim = closed();
     let db = sim.options().cache_bytes(0).open().unwrap();
     sim.disk.inject(Fault::errno(errno::EIO).on(OpKind::Read).forever());
@@ -167,7 +167,7 @@ fn failed_reads_are_errors_and_pass() {
     }
     assert!(!db.verify().unwrap().is_ok());
     sim.disk.clear_faults();
-    assert_eq!(read_everything(&db).0, 220, "nothing wrong was remembered");
+    assert_eq!(read_everything(&db).0, 220, "a failed read was cached");
     assert!(db.verify().unwrap().is_ok());
 }
 

@@ -1,4 +1,4 @@
-//! Keys of very many versions: an old one is found, not walked to, in memory and in tables, one by one and by cursors.
+//! Keys with very many versions: an old version is found without a scan, in memory and in tables, by reads and by cursors.
 #![expect(clippy::disallowed_methods, reason = "time is what is measured here")]
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ const VERSIONS: u64 = 100_000;
 /// Versions between two snapshots, of which a table keeps one.
 const STRIDE: u64 = 10;
 
-/// Shortest time of one call among several rounds of a few.
+/// Returns the shortest time of one call among several rounds of a few calls.
 fn time(mut call: impl FnMut()) -> Duration {
     let mut round = || {
         let start = Instant::now();
@@ -22,7 +22,7 @@ fn time(mut call: impl FnMut()) -> Duration {
     (0..20).map(|_| round()).min().unwrap_or_default()
 }
 
-/// `VERSIONS` versions of one key between two others, and snapshots on the way.
+/// Creates `VERSIONS` versions of one key between two other keys, with snapshots in between.
 fn history(sim: &Sim, kind: MemtableKind) -> (Db, Vec<(u64, Snapshot)>) {
     let family = small().memtable(kind).write_buffer(64 << 20);
     let db = sim.options().default_family(family).open().unwrap();
@@ -38,7 +38,7 @@ fn history(sim: &Sim, kind: MemtableKind) -> (Db, Vec<(u64, Snapshot)>) {
     (db, held)
 }
 
-/// All snapshots show what they should; the oldest one costs little more than the newest.
+/// Checks that all snapshots show the correct version, and that the oldest costs little more than the newest.
 fn check(what: &str, family: &Family, held: &[(u64, Snapshot)]) {
     for (i, snapshot) in held.iter().step_by(101) {
         assert_eq!(snapshot.get(family, b"hot").unwrap().unwrap(), i.to_be_bytes());
@@ -60,16 +60,16 @@ fn check(what: &str, family: &Family, held: &[(u64, Snapshot)]) {
         (0..3).for_each(|_| c.next().unwrap());
         assert!(!c.valid());
     };
-    compare(what, "walk", &mut cursors, walk);
+    compare(what, "scan", &mut cursors, walk);
     let back = |c: &mut Cursor| {
         c.seek_to_last().unwrap();
         (0..3).for_each(|_| c.prev().unwrap());
         assert!(!c.valid());
     };
-    compare(what, "walk back", &mut cursors, back);
+    compare(what, "scan back", &mut cursors, back);
 }
 
-/// Times `call` on the newest and the oldest; a walk would be thousands of times slower.
+/// Times `call` on the newest and the oldest snapshot; a scan over the versions would be thousands of times slower.
 fn compare<T>(what: &str, call: &str, of: &mut [T; 2], act: impl Fn(&mut T)) {
     let [newest, oldest] = of.each_mut().map(|it| time(|| act(it)));
     println!("{what}: {call} {} ns newest, {} ns oldest", newest.as_nanos(), oldest.as_nanos());
@@ -77,7 +77,7 @@ fn compare<T>(what: &str, call: &str, of: &mut [T; 2], act: impl Fn(&mut T)) {
 }
 
 #[test]
-fn old_versions_in_memory_are_not_walked_to() {
+fn old_versions_in_memory_are_found_without_a_scan() {
     for kind in [MemtableKind::Auto, MemtableKind::SkipList] {
         let sim = Sim::new();
         let (db, held) = history(&sim, kind);
@@ -86,12 +86,12 @@ fn old_versions_in_memory_are_not_walked_to() {
 }
 
 #[test]
-fn old_versions_in_tables_are_not_walked_to() {
+fn old_versions_in_tables_are_found_without_a_scan() {
     let sim = Sim::new();
     let (db, mut held) = history(&sim, MemtableKind::Auto);
     db.flush().unwrap();
     check("table", db.default_family(), &held);
-    // The same in a memtable above it and in both at once.
+    // The same in a memtable above the table and in both.
     for i in VERSIONS..2 * VERSIONS {
         db.put(b"hot", &i.to_be_bytes()).unwrap();
         if i % STRIDE == 0 {
@@ -103,7 +103,7 @@ fn old_versions_in_tables_are_not_walked_to() {
     check("compacted", db.default_family(), &held);
 }
 
-/// A few keys with thousands of versions each, at random, wherever they are, in any order of keys.
+/// A few keys with thousands of versions each, at random, in every place and with every comparator.
 #[test]
 fn random_histories_match_the_model() {
     let orders = [Comparator::bytewise(), Comparator::reverse_bytewise(), Comparator::case_insensitive()];
@@ -146,7 +146,7 @@ fn random_histories_match_the_model() {
     }
 }
 
-/// Seeks to a letter, forward or back, and steps on, forward or back.
+/// Seeks to a letter, forward or back, and steps forward or back.
 fn check_seek(
     cursor: &mut Cursor,
     expected: &[(Vec<u8>, Vec<u8>)],

@@ -1,4 +1,4 @@
-//! Families whose key order is not known when the database is opened. Crashes are in `waiting_crashes.rs`.
+//! Families whose comparator is not registered when the database is opened. Crashes are in `waiting_crashes.rs`.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ pub(crate) fn key(i: u32) -> Vec<u8> {
     format!("key{i:06}").into_bytes()
 }
 
-/// A database whose family in an order of its own has data in tables and in the log: small and large values, deletes, range
-/// deletes, expiry, and commits that touch both families.
+/// Creates a database whose family with a user comparator has data in tables and in the log: small and large values, deletes,
+/// range deletes, expiry, and commits that touch both families.
 pub(crate) fn sample(sim: &Sim) -> (Db, Family) {
     sample_in(sim, SyncMode::Full)
 }
@@ -51,7 +51,7 @@ fn sample_in(sim: &Sim, mode: SyncMode) -> (Db, Family) {
     (db, f)
 }
 
-/// One commit to both families, in which the order of range deletes among the rest decides.
+/// Commits one batch to both families, in which the position of range deletes among the other operations matters.
 fn both(db: &Db, f: &Family) {
     let mut batch = db.batch();
     batch.put(f, &key(80), b"before both ranges").unwrap();
@@ -85,7 +85,7 @@ fn wait(sim: &Sim) -> Db {
 }
 
 #[test]
-fn a_registered_order_brings_the_family_back() {
+fn registering_the_comparator_resolves_the_family() {
     let sim = Sim::new();
     let (db, f) = sample(&sim);
     let expected = contents(&f);
@@ -111,7 +111,7 @@ fn a_registered_order_brings_the_family_back() {
 }
 
 #[test]
-fn without_the_option_nothing_waits_and_the_default_family_never_does() {
+fn without_the_option_the_open_fails_and_the_default_family_is_never_unresolved() {
     let sim = Sim::new();
     let (db, _) = sample(&sim);
     db.abandon();
@@ -125,7 +125,7 @@ fn without_the_option_nothing_waits_and_the_default_family_never_does() {
 }
 
 #[test]
-fn which_one_is_the_default_is_said_at_the_open() {
+fn the_open_determines_the_default_family() {
     let sim = Sim::new();
     let named =
         |sim: &Sim| sim.options().default_family_name("main").default_family(small().comparator(mine()));
@@ -134,7 +134,7 @@ fn which_one_is_the_default_is_said_at_the_open() {
     db.close().unwrap();
     let e = named(&sim).await_comparators(true).open().unwrap_err();
     assert!(matches!(e, Error::InvalidArgument { .. }) && e.to_string().contains("main"), "{e}");
-    // Where another is the default one, it may wait.
+    // If another family is the default one, it may be unresolved.
     let db = awaiting(&sim).default_family_name("other").open().unwrap();
     assert_eq!(db.families(), ["other"]);
     db.register_comparator(mine()).unwrap();
@@ -142,7 +142,7 @@ fn which_one_is_the_default_is_said_at_the_open() {
 }
 
 #[test]
-fn a_backup_holds_those_who_wait() {
+fn a_backup_contains_unresolved_families() {
     let sim = Sim::new();
     let (db, f) = sample(&sim);
     let expected = contents(&f);
@@ -156,7 +156,7 @@ fn a_backup_holds_those_who_wait() {
 }
 
 #[test]
-fn a_family_that_waits_keeps_its_name_and_says_why() {
+fn an_unresolved_family_keeps_its_name_and_errors_name_the_comparator() {
     let sim = Sim::new();
     let (db, _) = sample(&sim);
     db.create_family("other", small()).unwrap();
@@ -178,7 +178,7 @@ fn a_family_that_waits_keeps_its_name_and_says_why() {
 }
 
 #[test]
-fn orders_are_known_once() {
+fn a_comparator_is_registered_once() {
     let sim = Sim::new();
     let db = sim.options().comparator(mine()).open().unwrap();
     let twice = |order| assert!(matches!(db.register_comparator(order), Err(Error::Exists { .. })));
@@ -192,7 +192,7 @@ fn orders_are_known_once() {
 }
 
 #[test]
-fn one_order_for_two_families_and_another_that_goes_on_waiting() {
+fn one_comparator_resolves_two_families_and_not_a_third() {
     let sim = Sim::new();
     let db = sim.open();
     let other = || Comparator::custom("other", |a, b| b.cmp(a));
@@ -218,7 +218,7 @@ fn one_order_for_two_families_and_another_that_goes_on_waiting() {
 }
 
 #[test]
-fn many_opens_before_the_order_comes() {
+fn many_opens_before_the_registration() {
     let sim = Sim::new();
     let (db, f) = sample(&sim);
     let expected = contents(&f);
@@ -248,7 +248,7 @@ fn many_opens_before_the_order_comes() {
 }
 
 #[test]
-fn the_log_is_not_kept_for_those_who_wait() {
+fn the_log_is_not_retained_for_unresolved_families() {
     let sim = Sim::new();
     let (db, _) = sample(&sim);
     db.abandon();
@@ -268,7 +268,7 @@ fn the_log_is_not_kept_for_those_who_wait() {
 }
 
 #[test]
-fn more_than_a_memtable_is_held_back() {
+fn more_operations_than_a_memtable_holds_are_deferred() {
     let sim = Sim::new();
     let db = sim.open();
     let options = small().write_buffer(4 << 20).comparator(mine());
@@ -293,7 +293,7 @@ fn more_than_a_memtable_is_held_back() {
 }
 
 #[test]
-fn what_is_held_back_is_durable() {
+fn deferred_operations_are_durable() {
     let sim = Sim::new();
     let (db, f) = sample_in(&sim, SyncMode::None);
     let expected = contents(&f);
@@ -316,7 +316,7 @@ fn what_is_held_back_is_durable() {
 }
 
 #[test]
-fn reading_only_changes_nothing_on_disk() {
+fn a_read_only_open_changes_nothing_on_disk() {
     let sim = Sim::new();
     let (db, f) = sample(&sim);
     let expected = contents(&f);
@@ -337,13 +337,13 @@ fn reading_only_changes_nothing_on_disk() {
     };
     look(&sim); // in the log
     wait(&sim).abandon();
-    look(&sim); // held back
+    look(&sim); // deferred
     let db = sim.options().read_only(true).comparator(mine()).open().unwrap();
     assert_holds(&db, &expected);
 }
 
 #[test]
-fn a_family_that_waits_can_be_dropped() {
+fn an_unresolved_family_can_be_dropped() {
     let sim = Sim::new();
     let (db, _) = sample(&sim);
     db.compact().unwrap();
@@ -364,7 +364,7 @@ fn a_family_that_waits_can_be_dropped() {
 }
 
 #[test]
-fn dead_value_logs_go_once_the_order_is_known() {
+fn dead_value_logs_are_removed_once_the_comparator_is_registered() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.create_family(NAME, small().comparator(mine())).unwrap();
@@ -388,7 +388,7 @@ fn dead_value_logs_go_once_the_order_is_known() {
 }
 
 #[test]
-fn a_checkpoint_holds_what_waits() {
+fn a_checkpoint_contains_unresolved_families() {
     let sim = Sim::new();
     let (db, f) = sample(&sim);
     let expected = contents(&f);
@@ -409,7 +409,7 @@ fn a_checkpoint_holds_what_waits() {
 }
 
 #[test]
-fn damage_is_told_when_the_order_comes_and_the_family_goes_on_waiting() {
+fn damage_fails_the_registration_and_the_family_stays_unresolved() {
     let sim = Sim::new();
     let (db, f) = sample(&sim);
     let expected = contents(&f);
@@ -446,7 +446,7 @@ fn damage_is_told_when_the_order_comes_and_the_family_goes_on_waiting() {
 }
 
 #[test]
-fn an_order_comes_while_others_write() {
+fn a_registration_during_writes() {
     let sim = Sim::new();
     let (db, f) = sample(&sim);
     let expected = contents(&f);
@@ -460,7 +460,10 @@ fn an_order_comes_while_others_write() {
         s.spawn(|| {
             for _ in 0..5000 {
                 let found = db.family(NAME);
-                assert!(!matches!(found, Err(Error::NotFound { .. })), "in one place or the other");
+                assert!(
+                    !matches!(found, Err(Error::NotFound { .. })),
+                    "the family must be unresolved or open"
+                );
             }
         });
         db.register_comparator(mine()).unwrap();
@@ -475,7 +478,7 @@ fn an_order_comes_while_others_write() {
 }
 
 #[test]
-fn a_registration_that_failed_may_be_repeated() {
+fn a_failed_registration_may_be_repeated() {
     let sim = Sim::new();
     let (db, f) = sample(&sim);
     let expected = contents(&f);

@@ -1,4 +1,4 @@
-//! A database with a family that waits for its key order crashes at every point of its life.
+//! Crashes at every point of the life of a database with an unresolved family.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,15 +8,15 @@ use tidesdb_io::sim::{Image, OpSet, SimDisk};
 use crate::common::{Pair, Sim, contents, fill, noise};
 use crate::waiting::{NAME, awaiting, key, mine, sample};
 
-/// What must be there after a crash.
+/// Expected contents after a crash.
 #[derive(Clone, Default)]
 struct Promised {
     ordered: Vec<Pair>,
-    /// Keys from 5000 on that were put to both families, and acknowledged.
+    /// Number of acknowledged keys from 5000 on that were put to both families.
     acked: u32,
 }
 
-/// Opens what is left in one of four ways and checks it.
+/// Opens the remaining files in one of four ways and checks the contents.
 fn check(sim: &Sim, promised: &Promised, way: u64, what: &str) {
     let open = |options: OpenOptions| options.open().unwrap_or_else(|e| panic!("{what}: {e}"));
     let db = match way % 4 {
@@ -47,7 +47,7 @@ fn check(sim: &Sim, promised: &Promised, way: u64, what: &str) {
     assert!(report.is_ok(), "{what}: {report}");
 }
 
-/// A life with waiting: killed, opened, written to, killed, opened, closed, opened, registered, written to.
+/// Runs the life of a database: opened with the family unresolved, written, killed, opened, closed, opened, registered, written.
 fn life(sim: &Sim, promised: &Mutex<Promised>) {
     let db = awaiting(sim).open().unwrap();
     fill(db.default_family(), 40, &noise(1, 700));
@@ -74,7 +74,7 @@ fn life(sim: &Sim, promised: &Mutex<Promised>) {
 }
 
 #[test]
-fn a_crash_at_any_point_loses_nothing_and_doubles_nothing() {
+fn a_crash_at_any_point_loses_and_duplicates_nothing() {
     let sim = Sim::new();
     let (db, f) = sample(&sim);
     let promised = Arc::new(Mutex::new(Promised { ordered: contents(&f), acked: 0 }));
@@ -96,7 +96,7 @@ fn a_crash_at_any_point_loses_nothing_and_doubles_nothing() {
             let left = Sim::on(fork.crash_image(image, n));
             check(&left, promised, n + i as u64, &format!("{what}, {image:?}"));
         }
-        // What opens it crashes too.
+        // The recovering process crashes too.
         let again = Sim::on(fork.fork());
         again.disk.crash_at_torn(again.disk.op_count() + n * 13 % 160);
         if let Ok(db) = awaiting(&again).open() {

@@ -1,7 +1,7 @@
-//! Readers against a merge that drops versions: whoever reads at a number finds the version of that number.
+//! Readers against a merge that drops versions: a reader at a sequence number finds the version of that number.
 //!
-//! All commits write one key, so a reader at `s` must find the newest place at or below `s`. The merge is a flush of all that
-//! is published together with what was flushed before; rules and judge are the engine's.
+//! All commits write one key, so a reader at `s` must find the newest place at or below `s`. The merge is a flush of everything
+//! published, together with what was flushed before; the rules and the decision are the engine's.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use tidesdb_sync::{EpochCell, pin};
 
 use super::{Log, RECORD, check, join, spawn};
 
-/// What a reader takes in one step.
+/// The view that a reader loads in one step.
 #[derive(Clone, Debug, Default)]
 struct View {
     /// Versions in tables, newest first.
@@ -26,12 +26,12 @@ struct World {
     log: Log,
     snapshots: Arc<Snapshots>,
     view: EpochCell<View>,
-    /// For how long old versions are kept for whoever asks for them by number.
+    /// Distance below `visible` down to which old versions are kept for readers at a given number.
     history: u64,
 }
 
 impl World {
-    /// The key was written `versions` times already.
+    /// Creates a world in which the key was already written `versions` times.
     fn new(history: u64, versions: u64) -> Arc<Self> {
         let world = Self {
             log: Log::new(),
@@ -49,7 +49,7 @@ impl World {
         self.log.sequencer.snapshot()
     }
 
-    /// A reader at `seq` finds in `view` what it must.
+    /// Checks that a reader at `seq` finds the correct version in `view`.
     fn check(&self, view: &View, seq: SeqNo) {
         let end = self.log.places_at(seq);
         let inserted = (view.memtable_from..end).rev().find(|place| self.log.inserted(*place) != 0);
@@ -63,7 +63,7 @@ impl World {
         self.check(self.view.load(&guard), seq);
     }
 
-    /// One merge at a time. The input is chosen first and its readers are asked for second, as the engine does.
+    /// Runs a merge; one at a time. Chooses the input first and asks for the readers second, like the engine.
     fn merge(&self) {
         let guard = pin();
         let old = self.view.load(&guard);
@@ -76,14 +76,14 @@ impl World {
         self.view.store(View { table: input, memtable_from });
     }
 
-    /// As `rewrite::rules`.
+    /// Like `rewrite::rules`.
     fn rules(&self) -> RetainRules {
         let mut snapshots = self.snapshots.readers(|| self.visible().saturating_sub(self.history));
         let visible_floor = snapshots.pop().expect("the floor");
         RetainRules { snapshots, visible_floor, bottom: true, now: None, conflicts_since: None }
     }
 
-    /// After all threads: versions that nobody needs do go.
+    /// After all threads have ended: versions that no reader needs are dropped.
     fn finish(&self, kept: usize) {
         self.merge();
         let guard = pin();
@@ -156,10 +156,10 @@ fn a_reader_without_a_snapshot_takes_the_view_first() {
     });
 }
 
-/// The other way round a merge in between drops the version: the model above can fail.
+/// In the opposite order a merge in between drops the version: this shows that the model above can fail.
 #[test]
 #[should_panic(expected = "a reader at")]
-fn the_number_first_would_miss_a_version() {
+fn taking_the_number_before_the_view_would_miss_a_version() {
     check(|| {
         let world = World::new(0, 1);
         let writer = spawn(&world, |world| {
@@ -171,7 +171,7 @@ fn the_number_first_would_miss_a_version() {
     });
 }
 
-/// Somebody asks for the past: it is refused for a reason, or all of it is there and stays.
+/// A reader asks for an old number: the request fails for a reason, or the whole state is there and stays.
 fn ask_for_the_past(history: u64, kept: usize) {
     check(move || {
         let world = World::new(history, 2);
@@ -199,16 +199,16 @@ fn ask_for_the_past(history: u64, kept: usize) {
 }
 
 #[test]
-fn the_past_is_refused_or_whole() {
+fn a_read_of_the_past_fails_or_sees_the_whole_state() {
     ask_for_the_past(0, 1);
 }
 
 #[test]
-fn the_past_within_the_history_is_whole() {
+fn a_read_of_the_past_within_the_history_sees_the_whole_state() {
     ask_for_the_past(RECORD, 2);
 }
 
-/// Whoever knows a number that is kept can register it from the snapshot of somebody else, below the floor.
+/// A number that another thread's live snapshot keeps can be registered, although it is below the floor.
 #[test]
 fn the_past_of_a_live_snapshot_can_be_shared() {
     check(|| {

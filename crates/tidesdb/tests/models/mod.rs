@@ -1,7 +1,7 @@
-//! What the models share: the exploration, and a [`Log`] of a few places.
+//! Shared by the models: the exploration, and a [`Log`] of a few places.
 //!
-//! What a commit leaves behind is written and read with Relaxed accesses: only the order of commits says who sees
-//! it, so a publication that is too early or too weak shows as something missing.
+//! The data of a commit is written and read with Relaxed accesses: only the order of commits makes it visible. So a
+//! publication that is too early or too weak shows up as missing data.
 
 mod floor;
 mod publish;
@@ -15,11 +15,11 @@ use loom::thread;
 use tidesdb::SeqNo;
 use tidesdb::wal::{Commit, Purpose, Sequencer};
 
-/// Commits that one model makes at most.
+/// Maximum number of commits in one model.
 const PLACES: usize = 6;
-/// Length of a record: no more than its header.
+/// Length of a record: only its header.
 const RECORD_BYTES: u64 = 32;
-/// Sequence numbers of a record.
+/// Sequence numbers per record.
 const RECORD: u64 = RECORD_BYTES / 8;
 
 /// Explores all schedules of `model` and prints how many there were.
@@ -36,7 +36,7 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
     println!("{} executions", executions.load(Relaxed));
 }
 
-/// Runs `body` on what is shared, in a thread of its own.
+/// Runs `body` on the shared state in a new thread.
 fn spawn<S: 'static, R: 'static>(
     shared: &Arc<S>,
     body: impl FnOnce(&Arc<S>) -> R + 'static,
@@ -49,8 +49,8 @@ fn join<R>(thread: thread::JoinHandle<R>) -> R {
     thread.join().expect("the thread passed")
 }
 
-/// The order of commits, with what stands for the file of the log and the memtables: a number for each place, zero if nothing is
-/// there.
+/// The order of commits, with a stand-in for the file of the log and the memtables: a number for each place, zero if the place
+/// is empty.
 struct Log {
     sequencer: Sequencer,
     first: SeqNo,
@@ -76,12 +76,12 @@ impl Log {
         self.sequencer.written(c);
     }
 
-    /// Inserts what `c` brings.
+    /// Inserts the data of `c`.
     fn insert(&self, c: &Commit, what: u64) {
         self.memtable[self.place(c.seq)].store(what, Relaxed);
     }
 
-    /// A commit as most are.
+    /// Runs an ordinary commit.
     fn put(&self, what: u64) -> Commit {
         let c = self.reserve();
         self.insert(&c, what);
@@ -89,17 +89,17 @@ impl Log {
         c
     }
 
-    /// The place of a commit, counted from zero; of the end of one: how many come before it.
+    /// Returns the place of a commit, counted from zero. For the end of a commit: how many places precede it.
     fn place(&self, seq: SeqNo) -> usize {
         ((seq - self.first) / RECORD) as usize
     }
 
-    /// Number of the commit at `place`.
+    /// Returns the sequence number of the commit at `place`.
     fn seq(&self, place: usize) -> SeqNo {
         self.first + place as u64 * RECORD
     }
 
-    /// How many places a reader at `seq` sees.
+    /// Returns the number of places that a reader at `seq` sees.
     fn places_at(&self, seq: SeqNo) -> usize {
         self.place(seq + 1)
     }

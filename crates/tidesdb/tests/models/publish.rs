@@ -1,4 +1,4 @@
-//! The order of commits: what has returned is seen, nothing is seen before all that came before it.
+//! The order of commits: a commit that has returned is visible, and a commit is visible only after all earlier commits.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ const SYNCED: u64 = 2;
 
 struct World {
     log: Log,
-    /// Newest commit that has returned.
+    /// The newest commit that has returned.
     returned: AtomicU64,
-    /// Begin of the newest memtable, as a rotation says it while it holds the tail.
+    /// Begin of the newest memtable, as set by a rotation while it holds the tail.
     boundary: AtomicU64,
 }
 
@@ -25,14 +25,14 @@ impl World {
         Arc::new(Self { log: Log::new(), returned: AtomicU64::new(0), boundary: AtomicU64::new(0) })
     }
 
-    /// Commits, and says so to the world.
+    /// Commits, and records that the commit has returned.
     fn put(&self) -> Commit {
         let c = self.log.put(PLAIN);
         self.returned.fetch_max(c.seq, Ordering::AcqRel);
         c
     }
 
-    /// As a commit in mode `Full`: visible once it is durable.
+    /// Like a commit in mode `Full`: visible once it is durable.
     fn put_synced(&self) -> Commit {
         let (log, sequencer) = (&self.log, &self.log.sequencer);
         let c = log.reserve();
@@ -50,7 +50,7 @@ impl World {
         c
     }
 
-    /// As a leader's sync: the gap-free prefix of what is with the kernel becomes durable.
+    /// Like a leader's sync: the gap-free prefix of the written records becomes durable.
     fn sync(&self) {
         let end = self.log.sequencer.written_end();
         self.check_written(end);
@@ -63,11 +63,11 @@ impl World {
         }
     }
 
-    /// Begins to read, and looks at all that must be there.
+    /// Starts a read, and checks that everything visible is complete.
     fn read(&self) {
         let returned = self.returned.load(Ordering::Acquire);
         let seq = self.log.sequencer.snapshot();
-        assert!(seq >= returned, "a commit has returned and is not seen");
+        assert!(seq >= returned, "a commit has returned and is not visible");
         self.check_seen(seq);
     }
 
@@ -80,17 +80,17 @@ impl World {
         }
     }
 
-    /// After all threads: every commit was published.
+    /// After all threads have ended: every commit was published.
     fn finish(&self, commits: usize) {
         let sequencer = &self.log.sequencer;
-        assert_eq!(sequencer.visible_end(), sequencer.tail(), "the prefix stands still");
+        assert_eq!(sequencer.visible_end(), sequencer.tail(), "the visible prefix did not reach the tail");
         assert_eq!(sequencer.tail(), self.log.seq(commits));
         self.check_seen(sequencer.snapshot());
     }
 }
 
 #[test]
-fn a_commit_that_has_returned_is_seen_with_all_before_it() {
+fn a_commit_that_has_returned_is_visible_with_all_earlier_ones() {
     check(|| {
         let world = World::new();
         let writers = [0; 2].map(|_| {
@@ -122,10 +122,10 @@ fn a_writer_sees_its_own_commit() {
     });
 }
 
-/// Each who finishes may leave it to another to publish, but not all to each other. Nobody has raised `acked` here, so the
-/// reader in the end does not publish either.
+/// A thread that finishes may leave the publication to another thread, but not all of them to each other. Nothing has raised
+/// `acked` here, so the final reader does not publish either.
 #[test]
-fn the_prefix_moves_on_though_nobody_reads() {
+fn the_visible_prefix_advances_without_readers() {
     check(|| {
         let world = World::new();
         let commits = [0; 2].map(|_| world.log.reserve());
@@ -140,13 +140,13 @@ fn the_prefix_moves_on_though_nobody_reads() {
         writers.into_iter().for_each(join);
         join(sync);
         let seq = world.log.sequencer.snapshot();
-        assert_eq!(seq + 1, world.log.sequencer.tail(), "the prefix stands still");
+        assert_eq!(seq + 1, world.log.sequencer.tail(), "the visible prefix did not reach the tail");
         world.check_seen(seq);
     });
 }
 
 #[test]
-fn a_synced_commit_is_seen_once_it_is_durable() {
+fn a_synced_commit_is_visible_once_it_is_durable() {
     check(|| {
         let world = World::new();
         let synced = spawn(&world, |world| {
@@ -165,7 +165,7 @@ fn a_synced_commit_is_seen_once_it_is_durable() {
 }
 
 #[test]
-fn a_full_ring_waits_and_overwrites_nothing() {
+fn a_full_ring_blocks_and_overwrites_nothing() {
     check(|| {
         let world = World::new();
         let [a, b, c] = [0; 3].map(|_| world.log.reserve());
@@ -173,7 +173,7 @@ fn a_full_ring_waits_and_overwrites_nothing() {
             for place in 3..5 {
                 assert_eq!(world.log.place(world.put().seq), place);
                 let published = world.log.place(world.log.sequencer.visible_end());
-                assert!(published + 3 > place, "place {place} was drawn from a full ring");
+                assert!(published + 3 > place, "place {place} was reserved in a full ring");
             }
         });
         let finish = |commits: Vec<Commit>| {
@@ -189,7 +189,7 @@ fn a_full_ring_waits_and_overwrites_nothing() {
     });
 }
 
-/// While somebody walks the slots, those that were published meanwhile go to commits of the next round.
+/// While a thread scans the slots, slots that are published meanwhile are reused by commits of the next round.
 #[test]
 fn a_slot_of_the_next_round_does_not_lengthen_the_prefix() {
     check(|| {
@@ -217,7 +217,7 @@ fn a_slot_of_the_next_round_does_not_lengthen_the_prefix() {
 }
 
 #[test]
-fn a_rotation_parts_those_before_from_those_after() {
+fn a_commit_after_a_rotation_knows_the_new_memtable() {
     check(|| {
         let world = World::new();
         let rotation = spawn(&world, |world| {
@@ -245,7 +245,7 @@ fn a_rotation_parts_those_before_from_those_after() {
 }
 
 #[test]
-fn nobody_waits_any_more_once_the_order_is_stopped() {
+fn waiting_ends_when_the_sequencer_is_stopped() {
     check(|| {
         let world = World::new();
         let _never_done = world.log.reserve();

@@ -1,7 +1,7 @@
-//! Commits with a condition: transactions that read one key and write another, beside plain puts.
+//! Conditional commits: transactions that read one key and write another, concurrent with plain puts.
 //!
-//! The steps are those of `write::commit_if`, which decides one commit at a time; that is for speed, and the order
-//! alone suffices. In every schedule the commits, in the order of their places, are a serial
+//! The steps are those of `write::commit_if`, which decides one commit at a time. That is only for speed; the order of commits
+//! alone is sufficient. In every schedule the commits, in the order of their places, are a serial
 //! history: each read what the last commit before its own place had written.
 
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use tidesdb::SeqNo;
 
 use super::{Log, check, join, spawn};
 
-/// Zero is no key: a place where nothing is inserted holds it.
+/// Zero is not a key: it marks a place where nothing is inserted.
 type Key = u64;
 const X: Key = 1;
 const Y: Key = 2;
 const Z: Key = 3;
 
-/// A commit that counts.
+/// A successful commit.
 #[derive(Debug)]
 struct Committed {
     place: usize,
     wrote: Key,
-    /// A key, and the place whose version of it was read, if there was one.
+    /// A key, and the place of the version that was read, if there was one.
     read: Option<(Key, Option<usize>)>,
 }
 
-/// The log, and the lock of the commit that is being decided.
+/// The log, and the lock held while a commit is being decided.
 struct World {
     log: Log,
     deciding: Mutex<()>,
@@ -39,32 +39,32 @@ impl World {
     }
 }
 
-/// What a transaction does; the last two show that the models can fail.
+/// Steps of a transaction; the last two show that the models can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Protocol {
     Whole,
     /// Visible once it is durable.
     Synced,
-    /// Decided beside the others.
+    /// Decided concurrently, without the lock.
     Unlocked,
-    /// Does not look again once it has its place.
+    /// Does not check again after reserving its place.
     LooksOnce,
-    /// Looks again, and does not wait for those before it.
+    /// Checks again, but does not wait for earlier commits.
     Hasty,
 }
 
-/// The newest version of `key` at a place before `end`.
+/// Returns the place of the newest version of `key` before place `end`.
 fn newest(log: &Log, key: Key, end: usize) -> Option<usize> {
     (0..end).rev().find(|place| log.inserted(*place) == key)
 }
 
-/// Whether `key` has a version in `during`, both ends excluded.
+/// Returns whether `key` has a version in `during`, both ends excluded.
 fn is_written(log: &Log, key: Key, during: (SeqNo, SeqNo)) -> bool {
     let places = 0..log.place(during.1);
     places.into_iter().any(|place| log.seq(place) > during.0 && log.inserted(place) == key)
 }
 
-/// Reads one key as of a snapshot, then writes another; nothing if the commit was refused.
+/// Reads one key at a snapshot, then writes another; returns `None` if the commit failed with a conflict.
 fn transact(world: &World, read: Key, wrote: Key, protocol: Protocol) -> Option<Committed> {
     let (log, sequencer) = (&world.log, &world.log.sequencer);
     let since = sequencer.snapshot();
@@ -80,7 +80,7 @@ fn transact(world: &World, read: Key, wrote: Key, protocol: Protocol) -> Option<
         Protocol::LooksOnce => true,
         Protocol::Hasty => !is_written(log, read, (since, c.seq)),
         Protocol::Whole | Protocol::Synced | Protocol::Unlocked => {
-            assert!(sequencer.wait_for_earlier(&c), "the order is not stopped");
+            assert!(sequencer.wait_for_earlier(&c), "the sequencer was stopped");
             c.seq <= seen || !is_written(log, read, (since.max(seen - 1), c.seq))
         }
     };
@@ -117,7 +117,7 @@ fn spawn_put(world: &Arc<World>, key: Key) -> JoinHandle<Option<Committed>> {
     })
 }
 
-/// Ends all, checks the history, and returns how many transactions were committed.
+/// Joins all threads, checks the history, and returns the number of committed transactions.
 fn finish(world: &World, threads: Vec<JoinHandle<Option<Committed>>>) -> usize {
     let log = &world.log;
     let mut history: Vec<_> = threads.into_iter().filter_map(join).collect();
@@ -129,11 +129,11 @@ fn finish(world: &World, threads: Vec<JoinHandle<Option<Committed>>>) -> usize {
         assert_eq!(version, last.map(|earlier| earlier.place), "not serializable: {history:?}");
     }
     let sequencer = &log.sequencer;
-    assert_eq!(sequencer.visible_end(), sequencer.tail(), "the prefix stands still");
+    assert_eq!(sequencer.visible_end(), sequencer.tail(), "the visible prefix did not reach the tail");
     history.iter().filter(|commit| commit.read.is_some()).count()
 }
 
-/// Each reads what the other writes: at most one may pass, and one does.
+/// Each transaction reads what the other writes: exactly one must commit.
 fn write_skew(protocols: [Protocol; 2]) {
     check(move || {
         let world = World::new();
@@ -141,28 +141,28 @@ fn write_skew(protocols: [Protocol; 2]) {
             spawn_transaction(&world, X, Y, protocols[0]),
             spawn_transaction(&world, Y, X, protocols[1]),
         ];
-        assert_ne!(finish(&world, threads), 0, "both were refused");
+        assert_ne!(finish(&world, threads), 0, "both conflicted");
     });
 }
 
 #[test]
-fn write_skew_is_refused() {
+fn write_skew_conflicts() {
     write_skew([Protocol::Whole; 2]);
 }
 
 #[test]
-fn write_skew_is_refused_before_it_is_durable() {
+fn write_skew_of_synced_commits_conflicts() {
     write_skew([Protocol::Synced, Protocol::Whole]);
 }
 
 #[test]
-fn the_order_alone_refuses_write_skew() {
+fn write_skew_conflicts_without_the_lock() {
     write_skew([Protocol::Unlocked; 2]);
 }
 
 #[test]
 #[should_panic(expected = "not serializable")]
-fn without_the_second_look_write_skew_passes() {
+fn without_the_second_check_write_skew_is_missed() {
     write_skew([Protocol::LooksOnce; 2]);
 }
 
@@ -180,7 +180,7 @@ fn beside_a_put(protocol: Protocol) {
 }
 
 #[test]
-fn plain_puts_beside_transactions_are_seen_or_come_later() {
+fn a_concurrent_put_is_read_or_ordered_later() {
     beside_a_put(Protocol::Whole);
 }
 
@@ -190,29 +190,29 @@ fn without_the_wait_a_late_put_is_missed() {
     beside_a_put(Protocol::Hasty);
 }
 
-/// Two of the three may pass, in the right order.
+/// Two of the three transactions may commit, in the right order.
 fn circle(protocol: Protocol) {
     check(move || {
         let world = World::new();
         let circle = [(X, Y), (Y, Z), (Z, X)];
         let threads = circle.map(|(read, wrote)| spawn_transaction(&world, read, wrote, protocol));
-        assert_ne!(finish(&world, threads.into()), 0, "all were refused");
+        assert_ne!(finish(&world, threads.into()), 0, "all conflicted");
     });
 }
 
 #[test]
-fn a_circle_of_three_is_refused() {
+fn a_cycle_of_three_conflicts() {
     circle(Protocol::Whole);
 }
 
 #[test]
-fn the_order_alone_refuses_a_circle_of_three() {
+fn a_cycle_of_three_conflicts_without_the_lock() {
     circle(Protocol::Unlocked);
 }
 
-/// Place after place is drawn until the ring has come round.
+/// More places are reserved than the ring has slots.
 #[test]
-fn transactions_pass_while_the_ring_comes_round() {
+fn transactions_commit_while_the_ring_wraps_around() {
     check(|| {
         let world = World::new();
         for key in [X, Y, Z] {

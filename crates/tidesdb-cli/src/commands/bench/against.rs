@@ -1,4 +1,4 @@
-//! The rivals of a run: which, and whether their programs are there. What is missing is said before anything runs.
+//! The rivals of a run, and whether their programs exist. A missing program is reported before anything runs.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -9,13 +9,13 @@ use tidesdb_bench::rivals::{self, Rival};
 use crate::failure::{Failure, Outcome as Ended};
 use crate::output::{Out, Style};
 
-/// All engines of a run: those named, and their rivals, found in `places`.
+/// Returns all engines of a run: the named ones, and their rivals, looked up in `places`.
 pub(super) fn engines_of(own: &[String], vs: &[String], places: &[PathBuf]) -> Ended<Vec<String>> {
     let mut names = own.to_vec();
     for name in vs {
         match name.as_str() {
             "all" => {
-                // A library has no name without its path.
+                // A rival that loads a library has no name without its path.
                 let built = rivals::ALL.iter().filter(|r| r.check(None).is_ok() && r.find(places).is_some());
                 names.extend(built.map(|rival| rival.name.to_owned()));
             }
@@ -56,11 +56,11 @@ fn not_built(missing: &[&Rival], places: &[PathBuf]) -> Failure {
         .collect();
     let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
     let sought =
-        format!("it was sought in {}; {} names other directories", places.join(", "), rivals::PLACES);
+        format!("searched in {}; set {} to search other directories", places.join(", "), rivals::PLACES);
     Failure::usage(lines.join("\n")).next(sought)
 }
 
-/// The rivals, and which are built.
+/// Prints the rivals, and which are built.
 pub(super) fn list(out: &mut Out<'_>) -> Ended<()> {
     out.line(out.paint(Style::Title, "rivals, for --vs"))?;
     let places = rivals::places();
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn engines_are_those_that_are_built() {
+    fn all_engines_are_those_that_are_built() {
         let dir = tempfile::tempdir().unwrap();
         let places = [dir.path().to_owned()];
         let of = |vs: &[&str]| engines_of(&words(&["tidesdb"]), &words(vs), &places);

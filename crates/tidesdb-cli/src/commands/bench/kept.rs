@@ -1,4 +1,4 @@
-//! Files of a run: results to keep, and the report that is drawn from them, now or later.
+//! Output files of a run: the results, and the report that is drawn from them, now or later.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use tidesdb_bench::{Results, compare, report};
 use crate::failure::{Exit, Failure, Outcome as Ended};
 use crate::output::{Out, Style};
 
-/// Writes `results.json`, `results.csv` and the report into a directory; `seconds.csv` too if rows were watched.
+/// Writes `results.json`, `results.csv` and the report into a directory; `seconds.csv` too if rows were sampled every second.
 pub(super) fn keep(results: &Results, dir: &Path) -> Ended<()> {
     let files = [("results.json", report::json(results)), ("results.csv", report::csv(results))];
     for (name, text) in files {
@@ -40,12 +40,12 @@ fn read(path: &Path) -> Ended<Results> {
     report::from_json(&text).map_err(|what| Failure::usage(what).at(&path.display().to_string()))
 }
 
-/// Draw the report of results again: the table, report.html and plots
+/// Recreate the report of earlier results: the table, report.html and plots
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Redraw {
     /// A results.json
     results: PathBuf,
-    /// Where to write report.html and plots/ [default: beside the results]
+    /// Where to write report.html and plots/ [default: the directory of the results]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -65,14 +65,14 @@ impl Redraw {
 /// Compare two results, and flag what became slower
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Compare {
-    /// The results.json from before
+    /// The earlier results.json
     old: PathBuf,
-    /// The results.json from after
+    /// The later results.json
     new: PathBuf,
-    /// Changes of less than this many percent are none
+    /// Ignore changes of less than this many percent
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = super::positive)]
     threshold: f64,
-    /// Write the comparison as a page too
+    /// Also write the comparison as a page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -91,7 +91,7 @@ impl Compare {
         }
         out.line(compare::table(&changes).trim_end())?;
         match compare::is_worse(&changes) {
-            true => Err(Failure::no("something became worse")),
+            true => Err(Failure::no("at least one row became worse")),
             false => Ok(Exit::Done),
         }
     }

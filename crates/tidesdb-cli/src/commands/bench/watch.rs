@@ -1,4 +1,4 @@
-//! How far a run is: row n of m, engine, repetition, and an estimate of the time that is left. Nothing is drawn unless
+//! Progress of a run: row n of m, engine, repetition, and the estimated remaining time. Nothing is drawn unless
 //! the standard error stream is a terminal.
 
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ pub(super) fn watch(plan: &Plan) -> Ended<Results> {
     results.map_err(Failure::usage)
 }
 
-/// What stands beside the bar.
+/// Returns the text next to the progress bar.
 fn message(plan: &Plan, estimate: &Estimate, (done, all): (usize, usize)) -> String {
     let round = (plan.rows.len() * plan.engines.len()).max(1);
     let left = match estimate.left() {
@@ -57,7 +57,7 @@ fn time(seconds: f64) -> String {
     }
 }
 
-/// One line about a row that has ended.
+/// Returns one line about a finished row.
 fn progress(outcome: &Outcome) -> String {
     let name = format!("{} on {}", outcome.spec.name, outcome.engine);
     match (&outcome.failure, &outcome.absent) {
@@ -71,11 +71,11 @@ fn progress(outcome: &Outcome) -> String {
     }
 }
 
-/// How long rows took, by row and engine, to guess how long the others will.
+/// Durations of rows, by row and engine, to estimate the remaining time.
 struct Estimate {
     /// All rows in the order in which they run.
     order: Vec<(String, String)>,
-    /// Row, engine and seconds of those that ended.
+    /// Row, engine and seconds of finished rows.
     took: Vec<(String, String, f64)>,
     done: usize,
     row: String,
@@ -98,13 +98,13 @@ impl Estimate {
         self.took.push((self.row.clone(), self.engine.clone(), self.begun.elapsed().as_secs_f64()));
     }
 
-    /// Seconds that the present row and those after it will take; unknown while no row has ended.
+    /// Returns the estimated seconds for the current and all later rows; `None` while no row has finished.
     fn left(&self) -> Option<f64> {
         let rest = self.order.get(self.done..).unwrap_or_default();
         rest.iter().map(|(row, engine)| self.guess(row, engine)).sum()
     }
 
-    /// As long as the same before; else as this row on other engines; else as the rows so far.
+    /// Estimates a row from earlier runs of the same row, otherwise from this row on other engines, otherwise from all rows.
     fn guess(&self, row: &str, engine: &str) -> Option<f64> {
         let mean = |wanted: &dyn Fn(&(String, String, f64)) -> bool| {
             let times: Vec<f64> = self.took.iter().filter(|t| wanted(t)).map(|t| t.2).collect();
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_guess_uses_what_is_known_best() {
+    fn the_estimate_uses_the_best_known_durations() {
         let named = |row: &str, engine: &str| (row.to_owned(), engine.to_owned());
         let order = vec![named("a", "x"), named("a", "y"), named("b", "x"), named("a", "x")];
         let mut estimate = Estimate {

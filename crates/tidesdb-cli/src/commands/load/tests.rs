@@ -22,7 +22,7 @@ fn each_format_by_its_extension() {
     assert_eq!(stage.run(&["scan"]), expected);
 }
 
-/// Numbers went through a floating-point type: these two keys were one, and the second row replaced the first.
+/// Numbers were converted to floating point: these two keys became one, and the second row replaced the first.
 #[test]
 fn rows_whose_keys_are_long_numbers_stay_apart() {
     let stage = Stage::new();
@@ -46,26 +46,26 @@ fn replaced_values_are_counted_and_the_last_wins() {
 }
 
 #[test]
-fn a_bad_row_is_named_or_passed_over() {
+fn a_bad_row_is_reported_or_skipped() {
     let stage = Stage::new();
     let content = b"a\t1\n\tempty key\nb\t2\nno tab\nc\t3\n";
     let failure = load(&stage, "a.tsv", content, &[]).unwrap_err();
     assert_eq!(failure.exit, Exit::Usage);
     assert!(failure.message().contains("a.tsv, line 2: "), "{}", failure.message());
     let out = load(&stage, "a.tsv", content, &["--skip-bad"]).unwrap();
-    assert!(out.contains("2 malformed rows passed over, the first in line 2: "), "{out}");
+    assert!(out.contains("2 malformed rows skipped, the first in line 2: "), "{out}");
     assert_eq!(stage.run(&["scan", "-k"]), "a\nb\nc\n");
 }
 
 #[test]
-fn rows_before_a_bad_one_are_told_truly() {
+fn the_number_of_rows_loaded_before_a_bad_one_is_reported() {
     let stage = Stage::new();
     let mut content: String = (0..2500).map(|n| format!("{n:05}\tv\n")).collect();
     content.push_str("bad\n");
     let failure = load(&stage, "a.tsv", content.as_bytes(), &[]).unwrap_err();
     assert!(failure.message().contains("line 2501"), "{}", failure.message());
     let kept = stage.run(&["scan", "-c"]);
-    let told = format!("the {} rows before are loaded", crate::text::grouped(kept.trim().parse().unwrap()));
+    let told = format!("loaded before it: {} rows", crate::text::grouped(kept.trim().parse().unwrap()));
     assert!(failure.message().contains(&told), "{} / {kept}", failure.message());
 }
 
@@ -79,7 +79,7 @@ fn large_values_fill_a_batch_by_bytes() {
 }
 
 #[test]
-fn mistakes_are_told_before_anything_is_read() {
+fn wrong_options_are_reported_before_anything_is_read() {
     let stage = Stage::new();
     for (name, more) in [
         ("a.txt", &[][..]),

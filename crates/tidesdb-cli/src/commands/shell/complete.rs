@@ -1,4 +1,4 @@
-//! What Tab offers: commands at the beginning of a line, options and names of families after it.
+//! Tab completion: commands at the beginning of a line, options and names of families after it.
 
 use clap::CommandFactory;
 use rustyline::completion::{Completer, Pair};
@@ -9,7 +9,7 @@ use rustyline::{Context, Helper};
 
 use super::Line;
 
-/// Knows the commands and the families there are.
+/// The commands and the existing families.
 pub(super) struct Completion {
     line: clap::Command,
     families: Vec<String>,
@@ -22,7 +22,7 @@ impl Completion {
         Self { line, families }
     }
 
-    /// Where the last word of `text` begins, and what could stand there.
+    /// Returns the start of the last word of `text` and its completions.
     fn candidates(&self, text: &str) -> (usize, Vec<String>) {
         let start = text.rfind(char::is_whitespace).map_or(0, |at| at + 1);
         let (before, word) = text.split_at(start);
@@ -39,7 +39,7 @@ impl Completion {
         (start, found)
     }
 
-    /// What can follow `command` and the words after it.
+    /// Returns what can follow `command` and the words after it.
     fn after(&self, command: &clap::Command, words: &[&str]) -> Vec<String> {
         let wants_family = matches!(words.last(), Some(&"--family" | &"-f"))
             || command.get_name() == "use"

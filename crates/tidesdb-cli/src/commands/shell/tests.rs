@@ -13,7 +13,7 @@ fn script(lines: &str) -> (Outcome, String, tempfile::TempDir) {
 #[test]
 fn a_session() {
     let (outcome, text, _dir) = script(
-        "# comments and empty lines are passed over\n\n\
+        "# comments and empty lines are skipped\n\n\
          put a 'two words'\nput \"b\\x01\" \"\\\"q\\\"\"\nscan\nget a\n\
          families create users\nuse users\nput ann 1\nscan\nscan --family default --count\n\
          use default\nget ann\nsync\nget --json a\nquit\nput never here\n",

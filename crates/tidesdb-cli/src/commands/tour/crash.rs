@@ -1,5 +1,5 @@
-//! A child process writes numbered records, each durable before it is acknowledged; it is killed in the middle; and
-//! every acknowledged record must be there afterwards.
+//! A child process writes numbered records, each durable before it is acknowledged, and is killed while it runs. Every
+//! acknowledged record must exist afterwards.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -18,7 +18,7 @@ use crate::output::Out;
 use crate::progress::Progress;
 use crate::text::grouped;
 
-/// Writes records until it is killed, and prints the number of each that was acknowledged; for `tour`
+/// Write records until killed, and print the number of each acknowledged record; used by `tour`
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Witness {
     /// Directory of the database
@@ -32,7 +32,7 @@ const LIFE: Duration = Duration::from_millis(1000);
 /// ... but not before it has acknowledged this many records, unless it takes too long.
 const RECORDS_MIN: u64 = 20;
 const LIFE_MAX: Duration = Duration::from_secs(20);
-/// The child ends by itself here, should its parent vanish without closing the pipe.
+/// The child ends by itself at this number, in case its parent dies without closing the pipe.
 const RECORDS_MAX: u64 = 50_000_000;
 
 fn record(n: u64) -> (String, String) {
@@ -53,7 +53,7 @@ impl Witness {
     }
 }
 
-/// Kills a writer and opens its database again. `rows` is what the default family had.
+/// Kills a writer and opens its database again. `rows` is the number of rows in the default family before.
 pub(super) fn kill_and_recover(path: &Path, rows: u64, guide: &mut Guide<'_, '_>) -> Outcome<Db> {
     guide.title("Kill")?;
     let mut child = spawn(path)?;
@@ -71,16 +71,16 @@ pub(super) fn kill_and_recover(path: &Path, rows: u64, guide: &mut Guide<'_, '_>
         present +=
             u64::from(records.get_with(key.as_bytes(), |found| found == value.as_bytes())? == Some(true));
     }
-    let text = format!("{} of {} acknowledged records are there", grouped(present), grouped(acknowledged));
+    let text = format!("{} of {} acknowledged records survived", grouped(present), grouped(acknowledged));
     guide.promise(present == acknowledged, text)?;
-    // The last put may have returned, or reached the disk, without being told to us.
+    // The last put may have returned, or reached the disk, before its number was printed.
     let extra = count(&records)?.saturating_sub(acknowledged);
     let also = match extra {
         0 => "and nothing else".to_owned(),
-        extra => format!("and {extra} more, which was on its way when the process died"),
+        extra => format!("and {extra} more, being written when the process died"),
     };
     guide.promise(extra <= 1, also)?;
-    guide.promise(count(db.default_family())? == rows, "everything from before the kill is there too")?;
+    guide.promise(count(db.default_family())? == rows, "all data from before survived too")?;
     Ok(db)
 }
 
@@ -92,7 +92,7 @@ fn spawn(path: &Path) -> Outcome<Child> {
     command.spawn().map_err(failed)
 }
 
-/// Reads what the child acknowledges, kills it after a while, and returns the last number it told.
+/// Reads the numbers that the child acknowledges, kills it after a while, and returns the last number.
 fn watch_and_kill(child: &mut Child, guide: &mut Guide<'_, '_>) -> Outcome<u64> {
     let pipe = child.stdout.take().ok_or_else(|| Failure::failed("the second process has no output"))?;
     let last = AtomicU64::new(0);
@@ -110,7 +110,7 @@ fn watch_and_kill(child: &mut Child, guide: &mut Guide<'_, '_>) -> Outcome<u64> 
         }
         let killed = child.kill();
         let status = child.wait();
-        // What was told before the death is still in the pipe: read it to its end.
+        // Numbers printed before the kill are still in the pipe: read it to its end.
         let in_order = reader.join().unwrap_or(false);
         killed.and(status).map(|status| (status, in_order))
     });
@@ -120,18 +120,18 @@ fn watch_and_kill(child: &mut Child, guide: &mut Guide<'_, '_>) -> Outcome<u64> 
         status.map_err(|e| Failure::failed(format!("cannot kill the second process: {e}")))?;
     let last = last.into_inner();
     guide.say(format!(
-        "... and is killed with SIGKILL after {secs:.1} s and {} records, {} each second",
+        "... and is killed with SIGKILL after {secs:.1} s and {} records, {} per second",
         grouped(last),
         grouped((last as f64 / secs) as u64)
     ))?;
     guide.promise(
         status.signal() == Some(SIGKILL) && in_order && last > 0,
-        "it died in the middle of its work",
+        "it was killed while it was writing",
     )?;
     Ok(last)
 }
 
-/// Reads lines `1`, `2`, ... to the end of `pipe`. A last line without its end does not count: its number may be cut.
+/// Reads lines `1`, `2`, ... to the end of `pipe`. An incomplete last line does not count: its number may be cut off.
 fn read_numbers(pipe: impl Read, last: &AtomicU64) -> bool {
     let mut pipe = BufReader::new(pipe);
     let mut line = String::new();
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cut_number_does_not_count() {
+    fn an_incomplete_number_does_not_count() {
         for (text, last, in_order) in
             [("1\n2\n3", 2, true), ("1\n3\n", 1, false), ("", 0, true), ("1\nx\n", 1, false)]
         {

@@ -1,4 +1,4 @@
-//! One flipped bit in a copy of the database, and what `verify` says to it.
+//! Flips one bit in a copy of the database, and checks that `verify` finds it.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use crate::failure::{Failure, Outcome};
 use crate::host;
 use crate::text::grouped;
 
-/// Copies the database in `copy` to `damaged`, flips a bit there, and checks what is said. `db` is the original.
+/// Copies the database in `copy` to `damaged`, flips a bit there, and checks the report. `db` is the original.
 pub(super) fn flip_a_bit(db: &Db, copy: &Path, damaged: &Path, guide: &mut Guide<'_, '_>) -> Outcome<()> {
     guide.title("Bit rot")?;
     let started = host::now();
@@ -22,17 +22,17 @@ pub(super) fn flip_a_bit(db: &Db, copy: &Path, damaged: &Path, guide: &mut Guide
     copy_files(copy, damaged).map_err(|e| Failure::file("copy to", damaged, &e))?;
     let (table, at) = flip(damaged).map_err(|e| Failure::file("damage a table in", damaged, &e))?;
     let name = table.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    guide.say(format!("in a copy, one bit of byte {} of {name} is flipped", grouped(at)))?;
+    guide.say(format!("in a copy, one bit is flipped in byte {} of {name}", grouped(at)))?;
     let found = find_damage(damaged)?;
     for damage in &found {
         guide.show(damage.to_string())?;
     }
     let named = found.iter().any(|damage| matches!(damage, Error::Corrupt { file, .. } if **file == *name));
-    guide.promise(named, "it is found, with the name of the file and the place")?;
-    guide.promise(db.verify()?.is_ok(), "the original is as good as before")
+    guide.promise(named, "the damage is found, with file and offset")?;
+    guide.promise(db.verify()?.is_ok(), "the original is unaffected")
 }
 
-/// Copies the files of a directory, so that nothing is shared.
+/// Copies the files of a directory, without hard links.
 fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir(to)?;
     for entry in fs::read_dir(from)? {
@@ -59,7 +59,7 @@ fn is_table(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "klog")
 }
 
-/// All damage that opening and verifying finds.
+/// Returns all damage found by opening and verifying.
 fn find_damage(path: &Path) -> Outcome<Vec<Error>> {
     match Db::open(path) {
         Ok(db) => Ok(db.verify()?.damage),

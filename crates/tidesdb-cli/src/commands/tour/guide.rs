@@ -1,11 +1,11 @@
-//! Tells the steps of the tour and keeps count of the promises.
+//! Prints the steps of the tour and counts the checked promises.
 
 use std::io::Write;
 
 use crate::failure::{Failure, Outcome};
 use crate::output::{Out, Style};
 
-/// Leads through the tour.
+/// Output of the tour.
 pub(super) struct Guide<'a, 'b> {
     out: &'a mut Out<'b>,
     step: u32,
@@ -17,26 +17,26 @@ impl<'a, 'b> Guide<'a, 'b> {
         Self { out, step: 0, promises: 0 }
     }
 
-    /// Begins a step.
+    /// Prints the title of a step.
     pub(super) fn title(&mut self, text: &str) -> Outcome<()> {
         self.step += 1;
         let title = self.out.paint(Style::Title, &format!("{}. {text}", self.step));
         self.out.line(format!("\n{title}"))
     }
 
-    /// Tells something; shown at once.
+    /// Prints a line and flushes it.
     pub(super) fn say(&mut self, text: impl AsRef<str>) -> Outcome<()> {
         self.out.line(format!("   {}", text.as_ref()))?;
         Ok(self.out.flush()?)
     }
 
-    /// Shows a piece of what was found.
+    /// Prints an excerpt of the data.
     pub(super) fn show(&mut self, text: impl AsRef<str>) -> Outcome<()> {
         let text = self.out.paint(Style::Strong, text.as_ref());
         self.say(format!("  {text}"))
     }
 
-    /// A promise: told if it is kept, the end of the tour if not.
+    /// Checks a promise: prints it if it is kept, otherwise ends the tour.
     pub(super) fn promise(&mut self, kept: bool, text: impl AsRef<str>) -> Outcome<()> {
         let text = text.as_ref();
         self.promises += 1;
@@ -49,7 +49,7 @@ impl<'a, 'b> Guide<'a, 'b> {
             .next("please report this with the output above; `tidesdb tour --dir PATH` keeps the files"))
     }
 
-    /// Number of promises kept.
+    /// Returns the number of promises kept.
     pub(super) fn promises(&self) -> u32 {
         self.promises
     }

@@ -1,5 +1,5 @@
-//! `tidesdb tour`: what the engine does, before the reader's eyes, on real data. Every claim is checked; the first
-//! that does not hold ends the tour with exit code 1. Every figure is measured as it is printed.
+//! `tidesdb tour`: demonstrates the engine on real data. Every claim is checked; the first
+//! that does not hold ends the tour with exit code 1. Every figure is measured when it is printed.
 
 mod guide;
 mod unicode;
@@ -18,17 +18,17 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::host;
 use crate::output::{Out, Style};
 
-/// Watch a database at work: load, look up, scan, index, snapshot, checkpoint, kill -9, recovery, bit rot
+/// Guided tour of a database: load, look up, scan, index, snapshot, checkpoint, kill -9, recovery, bit rot
 ///
-/// Takes a few seconds, needs nothing, and leaves nothing behind. Begin here.
+/// Takes a few seconds, needs no setup, and leaves no files behind. Start here.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Tour {
-    /// Make the databases in this new directory and keep them
+    /// Create the databases in this new directory and keep them
     #[arg(long, value_name = "PATH")]
     dir: Option<PathBuf>,
 }
 
-/// Name of the family that finds characters by their name.
+/// Name of the family that maps names to characters.
 const BY_NAME: &str = "by-name";
 
 impl Tour {
@@ -38,7 +38,7 @@ impl Tour {
         let dir = match (&self.dir, &temporary) {
             (Some(dir), _) => dir.clone(),
             (None, Some(temporary)) => temporary.path().to_owned(),
-            (None, None) => return Err(Failure::failed("no directory to work in")),
+            (None, None) => return Err(Failure::failed("there is no directory for the databases")),
         };
         if self.dir.is_some() && std::fs::read_dir(&dir).is_ok_and(|mut entries| entries.next().is_some()) {
             return Err(
@@ -60,13 +60,13 @@ impl Tour {
         let program = if std::env::var_os("CARGO").is_some() { "cargo run --release --" } else { "tidesdb" };
         let mut next = vec![
             (format!("{program} shell --db my.db"), "a database of your own; `help` lists the commands"),
-            (format!("{program} load --db my.db FILE.tsv"), "fill it from TSV, CSV or JSON lines"),
+            (format!("{program} load --db my.db FILE.tsv"), "load TSV, CSV or JSON lines into it"),
             (format!("{program} --help"), "all commands; docs/cli.md describes them"),
             ("README.md".to_owned(), "the library in a Rust program"),
         ];
         if self.dir.is_some() {
             let look = format!("{program} shell --db {}", dir.join("db").display());
-            next.insert(0, (look, "look around in this database"));
+            next.insert(0, (look, "explore this database"));
         }
         let width = next.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
         out.line("")?;
@@ -78,7 +78,7 @@ impl Tour {
 fn temporary() -> Outcome<tempfile::TempDir> {
     let made = tempfile::Builder::new().prefix("tidesdb-tour-").tempdir();
     made.map_err(|e| {
-        Failure::failed(format!("cannot make a temporary directory: {e}")).next("name one with --dir")
+        Failure::failed(format!("cannot create a temporary directory: {e}")).next("name one with --dir")
     })
 }
 
@@ -100,7 +100,7 @@ fn walk(dir: &Path, guide: &mut Guide<'_, '_>) -> Outcome<()> {
     Ok(db.close()?)
 }
 
-/// Number of rows of a family.
+/// Returns the number of rows of a family.
 fn count(family: &Family) -> Outcome<u64> {
     crate::range::Range::default().walk(family, false, |_, _, _| Ok(true))
 }

@@ -1,4 +1,4 @@
-//! Several families in one commit; the past through a snapshot; a copy through a checkpoint.
+//! Several families in one commit; old data through a snapshot; a copy through a checkpoint.
 
 use std::path::Path;
 
@@ -13,12 +13,12 @@ use crate::host;
 use crate::range::Range;
 use crate::text::{count as counted, grouped};
 
-/// The key in the index: the name, then the character, so that characters of one name do not collide.
+/// Returns the key in the index: the name, then the character, so that characters with the same name do not collide.
 fn index_key(name: &str, key: &[u8]) -> Vec<u8> {
     [name.as_bytes(), &[0], key].concat()
 }
 
-/// Makes a second family that finds characters by name, and keeps it in step by batches over both.
+/// Creates a second family that maps names to characters, and keeps it consistent by batches over both families.
 pub(super) fn index(db: &Db, guide: &mut Guide<'_, '_>) -> Outcome<Family> {
     guide.title("Index")?;
     let characters = db.default_family();
@@ -35,7 +35,8 @@ pub(super) fn index(db: &Db, guide: &mut Guide<'_, '_>) -> Outcome<Family> {
     })?;
     db.write_with(&mut batch, &quick)?;
     let took = started.elapsed().as_secs_f64() * 1e3;
-    guide.say(format!("a second family `{BY_NAME}` with {} names, made in {took:.0} ms", grouped(rows)))?;
+    guide
+        .say(format!("a second family `{BY_NAME}` with {} names, created in {took:.0} ms", grouped(rows)))?;
     guide.say("prefix GREEK SMALL LETTER O:")?;
     for row in names.prefix(b"GREEK SMALL LETTER O")?.take(3) {
         let (_, key) = row?;
@@ -52,12 +53,12 @@ pub(super) fn index(db: &Db, guide: &mut Guide<'_, '_>) -> Outcome<Family> {
     guide.say(format!("one batch over both families: {name} at {key}"))?;
     let neither = !before.contains(characters, key.as_bytes())? && !before.contains(&names, &index_key)?;
     let both = db.contains(key.as_bytes())? && names.contains(&index_key)?;
-    guide.promise(neither && both, "before the commit neither family shows it, after it both do")?;
+    guide.promise(neither && both, "before the commit neither family has it, afterwards both do")?;
     guide.promise(count(&names)? == rows + 1, "the index has every character")?;
     Ok(names)
 }
 
-/// Deletes a block by mistake, and finds it in a snapshot.
+/// Deletes a block by mistake, and reads it from a snapshot.
 pub(super) fn snapshot(db: &Db, names: &Family, guide: &mut Guide<'_, '_>) -> Outcome<()> {
     guide.title("Snapshot")?;
     let characters = db.default_family();
@@ -74,7 +75,8 @@ pub(super) fn snapshot(db: &Db, names: &Family, guide: &mut Guide<'_, '_>) -> Ou
     let whale = key(WHALE);
     guide
         .say(format!("{} deleted by mistake: the block of the whale", counted(rows as u64, "row", "rows")))?;
-    guide.promise(!db.contains(whale.as_bytes())? && db.prefix(block)?.next().is_none(), "they are gone")?;
+    guide
+        .promise(!db.contains(whale.as_bytes())? && db.prefix(block)?.next().is_none(), "they are deleted")?;
     let old = before.get(characters, whale.as_bytes())?;
     guide.say("the snapshot from before still shows them:")?;
     guide.show(unicode::pretty(whale.as_bytes(), old.as_deref().unwrap_or_default()))?;
@@ -87,10 +89,10 @@ pub(super) fn snapshot(db: &Db, names: &Family, guide: &mut Guide<'_, '_>) -> Ou
     }
     guide.promise(seen == rows && old.is_some(), "all of them, unchanged by later writes")?;
     db.write(&mut batch)?;
-    guide.promise(db.get(whale.as_bytes())? == old, "and put back from there in one batch")
+    guide.promise(db.get(whale.as_bytes())? == old, "and restored from there in one batch")
 }
 
-/// Makes a copy, opens it, and shows that the two go separate ways.
+/// Makes a copy, opens it, and shows that the two databases are independent.
 pub(super) fn checkpoint(db: &Db, path: &Path, guide: &mut Guide<'_, '_>) -> Outcome<()> {
     guide.title("Checkpoint")?;
     let rows = count(db.default_family())?;
@@ -101,10 +103,11 @@ pub(super) fn checkpoint(db: &Db, path: &Path, guide: &mut Guide<'_, '_>) -> Out
     let started = host::now();
     let copy = Db::open(path)?;
     let opened = started.elapsed().as_secs_f64() * 1e3;
-    guide.say(format!("opened as a database of its own in {opened:.1} ms"))?;
+    guide.say(format!("opened as an independent database in {opened:.1} ms"))?;
     let same = count(copy.default_family())? == rows && count(&copy.family(BY_NAME)?)? == rows;
     guide.promise(same, format!("it has all {} rows of both families", grouped(rows)))?;
     copy.delete(key(WHALE).as_bytes())?;
-    guide.promise(db.contains(key(WHALE).as_bytes())?, "a delete in the copy leaves the original alone")?;
+    guide
+        .promise(db.contains(key(WHALE).as_bytes())?, "a delete in the copy does not affect the original")?;
     Ok(copy.close()?)
 }

@@ -16,7 +16,7 @@ pub(super) const WHALE: u32 = 0x1F433;
 const BATCH_ROWS: usize = 1000;
 const LOOKUPS: usize = 20_000;
 
-/// Loads all characters, makes them durable, and writes them to a table.
+/// Loads all characters, makes them durable, and flushes them to a table.
 pub(super) fn load(db: &Db, guide: &mut Guide<'_, '_>) -> Outcome<()> {
     guide.title("Load")?;
     let started = host::now();
@@ -57,15 +57,15 @@ pub(super) fn look_up(db: &Db, guide: &mut Guide<'_, '_>) -> Outcome<()> {
     let found = found.as_deref().unwrap_or_default();
     guide.say(format!("get {whale}"))?;
     guide.show(pretty(whale.as_bytes(), found))?;
-    guide.promise(unicode::name(found) == "SPOUTING WHALE", "the whale is where it belongs")?;
-    guide.promise(!db.contains(b"U+110000")?, "what was never written is not there")?;
+    guide.promise(unicode::name(found) == "SPOUTING WHALE", "the whale is found")?;
+    guide.promise(!db.contains(b"U+110000")?, "a key that was never written is not found")?;
 
     let all: Vec<_> = characters().map(|c| (key(c.code), c.fields)).collect();
     let mut nanos = Vec::with_capacity(LOOKUPS);
     let mut wrong = 0;
     let mut draw = 0x9E37_79B9_7F4A_7C15_u64;
     for _ in 0..LOOKUPS {
-        // Marsaglia's xorshift: the same walk at every tour.
+        // Marsaglia's xorshift: the same sequence in every tour.
         draw ^= draw << 13;
         draw ^= draw >> 7;
         draw ^= draw << 17;
@@ -81,7 +81,7 @@ pub(super) fn look_up(db: &Db, guide: &mut Guide<'_, '_>) -> Outcome<()> {
     guide.promise(wrong == 0, format!("{text}: half within {:.1} us, 99 % within {:.1} us", at(50), at(99)))
 }
 
-/// A block, a prefix, everything.
+/// Scans a block, a prefix, and everything.
 pub(super) fn scan(db: &Db, guide: &mut Guide<'_, '_>) -> Outcome<()> {
     guide.title("Scan")?;
     guide.say("range U+000370 .. U+000400, the letters of the Greek block:")?;

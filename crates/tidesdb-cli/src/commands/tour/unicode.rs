@@ -1,18 +1,18 @@
-//! The data of the tour: Unicode's list of characters, part of the program itself. See `data/unicode`.
+//! The data of the tour: Unicode's list of characters, compiled into the program. See `data/unicode`.
 
-/// `UnicodeData.txt`: a line for each character, fields separated by semicolons.
+/// `UnicodeData.txt`: one line per character, fields separated by semicolons.
 const DATA: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/data/unicode/UnicodeData.txt"));
 
-/// One line of the data.
+/// A line of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Character<'a> {
-    /// Its number.
+    /// Code point of the character.
     pub(super) code: u32,
-    /// All fields after the number, as they stand in the file.
+    /// All fields after the code point, unchanged.
     pub(super) fields: &'a str,
 }
 
-/// All lines.
+/// Returns all lines.
 pub(super) fn characters() -> impl Iterator<Item = Character<'static>> + Clone {
     DATA.lines().filter_map(|line| {
         let (code, fields) = line.split_once(';')?;
@@ -20,28 +20,28 @@ pub(super) fn characters() -> impl Iterator<Item = Character<'static>> + Clone {
     })
 }
 
-/// The key of a character: a fixed number of digits, so that byte order is the order of the numbers.
+/// Returns the key of a character, with a fixed number of digits, so that byte order equals numeric order.
 pub(super) fn key(code: u32) -> String {
     format!("U+{code:06X}")
 }
 
-/// The number in a key.
+/// Returns the code point in a key.
 pub(super) fn code(key: &[u8]) -> Option<u32> {
     u32::from_str_radix(std::str::from_utf8(key).ok()?.strip_prefix("U+")?, 16).ok()
 }
 
-/// The name in the fields of a character.
+/// Returns the name in the fields of a character.
 pub(super) fn name(fields: &[u8]) -> String {
     let end = fields.iter().position(|b| *b == b';').unwrap_or(fields.len());
     String::from_utf8_lossy(&fields[..end]).into_owned()
 }
 
-/// The general category in the fields of a character.
+/// Returns the general category in the fields of a character.
 pub(super) fn category(fields: &[u8]) -> &[u8] {
     fields.split(|b| *b == b';').nth(1).unwrap_or_default()
 }
 
-/// A row for the eyes: the character itself, its key, and its name.
+/// Formats a row for display: the character itself, its key, and its name.
 pub(super) fn pretty(key: &[u8], fields: &[u8]) -> String {
     let visible = !matches!(category(fields).first(), Some(b'C' | b'Z' | b'M'));
     let symbol = code(key).and_then(char::from_u32).filter(|_| visible).unwrap_or(' ');
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_data_is_whole() {
+    fn the_data_is_complete() {
         assert_eq!(DATA.lines().count(), 34_924);
         assert_eq!(characters().count(), 34_924);
         let keys: Vec<String> = characters().map(|c| key(c.code)).collect();

@@ -47,12 +47,12 @@ pub(super) struct Limits {
 /// of the device. The other limits bound the memory that a block of very compressible entries takes.
 pub(super) const LIMITS: Limits = Limits { disk: 4 << 10, keys: 32 << 10, values: 16 << 10, frame: 16 << 10 };
 
-/// Device page. A block that begins and ends at a page border costs one page of the device and of the page cache.
+/// Device page. A block that begins and ends at a page boundary costs one page of the device and of the page cache.
 pub(super) const PAGE_BYTES: u64 = 4 << 10;
 /// Longest padding behind a block, in bytes: an eighth of a page.
 pub(super) const PADDING_MAX: u64 = PAGE_BYTES / 8;
 
-/// Returns how many zeros follow a block that ends at offset `end`, so that the next one begins at a page border. Returns 0 if that
+/// Returns how many zeros follow a block that ends at offset `end`, so that the next one begins at a page boundary. Returns 0 if that
 /// would take more than [`PADDING_MAX`].
 pub(super) fn padding(end: u64) -> u64 {
     let gap = end.wrapping_neg() % PAGE_BYTES;
