@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::estimate::is_empty;
-use super::stats::FamilyStats;
-use crate::family::CommitHook;
+use crate::family::{CommitHook, FamilyStats};
 use crate::options::{ReadOptions, WriteOptions};
 use crate::read::{self, Cursor, Iter};
 use crate::shared::Family;
@@ -249,6 +248,6 @@ impl Family {
 
     /// Figures about the family.
     pub fn stats(&self) -> FamilyStats {
-        FamilyStats::of(&self.core)
+        self.core.stats()
     }
 }
