@@ -21,7 +21,7 @@ pub use pool::Pool;
 use crate::family::FamilyCore;
 use crate::jobs::Job;
 use crate::options::SyncMode;
-use crate::shared::Shared;
+use crate::shared::{Shared, WriteCtx};
 use crate::types::SeqNo;
 use crate::{Error, Result, compact, flush, learn, upload};
 
@@ -67,7 +67,7 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
     match job {
         Job::PrepareLog => {
             shared.write.log.prepare_next()?;
-            flush_what_pins_the_log(shared);
+            flush_what_pins_the_log(&shared.write);
         }
         Job::Flush(id) => {
             if let Some(family) = family(id)
@@ -104,14 +104,14 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
 }
 
 /// If the log exceeds its limit, flushes every family whose active memtable retains log beyond the limit.
-fn flush_what_pins_the_log(shared: &Arc<Shared>) {
-    let beyond = |pins| shared.write.log.bytes_since(pins) >= shared.write.options.wal_bytes_max;
-    if !beyond(shared.write.log_needed_from()) {
+fn flush_what_pins_the_log(ctx: &WriteCtx) {
+    let beyond = |pins| ctx.log.bytes_since(pins) >= ctx.options.wal_bytes_max;
+    if !beyond(ctx.log_needed_from()) {
         return;
     }
-    for family in shared.write.all_families() {
+    for family in ctx.all_families() {
         if family.owned_view().active.as_ref().is_some_and(|slot| beyond(slot.pins)) {
-            shared.write.rotate(&family);
+            ctx.rotate(&family);
         }
     }
 }
@@ -163,10 +163,10 @@ impl Ticks {
     /// Syncs what commits with a sync interval rely on, as far as it is in the log. A commit that is still being
     /// written, and may take long, is left to the next round: it must not delay the deadlines of earlier commits, nor
     /// the clock.
-    fn sync_what_is_written(&self, shared: &Shared) {
-        let sequencer = shared.write.log.sequencer();
+    fn sync_what_is_written(&self, ctx: &WriteCtx) {
+        let sequencer = ctx.log.sequencer();
         if sequencer.durable() < self.sync_until {
-            let _ = shared.write.sync_to(sequencer.written_end().min(self.sync_until)); // a failure has poisoned the database
+            let _ = ctx.sync_to(sequencer.written_end().min(self.sync_until)); // a failure has poisoned the database
         }
     }
 
@@ -181,7 +181,7 @@ impl Ticks {
         if shared.write.sync_due.tick(now) {
             self.sync_until = sequencer.tail();
         }
-        self.sync_what_is_written(shared);
+        self.sync_what_is_written(&shared.write);
         let tail = sequencer.tail();
         if tail.saturating_sub(self.looked) >= learn::LOOK_EVERY {
             self.looked = tail; // every delete takes at least one unit of the log
@@ -202,7 +202,7 @@ impl Ticks {
             shared.write.ask_for_pending();
         }
         if let Some(remote) = &shared.remote
-            && self.uploads.tick(shared, remote, now)
+            && self.uploads.tick(&shared.maintenance, remote, now)
         {
             shared.write.jobs.push(Job::Upload);
         }

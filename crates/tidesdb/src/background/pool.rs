@@ -8,7 +8,7 @@ use tidesdb_sync::Mutex;
 
 use super::{Ticks, run};
 use crate::jobs::Job;
-use crate::shared::Shared;
+use crate::shared::{Shared, WriteCtx};
 use crate::{Error, Result};
 
 /// The running threads of one database.
@@ -29,7 +29,7 @@ impl Pool {
             return Ok(pool);
         }
         for i in 0..workers {
-            let shared = Arc::clone(shared);
+            let worker = Arc::clone(shared);
             // One half of several workers takes only short jobs, so these never wait for a long one. The other half
             // takes the long jobs at low priority: it yields to the threads of the user until writers are delayed by
             // debt.
@@ -38,17 +38,19 @@ impl Pool {
                 true => ("tidesdb-flush", Priority::Normal, Takes::Short),
                 false => ("tidesdb-compact", Priority::Low, Takes::Long),
             };
-            pool.spawn(&shared.clone(), name, priority, move || work(&shared, takes))?;
+            pool.spawn(&shared.write, name, priority, move || work(&worker, takes))?;
         }
         if shared.remote.is_some() {
             let uploader = Arc::clone(shared);
             let body = move || work(&uploader, Takes::Uploads);
-            pool.spawn(shared, "tidesdb-upload", Priority::Normal, body)?;
+            pool.spawn(&shared.write, "tidesdb-upload", Priority::Normal, body)?;
         }
         let learner = Arc::clone(shared);
-        pool.spawn(shared, "tidesdb-learn", Priority::Normal, move || work(&learner, Takes::Learning))?;
+        pool.spawn(&shared.write, "tidesdb-learn", Priority::Normal, move || {
+            work(&learner, Takes::Learning)
+        })?;
         let timekeeper = Arc::clone(shared);
-        pool.spawn(shared, "tidesdb-clock", Priority::Normal, move || {
+        pool.spawn(&shared.write, "tidesdb-clock", Priority::Normal, move || {
             let mut ticks = Ticks::default();
             while !timekeeper.write.jobs.is_closed() {
                 timekeeper.write.env.clock.sleep(Ticks::PERIOD);
@@ -60,26 +62,26 @@ impl Pool {
 
     fn spawn(
         &self,
-        shared: &Arc<Shared>,
+        ctx: &WriteCtx,
         name: &str,
         priority: Priority,
         body: impl FnOnce() + Send + 'static,
     ) -> Result<()> {
-        match shared.write.env.threads.spawn(name, priority, Box::new(body)) {
+        match ctx.env.threads.spawn(name, priority, Box::new(body)) {
             Ok(handle) => {
                 self.threads.lock().push(handle);
                 Ok(())
             }
             Err(e) => {
-                self.stop(shared);
+                self.stop(ctx);
                 Err(Error::io("start", name, e))
             }
         }
     }
 
     /// Stops all threads after their current job.
-    pub fn stop(&self, shared: &Shared) {
-        shared.write.jobs.close();
+    pub fn stop(&self, ctx: &WriteCtx) {
+        ctx.jobs.close();
         for thread in std::mem::take(&mut *self.threads.lock()) {
             thread.join();
         }

@@ -32,7 +32,7 @@ impl Inner {
         let Some(lock) = self.lock.lock().take() else {
             return Ok(()); // closed already
         };
-        self.pool.stop(shared);
+        self.pool.stop(&shared.write);
         let result = if shared.write.options.read_only { Ok(()) } else { self.settle() };
         shared.reads.closed.store(true, Ordering::SeqCst);
         let result = result.and_then(|()| self.upload_last());
@@ -55,7 +55,7 @@ impl Inner {
     /// Ends without writing anything.
     pub(super) fn abandon(&self) {
         let lock = self.lock.lock().take();
-        self.pool.stop(&self.shared);
+        self.pool.stop(&self.shared.write);
         self.shared.reads.closed.store(true, Ordering::SeqCst);
         drop(lock);
     }

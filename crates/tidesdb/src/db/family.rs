@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::estimate::is_empty;
-use super::stats::FamilyStats;
-use crate::family::CommitHook;
+use crate::family::{CommitHook, FamilyStats};
 use crate::options::{ReadOptions, WriteOptions};
 use crate::read::{self, Cursor, Iter};
 use crate::shared::Family;
@@ -253,6 +252,6 @@ impl Family {
 
     /// Returns statistics of the family.
     pub fn stats(&self) -> FamilyStats {
-        FamilyStats::of(&self.core)
+        self.core.stats()
     }
 }

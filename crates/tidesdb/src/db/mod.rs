@@ -24,7 +24,7 @@ pub use estimate::RangeEstimate;
 pub use open::OpenOptions;
 pub use recover::RecoveryReport;
 pub use snapshot::Snapshot;
-pub use stats::{FamilyStats, StallStats, Stats};
+pub use stats::{StallStats, Stats};
 use tidesdb_io::DirLock;
 
 use crate::Result;

@@ -168,7 +168,7 @@ impl OpenOptions {
         self.make_room(&dir)?;
         let shared = self.build(&dir, attached)?;
         let (default, report) = self.recover(&shared).map_err(|e| match e.is_full() {
-            true => full(&shared, &dir, e),
+            true => full(&shared.maintenance, &dir, e),
             false => e, // after damage, keep every file: a person may need it
         })?;
         shared.reads.snapshots.begin_at(shared.reads.visible());
@@ -323,16 +323,16 @@ impl OpenOptions {
 /// Handles a full disk during open: removes the files this open wrote and returns an error with the space needed. The
 /// estimate is the size of the log, an upper bound for the tables written from it.
 #[cold]
-fn full(shared: &Shared, dir: &Arc<dyn Dir>, e: Error) -> Error {
-    shared.maintenance.remove_obsolete();
+fn full(ctx: &MaintenanceCtx, dir: &Arc<dyn Dir>, e: Error) -> Error {
+    ctx.remove_obsolete();
     if matches!(e, Error::NoSpace { .. }) {
         return e;
     }
-    let first = shared.maintenance.versions.state().log_start;
-    let segment_bytes = shared.maintenance.versions.identity().wal_segment_bytes;
+    let first = ctx.versions.state().log_start;
+    let segment_bytes = ctx.versions.identity().wal_segment_bytes;
     let ids = reader::segment_files(dir, first, segment_bytes).map(|(ids, _)| ids);
     let len = |id: &WalId| reader::span_of(dir, *id, segment_bytes) * segment_bytes;
-    shared.write.log.no_space(ids.unwrap_or_default().iter().map(len).sum())
+    ctx.write.log.no_space(ids.unwrap_or_default().iter().map(len).sum())
 }
 
 fn check_options(options: &DbOptions) -> Result<()> {

@@ -20,7 +20,7 @@ use crate::family::FamilyCore;
 use crate::merge::Purge;
 use crate::options::RecoveryMode;
 use crate::rewrite::{self, FLUSH_LEVEL, Rewritten, Target};
-use crate::shared::Shared;
+use crate::shared::{MaintenanceCtx, Shared, WriteCtx};
 use crate::sources::Source;
 use crate::types::{EntryCursor, FamilyId, Kind, SeqNo, VlogId};
 use crate::version::{Change, FamilyState, State, VersionEdit};
@@ -98,7 +98,7 @@ impl fmt::Display for RecoveryReport {
 pub(super) fn run(shared: &Arc<Shared>) -> Result<RecoveryReport> {
     let started = shared.write.env.clock.mono();
     let state = shared.maintenance.versions.state();
-    let config = scan_config(shared, &state)?;
+    let config = scan_config(&shared.maintenance, &state)?;
     let scan = reader::scan(&shared.maintenance.dir, &config)?;
     shared.write.recovery_pins.store(first_seq(&config), Ordering::SeqCst);
 
@@ -129,7 +129,7 @@ pub(super) fn run(shared: &Arc<Shared>) -> Result<RecoveryReport> {
         return Err(e);
     }
     if !shared.write.options.read_only {
-        remove_old_segments(shared, &config)?;
+        remove_old_segments(&shared.maintenance, &config)?;
         report.orphans = shared.maintenance.versions.settle_orphans().set_aside;
     }
     report.took = shared.write.env.clock.mono().saturating_sub(started);
@@ -141,18 +141,18 @@ fn first_seq(config: &ScanConfig) -> SeqNo {
     config.first.0 * config.segment_bytes / UNIT
 }
 
-fn scan_config(shared: &Shared, state: &State) -> Result<ScanConfig> {
-    let names = shared.maintenance.dir.list().map_err(|e| Error::io("list", "database directory", e))?;
-    let identity = shared.maintenance.versions.identity();
+fn scan_config(ctx: &MaintenanceCtx, state: &State) -> Result<ScanConfig> {
+    let names = ctx.dir.list().map_err(|e| Error::io("list", "database directory", e))?;
+    let identity = ctx.versions.identity();
     let mut config = ScanConfig {
         segment_bytes: identity.wal_segment_bytes,
         db_uuid: identity.uuid,
-        boot_id: shared.write.env.disk.boot_id(),
+        boot_id: ctx.write.env.disk.boot_id(),
         first: state.log_start,
         first_existed: false,
         watermark: state.durable_mark,
         sync_failed: names.iter().any(|name| name == files::SYNC_FAILED),
-        mode: shared.write.options.recovery,
+        mode: ctx.write.options.recovery,
     };
     // A sequence number past the header of the first segment was assigned, so the segment existed. One record may fill
     // the previous segment to its end. Then the next number equals the position after that header, and nothing was
@@ -203,7 +203,7 @@ impl Replay<'_> {
         let read_only = self.shared.write.options.read_only;
         self.holding = waiting.iter().map(|f| (f.id, Holding::new(f, read_only))).collect();
         for (family, state) in self.once_waiting() {
-            waiting::replay(self.shared, &family, &state.held, |family| self.relieve_one(family))?;
+            waiting::replay(&self.shared.write, &family, &state.held, |family| self.relieve_one(family))?;
         }
         Ok(())
     }
@@ -252,7 +252,7 @@ impl Replay<'_> {
         if self.is_flushed(seq, op.family) {
             return Ok(()); // in tables already
         }
-        insert(self.shared, family, seq, op)
+        insert(&self.shared.write, family, seq, op)
     }
 
     fn is_flushed(&self, seq: SeqNo, family: FamilyId) -> bool {
@@ -288,7 +288,7 @@ impl Replay<'_> {
     /// Writes the memtable of `family` as tables that are not installed yet.
     fn write_table(&mut self, family: &Arc<FamilyCore>) -> Result<()> {
         let has_more = self.tables.iter().any(|(f, _)| Arc::ptr_eq(f, family));
-        let out = to_table(self.shared, family, has_more)?;
+        let out = to_table(&self.shared.maintenance, family, has_more)?;
         self.tables.extend(out.map(|out| (Arc::clone(family), out)));
         Ok(())
     }
@@ -309,7 +309,7 @@ impl Replay<'_> {
 
     fn install(&mut self, report: &RecoveryReport) -> Result<()> {
         let shared = self.shared;
-        keep_lost_segments(shared, report)?;
+        keep_lost_segments(&shared.maintenance, report)?;
         for family in shared.write.all_families() {
             self.write_table(&family)?;
         }
@@ -435,8 +435,8 @@ impl Replay<'_> {
 }
 
 /// Inserts an operation of commit `seq` into the memtable of `family`.
-pub(super) fn insert(shared: &Shared, family: &Arc<FamilyCore>, seq: SeqNo, op: &Op<'_>) -> Result<()> {
-    family.make_slot(seq, shared.write.env.entropy.next_u64(), || seq);
+pub(super) fn insert(ctx: &WriteCtx, family: &Arc<FamilyCore>, seq: SeqNo, op: &Op<'_>) -> Result<()> {
+    family.make_slot(seq, ctx.env.entropy.next_u64(), || seq);
     let view = family.owned_view();
     let slot = view.slot_for(seq).ok_or_else(|| Error::internal("a replayed commit has no memtable"))?;
     let seq = seq + u64::from(op.rank);
@@ -452,7 +452,7 @@ pub(super) fn insert(shared: &Shared, family: &Arc<FamilyCore>, seq: SeqNo, op: 
 /// Writes the memtable of `family` as tables that are not installed yet, and removes the memtable. `has_more` means
 /// that there are older tables that the version does not contain.
 pub(super) fn to_table(
-    shared: &Arc<Shared>,
+    ctx: &MaintenanceCtx,
     family: &Arc<FamilyCore>,
     has_more: bool,
 ) -> Result<Option<Rewritten>> {
@@ -465,7 +465,7 @@ pub(super) fn to_table(
     cursor.seek_to_first()?;
     let ranges = slot.ranges.to_owned();
     let purge = Purge { ranges: ranges.clone(), complete_to: 0 };
-    let mut out = rewrite::run(&shared.maintenance, family, cursor, Target::flush(bottom), &purge)?;
+    let mut out = rewrite::run(ctx, family, cursor, Target::flush(bottom), &purge)?;
     out.ranges = ranges.iter().cloned().collect();
     family.forget_memtables();
     Ok(Some(out))
@@ -484,31 +484,30 @@ fn rewrite_in_place(file: &dyn File, mut range: Range<u64>) -> std::io::Result<(
 }
 
 /// Removes the old log segments, which nothing on disk needs any more.
-fn remove_old_segments(shared: &Arc<Shared>, config: &ScanConfig) -> Result<()> {
-    let (ids, old) = reader::segment_files(&shared.maintenance.dir, config.first, config.segment_bytes)?;
-    let begin = shared.write.log.segment_of(shared.write.log.sequencer().tail());
+fn remove_old_segments(ctx: &MaintenanceCtx, config: &ScanConfig) -> Result<()> {
+    let (ids, old) = reader::segment_files(&ctx.dir, config.first, config.segment_bytes)?;
+    let begin = ctx.write.log.segment_of(ctx.write.log.sequencer().tail());
     for id in ids.into_iter().chain(old).filter(|id| *id < begin) {
         let name = files::wal(id);
-        if let Err(error) = shared.maintenance.dir.unlink(&name) {
+        if let Err(error) = ctx.dir.unlink(&name) {
             tracing::warn!(%name, %error, "an old log segment could not be removed; it is ignored");
         }
     }
-    remove_spent(shared, config);
+    remove_spent(ctx, config);
     Ok(())
 }
 
 /// Keeps segments that are discarded because of damage, for a person to examine. They get a second name before the
 /// manifest drops the first, so a crash in between loses neither.
-fn keep_lost_segments(shared: &Arc<Shared>, report: &RecoveryReport) -> Result<()> {
+fn keep_lost_segments(ctx: &MaintenanceCtx, report: &RecoveryReport) -> Result<()> {
     let Some(cut) = report.damage.as_ref().and(report.cut) else {
         return Ok(());
     };
-    let segment_bytes = shared.maintenance.versions.identity().wal_segment_bytes;
-    let (lost, _) =
-        reader::segment_files(&shared.maintenance.dir, shared.write.log.segment_of(cut), segment_bytes)?;
+    let segment_bytes = ctx.versions.identity().wal_segment_bytes;
+    let (lost, _) = reader::segment_files(&ctx.dir, ctx.write.log.segment_of(cut), segment_bytes)?;
     for name in lost.into_iter().map(files::wal) {
         let kept = format!("{name}.lost");
-        match shared.maintenance.dir.link(&name, &*shared.maintenance.dir, &kept) {
+        match ctx.dir.link(&name, &*ctx.dir, &kept) {
             Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
                 return Err(Error::io("link", &kept, e));
             }
@@ -520,10 +519,10 @@ fn keep_lost_segments(shared: &Arc<Shared>, report: &RecoveryReport) -> Result<(
 
 /// Removes spare segment files of an earlier session, and the note of a failed sync, since the log it refers to is
 /// replayed.
-fn remove_spent(shared: &Shared, config: &ScanConfig) {
-    remove_spare_segments(&*shared.maintenance.dir);
+fn remove_spent(ctx: &MaintenanceCtx, config: &ScanConfig) {
+    remove_spare_segments(&*ctx.dir);
     if config.sync_failed
-        && let Err(error) = shared.maintenance.dir.unlink(files::SYNC_FAILED)
+        && let Err(error) = ctx.dir.unlink(files::SYNC_FAILED)
     {
         tracing::warn!(%error, "the note of a failed sync could not be removed; the next open tries again");
     }

@@ -19,7 +19,7 @@ use super::{Db, catalog, recover};
 use crate::codec::{Compression, Decoder};
 use crate::family::{FamilyCore, WaitingFamily};
 use crate::rewrite::{FLUSH_LEVEL, Rewritten};
-use crate::shared::Shared;
+use crate::shared::{MaintenanceCtx, Shared, WriteCtx};
 use crate::types::{Comparator, Kind, SEQ_MAX, SeqNo, VlogId};
 use crate::version::{Change, State, VersionEdit};
 use crate::vlog::VlogPointer;
@@ -99,13 +99,15 @@ fn join(shared: &Arc<Shared>, family: &WaitingFamily) -> Result<()> {
         waiting.remove(&family.id);
     };
     if shared.write.options.read_only {
-        replay(shared, &core, &known.held, |_| Ok(()))?;
+        replay(&shared.write, &core, &known.held, |_| Ok(()))?;
         let pieces = family.in_memory.lock();
         let mut before = 1;
-        pieces.iter().try_for_each(|piece| replay_piece(shared, &core, piece, "the log", &mut before))?;
+        pieces
+            .iter()
+            .try_for_each(|piece| replay_piece(&shared.write, &core, piece, "the log", &mut before))?;
     } else if !known.held.is_empty() {
         let mut tables = Vec::new();
-        let written = write(shared, &core, &known.held, &mut tables, appear);
+        let written = write(&shared.maintenance, &core, &known.held, &mut tables, appear);
         return written.inspect_err(|_| tables.iter().for_each(|out| out.abandon(&shared.maintenance)));
     }
     appear();
@@ -114,27 +116,27 @@ fn join(shared: &Arc<Shared>, family: &WaitingFamily) -> Result<()> {
 
 /// Writes the deferred operations to `tables` and installs these.
 fn write(
-    shared: &Arc<Shared>,
+    ctx: &MaintenanceCtx,
     core: &Arc<FamilyCore>,
     held: &[VlogPointer],
     tables: &mut Vec<Rewritten>,
     appear: impl FnOnce(),
 ) -> Result<()> {
-    drop(shared.write.log.pledge_merge(0)?);
+    drop(ctx.write.log.pledge_merge(0)?);
     let mut to_table = |least: usize| {
         let full = core.owned_view().active.as_ref().is_some_and(|slot| slot.bytes() >= least);
-        let out = if full { recover::to_table(shared, core, !tables.is_empty())? } else { None };
+        let out = if full { recover::to_table(ctx, core, !tables.is_empty())? } else { None };
         tables.extend(out);
         Ok(())
     };
-    replay(shared, core, held, |core| to_table(core.options.write_buffer_bytes()))?;
+    replay(&ctx.write, core, held, |core| to_table(core.options.write_buffer_bytes()))?;
     to_table(0)?;
     let mut edit = VersionEdit::new();
     for out in tables.iter() {
-        out.add_to(&shared.maintenance, core, FLUSH_LEVEL, &mut edit)?;
+        out.add_to(ctx, core, FLUSH_LEVEL, &mut edit)?;
     }
     edit.push(Change::Release { family: core.id });
-    shared.maintenance.install(&edit, core, |version| {
+    ctx.install(&edit, core, |version| {
         core.change_view(|view| view.with_version(version));
         appear();
     })
@@ -145,7 +147,7 @@ fn write(
 /// # Errors
 /// `Corrupt`, `Io`, and those of `relieve`.
 pub(super) fn replay(
-    shared: &Shared,
+    ctx: &WriteCtx,
     family: &Arc<FamilyCore>,
     held: &[VlogPointer],
     mut relieve: impl FnMut(&Arc<FamilyCore>) -> Result<()>,
@@ -153,7 +155,7 @@ pub(super) fn replay(
     let mut before = 1;
     for pointer in held {
         let piece = family.vlog.read(pointer)?;
-        replay_piece(shared, family, &piece, &files::vlog(pointer.vlog), &mut before)?;
+        replay_piece(ctx, family, &piece, &files::vlog(pointer.vlog), &mut before)?;
         relieve(family)?;
     }
     Ok(())
@@ -161,7 +163,7 @@ pub(super) fn replay(
 
 /// Inserts one piece. `before` is the sequence number of the previous commit; numbers below it are corruption.
 fn replay_piece(
-    shared: &Shared,
+    ctx: &WriteCtx,
     family: &Arc<FamilyCore>,
     piece: &[u8],
     file: &str,
@@ -181,7 +183,7 @@ fn replay_piece(
             if op.family != family.id {
                 return Err(Error::corrupt(file, base, "a deferred operation belongs to another family"));
             }
-            recover::insert(shared, family, seq, &op)?;
+            recover::insert(ctx, family, seq, &op)?;
         }
     }
     Ok(())

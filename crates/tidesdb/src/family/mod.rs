@@ -12,6 +12,7 @@
 mod hook;
 mod learning;
 mod read_view;
+mod stats;
 mod waiting;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub use hook::{CommitHook, Committed, CommittedOp, HookCell};
 pub use learning::{Learning, Progress, Run};
 pub use read_view::{MemSlot, ReadView};
+pub use stats::{FamilyStats, Metric};
 use tidesdb_memtable::{KeyOrder, MapKind, Memtable};
 use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin};
 pub use waiting::{Orders, WaitingFamily};
@@ -66,33 +68,6 @@ pub struct FamilyCore {
     dropped: AtomicBool,
     /// Operation counters, see [`Metric`].
     pub metrics: ShardedCounters<{ Metric::COUNT }>,
-}
-
-/// The counters of a family.
-#[derive(Clone, Copy, Debug)]
-#[repr(usize)]
-pub enum Metric {
-    /// Bytes of keys and values that users wrote.
-    UserBytes,
-    /// Bytes of tables that flushes wrote.
-    FlushBytes,
-    /// Flushes.
-    Flushes,
-    /// Bytes of tables that compactions read.
-    CompactionRead,
-    /// Bytes of tables that compactions wrote.
-    CompactionWritten,
-    /// Compactions.
-    Compactions,
-    /// Entries that compactions and flushes dropped by a rule.
-    Dropped,
-    /// Tombstones of single keys that were written, or slightly more: those of a batch count for each of its families.
-    Deletes,
-}
-
-impl Metric {
-    /// Number of counters.
-    pub const COUNT: usize = 8;
 }
 
 impl FamilyCore {

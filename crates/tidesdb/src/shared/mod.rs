@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! ReadCtx         get, cursors, transactions: which commit is visible, what has expired
-//! WriteCtx        commit, stall, rotation: the log, the memtables, the backlog              -> ReadCtx
-//! MaintenanceCtx  flush, merge, learning: the manifest and the tables                       -> ReadCtx, WriteCtx
-//! Shared          catalog, recovery, background, upload: owns the three and the rest
+//! WriteCtx        commit, stall, learning: the log, the memtables, the backlog              -> ReadCtx
+//! MaintenanceCtx  flush, merge, upload:   the manifest and the tables                       -> ReadCtx, WriteCtx
+//! Shared          catalog, recovery, background: owns the three and the rest
 //! ```
 
 mod pace;

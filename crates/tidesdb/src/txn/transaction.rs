@@ -10,7 +10,7 @@ use super::own::{Own, OwnWrites, look_through};
 use super::validate::Depends;
 use crate::options::{Isolation, ReadOptions, WriteOptions};
 use crate::read::{self, Cursor, Iter, Moment, OwnReads, Track};
-use crate::shared::{Family, Shared};
+use crate::shared::{Family, ReadCtx, Shared};
 use crate::types::{SeqNo, Slice};
 use crate::write::{self, Mark, WriteBatch};
 use crate::{Error, Result};
@@ -58,7 +58,7 @@ impl Transaction {
         let began = shared.reads.now_secs();
         Self {
             began,
-            moment: moment(shared, isolation, began),
+            moment: moment(&shared.reads, isolation, began),
             shared: Arc::clone(shared),
             isolation,
             batch: WriteBatch::new(),
@@ -379,7 +379,7 @@ impl Transaction {
     pub fn reset(&mut self) {
         self.forget();
         self.began = self.shared.reads.now_secs();
-        self.moment = moment(&self.shared, self.isolation, self.began);
+        self.moment = moment(&self.shared.reads, self.isolation, self.began);
         self.open = true;
     }
 
@@ -512,10 +512,10 @@ impl Transaction {
     }
 }
 
-fn moment(shared: &Arc<Shared>, isolation: Isolation, began: u32) -> Moment {
+fn moment(ctx: &ReadCtx, isolation: Isolation, began: u32) -> Moment {
     match isolation {
         Isolation::ReadUncommitted => Moment::Uncommitted,
         Isolation::ReadCommitted => Moment::Now,
-        _ => Moment::Snapshot(shared.reads.register_validating(began)),
+        _ => Moment::Snapshot(ctx.register_validating(began)),
     }
 }
