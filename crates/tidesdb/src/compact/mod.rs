@@ -9,6 +9,7 @@
 //! tables. When level 1 has `l1_tables_trigger` tables, all of it is merged with the tables of level 2 that it overlaps; when
 //! it overlaps nothing, tables only change their level. Further plans (dividing and partitioned merges) join `plan.rs`.
 
+pub mod policy;
 mod plan;
 mod run;
 
