@@ -18,7 +18,7 @@ use crate::jobs::Job;
 use crate::merge::Purge;
 use crate::ranges::{RangeSet, RangeTombstone};
 use crate::rewrite::{self, FLUSH_LEVEL, Rewritten, Target};
-use crate::shared::Shared;
+use crate::shared::{MaintenanceCtx, WriteCtx};
 use crate::sources::{Source, TableVersion};
 use crate::sst::TableMeta;
 use crate::types::{EntryCursor, SeqNo};
@@ -29,10 +29,10 @@ use crate::{Error, Result, learn};
 ///
 /// # Errors
 /// `NoSpace`, `Io`: nothing changed, try again. Others poison.
-pub fn run(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool> {
+pub fn run(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<bool> {
     let flushed = {
         let _one_at_a_time = family.flushing.lock();
-        run_locked(shared, family)?
+        run_locked(ctx, family)?
     };
     if flushed {
         // The read view that held the memtable is garbage now; its memory counts until it is collected.
@@ -45,33 +45,39 @@ pub fn run(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool> {
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_locked(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool> {
+pub fn run_locked(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<bool> {
     let Some((slot, boundary)) = family.owned_view().immutables.last().cloned() else {
         return Ok(false);
     };
     if family.is_dropped() {
-        forget(shared, family, &slot);
+        forget(&ctx.write, family, &slot);
         return Ok(true);
     }
-    wait_published(shared, boundary)?;
+    wait_published(&ctx.write, boundary)?;
     if slot.is_empty() {
-        forget(shared, family, &slot);
+        forget(&ctx.write, family, &slot);
         return Ok(true);
     }
-    shared.sync_to(boundary)?;
+    ctx.write.sync_to(boundary)?;
 
-    let started = shared.env.clock.mono();
-    let out = match shared.with_reserve(|| write(shared, family, &slot, boundary)) {
+    let started = ctx.write.env.clock.mono();
+    let out = match ctx.with_reserve(|| write(ctx, family, &slot, boundary)) {
         Err(Error::NotFound { .. }) if family.is_dropped() => {
-            forget(shared, family, &slot); // dropped meanwhile
+            forget(&ctx.write, family, &slot); // dropped meanwhile
             return Ok(true);
         }
         other => other?,
     };
-    learn::flushed(shared, family, &slot, boundary, out.tables.iter().map(|table| table.tombstones).sum());
+    learn::flushed(
+        &ctx.write,
+        family,
+        &slot,
+        boundary,
+        out.tables.iter().map(|table| table.tombstones).sum(),
+    );
     let bytes = slot.bytes() as u64;
-    let took = shared.env.clock.mono().saturating_sub(started);
-    shared.debt.flushed(bytes, took);
+    let took = ctx.write.env.clock.mono().saturating_sub(started);
+    ctx.write.debt.flushed(bytes, took);
     family.count(Metric::FlushBytes, out.bytes());
     family.count(Metric::Flushes, 1);
     tracing::debug!(family = %family.name(), entries = out.entries_in, bytes = out.bytes(), ?took, "flushed");
@@ -80,7 +86,7 @@ pub fn run_locked(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool
 
 /// Writes the memtable `slot` as tables and puts them into force.
 fn write(
-    shared: &Arc<Shared>,
+    ctx: &MaintenanceCtx,
     family: &Arc<FamilyCore>,
     slot: &Arc<MemSlot>,
     boundary: SeqNo,
@@ -89,9 +95,9 @@ fn write(
     cursor.seek_to_first()?;
     let bottom = family.owned_view().version.is_empty();
     let purge = Purge { ranges: slot.ranges.to_owned(), complete_to: boundary - 1 };
-    let mut out = rewrite::run(shared, family, cursor, Target::flush(bottom), &purge)?;
+    let mut out = rewrite::run(ctx, family, cursor, Target::flush(bottom), &purge)?;
     out.ranges = still_hiding(&family.owned_view().version, &out.tables, &purge.ranges);
-    install(shared, family, slot, boundary, &out)?;
+    install(ctx, family, slot, boundary, &out)?;
     Ok(out)
 }
 
@@ -111,21 +117,21 @@ fn still_hiding(
 ///
 /// # Errors
 /// `Poisoned`.
-fn wait_published(shared: &Shared, boundary: SeqNo) -> Result<()> {
+fn wait_published(ctx: &WriteCtx, boundary: SeqNo) -> Result<()> {
     let mut backoff = Backoff::new();
-    while shared.log.sequencer().visible_end() < boundary {
-        shared.health.check()?;
+    while ctx.log.sequencer().visible_end() < boundary {
+        ctx.health.check()?;
         backoff.snooze();
-        if shared.options.background_threads != Some(0) {
+        if ctx.options.background_threads != Some(0) {
             // In sync mode the rest waits for the disk: long enough to sleep.
-            shared.env.clock.sleep(std::time::Duration::from_micros(200));
+            ctx.env.clock.sleep(std::time::Duration::from_micros(200));
         }
     }
     Ok(())
 }
 
 fn install(
-    shared: &Arc<Shared>,
+    ctx: &MaintenanceCtx,
     family: &Arc<FamilyCore>,
     slot: &Arc<MemSlot>,
     boundary: SeqNo,
@@ -137,32 +143,31 @@ fn install(
         "nothing of a newer memtable is in the table"
     );
     let mut edit = VersionEdit::new();
-    out.add_to(shared, family, FLUSH_LEVEL, &mut edit).inspect_err(|_| out.abandon(shared))?;
+    out.add_to(ctx, family, FLUSH_LEVEL, &mut edit).inspect_err(|_| out.abandon(ctx))?;
     edit.push(Change::FlushedTo { family: family.id, seq: boundary.saturating_sub(1) });
-    let first_needed = shared.log_start_edit(&mut edit, Some(slot));
+    let first_needed = ctx.log_start_edit(&mut edit, Some(slot));
     let mut freed = 0;
-    shared
-        .install(&edit, family, |version| freed = family.release(slot, Some(version)))
-        .inspect_err(|_| out.abandon(shared))?;
-    shared.debt.subtract(freed);
-    shared.log.set_needed_from(shared.log_needed_from());
+    ctx.install(&edit, family, |version| freed = family.release(slot, Some(version)))
+        .inspect_err(|_| out.abandon(ctx))?;
+    ctx.write.debt.subtract(freed);
+    ctx.write.log.set_needed_from(ctx.write.log_needed_from());
     if first_needed.0 > 0 {
-        shared.log.release_before(first_needed);
+        ctx.write.log.release_before(first_needed);
     }
     Ok(())
 }
 
 /// A memtable that is empty, or whose family was dropped, is thrown away.
-fn forget(shared: &Shared, family: &FamilyCore, slot: &Arc<MemSlot>) {
-    shared.debt.subtract(family.release(slot, None));
+fn forget(ctx: &WriteCtx, family: &FamilyCore, slot: &Arc<MemSlot>) {
+    ctx.debt.subtract(family.release(slot, None));
 }
 
 /// Flushes what `family` has of the commits below `boundary`, the boundary of a rotation; the caller holds `family.flushing`.
 ///
 /// # Errors
 /// As [`run`].
-pub fn up_to(shared: &Arc<Shared>, family: &Arc<FamilyCore>, boundary: SeqNo) -> Result<()> {
-    while is_due(family, boundary) && run_locked(shared, family)? {}
+pub fn up_to(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, boundary: SeqNo) -> Result<()> {
+    while is_due(family, boundary) && run_locked(ctx, family)? {}
     tidesdb_sync::reclaim();
     Ok(())
 }
@@ -175,15 +180,15 @@ fn is_due(family: &FamilyCore, boundary: SeqNo) -> bool {
 ///
 /// # Errors
 /// As [`run`].
-pub fn all(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<()> {
-    if shared.options.read_only {
+pub fn all(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<()> {
+    if ctx.write.options.read_only {
         return Err(Error::ReadOnly);
     }
-    shared.rotate(family);
+    ctx.write.rotate(family);
     // No further: among writers there would be no end.
-    let boundary = shared.log.sequencer().tail();
-    while is_due(family, boundary) && run(shared, family)? {}
-    shared.jobs.push(Job::Compact(family.id));
+    let boundary = ctx.write.log.sequencer().tail();
+    while is_due(family, boundary) && run(ctx, family)? {}
+    ctx.write.jobs.push(Job::Compact(family.id));
     Ok(())
 }
 
@@ -207,15 +212,15 @@ pub struct Prefix {
 ///
 /// # Errors
 /// As [`run`].
-pub fn prefix(shared: &Arc<Shared>) -> Result<Prefix> {
-    let families = shared.all_families();
+pub fn prefix(ctx: &MaintenanceCtx) -> Result<Prefix> {
+    let families = ctx.write.all_families();
     let flushing: Vec<_> = families.iter().map(|f| f.flushing.lock()).collect();
-    let boundary = shared.rotate_all(&families);
+    let boundary = ctx.write.rotate_all(&families);
     for family in &families {
-        up_to(shared, family, boundary)?;
+        up_to(ctx, family, boundary)?;
     }
-    let installs = shared.versions.installs();
-    let (state, versions) = shared.versions.pinned_state();
+    let installs = ctx.versions.installs();
+    let (state, versions) = ctx.versions.pinned_state();
     drop(flushing);
     Ok(Prefix { state, versions, families, boundary, installs })
 }

@@ -11,6 +11,7 @@ pub mod store;
 pub mod options;
 pub mod health;
 pub mod clock;
+pub mod stats;
 // Files: names, values, tables, log; deletes of whole ranges.
 pub mod files;
 pub mod ranges;
@@ -45,11 +46,10 @@ pub mod inspect;
 
 pub use codec::Compression;
 pub use db::{
-    DEFAULT_FAMILY, Db, FamilyStats, OpenOptions, RangeEstimate, RecoveryReport, Snapshot, StallStats, Stats,
-    VerifyReport,
+    DEFAULT_FAMILY, Db, OpenOptions, RangeEstimate, RecoveryReport, Snapshot, StallStats, Stats, VerifyReport,
 };
 pub use error::{Error, Result};
-pub use family::{CommitHook, Committed, CommittedOp};
+pub use family::{CommitHook, Committed, CommittedOp, FamilyStats};
 pub use options::{
     DbOptions, FamilyOptions, Isolation, MemtableKind, ReadOptions, RecoveryMode, RemoteOptions, SettingInfo,
     SyncMode, WriteOptions,
@@ -57,6 +57,7 @@ pub use options::{
 pub use read::{Cursor, Iter};
 pub use remote::RemoteStats;
 pub use shared::Family;
+pub use stats::{StatInfo, StatKind, StatUnit, StatValue};
 pub use store::{MemoryStore, ObjectStore};
 pub use txn::{Savepoint, Transaction};
 pub use types::{Comparator, SeqNo, Slice};

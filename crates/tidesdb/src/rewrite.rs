@@ -9,7 +9,7 @@ use crate::codec::Compression;
 use crate::family::{FamilyCore, Metric};
 use crate::merge::{Purge, Retain, RetainRules, RetainStream};
 use crate::ranges::RangeTombstone;
-use crate::shared::Shared;
+use crate::shared::MaintenanceCtx;
 use crate::sst::{TableMeta, TableOptions, TableWriter};
 use crate::types::{EntryCursor, EntryRef, SeqNo, VlogId};
 use crate::version::{Change, VersionEdit};
@@ -75,12 +75,12 @@ impl Rewritten {
     /// Those of opening a value log.
     pub fn add_to(
         &self,
-        shared: &Shared,
+        ctx: &MaintenanceCtx,
         family: &FamilyCore,
         level: u8,
         edit: &mut VersionEdit,
     ) -> Result<()> {
-        let state = shared.versions.version(family.id);
+        let state = ctx.versions.version(family.id);
         let mut named: BTreeSet<VlogId> = state.iter().flat_map(|v| v.vlogs().keys().copied()).collect();
         named.extend(edit.changes().iter().filter_map(|c| match c {
             Change::AddVlog { vlog, .. } => Some(*vlog),
@@ -106,13 +106,13 @@ impl Rewritten {
     }
 
     /// Removes the files after a failed install, unless the manifest is in doubt: the next open may find them named.
-    pub fn abandon(&self, shared: &Shared) {
-        if shared.versions.is_poisoned() {
+    pub fn abandon(&self, ctx: &MaintenanceCtx) {
+        if ctx.versions.is_poisoned() {
             return;
         }
         for table in &self.tables {
             // Left over, it is an orphan that the next open sets aside.
-            let _ = shared.dir.unlink(&files::table(table.id));
+            let _ = ctx.dir.unlink(&files::table(table.id));
         }
     }
 }
@@ -123,51 +123,44 @@ impl Rewritten {
 /// # Errors
 /// Those of reading and writing; all output is removed.
 pub fn run(
-    shared: &Arc<Shared>,
+    ctx: &MaintenanceCtx,
     family: &FamilyCore,
     cursor: impl EntryCursor,
     target: Target,
     purge: &Purge,
 ) -> Result<Rewritten> {
-    let mut output = Output {
-        shared,
-        family,
-        target,
-        writer: None,
-        key: Vec::new(),
-        written: 0,
-        out: Rewritten::default(),
-    };
-    let retain = Retain::new(rules(shared, target.bottom), family.options.comparator.clone());
-    let rest = Arc::clone(shared);
-    let go_on = move || rest.health.check().and_then(|()| rest.merges.check(target.stops_seen));
+    let mut output =
+        Output { ctx, family, target, writer: None, key: Vec::new(), written: 0, out: Rewritten::default() };
+    let retain = Retain::new(rules(ctx, target.bottom), family.options.comparator.clone());
+    let write = Arc::clone(&ctx.write);
+    let go_on = move || write.health.check().and_then(|()| write.merges.check(target.stops_seen));
     match output.write_all(RetainStream::new(cursor, retain, None).purging(purge).checking(go_on)) {
         Ok(()) => Ok(output.out),
         Err(e) => {
             if let Some(writer) = output.writer.take() {
                 writer.abandon();
             }
-            output.out.abandon(shared);
+            output.out.abandon(ctx);
             Err(e)
         }
     }
 }
 
 /// Who reads while the merge runs, and at what time.
-pub fn rules(shared: &Shared, bottom: bool) -> RetainRules {
+pub fn rules(ctx: &MaintenanceCtx, bottom: bool) -> RetainRules {
     // Sequence numbers count the log in units.
-    let history = shared.options.history_bytes / UNIT;
-    let mut snapshots = shared.snapshots.readers(|| shared.visible().saturating_sub(history));
+    let history = ctx.write.options.history_bytes / UNIT;
+    let mut snapshots = ctx.reads.snapshots.readers(|| ctx.reads.visible().saturating_sub(history));
     let visible_floor = snapshots.pop().unwrap_or(0);
-    let oldest = shared.snapshots.oldest_validating();
+    let oldest = ctx.reads.snapshots.oldest_validating();
     // What a transaction saw before it expired counts when it commits.
-    let now = oldest.map_or(u32::MAX, |(_, began)| began).min(shared.now_secs());
+    let now = oldest.map_or(u32::MAX, |(_, began)| began).min(ctx.reads.now_secs());
     let conflicts_since = oldest.map(|(seq, _)| seq);
     RetainRules { snapshots, visible_floor, bottom, now: Some(now), conflicts_since }
 }
 
 struct Output<'a> {
-    shared: &'a Arc<Shared>,
+    ctx: &'a MaintenanceCtx,
     family: &'a FamilyCore,
     target: Target,
     writer: Option<TableWriter>,
@@ -195,7 +188,7 @@ impl Output<'_> {
             )));
         }
         if !self.out.tables.is_empty() {
-            self.shared.dir.sync().map_err(|e| Error::io("sync", "database directory", e))?;
+            self.ctx.dir.sync().map_err(|e| Error::io("sync", "database directory", e))?;
         }
         self.family.count(Metric::Dropped, self.out.dropped);
         Ok(())
@@ -225,10 +218,10 @@ impl Output<'_> {
             compression: self.target.compression(self.family.options.compression()),
             filter_bits_per_key: self.family.options.filter_bits_per_key(),
         };
-        let id = self.shared.versions.new_table_id()?;
-        let salt = self.shared.env.entropy.salt();
+        let id = self.ctx.versions.new_table_id()?;
+        let salt = self.ctx.write.env.entropy.salt();
         let order = self.family.options.comparator.clone();
-        let writer = TableWriter::create(&self.shared.dir, id, salt, options, order)?;
+        let writer = TableWriter::create(&self.ctx.dir, id, salt, options, order)?;
         Ok(if self.target.drop_pages { writer.dropping_pages() } else { writer })
     }
 

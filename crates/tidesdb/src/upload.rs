@@ -22,7 +22,7 @@ use crate::family::FamilyCore;
 use crate::files::{self, CURRENT, FileKind};
 use crate::flush::{self, Prefix};
 use crate::remote::{Remote, object_name};
-use crate::shared::Shared;
+use crate::shared::{MaintenanceCtx, Shared};
 use crate::store::Body;
 use crate::types::{SeqNo, VlogId, WalId};
 use crate::version::{Image, State};
@@ -42,11 +42,11 @@ pub struct Due {
 
 impl Due {
     /// Whether something is to be uploaded at `now`.
-    pub fn tick(&mut self, shared: &Shared, remote: &Remote, now: Duration) -> bool {
+    pub fn tick(&mut self, ctx: &MaintenanceCtx, remote: &Remote, now: Duration) -> bool {
         if remote.retry.waits(now) {
             return false;
         }
-        let changed = shared.versions.installs() != remote.installs_seen.load(Ordering::SeqCst);
+        let changed = ctx.versions.installs() != remote.installs_seen.load(Ordering::SeqCst);
         if changed && now.saturating_sub(self.last_round) >= remote.options.interval {
             (self.last_round, self.last_log) = (now, now);
             return true;
@@ -55,7 +55,7 @@ impl Due {
         if !remote.log_follows.load(Ordering::SeqCst) {
             return false;
         }
-        let bytes = shared.log.sequencer().written_end().saturating_sub(stored) * UNIT;
+        let bytes = ctx.write.log.sequencer().written_end().saturating_sub(stored) * UNIT;
         let due = bytes >= remote.options.log_bytes || now.saturating_sub(self.last_log) >= LOG_PAUSE;
         if bytes > 0 && due {
             self.last_log = now;
@@ -79,15 +79,16 @@ pub fn in_background(shared: &Arc<Shared>) {
 pub fn run(shared: &Arc<Shared>) -> Result<()> {
     with_remote(shared, |remote| {
         let seen = remote.installs_seen.load(Ordering::SeqCst);
-        let follows = seen == shared.versions.installs() && remote.log_follows.load(Ordering::SeqCst);
-        if follows && follow_log(shared, remote)? {
+        let follows =
+            seen == shared.maintenance.versions.installs() && remote.log_follows.load(Ordering::SeqCst);
+        if follows && follow_log(&shared.maintenance, remote)? {
             return Ok(());
         }
         let catalog = shared.catalog.lock();
-        let prefix = flush::prefix(shared)?;
+        let prefix = flush::prefix(&shared.maintenance)?;
         // No version keeps the files of families that wait for their order: while there are some, none is dropped or found.
         let _catalog = (!shared.orders.waiting.lock().is_empty()).then_some(catalog);
-        round(shared, remote, &prefix)
+        round(&shared.maintenance, remote, &prefix)
     })
 }
 
@@ -98,22 +99,22 @@ pub fn run(shared: &Arc<Shared>) -> Result<()> {
 pub fn at_close(shared: &Arc<Shared>) -> Result<()> {
     with_remote(shared, |remote| {
         remote.log_follows.store(false, Ordering::SeqCst);
-        let installs = shared.versions.installs();
-        let (state, versions) = shared.versions.pinned_state();
-        let boundary = shared.log.sequencer().tail();
-        let prefix = Prefix { state, versions, families: shared.all_families(), boundary, installs };
-        round_without_log(shared, remote, &prefix)
+        let installs = shared.maintenance.versions.installs();
+        let (state, versions) = shared.maintenance.versions.pinned_state();
+        let boundary = shared.write.log.sequencer().tail();
+        let prefix = Prefix { state, versions, families: shared.write.all_families(), boundary, installs };
+        round_without_log(&shared.maintenance, remote, &prefix)
     })
 }
 
 fn with_remote(shared: &Arc<Shared>, upload: impl FnOnce(&Remote) -> Result<()>) -> Result<()> {
     let Some(remote) = &shared.remote else { return Ok(()) };
-    shared.health.check()?;
+    shared.write.health.check()?;
     let _one_at_a_time = remote.uploading.lock();
     let result = upload(remote);
     match &result {
         Ok(()) => remote.retry.succeeded(),
-        Err(_) => drop(remote.failed(shared.env.clock.mono())),
+        Err(_) => drop(remote.failed(shared.write.env.clock.mono())),
     }
     result
 }
@@ -123,44 +124,44 @@ fn store_error(op: &'static str, object: &str) -> impl FnOnce(std::io::Error) ->
 }
 
 /// Everything that `prefix` names, then a manifest that names it.
-fn round(shared: &Arc<Shared>, remote: &Remote, prefix: &Prefix) -> Result<()> {
+fn round(ctx: &MaintenanceCtx, remote: &Remote, prefix: &Prefix) -> Result<()> {
     if !remote.options.replicate_log {
-        return round_without_log(shared, remote, prefix);
+        return round_without_log(ctx, remote, prefix);
     }
-    put_files(shared, remote, &prefix.state, &prefix.families)?;
-    let first = shared.log.segment_of(prefix.boundary);
-    let end = durable_end(shared, prefix.boundary)?;
-    put_values(shared, remote)?;
-    let whole = put_log(shared, remote, first, end)?;
-    let start = if whole { first } else { after_log(shared, prefix) };
-    finish(shared, remote, prefix, start)?;
+    put_files(ctx, remote, &prefix.state, &prefix.families)?;
+    let first = ctx.write.log.segment_of(prefix.boundary);
+    let end = durable_end(ctx, prefix.boundary)?;
+    put_values(ctx, remote)?;
+    let whole = put_log(ctx, remote, first, end)?;
+    let start = if whole { first } else { after_log(ctx, prefix) };
+    finish(ctx, remote, prefix, start)?;
     remote.log_end.store(end, Ordering::SeqCst);
     remote.log_follows.store(whole, Ordering::SeqCst);
-    shared.log.keep_from(shared.log.segment_of(end));
+    ctx.write.log.keep_from(ctx.write.log.segment_of(end));
     Ok(())
 }
 
-fn round_without_log(shared: &Arc<Shared>, remote: &Remote, prefix: &Prefix) -> Result<()> {
-    put_files(shared, remote, &prefix.state, &prefix.families)?;
-    finish(shared, remote, prefix, after_log(shared, prefix))
+fn round_without_log(ctx: &MaintenanceCtx, remote: &Remote, prefix: &Prefix) -> Result<()> {
+    put_files(ctx, remote, &prefix.state, &prefix.families)?;
+    finish(ctx, remote, prefix, after_log(ctx, prefix))
 }
 
 /// A segment above every one that the prefix can have used.
-fn after_log(shared: &Shared, prefix: &Prefix) -> WalId {
+fn after_log(ctx: &MaintenanceCtx, prefix: &Prefix) -> WalId {
     let used = prefix.boundary.max(prefix.state.last_seq).max(prefix.state.durable_mark);
-    WalId(prefix.state.log_start.0.max(shared.log.segment_of(used).0) + 1)
+    WalId(prefix.state.log_start.0.max(ctx.write.log.segment_of(used).0) + 1)
 }
 
 /// Makes the log durable up to `least` at least; returns how far it is.
-fn durable_end(shared: &Shared, least: SeqNo) -> Result<SeqNo> {
-    let written = shared.log.sequencer().written_end().max(least);
-    shared.sync_to(written)?;
-    Ok(shared.log.sequencer().durable())
+fn durable_end(ctx: &MaintenanceCtx, least: SeqNo) -> Result<SeqNo> {
+    let written = ctx.write.log.sequencer().written_end().max(least);
+    ctx.write.sync_to(written)?;
+    Ok(ctx.write.log.sequencer().durable())
 }
 
 /// Stores the tables and value logs that `state` names.
 fn put_files(
-    shared: &Arc<Shared>,
+    ctx: &MaintenanceCtx,
     remote: &Remote,
     state: &State,
     families: &[Arc<FamilyCore>],
@@ -175,7 +176,7 @@ fn put_files(
     }
     remote.queued.store(new.len() as u64, Ordering::Relaxed);
     for name in new {
-        put_table(shared, remote, name)?;
+        put_table(ctx, remote, name)?;
         remote.queued.fetch_sub(1, Ordering::Relaxed);
     }
     for family in state.families.values() {
@@ -186,15 +187,15 @@ fn put_files(
                 remote.cache.settle(&files::vlog(*id), stored);
                 continue;
             }
-            put_vlog(shared, remote, core, *id)?;
+            put_vlog(ctx, remote, core, *id)?;
         }
     }
     remote.cache.shrink(None);
     Ok(())
 }
 
-fn put_table(shared: &Shared, remote: &Remote, name: &str) -> Result<()> {
-    let file = shared.dir.open(name, Access::Read).map_err(|e| Error::io("open", name, e))?;
+fn put_table(ctx: &MaintenanceCtx, remote: &Remote, name: &str) -> Result<()> {
+    let file = ctx.dir.open(name, Access::Read).map_err(|e| Error::io("open", name, e))?;
     let len = file.len().map_err(|e| Error::io("stat", name, e))?;
     remote.put(name, &Body::file(&*file, 0, len)).map_err(store_error("store", name))?;
     remote.objects.lock().add(name, 0, len);
@@ -203,21 +204,21 @@ fn put_table(shared: &Shared, remote: &Remote, name: &str) -> Result<()> {
 }
 
 /// Stores what a value log has and the store has not. `core` is its family, which knows how far it is written.
-fn put_vlog(shared: &Shared, remote: &Remote, core: Option<&Arc<FamilyCore>>, id: VlogId) -> Result<()> {
+fn put_vlog(ctx: &MaintenanceCtx, remote: &Remote, core: Option<&Arc<FamilyCore>>, id: VlogId) -> Result<()> {
     let name = files::vlog(id);
     let known = core.and_then(|core| core.vlog.stable(id));
     if let Some(core) = core {
-        core.vlog.sync().inspect_err(|e| drop(shared.poison(e.clone())))?;
+        core.vlog.sync().inspect_err(|e| drop(ctx.write.poison(e.clone())))?;
     }
     let (len, complete) = match known {
         Some(known) => known,
         None => {
             // Nothing is written to a value log of an earlier session.
-            let file = shared.dir.open(&name, Access::Read).map_err(|e| Error::io("open", &name, e))?;
+            let file = ctx.dir.open(&name, Access::Read).map_err(|e| Error::io("open", &name, e))?;
             (file.len().map_err(|e| Error::io("stat", &name, e))?, true)
         }
     };
-    put_part(shared, remote, &name, len)?;
+    put_part(ctx, remote, &name, len)?;
     if complete {
         remote.cache.settle(&name, len);
     }
@@ -225,12 +226,12 @@ fn put_vlog(shared: &Shared, remote: &Remote, core: Option<&Arc<FamilyCore>>, id
 }
 
 /// Stores the bytes of `name` below `len` that the store has not.
-fn put_part(shared: &Shared, remote: &Remote, name: &str, len: u64) -> Result<()> {
+fn put_part(ctx: &MaintenanceCtx, remote: &Remote, name: &str, len: u64) -> Result<()> {
     let stored = remote.objects.lock().stored(name);
     if stored >= len {
         return Ok(());
     }
-    let file = shared.dir.open(name, Access::Read).map_err(|e| Error::io("open", name, e))?;
+    let file = ctx.dir.open(name, Access::Read).map_err(|e| Error::io("open", name, e))?;
     let object = object_name(name, stored);
     let body = Body::file(&*file, stored, len - stored);
     remote.put(&object, &body).map_err(store_error("store", &object))?;
@@ -239,12 +240,12 @@ fn put_part(shared: &Shared, remote: &Remote, name: &str, len: u64) -> Result<()
 }
 
 /// Stores the values that the log refers to: those of this session.
-fn put_values(shared: &Shared, remote: &Remote) -> Result<()> {
-    for family in shared.all_families() {
+fn put_values(ctx: &MaintenanceCtx, remote: &Remote) -> Result<()> {
+    for family in ctx.write.all_families() {
         for info in family.vlog.files() {
             let stored = remote.objects.lock().stored(&files::vlog(info.id));
             if !info.sealed || stored < info.bytes {
-                put_vlog(shared, remote, Some(&family), info.id)?;
+                put_vlog(ctx, remote, Some(&family), info.id)?;
             }
         }
     }
@@ -252,9 +253,9 @@ fn put_values(shared: &Shared, remote: &Remote) -> Result<()> {
 }
 
 /// Stores the log from segment `first` up to `end`. False if a segment is not there any more.
-fn put_log(shared: &Shared, remote: &Remote, first: WalId, end: SeqNo) -> Result<bool> {
-    let segment_bytes = shared.versions.identity().wal_segment_bytes;
-    let (ids, _) = reader::segment_files(&shared.dir, first, segment_bytes)?;
+fn put_log(ctx: &MaintenanceCtx, remote: &Remote, first: WalId, end: SeqNo) -> Result<bool> {
+    let segment_bytes = ctx.versions.identity().wal_segment_bytes;
+    let (ids, _) = reader::segment_files(&ctx.dir, first, segment_bytes)?;
     let (end, mut expected) = (end * UNIT, first.0);
     for id in ids {
         let begin = id.0 * segment_bytes;
@@ -264,28 +265,28 @@ fn put_log(shared: &Shared, remote: &Remote, first: WalId, end: SeqNo) -> Result
         if id.0 != expected {
             return Ok(false);
         }
-        let span = reader::span_of(&shared.dir, id, segment_bytes);
+        let span = reader::span_of(&ctx.dir, id, segment_bytes);
         expected += span;
         // A segment that the end has reached counts with its header: the pad before it says that it is there.
         let len = (end - begin).clamp(SEGMENT_HEADER_BYTES, span * segment_bytes);
-        put_part(shared, remote, &files::wal(id), len)?;
+        put_part(ctx, remote, &files::wal(id), len)?;
     }
     Ok(expected * segment_bytes > end)
 }
 
 /// Stores what was committed since the last upload, as values and log. False if there is a gap: only a new manifest can begin a
 /// log behind it.
-fn follow_log(shared: &Arc<Shared>, remote: &Remote) -> Result<bool> {
+fn follow_log(ctx: &MaintenanceCtx, remote: &Remote) -> Result<bool> {
     let stored = remote.log_end.load(Ordering::SeqCst);
-    let end = durable_end(shared, stored)?;
+    let end = durable_end(ctx, stored)?;
     if end <= stored {
         return Ok(true);
     }
-    put_values(shared, remote)?;
-    let whole = put_log(shared, remote, shared.log.segment_of(stored), end)?;
+    put_values(ctx, remote)?;
+    let whole = put_log(ctx, remote, ctx.write.log.segment_of(stored), end)?;
     if whole {
         remote.log_end.store(end, Ordering::SeqCst);
-        shared.log.keep_from(shared.log.segment_of(end));
+        ctx.write.log.keep_from(ctx.write.log.segment_of(end));
     } else {
         remote.log_follows.store(false, Ordering::SeqCst);
     }
@@ -293,11 +294,11 @@ fn follow_log(shared: &Arc<Shared>, remote: &Remote) -> Result<bool> {
 }
 
 /// Puts a manifest of the prefix in force, and removes what is not needed any more.
-fn finish(shared: &Shared, remote: &Remote, prefix: &Prefix, log_start: WalId) -> Result<()> {
+fn finish(ctx: &MaintenanceCtx, remote: &Remote, prefix: &Prefix, log_start: WalId) -> Result<()> {
     let generation = remote.objects.lock().generation();
-    let number = shared.versions.new_manifest_number(generation);
-    let identity = shared.versions.identity();
-    let salt = shared.env.entropy.salt();
+    let number = ctx.versions.new_manifest_number(generation);
+    let identity = ctx.versions.identity();
+    let salt = ctx.write.env.entropy.salt();
     let image = Image::encode(prefix.state.clone(), log_start, identity, (number, salt))?;
     let name = files::manifest(number);
     remote.put(&name, &Body::bytes(&image.manifest)).map_err(store_error("store", &name))?;

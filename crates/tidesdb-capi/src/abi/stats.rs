@@ -7,7 +7,7 @@ use super::FamilyConfig;
 
 /// `tidesdb_stats_t`: made by `tidesdb_get_stats`, given back to `tidesdb_free_stats`.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[expect(missing_docs, reason = "the header explains the fields")]
 pub struct FamilyStats {
     pub num_levels: c_int,
@@ -65,7 +65,7 @@ const _: () = assert!(size_of::<CacheStats>() == 56);
 
 /// `tidesdb_db_stats_t`.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[expect(missing_docs, reason = "the header explains the fields")]
 pub struct DbStats {
     pub num_column_families: c_int,

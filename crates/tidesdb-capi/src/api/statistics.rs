@@ -4,6 +4,8 @@ use std::ffi::c_int;
 use std::ops::Bound;
 use std::ptr::null;
 
+use tidesdb::{StatInfo, StatValue};
+
 use crate::abi::{CacheStats, Code, DbStats, FamilyStats};
 use crate::failure::{Answer, answer};
 use crate::handle::Handle;
@@ -17,6 +19,24 @@ const BLOCK_PLAIN: f64 = 1.0;
 const ENTRY: f64 = 0.01;
 const SOURCE: f64 = 0.5;
 const MEMTABLE_ENTRY: f64 = 0.001;
+
+/// The cache takes no locks, so it is not divided.
+const CACHE_PARTITIONS: usize = 1;
+
+/// Sets fields of a C struct to the figures that the table of the engine names for them; of several sources, to the sums.
+macro_rules! set_from_table {
+    ($shown:ident from $sources:expr; $($field:ident)*) => {
+        $($shown.$field = $sources.map(|of| number(of.figures(), stringify!($field))).sum::<u64>() as _;)*
+    };
+}
+
+/// The number that the field `field` of a C struct shows.
+fn number(mut figures: impl Iterator<Item = (&'static StatInfo, StatValue)>, field: &str) -> u64 {
+    match figures.find(|(info, _)| info.c == Some(field)) {
+        Some((_, StatValue::Number(n))) => n,
+        _ => unreachable!("no table names a number for {field}"),
+    }
+}
 
 /// `a / b`, 0 for nothing of nothing.
 fn ratio(a: u64, b: u64) -> f64 {
@@ -54,37 +74,26 @@ fn figures(database: &Database, family: &Family, of: &tidesdb::FamilyStats) -> F
     let all = database.engine().stats();
     let entries = of.table_entries + of.memtable_entries;
     let deeper = of.level_tables.iter().skip(1).filter(|n| **n > 0).count();
-    FamilyStats {
+    let mut shown = FamilyStats {
         // A family that was never flushed has one level: programs look at the first without asking.
         num_levels: int(of.level_tables.len().max(1)),
-        memtable_size: of.memtable_bytes as usize,
-        level_sizes: std::ptr::null_mut(),
-        level_num_sstables: std::ptr::null_mut(),
-        config: std::ptr::null_mut(),
         total_keys: entries,
         total_data_size: table_bytes(of) + of.memtable_bytes,
         avg_key_size: ratio(of.key_bytes, of.table_entries),
         avg_value_size: ratio(of.value_bytes, of.table_entries),
-        level_key_counts: std::ptr::null_mut(),
         read_amp: (1 + of.immutables + of.level_tables.first().copied().unwrap_or(0) + deeper) as f64,
-        hit_rate: ratio(all.cache_hits, all.cache_hits + all.cache_misses),
+        hit_rate: all.cache_hit_share,
         use_btree: family.config().use_btree,
-        btree_total_nodes: 0,
-        btree_max_height: 0,
-        btree_avg_height: 0.0,
-        total_tombstones: of.tombstones,
         tombstone_ratio: ratio(of.tombstones, of.table_entries),
-        level_tombstone_counts: std::ptr::null_mut(),
         max_sst_density: of.tombstone_share_max,
         max_sst_density_level: int(of.tombstone_share_level),
         wal_bytes_written: of.user_bytes,
-        flush_bytes_written: of.flush_bytes,
-        compaction_bytes_written: of.compaction_written,
-        compaction_bytes_read: of.compaction_read,
-        user_bytes_written: of.user_bytes,
-        flush_count: of.flushes,
-        compaction_count: of.compactions,
-    }
+        ..FamilyStats::default()
+    };
+    set_from_table!(shown from [of].into_iter();
+        memtable_size total_tombstones flush_bytes_written compaction_bytes_written compaction_bytes_read
+        user_bytes_written flush_count compaction_count);
+    shown
 }
 
 /// The arrays, one entry for each level, and the settings.
@@ -143,10 +152,9 @@ fn totals(database: &Database) -> DbStats {
     // A cache that is full is doing its work; it is at most half of the limit.
     let used = memtables + sum(|f| f.resident_bytes);
     let limit = database.memory_limit();
-    let remote = all.remote.unwrap_or_default();
     // There is one log for all families. It is counted as the caller asked for it.
     let unified = |n: u64| if database.is_unified() { n } else { 0 };
-    DbStats {
+    let mut shown = DbStats {
         num_column_families: int(database.names().len()),
         total_memory: total,
         available_memory: available,
@@ -158,7 +166,6 @@ fn totals(database: &Database) -> DbStats {
         total_sstable_count: int(tables),
         total_data_size_bytes: sum(table_bytes),
         num_open_sstables: int(tables),
-        global_seq: all.visible_seq,
         txn_memory_bytes: database.transaction_bytes() as i64,
         compaction_queue_size: families().filter(|f| f.compacting).count(),
         flush_queue_size: immutables,
@@ -170,25 +177,18 @@ fn totals(database: &Database) -> DbStats {
         unified_wal_generation: unified(all.wal_segment),
         object_store_enabled: c_int::from(all.remote.is_some()),
         object_store_connector: database.connector().map_or(null(), |name| name.as_ptr()),
-        local_cache_bytes_used: remote.local_bytes as usize,
-        local_cache_bytes_max: remote.local_bytes_max as usize,
-        local_cache_num_files: int(remote.local_files),
-        last_uploaded_generation: remote.generation,
-        upload_queue_depth: remote.queued as usize,
-        total_uploads: remote.uploads,
-        total_upload_failures: remote.upload_failures,
-        replica_mode: 0,
-        primary_epoch: 0,
-        seen_epoch: 0,
         uwal_bytes_written: unified(all.wal_bytes),
         wal_bytes_written: all.wal_bytes - unified(all.wal_bytes),
-        flush_bytes_written: sum(|f| f.flush_bytes),
-        compaction_bytes_written: sum(|f| f.compaction_written),
-        compaction_bytes_read: sum(|f| f.compaction_read),
-        user_bytes_written: sum(|f| f.user_bytes),
-        flush_count: sum(|f| f.flushes),
-        compaction_count: sum(|f| f.compactions),
-    }
+        ..DbStats::default()
+    };
+    set_from_table!(shown from [&all].into_iter(); global_seq);
+    set_from_table!(shown from all.remote.iter();
+        local_cache_bytes_used local_cache_bytes_max local_cache_num_files last_uploaded_generation
+        upload_queue_depth total_uploads total_upload_failures);
+    set_from_table!(shown from families();
+        flush_bytes_written compaction_bytes_written compaction_bytes_read user_bytes_written flush_count
+        compaction_count);
+    shown
 }
 
 /// 0 normal, 1 elevated from 60 % on, 2 high from 75 %, 3 critical from 95 %.
@@ -204,15 +204,13 @@ pub extern "C" fn tidesdb_get_cache_stats(db: Handle, stats: Out<CacheStats>) ->
         let database = DATABASES.share(db)?;
         let all = database.engine().stats();
         let enabled = database.has_cache();
-        let shown = CacheStats {
+        let mut shown = CacheStats {
             enabled: 1,
-            total_entries: all.cache_entries as usize,
-            total_bytes: all.cache_bytes as usize,
-            hits: all.cache_hits,
-            misses: all.cache_misses,
-            hit_rate: ratio(all.cache_hits, all.cache_hits + all.cache_misses),
-            num_partitions: all.cache_shards as usize,
+            hit_rate: all.cache_hit_share,
+            num_partitions: CACHE_PARTITIONS,
+            ..CacheStats::default()
         };
+        set_from_table!(shown from [&all].into_iter(); total_entries total_bytes hits misses);
         stats.set(if enabled { shown } else { CacheStats::default() });
         Ok(())
     })

@@ -1,7 +1,7 @@
 //! `tidesdb stats`: figures about a database.
 
-use serde_json::{Value, json};
-use tidesdb::FamilyStats;
+use serde_json::{Map, Value};
+use tidesdb::{FamilyStats, StatInfo, StatUnit, StatValue};
 
 use crate::failure::{Exit, Outcome};
 use crate::output::{Out, Style};
@@ -32,89 +32,71 @@ impl Stats {
             return Ok(Exit::Done);
         }
         out.line(out.paint(Style::Strong, &session.path.display().to_string()))?;
-        out.line(format!("  newest commit     {}", stats.visible_seq))?;
-        out.line(format!("  durable below     {}", stats.durable_seq))?;
-        let (written, live) = (size(stats.wal_bytes), size(stats.wal_live_bytes));
-        out.line(format!("  log               {written} written, {live} to replay after a crash"))?;
-        let lookups = stats.cache_hits + stats.cache_misses;
-        let rate = stats.cache_hits as f64 * 100.0 / lookups.max(1) as f64;
-        let cache = size(stats.cache_bytes);
-        out.line(format!("  block cache       {cache}, {rate:.1} % of {} lookups hit", grouped(lookups)))?;
-        out.line(format!("  snapshots         {}", stats.snapshots))?;
-        out.line(format!("  jobs waiting      {}", stats.jobs_pending))?;
+        print(stats.figures(), out)?;
         for (cause, held) in [("memtables", stats.stalled_by_memtables), ("tables", stats.stalled_by_tables)]
         {
-            let (slowed, stopped) = (grouped(held.slowed), grouped(held.stopped));
-            out.line(format!(
-                "  held by {cause:<9} {:?}, {slowed} commits slowed, {stopped} stopped",
-                held.time
-            ))?;
+            out.line(out.paint(Style::Strong, &format!("writers held up by {cause}")))?;
+            print(held.figures(), out)?;
+        }
+        if let Some(remote) = stats.remote {
+            out.line(out.paint(Style::Strong, "object store"))?;
+            print(remote.figures(), out)?;
         }
         stats.families.iter().try_for_each(|family| print_family(family, out))?;
         Ok(Exit::Done)
     }
 }
 
+/// A figure and its description.
+type Figure = (&'static StatInfo, StatValue);
+
+/// Prints figures one a line.
+fn print(figures: impl Iterator<Item = Figure>, out: &mut Out<'_>) -> Outcome<()> {
+    for (info, value) in figures {
+        let number = |n| if info.unit == StatUnit::Bytes { size(n) } else { grouped(n) };
+        let value = match value {
+            StatValue::Number(n) => number(n),
+            StatValue::Real(x) if info.unit == StatUnit::Share => format!("{:.1} %", x * 100.0),
+            StatValue::Real(x) => format!("{x:.3} s"),
+            StatValue::Levels(levels) => levels.into_iter().map(number).collect::<Vec<_>>().join(", "),
+            other => format!("{other:?}"),
+        };
+        out.line(format!("  {:<22} {value}", info.name.replace('_', " ")).trim_end())?;
+    }
+    Ok(())
+}
+
 fn print_family(family: &FamilyStats, out: &mut Out<'_>) -> Outcome<()> {
     out.line(out.paint(Style::Strong, &format!("family {}", family.name)))?;
-    out.line(format!("  memtables         {}, {} to flush", size(family.memtable_bytes), family.immutables))?;
-    for (i, (tables, bytes)) in family.level_tables.iter().zip(&family.level_bytes).enumerate() {
-        if *tables > 0 {
-            out.line(format!("  level {:<11} {} tables, {}", i + 1, grouped(*tables as u64), size(*bytes)))?;
-        }
-    }
-    let (entries, tombstones) = (grouped(family.table_entries), grouped(family.tombstones));
-    out.line(format!("  entries in tables {entries}, {tombstones} of them tombstones"))?;
-    out.line(format!("  filters, indexes  {} in memory", size(family.resident_bytes)))?;
-    out.line(format!("  written by users  {}", size(family.user_bytes)))?;
-    out.line(format!("  flushed           {} in {} flushes", size(family.flush_bytes), family.flushes))?;
-    let (read, written) = (size(family.compaction_read), size(family.compaction_written));
-    let jobs = family.compactions;
-    out.line(format!("  compacted         {read} read, {written} written in {jobs} compactions"))?;
-    out.line(format!("  entries dropped   {}", grouped(family.dropped)))
+    print(family.figures(), out)
+}
+
+/// Figures as fields of an object.
+fn json(figures: impl Iterator<Item = Figure>) -> Map<String, Value> {
+    let value = |value| match value {
+        StatValue::Number(n) => n.into(),
+        StatValue::Real(x) => x.into(),
+        StatValue::Levels(levels) => levels.into(),
+        other => format!("{other:?}").into(),
+    };
+    figures.map(|(info, figure)| (info.name.to_owned(), value(figure))).collect()
 }
 
 fn database_json(stats: &tidesdb::Stats) -> Value {
-    json!({
-        "visible_seq": stats.visible_seq,
-        "durable_seq": stats.durable_seq,
-        "wal_bytes": stats.wal_bytes,
-        "wal_live_bytes": stats.wal_live_bytes,
-        "cache_hits": stats.cache_hits,
-        "cache_misses": stats.cache_misses,
-        "cache_bytes": stats.cache_bytes,
-        "snapshots": stats.snapshots,
-        "jobs_waiting": stats.jobs_pending,
-        "stall_seconds": stats.stall_time().as_secs_f64(),
-        "stalls": stats.stalls(),
-        "stalled_by_memtables": stalls_json(stats.stalled_by_memtables),
-        "stalled_by_tables": stalls_json(stats.stalled_by_tables),
-        "families": stats.families.iter().map(family_json).collect::<Vec<_>>(),
-    })
-}
-
-fn stalls_json(held: tidesdb::StallStats) -> Value {
-    json!({ "seconds": held.time.as_secs_f64(), "slowed": held.slowed, "stopped": held.stopped })
+    let mut all = json(stats.figures());
+    all.insert("stalled_by_memtables".into(), json(stats.stalled_by_memtables.figures()).into());
+    all.insert("stalled_by_tables".into(), json(stats.stalled_by_tables.figures()).into());
+    if let Some(remote) = stats.remote {
+        all.insert("remote".into(), json(remote.figures()).into());
+    }
+    all.insert("families".into(), stats.families.iter().map(family_json).collect());
+    all.into()
 }
 
 fn family_json(family: &FamilyStats) -> Value {
-    json!({
-        "name": family.name,
-        "memtable_bytes": family.memtable_bytes,
-        "immutables": family.immutables,
-        "level_tables": family.level_tables,
-        "level_bytes": family.level_bytes,
-        "table_entries": family.table_entries,
-        "tombstones": family.tombstones,
-        "resident_bytes": family.resident_bytes,
-        "user_bytes": family.user_bytes,
-        "flush_bytes": family.flush_bytes,
-        "flushes": family.flushes,
-        "compaction_read": family.compaction_read,
-        "compaction_written": family.compaction_written,
-        "compactions": family.compactions,
-        "dropped": family.dropped,
-    })
+    let mut all = json(family.figures());
+    all.insert("name".into(), family.name.as_str().into());
+    all.into()
 }
 
 #[cfg(test)]
@@ -130,8 +112,11 @@ mod tests {
         assert_eq!(stats["families"][0]["table_entries"], 3);
         assert_eq!(stats["families"][0]["user_bytes"], 6);
         assert_eq!(stats["visible_seq"], stage.db.stats().visible_seq);
+        for info in FamilyStats::TABLE {
+            assert!(stats["families"][0].get(info.name).is_some(), "{} is missing", info.name);
+        }
         let text = stage.run(&["stats"]);
-        assert!(text.contains("entries in tables 3, 0 of them tombstones"), "{text}");
+        assert!(text.contains("table entries          3\n"), "{text}");
         let family = stage.run(&["stats", "--family", "default"]);
         assert!(family.starts_with("family default\n"), "{family}");
     }

@@ -20,7 +20,7 @@ pub use pool::Pool;
 use crate::family::FamilyCore;
 use crate::jobs::Job;
 use crate::options::SyncMode;
-use crate::shared::Shared;
+use crate::shared::{Shared, WriteCtx};
 use crate::types::SeqNo;
 use crate::{Error, Result, compact, flush, learn, upload};
 
@@ -51,9 +51,9 @@ pub fn run(shared: &Arc<Shared>, job: Job) -> Result<()> {
 /// # Errors
 /// Those of the first job that fails.
 pub fn run_waiting(shared: &Arc<Shared>) -> Result<()> {
-    while let Some(job) = shared.jobs.pop(Duration::ZERO, |_| true) {
+    while let Some(job) = shared.write.jobs.pop(Duration::ZERO, |_| true) {
         let result = run(shared, job);
-        shared.jobs.finished(job);
+        shared.write.jobs.finished(job);
         result?;
     }
     Ok(())
@@ -61,56 +61,56 @@ pub fn run_waiting(shared: &Arc<Shared>) -> Result<()> {
 
 /// Runs `job`; whether tables were written, which proves that the disk works.
 fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
-    shared.health.check()?;
-    let family = |id| shared.families.read().get(&id).cloned();
+    shared.write.health.check()?;
+    let family = |id| shared.write.families.read().get(&id).cloned();
     match job {
         Job::PrepareLog => {
-            shared.log.prepare_next()?;
-            flush_what_pins_the_log(shared);
+            shared.write.log.prepare_next()?;
+            flush_what_pins_the_log(&shared.write);
         }
         Job::Flush(id) => {
             if let Some(family) = family(id)
-                && flush::run(shared, &family)?
+                && flush::run(&shared.maintenance, &family)?
             {
-                shared.jobs.push(Job::Flush(id));
-                shared.jobs.push(Job::Compact(id));
+                shared.write.jobs.push(Job::Flush(id));
+                shared.write.jobs.push(Job::Compact(id));
                 return Ok(true);
             }
         }
         Job::Compact(id) => {
             if let Some(family) = family(id)
-                && !family.compaction_retry.waits(shared.env.clock.mono())
-                && compact::run(shared, &family)
-                    .inspect(|_| shared.merges.set_starved(false))
-                    .inspect_err(|e| shared.merges.set_starved(e.is_full()))?
+                && !family.compaction_retry.waits(shared.write.env.clock.mono())
+                && compact::run(&shared.maintenance, &family)
+                    .inspect(|_| shared.write.merges.set_starved(false))
+                    .inspect_err(|e| shared.write.merges.set_starved(e.is_full()))?
             {
                 family.compaction_retry.succeeded();
-                shared.jobs.push(Job::Compact(id));
-                shared.remove_obsolete(); // at once: a job for it would wait behind every compaction that is due
-                shared.jobs.push(Job::RemoveObsolete);
+                shared.write.jobs.push(Job::Compact(id));
+                shared.maintenance.remove_obsolete(); // at once: a job for it would wait behind every compaction that is due
+                shared.write.jobs.push(Job::RemoveObsolete);
                 return Ok(true);
             }
         }
         Job::Learn(id) => {
             if let Some(family) = family(id) {
-                learn::run(shared, &family);
+                learn::run(&shared.write, &family);
             }
         }
-        Job::RemoveObsolete => shared.remove_obsolete(),
+        Job::RemoveObsolete => shared.maintenance.remove_obsolete(),
         Job::Upload => upload::in_background(shared),
     }
     Ok(false)
 }
 
 /// When the log outgrows its cap, every family whose active memtable holds on to what is beyond the cap is flushed.
-fn flush_what_pins_the_log(shared: &Arc<Shared>) {
-    let beyond = |pins| shared.log.bytes_since(pins) >= shared.options.wal_bytes_max;
-    if !beyond(shared.log_needed_from()) {
+fn flush_what_pins_the_log(ctx: &WriteCtx) {
+    let beyond = |pins| ctx.log.bytes_since(pins) >= ctx.options.wal_bytes_max;
+    if !beyond(ctx.log_needed_from()) {
         return;
     }
-    for family in shared.all_families() {
+    for family in ctx.all_families() {
         if family.owned_view().active.as_ref().is_some_and(|slot| beyond(slot.pins)) {
-            shared.rotate(&family);
+            ctx.rotate(&family);
         }
     }
 }
@@ -120,17 +120,17 @@ fn failed(shared: &Shared, job: Job, e: &Error) {
         return; // `Busy`: merges were stopped
     }
     tracing::warn!(?job, error = %e, "a background job failed; its inputs are kept");
-    let now = shared.env.clock.mono();
+    let now = shared.write.env.clock.mono();
     if let (Job::Compact(id), true) = (job, e.is_corruption()) {
         // A damaged input harms only the keys it holds: its tables stay, reads of them say what is wrong.
-        if let Some(family) = shared.families.read().get(&id) {
+        if let Some(family) = shared.write.families.read().get(&id) {
             family.compaction_retry.failed(now, DAMAGE_PAUSE_MAX);
         }
         return;
     }
     let io = e.io_kind().is_some() && !e.is_shortage() && shared.retry.count_failure() >= IO_FAILURES_MAX;
     if io || e.is_corruption() || matches!(e, Error::Internal { .. }) {
-        shared.poison(e.clone());
+        shared.write.poison(e.clone());
         return;
     }
     let pause = shared.retry.failed(now, PAUSE_MAX);
@@ -161,61 +161,61 @@ impl Ticks {
 
     /// Makes durable what was promised, as far as it is in the log. A commit that is still being written, and may take long, is
     /// left to the next round: it must not delay the promises before it, nor the clock.
-    fn sync_what_is_written(&self, shared: &Shared) {
-        let sequencer = shared.log.sequencer();
+    fn sync_what_is_written(&self, ctx: &WriteCtx) {
+        let sequencer = ctx.log.sequencer();
         if sequencer.durable() < self.sync_until {
-            let _ = shared.sync_to(sequencer.written_end().min(self.sync_until)); // a failure has poisoned the database
+            let _ = ctx.sync_to(sequencer.written_end().min(self.sync_until)); // a failure has poisoned the database
         }
     }
 
     /// One round.
     pub fn tick(&mut self, shared: &Arc<Shared>) {
-        shared.refresh_clock();
-        if shared.health.is_poisoned() {
+        shared.reads.refresh_clock();
+        if shared.write.health.is_poisoned() {
             return;
         }
-        let now = shared.env.clock.mono();
-        let sequencer = shared.log.sequencer();
-        if shared.sync_due.tick(now) {
+        let now = shared.write.env.clock.mono();
+        let sequencer = shared.write.log.sequencer();
+        if shared.write.sync_due.tick(now) {
             self.sync_until = sequencer.tail();
         }
-        self.sync_what_is_written(shared);
+        self.sync_what_is_written(&shared.write);
         let tail = sequencer.tail();
         if tail.saturating_sub(self.looked) >= learn::LOOK_EVERY {
             self.looked = tail; // a delete takes a unit of the log, or more
-            learn::ask(shared);
+            learn::ask(&shared.write);
         }
         if tail != self.tail_seen {
             (self.tail_seen, self.tail_since) = (tail, now);
-        } else if shared.options.sync == SyncMode::Full
+        } else if shared.write.options.sync == SyncMode::Full
             && tail != self.sealed
             && sequencer.written_end() == tail
             && now.saturating_sub(self.tail_since) >= Self::IDLE
         {
-            let _ = shared.log.seal(&|| shared.sync_values()); // a failure has poisoned the database
+            let _ = shared.write.log.seal(&|| shared.write.sync_values()); // a failure has poisoned the database
             self.sealed = sequencer.tail();
             self.tail_seen = self.sealed;
         }
         if shared.retry.due(now) {
-            shared.ask_for_pending();
+            shared.write.ask_for_pending();
         }
         if let Some(remote) = &shared.remote
-            && self.uploads.tick(shared, remote, now)
+            && self.uploads.tick(&shared.maintenance, remote, now)
         {
-            shared.jobs.push(Job::Upload);
+            shared.write.jobs.push(Job::Upload);
         }
         if now.saturating_sub(self.last_sweep) >= Self::SWEEP {
             self.last_sweep = now;
-            shared.log.restore_reserve();
+            shared.write.log.restore_reserve();
             // What a reader still used when it was replaced: on an idle database nobody else would free it.
             tidesdb_sync::reclaim();
             // A snapshot may have gone that kept deleted ranges alive.
             let ranges = |f: &Arc<FamilyCore>| !f.owned_view().version.ranges().is_empty();
-            for family in shared.all_families().iter().filter(|f| ranges(f)) {
-                shared.jobs.push(Job::Compact(family.id));
+            for family in shared.write.all_families().iter().filter(|f| ranges(f)) {
+                shared.write.jobs.push(Job::Compact(family.id));
             }
-            if !shared.versions.obsolete().is_empty() {
-                shared.jobs.push(Job::RemoveObsolete);
+            if !shared.maintenance.versions.obsolete().is_empty() {
+                shared.write.jobs.push(Job::RemoveObsolete);
             }
         }
     }

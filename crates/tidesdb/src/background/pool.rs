@@ -8,7 +8,7 @@ use tidesdb_sync::Mutex;
 
 use super::{Ticks, run};
 use crate::jobs::Job;
-use crate::shared::Shared;
+use crate::shared::{Shared, WriteCtx};
 use crate::{Error, Result};
 
 /// Running threads of one database.
@@ -28,7 +28,7 @@ impl Pool {
             return Ok(pool);
         }
         for i in 0..workers {
-            let shared = Arc::clone(shared);
+            let worker = Arc::clone(shared);
             // Of several workers one half takes short jobs and never waits behind a long one. The other half takes the long
             // ones and gives way to the threads of the user, until their debt makes those wait.
             let (name, priority, takes) = match i * 2 < workers {
@@ -36,20 +36,22 @@ impl Pool {
                 true => ("tidesdb-flush", Priority::Normal, Takes::Short),
                 false => ("tidesdb-compact", Priority::Low, Takes::Long),
             };
-            pool.spawn(&shared.clone(), name, priority, move || work(&shared, takes))?;
+            pool.spawn(&shared.write, name, priority, move || work(&worker, takes))?;
         }
         if shared.remote.is_some() {
             let uploader = Arc::clone(shared);
             let body = move || work(&uploader, Takes::Uploads);
-            pool.spawn(shared, "tidesdb-upload", Priority::Normal, body)?;
+            pool.spawn(&shared.write, "tidesdb-upload", Priority::Normal, body)?;
         }
         let learner = Arc::clone(shared);
-        pool.spawn(shared, "tidesdb-learn", Priority::Normal, move || work(&learner, Takes::Learning))?;
+        pool.spawn(&shared.write, "tidesdb-learn", Priority::Normal, move || {
+            work(&learner, Takes::Learning)
+        })?;
         let timekeeper = Arc::clone(shared);
-        pool.spawn(shared, "tidesdb-clock", Priority::Normal, move || {
+        pool.spawn(&shared.write, "tidesdb-clock", Priority::Normal, move || {
             let mut ticks = Ticks::default();
-            while !timekeeper.jobs.is_closed() {
-                timekeeper.env.clock.sleep(Ticks::PERIOD);
+            while !timekeeper.write.jobs.is_closed() {
+                timekeeper.write.env.clock.sleep(Ticks::PERIOD);
                 ticks.tick(&timekeeper);
             }
         })?;
@@ -58,26 +60,26 @@ impl Pool {
 
     fn spawn(
         &self,
-        shared: &Arc<Shared>,
+        ctx: &WriteCtx,
         name: &str,
         priority: Priority,
         body: impl FnOnce() + Send + 'static,
     ) -> Result<()> {
-        match shared.env.threads.spawn(name, priority, Box::new(body)) {
+        match ctx.env.threads.spawn(name, priority, Box::new(body)) {
             Ok(handle) => {
                 self.threads.lock().push(handle);
                 Ok(())
             }
             Err(e) => {
-                self.stop(shared);
+                self.stop(ctx);
                 Err(Error::io("start", name, e))
             }
         }
     }
 
     /// Ends all threads after their current job.
-    pub fn stop(&self, shared: &Shared) {
-        shared.jobs.close();
+    pub fn stop(&self, ctx: &WriteCtx) {
+        ctx.jobs.close();
         for thread in std::mem::take(&mut *self.threads.lock()) {
             thread.join();
         }
@@ -102,11 +104,11 @@ fn work(shared: &Arc<Shared>, takes: Takes) {
         Takes::Learning => job.is_learning(),
         Takes::Uploads => job.is_upload(),
     };
-    while !shared.jobs.is_closed() {
-        shared.refresh_clock(); // while the thread that keeps time waits for a slow disk
-        if let Some(job) = shared.jobs.pop(Duration::from_millis(200), wanted) {
+    while !shared.write.jobs.is_closed() {
+        shared.reads.refresh_clock(); // while the thread that keeps time waits for a slow disk
+        if let Some(job) = shared.write.jobs.pop(Duration::from_millis(200), wanted) {
             let _ = run(shared, job); // failures are dealt with inside
-            shared.jobs.finished(job);
+            shared.write.jobs.finished(job);
         }
     }
 }

@@ -120,7 +120,8 @@ fn no_memtable_waits_when_all_are_flushed_or_dropped() {
     let memory = std::path::Path::new("/dev/shm"); // each round makes tables: syncs must be free
     let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
     let db = Db::options(dir.path()).sync(SyncMode::None).with(|o| o.disk_free_min = 0).open().unwrap();
-    let waiting = |db: &Db| db.inner.shared.debt.immutable_bytes.load(std::sync::atomic::Ordering::SeqCst);
+    let waiting =
+        |db: &Db| db.inner.shared.write.debt.immutable_bytes.load(std::sync::atomic::Ordering::SeqCst);
     for round in 0..40 {
         let family = db.create_family("dropped", crate::FamilyOptions::default()).unwrap();
         std::thread::scope(|scope| {
@@ -145,15 +146,15 @@ fn a_commit_that_takes_long_delays_no_promise_before_it() {
     m.put(b"early", SECOND);
     let shared = Arc::clone(&m.db.inner.shared);
     let (done, seen) = std::sync::mpsc::channel();
-    let _slow = shared.log.sequencer().reserve(4096, Purpose::Store).unwrap(); // nobody writes it
+    let _slow = shared.write.log.sequencer().reserve(4096, Purpose::Store).unwrap(); // nobody writes it
     let body = move || {
         m.pass(1100);
         let durable = m.durable();
-        let before = m.db.inner.shared.expiry_clock.seen();
+        let before = m.db.inner.shared.reads.expiry_clock.seen();
         m.clock.set_wall_secs(u64::from(before) + 5);
         m.pass(100);
-        done.send((durable, m.db.inner.shared.expiry_clock.seen() - before)).unwrap();
-        m.db.inner.shared.log.sequencer().stop();
+        done.send((durable, m.db.inner.shared.reads.expiry_clock.seen() - before)).unwrap();
+        m.db.inner.shared.write.log.sequencer().stop();
         m.db.abandon();
     };
     let ticker = Env::real().threads.spawn("ticker", Priority::Normal, Box::new(body)).unwrap();

@@ -12,6 +12,8 @@
 pub mod policy;
 mod plan;
 mod run;
+#[cfg(test)]
+mod tests;
 
 pub use plan::{CompactionPlan, PlanKind, pick};
 pub use run::{everything, run, within};

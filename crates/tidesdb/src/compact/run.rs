@@ -9,7 +9,7 @@ use crate::family::{FamilyCore, Metric};
 use crate::merge::{MergeCursor, Purge};
 use crate::ranges::RangeTombstone;
 use crate::rewrite::{self, Rewritten, Target};
-use crate::shared::Shared;
+use crate::shared::MaintenanceCtx;
 use crate::sources::{MergeInput, Source, TableVersion};
 use crate::sst::TableMeta;
 use crate::types::{EntryCursor, SeqNo};
@@ -20,24 +20,22 @@ use crate::{Error, Result};
 ///
 /// # Errors
 /// `NoSpace`, `Io`, `Busy` if merges were stopped: nothing changed. `Corrupt`: an input is damaged; inputs are kept.
-pub fn run(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool> {
-    let stops = shared.merges.stops(); // first, so that no later stop goes unnoticed
+pub fn run(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<bool> {
+    let stops = ctx.write.merges.stops(); // first, so that no later stop goes unnoticed
     let _one_at_a_time = family.compacting.lock();
-    if shared.merges.are_off() {
+    if ctx.write.merges.are_off() {
         return Ok(false);
     }
     let options = &family.options;
     let version = version_of(family);
-    let readers = (!version.ranges().is_empty()).then(|| rewrite::rules(shared, false));
+    let readers = (!version.ranges().is_empty()).then(|| rewrite::rules(ctx, false));
     let plan = readers
         .as_ref()
         .and_then(|readers| plan::deleted(&version, readers))
         .or_else(|| plan::pick(&version, &options.comparator, options.l1_tables_trigger(), false))
         .or_else(|| readers.as_ref().and_then(|readers| plan::half_deleted(&version, readers)));
     match plan {
-        Some(plan) if !family.is_dropped() => {
-            carry_out(shared, family, (&version, &plan), stops).map(|()| true)
-        }
+        Some(plan) if !family.is_dropped() => carry_out(ctx, family, (&version, &plan), stops).map(|()| true),
         _ => Ok(false),
     }
 }
@@ -46,12 +44,12 @@ pub fn run(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool> {
 ///
 /// # Errors
 /// As [`run`].
-pub fn everything(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<()> {
-    let stops = shared.merges.stops(); // first, so that no later stop goes unnoticed
+pub fn everything(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<()> {
+    let stops = ctx.write.merges.stops(); // first, so that no later stop goes unnoticed
     let _one_at_a_time = family.compacting.lock();
     let version = version_of(family);
     match plan::everything(&version) {
-        Some(plan) if !family.is_dropped() => carry_out(shared, family, (&version, &plan), stops),
+        Some(plan) if !family.is_dropped() => carry_out(ctx, family, (&version, &plan), stops),
         _ => Ok(()),
     }
 }
@@ -61,15 +59,15 @@ pub fn everything(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<()> 
 /// # Errors
 /// As [`run`].
 pub fn within<'k>(
-    shared: &Arc<Shared>,
+    ctx: &MaintenanceCtx,
     family: &Arc<FamilyCore>,
     range: &impl RangeBounds<&'k [u8]>,
 ) -> Result<()> {
-    let stops = shared.merges.stops(); // first, so that no later stop goes unnoticed
+    let stops = ctx.write.merges.stops(); // first, so that no later stop goes unnoticed
     let _one_at_a_time = family.compacting.lock();
     let version = version_of(family);
     match plan::within(&version, range) {
-        Some(plan) if !family.is_dropped() => carry_out(shared, family, (&version, &plan), stops),
+        Some(plan) if !family.is_dropped() => carry_out(ctx, family, (&version, &plan), stops),
         _ => Ok(()),
     }
 }
@@ -81,12 +79,12 @@ fn version_of(family: &FamilyCore) -> Arc<TableVersion> {
 
 /// Carries a plan out. If the family is dropped meanwhile, there is nothing to do.
 fn carry_out(
-    shared: &Arc<Shared>,
+    ctx: &MaintenanceCtx,
     family: &Arc<FamilyCore>,
     planned: (&Arc<TableVersion>, &CompactionPlan),
     stops: u64,
 ) -> Result<()> {
-    match compact(shared, family, planned, stops) {
+    match compact(ctx, family, planned, stops) {
         Err(Error::NotFound { .. }) if family.is_dropped() => Ok(()),
         Err(e) => Err(blame(planned.1, e)),
         Ok(()) => Ok(()),
@@ -104,20 +102,20 @@ fn blame(plan: &CompactionPlan, e: Error) -> Error {
 }
 
 fn compact(
-    shared: &Arc<Shared>,
+    ctx: &MaintenanceCtx,
     family: &Arc<FamilyCore>,
     (version, plan): (&Arc<TableVersion>, &CompactionPlan),
     stops: u64,
 ) -> Result<()> {
     let _merging = Merging::begin(family);
-    let started = shared.env.clock.mono();
+    let started = ctx.write.env.clock.mono();
     let out = match plan.kind {
         PlanKind::Move => Rewritten {
             tables: plan.inputs.iter().map(|(_, t)| Arc::clone(t.meta())).collect(),
             ..Rewritten::default()
         },
-        PlanKind::Merge => merge(shared, family, (version, plan), stops).map_err(|e| match e.is_full() {
-            true => shared.log.no_space(output_bytes(plan)),
+        PlanKind::Merge => merge(ctx, family, (version, plan), stops).map_err(|e| match e.is_full() {
+            true => ctx.write.log.no_space(output_bytes(plan)),
             false => e,
         })?,
         PlanKind::Drop => Rewritten::default(),
@@ -129,22 +127,22 @@ fn compact(
     for seq in no_longer_hiding(version, plan, &out) {
         edit.push(Change::RemoveRange { family: family.id, seq });
     }
-    let added = out.add_to(shared, family, plan.target, &mut edit);
+    let added = out.add_to(ctx, family, plan.target, &mut edit);
     let installed = added.and_then(|()| {
-        shared.install(&edit, family, |version| family.change_view(|view| view.with_version(version)))
+        ctx.install(&edit, family, |version| family.change_view(|view| view.with_version(version)))
     });
     installed.inspect_err(|_| {
         if plan.kind == PlanKind::Merge {
-            out.abandon(shared);
+            out.abandon(ctx);
         }
     })?;
-    shared.debt.progress.advance();
+    ctx.write.debt.progress.advance();
     family.count(Metric::Compactions, 1);
     if plan.kind == PlanKind::Merge {
         family.count(Metric::CompactionRead, plan.inputs.iter().map(|(_, t)| t.meta().file_bytes).sum());
         family.count(Metric::CompactionWritten, out.bytes());
     }
-    let took = shared.env.clock.mono().saturating_sub(started);
+    let took = ctx.write.env.clock.mono().saturating_sub(started);
     tracing::debug!(family = %family.name(), kind = ?plan.kind, inputs = plan.inputs.len(),
         outputs = out.tables.len(), dropped = out.dropped, ?took, "compacted");
     Ok(())
@@ -191,12 +189,12 @@ fn output_bytes(plan: &CompactionPlan) -> u64 {
 }
 
 fn merge(
-    shared: &Arc<Shared>,
+    ctx: &MaintenanceCtx,
     family: &Arc<FamilyCore>,
     (version, plan): (&TableVersion, &CompactionPlan),
     stops: u64,
 ) -> Result<Rewritten> {
-    let _pledge = shared.log.pledge_merge(output_bytes(plan))?;
+    let _pledge = ctx.write.log.pledge_merge(output_bytes(plan))?;
     let order = &family.options.comparator;
     let of = |bottom: bool| {
         let inputs = plan.inputs.iter().filter(move |(level, _)| (*level == BOTTOM_LEVEL) == bottom);
@@ -216,5 +214,5 @@ fn merge(
         drop_pages,
     };
     let purge = Purge { ranges: version.ranges().clone(), complete_to: version.flushed_to() };
-    rewrite::run(shared, family, cursor, target, &purge)
+    rewrite::run(ctx, family, cursor, target, &purge)
 }

@@ -60,10 +60,10 @@ impl Db {
     /// `NoSpace`, `Io`, `Poisoned`, `ReadOnly`, `Closed`.
     pub fn flush(&self) -> Result<()> {
         let shared = &self.inner.shared;
-        shared.check_writable()?;
-        shared.all_families().iter().try_for_each(|f| {
-            flush::all(shared, f)?;
-            learn::run(shared, f);
+        shared.write.check_writable()?;
+        shared.write.all_families().iter().try_for_each(|f| {
+            flush::all(&shared.maintenance, f)?;
+            learn::run(&shared.write, f);
             Ok(())
         })
     }
@@ -75,8 +75,8 @@ impl Db {
     pub fn compact(&self) -> Result<()> {
         self.flush()?;
         let shared = &self.inner.shared;
-        shared.all_families().iter().try_for_each(|f| compact::everything(shared, f))?;
-        shared.remove_obsolete();
+        shared.write.all_families().iter().try_for_each(|f| compact::everything(&shared.maintenance, f))?;
+        shared.maintenance.remove_obsolete();
         Ok(())
     }
 
@@ -90,18 +90,18 @@ impl Db {
     /// `Busy` if one still runs after half a minute: it will stop. `Poisoned`, `ReadOnly`, `Closed`.
     pub fn cancel_compactions(&self) -> Result<()> {
         let shared = &self.inner.shared;
-        shared.check_writable()?;
-        shared.merges.stop();
-        shared.debt.progress.advance(); // writers that wait for them
+        shared.write.check_writable()?;
+        shared.write.merges.stop();
+        shared.write.debt.progress.advance(); // writers that wait for them
         let mut looks = 0;
-        for family in shared.all_families() {
+        for family in shared.write.all_families() {
             // Whoever holds it may be about to begin one.
             while family.compacting.try_lock().is_none() {
                 if looks == LOOKS_MAX {
                     return Err(Error::Busy { cause: "a merge has not come to an end yet" });
                 }
-                let seen = shared.debt.progress.current();
-                looks += u32::from(!shared.debt.progress.wait_while(seen, Some(LOOK)));
+                let seen = shared.write.debt.progress.current();
+                looks += u32::from(!shared.write.debt.progress.wait_while(seen, Some(LOOK)));
             }
         }
         Ok(())
@@ -114,9 +114,9 @@ impl Db {
     /// `Closed`.
     pub fn verify(&self) -> Result<VerifyReport> {
         let shared = &self.inner.shared;
-        shared.check_open()?;
+        shared.reads.check_open()?;
         let mut report = VerifyReport::default();
-        for family in shared.all_families() {
+        for family in shared.write.all_families() {
             let version = family.owned_view().version.clone();
             if let Err(e) = version.check() {
                 report.damage.push(e);

@@ -18,10 +18,10 @@ use crate::{Error, Result};
 
 /// Loads every family the manifest names, some of them to wait; returns the one called `default` if it exists.
 pub(super) fn load(shared: &Arc<Shared>, default: &str) -> Result<Option<Arc<FamilyCore>>> {
-    let state = shared.versions.state();
+    let state = shared.maintenance.versions.state();
     let mut found = None;
     for family in state.families.values() {
-        let Some(version) = shared.versions.version(family.id) else {
+        let Some(version) = shared.maintenance.versions.version(family.id) else {
             let waiting = WaitingFamily {
                 id: family.id,
                 name: Arc::clone(&family.name),
@@ -36,7 +36,7 @@ pub(super) fn load(shared: &Arc<Shared>, default: &str) -> Result<Option<Arc<Fam
         if &*family.name == default {
             found = Some(Arc::clone(&core));
         }
-        shared.families.write().insert(family.id, core);
+        shared.write.families.write().insert(family.id, core);
     }
     Ok(found)
 }
@@ -53,13 +53,13 @@ fn file_bytes(shared: &Shared, options: &FamilyOptions) -> u64 {
 fn vlog_set(shared: &Arc<Shared>, id: FamilyId, options: &FamilyOptions) -> VlogSet {
     let weak = Arc::downgrade(shared);
     let new_id = move || match weak.upgrade() {
-        Some(shared) => shared.versions.new_vlog_id(),
+        Some(shared) => shared.maintenance.versions.new_vlog_id(),
         None => Err(Error::Closed),
     };
-    let (dir, entropy) = (Arc::clone(&shared.dir), Arc::clone(&shared.env.entropy));
+    let (dir, entropy) = (Arc::clone(&shared.maintenance.dir), Arc::clone(&shared.write.env.entropy));
     let weak = Arc::downgrade(shared);
     let relieve = move || {
-        let families = weak.upgrade().map(|shared| shared.all_families());
+        let families = weak.upgrade().map(|shared| shared.write.all_families());
         // A failed sync is kept by the set: the next sync of the log meets it.
         families.iter().flatten().for_each(|family| drop(family.vlog.give_back()));
     };
@@ -81,13 +81,13 @@ pub(super) fn core(
 
 /// Creates a family.
 pub(super) fn create(shared: &Arc<Shared>, name: &str, options: FamilyOptions) -> Result<Arc<FamilyCore>> {
-    shared.check_writable()?;
+    shared.write.check_writable()?;
     let _catalog = shared.catalog.lock();
-    let id = shared.versions.new_family_id()?;
+    let id = shared.maintenance.versions.new_family_id()?;
     let mut edit = VersionEdit::new();
     edit.push(Change::CreateFamily { family: id, name: name.into(), options: options.clone() });
     // Commits before this moment are not this family's.
-    edit.push(Change::FlushedTo { family: id, seq: shared.log.sequencer().visible_end() - 1 });
+    edit.push(Change::FlushedTo { family: id, seq: shared.write.log.sequencer().visible_end() - 1 });
     publish_new(shared, id, name, options, edit)
 }
 
@@ -103,11 +103,15 @@ pub(super) fn publish_new(
     let publish = |installed: &crate::version::Installed<'_, crate::sst::Table>| {
         if let Some(version) = installed.versions.get(&id) {
             let core = core(shared, id, name, options, Arc::clone(version));
-            shared.families.write().insert(id, Arc::clone(&core));
+            shared.write.families.write().insert(id, Arc::clone(&core));
             made = Some(core);
         }
     };
-    shared.versions.install(&edit, publish).inspect_err(|e| shared.poison_if_unknown(e))?;
+    shared
+        .maintenance
+        .versions
+        .install(&edit, publish)
+        .inspect_err(|e| shared.maintenance.poison_if_unknown(e))?;
     made.ok_or_else(|| Error::internal("a new family has no version"))
 }
 
@@ -133,7 +137,7 @@ pub(super) fn find(shared: &Shared, name: &str) -> Result<Arc<FamilyCore>> {
             "family {name:?} waits for the key order {order:?}: register it"
         )));
     }
-    let families = shared.families.read();
+    let families = shared.write.families.read();
     let found = families.values().find(|f| &*f.name() == name).cloned();
     found.ok_or_else(|| Error::NotFound { what: format!("column family {name:?}").into() })
 }
@@ -156,7 +160,7 @@ impl Family {
     /// `ReadOnly`, `Poisoned`, `Closed`: nothing changed.
     pub fn change_options(&self, options: FamilyOptions, keep: bool) -> Result<()> {
         let (shared, core) = (&self.shared, &self.core);
-        shared.check_writable()?;
+        shared.write.check_writable()?;
         core.options.check_change(&options)?;
         let _catalog = shared.catalog.lock();
         if core.is_dropped() {
@@ -165,11 +169,13 @@ impl Family {
         if keep {
             let mut edit = VersionEdit::new();
             edit.push(Change::SetOptions { family: core.id, options: options.clone() });
-            shared.install(&edit, core, |version| core.change_view(|view| view.with_version(version)))?;
+            shared
+                .maintenance
+                .install(&edit, core, |version| core.change_view(|view| view.with_version(version)))?;
         }
         core.options.change(&options);
         core.vlog.set_file_bytes_max(file_bytes(shared, &options));
-        shared.jobs.push(Job::Compact(core.id)); // the trigger may be another one
+        shared.write.jobs.push(Job::Compact(core.id)); // the trigger may be another one
         Ok(())
     }
 }
@@ -184,7 +190,7 @@ impl Db {
     /// # Errors
     /// `NotFound`, `Closed`; `InvalidArgument` for a family that waits for its key order.
     pub fn family(&self, name: &str) -> Result<Family> {
-        self.inner.shared.check_open()?;
+        self.inner.shared.reads.check_open()?;
         find(&self.inner.shared, name).map(|core| self.handle(core))
     }
 
@@ -219,7 +225,7 @@ impl Db {
     /// `NotFound`, `InvalidArgument` for the default family, `Io`, `ReadOnly`, `Poisoned`, `Closed`.
     pub fn drop_family(&self, name: &str) -> Result<()> {
         let shared = &self.inner.shared;
-        shared.check_writable()?;
+        shared.write.check_writable()?;
         let _catalog = shared.catalog.lock();
         if let Some(family) = shared.orders.waiting_family(name) {
             return drop_waiting(shared, &family);
@@ -232,15 +238,15 @@ impl Db {
         edit.push(Change::DropFamily { family: core.id });
         let publish = |_: &crate::version::Installed<'_, crate::sst::Table>| {
             core.set_dropped();
-            shared.families.write().remove(&core.id);
+            shared.write.families.write().remove(&core.id);
         };
-        let drop_it = || shared.versions.install(&edit, publish);
-        shared.with_reserve(drop_it).inspect_err(|e| shared.poison_if_unknown(e))?;
-        shared.debt.subtract(core.forget_memtables());
+        let drop_it = || shared.maintenance.versions.install(&edit, publish);
+        shared.maintenance.with_reserve(drop_it).inspect_err(|e| shared.maintenance.poison_if_unknown(e))?;
+        shared.write.debt.subtract(core.forget_memtables());
         core.forget_tables();
         // Nobody reads its values after a crash. Until the next sync this list would keep the family, and its value logs with it.
-        shared.dirty_vlogs.lock().retain(|dirty| !Arc::ptr_eq(dirty, &core));
-        shared.remove_obsolete();
+        shared.write.dirty_vlogs.lock().retain(|dirty| !Arc::ptr_eq(dirty, &core));
+        shared.maintenance.remove_obsolete();
         Ok(())
     }
 
@@ -250,7 +256,7 @@ impl Db {
     /// `NotFound`, `Exists`, `InvalidArgument` (name, the default family, or one that waits), `Io`, `ReadOnly`, `Poisoned`, `Closed`.
     pub fn rename_family(&self, old: &str, new: &str) -> Result<()> {
         let shared = &self.inner.shared;
-        shared.check_writable()?;
+        shared.write.check_writable()?;
         let _catalog = shared.catalog.lock();
         let core = find(shared, old)?;
         if core.id == self.inner.default.id() {
@@ -258,13 +264,17 @@ impl Db {
         }
         let mut edit = VersionEdit::new();
         edit.push(Change::RenameFamily { family: core.id, name: new.into() });
-        shared.versions.install(&edit, |_| core.set_name(new)).inspect_err(|e| shared.poison_if_unknown(e))
+        shared
+            .maintenance
+            .versions
+            .install(&edit, |_| core.set_name(new))
+            .inspect_err(|e| shared.maintenance.poison_if_unknown(e))
     }
 
     /// Names of all families, sorted, without those that wait for their key order.
     pub fn families(&self) -> Vec<String> {
         let mut names: Vec<String> =
-            self.inner.shared.all_families().iter().map(|f| f.name().to_string()).collect();
+            self.inner.shared.write.all_families().iter().map(|f| f.name().to_string()).collect();
         names.sort_unstable();
         names
     }
@@ -276,7 +286,11 @@ fn drop_waiting(shared: &Shared, family: &WaitingFamily) -> Result<()> {
     let forget = |_: &crate::version::Installed<'_, crate::sst::Table>| {
         shared.orders.waiting.lock().remove(&family.id);
     };
-    shared.versions.install(&edit, forget).inspect_err(|e| shared.poison_if_unknown(e))?;
-    shared.remove_obsolete();
+    shared
+        .maintenance
+        .versions
+        .install(&edit, forget)
+        .inspect_err(|e| shared.maintenance.poison_if_unknown(e))?;
+    shared.maintenance.remove_obsolete();
     Ok(())
 }

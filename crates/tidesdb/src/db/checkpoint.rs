@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tidesdb_io::{Access, Descriptors, Dir, FileExt, PooledDir};
 
 use super::Db;
-use crate::shared::Shared;
+use crate::shared::MaintenanceCtx;
 use crate::sst::{Table, TableContext};
 use crate::types::{Comparator, WalId};
 use crate::version::{Change, Context, State, VersionEdit, VersionSet};
@@ -49,29 +49,29 @@ impl Db {
 
     fn duplicate(&self, path: &Path, transfer: Transfer) -> Result<()> {
         let shared = &self.inner.shared;
-        shared.check_writable()?;
+        shared.write.check_writable()?;
         let catalog = shared.catalog.lock();
-        let flush::Prefix { state, versions, families, .. } = flush::prefix(shared)?;
+        let flush::Prefix { state, versions, families, .. } = flush::prefix(&shared.maintenance)?;
         // No version keeps the files of families that wait for their order: while there are some, none is dropped or found.
         let catalog = (!shared.orders.waiting.lock().is_empty()).then_some(catalog);
-        let result = write(shared, &state, path, transfer);
+        let result = write(&shared.maintenance, &state, path, transfer);
         drop((versions, families, catalog)); // which kept the files, those of a family that was dropped meanwhile too
         result
     }
 }
 
 /// Brings a file of the database into another directory, under the same name.
-type Transfer = fn(&Shared, &str, &Arc<dyn Dir>) -> Result<()>;
+type Transfer = fn(&MaintenanceCtx, &str, &Arc<dyn Dir>) -> Result<()>;
 
-fn write(shared: &Arc<Shared>, state: &State, path: &Path, transfer: Transfer) -> Result<()> {
+fn write(ctx: &MaintenanceCtx, state: &State, path: &Path, transfer: Transfer) -> Result<()> {
     let name = path.display().to_string();
-    let target = shared.env.disk.open_dir(path, true).map_err(|e| Error::io("create", &name, e))?;
-    let target = PooledDir::wrap(target, &Descriptors::of(&*shared.env.disk));
+    let target = ctx.write.env.disk.open_dir(path, true).map_err(|e| Error::io("create", &name, e))?;
+    let target = PooledDir::wrap(target, &Descriptors::of(&*ctx.write.env.disk));
     if !target.list().map_err(|e| Error::io("list", &name, e))?.is_empty() {
         return Err(Error::Exists { what: format!("something in {name}").into() });
     }
     let lock = target.lock(files::LOCK, true).map_err(|e| Error::io("lock", &name, e))?;
-    let result = fill(shared, state, &target, transfer);
+    let result = fill(ctx, state, &target, transfer);
     if result.is_err() {
         // Nothing of a failed copy may look like a database.
         for file in target.list().unwrap_or_default() {
@@ -82,8 +82,8 @@ fn write(shared: &Arc<Shared>, state: &State, path: &Path, transfer: Transfer) -
     result
 }
 
-fn link(shared: &Shared, name: &str, target: &Arc<dyn Dir>) -> Result<()> {
-    shared.dir.link(name, &**target, name).map_err(|e| match e.kind() {
+fn link(ctx: &MaintenanceCtx, name: &str, target: &Arc<dyn Dir>) -> Result<()> {
+    ctx.dir.link(name, &**target, name).map_err(|e| match e.kind() {
         std::io::ErrorKind::CrossesDevices => {
             Error::invalid("a checkpoint must be on the file system of the database; a backup need not")
         }
@@ -92,8 +92,8 @@ fn link(shared: &Shared, name: &str, target: &Arc<dyn Dir>) -> Result<()> {
 }
 
 /// Copies what the file holds now: a value log may grow meanwhile, by what the copy does not refer to.
-fn copy(shared: &Shared, name: &str, target: &Arc<dyn Dir>) -> Result<()> {
-    let file = shared.dir.open(name, Access::Read).map_err(|e| Error::io("open", name, e))?;
+fn copy(ctx: &MaintenanceCtx, name: &str, target: &Arc<dyn Dir>) -> Result<()> {
+    let file = ctx.dir.open(name, Access::Read).map_err(|e| Error::io("open", name, e))?;
     let len = file.len().map_err(|e| Error::io("stat", name, e))?;
     let copied = target.create_new(name, len).and_then(|new| {
         let mut buf = vec![0; COPY_BYTES.min(len) as usize];
@@ -114,31 +114,36 @@ fn copy(shared: &Shared, name: &str, target: &Arc<dyn Dir>) -> Result<()> {
     })
 }
 
-fn transfer_all(shared: &Shared, state: &State, target: &Arc<dyn Dir>, transfer: Transfer) -> Result<()> {
+fn transfer_all(
+    ctx: &MaintenanceCtx,
+    state: &State,
+    target: &Arc<dyn Dir>,
+    transfer: Transfer,
+) -> Result<()> {
     let tables = state.families.values().flat_map(|f| f.tables.keys().map(|id| files::table(*id)));
     let vlogs = state.families.values().flat_map(|f| f.vlogs.keys().map(|id| files::vlog(*id)));
     for name in tables.chain(vlogs) {
-        transfer(shared, &name, target)?;
+        transfer(ctx, &name, target)?;
     }
     target.sync().map_err(|e| Error::io("sync", &target.path().display().to_string(), e))
 }
 
 /// The files first, then a first manifest that names them all: until `CURRENT` is there nothing looks like a database.
-fn fill(shared: &Shared, state: &State, target: &Arc<dyn Dir>, transfer: Transfer) -> Result<()> {
-    transfer_all(shared, state, target, transfer)?;
+fn fill(ctx: &MaintenanceCtx, state: &State, target: &Arc<dyn Dir>, transfer: Transfer) -> Result<()> {
+    transfer_all(ctx, state, target, transfer)?;
     let tables = TableContext::new(target, 0, false);
     let comparators: Vec<Comparator> =
-        shared.all_families().iter().map(|f| f.options.comparator.clone()).collect();
+        ctx.write.all_families().iter().map(|f| f.options.comparator.clone()).collect();
     let context = Context {
         dir: Arc::clone(target),
-        entropy: Arc::clone(&shared.env.entropy),
+        entropy: Arc::clone(&ctx.write.env.entropy),
         comparators,
         may_wait: Box::new(|_| true),
         open_table: Box::new(move |family, meta| {
             Table::open(&tables, &family.options.comparator, meta.clone())
         }),
     };
-    let segment_bytes = shared.versions.identity().wal_segment_bytes;
+    let segment_bytes = ctx.versions.identity().wal_segment_bytes;
     let log_start = WalId(state.log_start.0.max(state.last_seq * UNIT / segment_bytes) + 1);
     let copy = VersionSet::create_with(context, segment_bytes, state.clone())?;
     // The copy has no log, and one that is begun later comes after every number that was given out.

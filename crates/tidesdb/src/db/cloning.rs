@@ -37,24 +37,24 @@ impl Db {
     /// nothing was made, and no file is left unless it could not be removed or the manifest may name it.
     pub fn clone_family(&self, source: &str, new: &str) -> Result<Family> {
         let shared = &self.inner.shared;
-        shared.check_writable()?;
-        drop(shared.log.pledge_merge(0)?);
+        shared.write.check_writable()?;
+        drop(shared.write.log.pledge_merge(0)?);
         let _catalog = shared.catalog.lock();
         let from = self.handle(find(shared, source)?);
         if find(shared, new).is_ok() || shared.orders.waiting_family(new).is_some() {
             return Err(Error::Exists { what: format!("column family {new:?}").into() });
         }
         let options = from.options();
-        let id = shared.versions.new_family_id()?;
+        let id = shared.maintenance.versions.new_family_id()?;
         let to = core(shared, id, new, options.clone(), from.core.owned_view().version.clone());
         let mut files = CloneFiles { shared, to, out: Rewritten::default() };
         files.copy(&from)?;
         // What was copied becomes durable: so must every commit before it.
-        shared.sync_to(shared.log.sequencer().visible_end())?;
+        shared.write.sync_to(shared.write.log.sequencer().visible_end())?;
         let mut edit = VersionEdit::new();
         edit.push(Change::CreateFamily { family: id, name: new.into(), options: options.clone() });
-        edit.push(Change::FlushedTo { family: id, seq: shared.log.sequencer().visible_end() - 1 });
-        files.out.add_to(shared, &files.to, FLUSH_LEVEL, &mut edit)?;
+        edit.push(Change::FlushedTo { family: id, seq: shared.write.log.sequencer().visible_end() - 1 });
+        files.out.add_to(&shared.maintenance, &files.to, FLUSH_LEVEL, &mut edit)?;
         publish_new(shared, id, new, options, edit).map(|core| self.handle(core))
     }
 }
@@ -75,7 +75,7 @@ impl CloneFiles<'_> {
         let seq = cursor.seq();
         cursor.seek_to_first()?;
         let to = Arc::clone(&self.to);
-        let staging = || to.staging_memtable(self.shared.env.entropy.next_u64());
+        let staging = || to.staging_memtable(self.shared.write.env.entropy.next_u64());
         let mut map = staging();
         while cursor.valid() {
             let (key, expiry) = (cursor.key().to_vec(), cursor.expiry());
@@ -92,7 +92,13 @@ impl CloneFiles<'_> {
                 let full = std::mem::replace(&mut map, staging());
                 let mut source = Source::memtable(&full);
                 source.seek_to_first()?;
-                let part = rewrite::run(self.shared, &to, source, Target::flush(true), &Purge::nothing())?;
+                let part = rewrite::run(
+                    &self.shared.maintenance,
+                    &to,
+                    source,
+                    Target::flush(true),
+                    &Purge::nothing(),
+                )?;
                 self.out.tables.extend(part.tables);
             }
         }
@@ -102,11 +108,11 @@ impl CloneFiles<'_> {
 
 impl Drop for CloneFiles<'_> {
     fn drop(&mut self) {
-        let versions = &self.shared.versions;
+        let versions = &self.shared.maintenance.versions;
         if versions.is_poisoned() || versions.version(self.to.id).is_some() {
             return;
         }
-        self.out.abandon(self.shared);
+        self.out.abandon(&self.shared.maintenance);
         self.to.vlog.doom();
     }
 }

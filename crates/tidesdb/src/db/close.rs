@@ -31,9 +31,9 @@ impl Inner {
         let Some(lock) = self.lock.lock().take() else {
             return Ok(()); // closed already
         };
-        self.pool.stop(shared);
-        let result = if shared.options.read_only { Ok(()) } else { self.settle() };
-        shared.closed.store(true, Ordering::SeqCst);
+        self.pool.stop(&shared.write);
+        let result = if shared.write.options.read_only { Ok(()) } else { self.settle() };
+        shared.reads.closed.store(true, Ordering::SeqCst);
         let result = result.and_then(|()| self.upload_last());
         drop(lock);
         result
@@ -46,7 +46,7 @@ impl Inner {
             if upload::at_close(shared).is_ok() {
                 return Ok(());
             }
-            shared.env.clock.sleep(UPLOAD_PAUSE);
+            shared.write.env.clock.sleep(UPLOAD_PAUSE);
         }
         upload::at_close(shared)
     }
@@ -54,36 +54,36 @@ impl Inner {
     /// Ends without writing anything.
     pub(super) fn abandon(&self) {
         let lock = self.lock.lock().take();
-        self.pool.stop(&self.shared);
-        self.shared.closed.store(true, Ordering::SeqCst);
+        self.pool.stop(&self.shared.write);
+        self.shared.reads.closed.store(true, Ordering::SeqCst);
         drop(lock);
     }
 
     /// Everything to tables; then the manifest says that there is no log.
     fn settle(&self) -> Result<()> {
         let shared = &self.shared;
-        shared.health.check()?;
-        for family in shared.all_families() {
-            flush::all(shared, &family)?;
+        shared.write.health.check()?;
+        for family in shared.write.all_families() {
+            flush::all(&shared.maintenance, &family)?;
         }
-        shared.closed.store(true, Ordering::SeqCst);
-        shared.log.wait_for_pledges(); // values that are being written; later ones see `closed`
+        shared.reads.closed.store(true, Ordering::SeqCst);
+        shared.write.log.wait_for_pledges(); // values that are being written; later ones see `closed`
         // Commits that slipped in before `closed` was set. One that reserves its place after the boundary sees `closed`, and
         // goes with the log, whole.
-        let families = shared.all_families();
-        let boundary = shared.rotate_all(&families);
+        let families = shared.write.all_families();
+        let boundary = shared.write.rotate_all(&families);
         for family in &families {
             let _one_at_a_time = family.flushing.lock();
-            flush::up_to(shared, family, boundary)?;
+            flush::up_to(&shared.maintenance, family, boundary)?;
         }
-        let tail = shared.log.sequencer().tail();
+        let tail = shared.write.log.sequencer().tail();
         let mut edit = VersionEdit::new();
         edit.push(Change::LastSeq { seq: tail });
-        edit.push(Change::LogStart { wal: crate::types::WalId(shared.log.segment_of(tail).0 + 1) });
-        shared.remove_obsolete();
-        shared.versions.close(&edit)?;
-        shared.log.remove_all();
-        shared.log.leave_reserve();
+        edit.push(Change::LogStart { wal: crate::types::WalId(shared.write.log.segment_of(tail).0 + 1) });
+        shared.maintenance.remove_obsolete();
+        shared.maintenance.versions.close(&edit)?;
+        shared.write.log.remove_all();
+        shared.write.log.leave_reserve();
         Ok(())
     }
 }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::estimate::is_empty;
-use super::stats::FamilyStats;
-use crate::family::CommitHook;
+use crate::family::{CommitHook, FamilyStats};
 use crate::options::{ReadOptions, WriteOptions};
 use crate::read::{self, Cursor, Iter};
 use crate::shared::Family;
@@ -96,7 +95,7 @@ impl Family {
     /// # Errors
     /// `Corrupt`, `Io`, `NotFound` (dropped family), `Closed`. So for all reads.
     pub fn get(&self, key: &[u8]) -> Result<Option<Slice>> {
-        read::get(&self.shared, &self.core, key, None)
+        read::get(&self.shared.reads, &self.core, key, None)
     }
 
     /// Hands the value of `key` to `read` without copying it.
@@ -104,7 +103,7 @@ impl Family {
     /// # Errors
     /// As [`Family::get`].
     pub fn get_with<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        read::get_with(&self.shared, &self.core, key, None, read)
+        read::get_with(&self.shared.reads, &self.core, key, None, read)
     }
 
     /// The values of many keys at one moment, in the order asked for.
@@ -112,7 +111,7 @@ impl Family {
     /// # Errors
     /// As [`Family::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
-        read::multi_get(&self.shared, &self.core, keys, None)
+        read::multi_get(&self.shared.reads, &self.core, keys, None)
     }
 
     /// Whether `key` exists; never reads its value.
@@ -120,7 +119,7 @@ impl Family {
     /// # Errors
     /// As [`Family::get`].
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
-        read::contains(&self.shared, &self.core, key, None)
+        read::contains(&self.shared.reads, &self.core, key, None)
     }
 
     /// All keys and values, in order, as of now.
@@ -161,7 +160,7 @@ impl Family {
     /// # Errors
     /// As [`Family::get`].
     pub fn cursor_with(&self, options: &ReadOptions) -> Result<Cursor> {
-        Cursor::new(&self.shared, &self.core, None, *options)
+        Cursor::new(&self.shared.reads, &self.core, None, *options)
     }
 
     /// Writes everything committed so far to tables. A scan afterwards leaps over stretches that were deleted key by key.
@@ -169,9 +168,9 @@ impl Family {
     /// # Errors
     /// `NoSpace`, `Io`, `Poisoned`.
     pub fn flush(&self) -> Result<()> {
-        self.shared.check_writable()?;
-        flush::all(&self.shared, &self.core)?;
-        learn::run(&self.shared, &self.core);
+        self.shared.write.check_writable()?;
+        flush::all(&self.shared.maintenance, &self.core)?;
+        learn::run(&self.shared.write, &self.core);
         Ok(())
     }
 
@@ -181,11 +180,11 @@ impl Family {
     /// # Errors
     /// `NotFound` (dropped family), `Poisoned`, `ReadOnly`, `Closed`.
     pub fn start_flush(&self) -> Result<()> {
-        self.shared.check_writable()?;
+        self.shared.write.check_writable()?;
         if self.core.is_dropped() {
             return Err(Error::NotFound { what: format!("column family {}", self.core.name()).into() });
         }
-        self.shared.rotate(&self.core);
+        self.shared.write.rotate(&self.core);
         Ok(())
     }
 
@@ -195,8 +194,8 @@ impl Family {
     /// As [`Family::flush`]; `Corrupt`, `Busy` if [`Db::cancel_compactions`](crate::Db::cancel_compactions) stopped it.
     pub fn compact(&self) -> Result<()> {
         self.flush()?;
-        compact::everything(&self.shared, &self.core)?;
-        self.shared.remove_obsolete();
+        compact::everything(&self.shared.maintenance, &self.core)?;
+        self.shared.maintenance.remove_obsolete();
         Ok(())
     }
 
@@ -219,8 +218,8 @@ impl Family {
         let range = (range.start_bound().map(B::as_ref), range.end_bound().map(B::as_ref));
         self.flush()?;
         if !is_empty(&self.core.options.comparator, range) {
-            compact::within(&self.shared, &self.core, &range)?;
-            self.shared.remove_obsolete();
+            compact::within(&self.shared.maintenance, &self.core, &range)?;
+            self.shared.maintenance.remove_obsolete();
         }
         Ok(())
     }
@@ -249,6 +248,6 @@ impl Family {
 
     /// Figures about the family.
     pub fn stats(&self) -> FamilyStats {
-        FamilyStats::of(&self.core)
+        self.core.stats()
     }
 }

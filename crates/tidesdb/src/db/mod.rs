@@ -24,7 +24,7 @@ pub use estimate::RangeEstimate;
 pub use open::OpenOptions;
 pub use recover::RecoveryReport;
 pub use snapshot::Snapshot;
-pub use stats::{FamilyStats, StallStats, Stats};
+pub use stats::{StallStats, Stats};
 use tidesdb_io::DirLock;
 
 use crate::Result;
@@ -161,8 +161,8 @@ impl Db {
     /// The failure that poisoned the database.
     pub fn sync(&self) -> Result<SeqNo> {
         let shared = &self.inner.shared;
-        shared.check_writable()?;
-        shared.log.seal(&|| shared.sync_values())
+        shared.write.check_writable()?;
+        shared.write.log.seal(&|| shared.write.sync_values())
     }
 
     /// Brings the object store up to date now: it then holds all that was committed before the call. Does nothing without one.
@@ -184,7 +184,7 @@ impl Db {
     /// # Errors
     /// `Io` of the store, and those of a flush; nothing is lost, and the upload is tried again in the background.
     pub fn upload(&self) -> Result<()> {
-        self.inner.shared.check_writable()?;
+        self.inner.shared.write.check_writable()?;
         upload::run(&self.inner.shared)
     }
 
@@ -254,7 +254,7 @@ impl Db {
 
     /// A view of all families as of now, independent of later commits.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::new(&self.inner.shared)
+        Snapshot::new(&self.inner.shared.reads)
     }
 
     /// A view of all families as they were when the commit of sequence number `seq` was the newest. Expiry is judged by the
@@ -274,7 +274,7 @@ impl Db {
     /// `InvalidArgument` if the number is not reached yet, or no longer kept: of before this opening of the database, or farther
     /// back than [`OpenOptions::history_bytes`]. `Closed`.
     pub fn at(&self, seq: SeqNo) -> Result<Snapshot> {
-        Snapshot::at(&self.inner.shared, seq)
+        Snapshot::at(&self.inner.shared.reads, seq)
     }
 
     /// Lets go of the database as a process that dies does: nothing more is written, not even what a close would write.
@@ -291,7 +291,7 @@ impl Db {
 
 /// Commits, then does in this thread what waits, if there are no background threads.
 pub(crate) fn write(shared: &Arc<Shared>, batch: &mut WriteBatch, options: &WriteOptions) -> Result<SeqNo> {
-    let committed = write::commit(shared, batch, options);
+    let committed = write::commit(&shared.write, batch, options);
     work_here(shared, &committed);
     committed
 }
@@ -302,7 +302,7 @@ fn work_here(shared: &Arc<Shared>, committed: &Result<SeqNo>) {
         Ok(_) => true,
         Err(e) => e.is_full(), // the work may make space
     };
-    if work && shared.options.background_threads == Some(0) {
+    if work && shared.write.options.background_threads == Some(0) {
         // The commit stands, whatever becomes of the work that follows it: a failure there shows in the next call or poisons.
         let _ = background::run_waiting(shared);
     }

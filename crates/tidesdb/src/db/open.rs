@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use tidesdb_io::{Descriptors, Dir, DirLock, Env, PooledDir};
-use tidesdb_sync::{Mutex, RwLock};
+use tidesdb_sync::Mutex;
 
 use super::recover;
 use super::restore::{self, Attached};
@@ -13,10 +12,9 @@ use super::{DEFAULT_FAMILY, Db, Inner, RecoveryReport, catalog};
 use crate::background::Pool;
 use crate::family::{FamilyCore, Orders};
 use crate::health::Health;
-use crate::jobs::{Job, JobQueue, Retry};
-use crate::mvcc::Snapshots;
+use crate::jobs::{Job, Retry};
 use crate::options::{DbOptions, FamilyOptions, RecoveryMode, RemoteOptions, SyncMode};
-use crate::shared::{Debt, Family, Merges, Shared, SyncDue};
+use crate::shared::{Family, MaintenanceCtx, Shared, WriteCtx};
 use crate::sst::{Table, TableContext};
 use crate::types::{Comparator, WalId, is_segment_bytes, wal_id_max};
 use crate::version::{Context, Presence, State, VersionSet, presence};
@@ -168,10 +166,10 @@ impl OpenOptions {
         self.make_room(&dir)?;
         let shared = self.build(&dir, attached)?;
         let (default, report) = self.recover(&shared).map_err(|e| match e.is_full() {
-            true => full(&shared, &dir, e),
+            true => full(&shared.maintenance, &dir, e),
             false => e, // where there is damage, every file may be worth something
         })?;
-        shared.snapshots.begin_at(shared.visible());
+        shared.reads.snapshots.begin_at(shared.reads.visible());
         let default = match default {
             Some(family) => family,
             None => {
@@ -179,14 +177,14 @@ impl OpenOptions {
                 catalog::create(&shared, &self.default_name, options)?
             }
         };
-        let workers = match shared.options.background_threads {
-            _ if shared.options.read_only => 0,
+        let workers = match shared.write.options.background_threads {
+            _ if shared.write.options.read_only => 0,
             Some(n) => n,
-            None => shared.env.threads.parallelism().clamp(2, 4),
+            None => shared.write.env.threads.parallelism().clamp(2, 4),
         };
         let pool = Pool::start(&shared, workers)?;
-        shared.ask_for_pending();
-        shared.jobs.push(Job::RemoveObsolete); // what recovery replaced
+        shared.write.ask_for_pending();
+        shared.write.jobs.push(Job::RemoveObsolete); // what recovery replaced
         let default = Family { core: default, shared: Arc::clone(&shared) };
         Ok(Db { inner: Arc::new(Inner { shared, default, pool, report, lock: Mutex::new(Some(lock)) }) })
     }
@@ -195,7 +193,7 @@ impl OpenOptions {
     fn recover(&self, shared: &Arc<Shared>) -> Result<(Option<Arc<FamilyCore>>, RecoveryReport)> {
         let writes = !self.options.read_only;
         if writes {
-            shared.log.take_over_reserve()?;
+            shared.write.log.take_over_reserve()?;
         }
         let default = catalog::load(shared, &self.default_name)?;
         if let (Some(family), Some(wanted)) = (&default, &self.default_family) {
@@ -203,7 +201,7 @@ impl OpenOptions {
         }
         let report = recover::run(shared)?;
         if writes {
-            shared.log.restore_reserve();
+            shared.write.log.restore_reserve();
         }
         Ok((default, report))
     }
@@ -264,39 +262,25 @@ impl OpenOptions {
             check_room(first, identity.wal_segment_bytes)?;
         }
         let log = Log::new(&self.env, dir, config, &health, first);
+        let write = Arc::new(WriteCtx::new(&self.env, self.options.clone(), &health, log));
         let shared = Shared {
-            env: self.env.clone(),
-            dir: Arc::clone(dir),
-            options: self.options.clone(),
-            health,
-            log,
-            versions,
+            reads: Arc::clone(&write.reads),
+            maintenance: MaintenanceCtx::new(&write, dir, versions),
+            write,
             tables,
-            snapshots: Arc::new(Snapshots::default()),
-            jobs: JobQueue::default(),
-            families: RwLock::default(),
             orders: Orders::new(self.comparators.clone()),
             catalog: Mutex::default(),
-            deciding: Mutex::default(),
-            rotating: Mutex::default(),
-            debt: Debt::default(),
-            merges: Merges::default(),
-            sync_due: SyncDue::default(),
             retry: Retry::default(),
-            dirty_vlogs: Mutex::default(),
             vlog_writes: WriteBudget::new(
                 (Descriptors::of(&*self.env.disk).max() / VLOG_WRITES_SHARE).max(1),
             ),
-            recovery_pins: AtomicU64::new(u64::MAX),
             remote: attached.map(|attached| attached.remote),
-            expiry_clock: crate::clock::ExpiryClock::default(),
-            closed: AtomicBool::new(false),
         };
-        if shared.options.remote.as_ref().is_some_and(|remote| remote.replicate_log) {
-            shared.log.keep_from(WalId(0)); // until the first upload is done
+        if shared.write.options.remote.as_ref().is_some_and(|remote| remote.replicate_log) {
+            shared.write.log.keep_from(WalId(0)); // until the first upload is done
         }
-        shared.refresh_clock();
-        shared.sync_due.tick(shared.env.clock.mono());
+        shared.reads.refresh_clock();
+        shared.write.sync_due.tick(shared.write.env.clock.mono());
         Ok(Arc::new(shared))
     }
 
@@ -335,16 +319,16 @@ impl OpenOptions {
 
 /// An open failed on a full disk: leaves no file behind, and says how much the tables of what is in the log take, at most.
 #[cold]
-fn full(shared: &Shared, dir: &Arc<dyn Dir>, e: Error) -> Error {
-    shared.remove_obsolete();
+fn full(ctx: &MaintenanceCtx, dir: &Arc<dyn Dir>, e: Error) -> Error {
+    ctx.remove_obsolete();
     if matches!(e, Error::NoSpace { .. }) {
         return e;
     }
-    let first = shared.versions.state().log_start;
-    let segment_bytes = shared.versions.identity().wal_segment_bytes;
+    let first = ctx.versions.state().log_start;
+    let segment_bytes = ctx.versions.identity().wal_segment_bytes;
     let ids = reader::segment_files(dir, first, segment_bytes).map(|(ids, _)| ids);
     let len = |id: &WalId| reader::span_of(dir, *id, segment_bytes) * segment_bytes;
-    shared.log.no_space(ids.unwrap_or_default().iter().map(len).sum())
+    ctx.write.log.no_space(ids.unwrap_or_default().iter().map(len).sum())
 }
 
 fn check_options(options: &DbOptions) -> Result<()> {

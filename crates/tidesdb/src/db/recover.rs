@@ -20,7 +20,7 @@ use crate::family::FamilyCore;
 use crate::merge::Purge;
 use crate::options::RecoveryMode;
 use crate::rewrite::{self, FLUSH_LEVEL, Rewritten, Target};
-use crate::shared::Shared;
+use crate::shared::{MaintenanceCtx, Shared, WriteCtx};
 use crate::sources::Source;
 use crate::types::{EntryCursor, FamilyId, Kind, SeqNo, VlogId};
 use crate::version::{Change, FamilyState, State, VersionEdit};
@@ -96,11 +96,11 @@ impl fmt::Display for RecoveryReport {
 /// # Errors
 /// `Corrupt` for damage that the mode does not go past; `Io`, `NoSpace`. Nothing was deleted.
 pub(super) fn run(shared: &Arc<Shared>) -> Result<RecoveryReport> {
-    let started = shared.env.clock.mono();
-    let state = shared.versions.state();
-    let config = scan_config(shared, &state)?;
-    let scan = reader::scan(&shared.dir, &config)?;
-    shared.recovery_pins.store(first_seq(&config), Ordering::SeqCst);
+    let started = shared.write.env.clock.mono();
+    let state = shared.maintenance.versions.state();
+    let config = scan_config(&shared.maintenance, &state)?;
+    let scan = reader::scan(&shared.maintenance.dir, &config)?;
+    shared.write.recovery_pins.store(first_seq(&config), Ordering::SeqCst);
 
     let mut replay = Replay {
         shared,
@@ -123,16 +123,16 @@ pub(super) fn run(shared: &Arc<Shared>) -> Result<RecoveryReport> {
     };
     let result = replay.run(&config, &mut report).and_then(|()| replay.finish_holding());
     let result =
-        result.and_then(|()| if shared.options.read_only { Ok(()) } else { replay.persist(&report) });
+        result.and_then(|()| if shared.write.options.read_only { Ok(()) } else { replay.persist(&report) });
     if let Err(e) = result {
-        replay.tables.iter().for_each(|(_, out)| out.abandon(shared));
+        replay.tables.iter().for_each(|(_, out)| out.abandon(&shared.maintenance));
         return Err(e);
     }
-    if !shared.options.read_only {
-        remove_old_segments(shared, &config)?;
-        report.orphans = shared.versions.settle_orphans().set_aside;
+    if !shared.write.options.read_only {
+        remove_old_segments(&shared.maintenance, &config)?;
+        report.orphans = shared.maintenance.versions.settle_orphans().set_aside;
     }
-    report.took = shared.env.clock.mono().saturating_sub(started);
+    report.took = shared.write.env.clock.mono().saturating_sub(started);
     tracing::info!(%report, "opened");
     Ok(report)
 }
@@ -141,18 +141,18 @@ fn first_seq(config: &ScanConfig) -> SeqNo {
     config.first.0 * config.segment_bytes / UNIT
 }
 
-fn scan_config(shared: &Shared, state: &State) -> Result<ScanConfig> {
-    let names = shared.dir.list().map_err(|e| Error::io("list", "database directory", e))?;
-    let identity = shared.versions.identity();
+fn scan_config(ctx: &MaintenanceCtx, state: &State) -> Result<ScanConfig> {
+    let names = ctx.dir.list().map_err(|e| Error::io("list", "database directory", e))?;
+    let identity = ctx.versions.identity();
     let mut config = ScanConfig {
         segment_bytes: identity.wal_segment_bytes,
         db_uuid: identity.uuid,
-        boot_id: shared.env.disk.boot_id(),
+        boot_id: ctx.write.env.disk.boot_id(),
         first: state.log_start,
         first_existed: false,
         watermark: state.durable_mark,
         sync_failed: names.iter().any(|name| name == files::SYNC_FAILED),
-        mode: shared.options.recovery,
+        mode: ctx.write.options.recovery,
     };
     // A sequence number behind the header of the first segment was given out, so the segment existed. One record may fill the
     // segment before to its end: the next number is then behind that header, and nothing was written there yet.
@@ -182,15 +182,15 @@ impl Replay<'_> {
     fn run(&mut self, config: &ScanConfig, report: &mut RecoveryReport) -> Result<()> {
         self.release_held()?;
         let scan = self.scan;
-        let dir = Arc::clone(&self.shared.dir);
+        let dir = Arc::clone(&self.shared.maintenance.dir);
         reader::replay(&dir, config, scan, |seq, body, file, base| self.commit(seq, body, file, base))?;
         report.commits = self.commits;
         report.operations = self.operations;
         report.discarded = scan.discarded + scan.commits.saturating_sub(self.commits);
         report.cut = self.stopped_at.or(scan.cut);
         report.end = self.stopped_at.unwrap_or(scan.end);
-        if self.shared.options.read_only && self.commits == 0 {
-            self.shared.recovery_pins.store(u64::MAX, Ordering::SeqCst); // nothing of the log is needed
+        if self.shared.write.options.read_only && self.commits == 0 {
+            self.shared.write.recovery_pins.store(u64::MAX, Ordering::SeqCst); // nothing of the log is needed
         }
         Ok(())
     }
@@ -199,10 +199,10 @@ impl Replay<'_> {
     /// holds by now.
     fn release_held(&mut self) -> Result<()> {
         let waiting: Vec<_> = self.shared.orders.waiting.lock().values().cloned().collect();
-        let read_only = self.shared.options.read_only;
+        let read_only = self.shared.write.options.read_only;
         self.holding = waiting.iter().map(|f| (f.id, Holding::new(f, read_only))).collect();
         for (family, state) in self.once_waiting() {
-            waiting::replay(self.shared, &family, &state.held, |family| self.relieve_one(family))?;
+            waiting::replay(&self.shared.write, &family, &state.held, |family| self.relieve_one(family))?;
         }
         Ok(())
     }
@@ -210,7 +210,7 @@ impl Replay<'_> {
     /// Families that hold something back and need not any more.
     fn once_waiting(&self) -> Vec<(Arc<FamilyCore>, Arc<FamilyState>)> {
         let holding = self.state.families.values().filter(|f| !f.held.is_empty());
-        let families = self.shared.families.read();
+        let families = self.shared.write.families.read();
         holding.filter_map(|f| Some((Arc::clone(families.get(&f.id)?), Arc::clone(f)))).collect()
     }
 
@@ -222,7 +222,7 @@ impl Replay<'_> {
     fn commit(&mut self, seq: SeqNo, body: &[u8], file: &str, base: u64) -> Result<bool> {
         self.relieve(body.len())?;
         if !self.values_are_there(seq, body, file, base)? {
-            if self.shared.options.recovery == RecoveryMode::Strict {
+            if self.shared.write.options.recovery == RecoveryMode::Strict {
                 return Err(Error::corrupt(file, base, "a commit whose value is not in its value log"));
             }
             self.stopped_at = Some(seq);
@@ -230,7 +230,7 @@ impl Replay<'_> {
         }
         for op in ops(body, file, base) {
             let op = op?;
-            let family = self.shared.families.read().get(&op.family).cloned();
+            let family = self.shared.write.families.read().get(&op.family).cloned();
             match family {
                 Some(family) => self.apply(seq, &family, &op)?,
                 None if self.hold(seq, &op)? => {}
@@ -247,7 +247,7 @@ impl Replay<'_> {
         if self.is_flushed(seq, op.family) {
             return Ok(()); // in tables already
         }
-        insert(self.shared, family, seq, op)
+        insert(&self.shared.write, family, seq, op)
     }
 
     fn is_flushed(&self, seq: SeqNo, family: FamilyId) -> bool {
@@ -267,23 +267,23 @@ impl Replay<'_> {
     /// the size of the commit that comes next.
     fn relieve(&mut self, bytes: usize) -> Result<()> {
         self.unchecked += bytes;
-        if self.shared.options.read_only || self.unchecked < UNCHECKED_BYTES_MAX {
+        if self.shared.write.options.read_only || self.unchecked < UNCHECKED_BYTES_MAX {
             return Ok(());
         }
         self.unchecked = 0;
-        self.shared.all_families().iter().try_for_each(|family| self.relieve_one(family))
+        self.shared.write.all_families().iter().try_for_each(|family| self.relieve_one(family))
     }
 
     fn relieve_one(&mut self, family: &Arc<FamilyCore>) -> Result<()> {
         let bytes = family.owned_view().active.as_ref().map_or(0, |a| a.bytes());
         let full = bytes >= family.options.write_buffer_bytes();
-        if full && !self.shared.options.read_only { self.write_table(family) } else { Ok(()) }
+        if full && !self.shared.write.options.read_only { self.write_table(family) } else { Ok(()) }
     }
 
     /// Writes the memtable of `family` as tables that are not installed yet.
     fn write_table(&mut self, family: &Arc<FamilyCore>) -> Result<()> {
         let has_more = self.tables.iter().any(|(f, _)| Arc::ptr_eq(f, family));
-        let out = to_table(self.shared, family, has_more)?;
+        let out = to_table(&self.shared.maintenance, family, has_more)?;
         self.tables.extend(out.map(|out| (Arc::clone(family), out)));
         Ok(())
     }
@@ -293,27 +293,27 @@ impl Replay<'_> {
     fn persist(&mut self, report: &RecoveryReport) -> Result<()> {
         let shared = self.shared;
         self.install(report).inspect_err(|_| {
-            if !shared.versions.is_poisoned() {
-                shared.log.remove_all(); // nothing names its segments
+            if !shared.maintenance.versions.is_poisoned() {
+                shared.write.log.remove_all(); // nothing names its segments
             }
         })?;
-        shared.recovery_pins.store(u64::MAX, Ordering::SeqCst);
+        shared.write.recovery_pins.store(u64::MAX, Ordering::SeqCst);
         self.tables.clear();
         self.remove_dead_vlogs()
     }
 
     fn install(&mut self, report: &RecoveryReport) -> Result<()> {
         let shared = self.shared;
-        keep_lost_segments(shared, report)?;
-        for family in shared.all_families() {
+        keep_lost_segments(&shared.maintenance, report)?;
+        for family in shared.write.all_families() {
             self.write_table(&family)?;
         }
         self.sync_values()?;
-        shared.log.begin(Vec::new())?;
-        let tail = shared.log.sequencer().tail();
+        shared.write.log.begin(Vec::new())?;
+        let tail = shared.write.log.sequencer().tail();
         let mut edit = VersionEdit::new();
         for (family, out) in &self.tables {
-            out.add_to(shared, family, FLUSH_LEVEL, &mut edit)?;
+            out.add_to(&shared.maintenance, family, FLUSH_LEVEL, &mut edit)?;
         }
         for holding in self.holding.values() {
             holding.add_to(self.state, &mut edit)?;
@@ -325,11 +325,11 @@ impl Replay<'_> {
             edit.push(Change::FlushedTo { family: *family, seq: tail - 1 });
         }
         self.seal_vlogs(tail - 1, &mut edit)?;
-        edit.push(Change::LogStart { wal: shared.log.segment_of(tail) });
+        edit.push(Change::LogStart { wal: shared.write.log.segment_of(tail) });
         // On a full disk the first segment comes later: the manifest must not say that it is there.
-        let begun = shared.log.has_begun();
+        let begun = shared.write.log.has_begun();
         edit.push(Change::LastSeq { seq: if begun { tail } else { tail - 1 } });
-        shared.install_for_all(&edit)
+        shared.maintenance.install_for_all(&edit)
     }
 
     /// Makes durable the value logs of earlier sessions that the new tables, and what is held back, refer to. What may be in the system's cache alone,
@@ -341,13 +341,13 @@ impl Replay<'_> {
         for id in ids {
             let name = files::vlog(id);
             let io = |op| move |e| Error::io(op, &files::vlog(id), e);
-            let file = self.shared.dir.open(&name, Access::ReadWrite).map_err(io("open"))?;
+            let file = self.shared.maintenance.dir.open(&name, Access::ReadWrite).map_err(io("open"))?;
             if let Some(range) = self.doubtful.get(&id) {
                 rewrite_in_place(&*file, range.clone()).map_err(io("rewrite"))?;
             }
             file.sync_all().map_err(io("sync"))?;
         }
-        self.shared.dir.sync().map_err(|e| Error::io("sync", "database directory", e))
+        self.shared.maintenance.dir.sync().map_err(|e| Error::io("sync", "database directory", e))
     }
 
     /// Value logs of earlier sessions are complete: nothing is appended to them any more.
@@ -378,20 +378,20 @@ impl Replay<'_> {
         if let Some(holding) = self.holding.get(&family) {
             return Some(read(&holding.family.vlog));
         }
-        let core = self.shared.families.read().get(&family).cloned();
+        let core = self.shared.write.families.read().get(&family).cloned();
         core.map(|core| read(&core.vlog))
     }
 
     /// Value logs that nothing refers to any more. Those of families that wait can wait too: no version has their files.
     fn remove_dead_vlogs(&self) -> Result<()> {
         let mut edit = VersionEdit::new();
-        let state = self.shared.versions.state();
+        let state = self.shared.maintenance.versions.state();
         for family in state.families.values().filter(|f| !self.holding.contains_key(&f.id)) {
             for vlog in family.obsolete_vlogs() {
                 edit.push(Change::RemoveVlog { family: family.id, vlog });
             }
         }
-        if edit.is_empty() { Ok(()) } else { self.shared.install_for_all(&edit) }
+        if edit.is_empty() { Ok(()) } else { self.shared.maintenance.install_for_all(&edit) }
     }
 
     /// A record that was not durable can be there without the value it points to: after a stop of the machine, or a
@@ -427,8 +427,8 @@ impl Replay<'_> {
 }
 
 /// Inserts an operation of commit `seq` into the memtable of `family`.
-pub(super) fn insert(shared: &Shared, family: &Arc<FamilyCore>, seq: SeqNo, op: &Op<'_>) -> Result<()> {
-    family.make_slot(seq, shared.env.entropy.next_u64(), || seq);
+pub(super) fn insert(ctx: &WriteCtx, family: &Arc<FamilyCore>, seq: SeqNo, op: &Op<'_>) -> Result<()> {
+    family.make_slot(seq, ctx.env.entropy.next_u64(), || seq);
     let view = family.owned_view();
     let slot = view.slot_for(seq).ok_or_else(|| Error::internal("a replayed commit has no memtable"))?;
     let seq = seq + u64::from(op.rank);
@@ -444,7 +444,7 @@ pub(super) fn insert(shared: &Shared, family: &Arc<FamilyCore>, seq: SeqNo, op: 
 /// Writes the memtable of `family` as tables, which nothing names yet, and lets go of it. `has_more` says that the version is not
 /// all there is below them.
 pub(super) fn to_table(
-    shared: &Arc<Shared>,
+    ctx: &MaintenanceCtx,
     family: &Arc<FamilyCore>,
     has_more: bool,
 ) -> Result<Option<Rewritten>> {
@@ -457,7 +457,7 @@ pub(super) fn to_table(
     cursor.seek_to_first()?;
     let ranges = slot.ranges.to_owned();
     let purge = Purge { ranges: ranges.clone(), complete_to: 0 };
-    let mut out = rewrite::run(shared, family, cursor, Target::flush(bottom), &purge)?;
+    let mut out = rewrite::run(ctx, family, cursor, Target::flush(bottom), &purge)?;
     out.ranges = ranges.iter().cloned().collect();
     family.forget_memtables();
     Ok(Some(out))
@@ -476,30 +476,30 @@ fn rewrite_in_place(file: &dyn File, mut range: Range<u64>) -> std::io::Result<(
 }
 
 /// The old log is no longer needed by anything on disk.
-fn remove_old_segments(shared: &Arc<Shared>, config: &ScanConfig) -> Result<()> {
-    let (ids, old) = reader::segment_files(&shared.dir, config.first, config.segment_bytes)?;
-    let begin = shared.log.segment_of(shared.log.sequencer().tail());
+fn remove_old_segments(ctx: &MaintenanceCtx, config: &ScanConfig) -> Result<()> {
+    let (ids, old) = reader::segment_files(&ctx.dir, config.first, config.segment_bytes)?;
+    let begin = ctx.write.log.segment_of(ctx.write.log.sequencer().tail());
     for id in ids.into_iter().chain(old).filter(|id| *id < begin) {
         let name = files::wal(id);
-        if let Err(error) = shared.dir.unlink(&name) {
+        if let Err(error) = ctx.dir.unlink(&name) {
             tracing::warn!(%name, %error, "an old log segment could not be removed; it is ignored");
         }
     }
-    remove_spent(shared, config);
+    remove_spent(ctx, config);
     Ok(())
 }
 
 /// Segments that are given up because of damage are kept for a person to look at. They get a second name before the manifest
 /// lets go of the first, so that a crash in between loses neither.
-fn keep_lost_segments(shared: &Arc<Shared>, report: &RecoveryReport) -> Result<()> {
+fn keep_lost_segments(ctx: &MaintenanceCtx, report: &RecoveryReport) -> Result<()> {
     let Some(cut) = report.damage.as_ref().and(report.cut) else {
         return Ok(());
     };
-    let segment_bytes = shared.versions.identity().wal_segment_bytes;
-    let (lost, _) = reader::segment_files(&shared.dir, shared.log.segment_of(cut), segment_bytes)?;
+    let segment_bytes = ctx.versions.identity().wal_segment_bytes;
+    let (lost, _) = reader::segment_files(&ctx.dir, ctx.write.log.segment_of(cut), segment_bytes)?;
     for name in lost.into_iter().map(files::wal) {
         let kept = format!("{name}.lost");
-        match shared.dir.link(&name, &*shared.dir, &kept) {
+        match ctx.dir.link(&name, &*ctx.dir, &kept) {
             Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
                 return Err(Error::io("link", &kept, e));
             }
@@ -510,10 +510,10 @@ fn keep_lost_segments(shared: &Arc<Shared>, report: &RecoveryReport) -> Result<(
 }
 
 /// Segment files that waited for reuse in an earlier session, and the note of a failed sync: the log it speaks of is replayed.
-fn remove_spent(shared: &Shared, config: &ScanConfig) {
-    remove_spare_segments(&*shared.dir);
+fn remove_spent(ctx: &MaintenanceCtx, config: &ScanConfig) {
+    remove_spare_segments(&*ctx.dir);
     if config.sync_failed
-        && let Err(error) = shared.dir.unlink(files::SYNC_FAILED)
+        && let Err(error) = ctx.dir.unlink(files::SYNC_FAILED)
     {
         tracing::warn!(%error, "the note of a failed sync could not be removed; the next open tries again");
     }

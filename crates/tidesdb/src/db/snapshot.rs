@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::mvcc::SnapshotPin;
 use crate::options::ReadOptions;
 use crate::read::{self, Cursor, Iter};
-use crate::shared::{Family, Shared};
+use crate::shared::{Family, ReadCtx};
 use crate::types::{SeqNo, Slice};
 use crate::{Error, Result};
 
@@ -23,25 +23,25 @@ use crate::{Error, Result};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    shared: Arc<Shared>,
+    reads: Arc<ReadCtx>,
     pin: SnapshotPin,
 }
 
 impl Snapshot {
-    pub(super) fn new(shared: &Arc<Shared>) -> Self {
-        Self { pin: shared.register_snapshot(), shared: Arc::clone(shared) }
+    pub(super) fn new(reads: &Arc<ReadCtx>) -> Self {
+        Self { pin: reads.register_snapshot(), reads: Arc::clone(reads) }
     }
 
-    pub(super) fn at(shared: &Arc<Shared>, seq: SeqNo) -> Result<Self> {
-        shared.check_open()?;
-        let newest = shared.visible();
+    pub(super) fn at(reads: &Arc<ReadCtx>, seq: SeqNo) -> Result<Self> {
+        reads.check_open()?;
+        let newest = reads.visible();
         if seq > newest {
             return Err(Error::invalid(format!(
                 "sequence number {seq} is not reached yet; the newest is {newest}"
             )));
         }
-        match shared.snapshots.register_at(seq) {
-            Ok(pin) => Ok(Self { pin, shared: Arc::clone(shared) }),
+        match reads.snapshots.register_at(seq) {
+            Ok(pin) => Ok(Self { pin, reads: Arc::clone(reads) }),
             Err(floor) => Err(Error::invalid(format!(
                 "sequence number {seq} is no longer kept; the oldest is {floor}; see history_bytes"
             ))),
@@ -50,7 +50,7 @@ impl Snapshot {
 
     /// Sequence numbers of one database mean nothing in another.
     fn check(&self, family: &Family) -> Result<()> {
-        if Arc::ptr_eq(&self.shared, &family.shared) {
+        if Arc::ptr_eq(&self.reads, &family.shared.reads) {
             return Ok(());
         }
         Err(Error::invalid("a snapshot reads families of its own database only"))
@@ -67,7 +67,7 @@ impl Snapshot {
     /// As [`Family::get`]. So for all reads.
     pub fn get(&self, family: &Family, key: &[u8]) -> Result<Option<Slice>> {
         self.check(family)?;
-        read::get(&self.shared, &family.core, key, Some(self.seq()))
+        read::get(&self.reads, &family.core, key, Some(self.seq()))
     }
 
     /// Whether `key` exists.
@@ -76,7 +76,7 @@ impl Snapshot {
     /// As [`Family::get`].
     pub fn contains(&self, family: &Family, key: &[u8]) -> Result<bool> {
         self.check(family)?;
-        read::contains(&self.shared, &family.core, key, Some(self.seq()))
+        read::contains(&self.reads, &family.core, key, Some(self.seq()))
     }
 
     /// The values of many keys, in the order asked for.
@@ -85,7 +85,7 @@ impl Snapshot {
     /// As [`Family::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, family: &Family, keys: &[K]) -> Result<Vec<Option<Slice>>> {
         self.check(family)?;
-        read::multi_get(&self.shared, &family.core, keys, Some(self.seq()))
+        read::multi_get(&self.reads, &family.core, keys, Some(self.seq()))
     }
 
     /// All keys and values, in order.
@@ -126,6 +126,6 @@ impl Snapshot {
     /// As [`Family::get`].
     pub fn cursor_with(&self, family: &Family, options: &ReadOptions) -> Result<Cursor> {
         self.check(family)?;
-        Cursor::new(&self.shared, &family.core, Some(self.pin.clone()), *options)
+        Cursor::new(&self.reads, &family.core, Some(self.pin.clone()), *options)
     }
 }

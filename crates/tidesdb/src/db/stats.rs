@@ -1,173 +1,87 @@
-//! Figures about the database and its families.
+//! Statistics of the whole database.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Db;
-use crate::family::{FamilyCore, Metric};
+use crate::family::FamilyStats;
 use crate::remote::RemoteStats;
-use crate::shared::HeldUp;
-use crate::sst::TableMeta;
+use crate::shared::{HeldUp, Shared};
+use crate::stats::{statistics, write_lines};
 use crate::types::SeqNo;
-use crate::vlog::VlogPointer;
 
-/// Figures about one family.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct FamilyStats {
-    /// Its name.
-    pub name: String,
-    /// Bytes of all its memtables.
-    pub memtable_bytes: u64,
-    /// Memtables waiting to be flushed.
-    pub immutables: usize,
-    /// Tables in each level, level 1 first.
-    pub level_tables: Vec<usize>,
-    /// Bytes of tables in each level, level 1 first.
-    pub level_bytes: Vec<u64>,
-    /// Bytes that the values of each level take in value logs, level 1 first.
-    pub level_value_log_bytes: Vec<u64>,
-    /// Entries of the tables of each level, level 1 first, old versions and tombstones included.
-    pub level_entries: Vec<u64>,
-    /// Tombstones in the tables of each level, level 1 first.
-    pub level_tombstones: Vec<u64>,
-    /// Entries in all memtables, old versions and tombstones included.
-    pub memtable_entries: u64,
-    /// Bytes of the keys of all entries in tables, before compression.
-    pub key_bytes: u64,
-    /// Bytes of the values of all entries in tables, before compression; of those in value logs, the bytes they take there.
-    pub value_bytes: u64,
-    /// Whether a memtable waits to be flushed, or is being flushed.
-    pub flushing: bool,
-    /// Whether tables of the family are being merged.
-    pub compacting: bool,
-    /// Entries in all tables, old versions and tombstones included.
-    pub table_entries: u64,
-    /// Tombstones in all tables.
-    pub tombstones: u64,
-    /// Largest share of tombstones among the entries of one table, from 0 to 1.
-    pub tombstone_share_max: f64,
-    /// Level of that table, 1 or more; 0 if no table has a tombstone.
-    pub tombstone_share_level: usize,
-    /// Range tombstones, in memtables and in force over tables.
-    pub range_tombstones: u64,
-    /// Bytes of filters and indexes that stay in memory. Those that the cache holds are among `cache_bytes`.
-    pub resident_bytes: u64,
-    /// Bytes of keys and values that users wrote since the open.
-    pub user_bytes: u64,
-    /// Bytes of tables written by flushes since the open.
-    pub flush_bytes: u64,
-    /// Flushes since the open.
-    pub flushes: u64,
-    /// Bytes of tables read and written by compactions since the open.
-    pub compaction_read: u64,
-    /// Bytes of tables written by compactions since the open.
-    pub compaction_written: u64,
-    /// Compactions since the open.
-    pub compactions: u64,
-    /// Entries that flush and compaction dropped by rule since the open.
-    pub dropped: u64,
-}
+statistics! {
+    /// Figures about the whole database; its `Display` is for people.
+    #[derive(Clone, Debug, Default)]
+    Stats of seen: &Seen<'_>;
 
-impl FamilyStats {
-    pub(super) fn of(core: &FamilyCore) -> Self {
-        let view = core.owned_view();
-        let levels = view.version.levels();
-        let tables = || view.version.tables();
-        let by_level = |of: fn(&TableMeta) -> u64| {
-            levels.iter().map(|l| l.tables().iter().map(|t| of(t.meta())).sum()).collect()
-        };
-        let shares = (1..)
-            .zip(levels)
-            .flat_map(|(level, l)| l.tables().iter().map(move |t| (tombstone_share(t.meta()), level)));
-        let densest = shares.filter(|(share, _)| *share > 0.0).max_by(|a, b| a.0.total_cmp(&b.0));
-        Self {
-            name: core.name().to_string(),
-            memtable_bytes: view.memtables().map(|m| m.bytes() as u64).sum(),
-            immutables: view.immutables.len(),
-            level_tables: levels.iter().map(|l| l.len()).collect(),
-            level_bytes: levels.iter().map(|l| l.bytes()).collect(),
-            level_value_log_bytes: by_level(value_log_bytes),
-            level_entries: by_level(|meta| meta.entries),
-            level_tombstones: by_level(|meta| meta.tombstones),
-            memtable_entries: view.memtables().map(|m| m.map.entries()).sum(),
-            key_bytes: tables().map(|t| t.meta().raw_key_bytes).sum(),
-            value_bytes: tables().map(|t| value_bytes(t.meta())).sum(),
-            flushing: !view.immutables.is_empty(),
-            compacting: core.merging.load(Ordering::Relaxed),
-            table_entries: tables().map(|t| t.meta().entries).sum(),
-            tombstones: tables().map(|t| t.meta().tombstones).sum(),
-            tombstone_share_max: densest.map_or(0.0, |(share, _)| share),
-            tombstone_share_level: densest.map_or(0, |(_, level)| level),
-            range_tombstones: (view.memtables().map(|m| m.ranges.to_owned().len()).sum::<usize>()
-                + view.version.ranges().len()) as u64,
-            resident_bytes: tables().map(|t| t.table().resident_bytes()).sum(),
-            user_bytes: core.total(Metric::UserBytes),
-            flush_bytes: core.total(Metric::FlushBytes),
-            flushes: core.total(Metric::Flushes),
-            compaction_read: core.total(Metric::CompactionRead),
-            compaction_written: core.total(Metric::CompactionWritten),
-            compactions: core.total(Metric::Compactions),
-            dropped: core.total(Metric::Dropped),
-        }
+    plain {
+        "Writers held up because memtables wait for their flush."
+        stalled_by_memtables: StallStats = StallStats::of(&seen.shared.write.debt.by_memtables);
+        "Writers held up because a family has too many tables in level 1."
+        stalled_by_tables: StallStats = StallStats::of(&seen.shared.write.debt.by_tables);
+        "The object store, if there is one."
+        remote: Option<RemoteStats> = seen.shared.remote.as_ref().map(|remote| remote.stats());
+        "Each family."
+        families: Vec<FamilyStats> = seen.shared.write.all_families().iter().map(|f| f.stats()).collect();
+    }
+    figures {
+        Gauge Count visible_seq: SeqNo = seen.shared.reads.visible(),
+            "Newest visible sequence number.", c "global_seq";
+        Gauge Count durable_seq: SeqNo = seen.shared.write.log.sequencer().durable(),
+            "First sequence number that is not durable yet.";
+        Counter Bytes wal_bytes: u64 = seen.shared.write.log.bytes_written(),
+            "Bytes written to the log since the open.";
+        Gauge Count wal_segment: u64 = seen.shared.write.log.segment_of(seen.shared.reads.visible()).0,
+            "Number of the log segment that is written to; it grows as long as the database exists.";
+        Gauge Bytes wal_live_bytes: u64 = seen.shared.write.log.bytes_since(seen.shared.write.log_needed_from()),
+            "Bytes of log that would be replayed after a crash now.";
+        Counter Count cache_hits: u64 = seen.cache.hits,
+            "Blocks, and partitions of filters and indexes, found in the cache.", c "hits";
+        Counter Count cache_misses: u64 = seen.cache.misses,
+            "Those not found in the cache.", c "misses";
+        Gauge Share cache_hit_share: f64 = share(seen.cache.hits, seen.cache.misses),
+            "Share of lookups in the cache that hit, from 0 to 1.";
+        Gauge Bytes cache_bytes: u64 = seen.cache.used_bytes,
+            "Bytes the cache holds.", c "total_bytes";
+        Gauge Count cache_entries: u64 = seen.cache.entries,
+            "Parts of blocks the cache holds.", c "total_entries";
+        Counter Count lookup_reads: u64 = seen.shared.tables.reads.reads(),
+            "Reads of tables by lookups that did not find what they needed in the cache. Maps are not counted.";
+        Counter Bytes lookup_read_bytes: u64 = seen.shared.tables.reads.bytes(),
+            "Bytes of these reads.";
+        Gauge Count snapshots: usize = seen.shared.reads.snapshots.count(),
+            "Live snapshots.";
+        Gauge Count jobs_pending: usize = seen.shared.write.jobs.pending(),
+            "Background jobs waiting or running.";
     }
 }
 
-/// Values in the table itself, and what it refers to in value logs.
-fn value_bytes(meta: &TableMeta) -> u64 {
-    let pointers = meta.vlog_refs.iter().map(|r| r.count).sum::<u64>() * VlogPointer::BYTES as u64;
-    meta.raw_value_bytes.saturating_sub(pointers) + value_log_bytes(meta)
+statistics! {
+    /// How writers were held up for one cause since the open.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    StallStats of held: &HeldUp;
+
+    plain {}
+    figures {
+        Counter Seconds time: Duration = Duration::from_nanos(held.nanos.load(Ordering::Relaxed)),
+            "Time, all threads together.";
+        Counter Count slowed: u64 = held.slowed.load(Ordering::Relaxed),
+            "Commits that were slowed down.";
+        Counter Count stopped: u64 = held.stopped.load(Ordering::Relaxed),
+            "Commits that had to stop.";
+    }
 }
 
-fn value_log_bytes(meta: &TableMeta) -> u64 {
-    meta.vlog_refs.iter().map(|r| r.bytes).sum()
+struct Seen<'a> {
+    shared: &'a Shared,
+    cache: tidesdb_cache::CacheStats,
 }
 
-fn tombstone_share(meta: &TableMeta) -> f64 {
-    meta.tombstones as f64 / meta.entries.max(1) as f64
-}
-
-/// Figures about the whole database; its `Display` is for people.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct Stats {
-    /// Newest visible sequence number.
-    pub visible_seq: SeqNo,
-    /// First sequence number that is not durable yet.
-    pub durable_seq: SeqNo,
-    /// Bytes written to the log since the open.
-    pub wal_bytes: u64,
-    /// Number of the log segment that is written to; it grows as long as the database exists.
-    pub wal_segment: u64,
-    /// Bytes of log that would be replayed after a crash now.
-    pub wal_live_bytes: u64,
-    /// Blocks, and partitions of filters and indexes, found in the cache.
-    pub cache_hits: u64,
-    /// Those not found in the cache.
-    pub cache_misses: u64,
-    /// Bytes the cache holds.
-    pub cache_bytes: u64,
-    /// Parts of blocks the cache holds.
-    pub cache_entries: u64,
-    /// Reads of tables by lookups that did not find what they needed in the cache. Maps are not counted.
-    pub lookup_reads: u64,
-    /// Bytes of these reads.
-    pub lookup_read_bytes: u64,
-    /// Parts of the cache that are locked on their own: one, as none of it is locked.
-    pub cache_shards: u64,
-    /// Live snapshots.
-    pub snapshots: usize,
-    /// Background jobs waiting or running.
-    pub jobs_pending: usize,
-    /// Writers held up since the open because memtables wait for their flush.
-    pub stalled_by_memtables: StallStats,
-    /// Writers held up since the open because a family has too many tables in level 1.
-    pub stalled_by_tables: StallStats,
-    /// The object store, if there is one.
-    pub remote: Option<RemoteStats>,
-    /// Each family.
-    pub families: Vec<FamilyStats>,
+/// `part` of `part` and `rest`; 0 of nothing.
+fn share(part: u64, rest: u64) -> f64 {
+    part as f64 / (part + rest).max(1) as f64
 }
 
 impl Stats {
@@ -182,97 +96,28 @@ impl Stats {
     }
 }
 
-/// How writers were held up for one cause since the open.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct StallStats {
-    /// Time, all threads together.
-    pub time: Duration,
-    /// Commits that were slowed down.
-    pub slowed: u64,
-    /// Commits that had to stop.
-    pub stopped: u64,
-}
-
-impl StallStats {
-    fn of(held: &HeldUp) -> Self {
-        Self {
-            time: Duration::from_nanos(held.nanos.load(Ordering::Relaxed)),
-            slowed: held.slowed.load(Ordering::Relaxed),
-            stopped: held.stopped.load(Ordering::Relaxed),
-        }
-    }
-}
-
 impl Db {
     /// Figures about the database.
     pub fn stats(&self) -> Stats {
         let shared = &self.inner.shared;
-        let cache = shared.tables.cache.stats();
-        Stats {
-            visible_seq: shared.visible(),
-            durable_seq: shared.log.sequencer().durable(),
-            wal_bytes: shared.log.bytes_written(),
-            wal_segment: shared.log.segment_of(shared.visible()).0,
-            wal_live_bytes: shared.log.bytes_since(shared.log_needed_from()),
-            cache_hits: cache.hits,
-            cache_misses: cache.misses,
-            cache_bytes: cache.used_bytes,
-            cache_entries: cache.entries,
-            lookup_reads: shared.tables.reads.reads(),
-            lookup_read_bytes: shared.tables.reads.bytes(),
-            cache_shards: 1,
-            snapshots: shared.snapshots.count(),
-            jobs_pending: shared.jobs.pending(),
-            stalled_by_memtables: StallStats::of(&shared.debt.by_memtables),
-            stalled_by_tables: StallStats::of(&shared.debt.by_tables),
-            remote: shared.remote.as_ref().map(|remote| remote.stats()),
-            families: shared.all_families().iter().map(|f| FamilyStats::of(f)).collect(),
-        }
+        Stats::of(&Seen { shared, cache: shared.tables.cache.stats() })
     }
 }
 
 impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "visible sequence   {}", self.visible_seq)?;
-        writeln!(f, "durable below      {}", self.durable_seq)?;
-        writeln!(f, "log                {} B written, {} B live", self.wal_bytes, self.wal_live_bytes)?;
-        let lookups = (self.cache_hits + self.cache_misses).max(1);
-        writeln!(
-            f,
-            "block cache        {} B, {:.1} % of {} lookups hit",
-            self.cache_bytes,
-            self.cache_hits as f64 * 100.0 / lookups as f64,
-            self.cache_hits + self.cache_misses
-        )?;
-        writeln!(f, "lookups read       {} B in {} reads", self.lookup_read_bytes, self.lookup_reads)?;
-        writeln!(f, "snapshots          {}", self.snapshots)?;
-        for (cause, held) in [("memtables", self.stalled_by_memtables), ("tables   ", self.stalled_by_tables)]
-        {
-            let StallStats { time, slowed, stopped } = held;
-            writeln!(f, "held by {cause}  {time:?}, {slowed} slowed, {stopped} stopped")?;
+        write_lines(f, "", self.figures())?;
+        for (cause, held) in [("memtables", self.stalled_by_memtables), ("tables", self.stalled_by_tables)] {
+            writeln!(f, "writers held up by {cause}")?;
+            write_lines(f, "  ", held.figures())?;
+        }
+        if let Some(remote) = &self.remote {
+            writeln!(f, "object store")?;
+            write_lines(f, "  ", remote.figures())?;
         }
         for family in &self.families {
             writeln!(f, "family {:?}", family.name)?;
-            writeln!(f, "  memtables        {} B, {} waiting", family.memtable_bytes, family.immutables)?;
-            for (i, (tables, bytes)) in family.level_tables.iter().zip(&family.level_bytes).enumerate() {
-                writeln!(f, "  level {}          {tables} tables, {bytes} B", i + 1)?;
-            }
-            writeln!(
-                f,
-                "  entries          {} in tables, {} tombstones",
-                family.table_entries, family.tombstones
-            )?;
-            writeln!(f, "  filters, indexes {} B", family.resident_bytes)?;
-            writeln!(
-                f,
-                "  written          {} B by users, {} B by {} flushes, {} B by {} compactions",
-                family.user_bytes,
-                family.flush_bytes,
-                family.flushes,
-                family.compaction_written,
-                family.compactions
-            )?;
+            write_lines(f, "  ", family.figures())?;
         }
         Ok(())
     }

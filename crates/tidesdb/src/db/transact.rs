@@ -80,8 +80,8 @@ impl Db {
                 other => return other,
             }
             let longest = PAUSE_MIN.saturating_mul(1 << round.min(16)).min(PAUSE_MAX);
-            let share = shared.env.entropy.next_u64() % longest.as_nanos().max(1) as u64;
-            shared.env.clock.sleep(Duration::from_nanos(share));
+            let share = shared.write.env.entropy.next_u64() % longest.as_nanos().max(1) as u64;
+            shared.write.env.clock.sleep(Duration::from_nanos(share));
             tx.reset();
         }
         Err(Error::Conflict)

@@ -16,7 +16,7 @@ use super::{Db, catalog, recover};
 use crate::codec::{Compression, Decoder};
 use crate::family::{FamilyCore, WaitingFamily};
 use crate::rewrite::{FLUSH_LEVEL, Rewritten};
-use crate::shared::Shared;
+use crate::shared::{MaintenanceCtx, Shared, WriteCtx};
 use crate::types::{Comparator, Kind, SEQ_MAX, SeqNo, VlogId};
 use crate::version::{Change, State, VersionEdit};
 use crate::vlog::VlogPointer;
@@ -50,16 +50,16 @@ impl Db {
     /// `Io`, `Poisoned`: families that are not there yet go on waiting, and the call may be repeated. `Closed`.
     pub fn register_comparator(&self, order: Comparator) -> Result<()> {
         let shared = &self.inner.shared;
-        if shared.options.read_only {
-            shared.check_open()?
+        if shared.write.options.read_only {
+            shared.reads.check_open()?
         } else {
-            shared.check_writable()?
+            shared.write.check_writable()?
         }
         let _catalog = shared.catalog.lock();
         if shared.orders.by_name(order.name()).is_some() {
             return Err(Error::Exists { what: format!("key order {:?}", order.name()).into() });
         }
-        shared.versions.learn(&order)?;
+        shared.maintenance.versions.learn(&order)?;
         let waiting: Vec<_> = shared.orders.waiting.lock().values().cloned().collect();
         waiting.iter().filter(|f| &*f.order == order.name()).try_for_each(|f| join(shared, f))?;
         shared.orders.given.lock().push(order);
@@ -82,26 +82,29 @@ impl Db {
 
 /// Makes `family`, whose tables are open by now, one like all others.
 fn join(shared: &Arc<Shared>, family: &WaitingFamily) -> Result<()> {
-    let state = shared.versions.state();
-    let (Some(known), Some(version)) = (state.families.get(&family.id), shared.versions.version(family.id))
+    let state = shared.maintenance.versions.state();
+    let (Some(known), Some(version)) =
+        (state.families.get(&family.id), shared.maintenance.versions.version(family.id))
     else {
         return Err(Error::internal("a family has an order and no version"));
     };
     let core = catalog::core(shared, family.id, &family.name, known.options.clone(), version);
     let appear = || {
         let mut waiting = shared.orders.waiting.lock();
-        shared.families.write().insert(family.id, Arc::clone(&core));
+        shared.write.families.write().insert(family.id, Arc::clone(&core));
         waiting.remove(&family.id);
     };
-    if shared.options.read_only {
-        replay(shared, &core, &known.held, |_| Ok(()))?;
+    if shared.write.options.read_only {
+        replay(&shared.write, &core, &known.held, |_| Ok(()))?;
         let pieces = family.in_memory.lock();
         let mut before = 1;
-        pieces.iter().try_for_each(|piece| replay_piece(shared, &core, piece, "the log", &mut before))?;
+        pieces
+            .iter()
+            .try_for_each(|piece| replay_piece(&shared.write, &core, piece, "the log", &mut before))?;
     } else if !known.held.is_empty() {
         let mut tables = Vec::new();
-        let written = write(shared, &core, &known.held, &mut tables, appear);
-        return written.inspect_err(|_| tables.iter().for_each(|out| out.abandon(shared)));
+        let written = write(&shared.maintenance, &core, &known.held, &mut tables, appear);
+        return written.inspect_err(|_| tables.iter().for_each(|out| out.abandon(&shared.maintenance)));
     }
     appear();
     Ok(())
@@ -109,27 +112,27 @@ fn join(shared: &Arc<Shared>, family: &WaitingFamily) -> Result<()> {
 
 /// What was held back goes to `tables`, and these into force.
 fn write(
-    shared: &Arc<Shared>,
+    ctx: &MaintenanceCtx,
     core: &Arc<FamilyCore>,
     held: &[VlogPointer],
     tables: &mut Vec<Rewritten>,
     appear: impl FnOnce(),
 ) -> Result<()> {
-    drop(shared.log.pledge_merge(0)?);
+    drop(ctx.write.log.pledge_merge(0)?);
     let mut to_table = |least: usize| {
         let full = core.owned_view().active.as_ref().is_some_and(|slot| slot.bytes() >= least);
-        let out = if full { recover::to_table(shared, core, !tables.is_empty())? } else { None };
+        let out = if full { recover::to_table(ctx, core, !tables.is_empty())? } else { None };
         tables.extend(out);
         Ok(())
     };
-    replay(shared, core, held, |core| to_table(core.options.write_buffer_bytes()))?;
+    replay(&ctx.write, core, held, |core| to_table(core.options.write_buffer_bytes()))?;
     to_table(0)?;
     let mut edit = VersionEdit::new();
     for out in tables.iter() {
-        out.add_to(shared, core, FLUSH_LEVEL, &mut edit)?;
+        out.add_to(ctx, core, FLUSH_LEVEL, &mut edit)?;
     }
     edit.push(Change::Release { family: core.id });
-    shared.install(&edit, core, |version| {
+    ctx.install(&edit, core, |version| {
         core.change_view(|view| view.with_version(version));
         appear();
     })
@@ -140,7 +143,7 @@ fn write(
 /// # Errors
 /// `Corrupt`, `Io`, and those of `relieve`.
 pub(super) fn replay(
-    shared: &Shared,
+    ctx: &WriteCtx,
     family: &Arc<FamilyCore>,
     held: &[VlogPointer],
     mut relieve: impl FnMut(&Arc<FamilyCore>) -> Result<()>,
@@ -148,7 +151,7 @@ pub(super) fn replay(
     let mut before = 1;
     for pointer in held {
         let piece = family.vlog.read(pointer)?;
-        replay_piece(shared, family, &piece, &files::vlog(pointer.vlog), &mut before)?;
+        replay_piece(ctx, family, &piece, &files::vlog(pointer.vlog), &mut before)?;
         relieve(family)?;
     }
     Ok(())
@@ -156,7 +159,7 @@ pub(super) fn replay(
 
 /// Inserts one piece. `before` is the sequence number of the commit before; those of the piece are not below it.
 fn replay_piece(
-    shared: &Shared,
+    ctx: &WriteCtx,
     family: &Arc<FamilyCore>,
     piece: &[u8],
     file: &str,
@@ -176,7 +179,7 @@ fn replay_piece(
             if op.family != family.id {
                 return Err(Error::corrupt(file, base, "an operation of another family was held back"));
             }
-            recover::insert(shared, family, seq, &op)?;
+            recover::insert(ctx, family, seq, &op)?;
         }
     }
     Ok(())

@@ -11,6 +11,7 @@
 mod hook;
 mod learning;
 mod read_view;
+mod stats;
 mod waiting;
 
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub use hook::{CommitHook, Committed, CommittedOp, HookCell};
 pub use learning::{Learning, Progress, Run};
 pub use read_view::{MemSlot, ReadView};
+pub use stats::{FamilyStats, Metric};
 use tidesdb_memtable::{KeyOrder, MapKind, Memtable};
 use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin};
 pub use waiting::{Orders, WaitingFamily};
@@ -64,33 +66,6 @@ pub struct FamilyCore {
     dropped: AtomicBool,
     /// Counters of what was done, see [`Metric`].
     pub metrics: ShardedCounters<{ Metric::COUNT }>,
-}
-
-/// What a family counts.
-#[derive(Clone, Copy, Debug)]
-#[repr(usize)]
-pub enum Metric {
-    /// Bytes of keys and values that users wrote.
-    UserBytes,
-    /// Bytes of tables that flushes wrote.
-    FlushBytes,
-    /// Flushes.
-    Flushes,
-    /// Bytes of tables that compactions read.
-    CompactionRead,
-    /// Bytes of tables that compactions wrote.
-    CompactionWritten,
-    /// Compactions.
-    Compactions,
-    /// Entries that compactions and flushes dropped by rule.
-    Dropped,
-    /// Tombstones of single keys that were written, or a few more: those of a batch count for each of its families.
-    Deletes,
-}
-
-impl Metric {
-    /// How many there are.
-    pub const COUNT: usize = 8;
 }
 
 impl FamilyCore {

@@ -29,7 +29,7 @@ use crate::family::{FamilyCore, MemSlot, Metric, Progress, Run};
 use crate::jobs::Job;
 use crate::ranges::RangeTombstone;
 use crate::read::{Versions, moment, versions};
-use crate::shared::Shared;
+use crate::shared::WriteCtx;
 use crate::types::{EntryCursor, SeqNo};
 
 /// Deleted keys from which on they are remembered.
@@ -50,7 +50,7 @@ const MISSES_MAX: u32 = 16;
 
 /// The memtable `slot` of `family`, which has all of its commits below `boundary` and no others, was written to tables that hold
 /// `tombstones`. What was learned while it was written is now known of all of it; the rest of its runs is to be looked at.
-pub fn flushed(shared: &Shared, family: &FamilyCore, slot: &MemSlot, boundary: SeqNo, tombstones: u64) {
+pub fn flushed(ctx: &WriteCtx, family: &FamilyCore, slot: &MemSlot, boundary: SeqNo, tombstones: u64) {
     if tombstones < RUN_MIN as u64 || family.is_dropped() {
         return;
     }
@@ -62,23 +62,23 @@ pub fn flushed(shared: &Shared, family: &FamilyCore, slot: &MemSlot, boundary: S
         family.learning.add((!stretch.run.marks.is_empty()).then_some(stretch.run));
     }
     if family.learning.is_waiting() {
-        shared.jobs.push(Job::Learn(family.id));
+        ctx.jobs.push(Job::Learn(family.id));
     }
 }
 
 /// Asks for a look at the families in which much was deleted.
-pub fn ask(shared: &Shared) {
-    for family in shared.all_families() {
+pub fn ask(ctx: &WriteCtx) {
+    for family in ctx.all_families() {
         if family.learning.is_due(family.total(Metric::Deletes), LOOK_EVERY) {
-            shared.jobs.push(Job::Learn(family.id));
+            ctx.jobs.push(Job::Learn(family.id));
         }
     }
 }
 
 /// Learns what there is to learn of `family`.
-pub fn run(shared: &Arc<Shared>, family: &Arc<FamilyCore>) {
+pub fn run(ctx: &WriteCtx, family: &Arc<FamilyCore>) {
     let mut progress = family.learning.progress.lock();
-    let learner = Learner { shared, family };
+    let learner = Learner { ctx, family };
     let learned = learner.look(&mut progress).and_then(|()| learner.learn_runs(&mut progress));
     if let Err(error) = learned {
         tracing::debug!(family = %family.name(), %error, "deserts could not be learned");
@@ -97,17 +97,17 @@ enum End {
 }
 
 struct Learner<'a> {
-    shared: &'a Arc<Shared>,
+    ctx: &'a WriteCtx,
     family: &'a Arc<FamilyCore>,
 }
 
 impl Learner<'_> {
     /// Whether nobody needs what is learned.
     fn must_end(&self) -> bool {
-        self.shared.jobs.is_closed()
-            || self.shared.closed.load(Ordering::Relaxed)
+        self.ctx.jobs.is_closed()
+            || self.ctx.reads.closed.load(Ordering::Relaxed)
             || self.family.is_dropped()
-            || self.shared.health.is_poisoned()
+            || self.ctx.health.is_poisoned()
     }
 
     /// Walks over all runs that wait.
@@ -122,7 +122,7 @@ impl Learner<'_> {
 
     /// Walks over `run`.
     fn learn_run(&self, run: &Run, progress: &mut Progress) -> Result<End> {
-        let Some(mut walk) = Walk::new(self.shared, self.family) else { return Ok(End::Done) };
+        let Some(mut walk) = Walk::new(self.ctx, self.family) else { return Ok(End::Done) };
         let order = &self.family.options.comparator;
         // Joined to what is known before it, which costs a leap.
         let joined = self.family.deserts.to_owned().first_adjoining(order, &run.marks[0]);
@@ -152,7 +152,7 @@ impl Learner<'_> {
     fn look(&self, progress: &mut Progress) -> Result<()> {
         let deletes = self.family.total(Metric::Deletes);
         if let Some(frontier) = &progress.frontier {
-            let Some(mut walk) = Walk::new(self.shared, self.family) else { return Ok(()) };
+            let Some(mut walk) = Walk::new(self.ctx, self.family) else { return Ok(()) };
             walk.over(frontier, None, || self.must_end())?;
             if progress.note(&mut walk) {
                 progress.surveyed = deletes;
@@ -198,8 +198,8 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     /// `None` if there is no moment at which everything is to be seen: the next look will find one.
-    fn new(shared: &Shared, family: &'a FamilyCore) -> Option<Self> {
-        let (view, seq, complete) = moment(shared, family);
+    fn new(ctx: &WriteCtx, family: &'a FamilyCore) -> Option<Self> {
+        let (view, seq, complete) = moment(&ctx.reads, family);
         let cursor = versions(family, &view, seq);
         complete.then_some(Self { family, cursor, seq, learned: false, end: None, place: Vec::new() })
     }

@@ -52,7 +52,7 @@ fn parts(db: &Db) -> (&Arc<Shared>, &Arc<FamilyCore>) {
 /// Live keys, and deleted ones that a whole scan steps over.
 fn scan(db: &Db) -> (u64, u64) {
     let (shared, family) = parts(db);
-    let (view, seq, complete) = moment(shared, family);
+    let (view, seq, complete) = moment(&shared.reads, family);
     assert!(complete);
     let inner = versions(family, &view, seq);
     let mut cursor = VisibleCursor::new(inner, family.options.comparator.clone(), seq, 0);
@@ -142,11 +142,11 @@ fn a_desert_grows_with_the_deletes() {
     for part in 0..4 {
         let from = part * LOOK_EVERY;
         write(&db, from..from + LOOK_EVERY, delete);
-        ask(shared);
+        ask(&shared.write);
         run_waiting(shared).unwrap();
         assert!(scan(&db).1 <= 8 * (part + 1), "learned before the flush");
-        ask(shared);
-        assert!(shared.jobs.is_idle(), "nothing was deleted since");
+        ask(&shared.write);
+        assert!(shared.write.jobs.is_idle(), "nothing was deleted since");
     }
     assert!(family.owned_view().active.is_some(), "nothing was flushed");
     assert!(deserts(&db) == 4 && steps(&db) < 4 * LOOK_EVERY + 1000, "{}", steps(&db));
@@ -165,7 +165,7 @@ fn what_comes_back_cuts_a_desert() {
     db.compact().unwrap();
     write(&db, 0..LOOK_EVERY, delete);
     let (shared, _) = parts(&db);
-    ask(shared);
+    ask(&shared.write);
     run_waiting(shared).unwrap();
     assert_eq!(deserts(&db), 1);
     let back = [7, 30_000, 30_001, 65_000];
@@ -199,7 +199,7 @@ fn nothing_is_learned_of_what_has_expired_or_is_kept_for_others() {
     let other = open(FamilyOptions::default());
     write(&other, 0..20_000, |batch, family, key| batch.put_expiring(family, key, b"v", 1).unwrap());
     other.flush().unwrap();
-    run(parts(&other).0, parts(&other).1);
+    run(&parts(&other).0.write, parts(&other).1);
     assert_eq!((deserts(&other), other.iter().unwrap().count()), (0, 0));
 }
 
@@ -211,8 +211,8 @@ fn a_dropped_family_and_a_closed_database_are_left_alone() {
     write(&db, 0..20_000, delete);
     let (shared, family) = parts(&db);
     family.learning.add([crate::family::Run { marks: vec![key(0).into()], last: key(20_000).into() }]);
-    shared.poison(crate::Error::internal("planted"));
-    run(shared, family);
+    shared.write.poison(crate::Error::internal("planted"));
+    run(&shared.write, family);
     assert!(deserts(&db) <= 1 && steps(&db) <= 2 * super::STEPS, "it ends soon: {}", steps(&db));
     assert!(!family.learning.is_waiting());
 }

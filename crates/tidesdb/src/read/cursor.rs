@@ -14,7 +14,7 @@ use crate::merge::{HidingCursor, MergeCursor, VisibleCursor};
 use crate::mvcc::SnapshotPin;
 use crate::options::ReadOptions;
 use crate::ranges::{Hidden, RangeSet, RangeTombstone, SharedRanges};
-use crate::shared::Shared;
+use crate::shared::ReadCtx;
 use crate::sources::Source;
 use crate::types::{Comparator, EntryCursor, Kind, RowSpan, SEQ_MAX, SeqNo, Slice, Stamp};
 use crate::{Error, Result};
@@ -37,7 +37,7 @@ use crate::{Error, Result};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Cursor {
-    shared: Arc<Shared>,
+    reads: Arc<ReadCtx>,
     family: Arc<FamilyCore>,
     view: Arc<ReadView>,
     inner: Walk,
@@ -66,11 +66,11 @@ pub type Versions = HidingCursor<MergeCursor<Source>>;
 
 /// The view of `family` now, the newest number that a reader of it may have, and whether the view surely holds every commit up to that
 /// number.
-pub fn moment(shared: &Shared, family: &FamilyCore) -> (Arc<ReadView>, SeqNo, bool) {
-    let before = shared.visible();
+pub fn moment(reads: &ReadCtx, family: &FamilyCore) -> (Arc<ReadView>, SeqNo, bool) {
+    let before = reads.visible();
     // The view before the sequence number: see `mvcc`. The view keeps every version of its moment.
     let view = family.owned_view();
-    let seq = shared.visible();
+    let seq = reads.visible();
     // What is visible was inserted before; and all of it where the view leads, if that is where commits still go.
     let complete = before == seq || family.is_written_in(&view);
     (view, seq, complete)
@@ -116,9 +116,9 @@ pub enum Moment {
 
 impl Moment {
     /// The sequence number to read at.
-    pub fn seq(&self, shared: &Shared) -> SeqNo {
+    pub fn seq(&self, reads: &ReadCtx) -> SeqNo {
         match self {
-            Self::Now => shared.visible(),
+            Self::Now => reads.visible(),
             Self::Uncommitted => SEQ_MAX,
             Self::Snapshot(pin) => pin.seq(),
         }
@@ -133,35 +133,35 @@ fn no_value() -> Error {
 impl Cursor {
     /// A cursor at `snapshot`, or at the newest visible commit.
     pub(crate) fn new(
-        shared: &Arc<Shared>,
+        reads: &Arc<ReadCtx>,
         family: &Arc<FamilyCore>,
         snapshot: Option<SnapshotPin>,
         options: ReadOptions,
     ) -> Result<Self> {
         let moment = snapshot.map_or(Moment::Now, Moment::Snapshot);
-        Self::in_transaction(shared, family, moment, (None, None), options)
+        Self::in_transaction(reads, family, moment, (None, None), options)
     }
 
     /// A cursor that also shows the transaction's `own` writes, and notes in `track` what it looks at.
     pub(crate) fn in_transaction(
-        shared: &Arc<Shared>,
+        reads: &Arc<ReadCtx>,
         family: &Arc<FamilyCore>,
         moment: Moment,
         (own, track): (Option<OwnReads>, Option<Track>),
         options: ReadOptions,
     ) -> Result<Self> {
-        shared.check_open()?;
-        let before = moment.seq(shared);
+        reads.check_open()?;
+        let before = moment.seq(reads);
         // The view before the sequence number: see `mvcc`. The view keeps every version of its moment. And before the look
         // whether the family was dropped: a drop says so first and empties the view then.
         let view = family.owned_view();
         if family.is_dropped() {
             return Err(Error::NotFound { what: format!("column family {}", family.name()).into() });
         }
-        let seq = moment.seq(shared);
-        let inner = Self::merged(family, &view, (seq, shared.now_secs()), own.as_ref());
+        let seq = moment.seq(reads);
+        let inner = Self::merged(family, &view, (seq, reads.now_secs()), own.as_ref());
         Ok(Self {
-            shared: Arc::clone(shared),
+            reads: Arc::clone(reads),
             family: Arc::clone(family),
             complete: before == seq || family.is_written_in(&view),
             view,
@@ -218,7 +218,7 @@ impl Cursor {
     pub(super) fn sibling(&self) -> Self {
         let moment = (self.seq, self.inner.now());
         Self {
-            shared: Arc::clone(&self.shared),
+            reads: Arc::clone(&self.reads),
             family: Arc::clone(&self.family),
             view: Arc::clone(&self.view),
             inner: Self::merged(&self.family, &self.view, moment, self.own.as_ref()),
@@ -247,7 +247,7 @@ impl Cursor {
     /// `NotFound` for a dropped family, `Closed`.
     pub fn refresh(&mut self) -> Result<()> {
         let own = (self.own.clone(), self.track.as_ref().map(Track::sibling));
-        *self = Self::in_transaction(&self.shared, &self.family, self.moment.clone(), own, self.options)?;
+        *self = Self::in_transaction(&self.reads, &self.family, self.moment.clone(), own, self.options)?;
         Ok(())
     }
 

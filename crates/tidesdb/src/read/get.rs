@@ -7,7 +7,7 @@ use tidesdb_sync::{Guard, pin};
 
 use crate::codec::key_hash;
 use crate::family::{FamilyCore, ReadView};
-use crate::shared::Shared;
+use crate::shared::ReadCtx;
 use crate::sst::{OpenGate, ReadGate, Table, TableValue, TurnGate};
 use crate::types::{Kind, SeqNo, Slice};
 use crate::vlog::VlogPointer;
@@ -57,8 +57,8 @@ impl Place<'_> {
 
 impl Hit<'_> {
     /// Whether a reader sees it: nothing if it is a tombstone or expired.
-    fn is_live(&self, shared: &Shared) -> bool {
-        !self.kind.is_tombstone() && !shared.is_expired(self.expiry)
+    fn is_live(&self, reads: &ReadCtx) -> bool {
+        !self.kind.is_tombstone() && !reads.is_expired(self.expiry)
     }
 }
 
@@ -67,13 +67,13 @@ impl Hit<'_> {
 /// # Errors
 /// `Corrupt`, `Io`, `NotFound` for a dropped family.
 pub fn get(
-    shared: &Shared,
+    reads: &ReadCtx,
     family: &FamilyCore,
     key: &[u8],
     snapshot: Option<SeqNo>,
 ) -> Result<Option<Slice>> {
     let guard = pin();
-    match find(shared, family, key, snapshot, true, &guard)? {
+    match find(reads, family, key, snapshot, true, &guard)? {
         None => Ok(None),
         Some(hit) if hit.kind == Kind::PutPointer => resolve(family, hit.place.bytes()).map(Some),
         Some(hit) => Ok(Some(hit.place.into_slice())),
@@ -85,14 +85,14 @@ pub fn get(
 /// # Errors
 /// As [`get`].
 pub fn get_with<R>(
-    shared: &Shared,
+    reads: &ReadCtx,
     family: &FamilyCore,
     key: &[u8],
     snapshot: Option<SeqNo>,
     read: impl FnOnce(&[u8]) -> R,
 ) -> Result<Option<R>> {
     let guard = pin();
-    match find(shared, family, key, snapshot, true, &guard)? {
+    match find(reads, family, key, snapshot, true, &guard)? {
         None => Ok(None),
         Some(hit) if hit.kind == Kind::PutPointer => Ok(Some(read(&resolve(family, hit.place.bytes())?))),
         Some(hit) => Ok(Some(read(hit.place.bytes()))),
@@ -103,8 +103,8 @@ pub fn get_with<R>(
 ///
 /// # Errors
 /// As [`get`].
-pub fn contains(shared: &Shared, family: &FamilyCore, key: &[u8], snapshot: Option<SeqNo>) -> Result<bool> {
-    Ok(find(shared, family, key, snapshot, false, &pin())?.is_some())
+pub fn contains(reads: &ReadCtx, family: &FamilyCore, key: &[u8], snapshot: Option<SeqNo>) -> Result<bool> {
+    Ok(find(reads, family, key, snapshot, false, &pin())?.is_some())
 }
 
 /// The values of many keys at one moment, in the order asked for.
@@ -112,21 +112,21 @@ pub fn contains(shared: &Shared, family: &FamilyCore, key: &[u8], snapshot: Opti
 /// # Errors
 /// As [`get`].
 pub fn multi_get<K: AsRef<[u8]>>(
-    shared: &Shared,
+    reads: &ReadCtx,
     family: &FamilyCore,
     keys: &[K],
     snapshot: Option<SeqNo>,
 ) -> Result<Vec<Option<Slice>>> {
-    shared.check_open()?;
+    reads.check_open()?;
     let view = family.owned_view();
-    let seq = snapshot.unwrap_or_else(|| shared.visible());
+    let seq = snapshot.unwrap_or_else(|| reads.visible());
     // In key order, neighbours share blocks.
     let mut order: Vec<usize> = (0..keys.len()).collect();
     let comparator = &family.options.comparator;
     order.sort_by(|a, b| comparator.compare(keys[*a].as_ref(), keys[*b].as_ref()));
     let mut out = vec![None; keys.len()];
     for group in order.chunks_mut(GROUP_KEYS) {
-        let pointers = get_group(shared, family, (&view, seq), (keys, group), &mut out)?;
+        let pointers = get_group(reads, family, (&view, seq), (keys, group), &mut out)?;
         if pointers.len() > 1 {
             pointers.iter().for_each(|(_, pointer)| family.vlog.load_ahead(pointer));
         }
@@ -143,7 +143,7 @@ pub fn multi_get<K: AsRef<[u8]>>(
 /// In the first round a lookup reads nothing: it has the block that it misses loaded ahead. In each later round it reads one block
 /// more than in the round before, and has the next one that it misses loaded ahead. The last round reads all.
 fn get_group<K: AsRef<[u8]>>(
-    shared: &Shared,
+    reads: &ReadCtx,
     family: &FamilyCore,
     (view, seq): (&Arc<ReadView>, SeqNo),
     (keys, mut pending): (&[K], &mut [usize]),
@@ -165,7 +165,7 @@ fn get_group<K: AsRef<[u8]>>(
                 unanswered += 1;
                 continue;
             }
-            match hit.filter(|hit| hit.is_live(shared)) {
+            match hit.filter(|hit| hit.is_live(reads)) {
                 Some(hit) if hit.kind == Kind::PutPointer => pointers.push((i, pointer(hit.place.bytes())?)),
                 hit => out[i] = hit.map(|hit| hit.place.into_slice()),
             }
@@ -237,24 +237,24 @@ fn comparator_key<'k>(family: &FamilyCore, key: &'k [u8]) -> Result<&'k [u8]> {
 }
 
 fn find<'g>(
-    shared: &Shared,
+    reads: &ReadCtx,
     family: &'g FamilyCore,
     key: &[u8],
     snapshot: Option<SeqNo>,
     want_value: bool,
     guard: &'g Guard,
 ) -> Result<Option<Hit<'g>>> {
-    shared.check_open()?;
+    reads.check_open()?;
     // The view before the sequence number: see `mvcc`. And before the look whether the family was dropped: a drop says so first
     // and empties the view then.
     let view = family.view(guard);
     let key = comparator_key(family, key)?;
     let seq = match snapshot {
         Some(seq) => seq,
-        None => shared.visible(),
+        None => reads.visible(),
     };
     match lookup(view, key, seq, want_value, guard, &mut OpenGate)? {
-        Some(hit) if hit.is_live(shared) => Ok(Some(hit)),
+        Some(hit) if hit.is_live(reads) => Ok(Some(hit)),
         _ => Ok(None),
     }
 }

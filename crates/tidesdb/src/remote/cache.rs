@@ -14,9 +14,9 @@ use std::sync::{Arc, Weak};
 use tidesdb_io::{Access, Dir, File, FileExt};
 use tidesdb_sync::Mutex;
 
+use super::Objects;
 use super::dir::RemoteFile;
 use super::names::{is_cached, object_name};
-use super::{Objects, RemoteStats};
 use crate::store::ObjectStore;
 
 /// Ending of a file that is being fetched.
@@ -30,17 +30,17 @@ pub(crate) struct Cache {
     store: Arc<dyn ObjectStore>,
     objects: Arc<Mutex<Objects>>,
     dir: Arc<dyn Dir>,
-    bytes_max: u64,
+    pub(super) bytes_max: u64,
     files: Mutex<Files>,
     fetching: Mutex<()>,
     /// Counts fetches: the time by which the least recently used file is found.
     time: AtomicU64,
     /// Set while the last fetch failed.
     failing: AtomicBool,
-    downloads: AtomicU64,
-    downloaded_bytes: AtomicU64,
-    download_failures: AtomicU64,
-    evictions: AtomicU64,
+    pub(super) downloads: AtomicU64,
+    pub(super) downloaded_bytes: AtomicU64,
+    pub(super) download_failures: AtomicU64,
+    pub(super) evictions: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -278,21 +278,14 @@ impl Cache {
         self.time.load(Ordering::Relaxed)
     }
 
-    /// Fills in the figures of the cache.
-    pub(super) fn add_to(&self, stats: &mut RemoteStats) {
-        let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
+    /// Number and bytes of the tables and value logs in the local folder.
+    pub(super) fn local(&self) -> (u64, u64) {
         let files = self.files.lock();
         let bytes = |(name, local): (&String, &Local)| match local.settled {
             Some(bytes) => bytes,
             None => self.dir.open(name, Access::Read).and_then(|file| file.len()).unwrap_or(0),
         };
-        stats.local_files = files.local.len() as u64;
-        stats.local_bytes = files.local.iter().map(bytes).sum();
-        stats.local_bytes_max = self.bytes_max;
-        stats.downloads = load(&self.downloads);
-        stats.downloaded_bytes = load(&self.downloaded_bytes);
-        stats.download_failures = load(&self.download_failures);
-        stats.evictions = load(&self.evictions);
+        (files.local.len() as u64, files.local.iter().map(bytes).sum())
     }
 }
 

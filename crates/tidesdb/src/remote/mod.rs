@@ -35,6 +35,7 @@ pub use view::ObjectDir;
 use self::cache::Cache;
 use crate::jobs::Retry;
 use crate::options::RemoteOptions;
+use crate::stats::statistics;
 use crate::store::Body;
 
 pub(crate) use names::object_name;
@@ -42,34 +43,49 @@ pub(crate) use names::object_name;
 /// The longest pause before a failed upload is tried again.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// Figures about the object store since the open.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RemoteStats {
-    /// Objects uploaded.
-    pub uploads: u64,
-    /// Bytes of these.
-    pub uploaded_bytes: u64,
-    /// Calls of the store that failed while uploading, objects that could not be deleted included.
-    pub upload_failures: u64,
-    /// Objects that wait for their upload, as far as is known.
-    pub queued: u64,
-    /// Objects fetched.
-    pub downloads: u64,
-    /// Bytes of these.
-    pub downloaded_bytes: u64,
-    /// Fetches that failed.
-    pub download_failures: u64,
-    /// Number of the manifest that the store's `CURRENT` names; 0 = none.
-    pub generation: u64,
-    /// Tables and value logs in the local folder.
-    pub local_files: u64,
-    /// Bytes of these.
-    pub local_bytes: u64,
-    /// The limit of these; 0 = none.
-    pub local_bytes_max: u64,
-    /// Local files removed because of the limit.
-    pub evictions: u64,
+statistics! {
+    /// Figures about the object store. Counters count since the open.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    RemoteStats of seen: &Seen<'_>;
+
+    plain {}
+    figures {
+        Counter Count uploads: u64 = load(&seen.remote.uploads),
+            "Objects uploaded.", c "total_uploads";
+        Counter Bytes uploaded_bytes: u64 = load(&seen.remote.uploaded_bytes),
+            "Bytes of these.";
+        Counter Count upload_failures: u64 = load(&seen.remote.upload_failures),
+            "Calls of the store that failed while uploading, objects that could not be deleted included.",
+            c "total_upload_failures";
+        Gauge Count queued: u64 = load(&seen.remote.queued),
+            "Objects that wait for their upload, as far as is known.", c "upload_queue_depth";
+        Counter Count downloads: u64 = load(&seen.remote.cache.downloads),
+            "Objects fetched.";
+        Counter Bytes downloaded_bytes: u64 = load(&seen.remote.cache.downloaded_bytes),
+            "Bytes of these.";
+        Counter Count download_failures: u64 = load(&seen.remote.cache.download_failures),
+            "Fetches that failed.";
+        Gauge Count generation: u64 = seen.remote.objects.lock().generation(),
+            "Number of the manifest that the store's `CURRENT` names; 0 = none.", c "last_uploaded_generation";
+        Gauge Count local_files: u64 = seen.local.0,
+            "Tables and value logs in the local folder.", c "local_cache_num_files";
+        Gauge Bytes local_bytes: u64 = seen.local.1,
+            "Bytes of these.", c "local_cache_bytes_used";
+        Gauge Bytes local_bytes_max: u64 = seen.remote.cache.bytes_max,
+            "The limit of these; 0 = none.", c "local_cache_bytes_max";
+        Counter Count evictions: u64 = load(&seen.remote.cache.evictions),
+            "Local files removed because of the limit.";
+    }
+}
+
+/// A store, with the number and the bytes of the files in the local folder.
+struct Seen<'a> {
+    remote: &'a Remote,
+    local: (u64, u64),
+}
+
+fn load(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
 }
 
 /// The store of one open database, with what is known of it.
@@ -142,18 +158,8 @@ impl Remote {
         self.retry.failed(now, PAUSE_MAX)
     }
 
-    /// Figures since the open.
+    /// Figures about the store.
     pub fn stats(&self) -> RemoteStats {
-        let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
-        let mut stats = RemoteStats {
-            uploads: load(&self.uploads),
-            uploaded_bytes: load(&self.uploaded_bytes),
-            upload_failures: load(&self.upload_failures),
-            queued: load(&self.queued),
-            generation: self.objects.lock().generation(),
-            ..RemoteStats::default()
-        };
-        self.cache.add_to(&mut stats);
-        stats
+        RemoteStats::of(&Seen { remote: self, local: self.cache.local() })
     }
 }

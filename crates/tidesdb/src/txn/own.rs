@@ -5,7 +5,7 @@ use tidesdb_memtable::Version;
 use crate::family::FamilyCore;
 use crate::ranges::RangeTombstone;
 use crate::read::OwnReads;
-use crate::shared::Shared;
+use crate::shared::ReadCtx;
 use crate::types::{Comparator, FamilyId, Kind, SEQ_MAX};
 use crate::write::WriteBatch;
 use crate::{Error, Result};
@@ -61,10 +61,10 @@ impl OwnWrites {
     }
 
     /// What the sorted batch says of `key`, if anything.
-    pub(super) fn get(&self, shared: &Shared, family: &FamilyCore, key: &[u8]) -> Option<OwnWrite<'_>> {
+    pub(super) fn get(&self, reads: &ReadCtx, family: &FamilyCore, key: &[u8]) -> Option<OwnWrite<'_>> {
         let own = self.of(family)?;
         if let Some(e) = own.map.get(key, SEQ_MAX) {
-            return Some(own_write(shared, Kind::from_u8(e.kind).unwrap_or(Kind::Delete), e.expiry, e.value));
+            return Some(own_write(reads, Kind::from_u8(e.kind).unwrap_or(Kind::Delete), e.expiry, e.value));
         }
         let order = &family.options.comparator;
         own.ranges.iter().any(|range| range.covers(order, key)).then_some(OwnWrite::Deleted)
@@ -111,7 +111,7 @@ impl OwnWrites {
 /// # Errors
 /// `Internal`: the batch cannot be read.
 pub(super) fn look_through<'b>(
-    shared: &Shared,
+    reads: &ReadCtx,
     batch: &'b WriteBatch,
     family: &FamilyCore,
     key: &[u8],
@@ -125,7 +125,7 @@ pub(super) fn look_through<'b>(
             _ => order.compare(op.key, key).is_eq(),
         };
         if op.family == family.id && same {
-            last = Some(own_write(shared, op.kind, op.expiry, op.value));
+            last = Some(own_write(reads, op.kind, op.expiry, op.value));
         }
     }
     Ok(last)
@@ -157,6 +157,6 @@ fn full() -> Error {
 }
 
 /// An expired put hides what others wrote, as a delete does.
-fn own_write<'v>(shared: &Shared, kind: Kind, expiry: u32, value: &'v [u8]) -> OwnWrite<'v> {
-    if kind.is_tombstone() || shared.is_expired(expiry) { OwnWrite::Deleted } else { OwnWrite::Value(value) }
+fn own_write<'v>(reads: &ReadCtx, kind: Kind, expiry: u32, value: &'v [u8]) -> OwnWrite<'v> {
+    if kind.is_tombstone() || reads.is_expired(expiry) { OwnWrite::Deleted } else { OwnWrite::Value(value) }
 }

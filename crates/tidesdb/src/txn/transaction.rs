@@ -10,7 +10,7 @@ use super::own::{Own, OwnWrites, look_through};
 use super::validate::Depends;
 use crate::options::{Isolation, ReadOptions, WriteOptions};
 use crate::read::{self, Cursor, Iter, Moment, OwnReads, Track};
-use crate::shared::{Family, Shared};
+use crate::shared::{Family, ReadCtx, Shared};
 use crate::types::{SeqNo, Slice};
 use crate::write::{self, Mark, WriteBatch};
 use crate::{Error, Result};
@@ -55,10 +55,10 @@ pub struct Savepoint(u64);
 
 impl Transaction {
     pub(crate) fn new(shared: &Arc<Shared>, isolation: Isolation) -> Self {
-        let began = shared.now_secs();
+        let began = shared.reads.now_secs();
         Self {
             began,
-            moment: moment(shared, isolation, began),
+            moment: moment(&shared.reads, isolation, began),
             shared: Arc::clone(shared),
             isolation,
             batch: WriteBatch::new(),
@@ -250,7 +250,7 @@ impl Transaction {
                 }
             });
         }
-        let found = read::multi_get(&self.shared, &family.core, &asked, self.read_seq())?;
+        let found = read::multi_get(&self.shared.reads, &family.core, &asked, self.read_seq())?;
         for (place, value) in places.into_iter().zip(found) {
             values[place] = value;
         }
@@ -300,7 +300,7 @@ impl Transaction {
         let own = self.own_reads(family)?;
         let tracked = self.isolation.depends_on_reads();
         let track = tracked.then(|| Track::new(&self.reads.borrow().spans, &family.core));
-        Cursor::in_transaction(&self.shared, &family.core, self.moment.clone(), (own, track), *options)
+        Cursor::in_transaction(&self.shared.reads, &family.core, self.moment.clone(), (own, track), *options)
     }
 
     /// A place to come back to. Savepoints nest.
@@ -349,12 +349,12 @@ impl Transaction {
         let checks_writes = self.isolation == Isolation::Snapshot;
         let done = match &self.moment {
             Moment::Snapshot(pin) if checks_writes || depends.on_reads() => {
-                write::commit_if(&self.shared, &mut self.batch, options, pin.seq(), |batch, during| {
+                write::commit_if(&self.shared.write, &mut self.batch, options, pin.seq(), |batch, during| {
                     let writes = checks_writes.then_some(batch);
                     depends.unchanged(writes, (pin.seq(), self.began), during)
                 })
             }
-            _ => write::commit(&self.shared, &mut self.batch, options),
+            _ => write::commit(&self.shared.write, &mut self.batch, options),
         };
         drop(reads);
         self.moment = Moment::Now; // old versions are not needed any more
@@ -376,8 +376,8 @@ impl Transaction {
     /// Begins anew, at the same level and as of now, in the memory of the old one. What was not committed is undone.
     pub fn reset(&mut self) {
         self.forget();
-        self.began = self.shared.now_secs();
-        self.moment = moment(&self.shared, self.isolation, self.began);
+        self.began = self.shared.reads.now_secs();
+        self.moment = moment(&self.shared.reads, self.isolation, self.began);
         self.open = true;
     }
 
@@ -409,7 +409,7 @@ impl Transaction {
     fn read(&self, family: &Family, key: &[u8], tracked: bool) -> Result<Option<Slice>> {
         match self.ask_own(family, key, tracked, |value| Slice::from(value))? {
             Own::Said(said) => Ok(said),
-            Own::Silent(_) => read::get(&self.shared, &family.core, key, self.read_seq()),
+            Own::Silent(_) => read::get(&self.shared.reads, &family.core, key, self.read_seq()),
         }
     }
 
@@ -422,14 +422,14 @@ impl Transaction {
     ) -> Result<Option<R>> {
         match self.ask_own(family, key, tracked, read)? {
             Own::Said(said) => Ok(said),
-            Own::Silent(read) => read::get_with(&self.shared, &family.core, key, self.read_seq(), read),
+            Own::Silent(read) => read::get_with(&self.shared.reads, &family.core, key, self.read_seq(), read),
         }
     }
 
     fn exists(&self, family: &Family, key: &[u8], tracked: bool) -> Result<bool> {
         match self.ask_own(family, key, tracked, |_| ())? {
             Own::Said(said) => Ok(said.is_some()),
-            Own::Silent(_) => read::contains(&self.shared, &family.core, key, self.read_seq()),
+            Own::Silent(_) => read::contains(&self.shared.reads, &family.core, key, self.read_seq()),
         }
     }
 
@@ -445,14 +445,14 @@ impl Transaction {
         self.check(family)?;
         if self.batch.has_family(&family.core) {
             if self.own.borrow().is_short(&self.batch) {
-                if let Some(said) = look_through(&self.shared, &self.batch, &family.core, key)? {
+                if let Some(said) = look_through(&self.shared.reads, &self.batch, &family.core, key)? {
                     return Ok(Own::said(said, read));
                 }
             } else {
                 if !self.own.borrow().is_caught_up(&self.batch) {
                     self.own.borrow_mut().catch_up(&self.batch)?;
                 }
-                if let Some(said) = self.own.borrow().get(&self.shared, &family.core, key) {
+                if let Some(said) = self.own.borrow().get(&self.shared.reads, &family.core, key) {
                     return Ok(Own::said(said, read));
                 }
             }
@@ -478,7 +478,7 @@ impl Transaction {
     fn read_seq(&self) -> Option<SeqNo> {
         match &self.moment {
             Moment::Now => None,
-            other => Some(other.seq(&self.shared)),
+            other => Some(other.seq(&self.shared.reads)),
         }
     }
 
@@ -509,10 +509,10 @@ impl Transaction {
     }
 }
 
-fn moment(shared: &Arc<Shared>, isolation: Isolation, began: u32) -> Moment {
+fn moment(ctx: &ReadCtx, isolation: Isolation, began: u32) -> Moment {
     match isolation {
         Isolation::ReadUncommitted => Moment::Uncommitted,
         Isolation::ReadCommitted => Moment::Now,
-        _ => Moment::Snapshot(shared.register_validating(began)),
+        _ => Moment::Snapshot(ctx.register_validating(began)),
     }
 }

@@ -64,7 +64,7 @@ pub struct Log {
     pub(super) env: Env,
     pub(super) dir: Arc<dyn Dir>,
     pub(super) health: Arc<Health>,
-    pub(super) sequencer: Sequencer,
+    pub(super) sequencer: Arc<Sequencer>,
     pub(super) group: Group,
     pub(super) reserve: Reserve,
     pub(super) table: Mutex<Segments>,
@@ -98,7 +98,7 @@ impl Log {
     /// A log that will begin at segment `first`, which must be above every segment that exists. Touches no file.
     pub fn new(env: &Env, dir: &Arc<dyn Dir>, config: LogConfig, health: &Arc<Health>, first: WalId) -> Self {
         let this = Self {
-            sequencer: Sequencer::new(config.segment_bytes, first.0),
+            sequencer: Arc::new(Sequencer::new(config.segment_bytes, first.0)),
             reserve: Reserve::new(dir, config.reserve_bytes),
             backed: AtomicU64::new(first.0 * config.segment_bytes),
             env: env.clone(),
@@ -135,8 +135,13 @@ impl Log {
     }
 
     /// The order of commits.
-    pub fn sequencer(&self) -> &Sequencer {
+    pub fn sequencer(&self) -> &Arc<Sequencer> {
         &self.sequencer
+    }
+
+    /// The database directory.
+    pub fn dir(&self) -> &Arc<dyn Dir> {
+        &self.dir
     }
 
     /// Bytes of records handed to the log so far.

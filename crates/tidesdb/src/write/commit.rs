@@ -17,7 +17,7 @@ use super::stall;
 use crate::family::{Committed, CommittedOp, FamilyCore, MemSlot, Metric};
 use crate::jobs::Job;
 use crate::options::{SyncMode, WriteOptions};
-use crate::shared::Shared;
+use crate::shared::WriteCtx;
 use crate::types::{FamilyId, Kind, SeqNo};
 use crate::wal::layout::{RECORD_HEADER_BYTES, RecordKind};
 use crate::wal::{Commit, Sequencer, Unpublished};
@@ -34,40 +34,40 @@ const BODY: &str = "a batch in memory";
 ///
 /// # Errors
 /// Before the log: nothing happened and the batch is kept. `CommitUnknown` after it.
-pub fn commit(shared: &Arc<Shared>, batch: &mut WriteBatch, options: &WriteOptions) -> Result<SeqNo> {
-    check(shared, batch)?;
+pub fn commit(ctx: &WriteCtx, batch: &mut WriteBatch, options: &WriteOptions) -> Result<SeqNo> {
+    check(ctx, batch)?;
     if batch.is_empty() {
-        return Ok(shared.visible());
+        return Ok(ctx.reads.visible());
     }
-    make_ready(shared, batch)?;
-    let sync = options.sync.unwrap_or(shared.options.sync);
+    make_ready(ctx, batch)?;
+    let sync = options.sync.unwrap_or(ctx.options.sync);
     let durable = sync == SyncMode::Full;
     let end = batch.record.len();
-    let sequencer = shared.log.sequencer();
+    let sequencer = ctx.log.sequencer();
     let here = Unpublished::begin();
-    let staged = Staged::of(shared, batch)?;
+    let staged = Staged::of(ctx, batch)?;
     let inserted = staged.is_some();
     let large = Large::begin(sequencer, batch);
     let purpose = batch.purpose();
     let appended = match staged {
-        Some(staged) => staged.append(shared, batch, !durable),
-        None => shared.log.append(&mut batch.record, batch.ops, !durable, purpose),
+        Some(staged) => staged.append(ctx, batch, !durable),
+        None => ctx.log.append(&mut batch.record, batch.ops, !durable, purpose),
     };
     batch.record.truncate(end); // the log pads a record
     let commit = appended.map_err(|(commit, e)| match commit {
-        Some(commit) => unknown(shared, &commit, e),
-        None => refused(shared, e),
+        Some(commit) => unknown(ctx, &commit, e),
+        None => refused(ctx, e),
     })?;
-    let unfinished = Unfinished(shared);
+    let unfinished = Unfinished(ctx);
     if !inserted {
-        insert(shared, batch, &commit).map_err(|e| unknown(shared, &commit, e))?;
+        insert(ctx, batch, &commit).map_err(|e| unknown(ctx, &commit, e))?;
     }
-    publish(shared, &commit, durable);
+    publish(ctx, &commit, durable);
     drop(here);
-    make_durable(shared, &commit, sync)?;
+    make_durable(ctx, &commit, sync)?;
     drop(large);
     unfinished.finished();
-    after(shared, batch, &commit)
+    after(ctx, batch, &commit)
 }
 
 /// As [`commit`], if `still_valid` says so of all commits after `since` that come before this one. It is asked with a
@@ -77,69 +77,69 @@ pub fn commit(shared: &Arc<Shared>, batch: &mut WriteBatch, options: &WriteOptio
 /// # Errors
 /// `Conflict` if it does not; nothing happened and the batch is kept. Others as [`commit`].
 pub fn commit_if(
-    shared: &Arc<Shared>,
+    ctx: &WriteCtx,
     batch: &mut WriteBatch,
     options: &WriteOptions,
     since: SeqNo,
     still_valid: impl Fn(&WriteBatch, (SeqNo, SeqNo)) -> Result<bool>,
 ) -> Result<SeqNo> {
-    check(shared, batch)?;
+    check(ctx, batch)?;
     if batch.is_empty() {
-        return Ok(shared.visible());
+        return Ok(ctx.reads.visible());
     }
     // Most conflicts are there already: then the log need not hear of it.
-    let seen = shared.log.sequencer().visible_end();
+    let seen = ctx.log.sequencer().visible_end();
     if !still_valid(batch, (since, seen))? {
         return Err(Error::Conflict);
     }
-    make_ready(shared, batch)?;
-    let sync = options.sync.unwrap_or(shared.options.sync);
+    make_ready(ctx, batch)?;
+    let sync = options.sync.unwrap_or(ctx.options.sync);
     let durable = sync == SyncMode::Full;
     let end = batch.record.len();
     // One at a time, from the drawing of the place to the insert: whoever had drawn a place and lost the processor would make all
     // the others wait behind it. Whoever has it takes the lock instead.
-    let deciding = shared.deciding.lock();
-    let sequencer = shared.log.sequencer();
+    let deciding = ctx.deciding.lock();
+    let sequencer = ctx.log.sequencer();
     let here = Unpublished::begin();
     let large = Large::begin(sequencer, batch);
     let purpose = batch.purpose();
-    let place = match shared.log.reserve(&mut batch.record, purpose) {
+    let place = match ctx.log.reserve(&mut batch.record, purpose) {
         Ok(place) => place,
         Err(e) => {
             batch.record.truncate(end);
-            return Err(refused(shared, e));
+            return Err(refused(ctx, e));
         }
     };
     let padded = batch.record.len();
     batch.record.truncate(end);
-    let unfinished = Unfinished(shared);
-    let verdict = match shared.log.sequencer().wait_for_earlier(&place.commit) {
+    let unfinished = Unfinished(ctx);
+    let verdict = match ctx.log.sequencer().wait_for_earlier(&place.commit) {
         true if place.commit.seq <= seen => Ok(true),
         true => still_valid(batch, (since.max(seen - 1), place.commit.seq)),
-        false => shared.health.check().map(|()| false),
+        false => ctx.health.check().map(|()| false),
     };
     let kind = if matches!(verdict, Ok(true)) { RecordKind::Commit } else { RecordKind::Refused };
     batch.record.resize(padded, 0);
-    let written = shared.log.write_at(&place, kind, batch.ops, &mut batch.record, !durable);
+    let written = ctx.log.write_at(&place, kind, batch.ops, &mut batch.record, !durable);
     batch.record.truncate(end);
-    written.map_err(|e| unknown(shared, &place.commit, e))?;
+    written.map_err(|e| unknown(ctx, &place.commit, e))?;
     if kind == RecordKind::Refused {
-        shared.log.sequencer().done(&place.commit);
+        ctx.log.sequencer().done(&place.commit);
         unfinished.finished();
         return Err(verdict.err().unwrap_or(Error::Conflict));
     }
-    insert(shared, batch, &place.commit).map_err(|e| unknown(shared, &place.commit, e))?;
-    publish(shared, &place.commit, durable);
+    insert(ctx, batch, &place.commit).map_err(|e| unknown(ctx, &place.commit, e))?;
+    publish(ctx, &place.commit, durable);
     drop((here, deciding));
-    make_durable(shared, &place.commit, sync)?;
+    make_durable(ctx, &place.commit, sync)?;
     drop(large);
     unfinished.finished();
-    after(shared, batch, &place.commit)
+    after(ctx, batch, &place.commit)
 }
 
 /// Whether `batch` may be committed to this database at all, and by this thread now.
-fn check(shared: &Shared, batch: &WriteBatch) -> Result<()> {
-    shared.check_writable()?;
+fn check(ctx: &WriteCtx, batch: &WriteBatch) -> Result<()> {
+    ctx.check_writable()?;
     if Unpublished::is_here() {
         // Its commit would wait for the one that waits for it.
         return Err(Error::invalid("a comparator may read the database, not write to it"));
@@ -147,19 +147,19 @@ fn check(shared: &Shared, batch: &WriteBatch) -> Result<()> {
     if let Some(gone) = batch.families.iter().find(|f| f.is_dropped()) {
         return Err(Error::NotFound { what: format!("column family {}", gone.name()).into() });
     }
-    if batch.families.iter().any(|f| !f.vlog.is_in(&shared.dir)) {
+    if batch.families.iter().any(|f| !f.vlog.is_in(ctx.log.dir())) {
         return Err(Error::invalid("a batch holds a family of another database"));
     }
     Ok(())
 }
 
 /// All that can be refused without harm is done before a place in the order of commits is drawn.
-fn make_ready(shared: &Arc<Shared>, batch: &mut WriteBatch) -> Result<()> {
-    stall::admit(shared, batch)?;
+fn make_ready(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<()> {
+    stall::admit(ctx, batch)?;
     let bytes = batch.record.len() as u64;
-    shared.log.make_room(bytes, batch.purpose()).map_err(|e| refused(shared, e))?;
-    separate(shared, batch).map_err(|e| match e.is_full() {
-        true => refused(shared, shared.log.no_space(bytes)),
+    ctx.log.make_room(bytes, batch.purpose()).map_err(|e| refused(ctx, e))?;
+    separate(ctx, batch).map_err(|e| match e.is_full() {
+        true => refused(ctx, ctx.log.no_space(bytes)),
         false => e,
     })
 }
@@ -167,9 +167,9 @@ fn make_ready(shared: &Arc<Shared>, batch: &mut WriteBatch) -> Result<()> {
 /// A commit was refused before it had a number. On a full disk, what is only in the log is flushed, which gives the
 /// log's space back.
 #[cold]
-fn refused(shared: &Shared, e: Error) -> Error {
+fn refused(ctx: &WriteCtx, e: Error) -> Error {
     if e.is_full() {
-        shared.flush_for_space();
+        ctx.flush_for_space();
     }
     e
 }
@@ -194,9 +194,9 @@ impl Drop for Large<'_> {
 }
 
 /// Publishes a commit that is in the log and inserted, or says that it is ready to be published once it is durable.
-fn publish(shared: &Shared, commit: &Commit, durable: bool) {
+fn publish(ctx: &WriteCtx, commit: &Commit, durable: bool) {
     debug_assert!(commit.seq < commit.end);
-    let sequencer = shared.log.sequencer();
+    let sequencer = ctx.log.sequencer();
     if durable {
         sequencer.ready(commit);
     } else {
@@ -206,7 +206,7 @@ fn publish(shared: &Shared, commit: &Commit, durable: bool) {
 
 /// A commit that is in the log and not yet published. If it ends so, by a panic of a key order that the user wrote, everybody
 /// would wait for it: the database is poisoned instead.
-struct Unfinished<'a>(&'a Shared);
+struct Unfinished<'a>(&'a WriteCtx);
 
 impl Unfinished<'_> {
     fn finished(self) {
@@ -223,18 +223,18 @@ impl Drop for Unfinished<'_> {
 }
 
 /// The database no longer knows what is in its log: poison it, and say so.
-fn unknown(shared: &Shared, commit: &Commit, e: Error) -> Error {
-    Error::CommitUnknown { seq: commit.seq, cause: shared.poison(e) }
+fn unknown(ctx: &WriteCtx, commit: &Commit, e: Error) -> Error {
+    Error::CommitUnknown { seq: commit.seq, cause: ctx.poison(e) }
 }
 
 /// Moves values from their family's threshold up to the value log; a pointer takes their place.
-fn separate(shared: &Shared, batch: &mut WriteBatch) -> Result<()> {
+fn separate(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<()> {
     let largest = batch.value_bytes_max;
     if batch.families.iter().all(|f| largest < f.options.value_threshold()) {
         return Ok(());
     }
-    let _pledge = shared.log.pledge_values(batch.record.len() as u64)?;
-    if shared.closed.load(Ordering::SeqCst) {
+    let _pledge = ctx.log.pledge_values(batch.record.len() as u64)?;
+    if ctx.reads.closed.load(Ordering::SeqCst) {
         return Err(Error::Closed); // `close` waits for those that came before, and for no other
     }
     let all = ops(&batch.record[RECORD_HEADER_BYTES..], BODY, 0).collect::<Result<Vec<Op<'_>>>>()?;
@@ -265,7 +265,7 @@ fn separate(shared: &Shared, batch: &mut WriteBatch) -> Result<()> {
     if batch.families.iter().any(|f| f.hook.is_set()) {
         batch.whole = Some(batch.record.clone());
     }
-    let mut dirty = shared.dirty_vlogs.lock();
+    let mut dirty = ctx.dirty_vlogs.lock();
     for family in &batch.families {
         if !dirty.iter().any(|f| Arc::ptr_eq(f, family)) {
             dirty.push(Arc::clone(family));
@@ -278,8 +278,8 @@ fn separate(shared: &Shared, batch: &mut WriteBatch) -> Result<()> {
 }
 
 /// Inserts every operation into the memtable that the commit's sequence number belongs to.
-fn insert(shared: &Shared, batch: &WriteBatch, commit: &Commit) -> Result<()> {
-    let deletes = insert_all(shared, batch, commit)?;
+fn insert(ctx: &WriteCtx, batch: &WriteBatch, commit: &Commit) -> Result<()> {
+    let deletes = insert_all(ctx, batch, commit)?;
     if deletes > 0 {
         batch.families.iter().for_each(|family| family.count(Metric::Deletes, deletes));
     }
@@ -287,13 +287,13 @@ fn insert(shared: &Shared, batch: &WriteBatch, commit: &Commit) -> Result<()> {
 }
 
 /// Does so, and returns how many of them delete a key.
-fn insert_all(shared: &Shared, batch: &WriteBatch, commit: &Commit) -> Result<u64> {
+fn insert_all(ctx: &WriteCtx, batch: &WriteBatch, commit: &Commit) -> Result<u64> {
     let guard = pin();
     let mut slots: Vec<(FamilyId, &Arc<MemSlot>)> = Vec::with_capacity(batch.families.len());
     for family in &batch.families {
         if family.view(&guard).slot_for(commit.seq).is_none() {
-            let seed = shared.env.entropy.next_u64();
-            family.make_slot(commit.seq, seed, || shared.log.sequencer().visible_end());
+            let seed = ctx.env.entropy.next_u64();
+            family.make_slot(commit.seq, seed, || ctx.log.sequencer().visible_end());
         }
         match family.view(&guard).slot_for(commit.seq) {
             Some(slot) => slots.push((family.id, slot)),
@@ -338,17 +338,17 @@ fn insert_into<S: Borrow<Arc<MemSlot>>>(
 }
 
 /// Returns when the commit is durable, if it is to be now; if it is to be later, says when.
-fn make_durable(shared: &Shared, commit: &Commit, sync: SyncMode) -> Result<()> {
+fn make_durable(ctx: &WriteCtx, commit: &Commit, sync: SyncMode) -> Result<()> {
     match sync {
         SyncMode::None => return Ok(()),
         SyncMode::Interval(period) => {
-            shared.sync_due.within(period);
+            ctx.sync_due.within(period);
             return Ok(());
         }
         SyncMode::Full => {}
     }
-    let sequencer = shared.log.sequencer();
-    shared.sync_to(commit.end).map_err(|e| unknown(shared, commit, e))?;
+    let sequencer = ctx.log.sequencer();
+    ctx.sync_to(commit.end).map_err(|e| unknown(ctx, commit, e))?;
     debug_assert!(sequencer.durable() >= commit.end, "durable before visible");
     sequencer.publish();
     sequencer.acknowledge(commit);
@@ -356,32 +356,32 @@ fn make_durable(shared: &Shared, commit: &Commit, sync: SyncMode) -> Result<()> 
 }
 
 /// What follows from the commit: a full memtable is rotated, the next log segment made ready.
-fn after(shared: &Shared, batch: &mut WriteBatch, commit: &Commit) -> Result<SeqNo> {
-    rotate_full(shared, batch);
+fn after(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit) -> Result<SeqNo> {
+    rotate_full(ctx, batch);
     for (family, bytes) in batch.families.iter().zip(&batch.user_bytes) {
         family.count(Metric::UserBytes, *bytes);
     }
-    if shared.log.wants_next(commit) {
-        shared.jobs.push(Job::PrepareLog);
+    if ctx.log.wants_next(commit) {
+        ctx.jobs.push(Job::PrepareLog);
     }
     let last = commit.seq + u64::from(batch.ranges);
     if batch.families.iter().any(|f| f.hook.is_set()) {
         tell_hooks(batch, last)?;
     }
     batch.clear();
-    if shared.closed.load(Ordering::SeqCst) {
+    if ctx.reads.closed.load(Ordering::SeqCst) {
         // Perhaps too late for `close` to have waited for it: only the next open knows.
         return Err(Error::CommitUnknown { seq: commit.seq, cause: Arc::new(Error::Closed) });
     }
     Ok(last)
 }
 
-fn rotate_full(shared: &Shared, batch: &WriteBatch) {
+fn rotate_full(ctx: &WriteCtx, batch: &WriteBatch) {
     let guard = pin();
     for family in &batch.families {
         let full = |bytes: usize| bytes >= family.options.write_buffer_bytes();
         if family.view(&guard).active.as_ref().is_some_and(|a| full(a.bytes())) {
-            shared.rotate_if_full(family);
+            ctx.rotate_if_full(family);
         }
     }
 }

@@ -12,7 +12,7 @@ use tidesdb_memtable::{Memtable, Version};
 
 use super::batch::{WriteBatch, ops};
 use crate::family::{FamilyCore, Metric};
-use crate::shared::Shared;
+use crate::shared::WriteCtx;
 use crate::wal::Commit;
 use crate::wal::layout::{RECORD_HEADER_BYTES, RecordKind};
 use crate::{Error, Result};
@@ -33,7 +33,7 @@ impl Staged {
     ///
     /// # Errors
     /// `Internal`; nothing happened.
-    pub(super) fn of(shared: &Shared, batch: &WriteBatch) -> Result<Option<Self>> {
+    pub(super) fn of(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Option<Self>> {
         let least =
             |family: &Arc<FamilyCore>| (family.options.write_buffer_bytes() / BUFFER_PART).max(BYTES_MIN);
         if batch.record.len() < BYTES_MIN
@@ -43,7 +43,7 @@ impl Staged {
             return Ok(None);
         }
         let memtable = |family: &Arc<FamilyCore>| {
-            (Arc::clone(family), family.staging_memtable(shared.env.entropy.next_u64()))
+            (Arc::clone(family), family.staging_memtable(ctx.env.entropy.next_u64()))
         };
         let mut staged = Self { parts: batch.families.iter().map(memtable).collect(), deletes: 0 };
         for op in ops(&batch.record[RECORD_HEADER_BYTES..], "a batch in memory", 0) {
@@ -64,15 +64,15 @@ impl Staged {
     /// As [`crate::wal::Log::append`].
     pub(super) fn append(
         self,
-        shared: &Shared,
+        ctx: &WriteCtx,
         batch: &mut WriteBatch,
         mapped: bool,
     ) -> std::result::Result<Commit, (Option<Commit>, Error)> {
         let purpose = batch.purpose();
-        let place = shared.reserve_staged(&mut batch.record, purpose, self.parts).map_err(|e| (None, e))?;
+        let place = ctx.reserve_staged(&mut batch.record, purpose, self.parts).map_err(|e| (None, e))?;
         if self.deletes > 0 {
             batch.families.iter().for_each(|family| family.count(Metric::Deletes, self.deletes));
         }
-        shared.log.fill(&place, RecordKind::Commit, &mut batch.record, batch.ops, mapped)
+        ctx.log.fill(&place, RecordKind::Commit, &mut batch.record, batch.ops, mapped)
     }
 }

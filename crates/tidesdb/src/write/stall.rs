@@ -24,7 +24,7 @@ use super::batch::WriteBatch;
 use super::commit::LARGE_BYTES_MIN;
 use crate::family::FamilyCore;
 use crate::jobs::Job;
-use crate::shared::{HeldUp, Shared};
+use crate::shared::{HeldUp, WriteCtx};
 use crate::{Error, Result};
 
 /// How long a stopped writer waits without any progress.
@@ -48,15 +48,15 @@ const L1_STOP: (usize, usize) = (24, 3);
 ///
 /// # Errors
 /// `Busy` if nothing made progress for a long time.
-pub(super) fn admit(shared: &Shared, batch: &WriteBatch) -> Result<()> {
-    let (debt, cause) = debt(shared, batch);
-    if debt <= 0.5 || shared.options.background_threads == Some(0) {
+pub(super) fn admit(ctx: &WriteCtx, batch: &WriteBatch) -> Result<()> {
+    let (debt, cause) = debt(ctx, batch);
+    if debt <= 0.5 || ctx.options.background_threads == Some(0) {
         return Ok(());
     }
     if debt >= 1.0 {
-        return stop(shared, batch);
+        return stop(ctx, batch);
     }
-    let rate = match shared.debt.drain_rate.load(Ordering::Relaxed) {
+    let rate = match ctx.debt.drain_rate.load(Ordering::Relaxed) {
         0 => DRAIN_RATE_ASSUMED,
         rate => rate,
     };
@@ -65,16 +65,16 @@ pub(super) fn admit(shared: &Shared, batch: &WriteBatch) -> Result<()> {
     if delay >= DELAY_MIN {
         cause.nanos.fetch_add(delay.as_nanos() as u64, Ordering::Relaxed);
         cause.slowed.fetch_add(1, Ordering::Relaxed);
-        shared.env.clock.sleep(delay);
+        ctx.env.clock.sleep(delay);
     }
     Ok(())
 }
 
 /// Debt as a fraction of what is allowed, 0.5 starts the delays and 1 stops, and which of the two causes weighs more.
-fn debt<'a>(shared: &'a Shared, batch: &WriteBatch) -> (f64, &'a HeldUp) {
-    let counted = shared.debt.immutable_bytes.load(Ordering::Relaxed);
-    let bytes = if batch.bytes() < LARGE_BYTES_MIN { counted } else { counted.max(bytes_waiting(shared)) };
-    let memory = bytes as f64 / shared.options.memtables_bytes_max.max(1) as f64;
+fn debt<'a>(ctx: &'a WriteCtx, batch: &WriteBatch) -> (f64, &'a HeldUp) {
+    let counted = ctx.debt.immutable_bytes.load(Ordering::Relaxed);
+    let bytes = if batch.bytes() < LARGE_BYTES_MIN { counted } else { counted.max(bytes_waiting(ctx)) };
+    let memory = bytes as f64 / ctx.options.memtables_bytes_max.max(1) as f64;
     let guard = tidesdb_sync::pin();
     let debts = batch
         .families
@@ -82,19 +82,19 @@ fn debt<'a>(shared: &'a Shared, batch: &WriteBatch) -> (f64, &'a HeldUp) {
         .map(|f| table_debt(f.view(&guard).version.level_len(1), f.options.l1_tables_trigger()));
     let tables = match debts.fold(0.0, f64::max) {
         // Nobody works on that debt, so that to wait for it would have no end.
-        debt if debt > 0.0 && shared.merges.are_stuck() => 0.0,
+        debt if debt > 0.0 && ctx.merges.are_stuck() => 0.0,
         debt => debt,
     };
-    if tables > memory { (tables, &shared.debt.by_tables) } else { (memory, &shared.debt.by_memtables) }
+    if tables > memory { (tables, &ctx.debt.by_tables) } else { (memory, &ctx.debt.by_memtables) }
 }
 
 /// Bytes of all memtables that wait for a flush.
-fn bytes_waiting(shared: &Shared) -> u64 {
+fn bytes_waiting(ctx: &WriteCtx) -> u64 {
     let of_family = |family: &Arc<FamilyCore>| {
         let view = family.owned_view();
         view.immutables.iter().map(|(slot, _)| slot.bytes() as u64).sum::<u64>()
     };
-    shared.all_families().iter().map(of_family).sum()
+    ctx.all_families().iter().map(of_family).sum()
 }
 
 /// What `tables` tables in level 1 weigh.
@@ -108,24 +108,24 @@ fn table_debt(tables: usize, trigger: usize) -> f64 {
 }
 
 #[cold]
-fn stop(shared: &Shared, batch: &WriteBatch) -> Result<()> {
-    let cause = debt(shared, batch).1;
+fn stop(ctx: &WriteCtx, batch: &WriteBatch) -> Result<()> {
+    let cause = debt(ctx, batch).1;
     cause.stopped.fetch_add(1, Ordering::Relaxed);
-    let started = shared.env.clock.mono();
+    let started = ctx.env.clock.mono();
     let (mut idle_since, mut idle_looks) = (started, 0);
-    while debt(shared, batch).0 >= 1.0 {
-        let seen = shared.debt.progress.current();
-        if debt(shared, batch).0 < 1.0 {
+    while debt(ctx, batch).0 >= 1.0 {
+        let seen = ctx.debt.progress.current();
+        if debt(ctx, batch).0 < 1.0 {
             break;
         }
-        shared.check_writable()?;
+        ctx.check_writable()?;
         for family in &batch.families {
-            shared.jobs.push(Job::Flush(family.id));
-            shared.jobs.push(Job::Compact(family.id));
+            ctx.jobs.push(Job::Flush(family.id));
+            ctx.jobs.push(Job::Compact(family.id));
         }
         // A timed wait may end early, so the clock decides.
-        let progress = shared.debt.progress.wait_while(seen, Some(LOOK));
-        let now = shared.env.clock.mono();
+        let progress = ctx.debt.progress.wait_while(seen, Some(LOOK));
+        let now = ctx.env.clock.mono();
         if progress {
             (idle_since, idle_looks) = (now, 0);
             continue;
@@ -135,7 +135,7 @@ fn stop(shared: &Shared, batch: &WriteBatch) -> Result<()> {
             return Err(Error::Busy { cause: "flushing makes no progress; see the log for the reason" });
         }
     }
-    let waited = shared.env.clock.mono().saturating_sub(started);
+    let waited = ctx.env.clock.mono().saturating_sub(started);
     cause.nanos.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
     Ok(())
 }

@@ -1,0 +1,178 @@
+//! Flush and merge with a [`MaintenanceCtx`] alone, over a simulated disk: no `Db`, no threads, no catalog.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tidesdb_io::sim::{self, Fault, OpKind, SimDisk};
+use tidesdb_memtable::Version;
+
+use super::everything;
+use crate::family::{FamilyCore, Metric};
+use crate::options::{DbOptions, FamilyOptions};
+use crate::shared::{MaintenanceCtx, WriteCtx};
+use crate::sst::{Table, TableContext};
+use crate::types::{Kind, SeqNo, VlogId, WalId};
+use crate::version::{Change, Context, VersionEdit, VersionSet};
+use crate::vlog::VlogSet;
+use crate::wal::layout::RECORD_HEADER_BYTES;
+use crate::wal::{Log, LogConfig, Purpose};
+use crate::{flush, read};
+
+const SEGMENT: u64 = 1 << 20;
+
+/// Maintenance of a database with one family.
+struct Rig {
+    disk: Arc<SimDisk>,
+    ctx: MaintenanceCtx,
+    family: Arc<FamilyCore>,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let (env, disk, _clock) = sim::env(1);
+        let dir = env.disk.open_dir(Path::new("/db"), true).unwrap();
+        let tables = TableContext::new(&dir, 1 << 20, false);
+        let context = Context {
+            dir: Arc::clone(&dir),
+            entropy: Arc::clone(&env.entropy),
+            comparators: Vec::new(),
+            may_wait: Box::new(|_| false),
+            open_table: Box::new(move |family, meta| {
+                Table::open(&tables, &family.options.comparator, meta.clone())
+            }),
+        };
+        let versions = VersionSet::create(context, SEGMENT).unwrap();
+        let config = LogConfig {
+            segment_bytes: SEGMENT,
+            db_uuid: versions.identity().uuid,
+            boot_id: env.disk.boot_id(),
+            mapped: false,
+            reserve_bytes: 0,
+            free_min: 0,
+        };
+        let health = Arc::default();
+        let log = Log::new(&env, &dir, config, &health, WalId(1));
+        log.begin(Vec::new()).unwrap();
+        let options = DbOptions { background_threads: Some(0), ..DbOptions::default() };
+        let write = Arc::new(WriteCtx::new(&env, options, &health, log));
+        let ctx = MaintenanceCtx::new(&write, &dir, versions);
+        let family = create_family(&ctx);
+        Self { disk, ctx, family }
+    }
+
+    /// Commits one entry: log, memtable, visible.
+    fn commit(&self, key: &[u8], kind: Kind, value: &[u8]) -> SeqNo {
+        let log = &self.ctx.write.log;
+        let mut record = [&[0; RECORD_HEADER_BYTES][..], key, value].concat();
+        let commit = log.append(&mut record, 1, false, Purpose::Store).unwrap();
+        self.family.make_slot(commit.seq, 1, || log.sequencer().visible_end());
+        let view = self.family.owned_view();
+        let version = Version { seq: commit.seq, kind: kind as u8, expiry: 0 };
+        view.slot_for(commit.seq).unwrap().map.insert(key, version, value).unwrap();
+        log.sequencer().done(&commit);
+        commit.seq
+    }
+
+    fn put(&self, key: &[u8], value: &[u8]) -> SeqNo {
+        self.commit(key, Kind::Put, value)
+    }
+
+    /// Rotates and flushes the active memtable.
+    fn flush(&self) -> crate::Result<bool> {
+        self.ctx.write.rotate(&self.family);
+        flush::run(&self.ctx, &self.family)
+    }
+
+    fn get(&self, key: &[u8], seq: Option<SeqNo>) -> Option<Vec<u8>> {
+        read::get(&self.ctx.reads, &self.family, key, seq).unwrap().map(|value| value.to_vec())
+    }
+
+    /// Level, entries and tombstones of each table.
+    fn tables(&self) -> Vec<(u8, u64, u64)> {
+        let version = Arc::clone(&self.family.owned_view().version);
+        let of_level = |level: u8| (1..=version.level_len(level)).map(move |_| level);
+        let levels = (1..=2).flat_map(of_level);
+        levels.zip(version.tables()).map(|(l, t)| (l, t.meta().entries, t.meta().tombstones)).collect()
+    }
+}
+
+fn create_family(ctx: &MaintenanceCtx) -> Arc<FamilyCore> {
+    let (id, options) = (ctx.versions.new_family_id().unwrap(), FamilyOptions::default());
+    let mut edit = VersionEdit::new();
+    edit.push(Change::CreateFamily { family: id, name: "only".into(), options: options.clone() });
+    ctx.versions.install(&edit, |_| {}).unwrap();
+    let entropy = Arc::clone(&ctx.write.env.entropy);
+    let vlog = VlogSet::new(Arc::clone(&ctx.dir), entropy, id, 1 << 20, || Ok(VlogId(1)));
+    let version = ctx.versions.version(id).unwrap();
+    let family = Arc::new(FamilyCore::new(id, "only", options, vlog, version));
+    ctx.write.families.write().insert(id, Arc::clone(&family));
+    family
+}
+
+#[test]
+fn a_flush_turns_the_memtable_into_a_table_and_releases_the_log() {
+    let rig = Rig::new();
+    let first = rig.put(b"a", b"1");
+    rig.put(b"b", b"2");
+    assert_eq!(rig.ctx.write.log_needed_from(), first);
+
+    assert!(rig.flush().unwrap());
+
+    assert_eq!(rig.tables(), [(1, 2, 0)]);
+    assert_eq!(rig.family.owned_view().memtables().count(), 0);
+    assert_eq!((rig.get(b"a", None), rig.get(b"b", None)), (Some(b"1".to_vec()), Some(b"2".to_vec())));
+    assert_eq!(rig.ctx.write.log_needed_from(), rig.ctx.write.log.sequencer().visible_end());
+    assert_eq!(rig.family.total(Metric::Flushes), 1);
+    assert!(!rig.flush().unwrap(), "nothing is left to flush");
+}
+
+#[test]
+fn a_flush_that_fails_keeps_the_memtable_and_leaves_no_file() {
+    let rig = Rig::new();
+    rig.put(b"a", b"1");
+    let before = rig.ctx.dir.list().unwrap();
+    let fault = rig.disk.inject(Fault::errno(sim::errno::EIO).on(OpKind::Write).path_ends(".klog").forever());
+
+    assert!(rig.flush().unwrap_err().io_kind().is_some());
+
+    assert_eq!((rig.disk.struck(fault), rig.tables()), (1, vec![]));
+    assert_eq!(rig.ctx.dir.list().unwrap(), before);
+    assert_eq!(rig.get(b"a", None), Some(b"1".to_vec()));
+    rig.disk.remove_fault(fault);
+    assert!(rig.flush().unwrap(), "the next try succeeds");
+    assert_eq!(rig.tables(), [(1, 1, 0)]);
+}
+
+#[test]
+fn a_merge_keeps_the_newest_versions_and_drops_tombstones_at_the_bottom() {
+    let rig = Rig::new();
+    rig.put(b"a", b"old");
+    rig.put(b"b", b"gone");
+    rig.flush().unwrap();
+    rig.put(b"a", b"new");
+    rig.commit(b"b", Kind::Delete, b"");
+    rig.flush().unwrap();
+    assert_eq!(rig.tables(), [(1, 2, 0), (1, 2, 1)]);
+
+    everything(&rig.ctx, &rig.family).unwrap();
+
+    assert_eq!(rig.tables(), [(2, 1, 0)]);
+    assert_eq!((rig.get(b"a", None), rig.get(b"b", None)), (Some(b"new".to_vec()), None));
+    assert_eq!(rig.family.total(Metric::Dropped), 3);
+}
+
+#[test]
+fn a_merge_keeps_what_a_snapshot_reads() {
+    let rig = Rig::new();
+    rig.put(b"a", b"old");
+    rig.flush().unwrap();
+    let snapshot = rig.ctx.reads.register_snapshot();
+    rig.commit(b"a", Kind::Delete, b"");
+    rig.flush().unwrap();
+
+    everything(&rig.ctx, &rig.family).unwrap();
+
+    assert_eq!(rig.tables(), [(2, 2, 1)]);
+    assert_eq!(rig.get(b"a", Some(snapshot.seq())), Some(b"old".to_vec()));
+    assert_eq!(rig.get(b"a", None), None);
+}

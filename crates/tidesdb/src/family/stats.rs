@@ -1,0 +1,129 @@
+//! Statistics of one family. A new counter is one line under `counters`, and calls of [`FamilyCore::count`].
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{FamilyCore, ReadView};
+use crate::sources::TableVersion;
+use crate::sst::TableMeta;
+use crate::stats::statistics;
+use crate::vlog::VlogPointer;
+
+statistics! {
+    /// Figures about one family. Counters count since the open.
+    #[derive(Clone, Debug, Default)]
+    FamilyStats of seen: &Seen<'_>;
+
+    plain {
+        "Its name." name: String = seen.core.name().to_string();
+    }
+    figures {
+        Gauge Bytes memtable_bytes: u64 = seen.view.memtables().map(|m| m.bytes() as u64).sum(),
+            "Bytes of all memtables.", c "memtable_size";
+        Gauge Count memtable_entries: u64 = seen.view.memtables().map(|m| m.map.entries()).sum(),
+            "Entries in all memtables, old versions and tombstones included.";
+        Gauge Count immutables: usize = seen.view.immutables.len(),
+            "Memtables waiting to be flushed.";
+        Gauge Count flushing: bool = !seen.view.immutables.is_empty(),
+            "Whether a memtable waits to be flushed, or is being flushed.";
+        Gauge Count compacting: bool = seen.core.merging.load(Ordering::Relaxed),
+            "Whether tables of the family are being merged.";
+        Gauge Count level_tables: Vec<usize> = seen.version().levels().iter().map(|l| l.len()).collect(),
+            "Tables in each level, level 1 first.";
+        Gauge Bytes level_bytes: Vec<u64> = seen.version().levels().iter().map(|l| l.bytes()).collect(),
+            "Bytes of tables in each level, level 1 first.";
+        Gauge Bytes level_value_log_bytes: Vec<u64> = seen.by_level(value_log_bytes),
+            "Bytes that the values of each level take in value logs, level 1 first.";
+        Gauge Count level_entries: Vec<u64> = seen.by_level(|meta| meta.entries),
+            "Entries of the tables of each level, level 1 first, old versions and tombstones included.";
+        Gauge Count level_tombstones: Vec<u64> = seen.by_level(|meta| meta.tombstones),
+            "Tombstones in the tables of each level, level 1 first.";
+        Gauge Bytes key_bytes: u64 = seen.sum(|meta| meta.raw_key_bytes),
+            "Bytes of the keys of all entries in tables, before compression.";
+        Gauge Bytes value_bytes: u64 = seen.sum(value_bytes),
+            "Bytes of the values of all entries in tables, before compression; of those in value logs, the bytes they take there.";
+        Gauge Count table_entries: u64 = seen.sum(|meta| meta.entries),
+            "Entries in all tables, old versions and tombstones included.";
+        Gauge Count tombstones: u64 = seen.sum(|meta| meta.tombstones),
+            "Tombstones in all tables.", c "total_tombstones";
+        Gauge Share tombstone_share_max: f64 = seen.densest().0,
+            "Largest share of tombstones among the entries of one table, from 0 to 1.";
+        Gauge Count tombstone_share_level: usize = seen.densest().1,
+            "Level of that table, 1 or more; 0 if no table has a tombstone.";
+        Gauge Count range_tombstones: u64 = seen.range_tombstones(),
+            "Range tombstones, in memtables and in force over tables.";
+        Gauge Bytes resident_bytes: u64 = seen.version().tables().map(|t| t.table().resident_bytes()).sum(),
+            "Bytes of filters and indexes that stay in memory. Those that the cache holds are among `cache_bytes`.";
+    }
+    counters Metric {
+        Bytes user_bytes UserBytes, "Bytes of keys and values that users wrote.", c "user_bytes_written";
+        Bytes flush_bytes FlushBytes, "Bytes of tables that flushes wrote.", c "flush_bytes_written";
+        Count flushes Flushes, "Flushes.", c "flush_count";
+        Bytes compaction_read CompactionRead, "Bytes of tables that compactions read.", c "compaction_bytes_read";
+        Bytes compaction_written CompactionWritten, "Bytes of tables that compactions wrote.",
+            c "compaction_bytes_written";
+        Count compactions Compactions, "Compactions.", c "compaction_count";
+        Count dropped Dropped, "Entries that compactions and flushes dropped by rule.";
+        Count deletes Deletes,
+            "Tombstones of single keys that were written, or a few more: those of a batch count for each of its families.";
+    }
+}
+
+impl FamilyCore {
+    /// Figures about the family.
+    pub fn stats(&self) -> FamilyStats {
+        FamilyStats::of(&Seen { core: self, view: &self.owned_view() })
+    }
+}
+
+/// A family at one moment.
+struct Seen<'a> {
+    core: &'a FamilyCore,
+    view: &'a ReadView,
+}
+
+impl Seen<'_> {
+    fn version(&self) -> &Arc<TableVersion> {
+        &self.view.version
+    }
+
+    fn total(&self, metric: Metric) -> u64 {
+        self.core.total(metric)
+    }
+
+    fn sum(&self, of: fn(&TableMeta) -> u64) -> u64 {
+        self.version().tables().map(|t| of(t.meta())).sum()
+    }
+
+    fn by_level(&self, of: fn(&TableMeta) -> u64) -> Vec<u64> {
+        let levels = self.version().levels().iter();
+        levels.map(|l| l.tables().iter().map(|t| of(t.meta())).sum()).collect()
+    }
+
+    /// The largest share of tombstones in a table, and the level of that table.
+    fn densest(&self) -> (f64, usize) {
+        let shares = (1..)
+            .zip(self.version().levels())
+            .flat_map(|(level, l)| l.tables().iter().map(move |t| (tombstone_share(t.meta()), level)));
+        shares.filter(|(share, _)| *share > 0.0).max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default()
+    }
+
+    fn range_tombstones(&self) -> u64 {
+        let in_memory: usize = self.view.memtables().map(|m| m.ranges.to_owned().len()).sum();
+        (in_memory + self.version().ranges().len()) as u64
+    }
+}
+
+/// Values in the table itself, and what it refers to in value logs.
+fn value_bytes(meta: &TableMeta) -> u64 {
+    let pointers = meta.vlog_refs.iter().map(|r| r.count).sum::<u64>() * VlogPointer::BYTES as u64;
+    meta.raw_value_bytes.saturating_sub(pointers) + value_log_bytes(meta)
+}
+
+fn value_log_bytes(meta: &TableMeta) -> u64 {
+    meta.vlog_refs.iter().map(|r| r.bytes).sum()
+}
+
+fn tombstone_share(meta: &TableMeta) -> f64 {
+    meta.tombstones as f64 / meta.entries.max(1) as f64
+}

@@ -1,0 +1,106 @@
+//! What flushes, merges and learning need of the database.
+
+use std::sync::Arc;
+
+use tidesdb_io::Dir;
+
+use super::{ReadCtx, WriteCtx};
+use crate::family::{FamilyCore, MemSlot};
+use crate::sources::TableVersion;
+use crate::sst::Table;
+use crate::types::WalId;
+use crate::version::{Change, Installed, VersionEdit, VersionSet};
+use crate::{Error, Result};
+
+/// Turns memtables into tables and tables into others. It holds no catalog, cache or threads: a test can run a flush or a merge
+/// with this alone.
+#[derive(Debug)]
+pub struct MaintenanceCtx {
+    /// Decides which versions a reader may still need.
+    pub reads: Arc<ReadCtx>,
+    /// The memtables to flush, and the log that they pin.
+    pub write: Arc<WriteCtx>,
+    /// The database directory.
+    pub dir: Arc<dyn Dir>,
+    /// Which tables, value logs and families exist.
+    pub versions: VersionSet<Table>,
+}
+
+impl MaintenanceCtx {
+    /// Maintenance of the tables of `versions` in `dir`, behind the write path `write`.
+    pub fn new(write: &Arc<WriteCtx>, dir: &Arc<dyn Dir>, versions: VersionSet<Table>) -> Self {
+        let (reads, write) = (Arc::clone(&write.reads), Arc::clone(write));
+        Self { reads, write, dir: Arc::clone(dir), versions }
+    }
+
+    /// Makes `edit` durable and then has the read view of `family` swapped, both or none.
+    ///
+    /// # Errors
+    /// Those of [`VersionSet::install`]; an unknown state of the manifest poisons the database.
+    pub fn install(
+        &self,
+        edit: &VersionEdit,
+        family: &FamilyCore,
+        swap: impl FnOnce(Arc<TableVersion>),
+    ) -> Result<()> {
+        let publish = |installed: &Installed<'_, Table>| {
+            if let Some(version) = installed.versions.get(&family.id) {
+                swap(Arc::clone(version));
+            }
+        };
+        self.versions.install(edit, publish).inspect_err(|e| self.poison_if_unknown(e))
+    }
+
+    /// Makes `edit` durable and gives every family its new version.
+    ///
+    /// # Errors
+    /// As [`MaintenanceCtx::install`].
+    pub fn install_for_all(&self, edit: &VersionEdit) -> Result<()> {
+        let families = self.write.all_families();
+        let publish = |installed: &Installed<'_, Table>| {
+            for family in &families {
+                if let Some(version) = installed.versions.get(&family.id) {
+                    family.change_view(|view| view.with_version(Arc::clone(version)));
+                }
+            }
+        };
+        self.versions.install(edit, publish).inspect_err(|e| self.poison_if_unknown(e))
+    }
+
+    /// Poisons the database if `e` leaves the manifest in doubt.
+    pub fn poison_if_unknown(&self, e: &Error) {
+        if self.versions.is_poisoned() {
+            self.write.poison(e.clone());
+        }
+    }
+
+    /// Does `work`, which makes space in the end, once more with the space of the reserve if the disk is full.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub fn with_reserve<R>(&self, mut work: impl FnMut() -> Result<R>) -> Result<R> {
+        match work() {
+            // Not if the manifest is in doubt: the work may be done.
+            Err(e) if e.is_full() && !self.versions.is_poisoned() && self.write.log.use_reserve() => work(),
+            other => other,
+        }
+    }
+
+    /// Removes files that no version and no reader needs; those that resist are tried again later.
+    pub fn remove_obsolete(&self) {
+        if !self.write.options.read_only {
+            tidesdb_sync::reclaim(); // a view that was just replaced still owns its files
+            self.versions.unlink_obsolete();
+        }
+    }
+
+    /// An edit that says where the log begins: at the first segment that is needed, without `flushed`.
+    pub fn log_start_edit(&self, edit: &mut VersionEdit, flushed: Option<&Arc<MemSlot>>) -> WalId {
+        let tail = self.write.log.sequencer().visible_end();
+        let first = self.write.log.segment_of(self.write.log_needed_without(flushed));
+        edit.push(Change::LogStart { wal: first });
+        edit.push(Change::LastSeq { seq: tail - 1 });
+        edit.push(Change::DurableMark { seq: self.write.log.sequencer().durable() });
+        first
+    }
+}

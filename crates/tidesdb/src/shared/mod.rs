@@ -1,0 +1,86 @@
+//! State of one open database, in contexts of one purpose each. A function takes the smallest one that it needs.
+//!
+//! ```text
+//! ReadCtx         get, cursors, transactions: which commit is visible, what has expired
+//! WriteCtx        commit, stall, learning: the log, the memtables, the backlog              -> ReadCtx
+//! MaintenanceCtx  flush, merge, upload:   the manifest and the tables                       -> ReadCtx, WriteCtx
+//! Shared          catalog, recovery, background: owns the three and the rest
+//! ```
+
+mod backlog;
+mod maintenance;
+mod read;
+mod write;
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use backlog::{Debt, HeldUp, Merges, SyncDue};
+pub use maintenance::MaintenanceCtx;
+pub use read::ReadCtx;
+use tidesdb_sync::Mutex;
+pub use write::WriteCtx;
+
+use crate::family::{FamilyCore, Orders};
+use crate::jobs::Retry;
+use crate::remote::Remote;
+use crate::sst::TableContext;
+use crate::types::FamilyId;
+use crate::vlog::WriteBudget;
+
+/// All parts of one open database.
+pub struct Shared {
+    /// For reads.
+    pub reads: Arc<ReadCtx>,
+    /// For commits.
+    pub write: Arc<WriteCtx>,
+    /// For flushes, merges and learning.
+    pub maintenance: MaintenanceCtx,
+    /// How tables are read.
+    pub tables: Arc<TableContext>,
+    /// Key orders, and families that wait for theirs; those are not among the others.
+    pub orders: Orders,
+    /// Held while a family is made, dropped or renamed.
+    pub catalog: Mutex<()>,
+    /// Failures of background work in a row, and when to try again.
+    pub retry: Retry,
+    /// Value logs that may be open for writing.
+    pub vlog_writes: Arc<WriteBudget>,
+    /// The object store that holds a copy, if there is one.
+    pub remote: Option<Arc<Remote>>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.maintenance.dir.path();
+        f.debug_struct("Shared")
+            .field("path", &path)
+            .field("visible", &self.reads.visible())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A column family: a cheap handle, cloneable, usable from any thread. It stays valid across a rename; after
+/// a drop its calls fail with `NotFound`.
+#[derive(Clone, Debug)]
+pub struct Family {
+    pub(crate) core: Arc<FamilyCore>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Family {
+    /// Its number, which is never reused.
+    pub fn id(&self) -> FamilyId {
+        self.core.id
+    }
+
+    /// Its name now.
+    pub fn name(&self) -> String {
+        self.core.name().to_string()
+    }
+
+    /// Its settings now.
+    pub fn options(&self) -> crate::options::FamilyOptions {
+        self.core.options.now()
+    }
+}

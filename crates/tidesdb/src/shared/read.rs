@@ -1,0 +1,89 @@
+//! What a read needs of the database.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tidesdb_io::Clock;
+
+use crate::clock::ExpiryClock;
+use crate::mvcc::{SnapshotPin, Snapshots};
+use crate::types::SeqNo;
+use crate::wal::{Log, Sequencer};
+use crate::{Error, Result};
+
+/// Decides what a reader sees: the newest visible commit, the snapshots, the time of expiry, and whether the database is open.
+#[derive(Debug)]
+pub struct ReadCtx {
+    sequencer: Arc<Sequencer>,
+    clock: Arc<dyn Clock>,
+    /// Whether a thread refreshes `expiry_clock`; otherwise each read of the time does.
+    ticking: bool,
+    /// Sequence numbers that live readers use.
+    pub snapshots: Arc<Snapshots>,
+    /// The time that decides expiry.
+    pub expiry_clock: ExpiryClock,
+    /// Whether `close` was called.
+    pub closed: AtomicBool,
+}
+
+impl ReadCtx {
+    /// The readers of `log`. `ticking`: a thread will call [`ReadCtx::refresh_clock`] often.
+    pub fn new(log: &Log, clock: &Arc<dyn Clock>, ticking: bool) -> Self {
+        Self {
+            sequencer: Arc::clone(log.sequencer()),
+            clock: Arc::clone(clock),
+            ticking,
+            snapshots: Arc::new(Snapshots::default()),
+            expiry_clock: ExpiryClock::default(),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Fails after close.
+    ///
+    /// # Errors
+    /// `Closed`.
+    #[inline]
+    pub fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Newest sequence number a reader may see.
+    #[inline]
+    pub fn visible(&self) -> SeqNo {
+        self.sequencer.snapshot()
+    }
+
+    /// Registers a snapshot of the newest visible commit. Waits, before it takes the lock of the snapshots, for what has returned:
+    /// a commit that is waited for may need that lock in a key order that reads.
+    pub fn register_snapshot(&self) -> SnapshotPin {
+        self.visible();
+        self.snapshots.register(|| self.sequencer.visible_end() - 1)
+    }
+
+    /// As [`ReadCtx::register_snapshot`], for a transaction that began at the second `began` and whose commit looks for conflicts.
+    pub fn register_validating(&self, began: u32) -> SnapshotPin {
+        self.visible();
+        self.snapshots.register_validating(began, || self.sequencer.visible_end() - 1)
+    }
+
+    /// Time for expiry in seconds, as of the last refresh; as of now if there is no thread that refreshes it. Never goes back.
+    #[inline]
+    pub fn now_secs(&self) -> u32 {
+        if !self.ticking {
+            return self.refresh_clock();
+        }
+        self.expiry_clock.seen()
+    }
+
+    /// Whether a version with this expiry is expired now; 0 = never.
+    #[inline]
+    pub fn is_expired(&self, expiry: u32) -> bool {
+        expiry != 0 && expiry <= self.now_secs()
+    }
+
+    /// Reads the clock again; returns the time.
+    pub fn refresh_clock(&self) -> u32 {
+        self.expiry_clock.read(&*self.clock)
+    }
+}

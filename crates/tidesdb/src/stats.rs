@@ -1,0 +1,200 @@
+//! Statistics as tables: [`statistics!`] makes a struct, its documentation and its table of one list.
+//!
+//! A new counter of a family is one line in `family/stats.rs` and its use; any other figure is one line that says where it comes
+//! from. `Display`, the command line, the C library and exporters follow from the tables.
+
+use std::fmt;
+use std::time::Duration;
+
+/// What a figure counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatUnit {
+    /// Things.
+    Count,
+    /// Bytes.
+    Bytes,
+    /// Seconds.
+    Seconds,
+    /// A share of a whole, from 0 to 1.
+    Share,
+}
+
+/// How a figure behaves over time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatKind {
+    /// It only grows while the database is open, and begins at 0.
+    Counter,
+    /// It rises and falls.
+    Gauge,
+}
+
+/// Describes one figure.
+#[derive(Clone, Copy, Debug)]
+pub struct StatInfo {
+    /// Its name, as in the struct.
+    pub name: &'static str,
+    /// What it says.
+    pub help: &'static str,
+    /// What it counts.
+    pub unit: StatUnit,
+    /// How it behaves over time.
+    pub kind: StatKind,
+    /// The field that shows it in the structs of the C library.
+    pub c: Option<&'static str>,
+}
+
+/// The value of a figure.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum StatValue {
+    /// A whole number.
+    Number(u64),
+    /// Seconds, or a share.
+    Real(f64),
+    /// One number for each level, level 1 first.
+    Levels(Vec<u64>),
+}
+
+impl From<u64> for StatValue {
+    fn from(n: u64) -> Self {
+        Self::Number(n)
+    }
+}
+
+impl From<usize> for StatValue {
+    fn from(n: usize) -> Self {
+        Self::Number(n as u64)
+    }
+}
+
+impl From<bool> for StatValue {
+    fn from(yes: bool) -> Self {
+        Self::Number(yes.into())
+    }
+}
+
+impl From<f64> for StatValue {
+    fn from(x: f64) -> Self {
+        Self::Real(x)
+    }
+}
+
+impl From<Duration> for StatValue {
+    fn from(time: Duration) -> Self {
+        Self::Real(time.as_secs_f64())
+    }
+}
+
+impl From<Vec<u64>> for StatValue {
+    fn from(levels: Vec<u64>) -> Self {
+        Self::Levels(levels)
+    }
+}
+
+impl From<Vec<usize>> for StatValue {
+    fn from(levels: Vec<usize>) -> Self {
+        Self::Levels(levels.into_iter().map(|n| n as u64).collect())
+    }
+}
+
+/// Writes figures one a line, `indent` before each.
+pub(crate) fn write_lines(
+    f: &mut fmt::Formatter<'_>,
+    indent: &str,
+    figures: impl Iterator<Item = (&'static StatInfo, StatValue)>,
+) -> fmt::Result {
+    for (info, value) in figures {
+        let unit = match info.unit {
+            StatUnit::Bytes => " B",
+            StatUnit::Seconds => " s",
+            StatUnit::Count | StatUnit::Share => "",
+        };
+        let label = info.name.replace('_', " ");
+        match value {
+            StatValue::Number(n) => writeln!(f, "{indent}{label:<24} {n}{unit}")?,
+            StatValue::Real(x) => writeln!(f, "{indent}{label:<24} {x:.3}{unit}")?,
+            StatValue::Levels(levels) => writeln!(f, "{indent}{label:<24} {levels:?}{unit}")?,
+        }
+    }
+    Ok(())
+}
+
+/// Makes a struct of figures: `name of source: type`, then what is no figure (`plain`), what is read from the source (`figures`),
+/// and what is counted under a variant of an enum (`counters`, in a family).
+macro_rules! statistics {
+    (
+        $(#[$doc:meta])*
+        $name:ident of $source:ident: $of:ty;
+        plain { $($plain_help:literal $plain:ident: $plain_ty:ty = $plain_from:expr;)* }
+        figures { $($kind:ident $unit:ident $field:ident: $ty:ty = $from:expr, $help:literal $(, c $c:literal)?;)* }
+        $(counters $metric:ident {
+            $($cunit:ident $cfield:ident $variant:ident, $chelp:literal $(, c $cc:literal)?;)*
+        })?
+    ) => {
+        $(#[$doc])*
+        #[non_exhaustive]
+        pub struct $name {
+            $(#[doc = $plain_help] pub $plain: $plain_ty,)*
+            $(#[doc = $help] pub $field: $ty,)*
+            $($(#[doc = $chelp] pub $cfield: u64,)*)?
+        }
+
+        impl $name {
+            /// All figures, in the order of [`Self::figures`].
+            pub const TABLE: &[$crate::stats::StatInfo] = &[
+                $($crate::stats::StatInfo {
+                    name: stringify!($field),
+                    help: $help,
+                    unit: $crate::stats::StatUnit::$unit,
+                    kind: $crate::stats::StatKind::$kind,
+                    c: $crate::stats::first(&[$($c)?]),
+                },)*
+                $($($crate::stats::StatInfo {
+                    name: stringify!($cfield),
+                    help: $chelp,
+                    unit: $crate::stats::StatUnit::$cunit,
+                    kind: $crate::stats::StatKind::Counter,
+                    c: $crate::stats::first(&[$($cc)?]),
+                },)*)?
+            ];
+
+            /// Each figure with its value.
+            pub fn figures(&self) -> impl Iterator<Item = (&'static $crate::stats::StatInfo, $crate::stats::StatValue)> {
+                Self::TABLE.iter().zip([
+                    $($crate::stats::StatValue::from(self.$field.clone()),)*
+                    $($($crate::stats::StatValue::from(self.$cfield),)*)?
+                ])
+            }
+
+            fn of($source: $of) -> Self {
+                Self {
+                    $($plain: $plain_from,)*
+                    $($field: $from,)*
+                    $($($cfield: $source.total($metric::$variant),)*)?
+                }
+            }
+        }
+
+        $(/// What a family counts.
+        #[derive(Clone, Copy, Debug)]
+        #[repr(usize)]
+        pub enum $metric {
+            $(#[doc = $chelp] $variant,)*
+        }
+
+        impl $metric {
+            /// How many there are.
+            pub const COUNT: usize = [$($metric::$variant),*].len();
+        })?
+    };
+}
+
+pub(crate) use statistics;
+
+/// The first of at most one.
+pub(crate) const fn first(names: &[&'static str]) -> Option<&'static str> {
+    match names {
+        [name, ..] => Some(name),
+        [] => None,
+    }
+}
