@@ -11,7 +11,7 @@ use crate::merge::{Purge, Retain, RetainRules, RetainStream};
 use crate::ranges::RangeTombstone;
 use crate::shared::MaintenanceCtx;
 use crate::sst::{TableMeta, TableOptions, TableWriter};
-use crate::types::{EntryCursor, EntryRef, SeqNo, VlogId};
+use crate::types::{Comparator, EntryCursor, EntryRef, SeqNo, VlogId};
 use crate::version::{Change, VersionEdit};
 use crate::wal::layout::UNIT;
 use crate::{Error, Result, files};
@@ -19,15 +19,37 @@ use crate::{Error, Result, files};
 /// Level that flushes write to.
 pub const FLUSH_LEVEL: u8 = 1;
 
+/// Keys at which output tables end, besides at their size; in key order.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Splits<'a> {
+    /// No table holds keys on both sides of one of these.
+    pub cuts: &'a [Vec<u8>],
+    /// A table ends before a gap that holds two of these.
+    pub guards: &'a [Vec<u8>],
+}
+
+impl Splits<'_> {
+    /// Whether a table ends before `key`, which comes after all keys asked for before.
+    fn part_before(&mut self, order: &Comparator, key: &[u8]) -> bool {
+        let passed = |keys: &[Vec<u8>]| keys.iter().take_while(|k| order.compare(k, key).is_le()).count();
+        let (cuts, guards) = (passed(self.cuts), passed(self.guards));
+        self.cuts = &self.cuts[cuts..];
+        self.guards = &self.guards[guards..];
+        cuts > 0 || guards > 1
+    }
+}
+
 /// Where a rewrite goes.
 #[derive(Clone, Copy, Debug)]
-pub struct Target {
+pub struct Target<'a> {
     /// Level of the new tables.
     pub level: u8,
     /// Nothing older is stored of the keys of the input.
     pub bottom: bool,
     /// About how long a table may get.
     pub table_bytes: u64,
+    /// Where else tables end.
+    pub splits: Splits<'a>,
     /// How often merges had been stopped when this one began; `None` for what is no merge, and goes on.
     pub stops_seen: Option<u64>,
     /// The new tables leave the system's page cache, as the old ones were not there. What a flush writes stays: it is read again soon,
@@ -35,10 +57,17 @@ pub struct Target {
     pub drop_pages: bool,
 }
 
-impl Target {
+impl Target<'_> {
     /// One table in the level that flushes write to.
     pub fn flush(bottom: bool) -> Self {
-        Self { level: FLUSH_LEVEL, bottom, table_bytes: u64::MAX, stops_seen: None, drop_pages: false }
+        Self {
+            level: FLUSH_LEVEL,
+            bottom,
+            table_bytes: u64::MAX,
+            splits: Splits::default(),
+            stops_seen: None,
+            drop_pages: false,
+        }
     }
 
     /// What is flushed is soon merged: there the processor time of writers counts for more than a few bytes.
@@ -126,7 +155,7 @@ pub fn run(
     ctx: &MaintenanceCtx,
     family: &FamilyCore,
     cursor: impl EntryCursor,
-    target: Target,
+    target: Target<'_>,
     purge: &Purge,
 ) -> Result<Rewritten> {
     let mut output =
@@ -148,9 +177,21 @@ pub fn run(
 
 /// Who reads while the merge runs, and at what time.
 pub fn rules(ctx: &MaintenanceCtx, bottom: bool) -> RetainRules {
+    rules_of(ctx, ctx.reads.snapshots.readers(|| visible_floor(ctx)), bottom)
+}
+
+/// As [`rules`], for one who only looks for work: nothing may be dropped by them but what nobody can read any more.
+pub fn outlook(ctx: &MaintenanceCtx) -> RetainRules {
+    rules_of(ctx, ctx.reads.snapshots.readers_now(visible_floor(ctx)), false)
+}
+
+/// The first moment that can still be read without a snapshot.
+fn visible_floor(ctx: &MaintenanceCtx) -> SeqNo {
     // Sequence numbers count the log in units.
-    let history = ctx.write.options.history_bytes / UNIT;
-    let mut snapshots = ctx.reads.snapshots.readers(|| ctx.reads.visible().saturating_sub(history));
+    ctx.reads.visible().saturating_sub(ctx.write.options.history_bytes / UNIT)
+}
+
+fn rules_of(ctx: &MaintenanceCtx, mut snapshots: Vec<SeqNo>, bottom: bool) -> RetainRules {
     let visible_floor = snapshots.pop().unwrap_or(0);
     let oldest = ctx.reads.snapshots.oldest_validating();
     // What a transaction saw before it expired counts when it commits.
@@ -162,7 +203,7 @@ pub fn rules(ctx: &MaintenanceCtx, bottom: bool) -> RetainRules {
 struct Output<'a> {
     ctx: &'a MaintenanceCtx,
     family: &'a FamilyCore,
-    target: Target,
+    target: Target<'a>,
     writer: Option<TableWriter>,
     key: Vec<u8>,
     written: u64,
@@ -195,8 +236,10 @@ impl Output<'_> {
     }
 
     fn write(&mut self, entry: EntryRef<'_>, purged_to: SeqNo) -> Result<()> {
+        let order = &self.family.options.comparator;
         let full = self.writer.as_ref().is_some_and(|w| w.file_bytes_estimate() >= self.target.table_bytes);
-        if full && self.family.options.comparator.compare(entry.key, &self.key).is_ne() {
+        let parts = self.target.splits.part_before(order, entry.key);
+        if parts || full && order.compare(entry.key, &self.key).is_ne() {
             self.finish_table(purged_to)?;
         }
         if self.target.table_bytes != u64::MAX {

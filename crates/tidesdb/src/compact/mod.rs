@@ -1,13 +1,13 @@
 //! Compaction: plan, run, install.
 //!
 //! ```text
-//!   version --plan::pick--> CompactionPlan --rewrite::run--> tables --install--> version
+//!   version --plan::next--> CompactionPlan --rewrite::run--> tables --install--> version
 //!              (pure)                        (one merge loop)
 //! ```
 //!
-//! Two levels for now. Level 1 holds what flushes wrote, newest first, overlapping; level 2 is one sorted run of disjoint
-//! tables. When level 1 has `l1_tables_trigger` tables, all of it is merged with the tables of level 2 that it overlaps; when
-//! it overlaps nothing, tables only change their level. Further plans (dividing and partitioned merges) join `plan.rs`.
+//! Level 1 holds what flushes wrote, newest first, overlapping; each deeper level is one sorted run of disjoint tables. Which
+//! compaction is due is decided in `policy/`; several of one family run at the same time if they share no table and write to
+//! different key ranges of a level (`family/claims.rs`).
 
 pub mod policy;
 mod plan;
@@ -15,5 +15,5 @@ mod run;
 #[cfg(test)]
 mod tests;
 
-pub use plan::{CompactionPlan, PlanKind, pick};
+pub use plan::CompactionPlan;
 pub use run::{everything, run, within};

@@ -95,8 +95,7 @@ impl Db {
         shared.write.debt.progress.advance(); // writers that wait for them
         let mut looks = 0;
         for family in shared.write.all_families() {
-            // Whoever holds it may be about to begin one.
-            while family.compacting.try_lock().is_none() {
+            while !family.claims.are_none() {
                 if looks == LOOKS_MAX {
                     return Err(Error::Busy { cause: "a merge has not come to an end yet" });
                 }

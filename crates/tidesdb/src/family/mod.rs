@@ -8,6 +8,7 @@
 //! in an older one, although nobody waits for slow committers; and once everything below the next boundary is
 //! published, nothing more can come to a memtable.
 
+mod claims;
 mod hook;
 mod learning;
 mod read_view;
@@ -17,6 +18,7 @@ mod waiting;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+pub use claims::{Claim, Claims};
 pub use hook::{CommitHook, Committed, CommittedOp, HookCell};
 pub use learning::{Learning, Progress, Run};
 pub use read_view::{MemSlot, ReadView};
@@ -50,10 +52,8 @@ pub struct FamilyCore {
     change: Mutex<()>,
     /// Held by the one flush of this family that runs.
     pub flushing: Mutex<()>,
-    /// Held by the one compaction of this family that runs.
-    pub compacting: Mutex<()>,
-    /// Whether tables of this family are being merged.
-    pub merging: AtomicBool,
+    /// The merges of this family that run.
+    pub claims: Claims,
     /// After a compaction met damage.
     pub compaction_retry: Retry,
     /// Intervals in which readers at some number found deleted keys only: for those at that number or a later one, what is
@@ -86,8 +86,7 @@ impl FamilyCore {
             view: EpochCell::new(Arc::new(view)),
             change: Mutex::new(()),
             flushing: Mutex::new(()),
-            compacting: Mutex::new(()),
-            merging: AtomicBool::new(false),
+            claims: Claims::default(),
             compaction_retry: Retry::default(),
             deserts: SharedRanges::default(),
             learning: Learning::default(),

@@ -39,6 +39,8 @@ pub enum Cause {
     Disjoint,
     /// The family holds more than it may.
     Age,
+    /// Range tombstones delete tables, or half of one.
+    Ranges,
     /// The user asked for it.
     Manual,
 }
