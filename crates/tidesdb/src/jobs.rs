@@ -1,14 +1,17 @@
 //! The queue of background work, and retries after failures. Callers that request work do not know the workers, which
 //! live in a higher layer.
 
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidesdb_sync::{Condvar, Mutex};
 
 use crate::types::FamilyId;
+
+/// Most merges of one family at a time.
+const MERGES_OF_A_FAMILY: usize = 4;
 
 /// One piece of background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,6 +41,11 @@ impl Job {
             Self::RemoveObsolete => 4,
             Self::Upload => 5,
         }
+    }
+
+    /// How many of it may run at the same time. Merges of one family run beside each other as long as they share no table.
+    fn limit(self) -> usize {
+        if matches!(self, Self::Compact(_)) { MERGES_OF_A_FAMILY } else { 1 }
     }
 
     /// True for jobs that run on the dedicated learner thread: no thread waits for them, and they are worth most when
@@ -71,7 +79,8 @@ struct Inner {
     /// Each with the number of its request.
     waiting: BTreeMap<Job, u64>,
     asked: u64,
-    running: BTreeSet<Job>,
+    /// How many of each run.
+    running: BTreeMap<Job, usize>,
 }
 
 impl JobQueue {
@@ -91,12 +100,13 @@ impl JobQueue {
     pub fn pop(&self, patience: Duration, wanted: impl Fn(Job) -> bool) -> Option<Job> {
         let mut inner = self.inner.lock();
         loop {
-            let may = |job: &Job| !inner.running.contains(job) && wanted(*job);
+            let running = |job: &Job| inner.running.get(job).copied().unwrap_or(0);
+            let may = |job: &Job| running(job) < job.limit() && wanted(*job);
             let urgency = |(job, turn): (&Job, &u64)| (job.rank(), *turn, *job);
             let next = inner.waiting.iter().filter(|(job, _)| may(job)).map(urgency).min();
             if let Some((_, _, job)) = next {
                 inner.waiting.remove(&job);
-                inner.running.insert(job);
+                *inner.running.entry(job).or_default() += 1;
                 return Some(job);
             }
             if self.is_closed()
@@ -111,8 +121,18 @@ impl JobQueue {
     /// Marks a job from [`JobQueue::pop`] as done.
     pub fn finished(&self, job: Job) {
         let mut inner = self.inner.lock();
-        inner.running.remove(&job);
+        if let Entry::Occupied(mut running) = inner.running.entry(job) {
+            *running.get_mut() -= 1;
+            if *running.get() == 0 {
+                running.remove();
+            }
+        }
         self.changed.notify_all();
+    }
+
+    /// Nobody asks for `job` any more: it failed, and is asked for again later.
+    pub fn withdraw(&self, job: Job) {
+        self.inner.lock().waiting.remove(&job);
     }
 
     /// Returns true if no job is queued or running.
@@ -124,7 +144,7 @@ impl JobQueue {
     /// Number of queued and running jobs.
     pub fn pending(&self) -> usize {
         let inner = self.inner.lock();
-        inner.waiting.len() + inner.running.len()
+        inner.waiting.len() + inner.running.values().sum::<usize>()
     }
 
     /// Closes the queue: workers end after their current job.
@@ -203,8 +223,25 @@ mod tests {
         let wanted = [4, 1, 3, 0, 2].map(|i: usize| asked[i]);
         assert_eq!(order, wanted);
         // A job requested again while it runs is queued after all others.
-        queue.push(asked[0]);
+        queue.push(asked[1]);
         assert_eq!(queue.pop(Duration::ZERO, |_| true), None, "it is still running");
+    }
+
+    #[test]
+    fn some_merges_of_a_family_run_at_the_same_time() {
+        let (queue, job) = (JobQueue::default(), Job::Compact(FamilyId(1)));
+        let begins = || {
+            queue.push(job);
+            queue.pop(Duration::ZERO, |_| true).is_some()
+        };
+        assert!((0..MERGES_OF_A_FAMILY).all(|_| begins()));
+        assert!(!begins());
+        queue.finished(job);
+        assert!(begins() && !queue.is_idle());
+        queue.push(job);
+        queue.withdraw(job);
+        (0..MERGES_OF_A_FAMILY).for_each(|_| queue.finished(job));
+        assert!(queue.is_idle());
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::merge::{Purge, Retain, RetainRules, RetainStream};
 use crate::ranges::RangeTombstone;
 use crate::shared::MaintenanceCtx;
 use crate::sst::{TableMeta, TableOptions, TableWriter};
-use crate::types::{EntryCursor, EntryRef, SeqNo, VlogId};
+use crate::types::{Comparator, EntryCursor, EntryRef, SeqNo, VlogId};
 use crate::version::{Change, VersionEdit};
 use crate::wal::layout::UNIT;
 use crate::{Error, Result, files};
@@ -20,15 +20,37 @@ use crate::{Error, Result, files};
 /// Level that flushes write to.
 pub const FLUSH_LEVEL: u8 = 1;
 
+/// Keys at which output tables end, besides at their size; in key order.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Splits<'a> {
+    /// No table holds keys on both sides of one of these.
+    pub cuts: &'a [Vec<u8>],
+    /// A table ends before a gap that holds two of these.
+    pub guards: &'a [Vec<u8>],
+}
+
+impl Splits<'_> {
+    /// Whether a table ends before `key`, which comes after all keys asked for before.
+    fn part_before(&mut self, order: &Comparator, key: &[u8]) -> bool {
+        let passed = |keys: &[Vec<u8>]| keys.iter().take_while(|k| order.compare(k, key).is_le()).count();
+        let (cuts, guards) = (passed(self.cuts), passed(self.guards));
+        self.cuts = &self.cuts[cuts..];
+        self.guards = &self.guards[guards..];
+        cuts > 0 || guards > 1
+    }
+}
+
 /// Parameters of the output of a rewrite.
 #[derive(Clone, Copy, Debug)]
-pub struct Target {
+pub struct Target<'a> {
     /// Level of the new tables.
     pub level: u8,
     /// No older entries of the input's keys exist elsewhere.
     pub bottom: bool,
     /// Approximate maximum length of a table.
     pub table_bytes: u64,
+    /// Where else tables end.
+    pub splits: Splits<'a>,
     /// Number of merge stops when this merge began; `None` for rewrites that are not stopped, such as flushes.
     pub stops_seen: Option<u64>,
     /// Drop the pages of the new tables from the page cache, because the old tables were not cached. Pages that a flush
@@ -36,10 +58,17 @@ pub struct Target {
     pub drop_pages: bool,
 }
 
-impl Target {
+impl Target<'_> {
     /// One table in the level that flushes write to.
     pub fn flush(bottom: bool) -> Self {
-        Self { level: FLUSH_LEVEL, bottom, table_bytes: u64::MAX, stops_seen: None, drop_pages: false }
+        Self {
+            level: FLUSH_LEVEL,
+            bottom,
+            table_bytes: u64::MAX,
+            splits: Splits::default(),
+            stops_seen: None,
+            drop_pages: false,
+        }
     }
 
     /// Flushed tables are soon merged: there the processor time of writers matters more than a few bytes.
@@ -128,7 +157,7 @@ pub fn run(
     ctx: &MaintenanceCtx,
     family: &FamilyCore,
     cursor: impl EntryCursor,
-    target: Target,
+    target: Target<'_>,
     purge: &Purge,
 ) -> Result<Rewritten> {
     let mut output =
@@ -154,9 +183,21 @@ pub fn run(
 
 /// The retention rules: the read timestamps to preserve while the merge runs, and its time for expiry.
 pub fn rules(ctx: &MaintenanceCtx, bottom: bool) -> RetainRules {
+    rules_of(ctx, ctx.reads.snapshots.readers(|| visible_floor(ctx)), bottom)
+}
+
+/// As [`rules`], for one who only looks for work: nothing may be dropped by them but what nobody can read any more.
+pub fn outlook(ctx: &MaintenanceCtx) -> RetainRules {
+    rules_of(ctx, ctx.reads.snapshots.readers_now(visible_floor(ctx)), false)
+}
+
+/// The first moment that can still be read without a snapshot.
+fn visible_floor(ctx: &MaintenanceCtx) -> SeqNo {
     // Sequence numbers count the log in units.
-    let history = ctx.write.options.history_bytes / UNIT;
-    let mut snapshots = ctx.reads.snapshots.readers(|| ctx.reads.visible().saturating_sub(history));
+    ctx.reads.visible().saturating_sub(ctx.write.options.history_bytes / UNIT)
+}
+
+fn rules_of(ctx: &MaintenanceCtx, mut snapshots: Vec<SeqNo>, bottom: bool) -> RetainRules {
     let visible_floor = snapshots.pop().unwrap_or(0);
     let oldest = ctx.reads.snapshots.oldest_validating();
     // Rows that a transaction saw before they expired still count at its commit.
@@ -168,7 +209,7 @@ pub fn rules(ctx: &MaintenanceCtx, bottom: bool) -> RetainRules {
 struct Output<'a> {
     ctx: &'a MaintenanceCtx,
     family: &'a FamilyCore,
-    target: Target,
+    target: Target<'a>,
     writer: Option<TableWriter>,
     key: Vec<u8>,
     written: u64,
@@ -201,8 +242,10 @@ impl Output<'_> {
     }
 
     fn write(&mut self, entry: EntryRef<'_>, purged_to: SeqNo) -> Result<()> {
+        let order = &self.family.options.comparator;
         let full = self.writer.as_ref().is_some_and(|w| w.file_bytes_estimate() >= self.target.table_bytes);
-        if full && self.family.options.comparator.compare(entry.key, &self.key).is_ne() {
+        let parts = self.target.splits.part_before(order, entry.key);
+        if parts || full && order.compare(entry.key, &self.key).is_ne() {
             self.finish_table(purged_to)?;
         }
         if self.target.table_bytes != u64::MAX {

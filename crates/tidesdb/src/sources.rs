@@ -46,10 +46,10 @@ impl MergeInput {
     }
 
     /// Returns true if most of these inputs, by bytes, come from the disk.
-    pub fn are_cold(inputs: &[Self]) -> bool {
+    pub fn are_cold<'a>(inputs: impl Iterator<Item = &'a Self> + Clone) -> bool {
         let bytes = |input: &Self| input.slot.meta().file_bytes;
-        let cold: u64 = inputs.iter().filter(|input| input.is_cold).map(bytes).sum();
-        cold * 2 > inputs.iter().map(bytes).sum()
+        let cold: u64 = inputs.clone().filter(|input| input.is_cold).map(bytes).sum();
+        cold * 2 > inputs.map(bytes).sum()
     }
 }
 

@@ -88,7 +88,27 @@ pub(crate) fn options(config: &FamilyConfig, base: FamilyOptions) -> Answer<Fami
         n @ 1.. => n.unsigned_abs() as usize,
         _ => defaults.l1_tables_trigger,
     };
+    options.level_size_ratio = match config.level_size_ratio {
+        0 => defaults.level_size_ratio,
+        n => (n as u64).min(LEVEL_SIZE_RATIO_MAX),
+    };
+    options.min_levels = levels(config.min_levels);
+    options.dividing_level_offset = levels(config.dividing_level_offset);
+    // Whoever asks for any density gets at least a thousandth: 0 switches it off.
+    let density = config.tombstone_density_trigger.clamp(0.0, 1.0) * 1000.0;
+    options.tombstone_density_permille = if density > 0.0 { (density.round() as u32).max(1) } else { 0 };
+    options.tombstone_density_min_entries = config.tombstone_density_min_entries;
     Ok(options)
+}
+
+/// Largest size ratio that the engine takes.
+const LEVEL_SIZE_RATIO_MAX: u64 = 1 << 20;
+/// Most levels of a tree.
+const LEVELS_MAX: u32 = 64;
+
+/// A number of levels; negative ones count as none.
+fn levels(number: c_int) -> u32 {
+    u32::try_from(number).unwrap_or(0).min(LEVELS_MAX)
 }
 
 /// Returns the bits per key for a false positive rate p: log2(1/p) / ln 2, as in Bloom's paper of 1970.
@@ -124,6 +144,11 @@ pub(crate) fn of_engine(options: &FamilyOptions) -> FamilyConfig {
         compression_algorithm: c_int::from(options.compression as u8),
         enable_bloom_filter: c_int::from(options.filter_bits_per_key > 0),
         l1_file_count_trigger: c_int::try_from(options.l1_tables_trigger).unwrap_or(c_int::MAX),
+        level_size_ratio: options.level_size_ratio as usize,
+        min_levels: c_int::try_from(options.min_levels).unwrap_or(c_int::MAX),
+        dividing_level_offset: c_int::try_from(options.dividing_level_offset).unwrap_or(c_int::MAX),
+        tombstone_density_trigger: f64::from(options.tombstone_density_permille) / 1000.0,
+        tombstone_density_min_entries: options.tombstone_density_min_entries,
         ..FamilyConfig::default()
     };
     put_text(&mut config.comparator_name, c_name(options.comparator.name()));

@@ -121,6 +121,7 @@ fn failed(shared: &Shared, job: Job, e: &Error) {
         return; // `Busy`: merges were stopped
     }
     tracing::warn!(?job, error = %e, "a background job failed; its inputs are kept");
+    shared.write.jobs.withdraw(job); // a merge asks for another one to run beside it: that would find the same work at once
     let now = shared.write.env.clock.mono();
     if let (Job::Compact(id), true) = (job, e.is_corruption()) {
         // A damaged input affects only the keys it holds: its tables stay, and reads of them report the damage.
@@ -211,9 +212,13 @@ impl Ticks {
             shared.write.log.restore_reserve();
             // Frees what a reader still used when it was replaced: on an idle database no other call would free it.
             tidesdb_sync::reclaim();
-            // A dropped snapshot may have been the last that kept range tombstones alive.
-            let ranges = |f: &Arc<FamilyCore>| !f.owned_view().version.ranges().is_empty();
-            for family in shared.write.all_families().iter().filter(|f| ranges(f)) {
+            // A snapshot may have gone that kept deleted ranges alive, or the last row of a table may have expired.
+            let now = shared.reads.now_secs();
+            let has_dead = |f: &Arc<FamilyCore>| {
+                let version = &f.owned_view().version;
+                !version.ranges().is_empty() || version.tables().any(|t| t.meta().has_expired(now))
+            };
+            for family in shared.write.all_families().iter().filter(|f| has_dead(f)) {
                 shared.write.jobs.push(Job::Compact(family.id));
             }
             if !shared.maintenance.versions.obsolete().is_empty() {

@@ -1,7 +1,7 @@
 //! Compaction: plan, run, install.
 //!
 //! ```text
-//!   version --plan::pick--> CompactionPlan --rewrite::run--> tables --install--> version
+//!   version --plan::next--> CompactionPlan --rewrite::run--> tables --install--> version
 //!              (pure)                        (one merge loop)
 //! ```
 //!
@@ -10,10 +10,11 @@
 //! between its smallest and largest key. If nothing overlaps, tables only change their level. New kinds of plans
 //! (divided and partitioned merges) belong in `plan.rs`.
 
+pub mod policy;
 mod plan;
 mod run;
 #[cfg(test)]
 mod tests;
 
-pub use plan::{CompactionPlan, PlanKind, pick};
+pub use plan::CompactionPlan;
 pub use run::{everything, run, within};

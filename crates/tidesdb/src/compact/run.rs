@@ -2,13 +2,14 @@
 
 use std::ops::RangeBounds;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use super::plan::{self, BOTTOM_LEVEL, CompactionPlan, PlanKind};
+use super::plan::{self, CompactionPlan};
+use super::policy::PlanKind;
 use crate::family::{FamilyCore, Metric};
+use crate::jobs::Job;
 use crate::merge::{MergeCursor, Purge};
 use crate::ranges::RangeTombstone;
-use crate::rewrite::{self, Rewritten, Target};
+use crate::rewrite::{self, Rewritten, Splits, Target};
 use crate::shared::MaintenanceCtx;
 use crate::sources::{MergeInput, Source, TableVersion};
 use crate::sst::TableMeta;
@@ -23,22 +24,24 @@ use crate::{Error, Result};
 /// kept.
 pub fn run(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<bool> {
     let stops = ctx.write.merges.stops(); // read first, so that no later stop is missed
-    let _one_at_a_time = family.compacting.lock();
-    if ctx.write.merges.are_off() {
-        return Ok(false);
+    let begun = family.claims.begin(|claims| {
+        if ctx.write.merges.are_off() || family.is_dropped() {
+            return None;
+        }
+        // The version after the claims: what ended before is in it.
+        let version = version_of(family);
+        // Range tombstones may have tables dropped that someone could read otherwise.
+        let has_ranges = !version.ranges().is_empty();
+        let readers = if has_ranges { rewrite::rules(ctx, false) } else { rewrite::outlook(ctx) };
+        let plan = plan::next(&version, claims, &family.options, &readers)?;
+        let claim = plan.claim(&version);
+        Some(((version, plan), claim))
+    });
+    let Some(((version, plan), _running)) = begun else { return Ok(false) };
+    if plan.is_merge() {
+        ctx.write.jobs.push(Job::Compact(family.id)); // another one may run beside it
     }
-    let options = &family.options;
-    let version = version_of(family);
-    let readers = (!version.ranges().is_empty()).then(|| rewrite::rules(ctx, false));
-    let plan = readers
-        .as_ref()
-        .and_then(|readers| plan::deleted(&version, readers))
-        .or_else(|| plan::pick(&version, &options.comparator, options.l1_tables_trigger(), false))
-        .or_else(|| readers.as_ref().and_then(|readers| plan::half_deleted(&version, readers)));
-    match plan {
-        Some(plan) if !family.is_dropped() => carry_out(ctx, family, (&version, &plan), stops).map(|()| true),
-        _ => Ok(false),
-    }
+    carry_out(ctx, family, (&version, &plan), stops).map(|()| true)
 }
 
 /// Merges all tables of `family` into one sorted run.
@@ -46,13 +49,7 @@ pub fn run(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<bool> {
 /// # Errors
 /// As [`run`].
 pub fn everything(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<()> {
-    let stops = ctx.write.merges.stops(); // read first, so that no later stop is missed
-    let _one_at_a_time = family.compacting.lock();
-    let version = version_of(family);
-    match plan::everything(&version) {
-        Some(plan) if !family.is_dropped() => carry_out(ctx, family, (&version, &plan), stops),
-        _ => Ok(()),
-    }
+    run_alone(ctx, family, |version| plan::everything(version, &family.options))
 }
 
 /// Merges the tables of `family` that overlap `range`, and those that must be merged with them.
@@ -64,13 +61,25 @@ pub fn within<'k>(
     family: &Arc<FamilyCore>,
     range: &impl RangeBounds<&'k [u8]>,
 ) -> Result<()> {
+    run_alone(ctx, family, |version| plan::within(version, &family.options, range))
+}
+
+/// Carries out what `plan` makes of the version, while no other merge of the family runs.
+fn run_alone(
+    ctx: &MaintenanceCtx,
+    family: &Arc<FamilyCore>,
+    plan: impl FnOnce(&TableVersion) -> Option<CompactionPlan>,
+) -> Result<()> {
     let stops = ctx.write.merges.stops(); // read first, so that no later stop is missed
-    let _one_at_a_time = family.compacting.lock();
+    let running = family.claims.begin_alone();
     let version = version_of(family);
-    match plan::within(&version, range) {
+    let result = match plan(&version) {
         Some(plan) if !family.is_dropped() => carry_out(ctx, family, (&version, &plan), stops),
         _ => Ok(()),
-    }
+    };
+    drop(running);
+    ctx.write.jobs.push(Job::Compact(family.id)); // what was due meanwhile could not begin
+    result
 }
 
 /// Returns the current tables. Does not keep the view, which would keep its memtables in memory until the merge ends.
@@ -108,24 +117,24 @@ fn compact(
     (version, plan): (&Arc<TableVersion>, &CompactionPlan),
     stops: u64,
 ) -> Result<()> {
-    let _merging = Merging::begin(family);
     let started = ctx.write.env.clock.mono();
     let out = match plan.kind {
         PlanKind::Move => Rewritten {
             tables: plan.inputs.iter().map(|(_, t)| Arc::clone(t.meta())).collect(),
             ..Rewritten::default()
         },
-        PlanKind::Merge => merge(ctx, family, (version, plan), stops).map_err(|e| match e.is_full() {
+        PlanKind::Drop => Rewritten::default(),
+        _ => merge(ctx, family, (version, plan), stops).map_err(|e| match e.is_full() {
             true => ctx.write.log.no_space(output_bytes(plan)),
             false => e,
         })?,
-        PlanKind::Drop => Rewritten::default(),
     };
+    let installing = family.claims.installing();
     let mut edit = VersionEdit::new();
     for (level, table) in &plan.inputs {
         edit.push(Change::RemoveTable { family: family.id, level: *level, table: table.meta().id });
     }
-    for seq in no_longer_hiding(version, plan, &out) {
+    for seq in no_longer_hiding(&version_of(family), plan, &out) {
         edit.push(Change::RemoveRange { family: family.id, seq });
     }
     let added = out.add_to(ctx, family, plan.target, &mut edit);
@@ -133,13 +142,14 @@ fn compact(
         ctx.install(&edit, family, |version| family.change_view(|view| view.with_version(version)))
     });
     installed.inspect_err(|_| {
-        if plan.kind == PlanKind::Merge {
+        if plan.is_merge() {
             out.abandon(ctx);
         }
     })?;
+    drop(installing);
     ctx.write.debt.progress.advance();
     family.count(Metric::Compactions, 1);
-    if plan.kind == PlanKind::Merge {
+    if plan.is_merge() {
         family.count(Metric::CompactionRead, plan.inputs.iter().map(|(_, t)| t.meta().file_bytes).sum());
         family.count(Metric::CompactionWritten, out.bytes());
     }
@@ -149,30 +159,13 @@ fn compact(
     if paid > 0 {
         ctx.write.debt.merge_rate.measured(paid, took);
     }
-    tracing::debug!(family = %family.name(), kind = ?plan.kind, inputs = plan.inputs.len(),
-        outputs = out.tables.len(), dropped = out.dropped, ?took, "compacted");
+    tracing::debug!(family = %family.name(), kind = ?plan.kind, cause = ?plan.cause,
+        target = plan.target, inputs = plan.inputs.len(), outputs = out.tables.len(), dropped = out.dropped, ?took, "compacted");
     Ok(())
 }
 
-/// Marks the family as compacting for its own lifetime.
-struct Merging<'a>(&'a FamilyCore);
-
-impl<'a> Merging<'a> {
-    /// Begins the mark. The caller must hold `compacting`.
-    fn begin(family: &'a FamilyCore) -> Self {
-        family.merging.store(true, Ordering::Relaxed);
-        Self(family)
-    }
-}
-
-impl Drop for Merging<'_> {
-    fn drop(&mut self) {
-        self.0.merging.store(false, Ordering::Relaxed);
-    }
-}
-
-/// Returns the range tombstones of `version` that cover no older entry of any table once `plan` is executed. Tables
-/// flushed since are newer than all of them.
+/// Range tombstones of `version` that cover no older entry of any table once `plan` is carried out. Tables that were flushed since are
+/// newer than all of them.
 fn no_longer_hiding(version: &TableVersion, plan: &CompactionPlan, out: &Rewritten) -> Vec<SeqNo> {
     let is_input = |id| plan.inputs.iter().any(|(_, table)| table.meta().id == id);
     let kept = version.tables().map(|t| t.meta()).filter(|meta| !is_input(meta.id));
@@ -184,8 +177,9 @@ fn no_longer_hiding(version: &TableVersion, plan: &CompactionPlan, out: &Rewritt
 /// Estimates the bytes that the merge will write. Each tombstone in level 1 is assumed to remove one entry of the
 /// lowest level. If fewer entries are removed, the merge writes more, and fails with `NoSpace` if the disk is full.
 fn output_bytes(plan: &CompactionPlan) -> u64 {
+    let deepest = plan.inputs.iter().map(|(level, _)| *level).max();
     let sum = |bottom: bool, of: fn(&TableMeta) -> u64| {
-        let tables = plan.inputs.iter().filter(move |(level, _)| (*level == BOTTOM_LEVEL) == bottom);
+        let tables = plan.inputs.iter().filter(move |(level, _)| (Some(*level) == deepest) == bottom);
         tables.map(|(_, table)| of(table.meta())).sum::<u64>()
     };
     let (below, entries) = (sum(true, |meta| meta.file_bytes), sum(true, |meta| meta.entries));
@@ -202,20 +196,20 @@ fn merge(
 ) -> Result<Rewritten> {
     let _pledge = ctx.write.log.pledge_merge(output_bytes(plan))?;
     let order = &family.options.comparator;
-    let of = |bottom: bool| {
-        let inputs = plan.inputs.iter().filter(move |(level, _)| (*level == BOTTOM_LEVEL) == bottom);
-        inputs.map(|(_, t)| MergeInput::new(t)).collect::<Vec<_>>()
-    };
-    let (upper, lower) = (of(false), of(true));
-    let drop_pages = MergeInput::are_cold(&[&upper[..], &lower].concat());
-    let mut sources = Source::for_merge(order, upper, false);
-    sources.extend(Source::for_merge(order, lower, true));
-    let mut cursor = MergeCursor::new(family.options.comparator.clone(), sources);
+    let inputs: Vec<_> = plan.inputs.iter().map(|(level, t)| (*level, MergeInput::new(t))).collect();
+    let drop_pages = MergeInput::are_cold(inputs.iter().map(|(_, input)| input));
+    // Each table of level 1 is a sorted run, and so are the inputs of each deeper level.
+    let runs = inputs.chunk_by(|a, b| a.0 == b.0).flat_map(|level| {
+        let tables = level.iter().map(|(_, input)| input.clone()).collect();
+        Source::for_merge(order, tables, level[0].0 > 1)
+    });
+    let mut cursor = MergeCursor::new(order.clone(), runs.collect());
     cursor.seek_to_first()?;
     let target = Target {
         level: plan.target,
         bottom: plan.bottom,
         table_bytes: family.options.table_bytes(),
+        splits: Splits { cuts: &plan.cuts, guards: &plan.guards },
         stops_seen: Some(stops),
         drop_pages,
     };

@@ -97,7 +97,7 @@ impl Db {
         let mut looks = 0;
         for family in shared.write.all_families() {
             // The holder of this lock may be about to start a merge.
-            while family.compacting.try_lock().is_none() {
+            while !family.claims.are_none() {
                 if looks == LOOKS_MAX {
                     return Err(Error::Busy { cause: "a merge is still stopping; call again" });
                 }

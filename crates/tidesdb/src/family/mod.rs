@@ -9,6 +9,7 @@
 //! all in an older one, although no thread waits for slow committers. Once everything below the next boundary is
 //! published, a memtable receives nothing more.
 
+mod claims;
 mod hook;
 mod learning;
 mod read_view;
@@ -18,6 +19,7 @@ mod waiting;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+pub use claims::{Claim, Claims};
 pub use hook::{CommitHook, Committed, CommittedOp, HookCell};
 pub use learning::{Learning, Progress, Run};
 pub use read_view::{MemSlot, ReadView};
@@ -51,11 +53,9 @@ pub struct FamilyCore {
     change: Mutex<()>,
     /// Held by the running flush of this family; at most one runs.
     pub flushing: Mutex<()>,
-    /// Held by the running compaction of this family; at most one runs.
-    pub compacting: Mutex<()>,
-    /// True while tables of this family are being merged.
-    pub merging: AtomicBool,
-    /// When to retry after a compaction found damage.
+    /// The merges of this family that run.
+    pub claims: Claims,
+    /// After a compaction met damage.
     pub compaction_retry: Retry,
     /// Dead ranges: intervals in which a reader at some sequence number found only deleted keys. For readers at that
     /// number or a later one, older entries in the interval count as covered by a range tombstone. Kept in memory only;
@@ -88,8 +88,7 @@ impl FamilyCore {
             view: EpochCell::new(Arc::new(view)),
             change: Mutex::new(()),
             flushing: Mutex::new(()),
-            compacting: Mutex::new(()),
-            merging: AtomicBool::new(false),
+            claims: Claims::default(),
             compaction_retry: Retry::default(),
             deserts: SharedRanges::default(),
             learning: Learning::default(),

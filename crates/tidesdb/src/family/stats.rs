@@ -1,7 +1,6 @@
 //! Statistics of one family. A new counter is one line under `counters`, and calls of [`FamilyCore::count`].
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::{FamilyCore, ReadView};
 use crate::sources::TableVersion;
@@ -26,7 +25,7 @@ statistics! {
             "Memtables waiting to be flushed.";
         Gauge Count flushing: bool = !seen.view.immutables.is_empty(),
             "Whether a memtable waits to be flushed, or is being flushed.";
-        Gauge Count compacting: bool = seen.core.merging.load(Ordering::Relaxed),
+        Gauge Count compacting: bool = seen.core.claims.are_seen(),
             "Whether tables of the family are being merged.";
         Gauge Count level_tables: Vec<usize> = seen.version().levels().iter().map(|l| l.len()).collect(),
             "Tables in each level, level 1 first.";

@@ -223,6 +223,16 @@ family_options! {
         "Which map the memtable uses. Fixed for the life of the family. Default: a B+tree where the order allows it.";
     9 live vlog_file_bytes: u64 = 256 << 20, (0, u64::MAX),
         "Size of a value log file at which a new one is started, in bytes. Default 256 MiB.";
+    10 live level_size_ratio: u64 = 10, (1, 1 << 20),
+        "Size ratio of neighbouring levels; below 2 counts as 2. Smaller: less is rewritten, more levels. Default 10.";
+    11 live min_levels: u32 = 1, (0, 64),
+        "Least number of levels. Default 1: as few as the data needs.";
+    12 live dividing_level_offset: u32 = 1, (0, 64),
+        "Levels between the dividing level and the largest; merges go in partitions from the dividing level on. Default 1.";
+    13 live tombstone_density_permille: u32 = 500, (0, 1000),
+        "Thousandths of tombstones from which a table is compacted to the bottom; 0 = never. Default 500.";
+    14 live tombstone_density_min_entries: u64 = 1024, (0, u64::MAX),
+        "Tables with fewer entries are never compacted for their tombstones. Default 1024.";
 }
 
 /// Converts `word` to the setting `name`, or says why it cannot.

@@ -25,6 +25,7 @@ mod footprints;
 mod iterators;
 mod large_batches;
 mod lent;
+mod levels;
 mod maintenance;
 mod merging;
 mod opening;

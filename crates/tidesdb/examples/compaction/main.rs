@@ -1,0 +1,99 @@
+//! Simulates compaction policies on trees of any size: tables are sizes and densities, nothing is read or written.
+//!
+//! ```text
+//! cargo run --release -p tidesdb --example compaction -- [GiB of data] [file for the plot]
+//! ```
+//!
+//! The policies are those of the engine (`tidesdb::compact::policy`). Prints the tables of `docs/compaction.md`.
+
+mod content;
+mod plot;
+mod tree;
+mod workload;
+
+use tidesdb::compact::policy::{CompactionPolicy, Leveled, PolicySettings, Spooky};
+use tree::{Measures, Simulation};
+use workload::Workload;
+
+const GIB: u64 = 1 << 30;
+/// Data of the default run.
+const DATA_GIB: u64 = 10 << 10;
+/// Name, policy, size ratio and offset of the dividing level.
+const POLICIES: [(&str, &dyn CompactionPolicy, u64, u8); 4] = [
+    ("Spooky", &Spooky, 10, 1),
+    ("Spooky, offset 0", &Spooky, 10, 0),
+    ("Spooky, ratio 6", &Spooky, 6, 1),
+    ("leveled", &Leveled, 10, 1),
+];
+
+fn main() -> std::io::Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let bytes = arguments.next().map_or(DATA_GIB, |text| text.parse().expect("a number of GiB")) * GIB;
+    let plot = arguments.next();
+    let mut rows = Vec::new();
+    for workload in Workload::ALL {
+        for (name, policy, ratio, dividing_offset) in POLICIES {
+            let settings = PolicySettings { ratio, dividing_offset, ..settings(bytes) };
+            let measures = Simulation::run(policy, settings, workload, bytes);
+            eprintln!("{} | {name} | {measures:?}", workload.name());
+            rows.push(Row { workload, policy: name, measures });
+        }
+    }
+    print_rows(&rows);
+    print_formulas(&settings(bytes), bytes);
+    match plot {
+        Some(file) => std::fs::write(file, plot::svg(&rows)),
+        None => Ok(()),
+    }
+}
+
+/// One workload under one policy.
+struct Row {
+    workload: Workload,
+    policy: &'static str,
+    measures: Measures,
+}
+
+/// Defaults of the engine, but with as large tables as make the largest tree have about 10,000: what decides is how many
+/// memtables the data makes.
+fn settings(bytes: u64) -> PolicySettings {
+    let defaults = PolicySettings::default();
+    PolicySettings { table_bytes: defaults.table_bytes.max(bytes / 10_000), ..defaults }
+}
+
+fn print_rows(rows: &[Row]) {
+    println!(
+        "| workload | policy | levels | write amplification | peak space | settled space | tables | largest job |"
+    );
+    println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
+    for Row { workload, policy, measures: m } in rows {
+        println!(
+            "| {} | {policy} | {} | {:.2} | {:.3} | {:.3} | {} | {:.2} % |",
+            workload.name(),
+            m.levels,
+            m.write_amplification,
+            m.peak_space,
+            m.settled_space,
+            m.tables,
+            m.largest_job * 100.0,
+        );
+    }
+}
+
+/// What the paper says of the write amplification of merges under uniform updates, with levels counted from data and buffer.
+fn print_formulas(settings: &PolicySettings, bytes: u64) {
+    let ratio = settings.ratio as f64;
+    let levels = (bytes as f64 / settings.base_bytes() as f64).log(ratio);
+    println!("\n| formula | write amplification | peak space |\n| --- | --- | --- |");
+    let durable = 1.0 / (ratio - 1.0);
+    let rows = [
+        ("full merges: L (T-1) / 2", levels * (ratio - 1.0) / 2.0, 2.0 + durable),
+        ("partial merges: L (T+1) / 2", levels * (ratio + 1.0) / 2.0, 1.0 + durable),
+        ("Spooky, X = L-1: L (T-1) / 2 + 1", levels * (ratio - 1.0) / 2.0 + 1.0, 1.0 + 1.0 / ratio + durable),
+        ("Spooky, X = L-2", levels * (ratio - 1.0) / 2.0 + 2.0, 1.0 + ratio.powi(-2) + durable),
+    ];
+    for (name, writes, space) in rows {
+        println!("| {name} | {writes:.1} | {space:.3} |");
+    }
+    println!("\nL = {levels:.2} levels of ratio T = {ratio} below level 1.");
+}

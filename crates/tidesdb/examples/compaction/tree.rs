@@ -1,0 +1,282 @@
+//! A simulated tree: plans of a policy are carried out on densities.
+
+use std::sync::Arc;
+
+use tidesdb::Comparator;
+use tidesdb::compact::policy::{CompactionPolicy, Plan, PlanKind, PolicySettings, TableView, Tree};
+use tidesdb::types::TableId;
+
+use crate::content::{Classes, ENTRY_BYTES, Piece, merge};
+use crate::workload::Workload;
+
+/// What a run showed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Measures {
+    /// Levels at the end.
+    pub levels: usize,
+    /// Bytes that flushes and merges wrote for each byte of user data.
+    pub write_amplification: f64,
+    /// Most bytes on disk, with the inputs of the job that runs, for each byte of live data.
+    pub peak_space: f64,
+    /// Bytes on disk between jobs, on average, for each byte of live data.
+    pub settled_space: f64,
+    /// Most tables at a time.
+    pub tables: usize,
+    /// Bytes of the largest job for each byte of live data.
+    pub largest_job: f64,
+}
+
+struct SimTable {
+    id: u64,
+    smallest: [u8; 8],
+    largest: [u8; 8],
+    pieces: Vec<Piece>,
+    bytes: f64,
+    entries: f64,
+    tombstones: f64,
+}
+
+impl SimTable {
+    fn view(&self) -> TableView<'_> {
+        TableView {
+            id: TableId(self.id),
+            smallest: &self.smallest,
+            largest: &self.largest,
+            bytes: self.bytes as u64,
+            entries: self.entries as u64,
+            tombstones: self.tombstones as u64,
+            max_seq: self.id,
+            expires: 0,
+            taken: false,
+        }
+    }
+}
+
+/// One tree under one policy.
+pub struct Simulation<'a> {
+    policy: &'a dyn CompactionPolicy,
+    settings: PolicySettings,
+    classes: Classes,
+    levels: Vec<Vec<Arc<SimTable>>>,
+    order: Comparator,
+    next_id: u64,
+    bytes: f64,
+    written: f64,
+    peak: f64,
+    largest_job: f64,
+    tables: usize,
+}
+
+impl<'a> Simulation<'a> {
+    /// Runs `workload` on `bytes` of data.
+    pub fn run(
+        policy: &'a dyn CompactionPolicy,
+        settings: PolicySettings,
+        workload: Workload,
+        bytes: u64,
+    ) -> Measures {
+        let mut this = Self {
+            policy,
+            settings,
+            classes: workload.classes(bytes),
+            levels: vec![Vec::new(); 2],
+            order: Comparator::bytewise(),
+            next_id: 1,
+            bytes: 0.0,
+            written: 0.0,
+            peak: 0.0,
+            largest_job: 0.0,
+            tables: 0,
+        };
+        if let Some(piece) = workload.initial(&this.classes) {
+            let mut tables = this.split(vec![piece], &[], &[]);
+            this.add(2, &mut tables);
+            this.settle();
+        }
+        let (warm_up, measured) = workload.writes();
+        let entries = settings.buffer_bytes as f64 / ENTRY_BYTES;
+        let (mut ingested, mut spaces) = (0.0, Vec::new());
+        while ingested < (warm_up + measured) * bytes as f64 {
+            if ingested < warm_up * bytes as f64 {
+                (this.written, this.peak, this.largest_job, this.tables) = (0.0, 0.0, 0.0, 0);
+                spaces.clear();
+            }
+            this.flush(workload.memtable(&this.classes, ingested / ENTRY_BYTES, entries));
+            // Between two flushes nothing else changes.
+            if this.levels[0].len() >= settings.l1_tables_trigger {
+                this.settle();
+            }
+            ingested += settings.buffer_bytes as f64;
+            this.peak = this.peak.max(this.bytes);
+            spaces.push(this.bytes);
+        }
+        let live = this.live();
+        Measures {
+            levels: this.levels.iter().rposition(|l| !l.is_empty()).map_or(0, |at| at + 1),
+            write_amplification: this.written / (measured * bytes as f64),
+            peak_space: this.peak / live,
+            settled_space: match workload.initial(&this.classes) {
+                Some(_) => spaces.iter().sum::<f64>() / spaces.len() as f64 / live,
+                None => this.bytes / live,
+            },
+            tables: this.tables,
+            largest_job: this.largest_job / live,
+        }
+    }
+
+    fn flush(&mut self, pieces: Vec<Piece>) {
+        let mut table = self.split(pieces, &[], &[]);
+        // A flush writes one table.
+        let mut whole = table.remove(0);
+        for rest in table {
+            whole.largest = rest.largest;
+            whole.bytes += rest.bytes;
+            whole.entries += rest.entries;
+            whole.tombstones += rest.tombstones;
+            whole.pieces.extend(rest.pieces);
+        }
+        self.written += whole.bytes;
+        self.add(1, &mut vec![whole]);
+        self.levels[0].sort_by_key(|t| std::cmp::Reverse(t.id));
+    }
+
+    /// Runs what is due until nothing is.
+    fn settle(&mut self) {
+        while let Some(plan) = self.pick() {
+            self.carry_out(&plan);
+            self.tables = self.tables.max(self.levels.iter().map(Vec::len).sum());
+        }
+    }
+
+    fn pick(&self) -> Option<Plan> {
+        let levels = self.levels.iter().map(|tables| tables.iter().map(|t| t.view()).collect()).collect();
+        self.policy.pick(&Tree::new(&self.order, levels), &self.settings)
+    }
+
+    fn carry_out(&mut self, plan: &Plan) {
+        let inputs = self.take(plan);
+        match plan.kind {
+            PlanKind::Drop => {}
+            PlanKind::Move => self.add(plan.target, &mut inputs.into_iter().flatten().collect()),
+            _ => {
+                let read: f64 = inputs.iter().flatten().map(|t| t.bytes).sum();
+                let runs: Vec<Vec<&Piece>> =
+                    inputs.iter().map(|run| run.iter().flat_map(|t| &t.pieces).collect()).collect();
+                let mut tables = self.split(merge(&runs, plan.bottom), &plan.cuts, &plan.guards);
+                let out: f64 = tables.iter().map(|t| t.bytes).sum();
+                self.written += out;
+                self.largest_job = self.largest_job.max(out);
+                self.add(plan.target, &mut tables);
+                self.peak = self.peak.max(self.bytes + read);
+            }
+        }
+    }
+
+    /// Takes the inputs out of the tree: each table of level 1 is a run, and so is each deeper level.
+    fn take(&mut self, plan: &Plan) -> Vec<Vec<SimTable>> {
+        let mut runs: Vec<Vec<SimTable>> = Vec::new();
+        for level in 1..=self.levels.len() as u8 {
+            let ids: std::collections::HashSet<u64> =
+                plan.inputs.iter().filter(|(l, _)| *l == level).map(|(_, id)| id.0).collect();
+            if ids.is_empty() {
+                continue;
+            }
+            let tables = std::mem::take(&mut self.levels[usize::from(level) - 1]);
+            let (gone, kept): (Vec<_>, Vec<_>) = tables.into_iter().partition(|t| ids.contains(&t.id));
+            assert_eq!(gone.len(), ids.len(), "a plan names a table that is not there: {plan}");
+            self.levels[usize::from(level) - 1] = kept;
+            let gone = gone.into_iter().map(|t| Arc::into_inner(t).expect("the tree alone has it"));
+            let gone: Vec<_> = gone.inspect(|t| self.bytes -= t.bytes).collect();
+            if level == 1 {
+                runs.extend(gone.into_iter().map(|t| vec![t]));
+            } else {
+                runs.push(gone);
+            }
+        }
+        runs
+    }
+
+    /// Adds tables to a level, and checks that it stays a sorted run.
+    fn add(&mut self, level: u8, tables: &mut Vec<SimTable>) {
+        let at = usize::from(level) - 1;
+        if self.levels.len() <= at {
+            self.levels.resize_with(at + 1, Vec::new);
+        }
+        self.bytes += tables.iter().map(|t| t.bytes).sum::<f64>();
+        self.levels[at].extend(tables.drain(..).map(Arc::new));
+        if level > 1 {
+            self.levels[at].sort_by_key(|t| t.smallest);
+            let apart = self.levels[at].windows(2).all(|pair| pair[0].largest < pair[1].smallest);
+            assert!(apart, "tables of level {level} overlap");
+        }
+    }
+
+    /// Makes tables of `pieces`.
+    fn split(&mut self, pieces: Vec<Piece>, cuts: &[Vec<u8>], guards: &[Vec<u8>]) -> Vec<SimTable> {
+        let cuts: Vec<u64> = cuts.iter().map(|key| number(key)).collect();
+        let guards: Vec<u64> = guards.iter().map(|key| number(key)).collect();
+        let limit = self.settings.table_bytes as f64;
+        let (mut tables, mut open): (Vec<SimTable>, Vec<Piece>) = (Vec::new(), Vec::new());
+        let mut size = 0.0;
+        for mut piece in pieces {
+            if let Some(last) = open.last() {
+                let between =
+                    |keys: &[u64]| keys.iter().filter(|k| **k >= last.to && **k <= piece.from).count();
+                if between(&cuts) > 0 || between(&guards) > 1 {
+                    tables.push(self.table(std::mem::take(&mut open)));
+                    size = 0.0;
+                }
+            }
+            loop {
+                let cut = cuts[cuts.partition_point(|cut| *cut <= piece.from)..].first();
+                let end = cut.map_or(piece.to, |cut| piece.to.min(*cut));
+                if cuts.binary_search(&piece.from).is_ok() && !open.is_empty() {
+                    tables.push(self.table(std::mem::take(&mut open)));
+                    size = 0.0;
+                }
+                let bytes = self.classes.measure(&piece.densities, 1.0).0;
+                let room = ((limit - size) / bytes * crate::content::KEYS as f64).max(1.0) as u64;
+                let end = end.min(piece.from.saturating_add(room));
+                let part = Piece { from: piece.from, to: end, densities: piece.densities.clone() };
+                size += bytes * part.share();
+                open.push(part);
+                if size >= limit * 0.999 {
+                    tables.push(self.table(std::mem::take(&mut open)));
+                    size = 0.0;
+                }
+                if end == piece.to {
+                    break;
+                }
+                piece.from = end;
+            }
+        }
+        if !open.is_empty() {
+            tables.push(self.table(open));
+        }
+        tables
+    }
+
+    fn table(&mut self, pieces: Vec<Piece>) -> SimTable {
+        let (mut bytes, mut entries, mut tombstones) = (0.0, 0.0, 0.0);
+        for piece in &pieces {
+            let (b, e, t) = self.classes.measure(&piece.densities, piece.share());
+            (bytes, entries, tombstones) = (bytes + b, entries + e, tombstones + t);
+        }
+        self.next_id += 1;
+        let smallest = pieces.first().map_or(0, |p| p.from).to_be_bytes();
+        let largest = pieces.last().map_or(0, |p| p.to - 1).to_be_bytes();
+        SimTable { id: self.next_id, smallest, largest, pieces, bytes, entries, tombstones }
+    }
+
+    /// Bytes of the rows that a reader sees.
+    fn live(&self) -> f64 {
+        let flushed = self.levels[0].iter().map(|t| t.pieces.iter().collect());
+        let deeper = self.levels[1..].iter().map(|level| level.iter().flat_map(|t| &t.pieces).collect());
+        let runs: Vec<Vec<&Piece>> = flushed.chain(deeper).collect();
+        merge(&runs, true).iter().map(|p| self.classes.measure(&p.densities, p.share()).0).sum()
+    }
+}
+
+fn number(key: &[u8]) -> u64 {
+    u64::from_be_bytes(key.try_into().expect("keys of the simulation have eight bytes"))
+}

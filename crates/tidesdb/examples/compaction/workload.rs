@@ -1,0 +1,89 @@
+//! What is written.
+
+use crate::content::{Classes, ENTRY_BYTES, KEYS, Piece};
+
+/// A workload. All but the ordered load begin with all data in the largest level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workload {
+    /// Overwrites of keys at random.
+    Uniform,
+    /// Overwrites by Zipf's law with exponent 0.99, hot keys spread over all keys.
+    Zipf,
+    /// New keys in order, from nothing.
+    Sequential,
+    /// The same, and one more key before all others that every memtable holds.
+    SequentialHotKey,
+    /// New rows at the end, the oldest deleted.
+    Queue,
+}
+
+impl Workload {
+    /// All.
+    pub const ALL: [Self; 5] =
+        [Self::Uniform, Self::Zipf, Self::Queue, Self::Sequential, Self::SequentialHotKey];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Uniform => "overwrites, uniform",
+            Self::Zipf => "overwrites, Zipf 0.99",
+            Self::Sequential => "ordered load",
+            Self::SequentialHotKey => "ordered load and a hot key",
+            Self::Queue => "queue",
+        }
+    }
+
+    /// The keys, if all data is `bytes` bytes.
+    pub fn classes(self, bytes: u64) -> Classes {
+        let keys = bytes as f64 / ENTRY_BYTES;
+        match self {
+            Self::Zipf => Classes::zipf(keys, 0.99),
+            Self::Queue => Classes::uniform(keys * 4.0),
+            _ => Classes::uniform(keys),
+        }
+    }
+
+    /// What is there at first.
+    pub fn initial(self, classes: &Classes) -> Option<Piece> {
+        let to = match self {
+            Self::Uniform | Self::Zipf => KEYS,
+            Self::Queue => KEYS / 4,
+            _ => return None,
+        };
+        Some(Piece { from: 0, to, densities: classes.full() })
+    }
+
+    /// Bytes written before anything is measured, and bytes written after, as shares of all data.
+    pub fn writes(self) -> (f64, f64) {
+        match self {
+            Self::Uniform | Self::Zipf | Self::Queue => (0.25, 0.25),
+            Self::Sequential | Self::SequentialHotKey => (0.0, 1.0),
+        }
+    }
+
+    /// The memtable that begins at `written` entries and ends at `written + entries`.
+    pub fn memtable(self, classes: &Classes, written: f64, entries: f64) -> Vec<Piece> {
+        let all: f64 = classes.keys.iter().sum();
+        let place = |entry: f64| (entry / all * KEYS as f64) as u64;
+        let stretch =
+            |from: f64| Piece { from: place(from), to: place(from + entries), densities: classes.full() };
+        match self {
+            Self::Uniform | Self::Zipf => {
+                vec![Piece { from: 0, to: KEYS, densities: classes.memtable(entries) }]
+            }
+            Self::Sequential => vec![stretch(written)],
+            Self::SequentialHotKey => {
+                let hot = Piece { from: 0, to: KEYS / all as u64 + 1, densities: classes.full() };
+                let rest = stretch(written);
+                if rest.from < hot.to { vec![rest] } else { vec![hot, rest] }
+            }
+            Self::Queue => {
+                let mut gone = stretch(written);
+                for density in &mut gone.densities {
+                    (density.rows, density.tombstones) = (0.0, density.rows);
+                }
+                vec![gone, stretch(written + all / 4.0)]
+            }
+        }
+    }
+}

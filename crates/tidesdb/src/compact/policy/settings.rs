@@ -1,0 +1,50 @@
+//! Settings that decide the shape of the tree.
+
+/// Settings of a family, as far as a policy needs them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PolicySettings {
+    /// Size of a memtable in bytes.
+    pub buffer_bytes: u64,
+    /// Size limit of an output table in bytes.
+    pub table_bytes: u64,
+    /// Number of tables in level 1 that starts a compaction.
+    pub l1_tables_trigger: usize,
+    /// Size ratio of neighbouring levels, at least 2.
+    pub ratio: u64,
+    /// Least number of levels.
+    pub min_levels: u8,
+    /// Number of levels between the dividing level and the largest level.
+    pub dividing_offset: u8,
+    /// Share of tombstones, in thousandths of the entries, above which a table is compacted to the bottom; 0 = never.
+    pub density_permille: u32,
+    /// Tables with fewer entries do not count as dense.
+    pub density_min_entries: u64,
+    /// Sorted runs probed per read, in hundredths, above which level 1 is compacted early; 0 = never.
+    pub probes_max: u32,
+    /// Total bytes above which [`Fifo`](super::Fifo) drops the oldest tables; 0 = no limit.
+    pub fifo_bytes: u64,
+}
+
+impl Default for PolicySettings {
+    fn default() -> Self {
+        Self {
+            buffer_bytes: 64 << 20,
+            table_bytes: 128 << 20,
+            l1_tables_trigger: 4,
+            ratio: 10,
+            min_levels: 1,
+            dividing_offset: 1,
+            density_permille: 500,
+            density_min_entries: 1024,
+            probes_max: 0,
+            fifo_bytes: 0,
+        }
+    }
+}
+
+impl PolicySettings {
+    /// Capacity of level 1 in bytes, and the least capacity of every other level.
+    pub fn base_bytes(&self) -> u64 {
+        self.buffer_bytes.max(1).saturating_mul(self.l1_tables_trigger.max(1) as u64)
+    }
+}

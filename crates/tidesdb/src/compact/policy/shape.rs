@@ -1,0 +1,77 @@
+//! Levels and their capacities, adapted to the data.
+//!
+//! `L` is the largest level and holds most of the data. Level `i` may hold `N_L / T^(L-i)` bytes, where `N_L` is what level
+//! `L` holds now and `T` the size ratio, but never less than level 1 (`base`). So the upper levels together hold at most
+//! about `1/(T-1)` of the data, whatever its size.
+//!
+//! The tree has `L` levels while `N_L` is at most `base * T^(L-1)`; two levels only up to `base`. A level is removed when
+//! all data is at most half of what one level less may hold, so that no size makes the tree add and remove in turn.
+
+use super::picture::Tree;
+use super::settings::PolicySettings;
+use crate::version::LEVEL_MAX;
+
+/// The shape of a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// The largest level.
+    pub largest: u8,
+    /// The dividing level: levels above it are merged whole, levels from it on in partitions.
+    pub dividing: u8,
+    base: u64,
+    ratio: u64,
+    table_bytes: u64,
+    largest_bytes: u64,
+}
+
+/// Fewest levels of a tree: level 1 and one sorted level.
+const LEVELS_MIN: u8 = 2;
+
+impl Shape {
+    /// The shape of `tree`.
+    pub fn of(tree: &Tree<'_>, settings: &PolicySettings) -> Self {
+        let largest = tree.depth().max(settings.min_levels).clamp(LEVELS_MIN, LEVEL_MAX);
+        let dividing = largest.saturating_sub(1).saturating_sub(settings.dividing_offset).max(2);
+        Self {
+            largest,
+            dividing,
+            base: settings.base_bytes(),
+            ratio: settings.ratio.max(2),
+            table_bytes: settings.table_bytes.max(1),
+            largest_bytes: tree.bytes(largest),
+        }
+    }
+
+    /// Bytes that `level` may hold. The largest level has no bound of its own.
+    pub fn capacity(&self, level: u8) -> u64 {
+        match level {
+            1 => self.base,
+            level if level >= self.largest => u64::MAX,
+            level => (self.largest_bytes / self.power(self.largest - level)).max(self.base),
+        }
+    }
+
+    /// `bytes` of the largest level, divided by the ratio once per level from `level` to the largest.
+    pub fn share(&self, bytes: u64, level: u8) -> u64 {
+        bytes / self.power(self.largest.saturating_sub(level))
+    }
+
+    /// Bytes of the largest level above which the tree needs one level more than `levels`.
+    pub fn holds(&self, levels: u8) -> u64 {
+        match levels {
+            0..=LEVELS_MIN => self.base,
+            levels => self.base.saturating_mul(self.power(levels - 1)),
+        }
+    }
+
+    /// About how many bytes of the largest level make a partition. One partition is merged at a time; its part of the
+    /// dividing level should fill about one table.
+    pub fn partition_bytes(&self) -> u64 {
+        let whole = self.table_bytes.saturating_mul(self.power(self.largest.saturating_sub(self.dividing)));
+        self.capacity(self.dividing).min(whole).max(self.table_bytes)
+    }
+
+    fn power(&self, exponent: u8) -> u64 {
+        self.ratio.saturating_pow(exponent.into())
+    }
+}

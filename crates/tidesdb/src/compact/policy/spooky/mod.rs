@@ -1,0 +1,75 @@
+//! Spooky: upper levels are merged whole, lower levels in partitions.
+//!
+//! After Dayan et al., "Spooky: Granulating LSM-Tree Compactions Correctly" (VLDB 2022). With `L` the largest level and
+//! `X = L - 1 - offset` the dividing level (at least 2):
+//!
+//! ```text
+//! level 1      flushed tables, overlapping
+//! 2 .. X-1     one sorted run each. Full preemptive merge of 1..q into q, the first level that has room for all of it
+//! X            no such q: dividing merge of 1..X into X; outputs are cut at partition boundaries of L
+//! X+1 .. L     partitioned merge of X..z: one partition at a time, into the first level z that has room for its part of
+//!              X..z. Inputs and outputs of different partitions never overlap, so partitions merge side by side
+//! ```
+//!
+//! A partition is a stretch of level `L` between two boundaries that no table of the levels from X on spans. Partitions are
+//! drained one by one, the fullest first, as soon as level X is half full. So their fill is staggered: on average each is half
+//! full, as in the paper, but work and space are even over time, and no state is kept between two plans.
+//!
+//! Tables that overlap nothing deeper move to the largest level without being rewritten.
+
+mod partition;
+mod upkeep;
+mod upper;
+
+use super::{CompactionPolicy, Plan, PolicySettings, Shape, Tree};
+
+pub(super) use upkeep::{add_level, drop_expired};
+pub(super) use upper::debt as upper_debt;
+
+/// The default policy.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spooky;
+
+impl CompactionPolicy for Spooky {
+    fn pick(&self, tree: &Tree<'_>, settings: &PolicySettings) -> Option<Plan> {
+        let shape = Shape::of(tree, settings);
+        let free = drop_expired(tree)
+            .or_else(|| upkeep::sink(tree, &shape, settings))
+            .or_else(|| add_level(tree, &shape));
+        if free.is_some() {
+            return free;
+        }
+        match most_urgent(tree, &shape, settings) {
+            Due::Plan(plan) => Some(plan),
+            Due::Wait => None,
+            Due::Nothing => upkeep::dense(tree, &shape, settings)
+                .or_else(|| upkeep::expired(tree, &shape))
+                .or_else(|| upkeep::remove_level(tree, &shape, settings)),
+        }
+    }
+}
+
+enum Due {
+    Plan(Plan),
+    /// Something is due that must wait for running jobs; jobs that would make it wait longer must not start.
+    Wait,
+    Nothing,
+}
+
+/// The merge with the highest debt; 1 is due.
+fn most_urgent(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings) -> Due {
+    let (cause, upper) = upper::debt(tree, settings);
+    let (level, lower) = partition::debt(tree, shape);
+    if upper >= 1.0 && upper >= lower {
+        match upper::plan(tree, shape, cause) {
+            Some(plan) => return Due::Plan(plan),
+            None if !upper::is_running(tree) => return Due::Wait,
+            None => {}
+        }
+    }
+    let plan = (lower >= 1.0).then(|| partition::plan(tree, shape, level)).flatten();
+    match plan.or_else(|| (upper >= 1.0).then(|| upper::plan(tree, shape, cause)).flatten()) {
+        Some(plan) => Due::Plan(plan),
+        None => Due::Nothing,
+    }
+}

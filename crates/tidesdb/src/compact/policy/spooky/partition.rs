@@ -1,0 +1,147 @@
+//! Merges of the lower levels, one partition at a time.
+
+use std::ops::Range;
+
+use super::super::picture::{TableView, Tree, sum_bytes};
+use super::super::plan::{Cause, Plan, PlanKind};
+use super::super::shape::Shape;
+use super::upper::owned;
+
+/// The fullest level from the dividing level to the one above the largest, with its debt; from 1 on a partition is drained.
+pub(super) fn debt(tree: &Tree<'_>, shape: &Shape) -> (u8, f64) {
+    let of = |level: u8| {
+        let capacity = shape.capacity(level) as f64;
+        // Partitions of the dividing level are drained in turn, so that each is half full on average.
+        let wanted = if level == shape.dividing { capacity / 2.0 } else { capacity };
+        (level, tree.bytes(level) as f64 / wanted)
+    };
+    let levels = (shape.dividing..shape.largest).map(of);
+    levels.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((shape.dividing, 0.0))
+}
+
+/// Drains the fullest free partition of `level` into the first level that has room for its share.
+pub(super) fn plan(tree: &Tree<'_>, shape: &Shape, level: u8) -> Option<Plan> {
+    let all = Partitions::new(tree, level..shape.largest + 1);
+    let fills: Vec<f64> = (0..all.len()).map(|at| all.fill(at)).collect();
+    let mut order: Vec<usize> = (0..all.len()).filter(|&at| fills[at] > 0.0).collect();
+    order.sort_by(|&a, &b| fills[b].total_cmp(&fills[a]));
+    order
+        .into_iter()
+        .find_map(|at| merge(tree, shape, &all, all.widened(at, &fills, shape.partition_bytes())))
+}
+
+/// Keys that divide the largest level into partitions of about [`Shape::partition_bytes`], and that no table of the levels
+/// from `from` on spans.
+pub(super) fn boundaries<'a>(tree: &Tree<'a>, shape: &Shape, from: u8) -> Vec<&'a [u8]> {
+    let all = Partitions::new(tree, from..shape.largest + 1);
+    let (mut keys, mut bytes) = (Vec::new(), 0u64);
+    for at in 0..all.len() {
+        let largest = all.tables(all.levels.len() - 1, at..at + 1);
+        if bytes >= shape.partition_bytes()
+            && let Some(first) = largest.first()
+        {
+            keys.push(first.smallest);
+            bytes = 0;
+        }
+        bytes = bytes.saturating_add(sum_bytes(largest));
+    }
+    keys
+}
+
+/// Some levels, of which the last is the largest level, divided at every key where a table of the largest level begins and
+/// that no table spans.
+struct Partitions<'t, 'a> {
+    levels: Vec<&'t [TableView<'a>]>,
+    first_level: u8,
+    /// For each division, the index of the first table after it in each level.
+    divisions: Vec<usize>,
+}
+
+impl<'t, 'a> Partitions<'t, 'a> {
+    fn new(tree: &'t Tree<'a>, levels: Range<u8>) -> Self {
+        let first_level = levels.start;
+        let levels: Vec<&[TableView<'_>]> = levels.map(|level| tree.level(level)).collect();
+        let mut this = Self { divisions: vec![0; levels.len()], levels, first_level };
+        let Some((largest, upper)) = this.levels.split_last() else { return this };
+        let mut at = vec![0; upper.len()];
+        for (index, table) in largest.iter().enumerate().skip(1) {
+            let mut is_spanned = false;
+            for (tables, at) in upper.iter().zip(&mut at) {
+                let ended = |t: &&TableView<'_>| tree.compare(t.largest, table.smallest).is_lt();
+                *at += tables[*at..].iter().take_while(ended).count();
+                is_spanned |=
+                    tables.get(*at).is_some_and(|t| tree.compare(t.smallest, table.smallest).is_lt());
+            }
+            if !is_spanned {
+                this.divisions.extend(&at);
+                this.divisions.push(index);
+            }
+        }
+        this.divisions.extend(this.levels.iter().map(|tables| tables.len()));
+        this
+    }
+
+    fn len(&self) -> usize {
+        (self.divisions.len() / self.levels.len()).saturating_sub(1)
+    }
+
+    /// Tables of the level at `index`, in some neighbouring partitions.
+    fn tables(&self, index: usize, partitions: Range<usize>) -> &'t [TableView<'a>] {
+        let division = |at: usize| self.divisions[at * self.levels.len() + index];
+        &self.levels[index][division(partitions.start)..division(partitions.end)]
+    }
+
+    fn bytes(&self, index: usize, partitions: Range<usize>) -> u64 {
+        sum_bytes(self.tables(index, partitions))
+    }
+
+    /// Bytes of the first level for each byte of the largest; 0 if a running job uses the partition.
+    fn fill(&self, at: usize) -> f64 {
+        let top = self.bytes(0, at..at + 1);
+        let is_taken = |index| self.tables(index, at..at + 1).iter().any(|t| t.taken);
+        if top == 0 || (0..self.levels.len()).any(is_taken) {
+            return 0.0;
+        }
+        top as f64 / self.bytes(self.levels.len() - 1, at..at + 1).max(1) as f64
+    }
+
+    /// The partition at `at`, with neighbours that are at least half as full, up to `bytes_max`.
+    fn widened(&self, at: usize, fills: &[f64], bytes_max: u64) -> Range<usize> {
+        let bytes =
+            |at: usize| (0..self.levels.len()).map(|index| self.bytes(index, at..at + 1)).sum::<u64>();
+        let mut size = bytes(at);
+        let mut joins = |next: &usize| {
+            size = size.saturating_add(bytes(*next));
+            fills[*next] >= fills[at] / 2.0 && size <= bytes_max
+        };
+        let after = (at + 1..self.len()).take_while(&mut joins).count();
+        let before = (0..at).rev().take_while(&mut joins).count();
+        at - before..at + 1 + after
+    }
+}
+
+/// Merges some neighbouring partitions down to the first level whose share of them has room for all above.
+fn merge(tree: &Tree<'_>, shape: &Shape, all: &Partitions<'_, '_>, partitions: Range<usize>) -> Option<Plan> {
+    let largest = all.bytes(all.levels.len() - 1, partitions.clone());
+    let mut sum = all.bytes(0, partitions.clone());
+    let target = (1..all.levels.len()).zip(all.first_level + 1..).find_map(|(index, level)| {
+        sum += all.bytes(index, partitions.clone());
+        let fits = level == shape.largest || sum <= shape.share(largest, level);
+        fits.then_some(level)
+    })?;
+    let levels = (0..all.levels.len()).zip(all.first_level..target + 1);
+    let inputs: Vec<_> = levels
+        .flat_map(|(index, level)| all.tables(index, partitions.clone()).iter().map(move |t| (level, t)))
+        .collect();
+    if inputs.iter().all(|(level, _)| *level == all.first_level) {
+        return Plan::moving(tree, Cause::Capacity, inputs, target);
+    }
+    let range = tree.hull(inputs.iter().map(|(_, t)| *t))?;
+    let mut plan = Plan::new(tree, (PlanKind::Partitioned, Cause::Capacity), inputs, target)?;
+    if target < shape.largest {
+        let mut cuts = boundaries(tree, shape, target + 1);
+        cuts.retain(|key| tree.compare(key, range.0).is_gt() && tree.compare(key, range.1).is_le());
+        plan.cuts = owned(cuts);
+    }
+    Some(plan)
+}

@@ -1,0 +1,77 @@
+//! Merges of the upper levels: full preemptive and dividing.
+
+use super::super::picture::Tree;
+use super::super::plan::{Cause, Plan, PlanKind};
+use super::super::settings::PolicySettings;
+use super::super::shape::Shape;
+use super::partition;
+
+/// About how many stretches of the largest level the guards of a full merge divide it into.
+const GUARDS: usize = 16;
+
+/// How urgent a merge of level 1 is; from 1 on it is due.
+pub(in super::super) fn debt(tree: &Tree<'_>, settings: &PolicySettings) -> (Cause, f64) {
+    let tables = tree.level(1).len();
+    let by_count = tables as f64 / settings.l1_tables_trigger.max(1) as f64;
+    let by_bytes = tree.bytes(1) as f64 / settings.base_bytes() as f64;
+    let debt = by_count.max(by_bytes);
+    if debt < 1.0 && settings.probes_max > 0 && tree.probes > settings.probes_max && tables >= 2 {
+        return (Cause::Probes, 1.0);
+    }
+    (Cause::Level1, debt)
+}
+
+/// Whether a job merges tables of level 1.
+pub(super) fn is_running(tree: &Tree<'_>) -> bool {
+    tree.level(1).iter().any(|table| table.taken)
+}
+
+/// Merges level 1, and as many levels below it as the target needs. `None` while running jobs are in the way.
+pub(super) fn plan(tree: &Tree<'_>, shape: &Shape, cause: Cause) -> Option<Plan> {
+    let target = target(tree, shape);
+    let divides = target == shape.dividing && target < shape.largest;
+    let kind = if divides { PlanKind::Dividing } else { PlanKind::Full };
+    let above: Vec<_> = tree.tables().take_while(|(level, _)| *level < target).collect();
+    let spans = tree.union(above.iter().map(|(_, table)| *table));
+    let (met, spared): (Vec<_>, Vec<_>) =
+        tree.level(target).iter().partition(|t| tree.meets_one_of(&spans, t.range()));
+    let range = tree.hull(above.iter().map(|(_, t)| *t).chain(met.iter().copied()))?;
+    let mut plan = Plan::new(
+        tree,
+        (kind, cause),
+        above.into_iter().chain(met.into_iter().map(|t| (target, t))),
+        target,
+    )?;
+    // Tables of the target level that overlap no input stay, so no output may span one.
+    let mut cuts: Vec<&[u8]> = spared.iter().map(|t| t.smallest).collect();
+    if divides {
+        cuts.extend(partition::boundaries(tree, shape, target + 1));
+    } else if target < shape.largest {
+        plan.guards = owned(guards(tree, shape));
+    }
+    cuts.retain(|key| tree.compare(key, range.0).is_gt() && tree.compare(key, range.1).is_le());
+    cuts.sort_by(|a, b| tree.compare(a, b));
+    cuts.dedup();
+    plan.cuts = owned(cuts);
+    Some(plan)
+}
+
+/// The first level that has room for all above it and itself; at most the dividing level. A small tree is merged whole.
+fn target(tree: &Tree<'_>, shape: &Shape) -> u8 {
+    let largest = tree.bytes(shape.largest);
+    if largest <= tree.bytes_in(1..shape.largest) && largest <= shape.holds(2).saturating_mul(2) {
+        return shape.largest;
+    }
+    let fits = |level: &u8| tree.bytes_in(1..level + 1) <= shape.capacity(*level);
+    (2..=shape.dividing).find(fits).unwrap_or(shape.dividing)
+}
+
+/// Keys of the largest level that a table of a full merge need not span: if it has nothing between two of them, it ends.
+fn guards<'a>(tree: &Tree<'a>, shape: &Shape) -> Vec<&'a [u8]> {
+    let tables = tree.level(shape.largest);
+    tables.iter().step_by(tables.len().div_ceil(GUARDS).max(1)).map(|t| t.smallest).collect()
+}
+
+pub(super) fn owned(keys: Vec<&[u8]>) -> Vec<Vec<u8>> {
+    keys.into_iter().map(<[u8]>::to_vec).collect()
+}

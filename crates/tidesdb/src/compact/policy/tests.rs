@@ -1,0 +1,185 @@
+//! Text scripts: a picture of a tree in, plans out. `scripts/README.md` describes the language.
+//!
+//! `REWRITE=1 cargo test -p tidesdb policy` writes what came out into the scripts; read the difference before you keep it.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use super::{Claim, CompactionPolicy, Fifo, Leveled, PolicySettings, Spooky, TableView, Tree};
+use crate::types::{Comparator, TableId};
+
+#[test]
+fn plans_are_those_of_the_scripts() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/compact/policy/scripts");
+    let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let scripts: Vec<_> = files.filter(|path| path.extension().is_some_and(|e| e == "txt")).collect();
+    assert!(scripts.len() >= 5, "scripts are missing from {folder:?}");
+    for path in scripts {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let result = answered(&text);
+        if std::env::var_os("REWRITE").is_some() {
+            std::fs::write(&path, result).unwrap();
+        } else {
+            assert!(text == result, "{}: expected\n{text}\nand the plans are\n{result}", path.display());
+        }
+    }
+}
+
+/// The script with the answers that the policies give.
+fn answered(script: &str) -> String {
+    let mut settings = PolicySettings::default();
+    let mut out = String::new();
+    for block in script.trim_end().split("\n\n") {
+        let question = block.split_once("\n----").map_or(block, |(question, _)| question);
+        let is_case = block.contains("\n----");
+        let case = Case::parse(question, &mut settings);
+        writeln!(out, "{}{question}", if out.is_empty() { "" } else { "\n" }).unwrap();
+        if is_case {
+            writeln!(out, "----\n{}", case.answer(&settings)).unwrap();
+        }
+    }
+    out
+}
+
+/// One picture.
+#[derive(Default)]
+struct Case {
+    policy: String,
+    levels: Vec<Vec<Table>>,
+    claims: Vec<(u8, String, String)>,
+    numbers: HashMap<String, u64>,
+}
+
+struct Table {
+    smallest: String,
+    largest: String,
+    numbers: HashMap<String, u64>,
+}
+
+impl Case {
+    fn parse(question: &str, settings: &mut PolicySettings) -> Self {
+        let mut case = Self { policy: "spooky".into(), ..Self::default() };
+        for line in question.lines().filter(|line| !line.starts_with('#')) {
+            let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+            match word.strip_suffix(':').map(|level| level.parse::<usize>().unwrap()) {
+                Some(level) => {
+                    let tables = rest.split(' ').flat_map(|text| tables(level, text));
+                    case.levels.resize_with(case.levels.len().max(level), Vec::new);
+                    case.levels[level - 1].extend(tables);
+                }
+                None => match word {
+                    "policy" => case.policy = rest.into(),
+                    "set" => rest.split(' ').for_each(|text| set(settings, text)),
+                    "claim" => {
+                        let (level, range) = rest.split_once(' ').unwrap();
+                        let (from, to) = range.split_once('-').unwrap();
+                        case.claims.push((level.parse().unwrap(), from.into(), to.into()));
+                    }
+                    _ => drop(case.numbers.insert(word.into(), number(rest))),
+                },
+            }
+        }
+        case
+    }
+
+    fn answer(&self, settings: &PolicySettings) -> String {
+        let order = Comparator::bytewise();
+        let levels = self.levels.iter().map(|tables| tables.iter().map(Table::view).collect()).collect();
+        let mut tree = Tree::new(&order, levels);
+        let claim = |(level, from, to): &'_ (u8, String, String)| (*level, from.clone(), to.clone());
+        let claims: Vec<_> = self.claims.iter().map(claim).collect();
+        tree.claims.extend(claims.iter().map(|(level, from, to)| Claim {
+            level: *level,
+            smallest: from.as_bytes(),
+            largest: to.as_bytes(),
+        }));
+        let told = |name: &str, default| self.numbers.get(name).copied().unwrap_or(default);
+        tree.floor = told("floor", u64::MAX);
+        tree.now = told("now", 0) as u32;
+        tree.probes = told("probes", 0) as u32;
+        let policy: &dyn CompactionPolicy = match &*self.policy {
+            "spooky" => &Spooky,
+            "leveled" => &Leveled,
+            "fifo" => &Fifo,
+            other => panic!("no policy is called {other}"),
+        };
+        let plans = policy.plans(&tree, settings, told("plans", 1) as usize);
+        let lines: Vec<_> = plans.iter().map(ToString::to_string).collect();
+        if lines.is_empty() { "none".into() } else { lines.join("\n") }
+    }
+}
+
+impl Table {
+    fn view(&self) -> TableView<'_> {
+        let of = |name: &str, default| self.numbers.get(name).copied().unwrap_or(default);
+        TableView {
+            id: TableId(of("id", 0)),
+            smallest: self.smallest.as_bytes(),
+            largest: self.largest.as_bytes(),
+            bytes: of("bytes", 0),
+            entries: of("entries", of("bytes", 0) / 100),
+            tombstones: of("tombstones", 0),
+            max_seq: of("seq", of("id", 0)),
+            expires: of("expires", 0) as u32,
+            taken: of("taken", 0) != 0,
+        }
+    }
+}
+
+/// `id[from-to]bytes,name=number,...`, or `count*bytes,...` for tables that share the keys 000 to 999.
+fn tables(level: usize, text: &str) -> Vec<Table> {
+    let (what, attributes) = text.split_once(',').unwrap_or((text, ""));
+    let mut numbers: HashMap<String, u64> = HashMap::new();
+    for attribute in attributes.split(',').filter(|a| !a.is_empty()) {
+        let (name, value) = attribute.split_once('=').unwrap_or((attribute, "1"));
+        numbers.insert(name.into(), number(value));
+    }
+    let table = |id: u64, smallest: String, largest: String, bytes: &str| {
+        let mut numbers = numbers.clone();
+        numbers.insert("id".into(), id);
+        numbers.insert("bytes".into(), number(bytes));
+        Table { smallest, largest, numbers }
+    };
+    if let Some((count, bytes)) = what.split_once('*') {
+        let count: u64 = count.parse().unwrap();
+        let key = |k: u64| 1000 * k / count;
+        let one = |k| {
+            let (smallest, largest) = (format!("{:03}", key(k)), format!("{:03}", key(k + 1) - 1));
+            table(level as u64 * 1000 + k, smallest, largest, bytes)
+        };
+        return (0..count).map(one).collect();
+    }
+    let (id, rest) = what.split_once('[').unwrap();
+    let (range, bytes) = rest.split_once(']').unwrap();
+    let (from, to) = range.split_once('-').unwrap();
+    vec![table(id.parse().unwrap(), from.into(), to.into(), bytes)]
+}
+
+fn set(settings: &mut PolicySettings, text: &str) {
+    let (name, value) = text.split_once('=').unwrap();
+    let value = number(value);
+    match name {
+        "buffer" => settings.buffer_bytes = value,
+        "table" => settings.table_bytes = value,
+        "trigger" => settings.l1_tables_trigger = value as usize,
+        "ratio" => settings.ratio = value,
+        "min_levels" => settings.min_levels = value as u8,
+        "offset" => settings.dividing_offset = value as u8,
+        "density" => settings.density_permille = value as u32,
+        "density_min" => settings.density_min_entries = value,
+        "probes_max" => settings.probes_max = value as u32,
+        "fifo" => settings.fifo_bytes = value,
+        _ => panic!("no setting is called {name}"),
+    }
+}
+
+fn number(text: &str) -> u64 {
+    let (digits, factor) = match text.as_bytes().last() {
+        Some(b'K') => (&text[..text.len() - 1], 1 << 10),
+        Some(b'M') => (&text[..text.len() - 1], 1 << 20),
+        Some(b'G') => (&text[..text.len() - 1], 1 << 30),
+        _ => (text, 1),
+    };
+    digits.parse::<u64>().unwrap_or_else(|_| panic!("{text:?} is no number")) * factor
+}
