@@ -23,7 +23,7 @@ use crate::sources::{Source, TableVersion};
 use crate::sst::TableMeta;
 use crate::types::{EntryCursor, SeqNo};
 use crate::version::{Change, State, VersionEdit};
-use crate::{Error, Result, learn};
+use crate::{Error, Result};
 
 /// Flushes the oldest immutable memtable of `family`; `false` if there is none.
 ///
@@ -68,7 +68,6 @@ pub fn run_locked(shared: &Arc<Shared>, family: &Arc<FamilyCore>) -> Result<bool
         }
         other => other?,
     };
-    learn::flushed(shared, family, &slot, boundary, out.tables.iter().map(|table| table.tombstones).sum());
     let bytes = slot.bytes() as u64;
     let took = shared.env.clock.mono().saturating_sub(started);
     shared.debt.flushed(bytes, took);

@@ -17,8 +17,6 @@ pub enum Job {
     PrepareLog,
     /// Write the oldest immutable memtable of a family as a table.
     Flush(FamilyId),
-    /// Learn what was deleted in a family.
-    Learn(FamilyId),
     /// Compact a family if its planner finds something due.
     Compact(FamilyId),
     /// Remove files that nobody needs.
@@ -33,16 +31,10 @@ impl Job {
         match self {
             Self::PrepareLog => 0,
             Self::Flush(_) => 1,
-            Self::Learn(_) => 2,
-            Self::Compact(_) => 3,
-            Self::RemoveObsolete => 4,
-            Self::Upload => 5,
+            Self::Compact(_) => 2,
+            Self::RemoveObsolete => 3,
+            Self::Upload => 4,
         }
-    }
-
-    /// Whether it has a thread of its own: nobody waits for it, and what it is for is worth most at once.
-    pub fn is_learning(self) -> bool {
-        matches!(self, Self::Learn(_))
     }
 
     /// Whether it runs on a thread of its own, because it waits for an object store.

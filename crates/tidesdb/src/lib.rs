@@ -34,7 +34,6 @@ pub mod write;
 pub mod txn;
 // The jobs, and who runs them.
 pub mod rewrite;
-pub mod learn;
 pub mod flush;
 pub mod compact;
 pub mod upload;

@@ -452,10 +452,15 @@ impl Shared {
         self.rotate_if(family, |_| true);
     }
 
+    /// As [`Shared::rotate`], if `slot` is the active memtable still.
+    pub fn rotate_slot(&self, family: &Arc<FamilyCore>, slot: &Arc<MemSlot>) {
+        self.rotate_if(family, |active| Arc::ptr_eq(active, slot));
+    }
+
     /// As [`Shared::rotate`], if the active memtable has reached its size.
     pub fn rotate_if_full(&self, family: &Arc<FamilyCore>) {
         let limit = family.options.write_buffer_bytes();
-        self.rotate_if(family, |bytes| bytes >= limit);
+        self.rotate_if(family, |active| active.bytes() >= limit);
     }
 
     /// Rotates all `families` at one boundary and returns it: their immutables then hold the same prefix of the commits.
@@ -503,10 +508,9 @@ impl Shared {
         Ok(place)
     }
 
-    fn rotate_if(&self, family: &Arc<FamilyCore>, wanted: impl Fn(usize) -> bool) {
+    fn rotate_if(&self, family: &Arc<FamilyCore>, wanted: impl Fn(&Arc<MemSlot>) -> bool) {
         let _one_at_a_time = self.rotating.lock();
-        let active = family.owned_view().active.as_ref().map(|a| a.bytes());
-        if active.is_some_and(wanted) {
+        if family.owned_view().active.as_ref().is_some_and(wanted) {
             self.rotate_now(std::slice::from_ref(family));
         }
     }

@@ -22,7 +22,7 @@ use crate::jobs::Job;
 use crate::options::SyncMode;
 use crate::shared::Shared;
 use crate::types::SeqNo;
-use crate::{Error, Result, compact, flush, learn, upload};
+use crate::{Error, Result, compact, flush, upload};
 
 /// How often in a row an I/O error may come before the database is poisoned. A full disk does not count.
 const IO_FAILURES_MAX: u32 = 3;
@@ -91,11 +91,6 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
                 return Ok(true);
             }
         }
-        Job::Learn(id) => {
-            if let Some(family) = family(id) {
-                learn::run(shared, &family);
-            }
-        }
         Job::RemoveObsolete => shared.remove_obsolete(),
         Job::Upload => upload::in_background(shared),
     }
@@ -146,8 +141,6 @@ pub struct Ticks {
     tail_since: Duration,
     sealed: SeqNo,
     last_sweep: Duration,
-    /// End of the log when families were last looked through for deletes.
-    looked: SeqNo,
     uploads: upload::Due,
 }
 
@@ -181,10 +174,6 @@ impl Ticks {
         }
         self.sync_what_is_written(shared);
         let tail = sequencer.tail();
-        if tail.saturating_sub(self.looked) >= learn::LOOK_EVERY {
-            self.looked = tail; // a delete takes a unit of the log, or more
-            learn::ask(shared);
-        }
         if tail != self.tail_seen {
             (self.tail_seen, self.tail_since) = (tail, now);
         } else if shared.options.sync == SyncMode::Full

@@ -9,7 +9,7 @@ use crate::family::FamilyCore;
 use crate::sources::TableSlot;
 use crate::types::{EntryCursor, Kind};
 use crate::vlog::VlogPointer;
-use crate::{Error, Result, compact, files, flush, learn};
+use crate::{Error, Result, compact, files, flush};
 
 /// How long one look for merges that run takes, and after how many of them nobody waits any longer.
 const LOOK: Duration = Duration::from_millis(10);
@@ -54,18 +54,14 @@ impl fmt::Display for VerifyReport {
 }
 
 impl Db {
-    /// Writes everything committed so far, of all families, to tables. A scan afterwards leaps over stretches that were deleted key by key.
+    /// Writes everything committed so far, of all families, to tables.
     ///
     /// # Errors
     /// `NoSpace`, `Io`, `Poisoned`, `ReadOnly`, `Closed`.
     pub fn flush(&self) -> Result<()> {
         let shared = &self.inner.shared;
         shared.check_writable()?;
-        shared.all_families().iter().try_for_each(|f| {
-            flush::all(shared, f)?;
-            learn::run(shared, f);
-            Ok(())
-        })
+        shared.all_families().iter().try_for_each(|f| flush::all(shared, f))
     }
 
     /// Flushes and merges each family into one sorted run without deleted, expired or hidden versions.

@@ -12,7 +12,7 @@ use crate::read::{self, Cursor, Iter};
 use crate::shared::Family;
 use crate::types::{SeqNo, Slice};
 use crate::write::WriteBatch;
-use crate::{Error, Result, compact, flush, learn};
+use crate::{Error, Result, compact, flush};
 
 impl Family {
     /// Sets `key` to `value`; returns the commit's sequence number.
@@ -164,15 +164,13 @@ impl Family {
         Cursor::new(&self.shared, &self.core, None, *options)
     }
 
-    /// Writes everything committed so far to tables. A scan afterwards leaps over stretches that were deleted key by key.
+    /// Writes everything committed so far to tables.
     ///
     /// # Errors
     /// `NoSpace`, `Io`, `Poisoned`.
     pub fn flush(&self) -> Result<()> {
         self.shared.check_writable()?;
-        flush::all(&self.shared, &self.core)?;
-        learn::run(&self.shared, &self.core);
-        Ok(())
+        flush::all(&self.shared, &self.core)
     }
 
     /// Has everything committed so far written to tables by the background, and returns at once. Without threads the next commit

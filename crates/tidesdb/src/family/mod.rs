@@ -9,7 +9,6 @@
 //! published, nothing more can come to a memtable.
 
 mod hook;
-mod learning;
 mod read_view;
 mod waiting;
 
@@ -17,7 +16,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use hook::{CommitHook, Committed, CommittedOp, HookCell};
-pub use learning::{Learning, Progress, Run};
 pub use read_view::{MemSlot, ReadView};
 use tidesdb_memtable::{KeyOrder, MapKind, Memtable};
 use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin};
@@ -25,13 +23,10 @@ pub use waiting::{Orders, WaitingFamily};
 
 use crate::jobs::Retry;
 use crate::options::{FamilyOptions, LiveOptions, MemtableKind};
-use crate::ranges::{RangeTombstone, SharedRanges};
+use crate::ranges::SharedRanges;
 use crate::sources::TableVersion;
 use crate::types::{FamilyId, SeqNo};
 use crate::vlog::VlogSet;
-
-/// Deserts that a family remembers.
-const DESERTS_MAX: usize = 256;
 
 /// State of one family. Lives as long as a handle, a reader or the database refers to it.
 #[derive(Debug)]
@@ -54,11 +49,6 @@ pub struct FamilyCore {
     pub merging: AtomicBool,
     /// After a compaction met damage.
     pub compaction_retry: Retry,
-    /// Intervals in which readers at some number found deleted keys only: for those at that number or a later one, what is
-    /// older than it is as good as covered by a range tombstone. Known in memory alone, and never relied on by a merge.
-    pub deserts: SharedRanges,
-    /// Where the background is to look for more of them.
-    pub learning: Learning,
     /// Told of each commit to the family.
     pub hook: HookCell,
     dropped: AtomicBool,
@@ -84,13 +74,11 @@ pub enum Metric {
     Compactions,
     /// Entries that compactions and flushes dropped by rule.
     Dropped,
-    /// Tombstones of single keys that were written, or a few more: those of a batch count for each of its families.
-    Deletes,
 }
 
 impl Metric {
     /// How many there are.
-    pub const COUNT: usize = 8;
+    pub const COUNT: usize = 7;
 }
 
 impl FamilyCore {
@@ -114,8 +102,6 @@ impl FamilyCore {
             compacting: Mutex::new(()),
             merging: AtomicBool::new(false),
             compaction_retry: Retry::default(),
-            deserts: SharedRanges::default(),
-            learning: Learning::default(),
             hook: HookCell::default(),
             dropped: AtomicBool::new(false),
             metrics: ShardedCounters::new(),
@@ -164,22 +150,6 @@ impl FamilyCore {
         Arc::clone(self.view.load(&pin()))
     }
 
-    /// Whether commits still go to the active memtable of `view`, the same as when it was taken.
-    pub fn is_written_in(&self, view: &ReadView) -> bool {
-        let guard = pin();
-        let now = self.view(&guard);
-        match (&now.active, &view.active) {
-            (Some(now), Some(then)) => Arc::ptr_eq(now, then),
-            (None, None) => now.active_from == view.active_from,
-            _ => false,
-        }
-    }
-
-    /// Remembers that readers at `found.seq`, or later, need not look at what is older in its interval.
-    pub fn learn_desert(&self, found: RangeTombstone) {
-        self.deserts.learn(&self.options.comparator, found, DESERTS_MAX);
-    }
-
     /// Replaces the view by what `change` makes of it. The former one is freed at some later time, or by
     /// [`tidesdb_sync::reclaim`].
     pub fn change_view(&self, change: impl FnOnce(&ReadView) -> ReadView) {
@@ -226,6 +196,7 @@ impl FamilyCore {
             from: view.active_from,
             pins: published().min(seq),
             debt_max: usize::MAX,
+            dead_steps: Default::default(),
         });
         self.view.store(Arc::new(ReadView { active: Some(slot), ..(*view).clone() }));
     }
@@ -235,7 +206,9 @@ impl FamilyCore {
     pub fn rotate_around(&self, mut map: Arc<Memtable>, seq: SeqNo, end: SeqNo) -> bool {
         Arc::get_mut(&mut map).expect("no other thread knows a staged memtable").rebase(seq);
         let debt_max = self.options.write_buffer_bytes();
-        let slot = Arc::new(MemSlot { map, ranges: SharedRanges::default(), from: seq, pins: seq, debt_max });
+        let ranges = SharedRanges::default();
+        let slot =
+            Arc::new(MemSlot { map, ranges, from: seq, pins: seq, debt_max, dead_steps: Default::default() });
         let mut placed = false;
         self.change_view(|view| {
             if self.is_dropped() {

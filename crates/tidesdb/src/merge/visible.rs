@@ -34,23 +34,11 @@ pub struct VisibleCursor<C> {
     place: Place,
     stash: Stash,
     hidden: u64,
-    /// Where the deleted keys begin that are being walked over.
-    desert_start: Vec<u8>,
-    desert: Option<Desert>,
+    /// Tombstones from this sequence number on are in the active memtable.
+    fresh_from: SeqNo,
+    /// Keys skipped because of those.
+    fresh_dead: u64,
 }
-
-/// Keys from `start` on and before `end` (`None` = to the last of all), of which the reader saw none: all deleted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Desert {
-    /// First of them.
-    pub start: Vec<u8>,
-    /// The key that comes after them.
-    pub end: Option<Vec<u8>>,
-}
-
-/// Deleted keys in a row after which the place is remembered, and from which on they are told of.
-const DESERT_NOTED: usize = 8;
-const DESERT_MIN: usize = 1024;
 
 /// The version shown when walking backward. `key` also remembers the key whose further versions are skipped.
 #[derive(Debug, Default)]
@@ -72,8 +60,8 @@ impl<C: EntryCursor> VisibleCursor<C> {
             place: Place::Nowhere,
             stash: Stash::default(),
             hidden: 0,
-            desert_start: Vec::new(),
-            desert: None,
+            fresh_from: SeqNo::MAX,
+            fresh_dead: 0,
         }
     }
 
@@ -98,6 +86,24 @@ impl<C: EntryCursor> VisibleCursor<C> {
     /// Keys skipped because their newest version was a tombstone or had expired, since the cursor was made.
     pub fn hidden(&self) -> u64 {
         self.hidden
+    }
+
+    /// Counts the keys that are skipped because of a tombstone from `seq` on.
+    #[must_use]
+    pub fn counting_from(mut self, seq: SeqNo) -> Self {
+        self.fresh_from = seq;
+        self
+    }
+
+    /// How many they were since they were last [taken](Self::take_fresh_dead).
+    #[inline]
+    pub fn fresh_dead(&self) -> u64 {
+        self.fresh_dead
+    }
+
+    /// As [`Self::fresh_dead`]; counts from nothing.
+    pub fn take_fresh_dead(&mut self) -> u64 {
+        std::mem::take(&mut self.fresh_dead)
     }
 
     /// The source.
@@ -183,16 +189,18 @@ impl<C: EntryCursor> VisibleCursor<C> {
         Ok(if passed < 2 * WALK_MAX { passed + 1 } else { 0 })
     }
 
+    /// Notes that a key was skipped because of its version `seq`.
+    #[inline]
+    fn pass_dead(&mut self, seq: SeqNo) {
+        self.hidden += 1;
+        self.fresh_dead += u64::from(seq >= self.fresh_from);
+    }
+
     /// From the first version of some key on, finds the first visible one.
     #[inline]
     fn find_forward(&mut self) -> Result<()> {
         let mut newer = 0;
-        let mut dead = 0;
-        loop {
-            if !self.inner.valid() || self.is_above() {
-                self.leave_desert(dead);
-                return Ok(());
-            }
+        while self.inner.valid() && !self.is_above() {
             let stamp = self.inner.stamp();
             if stamp.seq > self.snapshot {
                 if newer < WALK_MAX {
@@ -206,23 +214,12 @@ impl<C: EntryCursor> VisibleCursor<C> {
             newer = 0;
             if !self.is_dead(stamp) {
                 self.place = Place::OnEntry;
-                self.leave_desert(dead);
-                return Ok(());
+                break;
             }
-            self.hidden += 1;
-            // A desert is about sequence numbers; an entry expires with time.
-            dead = if stamp.kind.is_tombstone() { dead + 1 } else { 0 };
-            if dead == DESERT_NOTED {
-                self.desert_start.clear();
-                self.desert_start.extend_from_slice(self.inner.key());
-            }
+            self.pass_dead(stamp.seq);
             self.inner.next_key()?;
-            if dead >= DESERT_NOTED {
-                let passed = self.inner.skip_dead(self.snapshot, self.scope.end(), u64::MAX)?;
-                dead += passed as usize;
-                self.hidden += passed;
-            }
         }
+        Ok(())
     }
 
     /// Copies to `rows`, which is empty, the row stood on and those after it that are of one source and take but a look each. If there was
@@ -255,37 +252,6 @@ impl<C: EntryCursor> VisibleCursor<C> {
         self.find_forward()
     }
 
-    /// After `dead` deleted keys in a row.
-    #[inline]
-    fn leave_desert(&mut self, dead: usize) {
-        if dead >= DESERT_MIN {
-            self.note_desert();
-        }
-    }
-
-    #[cold]
-    fn note_desert(&mut self) {
-        // Sources may have ended at the upper bound.
-        let end = match self.scope.high() {
-            Bound::Unbounded => self.inner.valid().then(|| self.inner.key().to_vec()),
-            Bound::Excluded(key) if !self.valid() => Some(key.to_vec()),
-            _ if !self.valid() => return,
-            _ => Some(self.inner.key().to_vec()),
-        };
-        self.desert = Some(Desert { start: self.desert_start.clone(), end });
-    }
-
-    /// Whether the last step went over a desert.
-    #[inline]
-    pub fn met_desert(&self) -> bool {
-        self.desert.is_some()
-    }
-
-    /// The desert that the last step went over, once.
-    pub fn take_desert(&mut self) -> Option<Desert> {
-        self.desert.take()
-    }
-
     /// From the oldest version of some key back, finds the first key that is visible.
     fn find_backward(&mut self) -> Result<()> {
         while self.inner.valid() && !self.scope.is_below(&self.compare, self.inner.key()) {
@@ -301,6 +267,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
     /// the key before and returns `false`.
     fn show_key_backward(&mut self) -> Result<bool> {
         let mut seen = 0;
+        let mut newest = 0;
         let mut live = false;
         while self.inner.valid() && self.same_key() {
             let stamp = self.inner.stamp();
@@ -311,6 +278,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
             if seen == WALK_MAX {
                 return self.show_key_by_seek();
             }
+            newest = stamp.seq;
             live = !self.is_dead(stamp);
             if live {
                 self.keep_version(stamp)?;
@@ -321,7 +289,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
         if live {
             self.place = Place::Stashed;
         } else if seen > 0 {
-            self.hidden += 1;
+            self.pass_dead(newest);
         }
         Ok(live)
     }

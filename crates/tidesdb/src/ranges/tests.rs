@@ -84,22 +84,3 @@ fn an_interval_meets_what_it_shares_a_key_with() {
     assert!(t.meets(&order, b"a", b"c") && t.meets(&order, b"d", b"e") && t.meets(&order, b"e", b"z"));
     assert!(!t.meets(&order, b"a", b"b") && !t.meets(&order, b"f", b"z"));
 }
-
-#[test]
-fn what_is_learned_replaces_what_it_includes_and_is_bounded() {
-    let order = Comparator::bytewise();
-    let shared = SharedRanges::default();
-    let gap = |seq, from: u8, to: Option<u8>| RangeTombstone {
-        seq,
-        start: Some([from].into()),
-        end: to.map(|to| [to].into()),
-    };
-    for n in 0..20 {
-        shared.learn(&order, gap(u64::from(n) + 1, n * 10, Some(n * 10 + 5)), 4);
-    }
-    assert_eq!(shared.to_owned().len(), 5);
-    assert_eq!(shared.to_owned().newest(&order, &[191], 100), 20);
-    shared.learn(&order, gap(30, 170, None), 4);
-    assert_eq!(shared.to_owned().len(), 3, "160 and 150 lie before it");
-    assert_eq!(shared.to_owned().newest(&order, &[191], 100), 30);
-}

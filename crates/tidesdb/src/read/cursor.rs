@@ -42,9 +42,6 @@ pub struct Cursor {
     view: Arc<ReadView>,
     pub(super) inner: Walk,
     seq: SeqNo,
-    /// Whether the view surely holds every commit up to `seq`. A memtable may be made between the taking of the view and of the
-    /// number; to this reader it is as if it came a little earlier, but not to others.
-    complete: bool,
     moment: Moment,
     /// Writes of the transaction that the cursor belongs to.
     own: Option<OwnReads>,
@@ -56,27 +53,13 @@ pub struct Cursor {
     ahead: Ahead,
 }
 
+/// Deleted keys that a cursor steps over before it charges them.
+const CHARGED_DEAD: u64 = 1024;
+
 /// What a cursor stands on.
 type Walk = VisibleCursor<Versions>;
-/// All versions of a family but those that range tombstones and deserts hide.
-pub type Versions = HidingCursor<MergeCursor<Source>>;
-
-/// The view of `family` now, the newest number that a reader of it may have, and whether the view surely holds every commit up to that
-/// number.
-pub fn moment(shared: &Shared, family: &FamilyCore) -> (Arc<ReadView>, SeqNo, bool) {
-    let before = shared.visible();
-    // The view before the sequence number: see `mvcc`. The view keeps every version of its moment.
-    let view = family.owned_view();
-    let seq = shared.visible();
-    // What is visible was inserted before; and all of it where the view leads, if that is where commits still go.
-    let complete = before == seq || family.is_written_in(&view);
-    (view, seq, complete)
-}
-
-/// What a reader at `seq` looks at in `view`, not positioned yet.
-pub fn versions(family: &FamilyCore, view: &ReadView, seq: SeqNo) -> Versions {
-    Cursor::versions(family, view, seq, None)
-}
+/// All versions of a family but those that range tombstones hide.
+type Versions = HidingCursor<MergeCursor<Source>>;
 
 /// What a reader at `seq` and time `now` sees of `view`, not positioned yet.
 pub fn show(view: &ReadView, family: &FamilyCore, (seq, now): (SeqNo, u32)) -> impl EntryCursor + use<> {
@@ -148,7 +131,6 @@ impl Cursor {
         options: ReadOptions,
     ) -> Result<Self> {
         shared.check_open()?;
-        let before = moment.seq(shared);
         // The view before the sequence number: see `mvcc`. The view keeps every version of its moment. And before the look
         // whether the family was dropped: a drop says so first and empties the view then.
         let view = family.owned_view();
@@ -160,7 +142,6 @@ impl Cursor {
         let mut cursor = Self {
             shared: Arc::clone(shared),
             family: Arc::clone(family),
-            complete: before == seq || family.is_written_in(&view),
             view,
             inner,
             seq,
@@ -186,6 +167,7 @@ impl Cursor {
     ) -> Walk {
         let versions = Self::versions(family, view, seq, own);
         VisibleCursor::new(versions, family.options.comparator.clone(), seq, now)
+            .counting_from(view.active_from)
     }
 
     /// What there is to be seen of `view` for a reader at `seq`.
@@ -206,7 +188,7 @@ impl Cursor {
             None => MergeCursor::newest_first(comparator.clone(), sources),
         };
         let mut ranges: Vec<RangeSet> = Vec::new(); // takes no memory where there are none
-        let shared_ranges = view.memtables().map(|slot| &slot.ranges).chain([&family.deserts]);
+        let shared_ranges = view.memtables().map(|slot| &slot.ranges);
         ranges.extend(shared_ranges.filter(|set| !set.is_empty()).map(SharedRanges::to_owned));
         ranges.extend(Some(view.version.ranges()).filter(|set| !set.is_empty()).cloned());
         ranges.extend(own.map(|own| own.ranges_at(comparator, seq)));
@@ -224,7 +206,6 @@ impl Cursor {
             view: Arc::clone(&self.view),
             inner,
             seq: self.seq,
-            complete: self.complete,
             moment: self.moment.clone(),
             own: self.own.clone(),
             track: self.track.as_ref().map(Track::sibling),
@@ -436,15 +417,14 @@ impl Cursor {
         Ok(())
     }
 
-    /// Remembers deleted keys that a scan went over: the next one leaps.
+    /// Charges the active memtable for deleted keys that were stepped over. Once scans have spent on it what a flush costs, it is flushed, and
+    /// the background merges tables that consist of tombstones.
     #[cold]
-    fn learn_desert(&mut self) {
-        let Some(desert) = self.inner.take_desert() else { return };
-        // A transaction's own deletes are nobody else's, and what is not committed may still go.
-        if self.own.is_none() && self.seq != SEQ_MAX && self.complete {
-            let (start, end) = (Some(desert.start.into()), desert.end.map(Into::into));
-            let found = RangeTombstone { seq: self.seq, start, end };
-            self.family.learn_desert(found);
+    fn charge_dead(&mut self) {
+        let dead = self.inner.take_fresh_dead();
+        let Some(slot) = self.view.active.as_ref().filter(|_| self.own.is_none()) else { return };
+        if slot.charge(dead) && self.shared.check_writable().is_ok() {
+            self.shared.rotate_slot(&self.family, slot);
         }
     }
 
@@ -454,8 +434,8 @@ impl Cursor {
         if let Some(track) = &mut self.track {
             tell(track, self.inner.valid().then(|| self.inner.key()));
         }
-        if self.inner.met_desert() {
-            self.learn_desert();
+        if self.inner.fresh_dead() >= CHARGED_DEAD {
+            self.charge_dead();
         }
     }
 

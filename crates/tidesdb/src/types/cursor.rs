@@ -73,12 +73,6 @@ pub trait EntryCursor: Send {
     fn value(&mut self) -> Result<&[u8]> {
         Ok(self.entry()?.2)
     }
-    /// Forwards over keys whose newest version is a tombstone at or below `seq`, at most `most` of them and none from `until` on (`None` =
-    /// no bound), as far as it costs less than a walk; how many they were. It ends on the newest version of a key.
-    fn skip_dead(&mut self, seq: SeqNo, until: Option<&[u8]>, most: u64) -> Result<u64> {
-        let _ = (seq, until, most);
-        Ok(0)
-    }
     /// Forwards from an entry that is older than `below`, on past others such, but not to a key after `until` (`None` = no bound)
     /// and as far as it costs little: whole tables and blocks. Not past any other entry.
     fn skip_older(&mut self, below: SeqNo, until: Option<&[u8]>) -> Result<()> {
