@@ -452,15 +452,18 @@ impl Shared {
         self.rotate_if(family, |_| true);
     }
 
-    /// As [`Shared::rotate`], if `slot` is the active memtable still.
-    pub fn rotate_slot(&self, family: &Arc<FamilyCore>, slot: &Arc<MemSlot>) {
-        self.rotate_if(family, |active| Arc::ptr_eq(active, slot));
+    /// As [`Shared::rotate`], if `slot` is the active memtable still and no other thread rotates at the moment: for readers, which do not wait.
+    pub fn try_rotate(&self, family: &Arc<FamilyCore>, slot: &Arc<MemSlot>) {
+        let Some(_one_at_a_time) = self.rotating.try_lock() else { return };
+        if family.owned_view().active.as_ref().is_some_and(|active| Arc::ptr_eq(active, slot)) {
+            self.rotate_now(std::slice::from_ref(family));
+        }
     }
 
     /// As [`Shared::rotate`], if the active memtable has reached its size.
     pub fn rotate_if_full(&self, family: &Arc<FamilyCore>) {
         let limit = family.options.write_buffer_bytes();
-        self.rotate_if(family, |active| active.bytes() >= limit);
+        self.rotate_if(family, |bytes| bytes >= limit);
     }
 
     /// Rotates all `families` at one boundary and returns it: their immutables then hold the same prefix of the commits.
@@ -508,9 +511,10 @@ impl Shared {
         Ok(place)
     }
 
-    fn rotate_if(&self, family: &Arc<FamilyCore>, wanted: impl Fn(&Arc<MemSlot>) -> bool) {
+    fn rotate_if(&self, family: &Arc<FamilyCore>, wanted: impl Fn(usize) -> bool) {
         let _one_at_a_time = self.rotating.lock();
-        if family.owned_view().active.as_ref().is_some_and(wanted) {
+        let active = family.owned_view().active.as_ref().map(|a| a.bytes());
+        if active.is_some_and(wanted) {
             self.rotate_now(std::slice::from_ref(family));
         }
     }

@@ -198,12 +198,6 @@ impl<T, F: Front> Table<T, F> {
         self.first.get(handle.aligned_index()?)?.front(handle)
     }
 
-    /// As [`Table::front`] for the other handles.
-    #[inline(always)]
-    pub(crate) fn far_front(&self, handle: Handle) -> Option<&F> {
-        if handle.index() < FIRST_CHUNK { None } else { self.front(handle) }
-    }
-
     /// What the value of `handle` shows; nothing if it stands for nothing, or if the value is in use.
     #[inline(always)]
     pub(crate) fn front(&self, handle: Handle) -> Option<&F> {

@@ -424,7 +424,7 @@ impl Cursor {
         let dead = self.inner.take_fresh_dead();
         let Some(slot) = self.view.active.as_ref().filter(|_| self.own.is_none()) else { return };
         if slot.charge(dead) && self.shared.check_writable().is_ok() {
-            self.shared.rotate_slot(&self.family, slot);
+            self.shared.try_rotate(&self.family, slot);
         }
     }
 
