@@ -68,22 +68,22 @@ fn open() -> Outcome<(tempfile::TempDir, Db)> {
 
 fn main() -> Outcome<()> {
     let millions: u64 = std::env::args().nth(1).map_or(Ok(10), |n| n.parse())?;
-    let (desert, rows) = (millions * 1_000_000, millions * 100_000);
+    let (dead, rows) = (millions * 1_000_000, millions * 100_000);
 
     let (_dir, db) = open()?;
-    fill(&db, desert, desert + rows)?;
+    fill(&db, dead, dead + rows)?;
     settle(&db)?;
     let (plain_first, plain) = scan(db.default_family(), rows)?;
     println!("{rows} rows, nothing deleted before them: {plain_first:.3} s at first, {plain:.3} s again");
 
     for how in ["one by one", "one by one and flushed", "by one range delete"] {
         let (_dir, db) = open()?;
-        fill(&db, 0, desert + rows)?;
+        fill(&db, 0, dead + rows)?;
         settle(&db)?;
         let started = Instant::now();
         if how != "by one range delete" {
             let mut batch = db.batch();
-            for n in 0..desert {
+            for n in 0..dead {
                 batch.delete(db.default_family(), &key(n))?;
                 if batch.len() == 1000 {
                     db.write(&mut batch)?;
@@ -91,7 +91,7 @@ fn main() -> Outcome<()> {
             }
             db.write(&mut batch)?;
         } else {
-            db.delete_range(key(0)..key(desert))?;
+            db.delete_range(key(0)..key(dead))?;
         }
         let took = started.elapsed();
         if how == "one by one and flushed" {
@@ -102,7 +102,7 @@ fn main() -> Outcome<()> {
         settle(&db)?;
         let (_, settled) = scan(db.default_family(), rows)?;
         println!(
-            "{desert} keys deleted {how} in {took:.2?}: {first:.3} s ({:.1} times) at once, {again:.3} s ({:.1} times) again, \
+            "{dead} keys deleted {how} in {took:.2?}: {first:.3} s ({:.1} times) at once, {again:.3} s ({:.1} times) again, \
              {settled:.3} s ({:.1} times) settled, {} MiB of tables",
             first / plain_first,
             again / plain,
@@ -114,10 +114,10 @@ fn main() -> Outcome<()> {
     let (_dir, db) = open()?;
     let started = Instant::now();
     let mut tx = db.begin(Isolation::Snapshot);
-    for n in 0..desert {
+    for n in 0..dead {
         tx.put(db.default_family(), &key(n), &[7; 100])?;
     }
     tx.commit()?;
-    println!("a transaction of {desert} puts: {:.2?}", started.elapsed());
+    println!("a transaction of {dead} puts: {:.2?}", started.elapsed());
     Ok(())
 }

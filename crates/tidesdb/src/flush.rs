@@ -23,7 +23,7 @@ use crate::sources::{Source, TableVersion};
 use crate::sst::TableMeta;
 use crate::types::{EntryCursor, SeqNo};
 use crate::version::{Change, State, VersionEdit};
-use crate::{Error, Result, learn};
+use crate::{Error, Result};
 
 /// Flushes the oldest immutable memtable of `family`; returns `false` if there is none.
 ///
@@ -68,13 +68,6 @@ pub fn run_locked(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<bool
         }
         other => other?,
     };
-    learn::flushed(
-        &ctx.write,
-        family,
-        &slot,
-        boundary,
-        out.tables.iter().map(|table| table.tombstones).sum(),
-    );
     let bytes = slot.bytes() as u64;
     let took = ctx.write.env.clock.mono().saturating_sub(started);
     ctx.write.debt.flush_rate.measured(bytes, took);

@@ -20,8 +20,8 @@ pub enum Job {
     PrepareLog,
     /// Write the oldest immutable memtable of a family as a table.
     Flush(FamilyId),
-    /// Discover dead ranges of a family.
-    Learn(FamilyId),
+    /// Rotate the active memtable of a family if scans have stepped over many deleted keys in it.
+    FlushActive(FamilyId),
     /// Compact a family if its planner finds something due.
     Compact(FamilyId),
     /// Remove files that are no longer needed.
@@ -35,23 +35,16 @@ impl Job {
     fn rank(self) -> u8 {
         match self {
             Self::PrepareLog => 0,
-            Self::Flush(_) => 1,
-            Self::Learn(_) => 2,
-            Self::Compact(_) => 3,
-            Self::RemoveObsolete => 4,
-            Self::Upload => 5,
+            Self::FlushActive(_) | Self::Flush(_) => 1,
+            Self::Compact(_) => 2,
+            Self::RemoveObsolete => 3,
+            Self::Upload => 4,
         }
     }
 
     /// How many of it may run at the same time. Merges of one family run beside each other as long as they share no table.
     fn limit(self) -> usize {
         if matches!(self, Self::Compact(_)) { MERGES_OF_A_FAMILY } else { 1 }
-    }
-
-    /// True for jobs that run on the dedicated learner thread: no thread waits for them, and they are worth most when
-    /// they run at once.
-    pub fn is_learning(self) -> bool {
-        matches!(self, Self::Learn(_))
     }
 
     /// True for jobs that run on the dedicated upload thread, because they wait for an object store.

@@ -35,7 +35,6 @@ pub mod write;
 pub mod txn;
 // The jobs, and the threads that run them.
 pub mod rewrite;
-pub mod learn;
 pub mod flush;
 pub mod compact;
 pub mod upload;

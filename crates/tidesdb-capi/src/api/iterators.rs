@@ -73,7 +73,7 @@ pub extern "C" fn tidesdb_iter_next(iter: Handle) -> Code {
 /// Continues [`tidesdb_iter_next`]. `extern`, so that the call compiles to a single jump.
 #[inline(never)]
 extern "C" fn next_row(iter: Handle) -> Code {
-    if ITERATORS.far_front(iter).is_some_and(Window::step) {
+    if ITERATORS.front(iter).is_some_and(Window::step) {
         return SUCCESS;
     }
     answer(|| moved(iter, Iterator::next))
@@ -160,7 +160,7 @@ extern "C" fn row(
     value: Out<*const u8>,
     value_size: Out<usize>,
 ) -> Code {
-    if let Some(row) = ITERATORS.far_front(iter).and_then(Window::asked_row) {
+    if let Some(row) = ITERATORS.front(iter).and_then(Window::asked_row) {
         row.tell(key, key_size, value, value_size);
         return SUCCESS;
     }

@@ -203,12 +203,6 @@ impl<T, F: Front> Table<T, F> {
         self.first.get(handle.aligned_index()?)?.front(handle)
     }
 
-    /// Like [`Table::front`], for the other handles.
-    #[inline(always)]
-    pub(crate) fn far_front(&self, handle: Handle) -> Option<&F> {
-        if handle.index() < FIRST_CHUNK { None } else { self.front(handle) }
-    }
-
     /// Returns the front of the value of `handle`; `None` if the handle is invalid or the value is lent.
     #[inline(always)]
     pub(crate) fn front(&self, handle: Handle) -> Option<&F> {

@@ -23,7 +23,7 @@ use crate::jobs::Job;
 use crate::options::SyncMode;
 use crate::shared::{Shared, WriteCtx};
 use crate::types::SeqNo;
-use crate::{Error, Result, compact, flush, learn, upload};
+use crate::{Error, Result, compact, flush, upload};
 
 /// Consecutive I/O errors after which the database is poisoned. A full disk does not count.
 const IO_FAILURES_MAX: u32 = 3;
@@ -92,9 +92,9 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
                 return Ok(true);
             }
         }
-        Job::Learn(id) => {
+        Job::FlushActive(id) => {
             if let Some(family) = family(id) {
-                learn::run(&shared.write, &family);
+                shared.write.rotate_if_scanned(&family);
             }
         }
         Job::RemoveObsolete => shared.maintenance.remove_obsolete(),
@@ -148,8 +148,6 @@ pub struct Ticks {
     tail_since: Duration,
     sealed: SeqNo,
     last_sweep: Duration,
-    /// End of the log when families were last checked for deletes.
-    looked: SeqNo,
     uploads: upload::Due,
 }
 
@@ -184,10 +182,6 @@ impl Ticks {
         }
         self.sync_what_is_written(&shared.write);
         let tail = sequencer.tail();
-        if tail.saturating_sub(self.looked) >= learn::LOOK_EVERY {
-            self.looked = tail; // every delete takes at least one unit of the log
-            learn::ask(&shared.write);
-        }
         if tail != self.tail_seen {
             (self.tail_seen, self.tail_since) = (tail, now);
         } else if shared.write.options.sync == SyncMode::Full

@@ -45,10 +45,6 @@ impl Pool {
             let body = move || work(&uploader, Takes::Uploads);
             pool.spawn(&shared.write, "tidesdb-upload", Priority::Normal, body)?;
         }
-        let learner = Arc::clone(shared);
-        pool.spawn(&shared.write, "tidesdb-learn", Priority::Normal, move || {
-            work(&learner, Takes::Learning)
-        })?;
         let timekeeper = Arc::clone(shared);
         pool.spawn(&shared.write, "tidesdb-clock", Priority::Normal, move || {
             let mut ticks = Ticks::default();
@@ -94,16 +90,14 @@ enum Takes {
     All,
     Short,
     Long,
-    Learning,
     Uploads,
 }
 
 fn work(shared: &Arc<Shared>, takes: Takes) {
     let wanted = |job: Job| match takes {
-        Takes::All => !job.is_learning() && !job.is_upload(),
-        Takes::Short => !job.is_long() && !job.is_learning() && !job.is_upload(),
+        Takes::All => !job.is_upload(),
+        Takes::Short => !job.is_long() && !job.is_upload(),
         Takes::Long => job.is_long(),
-        Takes::Learning => job.is_learning(),
         Takes::Uploads => job.is_upload(),
     };
     while !shared.write.jobs.is_closed() {

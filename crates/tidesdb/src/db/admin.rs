@@ -9,7 +9,7 @@ use crate::family::FamilyCore;
 use crate::sources::TableSlot;
 use crate::types::{EntryCursor, Kind};
 use crate::vlog::VlogPointer;
-use crate::{Error, Result, compact, files, flush, learn};
+use crate::{Error, Result, compact, files, flush};
 
 /// Timeout of one wait for running merges, and the number of timeouts before giving up (30 seconds in total).
 const LOOK: Duration = Duration::from_millis(10);
@@ -62,11 +62,7 @@ impl Db {
     pub fn flush(&self) -> Result<()> {
         let shared = &self.inner.shared;
         shared.write.check_writable()?;
-        shared.write.all_families().iter().try_for_each(|f| {
-            flush::all(&shared.maintenance, f)?;
-            learn::run(&shared.write, f);
-            Ok(())
-        })
+        shared.write.all_families().iter().try_for_each(|f| flush::all(&shared.maintenance, f))
     }
 
     /// Flushes, then merges each family into one sorted run without deleted, expired or hidden versions.

@@ -11,7 +11,7 @@ use crate::read::{self, Cursor, Iter};
 use crate::shared::Family;
 use crate::types::{SeqNo, Slice};
 use crate::write::WriteBatch;
-use crate::{Error, Result, compact, flush, learn};
+use crate::{Error, Result, compact, flush};
 
 impl Family {
     /// Sets `key` to `value`; returns the commit's sequence number.
@@ -171,9 +171,7 @@ impl Family {
     /// `NoSpace`, `Io`, `Poisoned`.
     pub fn flush(&self) -> Result<()> {
         self.shared.write.check_writable()?;
-        flush::all(&self.shared.maintenance, &self.core)?;
-        learn::run(&self.shared.write, &self.core);
-        Ok(())
+        flush::all(&self.shared.maintenance, &self.core)
     }
 
     /// Schedules a background flush of everything committed so far and returns at once. Without background threads, the

@@ -11,7 +11,6 @@
 
 mod claims;
 mod hook;
-mod learning;
 mod read_view;
 mod stats;
 mod waiting;
@@ -21,7 +20,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use claims::{Claim, Claims};
 pub use hook::{CommitHook, Committed, CommittedOp, HookCell};
-pub use learning::{Learning, Progress, Run};
 pub use read_view::{MemSlot, ReadView};
 pub use stats::{FamilyStats, Metric};
 use tidesdb_memtable::{KeyOrder, MapKind, Memtable};
@@ -30,13 +28,10 @@ pub use waiting::{Orders, WaitingFamily};
 
 use crate::jobs::Retry;
 use crate::options::{FamilyOptions, LiveOptions, MemtableKind};
-use crate::ranges::{RangeTombstone, SharedRanges};
+use crate::ranges::SharedRanges;
 use crate::sources::TableVersion;
 use crate::types::{FamilyId, SeqNo};
 use crate::vlog::VlogSet;
-
-/// Maximum number of dead ranges that a family remembers.
-const DESERTS_MAX: usize = 256;
 
 /// State of one family. Lives as long as a handle, a reader or the database refers to it.
 #[derive(Debug)]
@@ -57,12 +52,6 @@ pub struct FamilyCore {
     pub claims: Claims,
     /// After a compaction met damage.
     pub compaction_retry: Retry,
-    /// Dead ranges: intervals in which a reader at some sequence number found only deleted keys. For readers at that
-    /// number or a later one, older entries in the interval count as covered by a range tombstone. Kept in memory only;
-    /// merges never rely on them.
-    pub deserts: SharedRanges,
-    /// Where the background should look for more dead ranges.
-    pub learning: Learning,
     /// Called with each commit to the family.
     pub hook: HookCell,
     dropped: AtomicBool,
@@ -90,8 +79,6 @@ impl FamilyCore {
             flushing: Mutex::new(()),
             claims: Claims::default(),
             compaction_retry: Retry::default(),
-            deserts: SharedRanges::default(),
-            learning: Learning::default(),
             hook: HookCell::default(),
             dropped: AtomicBool::new(false),
             metrics: ShardedCounters::new(),
@@ -138,22 +125,6 @@ impl FamilyCore {
     /// The current view, to keep.
     pub fn owned_view(&self) -> Arc<ReadView> {
         Arc::clone(self.view.load(&pin()))
-    }
-
-    /// Returns true if the active memtable is still that of `view`, so commits still go to it.
-    pub fn is_written_in(&self, view: &ReadView) -> bool {
-        let guard = pin();
-        let now = self.view(&guard);
-        match (&now.active, &view.active) {
-            (Some(now), Some(then)) => Arc::ptr_eq(now, then),
-            (None, None) => now.active_from == view.active_from,
-            _ => false,
-        }
-    }
-
-    /// Records a dead range: readers at `found.seq` or later need not read older entries in its interval.
-    pub fn learn_desert(&self, found: RangeTombstone) {
-        self.deserts.learn(&self.options.comparator, found, DESERTS_MAX);
     }
 
     /// Replaces the view by the result of `change`. The old view is freed at some later time, or by
@@ -203,6 +174,7 @@ impl FamilyCore {
             from: view.active_from,
             pins: published().min(seq),
             debt_max: usize::MAX,
+            dead_steps: Default::default(),
         });
         self.view.store(Arc::new(ReadView { active: Some(slot), ..(*view).clone() }));
     }
@@ -213,7 +185,9 @@ impl FamilyCore {
     pub fn rotate_around(&self, mut map: Arc<Memtable>, seq: SeqNo, end: SeqNo) -> bool {
         Arc::get_mut(&mut map).expect("a staged memtable is not shared").rebase(seq);
         let debt_max = self.options.write_buffer_bytes();
-        let slot = Arc::new(MemSlot { map, ranges: SharedRanges::default(), from: seq, pins: seq, debt_max });
+        let ranges = SharedRanges::default();
+        let slot =
+            Arc::new(MemSlot { map, ranges, from: seq, pins: seq, debt_max, dead_steps: Default::default() });
         let mut placed = false;
         self.change_view(|view| {
             if self.is_dropped() {

@@ -339,77 +339,7 @@ impl<C: MergeSource> MergeCursor<C> {
     }
 }
 
-/// Skipping dead keys in a tight loop.
-impl<C: MergeSource> MergeCursor<C> {
-    /// Does the work of [`EntryCursor::skip_dead`] for the newest child and at most one other child with keys below
-    /// `bound`. `other` may be `NONE`.
-    fn pass_dead(
-        &mut self,
-        lead: usize,
-        other: usize,
-        bound: Option<&[u8]>,
-        seq: SeqNo,
-        most: u64,
-    ) -> Result<u64> {
-        let mut passed = 0;
-        while passed < most {
-            let child = &self.children[lead];
-            if !child.valid()
-                || !child.kind().is_tombstone()
-                || child.seq() > seq
-                || bound.is_some_and(|bound| child.key() >= bound)
-            {
-                break;
-            }
-            if other != NONE && self.children[other].valid() {
-                match child.key().cmp(self.children[other].key()) {
-                    Ordering::Less => {}
-                    Ordering::Equal => self.children[other].next_key()?,
-                    Ordering::Greater => break,
-                }
-            }
-            self.children[lead].next_key()?;
-            passed += 1;
-        }
-        Ok(passed)
-    }
-}
-
 impl<C: MergeSource> EntryCursor for MergeCursor<C> {
-    /// Handles the two common cases: a tombstone of a newer child over an older version in one other child, and a
-    /// tombstone alone.
-    fn skip_dead(&mut self, seq: SeqNo, until: Option<&[u8]>, most: u64) -> Result<u64> {
-        let lead = self.current;
-        if lead == NONE || !self.lazy || self.partial || !self.forward || !self.bytewise {
-            return Ok(0);
-        }
-        let other = self.waiting.last().copied().unwrap_or(NONE);
-        if other < lead || !self.children[lead].kind().is_tombstone() {
-            return Ok(0);
-        }
-        let third = self.waiting.len().checked_sub(2).map(|at| self.children[self.waiting[at]].key());
-        let bound = match (third, until) {
-            (Some(third), Some(until)) => Some(third.min(until)),
-            (third, until) => third.or(until),
-        };
-        let mut key = std::mem::take(&mut self.key);
-        key.clear();
-        key.extend_from_slice(bound.unwrap_or_default());
-        let bound = bound.is_some().then_some(());
-        self.current = NONE; // invalid if a child fails
-        let passed = self.pass_dead(lead, other, bound.map(|()| &key[..]), seq, most);
-        self.key = key;
-        let passed = passed?;
-        self.waiting.pop();
-        for child in [lead, other] {
-            if child != NONE && self.children[child].valid() {
-                self.place(child);
-            }
-        }
-        self.current = self.waiting.pop().unwrap_or(NONE);
-        Ok(passed)
-    }
-
     fn skip_older(&mut self, below: SeqNo, until: Option<&[u8]>) -> Result<()> {
         if self.current == NONE || !self.forward {
             return Ok(());

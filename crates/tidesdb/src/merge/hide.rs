@@ -56,7 +56,7 @@ impl<C: EntryCursor> HidingCursor<C> {
             }
             let Some(hidden) = &self.hidden else { continue };
             let piece = hidden.pieces();
-            let until = nearer(&self.order, hidden.high(), self.scope.end());
+            let until = tighter(hidden.high(), self.scope.end(), |a, b| self.order.compare(a, b).is_le());
             self.inner.skip_older(hidden.below(), until)?;
             // If the skip did not help, the next attempt comes after eight times as many steps.
             (steps, leap_at) = match self.is_hidden() && self.pieces() == piece {
@@ -73,11 +73,6 @@ impl<C: EntryCursor> HidingCursor<C> {
         }
         Ok(())
     }
-}
-
-/// The lower one of two upper borders.
-fn nearer<'a>(order: &Comparator, a: Option<&'a [u8]>, b: Option<&'a [u8]>) -> Option<&'a [u8]> {
-    tighter(a, b, |a, b| order.compare(a, b).is_le())
 }
 
 impl<C: EntryCursor> EntryCursor for HidingCursor<C> {
@@ -115,19 +110,6 @@ impl<C: EntryCursor> EntryCursor for HidingCursor<C> {
     fn seek_version(&mut self, target: &[u8], seq: SeqNo) -> Result<()> {
         self.inner.seek_version(target, seq)?;
         self.forwards()
-    }
-
-    fn skip_dead(&mut self, seq: SeqNo, until: Option<&[u8]>, most: u64) -> Result<u64> {
-        if self.is_hidden() {
-            return Ok(0);
-        }
-        // Stops where the next range may hide entries: there a whole range may be skipped.
-        let high = self.hidden.as_ref().and_then(Hidden::high);
-        let passed = self.inner.skip_dead(seq, nearer(&self.order, until, high), most)?;
-        if passed > 0 {
-            self.forwards()?;
-        }
-        Ok(passed)
     }
 
     fn copy_rows(&mut self, sight: Sight, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {

@@ -23,4 +23,4 @@ pub use purge::Purge;
 pub use retain::{Reason, Retain, RetainCounts, RetainRules, Verdict};
 pub use source::MergeSource;
 pub use stream::RetainStream;
-pub use visible::{Desert, VisibleCursor};
+pub use visible::VisibleCursor;

@@ -35,24 +35,9 @@ pub struct VisibleCursor<C> {
     stash: Stash,
     hidden: u64,
     /// Start of the deleted keys that the current scan passes.
-    desert_start: Vec<u8>,
-    desert: Option<Desert>,
+    fresh_from: SeqNo,
+    fresh_dead: u64,
 }
-
-/// A dead range: keys from `start` to `end` (exclusive; `None` = no upper bound), all of which are deleted for the
-/// reader.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Desert {
-    /// First key of the range.
-    pub start: Vec<u8>,
-    /// First key after the range.
-    pub end: Option<Vec<u8>>,
-}
-
-/// Consecutive deleted keys after which their start is recorded, and the minimum number that is reported as a dead
-/// range.
-const DESERT_NOTED: usize = 8;
-const DESERT_MIN: usize = 1024;
 
 /// The version shown when iterating backward. `key` also holds the key whose remaining versions are skipped.
 #[derive(Debug, Default)]
@@ -74,8 +59,8 @@ impl<C: EntryCursor> VisibleCursor<C> {
             place: Place::Nowhere,
             stash: Stash::default(),
             hidden: 0,
-            desert_start: Vec::new(),
-            desert: None,
+            fresh_from: SeqNo::MAX,
+            fresh_dead: 0,
         }
     }
 
@@ -100,6 +85,24 @@ impl<C: EntryCursor> VisibleCursor<C> {
     /// Returns how many keys were skipped since creation because their newest version was a tombstone or had expired.
     pub fn hidden(&self) -> u64 {
         self.hidden
+    }
+
+    /// Counts the keys that are skipped because of a tombstone from `seq` on.
+    #[must_use]
+    pub fn counting_from(mut self, seq: SeqNo) -> Self {
+        self.fresh_from = seq;
+        self
+    }
+
+    /// How many they were since they were last [taken](Self::take_fresh_dead).
+    #[inline]
+    pub fn fresh_dead(&self) -> u64 {
+        self.fresh_dead
+    }
+
+    /// As [`Self::fresh_dead`]; counts from nothing.
+    pub fn take_fresh_dead(&mut self) -> u64 {
+        std::mem::take(&mut self.fresh_dead)
     }
 
     /// Returns the source.
@@ -186,16 +189,18 @@ impl<C: EntryCursor> VisibleCursor<C> {
         Ok(if passed < 2 * WALK_MAX { passed + 1 } else { 0 })
     }
 
+    /// Notes that a key was skipped because of its version `seq`.
+    #[inline]
+    fn pass_dead(&mut self, seq: SeqNo) {
+        self.hidden += 1;
+        self.fresh_dead += u64::from(seq >= self.fresh_from);
+    }
+
     /// Moves forward from the first version of some key to the first visible version.
     #[inline]
     fn find_forward(&mut self) -> Result<()> {
         let mut newer = 0;
-        let mut dead = 0;
-        loop {
-            if !self.inner.valid() || self.is_above() {
-                self.leave_desert(dead);
-                return Ok(());
-            }
+        while self.inner.valid() && !self.is_above() {
             let stamp = self.inner.stamp();
             if stamp.seq > self.snapshot {
                 if newer < WALK_MAX {
@@ -209,23 +214,12 @@ impl<C: EntryCursor> VisibleCursor<C> {
             newer = 0;
             if !self.is_dead(stamp) {
                 self.place = Place::OnEntry;
-                self.leave_desert(dead);
-                return Ok(());
+                break;
             }
-            self.hidden += 1;
-            // A dead range depends only on sequence numbers, but expiry depends on time.
-            dead = if stamp.kind.is_tombstone() { dead + 1 } else { 0 };
-            if dead == DESERT_NOTED {
-                self.desert_start.clear();
-                self.desert_start.extend_from_slice(self.inner.key());
-            }
+            self.pass_dead(stamp.seq);
             self.inner.next_key()?;
-            if dead >= DESERT_NOTED {
-                let passed = self.inner.skip_dead(self.snapshot, self.scope.end(), u64::MAX)?;
-                dead += passed as usize;
-                self.hidden += passed;
-            }
         }
+        Ok(())
     }
 
     /// Copies the current row and following rows of one source to `rows`, which must be empty. Stops at the first row
@@ -258,37 +252,6 @@ impl<C: EntryCursor> VisibleCursor<C> {
         self.find_forward()
     }
 
-    /// Called after `dead` consecutive deleted keys.
-    #[inline]
-    fn leave_desert(&mut self, dead: usize) {
-        if dead >= DESERT_MIN {
-            self.note_desert();
-        }
-    }
-
-    #[cold]
-    fn note_desert(&mut self) {
-        // Sources may have ended at the upper bound.
-        let end = match self.scope.high() {
-            Bound::Unbounded => self.inner.valid().then(|| self.inner.key().to_vec()),
-            Bound::Excluded(key) if !self.valid() => Some(key.to_vec()),
-            _ if !self.valid() => return,
-            _ => Some(self.inner.key().to_vec()),
-        };
-        self.desert = Some(Desert { start: self.desert_start.clone(), end });
-    }
-
-    /// Returns whether the last step passed a dead range.
-    #[inline]
-    pub fn met_desert(&self) -> bool {
-        self.desert.is_some()
-    }
-
-    /// Takes the dead range that the last step passed.
-    pub fn take_desert(&mut self) -> Option<Desert> {
-        self.desert.take()
-    }
-
     /// Moves backward from the oldest version of some key to the first visible key.
     fn find_backward(&mut self) -> Result<()> {
         while self.inner.valid() && !self.scope.is_below(&self.compare, self.inner.key()) {
@@ -304,6 +267,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
     /// moves to the previous key and returns `false`.
     fn show_key_backward(&mut self) -> Result<bool> {
         let mut seen = 0;
+        let mut newest = 0;
         let mut live = false;
         while self.inner.valid() && self.same_key() {
             let stamp = self.inner.stamp();
@@ -314,6 +278,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
             if seen == WALK_MAX {
                 return self.show_key_by_seek();
             }
+            newest = stamp.seq;
             live = !self.is_dead(stamp);
             if live {
                 self.keep_version(stamp)?;
@@ -324,7 +289,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
         if live {
             self.place = Place::Stashed;
         } else if seen > 0 {
-            self.hidden += 1;
+            self.pass_dead(newest);
         }
         Ok(live)
     }

@@ -43,21 +43,6 @@ impl RangeTombstone {
             && self.end.as_ref().is_none_or(|end| order.compare(key, end).is_lt())
     }
 
-    /// Returns whether the interval contains all of `other`.
-    fn includes(&self, order: &Comparator, other: &Self) -> bool {
-        let starts = match (&self.start, &other.start) {
-            (None, _) => true,
-            (Some(_), None) => false,
-            (Some(a), Some(b)) => order.compare(a, b).is_le(),
-        };
-        let ends = match (&self.end, &other.end) {
-            (None, _) => true,
-            (Some(_), None) => false,
-            (Some(a), Some(b)) => order.compare(b, a).is_le(),
-        };
-        starts && ends
-    }
-
     /// Returns whether some key from `smallest` to `largest`, both inclusive, may lie in the interval.
     pub fn meets(&self, order: &Comparator, smallest: &[u8], largest: &[u8]) -> bool {
         self.start.as_ref().is_none_or(|start| order.compare(start, largest).is_le())

@@ -61,23 +61,6 @@ impl RangeSet {
         self.iter().map(|tombstone| tombstone.bytes()).sum()
     }
 
-    /// Returns the smallest key from which tombstones cover every key up to `key`. `None` if no tombstone with a start
-    /// ends at `key` or covers it.
-    pub fn first_adjoining(&self, order: &Comparator, key: &[u8]) -> Option<Vec<u8>> {
-        let mut first: Option<&[u8]> = None;
-        loop {
-            let at = first.unwrap_or(key);
-            let reaches =
-                |t: &&Arc<RangeTombstone>| t.end.as_ref().is_none_or(|end| order.compare(at, end).is_le());
-            let starts = self.iter().filter(reaches).filter_map(|t| t.start.as_deref());
-            let before = starts.filter(|start| order.compare(start, at).is_lt());
-            match before.min_by(|a, b| order.compare(a, b)) {
-                Some(start) => first = Some(start),
-                None => return first.map(<[u8]>::to_vec),
-            }
-        }
-    }
-
     /// Returns the newest tombstone over `key` that is not newer than `snapshot`; 0 = none.
     pub fn newest(&self, order: &Comparator, key: &[u8], snapshot: SeqNo) -> SeqNo {
         self.tiers.iter().map(|tier| tier.newest(order, key, snapshot)).max().unwrap_or(0)
@@ -146,20 +129,6 @@ impl SharedRanges {
         self.bytes.fetch_add(tombstone.bytes(), Ordering::Relaxed);
         let grown = self.set.load(&pin()).with(order, tombstone);
         self.set.store_lazily(grown);
-        self.used.store(true, Ordering::Release);
-    }
-
-    /// Adds a tombstone to a bounded set of dead ranges. Removes those that lie within the new one, and keeps only the
-    /// newest `max` of the others.
-    pub fn learn(&self, order: &Comparator, tombstone: RangeTombstone, max: usize) {
-        let _one_at_a_time = self.change.lock();
-        let guard = pin();
-        let known = self.set.load(&guard).iter();
-        let mut kept: Vec<_> = known.filter(|old| !tombstone.includes(order, old)).cloned().collect();
-        kept.sort_by_key(|old| std::cmp::Reverse(old.seq));
-        kept.truncate(max);
-        kept.push(Arc::new(tombstone));
-        self.set.store_lazily(RangeSet::new(order, kept));
         self.used.store(true, Ordering::Release);
     }
 

@@ -84,22 +84,3 @@ fn an_interval_meets_key_ranges_that_share_a_key_with_it() {
     assert!(t.meets(&order, b"a", b"c") && t.meets(&order, b"d", b"e") && t.meets(&order, b"e", b"z"));
     assert!(!t.meets(&order, b"a", b"b") && !t.meets(&order, b"f", b"z"));
 }
-
-#[test]
-fn a_new_dead_range_replaces_those_within_it_and_their_number_is_bounded() {
-    let order = Comparator::bytewise();
-    let shared = SharedRanges::default();
-    let gap = |seq, from: u8, to: Option<u8>| RangeTombstone {
-        seq,
-        start: Some([from].into()),
-        end: to.map(|to| [to].into()),
-    };
-    for n in 0..20 {
-        shared.learn(&order, gap(u64::from(n) + 1, n * 10, Some(n * 10 + 5)), 4);
-    }
-    assert_eq!(shared.to_owned().len(), 5);
-    assert_eq!(shared.to_owned().newest(&order, &[191], 100), 20);
-    shared.learn(&order, gap(30, 170, None), 4);
-    assert_eq!(shared.to_owned().len(), 3, "only the ranges at 160 and 150 are left beside it");
-    assert_eq!(shared.to_owned().newest(&order, &[191], 100), 30);
-}

@@ -10,6 +10,7 @@ use super::ahead::Ahead;
 use super::get::resolve;
 use super::track::Track;
 use crate::family::{FamilyCore, ReadView};
+use crate::jobs::Job;
 use crate::merge::{HidingCursor, MergeCursor, VisibleCursor};
 use crate::mvcc::SnapshotPin;
 use crate::options::ReadOptions;
@@ -43,10 +44,6 @@ pub struct Cursor {
     view: Arc<ReadView>,
     pub(super) inner: Walk,
     seq: SeqNo,
-    /// True if `view` certainly contains every commit up to `seq`. If a new memtable begins after the view was taken
-    /// and before `seq` was read, its commits are missing. This reader then sees a slightly older state, but dead
-    /// ranges discovered from it would be wrong for other readers.
-    complete: bool,
     moment: Moment,
     /// Writes of the transaction that owns the cursor.
     own: Option<OwnReads>,
@@ -58,28 +55,13 @@ pub struct Cursor {
     ahead: Ahead,
 }
 
+/// Deleted keys that a cursor steps over before it charges them.
+const CHARGED_DEAD: u64 = 1024;
+
 /// The cursor under a [`Cursor`]: shows of each key the version visible to the reader.
 type Walk = VisibleCursor<Versions>;
-/// All versions of a family except those hidden by range tombstones and dead ranges.
-pub type Versions = HidingCursor<MergeCursor<Source>>;
-
-/// Returns the current view of `family`, the newest read timestamp a reader of it may use, and whether the view
-/// certainly contains every commit up to that number.
-pub fn moment(reads: &ReadCtx, family: &FamilyCore) -> (Arc<ReadView>, SeqNo, bool) {
-    let before = reads.visible();
-    // Take the view before the sequence number: see `mvcc`. The view retains every version visible at its time.
-    let view = family.owned_view();
-    let seq = reads.visible();
-    // A visible commit has been inserted into a memtable. This view has that memtable if `visible` did not change, or
-    // if commits still go to the active memtable of this view.
-    let complete = before == seq || family.is_written_in(&view);
-    (view, seq, complete)
-}
-
-/// Returns a cursor over the versions in `view` for a reader at `seq`, not positioned yet.
-pub fn versions(family: &FamilyCore, view: &ReadView, seq: SeqNo) -> Versions {
-    Cursor::versions(family, view, seq, None)
-}
+/// All versions of a family except those hidden by range tombstones.
+type Versions = HidingCursor<MergeCursor<Source>>;
 
 /// Returns a cursor over what a reader at `seq` and time `now` sees in `view`, not positioned yet.
 pub fn show(view: &ReadView, family: &FamilyCore, (seq, now): (SeqNo, u32)) -> impl EntryCursor + use<> {
@@ -152,7 +134,6 @@ impl Cursor {
         options: ReadOptions,
     ) -> Result<Self> {
         reads.check_open()?;
-        let before = moment.seq(reads);
         // Take the view before the sequence number: see `mvcc`. The view retains every version visible at its time.
         // Also take it before checking for a drop: a drop sets the flag first and empties the view afterwards.
         let view = family.owned_view();
@@ -164,7 +145,6 @@ impl Cursor {
         let mut cursor = Self {
             reads: Arc::clone(reads),
             family: Arc::clone(family),
-            complete: before == seq || family.is_written_in(&view),
             view,
             inner,
             seq,
@@ -190,6 +170,7 @@ impl Cursor {
     ) -> Walk {
         let versions = Self::versions(family, view, seq, own);
         VisibleCursor::new(versions, family.options.comparator.clone(), seq, now)
+            .counting_from(view.active_from)
     }
 
     /// Returns a cursor over the versions in `view` for a reader at `seq`.
@@ -210,7 +191,7 @@ impl Cursor {
             None => MergeCursor::newest_first(comparator.clone(), sources),
         };
         let mut ranges: Vec<RangeSet> = Vec::new(); // does not allocate while empty
-        let shared_ranges = view.memtables().map(|slot| &slot.ranges).chain([&family.deserts]);
+        let shared_ranges = view.memtables().map(|slot| &slot.ranges);
         ranges.extend(shared_ranges.filter(|set| !set.is_empty()).map(SharedRanges::to_owned));
         ranges.extend(Some(view.version.ranges()).filter(|set| !set.is_empty()).cloned());
         ranges.extend(own.map(|own| own.ranges_at(comparator, seq)));
@@ -228,7 +209,6 @@ impl Cursor {
             view: Arc::clone(&self.view),
             inner,
             seq: self.seq,
-            complete: self.complete,
             moment: self.moment.clone(),
             own: self.own.clone(),
             track: self.track.as_ref().map(Track::sibling),
@@ -442,13 +422,11 @@ impl Cursor {
 
     /// Adds the deleted keys that the scan passed to the family's dead ranges, so the next scan skips them.
     #[cold]
-    fn learn_desert(&mut self) {
-        let Some(desert) = self.inner.take_desert() else { return };
-        // A transaction's own deletes concern no other reader, and uncommitted deletes may still vanish.
-        if self.own.is_none() && self.seq != SEQ_MAX && self.complete {
-            let (start, end) = (Some(desert.start.into()), desert.end.map(Into::into));
-            let found = RangeTombstone { seq: self.seq, start, end };
-            self.family.learn_desert(found);
+    fn charge_dead(&mut self) {
+        let dead = self.inner.take_fresh_dead();
+        let Some(slot) = self.view.active.as_ref().filter(|_| self.own.is_none()) else { return };
+        if slot.charge(dead) {
+            self.reads.jobs.push(Job::FlushActive(self.family.id));
         }
     }
 
@@ -459,8 +437,8 @@ impl Cursor {
         if let Some(track) = &mut self.track {
             tell(track, self.inner.valid().then(|| self.inner.key()));
         }
-        if self.inner.met_desert() {
-            self.learn_desert();
+        if self.inner.fresh_dead() >= CHARGED_DEAD {
+            self.charge_dead();
         }
     }
 

@@ -218,3 +218,54 @@ fn a_bounded_cursor_shows_what_a_filter_shows() {
         }
     }
 }
+
+/// Appends ten keys at the tail and takes ten from the head, which a scan finds. Returns the deleted keys that the longest scan stepped
+/// over, and all of them did.
+fn work_queue(db: &Db, rounds: u64, backwards: bool) -> (u64, u64) {
+    let key = |n: u64| format!("{:08}", if backwards { 99_999_999 - n } else { n }).into_bytes();
+    let (mut most, mut all) = (0, 0);
+    write(db, (0..1000).map(|n| (key(n), false)));
+    for round in 0..rounds {
+        write(db, (0..10).map(|n| (key(1000 + round * 10 + n), false)));
+        let mut cursor = db.cursor().unwrap();
+        if backwards { cursor.seek_to_last() } else { cursor.seek_to_first() }.unwrap();
+        assert_eq!(cursor.key(), key(round * 10));
+        most = most.max(cursor.inner.hidden());
+        all += cursor.inner.hidden();
+        drop(cursor);
+        write(db, (0..10).map(|n| (key(round * 10 + n), true)));
+    }
+    (most, all)
+}
+
+#[test]
+fn scans_of_the_head_of_a_queue_do_not_get_slower() {
+    for backwards in [false, true] {
+        let db = open(FamilyOptions::default());
+        let (most, early) = work_queue(&db, 4_000, backwards);
+        assert!(most < 20_000, "{most}");
+        let (most, late) = work_queue(&open(FamilyOptions::default()), 12_000, backwards);
+        assert!(most < 20_000, "{most}");
+        assert!(late < 3 * early * 3 / 2, "{early}, then {late}");
+        let stats = db.default_family().stats();
+        assert!(stats.flushes > 1 && stats.tombstones < 20_000, "{stats:?}");
+    }
+}
+
+#[test]
+fn deleted_keys_in_tables_flush_no_memtable() {
+    let db = open(FamilyOptions::default());
+    write(&db, (0..40_000).map(|n| (format!("{n:08}").into_bytes(), false)));
+    let snapshot = db.snapshot();
+    write(&db, (0..40_000).map(|n| (format!("{n:08}").into_bytes(), true)));
+    db.flush().unwrap();
+    let flushes = db.default_family().stats().flushes;
+    for n in 0..200 {
+        write(&db, [(format!("{n}").into_bytes(), false)]);
+        let mut cursor = db.cursor().unwrap();
+        cursor.seek(b"00000000").unwrap();
+        assert!(cursor.inner.hidden() >= 39_000);
+    }
+    assert_eq!(db.default_family().stats().flushes, flushes);
+    drop(snapshot);
+}

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tidesdb_io::Clock;
 
 use crate::clock::ExpiryClock;
+use crate::jobs::JobQueue;
 use crate::mvcc::{SnapshotPin, Snapshots};
 use crate::types::SeqNo;
 use crate::wal::{Log, Sequencer};
@@ -24,6 +25,8 @@ pub struct ReadCtx {
     pub expiry_clock: ExpiryClock,
     /// True once `close` was called.
     pub closed: AtomicBool,
+    /// The queue of background work, for reads that find some.
+    pub jobs: Arc<JobQueue>,
 }
 
 impl ReadCtx {
@@ -36,6 +39,7 @@ impl ReadCtx {
             snapshots: Arc::new(Snapshots::default()),
             expiry_clock: ExpiryClock::default(),
             closed: AtomicBool::new(false),
+            jobs: Arc::default(),
         }
     }
 

@@ -46,7 +46,7 @@ pub struct WriteCtx {
     /// Held by the thread that holds the tail of the sequencer for a rotation.
     rotating: Mutex<()>,
     /// Queue of background work.
-    pub jobs: JobQueue,
+    pub jobs: Arc<JobQueue>,
     /// Memory that must be flushed, and statistics of delayed writers.
     pub debt: Debt,
     /// Whether merges start automatically, and how to stop them.
@@ -57,8 +57,10 @@ impl WriteCtx {
     /// The write path to `log`, with no family.
     pub fn new(env: &Env, options: DbOptions, health: &Arc<Health>, log: Log) -> Self {
         let ticking = options.background_threads != Some(0) && !options.read_only;
+        let reads = Arc::new(ReadCtx::new(&log, &env.clock, ticking));
         Self {
-            reads: Arc::new(ReadCtx::new(&log, &env.clock, ticking)),
+            jobs: Arc::clone(&reads.jobs),
+            reads,
             env: env.clone(),
             options,
             health: Arc::clone(health),
@@ -69,7 +71,6 @@ impl WriteCtx {
             sync_due: SyncDue::default(),
             deciding: Mutex::default(),
             rotating: Mutex::default(),
-            jobs: JobQueue::default(),
             debt: Debt::default(),
             merges: Merges::default(),
         }
@@ -180,6 +181,14 @@ impl WriteCtx {
     pub fn rotate_if_full(&self, family: &Arc<FamilyCore>) {
         let limit = family.options.write_buffer_bytes();
         self.rotate_if(family, |bytes| bytes >= limit);
+    }
+
+    /// Like [`WriteCtx::rotate`], but only if scans have paid for the flush of the active memtable: see [`MemSlot::charge`].
+    pub fn rotate_if_scanned(&self, family: &Arc<FamilyCore>) {
+        let _one_at_a_time = self.rotating.lock();
+        if family.owned_view().active.as_ref().is_some_and(|slot| slot.charge(0)) {
+            self.rotate_now(std::slice::from_ref(family));
+        }
     }
 
     /// Rotates all `families` at one boundary and returns it: their immutable memtables then hold the same prefix of

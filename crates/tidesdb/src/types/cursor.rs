@@ -75,14 +75,6 @@ pub trait EntryCursor: Send {
     fn value(&mut self) -> Result<&[u8]> {
         Ok(self.entry()?.2)
     }
-    /// Moves forward over keys whose newest version is a tombstone at or below `seq`, and returns how many keys it
-    /// skipped. Skips at most `most` keys, none from `until` on (`None` = no bound), and stops where a scan would be as
-    /// cheap.
-    /// Ends on the newest version of a key.
-    fn skip_dead(&mut self, seq: SeqNo, until: Option<&[u8]>, most: u64) -> Result<u64> {
-        let _ = (seq, until, most);
-        Ok(0)
-    }
     /// Moves forward from an entry older than `below` over further such entries, but not to a key after `until` (`None` =
     /// no bound). Skips only whole tables and blocks, which is cheap, and never an entry that is not older than `below`.
     fn skip_older(&mut self, below: SeqNo, until: Option<&[u8]>) -> Result<()> {

@@ -280,15 +280,6 @@ fn separate(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<()> {
 
 /// Inserts every operation into the memtable that the commit's sequence number belongs to.
 fn insert(ctx: &WriteCtx, batch: &WriteBatch, commit: &Commit) -> Result<()> {
-    let deletes = insert_all(ctx, batch, commit)?;
-    if deletes > 0 {
-        batch.families.iter().for_each(|family| family.count(Metric::Deletes, deletes));
-    }
-    Ok(())
-}
-
-/// Inserts the operations and returns how many of them delete a key.
-fn insert_all(ctx: &WriteCtx, batch: &WriteBatch, commit: &Commit) -> Result<u64> {
     let guard = pin();
     let mut slots: Vec<(FamilyId, &Arc<MemSlot>)> = Vec::with_capacity(batch.families.len());
     for family in &batch.families {
@@ -314,8 +305,7 @@ fn insert_into<S: Borrow<Arc<MemSlot>>>(
     slots: &[(FamilyId, S)],
     batch: &WriteBatch,
     commit: &Commit,
-) -> Result<u64> {
-    let mut deletes = 0;
+) -> Result<()> {
     let lost = || Error::internal("a batch lost one of its families");
     for op in ops(&batch.record[RECORD_HEADER_BYTES..], BODY, 0) {
         let op = op?;
@@ -330,12 +320,11 @@ fn insert_into<S: Borrow<Arc<MemSlot>>>(
             slot.borrow().ranges.add(&family.options.comparator, op.range_tombstone(seq));
             continue;
         }
-        deletes += u64::from(op.kind.is_tombstone());
         let version = Version { seq, kind: op.kind as u8, expiry: op.expiry };
         let full = |_| Error::internal("a memtable ran out of address space");
         slot.borrow().map.insert(op.key, version, op.value).map_err(full)?;
     }
-    Ok(deletes)
+    Ok(())
 }
 
 /// Waits until the commit is durable (`Full`), or schedules a sync (`Interval`).

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tidesdb_memtable::{Memtable, Version};
 
 use super::batch::{WriteBatch, ops};
-use crate::family::{FamilyCore, Metric};
+use crate::family::FamilyCore;
 use crate::shared::WriteCtx;
 use crate::wal::Commit;
 use crate::wal::layout::{RECORD_HEADER_BYTES, RecordKind};
@@ -26,7 +26,6 @@ const BUFFER_PART: usize = 4;
 /// A batch sorted into memtables of its own.
 pub(super) struct Staged {
     parts: Vec<(Arc<FamilyCore>, Arc<Memtable>)>,
-    deletes: u64,
 }
 
 impl Staged {
@@ -46,7 +45,7 @@ impl Staged {
         let memtable = |family: &Arc<FamilyCore>| {
             (Arc::clone(family), family.staging_memtable(ctx.env.entropy.next_u64()))
         };
-        let mut staged = Self { parts: batch.families.iter().map(memtable).collect(), deletes: 0 };
+        let staged = Self { parts: batch.families.iter().map(memtable).collect() };
         for op in ops(&batch.record[RECORD_HEADER_BYTES..], "a batch in memory", 0) {
             let op = op?;
             let part = staged.parts.iter().find(|(family, _)| family.id == op.family);
@@ -54,7 +53,6 @@ impl Staged {
             let version = Version { seq: 0, kind: op.kind as u8, expiry: op.expiry };
             let full = |_| Error::internal("a memtable ran out of address space");
             map.insert(op.key, version, op.value).map_err(full)?;
-            staged.deletes += u64::from(op.kind.is_tombstone());
         }
         Ok(Some(staged))
     }
@@ -71,9 +69,6 @@ impl Staged {
     ) -> std::result::Result<Commit, (Option<Commit>, Error)> {
         let purpose = batch.purpose();
         let place = ctx.reserve_staged(&mut batch.record, purpose, self.parts).map_err(|e| (None, e))?;
-        if self.deletes > 0 {
-            batch.families.iter().for_each(|family| family.count(Metric::Deletes, self.deletes));
-        }
         ctx.log.fill(&place, RecordKind::Commit, &mut batch.record, batch.ops, mapped)
     }
 }
