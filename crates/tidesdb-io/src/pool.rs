@@ -255,6 +255,10 @@ impl File for PooledFile {
         self.file()?.read_at(buf, offset)
     }
 
+    fn read_cached_at(&self, buf: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
+        self.file()?.read_cached_at(buf, offset)
+    }
+
     fn write_at(&self, _buf: &[u8], _offset: u64) -> io::Result<usize> {
         for_reading()
     }

@@ -93,6 +93,9 @@ pub trait DirLock: Send + Sync + Debug {}
 pub trait File: Send + Sync + Debug {
     /// Reads at `offset`. May be short. `Ok(0)` for a non-empty buffer means end of file.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Like [`File::read_at`], but only if the bytes are in the system's page cache; never waits for the device. `None` if they
+    /// are not, or if the system cannot say.
+    fn read_cached_at(&self, buf: &mut [u8], offset: u64) -> io::Result<Option<usize>>;
     /// Writes at `offset`. May be short.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize>;
     /// Reserves real blocks for the range, never sparse; grows the file to `offset + len` if it is shorter.

@@ -80,8 +80,8 @@ fn a_simulated_disk_counts_advice_and_can_refuse_it() {
     let kinds: Vec<OpKind> = sim.ops()[before..].iter().map(|op| op.kind).collect();
     assert_eq!(kinds[..32], [OpKind::Advise; 32]);
     assert!(kinds[32..].iter().all(|&kind| kind == OpKind::Read));
-    assert!(files[0].is_cached(5).unwrap());
-    assert_eq!(sim.ops().len(), before + kinds.len(), "is_cached is not counted as a call");
+    assert_eq!(files[0].read_cached_at(&mut [0], 5).unwrap(), None);
+    assert_eq!(sim.ops().len(), before + kinds.len(), "a read of the page cache is not counted as a call");
     let refused = sim.inject(Fault::errno(errno::EIO).on(OpKind::Advise).forever());
     check_batch(&files, &rng, 32);
     assert_eq!(sim.struck(refused), 32);
@@ -119,6 +119,11 @@ fn advice_loads_and_drops_pages_of_the_page_cache() {
         file.is_cached(200_000).unwrap()
     });
     assert!(loaded);
-    // Past the end of the file there is nothing to load.
-    assert!(file.is_cached(LEN as u64 + 100_000).unwrap());
+    // Past the end of the file there is nothing to wait for.
+    assert_eq!(file.read_cached_at(&mut [0], LEN as u64 + 100_000).unwrap(), Some(0));
+    // Bytes that are read without waiting are those of the file.
+    let (mut cached, mut waited) = ([0; 100], [0; 100]);
+    assert_eq!(file.read_cached_at(&mut cached, 40_960).unwrap(), Some(100));
+    file.read_exact_at(&mut waited, 40_960).unwrap();
+    assert_eq!(cached, waited);
 }

@@ -77,6 +77,16 @@ impl File for RealFile {
         Ok(rustix::io::pread(&self.fd, buf, offset)?)
     }
 
+    fn read_cached_at(&self, buf: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
+        let mut bufs = [io::IoSliceMut::new(buf)];
+        match rustix::io::preadv2(&self.fd, &mut bufs, offset, ReadWriteFlags::NOWAIT) {
+            Ok(read) => Ok(Some(read)),
+            // File systems that cannot tell refuse the flag.
+            Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INTR) => Ok(None),
+            Err(e) => Err(e.into()),
+        }
+    }
+
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
         Ok(rustix::io::pwrite(&self.fd, buf, offset)?)
     }

@@ -410,6 +410,10 @@ impl File for SimFile {
     fn is_cached(&self, _offset: u64) -> io::Result<bool> {
         Ok(true) // there is no page cache; this is not counted as a call
     }
+
+    fn read_cached_at(&self, _buf: &mut [u8], _offset: u64) -> io::Result<Option<usize>> {
+        Ok(None) // there is no page cache; this is not counted as a call
+    }
 }
 
 /// Refuses ranges that do not fit the signed offsets of the system.

@@ -202,4 +202,8 @@ impl File for RemoteFile {
     fn is_cached(&self, offset: u64) -> io::Result<bool> {
         self.file()?.is_cached(offset)
     }
+
+    fn read_cached_at(&self, buf: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
+        self.file()?.read_cached_at(buf, offset)
+    }
 }

@@ -135,4 +135,8 @@ impl File for Bytes {
     fn is_cached(&self, _offset: u64) -> io::Result<bool> {
         Ok(true)
     }
+
+    fn read_cached_at(&self, buf: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
+        self.read_at(buf, offset).map(Some)
+    }
 }

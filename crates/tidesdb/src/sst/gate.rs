@@ -2,13 +2,14 @@
 //!
 //! A single lookup reads the blocks it misses. The lookups of a batch take turns: a lookup that misses a block only
 //! starts loading it, and is repeated after all others had their turn. So the disk works on the misses of all lookups
-//! at the same time.
+//! at the same time. A block that is in the system's page cache is read at once.
 
 /// A check that a lookup makes before each read.
 pub trait ReadGate {
     /// Returns whether the lookup may read the bytes at `place` (table number and offset) now. If not, the gate is shut
-    /// and the lookup ends without a result. `load_ahead` starts loading the bytes.
-    fn admits(&mut self, place: (u64, u64), load_ahead: impl FnOnce()) -> bool;
+    /// and the lookup ends without a result. `load_ahead` starts loading the bytes; it returns true if it could read them without
+    /// waiting, and then the lookup goes on.
+    fn admits(&mut self, place: (u64, u64), load_ahead: impl FnOnce() -> bool) -> bool;
     /// Returns whether a read was refused. Then the result of the lookup is meaningless.
     fn is_shut(&self) -> bool;
 }
@@ -19,7 +20,7 @@ pub struct OpenGate;
 
 impl ReadGate for OpenGate {
     #[inline(always)]
-    fn admits(&mut self, _place: (u64, u64), _load_ahead: impl FnOnce()) -> bool {
+    fn admits(&mut self, _place: (u64, u64), _load_ahead: impl FnOnce() -> bool) -> bool {
         true
     }
 
@@ -52,15 +53,16 @@ impl TurnGate {
 }
 
 impl ReadGate for TurnGate {
-    fn admits(&mut self, place: (u64, u64), load_ahead: impl FnOnce()) -> bool {
+    fn admits(&mut self, place: (u64, u64), load_ahead: impl FnOnce() -> bool) -> bool {
         if let Some(left) = self.left.checked_sub(1) {
             self.left = left;
             return true;
         }
-        self.shut = true;
-        if self.loading.replace(place) != Some(place) {
-            load_ahead();
+        if self.loading.replace(place) != Some(place) && load_ahead() {
+            self.loading = None;
+            return true;
         }
+        self.shut = true;
         false
     }
 

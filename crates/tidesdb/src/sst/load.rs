@@ -132,16 +132,37 @@ impl Table {
     fn load_block(&self, b: usize, gate: &mut impl ReadGate) -> Result<Option<Handle<CachedPart>>> {
         let mut near = HeldPartition::default();
         let fence = self.fence(&mut near, b)?;
-        if !self.admits(gate, fence.at, fence.first_read()) {
-            return Ok(None);
-        }
         let mut disk = SCRATCH.with_borrow_mut(|s| std::mem::take(&mut s.disk));
-        let loaded = self.source.read(fence.at, fence.first_read(), &mut disk, &self.name).and_then(|read| {
-            self.count_read(read.len());
-            self.cache_block(fence, &mut near, read)
+        let loaded = self.read_block(fence, gate, &mut disk).and_then(|read| match read {
+            Some(read) => self.cache_block(fence, &mut near, read).map(Some),
+            None => Ok(None),
         });
         SCRATCH.with_borrow_mut(|s| s.disk = disk);
-        loaded.map(Some)
+        loaded
+    }
+
+    /// Reads a block, or the key section of a long one. `None` if `gate` refuses the read.
+    fn read_block<'a>(
+        &'a self,
+        fence: Fence,
+        gate: &mut impl ReadGate,
+        disk: &'a mut Vec<u8>,
+    ) -> Result<Option<&'a [u8]>> {
+        let (at, len) = (fence.at, fence.first_read());
+        let mut is_read = false;
+        let admitted = self.source.map().is_some()
+            || gate.admits((self.meta.id.0, at), || {
+                is_read = self.source.read_cached(at, len, disk);
+                if !is_read {
+                    self.source.load_ahead(at, len);
+                }
+                is_read
+            });
+        if !admitted {
+            return Ok(None);
+        }
+        self.count_read(len);
+        if is_read { Ok(Some(disk)) } else { self.source.read(at, len, disk, &self.name).map(Some) }
     }
 
     /// Counts the bytes that a lookup read.

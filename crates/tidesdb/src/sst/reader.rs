@@ -246,7 +246,10 @@ impl Table {
     #[inline]
     pub(super) fn admits(&self, gate: &mut impl ReadGate, at: u64, len: usize) -> bool {
         self.source.map().is_some()
-            || gate.admits((self.meta.id.0, at), || self.source.load_ahead(at, len.min(AHEAD_BYTES_MAX)))
+            || gate.admits((self.meta.id.0, at), || {
+                self.source.load_ahead(at, len.min(AHEAD_BYTES_MAX));
+                false
+            })
     }
 
     /// Records that the key section (bit 0) or frame `bit - 1` of a mapped block was verified.

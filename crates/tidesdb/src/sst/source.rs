@@ -55,6 +55,16 @@ impl Source {
         }
     }
 
+    /// Reads `len` bytes at offset `at` into `buf` if all of them are in the system's page cache. Errors are left to a later read.
+    pub(super) fn read_cached(&self, at: u64, len: usize, buf: &mut Vec<u8>) -> bool {
+        let Self::File(file) = self else { return false };
+        if buf.try_reserve_exact(len.saturating_sub(buf.len())).is_err() {
+            return false;
+        }
+        buf.resize(len, 0);
+        matches!(file.read_cached_at(buf, at), Ok(Some(read)) if read == len)
+    }
+
     /// Starts loading `len` bytes at offset `at`, so that a read shortly afterwards waits less. Errors are left to that
     /// read.
     pub(super) fn load_ahead(&self, at: u64, len: usize) {
