@@ -14,7 +14,7 @@ use crate::family::{FamilyCore, ReadView};
 use crate::ranges::RangeSet;
 use crate::read::{Span, is_before, newest_range, newest_version, sees, show};
 use crate::sources::Source;
-use crate::types::{EntryCursor, Kind, SeqNo};
+use crate::types::{Between, EntryCursor, Kind, SeqNo};
 use crate::write::{Op, WriteBatch};
 
 /// When a transaction read: its snapshot, and the time at which it began. What has expired since counts as read, as it may have been.
@@ -37,17 +37,12 @@ impl Depends<'_> {
         self.reads.is_some_and(|reads| reads.points().next().is_some()) || !self.spans.is_empty()
     }
 
-    /// Whether none of it, nor any key of `writes`, has a version in `during`, both ends excluded. The transaction read
+    /// Whether none of it, nor any key of `writes`, has a version in `during`. The transaction read
     /// at `then`.
     ///
     /// # Errors
     /// `Corrupt`, `Io`: it cannot be said.
-    pub(super) fn unchanged(
-        &self,
-        writes: Option<&WriteBatch>,
-        then: Then,
-        during: (SeqNo, SeqNo),
-    ) -> Result<bool> {
+    pub(super) fn unchanged(&self, writes: Option<&WriteBatch>, then: Then, during: Between) -> Result<bool> {
         if let Some(batch) = writes {
             for op in batch.ops_from(0) {
                 let op = op?;
@@ -79,14 +74,14 @@ impl Depends<'_> {
         Ok(true)
     }
 
-    fn written_into(&self, span: &Span, then: Then, during: (SeqNo, SeqNo)) -> Result<bool> {
+    fn written_into(&self, span: &Span, then: Then, during: Between) -> Result<bool> {
         let view = span.family.owned_view();
         if deleted_from(&view, span, then, during)? {
             return Ok(true);
         }
         let mut sources: Vec<Source> =
-            view.memtables_since(during.0).map(|slot| Source::memtable(&slot.map)).collect();
-        let tables = view.version.tables().filter(|slot| slot.meta().max_seq > during.0);
+            view.memtables_since(during.after).map(|slot| Source::memtable(&slot.map)).collect();
+        let tables = view.version.tables().filter(|slot| slot.meta().max_seq > during.after);
         sources.extend(tables.map(Source::table));
         let counts = |key: &[u8]| Ok(!self.seen_only || sees(&view, key, then, &pin())?);
         for source in &mut sources {
@@ -99,13 +94,13 @@ impl Depends<'_> {
 }
 
 /// Whether `key` has a version in `during`, or the snapshot shows a value that a range tombstone of `during` deleted.
-fn is_written(family: &FamilyCore, key: &[u8], then: Then, during: (SeqNo, SeqNo)) -> Result<bool> {
+fn is_written(family: &FamilyCore, key: &[u8], then: Then, during: Between) -> Result<bool> {
     let guard = pin();
     let view = family.view(&guard);
-    if newest_version(view, key, during, &guard)? > during.0 {
+    if newest_version(view, key, during, &guard)? > during.after {
         return Ok(true);
     }
-    Ok(newest_range(view, key, during, &guard) > during.0 && sees(view, key, then, &guard)?)
+    Ok(newest_range(view, key, during, &guard) > during.after && sees(view, key, then, &guard)?)
 }
 
 /// What a range delete writes to.
@@ -120,16 +115,16 @@ fn span_of(family: &Arc<FamilyCore>, op: &Op<'_>) -> Span {
 
 /// Whether a range tombstone of `during` deleted a key in `span` that the snapshot shows. One that deleted nothing there changed
 /// nothing; what came and went since changed nothing, or is found as a version.
-fn deleted_from(view: &Arc<ReadView>, span: &Span, then: Then, (since, end): (SeqNo, SeqNo)) -> Result<bool> {
+fn deleted_from(view: &Arc<ReadView>, span: &Span, then: Then, during: Between) -> Result<bool> {
     let memtables: Vec<RangeSet> = view
-        .memtables_since(since)
+        .memtables_since(during.after)
         .map(|slot| slot.ranges.to_owned())
         .filter(|set| !set.is_empty())
         .collect();
     let all = memtables.iter().chain([view.version.ranges()]).flat_map(RangeSet::iter);
     let order = &span.family.options.comparator;
     let mut cursor = None;
-    for range in all.filter(|range| range.seq > since && range.seq < end) {
+    for range in all.filter(|range| during.contains(range.seq)) {
         let cursor = cursor.get_or_insert_with(|| show(view, &span.family, then));
         match (&span.low, &range.start) {
             (Bound::Included(low) | Bound::Excluded(low), Some(start))
@@ -158,7 +153,7 @@ fn deleted_from(view: &Arc<ReadView>, span: &Span, then: Then, (since, end): (Se
 fn found_in(
     source: &mut Source,
     span: &Span,
-    (since, end): (SeqNo, SeqNo),
+    during: Between,
     counts: impl Fn(&[u8]) -> Result<bool>,
 ) -> Result<bool> {
     let order = &span.family.options.comparator;
@@ -168,8 +163,7 @@ fn found_in(
     }
     let outside = |key: &[u8]| matches!(&span.low, Bound::Excluded(low) if order.compare(key, low).is_eq());
     while source.valid() && is_before(order, source.key(), &span.high) {
-        let during = source.seq() > since && source.seq() < end;
-        if during && !outside(source.key()) && counts(source.key())? {
+        if during.contains(source.seq()) && !outside(source.key()) && counts(source.key())? {
             return Ok(true);
         }
         source.next()?;

@@ -78,16 +78,10 @@ pub trait EntryCursor: Send {
     }
     /// Forwards from an entry that is older than `below`, on past others such, but not to a key after `until` (`None` = no bound)
     /// and as far as it costs little: whole tables and blocks. Not past any other entry.
-    fn skip_older(&mut self, below: SeqNo, until: Option<&[u8]>) -> Result<()> {
-        let _ = (below, until);
-        Ok(())
-    }
+    fn skip_older(&mut self, below: SeqNo, until: Option<&[u8]>) -> Result<()>;
     /// Forwards from the newest version of a key over keys before `until` (`None` = no bound; not `None` only where keys are
     /// ordered bytewise), copying to `rows`, which may have some, what `sight` shows of them, as long as each takes but a look and there
     /// is room. It ends on the newest version of the first key that was not copied: of the one it stood on, perhaps. What was copied
     /// was read without a fault: an error is of what comes after it.
-    fn copy_rows(&mut self, sight: Sight, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
-        let _ = (sight, until, rows);
-        Ok(())
-    }
+    fn copy_rows(&mut self, sight: Sight, until: Option<&[u8]>, rows: &mut Rows) -> Result<()>;
 }
