@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidesdb_sync::{Condvar, Mutex};
+use tidesdb_sync::{Condvar, Mutex, rank};
 
 use crate::types::FamilyId;
 
@@ -60,7 +60,7 @@ impl Job {
 /// worker waits for another. Among those of one kind the one asked for first is done first: no family starves.
 #[derive(Debug, Default)]
 pub struct JobQueue {
-    inner: Mutex<Inner>,
+    inner: Mutex<Inner, { rank::JOBS }>,
     changed: Condvar,
     closed: AtomicBool,
 }

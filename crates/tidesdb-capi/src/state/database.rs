@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tidesdb::types::FamilyId;
 use tidesdb::{Db, FamilyOptions, SyncMode};
-use tidesdb_sync::Mutex;
+use tidesdb_sync::{Mutex, rank};
 
 use super::orders::{Order, Orders};
 use super::{DATABASES, FAMILIES, Family, ITERATORS, TRANSACTIONS, Transaction};
@@ -62,11 +62,11 @@ pub(crate) struct Database {
     engine: Db,
     orders: Orders,
     /// Those that somebody asked for, with their handles.
-    families: Mutex<HashMap<FamilyId, (Handle, Arc<Family>)>>,
+    families: Mutex<HashMap<FamilyId, (Handle, Arc<Family>)>, { rank::C_FAMILIES }>,
     /// Bytes of the writes of each transaction; those of freed ones go when the list has doubled.
-    transactions: Mutex<Counted>,
+    transactions: Mutex<Counted, { rank::C_TRANSACTIONS }>,
     /// Held by who changes which families there are, so that a name means one of them from beginning to end.
-    catalog: Mutex<()>,
+    catalog: Mutex<(), { rank::C_CATALOG }>,
     facts: Facts,
     closed: AtomicBool,
     handle: OnceLock<Handle>,

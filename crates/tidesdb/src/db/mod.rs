@@ -69,10 +69,10 @@ pub(crate) struct Inner {
 
 /// The directory lock, until close.
 mod parking {
-    use tidesdb_sync::Mutex;
+    use tidesdb_sync::{Mutex, rank};
 
     /// Holds the lock of the directory.
-    pub(super) type Held = Mutex<Option<Box<dyn super::DirLock>>>;
+    pub(super) type Held = Mutex<Option<Box<dyn super::DirLock>>, { rank::DIRECTORY }>;
 }
 
 impl Db {

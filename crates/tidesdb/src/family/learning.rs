@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidesdb_sync::Mutex;
+use tidesdb_sync::{Mutex, rank};
 
 /// Runs that wait at most; more are forgotten.
 const WAITING_MAX: usize = 256;
@@ -23,7 +23,7 @@ pub struct Learning {
     /// Deletes counted when the background was asked to look at the family.
     asked: AtomicU64,
     /// Held by the one who learns.
-    pub progress: Mutex<Progress>,
+    pub progress: Mutex<Progress, { rank::LEARNING }>,
     /// Steps of walks so far.
     pub steps: AtomicU64,
 }

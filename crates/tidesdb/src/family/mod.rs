@@ -22,7 +22,7 @@ pub use learning::{Learning, Progress, Run};
 pub use read_view::{MemSlot, ReadView};
 pub use stats::{FamilyStats, Metric};
 use tidesdb_memtable::{KeyOrder, MapKind, Memtable};
-use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin};
+use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin, rank};
 pub use waiting::{Orders, WaitingFamily};
 
 use crate::jobs::Retry;
@@ -47,11 +47,11 @@ pub struct FamilyCore {
     name: Mutex<Arc<str>>,
     view: EpochCell<Arc<ReadView>>,
     /// Held while the view is replaced.
-    change: Mutex<()>,
+    change: Mutex<(), { rank::VIEW }>,
     /// Held by the one flush of this family that runs.
-    pub flushing: Mutex<()>,
+    pub flushing: Mutex<(), { rank::FLUSHING }>,
     /// Held by the one compaction of this family that runs.
-    pub compacting: Mutex<()>,
+    pub compacting: Mutex<(), { rank::COMPACTING }>,
     /// Whether tables of this family are being merged.
     pub merging: AtomicBool,
     /// After a compaction met damage.

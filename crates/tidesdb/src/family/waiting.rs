@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tidesdb_sync::Mutex;
+use tidesdb_sync::{Mutex, rank};
 
 use crate::types::{Comparator, FamilyId};
 use crate::vlog::VlogSet;
@@ -15,9 +15,9 @@ use crate::vlog::VlogSet;
 #[derive(Debug, Default)]
 pub struct Orders {
     /// Those that were given, beside the built-in ones.
-    pub given: Mutex<Vec<Comparator>>,
+    pub given: Mutex<Vec<Comparator>, { rank::ORDERS }>,
     /// Families that wait. Held while one of them joins the others, so that a name is always found in one place.
-    pub waiting: Mutex<BTreeMap<FamilyId, Arc<WaitingFamily>>>,
+    pub waiting: Mutex<BTreeMap<FamilyId, Arc<WaitingFamily>>, { rank::ORDERS_WAITING }>,
 }
 
 /// A family that waits for its key order.
@@ -32,7 +32,7 @@ pub struct WaitingFamily {
     /// Its value logs, which need no order.
     pub vlog: VlogSet,
     /// What recovery found in the log and could not write anywhere: open for reading only.
-    pub in_memory: Mutex<Vec<Vec<u8>>>,
+    pub in_memory: Mutex<Vec<Vec<u8>>, { rank::ORDERS_MEMORY }>,
 }
 
 impl Orders {

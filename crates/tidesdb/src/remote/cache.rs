@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use tidesdb_io::{Access, Dir, File, FileExt};
-use tidesdb_sync::Mutex;
+use tidesdb_sync::{Mutex, rank};
 
 use super::Objects;
 use super::dir::RemoteFile;
@@ -28,11 +28,11 @@ const TRIES_MAX: u32 = 16;
 #[derive(Debug)]
 pub(crate) struct Cache {
     store: Arc<dyn ObjectStore>,
-    objects: Arc<Mutex<Objects>>,
+    objects: Arc<Mutex<Objects, { rank::REMOTE_OBJECTS }>>,
     dir: Arc<dyn Dir>,
     pub(super) bytes_max: u64,
-    files: Mutex<Files>,
-    fetching: Mutex<()>,
+    files: Mutex<Files, { rank::REMOTE_FILES }>,
+    fetching: Mutex<(), { rank::REMOTE_FETCHING }>,
     /// Counts fetches: the time by which the least recently used file is found.
     time: AtomicU64,
     /// Set while the last fetch failed.
@@ -63,7 +63,7 @@ impl Cache {
     /// The cache in `dir`, of which `bytes_max` bytes may be used; 0 = no limit.
     pub(super) fn new(
         store: Arc<dyn ObjectStore>,
-        objects: &Arc<Mutex<Objects>>,
+        objects: &Arc<Mutex<Objects, { rank::REMOTE_OBJECTS }>>,
         bytes_max: u64,
         dir: &Arc<dyn Dir>,
     ) -> io::Result<Self> {

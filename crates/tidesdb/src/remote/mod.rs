@@ -29,7 +29,7 @@ use std::time::Duration;
 pub use dir::RemoteDir;
 pub use objects::Objects;
 use tidesdb_io::Dir;
-use tidesdb_sync::Mutex;
+use tidesdb_sync::{Mutex, rank};
 pub use view::ObjectDir;
 
 use self::cache::Cache;
@@ -94,9 +94,9 @@ pub struct Remote {
     /// How it is used.
     pub options: RemoteOptions,
     /// What it holds.
-    pub objects: Arc<Mutex<Objects>>,
+    pub objects: Arc<Mutex<Objects, { rank::REMOTE_OBJECTS }>>,
     /// Held by the upload under way.
-    pub uploading: Mutex<()>,
+    pub uploading: Mutex<(), { rank::UPLOADING }>,
     /// Failures in a row.
     pub retry: Retry,
     /// Installs of the version set that the store has seen.

@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub use backlog::{Debt, HeldUp, Merges, SyncDue};
 pub use maintenance::MaintenanceCtx;
 pub use read::ReadCtx;
-use tidesdb_sync::Mutex;
+use tidesdb_sync::{Mutex, rank};
 pub use write::WriteCtx;
 
 use crate::family::{FamilyCore, Orders};
@@ -41,7 +41,7 @@ pub struct Shared {
     /// Key orders, and families that wait for theirs; those are not among the others.
     pub orders: Orders,
     /// Held while a family is made, dropped or renamed.
-    pub catalog: Mutex<()>,
+    pub catalog: Mutex<(), { rank::CATALOG }>,
     /// Failures of background work in a row, and when to try again.
     pub retry: Retry,
     /// Value logs that may be open for writing.

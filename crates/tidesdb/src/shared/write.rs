@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidesdb_io::Env;
 use tidesdb_memtable::Memtable;
-use tidesdb_sync::{Mutex, RwLock};
+use tidesdb_sync::{Mutex, RwLock, rank};
 
 use super::{Debt, Merges, ReadCtx, SyncDue};
 use crate::family::{FamilyCore, MemSlot};
@@ -36,15 +36,15 @@ pub struct WriteCtx {
     /// The log is kept from here while recovery replays it; `SeqNo::MAX` afterwards.
     pub recovery_pins: AtomicU64,
     /// Families by number; dropped ones leave.
-    pub families: RwLock<BTreeMap<FamilyId, Arc<FamilyCore>>>,
+    pub families: RwLock<BTreeMap<FamilyId, Arc<FamilyCore>>, { rank::FAMILIES }>,
     /// Families whose value log was written since its last sync.
-    pub dirty_vlogs: Mutex<Vec<Arc<FamilyCore>>>,
+    pub dirty_vlogs: Mutex<Vec<Arc<FamilyCore>>, { rank::DIRTY_VLOGS }>,
     /// Commits that are to be durable within some time.
     pub sync_due: SyncDue,
     /// Held by the commit with a condition that is being decided.
-    pub deciding: Mutex<()>,
+    pub deciding: Mutex<(), { rank::DECIDING }>,
     /// Held while the order of commits is held.
-    rotating: Mutex<()>,
+    rotating: Mutex<(), { rank::ROTATING }>,
     /// Work for the background.
     pub jobs: JobQueue,
     /// Memory that waits to be flushed, and who waits for it.

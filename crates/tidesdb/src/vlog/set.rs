@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tidesdb_io::{Dir, Entropy};
-use tidesdb_sync::{Backoff, Mutex, RwLock};
+use tidesdb_sync::{Backoff, Mutex, RwLock, rank};
 
 use super::budget::{Limit, WriteBudget};
 use super::file::{Group, VlogFile};
@@ -42,14 +42,14 @@ pub struct VlogSet {
     file_bytes_max: AtomicU64,
     new_id: Box<NewId>,
     /// All files open.
-    files: RwLock<BTreeMap<VlogId, Arc<VlogFile>>>,
+    files: RwLock<BTreeMap<VlogId, Arc<VlogFile>>, { rank::VLOG_FILES }>,
     /// The one that is appended to, once there is one.
-    current: RwLock<Option<Arc<VlogFile>>>,
-    rotating: Mutex<()>,
+    current: RwLock<Option<Arc<VlogFile>>, { rank::VLOG_CURRENT }>,
+    rotating: Mutex<(), { rank::VLOG_ROTATING }>,
     /// Held by the sync under way. The first failure: what it covered is lost for good, no later sync may claim otherwise.
-    syncing: Mutex<Option<Error>>,
+    syncing: Mutex<Option<Error>, { rank::VLOG_SYNCING }>,
     /// Files of this session that may have bytes not synced.
-    unsynced: Mutex<Vec<Arc<VlogFile>>>,
+    unsynced: Mutex<Vec<Arc<VlogFile>>, { rank::VLOG_UNSYNCED }>,
     /// All files of this session, those too that could not be opened again for reading.
     begun: Mutex<Vec<VlogId>>,
     /// Whether the files go when this does.
