@@ -3,11 +3,11 @@
 use super::Finding;
 use crate::tree::Tree;
 
-/// Findings in the manifests of all crates; the fuzzing crate is a workspace of its own.
+/// Findings in the manifests of all crates.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut out = Vec::new();
     for (path, text) in &tree.texts {
-        if path.ends_with("/Cargo.toml") && !path.starts_with("fuzz/") {
+        if path.ends_with("/Cargo.toml") {
             out.extend(foreign(text).into_iter().map(|(line, name)| {
                 Finding::new(
                     path,

@@ -9,6 +9,7 @@ mod estimate;
 mod family;
 mod open;
 mod recover;
+mod replay;
 mod restore;
 mod snapshot;
 mod stats;

@@ -4,7 +4,6 @@
 //! mapped frame that is stored raw, or of a cached frame, is handed out in place. Long values never enter the cache.
 
 use std::cell::RefCell;
-use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
 use tidesdb_sync::{Guard, prefetch};
@@ -17,6 +16,7 @@ use super::load::Keys;
 use super::partitions::HeldPartition;
 use super::reader::{CachedPart, FRAME_BITS};
 use super::source::slice;
+use super::value::TableValue;
 use crate::Result;
 use crate::codec::{Compression, bound_crc, decompress_into, decompress_prefix};
 use crate::types::Slice;
@@ -32,36 +32,6 @@ struct Scratch {
 thread_local! {
     /// Never borrowed across a call that could lead back here.
     static SCRATCH: RefCell<Scratch> = const { RefCell::new(Scratch { disk: Vec::new(), raw: Vec::new() }) };
-}
-
-/// A value of a table.
-#[derive(Clone, Debug)]
-pub enum TableValue<'g> {
-    /// In the map, or in the cache, while the guard lives.
-    InPlace(&'g [u8]),
-    /// Read or decoded for the asker.
-    Owned(Slice),
-}
-
-impl TableValue<'_> {
-    /// The value, to keep.
-    pub fn into_slice(self) -> Slice {
-        match self {
-            Self::InPlace(bytes) => bytes.into(),
-            Self::Owned(slice) => slice,
-        }
-    }
-}
-
-impl Deref for TableValue<'_> {
-    type Target = [u8];
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::InPlace(bytes) => bytes,
-            Self::Owned(slice) => slice,
-        }
-    }
 }
 
 /// What the reader of a value gets if its gate refuses a read.
