@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-use tidesdb_sync::{Guard, Mutex, pin, reclaim};
+use tidesdb_sync::{Guard, Mutex, pin, rank, reclaim};
 
 use crate::entry::{Entry, Handle};
 use crate::key::CacheKey;
@@ -67,7 +67,7 @@ pub struct Cache<V: Send + Sync + 'static> {
     clogged: HintU64,
     account: PlainArc<Account>,
     /// Held by a thread that erases or changes the number of windows.
-    reshaping: Mutex<()>,
+    reshaping: Mutex<(), { rank::CACHE }>,
 }
 
 impl<V: Send + Sync + 'static> Cache<V> {

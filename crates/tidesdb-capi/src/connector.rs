@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tidesdb::ObjectStore;
 use tidesdb::store::{Body, Object};
 use tidesdb_objects::Bridge;
-use tidesdb_sync::RwLock;
+use tidesdb_sync::{RwLock, rank};
 
 use crate::abi::{BACKEND_FS, BACKEND_S3, Code, ERR_IO, ERR_NOT_FOUND, ListFn, Objstore, SUCCESS};
 use crate::failure::{Answer, Failure, answer, answer_or, invalid};
@@ -33,7 +33,7 @@ const INCOMPLETE: Failure = invalid!("the object store lacks put, get, list or d
 /// A connector in use.
 #[derive(Debug)]
 pub(crate) struct Connector {
-    raw: RwLock<Option<Raw>>,
+    raw: RwLock<Option<Raw>, { rank::C_CONNECTOR }>,
     /// The store itself, if the library created the connector.
     own: Option<Arc<Bridge>>,
     backend: c_int,

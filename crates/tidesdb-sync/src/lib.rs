@@ -6,13 +6,15 @@
 //! * [`ShardedCounter`], [`ShardedCounters`]: statistics that do not bounce a cache line between cores.
 //! * [`Event`]: waits until something happened; a signal is cheap if no thread waits.
 //! * [`Backoff`]: a spin that soon yields the core, for waits that are nearly over already.
-//! * [`Mutex`], [`RwLock`], [`Condvar`]: locks that do not poison.
+//! * [`Mutex`], [`RwLock`], [`Condvar`]: locks that do not poison, and whose order is checked in debug builds: [`rank`].
 //! * [`modelled`]: atomics and a lock for protocols of higher crates that are explored by loom models.
 //!
 //! Under `--cfg loom` the epoch and the event use loom's primitives, so models of this crate and of crates
 //! built on it can be explored exhaustively.
 
 mod facade;
+pub mod rank;
+mod lock;
 pub mod modelled;
 mod backoff;
 mod counter;
@@ -30,8 +32,6 @@ pub use counter::{ShardedCounter, ShardedCounters, thread_index};
 pub use crossbeam_utils::CachePadded;
 pub use epoch::{Guard, pin, reclaim};
 pub use event::Event;
-pub use parking_lot::{
-    Condvar, MappedMutexGuard, MappedRwLockReadGuard, Mutex, MutexGuard, RwLock, RwLockReadGuard,
-    RwLockWriteGuard, WaitTimeoutResult,
-};
+pub use lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use parking_lot::WaitTimeoutResult;
 pub use prefetch::{prefetch, prefetch_value};

@@ -6,7 +6,7 @@
 //! access shows up as a failure.
 
 #[cfg(not(loom))]
-pub use parking_lot::Mutex;
+pub use crate::Mutex;
 #[cfg(not(loom))]
 pub use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -51,16 +51,16 @@ mod in_model {
 
     /// The loom counterpart of the real type.
     #[derive(Default)]
-    pub struct Mutex<T>(loom::sync::Mutex<T>);
+    pub struct Mutex<T, const RANK: u16 = { crate::rank::LEAF }>(loom::sync::Mutex<T>);
 
-    impl<T> Mutex<T> {
+    impl<T, const RANK: u16> Mutex<T, RANK> {
         /// See the real type.
         pub fn lock(&self) -> impl DerefMut<Target = T> + '_ {
             self.0.lock().expect("no model panics under the lock")
         }
     }
 
-    impl<T> fmt::Debug for Mutex<T> {
+    impl<T, const RANK: u16> fmt::Debug for Mutex<T, RANK> {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.debug_struct("Mutex").finish_non_exhaustive()
         }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tidesdb_sync::Mutex;
+use tidesdb_sync::{Mutex, rank};
 
 use crate::{Error, Result};
 
@@ -12,7 +12,7 @@ use crate::{Error, Result};
 #[derive(Debug, Default)]
 pub struct Health {
     poisoned: AtomicBool,
-    cause: Mutex<Option<Arc<Error>>>,
+    cause: Mutex<Option<Arc<Error>>, { rank::HEALTH }>,
 }
 
 impl Health {

@@ -6,7 +6,7 @@ use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidesdb_sync::{Condvar, Mutex};
+use tidesdb_sync::{Condvar, Mutex, rank};
 
 use crate::types::FamilyId;
 
@@ -62,7 +62,7 @@ impl Job {
 /// that no worker waits for another. Jobs of one kind run in the order of their requests, so no family starves.
 #[derive(Debug, Default)]
 pub struct JobQueue {
-    inner: Mutex<Inner>,
+    inner: Mutex<Inner, { rank::JOBS }>,
     changed: Condvar,
     closed: AtomicBool,
 }

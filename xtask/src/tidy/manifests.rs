@@ -7,7 +7,7 @@ use crate::tree::Tree;
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut out = Vec::new();
     for (path, text) in &tree.texts {
-        if path.ends_with("/Cargo.toml") && !path.starts_with("fuzz/") {
+        if path.ends_with("/Cargo.toml") {
             out.extend(foreign(text).into_iter().map(|(line, name)| {
                 Finding::new(
                     path,

@@ -18,7 +18,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use tidesdb_sync::Mutex;
+use tidesdb_sync::{Mutex, rank};
 
 pub(crate) use slot::Lent;
 use slot::{Slot, Taken};
@@ -125,7 +125,7 @@ pub(crate) struct Table<T, F = ()> {
     first: [Slot<T, F>; FIRST_CHUNK],
     /// The other chunks; element 0 is not used.
     chunks: [OnceLock<Chunk<T, F>>; CHUNKS],
-    unused: Mutex<Unused>,
+    unused: Mutex<Unused, { rank::C_HANDLES }>,
 }
 
 impl<T, F: Front> Table<T, F> {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tidesdb::types::FamilyId;
 use tidesdb::{Db, FamilyOptions, SyncMode};
-use tidesdb_sync::Mutex;
+use tidesdb_sync::{Mutex, rank};
 
 use super::orders::{Order, Orders};
 use super::{DATABASES, FAMILIES, Family, ITERATORS, TRANSACTIONS, Transaction};
@@ -64,13 +64,13 @@ pub(crate) struct Database {
     engine: Db,
     orders: Orders,
     /// The families that callers asked for, with their handles.
-    families: Mutex<HashMap<FamilyId, (Handle, Arc<Family>)>>,
+    families: Mutex<HashMap<FamilyId, (Handle, Arc<Family>)>, { rank::C_FAMILIES }>,
     /// The bytes written by each transaction. Entries of freed transactions are removed whenever the list has
     /// doubled.
-    transactions: Mutex<Counted>,
+    transactions: Mutex<Counted, { rank::C_TRANSACTIONS }>,
     /// Held by a thread that changes the list of families, so that a name refers to one family throughout the
     /// call.
-    catalog: Mutex<()>,
+    catalog: Mutex<(), { rank::C_CATALOG }>,
     facts: Facts,
     closed: AtomicBool,
     handle: OnceLock<Handle>,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tidesdb::SyncMode;
-use tidesdb_sync::Mutex;
+use tidesdb_sync::{Mutex, rank};
 
 use super::database::Database;
 use crate::abi::{ERR_INVALID_DB, FamilyConfig, HookFn};
@@ -23,7 +23,7 @@ const FULL: u64 = u64::MAX;
 pub(crate) struct Family {
     engine: tidesdb::Family,
     database: Weak<Database>,
-    config: Mutex<Settings>,
+    config: Mutex<Settings, { rank::C_CONFIG }>,
     /// How commits to the family become durable. Read at each commit; may change while the family is open.
     sync: AtomicU64,
     dropped: AtomicBool,

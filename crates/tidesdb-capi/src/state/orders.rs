@@ -3,7 +3,7 @@
 use std::ffi::CString;
 
 use tidesdb::Comparator;
-use tidesdb_sync::Mutex;
+use tidesdb_sync::{Mutex, rank};
 
 use crate::abi::{COMPARATOR_CONTEXT_BYTES, COMPARATOR_NAME_BYTES, CompareFn, ERR_NOT_FOUND};
 use crate::callback::{self, Context};
@@ -23,7 +23,7 @@ pub(crate) struct Order {
 /// All user-defined comparators. None is ever removed.
 #[derive(Default)]
 pub(super) struct Orders {
-    registered: Mutex<Vec<Order>>,
+    registered: Mutex<Vec<Order>, { rank::C_ORDERS }>,
 }
 
 impl Orders {

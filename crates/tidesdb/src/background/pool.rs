@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidesdb_io::{JoinHandle, Priority};
-use tidesdb_sync::Mutex;
+use tidesdb_sync::{Mutex, rank};
 
 use super::{Ticks, run};
 use crate::jobs::Job;
@@ -14,7 +14,7 @@ use crate::{Error, Result};
 /// The running threads of one database.
 #[derive(Debug, Default)]
 pub struct Pool {
-    threads: Mutex<Vec<JoinHandle>>,
+    threads: Mutex<Vec<JoinHandle>, { rank::THREADS }>,
 }
 
 impl Pool {

@@ -9,6 +9,7 @@ mod estimate;
 mod family;
 mod open;
 mod recover;
+mod replay;
 mod restore;
 mod snapshot;
 mod stats;
@@ -69,10 +70,10 @@ pub(crate) struct Inner {
 
 /// Type of the directory lock, which is held until close.
 mod parking {
-    use tidesdb_sync::Mutex;
+    use tidesdb_sync::{Mutex, rank};
 
     /// The lock of the directory; `None` once the database is closed.
-    pub(super) type Held = Mutex<Option<Box<dyn super::DirLock>>>;
+    pub(super) type Held = Mutex<Option<Box<dyn super::DirLock>>, { rank::DIRECTORY }>;
 }
 
 impl Db {

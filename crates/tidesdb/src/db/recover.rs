@@ -13,16 +13,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidesdb_io::{Access, File, FileExt};
-use tidesdb_memtable::Version;
 
+use super::replay::{insert, to_table};
 use super::waiting::{self, Holding};
 use crate::family::FamilyCore;
-use crate::merge::Purge;
 use crate::options::RecoveryMode;
-use crate::rewrite::{self, FLUSH_LEVEL, Rewritten, Target};
-use crate::shared::{MaintenanceCtx, Shared, WriteCtx};
-use crate::sources::Source;
-use crate::types::{EntryCursor, FamilyId, Kind, SeqNo, VlogId};
+use crate::rewrite::{FLUSH_LEVEL, Rewritten};
+use crate::shared::{MaintenanceCtx, Shared};
+use crate::types::{FamilyId, Kind, SeqNo, VlogId};
 use crate::version::{Change, FamilyState, State, VersionEdit};
 use crate::vlog::{VlogPointer, VlogSet};
 use crate::wal::layout::{SEGMENT_HEADER_BYTES, UNIT};
@@ -432,43 +430,6 @@ impl Replay<'_> {
         }
         Ok(true)
     }
-}
-
-/// Inserts an operation of commit `seq` into the memtable of `family`.
-pub(super) fn insert(ctx: &WriteCtx, family: &Arc<FamilyCore>, seq: SeqNo, op: &Op<'_>) -> Result<()> {
-    family.make_slot(seq, ctx.env.entropy.next_u64(), || seq);
-    let view = family.owned_view();
-    let slot = view.slot_for(seq).ok_or_else(|| Error::internal("a replayed commit has no memtable"))?;
-    let seq = seq + u64::from(op.rank);
-    if op.kind == Kind::RangeDelete {
-        slot.ranges.add(&family.options.comparator, op.range_tombstone(seq));
-        return Ok(());
-    }
-    let version = Version { seq, kind: op.kind as u8, expiry: op.expiry };
-    let full = |_| Error::MemoryLimit { what: "replaying the log".into() };
-    slot.map.insert(op.key, version, op.value).map_err(full)
-}
-
-/// Writes the memtable of `family` as tables that are not installed yet, and removes the memtable. `has_more` means
-/// that there are older tables that the version does not contain.
-pub(super) fn to_table(
-    ctx: &MaintenanceCtx,
-    family: &Arc<FamilyCore>,
-    has_more: bool,
-) -> Result<Option<Rewritten>> {
-    let view = family.owned_view();
-    let Some(slot) = &view.active else {
-        return Ok(None);
-    };
-    let bottom = view.version.is_empty() && !has_more;
-    let mut cursor = Source::memtable(&slot.map);
-    cursor.seek_to_first()?;
-    let ranges = slot.ranges.to_owned();
-    let purge = Purge { ranges: ranges.clone(), complete_to: 0 };
-    let mut out = rewrite::run(ctx, family, cursor, Target::flush(bottom), &purge)?;
-    out.ranges = ranges.iter().cloned().collect();
-    family.forget_memtables();
-    Ok(Some(out))
 }
 
 /// Rewrites a part of a file with its own bytes.

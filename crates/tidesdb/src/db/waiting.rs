@@ -15,7 +15,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Db, catalog, recover};
+use super::{Db, catalog, replay};
 use crate::codec::{Compression, Decoder};
 use crate::family::{FamilyCore, WaitingFamily};
 use crate::rewrite::{FLUSH_LEVEL, Rewritten};
@@ -125,7 +125,7 @@ fn write(
     drop(ctx.write.log.pledge_merge(0)?);
     let mut to_table = |least: usize| {
         let full = core.owned_view().active.as_ref().is_some_and(|slot| slot.bytes() >= least);
-        let out = if full { recover::to_table(ctx, core, !tables.is_empty())? } else { None };
+        let out = if full { replay::to_table(ctx, core, !tables.is_empty())? } else { None };
         tables.extend(out);
         Ok(())
     };
@@ -183,7 +183,7 @@ fn replay_piece(
             if op.family != family.id {
                 return Err(Error::corrupt(file, base, "a deferred operation belongs to another family"));
             }
-            recover::insert(ctx, family, seq, &op)?;
+            replay::insert(ctx, family, seq, &op)?;
         }
     }
     Ok(())

@@ -23,7 +23,7 @@ pub use hook::{CommitHook, Committed, CommittedOp, HookCell};
 pub use read_view::{MemSlot, ReadView};
 pub use stats::{FamilyStats, Metric};
 use tidesdb_memtable::{KeyOrder, MapKind, Memtable};
-use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin};
+use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin, rank};
 pub use waiting::{Orders, WaitingFamily};
 
 use crate::jobs::Retry;
@@ -45,9 +45,9 @@ pub struct FamilyCore {
     name: Mutex<Arc<str>>,
     view: EpochCell<Arc<ReadView>>,
     /// Held while the view is replaced.
-    change: Mutex<()>,
+    change: Mutex<(), { rank::VIEW }>,
     /// Held by the running flush of this family; at most one runs.
-    pub flushing: Mutex<()>,
+    pub flushing: Mutex<(), { rank::FLUSHING }>,
     /// The merges of this family that run.
     pub claims: Claims,
     /// After a compaction met damage.

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tidesdb_sync::Mutex;
+use tidesdb_sync::{Mutex, rank};
 
 use crate::types::{Comparator, FamilyId};
 use crate::vlog::VlogSet;
@@ -16,10 +16,10 @@ use crate::vlog::VlogSet;
 #[derive(Debug, Default)]
 pub struct Orders {
     /// The registered orders; built-in ones are not listed.
-    pub given: Mutex<Vec<Comparator>>,
+    pub given: Mutex<Vec<Comparator>, { rank::ORDERS }>,
     /// Unresolved families. Held while one of them becomes a normal family, so that a name is always found in exactly
     /// one place.
-    pub waiting: Mutex<BTreeMap<FamilyId, Arc<WaitingFamily>>>,
+    pub waiting: Mutex<BTreeMap<FamilyId, Arc<WaitingFamily>>, { rank::ORDERS_WAITING }>,
 }
 
 /// An unresolved family: its key order is not registered yet.
@@ -34,7 +34,7 @@ pub struct WaitingFamily {
     /// Its value logs, which need no key order.
     pub vlog: VlogSet,
     /// Deferred operations that recovery read from the log and could not store, because the database is open read-only.
-    pub in_memory: Mutex<Vec<Vec<u8>>>,
+    pub in_memory: Mutex<Vec<Vec<u8>>, { rank::ORDERS_MEMORY }>,
 }
 
 impl Orders {

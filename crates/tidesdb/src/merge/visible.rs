@@ -323,6 +323,16 @@ impl<C: EntryCursor> VisibleCursor<C> {
 }
 
 impl<C: EntryCursor> EntryCursor for VisibleCursor<C> {
+    /// Stays: what is shown has no older versions.
+    fn skip_older(&mut self, _below: SeqNo, _until: Option<&[u8]>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Copies nothing: [`VisibleCursor::take_rows`] has the source copy rows.
+    fn copy_rows(&mut self, _sight: Sight, _until: Option<&[u8]>, _rows: &mut Rows) -> Result<()> {
+        Ok(())
+    }
+
     #[inline]
     fn valid(&self) -> bool {
         self.place != Place::Nowhere

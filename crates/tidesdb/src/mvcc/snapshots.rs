@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidesdb_sync::modelled::Mutex;
+use tidesdb_sync::rank;
 
 use crate::types::SeqNo;
 
 /// All live snapshots of a database. Their number is not limited.
 #[derive(Debug, Default)]
 pub struct Snapshots {
-    state: Mutex<State>,
+    state: Mutex<State, { rank::SNAPSHOTS }>,
 }
 
 #[derive(Debug, Default)]

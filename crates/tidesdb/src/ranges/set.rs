@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use tidesdb_sync::{EpochCell, Guard, Mutex, pin};
+use tidesdb_sync::{EpochCell, Guard, Mutex, pin, rank};
 
 use super::RangeTombstone;
 use super::index::RangeIndex;
@@ -108,7 +108,7 @@ pub struct SharedRanges {
     used: AtomicBool,
     bytes: AtomicUsize,
     set: EpochCell<RangeSet>,
-    change: Mutex<()>,
+    change: Mutex<(), { rank::RANGES }>,
 }
 
 impl Default for SharedRanges {

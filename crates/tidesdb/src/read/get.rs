@@ -9,7 +9,7 @@ use crate::codec::key_hash;
 use crate::family::{FamilyCore, ReadView};
 use crate::shared::ReadCtx;
 use crate::sst::{OpenGate, ReadGate, Table, TableValue, TurnGate};
-use crate::types::{Kind, SeqNo, Slice};
+use crate::types::{Between, Kind, SeqNo, Slice};
 use crate::vlog::VlogPointer;
 use crate::{Error, Result};
 
@@ -184,29 +184,24 @@ fn get_group<K: AsRef<[u8]>>(
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
-pub fn newest_version(
-    view: &Arc<ReadView>,
-    key: &[u8],
-    (since, end): (SeqNo, SeqNo),
-    guard: &Guard,
-) -> Result<SeqNo> {
-    for slot in view.memtables_since(since) {
-        if let Some(e) = slot.map.get(key, end - 1) {
+pub fn newest_version(view: &Arc<ReadView>, key: &[u8], during: Between, guard: &Guard) -> Result<SeqNo> {
+    for slot in view.memtables_since(during.after) {
+        if let Some(e) = slot.map.get(key, during.before - 1) {
             return Ok(e.seq);
         }
     }
-    if view.version.flushed_to() <= since {
+    if view.version.flushed_to() <= during.after {
         return Ok(0);
     }
     let hash = key_hash(key);
     let mut candidates = Candidates::default();
     view.version.tables_for(key, |slot| {
-        if slot.meta().max_seq > since {
+        if slot.meta().max_seq > during.after {
             candidates.push(slot.table());
         }
     });
     for table in candidates.iter() {
-        if let Some(found) = table.get(key, hash, end - 1, false, guard)? {
+        if let Some(found) = table.get(key, hash, during.before - 1, false, guard)? {
             return Ok(found.seq);
         }
     }
@@ -214,10 +209,12 @@ pub fn newest_version(
 }
 
 /// Returns the sequence number of the newest range tombstone over `key` below `end`; 0 if there is none above `since`.
-pub fn newest_range(view: &Arc<ReadView>, key: &[u8], (since, end): (SeqNo, SeqNo), guard: &Guard) -> SeqNo {
+pub fn newest_range(view: &Arc<ReadView>, key: &[u8], during: Between, guard: &Guard) -> SeqNo {
     let order = view.version.order();
-    let memtables = view.memtables_since(since).map(|slot| slot.ranges.newest(order, key, end - 1, guard));
-    memtables.chain([view.version.ranges().newest(order, key, end - 1)]).max().unwrap_or(0)
+    let memtables = view
+        .memtables_since(during.after)
+        .map(|slot| slot.ranges.newest(order, key, during.before - 1, guard));
+    memtables.chain([view.version.ranges().newest(order, key, during.before - 1)]).max().unwrap_or(0)
 }
 
 /// Returns whether a reader at `seq` and time `now` sees a value for `key` in `view`.

@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use tidesdb_sync::Mutex;
+use tidesdb_sync::{Mutex, rank};
 
 use crate::family::FamilyCore;
 use crate::types::Comparator;
@@ -120,7 +120,7 @@ pub(super) fn is_after(order: &Comparator, key: &[u8], low: &Bound<Vec<u8>>) -> 
 }
 
 /// The spans of one transaction, shared with its cursors.
-pub type Spans = Arc<Mutex<SpanSet>>;
+pub type Spans = Arc<Mutex<SpanSet, { rank::SPANS }>>;
 
 /// Number of closed spans that triggers the first merge.
 const MERGE_MIN: usize = 64;

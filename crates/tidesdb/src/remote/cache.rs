@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use tidesdb_io::{Access, Dir, File, FileExt};
-use tidesdb_sync::Mutex;
+use tidesdb_sync::{Mutex, rank};
 
 use super::Objects;
 use super::dir::RemoteFile;
@@ -30,11 +30,11 @@ const TRIES_MAX: u32 = 16;
 #[derive(Debug)]
 pub(crate) struct Cache {
     store: Arc<dyn ObjectStore>,
-    objects: Arc<Mutex<Objects>>,
+    objects: Arc<Mutex<Objects, { rank::REMOTE_OBJECTS }>>,
     dir: Arc<dyn Dir>,
     pub(super) bytes_max: u64,
-    files: Mutex<Files>,
-    fetching: Mutex<()>,
+    files: Mutex<Files, { rank::REMOTE_FILES }>,
+    fetching: Mutex<(), { rank::REMOTE_FETCHING }>,
     /// Counts fetches; serves as the clock for finding the least recently used file.
     time: AtomicU64,
     /// Set while the last fetch failed.
@@ -65,7 +65,7 @@ impl Cache {
     /// Creates the cache in `dir`, limited to `bytes_max` bytes; 0 = no limit.
     pub(super) fn new(
         store: Arc<dyn ObjectStore>,
-        objects: &Arc<Mutex<Objects>>,
+        objects: &Arc<Mutex<Objects, { rank::REMOTE_OBJECTS }>>,
         bytes_max: u64,
         dir: &Arc<dyn Dir>,
     ) -> io::Result<Self> {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use tidesdb_io::{Access, Advice, Dir, DirLock, File, ReadMap, SharedMap, Space};
-use tidesdb_sync::RwLock;
+use tidesdb_sync::{RwLock, rank};
 
 use super::cache::Cache;
 use super::names::is_cached;
@@ -110,7 +110,7 @@ pub(crate) struct RemoteFile {
     this: Weak<Self>,
     cache: Arc<Cache>,
     name: String,
-    slot: RwLock<Option<Arc<dyn File>>>,
+    slot: RwLock<Option<Arc<dyn File>>, { rank::REMOTE_FILE }>,
     used: Arc<AtomicU64>,
 }
 

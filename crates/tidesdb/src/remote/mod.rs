@@ -29,7 +29,7 @@ use std::time::Duration;
 pub use dir::RemoteDir;
 pub use objects::Objects;
 use tidesdb_io::Dir;
-use tidesdb_sync::Mutex;
+use tidesdb_sync::{Mutex, rank};
 pub use view::ObjectDir;
 
 use self::cache::Cache;
@@ -94,9 +94,9 @@ pub struct Remote {
     /// Configuration of the store.
     pub options: RemoteOptions,
     /// Objects in the store.
-    pub objects: Arc<Mutex<Objects>>,
+    pub objects: Arc<Mutex<Objects, { rank::REMOTE_OBJECTS }>>,
     /// Held during an upload.
-    pub uploading: Mutex<()>,
+    pub uploading: Mutex<(), { rank::UPLOADING }>,
     /// State of retries: consecutive failures.
     pub retry: Retry,
     /// Number of version set installs that the store includes.

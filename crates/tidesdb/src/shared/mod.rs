@@ -21,7 +21,7 @@ pub use backlog::{Debt, HeldUp, Merges, SyncDue};
 pub use maintenance::MaintenanceCtx;
 pub use pace::Pace;
 pub use read::ReadCtx;
-use tidesdb_sync::Mutex;
+use tidesdb_sync::{Mutex, rank};
 pub use write::WriteCtx;
 
 use crate::family::{FamilyCore, Orders};
@@ -44,7 +44,7 @@ pub struct Shared {
     /// Key orders, and unresolved families; those are not in `families`.
     pub orders: Orders,
     /// Held while a family is created, dropped or renamed.
-    pub catalog: Mutex<()>,
+    pub catalog: Mutex<(), { rank::CATALOG }>,
     /// Consecutive failures of background work, and when to retry.
     pub retry: Retry,
     /// Budget of value logs open for writing.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidesdb_io::Env;
 use tidesdb_memtable::Memtable;
-use tidesdb_sync::{Mutex, RwLock};
+use tidesdb_sync::{Mutex, RwLock, rank};
 
 use super::{Debt, Merges, ReadCtx, SyncDue};
 use crate::family::{FamilyCore, MemSlot};
@@ -36,15 +36,15 @@ pub struct WriteCtx {
     /// While recovery replays the log, it is kept from here; `SeqNo::MAX` afterwards.
     pub recovery_pins: AtomicU64,
     /// Families by id; dropped ones are removed.
-    pub families: RwLock<BTreeMap<FamilyId, Arc<FamilyCore>>>,
+    pub families: RwLock<BTreeMap<FamilyId, Arc<FamilyCore>>, { rank::FAMILIES }>,
     /// Families whose value log was written since its last sync.
-    pub dirty_vlogs: Mutex<Vec<Arc<FamilyCore>>>,
+    pub dirty_vlogs: Mutex<Vec<Arc<FamilyCore>>, { rank::DIRTY_VLOGS }>,
     /// When commits with a sync interval must be durable.
     pub sync_due: SyncDue,
     /// Held by the conditional commit that is being decided.
-    pub deciding: Mutex<()>,
+    pub deciding: Mutex<(), { rank::DECIDING }>,
     /// Held by the thread that holds the tail of the sequencer for a rotation.
-    rotating: Mutex<()>,
+    rotating: Mutex<(), { rank::ROTATING }>,
     /// Queue of background work.
     pub jobs: Arc<JobQueue>,
     /// Memory that must be flushed, and statistics of delayed writers.

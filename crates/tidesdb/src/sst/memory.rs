@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidesdb_cache::Cache;
-use tidesdb_sync::Mutex;
+use tidesdb_sync::{Mutex, rank};
 
 use super::CachedPart;
 
@@ -24,7 +24,7 @@ pub struct TableMemory {
     held: AtomicU64,
     /// The value of `held` for which the cache capacity was last set.
     settled: AtomicU64,
-    settling: Mutex<()>,
+    settling: Mutex<(), { rank::TABLE_MEMORY }>,
 }
 
 impl TableMemory {

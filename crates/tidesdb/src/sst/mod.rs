@@ -38,6 +38,7 @@ mod reader;
 mod source;
 #[cfg(test)]
 mod tests;
+mod value;
 mod values;
 mod verify;
 mod window;
@@ -50,5 +51,5 @@ pub use gate::{OpenGate, ReadGate, TurnGate};
 pub use memory::TableMemory;
 pub use props::{TableMeta, VlogRef};
 pub use reader::{BlockReads, CachedPart, Found, Table, TableContext};
-pub use values::TableValue;
+pub use value::TableValue;
 pub use writer::{TableOptions, TableWriter};

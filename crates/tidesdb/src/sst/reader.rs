@@ -22,7 +22,7 @@ use super::memory::TableMemory;
 use super::open::Guide;
 use super::partitions::HeldPartition;
 use super::source::Source;
-use super::values::TableValue;
+use super::value::TableValue;
 use crate::types::{Comparator, Kind, SeqNo};
 use crate::{Error, Result};
 

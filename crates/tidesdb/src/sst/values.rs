@@ -6,7 +6,6 @@
 //! the cache.
 
 use std::cell::RefCell;
-use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
 use tidesdb_sync::{Guard, prefetch};
@@ -19,6 +18,7 @@ use super::load::Keys;
 use super::partitions::HeldPartition;
 use super::reader::{CachedPart, FRAME_BITS};
 use super::source::slice;
+use super::value::TableValue;
 use crate::Result;
 use crate::codec::{Compression, bound_crc, decompress_into, decompress_prefix};
 use crate::types::Slice;
@@ -34,36 +34,6 @@ struct Scratch {
 thread_local! {
     /// Never borrowed during a call that could reach this module again.
     static SCRATCH: RefCell<Scratch> = const { RefCell::new(Scratch { disk: Vec::new(), raw: Vec::new() }) };
-}
-
-/// A value of a table.
-#[derive(Clone, Debug)]
-pub enum TableValue<'g> {
-    /// In the mapped file or in the cache, valid while the guard lives.
-    InPlace(&'g [u8]),
-    /// Read or decoded for the caller.
-    Owned(Slice),
-}
-
-impl TableValue<'_> {
-    /// Returns the value in an owned form.
-    pub fn into_slice(self) -> Slice {
-        match self {
-            Self::InPlace(bytes) => bytes.into(),
-            Self::Owned(slice) => slice,
-        }
-    }
-}
-
-impl Deref for TableValue<'_> {
-    type Target = [u8];
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::InPlace(bytes) => bytes,
-            Self::Owned(slice) => slice,
-        }
-    }
 }
 
 /// Result of reading a value if the gate refuses a read.

@@ -217,6 +217,8 @@ impl TableWriter {
 
     /// Checks the order and returns whether the entry starts a new key.
     #[inline]
+    /// Law: keys rise, and versions of a key come newest first. An error and no `assert!`, because a damaged input of a merge can
+    /// break it. Cost: one comparison of keys for each entry, which tells new keys from old ones too.
     fn check_order(&self, e: &EntryRef<'_>) -> Result<bool> {
         if e.key.len() > KEY_BYTES_MAX || e.value.len() > VALUE_BYTES_MAX {
             return Err(Error::internal("key or value longer than a table allows"));

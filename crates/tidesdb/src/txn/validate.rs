@@ -14,7 +14,7 @@ use crate::family::{FamilyCore, ReadView};
 use crate::ranges::RangeSet;
 use crate::read::{Span, is_before, newest_range, newest_version, sees, show};
 use crate::sources::Source;
-use crate::types::{EntryCursor, Kind, SeqNo};
+use crate::types::{Between, EntryCursor, Kind, SeqNo};
 use crate::write::{Op, WriteBatch};
 
 /// When a transaction read: its snapshot, and the time at which it began. A row that has expired since the beginning
@@ -43,12 +43,7 @@ impl Depends<'_> {
     ///
     /// # Errors
     /// `Corrupt`, `Io`: the check could not be completed.
-    pub(super) fn unchanged(
-        &self,
-        writes: Option<&WriteBatch>,
-        then: Then,
-        during: (SeqNo, SeqNo),
-    ) -> Result<bool> {
+    pub(super) fn unchanged(&self, writes: Option<&WriteBatch>, then: Then, during: Between) -> Result<bool> {
         if let Some(batch) = writes {
             for op in batch.ops_from(0) {
                 let op = op?;
@@ -80,14 +75,14 @@ impl Depends<'_> {
         Ok(true)
     }
 
-    fn written_into(&self, span: &Span, then: Then, during: (SeqNo, SeqNo)) -> Result<bool> {
+    fn written_into(&self, span: &Span, then: Then, during: Between) -> Result<bool> {
         let view = span.family.owned_view();
         if deleted_from(&view, span, then, during)? {
             return Ok(true);
         }
         let mut sources: Vec<Source> =
-            view.memtables_since(during.0).map(|slot| Source::memtable(&slot.map)).collect();
-        let tables = view.version.tables().filter(|slot| slot.meta().max_seq > during.0);
+            view.memtables_since(during.after).map(|slot| Source::memtable(&slot.map)).collect();
+        let tables = view.version.tables().filter(|slot| slot.meta().max_seq > during.after);
         sources.extend(tables.map(Source::table));
         let counts = |key: &[u8]| Ok(!self.seen_only || sees(&view, key, then, &pin())?);
         for source in &mut sources {
@@ -101,13 +96,13 @@ impl Depends<'_> {
 
 /// Returns true if `key` has a version within `during`, or if a range tombstone within `during` deleted a value that
 /// the snapshot shows.
-fn is_written(family: &FamilyCore, key: &[u8], then: Then, during: (SeqNo, SeqNo)) -> Result<bool> {
+fn is_written(family: &FamilyCore, key: &[u8], then: Then, during: Between) -> Result<bool> {
     let guard = pin();
     let view = family.view(&guard);
-    if newest_version(view, key, during, &guard)? > during.0 {
+    if newest_version(view, key, during, &guard)? > during.after {
         return Ok(true);
     }
-    Ok(newest_range(view, key, during, &guard) > during.0 && sees(view, key, then, &guard)?)
+    Ok(newest_range(view, key, during, &guard) > during.after && sees(view, key, then, &guard)?)
 }
 
 /// The interval that a range delete covers.
@@ -123,16 +118,16 @@ fn span_of(family: &Arc<FamilyCore>, op: &Op<'_>) -> Span {
 /// Returns true if a range tombstone within `during` deleted a key in `span` that the snapshot shows. A tombstone that
 /// deleted no such key changed nothing for the transaction. A key that was written and deleted since the snapshot also
 /// changed nothing, or is found as a version.
-fn deleted_from(view: &Arc<ReadView>, span: &Span, then: Then, (since, end): (SeqNo, SeqNo)) -> Result<bool> {
+fn deleted_from(view: &Arc<ReadView>, span: &Span, then: Then, during: Between) -> Result<bool> {
     let memtables: Vec<RangeSet> = view
-        .memtables_since(since)
+        .memtables_since(during.after)
         .map(|slot| slot.ranges.to_owned())
         .filter(|set| !set.is_empty())
         .collect();
     let all = memtables.iter().chain([view.version.ranges()]).flat_map(RangeSet::iter);
     let order = &span.family.options.comparator;
     let mut cursor = None;
-    for range in all.filter(|range| range.seq > since && range.seq < end) {
+    for range in all.filter(|range| during.contains(range.seq)) {
         let cursor = cursor.get_or_insert_with(|| show(view, &span.family, then));
         match (&span.low, &range.start) {
             (Bound::Included(low) | Bound::Excluded(low), Some(start))
@@ -161,7 +156,7 @@ fn deleted_from(view: &Arc<ReadView>, span: &Span, then: Then, (since, end): (Se
 fn found_in(
     source: &mut Source,
     span: &Span,
-    (since, end): (SeqNo, SeqNo),
+    during: Between,
     counts: impl Fn(&[u8]) -> Result<bool>,
 ) -> Result<bool> {
     let order = &span.family.options.comparator;
@@ -171,8 +166,7 @@ fn found_in(
     }
     let outside = |key: &[u8]| matches!(&span.low, Bound::Excluded(low) if order.compare(key, low).is_eq());
     while source.valid() && is_before(order, source.key(), &span.high) {
-        let during = source.seq() > since && source.seq() < end;
-        if during && !outside(source.key()) && counts(source.key())? {
+        if during.contains(source.seq()) && !outside(source.key()) && counts(source.key())? {
             return Ok(true);
         }
         source.next()?;

@@ -77,17 +77,11 @@ pub trait EntryCursor: Send {
     }
     /// Moves forward from an entry older than `below` over further such entries, but not to a key after `until` (`None` =
     /// no bound). Skips only whole tables and blocks, which is cheap, and never an entry that is not older than `below`.
-    fn skip_older(&mut self, below: SeqNo, until: Option<&[u8]>) -> Result<()> {
-        let _ = (below, until);
-        Ok(())
-    }
+    fn skip_older(&mut self, below: SeqNo, until: Option<&[u8]>) -> Result<()>;
     /// Appends visible rows to `rows`, which may already hold some, from the newest version of the current key on.
     /// Stops when `rows` is full, at `until` (`None` = no bound; given only where keys are ordered bytewise), or at an
     /// entry that needs more work than a check.
     /// Leaves the cursor on the newest version of the first key not copied, which may be the current one. All copied
     /// rows were read without error: an error concerns what follows them.
-    fn copy_rows(&mut self, sight: Sight, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
-        let _ = (sight, until, rows);
-        Ok(())
-    }
+    fn copy_rows(&mut self, sight: Sight, until: Option<&[u8]>, rows: &mut Rows) -> Result<()>;
 }

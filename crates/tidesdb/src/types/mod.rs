@@ -27,6 +27,22 @@ pub use slice::Slice;
 /// all entries of one commit share it.
 pub type SeqNo = u64;
 
+/// Sequence numbers after one and before another, both excluded.
+#[derive(Clone, Copy, Debug)]
+pub struct Between {
+    /// The numbers are above this.
+    pub after: SeqNo,
+    /// The numbers are below this.
+    pub before: SeqNo,
+}
+
+impl Between {
+    /// Whether `seq` is one of them.
+    pub fn contains(self, seq: SeqNo) -> bool {
+        self.after < seq && seq < self.before
+    }
+}
+
 /// Largest sequence number; a reader that reads at it sees everything. It allows 8 EiB of log, 292 years at 1 GB/s.
 pub const SEQ_MAX: SeqNo = (1 << 60) - 1;
 /// Longest key in bytes.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidesdb_io::Dir;
-use tidesdb_sync::Mutex;
+use tidesdb_sync::{Mutex, rank};
 
 use super::state::State;
 use crate::files::{self, FileKind};
@@ -23,7 +23,7 @@ const ORPHAN: &str = ".orphan";
 /// Queue of files to unlink.
 #[derive(Debug, Default)]
 pub struct ObsoleteFiles {
-    queue: Mutex<Vec<FileKind>>,
+    queue: Mutex<Vec<FileKind>, { rank::OBSOLETE }>,
 }
 
 impl ObsoleteFiles {

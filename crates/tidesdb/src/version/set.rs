@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidesdb_io::{Dir, Entropy};
-use tidesdb_sync::Mutex;
+use tidesdb_sync::{Mutex, rank};
 
 use super::current::{self, Current, SwitchError};
 use super::edit::{Change, VersionEdit};
@@ -67,8 +67,8 @@ pub struct VersionSet<T = Table> {
     /// Files found at open with numbers far above the counters. These numbers are skipped.
     taken: BTreeSet<FileKind>,
     obsolete: Arc<ObsoleteFiles>,
-    orphans: Mutex<Option<Orphans>>,
-    inner: Mutex<Inner<T>>,
+    orphans: Mutex<Option<Orphans>, { rank::ORPHANS }>,
+    inner: Mutex<Inner<T>, { rank::VERSIONS }>,
 }
 
 struct Inner<T> {
@@ -394,6 +394,7 @@ impl<T> VersionSet<T> {
         self.roll_if_large(inner)?;
         inner.manifest()?;
         self.add_counters(&inner.state, &mut edit);
+        assert_inputs_exist(&inner.state, &edit);
         let mut state = inner.state.clone();
         state.apply(&edit)?;
         state.check_added(&edit)?;
@@ -531,4 +532,15 @@ fn used_up() -> Error {
 
 fn clamp(counter: &AtomicU64) -> u32 {
     u32::try_from(counter.load(Ordering::Relaxed)).unwrap_or(u32::MAX)
+}
+
+/// Law: an edit replaces only tables that are in force, so no merge of old tables undoes another. Cost: one look into a map for
+/// each table that goes. A family that was dropped meanwhile is an error of `apply`.
+fn assert_inputs_exist(state: &State, edit: &VersionEdit) {
+    for change in edit.changes() {
+        let Change::RemoveTable { family, level, table } = change else { continue };
+        let Some(family) = state.families.get(family) else { continue };
+        let found = family.tables.get(table).map(|(level, _)| *level);
+        assert_eq!(found, Some(*level), "table {} goes from a level where it is not", table.0);
+    }
 }

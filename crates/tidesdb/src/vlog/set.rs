@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tidesdb_io::{Dir, Entropy};
-use tidesdb_sync::{Backoff, Mutex, RwLock};
+use tidesdb_sync::{Backoff, Mutex, RwLock, rank};
 
 use super::budget::{Limit, WriteBudget};
 use super::file::{Group, VlogFile};
@@ -42,15 +42,15 @@ pub struct VlogSet {
     file_bytes_max: AtomicU64,
     new_id: Box<NewId>,
     /// All open files.
-    files: RwLock<BTreeMap<VlogId, Arc<VlogFile>>>,
+    files: RwLock<BTreeMap<VlogId, Arc<VlogFile>>, { rank::VLOG_FILES }>,
     /// The file that receives appends; `None` until the first value of a file is appended.
-    current: RwLock<Option<Arc<VlogFile>>>,
-    rotating: Mutex<()>,
+    current: RwLock<Option<Arc<VlogFile>>, { rank::VLOG_CURRENT }>,
+    rotating: Mutex<(), { rank::VLOG_ROTATING }>,
     /// Held while a sync runs. Contains the first failure: what that sync covered may be lost, so no later sync may
     /// succeed.
-    syncing: Mutex<Option<Error>>,
+    syncing: Mutex<Option<Error>, { rank::VLOG_SYNCING }>,
     /// Files of this session that may have unsynced bytes.
-    unsynced: Mutex<Vec<Arc<VlogFile>>>,
+    unsynced: Mutex<Vec<Arc<VlogFile>>, { rank::VLOG_UNSYNCED }>,
     /// All files of this session, including those that could not be reopened for reading.
     begun: Mutex<Vec<VlogId>>,
     /// If set, dropping this `VlogSet` unlinks its files.

@@ -1,6 +1,6 @@
 //! State shared by the threads of a group commit: see `sync.rs`.
 
-use tidesdb_sync::{Condvar, Mutex};
+use tidesdb_sync::{Condvar, Mutex, rank};
 
 use crate::types::SeqNo;
 
@@ -8,9 +8,9 @@ use crate::types::SeqNo;
 #[derive(Debug, Default)]
 pub(super) struct Group {
     /// True while a thread leads.
-    pub(super) leading: Mutex<bool>,
+    pub(super) leading: Mutex<bool, { rank::LEADING }>,
     /// Notified when a leader has finished.
     pub(super) done: Condvar,
     /// First address after the last seal.
-    pub(super) sealed: Mutex<SeqNo>,
+    pub(super) sealed: Mutex<SeqNo, { rank::SEALED }>,
 }

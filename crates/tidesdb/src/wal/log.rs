@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidesdb_io::{Dir, Env};
-use tidesdb_sync::{EpochCell, Mutex, ShardedCounter, pin};
+use tidesdb_sync::{EpochCell, Mutex, ShardedCounter, pin, rank};
 
 use super::group::Group;
 use super::layout::{RECORD_HEADER_BYTES, RecordHeader, RecordKind, UNIT};
@@ -67,9 +67,9 @@ pub struct Log {
     pub(super) sequencer: Arc<Sequencer>,
     pub(super) group: Group,
     pub(super) reserve: Reserve,
-    pub(super) table: Mutex<Segments>,
+    pub(super) table: Mutex<Segments, { rank::SEGMENTS }>,
     /// Held while segment files are created, renamed or removed; taken before `table`.
-    pub(super) preparing: Mutex<()>,
+    pub(super) preparing: Mutex<(), { rank::PREPARING }>,
     recent: [EpochCell<Option<Arc<Segment>>>; RECENT],
     /// The log has real blocks up to this address.
     pub(super) backed: AtomicU64,
@@ -291,7 +291,8 @@ impl Log {
             // Written after the next segment exists, so that a pad without a successor is damage.
             self.write_pad(seq, bytes, header)?;
         }
-        debug_assert!(
+        // Law: recovery trusts what a later record claims about earlier ones. Cost: two comparisons per record.
+        assert!(
             header.complete <= commit.seq && header.synced <= commit.seq,
             "claims refer to earlier records"
         );

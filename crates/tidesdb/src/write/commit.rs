@@ -18,7 +18,7 @@ use crate::family::{Committed, CommittedOp, FamilyCore, MemSlot, Metric};
 use crate::jobs::Job;
 use crate::options::{SyncMode, WriteOptions};
 use crate::shared::WriteCtx;
-use crate::types::{FamilyId, Kind, SeqNo};
+use crate::types::{Between, FamilyId, Kind, SeqNo};
 use crate::wal::layout::{RECORD_HEADER_BYTES, RecordKind};
 use crate::wal::{Commit, Sequencer, Unpublished};
 use crate::{Error, Result};
@@ -82,7 +82,7 @@ pub fn commit_if(
     batch: &mut WriteBatch,
     options: &WriteOptions,
     since: SeqNo,
-    still_valid: impl Fn(&WriteBatch, (SeqNo, SeqNo)) -> Result<bool>,
+    still_valid: impl Fn(&WriteBatch, Between) -> Result<bool>,
 ) -> Result<SeqNo> {
     check(ctx, batch)?;
     if batch.is_empty() {
@@ -90,7 +90,7 @@ pub fn commit_if(
     }
     // Most conflicts already exist at this point; detecting them here saves a log record.
     let seen = ctx.log.sequencer().visible_end();
-    if !still_valid(batch, (since, seen))? {
+    if !still_valid(batch, Between { after: since, before: seen })? {
         return Err(Error::Conflict);
     }
     make_ready(ctx, batch)?;
@@ -116,7 +116,7 @@ pub fn commit_if(
     let unfinished = Unfinished(ctx);
     let verdict = match ctx.log.sequencer().wait_for_earlier(&place.commit) {
         true if place.commit.seq <= seen => Ok(true),
-        true => still_valid(batch, (since.max(seen - 1), place.commit.seq)),
+        true => still_valid(batch, Between { after: since.max(seen - 1), before: place.commit.seq }),
         false => ctx.health.check().map(|()| false),
     };
     let kind = if matches!(verdict, Ok(true)) { RecordKind::Commit } else { RecordKind::Refused };

@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::{LevelCursor, LevelTable, MergeSource};
-use crate::types::{Comparator, EntryCursor, Kind, Scope, SeqNo, Stamp, Stored};
+use crate::types::{Comparator, EntryCursor, Kind, Rows, Scope, SeqNo, Sight, Stamp, Stored};
 use crate::{Error, Result};
 
 /// An owned version.
@@ -84,6 +84,12 @@ impl MergeSource for VecCursor {
 
 impl EntryCursor for VecCursor {
     fn set_scope(&mut self, _: &Scope) {}
+    fn skip_older(&mut self, _below: SeqNo, _until: Option<&[u8]>) -> Result<()> {
+        Ok(())
+    }
+    fn copy_rows(&mut self, _sight: Sight, _until: Option<&[u8]>, _rows: &mut Rows) -> Result<()> {
+        Ok(())
+    }
     fn valid(&self) -> bool {
         self.at.is_some()
     }
@@ -208,6 +214,12 @@ impl MergeSource for Source {
 impl EntryCursor for Source {
     fn set_scope(&mut self, scope: &Scope) {
         forward!(self, c => c.set_scope(scope));
+    }
+    fn skip_older(&mut self, below: SeqNo, until: Option<&[u8]>) -> Result<()> {
+        forward!(self, c => c.skip_older(below, until))
+    }
+    fn copy_rows(&mut self, sight: Sight, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
+        forward!(self, c => c.copy_rows(sight, until, rows))
     }
     fn valid(&self) -> bool {
         forward!(self, c => c.valid())

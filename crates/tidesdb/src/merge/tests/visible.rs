@@ -5,6 +5,7 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::merge::{MergeCursor, VisibleCursor};
+use crate::types::{Rows, Sight};
 
 const NOW: u32 = 100;
 
@@ -199,6 +200,12 @@ impl MergeSource for Growing {}
 
 impl EntryCursor for Growing {
     fn set_scope(&mut self, _: &Scope) {}
+    fn skip_older(&mut self, _below: SeqNo, _until: Option<&[u8]>) -> Result<()> {
+        Ok(())
+    }
+    fn copy_rows(&mut self, _sight: Sight, _until: Option<&[u8]>, _rows: &mut Rows) -> Result<()> {
+        Ok(())
+    }
     fn valid(&self) -> bool {
         self.at.is_some()
     }

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use std::sync::Mutex;
 use tidesdb_io::sim::{DataFate, Image, NameFate, OpSet, SimDisk};
-use tidesdb_sync::Mutex;
 
 /// The states that recovery may find.
 #[derive(Default)]
@@ -73,20 +73,26 @@ fn sweep(seed: u64, script: impl FnOnce(&Env, &Arc<Mutex<Oracle>>)) -> Count {
     let count = Arc::new(Mutex::new(Count::default()));
     let (told, counted) = (Arc::clone(&oracle), Arc::clone(&count));
     disk.observe(OpSet::CHANGES, move |op, fork| {
-        let (oracle, mut count) = (told.lock(), counted.lock());
+        let (oracle, mut count) = (told.lock().unwrap(), counted.lock().unwrap());
         count.points += 1;
-        for (i, image) in images().iter().enumerate() {
-            for again in 0..2 {
-                let image_seed = seed ^ op.index << 8 ^ (i as u64) << 1 ^ again;
-                let what = format!("seed {seed}, before {:?} {} #{}, {image:?}", op.kind, op.path, op.index);
-                count.images += 1;
-                check_image(fork.crash_image(image, image_seed), &oracle, image_seed, &mut count, &what);
+        let (oracle, count) = (&*oracle, &mut *count);
+        // A thread of its own: this one holds locks of the set that is written.
+        let check = || {
+            for (i, image) in images().iter().enumerate() {
+                for again in 0..2 {
+                    let image_seed = seed ^ op.index << 8 ^ (i as u64) << 1 ^ again;
+                    let what =
+                        format!("seed {seed}, before {:?} {} #{}, {image:?}", op.kind, op.path, op.index);
+                    count.images += 1;
+                    check_image(fork.crash_image(image, image_seed), oracle, image_seed, count, &what);
+                }
             }
-        }
+        };
+        std::thread::scope(|scope| scope.spawn(check).join()).unwrap();
     });
     script(&env, &oracle);
     disk.stop_observing();
-    let count = std::mem::take(&mut *count.lock());
+    let count = std::mem::take(&mut *count.lock().unwrap());
     println!(
         "seed {seed}: {} crash points, {} images, {} before, {} after ({} unmarked, {} half marked, {} torn)",
         count.points, count.images, count.before, count.after, count.unmarked, count.half, count.torn
@@ -95,7 +101,7 @@ fn sweep(seed: u64, script: impl FnOnce(&Env, &Arc<Mutex<Oracle>>)) -> Count {
 }
 
 fn tell(oracle: &Mutex<Oracle>, change: impl FnOnce(&mut Oracle)) {
-    change(&mut oracle.lock());
+    change(&mut oracle.lock().unwrap());
 }
 
 /// Installs `changes` while the oracle knows both possible outcomes.

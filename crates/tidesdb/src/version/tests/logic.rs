@@ -146,8 +146,6 @@ fn invalid_edits_change_nothing() {
     let other_order = FamilyOptions::default().comparator(Comparator::reverse_bytewise());
     let bad: Vec<Vec<Change>> = vec![
         vec![create_family(1, "g")],
-        vec![remove(1, 2, 1)],
-        vec![remove(1, 1, 2)],
         vec![remove(2, 1, 1)],
         vec![add(1, 1, &meta(1, ("x", "y"), (9, 9), &[]))],
         vec![add(1, 2, &meta(3, ("a", "b"), (5, 6), &[(1, 5, 1)]))],
@@ -254,25 +252,39 @@ fn files_are_unlinked_after_the_last_reader_is_gone() {
 }
 
 #[test]
+fn an_edit_that_removes_what_is_not_in_force_panics_and_changes_nothing() {
+    let (_env, _disk, set) = disk_with(5, 0);
+    install(&set, [create_family(1, "f"), add(1, 1, &meta(1, ("a", "b"), (1, 2), &[]))]).unwrap();
+    let before = (facts(&set.state()), set.manifest());
+    for wrong in [remove(1, 2, 1), remove(1, 1, 2)] {
+        let install = std::panic::AssertUnwindSafe(|| install(&set, [wrong]));
+        assert!(std::panic::catch_unwind(install).is_err());
+        assert_eq!((facts(&set.state()), set.manifest()), before);
+    }
+}
+
+#[test]
 fn publish_sees_installs_in_order() {
     let (_env, _disk, set) = disk_with(9, 2);
-    let seen = tidesdb_sync::Mutex::new(Vec::new());
+    let seen = std::sync::Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..10 {
                     let table = meta(set.new_table_id().unwrap().0, ("a", "b"), (1, 1), &[]);
-                    set.install(&edit([add(1, 7, &table), remove(1, 7, table.id.0)]), |now| {
-                        assert!(now.versions.contains_key(&FamilyId(1)));
-                        seen.lock().push(now.state.next_table);
-                    })
-                    .unwrap();
+                    for change in [add(1, 7, &table), remove(1, 7, table.id.0)] {
+                        set.install(&edit([change]), |now| {
+                            assert!(now.versions.contains_key(&FamilyId(1)));
+                            seen.lock().unwrap().push(now.state.next_table);
+                        })
+                        .unwrap();
+                    }
                 }
             });
         }
     });
-    let seen = seen.into_inner();
-    assert!(seen.len() == 40 && seen.is_sorted());
+    let seen = seen.into_inner().unwrap();
+    assert!(seen.len() == 80 && seen.is_sorted());
 }
 
 #[test]

@@ -1,0 +1,116 @@
+//! The order in which the locks of the engine are taken.
+//!
+//! A thread takes locks in rising rank only, so no two threads wait for each other. [`Mutex`](crate::Mutex) and
+//! [`RwLock`](crate::RwLock) carry their rank in their type; a build with debug assertions checks it at each lock. A lock without
+//! a rank is a leaf: its holder takes no other lock. `ARCHITECTURE.md` says what each lock guards.
+
+macro_rules! ranks {
+    ($($(#[$doc:meta])* $name:ident = $rank:expr;)*) => {
+        $($(#[$doc])* pub const $name: u16 = $rank;)*
+
+        /// Each rank with its name.
+        #[cfg(debug_assertions)]
+        pub(crate) const ALL: &[(&str, u16)] = &[$((stringify!($name), $name)),*];
+    };
+}
+
+ranks! {
+    /// C library: the families of a database are made, dropped or renamed.
+    C_CATALOG = 10;
+    /// C library: comparators that were registered.
+    C_ORDERS = 14;
+    /// C library: what open transactions hold.
+    C_TRANSACTIONS = 16;
+    /// C library: handles of the families of a database.
+    C_FAMILIES = 18;
+    /// C library: settings of a family.
+    C_CONFIG = 20;
+    /// C library: handles to give out again.
+    C_HANDLES = 22;
+    /// C library: functions of a connector.
+    C_CONNECTOR = 24;
+    /// Lock of the database directory.
+    DIRECTORY = 100;
+    /// Threads of the background.
+    THREADS = 110;
+    /// The upload under way.
+    UPLOADING = 120;
+    /// A family is made, dropped or renamed.
+    CATALOG = 130;
+    /// Key orders that were given.
+    ORDERS = 140;
+    /// The commit with a condition that is being decided.
+    DECIDING = 150;
+    /// Learning in a family.
+    LEARNING = 160;
+    /// The merge of a family.
+    COMPACTING = 170;
+    /// The flush of a family; several only in the order of their numbers.
+    FLUSHING = 180;
+    /// The order of commits is held.
+    ROTATING = 190;
+    /// The leader of a sync of the log.
+    LEADING = 200;
+    /// The sealing of the log.
+    SEALED = 202;
+    /// Segments of the log are made, renamed or removed.
+    PREPARING = 210;
+    /// Segments of the log.
+    SEGMENTS = 220;
+    /// Value logs to sync.
+    DIRTY_VLOGS = 222;
+    /// A sync of a value log.
+    VLOG_SYNCING = 224;
+    /// A file of a value log is begun.
+    VLOG_ROTATING = 226;
+    /// Files of a value log.
+    VLOG_FILES = 228;
+    /// The file of a value log that is written to.
+    VLOG_CURRENT = 229;
+    /// Files of a value log to sync.
+    VLOG_UNSYNCED = 230;
+    /// The manifest.
+    VERSIONS = 240;
+    /// Files that nothing names.
+    ORPHANS = 242;
+    /// Families that wait for their key order.
+    ORDERS_WAITING = 246;
+    /// Operations that wait for a key order.
+    ORDERS_MEMORY = 248;
+    /// The families by number.
+    FAMILIES = 250;
+    /// The read view of a family is replaced.
+    VIEW = 260;
+    /// A set of range tombstones is replaced.
+    RANGES = 262;
+    /// Live snapshots.
+    SNAPSHOTS = 270;
+    /// Jobs of the background.
+    JOBS = 280;
+    /// The memory of filters and indexes is settled.
+    TABLE_MEMORY = 284;
+    /// The table of the cache grows or shrinks.
+    CACHE = 286;
+    /// A fetch from an object store.
+    REMOTE_FETCHING = 288;
+    /// Objects of an object store.
+    REMOTE_OBJECTS = 290;
+    /// Local files of an object store.
+    REMOTE_FILES = 292;
+    /// A file of an object store.
+    REMOTE_FILE = 294;
+    /// What a transaction read.
+    SPANS = 296;
+    /// Files to remove.
+    OBSOLETE = 298;
+    /// Why the database was poisoned.
+    HEALTH = 300;
+    /// A lock under which no other is taken.
+    LEAF = u16::MAX;
+}
+
+/// Name of a rank, for messages.
+#[cfg(debug_assertions)]
+pub(crate) fn name(rank: u16) -> &'static str {
+    ALL.iter().find(|(_, known)| *known == rank).map_or("without a name", |(name, _)| name)
+}
