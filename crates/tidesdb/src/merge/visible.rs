@@ -229,15 +229,19 @@ impl<C: EntryCursor> VisibleCursor<C> {
     /// # Errors
     /// Errors of reading past the copied rows; the cursor is then invalid.
     pub fn take_rows(&mut self, rows: &mut Rows) -> Result<()> {
-        let end = self.scope.end();
-        let is_bounded = self.scope.high() != Bound::Unbounded;
-        if self.place != Place::OnEntry || self.scope.keys_only || (is_bounded && !self.compare.is_bytewise())
-        {
+        if self.place != Place::OnEntry || self.scope.keys_only {
             return Ok(());
         }
+        let bytewise = self.compare.is_bytewise();
+        let end = self.scope.end().filter(|_| bytewise);
         let sight = Sight { seq: self.snapshot, now: self.now };
         self.place = Place::Nowhere;
-        self.inner.copy_rows(sight, end, rows)?;
+        let copied = self.inner.copy_rows(sight, end, rows);
+        // In other orders sources do not compare with the bound.
+        if !bytewise && rows.truncate(|key| !self.scope.is_above(&self.compare, key)) {
+            return Ok(());
+        }
+        copied?;
         if rows.is_empty() {
             self.place = Place::OnEntry;
         }

@@ -209,9 +209,7 @@ impl Window {
             let Some(next) = next.filter(|next| *next < table.blocks()) else { break };
             // A scan that reaches this block gets the error.
             let Ok(fence) = table.fence(near, next) else { break };
-            // Of a long block only the keys are read, or nothing.
-            let no_use = self.scope.keys_only && fence.first_read() as u64 != fence.disk;
-            if no_use || fence.disk > room || !self.is_in_scope(table, near, next).unwrap_or(false) {
+            if fence.disk > room || !self.is_in_scope(table, near, next).unwrap_or(false) {
                 break;
             }
             room -= fence.disk;

@@ -136,6 +136,14 @@ impl Rows {
         true
     }
 
+    /// Forgets the first row whose key is not kept and all after it. Returns true if there is one.
+    pub fn truncate(&mut self, keeps: impl Fn(&[u8]) -> bool) -> bool {
+        let Some(end) = (0..self.len()).find(|&i| !keeps(self.get(i).0)) else { return false };
+        self.spans.truncate(end);
+        self.stamps.truncate(end);
+        true
+    }
+
     /// The bytes of all rows, and the span of each.
     #[inline]
     pub fn parts(&self) -> (&[u8], &[RowSpan]) {

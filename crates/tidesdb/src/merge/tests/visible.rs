@@ -64,7 +64,7 @@ fn random_walk(rng: &mut Rng, compare: &Comparator, of: (usize, usize)) {
         let mut bound = || rng.one_in(2).then(|| format!("{:02}", rng.below(14)).into_bytes());
         let bounds = [bound(), bound()];
         cursor.set_view(snapshot, NOW);
-        cursor.set_scope(&scope(&compare, &bounds));
+        cursor.set_scope(&scope(compare, &bounds));
         walk_view(rng, compare, &mut cursor, &view(compare, &entries, snapshot, &bounds));
     }
 }
