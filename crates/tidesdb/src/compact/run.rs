@@ -34,13 +34,13 @@ pub fn run(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<bool> {
         let readers = if has_ranges { rewrite::rules(ctx, false) } else { rewrite::outlook(ctx) };
         let plan = plan::next(&version, claims, &family.options, &readers)?;
         let claim = plan.claim(&version);
-        Some(((version, plan), claim))
+        Some(((plan, purge_of(&version)), claim))
     });
-    let Some(((version, plan), _running)) = begun else { return Ok(false) };
+    let Some(((plan, purge), _running)) = begun else { return Ok(false) };
     if plan.is_merge() {
         ctx.write.jobs.push(Job::Compact(family.id)); // another one may run beside it
     }
-    carry_out(ctx, family, (&version, &plan), stops).map(|()| true)
+    carry_out(ctx, family, (&plan, &purge), stops).map(|()| true)
 }
 
 /// Merges all tables of `family` into one sorted run.
@@ -72,8 +72,10 @@ fn run_alone(
     let stops = ctx.write.merges.stops(); // first, so that no later stop goes unnoticed
     let running = family.claims.begin_alone();
     let version = version_of(family);
-    let result = match plan(&version) {
-        Some(plan) if !family.is_dropped() => carry_out(ctx, family, (&version, &plan), stops),
+    let (plan, purge) = (plan(&version), purge_of(&version));
+    drop(version);
+    let result = match plan {
+        Some(plan) if !family.is_dropped() => carry_out(ctx, family, (&plan, &purge), stops),
         _ => Ok(()),
     };
     drop(running);
@@ -81,21 +83,26 @@ fn run_alone(
     result
 }
 
-/// The tables now. Not the view: that would keep the memtables of this moment in memory until the merge is done.
+/// The tables now. It must not be kept while a merge runs: files that other merges replace would stay until its end.
 fn version_of(family: &FamilyCore) -> Arc<TableVersion> {
     Arc::clone(&family.owned_view().version)
+}
+
+/// Range tombstones of the tables.
+fn purge_of(version: &TableVersion) -> Purge {
+    Purge { ranges: version.ranges().clone(), complete_to: version.flushed_to() }
 }
 
 /// Carries a plan out. If the family is dropped meanwhile, there is nothing to do.
 fn carry_out(
     ctx: &MaintenanceCtx,
     family: &Arc<FamilyCore>,
-    planned: (&Arc<TableVersion>, &CompactionPlan),
+    (plan, purge): (&CompactionPlan, &Purge),
     stops: u64,
 ) -> Result<()> {
-    match compact(ctx, family, planned, stops) {
+    match compact(ctx, family, (plan, purge), stops) {
         Err(Error::NotFound { .. }) if family.is_dropped() => Ok(()),
-        Err(e) => Err(blame(planned.1, e)),
+        Err(e) => Err(blame(plan, e)),
         Ok(()) => Ok(()),
     }
 }
@@ -113,7 +120,7 @@ fn blame(plan: &CompactionPlan, e: Error) -> Error {
 fn compact(
     ctx: &MaintenanceCtx,
     family: &Arc<FamilyCore>,
-    (version, plan): (&Arc<TableVersion>, &CompactionPlan),
+    (plan, purge): (&CompactionPlan, &Purge),
     stops: u64,
 ) -> Result<()> {
     let started = ctx.write.env.clock.mono();
@@ -123,7 +130,7 @@ fn compact(
             ..Rewritten::default()
         },
         PlanKind::Drop => Rewritten::default(),
-        _ => merge(ctx, family, (version, plan), stops).map_err(|e| match e.is_full() {
+        _ => merge(ctx, family, (plan, purge), stops).map_err(|e| match e.is_full() {
             true => ctx.write.log.no_space(output_bytes(plan)),
             false => e,
         })?,
@@ -185,7 +192,7 @@ fn output_bytes(plan: &CompactionPlan) -> u64 {
 fn merge(
     ctx: &MaintenanceCtx,
     family: &Arc<FamilyCore>,
-    (version, plan): (&TableVersion, &CompactionPlan),
+    (plan, purge): (&CompactionPlan, &Purge),
     stops: u64,
 ) -> Result<Rewritten> {
     let _pledge = ctx.write.log.pledge_merge(output_bytes(plan))?;
@@ -207,6 +214,5 @@ fn merge(
         stops_seen: Some(stops),
         drop_pages,
     };
-    let purge = Purge { ranges: version.ranges().clone(), complete_to: version.flushed_to() };
-    rewrite::run(ctx, family, cursor, target, &purge)
+    rewrite::run(ctx, family, cursor, target, purge)
 }
