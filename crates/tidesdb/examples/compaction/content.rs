@@ -1,24 +1,24 @@
 //! What a stretch of keys holds, as densities.
 
 /// Bytes of an entry and of a tombstone.
-pub const ENTRY_BYTES: f64 = 128.0;
+pub(crate) const ENTRY_BYTES: f64 = 128.0;
 const TOMBSTONE_BYTES: f64 = 32.0;
 
 /// Classes of keys that are written equally often: how many keys there are in each, and the share of writes to it.
 #[derive(Clone, Debug)]
-pub struct Classes {
-    pub keys: Vec<f64>,
-    pub writes: Vec<f64>,
+pub(crate) struct Classes {
+    pub(crate) keys: Vec<f64>,
+    pub(crate) writes: Vec<f64>,
 }
 
 impl Classes {
     /// `keys` keys, all alike.
-    pub fn uniform(keys: f64) -> Self {
+    pub(crate) fn uniform(keys: f64) -> Self {
         Self { keys: vec![keys], writes: vec![1.0] }
     }
 
     /// `keys` keys, the n-th written in proportion to `1 / n^s`, in classes of which each is twice the one before.
-    pub fn zipf(keys: f64, s: f64) -> Self {
+    pub(crate) fn zipf(keys: f64, s: f64) -> Self {
         let (mut sizes, mut weights, mut rank) = (Vec::new(), Vec::new(), 1.0);
         while rank < keys {
             let size = (rank / 2.0_f64).max(1.0).min(keys - rank);
@@ -33,18 +33,18 @@ impl Classes {
     }
 
     /// What a memtable of `entries` writes to random keys holds.
-    pub fn memtable(&self, entries: f64) -> Vec<Density> {
+    pub(crate) fn memtable(&self, entries: f64) -> Vec<Density> {
         let writes_per_key = self.writes.iter().zip(&self.keys).map(|(share, keys)| entries * share / keys);
         writes_per_key.map(|writes| Density { rows: 1.0 - (-writes).exp(), tombstones: 0.0 }).collect()
     }
 
     /// Every key.
-    pub fn full(&self) -> Vec<Density> {
+    pub(crate) fn full(&self) -> Vec<Density> {
         vec![Density { rows: 1.0, tombstones: 0.0 }; self.keys.len()]
     }
 
     /// Bytes and entries, and tombstones among these, that `densities` are in a share of all keys.
-    pub fn measure(&self, densities: &[Density], share: f64) -> (f64, f64, f64) {
+    pub(crate) fn measure(&self, densities: &[Density], share: f64) -> (f64, f64, f64) {
         let (mut rows, mut tombstones) = (0.0, 0.0);
         for (density, keys) in densities.iter().zip(&self.keys) {
             rows += density.rows * keys * share;
@@ -56,14 +56,14 @@ impl Classes {
 
 /// The share of the keys of a class that have a row here, or a tombstone.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Density {
-    pub rows: f64,
-    pub tombstones: f64,
+pub(crate) struct Density {
+    pub(crate) rows: f64,
+    pub(crate) tombstones: f64,
 }
 
 impl Density {
     /// This, on top of what is older.
-    pub fn over(self, older: Self) -> Self {
+    pub(crate) fn over(self, older: Self) -> Self {
         let shown = (1.0 - self.rows - self.tombstones).max(0.0);
         Self { rows: self.rows + shown * older.rows, tombstones: self.tombstones + shown * older.tombstones }
     }
@@ -71,25 +71,25 @@ impl Density {
 
 /// A stretch of keys with what it holds of each class, evenly spread.
 #[derive(Clone, Debug)]
-pub struct Piece {
-    pub from: u64,
+pub(crate) struct Piece {
+    pub(crate) from: u64,
     /// The first key after it.
-    pub to: u64,
-    pub densities: Vec<Density>,
+    pub(crate) to: u64,
+    pub(crate) densities: Vec<Density>,
 }
 
 impl Piece {
     /// Its share of all keys.
-    pub fn share(&self) -> f64 {
+    pub(crate) fn share(&self) -> f64 {
         (self.to - self.from) as f64 / KEYS as f64
     }
 }
 
 /// Keys are numbers below this one.
-pub const KEYS: u64 = 1 << 56;
+pub(crate) const KEYS: u64 = 1 << 56;
 
 /// Merges sorted runs of pieces, newest first. With `bottom`, tombstones go.
-pub fn merge(runs: &[Vec<&Piece>], bottom: bool) -> Vec<Piece> {
+pub(crate) fn merge(runs: &[Vec<&Piece>], bottom: bool) -> Vec<Piece> {
     let mut borders: Vec<u64> = runs.iter().flatten().flat_map(|p| [p.from, p.to]).collect();
     borders.sort_unstable();
     borders.dedup();

@@ -8,12 +8,13 @@ const COLOURS: [&str; 4] = ["#0b3c66", "#1f6fb2", "#8fb8de", "#d08c3c"];
 const PANEL: (f64, f64) = (420.0, 260.0);
 
 /// Bars of write amplification and of peak space, in groups of workloads.
-pub fn svg(rows: &[Row]) -> String {
+pub(crate) fn svg(rows: &[Row]) -> String {
     let mut out = String::from(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 940 360\" font-family=\"sans-serif\" \
          font-size=\"11\">\n<rect width=\"940\" height=\"360\" fill=\"white\"/>\n",
     );
-    let panels: [(&str, fn(&Row) -> f64); 2] = [
+    type Panel = (&'static str, fn(&Row) -> f64);
+    let panels: [Panel; 2] = [
         ("write amplification", |row| row.measures.write_amplification),
         ("peak space / live data", |row| row.measures.peak_space),
     ];

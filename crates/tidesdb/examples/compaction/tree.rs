@@ -11,19 +11,19 @@ use crate::workload::Workload;
 
 /// What a run showed.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Measures {
+pub(crate) struct Measures {
     /// Levels at the end.
-    pub levels: usize,
+    pub(crate) levels: usize,
     /// Bytes that flushes and merges wrote for each byte of user data.
-    pub write_amplification: f64,
+    pub(crate) write_amplification: f64,
     /// Most bytes on disk, with the inputs of the job that runs, for each byte of live data.
-    pub peak_space: f64,
+    pub(crate) peak_space: f64,
     /// Bytes on disk between jobs, on average, for each byte of live data.
-    pub settled_space: f64,
+    pub(crate) settled_space: f64,
     /// Most tables at a time.
-    pub tables: usize,
+    pub(crate) tables: usize,
     /// Bytes of the largest job for each byte of live data.
-    pub largest_job: f64,
+    pub(crate) largest_job: f64,
 }
 
 struct SimTable {
@@ -53,7 +53,7 @@ impl SimTable {
 }
 
 /// One tree under one policy.
-pub struct Simulation<'a> {
+pub(crate) struct Simulation<'a> {
     policy: &'a dyn CompactionPolicy,
     settings: PolicySettings,
     classes: Classes,
@@ -69,7 +69,7 @@ pub struct Simulation<'a> {
 
 impl<'a> Simulation<'a> {
     /// Runs `workload` on `bytes` of data.
-    pub fn run(
+    pub(crate) fn run(
         policy: &'a dyn CompactionPolicy,
         settings: PolicySettings,
         workload: Workload,
@@ -80,7 +80,7 @@ impl<'a> Simulation<'a> {
             settings,
             classes: workload.classes(bytes),
             levels: vec![Vec::new(); 2],
-            order: Comparator::bytewise(),
+            order: Comparator::u64_le(),
             next_id: 1,
             bytes: 0.0,
             written: 0.0,
@@ -205,8 +205,9 @@ impl<'a> Simulation<'a> {
         self.bytes += tables.iter().map(|t| t.bytes).sum::<f64>();
         self.levels[at].extend(tables.drain(..).map(Arc::new));
         if level > 1 {
-            self.levels[at].sort_by_key(|t| t.smallest);
-            let apart = self.levels[at].windows(2).all(|pair| pair[0].largest < pair[1].smallest);
+            self.levels[at].sort_by_key(|t| number(&t.smallest));
+            let apart =
+                self.levels[at].windows(2).all(|pair| number(&pair[0].largest) < number(&pair[1].smallest));
             assert!(apart, "tables of level {level} overlap");
         }
     }
@@ -263,8 +264,8 @@ impl<'a> Simulation<'a> {
             (bytes, entries, tombstones) = (bytes + b, entries + e, tombstones + t);
         }
         self.next_id += 1;
-        let smallest = pieces.first().map_or(0, |p| p.from).to_be_bytes();
-        let largest = pieces.last().map_or(0, |p| p.to - 1).to_be_bytes();
+        let smallest = pieces.first().map_or(0, |p| p.from).to_le_bytes();
+        let largest = pieces.last().map_or(0, |p| p.to - 1).to_le_bytes();
         SimTable { id: self.next_id, smallest, largest, pieces, bytes, entries, tombstones }
     }
 
@@ -278,5 +279,5 @@ impl<'a> Simulation<'a> {
 }
 
 fn number(key: &[u8]) -> u64 {
-    u64::from_be_bytes(key.try_into().expect("keys of the simulation have eight bytes"))
+    u64::from_le_bytes(key.try_into().expect("keys of the simulation have eight bytes"))
 }

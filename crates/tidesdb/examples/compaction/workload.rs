@@ -4,7 +4,7 @@ use crate::content::{Classes, ENTRY_BYTES, KEYS, Piece};
 
 /// A workload. All but the ordered load begin with all data in the largest level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Workload {
+pub(crate) enum Workload {
     /// Overwrites of keys at random.
     Uniform,
     /// Overwrites by Zipf's law with exponent 0.99, hot keys spread over all keys.
@@ -19,11 +19,11 @@ pub enum Workload {
 
 impl Workload {
     /// All.
-    pub const ALL: [Self; 5] =
+    pub(crate) const ALL: [Self; 5] =
         [Self::Uniform, Self::Zipf, Self::Queue, Self::Sequential, Self::SequentialHotKey];
 
     /// Its name.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Uniform => "overwrites, uniform",
             Self::Zipf => "overwrites, Zipf 0.99",
@@ -34,7 +34,7 @@ impl Workload {
     }
 
     /// The keys, if all data is `bytes` bytes.
-    pub fn classes(self, bytes: u64) -> Classes {
+    pub(crate) fn classes(self, bytes: u64) -> Classes {
         let keys = bytes as f64 / ENTRY_BYTES;
         match self {
             Self::Zipf => Classes::zipf(keys, 0.99),
@@ -44,7 +44,7 @@ impl Workload {
     }
 
     /// What is there at first.
-    pub fn initial(self, classes: &Classes) -> Option<Piece> {
+    pub(crate) fn initial(self, classes: &Classes) -> Option<Piece> {
         let to = match self {
             Self::Uniform | Self::Zipf => KEYS,
             Self::Queue => KEYS / 4,
@@ -54,7 +54,7 @@ impl Workload {
     }
 
     /// Bytes written before anything is measured, and bytes written after, as shares of all data.
-    pub fn writes(self) -> (f64, f64) {
+    pub(crate) fn writes(self) -> (f64, f64) {
         match self {
             Self::Uniform | Self::Zipf | Self::Queue => (0.25, 0.25),
             Self::Sequential | Self::SequentialHotKey => (0.0, 1.0),
@@ -62,7 +62,7 @@ impl Workload {
     }
 
     /// The memtable that begins at `written` entries and ends at `written + entries`.
-    pub fn memtable(self, classes: &Classes, written: f64, entries: f64) -> Vec<Piece> {
+    pub(crate) fn memtable(self, classes: &Classes, written: f64, entries: f64) -> Vec<Piece> {
         let all: f64 = classes.keys.iter().sum();
         let place = |entry: f64| (entry / all * KEYS as f64) as u64;
         let stretch =

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::plan::{self, CompactionPlan};
 use super::policy::PlanKind;
-use crate::family::{FamilyCore, Metric};
+use crate::family::{Claimed, FamilyCore, Metric};
 use crate::jobs::Job;
 use crate::merge::{MergeCursor, Purge};
 use crate::ranges::RangeTombstone;
@@ -23,8 +23,27 @@ use crate::{Error, Result};
 /// `NoSpace`, `Io`, `Busy` if merges were stopped: nothing changed. `Corrupt`: an input is damaged; the inputs are
 /// kept.
 pub fn run(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<bool> {
+    let Some((begun, _claimed)) = begin(ctx, family) else { return Ok(false) };
+    if begun.plan.is_merge() {
+        ctx.write.jobs.push(Job::Compact(family.id)); // another one may run beside it
+    }
+    carry_out(ctx, family, &begun).map(|()| true)
+}
+
+/// A compaction that was planned.
+#[derive(Debug)]
+pub(super) struct Begun {
+    pub(super) plan: CompactionPlan,
+    /// Range tombstones of the tables.
+    purge: Purge,
+    /// How often merges had been stopped.
+    stops: u64,
+}
+
+/// Plans a compaction and claims what it uses.
+pub(super) fn begin<'f>(ctx: &MaintenanceCtx, family: &'f FamilyCore) -> Option<(Begun, Claimed<'f>)> {
     let stops = ctx.write.merges.stops(); // read first, so that no later stop is missed
-    let begun = family.claims.begin(|claims| {
+    family.claims.begin(|claims| {
         if ctx.write.merges.are_off() || family.is_dropped() {
             return None;
         }
@@ -35,13 +54,8 @@ pub fn run(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<bool> {
         let readers = if has_ranges { rewrite::rules(ctx, false) } else { rewrite::outlook(ctx) };
         let plan = plan::next(&version, claims, &family.options, &readers)?;
         let claim = plan.claim(&version);
-        Some(((version, plan), claim))
-    });
-    let Some(((version, plan), _running)) = begun else { return Ok(false) };
-    if plan.is_merge() {
-        ctx.write.jobs.push(Job::Compact(family.id)); // another one may run beside it
-    }
-    carry_out(ctx, family, (&version, &plan), stops).map(|()| true)
+        Some((Begun { plan, purge: purge_of(&version), stops }, claim))
+    })
 }
 
 /// Merges all tables of `family` into one sorted run.
@@ -73,8 +87,10 @@ fn run_alone(
     let stops = ctx.write.merges.stops(); // read first, so that no later stop is missed
     let running = family.claims.begin_alone();
     let version = version_of(family);
-    let result = match plan(&version) {
-        Some(plan) if !family.is_dropped() => carry_out(ctx, family, (&version, &plan), stops),
+    let begun = plan(&version).map(|plan| Begun { plan, purge: purge_of(&version), stops });
+    drop(version);
+    let result = match begun {
+        Some(begun) if !family.is_dropped() => carry_out(ctx, family, &begun),
         _ => Ok(()),
     };
     drop(running);
@@ -87,16 +103,16 @@ fn version_of(family: &FamilyCore) -> Arc<TableVersion> {
     Arc::clone(&family.owned_view().version)
 }
 
+/// Range tombstones of the tables.
+fn purge_of(version: &TableVersion) -> Purge {
+    Purge { ranges: version.ranges().clone(), complete_to: version.flushed_to() }
+}
+
 /// Executes a plan. If the family is dropped meanwhile, that is not an error.
-fn carry_out(
-    ctx: &MaintenanceCtx,
-    family: &Arc<FamilyCore>,
-    planned: (&Arc<TableVersion>, &CompactionPlan),
-    stops: u64,
-) -> Result<()> {
-    match compact(ctx, family, planned, stops) {
+pub(super) fn carry_out(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<()> {
+    match compact(ctx, family, begun) {
         Err(Error::NotFound { .. }) if family.is_dropped() => Ok(()),
-        Err(e) => Err(blame(planned.1, e)),
+        Err(e) => Err(blame(&begun.plan, e)),
         Ok(()) => Ok(()),
     }
 }
@@ -111,12 +127,8 @@ fn blame(plan: &CompactionPlan, e: Error) -> Error {
     damage.into_iter().find(Error::is_corruption).unwrap_or(e)
 }
 
-fn compact(
-    ctx: &MaintenanceCtx,
-    family: &Arc<FamilyCore>,
-    (version, plan): (&Arc<TableVersion>, &CompactionPlan),
-    stops: u64,
-) -> Result<()> {
+fn compact(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<()> {
+    let plan = &begun.plan;
     let started = ctx.write.env.clock.mono();
     let out = match plan.kind {
         PlanKind::Move => Rewritten {
@@ -124,7 +136,7 @@ fn compact(
             ..Rewritten::default()
         },
         PlanKind::Drop => Rewritten::default(),
-        _ => merge(ctx, family, (version, plan), stops).map_err(|e| match e.is_full() {
+        _ => merge(ctx, family, begun).map_err(|e| match e.is_full() {
             true => ctx.write.log.no_space(output_bytes(plan)),
             false => e,
         })?,
@@ -188,12 +200,8 @@ fn output_bytes(plan: &CompactionPlan) -> u64 {
     sum(false, |meta| meta.file_bytes) + stays as u64
 }
 
-fn merge(
-    ctx: &MaintenanceCtx,
-    family: &Arc<FamilyCore>,
-    (version, plan): (&TableVersion, &CompactionPlan),
-    stops: u64,
-) -> Result<Rewritten> {
+fn merge(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<Rewritten> {
+    let Begun { plan, purge, stops } = begun;
     let _pledge = ctx.write.log.pledge_merge(output_bytes(plan))?;
     let order = &family.options.comparator;
     let inputs: Vec<_> = plan.inputs.iter().map(|(level, t)| (*level, MergeInput::new(t))).collect();
@@ -210,9 +218,8 @@ fn merge(
         bottom: plan.bottom,
         table_bytes: family.options.table_bytes(),
         splits: Splits { cuts: &plan.cuts, guards: &plan.guards },
-        stops_seen: Some(stops),
+        stops_seen: Some(*stops),
         drop_pages,
     };
-    let purge = Purge { ranges: version.ranges().clone(), complete_to: version.flushed_to() };
-    rewrite::run(ctx, family, cursor, target, &purge)
+    rewrite::run(ctx, family, cursor, target, purge)
 }

@@ -7,6 +7,7 @@ use tidesdb_io::sim::{self, Fault, OpKind, SimDisk};
 use tidesdb_memtable::Version;
 
 use super::everything;
+use super::run::{begin, carry_out};
 use crate::family::{FamilyCore, Metric};
 use crate::options::{DbOptions, FamilyOptions};
 use crate::shared::{MaintenanceCtx, WriteCtx};
@@ -29,6 +30,10 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
+        Self::with(FamilyOptions::default())
+    }
+
+    fn with(family: FamilyOptions) -> Self {
         let (env, disk, _clock) = sim::env(1);
         let dir = env.disk.open_dir(Path::new("/db"), true).unwrap();
         let tables = TableContext::new(&dir, 1 << 20, false);
@@ -56,7 +61,7 @@ impl Rig {
         let options = DbOptions { background_threads: Some(0), ..DbOptions::default() };
         let write = Arc::new(WriteCtx::new(&env, options, &health, log));
         let ctx = MaintenanceCtx::new(&write, &dir, versions);
-        let family = create_family(&ctx);
+        let family = create_family(&ctx, family);
         Self { disk, ctx, family }
     }
 
@@ -96,8 +101,8 @@ impl Rig {
     }
 }
 
-fn create_family(ctx: &MaintenanceCtx) -> Arc<FamilyCore> {
-    let (id, options) = (ctx.versions.new_family_id().unwrap(), FamilyOptions::default());
+fn create_family(ctx: &MaintenanceCtx, options: FamilyOptions) -> Arc<FamilyCore> {
+    let id = ctx.versions.new_family_id().unwrap();
     let mut edit = VersionEdit::new();
     edit.push(Change::CreateFamily { family: id, name: "only".into(), options: options.clone() });
     ctx.versions.install(&edit, |_| {}).unwrap();
@@ -175,4 +180,57 @@ fn a_merge_keeps_what_a_snapshot_reads() {
     assert_eq!(rig.tables(), [(2, 2, 1)]);
     assert_eq!(rig.get(b"a", Some(snapshot.seq())), Some(b"old".to_vec()));
     assert_eq!(rig.get(b"a", None), None);
+}
+
+/// Plans merges one after the other without carrying any out, then carries them out, the last first: so each is planned, and
+/// installed, while others are under way. Returns how many were begun.
+fn nested(rig: &Rig, at: usize) -> usize {
+    let Some((begun, _claimed)) = begin(&rig.ctx, &rig.family) else { return at };
+    let inner = nested(rig, at + 1);
+    carry_out(&rig.ctx, &rig.family, &begun).unwrap();
+    rig.family.owned_view().version.check().unwrap();
+    inner
+}
+
+#[test]
+fn merges_that_overtake_each_other_keep_every_row() {
+    let rig = Rig::with(FamilyOptions {
+        write_buffer_bytes: 8 << 10,
+        table_bytes: 4 << 10,
+        l1_tables_trigger: 2,
+        level_size_ratio: 2,
+        ..FamilyOptions::default()
+    });
+    let mut model = std::collections::BTreeMap::new();
+    let mut most = 0;
+    for round in 0..400u64 {
+        for i in 0..60u64 {
+            let n = (round * 60 + i).wrapping_mul(7919) % 6000;
+            let (key, value) = (format!("key{n:06}"), format!("{round} {i} {n:0>80}"));
+            if i % 7 == 3 {
+                rig.commit(key.as_bytes(), Kind::Delete, b"");
+                model.remove(&key);
+            } else {
+                rig.put(key.as_bytes(), value.as_bytes());
+                model.insert(key, value);
+            }
+        }
+        rig.flush().unwrap();
+        if round % 8 == 7 {
+            loop {
+                let begun = nested(&rig, 0);
+                if begun == 0 {
+                    break;
+                }
+                most = most.max(begun);
+            }
+        }
+    }
+    assert!(most >= 3, "{most} merges at a time");
+    assert!(rig.family.claims.are_none());
+    assert!(rig.family.owned_view().version.depth() >= 4);
+    for n in 0..6000 {
+        let key = format!("key{n:06}");
+        assert_eq!(rig.get(key.as_bytes(), None), model.get(&key).map(|v| v.clone().into_bytes()), "{key}");
+    }
 }

@@ -18,7 +18,7 @@ mod waiting;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub use claims::{Claim, Claims};
+pub use claims::{Claim, Claimed, Claims};
 pub use hook::{CommitHook, Committed, CommittedOp, HookCell};
 pub use read_view::{MemSlot, ReadView};
 pub use stats::{FamilyStats, Metric};

@@ -25,7 +25,7 @@ statistics! {
             "Memtables waiting to be flushed.";
         Gauge Count flushing: bool = !seen.view.immutables.is_empty(),
             "Whether a memtable waits to be flushed, or is being flushed.";
-        Gauge Count compacting: bool = seen.core.claims.are_seen(),
+        Gauge Count compacting: bool = !seen.core.claims.are_none(),
             "Whether tables of the family are being merged.";
         Gauge Count level_tables: Vec<usize> = seen.version().levels().iter().map(|l| l.len()).collect(),
             "Tables in each level, level 1 first.";

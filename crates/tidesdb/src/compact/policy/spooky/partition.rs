@@ -8,12 +8,14 @@ use super::super::shape::Shape;
 use super::upper::owned;
 
 /// The fullest level from the dividing level to the one above the largest, with its debt; from 1 on a partition is drained.
+/// What running jobs drain does not count.
 pub(super) fn debt(tree: &Tree<'_>, shape: &Shape) -> (u8, f64) {
     let of = |level: u8| {
         let capacity = shape.capacity(level) as f64;
         // Partitions of the dividing level are drained in turn, so that each is half full on average.
         let wanted = if level == shape.dividing { capacity / 2.0 } else { capacity };
-        (level, tree.bytes(level) as f64 / wanted)
+        let free = sum_bytes(tree.level(level).iter().filter(|t| !t.taken));
+        (level, free as f64 / wanted)
     };
     let levels = (shape.dividing..shape.largest).map(of);
     levels.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((shape.dividing, 0.0))
