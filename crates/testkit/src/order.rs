@@ -2,10 +2,10 @@
 //! threads on a healthy disk.
 //!
 //! 1. When a manifest is written and tables were created since its last write, each of these tables is synced, and so
-//! is the directory with their names. All value logs are synced, too, unless the log has unsynced records. (A
-//! compaction does not refer to the values of these records, and a flush syncs the log first.)
+//!    is the directory with their names. All value logs are synced, too, unless the log has unsynced records. (A
+//!    compaction does not refer to the values of these records, and a flush syncs the log first.)
 //! 2. A table, value log, manifest or log segment is removed only if the manifest in force has no unsynced byte and no
-//! switch of `CURRENT` is unsynced. Tables that were never named in a manifest may be removed at any time.
+//!    switch of `CURRENT` is unsynced. Tables that were never named in a manifest may be removed at any time.
 //! 3. `CURRENT` is switched only to a manifest that is synced and whose name is durable, by a synced file.
 //! 4. A log segment gets its name only after its header is synced, and gets records only after its name is durable.
 //! 5. When records of the log are synced, the values that they may refer to were synced before.

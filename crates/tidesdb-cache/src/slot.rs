@@ -4,8 +4,8 @@
 //! Invariants:
 //! 1. A non-null word, without its tag, came from `Arc::into_raw`, and the slot owns that reference.
 //! 2. A reference leaves a slot by one successful compare-and-swap (`put`, `remove`). The thread that made it
-//!   drops the reference through the epoch, under a guard that was alive at the swap. Otherwise the reference
-//!   is dropped with the slot, whose owner drops it only when no thread can access it (see [`Found`]).
+//!    drops the reference through the epoch, under a guard that was alive at the swap. Otherwise the reference
+//!    is dropped with the slot, whose owner drops it only when no thread can access it (see [`Found`]).
 //! 3. Entries are published by Release and found by Acquire, so a reader sees them whole.
 
 use std::marker::PhantomData;

@@ -25,22 +25,26 @@ fn key(n: u64) -> Vec<u8> {
     format!("key{n:08}").into_bytes()
 }
 
+/// Options of a tree with this size ratio, number of levels, offset of the dividing level, and trigger of level 1.
+fn shaped((ratio, levels, offset, trigger): (usize, usize, usize, usize)) -> FamilyOptions {
+    FamilyOptions {
+        level_size_ratio: ratio,
+        min_levels: levels,
+        dividing_level_offset: offset,
+        l1_tables_trigger: trigger,
+        ..tiny()
+    }
+}
+
 /// Puts, deletes, range deletes and snapshots over many levels, with any shape of the tree: answers are those of the model at
 /// all times, and so they are after the settings change and after a reopening.
 #[test]
 fn histories_over_many_levels_match_the_model() {
     let shapes = [(3, 1, 1, 2), (2, 1, 0, 1), (4, 4, 2, 3), (10, 6, 1, 2), (2, 1, 3, 4)];
     let mut depths = Vec::new();
-    for (round, (ratio, levels, offset, trigger)) in shapes.into_iter().enumerate() {
+    for (round, shape) in shapes.into_iter().enumerate() {
         let sim = Sim::new();
-        let options = FamilyOptions {
-            level_size_ratio: ratio,
-            min_levels: levels,
-            dividing_level_offset: offset,
-            l1_tables_trigger: trigger,
-            ..tiny()
-        };
-        let db = sim.options().default_family(options).open().unwrap();
+        let db = sim.options().default_family(shaped(shape)).open().unwrap();
         let f = db.default_family();
         let (mut model, mut old): (Model, Vec<(Snapshot, Model)>) = (Model::new(), Vec::new());
         let dice = noise(round as u64 + 1, 40_000);
