@@ -26,7 +26,7 @@ fn key(n: u64) -> Vec<u8> {
 }
 
 /// Options of a tree with this size ratio, number of levels, offset of the dividing level, and trigger of level 1.
-fn shaped((ratio, levels, offset, trigger): (usize, usize, usize, usize)) -> FamilyOptions {
+fn shaped((ratio, levels, offset, trigger): (u64, u32, u32, usize)) -> FamilyOptions {
     FamilyOptions {
         level_size_ratio: ratio,
         min_levels: levels,
