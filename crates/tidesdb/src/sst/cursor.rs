@@ -205,7 +205,7 @@ impl TableCursor {
     /// Moves to the first entry of block `b`. Not valid if there is no such block.
     fn enter_front(&mut self, b: usize) -> Result<()> {
         self.valid = false;
-        if b < self.table.blocks() && self.window.is_in_scope(&self.table, &mut self.near, b)? {
+        if b < self.table.blocks() && self.window.is_in_scope(&self.table, &mut self.near, b, false)? {
             self.load(b)?;
             self.stand(0);
         }
@@ -216,7 +216,7 @@ impl TableCursor {
     fn enter_back(&mut self, b: usize) -> Result<()> {
         self.valid = false;
         if let Some(b) = b.checked_sub(1)
-            && self.window.is_in_scope(&self.table, &mut self.near, b)?
+            && self.window.is_in_scope(&self.table, &mut self.near, b, true)?
         {
             self.load(b)?;
             self.stand(self.shape.entries as usize - 1);

@@ -173,16 +173,20 @@ impl Table {
         }
     }
 
-    /// Whether block `b` may hold keys in `scope`, by the borders beside it.
-    pub(super) fn is_in_scope(&self, near: &mut HeldPartition, b: usize, scope: &Scope) -> Result<bool> {
+    /// Whether a walk that comes to block `b` may still find keys in `scope`, there or behind it. A walk backwards may begin above the scope.
+    pub(super) fn is_in_scope(
+        &self,
+        near: &mut HeldPartition,
+        b: usize,
+        scope: &Scope,
+        backwards: bool,
+    ) -> Result<bool> {
         let order = &self.comparator;
-        if self.border(near, b)?.is_some_and(|border| scope.is_above(order, &border.fence)) {
-            return Ok(false);
-        }
-        let behind = self.border(near, b + 1)?;
-        let is_below =
-            |border: Border| border.goes_on.is_none() && scope.is_below_until(order, &border.fence);
-        Ok(!behind.is_some_and(is_below))
+        let is_beyond = |border: Border| match backwards {
+            false => scope.is_above(order, &border.fence),
+            true => border.goes_on.is_none() && scope.is_below_until(order, &border.fence),
+        };
+        Ok(!self.border(near, b + usize::from(backwards))?.is_some_and(is_beyond))
     }
 
     #[inline(never)]

@@ -70,13 +70,19 @@ impl Window {
         self.scope = scope.clone();
     }
 
-    /// Whether block `b` may hold keys in scope.
+    /// Whether a walk that comes to block `b` may still find keys in scope.
     #[inline]
-    pub(super) fn is_in_scope(&self, table: &Table, near: &mut HeldPartition, b: usize) -> Result<bool> {
+    pub(super) fn is_in_scope(
+        &self,
+        table: &Table,
+        near: &mut HeldPartition,
+        b: usize,
+        backwards: bool,
+    ) -> Result<bool> {
         if !self.scope.is_bounded() {
             return Ok(true);
         }
-        Ok(!self.outside && table.is_in_scope(near, b, &self.scope)?)
+        Ok(!self.outside && table.is_in_scope(near, b, &self.scope, backwards)?)
     }
 
     /// Returns the first `len` bytes of the block at `fence`. The scan must have [stepped](Self::step) to that block.
@@ -209,7 +215,7 @@ impl Window {
             let Some(next) = next.filter(|next| *next < table.blocks()) else { break };
             // A scan that reaches this block gets the error.
             let Ok(fence) = table.fence(near, next) else { break };
-            if fence.disk > room || !self.is_in_scope(table, near, next).unwrap_or(false) {
+            if fence.disk > room || !self.is_in_scope(table, near, next, self.backwards).unwrap_or(false) {
                 break;
             }
             room -= fence.disk;

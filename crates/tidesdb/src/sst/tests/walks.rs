@@ -286,3 +286,34 @@ fn a_walk_over_keys_alone_leaves_long_values_unread_and_decodes_none() {
         }
     }
 }
+
+/// The oldest version of a key lies above the scope, in a block of its own behind newer ones: a walk backwards begins there.
+#[test]
+fn a_walk_backwards_comes_into_scope_over_versions_of_the_bound() {
+    let rig = Rig::new();
+    let order = Comparator::bytewise();
+    let mut entries = vec![Entry::put(key(1), 1, vec![7; 3_000])];
+    entries.extend((0..20).rev().map(|seq| Entry::put(key(2), 2 + seq, vec![7; 3_000])));
+    let options = TableOptions { compression: Compression::None, filter_bits_per_key: 0 };
+    let meta = rig.write(1, &entries, options, &order);
+    let mut cursor = TableCursor::new(open(&rig, &meta));
+    let mut scope = Scope::default();
+    scope.set_range(&order, Bound::Unbounded, Bound::Excluded(&key(2)));
+    cursor.set_scope(&scope);
+    cursor.seek_for_prev(&key(1)).unwrap();
+    assert!(cursor.valid() && cursor.key() == key(1));
+    let mut cursor = TableCursor::new(open(&rig, &meta));
+    scope.set_range(&order, Bound::Unbounded, Bound::Included(&key(2)));
+    cursor.set_scope(&scope);
+    scope.set_range(&order, Bound::Unbounded, Bound::Excluded(&key(2)));
+    cursor.seek_for_prev(&key(2)).unwrap();
+    assert_eq!(cursor.seq(), 2);
+    cursor.set_scope(&scope);
+    cursor.seek_to_last().unwrap();
+    let mut steps = 0;
+    while cursor.valid() && cursor.key() != key(1) {
+        cursor.prev().unwrap();
+        steps += 1;
+    }
+    assert!(cursor.valid() && steps == 20, "{steps} steps");
+}
