@@ -41,10 +41,10 @@ ranks! {
     ORDERS = 140;
     /// The commit with a condition that is being decided.
     DECIDING = 150;
-    /// Learning in a family.
-    LEARNING = 160;
-    /// The merge of a family.
-    COMPACTING = 170;
+    /// The tables that the merges of a family claim.
+    CLAIMS = 170;
+    /// A merge of a family is installed.
+    INSTALLING = 172;
     /// The flush of a family; several only in the order of their numbers.
     FLUSHING = 180;
     /// The order of commits is held.

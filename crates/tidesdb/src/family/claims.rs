@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use tidesdb_sync::{Condvar, Mutex, MutexGuard};
+use tidesdb_sync::{Condvar, Mutex, MutexGuard, rank};
 
 use crate::types::TableId;
 
@@ -25,9 +25,9 @@ pub struct Claim {
 /// The running merges of one family.
 #[derive(Debug, Default)]
 pub struct Claims {
-    running: Mutex<Running>,
+    running: Mutex<Running, { rank::CLAIMS }>,
     ended: Condvar,
-    installing: Mutex<()>,
+    installing: Mutex<(), { rank::INSTALLING }>,
 }
 
 #[derive(Debug, Default)]
