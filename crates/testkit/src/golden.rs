@@ -50,7 +50,8 @@ pub fn options_of(family: usize) -> FamilyOptions {
         2 => base.comparator(by_length()).value_threshold(100),
         3 => base.compression(Compression::None).memtable(MemtableKind::SkipList).filter_bits_per_key(0),
         4 => {
-            let mut options = base.compression(Compression::Zstd).write_buffer(1 << 20).value_threshold(300);
+            let mut options =
+                base.compression(Compression::Zstd).write_buffer_bytes(1 << 20).value_threshold(300);
             options.table_bytes = 64 << 10;
             options.l1_tables_trigger = 7;
             options.vlog_file_bytes = 1 << 20;

@@ -49,7 +49,7 @@ fn sync_mode(n: u64) -> SyncMode {
 }
 
 fn open(path: &Path, mode: SyncMode) -> tidesdb::Result<(Db, Family)> {
-    let family = FamilyOptions::default().write_buffer(64 << 10).compression(Compression::Lz4);
+    let family = FamilyOptions::default().write_buffer_bytes(64 << 10).compression(Compression::Lz4);
     let db = Db::options(path)
         .sync(mode)
         .background_threads(2)

@@ -45,7 +45,7 @@ impl Config {
 
     /// Returns the settings of each family.
     pub fn family(&self) -> FamilyOptions {
-        FamilyOptions::default().write_buffer(self.write_buffer).compression(self.compression)
+        FamilyOptions::default().write_buffer_bytes(self.write_buffer).compression(self.compression)
     }
 
     /// Opens the database, without background threads.

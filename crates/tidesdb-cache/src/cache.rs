@@ -14,7 +14,7 @@ use tidesdb_sync::{Guard, Mutex, pin, rank, reclaim};
 
 use crate::entry::{Entry, Handle};
 use crate::key::CacheKey;
-use crate::slot::Found;
+use crate::slot::EntryRef;
 use crate::stats::{Account, CacheStats, Count};
 use crate::sync::{AtomicU64, HintU64, Ordering, PlainArc};
 use crate::table::{Effort, Table, WINDOW_BYTES};
@@ -102,7 +102,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
     }
 
     #[inline]
-    fn look_up<'g>(&'g self, key: CacheKey, guard: &'g Guard) -> Option<Found<'g, V>> {
+    fn look_up<'g>(&'g self, key: CacheKey, guard: &'g Guard) -> Option<EntryRef<'g, V>> {
         let found = self.table.find(key, key.hash(), guard);
         match found {
             Some(found) => {

@@ -5,7 +5,7 @@
 //! 1. A non-null word, without its tag, came from `Arc::into_raw`, and the slot owns that reference.
 //! 2. A reference leaves a slot by one successful compare-and-swap (`put`, `remove`). The thread that made it
 //!    drops the reference through the epoch, under a guard that was alive at the swap. Otherwise the reference
-//!    is dropped with the slot, whose owner drops it only when no thread can access it (see [`Found`]).
+//!    is dropped with the slot, whose owner drops it only when no thread can access it (see [`EntryRef`]).
 //! 3. Entries are published by Release and found by Acquire, so a reader sees them whole.
 
 use std::marker::PhantomData;
@@ -40,20 +40,20 @@ pub(crate) struct Slot<V> {
 ///
 /// It is alive for `'g`: the slot is borrowed for `'g`, so its drop comes later. Any other way out of the slot
 /// goes through the epoch, which waits for the guard, borrowed for `'g` too (invariant 2).
-pub(crate) struct Found<'g, V> {
+pub(crate) struct EntryRef<'g, V> {
     word: *mut Entry<V>,
     guard: PhantomData<&'g Entry<V>>,
 }
 
-impl<V> Copy for Found<'_, V> {}
+impl<V> Copy for EntryRef<'_, V> {}
 
-impl<V> Clone for Found<'_, V> {
+impl<V> Clone for EntryRef<'_, V> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<'g, V> Found<'g, V> {
+impl<'g, V> EntryRef<'g, V> {
     #[inline]
     fn raw(self) -> *const Entry<V> {
         untagged(self.word)
@@ -62,7 +62,7 @@ impl<'g, V> Found<'g, V> {
     #[inline]
     pub(crate) fn entry(self) -> &'g Entry<V> {
         // SAFETY: by invariant 1 this is a pointer to an entry that was complete before it was published
-        // (invariant 3), and it lives for `'g`, as explained at [`Found`]. Entries are never borrowed mutably.
+        // (invariant 3), and it lives for `'g`, as explained at [`EntryRef`]. Entries are never borrowed mutably.
         unsafe { &*self.raw() }
     }
 
@@ -131,23 +131,23 @@ pub(crate) fn zeroed_words(count: usize) -> Box<[HintU64]> {
 impl<V: Send + Sync + 'static> Slot<V> {
     /// Returns the content of the slot.
     #[inline]
-    pub(crate) fn load<'g>(&'g self, _guard: &'g Guard) -> Option<Found<'g, V>> {
+    pub(crate) fn load<'g>(&'g self, _guard: &'g Guard) -> Option<EntryRef<'g, V>> {
         let word = self.word.load(Ordering::Acquire);
-        (!word.is_null()).then_some(Found { word, guard: PhantomData })
+        (!word.is_null()).then_some(EntryRef { word, guard: PhantomData })
     }
 
     /// Returns the content of the slot, if its tag is `tag`.
     #[inline]
-    pub(crate) fn load_tagged<'g>(&'g self, tag: Tag, _guard: &'g Guard) -> Option<Found<'g, V>> {
+    pub(crate) fn load_tagged<'g>(&'g self, tag: Tag, _guard: &'g Guard) -> Option<EntryRef<'g, V>> {
         let word = self.word.load(Ordering::Acquire);
-        (word.addr() & !ADDRESS == tag.0 && !word.is_null()).then_some(Found { word, guard: PhantomData })
+        (word.addr() & !ADDRESS == tag.0 && !word.is_null()).then_some(EntryRef { word, guard: PhantomData })
     }
 
     /// Puts `entry` into the slot if the slot still holds `seen`, which is then retired. Returns whether it
     /// did.
     pub(crate) fn put(
         &self,
-        seen: Option<Found<'_, V>>,
+        seen: Option<EntryRef<'_, V>>,
         entry: &Arc<Entry<V>>,
         tag: Tag,
         guard: &Guard,
@@ -163,7 +163,7 @@ impl<V: Send + Sync + 'static> Slot<V> {
     }
 
     /// Empties the slot if it still holds `seen`, which is then retired. Returns whether it did.
-    pub(crate) fn remove(&self, seen: Found<'_, V>, guard: &Guard) -> bool {
+    pub(crate) fn remove(&self, seen: EntryRef<'_, V>, guard: &Guard) -> bool {
         self.swap(seen.word, ptr::null_mut(), guard)
     }
 
@@ -186,7 +186,7 @@ impl<V> Drop for Slot<V> {
     fn drop(&mut self) {
         let word = self.word.load(Ordering::Relaxed);
         if !word.is_null() {
-            // SAFETY: invariant 1; the exclusive borrow means that no `Found` of this slot exists.
+            // SAFETY: invariant 1; the exclusive borrow means that no `EntryRef` of this slot exists.
             drop(unsafe { Arc::from_raw(untagged(word)) });
         }
     }

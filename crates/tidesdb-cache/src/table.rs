@@ -18,7 +18,7 @@ use crate::directory::{Directory, Ghosts};
 use crate::entry::{Entry, MAX_HEAT};
 use crate::key::CacheKey;
 use crate::queue::Queue;
-use crate::slot::{CHUNK, Found, Slot, Tag, WIDTH, Window};
+use crate::slot::{CHUNK, EntryRef, Slot, Tag, WIDTH, Window};
 use crate::stats::{Account, Count};
 use crate::sync::{Arc, AtomicUsize, HintUsize, Ordering, PlainArc, fence};
 
@@ -110,7 +110,7 @@ impl<V: Send + Sync + 'static> Table<V> {
 
     /// Returns the entry of `key`. Entries that are being moved to another window may be missed.
     #[inline]
-    pub(crate) fn find<'g>(&'g self, key: CacheKey, hash: u64, guard: &'g Guard) -> Option<Found<'g, V>> {
+    pub(crate) fn find<'g>(&'g self, key: CacheKey, hash: u64, guard: &'g Guard) -> Option<EntryRef<'g, V>> {
         let tag = Tag::of(hash);
         let home = home(hash);
         let window = self.window(self.index(hash), guard)?;
@@ -156,7 +156,7 @@ impl<V: Send + Sync + 'static> Table<V> {
         hash: u64,
         placed: usize,
         guard: &'g Guard,
-    ) -> Option<Found<'g, V>> {
+    ) -> Option<EntryRef<'g, V>> {
         fence(Ordering::SeqCst);
         let index = self.index(hash);
         if index != placed {
@@ -177,7 +177,7 @@ impl<V: Send + Sync + 'static> Table<V> {
         hash: u64,
         (index, keep): (usize, usize),
         guard: &'g Guard,
-    ) -> Option<Found<'g, V>> {
+    ) -> Option<EntryRef<'g, V>> {
         let (mut first, mut kept) = (None, 0);
         for slot in self.slots_of(index, guard) {
             let Some(found) = slot.load_tagged(Tag::of(hash), guard).filter(|found| found.entry().key == key)
@@ -258,7 +258,7 @@ impl<V: Send + Sync + 'static> Table<V> {
     }
 
     /// Evicts an entry, or spares it if it has enough hits and the effort allows. Returns the bytes freed.
-    fn judge(&self, slot: &Slot<V>, found: Found<'_, V>, effort: &mut Effort, guard: &Guard) -> u64 {
+    fn judge(&self, slot: &Slot<V>, found: EntryRef<'_, V>, effort: &mut Effort, guard: &Guard) -> u64 {
         let entry = found.entry();
         let probation = entry.is_on_probation();
         let stays = if probation { entry.heat() >= HITS_TO_STAY } else { entry.heat() > 0 };
@@ -368,7 +368,7 @@ impl<V: Send + Sync + 'static> Table<V> {
     /// Called when a full window lost `victim`. Cools the remaining entries by one if the victim was not cold,
     /// and also at every 16th replacement. Otherwise formerly hot entries would stay, and new ones would only
     /// replace each other.
-    fn age(&self, window: &Window<V>, victim: Found<'_, V>, guard: &Guard) {
+    fn age(&self, window: &Window<V>, victim: EntryRef<'_, V>, guard: &Guard) {
         let turn = self.replacements.fetch_add(1, Ordering::Relaxed);
         if victim.entry().heat() > 0 || turn.is_multiple_of(WIDTH) {
             for found in window.iter().filter_map(|slot| slot.load(guard)) {
@@ -392,7 +392,7 @@ impl Effort {
     }
 }
 
-fn take<V: Send + Sync + 'static>(slot: &Slot<V>, found: Found<'_, V>, guard: &Guard) -> bool {
+fn take<V: Send + Sync + 'static>(slot: &Slot<V>, found: EntryRef<'_, V>, guard: &Guard) -> bool {
     let taken = slot.remove(found, guard);
     if taken {
         found.entry().depart();
@@ -412,7 +412,7 @@ fn choose<'g, V: Send + Sync + 'static>(
     window: &'g Window<V>,
     home: usize,
     guard: &'g Guard,
-) -> (&'g Slot<V>, Option<Found<'g, V>>) {
+) -> (&'g Slot<V>, Option<EntryRef<'g, V>>) {
     let in_order = || (home..home + WIDTH).map(|at| &window[at % WIDTH]);
     // The search for an empty slot does not access entries, which are likely not in the processor's caches.
     if let Some(empty) = in_order().find(|slot| slot.load(guard).is_none()) {

@@ -18,7 +18,7 @@ use crate::abi::{
 #[derive(Clone, Debug)]
 pub(crate) enum Failure {
     /// A code with a static message.
-    Told(&'static Told),
+    StaticError(&'static StaticError),
     /// A code with a message of this call.
     Text(Box<(Code, String)>),
     /// The engine's error.
@@ -27,13 +27,13 @@ pub(crate) enum Failure {
 
 /// A code with its static message.
 #[derive(Debug)]
-pub(crate) struct Told(pub(crate) Code, pub(crate) &'static str);
+pub(crate) struct StaticError(pub(crate) Code, pub(crate) &'static str);
 
 /// Creates a failure with a static message.
 macro_rules! told {
     ($code:expr, $text:expr $(,)?) => {{
-        const TOLD: $crate::failure::Told = $crate::failure::Told($code, $text);
-        $crate::failure::Failure::Told(&TOLD)
+        const TOLD: $crate::failure::StaticError = $crate::failure::StaticError($code, $text);
+        $crate::failure::Failure::StaticError(&TOLD)
     }};
 }
 
@@ -58,7 +58,7 @@ impl Failure {
     /// Returns the code for C programs.
     pub(crate) fn code(&self) -> Code {
         match self {
-            Self::Told(Told(code, _)) => *code,
+            Self::StaticError(StaticError(code, _)) => *code,
             Self::Text(text) => text.0,
             Self::Engine(e) => code_of(e),
         }
@@ -66,7 +66,7 @@ impl Failure {
 
     fn text(&self) -> String {
         match self {
-            Self::Told(Told(_, text)) => (*text).to_owned(),
+            Self::StaticError(StaticError(_, text)) => (*text).to_owned(),
             Self::Text(text) => text.1.clone(),
             Self::Engine(e) => e.to_string(),
         }
@@ -128,8 +128,8 @@ pub(crate) fn answer(body: impl FnOnce() -> Answer) -> Code {
 /// Records a static failure and returns its code.
 #[cold]
 #[inline(never)]
-pub(crate) extern "C" fn refuse(failure: &'static Told) -> Code {
-    keep(Failure::Told(failure))
+pub(crate) extern "C" fn refuse(failure: &'static StaticError) -> Code {
+    keep(Failure::StaticError(failure))
 }
 
 /// Runs the body of a symbol that returns something else. Returns `none` on failure.

@@ -142,18 +142,18 @@ pub(crate) fn thread_index() -> usize {
 pub(crate) type Hint = (u64, *mut ());
 
 /// Address of a node and the index of a slot in it. Only compared, never dereferenced: the node may be freed.
-pub(crate) type Place = (usize, usize);
+pub(crate) type SlotAddress = (usize, usize);
 
 #[cfg(not(loom))]
 thread_local! {
     static HINT: std::cell::Cell<Hint> = const { std::cell::Cell::new((0, std::ptr::null_mut())) };
-    static PLACE: std::cell::Cell<Place> = const { std::cell::Cell::new((0, 0)) };
+    static PLACE: std::cell::Cell<SlotAddress> = const { std::cell::Cell::new((0, 0)) };
 }
 
 #[cfg(loom)]
 loom::thread_local! {
     static HINT: std::cell::Cell<Hint> = std::cell::Cell::new((0, std::ptr::null_mut()));
-    static PLACE: std::cell::Cell<Place> = std::cell::Cell::new((0, 0));
+    static PLACE: std::cell::Cell<SlotAddress> = std::cell::Cell::new((0, 0));
 }
 
 /// Returns the hint that this thread stored last.
@@ -169,12 +169,12 @@ pub(crate) fn set_hint(hint: Hint) {
 }
 
 /// Returns the place that this thread stored last.
-pub(crate) fn last_place() -> Place {
+pub(crate) fn last_place() -> SlotAddress {
     PLACE.with(std::cell::Cell::get)
 }
 
 /// Replaces the place of this thread.
 #[inline]
-pub(crate) fn set_last_place(place: Place) {
+pub(crate) fn set_last_place(place: SlotAddress) {
     PLACE.with(|cell| cell.set(place));
 }

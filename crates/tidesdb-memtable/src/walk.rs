@@ -1,12 +1,12 @@
-//! [`KeyWalk`]: the interface for iterating over the keys of a map. It does not handle the versions of a key.
+//! [`KeyCursor`]: the interface for iterating over the keys of a map. It does not handle the versions of a key.
 //!
 //! A positioning call sees every key whose insert returned before the call began; it may or may not see later
-//! ones. A `KeyWalk` is used by one thread at a time.
+//! ones. A `KeyCursor` is used by one thread at a time.
 
 use crate::record::RecordRef;
 
 /// A position among the keys of a map, in the map's own order.
-pub(crate) trait KeyWalk<'a> {
+pub(crate) trait KeyCursor<'a> {
     /// Moves to the first key.
     fn first(&mut self);
     /// Moves to the last key.

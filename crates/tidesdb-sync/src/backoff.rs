@@ -49,7 +49,7 @@ impl Backoff {
     #[inline]
     pub fn snooze(&mut self) {
         if cfg!(loom) || self.pauses >= MAX_PAUSES {
-            self.give_way();
+            self.yield_or_sleep();
             return;
         }
         let round = (self.pauses + 1).min(MAX_PAUSES - self.pauses);
@@ -60,7 +60,7 @@ impl Backoff {
     }
 
     #[cold]
-    fn give_way(&mut self) {
+    fn yield_or_sleep(&mut self) {
         if self.yields < MAX_YIELDS {
             self.yields += 1;
             yield_now();

@@ -15,9 +15,9 @@ use tidesdb_sync::Backoff;
 
 use crate::family::{FamilyCore, MemSlot, Metric};
 use crate::jobs::Job;
-use crate::merge::Purge;
+use crate::merge::CoveringRanges;
 use crate::ranges::{RangeSet, RangeTombstone};
-use crate::rewrite::{self, FLUSH_LEVEL, Rewritten, Target};
+use crate::rewrite::{self, FLUSH_LEVEL, RewriteTarget, Rewritten};
 use crate::shared::{MaintenanceCtx, WriteCtx};
 use crate::sources::{Source, TableVersion};
 use crate::sst::TableMeta;
@@ -87,8 +87,8 @@ fn write(
     let mut cursor = Source::memtable(&slot.map);
     cursor.seek_to_first()?;
     let bottom = family.owned_view().version.is_empty();
-    let purge = Purge { ranges: slot.ranges.to_owned(), complete_to: boundary - 1 };
-    let mut out = rewrite::run(ctx, family, cursor, Target::flush(bottom), &purge)?;
+    let purge = CoveringRanges { ranges: slot.ranges.to_owned(), complete_to: boundary - 1 };
+    let mut out = rewrite::run(ctx, family, cursor, RewriteTarget::flush(bottom), &purge)?;
     out.ranges = still_hiding(&family.owned_view().version, &out.tables, &purge.ranges);
     install(ctx, family, slot, boundary, &out)?;
     Ok(out)

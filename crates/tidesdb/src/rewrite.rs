@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use crate::codec::Compression;
 use crate::family::{FamilyCore, Metric};
-use crate::merge::{Purge, Retain, RetainRules, RetainStream};
+use crate::merge::{CoveringRanges, Retain, RetainRules, RetainStream};
 use crate::ranges::RangeTombstone;
 use crate::shared::MaintenanceCtx;
 use crate::sst::{TableMeta, TableOptions, TableWriter};
@@ -42,7 +42,7 @@ impl Splits<'_> {
 
 /// Parameters of the output of a rewrite.
 #[derive(Clone, Copy, Debug)]
-pub struct Target<'a> {
+pub struct RewriteTarget<'a> {
     /// Level of the new tables.
     pub level: u8,
     /// No older entries of the input's keys exist elsewhere.
@@ -58,7 +58,7 @@ pub struct Target<'a> {
     pub drop_pages: bool,
 }
 
-impl Target<'_> {
+impl RewriteTarget<'_> {
     /// One table in the level that flushes write to.
     pub fn flush(bottom: bool) -> Self {
         Self {
@@ -157,8 +157,8 @@ pub fn run(
     ctx: &MaintenanceCtx,
     family: &FamilyCore,
     cursor: impl EntryCursor,
-    target: Target<'_>,
-    purge: &Purge,
+    target: RewriteTarget<'_>,
+    purge: &CoveringRanges,
 ) -> Result<Rewritten> {
     let mut output =
         Output { ctx, family, target, writer: None, key: Vec::new(), written: 0, out: Rewritten::default() };
@@ -209,7 +209,7 @@ fn rules_of(ctx: &MaintenanceCtx, mut snapshots: Vec<SeqNo>, bottom: bool) -> Re
 struct Output<'a> {
     ctx: &'a MaintenanceCtx,
     family: &'a FamilyCore,
-    target: Target<'a>,
+    target: RewriteTarget<'a>,
     writer: Option<TableWriter>,
     key: Vec<u8>,
     written: u64,

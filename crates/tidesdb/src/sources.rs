@@ -8,7 +8,7 @@ use crate::Result;
 use crate::codec::key_hash;
 use crate::merge::{LevelCursor, LevelTable, MergeSource};
 use crate::sst::{Table, TableCursor};
-use crate::types::{Comparator, EntryCursor, Kind, Rows, Scope, SeqNo, Sight, Stamp, Stored};
+use crate::types::{Comparator, EntryCursor, EntryMeta, Kind, Rows, Scope, SeqNo, Stored, Visibility};
 use crate::version;
 
 /// A table in a version.
@@ -217,26 +217,26 @@ impl EntryCursor for Source {
     }
 
     #[inline]
-    fn stamp(&self) -> Stamp {
+    fn entry_meta(&self) -> EntryMeta {
         match self {
             Self::Memtable(m) => stamp_in_memory(m),
-            Self::Own(m, seq) => Stamp { seq: *seq, ..stamp_in_memory(m) },
-            Self::Table(c) => c.stamp(),
-            Self::Level(c) => c.stamp(),
-            Self::Run(c) => c.stamp(),
+            Self::Own(m, seq) => EntryMeta { seq: *seq, ..stamp_in_memory(m) },
+            Self::Table(c) => c.entry_meta(),
+            Self::Level(c) => c.entry_meta(),
+            Self::Run(c) => c.entry_meta(),
         }
     }
 
-    fn copy_rows(&mut self, sight: Sight, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
+    fn copy_rows(&mut self, visibility: Visibility, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
         match self {
             Self::Memtable(m) => {
-                copy_from_memory(m, sight, until, rows);
+                copy_from_memory(m, visibility, until, rows);
                 Ok(())
             }
             Self::Own(..) => Ok(()),
-            Self::Table(c) => c.copy_rows(sight, until, rows),
-            Self::Level(c) => c.copy_rows(sight, until, rows),
-            Self::Run(c) => c.copy_rows(sight, until, rows),
+            Self::Table(c) => c.copy_rows(visibility, until, rows),
+            Self::Level(c) => c.copy_rows(visibility, until, rows),
+            Self::Run(c) => c.copy_rows(visibility, until, rows),
         }
     }
 
@@ -251,16 +251,16 @@ impl EntryCursor for Source {
 
 fn copy_from_memory(
     memtable: &mut tidesdb_memtable::Cursor,
-    sight: Sight,
+    visibility: Visibility,
     until: Option<&[u8]>,
     rows: &mut Rows,
 ) {
     while !rows.is_full() && memtable.valid() {
         let e = memtable.entry();
-        let stamp = Stamp { seq: e.seq, kind: kind(e.kind), expiry: e.expiry };
-        if !sight.shows(stamp)
+        let entry_meta = EntryMeta { seq: e.seq, kind: kind(e.kind), expiry: e.expiry };
+        if !visibility.shows(entry_meta)
             || until.is_some_and(|until| e.key >= until)
-            || !rows.push(e.key, e.value, stamp)
+            || !rows.push(e.key, e.value, entry_meta)
         {
             return;
         }
@@ -269,9 +269,9 @@ fn copy_from_memory(
 }
 
 #[inline(always)]
-fn stamp_in_memory(cursor: &tidesdb_memtable::Cursor) -> Stamp {
+fn stamp_in_memory(cursor: &tidesdb_memtable::Cursor) -> EntryMeta {
     let e = cursor.entry();
-    Stamp { seq: e.seq, kind: kind(e.kind), expiry: e.expiry }
+    EntryMeta { seq: e.seq, kind: kind(e.kind), expiry: e.expiry }
 }
 
 /// A memtable holds only kinds that a batch encoded, so the default is never used.

@@ -99,7 +99,7 @@ fn open(path: &Path) -> Result<Db, Error> {
 
 /// Options of a family with many small tables.
 fn small() -> FamilyOptions {
-    let mut options = FamilyOptions::default().write_buffer(4096).value_threshold(usize::MAX);
+    let mut options = FamilyOptions::default().write_buffer_bytes(4096).value_threshold(usize::MAX);
     options.table_bytes = 4096;
     options
 }

@@ -113,7 +113,7 @@ impl Plan {
     }
 
     fn family(&self, n: u64) -> FamilyOptions {
-        let mut options = FamilyOptions::default().write_buffer(4096).memtable(match n % 2 {
+        let mut options = FamilyOptions::default().write_buffer_bytes(4096).memtable(match n % 2 {
             0 => MemtableKind::Auto,
             _ => MemtableKind::SkipList,
         });

@@ -102,7 +102,7 @@ impl Plan {
     }
 
     fn open(&self, path: &Path) -> tidesdb::Result<Db> {
-        let mut family = FamilyOptions::default().write_buffer(2 << 20);
+        let mut family = FamilyOptions::default().write_buffer_bytes(2 << 20);
         if self.inline {
             family = family.value_threshold(usize::MAX);
         }

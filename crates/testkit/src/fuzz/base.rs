@@ -73,7 +73,7 @@ impl Base {
 }
 
 fn fill(env: &Env) -> Result<(), Error> {
-    let db = options(env).default_family(FamilyOptions::default().write_buffer(1 << 20)).open()?;
+    let db = options(env).default_family(FamilyOptions::default().write_buffer_bytes(1 << 20)).open()?;
     let words = FamilyOptions::default().compression(Compression::Zstd).value_threshold(64);
     let words = db.create_family("words", words)?;
     let order = Comparator::custom("by-length", |a, b| a.len().cmp(&b.len()).then(a.cmp(b)));

@@ -5,14 +5,14 @@ use std::ops::Bound;
 use tidesdb::{Cursor, Error, Iter};
 
 use super::ops::{Bounds, Move, Op, Reader, key};
-use super::run::{Held, Live, Runner};
-use super::store::{Moment, Rows, same_rows, show};
+use super::run::{KeptCursor, Live, Runner};
+use super::store::{ReadTimestamp, Rows, same_rows, show};
 
 /// What a read uses: a family, the snapshot if there is one, and the read timestamp.
 struct View {
     family: Live,
     snapshot: Option<usize>,
-    at: Moment,
+    at: ReadTimestamp,
 }
 
 impl Runner<'_> {
@@ -150,7 +150,8 @@ impl Runner<'_> {
 
     fn walk(&mut self, view: &View, moves: &[Move], kept: bool) -> Result<(), String> {
         let rows = self.rows(view);
-        let mut held = Held { cursor: self.cursor(view)?, rows, position: None, family: view.family.no };
+        let mut held =
+            KeptCursor { cursor: self.cursor(view)?, rows, position: None, family: view.family.no };
         self.make_moves(&mut held, moves)?;
         if view.snapshot.is_some() {
             self.count("cursor", "snapshot");
@@ -178,7 +179,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    fn make_moves(&mut self, held: &mut Held, moves: &[Move]) -> Result<(), String> {
+    fn make_moves(&mut self, held: &mut KeptCursor, moves: &[Move]) -> Result<(), String> {
         for (i, one) in moves.iter().enumerate() {
             make_move(held, one).map_err(|e| format!("move {i}: {e}"))?;
             self.count("cursor", if held.position.is_some() { "valid" } else { "past an end" });
@@ -263,7 +264,7 @@ impl Runner<'_> {
 }
 
 /// Moves the cursor and its position in the rows, and compares them.
-fn make_move(held: &mut Held, one: &Move) -> Result<(), String> {
+fn make_move(held: &mut KeptCursor, one: &Move) -> Result<(), String> {
     let (cursor, rows) = (&mut held.cursor, &held.rows);
     let last = rows.len().checked_sub(1);
     let (moved, position) = match one {

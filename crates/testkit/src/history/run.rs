@@ -12,7 +12,7 @@ use tidesdb_io::{Env, ManualClock};
 
 use super::Coverage;
 use super::ops::{Change, Op, What, key, value};
-use super::store::{FamilyNo, Moment, Rows, Store, Write, same_rows};
+use super::store::{FamilyNo, ReadTimestamp, Rows, Store, Write, same_rows};
 use crate::rng::Rng;
 
 /// Environment of a history.
@@ -35,12 +35,12 @@ pub(super) struct Live {
 /// A snapshot, its read timestamp, and the families that existed then.
 pub(super) struct Pinned {
     pub(super) snapshot: Snapshot,
-    pub(super) at: Moment,
+    pub(super) at: ReadTimestamp,
     pub(super) families: Vec<Live>,
 }
 
 /// A kept cursor, the rows it iterates over, and its position.
-pub(super) struct Held {
+pub(super) struct KeptCursor {
     pub(super) cursor: Cursor,
     pub(super) rows: Rows,
     pub(super) position: Option<usize>,
@@ -57,7 +57,7 @@ pub(super) struct Runner<'c> {
     pub(super) store: Store,
     pub(super) families: Vec<Live>,
     pub(super) snapshots: Vec<Pinned>,
-    pub(super) cursors: Vec<Held>,
+    pub(super) cursors: Vec<KeptCursor>,
     families_made: FamilyNo,
     checkpoints: usize,
     coverage: &'c mut Coverage,
@@ -98,7 +98,7 @@ impl Options {
 
     fn family(&self) -> FamilyOptions {
         let mut options = FamilyOptions::default()
-            .write_buffer(self.write_buffer)
+            .write_buffer_bytes(self.write_buffer)
             .compression(self.compression)
             .memtable(self.memtable)
             .value_threshold(self.value_threshold)
@@ -236,7 +236,7 @@ impl Runner<'_> {
     }
 
     /// Returns the oldest read timestamp that is still in use.
-    fn oldest(&self) -> Moment {
+    fn oldest(&self) -> ReadTimestamp {
         self.snapshots.iter().map(|s| s.at).min().unwrap_or(u64::MAX).min(self.store.moment())
     }
 

@@ -7,13 +7,13 @@ use tidesdb::Slice;
 /// Number of a family, in the order of creation.
 pub(super) type FamilyNo = usize;
 /// Read timestamp: the number of a commit, counted from 1.
-pub(super) type Moment = u64;
+pub(super) type ReadTimestamp = u64;
 /// Keys and values, in order.
 pub(super) type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 
 #[derive(Clone, Debug)]
 struct Version {
-    at: Moment,
+    at: ReadTimestamp,
     value: Option<Vec<u8>>,
     expiry: u32,
 }
@@ -45,12 +45,12 @@ pub(super) struct Write {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Store {
     families: BTreeMap<FamilyNo, BTreeMap<Vec<u8>, Cell>>,
-    now: Moment,
+    now: ReadTimestamp,
 }
 
 impl Store {
     /// Returns the read timestamp of the last commit.
-    pub(super) fn moment(&self) -> Moment {
+    pub(super) fn moment(&self) -> ReadTimestamp {
         self.now
     }
 
@@ -82,7 +82,7 @@ impl Store {
     }
 
     /// Applies one commit. `oldest` is the oldest read timestamp that is still in use.
-    pub(super) fn commit(&mut self, writes: Vec<Write>, oldest: Moment) {
+    pub(super) fn commit(&mut self, writes: Vec<Write>, oldest: ReadTimestamp) {
         self.now += 1;
         for write in writes {
             // A range covers the keys that exist now, including those put earlier in this commit.
@@ -92,7 +92,7 @@ impl Store {
         }
     }
 
-    fn write(&mut self, write: Write, oldest: Moment) {
+    fn write(&mut self, write: Write, oldest: ReadTimestamp) {
         let Some(map) = self.families.get_mut(&write.family) else { return };
         let cell = map.entry(write.key).or_default();
         let again = cell.versions.last().is_some_and(|v| v.at == self.now);
@@ -118,19 +118,19 @@ impl Store {
     }
 
     /// Returns the value of `key` at read timestamp `at` and wall time `wall`.
-    pub(super) fn get(&self, family: FamilyNo, key: &[u8], at: Moment, wall: u32) -> Option<&Vec<u8>> {
+    pub(super) fn get(&self, family: FamilyNo, key: &[u8], at: ReadTimestamp, wall: u32) -> Option<&Vec<u8>> {
         self.families[&family].get(key)?.read(at, wall)?.value.as_ref()
     }
 
     /// Returns all rows visible at read timestamp `at` and wall time `wall`.
-    pub(super) fn rows(&self, family: FamilyNo, at: Moment, wall: u32) -> Rows {
+    pub(super) fn rows(&self, family: FamilyNo, at: ReadTimestamp, wall: u32) -> Rows {
         let row = |(key, cell): (&Vec<u8>, &Cell)| Some((key.clone(), cell.read(at, wall)?.value.clone()?));
         self.families[&family].iter().filter_map(row).collect()
     }
 }
 
 impl Cell {
-    fn read(&self, at: Moment, wall: u32) -> Option<&Version> {
+    fn read(&self, at: ReadTimestamp, wall: u32) -> Option<&Version> {
         let version = self.versions.iter().rev().find(|v| v.at <= at)?;
         let live = version.value.is_some() && (version.expiry == 0 || version.expiry > wall);
         live.then_some(version)

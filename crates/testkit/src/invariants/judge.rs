@@ -5,7 +5,7 @@ use std::path::Path;
 use tidesdb::{DEFAULT_FAMILY, Db, SyncMode};
 use tidesdb_io::Env;
 
-use super::{Contents, Place, Promises, SECOND, Work, is_receipt, receipt};
+use super::{Contents, FamilyKey, Promises, SECOND, Work, is_receipt, receipt};
 use crate::check::dump;
 use crate::world::{Config, PATH};
 
@@ -50,7 +50,7 @@ pub(super) fn look(work: Work, contents: &Contents, promises: &Promises) -> Resu
         return Err(format!("{commits} receipts of {made} commits"));
     }
     let expected = promises.contents(commits);
-    let differs = |place: &&Place| contents.get(*place) != expected.get(*place);
+    let differs = |place: &&FamilyKey| contents.get(*place) != expected.get(*place);
     match expected.keys().chain(contents.keys()).find(differs) {
         Some((second, key)) => {
             let what = if is_receipt(&(*second, key.clone())) { "receipt" } else { "value" };

@@ -31,13 +31,13 @@ pub use work::{Work, whole};
 pub const SECOND: &str = "second";
 
 /// A key: whether it is in the second family, and its bytes.
-pub type Place = (bool, Vec<u8>);
+pub type FamilyKey = (bool, Vec<u8>);
 
 /// Contents of both families.
-pub type Contents = BTreeMap<Place, Vec<u8>>;
+pub type Contents = BTreeMap<FamilyKey, Vec<u8>>;
 
 /// Writes of a committed transaction.
-pub type Commit = Vec<(Place, Vec<u8>)>;
+pub type Commit = Vec<(FamilyKey, Vec<u8>)>;
 
 /// Promises made so far.
 #[derive(Clone, Debug, Default)]
@@ -69,11 +69,11 @@ impl Shared {
 }
 
 /// Returns the key of a transaction's receipt. Receipts are in the second family.
-pub fn receipt(id: u64) -> Place {
+pub fn receipt(id: u64) -> FamilyKey {
     (true, format!("r{id:08}").into_bytes())
 }
 
 /// Returns true if a key is that of a receipt.
-pub fn is_receipt(place: &Place) -> bool {
+pub fn is_receipt(place: &FamilyKey) -> bool {
     place.0 && place.1.starts_with(b"r")
 }

@@ -2,7 +2,7 @@
 
 use tidesdb::{Family, Transaction};
 
-use super::{Commit, Contents, Place};
+use super::{Commit, Contents, FamilyKey};
 use crate::rng::Rng;
 
 /// Number of accounts or nodes.
@@ -22,11 +22,11 @@ pub enum Work {
     Ring,
 }
 
-/// The two families, in the order of [`Place`].
+/// The two families, in the order of [`FamilyKey`].
 pub(super) type Families<'a> = [&'a Family; 2];
 
 /// Returns the key of account or node `n`; every other one is in the second family.
-fn place(n: u64) -> Place {
+fn place(n: u64) -> FamilyKey {
     (n % 2 == 1, format!("n{n:04}").into_bytes())
 }
 
@@ -83,7 +83,7 @@ impl Work {
     }
 
     /// Returns a write that would violate the invariant; the caller always undoes it.
-    pub(super) fn nonsense(self, rng: &mut Rng) -> (Place, Vec<u8>) {
+    pub(super) fn nonsense(self, rng: &mut Rng) -> (FamilyKey, Vec<u8>) {
         (place(rng.below(SIZE + 2)), value(1_000_000, rng))
     }
 
@@ -92,7 +92,7 @@ impl Work {
     /// # Errors
     /// Returns a description of the violation.
     pub fn holds(self, contents: &Contents) -> Result<(), String> {
-        let rows: Vec<(&Place, u64)> = contents
+        let rows: Vec<(&FamilyKey, u64)> = contents
             .iter()
             .filter(|(place, _)| place.1.starts_with(b"n"))
             .map(|(place, value)| (place, number(value).unwrap_or(u64::MAX)))

@@ -7,7 +7,7 @@ use std::ops::Bound;
 
 use tidesdb::Isolation;
 
-use super::{End, Key, Read, Record, Walk};
+use super::{End, Key, Read, Record, Scan};
 
 /// Findings of a check.
 #[derive(Debug, Default)]
@@ -64,13 +64,13 @@ impl Versions {
         versions.get(next).is_some_and(|(at, _)| *at < to)
     }
 
-    fn walk(&self, walk: &Walk, seq: u64) -> Vec<(Key, u64)> {
+    fn walk(&self, walk: &Scan, seq: u64) -> Vec<(Key, u64)> {
         let keys = self.all.range((Bound::Included(walk.low), Bound::Excluded(walk.high)));
         let others = keys.map(|(key, _)| *key).filter(|key| !walk.own.contains(key));
         others.filter_map(|key| self.at(key, seq).map(|value| (key, value))).collect()
     }
 
-    fn written_into(&self, walk: &Walk, during: (u64, u64)) -> bool {
+    fn written_into(&self, walk: &Scan, during: (u64, u64)) -> bool {
         let mut keys = self.all.range((Bound::Included(walk.low), Bound::Excluded(walk.high)));
         keys.any(|(key, _)| self.written(*key, during))
     }
@@ -155,7 +155,7 @@ fn disturbed(record: &Record, versions: &Versions, during: (u64, u64)) -> bool {
         Isolation::ReadUncommitted | Isolation::ReadCommitted => false,
         Isolation::Snapshot => record.writes.keys().any(|key| versions.written(*key, during)),
         Isolation::RepeatableRead => {
-            let seen = |walk: &Walk| {
+            let seen = |walk: &Scan| {
                 let mut keys = (walk.low..walk.high).filter(|key| versions.at(*key, during.0).is_some());
                 keys.any(|key| versions.written(key, during))
             };
@@ -218,7 +218,7 @@ fn count(record: &Record, versions: &Versions, found: &mut Findings) {
                     found.write_skews += u64::from(untrue(record, versions, (s, seq)))
                 }
                 (Isolation::RepeatableRead, Some(s)) => {
-                    let changed = |walk: &Walk| versions.written_into(walk, (s, seq));
+                    let changed = |walk: &Scan| versions.written_into(walk, (s, seq));
                     found.phantoms += u64::from(record.walks.iter().any(changed));
                 }
                 _ => {}

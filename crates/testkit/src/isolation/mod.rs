@@ -40,7 +40,7 @@ pub struct Record {
     /// Reads by key, except of the transaction's own writes.
     pub reads: Vec<Read>,
     /// Scans, without the keys that the transaction had written itself.
-    pub walks: Vec<Walk>,
+    pub walks: Vec<Scan>,
     /// Final writes; `None` is a delete.
     pub writes: BTreeMap<Key, Option<u64>>,
     /// Writes that the transaction overwrote itself. Only `ReadUncommitted` may see them, between the two inserts of
@@ -63,7 +63,7 @@ pub struct Read {
 
 /// A scan of an interval.
 #[derive(Clone, Debug)]
-pub struct Walk {
+pub struct Scan {
     /// Lower bound, inclusive.
     pub low: Key,
     /// Upper bound, exclusive.

@@ -6,7 +6,7 @@ use std::path::Path;
 use tidesdb::{Cursor, Db, Error, Family, FamilyOptions, Isolation, Iter, SyncMode, Transaction};
 
 use super::roam::Roam;
-use super::{End, Key, LEVELS, Read, Record, Walk, bytes, number};
+use super::{End, Key, LEVELS, Read, Record, Scan, bytes, number};
 use crate::rng::Rng;
 
 const KEYS: Key = 48;
@@ -22,7 +22,7 @@ pub fn run(
     each: u64,
     seed: u64,
 ) -> Result<(Vec<Record>, BTreeMap<Key, u64>), String> {
-    let family = FamilyOptions::default().write_buffer(64 << 10);
+    let family = FamilyOptions::default().write_buffer_bytes(64 << 10);
     let options = Db::options(dir).sync(SyncMode::None).default_family(family);
     let db = options.open().map_err(|e| e.to_string())?;
     let mut base = BTreeMap::new();
@@ -204,7 +204,7 @@ impl Record {
             }
         }
         found.retain(|(key, _)| !own.contains(key));
-        self.walks.push(Walk { low, high, found, own, moment });
+        self.walks.push(Scan { low, high, found, own, moment });
         Ok(())
     }
 

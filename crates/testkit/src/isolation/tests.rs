@@ -14,7 +14,7 @@ impl Record {
     }
 
     fn walks(mut self, low: Key, high: Key, found: &[(Key, u64)]) -> Self {
-        self.walks.push(Walk { low, high, found: found.to_vec(), own: Vec::new(), moment: (0, 100) });
+        self.walks.push(Scan { low, high, found: found.to_vec(), own: Vec::new(), moment: (0, 100) });
         self
     }
 

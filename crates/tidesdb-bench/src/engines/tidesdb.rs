@@ -26,7 +26,7 @@ pub(super) fn open(config: &Config) -> Result<Box<dyn Engine>> {
     let spec = &config.spec;
     let sync = if spec.durability == Durability::Device { SyncMode::Full } else { SyncMode::None };
     let memtable = usize::try_from(spec.memtable).map_err(|e| e.to_string())?;
-    let family = FamilyOptions::default().write_buffer(memtable);
+    let family = FamilyOptions::default().write_buffer_bytes(memtable);
     // Where memory is limited, one immutable memtable and a half: as much as RocksDB is seen to hold.
     let waiting = if spec.memory > 0 { spec.memtable * 3 / 2 } else { spec.memtable * 5 / 2 };
     let settings = format!(

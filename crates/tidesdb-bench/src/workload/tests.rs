@@ -1,4 +1,4 @@
-//! Every workload on correct engines, and on engines with each kind of fault in [`Lie`].
+//! Every workload on correct engines, and on engines with each kind of fault in [`Fault`].
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -13,7 +13,7 @@ type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Fault of an engine.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Lie {
+enum Fault {
     None,
     /// Every thousandth seek shows the key before the right one.
     StaleCursor,
@@ -36,23 +36,23 @@ enum Lie {
 }
 
 /// A map behind a lock.
-struct Liar {
+struct FaultyEngine {
     map: Mutex<Map>,
-    lie: Lie,
+    lie: Fault,
 }
 
-struct LiarSession<'a> {
-    engine: &'a Liar,
+struct FaultySession<'a> {
+    engine: &'a FaultyEngine,
     batch: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     puts: u64,
     commits: u64,
     seeks: u64,
-    transaction: LiarTransaction<'a>,
+    transaction: FaultyTransaction<'a>,
 }
 
-impl Engine for Liar {
+impl Engine for FaultyEngine {
     fn session(&self) -> Result<Box<dyn Session + '_>> {
-        let transaction = LiarTransaction {
+        let transaction = FaultyTransaction {
             engine: self,
             checks: false,
             read: Map::new(),
@@ -61,7 +61,7 @@ impl Engine for Liar {
             commits: 0,
         };
         let batch = Vec::new();
-        Ok(Box::new(LiarSession { engine: self, batch, puts: 0, commits: 0, seeks: 0, transaction }))
+        Ok(Box::new(FaultySession { engine: self, batch, puts: 0, commits: 0, seeks: 0, transaction }))
     }
     fn sync(&self) -> Result<()> {
         Ok(())
@@ -80,17 +80,17 @@ impl Engine for Liar {
     }
 }
 
-impl Session for LiarSession<'_> {
+impl Session for FaultySession<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.puts += 1;
-        if self.engine.lie != Lie::LostWrite || !self.puts.is_multiple_of(1500) {
+        if self.engine.lie != Fault::LostWrite || !self.puts.is_multiple_of(1500) {
             self.batch.push((key.to_vec(), Some(value.to_vec())));
         }
         Ok(())
     }
 
     fn delete(&mut self, key: &[u8]) -> Result<()> {
-        if self.engine.lie != Lie::Undead {
+        if self.engine.lie != Fault::Undead {
             self.batch.push((key.to_vec(), None));
         }
         Ok(())
@@ -98,7 +98,7 @@ impl Session for LiarSession<'_> {
 
     fn commit(&mut self) -> Result<()> {
         self.commits += 1;
-        if self.engine.lie == Lie::FailedCommit && self.commits == 50 {
+        if self.engine.lie == Fault::FailedCommit && self.commits == 50 {
             return Err("no space left".to_owned());
         }
         let mut map = self.engine.map.lock().unwrap();
@@ -114,7 +114,7 @@ impl Session for LiarSession<'_> {
     fn get(&mut self, key: &[u8], value: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let map = self.engine.map.lock().unwrap();
         let Some(right) = map.get(key) else { return Ok(false) };
-        let wrong = map.values().next().filter(|_| self.engine.lie == Lie::WrongValue);
+        let wrong = map.values().next().filter(|_| self.engine.lie == Fault::WrongValue);
         value(wrong.unwrap_or(right));
         Ok(true)
     }
@@ -122,7 +122,7 @@ impl Session for LiarSession<'_> {
     fn seek(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let map = self.engine.map.lock().unwrap();
         self.seeks += 1;
-        let stale = self.engine.lie == Lie::StaleCursor && self.seeks.is_multiple_of(1000);
+        let stale = self.engine.lie == Fault::StaleCursor && self.seeks.is_multiple_of(1000);
         let before = map.range(..key.to_vec()).next_back().filter(|_| stale);
         let right = map.range(key.to_vec()..).next();
         let shown = before.or(right);
@@ -132,7 +132,7 @@ impl Session for LiarSession<'_> {
 
     fn range(&mut self, key: &[u8], limit: u64, row: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
         let map = self.engine.map.lock().unwrap();
-        let gap = |n: usize| self.engine.lie == Lie::Gap && n == 2;
+        let gap = |n: usize| self.engine.lie == Fault::Gap && n == 2;
         let rows = map.range(key.to_vec()..).enumerate().filter(|(n, _)| !gap(*n)).take(limit as usize);
         Ok(rows.map(|(_, (key, value))| row(key, value)).count() as u64)
     }
@@ -153,8 +153,8 @@ impl Session for LiarSession<'_> {
 }
 
 /// A transaction that is refused if a value that it read has changed since.
-struct LiarTransaction<'a> {
-    engine: &'a Liar,
+struct FaultyTransaction<'a> {
+    engine: &'a FaultyEngine,
     checks: bool,
     read: Map,
     written: Map,
@@ -162,7 +162,7 @@ struct LiarTransaction<'a> {
     commits: u64,
 }
 
-impl Transactions for LiarTransaction<'_> {
+impl Transactions for FaultyTransaction<'_> {
     fn begin(&mut self, level: Isolation) -> Result<()> {
         self.checks = level.keeps_updates();
         self.rollback()
@@ -200,10 +200,10 @@ impl Transactions for LiarTransaction<'_> {
         let lie = self.engine.lie;
         let mut map = self.engine.map.lock().unwrap();
         let changed = self.read.iter().any(|(key, value)| map.get(key) != Some(value));
-        if (self.checks && changed && lie != Lie::NeverRefused) || lie == Lie::AlwaysRefused {
+        if (self.checks && changed && lie != Fault::NeverRefused) || lie == Fault::AlwaysRefused {
             return Ok(Ended::Conflict);
         }
-        if lie == Lie::LostUpdate && self.commits == 50 {
+        if lie == Fault::LostUpdate && self.commits == 50 {
             self.written.pop_last();
         }
         map.extend(std::mem::take(&mut self.written)); // `append` would rebuild the whole map
@@ -218,13 +218,13 @@ impl Transactions for LiarTransaction<'_> {
 }
 
 /// Runs a row on a map; a wrong answer is an error.
-fn on_map(spec: &Spec, lie: Lie) -> Result<Measured> {
-    let engine = Liar { map: Mutex::new(Map::new()), lie: Lie::None };
+fn on_map(spec: &Spec, lie: Fault) -> Result<Measured> {
+    let engine = FaultyEngine { map: Mutex::new(Map::new()), lie: Fault::None };
     let bench = Bench::new(spec, true)?;
     if spec.workload.needs_data() {
         bench.populate(&engine)?;
     }
-    let engine = Liar { lie, ..engine };
+    let engine = FaultyEngine { lie, ..engine };
     let measured = bench.run(&engine)?;
     let (_, found, _) = bench.iterate(&engine, measured.versions)?;
     bench.verify(&measured, &found)?;
@@ -272,7 +272,7 @@ fn rows() -> Vec<Spec> {
 fn a_correct_engine_passes_every_workload() {
     for spec in rows() {
         let what = format!("{:?} {:?}", spec.workload, spec.pattern);
-        let measured = on_map(&spec, Lie::None).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let measured = on_map(&spec, Fault::None).unwrap_or_else(|e| panic!("{what}: {e}"));
         // The additional writer of `ReadWhileWriting` does as many operations as one reader.
         let ops: u64 =
             measured.phases.iter().map(|p| p.ops).sum::<u64>() * spec.threads as u64 / spec.crew() as u64;
@@ -290,77 +290,77 @@ fn a_correct_engine_passes_every_workload() {
 }
 
 #[track_caller]
-fn caught(spec: &Spec, lie: Lie, words: &str) {
+fn caught(spec: &Spec, lie: Fault, words: &str) {
     let failure = on_map(spec, lie).expect_err("the fault was not detected");
     assert!(failure.contains(words), "{lie:?}: {failure}");
 }
 
 #[test]
 fn a_wrong_key_from_a_reused_cursor_is_caught() {
-    caught(&row(Workload::Seek, Pattern::Random), Lie::StaleCursor, "a seek to an existing key");
-    caught(&row(Workload::Seek, Pattern::Zipfian), Lie::StaleCursor, "a seek to an existing key");
+    caught(&row(Workload::Seek, Pattern::Random), Fault::StaleCursor, "a seek to an existing key");
+    caught(&row(Workload::Seek, Pattern::Zipfian), Fault::StaleCursor, "a seek to an existing key");
 }
 
 #[test]
 fn one_lost_write_is_caught_without_reading_a_value() {
     for pattern in [Pattern::Seq, Pattern::Random, Pattern::Stride] {
-        caught(&row(Workload::Write, pattern), Lie::LostWrite, "it should be");
-        caught(&row(Workload::Mixed, pattern), Lie::LostWrite, "missing");
+        caught(&row(Workload::Write, pattern), Fault::LostWrite, "it should be");
+        caught(&row(Workload::Mixed, pattern), Fault::LostWrite, "missing");
     }
-    caught(&row(Workload::Queue, Pattern::Seq), Lie::LostWrite, "the front of a queue");
+    caught(&row(Workload::Queue, Pattern::Seq), Fault::LostWrite, "the front of a queue");
     for workload in [Workload::Overwrite, Workload::ReadWhileWriting] {
-        caught(&row(workload, Pattern::Random), Lie::LostWrite, "or their versions");
+        caught(&row(workload, Pattern::Random), Fault::LostWrite, "or their versions");
     }
-    let churn = on_map(&row(Workload::Churn, Pattern::Random), Lie::LostWrite).unwrap_err();
+    let churn = on_map(&row(Workload::Churn, Pattern::Random), Fault::LostWrite).unwrap_err();
     assert!(["missing", "version", "it should be"].iter().any(|w| churn.contains(w)), "{churn}");
 }
 
 #[test]
 fn a_commit_that_fails_is_caught() {
     for workload in [Workload::Write, Workload::Mixed, Workload::Delete, Workload::Churn, Workload::Blend] {
-        caught(&row(workload, Pattern::Random), Lie::FailedCommit, "no space left");
+        caught(&row(workload, Pattern::Random), Fault::FailedCommit, "no space left");
     }
 }
 
 #[test]
 fn other_faults_are_caught() {
-    caught(&row(Workload::Read, Pattern::Random), Lie::WrongValue, "never written for this key");
-    caught(&row(Workload::MultiGet, Pattern::Uniform), Lie::WrongValue, "never written for this key");
+    caught(&row(Workload::Read, Pattern::Random), Fault::WrongValue, "never written for this key");
+    caught(&row(Workload::MultiGet, Pattern::Uniform), Fault::WrongValue, "never written for this key");
     let older = Spec { version: 1, ..row(Workload::MultiGet, Pattern::Uniform) };
-    let stale = on_map(&Spec { version: 0, ..older.clone() }, Lie::None).map(drop);
+    let stale = on_map(&Spec { version: 0, ..older.clone() }, Fault::None).map(drop);
     assert_eq!(
-        (stale, on_map(&older, Lie::None).map(drop)),
+        (stale, on_map(&older, Fault::None).map(drop)),
         (Ok(()), Ok(())),
         "filled with the version of the row"
     );
-    caught(&row(Workload::Delete, Pattern::Random), Lie::Undead, "it should be");
-    caught(&row(Workload::Churn, Pattern::Random), Lie::Undead, "a deleted key was found");
-    caught(&row(Workload::Queue, Pattern::Seq), Lie::Undead, "the front of a queue");
-    caught(&row(Workload::Range, Pattern::Seq), Lie::Gap, "skipped");
-    caught(&Spec { verify: true, ..row(Workload::Range, Pattern::Random) }, Lie::Gap, "skipped");
+    caught(&row(Workload::Delete, Pattern::Random), Fault::Undead, "it should be");
+    caught(&row(Workload::Churn, Pattern::Random), Fault::Undead, "a deleted key was found");
+    caught(&row(Workload::Queue, Pattern::Seq), Fault::Undead, "the front of a queue");
+    caught(&row(Workload::Range, Pattern::Seq), Fault::Gap, "skipped");
+    caught(&Spec { verify: true, ..row(Workload::Range, Pattern::Random) }, Fault::Gap, "skipped");
 }
 
 #[test]
 fn a_lost_update_is_caught_at_levels_that_keep_updates() {
     for level in Isolation::ALL {
         // With its own keys, a thread may detect the loss when it reads the key again.
-        let failure = on_map(&counters(Contention::Low, level), Lie::LostUpdate).unwrap_err();
+        let failure = on_map(&counters(Contention::Low, level), Fault::LostUpdate).unwrap_err();
         assert!(failure.contains("are lost") || failure.contains("the newest is"), "{level:?}: {failure}");
         let crowded = counters(Contention::High, level);
         if level.keeps_updates() {
-            caught(&crowded, Lie::LostUpdate, "are lost");
-            caught(&crowded, Lie::NeverRefused, "are lost");
+            caught(&crowded, Fault::LostUpdate, "are lost");
+            caught(&crowded, Fault::NeverRefused, "are lost");
         } else {
-            on_map(&crowded, Lie::NeverRefused).unwrap_or_else(|e| panic!("{level:?} may lose some: {e}"));
+            on_map(&crowded, Fault::NeverRefused).unwrap_or_else(|e| panic!("{level:?} may lose some: {e}"));
         }
     }
 }
 
 #[test]
 fn a_transaction_that_is_always_refused_fails_its_row() {
-    caught(&counters(Contention::Low, Isolation::Snapshot), Lie::AlwaysRefused, "refused 100000 times");
+    caught(&counters(Contention::Low, Isolation::Snapshot), Fault::AlwaysRefused, "refused 100000 times");
     let puts = Spec { isolation: Some(Isolation::Snapshot), ..row(Workload::Write, Pattern::Random) };
-    caught(&puts, Lie::AlwaysRefused, "in conflict");
+    caught(&puts, Fault::AlwaysRefused, "in conflict");
 }
 
 /// Runs both stages of a row on a real engine, in this process.
@@ -409,10 +409,10 @@ fn this_engine_passes_every_workload() {
 fn a_row_can_have_a_duration_and_a_rate() {
     for workload in [Workload::Write, Workload::Read, Workload::Mixed, Workload::Queue, Workload::Blend] {
         let spec = Spec { seconds: 0.15, keys: 9000, ..row(workload, Pattern::Random) };
-        on_map(&spec, Lie::None).unwrap_or_else(|e| panic!("{workload:?}: {e}"));
+        on_map(&spec, Fault::None).unwrap_or_else(|e| panic!("{workload:?}: {e}"));
     }
     let spec = Spec { rate: 10_000.0, ops: 3000, ..row(Workload::Write, Pattern::Seq) };
-    let measured = on_map(&spec, Lie::None).unwrap();
+    let measured = on_map(&spec, Fault::None).unwrap();
     assert!((5_000.0..10_500.0).contains(&measured.phases[0].rate()), "{}", measured.phases[0].rate());
 }
 

@@ -3,18 +3,18 @@
 use std::ffi::c_int;
 
 use crate::abi::{Code, ERR_INVALID_ARGS, SUCCESS};
-use crate::failure::{Told, answer, answer_or, refuse};
+use crate::failure::{StaticError, answer, answer_or, refuse};
 use crate::handle::{Handle, Window};
 use crate::pointer::{In, Out, tell};
 use crate::state::{self, ITERATORS, Iterator, To, moved, on};
 
-const NO_KEY: [&Told; 2] = [
-    &Told(ERR_INVALID_ARGS, "the pointer for the key is NULL"),
-    &Told(ERR_INVALID_ARGS, "the pointer for the size of the key is NULL"),
+const NO_KEY: [&StaticError; 2] = [
+    &StaticError(ERR_INVALID_ARGS, "the pointer for the key is NULL"),
+    &StaticError(ERR_INVALID_ARGS, "the pointer for the size of the key is NULL"),
 ];
-const NO_VALUE: [&Told; 2] = [
-    &Told(ERR_INVALID_ARGS, "the pointer for the value is NULL"),
-    &Told(ERR_INVALID_ARGS, "the pointer for the size of the value is NULL"),
+const NO_VALUE: [&StaticError; 2] = [
+    &StaticError(ERR_INVALID_ARGS, "the pointer for the value is NULL"),
+    &StaticError(ERR_INVALID_ARGS, "the pointer for the size of the value is NULL"),
 ];
 
 /// Returns the failure for the out parameter that is null, if there is one.
@@ -22,8 +22,8 @@ const NO_VALUE: [&Told; 2] = [
 fn missing(
     at: Out<*const u8>,
     size: Out<usize>,
-    [no_place, no_size]: [&'static Told; 2],
-) -> Option<&'static Told> {
+    [no_place, no_size]: [&'static StaticError; 2],
+) -> Option<&'static StaticError> {
     if at.is_null() {
         return Some(no_place);
     }

@@ -80,7 +80,7 @@ pub(crate) fn options(config: &FamilyConfig, base: FamilyOptions) -> Answer<Fami
         n => n,
     };
     let mut options = base
-        .write_buffer(buffer)
+        .write_buffer_bytes(buffer)
         .value_threshold(config.klog_value_threshold)
         .compression(compression(config)?)
         .filter_bits_per_key(filter_bits(config));

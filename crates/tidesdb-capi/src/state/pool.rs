@@ -45,7 +45,7 @@ pub(crate) fn begin(database: Handle, isolation: Isolation) -> Answer<Handle> {
     while let Some(parked) = take(database) {
         let Some((handle, mut transaction)) = TRANSACTIONS.wake(parked) else { continue };
         if transaction.is_usable() {
-            transaction.begin_anew(isolation);
+            transaction.restart(isolation);
             return Ok(handle);
         }
         drop(TRANSACTIONS.end(transaction));

@@ -287,12 +287,12 @@ impl Transaction {
             Phase::Failed(_) => return Err(invalid!("the commit failed: roll it back first")),
             _ => {}
         }
-        self.begin_anew(isolation);
+        self.restart(isolation);
         Ok(())
     }
 
     /// Restarts the transaction from any phase.
-    pub(super) fn begin_anew(&mut self, isolation: Isolation) {
+    pub(super) fn restart(&mut self, isolation: Isolation) {
         self.savepoints.clear();
         self.beginnings += 1;
         self.forget_dropped();

@@ -33,7 +33,7 @@ impl Put {
         let family = session.family()?;
         let mut batch = WriteBatch::new();
         match self.ttl {
-            Some(ttl) => batch.put_ttl(&family, &key, &value, ttl)?,
+            Some(ttl) => batch.put_with_ttl(&family, &key, &value, ttl)?,
             None => batch.put(&family, &key, &value)?,
         }
         session.db.write_with(&mut batch, &session.write_options(SyncMode::Full))?;

@@ -88,7 +88,7 @@ pub(super) struct World {
 
 /// The result of resolving a path.
 #[derive(Debug)]
-pub(super) struct Walk<'p> {
+pub(super) struct Resolved<'p> {
     /// The last directory found, and its parent (the root is its own parent).
     pub(super) dir: Id,
     pub(super) parent: Id,
@@ -217,17 +217,17 @@ impl World {
     }
 
     /// Resolves a path from the root; `..` is resolved lexically.
-    pub(super) fn walk<'p>(&self, path: &'p Path) -> Walk<'p> {
-        let mut walk = Walk { dir: ROOT, parent: ROOT, missing: Vec::new(), end: Ok(()) };
+    pub(super) fn walk<'p>(&self, path: &'p Path) -> Resolved<'p> {
+        let mut walk = Resolved { dir: ROOT, parent: ROOT, missing: Vec::new(), end: Ok(()) };
         if path.as_os_str().is_empty() {
-            return Walk { end: Err(Errno::NOENT), ..walk };
+            return Resolved { end: Err(Errno::NOENT), ..walk };
         }
         let mut names: Vec<&str> = Vec::new();
         for component in path.components() {
             match component {
                 Component::Normal(name) => match name.to_str() {
                     Some(name) => names.push(name),
-                    None => return Walk { end: Err(Errno::ILSEQ), ..walk },
+                    None => return Resolved { end: Err(Errno::ILSEQ), ..walk },
                 },
                 Component::ParentDir => drop(names.pop()),
                 Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
@@ -235,9 +235,9 @@ impl World {
         }
         for depth in 0..names.len() {
             match self.lookup(walk.dir, names[depth]) {
-                Ok(Node::Dir(id)) => walk = Walk { dir: id, parent: walk.dir, ..walk },
-                Ok(Node::File(_)) => return Walk { end: Err(Errno::NOTDIR), ..walk },
-                Err(e) => return Walk { missing: names.split_off(depth), end: Err(e), ..walk },
+                Ok(Node::Dir(id)) => walk = Resolved { dir: id, parent: walk.dir, ..walk },
+                Ok(Node::File(_)) => return Resolved { end: Err(Errno::NOTDIR), ..walk },
+                Err(e) => return Resolved { missing: names.split_off(depth), end: Err(e), ..walk },
             }
         }
         walk

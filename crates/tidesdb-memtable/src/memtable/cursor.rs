@@ -1,6 +1,6 @@
 //! [`Cursor`]: iterates over all versions of a memtable in the order (key, newest first), in both directions.
 //!
-//! A map iterates over keys only ([`KeyWalk`]). The cursor adds the versions of each key, and implements the
+//! A map iterates over keys only ([`KeyCursor`]). The cursor adds the versions of each key, and implements the
 //! reverse order by swapping the directions.
 //!
 //! Visibility: a positioning call sees every entry whose insert returned before the call began, and so does a
@@ -14,26 +14,26 @@ use std::sync::Arc;
 
 use super::{Entry, Map, Memtable};
 use crate::record::RecordRef;
-use crate::skiplist::{Bytewise, Custom, SkipListWalk};
-use crate::tree::TreeWalk;
-use crate::walk::KeyWalk;
+use crate::skiplist::{Bytewise, Custom, SkipListCursor};
+use crate::tree::TreeCursor;
+use crate::walk::KeyCursor;
 
 #[expect(
     clippy::large_enum_variant,
     reason = "the tree's variant is the usual one, and a box would cost an allocation per cursor"
 )]
-enum Walk<'a> {
-    Tree(TreeWalk<'a>),
-    SkipList(SkipListWalk<'a, Bytewise>),
-    Custom(SkipListWalk<'a, Custom>),
+enum MapCursor<'a> {
+    Tree(TreeCursor<'a>),
+    SkipList(SkipListCursor<'a, Bytewise>),
+    Custom(SkipListCursor<'a, Custom>),
 }
 
 macro_rules! each_walk {
     ($walk:expr, $w:ident => $body:expr) => {
         match $walk {
-            Walk::Tree($w) => $body,
-            Walk::SkipList($w) => $body,
-            Walk::Custom($w) => $body,
+            MapCursor::Tree($w) => $body,
+            MapCursor::SkipList($w) => $body,
+            MapCursor::Custom($w) => $body,
         }
     };
 }
@@ -62,7 +62,7 @@ macro_rules! each_walk {
 /// ```
 pub struct Cursor {
     /// Borrows from `memtable`, which the `Arc` below keeps alive. Never handed out as `'static`.
-    walk: Walk<'static>,
+    walk: MapCursor<'static>,
     /// The current version. Its key is the current key of `walk`.
     record: Option<RecordRef<'static>>,
     reverse: bool,
@@ -78,9 +78,9 @@ impl Cursor {
         // method returns anything with the extended lifetime.
         let pinned: &'static Memtable = unsafe { &*Arc::as_ptr(&memtable) };
         let walk = match &pinned.map {
-            Map::Tree(tree) => Walk::Tree(TreeWalk::new(tree)),
-            Map::SkipList(list) => Walk::SkipList(SkipListWalk::new(list)),
-            Map::Custom(list) => Walk::Custom(SkipListWalk::new(list)),
+            Map::Tree(tree) => MapCursor::Tree(TreeCursor::new(tree)),
+            Map::SkipList(list) => MapCursor::SkipList(SkipListCursor::new(list)),
+            Map::Custom(list) => MapCursor::Custom(SkipListCursor::new(list)),
         };
         Cursor { walk, record: None, reverse: pinned.reverse, memtable }
     }

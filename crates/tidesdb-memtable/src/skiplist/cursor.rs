@@ -1,27 +1,27 @@
-//! [`SkipListWalk`]: a position in the skip list, moved key by key.
+//! [`SkipListCursor`]: a position in the skip list, moved key by key.
 //!
 //! Threads: the list may grow meanwhile. A step sees every key whose insert returned before the step that
 //! passes its position.
 
 use crate::record::RecordRef;
-use crate::walk::KeyWalk;
+use crate::walk::KeyCursor;
 
 use super::tower::TowerRef;
 use super::{Compare, SkipList};
 
 /// A position on a key or past an end.
-pub(crate) struct SkipListWalk<'a, C> {
+pub(crate) struct SkipListCursor<'a, C> {
     list: &'a SkipList<C>,
     tower: Option<TowerRef<'a>>,
 }
 
-impl<'a, C: Compare> SkipListWalk<'a, C> {
+impl<'a, C: Compare> SkipListCursor<'a, C> {
     pub(crate) fn new(list: &'a SkipList<C>) -> Self {
-        SkipListWalk { list, tower: None }
+        SkipListCursor { list, tower: None }
     }
 }
 
-impl<'a, C: Compare> KeyWalk<'a> for SkipListWalk<'a, C> {
+impl<'a, C: Compare> KeyCursor<'a> for SkipListCursor<'a, C> {
     fn first(&mut self) {
         self.tower = self.list.next(None, 0);
     }

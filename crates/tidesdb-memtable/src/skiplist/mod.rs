@@ -25,7 +25,7 @@ use crate::arena::Arena;
 use crate::order::CompareFn;
 use crate::record::{MemtableFull, RecordRef};
 use crate::sync::{AtomicPtr, Ordering};
-pub(crate) use cursor::SkipListWalk;
+pub(crate) use cursor::SkipListCursor;
 use tower::{Tower, TowerRef};
 
 /// Number of levels: enough for 4^20 keys. A model needs one level above the bottom.

@@ -1,4 +1,4 @@
-//! [`TreeWalk`]: a position in the tree, moved key by key over a copy of one leaf's slots.
+//! [`TreeCursor`]: a position in the tree, moved key by key over a copy of one leaf's slots.
 //!
 //! Copying a leaf costs about a nanosecond per entry. After that, a step needs no validation, and the next
 //! records can be prefetched. Forwards, the next leaf is the one linked when the copy was made: a leaf's low
@@ -6,16 +6,16 @@
 //! descends from the root once per leaf.
 
 use super::node::{FANOUT, NodeRef};
-use super::{Target, Tree};
+use super::{LeafTarget, Tree};
 use crate::record::{Record, RecordRef};
 use crate::sync::fetch;
-use crate::walk::KeyWalk;
+use crate::walk::KeyCursor;
 
 /// How many slots ahead records are prefetched: a cache miss takes as long as a dozen steps.
 const AHEAD: usize = 12;
 
 /// A position on a key or past an end.
-pub(crate) struct TreeWalk<'a> {
+pub(crate) struct TreeCursor<'a> {
     tree: &'a Tree,
     /// The newest versions of the leaf's keys when it was copied.
     slots: [Option<RecordRef<'a>>; FANOUT],
@@ -26,14 +26,14 @@ pub(crate) struct TreeWalk<'a> {
     next: Option<NodeRef<'a>>,
 }
 
-impl<'a> TreeWalk<'a> {
+impl<'a> TreeCursor<'a> {
     pub(crate) fn new(tree: &'a Tree) -> Self {
-        TreeWalk { tree, slots: [None; FANOUT], count: 0, at: 0, next: None }
+        TreeCursor { tree, slots: [None; FANOUT], count: 0, at: 0, next: None }
     }
 
     /// Copies the leaf for `target`. Returns the slot of `key` in it and whether that slot holds the key
     /// itself.
-    fn enter(&mut self, target: Target<'_>, key: &[u8]) -> (usize, bool) {
+    fn enter(&mut self, target: LeafTarget<'_>, key: &[u8]) -> (usize, bool) {
         loop {
             let Some((leaf, seen)) = self.tree.try_descend(target) else { continue };
             let Some(place) = leaf.locate(key, seen) else { continue };
@@ -101,7 +101,7 @@ impl<'a> TreeWalk<'a> {
     }
 }
 
-impl<'a> KeyWalk<'a> for TreeWalk<'a> {
+impl<'a> KeyCursor<'a> for TreeCursor<'a> {
     fn first(&mut self) {
         self.load(self.tree.first_leaf());
         self.settle_forwards(0);
@@ -109,7 +109,7 @@ impl<'a> KeyWalk<'a> for TreeWalk<'a> {
 
     fn last(&mut self) {
         loop {
-            let Some((leaf, seen)) = self.tree.try_descend(Target::Last) else { continue };
+            let Some((leaf, seen)) = self.tree.try_descend(LeafTarget::Last) else { continue };
             if let Some(count) = leaf.copy_keys(&mut self.slots, seen) {
                 (self.count, self.next) = (count, None);
                 return self.settle_backwards(count);
@@ -118,13 +118,13 @@ impl<'a> KeyWalk<'a> for TreeWalk<'a> {
     }
 
     fn at_or_after(&mut self, key: &[u8]) -> bool {
-        let (index, found) = self.enter(Target::Key(key), key);
+        let (index, found) = self.enter(LeafTarget::Key(key), key);
         self.settle_forwards(index);
         found
     }
 
     fn at_or_before(&mut self, key: &[u8]) -> bool {
-        let (index, found) = self.enter(Target::Key(key), key);
+        let (index, found) = self.enter(LeafTarget::Key(key), key);
         self.settle_backwards(index + usize::from(found));
         found
     }
@@ -145,7 +145,7 @@ impl<'a> KeyWalk<'a> for TreeWalk<'a> {
             return;
         }
         let Some(first) = self.newest() else { return };
-        let (index, _) = self.enter(Target::Before(first.key()), first.key());
+        let (index, _) = self.enter(LeafTarget::Before(first.key()), first.key());
         self.settle_backwards(index);
     }
 

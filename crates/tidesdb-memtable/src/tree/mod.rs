@@ -22,7 +22,7 @@ use std::ptr::NonNull;
 
 use crate::record::RecordRef;
 use crate::sync::{AtomicPtr, Ordering, unique_id};
-pub(crate) use cursor::TreeWalk;
+pub(crate) use cursor::TreeCursor;
 use lock::{Seen, VersionLock};
 use node::{Node, NodeRef};
 
@@ -44,7 +44,7 @@ unsafe impl Sync for Tree {}
 
 /// Selects the leaf to which a descent leads.
 #[derive(Clone, Copy)]
-enum Target<'k> {
+enum LeafTarget<'k> {
     /// The leaf that holds this key, or would hold it.
     Key(&'k [u8]),
     /// The leaf that holds the greatest key less than this one.
@@ -62,7 +62,7 @@ impl Tree {
     /// Returns the newest version of `key` at or below `snapshot`.
     pub(crate) fn get(&self, key: &[u8], snapshot: u64) -> Option<RecordRef<'_>> {
         loop {
-            let Some((leaf, seen)) = self.try_descend(Target::Key(key)) else { continue };
+            let Some((leaf, seen)) = self.try_descend(LeafTarget::Key(key)) else { continue };
             let Some(place) = leaf.locate(key, seen) else { continue };
             match place.found {
                 // The key was validated when it was found; versions that arrive later are above the snapshot.
@@ -85,7 +85,7 @@ impl Tree {
     /// Returns the leaf for `target`, with the version at which that was true; `None` if a writer was in the
     /// way.
     #[inline]
-    fn try_descend(&self, target: Target<'_>) -> Option<(NodeRef<'_>, Seen)> {
+    fn try_descend(&self, target: LeafTarget<'_>) -> Option<(NodeRef<'_>, Seen)> {
         let anchored = self.anchor.read();
         let mut node = self.root(anchored)?;
         let mut seen = node.lock.read();
@@ -94,12 +94,12 @@ impl Tree {
         }
         while node.meta().level > 0 {
             let index = match target {
-                Target::Key(key) => {
+                LeafTarget::Key(key) => {
                     let place = node.locate(key, seen)?;
                     place.index + usize::from(place.found.is_some())
                 }
-                Target::Before(key) => node.locate(key, seen)?.index,
-                Target::Last => node.meta().count,
+                LeafTarget::Before(key) => node.locate(key, seen)?.index,
+                LeafTarget::Last => node.meta().count,
             };
             let child = node.child(index, seen)?;
             let child_seen = child.lock.read();

@@ -12,7 +12,7 @@ use crate::record::RecordRef;
 use crate::sync::{AtomicU64, Ordering};
 
 /// The position of a key in a node.
-pub(super) struct Place<'a> {
+pub(super) struct Position<'a> {
     /// Number of keys less than the searched key.
     pub(super) index: usize,
     /// The record of the key itself, if the node has it; it is in slot `index` then.
@@ -23,7 +23,7 @@ impl<'a> NodeRef<'a> {
     /// Returns the position of `key`; `None` if the node changed since `seen` was read. A position without a
     /// record is not validated yet.
     #[inline]
-    pub(super) fn locate(self, key: &[u8], seen: Seen) -> Option<Place<'a>> {
+    pub(super) fn locate(self, key: &[u8], seen: Seen) -> Option<Position<'a>> {
         let meta = self.meta();
         let count = meta.count.min(FANOUT);
         let index = match compare_prefix(self.node(), key, meta) {
@@ -38,11 +38,11 @@ impl<'a> NodeRef<'a> {
                 index
             }
         };
-        Some(Place { index, found: None })
+        Some(Position { index, found: None })
     }
 
     /// Like `locate`, if the head of `key` equals that of slot `first` and perhaps of some slots after it.
-    fn locate_among_ties(self, key: &[u8], meta: Meta, first: usize, seen: Seen) -> Option<Place<'a>> {
+    fn locate_among_ties(self, key: &[u8], meta: Meta, first: usize, seen: Seen) -> Option<Position<'a>> {
         let count = meta.count.min(FANOUT);
         let head = head_of(key, meta.plen);
         let (mut low, mut high) = (first, first + 1);
@@ -54,12 +54,12 @@ impl<'a> NodeRef<'a> {
             let middle = low.midpoint(high);
             let record = self.key(middle, seen)?;
             match record.key().get(meta.plen..)?.cmp(rest) {
-                Order::Equal => return Some(Place { index: middle, found: Some(record) }),
+                Order::Equal => return Some(Position { index: middle, found: Some(record) }),
                 Order::Less => low = middle + 1,
                 Order::Greater => high = middle,
             }
         }
-        Some(Place { index: low, found: None })
+        Some(Position { index: low, found: None })
     }
 }
 

@@ -51,7 +51,7 @@ pub fn run(shared: &Arc<Shared>, job: Job) -> Result<()> {
 ///
 /// # Errors
 /// Those of the first job that fails.
-pub fn run_waiting(shared: &Arc<Shared>) -> Result<()> {
+pub fn run_queued(shared: &Arc<Shared>) -> Result<()> {
     while let Some(job) = shared.write.jobs.pop(Duration::ZERO, |_| true) {
         let result = run(shared, job);
         shared.write.jobs.finished(job);
@@ -67,7 +67,7 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
     match job {
         Job::PrepareLog => {
             shared.write.log.prepare_next()?;
-            flush_what_pins_the_log(&shared.write);
+            flush_families_retaining_the_log(&shared.write);
         }
         Job::Flush(id) => {
             if let Some(family) = family(id)
@@ -104,7 +104,7 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
 }
 
 /// If the log exceeds its limit, flushes every family whose active memtable retains log beyond the limit.
-fn flush_what_pins_the_log(ctx: &WriteCtx) {
+fn flush_families_retaining_the_log(ctx: &WriteCtx) {
     let beyond = |pins| ctx.log.bytes_since(pins) >= ctx.options.wal_bytes_max;
     if !beyond(ctx.log_needed_from()) {
         return;

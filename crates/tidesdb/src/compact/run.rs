@@ -7,9 +7,9 @@ use super::plan::{self, CompactionPlan};
 use super::policy::PlanKind;
 use crate::family::{Claimed, FamilyCore, Metric};
 use crate::jobs::Job;
-use crate::merge::{MergeCursor, Purge};
+use crate::merge::{CoveringRanges, MergeCursor};
 use crate::ranges::RangeTombstone;
-use crate::rewrite::{self, Rewritten, Splits, Target};
+use crate::rewrite::{self, RewriteTarget, Rewritten, Splits};
 use crate::shared::MaintenanceCtx;
 use crate::sources::{MergeInput, Source, TableVersion};
 use crate::sst::TableMeta;
@@ -35,7 +35,7 @@ pub fn run(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<bool> {
 pub(super) struct Begun {
     pub(super) plan: CompactionPlan,
     /// Range tombstones of the tables.
-    purge: Purge,
+    purge: CoveringRanges,
     /// How often merges had been stopped.
     stops: u64,
 }
@@ -104,8 +104,8 @@ fn version_of(family: &FamilyCore) -> Arc<TableVersion> {
 }
 
 /// Range tombstones of the tables.
-fn purge_of(version: &TableVersion) -> Purge {
-    Purge { ranges: version.ranges().clone(), complete_to: version.flushed_to() }
+fn purge_of(version: &TableVersion) -> CoveringRanges {
+    CoveringRanges { ranges: version.ranges().clone(), complete_to: version.flushed_to() }
 }
 
 /// Executes a plan. If the family is dropped meanwhile, that is not an error.
@@ -202,7 +202,7 @@ fn output_bytes(plan: &CompactionPlan) -> u64 {
 
 fn merge(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<Rewritten> {
     let Begun { plan, purge, stops } = begun;
-    let _pledge = ctx.write.log.pledge_merge(output_bytes(plan))?;
+    let _reservation = ctx.write.log.reserve_space_for_merge(output_bytes(plan))?;
     let order = &family.options.comparator;
     let inputs: Vec<_> = plan.inputs.iter().map(|(level, t)| (*level, MergeInput::new(t))).collect();
     let drop_pages = MergeInput::are_cold(inputs.iter().map(|(_, input)| input));
@@ -213,7 +213,7 @@ fn merge(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<Rew
     });
     let mut cursor = MergeCursor::new(order.clone(), runs.collect());
     cursor.seek_to_first()?;
-    let target = Target {
+    let target = RewriteTarget {
         level: plan.target,
         bottom: plan.bottom,
         table_bytes: family.options.table_bytes(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidesdb_sync::Mutex;
 
 use super::Db;
-use crate::family::{FamilyCore, WaitingFamily};
+use crate::family::{FamilyCore, UnresolvedFamily};
 use crate::jobs::Job;
 use crate::options::FamilyOptions;
 use crate::shared::{Family, Shared};
@@ -23,7 +23,7 @@ pub(super) fn load(shared: &Arc<Shared>, default: &str) -> Result<Option<Arc<Fam
     let mut found = None;
     for family in state.families.values() {
         let Some(version) = shared.maintenance.versions.version(family.id) else {
-            let waiting = WaitingFamily {
+            let waiting = UnresolvedFamily {
                 id: family.id,
                 name: Arc::clone(&family.name),
                 order: family.options.comparator.name().into(),
@@ -229,7 +229,7 @@ impl Db {
         let shared = &self.inner.shared;
         shared.write.check_writable()?;
         let _catalog = shared.catalog.lock();
-        if let Some(family) = shared.orders.waiting_family(name) {
+        if let Some(family) = shared.orders.unresolved_family(name) {
             return drop_waiting(shared, &family);
         }
         let core = find(shared, name)?;
@@ -284,7 +284,7 @@ impl Db {
     }
 }
 
-fn drop_waiting(shared: &Shared, family: &WaitingFamily) -> Result<()> {
+fn drop_waiting(shared: &Shared, family: &UnresolvedFamily) -> Result<()> {
     let mut edit = VersionEdit::new();
     edit.push(Change::DropFamily { family: family.id });
     let forget = |_: &crate::version::Installed<'_, crate::sst::Table>| {

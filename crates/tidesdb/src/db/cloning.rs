@@ -8,8 +8,8 @@ use std::sync::Arc;
 use super::Db;
 use super::catalog::{core, find, publish_new};
 use crate::family::FamilyCore;
-use crate::merge::Purge;
-use crate::rewrite::{self, FLUSH_LEVEL, Rewritten, Target};
+use crate::merge::CoveringRanges;
+use crate::rewrite::{self, FLUSH_LEVEL, RewriteTarget, Rewritten};
 use crate::shared::{Family, Shared};
 use crate::sources::Source;
 use crate::types::{EntryCursor, Kind};
@@ -39,10 +39,10 @@ impl Db {
     pub fn clone_family(&self, source: &str, new: &str) -> Result<Family> {
         let shared = &self.inner.shared;
         shared.write.check_writable()?;
-        drop(shared.write.log.pledge_merge(0)?);
+        drop(shared.write.log.reserve_space_for_merge(0)?);
         let _catalog = shared.catalog.lock();
         let from = self.handle(find(shared, source)?);
-        if find(shared, new).is_ok() || shared.orders.waiting_family(new).is_some() {
+        if find(shared, new).is_ok() || shared.orders.unresolved_family(new).is_some() {
             return Err(Error::Exists { what: format!("column family {new:?}").into() });
         }
         let options = from.options();
@@ -97,8 +97,8 @@ impl CloneFiles<'_> {
                     &self.shared.maintenance,
                     &to,
                     source,
-                    Target::flush(true),
-                    &Purge::nothing(),
+                    RewriteTarget::flush(true),
+                    &CoveringRanges::nothing(),
                 )?;
                 self.out.tables.extend(part.tables);
             }

@@ -68,7 +68,7 @@ impl Inner {
             flush::all(&shared.maintenance, &family)?;
         }
         shared.reads.closed.store(true, Ordering::SeqCst);
-        shared.write.log.wait_for_pledges(); // value writes in progress; later ones see `closed`
+        shared.write.log.wait_for_space_reservations(); // value writes in progress; later ones see `closed`
         // Flushes commits that got in before `closed` was set. A commit that reserves its place after the boundary sees
         // `closed` and is dropped as a whole, with the log.
         let families = shared.write.all_families();

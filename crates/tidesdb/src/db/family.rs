@@ -22,12 +22,12 @@ impl Family {
         self.one(|batch| batch.put(self, key, value))
     }
 
-    /// Sets `key` to `value` for `ttl`, in whole seconds: see [`WriteBatch::put_ttl`](crate::WriteBatch::put_ttl).
+    /// Sets `key` to `value` for `ttl`, in whole seconds: see [`WriteBatch::put_with_ttl`](crate::WriteBatch::put_with_ttl).
     ///
     /// # Errors
     /// As [`crate::Db::write`].
     pub fn put_with_ttl(&self, key: &[u8], value: &[u8], ttl: Duration) -> Result<SeqNo> {
-        self.one(|batch| batch.put_ttl(self, key, value, ttl))
+        self.one(|batch| batch.put_with_ttl(self, key, value, ttl))
     }
 
     /// Deletes `key`, whether it exists or not.

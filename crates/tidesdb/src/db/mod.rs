@@ -65,7 +65,7 @@ pub(crate) struct Inner {
     default: Family,
     pool: Pool,
     report: RecoveryReport,
-    lock: parking::Held,
+    lock: parking::DirLockSlot,
 }
 
 /// Type of the directory lock, which is held until close.
@@ -73,7 +73,7 @@ mod parking {
     use tidesdb_sync::{Mutex, rank};
 
     /// The lock of the directory; `None` once the database is closed.
-    pub(super) type Held = Mutex<Option<Box<dyn super::DirLock>>, { rank::DIRECTORY }>;
+    pub(super) type DirLockSlot = Mutex<Option<Box<dyn super::DirLock>>, { rank::DIRECTORY }>;
 }
 
 impl Db {
@@ -305,6 +305,6 @@ fn work_here(shared: &Arc<Shared>, committed: &Result<SeqNo>) {
     };
     if work && shared.write.options.background_threads == Some(0) {
         // The commit stands even if a job fails. Such a failure appears in the next call or poisons the database.
-        let _ = background::run_waiting(shared);
+        let _ = background::run_queued(shared);
     }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tidesdb_io::{Access, File, FileExt};
 
 use super::replay::{insert, to_table};
-use super::waiting::{self, Holding};
+use super::waiting::{self, DeferredOps};
 use crate::family::FamilyCore;
 use crate::options::RecoveryMode;
 use crate::rewrite::{FLUSH_LEVEL, Rewritten};
@@ -172,7 +172,7 @@ struct Replay<'a> {
     /// Tables written so far; all are installed together at the end.
     tables: Vec<(Arc<FamilyCore>, Rewritten)>,
     /// Deferred operations of unresolved families.
-    holding: BTreeMap<FamilyId, Holding>,
+    holding: BTreeMap<FamilyId, DeferredOps>,
     /// Parts of value logs that replayed commits refer to and that are not known to be durable.
     doubtful: BTreeMap<VlogId, Range<u64>>,
 }
@@ -199,7 +199,7 @@ impl Replay<'_> {
     fn release_held(&mut self) -> Result<()> {
         let waiting: Vec<_> = self.shared.orders.waiting.lock().values().cloned().collect();
         let read_only = self.shared.write.options.read_only;
-        self.holding = waiting.iter().map(|f| (f.id, Holding::new(f, read_only))).collect();
+        self.holding = waiting.iter().map(|f| (f.id, DeferredOps::new(f, read_only))).collect();
         for (family, state) in self.once_waiting() {
             waiting::replay(&self.shared.write, &family, &state.held, |family| self.relieve_one(family))?;
         }
@@ -214,7 +214,7 @@ impl Replay<'_> {
     }
 
     fn finish_holding(&mut self) -> Result<()> {
-        self.holding.values_mut().try_for_each(Holding::finish)
+        self.holding.values_mut().try_for_each(DeferredOps::finish)
     }
 
     /// Applies one commit. Returns `false` to end the replay before this commit.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tidesdb_memtable::Version;
 
 use crate::family::FamilyCore;
-use crate::merge::Purge;
-use crate::rewrite::{self, Rewritten, Target};
+use crate::merge::CoveringRanges;
+use crate::rewrite::{self, RewriteTarget, Rewritten};
 use crate::shared::{MaintenanceCtx, WriteCtx};
 use crate::sources::Source;
 use crate::types::{EntryCursor, Kind, SeqNo};
@@ -43,8 +43,8 @@ pub(super) fn to_table(
     let mut cursor = Source::memtable(&slot.map);
     cursor.seek_to_first()?;
     let ranges = slot.ranges.to_owned();
-    let purge = Purge { ranges: ranges.clone(), complete_to: 0 };
-    let mut out = rewrite::run(ctx, family, cursor, Target::flush(bottom), &purge)?;
+    let purge = CoveringRanges { ranges: ranges.clone(), complete_to: 0 };
+    let mut out = rewrite::run(ctx, family, cursor, RewriteTarget::flush(bottom), &purge)?;
     out.ranges = ranges.iter().cloned().collect();
     family.forget_memtables();
     Ok(Some(out))

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Db;
 use crate::family::FamilyStats;
 use crate::remote::RemoteStats;
-use crate::shared::{HeldUp, Shared};
+use crate::shared::{DelayStats, Shared};
 use crate::stats::{statistics, write_lines};
 use crate::types::SeqNo;
 
@@ -61,7 +61,7 @@ statistics! {
 statistics! {
     /// Delays of writers for one cause since the open.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    StallStats of held: &HeldUp;
+    StallStats of held: &DelayStats;
 
     plain {}
     figures {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use super::{Db, catalog, replay};
 use crate::codec::{Compression, Decoder};
-use crate::family::{FamilyCore, WaitingFamily};
+use crate::family::{FamilyCore, UnresolvedFamily};
 use crate::rewrite::{FLUSH_LEVEL, Rewritten};
 use crate::shared::{MaintenanceCtx, Shared, WriteCtx};
 use crate::types::{Comparator, Kind, SEQ_MAX, SeqNo, VlogId};
@@ -85,7 +85,7 @@ impl Db {
 }
 
 /// Makes `family` an ordinary family. Its tables must be open already.
-fn join(shared: &Arc<Shared>, family: &WaitingFamily) -> Result<()> {
+fn join(shared: &Arc<Shared>, family: &UnresolvedFamily) -> Result<()> {
     let state = shared.maintenance.versions.state();
     let (Some(known), Some(version)) =
         (state.families.get(&family.id), shared.maintenance.versions.version(family.id))
@@ -122,7 +122,7 @@ fn write(
     tables: &mut Vec<Rewritten>,
     appear: impl FnOnce(),
 ) -> Result<()> {
-    drop(ctx.write.log.pledge_merge(0)?);
+    drop(ctx.write.log.reserve_space_for_merge(0)?);
     let mut to_table = |least: usize| {
         let full = core.owned_view().active.as_ref().is_some_and(|slot| slot.bytes() >= least);
         let out = if full { replay::to_table(ctx, core, !tables.is_empty())? } else { None };
@@ -190,8 +190,8 @@ fn replay_piece(
 }
 
 /// Deferred operations of one family, collected during recovery.
-pub(super) struct Holding {
-    pub(super) family: Arc<WaitingFamily>,
+pub(super) struct DeferredOps {
+    pub(super) family: Arc<UnresolvedFamily>,
     /// The piece being filled.
     piece: Vec<u8>,
     /// Last commit of the piece: sequence number, offset of its length field, number of range deletes.
@@ -205,8 +205,8 @@ pub(super) struct Holding {
     read_only: bool,
 }
 
-impl Holding {
-    pub(super) fn new(family: &Arc<WaitingFamily>, read_only: bool) -> Self {
+impl DeferredOps {
+    pub(super) fn new(family: &Arc<UnresolvedFamily>, read_only: bool) -> Self {
         Self {
             family: Arc::clone(family),
             piece: Vec::new(),

@@ -24,7 +24,7 @@ pub use read_view::{MemSlot, ReadView};
 pub use stats::{FamilyStats, Metric};
 use tidesdb_memtable::{KeyOrder, MapKind, Memtable};
 use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin, rank};
-pub use waiting::{Orders, WaitingFamily};
+pub use waiting::{Orders, UnresolvedFamily};
 
 use crate::jobs::Retry;
 use crate::options::{FamilyOptions, LiveOptions, MemtableKind};

@@ -19,12 +19,12 @@ pub struct Orders {
     pub given: Mutex<Vec<Comparator>, { rank::ORDERS }>,
     /// Unresolved families. Held while one of them becomes a normal family, so that a name is always found in exactly
     /// one place.
-    pub waiting: Mutex<BTreeMap<FamilyId, Arc<WaitingFamily>>, { rank::ORDERS_WAITING }>,
+    pub waiting: Mutex<BTreeMap<FamilyId, Arc<UnresolvedFamily>>, { rank::ORDERS_WAITING }>,
 }
 
 /// An unresolved family: its key order is not registered yet.
 #[derive(Debug)]
-pub struct WaitingFamily {
+pub struct UnresolvedFamily {
     /// Its id.
     pub id: FamilyId,
     /// Its name.
@@ -50,7 +50,7 @@ impl Orders {
     }
 
     /// The unresolved family called `name`.
-    pub fn waiting_family(&self, name: &str) -> Option<Arc<WaitingFamily>> {
+    pub fn unresolved_family(&self, name: &str) -> Option<Arc<UnresolvedFamily>> {
         self.waiting.lock().values().find(|family| &*family.name == name).cloned()
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::MergeSource;
 use crate::Result;
-use crate::types::{Comparator, EntryCursor, Rows, SEQ_MAX, Scope, SeqNo, Sight, Stamp, Stored};
+use crate::types::{Comparator, EntryCursor, EntryMeta, Rows, SEQ_MAX, Scope, SeqNo, Stored, Visibility};
 
 /// A table of a level.
 pub trait LevelTable: Send + Sync {
@@ -237,11 +237,11 @@ impl<T: LevelTable> EntryCursor for LevelCursor<T> {
         self.enter_first(self.open + 1)
     }
 
-    fn copy_rows(&mut self, sight: Sight, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
+    fn copy_rows(&mut self, visibility: Visibility, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
         while self.valid && !rows.is_full() {
             self.valid = false;
             let child = self.child_mut();
-            child.copy_rows(sight, until, rows)?;
+            child.copy_rows(visibility, until, rows)?;
             if child.valid() {
                 self.valid = true;
                 break;
@@ -270,8 +270,8 @@ impl<T: LevelTable> EntryCursor for LevelCursor<T> {
     }
 
     #[inline(always)]
-    fn stamp(&self) -> Stamp {
-        self.child().stamp()
+    fn entry_meta(&self) -> EntryMeta {
+        self.child().entry_meta()
     }
 
     #[inline(always)]

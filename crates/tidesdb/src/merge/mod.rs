@@ -19,7 +19,7 @@ mod visible;
 pub use heap::MergeCursor;
 pub use hide::HidingCursor;
 pub use level::{LevelCursor, LevelTable};
-pub use purge::Purge;
+pub use purge::CoveringRanges;
 pub use retain::{Reason, Retain, RetainCounts, RetainRules, Verdict};
 pub use source::MergeSource;
 pub use stream::RetainStream;

@@ -1,4 +1,4 @@
-//! [`Purger`]: drops from a merge what range tombstones hide from every reader.
+//! [`RangeFilter`]: drops from a merge what range tombstones hide from every reader.
 //!
 //! Let `v` be a version and `t` the oldest newer tombstone that covers it. Only readers at or after `v` and before `t`
 //! see `v`. If there is no such reader, and no transaction needs `v` to detect a conflict, `v` is dropped, whether it
@@ -11,14 +11,14 @@ use crate::types::{Comparator, SEQ_MAX, SeqNo};
 
 /// Range tombstones that a merge may rely on: they are in the manifest, whether or not the merge succeeds.
 #[derive(Debug)]
-pub struct Purge {
+pub struct CoveringRanges {
     /// The range tombstones.
     pub ranges: RangeSet,
     /// `ranges` is complete up to this sequence number.
     pub complete_to: SeqNo,
 }
 
-impl Purge {
+impl CoveringRanges {
     /// No tombstones; for flushes and copies that do not apply range tombstones.
     pub fn nothing() -> Self {
         Self { ranges: RangeSet::default(), complete_to: 0 }
@@ -27,7 +27,7 @@ impl Purge {
 
 /// Judges each entry in order, before any other rule.
 #[derive(Debug)]
-pub(super) struct Purger {
+pub(super) struct RangeFilter {
     order: Comparator,
     ranges: RangeSet,
     hidden: Option<Hidden>,
@@ -37,8 +37,8 @@ pub(super) struct Purger {
     pub(super) purged_to: SeqNo,
 }
 
-impl Purger {
-    pub(super) fn new(purge: &Purge, order: Comparator) -> Self {
+impl RangeFilter {
+    pub(super) fn new(purge: &CoveringRanges, order: Comparator) -> Self {
         let ranges = purge.ranges.clone();
         let hidden = Hidden::new(vec![ranges.clone()], SEQ_MAX);
         Self { order, ranges, hidden, dropped: 0, purged_to: purge.complete_to }

@@ -184,7 +184,7 @@ impl RetainCounts {
 
 /// A hiding version that stays pending until it is known whether it must be kept.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct PendingVersion {
     seq: SeqNo,
     kind: Kind,
     /// Whether it was a put that expired.
@@ -207,10 +207,10 @@ pub struct Retain {
     /// Sequence number of the last put of this key that was kept, or `NO_SEQ`.
     kept: SeqNo,
     started: bool,
-    held: Option<Held>,
+    held: Option<PendingVersion>,
     /// Key of a released tombstone, if judging has moved on to another key.
     released_key: Vec<u8>,
-    released: Option<Held>,
+    released: Option<PendingVersion>,
     released_is_older_key: bool,
     counts: RetainCounts,
 }
@@ -367,7 +367,7 @@ impl Retain {
     }
 
     fn hold(&mut self, seq: SeqNo, kind: Kind, buried: bool) -> Verdict {
-        self.held = Some(Held { seq, kind, buried });
+        self.held = Some(PendingVersion { seq, kind, buried });
         Verdict::Hold
     }
 

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use super::purge::{Purge, Purger};
+use super::purge::{CoveringRanges, RangeFilter};
 use super::{Retain, RetainCounts, Verdict};
-use crate::types::{EntryCursor, EntryRef, SeqNo, Stamp};
+use crate::types::{EntryCursor, EntryMeta, EntryRef, SeqNo};
 use crate::{Error, Result};
 
 /// Iterates over a source of versions and yields those that must be written, in order.
@@ -13,7 +13,7 @@ use crate::{Error, Result};
 #[derive(Debug)]
 pub struct RetainStream<C> {
     inner: C,
-    purger: Purger,
+    purger: RangeFilter,
     retain: Retain,
     /// Keys from here on belong to the next part of the merge.
     end: Option<Box<[u8]>>,
@@ -50,7 +50,7 @@ enum Step {
     Failed,
 }
 
-enum Found {
+enum NextEntry {
     Entry,
     Released,
     Last,
@@ -59,14 +59,14 @@ enum Found {
 impl<C: EntryCursor> RetainStream<C> {
     /// Judges the entries of `inner` from its position on, up to the key `end` (exclusive) if given.
     pub fn new(inner: C, retain: Retain, end: Option<&[u8]>) -> Self {
-        let purger = Purger::new(&Purge::nothing(), retain.order().clone());
+        let purger = RangeFilter::new(&CoveringRanges::nothing(), retain.order().clone());
         Self { inner, purger, retain, end: end.map(Into::into), step: Step::Judge, met: 0, check: None }
     }
 
     /// Drops the entries that `purge` hides from all readers, before the other rules apply.
     #[must_use]
-    pub fn purging(mut self, purge: &Purge) -> Self {
-        self.purger = Purger::new(purge, self.retain.order().clone());
+    pub fn purging(mut self, purge: &CoveringRanges) -> Self {
+        self.purger = RangeFilter::new(purge, self.retain.order().clone());
         self
     }
 
@@ -86,13 +86,13 @@ impl<C: EntryCursor> RetainStream<C> {
         let step = std::mem::replace(&mut self.step, Step::Failed);
         let (found, next) = self.find(step)?;
         let entry = match found {
-            Found::Entry => {
-                let Stamp { seq, kind, expiry } = self.inner.stamp();
+            NextEntry::Entry => {
+                let EntryMeta { seq, kind, expiry } = self.inner.entry_meta();
                 let value = self.inner.value()?;
                 Some(EntryRef { key: self.retain.key(), seq, kind, expiry, value })
             }
-            Found::Released => self.retain.released(),
-            Found::Last => self.retain.finish(),
+            NextEntry::Released => self.retain.released(),
+            NextEntry::Last => self.retain.finish(),
         };
         self.step = next;
         Ok(entry)
@@ -115,17 +115,17 @@ impl<C: EntryCursor> RetainStream<C> {
     }
 
     /// Returns what to yield next and the step after it.
-    fn find(&mut self, mut step: Step) -> Result<(Found, Step)> {
+    fn find(&mut self, mut step: Step) -> Result<(NextEntry, Step)> {
         loop {
             match step {
                 Step::Judge => {}
                 Step::Advance => self.inner.next()?,
-                Step::Yield => return Ok((Found::Entry, Step::Advance)),
-                Step::Done => return Ok((Found::Last, Step::Done)),
+                Step::Yield => return Ok((NextEntry::Entry, Step::Advance)),
+                Step::Done => return Ok((NextEntry::Last, Step::Done)),
                 Step::Failed => return Err(Error::internal("a merge continued after it had failed")),
             }
             if !self.inner.valid() || self.at_end() {
-                return Ok((Found::Last, Step::Done));
+                return Ok((NextEntry::Last, Step::Done));
             }
             self.met += 1;
             if self.met.is_multiple_of(CHECK_EVERY)
@@ -138,11 +138,11 @@ impl<C: EntryCursor> RetainStream<C> {
                 step = Step::Advance;
                 continue;
             }
-            let Stamp { seq, kind, expiry } = inner.stamp();
+            let EntryMeta { seq, kind, expiry } = inner.entry_meta();
             let verdict = self.retain.judge(inner.key(), seq, kind, expiry);
             step = if verdict == Verdict::Keep { Step::Yield } else { Step::Advance };
             if self.retain.released().is_some() {
-                return Ok((Found::Released, step));
+                return Ok((NextEntry::Released, step));
             }
         }
     }

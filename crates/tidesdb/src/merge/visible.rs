@@ -8,13 +8,13 @@
 use std::ops::Bound;
 
 use crate::Result;
-use crate::types::{Comparator, EntryCursor, Rows, Scope, SeqNo, Sight, Stamp, Stored};
+use crate::types::{Comparator, EntryCursor, EntryMeta, Rows, Scope, SeqNo, Stored, Visibility};
 
 /// Versions to step over before the cursor seeks past the remaining ones of their key.
 const WALK_MAX: usize = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Position {
     /// Not valid.
     Nowhere,
     /// The inner cursor stands on the version shown.
@@ -31,7 +31,7 @@ pub struct VisibleCursor<C> {
     snapshot: SeqNo,
     now: u32,
     scope: Scope,
-    place: Place,
+    place: Position,
     stash: Stash,
     hidden: u64,
     /// Start of the deleted keys that the current scan passes.
@@ -43,7 +43,7 @@ pub struct VisibleCursor<C> {
 #[derive(Debug, Default)]
 struct Stash {
     key: Vec<u8>,
-    stamp: Stamp,
+    entry_meta: EntryMeta,
     value: Vec<u8>,
 }
 
@@ -56,7 +56,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
             snapshot,
             now,
             scope: Scope::default(),
-            place: Place::Nowhere,
+            place: Position::Nowhere,
             stash: Stash::default(),
             hidden: 0,
             fresh_from: SeqNo::MAX,
@@ -73,7 +73,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
     pub fn set_view(&mut self, snapshot: SeqNo, now: u32) {
         self.snapshot = snapshot;
         self.now = now;
-        self.place = Place::Nowhere;
+        self.place = Position::Nowhere;
     }
 
     /// What is shown: only keys within the bounds, and with `keys_only` no values: [`EntryCursor::entry`] and [`EntryCursor::value`]
@@ -116,8 +116,8 @@ impl<C: EntryCursor> VisibleCursor<C> {
     }
 
     #[inline]
-    fn is_dead(&self, stamp: Stamp) -> bool {
-        stamp.kind.is_tombstone() || (stamp.expiry != 0 && stamp.expiry <= self.now)
+    fn is_dead(&self, entry_meta: EntryMeta) -> bool {
+        entry_meta.kind.is_tombstone() || (entry_meta.expiry != 0 && entry_meta.expiry <= self.now)
     }
 
     /// Returns whether the inner cursor stands on a version of the remembered key.
@@ -201,8 +201,8 @@ impl<C: EntryCursor> VisibleCursor<C> {
     fn find_forward(&mut self) -> Result<()> {
         let mut newer = 0;
         while self.inner.valid() && !self.is_above() {
-            let stamp = self.inner.stamp();
-            if stamp.seq > self.snapshot {
+            let entry_meta = self.inner.entry_meta();
+            if entry_meta.seq > self.snapshot {
                 if newer < WALK_MAX {
                     self.inner.next()?;
                     newer += 1;
@@ -212,11 +212,11 @@ impl<C: EntryCursor> VisibleCursor<C> {
                 continue;
             }
             newer = 0;
-            if !self.is_dead(stamp) {
-                self.place = Place::OnEntry;
+            if !self.is_dead(entry_meta) {
+                self.place = Position::OnEntry;
                 break;
             }
-            self.pass_dead(stamp.seq);
+            self.pass_dead(entry_meta.seq);
             self.inner.next_key()?;
         }
         Ok(())
@@ -229,21 +229,21 @@ impl<C: EntryCursor> VisibleCursor<C> {
     /// # Errors
     /// Errors of reading past the copied rows; the cursor is then invalid.
     pub fn take_rows(&mut self, rows: &mut Rows) -> Result<()> {
-        if self.place != Place::OnEntry || self.scope.keys_only {
+        if self.place != Position::OnEntry || self.scope.keys_only {
             return Ok(());
         }
         let bytewise = self.compare.is_bytewise();
         let end = self.scope.end().filter(|_| bytewise);
-        let sight = Sight { seq: self.snapshot, now: self.now };
-        self.place = Place::Nowhere;
-        let copied = self.inner.copy_rows(sight, end, rows);
+        let visibility = Visibility { seq: self.snapshot, now: self.now };
+        self.place = Position::Nowhere;
+        let copied = self.inner.copy_rows(visibility, end, rows);
         // In other orders sources do not compare with the bound.
         if !bytewise && rows.truncate(|key| !self.scope.is_above(&self.compare, key)) {
             return Ok(());
         }
         copied?;
         if rows.is_empty() {
-            self.place = Place::OnEntry;
+            self.place = Position::OnEntry;
         }
         Ok(())
     }
@@ -274,24 +274,24 @@ impl<C: EntryCursor> VisibleCursor<C> {
         let mut newest = 0;
         let mut live = false;
         while self.inner.valid() && self.same_key() {
-            let stamp = self.inner.stamp();
-            if stamp.seq > self.snapshot {
+            let entry_meta = self.inner.entry_meta();
+            if entry_meta.seq > self.snapshot {
                 break;
             }
             seen += 1;
             if seen == WALK_MAX {
                 return self.show_key_by_seek();
             }
-            newest = stamp.seq;
-            live = !self.is_dead(stamp);
+            newest = entry_meta.seq;
+            live = !self.is_dead(entry_meta);
             if live {
-                self.keep_version(stamp)?;
+                self.keep_version(entry_meta)?;
             }
             self.inner.prev()?;
         }
         self.leave_backward()?;
         if live {
-            self.place = Place::Stashed;
+            self.place = Position::Stashed;
         } else if seen > 0 {
             self.pass_dead(newest);
         }
@@ -304,8 +304,8 @@ impl<C: EntryCursor> VisibleCursor<C> {
     fn show_key_by_seek(&mut self) -> Result<bool> {
         self.inner.seek_version(&self.stash.key, self.snapshot)?;
         let found = self.inner.valid() && self.same_key();
-        if found && !self.is_dead(self.inner.stamp()) {
-            self.place = Place::OnEntry;
+        if found && !self.is_dead(self.inner.entry_meta()) {
+            self.place = Position::OnEntry;
             return Ok(true);
         }
         self.hidden += 1;
@@ -316,8 +316,8 @@ impl<C: EntryCursor> VisibleCursor<C> {
         Ok(false)
     }
 
-    fn keep_version(&mut self, stamp: Stamp) -> Result<()> {
-        self.stash.stamp = stamp;
+    fn keep_version(&mut self, entry_meta: EntryMeta) -> Result<()> {
+        self.stash.entry_meta = entry_meta;
         self.stash.value.clear();
         if !self.scope.keys_only {
             self.stash.value.extend_from_slice(self.inner.value()?);
@@ -333,23 +333,23 @@ impl<C: EntryCursor> EntryCursor for VisibleCursor<C> {
     }
 
     /// Copies nothing: [`VisibleCursor::take_rows`] has the source copy rows.
-    fn copy_rows(&mut self, _sight: Sight, _until: Option<&[u8]>, _rows: &mut Rows) -> Result<()> {
+    fn copy_rows(&mut self, _sight: Visibility, _until: Option<&[u8]>, _rows: &mut Rows) -> Result<()> {
         Ok(())
     }
 
     #[inline]
     fn valid(&self) -> bool {
-        self.place != Place::Nowhere
+        self.place != Position::Nowhere
     }
 
     fn set_scope(&mut self, scope: &Scope) {
         self.scope = scope.clone();
-        self.place = Place::Nowhere;
+        self.place = Position::Nowhere;
         self.inner.set_scope(scope);
     }
 
     fn seek_to_first(&mut self) -> Result<()> {
-        self.place = Place::Nowhere;
+        self.place = Position::Nowhere;
         match self.scope.low() {
             Bound::Unbounded => self.inner.seek_to_first()?,
             Bound::Included(low) | Bound::Excluded(low) => self.inner.seek(low)?,
@@ -361,7 +361,7 @@ impl<C: EntryCursor> EntryCursor for VisibleCursor<C> {
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
-        self.place = Place::Nowhere;
+        self.place = Position::Nowhere;
         match self.scope.high() {
             Bound::Unbounded => self.inner.seek_to_last()?,
             Bound::Included(high) | Bound::Excluded(high) => self.inner.seek_for_prev(high)?,
@@ -378,7 +378,7 @@ impl<C: EntryCursor> EntryCursor for VisibleCursor<C> {
         if self.scope.is_below(&self.compare, target) {
             return self.seek_to_first();
         }
-        self.place = Place::Nowhere;
+        self.place = Position::Nowhere;
         if self.scope.is_above(&self.compare, target) {
             return Ok(());
         }
@@ -401,7 +401,7 @@ impl<C: EntryCursor> EntryCursor for VisibleCursor<C> {
         if self.scope.is_above(&self.compare, target) {
             return self.seek_to_last();
         }
-        self.place = Place::Nowhere;
+        self.place = Position::Nowhere;
         if self.scope.is_below(&self.compare, target) {
             return Ok(());
         }
@@ -412,8 +412,8 @@ impl<C: EntryCursor> EntryCursor for VisibleCursor<C> {
     #[inline]
     fn next(&mut self) -> Result<()> {
         debug_assert!(self.valid());
-        let place = std::mem::replace(&mut self.place, Place::Nowhere);
-        if place == Place::OnEntry {
+        let place = std::mem::replace(&mut self.place, Position::Nowhere);
+        if place == Position::OnEntry {
             self.inner.next_key()?;
         } else {
             self.seek_after_key()?;
@@ -428,8 +428,8 @@ impl<C: EntryCursor> EntryCursor for VisibleCursor<C> {
 
     fn prev(&mut self) -> Result<()> {
         debug_assert!(self.valid());
-        let place = std::mem::replace(&mut self.place, Place::Nowhere);
-        if place == Place::OnEntry {
+        let place = std::mem::replace(&mut self.place, Position::Nowhere);
+        if place == Position::OnEntry {
             self.remember_key();
             self.leave_backward()?;
         }
@@ -438,19 +438,19 @@ impl<C: EntryCursor> EntryCursor for VisibleCursor<C> {
 
     #[inline]
     fn key(&self) -> &[u8] {
-        if self.place == Place::Stashed { &self.stash.key } else { self.inner.key() }
+        if self.place == Position::Stashed { &self.stash.key } else { self.inner.key() }
     }
 
     #[inline(always)]
-    fn stamp(&self) -> Stamp {
-        if self.place == Place::Stashed { self.stash.stamp } else { self.inner.stamp() }
+    fn entry_meta(&self) -> EntryMeta {
+        if self.place == Position::Stashed { self.stash.entry_meta } else { self.inner.entry_meta() }
     }
 
     #[inline(always)]
     fn entry(&mut self) -> Result<Stored<'_>> {
-        if self.place != Place::Stashed {
+        if self.place != Position::Stashed {
             return self.inner.entry();
         }
-        Ok((&self.stash.key, self.stash.stamp.kind, &self.stash.value))
+        Ok((&self.stash.key, self.stash.entry_meta.kind, &self.stash.value))
     }
 }

@@ -278,7 +278,7 @@ impl FamilyOptions {
 
     /// Sets the memtable size in bytes.
     #[must_use]
-    pub fn write_buffer(mut self, bytes: usize) -> Self {
+    pub fn write_buffer_bytes(mut self, bytes: usize) -> Self {
         self.write_buffer_bytes = bytes.max(4096);
         self
     }

@@ -7,7 +7,7 @@
 //! than four rows are not worth a copy. Where sources alternate, it copies seldom. All rows of a cursor have one read
 //! timestamp, so it does not matter when they are read.
 
-use crate::types::{RowSpan, Rows, Stamp};
+use crate::types::{EntryMeta, RowSpan, Rows};
 use crate::{Error, Result};
 
 /// Steps before read-ahead starts.
@@ -22,7 +22,7 @@ const PAUSE_MAX: u32 = 255;
 
 /// The buffered rows and the cursor's position in them.
 #[derive(Debug)]
-pub(super) struct Ahead {
+pub(super) struct ReadAhead {
     rows: Rows,
     at: usize,
     /// Whether the value of the current row was read.
@@ -41,7 +41,7 @@ pub(super) struct Ahead {
     failed: Option<Error>,
 }
 
-impl Ahead {
+impl ReadAhead {
     /// Creates an empty buffer. `may` enables read-ahead.
     pub(super) fn new(may: bool) -> Self {
         let first = if may { STEPS } else { NEVER };
@@ -98,8 +98,8 @@ impl Ahead {
     }
 
     /// Returns sequence number, kind and expiry of the current row.
-    pub(super) fn stamp(&self) -> Stamp {
-        self.rows.stamp(self.at)
+    pub(super) fn entry_meta(&self) -> EntryMeta {
+        self.rows.entry_meta(self.at)
     }
 
     /// Records that the value of the current row was read.
@@ -169,7 +169,7 @@ mod tests {
 
     /// Seeks, then makes `steps` steps over endless rows, reading each value. Returns at which steps rows were copied,
     /// and how many.
-    fn run(ahead: &mut Ahead, steps: usize) -> Vec<(usize, usize)> {
+    fn run(ahead: &mut ReadAhead, steps: usize) -> Vec<(usize, usize)> {
         ahead.forget();
         let mut read = Vec::new();
         for step in 1..=steps {
@@ -182,7 +182,7 @@ mod tests {
             }
             if ahead.note_step() {
                 ahead.fill(|rows| {
-                    while rows.push(b"key", b"value", Stamp::default()) {}
+                    while rows.push(b"key", b"value", EntryMeta::default()) {}
                     read.push((step, rows.len()));
                     Ok(())
                 });
@@ -193,14 +193,14 @@ mod tests {
 
     #[test]
     fn a_long_scan_copies_more_rows_each_time() {
-        let mut ahead = Ahead::new(true);
+        let mut ahead = ReadAhead::new(true);
         assert_eq!(run(&mut ahead, 15), []);
         assert_eq!(run(&mut ahead, 60), [(16, 8), (24, 12), (36, 16), (52, 16)]);
     }
 
     #[test]
     fn a_scan_as_long_as_the_last_copies_from_the_first_step_and_nothing_in_vain() {
-        let mut ahead = Ahead::new(true);
+        let mut ahead = ReadAhead::new(true);
         run(&mut ahead, 40);
         for _ in 0..3 {
             assert_eq!(run(&mut ahead, 40), [(1, 16), (17, 16), (33, 8)]);
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn short_scans_copy_nothing_except_once_after_a_long_scan() {
-        let mut ahead = Ahead::new(true);
+        let mut ahead = ReadAhead::new(true);
         run(&mut ahead, 100);
         assert_eq!(run(&mut ahead, 8), [(1, 16)]);
         assert_eq!(run(&mut ahead, 8), []);
@@ -229,11 +229,11 @@ mod tests {
 
     #[test]
     fn disabled_read_ahead_copies_nothing() {
-        let mut ahead = Ahead::new(false);
+        let mut ahead = ReadAhead::new(false);
         assert!(run(&mut ahead, 1000).is_empty() && run(&mut ahead, 1000).is_empty());
         assert!(
             run(&mut ahead.sibling(), 1000).is_empty()
-                && !run(&mut Ahead::new(true).sibling(), 1000).is_empty()
+                && !run(&mut ReadAhead::new(true).sibling(), 1000).is_empty()
         );
         ahead.steps = u32::MAX - 3;
         for _ in 0..10 {
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn attempts_become_rare_when_sources_alternate() {
-        let mut ahead = Ahead::new(true);
+        let mut ahead = ReadAhead::new(true);
         let mut tries = 0;
         for _ in 0..20 {
             ahead.forget();

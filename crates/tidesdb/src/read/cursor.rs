@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tidesdb_memtable::Memtable;
 
-use super::ahead::Ahead;
+use super::ahead::ReadAhead;
 use super::get::resolve;
 use super::track::Track;
 use crate::family::{FamilyCore, ReadView};
@@ -17,7 +17,7 @@ use crate::options::ReadOptions;
 use crate::ranges::{Hidden, RangeSet, RangeTombstone, SharedRanges};
 use crate::shared::ReadCtx;
 use crate::sources::Source;
-use crate::types::{Comparator, EntryCursor, Kind, RowSpan, SEQ_MAX, Scope, SeqNo, Slice, Stamp};
+use crate::types::{Comparator, EntryCursor, EntryMeta, Kind, RowSpan, SEQ_MAX, Scope, SeqNo, Slice};
 use crate::{Error, Result};
 
 /// Iterates over the keys of a family at one read timestamp. Seeking again does not allocate.
@@ -42,9 +42,9 @@ pub struct Cursor {
     reads: Arc<ReadCtx>,
     family: Arc<FamilyCore>,
     view: Arc<ReadView>,
-    pub(super) inner: Walk,
+    pub(super) inner: ReaderCursor,
     seq: SeqNo,
-    moment: Moment,
+    moment: ReadTimestamp,
     /// Writes of the transaction that owns the cursor.
     own: Option<OwnReads>,
     /// Records the keys that the cursor reads.
@@ -52,14 +52,14 @@ pub struct Cursor {
     /// The value that the current pointer led to; cleared when the cursor moves.
     resolved: Option<Slice>,
     /// Buffered rows of read-ahead. While there are some, `inner` stands after them.
-    ahead: Ahead,
+    ahead: ReadAhead,
 }
 
 /// Deleted keys that a cursor steps over before it charges them.
 const CHARGED_DEAD: u64 = 1024;
 
 /// The cursor under a [`Cursor`]: shows of each key the version visible to the reader.
-type Walk = VisibleCursor<Versions>;
+type ReaderCursor = VisibleCursor<Versions>;
 /// All versions of a family except those hidden by range tombstones.
 type Versions = HidingCursor<MergeCursor<Source>>;
 
@@ -88,7 +88,7 @@ impl OwnReads {
 
 /// Read timestamp of a read.
 #[derive(Clone, Debug)]
-pub enum Moment {
+pub enum ReadTimestamp {
     /// The newest visible commit at the start of the read.
     Now,
     /// Everything in the memtables, whether visible yet or not.
@@ -97,7 +97,7 @@ pub enum Moment {
     Snapshot(SnapshotPin),
 }
 
-impl Moment {
+impl ReadTimestamp {
     /// Returns the sequence number to read at.
     pub fn seq(&self, reads: &ReadCtx) -> SeqNo {
         match self {
@@ -121,7 +121,7 @@ impl Cursor {
         snapshot: Option<SnapshotPin>,
         options: ReadOptions,
     ) -> Result<Self> {
-        let moment = snapshot.map_or(Moment::Now, Moment::Snapshot);
+        let moment = snapshot.map_or(ReadTimestamp::Now, ReadTimestamp::Snapshot);
         Self::in_transaction(reads, family, moment, (None, None), options)
     }
 
@@ -129,7 +129,7 @@ impl Cursor {
     pub(crate) fn in_transaction(
         reads: &Arc<ReadCtx>,
         family: &Arc<FamilyCore>,
-        moment: Moment,
+        moment: ReadTimestamp,
         (own, track): (Option<OwnReads>, Option<Track>),
         options: ReadOptions,
     ) -> Result<Self> {
@@ -150,7 +150,7 @@ impl Cursor {
             seq,
             moment,
             // A transaction records each row it reads, so rows are not copied in advance.
-            ahead: Ahead::new(own.is_none() && track.is_none()),
+            ahead: ReadAhead::new(own.is_none() && track.is_none()),
             own,
             track,
             resolved: None,
@@ -167,7 +167,7 @@ impl Cursor {
         view: &ReadView,
         (seq, now): (SeqNo, u32),
         own: Option<&OwnReads>,
-    ) -> Walk {
+    ) -> ReaderCursor {
         let versions = Self::versions(family, view, seq, own);
         VisibleCursor::new(versions, family.options.comparator.clone(), seq, now)
             .counting_from(view.active_from)
@@ -499,16 +499,16 @@ impl Cursor {
 
     /// Returns the sequence number of the current version.
     pub fn version_seq(&self) -> SeqNo {
-        self.stamp().seq
+        self.entry_meta().seq
     }
 
     /// Returns the expiry of the current version in UNIX seconds; 0 = never.
     pub fn expiry(&self) -> u32 {
-        self.stamp().expiry
+        self.entry_meta().expiry
     }
 
-    fn stamp(&self) -> Stamp {
-        if self.ahead.is_active() { self.ahead.stamp() } else { self.inner.stamp() }
+    fn entry_meta(&self) -> EntryMeta {
+        if self.ahead.is_active() { self.ahead.entry_meta() } else { self.inner.entry_meta() }
     }
 
     /// Returns the value as an owned slice.

@@ -8,7 +8,7 @@ use tidesdb_sync::{Guard, pin};
 use crate::codec::key_hash;
 use crate::family::{FamilyCore, ReadView};
 use crate::shared::ReadCtx;
-use crate::sst::{OpenGate, ReadGate, Table, TableValue, TurnGate};
+use crate::sst::{AllowAllReads, ReadGate, Table, TableValue, TurnGate};
 use crate::types::{Between, Kind, SeqNo, Slice};
 use crate::vlog::VlogPointer;
 use crate::{Error, Result};
@@ -17,11 +17,11 @@ use crate::{Error, Result};
 struct Hit<'g> {
     kind: Kind,
     expiry: u32,
-    place: Place<'g>,
+    place: ValueLocation<'g>,
 }
 
 /// Location of the value.
-enum Place<'g> {
+enum ValueLocation<'g> {
     Memtable(Entry<'g>, &'g Arc<Memtable>),
     Table(TableValue<'g>),
 }
@@ -35,7 +35,7 @@ const LAST_ROUND: u32 = 4;
 /// From this size on, a value is returned in place, keeping its memtable alive. Smaller values are cheaper to copy.
 const PINNED_BYTES_MIN: usize = 1024;
 
-impl Place<'_> {
+impl ValueLocation<'_> {
     /// Returns the value as an owned slice.
     fn into_slice(self) -> Slice {
         match self {
@@ -222,7 +222,7 @@ pub fn newest_range(view: &Arc<ReadView>, key: &[u8], during: Between, guard: &G
 /// # Errors
 /// `Corrupt`, `Io`.
 pub fn sees(view: &Arc<ReadView>, key: &[u8], (seq, now): (SeqNo, u32), guard: &Guard) -> Result<bool> {
-    let hit = lookup(view, key, seq, false, guard, &mut OpenGate)?;
+    let hit = lookup(view, key, seq, false, guard, &mut AllowAllReads)?;
     Ok(hit.is_some_and(|hit| !hit.kind.is_tombstone() && (hit.expiry == 0 || hit.expiry > now)))
 }
 
@@ -251,7 +251,7 @@ fn find<'g>(
         Some(seq) => seq,
         None => reads.visible(),
     };
-    match lookup(view, key, seq, want_value, guard, &mut OpenGate)? {
+    match lookup(view, key, seq, want_value, guard, &mut AllowAllReads)? {
         Some(hit) if hit.is_live(reads) => Ok(Some(hit)),
         _ => Ok(None),
     }
@@ -275,7 +275,7 @@ fn lookup<'g>(
         }
         if let Some(e) = found {
             let kind = Kind::from_u8(e.kind).ok_or_else(|| Error::internal("unknown kind in a memtable"))?;
-            return Ok(Some(Hit { kind, expiry: e.expiry, place: Place::Memtable(e, &slot.map) }));
+            return Ok(Some(Hit { kind, expiry: e.expiry, place: ValueLocation::Memtable(e, &slot.map) }));
         }
     }
     if view.version.is_empty() {
@@ -301,7 +301,7 @@ fn lookup<'g>(
                 return Ok(None);
             }
             let (kind, expiry) = (found.kind, found.expiry);
-            return Ok(Some(Hit { kind, expiry, place: Place::Table(found.value) }));
+            return Ok(Some(Hit { kind, expiry, place: ValueLocation::Table(found.value) }));
         }
     }
     Ok(None)

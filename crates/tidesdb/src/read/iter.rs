@@ -4,7 +4,7 @@ use std::ops::{Bound, RangeBounds};
 
 use super::Cursor;
 use crate::Result;
-use crate::types::{PrefixPlace, Slice};
+use crate::types::{PrefixLayout, Slice};
 
 /// Iterates over a range at one read timestamp, from either end. Yields keys with their values; an error ends it.
 ///
@@ -39,11 +39,11 @@ impl Iter {
     /// keys.
     pub(crate) fn with_prefix(cursor: Cursor, prefix: &[u8]) -> Self {
         let (first, end) = prefix_range(prefix);
-        match cursor.order().prefix_place() {
-            PrefixPlace::Ascending => Self::new(cursor, (first, end)),
+        match cursor.order().prefix_layout() {
+            PrefixLayout::Ascending => Self::new(cursor, (first, end)),
             // In descending order, `end` comes before all keys with the prefix, and `first` is the last of them.
-            PrefixPlace::Descending => Self::new(cursor, (end, first)),
-            PrefixPlace::Anywhere => Self { prefix: Some(prefix.into()), ..Self::new::<&[u8]>(cursor, ..) },
+            PrefixLayout::Descending => Self::new(cursor, (end, first)),
+            PrefixLayout::Anywhere => Self { prefix: Some(prefix.into()), ..Self::new::<&[u8]>(cursor, ..) },
         }
     }
 

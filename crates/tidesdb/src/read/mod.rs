@@ -16,7 +16,7 @@ mod spans;
 mod tests;
 mod track;
 
-pub use cursor::{Cursor, Moment, OwnReads, show};
+pub use cursor::{Cursor, OwnReads, ReadTimestamp, show};
 pub use get::{contains, get, get_with, multi_get, newest_range, newest_version, sees};
 pub use iter::Iter;
 pub(crate) use iter::prefix_range;

@@ -27,9 +27,9 @@ pub struct Debt {
     /// Flushes and merges that failed. What they processed was no progress.
     pub failed: AtomicU64,
     /// Writers delayed because immutable memtables must be flushed.
-    pub by_memtables: HeldUp,
+    pub by_memtables: DelayStats,
     /// Writers delayed because level 1 must be compacted.
-    pub by_tables: HeldUp,
+    pub by_tables: DelayStats,
 }
 
 /// A rate in bytes per second: the moving average of what was measured.
@@ -61,7 +61,7 @@ impl Rate {
 
 /// How writers were delayed by one cause.
 #[derive(Debug, Default)]
-pub struct HeldUp {
+pub struct DelayStats {
     /// Nanoseconds, summed over all threads.
     pub nanos: AtomicU64,
     /// Commits that were delayed.

@@ -17,7 +17,7 @@ mod write;
 use std::fmt;
 use std::sync::Arc;
 
-pub use backlog::{Debt, HeldUp, Merges, SyncDue};
+pub use backlog::{Debt, DelayStats, Merges, SyncDue};
 pub use maintenance::MaintenanceCtx;
 pub use pace::Pace;
 pub use read::ReadCtx;

@@ -12,18 +12,18 @@ use super::Table;
 use super::block::{Block, CachedBlock, Shape};
 use super::index::Fence;
 use super::load::Keys;
-use super::partitions::HeldPartition;
+use super::partitions::CurrentPartition;
 use super::reader::CachedPart;
 use super::source::slice;
 use super::window::Window;
-use crate::types::{EntryCursor, Rows, Scope, SeqNo, Sight, Stamp, Stored};
+use crate::types::{EntryCursor, EntryMeta, Rows, Scope, SeqNo, Stored, Visibility};
 use crate::{Error, Result};
 
 /// A buffer that grew larger than this for a long value is freed before the next value.
 const KEPT_BYTES: usize = 1 << 20;
 
 /// Location of the current block.
-enum Held {
+enum LoadedBlock {
     /// No block is loaded.
     None,
     /// In the mapped file, at this range.
@@ -62,8 +62,8 @@ pub struct TableCursor {
     table: Arc<Table>,
     fill_cache: bool,
     /// The index partition used last.
-    near: HeldPartition,
-    held: Held,
+    near: CurrentPartition,
+    held: LoadedBlock,
     shape: Shape,
     fence: Fence,
     /// Number of the loaded block.
@@ -88,8 +88,8 @@ impl TableCursor {
         Self {
             table,
             fill_cache: true,
-            near: HeldPartition::default(),
-            held: Held::None,
+            near: CurrentPartition::default(),
+            held: LoadedBlock::None,
             shape: Shape::default(),
             fence: Fence::default(),
             b: 0,
@@ -109,7 +109,7 @@ impl TableCursor {
     /// Creates a cursor for scans of a whole table (compaction, verification), which does not fill the block cache.
     pub fn bypassing_cache(table: Arc<Table>) -> Self {
         let window = Window::whole(false);
-        Self { fill_cache: false, near: HeldPartition::bypassing(), window, ..Self::new(table) }
+        Self { fill_cache: false, near: CurrentPartition::bypassing(), window, ..Self::new(table) }
     }
 
     /// Drops the pages that the cursor reads from now on from the system's page cache.
@@ -131,33 +131,35 @@ impl TableCursor {
     #[inline]
     fn block(&self) -> Option<Block<'_>> {
         let bytes = match &self.held {
-            Held::None => return None,
-            Held::Mapped { at, len } => self.table.source.map().and_then(|map| slice(map, *at, *len))?,
-            Held::Cached(part) => return part.block().map(CachedBlock::block),
-            Held::Own => &self.own,
+            LoadedBlock::None => return None,
+            LoadedBlock::Mapped { at, len } => {
+                self.table.source.map().and_then(|map| slice(map, *at, *len))?
+            }
+            LoadedBlock::Cached(part) => return part.block().map(CachedBlock::block),
+            LoadedBlock::Own => &self.own,
         };
         Some(Block { shape: &self.shape, bytes })
     }
 
     /// Loads block `b`, unless it is already loaded.
     fn load(&mut self, b: usize) -> Result<()> {
-        if b == self.b && !matches!(self.held, Held::None) {
+        if b == self.b && !matches!(self.held, LoadedBlock::None) {
             return Ok(());
         }
-        self.held = Held::None;
+        self.held = LoadedBlock::None;
         self.values = Values::default();
         let fence = self.table.fence(&mut self.near, b)?;
         self.held = match self.table.mapped_keys(fence)? {
             Some(Keys::Mapped(shape, _)) => {
                 self.shape = shape;
-                Held::Mapped { at: fence.at, len: fence.key_part }
+                LoadedBlock::Mapped { at: fence.at, len: fence.key_part }
             }
             _ => match self.table.cached_block(b) {
-                Some(part) => Held::Cached(part),
+                Some(part) => LoadedBlock::Cached(part),
                 None => self.read(fence)?,
             },
         };
-        if let Held::Cached(part) = &self.held {
+        if let LoadedBlock::Cached(part) = &self.held {
             let cached = part.block().ok_or_else(|| self.table.wrong_part(b))?;
             self.shape = *cached.block().shape;
             if !cached.values().is_empty() {
@@ -176,17 +178,17 @@ impl TableCursor {
     /// Reads the block at `fence`, with read-ahead if the scan is long. Blocks are cached unless the scan is long and
     /// the cache is full. So a long scan does not evict blocks that other readers use repeatedly.
     #[cold]
-    fn read(&mut self, fence: Fence) -> Result<Held> {
+    fn read(&mut self, fence: Fence) -> Result<LoadedBlock> {
         let table = &self.table;
         self.window.step(self.b, fence.block);
         let no_use = self.window.is_long() && (self.window.scope.keys_only || table.cache.is_full());
         let to_cache = self.fill_cache && !no_use;
         let read = self.window.block(table, &mut self.near, fence, fence.first_read())?;
         if to_cache {
-            return table.cache_block(fence, &mut self.near, read).map(Held::Cached);
+            return table.cache_block(fence, &mut self.near, read).map(LoadedBlock::Cached);
         }
         self.shape = table.decode_keys(fence, &mut self.near, read, &mut self.own)?;
-        Ok(Held::Own)
+        Ok(LoadedBlock::Own)
     }
 
     /// Moves to entry `slot` of the loaded block.
@@ -254,7 +256,7 @@ impl TableCursor {
     fn value_bytes(&self) -> Option<&[u8]> {
         match (&self.values.place, &self.held) {
             (ValuesPlace::Own, _) => Some(&self.raw),
-            (ValuesPlace::Cached, Held::Cached(part)) => part.block().map(CachedBlock::values),
+            (ValuesPlace::Cached, LoadedBlock::Cached(part)) => part.block().map(CachedBlock::values),
             (ValuesPlace::Cached, _) => None,
             (ValuesPlace::Mapped(at, len), _) => {
                 self.table.source.map().and_then(|map| slice(map, *at, *len))
@@ -270,13 +272,13 @@ impl TableCursor {
 
     /// Copies rows from the current entry on, until a value is not decoded or the block ends. Returns the first entry
     /// not copied.
-    fn copy_from_block(&self, sight: Sight, until: Option<&[u8]>, rows: &mut Rows) -> usize {
+    fn copy_from_block(&self, visibility: Visibility, until: Option<&[u8]>, rows: &mut Rows) -> usize {
         let Some(block) = self.block() else { return self.slot };
         let (order, prefix) = (&self.table.comparator, block.prefix());
         let values = self.value_bytes().unwrap_or_default();
         let mut slot = self.slot;
         while slot < block.len() {
-            let stamp = block.stamp(slot);
+            let entry_meta = block.entry_meta(slot);
             let value = match block.value_span(slot) {
                 (start, end) if start == end => &[],
                 (start, end) if (self.values.first..self.values.end).contains(&slot) => {
@@ -290,7 +292,7 @@ impl TableCursor {
                 bytes.extend_from_slice(prefix);
                 block.append_suffix(slot, bytes);
             };
-            if !sight.shows(stamp) || !rows.push_built(key, value, stamp, until) {
+            if !visibility.shows(entry_meta) || !rows.push_built(key, value, entry_meta, until) {
                 break;
             }
             slot += 1;
@@ -435,9 +437,9 @@ impl EntryCursor for TableCursor {
         Ok(())
     }
 
-    fn copy_rows(&mut self, sight: Sight, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
+    fn copy_rows(&mut self, visibility: Visibility, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
         while self.valid && !rows.is_full() {
-            let slot = self.copy_from_block(sight, until, rows);
+            let slot = self.copy_from_block(visibility, until, rows);
             if slot == self.shape.entries as usize {
                 self.stand(slot - 1);
                 self.leave_block()?;
@@ -471,9 +473,9 @@ impl EntryCursor for TableCursor {
     }
 
     #[inline]
-    fn stamp(&self) -> Stamp {
-        let Some(block) = self.block() else { return Stamp::default() };
-        block.stamp(self.slot)
+    fn entry_meta(&self) -> EntryMeta {
+        let Some(block) = self.block() else { return EntryMeta::default() };
+        block.entry_meta(self.slot)
     }
 
     #[inline(always)]

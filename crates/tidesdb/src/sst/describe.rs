@@ -4,7 +4,7 @@
 use super::Table;
 use super::block::Block;
 use super::index::Fence;
-use super::partitions::HeldPartition;
+use super::partitions::CurrentPartition;
 use crate::{Error, Result};
 
 /// A block as described by the index, and the result of reading it.
@@ -39,7 +39,7 @@ impl Table {
     /// # Errors
     /// `Io`; `Corrupt` if the index is damaged. Damage in a block is reported to `visit` instead.
     pub fn inspect_blocks(&self, visit: &mut dyn FnMut(BlockInfo)) -> Result<()> {
-        let mut near = HeldPartition::bypassing();
+        let mut near = CurrentPartition::bypassing();
         for number in 0..self.blocks() {
             let fence = self.fence(&mut near, number)?;
             let checked = match self.check_block(fence, &mut near) {
@@ -52,7 +52,7 @@ impl Table {
         Ok(())
     }
 
-    fn check_block(&self, fence: Fence, near: &mut HeldPartition) -> Result<BlockContent> {
+    fn check_block(&self, fence: Fence, near: &mut CurrentPartition) -> Result<BlockContent> {
         let len = usize::try_from(fence.disk)
             .map_err(|_| Error::corrupt(&self.name, fence.at, "block too long"))?;
         let (mut disk, mut keys, mut values) = (Vec::new(), Vec::new(), Vec::new());

@@ -16,9 +16,9 @@ pub trait ReadGate {
 
 /// Allows all reads.
 #[derive(Debug)]
-pub struct OpenGate;
+pub struct AllowAllReads;
 
-impl ReadGate for OpenGate {
+impl ReadGate for AllowAllReads {
     #[inline(always)]
     fn admits(&mut self, _place: (u64, u64), _load_ahead: impl FnOnce() -> bool) -> bool {
         true

@@ -15,7 +15,7 @@ use super::block::{Block, CachedBlock, LIMITS, Shape};
 use super::gate::ReadGate;
 use super::index::{Fence, encloses};
 use super::layout::CRC_BYTES;
-use super::partitions::HeldPartition;
+use super::partitions::CurrentPartition;
 use super::reader::CachedPart;
 use super::source::slice;
 use crate::Result;
@@ -91,7 +91,7 @@ impl Table {
         gate: &mut impl ReadGate,
     ) -> Result<Option<Keys<'a>>> {
         if self.source.map().is_some()
-            && let Some(keys) = self.mapped_keys(self.fence(&mut HeldPartition::default(), b)?)?
+            && let Some(keys) = self.mapped_keys(self.fence(&mut CurrentPartition::default(), b)?)?
         {
             return Ok(Some(keys));
         }
@@ -121,7 +121,7 @@ impl Table {
     fn check_keys(&self, fence: Fence, bytes: &[u8]) -> Result<()> {
         let shape = self.shape(fence, bytes)?;
         if !shape.is_compressed() {
-            self.validate(fence, &mut HeldPartition::default(), Block { shape: &shape, bytes })?;
+            self.validate(fence, &mut CurrentPartition::default(), Block { shape: &shape, bytes })?;
         }
         self.mark_verified(fence.block, 0);
         Ok(())
@@ -130,7 +130,7 @@ impl Table {
     /// Reads a block into the cache.
     #[cold]
     fn load_block(&self, b: usize, gate: &mut impl ReadGate) -> Result<Option<Handle<CachedPart>>> {
-        let mut near = HeldPartition::default();
+        let mut near = CurrentPartition::default();
         let fence = self.fence(&mut near, b)?;
         let mut disk = SCRATCH.with_borrow_mut(|s| std::mem::take(&mut s.disk));
         let loaded = self.read_block(fence, gate, &mut disk).and_then(|read| match read {
@@ -177,7 +177,7 @@ impl Table {
     pub(super) fn cache_block(
         &self,
         fence: Fence,
-        near: &mut HeldPartition,
+        near: &mut CurrentPartition,
         read: &[u8],
     ) -> Result<Handle<CachedPart>> {
         let cached = SCRATCH.with_borrow_mut(|s| -> Result<CachedBlock> {
@@ -207,7 +207,7 @@ impl Table {
     pub(super) fn decode_keys(
         &self,
         fence: Fence,
-        near: &mut HeldPartition,
+        near: &mut CurrentPartition,
         read: &[u8],
         bytes: &mut Vec<u8>,
     ) -> Result<Shape> {
@@ -288,7 +288,7 @@ impl Table {
         Ok(shape)
     }
 
-    fn validate(&self, fence: Fence, near: &mut HeldPartition, block: Block<'_>) -> Result<()> {
+    fn validate(&self, fence: Fence, near: &mut CurrentPartition, block: Block<'_>) -> Result<()> {
         let values_disk = fence.disk - fence.key_part as u64;
         let seqs = self.meta.min_seq..=self.meta.max_seq;
         block
@@ -299,7 +299,7 @@ impl Table {
 
     /// Checks the order of the entries and that they lie between the fences. Otherwise scans and searches of unordered
     /// entries could return to the same position forever.
-    fn validate_order(&self, fence: Fence, near: &mut HeldPartition, block: Block<'_>) -> Result<()> {
+    fn validate_order(&self, fence: Fence, near: &mut CurrentPartition, block: Block<'_>) -> Result<()> {
         if !block.is_sorted(&self.comparator) {
             return Err(self.corrupt(fence.at, "entries out of order"));
         }

@@ -25,7 +25,7 @@ const TAIL_BYTES: u64 = 4 << 10;
 const BLOCK_INDEX_BYTES: u64 = 24;
 
 /// Index and filter of a table: finds blocks and rejects absent keys.
-pub(super) struct Guide {
+pub(super) struct IndexAndFilter {
     pub(super) index: Index,
     /// Accepts every key unless it is resident.
     pub(super) filter: Filter,
@@ -59,7 +59,7 @@ impl Table {
 }
 
 impl Opening<'_> {
-    fn run(&self, context: &TableContext) -> Result<(Footer, Guide)> {
+    fn run(&self, context: &TableContext) -> Result<(Footer, IndexAndFilter)> {
         let tail = self.read(self.meta.file_bytes.saturating_sub(TAIL_BYTES), self.meta.file_bytes)?;
         let footer = self.footer(&tail)?;
         let end = self.read_to_end(&footer, &tail)?;
@@ -81,7 +81,7 @@ impl Opening<'_> {
         }
     }
 
-    fn unpartitioned(&self, context: &TableContext, footer: &Footer, index: &[u8]) -> Result<Guide> {
+    fn unpartitioned(&self, context: &TableContext, footer: &Footer, index: &[u8]) -> Result<IndexAndFilter> {
         let (salt, name) = (&self.meta.salt, self.name);
         let filter = self.read(footer.filter_at, footer.index_at)?;
         let filter = Filter::decode(&filter, salt, name, footer.filter_at)?;
@@ -92,10 +92,10 @@ impl Opening<'_> {
         let index = reader.finish(self.bytewise);
         let bytes = (index.bytes() + filter.bytes()) as u64;
         let share = self.source.map().is_none().then(|| context.memory.take(bytes));
-        Ok(Guide { index: Index::Resident(index), shape: filter.shape(), filter, _share: share })
+        Ok(IndexAndFilter { index: Index::Resident(index), shape: filter.shape(), filter, _share: share })
     }
 
-    fn partitioned(&self, context: &TableContext, footer: &Footer, top: &[u8]) -> Result<Guide> {
+    fn partitioned(&self, context: &TableContext, footer: &Footer, top: &[u8]) -> Result<IndexAndFilter> {
         let (top, shape) = self.top(footer, top)?;
         let share = match self.source.map() {
             Some(_) => None,
@@ -107,11 +107,16 @@ impl Opening<'_> {
             let bytes = (index.bytes() + filter.bytes()) as u64;
             let mut share = share;
             if share.as_mut().is_none_or(|share| share.try_resize(bytes)) {
-                return Ok(Guide { index: Index::Resident(index), shape, filter, _share: share });
+                return Ok(IndexAndFilter { index: Index::Resident(index), shape, filter, _share: share });
             }
         }
         let share = Some(context.memory.take(top.bytes() as u64));
-        Ok(Guide { index: Index::Partitioned(Box::new(top)), filter: Filter::empty(), shape, _share: share })
+        Ok(IndexAndFilter {
+            index: Index::Partitioned(Box::new(top)),
+            filter: Filter::empty(),
+            shape,
+            _share: share,
+        })
     }
 
     /// Estimates the memory of a resident index and filter. Fences that share long prefixes with their neighbours take

@@ -11,7 +11,7 @@ use tidesdb_sync::Guard;
 
 use super::Table;
 use super::filter::FilterPartition;
-use super::gate::{OpenGate, ReadGate};
+use super::gate::{AllowAllReads, ReadGate};
 use super::index::{BlockIndex, Border, Fence, Index, Partition, TopIndex};
 use super::open::Opening;
 use super::reader::CachedPart;
@@ -26,30 +26,30 @@ const FILTER_PART: u8 = 1;
 
 /// The index partition that a scan used last.
 #[derive(Default)]
-pub(super) struct HeldPartition {
-    held: Held,
+pub(super) struct CurrentPartition {
+    held: PartitionSource,
     /// If set, partitions are read without the cache.
     bypassing: bool,
 }
 
 #[derive(Default)]
-enum Held {
+enum PartitionSource {
     #[default]
     None,
     Cached(usize, Handle<CachedPart>),
     Own(usize, Box<BlockIndex>),
 }
 
-impl HeldPartition {
+impl CurrentPartition {
     /// For scans of a whole table, which should not fill the block cache.
     pub(super) fn bypassing() -> Self {
-        Self { held: Held::None, bypassing: true }
+        Self { held: PartitionSource::None, bypassing: true }
     }
 
     fn get(&self, number: usize) -> Option<&BlockIndex> {
         match &self.held {
-            Held::Cached(held, part) if *held == number => part.index(),
-            Held::Own(held, index) if *held == number => Some(index),
+            PartitionSource::Cached(held, part) if *held == number => part.index(),
+            PartitionSource::Own(held, index) if *held == number => Some(index),
             _ => None,
         }
     }
@@ -74,14 +74,14 @@ impl CachedPart {
 /// A partition, kept alive for one lookup.
 enum Pinned<'g> {
     Pinned(&'g CachedPart),
-    Held(Handle<CachedPart>),
+    PartitionSource(Handle<CachedPart>),
 }
 
 impl Pinned<'_> {
     fn part(&self) -> &CachedPart {
         match self {
             Self::Pinned(part) => part,
-            Self::Held(part) => part,
+            Self::PartitionSource(part) => part,
         }
     }
 }
@@ -96,7 +96,7 @@ impl Table {
 
     /// Returns the first block that can contain `target` or a later key.
     #[inline(always)]
-    pub(super) fn first_block(&self, near: &mut HeldPartition, target: &[u8]) -> Result<usize> {
+    pub(super) fn first_block(&self, near: &mut CurrentPartition, target: &[u8]) -> Result<usize> {
         match &self.guide.index {
             Index::Resident(index) => Ok(index.first_block(&self.comparator, target)),
             Index::Partitioned(top) => {
@@ -106,7 +106,7 @@ impl Table {
     }
 
     /// Returns the last block that can contain `target` or an earlier key.
-    pub(super) fn last_block(&self, near: &mut HeldPartition, target: &[u8]) -> Result<usize> {
+    pub(super) fn last_block(&self, near: &mut CurrentPartition, target: &[u8]) -> Result<usize> {
         match &self.guide.index {
             Index::Resident(index) => Ok(index.last_block(&self.comparator, target)),
             Index::Partitioned(top) => self.search(near, top, TopIndex::last, target, BlockIndex::last_block),
@@ -114,7 +114,12 @@ impl Table {
     }
 
     /// Returns the block that contains the newest version of `target` at or below `snapshot`, if any block does.
-    pub(super) fn block_of(&self, near: &mut HeldPartition, target: &[u8], snapshot: SeqNo) -> Result<usize> {
+    pub(super) fn block_of(
+        &self,
+        near: &mut CurrentPartition,
+        target: &[u8],
+        snapshot: SeqNo,
+    ) -> Result<usize> {
         let order = &self.comparator;
         match &self.guide.index {
             Index::Resident(index) => Ok(index.block_of(order, target, snapshot)),
@@ -129,7 +134,7 @@ impl Table {
     #[inline(never)]
     fn search(
         &self,
-        near: &mut HeldPartition,
+        near: &mut CurrentPartition,
         top: &TopIndex,
         partition: fn(&TopIndex, &Comparator, &[u8]) -> Option<Partition>,
         target: &[u8],
@@ -142,7 +147,7 @@ impl Table {
 
     /// Returns the location of block `b`.
     #[inline(always)]
-    pub(super) fn fence(&self, near: &mut HeldPartition, b: usize) -> Result<Fence> {
+    pub(super) fn fence(&self, near: &mut CurrentPartition, b: usize) -> Result<Fence> {
         match &self.guide.index {
             Index::Resident(index) => index.place(b).ok_or_else(|| self.wrong_part(b)),
             Index::Partitioned(top) => self.partition_fence(near, top, b),
@@ -150,13 +155,13 @@ impl Table {
     }
 
     #[inline(never)]
-    fn partition_fence(&self, near: &mut HeldPartition, top: &TopIndex, b: usize) -> Result<Fence> {
+    fn partition_fence(&self, near: &mut CurrentPartition, top: &TopIndex, b: usize) -> Result<Fence> {
         self.near(near, top, top.covering(b))?.place(b).ok_or_else(|| self.wrong_part(b))
     }
 
     /// Returns the first sequence number of block `b` if versions of a key continue into it from the previous block.
     #[inline(always)]
-    pub(super) fn goes_on(&self, near: &mut HeldPartition, b: usize) -> Result<Option<SeqNo>> {
+    pub(super) fn goes_on(&self, near: &mut CurrentPartition, b: usize) -> Result<Option<SeqNo>> {
         match &self.guide.index {
             Index::Resident(index) => Ok(index.goes_on(b)),
             Index::Partitioned(top) => {
@@ -166,7 +171,7 @@ impl Table {
     }
 
     /// Returns the border before block `b`; `None` before the first and after the last.
-    pub(super) fn border(&self, near: &mut HeldPartition, b: usize) -> Result<Option<Border>> {
+    pub(super) fn border(&self, near: &mut CurrentPartition, b: usize) -> Result<Option<Border>> {
         match &self.guide.index {
             Index::Resident(index) => Ok(index.border(b)),
             Index::Partitioned(top) => self.partition_border(near, top, b),
@@ -176,7 +181,7 @@ impl Table {
     /// Whether a walk that comes to block `b` may still find keys in `scope`, there or behind it. A walk backwards may begin above the scope.
     pub(super) fn is_in_scope(
         &self,
-        near: &mut HeldPartition,
+        near: &mut CurrentPartition,
         b: usize,
         scope: &Scope,
         backwards: bool,
@@ -190,7 +195,12 @@ impl Table {
     }
 
     #[inline(never)]
-    fn partition_border(&self, near: &mut HeldPartition, top: &TopIndex, b: usize) -> Result<Option<Border>> {
+    fn partition_border(
+        &self,
+        near: &mut CurrentPartition,
+        top: &TopIndex,
+        b: usize,
+    ) -> Result<Option<Border>> {
         match top.covering(b) {
             Some(partition) if partition.block == b => Ok(top.border(partition.number)),
             Some(partition) => Ok(self.near(near, top, Some(partition))?.border(b)),
@@ -201,7 +211,7 @@ impl Table {
     /// Returns whether at least half of the blocks lie between these keys (`None` means no bound). Returns false if the
     /// index cannot be read; a read of the table will return the error.
     pub fn is_half_of(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> bool {
-        let (order, near) = (&self.comparator, &mut HeldPartition::default());
+        let (order, near) = (&self.comparator, &mut CurrentPartition::default());
         let first = start.map_or(Ok(0), |key| self.first_block(near, key));
         let last = end.map_or(Ok(self.blocks()), |key| self.first_block(near, key));
         let (Ok(first), Ok(last)) = (first, last) else { return false };
@@ -216,7 +226,7 @@ impl Table {
     /// Returns how many blocks may contain keys between these bounds, the number of all blocks, and the bytes on disk
     /// of the former. If the part of the index for a bound cannot be read, that bound counts as the end of the table.
     pub fn blocks_within(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> (u64, u64, u64) {
-        let near = &mut HeldPartition::default();
+        let near = &mut CurrentPartition::default();
         let all = self.blocks();
         let first = match start {
             Bound::Included(key) | Bound::Excluded(key) => self.first_block(near, key).unwrap_or(0),
@@ -240,7 +250,7 @@ impl Table {
     /// Returns a partition of the index, which `near` keeps.
     fn near<'n>(
         &self,
-        near: &'n mut HeldPartition,
+        near: &'n mut CurrentPartition,
         top: &TopIndex,
         partition: Option<Partition>,
     ) -> Result<&'n BlockIndex> {
@@ -248,11 +258,13 @@ impl Table {
         let number = partition.number;
         if near.get(number).is_none() {
             near.held = match near.bypassing {
-                true => Held::Own(number, Box::new(self.opening().partition_index(top, partition)?)),
+                true => {
+                    PartitionSource::Own(number, Box::new(self.opening().partition_index(top, partition)?))
+                }
                 false => {
                     let cached = self.cache.get(self.partition_key(number, INDEX_PART));
                     let part = cached.map_or_else(|| self.load_index(top, partition), Ok)?;
-                    Held::Cached(number, part)
+                    PartitionSource::Cached(number, part)
                 }
             };
         }
@@ -281,7 +293,7 @@ impl Table {
         let held = match self.cache.get_pinned(self.partition_key(partition.number, INDEX_PART), guard) {
             Some(part) => Pinned::Pinned(part),
             None if !self.admits(gate, partition.at, partition.len as usize) => return Ok(None),
-            None => self.load_index(top, partition).map(Pinned::Held)?,
+            None => self.load_index(top, partition).map(Pinned::PartitionSource)?,
         };
         let index = held.part().index().ok_or_else(|| self.no_partition())?;
         Ok(Some(index.block_of(order, key, snapshot)))
@@ -293,7 +305,7 @@ impl Table {
         match self.guide.index {
             Index::Resident(_) => true,
             Index::Partitioned(_) => {
-                self.filter_passes(hash, &tidesdb_sync::pin(), &mut OpenGate).unwrap_or(true)
+                self.filter_passes(hash, &tidesdb_sync::pin(), &mut AllowAllReads).unwrap_or(true)
             }
         }
     }
@@ -309,7 +321,7 @@ impl Table {
                 if !self.admits(gate, self.footer.filter_at + offset, len) {
                     return Ok(false);
                 }
-                self.load_filter(n).map(Pinned::Held)?
+                self.load_filter(n).map(Pinned::PartitionSource)?
             }
         };
         let partition = held.part().filter().ok_or_else(|| self.no_partition())?;

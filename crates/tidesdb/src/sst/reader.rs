@@ -15,12 +15,12 @@ use tidesdb_sync::{Guard, ShardedCounters};
 use super::TableMeta;
 use super::block::{CachedBlock, Find};
 use super::filter::FilterPartition;
-use super::gate::{OpenGate, ReadGate};
+use super::gate::{AllowAllReads, ReadGate};
 use super::index::{BlockIndex, Index};
 use super::layout::Footer;
 use super::memory::TableMemory;
-use super::open::Guide;
-use super::partitions::HeldPartition;
+use super::open::IndexAndFilter;
+use super::partitions::CurrentPartition;
 use super::source::Source;
 use super::value::TableValue;
 use crate::types::{Comparator, Kind, SeqNo};
@@ -87,7 +87,7 @@ impl TableContext {
 
 /// A version of a key, found by a lookup.
 #[derive(Clone, Debug)]
-pub struct Found<'g> {
+pub struct FoundVersion<'g> {
     /// Sequence number of the commit that wrote it.
     pub seq: SeqNo,
     /// Kind of the entry.
@@ -104,7 +104,7 @@ pub struct Table {
     pub(super) name: String,
     pub(super) comparator: Comparator,
     pub(super) source: Source,
-    pub(super) guide: Guide,
+    pub(super) guide: IndexAndFilter,
     pub(super) footer: Footer,
     pub(super) cache: Arc<Cache<CachedPart>>,
     pub(super) memory: Arc<TableMemory>,
@@ -125,7 +125,7 @@ impl Table {
         (name, source): (String, Source),
         meta: Arc<TableMeta>,
         footer: Footer,
-        guide: Guide,
+        guide: IndexAndFilter,
     ) -> Self {
         let bits = if source.map().is_some() { footer.blocks as usize } else { 0 };
         Self {
@@ -184,8 +184,8 @@ impl Table {
         snapshot: SeqNo,
         want_value: bool,
         guard: &'g Guard,
-    ) -> Result<Option<Found<'g>>> {
-        self.get_through((key, hash), snapshot, want_value, guard, &mut OpenGate)
+    ) -> Result<Option<FoundVersion<'g>>> {
+        self.get_through((key, hash), snapshot, want_value, guard, &mut AllowAllReads)
     }
 
     /// Like [`Table::get`], but asks `gate` before each read. If the gate is shut afterwards, the result is
@@ -201,7 +201,7 @@ impl Table {
         want_value: bool,
         guard: &'g Guard,
         gate: &mut impl ReadGate,
-    ) -> Result<Option<Found<'g>>> {
+    ) -> Result<Option<FoundVersion<'g>>> {
         if self.guide.filter.may_contain(hash) {
             self.find((key, hash), snapshot, want_value, guard, gate)
         } else {
@@ -216,7 +216,7 @@ impl Table {
         want_value: bool,
         guard: &'g Guard,
         gate: &mut impl ReadGate,
-    ) -> Result<Option<Found<'g>>> {
+    ) -> Result<Option<FoundVersion<'g>>> {
         let mut b = match &self.guide.index {
             Index::Resident(index) => index.block_of(&self.comparator, key, snapshot),
             Index::Partitioned(top) => match self.find_block(top, (key, hash), snapshot, guard, gate)? {
@@ -234,9 +234,9 @@ impl Table {
                         false => TableValue::InPlace(&[]),
                     };
                     let (seq, kind, expiry) = (block.seq(i), block.kind(i), block.expiry(i));
-                    return Ok(Some(Found { seq, kind, expiry, value }));
+                    return Ok(Some(FoundVersion { seq, kind, expiry, value }));
                 }
-                Find::Beyond if self.goes_on(&mut HeldPartition::default(), b + 1)?.is_some() => b += 1,
+                Find::Beyond if self.goes_on(&mut CurrentPartition::default(), b + 1)?.is_some() => b += 1,
                 Find::Beyond | Find::Absent => return Ok(None),
             }
         }

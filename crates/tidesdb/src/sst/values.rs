@@ -15,7 +15,7 @@ use super::block::{Block, Frame, LIMITS};
 use super::gate::ReadGate;
 use super::index::Fence;
 use super::load::Keys;
-use super::partitions::HeldPartition;
+use super::partitions::CurrentPartition;
 use super::reader::{CachedPart, FRAME_BITS};
 use super::source::slice;
 use super::value::TableValue;
@@ -81,7 +81,7 @@ impl Table {
         gate: &mut impl ReadGate,
     ) -> Result<TableValue<'g>> {
         let (start, end) = block.value_span(i);
-        let fence = self.fence(&mut HeldPartition::default(), b)?;
+        let fence = self.fence(&mut CurrentPartition::default(), b)?;
         let (f, frame) = block.frame_of(i).ok_or_else(|| self.corrupt(fence.at, "value without a frame"))?;
         let span = (start.wrapping_sub(frame.base), end.wrapping_sub(frame.base));
         let at = fence.at + fence.key_part as u64 + frame.at;

@@ -6,7 +6,7 @@ use super::block::Block;
 use super::filter::Filter;
 use super::index::{Fence, Index};
 use super::layout::{FOOTER_BYTES, UNPARTITIONED, open_section};
-use super::partitions::HeldPartition;
+use super::partitions::CurrentPartition;
 use super::window::Window;
 use super::{Table, TableMeta};
 use crate::Result;
@@ -14,10 +14,10 @@ use crate::codec::key_hash;
 use crate::types::{KEY_BYTES_MAX, Kind, SeqNo};
 
 /// State of a verification scan.
-struct Walk {
+struct Verification {
     /// The filter, read from the file again.
     filter: Filter,
-    near: HeldPartition,
+    near: CurrentPartition,
     meta: TableMeta,
     key: Vec<u8>,
     last: Vec<u8>,
@@ -30,9 +30,9 @@ impl Table {
     /// # Errors
     /// `Corrupt` with the first location where the file differs from what was written; `Io`.
     pub fn verify(&self) -> Result<u64> {
-        let mut walk = Walk {
+        let mut walk = Verification {
             filter: self.verify_sections()?,
-            near: HeldPartition::bypassing(),
+            near: CurrentPartition::bypassing(),
             meta: TableMeta::default(),
             key: Vec::new(),
             last: Vec::new(),
@@ -107,7 +107,7 @@ impl Table {
         fence: Fence,
         block: Block<'_>,
         values: &[u8],
-        walk: &mut Walk,
+        walk: &mut Verification,
     ) -> Result<()> {
         for i in 0..block.len() {
             block.key_into(i, &mut walk.key);
@@ -141,7 +141,14 @@ impl Table {
     }
 
     /// Checks that the fence before block `b` separates it from the previous entries.
-    fn verify_fence(&self, b: usize, fence: Fence, new_key: bool, seq: SeqNo, walk: &mut Walk) -> Result<()> {
+    fn verify_fence(
+        &self,
+        b: usize,
+        fence: Fence,
+        new_key: bool,
+        seq: SeqNo,
+        walk: &mut Verification,
+    ) -> Result<()> {
         let Some(border) = self.border(&mut walk.near, b)? else { return Ok(()) };
         let after_last = self.comparator.compare(&walk.last, &border.fence);
         let before_first = self.comparator.compare(&border.fence, &walk.key).is_le();
@@ -154,7 +161,7 @@ impl Table {
 
     fn count(
         &self,
-        walk: &mut Walk,
+        walk: &mut Verification,
         (kind, expiry, value): (Kind, u32, &[u8]),
         seq: SeqNo,
         new_key: bool,

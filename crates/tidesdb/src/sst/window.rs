@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use super::Table;
 use super::index::Fence;
-use super::partitions::HeldPartition;
+use super::partitions::CurrentPartition;
 use super::source::{Source, slice};
 use crate::Result;
 use crate::types::Scope;
@@ -75,7 +75,7 @@ impl Window {
     pub(super) fn is_in_scope(
         &self,
         table: &Table,
-        near: &mut HeldPartition,
+        near: &mut CurrentPartition,
         b: usize,
         backwards: bool,
     ) -> Result<bool> {
@@ -89,7 +89,7 @@ impl Window {
     pub(super) fn block<'a>(
         &'a mut self,
         table: &'a Table,
-        near: &mut HeldPartition,
+        near: &mut CurrentPartition,
         fence: Fence,
         len: usize,
     ) -> Result<&'a [u8]> {
@@ -150,7 +150,7 @@ impl Window {
     /// Reads a piece that starts (in a backward scan: ends) with the block at `fence`: at least `len` bytes of that
     /// block.
     #[cold]
-    fn fill(&mut self, table: &Table, near: &mut HeldPartition, fence: Fence, len: usize) -> Result<()> {
+    fn fill(&mut self, table: &Table, near: &mut CurrentPartition, fence: Fence, len: usize) -> Result<()> {
         let piece = self.next_piece(table, near, fence.block);
         if let Some(bytes) = bytes_of(table, near, &piece) {
             self.load_behind(table, near, &piece);
@@ -178,7 +178,7 @@ impl Window {
     }
 
     /// Returns the blocks to read together; the scan needs `b` now. Empty if only `b` is needed.
-    fn next_piece(&mut self, table: &Table, near: &mut HeldPartition, b: usize) -> Range<usize> {
+    fn next_piece(&mut self, table: &Table, near: &mut CurrentPartition, b: usize) -> Range<usize> {
         let was_loading = std::mem::take(&mut self.loading);
         match (was_loading.contains(&b), self.backwards) {
             _ if self.unreadable.contains(&b) => b..b,
@@ -195,7 +195,7 @@ impl Window {
     }
 
     /// Starts loading the blocks that follow `piece`.
-    fn load_behind(&mut self, table: &Table, near: &mut HeldPartition, piece: &Range<usize>) {
+    fn load_behind(&mut self, table: &Table, near: &mut CurrentPartition, piece: &Range<usize>) {
         let next = if self.backwards { piece.start.checked_sub(1) } else { Some(piece.end) };
         let Some(next) = next else { return };
         self.loading = self.piece(table, near, next, self.allowance());
@@ -207,7 +207,7 @@ impl Window {
     }
 
     /// Returns the blocks from `b` on, in scan direction, that together take at most `bytes` and at most one piece.
-    fn piece(&self, table: &Table, near: &mut HeldPartition, b: usize, bytes: u64) -> Range<usize> {
+    fn piece(&self, table: &Table, near: &mut CurrentPartition, b: usize, bytes: u64) -> Range<usize> {
         let mut room = bytes.min(if self.whole { WHOLE_PIECE_BYTES } else { PIECE_BYTES });
         let (mut start, mut end) = if self.backwards { (b + 1, b + 1) } else { (b, b) };
         loop {
@@ -240,7 +240,7 @@ impl Table {
 }
 
 /// Returns the byte range of `blocks`; `None` if there are none or the index cannot be read there.
-fn bytes_of(table: &Table, near: &mut HeldPartition, blocks: &Range<usize>) -> Option<Range<u64>> {
+fn bytes_of(table: &Table, near: &mut CurrentPartition, blocks: &Range<usize>) -> Option<Range<u64>> {
     if blocks.is_empty() {
         return None;
     }

@@ -11,7 +11,7 @@ use crate::write::WriteBatch;
 use crate::{Error, Result};
 
 /// Batches up to this many operations are searched linearly; longer ones are sorted.
-const LOOK_THROUGH_MAX: usize = 16;
+const SEARCH_MAX: usize = 16;
 
 /// The transaction's own write to a key.
 #[derive(Clone, Copy, Debug)]
@@ -23,13 +23,13 @@ pub(super) enum OwnWrite<'a> {
 /// Result of a lookup in the own writes. If they do not contain the key, the caller's `read` closure is returned
 /// unused.
 pub(super) enum Own<R, F> {
-    Said(Option<R>),
-    Silent(F),
+    Written(Option<R>),
+    Unwritten(F),
 }
 
 impl<R, F: FnOnce(&[u8]) -> R> Own<R, F> {
     pub(super) fn said(own: OwnWrite<'_>, read: F) -> Self {
-        Self::Said(match own {
+        Self::Written(match own {
             OwnWrite::Value(value) => Some(read(value)),
             OwnWrite::Deleted => None,
         })
@@ -51,10 +51,10 @@ impl OwnWrites {
         *self = Self::default();
     }
 
-    /// Returns true if the batch is short and not yet sorted, so that [`look_through`] is the fastest way to find a
+    /// Returns true if the batch is short and not yet sorted, so that [`search_batch`] is the fastest way to find a
     /// key.
     pub(super) fn is_short(&self, batch: &WriteBatch) -> bool {
-        self.covered == 0 && batch.len() <= LOOK_THROUGH_MAX
+        self.covered == 0 && batch.len() <= SEARCH_MAX
     }
 
     /// Returns true if the whole batch is sorted, so that [`OwnWrites::get`] may be called.
@@ -113,7 +113,7 @@ impl OwnWrites {
 ///
 /// # Errors
 /// `Internal`: the batch cannot be decoded.
-pub(super) fn look_through<'b>(
+pub(super) fn search_batch<'b>(
     reads: &ReadCtx,
     batch: &'b WriteBatch,
     family: &FamilyCore,

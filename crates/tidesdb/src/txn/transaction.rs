@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::footprint::Footprint;
-use super::own::{Own, OwnWrites, look_through};
+use super::own::{Own, OwnWrites, search_batch};
 use super::validate::Depends;
 use crate::options::{Isolation, ReadOptions, WriteOptions};
-use crate::read::{self, Cursor, Iter, Moment, OwnReads, Track};
+use crate::read::{self, Cursor, Iter, OwnReads, ReadTimestamp, Track};
 use crate::shared::{Family, ReadCtx, Shared};
 use crate::types::{SeqNo, Slice};
 use crate::write::{self, Mark, WriteBatch};
@@ -38,7 +38,7 @@ use crate::{Error, Result};
 pub struct Transaction {
     shared: Arc<Shared>,
     isolation: Isolation,
-    moment: Moment,
+    moment: ReadTimestamp,
     /// Time at which it began, for expiry.
     began: u32,
     batch: WriteBatch,
@@ -78,8 +78,8 @@ impl Transaction {
     /// The sequence number it reads at; `None` if each call reads at a timestamp of its own.
     pub fn snapshot_seq(&self) -> Option<SeqNo> {
         match &self.moment {
-            Moment::Snapshot(pin) => Some(pin.seq()),
-            Moment::Now | Moment::Uncommitted => None,
+            ReadTimestamp::Snapshot(pin) => Some(pin.seq()),
+            ReadTimestamp::Now | ReadTimestamp::Uncommitted => None,
         }
     }
 
@@ -118,7 +118,7 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::put`].
     pub fn put_with_ttl(&mut self, family: &Family, key: &[u8], value: &[u8], ttl: Duration) -> Result<()> {
-        self.for_writing(family)?.put_ttl(family, key, value, ttl)
+        self.for_writing(family)?.put_with_ttl(family, key, value, ttl)
     }
 
     /// Sets `key` to `value` until `expiry`, in seconds since the UNIX epoch; 0 = forever.
@@ -243,8 +243,8 @@ impl Transaction {
         let (mut asked, mut places) = (Vec::new(), Vec::new());
         for (place, key) in keys.iter().map(AsRef::as_ref).enumerate() {
             values.push(match self.ask_own(family, key, true, |value| Slice::from(value))? {
-                Own::Said(said) => said,
-                Own::Silent(_) => {
+                Own::Written(said) => said,
+                Own::Unwritten(_) => {
                     asked.push(key);
                     places.push(place);
                     None
@@ -349,7 +349,7 @@ impl Transaction {
         };
         let checks_writes = self.isolation == Isolation::Snapshot;
         let done = match &self.moment {
-            Moment::Snapshot(pin) if checks_writes || depends.on_reads() => {
+            ReadTimestamp::Snapshot(pin) if checks_writes || depends.on_reads() => {
                 write::commit_if(&self.shared.write, &mut self.batch, options, pin.seq(), |batch, during| {
                     let writes = checks_writes.then_some(batch);
                     depends.unchanged(writes, (pin.seq(), self.began), during)
@@ -358,7 +358,7 @@ impl Transaction {
             _ => write::commit(&self.shared.write, &mut self.batch, options),
         };
         drop(reads);
-        self.moment = Moment::Now; // releases the snapshot: old versions are no longer needed
+        self.moment = ReadTimestamp::Now; // releases the snapshot: old versions are no longer needed
         done
     }
 
@@ -371,7 +371,7 @@ impl Transaction {
     pub fn rollback(&mut self) {
         self.open = false;
         self.forget();
-        self.moment = Moment::Now;
+        self.moment = ReadTimestamp::Now;
     }
 
     /// Restarts the transaction at the same isolation level with a new snapshot, reusing its buffers. Uncommitted
@@ -410,8 +410,8 @@ impl Transaction {
 
     fn read(&self, family: &Family, key: &[u8], tracked: bool) -> Result<Option<Slice>> {
         match self.ask_own(family, key, tracked, |value| Slice::from(value))? {
-            Own::Said(said) => Ok(said),
-            Own::Silent(_) => read::get(&self.shared.reads, &family.core, key, self.read_seq()),
+            Own::Written(said) => Ok(said),
+            Own::Unwritten(_) => read::get(&self.shared.reads, &family.core, key, self.read_seq()),
         }
     }
 
@@ -423,15 +423,17 @@ impl Transaction {
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
         match self.ask_own(family, key, tracked, read)? {
-            Own::Said(said) => Ok(said),
-            Own::Silent(read) => read::get_with(&self.shared.reads, &family.core, key, self.read_seq(), read),
+            Own::Written(said) => Ok(said),
+            Own::Unwritten(read) => {
+                read::get_with(&self.shared.reads, &family.core, key, self.read_seq(), read)
+            }
         }
     }
 
     fn exists(&self, family: &Family, key: &[u8], tracked: bool) -> Result<bool> {
         match self.ask_own(family, key, tracked, |_| ())? {
-            Own::Said(said) => Ok(said.is_some()),
-            Own::Silent(_) => read::contains(&self.shared.reads, &family.core, key, self.read_seq()),
+            Own::Written(said) => Ok(said.is_some()),
+            Own::Unwritten(_) => read::contains(&self.shared.reads, &family.core, key, self.read_seq()),
         }
     }
 
@@ -448,7 +450,7 @@ impl Transaction {
         self.check(family)?;
         if self.batch.has_family(&family.core) {
             if self.own.borrow().is_short(&self.batch) {
-                if let Some(said) = look_through(&self.shared.reads, &self.batch, &family.core, key)? {
+                if let Some(said) = search_batch(&self.shared.reads, &self.batch, &family.core, key)? {
                     return Ok(Own::said(said, read));
                 }
             } else {
@@ -463,7 +465,7 @@ impl Transaction {
         if tracked && self.isolation.depends_on_reads() {
             self.reads.borrow_mut().read(&family.core, key);
         }
-        Ok(Own::Silent(read))
+        Ok(Own::Unwritten(read))
     }
 
     /// The transaction's own writes to `family` for a cursor; `None` if there are none.
@@ -480,7 +482,7 @@ impl Transaction {
     /// The sequence number to read at; `None` = the newest.
     fn read_seq(&self) -> Option<SeqNo> {
         match &self.moment {
-            Moment::Now => None,
+            ReadTimestamp::Now => None,
             other => Some(other.seq(&self.shared.reads)),
         }
     }
@@ -512,10 +514,10 @@ impl Transaction {
     }
 }
 
-fn moment(ctx: &ReadCtx, isolation: Isolation, began: u32) -> Moment {
+fn moment(ctx: &ReadCtx, isolation: Isolation, began: u32) -> ReadTimestamp {
     match isolation {
-        Isolation::ReadUncommitted => Moment::Uncommitted,
-        Isolation::ReadCommitted => Moment::Now,
-        _ => Moment::Snapshot(ctx.register_validating(began)),
+        Isolation::ReadUncommitted => ReadTimestamp::Uncommitted,
+        Isolation::ReadCommitted => ReadTimestamp::Now,
+        _ => ReadTimestamp::Snapshot(ctx.register_validating(began)),
     }
 }

@@ -1,11 +1,11 @@
 //! The interface of everything that yields entries in order: memtables, tables, levels and merges.
 
-use super::{Kind, Rows, Scope, SeqNo, Sight};
+use super::{Kind, Rows, Scope, SeqNo, Visibility};
 use crate::Result;
 
 /// Metadata of a version: sequence number, kind and expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
+pub struct EntryMeta {
     /// Its sequence number.
     pub seq: SeqNo,
     /// Its kind.
@@ -14,7 +14,7 @@ pub struct Stamp {
     pub expiry: u32,
 }
 
-impl Default for Stamp {
+impl Default for EntryMeta {
     fn default() -> Self {
         Self { seq: 0, kind: Kind::Put, expiry: 0 }
     }
@@ -26,7 +26,7 @@ pub type Stored<'a> = (&'a [u8], Kind, &'a [u8]);
 /// Iterates versions in the order (key ascending, sequence number descending), both ways.
 ///
 /// A new cursor is not valid until positioned. Every positioning call either leaves the cursor on an entry (`valid()`),
-/// or past an end (not valid, `Ok`), or fails (not valid, `Err`); it never skips a damaged entry. `key`, `stamp`, `seq`
+/// or past an end (not valid, `Ok`), or fails (not valid, `Err`); it never skips a damaged entry. `key`, `entry_meta`, `seq`
 /// and `kind` may be called only while valid and cost no I/O and no decompression.
 #[expect(clippy::missing_errors_doc, reason = "all fail alike: `Corrupt` or `Io` of the source")]
 pub trait EntryCursor: Send {
@@ -56,16 +56,16 @@ pub trait EntryCursor: Send {
     /// Key of the entry.
     fn key(&self) -> &[u8];
     /// Sequence number, kind and expiry of the entry.
-    fn stamp(&self) -> Stamp;
+    fn entry_meta(&self) -> EntryMeta;
     /// Sequence number of the entry.
     #[inline]
     fn seq(&self) -> SeqNo {
-        self.stamp().seq
+        self.entry_meta().seq
     }
     /// Kind of the entry.
     #[inline]
     fn kind(&self) -> Kind {
-        self.stamp().kind
+        self.entry_meta().kind
     }
     /// Key, kind and value of the entry. May read and decompress.
     fn entry(&mut self) -> Result<Stored<'_>>;
@@ -83,5 +83,5 @@ pub trait EntryCursor: Send {
     /// entry that needs more work than a check.
     /// Leaves the cursor on the newest version of the first key not copied, which may be the current one. All copied
     /// rows were read without error: an error concerns what follows them.
-    fn copy_rows(&mut self, sight: Sight, until: Option<&[u8]>, rows: &mut Rows) -> Result<()>;
+    fn copy_rows(&mut self, visibility: Visibility, until: Option<&[u8]>, rows: &mut Rows) -> Result<()>;
 }

@@ -11,15 +11,15 @@ mod scope;
 mod slice;
 
 pub use border::KeyBorder;
-pub use cursor::{EntryCursor, Stamp, Stored};
+pub use cursor::{EntryCursor, EntryMeta, Stored};
 pub use entry::{EntryRef, Kind};
 pub use ids::{FamilyId, TableId, VlogId, WalId};
 pub use limits::{
     FILE_BYTES_MAX, FILE_NUMBER_MAX, ID_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, WAL_ID_MAX,
     is_segment_bytes, wal_id_max,
 };
-pub use order::{Comparator, KeyCompare, PrefixPlace};
-pub use rows::{RowSpan, Rows, Sight};
+pub use order::{Comparator, KeyCompare, PrefixLayout};
+pub use rows::{RowSpan, Rows, Visibility};
 pub use scope::Scope;
 pub use slice::Slice;
 

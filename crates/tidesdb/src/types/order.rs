@@ -20,7 +20,7 @@ enum Repr {
 
 /// Where the keys with a common prefix lie in an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PrefixPlace {
+pub enum PrefixLayout {
     /// Next to each other, the shortest first.
     Ascending,
     /// Next to each other, the shortest last.
@@ -106,11 +106,11 @@ impl Comparator {
     }
 
     /// Where the keys with a common prefix lie.
-    pub fn prefix_place(&self) -> PrefixPlace {
+    pub fn prefix_layout(&self) -> PrefixLayout {
         match &self.0 {
-            Repr::Bytewise => PrefixPlace::Ascending,
-            Repr::ReverseBytewise => PrefixPlace::Descending,
-            Repr::Custom { .. } => PrefixPlace::Anywhere,
+            Repr::Bytewise => PrefixLayout::Ascending,
+            Repr::ReverseBytewise => PrefixLayout::Descending,
+            Repr::Custom { .. } => PrefixLayout::Anywhere,
         }
     }
 

@@ -1,24 +1,26 @@
 //! [`Rows`]: a few rows copied from their sources, to be returned one by one.
 
-use super::{Kind, SeqNo, Stamp};
+use super::{EntryMeta, Kind, SeqNo};
 
 /// Keys and values longer than this together are not copied: returning them in place costs less.
 const ROW_BYTES_MAX: usize = 512;
 
 /// What a reader sees: versions at or below a sequence number that have not expired.
 #[derive(Clone, Copy, Debug)]
-pub struct Sight {
+pub struct Visibility {
     /// Newest visible sequence number.
     pub seq: SeqNo,
     /// Time of the read in UNIX seconds.
     pub now: u32,
 }
 
-impl Sight {
+impl Visibility {
     /// Returns true if the newest version of a key is visible and its entry holds the value itself.
     #[inline]
-    pub fn shows(&self, stamp: Stamp) -> bool {
-        stamp.kind == Kind::Put && stamp.seq <= self.seq && (stamp.expiry == 0 || stamp.expiry > self.now)
+    pub fn shows(&self, entry_meta: EntryMeta) -> bool {
+        entry_meta.kind == Kind::Put
+            && entry_meta.seq <= self.seq
+            && (entry_meta.expiry == 0 || entry_meta.expiry > self.now)
     }
 }
 
@@ -71,7 +73,7 @@ impl RowSpan {
 pub struct Rows {
     bytes: Vec<u8>,
     spans: Vec<RowSpan>,
-    stamps: Vec<Stamp>,
+    stamps: Vec<EntryMeta>,
     room: usize,
 }
 
@@ -105,8 +107,8 @@ impl Rows {
 
     /// Copies a row; returns `false` if it is too long or no more rows fit.
     #[inline]
-    pub fn push(&mut self, key: &[u8], value: &[u8], stamp: Stamp) -> bool {
-        self.push_built(|bytes| bytes.extend_from_slice(key), value, stamp, None)
+    pub fn push(&mut self, key: &[u8], value: &[u8], entry_meta: EntryMeta) -> bool {
+        self.push_built(|bytes| bytes.extend_from_slice(key), value, entry_meta, None)
     }
 
     /// Like [`Rows::push`], for a key that `build` appends to the buffer. Also returns `false` if the key is not less
@@ -116,7 +118,7 @@ impl Rows {
         &mut self,
         build: impl FnOnce(&mut Vec<u8>),
         value: &[u8],
-        stamp: Stamp,
+        entry_meta: EntryMeta,
         until: Option<&[u8]>,
     ) -> bool {
         if self.is_full() || value.len() > ROW_BYTES_MAX {
@@ -131,7 +133,7 @@ impl Rows {
             return false;
         };
         self.spans.push(span);
-        self.stamps.push(stamp);
+        self.stamps.push(entry_meta);
         self.bytes.extend_from_slice(value);
         true
     }
@@ -160,7 +162,7 @@ impl Rows {
     }
 
     /// Metadata of row `i`; the default (sequence number 0, put, no expiry) if there is no such row.
-    pub fn stamp(&self, i: usize) -> Stamp {
+    pub fn entry_meta(&self, i: usize) -> EntryMeta {
         self.stamps.get(i).copied().unwrap_or_default()
     }
 }

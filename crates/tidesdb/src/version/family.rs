@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::level::{Level, TableSlot};
 use super::obsolete::{FileGuard, ObsoleteFiles};
-use super::state::{FamilyState, VlogInfo};
+use super::state::{FamilyState, VlogState};
 use crate::files::FileKind;
 use crate::ranges::RangeSet;
 use crate::sst::{Table, TableMeta};
@@ -206,7 +206,7 @@ impl<T> FamilyVersion<T> {
     }
 
     /// Returns the recorded facts of each value log, with the exact count of its live bytes.
-    pub fn vlogs(&self) -> &BTreeMap<VlogId, VlogInfo> {
+    pub fn vlogs(&self) -> &BTreeMap<VlogId, VlogState> {
         &self.state.vlogs
     }
 

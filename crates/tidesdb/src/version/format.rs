@@ -205,14 +205,14 @@ pub(super) fn encode_record(
 
 /// Header fields of a record.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RecordHeader {
+pub(super) struct ManifestRecordHeader {
     pub(super) crc: u32,
     pub(super) length: usize,
     pub(super) number: u64,
     pub(super) prev: u32,
 }
 
-impl RecordHeader {
+impl ManifestRecordHeader {
     /// Decodes the fields without checking their values.
     pub(super) fn decode(bytes: &[u8], file: &str, at: u64) -> Result<Self> {
         let mut d = Decoder::new(bytes, file, at);

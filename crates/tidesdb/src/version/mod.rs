@@ -34,4 +34,4 @@ pub use level::{Level, TableSlot};
 pub use obsolete::{FileGuard, ObsoleteFiles, OrphanReport};
 pub use replay::{ManifestReport, Presence, presence};
 pub use set::{Context, Installed, VersionSet, inspect};
-pub use state::{FamilyState, State, VlogInfo};
+pub use state::{FamilyState, State, VlogState};

@@ -17,8 +17,8 @@ use tidesdb_io::{Access, Dir, File, FileExt};
 use super::current::{self, Current, manifests_of};
 use super::edit::VersionEdit;
 use super::format::{
-    Header, Mark, PAGE, PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES, RECORDS_AT, RecordHeader, first_nonzero,
-    page_up,
+    Header, ManifestRecordHeader, Mark, PAGE, PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES, RECORDS_AT,
+    first_nonzero, page_up,
 };
 use super::state::State;
 use crate::codec::Salt;
@@ -136,13 +136,13 @@ fn load_file(
         _ => Error::io("open", &name, e),
     })?;
     let file_bytes = file.len().map_err(|e| Error::io("length", &name, e))?;
-    let page = Source { file: &*file, name: &name, file_bytes }.bytes(0, PAGE as usize)?;
+    let page = ManifestFile { file: &*file, name: &name, file_bytes }.bytes(0, PAGE as usize)?;
     let header = Header::decode(&page, &name)?;
     let meant = current.is_none_or(|c| c.salt == header.salt && c.uuid == header.identity.uuid);
     if header.number != number || !meant {
         return Err(Error::corrupt(&name, 0, "this is not the manifest that CURRENT names"));
     }
-    let source = Source { file: &*file, name: &name, file_bytes };
+    let source = ManifestFile { file: &*file, name: &name, file_bytes };
     let mut reader = Reader { source, header, chain: header.chain(), state: State::default(), visit };
     let (mark, marks) = reader.read_marks()?;
     let end = reader.replay(&mark, &marks)?;
@@ -173,13 +173,13 @@ fn judge_marks(marks: &[Mark], newest: u64, report: &mut ManifestReport) {
 }
 
 /// The file, with its length at the time of opening.
-struct Source<'a> {
+struct ManifestFile<'a> {
     file: &'a dyn File,
     name: &'a str,
     file_bytes: u64,
 }
 
-impl Source<'_> {
+impl ManifestFile<'_> {
     /// Reads `n` bytes at offset `at`.
     fn bytes(&self, at: u64, n: usize) -> Result<Vec<u8>> {
         if at.checked_add(n as u64).is_none_or(|end| end > self.file_bytes) {
@@ -198,7 +198,7 @@ impl Source<'_> {
             return Ok(None);
         }
         let first = self.bytes(at, PAGE as usize)?;
-        let header = RecordHeader::decode(&first, self.name, at)?;
+        let header = ManifestRecordHeader::decode(&first, self.name, at)?;
         let used = RECORD_HEADER_BYTES + header.length;
         let next = page_up(at + used as u64);
         if header.length > PAYLOAD_BYTES_MAX || next > limit {
@@ -219,7 +219,7 @@ impl Source<'_> {
 
 struct Record {
     at: u64,
-    header: RecordHeader,
+    header: ManifestRecordHeader,
     payload: Vec<u8>,
     next: u64,
 }
@@ -232,7 +232,7 @@ impl Record {
 }
 
 struct Reader<'a> {
-    source: Source<'a>,
+    source: ManifestFile<'a>,
     header: Header,
     chain: u32,
     state: State,

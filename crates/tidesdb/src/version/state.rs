@@ -18,7 +18,7 @@ use crate::{Error, FamilyOptions, Result};
 
 /// A value log of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct VlogInfo {
+pub struct VlogState {
     /// Salt of its file.
     pub salt: Salt,
     /// Final length in bytes; 0 while it is being written.
@@ -43,7 +43,7 @@ pub struct FamilyState {
     /// Its tables, each with its level (1 for L1).
     pub tables: BTreeMap<TableId, (u8, Arc<TableMeta>)>,
     /// Its value logs.
-    pub vlogs: BTreeMap<VlogId, VlogInfo>,
+    pub vlogs: BTreeMap<VlogId, VlogState>,
     /// Range tombstones of flushed commits, by sequence number.
     pub ranges: Arc<BTreeMap<SeqNo, Arc<RangeTombstone>>>,
     /// Deferred operations: locations in the value logs, oldest first. They are in no table, because the key order was
@@ -105,7 +105,7 @@ impl FamilyState {
         self.vlogs.iter().filter(|(_, v)| self.is_obsolete(v)).map(|(id, _)| *id)
     }
 
-    fn is_obsolete(&self, v: &VlogInfo) -> bool {
+    fn is_obsolete(&self, v: &VlogState) -> bool {
         let settled = self.held.is_empty() && v.sealed_at.is_some_and(|seq| seq <= self.flushed_to);
         v.live_count == 0 && v.live_bytes == 0 && settled
     }
@@ -257,7 +257,7 @@ impl State {
                 self.family_mut(*family)?.remove_table(*level, *table)?;
             }
             Change::AddVlog { family, vlog, salt } => {
-                let info = VlogInfo { salt: *salt, bytes: 0, sealed_at: None, live_bytes: 0, live_count: 0 };
+                let info = VlogState { salt: *salt, bytes: 0, sealed_at: None, live_bytes: 0, live_count: 0 };
                 if self.family_mut(*family)?.vlogs.insert(*vlog, info).is_some() {
                     return Err(Error::internal(format!("value log {} is there already", vlog.0)));
                 }

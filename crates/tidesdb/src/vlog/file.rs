@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tidesdb_io::{Access, Advice, Dir, File, FileExt};
 
 use super::budget::Counted;
-use super::format::{FILE_HEADER_BYTES, FileHeader, RECORD_HEADER_BYTES, RecordHeader};
+use super::format::{FILE_HEADER_BYTES, FileHeader, RECORD_HEADER_BYTES, VlogRecordHeader};
 use super::{VlogPointer, scratch};
 use crate::codec::{Compression, Salt, compress, decompress_into};
 use crate::types::{FamilyId, VALUE_BYTES_MAX, VlogId};
@@ -60,13 +60,13 @@ fn prepare(value: &[u8], compression: Compression, buf: &mut Vec<u8>) -> Option<
 
 /// Records that are written with one call.
 #[derive(Debug)]
-pub(super) struct Group<'b> {
+pub(super) struct RecordGroup<'b> {
     buf: &'b mut Vec<u8>,
     /// Start of each record in `buf`, and its header, which is not bound to an offset yet.
-    records: Vec<(usize, RecordHeader)>,
+    records: Vec<(usize, VlogRecordHeader)>,
 }
 
-impl<'b> Group<'b> {
+impl<'b> RecordGroup<'b> {
     /// Creates an empty group that uses the memory of `buf`.
     pub(super) fn new(buf: &'b mut Vec<u8>) -> Self {
         buf.clear();
@@ -81,7 +81,7 @@ impl<'b> Group<'b> {
         let at = self.buf.len();
         let codec = prepare(value, compression, self.buf).unwrap_or(Compression::None);
         let payload = &self.buf[at + RECORD_HEADER_BYTES..];
-        self.records.push((at, RecordHeader::new(payload, value.len() as u32, codec)));
+        self.records.push((at, VlogRecordHeader::new(payload, value.len() as u32, codec)));
         true
     }
 
@@ -180,7 +180,7 @@ impl VlogFile {
         buf: &mut [u8],
         rest: Option<&[u8]>,
     ) -> Result<Option<VlogPointer>> {
-        let mut header = RecordHeader::new(rest.unwrap_or(&buf[RECORD_HEADER_BYTES..]), raw_len, codec);
+        let mut header = VlogRecordHeader::new(rest.unwrap_or(&buf[RECORD_HEADER_BYTES..]), raw_len, codec);
         let placed = self.place(RECORD_HEADER_BYTES as u64 + u64::from(header.disk_len), |offset| {
             header.bind(&self.salt, offset);
             buf[..RECORD_HEADER_BYTES].copy_from_slice(&header.encode());
@@ -192,8 +192,12 @@ impl VlogFile {
 
     /// Appends the records of `group` with one write, adds their pointers to `out` and empties the group. Returns
     /// `false` and does nothing if the file is full.
-    pub(super) fn append_group(&self, group: &mut Group<'_>, out: &mut Vec<VlogPointer>) -> Result<bool> {
-        let Group { buf, records } = group;
+    pub(super) fn append_group(
+        &self,
+        group: &mut RecordGroup<'_>,
+        out: &mut Vec<VlogPointer>,
+    ) -> Result<bool> {
+        let RecordGroup { buf, records } = group;
         let placed = self.place(buf.len() as u64, |offset| {
             for (at, header) in records.iter_mut() {
                 header.bind(&self.salt, offset + *at as u64);
@@ -311,7 +315,7 @@ impl VlogFile {
         &self,
         pointer: &VlogPointer,
         buf: &'b mut Vec<u8>,
-    ) -> Result<(RecordHeader, &'b [u8])> {
+    ) -> Result<(VlogRecordHeader, &'b [u8])> {
         self.check_range(pointer)?;
         let bytes = RECORD_HEADER_BYTES + pointer.disk_len as usize;
         if buf.len() < bytes {
@@ -337,8 +341,8 @@ impl VlogFile {
         Ok(value)
     }
 
-    fn check_header(&self, pointer: &VlogPointer, head: &[u8]) -> Result<RecordHeader> {
-        let header = RecordHeader::decode(head, &self.salt, pointer.offset)
+    fn check_header(&self, pointer: &VlogPointer, head: &[u8]) -> Result<VlogRecordHeader> {
+        let header = VlogRecordHeader::decode(head, &self.salt, pointer.offset)
             .ok_or_else(|| self.corrupt(pointer.offset, "checksum mismatch in a record header"))?;
         if header.pointer(self.id, pointer.offset) == *pointer {
             Ok(header)
@@ -347,7 +351,7 @@ impl VlogFile {
         }
     }
 
-    fn check_payload(&self, pointer: &VlogPointer, header: &RecordHeader, payload: &[u8]) -> Result<()> {
+    fn check_payload(&self, pointer: &VlogPointer, header: &VlogRecordHeader, payload: &[u8]) -> Result<()> {
         if header.payload_matches(payload) {
             Ok(())
         } else {

@@ -68,7 +68,7 @@ impl FileHeader {
 
 /// The header of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RecordHeader {
+pub(super) struct VlogRecordHeader {
     pub(super) crc: u32,
     pub(super) payload_crc: u32,
     pub(super) raw_len: u32,
@@ -76,7 +76,7 @@ pub(super) struct RecordHeader {
     pub(super) codec: Compression,
 }
 
-impl RecordHeader {
+impl VlogRecordHeader {
     /// Creates the header of a record whose offset is not known yet.
     pub(super) fn new(payload: &[u8], raw_len: u32, codec: Compression) -> Self {
         let disk_len = u32::try_from(payload.len()).expect("a payload is never longer than its value");

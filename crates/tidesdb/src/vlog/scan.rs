@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::VlogPointer;
 use super::file::VlogFile;
-use super::format::{FILE_HEADER_BYTES, RECORD_HEADER_BYTES, RecordHeader};
+use super::format::{FILE_HEADER_BYTES, RECORD_HEADER_BYTES, VlogRecordHeader};
 use crate::codec::Compression;
 use crate::{Error, Result};
 
@@ -63,7 +63,7 @@ struct Window<'a> {
 
 impl Window<'_> {
     /// Returns the header at `offset` if it is valid and its payload fits the file.
-    fn header(&mut self, offset: u64) -> Result<Option<RecordHeader>> {
+    fn header(&mut self, offset: u64) -> Result<Option<VlogRecordHeader>> {
         if self.len - offset < RECORD_HEADER_BYTES as u64 {
             return Ok(None);
         }
@@ -74,7 +74,8 @@ impl Window<'_> {
             self.file.read_exact(&mut self.bytes, offset)?;
         }
         let at = (offset - self.start) as usize;
-        let header = RecordHeader::decode(&self.bytes[at..at + RECORD_HEADER_BYTES], &self.file.salt, offset);
+        let header =
+            VlogRecordHeader::decode(&self.bytes[at..at + RECORD_HEADER_BYTES], &self.file.salt, offset);
         let room = self.len - offset - RECORD_HEADER_BYTES as u64;
         Ok(header.filter(|h| u64::from(h.disk_len) <= room))
     }

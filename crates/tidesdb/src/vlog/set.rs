@@ -15,7 +15,7 @@ use tidesdb_io::{Dir, Entropy};
 use tidesdb_sync::{Backoff, Mutex, RwLock, rank};
 
 use super::budget::{Limit, WriteBudget};
-use super::file::{Group, VlogFile};
+use super::file::{RecordGroup, VlogFile};
 use super::format::FileHeader;
 use super::scan::{self, RecordInfo, VlogReport};
 use super::{VlogPointer, scratch};
@@ -153,7 +153,7 @@ impl VlogSet {
         out: &mut Vec<VlogPointer>,
     ) -> Result<()> {
         scratch::with(|buf| {
-            let mut group = Group::new(buf);
+            let mut group = RecordGroup::new(buf);
             for value in values {
                 let alone = !group.add(value, compression);
                 if alone || group.bytes() >= GROUP_BYTES {
@@ -167,7 +167,7 @@ impl VlogSet {
         })
     }
 
-    fn append_group(&self, group: &mut Group<'_>, out: &mut Vec<VlogPointer>) -> Result<()> {
+    fn append_group(&self, group: &mut RecordGroup<'_>, out: &mut Vec<VlogPointer>) -> Result<()> {
         while group.bytes() > 0 {
             let current = self.current.read().clone();
             let done = match &current {

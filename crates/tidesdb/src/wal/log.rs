@@ -74,7 +74,7 @@ pub struct Log {
     /// The log has real blocks up to this address.
     pub(super) backed: AtomicU64,
     /// Disk space reservations of running value writes and merges, in bytes.
-    pub(super) pledged: AtomicU64,
+    pub(super) reserved_bytes: AtomicU64,
     /// Bytes of values written since the free space was last checked.
     pub(super) values_unchecked: AtomicU64,
     /// All commits before this sequence number are in tables.
@@ -108,7 +108,7 @@ impl Log {
             table: Mutex::new(Segments::default()),
             preparing: Mutex::new(()),
             recent: std::array::from_fn(|_| EpochCell::new(None)),
-            pledged: AtomicU64::new(0),
+            reserved_bytes: AtomicU64::new(0),
             values_unchecked: AtomicU64::new(0),
             needed_from: AtomicU64::new(first.0 * config.segment_bytes / UNIT),
             tight_at: AtomicU64::new(u64::MAX),

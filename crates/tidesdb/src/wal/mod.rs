@@ -32,4 +32,4 @@ mod tests;
 
 pub use log::{Log, LogConfig, Place};
 pub use sequencer::{Commit, Purpose, Refusal, Sequencer, Unpublished};
-pub use space::{Pledge, release_spare_files, remove_spare_segments};
+pub use space::{SpaceReservation, release_spare_files, remove_spare_segments};

@@ -79,7 +79,7 @@ pub struct Scan {
 
 /// Findings of a scan.
 #[derive(Default)]
-struct Walk {
+struct Findings {
     holes: Vec<Hole>,
     synced: SeqNo,
     complete: SeqNo,
@@ -102,23 +102,23 @@ struct Hole {
 
 /// What a hole means for the replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum HoleVerdict {
     Skip,
     Cut,
     Damage,
 }
 
-fn judge(hole: Hole, walk: &Walk) -> Verdict {
+fn judge(hole: Hole, walk: &Findings) -> HoleVerdict {
     if hole.at < walk.synced {
-        Verdict::Damage
+        HoleVerdict::Damage
     } else if !hole.followed {
-        Verdict::Skip
+        HoleVerdict::Skip
     } else if !walk.same_boot {
-        Verdict::Cut
+        HoleVerdict::Cut
     } else if hole.at < walk.complete {
-        Verdict::Damage
+        HoleVerdict::Damage
     } else {
-        Verdict::Skip
+        HoleVerdict::Skip
     }
 }
 
@@ -156,11 +156,11 @@ pub fn span_of(dir: &Arc<dyn Dir>, id: WalId, segment_bytes: u64) -> u64 {
 /// `Corrupt` for damage that `config.mode` does not tolerate; `Io`.
 pub fn scan(dir: &Arc<dyn Dir>, config: &ScanConfig) -> Result<Scan> {
     let (ids, _) = segment_files(dir, config.first, config.segment_bytes)?;
-    let mut walk = Walk {
+    let mut walk = Findings {
         synced: config.watermark,
         same_boot: !config.sync_failed,
         end: first_seq(config, config.first.0),
-        ..Walk::default()
+        ..Findings::default()
     };
     let mut segments = Vec::new();
     if config.first_existed && ids.first() != Some(&config.first) {
@@ -202,7 +202,12 @@ fn first_seq(config: &ScanConfig, id: u64) -> SeqNo {
     (id * config.segment_bytes + SEGMENT_HEADER_BYTES) / UNIT
 }
 
-fn decide(walk: Walk, segments: Vec<SegmentHeader>, last_segment: u64, config: &ScanConfig) -> Result<Scan> {
+fn decide(
+    walk: Findings,
+    segments: Vec<SegmentHeader>,
+    last_segment: u64,
+    config: &ScanConfig,
+) -> Result<Scan> {
     let mut out = Scan {
         segments,
         end: walk.end,
@@ -244,7 +249,7 @@ fn decide(walk: Walk, segments: Vec<SegmentHeader>, last_segment: u64, config: &
 /// Where replay must stop, with the damage found there; no damage if the machine merely stopped. Addresses that are
 /// only skipped are added to `unfinished`.
 fn first_stop(
-    walk: &Walk,
+    walk: &Findings,
     config: &ScanConfig,
     unfinished: &mut Vec<SeqNo>,
 ) -> Option<(SeqNo, Option<Error>)> {
@@ -252,13 +257,13 @@ fn first_stop(
     let mut stop = None;
     for hole in &walk.holes {
         match judge(*hole, walk) {
-            Verdict::Skip if hole.followed => unfinished.push(hole.at),
-            Verdict::Skip => {}
-            Verdict::Cut => {
+            HoleVerdict::Skip if hole.followed => unfinished.push(hole.at),
+            HoleVerdict::Skip => {}
+            HoleVerdict::Cut => {
                 stop = Some((hole.at, None));
                 break;
             }
-            Verdict::Damage => {
+            HoleVerdict::Damage => {
                 stop = damaged(hole.at, "a record that was complete is damaged");
                 break;
             }
@@ -278,7 +283,7 @@ fn first_stop(
     stop
 }
 
-fn damage_at(walk: &Walk, config: &ScanConfig, at: SeqNo, what: &str) -> Error {
+fn damage_at(walk: &Findings, config: &ScanConfig, at: SeqNo, what: &str) -> Error {
     let id = at * UNIT / config.segment_bytes;
     let lost = walk.commits.iter().filter(|(seq, _)| *seq > at).count();
     Error::corrupt(
@@ -358,7 +363,7 @@ fn read_all(file: &dyn File, bytes: &mut [u8]) -> std::result::Result<(), (u64, 
 }
 
 /// Scans one segment and adds its holes and claims to `walk`.
-fn walk_segment(header: &SegmentHeader, bytes: &[u8], walk: &mut Walk) {
+fn walk_segment(header: &SegmentHeader, bytes: &[u8], walk: &mut Findings) {
     let base = header.id * header.segment_bytes;
     let mut pos = SEGMENT_HEADER_BYTES;
     walk.dangling_pad = None;

@@ -84,7 +84,7 @@ impl Reserve {
     }
 
     /// Occupies as much of the space as the disk has left, for the next open.
-    pub(super) fn hold_what_there_is(&self) {
+    pub(super) fn hold_what_fits(&self) {
         if self.is_held() {
             return;
         }

@@ -54,21 +54,21 @@ pub fn remove_spare_segments(dir: &dyn Dir) {
 
 /// A disk space reservation: bytes that running work is about to write; other work leaves them free.
 #[derive(Debug)]
-pub struct Pledge<'a> {
+pub struct SpaceReservation<'a> {
     log: &'a Log,
     bytes: u64,
 }
 
-impl<'a> Pledge<'a> {
+impl<'a> SpaceReservation<'a> {
     fn new(log: &'a Log, bytes: u64) -> Self {
-        log.pledged.fetch_add(bytes, Ordering::SeqCst);
+        log.reserved_bytes.fetch_add(bytes, Ordering::SeqCst);
         Self { log, bytes }
     }
 }
 
-impl Drop for Pledge<'_> {
+impl Drop for SpaceReservation<'_> {
     fn drop(&mut self) {
-        self.log.pledged.fetch_sub(self.bytes, Ordering::SeqCst);
+        self.log.reserved_bytes.fetch_sub(self.bytes, Ordering::SeqCst);
     }
 }
 
@@ -266,7 +266,7 @@ impl Log {
         if purpose == Purpose::Relief {
             return self.check_flushable(wanted).map(|()| 0);
         }
-        let margin = self.spoken_for().saturating_add(wanted);
+        let margin = self.kept_free_and_reserved().saturating_add(wanted);
         self.free_bytes()?.checked_sub(margin).ok_or_else(|| self.no_space(margin))
     }
 
@@ -291,8 +291,8 @@ impl Log {
     }
 
     /// [`Log::kept_free`] plus the disk space reservations.
-    fn spoken_for(&self) -> u64 {
-        self.kept_free().saturating_add(self.pledged.load(Ordering::SeqCst))
+    fn kept_free_and_reserved(&self) -> u64 {
+        self.kept_free().saturating_add(self.reserved_bytes.load(Ordering::SeqCst))
     }
 
     /// Records that everything committed before `seq` is in tables.
@@ -328,31 +328,31 @@ impl Log {
     ///
     /// # Errors
     /// `NoSpace`, `Io`.
-    pub fn pledge_values(&self, bytes: u64) -> Result<Pledge<'_>> {
-        let pledge = Pledge::new(self, bytes);
+    pub fn reserve_space_for_values(&self, bytes: u64) -> Result<SpaceReservation<'_>> {
+        let reservation = SpaceReservation::new(self, bytes);
         let unchecked = self.values_unchecked.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if unchecked >= VALUES_UNCHECKED_MAX {
-            self.check_space(self.spoken_for())?;
+            self.check_space(self.kept_free_and_reserved())?;
             self.values_unchecked.store(0, Ordering::Relaxed);
         }
-        Ok(pledge)
+        Ok(reservation)
     }
 
-    /// Like [`Log::pledge_values`], for the output of a merge. While the reserve file is in use only the bytes
+    /// Like [`Log::reserve_space_for_values`], for the output of a merge. While the reserve file is in use only the bytes
     /// themselves count, so that work that frees space continues.
     ///
     /// # Errors
     /// `NoSpace`, `Io`.
-    pub fn pledge_merge(&self, bytes: u64) -> Result<Pledge<'_>> {
-        let pledge = Pledge::new(self, bytes);
-        self.check_space(if self.reserve.is_held() { self.spoken_for() } else { bytes })?;
-        Ok(pledge)
+    pub fn reserve_space_for_merge(&self, bytes: u64) -> Result<SpaceReservation<'_>> {
+        let reservation = SpaceReservation::new(self, bytes);
+        self.check_space(if self.reserve.is_held() { self.kept_free_and_reserved() } else { bytes })?;
+        Ok(reservation)
     }
 
     /// Waits until all reserved space is written or released.
-    pub fn wait_for_pledges(&self) {
+    pub fn wait_for_space_reservations(&self) {
         let mut backoff = Backoff::new();
-        while self.pledged.load(Ordering::SeqCst) > 0 {
+        while self.reserved_bytes.load(Ordering::SeqCst) > 0 {
             backoff.snooze();
         }
     }
@@ -371,7 +371,7 @@ impl Log {
     /// Called before the database closes on a full disk: keeps the remaining space for the next open.
     pub fn leave_reserve(&self) {
         let _one_at_a_time = self.preparing.lock();
-        self.reserve.hold_what_there_is();
+        self.reserve.hold_what_fits();
     }
 
     /// Gives the space of the reserve to a flush, a drop or a merge that found the disk full. Returns true if there was

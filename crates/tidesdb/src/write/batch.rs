@@ -94,7 +94,7 @@ impl WriteBatch {
     ///
     /// # Errors
     /// As [`WriteBatch::put`].
-    pub fn put_ttl(&mut self, family: &Family, key: &[u8], value: &[u8], ttl: Duration) -> Result<()> {
+    pub fn put_with_ttl(&mut self, family: &Family, key: &[u8], value: &[u8], ttl: Duration) -> Result<()> {
         let expiry = u64::from(family.shared.reads.refresh_clock()).saturating_add(ttl.as_secs().max(1));
         self.put_expiring(family, key, value, u32::try_from(expiry).unwrap_or(u32::MAX))
     }

@@ -234,7 +234,7 @@ fn separate(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<()> {
     if batch.families.iter().all(|f| largest < f.options.value_threshold()) {
         return Ok(());
     }
-    let _pledge = ctx.log.pledge_values(batch.record.len() as u64)?;
+    let _reservation = ctx.log.reserve_space_for_values(batch.record.len() as u64)?;
     if ctx.reads.closed.load(Ordering::SeqCst) {
         return Err(Error::Closed); // `close` waits only for earlier commits
     }
@@ -356,7 +356,7 @@ fn after(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit) -> Result<SeqN
     }
     let last = commit.seq + u64::from(batch.ranges);
     if batch.families.iter().any(|f| f.hook.is_set()) {
-        tell_hooks(batch, last)?;
+        call_hooks(batch, last)?;
     }
     batch.clear();
     if ctx.reads.closed.load(Ordering::SeqCst) {
@@ -378,7 +378,7 @@ fn rotate_full(ctx: &WriteCtx, batch: &WriteBatch) {
 
 /// Calls the hook of each family with the operations committed to it.
 #[cold]
-fn tell_hooks(batch: &WriteBatch, seq: SeqNo) -> Result<()> {
+fn call_hooks(batch: &WriteBatch, seq: SeqNo) -> Result<()> {
     let record = batch.whole.as_ref().unwrap_or(&batch.record);
     let all = ops(&record[RECORD_HEADER_BYTES..], BODY, 0).collect::<Result<Vec<Op<'_>>>>()?;
     for family in &batch.families {

@@ -26,7 +26,7 @@ use super::batch::WriteBatch;
 use super::commit::LARGE_BYTES_MIN;
 use crate::family::FamilyCore;
 use crate::jobs::Job;
-use crate::shared::{HeldUp, WriteCtx};
+use crate::shared::{DelayStats, WriteCtx};
 use crate::{Error, Result};
 
 /// How long a stopped writer waits without any progress.
@@ -95,14 +95,14 @@ struct Owed<'a> {
     /// Fraction of the limit: 0.5 starts the delays, 1 stops writers.
     share: f64,
     /// The larger of the two causes.
-    cause: &'a HeldUp,
+    cause: &'a DelayStats,
     /// Bytes per second at which this debt is paid.
     rate: u64,
 }
 
 fn debt<'a>(ctx: &'a WriteCtx, batch: &WriteBatch) -> Owed<'a> {
     let counted = ctx.debt.immutable_bytes.load(Ordering::Relaxed);
-    let bytes = if batch.bytes() < LARGE_BYTES_MIN { counted } else { counted.max(bytes_waiting(ctx)) };
+    let bytes = if batch.bytes() < LARGE_BYTES_MIN { counted } else { counted.max(immutable_bytes_now(ctx)) };
     let memory = bytes as f64 / ctx.options.memtables_bytes_max.max(1) as f64;
     let guard = tidesdb_sync::pin();
     let debts = batch
@@ -123,7 +123,7 @@ fn debt<'a>(ctx: &'a WriteCtx, batch: &WriteBatch) -> Owed<'a> {
 }
 
 /// Bytes of all immutable memtables.
-fn bytes_waiting(ctx: &WriteCtx) -> u64 {
+fn immutable_bytes_now(ctx: &WriteCtx) -> u64 {
     let of_family = |family: &Arc<FamilyCore>| {
         let view = family.owned_view();
         view.immutables.iter().map(|(slot, _)| slot.bytes() as u64).sum::<u64>()

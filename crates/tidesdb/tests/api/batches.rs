@@ -122,7 +122,7 @@ fn keys_out_of_bounds_are_rejected() {
 #[test]
 fn batches_larger_than_a_segment_and_a_memtable() {
     let sim = Sim::new();
-    let db = sim.options().default_family(small().write_buffer(64 << 10)).open().unwrap();
+    let db = sim.options().default_family(small().write_buffer_bytes(64 << 10)).open().unwrap();
     let f = db.default_family();
     let mut batch = db.batch();
     for i in 0..5000u32 {
@@ -182,7 +182,7 @@ fn every_kind_of_operation_in_one_batch() {
     batch.put(f, b"a", b"new").unwrap();
     batch.delete(f, b"b").unwrap();
     batch.single_delete(f, b"c").unwrap();
-    batch.put_ttl(f, b"d", b"ttl", Duration::from_secs(60)).unwrap();
+    batch.put_with_ttl(f, b"d", b"ttl", Duration::from_secs(60)).unwrap();
     batch.put_expiring(f, b"e", b"past", 1).unwrap();
     assert_eq!(batch.len(), 5);
     db.write(&mut batch).unwrap();

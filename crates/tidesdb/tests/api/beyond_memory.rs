@@ -17,7 +17,7 @@ fn key(i: u64) -> [u8; 8] {
 }
 
 fn open(sim: &Sim, cache: u64) -> Db {
-    let family = FamilyOptions::default().write_buffer(2 << 20).filter_bits_per_key(32);
+    let family = FamilyOptions::default().write_buffer_bytes(2 << 20).filter_bits_per_key(32);
     let options = sim.options().cache_bytes(cache).default_family(family);
     options.with(|o| o.wal_segment_bytes = 4 << 20).open().unwrap()
 }

@@ -232,7 +232,7 @@ fn a_family_may_be_dropped_while_it_is_copied() {
 #[test]
 fn a_copy_during_writes_has_one_state_of_all_families() {
     let sim = Sim::new();
-    let small = small().write_buffer(32 << 10);
+    let small = small().write_buffer_bytes(32 << 10);
     let open = |path: &str| {
         let options = sim.options_at(path).sync(SyncMode::None).default_family(small.clone());
         options.background_threads(2).open().unwrap()

@@ -48,7 +48,7 @@ fn time_continues_while_the_wall_clock_is_behind() {
     assert!(f.contains(b"old").unwrap());
     f.put_with_ttl(b"new", b"v", secs(20)).unwrap();
     let mut batch = db.batch();
-    batch.put_ttl(f, b"batch", b"v", secs(20)).unwrap();
+    batch.put_with_ttl(f, b"batch", b"v", secs(20)).unwrap();
     db.write(&mut batch).unwrap();
     let mut tx = db.begin(Isolation::Snapshot);
     tx.put_with_ttl(f, b"tx", b"v", secs(20)).unwrap();

@@ -181,7 +181,7 @@ fn data_files(sim: &Sim) -> Vec<String> {
 fn source(sim: &Sim) -> Db {
     let db = sim.open();
     let options = FamilyOptions { vlog_file_bytes: 8 << 10, ..FamilyOptions::default() };
-    let options = options.write_buffer(64 << 10);
+    let options = options.write_buffer_bytes(64 << 10);
     let f = db.create_family("f", options).unwrap();
     fill(&f, 1200, &[7; 100]);
     for n in 0..20u8 {

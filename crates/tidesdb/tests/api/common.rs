@@ -79,7 +79,7 @@ impl Sim {
 
 /// Returns settings with a small memtable; values of at least 512 bytes go to the value log.
 pub(crate) fn small() -> FamilyOptions {
-    FamilyOptions::default().write_buffer(1 << 20)
+    FamilyOptions::default().write_buffer_bytes(1 << 20)
 }
 
 /// Collects all pairs of an iterator.

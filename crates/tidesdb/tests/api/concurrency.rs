@@ -7,7 +7,7 @@ use tidesdb::{Db, Family, SyncMode};
 use crate::common::{Sim, noise, small};
 
 fn busy(sim: &Sim) -> Db {
-    let family = small().write_buffer(64 << 10);
+    let family = small().write_buffer_bytes(64 << 10);
     sim.options().sync(SyncMode::None).background_threads(2).default_family(family).open().unwrap()
 }
 
@@ -128,7 +128,7 @@ fn a_commit_that_returned_is_visible_to_all_threads() {
 fn two_keys_of_one_batch_never_differ() {
     let sim = Sim::new();
     let db = busy(&sim);
-    let other = db.create_family("other", small().write_buffer(32 << 10)).unwrap();
+    let other = db.create_family("other", small().write_buffer_bytes(32 << 10)).unwrap();
     let f = db.default_family();
     let done = AtomicBool::new(false);
     std::thread::scope(|s| {

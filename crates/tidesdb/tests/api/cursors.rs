@@ -190,7 +190,7 @@ fn values_are_read_when_asked_for_and_again_after_a_move() {
 #[test]
 fn many_seeks_over_many_tables() {
     let sim = Sim::new();
-    let family = crate::common::small().write_buffer(32 << 10);
+    let family = crate::common::small().write_buffer_bytes(32 << 10);
     let db = sim.options().default_family(family).open().unwrap();
     for i in 0..4000u32 {
         db.put(&(i.wrapping_mul(2_654_435_761) % 4000).to_be_bytes(), &i.to_be_bytes()).unwrap();

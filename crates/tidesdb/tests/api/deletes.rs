@@ -107,7 +107,7 @@ fn a_tombstone_in_level_1_hides_what_lies_below() {
 #[test]
 fn everything_deleted_leaves_nothing() {
     let sim = Sim::new();
-    let db = sim.options().default_family(small().write_buffer(64 << 10)).open().unwrap();
+    let db = sim.options().default_family(small().write_buffer_bytes(64 << 10)).open().unwrap();
     let f = db.default_family();
     fill(f, 2000, &[3; 100]);
     for i in 0..2000 {
@@ -196,7 +196,7 @@ fn uncommitted_deletes_create_no_dead_range() {
 fn dead_ranges_discovered_in_the_background_hide_no_live_key() {
     const KEYS: u64 = 12_000;
     let sim = Sim::new();
-    let family = small().write_buffer(1 << 20);
+    let family = small().write_buffer_bytes(1 << 20);
     let options = sim.options().sync(SyncMode::None).background_threads(2).default_family(family);
     let db = options.open().unwrap();
     let key = |thread: u64, n: u64| format!("{thread}-{n:06}").into_bytes();

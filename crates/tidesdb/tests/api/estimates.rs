@@ -103,7 +103,7 @@ fn ten_thousand(f: &Family) {
 #[test]
 fn ranges_of_tables_are_estimated() {
     let sim = Sim::new();
-    let db = sim.options().default_family(small().write_buffer(16 << 20)).open().unwrap();
+    let db = sim.options().default_family(small().write_buffer_bytes(16 << 20)).open().unwrap();
     let f = db.default_family();
     ten_thousand(f);
     f.flush().unwrap();
@@ -130,7 +130,7 @@ fn ranges_of_tables_are_estimated() {
 #[test]
 fn ranges_of_memtables_are_counted_up_to_a_bound() {
     let sim = Sim::new();
-    let db = sim.options().default_family(small().write_buffer(16 << 20)).open().unwrap();
+    let db = sim.options().default_family(small().write_buffer_bytes(16 << 20)).open().unwrap();
     let f = db.default_family();
     ten_thousand(f);
     f.put(b"key000150", b"another version").unwrap();

@@ -280,7 +280,7 @@ fn a_clone_may_be_empty_or_larger_than_a_memtable() {
     let db = sim.open();
     make(&db, "empty");
     assert!(contents(&db.clone_family("empty", "nothing").unwrap()).is_empty());
-    let big = db.create_family("big", FamilyOptions::default().write_buffer(64 << 10)).unwrap();
+    let big = db.create_family("big", FamilyOptions::default().write_buffer_bytes(64 << 10)).unwrap();
     fill(&big, 3000, &[7; 100]);
     let copy = db.clone_family("big", "much").unwrap();
     assert_eq!(contents(&copy), contents(&big));

@@ -54,14 +54,14 @@ impl World {
 }
 
 /// What a cursor of the transaction shows, and the places that were read through it.
-struct Sight<'a> {
+struct Visibility<'a> {
     shown: &'a BTreeSet<usize>,
     seen: BTreeSet<usize>,
     low: Bound<usize>,
     high: Bound<usize>,
 }
 
-impl Sight<'_> {
+impl Visibility<'_> {
     fn inside(&self, place: usize) -> bool {
         std::ops::RangeBounds::contains(&(self.low, self.high), &place)
     }
@@ -92,7 +92,7 @@ fn step(
     world: &World,
     random: &mut Random,
     (cursor, at): (&mut Cursor, &mut Option<usize>),
-    sight: &mut Sight<'_>,
+    sight: &mut Visibility<'_>,
     targets: &[usize],
 ) {
     let target = targets[random.below(targets.len())];
@@ -131,7 +131,7 @@ fn step(
 }
 
 /// Iterates over a random range from both ends, not always to the end.
-fn range(world: &World, random: &mut Random, tx: &Transaction, sight: &mut Sight<'_>) -> Iter {
+fn range(world: &World, random: &mut Random, tx: &Transaction, sight: &mut Visibility<'_>) -> Iter {
     let mut bound = |place: usize| match random.below(5) {
         0 => Bound::Unbounded,
         1 | 2 => Bound::Excluded(place),
@@ -182,7 +182,7 @@ fn look(world: &World, random: &mut Random, tx: &Transaction, kept: &mut Kept) -
         .filter(|place| tx.contains_untracked(&world.family, &world.key(*place)).unwrap())
         .collect();
     let all = Bound::Unbounded;
-    let mut sight = Sight { shown: &shown, seen: BTreeSet::new(), low: all, high: all };
+    let mut sight = Visibility { shown: &shown, seen: BTreeSet::new(), low: all, high: all };
     let long = random.one_in(20);
     let targets: Vec<usize> = if long {
         // Many seeks into a few places: the intervals that they read are merged meanwhile.

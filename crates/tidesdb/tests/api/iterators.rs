@@ -211,7 +211,7 @@ fn an_iterator_moves_to_another_thread() {
 #[test]
 fn long_tombstone_runs_and_old_versions() {
     let sim = Sim::new();
-    let db = sim.options().default_family(small().write_buffer(128 << 10)).open().unwrap();
+    let db = sim.options().default_family(small().write_buffer_bytes(128 << 10)).open().unwrap();
     let f = db.default_family();
     db.put(b"a", b"first").unwrap();
     for _ in 0..3 {

@@ -97,7 +97,7 @@ fn every_compression() {
 #[test]
 fn memtables_are_flushed_when_full_and_merged_when_many() {
     let sim = Sim::new();
-    let db = sim.options().default_family(small().write_buffer(64 << 10)).open().unwrap();
+    let db = sim.options().default_family(small().write_buffer_bytes(64 << 10)).open().unwrap();
     for i in 0..20_000u32 {
         db.put(&(i % 5000).to_be_bytes(), &noise(u64::from(i), 60)).unwrap();
     }

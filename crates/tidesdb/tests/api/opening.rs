@@ -223,7 +223,7 @@ fn another_family_can_be_the_default_one() {
 #[test]
 fn the_replay_of_large_commits_needs_no_more_memory_than_a_memtable() {
     let sim = Sim::new();
-    let inline = || FamilyOptions::default().value_threshold(usize::MAX).write_buffer(256 << 10);
+    let inline = || FamilyOptions::default().value_threshold(usize::MAX).write_buffer_bytes(256 << 10);
     let options = |sim: &Sim| {
         sim.options().default_family(inline()).with(|o| {
             o.wal_segment_bytes = 1 << 20;
@@ -232,7 +232,7 @@ fn the_replay_of_large_commits_needs_no_more_memory_than_a_memtable() {
         })
     };
     let db = options(&sim).open().unwrap();
-    let big = db.default_family().options().write_buffer(1 << 30);
+    let big = db.default_family().options().write_buffer_bytes(1 << 30);
     db.default_family().change_options(big, false).unwrap(); // nothing is flushed before the kill
     for i in 0..40u8 {
         db.put(&[i], &noise(i.into(), 500 << 10)).unwrap();

@@ -13,8 +13,10 @@ const BUFFER: usize = 512 << 10;
 fn limited(sim: &Sim) -> tidesdb::Db {
     let options = sim.options().background_threads(1).sync(SyncMode::None);
     // Merges are never due: only memtables delay writers.
-    let family =
-        FamilyOptions { l1_tables_trigger: 1000, ..small().write_buffer(BUFFER).value_threshold(1 << 20) };
+    let family = FamilyOptions {
+        l1_tables_trigger: 1000,
+        ..small().write_buffer_bytes(BUFFER).value_threshold(1 << 20)
+    };
     let options = options.default_family(family);
     options
         .with(|o| {

@@ -213,7 +213,7 @@ fn contains_never_reads_a_value() {
 #[test]
 fn without_filters_and_cache() {
     let sim = Sim::new();
-    let family = small().filter_bits_per_key(0).write_buffer(64 << 10);
+    let family = small().filter_bits_per_key(0).write_buffer_bytes(64 << 10);
     let db = sim.options().cache_bytes(0).default_family(family).open().unwrap();
     fill(db.default_family(), 3000, b"some value");
     db.flush().unwrap();

@@ -86,7 +86,7 @@ pub(crate) fn options(env: &Env, remote: RemoteOptions) -> OpenOptions {
 }
 
 pub(crate) fn small() -> FamilyOptions {
-    FamilyOptions::default().write_buffer(16 << 10).value_threshold(512)
+    FamilyOptions::default().write_buffer_bytes(16 << 10).value_threshold(512)
 }
 
 /// Opens the contents of `store` on a new, empty disk.

@@ -30,7 +30,7 @@ fn only_stored_changes_survive_a_close() {
 fn all_settings_can_be_stored() {
     let sim = Sim::new();
     let db = sim.open();
-    let mut options = small().write_buffer(333_333).value_threshold(77).compression(Compression::Zstd);
+    let mut options = small().write_buffer_bytes(333_333).value_threshold(77).compression(Compression::Zstd);
     (options.filter_bits_per_key, options.table_bytes, options.l1_tables_trigger) = (3, 1 << 20, 9);
     options.vlog_file_bytes = 99_999;
     db.default_family().change_options(options.clone(), true).unwrap();
@@ -66,7 +66,7 @@ fn a_smaller_buffer_and_trigger_apply_from_the_next_commit() {
     let f = db.default_family();
     fill(f, 1000, &[5; 100]);
     assert_eq!(tables(f), 0);
-    f.change_options(small().write_buffer(64 << 10), false).unwrap();
+    f.change_options(small().write_buffer_bytes(64 << 10), false).unwrap();
     f.put(b"one more", b"v").unwrap();
     assert_eq!(tables(f), 1);
     let mut options = f.options();

@@ -56,7 +56,7 @@ fn entries_and_tables_follow_flush_and_compaction() {
 #[test]
 fn level_bytes_are_the_bytes_of_the_files() {
     let sim = Sim::new();
-    let db = sim.options().default_family(small().write_buffer(64 << 10)).open().unwrap();
+    let db = sim.options().default_family(small().write_buffer_bytes(64 << 10)).open().unwrap();
     for i in 0..3000u32 {
         db.put(&i.to_be_bytes(), &noise(u64::from(i), 100)).unwrap();
     }

@@ -24,7 +24,7 @@ fn time(mut call: impl FnMut()) -> Duration {
 
 /// Creates `VERSIONS` versions of one key between two other keys, with snapshots in between.
 fn history(sim: &Sim, kind: MemtableKind) -> (Db, Vec<(u64, Snapshot)>) {
-    let family = small().memtable(kind).write_buffer(64 << 20);
+    let family = small().memtable(kind).write_buffer_bytes(64 << 20);
     let db = sim.options().default_family(family).open().unwrap();
     db.put(b"a", b"first").unwrap();
     db.put(b"z", b"last").unwrap();

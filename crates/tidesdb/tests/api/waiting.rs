@@ -271,7 +271,7 @@ fn the_log_is_not_retained_for_unresolved_families() {
 fn more_operations_than_a_memtable_holds_are_deferred() {
     let sim = Sim::new();
     let db = sim.open();
-    let options = small().write_buffer(4 << 20).comparator(mine());
+    let options = small().write_buffer_bytes(4 << 20).comparator(mine());
     let f = db.create_family(NAME, options).unwrap();
     fill(&f, 6000, &noise(1, 400));
     f.delete_range(key(3000)..key(2000)).unwrap();

@@ -79,7 +79,7 @@ fn step(own: &mut Own, op: &Op) {
                 own.remove(key);
             }
         }
-        Op::Read { .. } | Op::Walk { .. } => {}
+        Op::Read { .. } | Op::Scan { .. } => {}
     }
 }
 
@@ -163,7 +163,7 @@ impl<'a> Inference<'a> {
         for op in &record.ops {
             match op {
                 Op::Read { key, list } => self.read(n, (*key, list, Dep::ItemRw), &own),
-                Op::Walk { low, high, found } => self.walk(n, (*low, *high, found), &own),
+                Op::Scan { low, high, found } => self.walk(n, (*low, *high, found), &own),
                 Op::Append { .. } | Op::Undo { .. } => {}
             }
             step(&mut own, op);

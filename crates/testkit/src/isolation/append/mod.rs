@@ -73,7 +73,7 @@ pub enum Op {
         list: List,
     },
     /// A scan of an interval.
-    Walk {
+    Scan {
         /// Lower bound, inclusive.
         low: Key,
         /// Upper bound, exclusive.

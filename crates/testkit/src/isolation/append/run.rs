@@ -29,7 +29,7 @@ pub fn run(
     (threads, each): (usize, u64),
     seed: u64,
 ) -> Result<History, String> {
-    let family = FamilyOptions::default().write_buffer(64 << 10);
+    let family = FamilyOptions::default().write_buffer_bytes(64 << 10);
     let options = Db::options(dir).sync(SyncMode::None).default_family(family);
     let db = options.open().map_err(|e| e.to_string())?;
     let common = Common { db: &db, level, clock: AtomicU64::new(1), appends: Default::default() };
@@ -177,7 +177,7 @@ impl<'a> Worker<'a> {
             // The scan has not seen keys beyond the position where it stopped.
             if back { low = *first } else { high = last + 1 }
         }
-        ops.push(Op::Walk { low, high, found });
+        ops.push(Op::Scan { low, high, found });
         Ok(())
     }
 
@@ -197,7 +197,7 @@ impl<'a> Worker<'a> {
         // At read uncommitted, repeated reads by a cursor may differ.
         let (seen, cursor) = roam.finish(self.common.level != Isolation::ReadUncommitted)?;
         for seen in seen.into_iter().filter(|seen| seen.low < seen.high) {
-            ops.push(Op::Walk { low: seen.low, high: seen.high, found: seen.rows.into_iter().collect() });
+            ops.push(Op::Scan { low: seen.low, high: seen.high, found: seen.rows.into_iter().collect() });
         }
         Ok(cursor)
     }

@@ -20,7 +20,7 @@ impl Record {
 
     fn walks(mut self, (low, high): (Key, Key), found: &[(Key, &[u64])]) -> Self {
         let found = found.iter().map(|(key, list)| (*key, list.to_vec())).collect();
-        self.ops.push(Op::Walk { low, high, found });
+        self.ops.push(Op::Scan { low, high, found });
         self
     }
 

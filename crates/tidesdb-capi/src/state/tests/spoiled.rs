@@ -41,7 +41,7 @@ fn settings_that_an_older_version_spoiled_do_not_hide_their_family() {
             ("unreadable", "[family]\ncomparator_name=a\nmin_levels\nwrite_buffer_size=7\n"),
             ("other order", "[family]\ncomparator_name=a\nwrite_buffer_size=7777777\n"),
         ] {
-            let options = FamilyOptions::default().comparator(order.clone()).write_buffer(1 << 20);
+            let options = FamilyOptions::default().comparator(order.clone()).write_buffer_bytes(1 << 20);
             let family = database.engine().create_family(name, options).unwrap();
             family.put(b"a", b"1").unwrap();
             family.put(b"b", b"2").unwrap();

@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::{LevelCursor, LevelTable, MergeSource};
-use crate::types::{Comparator, EntryCursor, Kind, Rows, Scope, SeqNo, Sight, Stamp, Stored};
+use crate::types::{Comparator, EntryCursor, EntryMeta, Kind, Rows, Scope, SeqNo, Stored, Visibility};
 use crate::{Error, Result};
 
 /// An owned version.
@@ -87,7 +87,7 @@ impl EntryCursor for VecCursor {
     fn skip_older(&mut self, _below: SeqNo, _until: Option<&[u8]>) -> Result<()> {
         Ok(())
     }
-    fn copy_rows(&mut self, _sight: Sight, _until: Option<&[u8]>, _rows: &mut Rows) -> Result<()> {
+    fn copy_rows(&mut self, _sight: Visibility, _until: Option<&[u8]>, _rows: &mut Rows) -> Result<()> {
         Ok(())
     }
     fn valid(&self) -> bool {
@@ -134,9 +134,9 @@ impl EntryCursor for VecCursor {
     fn key(&self) -> &[u8] {
         &self.standing().key
     }
-    fn stamp(&self) -> Stamp {
+    fn entry_meta(&self) -> EntryMeta {
         let Version { seq, kind, expiry, .. } = *self.standing();
-        Stamp { seq, kind, expiry }
+        EntryMeta { seq, kind, expiry }
     }
     fn entry(&mut self) -> Result<Stored<'_>> {
         let Version { key, kind, value, .. } = self.standing();
@@ -218,8 +218,8 @@ impl EntryCursor for Source {
     fn skip_older(&mut self, below: SeqNo, until: Option<&[u8]>) -> Result<()> {
         forward!(self, c => c.skip_older(below, until))
     }
-    fn copy_rows(&mut self, sight: Sight, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
-        forward!(self, c => c.copy_rows(sight, until, rows))
+    fn copy_rows(&mut self, visibility: Visibility, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
+        forward!(self, c => c.copy_rows(visibility, until, rows))
     }
     fn valid(&self) -> bool {
         forward!(self, c => c.valid())
@@ -251,8 +251,8 @@ impl EntryCursor for Source {
     fn key(&self) -> &[u8] {
         forward!(self, c => c.key())
     }
-    fn stamp(&self) -> Stamp {
-        forward!(self, c => c.stamp())
+    fn entry_meta(&self) -> EntryMeta {
+        forward!(self, c => c.entry_meta())
     }
     fn entry(&mut self) -> Result<Stored<'_>> {
         forward!(self, c => c.entry())
@@ -262,7 +262,7 @@ impl EntryCursor for Source {
 /// Returns the current entry of a cursor.
 pub(super) fn entry<C: EntryCursor>(cursor: &mut C) -> Option<Version> {
     cursor.valid().then(|| {
-        let Stamp { seq, kind, expiry } = cursor.stamp();
+        let EntryMeta { seq, kind, expiry } = cursor.entry_meta();
         let (key, stored, value) = cursor.entry().unwrap();
         assert_eq!(kind, stored);
         Version { key: key.to_vec(), seq, kind, expiry, value: value.to_vec() }

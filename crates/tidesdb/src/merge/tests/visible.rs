@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::merge::{MergeCursor, VisibleCursor};
-use crate::types::{Rows, Sight};
+use crate::types::{Rows, Visibility};
 
 const NOW: u32 = 100;
 
@@ -203,7 +203,7 @@ impl EntryCursor for Growing {
     fn skip_older(&mut self, _below: SeqNo, _until: Option<&[u8]>) -> Result<()> {
         Ok(())
     }
-    fn copy_rows(&mut self, _sight: Sight, _until: Option<&[u8]>, _rows: &mut Rows) -> Result<()> {
+    fn copy_rows(&mut self, _sight: Visibility, _until: Option<&[u8]>, _rows: &mut Rows) -> Result<()> {
         Ok(())
     }
     fn valid(&self) -> bool {
@@ -248,8 +248,8 @@ impl EntryCursor for Growing {
     fn key(&self) -> &[u8] {
         &self.at.as_ref().unwrap().0
     }
-    fn stamp(&self) -> Stamp {
-        Stamp { seq: self.at.as_ref().unwrap().1.0, kind: Kind::Put, expiry: 0 }
+    fn entry_meta(&self) -> EntryMeta {
+        EntryMeta { seq: self.at.as_ref().unwrap().1.0, kind: Kind::Put, expiry: 0 }
     }
     fn entry(&mut self) -> Result<Stored<'_>> {
         Ok((self.key(), Kind::Put, b""))

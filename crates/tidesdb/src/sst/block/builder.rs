@@ -1,6 +1,6 @@
 //! Collects entries and encodes them as a block. The buffers are reused from block to block.
 
-use super::estimate::{Estimate, Raw};
+use super::estimate::{Estimate, RawSizes};
 use super::search::head_of;
 use super::{
     ENTRIES_MAX, EXPIRY_UNIFORM, FRAME_BYTES, HEADER_BYTES, HEADS, Header, KIND_UNIFORM, Limits,
@@ -74,7 +74,7 @@ impl BlockBuilder {
             || (entries < ENTRIES_MAX
                 && keys <= self.limits.keys
                 && values <= self.limits.values
-                && self.estimate.fits(Raw::of(entries + 1, keys, values)))
+                && self.estimate.fits(RawSizes::of(entries + 1, keys, values)))
     }
 
     /// Adds an entry. The caller has checked the order and the space.
@@ -153,7 +153,7 @@ impl BlockBuilder {
         let key_part = HEADER_BYTES + FRAME_BYTES * self.frame_table.len() + header.key_disk as usize;
         self.fill_front(&header, salt, at, &mut out[start..]);
         out.extend_from_slice(&self.frames);
-        let raw = Raw::of(n, self.key_end(n), self.value_end(n));
+        let raw = RawSizes::of(n, self.key_end(n), self.value_end(n));
         self.estimate.learn(raw, header.key_disk as usize, self.frames.len());
         BuiltBlock { entries: n, disk: out.len() - start, key_part }
     }

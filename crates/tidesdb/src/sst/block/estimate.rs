@@ -8,12 +8,12 @@ use super::{FRAME_BYTES, HEADER_BYTES};
 
 /// Raw sizes of the entries of a block, before compression.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Raw {
+pub(super) struct RawSizes {
     keys: usize,
     values: usize,
 }
 
-impl Raw {
+impl RawSizes {
     /// Computes the raw sizes of `entries` entries with `keys` bytes of keys and `values` bytes of values.
     #[inline]
     pub(super) fn of(entries: usize, keys: usize, values: usize) -> Self {
@@ -48,17 +48,17 @@ impl Estimate {
 
     /// Returns whether a block of `raw` sizes is likely to stay within the limit.
     #[inline]
-    pub(super) fn fits(&self, raw: Raw) -> bool {
+    pub(super) fn fits(&self, raw: RawSizes) -> bool {
         self.disk(raw) + 2 * self.error <= self.limit
     }
 
     #[inline]
-    fn disk(&self, raw: Raw) -> usize {
+    fn disk(&self, raw: RawSizes) -> usize {
         HEADER_BYTES + FRAME_BYTES + (raw.keys * self.keys + raw.values * self.values) / ONE
     }
 
     /// Adds a sample: a block of `raw` sizes has `keys` bytes of keys and `values` bytes of values on disk.
-    pub(super) fn learn(&mut self, raw: Raw, keys: usize, values: usize) {
+    pub(super) fn learn(&mut self, raw: RawSizes, keys: usize, values: usize) {
         let known = std::mem::replace(&mut self.learned, true);
         let mix = |average: usize, seen: usize| {
             if known { (average * (WEIGHT - 1) + seen).div_ceil(WEIGHT) } else { seen }

@@ -10,7 +10,7 @@ use super::{
     Shape, VALUE_UNIFORM,
 };
 use crate::codec::{Compression, longest_raw};
-use crate::types::{Comparator, Kind, SEQ_MAX, SeqNo, Stamp};
+use crate::types::{Comparator, EntryMeta, Kind, SEQ_MAX, SeqNo};
 use crate::vlog::VlogPointer;
 
 /// A view of a block: its shape, and its header, frame table and raw key section as bytes.
@@ -138,8 +138,8 @@ impl<'a> Block<'a> {
 
     /// Returns sequence number, kind and expiry of entry `i`.
     #[inline]
-    pub(in crate::sst) fn stamp(&self, i: usize) -> Stamp {
-        Stamp { seq: self.seq(i), kind: self.kind(i), expiry: self.expiry(i) }
+    pub(in crate::sst) fn entry_meta(&self, i: usize) -> EntryMeta {
+        EntryMeta { seq: self.seq(i), kind: self.kind(i), expiry: self.expiry(i) }
     }
 
     /// Completes `key`, which contains this block's prefix, to key `i`.

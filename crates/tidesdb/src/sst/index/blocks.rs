@@ -1,7 +1,7 @@
 //! Maps keys to blocks and blocks to file locations, for a whole table or for one partition of its index.
 
 use super::fences::{Border, FenceReader, Fences};
-use super::places::{Places, PlacesBuilder};
+use super::places::{BlockLocations, BlockLocationsBuilder};
 use crate::Result;
 use crate::codec::{Compression, Decoder, longest_raw};
 use crate::sst::block::HEADER_BYTES;
@@ -26,7 +26,7 @@ pub struct BlockIndex {
     /// Number of the first block.
     base: usize,
     fences: Fences,
-    places: Places,
+    places: BlockLocations,
     /// End of the last block.
     data_end: u64,
 }
@@ -79,7 +79,7 @@ impl BlockIndex {
 pub(in crate::sst) struct BlockIndexReader {
     base: usize,
     fences: FenceReader,
-    places: PlacesBuilder,
+    places: BlockLocationsBuilder,
     /// End of the blocks so far.
     at: u64,
 }
@@ -87,7 +87,7 @@ pub(in crate::sst) struct BlockIndexReader {
 impl BlockIndexReader {
     /// Starts an index with block `base`, which starts at offset `at`.
     pub(in crate::sst) fn new(base: usize, at: u64) -> Self {
-        Self { base, fences: FenceReader::default(), places: PlacesBuilder::default(), at }
+        Self { base, fences: FenceReader::default(), places: BlockLocationsBuilder::default(), at }
     }
 
     /// Reads a partition of `blocks` blocks that extend up to offset `end` of the file. `border` is the border before

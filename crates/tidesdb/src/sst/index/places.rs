@@ -3,14 +3,14 @@
 /// Offset and key part length of each block, in eight bytes. The upper half of the offsets, which changes every 4 GiB,
 /// is stored separately.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct BlockLocations {
     /// Lower half of the offset, and length of the key part.
     low: Box<[(u32, u32)]>,
     /// Block numbers from which on the upper half has a new value, and that value.
     carries: Box<[(u32, u32)]>,
 }
 
-impl Places {
+impl BlockLocations {
     #[inline]
     pub(super) fn get(&self, b: usize) -> Option<(u64, u32)> {
         let &(low, key_part) = self.low.get(b)?;
@@ -31,14 +31,14 @@ impl Places {
     }
 }
 
-/// Builds [`Places`] while an index is read.
+/// Builds [`BlockLocations`] while an index is read.
 #[derive(Default)]
-pub(super) struct PlacesBuilder {
+pub(super) struct BlockLocationsBuilder {
     low: Vec<(u32, u32)>,
     carries: Vec<(u32, u32)>,
 }
 
-impl PlacesBuilder {
+impl BlockLocationsBuilder {
     pub(super) fn is_empty(&self) -> bool {
         self.low.is_empty()
     }
@@ -56,8 +56,8 @@ impl PlacesBuilder {
         self.low.push((at as u32, key_part));
     }
 
-    pub(super) fn finish(self) -> Places {
-        Places { low: self.low.into(), carries: self.carries.into() }
+    pub(super) fn finish(self) -> BlockLocations {
+        BlockLocations { low: self.low.into(), carries: self.carries.into() }
     }
 }
 
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn places_beyond_4_gib_are_found() {
         let lengths = [100, 0xFFFF_FFFF, 1, 50, 3 << 32, 7, 0xFFFF_FFFF, 2];
-        let mut builder = PlacesBuilder::default();
+        let mut builder = BlockLocationsBuilder::default();
         let mut offsets = Vec::new();
         let mut at = 0;
         for (i, length) in lengths.iter().enumerate() {

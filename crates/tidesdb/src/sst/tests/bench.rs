@@ -6,7 +6,7 @@ use tidesdb_io::{Clock, Env, RealClock};
 
 use super::*;
 use crate::sst::TableCursor;
-use crate::sst::partitions::HeldPartition;
+use crate::sst::partitions::CurrentPartition;
 
 const KEYS: u64 = 2_000_000;
 const VALUE: usize = 100;
@@ -94,7 +94,7 @@ fn measure(table: &Arc<Table>, what: &str) {
     let mut passed = 0;
     time("filter", n, |i| passed += u64::from(table.may_contain(hashes[i])));
     println!("  {:.4} false positives", passed as f64 / n as f64);
-    let mut held = HeldPartition::default();
+    let mut held = CurrentPartition::default();
     time("index", n, |i| {
         black_box(table.first_block(&mut held, &random[i]).unwrap());
     });

@@ -10,7 +10,7 @@ use crate::sst::TableCursor;
 use crate::sst::block::Shape;
 use crate::sst::index::Fence;
 use crate::sst::layout::{CRC_BYTES, FOOTER_BYTES};
-use crate::sst::partitions::HeldPartition;
+use crate::sst::partitions::CurrentPartition;
 
 /// Entries that fill several data blocks: versions of a key that continue over a block boundary, all kinds, expiries,
 /// frames.
@@ -206,7 +206,7 @@ fn parts_of_other_tables_are_reported() {
 
 /// Returns the location of block `b`.
 fn place(table: &Table, b: usize) -> Fence {
-    table.fence(&mut HeldPartition::default(), b).unwrap()
+    table.fence(&mut CurrentPartition::default(), b).unwrap()
 }
 
 /// Recomputes the checksum of the part of the file that contains byte `at`, as an attacker would.

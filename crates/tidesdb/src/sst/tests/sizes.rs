@@ -4,8 +4,8 @@ use tidesdb_io::sim::OpKind;
 
 use super::*;
 use crate::sst::block::{ENTRIES_MAX, LIMITS, Limits};
-use crate::sst::partitions::HeldPartition;
-use crate::sst::{OpenGate, TableCursor};
+use crate::sst::partitions::CurrentPartition;
+use crate::sst::{AllowAllReads, TableCursor};
 
 const PAGE: u64 = 4096;
 
@@ -46,7 +46,7 @@ fn entries(shape: Shape, n: u64, seed: u64) -> Vec<Entry> {
 
 /// Returns the lengths on disk of the blocks of a table.
 fn lengths(table: &Table) -> Vec<u64> {
-    let near = &mut HeldPartition::default();
+    let near = &mut CurrentPartition::default();
     (0..table.blocks()).map(|b| table.fence(near, b).unwrap().disk).collect()
 }
 
@@ -253,7 +253,7 @@ fn block_lengths_compared() {
         let data = table.footer.filter_at;
         let mut rng = Rng::new(9);
         let keys: Vec<&[u8]> = (0..200_000).map(|_| &*rows[rng.below(rows.len())].key).collect();
-        let near = &mut HeldPartition::default();
+        let near = &mut CurrentPartition::default();
         let fence = |key: &&[u8]| {
             let b = table.first_block(near, key).unwrap();
             table.fence(near, b).unwrap()
@@ -262,7 +262,8 @@ fn block_lengths_compared() {
         let mut bytes: Vec<u64> = read.iter().map(|read| read.1).collect();
         bytes.sort_unstable();
         let touched: u64 = read.iter().map(|&read| pages(read)).sum();
-        (0..table.blocks()).for_each(|b| drop(table.keys(b, &tidesdb_sync::pin(), &mut OpenGate).unwrap()));
+        (0..table.blocks())
+            .for_each(|b| drop(table.keys(b, &tidesdb_sync::pin(), &mut AllowAllReads).unwrap()));
         let clock = tidesdb_io::RealClock::new();
         let mut spent = Vec::new();
         for part in keys.chunks(20_000) {

@@ -8,7 +8,7 @@ use tidesdb_io::{Disk, RealDisk};
 
 use super::{Entry, Rig, Rng, salt};
 use crate::codec::Compression;
-use crate::sst::partitions::HeldPartition;
+use crate::sst::partitions::CurrentPartition;
 use crate::sst::{Table, TableContext, TableCursor, TableMeta, TableOptions, TableWriter};
 use crate::types::{Comparator, EntryCursor, Scope, TableId};
 
@@ -132,7 +132,7 @@ fn a_scan_returns_all_entries_before_an_unreadable_block() {
     let meta = write(&rig, false);
     let (_, blocks, _) = open(&rig, &meta).blocks_within(Bound::Unbounded, Bound::Unbounded);
     for bad in [1, 7, 150, blocks as usize - 2] {
-        let fence = open(&rig, &meta).fence(&mut HeldPartition::default(), bad).unwrap();
+        let fence = open(&rig, &meta).fence(&mut CurrentPartition::default(), bad).unwrap();
         let fault = Fault::errno(5).on(OpKind::Read).within(fence.at, fence.at + fence.disk).forever();
         for (backwards, whole) in [(false, false), (true, false), (false, true)] {
             let table = open(&rig, &meta);

@@ -6,7 +6,7 @@ use tidesdb_io::sim::{Fault, OpKind, errno};
 use super::*;
 use crate::Error;
 use crate::vlog::budget::WriteBudget;
-use crate::vlog::file::{Group, VlogFile};
+use crate::vlog::file::{RecordGroup, VlogFile};
 use crate::vlog::format::FileHeader;
 
 #[test]
@@ -115,7 +115,7 @@ fn an_append_to_a_full_file_does_not_change_its_end() {
     let file = VlogFile::create(&*directory(&env), header, 4096).unwrap();
     assert!(file.append(&noise(1, 5000), Compression::None).unwrap().is_some());
     let (mut buf, mut out) = (Vec::new(), Vec::new());
-    let mut late = Group::new(&mut buf);
+    let mut late = RecordGroup::new(&mut buf);
     assert!(late.add(b"late", Compression::None));
     assert!(!file.append_group(&mut late, &mut out).unwrap());
     assert_eq!((late.bytes(), out.len()), (18 + 4, 0), "the group must keep its records for the next file");

@@ -1,7 +1,7 @@
 use super::*;
 use crate::Error;
 use crate::codec::Salt;
-use crate::vlog::format::{FILE_HEADER_BYTES, FileHeader, RECORD_HEADER_BYTES, RecordHeader};
+use crate::vlog::format::{FILE_HEADER_BYTES, FileHeader, RECORD_HEADER_BYTES, VlogRecordHeader};
 
 /// Writes a small file of known values and returns the values and the bytes of the file.
 fn small_file(env: &Env, id: u32, compression: Compression) -> (Vec<(VlogPointer, Vec<u8>)>, Vec<u8>) {
@@ -152,9 +152,9 @@ fn hostile_pointers_are_refused() {
 fn impossible_lengths_are_refused_even_with_a_valid_checksum() {
     let salt = [3; 16];
     let header = |codec, raw_len, payload: &[u8]| {
-        let mut h = RecordHeader::new(payload, raw_len, codec);
+        let mut h = VlogRecordHeader::new(payload, raw_len, codec);
         h.bind(&salt, 40);
-        RecordHeader::decode(&h.encode(), &salt, 40)
+        VlogRecordHeader::decode(&h.encode(), &salt, 40)
     };
     assert!(header(Compression::None, 10, &[0; 10]).is_some());
     assert!(header(Compression::None, 11, &[0; 10]).is_none());
@@ -166,7 +166,7 @@ fn impossible_lengths_are_refused_even_with_a_valid_checksum() {
     assert!(header(Compression::Zstd, 14 * (128 << 10) / 4, &[0; 10]).is_some());
     assert!(header(Compression::Zstd, 14 * (128 << 10) / 4 + 1, &[0; 10]).is_none());
     assert!(header(Compression::Zstd, u32::MAX, &[0; 10]).is_none(), "4 GiB in ten bytes");
-    assert!(RecordHeader::decode(&[0; RECORD_HEADER_BYTES], &salt, 40).is_none());
+    assert!(VlogRecordHeader::decode(&[0; RECORD_HEADER_BYTES], &salt, 40).is_none());
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn a_payload_that_does_not_decode_is_corrupt() {
     for codec in [Compression::Lz4, Compression::Zstd, Compression::Snappy] {
         let salt = [3; 16];
         let payload = noise(4, 64);
-        let mut record = RecordHeader::new(&payload, 100, codec);
+        let mut record = VlogRecordHeader::new(&payload, 100, codec);
         record.bind(&salt, 40);
         let mut bytes = FileHeader { family: FAMILY, vlog: VlogId(1), salt }.encode().to_vec();
         bytes.extend(record.encode());
