@@ -18,7 +18,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Starts `workers` workers, the timekeeper, the learner and, with an object store, the uploader. 0 workers = no
+    /// Starts `workers` workers, the timekeeper and, with an object store, the uploader. 0 workers = no
     /// threads.
     ///
     /// # Errors

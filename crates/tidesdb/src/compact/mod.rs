@@ -5,10 +5,8 @@
 //!              (pure)                        (one merge loop)
 //! ```
 //!
-//! There are two levels for now. Level 1 holds flushed tables, newest first, which may overlap. Level 2 is one sorted
-//! run of disjoint tables. When level 1 reaches `l1_tables_trigger` tables, all of it is merged with the level 2 tables
-//! between its smallest and largest key. If nothing overlaps, tables only change their level. New kinds of plans
-//! (divided and partitioned merges) belong in `plan.rs`.
+//! `plan.rs` asks the policy (`policy/`) which merge is due; `run.rs` carries it out and installs the result. Level 1 holds flushed
+//! tables, newest first, which may overlap. Each deeper level is one sorted run of disjoint tables.
 
 pub mod policy;
 mod plan;

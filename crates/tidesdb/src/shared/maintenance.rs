@@ -1,4 +1,4 @@
-//! What flushes, merges and learning need of the database.
+//! What flushes and merges need of the database.
 
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! ReadCtx         get, cursors, transactions: which commit is visible, what has expired
-//! WriteCtx        commit, stall, learning: the log, the memtables, the backlog              -> ReadCtx
+//! WriteCtx        commit, stall, rotation: the log, the memtables, the backlog              -> ReadCtx
 //! MaintenanceCtx  flush, merge, upload:   the manifest and the tables                       -> ReadCtx, WriteCtx
 //! Shared          catalog, recovery, background: owns the three and the rest
 //! ```
@@ -37,7 +37,7 @@ pub struct Shared {
     pub reads: Arc<ReadCtx>,
     /// For commits.
     pub write: Arc<WriteCtx>,
-    /// For flushes, merges and learning.
+    /// For flushes and merges.
     pub maintenance: MaintenanceCtx,
     /// Shared settings and caches for reading tables.
     pub tables: Arc<TableContext>,

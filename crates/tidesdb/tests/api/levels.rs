@@ -73,10 +73,7 @@ fn histories_over_many_levels_match_the_model() {
             }
         }
         depths.push(f.stats().level_tables.len());
-        let check = |f: &Family, when: &str| {
-            assert!(contents(f).into_iter().collect::<Model>() == model, "shape {round}, {when}");
-        };
-        check(f, "at the end");
+        assert!(contents(f).into_iter().collect::<Model>() == model, "shape {round}, at the end");
         for (snapshot, then) in &old {
             assert!(
                 pairs(snapshot.iter(f).unwrap()).into_iter().collect::<Model>() == *then,
