@@ -1,4 +1,4 @@
-//! Statistics as tables: [`statistics!`] makes a struct, its documentation and its table of one list.
+//! Statistics as tables: `statistics!` makes a struct, its documentation and its table of one list.
 //!
 //! A new counter of a family is one line in `family/stats.rs` and its use; any other figure is one line that says where it comes
 //! from. `Display`, the command line, the C library and exporters follow from the tables.
