@@ -202,7 +202,8 @@ impl Table {
         let shape = self.decode_keys(fence, near, read, keys)?;
         let block = Block { shape: &shape, bytes: keys };
         let is_whole = read.len() as u64 == fence.disk && block.values_len() <= LIMITS.values;
-        let has_values = is_whole && self.decode_values(fence, block, &read[fence.key_part..], values).is_ok();
+        let has_values =
+            is_whole && self.decode_values(fence, block, &read[fence.key_part..], values).is_ok();
         let values = if has_values { &values[..] } else { &[] };
         Ok(CachedBlock::new(shape, keys, values))
     }
