@@ -41,6 +41,8 @@ ranks! {
     ORDERS = 140;
     /// The commit with a condition that is being decided.
     DECIDING = 150;
+    /// Operations that wait for a key order.
+    ORDERS_MEMORY = 152;
     /// A set of range tombstones is replaced.
     RANGES = 160;
     /// What a transaction read.
@@ -77,8 +79,6 @@ ranks! {
     ORPHANS = 242;
     /// Families that wait for their key order.
     ORDERS_WAITING = 246;
-    /// Operations that wait for a key order.
-    ORDERS_MEMORY = 248;
     /// The families by number.
     FAMILIES = 250;
     /// The read view of a family is replaced.
