@@ -41,6 +41,12 @@ ranks! {
     ORDERS = 140;
     /// The commit with a condition that is being decided.
     DECIDING = 150;
+    /// Operations that wait for a key order.
+    ORDERS_MEMORY = 152;
+    /// A set of range tombstones is replaced.
+    RANGES = 160;
+    /// What a transaction read.
+    SPANS = 162;
     /// The tables that the merges of a family claim.
     CLAIMS = 170;
     /// A merge of a family is installed.
@@ -63,8 +69,6 @@ ranks! {
     VLOG_SYNCING = 224;
     /// A file of a value log is begun.
     VLOG_ROTATING = 226;
-    /// Files of a value log.
-    VLOG_FILES = 228;
     /// The file of a value log that is written to.
     VLOG_CURRENT = 229;
     /// Files of a value log to sync.
@@ -75,14 +79,12 @@ ranks! {
     ORPHANS = 242;
     /// Families that wait for their key order.
     ORDERS_WAITING = 246;
-    /// Operations that wait for a key order.
-    ORDERS_MEMORY = 248;
     /// The families by number.
     FAMILIES = 250;
     /// The read view of a family is replaced.
     VIEW = 260;
-    /// A set of range tombstones is replaced.
-    RANGES = 262;
+    /// Files of a value log.
+    VLOG_FILES = 264;
     /// Live snapshots.
     SNAPSHOTS = 270;
     /// Jobs of the background.
@@ -99,8 +101,6 @@ ranks! {
     REMOTE_FILES = 292;
     /// A file of an object store.
     REMOTE_FILE = 294;
-    /// What a transaction read.
-    SPANS = 296;
     /// Files to remove.
     OBSOLETE = 298;
     /// Why the database was poisoned.

@@ -166,7 +166,8 @@ fn compact(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<(
         family.count(Metric::CompactionWritten, out.bytes());
     }
     let took = ctx.write.env.clock.mono().saturating_sub(started);
-    let level_1 = plan.inputs.iter().filter(|(level, _)| *level == 1);
+    // A move takes no time: it would report a rate that merges do not reach.
+    let level_1 = plan.inputs.iter().filter(|(level, _)| *level == 1 && plan.is_merge());
     let paid: u64 = level_1.map(|(_, t)| t.meta().raw_key_bytes + t.meta().raw_value_bytes).sum();
     if paid > 0 {
         ctx.write.debt.merge_rate.measured(paid, took);

@@ -234,3 +234,23 @@ fn merges_that_overtake_each_other_keep_every_row() {
         assert_eq!(rig.get(key.as_bytes(), None), model.get(&key).map(|v| v.clone().into_bytes()), "{key}");
     }
 }
+
+/// A move of level 1 once counted as a merge of no duration, and the rate that paces writers rose beyond any disk.
+#[test]
+fn the_rate_of_merges_counts_merges_alone() {
+    let rig = Rig::with(FamilyOptions {
+        write_buffer_bytes: 4096,
+        l1_tables_trigger: 1,
+        ..FamilyOptions::default()
+    });
+    let rate = || rig.ctx.write.debt.merge_rate.or(0);
+    rig.put(b"a", &[1; 1000]);
+    rig.flush().unwrap();
+    assert!(super::run(&rig.ctx, &rig.family).unwrap());
+    assert!(rig.tables()[0].0 > 1 && rig.family.stats().compaction_written == 0, "{:?}", rig.tables());
+    assert_eq!(rate(), 0);
+    rig.put(b"a", &[2; 1000]);
+    rig.flush().unwrap();
+    assert!(super::run(&rig.ctx, &rig.family).unwrap());
+    assert!(rate() > 0);
+}

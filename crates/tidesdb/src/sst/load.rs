@@ -180,21 +180,32 @@ impl Table {
         near: &mut CurrentPartition,
         read: &[u8],
     ) -> Result<Handle<CachedPart>> {
-        let cached = SCRATCH.with_borrow_mut(|s| -> Result<CachedBlock> {
-            let shape = self.decode_keys(fence, near, read, &mut s.keys)?;
-            let block = Block { shape: &shape, bytes: &s.keys };
-            let mut values = &[][..];
-            if read.len() as u64 == fence.disk && block.values_len() <= LIMITS.values {
-                let decoded = self.decode_values(fence, block, &read[fence.key_part..], &mut s.values);
-                if decoded.is_ok() {
-                    values = &s.values;
-                }
-            }
-            Ok(CachedBlock::new(shape, &s.keys, values))
-        })?;
+        // Taken out, because a comparator may read, and its reads load blocks in this thread.
+        let (mut keys, mut values) =
+            SCRATCH.with_borrow_mut(|s| (std::mem::take(&mut s.keys), std::mem::take(&mut s.values)));
+        let cached = self.decode_block(fence, near, read, (&mut keys, &mut values));
+        SCRATCH.with_borrow_mut(|s| (s.keys, s.values) = (keys, values));
+        let cached = cached?;
         let charge = cached.charge();
         self.memory.settle();
         Ok(self.cache.insert(self.cache_key(fence.block, 0), CachedPart::Block(cached), charge))
+    }
+
+    /// Decodes the bytes read of a block as [`Table::cache_block`] does, with these buffers.
+    fn decode_block(
+        &self,
+        fence: Fence,
+        near: &mut CurrentPartition,
+        read: &[u8],
+        (keys, values): (&mut Vec<u8>, &mut Vec<u8>),
+    ) -> Result<CachedBlock> {
+        let shape = self.decode_keys(fence, near, read, keys)?;
+        let block = Block { shape: &shape, bytes: keys };
+        let is_whole = read.len() as u64 == fence.disk && block.values_len() <= LIMITS.values;
+        let has_values =
+            is_whole && self.decode_values(fence, block, &read[fence.key_part..], values).is_ok();
+        let values = if has_values { &values[..] } else { &[] };
+        Ok(CachedBlock::new(shape, keys, values))
     }
 
     /// Returns a handle to the cached block `b`, if it is cached.

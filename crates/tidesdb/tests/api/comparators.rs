@@ -327,3 +327,70 @@ fn a_write_inside_a_comparator_fails_at_once() {
     assert!(!db.contains(b"from inside").unwrap());
     db.put(b"outside", b"v").unwrap();
 }
+
+/// Comparators run while a block is decoded, and under locks: of range tombstones, of what a transaction read, of a merge and of the
+/// manifest. Their reads load blocks and values in the same thread. They once panicked, on a buffer in use or on the order of locks.
+#[test]
+fn a_comparator_may_read_from_tables_in_every_operation() {
+    let action = Action::default();
+    let act = Arc::clone(&action);
+    let busy = Arc::new(AtomicBool::new(false));
+    let order = Comparator::custom("acting", move |a, b| {
+        let act = act.lock().unwrap().clone();
+        if let Some(act) = act
+            && !busy.swap(true, SeqCst)
+        {
+            act();
+            busy.store(false, SeqCst);
+        }
+        a.cmp(b)
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let open = || {
+        Db::options(dir.path())
+            .sync(SyncMode::None)
+            .cache_bytes(0)
+            .comparator(order.clone())
+            .background_threads(0)
+            .open()
+            .unwrap()
+    };
+    let db = open();
+    for i in 0..200u32 {
+        db.put(format!("collation{i:04}").as_bytes(), &[1; 300]).unwrap();
+        db.put(format!("long{i:04}").as_bytes(), &[1; 5000]).unwrap();
+    }
+    db.flush().unwrap();
+    let family = db.create_family("ordered", small().comparator(order.clone())).unwrap();
+    for i in 0..500u32 {
+        family.put(&i.to_be_bytes(), &[2; 300]).unwrap();
+    }
+    db.flush().unwrap();
+    let (reader, calls) = (db.clone(), AtomicU32::new(0));
+    *action.lock().unwrap() = Some(Arc::new(move || {
+        let n = calls.fetch_add(1, SeqCst);
+        assert!(reader.get(format!("collation{:04}", n % 200).as_bytes()).unwrap().is_some());
+        assert!(reader.get(format!("long{:04}", n % 200).as_bytes()).unwrap().is_some());
+        drop(reader.snapshot());
+        drop(reader.family("default").unwrap());
+    }));
+    for i in 0..50u32 {
+        assert!(family.get(&i.to_be_bytes()).unwrap().is_some());
+    }
+    assert_eq!(family.iter().unwrap().count(), 500);
+    family.delete_range(3u32.to_be_bytes()..9u32.to_be_bytes()).unwrap();
+    family.delete_range(5u32.to_be_bytes()..12u32.to_be_bytes()).unwrap();
+    let mut tx = db.begin(Isolation::Serializable);
+    assert_eq!(tx.iter(&family).unwrap().count(), 491);
+    tx.delete_range(&family, 30u32.to_be_bytes()..40u32.to_be_bytes()).unwrap();
+    tx.put(&family, &2u32.to_be_bytes(), b"v").unwrap();
+    tx.commit().unwrap();
+    for i in 0..500u32 {
+        family.put(&(i * 3).to_be_bytes(), &[2; 300]).unwrap();
+    }
+    family.flush().unwrap();
+    family.compact_range(2u32.to_be_bytes()..90u32.to_be_bytes()).unwrap();
+    family.compact().unwrap();
+    assert!(db.verify().unwrap().is_ok());
+    *action.lock().unwrap() = None;
+}

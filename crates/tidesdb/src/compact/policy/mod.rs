@@ -11,6 +11,8 @@
 //! [`Spooky`] is the default. [`Leveled`] and [`Fifo`] use the same interface.
 
 mod fifo;
+#[cfg(test)]
+mod histories;
 mod leveled;
 mod picture;
 mod plan;
