@@ -82,7 +82,12 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
             if let Some(family) = family(id)
                 && !family.compaction_retry.waits(shared.write.env.clock.mono())
                 && compact::run(&shared.maintenance, &family)
-                    .inspect(|_| shared.write.merges.set_starved(false))
+                    .inspect(|&merged| {
+                        // A job that found nothing to begin proves nothing about the disk.
+                        if merged {
+                            shared.write.merges.set_starved(false);
+                        }
+                    })
                     .inspect_err(|e| shared.write.merges.set_starved(e.is_full()))?
             {
                 family.compaction_retry.succeeded();
