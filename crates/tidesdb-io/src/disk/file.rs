@@ -46,6 +46,12 @@ impl RealFile {
         let _ = rustix::fs::fadvise(&self.fd, 0, None, rustix::fs::Advice::Random);
     }
 
+    /// Reads at `offset` without waiting for the device. `EAGAIN` if the first byte is not in the page cache.
+    fn read_nowait(&self, buf: &mut [u8], offset: u64) -> rustix::io::Result<usize> {
+        let mut bufs = [io::IoSliceMut::new(buf)];
+        retry_on_intr(|| rustix::io::preadv2(&self.fd, &mut bufs, offset, ReadWriteFlags::NOWAIT))
+    }
+
     /// Emulates `fallocate` on file systems that lack it: writes zeros past the end, and rewrites every zero
     /// block before it, because such a block may be a hole. No other thread may write to the range meanwhile.
     pub(super) fn allocate_by_writing(&self, offset: u64, end: u64) -> io::Result<()> {
@@ -78,11 +84,10 @@ impl File for RealFile {
     }
 
     fn read_cached_at(&self, buf: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
-        let mut bufs = [io::IoSliceMut::new(buf)];
-        match rustix::io::preadv2(&self.fd, &mut bufs, offset, ReadWriteFlags::NOWAIT) {
+        match self.read_nowait(buf, offset) {
             Ok(read) => Ok(Some(read)),
-            // File systems that cannot tell refuse the flag.
-            Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INTR) => Ok(None),
+            // File systems that cannot report this refuse the flag.
+            Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(None),
             Err(e) => Err(e.into()),
         }
     }
@@ -146,10 +151,7 @@ impl File for RealFile {
     }
 
     fn is_cached(&self, offset: u64) -> io::Result<bool> {
-        let mut byte = [0];
-        let mut bufs = [io::IoSliceMut::new(&mut byte)];
-        let read = retry_on_intr(|| rustix::io::preadv2(&self.fd, &mut bufs, offset, ReadWriteFlags::NOWAIT));
-        match read {
+        match self.read_nowait(&mut [0], offset) {
             Err(Errno::AGAIN) => Ok(false),
             // File systems that cannot report this refuse the flag.
             Ok(_) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(true),

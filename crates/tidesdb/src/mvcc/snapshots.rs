@@ -40,6 +40,13 @@ pub struct SnapshotPin {
     all: Arc<Snapshots>,
 }
 
+impl State {
+    /// All live snapshots below `floor` in ascending order, then `floor`.
+    fn readers(&self, floor: SeqNo) -> Vec<SeqNo> {
+        self.live.range(..floor).map(|(seq, _)| *seq).chain([floor]).collect()
+    }
+}
+
 impl Snapshots {
     /// Registers a snapshot at the sequence number that `now` returns; it is called under the lock. `now` must not
     /// wait: other threads need the lock to make progress.
@@ -99,12 +106,12 @@ impl Snapshots {
         let mut state = self.state.lock();
         let floor = floor();
         state.floor = state.floor.max(floor);
-        state.live.range(..floor).map(|(seq, _)| *seq).chain([floor]).collect()
+        state.readers(floor)
     }
 
-    /// As [`Snapshots::readers`], for one who drops nothing: the time before `floor` can be read as long as before.
+    /// Like [`Snapshots::readers`], for callers that drop nothing: new readers may still begin below `floor`.
     pub fn readers_now(&self, floor: SeqNo) -> Vec<SeqNo> {
-        self.state.lock().live.range(..floor).map(|(seq, _)| *seq).chain([floor]).collect()
+        self.state.lock().readers(floor)
     }
 
     /// Number of live snapshots.

@@ -150,14 +150,10 @@ impl Table {
     ) -> Result<Option<&'a [u8]>> {
         let (at, len) = (fence.at, fence.first_read());
         let mut is_read = false;
-        let admitted = self.source.map().is_some()
-            || gate.admits((self.meta.id.0, at), || {
-                is_read = self.source.read_cached(at, len, disk);
-                if !is_read {
-                    self.source.load_ahead(at, len);
-                }
-                is_read
-            });
+        let admitted = self.admits_or_reads(gate, at, len, || {
+            is_read = self.source.read_cached(at, len, disk);
+            is_read
+        });
         if !admitted {
             return Ok(None);
         }

@@ -245,11 +245,27 @@ impl Table {
     /// Returns whether `gate` allows a read of `len` bytes at offset `at` now.
     #[inline]
     pub(super) fn admits(&self, gate: &mut impl ReadGate, at: u64, len: usize) -> bool {
-        self.source.map().is_some()
-            || gate.admits((self.meta.id.0, at), || {
+        self.admits_or_reads(gate, at, len, || false)
+    }
+
+    /// Like [`Table::admits`], but tries `read` before it starts loading: it reads the bytes if that needs no wait. If it returns
+    /// true, the lookup goes on.
+    #[inline]
+    pub(super) fn admits_or_reads(
+        &self,
+        gate: &mut impl ReadGate,
+        at: u64,
+        len: usize,
+        read: impl FnOnce() -> bool,
+    ) -> bool {
+        let load_ahead = || {
+            let is_read = read();
+            if !is_read {
                 self.source.load_ahead(at, len.min(AHEAD_BYTES_MAX));
-                false
-            })
+            }
+            is_read
+        };
+        self.source.map().is_some() || gate.admits((self.meta.id.0, at), load_ahead)
     }
 
     /// Records that the key section (bit 0) or frame `bit - 1` of a mapped block was verified.
