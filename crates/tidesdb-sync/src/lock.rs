@@ -35,7 +35,7 @@ mod held {
             }
         }
 
-        /// Notes that `rank` was taken.
+        /// Records that `rank` was taken.
         pub(super) fn taken(rank: u16) -> Self {
             let _ = HELD.try_with(|held| held.borrow_mut().push(rank));
             Self(rank)
@@ -127,7 +127,7 @@ impl<T: ?Sized, const RANK: u16> Mutex<T, RANK> {
         Some(MutexGuard { inner, _held: Held::taken(RANK) })
     }
 
-    /// The value, which nobody else can reach.
+    /// Returns the value; the exclusive borrow makes locking unnecessary.
     pub fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut()
     }
@@ -194,7 +194,7 @@ impl<T: ?Sized, const RANK: u16> RwLock<T, RANK> {
         RwLockReadGuard { inner, _held: Held::taken(RANK) }
     }
 
-    /// Waits until nobody holds the lock.
+    /// Waits until no thread holds the lock.
     ///
     /// # Panics
     /// As [`RwLock::read`].
@@ -205,7 +205,7 @@ impl<T: ?Sized, const RANK: u16> RwLock<T, RANK> {
         RwLockWriteGuard { inner, _held: Held::taken(RANK) }
     }
 
-    /// The value, which nobody else can reach.
+    /// Returns the value; the exclusive borrow makes locking unnecessary.
     pub fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut()
     }
@@ -242,12 +242,12 @@ impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
     }
 }
 
-/// Waiting for what another thread does under a [`Mutex`].
+/// A condition variable for use with a [`Mutex`].
 #[derive(Debug, Default)]
 pub struct Condvar(parking_lot::Condvar);
 
 impl Condvar {
-    /// Lets go of the lock and sleeps until it is woken.
+    /// Releases the lock and sleeps until woken.
     pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
         self.0.wait(&mut guard.inner);
     }
@@ -257,12 +257,12 @@ impl Condvar {
         self.0.wait_for(&mut guard.inner, limit)
     }
 
-    /// Wakes all that wait.
+    /// Wakes all waiting threads.
     pub fn notify_all(&self) {
         self.0.notify_all();
     }
 
-    /// Wakes one that waits.
+    /// Wakes one waiting thread.
     pub fn notify_one(&self) {
         self.0.notify_one();
     }

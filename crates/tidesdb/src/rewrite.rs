@@ -186,12 +186,12 @@ pub fn rules(ctx: &MaintenanceCtx, bottom: bool) -> RetainRules {
     rules_of(ctx, ctx.reads.snapshots.readers(|| visible_floor(ctx)), bottom)
 }
 
-/// As [`rules`], for one who only looks for work: nothing may be dropped by them but what nobody can read any more.
+/// Like [`rules`], for planning: does not raise the floor of history, so only data that no reader can reach may be dropped by them.
 pub fn outlook(ctx: &MaintenanceCtx) -> RetainRules {
     rules_of(ctx, ctx.reads.snapshots.readers_now(visible_floor(ctx)), false)
 }
 
-/// The first moment that can still be read without a snapshot.
+/// Returns the oldest read timestamp that needs no snapshot.
 fn visible_floor(ctx: &MaintenanceCtx) -> SeqNo {
     // Sequence numbers count the log in units.
     ctx.reads.visible().saturating_sub(ctx.write.options.history_bytes / UNIT)

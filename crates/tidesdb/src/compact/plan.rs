@@ -24,7 +24,7 @@ pub struct CompactionPlan {
     pub inputs: Vec<(u8, Arc<TableSlot>)>,
     /// Level of the outputs.
     pub target: u8,
-    /// Whether no table outside the inputs holds older data of their keys.
+    /// True if no table outside the inputs holds older data of their keys.
     pub bottom: bool,
     /// Keys at which an output table begins.
     pub cuts: Vec<Vec<u8>>,
@@ -45,7 +45,7 @@ impl CompactionPlan {
         Some(Self { kind, cause, inputs, target, bottom, cuts, guards })
     }
 
-    /// Whether the inputs are rewritten.
+    /// Returns true if the inputs are rewritten.
     pub fn is_merge(&self) -> bool {
         !matches!(self.kind, PlanKind::Move | PlanKind::Drop)
     }
@@ -65,7 +65,7 @@ impl CompactionPlan {
     }
 }
 
-/// The compaction that is due and can run beside those that claim `claims`.
+/// Returns the compaction that is due and can run concurrently with those that hold `claims`.
 pub(super) fn next(
     version: &TableVersion,
     claims: &[Claim],
@@ -188,7 +188,7 @@ pub(super) fn everything(version: &TableVersion, options: &LiveOptions) -> Optio
 
 /// Returns a plan that rewrites every table that overlaps `range`, so that only versions needed by readers remain in
 /// it. It also includes older level 1 tables that overlap an included one, because newer data must not move below older
-/// data. And it includes the level 2 tables between the smallest and the largest key of all inputs.
+/// data. And it includes the tables of deeper levels between the smallest and the largest key of all inputs.
 pub(super) fn within<'k>(
     version: &TableVersion,
     options: &LiveOptions,

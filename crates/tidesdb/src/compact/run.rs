@@ -25,7 +25,7 @@ use crate::{Error, Result};
 pub fn run(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<bool> {
     let Some((begun, _claimed)) = begin(ctx, family) else { return Ok(false) };
     if begun.plan.is_merge() {
-        ctx.write.jobs.push(Job::Compact(family.id)); // another one may run beside it
+        ctx.write.jobs.push(Job::Compact(family.id)); // another one may run concurrently
     }
     carry_out(ctx, family, &begun).map(|()| true)
 }
@@ -49,7 +49,7 @@ pub(super) fn begin<'f>(ctx: &MaintenanceCtx, family: &'f FamilyCore) -> Option<
         }
         // The version after the claims: what ended before is in it.
         let version = version_of(family);
-        // Range tombstones may have tables dropped that someone could read otherwise.
+        // Range tombstones may drop whole tables, so planning raises the floor of history; without them it only looks.
         let has_ranges = !version.ranges().is_empty();
         let readers = if has_ranges { rewrite::rules(ctx, false) } else { rewrite::outlook(ctx) };
         let plan = plan::next(&version, claims, &family.options, &readers)?;
@@ -78,7 +78,7 @@ pub fn within<'k>(
     run_alone(ctx, family, |version| plan::within(version, &family.options, range))
 }
 
-/// Carries out what `plan` makes of the version, while no other merge of the family runs.
+/// Executes the plan that `plan` returns for the current version, while no other merge of the family runs.
 fn run_alone(
     ctx: &MaintenanceCtx,
     family: &Arc<FamilyCore>,

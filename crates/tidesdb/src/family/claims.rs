@@ -1,7 +1,7 @@
 //! Which tables the merges of a family use while they run.
 //!
-//! Merges run side by side if they share no table and write to different key ranges of a level. A merge is planned and claims
-//! its tables under one lock. Those that a user asks for need the whole tree and run alone.
+//! Merges run concurrently if they share no table and write to different key ranges of a level. A merge is planned and claims
+//! its tables under one lock. Merges requested by a user need the whole tree and run alone.
 
 use std::collections::BTreeMap;
 
@@ -48,8 +48,8 @@ impl Running {
 }
 
 impl Claims {
-    /// Begins the merge that `plan` makes of the claims of all that run. `None` if it makes none, or if a merge runs alone or is
-    /// about to.
+    /// Begins the merge that `plan` returns for the claims of all running merges. Returns `None` if there is none, or if a merge
+    /// runs alone or is about to.
     pub fn begin<P>(&self, plan: impl FnOnce(&[Claim]) -> Option<(P, Claim)>) -> Option<(P, Claimed<'_>)> {
         let mut running = self.running.lock();
         if running.waiting > 0 || running.merges.values().any(Option::is_none) {
@@ -73,12 +73,12 @@ impl Claims {
         Claimed { of: self, id }
     }
 
-    /// Whether no merge runs, and none is being planned.
+    /// Returns true if no merge runs and none is being planned.
     pub fn are_none(&self) -> bool {
         self.running.lock().merges.is_empty()
     }
 
-    /// Held from a look at the version to the install of what follows from it.
+    /// Lock held from reading the version until the edit that depends on it is installed.
     pub fn installing(&self) -> MutexGuard<'_, ()> {
         self.installing.lock()
     }

@@ -1,4 +1,4 @@
-//! [`Scope`]: what a reader will ask of a cursor, so that every layer can leave the rest alone.
+//! [`Scope`]: the limits of a scan, known to every layer of a cursor, so that no layer reads more than the scan needs.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -10,7 +10,7 @@ use super::Comparator;
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
     range: Option<Arc<Range>>,
-    /// Whether values are never asked for.
+    /// True if values are never requested.
     pub keys_only: bool,
 }
 
@@ -23,7 +23,7 @@ struct Range {
 impl Scope {
     /// Limits the scope to the keys between `low` and `high`.
     pub fn set_range(&mut self, order: &Comparator, low: Bound<&[u8]>, high: Bound<&[u8]>) {
-        // In byte order the next possible key is the key and a zero, so that an exclusive upper bound says it all.
+        // In byte order the next possible key is the key and a zero, so every bound becomes an inclusive lower or an exclusive upper one.
         let next = |key: &[u8]| [key, &[0]].concat();
         let low = match low {
             Bound::Excluded(key) if order.is_bytewise() => Bound::Included(next(key)),
@@ -37,7 +37,7 @@ impl Scope {
         self.range = (!is_all).then(|| Arc::new(Range { low, high }));
     }
 
-    /// Whether there is a bound.
+    /// Returns true if there is a bound.
     #[inline]
     pub fn is_bounded(&self) -> bool {
         self.range.is_some()
@@ -64,7 +64,7 @@ impl Scope {
         }
     }
 
-    /// Whether `key` is above the range.
+    /// Returns true if `key` is above the range.
     #[inline]
     pub fn is_above(&self, order: &Comparator, key: &[u8]) -> bool {
         match self.high() {
@@ -74,7 +74,7 @@ impl Scope {
         }
     }
 
-    /// Whether `key` is below the range.
+    /// Returns true if `key` is below the range.
     #[inline]
     pub fn is_below(&self, order: &Comparator, key: &[u8]) -> bool {
         match self.low() {
@@ -84,7 +84,7 @@ impl Scope {
         }
     }
 
-    /// Whether all keys before `end` are below the range.
+    /// Returns true if all keys before `end` are below the range.
     pub fn is_below_until(&self, order: &Comparator, end: &[u8]) -> bool {
         match self.low() {
             Bound::Unbounded => false,

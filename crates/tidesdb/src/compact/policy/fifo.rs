@@ -8,7 +8,7 @@ use super::plan::{Cause, Plan};
 use super::settings::PolicySettings;
 use super::spooky::drop_expired;
 
-/// The policy. It drops data that nobody deleted.
+/// The policy. It drops data that was not deleted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fifo;
 

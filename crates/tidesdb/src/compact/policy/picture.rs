@@ -28,7 +28,7 @@ pub struct TableView<'a> {
     pub max_seq: SeqNo,
     /// Second at which the last of its puts expires; 0 if one of them never does.
     pub expires: u32,
-    /// Whether a running job reads the table.
+    /// True if a running job reads the table.
     pub taken: bool,
 }
 
@@ -91,7 +91,7 @@ impl<'a> Tree<'a> {
         self.levels.iter().zip(1u8..).flat_map(|(tables, level)| tables.iter().map(move |t| (level, t)))
     }
 
-    /// Indices of the tables of the sorted `level` that meet the keys from `smallest` to `largest`.
+    /// Indices of the tables of the sorted `level` that overlap the keys from `smallest` to `largest`.
     pub fn meeting(&self, level: u8, (smallest, largest): KeyRange<'_>) -> Range<usize> {
         let tables = self.level(level);
         let start = tables.partition_point(|t| self.compare(t.largest, smallest).is_lt());
@@ -99,18 +99,18 @@ impl<'a> Tree<'a> {
         start..end
     }
 
-    /// Whether a table of `levels`, all of them sorted, meets the range.
+    /// Returns true if a table of `levels`, all of them sorted, overlaps the range.
     pub fn is_met(&self, mut levels: Range<u8>, range: KeyRange<'_>) -> bool {
         levels.any(|level| !self.meeting(level, range).is_empty())
     }
 
-    /// Whether a running job writes to `level` in the range.
+    /// Returns true if a running job writes to `level` in the range.
     pub fn is_claimed(&self, level: u8, range: KeyRange<'_>) -> bool {
         let meets = |c: &Claim<'_>| self.ranges_meet((c.smallest, c.largest), range);
         self.claims.iter().any(|claim| claim.level == level && meets(claim))
     }
 
-    /// Whether two closed ranges have a key in common.
+    /// Returns true if two closed ranges have a key in common.
     pub fn ranges_meet(&self, a: KeyRange<'_>, b: KeyRange<'_>) -> bool {
         self.compare(a.0, b.1).is_le() && self.compare(b.0, a.1).is_le()
     }
@@ -135,7 +135,7 @@ impl<'a> Tree<'a> {
         (smallest, largest)
     }
 
-    /// The ranges of `tables`, those that meet joined, in key order.
+    /// Returns the ranges of `tables` in key order; overlapping ranges are joined.
     pub fn union<'t>(&self, tables: impl IntoIterator<Item = &'t TableView<'a>>) -> Vec<KeyRange<'a>>
     where
         'a: 't,
@@ -156,7 +156,7 @@ impl<'a> Tree<'a> {
         joined
     }
 
-    /// Whether `range` meets one of `spans`, which are disjoint and in key order.
+    /// Returns true if `range` overlaps one of `spans`, which are disjoint and in key order.
     pub fn meets_one_of(&self, spans: &[KeyRange<'_>], range: KeyRange<'_>) -> bool {
         let at = spans.partition_point(|span| self.compare(span.1, range.0).is_lt());
         spans.get(at).is_some_and(|span| self.compare(span.0, range.1).is_le())

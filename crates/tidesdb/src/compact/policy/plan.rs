@@ -60,7 +60,7 @@ pub struct Plan {
     pub cuts: Vec<Vec<u8>>,
     /// An output table also ends before a gap that spans a whole interval between two of these keys.
     pub guards: Vec<Vec<u8>>,
-    /// Whether no table outside of the inputs holds older data of their keys.
+    /// True if no table outside the inputs holds older data of their keys.
     pub bottom: bool,
 }
 
@@ -105,7 +105,7 @@ impl Plan {
         (!plan.inputs.is_empty()).then_some(plan)
     }
 
-    /// Whether the inputs are rewritten.
+    /// Returns true if the inputs are rewritten.
     pub fn is_merge(&self) -> bool {
         !matches!(self.kind, PlanKind::Move | PlanKind::Drop)
     }

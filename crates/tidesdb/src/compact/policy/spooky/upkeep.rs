@@ -7,7 +7,7 @@ use super::super::shape::Shape;
 use super::upper;
 use crate::version::LEVEL_MAX;
 
-/// A merge for the sake of dead entries reads at most so many entries for each of them.
+/// Maximum number of entries that a merge reads for each dead entry it removes.
 const DEAD_SHARE: u64 = 10;
 /// A flushed table of less than this share of a memtable is merged before it leaves level 1.
 const SMALL_SHARE: u64 = 16;
@@ -159,7 +159,7 @@ fn is_expired(tree: &Tree<'_>, t: &TableView<'_>) -> bool {
     t.expires != 0 && t.expires <= tree.now && t.max_seq <= tree.floor
 }
 
-/// Whether a table may hold older versions of keys of `table`, which is in `level`.
+/// Returns true if a table may hold older versions of keys of `table`, which is in `level`.
 fn hides(tree: &Tree<'_>, level: u8, table: &TableView<'_>) -> bool {
     let older = |t: &&TableView<'_>| t.max_seq < table.max_seq && t.id != table.id;
     tree.is_met(level.max(1) + 1..tree.depth() + 1, table.range())

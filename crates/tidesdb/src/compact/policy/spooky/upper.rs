@@ -21,7 +21,7 @@ pub(in super::super) fn debt(tree: &Tree<'_>, settings: &PolicySettings) -> (Cau
     (Cause::Level1, debt)
 }
 
-/// Whether a job merges tables of level 1.
+/// Returns true if a job merges tables of level 1.
 pub(super) fn is_running(tree: &Tree<'_>) -> bool {
     tree.level(1).iter().any(|table| table.taken)
 }
