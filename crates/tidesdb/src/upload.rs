@@ -87,9 +87,7 @@ pub fn run(shared: &Arc<Shared>) -> Result<()> {
         }
         let catalog = shared.catalog.lock();
         let prefix = flush::prefix(&shared.maintenance)?;
-        // No version keeps the files of unresolved families: while there are any, the catalog stays locked so that none
-        // is dropped or resolved.
-        let _catalog = (!shared.orders.waiting.lock().is_empty()).then_some(catalog);
+        drop(catalog);
         round(&shared.maintenance, remote, &prefix)
     })
 }

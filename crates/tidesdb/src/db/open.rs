@@ -8,9 +8,9 @@ use tidesdb_sync::Mutex;
 
 use super::recover;
 use super::restore::{self, Attached};
-use super::{DEFAULT_FAMILY, Db, Inner, RecoveryReport, catalog};
+use super::{DEFAULT_FAMILY, Db, Inner, RecoveryReport, catalog, unresolved};
 use crate::background::Pool;
-use crate::family::{FamilyCore, Orders};
+use crate::family::FamilyCore;
 use crate::health::Health;
 use crate::jobs::{Job, Retry};
 use crate::options::{DbOptions, FamilyOptions, RecoveryMode, RemoteOptions, SyncMode};
@@ -197,15 +197,17 @@ impl OpenOptions {
         if writes {
             shared.write.log.take_over_reserve()?;
         }
-        let default = catalog::load(shared, &self.default_name)?;
-        if let (Some(family), Some(wanted)) = (&default, &self.default_family) {
-            catalog::check_order(family, &wanted.comparator)?;
+        catalog::load(shared)?;
+        let default = || catalog::by_name(shared, &self.default_name);
+        if let (Some(family), Some(wanted)) = (default(), &self.default_family) {
+            catalog::check_order(&family, &wanted.comparator)?;
         }
         let report = recover::run(shared)?;
+        unresolved::resolve_known(shared)?;
         if writes {
             shared.write.log.restore_reserve();
         }
-        Ok((default, report))
+        Ok((default(), report))
     }
 
     /// On a nearly full disk, releases the space of the reserve and of spare log segments before opening.
@@ -271,7 +273,8 @@ impl OpenOptions {
             maintenance: MaintenanceCtx::new(&write, dir, versions),
             write,
             tables,
-            orders: Orders::new(self.comparators.clone()),
+            comparators: Mutex::new(self.comparators.clone()),
+            deferred: Mutex::default(),
             catalog: Mutex::default(),
             retry: Retry::default(),
             vlog_writes: WriteBudget::new(
