@@ -120,7 +120,10 @@ pub(super) fn run(shared: &Arc<Shared>) -> Result<RecoveryReport> {
         ..RecoveryReport::default()
     };
     let result = replay.run(&config, &mut report).and_then(|()| match shared.write.options.read_only {
-        true => Ok(replay.keep_deferred()),
+        true => {
+            replay.keep_deferred();
+            Ok(())
+        }
         false => replay.persist(&report),
     });
     if let Err(e) = result {
@@ -412,9 +415,9 @@ fn rewrite_in_place(file: &dyn File, mut range: Range<u64>) -> std::io::Result<(
 
 /// Removes the old log segments, which nothing on disk needs any more.
 fn remove_old_segments(ctx: &MaintenanceCtx, config: &ScanConfig) -> Result<()> {
-    let (ids, old) = reader::segment_files(&ctx.dir, config.first, config.segment_bytes)?;
+    let files = reader::segment_files(&ctx.dir, config.first, config.segment_bytes)?;
     let begin = ctx.write.log.segment_of(ctx.write.log.sequencer().tail());
-    for id in ids.into_iter().chain(old).filter(|id| *id < begin) {
+    for id in files.needed.into_iter().chain(files.old).filter(|id| *id < begin) {
         let name = files::wal(id);
         if let Err(error) = ctx.dir.unlink(&name) {
             tracing::warn!(%name, %error, "an old log segment could not be removed; it is ignored");
@@ -431,8 +434,8 @@ fn keep_lost_segments(ctx: &MaintenanceCtx, report: &RecoveryReport) -> Result<(
         return Ok(());
     };
     let segment_bytes = ctx.versions.identity().wal_segment_bytes;
-    let (lost, _) = reader::segment_files(&ctx.dir, ctx.write.log.segment_of(cut), segment_bytes)?;
-    for name in lost.into_iter().map(files::wal) {
+    let lost = reader::segment_files(&ctx.dir, ctx.write.log.segment_of(cut), segment_bytes)?;
+    for name in lost.needed.into_iter().map(files::wal) {
         let kept = format!("{name}.lost");
         match ctx.dir.link(&name, &*ctx.dir, &kept) {
             Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
