@@ -51,7 +51,7 @@ pub use error::{Error, Result};
 pub use family::{CommitHook, Committed, CommittedOp, FamilyStats};
 pub use options::{
     DbOptions, FamilyOptions, Isolation, MemtableKind, ReadOptions, RecoveryMode, RemoteOptions, SettingInfo,
-    SyncMode, WriteOptions,
+    SyncMode, TransactOptions, WriteOptions,
 };
 pub use read::{Cursor, Iter};
 pub use remote::RemoteStats;

@@ -352,7 +352,7 @@ impl Transaction {
             ReadTimestamp::Snapshot(pin) if checks_writes || depends.on_reads() => {
                 write::commit_if(&self.shared.write, &mut self.batch, options, pin.seq(), |batch, during| {
                     let writes = checks_writes.then_some(batch);
-                    depends.unchanged(writes, (pin.seq(), self.began), during)
+                    depends.check_unchanged(writes, (pin.seq(), self.began), during)
                 })
             }
             _ => write::commit(&self.shared.write, &mut self.batch, options),
@@ -365,6 +365,11 @@ impl Transaction {
     /// The database.
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
+    }
+
+    /// Returns false once the transaction was committed or rolled back.
+    pub fn is_open(&self) -> bool {
+        self.open
     }
 
     /// Undoes everything and ends the transaction.

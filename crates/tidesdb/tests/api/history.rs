@@ -92,7 +92,7 @@ fn a_hook_receives_the_operations_of_its_family_once_they_are_visible() {
     refused.get(&f, b"k").unwrap();
     refused.put(&f, b"never", b"v").unwrap();
     let third = f.put(b"k", b"v").unwrap();
-    assert!(matches!(refused.commit(), Err(Error::Conflict)));
+    assert!(matches!(refused.commit(), Err(Error::Conflict { .. })));
     f.set_commit_hook(None);
     f.put(b"late", b"v").unwrap();
     let expected = [

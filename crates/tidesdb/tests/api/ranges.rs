@@ -318,7 +318,7 @@ fn transactions_and_range_deletes_conflict_exactly_when_they_overlap() {
         }
         match tx.commit() {
             Ok(_) => true,
-            Err(Error::Conflict) => false,
+            Err(Error::Conflict { .. }) => false,
             Err(e) => panic!("{e}"),
         }
     };
