@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::family::MemSlot;
 use crate::shared::Family;
+use crate::sst::BlocksWithin;
 use crate::types::Comparator;
 
 /// Limit for counting the entries of a memtable one by one.
@@ -57,7 +58,7 @@ impl Family {
             sum.sources += u64::from(entries > 0);
         }
         for table in (1..=view.version.depth()).flat_map(|n| view.version.tables_meeting(n, &range)) {
-            let (blocks, all, bytes) = table.table().blocks_within(range.0, range.1);
+            let BlocksWithin { blocks, all, bytes } = table.table().blocks_within(range.0, range.1);
             sum.blocks += blocks;
             sum.bytes += bytes;
             sum.entries += (table.meta().entries * blocks).div_ceil(all.max(1));

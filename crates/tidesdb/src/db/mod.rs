@@ -14,7 +14,7 @@ mod restore;
 mod snapshot;
 mod stats;
 mod transact;
-mod waiting;
+mod unresolved;
 
 use std::ops::RangeBounds;
 use std::path::Path;

@@ -24,7 +24,7 @@ statistics! {
         "The object store, if there is one."
         remote: Option<RemoteStats> = seen.shared.remote.as_ref().map(|remote| remote.stats());
         "Each family."
-        families: Vec<FamilyStats> = seen.shared.write.all_families().iter().map(|f| f.stats()).collect();
+        families: Vec<FamilyStats> = seen.shared.write.all_families().iter().filter(|f| !f.is_unresolved()).map(|f| f.stats()).collect();
     }
     figures {
         Gauge Count visible_seq: SeqNo = seen.shared.reads.visible(),

@@ -147,6 +147,13 @@ impl Drop for Unpublished {
     }
 }
 
+/// Where a record goes, in bytes of log.
+struct RecordPlace {
+    start: u64,
+    /// The tail after the record.
+    tail: u64,
+}
+
 /// The tail while it is held: no other commit is ordered until this is dropped.
 #[derive(Debug)]
 pub struct HeldTail<'a> {
@@ -182,7 +189,7 @@ impl HeldTail<'_> {
     /// The reason of the refusal; nothing happened.
     pub fn reserve_below_limit(&self, bytes: u64, purpose: Purpose) -> Result<Commit, Refusal> {
         let limit = self.sequencer.limits[purpose as usize].load(SeqCst);
-        let end = self.sequencer.place(self.boundary * UNIT, bytes).0 + bytes;
+        let end = self.sequencer.place(self.boundary * UNIT, bytes).start + bytes;
         if end > limit { Err(Refusal::Limit) } else { self.reserve(bytes) }
     }
 
@@ -292,7 +299,7 @@ impl Sequencer {
     fn commit_at(&self, t: u64, bytes: u64) -> (Commit, u64) {
         let ticket = (t + 1) & TICKET_MASK;
         let pos = self.seq_in(t) * UNIT;
-        let (start, end) = self.place(pos, bytes);
+        let RecordPlace { start, tail: end } = self.place(pos, bytes);
         let pad = (start != pos).then(|| (pos / UNIT, self.segment_bytes - pos % self.segment_bytes));
         let next = ((end / UNIT) & LOW_MASK) << TICKET_BITS | ticket;
         (Commit { seq: start / UNIT, end: end / UNIT, ticket, pad }, next)
@@ -312,25 +319,27 @@ impl Sequencer {
     }
 
     /// Where a record of `bytes` goes when the tail is at `pos`, and where the tail is afterwards.
-    fn place(&self, pos: u64, bytes: u64) -> (u64, u64) {
+    #[inline]
+    fn place(&self, pos: u64, bytes: u64) -> RecordPlace {
         let segment = self.segment_bytes;
         let next_boundary = (pos / segment + 1) * segment;
         if bytes > segment - SEGMENT_HEADER_BYTES {
             let start = next_boundary + SEGMENT_HEADER_BYTES;
             let end = next_boundary + (SEGMENT_HEADER_BYTES + bytes).next_multiple_of(segment);
-            return (start, end + SEGMENT_HEADER_BYTES);
+            return RecordPlace { start, tail: end + SEGMENT_HEADER_BYTES };
         }
         let start = if pos + bytes <= next_boundary { pos } else { next_boundary + SEGMENT_HEADER_BYTES };
         let end = start + bytes;
         let room = (start / segment + 1) * segment - end;
         // If the rest of the segment is too short for a record's header it stays unused, so that the tail always is a
         // usable place.
-        (start, if room < RECORD_HEADER_BYTES as u64 { end + room + SEGMENT_HEADER_BYTES } else { end })
+        let tail = if room < RECORD_HEADER_BYTES as u64 { end + room + SEGMENT_HEADER_BYTES } else { end };
+        RecordPlace { start, tail }
     }
 
     /// The address at which a record of `bytes` would end if it were reserved now.
     pub fn end_of_next(&self, bytes: u64) -> u64 {
-        self.place(self.tail() * UNIT, bytes).0 + bytes
+        self.place(self.tail() * UNIT, bytes).start + bytes
     }
 
     /// Marks the bytes of `c` as handed to the kernel.
