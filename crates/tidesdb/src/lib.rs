@@ -59,7 +59,7 @@ pub use shared::Family;
 pub use stats::{StatInfo, StatKind, StatUnit, StatValue};
 pub use store::{MemoryStore, ObjectStore};
 pub use txn::{Savepoint, Transaction};
-pub use types::{Comparator, SeqNo, Slice};
+pub use types::{Comparator, KeyRange, SeqNo, Slice};
 pub use write::WriteBatch;
 
 /// Compiles the examples of the README as doc tests.

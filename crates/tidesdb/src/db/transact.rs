@@ -1,9 +1,11 @@
 //! Begins transactions and retries them after conflicts.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Db, work_here};
 use crate::options::{Isolation, TransactOptions, WriteOptions};
+use crate::shared::Shared;
 use crate::txn::Transaction;
 use crate::types::SeqNo;
 use crate::{Error, Result};
@@ -111,31 +113,40 @@ impl Db {
     pub fn transact_with<R, E: From<Error>>(
         &self,
         options: &TransactOptions,
-        mut body: impl FnMut(&mut Transaction) -> Result<R, E>,
+        body: impl FnMut(&mut Transaction) -> Result<R, E>,
     ) -> Result<R, E> {
-        let mut tx = self.begin(options.isolation);
-        let mut attempt = 1;
-        loop {
-            let out = body(&mut tx)?;
-            if !tx.is_open() {
-                return Ok(out);
-            }
-            match tx.commit_with(&options.write) {
-                Ok(_) => return Ok(out),
-                Err(Error::Conflict { .. }) if attempt < options.attempts => {}
-                Err(e) => return Err(e.into()),
-            }
-            self.pause(attempt);
-            attempt += 1;
-            tx.reset();
-        }
+        transact(&self.inner.shared, options, body)
     }
+}
 
-    /// Waits for a random time, longer after more attempts.
-    fn pause(&self, attempt: u32) {
-        let env = &self.inner.shared.write.env;
-        let longest = PAUSE_MIN.saturating_mul(1 << attempt.min(16)).min(PAUSE_MAX);
-        let share = env.entropy.next_u64() % longest.as_nanos().max(1) as u64;
-        env.clock.sleep(Duration::from_nanos(share));
+/// Runs `body` in a transaction, commits, and repeats both after a conflict.
+pub(super) fn transact<R, E: From<Error>>(
+    shared: &Arc<Shared>,
+    options: &TransactOptions,
+    mut body: impl FnMut(&mut Transaction) -> Result<R, E>,
+) -> Result<R, E> {
+    let mut tx = Transaction::new(shared, options.isolation);
+    let mut attempt = 1;
+    loop {
+        let out = body(&mut tx)?;
+        if !tx.is_open() {
+            return Ok(out);
+        }
+        match tx.commit_with(&options.write) {
+            Ok(_) => return Ok(out),
+            Err(Error::Conflict { .. }) if attempt < options.attempts => {}
+            Err(e) => return Err(e.into()),
+        }
+        pause(shared, attempt);
+        attempt += 1;
+        tx.reset();
     }
+}
+
+/// Waits for a random time, longer after more attempts.
+fn pause(shared: &Shared, attempt: u32) {
+    let env = &shared.write.env;
+    let longest = PAUSE_MIN.saturating_mul(1 << attempt.min(16)).min(PAUSE_MAX);
+    let share = env.entropy.next_u64() % longest.as_nanos().max(1) as u64;
+    env.clock.sleep(Duration::from_nanos(share));
 }

@@ -401,7 +401,7 @@ fn adjacent_ranges_cover_no_additional_key() {
             for written in places {
                 let mut tx = db.begin(Isolation::Serializable);
                 for range in ranges {
-                    assert_eq!(tx.range::<&[u8]>(f, range).unwrap().count(), 0);
+                    assert_eq!(tx.range(f, range).unwrap().count(), 0);
                 }
                 tx.put(f, b"zz", b"v").unwrap();
                 f.delete(written).unwrap();

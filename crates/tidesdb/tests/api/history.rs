@@ -15,7 +15,7 @@ fn the_past_can_be_read_within_the_kept_history() {
     let db = sim.options().history_bytes(1 << 20).open().unwrap();
     let f = db.default_family();
     let seqs: Vec<u64> = (0..50u8).map(|i| f.put(b"k", &[i]).unwrap()).collect();
-    let deleted = f.delete_range::<&[u8]>(..).unwrap();
+    let deleted = f.delete_range(..).unwrap();
     for round in 0..2 {
         for (i, seq) in seqs.iter().enumerate() {
             let past = db.at(*seq).unwrap();

@@ -551,3 +551,39 @@ fn a_cursor_moves_back_over_an_own_write_with_newer_commits() {
         }
     }
 }
+
+/// Operations on one row lose nothing when threads compete.
+#[test]
+fn operations_on_one_row_are_atomic() {
+    let sim = Sim::new();
+    let db = sim.options().sync(SyncMode::None).open().unwrap();
+    let f = db.default_family();
+    let swaps = std::sync::atomic::AtomicU32::new(0);
+    let taken = std::sync::Mutex::new(Vec::new());
+    (0..300u32).for_each(|n| drop(f.put(n.to_be_bytes(), "job").unwrap()));
+    std::thread::scope(|s| {
+        for thread in 0..4u8 {
+            let (swaps, taken) = (&swaps, &taken);
+            s.spawn(move || {
+                for n in 0..100u8 {
+                    f.update(b"~count", |v| Some(vec![v.map_or(0, |v| v[0]).wrapping_add(1)])).unwrap();
+                    if f.compare_and_swap([b'~', n], None, Some(&[thread])).unwrap() {
+                        swaps.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                    }
+                }
+                for _ in 0..75 {
+                    let (key, _) = f.pop_first().unwrap().unwrap();
+                    taken.lock().unwrap().push(key);
+                }
+            });
+        }
+    });
+    assert_eq!(value(f, b"~count").unwrap(), [400u32 as u8]);
+    assert_eq!(swaps.into_inner(), 100, "each key was free for one thread");
+    let mut taken = taken.into_inner().unwrap();
+    taken.sort();
+    assert!(taken.iter().map(|k| k.to_vec()).eq((0..300u32).map(|n| n.to_be_bytes().to_vec())));
+    assert_eq!(f.first().unwrap().unwrap().0, [b'~', 0]);
+    assert_eq!(f.last().unwrap().unwrap().0, b"~count");
+    assert!(f.update("~count", |_| None).unwrap().is_none() && !f.contains("~count").unwrap());
+}
