@@ -51,7 +51,7 @@ pub use error::{Error, Result};
 pub use family::{CommitHook, Committed, CommittedOp, FamilyStats};
 pub use options::{
     DbOptions, FamilyOptions, Isolation, MemtableKind, ReadOptions, RecoveryMode, RemoteOptions, SettingInfo,
-    SyncMode, WriteOptions,
+    SyncMode, TransactOptions, WriteOptions,
 };
 pub use read::{Cursor, Iter};
 pub use remote::RemoteStats;
@@ -59,7 +59,7 @@ pub use shared::Family;
 pub use stats::{StatInfo, StatKind, StatUnit, StatValue};
 pub use store::{MemoryStore, ObjectStore};
 pub use txn::{Savepoint, Transaction};
-pub use types::{Comparator, SeqNo, Slice};
+pub use types::{Comparator, KeyRange, SeqNo, Slice};
 pub use write::WriteBatch;
 
 /// Compiles the examples of the README as doc tests.

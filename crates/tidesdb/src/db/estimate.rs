@@ -1,12 +1,12 @@
 //! Estimates of a family's contents from memory: no data blocks are read, and at most two index partitions per table.
 
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::family::MemSlot;
 use crate::shared::Family;
 use crate::sst::BlocksWithin;
-use crate::types::Comparator;
+use crate::types::{Comparator, KeyRange};
 
 /// Limit for counting the entries of a memtable one by one.
 const COUNTED_MAX: u64 = 1000;
@@ -44,8 +44,8 @@ impl Family {
     /// assert_eq!(family.estimate_range([10u8]..[20]).sources, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn estimate_range<B: AsRef<[u8]>>(&self, range: impl RangeBounds<B>) -> RangeEstimate {
-        let range = (range.start_bound().map(B::as_ref), range.end_bound().map(B::as_ref));
+    pub fn estimate_range(&self, range: impl KeyRange) -> RangeEstimate {
+        let range = range.bounds();
         let order = &self.core.options.comparator;
         let mut sum = RangeEstimate::default();
         if is_empty(order, range) {

@@ -188,7 +188,16 @@ impl OpenOptions {
         shared.write.ask_for_pending();
         shared.write.jobs.push(Job::RemoveObsolete); // files that recovery replaced
         let default = Family { core: default, shared: Arc::clone(&shared) };
-        Ok(Db { inner: Arc::new(Inner { shared, default, pool, report, lock: Mutex::new(Some(lock)) }) })
+        Ok(Db {
+            inner: Arc::new(Inner {
+                path: self.path,
+                shared,
+                default,
+                pool,
+                report,
+                lock: Mutex::new(Some(lock)),
+            }),
+        })
     }
 
     /// Loads the families and replays the log.

@@ -32,7 +32,7 @@
 
 use std::cell::Cell;
 
-use tidesdb_sync::modelled::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use tidesdb_sync::modelled::{AtomicU64, Ordering::SeqCst};
 use tidesdb_sync::{Backoff, CachePadded};
 
 use super::layout::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, UNIT};
@@ -50,6 +50,11 @@ const ANCHOR_REACH: u64 = 1 << (LOW_BITS - 1);
 const ADDRESS_MAX: u64 = (SEQ_MAX - (1 << 32)) * UNIT;
 /// Small under loom, so that a model can fill the ring with a handful of commits.
 const RING_SLOTS: usize = if cfg!(loom) { 4 } else { 1 << 14 };
+
+/// Values of [`Sequencer::state`], which only rises.
+const OPEN: u64 = 0;
+const CLOSED: u64 = 1;
+const STOPPED: u64 = 2;
 
 const WRITTEN: u64 = 1;
 const READY: u64 = 2;
@@ -84,7 +89,7 @@ pub enum Refusal {
     Limit,
     /// Sequence numbers are used up.
     Exhausted,
-    /// [`Sequencer::stop`] was called.
+    /// [`Sequencer::close`] or [`Sequencer::stop`] was called.
     Stopped,
 }
 
@@ -102,7 +107,8 @@ pub struct Sequencer {
     published: CachePadded<Published>,
     acked: CachePadded<AtomicU64>,
     durable: CachePadded<AtomicU64>,
-    stopped: AtomicBool,
+    /// Whether commits are ordered: `OPEN`, `CLOSED` or `STOPPED`.
+    state: AtomicU64,
     /// By [`Purpose`]: no record may end above this address.
     limits: [AtomicU64; 2],
     /// Large commits that are not published yet.
@@ -170,7 +176,7 @@ impl HeldTail<'_> {
     /// The reason why it could not.
     pub fn check(&self, bytes: u64) -> Result<(), Refusal> {
         let sequencer = self.sequencer;
-        if sequencer.stopped.load(SeqCst) {
+        if sequencer.state.load(SeqCst) != OPEN {
             return Err(Refusal::Stopped);
         }
         let (commit, _) = sequencer.commit_at(sequencer.tail.load(SeqCst) & !HELD, bytes);
@@ -221,7 +227,7 @@ impl Sequencer {
             published: CachePadded::new(Published { visible: AtomicU64::new(word), anchor }),
             acked: CachePadded::new(AtomicU64::new(start)),
             durable: CachePadded::new(AtomicU64::new(start)),
-            stopped: AtomicBool::new(false),
+            state: AtomicU64::new(OPEN),
             limits: [AtomicU64::new(u64::MAX), AtomicU64::new(u64::MAX)],
             large: AtomicU64::new(0),
             slots: (0..RING_SLOTS).map(|_| AtomicU64::new(0)).collect(),
@@ -256,10 +262,11 @@ impl Sequencer {
         debug_assert!(bytes.is_multiple_of(UNIT) && bytes >= RECORD_HEADER_BYTES as u64);
         let mut backoff = Backoff::new();
         loop {
-            if self.stopped.load(SeqCst) {
+            let t = self.tail.load(SeqCst);
+            // After the tail: a close moves the tail, so a reservation that passes this check too early fails to swap.
+            if self.state.load(SeqCst) != OPEN {
                 return Err(Refusal::Stopped);
             }
-            let t = self.tail.load(SeqCst);
             if t & HELD != 0 || !self.has_ticket(t) {
                 self.publish();
                 backoff.snooze();
@@ -375,10 +382,7 @@ impl Sequencer {
 
     fn wait_for_large(&self, c: &Commit) {
         let mut backoff = Backoff::new();
-        while self.large.load(SeqCst) > 0
-            && self.seq_in(self.visible_word()) < c.end
-            && !self.stopped.load(SeqCst)
-        {
+        while self.large.load(SeqCst) > 0 && self.seq_in(self.visible_word()) < c.end && !self.is_stopped() {
             self.publish();
             backoff.snooze();
         }
@@ -431,7 +435,7 @@ impl Sequencer {
         loop {
             self.publish();
             let visible = self.seq_in(self.visible_word());
-            if visible >= acked || self.stopped.load(SeqCst) || Unpublished::is_here() {
+            if visible >= acked || self.is_stopped() || Unpublished::is_here() {
                 return visible - 1;
             }
             backoff.snooze();
@@ -460,7 +464,7 @@ impl Sequencer {
         let begin = c.pad.map_or(c.seq, |(seq, _)| seq);
         let mut backoff = Backoff::new();
         while self.prefix_end(READY) < begin {
-            if self.stopped.load(SeqCst) {
+            if self.is_stopped() {
                 return false;
             }
             self.publish();
@@ -520,6 +524,32 @@ impl Sequencer {
     /// Called after poisoning: no more reservations succeed, and readers stop waiting for commits that will never be
     /// published.
     pub fn stop(&self) {
-        self.stopped.store(true, SeqCst);
+        self.state.store(STOPPED, SeqCst);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.state.load(SeqCst) == STOPPED
+    }
+
+    /// Ends the order of commits: every later reservation is refused, every earlier commit is published before the
+    /// return. The last place stays empty: a reservation that looked at the tail before can no longer take it.
+    ///
+    /// # Errors
+    /// `Stopped`, if the sequencer was stopped, before or meanwhile; `Exhausted`.
+    pub fn close(&self) -> Result<(), Refusal> {
+        let held = self.hold();
+        let last = held.reserve(RECORD_HEADER_BYTES as u64)?;
+        let closed = self.state.compare_exchange(OPEN, CLOSED, SeqCst, SeqCst);
+        drop(held);
+        closed.map_err(|_| Refusal::Stopped)?;
+        self.done(&last);
+        let mut backoff = Backoff::new();
+        while self.visible_end() < last.end {
+            if self.is_stopped() {
+                return Err(Refusal::Stopped);
+            }
+            backoff.snooze();
+        }
+        Ok(())
     }
 }
