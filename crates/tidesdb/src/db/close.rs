@@ -84,7 +84,7 @@ impl Inner {
         let mut edit = VersionEdit::new();
         edit.push(Change::LastSeq { seq: tail });
         edit.push(Change::LogStart { wal: crate::types::WalId(shared.write.log.segment_of(tail).0 + 1) });
-        shared.maintenance.remove_obsolete();
+        shared.maintenance.remove_obsolete_at_close();
         shared.maintenance.versions.close(&edit)?;
         shared.write.log.remove_all();
         shared.write.log.leave_reserve();

@@ -115,8 +115,9 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the options of the default family, used if it is created now. An existing one must have the same key
-    /// order.
+    /// Sets the options of the default family. If it exists and its settings differ, these are put in force and stored.
+    /// The open fails if one of them cannot change, such as the key order. Without this call, an existing family keeps
+    /// its settings, and a new one has the defaults.
     pub fn default_family(mut self, options: FamilyOptions) -> Self {
         self.default_family = Some(options);
         self
@@ -188,6 +189,9 @@ impl OpenOptions {
         shared.write.ask_for_pending();
         shared.write.jobs.push(Job::RemoveObsolete); // files that recovery replaced
         let default = Family { core: default, shared: Arc::clone(&shared) };
+        if let Some(wanted) = self.default_family {
+            catalog::put_in_force(&default, wanted)?;
+        }
         Ok(Db {
             inner: Arc::new(Inner {
                 path: self.path,
