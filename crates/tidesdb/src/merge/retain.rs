@@ -182,11 +182,6 @@ pub struct RetainCounts {
 }
 
 impl RetainCounts {
-    /// Returns the number of entries dropped for `reason`.
-    pub fn dropped(&self, reason: Reason) -> u64 {
-        self.dropped[reason as usize]
-    }
-
     /// Returns the number of entries dropped for any reason.
     pub fn dropped_in_all(&self) -> u64 {
         self.dropped.iter().sum()

@@ -65,9 +65,4 @@ impl Hidden {
     pub fn high(&self) -> Option<&[u8]> {
         self.high.get()
     }
-
-    /// Returns the first key of the piece of the last call; `None` = the piece has no lower bound.
-    pub fn low(&self) -> Option<&[u8]> {
-        self.low.get()
-    }
 }

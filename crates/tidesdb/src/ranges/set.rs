@@ -56,11 +56,6 @@ impl RangeSet {
         self.tiers.iter().flat_map(|tier| tier.tombstones())
     }
 
-    /// Returns the approximate size in memory, in bytes.
-    pub fn bytes(&self) -> usize {
-        self.iter().map(|tombstone| tombstone.bytes()).sum()
-    }
-
     /// Returns the newest tombstone over `key` that is not newer than `snapshot`; 0 = none.
     pub fn newest(&self, order: &Comparator, key: &[u8], snapshot: SeqNo) -> SeqNo {
         self.tiers.iter().map(|tier| tier.newest(order, key, snapshot)).max().unwrap_or(0)

@@ -84,11 +84,6 @@ impl Objects {
         self.present.contains(CURRENT)
     }
 
-    /// Returns whether the store holds no object of a database.
-    pub fn is_empty(&self) -> bool {
-        self.present.is_empty()
-    }
-
     /// Returns how many bytes of `file` are stored.
     pub fn stored(&self, file: &str) -> u64 {
         self.parts(file).last().map_or(0, |part| part.offset + part.bytes)

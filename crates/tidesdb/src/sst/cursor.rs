@@ -121,11 +121,6 @@ impl TableCursor {
         &self.table
     }
 
-    /// Entries of the current block after this one: so many steps stay in memory. 0 if not valid.
-    pub fn remaining_in_block(&self) -> usize {
-        if self.valid { self.shape.entries as usize - 1 - self.slot } else { 0 }
-    }
-
     #[inline]
     fn block(&self) -> Option<Block<'_>> {
         let bytes = match &self.held {

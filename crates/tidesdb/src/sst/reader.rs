@@ -209,6 +209,8 @@ impl Table {
         }
     }
 
+    /// Not inlined: a lookup that the filter ends does not pay for it.
+    #[inline(never)]
     fn find<'g>(
         &'g self,
         (key, hash): (&[u8], u64),

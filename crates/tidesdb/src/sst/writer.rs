@@ -135,11 +135,6 @@ impl TableWriter {
         self.meta.purged_to = seq;
     }
 
-    /// Returns the number of entries so far.
-    pub fn entries(&self) -> u64 {
-        self.meta.entries
-    }
-
     /// Returns the last key added; empty at the start.
     pub fn last_key(&self) -> &[u8] {
         if self.block.len() > 0 { self.block.last_key() } else { &self.last }

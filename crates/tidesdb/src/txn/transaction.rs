@@ -413,6 +413,7 @@ impl Transaction {
         self.reset();
     }
 
+    #[inline]
     fn forget(&mut self) {
         self.batch.clear();
         self.own.get_mut().clear();

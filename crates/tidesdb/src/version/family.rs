@@ -12,7 +12,7 @@ use crate::files::FileKind;
 use crate::ranges::RangeSet;
 use crate::sst::{Table, TableMeta};
 use crate::types::{Comparator, FamilyId, SeqNo, TableId, VlogId};
-use crate::{Error, FamilyOptions, Result};
+use crate::{Error, Result};
 
 /// Opens a table that an edit adds.
 pub type OpenTable<T = Table> = dyn Fn(&FamilyState, &Arc<TableMeta>) -> Result<Arc<T>> + Send + Sync;
@@ -21,14 +21,12 @@ pub type OpenTable<T = Table> = dyn Fn(&FamilyState, &Arc<TableMeta>) -> Result<
 /// refer to a value log that this version lacks; its owner shares the slot instead.
 #[derive(Debug)]
 pub struct VlogSlot {
-    /// The value log.
-    pub id: VlogId,
     file: FileGuard,
 }
 
 /// All tables and value logs of a family in one version. Immutable; shared by `Arc`.
 pub struct FamilyVersion<T = Table> {
-    state: Arc<FamilyState>,
+    pub(super) state: Arc<FamilyState>,
     levels: Vec<Level<T>>,
     slots: BTreeMap<TableId, Arc<TableSlot<T>>>,
     /// Tables of an unresolved family, which cannot be opened.
@@ -69,7 +67,7 @@ impl<T> FamilyVersion<T> {
         }
         let vlog_slot = |&id: &VlogId| match prev.and_then(|p| p.vlogs.get(&id)) {
             Some(slot) => (id, Arc::clone(slot)),
-            None => (id, Arc::new(VlogSlot { id, file: FileGuard::new(FileKind::Vlog(id), queue) })),
+            None => (id, Arc::new(VlogSlot { file: FileGuard::new(FileKind::Vlog(id), queue) })),
         };
         let levels = by_level.into_iter().enumerate().map(|(i, t)| Level::new(t, order, i == 0)).collect();
         let vlogs = state.vlogs.keys().map(vlog_slot).collect();
@@ -119,16 +117,6 @@ impl<T> FamilyVersion<T> {
         self.state.id
     }
 
-    /// Returns the facts that the manifest records of the family.
-    pub fn state(&self) -> &Arc<FamilyState> {
-        &self.state
-    }
-
-    /// Returns the options of the family.
-    pub fn options(&self) -> &FamilyOptions {
-        &self.state.options
-    }
-
     /// Returns the key order.
     pub fn order(&self) -> &Comparator {
         &self.state.options.comparator
@@ -149,19 +137,9 @@ impl<T> FamilyVersion<T> {
         self.get_level(n).map(Level::tables).unwrap_or_default()
     }
 
-    /// Like [`FamilyVersion::level`], but returns shared ownership.
-    pub fn level_arc(&self, n: u8) -> Arc<[Arc<TableSlot<T>>]> {
-        self.get_level(n).map(Level::tables_arc).unwrap_or_default()
-    }
-
     /// Returns the number of tables in level `n`.
     pub fn level_len(&self, n: u8) -> usize {
         self.level(n).len()
-    }
-
-    /// Returns the bytes of the tables in level `n`.
-    pub fn level_bytes(&self, n: u8) -> u64 {
-        self.get_level(n).map(Level::bytes).unwrap_or_default()
     }
 
     fn get_level(&self, n: u8) -> Option<&Level<T>> {
@@ -204,16 +182,6 @@ impl<T> FamilyVersion<T> {
     /// Returns all tables, by number.
     pub fn tables(&self) -> impl ExactSizeIterator<Item = &Arc<TableSlot<T>>> {
         self.slots.values()
-    }
-
-    /// Returns the bytes of all table files.
-    pub fn table_bytes(&self) -> u64 {
-        self.levels.iter().map(Level::bytes).fold(0, u64::saturating_add)
-    }
-
-    /// Returns the slot of a value log.
-    pub fn vlog(&self, id: VlogId) -> Option<&Arc<VlogSlot>> {
-        self.vlogs.get(&id)
     }
 
     /// Returns the recorded facts of each value log, with the exact count of its live bytes.

@@ -323,6 +323,7 @@ impl<T> VersionSet<T> {
     }
 
     /// Returns number and used bytes of the manifest in force; `None` if it takes no more edits.
+    #[cfg(test)]
     pub fn manifest(&self) -> Option<(u64, u64)> {
         match &self.inner.lock().phase {
             Phase::Writable(m) => Some((m.number(), m.bytes())),

@@ -496,6 +496,7 @@ impl Sequencer {
     }
 
     /// Records that the log is durable up to `end`.
+    #[inline]
     pub fn set_durable(&self, end: SeqNo) {
         // Law: nothing is called durable that has no place in the log. Cost: a load and a comparison for each sync.
         assert!(cfg!(loom) || end <= self.tail(), "what is durable was reserved");

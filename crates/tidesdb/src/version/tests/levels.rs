@@ -37,7 +37,7 @@ fn reads_search_the_newest_data_first() {
     .unwrap();
     assert_eq!(ids(v.level(1)), [7, 8, 9]);
     assert_eq!(ids(v.level(2)), [2, 1]);
-    assert_eq!((v.depth(), v.level_len(3), v.level_len(9), v.level_bytes(2)), (4, 0, 0, 2003));
+    assert_eq!((v.depth(), v.level_len(3), v.level_len(9)), (4, 0, 0));
     let found = |key: &[u8]| {
         let mut ids = Vec::new();
         v.tables_for(key, |slot| ids.push(slot.id().0));
