@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering;
 
 use crate::codec::Compression;
 use crate::family::{FamilyCore, Metric};
-use crate::merge::{CoveringRanges, Retain, RetainRules, RetainStream};
+use crate::merge::{CHECK_EVERY, CoveringRanges, Retain, RetainRules, RetainStream};
 use crate::ranges::RangeTombstone;
-use crate::shared::MaintenanceCtx;
+use crate::shared::{MaintenanceCtx, Progress};
 use crate::sst::{TableMeta, TableOptions, TableWriter};
 use crate::types::{Comparator, EntryCursor, EntryRef, SeqNo, VlogId};
 use crate::version::{Change, VersionEdit};
@@ -53,6 +53,8 @@ pub struct RewriteTarget<'a> {
     pub splits: Splits<'a>,
     /// Number of merge stops when this merge began; `None` for rewrites that are not stopped, such as flushes.
     pub stops_seen: Option<u64>,
+    /// How far the rewrite is.
+    pub progress: Option<&'a Arc<Progress>>,
     /// Drop the pages of the new tables from the page cache, because the old tables were not cached. Pages that a flush
     /// writes stay: readers or a merge soon read them again.
     pub drop_pages: bool,
@@ -67,6 +69,7 @@ impl RewriteTarget<'_> {
             table_bytes: u64::MAX,
             splits: Splits::default(),
             stops_seen: None,
+            progress: None,
             drop_pages: false,
         }
     }
@@ -163,9 +166,12 @@ pub fn run(
     let mut output =
         Output { ctx, family, target, writer: None, key: Vec::new(), written: 0, out: Rewritten::default() };
     let retain = Retain::new(rules(ctx, target.bottom), family.options.comparator.clone());
-    let write = Arc::clone(&ctx.write);
+    let (write, progress) = (Arc::clone(&ctx.write), target.progress.map(Arc::clone));
     let go_on = move || {
         write.debt.moved.fetch_add(1, Ordering::Relaxed);
+        if let Some(progress) = &progress {
+            progress.advance(CHECK_EVERY);
+        }
         write.health.check().and_then(|()| write.merges.check(target.stops_seen))
     };
     match output.write_all(RetainStream::new(cursor, retain, None).purging(purge).checking(go_on)) {

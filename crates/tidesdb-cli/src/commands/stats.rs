@@ -1,8 +1,9 @@
 //! `tidesdb stats`: statistics of a database.
 
 use serde_json::{Map, Value};
-use tidesdb::{FamilyStats, StatInfo, StatUnit, StatValue};
+use tidesdb::{FamilyStats, JobStats, StatInfo, StatUnit, StatValue};
 
+use super::tree::tree_json;
 use crate::failure::{Exit, Outcome};
 use crate::output::{Out, Style};
 use crate::session::Session;
@@ -33,6 +34,14 @@ impl Stats {
         }
         out.line(out.paint(Style::Strong, &session.path.display().to_string()))?;
         print(stats.figures(), out)?;
+        for (work, times) in [("syncs", stats.syncs), ("flushes", stats.flushes), ("merges", stats.merges)] {
+            out.line(out.paint(Style::Strong, work))?;
+            print(times.figures(), out)?;
+        }
+        for job in &stats.jobs {
+            out.line(out.paint(Style::Strong, &format!("running: {} of family {}", job.kind, job.family)))?;
+            print(job.figures(), out)?;
+        }
         for (cause, held) in [("memtables", stats.stalled_by_memtables), ("tables", stats.stalled_by_tables)]
         {
             out.line(out.paint(Style::Strong, &format!("writers delayed by {cause}")))?;
@@ -57,6 +66,7 @@ fn print(figures: impl Iterator<Item = Figure>, out: &mut Out<'_>) -> Outcome<()
         let value = match value {
             StatValue::Number(n) => number(n),
             StatValue::Real(x) if info.unit == StatUnit::Share => format!("{:.1} %", x * 100.0),
+            StatValue::Real(x) if info.unit == StatUnit::Ratio => format!("{x:.2}"),
             StatValue::Real(x) => format!("{x:.3} s"),
             StatValue::Levels(levels) => levels.into_iter().map(number).collect::<Vec<_>>().join(", "),
             other => format!("{other:?}"),
@@ -86,10 +96,22 @@ fn database_json(stats: &tidesdb::Stats) -> Value {
     let mut all = json(stats.figures());
     all.insert("stalled_by_memtables".into(), json(stats.stalled_by_memtables.figures()).into());
     all.insert("stalled_by_tables".into(), json(stats.stalled_by_tables.figures()).into());
+    for (work, times) in [("syncs", stats.syncs), ("flushes", stats.flushes), ("merges", stats.merges)] {
+        all.insert(work.into(), json(times.figures()).into());
+    }
+    all.insert("jobs".into(), stats.jobs.iter().map(job_json).collect());
+    all.insert("trees".into(), stats.trees.iter().map(tree_json).collect());
     if let Some(remote) = stats.remote {
         all.insert("remote".into(), json(remote.figures()).into());
     }
     all.insert("families".into(), stats.families.iter().map(family_json).collect());
+    all.into()
+}
+
+fn job_json(job: &JobStats) -> Value {
+    let mut all = json(job.figures());
+    all.insert("kind".into(), job.kind.into());
+    all.insert("family".into(), job.family.as_str().into());
     all.into()
 }
 

@@ -17,6 +17,7 @@ mod cursors;
 mod deletes;
 mod durability;
 mod estimates;
+mod events;
 mod expiry;
 mod history;
 mod isolation;
