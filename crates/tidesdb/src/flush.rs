@@ -87,7 +87,8 @@ pub fn run_locked(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<bool
         memtable_bytes: bytes,
         entries: out.entries_in,
         dropped: out.dropped,
-        tables: out.tables.iter().map(|table| table.id.0).collect(),
+        outputs: out.tables.len() as u64,
+        tables: out.table_numbers(),
         bytes: out.bytes(),
         seconds: took,
     });

@@ -17,6 +17,8 @@ use crate::version::{Change, VersionEdit};
 use crate::wal::layout::UNIT;
 use crate::{Error, Result, files};
 
+/// Numbers of tables in one event.
+const EVENT_TABLES_MAX: usize = 16;
 /// Level that flushes write to.
 pub const FLUSH_LEVEL: u8 = 1;
 
@@ -100,6 +102,11 @@ impl Rewritten {
     /// Bytes of the new tables.
     pub fn bytes(&self) -> u64 {
         self.tables.iter().map(|t| t.file_bytes).sum()
+    }
+
+    /// Numbers of the new tables for an event, which has room for some.
+    pub fn table_numbers(&self) -> Vec<u64> {
+        self.tables.iter().take(EVENT_TABLES_MAX).map(|table| table.id.0).collect()
     }
 
     /// Adds to `edit` the new tables, and the value logs that neither a version nor `edit` names yet.

@@ -1,10 +1,10 @@
 //! `tidesdb levels`: draws the tree of a family.
 
-use serde_json::{Map, Value};
-use tidesdb::{LevelStats, StatInfo, StatValue, TreeStats, inspect};
+use serde_json::Value;
+use tidesdb::{LevelStats, TreeStats, inspect};
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Out, Style, put_bytes};
+use crate::output::{Out, Style, figures_json, put_bytes};
 use crate::session::{Common, Place};
 use crate::text::{count, grouped, printable, size};
 
@@ -38,7 +38,7 @@ impl Levels {
         if let Some(name) = wanted {
             trees.retain(|tree| tree.family == *name);
             if trees.is_empty() {
-                return Err(Failure::usage(&format!("there is no family {name:?}")));
+                return Err(Failure::usage(format!("there is no family {name:?}")));
             }
         }
         for tree in &trees {
@@ -121,25 +121,15 @@ fn keys(level: &LevelStats) -> String {
     if level.tables == 0 { String::new() } else { format!("{} .. {}", shown(&level.first_key), shown(&level.last_key)) }
 }
 
-/// Figures as fields of an object.
-fn json(figures: impl Iterator<Item = (&'static StatInfo, StatValue)>) -> Map<String, Value> {
-    let value = |value| match value {
-        StatValue::Number(n) => n.into(),
-        StatValue::Real(x) => x.into(),
-        StatValue::Levels(levels) => levels.into(),
-        other => format!("{other:?}").into(),
-    };
-    figures.map(|(info, figure)| (info.name.to_owned(), value(figure))).collect()
-}
-
+/// A tree as an object.
 pub(crate) fn tree_json(tree: &TreeStats) -> Value {
     let level = |level: &LevelStats| {
-        let mut all = json(level.figures());
+        let mut all = figures_json(level.figures());
         put_bytes(&mut all, "first_key", &level.first_key);
         put_bytes(&mut all, "last_key", &level.last_key);
         Value::from(all)
     };
-    let mut all = json(tree.figures());
+    let mut all = figures_json(tree.figures());
     all.insert("family".into(), tree.family.as_str().into());
     all.insert("order".into(), tree.order.as_str().into());
     all.insert("order_is_known".into(), tree.order_is_known.into());
@@ -174,7 +164,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "family default");
         assert!(lines[1].starts_with("2 levels, 2 tables, ") && lines[1].ends_with(", 1 partition, 0 B to merge"), "{text}");
-        assert!(lines[3].starts_with("     1  [#") && lines[3].ends_with("50.0%  a key that is muc.. .. fig"), "{text}");
+        assert!(lines[3].starts_with("     1  [#") && lines[3].ends_with("50.0%  a key that is much.. .. fig"), "{text}");
         assert!(lines[4].starts_with("L    2  [#") && lines[4].ends_with("apple .. pear"), "{text}");
         let json: Value = serde_json::from_str(&run(&stage, Some("default"), true).unwrap()).unwrap();
         assert_eq!(json["levels"][0]["tombstones"], 1);

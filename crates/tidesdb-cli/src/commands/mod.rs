@@ -12,10 +12,10 @@ pub(crate) mod get;
 pub(crate) mod load;
 pub(crate) mod put;
 pub(crate) mod scan;
+pub(crate) mod levels;
 pub(crate) mod stats;
 pub(crate) mod verify;
 pub(crate) mod inspect;
-pub(crate) mod levels;
 pub(crate) mod shell;
 pub(crate) mod tour;
 #[cfg(feature = "bench")]

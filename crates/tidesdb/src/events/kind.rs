@@ -109,7 +109,8 @@ events! {
         memtable_bytes: u64, "Bytes of the memtable.";
         entries: u64, "Entries of the memtable.";
         dropped: u64, "Entries that were dropped by a rule.";
-        tables: Vec<u64>, "Numbers of the new tables.";
+        outputs: u64, "Number of new tables.";
+        tables: Vec<u64>, "Their numbers; of more than 16 the first 16.";
         bytes: u64, "Bytes of the new tables.";
         seconds: Duration, "Duration.";
     }
@@ -120,7 +121,8 @@ events! {
         inputs: Vec<LevelPart>, "Input tables per level: `level`, `tables`, `bytes`.";
         read_bytes: u64, "Bytes of all inputs.";
         target: u8, "Level of the outputs.";
-        tables: Vec<u64>, "Numbers of the new tables.";
+        outputs: u64, "Number of new tables.";
+        tables: Vec<u64>, "Their numbers; of more than 16 the first 16.";
         bytes: u64, "Bytes of the new tables.";
         entries: u64, "Entries that were read.";
         dropped: u64, "Entries that were dropped by a rule.";

@@ -29,6 +29,7 @@ mod lent;
 mod levels;
 mod maintenance;
 mod merging;
+mod metrics;
 mod opening;
 mod pressure;
 mod ranges;
