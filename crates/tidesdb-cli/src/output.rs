@@ -109,7 +109,9 @@ pub(crate) fn put_bytes(object: &mut Map<String, Value>, name: &str, bytes: &[u8
 }
 
 /// Returns figures as members of a JSON object.
-pub(crate) fn figures_json(figures: impl Iterator<Item = (&'static StatInfo, StatValue)>) -> Map<String, Value> {
+pub(crate) fn figures_json(
+    figures: impl Iterator<Item = (&'static StatInfo, StatValue)>,
+) -> Map<String, Value> {
     let value = |value| match value {
         StatValue::Number(n) => n.into(),
         StatValue::Real(x) => x.into(),

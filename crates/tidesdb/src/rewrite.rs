@@ -172,7 +172,12 @@ pub fn run(
 ) -> Result<Rewritten> {
     let mut output =
         Output { ctx, family, target, writer: None, key: Vec::new(), written: 0, out: Rewritten::default() };
-    let retain = Retain::new(rules(ctx, target.bottom), family.options.comparator.clone());
+    let rules = RetainRules {
+        // Tables of the level that flushes write to are ordered by their numbers.
+        renumber: target.level > FLUSH_LEVEL && purge.ranges.is_empty(),
+        ..rules(ctx, target.bottom)
+    };
+    let retain = Retain::new(rules, family.options.comparator.clone());
     let (write, progress) = (Arc::clone(&ctx.write), target.progress.map(Arc::clone));
     let go_on = move || {
         write.debt.moved.fetch_add(1, Ordering::Relaxed);
@@ -216,7 +221,7 @@ fn rules_of(ctx: &MaintenanceCtx, mut snapshots: Vec<SeqNo>, bottom: bool) -> Re
     // Rows that a transaction saw before they expired still count at its commit.
     let now = oldest.map_or(u32::MAX, |(_, began)| began).min(ctx.reads.now_secs());
     let conflicts_since = oldest.map(|(seq, _)| seq);
-    RetainRules { snapshots, visible_floor, bottom, now: Some(now), conflicts_since }
+    RetainRules { snapshots, visible_floor, bottom, now: Some(now), conflicts_since, renumber: false }
 }
 
 struct Output<'a> {

@@ -68,7 +68,9 @@ fn draw(tree: &TreeStats, out: &mut Out<'_>) -> Outcome<()> {
     ))?;
     if !tree.order_is_known {
         let order = printable(tree.order.as_bytes());
-        out.line(format!("the order {order} is not known here: first and last keys are those in byte order"))?;
+        out.line(format!(
+            "the order {order} is not known here: first and last keys are those in byte order"
+        ))?;
     }
     let bars = tree.levels.iter().map(|level| bar(level.fill)).collect::<Vec<_>>();
     let width = bars.iter().map(|bar| bar.chars().count()).max().unwrap_or(BAR);
@@ -79,17 +81,20 @@ fn draw(tree: &TreeStats, out: &mut Out<'_>) -> Outcome<()> {
     for (level, bar) in tree.levels.iter().zip(bars) {
         let mark = mark(tree, level.level);
         let deleted = level.tombstones as f64 / level.entries.max(1) as f64 * 100.0;
-        out.line(format!(
-            "{mark} {:>4}  {bar:<width$} {:>6.1}% {:>11} {:>11} {:>7} {:>14} {:>7.1}%  {}",
-            level.level,
-            level.fill * 100.0,
-            size(level.bytes),
-            size(level.capacity_bytes),
-            grouped(level.tables as u64),
-            grouped(level.entries),
-            deleted,
-            keys(level),
-        ).trim_end())?;
+        out.line(
+            format!(
+                "{mark} {:>4}  {bar:<width$} {:>6.1}% {:>11} {:>11} {:>7} {:>14} {:>7.1}%  {}",
+                level.level,
+                level.fill * 100.0,
+                size(level.bytes),
+                size(level.capacity_bytes),
+                grouped(level.tables as u64),
+                grouped(level.entries),
+                deleted,
+                keys(level),
+            )
+            .trim_end(),
+        )?;
     }
     out.line("X: dividing level, L: largest level")
 }
@@ -116,9 +121,17 @@ fn keys(level: &LevelStats) -> String {
     let shown = |key: &[u8]| {
         let text = printable(key.get(..KEY_SHOWN_MAX * 4).unwrap_or(key));
         let is_whole = key.len() <= KEY_SHOWN_MAX * 4 && text.chars().count() <= KEY_SHOWN_MAX;
-        if is_whole { text } else { format!("{}..", text.chars().take(KEY_SHOWN_MAX - 2).collect::<String>()) }
+        if is_whole {
+            text
+        } else {
+            format!("{}..", text.chars().take(KEY_SHOWN_MAX - 2).collect::<String>())
+        }
     };
-    if level.tables == 0 { String::new() } else { format!("{} .. {}", shown(&level.first_key), shown(&level.last_key)) }
+    if level.tables == 0 {
+        String::new()
+    } else {
+        format!("{} .. {}", shown(&level.first_key), shown(&level.last_key))
+    }
 }
 
 /// A tree as an object.
@@ -163,8 +176,14 @@ mod tests {
         let text = run(&stage, None, false).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "family default");
-        assert!(lines[1].starts_with("2 levels, 2 tables, ") && lines[1].ends_with(", 1 partition, 0 B to merge"), "{text}");
-        assert!(lines[3].starts_with("     1  [#") && lines[3].ends_with("50.0%  a key that is much.. .. fig"), "{text}");
+        assert!(
+            lines[1].starts_with("2 levels, 2 tables, ") && lines[1].ends_with(", 1 partition, 0 B to merge"),
+            "{text}"
+        );
+        assert!(
+            lines[3].starts_with("     1  [#") && lines[3].ends_with("50.0%  a key that is much.. .. fig"),
+            "{text}"
+        );
         assert!(lines[4].starts_with("L    2  [#") && lines[4].ends_with("apple .. pear"), "{text}");
         let json: Value = serde_json::from_str(&run(&stage, Some("default"), true).unwrap()).unwrap();
         assert_eq!(json["levels"][0]["tombstones"], 1);

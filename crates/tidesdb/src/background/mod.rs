@@ -134,7 +134,9 @@ fn failed(shared: &Shared, job: Job, e: &Error) {
     }
     let retry = pause_after(shared, job, e);
     let family = match job {
-        Job::Flush(id) | Job::FlushActive(id) | Job::Compact(id) => shared.write.families.read().get(&id).map(|f| f.name()),
+        Job::Flush(id) | Job::FlushActive(id) | Job::Compact(id) => {
+            shared.write.families.read().get(&id).map(|f| f.name())
+        }
         _ => None,
     };
     shared.write.events.record(&Event::JobFailed {

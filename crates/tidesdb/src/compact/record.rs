@@ -8,7 +8,11 @@ use crate::rewrite::Rewritten;
 use crate::shared::{JobStart, MaintenanceCtx, RunningJob};
 
 /// Registers the merge as running.
-pub(super) fn begin<'c>(ctx: &'c MaintenanceCtx, family: &FamilyCore, plan: &CompactionPlan) -> RunningJob<'c> {
+pub(super) fn begin<'c>(
+    ctx: &'c MaintenanceCtx,
+    family: &FamilyCore,
+    plan: &CompactionPlan,
+) -> RunningJob<'c> {
     let metas = || plan.inputs.iter().map(|(_, table)| table.meta());
     ctx.write.running.begin(JobStart {
         kind: plan.kind.name(),
@@ -68,7 +72,9 @@ pub(super) fn done(
 fn inputs(plan: &CompactionPlan) -> Vec<LevelPart> {
     let levels = plan.inputs.chunk_by(|a, b| a.0 == b.0);
     let part = |tables: &[_]| {
-        let bytes = tables.iter().map(|(_, table): &(u8, std::sync::Arc<crate::sources::TableSlot>)| table.meta().file_bytes);
+        let bytes = tables
+            .iter()
+            .map(|(_, table): &(u8, std::sync::Arc<crate::sources::TableSlot>)| table.meta().file_bytes);
         LevelPart { level: tables[0].0, tables: tables.len() as u64, bytes: bytes.sum() }
     };
     levels.map(part).collect()

@@ -132,7 +132,9 @@ fn blame(plan: &CompactionPlan, e: Error) -> Error {
 fn compact(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<()> {
     let plan = &begun.plan;
     let job = record::begin(ctx, family, plan);
-    let _span = tracing::debug_span!(target: TARGET, "merge", family = %family.name(), kind = plan.kind.name()).entered();
+    let _span =
+        tracing::debug_span!(target: TARGET, "merge", family = %family.name(), kind = plan.kind.name())
+            .entered();
     let out = match plan.kind {
         PlanKind::Move => Rewritten {
             tables: plan.inputs.iter().map(|(_, t)| Arc::clone(t.meta())).collect(),

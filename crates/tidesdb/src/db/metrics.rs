@@ -37,7 +37,11 @@ fn text(stats: &Stats, health: &HealthReport) -> String {
     let stalls = [("memtables", stats.stalled_by_memtables), ("tables", stats.stalled_by_tables)];
     let cause = |cause: &str| label("cause", cause);
     table(&mut out, "stall_", &stalls.map(|(name, stall)| (cause(name), stall.figures().collect())));
-    histogram(&mut out, "tidesdb_stall_delay_seconds", &stalls.map(|(name, stall)| (cause(name), stall.delays)));
+    histogram(
+        &mut out,
+        "tidesdb_stall_delay_seconds",
+        &stalls.map(|(name, stall)| (cause(name), stall.delays)),
+    );
     if let Some(remote) = &stats.remote {
         table(&mut out, "remote_", &[(String::new(), remote.figures().collect())]);
     }

@@ -141,5 +141,8 @@ fn the_documentation_lists_every_event_and_field() {
         fields.iter().for_each(|(field, help)| tables.push_str(&format!("| `{field}` | {help} |\n")));
         tables.push('\n');
     }
-    assert!(docs.ends_with(&format!("## Events\n\n{}\n", tables.trim_end())), "docs/events.md must end with:\n{tables}");
+    assert!(
+        docs.ends_with(&format!("## Events\n\n{}\n", tables.trim_end())),
+        "docs/events.md must end with:\n{tables}"
+    );
 }

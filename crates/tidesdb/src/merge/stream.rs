@@ -88,7 +88,7 @@ impl<C: EntryCursor> RetainStream<C> {
         let entry = match found {
             NextEntry::Entry => {
                 let EntryMeta { seq, kind, expiry } = self.inner.entry_meta();
-                let value = self.inner.value()?;
+                let (seq, value) = (self.retain.number(seq), self.inner.value()?);
                 Some(EntryRef { key: self.retain.key(), seq, kind, expiry, value })
             }
             NextEntry::Released => self.retain.released(),

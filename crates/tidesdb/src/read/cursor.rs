@@ -497,7 +497,9 @@ impl Cursor {
         Ok((key, self.resolved.as_deref().unwrap_or_default()))
     }
 
-    /// Returns the sequence number of the current version.
+    /// Returns the sequence number of the current version: that of the commit that wrote it, or 0 once compaction has
+    /// moved it to the largest level and every reader sees it. To keep the numbers of recent commits, set
+    /// `OpenOptions::history_bytes`.
     pub fn version_seq(&self) -> SeqNo {
         self.entry_meta().seq
     }

@@ -59,7 +59,13 @@ enum Change {
 
 impl Stall {
     /// Looks once. `ends`: a stall ends now, because the database is closed.
-    fn look(&mut self, cause: &'static str, delays: &DelayStats, now: Duration, ends: bool) -> Option<Change> {
+    fn look(
+        &mut self,
+        cause: &'static str,
+        delays: &DelayStats,
+        now: Duration,
+        ends: bool,
+    ) -> Option<Change> {
         let counts = Counts::of(delays);
         if counts != self.seen || delays.delayed_now.load(Ordering::Relaxed) > 0 {
             let before = std::mem::replace(&mut self.seen, counts);

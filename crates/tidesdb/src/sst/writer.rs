@@ -121,8 +121,10 @@ impl TableWriter {
     pub fn add(&mut self, e: EntryRef<'_>) -> Result<()> {
         let new_key = self.check_order(&e)?;
         self.note(&e, new_key)?;
-        while !self.block.has_room(e.key.len(), e.value.len()) {
-            self.finish_block()?;
+        while !self.block.has_room(e.key, e.value.len()) {
+            if !self.block.measure_first() {
+                self.finish_block()?;
+            }
         }
         self.block.add(&e);
         Ok(())

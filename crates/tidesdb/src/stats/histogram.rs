@@ -168,7 +168,10 @@ mod tests {
             histogram.record(MILLI * n);
             histogram.take_longest()
         };
-        assert_eq!([longest(9), longest(2), histogram.take_longest()], [MILLI * 9, MILLI * 2, Duration::ZERO]);
+        assert_eq!(
+            [longest(9), longest(2), histogram.take_longest()],
+            [MILLI * 9, MILLI * 2, Duration::ZERO]
+        );
         assert_eq!(histogram.now().longest(), MILLI * 9);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidesdb::{Db, HealthState, WriteOptions, SyncMode};
+use tidesdb::{Db, HealthState, SyncMode, WriteOptions};
 use tidesdb_io::sim::{Fault, OpSet};
 
 use crate::common::{Sim, fill};
@@ -51,7 +51,11 @@ fn each_flush_merge_open_and_close_is_a_line() {
         ("dropped", "2".to_owned()),
     ];
     for (name, value) in wanted {
-        let found = if name == "bytes" { merge.rsplit_once("\"bytes\":").unwrap().1.split(',').next().unwrap().to_owned() } else { field(&merge, name) };
+        let found = if name == "bytes" {
+            merge.rsplit_once("\"bytes\":").unwrap().1.split(',').next().unwrap().to_owned()
+        } else {
+            field(&merge, name)
+        };
         assert_eq!(found, value, "{name} in {merge}");
     }
     assert_eq!(field(&line(&sim, "close"), "error"), "");

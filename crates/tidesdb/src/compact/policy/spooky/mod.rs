@@ -52,7 +52,8 @@ impl CompactionPolicy for Spooky {
 impl Spooky {
     /// Number of partitions of the largest level.
     pub fn partitions(tree: &Tree<'_>, shape: &Shape) -> usize {
-        partition::boundaries(tree, shape, shape.dividing).len() + usize::from(!tree.level(shape.largest).is_empty())
+        partition::boundaries(tree, shape, shape.dividing).len()
+            + usize::from(!tree.level(shape.largest).is_empty())
     }
 
     /// Bytes of `level` that merges must move to a deeper level now.
