@@ -34,7 +34,7 @@ statistics! {
         Gauge Count expiring_tables: u64 = seen.sum(|m| u64::from(m.expires().is_some())),
             "Tables all of whose rows expire.";
         Gauge Count oldest_seq: SeqNo = seen.tables.iter().map(|m| m.min_seq).min().unwrap_or(0),
-            "Sequence number of the oldest entry; 0 without tables.";
+            "Sequence number of the oldest entry; 0 if no reader needs to know it, and without tables.";
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tidesdb::{Db, HealthState, SyncMode, WriteOptions};
-use tidesdb_io::sim::{Fault, OpSet};
+use tidesdb::{Db, HealthState, SyncMode};
+use tidesdb_io::sim::{Fault, OpKind, OpSet};
 
 use crate::common::{Sim, fill};
 
@@ -120,11 +120,10 @@ fn checkpoints_and_backups_have_an_event_log_of_their_own() {
 fn a_failed_sync_is_a_change_of_health() {
     let sim = Sim::new();
     let db = sim.open();
-    let syncs = || WriteOptions { sync: Some(SyncMode::Full), ..WriteOptions::default() };
     sim.disk.inject(Fault::errno(5).on(OpSet::SYNCS));
     let mut batch = db.batch();
     batch.put(db.default_family(), b"k", b"v").unwrap();
-    assert!(db.write_with(&mut batch, &syncs()).is_err());
+    assert!(db.write(&mut batch).is_err());
     let health = db.health();
     assert_eq!((health.state, health.causes.len()), (HealthState::Poisoned, 1));
     assert!(health.first_failure.is_some() && health.to_string().starts_with("poisoned: "), "{health}");
@@ -158,4 +157,65 @@ fn a_stall_is_two_lines_however_many_commits_it_delays() {
     assert!(held.longest >= held.p99 && held.p99 >= held.p50 && held.p50 > Duration::ZERO, "{held:?}");
     assert_eq!(lines("stall_begin"), lines("stall_end"));
     assert!((1..20).contains(&lines("stall_begin")), "{text}");
+}
+
+#[test]
+fn slow_syncs_are_counted_in_one_line() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let clock = std::sync::Arc::clone(&sim.clock);
+    sim.disk.observe(OpSet::SYNCS, move |_, _| clock.advance(Duration::from_millis(150)));
+    (0..3u8).for_each(|i| assert!(db.put(&[i], b"v").is_ok()));
+    sim.disk.stop_observing();
+    let syncs = db.stats().syncs;
+    assert!(syncs.count >= 3 && syncs.p50 >= Duration::from_millis(150), "{syncs:?}");
+    db.close().unwrap();
+    let slow = line(&sim, "slow_sync");
+    assert!(field(&slow, "syncs").parse::<u64>().unwrap() >= 3, "{slow}");
+    assert_eq!(field(&slow, "longest")[..4], *"0.15");
+}
+
+#[test]
+fn a_failed_job_is_a_line_and_makes_the_database_degraded() {
+    let sim = Sim::new();
+    let db = sim.open();
+    fill(db.default_family(), 10, b"v");
+    sim.disk.inject(Fault::errno(5).on(OpKind::Create).path_ends(".klog").times(1));
+    db.default_family().start_flush().unwrap();
+    db.put(b"runs the queued jobs", b"v").unwrap();
+    let health = db.health();
+    assert_eq!(health.state, HealthState::Degraded, "{health}");
+    let failed = line(&sim, "job_failed");
+    assert!(field(&failed, "job").starts_with("Flush") && field(&failed, "family") == "default", "{failed}");
+    assert!(failed.contains("\"retry\":0.05"), "{failed}");
+    sim.clock.advance(Duration::from_secs(1));
+    db.flush().unwrap();
+    db.close().unwrap();
+}
+
+/// Statistics may be read while a job runs: here from the disk, at each write of a table.
+#[test]
+fn a_running_job_shows_its_progress() {
+    let sim = Sim::new();
+    let db = sim.open();
+    for round in 0..2u32 {
+        (0..6000u32).for_each(|i| assert!(db.put(&(i * 2 + round).to_be_bytes(), &[7; 100]).is_ok()));
+        db.flush().unwrap();
+    }
+    let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let (other, list) = (db.clone(), std::sync::Arc::clone(&seen));
+    sim.disk.observe(OpKind::Write, move |op, _| {
+        if op.path.ends_with(".klog") {
+            list.lock().unwrap().extend(other.stats().jobs);
+        }
+    });
+    let bytes = db.default_family().tree().bytes;
+    db.compact().unwrap();
+    sim.disk.stop_observing();
+    let seen = std::mem::take(&mut *seen.lock().unwrap());
+    let last = seen.last().unwrap();
+    assert_eq!((last.kind, &*last.family, last.bytes), ("Full", "default", bytes));
+    assert!(seen.iter().all(|job| job.bytes_done <= job.bytes) && last.bytes_done > bytes / 2, "{last:?}");
+    assert!(db.stats().jobs.is_empty());
+    assert_eq!(db.stats().merges.count, 1);
 }

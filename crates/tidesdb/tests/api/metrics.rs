@@ -15,6 +15,7 @@ fn check(text: &str) -> Vec<(String, f64)> {
             let (new, what) = declared.split_once(' ').unwrap();
             assert!(names.insert(new.to_owned()), "{new} twice");
             (name, kind) = (new.to_owned(), what.to_owned());
+            last = (String::new(), 0.0);
         } else if let Some(rest) = line.strip_prefix("# UNIT ") {
             let (of, unit) = rest.split_once(' ').unwrap();
             assert!(of == name && of.ends_with(&format!("_{unit}")), "{line}");
