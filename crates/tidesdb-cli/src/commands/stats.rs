@@ -62,6 +62,10 @@ impl Stats {
             print(remote.figures(), out)?;
         }
         stats.families.iter().try_for_each(|family| print_family(family, out))?;
+        for tree in &stats.trees {
+            out.line(out.paint(Style::Strong, &format!("tree of family {}", tree.family)))?;
+            print(tree.figures(), out)?;
+        }
         Ok(Exit::Done)
     }
 }

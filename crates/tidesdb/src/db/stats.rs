@@ -203,6 +203,10 @@ impl fmt::Display for Stats {
             writeln!(f, "family {:?}", family.name)?;
             write_lines(f, "  ", family.figures())?;
         }
+        for tree in &self.trees {
+            writeln!(f, "tree of family {:?}", tree.family)?;
+            write_lines(f, "  ", tree.figures())?;
+        }
         Ok(())
     }
 }

@@ -125,3 +125,41 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_stall_lasts_while_a_commit_is_delayed_and_ends_after_a_calm_second() {
+        let (mut stall, delays) = (Stall::default(), DelayStats::default());
+        let mut look = |at: u32| stall.look("tables", &delays, SECOND * at / 2, false);
+        assert!(look(1).is_none());
+        delays.stopped.fetch_add(1, Ordering::Relaxed);
+        delays.delayed_now.fetch_add(1, Ordering::Relaxed);
+        assert!(matches!(look(2), Some(Change::Begin)));
+        assert!((3..20).all(|at| look(at).is_none()), "the commit still waits");
+        delays.delayed_now.fetch_sub(1, Ordering::Relaxed);
+        delays.times.record(SECOND * 9);
+        assert!(look(20).is_none() && look(21).is_none());
+        let Some(Change::End(end)) = look(22) else { panic!("a calm second has passed") };
+        let (seconds, delay_seconds, longest) = (SECOND * 9, SECOND * 9, SECOND * 9);
+        let (delayed, stopped, gave_up) = (0, 1, 0);
+        let wanted =
+            Event::StallEnd { cause: "tables", seconds, delayed, stopped, gave_up, delay_seconds, longest };
+        assert_eq!(end, wanted);
+        assert!((23..30).all(|at| look(at).is_none()));
+        delays.slowed.fetch_add(1, Ordering::Relaxed);
+        assert!(matches!(look(30), Some(Change::Begin)), "the next stall");
+    }
+
+    #[test]
+    fn the_last_look_ends_a_stall() {
+        let (mut stall, delays) = (Stall::default(), DelayStats::default());
+        delays.slowed.fetch_add(1, Ordering::Relaxed);
+        assert!(matches!(stall.look("tables", &delays, SECOND, false), Some(Change::Begin)));
+        assert!(matches!(stall.look("tables", &delays, SECOND, true), Some(Change::End(_))));
+    }
+}

@@ -36,8 +36,11 @@ impl Histogram {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.buckets[bucket(nanos)].fetch_add(1, Ordering::Relaxed);
         self.sum_nanos.fetch_add(nanos, Ordering::Relaxed);
-        self.longest_nanos.fetch_max(nanos, Ordering::Relaxed);
-        self.recent_nanos.fetch_max(nanos, Ordering::Relaxed);
+        for longest in [&self.longest_nanos, &self.recent_nanos] {
+            if longest.load(Ordering::Relaxed) < nanos {
+                longest.fetch_max(nanos, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Returns the longest duration since the previous call.
