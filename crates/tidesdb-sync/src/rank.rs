@@ -39,12 +39,12 @@ ranks! {
     UPLOADING = 120;
     /// A family is made, dropped or renamed.
     CATALOG = 130;
-    /// Key orders that were given.
-    ORDERS = 140;
+    /// Comparators that were given or registered.
+    COMPARATORS = 140;
     /// The commit with a condition that is being decided.
     DECIDING = 150;
-    /// Operations that wait for a key order.
-    ORDERS_MEMORY = 152;
+    /// Deferred operations of a read-only open.
+    DEFERRED = 152;
     /// A set of range tombstones is replaced.
     RANGES = 160;
     /// What a transaction read.
@@ -79,8 +79,6 @@ ranks! {
     VERSIONS = 240;
     /// Files that nothing names.
     ORPHANS = 242;
-    /// Families that wait for their key order.
-    ORDERS_WAITING = 246;
     /// The families by number.
     FAMILIES = 250;
     /// The read view of a family is replaced.

@@ -54,7 +54,7 @@ pub use events::{Event, EventInfo, LevelPart};
 pub use family::{CommitHook, Committed, CommittedOp, FamilyStats};
 pub use options::{
     DbOptions, FamilyOptions, Isolation, MemtableKind, ReadOptions, RecoveryMode, RemoteOptions, SettingInfo,
-    SyncMode, WriteOptions,
+    SyncMode, TransactOptions, WriteOptions,
 };
 pub use read::{Cursor, Iter};
 pub use remote::RemoteStats;
@@ -62,7 +62,7 @@ pub use shared::{Family, HealthReport, HealthState, JobStats};
 pub use stats::{Durations, StatInfo, StatKind, StatUnit, StatValue, TimeStats};
 pub use store::{MemoryStore, ObjectStore};
 pub use txn::{Savepoint, Transaction};
-pub use types::{Comparator, SeqNo, Slice};
+pub use types::{Comparator, KeyRange, SeqNo, Slice};
 pub use write::WriteBatch;
 
 /// Compiles the examples of the README as doc tests.

@@ -120,22 +120,7 @@ impl Rewritten {
         level: u8,
         edit: &mut VersionEdit,
     ) -> Result<()> {
-        let state = ctx.versions.version(family.id);
-        let mut named: BTreeSet<VlogId> = state.iter().flat_map(|v| v.vlogs().keys().copied()).collect();
-        named.extend(edit.changes().iter().filter_map(|c| match c {
-            Change::AddVlog { vlog, .. } => Some(*vlog),
-            _ => None,
-        }));
-        let referred: BTreeSet<VlogId> = self
-            .tables
-            .iter()
-            .flat_map(|t| t.vlog_refs.iter().map(|r| r.vlog))
-            .filter(|id| !named.contains(id))
-            .collect();
-        for vlog in referred {
-            let salt = family.vlog.info(vlog)?.salt;
-            edit.push(Change::AddVlog { family: family.id, vlog, salt });
-        }
+        name_vlogs(ctx, family, self.tables.iter().flat_map(|t| &t.vlog_refs).map(|r| r.vlog), edit)?;
         for table in &self.tables {
             edit.push(Change::AddTable { family: family.id, level, meta: Arc::clone(table) });
         }
@@ -156,6 +141,29 @@ impl Rewritten {
             let _ = ctx.dir.unlink(&files::table(table.id));
         }
     }
+}
+
+/// Adds to `edit` those of `vlogs` that neither a version nor `edit` names yet.
+///
+/// # Errors
+/// Those of opening a value log.
+pub fn name_vlogs(
+    ctx: &MaintenanceCtx,
+    family: &FamilyCore,
+    vlogs: impl Iterator<Item = VlogId>,
+    edit: &mut VersionEdit,
+) -> Result<()> {
+    let state = ctx.versions.version(family.id);
+    let mut named: BTreeSet<VlogId> = state.iter().flat_map(|v| v.vlogs().keys().copied()).collect();
+    named.extend(edit.changes().iter().filter_map(|c| match c {
+        Change::AddVlog { vlog, .. } => Some(*vlog),
+        _ => None,
+    }));
+    for vlog in vlogs.filter(|id| !named.contains(id)).collect::<BTreeSet<_>>() {
+        let salt = family.vlog.info(vlog)?.salt;
+        edit.push(Change::AddVlog { family: family.id, vlog, salt });
+    }
+    Ok(())
 }
 
 /// Reads `cursor`, which is positioned, to its end and writes the entries to keep into tables, without those that the

@@ -16,8 +16,12 @@ const UPLOAD_TRIES: u32 = 3;
 const UPLOAD_PAUSE: Duration = Duration::from_millis(100);
 
 impl Db {
-    /// Closes the database for all handles: waits for background work, flushes, and removes the log. Later calls on
-    /// other handles fail with `Closed`.
+    /// Closes the database for all handles: waits for background work, flushes, finishes the commits that other threads
+    /// have begun to write to the log, and removes the log. Every other call, also one that is waiting, fails with
+    /// `Closed` and has no effect.
+    ///
+    /// Dropping the last handle closes the database, too, and blocks as long; an error is then only logged. Iterators,
+    /// cursors, snapshots, transactions and handles of families do not keep the database open.
     ///
     /// # Errors
     /// Returns the first failure. Acknowledged commits are in the log, and the next open recovers them. If only the
@@ -83,10 +87,9 @@ impl Inner {
         for family in shared.write.all_families() {
             flush::all(&shared.maintenance, &family)?;
         }
+        shared.write.log.close()?; // commits with a place are finished; others fail with `Closed`
         shared.reads.closed.store(true, Ordering::SeqCst);
         shared.write.log.wait_for_space_reservations(); // value writes in progress; later ones see `closed`
-        // Flushes commits that got in before `closed` was set. A commit that reserves its place after the boundary sees
-        // `closed` and is dropped as a whole, with the log.
         let families = shared.write.all_families();
         let boundary = shared.write.rotate_all(&families);
         for family in &families {

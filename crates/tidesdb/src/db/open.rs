@@ -8,9 +8,9 @@ use tidesdb_sync::Mutex;
 
 use super::recover;
 use super::restore::{self, Attached};
-use super::{DEFAULT_FAMILY, Db, Inner, RecoveryReport, catalog};
+use super::{DEFAULT_FAMILY, Db, Inner, RecoveryReport, catalog, unresolved};
 use crate::background::Pool;
-use crate::family::{FamilyCore, Orders};
+use crate::family::FamilyCore;
 use crate::health::Health;
 use crate::jobs::{Job, Retry};
 use crate::options::{DbOptions, FamilyOptions, RecoveryMode, RemoteOptions, SyncMode};
@@ -189,7 +189,16 @@ impl OpenOptions {
         shared.write.ask_for_pending();
         shared.write.jobs.push(Job::RemoveObsolete); // files that recovery replaced
         let default = Family { core: default, shared: Arc::clone(&shared) };
-        Ok(Db { inner: Arc::new(Inner { shared, default, pool, report, lock: Mutex::new(Some(lock)) }) })
+        Ok(Db {
+            inner: Arc::new(Inner {
+                path: self.path,
+                shared,
+                default,
+                pool,
+                report,
+                lock: Mutex::new(Some(lock)),
+            }),
+        })
     }
 
     /// Begins the event log.
@@ -208,15 +217,17 @@ impl OpenOptions {
         if writes {
             shared.write.log.take_over_reserve()?;
         }
-        let default = catalog::load(shared, &self.default_name)?;
-        if let (Some(family), Some(wanted)) = (&default, &self.default_family) {
-            catalog::check_order(family, &wanted.comparator)?;
+        catalog::load(shared)?;
+        let default = || catalog::by_name(shared, &self.default_name);
+        if let (Some(family), Some(wanted)) = (default(), &self.default_family) {
+            catalog::check_order(&family, &wanted.comparator)?;
         }
         let report = recover::run(shared)?;
+        unresolved::resolve_known(shared)?;
         if writes {
             shared.write.log.restore_reserve();
         }
-        Ok((default, report))
+        Ok((default(), report))
     }
 
     /// On a nearly full disk, releases the space of the reserve and of spare log segments before opening.
@@ -282,7 +293,8 @@ impl OpenOptions {
             maintenance: MaintenanceCtx::new(&write, dir, versions),
             write,
             tables,
-            orders: Orders::new(self.comparators.clone()),
+            comparators: Mutex::new(self.comparators.clone()),
+            deferred: Mutex::default(),
             catalog: Mutex::default(),
             retry: Retry::default(),
             watch: Mutex::default(),
@@ -342,7 +354,7 @@ fn full(ctx: &MaintenanceCtx, dir: &Arc<dyn Dir>, e: Error) -> Error {
     }
     let first = ctx.versions.state().log_start;
     let segment_bytes = ctx.versions.identity().wal_segment_bytes;
-    let ids = reader::segment_files(dir, first, segment_bytes).map(|(ids, _)| ids);
+    let ids = reader::segment_files(dir, first, segment_bytes).map(|files| files.needed);
     let len = |id: &WalId| reader::span_of(dir, *id, segment_bytes) * segment_bytes;
     ctx.write.log.no_space(ids.unwrap_or_default().iter().map(len).sum())
 }
@@ -378,13 +390,9 @@ fn check_room(first: WalId, segment_bytes: u64) -> Result<()> {
 /// Returns a segment number above every existing segment and every sequence number already assigned.
 fn first_segment(dir: &Arc<dyn Dir>, versions: &VersionSet<Table>, segment_bytes: u64) -> Result<WalId> {
     let state = versions.state();
-    let (ids, old) = reader::segment_files(dir, WalId(0), segment_bytes)?;
-    let on_disk = ids
-        .iter()
-        .chain(&old)
-        .map(|id| id.0 + reader::span_of(dir, *id, segment_bytes) - 1)
-        .max()
-        .unwrap_or(0);
+    let files = reader::segment_files(dir, WalId(0), segment_bytes)?;
+    let on_disk =
+        files.needed.iter().map(|id| id.0 + reader::span_of(dir, *id, segment_bytes) - 1).max().unwrap_or(0);
     let flushed = state.families.values().map(|f| f.flushed_to).max().unwrap_or(0);
     let used = [state.last_seq, state.durable_mark, flushed].into_iter().max().unwrap_or(0);
     let used = used * crate::wal::layout::UNIT / segment_bytes;

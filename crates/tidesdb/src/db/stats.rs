@@ -35,7 +35,7 @@ statistics! {
         "The tree of each family."
         trees: Vec<TreeStats> = seen.trees.clone();
         "Each family."
-        families: Vec<FamilyStats> = seen.shared.write.all_families().iter().map(|f| f.stats()).collect();
+        families: Vec<FamilyStats> = seen.shared.write.all_families().iter().filter(|f| !f.is_unresolved()).map(|f| f.stats()).collect();
     }
     figures {
         Gauge Count visible_seq: SeqNo = seen.shared.reads.visible(),

@@ -13,7 +13,6 @@ mod claims;
 mod hook;
 mod read_view;
 mod stats;
-mod waiting;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +23,6 @@ pub use read_view::{MemSlot, ReadView};
 pub use stats::{FamilyStats, LevelCounters, Metric};
 use tidesdb_memtable::{KeyOrder, MapKind, Memtable};
 use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin, rank};
-pub use waiting::{Orders, UnresolvedFamily};
 
 use crate::jobs::Retry;
 use crate::options::{FamilyOptions, LiveOptions, MemtableKind};
@@ -96,6 +94,11 @@ impl FamilyCore {
     /// Sets the name after a rename.
     pub fn set_name(&self, name: &str) {
         *self.name.lock() = name.into();
+    }
+
+    /// Returns true if the family cannot be used before its comparator is registered; see `db/unresolved.rs`.
+    pub fn is_unresolved(&self) -> bool {
+        self.options.comparator.is_unresolved()
     }
 
     /// Returns true if the family was dropped.

@@ -116,7 +116,7 @@ fn an_older_transaction_conflicts_with_a_clone_as_with_a_commit() {
                         Serializable => n == 0 || n == 2,
                         _ => false,
                     };
-                let conflict = matches!(tx.commit(), Err(Error::Conflict));
+                let conflict = matches!(tx.commit(), Err(Error::Conflict { .. }));
                 assert_eq!(conflict, refused, "{level:?}, {what}, newer: {newer}");
             }
         }

@@ -97,7 +97,7 @@ proptest! {
         let slot = |(i, pair): (usize, &[Vec<u8>])| {
             let mut m = (*meta(i as u64, ("", ""), (1, 1), &[])).clone();
             (m.smallest, m.largest) = (pair[0].as_slice().into(), pair[1].as_slice().into());
-            let guard = FileGuard::new(crate::files::FileKind::Table(m.id), &queue);
+            let guard = Arc::new(FileGuard::new(crate::files::FileKind::Table(m.id), &queue));
             let id = Arc::new(m.id);
             Arc::new(TableSlot::new(Arc::new(m), id, guard))
         };
