@@ -24,6 +24,8 @@ pub enum Job {
     FlushActive(FamilyId),
     /// Compact a family if its planner finds something due.
     Compact(FamilyId),
+    /// Write recorded events to the event log.
+    WriteEvents,
     /// Remove files that are no longer needed.
     RemoveObsolete,
     /// Bring the object store up to date.
@@ -37,8 +39,9 @@ impl Job {
             Self::PrepareLog => 0,
             Self::FlushActive(_) | Self::Flush(_) => 1,
             Self::Compact(_) => 2,
-            Self::RemoveObsolete => 3,
-            Self::Upload => 4,
+            Self::WriteEvents => 3,
+            Self::RemoveObsolete => 4,
+            Self::Upload => 5,
         }
     }
 
@@ -176,6 +179,11 @@ impl Retry {
     /// Counts a failure that should not repeat; returns how many there were in a row.
     pub fn count_failure(&self) -> u32 {
         self.failures.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Returns true if the last try failed.
+    pub fn is_failing(&self) -> bool {
+        self.tries.load(Ordering::Relaxed) != 0
     }
 
     /// Returns true if it is too early for the next try.

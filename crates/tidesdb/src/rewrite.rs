@@ -8,15 +8,17 @@ use std::sync::atomic::Ordering;
 
 use crate::codec::Compression;
 use crate::family::{FamilyCore, Metric};
-use crate::merge::{CoveringRanges, Retain, RetainRules, RetainStream};
+use crate::merge::{CHECK_EVERY, CoveringRanges, Retain, RetainRules, RetainStream};
 use crate::ranges::RangeTombstone;
-use crate::shared::MaintenanceCtx;
+use crate::shared::{MaintenanceCtx, Progress};
 use crate::sst::{TableMeta, TableOptions, TableWriter};
 use crate::types::{Comparator, EntryCursor, EntryRef, SeqNo, VlogId};
 use crate::version::{Change, VersionEdit};
 use crate::wal::layout::UNIT;
 use crate::{Error, Result, files};
 
+/// Numbers of tables in one event.
+const EVENT_TABLES_MAX: usize = 16;
 /// Level that flushes write to.
 pub const FLUSH_LEVEL: u8 = 1;
 
@@ -53,6 +55,8 @@ pub struct RewriteTarget<'a> {
     pub splits: Splits<'a>,
     /// Number of merge stops when this merge began; `None` for rewrites that are not stopped, such as flushes.
     pub stops_seen: Option<u64>,
+    /// How far the rewrite is.
+    pub progress: Option<&'a Arc<Progress>>,
     /// Drop the pages of the new tables from the page cache, because the old tables were not cached. Pages that a flush
     /// writes stay: readers or a merge soon read them again.
     pub drop_pages: bool,
@@ -67,6 +71,7 @@ impl RewriteTarget<'_> {
             table_bytes: u64::MAX,
             splits: Splits::default(),
             stops_seen: None,
+            progress: None,
             drop_pages: false,
         }
     }
@@ -97,6 +102,11 @@ impl Rewritten {
     /// Bytes of the new tables.
     pub fn bytes(&self) -> u64 {
         self.tables.iter().map(|t| t.file_bytes).sum()
+    }
+
+    /// Numbers of the new tables for an event, which has room for some.
+    pub fn table_numbers(&self) -> Vec<u64> {
+        self.tables.iter().take(EVENT_TABLES_MAX).map(|table| table.id.0).collect()
     }
 
     /// Adds to `edit` the new tables, and the value logs that neither a version nor `edit` names yet.
@@ -176,9 +186,12 @@ pub fn run(
         ..rules(ctx, target.bottom)
     };
     let retain = Retain::new(rules, family.options.comparator.clone());
-    let write = Arc::clone(&ctx.write);
+    let (write, progress) = (Arc::clone(&ctx.write), target.progress.map(Arc::clone));
     let go_on = move || {
         write.debt.moved.fetch_add(1, Ordering::Relaxed);
+        if let Some(progress) = &progress {
+            progress.advance(CHECK_EVERY);
+        }
         write.health.check().and_then(|()| write.merges.check(target.stops_seen))
     };
     match output.write_all(RetainStream::new(cursor, retain, None).purging(purge).checking(go_on)) {

@@ -10,9 +10,12 @@
 
 pub mod policy;
 mod plan;
+mod levels;
+mod record;
 mod run;
 #[cfg(test)]
 mod tests;
 
+pub use levels::{LevelStats, TreeStats, stored_tree, tree};
 pub use plan::CompactionPlan;
 pub use run::{everything, run, within};

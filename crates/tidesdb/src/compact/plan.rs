@@ -112,7 +112,8 @@ fn picture<'a>(version: &'a TableVersion, claims: &'a [Claim], readers: &RetainR
     tree
 }
 
-fn settings(options: &LiveOptions) -> PolicySettings {
+/// The settings of a family, as far as a policy needs them.
+pub(super) fn settings(options: &LiveOptions) -> PolicySettings {
     let level = |n: u32| u8::try_from(n).unwrap_or(u8::MAX);
     PolicySettings {
         buffer_bytes: options.write_buffer_bytes() as u64,

@@ -185,6 +185,7 @@ impl OpenOptions {
             Some(n) => n,
             None => shared.write.env.threads.parallelism().clamp(2, 4),
         };
+        self.log_events(&shared, &report);
         let pool = Pool::start(&shared, workers)?;
         shared.write.ask_for_pending();
         shared.write.jobs.push(Job::RemoveObsolete); // files that recovery replaced
@@ -202,6 +203,16 @@ impl OpenOptions {
                 lock: Mutex::new(Some(lock)),
             }),
         })
+    }
+
+    /// Begins the event log.
+    fn log_events(&self, shared: &Shared, report: &RecoveryReport) {
+        let events = &shared.write.events;
+        if self.options.event_log && !self.options.read_only {
+            events.log_to(&shared.maintenance.dir);
+        }
+        events.record(&report.event());
+        events.write();
     }
 
     /// Loads the families and replays the log.
@@ -290,6 +301,7 @@ impl OpenOptions {
             deferred: Mutex::default(),
             catalog: Mutex::default(),
             retry: Retry::default(),
+            watch: Mutex::default(),
             vlog_writes: WriteBudget::new(
                 (Descriptors::of(&*self.env.disk).max() / VLOG_WRITES_SHARE).max(1),
             ),

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub use claims::{Claim, Claimed, Claims};
 pub use hook::{CommitHook, Committed, CommittedOp, HookCell};
 pub use read_view::{MemSlot, ReadView};
-pub use stats::{FamilyStats, Metric};
+pub use stats::{FamilyStats, LevelCounters, Metric};
 use tidesdb_memtable::{KeyOrder, MapKind, Memtable};
 use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin, rank};
 
@@ -50,6 +50,8 @@ pub struct FamilyCore {
     pub claims: Claims,
     /// After a compaction met damage.
     pub compaction_retry: Retry,
+    /// Bytes that merges wrote into each level.
+    pub merged: LevelCounters,
     /// Called with each commit to the family.
     pub hook: HookCell,
     dropped: AtomicBool,
@@ -77,6 +79,7 @@ impl FamilyCore {
             flushing: Mutex::new(()),
             claims: Claims::default(),
             compaction_retry: Retry::default(),
+            merged: LevelCounters::default(),
             hook: HookCell::default(),
             dropped: AtomicBool::new(false),
             metrics: ShardedCounters::new(),

@@ -89,9 +89,12 @@ fn name_of(file: FileKind) -> Option<String> {
         FileKind::Wal(id) => Some(files::wal(id)),
         FileKind::Table(id) => Some(files::table(id)),
         FileKind::Vlog(id) => Some(files::vlog(id)),
-        FileKind::Lock | FileKind::Current | FileKind::SyncFailed | FileKind::Reserve | FileKind::Aside => {
-            None
-        }
+        FileKind::Lock
+        | FileKind::Current
+        | FileKind::SyncFailed
+        | FileKind::Reserve
+        | FileKind::Events
+        | FileKind::Aside => None,
     }
 }
 
