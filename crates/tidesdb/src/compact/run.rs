@@ -1,6 +1,5 @@
 //! Executes compaction plans.
 
-use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use super::plan::{self, CompactionPlan};
@@ -58,48 +57,30 @@ pub(super) fn begin<'f>(ctx: &MaintenanceCtx, family: &'f FamilyCore) -> Option<
     })
 }
 
-/// Merges all tables of `family` into one sorted run.
-///
-/// # Errors
-/// As [`run`].
-pub fn everything(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<()> {
-    run_alone(ctx, family, |version| plan::everything(version, &family.options))
-}
-
-/// Merges the tables of `family` that overlap `range`, and those that must be merged with them.
-///
-/// # Errors
-/// As [`run`].
-pub fn within<'k>(
+/// Executes the plan that `plan` returns for the current version, while no other merge of the family runs. Fails with `Busy` if merges
+/// were stopped since `stops` stops were counted. Returns the plan.
+pub(super) fn run_alone(
     ctx: &MaintenanceCtx,
     family: &Arc<FamilyCore>,
-    range: &impl RangeBounds<&'k [u8]>,
-) -> Result<()> {
-    run_alone(ctx, family, |version| plan::within(version, &family.options, range))
-}
-
-/// Executes the plan that `plan` returns for the current version, while no other merge of the family runs.
-fn run_alone(
-    ctx: &MaintenanceCtx,
-    family: &Arc<FamilyCore>,
+    stops: u64,
     plan: impl FnOnce(&TableVersion) -> Option<CompactionPlan>,
-) -> Result<()> {
-    let stops = ctx.write.merges.stops(); // read first, so that no later stop is missed
+) -> Result<Option<CompactionPlan>> {
     let running = family.claims.begin_alone();
+    ctx.write.merges.check(Some(stops))?;
     let version = version_of(family);
     let begun = plan(&version).map(|plan| Begun { plan, purge: purge_of(&version), stops });
     drop(version);
-    let result = match begun {
-        Some(begun) if !family.is_dropped() => carry_out(ctx, family, &begun),
+    let result = match &begun {
+        Some(begun) if !family.is_dropped() => carry_out(ctx, family, begun),
         _ => Ok(()),
     };
     drop(running);
     ctx.write.jobs.push(Job::Compact(family.id)); // what was due meanwhile could not begin
-    result
+    result.map(|()| begun.map(|begun| begun.plan))
 }
 
 /// Returns the current tables. Does not keep the view, which would keep its memtables in memory until the merge ends.
-fn version_of(family: &FamilyCore) -> Arc<TableVersion> {
+pub(super) fn version_of(family: &FamilyCore) -> Arc<TableVersion> {
     Arc::clone(&family.owned_view().version)
 }
 
@@ -188,7 +169,7 @@ fn no_longer_hiding(version: &TableVersion, plan: &CompactionPlan, out: &Rewritt
 }
 
 /// Estimates the bytes that the merge will write. Each tombstone in level 1 is assumed to remove one entry of the
-/// lowest level. If fewer entries are removed, the merge writes more, and fails with `NoSpace` if the disk is full.
+/// lowest level. If fewer entries are removed, the merge asks for more space while it writes.
 fn output_bytes(plan: &CompactionPlan) -> u64 {
     let deepest = plan.inputs.iter().map(|(level, _)| *level).max();
     let sum = |bottom: bool, of: fn(&TableMeta) -> u64| {
@@ -203,13 +184,12 @@ fn output_bytes(plan: &CompactionPlan) -> u64 {
 
 fn merge(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<Rewritten> {
     let Begun { plan, purge, stops } = begun;
-    let _reservation = ctx.write.log.reserve_space_for_merge(output_bytes(plan))?;
+    let space = ctx.write.log.reserve_space_for_merge(output_bytes(plan))?;
     let order = &family.options.comparator;
-    let inputs: Vec<_> = plan.inputs.iter().map(|(level, t)| (*level, MergeInput::new(t))).collect();
-    let drop_pages = MergeInput::are_cold(inputs.iter().map(|(_, input)| input));
+    let inputs: Vec<_> = plan.inputs.iter().map(|(_, table)| table).collect();
     // Each table of level 1 is a sorted run, and so are the inputs of each deeper level.
-    let runs = inputs.chunk_by(|a, b| a.0 == b.0).flat_map(|level| {
-        let tables = level.iter().map(|(_, input)| input.clone()).collect();
+    let runs = plan.inputs.chunk_by(|a, b| a.0 == b.0).flat_map(|level| {
+        let tables = level.iter().map(|(_, table)| MergeInput::new(table)).collect();
         Source::for_merge(order, tables, level[0].0 > 1)
     });
     let mut cursor = MergeCursor::new(order.clone(), runs.collect());
@@ -220,7 +200,8 @@ fn merge(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<Rew
         table_bytes: family.options.table_bytes(),
         splits: Splits { cuts: &plan.cuts, guards: &plan.guards },
         stops_seen: Some(*stops),
-        drop_pages,
+        drop_pages: MergeInput::are_cold(&inputs),
+        space: Some(&space),
     };
     rewrite::run(ctx, family, cursor, target, purge)
 }

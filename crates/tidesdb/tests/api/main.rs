@@ -37,6 +37,7 @@ mod remote;
 mod remote_crashes;
 mod settings;
 mod snapshots;
+mod space;
 mod statistics;
 mod transactions;
 mod verify;
