@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         families: argument("families").unwrap_or(300),
         seed: argument("seed").unwrap_or(1),
     };
-    let watch = Watch::start(Duration::from_secs(240));
+    let watch = Watch::start(Duration::from_secs(480));
     watch.begin("the database");
     let limit = Rlimit { current: Some(LIMIT), ..getrlimit(Resource::Nofile) };
     if let Err(e) = setrlimit(Resource::Nofile, limit) {

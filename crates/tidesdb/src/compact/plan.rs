@@ -11,7 +11,7 @@ use crate::family::Claim;
 use crate::merge::RetainRules;
 use crate::options::LiveOptions;
 use crate::sources::{TableSlot, TableVersion};
-use crate::types::Comparator;
+use crate::types::{Comparator, TableId};
 
 /// A planned compaction. It can be printed, tested and rejected.
 #[derive(Clone, Debug)]
@@ -67,16 +67,17 @@ impl CompactionPlan {
     }
 }
 
-/// Returns the compaction that is due and can run concurrently with those that hold `claims`.
+/// Returns the compaction that is due and can run concurrently with those that hold `claims`. Prefers merges of at most `bytes_max`.
 pub(super) fn next(
     version: &TableVersion,
     claims: &[Claim],
     options: &LiveOptions,
     readers: &RetainRules,
+    bytes_max: u64,
 ) -> Option<CompactionPlan> {
     let tree = picture(version, claims, readers);
-    let by_policy =
-        || Spooky.pick(&tree, &settings(options)).and_then(|plan| CompactionPlan::of(version, plan));
+    let settings = PolicySettings { merge_bytes_max: bytes_max, ..settings(options) };
+    let by_policy = || Spooky.pick(&tree, &settings).and_then(|plan| CompactionPlan::of(version, plan));
     if version.ranges().is_empty() {
         return by_policy();
     }
@@ -84,7 +85,7 @@ pub(super) fn next(
     deleted(version, &free, readers).or_else(by_policy).or_else(|| half_deleted(version, &free, readers))
 }
 
-/// The tree as policies see it.
+/// The tree as policies see it: without the damaged tables of level 1 and those above them, which stay where they are.
 fn picture<'a>(version: &'a TableVersion, claims: &'a [Claim], readers: &RetainRules) -> Tree<'a> {
     let taken: HashSet<_> = claims.iter().flat_map(|claim| &claim.tables).collect();
     let view = |slot: &'a Arc<TableSlot>| {
@@ -101,7 +102,12 @@ fn picture<'a>(version: &'a TableVersion, claims: &'a [Claim], readers: &RetainR
             taken: taken.contains(&meta.id),
         }
     };
-    let levels = version.levels().iter().map(|level| level.tables().iter().map(view).collect()).collect();
+    let mut levels: Vec<Vec<_>> =
+        version.levels().iter().map(|level| level.tables().iter().map(view).collect()).collect();
+    if claims.iter().any(Claim::is_quarantine) {
+        let stay = staying(version, claims);
+        levels[0].retain(|table| !stay.contains(&table.id));
+    }
     let mut tree = Tree::new(version.order(), levels);
     let claim = |c: &'a Claim| Claimed { level: c.level, smallest: &c.smallest, largest: &c.largest };
     tree.claims = claims.iter().map(claim).collect();
@@ -112,6 +118,18 @@ fn picture<'a>(version: &'a TableVersion, claims: &'a [Claim], readers: &RetainR
         .unwrap_or(0);
     tree.now = readers.now.unwrap_or(0);
     tree
+}
+
+/// Damaged tables of level 1, and newer ones that overlap one of these: what they hold must not move below older versions.
+fn staying(version: &TableVersion, claims: &[Claim]) -> HashSet<TableId> {
+    let damaged: HashSet<_> = claims.iter().filter(|c| c.is_quarantine()).flat_map(|c| &c.tables).collect();
+    let mut stay: Vec<&Arc<TableSlot>> = Vec::new();
+    for table in version.level(1).iter().rev() {
+        if damaged.contains(&table.id()) || stay.iter().any(|older| overlap(version, older, table)) {
+            stay.push(table);
+        }
+    }
+    stay.into_iter().map(|table| table.id()).collect()
 }
 
 fn settings(options: &LiveOptions) -> PolicySettings {

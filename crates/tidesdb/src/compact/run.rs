@@ -12,9 +12,9 @@ use crate::rewrite::{self, RewriteTarget, Rewritten, Splits};
 use crate::shared::MaintenanceCtx;
 use crate::sources::{MergeInput, Source, TableVersion};
 use crate::sst::TableMeta;
-use crate::types::{EntryCursor, SeqNo};
+use crate::types::{EntryCursor, SeqNo, TableId};
 use crate::version::{Change, VersionEdit};
-use crate::{Error, Result};
+use crate::{Error, Result, files};
 
 /// Runs the compaction of `family` that is due. Returns `false` if none is due.
 ///
@@ -42,7 +42,7 @@ pub(super) struct Begun {
 /// Plans a compaction and claims what it uses.
 pub(super) fn begin<'f>(ctx: &MaintenanceCtx, family: &'f FamilyCore) -> Option<(Begun, Claimed<'f>)> {
     let stops = ctx.write.merges.stops(); // read first, so that no later stop is missed
-    family.claims.begin(|claims| {
+    family.claims.begin(ctx.write.env.clock.mono(), |claims| {
         if ctx.write.merges.are_off() || family.is_dropped() {
             return None;
         }
@@ -51,7 +51,15 @@ pub(super) fn begin<'f>(ctx: &MaintenanceCtx, family: &'f FamilyCore) -> Option<
         // Range tombstones may drop whole tables, so planning raises the floor of history; without them it only looks.
         let has_ranges = !version.ranges().is_empty();
         let readers = if has_ranges { rewrite::rules(ctx, false) } else { rewrite::outlook(ctx) };
-        let plan = plan::next(&version, claims, &family.options, &readers)?;
+        let planned = |bytes_max| plan::next(&version, claims, &family.options, &readers, bytes_max);
+        let mut plan = planned(u64::MAX)?;
+        let room = if plan.is_merge() { ctx.write.log.room_for_merge() } else { u64::MAX };
+        // A smaller merge may fit. If none does, this one fails, and is tried again later.
+        if output_bytes(&plan) > room
+            && let Some(smaller) = planned(room).filter(|plan| output_bytes(plan) <= room)
+        {
+            plan = smaller;
+        }
         let claim = plan.claim(&version);
         Some((Begun { plan, purge: purge_of(&version), stops }, claim))
     })
@@ -93,9 +101,25 @@ fn purge_of(version: &TableVersion) -> CoveringRanges {
 pub(super) fn carry_out(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<()> {
     match compact(ctx, family, begun) {
         Err(Error::NotFound { .. }) if family.is_dropped() => Ok(()),
-        Err(e) => Err(blame(&begun.plan, e)),
+        Err(e) => {
+            let e = blame(&begun.plan, e);
+            if e.is_corruption() {
+                quarantine(ctx, family, &begun.plan, &e);
+            }
+            Err(e)
+        }
         Ok(()) => Ok(()),
     }
+}
+
+/// Quarantines the input that `damage` names, or all inputs if it names none of them.
+fn quarantine(ctx: &MaintenanceCtx, family: &FamilyCore, plan: &CompactionPlan, damage: &Error) {
+    let ids = || plan.inputs.iter().map(|(_, table)| table.id());
+    let names = |id: &TableId| matches!(damage, Error::Corrupt { file, .. } if **file == *files::table(*id));
+    let named: Vec<TableId> = ids().filter(names).collect();
+    let tables = if named.is_empty() { ids().collect() } else { named };
+    tracing::error!(family = %family.name(), error = %damage, ?tables, "damaged tables are left out of merges; nothing was dropped");
+    family.claims.quarantine(&tables, ctx.write.env.clock.mono());
 }
 
 /// Returns the damage in an input that explains a violated invariant of the merge, if there is any. Entries out of
@@ -140,6 +164,7 @@ fn compact(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<(
         }
     })?;
     drop(installing);
+    family.claims.forget(plan.inputs.iter().map(|(_, table)| table.id()));
     ctx.write.debt.progress.advance();
     family.count(Metric::Compactions, 1);
     if plan.is_merge() {

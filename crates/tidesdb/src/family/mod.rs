@@ -26,7 +26,6 @@ use tidesdb_memtable::{KeyOrder, MapKind, Memtable};
 use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin, rank};
 pub use waiting::{Orders, UnresolvedFamily};
 
-use crate::jobs::Retry;
 use crate::options::{FamilyOptions, LiveOptions, MemtableKind};
 use crate::ranges::SharedRanges;
 use crate::sources::TableVersion;
@@ -50,8 +49,6 @@ pub struct FamilyCore {
     pub flushing: Mutex<(), { rank::FLUSHING }>,
     /// The merges of this family that run.
     pub claims: Claims,
-    /// After a compaction met damage.
-    pub compaction_retry: Retry,
     /// Called with each commit to the family.
     pub hook: HookCell,
     dropped: AtomicBool,
@@ -78,7 +75,6 @@ impl FamilyCore {
             change: Mutex::new(()),
             flushing: Mutex::new(()),
             claims: Claims::default(),
-            compaction_retry: Retry::default(),
             hook: HookCell::default(),
             dropped: AtomicBool::new(false),
             metrics: ShardedCounters::new(),

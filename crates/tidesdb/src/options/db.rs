@@ -49,7 +49,8 @@ pub struct DbOptions {
     /// Bytes of one WAL segment. Fixed when the database is created. Default 64 MiB.
     pub wal_segment_bytes: u64,
     /// Threads for flush and compaction. 0 = the committing thread does the work itself: the order of I/O is then
-    /// deterministic, and no thread syncs for `SyncMode::Interval`. Default: 2 to 4, by the number of cores.
+    /// deterministic, and no thread syncs for `SyncMode::Interval`. With two or more, another one merges while one family
+    /// uses all that merge. Default: 2 to 4, by the number of cores.
     pub background_threads: Option<usize>,
     /// Bytes per second that all merges together may write; flushes are not limited. 0 = no limit. Can be changed while the
     /// database is open: [`crate::Db::set_compaction_rate`]. Default 0.
