@@ -10,6 +10,7 @@ pub mod model;
 pub mod damage;
 pub mod script;
 pub mod watch;
+pub mod metamorphic;
 pub mod world;
 pub mod check;
 pub mod sweep;

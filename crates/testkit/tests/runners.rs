@@ -49,6 +49,11 @@ fn model() {
 }
 
 #[test]
+fn metamorphic() {
+    run(env!("CARGO_BIN_EXE_metamorphic"), &["--configs", "12", "--length", "12000", "--seed", "19"], "T15-metamorphic ");
+}
+
+#[test]
 fn order() {
     run(env!("CARGO_BIN_EXE_order"), &["--scripts", "60", "--seed", "16"], "T08 ");
 }
