@@ -275,7 +275,7 @@ impl Output<'_> {
         let Some(writer) = &mut self.writer else { return Ok(()) };
         writer.add(entry)?;
         self.written += 1;
-        let bytes = writer.file_bytes_estimate();
+        let bytes = writer.file_bytes();
         if self.target.space.is_some() && bytes >= self.noted + STRIDE_BYTES {
             self.note(bytes)
         } else {

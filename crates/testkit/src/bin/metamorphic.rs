@@ -48,6 +48,7 @@ fn main() -> ExitCode {
         ("violations", violations + different),
         ("seed", seed),
     ];
-    let floors = [("answers", length / 5), ("merges", configs * length / 1000), ("levels", 4), ("reopens", configs)];
+    let floors =
+        [("answers", length / 5), ("merges", configs * length / 1000), ("levels", 4), ("reopens", configs)];
     exit(finish("T15-metamorphic", &figures, &floors))
 }

@@ -66,8 +66,9 @@ impl<'a> SpaceReservation<'a> {
         Self { log, bytes: AtomicU64::new(bytes) }
     }
 
-    /// Records that `bytes` were written: from now on the disk counts them. Beyond the bytes that were reserved, checks
-    /// that the disk has the same space again.
+    /// Records that `bytes` of a merge were written: from now on the disk counts them. Fails if the space that commits
+    /// and flushes leave free is used up, because something else took it; beyond the bytes that were reserved, also if other
+    /// reservations need it.
     ///
     /// # Errors
     /// `NoSpace`, `Io`.
@@ -79,7 +80,8 @@ impl<'a> SpaceReservation<'a> {
         if covered < bytes {
             return self.log.check_space_for_merge(bytes);
         }
-        Ok(())
+        let kept = if self.log.reserve.is_held() { self.log.kept_free_by_merges() } else { 0 };
+        self.log.check_space(kept.saturating_add(bytes))
     }
 }
 
@@ -371,10 +373,16 @@ impl Log {
         self.check_space(self.needed_for_merges().saturating_add(bytes))
     }
 
+    /// [`Log::kept_free`] plus the flush of the blocks that the log has: commits fill them without looking at the disk.
+    fn kept_free_by_merges(&self) -> u64 {
+        let ahead = self.backed.load(Ordering::SeqCst).saturating_sub(self.sequencer.end_of_next(0));
+        self.kept_free().saturating_add(ahead)
+    }
+
     /// Bytes that merges leave free, with the reservations.
     fn needed_for_merges(&self) -> u64 {
         match self.reserve.is_held() {
-            true => self.kept_free_and_reserved(),
+            true => self.kept_free_by_merges().saturating_add(self.reserved_bytes.load(Ordering::SeqCst)),
             false => self.reserved_bytes.load(Ordering::SeqCst),
         }
     }
