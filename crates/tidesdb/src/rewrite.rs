@@ -14,6 +14,7 @@ use crate::shared::{MaintenanceCtx, Progress};
 use crate::sst::{TableMeta, TableOptions, TableWriter};
 use crate::types::{Comparator, EntryCursor, EntryRef, SeqNo, VlogId};
 use crate::version::{Change, VersionEdit};
+use crate::wal::SpaceReservation;
 use crate::wal::layout::UNIT;
 use crate::{Error, Result, files};
 
@@ -21,6 +22,9 @@ use crate::{Error, Result, files};
 const EVENT_TABLES_MAX: usize = 16;
 /// Level that flushes write to.
 pub const FLUSH_LEVEL: u8 = 1;
+
+/// Bytes that a merge writes between two looks at its disk space and its rate.
+const STRIDE_BYTES: u64 = 256 << 10;
 
 /// Keys at which output tables end, besides at their size; in key order.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,6 +64,8 @@ pub struct RewriteTarget<'a> {
     /// Drop the pages of the new tables from the page cache, because the old tables were not cached. Pages that a flush
     /// writes stay: readers or a merge soon read them again.
     pub drop_pages: bool,
+    /// Reserved disk space of a merge. The rate of merges applies to rewrites that have it.
+    pub space: Option<&'a SpaceReservation<'a>>,
 }
 
 impl RewriteTarget<'_> {
@@ -73,6 +79,7 @@ impl RewriteTarget<'_> {
             stops_seen: None,
             progress: None,
             drop_pages: false,
+            space: None,
         }
     }
 
@@ -178,8 +185,16 @@ pub fn run(
     target: RewriteTarget<'_>,
     purge: &CoveringRanges,
 ) -> Result<Rewritten> {
-    let mut output =
-        Output { ctx, family, target, writer: None, key: Vec::new(), written: 0, out: Rewritten::default() };
+    let mut output = Output {
+        ctx,
+        family,
+        target,
+        writer: None,
+        key: Vec::new(),
+        written: 0,
+        noted: 0,
+        out: Rewritten::default(),
+    };
     let rules = RetainRules {
         // Tables of the level that flushes write to are ordered by their numbers.
         renumber: target.level > FLUSH_LEVEL && purge.ranges.is_empty(),
@@ -239,6 +254,8 @@ struct Output<'a> {
     writer: Option<TableWriter>,
     key: Vec<u8>,
     written: u64,
+    /// Bytes of the table being written that were taken from the reserved space.
+    noted: u64,
     out: Rewritten,
 }
 
@@ -281,10 +298,28 @@ impl Output<'_> {
         if self.writer.is_none() {
             self.writer = Some(self.begin_table()?);
         }
-        if let Some(writer) = &mut self.writer {
-            writer.add(entry)?;
-            self.written += 1;
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        writer.add(entry)?;
+        self.written += 1;
+        let bytes = writer.file_bytes();
+        if self.target.space.is_some() && bytes >= self.noted + STRIDE_BYTES {
+            self.note(bytes)
+        } else {
+            Ok(())
         }
+    }
+
+    /// Records that the table being written has `bytes` by now. Waits if merges have a rate.
+    #[cold]
+    fn note(&mut self, bytes: u64) -> Result<()> {
+        let Some(space) = self.target.space else { return Ok(()) };
+        let more = bytes.saturating_sub(self.noted);
+        self.noted += more;
+        space.written(more)?;
+        let merges = &self.ctx.write.merges;
+        merges.throttle(&*self.ctx.write.env.clock, more, || {
+            self.ctx.write.health.check().is_ok() && merges.check(self.target.stops_seen).is_ok()
+        });
         Ok(())
     }
 
@@ -303,7 +338,11 @@ impl Output<'_> {
     fn finish_table(&mut self, purged_to: SeqNo) -> Result<()> {
         if let Some(mut writer) = self.writer.take() {
             writer.set_purged_to(purged_to);
-            self.out.tables.push(Arc::new(writer.finish()?));
+            let table = writer.finish()?;
+            let bytes = table.file_bytes;
+            self.out.tables.push(Arc::new(table));
+            self.note(bytes)?;
+            self.noted = 0;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 //!
 //! A failed job keeps its inputs and is tried again with growing pauses. An unknown durable state and a panic poison
 //! the database. So does an I/O error that occurs `IO_FAILURES_MAX` times in a row, unless it reports a shortage
-//! (space, descriptors). A damaged input of a compaction fails only that compaction.
+//! (space, descriptors). A damaged input of a compaction fails only that compaction and is quarantined (`family/claims.rs`).
 
 mod pool;
 #[cfg(test)]
@@ -30,8 +30,6 @@ use crate::{Error, Result, compact, flush, upload};
 const IO_FAILURES_MAX: u32 = 3;
 /// The longest pause before failed work is tried again.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// The same for a compaction with a damaged input, which most likely meets the same damage again.
-const DAMAGE_PAUSE_MAX: Duration = Duration::from_secs(300);
 
 /// Runs one job. Failures are handled here; the result is for callers that wait for the job.
 ///
@@ -86,7 +84,6 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
         }
         Job::Compact(id) => {
             if let Some(family) = family(id)
-                && !family.compaction_retry.waits(shared.write.env.clock.mono())
                 && compact::run(&shared.maintenance, &family)
                     .inspect(|&merged| {
                         // A job that found nothing to begin proves nothing about the disk.
@@ -96,7 +93,6 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
                     })
                     .inspect_err(|e| shared.write.merges.set_starved(e.is_full()))?
             {
-                family.compaction_retry.succeeded();
                 shared.write.jobs.push(Job::Compact(id));
                 shared.maintenance.remove_obsolete(); // now: a job for it would wait until all due compactions are done
                 shared.write.jobs.push(Job::RemoveObsolete);
@@ -147,15 +143,14 @@ fn failed(shared: &Shared, job: Job, e: &Error) {
     });
 }
 
-/// Handles the failure of `job`. Returns the pause before it is tried again; 0 if the database is poisoned.
+/// Handles the failure of `job`. Returns the pause before it is tried again; 0 if the database is
+/// poisoned, or if it goes on at once without damaged tables.
 fn pause_after(shared: &Shared, job: Job, e: &Error) -> Duration {
     shared.write.jobs.withdraw(job); // a merge asks for another one to run beside it: that would find the same work at once
     let now = shared.write.env.clock.mono();
-    if let (Job::Compact(id), true) = (job, e.is_corruption()) {
-        // A damaged input affects only the keys it holds: its tables stay, and reads of them report the damage.
-        if let Some(family) = shared.write.families.read().get(&id) {
-            return family.compaction_retry.failed(now, DAMAGE_PAUSE_MAX);
-        }
+    if matches!(job, Job::Compact(_)) && e.is_corruption() {
+        // A damaged input affects only the keys it holds. It is quarantined; other tables can be merged.
+        shared.write.jobs.push(job);
         return Duration::ZERO;
     }
     let io = e.io_kind().is_some() && !e.is_shortage() && shared.retry.count_failure() >= IO_FAILURES_MAX;
@@ -237,11 +232,14 @@ impl Ticks {
             shared.write.log.restore_reserve();
             // Frees what a reader still used when it was replaced: on an idle database no other call would free it.
             tidesdb_sync::reclaim();
-            // A snapshot may have gone that kept deleted ranges alive, or the last row of a table may have expired.
+            // A snapshot may have gone that kept deleted ranges alive, the last row of a table may have expired, or a
+            // quarantine may be over.
             let now = shared.reads.now_secs();
             let has_dead = |f: &Arc<FamilyCore>| {
                 let version = &f.owned_view().version;
-                !version.ranges().is_empty() || version.tables().any(|t| t.meta().has_expired(now))
+                !version.ranges().is_empty()
+                    || version.tables().any(|t| t.meta().has_expired(now))
+                    || f.claims.has_quarantined()
             };
             for family in shared.write.all_families().iter().filter(|f| has_dead(f)) {
                 shared.write.jobs.push(Job::Compact(family.id));

@@ -24,7 +24,6 @@ pub use stats::{FamilyStats, LevelCounters, Metric};
 use tidesdb_memtable::{KeyOrder, MapKind, Memtable};
 use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin, rank};
 
-use crate::jobs::Retry;
 use crate::options::{FamilyOptions, LiveOptions, MemtableKind};
 use crate::ranges::SharedRanges;
 use crate::sources::TableVersion;
@@ -48,8 +47,6 @@ pub struct FamilyCore {
     pub flushing: Mutex<(), { rank::FLUSHING }>,
     /// The merges of this family that run.
     pub claims: Claims,
-    /// After a compaction met damage.
-    pub compaction_retry: Retry,
     /// Bytes that merges wrote into each level.
     pub merged: LevelCounters,
     /// Called with each commit to the family.
@@ -78,7 +75,6 @@ impl FamilyCore {
             change: Mutex::new(()),
             flushing: Mutex::new(()),
             claims: Claims::default(),
-            compaction_retry: Retry::default(),
             merged: LevelCounters::default(),
             hook: HookCell::default(),
             dropped: AtomicBool::new(false),

@@ -70,8 +70,9 @@ impl Shared {
             causes.push("background work fails and is tried again".to_owned());
         }
         for family in self.write.all_families() {
-            if family.compaction_retry.is_failing() {
-                causes.push(format!("merges of family {:?} wait because one met damage", family.name()));
+            if family.claims.has_quarantined() {
+                causes
+                    .push(format!("merges of family {:?} leave out tables that are damaged", family.name()));
             }
         }
         let state = if causes.is_empty() { HealthState::Healthy } else { HealthState::Degraded };

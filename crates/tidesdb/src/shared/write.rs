@@ -63,6 +63,8 @@ impl WriteCtx {
     pub fn new(env: &Env, options: DbOptions, health: &Arc<Health>, log: Log) -> Self {
         let ticking = options.background_threads != Some(0) && !options.read_only;
         let reads = Arc::new(ReadCtx::new(&log, &env.clock, ticking));
+        let merges = Merges::default();
+        merges.set_rate(options.compaction_bytes_per_second);
         Self {
             jobs: Arc::clone(&reads.jobs),
             reads,
@@ -77,7 +79,7 @@ impl WriteCtx {
             deciding: Mutex::default(),
             rotating: Mutex::default(),
             debt: Debt::default(),
-            merges: Merges::default(),
+            merges,
             running: RunningJobs::new(&env.clock),
             events: Events::new(&env.clock),
         }

@@ -100,9 +100,11 @@ fn debt<'a>(ctx: &'a WriteCtx, batch: &WriteBatch) -> Owed<'a> {
     let bytes = if batch.bytes() < LARGE_BYTES_MIN { counted } else { counted.max(immutable_bytes_now(ctx)) };
     let memory = bytes as f64 / ctx.options.memtables_bytes_max.max(1) as f64;
     let guard = tidesdb_sync::pin();
+    // Merges cannot pay the debt of a family with a damaged table, so waiting for them might never end.
     let debts = batch
         .families
         .iter()
+        .filter(|f| !f.claims.has_quarantined())
         .map(|f| table_debt(f.view(&guard).version.level_len(1), f.options.l1_tables_trigger()));
     let tables = match debts.fold(0.0, f64::max) {
         // Merges are stuck, so that debt never shrinks and waiting for it would never end.

@@ -39,6 +39,7 @@ mod remote;
 mod remote_crashes;
 mod settings;
 mod snapshots;
+mod space;
 mod statistics;
 mod transactions;
 mod unresolved;

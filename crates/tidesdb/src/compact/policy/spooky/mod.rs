@@ -80,14 +80,14 @@ fn most_urgent(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings) -> Due
     let (cause, upper) = upper::debt(tree, settings);
     let (level, lower) = partition::debt(tree, shape);
     if upper >= 1.0 && upper >= lower {
-        match upper::plan(tree, shape, cause) {
+        match upper::plan(tree, shape, settings, cause) {
             Some(plan) => return Due::Plan(plan),
             None if !upper::is_running(tree) => return Due::Wait,
             None => {}
         }
     }
-    let plan = (lower >= 1.0).then(|| partition::plan(tree, shape, level)).flatten();
-    match plan.or_else(|| (upper >= 1.0).then(|| upper::plan(tree, shape, cause)).flatten()) {
+    let plan = (lower >= 1.0).then(|| partition::plan(tree, shape, settings, level)).flatten();
+    match plan.or_else(|| (upper >= 1.0).then(|| upper::plan(tree, shape, settings, cause)).flatten()) {
         Some(plan) => Due::Plan(plan),
         None => Due::Nothing,
     }
