@@ -31,6 +31,8 @@ ranks! {
     C_CONNECTOR = 24;
     /// Lock of the database directory.
     DIRECTORY = 100;
+    /// What the last look at the state of the database saw.
+    WATCH = 106;
     /// Threads of the background.
     THREADS = 110;
     /// The upload under way.
@@ -103,6 +105,8 @@ ranks! {
     OBSOLETE = 298;
     /// Why the database was poisoned.
     HEALTH = 300;
+    /// The event log is written.
+    EVENT_LOG = 310;
     /// A lock under which no other is taken.
     LEAF = u16::MAX;
 }

@@ -8,17 +8,23 @@ use std::sync::atomic::Ordering;
 
 use crate::codec::Compression;
 use crate::family::{FamilyCore, Metric};
-use crate::merge::{CoveringRanges, Retain, RetainRules, RetainStream};
+use crate::merge::{CHECK_EVERY, CoveringRanges, Retain, RetainRules, RetainStream};
 use crate::ranges::RangeTombstone;
-use crate::shared::MaintenanceCtx;
+use crate::shared::{MaintenanceCtx, Progress};
 use crate::sst::{TableMeta, TableOptions, TableWriter};
 use crate::types::{Comparator, EntryCursor, EntryRef, SeqNo, VlogId};
 use crate::version::{Change, VersionEdit};
+use crate::wal::SpaceReservation;
 use crate::wal::layout::UNIT;
 use crate::{Error, Result, files};
 
+/// Numbers of tables in one event.
+const EVENT_TABLES_MAX: usize = 16;
 /// Level that flushes write to.
 pub const FLUSH_LEVEL: u8 = 1;
+
+/// Bytes that a merge writes between two looks at its disk space and its rate.
+const STRIDE_BYTES: u64 = 256 << 10;
 
 /// Keys at which output tables end, besides at their size; in key order.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,9 +59,13 @@ pub struct RewriteTarget<'a> {
     pub splits: Splits<'a>,
     /// Number of merge stops when this merge began; `None` for rewrites that are not stopped, such as flushes.
     pub stops_seen: Option<u64>,
+    /// How far the rewrite is.
+    pub progress: Option<&'a Arc<Progress>>,
     /// Drop the pages of the new tables from the page cache, because the old tables were not cached. Pages that a flush
     /// writes stay: readers or a merge soon read them again.
     pub drop_pages: bool,
+    /// Reserved disk space of a merge. The rate of merges applies to rewrites that have it.
+    pub space: Option<&'a SpaceReservation<'a>>,
 }
 
 impl RewriteTarget<'_> {
@@ -67,7 +77,9 @@ impl RewriteTarget<'_> {
             table_bytes: u64::MAX,
             splits: Splits::default(),
             stops_seen: None,
+            progress: None,
             drop_pages: false,
+            space: None,
         }
     }
 
@@ -97,6 +109,11 @@ impl Rewritten {
     /// Bytes of the new tables.
     pub fn bytes(&self) -> u64 {
         self.tables.iter().map(|t| t.file_bytes).sum()
+    }
+
+    /// Numbers of the new tables for an event, which has room for some.
+    pub fn table_numbers(&self) -> Vec<u64> {
+        self.tables.iter().take(EVENT_TABLES_MAX).map(|table| table.id.0).collect()
     }
 
     /// Adds to `edit` the new tables, and the value logs that neither a version nor `edit` names yet.
@@ -168,17 +185,28 @@ pub fn run(
     target: RewriteTarget<'_>,
     purge: &CoveringRanges,
 ) -> Result<Rewritten> {
-    let mut output =
-        Output { ctx, family, target, writer: None, key: Vec::new(), written: 0, out: Rewritten::default() };
+    let mut output = Output {
+        ctx,
+        family,
+        target,
+        writer: None,
+        key: Vec::new(),
+        written: 0,
+        noted: 0,
+        out: Rewritten::default(),
+    };
     let rules = RetainRules {
         // Tables of the level that flushes write to are ordered by their numbers.
         renumber: target.level > FLUSH_LEVEL && purge.ranges.is_empty(),
         ..rules(ctx, target.bottom)
     };
     let retain = Retain::new(rules, family.options.comparator.clone());
-    let write = Arc::clone(&ctx.write);
+    let (write, progress) = (Arc::clone(&ctx.write), target.progress.map(Arc::clone));
     let go_on = move || {
         write.debt.moved.fetch_add(1, Ordering::Relaxed);
+        if let Some(progress) = &progress {
+            progress.advance(CHECK_EVERY);
+        }
         write.health.check().and_then(|()| write.merges.check(target.stops_seen))
     };
     match output.write_all(RetainStream::new(cursor, retain, None).purging(purge).checking(go_on)) {
@@ -226,6 +254,8 @@ struct Output<'a> {
     writer: Option<TableWriter>,
     key: Vec<u8>,
     written: u64,
+    /// Bytes of the table being written that were taken from the reserved space.
+    noted: u64,
     out: Rewritten,
 }
 
@@ -268,10 +298,28 @@ impl Output<'_> {
         if self.writer.is_none() {
             self.writer = Some(self.begin_table()?);
         }
-        if let Some(writer) = &mut self.writer {
-            writer.add(entry)?;
-            self.written += 1;
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        writer.add(entry)?;
+        self.written += 1;
+        let bytes = writer.file_bytes();
+        if self.target.space.is_some() && bytes >= self.noted + STRIDE_BYTES {
+            self.note(bytes)
+        } else {
+            Ok(())
         }
+    }
+
+    /// Records that the table being written has `bytes` by now. Waits if merges have a rate.
+    #[cold]
+    fn note(&mut self, bytes: u64) -> Result<()> {
+        let Some(space) = self.target.space else { return Ok(()) };
+        let more = bytes.saturating_sub(self.noted);
+        self.noted += more;
+        space.written(more)?;
+        let merges = &self.ctx.write.merges;
+        merges.throttle(&*self.ctx.write.env.clock, more, || {
+            self.ctx.write.health.check().is_ok() && merges.check(self.target.stops_seen).is_ok()
+        });
         Ok(())
     }
 
@@ -290,7 +338,11 @@ impl Output<'_> {
     fn finish_table(&mut self, purged_to: SeqNo) -> Result<()> {
         if let Some(mut writer) = self.writer.take() {
             writer.set_purged_to(purged_to);
-            self.out.tables.push(Arc::new(writer.finish()?));
+            let table = writer.finish()?;
+            let bytes = table.file_bytes;
+            self.out.tables.push(Arc::new(table));
+            self.note(bytes)?;
+            self.noted = 0;
         }
         Ok(())
     }

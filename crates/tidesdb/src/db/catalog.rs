@@ -168,6 +168,21 @@ impl Family {
     }
 }
 
+/// Puts the settings that the caller names for an existing family in force, for good.
+///
+/// # Errors
+/// As [`Family::change_options`]; a database that is open for reading only keeps its settings.
+pub(super) fn put_in_force(family: &Family, mut wanted: FamilyOptions) -> Result<()> {
+    let options = &family.core.options;
+    check_order(&family.core, &wanted.comparator)?;
+    options.check_change(&wanted)?;
+    if options.are(&wanted) || family.shared.write.options.read_only {
+        return Ok(());
+    }
+    wanted.unknown = options.now().unknown;
+    family.change_options(wanted, true)
+}
+
 impl Db {
     pub(super) fn handle(&self, core: Arc<FamilyCore>) -> Family {
         Family { core, shared: Arc::clone(&self.inner.shared) }
@@ -190,20 +205,21 @@ impl Db {
         create(&self.inner.shared, name, options).map(|core| self.handle(core))
     }
 
-    /// Returns the family called `name`; creates it with `options` if there is none.
+    /// Returns the family called `name`; creates it with `options` if there is none. If it exists and its settings
+    /// differ from `options`, these are put in force and stored; to keep what is stored, use [`Db::family`].
     ///
     /// # Errors
-    /// As [`Db::create_family`], except `Exists`; `InvalidArgument` if the family exists with another key order.
+    /// As [`Db::create_family`], except `Exists`; `InvalidArgument`, naming both values, if a setting differs that
+    /// cannot change, such as the key order.
     pub fn family_or_create(&self, name: &str, options: FamilyOptions) -> Result<Family> {
-        let order = options.comparator.clone();
         let family = match self.family(name) {
-            Err(Error::NotFound { .. }) => match self.create_family(name, options) {
+            Err(Error::NotFound { .. }) => match self.create_family(name, options.clone()) {
                 Err(Error::Exists { .. }) => self.family(name)?,
                 other => return other,
             },
             other => other?,
         };
-        check_order(&family.core, &order)?;
+        put_in_force(&family, options)?;
         Ok(family)
     }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{Db, Inner};
+use crate::events::Event;
 use crate::version::{Change, VersionEdit};
 use crate::{Result, flush, upload};
 
@@ -36,12 +37,26 @@ impl Inner {
         let Some(lock) = self.lock.lock().take() else {
             return Ok(()); // closed already
         };
+        let started = shared.write.env.clock.mono();
         self.pool.stop(&shared.write);
         let result = if shared.write.options.read_only { Ok(()) } else { self.settle() };
         shared.reads.closed.store(true, Ordering::SeqCst);
         let result = result.and_then(|()| self.upload_last());
+        self.log_close(&result, started);
         drop(lock);
         result
+    }
+
+    /// Writes the last events.
+    fn log_close(&self, result: &Result<()>, started: Duration) {
+        let write = &self.shared.write;
+        self.shared.observe(true);
+        write.events.record(&Event::Close {
+            seconds: write.env.clock.mono().saturating_sub(started),
+            error: result.as_ref().err().map(ToString::to_string).unwrap_or_default(),
+        });
+        write.events.write();
+        write.events.end_log();
     }
 
     /// Uploads for the last time.
@@ -61,6 +76,7 @@ impl Inner {
         let lock = self.lock.lock().take();
         self.pool.stop(&self.shared.write);
         self.shared.reads.closed.store(true, Ordering::SeqCst);
+        self.shared.write.events.end_log();
         drop(lock);
     }
 
@@ -84,7 +100,7 @@ impl Inner {
         let mut edit = VersionEdit::new();
         edit.push(Change::LastSeq { seq: tail });
         edit.push(Change::LogStart { wal: crate::types::WalId(shared.write.log.segment_of(tail).0 + 1) });
-        shared.maintenance.remove_obsolete();
+        shared.maintenance.remove_obsolete_at_close();
         shared.maintenance.versions.close(&edit)?;
         shared.write.log.remove_all();
         shared.write.log.leave_reserve();

@@ -13,6 +13,7 @@ mod replay;
 mod restore;
 mod snapshot;
 mod stats;
+mod metrics;
 mod transact;
 mod single;
 mod unresolved;

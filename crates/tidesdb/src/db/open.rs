@@ -115,8 +115,9 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the options of the default family, used if it is created now. An existing one must have the same key
-    /// order.
+    /// Sets the options of the default family. If it exists and its settings differ, these are put in force and stored.
+    /// The open fails if one of them cannot change, such as the key order. Without this call, an existing family keeps
+    /// its settings, and a new one has the defaults.
     pub fn default_family(mut self, options: FamilyOptions) -> Self {
         self.default_family = Some(options);
         self
@@ -184,10 +185,14 @@ impl OpenOptions {
             Some(n) => n,
             None => shared.write.env.threads.parallelism().clamp(2, 4),
         };
+        self.log_events(&shared, &report);
         let pool = Pool::start(&shared, workers)?;
         shared.write.ask_for_pending();
         shared.write.jobs.push(Job::RemoveObsolete); // files that recovery replaced
         let default = Family { core: default, shared: Arc::clone(&shared) };
+        if let Some(wanted) = self.default_family {
+            catalog::put_in_force(&default, wanted)?;
+        }
         Ok(Db {
             inner: Arc::new(Inner {
                 path: self.path,
@@ -198,6 +203,16 @@ impl OpenOptions {
                 lock: Mutex::new(Some(lock)),
             }),
         })
+    }
+
+    /// Begins the event log.
+    fn log_events(&self, shared: &Shared, report: &RecoveryReport) {
+        let events = &shared.write.events;
+        if self.options.event_log && !self.options.read_only {
+            events.log_to(&shared.maintenance.dir);
+        }
+        events.record(&report.event());
+        events.write();
     }
 
     /// Loads the families and replays the log.
@@ -286,6 +301,7 @@ impl OpenOptions {
             deferred: Mutex::default(),
             catalog: Mutex::default(),
             retry: Retry::default(),
+            watch: Mutex::default(),
             vlog_writes: WriteBudget::new(
                 (Descriptors::of(&*self.env.disk).max() / VLOG_WRITES_SHARE).max(1),
             ),

@@ -16,6 +16,7 @@ use tidesdb_io::{Access, File, FileExt};
 
 use super::replay::{insert, to_table};
 use super::unresolved::{Deferred, PIECE_BYTES};
+use crate::events::{Event, TARGET};
 use crate::family::FamilyCore;
 use crate::options::RecoveryMode;
 use crate::rewrite::{FLUSH_LEVEL, Rewritten};
@@ -23,7 +24,7 @@ use crate::shared::{MaintenanceCtx, Shared};
 use crate::types::{FamilyId, Kind, SeqNo, VlogId};
 use crate::version::{Change, FamilyState, State, VersionEdit};
 use crate::vlog::{VlogPointer, VlogSet};
-use crate::wal::layout::{SEGMENT_HEADER_BYTES, UNIT};
+use crate::wal::layout::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, UNIT};
 use crate::wal::reader::{self, Scan, ScanConfig};
 use crate::wal::remove_spare_segments;
 use crate::write::ops;
@@ -42,6 +43,8 @@ pub struct RecoveryReport {
     pub commits: u64,
     /// Operations replayed from the log.
     pub operations: u64,
+    /// Bytes of log that these commits take.
+    pub log_bytes: u64,
     /// Complete commits after the end of the recovered prefix, which were discarded.
     pub discarded: u64,
     /// Commits that were being written when the process died; none of these calls had returned.
@@ -89,12 +92,31 @@ impl fmt::Display for RecoveryReport {
     }
 }
 
+impl RecoveryReport {
+    /// The event that says the same.
+    pub(super) fn event(&self) -> Event {
+        Event::Open {
+            seconds: self.took,
+            clean: self.clean,
+            log_bytes: self.log_bytes,
+            commits: self.commits,
+            operations: self.operations,
+            unfinished: self.unfinished,
+            discarded: self.discarded,
+            orphans: self.orphans as u64,
+            sync_failed: self.sync_failed,
+            damage: self.damage.as_ref().map(Error::to_string).unwrap_or_default(),
+        }
+    }
+}
+
 /// Recovers the database. The families must be loaded already.
 ///
 /// # Errors
 /// `Corrupt` for damage that the recovery mode does not tolerate; `Io`, `NoSpace`. Nothing was deleted.
 pub(super) fn run(shared: &Arc<Shared>) -> Result<RecoveryReport> {
     let started = shared.write.env.clock.mono();
+    let _span = tracing::debug_span!(target: TARGET, "recovery").entered();
     let state = shared.maintenance.versions.state();
     let config = scan_config(&shared.maintenance, &state)?;
     let scan = reader::scan(&shared.maintenance.dir, &config)?;
@@ -106,6 +128,7 @@ pub(super) fn run(shared: &Arc<Shared>) -> Result<RecoveryReport> {
         scan: &scan,
         commits: 0,
         operations: 0,
+        log_bytes: 0,
         stopped_at: None,
         unchecked: 0,
         tables: Vec::new(),
@@ -135,7 +158,6 @@ pub(super) fn run(shared: &Arc<Shared>) -> Result<RecoveryReport> {
         report.orphans = shared.maintenance.versions.settle_orphans().set_aside;
     }
     report.took = shared.write.env.clock.mono().saturating_sub(started);
-    tracing::info!(%report, "opened");
     Ok(report)
 }
 
@@ -170,6 +192,7 @@ struct Replay<'a> {
     scan: &'a Scan,
     commits: u64,
     operations: u64,
+    log_bytes: u64,
     stopped_at: Option<SeqNo>,
     /// Bytes of commits applied since the memtable sizes were last checked.
     unchecked: usize,
@@ -188,6 +211,7 @@ impl Replay<'_> {
         reader::replay(&dir, config, scan, |seq, body, file, base| self.commit(seq, body, file, base))?;
         report.commits = self.commits;
         report.operations = self.operations;
+        report.log_bytes = self.log_bytes;
         report.discarded = scan.discarded + scan.commits.saturating_sub(self.commits);
         report.cut = self.stopped_at.or(scan.cut);
         report.end = self.stopped_at.unwrap_or(scan.end);
@@ -232,6 +256,7 @@ impl Replay<'_> {
             self.operations += 1;
         }
         self.commits += 1;
+        self.log_bytes += (RECORD_HEADER_BYTES + body.len()) as u64;
         Ok(true)
     }
 

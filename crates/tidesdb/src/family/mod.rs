@@ -20,11 +20,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub use claims::{Claim, Claimed, Claims};
 pub use hook::{CommitHook, Committed, CommittedOp, HookCell};
 pub use read_view::{MemSlot, ReadView};
-pub use stats::{FamilyStats, Metric};
+pub use stats::{FamilyStats, LevelCounters, Metric};
 use tidesdb_memtable::{KeyOrder, MapKind, Memtable};
 use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin, rank};
 
-use crate::jobs::Retry;
 use crate::options::{FamilyOptions, LiveOptions, MemtableKind};
 use crate::ranges::SharedRanges;
 use crate::sources::TableVersion;
@@ -48,8 +47,8 @@ pub struct FamilyCore {
     pub flushing: Mutex<(), { rank::FLUSHING }>,
     /// The merges of this family that run.
     pub claims: Claims,
-    /// After a compaction met damage.
-    pub compaction_retry: Retry,
+    /// Bytes that merges wrote into each level.
+    pub merged: LevelCounters,
     /// Called with each commit to the family.
     pub hook: HookCell,
     dropped: AtomicBool,
@@ -76,7 +75,7 @@ impl FamilyCore {
             change: Mutex::new(()),
             flushing: Mutex::new(()),
             claims: Claims::default(),
-            compaction_retry: Retry::default(),
+            merged: LevelCounters::default(),
             hook: HookCell::default(),
             dropped: AtomicBool::new(false),
             metrics: ShardedCounters::new(),

@@ -33,7 +33,7 @@ impl fmt::Debug for Check {
 }
 
 /// Number of source entries, written or not, between two calls of the check.
-const CHECK_EVERY: u64 = 4096;
+pub const CHECK_EVERY: u64 = 4096;
 
 /// What the next call does first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,19 +10,25 @@
 mod pace;
 
 mod backlog;
+mod running;
 mod maintenance;
 mod read;
 mod write;
+mod condition;
+mod watch;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-pub use backlog::{Debt, DelayStats, Merges, SyncDue};
+pub use backlog::{Debt, DelayStats, FLUSH_RATE_ASSUMED, MERGE_RATE_ASSUMED, Merges, SyncDue};
+pub use condition::{HealthReport, HealthState};
 pub use maintenance::MaintenanceCtx;
 pub use pace::Pace;
 pub use read::ReadCtx;
+pub use running::{JobStart, JobStats, Progress, RunningJob, RunningJobs};
 use tidesdb_sync::{Mutex, rank};
+pub use watch::Watch;
 pub use write::WriteCtx;
 
 use crate::family::FamilyCore;
@@ -51,6 +57,8 @@ pub struct Shared {
     pub catalog: Mutex<(), { rank::CATALOG }>,
     /// Consecutive failures of background work, and when to retry.
     pub retry: Retry,
+    /// What the last [`Shared::observe`] saw.
+    pub watch: Mutex<Watch, { rank::WATCH }>,
     /// Budget of value logs open for writing.
     pub vlog_writes: Arc<WriteBudget>,
     /// The object store with the copy, if there is one.

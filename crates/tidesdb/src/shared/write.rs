@@ -8,7 +8,8 @@ use tidesdb_io::Env;
 use tidesdb_memtable::Memtable;
 use tidesdb_sync::{Mutex, RwLock, rank};
 
-use super::{Debt, Merges, ReadCtx, SyncDue};
+use super::{Debt, Merges, ReadCtx, RunningJobs, SyncDue};
+use crate::events::Events;
 use crate::family::{FamilyCore, MemSlot};
 use crate::health::Health;
 use crate::jobs::{Job, JobQueue};
@@ -51,6 +52,10 @@ pub struct WriteCtx {
     pub debt: Debt,
     /// Whether merges start automatically, and how to stop them.
     pub merges: Merges,
+    /// Flushes and merges that run.
+    pub running: RunningJobs,
+    /// Records what the background does.
+    pub events: Events,
 }
 
 impl WriteCtx {
@@ -58,6 +63,8 @@ impl WriteCtx {
     pub fn new(env: &Env, options: DbOptions, health: &Arc<Health>, log: Log) -> Self {
         let ticking = options.background_threads != Some(0) && !options.read_only;
         let reads = Arc::new(ReadCtx::new(&log, &env.clock, ticking));
+        let merges = Merges::default();
+        merges.set_rate(options.compaction_bytes_per_second);
         Self {
             jobs: Arc::clone(&reads.jobs),
             reads,
@@ -72,7 +79,9 @@ impl WriteCtx {
             deciding: Mutex::default(),
             rotating: Mutex::default(),
             debt: Debt::default(),
-            merges: Merges::default(),
+            merges,
+            running: RunningJobs::new(&env.clock),
+            events: Events::new(&env.clock),
         }
     }
 

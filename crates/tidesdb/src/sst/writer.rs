@@ -140,6 +140,11 @@ impl TableWriter {
         if self.block.len() > 0 { self.block.last_key() } else { &self.last }
     }
 
+    /// Returns the bytes written to the file.
+    pub fn file_bytes(&self) -> u64 {
+        self.written
+    }
+
     /// Returns about how long the file would be if it were finished now.
     pub fn file_bytes_estimate(&self) -> u64 {
         let filter = self.hashes.len() as u64 * u64::from(self.options.filter_bits_per_key) / 8;

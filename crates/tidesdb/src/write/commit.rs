@@ -19,6 +19,7 @@ use crate::jobs::Job;
 use crate::options::{SyncMode, WriteOptions};
 use crate::shared::WriteCtx;
 use crate::types::{Between, FamilyId, Kind, SeqNo};
+use crate::vlog::VlogPointer;
 use crate::wal::layout::{RECORD_HEADER_BYTES, RecordKind};
 use crate::wal::{Commit, Sequencer, Unpublished};
 use crate::{Error, Result};
@@ -247,6 +248,7 @@ fn separate(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<()> {
         let values = all.iter().filter(|op| is_large(op, family, threshold)).map(|op| op.value);
         let mut out = Vec::new();
         family.vlog.append_all(values, family.options.compression(), &mut out)?;
+        family.count(Metric::ValueLogWritten, out.iter().map(VlogPointer::record_bytes).sum());
         pointers.push((family, threshold, out.into_iter()));
     }
     let mut record = Vec::with_capacity(batch.record.len());

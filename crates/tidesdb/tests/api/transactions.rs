@@ -560,7 +560,9 @@ fn operations_on_one_row_are_atomic() {
     let f = db.default_family();
     let swaps = std::sync::atomic::AtomicU32::new(0);
     let taken = std::sync::Mutex::new(Vec::new());
-    (0..300u32).for_each(|n| drop(f.put(n.to_be_bytes(), "job").unwrap()));
+    for n in 0..300u32 {
+        f.put(n.to_be_bytes(), "job").unwrap();
+    }
     std::thread::scope(|s| {
         for thread in 0..4u8 {
             let (swaps, taken) = (&swaps, &taken);
