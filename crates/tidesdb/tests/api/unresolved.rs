@@ -93,6 +93,7 @@ fn registering_the_comparator_resolves_the_family() {
     db.abandon();
     let db = wait(&sim);
     assert_eq!(db.families(), ["default"]);
+    assert_eq!((db.stats().families.len(), db.stats().trees.len()), (1, 1));
     assert!(contents(db.default_family()) == others);
     fill(db.default_family(), 50, b"meanwhile");
     db.register_comparator(mine()).unwrap();
