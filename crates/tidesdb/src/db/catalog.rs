@@ -277,9 +277,8 @@ impl Db {
 
     /// Returns the names of all resolved families, sorted.
     pub fn families(&self) -> Vec<String> {
-        let families = self.inner.shared.write.all_families();
-        let resolved = families.iter().filter(|family| !family.is_unresolved());
-        let mut names: Vec<String> = resolved.map(|family| family.name().to_string()).collect();
+        let families = self.inner.shared.write.resolved_families();
+        let mut names: Vec<String> = families.iter().map(|family| family.name().to_string()).collect();
         names.sort_unstable();
         names
     }

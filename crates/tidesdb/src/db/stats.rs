@@ -35,7 +35,7 @@ statistics! {
         "The tree of each family."
         trees: Vec<TreeStats> = seen.trees.clone();
         "Each family."
-        families: Vec<FamilyStats> = seen.shared.write.all_families().iter().filter(|f| !f.is_unresolved()).map(|f| f.stats()).collect();
+        families: Vec<FamilyStats> = seen.shared.write.resolved_families().iter().map(|f| f.stats()).collect();
     }
     figures {
         Gauge Count visible_seq: SeqNo = seen.shared.reads.visible(),
@@ -175,7 +175,7 @@ impl Db {
     /// Returns statistics of the database.
     pub fn stats(&self) -> Stats {
         let shared = &self.inner.shared;
-        let trees = shared.write.all_families().iter().map(|family| tree_of(family)).collect();
+        let trees = shared.write.resolved_families().iter().map(|family| tree_of(family)).collect();
         Stats::of(&Seen { shared, cache: shared.tables.cache.stats(), trees })
     }
 }

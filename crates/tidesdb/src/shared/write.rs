@@ -119,6 +119,11 @@ impl WriteCtx {
         self.families.read().values().cloned().collect()
     }
 
+    /// All families that can be used; see [`FamilyCore::is_unresolved`].
+    pub fn resolved_families(&self) -> Vec<Arc<FamilyCore>> {
+        self.families.read().values().filter(|family| !family.is_unresolved()).cloned().collect()
+    }
+
     /// Lowest sequence number whose log is still needed: by a memtable, by an unfinished commit, or by recovery.
     pub fn log_needed_from(&self) -> SeqNo {
         self.log_needed_without(None)
