@@ -24,6 +24,8 @@ pub enum Job {
     FlushActive(FamilyId),
     /// Compact a family if its planner finds something due.
     Compact(FamilyId),
+    /// Write recorded events to the event log.
+    WriteEvents,
     /// Remove files that are no longer needed.
     RemoveObsolete,
     /// Bring the object store up to date.
@@ -37,8 +39,9 @@ impl Job {
             Self::PrepareLog => 0,
             Self::FlushActive(_) | Self::Flush(_) => 1,
             Self::Compact(_) => 2,
-            Self::RemoveObsolete => 3,
-            Self::Upload => 4,
+            Self::WriteEvents => 3,
+            Self::RemoveObsolete => 4,
+            Self::Upload => 5,
         }
     }
 
@@ -150,12 +153,6 @@ impl JobQueue {
         self.inner.lock().waiting.remove(&job);
     }
 
-    /// Returns true if no job is queued or running.
-    pub fn is_idle(&self) -> bool {
-        let inner = self.inner.lock();
-        inner.waiting.is_empty() && inner.running.is_empty()
-    }
-
     /// Number of queued and running jobs.
     pub fn pending(&self) -> usize {
         let inner = self.inner.lock();
@@ -206,6 +203,11 @@ impl Retry {
         self.failures.fetch_add(1, Ordering::Relaxed) + 1
     }
 
+    /// Returns true if the last try failed.
+    pub fn is_failing(&self) -> bool {
+        self.tries.load(Ordering::Relaxed) != 0
+    }
+
     /// Returns true if it is too early for the next try.
     pub fn waits(&self, now: Duration) -> bool {
         (now.as_nanos() as u64) < self.due_nanos.load(Ordering::Relaxed)
@@ -252,11 +254,11 @@ mod tests {
         assert!((0..MERGES_OF_A_FAMILY).all(|_| begins()));
         assert!(!begins());
         queue.finished(job);
-        assert!(begins() && !queue.is_idle());
+        assert!(begins() && queue.pending() > 0);
         queue.push(job);
         queue.withdraw(job);
         (0..MERGES_OF_A_FAMILY).for_each(|_| queue.finished(job));
-        assert!(queue.is_idle());
+        assert_eq!(queue.pending(), 0);
     }
 
     /// Eight families, of which one always has merges to do. Whatever the number of workers, the others wait for at most one

@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering;
 
 use crate::codec::Compression;
 use crate::family::{FamilyCore, Metric};
-use crate::merge::{CoveringRanges, Retain, RetainRules, RetainStream};
+use crate::merge::{CHECK_EVERY, CoveringRanges, Retain, RetainRules, RetainStream};
 use crate::ranges::RangeTombstone;
-use crate::shared::MaintenanceCtx;
+use crate::shared::{MaintenanceCtx, Progress};
 use crate::sst::{TableMeta, TableOptions, TableWriter};
 use crate::types::{Comparator, EntryCursor, EntryRef, SeqNo, VlogId};
 use crate::version::{Change, VersionEdit};
@@ -18,6 +18,8 @@ use crate::wal::SpaceReservation;
 use crate::wal::layout::UNIT;
 use crate::{Error, Result, files};
 
+/// Numbers of tables in one event.
+const EVENT_TABLES_MAX: usize = 16;
 /// Level that flushes write to.
 pub const FLUSH_LEVEL: u8 = 1;
 
@@ -57,6 +59,8 @@ pub struct RewriteTarget<'a> {
     pub splits: Splits<'a>,
     /// Number of merge stops when this merge began; `None` for rewrites that are not stopped, such as flushes.
     pub stops_seen: Option<u64>,
+    /// How far the rewrite is.
+    pub progress: Option<&'a Arc<Progress>>,
     /// Drop the pages of the new tables from the page cache, because the old tables were not cached. Pages that a flush
     /// writes stay: readers or a merge soon read them again.
     pub drop_pages: bool,
@@ -73,6 +77,7 @@ impl RewriteTarget<'_> {
             table_bytes: u64::MAX,
             splits: Splits::default(),
             stops_seen: None,
+            progress: None,
             drop_pages: false,
             space: None,
         }
@@ -106,6 +111,11 @@ impl Rewritten {
         self.tables.iter().map(|t| t.file_bytes).sum()
     }
 
+    /// Numbers of the new tables for an event, which has room for some.
+    pub fn table_numbers(&self) -> Vec<u64> {
+        self.tables.iter().take(EVENT_TABLES_MAX).map(|table| table.id.0).collect()
+    }
+
     /// Adds to `edit` the new tables, and the value logs that neither a version nor `edit` names yet.
     ///
     /// # Errors
@@ -117,22 +127,7 @@ impl Rewritten {
         level: u8,
         edit: &mut VersionEdit,
     ) -> Result<()> {
-        let state = ctx.versions.version(family.id);
-        let mut named: BTreeSet<VlogId> = state.iter().flat_map(|v| v.vlogs().keys().copied()).collect();
-        named.extend(edit.changes().iter().filter_map(|c| match c {
-            Change::AddVlog { vlog, .. } => Some(*vlog),
-            _ => None,
-        }));
-        let referred: BTreeSet<VlogId> = self
-            .tables
-            .iter()
-            .flat_map(|t| t.vlog_refs.iter().map(|r| r.vlog))
-            .filter(|id| !named.contains(id))
-            .collect();
-        for vlog in referred {
-            let salt = family.vlog.info(vlog)?.salt;
-            edit.push(Change::AddVlog { family: family.id, vlog, salt });
-        }
+        name_vlogs(ctx, family, self.tables.iter().flat_map(|t| &t.vlog_refs).map(|r| r.vlog), edit)?;
         for table in &self.tables {
             edit.push(Change::AddTable { family: family.id, level, meta: Arc::clone(table) });
         }
@@ -153,6 +148,29 @@ impl Rewritten {
             let _ = ctx.dir.unlink(&files::table(table.id));
         }
     }
+}
+
+/// Adds to `edit` those of `vlogs` that neither a version nor `edit` names yet.
+///
+/// # Errors
+/// Those of opening a value log.
+pub fn name_vlogs(
+    ctx: &MaintenanceCtx,
+    family: &FamilyCore,
+    vlogs: impl Iterator<Item = VlogId>,
+    edit: &mut VersionEdit,
+) -> Result<()> {
+    let state = ctx.versions.version(family.id);
+    let mut named: BTreeSet<VlogId> = state.iter().flat_map(|v| v.vlogs().keys().copied()).collect();
+    named.extend(edit.changes().iter().filter_map(|c| match c {
+        Change::AddVlog { vlog, .. } => Some(*vlog),
+        _ => None,
+    }));
+    for vlog in vlogs.filter(|id| !named.contains(id)).collect::<BTreeSet<_>>() {
+        let salt = family.vlog.info(vlog)?.salt;
+        edit.push(Change::AddVlog { family: family.id, vlog, salt });
+    }
+    Ok(())
 }
 
 /// Reads `cursor`, which is positioned, to its end and writes the entries to keep into tables, without those that the
@@ -177,10 +195,18 @@ pub fn run(
         noted: 0,
         out: Rewritten::default(),
     };
-    let retain = Retain::new(rules(ctx, target.bottom), family.options.comparator.clone());
-    let write = Arc::clone(&ctx.write);
+    let rules = RetainRules {
+        // Tables of the level that flushes write to are ordered by their numbers.
+        renumber: target.level > FLUSH_LEVEL && purge.ranges.is_empty(),
+        ..rules(ctx, target.bottom)
+    };
+    let retain = Retain::new(rules, family.options.comparator.clone());
+    let (write, progress) = (Arc::clone(&ctx.write), target.progress.map(Arc::clone));
     let go_on = move || {
         write.debt.moved.fetch_add(1, Ordering::Relaxed);
+        if let Some(progress) = &progress {
+            progress.advance(CHECK_EVERY);
+        }
         write.health.check().and_then(|()| write.merges.check(target.stops_seen))
     };
     match output.write_all(RetainStream::new(cursor, retain, None).purging(purge).checking(go_on)) {
@@ -218,7 +244,7 @@ fn rules_of(ctx: &MaintenanceCtx, mut snapshots: Vec<SeqNo>, bottom: bool) -> Re
     // Rows that a transaction saw before they expired still count at its commit.
     let now = oldest.map_or(u32::MAX, |(_, began)| began).min(ctx.reads.now_secs());
     let conflicts_since = oldest.map(|(seq, _)| seq);
-    RetainRules { snapshots, visible_floor, bottom, now: Some(now), conflicts_since }
+    RetainRules { snapshots, visible_floor, bottom, now: Some(now), conflicts_since, renumber: false }
 }
 
 struct Output<'a> {

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 pub use pool::Pool;
 
+use crate::events::Event;
 use crate::family::FamilyCore;
 use crate::jobs::Job;
 use crate::options::SyncMode;
@@ -35,6 +36,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// # Errors
 /// Those of the job.
 pub fn run(shared: &Arc<Shared>, job: Job) -> Result<()> {
+    if job == Job::WriteEvents {
+        shared.write.events.write(); // also if writes are refused
+        return Ok(());
+    }
     let result = catch_unwind(AssertUnwindSafe(|| dispatch(shared, job)))
         .unwrap_or_else(|_| Err(Error::internal(format!("a background job panicked: {job:?}"))));
     match &result {
@@ -42,6 +47,7 @@ pub fn run(shared: &Arc<Shared>, job: Job) -> Result<()> {
         Ok(false) => {}
         Err(e) => failed(shared, job, e),
     }
+    shared.write.events.write();
     result.map(drop)
 }
 
@@ -98,6 +104,7 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
                 shared.write.rotate_if_scanned(&family);
             }
         }
+        Job::WriteEvents => {} // see `run`
         Job::RemoveObsolete => shared.maintenance.remove_obsolete(),
         Job::Upload => upload::in_background(shared),
     }
@@ -121,21 +128,37 @@ fn failed(shared: &Shared, job: Job, e: &Error) {
     if matches!(e, Error::Poisoned { .. } | Error::Closed | Error::Busy { .. }) {
         return; // `Busy`: merges were stopped
     }
-    tracing::warn!(?job, error = %e, "a background job failed; its inputs are kept");
+    let retry = pause_after(shared, job, e);
+    let family = match job {
+        Job::Flush(id) | Job::FlushActive(id) | Job::Compact(id) => {
+            shared.write.families.read().get(&id).map(|f| f.name())
+        }
+        _ => None,
+    };
+    shared.write.events.record(&Event::JobFailed {
+        job: format!("{job:?}"),
+        family: family.unwrap_or_default(),
+        error: e.to_string(),
+        retry,
+    });
+}
+
+/// Handles the failure of `job`. Returns the pause before it is tried again; 0 if the database is
+/// poisoned, or if it goes on at once without damaged tables.
+fn pause_after(shared: &Shared, job: Job, e: &Error) -> Duration {
     shared.write.jobs.withdraw(job); // a merge asks for another one to run beside it: that would find the same work at once
     let now = shared.write.env.clock.mono();
     if matches!(job, Job::Compact(_)) && e.is_corruption() {
         // A damaged input affects only the keys it holds. It is quarantined; other tables can be merged.
         shared.write.jobs.push(job);
-        return;
+        return Duration::ZERO;
     }
     let io = e.io_kind().is_some() && !e.is_shortage() && shared.retry.count_failure() >= IO_FAILURES_MAX;
     if io || e.is_corruption() || matches!(e, Error::Internal { .. }) {
         shared.write.poison(e.clone());
-        return;
+        return Duration::ZERO;
     }
-    let pause = shared.retry.failed(now, PAUSE_MAX);
-    tracing::info!(?pause, "failed background work will be tried again");
+    shared.retry.failed(now, PAUSE_MAX)
 }
 
 /// Periodic work: reads the clock, syncs and seals the log, requests failed flushes again.
@@ -171,6 +194,10 @@ impl Ticks {
     /// Runs one round.
     pub fn tick(&mut self, shared: &Arc<Shared>) {
         shared.reads.refresh_clock();
+        shared.observe(false);
+        if shared.write.events.has_pending() {
+            shared.write.jobs.push(Job::WriteEvents);
+        }
         if shared.write.health.is_poisoned() {
             return;
         }

@@ -11,11 +11,14 @@
 
 pub mod policy;
 mod plan;
+mod levels;
+mod record;
 mod run;
 mod manual;
 #[cfg(test)]
 mod tests;
 
+pub use levels::{LevelStats, TreeStats, stored_tree, tree};
 pub use manual::{everything, within};
 pub use plan::CompactionPlan;
 pub use run::run;

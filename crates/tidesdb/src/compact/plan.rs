@@ -132,7 +132,8 @@ fn staying(version: &TableVersion, claims: &[Claim]) -> HashSet<TableId> {
     stay.into_iter().map(|table| table.id()).collect()
 }
 
-fn settings(options: &LiveOptions) -> PolicySettings {
+/// The settings of a family, as far as a policy needs them.
+pub(super) fn settings(options: &LiveOptions) -> PolicySettings {
     let level = |n: u32| u8::try_from(n).unwrap_or(u8::MAX);
     PolicySettings {
         buffer_bytes: options.write_buffer_bytes() as u64,

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use super::plan::{self, CompactionPlan};
 use super::policy::PlanKind;
-use crate::family::{Claimed, FamilyCore, Metric};
+use super::record;
+use crate::events::TARGET;
+use crate::family::{Claimed, FamilyCore};
 use crate::jobs::Job;
 use crate::merge::{CoveringRanges, MergeCursor};
 use crate::ranges::RangeTombstone;
 use crate::rewrite::{self, RewriteTarget, Rewritten, Splits};
-use crate::shared::MaintenanceCtx;
+use crate::shared::{MaintenanceCtx, Progress};
 use crate::sources::{MergeInput, Source, TableVersion};
 use crate::sst::TableMeta;
 use crate::types::{EntryCursor, SeqNo, TableId};
@@ -134,14 +136,17 @@ fn blame(plan: &CompactionPlan, e: Error) -> Error {
 
 fn compact(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<()> {
     let plan = &begun.plan;
-    let started = ctx.write.env.clock.mono();
+    let job = record::begin(ctx, family, plan);
+    let _span =
+        tracing::debug_span!(target: TARGET, "merge", family = %family.name(), kind = plan.kind.name())
+            .entered();
     let out = match plan.kind {
         PlanKind::Move => Rewritten {
             tables: plan.inputs.iter().map(|(_, t)| Arc::clone(t.meta())).collect(),
             ..Rewritten::default()
         },
         PlanKind::Drop => Rewritten::default(),
-        _ => merge(ctx, family, begun).map_err(|e| match e.is_full() {
+        _ => merge(ctx, family, begun, &job.progress).map_err(|e| match e.is_full() {
             true => ctx.write.log.no_space(output_bytes(plan)),
             false => e,
         })?,
@@ -166,20 +171,13 @@ fn compact(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<(
     drop(installing);
     family.claims.forget(plan.inputs.iter().map(|(_, table)| table.id()));
     ctx.write.debt.progress.advance();
-    family.count(Metric::Compactions, 1);
-    if plan.is_merge() {
-        family.count(Metric::CompactionRead, plan.inputs.iter().map(|(_, t)| t.meta().file_bytes).sum());
-        family.count(Metric::CompactionWritten, out.bytes());
-    }
-    let took = ctx.write.env.clock.mono().saturating_sub(started);
+    record::done(ctx, family, plan, &out, &job);
     // A move takes no time: it would report a rate that merges do not reach.
     let level_1 = plan.inputs.iter().filter(|(level, _)| *level == 1 && plan.is_merge());
     let paid: u64 = level_1.map(|(_, t)| t.meta().raw_key_bytes + t.meta().raw_value_bytes).sum();
     if paid > 0 {
-        ctx.write.debt.merge_rate.measured(paid, took);
+        ctx.write.debt.merge_rate.measured(paid, job.took());
     }
-    tracing::debug!(family = %family.name(), kind = ?plan.kind, cause = ?plan.cause,
-        target = plan.target, inputs = plan.inputs.len(), outputs = out.tables.len(), dropped = out.dropped, ?took, "compacted");
     Ok(())
 }
 
@@ -207,7 +205,12 @@ fn output_bytes(plan: &CompactionPlan) -> u64 {
     sum(false, |meta| meta.file_bytes) + stays as u64
 }
 
-fn merge(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<Rewritten> {
+fn merge(
+    ctx: &MaintenanceCtx,
+    family: &FamilyCore,
+    begun: &Begun,
+    progress: &Arc<Progress>,
+) -> Result<Rewritten> {
     let Begun { plan, purge, stops } = begun;
     let space = ctx.write.log.reserve_space_for_merge(output_bytes(plan))?;
     let order = &family.options.comparator;
@@ -225,6 +228,7 @@ fn merge(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<Rew
         table_bytes: family.options.table_bytes(),
         splits: Splits { cuts: &plan.cuts, guards: &plan.guards },
         stops_seen: Some(*stops),
+        progress: Some(progress),
         drop_pages: MergeInput::are_cold(&inputs),
         space: Some(&space),
     };

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::Db;
 use crate::family::FamilyCore;
+use crate::shared::HealthReport;
 use crate::sources::TableSlot;
 use crate::types::{EntryCursor, Kind};
 use crate::vlog::VlogPointer;
@@ -76,6 +77,11 @@ impl Db {
         shared.write.all_families().iter().try_for_each(|f| compact::everything(&shared.maintenance, f))?;
         shared.maintenance.remove_obsolete();
         Ok(())
+    }
+
+    /// Returns the health of the database.
+    pub fn health(&self) -> HealthReport {
+        self.inner.shared.health()
     }
 
     /// Sets how many bytes per second all merges together may write; 0 = no limit. Flushes are not limited. Running merges adapt at

@@ -13,7 +13,6 @@ mod claims;
 mod hook;
 mod read_view;
 mod stats;
-mod waiting;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,10 +20,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub use claims::{Claim, Claimed, Claims};
 pub use hook::{CommitHook, Committed, CommittedOp, HookCell};
 pub use read_view::{MemSlot, ReadView};
-pub use stats::{FamilyStats, Metric};
+pub use stats::{FamilyStats, LevelCounters, Metric};
 use tidesdb_memtable::{KeyOrder, MapKind, Memtable};
 use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin, rank};
-pub use waiting::{Orders, UnresolvedFamily};
 
 use crate::options::{FamilyOptions, LiveOptions, MemtableKind};
 use crate::ranges::SharedRanges;
@@ -49,6 +47,8 @@ pub struct FamilyCore {
     pub flushing: Mutex<(), { rank::FLUSHING }>,
     /// The merges of this family that run.
     pub claims: Claims,
+    /// Bytes that merges wrote into each level.
+    pub merged: LevelCounters,
     /// Called with each commit to the family.
     pub hook: HookCell,
     dropped: AtomicBool,
@@ -75,6 +75,7 @@ impl FamilyCore {
             change: Mutex::new(()),
             flushing: Mutex::new(()),
             claims: Claims::default(),
+            merged: LevelCounters::default(),
             hook: HookCell::default(),
             dropped: AtomicBool::new(false),
             metrics: ShardedCounters::new(),
@@ -89,6 +90,11 @@ impl FamilyCore {
     /// Sets the name after a rename.
     pub fn set_name(&self, name: &str) {
         *self.name.lock() = name.into();
+    }
+
+    /// Returns true if the family cannot be used before its comparator is registered; see `db/unresolved.rs`.
+    pub fn is_unresolved(&self) -> bool {
+        self.options.comparator.is_unresolved()
     }
 
     /// Returns true if the family was dropped.

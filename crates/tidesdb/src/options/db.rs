@@ -73,6 +73,9 @@ pub struct DbOptions {
     pub mmap_reads: bool,
     /// Write small WAL records through a memory map where the file system allows. Default true.
     pub mmap_wal: bool,
+    /// Write an event log to the directory: flushes, merges, stalls and errors as JSON lines in `EVENTS` and `EVENTS.old`, at most
+    /// about 4 MiB. See docs/events.md. Default true.
+    pub event_log: bool,
     /// An object store that keeps a copy of the database, from which a lost folder is restored. Default none.
     pub remote: Option<RemoteOptions>,
 }
@@ -95,6 +98,7 @@ impl Default for DbOptions {
             read_only: false,
             mmap_reads: false,
             mmap_wal: true,
+            event_log: true,
             remote: None,
         }
     }

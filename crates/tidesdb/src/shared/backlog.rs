@@ -7,7 +7,13 @@ use tidesdb_io::Clock;
 use tidesdb_sync::Event;
 
 use super::pace::Pace;
+use crate::stats::Histogram;
 use crate::{Error, Result};
+
+/// Rate of flushes assumed before one is measured, in bytes per second.
+pub const FLUSH_RATE_ASSUMED: u64 = 200 << 20;
+/// Rate of merges assumed before one is measured, in bytes per second.
+pub const MERGE_RATE_ASSUMED: u64 = 50 << 20;
 
 /// Immutable memtables in bytes, and the rate at which they are flushed.
 #[derive(Debug, Default)]
@@ -60,15 +66,30 @@ impl Rate {
     }
 }
 
-/// How writers were delayed by one cause.
+/// How writers were delayed by one cause. Only commits that are delayed write to it.
 #[derive(Debug, Default)]
 pub struct DelayStats {
-    /// Nanoseconds, summed over all threads.
-    pub nanos: AtomicU64,
-    /// Commits that were delayed.
+    /// Delays, whether of a slowed or a stopped commit.
+    pub times: Histogram,
+    /// Commits that were slowed down.
     pub slowed: AtomicU64,
     /// Commits that were stopped.
     pub stopped: AtomicU64,
+    /// Commits that failed with `Busy` after they were stopped.
+    pub gave_up: AtomicU64,
+    /// Commits that are delayed at the moment.
+    pub delayed_now: AtomicU64,
+}
+
+impl DelayStats {
+    /// Runs `wait`, which delays a commit from `now` on, and records how long it took.
+    pub fn measure<R>(&self, clock: &dyn Clock, now: Duration, wait: impl FnOnce() -> R) -> R {
+        self.delayed_now.fetch_add(1, Ordering::Relaxed);
+        let result = wait();
+        self.times.record(clock.mono().saturating_sub(now));
+        self.delayed_now.fetch_sub(1, Ordering::Relaxed);
+        result
+    }
 }
 
 /// Controls merges. Running merges check it now and then.
@@ -106,9 +127,14 @@ impl Merges {
         self.starved.store(yes, Ordering::Relaxed);
     }
 
+    /// Returns true if the disk lacked space for the last merge.
+    pub fn are_starved(&self) -> bool {
+        self.starved.load(Ordering::Relaxed)
+    }
+
     /// Returns true if writers would wait for merges that do not run.
     pub fn are_stuck(&self) -> bool {
-        self.are_off() || self.starved.load(Ordering::Relaxed)
+        self.are_off() || self.are_starved()
     }
 
     /// Limits what all merges write, in bytes per second; 0 = no limit.

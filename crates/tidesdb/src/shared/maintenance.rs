@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tidesdb_io::Dir;
+use tidesdb_sync::Backoff;
 
 use super::{ReadCtx, WriteCtx};
 use crate::family::{FamilyCore, MemSlot};
@@ -91,6 +92,19 @@ impl MaintenanceCtx {
         if !self.write.options.read_only {
             tidesdb_sync::reclaim(); // a view that was just replaced still keeps its files
             self.versions.unlink_obsolete();
+        }
+    }
+
+    /// Like [`Self::remove_obsolete`], at a close: waits up to 20 ms for readers that are about to end, in this database
+    /// or another one of the process. A file that is still in use is set aside by the next open.
+    pub fn remove_obsolete_at_close(&self) {
+        let mut backoff = Backoff::new();
+        for _ in 0..500 {
+            self.remove_obsolete();
+            if self.versions.obsolete().in_use() == 0 {
+                break;
+            }
+            backoff.snooze();
         }
     }
 

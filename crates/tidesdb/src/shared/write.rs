@@ -8,7 +8,8 @@ use tidesdb_io::Env;
 use tidesdb_memtable::Memtable;
 use tidesdb_sync::{Mutex, RwLock, rank};
 
-use super::{Debt, Merges, ReadCtx, SyncDue};
+use super::{Debt, Merges, ReadCtx, RunningJobs, SyncDue};
+use crate::events::Events;
 use crate::family::{FamilyCore, MemSlot};
 use crate::health::Health;
 use crate::jobs::{Job, JobQueue};
@@ -51,6 +52,10 @@ pub struct WriteCtx {
     pub debt: Debt,
     /// Whether merges start automatically, and how to stop them.
     pub merges: Merges,
+    /// Flushes and merges that run.
+    pub running: RunningJobs,
+    /// Records what the background does.
+    pub events: Events,
 }
 
 impl WriteCtx {
@@ -75,6 +80,8 @@ impl WriteCtx {
             rotating: Mutex::default(),
             debt: Debt::default(),
             merges,
+            running: RunningJobs::new(&env.clock),
+            events: Events::new(&env.clock),
         }
     }
 

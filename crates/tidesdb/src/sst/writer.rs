@@ -121,8 +121,10 @@ impl TableWriter {
     pub fn add(&mut self, e: EntryRef<'_>) -> Result<()> {
         let new_key = self.check_order(&e)?;
         self.note(&e, new_key)?;
-        while !self.block.has_room(e.key.len(), e.value.len()) {
-            self.finish_block()?;
+        while !self.block.has_room(e.key, e.value.len()) {
+            if !self.block.measure_first() {
+                self.finish_block()?;
+            }
         }
         self.block.add(&e);
         Ok(())
@@ -131,11 +133,6 @@ impl TableWriter {
     /// Records that range tombstones with sequence numbers up to `seq` cover no entry.
     pub fn set_purged_to(&mut self, seq: SeqNo) {
         self.meta.purged_to = seq;
-    }
-
-    /// Returns the number of entries so far.
-    pub fn entries(&self) -> u64 {
-        self.meta.entries
     }
 
     /// Returns the last key added; empty at the start.

@@ -280,18 +280,6 @@ impl VlogSet {
         }
     }
 
-    /// Returns whether the record that `pointer` names exists and is valid.
-    ///
-    /// # Errors
-    /// `Io`, `FormatTooNew`: the record could not be checked.
-    pub fn verify_pointer(&self, pointer: &VlogPointer) -> Result<bool> {
-        match self.file(pointer.vlog).and_then(|file| file.check(pointer)) {
-            Ok(()) => Ok(true),
-            Err(Error::Corrupt { .. }) => Ok(false),
-            Err(e) => Err(e),
-        }
-    }
-
     /// Scans all records of a file and checks every byte. A sealed file of a clean shutdown has no gaps and no torn
     /// tail. A file that was being written during a crash may have both; they are not damage, because nothing refers to
     /// them.
@@ -310,11 +298,6 @@ impl VlogSet {
         let file = self.file(id)?;
         let len = file.len()?;
         scan::scan(&file, len, visit)
-    }
-
-    /// Returns the salt of a file; `None` if the file cannot be opened.
-    pub fn salt(&self, id: VlogId) -> Option<Salt> {
-        self.file(id).ok().map(|file| file.salt)
     }
 
     /// Returns facts about a file, opening it if necessary.
@@ -351,16 +334,6 @@ impl VlogSet {
     /// Closes a sealed file. The next read reopens it; reads in progress are not affected.
     pub fn close(&self, id: VlogId) {
         self.files.write().remove(&id);
-    }
-
-    /// Closes and deletes a file that nothing refers to any more.
-    ///
-    /// # Errors
-    /// `Io`.
-    pub fn remove(&self, id: VlogId) -> Result<()> {
-        self.close(id);
-        let name = files::vlog(id);
-        self.dir.unlink(&name).map_err(|e| Error::io("unlink", &name, e))
     }
 
     fn file(&self, id: VlogId) -> Result<Arc<VlogFile>> {

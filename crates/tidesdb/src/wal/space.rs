@@ -169,7 +169,7 @@ impl Log {
                 }
                 table.free.pop()
             };
-            let draft = Draft::make(&self.dir, self.header(id, 1), reuse, (needed, most))?;
+            let draft = Draft::make(&self.dir, self.header(id, 1), reuse, needed..=most)?;
             let segment = draft.finish(&self.dir, self.config.mapped)?;
             self.dir.sync().map_err(|e| Error::io("sync", "database directory", e))?;
             self.register(segment)
@@ -221,7 +221,7 @@ impl Log {
             // The pad goes to the segment of the tail, which must have all its blocks.
             let id = next_id(self.sequencer.tail());
             self.back_to(id * segment, purpose)?;
-            let made = Draft::make(&self.dir, self.header(id, span), None, (file_bytes, file_bytes));
+            let made = Draft::make(&self.dir, self.header(id, span), None, file_bytes..=file_bytes);
             let made = made.map_err(full)?;
             let held = self.sequencer.hold();
             if next_id(held.boundary) != id {
