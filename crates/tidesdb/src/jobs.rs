@@ -24,6 +24,8 @@ pub enum Job {
     FlushActive(FamilyId),
     /// Compact a family if its planner finds something due.
     Compact(FamilyId),
+    /// Seal full value logs of a family and remove dead ones.
+    Collect(FamilyId),
     /// Remove files that are no longer needed.
     RemoveObsolete,
     /// Bring the object store up to date.
@@ -37,8 +39,9 @@ impl Job {
             Self::PrepareLog => 0,
             Self::FlushActive(_) | Self::Flush(_) => 1,
             Self::Compact(_) => 2,
-            Self::RemoveObsolete => 3,
-            Self::Upload => 4,
+            Self::Collect(_) => 3,
+            Self::RemoveObsolete => 4,
+            Self::Upload => 5,
         }
     }
 
@@ -54,7 +57,7 @@ impl Job {
 
     /// True for jobs that may take long and that no thread waits for at once.
     pub fn is_long(self) -> bool {
-        matches!(self, Self::Compact(_) | Self::RemoveObsolete)
+        matches!(self, Self::Compact(_) | Self::Collect(_) | Self::RemoveObsolete)
     }
 }
 

@@ -2,11 +2,11 @@
 //!
 //! Invariant, checked before anything is installed: entries in = entries out + entries dropped by a rule.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::codec::Compression;
+use crate::codec::{Compression, Salt};
 use crate::family::{FamilyCore, Metric};
 use crate::merge::{CoveringRanges, Retain, RetainRules, RetainStream};
 use crate::ranges::RangeTombstone;
@@ -99,7 +99,9 @@ impl Rewritten {
         self.tables.iter().map(|t| t.file_bytes).sum()
     }
 
-    /// Adds to `edit` the new tables, and the value logs that neither a version nor `edit` names yet.
+    /// Adds to `edit` the new tables, and the value logs that neither a version nor `edit` names yet: those that the tables
+    /// refer to, and those of this session, which memtables may refer to. The caller holds [`FamilyCore::naming`] until
+    /// the edit is installed, unless no other job installs anything for the family.
     ///
     /// # Errors
     /// Those of opening a value log.
@@ -122,8 +124,12 @@ impl Rewritten {
             .flat_map(|t| t.vlog_refs.iter().map(|r| r.vlog))
             .filter(|id| !named.contains(id))
             .collect();
+        let mut salts: BTreeMap<VlogId, Salt> =
+            family.vlog.begun().iter().filter(|f| !named.contains(&f.id)).map(|f| (f.id, f.salt)).collect();
         for vlog in referred {
-            let salt = family.vlog.info(vlog)?.salt;
+            salts.insert(vlog, family.vlog.info(vlog)?.salt);
+        }
+        for (vlog, salt) in salts {
             edit.push(Change::AddVlog { family: family.id, vlog, salt });
         }
         for table in &self.tables {

@@ -23,7 +23,7 @@ use crate::jobs::Job;
 use crate::options::SyncMode;
 use crate::shared::{Shared, WriteCtx};
 use crate::types::SeqNo;
-use crate::{Error, Result, compact, flush, upload};
+use crate::{Error, Result, collect, compact, flush, upload};
 
 /// Consecutive I/O errors after which the database is poisoned. A full disk does not count.
 const IO_FAILURES_MAX: u32 = 3;
@@ -75,6 +75,7 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
             {
                 shared.write.jobs.push(Job::Flush(id));
                 shared.write.jobs.push(Job::Compact(id));
+                push_collect(shared, &family);
                 return Ok(true);
             }
         }
@@ -92,6 +93,7 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
             {
                 family.compaction_retry.succeeded();
                 shared.write.jobs.push(Job::Compact(id));
+                push_collect(shared, &family);
                 shared.maintenance.remove_obsolete(); // now: a job for it would wait until all due compactions are done
                 shared.write.jobs.push(Job::RemoveObsolete);
                 return Ok(true);
@@ -102,10 +104,25 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
                 shared.write.rotate_if_scanned(&family);
             }
         }
+        Job::Collect(id) => {
+            if let Some(family) = family(id)
+                && collect::run(&shared.maintenance, &family, shared.stored_to())?
+            {
+                shared.maintenance.remove_obsolete();
+                shared.write.jobs.push(Job::RemoveObsolete);
+            }
+        }
         Job::RemoveObsolete => shared.maintenance.remove_obsolete(),
         Job::Upload => upload::in_background(shared),
     }
     Ok(false)
+}
+
+/// Requests the collection of value logs of `family`, if it has any.
+fn push_collect(shared: &Shared, family: &FamilyCore) {
+    if collect::has_values(family) {
+        shared.write.jobs.push(Job::Collect(family.id));
+    }
 }
 
 /// If the log exceeds its limit, flushes every family whose active memtable retains log beyond the limit.
@@ -217,8 +234,13 @@ impl Ticks {
                 let version = &f.owned_view().version;
                 !version.ranges().is_empty() || version.tables().any(|t| t.meta().has_expired(now))
             };
-            for family in shared.write.all_families().iter().filter(|f| has_dead(f)) {
-                shared.write.jobs.push(Job::Compact(family.id));
+            for family in shared.write.all_families().iter() {
+                if has_dead(family) {
+                    shared.write.jobs.push(Job::Compact(family.id));
+                }
+                if collect::is_due(&shared.maintenance, family, shared.stored_to()) {
+                    shared.write.jobs.push(Job::Collect(family.id));
+                }
             }
             if !shared.maintenance.versions.obsolete().is_empty() {
                 shared.write.jobs.push(Job::RemoveObsolete);

@@ -142,6 +142,7 @@ fn compact(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<(
         })?,
     };
     let installing = family.claims.installing();
+    let naming = family.naming.lock();
     let mut edit = VersionEdit::new();
     for (level, table) in &plan.inputs {
         edit.push(Change::RemoveTable { family: family.id, level: *level, table: table.meta().id });
@@ -158,7 +159,7 @@ fn compact(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<(
             out.abandon(ctx);
         }
     })?;
-    drop(installing);
+    drop((naming, installing));
     ctx.write.debt.progress.advance();
     family.count(Metric::Compactions, 1);
     if plan.is_merge() {

@@ -11,7 +11,7 @@ use crate::read::{self, Cursor, Iter};
 use crate::shared::Family;
 use crate::types::{SeqNo, Slice};
 use crate::write::WriteBatch;
-use crate::{Error, Result, compact, flush};
+use crate::{Error, Result, collect, compact, flush};
 
 impl Family {
     /// Sets `key` to `value`; returns the commit's sequence number.
@@ -195,6 +195,7 @@ impl Family {
     pub fn compact(&self) -> Result<()> {
         self.flush()?;
         compact::everything(&self.shared.maintenance, &self.core)?;
+        collect::run(&self.shared.maintenance, &self.core, self.shared.stored_to())?;
         self.shared.maintenance.remove_obsolete();
         Ok(())
     }
@@ -220,6 +221,7 @@ impl Family {
         self.flush()?;
         if !is_empty(&self.core.options.comparator, range) {
             compact::within(&self.shared.maintenance, &self.core, &range)?;
+            collect::run(&self.shared.maintenance, &self.core, self.shared.stored_to())?;
             self.shared.maintenance.remove_obsolete();
         }
         Ok(())

@@ -48,6 +48,8 @@ pub struct FamilyCore {
     change: Mutex<(), { rank::VIEW }>,
     /// Held by the running flush of this family; at most one runs.
     pub flushing: Mutex<(), { rank::FLUSHING }>,
+    /// Held from reading which value logs the version names until an edit that names more is installed.
+    pub naming: Mutex<(), { rank::NAMING }>,
     /// The merges of this family that run.
     pub claims: Claims,
     /// After a compaction met damage.
@@ -77,6 +79,7 @@ impl FamilyCore {
             view: EpochCell::new(Arc::new(view)),
             change: Mutex::new(()),
             flushing: Mutex::new(()),
+            naming: Mutex::new(()),
             claims: Claims::default(),
             compaction_retry: Retry::default(),
             hook: HookCell::default(),
@@ -149,6 +152,9 @@ impl FamilyCore {
     /// if it was in the view.
     pub fn release(&self, slot: &Arc<MemSlot>, version: Option<Arc<TableVersion>>) -> u64 {
         let mut bytes = 0;
+        if let Some(version) = &version {
+            slot.values.get_or_init(|| version.vlog_slots());
+        }
         self.change_view(|view| {
             if view.immutables.iter().any(|(s, _)| Arc::ptr_eq(s, slot)) {
                 bytes = slot.debt();
@@ -175,6 +181,7 @@ impl FamilyCore {
             pins: published().min(seq),
             debt_max: usize::MAX,
             dead_steps: Default::default(),
+            values: Default::default(),
         });
         self.view.store(Arc::new(ReadView { active: Some(slot), ..(*view).clone() }));
     }
@@ -186,8 +193,15 @@ impl FamilyCore {
         Arc::get_mut(&mut map).expect("a staged memtable is not shared").rebase(seq);
         let debt_max = self.options.write_buffer_bytes();
         let ranges = SharedRanges::default();
-        let slot =
-            Arc::new(MemSlot { map, ranges, from: seq, pins: seq, debt_max, dead_steps: Default::default() });
+        let slot = Arc::new(MemSlot {
+            map,
+            ranges,
+            from: seq,
+            pins: seq,
+            debt_max,
+            dead_steps: Default::default(),
+            values: Default::default(),
+        });
         let mut placed = false;
         self.change_view(|view| {
             if self.is_dropped() {

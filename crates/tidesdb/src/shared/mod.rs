@@ -16,6 +16,7 @@ mod write;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 pub use backlog::{Debt, DelayStats, Merges, SyncDue};
 pub use maintenance::MaintenanceCtx;
@@ -28,7 +29,7 @@ use crate::family::{FamilyCore, Orders};
 use crate::jobs::Retry;
 use crate::remote::Remote;
 use crate::sst::TableContext;
-use crate::types::FamilyId;
+use crate::types::{FamilyId, SeqNo};
 use crate::vlog::WriteBudget;
 
 /// All parts of one open database.
@@ -51,6 +52,14 @@ pub struct Shared {
     pub vlog_writes: Arc<WriteBudget>,
     /// The object store with the copy, if there is one.
     pub remote: Option<Arc<Remote>>,
+}
+
+impl Shared {
+    /// Commits below this are in the object store, with their values. Unlimited if there is none that stores the log.
+    pub fn stored_to(&self) -> SeqNo {
+        let remote = self.remote.as_ref().filter(|remote| remote.options.replicate_log);
+        remote.map_or(SeqNo::MAX, |remote| remote.log_end.load(Ordering::SeqCst))
+    }
 }
 
 impl fmt::Debug for Shared {

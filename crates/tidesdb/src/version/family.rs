@@ -17,8 +17,8 @@ use crate::{Error, FamilyOptions, Result};
 /// Opens a table that an edit adds.
 pub type OpenTable<T = Table> = dyn Fn(&FamilyState, &Arc<TableMeta>) -> Result<Arc<T>> + Send + Sync;
 
-/// A value log in a version. Sharing the slot keeps its file alive. A memtable filled after a version was taken may
-/// refer to a value log that this version lacks; its owner shares the slot instead.
+/// A value log in a version. Sharing the slot keeps its file alive. A memtable may refer to a value log
+/// that the version of its reader lacks; it gets the slots of the version that its flush installs.
 #[derive(Debug)]
 pub struct VlogSlot {
     /// The value log.
@@ -26,12 +26,15 @@ pub struct VlogSlot {
     file: FileGuard,
 }
 
+/// The value logs of a version. Sharing them keeps their files alive.
+pub type VlogSlots = Arc<BTreeMap<VlogId, Arc<VlogSlot>>>;
+
 /// All tables and value logs of a family in one version. Immutable; shared by `Arc`.
 pub struct FamilyVersion<T = Table> {
     state: Arc<FamilyState>,
     levels: Vec<Level<T>>,
     slots: BTreeMap<TableId, Arc<TableSlot<T>>>,
-    vlogs: BTreeMap<VlogId, Arc<VlogSlot>>,
+    vlogs: VlogSlots,
     ranges: RangeSet,
 }
 
@@ -66,7 +69,10 @@ impl<T> FamilyVersion<T> {
         };
         let order = &state.options.comparator;
         let levels = by_level.into_iter().enumerate().map(|(i, t)| Level::new(t, order, i == 0)).collect();
-        let vlogs = state.vlogs.keys().map(vlog_slot).collect();
+        let vlogs = match prev {
+            Some(prev) if prev.vlogs.keys().eq(state.vlogs.keys()) => Arc::clone(&prev.vlogs),
+            _ => Arc::new(state.vlogs.keys().map(vlog_slot).collect()),
+        };
         let ranges = match prev {
             Some(prev) if Arc::ptr_eq(&prev.state.ranges, &state.ranges) => prev.ranges.clone(),
             _ => RangeSet::new(order, state.ranges.values().cloned().collect()),
@@ -84,7 +90,7 @@ impl<T> FamilyVersion<T> {
                 slot.guard().set_obsolete();
             }
         }
-        for (id, slot) in &self.vlogs {
+        for (id, slot) in &*self.vlogs {
             if next.is_none_or(|n| !n.vlogs.contains_key(id)) {
                 slot.file.set_obsolete();
             }
@@ -98,7 +104,7 @@ impl<T> FamilyVersion<T> {
             state: Arc::clone(&self.state),
             levels: Vec::new(),
             slots: BTreeMap::new(),
-            vlogs: BTreeMap::new(),
+            vlogs: Arc::default(),
             ranges: RangeSet::new(self.order(), Vec::new()),
         }
     }
@@ -198,6 +204,11 @@ impl<T> FamilyVersion<T> {
     /// Returns the bytes of all table files.
     pub fn table_bytes(&self) -> u64 {
         self.levels.iter().map(Level::bytes).fold(0, u64::saturating_add)
+    }
+
+    /// Returns the slots of all value logs.
+    pub fn vlog_slots(&self) -> VlogSlots {
+        Arc::clone(&self.vlogs)
     }
 
     /// Returns the slot of a value log.

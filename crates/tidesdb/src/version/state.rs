@@ -102,11 +102,17 @@ impl FamilyState {
     /// every commit that may refer to it is flushed. While operations are deferred there are none, because these may
     /// refer to any value log.
     pub fn obsolete_vlogs(&self) -> impl Iterator<Item = VlogId> {
-        self.vlogs.iter().filter(|(_, v)| self.is_obsolete(v)).map(|(id, _)| *id)
+        self.obsolete_vlogs_at(self.flushed_to)
     }
 
-    fn is_obsolete(&self, v: &VlogState) -> bool {
-        let settled = self.held.is_empty() && v.sealed_at.is_some_and(|seq| seq <= self.flushed_to);
+    /// Like [`FamilyState::obsolete_vlogs`], once the family is flushed up to `flushed_to`.
+    pub fn obsolete_vlogs_at(&self, flushed_to: SeqNo) -> impl Iterator<Item = VlogId> {
+        let obsolete = move |(_, v): &(&VlogId, &VlogState)| self.is_obsolete(v, flushed_to);
+        self.vlogs.iter().filter(obsolete).map(|(id, _)| *id)
+    }
+
+    fn is_obsolete(&self, v: &VlogState, flushed_to: SeqNo) -> bool {
+        let settled = self.held.is_empty() && v.sealed_at.is_some_and(|seq| seq <= flushed_to);
         v.live_count == 0 && v.live_bytes == 0 && settled
     }
 
@@ -150,7 +156,7 @@ impl FamilyState {
 
     fn remove_vlog(&mut self, vlog: VlogId) -> Result<()> {
         let info = self.vlogs.get(&vlog).ok_or_else(|| missing("value log", vlog.0.into()))?;
-        if !self.is_obsolete(info) {
+        if !self.is_obsolete(info, self.flushed_to) {
             return Err(Error::internal(format!("value log {} is still needed", vlog.0)));
         }
         self.vlogs.remove(&vlog);

@@ -42,6 +42,25 @@ pub(super) struct VlogFile {
     len_seen: AtomicU64,
     /// The file's share of the write budget; `None` if it is open only for reading or has no budget.
     counted: Option<Counted>,
+    users: Arc<Users>,
+}
+
+/// Shared by a file and by the leases on it.
+#[derive(Debug, Default)]
+pub(super) struct Users;
+
+/// Held by code that may still write a reference to a value that it appended, such as a batch that is not in the log
+/// yet. A value log is sealed only when no lease on it is left.
+#[derive(Clone, Debug)]
+pub struct Lease(Arc<Users>);
+
+impl Lease {
+    /// Adds this lease to `leases`, unless the last one there is on the same file.
+    pub(super) fn add_to(self, leases: &mut Vec<Self>) {
+        if leases.last().is_none_or(|last| !Arc::ptr_eq(&last.0, &self.0)) {
+            leases.push(self);
+        }
+    }
 }
 
 /// Appends a record to `buf`: space for its header, and the payload if it is compressed or small. Returns `None` if the
@@ -146,7 +165,18 @@ impl VlogFile {
             dirty: AtomicBool::new(false),
             len_seen: AtomicU64::new(start),
             counted: None,
+            users: Arc::default(),
         }
+    }
+
+    /// Returns what the leases on the file share with it.
+    pub(super) fn users(&self) -> &Arc<Users> {
+        &self.users
+    }
+
+    /// Returns a lease. Taken before an append, so that the file cannot seem unused in between.
+    pub(super) fn lease(&self) -> Lease {
+        Lease(Arc::clone(&self.users))
     }
 
     /// Attaches the budget entry, which counts the file for as long as it is open.

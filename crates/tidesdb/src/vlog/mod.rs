@@ -20,6 +20,7 @@ mod set;
 mod tests;
 
 pub use budget::WriteBudget;
+pub use file::Lease;
 pub use pointer::VlogPointer;
 pub use scan::{RecordInfo, VlogReport};
-pub use set::{VlogInfo, VlogSet};
+pub use set::{Appended, BegunFile, VlogInfo, VlogSet};

@@ -19,6 +19,7 @@ use crate::jobs::Job;
 use crate::options::{SyncMode, WriteOptions};
 use crate::shared::WriteCtx;
 use crate::types::{Between, FamilyId, Kind, SeqNo};
+use crate::vlog::Appended;
 use crate::wal::layout::{RECORD_HEADER_BYTES, RecordKind};
 use crate::wal::{Commit, Sequencer, Unpublished};
 use crate::{Error, Result};
@@ -247,9 +248,10 @@ fn separate(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<()> {
         // A failed write of values leaves at worst garbage at the end of a value log; nothing refers to it.
         let threshold = family.options.value_threshold(); // read once: the setting may change meanwhile
         let values = all.iter().filter(|op| is_large(op, family, threshold)).map(|op| op.value);
-        let mut out = Vec::new();
+        let mut out = Appended::default();
         family.vlog.append_all(values, family.options.compression(), &mut out)?;
-        pointers.push((family, threshold, out.into_iter()));
+        batch.leases.append(&mut out.leases);
+        pointers.push((family, threshold, out.pointers.into_iter()));
     }
     let mut record = Vec::with_capacity(batch.record.len());
     record.resize(RECORD_HEADER_BYTES, 0);

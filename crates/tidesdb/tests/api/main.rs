@@ -40,6 +40,7 @@ mod snapshots;
 mod statistics;
 mod transactions;
 mod verify;
+mod value_space;
 mod versions;
 mod waiting;
 mod waiting_crashes;

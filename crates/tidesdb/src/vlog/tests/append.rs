@@ -4,8 +4,9 @@ use tidesdb_io::RealDisk;
 use tidesdb_io::sim::{Fault, OpKind, errno};
 
 use super::*;
-use crate::Error;
+use crate::{Error, files};
 use crate::vlog::budget::WriteBudget;
+use crate::vlog::Appended;
 use crate::vlog::file::{RecordGroup, VlogFile};
 use crate::vlog::format::FileHeader;
 
@@ -65,10 +66,10 @@ fn grouped_appends_equal_single_appends() {
             n => text(i as u64, n * 83),
         };
         let values: Vec<_> = (0..500).map(value).collect();
-        let mut pointers = Vec::new();
-        set.append_all(values.iter().map(Vec::as_slice), compression, &mut pointers).unwrap();
-        assert_eq!(pointers.len(), values.len());
-        for (pointer, value) in pointers.iter().zip(&values) {
+        let mut out = Appended::default();
+        set.append_all(values.iter().map(Vec::as_slice), compression, &mut out).unwrap();
+        assert_eq!(out.pointers.len(), values.len());
+        for (pointer, value) in out.pointers.iter().zip(&values) {
             assert_eq!(set.read(pointer).unwrap(), *value);
         }
         set.rotate();
@@ -79,10 +80,10 @@ fn grouped_appends_equal_single_appends() {
         assert!(writes < 80, "{writes} writes");
 
         disk.inject(Fault::errno(errno::EIO).on(OpKind::Write).skip(1));
-        let more = set.append_all(values.iter().map(Vec::as_slice), compression, &mut pointers);
+        let more = set.append_all(values.iter().map(Vec::as_slice), compression, &mut out);
         assert!(matches!(more, Err(Error::Io { .. })));
-        assert!(pointers.iter().all(|p| set.verify_pointer(p).unwrap()));
-        set.append_all([], compression, &mut pointers).unwrap();
+        assert!(out.pointers.iter().all(|p| set.verify_pointer(p).unwrap()));
+        set.append_all([], compression, &mut out).unwrap();
     }
 }
 
@@ -140,7 +141,8 @@ fn later_sessions_read_old_files_and_append_only_to_new_ones() {
     assert_eq!(info.bytes, 40 + 18 + 5);
     new.close(VlogId(1));
     assert_eq!(new.read(&pointer).unwrap(), b"first");
-    new.remove(VlogId(1)).unwrap();
+    new.close(VlogId(1));
+    directory(&env).unlink(&files::vlog(VlogId(1))).unwrap();
     assert!(new.read(&pointer).unwrap_err().is_corruption());
     assert_eq!(new.salt(VlogId(1)), None);
     assert!(!new.verify_pointer(&pointer).unwrap());
