@@ -12,8 +12,9 @@ use crate::merge::{CoveringRanges, Retain, RetainRules, RetainStream};
 use crate::ranges::RangeTombstone;
 use crate::shared::MaintenanceCtx;
 use crate::sst::{TableMeta, TableOptions, TableWriter};
-use crate::types::{Comparator, EntryCursor, EntryRef, SeqNo, VlogId};
+use crate::types::{Comparator, EntryCursor, EntryRef, Kind, SeqNo, VlogId};
 use crate::version::{Change, VersionEdit};
+use crate::vlog::ValueMover;
 use crate::wal::layout::UNIT;
 use crate::{Error, Result, files};
 
@@ -166,8 +167,23 @@ pub fn run(
     target: RewriteTarget<'_>,
     purge: &CoveringRanges,
 ) -> Result<Rewritten> {
-    let mut output =
-        Output { ctx, family, target, writer: None, key: Vec::new(), written: 0, out: Rewritten::default() };
+    run_moving(ctx, family, cursor, target, purge, &mut ValueMover::new(&family.vlog, Arc::default()))
+}
+
+/// Like [`run`], and lets `mover` move values. The moved values are not durable yet.
+///
+/// # Errors
+/// As [`run`]; those of moving a value.
+pub fn run_moving(
+    ctx: &MaintenanceCtx,
+    family: &FamilyCore,
+    cursor: impl EntryCursor,
+    target: RewriteTarget<'_>,
+    purge: &CoveringRanges,
+    mover: &mut ValueMover<'_>,
+) -> Result<Rewritten> {
+    let out = Rewritten::default();
+    let mut output = Output { ctx, family, target, mover, writer: None, key: Vec::new(), written: 0, out };
     let retain = Retain::new(rules(ctx, target.bottom), family.options.comparator.clone());
     let write = Arc::clone(&ctx.write);
     let go_on = move || {
@@ -212,17 +228,18 @@ fn rules_of(ctx: &MaintenanceCtx, mut snapshots: Vec<SeqNo>, bottom: bool) -> Re
     RetainRules { snapshots, visible_floor, bottom, now: Some(now), conflicts_since }
 }
 
-struct Output<'a> {
+struct Output<'a, 'v> {
     ctx: &'a MaintenanceCtx,
     family: &'a FamilyCore,
     target: RewriteTarget<'a>,
+    mover: &'a mut ValueMover<'v>,
     writer: Option<TableWriter>,
     key: Vec<u8>,
     written: u64,
     out: Rewritten,
 }
 
-impl Output<'_> {
+impl Output<'_, '_> {
     fn write_all<C: EntryCursor>(&mut self, mut stream: RetainStream<C>) -> Result<()> {
         loop {
             // Covers what was written so far: the table is finished before the next entry is added.
@@ -262,7 +279,8 @@ impl Output<'_> {
             self.writer = Some(self.begin_table()?);
         }
         if let Some(writer) = &mut self.writer {
-            writer.add(entry)?;
+            let moved = if entry.kind == Kind::PutPointer { self.mover.moved(entry.value)? } else { None };
+            writer.add(moved.as_ref().map_or(entry, |value| EntryRef { value, ..entry }))?;
             self.written += 1;
         }
         Ok(())

@@ -14,6 +14,7 @@ mod tests;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 pub use pool::Pool;
@@ -106,9 +107,12 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
         }
         Job::Collect(id) => {
             if let Some(family) = family(id)
-                && collect::run(&shared.maintenance, &family, shared.stored_to())?
+                && !family.collection.retry.waits(shared.write.env.clock.mono())
+                && collect::step(&shared.maintenance, &family, shared.stored_to())?
             {
+                family.collection.retry.succeeded();
                 shared.maintenance.remove_obsolete();
+                shared.write.jobs.push(job);
                 shared.write.jobs.push(Job::RemoveObsolete);
             }
         }
@@ -145,12 +149,22 @@ fn failed(shared: &Shared, job: Job, e: &Error) {
     tracing::warn!(?job, error = %e, "a background job failed; its inputs are kept");
     shared.write.jobs.withdraw(job); // a merge asks for another one to run beside it: that would find the same work at once
     let now = shared.write.env.clock.mono();
-    if let (Job::Compact(id), true) = (job, e.is_corruption()) {
-        // A damaged input affects only the keys it holds: its tables stay, and reads of them report the damage.
-        if let Some(family) = shared.write.families.read().get(&id) {
-            family.compaction_retry.failed(now, DAMAGE_PAUSE_MAX);
+    // A damaged input affects only the keys it holds: its tables stay, and reads of them report the damage.
+    let family = |id| shared.write.families.read().get(&id).cloned();
+    match job {
+        Job::Compact(id) if e.is_corruption() => {
+            if let Some(family) = family(id) {
+                family.compaction_retry.failed(now, DAMAGE_PAUSE_MAX);
+            }
+            return;
         }
-        return;
+        Job::Collect(id) if e.is_corruption() || e.is_shortage() => {
+            if let Some(family) = family(id) {
+                family.collection.retry.failed(now, DAMAGE_PAUSE_MAX);
+            }
+            return;
+        }
+        _ => {}
     }
     let io = e.io_kind().is_some() && !e.is_shortage() && shared.retry.count_failure() >= IO_FAILURES_MAX;
     if io || e.is_corruption() || matches!(e, Error::Internal { .. }) {
@@ -180,6 +194,8 @@ impl Ticks {
     const IDLE: Duration = Duration::from_millis(50);
     /// How often unneeded memory and files are collected.
     const SWEEP: Duration = Duration::from_secs(1);
+    /// After this long without commits, space is collected down to its bound.
+    const QUIET: Duration = Duration::from_secs(5);
 
     /// Syncs what commits with a sync interval rely on, as far as it is in the log. A commit that is still being
     /// written, and may take long, is left to the next round: it must not delay the deadlines of earlier commits, nor
@@ -225,6 +241,8 @@ impl Ticks {
         }
         if now.saturating_sub(self.last_sweep) >= Self::SWEEP {
             self.last_sweep = now;
+            let quiet = now.saturating_sub(self.tail_since) >= Self::QUIET;
+            shared.write.idle.store(quiet, Ordering::Relaxed);
             shared.write.log.restore_reserve();
             // Frees what a reader still used when it was replaced: on an idle database no other call would free it.
             tidesdb_sync::reclaim();

@@ -15,4 +15,4 @@ mod run;
 mod tests;
 
 pub use plan::CompactionPlan;
-pub use run::{everything, run, within};
+pub use run::{everything, move_values, run, within};

@@ -4,7 +4,7 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use super::plan::{self, CompactionPlan};
-use super::policy::PlanKind;
+use super::policy::{Cause, PlanKind};
 use crate::family::{Claimed, FamilyCore, Metric};
 use crate::jobs::Job;
 use crate::merge::{CoveringRanges, MergeCursor};
@@ -15,6 +15,7 @@ use crate::sources::{MergeInput, Source, TableVersion};
 use crate::sst::TableMeta;
 use crate::types::{EntryCursor, SeqNo};
 use crate::version::{Change, VersionEdit};
+use crate::vlog::ValueMover;
 use crate::{Error, Result};
 
 /// Runs the compaction of `family` that is due. Returns `false` if none is due.
@@ -27,6 +28,27 @@ pub fn run(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<bool> {
     if begun.plan.is_merge() {
         ctx.write.jobs.push(Job::Compact(family.id)); // another one may run concurrently
     }
+    carry_out(ctx, family, &begun).map(|()| true)
+}
+
+/// Rewrites one table that refers to the value logs to empty, so that their live values move. Returns `false` if no table
+/// can be rewritten now.
+///
+/// # Errors
+/// As [`run`]; `Corrupt` if a value is damaged: it stays where it is, and so do the other values of its file.
+pub fn move_values(ctx: &MaintenanceCtx, family: &FamilyCore) -> Result<bool> {
+    let stops = ctx.write.merges.stops(); // read first, so that no later stop is missed
+    let victims = family.collection.victims();
+    let begun = family.claims.begin(|claims| {
+        if family.is_dropped() {
+            return None;
+        }
+        let version = version_of(family);
+        let plan = plan::of_values(&version, claims, &victims)?;
+        let claim = plan.claim(&version);
+        Some((Begun { plan, purge: purge_of(&version), stops }, claim))
+    });
+    let Some((begun, _claimed)) = begun else { return Ok(false) };
     carry_out(ctx, family, &begun).map(|()| true)
 }
 
@@ -130,17 +152,24 @@ fn blame(plan: &CompactionPlan, e: Error) -> Error {
 fn compact(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<()> {
     let plan = &begun.plan;
     let started = ctx.write.env.clock.mono();
+    let moves = plan.bottom || plan.cause == Cause::Values;
+    let victims = if moves { family.collection.victims() } else { Arc::default() };
+    let mut mover = ValueMover::new(&family.vlog, victims); // its leases end after the install
     let out = match plan.kind {
         PlanKind::Move => Rewritten {
             tables: plan.inputs.iter().map(|(_, t)| Arc::clone(t.meta())).collect(),
             ..Rewritten::default()
         },
         PlanKind::Drop => Rewritten::default(),
-        _ => merge(ctx, family, begun).map_err(|e| match e.is_full() {
+        _ => merge(ctx, family, begun, &mut mover).map_err(|e| match e.is_full() {
             true => ctx.write.log.no_space(output_bytes(plan)),
             false => e,
         })?,
     };
+    mover.sync().map_err(|e| {
+        out.abandon(ctx);
+        Error::clone(&ctx.write.poison(e)) // a later sync of the log would fail too
+    })?;
     let installing = family.claims.installing();
     let naming = family.naming.lock();
     let mut edit = VersionEdit::new();
@@ -166,6 +195,7 @@ fn compact(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<(
         family.count(Metric::CompactionRead, plan.inputs.iter().map(|(_, t)| t.meta().file_bytes).sum());
         family.count(Metric::CompactionWritten, out.bytes());
     }
+    family.count(Metric::ValuesMoved, mover.bytes());
     let took = ctx.write.env.clock.mono().saturating_sub(started);
     // A move takes no time: it would report a rate that merges do not reach.
     let level_1 = plan.inputs.iter().filter(|(level, _)| *level == 1 && plan.is_merge());
@@ -174,8 +204,15 @@ fn compact(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<(
         ctx.write.debt.merge_rate.measured(paid, took);
     }
     tracing::debug!(family = %family.name(), kind = ?plan.kind, cause = ?plan.cause,
-        target = plan.target, inputs = plan.inputs.len(), outputs = out.tables.len(), dropped = out.dropped, ?took, "compacted");
-    Ok(())
+        target = plan.target, inputs = plan.inputs.len(), outputs = out.tables.len(), dropped = out.dropped, moved = mover.bytes(), ?took, "compacted");
+    match mover.damaged() {
+        None => Ok(()),
+        Some((file, damage)) => {
+            family.collection.exclude(*file);
+            tracing::warn!(family = %family.name(), error = %damage, "a value log cannot be emptied; it stays as it is");
+            if plan.cause == Cause::Values { Err(damage.clone()) } else { Ok(()) }
+        }
+    }
 }
 
 /// Range tombstones of `version` that cover no older entry of any table once `plan` is carried out. Tables that were flushed since are
@@ -202,9 +239,15 @@ fn output_bytes(plan: &CompactionPlan) -> u64 {
     sum(false, |meta| meta.file_bytes) + stays as u64
 }
 
-fn merge(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<Rewritten> {
+fn merge(
+    ctx: &MaintenanceCtx,
+    family: &FamilyCore,
+    begun: &Begun,
+    mover: &mut ValueMover<'_>,
+) -> Result<Rewritten> {
     let Begun { plan, purge, stops } = begun;
-    let _reservation = ctx.write.log.reserve_space_for_merge(output_bytes(plan))?;
+    let moving = plan.inputs.iter().map(|(_, table)| table.meta().value_bytes_in(mover.from())).sum::<u64>();
+    let _reservation = ctx.write.log.reserve_space_for_merge(output_bytes(plan) + moving)?;
     let order = &family.options.comparator;
     let inputs: Vec<_> = plan.inputs.iter().map(|(level, t)| (*level, MergeInput::new(t))).collect();
     let drop_pages = MergeInput::are_cold(inputs.iter().map(|(_, input)| input));
@@ -223,5 +266,5 @@ fn merge(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<Rew
         stops_seen: Some(*stops),
         drop_pages,
     };
-    rewrite::run(ctx, family, cursor, target, purge)
+    rewrite::run_moving(ctx, family, cursor, target, purge, mover)
 }

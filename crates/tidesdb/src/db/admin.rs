@@ -74,7 +74,7 @@ impl Db {
         let shared = &self.inner.shared;
         for family in shared.write.all_families() {
             compact::everything(&shared.maintenance, &family)?;
-            collect::run(&shared.maintenance, &family, shared.stored_to())?;
+            collect::all(&shared.maintenance, &family, shared.stored_to())?;
         }
         shared.maintenance.remove_obsolete();
         Ok(())

@@ -195,7 +195,7 @@ impl Family {
     pub fn compact(&self) -> Result<()> {
         self.flush()?;
         compact::everything(&self.shared.maintenance, &self.core)?;
-        collect::run(&self.shared.maintenance, &self.core, self.shared.stored_to())?;
+        collect::all(&self.shared.maintenance, &self.core, self.shared.stored_to())?;
         self.shared.maintenance.remove_obsolete();
         Ok(())
     }
@@ -221,7 +221,7 @@ impl Family {
         self.flush()?;
         if !is_empty(&self.core.options.comparator, range) {
             compact::within(&self.shared.maintenance, &self.core, &range)?;
-            collect::run(&self.shared.maintenance, &self.core, self.shared.stored_to())?;
+            collect::all(&self.shared.maintenance, &self.core, self.shared.stored_to())?;
             self.shared.maintenance.remove_obsolete();
         }
         Ok(())

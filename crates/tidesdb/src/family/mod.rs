@@ -12,6 +12,7 @@
 mod claims;
 mod hook;
 mod read_view;
+mod space;
 mod stats;
 mod waiting;
 
@@ -21,6 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub use claims::{Claim, Claimed, Claims};
 pub use hook::{CommitHook, Committed, CommittedOp, HookCell};
 pub use read_view::{MemSlot, ReadView};
+pub use space::Collection;
 pub use stats::{FamilyStats, Metric};
 use tidesdb_memtable::{KeyOrder, MapKind, Memtable};
 use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin, rank};
@@ -32,6 +34,9 @@ use crate::ranges::SharedRanges;
 use crate::sources::TableVersion;
 use crate::types::{FamilyId, SeqNo};
 use crate::vlog::VlogSet;
+
+/// A memtable is flushed when the values that it refers to take this many times its size in value logs.
+const VALUES_PER_BUFFER: u64 = 4;
 
 /// State of one family. Lives as long as a handle, a reader or the database refers to it.
 #[derive(Debug)]
@@ -54,6 +59,8 @@ pub struct FamilyCore {
     pub claims: Claims,
     /// After a compaction met damage.
     pub compaction_retry: Retry,
+    /// The collection of its value logs.
+    pub collection: Collection,
     /// Called with each commit to the family.
     pub hook: HookCell,
     dropped: AtomicBool,
@@ -82,6 +89,7 @@ impl FamilyCore {
             naming: Mutex::new(()),
             claims: Claims::default(),
             compaction_retry: Retry::default(),
+            collection: Collection::default(),
             hook: HookCell::default(),
             dropped: AtomicBool::new(false),
             metrics: ShardedCounters::new(),
@@ -138,6 +146,14 @@ impl FamilyCore {
         self.view.store_lazily(Arc::new(new));
     }
 
+    /// Returns whether the values that `slot` refers to fill so many value logs that the memtable should be flushed: what
+    /// they overwrite is garbage only then.
+    pub fn has_many_values(&self, slot: &MemSlot) -> bool {
+        let files = self.vlog.files_begun().saturating_sub(slot.value_files);
+        let bytes = files.saturating_sub(1).saturating_mul(self.vlog.file_bytes_max());
+        bytes >= VALUES_PER_BUFFER * self.options.write_buffer_bytes() as u64
+    }
+
     /// Makes the active memtable, if there is one, immutable; it ends at `boundary`. Returns its bytes.
     pub fn rotate(&self, boundary: SeqNo) -> u64 {
         let mut bytes = 0;
@@ -182,6 +198,7 @@ impl FamilyCore {
             debt_max: usize::MAX,
             dead_steps: Default::default(),
             values: Default::default(),
+            value_files: self.vlog.files_begun(),
         });
         self.view.store(Arc::new(ReadView { active: Some(slot), ..(*view).clone() }));
     }
@@ -201,6 +218,7 @@ impl FamilyCore {
             debt_max,
             dead_steps: Default::default(),
             values: Default::default(),
+            value_files: self.vlog.files_begun(),
         });
         let mut placed = false;
         self.change_view(|view| {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tidesdb_io::Env;
 use tidesdb_memtable::Memtable;
@@ -51,6 +51,8 @@ pub struct WriteCtx {
     pub debt: Debt,
     /// Whether merges start automatically, and how to stop them.
     pub merges: Merges,
+    /// Set while there have been no commits for some seconds: work that would only delay commits may run.
+    pub idle: AtomicBool,
 }
 
 impl WriteCtx {
@@ -73,6 +75,7 @@ impl WriteCtx {
             rotating: Mutex::default(),
             debt: Debt::default(),
             merges: Merges::default(),
+            idle: AtomicBool::new(false),
         }
     }
 

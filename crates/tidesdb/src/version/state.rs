@@ -13,7 +13,7 @@ use crate::options::COMPARATOR_NAME_BYTES_MAX;
 use crate::ranges::RangeTombstone;
 use crate::sst::TableMeta;
 use crate::types::{FAMILY_NAME_BYTES_MAX, FamilyId, SeqNo, TableId, VlogId, WalId};
-use crate::vlog::VlogPointer;
+use crate::vlog::{FILE_HEADER_BYTES, RECORD_HEADER_BYTES, VlogPointer};
 use crate::{Error, FamilyOptions, Result};
 
 /// A value log of a family.
@@ -29,6 +29,19 @@ pub struct VlogState {
     pub live_bytes: u64,
     /// Values that installed tables refer to.
     pub live_count: u64,
+}
+
+impl VlogState {
+    /// Bytes of the file that are its header or records that tables refer to.
+    pub fn used(&self) -> u64 {
+        let records = self.live_count.saturating_mul(RECORD_HEADER_BYTES as u64).saturating_add(self.live_bytes);
+        records.saturating_add(FILE_HEADER_BYTES as u64)
+    }
+
+    /// Bytes of a sealed file that nothing refers to; 0 while it is being written.
+    pub fn garbage(&self) -> u64 {
+        self.bytes.saturating_sub(self.used())
+    }
 }
 
 /// Recorded facts of one family.

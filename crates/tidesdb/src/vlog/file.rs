@@ -220,6 +220,20 @@ impl VlogFile {
         Ok(placed.map(|offset| header.pointer(self.id, offset)))
     }
 
+    /// Appends a verified record of another file, whose bytes are in `record`. Returns `None` if the file is full.
+    pub(super) fn append_copy(
+        &self,
+        mut header: VlogRecordHeader,
+        record: &mut [u8],
+    ) -> Result<Option<VlogPointer>> {
+        let placed = self.place(record.len() as u64, |offset| {
+            header.bind(&self.salt, offset);
+            record[..RECORD_HEADER_BYTES].copy_from_slice(&header.encode());
+            self.file.write_all_at(record, offset)
+        })?;
+        Ok(placed.map(|offset| header.pointer(self.id, offset)))
+    }
+
     /// Appends the records of `group` with one write, adds their pointers to `out` and empties the group. Returns
     /// `false` and does nothing if the file is full.
     pub(super) fn append_group(
@@ -341,7 +355,7 @@ impl VlogFile {
 
     /// Reads and verifies the record that `pointer` names. Returns its header and its stored payload, which lies in
     /// `buf`.
-    fn read_record<'b>(
+    pub(super) fn read_record<'b>(
         &self,
         pointer: &VlogPointer,
         buf: &'b mut Vec<u8>,

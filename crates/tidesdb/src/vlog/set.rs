@@ -56,6 +56,7 @@ pub struct VlogSet {
     begun: Mutex<BTreeMap<VlogId, Begun>>,
     /// If set, dropping this `VlogSet` unlinks its files.
     doomed: AtomicBool,
+    files_begun: AtomicU64,
     /// Limit on files open for writing.
     limit: Option<Limit>,
 }
@@ -126,6 +127,7 @@ impl VlogSet {
             unsynced: Mutex::default(),
             begun: Mutex::default(),
             doomed: AtomicBool::new(false),
+            files_begun: AtomicU64::new(0),
             limit: None,
         }
     }
@@ -176,6 +178,37 @@ impl VlogSet {
     /// Returns whether the files are in the directory handle `dir`, which identifies one open database.
     pub fn is_in(&self, dir: &Arc<dyn Dir>) -> bool {
         Arc::ptr_eq(&self.dir, dir)
+    }
+
+    /// Copies the record that `pointer` names to the current file, compressed as it is, and returns the new pointer. Adds
+    /// a lease on that file.
+    ///
+    /// # Errors
+    /// `Corrupt` if the record is missing or damaged; `Io`.
+    pub fn copy(&self, pointer: &VlogPointer, leases: &mut Vec<Lease>) -> Result<VlogPointer> {
+        let source = self.file(pointer.vlog)?;
+        scratch::with(|buf| {
+            let header = source.read_record(pointer, buf)?.0;
+            let record = &mut buf[..pointer.record_bytes() as usize];
+            let (new, lease) = self.place(|file| file.append_copy(header, record))?;
+            lease.add_to(leases);
+            Ok(new)
+        })
+    }
+
+    /// Returns the file that receives appends and its bytes, if there is one.
+    pub fn current(&self) -> Option<(VlogId, u64)> {
+        self.current.read().as_ref().map(|file| (file.id, file.settled_len()))
+    }
+
+    /// Returns the number of files begun in this session.
+    pub fn files_begun(&self) -> u64 {
+        self.files_begun.load(Ordering::Relaxed)
+    }
+
+    /// Returns the size limit of new files.
+    pub fn file_bytes_max(&self) -> u64 {
+        self.file_bytes_max.load(Ordering::Relaxed)
     }
 
     /// Appends `values` like [`VlogSet::append`] and adds their pointers to `out` in order, with leases on their files. Many values share one write
@@ -247,6 +280,7 @@ impl VlogSet {
         let file = Arc::new(file.counted(self.limit.as_ref().map(|limit| limit.budget.count())));
         let begun = Begun { salt: file.salt, users: Arc::clone(file.users()), complete: None };
         self.begun.lock().insert(file.id, begun);
+        self.files_begun.fetch_add(1, Ordering::Relaxed);
         self.files.write().insert(file.id, Arc::clone(&file));
         // Registered for sync before any thread can append to it.
         self.unsynced.lock().push(Arc::clone(&file));

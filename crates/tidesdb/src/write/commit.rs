@@ -372,8 +372,11 @@ fn rotate_full(ctx: &WriteCtx, batch: &WriteBatch) {
     let guard = pin();
     for family in &batch.families {
         let full = |bytes: usize| bytes >= family.options.write_buffer_bytes();
-        if family.view(&guard).active.as_ref().is_some_and(|a| full(a.bytes())) {
+        let active = family.view(&guard).active.as_ref();
+        if active.is_some_and(|a| full(a.bytes())) {
             ctx.rotate_if_full(family);
+        } else if !batch.leases.is_empty() && active.is_some_and(|a| family.has_many_values(a)) {
+            ctx.rotate(family);
         }
     }
 }

@@ -141,3 +141,55 @@ fn many_small_files_come_and_go() {
     check(db.default_family(), 0..40, 199);
     assert!(db.verify().unwrap().is_ok());
 }
+
+/// Bytes of the values of `live` keys as `put` stores them, with the bound on what they may take: a third more, and
+/// some files.
+fn bound(live: u64) -> u64 {
+    live * 1018 * 135 / 100 + 4 * (16 << 10)
+}
+
+/// Puts 300 keys, then overwrites or deletes all but every tenth, so that each file holds a live value.
+fn scatter(f: &Family, db: &Db) {
+    put(f, 0..300, 0);
+    db.flush().unwrap();
+    for i in (0..300).filter(|i| i % 10 != 0) {
+        match i % 2 {
+            0 => put(f, i..i + 1, 1),
+            _ => drop(f.delete(&key(i)).unwrap()),
+        }
+    }
+}
+
+fn check_scattered(f: &Family) {
+    for i in 0..300 {
+        match (i % 10, i % 2) {
+            (0, _) => check(f, i..i + 1, 0),
+            (_, 0) => check(f, i..i + 1, 1),
+            _ => assert_eq!(f.get(&key(i)).unwrap(), None, "key {i}"),
+        }
+    }
+}
+
+#[test]
+fn live_values_leave_files_that_are_mostly_garbage() {
+    let sim = Sim::new();
+    let db = sim.options().default_family(quiet()).open().unwrap();
+    let f = db.default_family();
+    scatter(f, &db);
+    shrinks_to(&sim, &db, bound(150));
+    check_scattered(f);
+    let stats = f.stats();
+    assert!(stats.value_bytes_moved > 0 && stats.value_bytes_moved < 300 * 1018, "{stats:?}");
+    assert_eq!(stats.value_log_file_bytes, on_disk(&sim).1);
+    assert_eq!(stats.value_log_files, on_disk(&sim).0);
+    assert!(stats.value_files_removed >= 10 && stats.value_log_garbage_bytes < 100_000, "{stats:?}");
+    // Nothing is moved again for nothing.
+    db.compact().unwrap();
+    assert_eq!(f.stats().value_bytes_moved, stats.value_bytes_moved);
+    assert!(db.verify().unwrap().is_ok());
+    for sim in [sim.killed(), sim.power_lost(&tidesdb_io::sim::Image::SYNCED, 3)] {
+        let db = sim.options().default_family(quiet()).open().unwrap();
+        check_scattered(db.default_family());
+        assert!(db.verify().unwrap().is_ok());
+    }
+}
