@@ -182,6 +182,7 @@ pub fn all(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<()> {
     let boundary = ctx.write.log.sequencer().tail();
     while is_due(family, boundary) && run(ctx, family)? {}
     ctx.write.jobs.push(Job::Compact(family.id));
+    ctx.write.jobs.push(Job::Collect(family.id));
     Ok(())
 }
 

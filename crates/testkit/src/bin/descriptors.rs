@@ -1,6 +1,7 @@
 //! T18, few descriptors: a process with a limit of 256 open files uses a database with thousands of tables and value
 //! logs. Writes, reads, scans, merges, checks, copies and opens must all work, even while the program holds every
-//! remaining descriptor. Usage: `descriptors [--tables N] [--values N] [--families N] [--seed S]`.
+//! remaining descriptor. Then values are overwritten until many value logs have come and gone.
+//! Usage: `descriptors [--tables N] [--values N] [--families N] [--churn N] [--seed S]`.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -17,6 +18,8 @@ use tidesdb::{Compression, Db, Error, FamilyOptions, SyncMode};
 const LIMIT: u64 = 256;
 /// Rows per commit; one commit makes about one table.
 const ROWS: u64 = 20;
+/// Rows that are overwritten again and again.
+const CHURNED: u64 = 50;
 
 /// Size of the run.
 #[derive(Clone, Copy)]
@@ -27,6 +30,8 @@ struct Plan {
     values: u64,
     /// Number of families with their own value log.
     families: u64,
+    /// Number of value logs to fill with values that are then overwritten.
+    churn: u64,
     seed: u64,
 }
 
@@ -35,6 +40,7 @@ fn main() -> ExitCode {
         tables: argument("tables").unwrap_or(5000),
         values: argument("values").unwrap_or(1000),
         families: argument("families").unwrap_or(300),
+        churn: argument("churn").unwrap_or(5000),
         seed: argument("seed").unwrap_or(1),
     };
     let watch = Watch::start(Duration::from_secs(240));
@@ -56,6 +62,8 @@ fn main() -> ExitCode {
         ("value_logs", seen.value_logs),
         ("open_max", seen.open_max),
         ("rows", seen.rows),
+        ("value_logs_removed", seen.removed),
+        ("value_logs_left", seen.left),
         ("violations", violations),
         ("seed", plan.seed),
     ];
@@ -63,6 +71,7 @@ fn main() -> ExitCode {
         ("tables", plan.tables / 2),
         ("value_logs", plan.values + plan.families),
         ("rows", plan.tables * ROWS / 2),
+        ("value_logs_removed", plan.churn / 10 * 9),
     ];
     exit(finish("T18-descriptors", &figures, &floors))
 }
@@ -74,6 +83,8 @@ struct Seen {
     value_logs: u64,
     open_max: u64,
     rows: u64,
+    removed: u64,
+    left: u64,
 }
 
 impl Seen {
@@ -126,6 +137,7 @@ fn say<T>(what: &str, done: Result<T, Error>) -> Result<T, String> {
 
 fn run(path: &Path, plan: Plan) -> Result<Seen, String> {
     let (dir, mut seen) = (path.join("db"), Seen::default());
+    churn(&path.join("churn"), plan, &mut seen)?;
     let db = say("open", open(&dir))?;
     fill(&db, plan, &dir, &mut seen)?;
     seen.rows = check(&db, plan, "before the merge")?;
@@ -181,6 +193,31 @@ fn fill(db: &Db, plan: Plan, dir: &Path, seen: &mut Seen) -> Result<(), String> 
     let mut rng = Rng::new(plan.seed);
     (0..plan.tables / 10).try_for_each(|_| commit(&mut (0..ROWS).map(|_| rng.below(plan.tables * ROWS))))?;
     seen.look(dir)
+}
+
+/// Overwrites the same rows until `plan.churn` value logs were filled; few of them may be left.
+fn churn(path: &Path, plan: Plan, seen: &mut Seen) -> Result<(), String> {
+    let db = say("open", open(path))?;
+    let family = say("create", db.create_family("churn", values().write_buffer_bytes(64 << 10)))?;
+    for n in 0..plan.churn {
+        say("overwrite", family.put(&key(n % CHURNED), &value(n, 4096)))?;
+        if n % 1000 == 0 {
+            seen.look(path)?;
+        }
+    }
+    say("merge", family.compact())?;
+    seen.look(path)?;
+    let stats = family.stats();
+    (seen.removed, seen.left) = (stats.value_files_removed, stats.value_log_files as u64);
+    if seen.left > CHURNED * 3 / 2 + 4 {
+        return Err(format!("{} value logs are left for {CHURNED} values that fill one each", seen.left));
+    }
+    for n in plan.churn.saturating_sub(CHURNED)..plan.churn {
+        if say("get", family.get(&key(n % CHURNED)))?.as_deref() != Some(&value(n, 4096)[..]) {
+            return Err(format!("overwritten value {n} is wrong"));
+        }
+    }
+    say("close", db.close())
 }
 
 /// Checks that every row exists, by key and in two interleaved scans; returns the number of rows.

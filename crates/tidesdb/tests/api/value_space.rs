@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tidesdb::{Db, Family, FamilyOptions};
+use tidesdb::{Db, Error, Family, FamilyOptions, Isolation, SyncMode};
 
 use crate::common::{DB, Sim, contents, noise, small};
 
@@ -152,10 +152,16 @@ fn bound(live: u64) -> u64 {
 fn scatter(f: &Family, db: &Db) {
     put(f, 0..300, 0);
     db.flush().unwrap();
+    scatter_more(f);
+}
+
+/// Overwrites or deletes all but every tenth key.
+fn scatter_more(f: &Family) {
     for i in (0..300).filter(|i| i % 10 != 0) {
-        match i % 2 {
-            0 => put(f, i..i + 1, 1),
-            _ => drop(f.delete(&key(i)).unwrap()),
+        if i % 2 == 0 {
+            put(f, i..i + 1, 1);
+        } else {
+            f.delete(&key(i)).unwrap();
         }
     }
 }
@@ -192,4 +198,128 @@ fn live_values_leave_files_that_are_mostly_garbage() {
         check_scattered(db.default_family());
         assert!(db.verify().unwrap().is_ok());
     }
+}
+
+/// A record in the log once pointed to a value log that was removed after its family was flushed: recovery took the
+/// value for lost and discarded all later commits.
+#[test]
+fn recovery_needs_no_values_of_flushed_commits() {
+    let sim = Sim::new();
+    let db = sim.options().default_family(quiet()).sync(SyncMode::None).open().unwrap();
+    let other = db.create_family("other", quiet()).unwrap();
+    other.put(b"first", b"keeps the log").unwrap();
+    let f = db.default_family();
+    for round in 0..3 {
+        put(f, 0..100, round);
+    }
+    f.compact().unwrap();
+    other.put(b"last", b"value").unwrap();
+    let files = on_disk(&sim).0;
+    assert!(files < 10, "{files} files");
+    let killed = sim.killed();
+    let db = killed.options().default_family(quiet()).open().unwrap();
+    assert_eq!(db.family("other").unwrap().get(b"last").unwrap().as_deref(), Some(&b"value"[..]));
+    check(db.default_family(), 0..100, 2);
+}
+
+#[test]
+fn snapshots_and_cursors_read_old_values_while_their_files_are_emptied() {
+    let sim = Sim::new();
+    let db = sim.options().default_family(quiet()).open().unwrap();
+    let f = db.default_family();
+    put(f, 0..300, 0);
+    let snapshot = db.snapshot();
+    db.flush().unwrap();
+    let mut cursor = f.cursor().unwrap();
+    cursor.seek_to_first().unwrap();
+    scatter_more(f);
+    let transaction = db.begin(Isolation::Snapshot);
+    put(f, 0..10, 2);
+    for _ in 0..3 {
+        db.compact().unwrap();
+    }
+    assert!(db.verify().unwrap().is_ok());
+    for i in 0..300 {
+        let old = noise(u64::from(i * 1000), 1000);
+        assert_eq!(snapshot.get(f, &key(i)).unwrap().as_deref(), Some(&old[..]), "key {i}");
+        assert_eq!(cursor.key(), key(i));
+        assert_eq!(cursor.value().unwrap(), old);
+        cursor.next().unwrap();
+    }
+    assert_eq!(*transaction.get(f, &key(0)).unwrap().unwrap(), noise(0, 1000));
+    drop((snapshot, cursor, transaction));
+    shrinks_to(&sim, &db, bound(159));
+    check(f, 0..10, 2);
+}
+
+#[test]
+fn clones_and_copies_made_while_files_are_emptied_are_complete() {
+    let sim = Sim::new();
+    let db = sim.options().default_family(quiet()).open().unwrap();
+    scatter(db.default_family(), &db);
+    std::thread::scope(|scope| {
+        scope.spawn(|| (0..5).for_each(|_| db.compact().unwrap()));
+        for n in 0..5 {
+            let name = format!("clone{n}");
+            check_scattered(&db.clone_family("default", &name).unwrap());
+            let to = format!("/copy{n}");
+            db.checkpoint(&to).unwrap();
+            let copy = sim.options_at(&to).default_family(quiet()).open().unwrap();
+            check_scattered(copy.default_family());
+            assert!(copy.verify().unwrap().is_ok());
+            db.drop_family(&name).unwrap();
+        }
+    });
+    shrinks_to(&sim, &db, bound(150));
+    check_scattered(db.default_family());
+}
+
+#[test]
+fn a_family_may_be_dropped_while_its_files_are_emptied() {
+    let sim = Sim::new();
+    let db = sim.options().default_family(quiet()).open().unwrap();
+    for n in 0..10 {
+        let f = db.create_family("dropped", quiet()).unwrap();
+        scatter(&f, &db);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let result = f.compact();
+                assert!(matches!(result, Ok(()) | Err(Error::NotFound { .. })), "round {n}: {result:?}");
+            });
+            std::thread::sleep(std::time::Duration::from_micros(n * 300));
+            db.drop_family("dropped").unwrap();
+        });
+    }
+    shrinks_to(&sim, &db, 0);
+}
+
+#[test]
+fn a_damaged_value_stops_only_the_collection_of_its_file() {
+    let sim = Sim::new();
+    let db = sim.options().default_family(quiet()).open().unwrap();
+    let f = db.default_family();
+    scatter(f, &db);
+    let damaged = sim.disk.file_names(DB).unwrap().into_iter().filter(|n| n.ends_with(".vlog")).min().unwrap();
+    sim.disk.corrupt(format!("{DB}/{damaged}"), 40 + 18 + 100, |byte| byte ^ 1).unwrap(); // the value of key 0
+    let result = db.compact();
+    assert!(matches!(&result, Err(Error::Corrupt { file, .. }) if **file == *damaged), "{result:?}");
+    assert!(f.get(&key(0)).unwrap_err().is_corruption());
+    shrinks_to(&sim, &db, bound(150) + 20_000);
+    assert!(sim.disk.file_names(DB).unwrap().contains(&damaged));
+    check(f, 10..11, 0);
+    check(f, 2..3, 1);
+    assert_eq!(db.verify().unwrap().damage.len(), 1);
+}
+
+#[test]
+fn collection_can_be_switched_off() {
+    let sim = Sim::new();
+    let off = FamilyOptions { value_garbage_percent: 0, ..quiet() };
+    let db = sim.options().default_family(off).open().unwrap();
+    scatter(db.default_family(), &db);
+    db.compact().unwrap();
+    assert_eq!(db.default_family().stats().value_bytes_moved, 0);
+    db.default_family().change_options(quiet(), true).unwrap();
+    shrinks_to(&sim, &db, bound(150));
+    check_scattered(db.default_family());
 }
