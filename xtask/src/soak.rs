@@ -8,8 +8,9 @@ use crate::{inject, stages};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-const PROGRAMS: [&str; 13] = [
+const PROGRAMS: [&str; 14] = [
     "model",
+    "metamorphic",
     "isolation",
     "invariants",
     "crash",

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run, the fast ones first.
-const ALL: [&str; 28] = [
+const ALL: [&str; 29] = [
     "tidy",
     "lint",
     "test",
@@ -28,6 +28,7 @@ const ALL: [&str; 28] = [
     "kill",
     "sweep",
     "model",
+    "metamorphic",
     "isolation",
     "invariants",
     "fuzz",
@@ -45,17 +46,18 @@ const ON_REQUEST: [&str; 2] = ["clients", "package"];
 
 /// Programs of the test kit with their arguments in a check run, which takes minutes in total. Without
 /// arguments they run at full size.
-const KIT: [(&str, &[&str]); 14] = [
+const KIT: [(&str, &[&str]); 15] = [
     ("crash", &["--points", "4000"]),
     ("faults", &["--cases", "2000"]),
     ("order", &["--scripts", "100"]),
     ("kill", &["--kills", "90"]),
     ("sweep", &["--stride", "7"]),
     ("model", &["--ops", "300000"]),
+    ("metamorphic", &["--configs", "16"]),
     ("isolation", &["--transactions", "120000"]),
     ("invariants", &["--points", "3000"]),
     ("fuzz", &["--seconds", "5"]),
-    ("tmpfs", &["--rounds", "12"]),
+    ("tmpfs", &["--rounds", "12", "--scarce", "10"]),
     ("races", &["--rounds", "8"]),
     ("descriptors", &[]),
     ("sectors", &[]),

@@ -1,9 +1,10 @@
 //! Databases written by earlier formats, and their expected contents, so that every later version can be checked
 //! against them.
 //!
-//! `crates/testkit/golden/N` has the files of format `N`: `closed` was closed cleanly; `killed` was copied from a
-//! running database with rows that are only in its log. The test `golden` opens each. The program `golden` writes a new
-//! set; a released set is never rewritten.
+//! `crates/testkit/golden/N` is set `N`. Its folder `killed` was copied from a running database with rows that are only
+//! in its log. `closed` was closed cleanly; from set 2 on it is `killed`, opened without the comparator of one family
+//! and closed, so it has deferred operations. The test `golden` opens each. The program `golden` writes the newest set;
+//! a set is never rewritten.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -13,10 +14,12 @@ use std::{fs, io};
 
 use tidesdb::{Comparator, Compression, Db, FamilyOptions, MemtableKind, OpenOptions, Result, SyncMode};
 
-/// Names of the families; each family has its own settings.
-pub const FAMILIES: [&str; 5] = ["default", "reverse", "by length", "plain", "zstd"];
+/// The newest set.
+pub const NEWEST: u32 = 2;
 /// Expiry of rows that must not expire during any test: 2100-01-01.
 const FAR: u32 = 4_102_444_800;
+/// Number of the family whose rows lie in several levels.
+const LEVELS: usize = 5;
 
 /// Rows of a family, in byte order.
 pub type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -33,6 +36,13 @@ enum Step {
     Compact,
 }
 
+/// Returns the names of the families of a set; each family has its own settings.
+#[must_use]
+pub fn families(set: u32) -> &'static [&'static str] {
+    let all = &["default", "reverse", "by length", "plain", "zstd", "levels"];
+    if set == 1 { &all[..LEVELS] } else { all }
+}
+
 /// Returns a key order that the library does not know: shorter keys first.
 #[must_use]
 pub fn by_length() -> Comparator {
@@ -41,7 +51,7 @@ pub fn by_length() -> Comparator {
     })
 }
 
-/// Returns the settings of family number `family`.
+/// Returns the settings of family number `family`; they are equal in all sets.
 #[must_use]
 pub fn options_of(family: usize) -> FamilyOptions {
     let base = FamilyOptions::default();
@@ -57,49 +67,79 @@ pub fn options_of(family: usize) -> FamilyOptions {
             options.vlog_file_bytes = 1 << 20;
             options
         }
+        LEVELS => {
+            // Each setting differs from its default.
+            let mut options = base.compression(Compression::None).memtable(MemtableKind::SkipList);
+            options.write_buffer_bytes = 1 << 20;
+            options.value_threshold = 5000;
+            options.filter_bits_per_key = 12;
+            options.table_bytes = 9 << 10;
+            options.l1_tables_trigger = 2;
+            options.vlog_file_bytes = 2 << 20;
+            options.level_size_ratio = 2;
+            options.min_levels = 3;
+            options.dividing_level_offset = 2;
+            options.tombstone_density_permille = 900;
+            options.tombstone_density_min_entries = 100;
+            options
+        }
         _ => base,
     }
 }
 
-/// Sets the options of the databases: small files, everything durable, no threads.
-pub fn configured(options: OpenOptions) -> OpenOptions {
+/// Sets the options of the databases of a set: small files, everything durable, no threads.
+pub fn configured(set: u32, options: OpenOptions) -> OpenOptions {
     options
         .sync(SyncMode::Full)
         .background_threads(0)
-        .with(|o| o.wal_segment_bytes = 64 << 10)
+        .with(|o| o.wal_segment_bytes = if set == 1 { 64 << 10 } else { 16 << 10 })
         .default_family(options_of(0))
 }
 
-/// Writes `closed` and `killed` into `dir`.
+/// Writes `closed` and `killed` of the newest set into `dir`.
 ///
 /// # Errors
 /// Returns the errors of the database and of the file system.
 pub fn write(dir: &Path) -> std::result::Result<(), Box<dyn Error>> {
-    let (closed, killed) = (dir.join("closed"), dir.join("killed"));
-    let db = configured(Db::options(&closed)).comparator(by_length()).open()?;
-    for (family, name) in FAMILIES.iter().enumerate().skip(1) {
-        db.create_family(name, options_of(family))?;
+    let (closed, killed, work) = (dir.join("closed"), dir.join("killed"), dir.join("work"));
+    let open = |path: &Path| configured(NEWEST, Db::options(path));
+    let db = open(&work).comparator(by_length()).open()?;
+    for (family, name) in families(NEWEST).iter().enumerate().skip(1) {
+        // Live settings are set later, which is another record of the manifest.
+        let options = options_of(family);
+        let created =
+            FamilyOptions::default().comparator(options.comparator.clone()).memtable(options.memtable);
+        db.create_family(name, created)?.change_options(options, true)?;
     }
-    apply(&db, &flushed())?;
-    apply(&db, &logged())?;
-    copy(&closed, &killed)?;
-    Ok(db.close()?)
+    apply(&db, &flushed(NEWEST))?;
+    db.close()?;
+    let db = open(&work).comparator(by_length()).open()?; // begins a new, short manifest
+    apply(&db, &logged(NEWEST))?;
+    copy(&work, &killed)?;
+    db.close()?;
+    fs::remove_dir_all(&work)?;
+    copy(&killed, &closed)?;
+    open(&closed).await_comparators(true).open()?.close()?;
+    Ok(fs::remove_file(closed.join("RESERVE"))?)
 }
 
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;
+        if entry.file_name() == "RESERVE" {
+            continue; // only takes space
+        }
         fs::copy(entry.path(), to.join(entry.file_name()))?;
     }
     Ok(())
 }
 
-/// Returns the expected contents of each family.
+/// Returns the expected contents of each family of a set.
 #[must_use]
-pub fn expected() -> Vec<Rows> {
-    let mut all = vec![Rows::new(); FAMILIES.len()];
-    for step in flushed().into_iter().chain(logged()) {
+pub fn expected(set: u32) -> Vec<Rows> {
+    let mut all = vec![Rows::new(); families(set).len()];
+    for step in flushed(set).into_iter().chain(logged(set)) {
         match step {
             Step::Put(f, key, value) | Step::PutExpiring(f, key, value) => {
                 all[f].insert(key, value);
@@ -115,7 +155,7 @@ pub fn expected() -> Vec<Rows> {
 }
 
 fn apply(db: &Db, steps: &[Step]) -> Result<()> {
-    let families = FAMILIES.iter().map(|name| db.family(name)).collect::<Result<Vec<_>>>()?;
+    let families = families(NEWEST).iter().map(|name| db.family(name)).collect::<Result<Vec<_>>>()?;
     for step in steps {
         let mut batch = db.batch();
         match step {
@@ -138,43 +178,65 @@ fn apply(db: &Db, steps: &[Step]) -> Result<()> {
 
 /// Returns the steps whose results are stored in tables: rounds over the same keys, with a merge after the second
 /// round.
-fn flushed() -> Vec<Step> {
+fn flushed(set: u32) -> Vec<Step> {
     let mut steps = Vec::new();
+    let keys = if set == 1 { 60 } else { 20 };
     for round in 0..3 {
-        for family in 0..FAMILIES.len() {
-            steps.extend((0..60).map(|n| put(family, n, round)));
-            steps.extend((0..6).map(|n| Step::Delete(family, key(n * 10 + round))));
+        for family in 0..LEVELS {
+            steps.extend((0..keys).map(|n| put(set, family, n, round)));
+            steps.extend((0..keys / 10).map(|n| Step::Delete(family, key(n * 10 + round))));
             // The key of a single delete is put once.
             let once = format!("once {round}").into_bytes();
             steps.push(Step::Put(family, once.clone(), b"gone".to_vec()));
             steps.push(Step::Flush);
             steps.push(Step::SingleDelete(family, once));
-            steps.push(Step::PutExpiring(family, format!("far {round}").into_bytes(), value(round, round)));
+            let far = format!("far {round}").into_bytes();
+            steps.push(Step::PutExpiring(family, far, value(set, round, round)));
         }
         // Only families in byte order agree with the model about the keys between two keys.
-        steps.extend([0, 3, 4].map(|family| Step::DeleteRange(family, key(20 + round), key(23 + round))));
+        let from = keys / 3;
+        steps.extend([0, 3, 4].map(|f| Step::DeleteRange(f, key(from + round), key(from + 3 + round))));
         steps.push(Step::Flush);
         if round == 1 {
             steps.push(Step::Compact);
         }
     }
+    if set > 1 {
+        steps.extend(in_levels());
+    }
+    steps
+}
+
+/// Returns steps that leave tables of several blocks in three levels, and range tombstones over them.
+fn in_levels() -> Vec<Step> {
+    let rows = |n: usize, salt: usize| {
+        (0..n).map(move |i| Step::Put(LEVELS, key(i * 3 % 97), noise(i * 131 + salt)))
+    };
+    let mut steps: Vec<Step> = rows(60, 1).collect();
+    steps.extend([Step::Flush, Step::Compact]);
+    for round in 2..5 {
+        steps.extend(rows(8 * round, round));
+        steps.push(Step::DeleteRange(LEVELS, key(40 + round), key(42 + round)));
+        steps.push(Step::Flush);
+    }
     steps
 }
 
 /// Returns the steps whose results are only in the log when the database is killed.
-fn logged() -> Vec<Step> {
+fn logged(set: u32) -> Vec<Step> {
     let mut steps = Vec::new();
-    for family in 0..FAMILIES.len() {
-        steps.extend((50..80).map(|n| put(family, n, 9)));
-        steps.push(Step::Delete(family, key(31)));
-        steps.push(Step::PutExpiring(family, b"far 9".to_vec(), value(9, 9)));
+    let (from, to) = if set == 1 { (50, 80) } else { (14, 26) };
+    for family in 0..families(set).len() {
+        steps.extend((from..to).map(|n| put(set, family, n, 9)));
+        steps.push(Step::Delete(family, key(if set == 1 { 31 } else { 14 })));
+        steps.push(Step::PutExpiring(family, b"far 9".to_vec(), value(set, 9, 9)));
     }
-    steps.extend([0, 3, 4].map(|family| Step::DeleteRange(family, key(70), key(75))));
+    steps.extend([0, 3, 4].map(|family| Step::DeleteRange(family, key(to - 10), key(to - 5))));
     steps
 }
 
-fn put(family: usize, n: usize, round: usize) -> Step {
-    Step::Put(family, key(n), value(n, round))
+fn put(set: u32, family: usize, n: usize, round: usize) -> Step {
+    Step::Put(family, key(n), value(set, n, round))
 }
 
 /// Returns a key; keys have several lengths.
@@ -185,7 +247,18 @@ fn key(n: usize) -> Vec<u8> {
 }
 
 /// Returns a value; values have several lengths, some are empty, some exceed the threshold of the value log.
-fn value(n: usize, round: usize) -> Vec<u8> {
-    let len = [0, 1, 20, 90, 400, 1500][(n + round) % 6];
+fn value(set: u32, n: usize, round: usize) -> Vec<u8> {
+    let lengths = if set == 1 { [0, 1, 20, 90, 400, 1500] } else { [0, 1, 20, 90, 310, 600] };
+    let len = lengths[(n + round) % 6];
     (0..len).map(|i| (n * 7 + round * 31 + i / 5) as u8).collect()
+}
+
+/// Returns a value that no codec makes shorter.
+fn noise(salt: usize) -> Vec<u8> {
+    let mut state = salt as u64 + 1;
+    let next = |_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    (0..100 + salt % 250).map(next).collect()
 }

@@ -10,6 +10,8 @@ pub mod model;
 pub mod damage;
 pub mod script;
 pub mod watch;
+pub mod metamorphic;
+pub mod scarce;
 pub mod world;
 pub mod check;
 pub mod sweep;

@@ -7,17 +7,24 @@ use std::cmp::Ordering;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use testkit::golden::{FAMILIES, Rows, by_length, configured, expected, options_of};
+use testkit::golden::{NEWEST, Rows, by_length, configured, expected, families, options_of};
 use tidesdb::{Db, OpenOptions};
 use tidesdb_io::{Env, FileExt, sim};
 
-/// Returns the two databases of each format.
-fn databases() -> Vec<PathBuf> {
+/// A database of a set.
+struct Golden {
+    set: u32,
+    path: PathBuf,
+}
+
+/// Returns the two databases of each set.
+fn databases() -> Vec<Golden> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden");
-    let formats = fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
-    let all: Vec<_> = formats.flat_map(|format| ["closed", "killed"].map(|name| format.join(name))).collect();
-    assert!(all.len() >= 2);
-    all
+    let all = |set: u32| {
+        let folder = root.join(set.to_string());
+        ["closed", "killed"].map(|name| Golden { set, path: folder.join(name) })
+    };
+    (1..=NEWEST).flat_map(all).collect()
 }
 
 /// Returns a simulated machine with the files of `from` in its folder `db`. The machine has another boot identity, so
@@ -36,8 +43,8 @@ fn machine(from: &Path) -> Env {
     env
 }
 
-fn options(env: &Env) -> OpenOptions {
-    configured(Db::options("db")).env(env.clone())
+fn options(set: u32, env: &Env) -> OpenOptions {
+    configured(set, Db::options("db")).env(env.clone())
 }
 
 /// Returns the rows of a family in its key order.
@@ -49,8 +56,8 @@ fn in_order(family: usize, rows: &Rows) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 /// Checks scans in both directions, every get, and the settings, except for the families in `skip`.
-fn check(db: &Db, rows: &[Rows], skip: &[&str]) {
-    for (number, name) in FAMILIES.iter().enumerate().filter(|(_, name)| !skip.contains(name)) {
+fn check(set: u32, db: &Db, rows: &[Rows], skip: &[&str]) {
+    for (number, name) in families(set).iter().enumerate().filter(|(_, name)| !skip.contains(name)) {
         let family = db.family(name).unwrap();
         let wanted = in_order(number, &rows[number]);
         let row = |row: tidesdb::Result<(tidesdb::Slice, tidesdb::Slice)>| {
@@ -73,29 +80,29 @@ fn check(db: &Db, rows: &[Rows], skip: &[&str]) {
 
 #[test]
 fn all_rows_are_kept_through_writes_and_reopens() {
-    for database in databases() {
-        let env = machine(&database);
-        let mut rows = expected();
-        let db = options(&env).comparator(by_length()).open().unwrap();
-        check(&db, &rows, &[]);
-        for (family, name) in FAMILIES.iter().enumerate() {
+    for Golden { set, path } in databases() {
+        let env = machine(&path);
+        let mut rows = expected(set);
+        let db = options(set, &env).comparator(by_length()).open().unwrap();
+        check(set, &db, &rows, &[]);
+        for (family, name) in families(set).iter().enumerate() {
             db.family(name).unwrap().put(b"new", b"row").unwrap();
             rows[family].insert(b"new".to_vec(), b"row".to_vec());
         }
         db.flush().unwrap();
-        check(&db, &rows, &[]);
+        check(set, &db, &rows, &[]);
         db.compact().unwrap();
-        check(&db, &rows, &[]);
+        check(set, &db, &rows, &[]);
         db.close().unwrap();
-        let db = options(&env).comparator(by_length()).open().unwrap();
-        check(&db, &rows, &[]);
+        let db = options(set, &env).comparator(by_length()).open().unwrap();
+        check(set, &db, &rows, &[]);
     }
 }
 
 #[test]
 fn a_reader_changes_no_file() {
-    for database in databases() {
-        let env = machine(&database);
+    for Golden { set, path } in databases() {
+        let env = machine(&path);
         let dir = env.disk.open_dir(Path::new("db"), false).unwrap();
         let names = |dir: &dyn tidesdb_io::Dir| {
             let mut names = dir.list().unwrap();
@@ -103,8 +110,8 @@ fn a_reader_changes_no_file() {
             names
         };
         let before = names(&*dir);
-        let db = options(&env).comparator(by_length()).read_only(true).open().unwrap();
-        check(&db, &expected(), &[]);
+        let db = options(set, &env).comparator(by_length()).read_only(true).open().unwrap();
+        check(set, &db, &expected(set), &[]);
         drop(db);
         assert_eq!(names(&*dir), before);
     }
@@ -113,26 +120,49 @@ fn a_reader_changes_no_file() {
 /// The log of the killed database has operations of a family whose comparator is not registered at first.
 #[test]
 fn a_family_is_unresolved_until_its_comparator_is_registered() {
-    for database in databases() {
-        let env = machine(&database);
-        let rows = expected();
-        let db = options(&env).await_comparators(true).open().unwrap();
+    for Golden { set, path } in databases() {
+        let env = machine(&path);
+        let rows = expected(set);
+        let db = options(set, &env).await_comparators(true).open().unwrap();
         assert_eq!(db.waiting_families(), [("by length".to_owned(), "golden.by-length".to_owned())]);
-        check(&db, &rows, &["by length"]);
+        check(set, &db, &rows, &["by length"]);
         db.close().unwrap();
-        let db = options(&env).await_comparators(true).open().unwrap();
+        let db = options(set, &env).await_comparators(true).open().unwrap();
         db.register_comparator(by_length()).unwrap();
-        check(&db, &rows, &[]);
+        check(set, &db, &rows, &[]);
     }
 }
 
 /// Plausibility of the expected rows: some are old, some new, and deleted ones are not among them.
 #[test]
 fn the_expected_rows_are_plausible() {
-    for (family, rows) in expected().iter().enumerate() {
-        assert!(rows.len() > 60, "{family}");
-        assert!(!rows.keys().any(|key| key.starts_with(b"once")));
-        assert_eq!(rows.keys().filter(|key| key.starts_with(b"far")).count(), 4);
-        assert!(rows.keys().is_sorted_by(|a, b| a.cmp(b) == Ordering::Less));
+    for (set, least) in [(1, 60), (2, 15)] {
+        for (family, rows) in expected(set).iter().enumerate() {
+            assert!(rows.len() > least, "{family}");
+            assert!(!rows.keys().any(|key| key.starts_with(b"once")));
+            let far = rows.keys().filter(|key| key.starts_with(b"far")).count();
+            assert_eq!(far, if families(set)[family] == "levels" { 1 } else { 4 });
+            assert!(rows.keys().is_sorted_by(|a, b| a.cmp(b) == Ordering::Less));
+        }
+    }
+}
+
+/// What set 2 has and set 1 lacks: deferred operations, tables of several padded blocks in three levels, and range
+/// tombstones over them.
+#[test]
+fn the_second_set_covers_the_newer_formats() {
+    for Golden { path, .. } in databases().iter().filter(|golden| golden.set == 2) {
+        let bytes: u64 =
+            fs::read_dir(path).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum();
+        assert!(bytes < 200 << 10, "{}: {bytes} bytes", path.display());
+        let mut manifest = String::new();
+        let damage = tidesdb::inspect::manifest(path, &mut |line| manifest.push_str(line)).unwrap();
+        assert!(damage.is_empty(), "{damage:?}");
+        let deferred = manifest.contains("deferred until");
+        assert_eq!(deferred, path.ends_with("closed"), "{manifest}");
+        let db = options(2, &machine(path)).comparator(by_length()).read_only(true).open().unwrap();
+        let stats = db.family("levels").unwrap().stats();
+        assert!(stats.level_tables.len() >= 3 && stats.level_tables.iter().all(|n| *n > 0), "{stats:?}");
+        assert!(stats.range_tombstones > 0, "{stats:?}");
     }
 }

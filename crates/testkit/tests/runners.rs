@@ -49,11 +49,24 @@ fn model() {
 }
 
 #[test]
+fn metamorphic() {
+    run(
+        env!("CARGO_BIN_EXE_metamorphic"),
+        &["--configs", "12", "--length", "12000", "--seed", "19"],
+        "T15-metamorphic ",
+    );
+}
+
+#[test]
 fn order() {
     run(env!("CARGO_BIN_EXE_order"), &["--scripts", "60", "--seed", "16"], "T08 ");
 }
 
 #[test]
 fn tmpfs() {
-    run(env!("CARGO_BIN_EXE_tmpfs"), &["--rounds", "2", "--mib", "40", "--seed", "17"], "T11-tmpfs ");
+    run(
+        env!("CARGO_BIN_EXE_tmpfs"),
+        &["--rounds", "2", "--mib", "40", "--seed", "17", "--scarce", "0"],
+        "T11-tmpfs ",
+    );
 }

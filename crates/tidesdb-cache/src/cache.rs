@@ -101,7 +101,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
         self.look_up(key, guard).map(|found| &found.entry().value)
     }
 
-    #[inline]
+    #[inline(always)]
     fn look_up<'g>(&'g self, key: CacheKey, guard: &'g Guard) -> Option<EntryRef<'g, V>> {
         let found = self.table.find(key, key.hash(), guard);
         match found {
@@ -174,12 +174,6 @@ impl<V: Send + Sync + 'static> Cache<V> {
             ghosts.add(hash);
         }
         known
-    }
-
-    /// Creates a handle to a value that is not put into the cache but counts as live. For readers whose values
-    /// would only displace better ones.
-    pub fn uncached(&self, key: CacheKey, value: V, charge: u64) -> Handle<V> {
-        Handle(Entry::new(key, value, charge, &self.account))
     }
 
     /// Removes the value of `key` from the cache. Existing handles stay valid.

@@ -84,7 +84,7 @@ fn code_of(e: &Error) -> Code {
     match e {
         Error::Corrupt { .. } => ERR_CORRUPTION,
         Error::Busy { .. } => ERR_BUSY,
-        Error::Conflict => ERR_CONFLICT,
+        Error::Conflict { .. } => ERR_CONFLICT,
         Error::Locked { .. } => ERR_LOCKED,
         Error::ReadOnly => ERR_READONLY,
         Error::Closed | Error::FormatTooNew { .. } => ERR_INVALID_DB,

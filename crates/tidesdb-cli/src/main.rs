@@ -21,6 +21,7 @@ use commands::Verb;
 #[cfg(feature = "bench")]
 use commands::bench::Bench;
 use commands::inspect::Inspect;
+use commands::levels::Levels;
 use commands::shell::Shell;
 use commands::tour::{Tour, Witness};
 use commands::verify::Verify;
@@ -49,6 +50,7 @@ enum Command {
     #[command(flatten)]
     Verb(Verb),
     Inspect(Inspect),
+    Levels(Levels),
     Shell(Shell),
     #[cfg(feature = "bench")]
     Bench(Box<Bench>),
@@ -82,6 +84,7 @@ impl Cli {
             #[cfg(feature = "bench")]
             Command::Bench(bench) => bench.run(self.common.json, out),
             Command::Inspect(inspect) => inspect.run(&self.place, self.common.json, out),
+            Command::Levels(levels) => levels.run(&self.place, &self.common, out),
             Command::Shell(shell) => {
                 self.with_session(shell.access(), |session| shell.run(session.clone(), out))
             }

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use serde_json::{Map, Value};
+use tidesdb::{StatInfo, StatValue};
 
 use crate::failure::Outcome;
 use crate::host;
@@ -105,6 +106,19 @@ pub(crate) fn put_bytes(object: &mut Map<String, Value>, name: &str, bytes: &[u8
         Ok(text) => object.insert(name.to_owned(), text.into()),
         Err(_) => object.insert(format!("{name}_base64"), text::base64(bytes).into()),
     };
+}
+
+/// Returns figures as members of a JSON object.
+pub(crate) fn figures_json(
+    figures: impl Iterator<Item = (&'static StatInfo, StatValue)>,
+) -> Map<String, Value> {
+    let value = |value| match value {
+        StatValue::Number(n) => n.into(),
+        StatValue::Real(x) => x.into(),
+        StatValue::Levels(levels) => levels.into(),
+        other => format!("{other:?}").into(),
+    };
+    figures.map(|(info, figure)| (info.name.to_owned(), value(figure))).collect()
 }
 
 /// Returns a row as a JSON object.

@@ -74,7 +74,7 @@ impl Range {
         mut visit: impl FnMut(&[u8], &[u8], u32) -> Outcome<bool>,
     ) -> Outcome<u64> {
         let mut cursor = family.cursor_with(&ReadOptions { keys_only: !values })?;
-        cursor.set_range::<Vec<u8>>(self.bounds());
+        cursor.set_range(self.bounds());
         if self.reverse {
             cursor.seek_to_last()?
         } else {

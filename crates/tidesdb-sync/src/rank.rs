@@ -31,18 +31,20 @@ ranks! {
     C_CONNECTOR = 24;
     /// Lock of the database directory.
     DIRECTORY = 100;
+    /// What the last look at the state of the database saw.
+    WATCH = 106;
     /// Threads of the background.
     THREADS = 110;
     /// The upload under way.
     UPLOADING = 120;
     /// A family is made, dropped or renamed.
     CATALOG = 130;
-    /// Key orders that were given.
-    ORDERS = 140;
+    /// Comparators that were given or registered.
+    COMPARATORS = 140;
     /// The commit with a condition that is being decided.
     DECIDING = 150;
-    /// Operations that wait for a key order.
-    ORDERS_MEMORY = 152;
+    /// Deferred operations of a read-only open.
+    DEFERRED = 152;
     /// A set of range tombstones is replaced.
     RANGES = 160;
     /// What a transaction read.
@@ -79,8 +81,6 @@ ranks! {
     VERSIONS = 240;
     /// Files that nothing names.
     ORPHANS = 242;
-    /// Families that wait for their key order.
-    ORDERS_WAITING = 246;
     /// The families by number.
     FAMILIES = 250;
     /// The read view of a family is replaced.
@@ -107,6 +107,8 @@ ranks! {
     OBSOLETE = 298;
     /// Why the database was poisoned.
     HEALTH = 300;
+    /// The event log is written.
+    EVENT_LOG = 310;
     /// A lock under which no other is taken.
     LEAF = u16::MAX;
 }

@@ -36,7 +36,8 @@ const LOOK_COST: u64 = 8;
 
 /// Returns whether the family has value logs.
 pub fn has_values(family: &FamilyCore) -> bool {
-    !family.owned_view().version.vlogs().is_empty() || !family.vlog.begun().is_empty()
+    let named = || !family.owned_view().version.vlogs().is_empty();
+    !family.is_unresolved() && (named() || !family.vlog.begun().is_empty())
 }
 
 /// Returns whether [`step`] would do anything.
@@ -56,6 +57,9 @@ pub fn is_due(ctx: &MaintenanceCtx, family: &FamilyCore, stored_to: SeqNo) -> bo
 /// # Errors
 /// Those of an install and of a merge; `Corrupt` for a damaged value, which stays where it is.
 pub fn step(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, stored_to: SeqNo) -> Result<bool> {
+    if !has_values(family) {
+        return Ok(false);
+    }
     if run(ctx, family, stored_to)? {
         return Ok(true); // the space of dead files first
     }
@@ -135,7 +139,7 @@ impl Seen {
     fn dead(&self, stored_to: SeqNo) -> Vec<VlogId> {
         let version = &self.view.version;
         let is_stored = |id: &VlogId| version.vlogs()[id].sealed_at.is_some_and(|seq| seq < stored_to);
-        version.state().obsolete_vlogs_at(self.flushed_to).filter(is_stored).collect()
+        version.obsolete_vlogs_at(self.flushed_to).filter(is_stored).collect()
     }
 }
 
@@ -180,7 +184,7 @@ impl Usage {
             live,
             unflushed: unflushed(family, seen, average),
             hidden: (upper + shallow).min(count).saturating_mul(average),
-            table_bytes: version.table_bytes(),
+            table_bytes: version.tables().map(|t| t.meta().file_bytes).sum(),
             slack: family.vlog.file_bytes_max() / SLACK_PART,
             percent: family.options.value_garbage_percent(),
         }
@@ -248,7 +252,8 @@ fn unflushed(family: &FamilyCore, seen: &Seen, average: u64) -> u64 {
         true => vlogs.values().map(VlogState::used).sum(),
         false => view.memtables().map(|slot| slot.map.entries()).sum::<u64>().saturating_mul(average),
     };
-    let unsettled = vlogs.values().filter(|v| v.sealed_at.is_some_and(|seq| seq > *flushed_to)).map(VlogState::garbage);
+    let unsettled =
+        vlogs.values().filter(|v| v.sealed_at.is_some_and(|seq| seq > *flushed_to)).map(VlogState::garbage);
     let unnamed = family.vlog.begun().iter().filter(|f| !vlogs.contains_key(&f.id)).count() as u64;
     overwritten + unsettled.sum::<u64>() + unnamed * family.vlog.file_bytes_max()
 }
@@ -278,14 +283,16 @@ struct Sealable {
 fn sealable(family: &FamilyCore, version: &TableVersion) -> BTreeMap<VlogId, Sealable> {
     let begun = family.vlog.begun();
     let named = |id| version.vlogs().contains_key(id);
-    let of_session = begun.iter().filter_map(|f| {
+    let is_sealed = |id| version.vlogs().get(id).is_some_and(|v| v.sealed_at.is_some());
+    let of_session = begun.iter().filter(|f| !is_sealed(&f.id)).filter_map(|f| {
         let unnamed = (!named(&f.id)).then_some(f.salt);
         Some((f.id, Sealable { unnamed, bytes: f.sealable? }))
     });
     let is_begun = |id| begun.iter().any(|f| f.id == id);
     let open = version.vlogs().iter().filter(|(id, v)| v.sealed_at.is_none() && !is_begun(**id));
-    let of_others =
-        open.filter_map(|(id, _)| Some((*id, Sealable { unnamed: None, bytes: family.vlog.info(*id).ok()?.bytes })));
+    let of_others = open.filter_map(|(id, _)| {
+        Some((*id, Sealable { unnamed: None, bytes: family.vlog.info(*id).ok()?.bytes }))
+    });
     of_session.chain(of_others).collect()
 }
 
@@ -293,6 +300,9 @@ fn seal(ctx: &MaintenanceCtx, family: &FamilyCore) -> Result<()> {
     let _naming = family.naming.lock();
     let version = Arc::clone(&family.owned_view().version);
     let files = sealable(family, &version);
+    // Recovery seals the files that it wrote itself.
+    let sealed = version.vlogs().iter().filter(|(_, v)| v.sealed_at.is_some());
+    sealed.for_each(|(id, _)| family.vlog.sealed(*id));
     if files.is_empty() {
         return Ok(());
     }

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 
 /// The result of an engine call.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Everything that can go wrong. Cheap to clone, so that one failure can be reported to every waiter of a group commit.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -72,9 +72,14 @@ pub enum Error {
         /// What the call waits for.
         cause: &'static str,
     },
-    /// Another transaction committed first; retry the transaction.
-    #[error("conflict: another transaction changed what this one depends on")]
-    Conflict,
+    /// Another commit changed what the transaction depends on; retry the transaction.
+    #[error("conflict in family {family}: another commit changed what the transaction depends on; retry it")]
+    Conflict {
+        /// The family.
+        family: Arc<str>,
+        /// The key that was changed. If there are several, any of them.
+        key: Arc<[u8]>,
+    },
     /// Another process, or another handle of this process, has the database open.
     #[error("{dir} is open elsewhere: {what}")]
     Locked {
@@ -140,11 +145,14 @@ impl Error {
     /// Returns true if the same call can succeed later without reopening: `Busy`, `Conflict`, `NoSpace`, `MemoryLimit`.
     ///
     /// ```
-    /// assert!(tidesdb::Error::Conflict.is_retryable());
+    /// assert!(tidesdb::Error::Busy { cause: "a flush" }.is_retryable());
     /// assert!(!tidesdb::Error::Closed.is_retryable());
     /// ```
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::Busy { .. } | Self::Conflict | Self::NoSpace { .. } | Self::MemoryLimit { .. })
+        matches!(
+            self,
+            Self::Busy { .. } | Self::Conflict { .. } | Self::NoSpace { .. } | Self::MemoryLimit { .. }
+        )
     }
 
     /// Returns true if bytes on disk were found damaged.

@@ -16,6 +16,11 @@ pub const CURRENT_NEW: &str = "CURRENT.new";
 /// Marks that the directory is being filled from an object store: see `db/restore.rs`. Empty.
 pub const RESTORING: &str = "RESTORING";
 
+/// The event log: see `events`. The engine never reads it.
+pub const EVENTS: &str = "EVENTS";
+/// The older part of the event log.
+pub const EVENTS_OLD: &str = "EVENTS.old";
+
 /// The kind of a file in the database directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FileKind {
@@ -35,6 +40,8 @@ pub enum FileKind {
     SyncFailed,
     /// `RESERVE`
     Reserve,
+    /// `EVENTS` or `EVENTS.old`
+    Events,
     /// A file set aside: `000001.klog.orphan`, `000001.wal.lost`, or a WAL segment kept for reuse, `000001.wal.free`
     Aside,
 }
@@ -67,6 +74,7 @@ pub fn parse(name: &str) -> Option<FileKind> {
         CURRENT | CURRENT_NEW => return Some(FileKind::Current),
         SYNC_FAILED => return Some(FileKind::SyncFailed),
         RESERVE => return Some(FileKind::Reserve),
+        EVENTS | EVENTS_OLD => return Some(FileKind::Events),
         _ => {}
     }
     let (stem, ext) = name.split_once('.')?;

@@ -13,12 +13,13 @@ use std::sync::Arc;
 
 use tidesdb_sync::Backoff;
 
+use crate::events::{Event, TARGET};
 use crate::family::{FamilyCore, MemSlot, Metric};
 use crate::jobs::Job;
 use crate::merge::CoveringRanges;
 use crate::ranges::{RangeSet, RangeTombstone};
 use crate::rewrite::{self, FLUSH_LEVEL, RewriteTarget, Rewritten};
-use crate::shared::{MaintenanceCtx, WriteCtx};
+use crate::shared::{JobStart, MaintenanceCtx, Progress, WriteCtx};
 use crate::sources::{Source, TableVersion};
 use crate::sst::TableMeta;
 use crate::types::{EntryCursor, SeqNo};
@@ -60,20 +61,37 @@ pub fn run_locked(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<bool
     }
     ctx.write.sync_to(boundary)?;
 
-    let started = ctx.write.env.clock.mono();
-    let out = match ctx.with_reserve(|| write(ctx, family, &slot, boundary)) {
+    let (bytes, entries) = (slot.bytes() as u64, slot.map.entries());
+    let job = ctx.write.running.begin(JobStart {
+        kind: "flush",
+        family: family.name(),
+        target: FLUSH_LEVEL,
+        bytes,
+        entries,
+    });
+    let _span = tracing::debug_span!(target: TARGET, "flush", family = %family.name()).entered();
+    let out = match ctx.with_reserve(|| write(ctx, family, &slot, boundary, &job.progress)) {
         Err(Error::NotFound { .. }) if family.is_dropped() => {
             forget(&ctx.write, family, &slot); // dropped meanwhile
             return Ok(true);
         }
         other => other?,
     };
-    let bytes = slot.bytes() as u64;
-    let took = ctx.write.env.clock.mono().saturating_sub(started);
+    let took = job.took();
     ctx.write.debt.flush_rate.measured(bytes, took);
     family.count(Metric::FlushBytes, out.bytes());
     family.count(Metric::Flushes, 1);
-    tracing::debug!(family = %family.name(), entries = out.entries_in, bytes = out.bytes(), ?took, "flushed");
+    ctx.write.running.flushes.record(took);
+    ctx.write.events.record(&Event::Flush {
+        family: family.name(),
+        memtable_bytes: bytes,
+        entries: out.entries_in,
+        dropped: out.dropped,
+        outputs: out.tables.len() as u64,
+        tables: out.table_numbers(),
+        bytes: out.bytes(),
+        seconds: took,
+    });
     Ok(true)
 }
 
@@ -83,12 +101,14 @@ fn write(
     family: &Arc<FamilyCore>,
     slot: &Arc<MemSlot>,
     boundary: SeqNo,
+    progress: &Arc<Progress>,
 ) -> Result<Rewritten> {
     let mut cursor = Source::memtable(&slot.map);
     cursor.seek_to_first()?;
     let bottom = family.owned_view().version.is_empty();
     let purge = CoveringRanges { ranges: slot.ranges.to_owned(), complete_to: boundary - 1 };
-    let mut out = rewrite::run(ctx, family, cursor, RewriteTarget::flush(bottom), &purge)?;
+    let target = RewriteTarget { progress: Some(progress), ..RewriteTarget::flush(bottom) };
+    let mut out = rewrite::run(ctx, family, cursor, target, &purge)?;
     out.ranges = still_hiding(&family.owned_view().version, &out.tables, &purge.ranges);
     install(ctx, family, slot, boundary, &out)?;
     Ok(out)

@@ -10,7 +10,7 @@ use tidesdb_sync::{Condvar, Mutex, rank};
 
 use crate::types::FamilyId;
 
-/// Most merges of one family at a time.
+/// Most merges of one family at a time, whatever the number of workers.
 const MERGES_OF_A_FAMILY: usize = 4;
 
 /// One piece of background work.
@@ -26,6 +26,8 @@ pub enum Job {
     Compact(FamilyId),
     /// Seal full value logs of a family and remove dead ones.
     Collect(FamilyId),
+    /// Write recorded events to the event log.
+    WriteEvents,
     /// Remove files that are no longer needed.
     RemoveObsolete,
     /// Bring the object store up to date.
@@ -39,15 +41,10 @@ impl Job {
             Self::PrepareLog => 0,
             Self::FlushActive(_) | Self::Flush(_) => 1,
             Self::Compact(_) => 2,
-            Self::Collect(_) => 3,
+            Self::Collect(_) | Self::WriteEvents => 3,
             Self::RemoveObsolete => 4,
             Self::Upload => 5,
         }
-    }
-
-    /// How many of it may run at the same time. Merges of one family run beside each other as long as they share no table.
-    fn limit(self) -> usize {
-        if matches!(self, Self::Compact(_)) { MERGES_OF_A_FAMILY } else { 1 }
     }
 
     /// True for jobs that run on the dedicated upload thread, because they wait for an object store.
@@ -62,7 +59,11 @@ impl Job {
 }
 
 /// Queued jobs. Each is queued at most once, no matter how often it is requested, and never runs twice at a time, so
-/// that no worker waits for another. Jobs of one kind run in the order of their requests, so no family starves.
+/// that no worker waits for another; only merges of one family may run beside each other, as long as they share no table.
+///
+/// Jobs of one kind run in the order of their requests. Merges are fair between families: a family with fewer running merges comes
+/// first; a merge that is requested while another one of its family runs counts as requested when that one ends; and no family may
+/// use the last worker ([`JobQueue::limit_merges`]). So a family waits for at most one merge of each other family.
 #[derive(Debug, Default)]
 pub struct JobQueue {
     inner: Mutex<Inner, { rank::JOBS }>,
@@ -77,6 +78,22 @@ struct Inner {
     asked: u64,
     /// How many of each run.
     running: BTreeMap<Job, usize>,
+    /// Most merges of one family at a time, if that is less than [`MERGES_OF_A_FAMILY`].
+    merges_max: Option<usize>,
+}
+
+impl Inner {
+    fn running(&self, job: Job) -> usize {
+        self.running.get(&job).copied().unwrap_or(0)
+    }
+
+    /// How many of `job` may run at the same time.
+    fn limit(&self, job: Job) -> usize {
+        if !matches!(job, Job::Compact(_)) {
+            return 1;
+        }
+        self.merges_max.map_or(MERGES_OF_A_FAMILY, |max| max.clamp(1, MERGES_OF_A_FAMILY))
+    }
 }
 
 impl JobQueue {
@@ -91,16 +108,20 @@ impl JobQueue {
         }
     }
 
+    /// Limits the merges of one family that run at the same time.
+    pub fn limit_merges(&self, max: usize) {
+        self.inner.lock().merges_max = Some(max);
+    }
+
     /// Takes the most urgent job for which `wanted` returns true; waits at most `patience` for one. `None` if there is
     /// none or the queue is closed.
     pub fn pop(&self, patience: Duration, wanted: impl Fn(Job) -> bool) -> Option<Job> {
         let mut inner = self.inner.lock();
         loop {
-            let running = |job: &Job| inner.running.get(job).copied().unwrap_or(0);
-            let may = |job: &Job| running(job) < job.limit() && wanted(*job);
-            let urgency = |(job, turn): (&Job, &u64)| (job.rank(), *turn, *job);
+            let may = |job: &Job| inner.running(*job) < inner.limit(*job) && wanted(*job);
+            let urgency = |(job, turn): (&Job, &u64)| (job.rank(), inner.running(*job), *turn, *job);
             let next = inner.waiting.iter().filter(|(job, _)| may(job)).map(urgency).min();
-            if let Some((_, _, job)) = next {
+            if let Some((.., job)) = next {
                 inner.waiting.remove(&job);
                 *inner.running.entry(job).or_default() += 1;
                 return Some(job);
@@ -117,6 +138,9 @@ impl JobQueue {
     /// Marks a job from [`JobQueue::pop`] as done.
     pub fn finished(&self, job: Job) {
         let mut inner = self.inner.lock();
+        inner.asked += 1;
+        let turn = inner.asked;
+        inner.waiting.entry(job).and_modify(|asked| *asked = turn);
         if let Entry::Occupied(mut running) = inner.running.entry(job) {
             *running.get_mut() -= 1;
             if *running.get() == 0 {
@@ -129,12 +153,6 @@ impl JobQueue {
     /// Nobody asks for `job` any more: it failed, and is asked for again later.
     pub fn withdraw(&self, job: Job) {
         self.inner.lock().waiting.remove(&job);
-    }
-
-    /// Returns true if no job is queued or running.
-    pub fn is_idle(&self) -> bool {
-        let inner = self.inner.lock();
-        inner.waiting.is_empty() && inner.running.is_empty()
     }
 
     /// Number of queued and running jobs.
@@ -187,6 +205,11 @@ impl Retry {
         self.failures.fetch_add(1, Ordering::Relaxed) + 1
     }
 
+    /// Returns true if the last try failed.
+    pub fn is_failing(&self) -> bool {
+        self.tries.load(Ordering::Relaxed) != 0
+    }
+
     /// Returns true if it is too early for the next try.
     pub fn waits(&self, now: Duration) -> bool {
         (now.as_nanos() as u64) < self.due_nanos.load(Ordering::Relaxed)
@@ -233,11 +256,56 @@ mod tests {
         assert!((0..MERGES_OF_A_FAMILY).all(|_| begins()));
         assert!(!begins());
         queue.finished(job);
-        assert!(begins() && !queue.is_idle());
+        assert!(begins() && queue.pending() > 0);
         queue.push(job);
         queue.withdraw(job);
         (0..MERGES_OF_A_FAMILY).for_each(|_| queue.finished(job));
-        assert!(queue.is_idle());
+        assert_eq!(queue.pending(), 0);
+    }
+
+    /// Eight families, of which one always has merges to do. Whatever the number of workers, the others wait for at most one
+    /// merge of each family, and a worker is left for them.
+    #[test]
+    fn a_busy_family_does_not_delay_the_others() {
+        for workers in 2..6 {
+            let queue = JobQueue::default();
+            queue.limit_merges(workers - 1);
+            let mut dice = 7u64;
+            let mut below = move |n: u64| {
+                dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (dice >> 33) % n
+            };
+            let mut running: Vec<(u64, Job)> = Vec::new();
+            let mut passed: BTreeMap<Job, BTreeMap<Job, usize>> = BTreeMap::new();
+            let mut served = [0; 8];
+            let ask = |job: Job, passed: &mut BTreeMap<_, _>| {
+                queue.push(job);
+                passed.entry(job).or_insert_with(BTreeMap::new);
+            };
+            for now in 0..20_000 {
+                ask(Job::Compact(FamilyId(0)), &mut passed);
+                if below(10) == 0 {
+                    ask(Job::Compact(FamilyId(1 + below(7) as u32)), &mut passed);
+                }
+                let ended = running.extract_if(.., |(end, _)| *end <= now);
+                ended.for_each(|(_, job)| queue.finished(job));
+                while running.len() < workers
+                    && let Some(job) = queue.pop(Duration::ZERO, |_| true)
+                {
+                    let Job::Compact(FamilyId(family)) = job else { unreachable!() };
+                    served[family as usize] += 1;
+                    passed.remove(&job);
+                    passed.values_mut().for_each(|by| *by.entry(job).or_default() += 1);
+                    let others = passed.iter().filter(|(job, _)| **job != Job::Compact(FamilyId(0)));
+                    let most = others.flat_map(|(_, by)| by.values()).max();
+                    assert!(most <= Some(&1), "{workers} workers: {passed:?}");
+                    running.push((now + if family == 0 { 100 } else { 5 }, job));
+                }
+                let of_busy = running.iter().filter(|(_, job)| *job == Job::Compact(FamilyId(0))).count();
+                assert!(of_busy < workers, "no worker is left");
+            }
+            assert!(served.iter().all(|n| *n > 100), "{served:?}");
+        }
     }
 
     #[test]

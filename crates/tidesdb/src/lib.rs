@@ -12,8 +12,9 @@ pub mod options;
 pub mod health;
 pub mod clock;
 pub mod stats;
-// Files: names, range deletes, values, tables, log.
+// Files: names, events, range deletes, values, tables, log.
 pub mod files;
+pub mod events;
 pub mod ranges;
 pub mod vlog;
 pub mod sst;
@@ -45,22 +46,24 @@ pub mod db;
 pub mod inspect;
 
 pub use codec::Compression;
+pub use compact::{LevelStats, TreeStats};
 pub use db::{
     DEFAULT_FAMILY, Db, OpenOptions, RangeEstimate, RecoveryReport, Snapshot, StallStats, Stats, VerifyReport,
 };
 pub use error::{Error, Result};
+pub use events::{Event, EventInfo, LevelPart};
 pub use family::{CommitHook, Committed, CommittedOp, FamilyStats};
 pub use options::{
     DbOptions, FamilyOptions, Isolation, MemtableKind, ReadOptions, RecoveryMode, RemoteOptions, SettingInfo,
-    SyncMode, WriteOptions,
+    SyncMode, TransactOptions, WriteOptions,
 };
 pub use read::{Cursor, Iter};
 pub use remote::RemoteStats;
-pub use shared::Family;
-pub use stats::{StatInfo, StatKind, StatUnit, StatValue};
+pub use shared::{Family, HealthReport, HealthState, JobStats};
+pub use stats::{Durations, StatInfo, StatKind, StatUnit, StatValue, TimeStats};
 pub use store::{MemoryStore, ObjectStore};
 pub use txn::{Savepoint, Transaction};
-pub use types::{Comparator, SeqNo, Slice};
+pub use types::{Comparator, KeyRange, SeqNo, Slice};
 pub use write::WriteBatch;
 
 /// Compiles the examples of the README as doc tests.

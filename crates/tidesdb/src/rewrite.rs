@@ -2,24 +2,30 @@
 //!
 //! Invariant, checked before anything is installed: entries in = entries out + entries dropped by a rule.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::codec::{Compression, Salt};
+use crate::codec::Compression;
 use crate::family::{FamilyCore, Metric};
-use crate::merge::{CoveringRanges, Retain, RetainRules, RetainStream};
+use crate::merge::{CHECK_EVERY, CoveringRanges, Retain, RetainRules, RetainStream};
 use crate::ranges::RangeTombstone;
-use crate::shared::MaintenanceCtx;
+use crate::shared::{MaintenanceCtx, Progress};
 use crate::sst::{TableMeta, TableOptions, TableWriter};
 use crate::types::{Comparator, EntryCursor, EntryRef, Kind, SeqNo, VlogId};
 use crate::version::{Change, VersionEdit};
 use crate::vlog::ValueMover;
+use crate::wal::SpaceReservation;
 use crate::wal::layout::UNIT;
 use crate::{Error, Result, files};
 
+/// Numbers of tables in one event.
+const EVENT_TABLES_MAX: usize = 16;
 /// Level that flushes write to.
 pub const FLUSH_LEVEL: u8 = 1;
+
+/// Bytes that a merge writes between two looks at its disk space and its rate.
+const STRIDE_BYTES: u64 = 256 << 10;
 
 /// Keys at which output tables end, besides at their size; in key order.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,9 +60,13 @@ pub struct RewriteTarget<'a> {
     pub splits: Splits<'a>,
     /// Number of merge stops when this merge began; `None` for rewrites that are not stopped, such as flushes.
     pub stops_seen: Option<u64>,
+    /// How far the rewrite is.
+    pub progress: Option<&'a Arc<Progress>>,
     /// Drop the pages of the new tables from the page cache, because the old tables were not cached. Pages that a flush
     /// writes stay: readers or a merge soon read them again.
     pub drop_pages: bool,
+    /// Reserved disk space of a merge. The rate of merges applies to rewrites that have it.
+    pub space: Option<&'a SpaceReservation<'a>>,
 }
 
 impl RewriteTarget<'_> {
@@ -68,7 +78,9 @@ impl RewriteTarget<'_> {
             table_bytes: u64::MAX,
             splits: Splits::default(),
             stops_seen: None,
+            progress: None,
             drop_pages: false,
+            space: None,
         }
     }
 
@@ -100,6 +112,11 @@ impl Rewritten {
         self.tables.iter().map(|t| t.file_bytes).sum()
     }
 
+    /// Numbers of the new tables for an event, which has room for some.
+    pub fn table_numbers(&self) -> Vec<u64> {
+        self.tables.iter().take(EVENT_TABLES_MAX).map(|table| table.id.0).collect()
+    }
+
     /// Adds to `edit` the new tables, and the value logs that neither a version nor `edit` names yet: those that the tables
     /// refer to, and those of this session, which memtables may refer to. The caller holds [`FamilyCore::naming`] until
     /// the edit is installed, unless no other job installs anything for the family.
@@ -113,26 +130,9 @@ impl Rewritten {
         level: u8,
         edit: &mut VersionEdit,
     ) -> Result<()> {
-        let state = ctx.versions.version(family.id);
-        let mut named: BTreeSet<VlogId> = state.iter().flat_map(|v| v.vlogs().keys().copied()).collect();
-        named.extend(edit.changes().iter().filter_map(|c| match c {
-            Change::AddVlog { vlog, .. } => Some(*vlog),
-            _ => None,
-        }));
-        let referred: BTreeSet<VlogId> = self
-            .tables
-            .iter()
-            .flat_map(|t| t.vlog_refs.iter().map(|r| r.vlog))
-            .filter(|id| !named.contains(id))
-            .collect();
-        let mut salts: BTreeMap<VlogId, Salt> =
-            family.vlog.begun().iter().filter(|f| !named.contains(&f.id)).map(|f| (f.id, f.salt)).collect();
-        for vlog in referred {
-            salts.insert(vlog, family.vlog.info(vlog)?.salt);
-        }
-        for (vlog, salt) in salts {
-            edit.push(Change::AddVlog { family: family.id, vlog, salt });
-        }
+        let begun = family.vlog.begun();
+        let referred = self.tables.iter().flat_map(|t| &t.vlog_refs).map(|r| r.vlog);
+        name_vlogs(ctx, family, referred.chain(begun.iter().map(|f| f.id)), edit)?;
         for table in &self.tables {
             edit.push(Change::AddTable { family: family.id, level, meta: Arc::clone(table) });
         }
@@ -153,6 +153,29 @@ impl Rewritten {
             let _ = ctx.dir.unlink(&files::table(table.id));
         }
     }
+}
+
+/// Adds to `edit` those of `vlogs` that neither a version nor `edit` names yet.
+///
+/// # Errors
+/// Those of opening a value log.
+pub fn name_vlogs(
+    ctx: &MaintenanceCtx,
+    family: &FamilyCore,
+    vlogs: impl Iterator<Item = VlogId>,
+    edit: &mut VersionEdit,
+) -> Result<()> {
+    let state = ctx.versions.version(family.id);
+    let mut named: BTreeSet<VlogId> = state.iter().flat_map(|v| v.vlogs().keys().copied()).collect();
+    named.extend(edit.changes().iter().filter_map(|c| match c {
+        Change::AddVlog { vlog, .. } => Some(*vlog),
+        _ => None,
+    }));
+    for vlog in vlogs.filter(|id| !named.contains(id)).collect::<BTreeSet<_>>() {
+        let salt = family.vlog.info(vlog)?.salt;
+        edit.push(Change::AddVlog { family: family.id, vlog, salt });
+    }
+    Ok(())
 }
 
 /// Reads `cursor`, which is positioned, to its end and writes the entries to keep into tables, without those that the
@@ -182,12 +205,29 @@ pub fn run_moving(
     purge: &CoveringRanges,
     mover: &mut ValueMover<'_>,
 ) -> Result<Rewritten> {
-    let out = Rewritten::default();
-    let mut output = Output { ctx, family, target, mover, writer: None, key: Vec::new(), written: 0, out };
-    let retain = Retain::new(rules(ctx, target.bottom), family.options.comparator.clone());
-    let write = Arc::clone(&ctx.write);
+    let mut output = Output {
+        ctx,
+        family,
+        target,
+        mover,
+        writer: None,
+        key: Vec::new(),
+        written: 0,
+        noted: 0,
+        out: Rewritten::default(),
+    };
+    let rules = RetainRules {
+        // Tables of the level that flushes write to are ordered by their numbers.
+        renumber: target.level > FLUSH_LEVEL && purge.ranges.is_empty(),
+        ..rules(ctx, target.bottom)
+    };
+    let retain = Retain::new(rules, family.options.comparator.clone());
+    let (write, progress) = (Arc::clone(&ctx.write), target.progress.map(Arc::clone));
     let go_on = move || {
         write.debt.moved.fetch_add(1, Ordering::Relaxed);
+        if let Some(progress) = &progress {
+            progress.advance(CHECK_EVERY);
+        }
         write.health.check().and_then(|()| write.merges.check(target.stops_seen))
     };
     match output.write_all(RetainStream::new(cursor, retain, None).purging(purge).checking(go_on)) {
@@ -225,7 +265,7 @@ fn rules_of(ctx: &MaintenanceCtx, mut snapshots: Vec<SeqNo>, bottom: bool) -> Re
     // Rows that a transaction saw before they expired still count at its commit.
     let now = oldest.map_or(u32::MAX, |(_, began)| began).min(ctx.reads.now_secs());
     let conflicts_since = oldest.map(|(seq, _)| seq);
-    RetainRules { snapshots, visible_floor, bottom, now: Some(now), conflicts_since }
+    RetainRules { snapshots, visible_floor, bottom, now: Some(now), conflicts_since, renumber: false }
 }
 
 struct Output<'a, 'v> {
@@ -236,6 +276,8 @@ struct Output<'a, 'v> {
     writer: Option<TableWriter>,
     key: Vec<u8>,
     written: u64,
+    /// Bytes of the table being written that were taken from the reserved space.
+    noted: u64,
     out: Rewritten,
 }
 
@@ -278,11 +320,29 @@ impl Output<'_, '_> {
         if self.writer.is_none() {
             self.writer = Some(self.begin_table()?);
         }
-        if let Some(writer) = &mut self.writer {
-            let moved = if entry.kind == Kind::PutPointer { self.mover.moved(entry.value)? } else { None };
-            writer.add(moved.as_ref().map_or(entry, |value| EntryRef { value, ..entry }))?;
-            self.written += 1;
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        let moved = if entry.kind == Kind::PutPointer { self.mover.moved(entry.value)? } else { None };
+        writer.add(moved.as_ref().map_or(entry, |value| EntryRef { value, ..entry }))?;
+        self.written += 1;
+        let bytes = writer.file_bytes();
+        if self.target.space.is_some() && bytes >= self.noted + STRIDE_BYTES {
+            self.note(bytes)
+        } else {
+            Ok(())
         }
+    }
+
+    /// Records that the table being written has `bytes` by now. Waits if merges have a rate.
+    #[cold]
+    fn note(&mut self, bytes: u64) -> Result<()> {
+        let Some(space) = self.target.space else { return Ok(()) };
+        let more = bytes.saturating_sub(self.noted);
+        self.noted += more;
+        space.written(more)?;
+        let merges = &self.ctx.write.merges;
+        merges.throttle(&*self.ctx.write.env.clock, more, || {
+            self.ctx.write.health.check().is_ok() && merges.check(self.target.stops_seen).is_ok()
+        });
         Ok(())
     }
 
@@ -301,7 +361,11 @@ impl Output<'_, '_> {
     fn finish_table(&mut self, purged_to: SeqNo) -> Result<()> {
         if let Some(mut writer) = self.writer.take() {
             writer.set_purged_to(purged_to);
-            self.out.tables.push(Arc::new(writer.finish()?));
+            let table = writer.finish()?;
+            let bytes = table.file_bytes;
+            self.out.tables.push(Arc::new(table));
+            self.note(bytes)?;
+            self.noted = 0;
         }
         Ok(())
     }

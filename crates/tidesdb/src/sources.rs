@@ -31,25 +31,29 @@ pub enum Source {
     Run(LevelCursor<MergeInput>),
 }
 
-/// A table that a merge reads. The merge leaves the page cache as it found it: pages of a table that was not cached are
-/// dropped once the merge has read them.
+/// A table that a merge reads. It is opened when the merge reaches it. The merge leaves the page cache as it found it: pages of a
+/// table that was not cached are dropped once the merge has read them.
 #[derive(Clone, Debug)]
-pub struct MergeInput {
-    slot: Arc<TableSlot>,
-    is_cold: bool,
-}
+pub struct MergeInput(Arc<TableSlot>);
+
+/// Most tables that [`MergeInput::are_cold`] looks at.
+const COLD_SAMPLES: usize = 16;
 
 impl MergeInput {
     /// An input that will be read soon.
     pub fn new(slot: &Arc<TableSlot>) -> Self {
-        Self { slot: Arc::clone(slot), is_cold: !slot.table().is_in_page_cache() }
+        Self(Arc::clone(slot))
     }
 
-    /// Returns true if most of these inputs, by bytes, come from the disk.
-    pub fn are_cold<'a>(inputs: impl Iterator<Item = &'a Self> + Clone) -> bool {
-        let bytes = |input: &Self| input.slot.meta().file_bytes;
-        let cold: u64 = inputs.clone().filter(|input| input.is_cold).map(bytes).sum();
-        cold * 2 > inputs.map(bytes).sum()
+    /// Returns true if most of `tables`, by bytes, are not in the page cache, according to a sample.
+    pub fn are_cold(tables: &[&Arc<TableSlot>]) -> bool {
+        let (mut cold, mut all) = (0, 0);
+        for slot in tables.iter().step_by(tables.len().div_ceil(COLD_SAMPLES).max(1)) {
+            let bytes = slot.meta().file_bytes;
+            all += bytes;
+            cold += if slot.table().is_in_page_cache() { 0 } else { bytes };
+        }
+        cold * 2 > all
     }
 }
 
@@ -57,20 +61,21 @@ impl LevelTable for MergeInput {
     type Cursor = TableCursor;
 
     fn max_seq(&self) -> SeqNo {
-        self.slot.meta().max_seq
+        self.0.meta().max_seq
     }
 
     fn smallest(&self) -> &[u8] {
-        &self.slot.meta().smallest
+        &self.0.meta().smallest
     }
 
     fn largest(&self) -> &[u8] {
-        &self.slot.meta().largest
+        &self.0.meta().largest
     }
 
     fn cursor(&self) -> TableCursor {
-        let cursor = TableCursor::bypassing_cache(Arc::clone(self.slot.table()));
-        if self.is_cold { cursor.dropping_pages() } else { cursor }
+        let table = self.0.table();
+        let cursor = TableCursor::bypassing_cache(Arc::clone(table));
+        if table.is_in_page_cache() { cursor } else { cursor.dropping_pages() }
     }
 }
 

@@ -87,9 +87,7 @@ pub fn run(shared: &Arc<Shared>) -> Result<()> {
         }
         let catalog = shared.catalog.lock();
         let prefix = flush::prefix(&shared.maintenance)?;
-        // No version keeps the files of unresolved families: while there are any, the catalog stays locked so that none
-        // is dropped or resolved.
-        let _catalog = (!shared.orders.waiting.lock().is_empty()).then_some(catalog);
+        drop(catalog);
         round(&shared.maintenance, remote, &prefix)
     })
 }
@@ -257,7 +255,7 @@ fn put_values(ctx: &MaintenanceCtx, remote: &Remote) -> Result<()> {
 /// Stores the log from segment `first` up to `end`. Returns false if a segment no longer exists.
 fn put_log(ctx: &MaintenanceCtx, remote: &Remote, first: WalId, end: SeqNo) -> Result<bool> {
     let segment_bytes = ctx.versions.identity().wal_segment_bytes;
-    let (ids, _) = reader::segment_files(&ctx.dir, first, segment_bytes)?;
+    let ids = reader::segment_files(&ctx.dir, first, segment_bytes)?.needed;
     let (end, mut expected) = (end * UNIT, first.0);
     for id in ids {
         let begin = id.0 * segment_bytes;

@@ -1,4 +1,4 @@
-//! T18, few descriptors: a process with a limit of 256 open files uses a database with thousands of tables and value
+//! T18, few descriptors: a process with a limit of 256 open files uses a database with 20,000 tables and a thousand value
 //! logs. Writes, reads, scans, merges, checks, copies and opens must all work, even while the program holds every
 //! remaining descriptor. Then values are overwritten until many value logs have come and gone.
 //! Usage: `descriptors [--tables N] [--values N] [--families N] [--churn N] [--seed S]`.
@@ -16,7 +16,7 @@ use tidesdb::{Compression, Db, Error, FamilyOptions, SyncMode};
 
 /// Descriptor limit of the process.
 const LIMIT: u64 = 256;
-/// Rows per commit; one commit makes about one table.
+/// Rows per commit, and about as many rows per merged table.
 const ROWS: u64 = 20;
 /// Rows that are overwritten again and again.
 const CHURNED: u64 = 50;
@@ -26,7 +26,7 @@ const FILES_MAX: u64 = CHURNED * 3 / 2 + 4;
 /// Size of the run.
 #[derive(Clone, Copy)]
 struct Plan {
-    /// Approximate number of tables to create.
+    /// Minimum number of tables to create.
     tables: u64,
     /// Minimum number of value log files to create.
     values: u64,
@@ -39,13 +39,13 @@ struct Plan {
 
 fn main() -> ExitCode {
     let plan = Plan {
-        tables: argument("tables").unwrap_or(5000),
+        tables: argument("tables").unwrap_or(20_000),
         values: argument("values").unwrap_or(1000),
         families: argument("families").unwrap_or(300),
         churn: argument("churn").unwrap_or(5000),
         seed: argument("seed").unwrap_or(1),
     };
-    let watch = Watch::start(Duration::from_secs(240));
+    let watch = Watch::start(Duration::from_secs(480));
     watch.begin("the database");
     let limit = Rlimit { current: Some(LIMIT), ..getrlimit(Resource::Nofile) };
     if let Err(e) = setrlimit(Resource::Nofile, limit) {
@@ -70,9 +70,9 @@ fn main() -> ExitCode {
         ("seed", plan.seed),
     ];
     let floors = [
-        ("tables", plan.tables / 2),
+        ("tables", plan.tables),
         ("value_logs", plan.values + plan.families),
-        ("rows", plan.tables * ROWS / 2),
+        ("rows", plan.tables * ROWS),
         ("value_logs_removed", plan.churn / 10 * 9),
     ];
     exit(finish("T18-descriptors", &figures, &floors))
@@ -110,10 +110,11 @@ fn open(path: &Path) -> Result<Db, Error> {
     options.with(|o| (o.wal_segment_bytes, o.disk_free_min) = (1 << 20, 0)).open()
 }
 
-/// Options of a family with many small tables.
+/// Options of a family with many small tables: a merge makes several of each flushed table.
 fn small() -> FamilyOptions {
-    let mut options = FamilyOptions::default().write_buffer_bytes(4096).value_threshold(usize::MAX);
-    options.table_bytes = 4096;
+    let options = FamilyOptions::default().write_buffer_bytes(16 << 10).value_threshold(usize::MAX);
+    let mut options = options.compression(Compression::None);
+    options.table_bytes = 3072;
     options
 }
 

@@ -1,7 +1,8 @@
 //! T11 on a real file system: several writers fill a small tmpfs through the engine. Then another file takes the rest
 //! of the disk, and the database is closed or abandoned. It must open, read, delete and drop on the full disk, and
 //! accept writes again once there is space. Needs the right to mount; without it, the test is reported as skipped and
-//! succeeds. Usage: `tmpfs [--rounds N] [--seed S] [--mib N]`.
+//! succeeds. Then rows are overwritten for a while on a disk with less free space than data. Usage: `tmpfs [--rounds N] [--seed S]
+//! [--mib N] [--scarce SECONDS]`.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use testkit::report::{argument, exit, finish};
 use testkit::rng::Rng;
+use testkit::scarce;
 use testkit::watch::Watch;
 use tidesdb::{Db, Error, FamilyOptions, SyncMode};
 
@@ -46,7 +48,7 @@ fn main() -> ExitCode {
         eprintln!("cannot create a temporary directory");
         return ExitCode::FAILURE;
     };
-    let watch = Watch::start(Duration::from_secs(90));
+    let watch = Watch::start(Duration::from_secs(180));
     let (mut acked, mut refused, mut deleted, mut violations) = (0, 0, 0, 0);
     for n in 0..rounds {
         watch.begin(&format!("round {n}"));
@@ -74,7 +76,34 @@ fn main() -> ExitCode {
         ("violations", violations),
         ("seed", seed),
     ];
-    exit(finish("T11-tmpfs", &figures, &[("acked", rounds * 20), ("refused", rounds), ("deleted", rounds)]))
+    let floors = [("acked", rounds * 20), ("refused", rounds), ("deleted", rounds)];
+    let good = finish("T11-tmpfs", &figures, &floors);
+    let seconds = argument("scarce").unwrap_or(60);
+    watch.begin("scarce space");
+    exit(good && (seconds == 0 || scarce_space(temp.path(), seed, seconds)))
+}
+
+/// Overwrites rows on a disk with less free space than data.
+fn scarce_space(path: &Path, seed: u64, seconds: u64) -> bool {
+    let Some(_mount) = Mount::new(path, scarce::DISK >> 20) else { return true };
+    let seen = scarce::run(path, seed, Duration::from_secs(seconds));
+    let violations = u64::from(seen.is_err());
+    let seen = seen.unwrap_or_else(|e| {
+        eprintln!("VIOLATION: {e}");
+        scarce::Seen::default()
+    });
+    let written_max = 2048;
+    let too_much = u64::from(seen.written_mib > written_max);
+    let figures = [
+        ("seconds", seconds),
+        ("acked", seen.acked),
+        ("refused", seen.refused),
+        ("written_mib", seen.written_mib),
+        ("free_min_mib", seen.free_mib),
+        ("violations", violations + too_much),
+        ("seed", seed),
+    ];
+    finish("T11-scarce", &figures, &[("acked", 100), ("refused", 1)])
 }
 
 /// Settings that differ between rounds.

@@ -414,6 +414,7 @@ impl Runner<'_> {
         if self.families.len() > 6 || self.is_taken(&name) {
             return Ok(());
         }
+        let _older = self.db().snapshot(); // merges keep the sequence numbers of newer rows
         let handle = self.db().clone_family(&from.name, &name).map_err(|e| e.to_string())?;
         let mut cursor = handle.cursor().map_err(|e| e.to_string())?;
         cursor.seek_to_first().map_err(|e| e.to_string())?;

@@ -209,7 +209,7 @@ impl Player {
     fn finish(&mut self, mut client: Client, commit: Commit) -> Result<()> {
         let full = self.rng.one_in(5);
         match self.commit(&mut client.tx, commit, full) {
-            Err(Error::Conflict) => {
+            Err(Error::Conflict { .. }) => {
                 self.counts.conflicts += 1;
                 client.tx.reset();
                 client.written = false;

@@ -106,7 +106,7 @@ impl<'a> Worker<'a> {
         }
         record.end = match tx.commit() {
             Ok(seq) => End::Committed(seq),
-            Err(Error::Conflict) => End::Refused(self.visible()),
+            Err(Error::Conflict { .. }) => End::Refused(self.visible()),
             Err(e) => return Err(e),
         };
         Ok(record)

@@ -250,7 +250,7 @@ impl Transactions for TidesTransactions<'_> {
     fn commit(&mut self) -> Result<Ended> {
         match self.open()?.commit() {
             Ok(_) => Ok(Ended::Committed),
-            Err(Error::Conflict) => Ok(Ended::Conflict),
+            Err(Error::Conflict { .. }) => Ok(Ended::Conflict),
             Err(error) => Err(said(error)),
         }
     }

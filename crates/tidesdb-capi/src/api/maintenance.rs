@@ -59,7 +59,7 @@ pub extern "C" fn tidesdb_compact_range(
         }
         let start = start.map_or(Bound::Unbounded, Bound::Included);
         let end = end.map_or(Bound::Unbounded, Bound::Included);
-        Ok(FAMILIES.share(cf)?.engine().compact_range::<&[u8]>((start, end))?)
+        Ok(FAMILIES.share(cf)?.engine().compact_range((start, end))?)
     })
 }
 

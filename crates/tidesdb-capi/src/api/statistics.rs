@@ -234,7 +234,7 @@ pub extern "C" fn tidesdb_range_cost(
         if options.comparator.compare(a, b).is_gt() {
             (a, b) = (b, a);
         }
-        let range = family.engine().estimate_range::<&[u8]>((Bound::Included(a), Bound::Included(b)));
+        let range = family.engine().estimate_range((Bound::Included(a), Bound::Included(b)));
         let plain = options.compression == tidesdb::Compression::None;
         let block = if plain { BLOCK_PLAIN } else { BLOCK_COMPRESSED };
         cost.set(

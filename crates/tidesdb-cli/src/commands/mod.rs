@@ -1,6 +1,6 @@
 //! The commands, one file each: its arguments, its help, what it does, and its tests.
 //!
-//! A [`Verb`] runs on an open database, so the shell and the command line run it the same way. `tour`, `inspect`, `shell` and
+//! A [`Verb`] runs on an open database, so the shell and the command line run it the same way. `tour`, `inspect`, `levels`, `shell` and
 //! `bench` open what they need themselves.
 
 pub(crate) mod checkpoint;
@@ -12,6 +12,7 @@ pub(crate) mod get;
 pub(crate) mod load;
 pub(crate) mod put;
 pub(crate) mod scan;
+pub(crate) mod levels;
 pub(crate) mod stats;
 pub(crate) mod verify;
 pub(crate) mod inspect;

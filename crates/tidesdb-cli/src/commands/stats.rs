@@ -1,10 +1,13 @@
 //! `tidesdb stats`: statistics of a database.
 
-use serde_json::{Map, Value};
-use tidesdb::{FamilyStats, StatInfo, StatUnit, StatValue};
+use std::io::Write;
 
+use serde_json::Value;
+use tidesdb::{FamilyStats, JobStats, StatInfo, StatUnit, StatValue};
+
+use super::levels::tree_json;
 use crate::failure::{Exit, Outcome};
-use crate::output::{Out, Style};
+use crate::output::{Out, Style, figures_json};
 use crate::session::Session;
 use crate::text::{grouped, size};
 
@@ -13,7 +16,11 @@ use crate::text::{grouped, size};
 /// With --family, only of that family. Counters start at zero when the database is opened, so they are most useful in the
 /// shell.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Stats {}
+pub(crate) struct Stats {
+    /// Print the statistics of the database in the format OpenMetrics, for monitors
+    #[arg(long)]
+    openmetrics: bool,
+}
 
 impl Stats {
     pub(crate) fn run(&self, session: &Session, out: &mut Out<'_>) -> Outcome {
@@ -26,6 +33,10 @@ impl Stats {
             }
             return Ok(Exit::Done);
         }
+        if self.openmetrics {
+            write!(out, "{}", session.db.metrics_text())?;
+            return Ok(Exit::Done);
+        }
         let stats = session.db.stats();
         if session.common.json {
             out.json(&database_json(&stats))?;
@@ -33,6 +44,14 @@ impl Stats {
         }
         out.line(out.paint(Style::Strong, &session.path.display().to_string()))?;
         print(stats.figures(), out)?;
+        for (work, times) in [("syncs", stats.syncs), ("flushes", stats.flushes), ("merges", stats.merges)] {
+            out.line(out.paint(Style::Strong, work))?;
+            print(times.figures(), out)?;
+        }
+        for job in &stats.jobs {
+            out.line(out.paint(Style::Strong, &format!("running: {} of family {}", job.kind, job.family)))?;
+            print(job.figures(), out)?;
+        }
         for (cause, held) in [("memtables", stats.stalled_by_memtables), ("tables", stats.stalled_by_tables)]
         {
             out.line(out.paint(Style::Strong, &format!("writers delayed by {cause}")))?;
@@ -43,6 +62,10 @@ impl Stats {
             print(remote.figures(), out)?;
         }
         stats.families.iter().try_for_each(|family| print_family(family, out))?;
+        for tree in &stats.trees {
+            out.line(out.paint(Style::Strong, &format!("tree of family {}", tree.family)))?;
+            print(tree.figures(), out)?;
+        }
         Ok(Exit::Done)
     }
 }
@@ -57,6 +80,7 @@ fn print(figures: impl Iterator<Item = Figure>, out: &mut Out<'_>) -> Outcome<()
         let value = match value {
             StatValue::Number(n) => number(n),
             StatValue::Real(x) if info.unit == StatUnit::Share => format!("{:.1} %", x * 100.0),
+            StatValue::Real(x) if info.unit == StatUnit::Ratio => format!("{x:.2}"),
             StatValue::Real(x) => format!("{x:.3} s"),
             StatValue::Levels(levels) => levels.into_iter().map(number).collect::<Vec<_>>().join(", "),
             other => format!("{other:?}"),
@@ -71,30 +95,31 @@ fn print_family(family: &FamilyStats, out: &mut Out<'_>) -> Outcome<()> {
     print(family.figures(), out)
 }
 
-/// Figures as fields of an object.
-fn json(figures: impl Iterator<Item = Figure>) -> Map<String, Value> {
-    let value = |value| match value {
-        StatValue::Number(n) => n.into(),
-        StatValue::Real(x) => x.into(),
-        StatValue::Levels(levels) => levels.into(),
-        other => format!("{other:?}").into(),
-    };
-    figures.map(|(info, figure)| (info.name.to_owned(), value(figure))).collect()
-}
-
 fn database_json(stats: &tidesdb::Stats) -> Value {
-    let mut all = json(stats.figures());
-    all.insert("stalled_by_memtables".into(), json(stats.stalled_by_memtables.figures()).into());
-    all.insert("stalled_by_tables".into(), json(stats.stalled_by_tables.figures()).into());
+    let mut all = figures_json(stats.figures());
+    all.insert("stalled_by_memtables".into(), figures_json(stats.stalled_by_memtables.figures()).into());
+    all.insert("stalled_by_tables".into(), figures_json(stats.stalled_by_tables.figures()).into());
+    for (work, times) in [("syncs", stats.syncs), ("flushes", stats.flushes), ("merges", stats.merges)] {
+        all.insert(work.into(), figures_json(times.figures()).into());
+    }
+    all.insert("jobs".into(), stats.jobs.iter().map(job_json).collect());
+    all.insert("trees".into(), stats.trees.iter().map(tree_json).collect());
     if let Some(remote) = stats.remote {
-        all.insert("remote".into(), json(remote.figures()).into());
+        all.insert("remote".into(), figures_json(remote.figures()).into());
     }
     all.insert("families".into(), stats.families.iter().map(family_json).collect());
     all.into()
 }
 
+fn job_json(job: &JobStats) -> Value {
+    let mut all = figures_json(job.figures());
+    all.insert("kind".into(), job.kind.into());
+    all.insert("family".into(), job.family.as_str().into());
+    all.into()
+}
+
 fn family_json(family: &FamilyStats) -> Value {
-    let mut all = json(family.figures());
+    let mut all = figures_json(family.figures());
     all.insert("name".into(), family.name.as_str().into());
     all.into()
 }
@@ -117,6 +142,8 @@ mod tests {
         }
         let text = stage.run(&["stats"]);
         assert!(text.contains("table entries          3\n"), "{text}");
+        let metrics = stage.run(&["stats", "--openmetrics"]);
+        assert!(metrics.contains("tidesdb_family_table_entries{family=\"default\"} 3\n"), "{metrics}");
         let family = stage.run(&["stats", "--family", "default"]);
         assert!(family.starts_with("family default\n"), "{family}");
     }

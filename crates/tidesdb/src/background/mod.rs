@@ -6,7 +6,7 @@
 //!
 //! A failed job keeps its inputs and is tried again with growing pauses. An unknown durable state and a panic poison
 //! the database. So does an I/O error that occurs `IO_FAILURES_MAX` times in a row, unless it reports a shortage
-//! (space, descriptors). A damaged input of a compaction fails only that compaction.
+//! (space, descriptors). A damaged input of a compaction fails only that compaction and is quarantined (`family/claims.rs`).
 
 mod pool;
 #[cfg(test)]
@@ -19,6 +19,7 @@ use std::time::Duration;
 
 pub use pool::Pool;
 
+use crate::events::Event;
 use crate::family::FamilyCore;
 use crate::jobs::Job;
 use crate::options::SyncMode;
@@ -28,16 +29,20 @@ use crate::{Error, Result, collect, compact, flush, upload};
 
 /// Consecutive I/O errors after which the database is poisoned. A full disk does not count.
 const IO_FAILURES_MAX: u32 = 3;
+/// The longest pause before a collection of values that met damage or a full disk is tried again.
+const COLLECT_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// The longest pause before failed work is tried again.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// The same for a compaction with a damaged input, which most likely meets the same damage again.
-const DAMAGE_PAUSE_MAX: Duration = Duration::from_secs(300);
 
 /// Runs one job. Failures are handled here; the result is for callers that wait for the job.
 ///
 /// # Errors
 /// Those of the job.
 pub fn run(shared: &Arc<Shared>, job: Job) -> Result<()> {
+    if job == Job::WriteEvents {
+        shared.write.events.write(); // also if writes are refused
+        return Ok(());
+    }
     let result = catch_unwind(AssertUnwindSafe(|| dispatch(shared, job)))
         .unwrap_or_else(|_| Err(Error::internal(format!("a background job panicked: {job:?}"))));
     match &result {
@@ -45,6 +50,7 @@ pub fn run(shared: &Arc<Shared>, job: Job) -> Result<()> {
         Ok(false) => {}
         Err(e) => failed(shared, job, e),
     }
+    shared.write.events.write();
     result.map(drop)
 }
 
@@ -82,7 +88,6 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
         }
         Job::Compact(id) => {
             if let Some(family) = family(id)
-                && !family.compaction_retry.waits(shared.write.env.clock.mono())
                 && compact::run(&shared.maintenance, &family)
                     .inspect(|&merged| {
                         // A job that found nothing to begin proves nothing about the disk.
@@ -92,7 +97,6 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
                     })
                     .inspect_err(|e| shared.write.merges.set_starved(e.is_full()))?
             {
-                family.compaction_retry.succeeded();
                 shared.write.jobs.push(Job::Compact(id));
                 push_collect(shared, &family);
                 shared.maintenance.remove_obsolete(); // now: a job for it would wait until all due compactions are done
@@ -116,6 +120,7 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
                 shared.write.jobs.push(Job::RemoveObsolete);
             }
         }
+        Job::WriteEvents => {} // see `run`
         Job::RemoveObsolete => shared.maintenance.remove_obsolete(),
         Job::Upload => upload::in_background(shared),
     }
@@ -146,33 +151,43 @@ fn failed(shared: &Shared, job: Job, e: &Error) {
     if matches!(e, Error::Poisoned { .. } | Error::Closed | Error::Busy { .. }) {
         return; // `Busy`: merges were stopped
     }
-    tracing::warn!(?job, error = %e, "a background job failed; its inputs are kept");
+    let retry = pause_after(shared, job, e);
+    let family = match job {
+        Job::Flush(id) | Job::FlushActive(id) | Job::Compact(id) => {
+            shared.write.families.read().get(&id).map(|f| f.name())
+        }
+        _ => None,
+    };
+    shared.write.events.record(&Event::JobFailed {
+        job: format!("{job:?}"),
+        family: family.unwrap_or_default(),
+        error: e.to_string(),
+        retry,
+    });
+}
+
+/// Handles the failure of `job`. Returns the pause before it is tried again; 0 if the database is
+/// poisoned, or if it goes on at once without damaged tables.
+fn pause_after(shared: &Shared, job: Job, e: &Error) -> Duration {
     shared.write.jobs.withdraw(job); // a merge asks for another one to run beside it: that would find the same work at once
     let now = shared.write.env.clock.mono();
-    // A damaged input affects only the keys it holds: its tables stay, and reads of them report the damage.
-    let family = |id| shared.write.families.read().get(&id).cloned();
-    match job {
-        Job::Compact(id) if e.is_corruption() => {
-            if let Some(family) = family(id) {
-                family.compaction_retry.failed(now, DAMAGE_PAUSE_MAX);
-            }
-            return;
-        }
-        Job::Collect(id) if e.is_corruption() || e.is_shortage() => {
-            if let Some(family) = family(id) {
-                family.collection.retry.failed(now, DAMAGE_PAUSE_MAX);
-            }
-            return;
-        }
-        _ => {}
+    if matches!(job, Job::Compact(_)) && e.is_corruption() {
+        // A damaged input affects only the keys it holds. It is quarantined; other tables can be merged.
+        shared.write.jobs.push(job);
+        return Duration::ZERO;
+    }
+    if let Job::Collect(id) = job
+        && (e.is_corruption() || e.is_full())
+        && let Some(family) = shared.write.families.read().get(&id)
+    {
+        return family.collection.retry.failed(now, COLLECT_PAUSE_MAX);
     }
     let io = e.io_kind().is_some() && !e.is_shortage() && shared.retry.count_failure() >= IO_FAILURES_MAX;
     if io || e.is_corruption() || matches!(e, Error::Internal { .. }) {
         shared.write.poison(e.clone());
-        return;
+        return Duration::ZERO;
     }
-    let pause = shared.retry.failed(now, PAUSE_MAX);
-    tracing::info!(?pause, "failed background work will be tried again");
+    shared.retry.failed(now, PAUSE_MAX)
 }
 
 /// Periodic work: reads the clock, syncs and seals the log, requests failed flushes again.
@@ -210,6 +225,10 @@ impl Ticks {
     /// Runs one round.
     pub fn tick(&mut self, shared: &Arc<Shared>) {
         shared.reads.refresh_clock();
+        shared.observe(false);
+        if shared.write.events.has_pending() {
+            shared.write.jobs.push(Job::WriteEvents);
+        }
         if shared.write.health.is_poisoned() {
             return;
         }
@@ -246,11 +265,14 @@ impl Ticks {
             shared.write.log.restore_reserve();
             // Frees what a reader still used when it was replaced: on an idle database no other call would free it.
             tidesdb_sync::reclaim();
-            // A snapshot may have gone that kept deleted ranges alive, or the last row of a table may have expired.
+            // A snapshot may have gone that kept deleted ranges alive, the last row of a table may have expired, or a
+            // quarantine may be over.
             let now = shared.reads.now_secs();
             let has_dead = |f: &Arc<FamilyCore>| {
                 let version = &f.owned_view().version;
-                !version.ranges().is_empty() || version.tables().any(|t| t.meta().has_expired(now))
+                !version.ranges().is_empty()
+                    || version.tables().any(|t| t.meta().has_expired(now))
+                    || f.claims.has_quarantined()
             };
             for family in shared.write.all_families().iter() {
                 if has_dead(family) {

@@ -18,8 +18,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Starts `workers` workers, the timekeeper and, with an object store, the uploader. 0 workers = no
-    /// threads.
+    /// Starts `workers` workers, one for merges of further families, the timekeeper and, with an object store, the uploader.
+    /// 0 workers = no threads.
     ///
     /// # Errors
     /// `Io` if a thread cannot be started; the threads already started are stopped.
@@ -28,7 +28,10 @@ impl Pool {
         if workers == 0 {
             return Ok(pool);
         }
-        for i in 0..workers {
+        // One more than asked for, so that the merges of one family never use all threads for long jobs.
+        let threads = if workers > 1 { workers + 1 } else { workers };
+        shared.write.jobs.limit_merges(workers / 2);
+        for i in 0..threads {
             let worker = Arc::clone(shared);
             // One half of several workers takes only short jobs, so these never wait for a long one. The other half
             // takes the long jobs at low priority: it yields to the threads of the user until writers are delayed by

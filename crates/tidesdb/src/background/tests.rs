@@ -173,7 +173,11 @@ fn value_log_bytes(disk: &SimDisk) -> u64 {
 #[test]
 fn an_idle_database_frees_the_space_of_dead_values_within_a_minute() {
     const FILE: u64 = 32 << 10;
-    let family = crate::FamilyOptions { vlog_file_bytes: FILE, compression: crate::Compression::None, ..Default::default() };
+    let family = crate::FamilyOptions {
+        vlog_file_bytes: FILE,
+        compression: crate::Compression::None,
+        ..Default::default()
+    };
     let (env, disk, clock) = sim::env_on(SimDisk::new(SEED), SEED);
     disk.log_ops(false);
     let db = options(env).default_family(family).open().unwrap();

@@ -5,14 +5,20 @@
 //!              (pure)                        (one merge loop)
 //! ```
 //!
-//! `plan.rs` asks the policy (`policy/`) which merge is due; `run.rs` carries it out and installs the result. Level 1 holds flushed
-//! tables, newest first, which may overlap. Each deeper level is one sorted run of disjoint tables.
+//! `plan.rs` asks the policy (`policy/`) which merge is due; `run.rs` carries it out and installs the result; `manual.rs` divides
+//! what a user asks for into several merges. Level 1 holds flushed tables, newest first, which may overlap. Each deeper level is one
+//! sorted run of disjoint tables.
 
 pub mod policy;
 mod plan;
+mod levels;
+mod record;
 mod run;
+mod manual;
 #[cfg(test)]
 mod tests;
 
+pub use levels::{LevelStats, TreeStats, stored_tree, tree};
+pub use manual::{everything, within};
 pub use plan::CompactionPlan;
-pub use run::{everything, move_values, run, within};
+pub use run::{move_values, run};

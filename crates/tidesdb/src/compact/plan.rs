@@ -1,7 +1,7 @@
 //! Decides which merge is due: a pure function of the version.
 
 use std::collections::{BTreeSet, HashSet};
-use std::ops::RangeBounds;
+use std::ops::{Bound, Range, RangeBounds};
 use std::sync::Arc;
 
 use super::policy::{
@@ -11,8 +11,7 @@ use crate::family::Claim;
 use crate::merge::RetainRules;
 use crate::options::LiveOptions;
 use crate::sources::{TableSlot, TableVersion};
-use crate::sst::TableMeta;
-use crate::types::VlogId;
+use crate::types::{Comparator, TableId, VlogId};
 
 /// A planned compaction. It can be printed, tested and rejected.
 #[derive(Clone, Debug)]
@@ -53,29 +52,32 @@ impl CompactionPlan {
 
     /// What it uses while it runs.
     pub(super) fn claim(&self, version: &TableVersion) -> Claim {
-        let order = version.order();
-        let keys = |of: fn(&TableMeta) -> &Vec<u8>| self.inputs.iter().map(move |(_, t)| of(t.meta()));
-        let smallest = keys(|m| &m.smallest).min_by(|a, b| order.compare(a, b));
-        let largest = keys(|m| &m.largest).max_by(|a, b| order.compare(a, b));
+        let (smallest, largest) = self.keys(version.order()).map(|(a, b)| (a.clone(), b.clone())).unzip();
         Claim {
             tables: self.inputs.iter().map(|(_, t)| t.id()).collect(),
             level: self.target,
-            smallest: smallest.cloned().unwrap_or_default(),
-            largest: largest.cloned().unwrap_or_default(),
+            smallest: smallest.unwrap_or_default(),
+            largest: largest.unwrap_or_default(),
         }
+    }
+
+    /// The first and the last key of its inputs.
+    pub(super) fn keys(&self, order: &Comparator) -> Option<(&Vec<u8>, &Vec<u8>)> {
+        hull(order, self.inputs.iter().map(|(_, table)| table))
     }
 }
 
-/// Returns the compaction that is due and can run concurrently with those that hold `claims`.
+/// Returns the compaction that is due and can run concurrently with those that hold `claims`. Prefers merges of at most `bytes_max`.
 pub(super) fn next(
     version: &TableVersion,
     claims: &[Claim],
     options: &LiveOptions,
     readers: &RetainRules,
+    bytes_max: u64,
 ) -> Option<CompactionPlan> {
     let tree = picture(version, claims, readers);
-    let by_policy =
-        || Spooky.pick(&tree, &settings(options)).and_then(|plan| CompactionPlan::of(version, plan));
+    let settings = PolicySettings { merge_bytes_max: bytes_max, ..settings(options) };
+    let by_policy = || Spooky.pick(&tree, &settings).and_then(|plan| CompactionPlan::of(version, plan));
     if version.ranges().is_empty() {
         return by_policy();
     }
@@ -83,7 +85,7 @@ pub(super) fn next(
     deleted(version, &free, readers).or_else(by_policy).or_else(|| half_deleted(version, &free, readers))
 }
 
-/// The tree as policies see it.
+/// The tree as policies see it: without the damaged tables of level 1 and those above them, which stay where they are.
 fn picture<'a>(version: &'a TableVersion, claims: &'a [Claim], readers: &RetainRules) -> Tree<'a> {
     let taken: HashSet<_> = claims.iter().flat_map(|claim| &claim.tables).collect();
     let view = |slot: &'a Arc<TableSlot>| {
@@ -100,7 +102,12 @@ fn picture<'a>(version: &'a TableVersion, claims: &'a [Claim], readers: &RetainR
             taken: taken.contains(&meta.id),
         }
     };
-    let levels = version.levels().iter().map(|level| level.tables().iter().map(view).collect()).collect();
+    let mut levels: Vec<Vec<_>> =
+        version.levels().iter().map(|level| level.tables().iter().map(view).collect()).collect();
+    if claims.iter().any(Claim::is_quarantine) {
+        let stay = staying(version, claims);
+        levels[0].retain(|table| !stay.contains(&table.id));
+    }
     let mut tree = Tree::new(version.order(), levels);
     let claim = |c: &'a Claim| Claimed { level: c.level, smallest: &c.smallest, largest: &c.largest };
     tree.claims = claims.iter().map(claim).collect();
@@ -113,7 +120,20 @@ fn picture<'a>(version: &'a TableVersion, claims: &'a [Claim], readers: &RetainR
     tree
 }
 
-fn settings(options: &LiveOptions) -> PolicySettings {
+/// Damaged tables of level 1, and newer ones that overlap one of these: what they hold must not move below older versions.
+fn staying(version: &TableVersion, claims: &[Claim]) -> HashSet<TableId> {
+    let damaged: HashSet<_> = claims.iter().filter(|c| c.is_quarantine()).flat_map(|c| &c.tables).collect();
+    let mut stay: Vec<&Arc<TableSlot>> = Vec::new();
+    for table in version.level(1).iter().rev() {
+        if damaged.contains(&table.id()) || stay.iter().any(|older| overlap(version, older, table)) {
+            stay.push(table);
+        }
+    }
+    stay.into_iter().map(|table| table.id()).collect()
+}
+
+/// The settings of a family, as far as a policy needs them.
+pub(super) fn settings(options: &LiveOptions) -> PolicySettings {
     let level = |n: u32| u8::try_from(n).unwrap_or(u8::MAX);
     PolicySettings {
         buffer_bytes: options.write_buffer_bytes() as u64,
@@ -195,13 +215,9 @@ pub(super) fn of_values(
     }
     let range = &*table.meta().smallest..=&*table.meta().largest;
     let bottom = level > 1 && !version.any_deeper(level, &range);
-    let plan = CompactionPlan::new((PlanKind::Partitioned, Cause::Values), vec![(level, Arc::clone(&table))], level);
+    let plan =
+        CompactionPlan::new((PlanKind::Partitioned, Cause::Values), vec![(level, Arc::clone(&table))], level);
     Some(CompactionPlan { bottom, ..plan })
-}
-
-/// A plan that rewrites every table into the largest level.
-pub(super) fn everything(version: &TableVersion, options: &LiveOptions) -> Option<CompactionPlan> {
-    manual(version, options, version.levels().iter().map(|level| level.tables().to_vec()).collect())
 }
 
 /// Returns a plan that rewrites every table that overlaps `range`, so that only versions needed by readers remain in
@@ -212,6 +228,110 @@ pub(super) fn within<'k>(
     options: &LiveOptions,
     range: &impl RangeBounds<&'k [u8]>,
 ) -> Option<CompactionPlan> {
+    let inputs = all_meeting(version, range, 1..version.depth() + 1)?;
+    Some(CompactionPlan { bottom: true, ..manual(inputs, shape(version, options).largest) })
+}
+
+/// Returns true if the merge of `range` is divided into several.
+pub(super) fn is_divided<'k>(
+    version: &TableVersion,
+    options: &LiveOptions,
+    range: &impl RangeBounds<&'k [u8]>,
+) -> bool {
+    let shape = shape(version, options);
+    let upper = (1..shape.largest).any(|level| !version.tables_meeting(level, range).is_empty());
+    let bytes: u64 = version.tables_meeting(shape.largest, range).iter().map(|t| t.meta().file_bytes).sum();
+    bytes > shape.partition_bytes().saturating_mul(2) && (shape.largest > 2 || !upper)
+}
+
+/// Like [`within`], but leaves the largest level alone: its tables come in pieces afterwards, at whose borders the outputs are cut.
+pub(super) fn above_largest<'k>(
+    version: &TableVersion,
+    options: &LiveOptions,
+    range: &impl RangeBounds<&'k [u8]>,
+) -> Option<CompactionPlan> {
+    let shape = shape(version, options);
+    let inputs = all_meeting(version, range, 1..shape.largest)?;
+    let mut plan = manual(inputs, shape.largest - 1);
+    let (smallest, largest) = plan.keys(version.order())?;
+    let keys = &**smallest..=&**largest;
+    let (mut bytes, mut cuts) = (0, Vec::new());
+    for table in version.tables_meeting(shape.largest, &keys) {
+        if bytes >= shape.partition_bytes() && keys.contains(&&*table.meta().smallest) {
+            cuts.push(table.meta().smallest.clone());
+            bytes = 0;
+        }
+        bytes += table.meta().file_bytes;
+    }
+    plan.bottom = !version.any_deeper(plan.target, &keys);
+    plan.cuts = cuts;
+    Some(plan)
+}
+
+/// Merges the first piece of `range` into the largest level: all sorted levels up to a table of the deepest one. Level 1 stays: what
+/// it holds was written after the merge was asked for.
+pub(super) fn piece<'k>(
+    version: &TableVersion,
+    options: &LiveOptions,
+    range: &impl RangeBounds<&'k [u8]>,
+) -> Option<CompactionPlan> {
+    let shape = shape(version, options);
+    let levels = (2..version.depth() + 1).rev().map(|level| version.tables_meeting(level, range));
+    let deepest = levels.into_iter().find(|tables| !tables.is_empty())?;
+    let mut bytes = 0;
+    let full = |table: &&Arc<TableSlot>| {
+        bytes += table.meta().file_bytes;
+        bytes >= shape.partition_bytes()
+    };
+    let end = match deepest.iter().find(full) {
+        Some(last) => Bound::Included(&*last.meta().largest),
+        None => range.end_bound().cloned(),
+    };
+    let inputs = all_meeting(version, &(range.start_bound().cloned(), end), 2..version.depth() + 1)?;
+    Some(CompactionPlan { bottom: true, ..manual(inputs, shape.largest) })
+}
+
+/// The last key of all tables.
+pub(super) fn largest_key(version: &TableVersion) -> Option<Vec<u8>> {
+    hull(version.order(), version.tables()).map(|(_, largest)| largest.clone())
+}
+
+fn manual(inputs: Vec<(u8, Arc<TableSlot>)>, target: u8) -> CompactionPlan {
+    CompactionPlan::new((PlanKind::Full, Cause::Manual), inputs, target)
+}
+
+fn shape(version: &TableVersion, options: &LiveOptions) -> Shape {
+    Shape::of(&picture(version, &[], &RetainRules::default()), &settings(options))
+}
+
+/// Tables of `levels` that overlap `range`, and those that must be merged with them; `None` if there are none.
+fn all_meeting<'k>(
+    version: &TableVersion,
+    range: &impl RangeBounds<&'k [u8]>,
+    levels: Range<u8>,
+) -> Option<Vec<(u8, Arc<TableSlot>)>> {
+    let flushed = if levels.start == 1 { flushed_meeting(version, range) } else { Vec::new() };
+    let sorted = levels.start.max(2)..levels.end;
+    let mut inputs: Vec<_> = flushed.iter().map(|t| (1, Arc::clone(t))).collect();
+    let add = |inputs: &mut Vec<_>, level, tables: Vec<Arc<TableSlot>>| {
+        inputs.extend(tables.into_iter().map(|t| (level, t)));
+    };
+    sorted.clone().for_each(|level| add(&mut inputs, level, version.tables_meeting(level, range)));
+    // An output spans gaps between inputs, so what lies in a gap goes along; that may widen the range, so look again.
+    loop {
+        let (smallest, largest) = hull(version.order(), inputs.iter().map(|(_, table)| table))?;
+        let keys = &**smallest..=&**largest;
+        let mut wider: Vec<_> = flushed.iter().map(|t| (1, Arc::clone(t))).collect();
+        sorted.clone().for_each(|level| add(&mut wider, level, version.tables_meeting(level, &keys)));
+        if wider.len() == inputs.len() {
+            return Some(wider);
+        }
+        inputs = wider;
+    }
+}
+
+/// The tables of level 1 that overlap `range`, and older ones that overlap one of them.
+fn flushed_meeting<'k>(version: &TableVersion, range: &impl RangeBounds<&'k [u8]>) -> Vec<Arc<TableSlot>> {
     let order = version.order();
     let upper = version.level(1);
     let mut goes: Vec<bool> = upper.iter().map(|table| table.meets(order, range)).collect();
@@ -220,44 +340,19 @@ pub(super) fn within<'k>(
             goes[older] |= goes[newer] && overlap(version, &upper[newer], &upper[older]);
         }
     }
-    let first: Vec<_> =
-        upper.iter().zip(goes).filter(|(_, goes)| *goes).map(|(t, _)| Arc::clone(t)).collect();
-    let mut levels = vec![first];
-    levels.extend((2..=version.depth()).map(|level| version.tables_meeting(level, range)));
-    // An output spans gaps between inputs, so what lies in a gap goes along; that may widen the range, so look again.
-    let mut count = 0;
-    while count != levels.iter().map(Vec::len).sum::<usize>() {
-        count = levels.iter().map(Vec::len).sum();
-        let hull = |levels: &[Vec<Arc<TableSlot>>]| {
-            let metas = || levels.iter().flatten().map(|t| t.meta());
-            let smallest = metas().map(|m| m.smallest.clone()).min_by(|a, b| order.compare(a, b))?;
-            let largest = metas().map(|m| m.largest.clone()).max_by(|a, b| order.compare(a, b))?;
-            Some((smallest, largest))
-        };
-        let (smallest, largest) = hull(&levels)?;
-        for level in 2..=version.depth() {
-            let met = version.tables_meeting(level, &(&*smallest..=&*largest));
-            levels[usize::from(level) - 1] = met;
-        }
-    }
-    manual(version, options, levels)
+    upper.iter().zip(goes).filter(|(_, goes)| *goes).map(|(t, _)| Arc::clone(t)).collect()
 }
 
-/// Merges these tables, which are all that their keys have, into the largest level.
-fn manual(
-    version: &TableVersion,
-    options: &LiveOptions,
-    levels: Vec<Vec<Arc<TableSlot>>>,
-) -> Option<CompactionPlan> {
-    let largest = Shape::of(&picture(version, &[], &RetainRules::default()), &settings(options)).largest;
-    let inputs: Vec<_> = levels
-        .into_iter()
-        .zip(1..)
-        .flat_map(|(tables, level)| tables.into_iter().map(move |t| (level, t)))
-        .collect();
-    (!inputs.is_empty()).then(|| CompactionPlan {
-        bottom: true,
-        ..CompactionPlan::new((PlanKind::Full, Cause::Manual), inputs, largest)
+/// The first and the last key of `tables`.
+fn hull<'t>(
+    order: &Comparator,
+    tables: impl Iterator<Item = &'t Arc<TableSlot>>,
+) -> Option<(&'t Vec<u8>, &'t Vec<u8>)> {
+    let keys = |table: &'t Arc<TableSlot>| (&table.meta().smallest, &table.meta().largest);
+    tables.map(keys).reduce(|a, b| {
+        let smallest = if order.compare(b.0, a.0).is_lt() { b.0 } else { a.0 };
+        let largest = if order.compare(b.1, a.1).is_gt() { b.1 } else { a.1 };
+        (smallest, largest)
     })
 }
 

@@ -1,22 +1,23 @@
 //! Executes compaction plans.
 
-use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use super::plan::{self, CompactionPlan};
 use super::policy::{Cause, PlanKind};
+use super::record;
+use crate::events::TARGET;
 use crate::family::{Claimed, FamilyCore, Metric};
 use crate::jobs::Job;
 use crate::merge::{CoveringRanges, MergeCursor};
 use crate::ranges::RangeTombstone;
 use crate::rewrite::{self, RewriteTarget, Rewritten, Splits};
-use crate::shared::MaintenanceCtx;
+use crate::shared::{MaintenanceCtx, Progress};
 use crate::sources::{MergeInput, Source, TableVersion};
 use crate::sst::TableMeta;
-use crate::types::{EntryCursor, SeqNo};
+use crate::types::{EntryCursor, SeqNo, TableId};
 use crate::version::{Change, VersionEdit};
 use crate::vlog::ValueMover;
-use crate::{Error, Result};
+use crate::{Error, Result, files};
 
 /// Runs the compaction of `family` that is due. Returns `false` if none is due.
 ///
@@ -39,7 +40,7 @@ pub fn run(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<bool> {
 pub fn move_values(ctx: &MaintenanceCtx, family: &FamilyCore) -> Result<bool> {
     let stops = ctx.write.merges.stops(); // read first, so that no later stop is missed
     let victims = family.collection.victims();
-    let begun = family.claims.begin(|claims| {
+    let begun = family.claims.begin(ctx.write.env.clock.mono(), |claims| {
         if family.is_dropped() {
             return None;
         }
@@ -49,7 +50,8 @@ pub fn move_values(ctx: &MaintenanceCtx, family: &FamilyCore) -> Result<bool> {
         Some((Begun { plan, purge: purge_of(&version), stops }, claim))
     });
     let Some((begun, _claimed)) = begun else { return Ok(false) };
-    carry_out(ctx, family, &begun).map(|()| true)
+    carry_out(ctx, family, &begun)?;
+    family.collection.damage().map_or(Ok(true), Err)
 }
 
 /// A compaction that was planned.
@@ -65,7 +67,7 @@ pub(super) struct Begun {
 /// Plans a compaction and claims what it uses.
 pub(super) fn begin<'f>(ctx: &MaintenanceCtx, family: &'f FamilyCore) -> Option<(Begun, Claimed<'f>)> {
     let stops = ctx.write.merges.stops(); // read first, so that no later stop is missed
-    family.claims.begin(|claims| {
+    family.claims.begin(ctx.write.env.clock.mono(), |claims| {
         if ctx.write.merges.are_off() || family.is_dropped() {
             return None;
         }
@@ -74,54 +76,44 @@ pub(super) fn begin<'f>(ctx: &MaintenanceCtx, family: &'f FamilyCore) -> Option<
         // Range tombstones may drop whole tables, so planning raises the floor of history; without them it only looks.
         let has_ranges = !version.ranges().is_empty();
         let readers = if has_ranges { rewrite::rules(ctx, false) } else { rewrite::outlook(ctx) };
-        let plan = plan::next(&version, claims, &family.options, &readers)?;
+        let planned = |bytes_max| plan::next(&version, claims, &family.options, &readers, bytes_max);
+        let mut plan = planned(u64::MAX)?;
+        let room = if plan.is_merge() { ctx.write.log.room_for_merge() } else { u64::MAX };
+        // A smaller merge may fit. If none does, this one fails, and is tried again later.
+        if output_bytes(&plan) > room
+            && let Some(smaller) = planned(room).filter(|plan| output_bytes(plan) <= room)
+        {
+            plan = smaller;
+        }
         let claim = plan.claim(&version);
         Some((Begun { plan, purge: purge_of(&version), stops }, claim))
     })
 }
 
-/// Merges all tables of `family` into one sorted run.
-///
-/// # Errors
-/// As [`run`].
-pub fn everything(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<()> {
-    run_alone(ctx, family, |version| plan::everything(version, &family.options))
-}
-
-/// Merges the tables of `family` that overlap `range`, and those that must be merged with them.
-///
-/// # Errors
-/// As [`run`].
-pub fn within<'k>(
+/// Executes the plan that `plan` returns for the current version, while no other merge of the family runs. Fails with `Busy` if merges
+/// were stopped since `stops` stops were counted. Returns the plan.
+pub(super) fn run_alone(
     ctx: &MaintenanceCtx,
     family: &Arc<FamilyCore>,
-    range: &impl RangeBounds<&'k [u8]>,
-) -> Result<()> {
-    run_alone(ctx, family, |version| plan::within(version, &family.options, range))
-}
-
-/// Executes the plan that `plan` returns for the current version, while no other merge of the family runs.
-fn run_alone(
-    ctx: &MaintenanceCtx,
-    family: &Arc<FamilyCore>,
+    stops: u64,
     plan: impl FnOnce(&TableVersion) -> Option<CompactionPlan>,
-) -> Result<()> {
-    let stops = ctx.write.merges.stops(); // read first, so that no later stop is missed
+) -> Result<Option<CompactionPlan>> {
     let running = family.claims.begin_alone();
+    ctx.write.merges.check(Some(stops))?;
     let version = version_of(family);
     let begun = plan(&version).map(|plan| Begun { plan, purge: purge_of(&version), stops });
     drop(version);
-    let result = match begun {
-        Some(begun) if !family.is_dropped() => carry_out(ctx, family, &begun),
+    let result = match &begun {
+        Some(begun) if !family.is_dropped() => carry_out(ctx, family, begun),
         _ => Ok(()),
     };
     drop(running);
     ctx.write.jobs.push(Job::Compact(family.id)); // what was due meanwhile could not begin
-    result
+    result.map(|()| begun.map(|begun| begun.plan))
 }
 
 /// Returns the current tables. Does not keep the view, which would keep its memtables in memory until the merge ends.
-fn version_of(family: &FamilyCore) -> Arc<TableVersion> {
+pub(super) fn version_of(family: &FamilyCore) -> Arc<TableVersion> {
     Arc::clone(&family.owned_view().version)
 }
 
@@ -134,9 +126,25 @@ fn purge_of(version: &TableVersion) -> CoveringRanges {
 pub(super) fn carry_out(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<()> {
     match compact(ctx, family, begun) {
         Err(Error::NotFound { .. }) if family.is_dropped() => Ok(()),
-        Err(e) => Err(blame(&begun.plan, e)),
+        Err(e) => {
+            let e = blame(&begun.plan, e);
+            if e.is_corruption() {
+                quarantine(ctx, family, &begun.plan, &e);
+            }
+            Err(e)
+        }
         Ok(()) => Ok(()),
     }
+}
+
+/// Quarantines the input that `damage` names, or all inputs if it names none of them.
+fn quarantine(ctx: &MaintenanceCtx, family: &FamilyCore, plan: &CompactionPlan, damage: &Error) {
+    let ids = || plan.inputs.iter().map(|(_, table)| table.id());
+    let names = |id: &TableId| matches!(damage, Error::Corrupt { file, .. } if **file == *files::table(*id));
+    let named: Vec<TableId> = ids().filter(names).collect();
+    let tables = if named.is_empty() { ids().collect() } else { named };
+    tracing::error!(family = %family.name(), error = %damage, ?tables, "damaged tables are left out of merges; nothing was dropped");
+    family.claims.quarantine(&tables, ctx.write.env.clock.mono());
 }
 
 /// Returns the damage in an input that explains a violated invariant of the merge, if there is any. Entries out of
@@ -151,7 +159,10 @@ fn blame(plan: &CompactionPlan, e: Error) -> Error {
 
 fn compact(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<()> {
     let plan = &begun.plan;
-    let started = ctx.write.env.clock.mono();
+    let job = record::begin(ctx, family, plan);
+    let _span =
+        tracing::debug_span!(target: TARGET, "merge", family = %family.name(), kind = plan.kind.name())
+            .entered();
     let moves = plan.bottom || plan.cause == Cause::Values;
     let victims = if moves { family.collection.victims() } else { Arc::default() };
     let mut mover = ValueMover::new(&family.vlog, victims); // its leases end after the install
@@ -161,7 +172,7 @@ fn compact(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<(
             ..Rewritten::default()
         },
         PlanKind::Drop => Rewritten::default(),
-        _ => merge(ctx, family, begun, &mut mover).map_err(|e| match e.is_full() {
+        _ => merge(ctx, family, begun, (&job.progress, &mut mover)).map_err(|e| match e.is_full() {
             true => ctx.write.log.no_space(output_bytes(plan)),
             false => e,
         })?,
@@ -189,30 +200,21 @@ fn compact(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<(
         }
     })?;
     drop((naming, installing));
+    family.claims.forget(plan.inputs.iter().map(|(_, table)| table.id()));
     ctx.write.debt.progress.advance();
-    family.count(Metric::Compactions, 1);
-    if plan.is_merge() {
-        family.count(Metric::CompactionRead, plan.inputs.iter().map(|(_, t)| t.meta().file_bytes).sum());
-        family.count(Metric::CompactionWritten, out.bytes());
-    }
     family.count(Metric::ValuesMoved, mover.bytes());
-    let took = ctx.write.env.clock.mono().saturating_sub(started);
+    record::done(ctx, family, plan, &out, &job);
     // A move takes no time: it would report a rate that merges do not reach.
     let level_1 = plan.inputs.iter().filter(|(level, _)| *level == 1 && plan.is_merge());
     let paid: u64 = level_1.map(|(_, t)| t.meta().raw_key_bytes + t.meta().raw_value_bytes).sum();
     if paid > 0 {
-        ctx.write.debt.merge_rate.measured(paid, took);
+        ctx.write.debt.merge_rate.measured(paid, job.took());
     }
-    tracing::debug!(family = %family.name(), kind = ?plan.kind, cause = ?plan.cause,
-        target = plan.target, inputs = plan.inputs.len(), outputs = out.tables.len(), dropped = out.dropped, moved = mover.bytes(), ?took, "compacted");
-    match mover.damaged() {
-        None => Ok(()),
-        Some((file, damage)) => {
-            family.collection.exclude(*file);
-            tracing::warn!(family = %family.name(), error = %damage, "a value log cannot be emptied; it stays as it is");
-            if plan.cause == Cause::Values { Err(damage.clone()) } else { Ok(()) }
-        }
+    if let Some((file, damage)) = mover.damaged() {
+        tracing::error!(family = %family.name(), error = %damage, "a value log cannot be emptied; nothing was dropped");
+        family.collection.exclude(*file, damage.clone());
     }
+    Ok(())
 }
 
 /// Range tombstones of `version` that cover no older entry of any table once `plan` is carried out. Tables that were flushed since are
@@ -226,7 +228,7 @@ fn no_longer_hiding(version: &TableVersion, plan: &CompactionPlan, out: &Rewritt
 }
 
 /// Estimates the bytes that the merge will write. Each tombstone in level 1 is assumed to remove one entry of the
-/// lowest level. If fewer entries are removed, the merge writes more, and fails with `NoSpace` if the disk is full.
+/// lowest level. If fewer entries are removed, the merge asks for more space while it writes.
 fn output_bytes(plan: &CompactionPlan) -> u64 {
     let deepest = plan.inputs.iter().map(|(level, _)| *level).max();
     let sum = |bottom: bool, of: fn(&TableMeta) -> u64| {
@@ -243,17 +245,16 @@ fn merge(
     ctx: &MaintenanceCtx,
     family: &FamilyCore,
     begun: &Begun,
-    mover: &mut ValueMover<'_>,
+    (progress, mover): (&Arc<Progress>, &mut ValueMover<'_>),
 ) -> Result<Rewritten> {
     let Begun { plan, purge, stops } = begun;
     let moving = plan.inputs.iter().map(|(_, table)| table.meta().value_bytes_in(mover.from())).sum::<u64>();
-    let _reservation = ctx.write.log.reserve_space_for_merge(output_bytes(plan) + moving)?;
+    let space = ctx.write.log.reserve_space_for_merge(output_bytes(plan) + moving)?;
     let order = &family.options.comparator;
-    let inputs: Vec<_> = plan.inputs.iter().map(|(level, t)| (*level, MergeInput::new(t))).collect();
-    let drop_pages = MergeInput::are_cold(inputs.iter().map(|(_, input)| input));
+    let inputs: Vec<_> = plan.inputs.iter().map(|(_, table)| table).collect();
     // Each table of level 1 is a sorted run, and so are the inputs of each deeper level.
-    let runs = inputs.chunk_by(|a, b| a.0 == b.0).flat_map(|level| {
-        let tables = level.iter().map(|(_, input)| input.clone()).collect();
+    let runs = plan.inputs.chunk_by(|a, b| a.0 == b.0).flat_map(|level| {
+        let tables = level.iter().map(|(_, table)| MergeInput::new(table)).collect();
         Source::for_merge(order, tables, level[0].0 > 1)
     });
     let mut cursor = MergeCursor::new(order.clone(), runs.collect());
@@ -264,7 +265,9 @@ fn merge(
         table_bytes: family.options.table_bytes(),
         splits: Splits { cuts: &plan.cuts, guards: &plan.guards },
         stops_seen: Some(*stops),
-        drop_pages,
+        progress: Some(progress),
+        drop_pages: MergeInput::are_cold(&inputs),
+        space: Some(&space),
     };
     rewrite::run_moving(ctx, family, cursor, target, purge, mover)
 }

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use tidesdb_io::ManualClock;
 use tidesdb_io::sim::{self, Fault, OpKind, SimDisk};
 use tidesdb_memtable::Version;
 
@@ -12,18 +14,19 @@ use crate::family::{FamilyCore, Metric};
 use crate::options::{DbOptions, FamilyOptions};
 use crate::shared::{MaintenanceCtx, WriteCtx};
 use crate::sst::{Table, TableContext};
-use crate::types::{Kind, SeqNo, VlogId, WalId};
+use crate::types::{Kind, SeqNo, TableId, VlogId, WalId};
 use crate::version::{Change, Context, VersionEdit, VersionSet};
 use crate::vlog::VlogSet;
 use crate::wal::layout::RECORD_HEADER_BYTES;
 use crate::wal::{Log, LogConfig, Purpose};
-use crate::{flush, read};
+use crate::{Error, files, flush, read};
 
 const SEGMENT: u64 = 1 << 20;
 
 /// Maintenance of a database with one family.
 struct Rig {
     disk: Arc<SimDisk>,
+    clock: Arc<ManualClock>,
     ctx: MaintenanceCtx,
     family: Arc<FamilyCore>,
 }
@@ -34,7 +37,7 @@ impl Rig {
     }
 
     fn with(family: FamilyOptions) -> Self {
-        let (env, disk, _clock) = sim::env(1);
+        let (env, disk, clock) = sim::env(1);
         let dir = env.disk.open_dir(Path::new("/db"), true).unwrap();
         let tables = TableContext::new(&dir, 1 << 20, false);
         let context = Context {
@@ -62,7 +65,7 @@ impl Rig {
         let write = Arc::new(WriteCtx::new(&env, options, &health, log));
         let ctx = MaintenanceCtx::new(&write, &dir, versions);
         let family = create_family(&ctx, family);
-        Self { disk, ctx, family }
+        Self { disk, clock, ctx, family }
     }
 
     /// Commits one entry: log, memtable, visible.
@@ -233,6 +236,60 @@ fn merges_that_overtake_each_other_keep_every_row() {
         let key = format!("key{n:06}");
         assert_eq!(rig.get(key.as_bytes(), None), model.get(&key).map(|v| v.clone().into_bytes()), "{key}");
     }
+}
+
+/// One family with a damaged table in level 1 and disjoint rows beside it, each flushed to a table.
+fn damaged() -> (Rig, TableId) {
+    let rig = Rig::with(FamilyOptions {
+        write_buffer_bytes: 4096,
+        l1_tables_trigger: 2,
+        table_bytes: 4096,
+        ..FamilyOptions::default()
+    });
+    for key in [b"a", b"b"] {
+        rig.put(key, &[1; 1000]);
+    }
+    rig.flush().unwrap();
+    let id = rig.family.owned_view().version.level(1)[0].id();
+    rig.disk.flip_bit(format!("/db/{}", files::table(id)), 20 * 8).unwrap();
+    rig.put(b"a", &[2; 1000]);
+    rig.flush().unwrap();
+    (rig, id)
+}
+
+#[test]
+fn a_damaged_input_fails_the_merge_and_is_quarantined_and_kept() {
+    let (rig, id) = damaged();
+    let is_used = || rig.family.owned_view().version.table(id).is_some();
+    for _ in 0..2 {
+        let e = super::run(&rig.ctx, &rig.family).unwrap_err();
+        assert!(matches!(&e, Error::Corrupt { file, .. } if **file == *files::table(id)), "{e}");
+        assert!(is_used() && rig.family.claims.has_quarantined());
+        assert!(rig.ctx.dir.list().unwrap().contains(&files::table(id)));
+        assert!(!super::run(&rig.ctx, &rig.family).unwrap(), "it is left out for a while");
+        rig.clock.advance(Duration::from_secs(2));
+    }
+    // The newer table hides nothing that the damaged one loses: reads of it still report the damage.
+    assert_eq!(rig.get(b"a", None), Some(vec![2; 1000]));
+    assert!(read::get(&rig.ctx.reads, &rig.family, b"b", None).unwrap_err().is_corruption());
+}
+
+#[test]
+fn other_tables_are_merged_beside_a_damaged_one() {
+    let (rig, id) = damaged();
+    assert!(super::run(&rig.ctx, &rig.family).unwrap_err().is_corruption());
+    for round in 0..40u8 {
+        for key in [b"x", b"y", b"z"] {
+            rig.put(key, &[round; 1500]);
+        }
+        rig.flush().unwrap();
+        while super::run(&rig.ctx, &rig.family).unwrap() {}
+        assert!(rig.family.claims.has_quarantined(), "a merge of other tables ended the quarantine");
+    }
+    let version = Arc::clone(&rig.family.owned_view().version);
+    let flushed = version.level_len(1);
+    assert!(version.table(id).is_some() && flushed < 8, "{flushed} tables in level 1");
+    assert_eq!(rig.get(b"y", None), Some(vec![39; 1500]));
 }
 
 /// A move of level 1 once counted as a merge of no duration, and the rate that paces writers rose beyond any disk.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::Db;
 use crate::family::FamilyCore;
+use crate::shared::HealthReport;
 use crate::sources::TableSlot;
 use crate::types::{EntryCursor, Kind};
 use crate::vlog::VlogPointer;
@@ -65,10 +66,11 @@ impl Db {
         shared.write.all_families().iter().try_for_each(|f| flush::all(&shared.maintenance, f))
     }
 
-    /// Flushes, then merges each family into one sorted run without deleted, expired or hidden versions.
+    /// Flushes, then merges each family into one sorted run without deleted, expired or hidden versions. A large family is merged
+    /// piece by piece, so that it takes little extra disk space; the pieces that are done stay if a later one fails.
     ///
     /// # Errors
-    /// As [`Db::flush`]; `Corrupt`.
+    /// As [`Db::flush`]; `Corrupt`; `Busy` if [`Db::cancel_compactions`] stopped it.
     pub fn compact(&self) -> Result<()> {
         self.flush()?;
         let shared = &self.inner.shared;
@@ -78,6 +80,19 @@ impl Db {
         }
         shared.maintenance.remove_obsolete();
         Ok(())
+    }
+
+    /// Returns the health of the database.
+    pub fn health(&self) -> HealthReport {
+        self.inner.shared.health()
+    }
+
+    /// Sets how many bytes per second all merges together may write; 0 = no limit. Flushes are not limited. Running merges adapt at
+    /// once. The limit lasts until the database is closed; see [`DbOptions::compaction_bytes_per_second`].
+    ///
+    /// [`DbOptions::compaction_bytes_per_second`]: crate::DbOptions::compaction_bytes_per_second
+    pub fn set_compaction_rate(&self, bytes_per_second: u64) {
+        self.inner.shared.write.merges.set_rate(bytes_per_second);
     }
 
     /// Stops all running merges, discards their output and keeps the input tables. Until the database is closed, no

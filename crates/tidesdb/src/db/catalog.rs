@@ -3,10 +3,8 @@
 
 use std::sync::Arc;
 
-use tidesdb_sync::Mutex;
-
 use super::Db;
-use crate::family::{FamilyCore, UnresolvedFamily};
+use crate::family::FamilyCore;
 use crate::jobs::Job;
 use crate::options::FamilyOptions;
 use crate::shared::{Family, Shared};
@@ -16,30 +14,15 @@ use crate::version::{Change, VersionEdit};
 use crate::vlog::VlogSet;
 use crate::{Error, Result};
 
-/// Loads every family the manifest names. Families with an unknown key order become unresolved families. Returns the
-/// family called `default` if it exists.
-pub(super) fn load(shared: &Arc<Shared>, default: &str) -> Result<Option<Arc<FamilyCore>>> {
-    let state = shared.maintenance.versions.state();
-    let mut found = None;
-    for family in state.families.values() {
-        let Some(version) = shared.maintenance.versions.version(family.id) else {
-            let waiting = UnresolvedFamily {
-                id: family.id,
-                name: Arc::clone(&family.name),
-                order: family.options.comparator.name().into(),
-                vlog: vlog_set(shared, family.id, &family.options),
-                in_memory: Mutex::default(),
-            };
-            shared.orders.waiting.lock().insert(family.id, Arc::new(waiting));
-            continue;
-        };
+/// Loads every family that the manifest names.
+pub(super) fn load(shared: &Arc<Shared>) -> Result<()> {
+    for family in shared.maintenance.versions.state().families.values() {
+        let version = shared.maintenance.versions.version(family.id);
+        let version = version.ok_or_else(|| Error::internal("a family of the manifest has no version"))?;
         let core = core(shared, family.id, &family.name, family.options.clone(), version);
-        if &*family.name == default {
-            found = Some(Arc::clone(&core));
-        }
         shared.write.families.write().insert(family.id, core);
     }
-    Ok(found)
+    Ok(())
 }
 
 /// Returns the size at which a value log of the family is complete. With a limit for local files, it is capped at an
@@ -130,18 +113,21 @@ pub(super) fn check_order(family: &FamilyCore, wanted: &Comparator) -> Result<()
     )))
 }
 
+/// Returns the family called `name`, resolved or not.
+pub(super) fn by_name(shared: &Shared, name: &str) -> Option<Arc<FamilyCore>> {
+    shared.write.families.read().values().find(|family| &*family.name() == name).cloned()
+}
+
 /// Returns the family called `name`; fails if it is unresolved.
 pub(super) fn find(shared: &Shared, name: &str) -> Result<Arc<FamilyCore>> {
-    let waiting = shared.orders.waiting.lock();
-    if let Some(w) = waiting.values().find(|w| &*w.name == name) {
-        let order = &w.order;
-        return Err(Error::invalid(format!(
-            "family {name:?} needs the key order {order:?}, which is not registered; see Db::register_comparator"
-        )));
+    match by_name(shared, name) {
+        None => Err(Error::NotFound { what: format!("column family {name:?}").into() }),
+        Some(family) if family.is_unresolved() => Err(Error::invalid(format!(
+            "family {name:?} needs the key order {:?}, which is not registered; see Db::register_comparator",
+            family.options.comparator.name()
+        ))),
+        Some(family) => Ok(family),
     }
-    let families = shared.write.families.read();
-    let found = families.values().find(|f| &*f.name() == name).cloned();
-    found.ok_or_else(|| Error::NotFound { what: format!("column family {name:?}").into() })
 }
 
 impl Family {
@@ -182,6 +168,21 @@ impl Family {
     }
 }
 
+/// Puts the settings that the caller names for an existing family in force, for good.
+///
+/// # Errors
+/// As [`Family::change_options`]; a database that is open for reading only keeps its settings.
+pub(super) fn put_in_force(family: &Family, mut wanted: FamilyOptions) -> Result<()> {
+    let options = &family.core.options;
+    check_order(&family.core, &wanted.comparator)?;
+    options.check_change(&wanted)?;
+    if options.are(&wanted) || family.shared.write.options.read_only {
+        return Ok(());
+    }
+    wanted.unknown = options.now().unknown;
+    family.change_options(wanted, true)
+}
+
 impl Db {
     pub(super) fn handle(&self, core: Arc<FamilyCore>) -> Family {
         Family { core, shared: Arc::clone(&self.inner.shared) }
@@ -204,20 +205,21 @@ impl Db {
         create(&self.inner.shared, name, options).map(|core| self.handle(core))
     }
 
-    /// Returns the family called `name`; creates it with `options` if there is none.
+    /// Returns the family called `name`; creates it with `options` if there is none. If it exists and its settings
+    /// differ from `options`, these are put in force and stored; to keep what is stored, use [`Db::family`].
     ///
     /// # Errors
-    /// As [`Db::create_family`], except `Exists`; `InvalidArgument` if the family exists with another key order.
+    /// As [`Db::create_family`], except `Exists`; `InvalidArgument`, naming both values, if a setting differs that
+    /// cannot change, such as the key order.
     pub fn family_or_create(&self, name: &str, options: FamilyOptions) -> Result<Family> {
-        let order = options.comparator.clone();
         let family = match self.family(name) {
-            Err(Error::NotFound { .. }) => match self.create_family(name, options) {
+            Err(Error::NotFound { .. }) => match self.create_family(name, options.clone()) {
                 Err(Error::Exists { .. }) => self.family(name)?,
                 other => return other,
             },
             other => other?,
         };
-        check_order(&family.core, &order)?;
+        put_in_force(&family, options)?;
         Ok(family)
     }
 
@@ -229,10 +231,8 @@ impl Db {
         let shared = &self.inner.shared;
         shared.write.check_writable()?;
         let _catalog = shared.catalog.lock();
-        if let Some(family) = shared.orders.unresolved_family(name) {
-            return drop_waiting(shared, &family);
-        }
-        let core = find(shared, name)?;
+        let core = by_name(shared, name)
+            .ok_or_else(|| Error::NotFound { what: format!("column family {name:?}").into() })?;
         if core.id == self.inner.default.id() {
             return Err(Error::invalid("the default family cannot be dropped"));
         }
@@ -277,24 +277,10 @@ impl Db {
 
     /// Returns the names of all resolved families, sorted.
     pub fn families(&self) -> Vec<String> {
-        let mut names: Vec<String> =
-            self.inner.shared.write.all_families().iter().map(|f| f.name().to_string()).collect();
+        let families = self.inner.shared.write.all_families();
+        let resolved = families.iter().filter(|family| !family.is_unresolved());
+        let mut names: Vec<String> = resolved.map(|family| family.name().to_string()).collect();
         names.sort_unstable();
         names
     }
-}
-
-fn drop_waiting(shared: &Shared, family: &UnresolvedFamily) -> Result<()> {
-    let mut edit = VersionEdit::new();
-    edit.push(Change::DropFamily { family: family.id });
-    let forget = |_: &crate::version::Installed<'_, crate::sst::Table>| {
-        shared.orders.waiting.lock().remove(&family.id);
-    };
-    shared
-        .maintenance
-        .versions
-        .install(&edit, forget)
-        .inspect_err(|e| shared.maintenance.poison_if_unknown(e))?;
-    shared.maintenance.remove_obsolete();
-    Ok(())
 }

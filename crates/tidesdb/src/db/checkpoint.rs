@@ -54,11 +54,9 @@ impl Db {
         shared.write.check_writable()?;
         let catalog = shared.catalog.lock();
         let flush::Prefix { state, versions, families, .. } = flush::prefix(&shared.maintenance)?;
-        // No version keeps the files of unresolved families alive. While there are some, the catalog lock prevents them
-        // from being dropped or resolved.
-        let catalog = (!shared.orders.waiting.lock().is_empty()).then_some(catalog);
+        drop(catalog);
         let result = write(&shared.maintenance, &state, path, transfer);
-        drop((versions, families, catalog)); // these kept the files alive, also of families dropped meanwhile
+        drop((versions, families)); // these kept the files alive, also of families dropped meanwhile
         result
     }
 }

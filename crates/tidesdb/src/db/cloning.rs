@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::Db;
-use super::catalog::{core, find, publish_new};
+use super::catalog::{by_name, core, find, publish_new};
 use crate::family::FamilyCore;
 use crate::merge::CoveringRanges;
 use crate::rewrite::{self, FLUSH_LEVEL, RewriteTarget, Rewritten};
@@ -42,7 +42,7 @@ impl Db {
         drop(shared.write.log.reserve_space_for_merge(0)?);
         let _catalog = shared.catalog.lock();
         let from = self.handle(find(shared, source)?);
-        if find(shared, new).is_ok() || shared.orders.unresolved_family(new).is_some() {
+        if by_name(shared, new).is_some() {
             return Err(Error::Exists { what: format!("column family {new:?}").into() });
         }
         let options = from.options();

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{Db, Inner};
+use crate::events::Event;
 use crate::version::{Change, VersionEdit};
 use crate::{Result, flush, upload};
 
@@ -15,8 +16,12 @@ const UPLOAD_TRIES: u32 = 3;
 const UPLOAD_PAUSE: Duration = Duration::from_millis(100);
 
 impl Db {
-    /// Closes the database for all handles: waits for background work, flushes, and removes the log. Later calls on
-    /// other handles fail with `Closed`.
+    /// Closes the database for all handles: waits for background work, flushes, finishes the commits that other threads
+    /// have begun to write to the log, and removes the log. Every other call, also one that is waiting, fails with
+    /// `Closed` and has no effect.
+    ///
+    /// Dropping the last handle closes the database, too, and blocks as long; an error is then only logged. Iterators,
+    /// cursors, snapshots, transactions and handles of families do not keep the database open.
     ///
     /// # Errors
     /// Returns the first failure. Acknowledged commits are in the log, and the next open recovers them. If only the
@@ -32,12 +37,26 @@ impl Inner {
         let Some(lock) = self.lock.lock().take() else {
             return Ok(()); // closed already
         };
+        let started = shared.write.env.clock.mono();
         self.pool.stop(&shared.write);
         let result = if shared.write.options.read_only { Ok(()) } else { self.settle() };
         shared.reads.closed.store(true, Ordering::SeqCst);
         let result = result.and_then(|()| self.upload_last());
+        self.log_close(&result, started);
         drop(lock);
         result
+    }
+
+    /// Writes the last events.
+    fn log_close(&self, result: &Result<()>, started: Duration) {
+        let write = &self.shared.write;
+        self.shared.observe(true);
+        write.events.record(&Event::Close {
+            seconds: write.env.clock.mono().saturating_sub(started),
+            error: result.as_ref().err().map(ToString::to_string).unwrap_or_default(),
+        });
+        write.events.write();
+        write.events.end_log();
     }
 
     /// Uploads for the last time.
@@ -57,6 +76,7 @@ impl Inner {
         let lock = self.lock.lock().take();
         self.pool.stop(&self.shared.write);
         self.shared.reads.closed.store(true, Ordering::SeqCst);
+        self.shared.write.events.end_log();
         drop(lock);
     }
 
@@ -67,10 +87,9 @@ impl Inner {
         for family in shared.write.all_families() {
             flush::all(&shared.maintenance, &family)?;
         }
+        shared.write.log.close()?; // commits with a place are finished; others fail with `Closed`
         shared.reads.closed.store(true, Ordering::SeqCst);
         shared.write.log.wait_for_space_reservations(); // value writes in progress; later ones see `closed`
-        // Flushes commits that got in before `closed` was set. A commit that reserves its place after the boundary sees
-        // `closed` and is dropped as a whole, with the log.
         let families = shared.write.all_families();
         let boundary = shared.write.rotate_all(&families);
         for family in &families {
@@ -81,7 +100,7 @@ impl Inner {
         let mut edit = VersionEdit::new();
         edit.push(Change::LastSeq { seq: tail });
         edit.push(Change::LogStart { wal: crate::types::WalId(shared.write.log.segment_of(tail).0 + 1) });
-        shared.maintenance.remove_obsolete();
+        shared.maintenance.remove_obsolete_at_close();
         shared.maintenance.versions.close(&edit)?;
         shared.write.log.remove_all();
         shared.write.log.leave_reserve();

@@ -1,11 +1,12 @@
 //! Estimates of a family's contents from memory: no data blocks are read, and at most two index partitions per table.
 
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::family::MemSlot;
 use crate::shared::Family;
-use crate::types::Comparator;
+use crate::sst::BlocksWithin;
+use crate::types::{Comparator, KeyRange};
 
 /// Limit for counting the entries of a memtable one by one.
 const COUNTED_MAX: u64 = 1000;
@@ -43,8 +44,8 @@ impl Family {
     /// assert_eq!(family.estimate_range([10u8]..[20]).sources, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn estimate_range<B: AsRef<[u8]>>(&self, range: impl RangeBounds<B>) -> RangeEstimate {
-        let range = (range.start_bound().map(B::as_ref), range.end_bound().map(B::as_ref));
+    pub fn estimate_range(&self, range: impl KeyRange) -> RangeEstimate {
+        let range = range.bounds();
         let order = &self.core.options.comparator;
         let mut sum = RangeEstimate::default();
         if is_empty(order, range) {
@@ -57,7 +58,7 @@ impl Family {
             sum.sources += u64::from(entries > 0);
         }
         for table in (1..=view.version.depth()).flat_map(|n| view.version.tables_meeting(n, &range)) {
-            let (blocks, all, bytes) = table.table().blocks_within(range.0, range.1);
+            let BlocksWithin { blocks, all, bytes } = table.table().blocks_within(range.0, range.1);
             sum.blocks += blocks;
             sum.bytes += bytes;
             sum.entries += (table.meta().entries * blocks).div_ceil(all.max(1));

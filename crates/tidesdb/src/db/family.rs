@@ -1,6 +1,5 @@
 //! Methods of one column family.
 
-use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use crate::family::{CommitHook, FamilyStats};
 use crate::options::{ReadOptions, WriteOptions};
 use crate::read::{self, Cursor, Iter};
 use crate::shared::Family;
-use crate::types::{SeqNo, Slice};
+use crate::types::{KeyRange, SeqNo, Slice};
 use crate::write::WriteBatch;
 use crate::{Error, Result, collect, compact, flush};
 
@@ -18,32 +17,66 @@ impl Family {
     ///
     /// # Errors
     /// As [`crate::Db::write`].
-    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<SeqNo> {
-        self.one(|batch| batch.put(self, key, value))
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SeqNo> {
+        self.one(&WriteOptions::default(), |batch| batch.put(self, key, value))
+    }
+
+    /// Like [`Family::put`], with options for this commit.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// use tidesdb::{SyncMode, WriteOptions};
+    /// db.default_family().put_with("whale", "blue", &WriteOptions::default().sync(SyncMode::Full))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`crate::Db::write`].
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: &WriteOptions,
+    ) -> Result<SeqNo> {
+        self.one(options, |batch| batch.put(self, key, value))
+    }
+
+    /// Like [`Family::delete`], with options for this commit.
+    ///
+    /// # Errors
+    /// As [`crate::Db::write`].
+    pub fn delete_with(&self, key: impl AsRef<[u8]>, options: &WriteOptions) -> Result<SeqNo> {
+        self.one(options, |batch| batch.delete(self, key))
     }
 
     /// Sets `key` to `value` for `ttl`, in whole seconds: see [`WriteBatch::put_with_ttl`](crate::WriteBatch::put_with_ttl).
     ///
     /// # Errors
     /// As [`crate::Db::write`].
-    pub fn put_with_ttl(&self, key: &[u8], value: &[u8], ttl: Duration) -> Result<SeqNo> {
-        self.one(|batch| batch.put_with_ttl(self, key, value, ttl))
+    pub fn put_with_ttl(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<SeqNo> {
+        self.one(&WriteOptions::default(), |batch| batch.put_with_ttl(self, key, value, ttl))
     }
 
     /// Deletes `key`, whether it exists or not.
     ///
     /// # Errors
     /// As [`crate::Db::write`].
-    pub fn delete(&self, key: &[u8]) -> Result<SeqNo> {
-        self.one(|batch| batch.delete(self, key))
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<SeqNo> {
+        self.one(&WriteOptions::default(), |batch| batch.delete(self, key))
     }
 
     /// Deletes `key`, which must have been put at most once since its last delete.
     ///
     /// # Errors
     /// As [`crate::Db::write`].
-    pub fn single_delete(&self, key: &[u8]) -> Result<SeqNo> {
-        self.one(|batch| batch.single_delete(self, key))
+    pub fn single_delete(&self, key: impl AsRef<[u8]>) -> Result<SeqNo> {
+        self.one(&WriteOptions::default(), |batch| batch.single_delete(self, key))
     }
 
     /// Deletes all keys in `range`, in the family's key order, at the cost of one put: see
@@ -62,28 +95,27 @@ impl Family {
     ///
     /// # Errors
     /// As [`WriteBatch::delete_range`] and [`crate::Db::write`].
-    pub fn delete_range<B: AsRef<[u8]>>(&self, range: impl RangeBounds<B>) -> Result<SeqNo> {
-        self.one(|batch| batch.delete_range(self, range))
+    pub fn delete_range(&self, range: impl KeyRange) -> Result<SeqNo> {
+        self.one(&WriteOptions::default(), |batch| batch.delete_range(self, range))
     }
 
     /// Deletes all keys that begin with `prefix`, at the cost of one put.
     ///
     /// # Errors
     /// As [`WriteBatch::delete_prefix`] and [`crate::Db::write`].
-    pub fn delete_prefix(&self, prefix: &[u8]) -> Result<SeqNo> {
-        self.one(|batch| batch.delete_prefix(self, prefix))
+    pub fn delete_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<SeqNo> {
+        self.one(&WriteOptions::default(), |batch| batch.delete_prefix(self, prefix))
     }
 
     /// Commits a batch of one operation. The buffer is kept for the next call of this thread.
-    fn one(&self, fill: impl FnOnce(&mut WriteBatch) -> Result<()>) -> Result<SeqNo> {
+    fn one(&self, options: &WriteOptions, fill: impl FnOnce(&mut WriteBatch) -> Result<()>) -> Result<SeqNo> {
         thread_local! {
             static SPARE: std::cell::RefCell<Option<WriteBatch>> = const { std::cell::RefCell::new(None) };
         }
         /// A larger buffer is freed instead of kept.
         const SPARE_BYTES_MAX: usize = 64 << 10;
         let mut batch = SPARE.with(|s| s.borrow_mut().take()).unwrap_or_default();
-        let result =
-            fill(&mut batch).and_then(|()| super::write(&self.shared, &mut batch, &WriteOptions::default()));
+        let result = fill(&mut batch).and_then(|()| super::write(&self.shared, &mut batch, options));
         if batch.bytes() <= SPARE_BYTES_MAX {
             batch.clear();
             SPARE.with(|s| *s.borrow_mut() = Some(batch));
@@ -95,16 +127,16 @@ impl Family {
     ///
     /// # Errors
     /// `Corrupt`, `Io`, `NotFound` (dropped family), `Closed`. The same holds for all reads.
-    pub fn get(&self, key: &[u8]) -> Result<Option<Slice>> {
-        read::get(&self.shared.reads, &self.core, key, None)
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        read::get(&self.shared.reads, &self.core, key.as_ref(), None)
     }
 
     /// Calls `read` with the value of `key`, without copying the value.
     ///
     /// # Errors
     /// As [`Family::get`].
-    pub fn get_with<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        read::get_with(&self.shared.reads, &self.core, key, None, read)
+    pub fn get_with<R>(&self, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        read::get_with(&self.shared.reads, &self.core, key.as_ref(), None, read)
     }
 
     /// Returns the values of many keys, all at one read timestamp, in the order of `keys`.
@@ -119,8 +151,8 @@ impl Family {
     ///
     /// # Errors
     /// As [`Family::get`].
-    pub fn contains(&self, key: &[u8]) -> Result<bool> {
-        read::contains(&self.shared.reads, &self.core, key, None)
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        read::contains(&self.shared.reads, &self.core, key.as_ref(), None)
     }
 
     /// Iterates over all keys and values in order, as of now.
@@ -128,14 +160,14 @@ impl Family {
     /// # Errors
     /// As [`Family::get`].
     pub fn iter(&self) -> Result<Iter> {
-        Ok(Iter::new::<&[u8]>(self.cursor()?, ..))
+        Ok(Iter::new(self.cursor()?, ..))
     }
 
     /// Iterates over the keys in `range` and their values, as of now.
     ///
     /// # Errors
     /// As [`Family::get`].
-    pub fn range<B: AsRef<[u8]>>(&self, range: impl RangeBounds<B>) -> Result<Iter> {
+    pub fn range(&self, range: impl KeyRange) -> Result<Iter> {
         Ok(Iter::new(self.cursor()?, range))
     }
 
@@ -144,8 +176,8 @@ impl Family {
     ///
     /// # Errors
     /// As [`Family::get`].
-    pub fn prefix(&self, prefix: &[u8]) -> Result<Iter> {
-        Ok(Iter::with_prefix(self.cursor()?, prefix))
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Iter> {
+        Ok(Iter::with_prefix(self.cursor()?, prefix.as_ref()))
     }
 
     /// Returns a cursor over the keys as of now.
@@ -216,8 +248,8 @@ impl Family {
     ///
     /// # Errors
     /// As [`Family::compact`].
-    pub fn compact_range<B: AsRef<[u8]>>(&self, range: impl RangeBounds<B>) -> Result<()> {
-        let range = (range.start_bound().map(B::as_ref), range.end_bound().map(B::as_ref));
+    pub fn compact_range(&self, range: impl KeyRange) -> Result<()> {
+        let range = range.bounds();
         self.flush()?;
         if !is_empty(&self.core.options.comparator, range) {
             compact::within(&self.shared.maintenance, &self.core, &range)?;

@@ -13,12 +13,15 @@ mod replay;
 mod restore;
 mod snapshot;
 mod stats;
+mod metrics;
 mod transact;
-mod waiting;
+mod single;
+mod unresolved;
 
-use std::ops::RangeBounds;
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use admin::VerifyReport;
 pub use estimate::RangeEstimate;
@@ -33,7 +36,7 @@ use crate::background::{self, Pool};
 use crate::options::WriteOptions;
 use crate::read::{Cursor, Iter};
 use crate::shared::{Family, Shared};
-use crate::types::{SeqNo, Slice};
+use crate::types::{KeyRange, SeqNo, Slice};
 use crate::upload;
 use crate::write::{self, WriteBatch};
 
@@ -53,14 +56,22 @@ pub const DEFAULT_FAMILY: &str = "default";
 /// db.close()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Db {
     pub(crate) inner: Arc<Inner>,
+}
+
+impl fmt::Debug for Db {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = if self.inner.lock.lock().is_some() { "open" } else { "closed" };
+        write!(f, "Db {{ path: {:?}, {state} }}", self.path())
+    }
 }
 
 /// State shared by all handles; dropping the last handle closes the database.
 #[derive(Debug)]
 pub(crate) struct Inner {
+    path: PathBuf,
     pub(crate) shared: Arc<Shared>,
     default: Family,
     pool: Pool,
@@ -97,6 +108,11 @@ impl Db {
         OpenOptions::new(path.as_ref())
     }
 
+    /// Returns the directory of the database, as it was given to the open.
+    pub fn path(&self) -> &Path {
+        &self.inner.path
+    }
+
     /// Returns the family that the methods without a family argument use.
     pub fn default_family(&self) -> &Family {
         &self.inner.default
@@ -106,15 +122,28 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::write`].
-    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<SeqNo> {
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SeqNo> {
         self.inner.default.put(key, value)
+    }
+
+    /// Sets `key` to `value` for `ttl`: see [`WriteBatch::put_with_ttl`].
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn put_with_ttl(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<SeqNo> {
+        self.inner.default.put_with_ttl(key, value, ttl)
     }
 
     /// Deletes `key`, whether it exists or not.
     ///
     /// # Errors
     /// As [`Db::write`].
-    pub fn delete(&self, key: &[u8]) -> Result<SeqNo> {
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<SeqNo> {
         self.inner.default.delete(key)
     }
 
@@ -122,7 +151,7 @@ impl Db {
     ///
     /// # Errors
     /// As [`Family::delete_range`].
-    pub fn delete_range<B: AsRef<[u8]>>(&self, range: impl RangeBounds<B>) -> Result<SeqNo> {
+    pub fn delete_range(&self, range: impl KeyRange) -> Result<SeqNo> {
         self.inner.default.delete_range(range)
     }
 
@@ -130,7 +159,7 @@ impl Db {
     ///
     /// # Errors
     /// As [`Family::delete_prefix`].
-    pub fn delete_prefix(&self, prefix: &[u8]) -> Result<SeqNo> {
+    pub fn delete_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<SeqNo> {
         self.inner.default.delete_prefix(prefix)
     }
 
@@ -193,7 +222,7 @@ impl Db {
     ///
     /// # Errors
     /// `Corrupt`, `Io`, `Closed`.
-    pub fn get(&self, key: &[u8]) -> Result<Option<Slice>> {
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         self.inner.default.get(key)
     }
 
@@ -201,7 +230,7 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::get`].
-    pub fn get_with<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+    pub fn get_with<R>(&self, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         self.inner.default.get_with(key, read)
     }
 
@@ -217,7 +246,7 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::get`].
-    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.inner.default.contains(key)
     }
 
@@ -233,7 +262,7 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::get`].
-    pub fn range<B: AsRef<[u8]>>(&self, range: impl RangeBounds<B>) -> Result<Iter> {
+    pub fn range(&self, range: impl KeyRange) -> Result<Iter> {
         self.inner.default.range(range)
     }
 
@@ -241,7 +270,7 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::get`].
-    pub fn prefix(&self, prefix: &[u8]) -> Result<Iter> {
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Iter> {
         self.inner.default.prefix(prefix)
     }
 

@@ -8,9 +8,9 @@ use tidesdb_sync::Mutex;
 
 use super::recover;
 use super::restore::{self, Attached};
-use super::{DEFAULT_FAMILY, Db, Inner, RecoveryReport, catalog};
+use super::{DEFAULT_FAMILY, Db, Inner, RecoveryReport, catalog, unresolved};
 use crate::background::Pool;
-use crate::family::{FamilyCore, Orders};
+use crate::family::FamilyCore;
 use crate::health::Health;
 use crate::jobs::{Job, Retry};
 use crate::options::{DbOptions, FamilyOptions, RecoveryMode, RemoteOptions, SyncMode};
@@ -115,8 +115,9 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the options of the default family, used if it is created now. An existing one must have the same key
-    /// order.
+    /// Sets the options of the default family. If it exists and its settings differ, these are put in force and stored.
+    /// The open fails if one of them cannot change, such as the key order. Without this call, an existing family keeps
+    /// its settings, and a new one has the defaults.
     pub fn default_family(mut self, options: FamilyOptions) -> Self {
         self.default_family = Some(options);
         self
@@ -184,11 +185,34 @@ impl OpenOptions {
             Some(n) => n,
             None => shared.write.env.threads.parallelism().clamp(2, 4),
         };
+        self.log_events(&shared, &report);
         let pool = Pool::start(&shared, workers)?;
         shared.write.ask_for_pending();
         shared.write.jobs.push(Job::RemoveObsolete); // files that recovery replaced
         let default = Family { core: default, shared: Arc::clone(&shared) };
-        Ok(Db { inner: Arc::new(Inner { shared, default, pool, report, lock: Mutex::new(Some(lock)) }) })
+        if let Some(wanted) = self.default_family {
+            catalog::put_in_force(&default, wanted)?;
+        }
+        Ok(Db {
+            inner: Arc::new(Inner {
+                path: self.path,
+                shared,
+                default,
+                pool,
+                report,
+                lock: Mutex::new(Some(lock)),
+            }),
+        })
+    }
+
+    /// Begins the event log.
+    fn log_events(&self, shared: &Shared, report: &RecoveryReport) {
+        let events = &shared.write.events;
+        if self.options.event_log && !self.options.read_only {
+            events.log_to(&shared.maintenance.dir);
+        }
+        events.record(&report.event());
+        events.write();
     }
 
     /// Loads the families and replays the log.
@@ -197,15 +221,17 @@ impl OpenOptions {
         if writes {
             shared.write.log.take_over_reserve()?;
         }
-        let default = catalog::load(shared, &self.default_name)?;
-        if let (Some(family), Some(wanted)) = (&default, &self.default_family) {
-            catalog::check_order(family, &wanted.comparator)?;
+        catalog::load(shared)?;
+        let default = || catalog::by_name(shared, &self.default_name);
+        if let (Some(family), Some(wanted)) = (default(), &self.default_family) {
+            catalog::check_order(&family, &wanted.comparator)?;
         }
         let report = recover::run(shared)?;
+        unresolved::resolve_known(shared)?;
         if writes {
             shared.write.log.restore_reserve();
         }
-        Ok((default, report))
+        Ok((default(), report))
     }
 
     /// On a nearly full disk, releases the space of the reserve and of spare log segments before opening.
@@ -271,9 +297,11 @@ impl OpenOptions {
             maintenance: MaintenanceCtx::new(&write, dir, versions),
             write,
             tables,
-            orders: Orders::new(self.comparators.clone()),
+            comparators: Mutex::new(self.comparators.clone()),
+            deferred: Mutex::default(),
             catalog: Mutex::default(),
             retry: Retry::default(),
+            watch: Mutex::default(),
             vlog_writes: WriteBudget::new(
                 (Descriptors::of(&*self.env.disk).max() / VLOG_WRITES_SHARE).max(1),
             ),
@@ -330,7 +358,7 @@ fn full(ctx: &MaintenanceCtx, dir: &Arc<dyn Dir>, e: Error) -> Error {
     }
     let first = ctx.versions.state().log_start;
     let segment_bytes = ctx.versions.identity().wal_segment_bytes;
-    let ids = reader::segment_files(dir, first, segment_bytes).map(|(ids, _)| ids);
+    let ids = reader::segment_files(dir, first, segment_bytes).map(|files| files.needed);
     let len = |id: &WalId| reader::span_of(dir, *id, segment_bytes) * segment_bytes;
     ctx.write.log.no_space(ids.unwrap_or_default().iter().map(len).sum())
 }
@@ -366,13 +394,9 @@ fn check_room(first: WalId, segment_bytes: u64) -> Result<()> {
 /// Returns a segment number above every existing segment and every sequence number already assigned.
 fn first_segment(dir: &Arc<dyn Dir>, versions: &VersionSet<Table>, segment_bytes: u64) -> Result<WalId> {
     let state = versions.state();
-    let (ids, old) = reader::segment_files(dir, WalId(0), segment_bytes)?;
-    let on_disk = ids
-        .iter()
-        .chain(&old)
-        .map(|id| id.0 + reader::span_of(dir, *id, segment_bytes) - 1)
-        .max()
-        .unwrap_or(0);
+    let files = reader::segment_files(dir, WalId(0), segment_bytes)?;
+    let on_disk =
+        files.needed.iter().map(|id| id.0 + reader::span_of(dir, *id, segment_bytes) - 1).max().unwrap_or(0);
     let flushed = state.families.values().map(|f| f.flushed_to).max().unwrap_or(0);
     let vlogs = state.families.values().flat_map(|f| f.vlogs.values());
     let sealed = vlogs.filter_map(|v| v.sealed_at).max().unwrap_or(0);

@@ -3,7 +3,7 @@
 //! Data is not assumed to be on disk because it could be read: after a failed sync the page cache can hold what the
 //! disk does not. So all replayed data goes to new, synced tables first. Then the manifest moves the beginning of the
 //! log past it. Then the old segments are removed. A crash at any point starts over from the same log. Operations of
-//! families with an unknown key order are deferred without being sorted: see `waiting.rs`.
+//! families with an unknown key order are deferred without being sorted: see `unresolved.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,7 +15,8 @@ use std::time::Duration;
 use tidesdb_io::{Access, File, FileExt};
 
 use super::replay::{insert, to_table};
-use super::waiting::{self, DeferredOps};
+use super::unresolved::{Deferred, PIECE_BYTES};
+use crate::events::{Event, TARGET};
 use crate::family::FamilyCore;
 use crate::options::RecoveryMode;
 use crate::rewrite::{FLUSH_LEVEL, Rewritten};
@@ -23,10 +24,10 @@ use crate::shared::{MaintenanceCtx, Shared};
 use crate::types::{FamilyId, Kind, SeqNo, VlogId};
 use crate::version::{Change, FamilyState, State, VersionEdit};
 use crate::vlog::{VlogPointer, VlogSet};
-use crate::wal::layout::{SEGMENT_HEADER_BYTES, UNIT};
+use crate::wal::layout::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, UNIT};
 use crate::wal::reader::{self, Scan, ScanConfig};
 use crate::wal::remove_spare_segments;
-use crate::write::{Op, ops};
+use crate::write::ops;
 use crate::{Error, Result, files};
 
 /// Bytes of commits replayed between two checks of the memtable sizes.
@@ -42,6 +43,8 @@ pub struct RecoveryReport {
     pub commits: u64,
     /// Operations replayed from the log.
     pub operations: u64,
+    /// Bytes of log that these commits take.
+    pub log_bytes: u64,
     /// Complete commits after the end of the recovered prefix, which were discarded.
     pub discarded: u64,
     /// Commits that were being written when the process died; none of these calls had returned.
@@ -89,12 +92,31 @@ impl fmt::Display for RecoveryReport {
     }
 }
 
+impl RecoveryReport {
+    /// The event that says the same.
+    pub(super) fn event(&self) -> Event {
+        Event::Open {
+            seconds: self.took,
+            clean: self.clean,
+            log_bytes: self.log_bytes,
+            commits: self.commits,
+            operations: self.operations,
+            unfinished: self.unfinished,
+            discarded: self.discarded,
+            orphans: self.orphans as u64,
+            sync_failed: self.sync_failed,
+            damage: self.damage.as_ref().map(Error::to_string).unwrap_or_default(),
+        }
+    }
+}
+
 /// Recovers the database. The families must be loaded already.
 ///
 /// # Errors
 /// `Corrupt` for damage that the recovery mode does not tolerate; `Io`, `NoSpace`. Nothing was deleted.
 pub(super) fn run(shared: &Arc<Shared>) -> Result<RecoveryReport> {
     let started = shared.write.env.clock.mono();
+    let _span = tracing::debug_span!(target: TARGET, "recovery").entered();
     let state = shared.maintenance.versions.state();
     let config = scan_config(&shared.maintenance, &state)?;
     let scan = reader::scan(&shared.maintenance.dir, &config)?;
@@ -106,10 +128,11 @@ pub(super) fn run(shared: &Arc<Shared>) -> Result<RecoveryReport> {
         scan: &scan,
         commits: 0,
         operations: 0,
+        log_bytes: 0,
         stopped_at: None,
         unchecked: 0,
         tables: Vec::new(),
-        holding: BTreeMap::new(),
+        deferred: BTreeMap::new(),
         doubtful: BTreeMap::new(),
     };
     let mut report = RecoveryReport {
@@ -119,9 +142,13 @@ pub(super) fn run(shared: &Arc<Shared>) -> Result<RecoveryReport> {
         damage: scan.damage.clone(),
         ..RecoveryReport::default()
     };
-    let result = replay.run(&config, &mut report).and_then(|()| replay.finish_holding());
-    let result =
-        result.and_then(|()| if shared.write.options.read_only { Ok(()) } else { replay.persist(&report) });
+    let result = replay.run(&config, &mut report).and_then(|()| match shared.write.options.read_only {
+        true => {
+            replay.keep_deferred();
+            Ok(())
+        }
+        false => replay.persist(&report),
+    });
     if let Err(e) = result {
         replay.tables.iter().for_each(|(_, out)| out.abandon(&shared.maintenance));
         return Err(e);
@@ -131,7 +158,6 @@ pub(super) fn run(shared: &Arc<Shared>) -> Result<RecoveryReport> {
         report.orphans = shared.maintenance.versions.settle_orphans().set_aside;
     }
     report.took = shared.write.env.clock.mono().saturating_sub(started);
-    tracing::info!(%report, "opened");
     Ok(report)
 }
 
@@ -166,25 +192,26 @@ struct Replay<'a> {
     scan: &'a Scan,
     commits: u64,
     operations: u64,
+    log_bytes: u64,
     stopped_at: Option<SeqNo>,
     /// Bytes of commits applied since the memtable sizes were last checked.
     unchecked: usize,
     /// Tables written so far; all are installed together at the end.
     tables: Vec<(Arc<FamilyCore>, Rewritten)>,
-    /// Deferred operations of unresolved families.
-    holding: BTreeMap<FamilyId, DeferredOps>,
+    /// Operations of unresolved families.
+    deferred: BTreeMap<FamilyId, Deferred>,
     /// Parts of value logs that replayed commits refer to and that are not known to be durable.
     doubtful: BTreeMap<VlogId, Range<u64>>,
 }
 
 impl Replay<'_> {
     fn run(&mut self, config: &ScanConfig, report: &mut RecoveryReport) -> Result<()> {
-        self.release_held()?;
         let scan = self.scan;
         let dir = Arc::clone(&self.shared.maintenance.dir);
         reader::replay(&dir, config, scan, |seq, body, file, base| self.commit(seq, body, file, base))?;
         report.commits = self.commits;
         report.operations = self.operations;
+        report.log_bytes = self.log_bytes;
         report.discarded = scan.discarded + scan.commits.saturating_sub(self.commits);
         report.cut = self.stopped_at.or(scan.cut);
         report.end = self.stopped_at.unwrap_or(scan.end);
@@ -194,27 +221,10 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Replays the deferred operations of families whose key order is known by now. They are older than anything still
-    /// in the log.
-    fn release_held(&mut self) -> Result<()> {
-        let waiting: Vec<_> = self.shared.orders.waiting.lock().values().cloned().collect();
-        let read_only = self.shared.write.options.read_only;
-        self.holding = waiting.iter().map(|f| (f.id, DeferredOps::new(f, read_only))).collect();
-        for (family, state) in self.once_waiting() {
-            waiting::replay(&self.shared.write, &family, &state.held, |family| self.relieve_one(family))?;
-        }
-        Ok(())
-    }
-
-    /// Returns the loaded families that have deferred operations.
-    fn once_waiting(&self) -> Vec<(Arc<FamilyCore>, Arc<FamilyState>)> {
-        let holding = self.state.families.values().filter(|f| !f.held.is_empty());
-        let families = self.shared.write.families.read();
-        holding.filter_map(|f| Some((Arc::clone(families.get(&f.id)?), Arc::clone(f)))).collect()
-    }
-
-    fn finish_holding(&mut self) -> Result<()> {
-        self.holding.values_mut().try_for_each(DeferredOps::finish)
+    /// Keeps the deferred operations in memory: a read-only open cannot store them.
+    fn keep_deferred(&mut self) {
+        let deferred = std::mem::take(&mut self.deferred);
+        *self.shared.deferred.lock() = deferred.into_iter().map(|(id, d)| (id, d.into_piece())).collect();
     }
 
     /// Applies one commit. Returns `false` to end the replay before this commit.
@@ -235,38 +245,27 @@ impl Replay<'_> {
             let op = op?;
             let family = self.shared.write.families.read().get(&op.family).cloned();
             match family {
-                Some(family) => self.apply(seq, &family, &op)?,
-                None if self.hold(seq, &op)? => {}
+                Some(_) if self.is_flushed(seq, op.family) => {}
+                Some(family) if family.is_unresolved() => {
+                    self.deferred.entry(op.family).or_insert_with(|| Deferred::new(&family)).add(seq, &op)?
+                }
+                Some(family) => insert(&self.shared.write, &family, seq, &op)?,
                 None if op.family < self.state.next_family => {} // dropped since
                 None => return Err(Error::corrupt(file, base, "a commit for a family that never existed")),
             }
             self.operations += 1;
         }
         self.commits += 1;
+        self.log_bytes += (RECORD_HEADER_BYTES + body.len()) as u64;
         Ok(true)
     }
 
-    fn apply(&self, seq: SeqNo, family: &Arc<FamilyCore>, op: &Op<'_>) -> Result<()> {
-        if self.is_flushed(seq, op.family) {
-            return Ok(()); // in tables already
-        }
-        insert(&self.shared.write, family, seq, op)
-    }
-
+    /// Returns whether the commit is in tables of the family already, or deferred.
     fn is_flushed(&self, seq: SeqNo, family: FamilyId) -> bool {
         self.state.families.get(&family).is_some_and(|f| seq <= f.flushed_to)
     }
 
-    /// Defers the operation if its family is unresolved. Returns whether it is.
-    fn hold(&mut self, seq: SeqNo, op: &Op<'_>) -> Result<bool> {
-        let flushed = self.is_flushed(seq, op.family);
-        match self.holding.get_mut(&op.family) {
-            Some(holding) if !flushed => holding.add(seq, op).map(|()| true),
-            waiting => Ok(waiting.is_some()),
-        }
-    }
-
-    /// Runs between two commits: writes full memtables as tables, so a long log needs no more memory than a short one.
+    /// Runs between two commits: writes full memtables as tables, and what is deferred to value logs, so a long log needs no more memory than a short one.
     /// `bytes` is the size of the next commit.
     fn relieve(&mut self, bytes: usize) -> Result<()> {
         self.unchecked += bytes;
@@ -274,6 +273,7 @@ impl Replay<'_> {
             return Ok(());
         }
         self.unchecked = 0;
+        self.deferred.values_mut().try_for_each(|deferred| deferred.write(PIECE_BYTES))?;
         self.shared.write.all_families().iter().try_for_each(|family| self.relieve_one(family))
     }
 
@@ -311,6 +311,7 @@ impl Replay<'_> {
         for family in shared.write.all_families() {
             self.write_table(&family)?;
         }
+        self.deferred.values_mut().try_for_each(Deferred::finish)?;
         self.sync_values()?;
         shared.write.log.begin(Vec::new())?;
         let tail = shared.write.log.sequencer().tail();
@@ -318,11 +319,8 @@ impl Replay<'_> {
         for (family, out) in &self.tables {
             out.add_to(&shared.maintenance, family, FLUSH_LEVEL, &mut edit)?;
         }
-        for holding in self.holding.values() {
-            holding.add_to(self.state, &mut edit)?;
-        }
-        for (family, _) in self.once_waiting() {
-            edit.push(Change::Release { family: family.id });
+        for deferred in self.deferred.values() {
+            deferred.add_to(&shared.maintenance, &mut edit)?;
         }
         for family in self.state.families.keys() {
             edit.push(Change::FlushedTo { family: *family, seq: tail - 1 });
@@ -340,8 +338,8 @@ impl Replay<'_> {
     /// sync would not cover them.
     fn sync_values(&self) -> Result<()> {
         let refs = self.tables.iter().flat_map(|(_, out)| &out.tables).flat_map(|t| &t.vlog_refs);
-        let held = self.holding.values().flat_map(|h| h.vlogs.iter().copied());
-        let ids: BTreeSet<VlogId> = refs.map(|r| r.vlog).chain(held).collect();
+        let deferred = self.deferred.values().flat_map(|d| d.vlogs.iter().copied());
+        let ids: BTreeSet<VlogId> = refs.map(|r| r.vlog).chain(deferred).collect();
         for id in ids {
             let name = files::vlog(id);
             let io = |op| move |e| Error::io(op, &files::vlog(id), e);
@@ -377,21 +375,17 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Calls `read` with the value logs of `family`, resolved or not.
+    /// Calls `read` with the value logs of `family`.
     fn with_vlogs<R>(&self, family: FamilyId, read: impl FnOnce(&VlogSet) -> R) -> Option<R> {
-        if let Some(holding) = self.holding.get(&family) {
-            return Some(read(&holding.family.vlog));
-        }
         let core = self.shared.write.families.read().get(&family).cloned();
         core.map(|core| read(&core.vlog))
     }
 
-    /// Removes value logs that nothing refers to. Skips unresolved families: no version shares their files, so removal
-    /// can wait.
+    /// Removes value logs that nothing refers to.
     fn remove_dead_vlogs(&self) -> Result<()> {
         let mut edit = VersionEdit::new();
         let state = self.shared.maintenance.versions.state();
-        for family in state.families.values().filter(|f| !self.holding.contains_key(&f.id)) {
+        for family in state.families.values() {
             for vlog in family.obsolete_vlogs() {
                 edit.push(Change::RemoveVlog { family: family.id, vlog });
             }
@@ -446,9 +440,9 @@ fn rewrite_in_place(file: &dyn File, mut range: Range<u64>) -> std::io::Result<(
 
 /// Removes the old log segments, which nothing on disk needs any more.
 fn remove_old_segments(ctx: &MaintenanceCtx, config: &ScanConfig) -> Result<()> {
-    let (ids, old) = reader::segment_files(&ctx.dir, config.first, config.segment_bytes)?;
+    let files = reader::segment_files(&ctx.dir, config.first, config.segment_bytes)?;
     let begin = ctx.write.log.segment_of(ctx.write.log.sequencer().tail());
-    for id in ids.into_iter().chain(old).filter(|id| *id < begin) {
+    for id in files.needed.into_iter().chain(files.old).filter(|id| *id < begin) {
         let name = files::wal(id);
         if let Err(error) = ctx.dir.unlink(&name) {
             tracing::warn!(%name, %error, "an old log segment could not be removed; it is ignored");
@@ -465,8 +459,8 @@ fn keep_lost_segments(ctx: &MaintenanceCtx, report: &RecoveryReport) -> Result<(
         return Ok(());
     };
     let segment_bytes = ctx.versions.identity().wal_segment_bytes;
-    let (lost, _) = reader::segment_files(&ctx.dir, ctx.write.log.segment_of(cut), segment_bytes)?;
-    for name in lost.into_iter().map(files::wal) {
+    let lost = reader::segment_files(&ctx.dir, ctx.write.log.segment_of(cut), segment_bytes)?;
+    for name in lost.needed.into_iter().map(files::wal) {
         let kept = format!("{name}.lost");
         match ctx.dir.link(&name, &*ctx.dir, &kept) {
             Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {

@@ -13,7 +13,7 @@ use tidesdb_io::{Dir, FileExt};
 
 use crate::files::{self, CURRENT, CURRENT_NEW, FileKind, RESTORING};
 use crate::options::RemoteOptions;
-use crate::remote::{ObjectDir, Objects, Remote, RemoteDir, object_name};
+use crate::remote::{FilePart, ObjectDir, Objects, Remote, RemoteDir, object_name};
 use crate::store::Object;
 use crate::version::{Presence, State, VersionSet, in_force, inspect, presence};
 use crate::wal::layout::SegmentHeader;
@@ -157,9 +157,9 @@ fn write(dir: &dyn Dir, name: &str, bytes: &[u8]) -> io::Result<()> {
 fn fill_file(dir: &dyn Dir, view: &ObjectDir, objects: &Objects, name: &str) -> io::Result<()> {
     let mut len = 0;
     let file = dir.create_new(name, 0)?;
-    for (offset, _) in objects.parts(name) {
-        let bytes = view.bytes(&object_name(name, *offset))?;
-        if *offset == 0
+    for &FilePart { offset, .. } in objects.parts(name) {
+        let bytes = view.bytes(&object_name(name, offset))?;
+        if offset == 0
             && matches!(files::parse(name), Some(FileKind::Wal(_)))
             && let Ok(header) = SegmentHeader::decode(&bytes, name)
         {
@@ -172,7 +172,7 @@ fn fill_file(dir: &dyn Dir, view: &ObjectDir, objects: &Objects, name: &str) -> 
                 format!("{name} in the object store is longer than its header says"),
             ));
         }
-        file.write_all_at(&bytes, *offset)?;
+        file.write_all_at(&bytes, offset)?;
     }
     file.sync_all()
 }

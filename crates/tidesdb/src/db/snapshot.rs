@@ -1,13 +1,12 @@
 //! [`Snapshot`]: a view of all families at one read timestamp.
 
-use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use crate::mvcc::SnapshotPin;
 use crate::options::ReadOptions;
 use crate::read::{self, Cursor, Iter};
 use crate::shared::{Family, ReadCtx};
-use crate::types::{SeqNo, Slice};
+use crate::types::{KeyRange, SeqNo, Slice};
 use crate::{Error, Result};
 
 /// A view of the whole database as of the time it was taken. Cheap to clone; retains the old versions it can see.
@@ -65,18 +64,18 @@ impl Snapshot {
     ///
     /// # Errors
     /// As [`Family::get`]. The same holds for all reads.
-    pub fn get(&self, family: &Family, key: &[u8]) -> Result<Option<Slice>> {
+    pub fn get(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         self.check(family)?;
-        read::get(&self.reads, &family.core, key, Some(self.seq()))
+        read::get(&self.reads, &family.core, key.as_ref(), Some(self.seq()))
     }
 
     /// Returns whether `key` exists.
     ///
     /// # Errors
     /// As [`Family::get`].
-    pub fn contains(&self, family: &Family, key: &[u8]) -> Result<bool> {
+    pub fn contains(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<bool> {
         self.check(family)?;
-        read::contains(&self.reads, &family.core, key, Some(self.seq()))
+        read::contains(&self.reads, &family.core, key.as_ref(), Some(self.seq()))
     }
 
     /// Returns the values of many keys, in the order of `keys`.
@@ -93,14 +92,14 @@ impl Snapshot {
     /// # Errors
     /// As [`Family::get`].
     pub fn iter(&self, family: &Family) -> Result<Iter> {
-        Ok(Iter::new::<&[u8]>(self.cursor(family)?, ..))
+        Ok(Iter::new(self.cursor(family)?, ..))
     }
 
     /// Iterates over the keys in `range` and their values.
     ///
     /// # Errors
     /// As [`Family::get`].
-    pub fn range<B: AsRef<[u8]>>(&self, family: &Family, range: impl RangeBounds<B>) -> Result<Iter> {
+    pub fn range(&self, family: &Family, range: impl KeyRange) -> Result<Iter> {
         Ok(Iter::new(self.cursor(family)?, range))
     }
 
@@ -108,8 +107,8 @@ impl Snapshot {
     ///
     /// # Errors
     /// As [`Family::get`].
-    pub fn prefix(&self, family: &Family, prefix: &[u8]) -> Result<Iter> {
-        Ok(Iter::with_prefix(self.cursor(family)?, prefix))
+    pub fn prefix(&self, family: &Family, prefix: impl AsRef<[u8]>) -> Result<Iter> {
+        Ok(Iter::with_prefix(self.cursor(family)?, prefix.as_ref()))
     }
 
     /// Returns a cursor over the keys.

@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Db;
-use crate::family::FamilyStats;
+use crate::compact::{self, TreeStats};
+use crate::family::{FamilyCore, FamilyStats, Metric};
 use crate::remote::RemoteStats;
-use crate::shared::{DelayStats, Shared};
-use crate::stats::{statistics, write_lines};
+use crate::shared::{DelayStats, FLUSH_RATE_ASSUMED, Family, JobStats, MERGE_RATE_ASSUMED, Shared};
+use crate::stats::{Durations, TimeStats, statistics, write_lines};
 use crate::types::SeqNo;
 
 statistics! {
@@ -21,10 +22,20 @@ statistics! {
         stalled_by_memtables: StallStats = StallStats::of(&seen.shared.write.debt.by_memtables);
         "Writers held up because a family has too many tables in level 1."
         stalled_by_tables: StallStats = StallStats::of(&seen.shared.write.debt.by_tables);
+        "Syncs of the log, with the value logs."
+        syncs: TimeStats = seen.shared.write.log.sync_times().into();
+        "Flushes."
+        flushes: TimeStats = (&seen.shared.write.running.flushes).into();
+        "Merges; tables that are moved or dropped do not count."
+        merges: TimeStats = (&seen.shared.write.running.merges).into();
+        "Flushes and merges that run."
+        jobs: Vec<JobStats> = seen.shared.write.running.now();
         "The object store, if there is one."
         remote: Option<RemoteStats> = seen.shared.remote.as_ref().map(|remote| remote.stats());
+        "The tree of each family."
+        trees: Vec<TreeStats> = seen.trees.clone();
         "Each family."
-        families: Vec<FamilyStats> = seen.shared.write.all_families().iter().map(|f| f.stats()).collect();
+        families: Vec<FamilyStats> = seen.shared.write.all_families().iter().filter(|f| !f.is_unresolved()).map(|f| f.stats()).collect();
     }
     figures {
         Gauge Count visible_seq: SeqNo = seen.shared.reads.visible(),
@@ -55,6 +66,22 @@ statistics! {
             "Live snapshots.";
         Gauge Count jobs_pending: usize = seen.shared.write.jobs.pending(),
             "Background jobs queued or running.";
+        Gauge Bytes flush_debt_bytes: u64 = seen.shared.write.debt.immutable_bytes.load(Ordering::Relaxed),
+            "Bytes of memtables that wait for a flush.";
+        Gauge Seconds flush_debt_seconds: f64 = seen.flush_debt_seconds(),
+            "Estimated time to flush them, at the rate of the last flushes.";
+        Gauge Bytes merge_debt_bytes: u64 = seen.merge_debt_bytes(),
+            "Bytes above the capacity of their level, which merges must move to a deeper level now.";
+        Gauge Seconds merge_debt_seconds: f64 = seen.merge_debt_seconds(),
+            "Estimated time to merge them, at the rate of the last merges.";
+        Counter Bytes written_bytes: u64 = seen.written_bytes(),
+            "Bytes written to the log, the value logs and by flushes and merges.";
+        Gauge Ratio write_amplification: f64 = seen.written_bytes() as f64 / seen.total(Metric::UserBytes).max(1) as f64,
+            "These bytes, for each byte that users wrote.";
+        Counter Count events: u64 = seen.shared.write.events.recorded(),
+            "Events recorded for the event log.";
+        Counter Count events_lost: u64 = seen.shared.write.events.lost(),
+            "Of these, events that could not be written to the event log.";
     }
 }
 
@@ -63,20 +90,57 @@ statistics! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     StallStats of held: &DelayStats;
 
-    plain {}
+    plain {
+        "All delays." delays: Durations = held.times.now();
+    }
     figures {
-        Counter Seconds time: Duration = Duration::from_nanos(held.nanos.load(Ordering::Relaxed)),
+        Counter Seconds time: Duration = held.times.now().sum(),
             "Total time, summed over all threads.";
         Counter Count slowed: u64 = held.slowed.load(Ordering::Relaxed),
             "Commits that were slowed down.";
         Counter Count stopped: u64 = held.stopped.load(Ordering::Relaxed),
             "Commits that were stopped.";
+        Counter Count gave_up: u64 = held.gave_up.load(Ordering::Relaxed),
+            "Commits that failed with `Busy` after they were stopped.";
+        Gauge Count delayed_now: u64 = held.delayed_now.load(Ordering::Relaxed),
+            "Commits that are delayed at the moment.";
+        Gauge Seconds p50: Duration = held.times.now().percentile(0.5),
+            "Half of the delays are no longer than this.";
+        Gauge Seconds p99: Duration = held.times.now().percentile(0.99),
+            "99 % of the delays are no longer than this.";
+        Gauge Seconds longest: Duration = held.times.now().longest(),
+            "The longest delay.";
     }
 }
 
 struct Seen<'a> {
     shared: &'a Shared,
     cache: tidesdb_cache::CacheStats,
+    trees: Vec<TreeStats>,
+}
+
+impl Seen<'_> {
+    fn total(&self, metric: Metric) -> u64 {
+        self.shared.write.all_families().iter().map(|family| family.total(metric)).sum()
+    }
+
+    fn written_bytes(&self) -> u64 {
+        let tables = [Metric::FlushBytes, Metric::CompactionWritten, Metric::ValueLogWritten];
+        self.shared.write.log.bytes_written() + tables.into_iter().map(|m| self.total(m)).sum::<u64>()
+    }
+
+    fn flush_debt_seconds(&self) -> f64 {
+        let debt = &self.shared.write.debt;
+        debt.immutable_bytes.load(Ordering::Relaxed) as f64 / debt.flush_rate.or(FLUSH_RATE_ASSUMED) as f64
+    }
+
+    fn merge_debt_bytes(&self) -> u64 {
+        self.trees.iter().map(|tree| tree.debt_bytes).sum()
+    }
+
+    fn merge_debt_seconds(&self) -> f64 {
+        self.merge_debt_bytes() as f64 / self.shared.write.debt.merge_rate.or(MERGE_RATE_ASSUMED) as f64
+    }
 }
 
 /// `part` of `part` and `rest`; 0 of nothing.
@@ -96,17 +160,37 @@ impl Stats {
     }
 }
 
+fn tree_of(family: &FamilyCore) -> TreeStats {
+    compact::tree(&family.name(), &family.owned_view().version, &family.options)
+}
+
+impl Family {
+    /// Returns the tree of the family: its levels, their capacities, and what merges owe.
+    pub fn tree(&self) -> TreeStats {
+        tree_of(&self.core)
+    }
+}
+
 impl Db {
     /// Returns statistics of the database.
     pub fn stats(&self) -> Stats {
         let shared = &self.inner.shared;
-        Stats::of(&Seen { shared, cache: shared.tables.cache.stats() })
+        let trees = shared.write.all_families().iter().map(|family| tree_of(family)).collect();
+        Stats::of(&Seen { shared, cache: shared.tables.cache.stats(), trees })
     }
 }
 
 impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_lines(f, "", self.figures())?;
+        for (work, times) in [("syncs", self.syncs), ("flushes", self.flushes), ("merges", self.merges)] {
+            writeln!(f, "{work}")?;
+            write_lines(f, "  ", times.figures())?;
+        }
+        for job in &self.jobs {
+            writeln!(f, "running: {} of family {:?}", job.kind, job.family)?;
+            write_lines(f, "  ", job.figures())?;
+        }
         for (cause, held) in [("memtables", self.stalled_by_memtables), ("tables", self.stalled_by_tables)] {
             writeln!(f, "writers delayed by {cause}")?;
             write_lines(f, "  ", held.figures())?;
@@ -118,6 +202,10 @@ impl fmt::Display for Stats {
         for family in &self.families {
             writeln!(f, "family {:?}", family.name)?;
             write_lines(f, "  ", family.figures())?;
+        }
+        for tree in &self.trees {
+            writeln!(f, "tree of family {:?}", tree.family)?;
+            write_lines(f, "  ", tree.figures())?;
         }
         Ok(())
     }

@@ -1,15 +1,15 @@
 //! Begins transactions and retries them after conflicts.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Db, work_here};
-use crate::options::{Isolation, WriteOptions};
+use crate::options::{Isolation, TransactOptions, WriteOptions};
+use crate::shared::Shared;
 use crate::txn::Transaction;
 use crate::types::SeqNo;
 use crate::{Error, Result};
 
-/// Maximum number of attempts in [`Db::transact`].
-const TRIES_MAX: u32 = 100;
 /// Bounds of the random pause after a conflict.
 const PAUSE_MIN: Duration = Duration::from_micros(20);
 const PAUSE_MAX: Duration = Duration::from_millis(5);
@@ -42,49 +42,111 @@ impl Db {
         Transaction::new(&self.inner.shared, isolation)
     }
 
-    /// Runs `body` in a serializable transaction and commits. After a conflict it retries both, with growing random
-    /// pauses, so `body` must be repeatable. If `body` fails with an error other than `Conflict`, nothing is committed.
+    /// Runs `body` in a serializable transaction and commits. After a conflict it repeats both, with growing random
+    /// pauses, up to 100 times, so `body` must be repeatable. The errors of `body` may be of any type that holds an
+    /// [`Error`]. If `body` fails, nothing is committed and nothing is repeated.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// # let db = tidesdb::Db::open(dir.path())?;
-    /// let counter = db.default_family();
-    /// let next = db.transact(|tx| {
-    ///     let n = tx.get(counter, b"n")?.map_or(0, |v| v[0]) + 1;
-    ///     tx.put(counter, b"n", &[n])?;
-    ///     Ok(n)
+    /// #[derive(Debug, thiserror::Error)]
+    /// enum ShopError {
+    ///     #[error("sold out")]
+    ///     SoldOut,
+    ///     #[error(transparent)]
+    ///     Store(#[from] tidesdb::Error),
+    /// }
+    ///
+    /// fn sell(db: &tidesdb::Db) -> Result<u8, ShopError> {
+    ///     let stock = db.default_family();
+    ///     db.transact(|tx| {
+    ///         let left = tx.get(stock, b"boat")?.map_or(0, |v| v[0]);
+    ///         let left = left.checked_sub(1).ok_or(ShopError::SoldOut)?;
+    ///         tx.put(stock, b"boat", &[left])?;
+    ///         Ok(left)
+    ///     })
+    /// }
+    ///
+    /// db.put(b"boat", &[1])?;
+    /// assert_eq!(sell(&db)?, 0);
+    /// assert!(matches!(sell(&db), Err(ShopError::SoldOut)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// A body that ends the transaction itself is not repeated. So [`Transaction::rollback`] is the way to undo
+    /// everything without an error:
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// let is_new = db.transact(|tx| {
+    ///     tx.put(db.default_family(), b"job", b"1")?;
+    ///     tx.rollback();
+    ///     Ok::<_, tidesdb::Error>(false)
     /// })?;
-    /// assert_eq!(next, 1);
+    /// assert!(!is_new && !db.contains(b"job")?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// The errors of `body` and of the commit; `Conflict` after 100 conflicts in a row.
-    pub fn transact<R>(&self, body: impl FnMut(&mut Transaction) -> Result<R>) -> Result<R> {
-        self.transact_at(Isolation::Serializable, body)
+    /// The errors of `body` and of the commit; `Conflict` after the last attempt.
+    pub fn transact<R, E: From<Error>>(
+        &self,
+        body: impl FnMut(&mut Transaction) -> Result<R, E>,
+    ) -> Result<R, E> {
+        self.transact_with(&TransactOptions::default(), body)
     }
 
-    /// Like [`Db::transact`], at another isolation level.
+    /// Like [`Db::transact`], with options.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// use tidesdb::{Isolation, TransactOptions};
+    /// let options = TransactOptions::default().isolation(Isolation::Snapshot).attempts(3);
+    /// db.transact_with(&options, |tx| tx.put(db.default_family(), b"k", b"v"))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Db::transact`].
-    pub fn transact_at<R>(
+    pub fn transact_with<R, E: From<Error>>(
         &self,
-        isolation: Isolation,
-        mut body: impl FnMut(&mut Transaction) -> Result<R>,
-    ) -> Result<R> {
-        let shared = &self.inner.shared;
-        let mut tx = self.begin(isolation);
-        for round in 1..=TRIES_MAX {
-            match body(&mut tx).and_then(|out| tx.commit().map(|_| out)) {
-                Err(Error::Conflict) if round < TRIES_MAX => {}
-                other => return other,
-            }
-            let longest = PAUSE_MIN.saturating_mul(1 << round.min(16)).min(PAUSE_MAX);
-            let share = shared.write.env.entropy.next_u64() % longest.as_nanos().max(1) as u64;
-            shared.write.env.clock.sleep(Duration::from_nanos(share));
-            tx.reset();
-        }
-        Err(Error::Conflict)
+        options: &TransactOptions,
+        body: impl FnMut(&mut Transaction) -> Result<R, E>,
+    ) -> Result<R, E> {
+        transact(&self.inner.shared, options, body)
     }
+}
+
+/// Runs `body` in a transaction, commits, and repeats both after a conflict.
+pub(super) fn transact<R, E: From<Error>>(
+    shared: &Arc<Shared>,
+    options: &TransactOptions,
+    mut body: impl FnMut(&mut Transaction) -> Result<R, E>,
+) -> Result<R, E> {
+    let mut tx = Transaction::new(shared, options.isolation);
+    let mut attempt = 1;
+    loop {
+        let out = body(&mut tx)?;
+        if !tx.is_open() {
+            return Ok(out);
+        }
+        match tx.commit_with(&options.write) {
+            Ok(_) => return Ok(out),
+            Err(Error::Conflict { .. }) if attempt < options.attempts => {}
+            Err(e) => return Err(e.into()),
+        }
+        pause(shared, attempt);
+        attempt += 1;
+        tx.reset();
+    }
+}
+
+/// Waits for a random time, longer after more attempts.
+fn pause(shared: &Shared, attempt: u32) {
+    let env = &shared.write.env;
+    let longest = PAUSE_MIN.saturating_mul(1 << attempt.min(16)).min(PAUSE_MAX);
+    let share = env.entropy.next_u64() % longest.as_nanos().max(1) as u64;
+    env.clock.sleep(Duration::from_nanos(share));
 }

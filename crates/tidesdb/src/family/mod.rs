@@ -14,7 +14,6 @@ mod hook;
 mod read_view;
 mod space;
 mod stats;
-mod waiting;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,12 +22,10 @@ pub use claims::{Claim, Claimed, Claims};
 pub use hook::{CommitHook, Committed, CommittedOp, HookCell};
 pub use read_view::{MemSlot, ReadView};
 pub use space::Collection;
-pub use stats::{FamilyStats, Metric};
+pub use stats::{FamilyStats, LevelCounters, Metric};
 use tidesdb_memtable::{KeyOrder, MapKind, Memtable};
 use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin, rank};
-pub use waiting::{Orders, UnresolvedFamily};
 
-use crate::jobs::Retry;
 use crate::options::{FamilyOptions, LiveOptions, MemtableKind};
 use crate::ranges::SharedRanges;
 use crate::sources::TableVersion;
@@ -57,8 +54,8 @@ pub struct FamilyCore {
     pub naming: Mutex<(), { rank::NAMING }>,
     /// The merges of this family that run.
     pub claims: Claims,
-    /// After a compaction met damage.
-    pub compaction_retry: Retry,
+    /// Bytes that merges wrote into each level.
+    pub merged: LevelCounters,
     /// The collection of its value logs.
     pub collection: Collection,
     /// Called with each commit to the family.
@@ -88,7 +85,7 @@ impl FamilyCore {
             flushing: Mutex::new(()),
             naming: Mutex::new(()),
             claims: Claims::default(),
-            compaction_retry: Retry::default(),
+            merged: LevelCounters::default(),
             collection: Collection::default(),
             hook: HookCell::default(),
             dropped: AtomicBool::new(false),
@@ -104,6 +101,11 @@ impl FamilyCore {
     /// Sets the name after a rename.
     pub fn set_name(&self, name: &str) {
         *self.name.lock() = name.into();
+    }
+
+    /// Returns true if the family cannot be used before its comparator is registered; see `db/unresolved.rs`.
+    pub fn is_unresolved(&self) -> bool {
+        self.options.comparator.is_unresolved()
     }
 
     /// Returns true if the family was dropped.

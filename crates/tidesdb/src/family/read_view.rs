@@ -1,7 +1,7 @@
 //! A consistent view of a family for one reader: memtables and version.
 
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use tidesdb_memtable::Memtable;
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tidesdb_sync::Mutex;
 
+use crate::Error;
 use crate::jobs::Retry;
 use crate::types::VlogId;
 
@@ -15,6 +16,8 @@ pub struct Collection {
     victims: Mutex<Arc<BTreeSet<VlogId>>>,
     /// Files in which a damaged value was found: they stay as they are.
     damaged: Mutex<BTreeSet<VlogId>>,
+    /// The last damage, until it is reported.
+    damage: Mutex<Option<Error>>,
     /// After a collection failed.
     pub retry: Retry,
 }
@@ -30,9 +33,15 @@ impl Collection {
         *self.victims.lock() = Arc::new(victims);
     }
 
+    /// Returns the last damage that was found, once.
+    pub fn damage(&self) -> Option<Error> {
+        self.damage.lock().take()
+    }
+
     /// Excludes a file in which a damaged value was found.
-    pub fn exclude(&self, damaged: VlogId) {
+    pub fn exclude(&self, damaged: VlogId, damage: Error) {
         self.damaged.lock().insert(damaged);
+        *self.damage.lock() = Some(damage);
         Arc::make_mut(&mut self.victims.lock()).remove(&damaged);
     }
 

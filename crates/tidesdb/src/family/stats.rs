@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tidesdb_sync::Mutex;
+
 use super::{FamilyCore, ReadView};
 use crate::sources::TableVersion;
 use crate::sst::TableMeta;
@@ -61,6 +63,10 @@ statistics! {
             "Range tombstones, in memtables and in force over tables.";
         Gauge Bytes resident_bytes: u64 = seen.version().tables().map(|t| t.table().resident_bytes()).sum(),
             "Bytes of filters and indexes that stay in memory. Those that the cache holds are among `cache_bytes`.";
+        Counter Bytes merged_bytes: Vec<u64> = seen.core.merged.now(),
+            "Bytes that merges wrote into each level, level 1 first.";
+        Gauge Ratio write_amplification: f64 = seen.write_amplification(),
+            "Bytes written by flushes, merges and to the value log, for each byte that users wrote; the log is not included.";
     }
     counters Metric {
         Bytes user_bytes UserBytes, "Bytes of keys and values that users wrote.", c "user_bytes_written";
@@ -70,6 +76,8 @@ statistics! {
         Bytes compaction_written CompactionWritten, "Bytes of tables that compactions wrote.",
             c "compaction_bytes_written";
         Count compactions Compactions, "Compactions.", c "compaction_count";
+        Count moves Moves, "Compactions that moved tables to another level without writing them again.";
+        Bytes value_log_written ValueLogWritten, "Bytes of values that commits wrote to the value log.";
         Count dropped Dropped, "Entries that compactions and flushes dropped by rule.";
         Bytes value_bytes_moved ValuesMoved, "Bytes of values that merges moved out of value logs that were mostly garbage.";
         Count value_files_removed ValueFilesRemoved, "Value logs that were removed because no value in them was live.";
@@ -82,6 +90,27 @@ impl FamilyCore {
     /// Figures about the family.
     pub fn stats(&self) -> FamilyStats {
         FamilyStats::of(&Seen { core: self, view: &self.owned_view() })
+    }
+}
+
+/// A counter for each level.
+#[derive(Debug, Default)]
+pub struct LevelCounters(Mutex<Vec<u64>>);
+
+impl LevelCounters {
+    /// Adds `n` to the counter of `level`.
+    pub fn add(&self, level: u8, n: u64) {
+        let mut counters = self.0.lock();
+        let at = usize::from(level.max(1)) - 1;
+        if counters.len() <= at {
+            counters.resize(at + 1, 0);
+        }
+        counters[at] += n;
+    }
+
+    /// The counters, level 1 first, up to the largest level that was counted.
+    pub fn now(&self) -> Vec<u64> {
+        self.0.lock().clone()
     }
 }
 
@@ -114,7 +143,8 @@ impl Seen<'_> {
         let named = self.version().vlogs();
         let open = self.core.vlog.files();
         let length = |id| open.iter().find(|f| f.id == id).map_or(0, |f| f.bytes);
-        let of_named = named.iter().map(|(id, v)| (if v.sealed_at.is_some() { v.bytes } else { length(*id) }, v.used()));
+        let of_named =
+            named.iter().map(|(id, v)| (if v.sealed_at.is_some() { v.bytes } else { length(*id) }, v.used()));
         let unnamed = open.iter().filter(|f| !named.contains_key(&f.id)).map(|f| (f.bytes, 0));
         of_named.chain(unnamed).collect::<Vec<_>>().into_iter()
     }
@@ -125,6 +155,12 @@ impl Seen<'_> {
             .zip(self.version().levels())
             .flat_map(|(level, l)| l.tables().iter().map(move |t| (tombstone_share(t.meta()), level)));
         shares.filter(|(share, _)| *share > 0.0).max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default()
+    }
+
+    fn write_amplification(&self) -> f64 {
+        let written = [Metric::FlushBytes, Metric::CompactionWritten, Metric::ValueLogWritten];
+        let written: u64 = written.into_iter().map(|metric| self.total(metric)).sum();
+        written as f64 / self.total(Metric::UserBytes).max(1) as f64
     }
 
     fn range_tombstones(&self) -> u64 {

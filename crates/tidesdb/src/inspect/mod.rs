@@ -17,7 +17,7 @@ use tidesdb_io::{Dir, Env};
 
 use crate::{Error, Result};
 
-pub use manifest::manifest;
+pub use manifest::{manifest, trees};
 pub use table::table;
 pub use vlog::vlog;
 pub use wal::wal;

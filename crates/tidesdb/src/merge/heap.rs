@@ -24,7 +24,7 @@ const NONE: usize = usize::MAX;
 #[derive(Debug)]
 pub struct MergeCursor<C> {
     compare: Comparator,
-    children: Vec<C>,
+    pub(super) children: Vec<C>,
     /// First eight bytes of each child's key as a number in byte order; 0 for all if keys are not ordered bytewise.
     heads: Vec<u64>,
     bytewise: bool,
@@ -75,16 +75,6 @@ impl<C: MergeSource> MergeCursor<C> {
     /// children.
     pub fn newest_after_first(compare: Comparator, children: Vec<C>) -> Self {
         Self { first_apart: true, ..Self::newest_first(compare, children) }
-    }
-
-    /// Returns the children in their original order.
-    pub fn children(&self) -> &[C] {
-        &self.children
-    }
-
-    /// Returns the children.
-    pub fn into_children(self) -> Vec<C> {
-        self.children
     }
 
     /// Returns whether the entry of child `a` comes before that of child `b` in the current direction.

@@ -22,5 +22,5 @@ pub use level::{LevelCursor, LevelTable};
 pub use purge::CoveringRanges;
 pub use retain::{Reason, Retain, RetainCounts, RetainRules, Verdict};
 pub use source::MergeSource;
-pub use stream::RetainStream;
+pub use stream::{CHECK_EVERY, RetainStream};
 pub use visible::VisibleCursor;

@@ -54,10 +54,15 @@
 //!    put less below a single delete.
 //! 8. **`v` is a tombstone with the sequence number of `n`, a put that stays** (one commit wrote the key twice):
 //!    dropped (`SameCommit`), by the user's promise: such a commit counts as the put alone.
+//! 9. **With `renumber`: `v` is a put that stays and is the answer of every reader, and no evidence: its number becomes
+//!    0.** Every older version is dropped: no reader needs it, and the input reaches the bottom. Every newer version is
+//!    above 0, so the order stays. Readers and transactions only compare the number with their own, which is not below
+//!    it. With `renumber`, no stored range tombstone is older than `v`, so none hides it now that did not before.
+//!    Numbers that are all 0 take no space in a block.
 //!
 //! Rules 4, 5 and 6 do not drop a version that is evidence; under rule 4 the put below it is then dropped by rule 1.
 //! The other rules never drop the newest version of a key: rules 1, 2 and 8 drop a version with a newer neighbour, and
-//! rule 7 keeps its number. A transaction that begins later has a snapshot at or above all versions of the input, so
+//! rule 7 keeps its number; rule 9 changes no number that is evidence. A transaction that begins later has a snapshot at or above all versions of the input, so
 //! none of them is evidence for it.
 //!
 //! All other versions are kept. A hiding version stays pending until the next version of its key, or the end of the
@@ -81,6 +86,8 @@ pub struct RetainRules {
     pub now: Option<u32>,
     /// Oldest snapshot of a live transaction that checks for conflicts; `None` without such a transaction.
     pub conflicts_since: Option<SeqNo>,
+    /// Whether rule 9 applies. No stored range tombstone may then be older than an entry of the input that it covers.
+    pub renumber: bool,
 }
 
 impl RetainRules {
@@ -105,6 +112,15 @@ impl RetainRules {
     #[inline]
     pub fn is_evidence(&self, seq: SeqNo) -> bool {
         self.conflicts_since.is_some_and(|snapshot| seq > snapshot)
+    }
+
+    /// Returns the highest number that rule 9 changes to 0.
+    fn renumbers_to(&self) -> SeqNo {
+        if !(self.renumber && self.bottom) {
+            return 0;
+        }
+        let oldest = self.snapshots.first().copied().into_iter().chain(self.conflicts_since);
+        oldest.min().map_or(self.visible_floor, |oldest| oldest.min(self.visible_floor))
     }
 
     #[inline]
@@ -166,11 +182,6 @@ pub struct RetainCounts {
 }
 
 impl RetainCounts {
-    /// Returns the number of entries dropped for `reason`.
-    pub fn dropped(&self, reason: Reason) -> u64 {
-        self.dropped[reason as usize]
-    }
-
     /// Returns the number of entries dropped for any reason.
     pub fn dropped_in_all(&self) -> u64 {
         self.dropped.iter().sum()
@@ -200,6 +211,8 @@ struct PendingVersion {
 pub struct Retain {
     rules: RetainRules,
     compare: Comparator,
+    /// Highest number that rule 9 changes.
+    renumbers_to: SeqNo,
     /// The key being judged; empty and meaningless before the first entry.
     key: Vec<u8>,
     /// Sequence number of the previous version of this key.
@@ -220,6 +233,7 @@ impl Retain {
     pub fn new(rules: RetainRules, compare: Comparator) -> Self {
         debug_assert!(rules.snapshots.is_sorted());
         Self {
+            renumbers_to: rules.renumbers_to(),
             rules,
             compare,
             key: Vec::new(),
@@ -268,6 +282,12 @@ impl Retain {
         self.end_key();
         self.released_is_older_key = false;
         self.released()
+    }
+
+    /// Returns the number to write with the entry just judged, a put that stays and has number `seq`.
+    #[inline]
+    pub fn number(&self, seq: SeqNo) -> SeqNo {
+        if seq <= self.renumbers_to { 0 } else { seq } // rule 9
     }
 
     /// Returns the key judged last.

@@ -33,7 +33,7 @@ impl fmt::Debug for Check {
 }
 
 /// Number of source entries, written or not, between two calls of the check.
-const CHECK_EVERY: u64 = 4096;
+pub const CHECK_EVERY: u64 = 4096;
 
 /// What the next call does first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ impl<C: EntryCursor> RetainStream<C> {
         let entry = match found {
             NextEntry::Entry => {
                 let EntryMeta { seq, kind, expiry } = self.inner.entry_meta();
-                let value = self.inner.value()?;
+                let (seq, value) = (self.retain.number(seq), self.inner.value()?);
                 Some(EntryRef { key: self.retain.key(), seq, kind, expiry, value })
             }
             NextEntry::Released => self.retain.released(),

@@ -26,7 +26,7 @@ enum Position {
 /// A reader's cursor over any source of versions: shows each key at most once, only live versions, in both directions.
 #[derive(Debug)]
 pub struct VisibleCursor<C> {
-    inner: C,
+    pub(super) inner: C,
     compare: Comparator,
     snapshot: SeqNo,
     now: u32,
@@ -70,6 +70,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
     }
 
     /// Changes the sequence number and time of the view. The cursor must be positioned again.
+    #[cfg(test)]
     pub fn set_view(&mut self, snapshot: SeqNo, now: u32) {
         self.snapshot = snapshot;
         self.now = now;
@@ -103,16 +104,6 @@ impl<C: EntryCursor> VisibleCursor<C> {
     /// As [`Self::fresh_dead`]; counts from nothing.
     pub fn take_fresh_dead(&mut self) -> u64 {
         std::mem::take(&mut self.fresh_dead)
-    }
-
-    /// Returns the source.
-    pub fn inner(&self) -> &C {
-        &self.inner
-    }
-
-    /// Returns the source.
-    pub fn into_inner(self) -> C {
-        self.inner
     }
 
     #[inline]

@@ -49,8 +49,12 @@ pub struct DbOptions {
     /// Bytes of one WAL segment. Fixed when the database is created. Default 64 MiB.
     pub wal_segment_bytes: u64,
     /// Threads for flush and compaction. 0 = the committing thread does the work itself: the order of I/O is then
-    /// deterministic, and no thread syncs for `SyncMode::Interval`. Default: 2 to 4, by the number of cores.
+    /// deterministic, and no thread syncs for `SyncMode::Interval`. With two or more, another one merges while one family
+    /// uses all that merge. Default: 2 to 4, by the number of cores.
     pub background_threads: Option<usize>,
+    /// Bytes per second that all merges together may write; flushes are not limited. 0 = no limit. Can be changed while the
+    /// database is open: [`crate::Db::set_compaction_rate`]. Default 0.
+    pub compaction_bytes_per_second: u64,
     /// Commits that store data, and merges, leave at least this many bytes of the disk free. Deletes, drops and flushes
     /// may use them. Default 100 MiB.
     pub disk_free_min: u64,
@@ -69,6 +73,9 @@ pub struct DbOptions {
     pub mmap_reads: bool,
     /// Write small WAL records through a memory map where the file system allows. Default true.
     pub mmap_wal: bool,
+    /// Write an event log to the directory: flushes, merges, stalls and errors as JSON lines in `EVENTS` and `EVENTS.old`, at most
+    /// about 4 MiB. See docs/events.md. Default true.
+    pub event_log: bool,
     /// An object store that keeps a copy of the database, from which a lost folder is restored. Default none.
     pub remote: Option<RemoteOptions>,
 }
@@ -83,6 +90,7 @@ impl Default for DbOptions {
             wal_bytes_max: 256 << 20,
             wal_segment_bytes: 64 << 20,
             background_threads: None,
+            compaction_bytes_per_second: 0,
             disk_free_min: 100 << 20,
             disk_reserve_bytes: None,
             history_bytes: 0,
@@ -90,6 +98,7 @@ impl Default for DbOptions {
             read_only: false,
             mmap_reads: false,
             mmap_wal: true,
+            event_log: true,
             remote: None,
         }
     }

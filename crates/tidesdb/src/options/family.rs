@@ -175,6 +175,11 @@ macro_rules! family_options {
                 }
             }
 
+            /// Returns whether `options` has the same settings, key order apart.
+            pub fn are(&self, options: &FamilyOptions) -> bool {
+                true $(&& options.$name == self.$name())*
+            }
+
             /// Checks that `options` may be put in force.
             ///
             /// # Errors
@@ -184,7 +189,9 @@ macro_rules! family_options {
                     return Err(Error::invalid("the key order of a family cannot change"));
                 }
                 $(if !is_live!($change) && options.$name != self.$name() {
-                    return Err(Error::invalid(concat!(stringify!($name), " of a family cannot change")));
+                    let (is, wanted) = (self.$name(), options.$name);
+                    let name = stringify!($name);
+                    return Err(Error::invalid(format!("{name} of a family cannot change: it is {is:?}, not {wanted:?}")));
                 })*
                 options.outside().map_or(Ok(()), |what| Err(Error::invalid(what)))
             }

@@ -9,6 +9,6 @@ mod remote;
 pub use db::{DbOptions, RecoveryMode, SyncMode};
 pub(crate) use family::{COMPARATOR_NAME_BYTES_MAX, LiveOptions};
 pub use family::{FamilyOptions, MemtableKind};
-pub use per_call::{Isolation, ReadOptions, WriteOptions};
+pub use per_call::{Isolation, ReadOptions, TransactOptions, WriteOptions};
 pub use remote::RemoteOptions;
 pub use setting::SettingInfo;

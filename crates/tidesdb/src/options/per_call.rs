@@ -57,3 +57,44 @@ pub struct ReadOptions {
     /// Do not fetch values, and never access the value log: reading the `value` of an iterator is then an error.
     pub keys_only: bool,
 }
+
+/// Settings of [`Db::transact_with`](crate::Db::transact_with).
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct TransactOptions {
+    /// Isolation level; `Serializable` by default.
+    pub isolation: Isolation,
+    /// Maximum number of attempts, at least 1; 100 by default.
+    pub attempts: u32,
+    /// Settings of the commit.
+    pub write: WriteOptions,
+}
+
+impl Default for TransactOptions {
+    fn default() -> Self {
+        Self { isolation: Isolation::Serializable, attempts: 100, write: WriteOptions::default() }
+    }
+}
+
+impl TransactOptions {
+    /// Sets the isolation level.
+    #[must_use]
+    pub fn isolation(mut self, level: Isolation) -> Self {
+        self.isolation = level;
+        self
+    }
+
+    /// Sets the maximum number of attempts.
+    #[must_use]
+    pub fn attempts(mut self, attempts: u32) -> Self {
+        self.attempts = attempts;
+        self
+    }
+
+    /// Sets the options of the commit.
+    #[must_use]
+    pub fn write(mut self, options: WriteOptions) -> Self {
+        self.write = options;
+        self
+    }
+}

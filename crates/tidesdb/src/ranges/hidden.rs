@@ -3,7 +3,7 @@
 //! Remembers the piece of the key space around the last key, so a step within the piece costs one or two comparisons.
 
 use super::RangeSet;
-use super::set::tighter;
+use super::index::Around;
 use crate::types::{Comparator, KeyBorder, SeqNo};
 
 /// All range tombstones that concern a reader at one sequence number.
@@ -40,16 +40,13 @@ impl Hidden {
     }
 
     fn look(&mut self, order: &Comparator, key: &[u8]) {
-        let (mut below, mut low, mut high) = (0, None, None);
+        let mut all = Around::default();
         for set in &self.sets {
-            let (seq, from, to) = set.around(order, key, self.snapshot);
-            below = below.max(seq);
-            low = tighter(low, from, |a, b| order.compare(a, b).is_ge());
-            high = tighter(high, to, |a, b| order.compare(a, b).is_le());
+            all.narrow(order, set.around(order, key, self.snapshot));
         }
-        self.low.assign(low);
-        self.high.assign(high);
-        (self.below, self.known) = (below, true);
+        self.low.assign(all.from);
+        self.high.assign(all.to);
+        (self.below, self.known) = (all.seq, true);
         self.pieces += 1;
     }
 
@@ -67,10 +64,5 @@ impl Hidden {
     /// Returns the first key after the piece of the last call; `None` = the piece has no upper bound.
     pub fn high(&self) -> Option<&[u8]> {
         self.high.get()
-    }
-
-    /// Returns the first key of the piece of the last call; `None` = the piece has no lower bound.
-    pub fn low(&self) -> Option<&[u8]> {
-        self.low.get()
     }
 }

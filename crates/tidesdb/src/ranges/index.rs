@@ -9,6 +9,38 @@ use std::sync::Arc;
 use super::RangeTombstone;
 use crate::types::{Comparator, SeqNo};
 
+/// A piece of the key space around a key in which the newest range tombstone is the same.
+#[derive(Clone, Copy, Default)]
+pub struct Around<'a> {
+    /// The newest range tombstone; 0 = none.
+    pub seq: SeqNo,
+    /// First key of the piece; `None` = no border.
+    pub from: Option<&'a [u8]>,
+    /// First key after the piece; `None` = no border.
+    pub to: Option<&'a [u8]>,
+}
+
+impl<'a> Around<'a> {
+    /// Takes account of another set of range tombstones, whose piece around the same key is `other`.
+    pub(super) fn narrow(&mut self, order: &Comparator, other: Self) {
+        self.seq = self.seq.max(other.seq);
+        self.from = tighter(self.from, other.from, |a, b| order.compare(a, b).is_ge());
+        self.to = tighter(self.to, other.to, |a, b| order.compare(a, b).is_le());
+    }
+}
+
+/// Returns the border that is nearer to the key.
+pub fn tighter<'a>(
+    a: Option<&'a [u8]>,
+    b: Option<&'a [u8]>,
+    nearer: impl Fn(&[u8], &[u8]) -> bool,
+) -> Option<&'a [u8]> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(if nearer(a, b) { a } else { b }),
+        (a, b) => a.or(b),
+    }
+}
+
 /// The index; immutable.
 #[derive(Debug)]
 pub(super) struct RangeIndex {
@@ -81,16 +113,11 @@ impl RangeIndex {
         self.way_up(self.piece(order, key)).filter_map(above).min()
     }
 
-    /// Like [`RangeIndex::newest`], with the borders of the piece around `key`, in which the answer is the same.
-    pub(super) fn around(
-        &self,
-        order: &Comparator,
-        key: &[u8],
-        snapshot: SeqNo,
-    ) -> (SeqNo, Option<&[u8]>, Option<&[u8]>) {
+    /// Like [`RangeIndex::newest`], with the piece around `key`, in which the answer is the same.
+    pub(super) fn around(&self, order: &Comparator, key: &[u8], snapshot: SeqNo) -> Around<'_> {
         let piece = self.piece(order, key);
-        let low = piece.checked_sub(1).and_then(|b| self.border(b));
-        (self.newest_in(piece, snapshot), low, self.border(piece))
+        let from = piece.checked_sub(1).and_then(|b| self.border(b));
+        Around { seq: self.newest_in(piece, snapshot), from, to: self.border(piece) }
     }
 
     fn newest_in(&self, piece: usize, snapshot: SeqNo) -> SeqNo {

@@ -23,7 +23,8 @@ use crate::types::{Comparator, KEY_BYTES_MAX, SeqNo};
 use crate::{Error, Result};
 
 pub use hidden::Hidden;
-pub use set::{RangeSet, SharedRanges, tighter};
+pub use index::tighter;
+pub use set::{RangeSet, SharedRanges};
 
 /// Deletes every version older than `seq` of the keys from `start` (inclusive) to `end` (exclusive).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

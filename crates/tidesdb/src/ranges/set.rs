@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tidesdb_sync::{EpochCell, Guard, Mutex, pin, rank};
 
 use super::RangeTombstone;
-use super::index::RangeIndex;
+use super::index::{Around, RangeIndex};
 use crate::types::{Comparator, SeqNo};
 
 /// Range tombstones of one memtable or version.
@@ -56,11 +56,6 @@ impl RangeSet {
         self.tiers.iter().flat_map(|tier| tier.tombstones())
     }
 
-    /// Returns the approximate size in memory, in bytes.
-    pub fn bytes(&self) -> usize {
-        self.iter().map(|tombstone| tombstone.bytes()).sum()
-    }
-
     /// Returns the newest tombstone over `key` that is not newer than `snapshot`; 0 = none.
     pub fn newest(&self, order: &Comparator, key: &[u8], snapshot: SeqNo) -> SeqNo {
         self.tiers.iter().map(|tier| tier.newest(order, key, snapshot)).max().unwrap_or(0)
@@ -71,34 +66,13 @@ impl RangeSet {
         self.tiers.iter().filter_map(|tier| tier.oldest_above(order, key, seq)).min()
     }
 
-    /// Like [`RangeSet::newest`], with borders around `key` (the lower inclusive, the upper exclusive) between which
-    /// the answer is the same. `None` = no border.
-    pub fn around(
-        &self,
-        order: &Comparator,
-        key: &[u8],
-        snapshot: SeqNo,
-    ) -> (SeqNo, Option<&[u8]>, Option<&[u8]>) {
-        let mut all = (0, None, None);
+    /// Like [`RangeSet::newest`], with borders around `key` between which the answer is the same.
+    pub fn around(&self, order: &Comparator, key: &[u8], snapshot: SeqNo) -> Around<'_> {
+        let mut all = Around::default();
         for tier in &self.tiers {
-            let (seq, low, high) = tier.around(order, key, snapshot);
-            all.0 = all.0.max(seq);
-            all.1 = tighter(all.1, low, |a, b| order.compare(a, b).is_ge());
-            all.2 = tighter(all.2, high, |a, b| order.compare(a, b).is_le());
+            all.narrow(order, tier.around(order, key, snapshot));
         }
         all
-    }
-}
-
-/// Returns the border that is nearer to the key.
-pub fn tighter<'a>(
-    a: Option<&'a [u8]>,
-    b: Option<&'a [u8]>,
-    nearer: impl Fn(&[u8], &[u8]) -> bool,
-) -> Option<&'a [u8]> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(if nearer(a, b) { a } else { b }),
-        (a, b) => a.or(b),
     }
 }
 

@@ -1,7 +1,7 @@
 //! [`Cursor`]: manual positioning at one read timestamp. Owned, `Send + 'static`.
 
 use std::cmp::Ordering;
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use tidesdb_memtable::Memtable;
@@ -17,7 +17,9 @@ use crate::options::ReadOptions;
 use crate::ranges::{Hidden, RangeSet, RangeTombstone, SharedRanges};
 use crate::shared::ReadCtx;
 use crate::sources::Source;
-use crate::types::{Comparator, EntryCursor, EntryMeta, Kind, RowSpan, SEQ_MAX, Scope, SeqNo, Slice};
+use crate::types::{
+    Comparator, EntryCursor, EntryMeta, KeyRange, Kind, RowSpan, SEQ_MAX, Scope, SeqNo, Slice,
+};
 use crate::{Error, Result};
 
 /// Iterates over the keys of a family at one read timestamp. Seeking again does not allocate.
@@ -230,9 +232,9 @@ impl Cursor {
     /// assert_eq!(cursor.key(), b"b");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn set_range<B: AsRef<[u8]>>(&mut self, range: impl RangeBounds<B>) {
+    pub fn set_range(&mut self, range: impl KeyRange) {
         let mut scope = self.inner.scope().clone();
-        let (low, high) = (range.start_bound().map(AsRef::as_ref), range.end_bound().map(AsRef::as_ref));
+        let (low, high) = range.bounds();
         scope.set_range(self.order(), low, high);
         self.set_scope(&scope);
     }
@@ -303,8 +305,9 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek_to_first`].
     #[inline]
-    pub fn seek(&mut self, target: &[u8]) -> Result<()> {
+    pub fn seek(&mut self, target: impl AsRef<[u8]>) -> Result<()> {
         self.leave();
+        let target = target.as_ref();
         self.inner.seek(target)?;
         self.note(|track, landed| track.forward(Bound::Included(target), landed));
         Ok(())
@@ -314,8 +317,9 @@ impl Cursor {
     ///
     /// # Errors
     /// As [`Cursor::seek_to_first`].
-    pub fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
+    pub fn seek_for_prev(&mut self, target: impl AsRef<[u8]>) -> Result<()> {
         self.leave();
+        let target = target.as_ref();
         self.inner.seek_for_prev(target)?;
         self.note(|track, landed| track.backward(Bound::Included(target), landed));
         Ok(())
@@ -497,7 +501,9 @@ impl Cursor {
         Ok((key, self.resolved.as_deref().unwrap_or_default()))
     }
 
-    /// Returns the sequence number of the current version.
+    /// Returns the sequence number of the current version: that of the commit that wrote it, or 0 once compaction has
+    /// moved it to the largest level and every reader sees it. To keep the numbers of recent commits, set
+    /// `OpenOptions::history_bytes`.
     pub fn version_seq(&self) -> SeqNo {
         self.entry_meta().seq
     }

@@ -1,10 +1,10 @@
 //! [`Iter`]: a range of keys as a standard double-ended iterator. Owned, `Send + 'static`.
 
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 
 use super::Cursor;
 use crate::Result;
-use crate::types::{PrefixLayout, Slice};
+use crate::types::{KeyRange, PrefixLayout, Slice};
 
 /// Iterates over a range at one read timestamp, from either end. Yields keys with their values; an error ends it.
 ///
@@ -12,7 +12,7 @@ use crate::types::{PrefixLayout, Slice};
 /// # let dir = tempfile::tempdir()?;
 /// # let db = tidesdb::Db::open(dir.path())?;
 /// for n in 0..5u8 { db.put(&[n], b"v")?; }
-/// let keys: Vec<u8> = db.range::<&[u8]>(&[1u8][..]..&[4u8][..])?.rev().map(|kv| kv.map(|(k, _)| k[0])).collect::<Result<_, _>>()?;
+/// let keys: Vec<u8> = db.range(&[1u8][..]..&[4u8][..])?.rev().map(|kv| kv.map(|(k, _)| k[0])).collect::<Result<_, _>>()?;
 /// assert_eq!(keys, [3, 2, 1]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -30,7 +30,7 @@ pub struct Iter {
 
 impl Iter {
     /// Iterates over the keys of `cursor` in `range`, in the family's key order.
-    pub(crate) fn new<B: AsRef<[u8]>>(mut cursor: Cursor, range: impl RangeBounds<B>) -> Self {
+    pub(crate) fn new(mut cursor: Cursor, range: impl KeyRange) -> Self {
         cursor.set_range(range);
         Self { front: cursor, placed: false, back: None, done: false, keys_only: false, prefix: None }
     }
@@ -43,7 +43,7 @@ impl Iter {
             PrefixLayout::Ascending => Self::new(cursor, (first, end)),
             // In descending order, `end` comes before all keys with the prefix, and `first` is the last of them.
             PrefixLayout::Descending => Self::new(cursor, (end, first)),
-            PrefixLayout::Anywhere => Self { prefix: Some(prefix.into()), ..Self::new::<&[u8]>(cursor, ..) },
+            PrefixLayout::Anywhere => Self { prefix: Some(prefix.into()), ..Self::new(cursor, ..) },
         }
     }
 

@@ -47,7 +47,7 @@ fn a_range_beside_a_million_deleted_keys_does_not_walk_over_them() {
     write(&db, (0..10).map(|n| (format!("c{n}").into_bytes(), false)));
     let walked = |low: Bound<&str>, high: Bound<&str>, backwards: bool| {
         let mut cursor = db.cursor().unwrap();
-        cursor.set_range::<&str>((low, high));
+        cursor.set_range((low, high));
         if backwards { cursor.seek_to_last() } else { cursor.seek_to_first() }.unwrap();
         let mut rows = 0;
         while cursor.valid() {
@@ -207,10 +207,10 @@ fn a_bounded_cursor_shows_what_a_filter_shows() {
             let model: Vec<_> =
                 live.iter().filter(|key| above(key) && is_before(order, key, &high)).cloned().collect();
             let mut cursor = db.cursor().unwrap();
-            cursor.set_range::<Vec<u8>>((low.clone(), high.clone()));
+            cursor.set_range((low.clone(), high.clone()));
             walk(&mut rng, order, &mut cursor, &model);
             let keys = |iter: Iter| iter.map(|row| row.unwrap().0.to_vec()).collect::<Vec<_>>();
-            let range = || db.range::<Vec<u8>>((low.clone(), high.clone())).unwrap();
+            let range = || db.range((low.clone(), high.clone())).unwrap();
             assert_eq!(keys(range()), model);
             let mut back: Vec<_> = range().keys_only().rev().map(|row| row.unwrap().0.to_vec()).collect();
             back.reverse();

@@ -16,9 +16,9 @@ use std::sync::{Arc, Weak};
 use tidesdb_io::{Access, Dir, File, FileExt};
 use tidesdb_sync::{Mutex, rank};
 
-use super::Objects;
 use super::dir::RemoteFile;
 use super::names::{is_cached, object_name};
+use super::{FilePart, Objects};
 use crate::store::ObjectStore;
 
 /// Suffix of a file that is being fetched.
@@ -224,13 +224,13 @@ impl Cache {
         Ok(())
     }
 
-    fn fetch_parts(&self, name: &str, parts: &[(u64, u64)], fetched: &mut u64) -> io::Result<()> {
+    fn fetch_parts(&self, name: &str, parts: &[FilePart], fetched: &mut u64) -> io::Result<()> {
         let temp = format!("{name}{FETCHED}");
         let file = self.dir.create_new(&temp, 0)?;
-        for (offset, bytes) in parts {
-            let mut at = *offset;
+        for &FilePart { offset, bytes } in parts {
+            let mut at = offset;
             let mut disk: Option<io::Error> = None;
-            let got = self.store.get(&object_name(name, *offset), &mut |piece| {
+            let got = self.store.get(&object_name(name, offset), &mut |piece| {
                 let written = file.write_all_at(piece, at);
                 at += piece.len() as u64;
                 written.map_err(|e| {

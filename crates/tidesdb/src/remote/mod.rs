@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 pub use dir::RemoteDir;
-pub use objects::Objects;
+pub use objects::{FilePart, Objects};
 use tidesdb_io::Dir;
 use tidesdb_sync::{Mutex, rank};
 pub use view::ObjectDir;

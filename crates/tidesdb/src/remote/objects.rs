@@ -12,13 +12,22 @@ use super::names::{self, Stored};
 use crate::files::{self, CURRENT, FileKind};
 use crate::store::{Object, ObjectStore};
 
+/// A part of a file, stored as one object.
+#[derive(Clone, Copy, Debug)]
+pub struct FilePart {
+    /// Offset in the file.
+    pub offset: u64,
+    /// Length.
+    pub bytes: u64,
+}
+
 /// Content of a store.
 #[derive(Debug, Default)]
 pub struct Objects {
     /// Names of all objects of the database, including those being written.
     present: BTreeSet<String>,
-    /// Trusted parts of each file: offset and length, without a gap from offset 0 on.
-    trusted: BTreeMap<String, Vec<(u64, u64)>>,
+    /// Trusted parts of each file, without a gap from offset 0 on.
+    trusted: BTreeMap<String, Vec<FilePart>>,
     generation: u64,
 }
 
@@ -56,8 +65,8 @@ impl Objects {
     /// Records that `bytes` bytes of `file` from `offset` on were stored.
     pub fn add(&mut self, file: &str, offset: u64, bytes: u64) {
         let parts = self.trusted.entry(file.to_owned()).or_default();
-        parts.retain(|(at, _)| *at < offset);
-        parts.push((offset, bytes));
+        parts.retain(|part| part.offset < offset);
+        parts.push(FilePart { offset, bytes });
     }
 
     /// Records that `CURRENT` names this manifest now.
@@ -75,14 +84,9 @@ impl Objects {
         self.present.contains(CURRENT)
     }
 
-    /// Returns whether the store holds no object of a database.
-    pub fn is_empty(&self) -> bool {
-        self.present.is_empty()
-    }
-
     /// Returns how many bytes of `file` are stored.
     pub fn stored(&self, file: &str) -> u64 {
-        self.parts(file).last().map_or(0, |(at, bytes)| at + bytes)
+        self.parts(file).last().map_or(0, |part| part.offset + part.bytes)
     }
 
     /// Returns whether `file` is stored, possibly with zero bytes.
@@ -90,9 +94,13 @@ impl Objects {
         self.trusted.contains_key(file)
     }
 
-    /// Returns the parts of `file`: offset and length.
-    pub fn parts(&self, file: &str) -> &[(u64, u64)] {
+    /// Returns the parts of `file`.
+    pub fn parts(&self, file: &str) -> &[FilePart] {
         self.trusted.get(file).map_or(&[], Vec::as_slice)
+    }
+
+    fn trusts(&self, part: &Stored) -> bool {
+        self.parts(&part.file).iter().any(|trusted| trusted.offset == part.offset)
     }
 
     /// Returns the trusted files.
@@ -104,9 +112,7 @@ impl Objects {
     /// trusted files.
     pub fn garbage(&self, needed: impl Fn(&str) -> bool) -> Vec<String> {
         let is_garbage = |name: &&String| match names::parse(name) {
-            Some(part) if needed(&part.file) => {
-                self.has(&part.file) && !self.parts(&part.file).iter().any(|(at, _)| *at == part.offset)
-            }
+            Some(part) if needed(&part.file) => self.has(&part.file) && !self.trusts(&part),
             Some(_) => true,
             None => false,
         };
@@ -117,7 +123,7 @@ impl Objects {
     pub fn remove(&mut self, object: &str) {
         self.present.remove(object);
         if let Some(part) = names::parse(object)
-            && self.parts(&part.file).iter().any(|(at, _)| *at == part.offset)
+            && self.trusts(&part)
         {
             self.trusted.remove(&part.file);
         }

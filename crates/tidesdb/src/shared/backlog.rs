@@ -3,10 +3,17 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use tidesdb_io::Clock;
 use tidesdb_sync::Event;
 
 use super::pace::Pace;
+use crate::stats::Histogram;
 use crate::{Error, Result};
+
+/// Rate of flushes assumed before one is measured, in bytes per second.
+pub const FLUSH_RATE_ASSUMED: u64 = 200 << 20;
+/// Rate of merges assumed before one is measured, in bytes per second.
+pub const MERGE_RATE_ASSUMED: u64 = 50 << 20;
 
 /// Immutable memtables in bytes, and the rate at which they are flushed.
 #[derive(Debug, Default)]
@@ -59,15 +66,30 @@ impl Rate {
     }
 }
 
-/// How writers were delayed by one cause.
+/// How writers were delayed by one cause. Only commits that are delayed write to it.
 #[derive(Debug, Default)]
 pub struct DelayStats {
-    /// Nanoseconds, summed over all threads.
-    pub nanos: AtomicU64,
-    /// Commits that were delayed.
+    /// Delays, whether of a slowed or a stopped commit.
+    pub times: Histogram,
+    /// Commits that were slowed down.
     pub slowed: AtomicU64,
     /// Commits that were stopped.
     pub stopped: AtomicU64,
+    /// Commits that failed with `Busy` after they were stopped.
+    pub gave_up: AtomicU64,
+    /// Commits that are delayed at the moment.
+    pub delayed_now: AtomicU64,
+}
+
+impl DelayStats {
+    /// Runs `wait`, which delays a commit from `now` on, and records how long it took.
+    pub fn measure<R>(&self, clock: &dyn Clock, now: Duration, wait: impl FnOnce() -> R) -> R {
+        self.delayed_now.fetch_add(1, Ordering::Relaxed);
+        let result = wait();
+        self.times.record(clock.mono().saturating_sub(now));
+        self.delayed_now.fetch_sub(1, Ordering::Relaxed);
+        result
+    }
 }
 
 /// Controls merges. Running merges check it now and then.
@@ -77,7 +99,16 @@ pub struct Merges {
     /// The last merge failed because the disk had no space for its output.
     starved: AtomicBool,
     stops: AtomicU64,
+    /// Most bytes that all merges write per second; 0 = no limit.
+    rate: AtomicU64,
+    /// Schedule of their writes.
+    pace: Pace,
 }
+
+/// The writes of limited merges are scheduled at most this far ahead.
+const MERGE_LEAD_MAX: Duration = Duration::from_secs(600);
+/// A limited merge looks after this time whether it shall stop.
+const MERGE_SLICE: Duration = Duration::from_millis(50);
 
 impl Merges {
     /// Stops running merges; from now on none starts automatically.
@@ -96,9 +127,39 @@ impl Merges {
         self.starved.store(yes, Ordering::Relaxed);
     }
 
+    /// Returns true if the disk lacked space for the last merge.
+    pub fn are_starved(&self) -> bool {
+        self.starved.load(Ordering::Relaxed)
+    }
+
     /// Returns true if writers would wait for merges that do not run.
     pub fn are_stuck(&self) -> bool {
-        self.are_off() || self.starved.load(Ordering::Relaxed)
+        self.are_off() || self.are_starved()
+    }
+
+    /// Limits what all merges write, in bytes per second; 0 = no limit.
+    pub fn set_rate(&self, bytes: u64) {
+        self.rate.store(bytes, Ordering::Relaxed);
+        self.pace.forget();
+    }
+
+    /// Waits as long as the rate of merges demands after `bytes` were written, and while `goes_on` returns true.
+    pub fn throttle(&self, clock: &dyn Clock, bytes: u64, goes_on: impl Fn() -> bool) {
+        let rate = self.rate.load(Ordering::Relaxed);
+        if rate == 0 {
+            return;
+        }
+        let cost = Duration::from_secs_f64((bytes as f64 / rate as f64).min(MERGE_LEAD_MAX.as_secs_f64()));
+        let now = clock.mono();
+        let end = now + self.pace.reserve_up_to(now, cost, MERGE_LEAD_MAX);
+        // A limit that was changed applies at once.
+        while goes_on() && self.rate.load(Ordering::Relaxed) == rate {
+            let left = end.saturating_sub(clock.mono());
+            if left.is_zero() {
+                return;
+            }
+            clock.sleep(left.min(MERGE_SLICE));
+        }
     }
 
     /// Number of stops so far.
@@ -113,7 +174,7 @@ impl Merges {
     pub fn check(&self, seen: Option<u64>) -> Result<()> {
         match seen {
             Some(seen) if seen != self.stops() => {
-                Err(Error::Busy { cause: "the merge was stopped; nothing changed" })
+                Err(Error::Busy { cause: "the merge was stopped; what it had installed stays" })
             }
             _ => Ok(()),
         }

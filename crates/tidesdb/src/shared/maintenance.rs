@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tidesdb_io::Dir;
+use tidesdb_sync::Backoff;
 
 use super::{ReadCtx, WriteCtx};
 use crate::family::{FamilyCore, MemSlot};
@@ -99,6 +100,19 @@ impl MaintenanceCtx {
     fn close_values(&self, file: FileKind) {
         if let FileKind::Vlog(id) = file {
             self.write.all_families().iter().for_each(|family| family.vlog.close(id));
+        }
+    }
+
+    /// Like [`Self::remove_obsolete`], at a close: waits up to 20 ms for readers that are about to end, in this database
+    /// or another one of the process. A file that is still in use is set aside by the next open.
+    pub fn remove_obsolete_at_close(&self) {
+        let mut backoff = Backoff::new();
+        for _ in 0..500 {
+            self.remove_obsolete();
+            if self.versions.obsolete().in_use() == 0 {
+                break;
+            }
+            backoff.snooze();
         }
     }
 

@@ -10,26 +10,33 @@
 mod pace;
 
 mod backlog;
+mod running;
 mod maintenance;
 mod read;
 mod write;
+mod condition;
+mod watch;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-pub use backlog::{Debt, DelayStats, Merges, SyncDue};
+pub use backlog::{Debt, DelayStats, FLUSH_RATE_ASSUMED, MERGE_RATE_ASSUMED, Merges, SyncDue};
+pub use condition::{HealthReport, HealthState};
 pub use maintenance::MaintenanceCtx;
 pub use pace::Pace;
 pub use read::ReadCtx;
+pub use running::{JobStart, JobStats, Progress, RunningJob, RunningJobs};
 use tidesdb_sync::{Mutex, rank};
+pub use watch::Watch;
 pub use write::WriteCtx;
 
-use crate::family::{FamilyCore, Orders};
+use crate::family::FamilyCore;
 use crate::jobs::Retry;
 use crate::remote::Remote;
 use crate::sst::TableContext;
-use crate::types::{FamilyId, SeqNo};
+use crate::types::{Comparator, FamilyId, SeqNo};
 use crate::vlog::WriteBudget;
 
 /// All parts of one open database.
@@ -42,12 +49,17 @@ pub struct Shared {
     pub maintenance: MaintenanceCtx,
     /// Shared settings and caches for reading tables.
     pub tables: Arc<TableContext>,
-    /// Key orders, and unresolved families; those are not in `families`.
-    pub orders: Orders,
+    /// Comparators that were given at open or registered since; built-in ones are not listed.
+    pub comparators: Mutex<Vec<Comparator>, { rank::COMPARATORS }>,
+    /// Operations of unresolved families that recovery read from the log and could not store, because the database is
+    /// open read-only.
+    pub deferred: Mutex<BTreeMap<FamilyId, Vec<u8>>, { rank::DEFERRED }>,
     /// Held while a family is created, dropped or renamed.
     pub catalog: Mutex<(), { rank::CATALOG }>,
     /// Consecutive failures of background work, and when to retry.
     pub retry: Retry,
+    /// What the last [`Shared::observe`] saw.
+    pub watch: Mutex<Watch, { rank::WATCH }>,
     /// Budget of value logs open for writing.
     pub vlog_writes: Arc<WriteBudget>,
     /// The object store with the copy, if there is one.
@@ -59,6 +71,12 @@ impl Shared {
     pub fn stored_to(&self) -> SeqNo {
         let remote = self.remote.as_ref().filter(|remote| remote.options.replicate_log);
         remote.map_or(SeqNo::MAX, |remote| remote.log_end.load(Ordering::SeqCst))
+    }
+
+    /// Returns the comparator of this name, if it is built in, was given or was registered.
+    pub fn comparator(&self, name: &str) -> Option<Comparator> {
+        let given = || self.comparators.lock().iter().find(|order| order.name() == name).cloned();
+        Comparator::by_name(name).or_else(given)
     }
 }
 

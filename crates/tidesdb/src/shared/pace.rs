@@ -7,10 +7,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The schedule is at most this far ahead of the clock.
+/// The schedule of commits is at most this far ahead of the clock.
 const LEAD_MAX: Duration = Duration::from_secs(1);
 
-/// The schedule of delayed commits.
+/// The schedule of delayed work.
 #[derive(Debug, Default)]
 pub struct Pace {
     /// Nanoseconds of the monotonic clock.
@@ -20,12 +20,22 @@ pub struct Pace {
 impl Pace {
     /// Adds a commit that costs `cost` to the schedule at time `now`. Returns how long the commit has to wait.
     pub fn reserve(&self, now: Duration, cost: Duration) -> Duration {
+        self.reserve_up_to(now, cost, LEAD_MAX)
+    }
+
+    /// Like [`Pace::reserve`]; the schedule is at most `lead` ahead of the clock.
+    pub fn reserve_up_to(&self, now: Duration, cost: Duration, lead: Duration) -> Duration {
         let nanos = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
-        let (now, cost, lead) = (nanos(now), nanos(cost), nanos(LEAD_MAX));
+        let (now, cost, lead) = (nanos(now), nanos(cost), nanos(lead));
         let after = |next: u64| next.max(now).saturating_add(cost).min(now.saturating_add(lead));
         let before = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| Some(after(next)));
         let turn = after(before.unwrap_or_else(|next| next));
         Duration::from_nanos(turn - now)
+    }
+
+    /// Empties the schedule.
+    pub fn forget(&self) {
+        self.next.store(0, Ordering::Relaxed);
     }
 }
 

@@ -8,7 +8,8 @@ use tidesdb_io::Env;
 use tidesdb_memtable::Memtable;
 use tidesdb_sync::{Mutex, RwLock, rank};
 
-use super::{Debt, Merges, ReadCtx, SyncDue};
+use super::{Debt, Merges, ReadCtx, RunningJobs, SyncDue};
+use crate::events::Events;
 use crate::family::{FamilyCore, MemSlot};
 use crate::health::Health;
 use crate::jobs::{Job, JobQueue};
@@ -53,6 +54,10 @@ pub struct WriteCtx {
     pub merges: Merges,
     /// Set while there have been no commits for some seconds: work that would only delay commits may run.
     pub idle: AtomicBool,
+    /// Flushes and merges that run.
+    pub running: RunningJobs,
+    /// Records what the background does.
+    pub events: Events,
 }
 
 impl WriteCtx {
@@ -60,6 +65,8 @@ impl WriteCtx {
     pub fn new(env: &Env, options: DbOptions, health: &Arc<Health>, log: Log) -> Self {
         let ticking = options.background_threads != Some(0) && !options.read_only;
         let reads = Arc::new(ReadCtx::new(&log, &env.clock, ticking));
+        let merges = Merges::default();
+        merges.set_rate(options.compaction_bytes_per_second);
         Self {
             jobs: Arc::clone(&reads.jobs),
             reads,
@@ -74,8 +81,10 @@ impl WriteCtx {
             deciding: Mutex::default(),
             rotating: Mutex::default(),
             debt: Debt::default(),
-            merges: Merges::default(),
+            merges,
             idle: AtomicBool::new(false),
+            running: RunningJobs::new(&env.clock),
+            events: Events::new(&env.clock),
         }
     }
 

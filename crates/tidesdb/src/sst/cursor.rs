@@ -9,12 +9,13 @@ use std::sync::Arc;
 use tidesdb_cache::Handle;
 
 use super::Table;
-use super::block::{Block, CachedBlock, Shape};
+use super::block::{Block, CachedBlock, Frame, Shape};
 use super::index::Fence;
 use super::load::Keys;
 use super::partitions::CurrentPartition;
 use super::reader::CachedPart;
 use super::source::slice;
+use super::values::FramePlace;
 use super::window::Window;
 use crate::types::{EntryCursor, EntryMeta, Rows, Scope, SeqNo, Stored, Visibility};
 use crate::{Error, Result};
@@ -37,11 +38,8 @@ enum LoadedBlock {
 /// The decoded values.
 #[derive(Default)]
 struct Values {
-    /// The range of entries whose values are decoded; empty if none are.
-    first: usize,
-    end: usize,
-    /// Start of these values among those of the block.
-    base: usize,
+    /// The frame whose values are decoded; without entries if none are.
+    frame: Frame,
     place: ValuesPlace,
 }
 
@@ -123,11 +121,6 @@ impl TableCursor {
         &self.table
     }
 
-    /// Entries of the current block after this one: so many steps stay in memory. 0 if not valid.
-    pub fn remaining_in_block(&self) -> usize {
-        if self.valid { self.shape.entries as usize - 1 - self.slot } else { 0 }
-    }
-
     #[inline]
     fn block(&self) -> Option<Block<'_>> {
         let bytes = match &self.held {
@@ -164,7 +157,7 @@ impl TableCursor {
             self.shape = *cached.block().shape;
             if !cached.values().is_empty() {
                 let end = self.shape.entries as usize;
-                self.values = Values { first: 0, end, base: 0, place: ValuesPlace::Cached };
+                self.values = Values { frame: Frame { end, ..Frame::default() }, place: ValuesPlace::Cached };
             }
         }
         (self.b, self.fence) = (b, fence);
@@ -266,8 +259,8 @@ impl TableCursor {
 
     /// Returns whether the current value needs no decoding.
     fn value_is_at_hand(&self) -> bool {
-        let span = self.block().map_or((0, 0), |block| block.value_span(self.slot));
-        span.0 == span.1 || (self.values.first..self.values.end).contains(&self.slot)
+        let span = self.block().map_or(0..0, |block| block.value_span(self.slot));
+        span.is_empty() || self.values.frame.entries().contains(&self.slot)
     }
 
     /// Copies rows from the current entry on, until a value is not decoded or the block ends. Returns the first entry
@@ -280,10 +273,9 @@ impl TableCursor {
         while slot < block.len() {
             let entry_meta = block.entry_meta(slot);
             let value = match block.value_span(slot) {
-                (start, end) if start == end => &[],
-                (start, end) if (self.values.first..self.values.end).contains(&slot) => {
-                    let span = start.wrapping_sub(self.values.base)..end.wrapping_sub(self.values.base);
-                    let Some(value) = values.get(span) else { break };
+                span if span.is_empty() => &[],
+                span if self.values.frame.entries().contains(&slot) => {
+                    let Some(value) = values.get(self.values.frame.place_of(span)) else { break };
                     value
                 }
                 _ => break,
@@ -306,7 +298,7 @@ impl TableCursor {
     /// Decodes the frame of the current value.
     #[cold]
     fn decode_frame(&mut self) -> Result<()> {
-        let Some((f, frame)) = self.block().and_then(|block| block.frame_of(self.slot)) else {
+        let Some(frame) = self.block().and_then(|block| block.frame_of(self.slot)) else {
             return Err(self.table.corrupt(self.fence.at, "value without a frame"));
         };
         self.values = Values::default();
@@ -315,20 +307,21 @@ impl TableCursor {
                 *buffer = Vec::new();
             }
         }
-        let at = self.fence.at + self.fence.key_part as u64 + frame.at;
+        let place = FramePlace { fence: self.fence, frame };
+        let at = place.at();
         let table = &self.table;
         let bytes = self.window.frame(table, self.fence, (at, frame.disk), &mut self.disk)?;
-        let mut place = ValuesPlace::Own;
-        table.decode_frame((self.b, f), at, frame, usize::MAX, (bytes, &mut self.raw))?;
+        let mut values_place = ValuesPlace::Own;
+        table.decode_frame(&place, bytes, usize::MAX, &mut self.raw)?;
         if frame.disk == frame.raw {
             if table.source.map().is_some() {
-                place = ValuesPlace::Mapped(at, frame.raw);
+                values_place = ValuesPlace::Mapped(at, frame.raw);
             } else {
                 self.raw.clear();
                 self.raw.extend_from_slice(bytes);
             }
         }
-        self.values = Values { first: frame.first, end: frame.end, base: frame.base, place };
+        self.values = Values { frame, place: values_place };
         Ok(())
     }
 }
@@ -482,14 +475,14 @@ impl EntryCursor for TableCursor {
     fn entry(&mut self) -> Result<Stored<'_>> {
         let Some(block) = self.block() else { return Err(Error::internal("value without an entry")) };
         let kind = block.kind(self.slot);
-        let (start, end) = block.value_span(self.slot);
-        if start == end {
+        let span = block.value_span(self.slot);
+        if span.is_empty() {
             return Ok((&self.key, kind, &[]));
         }
-        if !(self.values.first..self.values.end).contains(&self.slot) {
+        if !self.values.frame.entries().contains(&self.slot) {
             self.decode_frame()?;
         }
-        let span = start.wrapping_sub(self.values.base)..end.wrapping_sub(self.values.base);
+        let span = self.values.frame.place_of(span);
         match self.value_bytes().and_then(|values| values.get(span)) {
             Some(value) => Ok((&self.key, kind, value)),
             None => Err(self.table.corrupt(self.fence.at, "value extends beyond its frame")),

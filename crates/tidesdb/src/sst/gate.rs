@@ -4,12 +4,23 @@
 //! starts loading it, and is repeated after all others had their turn. So the disk works on the misses of all lookups
 //! at the same time. A block that is in the system's page cache is read at once.
 
+use crate::types::TableId;
+
+/// Where a lookup reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadPlace {
+    /// The table.
+    pub table: TableId,
+    /// Offset in its file.
+    pub offset: u64,
+}
+
 /// A check that a lookup makes before each read.
 pub trait ReadGate {
-    /// Returns whether the lookup may read the bytes at `place` (table number and offset) now. If not, the gate is shut
+    /// Returns whether the lookup may read the bytes at `place` now. If not, the gate is shut
     /// and the lookup ends without a result. `load_ahead` starts loading the bytes; it returns true if it could read them without
     /// waiting, and then the lookup goes on.
-    fn admits(&mut self, place: (u64, u64), load_ahead: impl FnOnce() -> bool) -> bool;
+    fn admits(&mut self, place: ReadPlace, load_ahead: impl FnOnce() -> bool) -> bool;
     /// Returns whether a read was refused. Then the result of the lookup is meaningless.
     fn is_shut(&self) -> bool;
 }
@@ -20,7 +31,7 @@ pub struct AllowAllReads;
 
 impl ReadGate for AllowAllReads {
     #[inline(always)]
-    fn admits(&mut self, _place: (u64, u64), _load_ahead: impl FnOnce() -> bool) -> bool {
+    fn admits(&mut self, _place: ReadPlace, _load_ahead: impl FnOnce() -> bool) -> bool {
         true
     }
 
@@ -37,7 +48,7 @@ pub struct TurnGate {
     left: u32,
     shut: bool,
     /// Location of the last prefetch. Neighbours in key order often miss the same block.
-    loading: Option<(u64, u64)>,
+    loading: Option<ReadPlace>,
 }
 
 impl TurnGate {
@@ -53,7 +64,7 @@ impl TurnGate {
 }
 
 impl ReadGate for TurnGate {
-    fn admits(&mut self, place: (u64, u64), load_ahead: impl FnOnce() -> bool) -> bool {
+    fn admits(&mut self, place: ReadPlace, load_ahead: impl FnOnce() -> bool) -> bool {
         if let Some(left) = self.left.checked_sub(1) {
             self.left = left;
             return true;

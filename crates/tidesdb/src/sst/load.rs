@@ -13,7 +13,7 @@ use tidesdb_sync::{Guard, prefetch};
 use super::Table;
 use super::block::{Block, CachedBlock, LIMITS, Shape};
 use super::gate::ReadGate;
-use super::index::{Fence, encloses};
+use super::index::{Fence, VersionKey, encloses};
 use super::layout::CRC_BYTES;
 use super::partitions::CurrentPartition;
 use super::reader::CachedPart;
@@ -30,15 +30,24 @@ const PREFETCH_STRIDE: usize = 256;
 
 /// Per-thread buffers for loading blocks.
 struct Scratch {
+    /// Bytes read.
     disk: Vec<u8>,
+    decoded: DecodeBuffers,
+}
+
+/// Decoded key section and values of a block.
+#[derive(Default)]
+struct DecodeBuffers {
     keys: Vec<u8>,
     values: Vec<u8>,
 }
 
 thread_local! {
     /// Never borrowed during a call that could reach this module again.
-    static SCRATCH: RefCell<Scratch> =
-        const { RefCell::new(Scratch { disk: Vec::new(), keys: Vec::new(), values: Vec::new() }) };
+    static SCRATCH: RefCell<Scratch> = const {
+        let decoded = DecodeBuffers { keys: Vec::new(), values: Vec::new() };
+        RefCell::new(Scratch { disk: Vec::new(), decoded })
+    };
 }
 
 /// The keys of a block, kept readable, and its values if they are cached with them.
@@ -177,10 +186,9 @@ impl Table {
         read: &[u8],
     ) -> Result<Handle<CachedPart>> {
         // Taken out, because a comparator may read, and its reads load blocks in this thread.
-        let (mut keys, mut values) =
-            SCRATCH.with_borrow_mut(|s| (std::mem::take(&mut s.keys), std::mem::take(&mut s.values)));
-        let cached = self.decode_block(fence, near, read, (&mut keys, &mut values));
-        SCRATCH.with_borrow_mut(|s| (s.keys, s.values) = (keys, values));
+        let mut buffers = SCRATCH.with_borrow_mut(|s| std::mem::take(&mut s.decoded));
+        let cached = self.decode_block(fence, near, read, &mut buffers);
+        SCRATCH.with_borrow_mut(|s| s.decoded = buffers);
         let cached = cached?;
         let charge = cached.charge();
         self.memory.settle();
@@ -193,8 +201,9 @@ impl Table {
         fence: Fence,
         near: &mut CurrentPartition,
         read: &[u8],
-        (keys, values): (&mut Vec<u8>, &mut Vec<u8>),
+        buffers: &mut DecodeBuffers,
     ) -> Result<CachedBlock> {
+        let DecodeBuffers { keys, values } = buffers;
         let shape = self.decode_keys(fence, near, read, keys)?;
         let block = Block { shape: &shape, bytes: keys };
         let is_whole = read.len() as u64 == fence.disk && block.values_len() <= LIMITS.values;
@@ -313,9 +322,10 @@ impl Table {
         let (mut first, mut last) = (Vec::new(), Vec::new());
         block.key_into(0, &mut first);
         block.key_into(block.len() - 1, &mut last);
-        let (first, last) = ((&first[..], block.seq(0)), (&last[..], block.seq(block.len() - 1)));
-        let borders = (self.border(near, fence.block)?, self.border(near, fence.block + 1)?);
-        if encloses(&self.comparator, borders, first, last) {
+        let first = VersionKey { key: &first, seq: block.seq(0) };
+        let last = VersionKey { key: &last, seq: block.seq(block.len() - 1) };
+        let (lower, upper) = (self.border(near, fence.block)?, self.border(near, fence.block + 1)?);
+        if encloses(&self.comparator, lower, upper, first, last) {
             Ok(())
         } else {
             Err(self.corrupt(fence.at, "index does not match the block"))

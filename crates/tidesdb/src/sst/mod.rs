@@ -49,6 +49,7 @@ pub use cursor::TableCursor;
 pub use describe::{BlockContent, BlockInfo};
 pub use gate::{AllowAllReads, ReadGate, TurnGate};
 pub use memory::TableMemory;
+pub use partitions::BlocksWithin;
 pub use props::{TableMeta, VlogRef};
 pub use reader::{BlockReads, CachedPart, FoundVersion, Table, TableContext};
 pub use value::TableValue;

@@ -86,6 +86,17 @@ impl Pinned<'_> {
     }
 }
 
+/// Blocks of a table that may contain keys of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlocksWithin {
+    /// Number of these blocks.
+    pub blocks: u64,
+    /// Number of all blocks.
+    pub all: u64,
+    /// Bytes of these blocks on disk.
+    pub bytes: u64,
+}
+
 /// Searches for scans.
 impl Table {
     /// Returns the number of blocks.
@@ -223,9 +234,8 @@ impl Table {
         covered && (inside(&self.meta.smallest) || inside(&self.meta.largest) || last > first + 1)
     }
 
-    /// Returns how many blocks may contain keys between these bounds, the number of all blocks, and the bytes on disk
-    /// of the former. If the part of the index for a bound cannot be read, that bound counts as the end of the table.
-    pub fn blocks_within(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> (u64, u64, u64) {
+    /// Returns the blocks that may contain keys between these bounds. If the part of the index for a bound cannot be read, that bound counts as the end of the table.
+    pub fn blocks_within(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> BlocksWithin {
         let near = &mut CurrentPartition::default();
         let all = self.blocks();
         let first = match start {
@@ -238,13 +248,13 @@ impl Table {
         };
         let within = first..(last.saturating_add(1)).min(all);
         if within.is_empty() {
-            return (0, all as u64, 0);
+            return BlocksWithin { blocks: 0, all: all as u64, bytes: 0 };
         }
         // Blocks are contiguous.
         let begin = self.fence(near, first).map_or(0, |fence| fence.at);
         let end =
             self.fence(near, within.end - 1).map_or(self.footer.filter_at, |fence| fence.at + fence.disk);
-        (within.len() as u64, all as u64, end.saturating_sub(begin))
+        BlocksWithin { blocks: within.len() as u64, all: all as u64, bytes: end.saturating_sub(begin) }
     }
 
     /// Returns a partition of the index, which `near` keeps.

@@ -95,7 +95,8 @@ impl TableMeta {
     /// Bytes of the records in the value logs `files` that the table refers to.
     pub fn value_bytes_in(&self, files: &BTreeSet<VlogId>) -> u64 {
         let refs = self.vlog_refs.iter().filter(|r| files.contains(&r.vlog));
-        refs.map(|r| r.bytes.saturating_add(r.count.saturating_mul(RECORD_HEADER_BYTES as u64))).fold(0, u64::saturating_add)
+        refs.map(|r| r.bytes.saturating_add(r.count.saturating_mul(RECORD_HEADER_BYTES as u64)))
+            .fold(0, u64::saturating_add)
     }
 
     /// The second from which on all its entries have expired; `None` if one never does.

@@ -15,7 +15,7 @@ use tidesdb_sync::{Guard, ShardedCounters};
 use super::TableMeta;
 use super::block::{CachedBlock, Find};
 use super::filter::FilterPartition;
-use super::gate::{AllowAllReads, ReadGate};
+use super::gate::{AllowAllReads, ReadGate, ReadPlace};
 use super::index::{BlockIndex, Index};
 use super::layout::Footer;
 use super::memory::TableMemory;
@@ -209,6 +209,8 @@ impl Table {
         }
     }
 
+    /// Not inlined: a lookup that the filter ends does not pay for it.
+    #[inline(never)]
     fn find<'g>(
         &'g self,
         (key, hash): (&[u8], u64),
@@ -265,7 +267,7 @@ impl Table {
             }
             is_read
         };
-        self.source.map().is_some() || gate.admits((self.meta.id.0, at), load_ahead)
+        self.source.map().is_some() || gate.admits(ReadPlace { table: self.meta.id, offset: at }, load_ahead)
     }
 
     /// Records that the key section (bit 0) or frame `bit - 1` of a mapped block was verified.

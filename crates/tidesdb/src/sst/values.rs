@@ -6,6 +6,7 @@
 //! the cache.
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use tidesdb_sync::{Guard, prefetch};
@@ -23,7 +24,21 @@ use crate::Result;
 use crate::codec::{Compression, bound_crc, decompress_into, decompress_prefix};
 use crate::types::Slice;
 
+/// A frame of a block of a table.
+pub(super) struct FramePlace {
+    pub(super) fence: Fence,
+    pub(super) frame: Frame,
+}
+
+impl FramePlace {
+    /// Returns the offset of the frame in the file.
+    pub(super) fn at(&self) -> u64 {
+        self.fence.at + self.fence.key_part as u64 + self.frame.at
+    }
+}
+
 /// Per-thread buffers for lookups.
+#[derive(Default)]
 struct Scratch {
     /// Bytes read.
     disk: Vec<u8>,
@@ -51,18 +66,18 @@ impl Table {
         gate: &mut impl ReadGate,
     ) -> Result<TableValue<'g>> {
         let block = keys.block().ok_or_else(|| self.wrong_part(b))?;
-        let (start, end) = block.value_span(i);
-        if start == end {
+        let span = block.value_span(i);
+        if span.is_empty() {
             return Ok(TableValue::InPlace(&[]));
         }
         match keys {
             Keys::Pinned(cached) => {
-                if let Some(value) = cached.values().get(start..end) {
+                if let Some(value) = cached.values().get(span) {
                     return Ok(TableValue::InPlace(value));
                 }
             }
             Keys::Held(part) => {
-                if let Some(value) = part.block().and_then(|cached| cached.values().get(start..end)) {
+                if let Some(value) = part.block().and_then(|cached| cached.values().get(span)) {
                     return Ok(TableValue::Owned(value.into()));
                 }
             }
@@ -80,116 +95,107 @@ impl Table {
         guard: &'g Guard,
         gate: &mut impl ReadGate,
     ) -> Result<TableValue<'g>> {
-        let (start, end) = block.value_span(i);
         let fence = self.fence(&mut CurrentPartition::default(), b)?;
-        let (f, frame) = block.frame_of(i).ok_or_else(|| self.corrupt(fence.at, "value without a frame"))?;
-        let span = (start.wrapping_sub(frame.base), end.wrapping_sub(frame.base));
-        let at = fence.at + fence.key_part as u64 + frame.at;
+        let frame = block.frame_of(i).ok_or_else(|| self.corrupt(fence.at, "value without a frame"))?;
+        let place = FramePlace { fence, frame };
+        let span = frame.place_of(block.value_span(i));
+        let at = place.at();
         if frame.disk == frame.raw
             && let Some(map) = self.source.map()
         {
             let values =
                 slice(map, at, frame.disk).ok_or_else(|| self.corrupt(at, "unexpected end of file"))?;
-            self.check_values((b, f), at, frame, values)?;
-            return self.part_of(fence, values, span).map(TableValue::InPlace);
+            self.check_values(&place, values)?;
+            return self.part_of(&place, values, span).map(TableValue::InPlace);
         }
-        if frame.raw <= LIMITS.frame && f < usize::from(u8::MAX) {
-            return self.cached_value((b, f), fence, frame, span, (guard, gate));
+        if frame.raw <= LIMITS.frame && frame.number < usize::from(u8::MAX) {
+            return self.cached_value(&place, span, guard, gate);
         }
         if !self.admits(gate, at, frame.disk) {
             return Ok(REFUSED);
         }
         if frame.raw > LIMITS.frame {
-            return self.long_value((b, f), fence, frame, span).map(TableValue::Owned);
+            return self.long_value(&place, span).map(TableValue::Owned);
         }
-        SCRATCH.with_borrow_mut(|s| {
-            let values = self.frame_values((b, f), fence, frame, span.1, (&mut s.disk, &mut s.raw))?;
-            self.part_of(fence, values, span).map(|value| TableValue::Owned(value.into()))
+        SCRATCH.with_borrow_mut(|scratch| {
+            let values = self.frame_values(&place, span.end, scratch)?;
+            self.part_of(&place, values, span).map(|value| TableValue::Owned(value.into()))
         })
     }
 
     /// Returns the value of a frame with a single value: decoded into the returned memory, with no other copy kept.
-    fn long_value(
-        &self,
-        (b, f): (usize, usize),
-        fence: Fence,
-        frame: Frame,
-        span: (usize, usize),
-    ) -> Result<Slice> {
-        let (mut disk, mut raw) = (Vec::new(), Vec::new());
-        let values = self.frame_values((b, f), fence, frame, usize::MAX, (&mut disk, &mut raw))?;
-        if span != (0, values.len()) {
-            return self.part_of(fence, values, span).map(Slice::from);
+    fn long_value(&self, place: &FramePlace, span: Range<usize>) -> Result<Slice> {
+        let mut buffers = Scratch::default();
+        let values = self.frame_values(place, usize::MAX, &mut buffers)?;
+        if span != (0..values.len()) {
+            return self.part_of(place, values, span).map(Slice::from);
         }
-        Ok(Slice::from(if frame.disk == frame.raw { disk } else { raw }))
+        Ok(Slice::from(if place.frame.disk == place.frame.raw { buffers.disk } else { buffers.raw }))
     }
 
     /// Returns a value from the cached frame, reading the frame first if necessary.
     fn cached_value<'g>(
         &'g self,
-        (b, f): (usize, usize),
-        fence: Fence,
-        frame: Frame,
-        span: (usize, usize),
-        (guard, gate): (&'g Guard, &mut impl ReadGate),
+        place: &FramePlace,
+        span: Range<usize>,
+        guard: &'g Guard,
+        gate: &mut impl ReadGate,
     ) -> Result<TableValue<'g>> {
-        let key = self.cache_key(b, f as u8 + 1);
+        let key = self.cache_key(place.fence.block, place.frame.number as u8 + 1);
         if let Some(map) = self.source.map() {
             // Most lookups use these bytes. They load while the cache is searched.
-            prefetch(map, (fence.at + fence.key_part as u64 + frame.at) as usize);
+            prefetch(map, place.at() as usize);
         }
         if let Some(CachedPart::Values(values)) = self.cache.get_pinned(key, guard) {
-            return self.part_of(fence, values, span).map(TableValue::InPlace);
+            return self.part_of(place, values, span).map(TableValue::InPlace);
         }
-        if !self.admits(gate, fence.at + fence.key_part as u64 + frame.at, frame.disk) {
+        if !self.admits(gate, place.at(), place.frame.disk) {
             return Ok(REFUSED);
         }
-        SCRATCH.with_borrow_mut(|s| {
+        SCRATCH.with_borrow_mut(|scratch| {
             let admit = self.meta.compression == Compression::Zstd || self.cache.admits(key);
-            let want = if admit { usize::MAX } else { span.1 };
-            let values = self.frame_values((b, f), fence, frame, want, (&mut s.disk, &mut s.raw))?;
+            let want = if admit { usize::MAX } else { span.end };
+            let values = self.frame_values(place, want, scratch)?;
             if admit {
                 let charge = (values.len() + size_of::<CachedPart>()) as u64;
                 self.cache.insert(key, CachedPart::Values(values.into()), charge);
             }
-            self.part_of(fence, values, span).map(|value| TableValue::Owned(value.into()))
+            self.part_of(place, values, span).map(|value| TableValue::Owned(value.into()))
         })
     }
 
-    fn part_of<'v>(&self, fence: Fence, values: &'v [u8], (start, end): (usize, usize)) -> Result<&'v [u8]> {
-        values.get(start..end).ok_or_else(|| self.corrupt(fence.at, "value extends beyond its frame"))
+    fn part_of<'v>(&self, place: &FramePlace, values: &'v [u8], span: Range<usize>) -> Result<&'v [u8]> {
+        values.get(span).ok_or_else(|| self.corrupt(place.fence.at, "value extends beyond its frame"))
     }
 
-    /// Returns the verified values of frame `f` of block `b`: in place, or in one of the buffers (bytes read, bytes
-    /// decoded). Only the first `want` bytes are guaranteed to be decoded.
-    pub(super) fn frame_values<'a>(
+    /// Returns the verified values of a frame: in place, or in one of the buffers. Only the first `want` bytes are
+    /// guaranteed to be decoded.
+    fn frame_values<'a>(
         &'a self,
-        (b, f): (usize, usize),
-        fence: Fence,
-        frame: Frame,
+        place: &FramePlace,
         want: usize,
-        (disk, raw): (&'a mut Vec<u8>, &'a mut Vec<u8>),
+        scratch: &'a mut Scratch,
     ) -> Result<&'a [u8]> {
-        let at = fence.at + fence.key_part as u64 + frame.at;
-        let bytes = self.source.read(at, frame.disk, disk, &self.name)?;
+        let bytes = self.source.read(place.at(), place.frame.disk, &mut scratch.disk, &self.name)?;
         self.count_read(bytes.len());
-        self.decode_frame((b, f), at, frame, want, (bytes, raw))
+        self.decode_frame(place, bytes, want, &mut scratch.raw)
     }
 
-    /// Like `frame_values`, for a frame at offset `at` that was already read. Returns `bytes` if they are stored raw.
+    /// Verifies and decodes the bytes read of a frame. Returns `bytes` if they are stored raw, otherwise the bytes in
+    /// `raw`, of which only the first `want` are guaranteed to be decoded.
     pub(super) fn decode_frame<'a>(
         &self,
-        (b, f): (usize, usize),
-        at: u64,
-        frame: Frame,
+        place: &FramePlace,
+        bytes: &'a [u8],
         want: usize,
-        (bytes, raw): (&'a [u8], &'a mut Vec<u8>),
+        raw: &'a mut Vec<u8>,
     ) -> Result<&'a [u8]> {
-        self.check_values((b, f), at, frame, bytes)?;
+        self.check_values(place, bytes)?;
+        let frame = &place.frame;
         if frame.disk == frame.raw {
             return Ok(bytes);
         }
-        let (compression, corrupt) = (self.meta.compression, |what: &str| self.corrupt(at, what));
+        let (compression, corrupt) = (self.meta.compression, |what: &str| self.corrupt(place.at(), what));
         if want < frame.raw && frame.raw <= LIMITS.frame {
             raw.resize(frame.raw, 0);
             decompress_prefix(compression, bytes, raw, want, corrupt)?;
@@ -199,16 +205,15 @@ impl Table {
         Ok(raw)
     }
 
-    /// Verifies the bytes of frame `f` of block `b`, which start at offset `at`. A frame of a mapped file is verified
-    /// once.
+    /// Verifies the bytes of a frame. A frame of a mapped file is verified once.
     #[inline]
-    fn check_values(&self, (b, f): (usize, usize), at: u64, frame: Frame, bytes: &[u8]) -> Result<()> {
-        let bit = f + 1;
+    fn check_values(&self, place: &FramePlace, bytes: &[u8]) -> Result<()> {
+        let (b, bit) = (place.fence.block, place.frame.number + 1);
         let known = bit <= FRAME_BITS
             && self.verified.get(b).is_some_and(|bits| bits.load(Ordering::Relaxed) & 1 << bit != 0);
         if !known {
-            if bound_crc(&self.meta.salt, at, &[bytes]) != frame.crc {
-                return Err(self.corrupt(at, "checksum mismatch in values"));
+            if bound_crc(&self.meta.salt, place.at(), &[bytes]) != place.frame.crc {
+                return Err(self.corrupt(place.at(), "checksum mismatch in values"));
             }
             self.mark_verified(b, bit);
         }

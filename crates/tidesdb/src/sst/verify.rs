@@ -11,7 +11,7 @@ use super::window::Window;
 use super::{Table, TableMeta};
 use crate::Result;
 use crate::codec::key_hash;
-use crate::types::{KEY_BYTES_MAX, Kind, SeqNo};
+use crate::types::{EntryMeta, KEY_BYTES_MAX, Kind, SeqNo};
 
 /// State of a verification scan.
 struct Verification {
@@ -129,11 +129,10 @@ impl Table {
                     self.corrupt(self.footer.filter_at, "filter denies a key that the table contains")
                 );
             }
-            let (start, end) = block.value_span(i);
             let value = values
-                .get(start..end)
+                .get(block.value_span(i))
                 .ok_or_else(|| self.corrupt(fence.at, "value extends beyond its block"))?;
-            self.count(walk, (block.kind(i), block.expiry(i), value), seq, new_key, fence)?;
+            walk.count(block.entry_meta(i), value, new_key).map_err(|what| self.corrupt(fence.at, what))?;
             std::mem::swap(&mut walk.key, &mut walk.last);
             walk.last_seq = seq;
         }
@@ -158,25 +157,27 @@ impl Table {
         };
         if good { Ok(()) } else { Err(self.corrupt(fence.at, "index does not match the block")) }
     }
+}
 
+impl Verification {
+    /// Counts the entry whose key is `key`. Returns what is wrong with it.
     fn count(
-        &self,
-        walk: &mut Verification,
-        (kind, expiry, value): (Kind, u32, &[u8]),
-        seq: SeqNo,
+        &mut self,
+        entry: EntryMeta,
+        value: &[u8],
         new_key: bool,
-        fence: Fence,
-    ) -> Result<()> {
-        let meta = &mut walk.meta;
+    ) -> std::result::Result<(), &'static str> {
+        let EntryMeta { seq, kind, expiry } = entry;
+        let meta = &mut self.meta;
         if meta.entries == 0 {
-            meta.smallest.clone_from(&walk.key);
+            meta.smallest.clone_from(&self.key);
             meta.min_seq = seq;
         }
         if kind.is_tombstone() && !value.is_empty() {
-            return Err(self.corrupt(fence.at, "tombstone with a value"));
+            return Err("tombstone with a value");
         }
         if kind == Kind::PutPointer && meta.note_pointer(value).is_err() {
-            return Err(self.corrupt(fence.at, "malformed pointer into a value log"));
+            return Err("malformed pointer into a value log");
         }
         meta.entries += 1;
         meta.keys += u64::from(new_key);
@@ -184,7 +185,7 @@ impl Table {
         meta.single_deletes += u64::from(kind == Kind::SingleDelete);
         meta.min_seq = meta.min_seq.min(seq);
         meta.max_seq = meta.max_seq.max(seq);
-        meta.raw_key_bytes += walk.key.len() as u64;
+        meta.raw_key_bytes += self.key.len() as u64;
         meta.raw_value_bytes += value.len() as u64;
         meta.note_expiry(expiry);
         Ok(())

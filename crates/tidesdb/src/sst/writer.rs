@@ -121,8 +121,10 @@ impl TableWriter {
     pub fn add(&mut self, e: EntryRef<'_>) -> Result<()> {
         let new_key = self.check_order(&e)?;
         self.note(&e, new_key)?;
-        while !self.block.has_room(e.key.len(), e.value.len()) {
-            self.finish_block()?;
+        while !self.block.has_room(e.key, e.value.len()) {
+            if !self.block.measure_first() {
+                self.finish_block()?;
+            }
         }
         self.block.add(&e);
         Ok(())
@@ -133,14 +135,14 @@ impl TableWriter {
         self.meta.purged_to = seq;
     }
 
-    /// Returns the number of entries so far.
-    pub fn entries(&self) -> u64 {
-        self.meta.entries
-    }
-
     /// Returns the last key added; empty at the start.
     pub fn last_key(&self) -> &[u8] {
         if self.block.len() > 0 { self.block.last_key() } else { &self.last }
+    }
+
+    /// Returns the bytes written to the file.
+    pub fn file_bytes(&self) -> u64 {
+        self.written
     }
 
     /// Returns about how long the file would be if it were finished now.

@@ -1,7 +1,6 @@
 //! The transaction handle.
 
 use std::cell::RefCell;
-use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use super::validate::Depends;
 use crate::options::{Isolation, ReadOptions, WriteOptions};
 use crate::read::{self, Cursor, Iter, OwnReads, ReadTimestamp, Track};
 use crate::shared::{Family, ReadCtx, Shared};
-use crate::types::{SeqNo, Slice};
+use crate::types::{KeyRange, SeqNo, Slice};
 use crate::write::{self, Mark, WriteBatch};
 use crate::{Error, Result};
 
@@ -109,7 +108,7 @@ impl Transaction {
     /// # Errors
     /// `InvalidArgument` for an empty or too long key, a too long value or transaction, or after the transaction has
     /// ended: nothing was done. The same holds for all writes.
-    pub fn put(&mut self, family: &Family, key: &[u8], value: &[u8]) -> Result<()> {
+    pub fn put(&mut self, family: &Family, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.for_writing(family)?.put(family, key, value)
     }
 
@@ -117,7 +116,13 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Transaction::put`].
-    pub fn put_with_ttl(&mut self, family: &Family, key: &[u8], value: &[u8], ttl: Duration) -> Result<()> {
+    pub fn put_with_ttl(
+        &mut self,
+        family: &Family,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
         self.for_writing(family)?.put_with_ttl(family, key, value, ttl)
     }
 
@@ -125,7 +130,13 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Transaction::put`].
-    pub fn put_expiring(&mut self, family: &Family, key: &[u8], value: &[u8], expiry: u32) -> Result<()> {
+    pub fn put_expiring(
+        &mut self,
+        family: &Family,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expiry: u32,
+    ) -> Result<()> {
         self.for_writing(family)?.put_expiring(family, key, value, expiry)
     }
 
@@ -133,7 +144,7 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Transaction::put`].
-    pub fn delete(&mut self, family: &Family, key: &[u8]) -> Result<()> {
+    pub fn delete(&mut self, family: &Family, key: impl AsRef<[u8]>) -> Result<()> {
         self.for_writing(family)?.delete(family, key)
     }
 
@@ -141,7 +152,7 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Transaction::put`].
-    pub fn single_delete(&mut self, family: &Family, key: &[u8]) -> Result<()> {
+    pub fn single_delete(&mut self, family: &Family, key: impl AsRef<[u8]>) -> Result<()> {
         self.for_writing(family)?.single_delete(family, key)
     }
 
@@ -150,11 +161,7 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`WriteBatch::delete_range`].
-    pub fn delete_range<B: AsRef<[u8]>>(
-        &mut self,
-        family: &Family,
-        range: impl RangeBounds<B>,
-    ) -> Result<()> {
+    pub fn delete_range(&mut self, family: &Family, range: impl KeyRange) -> Result<()> {
         self.for_writing(family)?.delete_range(family, range)
     }
 
@@ -162,7 +169,7 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`WriteBatch::delete_prefix`].
-    pub fn delete_prefix(&mut self, family: &Family, prefix: &[u8]) -> Result<()> {
+    pub fn delete_prefix(&mut self, family: &Family, prefix: impl AsRef<[u8]>) -> Result<()> {
         self.for_writing(family)?.delete_prefix(family, prefix)
     }
 
@@ -171,8 +178,8 @@ impl Transaction {
     /// # Errors
     /// As [`Family::get`]. `InvalidArgument` after the transaction has ended, or for a family of another database. The
     /// same holds for all reads.
-    pub fn get(&self, family: &Family, key: &[u8]) -> Result<Option<Slice>> {
-        self.read(family, key, true)
+    pub fn get(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        self.read(family, key.as_ref(), true)
     }
 
     /// Passes the value of `key` to `read`; the transaction's own writes come first. A value in memory is not copied.
@@ -191,18 +198,18 @@ impl Transaction {
     pub fn get_with<R>(
         &self,
         family: &Family,
-        key: &[u8],
+        key: impl AsRef<[u8]>,
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
-        self.read_with(family, key, true, read)
+        self.read_with(family, key.as_ref(), true, read)
     }
 
     /// Like [`Transaction::get`], without making the commit depend on it.
     ///
     /// # Errors
     /// As [`Transaction::get`].
-    pub fn get_untracked(&self, family: &Family, key: &[u8]) -> Result<Option<Slice>> {
-        self.read(family, key, false)
+    pub fn get_untracked(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        self.read(family, key.as_ref(), false)
     }
 
     /// Like [`Transaction::get_with`], without making the commit depend on it.
@@ -212,26 +219,26 @@ impl Transaction {
     pub fn get_untracked_with<R>(
         &self,
         family: &Family,
-        key: &[u8],
+        key: impl AsRef<[u8]>,
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
-        self.read_with(family, key, false, read)
+        self.read_with(family, key.as_ref(), false, read)
     }
 
     /// Returns true if `key` exists; the transaction's own writes come first. The commit may depend on it as on a read.
     ///
     /// # Errors
     /// As [`Transaction::get`].
-    pub fn contains(&self, family: &Family, key: &[u8]) -> Result<bool> {
-        self.exists(family, key, true)
+    pub fn contains(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.exists(family, key.as_ref(), true)
     }
 
     /// Like [`Transaction::contains`], without making the commit depend on it.
     ///
     /// # Errors
     /// As [`Transaction::get`].
-    pub fn contains_untracked(&self, family: &Family, key: &[u8]) -> Result<bool> {
-        self.exists(family, key, false)
+    pub fn contains_untracked(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.exists(family, key.as_ref(), false)
     }
 
     /// The values of many keys, in the order of `keys`.
@@ -263,14 +270,14 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::get`].
     pub fn iter(&self, family: &Family) -> Result<Iter> {
-        Ok(Iter::new::<&[u8]>(self.cursor(family)?, ..))
+        Ok(Iter::new(self.cursor(family)?, ..))
     }
 
     /// The keys in `range` with their values, own writes included.
     ///
     /// # Errors
     /// As [`Transaction::get`].
-    pub fn range<B: AsRef<[u8]>>(&self, family: &Family, range: impl RangeBounds<B>) -> Result<Iter> {
+    pub fn range(&self, family: &Family, range: impl KeyRange) -> Result<Iter> {
         Ok(Iter::new(self.cursor(family)?, range))
     }
 
@@ -279,8 +286,8 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Transaction::get`].
-    pub fn prefix(&self, family: &Family, prefix: &[u8]) -> Result<Iter> {
-        Ok(Iter::with_prefix(self.cursor(family)?, prefix))
+    pub fn prefix(&self, family: &Family, prefix: impl AsRef<[u8]>) -> Result<Iter> {
+        Ok(Iter::with_prefix(self.cursor(family)?, prefix.as_ref()))
     }
 
     /// A cursor over the data with the transaction's own writes merged in. It may or may not show writes made after it:
@@ -352,7 +359,7 @@ impl Transaction {
             ReadTimestamp::Snapshot(pin) if checks_writes || depends.on_reads() => {
                 write::commit_if(&self.shared.write, &mut self.batch, options, pin.seq(), |batch, during| {
                     let writes = checks_writes.then_some(batch);
-                    depends.unchanged(writes, (pin.seq(), self.began), during)
+                    depends.check_unchanged(writes, (pin.seq(), self.began), during)
                 })
             }
             _ => write::commit(&self.shared.write, &mut self.batch, options),
@@ -365,6 +372,11 @@ impl Transaction {
     /// The database.
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
+    }
+
+    /// Returns false once the transaction was committed or rolled back.
+    pub fn is_open(&self) -> bool {
+        self.open
     }
 
     /// Undoes everything and ends the transaction.
@@ -401,6 +413,7 @@ impl Transaction {
         self.reset();
     }
 
+    #[inline]
     fn forget(&mut self) {
         self.batch.clear();
         self.own.get_mut().clear();

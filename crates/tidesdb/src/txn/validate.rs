@@ -9,13 +9,13 @@ use std::sync::Arc;
 use tidesdb_sync::pin;
 
 use super::footprint::Footprint;
-use crate::Result;
 use crate::family::{FamilyCore, ReadView};
 use crate::ranges::RangeSet;
 use crate::read::{Span, is_before, newest_range, newest_version, sees, show};
 use crate::sources::Source;
 use crate::types::{Between, EntryCursor, Kind, SeqNo};
 use crate::write::{Op, WriteBatch};
+use crate::{Error, Result};
 
 /// When a transaction read: its snapshot, and the time at which it began. A row that has expired since the beginning
 /// still counts as visible, because the transaction may have read it.
@@ -38,12 +38,17 @@ impl Depends<'_> {
         self.reads.is_some_and(|reads| reads.points().next().is_some()) || !self.spans.is_empty()
     }
 
-    /// Returns true if none of these keys and intervals, nor any key of `writes`, has a version within `during` (both
-    /// ends excluded). The transaction read at `then`.
+    /// Checks that none of these keys and intervals, nor any key of `writes`, has a version within `during` (both ends
+    /// excluded). The transaction read at `then`.
     ///
     /// # Errors
-    /// `Corrupt`, `Io`: the check could not be completed.
-    pub(super) fn unchanged(&self, writes: Option<&WriteBatch>, then: Then, during: Between) -> Result<bool> {
+    /// `Conflict`, naming a key that has one. `Corrupt`, `Io`: the check could not be completed.
+    pub(super) fn check_unchanged(
+        &self,
+        writes: Option<&WriteBatch>,
+        then: Then,
+        during: Between,
+    ) -> Result<()> {
         if let Some(batch) = writes {
             for op in batch.ops_from(0) {
                 let op = op?;
@@ -51,34 +56,31 @@ impl Depends<'_> {
                 if op.kind == Kind::RangeDelete {
                     let span = span_of(family, &op);
                     let all = Depends { reads: None, spans: &[], seen_only: false };
-                    if all.written_into(&span, then, during)? {
-                        return Ok(false);
-                    }
-                    continue;
-                }
-                if is_written(family, op.key, then, during)? {
-                    return Ok(false);
+                    all.check_span(&span, then, during)?;
+                } else {
+                    check_key(family, op.key, then, during)?;
                 }
             }
         }
-        let Some(reads) = self.reads else { return Ok(true) };
+        let Some(reads) = self.reads else { return Ok(()) };
         for (family, key) in reads.points() {
-            if is_written(family, key, then, during)? {
-                return Ok(false);
-            }
+            check_key(family, key, then, during)?;
         }
-        for span in self.spans {
-            if self.written_into(span, then, during)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        self.spans.iter().try_for_each(|span| self.check_span(span, then, during))
     }
 
-    fn written_into(&self, span: &Span, then: Then, during: Between) -> Result<bool> {
+    fn check_span(&self, span: &Span, then: Then, during: Between) -> Result<()> {
+        match self.written_into(span, then, during)? {
+            Some(key) => Err(conflict(&span.family, &key)),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns a key in `span` that was written.
+    fn written_into(&self, span: &Span, then: Then, during: Between) -> Result<Option<Vec<u8>>> {
         let view = span.family.owned_view();
-        if deleted_from(&view, span, then, during)? {
-            return Ok(true);
+        if let Some(key) = deleted_from(&view, span, then, during)? {
+            return Ok(Some(key));
         }
         let mut sources: Vec<Source> =
             view.memtables_since(during.after).map(|slot| Source::memtable(&slot.map)).collect();
@@ -87,22 +89,25 @@ impl Depends<'_> {
         let counts = |key: &[u8]| Ok(!self.seen_only || sees(&view, key, then, &pin())?);
         for source in &mut sources {
             if found_in(source, span, during, counts)? {
-                return Ok(true);
+                return Ok(Some(source.key().to_vec()));
             }
         }
-        Ok(false)
+        Ok(None)
     }
 }
 
-/// Returns true if `key` has a version within `during`, or if a range tombstone within `during` deleted a value that
-/// the snapshot shows.
-fn is_written(family: &FamilyCore, key: &[u8], then: Then, during: Between) -> Result<bool> {
+fn conflict(family: &FamilyCore, key: &[u8]) -> Error {
+    Error::Conflict { family: family.name(), key: key.into() }
+}
+
+/// Fails if `key` has a version within `during`, or if a range tombstone within `during` deleted a value that the
+/// snapshot shows.
+fn check_key(family: &FamilyCore, key: &[u8], then: Then, during: Between) -> Result<()> {
     let guard = pin();
     let view = family.view(&guard);
-    if newest_version(view, key, during, &guard)? > during.after {
-        return Ok(true);
-    }
-    Ok(newest_range(view, key, during, &guard) > during.after && sees(view, key, then, &guard)?)
+    let written = newest_version(view, key, during, &guard)? > during.after
+        || newest_range(view, key, during, &guard) > during.after && sees(view, key, then, &guard)?;
+    if written { Err(conflict(family, key)) } else { Ok(()) }
 }
 
 /// The interval that a range delete covers.
@@ -115,10 +120,10 @@ fn span_of(family: &Arc<FamilyCore>, op: &Op<'_>) -> Span {
     Span { family: Arc::clone(family), low, high }
 }
 
-/// Returns true if a range tombstone within `during` deleted a key in `span` that the snapshot shows. A tombstone that
+/// Returns a key in `span` that the snapshot shows and a range tombstone within `during` deleted. A tombstone that
 /// deleted no such key changed nothing for the transaction. A key that was written and deleted since the snapshot also
 /// changed nothing, or is found as a version.
-fn deleted_from(view: &Arc<ReadView>, span: &Span, then: Then, during: Between) -> Result<bool> {
+fn deleted_from(view: &Arc<ReadView>, span: &Span, then: Then, during: Between) -> Result<Option<Vec<u8>>> {
     let memtables: Vec<RangeSet> = view
         .memtables_since(during.after)
         .map(|slot| slot.ranges.to_owned())
@@ -146,13 +151,14 @@ fn deleted_from(view: &Arc<ReadView>, span: &Span, then: Then, during: Between) 
             cursor.next()?;
         }
         if cursor.valid() && is_before(order, cursor.key(), &span.high) && range.covers(order, cursor.key()) {
-            return Ok(true);
+            return Ok(Some(cursor.key().to_vec()));
         }
     }
-    Ok(false)
+    Ok(None)
 }
 
-/// Returns true if `source` has a version in `span` and within `during` of a key for which `counts` returns true.
+/// Moves `source` to a version in `span` and within `during` of a key for which `counts` returns true. Returns false if
+/// there is none.
 fn found_in(
     source: &mut Source,
     span: &Span,

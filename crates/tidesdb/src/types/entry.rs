@@ -53,11 +53,3 @@ pub struct EntryRef<'a> {
     /// The value, an encoded pointer (`PutPointer`), or nothing (tombstones).
     pub value: &'a [u8],
 }
-
-impl EntryRef<'_> {
-    /// Returns true if the key is absent for a reader at wall time `now` (seconds): deleted or expired.
-    #[inline]
-    pub fn is_dead(&self, now: u32) -> bool {
-        self.kind.is_tombstone() || (self.expiry != 0 && self.expiry <= now)
-    }
-}

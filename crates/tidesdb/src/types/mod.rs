@@ -6,6 +6,7 @@ mod entry;
 mod ids;
 mod limits;
 mod order;
+mod range;
 mod rows;
 mod scope;
 mod slice;
@@ -19,6 +20,7 @@ pub use limits::{
     is_segment_bytes, wal_id_max,
 };
 pub use order::{Comparator, KeyCompare, PrefixLayout};
+pub use range::KeyRange;
 pub use rows::{RowSpan, Rows, Visibility};
 pub use scope::Scope;
 pub use slice::Slice;

@@ -15,7 +15,14 @@ pub struct Comparator(Repr);
 enum Repr {
     Bytewise,
     ReverseBytewise,
-    Custom { name: Arc<str>, compare: Arc<KeyCompare> },
+    Custom {
+        name: Arc<str>,
+        compare: Arc<KeyCompare>,
+    },
+    /// Only the name is known; compares in byte order, for tools that inspect files.
+    Unresolved {
+        name: Arc<str>,
+    },
 }
 
 /// Where the keys with a common prefix lie in an order.
@@ -84,10 +91,19 @@ impl Comparator {
         built_in.into_iter().map(|order| order()).find(|order| order.name() == name)
     }
 
-    /// The order of a stored name. An unknown name gets byte order under that name, until the caller's order replaces
-    /// it.
+    /// The order of a stored name: a built-in one, or unresolved until the caller's order replaces it.
     pub(crate) fn of_stored_name(name: &str) -> Self {
-        Self::by_name(name).unwrap_or_else(|| Self::custom(name, <[u8]>::cmp))
+        Self::by_name(name).unwrap_or_else(|| Self::unresolved(name))
+    }
+
+    /// The order of this name, which is not known yet.
+    pub(crate) fn unresolved(name: &str) -> Self {
+        Self(Repr::Unresolved { name: name.into() })
+    }
+
+    /// Returns true if only the name of the order is known.
+    pub(crate) fn is_unresolved(&self) -> bool {
+        matches!(self.0, Repr::Unresolved { .. })
     }
 
     /// The stored name.
@@ -95,7 +111,7 @@ impl Comparator {
         match &self.0 {
             Repr::Bytewise => "bytewise",
             Repr::ReverseBytewise => "reverse-bytewise",
-            Repr::Custom { name, .. } => name,
+            Repr::Custom { name, .. } | Repr::Unresolved { name } => name,
         }
     }
 
@@ -110,7 +126,7 @@ impl Comparator {
         match &self.0 {
             Repr::Bytewise => PrefixLayout::Ascending,
             Repr::ReverseBytewise => PrefixLayout::Descending,
-            Repr::Custom { .. } => PrefixLayout::Anywhere,
+            Repr::Custom { .. } | Repr::Unresolved { .. } => PrefixLayout::Anywhere,
         }
     }
 
@@ -118,7 +134,7 @@ impl Comparator {
     #[inline]
     pub fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         match &self.0 {
-            Repr::Bytewise => a.cmp(b),
+            Repr::Bytewise | Repr::Unresolved { .. } => a.cmp(b),
             Repr::ReverseBytewise => b.cmp(a),
             Repr::Custom { compare, .. } => compare(a, b),
         }
@@ -127,7 +143,7 @@ impl Comparator {
     /// The comparing function, if this is not plain byte order.
     pub(crate) fn custom_compare(&self) -> Option<Arc<KeyCompare>> {
         match &self.0 {
-            Repr::Bytewise => None,
+            Repr::Bytewise | Repr::Unresolved { .. } => None,
             Repr::ReverseBytewise => Some(Arc::new(|a: &[u8], b: &[u8]| b.cmp(a))),
             Repr::Custom { compare, .. } => Some(Arc::clone(compare)),
         }

@@ -1,7 +1,10 @@
 //! A value returned to the user: owned, or a reference into a memtable that it keeps alive. `Send + 'static`,
 //! dereferences to bytes.
 
+use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
 use tidesdb_memtable::ValueHandle;
@@ -12,6 +15,9 @@ use tidesdb_memtable::ValueHandle;
 /// let s = tidesdb::types::Slice::from(b"abc".as_slice());
 /// assert_eq!(&*s, b"abc");
 /// assert_eq!(s, b"abc");
+/// assert_eq!(format!("{s:?}"), "b\"abc\"");
+/// assert!(s < tidesdb::Slice::from(vec![b'b']));
+/// assert_eq!(Vec::from(s), b"abc");
 /// ```
 #[derive(Clone)]
 pub struct Slice(Repr);
@@ -74,8 +80,44 @@ impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Slice {
 
 impl Eq for Slice {}
 
+impl PartialOrd for Slice {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Slice {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (**self).cmp(&**other)
+    }
+}
+
+impl Hash for Slice {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}
+
+impl Borrow<[u8]> for Slice {
+    fn borrow(&self) -> &[u8] {
+        self
+    }
+}
+
+impl From<Slice> for Vec<u8> {
+    fn from(slice: Slice) -> Self {
+        slice.into_vec()
+    }
+}
+
+/// Number of bytes that `Debug` shows.
+const SHOWN_MAX: usize = 64;
+
+/// Shows the first 64 bytes as a byte string, and the length of what is longer.
 impl fmt::Debug for Slice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Slice").field(&self.len()).finish()
+        let shown = &self[..self.len().min(SHOWN_MAX)];
+        write!(f, "b\"{}\"", shown.escape_ascii())?;
+        if shown.len() < self.len() { write!(f, "... ({} bytes)", self.len()) } else { Ok(()) }
     }
 }

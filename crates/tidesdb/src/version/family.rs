@@ -12,7 +12,7 @@ use crate::files::FileKind;
 use crate::ranges::RangeSet;
 use crate::sst::{Table, TableMeta};
 use crate::types::{Comparator, FamilyId, SeqNo, TableId, VlogId};
-use crate::{Error, FamilyOptions, Result};
+use crate::{Error, Result};
 
 /// Opens a table that an edit adds.
 pub type OpenTable<T = Table> = dyn Fn(&FamilyState, &Arc<TableMeta>) -> Result<Arc<T>> + Send + Sync;
@@ -21,8 +21,6 @@ pub type OpenTable<T = Table> = dyn Fn(&FamilyState, &Arc<TableMeta>) -> Result<
 /// that the version of its reader lacks; it gets the slots of the version that its flush installs.
 #[derive(Debug)]
 pub struct VlogSlot {
-    /// The value log.
-    pub id: VlogId,
     file: FileGuard,
 }
 
@@ -31,30 +29,37 @@ pub type VlogSlots = Arc<BTreeMap<VlogId, Arc<VlogSlot>>>;
 
 /// All tables and value logs of a family in one version. Immutable; shared by `Arc`.
 pub struct FamilyVersion<T = Table> {
-    state: Arc<FamilyState>,
+    pub(super) state: Arc<FamilyState>,
     levels: Vec<Level<T>>,
     slots: BTreeMap<TableId, Arc<TableSlot<T>>>,
+    /// Tables of an unresolved family, which cannot be opened.
+    unopened: BTreeMap<TableId, Arc<FileGuard>>,
     vlogs: VlogSlots,
     ranges: RangeSet,
 }
 
 impl<T> FamilyVersion<T> {
-    /// Builds the version of `state`. Shares the slots of `prev`, and opens tables that are new.
+    /// Builds the version of `state`. Shares the slots and the files of `prev`, and opens tables that are new. The
+    /// version of an unresolved family keeps its files and has no table and no range tombstone.
     pub(super) fn build(
         state: &Arc<FamilyState>,
         prev: Option<&Self>,
         queue: &Arc<ObsoleteFiles>,
         open: &OpenTable<T>,
     ) -> Result<Self> {
-        let mut slots = BTreeMap::new();
+        let order = &state.options.comparator;
+        let (mut slots, mut unopened) = (BTreeMap::new(), BTreeMap::new());
         let mut by_level: Vec<Vec<Arc<TableSlot<T>>>> = Vec::new();
         for (&id, (level, meta)) in &state.tables {
+            let shared = prev.and_then(|p| p.unopened.get(&id)).cloned();
+            let file = || shared.unwrap_or_else(|| Arc::new(FileGuard::new(FileKind::Table(id), queue)));
+            if order.is_unresolved() {
+                unopened.insert(id, file());
+                continue;
+            }
             let slot = match prev.and_then(|p| p.slots.get(&id)) {
                 Some(slot) => Arc::clone(slot),
-                None => {
-                    let file = FileGuard::new(FileKind::Table(id), queue);
-                    Arc::new(TableSlot::new(Arc::clone(meta), open(state, meta)?, file))
-                }
+                None => Arc::new(TableSlot::new(Arc::clone(meta), open(state, meta)?, file())),
             };
             let index = usize::from(*level).saturating_sub(1);
             if by_level.len() <= index {
@@ -65,19 +70,21 @@ impl<T> FamilyVersion<T> {
         }
         let vlog_slot = |&id: &VlogId| match prev.and_then(|p| p.vlogs.get(&id)) {
             Some(slot) => (id, Arc::clone(slot)),
-            None => (id, Arc::new(VlogSlot { id, file: FileGuard::new(FileKind::Vlog(id), queue) })),
+            None => (id, Arc::new(VlogSlot { file: FileGuard::new(FileKind::Vlog(id), queue) })),
         };
-        let order = &state.options.comparator;
         let levels = by_level.into_iter().enumerate().map(|(i, t)| Level::new(t, order, i == 0)).collect();
         let vlogs = match prev {
             Some(prev) if prev.vlogs.keys().eq(state.vlogs.keys()) => Arc::clone(&prev.vlogs),
             _ => Arc::new(state.vlogs.keys().map(vlog_slot).collect()),
         };
         let ranges = match prev {
-            Some(prev) if Arc::ptr_eq(&prev.state.ranges, &state.ranges) => prev.ranges.clone(),
+            _ if order.is_unresolved() => RangeSet::new(order, Vec::new()),
+            Some(prev) if Arc::ptr_eq(&prev.state.ranges, &state.ranges) && !prev.order().is_unresolved() => {
+                prev.ranges.clone()
+            }
             _ => RangeSet::new(order, state.ranges.values().cloned().collect()),
         };
-        let this = Self { state: Arc::clone(state), levels, slots, vlogs, ranges };
+        let this = Self { state: Arc::clone(state), levels, slots, unopened, vlogs, ranges };
         this.check()?;
         Ok(this)
     }
@@ -85,9 +92,10 @@ impl<T> FamilyVersion<T> {
     /// Marks as obsolete all files that `next` lacks. `next` is the following version, or `None` if the family was
     /// dropped.
     pub(super) fn retire_into(&self, next: Option<&Self>) {
-        for (id, slot) in &self.slots {
-            if next.is_none_or(|n| !n.slots.contains_key(id)) {
-                slot.guard().set_obsolete();
+        let opened = self.slots.iter().map(|(id, slot)| (id, slot.guard()));
+        for (id, file) in opened.chain(self.unopened.iter().map(|(id, file)| (id, &**file))) {
+            if next.is_none_or(|n| !n.state.tables.contains_key(id)) {
+                file.set_obsolete();
             }
         }
         for (id, slot) in &*self.vlogs {
@@ -104,6 +112,7 @@ impl<T> FamilyVersion<T> {
             state: Arc::clone(&self.state),
             levels: Vec::new(),
             slots: BTreeMap::new(),
+            unopened: BTreeMap::new(),
             vlogs: Arc::default(),
             ranges: RangeSet::new(self.order(), Vec::new()),
         }
@@ -112,16 +121,6 @@ impl<T> FamilyVersion<T> {
     /// Returns the number of the family.
     pub fn id(&self) -> FamilyId {
         self.state.id
-    }
-
-    /// Returns the facts that the manifest records of the family.
-    pub fn state(&self) -> &Arc<FamilyState> {
-        &self.state
-    }
-
-    /// Returns the options of the family.
-    pub fn options(&self) -> &FamilyOptions {
-        &self.state.options
     }
 
     /// Returns the key order.
@@ -144,19 +143,9 @@ impl<T> FamilyVersion<T> {
         self.get_level(n).map(Level::tables).unwrap_or_default()
     }
 
-    /// Like [`FamilyVersion::level`], but returns shared ownership.
-    pub fn level_arc(&self, n: u8) -> Arc<[Arc<TableSlot<T>>]> {
-        self.get_level(n).map(Level::tables_arc).unwrap_or_default()
-    }
-
     /// Returns the number of tables in level `n`.
     pub fn level_len(&self, n: u8) -> usize {
         self.level(n).len()
-    }
-
-    /// Returns the bytes of the tables in level `n`.
-    pub fn level_bytes(&self, n: u8) -> u64 {
-        self.get_level(n).map(Level::bytes).unwrap_or_default()
     }
 
     fn get_level(&self, n: u8) -> Option<&Level<T>> {
@@ -174,9 +163,9 @@ impl<T> FamilyVersion<T> {
         &self.ranges
     }
 
-    /// Returns whether there is no table.
+    /// Returns whether there is no table, opened or not.
     pub fn is_empty(&self) -> bool {
-        self.slots.is_empty()
+        self.slots.is_empty() && self.unopened.is_empty()
     }
 
     /// Calls `each` with all tables that may hold `key`, newest data first: the order in which a read must search.
@@ -201,19 +190,14 @@ impl<T> FamilyVersion<T> {
         self.slots.values()
     }
 
-    /// Returns the bytes of all table files.
-    pub fn table_bytes(&self) -> u64 {
-        self.levels.iter().map(Level::bytes).fold(0, u64::saturating_add)
+    /// Returns the value logs that are obsolete once the family is flushed up to `flushed_to`.
+    pub fn obsolete_vlogs_at(&self, flushed_to: SeqNo) -> impl Iterator<Item = VlogId> {
+        self.state.obsolete_vlogs_at(flushed_to)
     }
 
     /// Returns the slots of all value logs.
     pub fn vlog_slots(&self) -> VlogSlots {
         Arc::clone(&self.vlogs)
-    }
-
-    /// Returns the slot of a value log.
-    pub fn vlog(&self, id: VlogId) -> Option<&Arc<VlogSlot>> {
-        self.vlogs.get(&id)
     }
 
     /// Returns the recorded facts of each value log, with the exact count of its live bytes.
@@ -227,7 +211,7 @@ impl<T> FamilyVersion<T> {
         deeper.iter().any(|l| !l.meeting(self.order(), range).is_empty())
     }
 
-    /// Checks every invariant of a version.
+    /// Checks every invariant of a version. Those of an unresolved family are checked once it is resolved.
     ///
     /// # Errors
     /// `Internal`, naming the violated invariant and the tables.
@@ -237,6 +221,9 @@ impl<T> FamilyVersion<T> {
             false => Err(Error::internal(format!("family {}, table {}: {what}", self.state.id.0, t.0))),
         };
         let order = self.order();
+        if order.is_unresolved() {
+            return Ok(());
+        }
         for slot in self.slots.values() {
             let m = slot.meta();
             law(order.compare(&m.smallest, &m.largest).is_le(), "smallest key above largest", m.id)?;

@@ -18,11 +18,11 @@ use crate::types::{Comparator, TableId};
 pub struct TableSlot<T = Table> {
     meta: Arc<TableMeta>,
     table: Arc<T>,
-    file: FileGuard,
+    file: Arc<FileGuard>,
 }
 
 impl<T> TableSlot<T> {
-    pub(super) fn new(meta: Arc<TableMeta>, table: Arc<T>, file: FileGuard) -> Self {
+    pub(super) fn new(meta: Arc<TableMeta>, table: Arc<T>, file: Arc<FileGuard>) -> Self {
         Self { meta, table, file }
     }
 

@@ -92,6 +92,7 @@ impl Manifest {
     }
 
     /// Returns the number of bytes in use.
+    #[cfg(test)]
     pub(super) fn bytes(&self) -> u64 {
         self.next
     }

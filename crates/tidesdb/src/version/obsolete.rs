@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tidesdb_io::Dir;
 use tidesdb_sync::{Mutex, rank};
@@ -24,6 +24,8 @@ const ORPHAN: &str = ".orphan";
 #[derive(Debug, Default)]
 pub struct ObsoleteFiles {
     queue: Mutex<Vec<FileKind>, { rank::OBSOLETE }>,
+    /// Obsolete files that a version or a reader still uses.
+    in_use: AtomicUsize,
 }
 
 impl ObsoleteFiles {
@@ -40,6 +42,11 @@ impl ObsoleteFiles {
     /// Puts back files that could not be unlinked.
     pub fn put_back(&self, files: impl IntoIterator<Item = FileKind>) {
         self.queue.lock().extend(files);
+    }
+
+    /// Returns the number of obsolete files that a version or a reader still uses.
+    pub fn in_use(&self) -> usize {
+        self.in_use.load(Ordering::Acquire)
     }
 
     /// Returns the number of queued files.
@@ -86,9 +93,12 @@ fn name_of(file: FileKind) -> Option<String> {
         FileKind::Wal(id) => Some(files::wal(id)),
         FileKind::Table(id) => Some(files::table(id)),
         FileKind::Vlog(id) => Some(files::vlog(id)),
-        FileKind::Lock | FileKind::Current | FileKind::SyncFailed | FileKind::Reserve | FileKind::Aside => {
-            None
-        }
+        FileKind::Lock
+        | FileKind::Current
+        | FileKind::SyncFailed
+        | FileKind::Reserve
+        | FileKind::Events
+        | FileKind::Aside => None,
     }
 }
 
@@ -107,7 +117,9 @@ impl FileGuard {
 
     /// Records that the durable manifest no longer names the file.
     pub(super) fn set_obsolete(&self) {
-        self.obsolete.store(true, Ordering::Release);
+        if !self.obsolete.swap(true, Ordering::AcqRel) {
+            self.queue.in_use.fetch_add(1, Ordering::AcqRel);
+        }
     }
 }
 
@@ -115,6 +127,7 @@ impl Drop for FileGuard {
     fn drop(&mut self) {
         if self.obsolete.load(Ordering::Acquire) {
             self.queue.push(self.file);
+            self.queue.in_use.fetch_sub(1, Ordering::AcqRel);
         }
     }
 }

@@ -42,7 +42,7 @@ pub struct Context<T = Table> {
     pub entropy: Arc<dyn Entropy>,
     /// Custom key orders.
     pub comparators: Vec<Comparator>,
-    /// Returns whether the family of this name may lack its key order until [`VersionSet::learn`].
+    /// Returns whether the family of this name may lack its key order until [`VersionSet::resolve`].
     pub may_wait: Box<dyn Fn(&str) -> bool + Send + Sync>,
     /// Opens tables.
     pub open_table: Box<OpenTable<T>>,
@@ -75,8 +75,6 @@ struct Inner<T> {
     phase: Phase,
     state: State,
     versions: BTreeMap<FamilyId, Arc<FamilyVersion<T>>>,
-    /// Unresolved families: their key order is not known, so they have no version.
-    waiting: BTreeSet<FamilyId>,
     next_manifest: u64,
 }
 
@@ -110,10 +108,10 @@ impl<T> VersionSet<T> {
     /// `NoSpace` and `Io` from the disk, and errors of opening tables.
     pub fn create_with(context: Context<T>, wal_segment_bytes: u64, mut state: State) -> Result<Self> {
         let identity = Identity { uuid: context.entropy.salt(), wal_segment_bytes };
-        let waiting = orders::resolve(&mut state, &context)?;
+        orders::assign(&mut state, &context)?;
         let names = replay::list(&*context.dir)?;
         let this = Self::new(context, identity, state, &names);
-        this.open_tables(waiting)?;
+        this.open_tables()?;
         this.begin_manifest(&names, None, false)?;
         Ok(this)
     }
@@ -127,11 +125,11 @@ impl<T> VersionSet<T> {
     pub fn open(context: Context<T>, read_only: bool) -> Result<(Self, ManifestReport)> {
         let loaded = replay::load(&*context.dir, &mut |_, _| {})?;
         let mut state = loaded.state;
-        let waiting = orders::resolve(&mut state, &context)?;
+        orders::assign(&mut state, &context)?;
         let names = replay::list(&*context.dir)?;
         state.clean = false;
         let this = Self::new(context, loaded.header.identity, state, &names);
-        this.open_tables(waiting).map_err(|e| match e {
+        this.open_tables().map_err(|e| match e {
             // Only the manifest has described these tables so far, so the manifest is what is damaged.
             Error::Internal { what } => Error::corrupt(&loaded.report.file, RECORDS_AT, what),
             other => other,
@@ -172,7 +170,6 @@ impl<T> VersionSet<T> {
             phase: Phase::ReadOnly,
             next_manifest: manifest,
             versions: BTreeMap::new(),
-            waiting: BTreeSet::new(),
             state: state.clone(),
         };
         Self {
@@ -189,15 +186,14 @@ impl<T> VersionSet<T> {
         }
     }
 
-    /// Builds the first versions of all families except the unresolved ones.
-    fn open_tables(&self, waiting: BTreeSet<FamilyId>) -> Result<()> {
+    /// Builds the first versions of all families.
+    fn open_tables(&self) -> Result<()> {
         let mut inner = self.inner.lock();
         let mut versions = BTreeMap::new();
-        for (id, family) in inner.state.families.iter().filter(|(id, _)| !waiting.contains(id)) {
+        for (id, family) in &inner.state.families {
             versions.insert(*id, Arc::new(self.build(family, None)?));
         }
         inner.versions = versions;
-        inner.waiting = waiting;
         Ok(())
     }
 
@@ -327,6 +323,7 @@ impl<T> VersionSet<T> {
     }
 
     /// Returns number and used bytes of the manifest in force; `None` if it takes no more edits.
+    #[cfg(test)]
     pub fn manifest(&self) -> Option<(u64, u64)> {
         match &self.inner.lock().phase {
             Phase::Writable(m) => Some((m.number(), m.bytes())),
@@ -412,8 +409,7 @@ impl<T> VersionSet<T> {
         self.next_vlog.fetch_max(state.next_vlog.0.into(), Ordering::Relaxed);
         self.next_family.fetch_max(state.next_family.0.into(), Ordering::Relaxed);
         self.installs.fetch_add(1, Ordering::SeqCst);
-        let before = std::mem::replace(&mut inner.state, state);
-        self.forget_waiting(inner, &before);
+        inner.state = state;
         for (id, next) in fresh {
             let prev = match &next {
                 Some(next) => inner.versions.insert(id, Arc::clone(next)),
@@ -446,7 +442,7 @@ impl<T> VersionSet<T> {
     ) -> Result<BTreeMap<FamilyId, Option<Arc<FamilyVersion<T>>>>> {
         let mut fresh = BTreeMap::new();
         for id in edit.changes().iter().filter_map(Change::family) {
-            if fresh.contains_key(&id) || inner.waiting.contains(&id) {
+            if fresh.contains_key(&id) {
                 continue;
             }
             let prev = inner.versions.get(&id).map(|v| &**v);

@@ -34,7 +34,8 @@ pub struct VlogState {
 impl VlogState {
     /// Bytes of the file that are its header or records that tables refer to.
     pub fn used(&self) -> u64 {
-        let records = self.live_count.saturating_mul(RECORD_HEADER_BYTES as u64).saturating_add(self.live_bytes);
+        let records =
+            self.live_count.saturating_mul(RECORD_HEADER_BYTES as u64).saturating_add(self.live_bytes);
         records.saturating_add(FILE_HEADER_BYTES as u64)
     }
 

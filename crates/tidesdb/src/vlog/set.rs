@@ -376,18 +376,6 @@ impl VlogSet {
         }
     }
 
-    /// Returns whether the record that `pointer` names exists and is valid.
-    ///
-    /// # Errors
-    /// `Io`, `FormatTooNew`: the record could not be checked.
-    pub fn verify_pointer(&self, pointer: &VlogPointer) -> Result<bool> {
-        match self.file(pointer.vlog).and_then(|file| file.check(pointer)) {
-            Ok(()) => Ok(true),
-            Err(Error::Corrupt { .. }) => Ok(false),
-            Err(e) => Err(e),
-        }
-    }
-
     /// Scans all records of a file and checks every byte. A sealed file of a clean shutdown has no gaps and no torn
     /// tail. A file that was being written during a crash may have both; they are not damage, because nothing refers to
     /// them.
@@ -406,11 +394,6 @@ impl VlogSet {
         let file = self.file(id)?;
         let len = file.len()?;
         scan::scan(&file, len, visit)
-    }
-
-    /// Returns the salt of a file; `None` if the file cannot be opened.
-    pub fn salt(&self, id: VlogId) -> Option<Salt> {
-        self.file(id).ok().map(|file| file.salt)
     }
 
     /// Returns facts about a file, opening it if necessary.

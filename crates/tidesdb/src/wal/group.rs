@@ -1,7 +1,10 @@
 //! State shared by the threads of a group commit: see `sync.rs`.
 
+use std::sync::atomic::AtomicU64;
+
 use tidesdb_sync::{Condvar, Mutex, rank};
 
+use crate::stats::Histogram;
 use crate::types::SeqNo;
 
 /// The leader flag and the condition variable of the waiters.
@@ -13,4 +16,8 @@ pub(super) struct Group {
     pub(super) done: Condvar,
     /// First address after the last seal.
     pub(super) sealed: Mutex<SeqNo, { rank::SEALED }>,
+    /// Durations of syncs, of the log with the value logs.
+    pub(super) syncs: Histogram,
+    /// Slow syncs that [`super::Log::take_slow_syncs`] has not returned.
+    pub(super) slow: AtomicU64,
 }

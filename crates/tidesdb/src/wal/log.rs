@@ -245,6 +245,14 @@ impl Log {
         }
     }
 
+    /// Ends the log: every later commit is refused, every commit that has a place is published before the return.
+    ///
+    /// # Errors
+    /// The failure that poisoned the database, `Exhausted`.
+    pub fn close(&self) -> Result<()> {
+        self.sequencer.close().map_err(|refusal| self.refused(refusal))
+    }
+
     /// The error for a place that was finally refused.
     pub(super) fn refused(&self, refusal: Refusal) -> Error {
         match refusal {

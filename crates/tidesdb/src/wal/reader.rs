@@ -122,16 +122,20 @@ fn judge(hole: Hole, walk: &Findings) -> HoleVerdict {
     }
 }
 
-/// Numbers of all segments in `dir` from `first` on, in order, and of those below it. Numbers larger than any log can
-/// reach are ignored as foreign files.
+/// Segment files in a directory, in order.
+pub struct SegmentFiles {
+    /// From the first segment that is needed on.
+    pub needed: Vec<WalId>,
+    /// Below that segment.
+    pub old: Vec<WalId>,
+}
+
+/// Finds the segments in `dir`; `first` is the first one needed. Numbers larger than any log can reach are ignored as
+/// foreign files.
 ///
 /// # Errors
 /// `Io`.
-pub fn segment_files(
-    dir: &Arc<dyn Dir>,
-    first: WalId,
-    segment_bytes: u64,
-) -> Result<(Vec<WalId>, Vec<WalId>)> {
+pub fn segment_files(dir: &Arc<dyn Dir>, first: WalId, segment_bytes: u64) -> Result<SegmentFiles> {
     let names = dir.list().map_err(|e| Error::io("list", "database directory", e))?;
     let mut ids: Vec<WalId> = names
         .iter()
@@ -141,7 +145,8 @@ pub fn segment_files(
         })
         .collect();
     ids.sort_unstable();
-    Ok(ids.into_iter().partition(|id| *id >= first))
+    let (needed, old) = ids.into_iter().partition(|id| *id >= first);
+    Ok(SegmentFiles { needed, old })
 }
 
 /// Number of segments whose addresses the file `id` covers, judged by its length alone.
@@ -155,7 +160,7 @@ pub fn span_of(dir: &Arc<dyn Dir>, id: WalId, segment_bytes: u64) -> u64 {
 /// # Errors
 /// `Corrupt` for damage that `config.mode` does not tolerate; `Io`.
 pub fn scan(dir: &Arc<dyn Dir>, config: &ScanConfig) -> Result<Scan> {
-    let (ids, _) = segment_files(dir, config.first, config.segment_bytes)?;
+    let ids = segment_files(dir, config.first, config.segment_bytes)?.needed;
     let mut walk = Findings {
         synced: config.watermark,
         same_boot: !config.sync_failed,

@@ -1,5 +1,6 @@
 //! One segment file that is being written: allocated, salted, memory-mapped where the file system allows.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
@@ -41,14 +42,14 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Prepares a file for `header`: the header is durable, and as many bytes have blocks as the disk allows, between
-    /// the minimum and the maximum in `blocks`. A file left by an older segment of the same length (`reuse`) is taken
+    /// Prepares a file for `header`: the header is durable, and as many bytes have blocks as the disk allows, within
+    /// `blocks`. A file left by an older segment of the same length (`reuse`) is taken
     /// over.
     pub(super) fn make(
         dir: &Arc<dyn Dir>,
         header: SegmentHeader,
         reuse: Option<String>,
-        blocks: (u64, u64),
+        blocks: RangeInclusive<u64>,
     ) -> Result<Self> {
         let temp = format!("{}.free", files::wal(WalId(header.id)));
         let bytes = header.file_bytes();
@@ -66,16 +67,17 @@ impl Draft {
         Ok(draft)
     }
 
-    /// Creates a file of `bytes` bytes; at least the first `needed` and at most the first `most` have blocks.
+    /// Creates a file of `bytes` bytes. Returns it and how many of its first bytes have blocks, which is within `blocks`.
     fn allocate(
         dir: &Arc<dyn Dir>,
         temp: &str,
         bytes: u64,
-        (needed, most): (u64, u64),
+        blocks: RangeInclusive<u64>,
     ) -> Result<(Arc<dyn File>, u64)> {
         // Left over from a preparation that was interrupted by a crash or a full disk.
         let left = |e: &std::io::Error| e.kind() == std::io::ErrorKind::AlreadyExists;
-        let mut backed = most.min(bytes);
+        let needed = *blocks.start();
+        let mut backed = bytes.min(*blocks.end());
         loop {
             let made = match dir.create_new(temp, backed) {
                 Err(e) if left(&e) => {
@@ -181,6 +183,7 @@ impl Segment {
     }
 
     /// Writes `bytes` at `offset` of the file. `mapped` asks for a write through the map, without a system call.
+    #[inline]
     pub(super) fn write(&self, offset: u64, bytes: &[u8], mapped: bool) -> Result<()> {
         // Laws: a record overwrites no header and meets no hole of the disk. Cost: two comparisons for each write.
         assert!(offset >= SEGMENT_HEADER_BYTES, "a record lies behind the header");

@@ -32,7 +32,7 @@
 
 use std::cell::Cell;
 
-use tidesdb_sync::modelled::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use tidesdb_sync::modelled::{AtomicU64, Ordering::SeqCst};
 use tidesdb_sync::{Backoff, CachePadded};
 
 use super::layout::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, UNIT};
@@ -50,6 +50,11 @@ const ANCHOR_REACH: u64 = 1 << (LOW_BITS - 1);
 const ADDRESS_MAX: u64 = (SEQ_MAX - (1 << 32)) * UNIT;
 /// Small under loom, so that a model can fill the ring with a handful of commits.
 const RING_SLOTS: usize = if cfg!(loom) { 4 } else { 1 << 14 };
+
+/// Values of [`Sequencer::state`], which only rises.
+const OPEN: u64 = 0;
+const CLOSED: u64 = 1;
+const STOPPED: u64 = 2;
 
 const WRITTEN: u64 = 1;
 const READY: u64 = 2;
@@ -84,7 +89,7 @@ pub enum Refusal {
     Limit,
     /// Sequence numbers are used up.
     Exhausted,
-    /// [`Sequencer::stop`] was called.
+    /// [`Sequencer::close`] or [`Sequencer::stop`] was called.
     Stopped,
 }
 
@@ -102,7 +107,8 @@ pub struct Sequencer {
     published: CachePadded<Published>,
     acked: CachePadded<AtomicU64>,
     durable: CachePadded<AtomicU64>,
-    stopped: AtomicBool,
+    /// Whether commits are ordered: `OPEN`, `CLOSED` or `STOPPED`.
+    state: AtomicU64,
     /// By [`Purpose`]: no record may end above this address.
     limits: [AtomicU64; 2],
     /// Large commits that are not published yet.
@@ -141,6 +147,13 @@ impl Drop for Unpublished {
     }
 }
 
+/// Where a record goes, in bytes of log.
+struct RecordPlace {
+    start: u64,
+    /// The tail after the record.
+    tail: u64,
+}
+
 /// The tail while it is held: no other commit is ordered until this is dropped.
 #[derive(Debug)]
 pub struct HeldTail<'a> {
@@ -163,7 +176,7 @@ impl HeldTail<'_> {
     /// The reason why it could not.
     pub fn check(&self, bytes: u64) -> Result<(), Refusal> {
         let sequencer = self.sequencer;
-        if sequencer.stopped.load(SeqCst) {
+        if sequencer.state.load(SeqCst) != OPEN {
             return Err(Refusal::Stopped);
         }
         let (commit, _) = sequencer.commit_at(sequencer.tail.load(SeqCst) & !HELD, bytes);
@@ -176,7 +189,7 @@ impl HeldTail<'_> {
     /// The reason of the refusal; nothing happened.
     pub fn reserve_below_limit(&self, bytes: u64, purpose: Purpose) -> Result<Commit, Refusal> {
         let limit = self.sequencer.limits[purpose as usize].load(SeqCst);
-        let end = self.sequencer.place(self.boundary * UNIT, bytes).0 + bytes;
+        let end = self.sequencer.place(self.boundary * UNIT, bytes).start + bytes;
         if end > limit { Err(Refusal::Limit) } else { self.reserve(bytes) }
     }
 
@@ -214,7 +227,7 @@ impl Sequencer {
             published: CachePadded::new(Published { visible: AtomicU64::new(word), anchor }),
             acked: CachePadded::new(AtomicU64::new(start)),
             durable: CachePadded::new(AtomicU64::new(start)),
-            stopped: AtomicBool::new(false),
+            state: AtomicU64::new(OPEN),
             limits: [AtomicU64::new(u64::MAX), AtomicU64::new(u64::MAX)],
             large: AtomicU64::new(0),
             slots: (0..RING_SLOTS).map(|_| AtomicU64::new(0)).collect(),
@@ -249,10 +262,11 @@ impl Sequencer {
         debug_assert!(bytes.is_multiple_of(UNIT) && bytes >= RECORD_HEADER_BYTES as u64);
         let mut backoff = Backoff::new();
         loop {
-            if self.stopped.load(SeqCst) {
+            let t = self.tail.load(SeqCst);
+            // After the tail: a close moves the tail, so a reservation that passes this check too early fails to swap.
+            if self.state.load(SeqCst) != OPEN {
                 return Err(Refusal::Stopped);
             }
-            let t = self.tail.load(SeqCst);
             if t & HELD != 0 || !self.has_ticket(t) {
                 self.publish();
                 backoff.snooze();
@@ -285,7 +299,7 @@ impl Sequencer {
     fn commit_at(&self, t: u64, bytes: u64) -> (Commit, u64) {
         let ticket = (t + 1) & TICKET_MASK;
         let pos = self.seq_in(t) * UNIT;
-        let (start, end) = self.place(pos, bytes);
+        let RecordPlace { start, tail: end } = self.place(pos, bytes);
         let pad = (start != pos).then(|| (pos / UNIT, self.segment_bytes - pos % self.segment_bytes));
         let next = ((end / UNIT) & LOW_MASK) << TICKET_BITS | ticket;
         (Commit { seq: start / UNIT, end: end / UNIT, ticket, pad }, next)
@@ -305,25 +319,27 @@ impl Sequencer {
     }
 
     /// Where a record of `bytes` goes when the tail is at `pos`, and where the tail is afterwards.
-    fn place(&self, pos: u64, bytes: u64) -> (u64, u64) {
+    #[inline]
+    fn place(&self, pos: u64, bytes: u64) -> RecordPlace {
         let segment = self.segment_bytes;
         let next_boundary = (pos / segment + 1) * segment;
         if bytes > segment - SEGMENT_HEADER_BYTES {
             let start = next_boundary + SEGMENT_HEADER_BYTES;
             let end = next_boundary + (SEGMENT_HEADER_BYTES + bytes).next_multiple_of(segment);
-            return (start, end + SEGMENT_HEADER_BYTES);
+            return RecordPlace { start, tail: end + SEGMENT_HEADER_BYTES };
         }
         let start = if pos + bytes <= next_boundary { pos } else { next_boundary + SEGMENT_HEADER_BYTES };
         let end = start + bytes;
         let room = (start / segment + 1) * segment - end;
         // If the rest of the segment is too short for a record's header it stays unused, so that the tail always is a
         // usable place.
-        (start, if room < RECORD_HEADER_BYTES as u64 { end + room + SEGMENT_HEADER_BYTES } else { end })
+        let tail = if room < RECORD_HEADER_BYTES as u64 { end + room + SEGMENT_HEADER_BYTES } else { end };
+        RecordPlace { start, tail }
     }
 
     /// The address at which a record of `bytes` would end if it were reserved now.
     pub fn end_of_next(&self, bytes: u64) -> u64 {
-        self.place(self.tail() * UNIT, bytes).0 + bytes
+        self.place(self.tail() * UNIT, bytes).start + bytes
     }
 
     /// Marks the bytes of `c` as handed to the kernel.
@@ -366,10 +382,7 @@ impl Sequencer {
 
     fn wait_for_large(&self, c: &Commit) {
         let mut backoff = Backoff::new();
-        while self.large.load(SeqCst) > 0
-            && self.seq_in(self.visible_word()) < c.end
-            && !self.stopped.load(SeqCst)
-        {
+        while self.large.load(SeqCst) > 0 && self.seq_in(self.visible_word()) < c.end && !self.is_stopped() {
             self.publish();
             backoff.snooze();
         }
@@ -422,7 +435,7 @@ impl Sequencer {
         loop {
             self.publish();
             let visible = self.seq_in(self.visible_word());
-            if visible >= acked || self.stopped.load(SeqCst) || Unpublished::is_here() {
+            if visible >= acked || self.is_stopped() || Unpublished::is_here() {
                 return visible - 1;
             }
             backoff.snooze();
@@ -451,7 +464,7 @@ impl Sequencer {
         let begin = c.pad.map_or(c.seq, |(seq, _)| seq);
         let mut backoff = Backoff::new();
         while self.prefix_end(READY) < begin {
-            if self.stopped.load(SeqCst) {
+            if self.is_stopped() {
                 return false;
             }
             self.publish();
@@ -483,6 +496,7 @@ impl Sequencer {
     }
 
     /// Records that the log is durable up to `end`.
+    #[inline]
     pub fn set_durable(&self, end: SeqNo) {
         // Law: nothing is called durable that has no place in the log. Cost: a load and a comparison for each sync.
         assert!(cfg!(loom) || end <= self.tail(), "what is durable was reserved");
@@ -510,6 +524,32 @@ impl Sequencer {
     /// Called after poisoning: no more reservations succeed, and readers stop waiting for commits that will never be
     /// published.
     pub fn stop(&self) {
-        self.stopped.store(true, SeqCst);
+        self.state.store(STOPPED, SeqCst);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.state.load(SeqCst) == STOPPED
+    }
+
+    /// Ends the order of commits: every later reservation is refused, every earlier commit is published before the
+    /// return. The last place stays empty: a reservation that looked at the tail before can no longer take it.
+    ///
+    /// # Errors
+    /// `Stopped`, if the sequencer was stopped, before or meanwhile; `Exhausted`.
+    pub fn close(&self) -> Result<(), Refusal> {
+        let held = self.hold();
+        let last = held.reserve(RECORD_HEADER_BYTES as u64)?;
+        let closed = self.state.compare_exchange(OPEN, CLOSED, SeqCst, SeqCst);
+        drop(held);
+        closed.map_err(|_| Refusal::Stopped)?;
+        self.done(&last);
+        let mut backoff = Backoff::new();
+        while self.visible_end() < last.end {
+            if self.is_stopped() {
+                return Err(Refusal::Stopped);
+            }
+            backoff.snooze();
+        }
+        Ok(())
     }
 }

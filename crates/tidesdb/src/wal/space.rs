@@ -14,7 +14,7 @@
 //! `free_min` and the reserve except its last piece (`reserve.rs`), as long as the next open could flush the log.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidesdb_io::Dir;
 use tidesdb_sync::Backoff;
@@ -56,19 +56,38 @@ pub fn remove_spare_segments(dir: &dyn Dir) {
 #[derive(Debug)]
 pub struct SpaceReservation<'a> {
     log: &'a Log,
-    bytes: u64,
+    /// Bytes still to be written.
+    bytes: AtomicU64,
 }
 
 impl<'a> SpaceReservation<'a> {
     fn new(log: &'a Log, bytes: u64) -> Self {
         log.reserved_bytes.fetch_add(bytes, Ordering::SeqCst);
-        Self { log, bytes }
+        Self { log, bytes: AtomicU64::new(bytes) }
+    }
+
+    /// Records that `bytes` of a merge were written: from now on the disk counts them. Fails if the space that commits
+    /// and flushes leave free is used up, because something else took it; beyond the bytes that were reserved, also if other
+    /// reservations need it.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`.
+    pub fn written(&self, bytes: u64) -> Result<()> {
+        let left = self.bytes.load(Ordering::Relaxed);
+        let covered = left.min(bytes);
+        self.bytes.fetch_sub(covered, Ordering::Relaxed);
+        self.log.reserved_bytes.fetch_sub(covered, Ordering::SeqCst);
+        if covered < bytes {
+            return self.log.check_space_for_merge(bytes);
+        }
+        let kept = if self.log.reserve.is_held() { self.log.kept_free_by_merges() } else { 0 };
+        self.log.check_space(kept.saturating_add(bytes))
     }
 }
 
 impl Drop for SpaceReservation<'_> {
     fn drop(&mut self) {
-        self.log.reserved_bytes.fetch_sub(self.bytes, Ordering::SeqCst);
+        self.log.reserved_bytes.fetch_sub(*self.bytes.get_mut(), Ordering::SeqCst);
     }
 }
 
@@ -150,7 +169,7 @@ impl Log {
                 }
                 table.free.pop()
             };
-            let draft = Draft::make(&self.dir, self.header(id, 1), reuse, (needed, most))?;
+            let draft = Draft::make(&self.dir, self.header(id, 1), reuse, needed..=most)?;
             let segment = draft.finish(&self.dir, self.config.mapped)?;
             self.dir.sync().map_err(|e| Error::io("sync", "database directory", e))?;
             self.register(segment)
@@ -202,7 +221,7 @@ impl Log {
             // The pad goes to the segment of the tail, which must have all its blocks.
             let id = next_id(self.sequencer.tail());
             self.back_to(id * segment, purpose)?;
-            let made = Draft::make(&self.dir, self.header(id, span), None, (file_bytes, file_bytes));
+            let made = Draft::make(&self.dir, self.header(id, span), None, file_bytes..=file_bytes);
             let made = made.map_err(full)?;
             let held = self.sequencer.hold();
             if next_id(held.boundary) != id {
@@ -338,15 +357,39 @@ impl Log {
         Ok(reservation)
     }
 
-    /// Like [`Log::reserve_space_for_values`], for the output of a merge. While the reserve file is in use only the bytes
-    /// themselves count, so that work that frees space continues.
+    /// Like [`Log::reserve_space_for_values`], for the output of a merge. While the reserve file is in use only reserved bytes
+    /// count, so that work that frees space continues.
     ///
     /// # Errors
     /// `NoSpace`, `Io`.
     pub fn reserve_space_for_merge(&self, bytes: u64) -> Result<SpaceReservation<'_>> {
         let reservation = SpaceReservation::new(self, bytes);
-        self.check_space(if self.reserve.is_held() { self.kept_free_and_reserved() } else { bytes })?;
+        self.check_space_for_merge(0)?;
         Ok(reservation)
+    }
+
+    /// Fails if the disk lacks space for all reservations and `bytes` more.
+    fn check_space_for_merge(&self, bytes: u64) -> Result<()> {
+        self.check_space(self.needed_for_merges().saturating_add(bytes))
+    }
+
+    /// [`Log::kept_free`] plus the flush of the blocks that the log has: commits fill them without looking at the disk.
+    fn kept_free_by_merges(&self) -> u64 {
+        let ahead = self.backed.load(Ordering::SeqCst).saturating_sub(self.sequencer.end_of_next(0));
+        self.kept_free().saturating_add(ahead)
+    }
+
+    /// Bytes that merges leave free, with the reservations.
+    fn needed_for_merges(&self) -> u64 {
+        match self.reserve.is_held() {
+            true => self.kept_free_by_merges().saturating_add(self.reserved_bytes.load(Ordering::SeqCst)),
+            false => self.reserved_bytes.load(Ordering::SeqCst),
+        }
+    }
+
+    /// Bytes that [`Log::reserve_space_for_merge`] would grant now. If the disk does not say, there is no limit.
+    pub fn room_for_merge(&self) -> u64 {
+        self.free_bytes().map_or(u64::MAX, |free| free.saturating_sub(self.needed_for_merges()))
     }
 
     /// Waits until all reserved space is written or released.

@@ -4,14 +4,20 @@
 //! written before the sync began become durable together. The other waiters sleep until it has finished and check
 //! again. The first failure poisons the log: every waiter gets it, and no sync of the log is tried again.
 
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
 use tidesdb_sync::Backoff;
 
 use super::layout::{RECORD_HEADER_BYTES, RecordKind};
 use super::log::Log;
 use crate::files;
+use crate::stats::Histogram;
 use crate::types::SeqNo;
 use crate::{Error, Result};
 
+/// A sync that takes this long is recorded as an event.
+const SLOW_SYNC: Duration = Duration::from_millis(100);
 /// Bytes between the two seals of an idle log.
 const SEAL_DISTANCE: usize = 4096;
 
@@ -58,7 +64,10 @@ impl Log {
             self.health.check()?; // an earlier commit may have failed and left a hole
             backoff.snooze();
         };
-        self.sync_files(target, values).map_err(|e| {
+        let started = self.env.clock.mono();
+        let synced = self.sync_files(target, values);
+        self.measured(self.env.clock.mono().saturating_sub(started));
+        synced.map_err(|e| {
             self.note_failed_sync();
             let cause = self.health.poison(e);
             self.sequencer.stop();
@@ -67,6 +76,23 @@ impl Log {
         self.sequencer.set_durable(target);
         debug_assert!(self.sequencer.durable() >= end);
         Ok(())
+    }
+
+    fn measured(&self, took: Duration) {
+        self.group.syncs.record(took);
+        if took >= SLOW_SYNC {
+            self.group.slow.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Durations of the syncs since the open.
+    pub fn sync_times(&self) -> &Histogram {
+        &self.group.syncs
+    }
+
+    /// Returns the number of slow syncs since the previous call, and the duration of the longest sync.
+    pub fn take_slow_syncs(&self) -> (u64, Duration) {
+        (self.group.slow.swap(0, Ordering::Relaxed), self.group.syncs.take_longest())
     }
 
     /// Leaves a note for the next open. The note needs no sync: after a machine crash the changed boot identity has the

@@ -9,7 +9,7 @@
 //! earlier operations. It also makes every range delete at least as long as the eight bytes that one sequence number
 //! stands for.
 
-use std::ops::{Bound, RangeBounds};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::family::FamilyCore;
 use crate::ranges::{BORDER_BYTES_MAX, Interval, RangeTombstone};
 use crate::read::prefix_range;
 use crate::shared::Family;
-use crate::types::{FamilyId, KEY_BYTES_MAX, Kind, SeqNo, VALUE_BYTES_MAX};
+use crate::types::{FamilyId, KEY_BYTES_MAX, KeyRange, Kind, SeqNo, VALUE_BYTES_MAX};
 use crate::vlog::{Lease, VlogPointer};
 use crate::wal::Purpose;
 use crate::wal::layout::RECORD_HEADER_BYTES;
@@ -42,7 +42,6 @@ const BATCH_BYTES_MAX: usize = (1 << 32) - (1 << 20);
 /// assert!(batch.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 pub struct WriteBatch {
     /// Space for the record's header, then the operations.
     pub(super) record: Vec<u8>,
@@ -59,6 +58,12 @@ pub struct WriteBatch {
     pub(super) whole: Option<Vec<u8>>,
     /// Leases on the value logs that the operations refer to.
     pub(super) leases: Vec<Lease>,
+}
+
+impl fmt::Debug for WriteBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "WriteBatch {{ operations: {}, bytes: {} }}", self.len(), self.bytes())
+    }
 }
 
 impl Default for WriteBatch {
@@ -87,8 +92,8 @@ impl WriteBatch {
     ///
     /// # Errors
     /// `InvalidArgument` for an empty or too long key, a too long value or batch. The batch is as before.
-    pub fn put(&mut self, family: &Family, key: &[u8], value: &[u8]) -> Result<()> {
-        self.push(family, Kind::Put, 0, key, value)
+    pub fn put(&mut self, family: &Family, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.push(family, Kind::Put, 0, key.as_ref(), value.as_ref())
     }
 
     /// Sets `key` to `value` for `ttl`, counted from now in whole seconds (at least one). Time is that of the wall
@@ -97,7 +102,13 @@ impl WriteBatch {
     ///
     /// # Errors
     /// As [`WriteBatch::put`].
-    pub fn put_with_ttl(&mut self, family: &Family, key: &[u8], value: &[u8], ttl: Duration) -> Result<()> {
+    pub fn put_with_ttl(
+        &mut self,
+        family: &Family,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
         let expiry = u64::from(family.shared.reads.refresh_clock()).saturating_add(ttl.as_secs().max(1));
         self.put_expiring(family, key, value, u32::try_from(expiry).unwrap_or(u32::MAX))
     }
@@ -106,16 +117,22 @@ impl WriteBatch {
     ///
     /// # Errors
     /// As [`WriteBatch::put`].
-    pub fn put_expiring(&mut self, family: &Family, key: &[u8], value: &[u8], expiry: u32) -> Result<()> {
-        self.push(family, Kind::Put, expiry, key, value)
+    pub fn put_expiring(
+        &mut self,
+        family: &Family,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expiry: u32,
+    ) -> Result<()> {
+        self.push(family, Kind::Put, expiry, key.as_ref(), value.as_ref())
     }
 
     /// Deletes `key`, whether it exists or not.
     ///
     /// # Errors
     /// As [`WriteBatch::put`].
-    pub fn delete(&mut self, family: &Family, key: &[u8]) -> Result<()> {
-        self.push(family, Kind::Delete, 0, key, &[])
+    pub fn delete(&mut self, family: &Family, key: impl AsRef<[u8]>) -> Result<()> {
+        self.push(family, Kind::Delete, 0, key.as_ref(), &[])
     }
 
     /// Deletes `key`, which was put at most once since it was last deleted. Its tombstone can be dropped earlier than
@@ -123,8 +140,8 @@ impl WriteBatch {
     ///
     /// # Errors
     /// As [`WriteBatch::put`].
-    pub fn single_delete(&mut self, family: &Family, key: &[u8]) -> Result<()> {
-        self.push(family, Kind::SingleDelete, 0, key, &[])
+    pub fn single_delete(&mut self, family: &Family, key: impl AsRef<[u8]>) -> Result<()> {
+        self.push(family, Kind::SingleDelete, 0, key.as_ref(), &[])
     }
 
     /// Deletes all keys in `range`, in the order of the family, at the cost of one operation. Covers existing keys and
@@ -146,14 +163,10 @@ impl WriteBatch {
     /// # Errors
     /// `InvalidArgument` for too long a bound or batch, and for bounds that a custom key order cannot represent: an
     /// empty bound, and an excluded start. The batch is as before.
-    pub fn delete_range<B: AsRef<[u8]>>(
-        &mut self,
-        family: &Family,
-        range: impl RangeBounds<B>,
-    ) -> Result<()> {
+    pub fn delete_range(&mut self, family: &Family, range: impl KeyRange) -> Result<()> {
         let order = &family.core.options.comparator;
-        let bound = |bound: Bound<&B>| bound.map(|key| key.as_ref().to_vec());
-        let (start, end) = (bound(range.start_bound()), bound(range.end_bound()));
+        let (start, end) = range.bounds();
+        let (start, end) = (start.map(<[u8]>::to_vec), end.map(<[u8]>::to_vec));
         let Some(interval) = Interval::new(order, start, end)? else { return Ok(()) };
         let (start, end) = (interval.start.unwrap_or_default(), interval.end.unwrap_or_default());
         if self.record.len() + start.len() + end.len() > BATCH_BYTES_MAX {
@@ -172,11 +185,11 @@ impl WriteBatch {
     /// # Errors
     /// `InvalidArgument` if the key order is not bytewise, because keys with a common prefix are then not neighbours.
     /// Others as [`WriteBatch::delete_range`].
-    pub fn delete_prefix(&mut self, family: &Family, prefix: &[u8]) -> Result<()> {
+    pub fn delete_prefix(&mut self, family: &Family, prefix: impl AsRef<[u8]>) -> Result<()> {
         if !family.core.options.comparator.is_bytewise() {
             return Err(Error::invalid("a prefix can be deleted only in a family with bytewise key order"));
         }
-        self.delete_range(family, prefix_range(prefix))
+        self.delete_range(family, prefix_range(prefix.as_ref()))
     }
 
     /// Number of operations.

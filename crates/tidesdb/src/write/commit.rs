@@ -19,7 +19,7 @@ use crate::jobs::Job;
 use crate::options::{SyncMode, WriteOptions};
 use crate::shared::WriteCtx;
 use crate::types::{Between, FamilyId, Kind, SeqNo};
-use crate::vlog::Appended;
+use crate::vlog::{Appended, VlogPointer};
 use crate::wal::layout::{RECORD_HEADER_BYTES, RecordKind};
 use crate::wal::{Commit, Sequencer, Unpublished};
 use crate::{Error, Result};
@@ -71,19 +71,19 @@ pub fn commit(ctx: &WriteCtx, batch: &mut WriteBatch, options: &WriteOptions) ->
     after(ctx, batch, &commit)
 }
 
-/// Like [`commit`], provided that `still_valid` holds for all commits after `since` and before this one. `still_valid`
-/// is called with a range of sequence numbers (both ends excluded) once all commits in it are in the memtables.
+/// Like [`commit`], provided that `check_unchanged` succeeds for all commits after `since` and before this one. It is
+/// called with a range of sequence numbers (both ends excluded) once all commits in it are in the memtables.
 /// Meanwhile commits without a condition continue and do not wait. Commits with a condition are decided in the order in
 /// which they drew their places.
 ///
 /// # Errors
-/// `Conflict` if `still_valid` returns false; nothing happened and the batch is kept. Others as [`commit`].
+/// Those of `check_unchanged`, such as `Conflict`; nothing happened and the batch is kept. Others as [`commit`].
 pub fn commit_if(
     ctx: &WriteCtx,
     batch: &mut WriteBatch,
     options: &WriteOptions,
     since: SeqNo,
-    still_valid: impl Fn(&WriteBatch, Between) -> Result<bool>,
+    check_unchanged: impl Fn(&WriteBatch, Between) -> Result<()>,
 ) -> Result<SeqNo> {
     check(ctx, batch)?;
     if batch.is_empty() {
@@ -91,9 +91,7 @@ pub fn commit_if(
     }
     // Most conflicts already exist at this point; detecting them here saves a log record.
     let seen = ctx.log.sequencer().visible_end();
-    if !still_valid(batch, Between { after: since, before: seen })? {
-        return Err(Error::Conflict);
-    }
+    check_unchanged(batch, Between { after: since, before: seen })?;
     make_ready(ctx, batch)?;
     let sync = options.sync.unwrap_or(ctx.options.sync);
     let durable = sync == SyncMode::Full;
@@ -116,19 +114,19 @@ pub fn commit_if(
     batch.record.truncate(end);
     let unfinished = Unfinished(ctx);
     let verdict = match ctx.log.sequencer().wait_for_earlier(&place.commit) {
-        true if place.commit.seq <= seen => Ok(true),
-        true => still_valid(batch, Between { after: since.max(seen - 1), before: place.commit.seq }),
-        false => ctx.health.check().map(|()| false),
+        true if place.commit.seq <= seen => Ok(()),
+        true => check_unchanged(batch, Between { after: since.max(seen - 1), before: place.commit.seq }),
+        false => ctx.health.check().and(Err(Error::Closed)), // stopped: the cause, which is known by now
     };
-    let kind = if matches!(verdict, Ok(true)) { RecordKind::Commit } else { RecordKind::Refused };
+    let kind = if verdict.is_ok() { RecordKind::Commit } else { RecordKind::Refused };
     batch.record.resize(padded, 0);
     let written = ctx.log.write_at(&place, kind, batch.ops, &mut batch.record, !durable);
     batch.record.truncate(end);
     written.map_err(|e| unknown(ctx, &place.commit, e))?;
-    if kind == RecordKind::Refused {
+    if let Err(e) = verdict {
         ctx.log.sequencer().done(&place.commit);
         unfinished.finished();
-        return Err(verdict.err().unwrap_or(Error::Conflict));
+        return Err(e);
     }
     insert(ctx, batch, &place.commit).map_err(|e| unknown(ctx, &place.commit, e))?;
     publish(ctx, &place.commit, durable);
@@ -251,6 +249,7 @@ fn separate(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<()> {
         let mut out = Appended::default();
         family.vlog.append_all(values, family.options.compression(), &mut out)?;
         batch.leases.append(&mut out.leases);
+        family.count(Metric::ValueLogWritten, out.pointers.iter().map(VlogPointer::record_bytes).sum());
         pointers.push((family, threshold, out.pointers.into_iter()));
     }
     let mut record = Vec::with_capacity(batch.record.len());
@@ -361,10 +360,6 @@ fn after(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit) -> Result<SeqN
         call_hooks(batch, last)?;
     }
     batch.clear();
-    if ctx.reads.closed.load(Ordering::SeqCst) {
-        // Possibly too late for `close` to have waited for this commit: only the next open can tell.
-        return Err(Error::CommitUnknown { seq: commit.seq, cause: Arc::new(Error::Closed) });
-    }
     Ok(last)
 }
 

@@ -26,7 +26,7 @@ use super::batch::WriteBatch;
 use super::commit::LARGE_BYTES_MIN;
 use crate::family::FamilyCore;
 use crate::jobs::Job;
-use crate::shared::{DelayStats, WriteCtx};
+use crate::shared::{DelayStats, FLUSH_RATE_ASSUMED, MERGE_RATE_ASSUMED, WriteCtx};
 use crate::{Error, Result};
 
 /// How long a stopped writer waits without any progress.
@@ -35,9 +35,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// that jumps, as after the machine slept, proves nothing about flushing.
 const LOOK: Duration = Duration::from_millis(100);
 const LOOKS_MIN: u32 = 20;
-/// Rates assumed before one is measured, in bytes per second.
-const FLUSH_RATE_ASSUMED: u64 = 200 << 20;
-const MERGE_RATE_ASSUMED: u64 = 50 << 20;
 /// Writers may write at `rate / (STEEPNESS * weight^2)`, where the weight rises from 0 to 1 between the start of the delays and the stop. So
 /// they reach the rate at which debt is paid at a weight of 0.8, before they are stopped.
 const STEEPNESS: f64 = 1.5;
@@ -71,9 +68,7 @@ pub(super) fn admit(ctx: &WriteCtx, batch: &WriteBatch) -> Result<()> {
     let wait = ctx.debt.pace.reserve(now, Duration::from_secs_f64(cost.min(COST_MAX)));
     if wait >= DELAY_MIN {
         debt.cause.slowed.fetch_add(1, Ordering::Relaxed);
-        sleep_until(ctx, batch, now + wait);
-        let waited = clock.mono().saturating_sub(now);
-        debt.cause.nanos.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
+        debt.cause.measure(&**clock, now, || sleep_until(ctx, batch, now + wait));
     }
     Ok(())
 }
@@ -105,9 +100,11 @@ fn debt<'a>(ctx: &'a WriteCtx, batch: &WriteBatch) -> Owed<'a> {
     let bytes = if batch.bytes() < LARGE_BYTES_MIN { counted } else { counted.max(immutable_bytes_now(ctx)) };
     let memory = bytes as f64 / ctx.options.memtables_bytes_max.max(1) as f64;
     let guard = tidesdb_sync::pin();
+    // Merges cannot pay the debt of a family with a damaged table, so waiting for them might never end.
     let debts = batch
         .families
         .iter()
+        .filter(|f| !f.claims.has_quarantined())
         .map(|f| table_debt(f.view(&guard).version.level_len(1), f.options.l1_tables_trigger()));
     let tables = match debts.fold(0.0, f64::max) {
         // Merges are stuck, so that debt never shrinks and waiting for it would never end.
@@ -146,6 +143,15 @@ fn stop(ctx: &WriteCtx, batch: &WriteBatch) -> Result<()> {
     let cause = debt(ctx, batch).cause;
     cause.stopped.fetch_add(1, Ordering::Relaxed);
     let started = ctx.env.clock.mono();
+    let waited = cause.measure(&*ctx.env.clock, started, || wait_for_progress(ctx, batch, started));
+    if matches!(waited, Err(Error::Busy { .. })) {
+        cause.gave_up.fetch_add(1, Ordering::Relaxed);
+    }
+    waited
+}
+
+/// Waits until the debt is below the limit.
+fn wait_for_progress(ctx: &WriteCtx, batch: &WriteBatch, started: Duration) -> Result<()> {
     let mut patience = Patience::new(ctx, started);
     while debt(ctx, batch).share >= 1.0 {
         let seen = ctx.debt.progress.current();
@@ -165,8 +171,6 @@ fn stop(ctx: &WriteCtx, batch: &WriteBatch) -> Result<()> {
             });
         }
     }
-    let waited = ctx.env.clock.mono().saturating_sub(started);
-    cause.nanos.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
     Ok(())
 }
 

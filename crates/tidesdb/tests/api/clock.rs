@@ -131,7 +131,7 @@ fn a_row_that_expired_since_it_was_read_still_conflicts() {
                 sim.clock.advance(secs(10));
                 write(&f);
                 tx.put(db.default_family(), b"k", b"mine").unwrap();
-                let conflict = matches!(tx.commit(), Err(Error::Conflict));
+                let conflict = matches!(tx.commit(), Err(Error::Conflict { .. }));
                 assert!(conflict, "{level:?}, read {r}, write {w}");
             }
         }

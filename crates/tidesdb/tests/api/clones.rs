@@ -116,7 +116,7 @@ fn an_older_transaction_conflicts_with_a_clone_as_with_a_commit() {
                         Serializable => n == 0 || n == 2,
                         _ => false,
                     };
-                let conflict = matches!(tx.commit(), Err(Error::Conflict));
+                let conflict = matches!(tx.commit(), Err(Error::Conflict { .. }));
                 assert_eq!(conflict, refused, "{level:?}, {what}, newer: {newer}");
             }
         }
@@ -183,7 +183,7 @@ fn source(sim: &Sim) -> Db {
     let options = FamilyOptions { vlog_file_bytes: 8 << 10, ..FamilyOptions::default() };
     let options = options.write_buffer_bytes(64 << 10);
     let f = db.create_family("f", options).unwrap();
-    fill(&f, 1200, &[7; 100]);
+    fill(&f, 2400, &[7; 40]);
     for n in 0..20u8 {
         f.put(&[b'l', n], &noise(n.into(), 3000)).unwrap();
     }

@@ -1,6 +1,6 @@
 //! Use after close: errors, never a panic, and no acknowledged commit is lost.
 
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
 use tidesdb::{Db, Error, FamilyOptions, SyncMode};
 use tidesdb_io::sim::{Fault, OpSet, errno};
@@ -171,6 +171,45 @@ fn a_close_during_writes_loses_no_acknowledged_commit() {
                 );
             }
         }
+    }
+}
+
+/// A close finishes every commit that has begun to be written and refuses the others: no writer is left in doubt.
+#[test]
+fn a_close_beside_64_writers_leaves_no_commit_unknown() {
+    for round in 0..100u32 {
+        let sim = Sim::new();
+        let mode = if round % 4 == 0 { SyncMode::Full } else { SyncMode::None };
+        let db = sim.options().sync(mode).background_threads(1).default_family(small()).open().unwrap();
+        let (begun, start) = (AtomicU32::new(0), std::sync::Barrier::new(65));
+        let acknowledged: Vec<u32> = std::thread::scope(|s| {
+            let write = |thread: u32| {
+                let (db, begun, start) = (db.clone(), &begun, &start);
+                move || {
+                    start.wait();
+                    for n in 0.. {
+                        match db.put(&(thread << 24 | n).to_be_bytes(), b"v") {
+                            Ok(_) => begun.fetch_add(1, SeqCst),
+                            Err(Error::Closed) => return n,
+                            Err(e) => panic!("round {round}, {mode:?}: {e}"),
+                        };
+                    }
+                    0
+                }
+            };
+            let writers: Vec<_> = (0..64).map(|t| s.spawn(write(t))).collect();
+            start.wait();
+            while begun.load(SeqCst) < round {
+                std::thread::yield_now();
+            }
+            db.clone().close().unwrap();
+            writers.into_iter().map(|w| w.join().unwrap()).collect()
+        });
+        drop(db);
+        let db = sim.open();
+        assert!(db.recovery_report().clean);
+        let kept = contents(db.default_family()).len() as u32;
+        assert_eq!(kept, acknowledged.iter().sum(), "round {round}: acknowledged commits, and no others");
     }
 }
 

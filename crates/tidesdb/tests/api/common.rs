@@ -37,15 +37,20 @@ impl Sim {
     }
 
     pub(crate) fn options_at(&self, path: impl AsRef<Path>) -> OpenOptions {
-        Db::options(path)
-            .env(self.env.clone())
-            .background_threads(0)
-            .cache_bytes(1 << 20)
-            .default_family(small())
-            .with(|o| {
-                o.wal_segment_bytes = 64 << 10;
-                o.disk_free_min = 0;
-            })
+        self.options_as_stored(path).default_family(small())
+    }
+
+    /// Like [`Self::options_at`], but does not set what is stored with the default family.
+    fn options_as_stored(&self, path: impl AsRef<Path>) -> OpenOptions {
+        Db::options(path).env(self.env.clone()).background_threads(0).cache_bytes(1 << 20).with(|o| {
+            o.wal_segment_bytes = 64 << 10;
+            o.disk_free_min = 0;
+        })
+    }
+
+    /// Opens with the stored settings of the default family.
+    pub(crate) fn open_as_stored(&self) -> Db {
+        self.options_as_stored(DB).open().unwrap()
     }
 
     pub(crate) fn open(&self) -> Db {

@@ -217,8 +217,18 @@ fn a_cursor_returns_the_version_of_its_entry() {
     let db = sim.open();
     fill(db.default_family(), 3, b"v");
     let seq = db.put(b"key000001", b"w").unwrap();
+    let version = || {
+        let mut c = db.cursor().unwrap();
+        c.seek(b"key000001").unwrap();
+        (c.version_seq(), c.expiry())
+    };
+    assert_eq!(version(), (seq, 0));
+    let snapshot = db.snapshot();
+    let newer = db.put(b"key000001", b"x").unwrap();
     db.compact().unwrap();
-    let mut c = db.cursor().unwrap();
-    c.seek(b"key000001").unwrap();
-    assert_eq!((c.version_seq(), c.expiry()), (seq, 0));
+    assert_eq!(version(), (newer, 0), "a reader of the older version is left");
+    drop(snapshot);
+    db.put(b"key000009", b"x").unwrap();
+    db.compact().unwrap();
+    assert_eq!(version(), (0, 0), "nobody needs the number any more");
 }

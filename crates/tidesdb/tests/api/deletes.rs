@@ -17,7 +17,7 @@ fn assert_gone(f: &Family, key: &[u8], place: &str) {
 #[test]
 fn a_deleted_key_is_gone_at_every_level() {
     type Delete = fn(&Family, &[u8]) -> tidesdb::Result<u64>;
-    let deletes: [Delete; 2] = [Family::delete, Family::single_delete];
+    let deletes: [Delete; 2] = [|f, key| f.delete(key), |f, key| f.single_delete(key)];
     for delete in deletes {
         for flushed in [false, true] {
             let sim = Sim::new();

@@ -107,7 +107,7 @@ fn ranges_of_tables_are_estimated() {
     let f = db.default_family();
     ten_thousand(f);
     f.flush().unwrap();
-    let whole = f.estimate_range::<&str>(..);
+    let whole = f.estimate_range(..);
     assert_eq!((whole.entries, whole.sources, whole.memtable_entries), (10_000, 1, 0));
     assert!(whole.blocks > 10 && whole.bytes > 40 * 10_000, "{whole:?}");
     assert!(whole.bytes <= f.stats().level_bytes[0]);
@@ -134,7 +134,7 @@ fn ranges_of_memtables_are_counted_up_to_a_bound() {
     let f = db.default_family();
     ten_thousand(f);
     f.put(b"key000150", b"another version").unwrap();
-    let of = |start, end| f.estimate_range::<&str>((start, end)).memtable_entries;
+    let of = |start, end| f.estimate_range((start, end)).memtable_entries;
     let (included, excluded) = (Bound::Included, Bound::Excluded);
     assert_eq!(of(included("key000100"), excluded("key000200")), 101);
     assert_eq!(of(excluded("key000150"), included("key000152")), 2);

@@ -258,7 +258,7 @@ fn trial(world: &mut World, random: &mut Random, level: Isolation) -> bool {
     };
     let conflict = match tx.commit() {
         Ok(_) => false,
-        Err(Error::Conflict) => true,
+        Err(Error::Conflict { .. }) => true,
         Err(e) => panic!("{e}"),
     };
     assert_eq!(conflict, expected, "{level:?}, written at {place}, seen {seen:?}, rows {:?}", world.rows);
@@ -318,7 +318,7 @@ fn a_cursor_that_changes_direction_has_read_all_it_passed() {
         assert_eq!(cursor.key(), b"m");
         tx.put(f, b"zz", b"v").unwrap();
         f.put(written.as_bytes(), b"other").unwrap();
-        assert_eq!(matches!(tx.commit(), Err(Error::Conflict)), refused, "{written}");
+        assert_eq!(matches!(tx.commit(), Err(Error::Conflict { .. })), refused, "{written}");
     }
 }
 
@@ -351,7 +351,7 @@ fn repeated_reads_take_no_additional_memory() {
         assert!(most <= 2 * places + 200, "{most} spans in {places} places");
         f.put(&2u32.to_be_bytes(), b"v").unwrap();
         tx.put(f, b"k", b"v").unwrap();
-        assert!(matches!(tx.commit(), Err(Error::Conflict)), "a tracked read was lost");
+        assert!(matches!(tx.commit(), Err(Error::Conflict { .. })), "a tracked read was lost");
         f.delete(&2u32.to_be_bytes()).unwrap();
     }
 }
@@ -401,12 +401,12 @@ fn adjacent_ranges_cover_no_additional_key() {
             for written in places {
                 let mut tx = db.begin(Isolation::Serializable);
                 for range in ranges {
-                    assert_eq!(tx.range::<&[u8]>(f, range).unwrap().count(), 0);
+                    assert_eq!(tx.range(f, range).unwrap().count(), 0);
                 }
                 tx.put(f, b"zz", b"v").unwrap();
                 f.delete(written).unwrap();
                 let covered = ranges.iter().any(|range| std::ops::RangeBounds::contains(range, &written));
-                let refused = matches!(tx.commit(), Err(Error::Conflict));
+                let refused = matches!(tx.commit(), Err(Error::Conflict { .. }));
                 assert_eq!(refused, covered, "{ranges:?}, written {written:?}");
                 f.delete(b"zz").unwrap();
             }

@@ -15,7 +15,7 @@ fn the_past_can_be_read_within_the_kept_history() {
     let db = sim.options().history_bytes(1 << 20).open().unwrap();
     let f = db.default_family();
     let seqs: Vec<u64> = (0..50u8).map(|i| f.put(b"k", &[i]).unwrap()).collect();
-    let deleted = f.delete_range::<&[u8]>(..).unwrap();
+    let deleted = f.delete_range(..).unwrap();
     for round in 0..2 {
         for (i, seq) in seqs.iter().enumerate() {
             let past = db.at(*seq).unwrap();
@@ -92,7 +92,7 @@ fn a_hook_receives_the_operations_of_its_family_once_they_are_visible() {
     refused.get(&f, b"k").unwrap();
     refused.put(&f, b"never", b"v").unwrap();
     let third = f.put(b"k", b"v").unwrap();
-    assert!(matches!(refused.commit(), Err(Error::Conflict)));
+    assert!(matches!(refused.commit(), Err(Error::Conflict { .. })));
     f.set_commit_hook(None);
     f.put(b"late", b"v").unwrap();
     let expected = [

@@ -58,7 +58,7 @@ impl Stage {
 fn commit(mut tx: Transaction) -> bool {
     match tx.commit() {
         Ok(_) => true,
-        Err(Error::Conflict) => false,
+        Err(Error::Conflict { .. }) => false,
         Err(e) => panic!("{e}"),
     }
 }

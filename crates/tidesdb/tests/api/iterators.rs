@@ -47,13 +47,13 @@ fn every_kind_of_bound() {
     range(db.range("c"..), db.range("c"..), "cdefgh");
     range(db.range(.."c"), db.range(.."c"), "ab");
     range(db.range(..="c"), db.range(..="c"), "abc");
-    range(db.range::<&str>(..), db.range::<&str>(..), "abcdefgh");
+    range(db.range(..), db.range(..), "abcdefgh");
     let open = (Excluded("b"), Excluded("e"));
-    range(db.range::<&str>(open), db.range::<&str>(open), "cd");
+    range(db.range(open), db.range(open), "cd");
     let half = (Excluded("b"), Included("e"));
-    range(db.range::<&str>(half), db.range::<&str>(half), "cde");
+    range(db.range(half), db.range(half), "cde");
     let below = (Excluded("g"), Unbounded);
-    range(db.range::<&str>(below), db.range::<&str>(below), "h");
+    range(db.range(below), db.range(below), "h");
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn bounds_that_are_not_existing_keys() {
     let db = spread(&sim);
     assert_eq!(keys(db.range("bb".."ee")), abc("cde"));
     assert_eq!(keys_back(db.range("bb"..="ee")), abc("edc"));
-    assert_eq!(keys(db.range::<&str>((Excluded("bb"), Unbounded))), abc("cdefgh"));
+    assert_eq!(keys(db.range((Excluded("bb"), Unbounded))), abc("cdefgh"));
     assert_eq!(keys_back(db.range(..="zzz")), abc("hgfedcba"));
     assert_eq!(keys(db.range("A".."Z")), abc(""));
 }
@@ -75,7 +75,7 @@ fn empty_and_inverted_ranges() {
     assert_eq!(keys(db.range("c"..="c")), abc("c"));
     assert_eq!(keys(db.range("e".."b")), abc(""));
     assert_eq!(keys_back(db.range("e".."b")), abc(""));
-    assert_eq!(keys(db.range::<&str>((Excluded("c"), Excluded("c")))), abc(""));
+    assert_eq!(keys(db.range((Excluded("c"), Excluded("c")))), abc(""));
     let empty = Sim::new();
     let db = empty.open();
     assert_eq!((keys(db.iter()), keys_back(db.iter())), (abc(""), abc("")));

@@ -148,7 +148,7 @@ fn only_tracked_reads_cause_conflicts() {
         assert_eq!(tx.reads_tracked() > 0, tracked, "{i}");
         db.put(b"k", b"another commit").unwrap();
         tx.put(db.default_family(), b"mine", b"v").unwrap();
-        assert_eq!(matches!(tx.commit(), Err(Error::Conflict)), tracked, "{i}");
+        assert_eq!(matches!(tx.commit(), Err(Error::Conflict { .. })), tracked, "{i}");
     }
 }
 
@@ -168,7 +168,7 @@ fn reset_at_restarts_a_transaction_at_another_level() {
     db.put(b"k", b"1").unwrap();
     assert_eq!(tx.get(f, b"k").unwrap(), None, "it reads at its snapshot");
     tx.put(f, b"x", b"1").unwrap();
-    assert!(matches!(tx.commit(), Err(Error::Conflict)));
+    assert!(matches!(tx.commit(), Err(Error::Conflict { .. })));
     tx.reset_at(Isolation::ReadCommitted);
     assert_eq!(tx.get(f, b"k").unwrap().unwrap().deref(), b"1");
     db.put(b"k", b"2").unwrap();

@@ -200,3 +200,49 @@ fn merges_beside_each_other_keep_every_row() {
     assert_eq!((stats.table_entries, stats.tombstones, stats.range_tombstones), (before.len() as u64, 0, 0));
     assert!(db.verify().unwrap().is_ok());
 }
+
+/// The tree of the statistics says the same as the figures of the family, and its debt is what automatic merges then do.
+#[test]
+fn the_tree_in_figures() {
+    let sim = Sim::new();
+    let db = sim.options().default_family(tiny()).open().unwrap();
+    for n in 0..12_000u64 {
+        db.put(&key(n * 7919 % 12_000), &noise(n, 40)).unwrap();
+    }
+    db.flush().unwrap();
+    let (tree, stats) = (db.default_family().tree(), db.default_family().stats());
+    assert!(tree.levels.len() >= 4 && tree.largest_level == tree.levels.len(), "{tree:?}");
+    assert!(tree.dividing_level < tree.largest_level && tree.partitions > 1 && tree.order_is_known);
+    assert_eq!(tree.tables, stats.level_tables.iter().sum::<usize>());
+    for (level, n) in tree.levels.iter().zip(0..) {
+        let is_same = (level.tables, level.bytes, level.entries, level.tombstones)
+            == (
+                stats.level_tables[n],
+                stats.level_bytes[n],
+                stats.level_entries[n],
+                stats.level_tombstones[n],
+            );
+        assert!(is_same && level.level == n + 1, "{level:?} {stats:?}");
+        assert!((level.fill - level.bytes as f64 / level.capacity_bytes as f64).abs() < 1e-9);
+    }
+    let largest = tree.levels.last().unwrap();
+    assert_eq!((&*largest.first_key, &*largest.last_key), (&*key(0), &*key(11_999)));
+    assert!(
+        tree.levels[0].oldest_seq > largest.oldest_seq && tree.levels[0].capacity_bytes == 2 * (16 << 10)
+    );
+    assert_eq!(stats.merged_bytes.iter().sum::<u64>(), stats.compaction_written);
+    assert!(stats.write_amplification > 1.0, "{stats:?}");
+
+    db.cancel_compactions().unwrap();
+    for n in 0..3000u64 {
+        db.put(&key(n * 7919 % 12_000), &noise(n, 40)).unwrap();
+    }
+    db.flush().unwrap();
+    let tree = db.default_family().tree();
+    assert_eq!(tree.levels[0].debt_bytes, tree.levels[0].bytes, "level 1 is due");
+    let all = db.stats();
+    assert!(all.merge_debt_bytes == tree.debt_bytes && tree.debt_bytes > 0 && all.merge_debt_seconds > 0.0);
+    assert_eq!(db.health().state, tidesdb::HealthState::Degraded);
+    db.compact().unwrap();
+    assert_eq!(db.default_family().tree().debt_bytes, 0);
+}

@@ -140,7 +140,7 @@ fn the_minimum_of_free_disk_space_is_respected() {
     assert!(matches!(e, tidesdb::Error::NoSpace { .. }) && e.is_retryable(), "{e}");
     let e = db.compact().unwrap_err();
     assert!(matches!(e, tidesdb::Error::NoSpace { .. }), "{e}");
-    db.delete_range::<&[u8]>(..).unwrap();
+    db.delete_range(..).unwrap();
     assert_eq!(contents(f).len(), 0);
     sim.disk.limit_space(None);
     fill(f, 10, b"v");

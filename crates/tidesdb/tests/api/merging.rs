@@ -73,14 +73,14 @@ fn tables_outside_the_range_stay() {
     }
     for nothing in [(Bound::Included("x"), Bound::Unbounded), (Bound::Included("bz"), Bound::Included("bb"))]
     {
-        f.compact_range::<&str>(nothing).unwrap();
+        f.compact_range(nothing).unwrap();
     }
     assert_eq!(f.stats().level_tables, [6]);
     f.compact_range("b"..="bb").unwrap();
     assert_eq!((f.stats().level_tables, f.stats().tombstones), (vec![4, 1], 2));
     f.compact_range("bb"..).unwrap();
     assert_eq!((f.stats().level_tables, f.stats().tombstones), (vec![2, 1], 1));
-    f.compact_range::<&str>(..).unwrap();
+    f.compact_range(..).unwrap();
     assert_eq!((f.stats().level_tables, f.stats().tombstones), (vec![0, 1], 0));
     assert_eq!(keys(f.iter()), ["aa", "bb", "cc"]);
     assert!(db.verify().unwrap().is_ok());
@@ -148,7 +148,7 @@ fn random_histories_match_the_model() {
         }
         drop(old);
         assert!(db.verify().unwrap().is_ok(), "seed {seed}");
-        f.compact_range::<&[u8]>(..).unwrap();
+        f.compact_range(..).unwrap();
         let stats = f.stats();
         let left = (stats.table_entries, stats.tombstones, stats.range_tombstones);
         assert_eq!(left, (model.len() as u64, 0, 0), "seed {seed}");

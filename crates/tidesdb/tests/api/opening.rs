@@ -1,6 +1,6 @@
 //! Open, create, read-only, open twice.
 
-use tidesdb::{Db, Error, FamilyOptions, RecoveryMode};
+use tidesdb::{Db, Error, FamilyOptions, MemtableKind, RecoveryMode};
 use tidesdb_io::sim::OpSet;
 
 use crate::common::{Sim, contents, noise, small, value};
@@ -158,8 +158,32 @@ fn the_length_of_segments_is_fixed_at_creation() {
 fn settings_of_the_default_family_are_stored() {
     let sim = Sim::new();
     drop(sim.options().default_family(small().value_threshold(77)).open().unwrap());
+    assert_eq!(sim.open_as_stored().default_family().options().value_threshold, 77);
+}
+
+/// Options that differ from what is stored are applied, or refused with both values named.
+#[test]
+fn options_of_an_existing_family_are_applied_or_refused() {
+    let sim = Sim::new();
+    let db = sim.options().default_family(small().value_threshold(77)).open().unwrap();
+    db.create_family("f", small()).unwrap();
+    drop(db);
     let db = sim.options().default_family(small().value_threshold(99)).open().unwrap();
-    assert_eq!(db.default_family().options().value_threshold, 77);
+    assert_eq!(db.default_family().options().value_threshold, 99);
+    assert_eq!(db.family_or_create("f", small().value_threshold(5)).unwrap().options().value_threshold, 5);
+    let e = db.family_or_create("f", small().memtable(MemtableKind::SkipList)).unwrap_err().to_string();
+    assert!(e.contains("Auto") && e.contains("SkipList"), "{e}");
+    let zero = FamilyOptions { write_buffer_bytes: 0, ..small() };
+    assert!(db.family_or_create("f", zero).is_err());
+    drop(db);
+    let db = sim.open_as_stored();
+    assert_eq!(db.default_family().options().value_threshold, 99, "it was stored");
+    assert_eq!(db.family("f").unwrap().options().value_threshold, 5);
+    drop(db);
+    let refused = sim.options().default_family(small().memtable(MemtableKind::SkipList)).open();
+    assert!(matches!(refused, Err(Error::InvalidArgument { .. })));
+    let reader = sim.options().with(|o| o.read_only = true).default_family(small()).open().unwrap();
+    assert_eq!(reader.default_family().options().value_threshold, 99, "a reader changes nothing");
 }
 
 #[test]
@@ -180,11 +204,11 @@ fn many_opens_leave_no_files_behind() {
         db.close().unwrap();
     }
     let db = sim.open();
-    // LOCK, CURRENT, RESERVE, one manifest, one table, one log.
-    sim.eventually(&db, |names| names.len() == 6);
+    // LOCK, CURRENT, RESERVE, EVENTS, one manifest, one table, one log.
+    sim.eventually(&db, |names| names.len() == 7);
     db.close().unwrap();
     let left = sim.disk.file_names("/db").unwrap();
-    assert!(left.len() <= 5, "{left:?}");
+    assert!(left.len() <= 6, "{left:?}");
 }
 
 #[test]

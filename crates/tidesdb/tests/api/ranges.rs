@@ -245,7 +245,7 @@ fn a_batch_with_only_range_deletes() {
     letters(f, "abc");
     let mut batch = db.batch();
     for _ in 0..10_000 {
-        batch.delete_range::<&[u8]>(f, ..).unwrap();
+        batch.delete_range(f, ..).unwrap();
     }
     batch.put(f, b"x", b"x").unwrap();
     db.write(&mut batch).unwrap();
@@ -263,7 +263,7 @@ fn invalid_bounds_are_rejected_without_effect() {
     let refused = [
         batch.delete_prefix(&f, b"a"),
         batch.delete_range(&f, (Bound::Excluded([b'a']), Bound::Unbounded)),
-        batch.delete_range::<&[u8]>(&f, &b""[..]..),
+        batch.delete_range(&f, &b""[..]..),
         batch.delete_range(db.default_family(), vec![1; 70_000]..),
     ];
     for result in refused {
@@ -306,7 +306,7 @@ fn transactions_and_range_deletes_conflict_exactly_when_they_overlap() {
     let db = sim.open();
     let f = db.default_family();
     let commit_beside = |level, mine: &dyn Fn(&mut tidesdb::Transaction), theirs: &dyn Fn(&Db)| {
-        f.delete_range::<&[u8]>(..).unwrap();
+        f.delete_range(..).unwrap();
         letters(f, "bdfh");
         let mut tx = db.begin(level);
         mine(&mut tx);
@@ -318,7 +318,7 @@ fn transactions_and_range_deletes_conflict_exactly_when_they_overlap() {
         }
         match tx.commit() {
             Ok(_) => true,
-            Err(Error::Conflict) => false,
+            Err(Error::Conflict { .. }) => false,
             Err(e) => panic!("{e}"),
         }
     };

@@ -13,16 +13,17 @@ fn tables(f: &Family) -> usize {
 #[test]
 fn only_stored_changes_survive_a_close() {
     let sim = Sim::new();
+    drop(sim.open());
     for (keep, expected) in [(false, 512), (true, 4000), (false, 4000)] {
-        let db = sim.open();
+        let db = sim.open_as_stored();
         let f = db.default_family();
         let options = FamilyOptions { value_threshold: if keep { 4000 } else { 70 }, ..f.options() };
         f.change_options(options.clone(), keep).unwrap();
         assert_eq!(f.options().value_threshold, options.value_threshold);
         let killed = sim.killed();
-        assert_eq!(killed.open().default_family().options().value_threshold, expected, "{keep}");
+        assert_eq!(killed.open_as_stored().default_family().options().value_threshold, expected, "{keep}");
         db.close().unwrap();
-        assert_eq!(sim.open().default_family().options().value_threshold, expected, "{keep}");
+        assert_eq!(sim.open_as_stored().default_family().options().value_threshold, expected, "{keep}");
     }
 }
 
@@ -37,7 +38,7 @@ fn all_settings_can_be_stored() {
     let shown = format!("{options:?}");
     assert_eq!(format!("{:?}", db.default_family().options()), shown);
     db.close().unwrap();
-    assert_eq!(format!("{:?}", sim.open().default_family().options()), shown);
+    assert_eq!(format!("{:?}", sim.open_as_stored().default_family().options()), shown);
 }
 
 #[test]
@@ -126,7 +127,7 @@ fn value_table_and_filter_settings_apply_to_new_files() {
     large(f, 0..30);
     assert_eq!(files(), old, "the current file keeps its limit");
     db.close().unwrap();
-    let db = sim.open();
+    let db = sim.open_as_stored();
     large(db.default_family(), 30..60);
     assert!(files() > old + 4, "{} files", files());
     assert_eq!(contents(db.default_family()).len(), before.len() + 60);

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use tidesdb::{Comparator, Cursor, Db, Error, Isolation, SyncMode, Transaction, WriteOptions};
+use tidesdb::{
+    Comparator, Cursor, Db, Error, FamilyOptions, Isolation, SyncMode, TransactOptions, Transaction,
+    WriteOptions,
+};
 use tidesdb_io::sim::{Fault, OpKind, errno};
 use tidesdb_io::{Priority, RealThreads, Threads};
 
@@ -205,7 +208,7 @@ fn a_conflicting_commit_has_no_effect_even_after_a_crash() {
         tx.put(f, b"a", b"lost").unwrap();
         tx.put(f, b"z", &[1; 3000]).unwrap();
         f.put(b"a", b"won").unwrap();
-        assert!(matches!(tx.commit(), Err(Error::Conflict)));
+        assert!(matches!(tx.commit(), Err(Error::Conflict { .. })));
         f.put(b"later", b"v").unwrap();
         assert_eq!(
             (value(f, b"a").unwrap(), keys(f.iter())),
@@ -255,7 +258,7 @@ fn conflicts_are_found_in_tables_too() {
             }
         }
         let refused: Vec<bool> =
-            all.iter_mut().map(|tx| matches!(tx.commit(), Err(Error::Conflict))).collect();
+            all.iter_mut().map(|tx| matches!(tx.commit(), Err(Error::Conflict { .. }))).collect();
         assert_eq!(refused, [true, true, true, false], "{steps}");
     }
 }
@@ -293,7 +296,7 @@ fn read_intervals_end_where_the_scan_ended() {
                 f.put(&[key], b"other").unwrap();
                 let done = tx.commit();
                 assert_eq!(
-                    matches!(done, Err(Error::Conflict)),
+                    matches!(done, Err(Error::Conflict { .. })),
                     refused,
                     "scan {i}, {}: {done:?}",
                     key as char
@@ -322,7 +325,7 @@ fn an_open_cursor_has_read_up_to_its_position() {
         }
         tx.put(f, b"z", b"v").unwrap();
         f.put(b"d", b"other").unwrap();
-        assert_eq!(matches!(tx.commit(), Err(Error::Conflict)), refused, "{steps} steps");
+        assert_eq!(matches!(tx.commit(), Err(Error::Conflict { .. })), refused, "{steps} steps");
         drop(cursor);
     }
 }
@@ -359,7 +362,7 @@ fn repeated_reads_of_few_keys_are_tracked_once() {
     assert!(tx.reads_tracked() < 10_000, "{}", tx.reads_tracked());
     f.put(&699u32.to_be_bytes(), b"v").unwrap();
     tx.put(f, b"k", b"v").unwrap();
-    assert!(matches!(tx.commit(), Err(Error::Conflict)), "a tracked read was lost");
+    assert!(matches!(tx.commit(), Err(Error::Conflict { .. })), "a tracked read was lost");
 }
 
 #[test]
@@ -388,6 +391,92 @@ fn transact_retries_after_a_conflict() {
     });
     assert!(matches!(failed, Err(Error::Busy { .. })));
     assert_eq!(value(f, b"n").unwrap(), 1000u64.to_le_bytes());
+}
+
+/// Commits another value of `key` while a transaction that reads it is open.
+fn disturb(db: &Db, tx: &Transaction, key: &[u8]) {
+    tx.get(db.default_family(), key).unwrap();
+    db.put(key, b"disturbed").unwrap();
+}
+
+#[test]
+fn a_conflict_names_the_family_and_the_key() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.create_family("letters", FamilyOptions::default()).unwrap();
+    f.put(b"b", b"1").unwrap();
+    let refused = |isolation, touch: &dyn Fn(&mut Transaction)| {
+        let mut tx = db.begin(isolation);
+        touch(&mut tx);
+        tx.put(&f, b"own", b"v").unwrap();
+        f.put(b"b", b"2").unwrap();
+        match tx.commit().unwrap_err() {
+            Error::Conflict { family, key } => (family.to_string(), key.to_vec()),
+            e => panic!("{e}"),
+        }
+    };
+    let at_b = ("letters".to_owned(), b"b".to_vec());
+    assert_eq!(refused(Isolation::Serializable, &|tx| drop(tx.get(&f, b"b").unwrap())), at_b);
+    assert_eq!(
+        refused(Isolation::Serializable, &|tx| assert_eq!(tx.range(&f, "a".."c").unwrap().count(), 1)),
+        at_b
+    );
+    assert_eq!(refused(Isolation::Snapshot, &|tx| tx.put(&f, b"b", b"mine").unwrap()), at_b);
+    assert_eq!(refused(Isolation::Snapshot, &|tx| tx.delete_range(&f, "a".."c").unwrap()), at_b);
+    let e = Error::Conflict { family: "letters".into(), key: b"secret"[..].into() }.to_string();
+    assert!(e.contains("letters") && !e.contains("secret"), "{e}");
+}
+
+#[test]
+fn transact_is_bounded_and_never_repeats_a_body_that_ended_the_transaction() {
+    #[derive(Debug)]
+    enum Mine {
+        Store(Error),
+        Own,
+    }
+    impl From<Error> for Mine {
+        fn from(e: Error) -> Self {
+            Self::Store(e)
+        }
+    }
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    let mut runs = 0;
+    let options = TransactOptions::default().attempts(3);
+    let refused: Result<(), Mine> = db.transact_with(&options, |tx| {
+        runs += 1;
+        disturb(&db, tx, b"k");
+        tx.put(f, b"k", b"mine")?;
+        Ok(())
+    });
+    assert!(matches!(refused, Err(Mine::Store(Error::Conflict { .. }))) && runs == 3, "{runs} runs");
+    let failed: Result<(), Mine> = db.transact(|_| Err(Mine::Own));
+    assert!(matches!(failed, Err(Mine::Own)));
+
+    runs = 0;
+    let itself: Result<u32, Mine> = db.transact(|tx| {
+        runs += 1;
+        disturb(&db, tx, b"k");
+        tx.put(f, b"k", b"mine")?;
+        tx.commit()?;
+        Ok(runs)
+    });
+    assert!(matches!(itself, Err(Mine::Store(Error::Conflict { .. }))) && runs == 1, "{runs} runs");
+    let done: Result<(), Mine> = db.transact(|tx| {
+        tx.put(f, b"twice", b"v")?;
+        tx.commit()?;
+        Ok(())
+    });
+    done.unwrap();
+    assert!(db.contains(b"twice").unwrap());
+    let undone = db.transact(|tx| {
+        tx.put(f, b"undone", b"v")?;
+        tx.rollback();
+        Ok::<_, Mine>("no error")
+    });
+    assert_eq!(undone.unwrap(), "no error");
+    assert!(!db.contains(b"undone").unwrap());
 }
 
 #[test]
@@ -461,4 +550,42 @@ fn a_cursor_moves_back_over_an_own_write_with_newer_commits() {
             assert!(end.is_ok(), "{level:?}, {versions} versions: {end:?}");
         }
     }
+}
+
+/// Operations on one row lose nothing when threads compete.
+#[test]
+fn operations_on_one_row_are_atomic() {
+    let sim = Sim::new();
+    let db = sim.options().sync(SyncMode::None).open().unwrap();
+    let f = db.default_family();
+    let swaps = std::sync::atomic::AtomicU32::new(0);
+    let taken = std::sync::Mutex::new(Vec::new());
+    for n in 0..300u32 {
+        f.put(n.to_be_bytes(), "job").unwrap();
+    }
+    std::thread::scope(|s| {
+        for thread in 0..4u8 {
+            let (swaps, taken) = (&swaps, &taken);
+            s.spawn(move || {
+                for n in 0..100u8 {
+                    f.update(b"~count", |v| Some(vec![v.map_or(0, |v| v[0]).wrapping_add(1)])).unwrap();
+                    if f.compare_and_swap([b'~', n], None, Some(&[thread])).unwrap() {
+                        swaps.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                    }
+                }
+                for _ in 0..75 {
+                    let (key, _) = f.pop_first().unwrap().unwrap();
+                    taken.lock().unwrap().push(key);
+                }
+            });
+        }
+    });
+    assert_eq!(value(f, b"~count").unwrap(), [400u32 as u8]);
+    assert_eq!(swaps.into_inner(), 100, "each key was free for one thread");
+    let mut taken = taken.into_inner().unwrap();
+    taken.sort();
+    assert!(taken.iter().map(|k| k.to_vec()).eq((0..300u32).map(|n| n.to_be_bytes().to_vec())));
+    assert_eq!(f.first().unwrap().unwrap().0, [b'~', 0]);
+    assert_eq!(f.last().unwrap().unwrap().0, b"~count");
+    assert!(f.update("~count", |_| None).unwrap().is_none() && !f.contains("~count").unwrap());
 }

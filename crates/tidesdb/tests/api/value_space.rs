@@ -299,7 +299,8 @@ fn a_damaged_value_stops_only_the_collection_of_its_file() {
     let db = sim.options().default_family(quiet()).open().unwrap();
     let f = db.default_family();
     scatter(f, &db);
-    let damaged = sim.disk.file_names(DB).unwrap().into_iter().filter(|n| n.ends_with(".vlog")).min().unwrap();
+    let damaged =
+        sim.disk.file_names(DB).unwrap().into_iter().filter(|n| n.ends_with(".vlog")).min().unwrap();
     sim.disk.corrupt(format!("{DB}/{damaged}"), 40 + 18 + 100, |byte| byte ^ 1).unwrap(); // the value of key 0
     let result = db.compact();
     assert!(matches!(&result, Err(Error::Corrupt { file, .. }) if **file == *damaged), "{result:?}");

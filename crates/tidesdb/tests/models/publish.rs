@@ -266,3 +266,23 @@ fn waiting_ends_when_the_sequencer_is_stopped() {
         assert_eq!(world.log.sequencer.visible_end(), world.log.first);
     });
 }
+
+#[test]
+fn a_close_waits_for_commits_with_a_place_and_refuses_all_others() {
+    check(|| {
+        let world = World::new();
+        let writer = spawn(&world, |world| {
+            let c = world.log.sequencer.reserve(super::RECORD_BYTES, Purpose::Store).ok()?;
+            world.log.insert(&c, PLAIN);
+            world.log.sequencer.done(&c);
+            Some(c)
+        });
+        let closer = spawn(&world, |world| {
+            world.log.sequencer.close().expect("nothing stops the order");
+            world.log.sequencer.visible_end()
+        });
+        let (committed, end) = (join(writer), join(closer));
+        assert!(committed.is_none_or(|c| c.end <= end), "a commit was ordered after the close");
+        assert!(world.log.sequencer.reserve(super::RECORD_BYTES, Purpose::Store).is_err());
+    });
+}

@@ -122,7 +122,7 @@ impl<'a> Worker<'a> {
         } else {
             match tx.commit() {
                 Ok(_) => End::Committed,
-                Err(Error::Conflict) => End::Refused,
+                Err(Error::Conflict { .. }) => End::Refused,
                 Err(e) => return Err(e),
             }
         };

@@ -1,6 +1,7 @@
 //! The picture of a tree that policies decide on.
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::ops::Range;
 
 use super::plan::Plan;
@@ -79,6 +80,15 @@ impl<'a> Tree<'a> {
     /// Bytes in `levels`.
     pub fn bytes_in(&self, levels: Range<u8>) -> u64 {
         levels.map(|level| self.bytes(level)).sum()
+    }
+
+    /// Bytes of the inputs of `plan`.
+    pub fn bytes_of(&self, plan: &Plan) -> u64 {
+        let of_level = |inputs: &[(u8, TableId)]| {
+            let ids: HashSet<TableId> = inputs.iter().map(|(_, id)| *id).collect();
+            sum_bytes(self.level(inputs[0].0).iter().filter(|t| ids.contains(&t.id)))
+        };
+        plan.inputs.chunk_by(|a, b| a.0 == b.0).map(of_level).sum()
     }
 
     /// The deepest level that holds a table; 0 without tables.

@@ -20,6 +20,19 @@ pub enum PlanKind {
     Partitioned,
 }
 
+impl PlanKind {
+    /// The name, as in the source.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Move => "Move",
+            Self::Drop => "Drop",
+            Self::Full => "Full",
+            Self::Dividing => "Dividing",
+            Self::Partitioned => "Partitioned",
+        }
+    }
+}
+
 /// Why a compaction is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {

@@ -19,6 +19,8 @@ pub struct PolicySettings {
     pub density_permille: u32,
     /// Tables with fewer entries do not count as dense.
     pub density_min_entries: u64,
+    /// Most bytes of the inputs of a merge that can be planned smaller, because the disk is nearly full.
+    pub merge_bytes_max: u64,
     /// Sorted runs probed per read, in hundredths, above which level 1 is compacted early; 0 = never.
     pub probes_max: u32,
     /// Total bytes above which [`Fifo`](super::Fifo) drops the oldest tables; 0 = no limit.
@@ -36,6 +38,7 @@ impl Default for PolicySettings {
             dividing_offset: 1,
             density_permille: 500,
             density_min_entries: 1024,
+            merge_bytes_max: u64::MAX,
             probes_max: 0,
             fifo_bytes: 0,
         }

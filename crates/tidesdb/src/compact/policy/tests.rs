@@ -168,6 +168,7 @@ fn set(settings: &mut PolicySettings, text: &str) {
         "offset" => settings.dividing_offset = value as u8,
         "density" => settings.density_permille = value as u32,
         "density_min" => settings.density_min_entries = value,
+        "merge_max" => settings.merge_bytes_max = value,
         "probes_max" => settings.probes_max = value as u32,
         "fifo" => settings.fifo_bytes = value,
         _ => panic!("no setting is called {name}"),

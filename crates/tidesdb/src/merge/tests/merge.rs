@@ -155,7 +155,7 @@ fn an_exact_hit_does_not_position_older_children() {
     let mut cursor = MergeCursor::newest_first(order, children);
     cursor.seek(b"c").unwrap();
     assert_eq!((cursor.key(), cursor.seq()), (b"c".as_slice(), 5));
-    let seeks = |c: &MergeCursor<VecCursor>| c.children().iter().map(|c| c.seeks).collect::<Vec<_>>();
+    let seeks = |c: &MergeCursor<VecCursor>| c.children.iter().map(|c| c.seeks).collect::<Vec<_>>();
     assert_eq!(seeks(&cursor), [0, 1, 0]); // the filter ruled out the first
     cursor.next().unwrap();
     assert_eq!((cursor.key(), cursor.seq()), (b"c".as_slice(), 1));

@@ -28,6 +28,7 @@ fn rules(snapshots: &[SeqNo], bottom: bool) -> RetainRules {
         bottom,
         now: Some(NOW),
         conflicts_since: None,
+        renumber: false,
     }
 }
 
@@ -173,6 +174,22 @@ fn rule_8_the_last_operation_of_a_commit_wins() {
     // The commit's put was paired with a single delete. The tombstone below still hides older puts.
     check(&[], false, &[s(9), p(7), d(7)], &[d(7)], &[(Paired, 2)]);
     check(&[], false, &[p(9), p(7), d(7)], &[p(9), d(7)], &[(Shadowed, 1)]);
+}
+
+#[test]
+fn rule_9_a_put_that_every_reader_sees_gets_number_0_at_the_bottom() {
+    let numbers = |rules: RetainRules, entries: &[Version]| -> Vec<SeqNo> {
+        run(rules, entries.to_vec()).0.iter().map(|v| v.seq).collect()
+    };
+    let rule = |snapshots: &[SeqNo]| RetainRules { renumber: true, ..rules(snapshots, true) };
+    assert_eq!(numbers(rule(&[]), &[p(9), p(5)]), [0]);
+    assert_eq!(numbers(rule(&[]), &[p(FLOOR + 1), p(FLOOR), p(5)]), [FLOOR + 1, 0]);
+    assert_eq!(numbers(rule(&[8]), &[p(9), p(8), p(5)]), [9, 0], "a reader at 8 needs the difference");
+    assert_eq!(numbers(rule(&[8]), &[d(9), p(5)]), [9, 0]);
+    assert_eq!(numbers(rule(&[4]), &[p(9), p(5)]), [9], "a reader at 4 must not see it");
+    assert_eq!(numbers(RetainRules { conflicts_since: Some(8), ..rule(&[]) }, &[p(9)]), [9]);
+    assert_eq!(numbers(RetainRules { bottom: false, ..rule(&[]) }, &[p(9)]), [9]);
+    assert_eq!(numbers(RetainRules { renumber: false, ..rule(&[]) }, &[p(9)]), [9]);
 }
 
 #[test]

@@ -65,16 +65,33 @@ impl BlockBuilder {
         }
     }
 
-    /// Returns whether an entry of this size is expected to fit this block. The estimate is made before compression. An
-    /// empty block accepts any entry.
+    /// Returns whether an entry with this key and a value of `value` bytes is expected to fit this block. The estimate
+    /// is made before compression. An empty block accepts any entry.
     #[inline]
-    pub(in crate::sst) fn has_room(&self, key: usize, value: usize) -> bool {
-        let (entries, keys, values) = (self.kinds.len(), self.keys.len() + key, self.values.len() + value);
+    pub(in crate::sst) fn has_room(&self, key: &[u8], value: usize) -> bool {
+        let (entries, keys, values) =
+            (self.kinds.len(), self.keys.len() + key.len(), self.values.len() + value);
         entries == 0
             || (entries < ENTRIES_MAX
                 && keys <= self.limits.keys
                 && values <= self.limits.values
-                && self.estimate.fits(RawSizes::of(entries + 1, keys, values)))
+                && self.estimate.fits(RawSizes::of(entries + 1, keys, self.prefix_with(key), values)))
+    }
+
+    /// Measures how well the entries compress if no block was measured yet, and returns whether it did. The first block
+    /// of a table then also fills its page.
+    pub(in crate::sst) fn measure_first(&mut self) -> bool {
+        let first = !self.estimate.is_learned();
+        if first {
+            self.build(self.len(), &Salt::default(), 0, &mut Vec::new());
+        }
+        first
+    }
+
+    /// Returns the length of the prefix that the keys would share if `key` were the last one.
+    #[inline]
+    fn prefix_with(&self, key: &[u8]) -> usize {
+        if self.heads { common_prefix(self.key(0), key) } else { 0 }
     }
 
     /// Adds an entry. The caller has checked the order and the space.
@@ -153,7 +170,7 @@ impl BlockBuilder {
         let key_part = HEADER_BYTES + FRAME_BYTES * self.frame_table.len() + header.key_disk as usize;
         self.fill_front(&header, salt, at, &mut out[start..]);
         out.extend_from_slice(&self.frames);
-        let raw = RawSizes::of(n, self.key_end(n), self.value_end(n));
+        let raw = RawSizes::of(n, self.key_end(n), header.prefix as usize, self.value_end(n));
         self.estimate.learn(raw, header.key_disk as usize, self.frames.len());
         BuiltBlock { entries: n, disk: out.len() - start, key_part }
     }
@@ -206,7 +223,7 @@ impl BlockBuilder {
     fn lay_out_keys(&mut self, n: usize) -> Header {
         let mut section = std::mem::take(&mut self.section);
         section.clear();
-        let prefix = if self.heads { common_prefix(self.key(0), self.key(n - 1)) } else { 0 };
+        let prefix = self.prefix_with(self.key(n - 1));
         let mut header = Header { entries: n as u16, prefix: prefix as u32, ..Header::default() };
         section.extend_from_slice(&self.key(0)[..prefix]);
         if self.heads {

@@ -1,8 +1,7 @@
 //! Estimates how long a block will be on disk before it is compressed, from the compression ratios of earlier blocks.
 //!
 //! Keys and values have separate ratios, because they compress differently and their shares change between blocks. The
-//! target is below the limit by twice the mean error of the estimates (Jacobson's rule for timeouts), so that few
-//! blocks turn out too long.
+//! target is below the limit by the mean error of the estimates, so that few blocks turn out too long.
 
 use super::{FRAME_BYTES, HEADER_BYTES};
 
@@ -14,11 +13,13 @@ pub(super) struct RawSizes {
 }
 
 impl RawSizes {
-    /// Computes the raw sizes of `entries` entries with `keys` bytes of keys and `values` bytes of values.
+    /// Computes the raw sizes of `entries` entries with `keys` bytes of keys, all of which begin with the same `prefix`
+    /// bytes, and `values` bytes of values.
     #[inline]
-    pub(super) fn of(entries: usize, keys: usize, values: usize) -> Self {
-        // Ends, kinds and sequence numbers grow with the number of entries, not with the length of their keys.
-        Self { keys: keys + 4 * entries, values }
+    pub(super) fn of(entries: usize, keys: usize, prefix: usize, values: usize) -> Self {
+        // A block stores the prefix once. Ends, kinds and sequence numbers grow with the number of entries, not with
+        // the length of their keys.
+        Self { keys: keys - prefix * entries.saturating_sub(1) + 4 * entries, values }
     }
 }
 
@@ -46,10 +47,15 @@ impl Estimate {
         Self { limit, keys: ONE, values: ONE, error: 0, learned: false }
     }
 
+    /// Returns whether there was a sample.
+    pub(super) fn is_learned(&self) -> bool {
+        self.learned
+    }
+
     /// Returns whether a block of `raw` sizes is likely to stay within the limit.
     #[inline]
     pub(super) fn fits(&self, raw: RawSizes) -> bool {
-        self.disk(raw) + 2 * self.error <= self.limit
+        self.disk(raw) + self.error <= self.limit
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 //! A block is validated once, when its bytes come from disk. After that no accessor fails. If the bytes of a mapped
 //! file change later, an accessor returns empty or zero fields instead of panicking.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 use super::{
     ENTRIES_MAX, EXPIRY_UNIFORM, FRAME_BYTES, HEADER_BYTES, HEADS, KIND_UNIFORM, PADDING_MAX, SUFFIX_UNIFORM,
@@ -21,8 +21,10 @@ pub(in crate::sst) struct Block<'a> {
 }
 
 /// A frame: values of consecutive entries, compressed together.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(in crate::sst) struct Frame {
+    /// Number of the frame in its block.
+    pub(in crate::sst) number: usize,
     /// The first entry.
     pub(in crate::sst) first: usize,
     /// The entry after the last one.
@@ -37,6 +39,21 @@ pub(in crate::sst) struct Frame {
     pub(in crate::sst) base: usize,
     /// Checksum.
     pub(in crate::sst) crc: u32,
+}
+
+impl Frame {
+    /// Returns the numbers of its entries.
+    #[inline]
+    pub(in crate::sst) fn entries(&self) -> Range<usize> {
+        self.first..self.end
+    }
+
+    /// Converts a span among the value bytes of the block to one among those of this frame. A span outside of the frame
+    /// is outside of its bytes.
+    #[inline]
+    pub(in crate::sst) fn place_of(&self, span: Range<usize>) -> Range<usize> {
+        span.start.wrapping_sub(self.base)..span.end.wrapping_sub(self.base)
+    }
 }
 
 impl<'a> Block<'a> {
@@ -73,30 +90,30 @@ impl<'a> Block<'a> {
     #[inline]
     pub(in crate::sst) fn tail(&self, i: usize) -> &'a [u8] {
         let s = self.shape;
-        let (start, end) = match s.has(SUFFIX_UNIFORM) {
+        let span = match s.has(SUFFIX_UNIFORM) {
             true => {
                 let len = if s.has(HEADS) { s.suffix.saturating_sub(8) } else { s.suffix } as usize;
-                (i * len, i * len + len)
+                i * len..i * len + len
             }
             false => self.ends(s.tail_ends_at, i),
         };
         let tails = s.tails_at as usize;
-        self.part(tails + start, tails + end)
+        self.part(tails + span.start, tails + span.end)
     }
 
-    /// Returns start and end of value `i` among the value bytes of the block.
+    /// Returns the span of value `i` among the value bytes of the block.
     #[inline]
-    pub(in crate::sst) fn value_span(&self, i: usize) -> (usize, usize) {
+    pub(in crate::sst) fn value_span(&self, i: usize) -> Range<usize> {
         let s = self.shape;
         match s.has(VALUE_UNIFORM) {
-            true => (i * s.value as usize, (i + 1) * s.value as usize),
+            true => i * s.value as usize..(i + 1) * s.value as usize,
             false => self.ends(s.value_ends_at, i),
         }
     }
 
     /// Returns the total bytes of all values.
     pub(in crate::sst) fn values_len(&self) -> usize {
-        self.value_span(self.len() - 1).1
+        self.value_span(self.len() - 1).end
     }
 
     /// Returns the kind of entry `i`.
@@ -167,8 +184,8 @@ impl<'a> Block<'a> {
 
     /// Returns the frame that contains value `i`, and its number. `None` if the block has no values.
     #[inline]
-    pub(in crate::sst) fn frame_of(&self, i: usize) -> Option<(usize, Frame)> {
-        self.frames().enumerate().find(|(_, f)| i < f.end)
+    pub(in crate::sst) fn frame_of(&self, i: usize) -> Option<Frame> {
+        self.frames().find(|frame| i < frame.end)
     }
 
     /// Returns the frames in order.
@@ -177,12 +194,13 @@ impl<'a> Block<'a> {
         let block = *self;
         let (mut first, mut at, mut base) = (0, 0, 0);
         let table = self.part(HEADER_BYTES, self.shape.prefix_at as usize).as_chunks::<FRAME_BYTES>().0;
-        table.iter().map(move |t| {
+        table.iter().enumerate().map(move |(number, t)| {
             let end = usize::from(u16::from_le_bytes([t[0], t[1]]));
             let disk = u32::from_le_bytes([t[2], t[3], t[4], t[5]]) as usize;
             let crc = u32::from_le_bytes([t[6], t[7], t[8], t[9]]);
-            let value_end = end.checked_sub(1).map_or(0, |last| block.value_span(last).1);
-            let frame = Frame { first, end, at, disk, raw: value_end.saturating_sub(base), base, crc };
+            let value_end = end.checked_sub(1).map_or(0, |last| block.value_span(last).end);
+            let frame =
+                Frame { number, first, end, at, disk, raw: value_end.saturating_sub(base), base, crc };
             (first, at, base) = (end, at + disk as u64, value_end);
             frame
         })
@@ -212,7 +230,7 @@ impl<'a> Block<'a> {
         if s.base_seq > SEQ_MAX || (0..n).any(|i| self.seq(i) < s.base_seq || !seqs.contains(&self.seq(i))) {
             return Err("invalid sequence number of an entry");
         }
-        if (0..n).any(|i| self.value_span(i).0 > self.value_span(i).1) {
+        if (0..n).map(|i| self.value_span(i)).any(|span| span.start > span.end) {
             return Err("invalid lengths of values");
         }
         if !(0..n).all(|i| self.value_fits(i)) {
@@ -223,11 +241,11 @@ impl<'a> Block<'a> {
 
     /// Returns whether value `i` has a length that its kind allows.
     fn value_fits(&self, i: usize) -> bool {
-        let (start, end) = self.value_span(i);
+        let span = self.value_span(i);
         match self.kind(i) {
             Kind::Put => true,
-            Kind::PutPointer => end - start == VlogPointer::BYTES,
-            Kind::Delete | Kind::SingleDelete | Kind::RangeDelete => start == end,
+            Kind::PutPointer => span.len() == VlogPointer::BYTES,
+            Kind::Delete | Kind::SingleDelete | Kind::RangeDelete => span.is_empty(),
         }
     }
 
@@ -242,12 +260,12 @@ impl<'a> Block<'a> {
             false => {
                 let shorts = self.part(s.shorts_at as usize, s.tail_ends_at as usize);
                 let spans = || (0..n).map(|i| self.ends(s.tail_ends_at, i));
-                spans().all(|(start, end)| start <= end)
-                    && spans().next_back().is_some_and(|(_, end)| end == tails)
+                spans().all(|span| span.start <= span.end)
+                    && spans().next_back().is_some_and(|span| span.end == tails)
                     && shorts
                         .iter()
                         .zip(spans())
-                        .all(|(&short, (start, end))| short == 8 || (short < 8 && start == end))
+                        .all(|(&short, span)| short == 8 || (short < 8 && span.is_empty()))
             }
         };
         if good { Ok(()) } else { Err("invalid lengths of keys") }
@@ -292,11 +310,11 @@ impl<'a> Block<'a> {
         if n <= ENTRIES_MAX && covered && padded { Ok(()) } else { Err("frames do not cover the values") }
     }
 
-    /// Returns start and end of item `i` of a column of ends.
+    /// Returns the span of item `i` of a column of ends.
     #[inline]
-    fn ends(&self, column: u32, i: usize) -> (usize, usize) {
+    fn ends(&self, column: u32, i: usize) -> Range<usize> {
         let end = |i: usize| usize::from(u16::from_le_bytes(self.array(column as usize + 2 * i)));
-        (if i == 0 { 0 } else { end(i - 1) }, end(i))
+        (if i == 0 { 0 } else { end(i - 1) })..end(i)
     }
 
     #[inline]

@@ -21,21 +21,29 @@ pub(in crate::sst) struct Border {
     pub(in crate::sst) goes_on: Option<SeqNo>,
 }
 
+/// Key and sequence number of a version.
+#[derive(Clone, Copy)]
+pub(in crate::sst) struct VersionKey<'a> {
+    pub(in crate::sst) key: &'a [u8],
+    pub(in crate::sst) seq: SeqNo,
+}
+
 /// Returns whether a block with these first and last versions lies between these borders (`None` means an end of the
 /// table). If so, a search of the index finds the block for each of its keys and for no others.
 pub(in crate::sst) fn encloses(
     order: &Comparator,
-    (lower, upper): (Option<Border>, Option<Border>),
-    first: (&[u8], SeqNo),
-    last: (&[u8], SeqNo),
+    lower: Option<Border>,
+    upper: Option<Border>,
+    first: VersionKey<'_>,
+    last: VersionKey<'_>,
 ) -> bool {
     let above = lower.is_none_or(|border| {
-        let at = order.compare(&border.fence, first.0);
-        border.goes_on.map_or(at.is_le(), |seq| at.is_eq() && seq == first.1)
+        let at = order.compare(&border.fence, first.key);
+        border.goes_on.map_or(at.is_le(), |seq| at.is_eq() && seq == first.seq)
     });
     let below = upper.is_none_or(|border| {
-        let at = order.compare(last.0, &border.fence);
-        border.goes_on.map_or(at.is_lt(), |seq| at.is_eq() && seq < last.1)
+        let at = order.compare(last.key, &border.fence);
+        border.goes_on.map_or(at.is_lt(), |seq| at.is_eq() && seq < last.seq)
     });
     above && below
 }

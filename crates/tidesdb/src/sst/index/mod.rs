@@ -20,7 +20,7 @@ pub(super) use blocks::{BlockIndex, BlockIndexReader, Fence};
 #[cfg(test)]
 pub(super) use builder::WHOLE_FENCES;
 pub(super) use builder::{IndexBuilder, PARTITION_BYTES};
-pub(super) use fences::{Border, encloses};
+pub(super) use fences::{Border, VersionKey, encloses};
 pub(super) use top::{Partition, TopIndex};
 #[cfg(test)]
 pub(super) use tree::Tree;

@@ -196,7 +196,6 @@ fn estimates_of_partitioned_and_resident_tables_are_equal() {
     rig.disk.inject(sim::Fault::errno(sim::errno::EIO).on(OpKind::Read).forever());
     let table = Table::open(&context, &order, meta);
     assert!(table.is_err());
-    let (within, all, bytes) =
-        partitioned.blocks_within(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
-    assert!(within == all && bytes <= partitioned.footer.filter_at);
+    let found = partitioned.blocks_within(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+    assert!(found.blocks == found.all && found.bytes <= partitioned.footer.filter_at);
 }

@@ -162,7 +162,11 @@ fn a_cold_lookup_reads_one_page_once_and_a_cached_one_never() {
         }
         assert!(read.iter().all(|&read| pages(read) <= 2));
         let touched: u64 = read.iter().map(|&read| pages(read)).sum();
-        assert!(touched as usize * 100 <= read.len() * 105, "{touched} pages for {} reads", read.len());
+        assert!(
+            touched as usize * 100 <= read.len() * 105,
+            "{compression:?}: {touched} pages for {} reads",
+            read.len()
+        );
         let mut bytes: Vec<u64> = read.iter().map(|read| read.1).collect();
         bytes.sort_unstable();
         assert!((3500..=4096).contains(&percentile(&bytes, 50)), "{bytes:?}");

@@ -86,7 +86,7 @@ fn a_long_scan_reads_each_byte_once_in_growing_pieces() {
         assert_eq!(walk(&mut cursor, usize::MAX, backwards).0, ENTRIES);
         let ops = taken(&rig);
         let reads: Vec<&Op> = ops.iter().filter(|op| op.kind == OpKind::Read).collect();
-        let (.., data) = table.blocks_within(Bound::Unbounded, Bound::Unbounded);
+        let data = table.blocks_within(Bound::Unbounded, Bound::Unbounded).bytes;
         assert!(read_bytes(&ops) <= data + 8_192, "{} of {data}", read_bytes(&ops));
         assert!(reads.len() < 40, "{} reads", reads.len());
         assert!(reads.iter().any(|op| op.len > PIECE - 16_384) && reads.iter().all(|op| op.len <= PIECE));
@@ -119,7 +119,7 @@ fn a_scan_loads_at_most_twice_the_bytes_it_consumes() {
             let first = cursor.key().to_vec();
             let (_, last) = walk(&mut cursor, count, backwards);
             let (low, high) = if backwards { (&last, &first) } else { (&first, &last) };
-            let (.., consumed) = table.blocks_within(Bound::Included(low), Bound::Included(high));
+            let consumed = table.blocks_within(Bound::Included(low), Bound::Included(high)).bytes;
             let loaded = loaded_bytes(&taken(&rig));
             assert!(loaded <= 2 * consumed + (16 << 10), "{count} entries: {loaded} for {consumed}");
         }
@@ -130,7 +130,7 @@ fn a_scan_loads_at_most_twice_the_bytes_it_consumes() {
 fn a_scan_returns_all_entries_before_an_unreadable_block() {
     let rig = Rig::new();
     let meta = write(&rig, false);
-    let (_, blocks, _) = open(&rig, &meta).blocks_within(Bound::Unbounded, Bound::Unbounded);
+    let blocks = open(&rig, &meta).blocks_within(Bound::Unbounded, Bound::Unbounded).all;
     for bad in [1, 7, 150, blocks as usize - 2] {
         let fence = open(&rig, &meta).fence(&mut CurrentPartition::default(), bad).unwrap();
         let fault = Fault::errno(5).on(OpKind::Read).within(fence.at, fence.at + fence.disk).forever();
@@ -223,7 +223,7 @@ fn blocks_out_of_scope_are_neither_read_nor_loaded() {
         scope.set_range(&order, Bound::Included(&low), Bound::Excluded(&high));
         for backwards in [false, true] {
             let table = open(&rig, &meta);
-            let (.., data) = table.blocks_within(Bound::Included(&low), Bound::Excluded(&high));
+            let data = table.blocks_within(Bound::Included(&low), Bound::Excluded(&high)).bytes;
             let mut cursor = TableCursor::new(Arc::clone(&table));
             cursor.set_scope(&scope);
             if backwards { cursor.seek_to_last() } else { cursor.seek(&low) }.unwrap();

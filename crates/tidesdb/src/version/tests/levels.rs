@@ -37,7 +37,7 @@ fn reads_search_the_newest_data_first() {
     .unwrap();
     assert_eq!(ids(v.level(1)), [7, 8, 9]);
     assert_eq!(ids(v.level(2)), [2, 1]);
-    assert_eq!((v.depth(), v.level_len(3), v.level_len(9), v.level_bytes(2)), (4, 0, 0, 2003));
+    assert_eq!((v.depth(), v.level_len(3), v.level_len(9)), (4, 0, 0));
     let found = |key: &[u8]| {
         let mut ids = Vec::new();
         v.tables_for(key, |slot| ids.push(slot.id().0));
@@ -97,7 +97,7 @@ proptest! {
         let slot = |(i, pair): (usize, &[Vec<u8>])| {
             let mut m = (*meta(i as u64, ("", ""), (1, 1), &[])).clone();
             (m.smallest, m.largest) = (pair[0].as_slice().into(), pair[1].as_slice().into());
-            let guard = FileGuard::new(crate::files::FileKind::Table(m.id), &queue);
+            let guard = Arc::new(FileGuard::new(crate::files::FileKind::Table(m.id), &queue));
             let id = Arc::new(m.id);
             Arc::new(TableSlot::new(Arc::new(m), id, guard))
         };

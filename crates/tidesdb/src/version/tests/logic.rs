@@ -382,6 +382,8 @@ fn a_family_may_be_unresolved_until_its_order_is_registered() {
     };
     let tables = [meta(101, ("z", "m"), (1, 1), &[]), meta(102, ("l", "a"), (1, 1), &[])];
     install(&set, [create(7, "f"), add(7, 2, &tables[0]), add(7, 2, &tables[1])]).unwrap();
+    let range = crate::ranges::RangeTombstone { seq: 1, start: None, end: Some((*b"x").into()) };
+    install(&set, [Change::AddRange { family: FamilyId(7), range: Arc::new(range) }]).unwrap();
     install(&set, [create(8, "dropped"), add(8, 2, &meta(103, ("z", "m"), (1, 1), &[]))]).unwrap();
     drop(set);
     let dir = dir_of(&env);
@@ -389,18 +391,32 @@ fn a_family_may_be_unresolved_until_its_order_is_registered() {
     let e = Set::open(patient(), false).unwrap_err();
     assert!(matches!(e, Error::InvalidArgument { .. }) && e.to_string().contains("dropped"), "{e}");
     let (set, _) = Set::open(Context { may_wait: Box::new(|_| true), ..patient() }, false).unwrap();
-    assert!(set.version(FamilyId(7)).is_none() && set.version(FamilyId(1)).is_some());
-    set.learn(&Comparator::custom("another", |a, b| a.cmp(b))).unwrap();
-    assert!(set.version(FamilyId(7)).is_none());
+    let version = || set.version(FamilyId(7)).unwrap();
+    let unresolved = || {
+        let v = version();
+        v.order().is_unresolved() && v.depth() == 0 && v.ranges().is_empty() && !v.is_empty()
+    };
+    assert!(unresolved());
     install(&set, [Change::FlushedTo { family: FamilyId(7), seq: 50 }]).unwrap();
-    assert!(set.version(FamilyId(7)).is_none(), "an edit does not resolve the family");
+    assert!(unresolved(), "an edit does not resolve the family");
     install(&set, [Change::DropFamily { family: FamilyId(8) }]).unwrap();
     assert_eq!(set.obsolete().take().last(), Some(&FileKind::Table(TableId(103))));
-    set.learn(&mine()).unwrap();
-    let version = set.version(FamilyId(7)).unwrap();
-    assert_eq!((version.level(2)[0].id(), version.flushed_to()), (TableId(101), 50));
-    install(&set, [Change::FlushedTo { family: FamilyId(7), seq: 60 }]).unwrap();
-    assert_eq!(set.version(FamilyId(7)).unwrap().flushed_to(), 60);
+    let resolve = |order: &Comparator, edit: &VersionEdit| set.resolve(FamilyId(7), order, edit, |_| ());
+    // The tables overlap in byte order.
+    let e = resolve(&Comparator::bytewise(), &VersionEdit::new()).unwrap_err();
+    assert!(e.is_corruption(), "{e}");
+    let mut impossible = VersionEdit::new();
+    impossible.push(Change::Hold { family: FamilyId(7), pointer: held(1) });
+    assert!(resolve(&mine(), &impossible).is_err() && unresolved(), "all or nothing");
+    let before = version();
+    resolve(&mine(), &VersionEdit::new()).unwrap();
+    assert_eq!((version().level(2)[0].id(), version().flushed_to()), (TableId(101), 50));
+    assert_eq!(version().ranges().len(), 1);
+    let gone = Change::RemoveTable { family: FamilyId(7), level: 2, table: TableId(101) };
+    install(&set, [gone]).unwrap();
+    assert!(set.obsolete().take().is_empty(), "the unresolved version shares the file");
+    drop(before);
+    assert_eq!(set.obsolete().take(), [FileKind::Table(TableId(101))]);
 }
 
 #[test]

@@ -49,6 +49,25 @@ impl CompactionPolicy for Spooky {
     }
 }
 
+impl Spooky {
+    /// Number of partitions of the largest level.
+    pub fn partitions(tree: &Tree<'_>, shape: &Shape) -> usize {
+        partition::boundaries(tree, shape, shape.dividing).len()
+            + usize::from(!tree.level(shape.largest).is_empty())
+    }
+
+    /// Bytes of `level` that merges must move to a deeper level now.
+    pub fn debt_bytes(tree: &Tree<'_>, settings: &PolicySettings, level: u8) -> u64 {
+        let (shape, bytes) = (Shape::of(tree, settings), tree.bytes(level));
+        match level {
+            1 if upper::debt(tree, settings).1 >= 1.0 => bytes,
+            1 => 0,
+            level if level == shape.dividing => bytes.saturating_sub(shape.capacity(level) / 2),
+            level => bytes.saturating_sub(shape.capacity(level)),
+        }
+    }
+}
+
 enum Due {
     Plan(Plan),
     /// Something is due that must wait for running jobs; jobs that would make it wait longer must not start.
@@ -61,14 +80,14 @@ fn most_urgent(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings) -> Due
     let (cause, upper) = upper::debt(tree, settings);
     let (level, lower) = partition::debt(tree, shape);
     if upper >= 1.0 && upper >= lower {
-        match upper::plan(tree, shape, cause) {
+        match upper::plan(tree, shape, settings, cause) {
             Some(plan) => return Due::Plan(plan),
             None if !upper::is_running(tree) => return Due::Wait,
             None => {}
         }
     }
-    let plan = (lower >= 1.0).then(|| partition::plan(tree, shape, level)).flatten();
-    match plan.or_else(|| (upper >= 1.0).then(|| upper::plan(tree, shape, cause)).flatten()) {
+    let plan = (lower >= 1.0).then(|| partition::plan(tree, shape, settings, level)).flatten();
+    match plan.or_else(|| (upper >= 1.0).then(|| upper::plan(tree, shape, settings, cause)).flatten()) {
         Some(plan) => Due::Plan(plan),
         None => Due::Nothing,
     }

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::super::picture::{TableView, Tree, sum_bytes};
 use super::super::plan::{Cause, Plan, PlanKind};
+use super::super::settings::PolicySettings;
 use super::super::shape::Shape;
 use super::upper::owned;
 
@@ -21,15 +22,18 @@ pub(super) fn debt(tree: &Tree<'_>, shape: &Shape) -> (u8, f64) {
     levels.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((shape.dividing, 0.0))
 }
 
-/// Drains the fullest free partition of `level` into the first level that has room for its share.
-pub(super) fn plan(tree: &Tree<'_>, shape: &Shape, level: u8) -> Option<Plan> {
+/// Drains the fullest free partition of `level` into the first level that has room for its share. Leaves out what is more than
+/// `settings.merge_bytes_max`.
+pub(super) fn plan(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings, level: u8) -> Option<Plan> {
+    let bytes_max = shape.partition_bytes().min(settings.merge_bytes_max);
     let all = Partitions::new(tree, level..shape.largest + 1);
     let fills: Vec<f64> = (0..all.len()).map(|at| all.fill(at)).collect();
     let mut order: Vec<usize> = (0..all.len()).filter(|&at| fills[at] > 0.0).collect();
     order.sort_by(|&a, &b| fills[b].total_cmp(&fills[a]));
     order
         .into_iter()
-        .find_map(|at| merge(tree, shape, &all, all.widened(at, &fills, shape.partition_bytes())))
+        .filter_map(|at| merge(tree, shape, &all, all.widened(at, &fills, bytes_max)))
+        .find(|plan| !plan.is_merge() || tree.bytes_of(plan) <= settings.merge_bytes_max)
 }
 
 /// Keys that divide the largest level into partitions of about [`Shape::partition_bytes`], and that no table of the levels

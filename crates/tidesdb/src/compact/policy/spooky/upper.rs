@@ -26,12 +26,24 @@ pub(super) fn is_running(tree: &Tree<'_>) -> bool {
     tree.level(1).iter().any(|table| table.taken)
 }
 
-/// Merges level 1, and as many levels below it as the target needs. `None` while running jobs are in the way.
-pub(super) fn plan(tree: &Tree<'_>, shape: &Shape, cause: Cause) -> Option<Plan> {
+/// Merges level 1, and as many levels below it as the target needs; if that is more than `settings.merge_bytes_max`, the oldest tables
+/// of level 1 only. `None` while running jobs are in the way.
+pub(super) fn plan(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings, cause: Cause) -> Option<Plan> {
+    for newer in 0..tree.level(1).len() {
+        let plan = oldest(tree, shape, cause, newer)?;
+        if tree.bytes_of(&plan) <= settings.merge_bytes_max {
+            return Some(plan);
+        }
+    }
+    None
+}
+
+/// Merges all but the first `newer` tables of level 1.
+fn oldest(tree: &Tree<'_>, shape: &Shape, cause: Cause, newer: usize) -> Option<Plan> {
     let target = target(tree, shape);
     let divides = target == shape.dividing && target < shape.largest;
     let kind = if divides { PlanKind::Dividing } else { PlanKind::Full };
-    let above: Vec<_> = tree.tables().take_while(|(level, _)| *level < target).collect();
+    let above: Vec<_> = tree.tables().skip(newer).take_while(|(level, _)| *level < target).collect();
     let spans = tree.union(above.iter().map(|(_, table)| *table));
     let (met, spared): (Vec<_>, Vec<_>) =
         tree.level(target).iter().partition(|t| tree.meets_one_of(&spans, t.range()));

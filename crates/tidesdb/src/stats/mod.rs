@@ -3,6 +3,8 @@
 //! A new counter of a family is one line in `family/stats.rs` and its use; any other figure is one line that says where it comes
 //! from. `Display`, the command line, the C library and exporters follow from the tables.
 
+mod histogram;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -17,6 +19,8 @@ pub enum StatUnit {
     Seconds,
     /// A share of a whole, from 0 to 1.
     Share,
+    /// A quotient of two figures of the same unit.
+    Ratio,
 }
 
 /// How a figure behaves over time.
@@ -107,7 +111,7 @@ pub(crate) fn write_lines(
         let unit = match info.unit {
             StatUnit::Bytes => " B",
             StatUnit::Seconds => " s",
-            StatUnit::Count | StatUnit::Share => "",
+            StatUnit::Count | StatUnit::Share | StatUnit::Ratio => "",
         };
         let label = info.name.replace('_', " ");
         match value {
@@ -189,6 +193,7 @@ macro_rules! statistics {
     };
 }
 
+pub use histogram::{Durations, Histogram, TimeStats};
 pub(crate) use statistics;
 
 /// The first of at most one.

@@ -6,7 +6,7 @@ use tidesdb::OpenOptions;
 use tidesdb_io::sim::{Image, OpSet, SimDisk};
 
 use crate::common::{Pair, Sim, contents, fill, noise};
-use crate::waiting::{NAME, awaiting, key, mine, sample};
+use crate::unresolved::{NAME, awaiting, key, mine, sample};
 
 /// Expected contents after a crash.
 #[derive(Clone, Default)]

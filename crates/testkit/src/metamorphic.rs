@@ -1,0 +1,373 @@
+//! T15: one history of operations under several random configurations. Settings decide where rows are stored, when they move and how
+//! they are found, but not what a read returns: every configuration must give the answers of the first one, which keeps most rows
+//! in memory.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+use tidesdb::{Compression, Db, FamilyOptions, Iter, MemtableKind, OpenOptions, Snapshot, SyncMode};
+use tidesdb_io::Env;
+use tidesdb_io::sim;
+
+use crate::home::in_memory;
+use crate::rng::Rng;
+
+/// Snapshots that are open at the same time, at most.
+const SNAPSHOTS: usize = 4;
+
+/// One operation. Keys are numbers; values are made from a number.
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Put(u64, u64),
+    Delete(u64),
+    SingleDelete(u64),
+    DeleteRange(u64, u64),
+    /// Puts and deletes neighbouring keys in one commit.
+    Batch(u64, u64),
+    /// Reads a key; the flag asks for the oldest snapshot.
+    Get(u64, bool),
+    /// Reads the rows of a range.
+    Scan(Scan),
+    Snapshot,
+    Release,
+    Flush,
+    Compact,
+    CompactRange(u64, u64),
+    Reopen,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Scan {
+    from: u64,
+    to: u64,
+    most: usize,
+    back: bool,
+    old: bool,
+}
+
+/// A history: the same for the same seed and length.
+#[derive(Debug)]
+pub struct History {
+    ops: Vec<Op>,
+    keys: u64,
+}
+
+impl History {
+    /// Makes a history of `length` operations on `keys` keys.
+    pub fn new(seed: u64, length: usize, keys: u64) -> Self {
+        let keys = keys.max(100);
+        let mut this = Self { ops: Vec::with_capacity(length), keys };
+        let mut rng = Rng::new(seed);
+        let mut puts = vec![0u32; keys as usize];
+        let mut front = 0;
+        while this.ops.len() < length {
+            // Half of the keys come from a window that moves on, so that tables of different ages need not overlap.
+            front = (front + rng.below(3)) % keys;
+            let key = if rng.one_in(2) { (front + rng.below(keys / 20)) % keys } else { rng.below(keys) };
+            let op = this.choose(&mut rng, key, puts[key as usize] == 1);
+            this.count_puts(op, &mut puts);
+            this.ops.push(op);
+        }
+        this
+    }
+
+    /// A single delete is allowed if the key was put exactly once since its last delete.
+    fn choose(&self, rng: &mut Rng, key: u64, once: bool) -> Op {
+        let end = (key + 1 + rng.below(self.keys / 50)).min(self.keys);
+        let (back, old) = (rng.one_in(2), rng.one_in(3));
+        match rng.below(1000) {
+            450..530 => Op::Delete(key),
+            530..570 if once => Op::SingleDelete(key),
+            570..575 => Op::DeleteRange(key, end),
+            575..620 => Op::Batch(key.min(self.keys - 8), rng.next_u64()),
+            620..900 => Op::Get(key, old),
+            900..960 => Op::Scan(Scan { from: key, to: end, most: usize::MAX, back, old }),
+            960..980 => Op::Scan(Scan { from: key, to: self.keys, most: 40, back, old }),
+            980..984 => Op::Snapshot,
+            984..988 => Op::Release,
+            988..996 => Op::Flush,
+            996 => Op::Compact,
+            997..999 => Op::CompactRange(key, end),
+            999 => Op::Reopen,
+            _ => Op::Put(key, rng.next_u64()),
+        }
+    }
+
+    /// Counts the puts of each key since its last delete.
+    fn count_puts(&self, op: Op, puts: &mut [u32]) {
+        match op {
+            Op::Put(key, _) => puts[key as usize] += 1,
+            Op::Delete(key) | Op::SingleDelete(key) => puts[key as usize] = 0,
+            Op::DeleteRange(from, to) => puts[from as usize..to as usize].fill(0),
+            Op::Batch(key, seed) => {
+                for (key, value) in batch(key, seed) {
+                    puts[key as usize] = value.map_or(0, |_| puts[key as usize] + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Changes of a batch: a key and the number of its value, or none for a delete.
+fn batch(key: u64, seed: u64) -> impl Iterator<Item = (u64, Option<u64>)> {
+    let mut rng = Rng::new(seed);
+    (key..key + 8).map(move |key| (key, (!rng.one_in(4)).then(|| rng.next_u64())))
+}
+
+fn key_of(n: u64) -> Vec<u8> {
+    format!("{:03}/key{n:07}", n / 100).into_bytes()
+}
+
+/// A short value, or one time in 30 a long one.
+fn value_of(seed: u64) -> Vec<u8> {
+    let mut rng = Rng::new(seed);
+    let most = if rng.one_in(30) { 6000 } else { 200 };
+    let len = rng.below(most) as usize;
+    rng.bytes(len)
+}
+
+/// Settings of one run.
+#[derive(Debug)]
+pub struct Config {
+    family: FamilyOptions,
+    /// With threads the run uses real files, otherwise a simulated disk.
+    threads: usize,
+    cache_bytes: u64,
+    segment_bytes: u64,
+    mmap_reads: bool,
+    /// False: flushes and merges of the history are left out.
+    maintains: bool,
+}
+
+impl Config {
+    /// The configuration that gives the answers: defaults, so that a small history stays in memory.
+    pub fn reference() -> Self {
+        Self {
+            family: FamilyOptions::default(),
+            threads: 0,
+            cache_bytes: 64 << 20,
+            segment_bytes: 64 << 20,
+            mmap_reads: false,
+            maintains: false,
+        }
+    }
+
+    /// A random configuration.
+    pub fn random(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let mut one_of = |choices: &[u64]| choices[rng.below(choices.len() as u64) as usize];
+        let memtable = if one_of(&[0, 1]) == 0 { MemtableKind::Auto } else { MemtableKind::SkipList };
+        let codecs = [Compression::None, Compression::Lz4, Compression::Lz4Fast, Compression::Zstd];
+        let family = FamilyOptions {
+            write_buffer_bytes: one_of(&[4 << 10, 16 << 10, 64 << 10, 256 << 10]) as usize,
+            value_threshold: one_of(&[64, 512, 4000, 1 << 30]) as usize,
+            compression: codecs[one_of(&[0, 1, 2, 3]) as usize],
+            filter_bits_per_key: one_of(&[0, 4, 10]) as u32,
+            table_bytes: one_of(&[2 << 10, 8 << 10, 32 << 10, 1 << 20]),
+            l1_tables_trigger: one_of(&[1, 2, 4, 8]) as usize,
+            memtable,
+            vlog_file_bytes: one_of(&[4 << 10, 64 << 10, 1 << 20]),
+            level_size_ratio: one_of(&[2, 3, 4, 10]),
+            min_levels: one_of(&[1, 2, 4, 6]) as u32,
+            dividing_level_offset: one_of(&[0, 1, 2, 3]) as u32,
+            tombstone_density_permille: one_of(&[0, 200, 500, 1000]) as u32,
+            tombstone_density_min_entries: one_of(&[1, 50, 1024]),
+            ..FamilyOptions::default()
+        };
+        Self {
+            family,
+            threads: one_of(&[0, 0, 2, 4]) as usize,
+            cache_bytes: one_of(&[0, 64 << 10, 8 << 20]),
+            segment_bytes: one_of(&[64 << 10, 1 << 20]),
+            mmap_reads: one_of(&[0, 0, 0, 1]) == 1,
+            maintains: one_of(&[0, 1, 1]) == 1,
+        }
+    }
+}
+
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+/// What a run returned, and what it went through.
+#[derive(Debug, Default)]
+pub struct Answers {
+    /// A hash of each answer.
+    pub reads: Vec<u64>,
+    /// The most levels that the tree had.
+    pub levels: u64,
+    /// Merges.
+    pub merges: u64,
+    /// Opens after the first one.
+    pub reopens: u64,
+}
+
+struct Run<'h> {
+    history: &'h History,
+    config: &'h Config,
+    env: Option<Env>,
+    path: PathBuf,
+    _home: Option<TempDir>,
+    db: Option<Db>,
+    snapshots: Vec<Snapshot>,
+    answers: Answers,
+}
+
+/// Runs `history` under `config`.
+///
+/// # Errors
+/// The first error of the database, or a failed verification, with the number of the operation.
+pub fn run(history: &History, config: &Config) -> Result<Answers, String> {
+    let home = if config.threads > 0 { Some(in_memory()?) } else { None };
+    let simulated = || {
+        let (env, disk, _) = sim::env(1);
+        disk.log_ops(false);
+        env
+    };
+    let path = home.as_ref().map_or_else(|| PathBuf::from("/db"), |home| home.path().join("db"));
+    let env = home.is_none().then(simulated);
+    let mut run = Run {
+        history,
+        config,
+        env,
+        path,
+        _home: home,
+        db: None,
+        snapshots: Vec::new(),
+        answers: Answers::default(),
+    };
+    for (at, op) in history.ops.iter().enumerate() {
+        run.step(*op).map_err(|e| format!("operation {at}, {op:?}: {e}"))?;
+    }
+    run.finish().map_err(|e| format!("at the end: {e}"))?;
+    Ok(run.answers)
+}
+
+impl Run<'_> {
+    fn open(&self) -> tidesdb::Result<Db> {
+        let config = self.config;
+        let options: OpenOptions = Db::options(&self.path)
+            .sync(SyncMode::None)
+            .background_threads(config.threads)
+            .cache_bytes(config.cache_bytes)
+            .default_family(config.family.clone())
+            .with(|o| {
+                o.wal_segment_bytes = config.segment_bytes;
+                o.disk_free_min = 0;
+                o.mmap_reads = config.mmap_reads;
+            });
+        match &self.env {
+            Some(env) => options.env(env.clone()).open(),
+            None => options.open(),
+        }
+    }
+
+    fn step(&mut self, op: Op) -> tidesdb::Result<()> {
+        if self.db.is_none() {
+            self.db = Some(self.open()?);
+        }
+        let Some(db) = &self.db else { return Ok(()) };
+        match op {
+            Op::Put(key, seed) => db.put(&key_of(key), &value_of(seed)).map(drop),
+            Op::Delete(key) => db.delete(&key_of(key)).map(drop),
+            Op::SingleDelete(key) => db.default_family().single_delete(&key_of(key)).map(drop),
+            Op::DeleteRange(from, to) => db.delete_range(key_of(from)..key_of(to)).map(drop),
+            Op::Batch(key, seed) => {
+                let mut all = db.batch();
+                for (key, value) in batch(key, seed) {
+                    match value {
+                        Some(seed) => all.put(db.default_family(), &key_of(key), &value_of(seed))?,
+                        None => all.delete(db.default_family(), &key_of(key))?,
+                    };
+                }
+                db.write(&mut all).map(drop)
+            }
+            Op::Get(key, old) => self.get(key, old),
+            Op::Scan(scan) => self.scan(scan),
+            Op::Snapshot if self.snapshots.len() < SNAPSHOTS => {
+                self.snapshots.push(db.snapshot());
+                Ok(())
+            }
+            Op::Release if !self.snapshots.is_empty() => {
+                drop(self.snapshots.remove(0));
+                Ok(())
+            }
+            Op::Reopen => self.reopen(),
+            Op::Flush if self.config.maintains => db.flush(),
+            Op::Compact if self.config.maintains => db.compact(),
+            Op::CompactRange(from, to) if self.config.maintains => {
+                db.default_family().compact_range(key_of(from)..key_of(to))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn get(&mut self, key: u64, old: bool) -> tidesdb::Result<()> {
+        let Some(db) = &self.db else { return Ok(()) };
+        let got = match self.snapshots.first().filter(|_| old) {
+            Some(snapshot) => snapshot.get(db.default_family(), &key_of(key))?,
+            None => db.get(&key_of(key))?,
+        };
+        self.answers.reads.push(got.map_or(0, |value| hash(1, &value)));
+        Ok(())
+    }
+
+    fn scan(&mut self, scan: Scan) -> tidesdb::Result<()> {
+        let Some(db) = &self.db else { return Ok(()) };
+        let range = key_of(scan.from)..key_of(scan.to);
+        let rows: Iter = match self.snapshots.first().filter(|_| scan.old) {
+            Some(snapshot) => snapshot.range(db.default_family(), range)?,
+            None => db.range(range)?,
+        };
+        let answer = if scan.back { hash_rows(rows.rev(), scan.most) } else { hash_rows(rows, scan.most) };
+        self.answers.reads.push(answer?);
+        Ok(())
+    }
+
+    /// Notes what the tree looks like, then closes the database or lets it go as if the process had been killed.
+    fn reopen(&mut self) -> tidesdb::Result<()> {
+        self.snapshots.clear();
+        let Some(db) = self.db.take() else { return Ok(()) };
+        let stats = db.default_family().stats();
+        self.answers.levels = self.answers.levels.max(stats.level_tables.len() as u64);
+        self.answers.merges += stats.compactions;
+        self.answers.reopens += 1;
+        if self.answers.reopens.is_multiple_of(3) {
+            db.abandon();
+            return Ok(());
+        }
+        db.close()
+    }
+
+    /// Reads all rows both ways before and after a last merge and a last open, and verifies all files.
+    fn finish(&mut self) -> tidesdb::Result<()> {
+        for last in [Op::Flush, Op::Compact, Op::Reopen, Op::Flush] {
+            self.step(last)?;
+            for back in [false, true] {
+                self.scan(Scan { from: 0, to: self.history.keys, most: usize::MAX, back, old: false })?;
+            }
+        }
+        let report = self.db.as_ref().map(Db::verify).transpose()?;
+        match report.filter(|report| !report.is_ok()) {
+            Some(report) => Err(tidesdb::Error::InvalidArgument { what: report.to_string().into() }),
+            None => self.reopen(),
+        }
+    }
+}
+
+fn hash_rows(
+    rows: impl Iterator<Item = tidesdb::Result<(tidesdb::Slice, tidesdb::Slice)>>,
+    most: usize,
+) -> tidesdb::Result<u64> {
+    rows.take(most).try_fold(2, |hashed, row| row.map(|(key, value)| hash(hash(hashed, &key), &value)))
+}
+
+/// FNV-1a, continued from `hashed`, with the length.
+fn hash(hashed: u64, bytes: &[u8]) -> u64 {
+    let start = (hashed ^ bytes.len() as u64).wrapping_mul(0x0100_0000_01b3) ^ 0xcbf2_9ce4_8422_2325;
+    bytes.iter().fold(start, |h, byte| (h ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}

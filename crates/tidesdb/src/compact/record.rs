@@ -1,0 +1,81 @@
+//! Records what a compaction did: counters of the family, and an event.
+
+use super::plan::CompactionPlan;
+use super::policy::PlanKind;
+use crate::events::{Event, LevelPart};
+use crate::family::{FamilyCore, Metric};
+use crate::rewrite::Rewritten;
+use crate::shared::{JobStart, MaintenanceCtx, RunningJob};
+
+/// Registers the merge as running.
+pub(super) fn begin<'c>(
+    ctx: &'c MaintenanceCtx,
+    family: &FamilyCore,
+    plan: &CompactionPlan,
+) -> RunningJob<'c> {
+    let metas = || plan.inputs.iter().map(|(_, table)| table.meta());
+    ctx.write.running.begin(JobStart {
+        kind: plan.kind.name(),
+        family: family.name(),
+        target: plan.target,
+        bytes: metas().map(|meta| meta.file_bytes).sum(),
+        entries: metas().map(|meta| meta.entries).sum(),
+    })
+}
+
+/// Records a compaction that was installed.
+pub(super) fn done(
+    ctx: &MaintenanceCtx,
+    family: &FamilyCore,
+    plan: &CompactionPlan,
+    out: &Rewritten,
+    job: &RunningJob<'_>,
+) {
+    family.count(Metric::Compactions, 1);
+    let inputs = inputs(plan);
+    let (name, cause) = (family.name(), format!("{:?}", plan.cause));
+    ctx.write.events.record(&match plan.kind {
+        PlanKind::Move => {
+            family.count(Metric::Moves, 1);
+            Event::Move { family: name, cause, inputs, target: plan.target }
+        }
+        PlanKind::Drop => Event::Drop { family: name, cause, inputs },
+        kind => {
+            let read_bytes: u64 = inputs.iter().map(|part| part.bytes).sum();
+            let above = inputs.iter().filter(|part| part.level < plan.target).map(|part| part.bytes);
+            let write_amp = out.bytes() as f64 / above.sum::<u64>() as f64;
+            family.count(Metric::CompactionRead, read_bytes);
+            family.count(Metric::CompactionWritten, out.bytes());
+            family.merged.add(plan.target, out.bytes());
+            let seconds = job.took();
+            ctx.write.running.merges.record(seconds);
+            Event::Merge {
+                family: name,
+                kind: kind.name(),
+                cause,
+                inputs,
+                read_bytes,
+                target: plan.target,
+                outputs: out.tables.len() as u64,
+                tables: out.table_numbers(),
+                bytes: out.bytes(),
+                entries: out.entries_in,
+                dropped: out.dropped,
+                write_amp,
+                seconds,
+            }
+        }
+    });
+}
+
+/// Tables and bytes of the inputs per level.
+fn inputs(plan: &CompactionPlan) -> Vec<LevelPart> {
+    let levels = plan.inputs.chunk_by(|a, b| a.0 == b.0);
+    let part = |tables: &[_]| {
+        let bytes = tables
+            .iter()
+            .map(|(_, table): &(u8, std::sync::Arc<crate::sources::TableSlot>)| table.meta().file_bytes);
+        LevelPart { level: tables[0].0, tables: tables.len() as u64, bytes: bytes.sum() }
+    };
+    levels.map(part).collect()
+}

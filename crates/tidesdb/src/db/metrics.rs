@@ -1,0 +1,139 @@
+//! Statistics as text for monitors: OpenMetrics 1.0.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::{Db, Stats};
+use crate::shared::{HealthReport, HealthState};
+use crate::stats::{Durations, StatInfo, StatKind, StatUnit, StatValue};
+
+impl Db {
+    /// Returns the statistics and the health of the database in the format OpenMetrics 1.0, which Prometheus and others read. The content
+    /// type is `application/openmetrics-text; version=1.0.0; charset=utf-8`.
+    ///
+    /// All names begin with `tidesdb_` and follow from the names of the figures: those of [`Stats`]; `tidesdb_family_` and
+    /// [`FamilyStats`](crate::FamilyStats) with a label `family`; `tidesdb_tree_` and [`TreeStats`](crate::TreeStats);
+    /// `tidesdb_level_` and [`LevelStats`](crate::LevelStats) with labels `family` and `level`; `tidesdb_stall_` with a label `cause`.
+    pub fn metrics_text(&self) -> String {
+        text(&self.stats(), &self.health())
+    }
+}
+
+/// Labels of a sample, such as `family="default"`, and the figures of one source.
+type Row = (String, Vec<(&'static StatInfo, StatValue)>);
+
+fn text(stats: &Stats, health: &HealthReport) -> String {
+    let mut out = String::with_capacity(16 << 10);
+    out.push_str("# TYPE tidesdb_health stateset\n# HELP tidesdb_health Health of the database.\n");
+    for state in [HealthState::Healthy, HealthState::Degraded, HealthState::Poisoned] {
+        let is_so = u8::from(health.state == state);
+        // Writing to a string cannot fail, here and below.
+        let _ = writeln!(out, "tidesdb_health{{tidesdb_health=\"{}\"}} {is_so}", state.name());
+    }
+    table(&mut out, "", &[(String::new(), stats.figures().collect())]);
+    for (name, times) in [("sync", stats.syncs), ("flush", stats.flushes), ("merge", stats.merges)] {
+        histogram(&mut out, &format!("tidesdb_{name}_duration_seconds"), &[(String::new(), times.durations)]);
+    }
+    let stalls = [("memtables", stats.stalled_by_memtables), ("tables", stats.stalled_by_tables)];
+    let cause = |cause: &str| label("cause", cause);
+    table(&mut out, "stall_", &stalls.map(|(name, stall)| (cause(name), stall.figures().collect())));
+    histogram(
+        &mut out,
+        "tidesdb_stall_delay_seconds",
+        &stalls.map(|(name, stall)| (cause(name), stall.delays)),
+    );
+    if let Some(remote) = &stats.remote {
+        table(&mut out, "remote_", &[(String::new(), remote.figures().collect())]);
+    }
+    let families = stats.families.iter().map(|f| (label("family", &f.name), f.figures().collect()));
+    table(&mut out, "family_", &families.collect::<Vec<Row>>());
+    let trees = stats.trees.iter().map(|tree| (label("family", &tree.family), tree.figures().collect()));
+    table(&mut out, "tree_", &trees.collect::<Vec<Row>>());
+    let levels = stats.trees.iter().flat_map(|tree| {
+        let labels = |level: usize| format!("{},level=\"{level}\"", label("family", &tree.family));
+        tree.levels.iter().map(move |level| (labels(level.level), level.figures().collect()))
+    });
+    table(&mut out, "level_", &levels.collect::<Vec<Row>>());
+    out.push_str("# EOF\n");
+    out
+}
+
+/// Appends each figure of `rows`, which all come from the same table.
+fn table(out: &mut String, prefix: &str, rows: &[Row]) {
+    let Some((_, first)) = rows.first() else { return };
+    for (at, (info, _)) in first.iter().enumerate() {
+        let name = name(prefix, info);
+        header(out, &name, info);
+        let suffix = if info.kind == StatKind::Counter { "_total" } else { "" };
+        for (labels, figures) in rows {
+            match &figures[at].1 {
+                StatValue::Number(n) => sample(out, &name, suffix, labels, n),
+                StatValue::Real(x) => sample(out, &name, suffix, labels, x),
+                StatValue::Levels(levels) => {
+                    for (n, level) in levels.iter().zip(1..) {
+                        sample(out, &name, suffix, &format!("{labels},level=\"{level}\""), n);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The name of a metric ends with its unit.
+fn name(prefix: &str, info: &StatInfo) -> String {
+    let unit = match info.unit {
+        StatUnit::Bytes => "_bytes",
+        StatUnit::Seconds => "_seconds",
+        StatUnit::Share | StatUnit::Ratio => "_ratio",
+        StatUnit::Count => "",
+    };
+    let unit = if info.name.ends_with(unit) { "" } else { unit };
+    format!("tidesdb_{prefix}{}{unit}", info.name)
+}
+
+fn header(out: &mut String, name: &str, info: &StatInfo) {
+    let kind = if info.kind == StatKind::Counter { "counter" } else { "gauge" };
+    let _ = writeln!(out, "# TYPE {name} {kind}");
+    let unit = match info.unit {
+        StatUnit::Bytes => "bytes",
+        StatUnit::Seconds => "seconds",
+        StatUnit::Share | StatUnit::Ratio => "ratio",
+        StatUnit::Count => "",
+    };
+    if !unit.is_empty() {
+        let _ = writeln!(out, "# UNIT {name} {unit}");
+    }
+    let _ = writeln!(out, "# HELP {name} {}", escaped(info.help));
+}
+
+fn sample(out: &mut String, name: &str, suffix: &str, labels: &str, value: impl std::fmt::Display) {
+    let _ = match labels {
+        "" => writeln!(out, "{name}{suffix} {value}"),
+        labels => writeln!(out, "{name}{suffix}{{{}}} {value}", labels.trim_start_matches(',')),
+    };
+}
+
+/// Appends a histogram of each of `rows`; bounds that no duration of its row reached are left out.
+fn histogram(out: &mut String, name: &str, rows: &[(String, Durations)]) {
+    let _ = writeln!(out, "# TYPE {name} histogram\n# UNIT {name} seconds\n# HELP {name} Durations.");
+    for (labels, durations) in rows {
+        let mut sum = 0;
+        let bounds = durations.buckets().filter(|(bound, _)| *bound != Duration::MAX);
+        for (bound, n) in bounds {
+            sum += n;
+            let le = format!("{labels},le=\"{}\"", bound.as_secs_f64());
+            sample(out, name, "_bucket", &le, sum);
+        }
+        sample(out, name, "_bucket", &format!("{labels},le=\"+Inf\""), durations.count());
+        sample(out, name, "_count", labels, durations.count());
+        sample(out, name, "_sum", labels, durations.sum().as_secs_f64());
+    }
+}
+
+fn label(name: &str, value: &str) -> String {
+    format!("{name}=\"{}\"", escaped(value))
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}

@@ -1,0 +1,124 @@
+//! Operations on one row that read and write it, and on the first and the last row.
+
+use super::transact::transact;
+use crate::options::{Isolation, TransactOptions};
+use crate::shared::Family;
+use crate::types::Slice;
+use crate::{Error, Result};
+
+impl Family {
+    /// Returns the first key and its value.
+    ///
+    /// # Errors
+    /// As [`Family::get`].
+    pub fn first(&self) -> Result<Option<(Slice, Slice)>> {
+        self.iter()?.next().transpose()
+    }
+
+    /// Returns the last key and its value.
+    ///
+    /// # Errors
+    /// As [`Family::get`].
+    pub fn last(&self) -> Result<Option<(Slice, Slice)>> {
+        self.iter()?.next_back().transpose()
+    }
+
+    /// Removes the first key and returns it with its value. Of several threads that do this at once, each gets another
+    /// row.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// let jobs = db.default_family();
+    /// jobs.put("1", "write")?;
+    /// jobs.put("2", "read")?;
+    /// let (key, job) = jobs.pop_first()?.expect("a job waits");
+    /// assert_eq!((&*key, &*job), (&b"1"[..], &b"write"[..]));
+    /// assert_eq!(jobs.first()?, jobs.last()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::transact`](crate::Db::transact).
+    pub fn pop_first(&self) -> Result<Option<(Slice, Slice)>> {
+        transact(&self.shared, &TransactOptions::default(), |tx| {
+            let first = tx.iter(self)?.next().transpose()?;
+            if let Some((key, _)) = &first {
+                tx.delete(self, key)?;
+            }
+            Ok::<_, Error>(first)
+        })
+    }
+
+    /// Sets `key` to `new` if its value is `expected`; `None` is the value of a key that does not exist, and deletes it.
+    /// Returns whether the value was as expected.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// let locks = db.default_family();
+    /// assert!(locks.compare_and_swap("job", None, Some(b"ann"))?);
+    /// assert!(!locks.compare_and_swap("job", None, Some(b"ben"))?);
+    /// assert!(locks.compare_and_swap("job", Some(b"ann"), None)?);
+    /// assert!(!locks.contains("job")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::transact`](crate::Db::transact).
+    pub fn compare_and_swap(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<bool> {
+        let key = key.as_ref();
+        transact(&self.shared, &of_one_key(), |tx| {
+            let as_expected = tx.get(self, key)?.as_deref() == expected;
+            if as_expected {
+                match new {
+                    Some(value) => tx.put(self, key, value)?,
+                    None => tx.delete(self, key)?,
+                }
+            }
+            Ok::<_, Error>(as_expected)
+        })
+    }
+
+    /// Sets `key` to what `change` makes of its value; `None` is the value of a key that does not exist, and deletes it.
+    /// Returns the new value. `change` runs again if another commit writes the key meanwhile.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// let visits = db.default_family();
+    /// for n in 1..=3 {
+    ///     let now = visits.update("page", |v| Some(vec![v.map_or(0, |v| v[0]) + 1]))?;
+    ///     assert_eq!(now, Some(vec![n]));
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::transact`](crate::Db::transact).
+    pub fn update(
+        &self,
+        key: impl AsRef<[u8]>,
+        mut change: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>> {
+        let key = key.as_ref();
+        transact(&self.shared, &of_one_key(), |tx| {
+            let new = change(tx.get(self, key)?.as_deref());
+            match &new {
+                Some(value) => tx.put(self, key, value)?,
+                None => tx.delete(self, key)?,
+            }
+            Ok::<_, Error>(new)
+        })
+    }
+}
+
+/// For a transaction that reads one key: its commit is refused if the key was written meanwhile.
+fn of_one_key() -> TransactOptions {
+    TransactOptions::default().isolation(Isolation::RepeatableRead)
+}

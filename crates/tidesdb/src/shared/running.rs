@@ -1,0 +1,130 @@
+//! Flushes and merges that run, with their progress, and the durations of those that are done.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidesdb_io::Clock;
+use tidesdb_sync::Mutex;
+
+use crate::stats::{Histogram, statistics};
+
+/// What a flush or a merge reads.
+#[derive(Clone, Debug)]
+pub struct JobStart {
+    /// `flush`, or how tables are merged: see `PlanKind`.
+    pub kind: &'static str,
+    /// Name of the family.
+    pub family: Arc<str>,
+    /// Level of the outputs.
+    pub target: u8,
+    /// Bytes of all inputs.
+    pub bytes: u64,
+    /// Entries of all inputs.
+    pub entries: u64,
+}
+
+/// A flush or merge that runs.
+#[derive(Debug)]
+pub struct Progress {
+    start: JobStart,
+    started: Duration,
+    entries_done: AtomicU64,
+}
+
+impl Progress {
+    /// Adds `entries` to what was read.
+    pub fn advance(&self, entries: u64) {
+        self.entries_done.fetch_add(entries, Ordering::Relaxed);
+    }
+}
+
+/// The flushes and merges that run.
+#[derive(Debug)]
+pub struct RunningJobs {
+    clock: Arc<dyn Clock>,
+    jobs: Mutex<Vec<Arc<Progress>>>,
+    /// Durations of flushes.
+    pub flushes: Histogram,
+    /// Durations of merges.
+    pub merges: Histogram,
+}
+
+impl RunningJobs {
+    /// None runs.
+    pub fn new(clock: &Arc<dyn Clock>) -> Self {
+        Self {
+            clock: Arc::clone(clock),
+            jobs: Mutex::default(),
+            flushes: Histogram::default(),
+            merges: Histogram::default(),
+        }
+    }
+
+    /// Registers a job until the result is dropped.
+    pub fn begin(&self, start: JobStart) -> RunningJob<'_> {
+        let progress =
+            Arc::new(Progress { start, started: self.clock.mono(), entries_done: AtomicU64::new(0) });
+        self.jobs.lock().push(Arc::clone(&progress));
+        RunningJob { of: self, progress }
+    }
+
+    /// Returns the running jobs, oldest first.
+    pub fn now(&self) -> Vec<JobStats> {
+        let now = self.clock.mono();
+        self.jobs.lock().iter().map(|job| JobStats::of(&Seen { job, now })).collect()
+    }
+}
+
+/// Keeps a job registered.
+#[derive(Debug)]
+pub struct RunningJob<'a> {
+    of: &'a RunningJobs,
+    /// How far it is.
+    pub progress: Arc<Progress>,
+}
+
+impl RunningJob<'_> {
+    /// Time since the job began.
+    pub fn took(&self) -> Duration {
+        self.of.clock.mono().saturating_sub(self.progress.started)
+    }
+}
+
+impl Drop for RunningJob<'_> {
+    fn drop(&mut self) {
+        self.of.jobs.lock().retain(|job| !Arc::ptr_eq(job, &self.progress));
+    }
+}
+
+struct Seen<'a> {
+    job: &'a Progress,
+    now: Duration,
+}
+
+impl Seen<'_> {
+    fn bytes_done(&self) -> u64 {
+        let JobStart { bytes, entries, .. } = self.job.start;
+        let share = self.job.entries_done.load(Ordering::Relaxed) as f64 / entries.max(1) as f64;
+        (bytes as f64 * share.min(1.0)) as u64
+    }
+}
+
+statistics! {
+    /// A flush or merge that runs.
+    #[derive(Clone, Debug, Default)]
+    JobStats of seen: &Seen<'_>;
+
+    plain {
+        "`flush`, or how tables are merged: `Full`, `Dividing` or `Partitioned`."
+        kind: &'static str = seen.job.start.kind;
+        "Name of the family." family: String = seen.job.start.family.to_string();
+    }
+    figures {
+        Gauge Count target: usize = usize::from(seen.job.start.target), "Level of the outputs.";
+        Gauge Bytes bytes: u64 = seen.job.start.bytes, "Bytes of all inputs.";
+        Gauge Bytes bytes_done: u64 = seen.bytes_done(),
+            "Bytes of inputs that were processed, estimated from the number of entries.";
+        Gauge Seconds time: Duration = seen.now.saturating_sub(seen.job.started), "Time since it began.";
+    }
+}
