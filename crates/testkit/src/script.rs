@@ -49,7 +49,7 @@ pub struct Recipe {
 }
 
 impl Recipe {
-    /// Returns one of twelve workloads.
+    /// Returns one of thirteen workloads.
     pub fn numbered(n: u64) -> Self {
         let base = Self {
             steps: 60,
@@ -59,7 +59,7 @@ impl Recipe {
             families: false,
             maintenance_one_in: 0,
         };
-        match n % 12 {
+        match n % 13 {
             0 => base,
             1 => Self { maintenance_one_in: 12, ..base },
             2 => Self { large_one_in: 3, maintenance_one_in: 15, ..base },
@@ -71,6 +71,7 @@ impl Recipe {
             8 => Self { value_bytes: 900, large_one_in: 2, steps: 100, maintenance_one_in: 25, ..base },
             9 => Self { families: true, value_bytes: 600, steps: 120, maintenance_one_in: 30, ..base },
             10 => Self { steps: 40, maintenance_one_in: 3, ..base },
+            11 => Self { keys: 12, large_one_in: 1, steps: 80, maintenance_one_in: 8, ..base },
             _ => Self { steps: 200, maintenance_one_in: 15, families: true, large_one_in: 10, ..base },
         }
     }

@@ -117,8 +117,13 @@ impl Subject {
             5 => Compression::Zstd,
             _ => Compression::Lz4,
         };
-        let config =
-            Config { sync: SyncMode::Full, write_buffer: 1 << 20, wal_segment: 16 << 10, compression };
+        let config = Config {
+            sync: SyncMode::Full,
+            write_buffer: 1 << 20,
+            wal_segment: 16 << 10,
+            vlog_file: 256 << 20,
+            compression,
+        };
         let (env, disk, _clock) = sim::env(seed);
         let db = config.open(&env, PATH.as_ref()).map_err(|e| e.to_string())?;
         fill(&db, &config, shape, seed).map_err(|e| e.to_string())?;

@@ -28,6 +28,8 @@ pub struct Config {
     pub wal_segment: u64,
     /// Compression of tables and values.
     pub compression: Compression,
+    /// Size of a value log in bytes.
+    pub vlog_file: u64,
 }
 
 impl Config {
@@ -40,12 +42,16 @@ impl Config {
             wal_segment: [16 << 10, 64 << 10][(n / 9 % 2) as usize],
             compression: [Compression::Lz4, Compression::None, Compression::Zstd, Compression::Snappy]
                 [(n / 18 % 4) as usize],
+            vlog_file: [4 << 10, 16 << 10, 256 << 20][(n / 5 % 3) as usize],
         }
     }
 
     /// Returns the settings of each family.
     pub fn family(&self) -> FamilyOptions {
-        FamilyOptions::default().write_buffer_bytes(self.write_buffer).compression(self.compression)
+        let mut options =
+            FamilyOptions::default().write_buffer_bytes(self.write_buffer).compression(self.compression);
+        options.vlog_file_bytes = self.vlog_file;
+        options
     }
 
     /// Opens the database, without background threads.

@@ -75,6 +75,8 @@ ranks! {
     VLOG_CURRENT = 229;
     /// Files of a value log to sync.
     VLOG_UNSYNCED = 230;
+    /// The manifest names more value logs of a family.
+    NAMING = 232;
     /// The manifest.
     VERSIONS = 240;
     /// Files that nothing names.

@@ -153,6 +153,7 @@ fn install(
     // Law: what the edit reports as flushed is in these tables. Cost: one comparison per table of a flush.
     assert!(slot.from < boundary, "a memtable covers at least one sequence number");
     assert!(out.tables.iter().all(|t| t.max_seq < boundary), "a table holds an entry of a newer memtable");
+    let naming = family.naming.lock();
     let mut edit = VersionEdit::new();
     out.add_to(ctx, family, FLUSH_LEVEL, &mut edit).inspect_err(|_| out.abandon(ctx))?;
     edit.push(Change::FlushedTo { family: family.id, seq: boundary.saturating_sub(1) });
@@ -160,6 +161,7 @@ fn install(
     let mut freed = 0;
     ctx.install(&edit, family, |version| freed = family.release(slot, Some(version)))
         .inspect_err(|_| out.abandon(ctx))?;
+    drop(naming);
     ctx.write.debt.subtract(freed);
     ctx.write.log.set_needed_from(ctx.write.log_needed_from());
     if first_needed.0 > 0 {
@@ -200,6 +202,7 @@ pub fn all(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<()> {
     let boundary = ctx.write.log.sequencer().tail();
     while is_due(family, boundary) && run(ctx, family)? {}
     ctx.write.jobs.push(Job::Compact(family.id));
+    ctx.write.jobs.push(Job::Collect(family.id));
     Ok(())
 }
 

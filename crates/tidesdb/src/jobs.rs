@@ -24,6 +24,8 @@ pub enum Job {
     FlushActive(FamilyId),
     /// Compact a family if its planner finds something due.
     Compact(FamilyId),
+    /// Seal full value logs of a family and remove dead ones.
+    Collect(FamilyId),
     /// Write recorded events to the event log.
     WriteEvents,
     /// Remove files that are no longer needed.
@@ -39,7 +41,7 @@ impl Job {
             Self::PrepareLog => 0,
             Self::FlushActive(_) | Self::Flush(_) => 1,
             Self::Compact(_) => 2,
-            Self::WriteEvents => 3,
+            Self::Collect(_) | Self::WriteEvents => 3,
             Self::RemoveObsolete => 4,
             Self::Upload => 5,
         }
@@ -52,7 +54,7 @@ impl Job {
 
     /// True for jobs that may take long and that no thread waits for at once.
     pub fn is_long(self) -> bool {
-        matches!(self, Self::Compact(_) | Self::RemoveObsolete)
+        matches!(self, Self::Compact(_) | Self::Collect(_) | Self::RemoveObsolete)
     }
 }
 

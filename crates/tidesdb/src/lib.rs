@@ -38,6 +38,7 @@ pub mod txn;
 pub mod rewrite;
 pub mod flush;
 pub mod compact;
+pub mod collect;
 pub mod upload;
 pub mod background;
 // The database; its files, inspected without opening it.

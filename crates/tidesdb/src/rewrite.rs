@@ -12,8 +12,9 @@ use crate::merge::{CHECK_EVERY, CoveringRanges, Retain, RetainRules, RetainStrea
 use crate::ranges::RangeTombstone;
 use crate::shared::{MaintenanceCtx, Progress};
 use crate::sst::{TableMeta, TableOptions, TableWriter};
-use crate::types::{Comparator, EntryCursor, EntryRef, SeqNo, VlogId};
+use crate::types::{Comparator, EntryCursor, EntryRef, Kind, SeqNo, VlogId};
 use crate::version::{Change, VersionEdit};
+use crate::vlog::ValueMover;
 use crate::wal::SpaceReservation;
 use crate::wal::layout::UNIT;
 use crate::{Error, Result, files};
@@ -116,7 +117,9 @@ impl Rewritten {
         self.tables.iter().take(EVENT_TABLES_MAX).map(|table| table.id.0).collect()
     }
 
-    /// Adds to `edit` the new tables, and the value logs that neither a version nor `edit` names yet.
+    /// Adds to `edit` the new tables, and the value logs that neither a version nor `edit` names yet: those that the tables
+    /// refer to, and those of this session, which memtables may refer to. The caller holds [`FamilyCore::naming`] until
+    /// the edit is installed, unless no other job installs anything for the family.
     ///
     /// # Errors
     /// Those of opening a value log.
@@ -127,7 +130,9 @@ impl Rewritten {
         level: u8,
         edit: &mut VersionEdit,
     ) -> Result<()> {
-        name_vlogs(ctx, family, self.tables.iter().flat_map(|t| &t.vlog_refs).map(|r| r.vlog), edit)?;
+        let begun = family.vlog.begun();
+        let referred = self.tables.iter().flat_map(|t| &t.vlog_refs).map(|r| r.vlog);
+        name_vlogs(ctx, family, referred.chain(begun.iter().map(|f| f.id)), edit)?;
         for table in &self.tables {
             edit.push(Change::AddTable { family: family.id, level, meta: Arc::clone(table) });
         }
@@ -185,10 +190,26 @@ pub fn run(
     target: RewriteTarget<'_>,
     purge: &CoveringRanges,
 ) -> Result<Rewritten> {
+    run_moving(ctx, family, cursor, target, purge, &mut ValueMover::new(&family.vlog, Arc::default()))
+}
+
+/// Like [`run`], and lets `mover` move values. The moved values are not durable yet.
+///
+/// # Errors
+/// As [`run`]; those of moving a value.
+pub fn run_moving(
+    ctx: &MaintenanceCtx,
+    family: &FamilyCore,
+    cursor: impl EntryCursor,
+    target: RewriteTarget<'_>,
+    purge: &CoveringRanges,
+    mover: &mut ValueMover<'_>,
+) -> Result<Rewritten> {
     let mut output = Output {
         ctx,
         family,
         target,
+        mover,
         writer: None,
         key: Vec::new(),
         written: 0,
@@ -247,10 +268,11 @@ fn rules_of(ctx: &MaintenanceCtx, mut snapshots: Vec<SeqNo>, bottom: bool) -> Re
     RetainRules { snapshots, visible_floor, bottom, now: Some(now), conflicts_since, renumber: false }
 }
 
-struct Output<'a> {
+struct Output<'a, 'v> {
     ctx: &'a MaintenanceCtx,
     family: &'a FamilyCore,
     target: RewriteTarget<'a>,
+    mover: &'a mut ValueMover<'v>,
     writer: Option<TableWriter>,
     key: Vec<u8>,
     written: u64,
@@ -259,7 +281,7 @@ struct Output<'a> {
     out: Rewritten,
 }
 
-impl Output<'_> {
+impl Output<'_, '_> {
     fn write_all<C: EntryCursor>(&mut self, mut stream: RetainStream<C>) -> Result<()> {
         loop {
             // Covers what was written so far: the table is finished before the next entry is added.
@@ -299,7 +321,8 @@ impl Output<'_> {
             self.writer = Some(self.begin_table()?);
         }
         let Some(writer) = &mut self.writer else { return Ok(()) };
-        writer.add(entry)?;
+        let moved = if entry.kind == Kind::PutPointer { self.mover.moved(entry.value)? } else { None };
+        writer.add(moved.as_ref().map_or(entry, |value| EntryRef { value, ..entry }))?;
         self.written += 1;
         let bytes = writer.file_bytes();
         if self.target.space.is_some() && bytes >= self.noted + STRIDE_BYTES {

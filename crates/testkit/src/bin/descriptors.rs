@@ -1,6 +1,7 @@
 //! T18, few descriptors: a process with a limit of 256 open files uses a database with 20,000 tables and a thousand value
 //! logs. Writes, reads, scans, merges, checks, copies and opens must all work, even while the program holds every
-//! remaining descriptor. Usage: `descriptors [--tables N] [--values N] [--families N] [--seed S]`.
+//! remaining descriptor. Then values are overwritten until many value logs have come and gone.
+//! Usage: `descriptors [--tables N] [--values N] [--families N] [--churn N] [--seed S]`.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -17,6 +18,10 @@ use tidesdb::{Compression, Db, Error, FamilyOptions, SyncMode};
 const LIMIT: u64 = 256;
 /// Rows per commit, and about as many rows per merged table.
 const ROWS: u64 = 20;
+/// Rows that are overwritten again and again.
+const CHURNED: u64 = 50;
+/// Value logs that may be left of them.
+const FILES_MAX: u64 = CHURNED * 3 / 2 + 4;
 
 /// Size of the run.
 #[derive(Clone, Copy)]
@@ -27,6 +32,8 @@ struct Plan {
     values: u64,
     /// Number of families with their own value log.
     families: u64,
+    /// Number of value logs to fill with values that are then overwritten.
+    churn: u64,
     seed: u64,
 }
 
@@ -35,6 +42,7 @@ fn main() -> ExitCode {
         tables: argument("tables").unwrap_or(20_000),
         values: argument("values").unwrap_or(1000),
         families: argument("families").unwrap_or(300),
+        churn: argument("churn").unwrap_or(5000),
         seed: argument("seed").unwrap_or(1),
     };
     let watch = Watch::start(Duration::from_secs(480));
@@ -56,11 +64,17 @@ fn main() -> ExitCode {
         ("value_logs", seen.value_logs),
         ("open_max", seen.open_max),
         ("rows", seen.rows),
+        ("value_logs_removed", seen.removed),
+        ("value_logs_left", seen.left),
         ("violations", violations),
         ("seed", plan.seed),
     ];
-    let floors =
-        [("tables", plan.tables), ("value_logs", plan.values + plan.families), ("rows", plan.tables * ROWS)];
+    let floors = [
+        ("tables", plan.tables),
+        ("value_logs", plan.values + plan.families),
+        ("rows", plan.tables * ROWS),
+        ("value_logs_removed", plan.churn / 10 * 9),
+    ];
     exit(finish("T18-descriptors", &figures, &floors))
 }
 
@@ -71,6 +85,8 @@ struct Seen {
     value_logs: u64,
     open_max: u64,
     rows: u64,
+    removed: u64,
+    left: u64,
 }
 
 impl Seen {
@@ -124,6 +140,7 @@ fn say<T>(what: &str, done: Result<T, Error>) -> Result<T, String> {
 
 fn run(path: &Path, plan: Plan) -> Result<Seen, String> {
     let (dir, mut seen) = (path.join("db"), Seen::default());
+    churn(&path.join("churn"), plan, &mut seen)?;
     let db = say("open", open(&dir))?;
     fill(&db, plan, &dir, &mut seen)?;
     seen.rows = check(&db, plan, "before the merge")?;
@@ -179,6 +196,37 @@ fn fill(db: &Db, plan: Plan, dir: &Path, seen: &mut Seen) -> Result<(), String> 
     let mut rng = Rng::new(plan.seed);
     (0..plan.tables / 10).try_for_each(|_| commit(&mut (0..ROWS).map(|_| rng.below(plan.tables * ROWS))))?;
     seen.look(dir)
+}
+
+/// Overwrites the same rows until `plan.churn` value logs were filled; few of them may be left.
+fn churn(path: &Path, plan: Plan, seen: &mut Seen) -> Result<(), String> {
+    let db = say("open", open(path))?;
+    let family = say("create", db.create_family("churn", values().write_buffer_bytes(64 << 10)))?;
+    for n in 0..plan.churn {
+        say("overwrite", family.put(&key(n % CHURNED), &value(n, 4096)))?;
+        if n % 1000 == 0 {
+            seen.look(path)?;
+        }
+    }
+    for _ in 0..100 {
+        say("merge", family.compact())?;
+        let stats = family.stats();
+        (seen.removed, seen.left) = (stats.value_files_removed, stats.value_log_files as u64);
+        if seen.left <= FILES_MAX {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100)); // a job in the background may still use a version
+    }
+    seen.look(path)?;
+    if seen.left > FILES_MAX {
+        return Err(format!("{} value logs are left for {CHURNED} values that fill one each", seen.left));
+    }
+    for n in plan.churn.saturating_sub(CHURNED)..plan.churn {
+        if say("get", family.get(&key(n % CHURNED)))?.as_deref() != Some(&value(n, 4096)[..]) {
+            return Err(format!("overwritten value {n} is wrong"));
+        }
+    }
+    say("close", db.close())
 }
 
 /// Checks that every row exists, by key and in two interleaved scans; returns the number of rows.

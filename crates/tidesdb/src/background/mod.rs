@@ -14,6 +14,7 @@ mod tests;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 pub use pool::Pool;
@@ -24,10 +25,12 @@ use crate::jobs::Job;
 use crate::options::SyncMode;
 use crate::shared::{Shared, WriteCtx};
 use crate::types::SeqNo;
-use crate::{Error, Result, compact, flush, upload};
+use crate::{Error, Result, collect, compact, flush, upload};
 
 /// Consecutive I/O errors after which the database is poisoned. A full disk does not count.
 const IO_FAILURES_MAX: u32 = 3;
+/// The longest pause before a collection of values that met damage or a full disk is tried again.
+const COLLECT_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// The longest pause before failed work is tried again.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
@@ -79,6 +82,7 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
             {
                 shared.write.jobs.push(Job::Flush(id));
                 shared.write.jobs.push(Job::Compact(id));
+                push_collect(shared, &family);
                 return Ok(true);
             }
         }
@@ -94,6 +98,7 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
                     .inspect_err(|e| shared.write.merges.set_starved(e.is_full()))?
             {
                 shared.write.jobs.push(Job::Compact(id));
+                push_collect(shared, &family);
                 shared.maintenance.remove_obsolete(); // now: a job for it would wait until all due compactions are done
                 shared.write.jobs.push(Job::RemoveObsolete);
                 return Ok(true);
@@ -104,11 +109,29 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
                 shared.write.rotate_if_scanned(&family);
             }
         }
+        Job::Collect(id) => {
+            if let Some(family) = family(id)
+                && !family.collection.retry.waits(shared.write.env.clock.mono())
+                && collect::step(&shared.maintenance, &family, shared.stored_to())?
+            {
+                family.collection.retry.succeeded();
+                shared.maintenance.remove_obsolete();
+                shared.write.jobs.push(job);
+                shared.write.jobs.push(Job::RemoveObsolete);
+            }
+        }
         Job::WriteEvents => {} // see `run`
         Job::RemoveObsolete => shared.maintenance.remove_obsolete(),
         Job::Upload => upload::in_background(shared),
     }
     Ok(false)
+}
+
+/// Requests the collection of value logs of `family`, if it has any.
+fn push_collect(shared: &Shared, family: &FamilyCore) {
+    if collect::has_values(family) {
+        shared.write.jobs.push(Job::Collect(family.id));
+    }
 }
 
 /// If the log exceeds its limit, flushes every family whose active memtable retains log beyond the limit.
@@ -153,6 +176,12 @@ fn pause_after(shared: &Shared, job: Job, e: &Error) -> Duration {
         shared.write.jobs.push(job);
         return Duration::ZERO;
     }
+    if let Job::Collect(id) = job
+        && (e.is_corruption() || e.is_full())
+        && let Some(family) = shared.write.families.read().get(&id)
+    {
+        return family.collection.retry.failed(now, COLLECT_PAUSE_MAX);
+    }
     let io = e.io_kind().is_some() && !e.is_shortage() && shared.retry.count_failure() >= IO_FAILURES_MAX;
     if io || e.is_corruption() || matches!(e, Error::Internal { .. }) {
         shared.write.poison(e.clone());
@@ -180,6 +209,8 @@ impl Ticks {
     const IDLE: Duration = Duration::from_millis(50);
     /// How often unneeded memory and files are collected.
     const SWEEP: Duration = Duration::from_secs(1);
+    /// After this long without commits, space is collected down to its bound.
+    const QUIET: Duration = Duration::from_secs(5);
 
     /// Syncs what commits with a sync interval rely on, as far as it is in the log. A commit that is still being
     /// written, and may take long, is left to the next round: it must not delay the deadlines of earlier commits, nor
@@ -229,6 +260,8 @@ impl Ticks {
         }
         if now.saturating_sub(self.last_sweep) >= Self::SWEEP {
             self.last_sweep = now;
+            let quiet = now.saturating_sub(self.tail_since) >= Self::QUIET;
+            shared.write.idle.store(quiet, Ordering::Relaxed);
             shared.write.log.restore_reserve();
             // Frees what a reader still used when it was replaced: on an idle database no other call would free it.
             tidesdb_sync::reclaim();
@@ -241,8 +274,13 @@ impl Ticks {
                     || version.tables().any(|t| t.meta().has_expired(now))
                     || f.claims.has_quarantined()
             };
-            for family in shared.write.all_families().iter().filter(|f| has_dead(f)) {
-                shared.write.jobs.push(Job::Compact(family.id));
+            for family in shared.write.all_families().iter() {
+                if has_dead(family) {
+                    shared.write.jobs.push(Job::Compact(family.id));
+                }
+                if collect::is_due(&shared.maintenance, family, shared.stored_to()) {
+                    shared.write.jobs.push(Job::Collect(family.id));
+                }
             }
             if !shared.maintenance.versions.obsolete().is_empty() {
                 shared.write.jobs.push(Job::RemoveObsolete);

@@ -162,3 +162,50 @@ fn a_slow_commit_does_not_delay_earlier_deadlines() {
     assert_eq!(answer, Ok((1, 5)), "the timekeeper waits for a commit");
     ticker.join();
 }
+
+/// Bytes of the value logs on disk.
+fn value_log_bytes(disk: &SimDisk) -> u64 {
+    let names = disk.file_names("/db").unwrap();
+    let logs = names.iter().filter(|name| name.ends_with(".vlog"));
+    logs.map(|name| disk.read_file(format!("/db/{name}")).unwrap().len() as u64).sum()
+}
+
+#[test]
+fn an_idle_database_frees_the_space_of_dead_values_within_a_minute() {
+    const FILE: u64 = 32 << 10;
+    let family = crate::FamilyOptions {
+        vlog_file_bytes: FILE,
+        compression: crate::Compression::None,
+        ..Default::default()
+    };
+    let (env, disk, clock) = sim::env_on(SimDisk::new(SEED), SEED);
+    disk.log_ops(false);
+    let db = options(env).default_family(family).open().unwrap();
+    let mut m = Machine { disk, clock, db, ticks: Ticks::default() };
+    let value = |i: u32, round: u32| [round.to_le_bytes(), i.to_le_bytes()].concat().repeat(250);
+    for round in 0..10 {
+        for i in 0..500u32 {
+            m.db.put(&i.to_le_bytes(), &value(i, round)).unwrap();
+        }
+    }
+    for i in (0..500u32).filter(|i| i % 10 != 0) {
+        m.db.delete(&i.to_le_bytes()).unwrap();
+    }
+    assert!(value_log_bytes(&m.disk) > 9_000_000, "all in one memtable");
+    for _ in 0..60 {
+        m.pass(1000);
+        super::run_queued(&m.db.inner.shared).unwrap();
+    }
+    let live = 50 * 2018;
+    let used = value_log_bytes(&m.disk);
+    assert!(used <= live * 135 / 100 + 2 * FILE, "{used} bytes");
+    assert_eq!(m.db.default_family().stats().value_log_file_bytes, used);
+    let moved = m.db.default_family().stats().value_bytes_moved;
+    m.pass(60_000);
+    super::run_queued(&m.db.inner.shared).unwrap();
+    assert_eq!(m.db.default_family().stats().value_bytes_moved, moved, "there is nothing more to gain");
+    for i in (0..500).step_by(10) {
+        assert_eq!(*m.db.get(&u32::to_le_bytes(i)).unwrap().unwrap(), value(i, 9));
+    }
+    assert!(m.db.verify().unwrap().is_ok());
+}

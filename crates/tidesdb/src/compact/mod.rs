@@ -21,4 +21,4 @@ mod tests;
 pub use levels::{LevelStats, TreeStats, stored_tree, tree};
 pub use manual::{everything, within};
 pub use plan::CompactionPlan;
-pub use run::run;
+pub use run::{move_values, run};

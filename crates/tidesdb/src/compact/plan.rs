@@ -1,6 +1,6 @@
 //! Decides which merge is due: a pure function of the version.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ops::{Bound, Range, RangeBounds};
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::family::Claim;
 use crate::merge::RetainRules;
 use crate::options::LiveOptions;
 use crate::sources::{TableSlot, TableVersion};
-use crate::types::{Comparator, TableId};
+use crate::types::{Comparator, TableId, VlogId};
 
 /// A planned compaction. It can be printed, tested and rejected.
 #[derive(Clone, Debug)]
@@ -200,6 +200,24 @@ fn half_deleted(
         bottom,
         ..CompactionPlan::new((PlanKind::Partitioned, Cause::Ranges), inputs, *level)
     })
+}
+
+/// A plan that rewrites, where it is, the free table that refers to the most bytes of the value logs `victims`.
+pub(super) fn of_values(
+    version: &TableVersion,
+    claims: &[Claim],
+    victims: &BTreeSet<VlogId>,
+) -> Option<CompactionPlan> {
+    let free = free_tables(version, &picture(version, claims, &RetainRules::default()));
+    let (level, table) = free.into_iter().max_by_key(|(_, table)| table.meta().value_bytes_in(victims))?;
+    if table.meta().value_bytes_in(victims) == 0 {
+        return None;
+    }
+    let range = &*table.meta().smallest..=&*table.meta().largest;
+    let bottom = level > 1 && !version.any_deeper(level, &range);
+    let plan =
+        CompactionPlan::new((PlanKind::Partitioned, Cause::Values), vec![(level, Arc::clone(&table))], level);
+    Some(CompactionPlan { bottom, ..plan })
 }
 
 /// Returns a plan that rewrites every table that overlaps `range`, so that only versions needed by readers remain in

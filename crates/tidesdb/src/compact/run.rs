@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::plan::{self, CompactionPlan};
-use super::policy::PlanKind;
+use super::policy::{Cause, PlanKind};
 use super::record;
 use crate::events::TARGET;
-use crate::family::{Claimed, FamilyCore};
+use crate::family::{Claimed, FamilyCore, Metric};
 use crate::jobs::Job;
 use crate::merge::{CoveringRanges, MergeCursor};
 use crate::ranges::RangeTombstone;
@@ -16,6 +16,7 @@ use crate::sources::{MergeInput, Source, TableVersion};
 use crate::sst::TableMeta;
 use crate::types::{EntryCursor, SeqNo, TableId};
 use crate::version::{Change, VersionEdit};
+use crate::vlog::ValueMover;
 use crate::{Error, Result, files};
 
 /// Runs the compaction of `family` that is due. Returns `false` if none is due.
@@ -29,6 +30,28 @@ pub fn run(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<bool> {
         ctx.write.jobs.push(Job::Compact(family.id)); // another one may run concurrently
     }
     carry_out(ctx, family, &begun).map(|()| true)
+}
+
+/// Rewrites one table that refers to the value logs to empty, so that their live values move. Returns `false` if no table
+/// can be rewritten now.
+///
+/// # Errors
+/// As [`run`]; `Corrupt` if a value is damaged: it stays where it is, and so do the other values of its file.
+pub fn move_values(ctx: &MaintenanceCtx, family: &FamilyCore) -> Result<bool> {
+    let stops = ctx.write.merges.stops(); // read first, so that no later stop is missed
+    let victims = family.collection.victims();
+    let begun = family.claims.begin(ctx.write.env.clock.mono(), |claims| {
+        if family.is_dropped() {
+            return None;
+        }
+        let version = version_of(family);
+        let plan = plan::of_values(&version, claims, &victims)?;
+        let claim = plan.claim(&version);
+        Some((Begun { plan, purge: purge_of(&version), stops }, claim))
+    });
+    let Some((begun, _claimed)) = begun else { return Ok(false) };
+    carry_out(ctx, family, &begun)?;
+    family.collection.damage().map_or(Ok(true), Err)
 }
 
 /// A compaction that was planned.
@@ -140,18 +163,26 @@ fn compact(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<(
     let _span =
         tracing::debug_span!(target: TARGET, "merge", family = %family.name(), kind = plan.kind.name())
             .entered();
+    let moves = plan.bottom || plan.cause == Cause::Values;
+    let victims = if moves { family.collection.victims() } else { Arc::default() };
+    let mut mover = ValueMover::new(&family.vlog, victims); // its leases end after the install
     let out = match plan.kind {
         PlanKind::Move => Rewritten {
             tables: plan.inputs.iter().map(|(_, t)| Arc::clone(t.meta())).collect(),
             ..Rewritten::default()
         },
         PlanKind::Drop => Rewritten::default(),
-        _ => merge(ctx, family, begun, &job.progress).map_err(|e| match e.is_full() {
+        _ => merge(ctx, family, begun, (&job.progress, &mut mover)).map_err(|e| match e.is_full() {
             true => ctx.write.log.no_space(output_bytes(plan)),
             false => e,
         })?,
     };
+    mover.sync().map_err(|e| {
+        out.abandon(ctx);
+        Error::clone(&ctx.write.poison(e)) // a later sync of the log would fail too
+    })?;
     let installing = family.claims.installing();
+    let naming = family.naming.lock();
     let mut edit = VersionEdit::new();
     for (level, table) in &plan.inputs {
         edit.push(Change::RemoveTable { family: family.id, level: *level, table: table.meta().id });
@@ -168,15 +199,20 @@ fn compact(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<(
             out.abandon(ctx);
         }
     })?;
-    drop(installing);
+    drop((naming, installing));
     family.claims.forget(plan.inputs.iter().map(|(_, table)| table.id()));
     ctx.write.debt.progress.advance();
+    family.count(Metric::ValuesMoved, mover.bytes());
     record::done(ctx, family, plan, &out, &job);
     // A move takes no time: it would report a rate that merges do not reach.
     let level_1 = plan.inputs.iter().filter(|(level, _)| *level == 1 && plan.is_merge());
     let paid: u64 = level_1.map(|(_, t)| t.meta().raw_key_bytes + t.meta().raw_value_bytes).sum();
     if paid > 0 {
         ctx.write.debt.merge_rate.measured(paid, job.took());
+    }
+    if let Some((file, damage)) = mover.damaged() {
+        tracing::error!(family = %family.name(), error = %damage, "a value log cannot be emptied; nothing was dropped");
+        family.collection.exclude(*file, damage.clone());
     }
     Ok(())
 }
@@ -209,10 +245,11 @@ fn merge(
     ctx: &MaintenanceCtx,
     family: &FamilyCore,
     begun: &Begun,
-    progress: &Arc<Progress>,
+    (progress, mover): (&Arc<Progress>, &mut ValueMover<'_>),
 ) -> Result<Rewritten> {
     let Begun { plan, purge, stops } = begun;
-    let space = ctx.write.log.reserve_space_for_merge(output_bytes(plan))?;
+    let moving = plan.inputs.iter().map(|(_, table)| table.meta().value_bytes_in(mover.from())).sum::<u64>();
+    let space = ctx.write.log.reserve_space_for_merge(output_bytes(plan) + moving)?;
     let order = &family.options.comparator;
     let inputs: Vec<_> = plan.inputs.iter().map(|(_, table)| table).collect();
     // Each table of level 1 is a sorted run, and so are the inputs of each deeper level.
@@ -232,5 +269,5 @@ fn merge(
         drop_pages: MergeInput::are_cold(&inputs),
         space: Some(&space),
     };
-    rewrite::run(ctx, family, cursor, target, purge)
+    rewrite::run_moving(ctx, family, cursor, target, purge, mover)
 }

@@ -10,7 +10,7 @@ use crate::shared::HealthReport;
 use crate::sources::TableSlot;
 use crate::types::{EntryCursor, Kind};
 use crate::vlog::VlogPointer;
-use crate::{Error, Result, compact, files, flush};
+use crate::{Error, Result, collect, compact, files, flush};
 
 /// Timeout of one wait for running merges, and the number of timeouts before giving up (30 seconds in total).
 const LOOK: Duration = Duration::from_millis(10);
@@ -74,7 +74,10 @@ impl Db {
     pub fn compact(&self) -> Result<()> {
         self.flush()?;
         let shared = &self.inner.shared;
-        shared.write.all_families().iter().try_for_each(|f| compact::everything(&shared.maintenance, f))?;
+        for family in shared.write.all_families() {
+            compact::everything(&shared.maintenance, &family)?;
+            collect::all(&shared.maintenance, &family, shared.stored_to())?;
+        }
         shared.maintenance.remove_obsolete();
         Ok(())
     }

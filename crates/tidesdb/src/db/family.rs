@@ -10,7 +10,7 @@ use crate::read::{self, Cursor, Iter};
 use crate::shared::Family;
 use crate::types::{KeyRange, SeqNo, Slice};
 use crate::write::WriteBatch;
-use crate::{Error, Result, compact, flush};
+use crate::{Error, Result, collect, compact, flush};
 
 impl Family {
     /// Sets `key` to `value`; returns the commit's sequence number.
@@ -227,6 +227,7 @@ impl Family {
     pub fn compact(&self) -> Result<()> {
         self.flush()?;
         compact::everything(&self.shared.maintenance, &self.core)?;
+        collect::all(&self.shared.maintenance, &self.core, self.shared.stored_to())?;
         self.shared.maintenance.remove_obsolete();
         Ok(())
     }
@@ -252,6 +253,7 @@ impl Family {
         self.flush()?;
         if !is_empty(&self.core.options.comparator, range) {
             compact::within(&self.shared.maintenance, &self.core, &range)?;
+            collect::all(&self.shared.maintenance, &self.core, self.shared.stored_to())?;
             self.shared.maintenance.remove_obsolete();
         }
         Ok(())

@@ -402,8 +402,8 @@ impl Replay<'_> {
         }
         for op in ops(body, file, base) {
             let op = op?;
-            if op.kind != Kind::PutPointer {
-                continue;
+            if op.kind != Kind::PutPointer || self.is_flushed(seq, op.family) {
+                continue; // the value log of a flushed commit may have been removed since
             }
             let pointer = VlogPointer::decode(op.value)
                 .ok_or_else(|| Error::corrupt(file, base, "a pointer of the wrong length"))?;

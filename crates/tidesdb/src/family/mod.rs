@@ -12,6 +12,7 @@
 mod claims;
 mod hook;
 mod read_view;
+mod space;
 mod stats;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub use claims::{Claim, Claimed, Claims};
 pub use hook::{CommitHook, Committed, CommittedOp, HookCell};
 pub use read_view::{MemSlot, ReadView};
+pub use space::Collection;
 pub use stats::{FamilyStats, LevelCounters, Metric};
 use tidesdb_memtable::{KeyOrder, MapKind, Memtable};
 use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin, rank};
@@ -29,6 +31,9 @@ use crate::ranges::SharedRanges;
 use crate::sources::TableVersion;
 use crate::types::{FamilyId, SeqNo};
 use crate::vlog::VlogSet;
+
+/// A memtable is flushed when the values that it refers to take this many times its size in value logs.
+const VALUES_PER_BUFFER: u64 = 4;
 
 /// State of one family. Lives as long as a handle, a reader or the database refers to it.
 #[derive(Debug)]
@@ -45,10 +50,14 @@ pub struct FamilyCore {
     change: Mutex<(), { rank::VIEW }>,
     /// Held by the running flush of this family; at most one runs.
     pub flushing: Mutex<(), { rank::FLUSHING }>,
+    /// Held from reading which value logs the version names until an edit that names more is installed.
+    pub naming: Mutex<(), { rank::NAMING }>,
     /// The merges of this family that run.
     pub claims: Claims,
     /// Bytes that merges wrote into each level.
     pub merged: LevelCounters,
+    /// The collection of its value logs.
+    pub collection: Collection,
     /// Called with each commit to the family.
     pub hook: HookCell,
     dropped: AtomicBool,
@@ -74,8 +83,10 @@ impl FamilyCore {
             view: EpochCell::new(Arc::new(view)),
             change: Mutex::new(()),
             flushing: Mutex::new(()),
+            naming: Mutex::new(()),
             claims: Claims::default(),
             merged: LevelCounters::default(),
+            collection: Collection::default(),
             hook: HookCell::default(),
             dropped: AtomicBool::new(false),
             metrics: ShardedCounters::new(),
@@ -137,6 +148,14 @@ impl FamilyCore {
         self.view.store_lazily(Arc::new(new));
     }
 
+    /// Returns whether the values that `slot` refers to fill so many value logs that the memtable should be flushed: what
+    /// they overwrite is garbage only then.
+    pub fn has_many_values(&self, slot: &MemSlot) -> bool {
+        let files = self.vlog.files_begun().saturating_sub(slot.value_files);
+        let bytes = files.saturating_sub(1).saturating_mul(self.vlog.file_bytes_max());
+        bytes >= VALUES_PER_BUFFER * self.options.write_buffer_bytes() as u64
+    }
+
     /// Makes the active memtable, if there is one, immutable; it ends at `boundary`. Returns its bytes.
     pub fn rotate(&self, boundary: SeqNo) -> u64 {
         let mut bytes = 0;
@@ -151,6 +170,9 @@ impl FamilyCore {
     /// if it was in the view.
     pub fn release(&self, slot: &Arc<MemSlot>, version: Option<Arc<TableVersion>>) -> u64 {
         let mut bytes = 0;
+        if let Some(version) = &version {
+            slot.values.get_or_init(|| version.vlog_slots());
+        }
         self.change_view(|view| {
             if view.immutables.iter().any(|(s, _)| Arc::ptr_eq(s, slot)) {
                 bytes = slot.debt();
@@ -177,6 +199,8 @@ impl FamilyCore {
             pins: published().min(seq),
             debt_max: usize::MAX,
             dead_steps: Default::default(),
+            values: Default::default(),
+            value_files: self.vlog.files_begun(),
         });
         self.view.store(Arc::new(ReadView { active: Some(slot), ..(*view).clone() }));
     }
@@ -188,8 +212,16 @@ impl FamilyCore {
         Arc::get_mut(&mut map).expect("a staged memtable is not shared").rebase(seq);
         let debt_max = self.options.write_buffer_bytes();
         let ranges = SharedRanges::default();
-        let slot =
-            Arc::new(MemSlot { map, ranges, from: seq, pins: seq, debt_max, dead_steps: Default::default() });
+        let slot = Arc::new(MemSlot {
+            map,
+            ranges,
+            from: seq,
+            pins: seq,
+            debt_max,
+            dead_steps: Default::default(),
+            values: Default::default(),
+            value_files: self.vlog.files_begun(),
+        });
         let mut placed = false;
         self.change_view(|view| {
             if self.is_dropped() {

@@ -1,13 +1,14 @@
 //! A consistent view of a family for one reader: memtables and version.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use tidesdb_memtable::Memtable;
 
 use crate::ranges::SharedRanges;
 use crate::sources::TableVersion;
 use crate::types::SeqNo;
+use crate::version::VlogSlots;
 
 /// A memtable and its place in the order of commits.
 #[derive(Debug)]
@@ -24,6 +25,10 @@ pub struct MemSlot {
     pub debt_max: usize,
     /// Keys it deletes that scans stepped over, each time they did.
     pub dead_steps: AtomicU64,
+    /// The value logs that existed when it was flushed. A reader that still uses the memtable keeps their files.
+    pub values: OnceLock<VlogSlots>,
+    /// Value logs that had been begun when it was created.
+    pub value_files: u64,
 }
 
 /// Deleted keys that scans may step over before a memtable is flushed for it, and as many more for each of its entries. A step costs

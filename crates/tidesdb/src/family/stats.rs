@@ -51,6 +51,14 @@ statistics! {
             "Largest share of tombstones among the entries of one table, from 0 to 1.";
         Gauge Count tombstone_share_level: usize = seen.densest().1,
             "Level of that table, 1 or more; 0 if no table has a tombstone.";
+        Gauge Count value_log_files: usize = seen.files().count(),
+            "Value logs.";
+        Gauge Bytes value_log_file_bytes: u64 = seen.files().map(|(bytes, _)| bytes).sum(),
+            "Bytes of all value logs on disk, without those that only a reader still uses.";
+        Gauge Bytes value_log_live_bytes: u64 = seen.files().map(|(_, live)| live).sum(),
+            "Bytes of value logs that tables refer to. Values whose commits are only in memtables are not counted.";
+        Gauge Bytes value_log_garbage_bytes: u64 = seen.files().map(|(bytes, live)| bytes.saturating_sub(live)).sum(),
+            "The rest of the bytes of value logs: overwritten and deleted values, and those of memtables.";
         Gauge Count range_tombstones: u64 = seen.range_tombstones(),
             "Range tombstones, in memtables and in force over tables.";
         Gauge Bytes resident_bytes: u64 = seen.version().tables().map(|t| t.table().resident_bytes()).sum(),
@@ -71,6 +79,8 @@ statistics! {
         Count moves Moves, "Compactions that moved tables to another level without writing them again.";
         Bytes value_log_written ValueLogWritten, "Bytes of values that commits wrote to the value log.";
         Count dropped Dropped, "Entries that compactions and flushes dropped by rule.";
+        Bytes value_bytes_moved ValuesMoved, "Bytes of values that merges moved out of value logs that were mostly garbage.";
+        Count value_files_removed ValueFilesRemoved, "Value logs that were removed because no value in them was live.";
         Count deletes Deletes,
             "Tombstones of single keys that were written, or a few more: those of a batch count for each of its families.";
     }
@@ -126,6 +136,17 @@ impl Seen<'_> {
     fn by_level(&self, of: fn(&TableMeta) -> u64) -> Vec<u64> {
         let levels = self.version().levels().iter();
         levels.map(|l| l.tables().iter().map(|t| of(t.meta())).sum()).collect()
+    }
+
+    /// Length and live bytes of each value log.
+    fn files(&self) -> impl Iterator<Item = (u64, u64)> {
+        let named = self.version().vlogs();
+        let open = self.core.vlog.files();
+        let length = |id| open.iter().find(|f| f.id == id).map_or(0, |f| f.bytes);
+        let of_named =
+            named.iter().map(|(id, v)| (if v.sealed_at.is_some() { v.bytes } else { length(*id) }, v.used()));
+        let unnamed = open.iter().filter(|f| !named.contains_key(&f.id)).map(|f| (f.bytes, 0));
+        of_named.chain(unnamed).collect::<Vec<_>>().into_iter()
     }
 
     /// The largest share of tombstones in a table, and the level of that table.

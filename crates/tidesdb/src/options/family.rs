@@ -240,6 +240,8 @@ family_options! {
         "Thousandths of tombstones from which a table is compacted to the bottom; 0 = never. Default 500.";
     14 live tombstone_density_min_entries: u64 = 1024, (0, u64::MAX),
         "Tables with fewer entries are never compacted for their tombstones. Default 1024.";
+    15 live value_garbage_percent: u32 = 25, (0, 100),
+        "Percentage of garbage in value logs from which live values are moved so that files can be removed; 0 = never. Default 25.";
 }
 
 /// Converts `word` to the setting `name`, or says why it cannot.

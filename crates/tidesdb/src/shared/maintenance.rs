@@ -7,6 +7,7 @@ use tidesdb_sync::Backoff;
 
 use super::{ReadCtx, WriteCtx};
 use crate::family::{FamilyCore, MemSlot};
+use crate::files::FileKind;
 use crate::sources::TableVersion;
 use crate::sst::Table;
 use crate::types::WalId;
@@ -91,7 +92,14 @@ impl MaintenanceCtx {
     pub fn remove_obsolete(&self) {
         if !self.write.options.read_only {
             tidesdb_sync::reclaim(); // a view that was just replaced still keeps its files
-            self.versions.unlink_obsolete();
+            self.versions.unlink_obsolete_after(|file| self.close_values(file));
+        }
+    }
+
+    /// Closes `file` if it is a value log: an open file keeps its space. No reader opens it again.
+    fn close_values(&self, file: FileKind) {
+        if let FileKind::Vlog(id) = file {
+            self.write.all_families().iter().for_each(|family| family.vlog.close(id));
         }
     }
 

@@ -20,6 +20,7 @@ mod watch;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 pub use backlog::{Debt, DelayStats, FLUSH_RATE_ASSUMED, MERGE_RATE_ASSUMED, Merges, SyncDue};
 pub use condition::{HealthReport, HealthState};
@@ -35,7 +36,7 @@ use crate::family::FamilyCore;
 use crate::jobs::Retry;
 use crate::remote::Remote;
 use crate::sst::TableContext;
-use crate::types::{Comparator, FamilyId};
+use crate::types::{Comparator, FamilyId, SeqNo};
 use crate::vlog::WriteBudget;
 
 /// All parts of one open database.
@@ -66,6 +67,12 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// Commits below this are in the object store, with their values. Unlimited if there is none that stores the log.
+    pub fn stored_to(&self) -> SeqNo {
+        let remote = self.remote.as_ref().filter(|remote| remote.options.replicate_log);
+        remote.map_or(SeqNo::MAX, |remote| remote.log_end.load(Ordering::SeqCst))
+    }
+
     /// Returns the comparator of this name, if it is built in, was given or was registered.
     pub fn comparator(&self, name: &str) -> Option<Comparator> {
         let given = || self.comparators.lock().iter().find(|order| order.name() == name).cloned();

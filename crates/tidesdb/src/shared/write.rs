@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tidesdb_io::Env;
 use tidesdb_memtable::Memtable;
@@ -52,6 +52,8 @@ pub struct WriteCtx {
     pub debt: Debt,
     /// Whether merges start automatically, and how to stop them.
     pub merges: Merges,
+    /// Set while there have been no commits for some seconds: work that would only delay commits may run.
+    pub idle: AtomicBool,
     /// Flushes and merges that run.
     pub running: RunningJobs,
     /// Records what the background does.
@@ -80,6 +82,7 @@ impl WriteCtx {
             rotating: Mutex::default(),
             debt: Debt::default(),
             merges,
+            idle: AtomicBool::new(false),
             running: RunningJobs::new(&env.clock),
             events: Events::new(&env.clock),
         }

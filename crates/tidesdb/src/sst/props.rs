@@ -1,6 +1,8 @@
 //! [`TableMeta`]: the description of a table. The manifest stores it and the file repeats it; opening a table compares
 //! the two.
 
+use std::collections::BTreeSet;
+
 use crate::Result;
 use crate::codec::FieldClass::Required;
 use crate::codec::{Compression, Decoder, FieldWriter, Salt, UnknownFields, put_varint, read_fields};
@@ -8,6 +10,7 @@ use crate::ranges::RangeTombstone;
 use crate::types::{
     Comparator, FILE_BYTES_MAX, FILE_NUMBER_MAX, ID_MAX, KEY_BYTES_MAX, SEQ_MAX, SeqNo, TableId, VlogId,
 };
+use crate::vlog::RECORD_HEADER_BYTES;
 
 /// The references of a table to one value log file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +92,13 @@ mod field {
 }
 
 impl TableMeta {
+    /// Bytes of the records in the value logs `files` that the table refers to.
+    pub fn value_bytes_in(&self, files: &BTreeSet<VlogId>) -> u64 {
+        let refs = self.vlog_refs.iter().filter(|r| files.contains(&r.vlog));
+        refs.map(|r| r.bytes.saturating_add(r.count.saturating_mul(RECORD_HEADER_BYTES as u64)))
+            .fold(0, u64::saturating_add)
+    }
+
     /// The second from which on all its entries have expired; `None` if one never does.
     pub fn expires(&self) -> Option<u32> {
         (!self.has_eternal && self.newest_expiry > 0).then_some(self.newest_expiry)

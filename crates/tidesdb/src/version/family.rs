@@ -17,12 +17,15 @@ use crate::{Error, Result};
 /// Opens a table that an edit adds.
 pub type OpenTable<T = Table> = dyn Fn(&FamilyState, &Arc<TableMeta>) -> Result<Arc<T>> + Send + Sync;
 
-/// A value log in a version. Sharing the slot keeps its file alive. A memtable filled after a version was taken may
-/// refer to a value log that this version lacks; its owner shares the slot instead.
+/// A value log in a version. Sharing the slot keeps its file alive. A memtable may refer to a value log
+/// that the version of its reader lacks; it gets the slots of the version that its flush installs.
 #[derive(Debug)]
 pub struct VlogSlot {
     file: FileGuard,
 }
+
+/// The value logs of a version. Sharing them keeps their files alive.
+pub type VlogSlots = Arc<BTreeMap<VlogId, Arc<VlogSlot>>>;
 
 /// All tables and value logs of a family in one version. Immutable; shared by `Arc`.
 pub struct FamilyVersion<T = Table> {
@@ -31,7 +34,7 @@ pub struct FamilyVersion<T = Table> {
     slots: BTreeMap<TableId, Arc<TableSlot<T>>>,
     /// Tables of an unresolved family, which cannot be opened.
     unopened: BTreeMap<TableId, Arc<FileGuard>>,
-    vlogs: BTreeMap<VlogId, Arc<VlogSlot>>,
+    vlogs: VlogSlots,
     ranges: RangeSet,
 }
 
@@ -70,7 +73,10 @@ impl<T> FamilyVersion<T> {
             None => (id, Arc::new(VlogSlot { file: FileGuard::new(FileKind::Vlog(id), queue) })),
         };
         let levels = by_level.into_iter().enumerate().map(|(i, t)| Level::new(t, order, i == 0)).collect();
-        let vlogs = state.vlogs.keys().map(vlog_slot).collect();
+        let vlogs = match prev {
+            Some(prev) if prev.vlogs.keys().eq(state.vlogs.keys()) => Arc::clone(&prev.vlogs),
+            _ => Arc::new(state.vlogs.keys().map(vlog_slot).collect()),
+        };
         let ranges = match prev {
             _ if order.is_unresolved() => RangeSet::new(order, Vec::new()),
             Some(prev) if Arc::ptr_eq(&prev.state.ranges, &state.ranges) && !prev.order().is_unresolved() => {
@@ -92,7 +98,7 @@ impl<T> FamilyVersion<T> {
                 file.set_obsolete();
             }
         }
-        for (id, slot) in &self.vlogs {
+        for (id, slot) in &*self.vlogs {
             if next.is_none_or(|n| !n.vlogs.contains_key(id)) {
                 slot.file.set_obsolete();
             }
@@ -107,7 +113,7 @@ impl<T> FamilyVersion<T> {
             levels: Vec::new(),
             slots: BTreeMap::new(),
             unopened: BTreeMap::new(),
-            vlogs: BTreeMap::new(),
+            vlogs: Arc::default(),
             ranges: RangeSet::new(self.order(), Vec::new()),
         }
     }
@@ -182,6 +188,16 @@ impl<T> FamilyVersion<T> {
     /// Returns all tables, by number.
     pub fn tables(&self) -> impl ExactSizeIterator<Item = &Arc<TableSlot<T>>> {
         self.slots.values()
+    }
+
+    /// Returns the value logs that are obsolete once the family is flushed up to `flushed_to`.
+    pub fn obsolete_vlogs_at(&self, flushed_to: SeqNo) -> impl Iterator<Item = VlogId> {
+        self.state.obsolete_vlogs_at(flushed_to)
+    }
+
+    /// Returns the slots of all value logs.
+    pub fn vlog_slots(&self) -> VlogSlots {
+        Arc::clone(&self.vlogs)
     }
 
     /// Returns the recorded facts of each value log, with the exact count of its live bytes.

@@ -27,7 +27,7 @@ mod state;
 mod tests;
 
 pub use edit::{Change, IGNORABLE, LEVEL_MAX, MANIFEST_FORMAT, VersionEdit};
-pub use family::{FamilyVersion, OpenTable, VlogSlot};
+pub use family::{FamilyVersion, OpenTable, VlogSlot, VlogSlots};
 pub use format::Identity;
 pub use image::{Image, in_force};
 pub use level::{Level, TableSlot};

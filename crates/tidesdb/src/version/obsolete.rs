@@ -59,11 +59,15 @@ impl ObsoleteFiles {
         self.len() == 0
     }
 
-    /// Unlinks the queued files; returns how many. Files that could not be unlinked stay on the queue.
-    pub fn unlink_all(&self, dir: &dyn Dir) -> usize {
+    /// Unlinks the queued files, each after `close`; returns how many. Files that could not be unlinked stay on the queue.
+    pub fn unlink_all(&self, dir: &dyn Dir, close: impl Fn(FileKind)) -> usize {
         let files = self.take();
         let count = files.len();
-        let failed: Vec<FileKind> = files.into_iter().filter(|f| !unlink(dir, *f)).collect();
+        let gone = |file: FileKind| {
+            close(file);
+            unlink(dir, file)
+        };
+        let failed: Vec<FileKind> = files.into_iter().filter(|f| !gone(*f)).collect();
         let gone = count - failed.len();
         self.put_back(failed);
         gone

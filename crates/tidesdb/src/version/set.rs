@@ -343,7 +343,12 @@ impl<T> VersionSet<T> {
 
     /// Unlinks the files that no version and no reader needs; returns how many. The next call retries failures.
     pub fn unlink_obsolete(&self) -> usize {
-        self.obsolete.unlink_all(&*self.context.dir)
+        self.unlink_obsolete_after(|_| {})
+    }
+
+    /// Like [`VersionSet::unlink_obsolete`], and calls `close` with each file before it is unlinked.
+    pub fn unlink_obsolete_after(&self, close: impl Fn(FileKind)) -> usize {
+        self.obsolete.unlink_all(&*self.context.dir, close)
     }
 
     /// Sets aside files that were found at open and that the manifest does not name. If the last session was closed

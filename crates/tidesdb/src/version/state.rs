@@ -13,7 +13,7 @@ use crate::options::COMPARATOR_NAME_BYTES_MAX;
 use crate::ranges::RangeTombstone;
 use crate::sst::TableMeta;
 use crate::types::{FAMILY_NAME_BYTES_MAX, FamilyId, SeqNo, TableId, VlogId, WalId};
-use crate::vlog::VlogPointer;
+use crate::vlog::{FILE_HEADER_BYTES, RECORD_HEADER_BYTES, VlogPointer};
 use crate::{Error, FamilyOptions, Result};
 
 /// A value log of a family.
@@ -29,6 +29,20 @@ pub struct VlogState {
     pub live_bytes: u64,
     /// Values that installed tables refer to.
     pub live_count: u64,
+}
+
+impl VlogState {
+    /// Bytes of the file that are its header or records that tables refer to.
+    pub fn used(&self) -> u64 {
+        let records =
+            self.live_count.saturating_mul(RECORD_HEADER_BYTES as u64).saturating_add(self.live_bytes);
+        records.saturating_add(FILE_HEADER_BYTES as u64)
+    }
+
+    /// Bytes of a sealed file that nothing refers to; 0 while it is being written.
+    pub fn garbage(&self) -> u64 {
+        self.bytes.saturating_sub(self.used())
+    }
 }
 
 /// Recorded facts of one family.
@@ -102,11 +116,17 @@ impl FamilyState {
     /// every commit that may refer to it is flushed. While operations are deferred there are none, because these may
     /// refer to any value log.
     pub fn obsolete_vlogs(&self) -> impl Iterator<Item = VlogId> {
-        self.vlogs.iter().filter(|(_, v)| self.is_obsolete(v)).map(|(id, _)| *id)
+        self.obsolete_vlogs_at(self.flushed_to)
     }
 
-    fn is_obsolete(&self, v: &VlogState) -> bool {
-        let settled = self.held.is_empty() && v.sealed_at.is_some_and(|seq| seq <= self.flushed_to);
+    /// Like [`FamilyState::obsolete_vlogs`], once the family is flushed up to `flushed_to`.
+    pub fn obsolete_vlogs_at(&self, flushed_to: SeqNo) -> impl Iterator<Item = VlogId> {
+        let obsolete = move |(_, v): &(&VlogId, &VlogState)| self.is_obsolete(v, flushed_to);
+        self.vlogs.iter().filter(obsolete).map(|(id, _)| *id)
+    }
+
+    fn is_obsolete(&self, v: &VlogState, flushed_to: SeqNo) -> bool {
+        let settled = self.held.is_empty() && v.sealed_at.is_some_and(|seq| seq <= flushed_to);
         v.live_count == 0 && v.live_bytes == 0 && settled
     }
 
@@ -150,7 +170,7 @@ impl FamilyState {
 
     fn remove_vlog(&mut self, vlog: VlogId) -> Result<()> {
         let info = self.vlogs.get(&vlog).ok_or_else(|| missing("value log", vlog.0.into()))?;
-        if !self.is_obsolete(info) {
+        if !self.is_obsolete(info, self.flushed_to) {
             return Err(Error::internal(format!("value log {} is still needed", vlog.0)));
         }
         self.vlogs.remove(&vlog);

@@ -42,6 +42,25 @@ pub(super) struct VlogFile {
     len_seen: AtomicU64,
     /// The file's share of the write budget; `None` if it is open only for reading or has no budget.
     counted: Option<Counted>,
+    users: Arc<Users>,
+}
+
+/// Shared by a file and by the leases on it.
+#[derive(Debug, Default)]
+pub(super) struct Users;
+
+/// Held by code that may still write a reference to a value that it appended, such as a batch that is not in the log
+/// yet. A value log is sealed only when no lease on it is left.
+#[derive(Clone, Debug)]
+pub struct Lease(Arc<Users>);
+
+impl Lease {
+    /// Adds this lease to `leases`, unless the last one there is on the same file.
+    pub(super) fn add_to(self, leases: &mut Vec<Self>) {
+        if leases.last().is_none_or(|last| !Arc::ptr_eq(&last.0, &self.0)) {
+            leases.push(self);
+        }
+    }
 }
 
 /// Appends a record to `buf`: space for its header, and the payload if it is compressed or small. Returns `None` if the
@@ -146,7 +165,18 @@ impl VlogFile {
             dirty: AtomicBool::new(false),
             len_seen: AtomicU64::new(start),
             counted: None,
+            users: Arc::default(),
         }
+    }
+
+    /// Returns what the leases on the file share with it.
+    pub(super) fn users(&self) -> &Arc<Users> {
+        &self.users
+    }
+
+    /// Returns a lease. Taken before an append, so that the file cannot seem unused in between.
+    pub(super) fn lease(&self) -> Lease {
+        Lease(Arc::clone(&self.users))
     }
 
     /// Attaches the budget entry, which counts the file for as long as it is open.
@@ -186,6 +216,20 @@ impl VlogFile {
             buf[..RECORD_HEADER_BYTES].copy_from_slice(&header.encode());
             self.file.write_all_at(buf, offset)?;
             rest.map_or(Ok(()), |rest| self.file.write_all_at(rest, offset + RECORD_HEADER_BYTES as u64))
+        })?;
+        Ok(placed.map(|offset| header.pointer(self.id, offset)))
+    }
+
+    /// Appends a verified record of another file, whose bytes are in `record`. Returns `None` if the file is full.
+    pub(super) fn append_copy(
+        &self,
+        mut header: VlogRecordHeader,
+        record: &mut [u8],
+    ) -> Result<Option<VlogPointer>> {
+        let placed = self.place(record.len() as u64, |offset| {
+            header.bind(&self.salt, offset);
+            record[..RECORD_HEADER_BYTES].copy_from_slice(&header.encode());
+            self.file.write_all_at(record, offset)
         })?;
         Ok(placed.map(|offset| header.pointer(self.id, offset)))
     }
@@ -311,7 +355,7 @@ impl VlogFile {
 
     /// Reads and verifies the record that `pointer` names. Returns its header and its stored payload, which lies in
     /// `buf`.
-    fn read_record<'b>(
+    pub(super) fn read_record<'b>(
         &self,
         pointer: &VlogPointer,
         buf: &'b mut Vec<u8>,

@@ -15,9 +15,9 @@ use crate::types::{FamilyId, VlogId};
 use crate::{Error, Result};
 
 /// Length of the file header, in bytes.
-pub(super) const FILE_HEADER_BYTES: usize = 40;
+pub const FILE_HEADER_BYTES: usize = 40;
 /// Length of a record header, in bytes.
-pub(super) const RECORD_HEADER_BYTES: usize = 18;
+pub const RECORD_HEADER_BYTES: usize = 18;
 
 const MAGIC: [u8; 8] = *b"TDBVLOG\n";
 const FORMAT: u32 = 1;

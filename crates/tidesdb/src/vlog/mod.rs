@@ -16,10 +16,14 @@ mod pointer;
 mod scan;
 mod scratch;
 mod set;
+mod mover;
 #[cfg(test)]
 mod tests;
 
 pub use budget::WriteBudget;
+pub use file::Lease;
+pub use format::{FILE_HEADER_BYTES, RECORD_HEADER_BYTES};
+pub use mover::ValueMover;
 pub use pointer::VlogPointer;
 pub use scan::{RecordInfo, VlogReport};
-pub use set::{VlogInfo, VlogSet};
+pub use set::{Appended, BegunFile, VlogInfo, VlogSet};

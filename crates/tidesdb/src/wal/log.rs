@@ -248,7 +248,7 @@ impl Log {
     /// Ends the log: every later commit is refused, every commit that has a place is published before the return.
     ///
     /// # Errors
-    /// The failure that poisoned the database, `Exhausted`.
+    /// The failure that poisoned the database.
     pub fn close(&self) -> Result<()> {
         self.sequencer.close().map_err(|refusal| self.refused(refusal))
     }

@@ -535,16 +535,21 @@ impl Sequencer {
     /// return. The last place stays empty: a reservation that looked at the tail before can no longer take it.
     ///
     /// # Errors
-    /// `Stopped`, if the sequencer was stopped, before or meanwhile; `Exhausted`.
+    /// `Stopped`, if the sequencer was stopped, before or meanwhile.
     pub fn close(&self) -> Result<(), Refusal> {
         let held = self.hold();
-        let last = held.reserve(RECORD_HEADER_BYTES as u64)?;
+        let last = match held.reserve(RECORD_HEADER_BYTES as u64) {
+            Err(Refusal::Exhausted) => None, // then no reservation fits
+            other => Some(other?),
+        };
         let closed = self.state.compare_exchange(OPEN, CLOSED, SeqCst, SeqCst);
         drop(held);
         closed.map_err(|_| Refusal::Stopped)?;
-        self.done(&last);
-        let mut backoff = Backoff::new();
-        while self.visible_end() < last.end {
+        if let Some(last) = last {
+            self.done(&last);
+        }
+        let (mut backoff, end) = (Backoff::new(), self.tail());
+        while self.visible_end() < end {
             if self.is_stopped() {
                 return Err(Refusal::Stopped);
             }

@@ -19,7 +19,7 @@ use crate::ranges::{BORDER_BYTES_MAX, Interval, RangeTombstone};
 use crate::read::prefix_range;
 use crate::shared::Family;
 use crate::types::{FamilyId, KEY_BYTES_MAX, KeyRange, Kind, SeqNo, VALUE_BYTES_MAX};
-use crate::vlog::VlogPointer;
+use crate::vlog::{Lease, VlogPointer};
 use crate::wal::Purpose;
 use crate::wal::layout::RECORD_HEADER_BYTES;
 use crate::{Error, Result};
@@ -56,6 +56,8 @@ pub struct WriteBatch {
     pub(super) user_bytes: Vec<u64>,
     /// The operations before values were moved to the value log, if a commit hook needs them.
     pub(super) whole: Option<Vec<u8>>,
+    /// Leases on the value logs that the operations refer to.
+    pub(super) leases: Vec<Lease>,
 }
 
 impl fmt::Debug for WriteBatch {
@@ -82,6 +84,7 @@ impl WriteBatch {
             families: Vec::new(),
             user_bytes: Vec::new(),
             whole: None,
+            leases: Vec::new(),
         }
     }
 
@@ -214,6 +217,7 @@ impl WriteBatch {
         self.families.clear();
         self.user_bytes.clear();
         self.whole = None;
+        self.leases.clear();
     }
 
     /// Returns true if an operation is for `family`.

@@ -19,7 +19,7 @@ use crate::jobs::Job;
 use crate::options::{SyncMode, WriteOptions};
 use crate::shared::WriteCtx;
 use crate::types::{Between, FamilyId, Kind, SeqNo};
-use crate::vlog::VlogPointer;
+use crate::vlog::{Appended, VlogPointer};
 use crate::wal::layout::{RECORD_HEADER_BYTES, RecordKind};
 use crate::wal::{Commit, Sequencer, Unpublished};
 use crate::{Error, Result};
@@ -246,10 +246,11 @@ fn separate(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<()> {
         // A failed write of values leaves at worst garbage at the end of a value log; nothing refers to it.
         let threshold = family.options.value_threshold(); // read once: the setting may change meanwhile
         let values = all.iter().filter(|op| is_large(op, family, threshold)).map(|op| op.value);
-        let mut out = Vec::new();
+        let mut out = Appended::default();
         family.vlog.append_all(values, family.options.compression(), &mut out)?;
-        family.count(Metric::ValueLogWritten, out.iter().map(VlogPointer::record_bytes).sum());
-        pointers.push((family, threshold, out.into_iter()));
+        batch.leases.append(&mut out.leases);
+        family.count(Metric::ValueLogWritten, out.pointers.iter().map(VlogPointer::record_bytes).sum());
+        pointers.push((family, threshold, out.pointers.into_iter()));
     }
     let mut record = Vec::with_capacity(batch.record.len());
     record.resize(RECORD_HEADER_BYTES, 0);
@@ -366,8 +367,11 @@ fn rotate_full(ctx: &WriteCtx, batch: &WriteBatch) {
     let guard = pin();
     for family in &batch.families {
         let full = |bytes: usize| bytes >= family.options.write_buffer_bytes();
-        if family.view(&guard).active.as_ref().is_some_and(|a| full(a.bytes())) {
+        let active = family.view(&guard).active.as_ref();
+        if active.is_some_and(|a| full(a.bytes())) {
             ctx.rotate_if_full(family);
+        } else if !batch.leases.is_empty() && active.is_some_and(|a| family.has_many_values(a)) {
+            ctx.rotate(family);
         }
     }
 }

@@ -45,4 +45,5 @@ mod transactions;
 mod unresolved;
 mod unresolved_crashes;
 mod verify;
+mod value_space;
 mod versions;

@@ -54,6 +54,8 @@ pub enum Cause {
     Age,
     /// Range tombstones delete tables, or half of one.
     Ranges,
+    /// Live values leave value logs that are mostly garbage.
+    Values,
     /// The user asked for it.
     Manual,
 }

@@ -5,6 +5,7 @@ use tidesdb_io::sim::{Fault, OpKind, errno};
 
 use super::*;
 use crate::Error;
+use crate::vlog::Appended;
 use crate::vlog::budget::WriteBudget;
 use crate::vlog::file::{RecordGroup, VlogFile};
 use crate::vlog::format::FileHeader;
@@ -65,10 +66,10 @@ fn grouped_appends_equal_single_appends() {
             n => text(i as u64, n * 83),
         };
         let values: Vec<_> = (0..500).map(value).collect();
-        let mut pointers = Vec::new();
-        set.append_all(values.iter().map(Vec::as_slice), compression, &mut pointers).unwrap();
-        assert_eq!(pointers.len(), values.len());
-        for (pointer, value) in pointers.iter().zip(&values) {
+        let mut out = Appended::default();
+        set.append_all(values.iter().map(Vec::as_slice), compression, &mut out).unwrap();
+        assert_eq!(out.pointers.len(), values.len());
+        for (pointer, value) in out.pointers.iter().zip(&values) {
             assert_eq!(set.read(pointer).unwrap(), *value);
         }
         set.rotate();
@@ -79,10 +80,10 @@ fn grouped_appends_equal_single_appends() {
         assert!(writes < 80, "{writes} writes");
 
         disk.inject(Fault::errno(errno::EIO).on(OpKind::Write).skip(1));
-        let more = set.append_all(values.iter().map(Vec::as_slice), compression, &mut pointers);
+        let more = set.append_all(values.iter().map(Vec::as_slice), compression, &mut out);
         assert!(matches!(more, Err(Error::Io { .. })));
-        assert!(pointers.iter().all(|p| set.read(p).is_ok()));
-        set.append_all([], compression, &mut pointers).unwrap();
+        assert!(out.pointers.iter().all(|p| set.read(p).is_ok()));
+        set.append_all([], compression, &mut out).unwrap();
     }
 }
 

@@ -1,0 +1,343 @@
+//! Space of value logs: seals full files while the database runs, removes files that hold no live value, and empties
+//! files that are mostly garbage.
+//!
+//! A file is **sealed** once it is complete and durable and no lease on it is left: then every commit that refers to it
+//! has its sequence number, and the edit that seals it records a number above all of them. It is **dead** once it is
+//! sealed, everything up to that number is in tables, and no table refers to it. A dead file leaves the manifest at
+//! once. It leaves the disk with the last version or memtable that a reader still uses (`version/obsolete.rs`).
+//!
+//! **Garbage** is what sealed files hold beyond the values that tables refer to. When it exceeds its bound, the files
+//! with the largest share of garbage become **victims**: merges into the lowest place of their keys move live values
+//! out of them, and collection rewrites the other tables that refer to them. What tables themselves hide (overwritten
+//! entries in deeper levels) is no garbage yet. On an idle database it is found by a flush and a merge, if there may be
+//! enough of it.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::codec::Salt;
+use crate::family::{FamilyCore, Metric, ReadView};
+use crate::shared::MaintenanceCtx;
+use crate::sources::TableVersion;
+use crate::types::{SeqNo, VlogId};
+use crate::version::{Change, VersionEdit, VlogState};
+use crate::{Error, Result, compact};
+
+/// Garbage that is tolerated in any case, as a part of a value log.
+const SLACK_PART: u64 = 4;
+/// Live bytes of all victims at a time, as a part of all live bytes: they take space twice until the victims are gone.
+const MOVING_PART: u64 = 8;
+/// While the database is busy, garbage may be this many times what it may be on an idle one.
+const BUSY: u32 = 2;
+/// A merge that only looks for garbage writes at most this many times what it may find.
+const LOOK_COST: u64 = 8;
+
+/// Returns whether the family has value logs.
+pub fn has_values(family: &FamilyCore) -> bool {
+    let named = || !family.owned_view().version.vlogs().is_empty();
+    !family.is_unresolved() && (named() || !family.vlog.begun().is_empty())
+}
+
+/// Returns whether [`step`] would do anything.
+pub fn is_due(ctx: &MaintenanceCtx, family: &FamilyCore, stored_to: SeqNo) -> bool {
+    if !has_values(family) || family.collection.retry.waits(ctx.write.env.clock.mono()) {
+        return false;
+    }
+    let seen = Seen::now(ctx, family);
+    let idle = ctx.write.idle.load(Ordering::Relaxed);
+    !sealable(family, &seen.view.version).is_empty()
+        || !seen.dead(stored_to).is_empty()
+        || (!ctx.write.merges.are_off() && Usage::of(family, &seen).next(idle) != Next::Nothing)
+}
+
+/// Does what is most useful for the space of `family`. Returns whether something changed; then there may be more to do.
+///
+/// # Errors
+/// Those of an install and of a merge; `Corrupt` for a damaged value, which stays where it is.
+pub fn step(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, stored_to: SeqNo) -> Result<bool> {
+    if !has_values(family) {
+        return Ok(false);
+    }
+    if run(ctx, family, stored_to)? {
+        return Ok(true); // the space of dead files first
+    }
+    if ctx.write.merges.are_off() {
+        return Ok(false);
+    }
+    let next = Usage::of(family, &Seen::now(ctx, family)).next(ctx.write.idle.load(Ordering::Relaxed));
+    carry_out(ctx, family, next)
+}
+
+/// Seals and removes what can be, and moves values until garbage is within the bound of an idle database.
+///
+/// # Errors
+/// As [`step`].
+pub fn all(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, stored_to: SeqNo) -> Result<()> {
+    loop {
+        let removed = run(ctx, family, stored_to)?;
+        let next = Usage::of(family, &Seen::now(ctx, family)).next(true);
+        let goes_on = matches!(next, Next::Rotate | Next::Move(_)) && carry_out(ctx, family, next)?;
+        if !goes_on && !removed {
+            return Ok(());
+        }
+    }
+}
+
+fn carry_out(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, next: Next) -> Result<bool> {
+    let victims = if let Next::Move(victims) = &next { victims.clone() } else { BTreeSet::new() };
+    family.collection.set_victims(victims);
+    match next {
+        Next::Nothing => Ok(false),
+        Next::Flush => {
+            ctx.write.rotate(family);
+            Ok(false) // the flush asks for another step
+        }
+        Next::Rotate => {
+            family.vlog.give_back().map_err(|e| Error::clone(&ctx.write.poison(e)))?;
+            Ok(true)
+        }
+        Next::Merge => compact::everything(ctx, family).map(|()| true),
+        Next::Move(_) => compact::move_values(ctx, family),
+    }
+}
+
+/// What to do next for the space of a family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Next {
+    Nothing,
+    /// Flush the memtable, which may overwrite many values.
+    Flush,
+    /// Complete the current value log, which is mostly garbage.
+    Rotate,
+    /// Merge all tables: they may hide many values.
+    Merge,
+    /// Move the live values out of these files.
+    Move(BTreeSet<VlogId>),
+}
+
+/// The tables and memtables of a family at one moment.
+#[derive(Debug)]
+struct Seen {
+    view: Arc<ReadView>,
+    /// All commits up to this one are in tables.
+    flushed_to: SeqNo,
+}
+
+impl Seen {
+    fn now(ctx: &MaintenanceCtx, family: &FamilyCore) -> Self {
+        let visible_end = ctx.write.log.sequencer().visible_end(); // before the view: it holds every commit below
+        let view = family.owned_view();
+        let is_flushed = view.memtables().all(|slot| slot.is_empty());
+        let flushed_to = if is_flushed { visible_end.saturating_sub(1) } else { 0 };
+        let flushed_to = flushed_to.max(view.version.flushed_to());
+        Self { view, flushed_to }
+    }
+
+    /// Returns the dead value logs to which no commit at or above `stored_to` refers.
+    fn dead(&self, stored_to: SeqNo) -> Vec<VlogId> {
+        let version = &self.view.version;
+        let is_stored = |id: &VlogId| version.vlogs()[id].sealed_at.is_some_and(|seq| seq < stored_to);
+        version.obsolete_vlogs_at(self.flushed_to).filter(is_stored).collect()
+    }
+}
+
+/// The use of disk space by the values of a family.
+#[derive(Debug)]
+struct Usage {
+    /// The sealed files in which tables, and no memtables, refer to a value.
+    sealed: Vec<(VlogId, VlogState)>,
+    /// Bytes of the current file, and those that tables refer to.
+    current: (u64, u64),
+    /// Bytes of all live records.
+    live: u64,
+    /// Most bytes of values that the memtables may overwrite, and that no table refers to yet.
+    unflushed: u64,
+    /// Most bytes of values that newer tables may hide.
+    hidden: u64,
+    table_bytes: u64,
+    slack: u64,
+    percent: u32,
+}
+
+impl Usage {
+    fn of(family: &FamilyCore, seen: &Seen) -> Self {
+        let version = &seen.view.version;
+        let vlogs = version.vlogs();
+        let live: u64 = vlogs.values().map(VlogState::used).sum();
+        let count: u64 = vlogs.values().map(|v| v.live_count).sum();
+        let average = live / count.max(1);
+        let current = family.vlog.current();
+        let deepest = version.depth();
+        // Of level 1 all tables but the oldest may hide values of others, if there is no deeper level.
+        let lowest = if deepest == 1 { 1 } else { version.level_len(deepest) };
+        let entries = |level| version.level(level).iter().map(|t| t.meta().entries);
+        let upper: u64 = (1..deepest).flat_map(entries).sum();
+        let shallow = entries(deepest).take(version.level_len(deepest) - lowest).sum::<u64>();
+        let excluded = |id| family.collection.is_excluded(id);
+        let is_settled = |v: &VlogState| v.sealed_at.is_some_and(|seq| seq <= seen.flushed_to);
+        let sealed = vlogs.iter().filter(|(id, v)| is_settled(v) && v.live_count > 0 && !excluded(**id));
+        Self {
+            sealed: sealed.map(|(id, v)| (*id, *v)).collect(),
+            current: current.map_or((0, 0), |(id, bytes)| (bytes, vlogs.get(&id).map_or(0, VlogState::used))),
+            live,
+            unflushed: unflushed(family, seen, average),
+            hidden: (upper + shallow).min(count).saturating_mul(average),
+            table_bytes: version.tables().map(|t| t.meta().file_bytes).sum(),
+            slack: family.vlog.file_bytes_max() / SLACK_PART,
+            percent: family.options.value_garbage_percent(),
+        }
+    }
+
+    /// Decides what to do next. An idle database has a lower bound for garbage.
+    fn next(&self, idle: bool) -> Next {
+        let sealed: u64 = self.sealed.iter().map(|(_, v)| v.bytes).sum();
+        let garbage: u64 = self.sealed.iter().map(|(_, v)| v.garbage()).sum();
+        let percent = if idle { self.percent } else { self.percent.saturating_mul(BUSY).min(90) };
+        let share = |bytes: u64| bytes / 100 * u64::from(percent) + self.slack;
+        if percent == 0 {
+            return Next::Nothing;
+        }
+        if garbage > share(sealed) {
+            return Next::Move(self.victims(garbage, share(sealed) / 2));
+        }
+        if !idle {
+            return Next::Nothing;
+        }
+        let (current, used) = self.current;
+        let total = sealed + current;
+        if garbage + self.unflushed > share(total) && self.unflushed > self.slack {
+            return Next::Flush;
+        }
+        if garbage + self.hidden > share(total) && self.hidden > self.table_bytes / LOOK_COST {
+            return Next::Merge;
+        }
+        if current.saturating_sub(used) > share(current) {
+            return Next::Rotate;
+        }
+        Next::Nothing
+    }
+
+    /// The files with the largest share of garbage, until at most `kept` of `garbage` is left in the others.
+    fn victims(&self, garbage: u64, kept: u64) -> BTreeSet<VlogId> {
+        let mut files: Vec<_> = self.sealed.iter().filter(|(_, v)| v.garbage() > 0).collect();
+        let permille = |v: &VlogState| u128::from(v.garbage()) * 1000 / u128::from(v.bytes.max(1));
+        files.sort_by_key(|(id, v)| (Reverse(permille(v)), *id));
+        let moving_max = (self.live / MOVING_PART).max(self.slack * SLACK_PART);
+        let (mut left, mut moving) = (garbage, 0);
+        let mut victims = BTreeSet::new();
+        for (id, v) in files {
+            let is_first = victims.is_empty();
+            if !is_first && (left <= kept || moving + v.used() > moving_max) {
+                break;
+            }
+            left = left.saturating_sub(v.garbage());
+            moving += v.used();
+            victims.insert(*id);
+        }
+        victims
+    }
+}
+
+/// Returns most bytes of values that no table refers to, or that memtables overwrite.
+fn unflushed(family: &FamilyCore, seen: &Seen, average: u64) -> u64 {
+    let Seen { view, flushed_to } = seen;
+    if view.memtables().all(|slot| slot.is_empty()) {
+        return 0;
+    }
+    let vlogs = view.version.vlogs();
+    let deletes_ranges = view.memtables().any(|slot| !slot.ranges.is_empty());
+    let overwritten = match deletes_ranges {
+        true => vlogs.values().map(VlogState::used).sum(),
+        false => view.memtables().map(|slot| slot.map.entries()).sum::<u64>().saturating_mul(average),
+    };
+    let unsettled =
+        vlogs.values().filter(|v| v.sealed_at.is_some_and(|seq| seq > *flushed_to)).map(VlogState::garbage);
+    let unnamed = family.vlog.begun().iter().filter(|f| !vlogs.contains_key(&f.id)).count() as u64;
+    overwritten + unsettled.sum::<u64>() + unnamed * family.vlog.file_bytes_max()
+}
+
+/// Seals the full value logs of `family` and removes the dead ones. Keeps those that a commit at or above `stored_to` may
+/// refer to. Returns whether a file was removed.
+///
+/// # Errors
+/// Those of an install.
+pub fn run(ctx: &MaintenanceCtx, family: &FamilyCore, stored_to: SeqNo) -> Result<bool> {
+    match seal(ctx, family).and_then(|()| remove_dead(ctx, family, stored_to)) {
+        Err(Error::NotFound { .. }) if family.is_dropped() => Ok(false),
+        other => other,
+    }
+}
+
+/// A file to seal.
+#[derive(Clone, Copy, Debug)]
+struct Sealable {
+    /// `None` if the manifest names the file.
+    unnamed: Option<Salt>,
+    bytes: u64,
+}
+
+/// Returns the files of `family` that can be sealed: complete ones of this session without a lease, and those that a
+/// stand-in for the family wrote, as for a clone, before the family was published.
+fn sealable(family: &FamilyCore, version: &TableVersion) -> BTreeMap<VlogId, Sealable> {
+    let begun = family.vlog.begun();
+    let named = |id| version.vlogs().contains_key(id);
+    let is_sealed = |id| version.vlogs().get(id).is_some_and(|v| v.sealed_at.is_some());
+    let of_session = begun.iter().filter(|f| !is_sealed(&f.id)).filter_map(|f| {
+        let unnamed = (!named(&f.id)).then_some(f.salt);
+        Some((f.id, Sealable { unnamed, bytes: f.sealable? }))
+    });
+    let is_begun = |id| begun.iter().any(|f| f.id == id);
+    let open = version.vlogs().iter().filter(|(id, v)| v.sealed_at.is_none() && !is_begun(**id));
+    let of_others = open.filter_map(|(id, _)| {
+        Some((*id, Sealable { unnamed: None, bytes: family.vlog.info(*id).ok()?.bytes }))
+    });
+    of_session.chain(of_others).collect()
+}
+
+fn seal(ctx: &MaintenanceCtx, family: &FamilyCore) -> Result<()> {
+    let _naming = family.naming.lock();
+    let version = Arc::clone(&family.owned_view().version);
+    let files = sealable(family, &version);
+    // Recovery seals the files that it wrote itself.
+    let sealed = version.vlogs().iter().filter(|(_, v)| v.sealed_at.is_some());
+    sealed.for_each(|(id, _)| family.vlog.sealed(*id));
+    if files.is_empty() {
+        return Ok(());
+    }
+    // Read after the leases: every commit that refers to the files is below.
+    let sealed_at = ctx.write.log.sequencer().tail() - 1;
+    let mut edit = VersionEdit::new();
+    for (&vlog, &Sealable { unnamed, bytes }) in &files {
+        if let Some(salt) = unnamed {
+            edit.push(Change::AddVlog { family: family.id, vlog, salt });
+        }
+        edit.push(Change::SealVlog { family: family.id, vlog, bytes, sealed_at });
+    }
+    install(ctx, family, &edit)?;
+    files.keys().for_each(|id| family.vlog.sealed(*id));
+    Ok(())
+}
+
+fn remove_dead(ctx: &MaintenanceCtx, family: &FamilyCore, stored_to: SeqNo) -> Result<bool> {
+    let _naming = family.naming.lock(); // so that no other thread removes the same files
+    let seen = Seen::now(ctx, family);
+    let dead = seen.dead(stored_to);
+    if dead.is_empty() {
+        return Ok(false);
+    }
+    let mut edit = VersionEdit::new();
+    edit.push(Change::FlushedTo { family: family.id, seq: seen.flushed_to });
+    for &vlog in &dead {
+        edit.push(Change::RemoveVlog { family: family.id, vlog });
+    }
+    install(ctx, family, &edit)?;
+    family.count(Metric::ValueFilesRemoved, dead.len() as u64);
+    tracing::debug!(family = %family.name(), files = dead.len(), "removed dead value logs");
+    Ok(true)
+}
+
+fn install(ctx: &MaintenanceCtx, family: &FamilyCore, edit: &VersionEdit) -> Result<()> {
+    ctx.install(edit, family, |version| family.change_view(|view| view.with_version(version)))
+}
