@@ -34,12 +34,16 @@ impl Db {
 impl Inner {
     pub(super) fn close(&self) -> Result<()> {
         let shared = &self.shared;
-        let Some(lock) = self.lock.lock().take() else {
+        let mut slot = self.lock.lock(); // a second call returns after this one
+        let Some(lock) = slot.take() else {
             return Ok(()); // closed already
         };
         let started = shared.write.env.clock.mono();
         self.pool.stop(&shared.write);
         let result = if shared.write.options.read_only { Ok(()) } else { self.settle() };
+        if result.is_err() {
+            let _ = self.end_writes(); // nothing is acknowledged once another process may open the directory
+        }
         shared.reads.closed.store(true, Ordering::SeqCst);
         let result = result.and_then(|()| self.upload_last());
         self.log_close(&result, started);
@@ -80,6 +84,16 @@ impl Inner {
         drop(lock);
     }
 
+    /// Finishes the commits that have a place in the log, and waits for value writes in progress. Others fail with
+    /// `Closed`.
+    fn end_writes(&self) -> Result<()> {
+        let shared = &self.shared;
+        let ended = shared.write.log.close();
+        shared.reads.closed.store(true, Ordering::SeqCst); // before the wait: later value writes see it
+        shared.write.log.wait_for_space_reservations();
+        ended
+    }
+
     /// Flushes everything to tables, then records in the manifest that there is no log.
     fn settle(&self) -> Result<()> {
         let shared = &self.shared;
@@ -87,9 +101,7 @@ impl Inner {
         for family in shared.write.all_families() {
             flush::all(&shared.maintenance, &family)?;
         }
-        shared.write.log.close()?; // commits with a place are finished; others fail with `Closed`
-        shared.reads.closed.store(true, Ordering::SeqCst);
-        shared.write.log.wait_for_space_reservations(); // value writes in progress; later ones see `closed`
+        self.end_writes()?;
         let families = shared.write.all_families();
         let boundary = shared.write.rotate_all(&families);
         for family in &families {

@@ -63,7 +63,8 @@ pub struct Db {
 
 impl fmt::Debug for Db {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = if self.inner.lock.lock().is_some() { "open" } else { "closed" };
+        let state =
+            if self.inner.lock.try_lock().is_some_and(|lock| lock.is_some()) { "open" } else { "closed" };
         write!(f, "Db {{ path: {:?}, {state} }}", self.path())
     }
 }

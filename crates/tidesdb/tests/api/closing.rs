@@ -213,6 +213,62 @@ fn a_close_beside_64_writers_leaves_no_commit_unknown() {
     }
 }
 
+/// A close that fails gives the directory back, too: a commit that returned after it would be lost.
+#[test]
+fn a_close_that_fails_during_writes_loses_no_acknowledged_commit() {
+    for round in 0..30u64 {
+        let sim = Sim::new();
+        let db = sim.options().sync(SyncMode::None).background_threads(1).open().unwrap();
+        db.put(b"first", b"v").unwrap();
+        let begun = AtomicU32::new(0);
+        std::thread::scope(|s| {
+            let write = |thread: u64| {
+                let (db, begun) = (db.clone(), &begun);
+                move || {
+                    let value = noise(thread + 1, 300_000);
+                    let put = |n: &u64| db.put((thread << 24 | n).to_be_bytes(), &value).is_ok();
+                    let counted = |n: &u64| put(n) && begun.fetch_add(1, SeqCst) < u32::MAX;
+                    (0..).take_while(counted).count() as u64
+                }
+            };
+            let writers: Vec<_> = (0..3).map(|t| s.spawn(write(t))).collect();
+            while begun.load(SeqCst) < 6 {
+                std::thread::yield_now();
+            }
+            let is_table = |path: &str| path.ends_with(".klog");
+            sim.disk.inject(Fault::errno(errno::EIO).on(OpSet::WRITES).path_if(is_table).forever());
+            assert!(db.clone().close().is_err());
+            sim.disk.clear_faults();
+            let again = sim.open();
+            for (thread, writer) in (0u64..).zip(writers) {
+                for n in 0..writer.join().unwrap() {
+                    let there = again.contains((thread << 24 | n).to_be_bytes()).unwrap();
+                    assert!(there, "round {round}: {n} of thread {thread} was acknowledged and is lost");
+                }
+            }
+        });
+    }
+}
+
+/// Each call returns after the database is closed, not while another thread still closes it.
+#[test]
+fn a_second_close_waits_for_the_first() {
+    for _ in 0..20 {
+        let sim = Sim::new();
+        let db = sim.options().background_threads(1).open().unwrap();
+        fill(db.default_family(), 2000, &[1; 100]);
+        std::thread::scope(|s| {
+            for _ in 0..2 {
+                let (db, sim) = (db.clone(), &sim);
+                s.spawn(move || {
+                    db.close().unwrap();
+                    assert!(sim.killed().open().recovery_report().clean);
+                });
+            }
+        });
+    }
+}
+
 /// A commit during the close is completely there or not at all, in all its families.
 #[test]
 fn a_commit_during_the_close_is_complete_or_absent() {
