@@ -185,14 +185,14 @@ impl OpenOptions {
             Some(n) => n,
             None => shared.write.env.threads.parallelism().clamp(2, 4),
         };
-        self.log_events(&shared, &report);
-        let pool = Pool::start(&shared, workers)?;
-        shared.write.ask_for_pending();
-        shared.write.jobs.push(Job::RemoveObsolete); // files that recovery replaced
         let default = Family { core: default, shared: Arc::clone(&shared) };
-        if let Some(wanted) = self.default_family {
+        if let Some(wanted) = self.default_family.take() {
             catalog::put_in_force(&default, wanted)?;
         }
+        self.log_events(&shared, &report);
+        let pool = Pool::start(&shared, workers)?; // last: an open that fails leaves no thread
+        shared.write.ask_for_pending();
+        shared.write.jobs.push(Job::RemoveObsolete); // files that recovery replaced
         Ok(Db {
             inner: Arc::new(Inner {
                 path: self.path,

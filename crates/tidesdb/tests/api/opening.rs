@@ -1,7 +1,11 @@
 //! Open, create, read-only, open twice.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
 use tidesdb::{Db, Error, FamilyOptions, MemtableKind, RecoveryMode};
 use tidesdb_io::sim::OpSet;
+use tidesdb_io::{Env, JoinHandle, Priority, RealThreads, Threads};
 
 use crate::common::{Sim, contents, noise, small, value};
 
@@ -267,4 +271,36 @@ fn the_replay_of_large_commits_needs_no_more_memory_than_a_memtable() {
     let tables = db.default_family().stats().level_tables;
     assert!(tables.iter().sum::<usize>() >= 20, "each of some commits fills a memtable: {tables:?}");
     assert_eq!(contents(db.default_family()).len(), 40);
+}
+
+/// Threads that ran on would change a directory that another open may have locked.
+#[test]
+fn an_open_that_fails_leaves_no_thread() {
+    #[derive(Debug, Default)]
+    struct Counted(AtomicUsize);
+    impl Threads for Counted {
+        fn spawn(
+            &self,
+            name: &str,
+            priority: Priority,
+            body: Box<dyn FnOnce() + Send>,
+        ) -> std::io::Result<JoinHandle> {
+            self.0.fetch_add(1, SeqCst);
+            RealThreads::new().spawn(name, priority, body)
+        }
+
+        fn parallelism(&self) -> usize {
+            2
+        }
+    }
+    let sim = Sim::new();
+    sim.open().close().unwrap();
+    let threads = Arc::new(Counted::default());
+    let env = Env { threads: threads.clone(), ..sim.env.clone() };
+    let options = || sim.options().env(env.clone()).background_threads(2);
+    let fails = options().default_family(small().memtable(MemtableKind::SkipList)).open();
+    assert!(matches!(fails, Err(Error::InvalidArgument { .. })), "{fails:?}");
+    assert_eq!(threads.0.load(SeqCst), 0);
+    options().open().unwrap().close().unwrap();
+    assert!(threads.0.load(SeqCst) > 0);
 }
