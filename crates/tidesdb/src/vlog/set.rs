@@ -326,10 +326,10 @@ impl VlogSet {
         let done: Vec<_> = self.unsynced.lock().extract_if(.., is_done).map(length).collect();
         drop(files);
         for (id, len) in done {
+            self.reopen_for_reading(id); // before the file may be sealed, found dead and removed: it would stay open
             if let Some(begun) = self.begun.lock().get_mut(&id) {
                 begun.complete = len;
             }
-            self.reopen_for_reading(id);
         }
         Ok(())
     }

@@ -115,8 +115,8 @@ impl Log {
     }
 
     /// Makes everything durable that was committed before the call. If records were added since the last seal, appends
-    /// a seal that records this: damage below a seal is never mistaken for a torn tail. On a full disk the seal is
-    /// omitted. Returns how far the log is durable.
+    /// a seal that records this: damage below a seal is never mistaken for a torn tail. On a full disk, and
+    /// if the database is being closed, the seal is omitted. Returns how far the log is durable.
     ///
     /// # Errors
     /// As [`Log::sync_to`].
@@ -134,7 +134,9 @@ impl Log {
             let mut record = vec![0; RECORD_HEADER_BYTES + body];
             let commit = match self.append_own(RecordKind::Seal, &mut record) {
                 Ok(commit) => commit,
-                Err((None, e)) if e.is_full() || matches!(e, Error::Exhausted { .. }) => return Ok(tail),
+                Err((None, e)) if e.is_full() || matches!(e, Error::Exhausted { .. } | Error::Closed) => {
+                    return Ok(tail);
+                }
                 Err((_, e)) => {
                     let cause = self.health.poison(e);
                     self.sequencer.stop();
