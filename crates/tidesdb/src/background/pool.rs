@@ -78,9 +78,10 @@ impl Pool {
         }
     }
 
-    /// Stops all threads after their current job.
+    /// Stops all threads after their current job. Lifts the rate of merges, so that they end soon.
     pub fn stop(&self, ctx: &WriteCtx) {
         ctx.jobs.close();
+        ctx.merges.set_rate(0);
         for thread in std::mem::take(&mut *self.threads.lock()) {
             thread.join();
         }

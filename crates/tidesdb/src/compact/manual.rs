@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use super::plan;
 use super::run::{run_alone, version_of};
-use crate::Result;
 use crate::family::FamilyCore;
 use crate::shared::MaintenanceCtx;
+use crate::{Error, Result};
 
 /// Merges all tables of `family` into one sorted run.
 ///
@@ -46,6 +46,9 @@ pub fn within<'k>(
     let Some(last) = plan::largest_key(&version_of(family)).filter(|_| pieces) else { return Ok(()) };
     let mut done: Option<Vec<u8>> = None;
     while done.as_ref().is_none_or(|done| order.compare(done, &last).is_lt()) {
+        if ctx.write.jobs.is_closed() {
+            return Err(Error::Closed); // a close waits for one merge, not for all
+        }
         ctx.remove_obsolete();
         let start = done.as_deref().map_or(range.start_bound().cloned(), Bound::Excluded);
         let rest = (start, range.end_bound().cloned());

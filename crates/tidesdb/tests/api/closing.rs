@@ -325,3 +325,85 @@ fn after_a_close_no_file_changes() {
         });
     }
 }
+
+#[test]
+fn a_close_does_not_wait_for_the_rate_of_merges() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = FamilyOptions { l1_tables_trigger: 1, ..small() };
+    let db = Db::options(dir.path()).default_family(options).background_threads(2).open().unwrap();
+    db.set_compaction_rate(1);
+    for n in 0..3u64 {
+        db.put(b"k", noise(n, 100)).unwrap();
+        db.flush().unwrap();
+    }
+    while db.stats().jobs.iter().all(|job| job.kind == "flush") {
+        std::thread::yield_now();
+    }
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || tell.send(db.close()).unwrap());
+    told.recv_timeout(std::time::Duration::from_secs(60)).unwrap().unwrap();
+}
+
+/// A sync that comes too late does not disturb the close.
+#[test]
+fn a_close_beside_syncs_is_clean() {
+    for round in 0..300u32 {
+        let sim = Sim::new();
+        let db = sim.options().sync(SyncMode::None).background_threads(1).open().unwrap();
+        let begun = AtomicU32::new(0);
+        std::thread::scope(|s| {
+            for thread in 0..3u32 {
+                let (db, begun) = (db.clone(), &begun);
+                s.spawn(move || {
+                    let put_and_sync =
+                        |n: u32| db.put((thread << 24 | n).to_be_bytes(), b"v").and_then(|_| db.sync());
+                    for n in 0.. {
+                        match put_and_sync(n) {
+                            Ok(_) => begun.fetch_add(1, SeqCst),
+                            Err(Error::Closed) => return,
+                            Err(e) => panic!("round {round}: {e}"),
+                        };
+                    }
+                });
+            }
+            while begun.load(SeqCst) < round % 30 {
+                std::thread::yield_now();
+            }
+            db.clone().close().unwrap();
+        });
+        assert!(sim.killed().open().recovery_report().clean);
+    }
+}
+
+#[test]
+fn a_close_does_not_wait_for_all_merges_of_a_collection() {
+    let sim = Sim::new();
+    let quiet = FamilyOptions {
+        vlog_file_bytes: 16 << 10,
+        table_bytes: 4 << 10,
+        l1_tables_trigger: 1000,
+        level_size_ratio: 2,
+        min_levels: 3,
+        value_garbage_percent: 0,
+        ..small()
+    };
+    let db = sim.options().default_family(quiet.clone()).background_threads(1).open().unwrap();
+    let f = db.default_family().clone();
+    fill(&f, 3000, &noise(1, 600));
+    f.compact().unwrap();
+    fill(&f, 3000, &noise(2, 600));
+    f.flush().unwrap();
+    db.set_compaction_rate(400);
+    let before = f.stats().compactions;
+    f.change_options(FamilyOptions { value_garbage_percent: 1, ..quiet }, false).unwrap();
+    while f.stats().compactions <= before {
+        std::thread::yield_now();
+    }
+    let begun = f.stats().compactions;
+    db.close().unwrap();
+    assert!(
+        f.stats().compactions <= begun + 2,
+        "{begun} of {} merges before the close",
+        f.stats().compactions
+    );
+}
