@@ -17,6 +17,7 @@ use crate::sst::TableMeta;
 use crate::types::{EntryCursor, SeqNo, TableId};
 use crate::version::{Change, VersionEdit};
 use crate::vlog::ValueMover;
+use crate::wal::SpaceReservation;
 use crate::{Error, Result, files};
 
 /// Runs the compaction of `family` that is due. Returns `false` if none is due.
@@ -166,16 +167,19 @@ fn compact(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<(
     let moves = plan.bottom || plan.cause == Cause::Values;
     let victims = if moves { family.collection.victims() } else { Arc::default() };
     let mut mover = ValueMover::new(&family.vlog, victims); // its leases end after the install
-    let out = match plan.kind {
-        PlanKind::Move => Rewritten {
-            tables: plan.inputs.iter().map(|(_, t)| Arc::clone(t.meta())).collect(),
-            ..Rewritten::default()
-        },
-        PlanKind::Drop => Rewritten::default(),
-        _ => merge(ctx, family, begun, (&job.progress, &mut mover)).map_err(|e| match e.is_full() {
-            true => ctx.write.log.no_space(output_bytes(plan)),
-            false => e,
-        })?,
+    let (out, _space) = match plan.kind {
+        PlanKind::Move => {
+            let tables = plan.inputs.iter().map(|(_, t)| Arc::clone(t.meta())).collect();
+            (Rewritten { tables, ..Rewritten::default() }, None)
+        }
+        PlanKind::Drop => (Rewritten::default(), None),
+        _ => {
+            let merged = merge(ctx, family, begun, (&job.progress, &mut mover));
+            merged.map(|(out, space)| (out, Some(space))).map_err(|e| match e.is_full() {
+                true => ctx.write.log.no_space(output_bytes(plan)),
+                false => e,
+            })?
+        }
     };
     mover.sync().map_err(|e| {
         out.abandon(ctx);
@@ -241,12 +245,14 @@ fn output_bytes(plan: &CompactionPlan) -> u64 {
     sum(false, |meta| meta.file_bytes) + stays as u64
 }
 
-fn merge(
-    ctx: &MaintenanceCtx,
+/// Writes the tables of a merge. Also returns the space reservation, which lives until the tables are installed or removed: a close
+/// waits for it.
+fn merge<'c>(
+    ctx: &'c MaintenanceCtx,
     family: &FamilyCore,
     begun: &Begun,
     (progress, mover): (&Arc<Progress>, &mut ValueMover<'_>),
-) -> Result<Rewritten> {
+) -> Result<(Rewritten, SpaceReservation<'c>)> {
     let Begun { plan, purge, stops } = begun;
     let moving = plan.inputs.iter().map(|(_, table)| table.meta().value_bytes_in(mover.from())).sum::<u64>();
     let space = ctx.write.log.reserve_space_for_merge(output_bytes(plan) + moving)?;
@@ -269,5 +275,6 @@ fn merge(
         drop_pages: MergeInput::are_cold(&inputs),
         space: Some(&space),
     };
-    rewrite::run_moving(ctx, family, cursor, target, purge, mover)
+    let out = rewrite::run_moving(ctx, family, cursor, target, purge, mover)?;
+    Ok((out, space))
 }

@@ -56,12 +56,13 @@ pub fn remove_spare_segments(dir: &dyn Dir) {
 #[derive(Debug)]
 pub struct SpaceReservation<'a> {
     log: &'a Log,
-    /// Bytes still to be written.
+    /// Bytes still to be written, and one more: a close waits until no byte is reserved.
     bytes: AtomicU64,
 }
 
 impl<'a> SpaceReservation<'a> {
     fn new(log: &'a Log, bytes: u64) -> Self {
+        let bytes = bytes + 1;
         log.reserved_bytes.fetch_add(bytes, Ordering::SeqCst);
         Self { log, bytes: AtomicU64::new(bytes) }
     }
@@ -73,7 +74,7 @@ impl<'a> SpaceReservation<'a> {
     /// # Errors
     /// `NoSpace`, `Io`.
     pub fn written(&self, bytes: u64) -> Result<()> {
-        let left = self.bytes.load(Ordering::Relaxed);
+        let left = self.bytes.load(Ordering::Relaxed) - 1;
         let covered = left.min(bytes);
         self.bytes.fetch_sub(covered, Ordering::Relaxed);
         self.log.reserved_bytes.fetch_sub(covered, Ordering::SeqCst);
@@ -392,7 +393,7 @@ impl Log {
         self.free_bytes().map_or(u64::MAX, |free| free.saturating_sub(self.needed_for_merges()))
     }
 
-    /// Waits until all reserved space is written or released.
+    /// Waits until every reservation is released.
     pub fn wait_for_space_reservations(&self) {
         let mut backoff = Backoff::new();
         while self.reserved_bytes.load(Ordering::SeqCst) > 0 {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
-use tidesdb::{Db, Error, FamilyOptions, SyncMode};
+use tidesdb::{Compression, Db, Error, FamilyOptions, SyncMode};
 use tidesdb_io::sim::{Fault, OpSet, errno};
 
 use crate::common::{Sim, contents, fill, noise, put_twice, small};
@@ -406,4 +406,33 @@ fn a_close_does_not_wait_for_all_merges_of_a_collection() {
         "{begun} of {} merges before the close",
         f.stats().compactions
     );
+}
+
+/// A merge that writes more than was expected does not go on in a directory that another process may have locked.
+#[test]
+fn a_close_waits_for_a_merge_that_takes_more_space_than_it_reserved() {
+    let dir = tempfile::tempdir().unwrap();
+    let tables = || -> Vec<(std::ffi::OsString, u64)> {
+        let files = std::fs::read_dir(dir.path()).unwrap().map(|f| f.unwrap());
+        let all = files.map(|f| (f.file_name(), f.metadata().map_or(0, |m| m.len())));
+        let mut tables: Vec<_> = all.filter(|(name, _)| name.to_string_lossy().ends_with(".klog")).collect();
+        tables.sort();
+        tables
+    };
+    let db = Db::options(dir.path()).sync(SyncMode::None).background_threads(1).open().unwrap();
+    let f = db.default_family().clone();
+    fill(&f, 60_000, &[0; 400]);
+    f.flush().unwrap();
+    let expected = 2 * tables()[0].1;
+    f.change_options(f.options().compression(Compression::None), false).unwrap();
+    std::thread::scope(|s| {
+        let merge = s.spawn(|| f.compact());
+        while tables().iter().all(|(_, bytes)| *bytes < expected) && !merge.is_finished() {
+            std::thread::yield_now();
+        }
+        db.close().unwrap();
+        let before = tables();
+        let _ = merge.join().unwrap();
+        assert_eq!(tables(), before);
+    });
 }
