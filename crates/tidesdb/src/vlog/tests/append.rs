@@ -248,6 +248,7 @@ fn a_file_is_sealable_once_it_is_durable_and_no_lease_is_left() {
     drop(out);
     assert_eq!(sealable(), Some(None), "one of two leases is left");
     drop(kept);
+    set.rotate();
     assert_eq!(sealable(), Some(Some(40 + 18 + 5000)));
     set.sealed(VlogId(1));
     assert_eq!(sealable(), None);
