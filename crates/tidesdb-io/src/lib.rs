@@ -30,5 +30,6 @@ pub use disk::RealDisk;
 pub use entropy::{Entropy, OsEntropy, SeededEntropy};
 pub use env::Env;
 pub use pool::{Descriptors, PooledDir};
+pub use region::zeroed;
 pub use threads::{JoinHandle, Priority, RealThreads, Threads};
 pub use vfs::{Access, Advice, Dir, DirLock, Disk, File, FileExt, ReadMap, SharedMap, Space};

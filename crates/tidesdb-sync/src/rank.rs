@@ -55,6 +55,8 @@ ranks! {
     INSTALLING = 172;
     /// The flush of a family; several only in the order of their numbers.
     FLUSHING = 180;
+    /// The manifest names more value logs of a family.
+    NAMING = 184;
     /// The order of commits is held.
     ROTATING = 190;
     /// The leader of a sync of the log.
@@ -75,8 +77,6 @@ ranks! {
     VLOG_CURRENT = 229;
     /// Files of a value log to sync.
     VLOG_UNSYNCED = 230;
-    /// The manifest names more value logs of a family.
-    NAMING = 232;
     /// The manifest.
     VERSIONS = 240;
     /// Files that nothing names.

@@ -4,6 +4,8 @@
 use std::cell::RefCell;
 use std::io::Read;
 
+use tidesdb_io::zeroed;
+
 use crate::{Error, Result};
 
 /// A compression algorithm. The discriminants are stored on disk: never change them.
@@ -207,8 +209,12 @@ pub fn decompress_into(
 
 /// Resizes `out` to `len` bytes.
 fn make_room(out: &mut Vec<u8>, len: usize) -> Result<()> {
-    let more = len.saturating_sub(out.len());
-    out.try_reserve_exact(more).map_err(|_| Error::MemoryLimit { what: "decompressing a value".into() })?;
+    let no_memory = |_| Error::MemoryLimit { what: "decompressing a value".into() };
+    if out.capacity() == 0 && len > AT_ONCE_BYTES {
+        *out = zeroed(len).map_err(no_memory)?;
+        return Ok(());
+    }
+    out.try_reserve_exact(len.saturating_sub(out.len())).map_err(no_memory)?;
     out.resize(len, 0);
     Ok(())
 }

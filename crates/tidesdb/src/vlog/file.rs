@@ -379,7 +379,8 @@ impl VlogFile {
         let mut head = [0; RECORD_HEADER_BYTES];
         self.read_exact(&mut head, pointer.offset)?;
         let header = self.check_header(pointer, &head)?;
-        let mut value = vec![0; pointer.raw_len as usize];
+        let no_memory = |_| Error::MemoryLimit { what: "reading a value".into() };
+        let mut value = tidesdb_io::zeroed(pointer.raw_len as usize).map_err(no_memory)?;
         self.read_exact(&mut value, pointer.offset + RECORD_HEADER_BYTES as u64)?;
         self.check_payload(pointer, &header, &value)?;
         Ok(value)

@@ -200,8 +200,8 @@ fn live_values_leave_files_that_are_mostly_garbage() {
     }
 }
 
-/// A record in the log once pointed to a value log that was removed after its family was flushed: recovery took the
-/// value for lost and discarded all later commits.
+/// A record in the log may point to a value log that was removed after its family was flushed. Recovery must not take
+/// the value for lost and discard later commits.
 #[test]
 fn recovery_needs_no_values_of_flushed_commits() {
     let sim = Sim::new();
@@ -323,4 +323,23 @@ fn collection_can_be_switched_off() {
     db.default_family().change_options(quiet(), true).unwrap();
     shrinks_to(&sim, &db, bound(150));
     check_scattered(db.default_family());
+}
+
+#[test]
+fn a_full_disk_delays_the_collection_and_loses_nothing() {
+    let sim = Sim::new();
+    let no_reserve = |o: &mut tidesdb::DbOptions| o.disk_reserve_bytes = Some(0);
+    let db = sim.options().default_family(quiet()).with(no_reserve).open().unwrap();
+    let f = db.default_family();
+    scatter(f, &db);
+    db.flush().unwrap();
+    let used = on_disk(&sim).1;
+    sim.disk.limit_space(Some(1024));
+    assert!(matches!(db.compact(), Err(Error::NoSpace { .. } | Error::Io { .. })));
+    check_scattered(f);
+    assert!(on_disk(&sim).1 <= used);
+    assert!(db.verify().unwrap().is_ok());
+    sim.disk.limit_space(None);
+    shrinks_to(&sim, &db, bound(150));
+    check_scattered(f);
 }

@@ -233,3 +233,39 @@ fn full_files_release_their_descriptors() {
     }
     assert_eq!(set.files().len(), 50, "all files must be listed");
 }
+
+#[test]
+fn a_file_is_sealable_once_it_is_durable_and_no_lease_is_left() {
+    let (env, _) = world();
+    let set = set(&env, 1, 4096);
+    let mut out = Appended::default();
+    set.append_all([&noise(1, 5000)[..]], Compression::None, &mut out).unwrap();
+    let sealable = || set.begun().first().map(|file| file.sealable);
+    assert_eq!(sealable(), Some(None), "it is not durable");
+    set.sync().unwrap();
+    assert_eq!(sealable(), Some(None), "a commit may still refer to it");
+    let kept = out.leases.clone();
+    drop(out);
+    assert_eq!(sealable(), Some(None), "one of two leases is left");
+    drop(kept);
+    set.rotate();
+    assert_eq!(sealable(), Some(Some(40 + 18 + 5000)));
+    set.sealed(VlogId(1));
+    assert_eq!(sealable(), None);
+}
+
+#[test]
+fn a_copied_record_keeps_its_compressed_bytes() {
+    let (env, disk) = world();
+    let set = set(&env, 1, 4096);
+    let value = text(1, 9000);
+    let old = set.append(&value, Compression::Zstd).unwrap();
+    let mut leases = Vec::new();
+    let new = set.copy(&old, &mut leases).unwrap();
+    assert_eq!((new.disk_len, new.raw_len, leases.len()), (old.disk_len, old.raw_len, 1));
+    assert!(new != old && set.read(&new).unwrap() == value);
+    let name = format!("/db/{}", crate::files::vlog(old.vlog));
+    disk.corrupt(name, old.offset + 18 + 7, |byte| byte ^ 1).unwrap();
+    assert!(set.copy(&old, &mut leases).unwrap_err().is_corruption());
+    assert_eq!(set.read(&new).unwrap(), value);
+}
