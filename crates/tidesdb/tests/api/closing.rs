@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
 use tidesdb::{Compression, Db, Error, FamilyOptions, SyncMode};
 use tidesdb_io::sim::{Fault, OpSet, errno};
+use tidesdb_io::{Priority, RealThreads, Threads as _};
 
 use crate::common::{Sim, contents, fill, noise, put_twice, small};
 
@@ -340,7 +341,8 @@ fn a_close_does_not_wait_for_the_rate_of_merges() {
         std::thread::yield_now();
     }
     let (tell, told) = std::sync::mpsc::channel();
-    std::thread::spawn(move || tell.send(db.close()).unwrap());
+    let close = Box::new(move || tell.send(db.close()).unwrap());
+    RealThreads::new().spawn("close", Priority::Normal, close).unwrap();
     told.recv_timeout(std::time::Duration::from_secs(60)).unwrap().unwrap();
 }
 
