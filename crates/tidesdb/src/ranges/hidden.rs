@@ -56,7 +56,7 @@ impl Hidden {
     }
 
     /// Returns the sequence number below which versions are hidden in the piece of the last [`Hidden::covers`] call,
-    /// from [`Hidden::low`] to [`Hidden::high`].
+    /// from `low` to `high`.
     pub fn below(&self) -> SeqNo {
         self.below
     }
