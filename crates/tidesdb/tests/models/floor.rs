@@ -80,7 +80,14 @@ impl World {
     fn rules(&self) -> RetainRules {
         let mut snapshots = self.snapshots.readers(|| self.visible().saturating_sub(self.history));
         let visible_floor = snapshots.pop().expect("the floor");
-        RetainRules { snapshots, visible_floor, bottom: true, now: None, conflicts_since: None }
+        RetainRules {
+            snapshots,
+            visible_floor,
+            bottom: true,
+            now: None,
+            conflicts_since: None,
+            renumber: false,
+        }
     }
 
     /// After all threads have ended: versions that no reader needs are dropped.
