@@ -134,6 +134,6 @@ mod tests {
             assert!(buffer.len() == len && buffer.iter().all(|b| *b == 0));
             buffer.fill(7);
         }
-        assert!(zeroed(isize::MAX as usize).is_err());
+        assert!(zeroed(usize::MAX).is_err());
     }
 }

@@ -108,6 +108,8 @@ fn work(shared: &Arc<Shared>, takes: Takes) {
         shared.reads.refresh_clock(); // in case the timekeeper waits for a slow disk
         if let Some(job) = shared.write.jobs.pop(Duration::from_millis(200), wanted) {
             let _ = run(shared, job); // failures are handled inside
+            // An idle thread would keep the views that it replaced, and with them files that are no longer needed.
+            tidesdb_sync::reclaim();
             shared.write.jobs.finished(job);
         }
     }
