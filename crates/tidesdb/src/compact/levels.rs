@@ -1,7 +1,7 @@
 //! The tree of a family as figures: what each level holds, what it may hold, and what merges owe.
 
 use super::plan;
-use super::policy::{Shape, Spooky, TableView, Tree};
+use super::policy::{Shape, Spooky, Tree};
 use crate::options::LiveOptions;
 use crate::sources::TableVersion;
 use crate::sst::TableMeta;
@@ -47,7 +47,7 @@ statistics! {
         "Name of the family." family: String = seen.name.to_owned();
         "Name of the order of its keys." order: String = seen.order.name().to_owned();
         "True if the order is known here. If not, first and last keys are those in byte order."
-        order_is_known: bool = Comparator::by_name(seen.order.name()).is_some() || seen.is_live;
+        order_is_known: bool = seen.order_is_known();
         "Each level, level 1 first, up to the largest level." levels: Vec<LevelStats> = seen.levels();
     }
     figures {
@@ -58,7 +58,7 @@ statistics! {
             "Partitions of the largest level, which are merged one at a time; 0 if the order of the keys is not known.";
         Gauge Count tables: usize = seen.tree.tables().count(), "Tables of all levels.";
         Gauge Bytes bytes: u64 = seen.tree.tables().map(|(_, t)| t.bytes).sum(), "Bytes of all tables.";
-        Gauge Bytes debt_bytes: u64 = seen.levels().iter().map(|level| level.debt_bytes).sum(),
+        Gauge Bytes debt_bytes: u64 = seen.debts.iter().sum(),
             "Bytes that merges must move to a deeper level now.";
     }
 }
@@ -111,7 +111,8 @@ impl SeenTree<'_> {
         for tables in metas.iter_mut().skip(1) {
             tables.sort_by(|a: &&TableMeta, b| order.compare(&a.smallest, &b.smallest));
         }
-        let views = metas.iter().map(|tables| tables.iter().map(|meta| view(meta)).collect()).collect();
+        let views =
+            metas.iter().map(|tables| tables.iter().map(|meta| plan::view(meta, false)).collect()).collect();
         let tree = Tree::new(order, views);
         let settings = plan::settings(options);
         let shape = Shape::of(&tree, &settings);
@@ -132,9 +133,12 @@ impl SeenTree<'_> {
         self.metas.iter().zip(1..).map(level).collect()
     }
 
+    fn order_is_known(&self) -> bool {
+        self.is_live || Comparator::by_name(self.order.name()).is_some()
+    }
+
     fn partitions(&self) -> usize {
-        let is_known = self.is_live || Comparator::by_name(self.order.name()).is_some();
-        if is_known { Spooky::partitions(self.tree, &self.shape) } else { 0 }
+        if self.order_is_known() { Spooky::partitions(self.tree, &self.shape) } else { 0 }
     }
 }
 
@@ -156,20 +160,5 @@ impl SeenLevel<'_> {
             keys.min_by(|a, b| self.order.compare(a, b))
         };
         found.cloned().unwrap_or_default()
-    }
-}
-
-/// A table on which no job runs, as the planner sees it.
-fn view(meta: &TableMeta) -> TableView<'_> {
-    TableView {
-        id: meta.id,
-        smallest: &meta.smallest,
-        largest: &meta.largest,
-        bytes: meta.file_bytes,
-        entries: meta.entries,
-        tombstones: meta.tombstones,
-        max_seq: meta.max_seq,
-        expires: meta.expires().unwrap_or(0),
-        taken: false,
     }
 }

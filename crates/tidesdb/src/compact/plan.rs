@@ -11,6 +11,7 @@ use crate::family::Claim;
 use crate::merge::RetainRules;
 use crate::options::LiveOptions;
 use crate::sources::{TableSlot, TableVersion};
+use crate::sst::TableMeta;
 use crate::types::{Comparator, TableId, VlogId};
 
 /// A planned compaction. It can be printed, tested and rejected.
@@ -88,20 +89,7 @@ pub(super) fn next(
 /// The tree as policies see it: without the damaged tables of level 1 and those above them, which stay where they are.
 fn picture<'a>(version: &'a TableVersion, claims: &'a [Claim], readers: &RetainRules) -> Tree<'a> {
     let taken: HashSet<_> = claims.iter().flat_map(|claim| &claim.tables).collect();
-    let view = |slot: &'a Arc<TableSlot>| {
-        let meta = slot.meta();
-        TableView {
-            id: meta.id,
-            smallest: &meta.smallest,
-            largest: &meta.largest,
-            bytes: meta.file_bytes,
-            entries: meta.entries,
-            tombstones: meta.tombstones,
-            max_seq: meta.max_seq,
-            expires: meta.expires().unwrap_or(0),
-            taken: taken.contains(&meta.id),
-        }
-    };
+    let view = |slot: &'a Arc<TableSlot>| view(slot.meta(), taken.contains(&slot.id()));
     let mut levels: Vec<Vec<_>> =
         version.levels().iter().map(|level| level.tables().iter().map(view).collect()).collect();
     if claims.iter().any(Claim::is_quarantine) {
@@ -118,6 +106,21 @@ fn picture<'a>(version: &'a TableVersion, claims: &'a [Claim], readers: &RetainR
         .unwrap_or(0);
     tree.now = readers.now.unwrap_or(0);
     tree
+}
+
+/// A table as policies see it; `taken` if a running job uses it.
+pub(super) fn view(meta: &TableMeta, taken: bool) -> TableView<'_> {
+    TableView {
+        id: meta.id,
+        smallest: &meta.smallest,
+        largest: &meta.largest,
+        bytes: meta.file_bytes,
+        entries: meta.entries,
+        tombstones: meta.tombstones,
+        max_seq: meta.max_seq,
+        expires: meta.expires().unwrap_or(0),
+        taken,
+    }
 }
 
 /// Damaged tables of level 1, and newer ones that overlap one of these: what they hold must not move below older versions.

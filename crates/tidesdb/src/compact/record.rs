@@ -1,11 +1,14 @@
 //! Records what a compaction did: counters of the family, and an event.
 
+use std::sync::Arc;
+
 use super::plan::CompactionPlan;
 use super::policy::PlanKind;
 use crate::events::{Event, LevelPart};
 use crate::family::{FamilyCore, Metric};
 use crate::rewrite::Rewritten;
 use crate::shared::{JobStart, MaintenanceCtx, RunningJob};
+use crate::sources::TableSlot;
 
 /// Registers the merge as running.
 pub(super) fn begin<'c>(
@@ -72,9 +75,7 @@ pub(super) fn done(
 fn inputs(plan: &CompactionPlan) -> Vec<LevelPart> {
     let levels = plan.inputs.chunk_by(|a, b| a.0 == b.0);
     let part = |tables: &[_]| {
-        let bytes = tables
-            .iter()
-            .map(|(_, table): &(u8, std::sync::Arc<crate::sources::TableSlot>)| table.meta().file_bytes);
+        let bytes = tables.iter().map(|(_, table): &(u8, Arc<TableSlot>)| table.meta().file_bytes);
         LevelPart { level: tables[0].0, tables: tables.len() as u64, bytes: bytes.sum() }
     };
     levels.map(part).collect()

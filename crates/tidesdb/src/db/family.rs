@@ -196,8 +196,7 @@ impl Family {
         Cursor::new(&self.shared.reads, &self.core, None, *options)
     }
 
-    /// Writes everything committed so far to tables. Also discovers dead ranges, so later scans skip ranges of
-    /// deleted keys.
+    /// Writes everything committed so far to tables.
     ///
     /// # Errors
     /// `NoSpace`, `Io`, `Poisoned`.
