@@ -15,6 +15,7 @@
 //! * Reads and writes may be short. [`FileExt`] provides the loops.
 
 mod region;
+mod crc;
 mod vfs;
 mod pool;
 mod name;
@@ -25,6 +26,7 @@ mod disk;
 mod env;
 pub mod sim;
 
+pub use crc::crc32c;
 pub use clock::{Clock, ManualClock, RealClock};
 pub use disk::RealDisk;
 pub use entropy::{Entropy, OsEntropy, SeededEntropy};

@@ -108,10 +108,11 @@ impl Log {
 
     fn sync_files(&self, target: SeqNo, values: &dyn Fn() -> Result<()>) -> Result<()> {
         values()?;
-        for segment in self.segments_between(self.sequencer.durable(), target) {
-            segment.sync()?;
+        let durable = self.sequencer.durable();
+        match self.only_segment(durable, target) {
+            Some(segment) => segment.sync(),
+            None => self.segments_between(durable, target).iter().try_for_each(|segment| segment.sync()),
         }
-        Ok(())
     }
 
     /// Makes everything durable that was committed before the call. If records were added since the last seal, appends
