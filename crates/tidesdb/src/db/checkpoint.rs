@@ -121,7 +121,7 @@ fn transfer_all(
     target: &Arc<dyn Dir>,
     transfer: Transfer,
 ) -> Result<()> {
-    let tables = state.families.values().flat_map(|f| f.tables.keys().map(|id| files::table(*id)));
+    let tables = state.families.values().flat_map(|f| f.tables.ids().map(files::table));
     let vlogs = state.families.values().flat_map(|f| f.vlogs.keys().map(|id| files::vlog(*id)));
     for name in tables.chain(vlogs) {
         transfer(ctx, &name, target)?;

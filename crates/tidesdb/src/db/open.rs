@@ -374,10 +374,10 @@ fn check_options(options: &DbOptions) -> Result<()> {
 /// description of the first violation.
 fn newer_than_flushed(state: &State) -> Option<String> {
     state.families.values().find_map(|family| {
-        let table = family.tables.values().find(|(_, meta)| meta.max_seq > family.flushed_to);
+        let table = family.tables.iter().find(|table| table.meta.max_seq > family.flushed_to);
         let range = family.ranges.keys().find(|seq| **seq > family.flushed_to);
         let id = family.id.0;
-        table.map(|(_, meta)| format!("table {} is above the flush mark of family {id}", meta.id.0)).or_else(
+        table.map(|table| format!("table {} is above the flush mark of family {id}", table.meta.id.0)).or_else(
             || range.map(|seq| format!("range tombstone {seq} is above the flush mark of family {id}")),
         )
     })

@@ -42,7 +42,7 @@ impl Db {
     /// db.close()?;
     ///
     /// let db = Db::options(dir.path()).await_comparators(true).open()?;
-    /// assert_eq!(db.waiting_families(), [("words".to_owned(), "by-length".to_owned())]);
+    /// assert_eq!(db.unresolved_families(), [("words".to_owned(), "by-length".to_owned())]);
     /// db.register_comparator(order)?;
     /// assert_eq!(db.family("words")?.get(b"whale")?.as_deref(), Some(&b"1"[..]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -77,7 +77,7 @@ impl Db {
     }
 
     /// Returns the unresolved families, each with the name of its key order, sorted.
-    pub fn waiting_families(&self) -> Vec<(String, String)> {
+    pub fn unresolved_families(&self) -> Vec<(String, String)> {
         let order = |family: &FamilyCore| family.options.comparator.name().to_owned();
         let mut names: Vec<_> =
             unresolved(&self.inner.shared).iter().map(|f| (f.name().to_string(), order(f))).collect();

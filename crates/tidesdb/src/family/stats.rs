@@ -135,7 +135,7 @@ impl Seen<'_> {
 
     fn by_level(&self, of: fn(&TableMeta) -> u64) -> Vec<u64> {
         let levels = self.version().levels().iter();
-        levels.map(|l| l.tables().iter().map(|t| of(t.meta())).sum()).collect()
+        levels.map(|l| l.tables().map(|t| of(t.meta())).sum()).collect()
     }
 
     /// Length and live bytes of each value log.
@@ -153,7 +153,7 @@ impl Seen<'_> {
     fn densest(&self) -> (f64, usize) {
         let shares = (1..)
             .zip(self.version().levels())
-            .flat_map(|(level, l)| l.tables().iter().map(move |t| (tombstone_share(t.meta()), level)));
+            .flat_map(|(level, l)| l.tables().map(move |t| (tombstone_share(t.meta()), level)));
         shares.filter(|(share, _)| *share > 0.0).max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default()
     }
 

@@ -18,7 +18,7 @@ use crate::ranges::{Hidden, RangeSet, RangeTombstone, SharedRanges};
 use crate::shared::ReadCtx;
 use crate::sources::Source;
 use crate::types::{
-    Comparator, EntryCursor, EntryMeta, KeyRange, Kind, RowSpan, SEQ_MAX, Scope, SeqNo, Slice,
+    Comparator, EntryCursor, EntryMeta, KeyRange, Kind, ReadPoint, RowSpan, SEQ_MAX, Scope, SeqNo, Slice,
 };
 use crate::{Error, Result};
 
@@ -65,9 +65,9 @@ type ReaderCursor = VisibleCursor<Versions>;
 /// All versions of a family except those hidden by range tombstones.
 type Versions = HidingCursor<MergeCursor<Source>>;
 
-/// Returns a cursor over what a reader at `seq` and time `now` sees in `view`, not positioned yet.
-pub fn show(view: &ReadView, family: &FamilyCore, (seq, now): (SeqNo, u32)) -> impl EntryCursor + use<> {
-    Cursor::merged(family, view, (seq, now), None)
+/// Returns a cursor over what a reader at `at` sees in `view`, not positioned yet.
+pub fn show(view: &ReadView, family: &FamilyCore, at: ReadPoint) -> impl EntryCursor + use<> {
+    Cursor::merged(family, view, at, None)
 }
 
 /// A transaction's own writes to a family, in readable form.
@@ -143,7 +143,7 @@ impl Cursor {
             return Err(Error::NotFound { what: format!("column family {}", family.name()).into() });
         }
         let seq = moment.seq(reads);
-        let inner = Self::merged(family, &view, (seq, reads.now_secs()), own.as_ref());
+        let inner = Self::merged(family, &view, ReadPoint { seq, now: reads.now_secs() }, own.as_ref());
         let mut cursor = Self {
             reads: Arc::clone(reads),
             family: Arc::clone(family),
@@ -163,15 +163,10 @@ impl Cursor {
         Ok(cursor)
     }
 
-    /// Returns a cursor over what a reader at `seq` and time `now` sees in `view`.
-    fn merged(
-        family: &FamilyCore,
-        view: &ReadView,
-        (seq, now): (SeqNo, u32),
-        own: Option<&OwnReads>,
-    ) -> ReaderCursor {
-        let versions = Self::versions(family, view, seq, own);
-        VisibleCursor::new(versions, family.options.comparator.clone(), seq, now)
+    /// Returns a cursor over what a reader at `at` sees in `view`.
+    fn merged(family: &FamilyCore, view: &ReadView, at: ReadPoint, own: Option<&OwnReads>) -> ReaderCursor {
+        let versions = Self::versions(family, view, at.seq, own);
+        VisibleCursor::new(versions, family.options.comparator.clone(), at.seq, at.now)
             .counting_from(view.active_from)
     }
 
@@ -182,9 +177,9 @@ impl Cursor {
         sources.extend(view.memtables().map(|slot| Source::memtable(&slot.map)));
         for level in view.version.levels().iter().filter(|l| !l.is_empty()) {
             if level.is_overlapping() {
-                sources.extend(level.tables().iter().map(Source::table));
+                sources.extend(level.tables().map(Source::table));
             } else {
-                sources.push(Source::level(level.tables_arc(), comparator));
+                sources.push(Source::level(level, comparator));
             }
         }
         // For the reader, its own writes are as new as its snapshot, while the memtables may hold newer versions.
@@ -202,8 +197,8 @@ impl Cursor {
 
     /// Creates a second cursor at the same read timestamp and the same expiry time.
     pub(super) fn sibling(&self) -> Self {
-        let moment = (self.seq, self.inner.now());
-        let mut inner = Self::merged(&self.family, &self.view, moment, self.own.as_ref());
+        let at = ReadPoint { seq: self.seq, now: self.inner.now() };
+        let mut inner = Self::merged(&self.family, &self.view, at, self.own.as_ref());
         inner.set_scope(self.inner.scope());
         Self {
             reads: Arc::clone(&self.reads),

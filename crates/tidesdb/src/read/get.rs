@@ -9,7 +9,7 @@ use crate::codec::key_hash;
 use crate::family::{FamilyCore, ReadView};
 use crate::shared::ReadCtx;
 use crate::sst::{AllowAllReads, ReadGate, Table, TableValue, TurnGate};
-use crate::types::{Between, Kind, SeqNo, Slice};
+use crate::types::{Between, Kind, ReadPoint, SeqNo, Slice};
 use crate::vlog::VlogPointer;
 use crate::{Error, Result};
 
@@ -217,13 +217,13 @@ pub fn newest_range(view: &Arc<ReadView>, key: &[u8], during: Between, guard: &G
     memtables.chain([view.version.ranges().newest(order, key, during.before - 1)]).max().unwrap_or(0)
 }
 
-/// Returns whether a reader at `seq` and time `now` sees a value for `key` in `view`.
+/// Returns whether a reader at `at` sees a value for `key` in `view`.
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
-pub fn sees(view: &Arc<ReadView>, key: &[u8], (seq, now): (SeqNo, u32), guard: &Guard) -> Result<bool> {
-    let hit = lookup(view, key, seq, false, guard, &mut AllowAllReads)?;
-    Ok(hit.is_some_and(|hit| !hit.kind.is_tombstone() && (hit.expiry == 0 || hit.expiry > now)))
+pub fn sees(view: &Arc<ReadView>, key: &[u8], at: ReadPoint, guard: &Guard) -> Result<bool> {
+    let hit = lookup(view, key, at.seq, false, guard, &mut AllowAllReads)?;
+    Ok(hit.is_some_and(|hit| !hit.kind.is_tombstone() && (hit.expiry == 0 || hit.expiry > at.now)))
 }
 
 /// Returns `key`; fails if the family was dropped.

@@ -416,7 +416,7 @@ impl<T> VersionSet<T> {
                 None => inner.versions.remove(&id),
             };
             if let Some(prev) = prev {
-                prev.retire_into(next.as_deref());
+                prev.retire_into(next.as_deref(), &edit);
             }
         }
         Ok(())
@@ -446,7 +446,13 @@ impl<T> VersionSet<T> {
                 continue;
             }
             let prev = inner.versions.get(&id).map(|v| &**v);
-            let next = state.families.get(&id).map(|f| self.build(f, prev)).transpose()?;
+            let next = match (state.families.get(&id), prev) {
+                (Some(family), Some(prev)) if prev.is_resolved() => {
+                    Some(prev.successor(family, edit, &self.obsolete, &*self.context.open_table)?)
+                }
+                (Some(family), prev) => Some(self.build(family, prev)?),
+                (None, _) => None,
+            };
             fresh.insert(id, next.map(Arc::new));
         }
         Ok(fresh)
@@ -541,7 +547,7 @@ fn assert_inputs_exist(state: &State, edit: &VersionEdit) {
     for change in edit.changes() {
         let Change::RemoveTable { family, level, table } = change else { continue };
         let Some(family) = state.families.get(family) else { continue };
-        let found = family.tables.get(table).map(|(level, _)| *level);
+        let found = family.tables.get(*table).map(|found| found.level);
         assert_eq!(found, Some(*level), "table {} goes from a level where it is not", table.0);
     }
 }

@@ -21,6 +21,15 @@ const SLOW_SYNC: Duration = Duration::from_millis(100);
 /// Bytes between the two seals of an idle log.
 const SEAL_DISTANCE: usize = 4096;
 
+/// Slow syncs of some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowSyncs {
+    /// Number of slow syncs.
+    pub count: u64,
+    /// Duration of the longest sync, slow or not.
+    pub longest: Duration,
+}
+
 impl Log {
     /// Returns once everything up to `end` is durable. `values` makes the values durable that records refer to; it is
     /// called before the log is synced.
@@ -90,9 +99,12 @@ impl Log {
         &self.group.syncs
     }
 
-    /// Returns the number of slow syncs since the previous call, and the duration of the longest sync.
-    pub fn take_slow_syncs(&self) -> (u64, Duration) {
-        (self.group.slow.swap(0, Ordering::Relaxed), self.group.syncs.take_longest())
+    /// Returns what was slow since the previous call.
+    pub fn take_slow_syncs(&self) -> SlowSyncs {
+        SlowSyncs {
+            count: self.group.slow.swap(0, Ordering::Relaxed),
+            longest: self.group.syncs.take_longest(),
+        }
     }
 
     /// Leaves a note for the next open. The note needs no sync: after a machine crash the changed boot identity has the

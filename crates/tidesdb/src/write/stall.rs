@@ -44,10 +44,21 @@ const COST_MAX: f64 = 1.0;
 const DELAY_MIN: Duration = Duration::from_micros(50);
 /// A delayed writer checks after this time whether the debt is paid.
 const SLICE: Duration = Duration::from_millis(10);
-/// Tables in level 1 at which writers slow down, and at which they stop: the larger of the first number, and the second
-/// number times the compaction trigger.
-const L1_SLOW: (usize, usize) = (12, 2);
-const L1_STOP: (usize, usize) = (24, 3);
+/// Tables in level 1 at which writers slow down, and at which they stop.
+const L1_SLOW: TableLimit = TableLimit { least: 12, triggers: 2 };
+const L1_STOP: TableLimit = TableLimit { least: 24, triggers: 3 };
+
+/// A number of tables: that many times the compaction trigger, but not less than `least`.
+struct TableLimit {
+    least: usize,
+    triggers: usize,
+}
+
+impl TableLimit {
+    fn at(&self, trigger: usize) -> usize {
+        self.least.max(trigger.saturating_mul(self.triggers))
+    }
+}
 
 /// Waits as long as the debt requires.
 ///
@@ -130,8 +141,7 @@ fn immutable_bytes_now(ctx: &WriteCtx) -> u64 {
 
 /// Debt caused by `tables` tables in level 1.
 fn table_debt(tables: usize, trigger: usize) -> f64 {
-    let limit = |(least, times): (usize, usize)| least.max(trigger.saturating_mul(times));
-    let (slow, stop) = (limit(L1_SLOW), limit(L1_STOP));
+    let (slow, stop) = (L1_SLOW.at(trigger), L1_STOP.at(trigger));
     if tables <= slow {
         return 0.0;
     }

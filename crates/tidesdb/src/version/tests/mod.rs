@@ -155,7 +155,7 @@ fn step(set: &Set, n: u64) -> Vec<Change> {
 }
 
 fn level_of(version: &FamilyVersion<TableId>, id: TableId) -> u8 {
-    version.state.tables[&id].0
+    version.state.tables.get(id).unwrap().level
 }
 
 fn disk_with(seed: u64, installs: u64) -> (Env, Arc<SimDisk>, Set) {
